@@ -1,0 +1,1 @@
+"""Numerical methods: inversion of characteristic functions, bracketing, theta sums."""

@@ -1,0 +1,206 @@
+"""Every argument check of the package: each returns the value in its normal form.
+
+A message says what was given, what is allowed and what to do, and names the argument first:
+``scale must be > 0, got -1.0``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from importlib import import_module
+from types import ModuleType
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpinfer.errors import InvalidParameterError, MissingExtraError
+
+FloatArray = NDArray[np.float64]
+Alternative = Literal["two-sided", "larger", "smaller"]
+Neighbours = Literal["add-remove", "replace"]
+RNG = None | int | np.random.Generator
+Option = TypeVar("Option", bound=str)
+
+ALTERNATIVES: tuple[Alternative, ...] = ("two-sided", "larger", "smaller")
+NEIGHBOURS: tuple[Neighbours, ...] = ("add-remove", "replace")
+
+
+def check_array(
+    value: ArrayLike,
+    name: str,
+    *,
+    gt: float | None = None,
+    ge: float | None = None,
+    lt: float | None = None,
+    le: float | None = None,
+    ndim: int | None = None,
+    finite: bool = True,
+    nonempty: bool = True,
+) -> FloatArray:
+    """Return ``value`` as a float64 array of real numbers within the bounds, NaN refused."""
+    array = _as_real_array(value, name)
+    if ndim is not None and array.ndim != ndim:
+        kind = {0: "a number", 1: "one-dimensional", 2: "two-dimensional"}[ndim]
+        raise InvalidParameterError(f"{name} must be {kind}, got shape {array.shape}")
+    if nonempty and array.size == 0:
+        raise InvalidParameterError(f"{name} must hold at least one value, got none")
+    if np.isnan(array).any():
+        raise InvalidParameterError(f"{name} must not contain NaN{_where(np.isnan(array))}")
+    if finite and not np.isfinite(array).all():
+        bad = ~np.isfinite(array)
+        raise InvalidParameterError(f"{name} must be finite, got {array[bad][0]}{_where(bad)}")
+    for bound, sign, outside in (
+        (gt, ">", np.less_equal),
+        (ge, ">=", np.less),
+        (lt, "<", np.greater_equal),
+        (le, "<=", np.greater),
+    ):
+        if bound is not None and (bad := outside(array, bound)).any():
+            raise InvalidParameterError(
+                f"{name} must be {sign} {bound:g}, got {array[bad][0]}{_where(bad)}"
+            )
+    return array
+
+
+def check_scalar(
+    value: object,
+    name: str,
+    *,
+    gt: float | None = None,
+    ge: float | None = None,
+    lt: float | None = None,
+    le: float | None = None,
+    finite: bool = True,
+) -> float:
+    """Return ``value`` as a float within the bounds."""
+    array = check_array(value, name, gt=gt, ge=ge, lt=lt, le=le, ndim=0, finite=finite)  # type: ignore[arg-type]
+    return float(array)
+
+
+def check_integer(value: object, name: str, *, ge: int | None = None, le: int | None = None) -> int:
+    """Return ``value`` as an int within the bounds; 3.0 counts as an integer, 3.5 does not."""
+    if isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.bool_)):
+        number = int(value)
+    else:
+        real = check_scalar(value, name)
+        if not real.is_integer():
+            raise InvalidParameterError(f"{name} must be a whole number, got {real}")
+        number = int(real)
+    if ge is not None and number < ge:
+        raise InvalidParameterError(f"{name} must be >= {ge}, got {number}")
+    if le is not None and number > le:
+        raise InvalidParameterError(f"{name} must be <= {le}, got {number}")
+    return number
+
+
+def check_integer_array(value: ArrayLike, name: str, *, ge: float | None = None) -> FloatArray:
+    """Return ``value`` as a float64 array that holds whole numbers only."""
+    array = check_array(value, name, ge=ge)
+    if (bad := array != np.floor(array)).any():
+        raise InvalidParameterError(
+            f"{name} must hold whole numbers, got {array[bad][0]}{_where(bad)}"
+        )
+    return array
+
+
+def check_alpha(alpha: object) -> float:
+    """Return ``alpha``, the error probability of an interval or a test, as a float in (0, 1)."""
+    return check_scalar(alpha, "alpha", gt=0, lt=1)
+
+
+def check_option(value: object, name: str, options: Iterable[Option]) -> Option:
+    """Return ``value`` if it is one of ``options``."""
+    allowed = tuple(options)
+    for option in allowed:
+        if isinstance(value, str) and value == option:
+            return option
+    listed = ", ".join(repr(option) for option in allowed)
+    raise InvalidParameterError(f"{name} must be one of {listed}, got {value!r}")
+
+
+def check_flag(value: object, name: str) -> bool:
+    """Return ``value`` as a bool."""
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    raise InvalidParameterError(f"{name} must be True or False, got {value!r}")
+
+
+def check_length(array: Sequence[Any] | NDArray[Any], name: str, length: int, of: str) -> None:
+    """Refuse an array whose first axis does not have ``length`` entries, one for each ``of``."""
+    if len(array) != length:
+        raise InvalidParameterError(
+            f"{name} must have {length} entries, one for each of {of}, got {len(array)}"
+        )
+
+
+def check_rng(rng: object) -> np.random.Generator:
+    """Return a generator: ``None`` seeds from the system, an int is a seed."""
+    if isinstance(rng, np.random.Generator):
+        return rng
+    if rng is None:
+        return np.random.default_rng()
+    if isinstance(rng, (int, np.integer)) and not isinstance(rng, (bool, np.bool_)) and rng >= 0:
+        return np.random.default_rng(int(rng))
+    raise InvalidParameterError(
+        f"rng must be None, an int >= 0 or a numpy.random.Generator, got {rng!r}"
+    )
+
+
+def check_shape(size: object, name: str = "size") -> tuple[int, ...]:
+    """Return ``size``, an int or a tuple of ints, as the shape of an array."""
+    lengths = size if isinstance(size, (tuple, list)) else (size,)
+    return tuple(check_integer(length, name, ge=0) for length in lengths)
+
+
+def require(module: str, extra: str) -> ModuleType:
+    """Import an optional dependency, or say which extra installs it."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise MissingExtraError(
+            f"{module} is not installed: install it with `pip install 'dpinfer[{extra}]'`"
+        ) from error
+
+
+def freeze(array: NDArray[Any]) -> NDArray[Any]:
+    """Return a read-only copy, so that an immutable object can hold it."""
+    frozen = np.array(array)
+    frozen.flags.writeable = False
+    return frozen
+
+
+def _as_real_array(value: ArrayLike, name: str) -> FloatArray:
+    try:
+        array = np.asarray(value)
+    except (ValueError, TypeError) as error:
+        raise InvalidParameterError(
+            f"{name} must be a number or a rectangular array of numbers: {error}"
+        ) from error
+    if np.iscomplexobj(array):
+        raise InvalidParameterError(f"{name} must be real, got complex numbers")
+    if array.dtype.kind in "iuf":
+        return array.astype(np.float64)
+    if array.dtype.kind == "O" and all(_is_plain_number(item) for item in array.flat):
+        return array.astype(np.float64)
+    if array.size == 0:
+        return array.astype(np.float64) if array.dtype.kind == "O" else np.empty(array.shape)
+    example = next(iter(array.flat))
+    raise InvalidParameterError(
+        f"{name} must hold real numbers, got {example!r} of type {type(example).__name__}"
+    )
+
+
+def _is_plain_number(item: object) -> bool:
+    """Object arrays pass when they hold numbers only: Python ints, fractions, decimals."""
+    if isinstance(item, (bool, np.bool_, str, bytes, complex, np.complexfloating)):
+        return False
+    return isinstance(item, (int, float, np.number)) or hasattr(item, "as_integer_ratio")
+
+
+def _where(bad: NDArray[np.bool_]) -> str:
+    """Say at which position of an array the first bad value stands."""
+    if bad.ndim == 0:
+        return ""
+    position = tuple(int(axis[0]) for axis in np.nonzero(bad))
+    return f" at position {position[0] if len(position) == 1 else position}"

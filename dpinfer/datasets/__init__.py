@@ -1,0 +1,1 @@
+"""Small releases that ship with the package, each with its provenance."""

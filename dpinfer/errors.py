@@ -1,0 +1,35 @@
+"""Every error and warning that dpinfer raises on purpose."""
+
+from __future__ import annotations
+
+
+class DPInferError(Exception):
+    """Base of every error that dpinfer raises on purpose."""
+
+
+class InvalidParameterError(DPInferError, ValueError):
+    """An argument is outside what is allowed; the message names it, its value and what to do."""
+
+
+class IncompatibleReleaseError(DPInferError, ValueError):
+    """The parts of a release, or a release and a request, do not fit together."""
+
+
+class NotEstimableError(DPInferError, ValueError):
+    """The published values do not determine the requested quantity."""
+
+
+class ConvergenceError(DPInferError, RuntimeError):
+    """A numerical method could not reach the accuracy that its result states."""
+
+
+class MissingExtraError(DPInferError, ImportError):
+    """An optional dependency is not installed; the message names the extra to install."""
+
+
+class DPInferWarning(UserWarning):
+    """Base of every warning that dpinfer issues."""
+
+
+class ApproximationWarning(DPInferWarning):
+    """The result is an approximation where an exact one was expected."""

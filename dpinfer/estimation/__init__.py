@@ -1,0 +1,1 @@
+"""Unbiased estimators that combine every published value about a quantity."""

@@ -1,0 +1,1 @@
+"""Tests whose null distributions include the noise."""

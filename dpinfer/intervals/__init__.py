@@ -1,0 +1,1 @@
+"""Confidence intervals for the confidential value or for the population."""

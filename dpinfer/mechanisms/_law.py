@@ -1,0 +1,315 @@
+"""The common face of every additive noise law.
+
+A law is written once, for arrays, as a handful of private hooks; the public methods here check
+their arguments, give scalars back for scalars, and are never overridden.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any, Self, final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpinfer._validation import (
+    RNG,
+    FloatArray,
+    check_array,
+    check_rng,
+    check_shape,
+    freeze,
+)
+from dpinfer.errors import InvalidParameterError
+
+
+class NoiseLaw(ABC):
+    """Law of additive noise, one law for each entry of its parameters.
+
+    Parameters broadcast against the arguments of the methods as NumPy arrays do. Every law of
+    the package is symmetric about zero.
+    """
+
+    @property
+    @abstractmethod
+    def is_integer(self) -> bool:
+        """Whether the noise takes whole numbers only."""
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the parameters: ``()`` when there is one law for all cells."""
+
+    @abstractmethod
+    def take(self, index: Any) -> NoiseLaw:
+        """Return the law of the selected cells; where one law serves all cells, that law."""
+
+    @property
+    @final
+    def variance(self) -> Any:
+        """Variance of the noise, in squared units of the query; shape of the parameters."""
+        return _unwrap(self._variance())
+
+    @property
+    @final
+    def std(self) -> Any:
+        """Standard deviation of the noise, in units of the query; shape of the parameters."""
+        return _unwrap(np.sqrt(self._variance()))
+
+    @final
+    def cdf(self, x: ArrayLike) -> Any:
+        """Probability that the noise is at most ``x``."""
+        return _unwrap(self._cdf(self._points(x)))
+
+    @final
+    def sf(self, x: ArrayLike) -> Any:
+        """Probability that the noise exceeds ``x``, computed as a tail and never as 1 - cdf."""
+        return _unwrap(self._sf(self._points(x)))
+
+    @final
+    def logcdf(self, x: ArrayLike) -> Any:
+        """Logarithm of :meth:`cdf`, finite far beyond the point where ``cdf`` underflows."""
+        return _unwrap(self._logcdf(self._points(x)))
+
+    @final
+    def logsf(self, x: ArrayLike) -> Any:
+        """Logarithm of :meth:`sf`, finite far beyond the point where ``sf`` underflows."""
+        return _unwrap(self._logsf(self._points(x)))
+
+    @final
+    def ppf(self, q: ArrayLike) -> Any:
+        """Quantile: the smallest ``x`` with ``cdf(x) >= q``; -inf at 0, the supremum at 1."""
+        # adding 0.0 turns -0.0 into 0.0
+        return _unwrap(self._ppf(check_array(q, "q", ge=0, le=1)) + 0.0)
+
+    @final
+    def isf(self, q: ArrayLike) -> Any:
+        """Upper quantile: the smallest ``x`` with ``sf(x) <= q``; accurate for tiny ``q``."""
+        return _unwrap(self._isf(check_array(q, "q", ge=0, le=1)) + 0.0)
+
+    @final
+    def cf(self, t: ArrayLike) -> Any:
+        """Characteristic function E[exp(i t e)], which is real because the law is symmetric."""
+        return _unwrap(self._cf(check_array(t, "t")))
+
+    @final
+    def rvs(self, size: int | tuple[int, ...] | None = None, *, rng: RNG = None) -> Any:
+        """Draw independent noise: int64 for integer laws, float64 otherwise.
+
+        ``size`` is the shape of the answer and must be one to which the parameters broadcast;
+        by default it is the shape of the parameters. The draws are for simulation. They are not
+        hardened against floating-point or timing attacks: to *release* confidential data, use a
+        vetted mechanism library such as OpenDP.
+        """
+        shape = self.shape if size is None else check_shape(size)
+        if size is not None and np.broadcast_shapes(self.shape, shape) != shape:
+            raise InvalidParameterError(
+                f"size must be a shape to which the parameters of shape {self.shape} broadcast, "
+                f"got {shape}"
+            )
+        return _unwrap(self._rvs(shape, check_rng(rng)))
+
+    @staticmethod
+    def _points(x: ArrayLike) -> FloatArray:
+        return check_array(x, "x", finite=False, nonempty=False)
+
+    # What a law has to say, all on float64 arrays that broadcast against its parameters.
+
+    @abstractmethod
+    def _variance(self) -> FloatArray: ...
+
+    @abstractmethod
+    def _cdf(self, x: FloatArray) -> FloatArray: ...
+
+    @abstractmethod
+    def _sf(self, x: FloatArray) -> FloatArray: ...
+
+    @abstractmethod
+    def _logcdf(self, x: FloatArray) -> FloatArray: ...
+
+    @abstractmethod
+    def _logsf(self, x: FloatArray) -> FloatArray: ...
+
+    @abstractmethod
+    def _ppf(self, q: FloatArray) -> FloatArray: ...
+
+    @abstractmethod
+    def _isf(self, q: FloatArray) -> FloatArray: ...
+
+    @abstractmethod
+    def _cf(self, t: FloatArray) -> FloatArray: ...
+
+    @abstractmethod
+    def _rvs(self, shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[Any]: ...
+
+
+class ParametricLaw(NoiseLaw):
+    """A law that is a frozen dataclass of parameters, each a float or a read-only array."""
+
+    @property
+    @abstractmethod
+    def _abscissa(self) -> FloatArray:
+        """Supremum of the real s at which E[exp(s e)] is finite; inf for sub-Gaussian tails."""
+
+    @abstractmethod
+    def _cgf(self, s: NDArray[np.complex128]) -> NDArray[np.complex128]:
+        """Log E[exp(s e)] for complex s inside the strip abs(Re s) < abscissa, any branch."""
+
+    @property
+    @final
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the parameters: ``()`` when there is one law for all cells."""
+        return np.broadcast_shapes(*(np.shape(value) for value in self._parameters().values()))
+
+    @final
+    def take(self, index: Any) -> Self:
+        """Return the law of the selected cells; where one law serves all cells, that law."""
+        if self.shape == ():
+            return self
+        chosen = {
+            name: np.broadcast_to(value, self.shape)[index]
+            for name, value in self._parameters().items()
+        }
+        return type(self)(**chosen)
+
+    @final
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        theirs = other._parameters()
+        return all(
+            np.array_equal(value, theirs[name]) for name, value in self._parameters().items()
+        )
+
+    @final
+    def __hash__(self) -> int:
+        values = (np.asarray(value) for value in self._parameters().values())
+        return hash((type(self), *((value.shape, value.tobytes()) for value in values)))
+
+    def _parameters(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+
+    def _set(self, name: str, value: ArrayLike, **bounds: float) -> None:
+        """Store a checked parameter on the frozen instance: a float, or a read-only array."""
+        array = check_array(value, name, nonempty=False, **bounds)  # type: ignore[arg-type]
+        object.__setattr__(self, name, float(array) if array.ndim == 0 else freeze(array))
+
+
+class ContinuousLaw(ParametricLaw):
+    """A symmetric law with a density."""
+
+    @property
+    @final
+    def is_integer(self) -> bool:
+        """Whether the noise takes whole numbers only: no."""
+        return False
+
+    @final
+    def pdf(self, x: ArrayLike) -> Any:
+        """Density at ``x``, per unit of the query."""
+        return _unwrap(np.exp(self._logpdf(self._points(x))))
+
+    @final
+    def logpdf(self, x: ArrayLike) -> Any:
+        """Logarithm of the density at ``x``; -inf outside the support."""
+        return _unwrap(self._logpdf(self._points(x)))
+
+    @abstractmethod
+    def _logpdf(self, x: FloatArray) -> FloatArray: ...
+
+    @final
+    def _cdf(self, x: FloatArray) -> FloatArray:
+        return self._sf(-x)
+
+    @final
+    def _logcdf(self, x: FloatArray) -> FloatArray:
+        return self._logsf(-x)
+
+    @final
+    def _ppf(self, q: FloatArray) -> FloatArray:
+        return -self._isf(q)
+
+
+class IntegerLaw(ParametricLaw):
+    """A symmetric law on the whole numbers; its hooks receive whole numbers (as float64)."""
+
+    @property
+    @final
+    def is_integer(self) -> bool:
+        """Whether the noise takes whole numbers only: yes."""
+        return True
+
+    @final
+    def pmf(self, k: ArrayLike) -> Any:
+        """Probability of exactly ``k``; zero where ``k`` is not a whole number."""
+        return _unwrap(np.exp(self._masked_logpmf(self._points(k))))
+
+    @final
+    def logpmf(self, k: ArrayLike) -> Any:
+        """Logarithm of the probability of ``k``; -inf where ``k`` is not a whole number."""
+        return _unwrap(self._masked_logpmf(self._points(k)))
+
+    def _masked_logpmf(self, k: FloatArray) -> FloatArray:
+        whole = np.isfinite(k) & (k == np.floor(k))
+        return np.where(whole, self._logpmf(np.where(whole, k, 0.0)), -np.inf)
+
+    @abstractmethod
+    def _logpmf(self, k: FloatArray) -> FloatArray: ...
+
+    @abstractmethod
+    def _tail(self, k: FloatArray) -> FloatArray:
+        """P(noise > k) for whole numbers ``k``, infinities included."""
+
+    @abstractmethod
+    def _logtail(self, k: FloatArray) -> FloatArray:
+        """Logarithm of P(noise > k) for whole numbers ``k``, infinities included."""
+
+    @final
+    def _sf(self, x: FloatArray) -> FloatArray:
+        return self._tail(np.floor(x))
+
+    @final
+    def _logsf(self, x: FloatArray) -> FloatArray:
+        return self._logtail(np.floor(x))
+
+    @final
+    def _cdf(self, x: FloatArray) -> FloatArray:
+        # P(e <= k) = P(e >= -k) = P(e > -k - 1) by symmetry
+        return self._tail(-np.floor(x) - 1.0)
+
+    @final
+    def _logcdf(self, x: FloatArray) -> FloatArray:
+        return self._logtail(-np.floor(x) - 1.0)
+
+    @final
+    def _ppf(self, q: FloatArray) -> FloatArray:
+        """Smallest k with P(e <= k) >= q: one off the largest k with P(e > k) >= q, mirrored."""
+        guess = -self._isf_start(q)
+        return _settle(guess, lambda k: self._tail(-k - 1.0) >= q)
+
+    @final
+    def _isf(self, q: FloatArray) -> FloatArray:
+        guess = self._isf_start(q)
+        return _settle(guess, lambda k: self._tail(k) <= q)
+
+    @abstractmethod
+    def _isf_start(self, q: FloatArray) -> FloatArray:
+        """Whole number within a few steps of the upper quantile; infinite where that is."""
+
+
+def _settle(guess: FloatArray, holds: Callable[[FloatArray], NDArray[np.bool_]]) -> FloatArray:
+    """Smallest whole number at which a monotone condition holds, from a guess near to it."""
+    k = np.array(guess, dtype=np.float64)
+    finite = np.isfinite(k)
+    while (down := finite & holds(k - 1.0)).any():
+        k = np.where(down, k - 1.0, k)
+    while (up := finite & ~holds(k)).any():
+        k = np.where(up, k + 1.0, k)
+    return k
+
+
+def _unwrap(array: NDArray[Any]) -> Any:
+    """Return a NumPy scalar where there is one value, the array otherwise."""
+    return array[()]

@@ -1,0 +1,1 @@
+"""What was asked of the data: domain, workload matrix, sensitivity."""

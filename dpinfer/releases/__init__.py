@@ -1,0 +1,1 @@
+"""What was published: values, mechanism, queries and publishing rule; readers and writers."""

@@ -1,0 +1,1 @@
+"""Noise laws from what people already have, one small file a source."""

@@ -1,0 +1,1 @@
+"""Result objects and their tables; nothing here knows of privacy."""
