@@ -1,0 +1,45 @@
+"""Labels of queries and cells."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dpinfer._validation import check_length
+from dpinfer.errors import InvalidParameterError
+from dpinfer.queries.domain import show_label
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def check_labels(labels: Any, name: str, length: int, of: str) -> pd.Index | None:
+    """Return labels as an index of distinct entries, one for each of ``of``; None stays None."""
+    if labels is None:
+        return None
+    import pandas as pd
+
+    if isinstance(labels, (str, bytes)) or not hasattr(labels, "__len__"):
+        raise InvalidParameterError(f"{name} must be a sequence of labels, got {labels!r}")
+    index = labels if isinstance(labels, pd.Index) else pd.Index(labels)
+    check_length(index, name, length, of)
+    check_distinct(index, name)
+    return index
+
+
+def check_distinct(index: pd.Index, name: str) -> None:
+    """Refuse labels of which two are the same."""
+    if not index.is_unique:
+        repeated = show_label(index[index.duplicated()][0])
+        raise InvalidParameterError(f"{name} must be distinct, got {repeated} twice")
+
+
+def match_labels(histogram: Any, columns: pd.Index | None) -> Any:
+    """Put a labelled histogram into the order of the cells."""
+    if columns is None or histogram.index.equals(columns):
+        return histogram
+    if len(histogram) != len(columns) or not histogram.index.isin(columns).all():
+        raise InvalidParameterError(
+            "histogram must be labelled with the cells of the workload; pass its values as an "
+            "array to go by position"
+        )
+    return histogram.reindex(columns)

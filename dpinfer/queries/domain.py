@@ -1,0 +1,272 @@
+"""The universe of records: named attributes with their levels."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from math import prod
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpinfer._validation import FloatArray, check_array, check_length
+from dpinfer.errors import InvalidParameterError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SUMMED = "*"
+"""Label of an attribute that a row sums over."""
+
+MAX_CELLS = 2**28
+"""Cells up to which vectors over a whole domain are formed (2 GiB of float64)."""
+
+MAX_ATTRIBUTES = 62
+"""Attributes of a domain at most: sets of them are held as the bits of a 64-bit integer."""
+
+
+@final
+class Domain:
+    """Named attributes with ordered levels: a cell is one combination of levels.
+
+    Cells are numbered in row-major order: the last attribute changes fastest.
+
+    Parameters
+    ----------
+    levels : mapping of str to iterable
+        The levels of each attribute, in order. Levels are distinct hashable scalars such as
+        strings or integers; ``"*"``, the label of "summed over", and missing values are refused.
+
+    Raises
+    ------
+    InvalidParameterError
+        If a name is not a non-empty string, an attribute has no levels, or a level is repeated.
+
+    Examples
+    --------
+    >>> domain = Domain({"sex": ["Male", "Female"], "married": [True, False]})
+    >>> domain.shape, domain.size
+    ((2, 2), 4)
+    >>> domain.histogram([("Male", True), ("Female", True), ("Male", True)])
+    array([2., 0., 1., 0.])
+    """
+
+    __slots__ = ("_levels",)
+
+    def __init__(self, levels: Mapping[str, Iterable[Hashable]]) -> None:
+        if not isinstance(levels, Mapping):
+            raise InvalidParameterError(
+                f"levels must be a mapping of attribute names to levels, got {levels!r}"
+            )
+        if len(levels) > MAX_ATTRIBUTES:
+            raise InvalidParameterError(
+                f"levels must name at most {MAX_ATTRIBUTES} attributes, got {len(levels)}"
+            )
+        self._levels = {
+            _check_attribute(name): _check_levels(name, values) for name, values in levels.items()
+        }
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """Names of the attributes, in order."""
+        return tuple(self._levels)
+
+    @property
+    def levels(self) -> dict[str, tuple[Hashable, ...]]:
+        """Levels of each attribute, in order."""
+        return dict(self._levels)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of levels of each attribute."""
+        return tuple(len(levels) for levels in self._levels.values())
+
+    @property
+    def size(self) -> int:
+        """Number of cells: the product of the numbers of levels, 1 without attributes."""
+        return prod(self.shape)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Domain):
+            return NotImplemented
+        return list(self._levels.items()) == list(other._levels.items())
+
+    def __hash__(self) -> int:
+        return hash(tuple(self._levels.items()))
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{name}: {len(levels)}" for name, levels in self._levels.items())
+        return f"Domain({sizes}; {self.size} cells)"
+
+    def cells(self) -> pd.Index:
+        """Return the labels of the cells in row-major order, as a pandas index.
+
+        One level of the index is one attribute; a domain of one attribute gives a plain index.
+        """
+        self.check_size()
+        codes = np.indices(self.shape, dtype=np.int32).reshape(len(self.shape), self.size).T
+        return self.label_rows(codes)
+
+    def label_rows(self, codes: NDArray[np.integer[Any]]) -> pd.Index:
+        """Return the labels of rows from their level numbers.
+
+        Parameters
+        ----------
+        codes : array of int, shape (rows, attributes)
+            The number of the level of each attribute; -1 where the row sums over the attribute,
+            which the label shows as ``"*"``.
+        """
+        import pandas as pd
+
+        if not self._levels:
+            return pd.Index([SUMMED] * len(codes), dtype=object, name="total")
+        levels, numbers = [], []
+        for column, values in zip(codes.T, self._levels.values(), strict=True):
+            summed = column < 0
+            marked = summed.any()
+            levels.append(pd.Index([*values, SUMMED] if marked else list(values)))
+            numbers.append(np.where(summed, len(values), column) if marked else column)
+        if len(levels) == 1:
+            return levels[0].take(numbers[0]).rename(self.attributes[0])
+        return pd.MultiIndex(
+            levels=levels, codes=numbers, names=self.attributes, verify_integrity=False
+        )
+
+    def codes(self, attribute: str, values: Any, *, of: str = "value") -> NDArray[np.intp]:
+        """Return the level numbers of values of one attribute.
+
+        Raises
+        ------
+        InvalidParameterError
+            If a value is not a level of the attribute; the message names it and its position,
+            called by the word ``of``.
+        """
+        import pandas as pd
+
+        self.check_attributes([attribute])
+        levels = self._levels[attribute]
+        numbers = np.asarray(pd.Index(list(levels)).get_indexer(pd.Index(values)), dtype=np.intp)
+        if (numbers < 0).any():
+            position = int(np.flatnonzero(numbers < 0)[0])
+            value = pd.Index(values)[position]
+            raise InvalidParameterError(
+                f"{attribute} must be one of {_some(levels)}, got {show_label(value)} "
+                f"at {of} {position}"
+            )
+        return numbers
+
+    def histogram(self, records: Any, weights: ArrayLike | None = None) -> FloatArray:
+        """Count the records of a table in each cell.
+
+        Parameters
+        ----------
+        records : DataFrame, or sequence of mappings or tuples
+            One record a row, with a column for each attribute; further columns are ignored.
+            Tuples hold the levels in the order of the attributes.
+        weights : array of float, shape (rows,), optional
+            What each record counts for; 1 by default.
+
+        Returns
+        -------
+        array of float64, shape (size,)
+            The histogram, in row-major order of the cells.
+
+        Raises
+        ------
+        InvalidParameterError
+            If an attribute is missing or a record holds an unknown level.
+        """
+        import pandas as pd
+
+        self.check_size()
+        frame = records if isinstance(records, pd.DataFrame) else self._frame(records)
+        if missing := [name for name in self.attributes if name not in frame.columns]:
+            raise InvalidParameterError(
+                f"records must have a column for each attribute, without: {', '.join(missing)}"
+            )
+        codes = tuple(self.codes(name, frame[name], of="row") for name in self.attributes)
+        cells = np.ravel_multi_index(codes, self.shape) if codes else np.zeros(len(frame), np.intp)
+        if weights is None:
+            return np.bincount(cells, minlength=self.size).astype(np.float64)
+        weight = check_array(weights, "weights", ndim=1, nonempty=False)
+        check_length(weight, "weights", len(frame), "the records")
+        return np.asarray(np.bincount(cells, weights=weight, minlength=self.size), np.float64)
+
+    def check_attributes(self, names: Iterable[str]) -> None:
+        """Refuse names that are not attributes of this domain."""
+        if unknown := [name for name in names if name not in self._levels]:
+            raise InvalidParameterError(
+                f"attributes must be among {', '.join(self.attributes)}, got {unknown[0]!r}"
+            )
+
+    def check_size(self) -> None:
+        """Refuse a domain too large to hold a vector over all of its cells."""
+        if self.size > MAX_CELLS:
+            raise InvalidParameterError(
+                f"the domain must have at most {MAX_CELLS} cells to be listed, got {self.size}: "
+                "use fewer attributes or coarser levels"
+            )
+
+    def _frame(self, records: Any) -> pd.DataFrame:
+        import pandas as pd
+
+        rows = list(records)
+        if rows and isinstance(rows[0], Mapping):
+            return pd.DataFrame.from_records(rows)
+        try:
+            frame = pd.DataFrame.from_records(rows, columns=list(self.attributes))
+            return frame if self.attributes else frame.reindex(range(len(rows)))
+        except (ValueError, TypeError, AssertionError) as error:
+            raise InvalidParameterError(
+                f"records must be mappings, or tuples of {len(self.attributes)} levels: {error}"
+            ) from error
+
+
+def _check_attribute(name: object) -> str:
+    if isinstance(name, str) and name:
+        return name
+    raise InvalidParameterError(f"attribute names must be non-empty strings, got {name!r}")
+
+
+def _check_levels(name: str, values: object) -> tuple[Hashable, ...]:
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        raise InvalidParameterError(f"levels of {name} must be a list of levels, got {values!r}")
+    levels = tuple(_plain(value) for value in values)
+    if not levels:
+        raise InvalidParameterError(f"levels of {name} must hold at least one level, got none")
+    seen: set[Hashable] = set()
+    for level in levels:
+        if not isinstance(level, Hashable) or is_summed(level):
+            raise InvalidParameterError(
+                f"levels of {name} must be hashable values other than {SUMMED!r} and missing "
+                f"values, got {level!r}"
+            )
+        if level in seen:
+            raise InvalidParameterError(f"levels of {name} must be distinct, got {level!r} twice")
+        seen.add(level)
+    return levels
+
+
+def is_summed(level: object) -> bool:
+    """Whether a label says "summed over": ``"*"``, None, NaN or pandas' missing values."""
+    if level is None or (isinstance(level, str) and level == SUMMED):
+        return True
+    # NaN and NaT differ from themselves; pandas.NA refuses a truth value and has this name
+    return type(level).__name__ in ("NAType", "NaTType") or (
+        isinstance(level, float) and level != level
+    )
+
+
+def show_label(label: Any) -> str:
+    """Return a label as it stands in messages, NumPy scalars as the values that they hold."""
+    return repr(tuple(map(_plain, label)) if isinstance(label, tuple) else _plain(label))
+
+
+def _plain(value: Any) -> Any:
+    """Return NumPy scalars as the Python values that they hold."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _some(levels: tuple[Hashable, ...], most: int = 8) -> str:
+    listed = ", ".join(repr(level) for level in levels[:most])
+    return listed if len(levels) <= most else f"{listed}, … ({len(levels)} levels)"

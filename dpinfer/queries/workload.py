@@ -1,0 +1,380 @@
+"""Linear queries on a histogram: the workload matrix with its labels."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self, final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpinfer._validation import check_array, check_integer, check_length
+from dpinfer.errors import InvalidParameterError
+from dpinfer.queries._labels import check_labels, match_labels
+from dpinfer.queries._marginals import (
+    Codes,
+    check_entries,
+    is_row_major,
+    marginal_codes,
+    marginal_matrix,
+)
+from dpinfer.queries._matrix import (
+    Matrix,
+    check_matrix,
+    entries,
+    integer_rows,
+    is_identity,
+    read_only,
+)
+from dpinfer.queries._predicates import Condition, mask_of
+from dpinfer.queries.domain import Domain
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@final
+class Workload:
+    """A set of linear queries f(x) = A x on the histogram x of a database.
+
+    Parameters
+    ----------
+    matrix : array of float, shape (m, n), or scipy.sparse matrix or array
+        The coefficients A: one row a query, one column a cell of the histogram. A sparse matrix
+        stays sparse, in the compressed-row form; either is copied and read-only afterwards.
+    labels : sequence of length m, optional
+        Labels of the queries.
+    columns : sequence of length n, optional
+        Labels of the cells.
+    domain : Domain, optional
+        The domain whose cells the columns are, in row-major order; it gives their labels.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the matrix is empty, not two-dimensional or not finite, or labels do not fit it.
+
+    See Also
+    --------
+    Workload.from_marginals, Workload.from_predicates, Workload.identity, Workload.vstack
+
+    Examples
+    --------
+    >>> workload = Workload([[1, 0], [0, 1], [1, 1]], labels=["a", "b", "total"])
+    >>> workload.answer([3, 4])
+    array([3., 4., 7.])
+    """
+
+    def __init__(
+        self,
+        matrix: ArrayLike | Matrix,
+        labels: Sequence[Hashable] | pd.Index | None = None,
+        columns: Sequence[Hashable] | pd.Index | None = None,
+        *,
+        domain: Domain | None = None,
+    ) -> None:
+        self._matrix: Matrix | None = check_matrix(matrix)
+        self._shape: tuple[int, int] = self._matrix.shape
+        self._domain = domain
+        self._codes: Codes | None = None
+        if domain is not None and (domain.size != self._shape[1] or columns is not None):
+            raise InvalidParameterError(
+                f"domain must have {self._shape[1]} cells, one for each column, and stand in "
+                f"place of columns, got {domain!r}"
+            )
+        self._labels = check_labels(labels, "labels", self._shape[0], "the rows")
+        self._columns = check_labels(columns, "columns", self._shape[1], "the columns")
+
+    @classmethod
+    def identity(
+        cls, cells: int | Domain, labels: Sequence[Hashable] | pd.Index | None = None
+    ) -> Self:
+        """Ask for every cell by itself.
+
+        Parameters
+        ----------
+        cells : int or Domain
+            The number of cells, or the domain whose cells are asked for.
+        labels : sequence, optional
+            Labels of the cells, where ``cells`` is a number.
+        """
+        if isinstance(cells, Domain):
+            if labels is not None:
+                raise InvalidParameterError("labels must be left out: the domain has labels")
+            return cls.from_codes(cells, marginal_codes(cells, cells.attributes))
+        size = check_integer(cells, "cells", ge=1)
+        names = check_labels(labels, "labels", size, "the cells")
+        return cls._build(None, (size, size), labels=names, columns=names)
+
+    @classmethod
+    def from_marginals(cls, domain: Domain, marginals: Iterable[str | Iterable[str]]) -> Self:
+        """Ask for marginal tables of a domain.
+
+        Parameters
+        ----------
+        domain : Domain
+            The attributes and their levels.
+        marginals : sequence of tuples of str
+            The attributes of each table, for example ``[("sex", "age"), ("sex",), ()]``: the
+            empty tuple is the total.
+
+        Returns
+        -------
+        Workload
+            The tables one below the other, each in row-major order of the domain. The labels
+            have one level for each attribute, which holds ``"*"`` where a row sums over it.
+
+        Raises
+        ------
+        InvalidParameterError
+            If a table names an attribute that the domain does not have.
+
+        Examples
+        --------
+        >>> domain = Domain({"sex": ["F", "M"], "age": ["young", "old"]})
+        >>> workload = Workload.from_marginals(domain, [("sex",), ()])
+        >>> workload.matrix.toarray()
+        array([[1., 1., 0., 0.],
+               [0., 0., 1., 1.],
+               [1., 1., 1., 1.]])
+        >>> workload.labels.to_list()
+        [('F', '*'), ('M', '*'), ('*', '*')]
+        """
+        if isinstance(marginals, str):
+            raise InvalidParameterError(
+                f"marginals must be a sequence of tuples of attributes, got {marginals!r}"
+            )
+        tables = list(marginals)
+        if not tables:
+            raise InvalidParameterError("marginals must hold at least one table, got none")
+        check_entries(domain.size * len(tables))
+        codes = [marginal_codes(domain, names) for names in tables]
+        return cls.from_codes(domain, np.concatenate(codes))
+
+    @classmethod
+    def from_predicates(cls, domain: Domain, predicates: Mapping[str, Condition]) -> Self:
+        """Count the records that meet conditions.
+
+        Parameters
+        ----------
+        domain : Domain
+            The attributes and their levels.
+        predicates : mapping of str to condition
+            The label of each query and its condition: a mapping of attributes to a level or a
+            list of levels, all of which must hold (``{"sex": "F", "age": ["15-24", "25-34"]}``),
+            or a function that receives the cells as a DataFrame with a column for each attribute
+            and returns a boolean for each (``lambda cells: cells["age"] >= 18``).
+
+        Raises
+        ------
+        InvalidParameterError
+            If a condition names an unknown attribute or level, or does not return booleans.
+
+        Examples
+        --------
+        >>> domain = Domain({"sex": ["F", "M"], "age": [17, 18, 19]})
+        >>> Workload.from_predicates(
+        ...     domain,
+        ...     {"girls": {"sex": "F", "age": 17}, "adults": lambda cells: cells["age"] >= 18},
+        ... ).matrix.toarray()
+        array([[1., 0., 0., 0., 0., 0.],
+               [0., 1., 1., 0., 1., 1.]])
+        """
+        from scipy.sparse import csr_array, vstack
+
+        domain.check_size()
+        if not predicates:
+            raise InvalidParameterError("predicates must hold at least one condition, got none")
+        masks = [mask_of(domain, label, given) for label, given in predicates.items()]
+        matrix = vstack([csr_array(mask[None, :].astype(np.float64)) for mask in masks], "csr")
+        workload = cls._build(csr_array(matrix), matrix.shape)
+        workload._labels = check_labels(list(predicates), "labels", len(masks), "the rows")
+        workload._domain = domain
+        return workload
+
+    @classmethod
+    def vstack(cls, workloads: Iterable[Workload]) -> Self:
+        """Put the queries of several workloads on the same cells one below the other.
+
+        Labels are kept where every workload has them.
+        """
+        from scipy.sparse import csr_array, vstack
+
+        parts = list(workloads)
+        if not parts or not all(isinstance(part, Workload) for part in parts):
+            raise InvalidParameterError("workloads must hold Workload objects, at least one")
+        domain = parts[0].domain
+        for part in parts[1:]:
+            _check_same_cells(parts[0], part)
+        codes = [part._codes for part in parts]
+        if domain is not None and all(code is not None for code in codes):
+            return cls.from_codes(domain, np.concatenate([c for c in codes if c is not None]))
+        if any(part.is_sparse for part in parts):
+            matrix = csr_array(vstack([csr_array(part.matrix) for part in parts], format="csr"))
+        else:
+            matrix = np.concatenate([part.matrix for part in parts])
+        stacked = cls._build(matrix, matrix.shape, columns=parts[0]._columns)
+        stacked._domain = domain
+        labels = [part.labels for part in parts if part.labels is not None]
+        if len(labels) == len(parts):
+            stacked._labels = labels[0].append(labels[1:])
+        return stacked
+
+    @classmethod
+    def from_codes(cls, domain: Domain, codes: Codes) -> Self:
+        """Rows that count boxes of a domain, given by level numbers (-1: summed over)."""
+        identity = is_row_major(domain, codes)
+        matrix = None if identity else marginal_matrix(domain, codes)
+        workload = cls._build(matrix, (len(codes), domain.size))
+        workload._domain = domain
+        workload._codes = codes
+        return workload
+
+    @classmethod
+    def _build(
+        cls,
+        matrix: Matrix | None,
+        shape: tuple[int, int],
+        labels: pd.Index | None = None,
+        columns: pd.Index | None = None,
+    ) -> Self:
+        """Assemble a workload from checked parts; no matrix stands for the identity."""
+        workload = cls.__new__(cls)
+        workload._matrix = None if matrix is None else read_only(matrix)
+        workload._shape = (int(shape[0]), int(shape[1]))
+        workload._domain = None
+        workload._codes = None
+        workload._labels = labels
+        workload._columns = columns
+        return workload
+
+    @property
+    def matrix(self) -> Matrix:
+        """The coefficients, m × n: a read-only array, or a sparse array in CSR form."""
+        if self._matrix is None:
+            from scipy.sparse import csr_array, eye_array
+
+            self._matrix = read_only(csr_array(eye_array(self._shape[0], format="csr")))
+        return self._matrix
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of queries and of cells."""
+        return self._shape
+
+    @property
+    def domain(self) -> Domain | None:
+        """The domain whose cells the columns are, if the workload was built from one."""
+        return self._domain
+
+    @property
+    def codes(self) -> Codes | None:
+        """Level numbers of the attributes of each query, -1 where it sums over the attribute.
+
+        An array of shape (m, attributes); None unless every query is a cell of a marginal table.
+        """
+        return self._codes
+
+    @property
+    def labels(self) -> pd.Index | None:
+        """Labels of the queries, or None."""
+        if self._labels is None and self._domain is not None and self._codes is not None:
+            self._labels = self._domain.label_rows(self._codes)
+        return self._labels
+
+    @property
+    def columns(self) -> pd.Index | None:
+        """Labels of the cells, or None."""
+        if self._columns is None and self._domain is not None:
+            self._columns = self._domain.cells()
+        return self._columns
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether :attr:`matrix` is sparse; the identity is."""
+        return not isinstance(self._matrix, np.ndarray)
+
+    @cached_property
+    def is_identity(self) -> bool:
+        """Whether every query asks for one cell, in the order of the cells."""
+        return self._matrix is None or is_identity(self._matrix)
+
+    @cached_property
+    def is_integer(self) -> bool:
+        """Whether all coefficients are whole numbers, so that every answer is one."""
+        data = np.ones(1) if self._matrix is None else entries(self._matrix)
+        return bool((data == np.floor(data)).all())
+
+    @cached_property
+    def is_counting(self) -> bool:
+        """Whether all coefficients are 0 or 1, so that every answer counts records."""
+        data = np.ones(1) if self._matrix is None else entries(self._matrix)
+        return bool(((data == 0) | (data == 1)).all())
+
+    def integer_rows(self) -> NDArray[np.bool_]:
+        """Return for each query whether all of its coefficients are whole numbers."""
+        if self._matrix is None or self.is_integer:
+            return np.ones(self._shape[0], dtype=bool)
+        return integer_rows(self._matrix)
+
+    def take(self, index: Any) -> Workload:
+        """Return the workload of the selected queries (a boolean mask, positions or a slice)."""
+        rows = np.arange(self._shape[0])[index].reshape(-1)
+        if self._domain is not None and self._codes is not None:
+            return Workload.from_codes(self._domain, self._codes[rows])
+        matrix = self.matrix[rows]
+        taken = Workload._build(matrix, matrix.shape, columns=self._columns)
+        taken._labels = None if self.labels is None else self.labels[rows]
+        taken._domain = self._domain
+        return taken
+
+    def with_labels(self, labels: Sequence[Hashable] | pd.Index | None) -> Workload:
+        """Return the same queries under other labels."""
+        checked = check_labels(labels, "labels", self._shape[0], "the rows")
+        renamed = Workload._build(self._matrix, self._shape, checked, self._columns)
+        renamed._domain = self._domain
+        return renamed
+
+    def answer(self, histogram: ArrayLike | pd.Series) -> Any:
+        """Return the answers A x on a histogram.
+
+        Parameters
+        ----------
+        histogram : array of float, shape (n,), or Series
+            The count of each cell. A Series is matched with the cells by its labels.
+
+        Returns
+        -------
+        array of float64, shape (m,), or Series
+            The answers; a labelled Series where the histogram was a Series.
+        """
+        labelled = hasattr(histogram, "reindex")
+        counts = match_labels(histogram, self.columns) if labelled else histogram
+        x = check_array(counts, "histogram", ndim=1)
+        check_length(x, "histogram", self._shape[1], "the cells")
+        answers = x if self._matrix is None else np.asarray(self._matrix @ x)
+        if not labelled:
+            return answers.copy() if answers is x else answers
+        import pandas as pd
+
+        return pd.Series(answers, index=self.labels)
+
+    def __matmul__(self, histogram: ArrayLike | pd.Series) -> Any:
+        return self.answer(histogram)
+
+    def __len__(self) -> int:
+        return self._shape[0]
+
+    def __repr__(self) -> str:
+        rows, cells = self._shape
+        kind = "identity" if self.is_identity else "sparse" if self.is_sparse else "dense"
+        return f"Workload({rows} queries on {cells} cells, {kind})"
+
+
+def _check_same_cells(first: Workload, other: Workload) -> None:
+    """Refuse to join workloads whose columns are not the same cells."""
+    if first.shape[1] != other.shape[1] or first.domain != other.domain:
+        raise InvalidParameterError(
+            f"workloads must be on the same cells, got {first!r} and {other!r}"
+        )
