@@ -134,6 +134,17 @@ def check_length(array: Sequence[Any] | NDArray[Any], name: str, length: int, of
         )
 
 
+def check_broadcast(**shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape to which the shapes of the named arguments broadcast."""
+    try:
+        return np.broadcast_shapes(*shapes.values())
+    except ValueError as error:
+        listed = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+        raise InvalidParameterError(
+            f"the shapes of {' and '.join(shapes)} must broadcast to one shape, got {listed}"
+        ) from error
+
+
 def check_rng(rng: object) -> np.random.Generator:
     """Return a generator: ``None`` seeds from the system, an int is a seed."""
     if isinstance(rng, np.random.Generator):

@@ -18,11 +18,22 @@ from dpinfer._validation import (
     RNG,
     FloatArray,
     check_array,
+    check_broadcast,
     check_rng,
     check_shape,
     freeze,
 )
 from dpinfer.errors import InvalidParameterError
+
+HALF_ULP = 2.0**-54
+"""Rounding error of a probability above 1/2. A quantile counts an atom as reached whose cdf differs
+from the given probability by no more than that, provided it is the only one."""
+
+CONTINUOUS_RANGE = {"gt": 0.0, "ge": 1e-100, "le": 1e100}
+"""Scales whose squares, and those of their reciprocals, are far from overflow."""
+
+INTEGER_RANGE = {"gt": 0.0, "ge": 1e-100, "le": 1e15}
+"""Scales at which floats still tell the whole numbers of the support apart."""
 
 
 class NoiseLaw(ABC):
@@ -48,51 +59,60 @@ class NoiseLaw(ABC):
 
     @property
     @final
+    @np.errstate(over="ignore")
     def variance(self) -> Any:
         """Variance of the noise, in squared units of the query; shape of the parameters."""
         return _unwrap(self._variance())
 
     @property
     @final
+    @np.errstate(over="ignore")
     def std(self) -> Any:
         """Standard deviation of the noise, in units of the query; shape of the parameters."""
         return _unwrap(np.sqrt(self._variance()))
 
     @final
+    @np.errstate(over="ignore")
     def cdf(self, x: ArrayLike) -> Any:
         """Probability that the noise is at most ``x``."""
-        return _unwrap(self._cdf(self._points(x)))
+        return _unwrap(self._cdf(self._argument(x, "x")))
 
     @final
+    @np.errstate(over="ignore")
     def sf(self, x: ArrayLike) -> Any:
         """Probability that the noise exceeds ``x``, computed as a tail and never as 1 - cdf."""
-        return _unwrap(self._sf(self._points(x)))
+        return _unwrap(self._sf(self._argument(x, "x")))
 
     @final
+    @np.errstate(over="ignore")
     def logcdf(self, x: ArrayLike) -> Any:
         """Logarithm of :meth:`cdf`, finite far beyond the point where ``cdf`` underflows."""
-        return _unwrap(self._logcdf(self._points(x)))
+        return _unwrap(self._logcdf(self._argument(x, "x")))
 
     @final
+    @np.errstate(over="ignore")
     def logsf(self, x: ArrayLike) -> Any:
         """Logarithm of :meth:`sf`, finite far beyond the point where ``sf`` underflows."""
-        return _unwrap(self._logsf(self._points(x)))
+        return _unwrap(self._logsf(self._argument(x, "x")))
 
     @final
+    @np.errstate(over="ignore")
     def ppf(self, q: ArrayLike) -> Any:
         """Quantile: the smallest ``x`` with ``cdf(x) >= q``; -inf at 0, the supremum at 1."""
         # adding 0.0 turns -0.0 into 0.0
-        return _unwrap(self._ppf(check_array(q, "q", ge=0, le=1)) + 0.0)
+        return _unwrap(self._ppf(self._probability(q)) + 0.0)
 
     @final
+    @np.errstate(over="ignore")
     def isf(self, q: ArrayLike) -> Any:
         """Upper quantile: the smallest ``x`` with ``sf(x) <= q``; accurate for tiny ``q``."""
-        return _unwrap(self._isf(check_array(q, "q", ge=0, le=1)) + 0.0)
+        return _unwrap(self._isf(self._probability(q)) + 0.0)
 
     @final
+    @np.errstate(over="ignore")
     def cf(self, t: ArrayLike) -> Any:
         """Characteristic function E[exp(i t e)], which is real because the law is symmetric."""
-        return _unwrap(self._cf(check_array(t, "t")))
+        return _unwrap(self._cf(self._argument(t, "t", finite=True)))
 
     @final
     def rvs(self, size: int | tuple[int, ...] | None = None, *, rng: RNG = None) -> Any:
@@ -104,16 +124,22 @@ class NoiseLaw(ABC):
         vetted mechanism library such as OpenDP.
         """
         shape = self.shape if size is None else check_shape(size)
-        if size is not None and np.broadcast_shapes(self.shape, shape) != shape:
+        if size is not None and check_broadcast(parameters=self.shape, size=shape) != shape:
             raise InvalidParameterError(
                 f"size must be a shape to which the parameters of shape {self.shape} broadcast, "
                 f"got {shape}"
             )
         return _unwrap(self._rvs(shape, check_rng(rng)))
 
-    @staticmethod
-    def _points(x: ArrayLike) -> FloatArray:
-        return check_array(x, "x", finite=False, nonempty=False)
+    def _argument(self, value: ArrayLike, name: str, *, finite: bool = False) -> FloatArray:
+        array = check_array(value, name, finite=finite, nonempty=False)
+        check_broadcast(parameters=self.shape, **{name: array.shape})
+        return array
+
+    def _probability(self, q: ArrayLike) -> FloatArray:
+        array = check_array(q, "q", ge=0, le=1, nonempty=False)
+        check_broadcast(parameters=self.shape, q=array.shape)
+        return array
 
     # What a law has to say, all on float64 arrays that broadcast against its parameters.
 
@@ -207,14 +233,16 @@ class ContinuousLaw(ParametricLaw):
         return False
 
     @final
+    @np.errstate(over="ignore")
     def pdf(self, x: ArrayLike) -> Any:
         """Density at ``x``, per unit of the query."""
-        return _unwrap(np.exp(self._logpdf(self._points(x))))
+        return _unwrap(np.exp(self._logpdf(self._argument(x, "x"))))
 
     @final
+    @np.errstate(over="ignore")
     def logpdf(self, x: ArrayLike) -> Any:
         """Logarithm of the density at ``x``; -inf outside the support."""
-        return _unwrap(self._logpdf(self._points(x)))
+        return _unwrap(self._logpdf(self._argument(x, "x")))
 
     @abstractmethod
     def _logpdf(self, x: FloatArray) -> FloatArray: ...
@@ -242,14 +270,16 @@ class IntegerLaw(ParametricLaw):
         return True
 
     @final
+    @np.errstate(over="ignore")
     def pmf(self, k: ArrayLike) -> Any:
         """Probability of exactly ``k``; zero where ``k`` is not a whole number."""
-        return _unwrap(np.exp(self._masked_logpmf(self._points(k))))
+        return _unwrap(np.exp(self._masked_logpmf(self._argument(k, "k"))))
 
     @final
+    @np.errstate(over="ignore")
     def logpmf(self, k: ArrayLike) -> Any:
         """Logarithm of the probability of ``k``; -inf where ``k`` is not a whole number."""
-        return _unwrap(self._masked_logpmf(self._points(k)))
+        return _unwrap(self._masked_logpmf(self._argument(k, "k")))
 
     def _masked_logpmf(self, k: FloatArray) -> FloatArray:
         whole = np.isfinite(k) & (k == np.floor(k))
@@ -284,30 +314,57 @@ class IntegerLaw(ParametricLaw):
         return self._logtail(-np.floor(x) - 1.0)
 
     @final
-    def _ppf(self, q: FloatArray) -> FloatArray:
-        """Smallest k with P(e <= k) >= q: one off the largest k with P(e > k) >= q, mirrored."""
-        guess = -self._isf_start(q)
-        return _settle(guess, lambda k: self._tail(-k - 1.0) >= q)
+    def _isf(self, q: FloatArray) -> FloatArray:
+        # P(e > k) <= q for q < 1/2. Beyond, the mirror image of the smallest k with
+        # P(e > k) < 1 - q: only small tails are compared, and 1 - q is exact.
+        mirrored = q >= 0.5
+        p = 1.0 - q
+        k = self._upper_quantile(np.where(mirrored, np.nextafter(p, -1.0), q))
+        if mirrored.any():
+            tie = (self._tail(k) >= p - HALF_ULP) & (self._tail(k + 1.0) < p - HALF_ULP)
+            return np.where(mirrored, -k - tie, k)
+        return k
 
     @final
-    def _isf(self, q: FloatArray) -> FloatArray:
-        guess = self._isf_start(q)
+    def _ppf(self, q: FloatArray) -> FloatArray:
+        upper = q > 0.5
+        p = np.where(upper, 1.0 - q, np.nextafter(q, -1.0))
+        k = self._upper_quantile(p)
+        if upper.any():
+            tie = (self._tail(k - 1.0) <= p + HALF_ULP) & (self._tail(k - 2.0) > p + HALF_ULP)
+            return np.where(upper, k - tie, -k)
+        return -k
+
+    def _upper_quantile(self, q: FloatArray) -> FloatArray:
+        """Smallest k with P(e > k) <= q, for q <= 1/2; inf for negative q."""
+        guess = np.where(q >= 0, self._isf_start(np.maximum(q, 0.0)), np.inf)
         return _settle(guess, lambda k: self._tail(k) <= q)
 
     @abstractmethod
     def _isf_start(self, q: FloatArray) -> FloatArray:
-        """Whole number within a few steps of the upper quantile; infinite where that is."""
+        """Whole number near the upper quantile for ``q`` <= 1/2; infinite where that is."""
 
 
 def _settle(guess: FloatArray, holds: Callable[[FloatArray], NDArray[np.bool_]]) -> FloatArray:
     """Smallest whole number at which a monotone condition holds, from a guess near to it."""
-    k = np.array(guess, dtype=np.float64)
-    finite = np.isfinite(k)
-    while (down := finite & holds(k - 1.0)).any():
-        k = np.where(down, k - 1.0, k)
-    while (up := finite & ~holds(k)).any():
-        k = np.where(up, k + 1.0, k)
-    return k
+    finite = np.isfinite(guess)
+    # the condition fails at low and holds at high, both found by doubling steps, then bisection
+    low, high, step = guess - 1.0, guess, 1.0
+    while (wrong := finite & holds(low)).any():
+        low, high = np.where(wrong, low - step, low), np.where(wrong, low, high)
+        step *= 2.0
+    step = 1.0
+    while (wrong := finite & ~holds(high)).any():
+        low, high = np.where(wrong, high, low), np.where(wrong, high + step, high)
+        step *= 2.0
+    while True:
+        middle = np.floor(0.5 * (low + high))
+        inside = finite & (low < middle) & (middle < high)
+        if not inside.any():
+            return high
+        held = holds(middle)
+        high = np.where(inside & held, middle, high)
+        low = np.where(inside & ~held, middle, low)
 
 
 def _unwrap(array: NDArray[Any]) -> Any:

@@ -38,7 +38,7 @@ class Exact(IntegerLaw):
         return np.where(k < 0, 0.0, -np.inf)
 
     def _isf_start(self, q: FloatArray) -> FloatArray:
-        return np.where(q < 1, 0.0, -np.inf)
+        return np.zeros_like(q)
 
     def _cf(self, t: FloatArray) -> FloatArray:
         return np.ones_like(t)

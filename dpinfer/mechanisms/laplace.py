@@ -7,9 +7,12 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import special
 
-from dpinfer._validation import FloatArray, check_array
-from dpinfer.mechanisms._law import ContinuousLaw
+from dpinfer._validation import FloatArray
+from dpinfer.mechanisms._calibration import pure_scale
+from dpinfer.mechanisms._law import CONTINUOUS_RANGE, ContinuousLaw
+from dpinfer.mechanisms._sampling import laplace_draws
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -25,12 +28,18 @@ class Laplace(ContinuousLaw):
     Raises
     ------
     InvalidParameterError
-        If ``scale`` is not a finite number > 0.
+        If ``scale`` is not within [1e-100, 1e100].
 
     Notes
     -----
     An L1 sensitivity of Δ₁ and a budget ε give b = Δ₁/ε, which is ε-differentially private for
-    queries of any real value (Dwork and Roth 2014, Theorem 3.6, doi:10.1561/0400000042).
+    queries of any real value. The variance is 2b².
+
+    References
+    ----------
+    Dwork, C. and Roth, A. (2014). The algorithmic foundations of differential privacy. Foundations
+    and Trends in Theoretical Computer Science 9(3-4), 211-407. doi:10.1561/0400000042,
+    Definition 3.3 and Theorem 3.6.
 
     Examples
     --------
@@ -44,45 +53,57 @@ class Laplace(ContinuousLaw):
     scale: float | FloatArray
 
     def __post_init__(self) -> None:
-        self._set("scale", self.scale, gt=0)
+        self._set("scale", self.scale, **CONTINUOUS_RANGE)
 
     @classmethod
     def from_epsilon(cls, epsilon: ArrayLike, *, sensitivity: ArrayLike = 1.0) -> Self:
-        """Noise that makes a query of L1 ``sensitivity`` ``epsilon``-differentially private."""
-        budget = check_array(epsilon, "epsilon", gt=0)
-        return cls(scale=check_array(sensitivity, "sensitivity", gt=0) / budget)
+        """Noise that makes a query ε-differentially private: b = Δ₁/ε.
+
+        Parameters
+        ----------
+        epsilon : float or array of float
+            The budget ε > 0.
+        sensitivity : float or array of float
+            The L1 sensitivity Δ₁ > 0 of the query.
+
+        Returns
+        -------
+        Laplace
+            The calibrated law.
+        """
+        return cls(scale=pure_scale(epsilon, sensitivity))
 
     def _variance(self) -> FloatArray:
-        return np.asarray(2.0 * np.square(self.scale))
+        return np.asarray(2.0 * np.square(np.asarray(self.scale)))
 
     def _logpdf(self, x: FloatArray) -> FloatArray:
         scale = np.asarray(self.scale)
-        return -np.abs(x) / scale - np.log(2.0 * scale)
+        return np.asarray(-np.abs(x) / scale - np.log(2.0 * scale))
 
     def _sf(self, x: FloatArray) -> FloatArray:
-        half = 0.5 * np.exp(-np.abs(x) / self.scale)
-        return np.where(x >= 0, half, 1.0 - half)
+        upper = 0.5 * np.exp(-np.abs(x) / np.asarray(self.scale))
+        return np.asarray(np.where(x >= 0, upper, 1.0 - upper))
 
     def _logsf(self, x: FloatArray) -> FloatArray:
-        z = x / np.asarray(self.scale)
-        return np.where(z >= 0, -z - np.log(2.0), np.log1p(-0.5 * np.exp(np.minimum(z, 0.0))))
+        logupper = -np.abs(x) / np.asarray(self.scale) - np.log(2.0)
+        return np.asarray(np.where(x >= 0, logupper, np.log1p(-np.exp(logupper))))
 
     def _isf(self, q: FloatArray) -> FloatArray:
         with np.errstate(divide="ignore"):
-            upper = -np.log(2.0 * np.minimum(q, 0.5))
-            lower = np.log(2.0 * np.minimum(1.0 - q, 0.5))
-        return np.where(q <= 0.5, upper, lower) * self.scale
+            upper = -np.log(2.0 * np.minimum(q, 1.0 - q)) * self.scale
+        return np.where(q <= 0.5, upper, -upper)
 
     def _cf(self, t: FloatArray) -> FloatArray:
-        return 1.0 / (1.0 + np.square(self.scale * t))
+        return np.asarray(1.0 / (1.0 + np.square(np.asarray(self.scale) * t)))
 
     @property
     def _abscissa(self) -> FloatArray:
         return 1.0 / np.asarray(self.scale)
 
     def _cgf(self, s: NDArray[np.complex128]) -> NDArray[np.complex128]:
+        # two factors of 1 - (bs)²: accurate close to the abscissa
         z = np.asarray(self.scale) * s
-        return -np.log1p(-z) - np.log1p(z)
+        return np.asarray(-special.log1p(-z) - special.log1p(z))
 
     def _rvs(self, shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[Any]:
-        return rng.laplace(0.0, 1.0, shape) * self.scale
+        return laplace_draws(np.asarray(self.scale), shape, rng)
