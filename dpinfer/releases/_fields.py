@@ -1,0 +1,112 @@
+"""Checks of the parts of a release, each of which returns the part in its normal form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpinfer._validation import FloatArray, check_array, check_option, check_scalar, freeze
+from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
+from dpinfer.queries import Workload
+from dpinfer.queries._labels import check_distinct
+from dpinfer.releases._tables import is_single_column, stack_labels
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Bound = float | FloatArray
+
+SENSITIVITIES = ("l1", "l2")
+GUARANTEES = ("epsilon", "delta", "rho", "mu")
+
+
+def unlabel(values: Any) -> tuple[Any, pd.Index | None]:
+    """Split a Series or DataFrame into values, row by row, and labels; 0, 1, ... are none."""
+    import pandas as pd
+
+    if isinstance(values, pd.DataFrame) and not is_single_column(values):
+        return values.to_numpy().ravel(), stack_labels(values)
+    labels = values.index
+    counting = isinstance(labels, pd.RangeIndex) and labels.equals(pd.RangeIndex(len(labels)))
+    return values.to_numpy().reshape(-1), None if counting and labels.name is None else labels
+
+
+def check_workload(workload: Any, labels: Any, size: int) -> Workload:
+    """Return the queries of ``size`` values: the given ones, or one unknown for each value."""
+    if workload is None:
+        return Workload.identity(size, labels)
+    queries = workload if isinstance(workload, Workload) else Workload(workload)
+    if len(queries) != size:
+        raise IncompatibleReleaseError(
+            f"values must have {len(queries)} entries, one for each query of the workload, "
+            f"got {size}"
+        )
+    if labels is not None:
+        return queries.with_labels(labels)
+    if not queries.is_identity and queries.labels is not None:
+        check_distinct(queries.labels, "labels")
+    return queries
+
+
+def check_bound(value: ArrayLike, name: str, size: int) -> Bound:
+    """Return a bound on each value, infinite where there is none."""
+    bound = check_array(value, name, finite=False)
+    if bound.ndim == 0:
+        return float(bound)
+    if bound.shape != (size,):
+        raise InvalidParameterError(
+            f"{name} must be a number or have {size} entries, one for each of the values, "
+            f"got shape {bound.shape}"
+        )
+    return freeze(bound)
+
+
+def check_clamp(clamp: Any, size: int) -> tuple[Bound, Bound] | None:
+    """Return clamping bounds as a pair (lower, upper)."""
+    if clamp is None:
+        return None
+    ends = clamp if isinstance(clamp, (tuple, list)) else (clamp, np.inf)
+    if len(ends) != 2:
+        raise InvalidParameterError(
+            f"clamp must be a lower bound or a pair (lower, upper), got {clamp!r}"
+        )
+    lower = check_bound(-np.inf if ends[0] is None else ends[0], "clamp", size)
+    upper = check_bound(np.inf if ends[1] is None else ends[1], "clamp", size)
+    if np.any(np.asarray(lower) >= upper):
+        raise InvalidParameterError(f"clamp must have lower < upper, got {clamp!r}")
+    return lower, upper
+
+
+def check_sensitivity(sensitivity: Any) -> float | Mapping[str, float] | None:
+    """Return a sensitivity: a number, or numbers by norm."""
+    if sensitivity is None or isinstance(sensitivity, Mapping):
+        return check_mapping(sensitivity, "sensitivity", SENSITIVITIES)
+    return check_scalar(sensitivity, "sensitivity", gt=0)
+
+
+def check_mapping(
+    given: Mapping[str, Any] | None, name: str, keys: tuple[str, ...]
+) -> Mapping[str, float] | None:
+    """Return a read-only mapping of some of the keys to numbers >= 0."""
+    if given is None:
+        return None
+    if not isinstance(given, Mapping) or not given:
+        raise InvalidParameterError(
+            f"{name} must be a mapping of {', '.join(keys)} to numbers, got {given!r}"
+        )
+    checked = {
+        check_option(key, f"key of {name}", keys): check_scalar(value, f"{name} {key}", ge=0)
+        for key, value in given.items()
+    }
+    return MappingProxyType(checked)
+
+
+def check_name(name: object) -> str | None:
+    """Return the name of a release."""
+    if name is None or isinstance(name, str):
+        return name
+    raise InvalidParameterError(f"name must be a string, got {name!r}")

@@ -1,0 +1,115 @@
+"""Long tables: one row a value, with the law of its noise in columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpinfer._validation import FloatArray, check_array
+from dpinfer.errors import InvalidParameterError
+from dpinfer.mechanisms import NoiseLaw, as_noise
+from dpinfer.queries import SUMMED, Domain, Workload
+from dpinfer.releases._laws import laws_of_rows, parameter_names
+from dpinfer.releases._tables import workload_of_labels
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def column(frame: pd.DataFrame, name: Any) -> pd.Series:
+    """Return a column of a frame, or say that it is not there."""
+    if name not in frame.columns:
+        listed = ", ".join(str(known) for known in frame.columns)
+        raise InvalidParameterError(f"frame must have a column {name!r}, got {listed}")
+    return frame[name]
+
+
+def numbers(frame: pd.DataFrame, spec: Any, name: str, missing: float | None = None) -> Any:
+    """Return a number, or the numbers of the column that ``{"column": ...}`` names.
+
+    Missing values of the column become ``missing``; without it they stay NaN.
+    """
+    if not isinstance(spec, Mapping):
+        return spec
+    values = column(frame, _column_name(spec, name)).to_numpy(dtype=np.float64, na_value=np.nan)
+    return values if missing is None else np.where(np.isnan(values), missing, values)
+
+
+def bounds(frame: pd.DataFrame, clamp: Any) -> tuple[Any, Any] | None:
+    """Return clamping bounds, each of which may be a number or a column."""
+    if clamp is None:
+        return None
+    ends = clamp if isinstance(clamp, (tuple, list)) else (clamp, None)
+    if len(ends) != 2:
+        raise InvalidParameterError(
+            f"clamp must be a lower bound or a pair (lower, upper), got {clamp!r}"
+        )
+    return numbers(frame, ends[0], "clamp", -np.inf), numbers(frame, ends[1], "clamp", np.inf)
+
+
+def law_of_frame(frame: pd.DataFrame, mechanism: Any) -> NoiseLaw:
+    """Return the noise of the rows of a frame: a law, or the names of its columns."""
+    if not isinstance(mechanism, Mapping):
+        return as_noise(mechanism, len(frame))
+    if "mechanism" not in mechanism:
+        raise InvalidParameterError(
+            f"mechanism must have the entry 'mechanism', got {dict(mechanism)!r}"
+        )
+    unknown = [key for key in mechanism if key not in ("mechanism", *parameter_names())]
+    if unknown:
+        raise InvalidParameterError(
+            f"mechanism must have the entries mechanism and {', '.join(parameter_names())}, "
+            f"got {unknown[0]!r}"
+        )
+    parameters = {
+        key: numbers(frame, spec, key) for key, spec in mechanism.items() if key != "mechanism"
+    }
+    return laws_of_rows(_names(frame, mechanism["mechanism"]), parameters, len(frame))
+
+
+def workload_of_frame(
+    frame: pd.DataFrame, attributes: Sequence[str] | str | None, domain: Domain | None
+) -> Workload:
+    """Return the queries of the rows of a frame from its columns of attributes."""
+    if attributes is None:
+        named = any(name is not None for name in frame.index.names)
+        return Workload.identity(len(frame), frame.index if named else None)
+    names = [attributes] if isinstance(attributes, str) else list(attributes)
+    labels = {name: column(frame, name) for name in names}
+    return workload_of_labels([labels], [len(frame)], domain)
+
+
+def labels_of_frame(frame: pd.DataFrame, names: Sequence[str]) -> pd.Index | None:
+    """Return labels from columns, with the mark of "summed over" in empty cells."""
+    import pandas as pd
+
+    columns = [frame[name].astype(object).fillna(SUMMED).infer_objects() for name in names]
+    if len(columns) == 1:
+        return pd.Index(columns[0])
+    return pd.MultiIndex.from_arrays(columns, names=names) if columns else None
+
+
+def values_of_frame(frame: pd.DataFrame, name: str) -> FloatArray:
+    """Return the published values of a frame."""
+    return check_array(column(frame, name).to_numpy(), name, ndim=1)
+
+
+def _names(frame: pd.DataFrame, spec: Any) -> str | pd.Series:
+    """Return the name of the law of each row, or the one name of all."""
+    if isinstance(spec, str):
+        return spec
+    if not isinstance(spec, Mapping):
+        raise InvalidParameterError(f"mechanism must be a name or {{'column': name}}, got {spec!r}")
+    values = column(frame, _column_name(spec, "mechanism"))
+    if (missing := values.isna().to_numpy()).any():
+        row = int(np.flatnonzero(missing)[0])
+        raise InvalidParameterError(f"mechanism must have a name in every row, got none in {row}")
+    return values
+
+
+def _column_name(spec: Mapping[str, Any], name: str) -> Any:
+    if set(spec) != {"column"}:
+        raise InvalidParameterError(f"{name} must be {{'column': name}}, got {dict(spec)!r}")
+    return spec["column"]

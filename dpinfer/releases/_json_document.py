@@ -1,0 +1,110 @@
+"""JSON documents that know the line of each of their parts."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from dpinfer.errors import IncompatibleReleaseError
+
+Pointer = tuple[str | int, ...]
+"""Where a part stands in a document: keys of objects and positions in arrays."""
+
+TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},:]|[^\s\[\]{},:"]+')
+
+
+@dataclass(frozen=True)
+class JsonDocument:
+    """A parsed document with its text."""
+
+    content: Any
+    text: str = field(repr=False)
+
+    def line(self, pointer: Pointer) -> int:
+        """Return the line of a part, or of the nearest part around it that is there."""
+        while pointer not in self._lines:
+            pointer = pointer[:-1]
+        return self._lines[pointer]
+
+    @cached_property
+    def _lines(self) -> dict[Pointer, int]:
+        return locate_parts(self.text)
+
+
+def load_json(path: Path) -> JsonDocument:
+    """Read a JSON file; refuse repeated keys, NaN and infinities, which JSON does not have.
+
+    Raises
+    ------
+    IncompatibleReleaseError
+        If the file cannot be read, is not UTF-8 or not JSON; the message names file and line.
+    """
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+        content = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse_constant)
+    except OSError as error:
+        raise IncompatibleReleaseError(f"{path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise IncompatibleReleaseError(f"{path} must be UTF-8 text: {error.reason}") from error
+    except json.JSONDecodeError as error:
+        raise IncompatibleReleaseError(
+            f"{path}, line {error.lineno}: not JSON: {error.msg}"
+        ) from error
+    except RecursionError as error:
+        raise IncompatibleReleaseError(f"{path} is nested too deeply") from error
+    except ValueError as error:  # from the two hooks, and numbers of too many digits
+        raise IncompatibleReleaseError(f"{path}: not JSON: {error}") from error
+    return JsonDocument(content, text)
+
+
+def locate_parts(text: str) -> dict[Pointer, int]:
+    """Return the line of every part of a valid JSON text; a member of an object is at its key."""
+    lines: dict[Pointer, int] = {(): 1}
+    opened: list[str] = []
+    path: list[Any] = []  # the key or position within each open container
+    key_next = False
+    for token, line in _tokens(text):
+        if token == ",":
+            key_next = opened[-1] == "{"
+            path[-1] = "" if key_next else path[-1] + 1
+        elif token in ("]", "}"):
+            opened.pop()
+            path.pop()
+            key_next = False
+        elif key_next:
+            path[-1] = json.loads(token)
+            lines[tuple(path)] = line
+            key_next = False
+        elif token != ":":
+            lines.setdefault(tuple(path), line)
+            if token in ("[", "{"):
+                opened.append(token)
+                key_next = token == "{"
+                path.append("" if key_next else 0)
+    return lines
+
+
+def _tokens(text: str) -> Iterator[tuple[str, int]]:
+    line, seen = 1, 0
+    for match in TOKEN.finditer(text):
+        line += text.count("\n", seen, match.start())
+        seen = match.start()
+        yield match.group(), line
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    content: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in content:
+            raise ValueError(f"the key {key!r} is there twice")
+        content[key] = value
+    return content
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a JSON number")

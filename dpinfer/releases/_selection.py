@@ -1,0 +1,55 @@
+"""Some of the values of a release."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpinfer._validation import check_array, check_length
+from dpinfer.errors import InvalidParameterError
+from dpinfer.queries.domain import show_label
+from dpinfer.releases._fields import Bound
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def positions_of(where: Any, size: int, labels: pd.Index | None) -> NDArray[np.intp]:
+    """Return the positions of values chosen by a mask, by positions, by a slice or by labels."""
+    if isinstance(where, slice):
+        return np.arange(size)[where]
+    if isinstance(where, str) or not hasattr(where, "__len__"):
+        raise InvalidParameterError(
+            f"where must be a mask, positions, a slice or a list of labels, got {where!r}"
+        )
+    if _holds(where, "b", bool):
+        check_length(where, "where", size, "the values")
+        return np.flatnonzero(where)
+    if labels is None or _holds(where, "iu", int):
+        positions = check_array(where, "where", ndim=1, ge=-size, le=size - 1).astype(np.intp)
+        return np.asarray(np.arange(size)[positions])
+    chosen = list(where)
+    found = np.asarray(labels.get_indexer(chosen), dtype=np.intp)
+    if (found < 0).any():
+        missing = chosen[int(np.flatnonzero(found < 0)[0])]
+        raise InvalidParameterError(
+            f"where must hold labels of the release, got {show_label(missing)}"
+        )
+    return found
+
+
+def _holds(where: Any, kinds: str, plain: type) -> bool:
+    """Whether a selection holds values of one kind only: of a NumPy kind or of a plain type."""
+    if isinstance(where, np.ndarray):
+        return where.dtype.kind in kinds
+    return len(where) > 0 and all(
+        isinstance(item, plain) or (isinstance(item, np.generic) and item.dtype.kind in kinds)
+        for item in where
+    )
+
+
+def take_bound(bound: Bound, rows: NDArray[np.intp]) -> Bound:
+    """Return the bounds of some of the values."""
+    return bound[rows] if isinstance(bound, np.ndarray) else bound

@@ -1,0 +1,218 @@
+"""Releases in files: a CSV or Parquet table with a JSON sidecar."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpinfer.errors import DPInferError, IncompatibleReleaseError, InvalidParameterError
+from dpinfer.releases._descriptor import describe
+from dpinfer.releases._frame import (
+    bounds,
+    labels_of_frame,
+    law_of_frame,
+    numbers,
+    values_of_frame,
+    workload_of_frame,
+)
+from dpinfer.releases._json_document import load_json
+from dpinfer.releases._table_files import (
+    UnreadableTableError,
+    check_suffix,
+    check_table_path,
+    read_columns,
+    read_text,
+    write_table,
+)
+from dpinfer.releases._table_problems import TableCheck
+from dpinfer.releases.problems import Problem, raise_first
+from dpinfer.releases.release import Release
+from dpinfer.releases.sidecar import (
+    Sidecar,
+    default_sidecar,
+    parse_sidecar,
+    read_sidecar,
+    sidecar_problems,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def read_release(
+    path: str | Path, metadata: str | Path | None = None, *, field: str | None = None
+) -> Release:
+    """Read a release from a table and its sidecar.
+
+    Parameters
+    ----------
+    path : str or Path
+        The table: ``.csv``, ``.csv.gz`` or ``.parquet``.
+    metadata : str or Path, optional
+        The sidecar; by default the file beside the table whose name is that of the table followed
+        by ``-metadata.json``.
+    field : str, optional
+        The noisy column to read, where the sidecar describes several.
+
+    Returns
+    -------
+    Release
+        The values in the order of the rows.
+
+    Raises
+    ------
+    InvalidParameterError
+        If there is no such file.
+    IncompatibleReleaseError
+        If the table or its sidecar is not in order; the message names the file, the line and the
+        field of the first problem. :func:`validate_release` lists all of them.
+
+    Notes
+    -----
+    The sidecar is a table descriptor in the style of Frictionless Data whose noisy field has a
+    ``privacy`` object; its JSON Schema is ``dpinfer/releases/sidecar.schema.json``. The fields of
+    its ``primaryKey`` are the attributes that label the rows; an empty cell there says that the
+    row sums over the attribute. No other file than these two is opened, whatever they say.
+    """
+    table = check_table_path(path)
+    sidecar = read_sidecar(_sidecar_path(table, metadata), table.name, field)
+    try:
+        return _release(_read(table, sidecar), sidecar)
+    except (UnreadableTableError, DPInferError) as error:
+        raise_first(list(TableCheck(table.name, read_text(table), sidecar).problems()))
+        raise IncompatibleReleaseError(f"{table.name}: {error}") from error
+
+
+def validate_release(path: str | Path, metadata: str | Path | None = None) -> list[Problem]:
+    """List what is wrong with a release's table and its sidecar.
+
+    Parameters
+    ----------
+    path : str or Path
+        The table: ``.csv``, ``.csv.gz`` or ``.parquet``.
+    metadata : str or Path, optional
+        The sidecar; by default the table's name followed by ``-metadata.json``.
+
+    Returns
+    -------
+    list of Problem
+        The problems of the sidecar if there are any, else those of the table; empty for a valid
+        release. Each names its file, line and field.
+
+    Raises
+    ------
+    InvalidParameterError
+        If there is no such file.
+    IncompatibleReleaseError
+        If the sidecar is not JSON.
+    """
+    table = check_table_path(path)
+    place = _sidecar_path(table, metadata)
+    document = load_json(place)
+    if problems := list(sidecar_problems(document, place.name, table.name)):
+        return problems
+    noisy = [part["name"] for part in document.content["schema"]["fields"] if "privacy" in part]
+    for name in noisy:
+        problems += _table_problems(table, parse_sidecar(document.content, name))
+    return list(dict.fromkeys(problems))
+
+
+def write_release(
+    release: Release, path: str | Path, *, field: str = "value", title: str | None = None
+) -> None:
+    """Write a release as a table and its sidecar, ``path`` followed by ``-metadata.json``.
+
+    Both files are completed under other names in the same folder and then put in place, so that
+    neither is ever there half-written.
+
+    Parameters
+    ----------
+    release : Release
+        The release. Its labels must be strings, numbers or booleans, one type for each level.
+    path : str or Path
+        The table to write: ``.csv``, ``.csv.gz`` or ``.parquet``.
+    field : str
+        The name of the column of values.
+    title : str, optional
+        A title for the sidecar.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the folder does not exist or the file name has another ending.
+    IncompatibleReleaseError
+        If the labels cannot be held by a file.
+    """
+    table = Path(path)
+    check_suffix(table)
+    if not table.parent.is_dir():
+        raise InvalidParameterError(f"path must be in an existing folder, got {table}")
+    frame, descriptor = describe(release, table.name, field, title)
+    sidecar = default_sidecar(table)
+    text = json.dumps(descriptor, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    try:
+        with TemporaryDirectory(prefix=f".{table.name}-", dir=table.parent) as folder:
+            draft = Path(folder)
+            write_table(frame, draft / table.name)
+            (draft / sidecar.name).write_text(text, encoding="utf-8")
+            os.replace(draft / table.name, table)
+            os.replace(draft / sidecar.name, sidecar)
+    except OSError as error:
+        raise InvalidParameterError(f"path must be writable, got {table}: {error}") from error
+
+
+def _sidecar_path(table: Path, metadata: str | Path | None) -> Path:
+    path = default_sidecar(table) if metadata is None else Path(metadata)
+    if not path.is_file():
+        raise InvalidParameterError(
+            f"metadata must be the JSON sidecar of {table.name}, there is no file {path}: write "
+            "one, or read the table yourself and use Release.from_frame"
+        )
+    return path
+
+
+def _read(table: Path, sidecar: Sidecar) -> pd.DataFrame:
+    types = {name: _column_type(name, sidecar) for name in sidecar.columns}
+    return read_columns(table, types)
+
+
+def _column_type(name: str, sidecar: Sidecar) -> str:
+    """Say how a column is read: labels by their type, names as text, the rest as numbers."""
+    if name in sidecar.keys:
+        return sidecar.types.get(name, "string")
+    kind = sidecar.mechanism["mechanism"]
+    return "string" if isinstance(kind, dict) and kind["column"] == name else "value"
+
+
+def _release(frame: pd.DataFrame, sidecar: Sidecar) -> Release:
+    queries = sidecar.workload(len(frame))
+    if queries is None:
+        queries = workload_of_frame(frame, sidecar.keys or None, sidecar.domain)
+    elif sidecar.keys:
+        queries = queries.with_labels(labels_of_frame(frame, sidecar.keys))
+    privacy = sidecar.privacy
+    return Release(
+        values_of_frame(frame, sidecar.value),
+        workload=queries,
+        mechanism=law_of_frame(frame, sidecar.mechanism),
+        neighbours=privacy.get("neighbours"),
+        sensitivity=privacy.get("sensitivity"),
+        guarantee=privacy.get("guarantee"),
+        threshold=numbers(frame, privacy.get("threshold"), "threshold", -np.inf),
+        clamp=bounds(frame, sidecar.clamp),
+        name=sidecar.name,
+    )
+
+
+def _table_problems(table: Path, sidecar: Sidecar) -> list[Problem]:
+    try:
+        _release(_read(table, sidecar), sidecar)
+    except (UnreadableTableError, DPInferError) as error:
+        found = list(TableCheck(table.name, read_text(table), sidecar).problems())
+        return found or [Problem(table.name, str(error))]
+    return []

@@ -1,0 +1,395 @@
+"""What was published: noisy values with everything that is known about them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self, final
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpinfer._validation import (
+    NEIGHBOURS,
+    RNG,
+    FloatArray,
+    Neighbours,
+    check_array,
+    check_option,
+    check_rng,
+    freeze,
+)
+from dpinfer.errors import InvalidParameterError
+from dpinfer.mechanisms import Mechanism, NoiseLaw, as_noise
+from dpinfer.queries import Domain, Workload
+from dpinfer.releases._consistency import check_consistency
+from dpinfer.releases._fields import (
+    GUARANTEES,
+    Bound,
+    check_bound,
+    check_clamp,
+    check_mapping,
+    check_name,
+    check_sensitivity,
+    check_workload,
+    unlabel,
+)
+from dpinfer.releases._selection import positions_of, take_bound
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@final
+@dataclass(frozen=True, init=False, eq=False, repr=False)
+class Release:
+    """Published noisy values y = A x + e with the law of the noise and the publishing rule.
+
+    Parameters
+    ----------
+    values : array of float, shape (m,), Series or DataFrame
+        The published values. A DataFrame is read row by row. Series and DataFrames give the
+        labels of the values.
+    workload : Workload or matrix, shape (m, n), optional
+        The queries A that the values answer. By default each value answers its own query.
+    mechanism : NoiseLaw or sequence of NoiseLaw
+        The law of the noise e: one for all values, an array-valued one, or one for each value.
+    labels : sequence of length m, optional
+        Labels of the values; by default those of ``values`` or of the workload.
+    neighbours : {"add-remove", "replace"}, optional
+        The neighbour relation of the privacy guarantee.
+    sensitivity : float or mapping, optional
+        The sensitivity of the queries, or ``{"l1": ..., "l2": ...}``.
+    guarantee : mapping, optional
+        The stated guarantee: any of ``epsilon``, ``delta``, ``rho`` and ``mu``.
+    threshold : float or array of float, shape (m,), optional
+        The value was published only because it reached this bound; -inf where there is none.
+    clamp : float or pair, optional
+        The values were moved into these bounds before publication: a lower bound, or
+        ``(lower, upper)``, each a number or an array of shape (m,).
+    name : str, optional
+        A name for the release.
+
+    Attributes
+    ----------
+    values : array of float64, shape (m,)
+    workload : Workload
+    mechanism : NoiseLaw
+    labels : pandas Index or None
+
+    Raises
+    ------
+    InvalidParameterError
+        If an argument by itself is not allowed.
+    IncompatibleReleaseError
+        If the parts do not fit together: another number of values than of queries, integer noise
+        on fractional queries or under fractional values, a value below its threshold or outside
+        its clamping bounds.
+
+    See Also
+    --------
+    Release.from_tables, Release.from_frame, dpinfer.releases.read_release
+
+    Examples
+    --------
+    >>> from dpinfer.mechanisms import Geometric
+    >>> Release([3, 5, 9], workload=[[1, 0], [0, 1], [1, 1]], mechanism=Geometric(scale=2.0))
+    Release(3 values, 2 cells, Geometric(scale=2.0))
+    """
+
+    values: FloatArray
+    workload: Workload
+    mechanism: NoiseLaw
+    neighbours: Neighbours | None
+    sensitivity: float | Mapping[str, float] | None
+    guarantee: Mapping[str, float] | None
+    threshold: Bound | None
+    clamp: tuple[Bound, Bound] | None
+    name: str | None
+
+    def __init__(
+        self,
+        values: ArrayLike | pd.Series | pd.DataFrame,
+        *,
+        mechanism: Mechanism,
+        workload: Workload | ArrayLike | None = None,
+        labels: Sequence[Hashable] | pd.Index | None = None,
+        neighbours: Neighbours | None = None,
+        sensitivity: float | Mapping[str, float] | None = None,
+        guarantee: Mapping[str, float] | None = None,
+        threshold: ArrayLike | None = None,
+        clamp: ArrayLike | tuple[ArrayLike, ArrayLike] | None = None,
+        name: str | None = None,
+    ) -> None:
+        if hasattr(values, "iloc"):
+            values, found = unlabel(values)
+            labels = found if labels is None else labels
+        published = freeze(check_array(values, "values", ndim=1))
+        size = len(published)
+        known = {
+            "values": published,
+            "workload": check_workload(workload, labels, size),
+            "mechanism": as_noise(mechanism, size),
+            "neighbours": None
+            if neighbours is None
+            else check_option(neighbours, "neighbours", NEIGHBOURS),
+            "sensitivity": check_sensitivity(sensitivity),
+            "guarantee": check_mapping(guarantee, "guarantee", GUARANTEES),
+            "threshold": None if threshold is None else check_bound(threshold, "threshold", size),
+            "clamp": check_clamp(clamp, size),
+            "name": check_name(name),
+        }
+        for field, value in known.items():
+            object.__setattr__(self, field, value)
+        check_consistency(self)
+
+    @classmethod
+    def from_tables(
+        cls,
+        tables: Sequence[Any],
+        *,
+        mechanism: Mechanism,
+        domain: Domain | None = None,
+        **details: Any,
+    ) -> Self:
+        """Build a release from labelled tables of the same records.
+
+        Parameters
+        ----------
+        tables : sequence of Series, DataFrames and numbers
+            Each table is labelled by attributes: the names of its index levels, and of its
+            columns. It sums over the attributes that it does not name; a number is a total.
+            A table need not have all of its cells: in a DataFrame a missing value is a cell that
+            was not published.
+        mechanism : NoiseLaw or sequence of NoiseLaw
+            The law of the noise: one for all values, one for each table (with scalar parameters,
+            or one for each value of the table), or one for each value.
+        domain : Domain, optional
+            The attributes and levels. By default the union of those in the tables, in order of
+            appearance (of the categories, for a categorical): a level that no table shows is
+            taken not to exist.
+        **details
+            The further arguments of :class:`Release`.
+
+        Raises
+        ------
+        InvalidParameterError
+            If a table is not labelled by attributes of the domain, or holds NaN.
+        IncompatibleReleaseError
+            If a cell is published twice under the same label.
+
+        Notes
+        -----
+        Where no table sums over an attribute, no domain is given and some cells were not
+        published, the unknowns are the published cells only: the others have no part in any
+        value, and a domain of many attributes would be too large to list.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from dpinfer.mechanisms import Laplace
+        >>> by_sex = pd.Series({"F": 30.5, "M": 28.9}).rename_axis("sex")
+        >>> release = Release.from_tables([by_sex, 61.2], mechanism=Laplace(scale=2.0))
+        >>> release.labels.to_list()
+        ['F', 'M', '*']
+        >>> release.workload.matrix.toarray()
+        array([[1., 0.],
+               [0., 1.],
+               [1., 1.]])
+        """
+        from dpinfer.releases._tables import rows_of_tables
+
+        values, workload, law = rows_of_tables(tables, mechanism, domain)
+        return cls(values, workload=workload, mechanism=law, **details)
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: pd.DataFrame,
+        *,
+        value: str,
+        mechanism: Mechanism | Mapping[str, Any],
+        attributes: str | Sequence[str] | None = None,
+        domain: Domain | None = None,
+        threshold: Any = None,
+        clamp: Any = None,
+        **details: Any,
+    ) -> Self:
+        """Build a release from a long table with one published value in each row.
+
+        Parameters
+        ----------
+        frame : DataFrame
+            The table.
+        value : str
+            The column of published values.
+        mechanism : NoiseLaw, sequence of NoiseLaw, or mapping
+            The law of the noise, or a mapping of ``mechanism`` to its name (``"laplace"``,
+            ``"geometric"``, ``"gaussian"``, ``"discrete_gaussian"``, ``"tulap"``, ``"exact"``)
+            and of its parameters (``scale``, ``sigma``, ...) to numbers; in place of each,
+            ``{"column": name}`` reads it from a column.
+        attributes : sequence of str, optional
+            The columns that label the rows. A missing value or ``"*"`` says that the row sums
+            over the attribute. By default each row is its own query, labelled by the index of the
+            frame if that has names.
+        domain : Domain, optional
+            The attributes and levels; see :meth:`from_tables`.
+        threshold, clamp : optional
+            The publishing rule as for :class:`Release`; ``{"column": name}`` stands for a number,
+            and a missing value in the column for no bound.
+        **details
+            The further arguments of :class:`Release`.
+
+        Raises
+        ------
+        InvalidParameterError
+            If a column is missing or does not hold what it should; the message names the row.
+        IncompatibleReleaseError
+            If the rows do not fit together, such as two with the same labels.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> frame = pd.DataFrame(
+        ...     {"country": ["PL", "FR"], "views": [506, 968], "noise": [30.0, 15.0]}
+        ... )
+        >>> Release.from_frame(
+        ...     frame,
+        ...     value="views",
+        ...     attributes="country",
+        ...     mechanism={"mechanism": "geometric", "scale": {"column": "noise"}},
+        ...     threshold=450,
+        ... ).variance.round(2)
+        array([1799.83,  449.83])
+        """
+        from dpinfer.releases import _frame
+
+        return cls(
+            _frame.values_of_frame(frame, value),
+            workload=_frame.workload_of_frame(frame, attributes, domain),
+            mechanism=_frame.law_of_frame(frame, mechanism),
+            threshold=_frame.numbers(frame, threshold, "threshold", -np.inf),
+            clamp=_frame.bounds(frame, clamp),
+            **details,
+        )
+
+    @classmethod
+    def draw(
+        cls,
+        histogram: ArrayLike | pd.Series,
+        *,
+        mechanism: Mechanism,
+        workload: Workload | ArrayLike | None = None,
+        rng: RNG = None,
+        **details: Any,
+    ) -> Self:
+        """Draw a release of confidential counts, for simulation only.
+
+        Not for publishing confidential data: the noise is not hardened against floating-point and
+        timing attacks. Use a vetted mechanism library such as OpenDP for that.
+
+        Parameters
+        ----------
+        histogram : array of float, shape (n,), or Series
+            The true counts of the cells.
+        mechanism : NoiseLaw or sequence of NoiseLaw
+            The law of the noise of each of the m queries.
+        workload : Workload or matrix, shape (m, n), optional
+            The queries; by default the cells.
+        rng : None, int or numpy.random.Generator, optional
+            Source of randomness.
+        **details
+            The further arguments of :class:`Release`; ``clamp`` is applied to the drawn values,
+            and a ``threshold`` must be met by all of them.
+
+        Examples
+        --------
+        >>> from dpinfer.mechanisms import Geometric
+        >>> Release.draw([10, 20], mechanism=Geometric(scale=1.0), rng=0).values.shape
+        (2,)
+        """
+        truth = _answers(histogram, workload)
+        law = as_noise(mechanism, len(truth))
+        drawn = truth + law.rvs(len(truth), rng=check_rng(rng))
+        if (clamp := check_clamp(details.get("clamp"), len(truth))) is not None:
+            drawn = np.clip(drawn, *clamp)
+        return cls(drawn, workload=workload, mechanism=law, **details)
+
+    @property
+    def labels(self) -> pd.Index | None:
+        """Labels of the values, or None."""
+        return self.workload.labels
+
+    @property
+    def domain(self) -> Domain | None:
+        """The domain whose cells are counted, if the release was built from one."""
+        return self.workload.domain
+
+    @property
+    def variance(self) -> FloatArray:
+        """Variance of the noise of each value, shape (m,)."""
+        return np.array(np.broadcast_to(self.mechanism.variance, self.values.shape))
+
+    def select(self, where: Any) -> Release:
+        """Return the release of some of the values.
+
+        Parameters
+        ----------
+        where : boolean mask of length m, positions, slice, or list of labels
+            The values to keep. Unknowns stay the same cells.
+        """
+        rows = positions_of(where, len(self), self.labels)
+        if not len(rows):
+            raise InvalidParameterError("where must select at least one value, got none")
+        threshold = self.threshold
+        clamp = None if self.clamp is None else tuple(take_bound(end, rows) for end in self.clamp)
+        return Release(
+            self.values[rows],
+            workload=self.workload.take(rows),
+            mechanism=self.mechanism.take(rows),
+            neighbours=self.neighbours,
+            sensitivity=self.sensitivity,
+            guarantee=self.guarantee,
+            threshold=None if threshold is None else take_bound(threshold, rows),
+            clamp=clamp,  # type: ignore[arg-type]
+            name=self.name,
+        )
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the values with the law of their noise, one row a value.
+
+        The index holds the labels; the columns are ``value``, ``mechanism``, the parameters of the
+        mechanisms, and ``threshold``, ``lower`` and ``upper`` where the release has them.
+        """
+        import pandas as pd
+
+        from dpinfer.releases._laws import columns_of_law
+
+        columns: dict[str, Any] = {"value": self.values}
+        columns |= columns_of_law(self.mechanism, len(self))
+        if self.threshold is not None:
+            columns["threshold"] = self.threshold
+        if self.clamp is not None:
+            columns["lower"], columns["upper"] = self.clamp
+        return pd.DataFrame(columns, index=self._index())
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __repr__(self) -> str:
+        name = "" if self.name is None else f"{self.name!r}, "
+        return (
+            f"Release({name}{len(self)} values, {self.workload.shape[1]} cells, {self.mechanism!r})"
+        )
+
+    def _index(self) -> pd.Index:
+        import pandas as pd
+
+        return pd.RangeIndex(len(self)) if self.labels is None else self.labels
+
+
+def _answers(histogram: Any, workload: Any) -> FloatArray:
+    if workload is None:
+        return check_array(histogram, "histogram", ndim=1)
+    queries = workload if isinstance(workload, Workload) else Workload(workload)
+    return np.asarray(queries.answer(histogram))

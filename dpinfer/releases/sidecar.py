@@ -1,0 +1,221 @@
+"""The JSON file beside a table that says how its numbers were protected."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
+from dpinfer.queries import Domain, Workload
+from dpinfer.releases._json_document import JsonDocument, Pointer, load_json
+from dpinfer.releases._laws import canonical_kind, parameter_names, parameters_of_kind
+from dpinfer.releases.problems import Problem, raise_first
+
+SUFFIX = "-metadata.json"
+"""Ending of the sidecar's name after the table's name, as in the W3C's CSV on the Web."""
+
+
+@dataclass(frozen=True)
+class Sidecar:
+    """A table descriptor that fits the schema, reduced to one noisy field.
+
+    Attributes
+    ----------
+    value : str
+        Name of the column of noisy values.
+    keys : tuple of str
+        Names of the columns that label the rows.
+    types : dict
+        The Frictionless type of each described column that has one.
+    privacy : dict
+        The ``privacy`` object of the noisy field.
+    domain : Domain or None
+        The attributes with their levels, where every key lists its levels.
+    queries : dict or None
+        The ``workload`` object, where the labels do not say what was asked.
+    name : str or None
+        Name of the release.
+    """
+
+    value: str
+    keys: tuple[str, ...]
+    types: dict[str, str]
+    privacy: dict[str, Any]
+    domain: Domain | None
+    queries: dict[str, Any] | None
+    name: str | None
+
+    @property
+    def mechanism(self) -> dict[str, Any]:
+        """The name of the noise law and its parameters."""
+        return {k: v for k, v in self.privacy.items() if k in ("mechanism", *parameter_names())}
+
+    @property
+    def clamp(self) -> tuple[Any, Any] | None:
+        """The clamping bounds, None for one that is not there."""
+        bounds = self.privacy.get("clamp")
+        return None if bounds is None else (bounds.get("lower"), bounds.get("upper"))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of all columns of the table that are used, each once."""
+        specs = [*self.mechanism.values(), self.privacy.get("threshold"), *(self.clamp or ())]
+        named = [spec["column"] for spec in specs if isinstance(spec, Mapping)]
+        return tuple(dict.fromkeys([*self.keys, self.value, *named]))
+
+    def workload(self, rows: int) -> Workload | None:
+        """Return the queries of a release of ``rows`` values that the sidecar itself lists."""
+        if self.queries is None:
+            return None
+        from scipy.sparse import coo_array
+
+        shape = (rows, self.queries["cells"])
+        at = (self.queries["row"], self.queries["cell"])
+        for numbers, size, of in zip(at, shape, ("rows", "cells"), strict=True):
+            if max(numbers, default=0) >= size:
+                raise IncompatibleReleaseError(
+                    f"the workload of the sidecar must be on {size} {of}, got number {max(numbers)}"
+                )
+        matrix = coo_array((self.queries["coefficient"], at), shape=shape, dtype=float)
+        attributes = self.queries.get("attributes")
+        if attributes is not None:
+            domain = Domain({part["name"]: part["levels"] for part in attributes})
+            return Workload(matrix, domain=domain)
+        return Workload(matrix, columns=self.queries.get("labels"))
+
+
+def default_sidecar(path: Path) -> Path:
+    """Return where the sidecar of a table is looked for."""
+    return path.with_name(path.name + SUFFIX)
+
+
+def read_sidecar(path: Path, table: str, field: str | None = None) -> Sidecar:
+    """Read the sidecar of the table with file name ``table``.
+
+    Raises
+    ------
+    IncompatibleReleaseError
+        If it is not a sidecar of that table; the message names its line and the place in it.
+    """
+    document = load_json(path)
+    raise_first(list(sidecar_problems(document, path.name, table)))
+    return parse_sidecar(document.content, field)
+
+
+def parse_sidecar(content: Mapping[str, Any], field: str | None = None) -> Sidecar:
+    """Return the part of a valid descriptor that concerns one noisy field."""
+    fields = {part["name"]: part for part in content["schema"]["fields"]}
+    noisy = [name for name, part in fields.items() if "privacy" in part]
+    if field is None and len(noisy) > 1:
+        raise InvalidParameterError(
+            f"field must be one of the noisy fields {', '.join(noisy)}, got None"
+        )
+    value = noisy[0] if field is None else field
+    if value not in noisy:
+        raise InvalidParameterError(f"field must be one of {', '.join(noisy)}, got {value!r}")
+    keys = _keys(content)
+    levels = {key: fields[key].get("constraints", {}).get("enum") for key in keys}
+    listed = bool(keys) and all(values is not None for values in levels.values())
+    return Sidecar(
+        value=value,
+        keys=keys,
+        types={name: part["type"] for name, part in fields.items() if "type" in part},
+        privacy=fields[value]["privacy"],
+        domain=Domain(levels) if listed and "workload" not in content else None,
+        queries=content.get("workload"),
+        name=content.get("name"),
+    )
+
+
+def sidecar_problems(document: JsonDocument, name: str, table: str) -> Iterator[Problem]:
+    """Yield what is wrong with the sidecar ``name`` of a table."""
+    found = list(_schema_problems(document)) or list(_reference_problems(document, table))
+    for pointer, message in found:
+        place = "/".join(str(part) for part in pointer) or "the document"
+        yield Problem(name, message, document.line(pointer), place)
+
+
+def _schema_problems(document: JsonDocument) -> Iterator[tuple[Pointer, str]]:
+    """Yield where the descriptor departs from the JSON Schema."""
+    errors = _validator().iter_errors(document.content)
+    for error in sorted(errors, key=lambda error: document.line(tuple(error.absolute_path))):
+        yield tuple(error.absolute_path), _shorten(error.message)
+
+
+def _reference_problems(document: JsonDocument, table: str) -> Iterator[tuple[Pointer, str]]:
+    """Yield where parts of the descriptor do not fit together."""
+    content = document.content
+    if content.get("path", table) != table:
+        yield ("path",), f"describes the file {content['path']!r}, not {table!r}"
+    names = [part["name"] for part in content["schema"]["fields"]]
+    for position, name in enumerate(names):
+        if name in names[:position]:
+            yield ("schema", "fields", position, "name"), f"the field {name!r} is there twice"
+    if not any("privacy" in part for part in content["schema"]["fields"]):
+        yield ("schema", "fields"), "one field must have a `privacy` object"
+    for key in _keys(content):
+        if key not in names:
+            yield ("schema", "primaryKey"), f"{key!r} is not among the fields"
+    for position, part in enumerate(content["schema"]["fields"]):
+        if "enum" in part.get("constraints", {}):
+            yield from _level_problems(part, ("schema", "fields", position, "constraints", "enum"))
+        privacy = part.get("privacy", {})
+        for parameter in _missing_parameters(privacy):
+            message = f"{privacy['mechanism']} noise must have a {parameter}"
+            yield ("schema", "fields", position, "privacy"), message
+        for parameter, spec in privacy.items():
+            yield from _column_problems(
+                spec, names, ("schema", "fields", position, "privacy", parameter)
+            )
+    queries = content.get("workload")
+    if queries is not None and len({len(queries[k]) for k in ("row", "cell", "coefficient")}) > 1:
+        yield ("workload",), "row, cell and coefficient must have the same length"
+
+
+def _level_problems(part: Mapping[str, Any], pointer: Pointer) -> Iterator[tuple[Pointer, str]]:
+    try:
+        Domain({part["name"]: part["constraints"]["enum"]})
+    except InvalidParameterError as error:
+        yield pointer, str(error)
+
+
+def _missing_parameters(privacy: Mapping[str, Any]) -> list[str]:
+    """Return the parameters that the law of all rows needs and does not have."""
+    if not isinstance(privacy.get("mechanism"), str):
+        return []
+    needed = parameters_of_kind(canonical_kind(privacy["mechanism"]))
+    return [name for name, required in needed.items() if required and name not in privacy]
+
+
+def _column_problems(
+    spec: Any, names: list[str], pointer: Pointer
+) -> Iterator[tuple[Pointer, str]]:
+    """Yield references to columns that are not described."""
+    if not isinstance(spec, Mapping):
+        return
+    if "column" in spec and spec["column"] not in names:
+        yield pointer, f"the column {spec['column']!r} is not among the fields"
+    for key, inner in spec.items():
+        yield from _column_problems(inner, names, (*pointer, key))
+
+
+def _keys(content: Mapping[str, Any]) -> tuple[str, ...]:
+    key = content["schema"].get("primaryKey", ())
+    return (key,) if isinstance(key, str) else tuple(key)
+
+
+@cache
+def _validator() -> Any:
+    from jsonschema import Draft202012Validator
+
+    text = resources.files("dpinfer.releases").joinpath("sidecar.schema.json").read_text("utf-8")
+    return Draft202012Validator(json.loads(text))
+
+
+def _shorten(message: str, most: int = 200) -> str:
+    return message if len(message) <= most else f"{message[:most]} …"

@@ -1,0 +1,99 @@
+import numpy as np
+import pytest
+
+from dpinfer.errors import InvalidParameterError
+from dpinfer.mechanisms import DiscreteGaussian, Gaussian, Geometric, Laplace
+from dpinfer.releases.adapters import from_opendp
+
+
+@pytest.mark.parametrize(
+    ("constructor", "answer", "law"),
+    [
+        ("make_laplace", "int", Geometric(scale=2.5)),
+        ("make_laplace", int, Geometric(scale=2.5)),
+        ("make_laplace", "i64", Geometric(scale=2.5)),
+        ("make_geometric", "u32", Geometric(scale=2.5)),
+        ("then_laplace", float, Laplace(scale=2.5)),
+        ("make_gaussian", "f64", Gaussian(sigma=2.5)),
+        ("then_gaussian", "i32", DiscreteGaussian(sigma=2.5)),
+    ],
+)
+def test_from_parameters(constructor, answer, law):
+    assert from_opendp({"constructor": constructor, "scale": 2.5, "T": answer}) == law
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"constructor": "make_laplace"}, "without: T, scale"),
+        ({"constructor": "make_alp", "scale": 1.0, "T": int}, "constructor must be one of"),
+        ({"constructor": "make_laplace", "scale": -1.0, "T": int}, "scale must be > 0"),
+        ({"constructor": "make_laplace", "scale": 1.0, "T": "String"}, "integers or floats"),
+        (3, "OpenDP measurement or a mapping"),
+        (None, "OpenDP measurement or a mapping"),
+    ],
+)
+def test_bad_parameters(parameters, message):
+    with pytest.raises(InvalidParameterError, match=message):
+        from_opendp(parameters)
+
+
+@pytest.fixture(scope="module")
+def dp():
+    pytest.importorskip("opendp", reason="OpenDP is not installed")
+    import opendp.prelude as dp
+
+    dp.enable_features("contrib")
+    return dp
+
+
+def spaces(dp):
+    return {
+        "int": (dp.atom_domain(T=int), dp.absolute_distance(T=int)),
+        "float": (dp.atom_domain(T=float, nan=False), dp.absolute_distance(T=float)),
+        "ints": (dp.vector_domain(dp.atom_domain(T=int)), dp.l1_distance(T=int)),
+    }
+
+
+def test_from_measurements(dp):
+    at = spaces(dp)
+    assert from_opendp(dp.m.make_laplace(*at["int"], scale=2.5)) == Geometric(scale=2.5)
+    assert from_opendp(dp.m.make_laplace(*at["ints"], scale=2.5)) == Geometric(scale=2.5)
+    assert from_opendp(dp.m.make_laplace(*at["float"], scale=2.5)) == Laplace(scale=2.5)
+    assert from_opendp(dp.m.make_gaussian(*at["int"], scale=2.5)) == DiscreteGaussian(sigma=2.5)
+    assert from_opendp(dp.m.make_gaussian(*at["float"], scale=2.5)) == Gaussian(sigma=2.5)
+    assert from_opendp(dp.m.make_geometric(*at["int"], scale=2.5)) == Geometric(scale=2.5)
+    noise = dp.m.make_noise(*at["int"], dp.max_divergence(), scale=2.5)
+    assert from_opendp(noise) == Geometric(scale=2.5)
+    noise = dp.m.make_noise(*at["float"], dp.zero_concentrated_divergence(), scale=2.5)
+    assert from_opendp(noise) == Gaussian(sigma=2.5)
+    records = dp.vector_domain(dp.atom_domain(T=int)), dp.symmetric_distance()
+    chain = records >> dp.t.then_count() >> dp.m.then_laplace(scale=2.5)
+    assert from_opendp(chain) == Geometric(scale=2.5)
+
+
+def test_what_is_not_additive_noise_is_refused(dp):
+    at = spaces(dp)
+    laplace = dp.m.make_laplace(*at["int"], scale=2.0)
+    counts = dp.map_domain(dp.atom_domain(T=str), dp.atom_domain(T=int))
+    distance = dp.l01inf_distance(dp.absolute_distance(T=int))
+    for measurement, message in (
+        (dp.m.make_geometric(*at["int"], scale=2.0, bounds=(0, 10)), "must not clamp"),
+        (dp.m.make_laplace(*at["float"], scale=2.0, k=3), "must not round"),
+        (dp.m.make_laplace_threshold(counts, distance, scale=2.0, threshold=9), "threshold"),
+        (dp.c.make_composition([laplace, laplace]), "make_composition"),
+        (dp.m.make_randomized_response_bool(prob=0.75), "make_randomized_response_bool"),
+    ):
+        with pytest.raises(InvalidParameterError, match=message):
+            from_opendp(measurement)
+
+
+def test_opendp_draws_from_the_law(dp):
+    # OpenDP's own draws of discrete Laplace noise around 0, against the law's probabilities
+    measurement = dp.m.make_laplace(*spaces(dp)["ints"], scale=2.0)
+    draws = np.array(measurement([0] * 4000))
+    law = from_opendp(measurement)
+    for k in range(-3, 4):
+        share, p = np.mean(draws == k), law.pmf(k)
+        # 7 standard errors, 7 cells: fails by accident with probability < 1e-9
+        assert abs(share - p) < 7 * np.sqrt(p * (1 - p) / len(draws))

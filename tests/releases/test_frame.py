@@ -1,0 +1,125 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
+from dpinfer.mechanisms import DiscreteGaussian, Exact, Geometric, Laplace, Tulap
+from dpinfer.queries import Domain
+from dpinfer.releases import Release
+
+FRAME = pd.DataFrame(
+    {
+        "country": ["PL", "FR", "NA", None],
+        "year": [2022, 2022, 2022, 2022],
+        "views": [506, 968, 630, 2100],
+        "law": ["discrete_laplace", "discrete_gaussian", "Discrete Laplace", "exact"],
+        "size": [30.0, 18.5, 15.0, np.nan],
+        "published from": [450.0, 90, np.nan, np.nan],
+    }
+)
+COLUMNS = {
+    "mechanism": {"column": "law"},
+    "scale": {"column": "size"},
+    "sigma": {"column": "size"},
+}
+
+
+def release_of(frame=FRAME, **changes):
+    arguments = {"value": "views", "attributes": ["country", "year"], "mechanism": COLUMNS}
+    return Release.from_frame(frame, **(arguments | changes))
+
+
+def test_laws_and_rules_from_columns():
+    release = release_of(threshold={"column": "published from"}, clamp=(0, None), name="views")
+    assert release.values.tolist() == [506, 968, 630, 2100]
+    laws = [Geometric(scale=30.0), DiscreteGaussian(sigma=18.5), Geometric(scale=15.0), Exact()]
+    assert release.variance.tolist() == [law.variance for law in laws]
+    assert release.threshold.tolist() == [450, 90, -np.inf, -np.inf]
+    assert release.clamp == (0.0, np.inf)
+    assert release.name == "views"
+
+
+def test_empty_cells_sum_over_an_attribute():
+    release = release_of()
+    assert release.labels.to_list() == [("PL", 2022), ("FR", 2022), ("NA", 2022), ("*", 2022)]
+    assert release.workload.matrix.toarray().tolist() == [
+        [1, 0, 0],
+        [0, 1, 0],
+        [0, 0, 1],
+        [1, 1, 1],
+    ]
+    for mark in ("*", np.nan, pd.NA):
+        frame = FRAME.assign(country=["PL", "FR", "NA", mark])
+        assert release_of(frame).labels.equals(release.labels)
+
+
+def test_only_finest_cells_are_their_own_unknowns():
+    release = release_of(FRAME.iloc[:3])
+    assert release.workload.is_identity
+    assert release.labels.to_list() == [("PL", 2022), ("FR", 2022), ("NA", 2022)]
+
+
+def test_one_attribute_and_a_domain():
+    domain = Domain({"country": ["FR", "PL", "NA", "DE"]})
+    release = release_of(attributes="country", domain=domain)
+    assert release.workload.shape == (4, 4)
+    assert release.workload.matrix.toarray()[-1].tolist() == [1] * 4
+    with pytest.raises(InvalidParameterError, match="country must be one of 'FR', got 'PL'"):
+        release_of(attributes="country", domain=Domain({"country": ["FR"]}))
+
+
+def test_without_attributes_labels_come_from_a_named_index():
+    assert release_of(attributes=None).labels is None
+    indexed = FRAME.set_index("views", drop=False).rename_axis("row")
+    assert release_of(indexed, attributes=None).labels.to_list() == [506, 968, 630, 2100]
+
+
+def test_laws_with_one_parameter_for_all():
+    spec = {"mechanism": "laplace", "scale": 2.0}
+    assert release_of(mechanism=spec).mechanism == Laplace(scale=2.0)
+    assert release_of(mechanism=Laplace(scale=2.0)).mechanism == Laplace(scale=2.0)
+    spec = {"mechanism": "tulap", "scale": 2.0, "truncation": 0.01}
+    assert release_of(mechanism=spec).mechanism == Tulap(scale=2.0, truncation=0.01)
+    spec = {"mechanism": "laplace", "scale": {"column": "year"}}
+    assert release_of(mechanism=spec).mechanism == Laplace(scale=[2022.0] * 4)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"value": "count"}, "frame must have a column 'count', got country, year"),
+        ({"value": "country"}, "country must hold real numbers"),
+        ({"attributes": ["county"]}, "column 'county'"),
+        ({"threshold": {"column": "tau"}}, "column 'tau'"),
+        ({"threshold": {"colum": "tau"}}, "threshold must be {'column': name}"),
+        ({"clamp": (0, {"column": "top"})}, "column 'top'"),
+        ({"clamp": (0, 1, 2)}, "pair"),
+        ({"mechanism": {"scale": 1.0}}, "entry 'mechanism'"),
+        ({"mechanism": {"mechanism": "laplace"}}, "mechanism laplace must have a scale"),
+        ({"mechanism": {"mechanism": "laplace", "scal": 1}}, "got 'scal'"),
+        ({"mechanism": {"mechanism": "cauchy"}}, "one of laplace, geometric.*got 'cauchy'"),
+        ({"mechanism": {"mechanism": 3}}, "name or {'column': name}"),
+        ({"mechanism": {"mechanism": {"column": "year"}}}, "got 2022"),
+        ({"mechanism": {"mechanism": {"column": "country"}}}, "name in every row, got none in 3"),
+        ({"mechanism": COLUMNS | {"scale": -1.0}}, "scale must be > 0"),
+        ({"mechanism": "laplace"}, "noise law"),
+        (
+            {"mechanism": {"mechanism": "laplace", "scale": {"column": "size"}}},
+            "scale of laplace noise must be a finite number > 0, got nan in row 3",
+        ),
+    ],
+)
+def test_bad_columns_are_named(changes, message):
+    with pytest.raises(InvalidParameterError, match=message):
+        release_of(**changes)
+
+
+def test_bad_rows_are_named():
+    with pytest.raises(IncompatibleReleaseError, match=r"\('PL', 2022\) is published twice"):
+        release_of(pd.concat([FRAME, FRAME.iloc[:1]]))
+    with pytest.raises(IncompatibleReleaseError, match=r"row 0 .* below the threshold .* 600"):
+        release_of(threshold=600)
+    with pytest.raises(IncompatibleReleaseError, match=r"row 1 .* whole number"):
+        release_of(FRAME.assign(views=[1.0, 2.5, 3, 4]))
+    with pytest.raises(InvalidParameterError, match="views must not contain NaN at position 1"):
+        release_of(FRAME.assign(views=[1.0, np.nan, 3, 4]))

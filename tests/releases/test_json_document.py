@@ -1,0 +1,102 @@
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpinfer.errors import IncompatibleReleaseError
+from dpinfer.releases._json_document import load_json, locate_parts
+
+TEXT = """{
+  "name": "a \\"b\\" [{,:",
+  "fields": [
+    1,
+    {"x":
+       null, "y": []},
+    "z"
+  ],
+  "empty": {},
+  "last": true
+}
+"""
+
+
+def test_lines_of_parts(tmp_path):
+    path = tmp_path / "a.json"
+    path.write_text(TEXT)
+    document = load_json(path)
+    assert document.content == json.loads(TEXT)
+    for pointer, line in {
+        (): 1,
+        ("name",): 2,
+        ("fields",): 3,
+        ("fields", 0): 4,
+        ("fields", 1): 5,
+        ("fields", 1, "x"): 5,
+        ("fields", 1, "y"): 6,
+        ("fields", 2): 7,
+        ("empty",): 9,
+        ("last",): 10,
+        ("last", "not there"): 10,
+        ("nothing",): 1,
+    }.items():
+        assert document.line(pointer) == line
+
+
+json_values = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=5)),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=4), inner, max_size=3)
+    ),
+    max_leaves=10,
+)
+
+
+def parts(value, pointer=()):
+    yield pointer
+    members = value if isinstance(value, dict) else {}
+    members = dict(enumerate(value)) if isinstance(value, list) else members
+    for key, inner in members.items():
+        yield from parts(inner, (*pointer, key))
+
+
+@settings(derandomize=True, deadline=None)
+@given(json_values, st.booleans())
+def test_every_part_is_found_and_no_other(value, ascii_only):
+    text = json.dumps(value, indent=1, ensure_ascii=ascii_only)
+    assert set(locate_parts(text)) == set(parts(value))
+    compact = json.dumps(value, ensure_ascii=ascii_only)
+    assert set(locate_parts(compact).values()) == {1}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"{", "line 1: not JSON"),
+        (b'{\n"a": 1,\n}', "line 3: not JSON"),
+        (b"", "line 1: not JSON"),
+        (b"\xff", "must be UTF-8"),
+        (b'{"a": 1, "a": 2}', "'a' is there twice"),
+        (b'{"a": NaN}', "NaN is not a JSON number"),
+        (b'{"a": -Infinity}', "-Infinity is not a JSON number"),
+        (b"[" * 10**5, "nested too deeply|not JSON"),
+        (b'{"a": ' + b"1" * 5000 + b"}", "not JSON"),
+    ],
+)
+def test_what_is_not_json_is_refused(tmp_path, content, message):
+    path = tmp_path / "a.json"
+    path.write_bytes(content)
+    with pytest.raises(IncompatibleReleaseError, match=message) as caught:
+        load_json(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_directory_is_refused(tmp_path):
+    with pytest.raises(IncompatibleReleaseError, match="cannot be read"):
+        load_json(tmp_path)
+
+
+def test_a_byte_order_mark_is_skipped(tmp_path):
+    path = tmp_path / "a.json"
+    path.write_bytes(b"\xef\xbb\xbf{}")
+    assert load_json(path).content == {}

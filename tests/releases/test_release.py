@@ -1,0 +1,268 @@
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpinfer.errors import DPInferError, IncompatibleReleaseError, InvalidParameterError
+from dpinfer.mechanisms import Exact, Gaussian, Geometric, Laplace
+from dpinfer.queries import Domain, Workload
+from dpinfer.releases import Release
+
+NOISE = Laplace(scale=2.0)
+
+
+def test_values_and_defaults():
+    release = Release([3, 5.5], mechanism=NOISE)
+    assert release.values.tolist() == [3, 5.5]
+    assert release.workload.is_identity
+    assert release.labels is None
+    assert release.domain is None
+    assert release.variance.tolist() == [8, 8]
+    assert len(release) == 2
+    for field in ("neighbours", "sensitivity", "guarantee", "threshold", "clamp", "name"):
+        assert getattr(release, field) is None
+    assert repr(release) == "Release(2 values, 2 cells, Laplace(scale=2.0))"
+
+
+def test_matrix_form():
+    release = Release(
+        [1, 2, 3],
+        workload=[[1, 0], [0, 1], [1, 1]],
+        mechanism=[Geometric(scale=1.0), Geometric(scale=2.0), Exact()],
+        labels=["a", "b", "total"],
+        neighbours="replace",
+        sensitivity={"l1": 2, "l2": 2**0.5},
+        guarantee={"epsilon": 1, "delta": 1e-6},
+        name="small",
+    )
+    assert release.labels.to_list() == ["a", "b", "total"]
+    assert release.workload.shape == (3, 2)
+    assert release.variance[2] == 0
+    assert release.sensitivity == {"l1": 2, "l2": 2**0.5}
+    assert release.guarantee == {"epsilon": 1, "delta": 1e-6}
+    assert release.name == "small"
+    assert "'small'" in repr(release)
+
+
+def test_labels_come_from_series_and_frames():
+    series = pd.Series([1.0, 2], index=pd.Index(["a", "b"], name="group"))
+    for values in (series, series.to_frame()):
+        labels = Release(values, mechanism=NOISE).labels
+        pd.testing.assert_index_equal(labels, series.index)
+    assert Release(pd.Series([1.0, 2]), mechanism=NOISE).labels is None
+    frame = pd.DataFrame([[1.0, 2], [3, 4]], index=["r", "s"], columns=["x", "y"])
+    release = Release(frame.rename_axis(index="row", columns="column"), mechanism=NOISE)
+    assert release.values.tolist() == [1, 2, 3, 4]
+    assert release.labels.to_list() == [("r", "x"), ("r", "y"), ("s", "x"), ("s", "y")]
+    assert list(release.labels.names) == ["row", "column"]
+    workload = Workload([[1, 0], [0, 1]], labels=["u", "v"])
+    assert Release([1, 2], workload=workload, mechanism=NOISE).labels.to_list() == ["u", "v"]
+    assert Release(series, workload=workload, mechanism=NOISE).labels.to_list() == ["a", "b"]
+
+
+def test_a_release_is_immutable():
+    values = np.array([1.0, 2])
+    release = Release(values, mechanism=NOISE, guarantee={"epsilon": 1}, threshold=[0, 1])
+    values[0] = 9
+    assert release.values[0] == 1
+    for array in (release.values, release.threshold):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 9
+    with pytest.raises(AttributeError):
+        release.values = values
+    with pytest.raises(TypeError):
+        release.guarantee["epsilon"] = 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"values": []}, InvalidParameterError, "values must hold at least one value"),
+        ({"values": [1, np.nan]}, InvalidParameterError, "NaN at position 1"),
+        ({"values": [1, np.inf]}, InvalidParameterError, "finite"),
+        ({"values": [1, 2j]}, InvalidParameterError, "complex"),
+        ({"values": [[1, 2]]}, InvalidParameterError, "one-dimensional"),
+        ({"values": ["1", "2"]}, InvalidParameterError, "real numbers"),
+        ({"values": pd.Series(["a", "b"])}, InvalidParameterError, "real numbers"),
+        ({"values": 3}, InvalidParameterError, "one-dimensional"),
+        ({"mechanism": None}, InvalidParameterError, "mechanism must be a noise law"),
+        ({"mechanism": "laplace"}, InvalidParameterError, "mechanism must be a noise law"),
+        ({"mechanism": [NOISE]}, InvalidParameterError, "each of the 2 values"),
+        ({"mechanism": Laplace(scale=[1, 2, 3])}, InvalidParameterError, "each of the 2 values"),
+        ({"workload": [[1, 0]]}, IncompatibleReleaseError, "1 entries"),
+        ({"labels": ["a"]}, InvalidParameterError, "labels must have 2 entries"),
+        ({"labels": ["a", "a"]}, InvalidParameterError, "labels must be distinct, got 'a'"),
+        ({"values": pd.Series([1, 2], index=["a", "a"])}, InvalidParameterError, "distinct"),
+        ({"neighbours": "bounded"}, InvalidParameterError, "'add-remove', 'replace'"),
+        ({"sensitivity": 0}, InvalidParameterError, "sensitivity must be > 0"),
+        ({"sensitivity": {"l3": 1}}, InvalidParameterError, "'l1', 'l2'"),
+        ({"sensitivity": {"l1": -1}}, InvalidParameterError, "l1 must be >= 0"),
+        ({"guarantee": {}}, InvalidParameterError, "mapping of epsilon"),
+        ({"guarantee": {"eps": 1}}, InvalidParameterError, "'epsilon', 'delta', 'rho', 'mu'"),
+        ({"guarantee": 1}, InvalidParameterError, "mapping of epsilon"),
+        ({"threshold": [1]}, InvalidParameterError, "each of the values"),
+        ({"threshold": np.nan}, InvalidParameterError, "NaN"),
+        ({"threshold": 2}, IncompatibleReleaseError, "the value 1 in row 0 must not be below"),
+        ({"threshold": [0, 3]}, IncompatibleReleaseError, "row 1 must not be below .* 3"),
+        ({"clamp": 2}, IncompatibleReleaseError, "below its clamping bound 2"),
+        ({"clamp": (0, 1.5)}, IncompatibleReleaseError, "row 1 must not be above"),
+        ({"clamp": (1, 0)}, InvalidParameterError, "lower < upper"),
+        ({"clamp": (1, 2, 3)}, InvalidParameterError, "pair"),
+        ({"name": 3}, InvalidParameterError, "name must be a string"),
+    ],
+)
+def test_bad_parts_are_refused(arguments, error, message):
+    arguments = {"values": [1, 2], "mechanism": NOISE} | arguments
+    with pytest.raises(error, match=message):
+        Release(arguments.pop("values"), **arguments)
+
+
+def test_fractions_under_integer_noise_are_refused():
+    whole = Geometric(scale=1.0)
+    with pytest.raises(IncompatibleReleaseError, match=r"row 1 \('b'\) must be a whole number"):
+        Release([1, 2.5], mechanism=whole, labels=["a", "b"])
+    with pytest.raises(IncompatibleReleaseError, match="disjoint supports"):
+        Release([1, 2], workload=[[0.5, 0.5], [1, 1]], mechanism=whole)
+    Release([1, 2.5], mechanism=[whole, NOISE])
+    Release([1, 2.5], mechanism=[whole, Exact()])
+    # a clamped value is the bound, whatever the noise was
+    Release([1, 2.5], mechanism=whole, clamp=(None, 2.5))
+
+
+def test_publishing_rule_is_normalised():
+    release = Release([1, 2], mechanism=NOISE, threshold=[-np.inf, 2], clamp=0)
+    assert release.threshold.tolist() == [-np.inf, 2]
+    assert release.clamp == (0.0, np.inf)
+    release = Release([1, 2], mechanism=NOISE, threshold=1, clamp=([0, 1], 5))
+    assert release.threshold == 1.0
+    assert release.clamp[0].tolist() == [0, 1]
+
+
+def test_select():
+    release = Release(
+        [1, 2, 3],
+        workload=[[1, 0], [0, 1], [1, 1]],
+        mechanism=Laplace(scale=[1, 2, 3]),
+        labels=["a", "b", "total"],
+        threshold=[0, 1, 2],
+        clamp=(0, [4, 5, 6]),
+        name="small",
+    )
+    for where in (["total", "a"], [2, 0], np.array([2, 0]), [-1, 0]):
+        part = release.select(where)
+        assert part.values.tolist() == [3, 1]
+        assert part.labels.to_list() == ["total", "a"]
+        assert part.mechanism == Laplace(scale=[3, 1])
+        assert part.threshold.tolist() == [2, 0]
+        assert part.clamp[1].tolist() == [6, 4]
+        assert part.workload.matrix.tolist() == [[1, 1], [1, 0]]
+        assert part.name == "small"
+    assert release.select(release.values > 1.5).labels.to_list() == ["b", "total"]
+    assert release.select(slice(1)).values.tolist() == [1]
+
+
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        ([], "at least one value"),
+        (slice(0), "at least one value"),
+        ([False, False], "at least one value"),
+        ([True], "where must have 2 entries"),
+        (["c"], "labels of the release, got 'c'"),
+        ([2], "where must be <= 1"),
+        ("a", "mask"),
+        (0, "mask"),
+    ],
+)
+def test_bad_selections(where, message):
+    release = Release([1, 2], mechanism=NOISE, labels=["a", "b"])
+    with pytest.raises(InvalidParameterError, match=message):
+        release.select(where)
+
+
+def test_to_frame():
+    release = Release(
+        [1, 2, 3],
+        mechanism=[NOISE, Gaussian(sigma=3.0), Exact()],
+        labels=["a", "b", "c"],
+        threshold=1,
+        clamp=(0, None),
+    )
+    frame = release.to_frame()
+    want = pd.DataFrame(
+        {
+            "value": [1.0, 2, 3],
+            "mechanism": ["laplace", "gaussian", "exact"],
+            "scale": [2, np.nan, np.nan],
+            "sigma": [np.nan, 3, np.nan],
+            "threshold": [1.0] * 3,
+            "lower": [0.0] * 3,
+            "upper": [np.inf] * 3,
+        },
+        index=["a", "b", "c"],
+    )
+    pd.testing.assert_frame_equal(frame, want, check_dtype=False)
+    assert Release([1, 2], mechanism=NOISE).to_frame().index.to_list() == [0, 1]
+
+
+def test_drawn_releases_have_the_law():
+    domain = Domain({"sex": ["F", "M"]})
+    workload = Workload.from_marginals(domain, [("sex",), ()])
+    noise = [Geometric(scale=3.0), Laplace(scale=1.0), Exact()]
+    truth = np.array([10.0, 20.0, 30.0])
+    one = Release.draw([10, 20], workload=workload, mechanism=noise, rng=1)
+    again = Release.draw([10, 20], workload=workload, mechanism=noise, rng=1)
+    assert one.values.tolist() == again.values.tolist()
+    assert one.labels.to_list() == ["F", "M", "*"]
+    rng = np.random.default_rng(2)
+    draws = np.array(
+        [
+            Release.draw([10, 20], workload=workload, mechanism=noise, rng=rng).values
+            for _ in range(2000)
+        ]
+    )
+    assert (draws[:, 2] == 30).all()
+    # 6 standard errors of a mean of 2000 draws: fails by accident with probability < 1e-8
+    assert (np.abs(draws.mean(axis=0) - truth) <= 6 * np.sqrt(one.variance / 2000)).all()
+
+
+def test_drawn_values_are_clamped():
+    release = Release.draw(np.zeros(50), mechanism=NOISE, clamp=(0, 1), rng=3)
+    assert release.values.min() == 0
+    assert release.values.max() <= 1
+    with pytest.raises(IncompatibleReleaseError, match="threshold"):
+        Release.draw(np.zeros(50), mechanism=NOISE, threshold=10, rng=3)
+
+
+def test_ten_million_values():
+    values = np.arange(10**7)
+    release = Release(values, mechanism=Geometric(scale=2.0), threshold=0)
+    assert len(release) == 10**7
+    assert release.workload.is_identity
+
+
+anything = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=2), st.complex_numbers()
+)
+
+
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(anything, anything, anything, anything, anything)
+def test_any_scalar_arguments_give_a_release_or_one_of_our_errors(value, sens, bound, clamp, name):
+    try:
+        release = Release(
+            [value], mechanism=NOISE, sensitivity=sens, threshold=bound, clamp=clamp, name=name
+        )
+    except DPInferError:
+        return
+    assert np.isfinite(release.values).all()
+
+
+def test_repeated_queries_need_labels_of_their_own():
+    domain = Domain({"sex": ["F", "M"]})
+    twice = Workload.from_marginals(domain, [("sex",), ("sex",)])
+    with pytest.raises(InvalidParameterError, match="labels must be distinct, got 'F' twice"):
+        Release([1, 2, 3, 4], workload=twice, mechanism=NOISE)
+    release = Release([1, 2, 3, 4], workload=twice, mechanism=NOISE, labels=["a", "b", "c", "d"])
+    assert release.domain == domain
