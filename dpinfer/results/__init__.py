@@ -1,1 +1,15 @@
 """Result objects and their tables; nothing here knows of privacy."""
+
+from dpinfer.results.hypothesis import HypothesisResult
+from dpinfer.results.intervals import Intervals
+from dpinfer.results.monte_carlo_null import MonteCarloNull
+from dpinfer.results.null_distribution import AsymptoticNull, ExactNull, NullDistribution
+
+__all__ = [
+    "AsymptoticNull",
+    "ExactNull",
+    "HypothesisResult",
+    "Intervals",
+    "MonteCarloNull",
+    "NullDistribution",
+]

@@ -1,0 +1,44 @@
+"""Checks of published counts that every test shares."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpinfer._validation import FloatArray, check_array
+from dpinfer.errors import InvalidParameterError
+from dpinfer.mechanisms._law import NoiseLaw
+from dpinfer.mechanisms.independent import integer_cells
+from dpinfer.results.labels import split_labels
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+LARGEST_NOBS = 2.0**53
+"""Beyond it, neighbouring whole numbers are one float64."""
+
+_LARGEST_COUNT = 1e100
+"""Beyond it, squares of deviations overflow."""
+
+
+def unlabelled(value: Any, name: str, labels: pd.Index | None, of: str) -> FloatArray:
+    """Return an argument as an array; its labels, if any, have to be those of the counts."""
+    array, own = split_labels(value, name)
+    if own is not None and labels is not None and not own.equals(labels):
+        raise InvalidParameterError(
+            f"{name} must have the labels of {of} in the same order: reindex it first"
+        )
+    return array
+
+
+def check_published(counts: FloatArray, name: str, noise: NoiseLaw) -> None:
+    """Refuse a fraction where the noise takes whole numbers only, and absurd sizes."""
+    check_array(counts, name, ge=-_LARGEST_COUNT, le=_LARGEST_COUNT)
+    bad = integer_cells(noise, counts.size).reshape(counts.shape) & (counts != np.floor(counts))
+    if bad.any():
+        raise InvalidParameterError(
+            f"{name} must hold whole numbers where the noise takes whole numbers only, got "
+            f"{counts[bad][0]}: check that mechanism is the one that was used"
+        )

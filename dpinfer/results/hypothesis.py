@@ -1,0 +1,121 @@
+"""The result of a hypothesis test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpinfer._validation import Alternative, freeze
+from dpinfer.results.intervals import ERROR_COVERED, Uncertainty
+from dpinfer.results.null_distribution import NullDistribution
+from dpinfer.results.tables import render_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class HypothesisResult:
+    """A test statistic with its p-value, or several of them.
+
+    Unpacks as ``statistic, pvalue``.
+
+    Parameters
+    ----------
+    name : str
+        What was tested, the title of the summary.
+    statistic, pvalue : float or array of float
+        The observed statistics and their p-values, of one shape. Held as pandas Series where
+        there are ``labels``.
+    alternative : {"two-sided", "larger", "smaller"}
+        Which values of the statistic speak against the null hypothesis.
+    method : str
+        How the null distribution was found, by the name of the ``method=`` argument that chose it.
+    null_distribution : NullDistribution
+        The law of the statistic under the null hypothesis.
+    uncertainty : {"noise", "noise+sampling"}
+        The source of error that the p-value accounts for.
+    nobs : float or array of float
+        Number of observations behind each statistic.
+    mc_error : float or array of float
+        Monte Carlo standard error of ``pvalue``; 0 where nothing was simulated.
+    labels : pandas.Index, optional
+        One label for each statistic.
+    notes : tuple of str
+        What else the reader has to know, one remark each.
+    """
+
+    name: str
+    statistic: Any
+    pvalue: Any
+    alternative: Alternative
+    method: str
+    null_distribution: NullDistribution
+    uncertainty: Uncertainty
+    nobs: Any
+    mc_error: Any = 0.0
+    labels: pd.Index | None = None
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("statistic", "pvalue", "mc_error"):
+            array = np.broadcast_to(getattr(self, name), np.shape(self.statistic))
+            object.__setattr__(self, name, self._label(freeze(array)))
+
+    def summary_frame(self) -> pd.DataFrame:
+        """Return a DataFrame with the columns ``statistic`` and ``pvalue``.
+
+        A third column, ``mc_error``, is there when the p-values were simulated. ``attrs`` holds
+        ``alternative``, ``method`` and ``uncertainty``.
+        """
+        import pandas as pd
+
+        columns = {"statistic": self.statistic, "pvalue": self.pvalue}
+        if np.any(self.mc_error):
+            columns["mc_error"] = self.mc_error
+        frame = pd.DataFrame(
+            {name: np.ravel(values) for name, values in columns.items()}, index=self.labels
+        )
+        frame.attrs = {
+            "alternative": self.alternative,
+            "method": self.method,
+            "uncertainty": self.uncertainty,
+        }
+        return frame
+
+    def summary(self) -> str:
+        """Return the test as a plain-text table that says which error it accounts for."""
+        frame = self.summary_frame()
+        sizes = np.unique(self.nobs)
+        return render_table(
+            self.name,
+            [
+                ("Method", self.method),
+                ("Alternative", self.alternative),
+                ("Observations", f"{sizes[0]:.15g}" if sizes.size == 1 else "by row"),
+                ("Tests", len(frame)),
+                ("Error covered", ERROR_COVERED[self.uncertainty]),
+            ],
+            {name: frame[name].to_numpy() for name in frame.columns},
+            index=frame.index if self.labels is not None else None,
+            notes=self.notes,
+        )
+
+    def __iter__(self) -> Iterator[Any]:
+        """Unpack as ``statistic, pvalue``."""
+        return iter((self.statistic, self.pvalue))
+
+    def __str__(self) -> str:
+        return self.summary()
+
+    def _label(self, array: NDArray[Any]) -> Any:
+        """Return the array with its labels; a NumPy scalar where there is one value."""
+        if self.labels is None:
+            return array[()]
+        import pandas as pd
+
+        return pd.Series(array, index=self.labels)

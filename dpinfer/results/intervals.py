@@ -1,0 +1,214 @@
+"""Confidence intervals as a value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpinfer._validation import check_array, check_flag, freeze
+from dpinfer.errors import InvalidParameterError
+from dpinfer.results.tables import render_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Uncertainty = Literal["noise", "noise+sampling"]
+
+ERROR_COVERED: dict[Uncertainty, str] = {
+    "noise": "noise (inference on the confidential values)",
+    "noise+sampling": "noise and sampling (inference on the population)",
+}
+"""What a result says about the error that it covers."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Intervals:
+    """Confidence intervals, one for each of several values.
+
+    Unpacks as ``lower, upper``; ``np.asarray(intervals)`` has the ends in its last axis, as the
+    ``conf_int()`` of statsmodels has.
+
+    Parameters
+    ----------
+    estimate, lower, upper : array of float
+        The estimates and the ends of the closed intervals, all of one shape, in units of the
+        estimates. Held as a pandas Series where there are ``labels``, as an array otherwise.
+    alpha : float
+        One minus the confidence level: of each interval, or of all of them together where
+        ``simultaneous``.
+    method : str
+        The procedure, by the name of the ``method=`` argument that chose it.
+    uncertainty : {"noise", "noise+sampling"}
+        The source of error covered: noise alone, for inference on the confidential values, or
+        noise and sampling, for inference on the population.
+    simultaneous : bool
+        Whether ``alpha`` is the probability that *any* of the intervals misses.
+    labels : pandas.Index, optional
+        One label for each interval.
+    notes : tuple of str
+        What else the reader has to know, one remark each.
+    mc_error : float
+        Standard deviation of the coverage due to simulated quantiles; 0 where none were used.
+
+    Notes
+    -----
+    An interval is *empty* when no allowed value is compatible with what was published, as may
+    happen when it is restricted to whole or to non-negative numbers. It is reported as such, not
+    repaired: ``empty`` is True there and the ends are ``(inf, -inf)``, the one pair of ends between
+    which no number lies. Empty intervals are part of the stated coverage.
+
+    Examples
+    --------
+    >>> intervals = Intervals(estimate=[4.0, -3.0], lower=[1.5, -5.5], upper=[6.5, -0.5],
+    ...                       alpha=0.1, method="exact", uncertainty="noise")
+    >>> lower, upper = intervals.restrict(lower=0, integer=True)
+    >>> lower, upper
+    (array([ 2., inf]), array([  6., -inf]))
+    """
+
+    estimate: Any
+    lower: Any
+    upper: Any
+    alpha: float
+    method: str
+    uncertainty: Uncertainty
+    simultaneous: bool = False
+    labels: pd.Index | None = None
+    notes: tuple[str, ...] = ()
+    mc_error: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("estimate", "lower", "upper"):
+            array = check_array(getattr(self, name), name, finite=False, nonempty=False)
+            object.__setattr__(self, name, self._label(freeze(array)))
+
+    @property
+    def empty(self) -> Any:
+        """Whether an interval holds no number at all, one bool for each."""
+        return self._label(self._ends[0] > self._ends[1])
+
+    @property
+    def width(self) -> Any:
+        """Upper end minus lower end, one for each; 0 where the interval is empty."""
+        lower, upper = self._ends
+        with np.errstate(invalid="ignore"):
+            return self._label(np.where(lower > upper, 0.0, upper - lower))
+
+    def contains(self, value: ArrayLike) -> Any:
+        """Whether each interval holds ``value``, which broadcasts against the intervals."""
+        point = check_array(value, "value", finite=False)
+        lower, upper = self._ends
+        inside = (lower <= point) & (point <= upper)
+        return self._label(inside) if inside.shape == lower.shape else inside
+
+    def restrict(
+        self,
+        *,
+        lower: float | None = None,
+        upper: float | None = None,
+        integer: bool = False,
+    ) -> Self:
+        """Return the intersections with the values that are known to be possible.
+
+        Parameters
+        ----------
+        lower, upper : float, optional
+            Bounds that every confidential value is known to respect.
+        integer : bool
+            Whether every confidential value is known to be a whole number.
+
+        Returns
+        -------
+        Intervals
+            The same estimates with intervals that are never wider and cover as often, because
+            only impossible values were taken out. Empty ones have the ends ``(inf, -inf)``.
+
+        Raises
+        ------
+        InvalidParameterError
+            If the bounds are not numbers, or ``lower`` exceeds ``upper``.
+        """
+        if not check_flag(integer, "integer") and lower is None and upper is None:
+            return self
+        low, high = self._ends
+        if integer:
+            low, high = np.ceil(low), np.floor(high)
+        floor = -np.inf if lower is None else float(check_array(lower, "lower", ndim=0))
+        ceiling = np.inf if upper is None else float(check_array(upper, "upper", ndim=0))
+        if floor > ceiling:
+            raise InvalidParameterError(f"lower must be <= upper, got {floor:g} and {ceiling:g}")
+        low, high = np.maximum(low, floor), np.minimum(high, ceiling)
+        empty = low > high
+        return replace(
+            self, lower=np.where(empty, np.inf, low), upper=np.where(empty, -np.inf, high)
+        )
+
+    def summary_frame(self) -> pd.DataFrame:
+        """Return a DataFrame with the columns ``estimate``, ``ci_lower`` and ``ci_upper``.
+
+        A fourth column, ``empty``, is there when an interval is empty. ``attrs`` holds ``alpha``,
+        ``method``, ``uncertainty`` and ``simultaneous``.
+        """
+        import pandas as pd
+
+        columns = {"estimate": self.estimate, "ci_lower": self.lower, "ci_upper": self.upper}
+        if np.any(self.empty):
+            columns["empty"] = self.empty
+        frame = pd.DataFrame(
+            {name: np.ravel(values) for name, values in columns.items()}, index=self.labels
+        )
+        frame.attrs = {
+            "alpha": self.alpha,
+            "method": self.method,
+            "uncertainty": self.uncertainty,
+            "simultaneous": self.simultaneous,
+        }
+        return frame
+
+    def summary(self) -> str:
+        """Return the intervals as a plain-text table that says which error they cover."""
+        frame = self.summary_frame()
+        columns: dict[str, Any] = {name: frame[name].to_numpy() for name in frame.columns}
+        if "empty" in columns:
+            empty = columns.pop("empty")
+            columns[""] = np.where(empty, "empty", "")
+        return render_table(
+            "Confidence intervals",
+            [
+                ("Method", self.method),
+                ("Level", f"{1 - self.alpha:.6g}"),
+                ("Level holds for", "all together" if self.simultaneous else "each on its own"),
+                ("Intervals", len(frame)),
+                ("Error covered", ERROR_COVERED[self.uncertainty]),
+            ],
+            columns,
+            index=frame.index if self.labels is not None else None,
+            notes=self.notes,
+        )
+
+    def __iter__(self) -> Iterator[Any]:
+        """Unpack as ``lower, upper``."""
+        return iter((self.lower, self.upper))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        """Return the ends in the last axis: shape (k, 2) for k intervals."""
+        return np.stack(self._ends, axis=-1).astype(dtype or np.float64, copy=False)
+
+    def __str__(self) -> str:
+        return self.summary()
+
+    @property
+    def _ends(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        return np.asarray(self.lower), np.asarray(self.upper)
+
+    def _label(self, array: NDArray[Any]) -> Any:
+        """Return the array with its labels; a NumPy scalar where there is one value."""
+        if self.labels is None:
+            return array[()]
+        import pandas as pd
+
+        return pd.Series(array, index=self.labels)

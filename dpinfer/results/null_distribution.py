@@ -1,0 +1,279 @@
+"""Null distributions of test statistics: one face for all, and those with known tails."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Self, final
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import special
+
+from dpinfer._validation import (
+    ALTERNATIVES,
+    Alternative,
+    FloatArray,
+    check_alpha,
+    check_array,
+    check_integer,
+    check_option,
+    freeze,
+    require,
+)
+from dpinfer.errors import InvalidParameterError
+from dpinfer.results.tables import render_table
+
+Tail = Callable[[FloatArray], FloatArray]
+
+_SUMMARY_LEVELS = (0.1, 0.05, 0.01)
+_PLOT_LEVELS = (0.002, 0.02, 0.2, 0.9)
+_PLOT_POINTS = 512
+_CRITICAL_PRECISION = 1e-13
+_LARGEST_CRITICAL = 1e300
+SIGNS: dict[Alternative, float] = {"two-sided": 1.0, "larger": 1.0, "smaller": -1.0}
+"""On which side of zero the critical value of an alternative is."""
+
+
+class NullDistribution(ABC):
+    """The law of a test statistic when the null hypothesis is true.
+
+    The alternative says which values speak against the null hypothesis: large ones
+    (``"larger"``), small ones (``"smaller"``), or those far from zero (``"two-sided"``, for
+    statistics centred at zero). A distribution may stand for the laws of several statistics at
+    once, one law for each; arguments then broadcast against them.
+    """
+
+    @final
+    def pvalue(self, statistic: ArrayLike, alternative: Alternative = "two-sided") -> Any:
+        """Probability of a value at least as extreme as the statistic.
+
+        Parameters
+        ----------
+        statistic : float or array of float
+            Observed values of the statistic.
+        alternative : {"two-sided", "larger", "smaller"}
+            P(S >= s) for ``"larger"``, P(S <= s) for ``"smaller"``, P(abs(S) >= abs(s)) for
+            ``"two-sided"``.
+
+        Returns
+        -------
+        float or array of float
+            Probabilities in [0, 1], one for each statistic.
+        """
+        points = check_array(statistic, "statistic", finite=False)
+        return self._extreme(points, check_option(alternative, "alternative", ALTERNATIVES))[()]
+
+    @final
+    def critical_value(self, alpha: float, alternative: Alternative = "two-sided") -> Any:
+        """Value from which on a test of level ``alpha`` rejects.
+
+        Parameters
+        ----------
+        alpha : float
+            Level of the test, in (0, 1).
+        alternative : {"two-sided", "larger", "smaller"}
+            Which values speak against the null hypothesis.
+
+        Returns
+        -------
+        float or array of float
+            The smallest c (the largest for ``"smaller"``) whose p-value is at most ``alpha``, up
+            to rounding: reject where the statistic is >= c (``"larger"``), <= c (``"smaller"``)
+            or beyond c in absolute value (``"two-sided"``). Infinite where no value is extreme
+            enough.
+        """
+        level = check_alpha(alpha)
+        chosen = check_option(alternative, "alternative", ALTERNATIVES)
+        return self._critical(level, chosen)[()]
+
+    @final
+    def mc_error(self, statistic: ArrayLike, alternative: Alternative = "two-sided") -> Any:
+        """Monte Carlo standard error of :meth:`pvalue`: 0 where nothing was simulated."""
+        points = check_array(statistic, "statistic", finite=False)
+        chosen = check_option(alternative, "alternative", ALTERNATIVES)
+        return self._mc_error(points, chosen)[()]
+
+    @final
+    def summary(self) -> str:
+        """Return a plain-text table with the critical values at the usual levels."""
+        critical: dict[str, FloatArray] = {
+            alternative: np.array([self._critical(a, alternative) for a in _SUMMARY_LEVELS])
+            for alternative in ALTERNATIVES
+        }
+        facts = self._facts()
+        if critical["larger"].ndim > 1:
+            facts = [*facts, ("Laws", f"{critical['larger'].shape[-1]}, one for each statistic")]
+            return render_table("Null distribution", facts)
+        levels = [f"Critical value at level {level:g}" for level in _SUMMARY_LEVELS]
+        return render_table("Null distribution", facts, critical, index=levels)
+
+    @final
+    def plot(self, ax: Any = None, statistic: float | None = None) -> Any:
+        """Draw the distribution function and mark an observed statistic.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; new axes by default.
+        statistic : float, optional
+            An observed value, drawn as a vertical line.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            The axes drawn on.
+
+        Raises
+        ------
+        MissingExtraError
+            If matplotlib is not installed.
+        InvalidParameterError
+            If the distribution stands for several laws.
+        """
+        pyplot = require("matplotlib.pyplot", "plot")
+        points = np.linspace(*self._plot_range(), _PLOT_POINTS)
+        axes = pyplot.subplots()[1] if ax is None else ax
+        axes.plot(points, self._extreme(points, "smaller"), drawstyle="steps-post")
+        if statistic is not None:
+            axes.axvline(statistic, linestyle="--", color="black", label="observed")
+            axes.legend()
+        axes.set_xlabel("statistic")
+        axes.set_ylabel("distribution function under the null hypothesis")
+        return axes
+
+    def __str__(self) -> str:
+        return self.summary()
+
+    def _plot_range(self) -> tuple[float, float]:
+        """Return the outermost critical values that are finite."""
+        for level in _PLOT_LEVELS:
+            ends = [self._critical(level, side) for side in ("smaller", "larger")]
+            if np.ndim(ends[0]):
+                raise InvalidParameterError(
+                    "plot draws one null distribution, and this one stands for several: repeat "
+                    "the test for the row of interest and plot that"
+                )
+            if np.isfinite(ends).all():
+                break
+        return float(min(ends)), float(max(ends))
+
+    @abstractmethod
+    def _extreme(self, statistic: FloatArray, alternative: Alternative) -> FloatArray:
+        """Probability of a value at least as extreme."""
+
+    @abstractmethod
+    def _critical(self, alpha: float, alternative: Alternative) -> FloatArray:
+        """Critical value of a test of level ``alpha``."""
+
+    def _mc_error(self, statistic: FloatArray, alternative: Alternative) -> FloatArray:
+        """Monte Carlo standard error of the p-value."""
+        return np.zeros(statistic.shape)
+
+    @abstractmethod
+    def _facts(self) -> list[tuple[str, object]]:
+        """Header of the summary."""
+
+
+@dataclass(frozen=True, eq=False)
+class _KnownTails(NullDistribution):
+    """A null distribution known through its tails, P(S >= s) and P(S <= s)."""
+
+    larger: Tail
+    smaller: Tail
+
+    def _extreme(self, statistic: FloatArray, alternative: Alternative) -> FloatArray:
+        if alternative == "larger":
+            return np.asarray(self.larger(statistic))
+        if alternative == "smaller":
+            return np.asarray(self.smaller(statistic))
+        size = np.abs(statistic)
+        both = np.asarray(self.larger(size)) + np.asarray(self.smaller(-size))
+        return np.where(size == 0, 1.0, np.minimum(both, 1.0))
+
+    def _critical(self, alpha: float, alternative: Alternative) -> FloatArray:
+        """Bisection, which also finds the jumps of a law with atoms."""
+        sign = SIGNS[alternative]
+
+        def rejects(c: FloatArray) -> Any:
+            return self._extreme(sign * c, alternative) <= alpha
+
+        shape = self._extreme(np.zeros(()), alternative).shape
+        low, high = np.zeros(shape), np.ones(shape)
+        while (short := ~rejects(high) & (high < _LARGEST_CRITICAL)).any():
+            low, high = np.where(short, high, low), np.where(short, 2.0 * high, high)
+        step = 1.0
+        while (beyond := rejects(low) & (low > -_LARGEST_CRITICAL)).any():
+            high, low = np.where(beyond, low, high), np.where(beyond, low - step, low)
+            step *= 2.0
+        while (wide := high - low > _CRITICAL_PRECISION * np.maximum(np.abs(high), 1e-3)).any():
+            middle = 0.5 * (low + high)
+            inside = rejects(middle)
+            high = np.where(wide & inside, middle, high)
+            low = np.where(wide & ~inside, middle, low)
+        return sign * np.where(high < _LARGEST_CRITICAL, high, np.inf)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ExactNull(_KnownTails):
+    """A null distribution known through its two tails.
+
+    Parameters
+    ----------
+    larger, smaller : callable
+        P(S >= s) and P(S <= s), for float64 arrays. Both count an atom at s.
+
+    Examples
+    --------
+    The law of a fair die:
+
+    >>> die = ExactNull(lambda s: (7 - np.clip(np.ceil(s), 1, 7)) / 6,
+    ...                 lambda s: np.clip(np.floor(s), 0, 6) / 6)
+    >>> die.pvalue(6, "larger").round(4)
+    np.float64(0.1667)
+    """
+
+    def _facts(self) -> list[tuple[str, object]]:
+        return [("Kind", "exact")]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class AsymptoticNull(_KnownTails):
+    """A limiting null distribution: normal, or chi-squared.
+
+    Examples
+    --------
+    >>> AsymptoticNull.normal().pvalue(1.96).round(4)
+    np.float64(0.05)
+    >>> AsymptoticNull.chi2(3).critical_value(0.05, "larger").round(4)
+    np.float64(7.8147)
+    """
+
+    name: str
+
+    @classmethod
+    def normal(cls, std: ArrayLike = 1.0) -> Self:
+        """Return the normal law with mean 0 and standard deviation ``std`` > 0, float or array."""
+        scale = freeze(check_array(std, "std", gt=0))
+        shown = f"normal, standard deviation {float(scale):.6g}" if scale.ndim == 0 else "normal"
+        return cls(
+            lambda s: np.asarray(special.ndtr(-s / scale)),
+            lambda s: np.asarray(special.ndtr(s / scale)),
+            shown,
+        )
+
+    @classmethod
+    def chi2(cls, df: int) -> Self:
+        """Return the chi-squared law with ``df`` >= 1 degrees of freedom."""
+        degrees = check_integer(df, "df", ge=1)
+        return cls(
+            lambda s: np.asarray(special.chdtrc(degrees, np.maximum(s, 0.0))),
+            lambda s: np.asarray(special.chdtr(degrees, np.maximum(s, 0.0))),
+            f"chi-squared, {degrees} degrees of freedom",
+        )
+
+    def _facts(self) -> list[tuple[str, object]]:
+        return [("Kind", "asymptotic"), ("Law", self.name)]

@@ -1,0 +1,83 @@
+"""The one-proportion test beside the random draws it needs and the loop it replaces."""
+
+import numpy as np
+import pytest
+
+from dpinfer.hypothesis_tests import chisquare, proportions_ztest
+from dpinfer.mechanisms import Gaussian, Geometric, Laplace
+
+NOISE = Laplace(scale=2.0)
+EXAMPLE = (34.21, 100, 0.255)
+
+
+def numpy_draws(reps):
+    """The random numbers of a plain simulation, nothing else."""
+    rng = np.random.default_rng(1)
+    return rng.binomial(100, 0.255, reps), rng.laplace(0.0, 2.0, reps)
+
+
+def tutorial_loop(reps):
+    """The simulation of the JSM 2019 tutorial, noise added one replicate at a time."""
+    rng = np.random.default_rng(1)
+    counts = rng.binomial(100, 0.255, reps)
+    noisy = np.array([count + rng.laplace(0.0, 2.0) for count in counts])
+    spread = np.sqrt(0.255 * 0.745 / 100)
+    replicates = (noisy / 100 - 0.255) / spread
+    return (1 + np.sum(np.abs(replicates) >= (0.3421 - 0.255) / spread)) / (reps + 1)
+
+
+@pytest.mark.benchmark(group="one proportion, one p-value")
+@pytest.mark.parametrize("method", ["exact", "normal", "monte-carlo"])
+def test_one_pvalue(benchmark, method):
+    benchmark(proportions_ztest, *EXAMPLE, mechanism=NOISE, method=method, rng=1)
+
+
+@pytest.mark.benchmark(group="one proportion, one p-value")
+def test_one_pvalue_by_the_tutorial_loop(benchmark):
+    benchmark(tutorial_loop, 10_000)
+
+
+@pytest.mark.benchmark(group="one proportion, 1e6 replicates")
+def test_million_replicates(benchmark):
+    options = {"mechanism": NOISE, "method": "monte-carlo", "reps": 1_000_000, "rng": 1}
+    benchmark(proportions_ztest, *EXAMPLE, **options)
+
+
+@pytest.mark.benchmark(group="one proportion, 1e6 replicates")
+def test_million_replicates_bare_numpy_draws(benchmark):
+    benchmark(numpy_draws, 1_000_000)
+
+
+@pytest.mark.benchmark(group="one proportion, 1e6 replicates")
+def test_million_replicates_by_the_tutorial_loop(benchmark):
+    benchmark.pedantic(tutorial_loop, args=(1_000_000,), rounds=1)
+
+
+@pytest.mark.benchmark(group="one proportion, 1e6 exact p-values")
+@pytest.mark.parametrize("noise", [NOISE, Geometric(scale=2.0)], ids=repr)
+def test_million_pvalues(benchmark, noise):
+    counts = np.round(np.random.default_rng(1).normal(25.0, 6.0, 1_000_000))
+    benchmark(proportions_ztest, counts, 100, 0.255, mechanism=noise)
+
+
+@pytest.mark.benchmark(group="one proportion, exact p-value of a large sample")
+@pytest.mark.parametrize("nobs", [10**4, 10**6, 10**9])
+def test_large_sample(benchmark, nobs):
+    benchmark(proportions_ztest, round(nobs * 0.2551), nobs, 0.255, mechanism=NOISE)
+
+
+@pytest.mark.benchmark(group="goodness of fit, 100 cells, 1e4 replicates")
+@pytest.mark.parametrize("statistic", ["pearson", "projected"])
+@pytest.mark.parametrize("noise", [NOISE, Gaussian(sigma=3.0)], ids=repr)
+def test_goodness_of_fit(benchmark, noise, statistic):
+    expected = np.full(100, 50.0)
+    benchmark(chisquare, expected, expected, mechanism=noise, statistic=statistic, rng=1)
+
+
+@pytest.mark.benchmark(group="goodness of fit, 100 cells, 1e4 replicates")
+def test_goodness_of_fit_bare_numpy_draws(benchmark):
+    def draws():
+        rng = np.random.default_rng(1)
+        return rng.multinomial(5000, np.full(100, 0.01), 10_000), rng.laplace(0, 2, (10_000, 100))
+
+    benchmark(draws)

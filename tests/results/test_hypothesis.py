@@ -1,0 +1,64 @@
+"""The result of a test as a value."""
+
+import dataclasses
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dpinfer.results.hypothesis import HypothesisResult
+from dpinfer.results.null_distribution import AsymptoticNull
+
+
+def result(**changes):
+    given = {
+        "name": "Test of one proportion",
+        "statistic": 2.0,
+        "pvalue": 0.0455,
+        "alternative": "two-sided",
+        "method": "normal",
+        "null_distribution": AsymptoticNull.normal(),
+        "uncertainty": "noise+sampling",
+        "nobs": 100,
+    }
+    return HypothesisResult(**{**given, **changes})
+
+
+def test_unpacks():
+    statistic, pvalue = result()
+    assert (statistic, pvalue) == (2.0, 0.0455)
+
+
+def test_is_immutable():
+    held = result(statistic=[1.0, 2.0], pvalue=[0.3, 0.04])
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        held.pvalue = 0.0
+    with pytest.raises(ValueError, match="read-only"):
+        held.pvalue[0] = 0.0
+
+
+def test_labels_travel():
+    held = result(statistic=[1.0, 2.0], pvalue=[0.3, 0.04], labels=pd.Index(["a", "b"]))
+    assert held.pvalue["b"] == 0.04
+    assert list(held.summary_frame().index) == ["a", "b"]
+    assert "b" in held.summary()
+
+
+def test_summary_frame_and_summary_agree():
+    held = result(statistic=[1.0, 2.0], pvalue=[0.3, 0.04], mc_error=[0.001, 0.002], notes=("ok",))
+    frame = held.summary_frame()
+    assert list(frame.columns) == ["statistic", "pvalue", "mc_error"]
+    assert frame.attrs["uncertainty"] == "noise+sampling"
+    text = held.summary()
+    for part in ("noise and sampling", "two-sided", "normal", "100", "0.04", "ok"):
+        assert part in text
+    assert str(held) == text
+
+
+def test_mc_error_is_not_shown_where_nothing_was_simulated():
+    assert list(result().summary_frame().columns) == ["statistic", "pvalue"]
+
+
+def test_numbers_of_observations_that_differ():
+    held = result(statistic=[1.0, 2.0], pvalue=[0.3, 0.04], nobs=np.array([100, 50]))
+    assert "by row" in held.summary()

@@ -1,0 +1,122 @@
+"""Counted replicates against counting them again."""
+
+import numpy as np
+import pytest
+
+from dpinfer._validation import ALTERNATIVES
+from dpinfer.errors import InvalidParameterError
+from dpinfer.results.monte_carlo_null import MonteCarloNull, count_extreme
+
+EXTREME = {
+    "larger": lambda sample, s: sample >= s,
+    "smaller": lambda sample, s: sample <= s,
+    "two-sided": lambda sample, s: np.abs(sample) >= abs(s),
+}
+
+
+def counted(sample, statistic):
+    """A null distribution whose replicates are all kept."""
+    sample, statistic = np.asarray(sample, float), np.asarray(statistic, float)
+    counts = {name: count_extreme(sample, statistic, name) for name in ALTERNATIVES}
+    return MonteCarloNull(sample=sample, reps=sample.size, statistic=statistic, extreme=counts)
+
+
+@pytest.mark.parametrize("alternative", ALTERNATIVES)
+@pytest.mark.parametrize("ordered", [True, False])
+@pytest.mark.parametrize("points", [3, 100])
+def test_counts_include_ties(alternative, ordered, points):
+    rng = np.random.default_rng(1)
+    sample = rng.integers(-5, 6, 1000).astype(float)
+    statistic = np.resize(np.arange(-6.0, 7.0), points)
+    expected = [EXTREME[alternative](sample, s).sum() for s in statistic]
+    replicates = np.sort(sample) if ordered else sample
+    got = count_extreme(replicates, statistic, alternative, ordered=ordered)
+    np.testing.assert_array_equal(got, expected)
+
+
+def test_rounding_does_not_break_ties():
+    sample = np.array([0.1 + 0.2, -0.3, 0.3])
+    assert count_extreme(sample, np.asarray(0.3), "two-sided") == 3
+    assert count_extreme(sample, np.asarray(0.1 + 0.2), "larger") == 2
+
+
+@pytest.mark.parametrize("alternative", ALTERNATIVES)
+def test_pvalue_is_never_zero_and_valid(alternative):
+    sample = np.random.default_rng(2).normal(size=999)
+    null = counted(sample, 2.0)
+    expected = (1 + EXTREME[alternative](sample, 2.0).sum()) / 1000
+    assert null.pvalue(2.0, alternative) == expected
+    assert null.mc_error(2.0, alternative) == np.sqrt(expected * (1 - expected) / 999)
+    assert counted(sample, 50.0).pvalue(50.0) == 1 / 1000
+
+
+def test_observed_statistics_use_all_replicates_and_others_the_sample():
+    counts = {"two-sided": 5, "larger": 4, "smaller": 9_996}
+    null = MonteCarloNull(sample=np.arange(99.0), reps=9_999, statistic=95.0, extreme=counts)
+    assert null.pvalue(95.0, "larger") == 5 / 10_000
+    assert null.pvalue(96.0, "larger") == 4 / 100
+    assert null.mc_error(95.0, "larger") < null.mc_error(96.0, "larger")
+
+
+def test_observed_and_other_statistics_together():
+    null = counted(np.arange(99.0), [10.0, 95.0])
+    np.testing.assert_array_equal(null.pvalue([11.0, 95.0], "larger"), [0.89, 0.05])
+    np.testing.assert_array_equal(null.pvalue([95.0], "larger"), [0.05])
+
+
+@pytest.mark.parametrize("alternative", ALTERNATIVES)
+@pytest.mark.parametrize("alpha", [0.005, 0.01, 0.05, 0.3, 0.999])
+def test_critical_value_rejects_exactly_where_the_pvalue_does(alternative, alpha):
+    sample = np.random.default_rng(3).integers(-40, 41, 199).astype(float)
+    null = counted(sample, 0.0)
+    c = null.critical_value(alpha, alternative)
+    points = np.arange(-60.0, 61.0)
+    reached = {
+        "larger": points >= c,
+        "smaller": points <= c,
+        "two-sided": np.abs(points) >= c,
+    }[alternative]
+    np.testing.assert_array_equal(reached, null.pvalue(points, alternative) <= alpha)
+
+
+def test_too_few_replicates_for_the_level():
+    null = counted(np.arange(9.0), 3.0)
+    assert null.critical_value(0.05, "larger") == np.inf
+    assert null.critical_value(0.05, "smaller") == -np.inf
+
+
+def test_one_law_for_each_statistic():
+    rng = np.random.default_rng(4)
+    sample, statistic = rng.normal(size=(2, 500)) * [[1.0], [3.0]], np.array([2.0, 2.0])
+    counts = {
+        name: np.array([count_extreme(row, statistic[:1], name)[0] for row in sample])
+        for name in ALTERNATIVES
+    }
+    null = MonteCarloNull(sample=sample, reps=500, statistic=statistic, extreme=counts)
+    assert null.pvalue(statistic)[0] < null.pvalue(statistic)[1]
+    other = null.pvalue([1.5, 1.5], "larger")
+    np.testing.assert_array_equal(other, (1 + (sample >= 1.5).sum(axis=1)) / 501)
+    assert null.critical_value(0.05).shape == (2,)
+    assert "one for each statistic" in null.summary()
+
+
+def test_summary_says_how_many_were_kept():
+    text = counted(np.arange(99.0), 3.0).summary()
+    assert "Monte Carlo" in text
+    assert "Replicates kept" in text
+
+
+@pytest.mark.parametrize("reps", [1, 20])
+def test_plot_with_few_replicates(reps):
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    pyplot.switch_backend("agg")
+    axes = counted(np.arange(float(reps)), 0.0).plot()
+    assert np.isfinite(axes.get_lines()[0].get_xdata()).all()
+    pyplot.close(axes.figure)
+
+
+def test_the_sample_cannot_be_larger_than_the_simulation():
+    with pytest.raises(InvalidParameterError, match="reps must be >= 3"):
+        MonteCarloNull(
+            sample=np.arange(3.0), reps=2, statistic=0.0, extreme=dict.fromkeys(ALTERNATIVES, 0)
+        )

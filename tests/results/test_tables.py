@@ -1,0 +1,74 @@
+import numpy as np
+import pytest
+
+from dpinfer.results.tables import format_numbers, render_table
+
+
+def test_every_fact_label_and_number_is_printed():
+    text = render_table(
+        "Title",
+        [("Method", "exact"), ("Values", 2), ("Error covered", "noise " * 8)],
+        {"estimate": [3.5, -12.25], "note": ["", "empty"]},
+        index=["a", ("b", 2)],
+        notes=["a remark"],
+    )
+    for part in ("Title", "Method:", "exact", "Values:", "noise noise", "estimate", "-12.25"):
+        assert part in text
+    assert "b, 2" in text
+    assert text.endswith("  a remark")
+
+
+def test_lines_have_one_width_and_columns_line_up():
+    lines = render_table("T", columns={"x": [1.0, 100.0], "longer name": [1, 2]}).splitlines()
+    rules = {len(line) for line in lines if set(line) <= {"=", "-"}}
+    assert rules == {72}
+    header, first, second = lines[2], lines[4], lines[5]
+    assert header.index("x") == first.index("1.00") + 3
+    assert len(header) == len(first) == len(second)
+
+
+def test_wide_bodies_widen_the_rules():
+    lines = render_table("T", columns={f"column {i}": [1.0] for i in range(20)}).splitlines()
+    assert len(lines[1]) == len(lines[2]) > 72
+
+
+def test_long_bodies_show_both_ends():
+    lines = render_table("T", columns={"k": np.arange(1000)}, index=range(1000)).splitlines()
+    assert len([line for line in lines if line.split() and line.split()[-1].isdigit()]) == 60
+    assert lines[4].split() == ["0", "0"]
+    assert lines[4 + 30].split() == ["...", "..."]
+    assert lines[-2].split() == ["999", "999"]
+
+
+def test_only_shown_labels_are_looked_up():
+    class Labels:
+        def __getitem__(self, position):
+            assert position < 30 or position >= 9970
+            return f"row {position}"
+
+    assert "row 9999" in render_table("T", columns={"k": np.arange(10_000)}, index=Labels())
+
+
+@pytest.mark.parametrize(
+    ("numbers", "expected"),
+    [
+        ([1.0, 2.5], ["1.000", "2.500"]),
+        ([0.0, 0.0], ["0.000", "0.000"]),
+        ([123456.789], ["123456.79"]),
+        ([0.01, 0.5], ["0.0100", "0.5000"]),
+        ([1e15, 1.0], ["1.0000e+15", "1.0000e+00"]),
+        ([1e-9], ["1.0000e-09"]),
+        ([np.inf, 1.0], ["inf", "1.000"]),
+        ([], []),
+    ],
+)
+def test_numbers_of_a_column_share_their_decimals(numbers, expected):
+    assert format_numbers(np.array(numbers)) == expected
+
+
+def test_whole_numbers_have_no_decimals():
+    assert format_numbers(np.array([1, 20])) == ["1", "20"]
+
+
+def test_no_timestamp_so_that_two_renderings_agree():
+    assert render_table("T", [("a", 1)]) == render_table("T", [("a", 1)])
