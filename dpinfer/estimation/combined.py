@@ -1,0 +1,369 @@
+"""The combined estimate as a value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpinfer._validation import (
+    RNG,
+    FloatArray,
+    check_integer,
+    check_rng,
+    freeze,
+)
+from dpinfer.errors import InvalidParameterError
+from dpinfer.estimation.consistency import consistency_test
+from dpinfer.estimation.pivots import Method, Pivots, clean_weights
+from dpinfer.estimation.solvers import BLOCK
+from dpinfer.mechanisms.weighted_sum import WeightedSum
+from dpinfer.results.intervals import ERROR_COVERED, Intervals
+from dpinfer.results.tables import render_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from dpinfer.estimation.clipped import ClippedEstimate
+    from dpinfer.estimation.design import Design
+    from dpinfer.estimation.solvers import Solver
+    from dpinfer.estimation.targets import Targets
+    from dpinfer.releases import Release
+    from dpinfer.results.hypothesis import HypothesisResult
+
+_COVARIANCE_LIMIT = 20_000
+_WEIGHTS_LIMIT = 100_000_000
+_BLOCK_SIZE = 20_000_000
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class CombinedEstimate:
+    """Best linear unbiased estimates from a release; made by :func:`dpinfer.combine`.
+
+    The estimates are exactly unbiased for the confidential values, and have the smallest variances
+    that any unbiased linear combination of the published values has.
+
+    Attributes
+    ----------
+    release : Release
+        What was published.
+    """
+
+    release: Release
+    targets: Targets
+    _design: Design | None
+    _solver: Solver
+    _coefficients: FloatArray
+    _coordinates: Any
+
+    @cached_property
+    def params(self) -> Any:
+        """The k estimates, in units of the targets: a Series where they have labels."""
+        found = self._coefficients
+        return self._label(found if self._coordinates is None else self._coordinates @ found)
+
+    @cached_property
+    def bse(self) -> Any:
+        """Standard errors of the estimates, due to the noise."""
+        if self._coordinates is None:
+            return self._label(np.sqrt(self.release.variance))
+        return self._label(self._solver.std_errors(self._coordinates))
+
+    @cached_property
+    def weights(self) -> Any:
+        """Weights (k × m) by which the estimates combine the published values.
+
+        An array; for a workload that publishes every cell by itself, a sparse array.
+        """
+        if self._coordinates is None:
+            return self.release.workload.matrix
+        if len(self) * len(self.release) > _WEIGHTS_LIMIT and self._design is not None:
+            raise InvalidParameterError(
+                f"target must be given for the weights: {len(self)} targets of "
+                f"{len(self.release)} values each would not fit into memory"
+            )
+        if self._design is None:
+            return self._solver.weights(self._coordinates)
+        return np.concatenate([clean_weights(block) for block in self._weight_blocks()])
+
+    def cov_params(self) -> Any:
+        """Covariance matrix (k × k) of the estimates: a DataFrame where they have labels.
+
+        Raises
+        ------
+        InvalidParameterError
+            If there are more than 20,000 estimates.
+        """
+        if len(self) > _COVARIANCE_LIMIT:
+            raise InvalidParameterError(
+                f"target must have at most {_COVARIANCE_LIMIT} rows for a covariance matrix, "
+                f"got {len(self)}: pass those targets to combine whose covariances are needed"
+            )
+        weighted = self.weights * np.sqrt(self.release.variance)
+        covariance = weighted @ weighted.T
+        if not isinstance(covariance, np.ndarray):
+            covariance = covariance.toarray()
+        if self.targets.labels is None:
+            return covariance
+        import pandas as pd
+
+        return pd.DataFrame(covariance, self.targets.labels, self.targets.labels)
+
+    @property
+    def rank(self) -> int:
+        """Number of linearly independent things that the published values measure."""
+        return len(self.release) if self._design is None else self._design.rank
+
+    @property
+    def overlap(self) -> int:
+        """Number of published values beyond those needed to determine the others."""
+        return len(self.release) - self.rank
+
+    @cached_property
+    def fitted(self) -> Any:
+        """The m published queries as the combined estimate has them, free of contradiction."""
+        fitted = self._coefficients
+        return self._label_rows(fitted if self._design is None else self._design.matrix @ fitted)
+
+    @property
+    def residuals(self) -> Any:
+        """Published values minus :attr:`fitted`."""
+        return self._label_rows(self.release.values - np.asarray(self.fitted))
+
+    def noise(self, target: Any) -> WeightedSum:
+        """Return the law of the error of one estimate.
+
+        Parameters
+        ----------
+        target : label or int
+            The label of the target, or its position where it has no label.
+        """
+        row = self._position(target)
+        if self._coordinates is None:
+            weights = np.zeros(len(self.release))
+            weights[row] = 1.0
+        else:
+            weights = self._dense_weights(self._coordinates[[row]])[0]
+        return WeightedSum(clean_weights(weights), self.release.mechanism)
+
+    def simulate_errors(self, reps: int, *, rng: RNG = None) -> FloatArray:
+        """Draw the joint errors of the estimates from the law of the noise.
+
+        Parameters
+        ----------
+        reps : int
+            Number of draws.
+        rng : None, int or numpy.random.Generator, optional
+            Source of randomness.
+
+        Returns
+        -------
+        array of float, shape (reps, k)
+            Errors: estimate minus confidential value.
+        """
+        return self._draw_errors(check_integer(reps, "reps", ge=1), check_rng(rng))
+
+    def conf_int(
+        self,
+        alpha: float = 0.05,
+        method: Method = "exact",
+        *,
+        simultaneous: bool = False,
+        reps: int = 10_000,
+        rng: RNG = None,
+    ) -> Intervals:
+        """Confidence intervals for the confidential values of the targets.
+
+        Parameters
+        ----------
+        alpha : float
+            One minus the confidence level, in (0, 1).
+        method : {"exact", "tail-bound", "normal"}
+            ``"exact"``: quantiles of the law of each error, a weighted sum of the noises.
+            ``"tail-bound"``: Chernoff bounds, joined by a union bound, so that they hold for all
+            targets together. ``"normal"``: normal quantiles, offered for comparison.
+        simultaneous : bool
+            Whether all targets shall be covered together with probability 1 - ``alpha``.
+        reps : int
+            Number of simulated errors for simultaneous exact intervals of dependent estimates.
+        rng : None, int or numpy.random.Generator, optional
+            Source of these.
+
+        Returns
+        -------
+        Intervals
+            One interval a target; unpacks as ``lower, upper``.
+
+        Notes
+        -----
+        Simultaneous exact intervals are those of Šidák where no published value bears on two
+        targets. Otherwise they are estimate ± c·bse, with c the ⌈(1 - α)(R + 1)⌉-th smallest of R
+        simulated values of the largest studentised error: they cover with probability at least
+        1 - α for every R, the simulation included; ``mc_error`` states how much the coverage varies
+        from one simulation to another. Simultaneous normal intervals have Šidák's level,
+        which is conservative for dependent normal errors. For intervals by the union bound
+        with exact laws, divide ``alpha`` by the number of targets.
+        """
+        pivots = Pivots(
+            std_errors=np.asarray(self.bse),
+            mechanism=self.release.mechanism,
+            blocks=None if self._coordinates is None else self._weight_blocks,
+            draw_errors=self._draw_errors,
+        )
+        return pivots.intervals(
+            np.asarray(self.params),
+            alpha=alpha,
+            method=method,
+            simultaneous=simultaneous,
+            reps=reps,
+            rng=rng,
+            labels=self.targets.labels,
+        )
+
+    def consistency_test(
+        self, method: str | None = None, *, reps: int = 10_000, rng: RNG = None
+    ) -> HypothesisResult:
+        """Test whether overlapping values disagree more than their noise allows.
+
+        Parameters
+        ----------
+        method : {"exact", "monte-carlo", "asymptotic"}, optional
+            ``"exact"``: the chi-squared law, for Gaussian noise only; ``"monte-carlo"``: the law
+            simulated from the noise; ``"asymptotic"``: the chi-squared law as an approximation.
+            By default exact where all noise is Gaussian, and Monte Carlo otherwise.
+        reps : int
+            Number of replicates for ``"monte-carlo"``.
+        rng : None, int or numpy.random.Generator, optional
+            Source of these.
+
+        Returns
+        -------
+        HypothesisResult
+            The statistic Q = (y - Ax̂)ᵀV⁻¹(y - Ax̂) with its p-value; it unpacks as
+            ``statistic, pvalue``.
+
+        Raises
+        ------
+        NotEstimableError
+            If no published value overlaps with the others, so that nothing can disagree.
+
+        Notes
+        -----
+        The law of Q depends on the noise alone, not on the confidential values. For Gaussian noise
+        it is chi-squared with as many degrees of freedom as there are values beyond those needed.
+        A small p-value says that the stated noise, the stated queries or the published values are
+        not what they are said to be. The simulated p-value is (1 + b)/(R + 1).
+        """
+        return consistency_test(
+            self.release, self._design, self._solver, method=method, reps=reps, rng=rng
+        )
+
+    def clip(self, *, lower: float | None = None, upper: float | None = None) -> ClippedEstimate:
+        """Move the estimates into the bounds that the confidential values respect.
+
+        The result is closer to the confidential values, but not unbiased any more, and says so.
+
+        Parameters
+        ----------
+        lower, upper : float, optional
+            Bounds of the confidential values, such as ``lower=0`` for counts.
+        """
+        from dpinfer.estimation.clipped import ClippedEstimate
+
+        return ClippedEstimate(unclipped=self, lower=lower, upper=upper)
+
+    def summary_frame(self, alpha: float = 0.05, method: Method = "exact") -> pd.DataFrame:
+        """Return estimates, standard errors and intervals as a DataFrame, a row for each target.
+
+        Columns: ``estimate``, ``std_err``, ``ci_lower``, ``ci_upper``, and where any target is a
+        published value, ``published`` and ``published_std_err``: that value with the standard
+        deviation of its own noise, NaN for targets that were not published themselves. ``attrs``
+        holds ``alpha``, ``method``, ``uncertainty`` and ``simultaneous``.
+        """
+        frame = self.conf_int(alpha, method).summary_frame()
+        frame.insert(1, "std_err", np.asarray(self.bse))
+        rows = self.targets.published
+        if (rows >= 0).any():
+            std = np.sqrt(self.release.variance)
+            frame["published"] = np.where(rows >= 0, self.release.values[rows], np.nan)
+            frame["published_std_err"] = np.where(rows >= 0, std[rows], np.nan)
+        return frame
+
+    def summary(self, alpha: float = 0.05, method: Method = "exact") -> str:
+        """Return :meth:`summary_frame` as a plain-text table that says which error is covered."""
+        frame = self.summary_frame(alpha, method)
+        return render_table(
+            "Combined estimates",
+            self._facts(frame.attrs),
+            {name: frame[name].to_numpy() for name in frame.columns},
+            index=self.targets,
+            notes=("Unbiased for the confidential values; not rounded or clipped.",),
+        )
+
+    def __len__(self) -> int:
+        return len(self.targets.published)
+
+    def __repr__(self) -> str:
+        return f"CombinedEstimate({len(self)} targets from {self.release!r})"
+
+    def _facts(self, attrs: dict[Any, Any]) -> list[tuple[str, object]]:
+        """Facts about the estimate for the head of its summary."""
+        level = f"{1 - attrs['alpha']:.6g}, {attrs['method']}"
+        exact = int(np.count_nonzero(self.release.variance == 0))
+        facts: list[tuple[str, object]] = [
+            ("Method", "best linear unbiased"),
+            ("Intervals", level + (", together" if attrs["simultaneous"] else "")),
+            ("Published values", len(self.release)),
+            ("Cells", self.release.workload.shape[1]),
+            ("Rank", self.rank),
+            ("Overlapping values", self.overlap),
+            ("Error covered", ERROR_COVERED[attrs["uncertainty"]]),
+        ]
+        return [*facts, ("Published without noise", exact)] if exact else facts
+
+    def _draw_errors(self, reps: int, rng: np.random.Generator) -> FloatArray:
+        """Draw joint errors of the estimates, (reps, k)."""
+        noise = self.release.mechanism.rvs((reps, len(self.release)), rng=rng)
+        drawn = np.asarray(noise, dtype=np.float64)
+        if self._coordinates is None:
+            return drawn
+        return np.asarray(self._coordinates @ self._solver.coefficients(drawn.T)).T
+
+    def _weight_blocks(self) -> Iterator[FloatArray]:
+        """Yield the weights of the targets, some at a time."""
+        size = max(1, min(BLOCK, _BLOCK_SIZE // len(self.release)))
+        for start in range(0, len(self), size):
+            yield self._dense_weights(self._coordinates[start : start + size])
+
+    def _dense_weights(self, coordinates: Any) -> FloatArray:
+        weights = self._solver.weights(coordinates)
+        return weights if isinstance(weights, np.ndarray) else np.asarray(weights.toarray())
+
+    def _position(self, target: Any) -> int:
+        """Position of a target given by its label, or by its position if there are no labels."""
+        labels = self.targets.labels
+        if labels is None:
+            return check_integer(target, "target", ge=0, le=len(self) - 1)
+        found = np.flatnonzero(labels.isin([target]))
+        if not len(found):
+            raise InvalidParameterError(f"target must be a label of the estimate, got {target!r}")
+        return int(found[0])
+
+    def _label(self, values: Any) -> Any:
+        return _labelled(values, self.targets.labels)
+
+    def _label_rows(self, values: Any) -> Any:
+        return _labelled(values, self.release.labels)
+
+
+def _labelled(values: Any, labels: pd.Index | None) -> Any:
+    """Return values as a Series where there are labels, and read-only in any case."""
+    frozen = freeze(values)
+    if labels is None:
+        return frozen
+    import pandas as pd
+
+    return pd.Series(frozen, index=labels)

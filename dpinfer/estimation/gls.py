@@ -1,0 +1,222 @@
+"""The best linear unbiased estimator from everything that was published."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from dpinfer._validation import FloatArray
+from dpinfer.errors import (
+    ApproximationWarning,
+    ConvergenceError,
+    IncompatibleReleaseError,
+    InvalidParameterError,
+)
+from dpinfer.estimation.combined import CombinedEstimate
+from dpinfer.estimation.design import Design, find_design
+from dpinfer.estimation.solvers import IdentitySolver, Solver, find_solver
+from dpinfer.estimation.targets import all_targets, find_targets
+from dpinfer.mechanisms.independent import Mechanism
+from dpinfer.releases import Release
+
+_REACH = 1e-6
+"""Noise beyond its quantile of this order counts as out of reach."""
+
+_CONTRADICTION = 1e-8
+"""Exact values that differ by more than this, relative to their size, contradict one another."""
+
+_OVERFLOW = (
+    "the least-squares equations overflow: the coefficients of the workload, the values or the "
+    "variances differ by too many orders of magnitude; express them in other units"
+)
+
+
+def combine(
+    release: Any,
+    *,
+    workload: Any = None,
+    mechanism: Mechanism | None = None,
+    target: Any = None,
+) -> CombinedEstimate:
+    """Estimate linear functions of the cells from every published value that bears on them.
+
+    Parameters
+    ----------
+    release : Release, or array of float, shape (m,), Series or DataFrame
+        What was published: a release, or noisy values, described by the next two arguments.
+    workload : Workload or matrix, shape (m, n), optional
+        The queries that the values answer; by default each value answers its own query.
+    mechanism : NoiseLaw or sequence of NoiseLaw
+        The law of the noise: one for all values, or one for each.
+    target : optional
+        What to estimate, as linear functions of the n cells: a matrix (k × n), a vector (one
+        target), a DataFrame or Series with the cells as columns or index, a Workload, the label
+        of a published value or a cell or a list of labels, or a mapping of names to vectors.
+        By default every published query and then every estimable cell that is not one of them.
+
+    Returns
+    -------
+    CombinedEstimate
+        Estimates with standard errors, intervals and a test of consistency.
+
+    Raises
+    ------
+    NotEstimableError
+        If the published values do not determine a target; the message names it.
+    IncompatibleReleaseError
+        If values published without noise contradict one another, or values were clamped.
+    InvalidParameterError
+        If an argument is outside what is allowed.
+    ConvergenceError
+        If the equations cannot be solved to full accuracy.
+
+    Warns
+    -----
+    ApproximationWarning
+        If values were published because they passed a threshold that is within reach of their
+        noise: the estimator ignores this selection.
+
+    Notes
+    -----
+    With y = A x + e and independent noises of known variances v, V = diag(v), the estimate of T x
+    is T (AᵀV⁻¹A)⁺AᵀV⁻¹ y, with covariance T (AᵀV⁻¹A)⁺Tᵀ: the best among all linear unbiased
+    estimators (Aitken 1936). The weights depend on the variances only: weights chosen from the
+    values that they weight would make the reported variances too small. Values without noise are
+    constraints, which the estimates meet exactly. Estimates are neither rounded nor clipped; see
+    :meth:`CombinedEstimate.clip`.
+
+    Up to 2,000 unknowns (after cells that no query tells apart have been merged), the equations
+    are solved by orthogonal factorisation; above that, by a sparse LU factorisation.
+
+    References
+    ----------
+    Aitken, A. C. (1936). On Least Squares and Linear Combination of Observations.
+    doi:10.1017/S0370164600014346.
+
+    Examples
+    --------
+    Six cells and two sums of them, published with the same noise; the first sum is estimated
+    better from all eight values than from the published one:
+
+    >>> import numpy as np
+    >>> from dpinfer.mechanisms import Geometric
+    >>> A = np.vstack([np.eye(6), [[1, 0, 0, 1, 0, 0], [0, 0, 0, 1, 1, 1]]])
+    >>> y = [3, 0, -1, 4, 2, 4, 2, 7]
+    >>> noise = Geometric.from_epsilon(1, sensitivity=3)
+    >>> fit = combine(y, workload=A, mechanism=noise, target=A[6])
+    >>> fit.params, (fit.bse**2 / noise.variance).round(12)
+    (array([3.54545455]), array([0.63636364]))
+    """
+    published = _as_release(release, workload, mechanism)
+    _check_clamp(published)
+    _warn_of_selection(published)
+    design, solver, coefficients = _solve(published)
+    if target is None:
+        targets = all_targets(published.workload, design)
+    else:
+        targets = find_targets(target, published.workload)
+        if design is not None:
+            targets.refuse(~design.estimable(targets.matrix))
+    coordinates = targets.matrix
+    if design is not None:
+        coordinates = design.coordinates(targets.matrix)
+    return CombinedEstimate(
+        release=published,
+        targets=targets,
+        _design=design,
+        _solver=solver,
+        _coefficients=coefficients,
+        _coordinates=coordinates,
+    )
+
+
+def _as_release(release: Any, workload: Any, mechanism: Mechanism | None) -> Release:
+    """Return a release from what ``combine`` was given."""
+    if isinstance(release, Release):
+        if workload is not None or mechanism is not None:
+            raise InvalidParameterError(
+                "workload and mechanism must be left out where a Release is given: it has its own"
+            )
+        return release
+    if mechanism is None:
+        raise InvalidParameterError(
+            "mechanism must be given with values: the law of the noise, such as Laplace(scale=2.0)"
+        )
+    return Release(release, workload=workload, mechanism=mechanism)
+
+
+def _check_clamp(release: Release) -> None:
+    """Refuse values at a clamping bound: they are censored, hence biased."""
+    if release.clamp is None:
+        return
+    lower, upper = release.clamp
+    stuck = np.flatnonzero((release.values <= lower) | (release.values >= upper))
+    if len(stuck):
+        names = ", ".join(_row_name(release, int(row)) for row in stuck[:5])
+        more = f" and {len(stuck) - 5} more" if len(stuck) > 5 else ""
+        raise IncompatibleReleaseError(
+            f"{len(stuck)} values must not be combined, because they sit at a clamping bound and "
+            f"are not unbiased: {names}{more}; combine the others with release.select(...)"
+        )
+
+
+def _warn_of_selection(release: Release) -> None:
+    """Warn where a publishing rule was within reach of the noise, which biases what is left."""
+    if release.threshold is None and release.clamp is None:
+        return
+    reach = release.mechanism.isf(_REACH)
+    lower, upper = release.clamp if release.clamp is not None else (-np.inf, np.inf)
+    threshold = -np.inf if release.threshold is None else release.threshold
+    slack = np.minimum(release.values - np.maximum(threshold, lower), upper - release.values)
+    near = np.flatnonzero((slack < reach) & (release.variance > 0))
+    if len(near):
+        warnings.warn(
+            f"{len(near)} of {len(release)} values, {_row_name(release, int(near[0]))} first, are "
+            "so close to a threshold of publication or a clamping bound that they might not have "
+            "been published as they are; the combined estimate ignores this selection and is "
+            "biased away from the bound",
+            ApproximationWarning,
+            stacklevel=3,
+        )
+
+
+def _solve(release: Release) -> tuple[Design | None, Solver, FloatArray]:
+    """Return the design and its least-squares solution; no design stands for the identity."""
+    with np.errstate(all="ignore"):  # what overflows is refused here
+        variance = release.variance
+        if not np.isfinite(variance).all():
+            raise ConvergenceError(_OVERFLOW)
+        if release.workload.is_identity:
+            return None, IdentitySolver(variance), release.values
+        try:
+            design = find_design(release.workload.matrix)
+            solver = find_solver(design.matrix, variance)
+            coefficients = solver.coefficients(release.values)
+        except np.linalg.LinAlgError as error:
+            raise ConvergenceError(_OVERFLOW) from error
+        fitted = design.matrix @ coefficients
+    if not (np.isfinite(coefficients).all() and np.isfinite(fitted).all()):
+        raise ConvergenceError(_OVERFLOW)
+    _check_exact(release, fitted)
+    return design, solver, coefficients
+
+
+def _check_exact(release: Release, fitted: FloatArray) -> None:
+    """Refuse values without noise that no cells can explain together."""
+    exact = release.variance == 0
+    size = np.abs(release.values[exact]).max(initial=1.0)
+    off = np.flatnonzero(exact & (np.abs(fitted - release.values) > _CONTRADICTION * size))
+    if len(off):
+        row = int(off[0])
+        named = ", ".join(_row_name(release, int(other)) for other in off[:5])
+        raise IncompatibleReleaseError(
+            f"values published without noise must not contradict one another: {named} "
+            f"({release.values[row]:g}) must be {fitted[row]:g} by the other exact values"
+        )
+
+
+def _row_name(release: Release, row: int) -> str:
+    """Name a published value in a message."""
+    return f"value {row}" if release.labels is None else repr(release.labels[row])

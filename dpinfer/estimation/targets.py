@@ -1,0 +1,271 @@
+"""What a combined estimate is asked for: linear functions of the cells, with their labels."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpinfer._validation import FloatArray, check_array
+from dpinfer.errors import InvalidParameterError, NotEstimableError
+from dpinfer.queries import Workload
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from dpinfer.estimation.design import Design, Matrix
+
+_NAMED = 5
+"""An error names at most this many labels."""
+
+
+@dataclass(frozen=True)
+class Targets:
+    """Targets T x (k × n) with labels, and the row that publishes each (-1 where none does).
+
+    No matrix stands for the identity.
+    """
+
+    matrix: Matrix | None
+    labels: pd.Index | None
+    published: NDArray[np.intp]
+
+    def __getitem__(self, position: int) -> Hashable:
+        """Return the label of a target, or a name where it has none."""
+        if self.labels is not None:
+            return self.labels[position]  # type: ignore[no-any-return]
+        row = self.published[position]
+        return f"value {row}" if row >= 0 else f"target {position}"
+
+    def refuse(self, bad: NDArray[np.bool_]) -> None:
+        """Raise an error that names the targets that are not estimable, if there are any."""
+        positions = np.flatnonzero(bad)
+        if not len(positions):
+            return
+        named = ", ".join(repr(self[int(position)]) for position in positions[:_NAMED])
+        more = f" and {len(positions) - _NAMED} more" if len(positions) > _NAMED else ""
+        raise NotEstimableError(
+            f"target must be determined by the published values, but these are not: {named}{more}; "
+            "no linear combination of the published queries equals them"
+        )
+
+
+def all_targets(workload: Workload, design: Design | None) -> Targets:
+    """Every published row, then every estimable cell that no row publishes."""
+    rows, cells = workload.shape
+    if design is None:
+        return Targets(None, workload.labels, np.arange(rows))
+    matrix = workload.matrix
+    wanted = design.estimable_cells()
+    wanted[_published_cells(matrix)] = False
+    extra = np.flatnonzero(wanted)
+    published = np.concatenate([np.arange(rows), np.full(len(extra), -1)])
+    labels = workload.labels
+    if not len(extra):
+        return Targets(matrix, labels, published)
+    if labels is not None or workload.columns is not None:
+        labels = _append(_or_numbered(labels, rows, "value"), _cell_labels(workload)[extra])
+    return Targets(_stack(matrix, _unit_rows(extra, cells, matrix)), labels, published)
+
+
+def find_targets(target: Any, workload: Workload) -> Targets:
+    """Normalise what a ``target=`` argument takes."""
+    if isinstance(target, Workload):
+        return _unpublished(target.matrix, target.labels, workload)
+    if isinstance(target, Mapping):
+        return _from_mapping(target, workload)
+    if hasattr(target, "iloc"):
+        return _from_pandas(target, workload)
+    if hasattr(target, "tocsr"):
+        return _unpublished(Workload(target).matrix, None, workload)
+    labels = _as_labels(target, workload)
+    if labels is not None:
+        return _from_labels(labels, workload)
+    vectors = check_array(target, "target")
+    if vectors.ndim not in (1, 2):
+        raise InvalidParameterError(
+            f"target must be a vector or a matrix with a row for each target, got shape "
+            f"{vectors.shape}"
+        )
+    return _unpublished(np.atleast_2d(vectors), None, workload)
+
+
+def _unpublished(matrix: Matrix, labels: pd.Index | None, workload: Workload) -> Targets:
+    """Targets given by a matrix, checked against the number of cells."""
+    cells = workload.shape[1]
+    if matrix.shape[1] != cells:
+        raise InvalidParameterError(
+            f"target must have {cells} columns, one for each cell of the workload, "
+            f"got {matrix.shape[1]}"
+        )
+    return Targets(matrix, labels, np.full(matrix.shape[0], -1))
+
+
+def _from_mapping(target: Mapping[Hashable, Any], workload: Workload) -> Targets:
+    """Targets given as name: vector."""
+    import pandas as pd
+
+    if not target:
+        raise InvalidParameterError("target must name at least one target, got none")
+    vectors = [_vector(value, str(name), workload) for name, value in target.items()]
+    labels = pd.Index(list(target), tupleize_cols=False)
+    return _unpublished(np.stack(vectors), labels, workload)
+
+
+def _vector(value: Any, name: str, workload: Workload) -> FloatArray:
+    """One target as a vector over the cells; a Series is matched with them by its labels."""
+    cells = workload.shape[1]
+    if hasattr(value, "iloc") and workload.columns is not None:
+        where = workload.columns.get_indexer(value.index)
+        if (where < 0).any():
+            missing = value.index[int(np.flatnonzero(where < 0)[0])]
+            raise InvalidParameterError(
+                f"target {name} must be labelled with cells of the workload, got {missing!r}; "
+                "pass an array to go by position"
+            )
+        vector = np.zeros(cells)
+        np.add.at(vector, where, check_array(value.to_numpy(), f"target {name}", ndim=1))
+        return vector
+    vector = check_array(value, f"target {name}", ndim=1)
+    if len(vector) != cells:
+        raise InvalidParameterError(
+            f"target {name} must have {cells} entries, one for each cell of the workload, "
+            f"got {len(vector)}"
+        )
+    return vector
+
+
+def _from_pandas(target: Any, workload: Workload) -> Targets:
+    """Read a Series as one target over labelled cells, a DataFrame as a target in each row."""
+    if target.ndim == 1:
+        return _unpublished(_vector(target, "vector", workload)[None, :], None, workload)
+    if not len(target):
+        raise InvalidParameterError("target must hold at least one target, got none")
+    rows = [_vector(row, str(name), workload) for name, row in target.iterrows()]
+    return _unpublished(np.stack(rows), target.index, workload)
+
+
+def _as_labels(target: Any, workload: Workload) -> list[Hashable] | None:
+    """Return labels as a list, or None where ``target`` holds numbers."""
+    if isinstance(target, str) or (isinstance(target, tuple) and _known(target, workload)):
+        return [target]
+    items = list(target) if isinstance(target, Sequence) or hasattr(target, "to_list") else []
+    if not items or not all(isinstance(item, (str, tuple)) for item in items):
+        return None
+    # tuples are labels with several parts, or else the rows of a matrix
+    texts = any(isinstance(item, str) for item in items)
+    return items if texts or any(_known(item, workload) for item in items) else None
+
+
+def _known(label: Hashable, workload: Workload) -> bool:
+    """Whether a label names a published row or a cell."""
+    return max(_find(label, workload.labels), _find(label, workload.columns)) >= 0
+
+
+def _find(label: Hashable, index: pd.Index | None) -> int:
+    """Position of a label in an index, -1 where it is not in it."""
+    if index is None:
+        return -1
+    parts = len(label) if isinstance(label, tuple) else 1
+    if index.nlevels != parts and index.nlevels > 1:
+        return -1
+    found = np.flatnonzero(index.isin([label]))
+    return int(found[0]) if len(found) else -1
+
+
+def _from_labels(labels: list[Hashable], workload: Workload) -> Targets:
+    """Targets named by the labels of published rows and of cells."""
+    import pandas as pd
+
+    rows = np.array([_find(label, workload.labels) for label in labels])
+    cells = np.array([_find(label, workload.columns) for label in labels])
+    for label, row, cell in zip(labels, rows, cells, strict=True):
+        if row < 0 and cell < 0:
+            raise InvalidParameterError(
+                f"target {label!r} must be the label of a published value or of a cell; "
+                f"the values are labelled {_shown(workload.labels)}, "
+                f"the cells {_shown(workload.columns)}"
+            )
+    matrix = workload.matrix
+    chosen = matrix[np.maximum(rows, 0)]
+    units = _unit_rows(np.maximum(cells, 0), workload.shape[1], matrix)
+    for at in np.flatnonzero((rows >= 0) & (cells >= 0)):
+        if abs(chosen[[at]] - units[[at]]).sum() > 0:
+            raise InvalidParameterError(
+                f"target {labels[at]!r} must have one meaning, but it is the label of a published "
+                "value and of another cell; pass a vector of weights of the cells"
+            )
+    where = np.where(rows >= 0, np.arange(len(rows)), np.arange(len(rows)) + len(rows))
+    names: Any = pd.Index(labels, tupleize_cols=True)
+    if any(isinstance(label, str) for label in labels):
+        names = pd.Index(labels, tupleize_cols=False)
+    return Targets(_stack(chosen, units)[where], names, rows)
+
+
+def _shown(index: pd.Index | None) -> str:
+    """Return the first labels of an index, for a message."""
+    if index is None:
+        return "not at all"
+    named = ", ".join(repr(label) for label in index[:_NAMED])
+    return f"{named}, ..." if len(index) > _NAMED else named
+
+
+def _published_cells(matrix: Matrix) -> NDArray[np.intp]:
+    """Cells that a published row asks for by themselves."""
+    if isinstance(matrix, np.ndarray):
+        alone = (np.count_nonzero(matrix, axis=1) == 1) & (matrix.sum(axis=1) == 1)
+        return np.asarray(np.abs(matrix[alone]).argmax(axis=1))
+    starts = matrix.indptr[:-1][np.diff(matrix.indptr) == 1]
+    return np.asarray(matrix.indices[starts[matrix.data[starts] == 1]], dtype=np.intp)
+
+
+def _unit_rows(cells: NDArray[np.intp], width: int, like: Matrix) -> Matrix:
+    """Targets that are one cell each, dense or sparse like another matrix."""
+    if isinstance(like, np.ndarray):
+        return (cells[:, None] == np.arange(width)).astype(np.float64)
+    from scipy.sparse import csr_array
+
+    ends = np.arange(len(cells) + 1)
+    return csr_array((np.ones(len(cells)), cells, ends), shape=(len(cells), width))
+
+
+def _stack(upper: Matrix, lower: Matrix) -> Matrix:
+    """Put one matrix below another of its kind."""
+    if isinstance(upper, np.ndarray):
+        return np.concatenate([upper, lower])
+    from scipy.sparse import csr_array, vstack
+
+    return csr_array(vstack([upper, lower], format="csr"))
+
+
+def _cell_labels(workload: Workload) -> pd.Index:
+    return _or_numbered(workload.columns, workload.shape[1], "cell")
+
+
+def _or_numbered(labels: pd.Index | None, length: int, kind: str) -> pd.Index:
+    """Labels, or numbered ones where there are none."""
+    import pandas as pd
+
+    if labels is not None:
+        return labels
+    return pd.Index([f"{kind} {position}" for position in range(length)])
+
+
+def _append(rows: pd.Index, cells: pd.Index) -> pd.Index:
+    """Labels of rows and then of cells, which must be distinct."""
+    import pandas as pd
+
+    if rows.nlevels == cells.nlevels:
+        labels = rows.append(cells)
+    else:
+        labels = pd.Index([*rows, *cells], tupleize_cols=False)
+    if not labels.is_unique:
+        repeated = labels[labels.duplicated()][0]
+        raise InvalidParameterError(
+            f"target must be given: the label {repeated!r} stands for a published value and for "
+            "another cell, so that not every value and cell can be estimated at once"
+        )
+    return labels

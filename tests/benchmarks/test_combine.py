@@ -1,0 +1,93 @@
+"""The combined estimator beside the general least-squares solvers, in one run.
+
+What is compared: estimates and standard errors of all cells. `lsmr` gives no standard errors.
+"""
+
+import numpy as np
+import pytest
+from scipy import sparse
+from scipy.sparse.linalg import lsmr
+
+from dpinfer.estimation import combine
+from dpinfer.intervals import count_confint
+from dpinfer.mechanisms import Geometric, Laplace
+
+
+def cells_margins_and_total(levels):
+    """All cells of a square table, its margins and its total, each with its own noise."""
+    one, unit = np.ones((1, levels)), sparse.eye_array(levels)
+    rows = [sparse.eye_array(levels**2), sparse.kron(unit, one), sparse.kron(one, unit)]
+    matrix = sparse.csr_array(sparse.vstack([*rows, np.ones((1, levels**2))]))
+    rng = np.random.default_rng(0)
+    scale = rng.uniform(1, 4, matrix.shape[0])
+    values = matrix @ rng.poisson(5, levels**2) + rng.laplace(0, scale)
+    return values, matrix, scale
+
+
+def by_dpinfer(values, matrix, scale):
+    cells = sparse.eye_array(matrix.shape[1], format="csr")
+    fit = combine(values, workload=matrix, mechanism=Laplace(scale=scale), target=cells)
+    return fit.params, fit.bse
+
+
+def by_numpy(values, matrix, scale):
+    std = np.sqrt(2) * scale
+    scaled = matrix.toarray() / std[:, None]
+    estimate = np.linalg.lstsq(scaled, values / std, rcond=None)[0]
+    return estimate, np.sqrt(np.diag(np.linalg.inv(scaled.T @ scaled)))
+
+
+def by_statsmodels(values, matrix, scale):
+    from statsmodels.api import WLS
+
+    fit = WLS(values, matrix.toarray(), weights=1 / (2 * scale**2)).fit()
+    return fit.params, np.sqrt(np.diag(fit.normalized_cov_params))
+
+
+def by_lsmr(values, matrix, scale):
+    std = np.sqrt(2) * scale
+    scaled = sparse.diags_array(1 / std) @ matrix
+    return lsmr(scaled, values / std, atol=1e-12, btol=1e-12)[0], None
+
+
+WAYS = {
+    "dpinfer": by_dpinfer,
+    "numpy lstsq": by_numpy,
+    "statsmodels WLS": by_statsmodels,
+    "scipy lsmr": by_lsmr,
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_ways_agree(way):
+    problem = cells_margins_and_total(8)
+    estimate, errors = WAYS[way](*problem)
+    expected, expected_errors = by_dpinfer(*problem)
+    np.testing.assert_allclose(estimate, expected, rtol=1e-7, atol=1e-7)
+    if errors is not None:
+        np.testing.assert_allclose(errors, expected_errors, rtol=1e-9)
+
+
+@pytest.mark.benchmark(group="combine 400 cells")
+@pytest.mark.parametrize("way", WAYS)
+def test_dense_problem(benchmark, way):
+    benchmark.pedantic(WAYS[way], args=cells_margins_and_total(20), rounds=3, warmup_rounds=1)
+
+
+@pytest.mark.benchmark(group="combine 10,000 cells, estimates only")
+@pytest.mark.parametrize("way", ["dpinfer", "scipy lsmr"])
+def test_sparse_problem(benchmark, way):
+    values, matrix, scale = cells_margins_and_total(100)
+
+    def estimates():
+        if way == "scipy lsmr":
+            return by_lsmr(values, matrix, scale)[0]
+        return combine(values, workload=matrix, mechanism=Laplace(scale=scale)).params
+
+    benchmark.pedantic(estimates, rounds=3, warmup_rounds=1)
+
+
+@pytest.mark.benchmark(group="intervals for 1,000,000 counts")
+@pytest.mark.parametrize("law", [Laplace(scale=2.0), Geometric(scale=2.0)], ids=repr)
+def test_count_intervals(benchmark, law):
+    benchmark(count_confint, np.zeros(1_000_000), law)

@@ -1,0 +1,163 @@
+"""Coverage of the intervals: in closed form where the law gives it, by simulation everywhere.
+
+A simulated coverage may be off by 6 standard deviations of a binomial proportion: each check fails
+by accident with probability below 2e-9.
+"""
+
+import numpy as np
+import pytest
+
+from dpinfer.estimation import combine
+from dpinfer.intervals import count_confint, linear_confint
+from dpinfer.mechanisms import (
+    DiscreteGaussian,
+    Gaussian,
+    Geometric,
+    IndependentNoise,
+    Laplace,
+    Tulap,
+)
+
+EPSILONS = (0.01, 0.1, 1.0, 10.0)
+COUNTS = (0, 1, 5, 100, 10**6)
+ALPHAS = (0.1, 0.05, 0.01)
+MECHANISMS = {
+    "Laplace": Laplace.from_epsilon,
+    "Geometric": Geometric.from_epsilon,
+    "Gaussian": lambda epsilon: Gaussian(sigma=1 / epsilon),
+    "DiscreteGaussian": lambda epsilon: DiscreteGaussian(sigma=1 / epsilon),
+    "Tulap": Tulap.from_epsilon,
+    "truncated Tulap": lambda epsilon: Tulap.from_epsilon(epsilon, delta=1e-3),
+}
+
+# sums of like and of unlike terms, with whole and other weights
+WEIGHTS = np.array([[1.0, 1, 1, 1], [1, -1, 0, 0], [0.5, 0.25, 2, -1], [1, np.sqrt(2), 0, 3]])
+
+every_mechanism = pytest.mark.parametrize("name", MECHANISMS)
+every_epsilon = pytest.mark.parametrize("epsilon", EPSILONS)
+every_alpha = pytest.mark.parametrize("alpha", ALPHAS)
+
+
+def assert_covers(hits, trials, nominal, *, exactly):
+    """Compare a simulated coverage with the nominal one, within 6 standard deviations."""
+    allowed = 6 * np.sqrt(nominal * (1 - nominal) / trials)
+    coverage = np.asarray(hits) / trials
+    assert (coverage >= nominal - allowed).all()
+    if exactly:
+        assert (coverage <= nominal + allowed).all()
+
+
+@every_mechanism
+@every_epsilon
+@every_alpha
+def test_coverage_in_closed_form(name, epsilon, alpha):
+    noise = MECHANISMS[name](epsilon)
+    half = count_confint(0.0, noise, alpha=alpha).upper
+    coverage = 1 - 2 * noise.sf(half)
+    assert coverage >= 1 - alpha - 1e-12
+    if not noise.is_integer:
+        assert coverage == pytest.approx(1 - alpha, abs=1e-9)
+
+
+@pytest.mark.parametrize("name", ["Geometric", "DiscreteGaussian"])
+@every_epsilon
+@pytest.mark.parametrize("truth", [0, 1, 5])
+def test_restricted_intervals_cover_as_often(name, epsilon, truth):
+    noise = MECHANISMS[name](epsilon)
+    reach = int(noise.isf(1e-12))
+    errors = np.arange(-reach, reach + 1)
+    published = truth + errors
+    for alpha in ALPHAS:
+        free = count_confint(published, noise, alpha=alpha)
+        bound = count_confint(published, noise, alpha=alpha, integer=True, lower=0)
+        np.testing.assert_array_equal(free.contains(truth), bound.contains(truth))
+        coverage = noise.pmf(errors)[bound.contains(truth)].sum()
+        assert coverage >= 1 - alpha - 1e-11
+        assert (bound.width <= free.width).all()
+
+
+def simulated_hits(noise, truth, alpha, reps, seed):
+    published = truth + noise.rvs(reps, rng=seed)
+    return np.count_nonzero(count_confint(published, noise, alpha=alpha).contains(truth))
+
+
+@every_mechanism
+@pytest.mark.parametrize("truth", [0, 10**6])
+def test_simulated_coverage(name, truth):
+    noise = MECHANISMS[name](1.0)
+    hits = simulated_hits(noise, truth, 0.05, 20_000, seed=1)
+    assert_covers(hits, 20_000, 0.95, exactly=not noise.is_integer)
+
+
+@pytest.mark.slow
+@every_mechanism
+@every_epsilon
+@every_alpha
+@pytest.mark.parametrize("truth", COUNTS)
+def test_simulated_coverage_study(name, epsilon, truth, alpha):
+    noise = MECHANISMS[name](epsilon)
+    seed = [COUNTS.index(truth), EPSILONS.index(epsilon), ALPHAS.index(alpha)]
+    hits = simulated_hits(noise, truth, alpha, 1_000_000, np.random.default_rng(seed))
+    assert_covers(hits, 1_000_000, 1 - alpha, exactly=not noise.is_integer)
+
+
+@every_mechanism
+def test_simultaneous_coverage(name):
+    noise, k = MECHANISMS[name](1.0), 10
+    published = noise.rvs((20_000, k), rng=2)
+    half = count_confint(np.zeros(k), noise, alpha=0.1, simultaneous=True).upper
+    hits = np.count_nonzero((np.abs(published) <= half).all(axis=1))
+    assert_covers(hits, 20_000, 0.9, exactly=not noise.is_integer)
+
+
+def linear_hits(noise, alpha, reps, seed):
+    """How often the interval of each linear function of four values covers."""
+    half = linear_confint(np.zeros(4), WEIGHTS, noise, alpha=alpha).upper
+    errors = np.asarray(noise.rvs((reps, 4), rng=seed)) @ WEIGHTS.T
+    return np.count_nonzero(np.abs(errors) <= half + 1e-9, axis=0)
+
+
+@every_mechanism
+def test_linear_functions_cover(name):
+    noise = MECHANISMS[name](1.0)
+    assert_covers(
+        linear_hits(noise, 0.05, 20_000, seed=3), 20_000, 0.95, exactly=not noise.is_integer
+    )
+
+
+@pytest.mark.slow
+@every_mechanism
+@every_epsilon
+@every_alpha
+def test_linear_functions_cover_study(name, epsilon, alpha):
+    noise = MECHANISMS[name](epsilon)
+    hits = linear_hits(noise, alpha, 1_000_000, seed=4)
+    assert_covers(hits, 1_000_000, 1 - alpha, exactly=not noise.is_integer)
+
+
+def test_linear_functions_of_mixed_noises_cover():
+    noise = IndependentNoise(
+        [Laplace(scale=1.0), Geometric(scale=2.0), Gaussian(sigma=1.5), Tulap.from_epsilon(1.0)]
+    )
+    hits = linear_hits(noise, 0.05, 50_000, seed=5)
+    # every one of these sums has a continuous part, so its law is continuous
+    assert_covers(hits, 50_000, 0.95, exactly=True)
+
+
+@pytest.mark.parametrize("name", ["Laplace", "Geometric", "Gaussian"])
+def test_combined_estimates_cover(name):
+    noise = MECHANISMS[name](0.5)
+    workload = np.array([[1.0, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 0], [1, 1, 1]])
+    fit = combine(np.zeros(5), workload=workload, mechanism=noise)
+    errors = np.abs(fit.simulate_errors(50_000, rng=6))
+    each = np.count_nonzero(errors <= fit.conf_int(alpha=0.1).upper - fit.params + 1e-9, axis=0)
+    assert_covers(each, 50_000, 0.9, exactly=not noise.is_integer)
+    joint = fit.conf_int(alpha=0.1, simultaneous=True, reps=50_000, rng=7)
+    together = np.count_nonzero((errors <= joint.upper - fit.params + 1e-9).all(axis=1))
+    # the quantile is simulated too: twice the variance
+    allowed = 6 * np.sqrt(2 * 0.9 * 0.1 / 50_000)
+    assert together / 50_000 >= 0.9 - allowed
+    if not noise.is_integer:
+        assert together / 50_000 <= 0.9 + allowed
+    bound = fit.conf_int(alpha=0.1, method="tail-bound").upper - fit.params
+    assert np.count_nonzero((errors <= bound).all(axis=1)) / 50_000 >= 0.9

@@ -1,0 +1,183 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from dpinfer.errors import InvalidParameterError
+from dpinfer.estimation import combine
+from dpinfer.intervals import count_confint, linear_confint
+from dpinfer.mechanisms import Exact, Gaussian, Geometric, Laplace
+from dpinfer.queries import Workload
+
+A = np.array([[1.0, 0], [0, 1], [1, 1]])
+LABELS = ["a", "b", "total"]
+VALUES = [3.0, 5.0, 11.0]
+
+
+@pytest.fixture
+def fit():
+    return combine(VALUES, workload=Workload(A, labels=LABELS), mechanism=Laplace(scale=2.0))
+
+
+def test_estimates_carry_labels(fit):
+    assert list(fit.params.index) == LABELS
+    np.testing.assert_allclose(fit.params, [4, 6, 10], rtol=1e-14)
+    np.testing.assert_allclose(fit.bse**2, [16 / 3, 16 / 3, 16 / 3], rtol=1e-14)
+    np.testing.assert_allclose(fit.fitted, fit.params, rtol=1e-14)
+    np.testing.assert_allclose(fit.residuals, [-1, -1, 1], rtol=1e-13)
+
+
+def test_covariance_is_that_of_the_weights(fit):
+    covariance = fit.cov_params()
+    assert list(covariance.index) == list(covariance.columns) == LABELS
+    np.testing.assert_allclose(covariance, 8 * fit.weights @ fit.weights.T, rtol=1e-13)
+    np.testing.assert_allclose(np.diag(covariance), fit.bse**2, rtol=1e-13)
+
+
+def test_covariance_of_too_many_estimates_is_refused():
+    many = combine(np.zeros(20_001), mechanism=Laplace(scale=1.0))
+    with pytest.raises(InvalidParameterError, match="at most 20000 rows"):
+        many.cov_params()
+
+
+def test_covariance_of_an_identity_workload_is_diagonal():
+    fit = combine([1.0, 2.0], mechanism=Laplace(scale=[1.0, 2.0]))
+    np.testing.assert_allclose(fit.cov_params(), np.diag([2.0, 8.0]), rtol=1e-15)
+
+
+def test_exact_intervals_are_quantiles_of_the_law_of_the_error(fit):
+    lower, upper = fit.conf_int(alpha=0.1)
+    for label in LABELS:
+        law = fit.noise(label)
+        assert law.variance == pytest.approx(fit.bse[label] ** 2)
+        assert 2 * law.sf(upper[label] - fit.params[label]) == pytest.approx(0.1, abs=1e-9)
+    np.testing.assert_allclose(fit.params - lower, upper - fit.params, rtol=1e-12)
+
+
+def test_intervals_are_those_of_the_linear_functions(fit):
+    for method in ("exact", "tail-bound", "normal"):
+        direct = linear_confint(VALUES, fit.weights, Laplace(scale=2.0), method=method)
+        combined = fit.conf_int(method=method)
+        np.testing.assert_allclose(np.asarray(combined), np.asarray(direct), rtol=1e-7)
+
+
+def test_intervals_without_overlap_are_those_of_the_counts():
+    law = [Laplace(scale=2.0), Geometric(scale=3.0), Exact()]
+    fit = combine([1, 2, 3], mechanism=law)
+    for method in ("exact", "tail-bound", "normal"):
+        for together in (False, True):
+            arguments = {"method": method, "simultaneous": together}
+            np.testing.assert_array_equal(
+                np.asarray(fit.conf_int(**arguments)),
+                np.asarray(count_confint([1, 2, 3], law, **arguments)),
+            )
+
+
+def test_simultaneous_intervals_are_reproducible_and_wider(fit):
+    joint = fit.conf_int(simultaneous=True, reps=2000, rng=3)
+    again = fit.conf_int(simultaneous=True, reps=2000, rng=3)
+    np.testing.assert_array_equal(np.asarray(joint), np.asarray(again))
+    assert (joint.width > fit.conf_int().width).all()
+    assert (joint.width < fit.conf_int(method="tail-bound").width).all()
+
+
+def test_simulated_errors_have_the_stated_covariance(fit):
+    errors = fit.simulate_errors(100_000, rng=1)
+    assert errors.shape == (100_000, 3)
+    # the error of a sample covariance here has standard deviation below 0.05; 6 sigma
+    np.testing.assert_allclose(np.cov(errors.T), fit.cov_params(), atol=0.3)
+    np.testing.assert_allclose(errors[:, 0] + errors[:, 1], errors[:, 2], atol=1e-12)
+
+
+def test_noise_by_position_where_there_are_no_labels():
+    fit = combine(VALUES, workload=A, mechanism=Laplace(scale=2.0))
+    assert fit.noise(2).variance == pytest.approx(16 / 3)
+    assert isinstance(fit.params, np.ndarray)
+    for bad in (3, -1, "a"):
+        with pytest.raises(InvalidParameterError, match="target must"):
+            fit.noise(bad)
+
+
+def test_noise_of_an_unknown_label(fit):
+    with pytest.raises(InvalidParameterError, match="must be a label of the estimate, got 'c'"):
+        fit.noise("c")
+    assert combine([1.0, 2.0], mechanism=Laplace(scale=1.0)).noise(1).variance == 2.0
+
+
+def test_summary_frame_shows_what_combining_gained(fit):
+    frame = fit.summary_frame(alpha=0.1)
+    assert list(frame.columns) == [
+        "estimate",
+        "std_err",
+        "ci_lower",
+        "ci_upper",
+        "published",
+        "published_std_err",
+    ]
+    assert (frame["std_err"] < frame["published_std_err"]).all()
+    assert frame.attrs["alpha"] == 0.1
+    assert frame.attrs["uncertainty"] == "noise"
+
+
+def test_summary_renders_the_frame(fit):
+    text = fit.summary(alpha=0.1)
+    for part in ("Error covered", "noise (inference on the confidential values)", "0.9, exact"):
+        assert part in text
+    for label in LABELS:
+        assert label in text
+    assert text == fit.summary(alpha=0.1)
+
+
+def test_targets_that_were_not_published_have_no_published_value():
+    target = {"difference": [1.0, -1.0]}
+    fit = combine(VALUES, workload=A, mechanism=Gaussian(sigma=1.0), target=target)
+    assert "published" not in fit.summary_frame()
+    assert "difference" in fit.summary()
+    mixed = combine(
+        [3.0, 8.0],
+        workload=Workload([[1.0, 0], [1, 1]], columns=["a", "b"]),
+        mechanism=Gaussian(sigma=1.0),
+    )
+    assert np.isnan(mixed.summary_frame()["published"]["b"])
+
+
+def test_results_cannot_be_changed(fit):
+    with pytest.raises(AttributeError):
+        fit.release = None
+    unlabelled = combine(VALUES, workload=A, mechanism=Laplace(scale=2.0))
+    with pytest.raises(ValueError, match="read-only"):
+        unlabelled.params[0] = 0.0
+
+
+def test_rank_and_overlap(fit):
+    assert (fit.rank, fit.overlap) == (2, 1)
+    assert "3 values" in repr(fit)
+
+
+def test_weights_of_too_many_targets_are_refused(monkeypatch, fit):
+    monkeypatch.setattr("dpinfer.estimation.combined._WEIGHTS_LIMIT", 8)
+    with pytest.raises(InvalidParameterError, match="target must be given for the weights"):
+        print(combine(VALUES, workload=A, mechanism=Laplace(scale=1.0)).weights)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"alpha": 0}, "alpha must be > 0"),
+        ({"method": "bayes"}, "method must be one of"),
+        ({"simultaneous": 1}, "simultaneous must be True or False"),
+        ({"simultaneous": True, "reps": 3}, "reps must be >= 19"),
+        ({"simultaneous": True, "rng": "seed"}, "rng must be None"),
+    ],
+)
+def test_bad_arguments_of_conf_int(fit, arguments, message):
+    with pytest.raises(InvalidParameterError, match=message):
+        fit.conf_int(**arguments)
+
+
+def test_series_targets_follow_the_labels_of_the_cells():
+    workload = Workload(A, columns=["x", "y"])
+    target = pd.DataFrame({"y": [1.0, 0.0], "x": [2.0, 1.0]}, index=["p", "q"])
+    fit = combine(VALUES, workload=workload, mechanism=Laplace(scale=1.0), target=target)
+    np.testing.assert_allclose(fit.params[["p", "q"]], [2 * 4 + 6, 4], rtol=1e-13)
+    one = combine(VALUES, workload=workload, mechanism=Laplace(scale=1.0), target=target.loc["p"])
+    np.testing.assert_allclose(one.params, [14.0], rtol=1e-13)

@@ -1,0 +1,149 @@
+"""Dense and sparse solvers against multiple-precision arithmetic and against each other."""
+
+import mpmath
+import numpy as np
+import pytest
+from scipy import sparse
+
+from dpinfer.errors import ConvergenceError
+from dpinfer.estimation.augmented import AugmentedSystem
+from dpinfer.estimation.solvers import DenseSolver, IdentitySolver, SparseSolver, find_solver
+
+
+def reference(matrix, variance, target):
+    """Weights and standard errors from the augmented system in 80 digits."""
+    m, r = matrix.shape
+    with mpmath.workdps(80):
+        system = mpmath.zeros(m + r)
+        right = mpmath.zeros(m + r, len(target))
+        for i in range(m):
+            system[i, i] = mpmath.mpf(float(variance[i]))
+            for j in range(r):
+                system[i, m + j] = system[m + j, i] = mpmath.mpf(float(matrix[i, j]))
+        right[m:, :] = mpmath.matrix(target.T.tolist())
+        solution = mpmath.inverse(system) * right
+        weights = [[solution[i, k] for i in range(m)] for k in range(len(target))]
+        errors = [
+            mpmath.sqrt(
+                sum(w**2 * mpmath.mpf(float(v)) for w, v in zip(row, variance, strict=True))
+            )
+            for row in weights
+        ]
+        return np.array(weights, dtype=float), np.array(errors, dtype=float)
+
+
+def random_problem(rng, low, high, exact):
+    r = int(rng.integers(2, 6))
+    matrix = np.vstack([np.eye(r), rng.integers(0, 2, (4, r))]).astype(float)
+    matrix = matrix[rng.permutation(len(matrix))]
+    variance = 10.0 ** rng.uniform(low, high, len(matrix))
+    if exact:
+        variance[rng.integers(len(matrix))] = 0.0
+    return matrix, variance
+
+
+def make(kind, matrix, variance):
+    return kind(sparse.csr_array(matrix) if kind is SparseSolver else matrix, variance)
+
+
+@pytest.mark.parametrize("kind", [DenseSolver, SparseSolver])
+@pytest.mark.parametrize("seed", range(20))
+def test_solvers_match_multiple_precision(kind, seed):
+    rng = np.random.default_rng(seed)
+    matrix, variance = random_problem(rng, -1, 2, exact=seed % 2)
+    solver = make(kind, matrix, variance)
+    weights, errors = reference(matrix, variance, matrix)
+    np.testing.assert_allclose(solver.weights(matrix), weights, atol=1e-12)
+    np.testing.assert_allclose(solver.std_errors(matrix), errors, rtol=1e-12, atol=1e-13)
+    values = rng.normal(size=len(matrix))
+    np.testing.assert_allclose(matrix @ solver.coefficients(values), weights @ values, atol=1e-11)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_dense_solver_with_variances_from_1e_minus_6_to_1e18(seed):
+    rng = np.random.default_rng(seed)
+    matrix, variance = random_problem(rng, -6, 18, exact=seed % 3 == 0)
+    solver = DenseSolver(matrix, variance)
+    weights, errors = reference(matrix, variance, matrix)
+    np.testing.assert_allclose(solver.std_errors(matrix), errors, rtol=1e-13, atol=1e-20)
+    # rounding of one in 2⁵² of the largest noise, at most
+    off = np.abs(solver.weights(matrix) - weights) @ np.sqrt(variance)
+    assert (off <= 1e-14 * (errors + np.sqrt(variance.max()))).all()
+
+
+def test_sparse_solver_is_right_or_refuses_when_variances_differ_too_much():
+    rng = np.random.default_rng(3)
+    refused = 0
+    for _ in range(30):
+        matrix, variance = random_problem(rng, -6, 18, exact=False)
+        try:
+            errors = make(SparseSolver, matrix, variance).std_errors(matrix)
+        except ConvergenceError:
+            refused += 1
+        else:
+            np.testing.assert_allclose(errors, reference(matrix, variance, matrix)[1], rtol=1e-6)
+    assert refused < 15
+
+
+@pytest.mark.parametrize("kind", [DenseSolver, SparseSolver])
+def test_many_columns_of_values_at_once(kind):
+    rng = np.random.default_rng(1)
+    matrix, variance = random_problem(rng, 0, 1, exact=True)
+    solver = make(kind, matrix, variance)
+    values = rng.normal(size=(len(matrix), 3))
+    together = solver.coefficients(values)
+    for column in range(3):
+        np.testing.assert_allclose(
+            together[:, column], solver.coefficients(values[:, column]), atol=1e-12
+        )
+
+
+def test_identity_solver_is_the_general_one_for_an_identity():
+    variance = np.array([1.0, 0.0, 4.0])
+    target = np.array([[1.0, 1, 1], [0, 2, -1]])
+    simple, general = IdentitySolver(variance), DenseSolver(np.eye(3), variance)
+    np.testing.assert_array_equal(simple.weights(target), target)
+    np.testing.assert_allclose(simple.std_errors(target), general.std_errors(target), rtol=1e-15)
+
+
+def cells_margins_and_total(levels):
+    rows = [sparse.eye_array(levels**2)]
+    one, unit = np.ones((1, levels)), sparse.eye_array(levels)
+    rows += [sparse.kron(unit, one), sparse.kron(one, unit), np.ones((1, levels**2))]
+    return sparse.csr_array(sparse.vstack(rows))
+
+
+def test_large_sparse_problem_agrees_with_the_dense_one():
+    matrix = cells_margins_and_total(20)
+    variance = np.random.default_rng(2).uniform(1, 9, matrix.shape[0])
+    variance[-1] = 0.0
+    values = np.random.default_rng(3).normal(size=matrix.shape[0])
+    dense, large = DenseSolver(matrix.toarray(), variance), SparseSolver(matrix, variance)
+    np.testing.assert_allclose(
+        large.coefficients(values), dense.coefficients(values), rtol=1e-9, atol=1e-11
+    )
+    target = matrix[[0, 200, 400, -1]]
+    np.testing.assert_allclose(
+        large.std_errors(target), dense.std_errors(target), rtol=1e-10, atol=1e-12
+    )
+
+
+def test_above_the_limit_the_sparse_solver_is_taken():
+    matrix = cells_margins_and_total(50)
+    solver = find_solver(matrix, np.ones(matrix.shape[0]))
+    assert isinstance(solver, SparseSolver)
+    values = matrix @ np.arange(2500.0)
+    np.testing.assert_allclose(solver.coefficients(values), np.arange(2500.0), atol=1e-8)
+
+
+def test_singular_systems_are_refused():
+    with pytest.raises(ConvergenceError, match="are singular"):
+        AugmentedSystem(sparse.csr_array([[1.0, 1.0], [1.0, 1.0]]), np.zeros(2))
+
+
+def test_solutions_that_cannot_be_refined_are_refused():
+    # two near-constraints that almost repeat each other, and a value 10¹⁵ times noisier
+    matrix = sparse.csr_array([[1.0, 1.0], [1.0, 1.0], [0.0, 1.0]])
+    system = AugmentedSystem(matrix, np.array([1e-15, 2e-15, 1e15]))
+    with pytest.raises(ConvergenceError, match="relative residual"):
+        system.solve(np.zeros(3), np.array([1.0, 2.0]))

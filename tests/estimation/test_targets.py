@@ -1,0 +1,86 @@
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+
+from dpinfer.errors import InvalidParameterError
+from dpinfer.estimation.design import find_design
+from dpinfer.estimation.targets import all_targets, find_targets
+from dpinfer.queries import Domain, Workload
+
+A = np.array([[1.0, 0, 0], [1, 1, 0], [1, 1, 1]])
+WORKLOAD = Workload(A, labels=["first", "two", "all"], columns=["x", "y", "z"])
+
+
+def dense(matrix):
+    return matrix.toarray() if sparse.issparse(matrix) else matrix
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        ([1, 2, 3], [[1, 2, 3]]),
+        ([[1, 2, 3], [0, 0, 1]], [[1, 2, 3], [0, 0, 1]]),
+        ([(1, 2, 3), (0, 0, 1)], [[1, 2, 3], [0, 0, 1]]),
+        ((1, 2, 3), [[1, 2, 3]]),
+        (sparse.csr_array([[1.0, 0, 3]]), [[1, 0, 3]]),
+        (Workload([[1.0, 0, 3]]), [[1, 0, 3]]),
+        ("two", [[1, 1, 0]]),
+        ("z", [[0, 0, 1]]),
+        (["all", "y"], [[1, 1, 1], [0, 1, 0]]),
+        (pd.Index(["all", "y"]), [[1, 1, 1], [0, 1, 0]]),
+        ({"p": [1, 0, 0], "q": pd.Series({"z": 2.0})}, [[1, 0, 0], [0, 0, 2]]),
+        (pd.Series({"z": 1.0, "x": -1.0}), [[-1, 0, 1]]),
+        (pd.DataFrame({"y": [1.0], "x": [2.0]}), [[2, 1, 0]]),
+    ],
+)
+def test_every_way_to_name_a_target(target, expected):
+    np.testing.assert_array_equal(dense(find_targets(target, WORKLOAD).matrix), expected)
+
+
+def test_labels_and_published_rows_are_known():
+    found = find_targets(["two", "z"], WORKLOAD)
+    assert list(found.labels) == ["two", "z"]
+    np.testing.assert_array_equal(found.published, [1, -1])
+
+
+def test_labels_with_several_parts():
+    domain = Domain({"sex": ["F", "M"], "age": [1, 2]})
+    workload = Workload.from_marginals(domain, [("sex",), ()])
+    one = find_targets(("F", "*"), workload)
+    both = find_targets([("F", "*"), ("M", 2)], workload)
+    np.testing.assert_array_equal(dense(one.matrix), [[1, 1, 0, 0]])
+    np.testing.assert_array_equal(dense(both.matrix), [[1, 1, 0, 0], [0, 0, 0, 1]])
+    assert both.labels.nlevels == 2
+
+
+def test_all_targets_are_rows_and_then_the_other_cells():
+    targets = all_targets(WORKLOAD, find_design(A))
+    assert list(targets.labels) == ["first", "two", "all", "y", "z"]
+    np.testing.assert_array_equal(targets.published, [0, 1, 2, -1, -1])
+    np.testing.assert_array_equal(targets.matrix[3:], np.eye(3)[1:])
+
+
+def test_names_where_there_are_no_labels():
+    targets = all_targets(Workload(A), find_design(A))
+    assert targets.labels is None
+    assert [targets[0], targets[4]] == ["value 0", "target 4"]
+    half = all_targets(Workload(A, labels=["p", "q", "r"]), find_design(A))
+    assert list(half.labels) == ["p", "q", "r", "cell 1", "cell 2"]
+
+
+def test_one_label_with_two_meanings_is_refused():
+    ambiguous = Workload(A, labels=["z", "two", "all"], columns=["x", "y", "z"])
+    with pytest.raises(InvalidParameterError, match="'z' must have one meaning"):
+        find_targets("z", ambiguous)
+    with pytest.raises(InvalidParameterError, match="label 'z' stands for a published value and"):
+        all_targets(ambiguous, find_design(A))
+
+
+def test_unknown_labels_are_named_with_the_known_ones():
+    with pytest.raises(InvalidParameterError, match=r"'w' must be .* 'first', 'two', 'all'"):
+        find_targets("w", WORKLOAD)
+    with pytest.raises(InvalidParameterError, match=r"labelled with cells .* got 'w'"):
+        find_targets(pd.Series({"w": 1.0}), WORKLOAD)
+    with pytest.raises(InvalidParameterError, match="labelled not at all"):
+        find_targets("w", Workload(A))
