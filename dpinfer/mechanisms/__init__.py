@@ -1,15 +1,22 @@
 """Laws of the noise: one file a mechanism, and the law of weighted sums of them."""
 
 from dpinfer.mechanisms._law import ContinuousLaw, IntegerLaw, NoiseLaw
+from dpinfer.mechanisms.discrete_gaussian import DiscreteGaussian
 from dpinfer.mechanisms.exact import Exact
+from dpinfer.mechanisms.exponential import ExponentialMechanism
 from dpinfer.mechanisms.gaussian import Gaussian
 from dpinfer.mechanisms.geometric import Geometric
 from dpinfer.mechanisms.independent import IndependentNoise, Mechanism, as_noise, groups
 from dpinfer.mechanisms.laplace import Laplace
+from dpinfer.mechanisms.randomized_response import RandomizedResponse, ResponseEstimate
+from dpinfer.mechanisms.tulap import Tulap
+from dpinfer.mechanisms.weighted_sum import WeightedSum, weighted_sums
 
 __all__ = [
     "ContinuousLaw",
+    "DiscreteGaussian",
     "Exact",
+    "ExponentialMechanism",
     "Gaussian",
     "Geometric",
     "IndependentNoise",
@@ -17,6 +24,11 @@ __all__ = [
     "Laplace",
     "Mechanism",
     "NoiseLaw",
+    "RandomizedResponse",
+    "ResponseEstimate",
+    "Tulap",
+    "WeightedSum",
     "as_noise",
     "groups",
+    "weighted_sums",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, final
 
 import numpy as np
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dpinfer._validation import FloatArray
 from dpinfer.errors import InvalidParameterError
-from dpinfer.mechanisms._law import NoiseLaw
+from dpinfer.mechanisms._law import NoiseLaw, ParametricLaw
 
 Mechanism = NoiseLaw | Sequence[NoiseLaw]
 """What a ``mechanism=`` argument takes: one law, an array-valued law, or a law for each cell."""
@@ -44,7 +44,7 @@ class IndependentNoise(NoiseLaw):
     def __init__(self, laws: Sequence[NoiseLaw]) -> None:
         if not laws:
             raise InvalidParameterError("laws must hold at least one noise law, got none")
-        parts: dict[Any, tuple[NoiseLaw, list[NDArray[np.intp]]]] = {}
+        kinds: dict[Any, list[tuple[NoiseLaw, NDArray[np.intp]]]] = {}
         stop = 0
         for law in laws:
             if not isinstance(law, NoiseLaw) or len(law.shape) > 1:
@@ -52,12 +52,30 @@ class IndependentNoise(NoiseLaw):
                     "laws must hold noise laws with scalar or one-dimensional parameters, "
                     f"got {law!r}"
                 )
-            for law_part, cells in groups(law, law.shape[0] if law.shape else 1):
-                key = law_part if law_part.shape == () else (id(law), stop)
-                parts.setdefault(key, (law_part, []))[1].append(cells + stop)
-            stop += law.shape[0] if law.shape else 1
+            size = law.shape[0] if law.shape else 1
+            for part, cells in groups(law, size):
+                kind = type(part) if isinstance(part, ParametricLaw) else id(part)
+                kinds.setdefault(kind, []).append((part, cells + stop))
+            stop += size
         self._size = stop
-        self._groups = tuple((law, np.concatenate(cells)) for law, cells in parts.values())
+        self._groups = tuple(_as_one(same) for same in kinds.values())
+
+    @classmethod
+    def from_groups(
+        cls, parts: Iterable[tuple[NoiseLaw, NDArray[np.integer[Any]]]], size: int
+    ) -> NoiseLaw:
+        """Joint law of ``size`` cells from laws and the numbers of the cells that each rules.
+
+        Every cell belongs to one group; a law has scalar parameters or one for each of its
+        cells. Where a single law rules all cells in order, that law is returned.
+        """
+        held = [(law, np.asarray(cells, dtype=np.intp)) for law, cells in parts if len(cells)]
+        if len(held) == 1 and (held[0][1] == np.arange(size)).all():
+            return held[0][0]
+        joint = cls.__new__(cls)
+        joint._size = size
+        joint._groups = tuple(held)
+        return joint
 
     @property
     def is_integer(self) -> bool:
@@ -75,7 +93,13 @@ class IndependentNoise(NoiseLaw):
         if chosen.ndim == 0:
             law, cells = next(group for group in self._groups if (group[1] == chosen).any())
             return law.take(int(np.flatnonzero(cells == chosen)[0]))
-        return IndependentNoise([self.take(int(cell)) for cell in chosen])
+        parts = []
+        for law, cells in self._groups:
+            place = np.full(self._size, -1)
+            place[cells] = np.arange(len(cells))
+            held = np.flatnonzero(place[chosen] >= 0)
+            parts.append((law.take(place[chosen[held]]), held))
+        return IndependentNoise.from_groups(parts, len(chosen))
 
     def __repr__(self) -> str:
         kinds = ", ".join(f"{len(cells)} × {type(law).__name__}" for law, cells in self._groups)
@@ -84,41 +108,40 @@ class IndependentNoise(NoiseLaw):
     def _groups_of(self) -> tuple[tuple[NoiseLaw, NDArray[np.intp]], ...]:
         return self._groups
 
-    def _gather(
-        self, hook: Callable[[NoiseLaw, Any], FloatArray], *arguments: FloatArray
-    ) -> FloatArray:
-        (argument,) = (
-            np.broadcast_arrays(*arguments, np.empty(self._size))[:1] if arguments else (None,)
-        )
-        shape = (self._size,) if argument is None else argument.shape
-        out = np.empty(shape)
+    def _each(self, hook: str, argument: FloatArray) -> FloatArray:
+        """Apply a hook of each law to the part of the argument that belongs to its cells."""
+        points = np.broadcast_to(argument, np.broadcast_shapes(argument.shape, self.shape))
+        out = np.empty(points.shape)
         for law, cells in self._groups:
-            out[..., cells] = hook(law, None if argument is None else argument[..., cells])
+            out[..., cells] = getattr(law, hook)(points[..., cells])
         return out
 
     def _variance(self) -> FloatArray:
-        return self._gather(lambda law, _: law._variance())
+        out = np.empty(self._size)
+        for law, cells in self._groups:
+            out[cells] = law._variance()
+        return out
 
     def _cdf(self, x: FloatArray) -> FloatArray:
-        return self._gather(lambda law, part: law._cdf(part), x)
+        return self._each("_cdf", x)
 
     def _sf(self, x: FloatArray) -> FloatArray:
-        return self._gather(lambda law, part: law._sf(part), x)
+        return self._each("_sf", x)
 
     def _logcdf(self, x: FloatArray) -> FloatArray:
-        return self._gather(lambda law, part: law._logcdf(part), x)
+        return self._each("_logcdf", x)
 
     def _logsf(self, x: FloatArray) -> FloatArray:
-        return self._gather(lambda law, part: law._logsf(part), x)
+        return self._each("_logsf", x)
 
     def _ppf(self, q: FloatArray) -> FloatArray:
-        return self._gather(lambda law, part: law._ppf(part), q)
+        return self._each("_ppf", q)
 
     def _isf(self, q: FloatArray) -> FloatArray:
-        return self._gather(lambda law, part: law._isf(part), q)
+        return self._each("_isf", q)
 
     def _cf(self, t: FloatArray) -> FloatArray:
-        return self._gather(lambda law, part: law._cf(part), t)
+        return self._each("_cf", t)
 
     def _rvs(self, shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[Any]:
         out = np.empty(shape, dtype=np.int64 if self.is_integer else np.float64)
@@ -146,9 +169,36 @@ def as_noise(mechanism: Mechanism, size: int, *, name: str = "mechanism") -> Noi
     return law
 
 
+def join(parts: Sequence[tuple[ParametricLaw, int]]) -> ParametricLaw:
+    """Join laws of one kind, each for so many cells, to one: scalar where all are the same."""
+    first = parts[0][0]
+    if first.shape == () and all(law == first for law, _ in parts):
+        return first
+    columns = {
+        name: np.concatenate([np.broadcast_to(law._parameters()[name], n) for law, n in parts])
+        for name in first._parameters()
+    }
+    return type(first)(**columns)
+
+
+def _as_one(parts: list[tuple[NoiseLaw, NDArray[np.intp]]]) -> tuple[NoiseLaw, NDArray[np.intp]]:
+    """Join the laws of one kind, and the cells that they rule."""
+    cells = np.concatenate([own for _, own in parts])
+    parametric = [(law, len(own)) for law, own in parts if isinstance(law, ParametricLaw)]
+    return (join(parametric) if parametric else parts[0][0]), cells
+
+
 def groups(law: NoiseLaw, size: int) -> Iterator[tuple[NoiseLaw, NDArray[np.intp]]]:
     """Yield each kind of law in a noise vector of ``size`` cells with the cells it rules."""
     if isinstance(law, IndependentNoise):
         yield from law._groups_of()
     else:
         yield law, np.arange(size)
+
+
+def integer_cells(law: NoiseLaw, size: int) -> NDArray[np.bool_]:
+    """Tell for each of ``size`` cells whether its noise takes whole numbers only."""
+    integer = np.empty(size, dtype=bool)
+    for kind, cells in groups(law, size):
+        integer[cells] = kind.is_integer
+    return integer

@@ -1,0 +1,220 @@
+"""Sums split in two: the atoms of one part against the tail of the other."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpinfer._numerics.roots import find_root
+from dpinfer._numerics.saddle import SaddleGrid
+from dpinfer._validation import FloatArray
+from dpinfer.mechanisms._sums.route import Route, lattice_floor
+
+BLOCK = 1 << 18
+
+Atoms = tuple[FloatArray, FloatArray]
+"""Places in increasing order, and probabilities."""
+
+
+class ConvolvedSum(Route):
+    """S = A + B with A atomic: P(S > x) = Σ P(A = a)·P(B > x - a), a sum of positive terms.
+
+    Parameters
+    ----------
+    atoms : (ndarray, ndarray)
+        Places, increasing, and probabilities of A, which is log-concave.
+    missing : float
+        Bound on the probability that A takes a value that is not listed.
+    reach : float
+        abs(A) exceeds it with probability 1e-17 at most.
+    rest : Route
+        The law of B.
+    grid : SaddleGrid
+        Of S, for brackets.
+    spacing : float
+        Of the lattice of S; 0 if there is none.
+    """
+
+    name = "convolution"
+    rounding = 1e-13
+
+    def __init__(
+        self,
+        atoms: Atoms,
+        missing: float,
+        reach: float,
+        rest: Route,
+        grid: SaddleGrid,
+        spacing: float = 0.0,
+    ) -> None:
+        self._places, self._probabilities = atoms
+        self._logs = np.log(self._probabilities)
+        self._missing = missing
+        self._reach = reach
+        self._rest = rest
+        self._grid = grid
+        self.spacing = spacing
+        self.error_bound = missing + rest.error_bound + 2e-12
+
+    def upper(self, x: FloatArray, closed: bool) -> FloatArray:
+        """Log P(S > x), or log P(S >= x) if ``closed``, at finite x >= 0."""
+        order = np.argsort(x)
+        out = np.empty(x.shape)
+        rows = max(1, BLOCK // len(self._places))
+        for start in range(0, len(x), rows):
+            part = order[start : start + rows]
+            out[part] = self._block(x[part], closed)
+        with np.errstate(divide="ignore"):
+            out = np.logaddexp(out, np.log(self._missing))
+        return np.minimum(out, self._grid.log_chernoff(x))
+
+    def _block(self, x: FloatArray, closed: bool) -> FloatArray:
+        used = self._relevant(x[0], x[-1])
+        distance = x[:, None] - self._places[used]
+        with np.errstate(divide="ignore"):
+            out = np.log(self._rest.tail(distance, closed=closed) @ self._probabilities[used])
+        # far out, where the terms underflow
+        deep = out < -600.0
+        if deep.any():
+            logs = self._rest.logtail(distance[deep], closed=closed) + self._logs[used]
+            out[deep] = np.logaddexp.reduce(logs, axis=1)
+        return out
+
+    def _relevant(self, low: float, high: float) -> slice:
+        """Select the atoms that matter between two points: log-concave, the others add 1e-17."""
+        start, stop = np.searchsorted(self._places, [-self._reach, high + self._reach])
+        return slice(int(start), int(stop))
+
+    def upper_isf(self, q: FloatArray, strict: bool) -> FloatArray:
+        """Smallest x with P(S > x) <= q, or < q if ``strict``.
+
+        Exact where B has a lattice; otherwise from above, to 1e-13 relative.
+        """
+        logq = np.log(q)
+        at_zero = self.upper(np.zeros(1), closed=False)[0]
+        open_ = np.flatnonzero(at_zero > logq)
+        out = np.zeros(q.shape)
+        if not open_.size:
+            return out
+
+        bound = self._grid.chernoff(q[open_])
+
+        def excess(x: FloatArray, index: NDArray[np.intp]) -> FloatArray:
+            above = self.upper(x, closed=False) - logq[open_[index]]
+            # a tail that equals q is on a plateau: go to its left end
+            above = np.where(above == 0, -1e-17, above)
+            # at Chernoff's bound the tail is at most q
+            return np.where(x <= 0, 1.0, np.where(x < bound[index], above, -1.0))
+
+        step = self.spacing or self._rest.spacing
+        low, high = find_root(excess, np.zeros(len(open_)), bound, atol=0.4 * step)
+        if self.spacing:
+            high = np.floor(high / self.spacing) * self.spacing
+        elif step:
+            ends = zip(low, high, q[open_], strict=True)
+            high = np.array([self._last_atom(*each, strict) for each in ends])
+        out[open_] = high
+        return out
+
+    def _last_atom(self, low: float, high: float, q: float, strict: bool) -> float:
+        """Find the atom in (low, high] that is the quantile; B has at most one atom there."""
+        ends = np.array([high, low])
+        used = self._relevant(low, high)
+        distance = ends[:, None] - self._places[used]
+        tails = self._rest.tail(distance)
+        jumps = (tails[1] - tails[0]) * self._probabilities[used]
+        crossed = np.flatnonzero(jumps > 0)
+        if not crossed.size:
+            return high
+        spacing = self._rest.spacing
+        steps = lattice_floor(distance[0, crossed] / spacing, False)
+        places = self._places[used][crossed] + steps * spacing
+        order = np.argsort(-places)
+        above = np.append(0.0, np.cumsum(jumps[crossed][order])[:-1])
+        tail = np.exp(self.upper(ends[:1], closed=False)[0]) + above
+        enough = np.flatnonzero(tail < q if strict else tail <= q)
+        return float(places[order[enough[-1]]]) if enough.size else high
+
+
+class SteppedSum(Route):
+    """S = A + B with A continuous and narrow, B on a lattice and wide.
+
+    P(S > x) = Σ_k P(x - A in [kh, (k+1)h))·P(B > kh), over the few cells that A reaches.
+    """
+
+    name = "convolution"
+
+    def __init__(self, narrow: Route, reach: float, wide: Route, grid: SaddleGrid) -> None:
+        self._narrow = narrow
+        self._wide = wide
+        cells = np.ceil(reach / wide.spacing)
+        self._cells = np.arange(-cells - 1.0, cells + 1.0)
+        self._grid = grid
+        self.error_bound = narrow.error_bound + wide.error_bound + 1e-15
+
+    def upper(self, x: FloatArray, closed: bool) -> FloatArray:
+        """Log P(S > x) at finite x >= 0; there are no atoms."""
+        h = self._wide.spacing
+        rows = max(1, BLOCK // len(self._cells))
+        out = np.empty(x.shape)
+        for start in range(0, len(x), rows):
+            part = x[start : start + rows, None]
+            k = np.floor(part / h) + self._cells
+            edges = np.concatenate([part - k * h, part - (k[:, -1:] + 1.0) * h], axis=1)
+            tails = self._narrow.tail(np.abs(edges))
+            left, right = edges[:, 1:], edges[:, :-1]
+            # both tails on one side of zero, so that small masses keep their accuracy
+            apart = np.abs(tails[:, 1:] - tails[:, :-1])
+            mass = np.where(left * right < 0, 1.0 - tails[:, 1:] - tails[:, :-1], apart)
+            logs = self._wide.logtail(k * h)
+            with np.errstate(divide="ignore"):
+                out[start : start + rows] = np.logaddexp.reduce(np.log(mass) + logs, axis=1)
+        return out
+
+    def upper_isf(self, q: FloatArray, strict: bool) -> FloatArray:
+        """Point x with P(S > x) = q."""
+        logq = np.log(q)
+
+        bound = self._grid.chernoff(q)
+
+        def excess(x: FloatArray, index: NDArray[np.intp]) -> FloatArray:
+            above = self.upper(x, closed=False) - logq[index]
+            return np.where(x <= 0, 1.0, np.where(x < bound[index], above, -1.0))
+
+        return find_root(excess, np.zeros(q.shape), bound)[1]
+
+
+class AtomTable(Route):
+    """A purely atomic law as a sorted table of its atoms."""
+
+    name = "table"
+
+    def __init__(self, atoms: Atoms, missing: float, *, tolerance: float) -> None:
+        self._places = atoms[0]
+        self._tails = np.append(np.cumsum(atoms[1][::-1])[::-1], 0.0)
+        self._tolerance = tolerance
+        self.error_bound = missing + 1e-14
+
+    def upper(self, x: FloatArray, closed: bool) -> FloatArray:
+        """Log P(S > x), or log P(S >= x) if ``closed``, at finite x >= 0."""
+        shift = -self._tolerance if closed else self._tolerance
+        with np.errstate(divide="ignore"):
+            tails = self._tails[np.searchsorted(self._places, x + shift, side="right")]
+            return np.asarray(np.log(tails))
+
+    def upper_isf(self, q: FloatArray, strict: bool) -> FloatArray:
+        """Smallest atom x with P(S > x) <= q, or < q if ``strict``."""
+        at = np.searchsorted(-self._tails, -q, side="right" if strict else "left")
+        return np.asarray(self._places[np.maximum(at - 1, 0)])
+
+
+def join(first: Atoms, second: Atoms, cut: float) -> tuple[Atoms, float]:
+    """Atoms of the sum of two independent parts, the least likely left out up to mass ``cut``."""
+    places = np.add.outer(first[0], second[0]).ravel()
+    probabilities = np.multiply.outer(first[1], second[1]).ravel()
+    order = np.argsort(probabilities)
+    mass = np.cumsum(probabilities[order])
+    dropped = int(np.searchsorted(mass, cut, side="right"))
+    kept = order[dropped:]
+    kept = kept[np.argsort(places[kept])]
+    return (places[kept], probabilities[kept]), float(mass[dropped - 1]) if dropped else 0.0

@@ -1,0 +1,218 @@
+"""Sums of several lattices, or of a lattice and a law with a density, split in two parts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpinfer._numerics.commensurate import common_spacing
+from dpinfer._numerics.saddle import SaddleGrid
+from dpinfer.mechanisms._law import IntegerLaw
+from dpinfer.mechanisms._sums.contour import LatticeContour, TabulatedContourSum
+from dpinfer.mechanisms._sums.convolved import Atoms, AtomTable, ConvolvedSum, SteppedSum, join
+from dpinfer.mechanisms._sums.lattice import LatticeSum
+from dpinfer.mechanisms._sums.route import ATOM_ATOL, Route, SingleTerm
+from dpinfer.mechanisms._sums.terms import Terms
+from dpinfer.mechanisms._sums.uniform import CentredUniform, UniformSum
+from dpinfer.mechanisms.gaussian import Gaussian
+from dpinfer.mechanisms.laplace import Laplace
+
+SPAN = 60.0
+"""A lattice law with negligible mass left out is about this many standard deviations wide."""
+
+MAX_LATTICE = 1 << 22
+MAX_FOUND_LATTICE = 1 << 19
+"""Larger ones, found among weights that are not multiples of the smallest, tend to be accidents."""
+
+SMALL_LATTICE = 1 << 14
+FEW_ATOMS = 1 << 14
+MAX_ATOMS = 1 << 18
+MAX_HALF = 1 << 17
+MAX_TABLE = 1 << 21
+MAX_CLASSES = 6
+TIGHT = 1e-12
+"""Tolerance, in lattice spacings, for atoms inside a convolution: dense atoms must not merge."""
+
+LOG_LOSS = 40.0
+
+
+@dataclass(frozen=True)
+class Lattice:
+    """Terms that share a lattice."""
+
+    terms: Terms
+    spacing: float
+
+    @property
+    def points(self) -> float:
+        """About how many lattice points carry the law."""
+        return 1.0 + SPAN * self.terms.std / self.spacing
+
+    @property
+    def alone(self) -> bool:
+        """Whether this is one noise times one weight."""
+        return len(self.terms) == 1 and float(self.terms.blocks[0].counts[0]) == 1.0
+
+    def route(self, atol: float = ATOM_ATOL) -> Route | None:
+        """Return the law of the part; None where it is out of reach."""
+        if (few := single_term(self.terms, atol) or two_integers(self.terms)) is not None:
+            return few
+        bends = LatticeContour.takes(self.terms, self.spacing)
+        if self.points > SMALL_LATTICE and bends and self._ends_vanish():
+            return LatticeContour(self.terms, self.spacing, atol=atol)
+        if self.points > MAX_LATTICE:
+            return None
+        return LatticeSum(self.terms, self.spacing, atol=atol)
+
+    def _ends_vanish(self) -> bool:
+        """Whether a lattice contour serves points near zero as well."""
+        return float(self.terms.cf(np.array([np.pi / self.spacing]))[0]) < 1e-16
+
+    def atoms(self, loss: float) -> tuple[Atoms, float]:
+        """Atoms, and a bound on the mass left out: 2·exp(-loss) at most for a single term."""
+        if not self.alone:
+            *atoms, missing = LatticeSum(self.terms, self.spacing).atoms()
+            return (atoms[0], atoms[1]), missing
+        law = self.terms.blocks[0].law.take(0)
+        assert isinstance(law, IntegerLaw)
+        reach = float(law._isf(np.array(np.exp(-loss))))
+        k = np.arange(-reach, reach + 1.0)
+        return (k * self.spacing, np.exp(law._logpmf(k))), 2.0 * float(np.exp(-loss))
+
+
+def single_term(terms: Terms, atol: float = ATOM_ATOL) -> Route | None:
+    """One noise times one weight, in closed form."""
+    if len(terms) != 1 or terms.blocks[0].counts[0] != 1:
+        return None
+    block = terms.blocks[0]
+    return SingleTerm(block.law.take(0), float(block.weights[0]), atol=atol)
+
+
+def one_lattice(terms: Terms, *, largest: float | None = None) -> Lattice | None:
+    """Whole-numbered terms on one lattice of at most so many points, if there is such a one."""
+    ratios = terms.weights / terms.weights.min()
+    if largest is None:
+        largest = MAX_LATTICE if (ratios == np.rint(ratios)).all() else MAX_FOUND_LATTICE
+    found = common_spacing(terms.weights, smallest=SPAN * terms.std / largest)
+    return None if found is None else Lattice(terms, found[0])
+
+
+def lattice(terms: Terms) -> Route | None:
+    """Whole-numbered noises with commensurate weights."""
+    if len(terms.continuous):
+        return None
+    # equal weights are on a lattice however many points that has
+    equal = np.ptp(terms.weights) == 0
+    found = one_lattice(terms, largest=np.inf if equal else None)
+    return None if found is None else found.route()
+
+
+def smooth_route(terms: Terms) -> Route | None:
+    """Take a law with a density, whose tail is cheap at very many points."""
+    if (alone := single_term(terms)) is not None:
+        return alone
+    if terms.consist_of(CentredUniform):
+        (block,) = terms.blocks
+        widths = np.repeat(block.weights, block.counts.astype(np.intp))
+        return UniformSum(widths) if UniformSum.takes(widths) else None
+    return TabulatedContourSum(terms) if terms.consist_of(Laplace, Gaussian) else None
+
+
+def lattice_and_smooth(terms: Terms, most: int = FEW_ATOMS) -> Route | None:
+    """Take a whole-numbered part, enumerated, plus a part with a density."""
+    whole, smooth = terms.integer, terms.continuous
+    if not len(smooth) or not len(whole):
+        return None
+    rest, classes = smooth_route(smooth), lattices(whole)
+    if rest is None or classes is None:
+        return None
+    if np.prod([part.points for part in classes]) <= most:
+        return _convolved(terms, classes, rest)
+    return _stepped(terms, classes, smooth, rest)
+
+
+def large_lattice_and_smooth(terms: Terms) -> Route | None:
+    """Take the same with many more atoms, where nothing cheaper is accurate."""
+    return lattice_and_smooth(terms, MAX_ATOMS)
+
+
+def _stepped(terms: Terms, classes: list[Lattice], smooth: Terms, rest: Route) -> Route | None:
+    """Take a wide lattice and a narrow density."""
+    reach = _grid(smooth).tilted_range(0.0, LOG_LOSS)[1]
+    narrow = 20.0 * smooth.std < terms.std and reach < MAX_ATOMS * classes[0].spacing
+    wide = classes[0].route(TIGHT) if narrow and len(classes) == 1 else None
+    return None if wide is None else SteppedSum(rest, reach, wide, _grid(terms))
+
+
+def several_lattices(terms: Terms) -> Route | None:
+    """Whole-numbered noises on a few lattices that have no common refinement."""
+    classes = None if len(terms.continuous) else lattices(terms)
+    if classes is None or len(classes) < 2:
+        return None
+    classes.sort(key=lambda part: part.points)
+    points = [part.points for part in classes]
+    if np.prod(points[:-1]) <= MAX_ATOMS:
+        rest = classes[-1].route(TIGHT)
+        return None if rest is None else _convolved(terms, classes[:-1], rest)
+    # meet in the middle: a sorted table of half of the parts
+    for number in range(len(classes) - 2, 0, -1):
+        if np.prod(points[:number]) <= MAX_HALF and np.prod(points[number:]) <= MAX_TABLE:
+            atoms, missing = _enumerate(classes[number:], LOG_LOSS)
+            table = AtomTable(atoms, missing, tolerance=TIGHT * terms.std)
+            return _convolved(terms, classes[:number], table)
+    return None
+
+
+def lattices(terms: Terms) -> list[Lattice] | None:
+    """Sort terms into parts with a lattice each; None where there are too many parts."""
+    classes: list[Lattice] = []
+    for block in terms.singles():
+        term = Terms([block])
+        for number, part in enumerate(classes):
+            joint = one_lattice(Terms.join(part.terms, term))
+            if joint is not None:
+                classes[number] = joint
+                break
+        else:
+            classes.append(Lattice(term, float(block.weights[0])))
+        if len(classes) > MAX_CLASSES:
+            return None
+    return classes
+
+
+def two_integers(terms: Terms) -> Route | None:
+    """Take two whole-numbered noises: all terms positive, so every tail is accurate."""
+    parts = [Lattice(Terms([block]), float(block.weights[0])) for block in terms.singles()]
+    if len(terms.continuous) or len(parts) != 2 or not all(part.alone for part in parts):
+        return None
+    narrow, wide = sorted(parts, key=lambda part: part.points)
+    joint = one_lattice(terms)
+    rest = wide.route(ATOM_ATOL if joint else TIGHT)
+    if rest is None or narrow.points > SMALL_LATTICE:
+        return None
+    return _convolved(terms, [narrow], rest, joint.spacing if joint else 0.0)
+
+
+def _convolved(terms: Terms, classes: list[Lattice], rest: Route, spacing: float = 0.0) -> Route:
+    # one part in closed form can be listed down to the smallest floats
+    (narrow, *others) = classes
+    deep = narrow.alone and not others and narrow.points < SMALL_LATTICE
+    atoms, missing = _enumerate(classes, 740.0 if deep else LOG_LOSS)
+    part = Terms([block for lattice in classes for block in lattice.terms.blocks])
+    reach = _grid(part).tilted_range(0.0, LOG_LOSS)[1]
+    return ConvolvedSum(atoms, missing, reach, rest, _grid(terms), spacing)
+
+
+def _enumerate(classes: list[Lattice], loss: float) -> tuple[Atoms, float]:
+    """Atoms of the sum of the parts, and a bound on the mass left out."""
+    atoms, missing = classes[0].atoms(loss)
+    for part in classes[1:]:
+        more, lost = part.atoms(loss)
+        atoms, dropped = join(atoms, more, float(np.exp(-loss)))
+        missing += lost + dropped
+    return atoms, missing
+
+
+def _grid(terms: Terms) -> SaddleGrid:
+    return SaddleGrid(terms.cgf, terms.abscissa, terms.std)

@@ -1,0 +1,267 @@
+"""The law of a weighted sum of independent noises."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpinfer._numerics.saddle import SaddleGrid
+from dpinfer._validation import FloatArray, check_array
+from dpinfer.errors import InvalidParameterError
+from dpinfer.mechanisms._law import NoiseLaw
+from dpinfer.mechanisms._sums.collect import collect, kinds
+from dpinfer.mechanisms._sums.route import Route
+from dpinfer.mechanisms._sums.routing import choose_route
+from dpinfer.mechanisms.independent import Mechanism, as_noise, groups
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array, csr_matrix
+
+SMALLEST_WEIGHT = 1e-100
+LARGEST_WEIGHT = 1e100
+SHARED_DIGITS = 12
+DRAWS = 1 << 22
+
+
+@final
+class WeightedSum(NoiseLaw):
+    """Exact law of ``sum(weights * noise)`` for independent noises, possibly of mixed kinds.
+
+    This is the noise of any linear function of published values: a total of cells, a difference
+    of two regions, an estimate that combines overlapping tables.
+
+    Parameters
+    ----------
+    weights : array of float, shape (m,)
+        The weight of each noise. Zero weights drop out and signs do not matter, the noises being
+        symmetric. Weights that are not zero lie between 1e-100 and 1e100 in size.
+    mechanism : NoiseLaw or sequence of NoiseLaw
+        One law for all noises, or one for each.
+
+    Attributes
+    ----------
+    error_bound : float
+        Bound on the absolute error of ``cdf`` and ``sf``.
+
+    Raises
+    ------
+    InvalidParameterError
+        If a weight is NaN, infinite or out of range, or the mechanism does not fit the weights.
+
+    Notes
+    -----
+    Terms with the same law and the same absolute weight are counted, not repeated. The way to
+    the law follows from the terms:
+
+    - a single term, or Gaussian terms only: closed form;
+    - Laplace and Gaussian terms: P(S > x) = (1/2πi)∫ exp(K(s) - sx) ds/s, with K the cumulant
+      generating function, along a hyperbola through the saddle point;
+    - whole-numbered terms whose weights have a common spacing: the law on that lattice, by
+      discrete Fourier transforms of exponentially tilted laws (or the hyperbola again, where all
+      weights are equal and the scales large);
+    - a few different lattices, or lattices and a part with a density: one part is enumerated,
+      P(S > x) = Σ_a P(A = a)·P(B > x - a);
+    - anything else: the Fourier series of the distribution function.
+
+    ``error_bound`` is below 1e-10 with one exception: more whole-numbered terms than can be
+    enumerated, without a common spacing, have a law of dense atoms whose characteristic function
+    does not decay. Probabilities are then the middle of a rigorous bracket, ``error_bound`` is its
+    half-width (1e-6 to 1e-5), and ``isf`` and ``ppf`` take the conservative end. Far tails are
+    accurate to about 10 digits, relatively, by the closed forms, contour integrals and lattices;
+    elsewhere they are accurate down to about 1e-16 and reported from above beyond.
+
+    A point within rounding of an atom counts as that atom.
+
+    Examples
+    --------
+    >>> from dpinfer.mechanisms import Gaussian, Geometric, Laplace
+    >>> total = WeightedSum(np.ones(3), Laplace(scale=2.0))
+    >>> total.isf(0.025).round(9)
+    np.float64(9.937192)
+    >>> change = WeightedSum([1, -1], [Geometric(scale=2.0), Gaussian(sigma=3.0)])
+    >>> change.variance.round(9), change.sf([0.0, 5.0]).round(9)
+    (np.float64(16.835396178), array([0.5       , 0.10372245]))
+    """
+
+    def __init__(self, weights: ArrayLike, mechanism: Mechanism) -> None:
+        checked = check_array(weights, "weights", ndim=1, nonempty=False)
+        _check_magnitude(checked)
+        law = as_noise(mechanism, len(checked))
+        self._terms = collect(checked, groups(law, len(checked)))
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether the sum takes whole numbers only."""
+        return all(
+            block.law.is_integer and bool((block.weights == np.floor(block.weights)).all())
+            for block in self._terms.blocks
+        )
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the law: ``()``, it is the law of one number."""
+        return ()
+
+    def take(self, index: Any) -> WeightedSum:
+        """Return this law, which serves every cell."""
+        return self
+
+    @property
+    def error_bound(self) -> float:
+        """Bound on the absolute error of ``cdf`` and ``sf``."""
+        return self._route.error_bound
+
+    def chernoff(self, q: ArrayLike) -> Any:
+        """Smallest t at which Chernoff's bound certifies P(sum >= t) <= ``q``.
+
+        Parameters
+        ----------
+        q : float or array of float
+            Probabilities in (0, 1).
+
+        Returns
+        -------
+        float or array of float
+            min over s > 0 of (log E[exp(s·sum)] - log q)/s. Never below ``isf(q)``.
+        """
+        checked = check_array(q, "q", gt=0, lt=1)
+        if not len(self._terms):
+            return np.zeros(checked.shape)[()]
+        return self._grid.chernoff(checked)[()]
+
+    def __repr__(self) -> str:
+        shown = " + ".join(
+            f"{int(block.counts.sum())} × {type(block.law).__name__}"
+            for block in self._terms.blocks
+        )
+        return f"WeightedSum({shown or 'no noise'}; by {self._route.name})"
+
+    @cached_property
+    def _route(self) -> Route:
+        return choose_route(self._terms)
+
+    @cached_property
+    def _grid(self) -> SaddleGrid:
+        return SaddleGrid(self._terms.cgf, self._terms.abscissa, self._terms.std)
+
+    def _variance(self) -> FloatArray:
+        return np.asarray(self._terms.variance)
+
+    def _cdf(self, x: FloatArray) -> FloatArray:
+        # P(S <= x) = P(S >= -x): the law is symmetric
+        return self._route.tail(-x, closed=True)
+
+    def _sf(self, x: FloatArray) -> FloatArray:
+        return self._route.tail(x)
+
+    def _logcdf(self, x: FloatArray) -> FloatArray:
+        return self._route.logtail(-x, closed=True)
+
+    def _logsf(self, x: FloatArray) -> FloatArray:
+        return self._route.logtail(x)
+
+    def _ppf(self, q: FloatArray) -> FloatArray:
+        # cdf(x) >= q  <=>  P(S >= -x) >= q, and -x is the largest such point
+        return -self._route.isf(q, strict=True)
+
+    def _isf(self, q: FloatArray) -> FloatArray:
+        return self._route.isf(q)
+
+    def _cf(self, t: FloatArray) -> FloatArray:
+        return self._terms.cf(t, negligible=0.0)
+
+    def _rvs(self, shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[Any]:
+        out = np.zeros(shape)
+        columns = max(1, DRAWS // max(out.size, 1))
+        for block in self._terms.blocks:
+            which = np.repeat(np.arange(len(block)), block.counts.astype(np.intp))
+            for start in range(0, len(which), columns):
+                part = block.take(which[start : start + columns])
+                out += part.law._rvs((*shape, len(part)), rng) @ part.weights
+        return out.astype(np.int64) if self.is_integer else out
+
+
+def weighted_sums(
+    weights: ArrayLike | csr_array | csr_matrix, mechanism: Mechanism
+) -> list[WeightedSum]:
+    """Laws of the weighted sums ``weights @ noise``, one for each row of the weights.
+
+    Parameters
+    ----------
+    weights : array of float or scipy.sparse array, shape (k, m)
+        The weights of each sum in a row.
+    mechanism : NoiseLaw or sequence of NoiseLaw
+        One law for all noises, or one for each of the m columns.
+
+    Returns
+    -------
+    list of WeightedSum
+        One law for each row. Rows with the same absolute weights of the same laws, up to the
+        twelfth digit, share one object and with it all that it computes.
+
+    Raises
+    ------
+    InvalidParameterError
+        As for :class:`WeightedSum`.
+
+    Examples
+    --------
+    >>> from dpinfer.mechanisms import Laplace
+    >>> first, second = weighted_sums([[1, -1, 0], [0, 1, 1]], Laplace(scale=1.0))
+    >>> first is second
+    True
+    """
+    row, column, value, (rows, columns) = _entries(weights)
+    _check_magnitude(value)
+    law = as_noise(mechanism, columns)
+    kind = kinds(groups(law, columns), columns)[column]
+    size = _rounded(np.abs(value))
+    order = np.lexsort((size, kind, row))
+    ends = np.searchsorted(row[order], np.arange(rows + 1))
+    signature = np.column_stack([kind[order].astype(np.float64), size[order]])
+    found: dict[bytes, WeightedSum] = {}
+    out = []
+    for start, stop in pairwise(ends):
+        key = signature[start:stop].tobytes()
+        if key not in found:
+            used = order[start:stop]
+            found[key] = WeightedSum(value[used], law.take(column[used]))
+        out.append(found[key])
+    return out
+
+
+def _entries(
+    weights: Any,
+) -> tuple[NDArray[np.intp], NDArray[np.intp], FloatArray, tuple[int, int]]:
+    """Rows, columns and values of the entries that are not zero, and the shape."""
+    if hasattr(weights, "tocoo"):
+        entries = weights.tocoo()
+        value = check_array(entries.data, "weights", ndim=1, nonempty=False)
+        row, column = entries.row.astype(np.intp), entries.col.astype(np.intp)
+        used = value != 0
+        return row[used], column[used], value[used], entries.shape
+    dense = check_array(weights, "weights", ndim=2, nonempty=False)
+    row, column = np.nonzero(dense)
+    return row, column, dense[row, column], dense.shape
+
+
+def _rounded(size: FloatArray) -> FloatArray:
+    """Positive numbers to twelve significant digits."""
+    unit = 10.0 ** (np.floor(np.log10(size)) - (SHARED_DIGITS - 1))
+    return np.asarray(np.rint(size / unit) * unit)
+
+
+def _check_magnitude(weights: FloatArray) -> None:
+    """Refuse weights whose squares or reciprocals leave the range of floats."""
+    size = np.abs(weights)
+    bad = (size > 0) & ((size < SMALLEST_WEIGHT) | (size > LARGEST_WEIGHT))
+    if bad.any():
+        at = int(np.flatnonzero(bad)[0])
+        raise InvalidParameterError(
+            f"weights must be 0 or between {SMALLEST_WEIGHT:g} and {LARGEST_WEIGHT:g} in size, "
+            f"got {weights[at]} at position {at}: rescale them"
+        )
