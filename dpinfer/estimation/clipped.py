@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dpinfer._validation import check_scalar
 from dpinfer.errors import InvalidParameterError
-from dpinfer.estimation.combined import CombinedEstimate
 from dpinfer.results.intervals import Intervals
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from dpinfer.estimation.combined import CombinedEstimate
 
 BIAS = "Clipped: no longer unbiased, and without a standard error that holds."
 """What every rendering of a clipped estimate says."""
@@ -67,8 +68,6 @@ class ClippedEstimate:
 
         Takes the same arguments. An interval may turn out empty, and is then marked as such.
         """
-        from dataclasses import replace
-
         intervals = self.unclipped.conf_int(*args, **kwargs)
         clipped = intervals.restrict(lower=self.lower, upper=self.upper)
         return replace(clipped, estimate=self.params, notes=(*intervals.notes, BIAS))

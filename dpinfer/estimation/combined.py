@@ -17,6 +17,7 @@ from dpinfer._validation import (
     freeze,
 )
 from dpinfer.errors import InvalidParameterError
+from dpinfer.estimation.clipped import ClippedEstimate
 from dpinfer.estimation.consistency import consistency_test
 from dpinfer.estimation.pivots import Method, Pivots, clean_weights
 from dpinfer.estimation.solvers import BLOCK
@@ -27,7 +28,6 @@ from dpinfer.results.tables import render_table
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dpinfer.estimation.clipped import ClippedEstimate
     from dpinfer.estimation.design import Design
     from dpinfer.estimation.solvers import Solver
     from dpinfer.estimation.targets import Targets
@@ -271,8 +271,6 @@ class CombinedEstimate:
         lower, upper : float, optional
             Bounds of the confidential values, such as ``lower=0`` for counts.
         """
-        from dpinfer.estimation.clipped import ClippedEstimate
-
         return ClippedEstimate(unclipped=self, lower=lower, upper=upper)
 
     def summary_frame(self, alpha: float = 0.05, method: Method = "exact") -> pd.DataFrame:
