@@ -1,0 +1,44 @@
+"""The embedded releases are what their documentation says."""
+
+import numpy as np
+
+from dpinfer import Exact, Workload, datasets
+from dpinfer.datasets import _make_anes96
+
+
+def test_anes96_truth_is_the_survey():
+    data = datasets.load_anes96()
+    records = _make_anes96.respondents()
+    assert len(records) == 944
+    cells = data.release.domain.histogram(records)
+    assert data.release.workload.answer(cells).tolist() == data.truth.tolist()
+
+
+def test_anes96_noise_has_the_stated_laws():
+    release, truth = (data := datasets.load_anes96()).release, data.truth.to_numpy()
+    # two-sided tails of 1e-10 for each of 28 values: chance of a false alarm 3e-9
+    assert (np.abs(release.values - truth) <= release.mechanism.isf(0.5e-10)).all()
+    assert release.mechanism.take(27) == Exact()
+    expected = [8 - 1 / 6] * 18 + [5] * 6 + [32] * 3 + [0]
+    assert np.allclose(release.variance, expected, rtol=2e-3)
+
+
+def test_anes96_shipped_file_is_what_the_script_would_draw():
+    drawn, truth = _make_anes96.draw()
+    data = datasets.load_anes96()
+    assert drawn.labels.equals(data.release.labels)
+    assert np.array_equal(drawn.variance, data.release.variance)
+    assert truth.tolist() == data.truth.tolist()
+    assert drawn.guarantee == data.release.guarantee == {"rho": 0.825}
+    assert drawn.neighbours == data.release.neighbours == "replace"
+
+
+def test_example_4_1():
+    data = datasets.load_example_4_1()
+    identity = np.eye(6)
+    sums = np.array([[1, 0, 0, 1, 0, 0], [0, 0, 0, 1, 1, 1]])
+    matrix = data.release.workload.matrix
+    dense = matrix if isinstance(matrix, np.ndarray) else matrix.toarray()
+    assert np.array_equal(dense, np.vstack([identity, sums]))
+    assert isinstance(data.release.workload, Workload)
+    assert data.truth.tolist() == [1, 0, 2, 2, 3, 0, 3, 5]
