@@ -1,0 +1,107 @@
+"""The command line: ``dpinfer analyze`` and ``dpinfer validate``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from dpinfer import __version__
+from dpinfer._validation import check_alpha
+from dpinfer.errors import DPInferError
+
+OK, FAILED = 0, 2
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit status: 0, or 2 after one line of what is wrong."""
+    options = _parser().parse_args(arguments)
+    try:
+        return int(options.run(options))
+    except DPInferError as error:
+        print(f"dpinfer: {error}", file=sys.stderr)
+        return FAILED
+
+
+def analyze(options: argparse.Namespace) -> int:
+    """Print the combined estimates of a release, and write them where asked."""
+    from dpinfer.datasets import anes96_path
+    from dpinfer.releases import read_release
+    from dpinfer.reporting import Analysis, check_report_path, write_report
+
+    alpha = check_alpha(options.alpha)
+    if options.output is not None:
+        check_report_path(options.output)
+    path = anes96_path() if options.release is None else options.release
+    analysis = Analysis.of(
+        read_release(path, options.metadata), alpha=alpha, method=options.method, seed=options.seed
+    )
+    print(analysis.text())
+    if options.output is not None:
+        write_report(analysis, options.output)
+    return OK
+
+
+def validate(options: argparse.Namespace) -> int:
+    """Print what is wrong with a release's files, a line a problem."""
+    from dpinfer.releases import validate_release
+
+    problems = validate_release(options.release, options.metadata)
+    for problem in problems:
+        print(f"dpinfer: {problem}", file=sys.stderr)
+    if problems:
+        return FAILED
+    print(f"{options.release.name}: valid")
+    return OK
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="dpinfer", description="Valid inference from differentially private noisy counts."
+    )
+    parser.add_argument("--version", action="version", version=f"dpinfer {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    command = commands.add_parser(
+        "analyze",
+        help="combine the published values of a release",
+        description="Print combined estimates with intervals, and whether the tables agree.",
+    )
+    _add_files(command, nargs="?", help="CSV or Parquet table (default: the embedded release)")
+    command.add_argument(
+        "--alpha", type=float, default=0.05, help="one minus the confidence level (default: 0.05)"
+    )
+    command.add_argument(
+        "--method",
+        choices=["exact", "normal", "tail-bound"],
+        default="exact",
+        help="how the intervals are made (default: exact)",
+    )
+    command.add_argument(
+        "--seed", type=int, default=0, help="seed of the simulated null distribution (default: 0)"
+    )
+    command.add_argument(
+        "--output", type=Path, metavar="FILE", help="also write a report: .html, .csv or .json"
+    )
+    command.set_defaults(run=analyze)
+
+    command = commands.add_parser("validate", help="check a release and its sidecar")
+    _add_files(command, help="CSV or Parquet table")
+    command.set_defaults(run=validate)
+    return parser
+
+
+def _add_files(command: argparse.ArgumentParser, **settings: Any) -> None:
+    command.add_argument("release", type=Path, metavar="RELEASE", **settings)
+    command.add_argument(
+        "--metadata",
+        type=Path,
+        metavar="FILE",
+        help="JSON sidecar (default: RELEASE followed by -metadata.json)",
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
