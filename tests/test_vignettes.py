@@ -1,0 +1,25 @@
+"""Every vignette runs from start to end; the numbers that its prose states are asserted in it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+VIGNETTES = Path(__file__).parent.parent / "vignettes"
+
+
+@pytest.mark.parametrize("script", sorted(VIGNETTES.glob("[0-9]*.py")), ids=lambda path: path.stem)
+def test_vignette_runs(script):
+    needs_data = "DPINFER_DATA" in script.read_text(encoding="utf-8")
+    if needs_data and not os.environ.get("DPINFER_DATA"):
+        pytest.skip(f"{script.name} uses a published release: set DPINFER_DATA to its folder")
+    run = subprocess.run(
+        [sys.executable, "-W", "error", str(script)],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
