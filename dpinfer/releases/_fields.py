@@ -13,7 +13,8 @@ from dpinfer._validation import FloatArray, check_array, check_option, check_sca
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
 from dpinfer.queries import Workload
 from dpinfer.queries._labels import check_distinct
-from dpinfer.releases._tables import is_single_column, stack_labels
+from dpinfer.releases._tables import is_single_column
+from dpinfer.results.labels import stack_labels
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -15,6 +15,7 @@ from dpinfer.mechanisms import NoiseLaw
 from dpinfer.queries import Domain, Workload
 from dpinfer.queries.domain import is_summed, show_label
 from dpinfer.releases._laws import spread_laws
+from dpinfer.results.labels import stack_labels
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,18 +67,6 @@ def workload_of_labels(
 def is_single_column(frame: pd.DataFrame) -> bool:
     """Whether a DataFrame is a Series in all but type: one column that no attribute names."""
     return bool(frame.shape[1] == 1 and frame.columns.names == [None])
-
-
-def stack_labels(frame: pd.DataFrame) -> pd.Index:
-    """Labels of the values of a DataFrame, row by row: its index, then its columns."""
-    import pandas as pd
-
-    rows, columns = frame.index, frame.columns
-    at_row = np.repeat(np.arange(len(rows)), len(columns))
-    at_column = np.tile(np.arange(len(columns)), len(rows))
-    arrays = [rows.get_level_values(k).take(at_row) for k in range(rows.nlevels)]
-    arrays += [columns.get_level_values(k).take(at_column) for k in range(columns.nlevels)]
-    return pd.MultiIndex.from_arrays(arrays, names=[*rows.names, *columns.names])
 
 
 def _split(table: Any, name: str) -> tuple[FloatArray, dict[str, Any], NDArray[np.bool_]]:
