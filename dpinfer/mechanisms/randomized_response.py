@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,50 +11,15 @@ from numpy.typing import ArrayLike, NDArray
 from dpinfer._validation import (
     RNG,
     FloatArray,
-    check_array,
     check_integer,
     check_integer_array,
-    check_option,
     check_rng,
     check_scalar,
-    freeze,
 )
-from dpinfer.errors import InvalidParameterError, NotEstimableError
+from dpinfer.errors import InvalidParameterError
 
-Uncertainty = Literal["noise", "noise+sampling"]
-UNCERTAINTIES: tuple[Uncertainty, ...] = ("noise", "noise+sampling")
-
-
-@dataclass(frozen=True, kw_only=True)
-class ResponseEstimate:
-    """Unbiased estimate of the categories' counts or proportions before randomization.
-
-    Attributes
-    ----------
-    params : array of float, shape (k,)
-        The estimates; they may be negative, because they are not clipped.
-    covariance : array of float, shape (k, k)
-        Their estimated covariance.
-    nobs : float
-        The number of respondents.
-    uncertainty : {"noise", "noise+sampling"}
-        ``"noise"``: the answers of the respondents are fixed and only the randomization varies.
-        ``"noise+sampling"``: the respondents are a random sample of a population as well.
-    """
-
-    params: FloatArray
-    covariance: FloatArray
-    nobs: float
-    uncertainty: Uncertainty
-
-    @property
-    def bse(self) -> FloatArray:
-        """Standard errors, shape (k,)."""
-        return np.sqrt(np.diagonal(self.covariance))
-
-    def cov_params(self) -> FloatArray:
-        """Return the covariance of the estimates, shape (k, k)."""
-        return self.covariance
+MAX_CATEGORIES = 10_000
+"""Categories up to which the channel matrix fits into memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +38,10 @@ class RandomizedResponse:
     ------
     InvalidParameterError
         If ``p`` or ``categories`` is out of range.
+
+    See Also
+    --------
+    dpinfer.response_counts, dpinfer.response_proportions : what the reports say about the truth.
 
     Notes
     -----
@@ -93,16 +62,16 @@ class RandomizedResponse:
     >>> channel = RandomizedResponse.from_epsilon(np.log(3.0))
     >>> round(channel.p, 12)
     0.75
-    >>> estimate = channel.estimate_proportions([45, 55])
-    >>> estimate.params, estimate.bse.round(4)
-    (array([0.4, 0.6]), array([0.0995, 0.0995]))
+    >>> channel.channel
+    array([[0.75, 0.25],
+           [0.25, 0.75]])
     """
 
     p: float
     categories: int = 2
 
     def __post_init__(self) -> None:
-        categories = check_integer(self.categories, "categories", ge=2)
+        categories = check_integer(self.categories, "categories", ge=2, le=MAX_CATEGORIES)
         p = check_scalar(self.p, "p", gt=0, lt=1)
         # a p that was computed as 1/k may fall short of it by a rounding error
         if p * categories < 1 - 1e-15:
@@ -130,7 +99,7 @@ class RandomizedResponse:
             The channel with p = e^ε/(e^ε + k - 1).
         """
         budget = check_scalar(epsilon, "epsilon", gt=0)
-        others = check_integer(categories, "categories", ge=2) - 1
+        others = check_integer(categories, "categories", ge=2, le=MAX_CATEGORIES) - 1
         p = 1.0 / (1.0 + others * np.exp(-budget))
         if p >= 1:
             raise InvalidParameterError(
@@ -193,102 +162,12 @@ class RandomizedResponse:
         array of int, shape (k,)
             The number of reports of each category.
         """
-        truth = self._counts(counts).astype(np.int64)
+        truth = self.check_counts(counts).astype(np.int64)
         reports = check_rng(rng).multinomial(truth, self.channel)
         return np.asarray(reports.sum(axis=0), dtype=np.int64)
 
-    def estimate_counts(self, counts: ArrayLike) -> ResponseEstimate:
-        """Unbiased counts of the true categories among the respondents.
-
-        Parameters
-        ----------
-        counts : array of int, shape (k,)
-            The number of reports of each category.
-
-        Returns
-        -------
-        ResponseEstimate
-            Counts with the covariance that the randomization gives them; the respondents' true
-            answers are fixed (``"noise"``).
-
-        Raises
-        ------
-        InvalidParameterError
-            If ``counts`` is not k whole numbers >= 0, or all of them are zero.
-        NotEstimableError
-            If p = 1/k.
-
-        Notes
-        -----
-        The reports C of n respondents have E[C] = (p-r)·t + n·r for true counts t and
-        r = (1-p)/(k-1), and Cov[C] = Σ_j t_j·(diag(P_j) - P_j·P_jᵀ) with the rows P_j of the
-        channel. The latter is linear in t, so that the unbiased counts in place of t give an
-        unbiased estimate of it.
-        """
-        reports, nobs = self._reports(counts)
-        gain = self._gain
-        truth = (reports - nobs * self._other) / gain
-        channel = self.channel
-        within = np.diag(reports) - channel.T @ (truth[:, None] * channel)
-        return self._estimate(truth, within / gain**2, nobs, "noise")
-
-    def estimate_proportions(
-        self, counts: ArrayLike, *, uncertainty: Uncertainty = "noise+sampling"
-    ) -> ResponseEstimate:
-        """Unbiased proportions of the true categories.
-
-        Parameters
-        ----------
-        counts : array of int, shape (k,)
-            The number of reports of each category.
-        uncertainty : {"noise+sampling", "noise"}, default "noise+sampling"
-            Whether the proportions are those of the population from which the respondents are a
-            simple random sample, or those among the respondents themselves.
-
-        Returns
-        -------
-        ResponseEstimate
-            Proportions and their covariance.
-
-        Raises
-        ------
-        InvalidParameterError
-            If ``counts`` is not k whole numbers >= 0, or all of them are zero.
-        NotEstimableError
-            If p = 1/k.
-
-        Notes
-        -----
-        With the observed shares q the estimate is (q-r)/(p-r), r = (1-p)/(k-1). Under
-        ``"noise+sampling"`` the reports are multinomial, which gives the covariance
-        (diag(q) - q·qᵀ)/(n·(p-r)²); under ``"noise"`` it is that of the counts over n².
-        """
-        option = check_option(uncertainty, "uncertainty", UNCERTAINTIES)
-        fixed = self.estimate_counts(counts)
-        params = fixed.params / fixed.nobs
-        if option == "noise":
-            return self._estimate(params, fixed.covariance / fixed.nobs**2, fixed.nobs, option)
-        shares = self._counts(counts) / fixed.nobs
-        covariance = (np.diag(shares) - np.outer(shares, shares)) / (fixed.nobs * self._gain**2)
-        return self._estimate(params, covariance, fixed.nobs, option)
-
-    @property
-    def _other(self) -> float:
-        """The probability r of each category other than the true one."""
-        return (1.0 - self.p) / (self.categories - 1)
-
-    @property
-    def _gain(self) -> float:
-        """The slope p - r of the expected report in the truth."""
-        gain = (self.categories * self.p - 1.0) / (self.categories - 1)
-        if gain <= 1e-15:
-            raise NotEstimableError(
-                f"p = 1/{self.categories} reports every category equally often whatever the truth: "
-                "nothing can be estimated from it"
-            )
-        return gain
-
-    def _counts(self, counts: ArrayLike) -> FloatArray:
+    def check_counts(self, counts: ArrayLike) -> FloatArray:
+        """Return ``counts`` as an array of k whole numbers >= 0, one for each category."""
         array = check_integer_array(counts, "counts", ge=0)
         if array.shape != (self.categories,):
             raise InvalidParameterError(
@@ -297,18 +176,7 @@ class RandomizedResponse:
             )
         return array
 
-    def _reports(self, counts: ArrayLike) -> tuple[FloatArray, float]:
-        reports = self._counts(counts)
-        nobs = float(check_array(reports.sum(), "the sum of counts", gt=0))
-        return reports, nobs
-
-    @staticmethod
-    def _estimate(
-        params: FloatArray, covariance: FloatArray, nobs: float, uncertainty: Uncertainty
-    ) -> ResponseEstimate:
-        return ResponseEstimate(
-            params=freeze(params),
-            covariance=freeze(covariance),
-            nobs=nobs,
-            uncertainty=uncertainty,
-        )
+    @property
+    def _other(self) -> float:
+        """The probability r of each category other than the true one."""
+        return (1.0 - self.p) / (self.categories - 1)

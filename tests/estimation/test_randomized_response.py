@@ -1,0 +1,126 @@
+"""Estimates from randomized answers against enumeration of all outcomes."""
+
+from itertools import product
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpinfer.errors import InvalidParameterError, NotEstimableError
+from dpinfer.estimation import response_counts, response_proportions
+from dpinfer.mechanisms import Laplace, RandomizedResponse
+
+
+@pytest.mark.parametrize("categories", [2, 3])
+def test_counts_are_unbiased_and_so_is_their_covariance(categories):
+    law = RandomizedResponse(p=0.6, categories=categories)
+    truth = np.array([0, 0, 1, 1, 1, categories - 1])
+    true_counts = np.bincount(truth, minlength=categories)
+    mean, second, covariance = 0.0, 0.0, 0.0
+    for reports in product(range(categories), repeat=truth.size):
+        chance = np.prod(law.channel[truth, list(reports)])
+        estimate = response_counts(np.bincount(reports, minlength=categories), mechanism=law)
+        mean = mean + chance * estimate.params
+        second = second + chance * np.outer(estimate.params, estimate.params)
+        covariance = covariance + chance * estimate.cov_params()
+    np.testing.assert_allclose(mean, true_counts, atol=1e-12)
+    np.testing.assert_allclose(second - np.outer(mean, mean), covariance, atol=1e-11)
+
+
+def test_proportions_and_their_sampling_covariance():
+    law = RandomizedResponse(p=0.7, categories=3)
+    population = np.array([0.2, 0.5, 0.3])
+    n = 6
+    mean, second = np.zeros(3), np.zeros((3, 3))
+    expected = np.zeros((3, 3))
+    for reports in product(range(3), repeat=n):
+        chance = np.prod((population @ law.channel)[list(reports)])
+        estimate = response_proportions(np.bincount(reports, minlength=3), mechanism=law)
+        mean += chance * estimate.params
+        second += chance * np.outer(estimate.params, estimate.params)
+        expected += chance * estimate.cov_params()
+    np.testing.assert_allclose(mean, population, atol=1e-12)
+    # the plug-in covariance of a multinomial sample has the factor (n-1)/n
+    covariance = second - np.outer(mean, mean)
+    np.testing.assert_allclose(expected, covariance * (n - 1) / n, atol=1e-12)
+
+
+def test_the_binary_estimate_is_warners():
+    law = RandomizedResponse(p=0.75)
+    estimate = response_proportions([45, 55], uncertainty="noise+sampling", mechanism=law)
+    # Warner (1965): (λ + p - 1)/(2p - 1) with variance λ(1-λ)/(n(2p-1)²)
+    np.testing.assert_allclose(estimate.params, [0.4, 0.6], rtol=1e-14)
+    np.testing.assert_allclose(estimate.bse**2, 0.45 * 0.55 / (100 * 0.25), rtol=1e-14)
+    noise = response_proportions([45, 55], uncertainty="noise", mechanism=law)
+    np.testing.assert_allclose(noise.bse**2, 0.75 * 0.25 / (100 * 0.25), rtol=1e-14)
+    assert (noise.uncertainty, estimate.uncertainty) == ("noise", "noise+sampling")
+    assert response_counts([45, 55], mechanism=law).uncertainty == "noise"
+
+
+@settings(derandomize=True, deadline=None, max_examples=100)
+@given(
+    counts=st.lists(st.integers(0, 10**9), min_size=2, max_size=6).filter(any),
+    epsilon=st.floats(1e-3, 30.0),
+)
+def test_fuzz_estimates_add_up_and_variances_are_not_negative(counts, epsilon):
+    law = RandomizedResponse.from_epsilon(epsilon, categories=len(counts))
+    total = response_counts(counts, mechanism=law)
+    scale = np.abs(total.params).max()
+    assert total.params.sum() == pytest.approx(sum(counts), abs=1e-12 * scale)
+    assert np.isfinite(total.bse).all()
+    for uncertainty in ("noise", "noise+sampling"):
+        share = response_proportions(counts, uncertainty=uncertainty, mechanism=law)
+        assert share.params.sum() == pytest.approx(1.0, abs=1e-9)
+        np.testing.assert_allclose(
+            share.cov_params().sum(axis=0), 0.0, atol=1e-9 * share.cov_params().max() + 1e-15
+        )
+
+
+def test_estimates_are_frozen():
+    estimate = response_counts([1, 2], mechanism=RandomizedResponse(p=0.75))
+    with pytest.raises(AttributeError):
+        estimate.nobs = 4
+    with pytest.raises(ValueError, match="read-only"):
+        estimate.params[0] = 1.0
+
+
+def test_a_channel_without_information_estimates_nothing():
+    for law in (RandomizedResponse(p=0.5), RandomizedResponse(p=1 / 3, categories=3)):
+        assert law.epsilon == pytest.approx(0.0, abs=1e-15)
+        with pytest.raises(NotEstimableError, match="nothing can be estimated"):
+            response_counts(np.ones(law.categories), mechanism=law)
+
+
+def test_normal_intervals_are_those_of_statsmodels_when_nothing_is_randomized():
+    from statsmodels.stats.proportion import proportion_confint
+
+    answers = pd.Series([30, 70], index=["yes", "no"])
+    nearly_plain = RandomizedResponse(p=1 - 1e-12)
+    estimate = response_proportions(answers, mechanism=nearly_plain)
+    lower, upper = estimate.conf_int(alpha=0.1)
+    expected = proportion_confint(answers, 100, alpha=0.1, method="normal")
+    np.testing.assert_allclose([lower, upper], expected, rtol=1e-10)
+
+
+def test_labels_are_given_back():
+    answers = pd.Series([30, 70], index=pd.Index(["yes", "no"], name="answer"))
+    estimate = response_counts(answers, mechanism=RandomizedResponse(p=0.8))
+    for part in (estimate.params, estimate.bse, estimate.cov_params(), estimate.summary_frame()):
+        assert part.index.equals(answers.index)
+    assert "noise (inference on the confidential values)" in estimate.summary()
+    assert str(estimate) == estimate.summary()
+
+
+def test_bad_calls_are_refused():
+    law = RandomizedResponse(p=0.9)
+    for counts in ([1, 2, 3], [1.5, 2], [-1, 2], [0, 0], [[1, 2]], [np.nan, 1], []):
+        with pytest.raises(InvalidParameterError, match="counts"):
+            response_counts(counts, mechanism=law)
+    with pytest.raises(InvalidParameterError, match="uncertainty must be one of"):
+        response_proportions([1, 2], mechanism=law, uncertainty="both")
+    with pytest.raises(InvalidParameterError, match="mechanism must be a RandomizedResponse"):
+        response_counts([1, 2], mechanism=Laplace(scale=1.0))
+    with pytest.raises(InvalidParameterError, match="alpha must"):
+        response_counts([1, 2], mechanism=law).conf_int(alpha=0)
