@@ -1,1 +1,1 @@
-"""Numerical methods: inversion of characteristic functions, bracketing, theta sums."""
+"""Numerical methods that know no noise: inverting transforms, finding roots, binomial terms."""

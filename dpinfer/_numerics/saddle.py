@@ -12,6 +12,8 @@ from dpinfer._validation import FloatArray
 CGF = Callable[[NDArray[np.complex128]], NDArray[np.complex128]]
 
 NODES_PER_DECADE = 8
+FIRST_DECADE = -2.5
+LOWEST_DECADE = -160.0
 COMPLEX_STEP = 1e-4
 REFINEMENTS = 3
 
@@ -34,7 +36,8 @@ class SaddleGrid:
         self.abscissa = abscissa
         self._std = std
         reach = 3.0 if np.isinf(abscissa) else max(3.0, np.log10(abscissa * std) + 8.0)
-        self._v = np.logspace(-2.5, reach, int(NODES_PER_DECADE * (reach + 2.5)))
+        first = self._first_decade()
+        self._v = np.logspace(first, reach, int(NODES_PER_DECADE * (reach - first)))
         self.s = self._tilt(self._v)
         self.k, self.slope = self.evaluate(self.s)
         # far out the moments of laws with light tails overflow: those nodes are of no use
@@ -45,6 +48,17 @@ class SaddleGrid:
             self._v, self.s = self._v[:last], self.s[:last]
             self.k, self.slope = self.k[:last], self.slope[:last]
         self.curvature = np.maximum(np.gradient(self.slope, self.s), np.finfo(float).tiny)
+
+    def _first_decade(self) -> float:
+        """Where the grid begins, as a power of ten of v: where K, which is v²/2 there, is small.
+
+        A law that is nearly always 0 has a standard deviation far below its steps, and gets there
+        many decades lower.
+        """
+        decades = np.arange(FIRST_DECADE, LOWEST_DECADE, -1.0)
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            k = self.cgf(self._tilt(10.0**decades).astype(np.complex128)).real
+        return float(decades[np.argmax(k <= 10.0 ** (2.0 * FIRST_DECADE))])
 
     def _tilt(self, v: FloatArray) -> FloatArray:
         """Map v > 0, in units of 1/std, to a tilt below the abscissa."""

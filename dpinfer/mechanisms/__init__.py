@@ -8,7 +8,7 @@ from dpinfer.mechanisms.gaussian import Gaussian
 from dpinfer.mechanisms.geometric import Geometric
 from dpinfer.mechanisms.independent import IndependentNoise, Mechanism, as_noise, groups
 from dpinfer.mechanisms.laplace import Laplace
-from dpinfer.mechanisms.randomized_response import RandomizedResponse, ResponseEstimate
+from dpinfer.mechanisms.randomized_response import RandomizedResponse
 from dpinfer.mechanisms.tulap import Tulap
 from dpinfer.mechanisms.weighted_sum import WeightedSum, weighted_sums
 
@@ -25,7 +25,6 @@ __all__ = [
     "Mechanism",
     "NoiseLaw",
     "RandomizedResponse",
-    "ResponseEstimate",
     "Tulap",
     "WeightedSum",
     "as_noise",

@@ -16,21 +16,21 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
 
 def pure_scale(epsilon: ArrayLike, sensitivity: ArrayLike) -> FloatArray:
     """Δ₁/ε."""
-    budget = check_array(epsilon, "epsilon", gt=0)
+    budget = _positive(epsilon, "epsilon")
     change = _sensitivity(sensitivity, epsilon=budget)
     return change / budget
 
 
 def zcdp_sigma(rho: ArrayLike, sensitivity: ArrayLike) -> FloatArray:
     """Δ₂/√(2ρ)."""
-    budget = check_array(rho, "rho", gt=0)
+    budget = _positive(rho, "rho")
     change = _sensitivity(sensitivity, rho=budget)
     return np.asarray(change / np.sqrt(2.0 * budget))
 
 
 def gdp_sigma(mu: ArrayLike, sensitivity: ArrayLike) -> FloatArray:
     """Δ₂/μ."""
-    budget = check_array(mu, "mu", gt=0)
+    budget = _positive(mu, "mu")
     change = _sensitivity(sensitivity, mu=budget)
     return change / budget
 
@@ -42,7 +42,7 @@ def approximate_sigma(
     sensitivity: ArrayLike,
 ) -> FloatArray:
     """Δ₂ times the σ that ``solve`` finds for (ε, δ) and sensitivity 1."""
-    budget = check_array(epsilon, "epsilon", gt=0)
+    budget = _positive(epsilon, "epsilon")
     leak = check_array(delta, "delta", gt=0, lt=1)
     change = _sensitivity(sensitivity, epsilon=budget, delta=leak)
     return change * solve(budget, leak)
@@ -97,9 +97,14 @@ def gaussian_logdelta(mu: FloatArray, epsilon: FloatArray) -> tuple[FloatArray, 
     return logphi + np.log(difference), mu / difference
 
 
+def _positive(value: ArrayLike, name: str) -> FloatArray:
+    """Check a budget or a sensitivity: not so small or large that a scale overflows."""
+    return check_array(value, name, gt=0, ge=1e-100, le=1e100)
+
+
 def _sensitivity(sensitivity: ArrayLike, **budgets: FloatArray) -> FloatArray:
     """Check a sensitivity and that it broadcasts with the budgets."""
-    change = check_array(sensitivity, "sensitivity", gt=0)
+    change = _positive(sensitivity, "sensitivity")
     shapes = {name: budget.shape for name, budget in budgets.items()}
     check_broadcast(sensitivity=change.shape, **shapes)
     return change

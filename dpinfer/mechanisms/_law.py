@@ -17,8 +17,10 @@ from numpy.typing import ArrayLike, NDArray
 from dpinfer._validation import (
     RNG,
     FloatArray,
+    Locked,
     check_array,
     check_broadcast,
+    check_index,
     check_rng,
     check_shape,
     freeze,
@@ -39,8 +41,24 @@ INTEGER_RANGE = {"gt": 0.0, "ge": 1e-100, "le": 1e15}
 class NoiseLaw(ABC):
     """Law of additive noise, one law for each entry of its parameters.
 
-    Parameters broadcast against the arguments of the methods as NumPy arrays do. Every law of
-    the package is symmetric about zero.
+    The face that all laws share; it is not made itself. Every law of the package is symmetric
+    about zero.
+
+    Notes
+    -----
+    Methods take a number or an array and answer in the shape to which it broadcasts with the
+    parameters: a float where all are numbers. They raise :class:`~dpinfer.InvalidParameterError`
+    where the shapes do not fit together, or an argument is NaN or, for a probability, not within
+    [0, 1]. Points ``x`` may be infinite.
+
+    Examples
+    --------
+    >>> from dpinfer import Laplace
+    >>> Laplace(scale=2.0).isf([0.05, 0.025]).round(4)
+    array([4.6052, 5.9915])
+    >>> Laplace(scale=[1.0, 2.0]).sf([[0.0], [3.0]]).round(4)
+    array([[0.5   , 0.5   ],
+           [0.0249, 0.1116]])
     """
 
     @property
@@ -112,16 +130,26 @@ class NoiseLaw(ABC):
     @np.errstate(over="ignore")
     def cf(self, t: ArrayLike) -> Any:
         """Characteristic function E[exp(i t e)], which is real because the law is symmetric."""
-        return _unwrap(self._cf(self._argument(t, "t", finite=True)))
+        return _unwrap(self._cf(self._argument(t, "t", ge=-1e100, le=1e100)))
 
     @final
     def rvs(self, size: int | tuple[int, ...] | None = None, *, rng: RNG = None) -> Any:
-        """Draw independent noise: int64 for integer laws, float64 otherwise.
+        """Draw independent noise, for simulation.
 
-        ``size`` is the shape of the answer and must be one to which the parameters broadcast;
-        by default it is the shape of the parameters. The draws are for simulation. They are not
-        hardened against floating-point or timing attacks: to *release* confidential data, use a
-        vetted mechanism library such as OpenDP.
+        The draws are not hardened against floating-point or timing attacks: to *release*
+        confidential data, use a vetted mechanism library such as OpenDP.
+
+        Parameters
+        ----------
+        size : int or tuple of int, optional
+            The shape of the answer, to which the parameters must broadcast; by default theirs.
+        rng : None, int or numpy.random.Generator, optional
+            Source of randomness; an int is a seed.
+
+        Returns
+        -------
+        number or array
+            The draws: int64 for laws on the whole numbers, float64 otherwise.
         """
         shape = self.shape if size is None else check_shape(size)
         if size is not None and check_broadcast(parameters=self.shape, size=shape) != shape:
@@ -131,15 +159,13 @@ class NoiseLaw(ABC):
             )
         return _unwrap(self._rvs(shape, check_rng(rng)))
 
-    def _argument(self, value: ArrayLike, name: str, *, finite: bool = False) -> FloatArray:
-        array = check_array(value, name, finite=finite, nonempty=False)
+    def _argument(self, value: ArrayLike, name: str, **bounds: Any) -> FloatArray:
+        array = check_array(value, name, finite=False, nonempty=False, **bounds)
         check_broadcast(parameters=self.shape, **{name: array.shape})
         return array
 
     def _probability(self, q: ArrayLike) -> FloatArray:
-        array = check_array(q, "q", ge=0, le=1, nonempty=False)
-        check_broadcast(parameters=self.shape, q=array.shape)
-        return array
+        return self._argument(q, "q", ge=0, le=1)
 
     # What a law has to say, all on float64 arrays that broadcast against its parameters.
 
@@ -171,7 +197,7 @@ class NoiseLaw(ABC):
     def _rvs(self, shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[Any]: ...
 
 
-class ParametricLaw(NoiseLaw):
+class ParametricLaw(Locked, NoiseLaw):
     """A law that is a frozen dataclass of parameters, each a float or a read-only array."""
 
     @property
@@ -194,6 +220,7 @@ class ParametricLaw(NoiseLaw):
         """Return the law of the selected cells; where one law serves all cells, that law."""
         if self.shape == ():
             return self
+        check_index(index, "index", self.shape)
         chosen = {
             name: np.broadcast_to(value, self.shape)[index]
             for name, value in self._parameters().items()

@@ -66,7 +66,7 @@ def cumulant(s: ComplexArray, sigma: FloatArray) -> ComplexArray:
     tilt = s - mode / np.square(small)
     direct = (
         mode * (s - 0.5 * mode / np.square(small))
-        + np.log(sum(np.exp(k * tilt) * _small_term(small, k) for k in range(-4, 5)))
+        + np.log(sum(np.exp(k * tilt - 0.5 * np.square(k / small)) for k in range(-4, 5)))
         - np.log1p(2.0 * sum(_small_term(small, k) for k in range(1, 5)))
     )
     images = sum(

@@ -8,7 +8,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from dpinfer._validation import FloatArray
+from dpinfer._validation import FloatArray, check_index, show
 from dpinfer.errors import InvalidParameterError
 from dpinfer.mechanisms._law import NoiseLaw, ParametricLaw
 
@@ -42,15 +42,17 @@ class IndependentNoise(NoiseLaw):
     """
 
     def __init__(self, laws: Sequence[NoiseLaw]) -> None:
-        if not laws:
-            raise InvalidParameterError("laws must hold at least one noise law, got none")
+        if not isinstance(laws, Sequence) or not len(laws):
+            raise InvalidParameterError(
+                f"laws must hold at least one noise law, in a list, got {show(laws)}"
+            )
         kinds: dict[Any, list[tuple[NoiseLaw, NDArray[np.intp]]]] = {}
         stop = 0
         for law in laws:
             if not isinstance(law, NoiseLaw) or len(law.shape) > 1:
                 raise InvalidParameterError(
                     "laws must hold noise laws with scalar or one-dimensional parameters, "
-                    f"got {law!r}"
+                    f"got {show(law)}"
                 )
             size = law.shape[0] if law.shape else 1
             for part, cells in groups(law, size):
@@ -64,10 +66,20 @@ class IndependentNoise(NoiseLaw):
     def from_groups(
         cls, parts: Iterable[tuple[NoiseLaw, NDArray[np.integer[Any]]]], size: int
     ) -> NoiseLaw:
-        """Joint law of ``size`` cells from laws and the numbers of the cells that each rules.
+        """Joint law of cells from laws and the numbers of the cells that each rules.
 
-        Every cell belongs to one group; a law has scalar parameters or one for each of its
-        cells. Where a single law rules all cells in order, that law is returned.
+        Parameters
+        ----------
+        parts : iterable of (NoiseLaw, array of int)
+            Laws with the cells they rule, so that each cell is in one part. A law has scalar
+            parameters or one for each of its cells.
+        size : int
+            The number of cells.
+
+        Returns
+        -------
+        NoiseLaw
+            The joint law; where a single law rules all cells in order, that law.
         """
         held = [(law, np.asarray(cells, dtype=np.intp)) for law, cells in parts if len(cells)]
         if len(held) == 1 and (held[0][1] == np.arange(size)).all():
@@ -88,8 +100,24 @@ class IndependentNoise(NoiseLaw):
         return (self._size,)
 
     def take(self, index: Any) -> NoiseLaw:
-        """Return the law of the selected cells, simplified where they are of one kind."""
+        """Return the law of the selected cells, simplified where they are of one kind.
+
+        Parameters
+        ----------
+        index : int, slice, mask or array of int
+            The cells.
+
+        Returns
+        -------
+        NoiseLaw
+            Their law, in the order of the selection.
+        """
+        check_index(index, "index", self.shape)
         chosen = np.arange(self._size)[index]
+        if chosen.ndim > 1:
+            raise InvalidParameterError(
+                f"index must be one-dimensional, got one that selects shape {chosen.shape}"
+            )
         if chosen.ndim == 0:
             law, cells = next(group for group in self._groups if (group[1] == chosen).any())
             return law.take(int(np.flatnonzero(cells == chosen)[0]))
@@ -151,7 +179,27 @@ class IndependentNoise(NoiseLaw):
 
 
 def as_noise(mechanism: Mechanism, size: int, *, name: str = "mechanism") -> NoiseLaw:
-    """Return a law of shape ``()`` or ``(size,)`` from what a ``mechanism=`` argument takes."""
+    """Return one law from what a ``mechanism=`` argument takes.
+
+    Parameters
+    ----------
+    mechanism : NoiseLaw or sequence of NoiseLaw
+        One law for all values, or one for each.
+    size : int
+        The number of values.
+    name : str
+        What messages call the argument.
+
+    Returns
+    -------
+    NoiseLaw
+        A law of shape ``()`` or ``(size,)``.
+
+    Raises
+    ------
+    InvalidParameterError
+        If it is not a law, or has another number of laws than there are values.
+    """
     if isinstance(mechanism, NoiseLaw):
         law: NoiseLaw = mechanism
     elif isinstance(mechanism, (list, tuple)):
@@ -159,7 +207,7 @@ def as_noise(mechanism: Mechanism, size: int, *, name: str = "mechanism") -> Noi
     else:
         raise InvalidParameterError(
             f"{name} must be a noise law such as Laplace(scale=2.0), or a sequence with one law "
-            f"for each value, got {mechanism!r}"
+            f"for each value, got {show(mechanism)}"
         )
     if law.shape not in ((), (size,)):
         raise InvalidParameterError(
@@ -189,7 +237,22 @@ def _as_one(parts: list[tuple[NoiseLaw, NDArray[np.intp]]]) -> tuple[NoiseLaw, N
 
 
 def groups(law: NoiseLaw, size: int) -> Iterator[tuple[NoiseLaw, NDArray[np.intp]]]:
-    """Yield each kind of law in a noise vector of ``size`` cells with the cells it rules."""
+    """Yield each kind of law in a noise vector with the cells it rules.
+
+    Parameters
+    ----------
+    law : NoiseLaw
+        The law of the vector, of shape ``()`` or ``(size,)``.
+    size : int
+        The number of cells.
+
+    Yields
+    ------
+    NoiseLaw
+        A law of one kind, of shape ``()`` or with one entry for each of its cells.
+    array of int
+        The numbers of these cells.
+    """
     if isinstance(law, IndependentNoise):
         yield from law._groups_of()
     else:

@@ -83,7 +83,7 @@ class Tulap(ContinuousLaw):
         Tulap
             The law with b = exp(-ε) and q = 2δb/(1-b+2δb).
         """
-        budget = check_array(epsilon, "epsilon", gt=0)
+        budget = check_array(epsilon, "epsilon", gt=0, ge=1e-100, le=1e100)
         chance = check_array(delta, "delta", ge=0, lt=1)
         check_broadcast(epsilon=budget.shape, delta=chance.shape)
         leak = 2.0 * chance * np.exp(-budget)

@@ -70,9 +70,10 @@ class WeightedSum(NoiseLaw):
     ``error_bound`` is below 1e-10 with one exception: more whole-numbered terms than can be
     enumerated, without a common spacing, have a law of dense atoms whose characteristic function
     does not decay. Probabilities are then the middle of a rigorous bracket, ``error_bound`` is its
-    half-width (1e-6 to 1e-5), and ``isf`` and ``ppf`` take the conservative end. Far tails are
-    accurate to about 10 digits, relatively, by the closed forms, contour integrals and lattices;
-    elsewhere they are accurate down to about 1e-16 and reported from above beyond.
+    half-width (1e-6 to 1e-5; more where few atoms hold most of the probability), and ``isf`` and
+    ``ppf`` take the conservative end. Far tails are accurate to about 10 digits, relatively, by
+    the closed forms, contour integrals and lattices; elsewhere they are accurate down to about
+    1e-16 and reported from above beyond.
 
     A point within rounding of an atom counts as that atom.
 

@@ -108,8 +108,9 @@ def _real_quantile(contour: TailContour, q: FloatArray) -> FloatArray:
     bound = contour.grid.chernoff(q[open_])
 
     def excess(x: FloatArray, index: NDArray[np.intp]) -> FloatArray:
-        # at Chernoff's bound the tail is at most q
-        return np.where(x < bound[index], contour.log_upper(x) - logq[open_[index]], -1.0)
+        above = contour.log_upper(x) - logq[open_[index]]
+        # above q at 0, whatever rounding says; at Chernoff's bound at most q
+        return np.where(x <= 0, 1.0, np.where(x < bound[index], above, -1.0))
 
     low, high = find_root(excess, np.zeros(len(open_)), bound, rtol=1e-14)
     out[open_] = 0.5 * (low + high)

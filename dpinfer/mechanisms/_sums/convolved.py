@@ -88,7 +88,7 @@ class ConvolvedSum(Route):
     def upper_isf(self, q: FloatArray, strict: bool) -> FloatArray:
         """Smallest x with P(S > x) <= q, or < q if ``strict``.
 
-        Exact where B has a lattice; otherwise from above, to 1e-13 relative.
+        An atom where B has a lattice or is a table; otherwise from above, to 1e-13 relative.
         """
         logq = np.log(q)
         at_zero = self.upper(np.zeros(1), closed=False)[0]
@@ -113,8 +113,17 @@ class ConvolvedSum(Route):
         elif step:
             ends = zip(low, high, q[open_], strict=True)
             high = np.array([self._last_atom(*each, strict) for each in ends])
+        elif isinstance(self._rest, AtomTable):
+            high = np.array([self._atom_reached(x, self._rest) for x in high])
         out[open_] = high
         return out
+
+    def _atom_reached(self, x: float, table: AtomTable) -> float:
+        """Find the atom that is counted from ``x`` on, for B a table: it is just above ``x``."""
+        limit = x * (1.0 + 2e-13) + 2.0 * table.tolerance
+        places = self._places[self._relevant(x, limit)]
+        atom = float(np.max(places + table.last_place(limit - places)))
+        return max(atom, x)
 
     def _last_atom(self, low: float, high: float, q: float, strict: bool) -> float:
         """Find the atom in (low, high] that is the quantile; B has at most one atom there."""
@@ -185,22 +194,27 @@ class SteppedSum(Route):
 
 
 class AtomTable(Route):
-    """A purely atomic law as a sorted table of its atoms."""
+    """A purely atomic law as a sorted table of its atoms, which begin ``tolerance`` before them."""
 
     name = "table"
 
     def __init__(self, atoms: Atoms, missing: float, *, tolerance: float) -> None:
         self._places = atoms[0]
         self._tails = np.append(np.cumsum(atoms[1][::-1])[::-1], 0.0)
-        self._tolerance = tolerance
+        self.tolerance = tolerance
         self.error_bound = missing + 1e-14
 
     def upper(self, x: FloatArray, closed: bool) -> FloatArray:
         """Log P(S > x), or log P(S >= x) if ``closed``, at finite x >= 0."""
-        shift = -self._tolerance if closed else self._tolerance
+        shift = -self.tolerance if closed else self.tolerance
         with np.errstate(divide="ignore"):
             tails = self._tails[np.searchsorted(self._places, x + shift, side="right")]
             return np.asarray(np.log(tails))
+
+    def last_place(self, x: FloatArray) -> FloatArray:
+        """Last atom that is at most ``x``; -inf where there is none."""
+        at = np.searchsorted(self._places, x, side="right")
+        return np.asarray(np.where(at > 0, self._places[at - 1], -np.inf))
 
     def upper_isf(self, q: FloatArray, strict: bool) -> FloatArray:
         """Smallest atom x with P(S > x) <= q, or < q if ``strict``."""

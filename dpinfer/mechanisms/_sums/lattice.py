@@ -22,6 +22,9 @@ ACCURATE = np.log(1e4)
 PASSABLE = np.log(1e11)
 """The same between the peaks of a sparse lattice, where no tilt does better."""
 
+SPARSE = np.log(1e5)
+"""A tail this far below the most probable point, at each point of a window, is lost in rounding."""
+
 NOISE = 1e-19
 """Probabilities below this are rounding errors."""
 
@@ -59,7 +62,8 @@ class LatticeSum(Route):
         self.spacing = spacing
         self._atol = atol
         self._grid = SaddleGrid(self._terms.cgf, self._terms.abscissa, self._terms.std)
-        self._windows: list[Window] = [self._window(0.0)]
+        self._windows: list[Window] = []
+        self._window_at(0)
         self._tail = (
             LatticeContour(self._terms, 1.0) if LatticeContour.takes(self._terms, 1.0) else None
         )
@@ -128,16 +132,20 @@ class LatticeSum(Route):
         for window in self._windows:
             if window.first <= k <= window.last:
                 return window
+        window = next(window for window in self._candidates(k) if window.first <= k <= window.last)
+        self._windows.append(window)
+        return window
+
+    def _candidates(self, k: int) -> Iterator[Window]:
+        """Yield windows around k, the last of which holds it."""
+        if not self._windows:
+            yield self._window(0.0)
         mean = max(float(k), 1.0)
         spread = self._grid.spread_at(self._grid.tilt_at(mean))
         # first try a window that begins near k, so that few windows cover a range
-        for shift in (2.5, 1.0, 0.0):
-            tilt = self._grid.tilt_at(mean + shift * spread)
-            window = self._window(tilt, None if shift else k)
-            if window.first <= k <= window.last:
-                break
-        self._windows.append(window)
-        return window
+        for shift in (2.5, 1.0):
+            yield self._window(self._grid.tilt_at(mean + shift * spread))
+        yield self._window(self._grid.tilt_at(mean), k)
 
     def _tilted_pmf(self, tilt: float) -> tuple[FloatArray, FloatArray]:
         """Probabilities of the tilted law, with rounding errors near 1e-18, some below 0."""
@@ -165,7 +173,10 @@ class LatticeSum(Route):
         if keep is not None:
             at = keep - int(k[0])
             accurate = slice(min(accurate.start, at), max(accurate.stop, at + 1))
-        return Window(int(k[accurate][0]), logsf[accurate], logpmf[accurate])
+        elif level.max() + tilt < np.max(logpmf + tilt * k) - SPARSE:
+            # even P(J > k) ≈ P(J = k + 1), next to the peak of the tilted law, is too small
+            accurate = slice(0, 0)
+        return Window(int(k[accurate.start]), logsf[accurate], logpmf[accurate])
 
 
 def _run_above(level: FloatArray, depth: float) -> slice:

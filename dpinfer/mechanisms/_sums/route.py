@@ -117,9 +117,14 @@ class SingleTerm(Route):
     def upper(self, x: FloatArray, closed: bool) -> FloatArray:
         """Log P(S > x), or log P(S >= x) if ``closed``, at finite x >= 0."""
         ratio = x / self._weight
-        if self._law.is_integer:
-            ratio = lattice_floor(ratio, closed, self._atol)
-        return self._law._logsf(ratio)
+        if not self._law.is_integer:
+            return self._law._logsf(ratio)
+        k = lattice_floor(ratio, closed, self._atol)
+        last = k.max(initial=-1.0)
+        if last + 2.0 >= k.size:
+            return self._law._logsf(k)
+        # more points than places: each place once
+        return np.asarray(self._law._logsf(np.arange(-1.0, last + 1.0))[(k + 1.0).astype(np.intp)])
 
     def upper_isf(self, q: FloatArray, strict: bool) -> FloatArray:
         """Smallest x with P(S > x) <= q, or < q if ``strict``."""

@@ -30,7 +30,7 @@ FEW_ATOMS = 1 << 14
 MAX_ATOMS = 1 << 18
 MAX_HALF = 1 << 17
 MAX_TABLE = 1 << 21
-MAX_CLASSES = 6
+MAX_CLASSES = 12
 TIGHT = 1e-12
 """Tolerance, in lattice spacings, for atoms inside a convolution: dense atoms must not merge."""
 
@@ -47,7 +47,7 @@ class Lattice:
     @property
     def points(self) -> float:
         """About how many lattice points carry the law."""
-        return 1.0 + SPAN * self.terms.std / self.spacing
+        return 1.0 + _width(self.terms) / self.spacing
 
     @property
     def alone(self) -> bool:
@@ -94,7 +94,7 @@ def one_lattice(terms: Terms, *, largest: float | None = None) -> Lattice | None
     ratios = terms.weights / terms.weights.min()
     if largest is None:
         largest = MAX_LATTICE if (ratios == np.rint(ratios)).all() else MAX_FOUND_LATTICE
-    found = common_spacing(terms.weights, smallest=SPAN * terms.std / largest)
+    found = common_spacing(terms.weights, smallest=_width(terms) / largest)
     return None if found is None else Lattice(terms, found[0])
 
 
@@ -156,7 +156,7 @@ def several_lattices(terms: Terms) -> Route | None:
         rest = classes[-1].route(TIGHT)
         return None if rest is None else _convolved(terms, classes[:-1], rest)
     # meet in the middle: a sorted table of half of the parts
-    for number in range(len(classes) - 2, 0, -1):
+    for number in range(1, len(classes) - 1):
         if np.prod(points[:number]) <= MAX_HALF and np.prod(points[number:]) <= MAX_TABLE:
             atoms, missing = _enumerate(classes[number:], LOG_LOSS)
             table = AtomTable(atoms, missing, tolerance=TIGHT * terms.std)
@@ -212,6 +212,11 @@ def _enumerate(classes: list[Lattice], loss: float) -> tuple[Atoms, float]:
         atoms, dropped = join(atoms, more, float(np.exp(-loss)))
         missing += lost + dropped
     return atoms, missing
+
+
+def _width(terms: Terms) -> float:
+    """Of the law: many standard deviations, and a step to each side where it is nearly always 0."""
+    return max(SPAN * terms.std, 2.0 * float(terms.weights.max()))
 
 
 def _grid(terms: Terms) -> SaddleGrid:

@@ -1,0 +1,213 @@
+"""Weighted sums behave like laws, whatever their route, and refuse bad arguments."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from dpinfer.errors import DPInferError, InvalidParameterError
+from dpinfer.mechanisms import (
+    DiscreteGaussian,
+    Exact,
+    Gaussian,
+    Geometric,
+    IndependentNoise,
+    Laplace,
+    Tulap,
+)
+from dpinfer.mechanisms.weighted_sum import WeightedSum, weighted_sums
+
+Q = np.array([0.4, 0.1, 0.025, 0.005, 1e-6])
+
+
+MIXES = [
+    ([1.0, 0.5, 0.5], [Laplace(scale=2.0), Gaussian(sigma=1.0), Laplace(scale=0.1)]),
+    ([1, 1, 2], Geometric(scale=[2.0, 4.0, 1.0])),
+    ([1, 1], [Geometric(scale=3.0), DiscreteGaussian(sigma=2.0)]),
+    ([1.0, 2**0.5], Geometric(scale=[2.0, 4.0])),
+    ([1.0, 1.5], [Geometric(scale=2.0), Laplace(scale=1.0)]),
+    ([1.0, 1.0], [Tulap(scale=2.0), Gaussian(sigma=1.0)]),
+    (np.sqrt([2, 3, 5, 7, 11, 13, 17]), Geometric(scale=3.0)),
+]
+
+
+@pytest.mark.parametrize(("weights", "mechanism"), MIXES)
+def test_against_simulation(weights, mechanism):
+    total = WeightedSum(weights, mechanism)
+    n = 200_000
+    draws = total.rvs(n, rng=7)
+    for x in total.std * np.array([-1.7, -0.4, 0.0, 0.2, 1.0, 2.5]):
+        p = total.cdf(x)
+        # 6.5 standard deviations of a share of n draws: a false alarm has chance 1e-10
+        assert abs(np.mean(draws <= x + 1e-9) - p) < 6.5 * np.sqrt(p * (1 - p) / n) + 1e-4 / n
+    kurtosis = np.mean(draws**4) / total.variance**2
+    assert abs(draws.var() / total.variance - 1) < 6.5 * np.sqrt(kurtosis / n)
+
+
+@pytest.mark.parametrize(("weights", "mechanism"), MIXES)
+def test_cf_against_the_laws(weights, mechanism):
+    total = WeightedSum(weights, mechanism)
+    t = np.linspace(-2, 2, 9)
+    laws = mechanism if isinstance(mechanism, list) else [mechanism] * len(weights)
+    if not isinstance(mechanism, list) and mechanism.shape:
+        laws = [mechanism.take(j) for j in range(len(weights))]
+    expected = np.prod([law.cf(w * t) for w, law in zip(weights, laws, strict=True)], axis=0)
+    assert np.allclose(total.cf(t), expected, rtol=1e-12, atol=1e-15)
+    expected = sum(w**2 * law.variance for w, law in zip(weights, laws, strict=True))
+    assert total.variance == pytest.approx(expected, rel=1e-13)
+    assert total.std == pytest.approx(np.sqrt(expected), rel=1e-13)
+
+
+@pytest.mark.parametrize(("weights", "mechanism"), MIXES)
+def test_chernoff_is_above_the_quantile(weights, mechanism):
+    total = WeightedSum(weights, mechanism)
+    q = np.array([0.4, 0.1, 0.01, 1e-5])
+    assert np.all(total.chernoff(q) >= total.isf(q) * (1 - 1e-9))
+    assert np.all(total.chernoff(q) < 3 * total.isf(q) + 2 * total.std)
+
+
+@pytest.mark.parametrize(("weights", "mechanism"), MIXES)
+def test_tiny_probabilities(weights, mechanism):
+    total = WeightedSum(weights, mechanism)
+    q = np.array([1e-9, 1e-12, 1e-16, 1e-20, 1e-50, 1e-150, 1e-300])
+    x = total.isf(q)
+    assert np.all(np.diff(x) > 0)
+    assert np.all(total.logsf(x) <= np.log(q) + 1e-2 + (total.error_bound > 1e-9))
+    # the Chernoff bound exceeds the exact quantile by less than a few standard deviations
+    assert np.all(x <= total.chernoff(q) * (1 + 1e-9))
+    assert np.all(x >= total.chernoff(q) - 6 * total.std)
+    assert np.allclose(total.ppf(q), -x, rtol=1e-9, atol=1.0)
+
+
+def test_chernoff_of_one_laplace():
+    # min over s of (log(1/q) - log(1 - s²))/s for scale 1
+    s = np.linspace(1e-6, 1 - 1e-6, 2_000_001)
+    expected = np.min((-np.log(0.05) - np.log1p(-(s**2))) / s)
+    assert WeightedSum([1.0], Laplace(scale=1.0)).chernoff(0.05) == pytest.approx(expected, 1e-6)
+
+
+@pytest.mark.parametrize(
+    "total", [WeightedSum([], Exact()), WeightedSum([0, 2], [Laplace(scale=1.0), Exact()])]
+)
+def test_no_noise_is_a_point_mass(total):
+    assert total.variance == 0
+    assert total.sf([-1.0, 0.0, 1.0]).tolist() == [1.0, 0.0, 0.0]
+    assert total.cdf([-1.0, 0.0, 1.0]).tolist() == [0.0, 1.0, 1.0]
+    assert total.isf([0.0, 0.05, 0.95]).tolist() == [0.0, 0.0, 0.0]
+    assert total.ppf([0.0, 0.05, 1.0]).tolist() == [-np.inf, 0.0, 0.0]
+    assert total.cf([0.0, 3.0]).tolist() == [1.0, 1.0]
+    assert total.rvs(3, rng=1).tolist() == [0, 0, 0]
+    assert total.chernoff([0.1]).tolist() == [0.0]
+    assert total.is_integer
+    assert "no noise" in repr(total)
+
+
+def test_ends_of_the_probability_scale():
+    for weights, mechanism in MIXES:
+        total = WeightedSum(weights, mechanism)
+        assert total.isf([0.0, 1.0]).tolist() == [np.inf, -np.inf]
+        assert total.ppf([0.0, 1.0]).tolist() == [-np.inf, np.inf]
+        assert total.sf([-np.inf, np.inf]).tolist() == [1.0, 0.0]
+        assert total.cdf([-np.inf, np.inf]).tolist() == [0.0, 1.0]
+        assert total.logsf([-np.inf, np.inf]).tolist() == [0.0, -np.inf]
+
+
+def test_shapes_follow_numpy():
+    total = WeightedSum([1, 1], Laplace(scale=1.0))
+    assert total.shape == ()
+    assert np.ndim(total.sf(0.3)) == 0
+    assert total.sf(np.zeros((2, 3))).shape == (2, 3)
+    assert total.isf(np.full((2, 1), 0.1)).shape == (2, 1)
+    assert total.sf([]).shape == (0,)
+    assert total.rvs((2, 3), rng=1).shape == (2, 3)
+    assert np.ndim(total.rvs(rng=1)) == 0
+
+
+def test_integer_sums_draw_integers():
+    assert WeightedSum([1, 2], Geometric(scale=1.0)).is_integer
+    assert WeightedSum([1, 2], Geometric(scale=1.0)).rvs(4, rng=1).dtype == np.int64
+    assert not WeightedSum([1, 0.5], Geometric(scale=1.0)).is_integer
+
+
+def test_repr_names_terms_and_route():
+    text = repr(WeightedSum([1, 1, 3], [Laplace(scale=1.0), Laplace(scale=1.0), Gaussian(sigma=1)]))
+    assert text == "WeightedSum(2 × Laplace + 1 × Gaussian; by contour integral)"
+
+
+def test_sums_are_laws_like_any_other():
+    inner = WeightedSum([1, 2], Geometric(scale=2.0))
+    outer = WeightedSum([2, 1], [inner, Laplace(scale=3.0)])
+    flat = WeightedSum([2, 4, 1], [Geometric(scale=2.0), Geometric(scale=2.0), Laplace(scale=3.0)])
+    assert outer.sf(5.0) == flat.sf(5.0)
+    table = IndependentNoise([inner, Laplace(scale=3.0), inner])
+    assert np.array_equal(
+        table.isf(0.025), [law.isf(0.025) for law in (inner, Laplace(scale=3.0), inner)]
+    )
+
+
+# ---- many sums at once ----
+
+
+def test_rows_share_what_they_have_in_common():
+    laws = [Laplace(scale=1.0), Laplace(scale=1.0), Geometric(scale=2.0)]
+    matrix = np.array(
+        [[1, 0, 2], [0, -1, -2], [1, 1, 0], [0, 0, 0], [2, 0, 1], [3 * 0.1, 0, 0], [0, 0.3, 0]]
+    )
+    sums = weighted_sums(matrix, laws)
+    assert sums[0] is sums[1]
+    assert sums[5] is sums[6]
+    assert len({id(law) for law in sums}) == 5
+    for row, law in zip(matrix, sums, strict=True):
+        assert law.variance == pytest.approx(WeightedSum(row, laws).variance)
+        assert law.sf(0.7) == pytest.approx(WeightedSum(row, laws).sf(0.7), rel=1e-12)
+
+
+@pytest.mark.parametrize("form", [sparse.csr_array, sparse.csr_matrix, sparse.coo_array])
+def test_sparse_rows_give_what_dense_rows_give(form):
+    matrix = np.rint(sparse.random_array((60, 12), density=0.2, rng=1).toarray() * 4)
+    mechanism = Geometric(scale=np.repeat([1.0, 3.0], 6))
+    dense, thin = weighted_sums(matrix, mechanism), weighted_sums(form(matrix), mechanism)
+    assert [law.variance for law in dense] == [law.variance for law in thin]
+    assert len({id(law) for law in dense}) == len({id(law) for law in thin})
+
+
+def test_ten_thousand_rows_make_few_objects():
+    matrix = sparse.kron(sparse.eye_array(10_000), np.ones((1, 4)), format="csr")
+    assert len({id(law) for law in weighted_sums(matrix, Laplace(scale=2.0))}) == 1
+
+
+# ---- bad input ----
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ([1.0, np.nan], "weights must not contain NaN at position 1"),
+        ([np.inf], "weights must be finite"),
+        ([1e-310, 1.0], "between 1e-100 and 1e\\+100 in size, got 1e-310 at position 0"),
+        ([1e200], "rescale"),
+        ([[1.0]], "one-dimensional"),
+        (3.0, "one-dimensional"),
+        ([1j], "real"),
+        (["a"], "real numbers"),
+        ([None], "real numbers"),
+    ],
+)
+def test_bad_weights_are_refused(weights, message):
+    with pytest.raises(InvalidParameterError, match=message):
+        WeightedSum(weights, Laplace(scale=1.0))
+
+
+@pytest.mark.parametrize(
+    "mechanism", [None, 2.0, "Laplace", [Laplace(scale=1.0)], Laplace(scale=[1.0])]
+)
+def test_bad_mechanisms_are_refused(mechanism):
+    with pytest.raises(InvalidParameterError):
+        WeightedSum([1.0, 2.0], mechanism)
+    with pytest.raises(InvalidParameterError):
+        weighted_sums([[1.0, 2.0]], mechanism)
+
+
+@pytest.mark.parametrize("call", ["cdf", "isf", "chernoff", "cf"])
+def test_nan_arguments_are_refused(call):
+    with pytest.raises(DPInferError):
+        getattr(WeightedSum([1.0, 2.0], Laplace(scale=1.0)), call)([0.1, np.nan])

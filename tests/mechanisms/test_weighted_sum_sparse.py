@@ -1,0 +1,109 @@
+"""Weighted sums that are nearly always 0, or have many lattices, against listed atoms."""
+
+import mpmath
+import numpy as np
+import pytest
+
+from dpinfer.mechanisms import DiscreteGaussian, Geometric, Laplace, _theta
+from dpinfer.mechanisms.weighted_sum import WeightedSum
+
+Q = np.array([0.4, 0.1, 0.025, 0.005, 1e-3])
+
+NEARLY_CONSTANT = (
+    ([1.0, np.sqrt(2.0)], [0.1, 0.1]),
+    ([4.453860430208233, np.sqrt(2.0)], [0.1319463665473863, 0.11212814977606829]),
+    ([1.0, np.sqrt(2.0), 3.0], [0.1, 0.1, 0.1]),
+    ([1.0, 1.0], [0.08, 0.08]),
+    ([np.sqrt(2.0)] * 3, [0.08] * 3),
+    ([1.0, 1.0, 1.0, np.sqrt(2.0), np.sqrt(2.0)], [0.08, 0.08, 0.08, 0.06, 0.06]),
+    ([1.0, 1.7, np.sqrt(2.2)], [0.12, 0.2, 0.3]),
+)
+
+
+def atoms_of(weights, masses, cut):
+    """Places and probabilities of a sum, those below ``cut`` left out."""
+    places, probabilities = np.zeros(1), np.ones(1)
+    for weight, mass in zip(weights, masses, strict=True):
+        k = np.arange(-(len(mass) // 2), len(mass) // 2 + 1)
+        places = np.add.outer(places, weight * k).ravel()
+        probabilities = np.multiply.outer(probabilities, mass).ravel()
+        kept = probabilities > cut
+        places, probabilities = places[kept], probabilities[kept]
+    return places, probabilities
+
+
+def gaussian_masses(sigma, reach):
+    mass = np.exp(-0.5 * np.square(np.arange(-reach, reach + 1) / sigma))
+    return mass / mass.sum()
+
+
+def geometric_masses(scale, reach):
+    return np.tanh(0.5 / scale) * np.exp(-np.abs(np.arange(-reach, reach + 1)) / scale)
+
+
+def tail(atoms, x):
+    places, probabilities = atoms
+    return np.array([probabilities[places > point].sum() for point in x])
+
+
+@pytest.mark.parametrize(("weights", "sigmas"), NEARLY_CONSTANT)
+def test_sums_that_are_nearly_always_zero(weights, sigmas):
+    law = WeightedSum(weights, DiscreteGaussian(sigma=np.array(sigmas)))
+    atoms = atoms_of(weights, [gaussian_masses(sigma, 4) for sigma in sigmas], 0.0)
+    between = np.array([0.1, 0.6, 1.2])
+    # on one lattice far tails are accurate relatively (with fewer digits between the peaks of a
+    # sparse one, where no tilt makes all points likely), elsewhere absolutely
+    atol = 1e-300 if len(set(weights)) == 1 else 1e-15
+    np.testing.assert_allclose(law.sf(between), tail(atoms, between), rtol=1e-7, atol=atol)
+    quantiles = law.isf(Q)
+    assert (tail(atoms, quantiles + 1e-9) <= Q).all()
+    assert (tail(atoms, quantiles - 1e-9) > Q).all()
+    # an interval of that half-width is never inside out
+    assert (quantiles >= 0).all()
+    assert (law.chernoff(Q) >= quantiles).all()
+
+
+def test_cumulants_of_the_narrowest_discrete_gaussians():
+    for sigma, s in ((0.03, 300.0), (0.03, 900.0), (0.05, 250.0), (0.1, 60.0)):
+        with mpmath.workdps(40):
+            spread = mpmath.mpf(sigma)
+            terms = [mpmath.exp(k * s - k**2 / (2 * spread**2)) for k in range(-9, 10)]
+            masses = [mpmath.exp(-(k**2) / (2 * spread**2)) for k in range(-9, 10)]
+            expected = float(mpmath.log(mpmath.fsum(terms)) - mpmath.log(mpmath.fsum(masses)))
+        found = _theta.cumulant(np.array([s + 0j]), np.array([sigma]))[0].real
+        assert found == pytest.approx(expected, rel=1e-12, abs=1e-15)
+
+
+def test_eight_lattices_are_listed():
+    rng = np.random.default_rng(5)
+    weights = np.exp(rng.normal(0.0, 0.7, 8))
+    scales, sigmas = rng.uniform(0.2, 0.3, 4), rng.uniform(0.35, 0.45, 4)
+    law = WeightedSum(
+        weights,
+        [
+            *(Geometric(scale=scale) for scale in scales),
+            *(DiscreteGaussian(sigma=s) for s in sigmas),
+        ],
+    )
+    masses = [geometric_masses(s, 9) for s in scales] + [gaussian_masses(s, 6) for s in sigmas]
+    atoms = atoms_of(weights, masses, 1e-11)
+    missing = 1.0 - atoms[1].sum()
+    assert missing < 1e-6
+    assert law.error_bound < 1e-10
+    x = law.std * rng.uniform(-4.0, 4.0, 100)
+    assert np.abs(law.sf(x) - tail(atoms, x)).max() <= missing + law.error_bound
+    # quantiles are atoms, not points just below them
+    quantiles = law.isf(Q)
+    assert (tail(atoms, quantiles * (1 + 1e-14)) <= Q).all()
+    assert (tail(atoms, quantiles - 1e-11) > Q - missing).all()
+    assert (law.cdf(law.ppf(Q)) >= Q).all()
+
+
+def test_median_of_smooth_sums_is_zero():
+    rng = np.random.default_rng(6)
+    for _ in range(100):
+        count = rng.integers(2, 5)
+        law = WeightedSum(np.ones(count), Laplace(scale=np.exp(rng.normal(0.0, 1.5, count))))
+        # beside other quantiles, as rounding at 0 depends on what else is asked for
+        assert abs(law.isf([0.5, 0.3, 0.01])[0]) < 1e-12 * law.std
+        assert abs(law.isf(0.5)) < 1e-12 * law.std
