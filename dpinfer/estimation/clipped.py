@@ -33,7 +33,19 @@ class ClippedEstimate:
     unclipped : CombinedEstimate
         The unbiased estimates.
     lower, upper : float, optional
-        The bounds.
+        The bounds, at least one of them, in units of the estimates.
+
+    Raises
+    ------
+    InvalidParameterError
+        If there is no bound, or ``lower`` exceeds ``upper``.
+
+    Examples
+    --------
+    >>> import dpinfer as dpi
+    >>> fit = dpi.combine([-1.5, 4.0], mechanism=dpi.Laplace(scale=1.0))
+    >>> fit.clip(lower=0).params
+    array([0., 4.])
     """
 
     unclipped: CombinedEstimate
@@ -66,18 +78,53 @@ class ClippedEstimate:
     def conf_int(self, *args: Any, **kwargs: Any) -> Intervals:
         """Intersect the intervals of :meth:`CombinedEstimate.conf_int` with the bounds.
 
-        Takes the same arguments. An interval may turn out empty, and is then marked as such.
+        Parameters
+        ----------
+        *args, **kwargs
+            As for :meth:`CombinedEstimate.conf_int`.
+
+        Returns
+        -------
+        Intervals
+            One interval a target, never wider than the unclipped one and covering as often. It
+            may turn out empty, and is then marked as such.
         """
         intervals = self.unclipped.conf_int(*args, **kwargs)
         clipped = intervals.restrict(lower=self.lower, upper=self.upper)
         return replace(clipped, estimate=self.params, notes=(*intervals.notes, BIAS))
 
     def summary_frame(self, alpha: float = 0.05, method: Any = "exact") -> pd.DataFrame:
-        """Return clipped estimates and intervals, with the unbiased estimates beside them."""
+        """Return clipped estimates and intervals, with the unbiased estimates beside them.
+
+        Parameters
+        ----------
+        alpha, method
+            As for :meth:`CombinedEstimate.conf_int`.
+
+        Returns
+        -------
+        DataFrame
+            Columns ``estimate``, ``ci_lower``, ``ci_upper``, ``empty`` where an interval is, and
+            ``unbiased_estimate``.
+        """
         frame = self.conf_int(alpha, method).summary_frame()
         frame["unbiased_estimate"] = np.asarray(self.unclipped.params)
         return frame
 
     def summary(self, alpha: float = 0.05, method: Any = "exact") -> str:
-        """Return the intervals as a plain-text table, which says that it is not unbiased."""
+        """Return the intervals as a plain-text table, which says that it is not unbiased.
+
+        Parameters
+        ----------
+        alpha, method
+            As for :meth:`CombinedEstimate.conf_int`.
+
+        Returns
+        -------
+        str
+            The table.
+        """
         return self.conf_int(alpha, method).summary()
+
+    def __str__(self) -> str:
+        return self.summary()

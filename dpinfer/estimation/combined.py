@@ -9,20 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpinfer._validation import (
-    RNG,
-    FloatArray,
-    check_integer,
-    check_rng,
-    freeze,
-)
+from dpinfer._validation import RNG, FloatArray, check_array, check_reps, check_rng, freeze
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.clipped import ClippedEstimate
 from dpinfer.estimation.consistency import consistency_test
+from dpinfer.estimation.design import as_dense
 from dpinfer.estimation.pivots import Method, Pivots, clean_weights
 from dpinfer.estimation.solvers import BLOCK
 from dpinfer.mechanisms.weighted_sum import WeightedSum
 from dpinfer.results.intervals import ERROR_COVERED, Intervals
+from dpinfer.results.labels import attach_labels
 from dpinfer.results.tables import render_table
 
 if TYPE_CHECKING:
@@ -49,7 +45,17 @@ class CombinedEstimate:
     Attributes
     ----------
     release : Release
-        What was published.
+        What was published: m values.
+    targets : Targets
+        What is estimated: k linear functions of the cells, with their labels.
+
+    Examples
+    --------
+    >>> import dpinfer as dpi
+    >>> noise = [dpi.Laplace(scale=1.0), dpi.Laplace(scale=1.0), dpi.Exact()]
+    >>> fit = dpi.combine([4.0, 5.0, 10.0], workload=[[1, 0], [0, 1], [1, 1]], mechanism=noise)
+    >>> fit.params, fit.bse
+    (array([ 4.5,  5.5, 10. ]), array([1., 1., 0.]))
     """
 
     release: Release
@@ -63,7 +69,9 @@ class CombinedEstimate:
     def params(self) -> Any:
         """The k estimates, in units of the targets: a Series where they have labels."""
         found = self._coefficients
-        return self._label(found if self._coordinates is None else self._coordinates @ found)
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = found if self._coordinates is None else self._coordinates @ found
+        return self._label(check_array(found, "target @ cells"))
 
     @cached_property
     def bse(self) -> Any:
@@ -90,7 +98,12 @@ class CombinedEstimate:
         return np.concatenate([clean_weights(block) for block in self._weight_blocks()])
 
     def cov_params(self) -> Any:
-        """Covariance matrix (k × k) of the estimates: a DataFrame where they have labels.
+        """Covariance matrix of the estimates, due to the noise.
+
+        Returns
+        -------
+        array of float, shape (k, k), or DataFrame
+            Variances and covariances; a DataFrame where the targets have labels.
 
         Raises
         ------
@@ -103,9 +116,7 @@ class CombinedEstimate:
                 f"got {len(self)}: pass those targets to combine whose covariances are needed"
             )
         weighted = self.weights * np.sqrt(self.release.variance)
-        covariance = weighted @ weighted.T
-        if not isinstance(covariance, np.ndarray):
-            covariance = covariance.toarray()
+        covariance = as_dense(weighted @ weighted.T)
         if self.targets.labels is None:
             return covariance
         import pandas as pd
@@ -140,13 +151,18 @@ class CombinedEstimate:
         ----------
         target : label or int
             The label of the target, or its position where it has no label.
+
+        Returns
+        -------
+        WeightedSum
+            The law of estimate minus confidential value.
         """
-        row = self._position(target)
+        row = self.targets.position(target)
         if self._coordinates is None:
             weights = np.zeros(len(self.release))
             weights[row] = 1.0
         else:
-            weights = self._dense_weights(self._coordinates[[row]])[0]
+            weights = as_dense(self._solver.weights(self._coordinates[[row]]))[0]
         return WeightedSum(clean_weights(weights), self.release.mechanism)
 
     def simulate_errors(self, reps: int, *, rng: RNG = None) -> FloatArray:
@@ -164,7 +180,7 @@ class CombinedEstimate:
         array of float, shape (reps, k)
             Errors: estimate minus confidential value.
         """
-        return self._draw_errors(check_integer(reps, "reps", ge=1), check_rng(rng))
+        return self._draw_errors(check_reps(reps), check_rng(rng))
 
     def conf_int(
         self,
@@ -179,15 +195,15 @@ class CombinedEstimate:
 
         Parameters
         ----------
-        alpha : float
+        alpha : float, default 0.05
             One minus the confidence level, in (0, 1).
         method : {"exact", "tail-bound", "normal"}
             ``"exact"``: quantiles of the law of each error, a weighted sum of the noises.
             ``"tail-bound"``: Chernoff bounds, joined by a union bound, so that they hold for all
             targets together. ``"normal"``: normal quantiles, offered for comparison.
-        simultaneous : bool
+        simultaneous : bool, default False
             Whether all targets shall be covered together with probability 1 - ``alpha``.
-        reps : int
+        reps : int, default 10_000
             Number of simulated errors for simultaneous exact intervals of dependent estimates.
         rng : None, int or numpy.random.Generator, optional
             Source of these.
@@ -206,12 +222,16 @@ class CombinedEstimate:
         from one simulation to another. Simultaneous normal intervals have Šidák's level,
         which is conservative for dependent normal errors. For intervals by the union bound
         with exact laws, divide ``alpha`` by the number of targets.
+
+        Under whole-numbered noise the ends move outward by 1e-14 of the values, so that rounding
+        does not take away an end that is attained.
         """
         pivots = Pivots(
             std_errors=np.asarray(self.bse),
             mechanism=self.release.mechanism,
             blocks=None if self._coordinates is None else self._weight_blocks,
             draw_errors=self._draw_errors,
+            magnitude=np.abs(np.asarray(self.params)) + np.abs(self.release.values).max(),
         )
         return pivots.intervals(
             np.asarray(self.params),
@@ -224,7 +244,12 @@ class CombinedEstimate:
         )
 
     def consistency_test(
-        self, method: str | None = None, *, reps: int = 10_000, rng: RNG = None
+        self,
+        method: str | None = None,
+        *,
+        reps: int = 10_000,
+        rng: RNG = None,
+        progress: bool = False,
     ) -> HypothesisResult:
         """Test whether overlapping values disagree more than their noise allows.
 
@@ -234,10 +259,12 @@ class CombinedEstimate:
             ``"exact"``: the chi-squared law, for Gaussian noise only; ``"monte-carlo"``: the law
             simulated from the noise; ``"asymptotic"``: the chi-squared law as an approximation.
             By default exact where all noise is Gaussian, and Monte Carlo otherwise.
-        reps : int
+        reps : int, default 10_000
             Number of replicates for ``"monte-carlo"``.
         rng : None, int or numpy.random.Generator, optional
-            Source of these.
+            Source of these; an int is a seed. A generator is asked for a seed once.
+        progress : bool, default False
+            Whether to show a progress bar while simulating.
 
         Returns
         -------
@@ -258,7 +285,13 @@ class CombinedEstimate:
         not what they are said to be. The simulated p-value is (1 + b)/(R + 1).
         """
         return consistency_test(
-            self.release, self._design, self._solver, method=method, reps=reps, rng=rng
+            self.release,
+            self._design,
+            self._solver,
+            method=method,
+            reps=reps,
+            rng=rng,
+            progress=progress,
         )
 
     def clip(self, *, lower: float | None = None, upper: float | None = None) -> ClippedEstimate:
@@ -270,16 +303,29 @@ class CombinedEstimate:
         ----------
         lower, upper : float, optional
             Bounds of the confidential values, such as ``lower=0`` for counts.
+
+        Returns
+        -------
+        ClippedEstimate
+            The estimates within the bounds; it has no ``bse``.
         """
         return ClippedEstimate(unclipped=self, lower=lower, upper=upper)
 
     def summary_frame(self, alpha: float = 0.05, method: Method = "exact") -> pd.DataFrame:
         """Return estimates, standard errors and intervals as a DataFrame, a row for each target.
 
-        Columns: ``estimate``, ``std_err``, ``ci_lower``, ``ci_upper``, and where any target is a
-        published value, ``published`` and ``published_std_err``: that value with the standard
-        deviation of its own noise, NaN for targets that were not published themselves. ``attrs``
-        holds ``alpha``, ``method``, ``uncertainty`` and ``simultaneous``.
+        Parameters
+        ----------
+        alpha, method
+            As for :meth:`conf_int`.
+
+        Returns
+        -------
+        DataFrame
+            Columns ``estimate``, ``std_err``, ``ci_lower``, ``ci_upper``, and where any target was
+            published itself, ``published`` and ``published_std_err``: that value and the standard
+            deviation of its noise, NaN for the others. ``attrs`` holds ``alpha``, ``method``,
+            ``uncertainty`` and ``simultaneous``.
         """
         frame = self.conf_int(alpha, method).summary_frame()
         frame.insert(1, "std_err", np.asarray(self.bse))
@@ -291,21 +337,28 @@ class CombinedEstimate:
         return frame
 
     def summary(self, alpha: float = 0.05, method: Method = "exact") -> str:
-        """Return :meth:`summary_frame` as a plain-text table that says which error is covered."""
+        """Return :meth:`summary_frame`, with the same arguments, as a plain-text table.
+
+        The table says which error the intervals cover.
+        """
         frame = self.summary_frame(alpha, method)
         return render_table(
             "Combined estimates",
             self._facts(frame.attrs),
             {name: frame[name].to_numpy() for name in frame.columns},
-            index=self.targets,
+            index=self.targets if self.targets.labels is None else self.targets.labels,
             notes=("Unbiased for the confidential values; not rounded or clipped.",),
+            alike=("estimate", "ci_lower", "ci_upper", "published"),
         )
 
     def __len__(self) -> int:
-        return len(self.targets.published)
+        return len(self.targets)
 
     def __repr__(self) -> str:
         return f"CombinedEstimate({len(self)} targets from {self.release!r})"
+
+    def __str__(self) -> str:
+        return self.summary()
 
     def _facts(self, attrs: dict[Any, Any]) -> list[tuple[str, object]]:
         """Facts about the estimate for the head of its summary."""
@@ -334,34 +387,10 @@ class CombinedEstimate:
         """Yield the weights of the targets, some at a time."""
         size = max(1, min(BLOCK, _BLOCK_SIZE // len(self.release)))
         for start in range(0, len(self), size):
-            yield self._dense_weights(self._coordinates[start : start + size])
-
-    def _dense_weights(self, coordinates: Any) -> FloatArray:
-        weights = self._solver.weights(coordinates)
-        return weights if isinstance(weights, np.ndarray) else np.asarray(weights.toarray())
-
-    def _position(self, target: Any) -> int:
-        """Position of a target given by its label, or by its position if there are no labels."""
-        labels = self.targets.labels
-        if labels is None:
-            return check_integer(target, "target", ge=0, le=len(self) - 1)
-        found = np.flatnonzero(labels.isin([target]))
-        if not len(found):
-            raise InvalidParameterError(f"target must be a label of the estimate, got {target!r}")
-        return int(found[0])
+            yield as_dense(self._solver.weights(self._coordinates[start : start + size]))
 
     def _label(self, values: Any) -> Any:
-        return _labelled(values, self.targets.labels)
+        return attach_labels(freeze(values), self.targets.labels)
 
     def _label_rows(self, values: Any) -> Any:
-        return _labelled(values, self.release.labels)
-
-
-def _labelled(values: Any, labels: pd.Index | None) -> Any:
-    """Return values as a Series where there are labels, and read-only in any case."""
-    frozen = freeze(values)
-    if labels is None:
-        return frozen
-    import pandas as pd
-
-    return pd.Series(frozen, index=labels)
+        return attach_labels(freeze(values), self.release.labels)

@@ -7,21 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from scipy import special
 
-from dpinfer._validation import (
-    ALTERNATIVES,
-    RNG,
-    FloatArray,
-    check_integer,
-    check_option,
-    check_rng,
-)
+from dpinfer._validation import RNG, FloatArray, check_option
 from dpinfer.errors import InvalidParameterError, NotEstimableError
 from dpinfer.mechanisms import Exact, Gaussian, groups
 from dpinfer.results.hypothesis import HypothesisResult
-from dpinfer.results.monte_carlo_null import MonteCarloNull, count_extreme
 from dpinfer.results.null_distribution import AsymptoticNull, ExactNull, NullDistribution
+from dpinfer.results.simulation import BLOCK, Simulation, simulate_null
 
 if TYPE_CHECKING:
     from dpinfer.estimation.design import Design
@@ -30,8 +22,8 @@ if TYPE_CHECKING:
 
 Method = Literal["exact", "monte-carlo", "asymptotic"]
 
-_BLOCK_SIZE = 4_000_000
-"""Largest number of noises drawn at a time."""
+_NOISES_IN_BLOCK = 4_000_000
+"""Largest number of noises drawn at a time, replicates times m."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +33,6 @@ class Disagreement:
     release: Release
     design: Design
     solver: Solver
-    reps: int
-    rng: RNG
 
     @property
     def degrees(self) -> int:
@@ -59,6 +49,17 @@ class Disagreement:
         laws = [law for law, _ in groups(self.release.mechanism, len(self.release))]
         return all(isinstance(law, (Gaussian, Exact)) for law in laws)
 
+    def observed(self) -> FloatArray:
+        """Q of the published values.
+
+        The confidential values drop out of Q, but not out of its rounding error, which would tell
+        equal values of whole-numbered noise apart. Whole numbers close to the estimates are taken
+        off first: for whole coefficients and values, that is exact.
+        """
+        values = self.release.values
+        nearest = np.rint(self.solver.coefficients(values))
+        return self.of(values - self.design.matrix @ nearest)
+
     def of(self, values: FloatArray) -> FloatArray:
         """Q for values (m,) or, one column each, (m × k)."""
         fitted = self.design.matrix @ self.solver.coefficients(values)
@@ -68,14 +69,8 @@ class Disagreement:
 
     def draw(self, size: int, rng: np.random.Generator) -> FloatArray:
         """Draw that many replicates of Q: the confidential values drop out."""
-        length = len(self.release)
-        block = max(1, _BLOCK_SIZE // length)
-        out = np.empty(size)
-        for start in range(0, size, block):
-            stop = min(start + block, size)
-            noise = self.release.mechanism.rvs((stop - start, length), rng=rng)
-            out[start:stop] = self.of(np.asarray(noise, dtype=np.float64).T)
-        return out
+        noise = self.release.mechanism.rvs((size, len(self.release)), rng=rng)
+        return self.of(np.asarray(noise, dtype=np.float64).T)
 
 
 def consistency_test(
@@ -86,9 +81,11 @@ def consistency_test(
     method: str | None,
     reps: int,
     rng: RNG,
+    progress: bool,
 ) -> HypothesisResult:
     """Test the agreement of a release; see :meth:`CombinedEstimate.consistency_test`."""
-    overlap = None if design is None else Disagreement(release, design, solver, reps, rng)
+    simulation = Simulation.checked(reps, rng, progress)
+    overlap = None if design is None else Disagreement(release, design, solver)
     if overlap is None or overlap.degrees == 0:
         raise NotEstimableError(
             "the release has no overlapping values: every published value is needed to determine "
@@ -97,8 +94,8 @@ def consistency_test(
     if method is None:
         method = "exact" if overlap.is_gaussian else "monte-carlo"
     chosen = check_option(method, "method", _NULLS)
-    statistic = overlap.of(release.values)
-    null = _NULLS[chosen](overlap, statistic)
+    statistic = overlap.observed()
+    null = _NULLS[chosen](overlap, statistic, simulation)
     return HypothesisResult(
         name="Consistency of a release",
         statistic=statistic,
@@ -116,30 +113,31 @@ def consistency_test(
     )
 
 
-def _exact(overlap: Disagreement, statistic: FloatArray) -> NullDistribution:
+def _exact(
+    overlap: Disagreement, statistic: FloatArray, simulation: Simulation
+) -> NullDistribution:
     if not overlap.is_gaussian:
         raise InvalidParameterError(
             "method must be 'monte-carlo' or 'asymptotic' unless all noise is Gaussian, got 'exact'"
         )
-    df = overlap.degrees
-    return ExactNull(
-        lambda q: np.asarray(special.chdtrc(df, np.maximum(q, 0.0))),
-        lambda q: np.asarray(special.chdtr(df, np.maximum(q, 0.0))),
-    )
+    law = AsymptoticNull.chi2(overlap.degrees)  # not a limit here: Gaussian noise has this law
+    return ExactNull(law.larger, law.smaller)
 
 
-def _monte_carlo(overlap: Disagreement, statistic: FloatArray) -> NullDistribution:
-    reps = check_integer(overlap.reps, "reps", ge=1)
-    replicates = overlap.draw(reps, check_rng(overlap.rng))
-    extreme = {name: count_extreme(replicates, statistic, name) for name in ALTERNATIVES}
-    return MonteCarloNull(sample=replicates, reps=reps, statistic=statistic, extreme=extreme)
+def _monte_carlo(
+    overlap: Disagreement, statistic: FloatArray, simulation: Simulation
+) -> NullDistribution:
+    block = min(BLOCK, max(1, _NOISES_IN_BLOCK // len(overlap.release)))
+    return simulate_null([overlap.draw], statistic, simulation, block=block)
 
 
-def _asymptotic(overlap: Disagreement, statistic: FloatArray) -> NullDistribution:
+def _asymptotic(
+    overlap: Disagreement, statistic: FloatArray, simulation: Simulation
+) -> NullDistribution:
     return AsymptoticNull.chi2(overlap.degrees)
 
 
-_NULLS: dict[Method, Callable[[Disagreement, FloatArray], NullDistribution]] = {
+_NULLS: dict[Method, Callable[[Disagreement, FloatArray, Simulation], NullDistribution]] = {
     "exact": _exact,
     "monte-carlo": _monte_carlo,
     "asymptotic": _asymptotic,

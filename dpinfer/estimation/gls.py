@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dpinfer._validation import FloatArray
+from dpinfer._validation import FloatArray, show
 from dpinfer.errors import (
     ApproximationWarning,
     ConvergenceError,
@@ -219,4 +219,4 @@ def _check_exact(release: Release, fitted: FloatArray) -> None:
 
 def _row_name(release: Release, row: int) -> str:
     """Name a published value in a message."""
-    return f"value {row}" if release.labels is None else repr(release.labels[row])
+    return f"value {row}" if release.labels is None else show(release.labels[row])

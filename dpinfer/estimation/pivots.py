@@ -11,7 +11,7 @@ from scipy import special
 
 from dpinfer._validation import RNG, FloatArray, check_alpha, check_flag, check_option
 from dpinfer.estimation.simultaneous import critical_pivot
-from dpinfer.mechanisms import NoiseLaw
+from dpinfer.mechanisms import NoiseLaw, groups
 from dpinfer.mechanisms.weighted_sum import WeightedSum, weighted_sums
 from dpinfer.results.intervals import Intervals
 
@@ -22,6 +22,9 @@ Method = Literal["exact", "tail-bound", "normal"]
 
 _NEGLIGIBLE = 1e-13
 """Weights smaller than this, relative to the largest of a target, are rounding."""
+
+_ROUNDING = 64 * np.finfo(float).eps
+"""Rounding error of an estimate and its interval, relative to the size of their terms."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,12 +42,15 @@ class Pivots:
         its own target.
     draw_errors : callable
         ``draw_errors(reps, rng)`` draws joint errors, shape (reps, k).
+    magnitude : array of float, shape (k,)
+        Size of the terms of which the estimates are sums.
     """
 
     std_errors: FloatArray
     mechanism: NoiseLaw
     blocks: Callable[[], Iterable[FloatArray]] | None
     draw_errors: Callable[[int, np.random.Generator], FloatArray]
+    magnitude: FloatArray
 
     def intervals(
         self,
@@ -70,7 +76,7 @@ class Pivots:
             half, mc_error, notes = pivot.value * self.std_errors, pivot.mc_error, (pivot.note,)
         else:
             half = _HALF_WIDTHS[method](self, alpha, self._uncertain if together else 1)
-        half = half.reshape(np.shape(estimate))
+        half = (half + self._slack(np.ravel(estimate), half)).reshape(np.shape(estimate))
         return Intervals(
             estimate=estimate,
             lower=estimate - half,
@@ -83,6 +89,18 @@ class Pivots:
             notes=notes,
             mc_error=mc_error,
         )
+
+    def _slack(self, estimate: FloatArray, half: FloatArray) -> FloatArray:
+        """Return what keeps rounding from cutting off an atom at the end of an interval.
+
+        An end is on an atom of the error where noise takes whole numbers; whole ends are exact.
+        """
+        atoms = any(law.is_integer for law, _ in groups(self.mechanism, 1))
+        if self.blocks is None or not atoms:
+            return np.zeros(half.shape)
+        exact = (half == np.rint(half)) & (estimate == np.rint(estimate))
+        width = _ROUNDING * (self.magnitude + half)
+        return np.where(exact | (self.std_errors == 0), 0.0, width)
 
     @property
     def _uncertain(self) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpinfer._validation import RNG, FloatArray, check_integer, check_rng
+from dpinfer._validation import RNG, FloatArray, check_reps, check_rng
 
 _BLOCK_SIZE = 4_000_000
 """Largest number of errors drawn at a time."""
@@ -46,7 +46,7 @@ def critical_pivot(
     deviation √(α(1 - α)/R).
     """
     fewest = int(np.ceil(1.0 / alpha)) - 1
-    number = check_integer(reps, "reps", ge=max(fewest, 1))
+    number = check_reps(reps, ge=max(fewest, 1))
     generator = check_rng(rng)
     noisy = std_errors > 0
     block = max(1, _BLOCK_SIZE // len(std_errors))

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpinfer._validation import FloatArray, check_array
+from dpinfer._validation import FloatArray, check_array, check_integer, show
 from dpinfer.errors import InvalidParameterError, NotEstimableError
 from dpinfer.queries import Workload
+from dpinfer.queries._matrix import stack_rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,12 +41,26 @@ class Targets:
         row = self.published[position]
         return f"value {row}" if row >= 0 else f"target {position}"
 
+    def __len__(self) -> int:
+        return len(self.published)
+
+    def position(self, label: Any) -> int:
+        """Return where the target with a label is; without labels, check a position."""
+        if self.labels is None:
+            return check_integer(label, "target", ge=0, le=len(self) - 1)
+        found = _find(label, self.labels)
+        if found < 0:
+            raise InvalidParameterError(
+                f"target must be a label of the estimate, got {show(label)}"
+            )
+        return found
+
     def refuse(self, bad: NDArray[np.bool_]) -> None:
         """Raise an error that names the targets that are not estimable, if there are any."""
         positions = np.flatnonzero(bad)
         if not len(positions):
             return
-        named = ", ".join(repr(self[int(position)]) for position in positions[:_NAMED])
+        named = ", ".join(show(self[int(position)]) for position in positions[:_NAMED])
         more = f" and {len(positions) - _NAMED} more" if len(positions) > _NAMED else ""
         raise NotEstimableError(
             f"target must be determined by the published values, but these are not: {named}{more}; "
@@ -68,7 +83,7 @@ def all_targets(workload: Workload, design: Design | None) -> Targets:
         return Targets(matrix, labels, published)
     if labels is not None or workload.columns is not None:
         labels = _append(_or_numbered(labels, rows, "value"), _cell_labels(workload)[extra])
-    return Targets(_stack(matrix, _unit_rows(extra, cells, matrix)), labels, published)
+    return Targets(stack_rows([matrix, _unit_rows(extra, cells, matrix)]), labels, published)
 
 
 def find_targets(target: Any, workload: Workload) -> Targets:
@@ -116,14 +131,16 @@ def _from_mapping(target: Mapping[Hashable, Any], workload: Workload) -> Targets
 
 
 def _vector(value: Any, name: str, workload: Workload) -> FloatArray:
-    """One target as a vector over the cells; a Series is matched with them by its labels."""
+    """One target as a vector over the cells; labels of cells may stand for their positions."""
     cells = workload.shape[1]
+    if isinstance(value, Mapping):
+        value = _series(value, name, workload)
     if hasattr(value, "iloc") and workload.columns is not None:
         where = workload.columns.get_indexer(value.index)
         if (where < 0).any():
             missing = value.index[int(np.flatnonzero(where < 0)[0])]
             raise InvalidParameterError(
-                f"target {name} must be labelled with cells of the workload, got {missing!r}; "
+                f"target {name} must be labelled with cells of the workload, got {show(missing)}; "
                 "pass an array to go by position"
             )
         vector = np.zeros(cells)
@@ -136,6 +153,18 @@ def _vector(value: Any, name: str, workload: Workload) -> FloatArray:
             f"got {len(vector)}"
         )
     return vector
+
+
+def _series(weights: Mapping[Hashable, Any], name: str, workload: Workload) -> pd.Series:
+    """Read a mapping of cells to their weights."""
+    import pandas as pd
+
+    if workload.columns is None or not weights:
+        raise InvalidParameterError(
+            f"target {name} must be a vector, or a mapping of the labels of cells to weights, got "
+            f"{show(dict(weights))} for cells labelled {_shown(workload.columns)}"
+        )
+    return pd.Series(list(weights.values()), index=pd.Index(list(weights)))
 
 
 def _from_pandas(target: Any, workload: Workload) -> Targets:
@@ -172,7 +201,10 @@ def _find(label: Hashable, index: pd.Index | None) -> int:
     parts = len(label) if isinstance(label, tuple) else 1
     if index.nlevels != parts and index.nlevels > 1:
         return -1
-    found = np.flatnonzero(index.isin([label]))
+    try:
+        found = np.flatnonzero(index.isin([label]))
+    except (TypeError, ValueError, NotImplementedError):  # such as an unhashable label
+        return -1
     return int(found[0]) if len(found) else -1
 
 
@@ -185,7 +217,7 @@ def _from_labels(labels: list[Hashable], workload: Workload) -> Targets:
     for label, row, cell in zip(labels, rows, cells, strict=True):
         if row < 0 and cell < 0:
             raise InvalidParameterError(
-                f"target {label!r} must be the label of a published value or of a cell; "
+                f"target {show(label)} must be the label of a published value or of a cell; "
                 f"the values are labelled {_shown(workload.labels)}, "
                 f"the cells {_shown(workload.columns)}"
             )
@@ -195,21 +227,23 @@ def _from_labels(labels: list[Hashable], workload: Workload) -> Targets:
     for at in np.flatnonzero((rows >= 0) & (cells >= 0)):
         if abs(chosen[[at]] - units[[at]]).sum() > 0:
             raise InvalidParameterError(
-                f"target {labels[at]!r} must have one meaning, but it is the label of a published "
-                "value and of another cell; pass a vector of weights of the cells"
+                f"target {show(labels[at])} must have one meaning, but it is the label of a "
+                "published value and of another cell; pass a vector of weights of the cells"
             )
     where = np.where(rows >= 0, np.arange(len(rows)), np.arange(len(rows)) + len(rows))
-    names: Any = pd.Index(labels, tupleize_cols=True)
-    if any(isinstance(label, str) for label in labels):
-        names = pd.Index(labels, tupleize_cols=False)
-    return Targets(_stack(chosen, units)[where], names, rows)
+    names = pd.Index(labels, tupleize_cols=not any(isinstance(label, str) for label in labels))
+    for index in (workload.labels, workload.columns):
+        if index is not None and index.nlevels == names.nlevels:
+            names = names.set_names(index.names)
+            break
+    return Targets(stack_rows([chosen, units])[where], names, rows)
 
 
 def _shown(index: pd.Index | None) -> str:
     """Return the first labels of an index, for a message."""
     if index is None:
         return "not at all"
-    named = ", ".join(repr(label) for label in index[:_NAMED])
+    named = ", ".join(show(label) for label in index[:_NAMED])
     return f"{named}, ..." if len(index) > _NAMED else named
 
 
@@ -230,15 +264,6 @@ def _unit_rows(cells: NDArray[np.intp], width: int, like: Matrix) -> Matrix:
 
     ends = np.arange(len(cells) + 1)
     return csr_array((np.ones(len(cells)), cells, ends), shape=(len(cells), width))
-
-
-def _stack(upper: Matrix, lower: Matrix) -> Matrix:
-    """Put one matrix below another of its kind."""
-    if isinstance(upper, np.ndarray):
-        return np.concatenate([upper, lower])
-    from scipy.sparse import csr_array, vstack
-
-    return csr_array(vstack([upper, lower], format="csr"))
 
 
 def _cell_labels(workload: Workload) -> pd.Index:
@@ -265,7 +290,7 @@ def _append(rows: pd.Index, cells: pd.Index) -> pd.Index:
     if not labels.is_unique:
         repeated = labels[labels.duplicated()][0]
         raise InvalidParameterError(
-            f"target must be given: the label {repeated!r} stands for a published value and for "
-            "another cell, so that not every value and cell can be estimated at once"
+            f"target must be given: the label {show(repeated)} stands for a published value and "
+            "for another cell, so that not every value and cell can be estimated at once"
         )
     return labels

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from dpinfer._validation import Alternative, FloatArray, check_array, check_integer_array
 from dpinfer.errors import InvalidParameterError
 from dpinfer.hypothesis_tests._published import LARGEST_NOBS, check_published, unlabelled
-from dpinfer.hypothesis_tests.null import Draw, Simulation, simulate_null
 from dpinfer.mechanisms.independent import Mechanism, as_noise
 from dpinfer.mechanisms.noisy_binomial import NoisyBinomial
 from dpinfer.results.labels import split_labels
 from dpinfer.results.null_distribution import AsymptoticNull, ExactNull, NullDistribution
+from dpinfer.results.simulation import Draw, Simulation, simulate_null
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -89,6 +89,13 @@ class OneProportion:
         return np.minimum(_ROUNDING * (np.abs(count) + 2.0 * self.centre + 1.0), 0.25)
 
 
+def _beyond(
+    tail: Callable[[FloatArray], FloatArray], centre: FloatArray, spread: FloatArray, z: FloatArray
+) -> FloatArray:
+    """Tail of the count at the z statistic (no closure, so that results can be pickled)."""
+    return tail(centre + z * spread)
+
+
 def exact(
     test: OneProportion, alternative: Alternative, simulation: Simulation
 ) -> tuple[FloatArray, NullDistribution]:
@@ -99,8 +106,8 @@ def exact(
         "smaller": test.smaller,
     }
     null = ExactNull(
-        lambda z: test.larger(test.centre + z * test.spread),
-        lambda z: test.smaller(test.centre + z * test.spread),
+        partial(_beyond, test.larger, test.centre, test.spread),
+        partial(_beyond, test.smaller, test.centre, test.spread),
     )
     return tails[alternative](test.count), null
 

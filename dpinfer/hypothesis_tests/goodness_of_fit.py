@@ -15,6 +15,7 @@ from dpinfer._validation import (
     check_integer,
     check_length,
     check_option,
+    show,
 )
 from dpinfer.errors import ApproximationWarning, InvalidParameterError
 from dpinfer.hypothesis_tests._noisy_table import (
@@ -24,11 +25,11 @@ from dpinfer.hypothesis_tests._noisy_table import (
     Statistic,
 )
 from dpinfer.hypothesis_tests._published import LARGEST_NOBS, check_published, unlabelled
-from dpinfer.hypothesis_tests.null import BLOCK, Simulation, simulate_null
 from dpinfer.mechanisms.independent import Mechanism, as_noise
 from dpinfer.results.hypothesis import HypothesisResult
 from dpinfer.results.labels import split_labels
 from dpinfer.results.null_distribution import AsymptoticNull, NullDistribution
+from dpinfer.results.simulation import BLOCK, Simulation, simulate_null
 
 Method = Literal["monte-carlo", "asymptotic"]
 
@@ -210,7 +211,7 @@ def _asymptotic(
 ) -> tuple[NullDistribution, tuple[str, ...]]:
     if statistic != "projected":
         raise InvalidParameterError(
-            f"statistic must be 'projected' with method='asymptotic', got {statistic!r}, whose "
+            f"statistic must be 'projected' with method='asymptotic', got {show(statistic)}, whose "
             "limit is not chi-squared under noise: use method='monte-carlo'"
         )
     doubts = _small_expected(table)

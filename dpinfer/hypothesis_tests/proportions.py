@@ -6,9 +6,9 @@ from typing import Any
 
 from dpinfer._validation import ALTERNATIVES, RNG, Alternative, check_option
 from dpinfer.hypothesis_tests._one_proportion import NULLS, Method, OneProportion
-from dpinfer.hypothesis_tests.null import Simulation
 from dpinfer.mechanisms.independent import Mechanism
 from dpinfer.results.hypothesis import HypothesisResult
+from dpinfer.results.simulation import Simulation
 
 
 def proportions_ztest(

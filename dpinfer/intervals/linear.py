@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpinfer._validation import RNG, FloatArray, check_array
+from dpinfer._validation import RNG, FloatArray, check_array, show
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.pivots import Method, Pivots
 from dpinfer.mechanisms import Mechanism, as_noise
+from dpinfer.mechanisms.weighted_sum import LARGEST_WEIGHT
 from dpinfer.results.intervals import Intervals
 from dpinfer.results.labels import split_labels
 
@@ -34,10 +36,11 @@ def linear_confint(
     ----------
     values : array of float, shape (m,), or Series
         The published values.
-    weights : array of float, shape (m,) or (k, m), Series or DataFrame
-        The weights of one linear function, or of k functions, one a row. The index of a Series,
-        or the columns of a DataFrame, are matched with the labels of ``values`` where these have
-        any; the index of a DataFrame labels the intervals.
+    weights : array of float, shape (m,) or (k, m), Series, DataFrame or mapping
+        The weights of one linear function, or of k functions, one a row. Where ``values`` has
+        labels, the index of a Series, the columns of a DataFrame or the keys of a mapping say
+        which value each weight is for, and values without a weight have no part; the index of a
+        DataFrame labels the intervals.
     mechanism : NoiseLaw or sequence of NoiseLaw
         The law of the noise: one for all values, or one for each.
     alpha : float, default 0.05
@@ -48,7 +51,7 @@ def linear_confint(
         ``"normal"``: normal quantiles, offered for comparison.
     simultaneous : bool, default False
         Whether all functions shall be covered together with probability 1 - ``alpha``.
-    reps : int
+    reps : int, default 10_000
         Number of simulated errors for simultaneous exact intervals of dependent functions.
     rng : None, int or numpy.random.Generator, optional
         Source of these.
@@ -74,6 +77,8 @@ def linear_confint(
     :class:`~dpinfer.mechanisms.WeightedSum`; the interval is estimate ± t with t the smallest
     number for which P(Σ cᵢeᵢ > t) ≤ α/2. Where one noise only has a weight, its own quantile serves
     in the place of the Chernoff bound.
+    Under whole-numbered noise, ends that are not whole numbers themselves move outward by 1e-14 of
+    the terms, so that rounding does not take away an end that is attained.
 
     Examples
     --------
@@ -83,6 +88,13 @@ def linear_confint(
     >>> lower, upper = linear_confint([120.0, 100.0], [1, -1], Laplace(scale=2.0))
     >>> lower.round(4), upper.round(4)
     (np.float64(11.774), np.float64(28.226))
+
+    With labels, weights name the values that they are for:
+
+    >>> import pandas as pd
+    >>> counts = pd.Series({"north": 120.0, "south": 100.0, "west": 80.0})
+    >>> linear_confint(counts, {"north": 1, "south": -1}, Laplace(scale=2.0))
+    Intervals([11.774, 28.226], level 0.95, exact)
     """
     published, labels = split_labels(values, "values")
     if published.ndim != 1:
@@ -94,14 +106,17 @@ def linear_confint(
     def draw_errors(size: int, generator: np.random.Generator) -> FloatArray:
         return np.asarray(law.rvs((size, len(published)), rng=generator) @ rows.T)
 
+    with np.errstate(over="ignore", invalid="ignore"):
+        estimate = check_array(matrix @ published, "weights @ values")
     pivots = Pivots(
         std_errors=np.sqrt(np.square(rows * law.std).sum(axis=1)),
         mechanism=law,
         blocks=lambda: [rows],
         draw_errors=draw_errors,
+        magnitude=np.abs(rows) @ np.abs(published),
     )
     return pivots.intervals(
-        matrix @ published,
+        estimate,
         alpha=alpha,
         method=method,
         simultaneous=simultaneous,
@@ -111,17 +126,31 @@ def linear_confint(
     )
 
 
+def _series(weights: Mapping[Hashable, Any], labels: pd.Index | None) -> pd.Series:
+    """Read a mapping of labels to weights."""
+    import pandas as pd
+
+    if labels is None or not weights:
+        raise InvalidParameterError(
+            "weights must be an array, or a mapping of labels of the values to weights, got "
+            f"{show(dict(weights))} for values {'without' if labels is None else 'with'} labels"
+        )
+    return pd.Series(list(weights.values()), index=pd.Index(list(weights)))
+
+
 def _weights(weights: Any, labels: pd.Index | None, size: int) -> FloatArray:
     """Return weights (size,) or (k × size) in the order of the values."""
+    if isinstance(weights, Mapping):
+        weights = _series(weights, labels)
     if labels is not None and hasattr(weights, "iloc"):
         own = weights.columns if hasattr(weights, "columns") else weights.index
-        if not own.is_unique or len(own) != size or not own.isin(labels).all():
+        if not (own.is_unique and labels.is_unique and own.isin(labels).all()):
             raise InvalidParameterError(
                 "weights must be labelled like the values, each label once; pass an array to go "
                 "by position"
             )
-        weights = weights.reindex(labels, axis=weights.ndim - 1)
-    matrix = check_array(weights, "weights")
+        weights = weights.reindex(labels, axis=weights.ndim - 1, fill_value=0.0)
+    matrix = check_array(weights, "weights", ge=-LARGEST_WEIGHT, le=LARGEST_WEIGHT)
     if matrix.ndim not in (1, 2) or matrix.shape[-1] != size:
         raise InvalidParameterError(
             f"weights must have {size} entries in each row, one for each value, "

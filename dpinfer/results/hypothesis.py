@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpinfer._validation import Alternative, freeze
 from dpinfer.results.intervals import ERROR_COVERED, Uncertainty
+from dpinfer.results.labels import attach_labels
 from dpinfer.results.null_distribution import NullDistribution
 from dpinfer.results.tables import render_table
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class HypothesisResult:
     """A test statistic with its p-value, or several of them.
 
@@ -47,6 +47,15 @@ class HypothesisResult:
         One label for each statistic.
     notes : tuple of str
         What else the reader has to know, one remark each.
+
+    Examples
+    --------
+    >>> from dpinfer import Laplace, proportions_ztest
+    >>> result = proportions_ztest(34.21, 100, 0.255, mechanism=Laplace(scale=2.0))
+    >>> result
+    HypothesisResult('Test of one proportion', statistic=1.99834, pvalue=0.0922426)
+    >>> result.uncertainty
+    'noise+sampling'
     """
 
     name: str
@@ -64,13 +73,17 @@ class HypothesisResult:
     def __post_init__(self) -> None:
         for name in ("statistic", "pvalue", "mc_error"):
             array = np.broadcast_to(getattr(self, name), np.shape(self.statistic))
-            object.__setattr__(self, name, self._label(freeze(array)))
+            object.__setattr__(self, name, attach_labels(freeze(array), self.labels))
 
     def summary_frame(self) -> pd.DataFrame:
-        """Return a DataFrame with the columns ``statistic`` and ``pvalue``.
+        """Return statistics and p-values as a DataFrame.
 
-        A third column, ``mc_error``, is there when the p-values were simulated. ``attrs`` holds
-        ``alternative``, ``method`` and ``uncertainty``.
+        Returns
+        -------
+        DataFrame
+            One row a test, with the columns ``statistic`` and ``pvalue``, and ``mc_error`` where
+            the p-values were simulated. ``attrs`` holds ``alternative``, ``method`` and
+            ``uncertainty``.
         """
         import pandas as pd
 
@@ -88,7 +101,13 @@ class HypothesisResult:
         return frame
 
     def summary(self) -> str:
-        """Return the test as a plain-text table that says which error it accounts for."""
+        """Return the test as a plain-text table that says which error it accounts for.
+
+        Returns
+        -------
+        str
+            :meth:`summary_frame` with the facts about the test, rounded for reading.
+        """
         frame = self.summary_frame()
         sizes = np.unique(self.nobs)
         return render_table(
@@ -109,13 +128,11 @@ class HypothesisResult:
         """Unpack as ``statistic, pvalue``."""
         return iter((self.statistic, self.pvalue))
 
+    def __repr__(self) -> str:
+        if np.size(self.statistic) > 1:
+            return f"HypothesisResult({self.name!r}, {np.size(self.statistic)} tests)"
+        statistic, pvalue = np.ravel(self.statistic)[0], np.ravel(self.pvalue)[0]
+        return f"HypothesisResult({self.name!r}, statistic={statistic:.6g}, pvalue={pvalue:.6g})"
+
     def __str__(self) -> str:
         return self.summary()
-
-    def _label(self, array: NDArray[Any]) -> Any:
-        """Return the array with its labels; a NumPy scalar where there is one value."""
-        if self.labels is None:
-            return array[()]
-        import pandas as pd
-
-        return pd.Series(array, index=self.labels)

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpinfer._validation import check_array, check_flag, freeze
 from dpinfer.errors import InvalidParameterError
+from dpinfer.results.labels import attach_labels
 from dpinfer.results.tables import render_table
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ ERROR_COVERED: dict[Uncertainty, str] = {
 """What a result says about the error that it covers."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Intervals:
     """Confidence intervals, one for each of several values.
 
@@ -84,26 +85,37 @@ class Intervals:
     def __post_init__(self) -> None:
         for name in ("estimate", "lower", "upper"):
             array = check_array(getattr(self, name), name, finite=False, nonempty=False)
-            object.__setattr__(self, name, self._label(freeze(array)))
+            object.__setattr__(self, name, attach_labels(freeze(array), self.labels))
 
     @property
     def empty(self) -> Any:
         """Whether an interval holds no number at all, one bool for each."""
-        return self._label(self._ends[0] > self._ends[1])
+        return attach_labels(self._ends[0] > self._ends[1], self.labels)
 
     @property
     def width(self) -> Any:
         """Upper end minus lower end, one for each; 0 where the interval is empty."""
         lower, upper = self._ends
         with np.errstate(invalid="ignore"):
-            return self._label(np.where(lower > upper, 0.0, upper - lower))
+            return attach_labels(np.where(lower > upper, 0.0, upper - lower), self.labels)
 
     def contains(self, value: ArrayLike) -> Any:
-        """Whether each interval holds ``value``, which broadcasts against the intervals."""
+        """Whether each interval holds a value; its ends belong to it.
+
+        Parameters
+        ----------
+        value : float or array of float
+            One value for all intervals, or values that broadcast against them.
+
+        Returns
+        -------
+        bool, array of bool or Series
+            One answer for each interval, with the labels of the intervals.
+        """
         point = check_array(value, "value", finite=False)
         lower, upper = self._ends
         inside = (lower <= point) & (point <= upper)
-        return self._label(inside) if inside.shape == lower.shape else inside
+        return attach_labels(inside, self.labels) if inside.shape == lower.shape else inside
 
     def restrict(
         self,
@@ -148,10 +160,14 @@ class Intervals:
         )
 
     def summary_frame(self) -> pd.DataFrame:
-        """Return a DataFrame with the columns ``estimate``, ``ci_lower`` and ``ci_upper``.
+        """Return estimates and intervals as a DataFrame.
 
-        A fourth column, ``empty``, is there when an interval is empty. ``attrs`` holds ``alpha``,
-        ``method``, ``uncertainty`` and ``simultaneous``.
+        Returns
+        -------
+        DataFrame
+            One row an interval, with the columns ``estimate``, ``ci_lower`` and ``ci_upper``, and
+            ``empty`` where an interval is empty. ``attrs`` holds ``alpha``, ``method``,
+            ``uncertainty`` and ``simultaneous``.
         """
         import pandas as pd
 
@@ -170,7 +186,13 @@ class Intervals:
         return frame
 
     def summary(self) -> str:
-        """Return the intervals as a plain-text table that says which error they cover."""
+        """Return the intervals as a plain-text table that says which error they cover.
+
+        Returns
+        -------
+        str
+            :meth:`summary_frame` with the facts about the intervals, rounded for reading.
+        """
         frame = self.summary_frame()
         columns: dict[str, Any] = {name: frame[name].to_numpy() for name in frame.columns}
         if "empty" in columns:
@@ -188,6 +210,7 @@ class Intervals:
             columns,
             index=frame.index if self.labels is not None else None,
             notes=self.notes,
+            alike=("estimate", "ci_lower", "ci_upper"),
         )
 
     def __iter__(self) -> Iterator[Any]:
@@ -198,17 +221,16 @@ class Intervals:
         """Return the ends in the last axis: shape (k, 2) for k intervals."""
         return np.stack(self._ends, axis=-1).astype(dtype or np.float64, copy=False)
 
+    def __repr__(self) -> str:
+        how = f"level {1 - self.alpha:.6g}, {self.method}" + (", together" * self.simultaneous)
+        lower, upper = self._ends
+        if lower.size > 1:
+            return f"Intervals({lower.size} intervals, {how})"
+        return f"Intervals([{lower.item():.6g}, {upper.item():.6g}], {how})"
+
     def __str__(self) -> str:
         return self.summary()
 
     @property
     def _ends(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         return np.asarray(self.lower), np.asarray(self.upper)
-
-    def _label(self, array: NDArray[Any]) -> Any:
-        """Return the array with its labels; a NumPy scalar where there is one value."""
-        if self.labels is None:
-            return array[()]
-        import pandas as pd
-
-        return pd.Series(array, index=self.labels)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpinfer._validation import FloatArray, check_array
 
@@ -23,6 +24,15 @@ def split_labels(values: Any, name: str) -> tuple[FloatArray, pd.Index | None]:
     if hasattr(values, "index") and hasattr(values, "to_numpy"):
         return check_array(values.to_numpy(), name), values.index
     return check_array(values, name), None
+
+
+def attach_labels(values: NDArray[Any], labels: pd.Index | None) -> Any:
+    """Return values as a Series under their labels; without labels, an array or a number."""
+    if labels is None:
+        return values[()]
+    import pandas as pd
+
+    return pd.Series(values, index=labels)
 
 
 def stack_labels(frame: pd.DataFrame) -> pd.MultiIndex:

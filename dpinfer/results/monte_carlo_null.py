@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 
@@ -24,6 +24,7 @@ _SORT_FROM = 8
 """With more statistics than this, sorting the replicates is faster than comparing each."""
 
 
+@final
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MonteCarloNull(NullDistribution):
     """A null distribution known through simulated replicates of the statistic.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self, final
 
 import numpy as np
@@ -90,14 +91,31 @@ class NullDistribution(ABC):
 
     @final
     def mc_error(self, statistic: ArrayLike, alternative: Alternative = "two-sided") -> Any:
-        """Monte Carlo standard error of :meth:`pvalue`: 0 where nothing was simulated."""
+        """Monte Carlo standard error of :meth:`pvalue`.
+
+        Parameters
+        ----------
+        statistic, alternative
+            As for :meth:`pvalue`.
+
+        Returns
+        -------
+        float or array of float
+            √(p(1 - p)/R) for R replicates; 0 where nothing was simulated.
+        """
         points = check_array(statistic, "statistic", finite=False)
         chosen = check_option(alternative, "alternative", ALTERNATIVES)
         return self._mc_error(points, chosen)[()]
 
     @final
     def summary(self) -> str:
-        """Return a plain-text table with the critical values at the usual levels."""
+        """Return a plain-text table with the critical values at levels 0.1, 0.05 and 0.01.
+
+        Returns
+        -------
+        str
+            The table; without critical values where there are several laws.
+        """
         critical: dict[str, FloatArray] = {
             alternative: np.array([self._critical(a, alternative) for a in _SUMMARY_LEVELS])
             for alternative in ALTERNATIVES
@@ -167,9 +185,9 @@ class NullDistribution(ABC):
     def _critical(self, alpha: float, alternative: Alternative) -> FloatArray:
         """Critical value of a test of level ``alpha``."""
 
+    @abstractmethod
     def _mc_error(self, statistic: FloatArray, alternative: Alternative) -> FloatArray:
         """Monte Carlo standard error of the p-value."""
-        return np.zeros(statistic.shape)
 
     @abstractmethod
     def _facts(self) -> list[tuple[str, object]]:
@@ -214,6 +232,9 @@ class _KnownTails(NullDistribution):
             low = np.where(wide & ~inside, middle, low)
         return sign * np.where(high < _LARGEST_CRITICAL, high, np.inf)
 
+    def _mc_error(self, statistic: FloatArray, alternative: Alternative) -> FloatArray:
+        return np.zeros(statistic.shape)
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -244,6 +265,17 @@ class ExactNull(_KnownTails):
 class AsymptoticNull(_KnownTails):
     """A limiting null distribution: normal, or chi-squared.
 
+    Parameters
+    ----------
+    larger, smaller : callable
+        P(S >= s) and P(S <= s), for float64 arrays.
+    name : str
+        What the summary calls the law.
+
+    See Also
+    --------
+    AsymptoticNull.normal, AsymptoticNull.chi2
+
     Examples
     --------
     >>> AsymptoticNull.normal().pvalue(1.96).round(4)
@@ -256,24 +288,61 @@ class AsymptoticNull(_KnownTails):
 
     @classmethod
     def normal(cls, std: ArrayLike = 1.0) -> Self:
-        """Return the normal law with mean 0 and standard deviation ``std`` > 0, float or array."""
+        """Return the normal law with mean 0.
+
+        Parameters
+        ----------
+        std : float or array of float, default 1
+            Standard deviation > 0, in units of the statistic; an array stands for several laws.
+
+        Returns
+        -------
+        AsymptoticNull
+            The law.
+        """
         scale = freeze(check_array(std, "std", gt=0))
         shown = f"normal, standard deviation {float(scale):.6g}" if scale.ndim == 0 else "normal"
         return cls(
-            lambda s: np.asarray(special.ndtr(-s / scale)),
-            lambda s: np.asarray(special.ndtr(s / scale)),
+            partial(_normal, -scale),
+            partial(_normal, scale),
             shown,
         )
 
     @classmethod
     def chi2(cls, df: int) -> Self:
-        """Return the chi-squared law with ``df`` >= 1 degrees of freedom."""
+        """Return the chi-squared law.
+
+        Parameters
+        ----------
+        df : int
+            Degrees of freedom, >= 1.
+
+        Returns
+        -------
+        AsymptoticNull
+            The law.
+        """
         degrees = check_integer(df, "df", ge=1)
         return cls(
-            lambda s: np.asarray(special.chdtrc(degrees, np.maximum(s, 0.0))),
-            lambda s: np.asarray(special.chdtr(degrees, np.maximum(s, 0.0))),
+            partial(_chi2_upper, degrees),
+            partial(_chi2_lower, degrees),
             f"chi-squared, {degrees} degrees of freedom",
         )
 
     def _facts(self) -> list[tuple[str, object]]:
         return [("Kind", "asymptotic"), ("Law", self.name)]
+
+
+# Tails of the limiting laws: functions of the module, so that results can be pickled.
+
+
+def _normal(scale: FloatArray, s: FloatArray) -> FloatArray:
+    return np.asarray(special.ndtr(s / scale))
+
+
+def _chi2_upper(degrees: int, s: FloatArray) -> FloatArray:
+    return np.asarray(special.chdtrc(degrees, np.maximum(s, 0.0)))
+
+
+def _chi2_lower(degrees: int, s: FloatArray) -> FloatArray:
+    return np.asarray(special.chdtr(degrees, np.maximum(s, 0.0)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from textwrap import wrap
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,9 @@ from numpy.typing import NDArray
 
 MAX_ROWS = 60
 """A body longer than this shows only its first and last rows."""
+
+_ROUNDING = 1e-12
+"""Numbers this small, relative to the largest beside them, are zero but for rounding."""
 
 _WIDTH = 72
 _GAP = 2
@@ -22,6 +26,7 @@ def render_table(
     *,
     index: Any = None,
     notes: Sequence[str] = (),
+    alike: Sequence[str] = (),
 ) -> str:
     """Return a plain-text table: title, pairs of facts, a body of columns, notes.
 
@@ -35,9 +40,12 @@ def render_table(
         The body, column by column, all of one length. Numbers are formatted by column; strings
         are printed as they are. A body of more than 60 rows shows its first and last 30.
     index : sequence, optional
-        A label for each row of the body; the parts of a tuple are joined with commas.
+        A label for each row of the body; the parts of a tuple are joined with commas, and so are
+        its ``names``, if it has any, in the line of the column names.
     notes : sequence of str
-        Remarks below the table, one on a line.
+        Remarks below the table, each wrapped to its width.
+    alike : sequence of str
+        Names of columns in one unit: they share their number of decimals.
 
     Returns
     -------
@@ -58,7 +66,7 @@ def render_table(
     b                                                           12.00  9.250
     ========================================================================
     """
-    body = _cells(columns, index) if columns else []
+    body = _cells(columns, index, alike) if columns else []
     widths = [max(map(len, cells)) for cells in zip(*body, strict=True)]
     width = max(_WIDTH, len(title), sum(widths) + _GAP * (len(widths) - 1))
     lines = [title.center(width).rstrip(), "=" * width]
@@ -69,46 +77,58 @@ def render_table(
         names, *rows = (_join(row, widths, index is not None) for row in body)
         lines += [names, "-" * width, *rows, "=" * width]
     if notes:
-        lines += ["Notes:", *(f"  {note}" for note in notes)]
+        lines.append("Notes:")
+        for note in notes:
+            lines += wrap(note, width, initial_indent="  ", subsequent_indent="    ")
     return "\n".join(lines)
 
 
-def format_numbers(values: NDArray[Any]) -> list[str]:
-    """Return numbers as strings with as many decimals as the column needs, the same in each."""
-    numbers = np.asarray(values)
+def format_numbers(numbers: NDArray[Any], unit: NDArray[Any] | None = None) -> list[str]:
+    """Return numbers as strings with as many decimals as all of ``unit`` needs, the same in each.
+
+    By default ``unit`` is the numbers themselves.
+    """
     if numbers.dtype.kind in "biu":
         return [str(number) for number in numbers]
-    size = np.abs(numbers[np.isfinite(numbers) & (numbers != 0)], dtype=np.float64)
-    largest, smallest = (size.max(), size.min()) if size.size else (1.0, 1.0)
+    scale = numbers if unit is None else unit
+    size = np.abs(scale[np.isfinite(scale) & (scale != 0)], dtype=np.float64)
+    largest = size.max(initial=0.0) if size.size else 1.0
+    smallest = size[size > _ROUNDING * largest].min(initial=largest)
     if largest >= 1e12 or largest < 1e-3:
         return [f"{number:.4e}" for number in numbers]
     decimals = int(np.clip(3 - np.floor(np.log10(largest)), 2, 6))
     decimals = max(decimals, int(np.clip(-np.floor(np.log10(smallest)), 0, 4)))
-    return [f"{number:.{decimals}f}" for number in numbers]
+    # adding 0.0 turns -0.0 into 0.0
+    return [f"{number:.{decimals}f}" for number in np.round(numbers, decimals) + 0.0]
 
 
-def _cells(columns: Mapping[str, Any], index: Any) -> list[list[str]]:
+def _cells(columns: Mapping[str, Any], index: Any, alike: Sequence[str]) -> list[list[str]]:
     """Return the body as rows of strings, the names of the columns first."""
     length = len(next(iter(columns.values())))
     shown, gap = np.arange(length), None
     if length > MAX_ROWS:
         gap = MAX_ROWS // 2
         shown = np.r_[:gap, length - gap : length]
-    printed = [[name, *_column(values, shown)] for name, values in columns.items()]
+    taken = {name: np.asarray(values)[shown] for name, values in columns.items()}
+    shared = np.concatenate([taken[name] for name in alike if name in taken] or [np.empty(0)])
+    printed = [
+        [name, *_column(values, shared if name in alike else values)]
+        for name, values in taken.items()
+    ]
     if index is not None:
-        printed.insert(0, ["", *(_label(index[int(row)]) for row in shown)])
+        names = [name for name in getattr(index, "names", ()) if name is not None]
+        printed.insert(0, [_label(tuple(names)), *(_label(index[int(row)]) for row in shown)])
     rows = [list(row) for row in zip(*printed, strict=True)]
     if gap is not None:
         rows.insert(gap + 1, ["..."] * len(printed))
     return rows
 
 
-def _column(values: Any, shown: NDArray[np.intp]) -> list[str]:
-    """Return the shown entries of a column as strings."""
-    array = np.asarray(values)[shown]
-    if array.dtype.kind in "iuf":
-        return format_numbers(array)
-    return [str(value) for value in array]
+def _column(values: NDArray[Any], unit: NDArray[Any]) -> list[str]:
+    """Return the entries of a column as strings, numbers with the decimals that ``unit`` needs."""
+    if values.dtype.kind in "iuf":
+        return format_numbers(values, unit)
+    return [str(value) for value in values]
 
 
 def _label(label: object) -> str:

@@ -40,3 +40,8 @@ def test_it_says_that_it_is_biased(fit):
 def test_bad_bounds(fit, bounds, message):
     with pytest.raises(InvalidParameterError, match=message):
         fit.clip(**bounds)
+
+
+def test_str_is_the_summary(fit):
+    clipped = fit.clip(lower=0)
+    assert str(clipped) == clipped.summary()

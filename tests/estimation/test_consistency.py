@@ -4,7 +4,7 @@ from scipy import stats
 
 from dpinfer.errors import InvalidParameterError, NotEstimableError
 from dpinfer.estimation import combine
-from dpinfer.mechanisms import Exact, Gaussian, Laplace
+from dpinfer.mechanisms import Exact, Gaussian, Geometric, Laplace
 
 A = np.vstack([np.eye(3), np.ones((1, 3)), [[1.0, 1, 0]]])
 VALUES = np.array([1.0, 2.0, 3.0, 9.0, 2.0])
@@ -91,3 +91,15 @@ def test_bad_arguments(arguments, message):
     fit = combine(VALUES, workload=A, mechanism=Laplace(scale=1.0))
     with pytest.raises(InvalidParameterError, match=message):
         fit.consistency_test(**arguments)
+
+
+@pytest.mark.parametrize("size", [1e6 + 1, 123456789.0, 1e12 + 7])
+def test_large_confidential_values_do_not_change_the_pvalue(size):
+    # whole-numbered noise makes ties, which rounding of large values must not break
+    noise = Geometric(scale=0.5)
+    for error in (np.zeros(5), np.eye(5)[0], np.array([1.0, -1, 0, 0, 0])):
+        small = combine(error, workload=A, mechanism=noise)
+        large = combine(error + A @ (size * np.arange(1.0, 4.0)), workload=A, mechanism=noise)
+        found, expected = (fit.consistency_test(reps=500, rng=1) for fit in (large, small))
+        assert found.pvalue == expected.pvalue
+        assert found.statistic == pytest.approx(expected.statistic, rel=1e-9, abs=1e-12)

@@ -84,3 +84,24 @@ def test_unknown_labels_are_named_with_the_known_ones():
         find_targets(pd.Series({"w": 1.0}), WORKLOAD)
     with pytest.raises(InvalidParameterError, match="labelled not at all"):
         find_targets("w", Workload(A))
+
+
+def test_weights_of_cells_by_their_labels():
+    targets = find_targets({"gap": {"z": 2, "x": -1}}, WORKLOAD)
+    np.testing.assert_array_equal(dense(targets.matrix), [[-1, 0, 2]])
+    assert targets.labels.to_list() == ["gap"]
+
+
+@pytest.mark.parametrize(
+    ("target", "workload"),
+    [({"gap": {"x": 1}}, Workload(A)), ({"gap": {}}, WORKLOAD), ({"gap": {"w": 1}}, WORKLOAD)],
+)
+def test_weights_of_unknown_cells_are_refused(target, workload):
+    with pytest.raises(InvalidParameterError, match="target gap must be"):
+        find_targets(target, workload)
+
+
+def test_targets_by_label_keep_the_names_of_the_levels():
+    domain = Domain({"sex": ["F", "M"], "age": [1, 2]})
+    workload = Workload.from_marginals(domain, [("sex",), ("sex", "age")])
+    assert list(find_targets(("F", "*"), workload).labels.names) == ["sex", "age"]

@@ -76,6 +76,22 @@ def test_labels_match_weights_to_values():
     assert several.estimate.to_dict() == {"sum": 14.0, "difference": 6.0}
 
 
+def test_values_that_no_weight_names_have_no_part():
+    values = pd.Series({"a": 10.0, "b": 4.0, "c": 1.0})
+    whole = linear_confint(values, [1.0, -1.0, 0.0], Laplace(scale=1.0))
+    for weights in ({"b": -1, "a": 1}, pd.Series({"b": -1.0, "a": 1.0})):
+        part = linear_confint(values, weights, Laplace(scale=1.0))
+        np.testing.assert_array_equal(np.asarray(part), np.asarray(whole))
+    rows = pd.DataFrame({"c": [2.0]}, index=["twice c"])
+    assert linear_confint(values, rows, Laplace(scale=1.0)).estimate.to_dict() == {"twice c": 2.0}
+
+
+def test_weights_name_rows_of_a_table():
+    table = pd.DataFrame({"F": [1.0, 2.0], "M": [3.0, 5.0]}, index=["young", "old"])
+    gap = linear_confint(table, {("old", "M"): 1, ("old", "F"): -1}, Laplace(scale=1.0))
+    assert gap.estimate == 3.0
+
+
 def test_order_of_the_values_does_not_matter():
     rng = np.random.default_rng(5)
     values, weights = rng.normal(size=5), rng.integers(-2, 3, (3, 5))
@@ -94,6 +110,9 @@ def test_order_of_the_values_does_not_matter():
         ({"weights": [1, 2, 3]}, "weights must have 2 entries"),
         ({"weights": [1, np.nan]}, "weights must not contain NaN"),
         ({"weights": [[[1, 2]]]}, "weights must have 2 entries"),
+        ({"weights": {"a": 1}}, "weights must be an array, or a mapping of labels"),
+        ({"values": pd.Series({"a": 1.0}), "weights": {}}, "weights must be an array, or a map"),
+        ({"values": pd.Series({"a": 1.0}), "weights": {"b": 1}}, "labelled like the values"),
         ({"alpha": 2}, "alpha must be < 1"),
         ({"method": "bootstrap"}, "method must be one of"),
         ({"mechanism": Laplace(scale=[1.0, 2.0, 3.0])}, "mechanism must have one law"),

@@ -62,3 +62,10 @@ def test_mc_error_is_not_shown_where_nothing_was_simulated():
 def test_numbers_of_observations_that_differ():
     held = result(statistic=[1.0, 2.0], pvalue=[0.3, 0.04], nobs=np.array([100, 50]))
     assert "by row" in held.summary()
+
+
+def test_repr_is_one_line_and_str_is_the_summary():
+    one = result()
+    assert repr(one) == "HypothesisResult('Test of one proportion', statistic=2, pvalue=0.0455)"
+    assert str(one) == one.summary()
+    assert repr(result(statistic=[1.0, 2.0], pvalue=[0.3, 0.05])).endswith(", 2 tests)")

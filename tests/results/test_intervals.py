@@ -115,3 +115,10 @@ def test_summary_says_for_what_the_level_holds():
 def test_bad_bounds_are_refused(bounds, message):
     with pytest.raises(InvalidParameterError, match=message):
         make().restrict(**bounds)
+
+
+def test_repr_is_one_line_and_str_is_the_summary():
+    assert repr(make()) == "Intervals(2 intervals, level 0.9, exact)"
+    one = make(lower=1.5, upper=6.5, simultaneous=True)
+    assert repr(one) == "Intervals([1.5, 6.5], level 0.9, exact, together)"
+    assert str(one) == one.summary()

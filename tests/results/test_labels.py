@@ -26,7 +26,7 @@ def test_frames_are_stacked_as_pandas_stacks_them():
         columns=pd.MultiIndex.from_product([["x", "y"], [1, 2]], names=["kind", "wave"]),
     )
     values, labels = split_labels(frame, "count")
-    stacked = frame.stack(["kind", "wave"])  # noqa: PD013
+    stacked = frame.stack(["kind", "wave"], future_stack=True)  # noqa: PD013
     np.testing.assert_array_equal(values, stacked.to_numpy())
     assert labels.to_list() == stacked.index.to_list() == stack_labels(frame).to_list()
     assert labels.names == ["sex", "kind", "wave"]

@@ -1,4 +1,5 @@
 import numpy as np
+import pandas as pd
 import pytest
 
 from dpinfer.results.tables import format_numbers, render_table
@@ -59,6 +60,7 @@ def test_only_shown_labels_are_looked_up():
         ([1e15, 1.0], ["1.0000e+15", "1.0000e+00"]),
         ([1e-9], ["1.0000e-09"]),
         ([np.inf, 1.0], ["inf", "1.000"]),
+        ([-1e-15, 12.5], ["0.00", "12.50"]),
         ([], []),
     ],
 )
@@ -72,3 +74,25 @@ def test_whole_numbers_have_no_decimals():
 
 def test_no_timestamp_so_that_two_renderings_agree():
     assert render_table("T", [("a", 1)]) == render_table("T", [("a", 1)])
+
+
+def test_columns_of_one_unit_share_their_decimals():
+    columns = {"low": [1.5], "high": [120.25], "std_err": [2.0]}
+    apart = render_table("T", columns=columns).splitlines()[4].split()
+    alike = render_table("T", columns=columns, alike=["low", "high", "absent"]).splitlines()[4]
+    assert apart == ["1.500", "120.25", "2.000"]
+    assert alike.split() == ["1.50", "120.25", "2.000"]
+
+
+def test_names_of_the_labels_head_their_column():
+    index = pd.MultiIndex.from_tuples([("F", 1), ("M", 2)], names=["sex", "age"])
+    assert render_table("T", columns={"x": [1, 2]}, index=index).splitlines()[2].split() == [
+        "sex,",
+        "age",
+        "x",
+    ]
+
+
+def test_notes_stay_within_the_width():
+    lines = render_table("T", columns={"x": [1]}, notes=["word " * 40]).splitlines()
+    assert max(map(len, lines)) == 72

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpinfer._validation import ALTERNATIVES, RNG, FloatArray, check_flag, check_integer, check_rng
+from dpinfer._validation import ALTERNATIVES, RNG, FloatArray, check_flag, check_reps, check_rng
 from dpinfer.results.monte_carlo_null import MonteCarloNull, count_extreme
 
 Draw = Callable[[int, np.random.Generator], FloatArray]
@@ -47,9 +47,7 @@ class Simulation:
     @classmethod
     def checked(cls, reps: int, rng: RNG, progress: bool) -> Simulation:
         """Check the arguments of a test."""
-        return cls(
-            check_integer(reps, "reps", ge=1), check_rng(rng), check_flag(progress, "progress")
-        )
+        return cls(check_reps(reps), check_rng(rng), check_flag(progress, "progress"))
 
     def draw_seed(self) -> np.random.SeedSequence:
         """Draw 256 bits of seed: what the generator does later does not matter."""

@@ -7,8 +7,8 @@ import pytest
 
 from dpinfer._validation import ALTERNATIVES
 from dpinfer.errors import InvalidParameterError
-from dpinfer.hypothesis_tests.null import Simulation, block_sizes, child_seed, simulate_null
 from dpinfer.results.monte_carlo_null import count_extreme
+from dpinfer.results.simulation import Simulation, block_sizes, child_seed, simulate_null
 
 
 def draw_normal(size, rng):
