@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import TYPE_CHECKING, Any
 
-from dpinfer._validation import check_length
+from dpinfer._validation import check_length, show
 from dpinfer.errors import InvalidParameterError
-from dpinfer.queries.domain import show_label
+from dpinfer.queries.domain import refusing, show_label
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -16,13 +17,14 @@ def check_labels(labels: Any, name: str, length: int, of: str) -> pd.Index | Non
     """Return labels as an index of distinct entries, one for each of ``of``; None stays None."""
     if labels is None:
         return None
+    if isinstance(labels, (str, bytes, Set)) or not hasattr(labels, "__len__"):
+        raise InvalidParameterError(f"{name} must be a sequence of labels, got {show(labels)}")
     import pandas as pd
 
-    if isinstance(labels, (str, bytes)) or not hasattr(labels, "__len__"):
-        raise InvalidParameterError(f"{name} must be a sequence of labels, got {labels!r}")
-    index = labels if isinstance(labels, pd.Index) else pd.Index(labels)
-    check_length(index, name, length, of)
-    check_distinct(index, name)
+    with refusing(labels, name):
+        index = labels if isinstance(labels, pd.Index) else pd.Index(labels)
+        check_length(index, name, length, of)
+        check_distinct(index, name)
     return index
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpinfer._validation import check_integer_array, check_items, freeze
 from dpinfer.errors import InvalidParameterError
 from dpinfer.queries.domain import Domain
 
@@ -23,7 +24,8 @@ MAX_ENTRIES = 2**28
 
 def marginal_codes(domain: Domain, attributes: str | Iterable[str]) -> Codes:
     """Level numbers (rows × attributes) of the cells of a marginal, -1 where summed over."""
-    names = (attributes,) if isinstance(attributes, str) else tuple(attributes)
+    given = (attributes,) if isinstance(attributes, str) else attributes
+    names = tuple(check_items(given, "a marginal", "attributes"))
     domain.check_attributes(names)
     if len(set(names)) < len(names):
         raise InvalidParameterError(f"a marginal must name an attribute once, got {names}")
@@ -35,6 +37,29 @@ def marginal_codes(domain: Domain, attributes: str | Iterable[str]) -> Codes:
     codes = np.indices(sizes, dtype=np.int32).reshape(len(sizes), prod(sizes)).T.copy()
     codes[:, [name not in names for name in domain.attributes]] = -1
     return codes
+
+
+def check_codes(domain: Domain, codes: Any) -> Codes:
+    """Return level numbers (rows × attributes), -1 where summed over, as a read-only array."""
+    array = codes
+    if not (isinstance(codes, np.ndarray) and codes.dtype.kind == "i"):
+        array = check_integer_array(codes, "codes", ge=-1)
+    width = len(domain.attributes)
+    if array.ndim != 2 or array.shape[1] != width or not len(array):
+        raise InvalidParameterError(
+            f"codes must have a row for each query and {width} columns, one for each attribute, "
+            f"got shape {array.shape}"
+        )
+    bad = (array < -1) | (array >= np.array(domain.shape, dtype=np.int64))
+    if bad.any():
+        row, axis = (int(axis[0]) for axis in np.nonzero(bad))
+        raise InvalidParameterError(
+            f"codes of {domain.attributes[axis]} must be between -1 and "
+            f"{domain.shape[axis] - 1}, got {array[row, axis]:g} in row {row}"
+        )
+    if array.dtype == np.int32 and not array.flags.writeable:
+        return codes  # type: ignore[no-any-return]
+    return freeze(array.astype(np.int32))
 
 
 def marginal_matrix(domain: Domain, codes: Codes) -> csr_array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,15 @@ def check_matrix(matrix: Any) -> Matrix:
     sparse.sum_duplicates()
     sparse.eliminate_zeros()
     return read_only(sparse)
+
+
+def stack_rows(parts: Sequence[Matrix]) -> Matrix:
+    """Put matrices one below the other; the result is sparse if any of them is."""
+    if all(isinstance(part, np.ndarray) for part in parts):
+        return np.concatenate(parts)
+    from scipy.sparse import csr_array, vstack
+
+    return csr_array(vstack([csr_array(part) for part in parts], format="csr"))
 
 
 def read_only(matrix: Matrix) -> Matrix:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpinfer._validation import check_items, one_line, show
 from dpinfer.errors import InvalidParameterError
 from dpinfer.queries.domain import Domain
 
@@ -21,20 +22,20 @@ def mask_of(domain: Domain, label: str, given: Condition) -> NDArray[np.bool_]:
         return _box(domain, given)
     if not callable(given):
         raise InvalidParameterError(
-            f"predicate {label!r} must be a mapping of attributes to levels or a function, "
-            f"got {given!r}"
+            f"predicate {show(label)} must be a mapping of attributes to levels or a function, "
+            f"got {show(given)}"
         )
     cells = domain.cells().to_frame(index=False)
     try:
         mask = np.asarray(given(cells))
-    except ValueError as error:
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise InvalidParameterError(
-            f"predicate {label!r} must work on whole columns, with & and | in place of "
-            f"`and` and `or`: {error}"
+            f"predicate {show(label)} must work on whole columns, with & and | in place of "
+            f"`and` and `or`: {one_line(error)}"
         ) from error
     if mask.dtype != np.bool_ or mask.shape != (domain.size,):
         raise InvalidParameterError(
-            f"predicate {label!r} must return a boolean for each of the {domain.size} cells, "
+            f"predicate {show(label)} must return a boolean for each of the {domain.size} cells, "
             f"got an array of {mask.dtype} and shape {mask.shape}"
         )
     return mask
@@ -50,6 +51,7 @@ def _box(domain: Domain, given: Mapping[str, Any]) -> NDArray[np.bool_]:
         wanted = given[attribute]
         several = isinstance(wanted, (list, tuple, set, frozenset, range, np.ndarray))
         chosen = np.zeros(len(levels), dtype=bool)
-        chosen[domain.codes(attribute, list(wanted) if several else [wanted])] = True
+        items = check_items(wanted, f"levels of {attribute}", "levels") if several else [wanted]
+        chosen[domain.codes(attribute, items)] = True
         mask &= chosen.reshape([-1 if k == axis else 1 for k in range(mask.ndim)])
     return mask.ravel()

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from math import prod
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpinfer._validation import FloatArray, check_array, check_length
+from dpinfer._validation import (
+    FloatArray,
+    check_array,
+    check_items,
+    check_length,
+    one_line,
+    show,
+    show_some,
+)
 from dpinfer.errors import InvalidParameterError
 
 if TYPE_CHECKING:
@@ -56,7 +65,7 @@ class Domain:
     def __init__(self, levels: Mapping[str, Iterable[Hashable]]) -> None:
         if not isinstance(levels, Mapping):
             raise InvalidParameterError(
-                f"levels must be a mapping of attribute names to levels, got {levels!r}"
+                f"levels must be a mapping of attribute names to levels, got {show(levels)}"
             )
         if len(levels) > MAX_ATTRIBUTES:
             raise InvalidParameterError(
@@ -99,9 +108,18 @@ class Domain:
         return f"Domain({sizes}; {self.size} cells)"
 
     def cells(self) -> pd.Index:
-        """Return the labels of the cells in row-major order, as a pandas index.
+        """Return the labels of the cells.
 
-        One level of the index is one attribute; a domain of one attribute gives a plain index.
+        Returns
+        -------
+        pandas.Index
+            The cells in row-major order, one level of the index for each attribute; a domain of
+            one attribute gives a plain index.
+
+        Raises
+        ------
+        InvalidParameterError
+            If there are more than 2²⁸ cells.
         """
         self.check_size()
         codes = np.indices(self.shape, dtype=np.int32).reshape(len(self.shape), self.size).T
@@ -115,6 +133,11 @@ class Domain:
         codes : array of int, shape (rows, attributes)
             The number of the level of each attribute; -1 where the row sums over the attribute,
             which the label shows as ``"*"``.
+
+        Returns
+        -------
+        pandas.Index
+            One label for each row, as :meth:`cells` has them.
         """
         import pandas as pd
 
@@ -135,22 +158,37 @@ class Domain:
     def codes(self, attribute: str, values: Any, *, of: str = "value") -> NDArray[np.intp]:
         """Return the level numbers of values of one attribute.
 
+        Parameters
+        ----------
+        attribute : str
+            The attribute.
+        values : sequence
+            Levels of it, in any order and number.
+        of : str
+            What a message calls a position among them: ``"row"``, say.
+
+        Returns
+        -------
+        array of int
+            The position of each value among the levels.
+
         Raises
         ------
         InvalidParameterError
-            If a value is not a level of the attribute; the message names it and its position,
-            called by the word ``of``.
+            If a value is not a level of the attribute; the message names it and its position.
         """
         import pandas as pd
 
         self.check_attributes([attribute])
         levels = self._levels[attribute]
-        numbers = np.asarray(pd.Index(list(levels)).get_indexer(pd.Index(values)), dtype=np.intp)
+        with refusing(values, f"{of}s of {attribute}"):
+            wanted = pd.Index(values)
+            numbers = np.asarray(pd.Index(list(levels)).get_indexer(wanted), dtype=np.intp)
         if (numbers < 0).any():
             position = int(np.flatnonzero(numbers < 0)[0])
-            value = pd.Index(values)[position]
+            value = wanted[position]
             raise InvalidParameterError(
-                f"{attribute} must be one of {_some(levels)}, got {show_label(value)} "
+                f"{attribute} must be one of {show_some(levels)}, got {show_label(value)} "
                 f"at {of} {position}"
             )
         return numbers
@@ -193,10 +231,22 @@ class Domain:
         return np.asarray(np.bincount(cells, weights=weight, minlength=self.size), np.float64)
 
     def check_attributes(self, names: Iterable[str]) -> None:
-        """Refuse names that are not attributes of this domain."""
-        if unknown := [name for name in names if name not in self._levels]:
+        """Refuse names that are not attributes of this domain.
+
+        Parameters
+        ----------
+        names : iterable of str
+            The names.
+
+        Raises
+        ------
+        InvalidParameterError
+            If one of them is not an attribute; the message names it.
+        """
+        known = self.attributes
+        if unknown := [name for name in names if not isinstance(name, str) or name not in known]:
             raise InvalidParameterError(
-                f"attributes must be among {', '.join(self.attributes)}, got {unknown[0]!r}"
+                f"attributes must be among {show_some(self.attributes)}, got {show(unknown[0])}"
             )
 
     def check_size(self) -> None:
@@ -210,41 +260,89 @@ class Domain:
     def _frame(self, records: Any) -> pd.DataFrame:
         import pandas as pd
 
-        rows = list(records)
-        if rows and isinstance(rows[0], Mapping):
+        width = len(self.attributes)
+        rows = check_items(records, "records", "mappings or tuples")
+        if rows and all(isinstance(row, Mapping) for row in rows):
             return pd.DataFrame.from_records(rows)
-        try:
-            frame = pd.DataFrame.from_records(rows, columns=list(self.attributes))
-            return frame if self.attributes else frame.reindex(range(len(rows)))
-        except (ValueError, TypeError, AssertionError) as error:
-            raise InvalidParameterError(
-                f"records must be mappings, or tuples of {len(self.attributes)} levels: {error}"
-            ) from error
+        for position, row in enumerate(rows):
+            if not isinstance(row, (tuple, list, np.ndarray)) or np.shape(row)[:1] != (width,):
+                raise InvalidParameterError(
+                    f"records must be a DataFrame, mappings, or tuples of {width} levels, "
+                    f"got {show(row)} at position {position}"
+                )
+        frame = pd.DataFrame(index=range(len(rows)))
+        for position, name in enumerate(self.attributes):
+            column = np.empty(len(rows), dtype=object)
+            column[:] = [_plain(row[position]) for row in rows]
+            frame[name] = pd.Series(column, dtype=object).infer_objects()
+        return frame
 
 
 def _check_attribute(name: object) -> str:
     if isinstance(name, str) and name:
         return name
-    raise InvalidParameterError(f"attribute names must be non-empty strings, got {name!r}")
+    raise InvalidParameterError(f"attribute names must be non-empty strings, got {show(name)}")
 
 
 def _check_levels(name: str, values: object) -> tuple[Hashable, ...]:
-    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
-        raise InvalidParameterError(f"levels of {name} must be a list of levels, got {values!r}")
-    levels = tuple(_plain(value) for value in values)
+    levels = tuple(_plain(value) for value in check_items(values, f"levels of {name}", "levels"))
     if not levels:
         raise InvalidParameterError(f"levels of {name} must hold at least one level, got none")
     seen: set[Hashable] = set()
     for level in levels:
-        if not isinstance(level, Hashable) or is_summed(level):
+        if not _is_level(level) or is_summed(level):
             raise InvalidParameterError(
-                f"levels of {name} must be hashable values other than {SUMMED!r} and missing "
-                f"values, got {level!r}"
+                f"levels of {name} must be scalars such as strings and numbers, hashable and "
+                f"other than {SUMMED!r} and missing values, got {show(level)}"
             )
         if level in seen:
-            raise InvalidParameterError(f"levels of {name} must be distinct, got {level!r} twice")
+            raise InvalidParameterError(
+                f"levels of {name} must be distinct, got {show(level)} twice"
+            )
         seen.add(level)
     return levels
+
+
+def _is_level(level: object) -> bool:
+    """Whether pandas can hold a value as one label: hashable, not a tuple, no half of a character.
+
+    What JSON writes as one half of a surrogate pair has no UTF-8 encoding.
+    """
+    if isinstance(level, str):
+        return level.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in level)
+    if isinstance(level, (tuple, np.generic)):
+        return False
+    try:
+        hash(level)
+    except TypeError:
+        return False
+    return True
+
+
+def check_domain(domain: object) -> Domain:
+    """Return ``domain`` if it is one."""
+    if isinstance(domain, Domain):
+        return domain
+    raise InvalidParameterError(
+        f"domain must be a Domain, such as Domain({{'sex': ['F', 'M']}}), got {show(domain)}"
+    )
+
+
+@contextmanager
+def refusing(labels: Any, name: str) -> Iterator[None]:
+    """Turn what pandas raises on labels that it cannot hold or hash into an error of this package.
+
+    Among them are lists within lists, arrays of two dimensions and numbers of unusual precision.
+    """
+    try:
+        yield
+    except (TypeError, ValueError, NotImplementedError) as error:
+        if isinstance(error, InvalidParameterError):
+            raise
+        raise InvalidParameterError(
+            f"{name} must be a one-dimensional sequence of labels that are scalars or tuples of "
+            f"scalars, got {show(labels)}: {one_line(error)}"
+        ) from error
 
 
 def is_summed(level: object) -> bool:
@@ -259,14 +357,9 @@ def is_summed(level: object) -> bool:
 
 def show_label(label: Any) -> str:
     """Return a label as it stands in messages, NumPy scalars as the values that they hold."""
-    return repr(tuple(map(_plain, label)) if isinstance(label, tuple) else _plain(label))
+    return show(tuple(map(_plain, label)) if isinstance(label, tuple) else _plain(label))
 
 
 def _plain(value: Any) -> Any:
     """Return NumPy scalars as the Python values that they hold."""
     return value.item() if isinstance(value, np.generic) else value
-
-
-def _some(levels: tuple[Hashable, ...], most: int = 8) -> str:
-    listed = ", ".join(repr(level) for level in levels[:most])
-    return listed if len(levels) <= most else f"{listed}, … ({len(levels)} levels)"

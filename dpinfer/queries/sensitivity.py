@@ -115,7 +115,7 @@ def clipped_mean_sensitivity(lower: float, upper: float, n: int) -> float:
     >>> clipped_mean_sensitivity(0, 100, n=50)
     2.0
     """
-    size = check_integer(n, "n", ge=1)
+    size = check_integer(n, "n", ge=1, le=2**63)
     low = check_scalar(lower, "lower", finite=False)
     high = check_scalar(upper, "upper", finite=False)
     if np.isinf(low) or np.isinf(high):

@@ -9,11 +9,19 @@ from typing import TYPE_CHECKING, Any, Self, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpinfer._validation import check_array, check_integer, check_length
+from dpinfer._validation import (
+    check_array,
+    check_index,
+    check_integer,
+    check_items,
+    check_length,
+    show,
+)
 from dpinfer.errors import InvalidParameterError
 from dpinfer.queries._labels import check_labels, match_labels
 from dpinfer.queries._marginals import (
     Codes,
+    check_codes,
     check_entries,
     is_row_major,
     marginal_codes,
@@ -26,9 +34,10 @@ from dpinfer.queries._matrix import (
     integer_rows,
     is_identity,
     read_only,
+    stack_rows,
 )
 from dpinfer.queries._predicates import Condition, mask_of
-from dpinfer.queries.domain import Domain
+from dpinfer.queries.domain import Domain, check_domain
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -78,10 +87,12 @@ class Workload:
         self._shape: tuple[int, int] = self._matrix.shape
         self._domain = domain
         self._codes: Codes | None = None
-        if domain is not None and (domain.size != self._shape[1] or columns is not None):
+        if domain is not None and (
+            check_domain(domain).size != self._shape[1] or columns is not None
+        ):
             raise InvalidParameterError(
                 f"domain must have {self._shape[1]} cells, one for each column, and stand in "
-                f"place of columns, got {domain!r}"
+                f"place of columns, got {show(domain)}"
             )
         self._labels = check_labels(labels, "labels", self._shape[0], "the rows")
         self._columns = check_labels(columns, "columns", self._shape[1], "the columns")
@@ -141,11 +152,8 @@ class Workload:
         >>> workload.labels.to_list()
         [('F', '*'), ('M', '*'), ('*', '*')]
         """
-        if isinstance(marginals, str):
-            raise InvalidParameterError(
-                f"marginals must be a sequence of tuples of attributes, got {marginals!r}"
-            )
-        tables = list(marginals)
+        check_domain(domain)
+        tables = check_items(marginals, "marginals", "tuples of attributes")
         if not tables:
             raise InvalidParameterError("marginals must hold at least one table, got none")
         check_entries(domain.size * len(tables))
@@ -183,9 +191,10 @@ class Workload:
         """
         from scipy.sparse import csr_array, vstack
 
-        domain.check_size()
-        if not predicates:
-            raise InvalidParameterError("predicates must hold at least one condition, got none")
+        check_domain(domain).check_size()
+        if not isinstance(predicates, Mapping) or not predicates:
+            got = show(predicates)
+            raise InvalidParameterError(f"predicates must hold at least one condition, got {got}")
         masks = [mask_of(domain, label, given) for label, given in predicates.items()]
         matrix = vstack([csr_array(mask[None, :].astype(np.float64)) for mask in masks], "csr")
         workload = cls._build(csr_array(matrix), matrix.shape)
@@ -197,11 +206,12 @@ class Workload:
     def vstack(cls, workloads: Iterable[Workload]) -> Self:
         """Put the queries of several workloads on the same cells one below the other.
 
-        Labels are kept where every workload has them.
+        Parameters
+        ----------
+        workloads : sequence of Workload
+            At least one; labels are kept where every workload has them.
         """
-        from scipy.sparse import csr_array, vstack
-
-        parts = list(workloads)
+        parts = check_items(workloads, "workloads", "Workload objects")
         if not parts or not all(isinstance(part, Workload) for part in parts):
             raise InvalidParameterError("workloads must hold Workload objects, at least one")
         domain = parts[0].domain
@@ -210,10 +220,7 @@ class Workload:
         codes = [part._codes for part in parts]
         if domain is not None and all(code is not None for code in codes):
             return cls.from_codes(domain, np.concatenate([c for c in codes if c is not None]))
-        if any(part.is_sparse for part in parts):
-            matrix = csr_array(vstack([csr_array(part.matrix) for part in parts], format="csr"))
-        else:
-            matrix = np.concatenate([part.matrix for part in parts])
+        matrix = stack_rows([part.matrix for part in parts])
         stacked = cls._build(matrix, matrix.shape, columns=parts[0]._columns)
         stacked._domain = domain
         labels = [part.labels for part in parts if part.labels is not None]
@@ -223,7 +230,16 @@ class Workload:
 
     @classmethod
     def from_codes(cls, domain: Domain, codes: Codes) -> Self:
-        """Rows that count boxes of a domain, given by level numbers (-1: summed over)."""
+        """Count boxes of a domain.
+
+        Parameters
+        ----------
+        domain : Domain
+            The attributes and their levels.
+        codes : array of int, shape (m, attributes)
+            The level numbers of each query, -1 for an attribute that it sums over.
+        """
+        codes = check_codes(check_domain(domain), codes)
         identity = is_row_major(domain, codes)
         matrix = None if identity else marginal_matrix(domain, codes)
         workload = cls._build(matrix, (len(codes), domain.size))
@@ -313,13 +329,14 @@ class Workload:
         return bool(((data == 0) | (data == 1)).all())
 
     def integer_rows(self) -> NDArray[np.bool_]:
-        """Return for each query whether all of its coefficients are whole numbers."""
+        """Return for each of the m queries whether all of its coefficients are whole numbers."""
         if self._matrix is None or self.is_integer:
             return np.ones(self._shape[0], dtype=bool)
         return integer_rows(self._matrix)
 
     def take(self, index: Any) -> Workload:
-        """Return the workload of the selected queries (a boolean mask, positions or a slice)."""
+        """Return the workload of the queries that a mask, positions or a slice selects."""
+        check_index(index, "index", self._shape[:1])
         rows = np.arange(self._shape[0])[index].reshape(-1)
         if self._domain is not None and self._codes is not None:
             return Workload.from_codes(self._domain, self._codes[rows])
@@ -330,7 +347,7 @@ class Workload:
         return taken
 
     def with_labels(self, labels: Sequence[Hashable] | pd.Index | None) -> Workload:
-        """Return the same queries under other labels."""
+        """Return the same queries under m other labels, or under none."""
         checked = check_labels(labels, "labels", self._shape[0], "the rows")
         renamed = Workload._build(self._matrix, self._shape, checked, self._columns)
         renamed._domain = self._domain
@@ -349,11 +366,13 @@ class Workload:
         array of float64, shape (m,), or Series
             The answers; a labelled Series where the histogram was a Series.
         """
-        labelled = hasattr(histogram, "reindex")
+        labelled = hasattr(histogram, "reindex") and hasattr(histogram, "index")
         counts = match_labels(histogram, self.columns) if labelled else histogram
         x = check_array(counts, "histogram", ndim=1)
         check_length(x, "histogram", self._shape[1], "the cells")
-        answers = x if self._matrix is None else np.asarray(self._matrix @ x)
+        with np.errstate(over="ignore", invalid="ignore"):
+            answers = x if self._matrix is None else np.asarray(self._matrix @ x)
+        check_array(answers, "matrix @ histogram")
         if not labelled:
             return answers.copy() if answers is x else answers
         import pandas as pd
@@ -376,5 +395,5 @@ def _check_same_cells(first: Workload, other: Workload) -> None:
     """Refuse to join workloads whose columns are not the same cells."""
     if first.shape[1] != other.shape[1] or first.domain != other.domain:
         raise InvalidParameterError(
-            f"workloads must be on the same cells, got {first!r} and {other!r}"
+            f"workloads must be on the same cells, got {show(first)} and {show(other)}"
         )

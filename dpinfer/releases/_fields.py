@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpinfer._validation import FloatArray, check_array, check_option, check_scalar, freeze
+from dpinfer._validation import FloatArray, check_array, check_option, check_scalar, freeze, show
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
 from dpinfer.queries import Workload
 from dpinfer.queries._labels import check_distinct
@@ -73,12 +73,12 @@ def check_clamp(clamp: Any, size: int) -> tuple[Bound, Bound] | None:
     ends = clamp if isinstance(clamp, (tuple, list)) else (clamp, np.inf)
     if len(ends) != 2:
         raise InvalidParameterError(
-            f"clamp must be a lower bound or a pair (lower, upper), got {clamp!r}"
+            f"clamp must be a lower bound or a pair (lower, upper), got {show(clamp)}"
         )
     lower = check_bound(-np.inf if ends[0] is None else ends[0], "clamp", size)
     upper = check_bound(np.inf if ends[1] is None else ends[1], "clamp", size)
     if np.any(np.asarray(lower) >= upper):
-        raise InvalidParameterError(f"clamp must have lower < upper, got {clamp!r}")
+        raise InvalidParameterError(f"clamp must have lower < upper, got {show(clamp)}")
     return lower, upper
 
 
@@ -97,7 +97,7 @@ def check_mapping(
         return None
     if not isinstance(given, Mapping) or not given:
         raise InvalidParameterError(
-            f"{name} must be a mapping of {', '.join(keys)} to numbers, got {given!r}"
+            f"{name} must be a mapping of {', '.join(keys)} to numbers, got {show(given)}"
         )
     checked = {
         check_option(key, f"key of {name}", keys): check_scalar(value, f"{name} {key}", ge=0)
@@ -110,4 +110,4 @@ def check_name(name: object) -> str | None:
     """Return the name of a release."""
     if name is None or isinstance(name, str):
         return name
-    raise InvalidParameterError(f"name must be a string, got {name!r}")
+    raise InvalidParameterError(f"name must be a string, got {show(name)}")

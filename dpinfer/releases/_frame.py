@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpinfer._validation import FloatArray, check_array
+from dpinfer._validation import FloatArray, check_array, check_items, show, show_some
 from dpinfer.errors import InvalidParameterError
 from dpinfer.mechanisms import NoiseLaw, as_noise
 from dpinfer.queries import SUMMED, Domain, Workload
@@ -20,9 +20,16 @@ if TYPE_CHECKING:
 
 def column(frame: pd.DataFrame, name: Any) -> pd.Series:
     """Return a column of a frame, or say that it is not there."""
-    if name not in frame.columns:
-        listed = ", ".join(str(known) for known in frame.columns)
-        raise InvalidParameterError(f"frame must have a column {name!r}, got {listed}")
+    import pandas as pd
+
+    if not isinstance(frame, pd.DataFrame):
+        raise InvalidParameterError(f"frame must be a pandas DataFrame, got {show(frame)}")
+    found = sum(_same(name, known) for known in frame.columns)
+    if found != 1:
+        raise InvalidParameterError(
+            f"frame must have {'one' if found else 'a'} column {show(name)}, "
+            f"got {show_some(frame.columns)}"
+        )
     return frame[name]
 
 
@@ -31,9 +38,13 @@ def numbers(frame: pd.DataFrame, spec: Any, name: str, missing: float | None = N
 
     Missing values of the column become ``missing``; without it they stay NaN.
     """
+    if isinstance(spec, str):
+        raise InvalidParameterError(
+            f"{name} must be a number or {{'column': name}}, got {show(spec)}"
+        )
     if not isinstance(spec, Mapping):
         return spec
-    values = column(frame, _column_name(spec, name)).to_numpy(dtype=np.float64, na_value=np.nan)
+    values = _floats(column(frame, _column_name(spec, name)))
     return values if missing is None else np.where(np.isnan(values), missing, values)
 
 
@@ -44,7 +55,7 @@ def bounds(frame: pd.DataFrame, clamp: Any) -> tuple[Any, Any] | None:
     ends = clamp if isinstance(clamp, (tuple, list)) else (clamp, None)
     if len(ends) != 2:
         raise InvalidParameterError(
-            f"clamp must be a lower bound or a pair (lower, upper), got {clamp!r}"
+            f"clamp must be a lower bound or a pair (lower, upper), got {show(clamp)}"
         )
     return numbers(frame, ends[0], "clamp", -np.inf), numbers(frame, ends[1], "clamp", np.inf)
 
@@ -55,16 +66,16 @@ def law_of_frame(frame: pd.DataFrame, mechanism: Any) -> NoiseLaw:
         return as_noise(mechanism, len(frame))
     if "mechanism" not in mechanism:
         raise InvalidParameterError(
-            f"mechanism must have the entry 'mechanism', got {dict(mechanism)!r}"
+            f"mechanism must have the entry 'mechanism', got {show(dict(mechanism))}"
         )
     unknown = [key for key in mechanism if key not in ("mechanism", *parameter_names())]
     if unknown:
         raise InvalidParameterError(
             f"mechanism must have the entries mechanism and {', '.join(parameter_names())}, "
-            f"got {unknown[0]!r}"
+            f"got {show(unknown[0])}"
         )
     parameters = {
-        key: numbers(frame, spec, key) for key, spec in mechanism.items() if key != "mechanism"
+        key: _parameter(frame, spec, key) for key, spec in mechanism.items() if key != "mechanism"
     }
     return laws_of_rows(_names(frame, mechanism["mechanism"]), parameters, len(frame))
 
@@ -76,7 +87,8 @@ def workload_of_frame(
     if attributes is None:
         named = any(name is not None for name in frame.index.names)
         return Workload.identity(len(frame), frame.index if named else None)
-    names = [attributes] if isinstance(attributes, str) else list(attributes)
+    names = [attributes] if isinstance(attributes, str) else attributes
+    names = check_items(names, "attributes", "names of columns")
     labels = {name: column(frame, name) for name in names}
     return workload_of_labels([labels], [len(frame)], domain)
 
@@ -96,12 +108,47 @@ def values_of_frame(frame: pd.DataFrame, name: str) -> FloatArray:
     return check_array(column(frame, name).to_numpy(), name, ndim=1)
 
 
+def _same(name: object, known: object) -> bool:
+    """Whether a name is that of a column; what does not compare or hash is not."""
+    try:
+        return hash(name) == hash(known) and bool(name == known)
+    except (TypeError, ValueError):
+        return False
+
+
+def _floats(values: pd.Series) -> FloatArray:
+    """Return a column of numbers, NaN where it is missing."""
+    if values.dtype.kind == "f" and isinstance(values.dtype, np.dtype):
+        return np.asarray(values, dtype=np.float64)
+    missing = values.isna().to_numpy()
+    if not missing.any():
+        return check_array(values.to_numpy(), str(values.name), ndim=1, finite=False)
+    filled = values.astype(object).where(~missing, 0.0)
+    out = check_array(filled.to_numpy(), str(values.name), ndim=1, finite=False, nonempty=False)
+    return np.where(missing, np.nan, out)
+
+
+def _parameter(frame: pd.DataFrame, spec: Any, name: str) -> Any:
+    """Return a parameter of the law: a number, or one for each row."""
+    if isinstance(spec, (Mapping, str)):
+        return numbers(frame, spec, name)
+    values = check_array(spec, name)
+    if values.shape not in ((), (len(frame),)):
+        raise InvalidParameterError(
+            f"{name} must be a number, {{'column': name}}, or have {len(frame)} entries, one for "
+            f"each of the rows, got shape {values.shape}"
+        )
+    return values
+
+
 def _names(frame: pd.DataFrame, spec: Any) -> str | pd.Series:
     """Return the name of the law of each row, or the one name of all."""
     if isinstance(spec, str):
         return spec
     if not isinstance(spec, Mapping):
-        raise InvalidParameterError(f"mechanism must be a name or {{'column': name}}, got {spec!r}")
+        raise InvalidParameterError(
+            f"mechanism must be a name or {{'column': name}}, got {show(spec)}"
+        )
     values = column(frame, _column_name(spec, "mechanism"))
     if (missing := values.isna().to_numpy()).any():
         row = int(np.flatnonzero(missing)[0])
@@ -111,5 +158,5 @@ def _names(frame: pd.DataFrame, spec: Any) -> str | pd.Series:
 
 def _column_name(spec: Mapping[str, Any], name: str) -> Any:
     if set(spec) != {"column"}:
-        raise InvalidParameterError(f"{name} must be {{'column': name}}, got {dict(spec)!r}")
+        raise InvalidParameterError(f"{name} must be {{'column': name}}, got {show(dict(spec))}")
     return spec["column"]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpinfer._validation import FloatArray
+from dpinfer._validation import FloatArray, show
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
 from dpinfer.mechanisms import (
     DiscreteGaussian,
@@ -23,6 +23,7 @@ from dpinfer.mechanisms import (
     as_noise,
     groups,
 )
+from dpinfer.queries.domain import refusing
 
 KINDS: dict[str, type[NoiseLaw]] = {
     "laplace": Laplace,
@@ -52,7 +53,7 @@ def kind_of(law: NoiseLaw) -> str:
         if type(law) is kind:
             return name
     raise IncompatibleReleaseError(
-        f"mechanism must be one of {', '.join(KINDS)} to be written to a file, got {law!r}"
+        f"mechanism must be one of {', '.join(KINDS)} to be written to a file, got {show(law)}"
     )
 
 
@@ -96,12 +97,13 @@ def laws_of_rows(kinds: Any, columns: Mapping[str, float | FloatArray], rows: in
     import pandas as pd
 
     if isinstance(kinds, str):
-        return _law_of_kind(kinds, columns, np.arange(rows), rows)
-    member, names = pd.factorize(kinds)
+        return _law_of_kind(kinds, columns, np.arange(rows))
+    with refusing(kinds, "mechanism"):
+        member, names = pd.factorize(kinds)
     parts = []
     for number, name in enumerate(names):
         cells = np.flatnonzero(member == number)
-        parts.append((_law_of_kind(name, columns, cells, rows), cells))
+        parts.append((_law_of_kind(name, columns, cells), cells))
     return IndependentNoise.from_groups(parts, rows)
 
 
@@ -111,7 +113,7 @@ def canonical_kind(name: str) -> str:
     key = ALIASES.get(key, key)
     if key not in KINDS:
         known = ", ".join([*KINDS, *ALIASES])
-        raise InvalidParameterError(f"mechanism must be one of {known}, got {name!r}")
+        raise InvalidParameterError(f"mechanism must be one of {known}, got {show(name)}")
     return key
 
 
@@ -126,7 +128,7 @@ def parameter_names() -> tuple[str, ...]:
 
 
 def _law_of_kind(
-    name: str, columns: Mapping[str, float | FloatArray], cells: NDArray[np.intp], rows: int
+    name: str, columns: Mapping[str, float | FloatArray], cells: NDArray[np.intp]
 ) -> NoiseLaw:
     kind = canonical_kind(name)
     chosen: dict[str, Any] = {}

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpinfer._validation import FloatArray, check_array
+from dpinfer._validation import FloatArray, check_array, show
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
 from dpinfer.mechanisms import NoiseLaw
 from dpinfer.queries import Domain, Workload
-from dpinfer.queries.domain import is_summed, show_label
+from dpinfer.queries.domain import check_domain, is_summed, refusing, show_label
 from dpinfer.releases._laws import spread_laws
 from dpinfer.results.labels import stack_labels
 
@@ -27,7 +27,7 @@ def rows_of_tables(
     """Return the values, the queries and the noise of labelled tables."""
     if not isinstance(tables, (list, tuple)) or not tables:
         raise InvalidParameterError(
-            f"tables must be a list of Series, DataFrames and numbers, got {tables!r}"
+            f"tables must be a list of Series, DataFrames and numbers, got {show(tables)}"
         )
     parts = [_split(table, f"table {k}") for k, table in enumerate(tables)]
     if isinstance(mechanism, (list, tuple)) and len(mechanism) == len(parts):
@@ -49,7 +49,7 @@ def workload_of_labels(
     that the table does not have or whose label says so.
     """
     given = domain is not None
-    domain = _infer(tables) if domain is None else domain
+    domain = _infer(tables) if domain is None else check_domain(domain)
     codes = np.full((sum(sizes), len(domain.attributes)), -1, dtype=np.int32)
     start = 0
     for labels, size in zip(tables, sizes, strict=True):
@@ -114,7 +114,8 @@ def _infer(tables: Sequence[dict[str, Any]]) -> Domain:
     for labels in tables:
         for attribute, column in labels.items():
             levels = seen.setdefault(attribute, {})
-            levels |= dict.fromkeys(level for level in _shown(column) if not is_summed(level))
+            with refusing(column, f"labels of {attribute}"):
+                levels |= dict.fromkeys(level for level in _shown(column) if not is_summed(level))
     for attribute, levels in seen.items():
         _refuse_mixed_types(attribute, list(levels))
     return Domain({attribute: list(levels) for attribute, levels in seen.items()})
@@ -146,7 +147,8 @@ def _codes(domain: Domain, attribute: str, column: Any) -> NDArray[np.intp]:
     """Level numbers of a column of labels, -1 where it says "summed over"."""
     import pandas as pd
 
-    numbers, distinct = pd.factorize(column)
+    with refusing(column, f"labels of {attribute}"):
+        numbers, distinct = pd.factorize(column)
     known = np.full(len(distinct) + 1, -1, dtype=np.intp)
     shown = [position for position, level in enumerate(distinct) if not is_summed(level)]
     if shown:

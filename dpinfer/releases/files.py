@@ -10,8 +10,27 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpinfer._validation import show
 from dpinfer.errors import DPInferError, IncompatibleReleaseError, InvalidParameterError
-from dpinfer.releases._descriptor import describe
+from dpinfer.releases._files.descriptor import describe
+from dpinfer.releases._files.json_document import load_json
+from dpinfer.releases._files.sidecar import (
+    Sidecar,
+    default_sidecar,
+    parse_sidecar,
+    read_sidecar,
+    sidecar_problems,
+)
+from dpinfer.releases._files.table import (
+    UnreadableTableError,
+    check_path,
+    check_suffix,
+    check_table_path,
+    read_columns,
+    read_text,
+    write_table,
+)
+from dpinfer.releases._files.table_problems import TableCheck
 from dpinfer.releases._frame import (
     bounds,
     labels_of_frame,
@@ -20,25 +39,8 @@ from dpinfer.releases._frame import (
     values_of_frame,
     workload_of_frame,
 )
-from dpinfer.releases._json_document import load_json
-from dpinfer.releases._table_files import (
-    UnreadableTableError,
-    check_suffix,
-    check_table_path,
-    read_columns,
-    read_text,
-    write_table,
-)
-from dpinfer.releases._table_problems import TableCheck
 from dpinfer.releases.problems import Problem, raise_first
 from dpinfer.releases.release import Release
-from dpinfer.releases.sidecar import (
-    Sidecar,
-    default_sidecar,
-    parse_sidecar,
-    read_sidecar,
-    sidecar_problems,
-)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -148,7 +150,11 @@ def write_release(
     IncompatibleReleaseError
         If the labels cannot be held by a file.
     """
-    table = Path(path)
+    if not isinstance(release, Release):
+        raise InvalidParameterError(f"release must be a Release, got {show(release)}")
+    if title is not None and not isinstance(title, str):
+        raise InvalidParameterError(f"title must be a string, got {show(title)}")
+    table = check_path(path, "path")
     check_suffix(table)
     if not table.parent.is_dir():
         raise InvalidParameterError(f"path must be in an existing folder, got {table}")
@@ -167,8 +173,12 @@ def write_release(
 
 
 def _sidecar_path(table: Path, metadata: str | Path | None) -> Path:
-    path = default_sidecar(table) if metadata is None else Path(metadata)
-    if not path.is_file():
+    path = default_sidecar(table) if metadata is None else check_path(metadata, "metadata")
+    try:
+        found = path.is_file()
+    except OSError:  # such as a name that is too long
+        found = False
+    if not found:
         raise InvalidParameterError(
             f"metadata must be the JSON sidecar of {table.name}, there is no file {path}: write "
             "one, or read the table yourself and use Release.from_frame"

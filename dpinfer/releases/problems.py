@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from dpinfer._validation import one_line
 from dpinfer.errors import IncompatibleReleaseError
 
 
@@ -23,6 +24,11 @@ class Problem:
         the number of the row, counted from 1.
     field : str or None
         The column of the table, or the place in the sidecar.
+
+    Examples
+    --------
+    >>> print(Problem("counts.csv", "must be a finite number, got 'x'", 3, "column value"))
+    counts.csv, line 3, column value: must be a finite number, got 'x'
     """
 
     file: str
@@ -33,7 +39,7 @@ class Problem:
     def __str__(self) -> str:
         line = "" if self.line is None else f", line {self.line}"
         field = "" if self.field is None else f", {self.field}"
-        return f"{self.file}{line}{field}: {self.message}"
+        return one_line(f"{self.file}{line}{field}: {self.message}", most=1000)
 
 
 def raise_first(problems: Sequence[Problem]) -> None:

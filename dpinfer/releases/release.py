@@ -13,6 +13,7 @@ from dpinfer._validation import (
     NEIGHBOURS,
     RNG,
     FloatArray,
+    Locked,
     Neighbours,
     check_array,
     check_option,
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
 @final
 @dataclass(frozen=True, init=False, eq=False, repr=False)
-class Release:
+class Release(Locked):
     """Published noisy values y = A x + e with the law of the noise and the publishing rule.
 
     Parameters
@@ -50,10 +51,10 @@ class Release:
     values : array of float, shape (m,), Series or DataFrame
         The published values. A DataFrame is read row by row. Series and DataFrames give the
         labels of the values.
-    workload : Workload or matrix, shape (m, n), optional
-        The queries A that the values answer. By default each value answers its own query.
     mechanism : NoiseLaw or sequence of NoiseLaw
         The law of the noise e: one for all values, an array-valued one, or one for each value.
+    workload : Workload or matrix, shape (m, n), optional
+        The queries A that the values answer. By default each value answers its own query.
     labels : sequence of length m, optional
         Labels of the values; by default those of ``values`` or of the workload.
     neighbours : {"add-remove", "replace"}, optional
@@ -73,9 +74,11 @@ class Release:
     Attributes
     ----------
     values : array of float64, shape (m,)
+        The published values, read-only.
     workload : Workload
+        The queries on n cells that they answer.
     mechanism : NoiseLaw
-    labels : pandas Index or None
+        The law of their noise, of shape () or (m,).
 
     Raises
     ------
@@ -283,15 +286,15 @@ class Release:
         rng: RNG = None,
         **details: Any,
     ) -> Self:
-        """Draw a release of confidential counts, for simulation only.
+        """Draw a release of confidential counts, for simulation.
 
-        Not for publishing confidential data: the noise is not hardened against floating-point and
-        timing attacks. Use a vetted mechanism library such as OpenDP for that.
+        The noise is not hardened against floating-point or timing attacks: to *release*
+        confidential data, use a vetted mechanism library such as OpenDP.
 
         Parameters
         ----------
         histogram : array of float, shape (n,), or Series
-            The true counts of the cells.
+            The true counts of the cells; the index of a Series labels them.
         mechanism : NoiseLaw or sequence of NoiseLaw
             The law of the noise of each of the m queries.
         workload : Workload or matrix, shape (m, n), optional
@@ -309,6 +312,8 @@ class Release:
         (2,)
         """
         truth = _answers(histogram, workload)
+        if workload is None and hasattr(histogram, "iloc"):
+            details.setdefault("labels", unlabel(histogram)[1])
         law = as_noise(mechanism, len(truth))
         drawn = truth + law.rvs(len(truth), rng=check_rng(rng))
         if (clamp := check_clamp(details.get("clamp"), len(truth))) is not None:
@@ -335,13 +340,17 @@ class Release:
 
         Parameters
         ----------
-        where : boolean mask of length m, positions, slice, or list of labels
-            The values to keep. Unknowns stay the same cells.
+        where : mask of m booleans, positions, slice, or list of labels
+            The values to keep.
+
+        Returns
+        -------
+        Release
+            A release of these values, about the same cells.
         """
         rows = positions_of(where, len(self), self.labels)
         if not len(rows):
             raise InvalidParameterError("where must select at least one value, got none")
-        threshold = self.threshold
         clamp = None if self.clamp is None else tuple(take_bound(end, rows) for end in self.clamp)
         return Release(
             self.values[rows],
@@ -350,7 +359,7 @@ class Release:
             neighbours=self.neighbours,
             sensitivity=self.sensitivity,
             guarantee=self.guarantee,
-            threshold=None if threshold is None else take_bound(threshold, rows),
+            threshold=take_bound(self.threshold, rows),
             clamp=clamp,  # type: ignore[arg-type]
             name=self.name,
         )
@@ -358,34 +367,30 @@ class Release:
     def to_frame(self) -> pd.DataFrame:
         """Return the values with the law of their noise, one row a value.
 
-        The index holds the labels; the columns are ``value``, ``mechanism``, the parameters of the
-        mechanisms, and ``threshold``, ``lower`` and ``upper`` where the release has them.
+        Returns
+        -------
+        DataFrame
+            The labels as index; the columns ``value``, ``mechanism``, the parameters of the
+            mechanisms, and ``threshold``, ``lower`` and ``upper`` where the release has them.
         """
         import pandas as pd
 
         from dpinfer.releases._laws import columns_of_law
 
-        columns: dict[str, Any] = {"value": self.values}
-        columns |= columns_of_law(self.mechanism, len(self))
+        columns = {"value": self.values} | columns_of_law(self.mechanism, len(self))
         if self.threshold is not None:
             columns["threshold"] = self.threshold
         if self.clamp is not None:
             columns["lower"], columns["upper"] = self.clamp
-        return pd.DataFrame(columns, index=self._index())
+        return pd.DataFrame(columns, index=self.labels)
 
     def __len__(self) -> int:
         return len(self.values)
 
     def __repr__(self) -> str:
         name = "" if self.name is None else f"{self.name!r}, "
-        return (
-            f"Release({name}{len(self)} values, {self.workload.shape[1]} cells, {self.mechanism!r})"
-        )
-
-    def _index(self) -> pd.Index:
-        import pandas as pd
-
-        return pd.RangeIndex(len(self)) if self.labels is None else self.labels
+        size = f"{len(self)} values, {self.workload.shape[1]} cells"
+        return f"Release({name}{size}, {self.mechanism!r})"
 
 
 def _answers(histogram: Any, workload: Any) -> FloatArray:

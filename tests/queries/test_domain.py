@@ -83,8 +83,8 @@ def test_bad_weights_are_refused():
     ("levels", "message"),
     [
         ({"sex": []}, "at least one level"),
-        ({"sex": "FM"}, "list of levels"),
-        ({"sex": 3}, "list of levels"),
+        ({"sex": "FM"}, "sequence of levels"),
+        ({"sex": 3}, "sequence of levels"),
         ({"sex": ["F", "F"]}, "distinct, got 'F' twice"),
         ({"age": [1, 1.0]}, "distinct"),
         ({"sex": ["F", SUMMED]}, "other than"),

@@ -66,7 +66,7 @@ def test_a_string_is_one_attribute():
 @pytest.mark.parametrize(
     ("marginals", "message"),
     [
-        ([("sex", "size")], "among sex, age, vote, got 'size'"),
+        ([("sex", "size")], "among 'sex', 'age', 'vote', got 'size'"),
         ([("sex", "sex")], "once"),
         ([], "at least one table"),
     ],

@@ -87,7 +87,7 @@ def test_laws_with_one_parameter_for_all():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"value": "count"}, "frame must have a column 'count', got country, year"),
+        ({"value": "count"}, "frame must have a column 'count', got 'country', 'year'"),
         ({"value": "country"}, "country must hold real numbers"),
         ({"attributes": ["county"]}, "column 'county'"),
         ({"threshold": {"column": "tau"}}, "column 'tau'"),
@@ -123,3 +123,11 @@ def test_bad_rows_are_named():
         release_of(FRAME.assign(views=[1.0, 2.5, 3, 4]))
     with pytest.raises(InvalidParameterError, match="views must not contain NaN at position 1"):
         release_of(FRAME.assign(views=[1.0, np.nan, 3, 4]))
+
+
+def test_a_column_is_named_as_such():
+    mechanism = {"mechanism": "laplace", "scale": "size"}
+    with pytest.raises(
+        InvalidParameterError, match=r"scale must be a number or \{'column': name\}"
+    ):
+        Release.from_frame(FRAME, value="views", mechanism=mechanism)

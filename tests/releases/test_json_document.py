@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpinfer.errors import IncompatibleReleaseError
-from dpinfer.releases._json_document import load_json, locate_parts
+from dpinfer.releases._files.json_document import load_json, locate_parts
 
 TEXT = """{
   "name": "a \\"b\\" [{,:",
@@ -100,3 +100,18 @@ def test_a_byte_order_mark_is_skipped(tmp_path):
     path = tmp_path / "a.json"
     path.write_bytes(b"\xef\xbb\xbf{}")
     assert load_json(path).content == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"a": "\\ud800"}', "one half of a character"),
+        ('{"a": 1e999}', "beyond the range of float64"),
+        ('{"a": 1' + "0" * 400 + "}", "beyond the range of float64"),
+    ],
+)
+def test_what_no_table_can_hold_is_refused(tmp_path, text, message):
+    path = tmp_path / "a.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(IncompatibleReleaseError, match=message):
+        load_json(path)

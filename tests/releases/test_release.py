@@ -227,6 +227,13 @@ def test_drawn_releases_have_the_law():
     assert (np.abs(draws.mean(axis=0) - truth) <= 6 * np.sqrt(one.variance / 2000)).all()
 
 
+def test_drawn_cells_keep_their_labels():
+    cells = pd.Series({"a": 3.0, "b": 4.0}).rename_axis("group")
+    drawn = Release.draw(cells, mechanism=NOISE, rng=0)
+    assert drawn.labels.equals(cells.index)
+    assert Release.draw(cells, mechanism=NOISE, rng=0, labels=["x", "y"]).labels[0] == "x"
+
+
 def test_drawn_values_are_clamped():
     release = Release.draw(np.zeros(50), mechanism=NOISE, clamp=(0, 1), rng=3)
     assert release.values.min() == 0

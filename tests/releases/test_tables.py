@@ -153,7 +153,7 @@ def test_bad_tables(tables, message):
 
 
 def test_tables_must_fit_a_given_domain():
-    with pytest.raises(InvalidParameterError, match="among sex, mar, got 'age'"):
+    with pytest.raises(InvalidParameterError, match="among 'sex', 'mar', got 'age'"):
         Release.from_tables([TABLE.rename_axis(["sex", "age"])], mechanism=NOISE, domain=DOMAIN)
     small = Domain({"sex": ["M", "F"], "mar": [1, 2]})
     with pytest.raises(InvalidParameterError, match="mar must be one of 1, 2, got 3"):

@@ -108,7 +108,7 @@ def test_a_good_file(tmp_path):
                 "t.csv, line 5, column v: must be a finite number, got 'inf'",
             ],
         ),
-        ("k,v\na,1\n", ["t.csv, line 1, s: the column is missing, there are: k, v"]),
+        ("k,v\na,1\n", ["t.csv, line 1, s: the column is missing, there are: 'k', 'v'"]),
         ("k;v;s\na;1;2\n", ["line 1, k", "line 1, v", "line 1, s"]),
         (
             "k,v,s\na,1\nb,x,2\n",

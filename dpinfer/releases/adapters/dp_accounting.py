@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dpinfer._validation import check_scalar
+from dpinfer._validation import check_scalar, show
 from dpinfer.errors import InvalidParameterError
 from dpinfer.mechanisms import Gaussian, Geometric, Laplace, NoiseLaw
 
@@ -64,7 +64,7 @@ def from_dp_event(event: Any, *, sensitivity: float | None = None) -> NoiseLaw:
     """
     kind = type(event)
     if not kind.__module__.startswith("dp_accounting"):
-        raise InvalidParameterError(f"event must be a DpEvent of dp_accounting, got {event!r}")
+        raise InvalidParameterError(f"event must be a DpEvent of dp_accounting, got {show(event)}")
     if kind.__name__ not in LAWS:
         reason = REASONS.get(kind.__name__, "it is not one run of an additive mechanism")
         raise InvalidParameterError(

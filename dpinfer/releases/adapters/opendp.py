@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dpinfer._validation import check_option
+from dpinfer._validation import check_option, show
 from dpinfer.errors import InvalidParameterError
 from dpinfer.mechanisms import DiscreteGaussian, Gaussian, Geometric, Laplace, NoiseLaw
 
@@ -110,18 +110,19 @@ def _refuse_rules(constructor: str, arguments: Mapping[str, Any]) -> None:
     """Refuse what changes the output after the noise was added."""
     if arguments.get("bounds") is not None:
         raise InvalidParameterError(
-            f"measurement must not clamp its output, got bounds {arguments['bounds']}: build the "
-            "release with the law Geometric(scale=...) and clamp=(lower, upper)"
+            f"measurement must not clamp its output, got bounds {show(arguments['bounds'])}: build "
+            "the release with the law Geometric(scale=...) and clamp=(lower, upper)"
         )
     if arguments.get("threshold") is not None:
         raise InvalidParameterError(
             f"measurement must not threshold its output, got {constructor} with threshold "
-            f"{arguments['threshold']}: build the release with the law of the noise and threshold="
+            f"{show(arguments['threshold'])}: build the release with the law of the noise and "
+            "threshold="
         )
     if arguments.get("k") is not None:
         raise InvalidParameterError(
-            f"measurement must not round its output, got k = {arguments['k']}: noise on multiples "
-            "of 2^k is not among the laws"
+            f"measurement must not round its output, got k = {show(arguments['k'])}: noise on "
+            "multiples of 2^k is not among the laws"
         )
 
 
@@ -129,5 +130,7 @@ def _number_kind(domain: Any) -> str:
     """Say whether the answers in an input domain are integers or floats."""
     found = re.search(r"\bT=(int|float|[iu]\d+|usize|isize|f\d+)\b", str(domain))
     if found is None:
-        raise InvalidParameterError(f"T must be a type of integers or floats, got {domain}")
+        raise InvalidParameterError(
+            f"T must be a type of integers or floats, got {show(str(domain))}"
+        )
     return "float" if found.group(1).startswith("f") else "integer"

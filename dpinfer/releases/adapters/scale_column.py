@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpinfer._validation import FloatArray, check_array, check_option
+from dpinfer._validation import FloatArray, check_array, check_option, show
 from dpinfer.errors import InvalidParameterError
 from dpinfer.mechanisms import Exact, Gaussian, Geometric, IndependentNoise, Laplace, NoiseLaw
 from dpinfer.releases._frame import column
@@ -58,6 +58,7 @@ def from_scale_column(
     Returns
     -------
     Release
+        The values with the noise of each row, in the order of the rows.
 
     Raises
     ------
@@ -74,10 +75,12 @@ def from_scale_column(
     kind = canonical_kind(mechanism) if isinstance(mechanism, str) else ""
     meaning = check_option(given, "given", MEANINGS)
     if kind not in KINDS or kind == "exact":
-        raise InvalidParameterError(f"mechanism must be the name of a noise law, got {mechanism!r}")
+        raise InvalidParameterError(
+            f"mechanism must be the name of a noise law, got {show(mechanism)}"
+        )
     if meaning != "parameter" and kind not in FROM_VARIANCE:
         raise InvalidParameterError(
-            f"given must be 'parameter' for {kind} noise, got {given!r}: its {given} does not "
+            f"given must be 'parameter' for {kind} noise, got {show(given)}: its {given} does not "
             "determine the law in closed form"
         )
     size = check_array(column(frame, scale).to_numpy(), scale, ndim=1, ge=0)

@@ -7,15 +7,24 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import isinf
 from pathlib import Path
 from typing import Any
 
+from dpinfer._validation import show
 from dpinfer.errors import IncompatibleReleaseError
 
 Pointer = tuple[str | int, ...]
 """Where a part stands in a document: keys of objects and positions in arrays."""
 
 TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},:]|[^\s\[\]{},:"]+')
+
+
+HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
+"""What JSON writes for one half of a surrogate pair, which UTF-8 does not have."""
+
+BEYOND = 2**1024
+"""Whole numbers from here on have no float64."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +55,21 @@ def load_json(path: Path) -> JsonDocument:
     """
     try:
         text = path.read_text(encoding="utf-8-sig")
-        content = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse_constant)
+        content = json.loads(
+            text,
+            object_pairs_hook=_unique,
+            parse_constant=_refuse_constant,
+            parse_int=_whole_number,
+            parse_float=_number,
+        )
+        if HALF_CHARACTER.search(text):
+            json.dumps(content, ensure_ascii=False).encode("utf-8")
     except OSError as error:
         raise IncompatibleReleaseError(f"{path} cannot be read: {error.strerror}") from error
+    except UnicodeEncodeError as error:
+        raise IncompatibleReleaseError(
+            f"{path} must not hold one half of a character, got {show(error.object[error.start])}"
+        ) from error
     except UnicodeDecodeError as error:
         raise IncompatibleReleaseError(f"{path} must be UTF-8 text: {error.reason}") from error
     except json.JSONDecodeError as error:
@@ -101,9 +122,23 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     content: dict[str, Any] = {}
     for key, value in pairs:
         if key in content:
-            raise ValueError(f"the key {key!r} is there twice")
+            raise ValueError(f"the key {show(key)} is there twice")
         content[key] = value
     return content
+
+
+def _whole_number(digits: str) -> int:
+    number = int(digits)
+    if abs(number) >= BEYOND:
+        raise ValueError(f"the number {show(digits)} is beyond the range of float64")
+    return number
+
+
+def _number(digits: str) -> float:
+    number = float(digits)
+    if isinf(number):
+        raise ValueError(f"the number {show(digits)} is beyond the range of float64")
+    return number
 
 
 def _refuse_constant(name: str) -> None:

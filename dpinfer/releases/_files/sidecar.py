@@ -10,9 +10,10 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from dpinfer._validation import show
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
 from dpinfer.queries import Domain, Workload
-from dpinfer.releases._json_document import JsonDocument, Pointer, load_json
+from dpinfer.releases._files.json_document import JsonDocument, Pointer, load_json
 from dpinfer.releases._laws import canonical_kind, parameter_names, parameters_of_kind
 from dpinfer.releases.problems import Problem, raise_first
 
@@ -117,7 +118,7 @@ def parse_sidecar(content: Mapping[str, Any], field: str | None = None) -> Sidec
         )
     value = noisy[0] if field is None else field
     if value not in noisy:
-        raise InvalidParameterError(f"field must be one of {', '.join(noisy)}, got {value!r}")
+        raise InvalidParameterError(f"field must be one of {', '.join(noisy)}, got {show(value)}")
     keys = _keys(content)
     levels = {key: fields[key].get("constraints", {}).get("enum") for key in keys}
     listed = bool(keys) and all(values is not None for values in levels.values())
@@ -151,16 +152,16 @@ def _reference_problems(document: JsonDocument, table: str) -> Iterator[tuple[Po
     """Yield where parts of the descriptor do not fit together."""
     content = document.content
     if content.get("path", table) != table:
-        yield ("path",), f"describes the file {content['path']!r}, not {table!r}"
+        yield ("path",), f"describes the file {show(content['path'])}, not {show(table)}"
     names = [part["name"] for part in content["schema"]["fields"]]
     for position, name in enumerate(names):
         if name in names[:position]:
-            yield ("schema", "fields", position, "name"), f"the field {name!r} is there twice"
+            yield ("schema", "fields", position, "name"), f"the field {show(name)} is there twice"
     if not any("privacy" in part for part in content["schema"]["fields"]):
         yield ("schema", "fields"), "one field must have a `privacy` object"
     for key in _keys(content):
         if key not in names:
-            yield ("schema", "primaryKey"), f"{key!r} is not among the fields"
+            yield ("schema", "primaryKey"), f"{show(key)} is not among the fields"
     for position, part in enumerate(content["schema"]["fields"]):
         if "enum" in part.get("constraints", {}):
             yield from _level_problems(part, ("schema", "fields", position, "constraints", "enum"))
@@ -199,7 +200,7 @@ def _column_problems(
     if not isinstance(spec, Mapping):
         return
     if "column" in spec and spec["column"] not in names:
-        yield pointer, f"the column {spec['column']!r} is not among the fields"
+        yield pointer, f"the column {show(spec['column'])} is not among the fields"
     for key, inner in spec.items():
         yield from _column_problems(inner, names, (*pointer, key))
 

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpinfer._validation import FloatArray
+from dpinfer._validation import FloatArray, show, show_some
 from dpinfer.errors import InvalidParameterError
+from dpinfer.releases._files.sidecar import Sidecar
+from dpinfer.releases._files.table import TextTable
 from dpinfer.releases._laws import (
     INTEGER_KINDS,
     KINDS,
@@ -18,9 +20,7 @@ from dpinfer.releases._laws import (
     parameter_names,
     parameters_of_kind,
 )
-from dpinfer.releases._table_files import TextTable
 from dpinfer.releases.problems import Problem
-from dpinfer.releases.sidecar import Sidecar
 
 EACH = 5
 """Cells that are listed for one rule on one column; the rest is counted."""
@@ -49,7 +49,7 @@ class TableCheck:
         yield from self.table.problems
         missing = [name for name in self.sidecar.columns if name not in self.table.columns]
         for name in missing:
-            listed = ", ".join(self.table.columns)
+            listed = show_some(self.table.columns, 20)
             yield Problem(self.file, f"the column is missing, there are: {listed}", 1, name)
         if missing:
             return
@@ -184,7 +184,7 @@ def _empty(cells: NDArray[Any]) -> Mask:
 
 
 def _show(cell: str | None) -> str:
-    return "an empty cell" if cell is None else repr(cell)
+    return "an empty cell" if cell is None else show(cell)
 
 
 def _kind_or_empty(name: str) -> str:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import stat
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dpinfer._validation import show
 from dpinfer.errors import DPInferError, IncompatibleReleaseError, InvalidParameterError
 from dpinfer.releases.problems import Problem
 
@@ -42,15 +44,24 @@ class TextTable:
 
 def check_table_path(path: object) -> Path:
     """Return the path of a table that exists and has a known format."""
-    if not isinstance(path, (str, Path)):
-        raise InvalidParameterError(f"path must be a string or a Path, got {path!r}")
-    table = Path(path)
+    table = check_path(path, "path")
     check_suffix(table)
-    if table.is_dir():
+    try:
+        mode = table.stat().st_mode
+    except (OSError, ValueError) as error:  # such as a name that is too long
+        raise InvalidParameterError(f"path must be an existing file, got {table}") from error
+    if stat.S_ISDIR(mode):
         raise InvalidParameterError(f"path must be a file, got the directory {table}")
-    if not table.exists():
-        raise InvalidParameterError(f"path must be an existing file, got {table}")
+    if not stat.S_ISREG(mode):  # a pipe would never end
+        raise InvalidParameterError(f"path must be a regular file, got {table}")
     return table
+
+
+def check_path(path: object, name: str) -> Path:
+    """Return a path given as a string or a Path."""
+    if isinstance(path, (str, Path)):
+        return Path(path)
+    raise InvalidParameterError(f"{name} must be a string or a Path, got {show(path)}")
 
 
 def check_suffix(path: Path) -> None:

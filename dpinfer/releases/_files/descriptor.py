@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpinfer._validation import FloatArray
+from dpinfer._validation import FloatArray, show
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
 from dpinfer.queries import Domain, Workload
 from dpinfer.queries._marginals import Codes
@@ -31,7 +31,7 @@ def describe(
     import pandas as pd
 
     if not isinstance(field, str) or not field:
-        raise InvalidParameterError(f"field must be a non-empty string, got {field!r}")
+        raise InvalidParameterError(f"field must be a non-empty string, got {show(field)}")
     layout = _Layout(field)
     layout.add_labels(release)
     layout.add_values(release.values)
@@ -84,7 +84,7 @@ class _Layout:
         self.keys = list(self.columns)
         if self._field in self.keys:
             raise IncompatibleReleaseError(
-                f"field must differ from the names of the labels, got {self._field!r}"
+                f"field must differ from the names of the labels, got {show(self._field)}"
             )
 
     def _add_codes(self, domain: Domain, codes: Codes) -> None:
