@@ -9,7 +9,10 @@ from .errors import MissingExtraError as MissingExtraError
 from .errors import NotEstimableError as NotEstimableError
 from .estimation import ClippedEstimate as ClippedEstimate
 from .estimation import CombinedEstimate as CombinedEstimate
+from .estimation import ResponseEstimate as ResponseEstimate
 from .estimation import combine as combine
+from .estimation import response_counts as response_counts
+from .estimation import response_proportions as response_proportions
 from .hypothesis_tests import chisquare as chisquare
 from .hypothesis_tests import proportions_ztest as proportions_ztest
 from .intervals import count_confint as count_confint

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import io
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from dpinfer import __version__
-from dpinfer._validation import check_alpha
-from dpinfer.errors import DPInferError
+from dpinfer._validation import check_alpha, one_line
+from dpinfer.errors import DPInferError, InvalidParameterError
 
 OK, FAILED = 0, 2
 
@@ -18,23 +20,39 @@ OK, FAILED = 0, 2
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status: 0, or 2 after one line of what is wrong."""
     options = _parser().parse_args(arguments)
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal may not have every character
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        return int(options.run(options))
+        status = int(options.run(options))
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever reads the output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
     except DPInferError as error:
-        print(f"dpinfer: {error}", file=sys.stderr)
+        print(f"dpinfer: {one_line(error, most=1000)}", file=sys.stderr)
         return FAILED
+    return status
 
 
 def analyze(options: argparse.Namespace) -> int:
     """Print the combined estimates of a release, and write them where asked."""
     from dpinfer.datasets import anes96_path
     from dpinfer.releases import read_release
+    from dpinfer.releases._files.sidecar import default_sidecar
     from dpinfer.reporting import Analysis, check_report_path, write_report
 
     alpha = check_alpha(options.alpha)
     if options.output is not None:
         check_report_path(options.output)
     path = anes96_path() if options.release is None else options.release
+    sidecar = options.metadata or default_sidecar(path)
+    if options.output is not None and options.output.resolve() in (
+        path.resolve(),
+        sidecar.resolve(),
+    ):
+        raise InvalidParameterError(
+            f"output must not be a file of the release itself, got {options.output}"
+        )
     analysis = Analysis.of(
         read_release(path, options.metadata), alpha=alpha, method=options.method, seed=options.seed
     )

@@ -1,4 +1,4 @@
-"""Every argument check of the package: each returns the value in its normal form.
+"""Checks of single arguments: each returns the value in its normal form.
 
 A message says what was given, what is allowed and what to do, and names the argument first:
 ``scale must be > 0, got -1.0``.
@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from importlib import import_module
-from types import ModuleType
-from typing import Any, Literal, TypeVar
+from math import prod
+from types import MappingProxyType, ModuleType
+from typing import Any, Literal, TypeGuard, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,6 +24,8 @@ RNG = None | int | np.random.Generator
 Option = TypeVar("Option", bound=str)
 
 ALTERNATIVES: tuple[Alternative, ...] = ("two-sided", "larger", "smaller")
+MAX_REPS = 10**9
+MAX_DRAWS = 2**32
 NEIGHBOURS: tuple[Neighbours, ...] = ("add-remove", "replace")
 
 
@@ -80,7 +83,7 @@ def check_scalar(
 
 def check_integer(value: object, name: str, *, ge: int | None = None, le: int | None = None) -> int:
     """Return ``value`` as an int within the bounds; 3.0 counts as an integer, 3.5 does not."""
-    if isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.bool_)):
+    if _is_integer(value):
         number = int(value)
     else:
         real = check_scalar(value, name)
@@ -88,9 +91,9 @@ def check_integer(value: object, name: str, *, ge: int | None = None, le: int | 
             raise InvalidParameterError(f"{name} must be a whole number, got {real}")
         number = int(real)
     if ge is not None and number < ge:
-        raise InvalidParameterError(f"{name} must be >= {ge}, got {number}")
+        raise InvalidParameterError(f"{name} must be >= {ge}, got {show(number)}")
     if le is not None and number > le:
-        raise InvalidParameterError(f"{name} must be <= {le}, got {number}")
+        raise InvalidParameterError(f"{name} must be <= {le}, got {show(number)}")
     return number
 
 
@@ -116,14 +119,24 @@ def check_option(value: object, name: str, options: Iterable[Option]) -> Option:
         if isinstance(value, str) and value == option:
             return option
     listed = ", ".join(repr(option) for option in allowed)
-    raise InvalidParameterError(f"{name} must be one of {listed}, got {value!r}")
+    raise InvalidParameterError(f"{name} must be one of {listed}, got {show(value)}")
 
 
 def check_flag(value: object, name: str) -> bool:
     """Return ``value`` as a bool."""
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
-    raise InvalidParameterError(f"{name} must be True or False, got {value!r}")
+    raise InvalidParameterError(f"{name} must be True or False, got {show(value)}")
+
+
+def check_items(value: Any, name: str, of: str) -> list[Any]:
+    """Return the items of a sequence or another iterable, which is not a string, as a list."""
+    if not isinstance(value, (str, bytes)):
+        try:
+            return list(value)
+        except TypeError:
+            pass
+    raise InvalidParameterError(f"{name} must be a sequence of {of}, got {show(value)}")
 
 
 def check_length(array: Sequence[Any] | NDArray[Any], name: str, length: int, of: str) -> None:
@@ -151,17 +164,39 @@ def check_rng(rng: object) -> np.random.Generator:
         return rng
     if rng is None:
         return np.random.default_rng()
-    if isinstance(rng, (int, np.integer)) and not isinstance(rng, (bool, np.bool_)) and rng >= 0:
+    if _is_integer(rng) and rng >= 0:
         return np.random.default_rng(int(rng))
     raise InvalidParameterError(
-        f"rng must be None, an int >= 0 or a numpy.random.Generator, got {rng!r}"
+        f"rng must be None, an int >= 0 or a numpy.random.Generator, got {show(rng)}"
     )
+
+
+def check_reps(reps: object, *, ge: int = 1) -> int:
+    """Return ``reps``, a number of replicates, as an int that a computer can get through."""
+    return check_integer(reps, "reps", ge=ge, le=MAX_REPS)
 
 
 def check_shape(size: object, name: str = "size") -> tuple[int, ...]:
     """Return ``size``, an int or a tuple of ints, as the shape of an array."""
     lengths = size if isinstance(size, (tuple, list)) else (size,)
-    return tuple(check_integer(length, name, ge=0) for length in lengths)
+    shape = tuple(check_integer(length, name, ge=0) for length in lengths)
+    if (entries := prod(shape)) > MAX_DRAWS:
+        raise InvalidParameterError(
+            f"{name} must have at most {MAX_DRAWS} entries in all, got {show(entries)}: draw in "
+            "parts"
+        )
+    return shape
+
+
+def check_index(index: Any, name: str, shape: tuple[int, ...]) -> None:
+    """Refuse what NumPy does not take as an index of an array of this shape."""
+    try:
+        np.broadcast_to(np.False_, shape)[index]
+    except (IndexError, ValueError, TypeError, OverflowError) as error:
+        raise InvalidParameterError(
+            f"{name} must be a mask, positions or a slice for shape {shape}, got {show(index)}: "
+            f"{one_line(error)}"
+        ) from error
 
 
 def require(module: str, extra: str) -> ModuleType:
@@ -174,6 +209,31 @@ def require(module: str, extra: str) -> ModuleType:
         ) from error
 
 
+def show(value: object, most: int = 100) -> str:
+    """Return a value as it stands in messages: on one line, and shortened where it is long."""
+    try:
+        return one_line(repr(value), most)
+    except Exception:  # Python does not write integers of thousands of digits
+        return f"a value of type {type(value).__name__}"
+
+
+def show_some(values: Iterable[object], most: int = 8) -> str:
+    """Return the first few values as they stand in messages, and how many there are."""
+    listed = list(values)
+    text = ", ".join(show(value) for value in listed[:most])
+    return text if len(listed) <= most else f"{text}, … ({len(listed)} in all)"
+
+
+def one_line(text: object, most: int = 300) -> str:
+    """Return a text on one line and shortened, with what does not print written as escapes."""
+    words = " ".join(str(text).split())
+    shown = "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode()
+        for letter in words[:most]
+    )
+    return shown if len(words) <= most else f"{shown}…"
+
+
 def freeze(array: NDArray[Any]) -> NDArray[Any]:
     """Return a read-only copy, so that an immutable object can hold it."""
     frozen = np.array(array)
@@ -181,30 +241,75 @@ def freeze(array: NDArray[Any]) -> NDArray[Any]:
     return frozen
 
 
+class Locked:
+    """What stays read-only when it is pickled or copied: arrays and mappings among its fields.
+
+    Pickle makes copies of arrays writeable, and knows no read-only mapping.
+    """
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {
+            name: dict(value) if isinstance(value, MappingProxyType) else value
+            for name, value in self.__dict__.items()
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update({name: _locked(value) for name, value in state.items()})
+
+
+def _locked(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        value.flags.writeable = False
+    if type(value) is tuple:
+        return tuple(map(_locked, value))
+    return MappingProxyType(value) if type(value) is dict else value
+
+
 def _as_real_array(value: ArrayLike, name: str) -> FloatArray:
+    if isinstance(value, np.ma.MaskedArray) and np.ma.getmaskarray(value).any():
+        raise InvalidParameterError(
+            f"{name} must not have masked values{_where(np.ma.getmaskarray(value))}: pass those "
+            "that are not masked"
+        )
     try:
         array = np.asarray(value)
     except (ValueError, TypeError) as error:
         raise InvalidParameterError(
-            f"{name} must be a number or a rectangular array of numbers: {error}"
+            f"{name} must be a number or a rectangular array of numbers: {one_line(error)}"
         ) from error
     if np.iscomplexobj(array):
         raise InvalidParameterError(f"{name} must be real, got complex numbers")
     if array.dtype.kind in "iuf":
-        return array.astype(np.float64)
+        with np.errstate(over="ignore"):  # extended precision beyond float64 becomes infinite
+            return array.astype(np.float64)
     if array.dtype.kind == "O" and all(_is_plain_number(item) for item in array.flat):
-        return array.astype(np.float64)
+        try:
+            return array.astype(np.float64)
+        except OverflowError as error:
+            raise InvalidParameterError(
+                f"{name} must be within ±1.8e308, the range of float64, got a larger whole number"
+            ) from error
+        except (ValueError, TypeError) as error:
+            raise InvalidParameterError(f"{name} must hold real numbers: {error}") from error
     if array.size == 0:
         return array.astype(np.float64) if array.dtype.kind == "O" else np.empty(array.shape)
     example = next(iter(array.flat))
     raise InvalidParameterError(
-        f"{name} must hold real numbers, got {example!r} of type {type(example).__name__}"
+        f"{name} must hold real numbers, got {show(example)} of type {type(example).__name__}"
+    )
+
+
+def _is_integer(value: object) -> TypeGuard[int]:
+    """Whether a value is an integer of Python or NumPy, not a bool and not a span of time."""
+    return isinstance(value, (int, np.integer)) and not isinstance(
+        value, (bool, np.bool_, np.timedelta64)
     )
 
 
 def _is_plain_number(item: object) -> bool:
     """Object arrays pass when they hold numbers only: Python ints, fractions, decimals."""
-    if isinstance(item, (bool, np.bool_, str, bytes, complex, np.complexfloating)):
+    refused = (bool, np.bool_, str, bytes, complex, np.complexfloating, np.timedelta64)
+    if isinstance(item, refused):
         return False
     return isinstance(item, (int, float, np.number)) or hasattr(item, "as_integer_ratio")
 

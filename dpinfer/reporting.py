@@ -11,9 +11,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Self
 
-from dpinfer.errors import DPInferWarning, InvalidParameterError
+import numpy as np
+
+from dpinfer._validation import show
+from dpinfer.errors import DPInferWarning, InvalidParameterError, NotEstimableError
 from dpinfer.estimation import CombinedEstimate, combine
 from dpinfer.releases import Release
+from dpinfer.results.tables import format_numbers
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,7 +45,10 @@ class Analysis:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", DPInferWarning)
             fit = combine(release)
-            consistency = fit.consistency_test(rng=seed) if fit.overlap else None
+            try:
+                consistency = fit.consistency_test(rng=seed)
+            except NotEstimableError:  # no noisy value overlaps with others
+                consistency = None
         messages = tuple(str(warning.message) for warning in caught)
         return cls(
             fit=fit,
@@ -69,10 +76,12 @@ def check_report_path(path: Path) -> None:
     """Refuse a report that could not be written, before any work is done."""
     if path.suffix not in WRITERS:
         raise InvalidParameterError(
-            f"output must end in one of {', '.join(WRITERS)}, got {path.name!r}"
+            f"output must end in one of {', '.join(WRITERS)}, got {show(path.name)}"
         )
     if not path.parent.is_dir():
         raise InvalidParameterError(f"output must be in an existing folder, got {path}")
+    if path.is_dir():
+        raise InvalidParameterError(f"output must be a file, got the directory {path}")
 
 
 def write_report(analysis: Analysis, path: Path) -> None:
@@ -147,12 +156,23 @@ def _as_html(analysis: Analysis) -> str:
         title=html.escape(analysis.fit.release.name or "release"),
         level=f"{100 * (1 - analysis.alpha):g}",
         method=html.escape(analysis.method),
-        table=analysis.frame().to_html(float_format="%.2f", border=0),
+        table=_rounded(analysis.frame()).to_html(border=0),
         consistency=summary,
         warnings="".join(f"<p>Warning: {html.escape(text)}</p>" for text in analysis.warnings),
         version=_version(),
         seed=analysis.seed,
     )
+
+
+def _rounded(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the estimates as they stand in a summary; what was not published is left empty."""
+    unit = frame[["estimate", "ci_lower", "ci_upper"]].to_numpy(dtype=np.float64).ravel()
+    errors = [name for name in frame.columns if name.endswith("std_err")]
+    columns = {
+        name: format_numbers(frame[name].to_numpy(), None if name in errors else unit)
+        for name in frame.columns
+    }
+    return frame.assign(**columns).mask(frame.isna(), "")
 
 
 def _version() -> str:

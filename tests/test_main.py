@@ -1,6 +1,7 @@
 """The command line prints answers, writes whole files, and says in one line what is wrong."""
 
 import json
+import os
 
 import pandas as pd
 import pytest
@@ -115,3 +116,26 @@ def test_wrong_usage_is_status_2(capsys, arguments):
     with pytest.raises(SystemExit) as stopped:
         main(arguments)
     assert stopped.value.code == 2
+
+
+def test_small_shares_keep_their_digits_in_html(tmp_path, capsys):
+    table, report = tmp_path / "shares.csv", tmp_path / "report.html"
+    write_release(Release([0.0123, 0.4], mechanism=Laplace(scale=0.001)), table)
+    assert main(["analyze", str(table), "--output", str(report)]) == 0
+    assert "<td>0.0123</td>" in report.read_text(encoding="utf-8")
+
+
+def test_neither_pipes_nor_endless_names_are_opened(tmp_path, capsys):
+    pipe = tmp_path / "pipe.csv"
+    os.mkfifo(pipe)
+    for path in (pipe, tmp_path / f"{'x' * 300}.csv"):
+        assert main(["validate", str(path)]) == 2
+        assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_a_report_does_not_overwrite_the_release(tmp_path, capsys):
+    table = tmp_path / "t.csv"
+    table.write_text("n\n3\n", encoding="utf-8")
+    assert main(["analyze", str(table), "--output", str(table)]) == 2
+    assert "must not be a file of the release" in capsys.readouterr().err
+    assert table.read_text(encoding="utf-8") == "n\n3\n"

@@ -26,6 +26,7 @@ PUBLIC = {
     "NotEstimableError",
     "RandomizedResponse",
     "Release",
+    "ResponseEstimate",
     "Tulap",
     "WeightedSum",
     "Workload",
@@ -39,6 +40,8 @@ PUBLIC = {
     "linear_confint",
     "proportions_ztest",
     "read_release",
+    "response_counts",
+    "response_proportions",
     "validate_release",
     "write_release",
 }

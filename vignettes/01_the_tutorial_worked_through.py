@@ -10,7 +10,7 @@
 #
 # At the 2019 Joint Statistical Meetings, Robert Ashmead, Philip Leclerc and William Sexton taught
 # *An Introduction to Differential Privacy* with sixteen questions and a dozen examples in R. This
-# page answers all of them with dpinfer. Where the handout is wrong, it says so.
+# page answers the questions with dpinfer. Where the handout is wrong, it says so.
 #
 # Run it with `python vignettes/01_the_tutorial_worked_through.py`: every number that the text
 # states is asserted in the cell below it.

@@ -12,12 +12,13 @@
 # differential privacy, and has released the years before it in the same form. Two mechanisms are
 # in use, and the file says which one made each row:
 #
-# - days up to February 2023 (and the United States until September 2023): two-sided geometric noise
-#   of scale 30, published where the noisy count reaches 450;
+# - days up to 5 February 2023, a few days after it, and the United States until 19 September 2023:
+#   two-sided geometric noise of scale 30, published where the noisy count reaches 450;
 # - later days: discrete Gaussian noise with σ = 18.23, published where the noisy count reaches 90.
 #
-# This page reads the views of 38 pages about mpox and related diseases, adds them up across days
-# and countries, and compares two countries, with intervals that know the noise. It needs the file
+# This page reads the views of articles on 38 subjects, mpox and related diseases, in Wikipedias of
+# many languages, adds them up across days and countries, and compares two countries, with
+# intervals that know the noise. It needs the file
 # `wikimedia_pageviews/pageviews_dp_mpox.csv` in the folder that the environment variable
 # `DPINFER_DATA` names.
 
@@ -35,6 +36,17 @@ pd.set_option("display.width", 100)
 file = Path(os.environ["DPINFER_DATA"]) / "wikimedia_pageviews" / "pageviews_dp_mpox.csv"
 rows = pd.read_csv(file)
 print(rows.groupby(["mechanism", "noise_scale", "release_threshold"]).size())
+
+geometric = rows["mechanism"] == "discrete_laplace"
+american = rows["country"] == "United States"
+early = (rows["date"] <= "2023-02-05") | (american & (rows["date"] <= "2023-09-19"))
+assert rows["wikidata_id"].nunique() == 38
+assert set(rows.loc[geometric, "noise_scale"]) == {30}
+assert set(rows.loc[geometric, "release_threshold"]) == {450}
+assert set(rows.loc[~geometric, "noise_scale"].round(2)) == {18.23}
+assert set(rows.loc[~geometric, "release_threshold"]) == {90}
+assert geometric[early].all()
+assert rows.loc[geometric & ~early, "date"].nunique() < 8
 
 # %% [markdown]
 # ## From the file to a release
@@ -70,9 +82,10 @@ assert len(everything) == 14_597
 # A row is in the file because its *noisy* count reached the threshold. Near the threshold that
 # selects rows whose noise was large, and their published values are too high on average. Far above
 # it the selection does nothing: with noise of scale 30, a value 500 above the threshold would have
-# been published under almost any noise. Here are three pages in the days after the first cases of
-# mpox outside Africa, 20 to 24 May 2022. The smallest of the 15 values is 977, and 527 above its
-# threshold; noise as large as that has a probability below one in ten million.
+# been published under almost any noise. Here is the article on mpox in three languages, 20 to 24
+# May 2022, the days in which the outbreak of that year made the news. The smallest of the 15 values
+# is 977, and 527 above its threshold; noise as large as that has a probability below one in ten
+# million.
 
 # %%
 first_week = rows[
@@ -88,7 +101,7 @@ views = release_of(first_week)
 margin = views.values - np.asarray(views.threshold)
 print(first_week.pivot_table(index="date", columns="country", values="noisy_count"))
 assert len(views) == 15
-assert margin.min() == 527
+assert (views.values.min(), margin.min()) == (977, 527)
 assert (views.mechanism.sf(margin) < 1e-7).all()
 
 # %% [markdown]
@@ -165,6 +178,7 @@ print(
     smallpox.groupby([smallpox["date"].str[:7], "mechanism"])["noisy_count"].agg(["size", "mean"])
 )
 assert (before.sum(), (~before).sum()) == (14, 18)
+assert np.lcm(14, 18) == 126
 
 contrast = np.where(before, 1 / before.sum(), -1 / (~before).sum())
 difference = dpi.linear_confint(octobers.values, contrast, octobers.mechanism)

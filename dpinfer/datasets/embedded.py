@@ -78,7 +78,18 @@ def load_anes96() -> EmbeddedRelease:
 
 
 def anes96_path() -> Path:
-    """Return the path of the CSV file behind :func:`load_anes96`; its sidecar lies beside it."""
+    """Return the path of the CSV file behind :func:`load_anes96`.
+
+    Returns
+    -------
+    pathlib.Path
+        The table; its sidecar lies beside it.
+
+    Examples
+    --------
+    >>> anes96_path().name
+    'anes96.csv'
+    """
     return FOLDER / "anes96.csv"
 
 

@@ -1,0 +1,184 @@
+"""Bad input meets one clear error: what the checks refuse, and how they say it."""
+
+import copy
+import pickle
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpinfer import (
+    Domain,
+    Gaussian,
+    IndependentNoise,
+    Laplace,
+    Release,
+    Tulap,
+    Workload,
+    combine,
+    proportions_ztest,
+)
+from dpinfer import InvalidParameterError as Refused
+from dpinfer._validation import (
+    check_array,
+    check_index,
+    check_integer,
+    check_reps,
+    check_rng,
+    check_shape,
+    one_line,
+    show,
+)
+
+BAD = [
+    10**400,
+    [10**400, 1],
+    np.timedelta64(3, "D"),
+    np.ma.array([1.0, 2.0], mask=[False, True]),
+    np.longdouble("1e4000"),
+    [Decimal("NaN"), 1],
+    [1j],
+    ["1"],
+    [[1], [1, 2]],
+    {"a": 1},
+    pd.Series([1, None], dtype="Int64"),
+    np.zeros(1, dtype="V4"),
+]
+
+
+@pytest.mark.parametrize("value", BAD, ids=repr)
+def test_what_is_no_real_array_is_refused_on_one_line(value):
+    with pytest.raises(Refused, match=r"^scale must ") as caught:
+        check_array(value, "scale")
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 400
+
+
+@pytest.mark.parametrize(
+    "value",
+    [Fraction(1, 4), Decimal("0.25"), np.longdouble(0.25), pd.Series([0.25], dtype="Float64")],
+)
+def test_every_kind_of_real_number_is_taken(value):
+    assert check_array(value, "scale").ravel() == [0.25]
+
+
+def test_spans_of_time_are_no_integers():
+    for check in (check_rng, lambda value: check_integer(value, "reps"), check_shape):
+        with pytest.raises(Refused):
+            check(np.timedelta64(3, "D"))
+
+
+def test_numbers_without_end_are_refused_before_they_are_drawn():
+    with pytest.raises(Refused, match="reps must be <= 1000000000"):
+        check_reps(10**5000)
+    with pytest.raises(Refused, match="size must have at most"):
+        Laplace(scale=1.0).rvs((10**10, 10**10))
+
+
+@given(st.text() | st.lists(st.text()) | st.dictionaries(st.text(), st.integers()))
+@settings(derandomize=True, deadline=None)
+def test_shown_values_are_on_one_short_line_of_utf8(value):
+    for text in (show(value), one_line(str(value), 50)):
+        assert text.isprintable()
+        assert len(text) <= 1000
+        text.encode()
+
+
+@pytest.mark.parametrize("index", [5, [0, 7], [0.5], "a", None, 2**70, [[0], [1, 1]]])
+def test_an_index_that_selects_nothing_sensible_is_refused(index):
+    law = IndependentNoise([Laplace(scale=1.0), Gaussian(sigma=1.0)])
+    with pytest.raises(Refused, match=r"^index must be"):
+        law.take(index)
+    if index is not None:
+        with pytest.raises(Refused, match=r"^index must be"):
+            check_index(index, "index", (2,))
+
+
+@pytest.mark.parametrize("epsilon", [5e-324, 1e308])
+def test_budgets_at_the_ends_of_the_floats_are_refused_without_a_warning(epsilon):
+    for make in (Laplace.from_epsilon, Tulap.from_epsilon, Gaussian.from_rho, Gaussian.from_mu):
+        with pytest.raises(Refused, match=r"must be [<>]= 1e"):
+            make(epsilon)
+
+
+@pytest.mark.parametrize("labels", [np.array(3.0), np.ones((2, 2)), {1, 2}, [[1], "a"]])
+def test_labels_that_pandas_cannot_hold_are_refused(labels):
+    with pytest.raises(Refused, match=r"^labels must"):
+        Workload([[1, 0], [0, 1]], labels=labels)
+
+
+@pytest.mark.parametrize("level", ["\ud800", (1, 2), [1], np.longdouble(1)])
+def test_levels_that_pandas_cannot_hold_are_refused(level):
+    with pytest.raises(Refused, match="levels of sex must be scalars"):
+        Domain({"sex": [level, "F"]})
+
+
+@pytest.mark.parametrize("codes", [None, [[0.5]], [[2]], [[-2]], [0], np.zeros((0, 1), int)])
+def test_codes_of_no_cell_are_refused(codes):
+    with pytest.raises(Refused, match=r"^codes"):
+        Workload.from_codes(Domain({"sex": ["F", "M"]}), codes)
+
+
+def test_codes_cannot_be_changed_from_outside():
+    codes = np.array([[0], [1], [-1]], dtype=np.int32)
+    workload = Workload.from_codes(Domain({"sex": ["F", "M"]}), codes)
+    codes[:] = 0
+    assert workload.codes.ravel().tolist() == [0, 1, -1]
+    with pytest.raises(ValueError, match="read-only"):
+        workload.codes[0] = 1
+
+
+@pytest.mark.parametrize("domain", [None, {}, "sex", {"sex": ["F"]}])
+def test_what_is_no_domain_is_refused(domain):
+    with pytest.raises(Refused, match=r"^domain must be a Domain"):
+        Workload.from_marginals(domain, [()])
+    with pytest.raises(Refused, match=r"^domain must be a Domain"):
+        Workload.from_predicates(domain, {"all": {}})
+
+
+def test_a_labelled_mask_in_another_order_is_refused():
+    release = Release(pd.Series([1.0, 2.0], index=["a", "b"]), mechanism=Laplace(scale=1.0))
+    mask = pd.Series([True, False], index=["a", "b"])
+    assert release.select(mask).labels.tolist() == ["a"]
+    with pytest.raises(Refused, match="where must be labelled like the values"):
+        release.select(mask[::-1])
+
+
+def _results():
+    noise = Laplace(scale=[1.0, 2.0, 3.0])
+    fit = combine(
+        Release(
+            [3.0, 5, 9],
+            workload=[[1, 0], [0, 1], [1, 1]],
+            mechanism=noise,
+            sensitivity={"l1": 2.0},
+            clamp=([-500.0, -600, -700], 5000.0),
+            threshold=[-500.0, -500, -500],
+        )
+    )
+    yield from (fit.release, fit, fit.clip(lower=0), fit.conf_int(), noise)
+    gaussian = combine(
+        [1.0, 2, 4], workload=[[1, 0], [0, 1], [1, 1]], mechanism=Gaussian(sigma=1.0)
+    )
+    yield from (fit.consistency_test(rng=0), gaussian.consistency_test())
+    for method in ("exact", "normal", "monte-carlo"):
+        yield proportions_ztest(30, 100, 0.3, mechanism=noise.take(0), method=method, rng=0)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda value: pickle.loads(pickle.dumps(value))])
+def test_copies_say_the_same_and_stay_read_only(copied):
+    for value in _results():
+        twin = copied(value)
+        assert repr(twin) == repr(value)
+        if hasattr(value, "summary"):
+            assert twin.summary() == value.summary()
+        for name in ("values", "threshold", "scale"):
+            if hasattr(value, name):
+                assert not getattr(twin, name).flags.writeable
+        if isinstance(value, Release):
+            with pytest.raises(TypeError):
+                twin.sensitivity["l1"] = 9.0
