@@ -14,6 +14,7 @@ from dpinfer.mechanisms import (
 )
 from dpinfer.mechanisms._sums import fourier
 from dpinfer.mechanisms._sums.collect import collect
+from dpinfer.mechanisms._sums.contour import LatticeContour
 from dpinfer.mechanisms._sums.fourier import FourierSum
 from dpinfer.mechanisms._sums.lattice import LatticeSum
 from dpinfer.mechanisms.independent import groups
@@ -201,6 +202,44 @@ def test_large_scales_on_a_lattice():
     z = (x + 0.5) / scale
     assert np.allclose(total.logsf(x), -z + np.log(0.5 + z / 4), rtol=1e-11, atol=2e-12)
     assert total.sf(total.isf(0.025)) <= 0.025 < total.sf(total.isf(0.025) - 1)
+
+
+@pytest.mark.parametrize(
+    ("weights", "mechanism"),
+    [
+        ([1, 2, 3], Geometric(scale=1e4)),
+        ([1, 2, 4], DiscreteGaussian(sigma=2e4)),
+        ([1, 2, 3], [Geometric(scale=1e4), DiscreteGaussian(sigma=2e4), Geometric(scale=9e3)]),
+    ],
+)
+def test_unequal_weights_on_a_wide_lattice(weights, mechanism):
+    terms = WeightedSum(weights, mechanism)._terms
+    assert LatticeContour.serves(terms, 1.0)
+    x = np.concatenate([np.arange(4.0), np.rint(terms.std * np.linspace(0.05, 15.0, 60))])
+    by_path = LatticeContour(terms, 1.0).upper(x, closed=False)
+    by_transform = LatticeSum(terms, 1.0).upper(x, closed=False)
+    np.testing.assert_allclose(np.exp(by_path), np.exp(by_transform), rtol=0, atol=1e-13)
+    np.testing.assert_allclose(by_path, by_transform, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("scale", [1e6, 1e9])
+def test_a_lattice_too_wide_to_transform(scale):
+    total = WeightedSum([1, 2, 3], Geometric(scale=scale))
+    assert total.error_bound <= 1e-12
+    quantiles = total.isf(Q)
+    assert (quantiles == np.rint(quantiles)).all()
+    assert (total.sf(quantiles) <= Q).all()
+    assert (total.sf(quantiles - 1) > Q).all()
+    # the continuous law with the same decay differs by a lattice point in scale at most
+    smooth = WeightedSum([1, 2, 3], Laplace(scale=scale))
+    np.testing.assert_allclose(quantiles, smooth.isf(Q), rtol=0, atol=2.0 + 1e-9 * scale)
+
+
+def test_terms_that_recur_together_are_not_cut_off():
+    # 6 and 10 are both 1 again at π, where 15 is not: no path serves, and the bound says so
+    total = WeightedSum([6, 10, 15], Geometric(scale=1e6))
+    assert not LatticeContour.serves(total._terms, 1.0)
+    assert 1e-9 < total.error_bound < 1e-4
 
 
 def test_windows_and_contour_agree():

@@ -13,6 +13,9 @@ from dpinfer._validation import FloatArray
 from dpinfer.mechanisms._sums.route import ATOM_ATOL, Route, lattice_floor
 from dpinfer.mechanisms._sums.terms import Terms
 
+VANISHING = 1e-15
+"""Values of a characteristic function that are left out."""
+
 
 class ContourSum(Route):
     """A sum of Laplace and Gaussian noises."""
@@ -57,7 +60,12 @@ class TabulatedContourSum(Route):
 
 
 class LatticeContour(Route):
-    """S = spacing·J where J is a sum of whole-numbered noises, all with weight 1."""
+    """S = spacing·J where J is a sum of whole-numbered noises with whole weights.
+
+    If all weights are 1, the path ends where its pieces cancel. Otherwise the singularities of
+    the heavier terms recur at multiples of 2π over their weights, and the path ends half way to
+    the first of them: :meth:`serves` says whether what it leaves out matters.
+    """
 
     name = "lattice contour integral"
     error_bound = 1e-12
@@ -71,12 +79,26 @@ class LatticeContour(Route):
         self._atol = atol
         unit = terms.scaled(1.0 / spacing)
         grid = SaddleGrid(unit.cgf, unit.abscissa, unit.std)
-        self._contour = TailContour(grid, kernel=_geometric_kernel, ceiling=np.pi)
+        ceiling = np.pi / np.rint(unit.weights.max())
+        self._contour = TailContour(grid, kernel=_geometric_kernel, ceiling=float(ceiling))
 
     @staticmethod
     def takes(terms: Terms, spacing: float) -> bool:
-        """Whether all weights are equal."""
+        """Whether all weights are equal, so that far tails are exact."""
         return bool((np.rint(terms.weights / spacing) == 1.0).all())
+
+    @staticmethod
+    def serves(terms: Terms, spacing: float) -> bool:
+        """Whether the characteristic function vanishes beyond π over the largest weight.
+
+        It is largest where a term recurs to 1, unless two terms do so side by side.
+        """
+        weights = np.unique(np.rint(terms.weights / spacing))
+        peaks = [2.0 * np.pi * np.arange(1, w // 2 + 1) / w for w in weights]
+        t = np.unique(np.concatenate([[np.pi / weights[-1], np.pi], *peaks]))
+        t = np.sort(np.concatenate([t, 0.5 * (t[1:] + t[:-1])]))
+        outside = t[t >= np.pi / weights[-1]] / spacing
+        return bool(terms.cf(outside).max() < VANISHING)
 
     def upper(self, x: FloatArray, closed: bool) -> FloatArray:
         """Log P(S > x), or log P(S >= x) if ``closed``, at finite x >= 0."""

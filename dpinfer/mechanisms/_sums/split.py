@@ -25,6 +25,9 @@ MAX_LATTICE = 1 << 22
 MAX_FOUND_LATTICE = 1 << 19
 """Larger ones, found among weights that are not multiples of the smallest, tend to be accidents."""
 
+MAX_RATIO = 64
+"""Weights of at most so many spacings are in simple ratios."""
+
 SMALL_LATTICE = 1 << 14
 FEW_ATOMS = 1 << 14
 MAX_ATOMS = 1 << 18
@@ -58,16 +61,13 @@ class Lattice:
         """Return the law of the part; None where it is out of reach."""
         if (few := single_term(self.terms, atol) or two_integers(self.terms)) is not None:
             return few
-        bends = LatticeContour.takes(self.terms, self.spacing)
-        if self.points > SMALL_LATTICE and bends and self._ends_vanish():
-            return LatticeContour(self.terms, self.spacing, atol=atol)
-        if self.points > MAX_LATTICE:
-            return None
+        cheap = LatticeContour.takes(self.terms, self.spacing) and self.points > SMALL_LATTICE
+        if cheap or self.points > MAX_LATTICE:
+            if LatticeContour.serves(self.terms, self.spacing):
+                return LatticeContour(self.terms, self.spacing, atol=atol)
+            if self.points > MAX_LATTICE:
+                return None
         return LatticeSum(self.terms, self.spacing, atol=atol)
-
-    def _ends_vanish(self) -> bool:
-        """Whether a lattice contour serves points near zero as well."""
-        return float(self.terms.cf(np.array([np.pi / self.spacing]))[0]) < 1e-16
 
     def atoms(self, loss: float) -> tuple[Atoms, float]:
         """Atoms, and a bound on the mass left out: 2·exp(-loss) at most for a single term."""
@@ -102,10 +102,14 @@ def lattice(terms: Terms) -> Route | None:
     """Whole-numbered noises with commensurate weights."""
     if len(terms.continuous):
         return None
-    # equal weights are on a lattice however many points that has
-    equal = np.ptp(terms.weights) == 0
-    found = one_lattice(terms, largest=np.inf if equal else None)
+    found = one_lattice(terms) or _simple_lattice(terms)
     return None if found is None else found.route()
+
+
+def _simple_lattice(terms: Terms) -> Lattice | None:
+    """Weights in simple ratios are on a lattice however many points that has."""
+    found = common_spacing(terms.weights, smallest=terms.weights.max() / MAX_RATIO)
+    return None if found is None else Lattice(terms, found[0])
 
 
 def smooth_route(terms: Terms) -> Route | None:
