@@ -213,7 +213,7 @@ def show(value: object, most: int = 100) -> str:
     """Return a value as it stands in messages: on one line, and shortened where it is long."""
     try:
         return one_line(repr(value), most)
-    except Exception:  # Python does not write integers of thousands of digits
+    except Exception:  # a repr may fail in any way, as that of an int of 5,000 digits does
         return f"a value of type {type(value).__name__}"
 
 

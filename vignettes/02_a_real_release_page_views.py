@@ -33,6 +33,9 @@ import dpinfer as dpi
 
 pd.set_option("display.width", 100)
 
+if "DPINFER_DATA" not in os.environ:
+    raise SystemExit("Skipped: set DPINFER_DATA to the folder that holds wikimedia_pageviews/.")
+
 file = Path(os.environ["DPINFER_DATA"]) / "wikimedia_pageviews" / "pageviews_dp_mpox.csv"
 rows = pd.read_csv(file)
 print(rows.groupby(["mechanism", "noise_scale", "release_threshold"]).size())
