@@ -205,9 +205,11 @@ def _solve(release: Release) -> tuple[Design | None, Solver, FloatArray]:
 
 def _check_exact(release: Release, fitted: FloatArray) -> None:
     """Refuse values without noise that no cells can explain together."""
-    exact = release.variance == 0
+    exact = np.flatnonzero(release.variance == 0)
     size = np.abs(release.values[exact]).max(initial=1.0)
-    off = np.flatnonzero(exact & (np.abs(fitted - release.values) > _CONTRADICTION * size))
+    with np.errstate(over="ignore"):  # an infinite gap is a contradiction too
+        gap = np.abs(fitted[exact] - release.values[exact])
+    off = exact[gap > _CONTRADICTION * size]
     if len(off):
         row = int(off[0])
         named = ", ".join(_row_name(release, int(other)) for other in off[:5])

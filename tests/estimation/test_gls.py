@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
@@ -270,6 +270,11 @@ def test_random_workloads_with_exact_rows_are_limits(shape):
     values=st.lists(st.floats(), max_size=4),
     matrix=st.lists(st.lists(st.floats(), min_size=2, max_size=2), max_size=4),
     scale=st.floats(),
+)
+@example(
+    values=[0.0, 1.5165709853416635e308, 0.0, 1.5165709853416639e308],
+    matrix=[[0.0, 0.0], [0.0, 3657701134056933.0], [0.0, 0.0], [0.0, -1005977849978193.0]],
+    scale=1.0,
 )
 def test_any_numbers_give_estimates_or_a_clear_error(values, matrix, scale):
     try:
