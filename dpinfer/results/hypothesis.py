@@ -39,14 +39,17 @@ class HypothesisResult:
         The law of the statistic under the null hypothesis.
     uncertainty : {"noise", "noise+sampling"}
         The source of error that the p-value accounts for.
-    nobs : float or array of float
-        Number of observations behind each statistic.
+    nobs : float or array of float, optional
+        Number of observations behind each statistic; None where none is involved.
     mc_error : float or array of float
         Monte Carlo standard error of ``pvalue``; 0 where nothing was simulated.
     labels : pandas.Index, optional
         One label for each statistic.
     notes : tuple of str
         What else the reader has to know, one remark each.
+    decided : bool, default True
+        Whether the test decides. Where its conditions fail it does not: ``pvalue`` is then 1, which
+        rejects nothing, and ``notes`` says why.
 
     Examples
     --------
@@ -65,10 +68,11 @@ class HypothesisResult:
     method: str
     null_distribution: NullDistribution
     uncertainty: Uncertainty
-    nobs: Any
+    nobs: Any = None
     mc_error: Any = 0.0
     labels: pd.Index | None = None
     notes: tuple[str, ...] = ()
+    decided: bool = True
 
     def __post_init__(self) -> None:
         for name in ("statistic", "pvalue", "mc_error"):
@@ -109,16 +113,19 @@ class HypothesisResult:
             :meth:`summary_frame` with the facts about the test, rounded for reading.
         """
         frame = self.summary_frame()
-        sizes = np.unique(self.nobs)
+        facts: list[tuple[str, object]] = [
+            ("Method", self.method),
+            ("Alternative", self.alternative),
+            ("Tests", len(frame)),
+            ("Error covered", ERROR_COVERED[self.uncertainty]),
+        ]
+        if self.nobs is not None:
+            sizes = np.unique(self.nobs)
+            shown = f"{sizes[0]:.15g}" if sizes.size == 1 else "by row"
+            facts.insert(2, ("Observations", shown))
         return render_table(
             self.name,
-            [
-                ("Method", self.method),
-                ("Alternative", self.alternative),
-                ("Observations", f"{sizes[0]:.15g}" if sizes.size == 1 else "by row"),
-                ("Tests", len(frame)),
-                ("Error covered", ERROR_COVERED[self.uncertainty]),
-            ],
+            facts,
             {name: frame[name].to_numpy() for name in frame.columns},
             index=frame.index if self.labels is not None else None,
             notes=self.notes,
