@@ -11,6 +11,9 @@ SLOW = {
     "matplotlib",
     "pyarrow",
     "jsonschema",
+    "joblib",
+    "distributed",
+    "tqdm",
 }
 
 
