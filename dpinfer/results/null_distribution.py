@@ -108,6 +108,29 @@ class NullDistribution(ABC):
         return self._mc_error(points, chosen)[()]
 
     @final
+    def mc_confint(
+        self, statistic: ArrayLike, alternative: Alternative = "two-sided", alpha: float = 0.05
+    ) -> tuple[Any, Any]:
+        """Interval for the p-value that infinitely many replicates would give.
+
+        Parameters
+        ----------
+        statistic, alternative
+            As for :meth:`pvalue`.
+        alpha : float, default 0.05
+            The interval misses that p-value with probability ``alpha`` at most, in (0, 1).
+
+        Returns
+        -------
+        low, high : float or array of float
+            The ends of the interval; both :meth:`pvalue` where nothing was simulated.
+        """
+        points = check_array(statistic, "statistic", finite=False)
+        chosen = check_option(alternative, "alternative", ALTERNATIVES)
+        low, high = self._mc_confint(points, chosen, check_alpha(alpha))
+        return low[()], high[()]
+
+    @final
     def summary(self) -> str:
         """Return a plain-text table with the critical values at levels 0.1, 0.05 and 0.01.
 
@@ -190,6 +213,12 @@ class NullDistribution(ABC):
         """Monte Carlo standard error of the p-value."""
 
     @abstractmethod
+    def _mc_confint(
+        self, statistic: FloatArray, alternative: Alternative, alpha: float
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return the ends of the Monte Carlo interval of the p-value."""
+
+    @abstractmethod
     def _facts(self) -> list[tuple[str, object]]:
         """Header of the summary."""
 
@@ -234,6 +263,12 @@ class _KnownTails(NullDistribution):
 
     def _mc_error(self, statistic: FloatArray, alternative: Alternative) -> FloatArray:
         return np.zeros(statistic.shape)
+
+    def _mc_confint(
+        self, statistic: FloatArray, alternative: Alternative, alpha: float
+    ) -> tuple[FloatArray, FloatArray]:
+        pvalue = self._extreme(statistic, alternative)
+        return pvalue, pvalue
 
 
 @final

@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from scipy import stats
+from statsmodels.stats.proportion import proportion_confint
 
 from dpinfer._validation import ALTERNATIVES
 from dpinfer.errors import InvalidParameterError
@@ -120,3 +122,80 @@ def test_the_sample_cannot_be_larger_than_the_simulation():
         MonteCarloNull(
             sample=np.arange(3.0), reps=2, statistic=0.0, extreme=dict.fromkeys(ALTERNATIVES, 0)
         )
+
+
+def stopped_or_not(needed, reps):
+    """All outcomes of a count that stops at the exceedance ``needed``: R, exceedances, stopped."""
+    early = [(r, needed, True) for r in range(needed, reps + 1)]
+    return early + [(reps, b, False) for b in range(needed)]
+
+
+def outcome(replicates, exceedances, stopped):
+    return MonteCarloNull(
+        sample=[0.0], reps=replicates, statistic=1.0, extreme={"larger": exceedances},
+        stopped=stopped,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("reps", [1, 2, 7, 40])
+@pytest.mark.parametrize("needed", [1, 2, 3, 10])
+def test_sequential_pvalues_are_valid_at_every_level(needed, reps):
+    """Its p-value being uniform, P(R = r) = h/(r(r + 1)) and P(b of reps) = 1/(reps + 1)."""
+    if needed > reps:
+        return
+    law = [
+        (outcome(r, b, stopped).pvalue(1.0, "larger"),
+         needed / (r * (r + 1)) if stopped else 1 / (reps + 1))
+        for r, b, stopped in stopped_or_not(needed, reps)
+    ]  # fmt: skip
+    assert sum(chance for _, chance in law) == pytest.approx(1.0, rel=1e-12)
+    for level in [pvalue for pvalue, _ in law]:
+        rejected = sum(chance for pvalue, chance in law if pvalue <= level)
+        assert rejected <= level * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("true", [0.01, 0.1, 0.4, 0.9])
+@pytest.mark.parametrize(("needed", "reps"), [(3, 40), (10, 60), (41, 40)])
+@pytest.mark.parametrize("alpha", [0.05, 0.2])
+def test_the_interval_misses_seldom_enough_on_either_side(true, needed, reps, alpha):
+    """Every outcome in turn; with more exceedances needed than replicates it never stops."""
+    above = below = total = 0.0
+    outcomes = stopped_or_not(min(needed, reps + 1), reps)
+    for r, b, stopped in outcomes:
+        chance = (
+            stats.nbinom.pmf(r - needed, needed, true)
+            if stopped
+            else stats.binom.pmf(b, reps, true)
+        )
+        low, high = outcome(r, b, stopped).mc_confint(1.0, "larger", alpha=alpha)
+        above += chance * (low > true)
+        below += chance * (high < true)
+        total += chance
+    assert total == pytest.approx(1.0, rel=1e-12)
+    assert above <= 0.5 * alpha
+    assert below <= 0.5 * alpha
+
+
+def test_the_interval_is_that_of_statsmodels():
+    null = outcome(500, 7, False)
+    expected = proportion_confint(7, 500, alpha=0.1, method="beta")
+    np.testing.assert_allclose(null.mc_confint(1.0, "larger", alpha=0.1), expected, rtol=1e-12)
+    assert outcome(500, 0, False).mc_confint(1.0, "larger")[0] == 0.0
+    assert outcome(500, 500, False).mc_confint(1.0, "larger")[1] == 1.0
+    assert outcome(5, 5, True).mc_confint(1.0, "larger")[1] == 1.0
+
+
+def test_an_alternative_that_was_not_counted_comes_from_the_sample():
+    null = MonteCarloNull(
+        sample=np.arange(99.0), reps=12, statistic=95.0, extreme={"larger": 10}, stopped=True
+    )
+    assert null.pvalue(95.0, "larger") == 10 / 12
+    assert null.pvalue(95.0, "smaller") == (1 + 96) / 100
+    assert null.mc_error(95.0, "larger") == pytest.approx(np.sqrt(10 / 12 * 2 / 12 / 12))
+    assert "1 of 1" in null.summary()
+
+
+@pytest.mark.parametrize("alpha", [0.0, 1.0, -1, np.nan, "x"])
+def test_bad_level_of_the_interval(alpha):
+    with pytest.raises(InvalidParameterError, match="alpha"):
+        outcome(5, 1, False).mc_confint(1.0, alpha=alpha)

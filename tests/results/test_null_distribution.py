@@ -141,3 +141,11 @@ def test_bad_std(std):
 def test_bad_df(df):
     with pytest.raises(InvalidParameterError, match="df must be"):
         AsymptoticNull.chi2(df)
+
+
+def test_nothing_simulated_has_a_degenerate_interval():
+    null = AsymptoticNull.normal()
+    assert null.mc_confint(1.96) == (null.pvalue(1.96), null.pvalue(1.96))
+    low, high = null.mc_confint([1.0, 2.0], "larger", alpha=0.01)
+    np.testing.assert_array_equal(low, null.pvalue([1.0, 2.0], "larger"))
+    np.testing.assert_array_equal(low, high)

@@ -1,12 +1,16 @@
 """The Monte Carlo engine: seeds, blocks, memory."""
 
+import sys
 import tracemalloc
+from itertools import combinations
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from dpinfer._validation import ALTERNATIVES
-from dpinfer.errors import InvalidParameterError
+from dpinfer.errors import InvalidParameterError, MissingExtraError
+from dpinfer.results._tally import draw_place, exceedances_for
 from dpinfer.results.monte_carlo_null import count_extreme
 from dpinfer.results.simulation import Simulation, block_sizes, child_seed, simulate_null
 
@@ -15,8 +19,14 @@ def draw_normal(size, rng):
     return rng.standard_normal(size)
 
 
-def simulated(reps=5000, seed=1, statistic=1.5, draws=(draw_normal,), **options):
-    simulation = Simulation.checked(reps, seed, False)
+def draw_sorted(size, rng):
+    return np.sort(rng.standard_normal(size))
+
+
+def simulated(
+    reps=5000, seed=1, statistic=1.5, draws=(draw_normal,), n_jobs=1, precision=None, **options
+):
+    simulation = Simulation.checked(reps, seed, False, n_jobs, precision)
     return simulate_null(draws, np.asarray(statistic), simulation, **options)
 
 
@@ -112,6 +122,120 @@ def test_progress_bar(capsys):
     assert "1.00k/1.00k" in capsys.readouterr().err
 
 
+def test_progress_bar_with_workers_and_an_early_end(capsys):
+    pytest.importorskip("joblib")
+    simulation = Simulation.checked(1000, 1, True, 2, 0.2)
+    null = simulate_null([draw_normal], np.asarray(0.0), simulation, block=100)
+    assert "100/1.00k" in capsys.readouterr().err
+    assert null.reps < 100
+
+
+@pytest.mark.parametrize("draw", [draw_normal, draw_sorted])
+def test_the_place_of_the_last_exceedance_is_that_of_a_random_order(draw):
+    """Mean of R is h/p whatever the order of the replicates in a block, here p = 0.1."""
+    point, needed = stats.norm.isf(0.1), 25
+    found = [
+        simulated(10**6, seed, point, [draw], precision=0.2, alternative="larger", block=1000).reps
+        for seed in range(400)
+    ]
+    error = np.sqrt(needed * 0.9) / 0.1 / np.sqrt(400)
+    assert abs(np.mean(found) - needed / 0.1) < 6 * error  # 6 standard errors: 2e-9
+    assert min(found) >= needed
+
+
+@pytest.mark.parametrize(("which", "marked", "size"), [(1, 1, 7), (2, 5, 9), (4, 4, 10), (3, 8, 8)])
+def test_places_have_their_negative_hypergeometric_law(which, marked, size):
+    rng = np.random.default_rng(3)
+    draws = 20_000
+    places = draw_place(np.full(draws, which), np.full(draws, marked), size, rng)
+    orders = [order[which - 1] + 1 for order in combinations(range(size), marked)]
+    chance = np.bincount(orders, minlength=size + 1) / len(orders)
+    share = np.bincount(places, minlength=size + 1) / draws
+    error = np.sqrt(chance * (1 - chance) / draws)
+    assert (np.abs(share - chance) <= 6 * error).all()  # 2e-9 for each place
+
+
+def test_each_statistic_stops_by_itself():
+    statistic = np.array([0.0, 1.0, 2.0, 9.0])
+    null = simulated(20_000, 4, statistic, precision=0.1, alternative="larger", block=500)
+    np.testing.assert_array_equal(null.stopped, [True, True, True, False])
+    assert (np.diff(null.reps) > 0).all()
+    np.testing.assert_array_equal(null.extreme["larger"], [100, 100, 100, 0])
+    np.testing.assert_array_equal(
+        null.pvalue(statistic, "larger"), [*(100 / null.reps[:3]), 1 / 20_001]
+    )
+    exact = stats.norm.sf(statistic[:3])
+    # relative standard error 0.1, 6 of them: 1e-8 for each with the heavier tail of h/R
+    assert (np.abs(null.pvalue(statistic, "larger")[:3] / exact - 1) < 0.8).all()
+
+
+def test_laws_that_stop_at_different_blocks():
+    draws = [draw_normal, draw_sorted, draw_normal]
+    null = simulated(
+        5000, 5, np.array([0.0, 2.0, 9.0]), draws, precision=0.2, alternative="larger", block=50
+    )
+    assert null.sample.shape[0] == 3
+    assert null.reps[0] < null.reps[1] < null.reps[2] == 5000
+    assert null.pvalue([0.0, 2.0, 9.0]).shape == (3,)
+
+
+def test_without_precision_all_replicates_count():
+    null = simulated(1000, 1, 0.0)
+    assert null.reps == 1000
+    assert not null.stopped
+    assert set(null.extreme) == set(ALTERNATIVES)
+
+
+def test_a_rare_event_is_looked_for_to_the_end():
+    null = simulated(1000, 1, 9.0, precision=1e-300)
+    assert null.pvalue(9.0) == 1 / 1001
+
+
+@pytest.mark.parametrize("precision", [None, 0.1])
+@pytest.mark.parametrize("many", [False, True])
+def test_workers_do_not_change_the_answer(precision, many):
+    pytest.importorskip("joblib")
+    points = np.array([0.5, 2.0, 4.0] * 5) if many else np.array([0.5, 2.0])
+    draws = [draw_normal, draw_sorted, draw_normal] * 5 if many else [draw_normal]
+    one, *others = (
+        simulated(9000, 6, points, draws, n_jobs=n_jobs, precision=precision, block=70)
+        for n_jobs in (1, 2, 4, None)
+    )
+    for other in others:
+        np.testing.assert_array_equal(one.sample, other.sample)
+        np.testing.assert_array_equal(one.reps, other.reps)
+        np.testing.assert_array_equal(one.pvalue(points), other.pvalue(points))
+
+
+def test_workers_stop_soon_after_the_end():
+    """A simulation that ends in the first block is not continued to the last."""
+    pytest.importorskip("joblib")
+    drawn = []
+
+    def draw(size, rng):
+        drawn.append(size)
+        return rng.standard_normal(size)
+
+    simulated(10**7, 1, 0.0, [draw], n_jobs=2, precision=0.5, block=1000)
+    assert len(drawn) < 5000  # of 10,000 blocks; about 20 unless the machine is very busy
+
+
+def test_several_workers_need_joblib(monkeypatch):
+    monkeypatch.setitem(sys.modules, "joblib", None)
+    simulated(100)
+    with pytest.raises(MissingExtraError, match=r"dpinfer\[distributed\]"):
+        simulated(100, n_jobs=2)
+
+
+def test_a_backend_that_cannot_stream_is_an_error():
+    joblib = pytest.importorskip("joblib")
+    with (
+        joblib.parallel_config(backend="multiprocessing", n_jobs=2),
+        pytest.raises(InvalidParameterError, match="n_jobs"),
+    ):
+        simulated(100, n_jobs=None)
+
+
 @pytest.mark.parametrize("reps", [0, -5, 1.5, np.nan, "many", None])
 def test_bad_reps(reps):
     with pytest.raises(InvalidParameterError, match="reps"):
@@ -123,3 +247,20 @@ def test_bad_rng_and_progress():
         Simulation.checked(1, "seed", False)
     with pytest.raises(InvalidParameterError, match="progress"):
         Simulation.checked(1, None, "yes")
+
+
+@pytest.mark.parametrize("n_jobs", [0, 1.5, "all", np.nan, 10**6, True])
+def test_bad_n_jobs(n_jobs):
+    with pytest.raises(InvalidParameterError, match="n_jobs"):
+        Simulation.checked(1, None, False, n_jobs)
+
+
+@pytest.mark.parametrize("precision", [0, -0.1, 1.5, np.nan, np.inf, "high", [0.1]])
+def test_bad_precision(precision):
+    with pytest.raises(InvalidParameterError, match="precision"):
+        Simulation.checked(1, None, False, 1, precision)
+
+
+@pytest.mark.parametrize(("precision", "needed"), [(1.0, 1), (0.1, 100), (0.01, 10_000), (0.3, 12)])
+def test_exceedances_needed(precision, needed):
+    assert exceedances_for(precision) == needed

@@ -1,0 +1,284 @@
+"""Null models: how the counts arise, before noise is added to them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpinfer._validation import (
+    FloatArray,
+    Locked,
+    check_array,
+    check_integer,
+    check_integer_array,
+    check_length,
+    check_scalar,
+    freeze,
+)
+from dpinfer.errors import InvalidParameterError
+from dpinfer.hypothesis_tests._published import LARGEST_NOBS
+
+Counts = NDArray[np.int64]
+
+_LARGEST_RATE = 1e15
+"""Up to here the generator of Poisson counts works, and counts differ by more than rounding."""
+
+_ROUNDING = 1e-9
+"""Allowed deviation from 1 of the sum of probabilities."""
+
+
+class NullModel(ABC):
+    """How counts arise under the null hypothesis; see the models themselves.
+
+    A model of one count has the shape ``()``, and a model of k cells the shape ``(k,)``.
+    """
+
+    @property
+    @abstractmethod
+    def expected(self) -> FloatArray:
+        """Expected counts, in the shape of the model."""
+
+    @property
+    @abstractmethod
+    def totals(self) -> tuple[FloatArray, ...]:
+        """Groups of cells whose counts have a fixed total, as the probabilities within each."""
+
+    @property
+    @final
+    def shape(self) -> tuple[int, ...]:
+        """``()`` for one count, ``(k,)`` for k cells."""
+        return self.expected.shape
+
+    @final
+    def draw(self, size: int, rng: np.random.Generator) -> FloatArray:
+        """Draw independent counts.
+
+        Parameters
+        ----------
+        size : int
+            How many times.
+        rng : numpy.random.Generator
+            Source of randomness.
+
+        Returns
+        -------
+        array of float, shape (size,) or (size, k)
+            The counts.
+        """
+        return self._draw(size, rng).astype(np.float64)
+
+    @abstractmethod
+    def _draw(self, size: int, rng: np.random.Generator) -> Counts: ...
+
+
+@final
+@dataclass(frozen=True)
+class Binomial(Locked, NullModel):
+    """One count of successes in independent trials.
+
+    Parameters
+    ----------
+    nobs : int
+        Number of trials, >= 1.
+    value : float
+        Probability of success, in (0, 1).
+
+    Raises
+    ------
+    InvalidParameterError
+        If a parameter is outside what is allowed.
+
+    Examples
+    --------
+    >>> Binomial(nobs=100, value=0.25).expected
+    array(25.)
+    """
+
+    nobs: int
+    value: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(
+            self, "nobs", check_integer(self.nobs, "nobs", ge=1, le=int(LARGEST_NOBS))
+        )
+        object.__setattr__(self, "value", check_scalar(self.value, "value", ge=1e-300, lt=1))
+
+    @property
+    def expected(self) -> FloatArray:
+        """Expected count."""
+        return np.asarray(self.nobs * self.value)
+
+    @property
+    def totals(self) -> tuple[FloatArray, ...]:
+        """The probability of success: the failures are not published."""
+        return (np.asarray(self.value),)
+
+    def _draw(self, size: int, rng: np.random.Generator) -> Counts:
+        return rng.binomial(self.nobs, self.value, size)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Poisson(Locked, NullModel):
+    """One Poisson count, or k independent ones.
+
+    Parameters
+    ----------
+    rate : float or array of float, shape (k,)
+        Expected counts, > 0 and <= 1e15.
+
+    Raises
+    ------
+    InvalidParameterError
+        If a rate is outside what is allowed.
+
+    Examples
+    --------
+    >>> Poisson(rate=[2.0, 5.5]).expected
+    array([2. , 5.5])
+    """
+
+    rate: FloatArray
+
+    def __post_init__(self) -> None:
+        rate = check_array(self.rate, "rate", ge=1e-300, le=_LARGEST_RATE)
+        if rate.ndim > 1:
+            raise InvalidParameterError(
+                f"rate must be a number or one-dimensional, got shape {rate.shape}"
+            )
+        object.__setattr__(self, "rate", freeze(rate))
+
+    @property
+    def expected(self) -> FloatArray:
+        """Expected counts."""
+        return self.rate
+
+    @property
+    def totals(self) -> tuple[FloatArray, ...]:
+        """No total is fixed."""
+        return ()
+
+    def _draw(self, size: int, rng: np.random.Generator) -> Counts:
+        return rng.poisson(self.rate, (size, *self.rate.shape))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Multinomial(Locked, NullModel):
+    """Counts of observations that each fall into one of k cells.
+
+    Parameters
+    ----------
+    nobs : int
+        Number of observations, >= 1.
+    value : array of float, shape (k,)
+        Probabilities of the cells, > 0, that add up to 1; k >= 2.
+
+    Raises
+    ------
+    InvalidParameterError
+        If a parameter is outside what is allowed.
+
+    Examples
+    --------
+    >>> Multinomial(nobs=40, value=[0.25, 0.75]).expected
+    array([10., 30.])
+    """
+
+    nobs: int
+    value: FloatArray
+
+    def __post_init__(self) -> None:
+        object.__setattr__(
+            self, "nobs", check_integer(self.nobs, "nobs", ge=1, le=int(LARGEST_NOBS))
+        )
+        value = check_array(self.value, "value", ge=1e-300, ndim=1)
+        object.__setattr__(self, "value", freeze(_shares(value)))
+
+    @property
+    def expected(self) -> FloatArray:
+        """Expected counts."""
+        return np.asarray(self.nobs * self.value)
+
+    @property
+    def totals(self) -> tuple[FloatArray, ...]:
+        """One total is fixed, that of all cells."""
+        return (self.value,)
+
+    def _draw(self, size: int, rng: np.random.Generator) -> Counts:
+        return rng.multinomial(self.nobs, self.value, size)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ProductMultinomial(Locked, NullModel):
+    """Independent multinomial rows with known totals, as in a test of homogeneity.
+
+    The cells are those of the table row by row: k = r·c of them.
+
+    Parameters
+    ----------
+    nobs : array of int, shape (r,)
+        Number of observations in each row, >= 1.
+    value : array of float, shape (c,) or (r, c)
+        Probabilities of the columns, > 0, that add up to 1: the same for all rows, or row by row.
+
+    Raises
+    ------
+    InvalidParameterError
+        If a parameter is outside what is allowed, or the numbers of rows differ.
+
+    Examples
+    --------
+    >>> ProductMultinomial(nobs=[10, 20], value=[0.5, 0.5]).expected
+    array([ 5.,  5., 10., 10.])
+    """
+
+    nobs: FloatArray
+    value: FloatArray
+
+    def __post_init__(self) -> None:
+        nobs = check_integer_array(self.nobs, "nobs", ge=1)
+        check_array(nobs, "nobs", le=LARGEST_NOBS, ndim=1)
+        value = check_array(self.value, "value", ge=1e-300)
+        if value.ndim == 1:
+            value = np.tile(value, (nobs.size, 1))
+        check_array(value, "value", ndim=2)
+        check_length(value, "value", nobs.size, "the rows in nobs")
+        object.__setattr__(self, "nobs", freeze(nobs))
+        object.__setattr__(self, "value", freeze(_shares(value)))
+
+    @property
+    def expected(self) -> FloatArray:
+        """Expected counts, row by row."""
+        return np.asarray(self.nobs[:, np.newaxis] * self.value).reshape(-1)
+
+    @property
+    def totals(self) -> tuple[FloatArray, ...]:
+        """The total of each row is fixed."""
+        return tuple(self.value)
+
+    def _draw(self, size: int, rng: np.random.Generator) -> Counts:
+        counts = rng.multinomial(self.nobs.astype(np.int64), self.value, (size, self.nobs.size))
+        return counts.reshape(size, -1)
+
+
+Model = Binomial | Poisson | Multinomial | ProductMultinomial
+"""The models there are."""
+
+
+def _shares(value: FloatArray) -> FloatArray:
+    """Return probabilities that add up to 1 along the last axis."""
+    if value.shape[-1] < 2:
+        raise InvalidParameterError(f"value must have at least 2 cells, got {value.shape[-1]}")
+    total = value.sum(axis=-1, keepdims=True)
+    if (np.abs(total - 1.0) > _ROUNDING).any():
+        wrong = total[np.abs(total - 1.0) > _ROUNDING].flat[0]
+        raise InvalidParameterError(
+            f"value must add up to 1, got {wrong:.15g}: divide counts by their total"
+        )
+    return np.asarray(value / total)
