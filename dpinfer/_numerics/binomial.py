@@ -44,18 +44,19 @@ _ABOVE_MINUS_ONE = np.nextafter(-1.0, 0.0)
 def binom_pmf(k: FloatArray, n: FloatArray, p: FloatArray) -> FloatArray:
     """P(X = k) for X ~ Binomial(n, p), 0 < p < 1 and whole numbers 0 <= k <= n that broadcast."""
     q = 1.0 - p
-    mean, mean_error = _exact_product(n, p)
-    inner = np.maximum(np.minimum(k, n - 1.0), 1.0)
-    rest = np.maximum(n - inner, 1.0)
+    trials = np.maximum(n, 1.0)  # without trials k is 0, which is dealt with at the end
+    mean, mean_error = _exact_product(trials, p)
+    inner = np.maximum(np.minimum(k, trials - 1.0), 1.0)
+    rest = np.maximum(trials - inner, 1.0)
     excess = (inner - mean) - mean_error
     log_ratio = (
-        _stirling_error(n)
-        - _stirling_error(inner)
-        - _stirling_error(rest)
-        - mean * _deviance(excess / mean)
-        - n * q * _deviance(-excess / (n * q))
+        stirling_error(trials)
+        - stirling_error(inner)
+        - stirling_error(rest)
+        - mean * deviance(excess / mean)
+        - trials * q * deviance(-excess / (trials * q))
     )
-    pmf = np.exp(log_ratio) * np.sqrt(n / (2.0 * np.pi * inner * rest))
+    pmf = np.exp(log_ratio) * np.sqrt(trials / (2.0 * np.pi * inner * rest))
     pmf = np.where(k == 0, np.exp(n * np.log1p(-p)), pmf)
     return np.where(k == n, np.exp(n * np.log(p)), pmf)
 
@@ -63,10 +64,13 @@ def binom_pmf(k: FloatArray, n: FloatArray, p: FloatArray) -> FloatArray:
 def binom_radius(centre: FloatArray, n: FloatArray, log_ratio: float) -> FloatArray:
     """Distance from its mode beyond which a binomial pmf is below e^-log_ratio of its peak.
 
-    Bernstein's inequality d²/(2(σ² + d/3)) <= n·KL, solved for d; the variance gets one more unit
-    because the mode, a whole number, stands for the mean.
+    The variance gets one more unit because the mode, a whole number, stands for the mean.
     """
-    variance = centre * (n - centre) / n + 1.0
+    return bernstein_radius(centre * (n - centre) / np.maximum(n, 1.0) + 1.0, log_ratio)
+
+
+def bernstein_radius(variance: FloatArray, log_ratio: float) -> FloatArray:
+    """Distance d at which Bernstein's bound d²/(2(σ² + d/3)) on the deviance is ``log_ratio``."""
     third = log_ratio / 3.0
     return np.ceil(third + np.sqrt(third**2 + 2.0 * log_ratio * variance)) + 1.0
 
@@ -87,7 +91,7 @@ def _split(x: FloatArray) -> tuple[FloatArray, FloatArray]:
     return high, x - high
 
 
-def _stirling_error(k: FloatArray) -> FloatArray:
+def stirling_error(k: FloatArray) -> FloatArray:
     """Return ln(k!) minus Stirling's formula, for whole numbers k >= 1."""
     inverse = 1.0 / np.maximum(k, _SERIES_FROM)
     square = np.square(inverse)
@@ -101,7 +105,7 @@ def _stirling_error(k: FloatArray) -> FloatArray:
     return np.where(small, _STIRLING_TABLE[place], series * inverse)
 
 
-def _deviance(u: FloatArray) -> FloatArray:
+def deviance(u: FloatArray) -> FloatArray:
     """(1 + u)·ln(1 + u) - u for u > -1, without cancellation near 0."""
     v = u / (2.0 + u)
     square = np.square(v)

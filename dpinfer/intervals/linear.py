@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from dpinfer._validation import RNG, FloatArray, check_array, show
+from dpinfer._validation import RNG, FloatArray, check_array
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.pivots import Method, Pivots
+from dpinfer.estimation.weights import checked_weights
 from dpinfer.mechanisms import Mechanism, as_noise
-from dpinfer.mechanisms.weighted_sum import LARGEST_WEIGHT
 from dpinfer.results.intervals import Intervals
 from dpinfer.results.labels import split_labels
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 def linear_confint(
@@ -99,7 +95,7 @@ def linear_confint(
     published, labels = split_labels(values, "values")
     if published.ndim != 1:
         raise InvalidParameterError(f"values must be one-dimensional, got shape {published.shape}")
-    matrix = _weights(weights, labels, len(published))
+    matrix = checked_weights(weights, labels, len(published))
     law = as_noise(mechanism, len(published))
     rows = np.atleast_2d(matrix)
 
@@ -124,36 +120,3 @@ def linear_confint(
         rng=rng,
         labels=weights.index if hasattr(weights, "columns") else None,
     )
-
-
-def _series(weights: Mapping[Hashable, Any], labels: pd.Index | None) -> pd.Series:
-    """Read a mapping of labels to weights."""
-    import pandas as pd
-
-    if labels is None or not weights:
-        raise InvalidParameterError(
-            "weights must be an array, or a mapping of labels of the values to weights, got "
-            f"{show(dict(weights))} for values {'without' if labels is None else 'with'} labels"
-        )
-    return pd.Series(list(weights.values()), index=pd.Index(list(weights)))
-
-
-def _weights(weights: Any, labels: pd.Index | None, size: int) -> FloatArray:
-    """Return weights (size,) or (k × size) in the order of the values."""
-    if isinstance(weights, Mapping):
-        weights = _series(weights, labels)
-    if labels is not None and hasattr(weights, "iloc"):
-        own = weights.columns if hasattr(weights, "columns") else weights.index
-        if not (own.is_unique and labels.is_unique and own.isin(labels).all()):
-            raise InvalidParameterError(
-                "weights must be labelled like the values, each label once; pass an array to go "
-                "by position"
-            )
-        weights = weights.reindex(labels, axis=weights.ndim - 1, fill_value=0.0)
-    matrix = check_array(weights, "weights", ge=-LARGEST_WEIGHT, le=LARGEST_WEIGHT)
-    if matrix.ndim not in (1, 2) or matrix.shape[-1] != size:
-        raise InvalidParameterError(
-            f"weights must have {size} entries in each row, one for each value, "
-            f"got shape {matrix.shape}"
-        )
-    return matrix

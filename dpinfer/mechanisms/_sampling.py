@@ -115,7 +115,7 @@ def _signs(size: int, rng: np.random.Generator) -> NDArray[np.int8]:
     """Return independent random signs, one bit each."""
     words = rng.integers(0, 1 << 64, -(-size // 64), dtype=np.uint64)
     bits = np.unpackbits(words.view(np.uint8), count=size).view(np.int8)
-    bits <<= 1
+    bits += bits
     return np.subtract(1, bits, out=bits)
 
 

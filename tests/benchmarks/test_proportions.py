@@ -1,9 +1,16 @@
-"""The one-proportion test beside the random draws it needs and the loop it replaces."""
+"""Tests of proportions and rates beside the random draws they need and the loops they replace."""
 
 import numpy as np
 import pytest
 
-from dpinfer.hypothesis_tests import chisquare, proportions_ztest
+from dpinfer.hypothesis_tests import (
+    chisquare,
+    mcnemar,
+    poisson_2indep,
+    poisson_ztest,
+    proportions_2indep,
+    proportions_ztest,
+)
 from dpinfer.mechanisms import Gaussian, Geometric, Laplace
 
 NOISE = Laplace(scale=2.0)
@@ -64,6 +71,50 @@ def test_million_pvalues(benchmark, noise):
 @pytest.mark.parametrize("nobs", [10**4, 10**6, 10**9])
 def test_large_sample(benchmark, nobs):
     benchmark(proportions_ztest, round(nobs * 0.2551), nobs, 0.255, mechanism=NOISE)
+
+
+@pytest.mark.benchmark(group="one proportion, noisy number of trials")
+@pytest.mark.parametrize("method", ["exact", "plug-in", "normal", "monte-carlo"])
+@pytest.mark.parametrize("noise", [Laplace(scale=20.0), Geometric(scale=20.0)], ids=repr)
+def test_noisy_trials(benchmark, noise, method):
+    options = {"mechanism": noise, "nobs_mechanism": noise, "nobs_is_total": True}
+    benchmark(proportions_ztest, 1340, 5000, 0.255, **options, method=method, rng=1)
+
+
+@pytest.mark.benchmark(group="one rate, 1e6 exact p-values")
+def test_million_rates(benchmark):
+    counts = np.round(np.random.default_rng(1).normal(25.0, 6.0, 1_000_000))
+    benchmark(poisson_ztest, counts, 100.0, 0.25, mechanism=NOISE)
+
+
+@pytest.mark.benchmark(group="two rates, one p-value")
+@pytest.mark.parametrize("method", ["exact", "plug-in", "normal"])
+def test_two_rates(benchmark, method):
+    arguments = (60, 51_477.5, 30, 54_308.7)
+    benchmark(poisson_2indep, *arguments, mechanism=Geometric(scale=2.0), method=method)
+
+
+@pytest.mark.benchmark(group="two rates, one p-value")
+def test_mcnemar(benchmark):
+    benchmark(mcnemar, (60, 30), mechanism=Geometric(scale=2.0))
+
+
+@pytest.mark.benchmark(group="two proportions, one p-value")
+@pytest.mark.parametrize("method", ["exact", "plug-in", "normal", "monte-carlo"])
+@pytest.mark.parametrize("noise", [Laplace(scale=20.0), Geometric(scale=20.0)], ids=repr)
+@pytest.mark.parametrize("nobs", [500, 5000])
+def test_two_proportions(benchmark, nobs, noise, method):
+    arguments = (0.27 * nobs, nobs, 0.25 * nobs, nobs + 1)
+    benchmark(proportions_2indep, *arguments, mechanism=noise, method=method, rng=1)
+
+
+@pytest.mark.benchmark(group="two proportions, 1e4 plug-in p-values")
+@pytest.mark.parametrize("method", ["plug-in", "normal"])
+def test_many_pairs(benchmark, method):
+    rng = np.random.default_rng(1)
+    counts = rng.binomial(500, 0.3, (2, 10_000))
+    options = {"mechanism": Geometric(scale=2.0), "method": method}
+    benchmark(proportions_2indep, counts[0], 500, counts[1], 500, **options)
 
 
 @pytest.mark.benchmark(group="goodness of fit, 100 cells, 1e4 replicates")

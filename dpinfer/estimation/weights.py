@@ -1,0 +1,46 @@
+"""Weights of linear functions of published values."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from dpinfer._validation import FloatArray, check_array, show
+from dpinfer.errors import InvalidParameterError
+from dpinfer.mechanisms.weighted_sum import LARGEST_WEIGHT
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def checked_weights(weights: Any, labels: pd.Index | None, size: int) -> FloatArray:
+    """Return weights (size,) or (k × size) in the order of the values."""
+    if isinstance(weights, Mapping):
+        weights = _series(weights, labels)
+    if labels is not None and hasattr(weights, "iloc"):
+        own = weights.columns if hasattr(weights, "columns") else weights.index
+        if not (own.is_unique and labels.is_unique and own.isin(labels).all()):
+            raise InvalidParameterError(
+                "weights must be labelled like the values, each label once; pass an array to go "
+                "by position"
+            )
+        weights = weights.reindex(labels, axis=weights.ndim - 1, fill_value=0.0)
+    matrix = check_array(weights, "weights", ge=-LARGEST_WEIGHT, le=LARGEST_WEIGHT)
+    if matrix.ndim not in (1, 2) or matrix.shape[-1] != size:
+        raise InvalidParameterError(
+            f"weights must have {size} entries in each row, one for each value, "
+            f"got shape {matrix.shape}"
+        )
+    return matrix
+
+
+def _series(weights: Mapping[Hashable, Any], labels: pd.Index | None) -> pd.Series:
+    """Read a mapping of labels to weights."""
+    import pandas as pd
+
+    if labels is None or not weights:
+        raise InvalidParameterError(
+            "weights must be an array, or a mapping of labels of the values to weights, got "
+            f"{show(dict(weights))} for values {'without' if labels is None else 'with'} labels"
+        )
+    return pd.Series(list(weights.values()), index=pd.Index(list(weights)))

@@ -1,0 +1,123 @@
+"""The quadratic form in the deviations of noisy counts, minimised when parameters are estimated.
+
+Arrays of cells have the shape of a table with one more axis, the innermost, for m tables.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpinfer._validation import FloatArray
+
+
+@dataclass(frozen=True)
+class NoiseForm:
+    """The form dᵀ(diag(s·μ + V) - g·V Vᵀ)⁻¹d in deviations d from expected counts μ.
+
+    With w = 1/(s·μ + V) it is Σ w d² + γ·(Σ w V d)², where γ = g/(1 - g Σ w V²).
+
+    The covariance of the counts is n(diag(p) - p pᵀ) + diag(V). Its part n p pᵀ is missing here:
+    the form is minimised over multiples of p, too, and its minimum does not depend on that part.
+
+    Parameters
+    ----------
+    variance : array of float, the shape of a table
+        Variance V of the noise.
+    shared : float
+        The factor g.
+    slack : float
+        1 - g ΣV, which would cancel.
+    inflation : float
+        The factor s: sampling variance in units of the expected count.
+    """
+
+    variance: FloatArray
+    shared: float
+    slack: float
+    inflation: float = 1.0
+
+    @classmethod
+    def published(cls, variance: FloatArray, nobs_variance: float) -> NoiseForm:
+        """Return the form for tables whose number of observations N was published with noise.
+
+        ``nobs_variance`` is the variance of that noise: 0 where N is public, infinite where it is
+        not published. N tells something about the noise of the table, which :meth:`adjust`
+        removes: z = y - g·V·(Σy - N) with g = 1/(ΣV + var N) has noise of covariance
+        diag(V) - g·V Vᵀ, which is uncorrelated with Σy - N.
+        """
+        total = float(variance.sum())
+        if total == 0.0 or np.isinf(nobs_variance):
+            return cls(variance, 0.0, 1.0)
+        shared = 1.0 / (total + nobs_variance)
+        return cls(variance, shared, nobs_variance * shared)
+
+    @property
+    def noise(self) -> FloatArray:
+        """V, with an axis for the tables."""
+        return self.variance[..., np.newaxis]
+
+    def adjust(self, tables: FloatArray, nobs: FloatArray) -> FloatArray:
+        """Remove from tables the noise that their published totals tell."""
+        if self.shared == 0.0:
+            return tables
+        return tables - self.shared * self.noise * (total(tables) - nobs)
+
+    def weights(self, expected: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return w, in the shape of ``expected``, and γ, shape (m,)."""
+        sampling = self.inflation * expected
+        weights = 1.0 / (sampling + self.noise)
+        if self.shared == 0.0:
+            return weights, np.zeros(expected.shape[-1])
+        reduced = self.slack + self.shared * total(weights * self.noise * sampling)
+        return weights, self.shared / reduced
+
+    def value(self, deviations: FloatArray, weights: FloatArray, factor: FloatArray) -> FloatArray:
+        """Return the form, shape (m,)."""
+        weighted = weights * deviations
+        form = total(weighted * deviations)
+        if self.shared > 0.0:
+            form += factor * np.square(total(weighted * self.noise))
+        return form
+
+    def residual_covariance(self, tangents: FloatArray, expected: FloatArray) -> FloatArray:
+        """Return the covariance, shape (k, k), of deviations from a fit, by linearising the fit.
+
+        Parameters
+        ----------
+        tangents : array of float, shape (k, q)
+            Derivatives of the k expected counts with respect to the parameters, the scale of all
+            of them among these.
+        expected : array of float
+            Expected counts in the shape of a table.
+        """
+        noise, cells = self.variance.ravel(), expected.ravel()
+        weighing = np.diag(self.inflation * cells + noise) - self.shared * np.outer(noise, noise)
+        left = np.eye(cells.size) - fitted_part(tangents, weighing)
+        told = left @ noise
+        factor = left - self.shared * told[:, np.newaxis]
+        sampled = np.diag(cells + noise) - np.outer(cells, cells) / cells.sum()
+        # the noise of the published total adds g² var N = g·(1 - g ΣV) in one direction
+        from_total = self.shared * self.slack * np.outer(told, told)
+        return np.asarray(factor @ sampled @ factor.T + from_total)
+
+
+def fitted_part(tangents: FloatArray, covariance: FloatArray) -> FloatArray:
+    """Return A(AᵀM⁻¹A)⁺AᵀM⁻¹, what a generalised least-squares fit takes out of deviations.
+
+    A, the tangents, may have dependent columns.
+    """
+    from scipy import linalg
+
+    factor = linalg.cholesky(covariance, lower=True)
+    whitened = linalg.solve_triangular(factor, tangents, lower=True)
+    basis, size, _ = np.linalg.svd(whitened, full_matrices=False)
+    basis = basis[:, size > size.max() * 1e-10]
+    back = linalg.solve_triangular(factor, basis, lower=True, trans="T")
+    return np.asarray(factor @ basis @ back.T)
+
+
+def total(cells: FloatArray) -> FloatArray:
+    """Return the sum over the cells of each table, shape (m,)."""
+    return np.asarray(cells.sum(axis=tuple(range(cells.ndim - 1))))

@@ -1,0 +1,1 @@
+"""The exact law of a quadratic statistic of multinomial counts with independent noise."""

@@ -1,0 +1,295 @@
+"""What the laws of noisy counts share: T = X + e with a log-concave count and symmetric noise."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpinfer._numerics.binomial import LOG_NEGLIGIBLE
+from dpinfer._validation import FloatArray
+from dpinfer.mechanisms._exponential_filter import filtered_tail
+from dpinfer.mechanisms._law import NoiseLaw
+from dpinfer.mechanisms.geometric import Geometric
+from dpinfer.mechanisms.independent import IndependentNoise, integer_cells
+from dpinfer.mechanisms.laplace import Laplace
+
+Side = Literal["upper", "lower"]
+Table = tuple[float, FloatArray]
+LOG_SMALLEST = 745.0
+"""Logarithm of 1/(the smallest positive double)."""
+
+_BLOCK = 1 << 18
+"""Largest number of terms held at a time."""
+
+_NOISES = 1 << 14
+"""Noises drawn at a time: their memory is then used again, which halves the time."""
+
+_FAR = 1e300
+"""Stands for infinity, in which there would be no difference between t and t - k."""
+
+_TABLE_UP_TO = 512
+"""Largest count up to which the sum runs over all counts, their probabilities kept."""
+
+_FILTER_FROM = 64
+"""From this many points on, one recursion over the counts beats a sum for each point."""
+
+_LONGEST = 1 << 22
+"""Longest table of probabilities, to bound memory."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NoisyCount(ABC):
+    """Law of T = X + e with a count X that has a log-concave law, and symmetric noise e.
+
+    The parameters have the shape () or (m,). P(e > x), P(e > x + 1), … is log-concave for each x.
+
+    Notes
+    -----
+    P(T >= t) = Σ_k P(X = k)·P(e >= t - k). The terms are positive, so that far tails are as
+    accurate, relatively, as the tails of the noise. They are log-concave in k, so that they can be
+    summed over a window around the largest: what is left out is below 2e-17 of the sum.
+    """
+
+    noise: NoiseLaw
+
+    @property
+    @abstractmethod
+    def parameters(self) -> dict[str, FloatArray]:
+        """The parameters of X by their names."""
+
+    @property
+    @abstractmethod
+    def _mode(self) -> FloatArray:
+        """The most probable count."""
+
+    @property
+    @abstractmethod
+    def _last(self) -> FloatArray:
+        """The largest count that has a probability."""
+
+    @abstractmethod
+    def _pmf_at(self, k: FloatArray) -> FloatArray:
+        """P(X = k) for whole numbers 0 <= k <= last."""
+
+    @abstractmethod
+    def _log_slope(self, k: FloatArray) -> FloatArray:
+        """Logarithm of P(X = k + 1)/P(X = k)."""
+
+    @abstractmethod
+    def _radius(self, centre: FloatArray, log_ratio: float) -> FloatArray:
+        """Distance from a count within which the probability falls by e^-log_ratio."""
+
+    @abstractmethod
+    def _draw_counts(self, size: int, rng: np.random.Generator) -> FloatArray:
+        """Draw values of X one by one."""
+
+    def upper(self, t: FloatArray, slack: FloatArray | float = 0.0) -> FloatArray:
+        """P(T >= t) for ``t`` of shape (), (m,) or (..., m).
+
+        Where the noise is whole-numbered, so is T, and a whole number within ``slack`` below a
+        computed ``t`` counts as reached: rounding shall not lose an atom.
+        """
+        points = np.where(self._is_integer, np.ceil(t - slack), t)
+        return self._tail(np.clip(points, -_FAR, _FAR), "upper")
+
+    def lower(self, t: FloatArray, slack: FloatArray | float = 0.0) -> FloatArray:
+        """P(T <= t), with the same conventions."""
+        points = np.where(self._is_integer, np.floor(t + slack), t)
+        return self._tail(np.clip(points, -_FAR, _FAR), "lower")
+
+    def draw(self, size: int, rng: np.random.Generator) -> FloatArray:
+        """Draw independent values of T, of one law, in an order that is not random.
+
+        How many values fall on each count is one multinomial draw; only the noise is drawn value
+        by value. Where there are more counts than values, the counts are drawn too.
+        """
+        counts, probabilities = self._allocation
+        if counts.size <= size:
+            x = np.repeat(counts, rng.multinomial(size, probabilities))
+        else:
+            x = self._draw_counts(size, rng)
+        for start in range(0, size, _NOISES):
+            part = x[start : start + _NOISES]
+            part += self.noise._rvs(part.shape, rng)
+        return x
+
+    def rows(self, count: int) -> list[Self]:
+        """Return the laws of ``count`` rows, one by one."""
+        columns = {name: np.broadcast_to(x, count) for name, x in self.parameters.items()}
+        values = [{name: np.asarray(x[i]) for name, x in columns.items()} for i in range(count)]
+        return [replace(self, **own, noise=self.noise.take(i)) for i, own in enumerate(values)]
+
+    @cached_property
+    def is_one_law(self) -> bool:
+        """Whether the parameters are scalars, so that one law serves all points."""
+        return self.noise.shape == () and all(x.ndim == 0 for x in self.parameters.values())
+
+    @cached_property
+    def _allocation(self) -> tuple[FloatArray, FloatArray]:
+        """Counts that matter, the most probable last, and their probabilities.
+
+        The multinomial generator divides by the probability that is left, which so stays large.
+        """
+        low, high = self._support(LOG_NEGLIGIBLE)
+        shift = int(high - self._mode)
+        counts = np.roll(_whole_numbers(low, high), shift)
+        probabilities = np.roll(self._pmf_between(low, high), shift)
+        return counts, probabilities / probabilities.sum()
+
+    @cached_property
+    def _is_integer(self) -> bool | NDArray[np.bool_]:
+        """Whether the noise takes whole numbers only, row by row where it is of several kinds."""
+        if isinstance(self.noise, IndependentNoise):
+            return integer_cells(self.noise, self.noise.shape[0])
+        return self.noise.is_integer
+
+    def _tail(self, t: FloatArray, side: Side) -> FloatArray:
+        if not self.is_one_law:
+            shapes = (x.shape for x in self.parameters.values())
+            settings = np.broadcast_shapes(self.noise.shape, *shapes)
+            points = np.broadcast_to(t, np.broadcast_shapes(t.shape, settings))
+            rows = points.reshape(-1, points.shape[-1])
+            tail = np.stack([self._summed(row, side) for row in rows]).reshape(points.shape)
+        elif isinstance(self.noise, (Laplace, Geometric)) and self._prefers_filter(t):
+            tail = self._filtered(self.noise, t, side)
+        elif t.size == 1:
+            tail = self._summed(t.reshape(1), side).reshape(t.shape)
+        else:
+            points, inverse = np.unique(t, return_inverse=True)
+            tail = self._summed(points, side)[inverse].reshape(t.shape)
+        return np.minimum(tail, 1.0)
+
+    def _summed(self, t: FloatArray, side: Side) -> FloatArray:
+        """Sum the terms for each point, in blocks of points with like windows."""
+        low, high = self._window(t, side)
+        table = self._table_for(low, high)
+        order = np.argsort(high - low)
+        tail = np.empty(t.size)
+        start = 0
+        while start < t.size:
+            # windows are sorted by length: as many as fit with the length of the last of them
+            lengths = (high - low)[order[start : start + _BLOCK]] + 1.0
+            fits = np.arange(1, lengths.size + 1) * lengths <= _BLOCK
+            stop = start + max(1, int(np.count_nonzero(fits)))
+            chosen = order[start:stop]
+            law = self._take(chosen)
+            tail[chosen] = law._block(t[chosen], low[chosen], high[chosen], side, table)
+            start = stop
+        return tail
+
+    def _block(
+        self, t: FloatArray, low: FloatArray, high: FloatArray, side: Side, table: Table | None
+    ) -> FloatArray:
+        """Sum the terms for a few points; a long window in pieces."""
+        tail = np.zeros(t.size)
+        length = int(np.max(high - low)) + 1
+        for start in range(0, length, _BLOCK):
+            k = low + np.arange(start, min(start + _BLOCK, length))[:, np.newaxis]
+            weights = np.where(k <= high, self._pmf(np.minimum(k, high), table), 0.0)
+            # by symmetry P(e >= x) = P(e <= -x), which counts the atom at x
+            distance = k - t if side == "upper" else t - k
+            tail += (weights * self.noise._cdf(distance)).sum(axis=0)
+        return tail
+
+    def _pmf(self, k: FloatArray, table: Table | None) -> FloatArray:
+        """P(X = k), looked up where there is a table."""
+        if table is None:
+            return self._pmf_at(k)
+        first, pmf = table
+        return np.asarray(pmf[(k - first).astype(np.intp)])
+
+    def _table_for(self, low: FloatArray, high: FloatArray) -> Table | None:
+        """First count and probabilities from there on, if that is less work than term by term."""
+        if self._is_short:
+            return self._table
+        first, last = float(low.min()), float(high.max())
+        worth = self.is_one_law and last - first < min(_LONGEST, float((high - low).sum()))
+        return (first, self._pmf_between(first, last)) if worth else None
+
+    def _pmf_between(self, first: float, last: float) -> FloatArray:
+        """P(X = first), …, P(X = last) under one law, in pieces, so that memory is bounded."""
+        pmf = np.empty(int(last - first) + 1)
+        for start in range(0, pmf.size, _BLOCK):
+            k = _whole_numbers(first + start, first + min(start + _BLOCK, pmf.size) - 1.0)
+            pmf[start : start + _BLOCK] = self._pmf_at(k)
+        return pmf
+
+    @cached_property
+    def _is_short(self) -> bool:
+        """Whether the sum runs over all counts, with a table of their probabilities."""
+        return self.is_one_law and bool(self._last <= _TABLE_UP_TO)
+
+    @cached_property
+    def _table(self) -> Table:
+        return 0.0, self._pmf_between(0.0, float(self._last))
+
+    def _take(self, rows: NDArray[np.intp]) -> Self:
+        """Return the laws of some of the points."""
+        if self.is_one_law:
+            return self
+        chosen = {name: x[rows] if x.ndim else x for name, x in self.parameters.items()}
+        return replace(self, **chosen, noise=self.noise.take(rows))
+
+    def _window(self, t: FloatArray, side: Side) -> tuple[FloatArray, FloatArray]:
+        """First and last count whose term matters to the tail at each of the points.
+
+        In the upper tail the noise factor grows with k, and beyond t it is between 1/2 and 1: the
+        largest term is between the mode of the count and t, give or take the radius. The lower
+        tail is the mirror image.
+        """
+        if self._is_short:
+            return np.zeros(t.shape), np.full(t.shape, self._last)
+        mode = self._mode + np.zeros(t.shape)
+        upper = side == "upper"
+        end = np.clip(np.ceil(t), mode, self._last) if upper else np.clip(np.floor(t), 0.0, mode)
+        low, high = (mode, end) if upper else (end, mode)
+        far = high - low > 8.0 * self._radius(mode, LOG_NEGLIGIBLE) + 512.0
+        if far.any():
+            rows = np.flatnonzero(far)
+            peak = self._take(rows)._peak(t[rows], low[rows], high[rows], side)
+            low[rows] = high[rows] = peak
+        low = low - self._radius(low, LOG_NEGLIGIBLE + 1.0 - upper)
+        high = high + self._radius(high, LOG_NEGLIGIBLE + upper)
+        return np.maximum(low, 0.0), np.minimum(high, self._last)
+
+    def _peak(self, t: FloatArray, low: FloatArray, high: FloatArray, side: Side) -> FloatArray:
+        """Count with the largest term of a tail: bisection on its logarithmic slope."""
+        sign = 1.0 if side == "upper" else -1.0
+        for _ in range(int(np.log2(np.max(high - low))) + 2):
+            k = np.floor(0.5 * (low + high))
+            with np.errstate(divide="ignore", invalid="ignore"):
+                reach, reach_next = (self.noise._logcdf(sign * (x - t)) for x in (k, k + 1.0))
+                slope = self._log_slope(k) + reach_next - reach
+            # where the noise cannot reach t (nan), the peak is on the side of t
+            falls = slope <= 0.0 if side == "upper" else ~(slope > 0.0)
+            high = np.where(falls, k, high)
+            low = np.where(falls | (low >= high), low, k + 1.0)
+        return high
+
+    def _prefers_filter(self, t: FloatArray) -> bool:
+        """Whether there are enough points for the recursion, and it is not too long."""
+        low, high = self._support(LOG_SMALLEST)
+        return t.size >= _FILTER_FROM and high - low < _LONGEST
+
+    def _support(self, log_ratio: float) -> tuple[float, float]:
+        """First and last count as probable as the mode by a factor e^-log_ratio."""
+        radius = self._radius(self._mode, log_ratio)
+        low, high = np.maximum(self._mode - radius, 0.0), self._mode + radius
+        return float(low), float(np.minimum(high, self._last))
+
+    def _filtered(self, noise: Laplace | Geometric, t: FloatArray, side: Side) -> FloatArray:
+        """Tails at many points at once; the lower tail is that of -T."""
+        low, high = self._support(LOG_SMALLEST)
+        k, pmf = _whole_numbers(low, high), self._pmf_between(low, high)
+        if side == "upper":
+            return filtered_tail(k, pmf, noise, t)
+        return filtered_tail(-k[::-1], pmf[::-1], noise, -t)
+
+
+def _whole_numbers(first: float, last: float) -> FloatArray:
+    return np.arange(first, last + 1.0)

@@ -1,0 +1,397 @@
+"""Proportions with a noisy number of trials, rates and paired proportions: guaranteed levels."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from statsmodels.stats import contingency_tables, rates
+
+from dpinfer._validation import ALTERNATIVES
+from dpinfer.errors import DPInferError, InvalidParameterError
+from dpinfer.hypothesis_tests import mcnemar, poisson_2indep, poisson_ztest, proportions_ztest
+from dpinfer.mechanisms import (
+    DiscreteGaussian,
+    Exact,
+    Gaussian,
+    Geometric,
+    Laplace,
+    RandomizedResponse,
+    WeightedSum,
+)
+
+LEVELS = (0.01, 0.05, 0.1)
+THEIRS = {"larger": "greater", "smaller": "less", "two-sided": "two-sided"}
+
+
+def outcomes(n, p, noise, other, is_total):
+    """All published pairs (count, nobs), and their probabilities; the rest is returned too."""
+    reach1, reach2 = (0 if law == Exact() else int(law.isf(1e-11)) for law in (noise, other))
+    x = np.arange(n + 1)
+    e1, e2 = np.arange(-reach1, reach1 + 1), np.arange(-reach2, reach2 + 1)
+    x, e1, e2 = (axis.ravel() for axis in np.meshgrid(x, e1, e2, indexing="ij"))
+    chance = stats.binom.pmf(x, n, p) * noise.pmf(e1) * other.pmf(e2)
+    nobs = n + e2 + (e1 if is_total else 0)
+    pairs, where = np.unique(np.stack([x + e1, nobs]), axis=1, return_inverse=True)
+    chances = np.bincount(where.ravel(), chance)
+    return pairs[0], pairs[1], chances, 1.0 - chances.sum()
+
+
+@pytest.mark.parametrize("alternative", ALTERNATIVES)
+@pytest.mark.parametrize("is_total", [False, True])
+@pytest.mark.parametrize(
+    ("noise", "other"),
+    [
+        (Geometric(scale=0.5), Geometric(scale=0.5)),
+        (Geometric(scale=1.0), DiscreteGaussian(sigma=1.0)),
+        (Exact(), Geometric(scale=1.0)),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize(("n", "p"), [(0, 0.3), (9, 0.3), (24, 0.04)])
+def test_exact_never_exceeds_its_level(n, p, noise, other, is_total, alternative):
+    count, nobs, chances, missing = outcomes(n, p, noise, other, is_total)
+    _, pvalues = proportions_ztest(
+        count,
+        nobs,
+        p,
+        mechanism=noise,
+        nobs_mechanism=other,
+        nobs_is_total=is_total,
+        alternative=alternative,
+    )
+    for level in LEVELS:
+        assert chances[pvalues <= level].sum() + missing <= level * (1 + 1e-10)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("epsilon", [0.05, 0.2, 1.0])
+@pytest.mark.parametrize("n", [50, 500, 5000])
+@pytest.mark.parametrize("p", [0.5, 0.02])
+def test_guaranteed_level_by_simulation(n, p, epsilon):
+    noise, rng, runs = Geometric.from_epsilon(epsilon), np.random.default_rng(n), 1000
+    count = rng.binomial(n, p, runs)
+    rest = n - count + noise.rvs(runs, rng=rng)
+    count = count + noise.rvs(runs, rng=rng)
+    options = {"mechanism": noise, "nobs_mechanism": noise, "nobs_is_total": True}
+    _, pvalues = proportions_ztest(count, count + rest, p, **options)
+    for level in LEVELS:
+        # 6 standard errors: 1e-9
+        assert np.mean(pvalues <= level) <= level + 6 * np.sqrt(level * (1 - level) / runs)
+
+
+@pytest.mark.parametrize("alternative", ALTERNATIVES)
+@pytest.mark.parametrize("is_total", [False, True])
+def test_plug_in_equals_enumeration(is_total, alternative):
+    n, p, noise, other = 11, 0.35, Geometric(scale=1.5), Geometric(scale=0.7)
+    x, e1, e2 = np.arange(n + 1), np.arange(-60, 61), np.arange(-40, 41)
+    x, e1, e2 = np.meshgrid(x, e1, e2, indexing="ij")
+    chance = stats.binom.pmf(x, n, p) * noise.pmf(e1) * other.pmf(e2)
+    t = x + e1 - p * (n + e2 + (e1 if is_total else 0))
+    for count in (1, 6, 9, 14):
+        seen = count - p * n
+        extreme = {
+            "larger": t >= seen - 1e-9,
+            "smaller": t <= seen + 1e-9,
+            "two-sided": np.abs(t) >= abs(seen) - 1e-9,
+        }[alternative]
+        _, pvalue = proportions_ztest(
+            count,
+            n,
+            p,
+            mechanism=noise,
+            nobs_mechanism=other,
+            nobs_is_total=is_total,
+            alternative=alternative,
+            method="plug-in",
+        )
+        assert pvalue == pytest.approx(chance[extreme].sum(), rel=1e-11)
+
+
+@pytest.mark.parametrize("law", [Laplace(scale=3.0), Geometric(scale=3.0)], ids=repr)
+def test_exact_is_the_largest_plug_in_plus_beta(law):
+    count, nobs, p, beta = 31, 80, 0.2716, 1e-3
+    total = WeightedSum([1.0, 1.0], law)
+    reach = total.isf(beta / 2)
+    noise = WeightedSum([1 - p, -p], law)
+    largest = 0.0
+    for n in range(int(np.ceil(nobs - reach)), int(np.floor(nobs + reach)) + 1):
+        k = np.arange(n + 1)
+        size = abs(count - p * nobs)
+        tails = noise.cdf(k - n * p - size) + noise.cdf(n * p - k - size)
+        largest = max(largest, np.sum(stats.binom.pmf(k, n, p) * tails))
+    options = {"mechanism": law, "nobs_mechanism": law, "nobs_is_total": True}
+    result = proportions_ztest(count, nobs, p, **options, nuisance_alpha=beta)
+    assert result.pvalue == pytest.approx(largest + beta, rel=1e-9)
+    assert result.null_distribution.pvalue(result.statistic) == pytest.approx(result.pvalue)
+
+
+@pytest.mark.parametrize("method", ["exact", "plug-in", "normal"])
+def test_known_trials_are_the_limit_of_noisy_ones(method):
+    known = {"exact": "exact", "plug-in": "exact", "normal": "normal"}[method]
+    for noise in (Geometric(scale=2.0), Laplace(scale=2.0), Exact()):
+        for alternative in ALTERNATIVES:
+            options = {"mechanism": noise, "alternative": alternative}
+            noisy = proportions_ztest(
+                34, 100, 0.255, **options, nobs_mechanism=Exact(), method=method
+            )
+            exact = proportions_ztest(34, 100, 0.255, **options, method=known)
+            assert noisy.pvalue == pytest.approx(exact.pvalue, rel=1e-11)
+            assert noisy.statistic == pytest.approx(exact.statistic, rel=1e-13)
+
+
+def test_rows_are_independent_of_each_other_and_keep_labels():
+    laws = [Laplace(scale=2.0), Geometric(scale=2.0), Laplace(scale=9.0)]
+    count = pd.Series([34.0, 20.0, 30.5], index=list("abc"))
+    nobs, value = np.array([100.0, 60.0, 110.0]), np.array([0.25, 0.25, 0.3])
+    other = Geometric(scale=2.0)
+    for method in ("exact", "plug-in", "monte-carlo", "normal"):
+        options = {"method": method, "nobs_mechanism": other, "reps": 2000, "rng": 1}
+        together = proportions_ztest(count, nobs, value, mechanism=laws, **options)
+        assert list(together.pvalue.index) == list("abc")
+        for i, label in enumerate("abc"):
+            alone = proportions_ztest(count[label], nobs[i], value[i], mechanism=laws[i], **options)
+            error = 6 * (together.mc_error[label] + alone.mc_error)  # beyond 6 se: 1e-9
+            assert together.pvalue[label] == pytest.approx(alone.pvalue, rel=1e-10, abs=error)
+
+
+@pytest.mark.parametrize("law", [Laplace(scale=3.0), Geometric(scale=3.0), Gaussian(sigma=3.0)])
+def test_monte_carlo_and_exact_laws_agree(law):
+    options = {"mechanism": law, "nobs_mechanism": law, "nobs_is_total": True}
+    plug_in = proportions_ztest(34, 100, 0.25, **options, method="plug-in").pvalue
+    simulated = proportions_ztest(
+        34, 100, 0.25, **options, method="monte-carlo", reps=200_000, rng=7
+    )
+    # 6 standard errors: 2e-9
+    assert abs(simulated.pvalue - plug_in) < 6 * simulated.mc_error
+    pickle.loads(pickle.dumps(simulated))
+    early = proportions_ztest(
+        34, 100, 0.25, **options, method="monte-carlo", reps=10**6, rng=7, precision=0.05
+    )
+    assert abs(early.pvalue - plug_in) < 6 * early.mc_error
+
+
+class TestRates:
+    @pytest.mark.parametrize("alternative", ["larger", "smaller"])
+    def test_one_rate_is_the_exact_test_of_statsmodels(self, alternative):
+        for count in (0, 11, 20, 31):
+            expected = rates.test_poisson(
+                count, 12.5, value=1.6, method="exact-c", alternative=alternative
+            ).pvalue
+            got = poisson_ztest(count, 12.5, 1.6, mechanism=Exact(), alternative=alternative)
+            assert got.pvalue == pytest.approx(expected, rel=1e-11)
+
+    @pytest.mark.parametrize("alternative", ALTERNATIVES)
+    def test_one_rate_equals_enumeration(self, alternative):
+        noise, rate = Geometric(scale=2.0), 6.5
+        k, e = np.meshgrid(np.arange(80), np.arange(-90, 91), indexing="ij")
+        chance = stats.poisson.pmf(k, rate) * noise.pmf(e)
+        for count in (-4, 2, 9, 20):
+            extreme = {
+                "larger": k + e >= count,
+                "smaller": k + e <= count,
+                "two-sided": np.abs(k + e - rate) >= abs(count - rate),
+            }[alternative]
+            for method, rel in (("exact", 1e-11), ("monte-carlo", 0.2)):
+                got = poisson_ztest(
+                    count,
+                    1.0,
+                    rate,
+                    mechanism=noise,
+                    alternative=alternative,
+                    method=method,
+                    rng=1,
+                    reps=200_000,
+                )
+                # relative error of the simulation at most 0.04 where p >= 0.003
+                assert got.pvalue == pytest.approx(chance[extreme].sum(), rel=rel)
+
+    @pytest.mark.parametrize("alternative", ALTERNATIVES)
+    @pytest.mark.parametrize("method", ["exact", "plug-in"])
+    def test_two_rates_without_noise_are_the_conditional_test(self, alternative, method):
+        arguments = (60, 51_477.5, 30, 54_308.7)
+        got = poisson_2indep(
+            *arguments, mechanism=Exact(), alternative=alternative, method=method
+        ).pvalue
+        if alternative == "two-sided":
+            n, w = 90, arguments[1] / (arguments[1] + arguments[3])
+            k = np.arange(n + 1)
+            extreme = np.abs(k - n * w) >= abs(60 - n * w) - 1e-9
+            expected = stats.binom.pmf(k, n, w)[extreme].sum()
+        else:
+            expected = rates.test_poisson_2indep(
+                *arguments, method="exact-cond", alternative=alternative
+            ).pvalue
+        assert got == pytest.approx(expected, rel=1e-10)
+
+    def test_two_rates_normal_is_the_score_test_of_statsmodels(self):
+        got = poisson_2indep(60, 51_477.5, 30, 54_308.7, mechanism=Exact(), method="normal")
+        theirs = rates.test_poisson_2indep(60, 51_477.5, 30, 54_308.7, method="score")
+        assert got.pvalue == pytest.approx(theirs.pvalue, rel=1e-10)
+        assert got.statistic == pytest.approx(theirs.statistic, rel=1e-10)
+
+    def test_swapping_the_groups_inverts_the_ratio(self):
+        law1, law2 = Laplace(scale=2.0), Laplace(scale=5.0)
+        one = poisson_2indep(
+            60.3, 3.0, 29.8, 2.5, mechanism=(law1, law2), value=1.5, alternative="larger"
+        )
+        two = poisson_2indep(
+            29.8, 2.5, 60.3, 3.0, mechanism=(law2, law1), value=1 / 1.5, alternative="smaller"
+        )
+        assert one.pvalue == pytest.approx(two.pvalue, rel=1e-9)
+        assert one.statistic == pytest.approx(-two.statistic, rel=1e-12)
+
+    @pytest.mark.parametrize("rate", [0.5, 4.0, 12.0])
+    def test_two_rates_never_exceed_their_level(self, rate):
+        noise = Geometric(scale=0.7)
+        top = int(stats.poisson.isf(1e-11, 2 * rate))
+        k1, k2 = np.arange(-12, top + 13), np.arange(-12, top + 13)
+        published = [
+            np.convolve(stats.poisson.pmf(np.arange(top + 1), mean), noise.pmf(np.arange(-12, 13)))
+            for mean in (rate, 2 * rate)
+        ]
+        chances = np.outer(*published).ravel()
+        count1, count2 = (axis.ravel() for axis in np.meshgrid(k1, k2, indexing="ij"))
+        matter = chances > 1e-10
+        _, pvalues = poisson_2indep(count1[matter], 1.0, count2[matter], 2.0, mechanism=noise)
+        missing = 1.0 - chances[matter].sum()
+        for level in LEVELS:
+            assert chances[matter][pvalues <= level].sum() + missing <= level * (1 + 1e-10)
+
+
+class TestMcNemar:
+    TABLE = ((101, 121), (59, 33))
+
+    def test_without_noise_is_the_exact_test_of_statsmodels(self):
+        expected = contingency_tables.mcnemar(self.TABLE, exact=True).pvalue
+        for noise in (Exact(), Geometric(scale=1e-3)):
+            got = mcnemar(self.TABLE, mechanism=noise, method="plug-in").pvalue
+            assert got == pytest.approx(expected, rel=1e-9)
+        assert mcnemar(self.TABLE, mechanism=Exact()).pvalue == pytest.approx(expected, rel=1e-10)
+
+    def test_normal_is_the_square_root_of_the_chi_squared_test(self):
+        theirs = contingency_tables.mcnemar(self.TABLE, exact=False, correction=False)
+        got = mcnemar(self.TABLE, mechanism=Exact(), method="normal")
+        assert got.statistic**2 == pytest.approx(theirs.statistic, rel=1e-12)
+        assert got.pvalue == pytest.approx(theirs.pvalue, rel=1e-10)
+
+    def test_only_the_pairs_that_differ_matter(self):
+        noise = Geometric(scale=2.0)
+        pair = mcnemar((121, 59), mechanism=noise)
+        table = mcnemar(pd.DataFrame(self.TABLE), mechanism=noise)
+        turned = mcnemar((59, 121), mechanism=noise, alternative="two-sided")
+        assert pair.pvalue == table.pvalue == pytest.approx(turned.pvalue, rel=1e-11)
+        assert pair.statistic == -turned.statistic
+
+    def test_two_laws(self):
+        laws = (Laplace(scale=1.0), Gaussian(sigma=9.0))
+        forth = mcnemar((50.0, 30.0), mechanism=laws, alternative="larger")
+        back = mcnemar((30.0, 50.0), mechanism=laws[::-1], alternative="smaller")
+        assert forth.pvalue == pytest.approx(back.pvalue, rel=1e-9)
+
+
+def test_randomized_response_tests_the_reports():
+    channel = RandomizedResponse(p=0.75)
+    for alternative in ("larger", "smaller"):
+        got = proportions_ztest(61, 200, 0.25, mechanism=channel, alternative=alternative).pvalue
+        theirs = stats.binomtest(
+            61, 200, 0.75 * 0.25 + 0.25 * 0.75, alternative=THEIRS[alternative]
+        )
+        assert got == pytest.approx(theirs.pvalue, rel=1e-11)
+
+
+GOOD = {
+    "count": 34,
+    "nobs": 100,
+    "value": 0.25,
+    "mechanism": Geometric(scale=2.0),
+    "nobs_mechanism": Geometric(scale=2.0),
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"nobs": 100.5}, "nobs must hold whole numbers where the noise"),
+        ({"nobs": 1e13}, "nobs must be <= 1e"),
+        ({"nobs": np.nan}, "nobs must not contain NaN"),
+        ({"nobs": [1, 2], "count": [1, 2, 3]}, "one length"),
+        ({"nobs_mechanism": 3.0}, "nobs_mechanism must be a noise law"),
+        ({"nobs_mechanism": None, "nobs_is_total": True}, "nobs_mechanism must be given"),
+        ({"nobs_is_total": 1}, "nobs_is_total must be True or False"),
+        ({"nuisance_alpha": 0}, "nuisance_alpha must be > 0"),
+        ({"nuisance_alpha": 0.7}, "nuisance_alpha must be < 0.5"),
+        ({"method": "asymptotic"}, "method must be one of"),
+        ({"nobs_mechanism": None, "method": "plug-in"}, "method must be one of"),
+        ({"n_jobs": 0}, "n_jobs must be"),
+        ({"precision": 2}, "precision must be <= 1"),
+        ({"mechanism": RandomizedResponse(p=0.6, categories=3)}, "two categories"),
+        ({"mechanism": RandomizedResponse(p=0.6), "count": 134}, "count must be at most nobs"),
+        (
+            {"nobs": 1e12, "nobs_mechanism": Geometric(scale=1e9), "method": "exact"},
+            "too large for the exact test",
+        ),
+    ],
+)
+def test_bad_arguments_say_what_is_wrong(changes, message):
+    with pytest.raises(InvalidParameterError, match=message):
+        proportions_ztest(**{**GOOD, **changes})
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: poisson_ztest(3, 0, 1, mechanism=Exact()), "exposure must be > 0"),
+        (lambda: poisson_ztest(3, 1, -1, mechanism=Exact()), "value must be > 0"),
+        (lambda: poisson_ztest(3, 1e200, 1e200, mechanism=Exact()), "exposure . value must be"),
+        (lambda: poisson_2indep(3, 1, 4, 0, mechanism=Exact()), "exposure2 must be > 0"),
+        (lambda: poisson_2indep(3.5, 1, 4, 1, mechanism=Exact()), "count1 must hold whole"),
+        (lambda: poisson_2indep(3, 1, 4.5, 1, mechanism=Exact()), "count2 must hold whole"),
+        (lambda: poisson_2indep(3, 1, 4, 1, mechanism=[Exact()] * 3), "or a pair, got 3"),
+        (lambda: mcnemar([1, 2, 3], mechanism=Exact()), "table must have the shape"),
+        (lambda: mcnemar([1.5, 2], mechanism=Exact()), "table must hold whole numbers"),
+        (lambda: mcnemar([1, np.nan], mechanism=Exact()), "table must not contain NaN"),
+    ],
+)
+def test_bad_arguments_of_the_others(call, message):
+    with pytest.raises(InvalidParameterError, match=message):
+        call()
+
+
+anything = st.one_of(
+    st.none(),
+    st.text(max_size=2),
+    st.complex_numbers(),
+    st.floats(),
+    st.integers(-100, 1000),
+    st.lists(st.one_of(st.floats(-50, 200), st.integers(-5, 200), st.none()), max_size=3),
+)
+LAWS = st.sampled_from([Laplace(scale=2.0), Geometric(scale=2.0), Gaussian(sigma=3.0), Exact()])
+METHODS = st.sampled_from(["exact", "plug-in", "monte-carlo", "normal"])
+
+
+@settings(derandomize=True, deadline=None, max_examples=150)
+@given(
+    a=anything, b=anything, c=anything, d=anything, law=LAWS, method=METHODS, is_total=st.booleans()
+)
+def test_only_our_own_errors_escape(a, b, c, d, law, method, is_total):
+    options = {"method": method, "reps": 50, "rng": 1}
+    calls = [
+        lambda: proportions_ztest(
+            a, b, 0.3, mechanism=law, nobs_mechanism=law, nobs_is_total=is_total, **options
+        ),
+        lambda: poisson_2indep(a, 1.0, b, 2.0, mechanism=law, **options),
+        lambda: poisson_2indep(a, c, b, d, mechanism=law, **options),
+        lambda: poisson_ztest(a, b, c, mechanism=law, **options),
+        lambda: mcnemar(a, mechanism=law, **options),
+    ]
+    for call in calls:
+        try:
+            statistic, pvalue = call()
+        except DPInferError:
+            continue
+        assert np.isfinite(statistic).all()
+        assert ((pvalue >= 0) & (pvalue <= 1)).all()
