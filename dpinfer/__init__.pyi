@@ -13,8 +13,21 @@ from .estimation import ResponseEstimate as ResponseEstimate
 from .estimation import combine as combine
 from .estimation import response_counts as response_counts
 from .estimation import response_proportions as response_proportions
+from .hypothesis_tests import chi2_contingency as chi2_contingency
 from .hypothesis_tests import chisquare as chisquare
+from .hypothesis_tests import chisquare_fit as chisquare_fit
+from .hypothesis_tests import counts_2indep as counts_2indep
+from .hypothesis_tests import counts_paired as counts_paired
+from .hypothesis_tests import counts_trend as counts_trend
+from .hypothesis_tests import linear_ztest as linear_ztest
+from .hypothesis_tests import mcnemar as mcnemar
+from .hypothesis_tests import null_distribution as null_distribution
+from .hypothesis_tests import poisson_2indep as poisson_2indep
+from .hypothesis_tests import poisson_ztest as poisson_ztest
+from .hypothesis_tests import proportions_2indep as proportions_2indep
+from .hypothesis_tests import proportions_trend as proportions_trend
 from .hypothesis_tests import proportions_ztest as proportions_ztest
+from .hypothesis_tests import rows_ztest as rows_ztest
 from .intervals import count_confint as count_confint
 from .intervals import linear_confint as linear_confint
 from .mechanisms import DiscreteGaussian as DiscreteGaussian
@@ -37,7 +50,9 @@ from .releases import Release as Release
 from .releases import read_release as read_release
 from .releases import validate_release as validate_release
 from .releases import write_release as write_release
+from .results import AdjustedTests as AdjustedTests
 from .results import HypothesisResult as HypothesisResult
 from .results import Intervals as Intervals
+from .results import adjust_pvalues as adjust_pvalues
 
 __version__: str

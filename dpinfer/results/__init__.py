@@ -1,15 +1,18 @@
 """Result objects and their tables; nothing here knows of privacy."""
 
+from dpinfer.results.adjusted import AdjustedTests, adjust_pvalues
 from dpinfer.results.hypothesis import HypothesisResult
 from dpinfer.results.intervals import Intervals
 from dpinfer.results.monte_carlo_null import MonteCarloNull
 from dpinfer.results.null_distribution import AsymptoticNull, ExactNull, NullDistribution
 
 __all__ = [
+    "AdjustedTests",
     "AsymptoticNull",
     "ExactNull",
     "HypothesisResult",
     "Intervals",
     "MonteCarloNull",
     "NullDistribution",
+    "adjust_pvalues",
 ]
