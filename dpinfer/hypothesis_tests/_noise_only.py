@@ -17,6 +17,9 @@ from dpinfer.results.simulation import Simulation, simulate_null
 
 Method = Literal["exact", "monte-carlo", "normal"]
 
+_FAR = 1e-12
+"""Tails below this are beyond the tables of :func:`fast_sum`."""
+
 _ROUNDING = 64 * np.finfo(float).eps
 """Rounding error of a deviation, relative to the size of the terms of which it is the sum."""
 
@@ -56,18 +59,26 @@ class NoiseOnly:
         """P(S >= t), atoms within ``slack`` below t included."""
         # by symmetry P(S >= t) = P(S <= -t), which counts the atom
         points = np.asarray(slack - t)
-        if len(self.laws) == 1:
-            return np.asarray(self.laws[0]._cdf(points))
         tail = np.empty(points.shape)
         which = np.broadcast_to(self.which, points.shape)
         for number, law in enumerate(self.laws):
             rows = which == number
-            tail[rows] = law._cdf(points[rows])
+            tail[rows] = _lower_tail(law, points[rows])
         return tail
 
     def slack(self, t: FloatArray) -> FloatArray:
         """Return the rounding error of a computed deviation; whole deviations are exact."""
         return np.where(t == np.rint(t), 0.0, _ROUNDING * self.magnitude)
+
+
+def _lower_tail(law: NoiseLaw, x: FloatArray) -> FloatArray:
+    """P(S <= x); tails too far for the table of a law come from the law itself, one by one."""
+    tail = np.array(law._cdf(x))
+    far = tail < _FAR
+    if far.any():
+        points, place = np.unique(x[far], return_inverse=True)
+        tail[far] = np.exp(law._logcdf(points))[place]
+    return tail
 
 
 def _beyond(problem: NoiseOnly, sign: float, z: FloatArray) -> FloatArray:

@@ -101,7 +101,8 @@ def counts_paired(
     problem, _ = differences(count1, count2, 0.0, mechanism)
     if problem.deviation.ndim == 0:
         raise InvalidParameterError("count1 must be one-dimensional, got a number")
-    name = check_option(method or ("exact" if chosen == "max" else "monte-carlo"), "method", _NULLS)
+    default = "exact" if chosen == "max" else "monte-carlo"
+    name = check_option(default if method is None else method, "method", _NULLS)
     if (chosen, name) in (("max", "asymptotic"), ("chi2", "exact")):
         raise InvalidParameterError(
             f"method must be 'monte-carlo' or the default with statistic={chosen!r}, got {name!r}"

@@ -20,6 +20,9 @@ from dpinfer.results.null_distribution import ExactNull
 
 _LARGEST = 1e100
 
+_SMALLEST_LOG = -1e6
+"""Below this logarithm of a probability, ratios of probabilities lose more than six digits."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PublishedRows:
@@ -132,7 +135,8 @@ def rows_ztest(
     Raises
     ------
     InvalidParameterError
-        If an argument is outside what is allowed, or a row has no noise.
+        If an argument is outside what is allowed, a row has no noise, or ``value`` is so far below
+        the threshold that the noise reaches it with a probability below exp(-1e6).
     IncompatibleReleaseError
         If ``nobs`` is given for values with a threshold or clamping bounds.
 
@@ -174,6 +178,7 @@ def _about_values(release: Release, value: Any, alternative: Alternative) -> Hyp
         raise InvalidParameterError(
             "release must have noise in every row that is tested: compare exact values directly"
         )
+    _check_reachable(rows)
     larger, smaller = rows.larger(release.values), rows.smaller(release.values)
     distance = np.abs(release.values - rows.target)
     both = rows.larger(rows.target + distance) + rows.smaller(rows.target - distance)
@@ -194,6 +199,17 @@ def _about_values(release: Release, value: Any, alternative: Alternative) -> Hyp
         labels=release.labels,
         notes=("conditional on reaching the threshold",) if conditional else (),
     )
+
+
+def _check_reachable(rows: PublishedRows) -> None:
+    """Refuse to condition on what is impossible to float precision."""
+    far = ~(rows._log_at_least(rows.threshold) >= _SMALLEST_LOG)
+    if far.any():
+        raise InvalidParameterError(
+            f"value must be near enough to the threshold, {rows.threshold[far][0]:g}, for the "
+            f"noise to reach it, got {rows.target[far][0]:g}: under the null hypothesis the row "
+            "would not have been published"
+        )
 
 
 def _about_proportions(

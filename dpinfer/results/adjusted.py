@@ -185,7 +185,8 @@ def adjust_pvalues(
     pvalues = check_array(found.ravel(), "pvalues", ge=0, le=1)
     if result is not None:
         _warn_if_coarse(result, pvalues, level)
-    reject, adjusted = multipletests(pvalues, alpha=level, method=chosen)[:2]
+    with np.errstate(divide="ignore"):  # log(1 - p) where p = 1, which statsmodels means
+        reject, adjusted = multipletests(pvalues, alpha=level, method=chosen)[:2]
     return AdjustedTests(
         pvalue=pvalues,
         pvalue_adjusted=adjusted,
