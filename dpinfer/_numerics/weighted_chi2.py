@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,16 +20,17 @@ _NODES = 64
 _BLOCKS = 64
 _ROWS = 16
 _BISECTIONS = 60
-_PATH_STEPS = 16
-_LOG_RANGE, _LOG_FARTHEST = 30.0, 150.0
+_PATH_STEPS = 18
+_LOG_RANGE, _LOG_FARTHEST = 30.0, 340.0
 """Where the saddle point is looked for: logarithms of its distance, see the path."""
 
-_FARTHEST = 1e10
-"""Beyond this multiple of the mean the tail, below exp(-1e8), is taken to be 0."""
+_NEAREST, _FARTHEST = 1e-140, 1e10
+"""Tails are taken to be 0 beyond the latter multiple of the mean, where they are below exp(-1e8),
+and below the former, where they are below 1e-70."""
 _COMPLEX_STEP = 1e-6
 
 
-def log_sum(factors: ComplexArray) -> ComplexArray:
+def _log_sum(factors: NDArray[Any]) -> ComplexArray:
     """Sum of principal logarithms over the last axis, several times as fast as np.log."""
     size = np.square(factors.real) + np.square(factors.imag)
     angle = np.arctan2(factors.imag, factors.real)
@@ -55,9 +57,9 @@ class RankOne:
 
     def __call__(self, s: ComplexArray) -> ComplexArray:
         """Evaluate at complex s, any shape."""
-        factors = 1.0 - np.multiply.outer(2.0 * s, self.diagonal)
+        factors = 1.0 - np.multiply.outer(np.asarray(2.0 * s), self.diagonal)
         last = 1.0 + 2.0 * s * ((1.0 / factors) @ self.squares)
-        return np.asarray(log_sum(factors) + np.log(last))
+        return np.asarray(_log_sum(factors) + np.log(last))
 
     @property
     def largest(self) -> float:
@@ -144,10 +146,11 @@ class WeightedChi2:
         return float(self._slope(np.zeros(1))[0])
 
     def _log_tail(self, q: FloatArray, *, upper: bool) -> FloatArray:
-        """The tail on the side of q that is away from the mean by its contour, the other from it"""
-        out = np.where((q <= 0.0) == upper, 0.0, -np.inf)
-        out[(q > _FARTHEST * self.mean)] = -np.inf if upper else 0.0
-        inside = (q > 0.0) & (q <= _FARTHEST * self.mean)
+        """Return logs of tails: the smaller one by its contour, the other one from it."""
+        low, high = _NEAREST * self.mean, _FARTHEST * self.mean
+        out = np.where((q <= low) == upper, 0.0, -np.inf)
+        out[q > high] = -np.inf if upper else 0.0
+        inside = (q > low) & (q <= high)
         right = inside & (q >= self.mean)
         for chosen, side in ((right, True), (inside & ~right, False)):
             if chosen.any():

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
 
 from dpinfer._validation import FloatArray
+from dpinfer.hypothesis_tests._quadratic.law import QuadraticLaw
 from dpinfer.mechanisms._law import NoiseLaw
 from dpinfer.mechanisms.discrete_gaussian import DiscreteGaussian
 from dpinfer.mechanisms.exact import Exact
@@ -52,13 +54,31 @@ class NoisyTable:
         kinds = (law for law, _ in groups(self.noise, self.expected.size))
         return all(isinstance(law, (Gaussian, DiscreteGaussian, Exact)) for law in kinds)
 
+    @cached_property
+    def pearson_law(self) -> QuadraticLaw:
+        """Exact law of Pearson's statistic."""
+        return QuadraticLaw(
+            self.nobs, self.expected / self.nobs, self.expected, 1.0 / self.expected, self.noise
+        )
+
     def draw_deviations(self, size: int, rng: np.random.Generator) -> FloatArray:
         """Draw deviations of published from expected counts, shape (size, k)."""
         counts = rng.multinomial(self.nobs, self.expected / self.expected.sum(), size)
-        deviations = np.asarray(self.noise.rvs(counts.shape, rng=rng), dtype=np.float64)
-        deviations += counts
-        deviations -= self.expected
-        return deviations
+        noise = self.noise.rvs(counts.shape, rng=rng)
+        noise += counts
+        return np.asarray(np.subtract(noise, self.expected))
+
+
+@dataclass(frozen=True)
+class SimulatedStatistic:
+    """Draws replicates of a statistic of a table; can be pickled, for workers."""
+
+    table: NoisyTable
+    statistic: Statistic
+
+    def __call__(self, size: int, rng: np.random.Generator) -> FloatArray:
+        """Draw so many independent replicates."""
+        return STATISTICS[self.statistic](self.table)(self.table.draw_deviations(size, rng))
 
 
 def pearson(table: NoisyTable) -> QuadraticForm:

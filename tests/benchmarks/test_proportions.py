@@ -4,14 +4,13 @@ import numpy as np
 import pytest
 
 from dpinfer.hypothesis_tests import (
-    chisquare,
     mcnemar,
     poisson_2indep,
     poisson_ztest,
     proportions_2indep,
     proportions_ztest,
 )
-from dpinfer.mechanisms import Gaussian, Geometric, Laplace
+from dpinfer.mechanisms import Geometric, Laplace
 
 NOISE = Laplace(scale=2.0)
 EXAMPLE = (34.21, 100, 0.255)
@@ -115,20 +114,3 @@ def test_many_pairs(benchmark, method):
     counts = rng.binomial(500, 0.3, (2, 10_000))
     options = {"mechanism": Geometric(scale=2.0), "method": method}
     benchmark(proportions_2indep, counts[0], 500, counts[1], 500, **options)
-
-
-@pytest.mark.benchmark(group="goodness of fit, 100 cells, 1e4 replicates")
-@pytest.mark.parametrize("statistic", ["pearson", "projected"])
-@pytest.mark.parametrize("noise", [NOISE, Gaussian(sigma=3.0)], ids=repr)
-def test_goodness_of_fit(benchmark, noise, statistic):
-    expected = np.full(100, 50.0)
-    benchmark(chisquare, expected, expected, mechanism=noise, statistic=statistic, rng=1)
-
-
-@pytest.mark.benchmark(group="goodness of fit, 100 cells, 1e4 replicates")
-def test_goodness_of_fit_bare_numpy_draws(benchmark):
-    def draws():
-        rng = np.random.default_rng(1)
-        return rng.multinomial(5000, np.full(100, 0.01), 10_000), rng.laplace(0, 2, (10_000, 100))
-
-    benchmark(draws)

@@ -1,5 +1,6 @@
 """The goodness-of-fit test against dense algebra, enumeration and scipy."""
 
+import pickle
 from itertools import product
 from math import factorial
 
@@ -20,6 +21,8 @@ from dpinfer.mechanisms import (
     Geometric,
     IndependentNoise,
     Laplace,
+    RandomizedResponse,
+    Tulap,
 )
 
 EXPECTED = np.array([40.0, 60.0, 100.0, 200.0])
@@ -88,12 +91,14 @@ def enumerated(observed, n, p, scale):
 
 
 @pytest.mark.parametrize("table", [(3, 1, -1), (0, 5, 2), (2, 2, 1)])
-def test_monte_carlo_agrees_with_enumeration(table):
+def test_exact_and_monte_carlo_agree_with_enumeration(table):
     n, p, scale, reps = 4, [0.2, 0.5, 0.3], 0.7, 200_000
-    result = chisquare(
-        np.array(table), n * np.array(p), mechanism=Geometric(scale=scale), reps=reps, rng=3
-    )
+    options = {"f_exp": n * np.array(p), "mechanism": Geometric(scale=scale)}
+    result = chisquare(np.array(table), **options, method="monte-carlo", reps=reps, rng=3)
     exact = enumerated(result.statistic, n, p, scale)
+    computed = chisquare(np.array(table), **options)
+    assert computed.method == "exact"
+    assert computed.pvalue == pytest.approx(exact, abs=1e-12)
     # 6 standard errors and one replicate for the (1 + b)/(R + 1): 2e-9
     assert abs(result.pvalue - exact) < 6 * np.sqrt(exact * (1 - exact) / reps) + 1 / reps
 
@@ -104,7 +109,7 @@ def test_simulated_pvalues_follow_a_second_simulation(mechanism, statistic):
     """The same null distribution written plainly with NumPy."""
     published = np.array([31.2, 55.0, 119.5, 198.1])
     options = {"mechanism": mechanism, "statistic": statistic}
-    result = chisquare(published, EXPECTED, **options, reps=100_000, rng=4)
+    result = chisquare(published, EXPECTED, **options, method="monte-carlo", reps=100_000, rng=4)
     rng, reps = np.random.default_rng(40), 100_000
     noise = np.column_stack(
         [
@@ -149,10 +154,12 @@ def test_uniform_by_default():
 
 
 def test_a_wrong_null_hypothesis_is_rejected():
-    result = chisquare([200, 100, 60, 40], EXPECTED, mechanism=Geometric(scale=2.0), rng=1)
+    options = {"f_exp": EXPECTED, "mechanism": Geometric(scale=2.0)}
+    result = chisquare([200, 100, 60, 40], **options, method="monte-carlo", rng=1)
     assert result.pvalue == 1 / 10_001
     assert result.alternative == "larger"
     assert result.statistic >= result.null_distribution.critical_value(0.001, "larger")
+    assert chisquare([200, 100, 60, 40], **options).pvalue < 1e-10
 
 
 def test_labels_have_to_agree_and_order_does_not_matter():
@@ -167,7 +174,8 @@ def test_labels_have_to_agree_and_order_does_not_matter():
 
 
 def test_small_expected_counts_are_flagged():
-    valid = chisquare([3, -1, 2], [1, 1, 2], mechanism=Geometric(scale=1.0), rng=1)
+    small = {"f_exp": [1, 1, 2], "mechanism": Geometric(scale=1.0)}
+    valid = chisquare([3, -1, 2], **small, method="monte-carlo", rng=1)
     assert any("below 5 in 3 cells" in note and "valid" in note for note in valid.notes)
     assert "below 5" in valid.summary()
     with pytest.warns(ApproximationWarning, match="below 5 in 3 cells"):
@@ -192,15 +200,111 @@ def test_the_limit_under_other_noise_is_flagged():
         )
 
 
+def test_the_limit_of_pearsons_statistic_under_gaussian_noise():
+    expected = EXPECTED * 1000
+    published = expected + np.array([-300.0, 90.0, 500.0, -200.0])
+    noise = Gaussian(sigma=150.0)
+    limit = chisquare(published, expected, mechanism=noise, method="asymptotic")
+    exact = chisquare(published, expected, mechanism=noise)
+    assert exact.method == "exact"
+    assert limit.pvalue == pytest.approx(exact.pvalue, abs=1e-3)
+    # the same by simulation of the limiting form
+    share = expected / expected.sum()
+    values = np.linalg.eigvalsh(np.diag(1 + 150**2 / expected) - np.sqrt(np.outer(share, share)))
+    normal = np.random.default_rng(6).standard_normal((100_000, 4))
+    found = np.mean(np.square(normal) @ values >= limit.statistic)
+    # 6 standard errors: 2e-9
+    assert abs(limit.pvalue - found) < 6 * np.sqrt(found * (1 - found) / 100_000)
+    assert limit.null_distribution.pvalue(500.0, "larger") > 0
+
+
+def test_without_noise_the_limit_is_that_of_scipy():
+    counts = np.array([31.0, 55.0, 116.0, 198.0])
+    theirs = stats.chisquare(counts, EXPECTED)
+    for noise in (Exact(), Gaussian(sigma=1e-7), DiscreteGaussian(sigma=1e-3)):
+        ours = chisquare(counts, EXPECTED, mechanism=noise, method="asymptotic")
+        np.testing.assert_allclose(tuple(ours), tuple(theirs), rtol=1e-12)
+    exact = chisquare(counts, EXPECTED, mechanism=Exact())
+    assert exact.pvalue == pytest.approx(theirs.pvalue, abs=0.01)
+
+
+def test_reports_are_tested_through_their_channel():
+    channel = RandomizedResponse(p=0.8, categories=3)
+    reports = np.array([52, 31, 17])
+    result = chisquare(reports, [60, 40, 0], mechanism=channel)
+    expected = np.array([60, 40, 0]) @ channel.channel
+    plain = chisquare(reports, expected, mechanism=Exact())
+    assert tuple(result) == tuple(plain)
+    assert result.nobs == 100
+    # respondents one by one
+    rng, reps = np.random.default_rng(10), 20_000
+    truth = rng.choice(3, p=[0.6, 0.4, 0.0], size=(reps, 100))
+    answers = channel.randomize(truth, rng=rng)
+    counts = np.stack([(answers == i).sum(axis=1) for i in range(3)], axis=1)
+    share = np.mean(np.square(counts - expected) @ (1 / expected) >= result.statistic - 1e-9)
+    # 6 standard errors: 2e-9
+    assert abs(result.pvalue - share) < 6 * np.sqrt(share * (1 - share) / reps)
+    assert chisquare(reports, mechanism=channel).nobs == 100
+
+
+def test_exact_where_it_is_available_else_simulated():
+    assert chisquare(PUBLISHED, EXPECTED, mechanism=Laplace(scale=2.0)).method == "exact"
+    noise = Tulap(scale=1.0, truncation=0.1)
+    result = chisquare(PUBLISHED, EXPECTED, mechanism=noise, reps=100, rng=1)
+    assert result.method == "monte-carlo"
+    assert any("not available for this noise" in note for note in result.notes)
+    uneven = [33, 66, 101, 57, 88, 99]
+    result = chisquare(uneven, uneven[::-1], mechanism=Geometric(scale=2.0), reps=100, rng=1)
+    assert result.method == "monte-carlo"
+    assert any("could be had with an error of" in note for note in result.notes)
+    projected_one = chisquare(
+        PUBLISHED, EXPECTED, mechanism=Laplace(scale=2.0), statistic="projected", reps=100, rng=1
+    )
+    assert projected_one.method == "monte-carlo"
+
+
+@pytest.mark.parametrize("method", ["exact", "monte-carlo", "asymptotic"])
+def test_results_can_be_pickled(method):
+    result = chisquare(
+        PUBLISHED, EXPECTED, mechanism=Gaussian(sigma=4.0), method=method, reps=100, rng=1
+    )
+    copy = pickle.loads(pickle.dumps(result))
+    assert copy.null_distribution.pvalue(5.0, "larger") == pytest.approx(
+        result.null_distribution.pvalue(5.0, "larger"), abs=1e-12
+    )
+
+
+def test_workers_do_not_change_the_answer():
+    options = {"f_exp": EXPECTED, "mechanism": Laplace(scale=2.0), "method": "monte-carlo"}
+    one, two = (chisquare(PUBLISHED, **options, rng=1, n_jobs=n).pvalue for n in (1, 2))
+    assert one == two
+
+
+def test_sampling_ends_once_the_pvalue_is_precise():
+    options = {"f_exp": EXPECTED, "mechanism": Laplace(scale=2.0), "method": "monte-carlo"}
+    result = chisquare(PUBLISHED, **options, rng=1, reps=10**6, precision=0.1)
+    exact = chisquare(PUBLISHED, EXPECTED, mechanism=Laplace(scale=2.0)).pvalue
+    # relative standard error 0.1: 6 of them
+    assert abs(result.pvalue - exact) < 0.6 * exact
+
+
+def test_critical_values_of_the_exact_law():
+    null = chisquare(PUBLISHED, EXPECTED, mechanism=Gaussian(sigma=3.0)).null_distribution
+    value = null.critical_value(0.05, "larger")
+    assert null.pvalue(value, "larger") == pytest.approx(0.05, abs=1e-9)
+
+
 def test_seeds():
     options = {"f_exp": EXPECTED, "mechanism": Laplace(scale=2.0), "reps": 2000}
+    options["method"] = "monte-carlo"
     one, two = (chisquare(PUBLISHED, **options, rng=1).pvalue for _ in range(2))
     assert one == two
     assert chisquare(PUBLISHED, **options, rng=2).pvalue != one
 
 
 def test_summary_names_what_was_done():
-    text = chisquare(PUBLISHED, EXPECTED, mechanism=Laplace(scale=2.0), rng=1).summary()
+    options = {"mechanism": Laplace(scale=2.0), "method": "monte-carlo", "rng": 1}
+    text = chisquare(PUBLISHED, EXPECTED, **options).summary()
     for part in ("Goodness of fit", "4 cells, pearson statistic", "monte-carlo", "400", "mc_error"):
         assert part in text
 
@@ -230,8 +334,22 @@ GOOD = {"f_obs": PUBLISHED, "f_exp": EXPECTED, "mechanism": Laplace(scale=2.0)}
         ({"mechanism": Geometric(scale=2.0)}, "f_obs must hold whole numbers where the noise"),
         ({"mechanism": "laplace"}, "mechanism must be a noise law"),
         ({"statistic": "neyman"}, "statistic must be one of 'pearson', 'projected'"),
-        ({"method": "exact"}, "method must be one of 'monte-carlo', 'asymptotic'"),
-        ({"method": "asymptotic"}, "statistic must be 'projected' with method='asymptotic'"),
+        ({"method": "guess"}, "method must be one of 'exact', 'monte-carlo', 'asymptotic'"),
+        (
+            {"method": "exact", "statistic": "projected"},
+            "statistic must be 'pearson' with method='exact'",
+        ),
+        (
+            {"method": "exact", "mechanism": Tulap(scale=1.0, truncation=0.1)},
+            "the exact law is not available for this noise",
+        ),
+        ({"mechanism": Exact(), "f_obs": [40, 60, 100, 199]}, "f_obs must add up to nobs"),
+        ({"ddof": 1}, "ddof must be 0, got 1: .*chisquare_fit"),
+        ({"ddof": 0.5}, "ddof must be a whole number"),
+        ({"mechanism": RandomizedResponse(p=0.7, categories=3)}, "4 cells of f_obs"),
+        ({"mechanism": RandomizedResponse(p=0.7, categories=4)}, "f_obs must hold whole numbers"),
+        ({"n_jobs": 0.5}, "n_jobs must be"),
+        ({"precision": 2.0}, "precision must be"),
         ({"reps": 0.5}, "reps must be a whole number"),
         ({"rng": "x"}, "rng must be"),
     ],

@@ -6,12 +6,19 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from scipy import fft
 
 from dpinfer._validation import FloatArray
 from dpinfer.hypothesis_tests._quadratic.noise_parts import ComplexArray, NoiseParts
 
-_LOG_NEGLIGIBLE = 41.0
-"""Poisson probabilities below exp(-41) of the largest are left out."""
+_LOG_NEGLIGIBLE = 39.0
+"""Poisson probabilities below exp(-39) of the largest are left out."""
+
+_LOG_ALIASED = 40.0
+"""Size of frequencies that are left out, relative to the largest, as a logarithm."""
+
+_NEGLIGIBLE = 1e-16
+"""So are sums of a count and noise, relative to the likeliest of them."""
 
 
 @dataclass(frozen=True)
@@ -26,15 +33,12 @@ class Cell:
         c and a > 0.
     noise : NoiseParts
         The law of e.
-    most : int
-        The largest value of X that matters.
     """
 
     rate: float
     centre: float
     weight: float
     noise: NoiseParts
-    most: int
 
     @cached_property
     def _counts(self) -> tuple[int, FloatArray]:
@@ -43,51 +47,61 @@ class Cell:
             return 0, np.ones(1)
         radius = np.sqrt(2.0 * _LOG_NEGLIGIBLE * self.rate) + 2.0
         low = max(0, int(self.rate - radius))
-        high = min(self.most, int(self.rate + radius + 0.5 * _LOG_NEGLIGIBLE))
-        low = min(low, high)
+        high = int(self.rate + radius + 0.5 * _LOG_NEGLIGIBLE)
         steps = np.log(self.rate / np.arange(low + 1.0, high + 1.0))
         logs = np.concatenate([[0.0], np.cumsum(steps)])
         pmf = np.exp(logs - logs.max())
         return low, pmf / pmf.sum()
 
     @cached_property
-    def points(self) -> FloatArray:
-        """The values of X + the whole-numbered part of e, less c; shape (m,)."""
-        low, pmf = self._counts
-        reach = self.noise.pmf.size // 2
-        return np.arange(low - reach, low + pmf.size + reach) - self.centre
+    def _window(self) -> slice:
+        """Which of the values of X + the whole part of e are likely enough to matter."""
+        chance = np.convolve(self._counts[1], self.noise.pmf)
+        likely = np.flatnonzero(chance > _NEGLIGIBLE * chance.max())
+        return slice(int(likely[0]), int(likely[-1]) + 1)
 
     @cached_property
-    def moments(self) -> tuple[float, float, float]:
-        """Mean and mean square of the term, and what it exceeds with negligible probability."""
-        square = np.square(self.points)
-        chance = self.joint(np.zeros(1)).real[:, 0]
-        v, fourth = self.noise.variance, self.noise.fourth
-        first = chance @ (square + v)
-        second = chance @ (np.square(square) + 6.0 * v * square + fourth)
-        likely = np.abs(self.points[chance > 1e-17])
-        reach = likely.max(initial=0.0) + self.noise.reach
-        return (
-            float(self.weight * first),
-            float(self.weight**2 * second),
-            float(self.weight * reach**2),
-        )
+    def points(self) -> FloatArray:
+        """The values of X + the whole-numbered part of e, less c; shape (m,)."""
+        first = self._counts[0] - self.noise.pmf.size // 2
+        return np.arange(self._window.start, self._window.stop) + (first - self.centre)
 
     def joint(self, theta: FloatArray) -> ComplexArray:
-        """E[exp(iθ(X - λ)); X + whole part = y] at the points y, shape (m, θ)."""
+        """E[exp(iθ(X - λ)); X + whole part = y] at the points y, shape (θ, m)."""
         low, pmf = self._counts
         count = np.arange(low, low + pmf.size)
-        waves = pmf[:, None] * np.exp(1j * np.multiply.outer(count - self.rate, theta))
+        waves = pmf * np.exp(1j * np.multiply.outer(theta, count - self.rate))
         spread = self.noise.pmf
-        if spread.size == 1:
-            return waves
-        size = pmf.size + spread.size - 1
-        length = 1 << (size - 1).bit_length()
-        transform = np.fft.fft(waves, length, axis=0)
-        transform *= np.fft.fft(spread, length)[:, None]
-        return np.asarray(np.fft.ifft(transform, axis=0)[:size])
+        if spread.size > 1:
+            length = fft.next_fast_len(pmf.size + spread.size - 1)
+            transform = fft.fft(waves, length)
+            transform *= fft.fft(spread, length)
+            waves = np.asarray(fft.ifft(transform, overwrite_x=True), dtype=np.complex128)
+        return np.ascontiguousarray(waves[:, self._window])
 
-    def characteristic(self, t: FloatArray, joint: ComplexArray) -> ComplexArray:
-        """E[exp(iθ(X - λ) + it·a·(X + e - c)²)], shape (θ, t), from :meth:`joint`."""
-        wave = self.noise.kernel(1j * self.weight * t, self.points[:, None])
-        return np.asarray(joint.T @ wave)
+    def characteristic(
+        self, t: FloatArray, joint: ComplexArray, widest: float = np.pi
+    ) -> ComplexArray:
+        """E[exp(iθ(X - λ) + it·a·(X + e - c)²)], shape (θ, t), from :meth:`joint`.
+
+        ``widest`` is the largest abs(θ). Where the terms vary so slowly that every m-th of them
+        tells the sum, the others are left out.
+        """
+        chosen = slice(None, None, self.stride(float(np.max(t)), widest))
+        s = np.asarray(1j * self.weight * t, dtype=np.complex128)
+        wave = self.noise.kernel(s, self.points[chosen, None])
+        value = joint[:, chosen] @ wave
+        return np.asarray(value if chosen.step == 1 else chosen.step * value, dtype=np.complex128)
+
+    def stride(self, t: float, widest: float) -> int:
+        """Return the largest m for which the sum over every m-th point is m times too small.
+
+        By Poisson summation, it is where the frequencies of the terms stay below 2π/m: those of θ,
+        of a Poisson count, and of the wave exp(it·a·d²), 2t·a·d at a distance d.
+        """
+        if self.rate == 0.0:
+            return 1
+        turn = 2.0 * t * self.weight
+        count = np.sqrt(2.0 * _LOG_ALIASED / self.rate) * np.hypot(1.0, turn * self.rate)
+        shift = turn * (self.noise.reach + abs(self.rate - self.centre))
+        return max(1, min(int(2.0 * np.pi / (widest + count + shift)), self.points.size // 8))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpinfer._validation import FloatArray
 from dpinfer.hypothesis_tests._quadratic.cells import Cell
@@ -12,8 +13,11 @@ from dpinfer.hypothesis_tests._quadratic.noise_parts import ComplexArray
 from dpinfer.hypothesis_tests._quadratic.terms import Cells
 from dpinfer.hypothesis_tests._quadratic.transform import Transform
 
-_LARGEST = 8e6
+_LARGEST = 1.6e7
 """Complex numbers that one half of the cells may take, 16 bytes each."""
+
+_LARGEST_LISTED = 4e7
+"""Terms of a sum for one value, over the cells of the other half."""
 
 _NEGLIGIBLE = 1e-21
 _TIE = 1e-11
@@ -22,8 +26,12 @@ _TIE = 1e-11
 _ERROR = 1e-13
 _CHUNK = 1 << 22
 
-Part = tuple[FloatArray, ComplexArray]
-"""Values of part of the statistic, and for each E[exp(iθ(X - λ)); that value], shape (m, θ)."""
+_TIE_IN_PART = 1e-12
+
+_ANGLES = 16
+
+Step = tuple[NDArray[np.intp], NDArray[np.intp]]
+"""Which sums are kept, in which order, and where among them a new value starts."""
 
 
 class Enumeration:
@@ -42,13 +50,16 @@ class Enumeration:
         theta = 2.0 * np.pi * np.arange((circle + 1) // 2) / circle
         listed, merged = split(cells)
         self._squares = [cell.weight * np.square(cell.points) for cell in listed]
-        self._joint = [cell.joint(theta) for cell in listed]
+        self._joint = [cell.joint(theta).T for cell in listed]
         if self._joint:
             self._joint[0] = self._joint[0] * np.where(theta == 0.0, 1.0, 2.0)
-        self._values, chances = _convolved(merged, theta)
+        self._values, steps = _merging(merged)
         # the chance of being at least each of the values; nothing beyond the last
-        tail = np.cumsum(chances[::-1], axis=0)[::-1]
-        self._tail = np.concatenate([tail, np.zeros((1, theta.size))])
+        self._tail = np.zeros((self._values.size + 1, theta.size), dtype=np.complex128)
+        for start in range(0, theta.size, _ANGLES):
+            part = slice(start, start + _ANGLES)
+            chances = _chances(merged, steps, theta[part])
+            self._tail[:-1, part] = np.cumsum(chances[::-1], axis=0)[::-1]
         self._total = self._summed(-np.inf)
 
     def upper(self, q: FloatArray) -> FloatArray:
@@ -88,12 +99,13 @@ def affordable(cells: Cells, transform: Transform) -> bool:
     """Whether all values of both halves fit into the bounds."""
     if not cells.is_integer or cells.count.sum() > 12:
         return False
-    sizes = [np.prod([float(cell.points.size) for cell in half]) for half in split(cells)]
-    return bool(max(sizes) * (0.5 * transform.circle) <= _LARGEST)
+    listed, merged = (prod(float(cell.points.size) for cell in half) for half in split(cells))
+    nodes = 0.5 * transform.circle
+    return listed * nodes <= _LARGEST_LISTED and merged * nodes <= _LARGEST
 
 
 def split(cells: Cells) -> tuple[list[Cell], list[Cell]]:
-    """Split the cells into halves with about as many values."""
+    """Split the cells into halves with about as many values, the larger one first."""
     everything = [cells.cell(i) for i in range(len(cells)) for _ in range(int(cells.count[i]))]
     everything.sort(key=lambda cell: cell.points.size, reverse=True)
     halves: tuple[list[Cell], list[Cell]] = ([], [])
@@ -102,23 +114,29 @@ def split(cells: Cells) -> tuple[list[Cell], list[Cell]]:
         smaller = int(sizes[1] < sizes[0])
         halves[smaller].append(cell)
         sizes[smaller] += np.log(cell.points.size)
-    return halves
+    return halves if sizes[0] >= sizes[1] else (halves[1], halves[0])
 
 
-def _convolved(half: list[Cell], theta: FloatArray) -> Part:
-    values, chances = np.zeros(1), np.ones((1, theta.size), dtype=np.complex128)
-    for cell in half:
-        own = cell.weight * np.square(cell.points)
-        values = np.add.outer(values, own).ravel()
-        chances = (chances[:, None, :] * cell.joint(theta)).reshape(-1, theta.size)
-        values, chances = _merged(values, chances)
-    return values, chances
+def _merging(cells: list[Cell]) -> tuple[FloatArray, list[Step]]:
+    """Values of part of the statistic, and how they come about as cells are added."""
+    values, chances, steps = np.zeros(1), np.ones((1, 1)), list[Step]()
+    for cell in cells:
+        values = np.add.outer(values, cell.weight * np.square(cell.points)).ravel()
+        chances = np.multiply.outer(chances[:, 0], cell.joint(np.zeros(1))[0].real).reshape(-1, 1)
+        kept = np.flatnonzero(chances[:, 0] > _NEGLIGIBLE)
+        kept = kept[np.argsort(values[kept], kind="stable")]
+        values = values[kept]
+        gaps = np.diff(values, prepend=-np.inf)
+        starts = np.flatnonzero(gaps > _TIE_IN_PART * (1.0 + values))
+        values, chances = values[starts], np.add.reduceat(chances[kept], starts, axis=0)
+        steps.append((kept, starts))
+    return values, steps
 
 
-def _merged(values: FloatArray, chances: ComplexArray) -> Part:
-    """Add up the chances of equal values, and leave out what is negligible."""
-    kept = np.flatnonzero(chances[:, 0].real > _NEGLIGIBLE)
-    kept = kept[np.argsort(values[kept], kind="stable")]
-    values, chances = values[kept], chances[kept]
-    starts = np.flatnonzero(np.diff(values, prepend=-np.inf) > _TIE * 0.1 * (1.0 + values))
-    return values[starts], np.add.reduceat(chances, starts, axis=0)
+def _chances(cells: list[Cell], steps: list[Step], theta: FloatArray) -> ComplexArray:
+    """E[exp(iθ(X - λ)); value] for each of the values, shape (values, θ)."""
+    chances = np.ones((1, theta.size), dtype=np.complex128)
+    for cell, (kept, starts) in zip(cells, steps, strict=True):
+        product = chances[:, None, :] * cell.joint(theta).T
+        chances = np.add.reduceat(product.reshape(-1, theta.size)[kept], starts, axis=0)
+    return chances

@@ -6,28 +6,25 @@ import numpy as np
 from scipy import special
 
 from dpinfer._validation import FloatArray
+from dpinfer.hypothesis_tests._quadratic.lattice import Lattice
 from dpinfer.hypothesis_tests._quadratic.recurrence import recurrence
+from dpinfer.hypothesis_tests._quadratic.support import support
 from dpinfer.hypothesis_tests._quadratic.transform import Transform
 
 TARGET = 1e-12
 """Absolute error at which no more nodes are added."""
 
-_NEGLIGIBLE = 1e-15
+_NEGLIGIBLE = 1e-14
 _FIRST = 48
 _GROWTH = 1.5
 _KEPT = 0.8
 """Part of the nodes after which φ has to be negligible for it to have ended."""
 
-_BUDGET = 3e9
-"""Multiplications spent on one law at most: a second or two."""
+_BUDGET = 4e9
+"""Multiplications spent on one law at most: two seconds or so."""
 
-_PER_POINT = 60.0
-"""Cost of the noise average at one point, in multiplications."""
-
-_BASE_ERROR = 2e-13
+_BASE_ERROR = 5e-13
 _SLICE = 1 << 20
-_SPREAD = 9.6
-_DEVIATIONS = 10.0
 
 
 class Inversion:
@@ -49,10 +46,10 @@ class Inversion:
     doi:10.1093/biomet/60.2.415.
     """
 
-    def __init__(self, transform: Transform, lattice: tuple[float, float] | None) -> None:
+    def __init__(self, transform: Transform, lattice: Lattice | None) -> None:
         self._transform = transform
         self.low, self.high = support(transform)
-        self._spacing, self._origin = lattice if lattice is not None else (0.0, 0.0)
+        self._lattice, self._spacing = lattice, lattice.spacing if lattice is not None else 0.0
         span = 1.1 * (self.high - self.low)
         if lattice is None:
             self._step, self._most = 2.0 * np.pi / span, np.inf
@@ -70,9 +67,10 @@ class Inversion:
 
     def lower(self, q: FloatArray) -> FloatArray:
         """P(Q <= q)."""
-        if not self._spacing:
+        if self._lattice is None:
             return 1.0 - self._tails(q)[0]
-        return 1.0 - self._tails(self._snapped(q, np.floor) + self._spacing)[0]
+        beyond = self._lattice.origin + self._spacing * (self._lattice.last(q) + 1.0)
+        return 1.0 - self._tails(beyond)[0]
 
     def error(self, q: FloatArray) -> FloatArray:
         """Estimate of the absolute error at q."""
@@ -84,26 +82,23 @@ class Inversion:
         inside = np.clip(points, self.low, self.high)
         while True:
             value, error = self._evaluate(inside)
-            settled = np.all(error <= TARGET)
-            if settled and self._missed is None:
-                self._missed = self._returns()
+            settled = bool(np.all((error <= TARGET) | (points <= self.low)))
             # a law on a lattice can be followed through all returns, to the end of the period
-            if settled and (not self._spacing or self._missed <= TARGET):
+            if settled and (not self._spacing or self._is_complete()):
                 break
             if not self._extend():
                 break
-        if self._missed is None:
-            self._missed = self._returns()
         # the tails beyond the range are of no account
         value = np.where(points <= self.low, 1.0, np.clip(value, 0.0, 1.0))
         value = np.where(points > self.high, 0.0, value)
-        error = error + self._missed
+        error = np.where(points <= self.low, _BASE_ERROR, error + self._returns())
         return value.reshape(np.shape(q)), error.reshape(np.shape(q))
 
     def _evaluate(self, q: FloatArray) -> tuple[FloatArray, FloatArray]:
-        point = q if not self._spacing else self._snapped(q, np.ceil) - 0.5 * self._spacing
-        t = self._t
-        kernel = 0.5 * self._spacing / np.sin(0.5 * self._spacing * t) if self._spacing else 1.0 / t
+        t, point, kernel = self._t, q, 1.0 / self._t
+        if self._lattice is not None:
+            point = self._lattice.origin + self._spacing * (self._lattice.first(q) - 0.5)
+            kernel = 0.5 * self._spacing / np.sin(0.5 * self._spacing * t)
         terms = self._phi * kernel * (self._step / np.pi)
         whole = self._has_ended()
         fades = [np.ones(t.size)] if whole else [_fade(t / t[-1]), _fade(t / (0.7 * t[-1]))]
@@ -116,34 +111,33 @@ class Inversion:
             out[part] = 0.5 + (wave @ weighted).imag
         return out[:, 0], _BASE_ERROR + 2.0 * np.abs(out[:, 0] - out[:, -1])
 
-    def _snapped(self, q: FloatArray, rounding: np.ufunc) -> FloatArray:
-        """Next point of the lattice, counting points within rounding errors."""
-        slack = 1e-6 if rounding is np.floor else -1e-6
-        place = (q - self._origin) / self._spacing
-        return np.asarray(self._origin + self._spacing * rounding(place + slack))
-
     def _has_ended(self) -> bool:
         """Whether φ has become negligible, or the nodes have come to the end of the period."""
         tail = np.abs(self._phi[int(_KEPT * self._t.size) :])
         return self._t.size == self._most or bool(np.all(tail <= _NEGLIGIBLE))
 
+    def _is_complete(self) -> bool:
+        """Whether φ is negligible up to the end of the period."""
+        return self._has_ended() and self._returns() <= TARGET
+
     def _returns(self) -> float:
-        """What returns of φ beyond the nodes contribute."""
+        """Estimate what returns of φ beyond the nodes contribute."""
         if self._t.size == self._most:
             return 0.0
-        reach = np.pi / self._spacing if self._spacing else np.inf
-        width = self._step * float(np.abs(self._phi).sum())
-        return recurrence(self._transform, width, float(self._t[-1]), reach)
+        if self._missed is None:
+            reach = np.pi / self._spacing if self._spacing else np.inf
+            width = self._step * float(np.abs(self._phi).sum())
+            self._missed = recurrence(self._transform, width, float(self._t[-1]), reach)
+        return self._missed
 
     def _extend(self) -> bool:
         """Add nodes, and tell whether that was possible."""
         first = self._t.size
         last = int(min(max(_FIRST, np.ceil(_GROWTH * first)), self._most))
-        t = self._step * (np.arange(first, last) + 0.5)
+        t = self._step * (np.arange(float(first), last) + 0.5)
         if not t.size:
             return False
-        nodes = 2.0 * self._transform.nodes(float(t[-1])) + 1.0
-        cost = t.size * self._transform.size * (nodes + _PER_POINT)
+        cost = self._transform.cost(t)
         if first and self._cost + cost > _BUDGET:
             return False
         self._cost += cost
@@ -151,22 +145,6 @@ class Inversion:
         self._phi = np.append(self._phi, self._transform(t))
         self._missed = None
         return True
-
-
-def support(transform: Transform) -> tuple[float, float]:
-    """Range outside of which the statistic lies with negligible probability.
-
-    Below: exp(-x²/(2ΣE[Qᵢ²])) for a sum of independent terms >= 0. Above: ten standard deviations
-    and the largest single term, which is what laws with heavier tails than the normal need.
-    """
-    cells = transform.cells
-    moments = np.array([cells.cell(i).moments for i in range(len(cells))])
-    first, second, largest = moments.T
-    mean = cells.count @ first
-    spread = np.sqrt(cells.count @ second)
-    deviation = np.sqrt(cells.count @ np.maximum(second - np.square(first), 0.0))
-    low = max(0.0, float(mean - _SPREAD * spread))
-    return low, float(mean + _DEVIATIONS * deviation + largest.max())
 
 
 def _fade(u: FloatArray) -> FloatArray:

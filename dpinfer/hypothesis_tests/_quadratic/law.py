@@ -9,17 +9,23 @@ from typing import Any, Protocol, final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpinfer._validation import FloatArray
-from dpinfer.errors import ConvergenceError
+from dpinfer._validation import FloatArray, show
+from dpinfer.errors import InvalidParameterError
 from dpinfer.hypothesis_tests._quadratic.enumeration import Enumeration, affordable
 from dpinfer.hypothesis_tests._quadratic.inversion import Inversion
-from dpinfer.hypothesis_tests._quadratic.lattice import statistic_lattice
+from dpinfer.hypothesis_tests._quadratic.lattice import Lattice, LatticeTable, table_cost
 from dpinfer.hypothesis_tests._quadratic.terms import Cells
 from dpinfer.hypothesis_tests._quadratic.transform import Transform
 from dpinfer.mechanisms._law import NoiseLaw
 
 ACCEPTED_ERROR = 1e-8
 """Absolute error up to which a probability is given out as exact."""
+
+_FEW = 12
+"""Up to so many cells φ decays so slowly that other routes are better, where there are any."""
+
+_CHEAP, _LARGEST = 1e8, 2e9
+"""Cost of a table that is always made, and that is made where nothing else will do."""
 
 
 class Tails(Protocol):
@@ -49,10 +55,11 @@ class QuadraticLaw:
 
     Notes
     -----
-    Three routes: values are listed where the noise is whole-numbered and cells are few; the
-    characteristic function is inverted on the lattice of the values, where they have a common
-    spacing; or by the integral of Gil-Pelaez. :meth:`error` tells the absolute error that is to
-    be expected of a tail, and no tail is given out where it exceeds 1e-8.
+    There are these routes: for few cells with whole-numbered noise, a table of all values where
+    they have a common spacing, or lists of the values of two halves; else the characteristic
+    function is inverted. :meth:`error` tells the absolute error that is to be expected of a tail.
+    Where it exceeds 1e-8, which is so for few cells of uneven size, tails are given with that
+    error added: p-values are then too large rather than too small.
     """
 
     nobs: int
@@ -68,13 +75,13 @@ class QuadraticLaw:
 
     def upper(self, q: ArrayLike) -> Any:
         """P(Q >= q), atoms within rounding errors of q included."""
-        points, tails = self._checked(q)
-        return tails.upper(points)[()]
+        tails, points = self._ways(), np.asarray(q, dtype=np.float64)
+        return _on_the_safe_side(tails.upper(points), tails.error(points))[()]
 
     def lower(self, q: ArrayLike) -> Any:
         """P(Q <= q), atoms within rounding errors of q included."""
-        points, tails = self._checked(q)
-        return tails.lower(points)[()]
+        tails, points = self._ways(), np.asarray(q, dtype=np.float64)
+        return _on_the_safe_side(tails.lower(points), tails.error(points))[()]
 
     def error(self, q: ArrayLike) -> Any:
         """Absolute error to be expected of the tails at q; inf where there is no route."""
@@ -83,14 +90,13 @@ class QuadraticLaw:
             return np.full(points.shape, np.inf)[()]
         return self._tails.error(points)[()]
 
-    def _checked(self, q: ArrayLike) -> tuple[FloatArray, Tails]:
-        points = np.asarray(q, dtype=np.float64)
-        worst = np.max(self.error(points), initial=0.0)
-        if self._tails is None or worst > ACCEPTED_ERROR:
-            raise ConvergenceError(
-                f"the exact law is known with an error of {worst:.1g} only: simulate it"
+    def _ways(self) -> Tails:
+        if self._tails is None:
+            raise InvalidParameterError(
+                f"noise must be of a kind whose exact law is available, got {show(self.noise)}: "
+                "use method='monte-carlo'"
             )
-        return points, self._tails
+        return self._tails
 
     @cached_property
     def _tails(self) -> Tails | None:
@@ -98,10 +104,20 @@ class QuadraticLaw:
         if cells is None:
             return None
         transform = Transform(cells)
-        if affordable(cells, transform):
-            return Enumeration(cells, transform.circle)
-        return Inversion(transform, statistic_lattice(cells))
+        lattice = Lattice.of(cells)
+        if cells.count.sum() > _FEW:
+            return Inversion(transform, lattice)
+        cost = np.inf if lattice is None else table_cost(transform, lattice)
+        listed = affordable(cells, transform)
+        if lattice is not None and cost <= (_CHEAP if listed else _LARGEST):
+            return LatticeTable(transform, lattice)
+        return Enumeration(cells, transform.circle) if listed else Inversion(transform, lattice)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what can be computed again."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+def _on_the_safe_side(tail: FloatArray, error: FloatArray) -> FloatArray:
+    """Add errors that are not negligible."""
+    return np.minimum(np.where(error > ACCEPTED_ERROR, tail + error, tail), 1.0)

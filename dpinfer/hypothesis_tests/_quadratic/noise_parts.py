@@ -23,10 +23,13 @@ ComplexArray = NDArray[np.complex128]
 Kernel = Callable[[ComplexArray, FloatArray], ComplexArray]
 """E[exp(s (d + u)²)] of a continuous u, for Re s <= 0, shapes that broadcast."""
 
-NEGLIGIBLE = 1e-18
+NEGLIGIBLE = 1e-17
 """Probability of the noise that is left out, each side."""
 
 _LARGEST_REACH = 1 << 15
+_EXP, _ERFCX, _ERF = 50.0, 300.0, 600.0
+"""Costs of kernels, see below."""
+
 _TAIL_UNITS = -np.log(NEGLIGIBLE)
 _SMALLEST_SCALE = 1e-12
 """Continuous noise smaller than this is nothing at the precision of counts in floating point."""
@@ -41,18 +44,21 @@ class NoiseParts:
     pmf : array of float, shape (2r + 1,)
         Probabilities of the whole numbers -r to r.
     kernel : callable
-        Gaussian average over the continuous part.
+        Average of exp(s (d + u)²) over the continuous part u.
     variance, fourth : float
-        Second and fourth moment of the continuous part; 0 where there is none.
+        Second and fourth moment of the noise.
     reach : float
-        What the continuous part exceeds with negligible probability.
+        What the noise exceeds with negligible probability.
+    cost : float
+        What the kernel takes at one point, in multiplications of complex numbers.
     """
 
     pmf: FloatArray
     kernel: Kernel
-    variance: float = 0.0
-    fourth: float = 0.0
-    reach: float = 0.0
+    variance: float
+    fourth: float
+    reach: float
+    cost: float
 
     @property
     def is_integer(self) -> bool:
@@ -108,33 +114,46 @@ def noise_parts(law: NoiseLaw) -> NoiseParts | None:
     cannot be listed, and continuous noise so narrow that it is lost in the rounding of counts.
     """
     if isinstance(law, Exact):
-        return NoiseParts(np.ones(1), point_kernel)
+        return NoiseParts(np.ones(1), point_kernel, 0.0, 0.0, 0.0, _EXP)
     if isinstance(law, (Geometric, DiscreteGaussian)):
-        return _whole(law, point_kernel)
+        return _whole(law, point_kernel, 0.0, 0.0, 0.0, _EXP)
     if isinstance(law, Tulap) and not law.truncation:
-        return _whole(Geometric(scale=law.scale), _uniform_kernel, 1.0 / 12.0, 1.0 / 80.0, 0.5)
+        return _whole(
+            Geometric(scale=law.scale), _uniform_kernel, 1.0 / 12.0, 1.0 / 80.0, 0.5, _ERF
+        )
     if isinstance(law, Gaussian) and law.sigma > _SMALLEST_SCALE:
         variance = float(law.sigma) ** 2
         kernel = partial(_gaussian_kernel, variance)
         reach = float(law.isf(NEGLIGIBLE))
-        return NoiseParts(np.ones(1), kernel, variance, 3.0 * variance**2, reach)
+        return NoiseParts(np.ones(1), kernel, variance, 3.0 * variance**2, reach, _EXP)
     if isinstance(law, Laplace) and law.scale > _SMALLEST_SCALE:
         b = float(law.scale)
         kernel = partial(_laplace_kernel, b)
-        return NoiseParts(np.ones(1), kernel, 2.0 * b**2, 24.0 * b**4, _TAIL_UNITS * b)
+        return NoiseParts(np.ones(1), kernel, 2.0 * b**2, 24.0 * b**4, _TAIL_UNITS * b, _ERFCX)
     return None
 
 
 def _whole(
     law: Geometric | DiscreteGaussian,
     kernel: Kernel,
-    variance: float = 0.0,
-    fourth: float = 0.0,
-    reach: float = 0.0,
+    variance: float,
+    fourth: float,
+    reach: float,
+    cost: float,
 ) -> NoiseParts | None:
-    """Return the parts of listed whole-numbered noise, plus a bounded continuous part."""
+    """Return the parts of listed whole-numbered noise, plus a continuous part."""
     last = float(law.isf(NEGLIGIBLE))
     if last > _LARGEST_REACH:
         return None
-    pmf = law.pmf(np.arange(-last, last + 1.0))
-    return NoiseParts(pmf / pmf.sum(), kernel, variance, fourth, reach)
+    whole = np.arange(-last, last + 1.0)
+    pmf = law.pmf(whole)
+    pmf /= pmf.sum()
+    second, own = pmf @ np.square(whole), pmf @ whole**4
+    return NoiseParts(
+        pmf,
+        kernel,
+        float(second) + variance,
+        float(own) + 6.0 * float(second) * variance + fourth,
+        last + reach,
+        cost,
+    )

@@ -10,37 +10,53 @@ from dpinfer.hypothesis_tests._quadratic.terms import Cells
 from dpinfer.hypothesis_tests._quadratic.transform import Transform
 
 _KINDS = 8
-_MULTIPLES = 8
+_PERIODS = 4
+_FRACTIONS = np.unique([j / q for q in range(1, 7) for j in range(1, q + 1)])
+"""Parts of a period at which sums of exp(iπx²·fraction) are largest: 1/√q for a denominator q."""
+
 _FIRST = 12
 _NEGLIGIBLE = 1e-14
+_BUDGET = 5e8
+"""Multiplications at most for each choice of cells."""
+
+_PER_ANGLE = 10.0
+"""Cost of preparing a cell at one θ and point, in multiplications."""
 
 
 def recurrence(transform: Transform, width: float, end: float, reach: float) -> float:
     """Estimate what returns of φ between ``end`` and ``reach`` contribute to a tail, at most.
 
     exp(it·a(y - c)²) with whole y has, but for a shift, the period π/a in t, and is next largest
-    at half periods. There abs(φ) is bounded by its mean over the circle of θ, of more and more
-    cells until that is negligible. A return as wide as the peak at 0, ``width`` = ∫ abs(φ) dt,
-    contributes 2·width·abs(φ)/(πt). Cells with a continuous part have no such returns.
+    at simple fractions of it. There abs(φ) is bounded by its mean over the circle of θ, of more
+    and more cells until that is negligible. A return as wide as the peak at 0, ``width`` =
+    ∫ abs(φ) dt, contributes 2·width·abs(φ)/(πt). Cells with a continuous part have no such returns.
     """
     cells = transform.cells
     whole = np.array([part.is_integer for part in cells.parts])[cells.kind]
     if not whole.any():
         return 0.0
     order = _spread_out(cells, np.flatnonzero(whole))
-    periods = 0.5 * np.pi / cells.weight[order[:_KINDS]]
-    t = np.unique(np.multiply.outer(np.arange(1.0, _MULTIPLES + 1.0), periods))
-    t = t[(t > end) & (t < reach)]
+    steps = np.add.outer(np.arange(_PERIODS), _FRACTIONS)
+    t = np.unique(np.multiply.outer(steps, np.pi / cells.weight[order[:_KINDS]]))
+    t = t[(t > end) & (t <= reach * (1.0 + 1e-9))]
     share = np.minimum(1.0, 2.0 * width / (np.pi * t))
-    number = min(_FIRST, order.size)
-    while t.size:
-        bound = share * _bound(transform, order[:number], t)
-        if number == order.size or bound.sum() <= _NEGLIGIBLE:
-            return float(bound.sum())
-        large = bound > 0.1 * _NEGLIGIBLE / bound.size
+    found, number = share, min(_FIRST, order.size)
+    while found.size and found.max() > _NEGLIGIBLE:
+        angles = _angles(cells, order[:number])
+        work = angles * _points(cells, order[:number])
+        most = int(_BUDGET / (work * number) - _PER_ANGLE)
+        if most < 1 and number > 1:
+            number //= 2
+            continue
+        large = np.flatnonzero(found > _NEGLIGIBLE)
         t, share = t[large], share[large]
+        size = _bound(transform, order[:number], t[: max(most, 1)], angles)
+        # those at larger t that are too many to look at are taken to be as large as the largest
+        found = share * np.append(size, np.full(t.size - size.size, size.max()))
+        if number == order.size or 2 * most < t.size:
+            break
         number = min(4 * number, order.size)
-    return 0.0
+    return float(found.sum())
 
 
 def _spread_out(cells: Cells, whole: NDArray[np.intp]) -> NDArray[np.intp]:
@@ -50,17 +66,27 @@ def _spread_out(cells: Cells, whole: NDArray[np.intp]) -> NDArray[np.intp]:
     return order[np.argsort(np.arange(order.size) * 0.5 * (np.sqrt(5.0) - 1.0) % 1.0)]
 
 
-def _bound(transform: Transform, chosen: NDArray[np.intp], t: FloatArray) -> FloatArray:
+def _angles(cells: Cells, chosen: NDArray[np.intp]) -> int:
+    """Return how many nodes on the circle resolve a peak as narrow as the chosen counts make it."""
+    return int(8.0 * np.sqrt(cells.count[chosen] @ cells.rate[chosen])) + 64
+
+
+def _points(cells: Cells, chosen: NDArray[np.intp]) -> int:
+    """Return the number of points of the widest of the chosen cells."""
+    return max(cells.cell(int(i)).points.size for i in chosen)
+
+
+def _bound(
+    transform: Transform, chosen: NDArray[np.intp], t: FloatArray, angles: int
+) -> FloatArray:
     """Mean over the circle of the product over the chosen cells, in units of P(total)."""
     cells = transform.cells
-    # nodes enough for a peak with the spread of the chosen counts
-    spread = np.sqrt(cells.count[chosen] @ cells.rate[chosen])
-    circle = min(transform.circle, int(8.0 * spread) + 64)
-    theta = 2.0 * np.pi * np.arange(circle) / circle
-    product = np.ones((circle, t.size))
+    theta = 2.0 * np.pi * np.arange(angles) / angles
+    product = np.ones((angles, t.size))
     with np.errstate(under="ignore"):
         for i in chosen:
             cell = cells.cell(int(i))
             value = np.abs(cell.characteristic(t, cell.joint(theta)))
             product *= value ** cells.count[i]
-    return np.minimum(1.0, product.mean(axis=0) * transform.circle / transform.scale)
+    bound = product.mean(axis=0) * transform.circle / transform.scale
+    return np.asarray(np.minimum(1.0, bound))

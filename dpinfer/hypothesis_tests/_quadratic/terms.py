@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpinfer._validation import FloatArray
 from dpinfer.hypothesis_tests._quadratic.cells import Cell
@@ -14,12 +16,20 @@ from dpinfer.hypothesis_tests._quadratic.noise_parts import ComplexArray, NoiseP
 from dpinfer.mechanisms._law import NoiseLaw, ParametricLaw
 from dpinfer.mechanisms.independent import groups
 
-_DEGREE = 18
-"""Chebyshev nodes of a panel in which expectations differ by a factor of two at most."""
+Prepared = Sequence[ComplexArray]
 
-_PANEL = 2.0
+_DEGREE = 22
+"""Chebyshev nodes of a panel in which expectations differ by a factor of four at most."""
+
+_PANEL = 4.0
 _ROUNDING = 1e-13
 _CELLS = 128
+
+_INTERPOLATION_ERROR = 2e-11
+"""Estimated error up to which cells are interpolated; it is some thirty times the true one."""
+
+_LOG_REACH = 37.0
+"""A count as far from its expectation has probability exp(-37) at most."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +54,7 @@ class Cells:
     centre: FloatArray
     weight: FloatArray
     parts: tuple[NoiseParts, ...]
-    kind: np.ndarray
+    kind: NDArray[np.intp]
     count: FloatArray
     nobs: int
 
@@ -73,6 +83,28 @@ class Cells:
         """Whether no noise has a continuous part."""
         return all(part.is_integer for part in self.parts)
 
+    @property
+    def noise_variance(self) -> FloatArray:
+        """Variance of the noise of each cell, shape (d,)."""
+        return np.array([part.variance for part in self.parts])[self.kind]
+
+    @property
+    def moments(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Mean and mean square of each term, and what it exceeds with negligible probability."""
+        rate, shift = self.rate, self.rate - self.centre
+        v = self.noise_variance
+        fourth = np.array([part.fourth for part in self.parts])[self.kind]
+        reach = np.array([part.reach for part in self.parts])[self.kind]
+        both = rate + v
+        # the central moments of a Poisson count are λ, λ and λ + 3λ²
+        square = np.square(shift)
+        mean_fourth = np.square(square) + 6.0 * square * both + 4.0 * shift * rate
+        mean_fourth += rate + 3.0 * np.square(rate) + 6.0 * rate * v + fourth
+        farthest = np.sqrt(2.0 * _LOG_REACH * rate) + 0.5 * _LOG_REACH * (rate > 0.0)
+        most = np.abs(shift) + np.hypot(np.minimum(farthest, self.nobs), reach)
+        weight = self.weight
+        return weight * (square + both), np.square(weight) * mean_fourth, weight * np.square(most)
+
     def cell(self, i: int) -> Cell:
         """Return one of the distinct cells."""
         return Cell(
@@ -80,7 +112,6 @@ class Cells:
             float(self.centre[i]),
             float(self.weight[i]),
             self.parts[self.kind[i]],
-            self.nobs,
         )
 
     @cached_property
@@ -90,10 +121,11 @@ class Cells:
         for panel in self._panels():
             smooth = panel.size > _DEGREE and self._is_smooth(panel)
             out.extend([self._interpolated(panel)] if smooth else self._single(panel))
-        return tuple(out)
+        # a factor that is interpolated looks at the product of those before it
+        return tuple(sorted(out, key=lambda factor: isinstance(factor, Interpolated)))
 
-    def _panels(self) -> Iterator[np.ndarray]:
-        """Yield cells with the same noise and rates within a factor of two."""
+    def _panels(self) -> Iterator[NDArray[np.intp]]:
+        """Yield cells with the same noise and rates within a factor of four."""
         for kind in range(len(self.parts)):
             own = np.flatnonzero(self.kind == kind)
             own = own[np.argsort(self.rate[own])]
@@ -102,43 +134,47 @@ class Cells:
                 yield own[near]
                 own = own[~near]
 
-    def _is_smooth(self, panel: np.ndarray) -> bool:
+    def _is_smooth(self, panel: NDArray[np.intp]) -> bool:
         """Whether centres are the expectations and weights inverse to them, as for Pearson's."""
         rate, product = self.rate[panel], self.rate[panel] * self.weight[panel]
         centred = np.abs(self.centre[panel] - rate) <= _ROUNDING * rate
         return bool(centred.all() and np.ptp(product) <= _ROUNDING * product[0])
 
-    def _single(self, panel: np.ndarray) -> list[Factor]:
+    def _single(self, panel: NDArray[np.intp]) -> list[Single]:
         return [Single(self.cell(i), float(self.count[i])) for i in panel]
 
-    def _interpolated(self, panel: np.ndarray) -> Interpolated:
+    def _interpolated(self, panel: NDArray[np.intp]) -> Interpolated:
         first, rate = self.cell(int(panel[0])), self.rate[panel]
         low, high = np.sqrt(rate[0]), np.sqrt(rate[-1])
         angle = np.pi * (np.arange(_DEGREE) + 0.5) / _DEGREE
         nodes = np.square(0.5 * (low + high) + 0.5 * (high - low) * np.cos(angle))
         place = (2.0 * np.sqrt(rate) - low - high) / (high - low)
         cells = [
-            Cell(float(x), float(x), first.rate * first.weight / float(x), first.noise, self.nobs)
+            Cell(float(x), float(x), first.rate * first.weight / float(x), first.noise)
             for x in nodes
         ]
-        return Interpolated(tuple(cells), _lagrange(place, np.cos(angle)), self.count[panel])
+        return Interpolated(
+            tuple(cells), _lagrange(place, np.cos(angle)), tuple(self._single(panel))
+        )
 
 
-class Factor:
+class Factor(ABC):
     """Part of the product of characteristic functions over the cells."""
 
-    def prepare(self, theta: FloatArray) -> Sequence[ComplexArray]:
-        """Return what does not depend on t."""
-        raise NotImplementedError
+    @abstractmethod
+    def prepare(self, theta: FloatArray) -> Prepared:
+        """Return what does not depend on t, with θ along the first axis of each array."""
 
-    def evaluate(self, t: FloatArray, joint: Sequence[ComplexArray]) -> ComplexArray:
-        """Return the product over the cells, shape (θ, t)."""
-        raise NotImplementedError
+    @abstractmethod
+    def multiply(
+        self, product: ComplexArray, t: FloatArray, theta: FloatArray, joint: Prepared
+    ) -> None:
+        """Multiply a product over other cells, shape (θ, t), by that over these, in place."""
 
     @property
-    def size(self) -> int:
-        """Points of all evaluated cells together."""
-        raise NotImplementedError
+    @abstractmethod
+    def evaluated(self) -> tuple[Cell, ...]:
+        """The cells that are evaluated."""
 
 
 @dataclass(frozen=True)
@@ -148,16 +184,18 @@ class Single(Factor):
     cell: Cell
     count: float
 
-    def prepare(self, theta: FloatArray) -> Sequence[ComplexArray]:
+    def prepare(self, theta: FloatArray) -> Prepared:
         return [self.cell.joint(theta)]
 
-    def evaluate(self, t: FloatArray, joint: Sequence[ComplexArray]) -> ComplexArray:
-        value = self.cell.characteristic(t, joint[0])
-        return value if self.count == 1.0 else integer_power(value, int(self.count))
+    def multiply(
+        self, product: ComplexArray, t: FloatArray, theta: FloatArray, joint: Prepared
+    ) -> None:
+        value = self.cell.characteristic(t, joint[0], float(theta[-1]))
+        product *= value if self.count == 1.0 else _integer_power(value, int(self.count))
 
     @property
-    def size(self) -> int:
-        return self.cell.points.size
+    def evaluated(self) -> tuple[Cell, ...]:
+        return (self.cell,)
 
 
 @dataclass(frozen=True)
@@ -166,47 +204,65 @@ class Interpolated(Factor):
 
     cells: tuple[Cell, ...]
     matrix: FloatArray
-    count: FloatArray
+    singles: tuple[Single, ...]
 
-    def prepare(self, theta: FloatArray) -> Sequence[ComplexArray]:
+    def prepare(self, theta: FloatArray) -> Prepared:
         return [cell.joint(theta) for cell in self.cells]
 
-    def evaluate(self, t: FloatArray, joint: Sequence[ComplexArray]) -> ComplexArray:
+    def multiply(
+        self, product: ComplexArray, t: FloatArray, theta: FloatArray, joint: Prepared
+    ) -> None:
         nodes = np.stack(
-            [cell.characteristic(t, own) for cell, own in zip(self.cells, joint, strict=True)]
+            [
+                cell.characteristic(t, own, float(theta[-1]))
+                for cell, own in zip(self.cells, joint, strict=True)
+            ]
         )
-        shape = nodes.shape[1:]
+        if self._error(nodes, product) > _INTERPOLATION_ERROR:
+            for single in self.singles:
+                single.multiply(product, t, theta, single.prepare(theta))
+            return
         flat = nodes.reshape(len(nodes), -1).view(np.float64)
-        out = np.ones(flat.shape[1] // 2, dtype=np.complex128)
+        count = np.array([single.count for single in self.singles])
         for start in range(0, len(self.matrix), _CELLS):
             rows = slice(start, start + _CELLS)
             values = (self.matrix[rows] @ flat).view(np.complex128)
-            if np.any(self.count[rows] > 1.0):
-                values = np.power(values, self.count[rows, None])
-            out *= np.prod(values, axis=0)
-        return out.reshape(shape)
+            if np.any(count[rows] > 1.0):
+                values **= count[rows, None]
+            product *= np.prod(values, axis=0).reshape(product.shape)
+
+    def _error(self, nodes: ComplexArray, product: ComplexArray) -> float:
+        """Error of the product, by the size of the last two coefficients of the interpolants."""
+        flat = nodes.reshape(len(nodes), -1)
+        last = np.abs(_last_coefficients(len(nodes)) @ flat).max(axis=0)
+        count = sum(single.count for single in self.singles)
+        largest = np.abs(flat).max(axis=0)
+        return float(np.max(count * last * largest ** (count - 1.0) * np.abs(product).ravel()))
 
     @property
-    def size(self) -> int:
-        return sum(cell.points.size for cell in self.cells)
+    def evaluated(self) -> tuple[Cell, ...]:
+        return self.cells
 
 
-def integer_power(value: ComplexArray, count: int) -> ComplexArray:
-    """Repeated squaring: faster than the complex power."""
-    out = None
-    with np.errstate(under="ignore"):
-        while count:
-            if count & 1:
-                out = value if out is None else out * value
-            count >>= 1
-            if count:
-                value = value * value
-    assert out is not None
+def _last_coefficients(degree: int) -> FloatArray:
+    """Map values at Chebyshev nodes to the last two coefficients, shape (2, degree)."""
+    angle = np.pi * (np.arange(degree) + 0.5) / degree
+    return np.asarray(2.0 / degree * np.cos(np.multiply.outer([degree - 2, degree - 1], angle)))
+
+
+def _integer_power(value: ComplexArray, exponent: int) -> ComplexArray:
+    """Repeated squaring, which is faster than the complex power."""
+    out = np.ones_like(value)
+    while exponent:
+        if exponent & 1:
+            out *= value
+        exponent >>= 1
+        value = np.square(value)
     return out
 
 
-def _kinds(noise: NoiseLaw, size: int) -> tuple[np.ndarray, list[NoiseLaw]]:
-    """Number the different noises of the cells; return the numbers and the noises."""
+def _kinds(noise: NoiseLaw, size: int) -> tuple[NDArray[np.intp], list[NoiseLaw]]:
+    """Return the number of the noise of each cell, and the different noises."""
     number = np.zeros(size, dtype=np.intp)
     laws: list[NoiseLaw] = []
     for law, cells in groups(noise, size):

@@ -8,10 +8,15 @@ import numpy as np
 
 from dpinfer._validation import FloatArray
 from dpinfer.hypothesis_tests._quadratic.noise_parts import ComplexArray
-from dpinfer.hypothesis_tests._quadratic.terms import Cells
+from dpinfer.hypothesis_tests._quadratic.terms import Cells, Prepared
 
 _LOSS = 38.0
 """Logarithm of the relative size below which terms are left out."""
+
+_RESERVE = 1.5
+
+_ALIASED = 31.0
+"""The same for totals that the trapezoidal rule takes for n."""
 
 _ELEMENTS = 1 << 18
 """Complex numbers in a block."""
@@ -31,24 +36,28 @@ class Transform:
         self.cells = cells
         nobs = float(cells.nobs)
         # P(total = n ± M)/P(total = n) < exp(-M²/(2n + M))
-        self.circle = int(np.ceil(_LOSS + np.sqrt(_LOSS**2 + 2.0 * _LOSS * nobs))) | 1
+        half = 0.5 * _ALIASED
+        self.circle = int(np.ceil(half + np.sqrt(half**2 + 2.0 * _ALIASED * nobs))) | 1
         self._widening = 1.0
-        self._prepared: tuple[int, FloatArray, list[list[ComplexArray]]] | None = None
+        self._prepared: tuple[int, FloatArray, list[Prepared]] | None = None
 
-    @property
-    def size(self) -> int:
-        """Points of all cells together: the cost of one value at one θ."""
-        return sum(factor.size for factor in self.cells.factors)
+    def cost(self, t: FloatArray) -> float:
+        """Multiplications that the values at increasing t take."""
+        last, half = float(t[-1]), self.nodes(float(t[-1]))
+        widest = 2.0 * np.pi * half / self.circle
+        each = sum(
+            cell.points.size / cell.stride(last, widest) * (2.0 * half + 1.0 + cell.noise.cost)
+            for factor in self.cells.factors
+            for cell in factor.evaluated
+        )
+        return t.size * each
 
     def nodes(self, t: float) -> int:
-        """Number of nodes of the trapezoidal rule on each side of 0 that matter up to t."""
+        """Return how many nodes of the trapezoidal rule matter on each side of 0, up to t."""
+        if t > self._peak_alone:
+            return self.circle // 2
         cells = self.cells
-        variance = np.array([part.variance for part in cells.parts])[cells.kind]
-        s = 1j * cells.weight * t
-        for number, part in enumerate(cells.parts):
-            r = part.pmf.size // 2
-            own = float(part.pmf @ np.square(np.arange(-r, r + 1.0)))
-            variance = np.where(cells.kind == number, variance + own, variance)
+        variance, s = cells.noise_variance, 1j * cells.weight * t
         bend = cells.rate * (1.0 - 2.0 * s * variance) / (1.0 - 2.0 * s * (cells.rate + variance))
         curvature = float(cells.count @ bend.real)
         width = self._widening * np.sqrt(2.0 * _LOSS / curvature)
@@ -79,21 +88,37 @@ class Transform:
         return np.asarray(product.sum(axis=0) / self.scale)
 
     @cached_property
+    def _peak_alone(self) -> float:
+        """Up to which t there is no peak but that around θ = 0.
+
+        exp(it·a·y²) with whole y is a sum of waves of θ where t·a/π is a simple fraction.
+        """
+        whole = np.array([part.is_integer for part in self.cells.parts])[self.cells.kind]
+        return np.pi / (12.0 * float(self.cells.weight[whole].max())) if whole.any() else np.inf
+
+    @cached_property
     def scale(self) -> float:
         """The sum at t = 0, where it is the probability of the total."""
-        return float(self._product(np.zeros(1), self.nodes(0.0)).sum().real)
+        # there the product is exp(n(cos θ - 1)) in size
+        widest = np.arccos(max(-1.0, 1.0 - _LOSS / self.cells.nobs))
+        half = min(int(widest * self.circle / (2.0 * np.pi)) + 1, self.circle // 2)
+        return float(self._product(np.zeros(1), half).sum().real)
 
     def _product(self, t: FloatArray, half: int) -> ComplexArray:
         """Product over the cells, shape (θ, t)."""
-        if self._prepared is None or self._prepared[0] != half:
-            theta = 2.0 * np.pi * np.arange(-half, half + 1) / self.circle
-            joint = [list(factor.prepare(theta)) for factor in self.cells.factors]
-            self._prepared = half, theta, joint
-        half, theta, joint = self._prepared
+        if self._prepared is None or self._prepared[0] < half:
+            # some more, so that larger t find them prepared
+            most = min(int(_RESERVE * half) + 4, self.circle // 2)
+            theta = 2.0 * np.pi * np.arange(-most, most + 1) / self.circle
+            self._prepared = most, theta, [factor.prepare(theta) for factor in self.cells.factors]
+        most, theta, joint = self._prepared
+        used = slice(most - half, most + half + 1)
+        theta = theta[used]
         out = np.ones((theta.size, t.size), dtype=np.complex128)
         with np.errstate(under="ignore"):
             for factor, own in zip(self.cells.factors, joint, strict=True):
-                out *= factor.evaluate(t, own)
+                factor.multiply(out, t, theta, [array[used] for array in own])
         # the expectations add up to the total, but for rounding
         shift = float(self.cells.count @ self.cells.rate) - self.cells.nobs
-        return out * np.exp(1j * theta * shift)[:, None]
+        out *= np.exp(1j * theta * shift)[:, None]
+        return out
