@@ -138,10 +138,12 @@ def chisquare(
     function of the statistic jointly with the total is then a product over the cells; it is
     inverted numerically, on the lattice of the statistic's values where there is one. For few
     cells with whole-numbered noise all values are listed instead. The p-value has an absolute
-    error near 1e-12, and 1e-8 at most. Not available are: noise that is a weighted sum, truncated,
-    or too wide to be listed (whole numbers beyond ±32,768); and two to eight cells where neither
-    the values can be listed nor the integral converges, such as whole-numbered noise on five cells
-    with uneven expected counts, or few cells with expected counts in the hundred thousands.
+    error near 1e-12; it is estimated, and the exact method is refused where it exceeds 1e-8. That
+    happens where the characteristic function decays too slowly: up to about twelve cells with
+    whole-numbered noise, uneven expected counts and too many values to be listed; up to about
+    seven cells with n above 10,000; expected counts far below 1 beside wide noise. Not available
+    at all is noise that is a weighted sum, truncated, or too wide to be listed (whole numbers
+    beyond ±32,768).
 
     Simulated: (1 + b)/(R + 1) when b of R tables have at least the observed statistic (Gaboardi
     et al. 2016, MCGOF).
@@ -231,7 +233,7 @@ class _Test:
 def _why_not_exact(error: float) -> str:
     if np.isinf(error):
         return "the exact law is not available for this noise"
-    return f"the exact p-value could be had with an error of {error:.1g} only"
+    return f"the exact p-value could be had with an error of {min(error, 1.0):.1g} only"
 
 
 def _checked(f_obs: Any, f_exp: Any, nobs: object, mechanism: Any) -> tuple[FloatArray, NoisyTable]:

@@ -187,7 +187,7 @@ def test_interpolated_cells_give_what_single_cells_give(noise):
     cells = Cells.collect(4000, expected, expected, 1 / expected, noise)
     assert any(isinstance(factor, Interpolated) for factor in cells.factors)
     plain = Cells.collect(4000, expected, expected, 1 / expected, noise)
-    singles = tuple(Single(plain.cell(i), 1.0) for i in range(len(plain)))
+    singles = tuple(Single(cell, 1.0) for cell in plain.each)
     plain.__dict__["factors"] = singles
     t = np.array([0.01, 0.05, 0.1, 0.2, 0.6])
     np.testing.assert_allclose(Transform(cells)(t), Transform(plain)(t), rtol=0, atol=1e-12)
@@ -289,7 +289,7 @@ def test_pickling_and_shapes():
     assert law.lower(0.0) == pytest.approx(0.0, abs=1e-12)
 
 
-@settings(derandomize=True, deadline=None, max_examples=10)
+@settings(derandomize=True, deadline=None, max_examples=6)
 @given(
     cells=st.lists(st.floats(0.05, 20.0), min_size=20, max_size=40),
     nobs=st.integers(1, 2000),

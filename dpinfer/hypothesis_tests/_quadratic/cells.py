@@ -20,6 +20,9 @@ _LOG_ALIASED = 40.0
 _NEGLIGIBLE = 1e-16
 """So are sums of a count and noise, relative to the likeliest of them."""
 
+_LONGEST = 3e7
+"""Products of probabilities that it is worth to look at for that."""
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -56,7 +59,10 @@ class Cell:
     @cached_property
     def _window(self) -> slice:
         """Which of the values of X + the whole part of e are likely enough to matter."""
-        chance = np.convolve(self._counts[1], self.noise.pmf)
+        counts, noise = self._counts[1], self.noise.pmf
+        if counts.size * noise.size > _LONGEST:
+            return slice(0, counts.size + noise.size - 1)
+        chance = np.convolve(counts, noise)
         likely = np.flatnonzero(chance > _NEGLIGIBLE * chance.max())
         return slice(int(likely[0]), int(likely[-1]) + 1)
 

@@ -106,7 +106,9 @@ def affordable(cells: Cells, transform: Transform) -> bool:
 
 def split(cells: Cells) -> tuple[list[Cell], list[Cell]]:
     """Split the cells into halves with about as many values, the larger one first."""
-    everything = [cells.cell(i) for i in range(len(cells)) for _ in range(int(cells.count[i]))]
+    everything = [
+        cell for cell, n in zip(cells.each, cells.count, strict=True) for _ in range(int(n))
+    ]
     everything.sort(key=lambda cell: cell.points.size, reverse=True)
     halves: tuple[list[Cell], list[Cell]] = ([], [])
     sizes = [0.0, 0.0]

@@ -59,7 +59,7 @@ class Inversion:
         self._t, self._phi = np.zeros(0), np.zeros(0, dtype=np.complex128)
         self._cost = 0.0
         self._missed: float | None = None
-        self._extend()
+        self.usable = self._extend()
 
     def upper(self, q: FloatArray) -> FloatArray:
         """P(Q >= q)."""
@@ -78,6 +78,8 @@ class Inversion:
 
     def _tails(self, q: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Upper tails with their errors, adding nodes while that helps and is affordable."""
+        if not self.usable:
+            return np.full(np.shape(q), np.nan), np.full(np.shape(q), np.inf)
         points = np.ravel(q)
         inside = np.clip(points, self.low, self.high)
         while True:
@@ -138,13 +140,15 @@ class Inversion:
         if not t.size:
             return False
         cost = self._transform.cost(t)
-        if first and self._cost + cost > _BUDGET:
+        if self._cost + cost > _BUDGET:
             return False
         self._cost += cost
         self._t = np.append(self._t, t)
         self._phi = np.append(self._phi, self._transform(t))
         self._missed = None
-        return True
+        # a characteristic function cannot be larger than 1
+        self.usable = bool(np.abs(self._phi).max() <= 1.0 + 1e-9)
+        return self.usable
 
 
 def _fade(u: FloatArray) -> FloatArray:

@@ -116,8 +116,7 @@ def _probabilities(transform: Transform, lattice: Lattice, start: int, length: i
     """Probabilities of consecutive values from a multiple on."""
     cells = transform.cells
     places = []
-    for i in range(len(cells)):
-        cell = cells.cell(i)
+    for i, cell in enumerate(cells.each):
         y = np.rint(cell.points + cell.centre)
         multiple = (cell.weight * y * (y - 1.0) + lattice.linear[i] * y) / lattice.spacing
         places.append(np.rint(multiple).astype(np.int64) % length)
@@ -127,7 +126,7 @@ def _probabilities(transform: Transform, lattice: Lattice, start: int, length: i
         theta = np.array([2.0 * np.pi * node / transform.circle])
         product = np.ones(length, dtype=np.complex128)
         for i, place in enumerate(places):
-            joint = cells.cell(i).joint(theta)[0]
+            joint = cells.each[i].joint(theta)[0]
             law = np.bincount(place, joint.real, length) + 1j * np.bincount(
                 place, joint.imag, length
             )

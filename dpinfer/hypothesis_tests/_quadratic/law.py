@@ -93,8 +93,8 @@ class QuadraticLaw:
     def _ways(self) -> Tails:
         if self._tails is None:
             raise InvalidParameterError(
-                f"noise must be of a kind whose exact law is available, got {show(self.noise)}: "
-                "use method='monte-carlo'"
+                f"noise must be of a kind and size whose exact law is available, got "
+                f"{show(self.noise)}: use method='monte-carlo'"
             )
         return self._tails
 
@@ -106,16 +106,22 @@ class QuadraticLaw:
         transform = Transform(cells)
         lattice = Lattice.of(cells)
         if cells.count.sum() > _FEW:
-            return Inversion(transform, lattice)
+            return _inverted(transform, lattice)
         cost = np.inf if lattice is None else table_cost(transform, lattice)
         listed = affordable(cells, transform)
         if lattice is not None and cost <= (_CHEAP if listed else _LARGEST):
             return LatticeTable(transform, lattice)
-        return Enumeration(cells, transform.circle) if listed else Inversion(transform, lattice)
+        return Enumeration(cells, transform.circle) if listed else _inverted(transform, lattice)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what can be computed again."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+def _inverted(transform: Transform, lattice: Lattice | None) -> Inversion | None:
+    """Return the inversion, unless even the first nodes take too much time or memory."""
+    inversion = Inversion(transform, lattice)
+    return inversion if inversion.usable else None
 
 
 def _on_the_safe_side(tail: FloatArray, error: FloatArray) -> FloatArray:

@@ -19,6 +19,9 @@ _NEGLIGIBLE = 1e-14
 _BUDGET = 5e8
 """Multiplications at most for each choice of cells."""
 
+_LARGEST = 2e7
+"""Complex numbers held at a time."""
+
 _PER_ANGLE = 10.0
 """Cost of preparing a cell at one θ and point, in multiplications."""
 
@@ -45,12 +48,14 @@ def recurrence(transform: Transform, width: float, end: float, reach: float) -> 
         angles = _angles(cells, order[:number])
         work = angles * _points(cells, order[:number])
         most = int(_BUDGET / (work * number) - _PER_ANGLE)
-        if most < 1 and number > 1:
+        if most < 1 or work > _LARGEST:
             number //= 2
-            continue
+            if number:
+                continue
+            break
         large = np.flatnonzero(found > _NEGLIGIBLE)
         t, share = t[large], share[large]
-        size = _bound(transform, order[:number], t[: max(most, 1)], angles)
+        size = _bound(transform, order[:number], t[:most], angles)
         # those at larger t that are too many to look at are taken to be as large as the largest
         found = share * np.append(size, np.full(t.size - size.size, size.max()))
         if number == order.size or 2 * most < t.size:
@@ -73,7 +78,7 @@ def _angles(cells: Cells, chosen: NDArray[np.intp]) -> int:
 
 def _points(cells: Cells, chosen: NDArray[np.intp]) -> int:
     """Return the number of points of the widest of the chosen cells."""
-    return max(cells.cell(int(i)).points.size for i in chosen)
+    return max(int(cells.each[i].points.size) for i in chosen)
 
 
 def _bound(
@@ -85,7 +90,7 @@ def _bound(
     product = np.ones((angles, t.size))
     with np.errstate(under="ignore"):
         for i in chosen:
-            cell = cells.cell(int(i))
+            cell = cells.each[i]
             value = np.abs(cell.characteristic(t, cell.joint(theta)))
             product *= value ** cells.count[i]
     bound = product.mean(axis=0) * transform.circle / transform.scale

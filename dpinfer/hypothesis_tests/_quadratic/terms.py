@@ -105,13 +105,14 @@ class Cells:
         weight = self.weight
         return weight * (square + both), np.square(weight) * mean_fourth, weight * np.square(most)
 
-    def cell(self, i: int) -> Cell:
-        """Return one of the distinct cells."""
-        return Cell(
-            float(self.rate[i]),
-            float(self.centre[i]),
-            float(self.weight[i]),
-            self.parts[self.kind[i]],
+    @cached_property
+    def each(self) -> tuple[Cell, ...]:
+        """The distinct cells."""
+        return tuple(
+            Cell(float(rate), float(centre), float(weight), self.parts[kind])
+            for rate, centre, weight, kind in zip(
+                self.rate, self.centre, self.weight, self.kind, strict=True
+            )
         )
 
     @cached_property
@@ -141,10 +142,10 @@ class Cells:
         return bool(centred.all() and np.ptp(product) <= _ROUNDING * product[0])
 
     def _single(self, panel: NDArray[np.intp]) -> list[Single]:
-        return [Single(self.cell(i), float(self.count[i])) for i in panel]
+        return [Single(self.each[i], float(self.count[i])) for i in panel]
 
     def _interpolated(self, panel: NDArray[np.intp]) -> Interpolated:
-        first, rate = self.cell(int(panel[0])), self.rate[panel]
+        first, rate = self.each[panel[0]], self.rate[panel]
         low, high = np.sqrt(rate[0]), np.sqrt(rate[-1])
         angle = np.pi * (np.arange(_DEGREE) + 0.5) / _DEGREE
         nodes = np.square(0.5 * (low + high) + 0.5 * (high - low) * np.cos(angle))

@@ -13,7 +13,12 @@ from dpinfer.hypothesis_tests._quadratic.terms import Cells, Prepared
 _LOSS = 38.0
 """Logarithm of the relative size below which terms are left out."""
 
-_RESERVE = 1.5
+_LARGEST = 3e7
+"""Complex numbers held at a time for all cells."""
+
+_RESERVE = 1.3
+_PER_ANGLE = 10.0
+"""Cost of preparing a cell at one θ and point, in multiplications."""
 
 _ALIASED = 31.0
 """The same for totals that the trapezoidal rule takes for n."""
@@ -42,15 +47,20 @@ class Transform:
         self._prepared: tuple[int, FloatArray, list[Prepared]] | None = None
 
     def cost(self, t: FloatArray) -> float:
-        """Multiplications that the values at increasing t take."""
+        """Multiplications that the values at increasing t take; inf where memory is short."""
         last, half = float(t[-1]), self.nodes(float(t[-1]))
-        widest = 2.0 * np.pi * half / self.circle
-        each = sum(
-            cell.points.size / cell.stride(last, widest) * (2.0 * half + 1.0 + cell.noise.cost)
-            for factor in self.cells.factors
-            for cell in factor.evaluated
-        )
-        return t.size * each
+        widest, angles = 2.0 * np.pi * half / self.circle, 2.0 * half + 1.0
+        values, held = 0.0, 0.0
+        for cell in (cell for factor in self.cells.factors for cell in factor.evaluated):
+            points = cell.points.size / cell.stride(last, widest)
+            values += points * (angles + cell.noise.cost)
+            held += cell.points.size * angles
+        if held > _LARGEST:
+            return np.inf
+        return t.size * values + (0.0 if self._is_prepared(half) else _PER_ANGLE * held)
+
+    def _is_prepared(self, half: int) -> bool:
+        return self._prepared is not None and self._prepared[0] >= half
 
     def nodes(self, t: float) -> int:
         """Return how many nodes of the trapezoidal rule matter on each side of 0, up to t."""
