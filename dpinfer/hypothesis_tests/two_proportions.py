@@ -118,7 +118,7 @@ def proportions_2indep(
     ``"plug-in"`` and ``"monte-carlo"`` take the estimate as the true value and can exceed their
     level, though little: by enumeration with geometric noise of ε = 1, the plug-in test of samples
     of 20 and 24, or 50 and 60, rejects at most 1.1, 5.3 and 10.9 % at levels 1, 5 and 10 % (p from
-    0.02 to 0.5). Without noise and with smaller samples it is more. The normal limit lacks the
+    0.02 to 0.5). Smaller samples and less noise were not measured. The normal limit lacks the
     tails of Laplace or geometric noise: where the noise dominates it rejects up to 1.9 % at level
     1 %.
 
