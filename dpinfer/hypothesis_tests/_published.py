@@ -1,4 +1,4 @@
-"""Checks of published counts that every test shares."""
+"""Checks of published counts and of their mechanisms that every test shares."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from dpinfer._validation import FloatArray, check_array
 from dpinfer.errors import InvalidParameterError
 from dpinfer.mechanisms._law import NoiseLaw
-from dpinfer.mechanisms.independent import integer_cells
+from dpinfer.mechanisms.independent import as_noise, integer_cells
 from dpinfer.results.labels import split_labels
 
 if TYPE_CHECKING:
@@ -42,3 +42,29 @@ def check_published(counts: FloatArray, name: str, noise: NoiseLaw) -> None:
             f"{name} must hold whole numbers where the noise takes whole numbers only, got "
             f"{counts[bad][0]}: check that mechanism is the one that was used"
         )
+
+
+def common_shape(**arrays: FloatArray) -> tuple[int, ...]:
+    """Return the shape, () or (m,), to which the arguments broadcast."""
+    for name, array in arrays.items():
+        if array.ndim > 1:
+            raise InvalidParameterError(
+                f"{name} must be a number or one-dimensional, got shape {array.shape}"
+            )
+    lengths = {array.size for array in arrays.values() if array.ndim} - {1}
+    if len(lengths) > 1:
+        found = ", ".join(f"{name} has {array.size}" for name, array in arrays.items())
+        raise InvalidParameterError(f"arguments must have one length, or be scalars: {found}")
+    return np.broadcast_shapes(*(array.shape for array in arrays.values()))
+
+
+def law_pair(mechanism: Any, size: int, name: str) -> tuple[Any, Any]:
+    """Return the laws of both samples, from one for both or a pair."""
+    if isinstance(mechanism, (list, tuple)):
+        if len(mechanism) != 2:
+            raise InvalidParameterError(
+                f"{name} must be one noise law for both samples, or a pair, got {len(mechanism)}"
+            )
+        return as_noise(mechanism[0], size, name=name), as_noise(mechanism[1], size, name=name)
+    law = as_noise(mechanism, size, name=name)
+    return law, law

@@ -6,8 +6,8 @@ from typing import Any, Literal, get_args
 
 from dpinfer._validation import ALTERNATIVES, RNG, Alternative, check_array, check_option
 from dpinfer.errors import InvalidParameterError
-from dpinfer.hypothesis_tests._null_methods import asymptotic, exact, monte_carlo
-from dpinfer.hypothesis_tests._null_problem import Statistic, StatisticName, checked_problem
+from dpinfer.hypothesis_tests._null.methods import asymptotic, exact, monte_carlo
+from dpinfer.hypothesis_tests._null.problem import Statistic, StatisticName, checked_problem
 from dpinfer.hypothesis_tests.models import Model
 from dpinfer.mechanisms.independent import Mechanism
 from dpinfer.results.null_distribution import NullDistribution

@@ -1,0 +1,1 @@
+"""The ways to a null distribution: exact, simulated, asymptotic."""

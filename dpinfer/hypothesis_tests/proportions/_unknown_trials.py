@@ -1,0 +1,365 @@
+"""Tests of a proportion where the number of trials is known only with noise.
+
+The statistic is T = count - value·nobs. Given the true number n of trials it is X - n·value + W
+with X ~ Binomial(n, value) and W the noise of ``count`` minus ``value`` times that of ``nobs``: n
+is a nuisance parameter, and the published ``nobs`` gives a confidence set for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpinfer._validation import Alternative, FloatArray, check_array, check_scalar
+from dpinfer.errors import InvalidParameterError
+from dpinfer.hypothesis_tests._published import check_published, common_shape, unlabelled
+from dpinfer.hypothesis_tests.proportions._nuisance import (
+    ENUMERATED,
+    GuaranteedNull,
+    largest_over_integers,
+)
+from dpinfer.hypothesis_tests.proportions._one_count import DrawZ, checked_proportion
+from dpinfer.mechanisms._fast_sum import fast_sum
+from dpinfer.mechanisms._law import NoiseLaw
+from dpinfer.mechanisms.independent import IndependentNoise, Mechanism, as_noise
+from dpinfer.mechanisms.noisy_binomial import NoisyBinomial
+from dpinfer.results.hypothesis import HypothesisResult
+from dpinfer.results.labels import split_labels
+from dpinfer.results.null_distribution import AsymptoticNull, ExactNull, NullDistribution
+from dpinfer.results.simulation import Simulation, simulate_null
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Method = Literal["exact", "plug-in", "monte-carlo", "normal"]
+Rows = NDArray[np.intp]
+
+_ROUNDING = 1e-14
+"""Relative error of a computed statistic."""
+
+_MOST_TERMS = 1e8
+"""Bound on the counts to sum over, in standard deviations of all numbers of trials together."""
+
+LARGEST_TRIALS = 1e12
+"""Beyond it, the rounding of the statistic would reach into its law."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class UnknownTrials:
+    """Rows of noisy counts and noisy numbers of trials, all of shape (m,).
+
+    Parameters
+    ----------
+    count, nobs : array of float
+        What was published. With ``is_total``, ``nobs`` has the noise of ``count`` in it.
+    value : array of float
+        The proportion under the null hypothesis.
+    noise, nobs_noise : NoiseLaw
+        Law of the noise of ``count``, and of the noise that only ``nobs`` has.
+    is_total : bool
+        Whether ``count`` is a summand of ``nobs``.
+    nuisance_alpha : float
+        Probability with which the confidence set may miss the number of trials.
+    shape : tuple of int
+        Shape of the answer, () or (m,).
+    labels : pandas.Index or None
+        One label for each row.
+    """
+
+    count: FloatArray
+    nobs: FloatArray
+    value: FloatArray
+    noise: NoiseLaw
+    nobs_noise: NoiseLaw
+    is_total: bool
+    nuisance_alpha: float
+    shape: tuple[int, ...]
+    labels: pd.Index | None
+
+    @classmethod
+    def checked(
+        cls,
+        *,
+        count: Any,
+        nobs: Any,
+        value: Any,
+        mechanism: Mechanism,
+        nobs_mechanism: Mechanism,
+        is_total: bool,
+        nuisance_alpha: float,
+        names: tuple[str, str] = ("count", "nobs"),
+    ) -> UnknownTrials:
+        """Check the arguments of a test, each by itself and against the others."""
+        counts, labels = split_labels(count, names[0])
+        total = check_array(unlabelled(nobs, names[1], labels, names[0]), names[1])
+        check_array(total, names[1], ge=-LARGEST_TRIALS, le=LARGEST_TRIALS)
+        proportion = checked_proportion(value, labels)
+        shape = common_shape(
+            **dict(zip((*names, "value"), (counts, total, proportion), strict=True))
+        )
+        size = shape[0] if shape else 1
+        noise = as_noise(mechanism, size)
+        other = as_noise(nobs_mechanism, size, name="nobs_mechanism")
+        shape = np.broadcast_shapes(shape, noise.shape, other.shape)
+        rows = shape or (1,)
+        columns = [np.broadcast_to(x, rows) for x in (counts, total, proportion)]
+        check_published(columns[0], names[0], noise)
+        if not is_total or noise.is_integer:
+            check_published(columns[1], names[1], other)
+        return cls(
+            count=columns[0],
+            nobs=columns[1],
+            value=columns[2],
+            noise=noise,
+            nobs_noise=other,
+            is_total=is_total,
+            nuisance_alpha=check_scalar(nuisance_alpha, "nuisance_alpha", gt=0, lt=0.5),
+            shape=shape,
+            labels=labels,
+        )
+
+    @cached_property
+    def trials(self) -> FloatArray:
+        """Estimated number of trials."""
+        return np.clip(np.rint(self.nobs), 0.0, LARGEST_TRIALS)
+
+    @cached_property
+    def difference(self) -> FloatArray:
+        """The statistic T."""
+        return np.asarray(self.count - self.value * self.nobs)
+
+    @cached_property
+    def spread(self) -> FloatArray:
+        """Estimated standard deviation of T before noise was added, of one trial at least."""
+        return np.sqrt(np.maximum(self.trials, 1.0) * self.value * (1.0 - self.value))
+
+    @cached_property
+    def statistic(self) -> FloatArray:
+        """T in standard deviations before noise was added."""
+        return np.asarray(self.difference / self.spread)
+
+    @cached_property
+    def variance(self) -> FloatArray:
+        """Variance of the noise of T."""
+        weight = self._own_weight
+        own, other = self.noise.variance, self.nobs_noise.variance
+        return np.asarray(weight**2 * own + self.value**2 * other)
+
+    @cached_property
+    def confidence_set(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """First and last number of trials that is plausible, and the probability to miss it."""
+        low, high, missed = np.empty((3, self.count.size))
+        for _, total, rows in self._groups:
+            reach = float(total._isf(np.asarray(0.5 * self.nuisance_alpha)))
+            low[rows] = np.ceil(self.nobs[rows] - reach)
+            high[rows] = np.floor(self.nobs[rows] + reach)
+            missed[rows] = self.nuisance_alpha if reach > 0 else 0.0
+        low = np.clip(low, 0.0, LARGEST_TRIALS)
+        return low, np.clip(high, low, LARGEST_TRIALS), missed
+
+    def tail(
+        self, alternative: Alternative, point: FloatArray, trials: FloatArray, rows: Rows
+    ) -> FloatArray:
+        """P(T >= point), P(T <= point) or P(abs(T) >= point) at numbers of trials, row by row."""
+        out = np.empty(rows.size)
+        for law, _, members in self._groups:
+            chosen = self._chosen(members, rows)
+            here, n, t = rows[chosen], trials[chosen], point[rows[chosen]]
+            if not here.size:
+                continue
+            p = self.value[members[0]] if _is_constant(self.value[members]) else self.value[here]
+            noisy = NoisyBinomial(nobs=n, value=np.asarray(p), noise=law)
+            centre = n * p
+            slack = np.minimum(_ROUNDING * (np.abs(t) + 2.0 * centre + 1.0), 0.25)
+            out[chosen] = _TAILS[alternative](noisy, centre, t, slack)
+        return out
+
+    def largest_tail(self, alternative: Alternative, z: FloatArray) -> FloatArray:
+        """Tail at a statistic, at its largest over the confidence set, plus the chance to miss."""
+        point = np.broadcast_to(z, self.shape).reshape(-1) * self.spread
+        return self._largest(alternative, point).reshape(self.shape)
+
+    def plug_in_tail(self, alternative: Alternative, z: FloatArray) -> FloatArray:
+        """Tail at a statistic, at the estimated number of trials."""
+        point = np.broadcast_to(z, self.shape).reshape(-1) * self.spread
+        rows = np.arange(self.count.size)
+        return self.tail(alternative, point, self.trials, rows).reshape(self.shape)
+
+    def _largest(self, alternative: Alternative, point: FloatArray) -> FloatArray:
+        low, high, missed = self.confidence_set
+        lengths = np.sqrt(high * self.value * (1.0 - self.value)) + 1.0
+        if np.max(np.minimum(high - low, ENUMERATED) * lengths) > _MOST_TERMS:
+            raise InvalidParameterError(
+                "nobs, or its noise, is too large for the exact test: use method='plug-in' or "
+                "method='normal'"
+            )
+        found = largest_over_integers(partial(self.tail, alternative, point), low, high)
+        return np.minimum(found + missed, 1.0)
+
+    @cached_property
+    def _own_weight(self) -> FloatArray:
+        """Weight of the noise of ``count`` in T."""
+        return np.asarray(1.0 - self.value if self.is_total else np.ones(self.value.shape))
+
+    @cached_property
+    def _groups(self) -> list[tuple[NoiseLaw, NoiseLaw, Rows]]:
+        """Noise of T and of ``nobs``, with the rows that have them."""
+        own_laws, other_laws = (_per_row(law) for law in (self.noise, self.nobs_noise))
+        members: dict[tuple[float, NoiseLaw, NoiseLaw], list[int]] = {}
+        for row in range(self.count.size):
+            own, other = own_laws(row), other_laws(row)
+            # without noise in nobs that count has not, T has the same noise whatever the value
+            weight = float(self.value[row])
+            members.setdefault((weight, own, other), []).append(row)
+        found = []
+        for (value, own, other), rows in members.items():
+            weights = np.array([1.0 - value if self.is_total else 1.0, value])
+            total = np.array([1.0 if self.is_total else 0.0, 1.0])
+            laws = [own, other]
+            found.append((fast_sum(weights, laws), fast_sum(total, laws), np.array(rows)))
+        return found
+
+    def _chosen(self, members: Rows, rows: Rows) -> NDArray[np.bool_]:
+        """Which of the rows belong to a group."""
+        if members.size == self.count.size:
+            return np.ones(rows.size, dtype=bool)
+        belongs = np.zeros(self.count.size, dtype=bool)
+        belongs[members] = True
+        return belongs[rows]
+
+
+def _larger(law: NoisyBinomial, centre: FloatArray, t: FloatArray, slack: FloatArray) -> FloatArray:
+    return law.upper(t + centre, slack)
+
+
+def _smaller(
+    law: NoisyBinomial, centre: FloatArray, t: FloatArray, slack: FloatArray
+) -> FloatArray:
+    return law.lower(t + centre, slack)
+
+
+def _further(
+    law: NoisyBinomial, centre: FloatArray, t: FloatArray, slack: FloatArray
+) -> FloatArray:
+    size = np.abs(t)
+    both = law.upper(centre + size, slack) + law.lower(centre - size, slack)
+    return np.where(size <= slack, 1.0, np.minimum(both, 1.0))
+
+
+_TAILS: dict[
+    Alternative, Callable[[NoisyBinomial, FloatArray, FloatArray, FloatArray], FloatArray]
+] = {"larger": _larger, "smaller": _smaller, "two-sided": _further}
+
+
+def _is_constant(array: FloatArray) -> bool:
+    return bool((array == array[0]).all())
+
+
+def _per_row(law: NoiseLaw) -> Callable[[int], NoiseLaw]:
+    """Return a function that gives the law of each row."""
+    if law.shape == () and not isinstance(law, IndependentNoise):
+        return lambda row: law
+    return law.take
+
+
+def exact(
+    test: UnknownTrials, alternative: Alternative, simulation: Simulation
+) -> tuple[FloatArray, NullDistribution]:
+    """P-values that hold whatever the number of trials."""
+    pvalue = test._largest(alternative, test.difference).reshape(test.shape)
+    null = GuaranteedNull(
+        partial(test.largest_tail, "larger"),
+        partial(test.largest_tail, "smaller"),
+        partial(test.largest_tail, "two-sided"),
+    )
+    return pvalue, null
+
+
+def plug_in(
+    test: UnknownTrials, alternative: Alternative, simulation: Simulation
+) -> tuple[FloatArray, NullDistribution]:
+    """P-values at the estimated number of trials."""
+    rows = np.arange(test.count.size)
+    pvalue = test.tail(alternative, test.difference, test.trials, rows).reshape(test.shape)
+    null = ExactNull(partial(test.plug_in_tail, "larger"), partial(test.plug_in_tail, "smaller"))
+    return pvalue, null
+
+
+def monte_carlo(
+    test: UnknownTrials, alternative: Alternative, simulation: Simulation
+) -> tuple[FloatArray, NullDistribution]:
+    """P-values by simulation at the estimated number of trials."""
+    n, p = test.trials, test.value
+    laws: dict[int, NoiseLaw] = {int(row): law for law, _, rows in test._groups for row in rows}
+    draws = [
+        DrawZ(
+            NoisyBinomial(nobs=n[row], value=p[row], noise=laws[row]),
+            float(n[row] * p[row]),
+            float(test.spread[row]),
+        )
+        for row in range(test.count.size)
+    ]
+    statistic = test.statistic.reshape(test.shape)
+    null = simulate_null(draws, statistic, simulation, alternative=alternative)
+    return null.pvalue(statistic, alternative), null
+
+
+def normal(
+    test: UnknownTrials, alternative: Alternative, simulation: Simulation
+) -> tuple[FloatArray, NullDistribution]:
+    """P-values in the limit of many trials, at their estimated number."""
+    scale = np.sqrt(1.0 + test.variance / np.square(test.spread))
+    null = AsymptoticNull.normal(np.broadcast_to(scale, test.count.shape).reshape(test.shape))
+    statistic = test.statistic.reshape(test.shape)
+    return null.pvalue(statistic, alternative), null
+
+
+NULLS: dict[
+    Method,
+    Callable[[UnknownTrials, Alternative, Simulation], tuple[FloatArray, NullDistribution]],
+] = {"exact": exact, "plug-in": plug_in, "monte-carlo": monte_carlo, "normal": normal}
+"""The p-values and the null distribution of each method."""
+
+
+def run(
+    name: str,
+    test: UnknownTrials,
+    alternative: Alternative,
+    method: Method,
+    simulation: Simulation,
+) -> HypothesisResult:
+    """Test and report; the number of observations is the estimated one."""
+    pvalue, null = NULLS[method](test, alternative, simulation)
+    statistic = test.statistic.reshape(test.shape)
+    return HypothesisResult(
+        name=name,
+        statistic=statistic,
+        pvalue=pvalue,
+        alternative=alternative,
+        method=method,
+        null_distribution=null,
+        uncertainty="noise+sampling",
+        nobs=test.nobs.reshape(test.shape),
+        mc_error=null.mc_error(statistic, alternative),
+        labels=test.labels,
+        notes=_notes(test, method),
+    )
+
+
+def _notes(test: UnknownTrials, method: Method) -> tuple[str, ...]:
+    """Say what the p-values take for granted, unless the number of trials is known after all."""
+    noisy = np.any(test.nobs_noise.variance) or (test.is_total and np.any(test.noise.variance))
+    if not noisy:
+        return ()
+    if method != "exact":
+        return ("p-values take the estimated number as the true one",)
+    note = f"p-values hold whatever the true number; they include {test.nuisance_alpha:g} for that"
+    low, high, _ = test.confidence_set
+    if (high - low < ENUMERATED).all():
+        return (note,)
+    return (note, "the maximum over long ranges of that number is a numerical one, on a fine grid")

@@ -1,0 +1,122 @@
+"""P-values where the null hypothesis has parameters that were estimated from the table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from dpinfer._validation import FloatArray
+from dpinfer.hypothesis_tests.tables._fitted_tables import STATISTICS, TableDraws, TableModel
+from dpinfer.hypothesis_tests.tables._margins import Fit
+from dpinfer.hypothesis_tests.tables._noisy_table import SMALL_EXPECTED, NoisyTable, Statistic
+from dpinfer.results.null_distribution import AsymptoticNull, NullDistribution
+from dpinfer.results.simulation import BLOCK, Simulation, simulate_null
+
+Method = Literal["monte-carlo", "asymptotic"]
+SmallExpected = Literal["refuse", "compute"]
+
+SMALL_EXPECTED_RULES: tuple[SmallExpected, ...] = ("refuse", "compute")
+
+_CELLS_IN_BLOCK = 1 << 16
+"""Cells drawn at a time, replicates times k: few enough to stay in the cache."""
+
+
+@dataclass(frozen=True)
+class EstimatedNull:
+    """A published table with its fit under the null hypothesis.
+
+    Parameters
+    ----------
+    model : TableModel
+        How tables are published and fitted.
+    fit : Fit
+        The fit of the published table.
+    nobs : float, optional
+        The published number of observations.
+    statistic : {"pearson", "projected"}
+        What is tested.
+    """
+
+    model: TableModel
+    fit: Fit
+    nobs: float | None
+    statistic: Statistic
+
+    @classmethod
+    def of(
+        cls, model: TableModel, cells: FloatArray, nobs: float | None, statistic: Statistic
+    ) -> EstimatedNull:
+        """Fit a published table."""
+        published = np.asarray(np.nan if nobs is None else nobs)
+        return cls(model, model.fit(cells[..., np.newaxis], published), nobs, statistic)
+
+    @property
+    def value(self) -> FloatArray:
+        """The observed statistic."""
+        return STATISTICS[self.statistic](self.fit).reshape(())
+
+    @property
+    def expected(self) -> FloatArray:
+        """Expected counts, in the shape of the table."""
+        return self.fit.expected[..., 0]
+
+    @property
+    def total(self) -> float:
+        """The number of observations: published, or estimated."""
+        return float(self.fit.expected.sum()) if self.nobs is None else self.nobs
+
+    def distribution(
+        self, method: Method, rule: SmallExpected, simulation: Simulation
+    ) -> tuple[NullDistribution, Sequence[str], bool]:
+        """Return the null distribution, remarks of doubt, and whether the test decides."""
+        small = np.count_nonzero(self.expected < SMALL_EXPECTED)
+        doubts = []
+        if small:
+            doubts.append(f"estimated expected counts below {SMALL_EXPECTED:g} in {small} cells")
+            if rule == "refuse":
+                return UNDECIDED, [f"{doubts[0]}: the test does not decide"], False
+        null, others = METHODS[method](self, simulation)
+        return null, [f"{doubt}: the p-value is approximate" for doubt in (*doubts, *others)], True
+
+
+def _monte_carlo(
+    test: EstimatedNull, simulation: Simulation
+) -> tuple[NullDistribution, Sequence[str]]:
+    nobs = test.model.observations(test.fit, test.nobs)
+    null = simulate_null(
+        [TableDraws.at(test.model, test.fit, nobs, test.statistic)],
+        test.value,
+        simulation,
+        alternative="larger",
+        block=min(BLOCK, max(1, _CELLS_IN_BLOCK // test.model.size)),
+    )
+    return null, ()
+
+
+def _asymptotic(
+    test: EstimatedNull, simulation: Simulation
+) -> tuple[NullDistribution, Sequence[str]]:
+    model, dof = test.model, test.model.margins.dof
+    table = NoisyTable(nobs=1, expected=test.expected.ravel(), noise=model.noise)
+    doubts = () if table.has_gaussian_noise else ("noise that is not Gaussian",)
+    if test.statistic == "projected" or not model.is_noisy:
+        return AsymptoticNull.chi2(dof), doubts
+    law = model.residual_law(test.fit)
+    return AsymptoticNull(law.upper, law.lower, f"weighted sum of {dof} chi-squared"), doubts
+
+
+METHODS: dict[
+    Method, Callable[[EstimatedNull, Simulation], tuple[NullDistribution, Sequence[str]]]
+] = {"monte-carlo": _monte_carlo, "asymptotic": _asymptotic}
+"""The null distribution of each method, and what makes it doubtful."""
+
+
+def _one(statistic: FloatArray) -> FloatArray:
+    return np.ones(statistic.shape)
+
+
+UNDECIDED = AsymptoticNull(_one, _one, "none, the test does not decide")
+"""Has a p-value of 1 for every statistic."""

@@ -1,0 +1,227 @@
+"""Tests of independence and homogeneity for contingency tables of noisy counts."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dpinfer._validation import RNG, FloatArray, check_option, freeze
+from dpinfer.errors import ApproximationWarning
+from dpinfer.hypothesis_tests.tables._estimated_null import (
+    METHODS,
+    SMALL_EXPECTED_RULES,
+    EstimatedNull,
+    Method,
+    SmallExpected,
+)
+from dpinfer.hypothesis_tests.tables._fitted_tables import STATISTICS
+from dpinfer.hypothesis_tests.tables._noisy_table import Statistic
+from dpinfer.hypothesis_tests.tables._published_table import PublishedTable
+from dpinfer.mechanisms._law import NoiseLaw
+from dpinfer.mechanisms.independent import Mechanism
+from dpinfer.mechanisms.randomized_response import RandomizedResponse
+from dpinfer.results.hypothesis import HypothesisResult
+from dpinfer.results.simulation import Simulation
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Channel = RandomizedResponse | NoiseLaw | None
+"""What one attribute went through; an attribute that was not randomized has None or Exact()."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ContingencyResult(HypothesisResult):
+    """A test of a contingency table, with what was estimated on the way.
+
+    Made by :func:`chi2_contingency`. Unpacks as ``statistic, pvalue``.
+
+    Attributes
+    ----------
+    expected_freq : array of float, shape (r, c), or DataFrame
+        Expected counts under the null hypothesis, with the estimated margins. With randomized
+        response they are those of the reports.
+    dof : int
+        (r - 1)(c - 1).
+    estimated_freq : array of float, shape (r, c), or DataFrame
+        Unbiased estimate of the confidential table: the published one, for randomized response
+        what the reports say about the table before randomization. May be negative.
+    """
+
+    expected_freq: Any
+    dof: int
+    estimated_freq: Any
+
+
+def chi2_contingency(
+    table: Any,
+    *,
+    mechanism: Mechanism | RandomizedResponse | tuple[Channel, Channel],
+    nobs: float | None = None,
+    nobs_mechanism: NoiseLaw | None = None,
+    row_totals: Any = None,
+    statistic: Statistic = "projected",
+    method: Method = "monte-carlo",
+    small_expected: SmallExpected = "refuse",
+    reps: int = 10_000,
+    rng: RNG = None,
+    n_jobs: int | None = 1,
+    precision: float | None = None,
+    progress: bool = False,
+) -> ContingencyResult:
+    """Test independence or homogeneity in a contingency table of noisy counts.
+
+    Parameters
+    ----------
+    table : array of shape (r, c) or DataFrame
+        The published counts of r >= 2 rows and c >= 2 columns: counts plus noise, not clamped or
+        rounded since. Negative counts are ordinary values.
+    mechanism : NoiseLaw, sequence of NoiseLaw, RandomizedResponse or pair of these
+        The law of the noise: one for all cells, or one for each, row by row. If the respondents'
+        answers were randomized: a channel with r·c categories for both attributes together, or a
+        pair of channels, for the row and for the column, None for one that was not randomized.
+        The table then holds the reports.
+    nobs : float, optional
+        The number of observations n: public, a whole number, or published with noise, together
+        with ``nobs_mechanism``. By default it is unknown and estimated from the table.
+    nobs_mechanism : NoiseLaw, optional
+        The law of the noise in ``nobs``, independent of that in the table.
+    row_totals : array of int, shape (r,), or Series, optional
+        Known numbers of observations in the rows, such as the sizes of groups that were compared.
+        The hypothesis is then that the rows are homogeneous. Transpose a table whose column totals
+        are known.
+    statistic : {"projected", "pearson"}
+        ``"projected"``: the smallest value of a quadratic form that weighs deviations by their
+        sampling and noise variance. ``"pearson"``: Σ (observed - expected)²/expected. See Notes.
+    method : {"monte-carlo", "asymptotic"}
+        Where the null distribution comes from: ``"monte-carlo"`` draws tables and noise from the
+        fitted null hypothesis and fits each of them anew; ``"asymptotic"`` is the limit of many
+        observations: χ² for ``"projected"``, a weighted sum of χ² for ``"pearson"``.
+    small_expected : {"refuse", "compute"}
+        What to do where an estimated expected count is below 5: ``"refuse"`` to decide, with
+        ``decided=False`` and a p-value of 1, or ``"compute"`` a p-value all the same.
+    reps : int, default 10_000
+        Number of replicates for ``"monte-carlo"``.
+    rng : None, int or numpy.random.Generator
+        Source of the replicates; an int is a seed. A generator is asked for a seed once.
+    n_jobs : int, default 1
+        Number of workers, as joblib takes it.
+    precision : float, optional
+        Relative standard error of the p-value at which to stop drawing.
+    progress : bool, default False
+        Whether to show a progress bar while simulating.
+
+    Returns
+    -------
+    ContingencyResult
+        Statistic and p-value, which accounts for sampling and noise; unpacks as
+        ``statistic, pvalue``. Has the expected counts, too, as ``expected_freq``.
+
+    Raises
+    ------
+    InvalidParameterError
+        If an argument is outside what is allowed, or the arguments do not fit together.
+
+    Warns
+    -----
+    ApproximationWarning
+        If an estimated expected count is below 5, or ``"asymptotic"`` is asked for where the noise
+        is not Gaussian.
+
+    Notes
+    -----
+    Under independence the table is multinomial(n, aᵢ·bⱼ) plus noise, and under homogeneity row i
+    is multinomial(nᵢ, b) plus noise. What n or nᵢ tell about the noise is taken out first: with
+    variances V of the noise, z = y - V·(Σy - N)/(ΣV + var N). Then the form
+
+        min over a, b of (z - a·bᵀ)ᵀ (diag(a·bᵀ + V) - V Vᵀ/(ΣV + var N))⁻¹ (z - a·bᵀ), a, b >= 0,
+
+    with its weights at the previous estimate, gives estimated margins and the ``"projected"``
+    statistic. Its limit under Gaussian noise, however large V, is χ² with (r - 1)(c - 1) degrees of
+    freedom: it is the statistic of Kifer and Rogers (2017) in the contrasts that are left after
+    estimating the margins, for variances that differ from cell to cell. ``"pearson"`` is
+    Σ (zᵢⱼ - eᵢⱼ)²/eᵢⱼ with the same margins, e = a·bᵀ. Without noise both are Pearson's statistic,
+    as ``scipy.stats.chi2_contingency(correction=False)`` computes it. Weighting makes
+    the margins up to a sixth less variable than the sums of rows and columns where the margins are
+    unequal, and as good elsewhere.
+
+    The p-value is that of a simulation from the estimated margins (Gaboardi et al. 2016, MCIndep),
+    so that its level is nominal only in the limit. In 351 settings (n = 50, 500, 5,000; laws of
+    noise at ε = 0.05, 0.2, 1; 2 × 2 and 3 × 4 tables, balanced and skewed; independence with n
+    public or unknown, and homogeneity; 4,000 tables each) no rejection rate at the levels 1, 5 and
+    10 % was above nominal by more than 3.1 of its standard errors, and ``"projected"`` kept that
+    with ``small_expected="compute"``. ``"pearson"`` did not: with n = 50 and unknown, noise of
+    standard deviation 106 and a 3 × 4 table it rejected in 14.1 % of tables at the level 10 %, and
+    elsewhere hardly ever where noise was large. It has less power where margins are unequal: 0.11
+    against 0.59 for a 3 × 4 table with n = 2,000, margins 0.6, 0.3, 0.1 and 0.4, 0.3, 0.2, 0.1 and
+    Gaussian noise of standard deviation 20.
+
+    The ``"asymptotic"`` law of ``"pearson"`` takes the eigenvalues of an r·c by r·c matrix. For
+    noise that is not Gaussian both limits are approximations.
+
+    Answers randomized apart are independent if and only if the reports are. Answers randomized
+    together are tested through the expected reports.
+
+    References
+    ----------
+    Gaboardi, M., Lim, H., Rogers, R. and Vadhan, S. (2016). Differentially private chi-squared
+    hypothesis testing: goodness of fit and independence testing. ICML. arXiv:1602.03090.
+    Kifer, D. and Rogers, R. (2017). A new class of private chi-square hypothesis tests. AISTATS,
+    PMLR 54:991-1000. arXiv:1610.07662.
+
+    Examples
+    --------
+    >>> from dpinfer.mechanisms import Gaussian
+    >>> published = [[33.1, 52.7, 20.4], [57.2, 38.0, 35.9]]
+    >>> result = chi2_contingency(published, mechanism=Gaussian(sigma=5.0), method="asymptotic")
+    >>> result.statistic.round(3), result.pvalue.round(4), result.dof
+    (np.float64(6.579), np.float64(0.0373), 2)
+    >>> result.expected_freq.round(1)
+    array([[41. , 40.5, 25.6],
+           [49.9, 49.3, 31.2]])
+    """
+    method = check_option(method, "method", METHODS)
+    statistic = check_option(statistic, "statistic", STATISTICS)
+    rule = check_option(small_expected, "small_expected", SMALL_EXPECTED_RULES)
+    simulation = Simulation.checked(reps, rng, progress, n_jobs, precision)
+    cells, axes = _split_axes(table)
+    labels = None if axes is None else axes[0]
+    published = PublishedTable.checked(cells, labels, mechanism, nobs, nobs_mechanism, row_totals)
+    test = EstimatedNull.of(published.model, published.cells, published.nobs, statistic)
+    null, notes, decided = test.distribution(method, rule, simulation)
+    for note in notes:
+        warnings.warn(note, ApproximationWarning, stacklevel=2)
+    rows, columns = published.cells.shape
+    return ContingencyResult(
+        name=published.name,
+        statistic=test.value,
+        pvalue=null.pvalue(test.value, "larger"),
+        alternative="larger",
+        method=method,
+        null_distribution=null,
+        uncertainty="noise+sampling",
+        nobs=test.total,
+        mc_error=null.mc_error(test.value, "larger"),
+        notes=(f"{rows} x {columns} table, {statistic} statistic", *notes),
+        decided=decided,
+        expected_freq=_attach_axes(test.expected, axes),
+        dof=published.model.margins.dof,
+        estimated_freq=_attach_axes(published.estimate, axes),
+    )
+
+
+def _split_axes(table: Any) -> tuple[Any, tuple[pd.Index, pd.Index] | None]:
+    """Return the values of a table, and the labels of its axes if it is a DataFrame."""
+    if hasattr(table, "columns") and hasattr(table, "iloc"):
+        return table.to_numpy(), (table.index, table.columns)
+    return table, None
+
+
+def _attach_axes(cells: FloatArray, axes: tuple[pd.Index, pd.Index] | None) -> Any:
+    """Return cells as a DataFrame under their labels; without labels, as an array."""
+    if axes is None:
+        return freeze(cells)
+    import pandas as pd
+
+    return pd.DataFrame(cells, *axes)
