@@ -102,20 +102,31 @@ class OneCount:
 
     def larger(self, count: FloatArray) -> FloatArray:
         """P(T >= count); the rounding of a computed count loses no atom."""
-        return self.law.upper(count, self._slack(count))
+        return self.law.upper(count, self.slack(count))
 
     def smaller(self, count: FloatArray) -> FloatArray:
         """P(T <= count); the rounding of a computed count loses no atom."""
-        return self.law.lower(count, self._slack(count))
+        return self.law.lower(count, self.slack(count))
 
     def further(self, count: FloatArray) -> FloatArray:
         """P(abs(T - E[T]) >= abs(count - E[T]))."""
         mirrored = (self.centre - count) + self.centre
         low, high = np.minimum(count, mirrored), np.maximum(count, mirrored)
         both = np.minimum(self.larger(high) + self.smaller(low), 1.0)
-        return np.where(high - low <= 2.0 * self._slack(count), 1.0, both)
+        return np.where(high - low <= 2.0 * self.slack(count), 1.0, both)
 
-    def _slack(self, count: FloatArray) -> FloatArray:
+    def null(self, method: Literal["exact", "normal"]) -> NullDistribution:
+        """Law of the z statistic, exact or in the limit of many counts."""
+        if method == "normal":
+            return AsymptoticNull.normal(
+                np.sqrt(1.0 + self.law.noise.variance / np.square(self.spread))
+            )
+        return ExactNull(
+            partial(_beyond, self.larger, self.centre, self.spread),
+            partial(_beyond, self.smaller, self.centre, self.spread),
+        )
+
+    def slack(self, count: FloatArray) -> FloatArray:
         """Error of a computed count, where whole numbers can still be told apart."""
         return np.minimum(_ROUNDING * (np.abs(count) + 2.0 * self.centre + 1.0), 0.25)
 
@@ -136,11 +147,7 @@ def exact(
         "larger": test.larger,
         "smaller": test.smaller,
     }
-    null = ExactNull(
-        partial(_beyond, test.larger, test.centre, test.spread),
-        partial(_beyond, test.smaller, test.centre, test.spread),
-    )
-    return tails[alternative](test.count), null
+    return tails[alternative](test.count), test.null("exact")
 
 
 def monte_carlo(
@@ -160,7 +167,7 @@ def normal(
     test: OneCount, alternative: Alternative, simulation: Simulation
 ) -> tuple[FloatArray, NullDistribution]:
     """P-values in the limit of many trials; the variance of the noise is part of it."""
-    null = AsymptoticNull.normal(np.sqrt(1.0 + test.law.noise.variance / np.square(test.spread)))
+    null = test.null("normal")
     return null.pvalue(test.statistic, alternative), null
 
 

@@ -1,0 +1,351 @@
+"""Power of the tests of one proportion and of one rate."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, field
+from typing import Any, Literal, final
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpinfer._validation import (
+    ALTERNATIVES,
+    Alternative,
+    FloatArray,
+    check_array,
+    check_integer_array,
+    check_option,
+    check_scalar,
+)
+from dpinfer.hypothesis_tests.power._critical import critical_distance
+from dpinfer.hypothesis_tests.power._plan import LARGEST_NOBS, Columns, NoisePlan, Plan, check_plan
+from dpinfer.hypothesis_tests.proportions._one_count import (
+    LARGEST_RATE,
+    SMALLEST_VALUE,
+    OneCount,
+    collapse,
+)
+from dpinfer.mechanisms._law import NoiseLaw
+from dpinfer.mechanisms._noisy_count import NoisyCount
+from dpinfer.mechanisms.noisy_binomial import NoisyBinomial
+from dpinfer.mechanisms.noisy_poisson import NoisyPoisson
+
+Method = Literal["exact", "normal"]
+METHODS: tuple[Method, ...] = ("exact", "normal")
+
+
+class _OneCountPower(Plan):
+    """Power of a test of one count, by the law of the noisy count at the alternative."""
+
+    value: float
+    alternative: Alternative
+    method: Method
+
+    @abstractmethod
+    def _laws(self, law: NoiseLaw, columns: Columns) -> tuple[OneCount, NoisyCount]:
+        """Return the test, and the law of the published count at the alternative."""
+
+    def _reject(self, law: NoiseLaw, alpha: float, columns: Columns) -> tuple[FloatArray, Any]:
+        test, truth = self._laws(law, columns)
+        distance = self._distance(test, alpha)
+        power = np.zeros(next(iter(columns.values())).shape)
+        if self.alternative != "smaller":
+            point = np.broadcast_to(test.centre + distance, power.shape)
+            power = power + truth.upper(point, test.slack(point))
+        if self.alternative != "larger":
+            point = np.broadcast_to(test.centre - distance, power.shape)
+            power = power + truth.lower(point, test.slack(point))
+        return np.minimum(power, 1.0), 0.0
+
+    def _distance(self, test: OneCount, alpha: float) -> FloatArray:
+        """Distance from the expected count from which on the test rejects."""
+        if self.method == "exact":
+            return critical_distance(test, alpha, self.alternative)
+        z = test.null("normal").critical_value(alpha, self.alternative)
+        return np.asarray((-z if self.alternative == "smaller" else z) * test.spread)
+
+
+@final
+@dataclass(frozen=True)
+class ProportionPower(_OneCountPower):
+    """Power and planning of the test of one proportion.
+
+    Parameters
+    ----------
+    value : float
+        The proportion under the null hypothesis, in (0, 1).
+    mechanism : NoiseLaw or callable
+        The law of the noise in the count, or a function that makes it from a privacy budget, such
+        as :meth:`Laplace.from_epsilon`. With a function ``budget`` is one of the arguments.
+    alternative : {"two-sided", "larger", "smaller"}
+        Against what the test is made.
+    method : {"exact", "normal"}
+        Which null distribution the test uses; see :func:`dpinfer.proportions_ztest`. The power is
+        exact for both.
+
+    Notes
+    -----
+    The test rejects where its p-value is at most α, which is a set of published counts T beyond
+    one or two critical values. The power is the probability of that set where T = X + e, X ~
+    Binomial(n, p) and e is the noise: sums of the kind that the p-value itself is. At p =
+    ``value`` it is the size of the test.
+
+    The number of trials is known. To plan with a noisy number, or any other test, simulate it by
+    :func:`dpinfer.size_study` with ``truth=``.
+
+    See Also
+    --------
+    dpinfer.proportions_ztest : the test.
+
+    Examples
+    --------
+    How many trials show that a proportion is 0.30, not 0.25, under noise of ε = 0.1?
+
+    >>> from dpinfer import Laplace
+    >>> plan = ProportionPower(0.25, Laplace.from_epsilon)
+    >>> plan.solve_power(proportion=0.30, alpha=0.05, power=0.8, budget=0.1)
+    763.0
+    >>> plan.power(763, 0.30, budget=[0.05, 0.1, 1.0]).round(3)
+    array([0.569, 0.8  , 0.875])
+    """
+
+    value: float
+    mechanism: NoisePlan
+    alternative: Alternative = field(default="two-sided", kw_only=True)
+    method: Method = field(default="exact", kw_only=True)
+
+    _size = "nobs"
+    _own = ("nobs", "proportion")
+
+    def __post_init__(self) -> None:
+        value = check_scalar(self.value, "value", ge=SMALLEST_VALUE, lt=1)
+        object.__setattr__(self, "value", value)
+        check_plan(self.mechanism)
+        check_option(self.alternative, "alternative", ALTERNATIVES)
+        check_option(self.method, "method", METHODS)
+
+    def power(
+        self,
+        nobs: ArrayLike,
+        proportion: ArrayLike,
+        alpha: ArrayLike = 0.05,
+        budget: ArrayLike | None = None,
+    ) -> Any:
+        """Probability that the test rejects.
+
+        Parameters
+        ----------
+        nobs : int or array of int
+            Number of trials.
+        proportion : float or array of float
+            The true proportion, in (0, 1).
+        alpha : float or array of float, default 0.05
+            Level of the test, in (0, 1).
+        budget : float or array of float, optional
+            Privacy budget > 0, where ``mechanism`` is a function of it.
+
+        Returns
+        -------
+        float or array of float
+            The power, in the shape to which the arguments broadcast.
+
+        Raises
+        ------
+        InvalidParameterError
+            If an argument is outside what is allowed.
+        """
+        return self._evaluate(
+            {"nobs": nobs, "proportion": proportion, "alpha": alpha, "budget": budget}
+        )
+
+    def solve_power(
+        self,
+        *,
+        nobs: float | None = None,
+        proportion: float | None = None,
+        alpha: float | None = None,
+        power: float | None = None,
+        budget: float | None = None,
+    ) -> float:
+        """Solve for the one argument that is None.
+
+        Parameters
+        ----------
+        nobs, proportion, alpha, budget
+            As for :meth:`power`, as single numbers.
+        power : float
+            The power to be reached, in (0, 1).
+
+        Returns
+        -------
+        float
+            ``nobs``: the smallest number of trials from which on the power is reached, at all
+            larger ones within 8·√n, at most 2,048; it is not monotone, for the count is a whole
+            number. ``proportion``: above ``value``, below it for the alternative ``"smaller"``.
+            ``alpha``, ``budget``: the smallest that reach the power.
+
+        Raises
+        ------
+        InvalidParameterError
+            If not exactly one argument is None, or if the power cannot be reached.
+        """
+        return self._solve(
+            {
+                "nobs": nobs,
+                "proportion": proportion,
+                "alpha": alpha,
+                "power": power,
+                "budget": budget,
+            }
+        )
+
+    def _check(self, name: str, value: Any) -> FloatArray:
+        if name == "nobs":
+            return check_array(check_integer_array(value, "nobs", ge=1), "nobs", le=LARGEST_NOBS)
+        return check_array(value, name, ge=SMALLEST_VALUE, lt=1)
+
+    def _laws(self, law: NoiseLaw, columns: Columns) -> tuple[OneCount, NoisyCount]:
+        nobs = collapse(columns["nobs"])
+        test = OneCount.of_trials(np.zeros(nobs.shape), nobs, self.value, law)
+        value = collapse(columns["proportion"])
+        return test, NoisyBinomial(nobs=nobs, value=value, noise=law)
+
+    def _range(self, name: str, columns: Columns) -> tuple[float, float]:
+        edge = 1e-9
+        return self.value, edge if self.alternative == "smaller" else 1.0 - edge
+
+
+@final
+@dataclass(frozen=True)
+class PoissonPower(_OneCountPower):
+    """Power and planning of the test of one rate of events.
+
+    Parameters
+    ----------
+    value : float
+        The rate under the null hypothesis, > 0.
+    mechanism : NoiseLaw or callable
+        The law of the noise in the count, or a function that makes it from a privacy budget, such
+        as :meth:`Laplace.from_epsilon`. With a function ``budget`` is one of the arguments.
+    alternative : {"two-sided", "larger", "smaller"}
+        Against what the test is made.
+    method : {"exact", "normal"}
+        Which null distribution the test uses; see :func:`dpinfer.poisson_ztest`. The power is
+        exact for both.
+
+    Notes
+    -----
+    As for :class:`ProportionPower`, with a Poisson count of mean exposure·rate.
+
+    See Also
+    --------
+    dpinfer.poisson_ztest : the test.
+
+    Examples
+    --------
+    >>> from dpinfer import Geometric
+    >>> plan = PoissonPower(2.0, Geometric(scale=10.0), alternative="larger")
+    >>> plan.power(exposure=[50, 100, 200], rate=2.5).round(3)
+    array([0.482, 0.791, 0.984])
+    """
+
+    value: float
+    mechanism: NoisePlan
+    alternative: Alternative = field(default="two-sided", kw_only=True)
+    method: Method = field(default="exact", kw_only=True)
+
+    _size = "exposure"
+    _logarithmic = Plan._logarithmic | {"rate"}
+    _integer_size = False
+    _own = ("exposure", "rate")
+
+    def __post_init__(self) -> None:
+        value = check_scalar(self.value, "value", gt=0, le=LARGEST_RATE)
+        object.__setattr__(self, "value", value)
+        check_plan(self.mechanism)
+        check_option(self.alternative, "alternative", ALTERNATIVES)
+        check_option(self.method, "method", METHODS)
+
+    def power(
+        self,
+        exposure: ArrayLike,
+        rate: ArrayLike,
+        alpha: ArrayLike = 0.05,
+        budget: ArrayLike | None = None,
+    ) -> Any:
+        """Probability that the test rejects.
+
+        Parameters
+        ----------
+        exposure : float or array of float
+            Time, or whatever the rate is per, > 0.
+        rate : float or array of float
+            The true rate, > 0.
+        alpha : float or array of float, default 0.05
+            Level of the test, in (0, 1).
+        budget : float or array of float, optional
+            Privacy budget > 0, where ``mechanism`` is a function of it.
+
+        Returns
+        -------
+        float or array of float
+            The power, in the shape to which the arguments broadcast.
+
+        Raises
+        ------
+        InvalidParameterError
+            If an argument is outside what is allowed.
+        """
+        return self._evaluate(
+            {"exposure": exposure, "rate": rate, "alpha": alpha, "budget": budget}
+        )
+
+    def solve_power(
+        self,
+        *,
+        exposure: float | None = None,
+        rate: float | None = None,
+        alpha: float | None = None,
+        power: float | None = None,
+        budget: float | None = None,
+    ) -> float:
+        """Solve for the one argument that is None.
+
+        Parameters
+        ----------
+        exposure, rate, alpha, budget
+            As for :meth:`power`, as single numbers.
+        power : float
+            The power to be reached, in (0, 1).
+
+        Returns
+        -------
+        float
+            ``exposure``: the smallest from which on the power is reached, as far as a grid of
+            steps of 0.1 % shows. ``rate``: above ``value``, below it for the alternative
+            ``"smaller"``. ``alpha``, ``budget``: the smallest that reach the power.
+
+        Raises
+        ------
+        InvalidParameterError
+            If not exactly one argument is None, or if the power cannot be reached.
+        """
+        return self._solve(
+            {"exposure": exposure, "rate": rate, "alpha": alpha, "power": power, "budget": budget}
+        )
+
+    def _check(self, name: str, value: Any) -> FloatArray:
+        return check_array(value, name, gt=0, le=LARGEST_RATE)
+
+    def _laws(self, law: NoiseLaw, columns: Columns) -> tuple[OneCount, NoisyCount]:
+        exposure = collapse(columns["exposure"])
+        test = OneCount.of_events(np.zeros(exposure.shape), exposure, self.value, law)
+        mean = collapse(columns["exposure"] * columns["rate"])
+        check_array(mean, "exposure * rate", ge=SMALLEST_VALUE, le=LARGEST_RATE)
+        return test, NoisyPoisson(rate=mean, noise=law)
+
+    def _range(self, name: str, columns: Columns) -> tuple[float, float]:
+        if self.alternative == "smaller":
+            return self.value, max(1e-9 * self.value, SMALLEST_VALUE)
+        return self.value, 0.5 * LARGEST_RATE / max(float(columns["exposure"]), 1.0)
