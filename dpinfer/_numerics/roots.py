@@ -71,7 +71,9 @@ def find_root(
         open_ = np.flatnonzero((width > floor) & (width > 4e-16 * np.maximum(abs(a), abs(b))))
         if not open_.size:
             return np.minimum(a, b), np.maximum(a, b)
-        step = np.clip(share[open_], 0.25 * rtol, 1.0 - 0.25 * rtol)
+        # one end may be on the root already: step over it, so that the other comes near
+        least = np.minimum(0.5 * floor[open_] / width[open_], 0.5)
+        step = np.clip(share[open_], least, 1.0 - least)
         x = a[open_] + step * (b[open_] - a[open_])
         fx = function(x, open_)
         same = (fx > 0) == (fa[open_] > 0)

@@ -29,6 +29,19 @@ def test_few_evaluations_for_a_smooth_function():
     assert len(calls) < 10
 
 
+def test_few_evaluations_where_one_end_comes_to_lie_on_the_root():
+    calls = []
+
+    def excess(x, index):
+        calls.append(len(x))
+        return np.exp(-x) - 1e-5
+
+    low, high = find_root(excess, np.zeros(1), np.full(1, 50.0))
+    assert abs(low[0] - 5.0 * np.log(10.0)) < 1e-12 * low[0]
+    assert high[0] - low[0] <= 1e-13 * low[0]
+    assert len(calls) < 20
+
+
 def test_a_jump_is_bracketed():
     low, high = find_root(
         lambda x, index: np.where(x < np.pi, 1.0, -1.0), np.zeros(3), np.full(3, 100.0)
