@@ -81,10 +81,11 @@ def null_distribution(
     -----
     Exact: the z statistic of one count, with any noise; every statistic where the noise is
     whole-numbered and the published values that have to be looked at are at most 2²¹, with an
-    absolute error of the tails below 1e-12; Pearson's statistic of a Multinomial by inversion of
-    its characteristic function, with an error below 1e-8, or a
-    :class:`~dpinfer.ConvergenceError` at a value for which that is not reached. The inversion may
-    take seconds, and is done with ``method="exact"`` only.
+    absolute error of the tails below 1e-12; Pearson's statistic of a Multinomial with an error
+    below 1e-8; where that is not reached, the error is added, so that p-values are too large rather
+    than too small. By default it is exact where that accuracy is reached at ``observed`` and at the
+    critical values of levels 0.5 to 0.01, unless a tail takes a list of all values of the
+    statistic, which may be a second for each.
 
     Asymptotic: for ``"z"`` the normal law with the variance of the noise; for ``"projected"`` χ²
     with k - 1 degrees of freedom; for ``"pearson"`` the quadratic form in normal variables whose
@@ -124,8 +125,10 @@ def null_distribution(
     tested = check_option(alternative, "alternative", ALTERNATIVES)
     if chosen == "asymptotic":
         return asymptotic(problem)
-    if chosen != "monte-carlo" and (null := exact(problem, wanted=chosen is not None)) is not None:
-        return null
+    if chosen != "monte-carlo":
+        null = exact(problem, points, wanted=chosen == "exact")
+        if null is not None:
+            return null
     if chosen == "exact":
         raise InvalidParameterError(
             "method must be 'monte-carlo' or 'asymptotic' where the noise is not whole-numbered or "

@@ -41,13 +41,13 @@ def brute_force(model, laws, statistic, point):
     tables = [x for x in product(range(model.nobs + 1), repeat=3) if sum(x) == model.nobs]
     reach = 9
     noises = list(product(range(-reach, reach + 1), repeat=2))
+    first, second = (law.pmf(np.array(noises, dtype=float)[:, i]) for i, law in enumerate(laws[:2]))
     total = 0.0
     for x in tables:
         ways = factorial(model.nobs) / prod(factorial(c) for c in x)
         chance = ways * np.prod(model.value ** np.array(x))
         cells = np.array([(x[0] + a, x[1] + b, x[2]) for a, b in noises])
-        weight = np.array([laws[0].pmf(a) * laws[1].pmf(b) for a, b in noises])
-        total += chance * weight[statistic(cells) >= point - 1e-9].sum()
+        total += chance * (first * second)[statistic(cells) >= point - 1e-9].sum()
     return total
 
 
@@ -190,6 +190,34 @@ def test_pearson_of_many_cells_is_exact_too():
     low, high = found.mc_confint(points, "larger", alpha=1e-9)  # so often it fails by accident
     exact = null.pvalue(points, "larger")
     assert ((low < exact) & (exact < high)).all()
+
+
+@pytest.mark.parametrize("noise", [Laplace(scale=2.0), Geometric(scale=2.0)], ids=repr)
+def test_pearson_is_exact_by_default_where_that_is_quick(noise):
+    model = Multinomial(nobs=5_000, value=[0.3, 0.7])
+    null = null_distribution(model, noise)
+    assert isinstance(null, ExactNull)
+    critical = null.critical_value(0.05, "larger")
+    assert null.pvalue(critical, "larger") == pytest.approx(0.05, abs=1e-3)
+    points = np.array([0.1, critical])
+    found = null_distribution(
+        model, noise, observed=points, method="monte-carlo", reps=100_000, rng=6
+    )
+    low, high = found.mc_confint(points, "larger", alpha=1e-9)  # so often it fails by accident
+    exact = null.pvalue(points, "larger")
+    assert ((low < exact) & (exact < high)).all()
+    assert exact == pytest.approx(null_distribution(model, noise, method="exact").pvalue(points))
+
+
+def test_pearson_is_simulated_where_values_would_have_to_be_listed():
+    model = Multinomial(nobs=1_000, value=[0.21, 0.33, 0.46])
+    noise = Geometric(scale=2.0)
+    simulated = null_distribution(model, noise, observed=6.0, rng=1)
+    assert "Monte Carlo" in simulated.summary()
+    low, high = simulated.mc_confint(6.0, "larger", alpha=1e-9)  # so often it fails by accident
+    exact = null_distribution(model, noise, method="exact")
+    assert isinstance(exact, ExactNull)
+    assert low < exact.pvalue(6.0, "larger") < high
 
 
 def test_precision_ends_the_simulation_early():

@@ -12,7 +12,7 @@ from dpinfer._validation import Alternative, FloatArray
 from dpinfer.errors import InvalidParameterError
 from dpinfer.hypothesis_tests._null.enumeration import enumerate_published
 from dpinfer.hypothesis_tests._null.problem import Problem, spread
-from dpinfer.hypothesis_tests._quadratic.law import QuadraticLaw
+from dpinfer.hypothesis_tests._quadratic.law import ACCEPTED_ERROR, QuadraticLaw
 from dpinfer.hypothesis_tests.models import Binomial, Model, Multinomial
 from dpinfer.mechanisms._law import NoiseLaw
 from dpinfer.mechanisms._noisy_count import NoisyCount
@@ -24,20 +24,29 @@ from dpinfer.results.simulation import BLOCK, Simulation, simulate_null
 _CELLS_IN_BLOCK = 1 << 16
 """Cells drawn at a time: few enough to stay in the cache."""
 
+_LEVELS = (0.5, 0.1, 0.05, 0.01)
+"""Where an exact law has to be accurate to be preferred to a simulation."""
+
 _ROUNDING = 1e-14
 """Relative error of a count that was computed from a statistic."""
 
 
-def exact(problem: Problem, *, wanted: bool) -> NullDistribution | None:
-    """Return the exact law if it is available; one that takes long only if it is wanted."""
+def exact(problem: Problem, points: FloatArray | None, *, wanted: bool) -> NullDistribution | None:
+    """Return the exact law if it is available.
+
+    Unless it is wanted, it has to be quick, and accurate at the usual critical values and at given
+    points.
+    """
     if problem.name == "z":
         count = _standardised(problem)
         return ExactNull(count.larger, count.smaller)
     if (lattice := enumerate_published(problem.model, problem.noise)) is not None:
         atoms = lattice.atoms(problem.evaluate, problem.model.shape)
         return ExactNull(atoms.upper, atoms.lower)
-    law = _quadratic(problem) if wanted else None
-    return None if law is None else ExactNull(law.upper, law.lower)
+    law = _quadratic(problem)
+    if law is None or not (wanted or _is_good(law, _usual(problem, points))):
+        return None
+    return ExactNull(law.upper, law.lower)
 
 
 def monte_carlo(
@@ -130,10 +139,22 @@ def _standardised(problem: Problem) -> _StandardisedCount:
 
 
 def _quadratic(problem: Problem) -> QuadraticLaw | None:
-    """Return the law of Pearson's statistic by its characteristic function."""
+    """Return the law of Pearson's statistic of one table, if there is a way to it."""
     model = problem.model
     if problem.name != "pearson" or not isinstance(model, Multinomial):
         return None
     expected = model.expected
     law = QuadraticLaw(model.nobs, model.value, expected, 1.0 / expected, problem.noise)
     return law if law.is_available else None
+
+
+def _is_good(law: QuadraticLaw, points: FloatArray) -> bool:
+    """Whether tails are accurate at some points, and quick."""
+    return bool(np.all(law.error(points) <= ACCEPTED_ERROR)) and not law.is_listed
+
+
+def _usual(problem: Problem, points: FloatArray | None) -> FloatArray:
+    """Return critical values of the limiting law, and the given points."""
+    limit = asymptotic(problem)
+    critical = [limit.critical_value(level, "larger") for level in _LEVELS]
+    return np.append(critical, np.zeros(0) if points is None else points)

@@ -73,10 +73,14 @@ class Cell:
         return np.arange(self._window.start, self._window.stop) + (first - self.centre)
 
     def joint(self, theta: FloatArray) -> ComplexArray:
-        """E[exp(iθ(X - λ)); X + whole part = y] at the points y, shape (θ, m)."""
+        """E[exp(iθ(X - λ)); X + whole part = y] at the points y, shape (θ, m).
+
+        The θ are equally spaced.
+        """
         low, pmf = self._counts
         count = np.arange(low, low + pmf.size)
-        waves = pmf * np.exp(1j * np.multiply.outer(theta, count - self.rate))
+        waves = _waves(theta, np.asarray(count - self.rate, dtype=np.float64))
+        waves *= pmf
         spread = self.noise.pmf
         if spread.size > 1:
             length = fft.next_fast_len(pmf.size + spread.size - 1)
@@ -111,3 +115,14 @@ class Cell:
         count = np.sqrt(2.0 * _LOG_ALIASED / self.rate) * np.hypot(1.0, turn * self.rate)
         shift = turn * (self.noise.reach + abs(self.rate - self.centre))
         return max(1, min(int(2.0 * np.pi / (widest + count + shift)), self.points.size // 8))
+
+
+def _waves(theta: FloatArray, x: FloatArray) -> ComplexArray:
+    """exp(iθx) at equally spaced θ, shape (θ, x): products of few of them, for speed.
+
+    That amounts to rounding θ, which is the same in all cells and does not matter.
+    """
+    rows = min(int(np.sqrt(theta.size)) + 1, theta.size)
+    first = np.exp(1j * np.multiply.outer(theta[:rows], x))
+    jumps = np.exp(1j * np.multiply.outer(theta[::rows] - theta[0], x))
+    return np.asarray((jumps[:, None] * first).reshape(-1, x.size)[: theta.size])

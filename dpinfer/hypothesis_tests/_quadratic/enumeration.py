@@ -1,41 +1,43 @@
-"""The law of a statistic of few cells with whole-numbered noise, by listing its values."""
+"""The law of a statistic of few cells with whole-numbered noise, by listing its values.
+
+Taken for up to twelve uneven cells where the values up to q are not too many.
+"""
 
 from __future__ import annotations
 
 from math import prod
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpinfer._validation import FloatArray
 from dpinfer.hypothesis_tests._quadratic.cells import Cell
-from dpinfer.hypothesis_tests._quadratic.noise_parts import ComplexArray
+from dpinfer.hypothesis_tests._quadratic.half import Half, Term, number_of_values
 from dpinfer.hypothesis_tests._quadratic.terms import Cells
-from dpinfer.hypothesis_tests._quadratic.transform import Transform
 
-_LARGEST = 1.6e7
-"""Complex numbers that one half of the cells may take, 16 bytes each."""
+_BUDGET = 2e7
+"""Complex numbers handled at most for one tail: a second or so."""
 
-_LARGEST_LISTED = 4e7
-"""Terms of a sum for one value, over the cells of the other half."""
+_LARGEST = 1e7
+"""Numbers held at a time, for the terms and for a list of values."""
 
-_NEGLIGIBLE = 1e-21
 _TIE = 1e-11
 """Values this close to each other, in units of 1 + value, are one value."""
 
 _ERROR = 1e-13
-_CHUNK = 1 << 22
 
-_TIE_IN_PART = 1e-12
+_BLOCK = 1 << 21
+"""Complex numbers in a block."""
 
-_ANGLES = 16
-
-Step = tuple[NDArray[np.intp], NDArray[np.intp]]
-"""Which sums are kept, in which order, and where among them a new value starts."""
+_GROWTH = 1.3
+"""By how much the lists go beyond what was asked for, where that is asked for repeatedly."""
 
 
 class Enumeration:
-    """P(Q >= q) from all values of two halves of the statistic, one of them with tails summed up.
+    """P(Q <= q) from the values up to q of two halves of the statistic.
+
+    The counts are Poisson counts given their total, which the trapezoidal rule fixes: for each θ
+    the halves are independent, and a value of one half goes with the sum of all of the other one
+    that are small enough.
 
     Parameters
     ----------
@@ -48,60 +50,69 @@ class Enumeration:
     def __init__(self, cells: Cells, circle: int) -> None:
         # the joint functions are conjugate at -θ: half of the nodes will do
         theta = 2.0 * np.pi * np.arange((circle + 1) // 2) / circle
-        listed, merged = split(cells)
-        self._squares = [cell.weight * np.square(cell.points) for cell in listed]
-        self._joint = [cell.joint(theta).T for cell in listed]
-        if self._joint:
-            self._joint[0] = self._joint[0] * np.where(theta == 0.0, 1.0, 2.0)
-        self._values, steps = _merging(merged)
-        # the chance of being at least each of the values; nothing beyond the last
-        self._tail = np.zeros((self._values.size + 1, theta.size), dtype=np.complex128)
-        for start in range(0, theta.size, _ANGLES):
-            part = slice(start, start + _ANGLES)
-            chances = _chances(merged, steps, theta[part])
-            self._tail[:-1, part] = np.cumsum(chances[::-1], axis=0)[::-1]
-        self._total = self._summed(-np.inf)
+        self._theta = theta
+        self._factor = np.where(theta == 0.0, 1.0, 2.0)
+        terms = {id(cell): _term(cell, theta) for cell in cells.each}
+        self._parts = [[terms[id(cell)] for cell in half] for half in split(cells)]
+        sums = [term.joint.sum(axis=0) for half in self._parts for term in half]
+        self._total = float(prod(sums, start=self._factor).real.sum())
+        self._bound = -np.inf
+        self._halves: list[Half] = []
 
     def upper(self, q: FloatArray) -> FloatArray:
         """P(Q >= q)."""
-        return self._probability(q, -1.0)
+        return 1.0 - self._each(q, -1.0)
 
     def lower(self, q: FloatArray) -> FloatArray:
         """P(Q <= q)."""
-        return 1.0 - self._probability(q, 1.0)
+        return self._each(q, 1.0)
 
     def error(self, q: FloatArray) -> FloatArray:
-        """Bound on the absolute error: rounding, and what is left out."""
-        return np.full(np.shape(q), _ERROR)
+        """Bound on the absolute error; inf where the values up to q are too many."""
+        affordable = [self._is_affordable(x) for x in np.ravel(q)]
+        return np.where(affordable, _ERROR, np.inf).reshape(np.shape(q))
 
-    def _probability(self, q: FloatArray, side: float) -> FloatArray:
-        """Chance of values from q on, those within rounding of q included (-1) or not (1)."""
-        out = [self._summed(x + side * _TIE * (1.0 + abs(x))) for x in np.ravel(q)]
-        return np.clip(np.array(out) / self._total, 0.0, 1.0).reshape(np.shape(q))
+    def _is_affordable(self, q: float) -> bool:
+        if q < 0.0:
+            return True
+        numbers = [number_of_values(part, q) for part in self._parts]
+        return max(numbers) <= _LARGEST and sum(numbers) * self._theta.size <= _BUDGET
 
-    def _summed(self, q: float) -> float:
-        """Sum of the chances of values from q on, in units of the chance of the total."""
-        shape = tuple(square.size for square in self._squares)
-        rows = max(1, _CHUNK // self._tail.shape[1])
+    def _each(self, q: FloatArray, side: float) -> FloatArray:
+        """P(Q <= q), the values within rounding of q included (1) or not (-1)."""
+        inside = [self._inside(x + side * _TIE * (1.0 + abs(x))) for x in np.ravel(q)]
+        return np.clip(np.array(inside) / self._total, 0.0, 1.0).reshape(np.shape(q))
+
+    def _inside(self, q: float) -> float:
+        """Chance of the values up to q, in units of the chance of the total."""
+        if q < 0.0:
+            return 0.0
+        listed, merged = self._up_to(q)
+        chosen = listed.values[: np.searchsorted(listed.values, q, side="right")]
+        place = np.searchsorted(merged.values, q - chosen, side="right")
+        angles = max(1, _BLOCK // max(1, listed.values.size, merged.values.size))
         total = 0.0
-        for start in range(0, prod(shape), rows):
-            places = np.unravel_index(np.arange(start, min(start + rows, prod(shape))), shape)
-            pairs = list(zip(self._squares, self._joint, places, strict=True))
-            rest = q - np.sum([square[at] for square, _, at in pairs], axis=0)
-            chances = self._tail[np.searchsorted(self._values, rest)]
-            for _, joint, at in pairs:
-                chances *= joint[at]
-            total += float(chances.real.sum())
+        for start in range(0, self._theta.size, angles):
+            part = slice(start, min(start + angles, self._theta.size))
+            # the chance of the first values; nothing before them
+            below = np.zeros((merged.values.size + 1, part.stop - part.start), dtype=np.complex128)
+            np.cumsum(merged.chances(part), axis=0, out=below[1:])
+            pairs = np.einsum("vt,vt->t", listed.chances(part)[: place.size], below[place])
+            total += float(self._factor[part] @ pairs.real)
         return total
 
+    def _up_to(self, q: float) -> list[Half]:
+        """Both halves with their values up to q, and perhaps some more."""
+        if q > self._bound:
+            self._bound = q if not self._halves else _GROWTH * q
+            self._halves = [Half(part, self._theta.size, self._bound) for part in self._parts]
+        return self._halves
 
-def affordable(cells: Cells, transform: Transform) -> bool:
-    """Whether all values of both halves fit into the bounds."""
-    if not cells.is_integer or cells.count.sum() > 12:
-        return False
-    listed, merged = (prod(float(cell.points.size) for cell in half) for half in split(cells))
-    nodes = 0.5 * transform.circle
-    return listed * nodes <= _LARGEST_LISTED and merged * nodes <= _LARGEST
+
+def feasible(cells: Cells, circle: int) -> bool:
+    """Whether the terms can be listed; how many sums of them there are depends on q."""
+    points = sum(cell.points.size for cell in cells.each)
+    return cells.is_integer and points * 0.5 * circle <= _LARGEST
 
 
 def split(cells: Cells) -> tuple[list[Cell], list[Cell]]:
@@ -119,26 +130,6 @@ def split(cells: Cells) -> tuple[list[Cell], list[Cell]]:
     return halves if sizes[0] >= sizes[1] else (halves[1], halves[0])
 
 
-def _merging(cells: list[Cell]) -> tuple[FloatArray, list[Step]]:
-    """Values of part of the statistic, and how they come about as cells are added."""
-    values, chances, steps = np.zeros(1), np.ones((1, 1)), list[Step]()
-    for cell in cells:
-        values = np.add.outer(values, cell.weight * np.square(cell.points)).ravel()
-        chances = np.multiply.outer(chances[:, 0], cell.joint(np.zeros(1))[0].real).reshape(-1, 1)
-        kept = np.flatnonzero(chances[:, 0] > _NEGLIGIBLE)
-        kept = kept[np.argsort(values[kept], kind="stable")]
-        values = values[kept]
-        gaps = np.diff(values, prepend=-np.inf)
-        starts = np.flatnonzero(gaps > _TIE_IN_PART * (1.0 + values))
-        values, chances = values[starts], np.add.reduceat(chances[kept], starts, axis=0)
-        steps.append((kept, starts))
-    return values, steps
-
-
-def _chances(cells: list[Cell], steps: list[Step], theta: FloatArray) -> ComplexArray:
-    """E[exp(iθ(X - λ)); value] for each of the values, shape (values, θ)."""
-    chances = np.ones((1, theta.size), dtype=np.complex128)
-    for cell, (kept, starts) in zip(cells, steps, strict=True):
-        product = chances[:, None, :] * cell.joint(theta).T
-        chances = np.add.reduceat(product.reshape(-1, theta.size)[kept], starts, axis=0)
-    return chances
+def _term(cell: Cell, theta: FloatArray) -> Term:
+    joint = np.ascontiguousarray(cell.joint(theta).T)
+    return Term(cell.weight * np.square(cell.points), joint, cell.weight)

@@ -1,4 +1,8 @@
-"""Tails of the statistic from its characteristic function."""
+"""Tails of the statistic from its characteristic function.
+
+The route for many cells, for three and more with continuous noise, and the last resort. It gives
+up early where the accuracy that is wanted is out of reach.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +24,20 @@ _GROWTH = 1.5
 _KEPT = 0.8
 """Part of the nodes after which φ has to be negligible for it to have ended."""
 
-_BUDGET = 4e9
-"""Multiplications spent on one law at most: two seconds or so."""
+_CHEAP, _BUDGET = 1e8, 2e9
+"""Multiplications that are always spent on one law, and at most: 0.1 and 3 seconds or so."""
+
+_FALL = 2.0
+"""By how much errors fall at best with each block of nodes: this to the number of cells."""
+
+_ENOUGH = 4e-9
+"""Absolute error at which no more nodes are added once they are no longer cheap."""
+
+_USELESS = 1e-8
+"""Absolute error beyond which it does not matter what returns of φ contribute."""
+
+_FADES = (1.0, 0.85, 0.7)
+"""Ends of the fades, in terms of that of the nodes; two of them may agree by accident."""
 
 _BASE_ERROR = 5e-13
 _SLICE = 1 << 20
@@ -84,17 +100,35 @@ class Inversion:
         inside = np.clip(points, self.low, self.high)
         while True:
             value, error = self._evaluate(inside)
-            settled = bool(np.all((error <= TARGET) | (points <= self.low)))
+            error = np.where(points <= self.low, 0.0, error)
+            aim = TARGET if self._cost <= _CHEAP else _ENOUGH
             # a law on a lattice can be followed through all returns, to the end of the period
-            if settled and (not self._spacing or self._is_complete()):
+            if np.all(error <= aim) and (not self._spacing or self._is_complete()):
                 break
-            if not self._extend():
+            unsettled = error[error > aim]
+            least = float(unsettled.min()) if unsettled.size else aim
+            if not self._is_promising(least) or not self._extend():
                 break
         # the tails beyond the range are of no account
         value = np.where(points <= self.low, 1.0, np.clip(value, 0.0, 1.0))
         value = np.where(points > self.high, 0.0, value)
-        error = np.where(points <= self.low, _BASE_ERROR, error + self._returns())
+        missed = self._returns() if np.any(error <= _USELESS) else self._largest_return()
+        error = np.where(points <= self.low, _BASE_ERROR, np.minimum(error + missed, 1.0))
         return value.reshape(np.shape(q)), error.reshape(np.shape(q))
+
+    def _is_promising(self, error: float) -> bool:
+        """Whether the nodes that are affordable might be enough."""
+        size, cost, blocks = self._t.size, self._cost, 0
+        least = np.log(error / _ENOUGH) / np.log(_FALL) / self._transform.cells.count.sum()
+        while (block := self._block(size)).size:
+            cost += self._transform.cost(block)
+            if cost > _BUDGET:
+                return False
+            size, blocks = size + block.size, blocks + 1
+            if cost <= _CHEAP or blocks >= least:
+                return True
+        # the end of the period of a lattice
+        return True
 
     def _evaluate(self, q: FloatArray) -> tuple[FloatArray, FloatArray]:
         t, point, kernel = self._t, q, 1.0 / self._t
@@ -103,7 +137,7 @@ class Inversion:
             kernel = 0.5 * self._spacing / np.sin(0.5 * self._spacing * t)
         terms = self._phi * kernel * (self._step / np.pi)
         whole = self._has_ended()
-        fades = [np.ones(t.size)] if whole else [_fade(t / t[-1]), _fade(t / (0.7 * t[-1]))]
+        fades = [np.ones(t.size)] if whole else [_fade(t / (part * t[-1])) for part in _FADES]
         weighted = np.stack([terms * fade for fade in fades], axis=1)
         out = np.empty((q.size, len(fades)))
         rows = max(1, _SLICE // t.size)
@@ -111,7 +145,7 @@ class Inversion:
             part = slice(start, start + rows)
             wave = np.exp(-1j * np.multiply.outer(point[part], t))
             out[part] = 0.5 + (wave @ weighted).imag
-        return out[:, 0], _BASE_ERROR + 2.0 * np.abs(out[:, 0] - out[:, -1])
+        return out[:, 0], _BASE_ERROR + 2.0 * np.abs(out[:, :1] - out).max(axis=1)
 
     def _has_ended(self) -> bool:
         """Whether φ has become negligible, or the nodes have come to the end of the period."""
@@ -128,15 +162,26 @@ class Inversion:
             return 0.0
         if self._missed is None:
             reach = np.pi / self._spacing if self._spacing else np.inf
-            width = self._step * float(np.abs(self._phi).sum())
-            self._missed = recurrence(self._transform, width, float(self._t[-1]), reach)
+            self._missed = recurrence(self._transform, self._width, float(self._t[-1]), reach)
         return self._missed
+
+    def _largest_return(self) -> float:
+        """Return what φ would contribute if it were 1 again just beyond the nodes."""
+        return 2.0 * self._width / (np.pi * float(self._t[-1]))
+
+    @property
+    def _width(self) -> float:
+        """Width of the peak at 0."""
+        return self._step * float(np.abs(self._phi).sum())
+
+    def _block(self, first: int) -> FloatArray:
+        """Return the nodes that come after so many."""
+        last = int(min(max(_FIRST, np.ceil(_GROWTH * first)), self._most))
+        return np.asarray(self._step * (np.arange(float(first), last) + 0.5))
 
     def _extend(self) -> bool:
         """Add nodes, and tell whether that was possible."""
-        first = self._t.size
-        last = int(min(max(_FIRST, np.ceil(_GROWTH * first)), self._most))
-        t = self._step * (np.arange(float(first), last) + 0.5)
+        t = self._block(self._t.size)
         if not t.size:
             return False
         cost = self._transform.cost(t)

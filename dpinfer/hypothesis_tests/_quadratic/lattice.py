@@ -1,4 +1,8 @@
-"""Statistics whose values have a common spacing, and their whole law by Fourier transforms."""
+"""Statistics whose values have a common spacing, and their whole law by Fourier transforms.
+
+The table is taken for up to twelve cells whose weights are commensurate: even cells, mostly. With
+more cells the lattice helps the inversion.
+"""
 
 from __future__ import annotations
 

@@ -4,36 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, Protocol, final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dpinfer._validation import FloatArray, show
 from dpinfer.errors import InvalidParameterError
-from dpinfer.hypothesis_tests._quadratic.enumeration import Enumeration, affordable
-from dpinfer.hypothesis_tests._quadratic.inversion import Inversion
-from dpinfer.hypothesis_tests._quadratic.lattice import Lattice, LatticeTable, table_cost
-from dpinfer.hypothesis_tests._quadratic.terms import Cells
-from dpinfer.hypothesis_tests._quadratic.transform import Transform
+from dpinfer.hypothesis_tests._quadratic.enumeration import Enumeration
+from dpinfer.hypothesis_tests._quadratic.routes import routes
+from dpinfer.hypothesis_tests._quadratic.tails import FirstAccurate
 from dpinfer.mechanisms._law import NoiseLaw
 
 ACCEPTED_ERROR = 1e-8
 """Absolute error up to which a probability is given out as exact."""
-
-_FEW = 12
-"""Up to so many cells φ decays so slowly that other routes are better, where there are any."""
-
-_CHEAP, _LARGEST = 1e8, 2e9
-"""Cost of a table that is always made, and that is made where nothing else will do."""
-
-
-class Tails(Protocol):
-    """A way to the tails."""
-
-    def upper(self, q: FloatArray) -> FloatArray: ...
-    def lower(self, q: FloatArray) -> FloatArray: ...
-    def error(self, q: FloatArray) -> FloatArray: ...
 
 
 @final
@@ -55,11 +39,12 @@ class QuadraticLaw:
 
     Notes
     -----
-    There are these routes: for few cells with whole-numbered noise, a table of all values where
-    they have a common spacing, or lists of the values of two halves; else the characteristic
-    function is inverted. :meth:`error` tells the absolute error that is to be expected of a tail.
-    Where it exceeds 1e-8, which is so for few cells of uneven size, tails are given with that
-    error added: p-values are then too large rather than too small.
+    There are these routes: for two cells a direct sum or quadrature; for few cells with
+    whole-numbered noise, a table of all values where they have a common spacing, or lists of the
+    values of two halves; else the characteristic function is inverted. The first that is accurate
+    and quick at a point is taken there. :meth:`error` tells the absolute error that is to be
+    expected of a tail. Where it exceeds 1e-8, tails are given with that error added: p-values are
+    then too large rather than too small.
     """
 
     nobs: int
@@ -71,7 +56,12 @@ class QuadraticLaw:
     @property
     def is_available(self) -> bool:
         """Whether there is a route for this kind of noise; it may still prove too inaccurate."""
-        return self._tails is not None
+        return self._tails.exists
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether values were listed for the tails asked for so far, which may take a second."""
+        return any(isinstance(way, Enumeration) for way in self._tails.made)
 
     def upper(self, q: ArrayLike) -> Any:
         """P(Q >= q), atoms within rounding errors of q included."""
@@ -85,13 +75,10 @@ class QuadraticLaw:
 
     def error(self, q: ArrayLike) -> Any:
         """Absolute error to be expected of the tails at q; inf where there is no route."""
-        points = np.asarray(q, dtype=np.float64)
-        if self._tails is None:
-            return np.full(points.shape, np.inf)[()]
-        return self._tails.error(points)[()]
+        return self._tails.error(np.asarray(q, dtype=np.float64))[()]
 
-    def _ways(self) -> Tails:
-        if self._tails is None:
+    def _ways(self) -> FirstAccurate:
+        if not self._tails.exists:
             raise InvalidParameterError(
                 f"noise must be of a kind and size whose exact law is available, got "
                 f"{show(self.noise)}: use method='monte-carlo'"
@@ -99,29 +86,13 @@ class QuadraticLaw:
         return self._tails
 
     @cached_property
-    def _tails(self) -> Tails | None:
-        cells = Cells.collect(self.nobs, self.value, self.centre, self.weight, self.noise)
-        if cells is None:
-            return None
-        transform = Transform(cells)
-        lattice = Lattice.of(cells)
-        if cells.count.sum() > _FEW:
-            return _inverted(transform, lattice)
-        cost = np.inf if lattice is None else table_cost(transform, lattice)
-        listed = affordable(cells, transform)
-        if lattice is not None and cost <= (_CHEAP if listed else _LARGEST):
-            return LatticeTable(transform, lattice)
-        return Enumeration(cells, transform.circle) if listed else _inverted(transform, lattice)
+    def _tails(self) -> FirstAccurate:
+        makers = routes(self.nobs, self.value, self.centre, self.weight, self.noise)
+        return FirstAccurate(makers, ACCEPTED_ERROR)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what can be computed again."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
-
-
-def _inverted(transform: Transform, lattice: Lattice | None) -> Inversion | None:
-    """Return the inversion, unless even the first nodes take too much time or memory."""
-    inversion = Inversion(transform, lattice)
-    return inversion if inversion.usable else None
 
 
 def _on_the_safe_side(tail: FloatArray, error: FloatArray) -> FloatArray:

@@ -33,6 +33,8 @@ _EXP, _ERFCX, _ERF = 50.0, 300.0, 600.0
 _TAIL_UNITS = -np.log(NEGLIGIBLE)
 _SMALLEST_SCALE = 1e-12
 """Continuous noise smaller than this is nothing at the precision of counts in floating point."""
+_LARGEST_SCALE = 1e70
+"""The fourth moment of continuous noise wider than this could overflow."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,8 @@ def noise_parts(law: NoiseLaw) -> NoiseParts | None:
     """Return the parts of one noise with scalar parameters, or None where they are not known.
 
     Not known are weighted sums, truncated Tulap noise, whole-numbered noise so wide that it
-    cannot be listed, and continuous noise so narrow that it is lost in the rounding of counts.
+    cannot be listed, and continuous noise so narrow that it is lost in the rounding of counts, or
+    so wide that its moments overflow.
     """
     if isinstance(law, Exact):
         return NoiseParts(np.ones(1), point_kernel, 0.0, 0.0, 0.0, _EXP)
@@ -121,12 +124,12 @@ def noise_parts(law: NoiseLaw) -> NoiseParts | None:
         return _whole(
             Geometric(scale=law.scale), _uniform_kernel, 1.0 / 12.0, 1.0 / 80.0, 0.5, _ERF
         )
-    if isinstance(law, Gaussian) and law.sigma > _SMALLEST_SCALE:
+    if isinstance(law, Gaussian) and _SMALLEST_SCALE < law.sigma <= _LARGEST_SCALE:
         variance = float(law.sigma) ** 2
         kernel = partial(_gaussian_kernel, variance)
         reach = float(law.isf(NEGLIGIBLE))
         return NoiseParts(np.ones(1), kernel, variance, 3.0 * variance**2, reach, _EXP)
-    if isinstance(law, Laplace) and law.scale > _SMALLEST_SCALE:
+    if isinstance(law, Laplace) and _SMALLEST_SCALE < law.scale <= _LARGEST_SCALE:
         b = float(law.scale)
         kernel = partial(_laplace_kernel, b)
         return NoiseParts(np.ones(1), kernel, 2.0 * b**2, 24.0 * b**4, _TAIL_UNITS * b, _ERFCX)

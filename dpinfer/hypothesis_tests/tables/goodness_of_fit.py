@@ -151,7 +151,11 @@ def chisquare(
     Asymptotic: under Gaussian noise with variances V Pearson's statistic tends to the quadratic
     form of normal variables with the matrix diag(1 + V/(n p)) - √p√pᵀ (Gaboardi et al. 2016,
     §4.2), whose tails are computed to about 12 digits. With other noise it is an approximation
-    that matches the variances only.
+    that matches the variances only. For four cells, equally likely or of 70, 20, 8 and 2 %, with
+    n = 50, 500 or 5,000 and Laplace or geometric noise of ε = 0.05, 0.2 or 1 it rejects up to 4.3,
+    9.1 and 13.4 % at levels 1, 5 and 10 %, the limit of the projected statistic up to 3.4, 8.0 and
+    12.2 %. With Gaussian noise of standard deviation 5 to 106 no excess showed in 10,000
+    simulations of each.
 
     The projected statistic is, with d = f_obs - f_exp, V the variances of the noise and
     Σ = n(diag(p) - ppᵀ) + diag(V), the minimum over c of (d - c·1)ᵀ Σ⁻¹ (d - c·1). That is the
@@ -232,7 +236,7 @@ class _Test:
 
 def _why_not_exact(error: float) -> str:
     if np.isinf(error):
-        return "the exact law is not available for this noise"
+        return "the exact law is not available for this table"
     return f"the exact p-value could be had with an error of {min(error, 1.0):.1g} only"
 
 

@@ -252,7 +252,7 @@ def test_exact_where_it_is_available_else_simulated():
     noise = Tulap(scale=1.0, truncation=0.1)
     result = chisquare(PUBLISHED, EXPECTED, mechanism=noise, reps=100, rng=1)
     assert result.method == "monte-carlo"
-    assert any("not available for this noise" in note for note in result.notes)
+    assert any("not available for this table" in note for note in result.notes)
     uneven = [33, 66, 101, 57, 88, 99]
     result = chisquare(uneven, uneven[::-1], mechanism=Geometric(scale=2.0), reps=100, rng=1)
     assert result.method == "monte-carlo"
@@ -341,7 +341,7 @@ GOOD = {"f_obs": PUBLISHED, "f_exp": EXPECTED, "mechanism": Laplace(scale=2.0)}
         ),
         (
             {"method": "exact", "mechanism": Tulap(scale=1.0, truncation=0.1)},
-            "the exact law is not available for this noise",
+            "the exact law is not available for this table",
         ),
         ({"mechanism": Exact(), "f_obs": [40, 60, 100, 199]}, "f_obs must add up to nobs"),
         ({"ddof": 1}, "ddof must be 0, got 1: .*chisquare_fit"),
