@@ -27,6 +27,9 @@ _LOG_RANGE, _LOG_FARTHEST = 30.0, 340.0
 _NEAREST, _FARTHEST = 1e-140, 1e10
 """Tails are taken to be 0 beyond the latter multiple of the mean, where they are below exp(-1e8),
 and below the former, where they are below 1e-70."""
+_DEEPEST = -1e6
+"""With a shift, tails of which this bounds the logarithm are taken to be 0: their saddle points
+are too sharp for the path."""
 _COMPLEX_STEP = 1e-6
 
 
@@ -78,6 +81,50 @@ class RankOne:
 
 
 @dataclass(frozen=True)
+class ShiftedEigenvalues:
+    """What means m add to the cumulant generating function of Σ (√λ·Z + m)²: Σ m²·s/(1 - 2λs).
+
+    Parameters
+    ----------
+    values, squares : array of float, shape (k,)
+        λ > 0, and the squares of m.
+    """
+
+    values: FloatArray
+    squares: FloatArray
+
+    def __call__(self, s: ComplexArray) -> ComplexArray:
+        """Evaluate at complex s, any shape."""
+        factors = 1.0 - np.multiply.outer(np.asarray(2.0 * s), self.values)
+        return np.asarray(s * ((1.0 / factors) @ self.squares))
+
+
+@dataclass(frozen=True)
+class ShiftedRankOne:
+    """What a mean m adds to the cumulant generating function of YᵀY, Y ~ N(m, diag(d) - u uᵀ).
+
+    It is s·mᵀ(I - 2sA)⁻¹m, by the Sherman-Morrison formula.
+
+    Parameters
+    ----------
+    diagonal, vector, mean : array of float, shape (k,)
+        d > 0, u and m.
+    """
+
+    diagonal: FloatArray
+    vector: FloatArray
+    mean: FloatArray
+
+    def __call__(self, s: ComplexArray) -> ComplexArray:
+        """Evaluate at complex s, any shape."""
+        inverse = 1.0 / (1.0 - np.multiply.outer(np.asarray(2.0 * s), self.diagonal))
+        across = inverse @ (self.vector * self.mean)
+        bend = 1.0 + 2.0 * s * (inverse @ np.square(self.vector))
+        straight = inverse @ np.square(self.mean)
+        return np.asarray(s * (straight - 2.0 * s * np.square(across) / bend))
+
+
+@dataclass(frozen=True)
 class WeightedChi2:
     """Law of Q = Zᵀ A Z for a standard normal vector Z, a weighted sum of χ² with one degree each.
 
@@ -89,8 +136,8 @@ class WeightedChi2:
     largest : float
         The largest eigenvalue of A, > 0, or a bound above it.
     exponent : callable, optional
-        What a shift adds to the cumulant generating function: Σ λδ²·s/(1 - 2λs) for
-        Q = Σ λ(Z + δ)². Zero by default.
+        What a shift adds to the cumulant generating function, as :class:`ShiftedEigenvalues` and
+        :class:`ShiftedRankOne` do. Zero by default.
 
     Notes
     -----
@@ -113,16 +160,29 @@ class WeightedChi2:
     exponent: Cumulant | None = None
 
     @classmethod
-    def from_eigenvalues(cls, values: FloatArray) -> WeightedChi2:
-        """Return the law with the given weights >= 0, not all of them 0."""
-        weights = values[values > 0.0]
-        return cls(RankOne(weights, np.zeros(weights.size)), float(weights.max()))
+    def from_eigenvalues(cls, values: FloatArray, means: FloatArray | None = None) -> WeightedChi2:
+        """Return the law of Σ (√λ·Z + m)² for weights λ >= 0, not all of them 0.
+
+        Means are 0 where λ is.
+        """
+        kept = values > 0.0
+        weights = values[kept]
+        exponent = None if means is None else ShiftedEigenvalues(weights, np.square(means[kept]))
+        return cls(RankOne(weights, np.zeros(weights.size)), float(weights.max()), exponent)
 
     @classmethod
     def rank_one(cls, diagonal: FloatArray, squares: FloatArray) -> WeightedChi2:
         """Return the law for A = diag(d) - u uᵀ with the squares of u."""
         form = RankOne(diagonal, squares)
         return cls(form, form.largest)
+
+    @classmethod
+    def shifted_rank_one(
+        cls, diagonal: FloatArray, vector: FloatArray, mean: FloatArray
+    ) -> WeightedChi2:
+        """Return the law of YᵀY for Y ~ N(m, diag(d) - u uᵀ), which must not be constant."""
+        form = RankOne(diagonal, np.square(vector))
+        return cls(form, form.largest, ShiftedRankOne(diagonal, vector, mean))
 
     def upper(self, q: FloatArray) -> FloatArray:
         """P(Q >= q)."""
@@ -169,17 +229,26 @@ class WeightedChi2:
 
     def _contour(self, q: FloatArray, side: float) -> FloatArray:
         """Log of the tail beyond each q > 0 on one side: above (1) or below (-1)."""
-        out = np.empty(q.shape)
+        out = np.full(q.shape, -np.inf)
         for start in range(0, q.size, _ROWS):
-            rows = slice(start, start + _ROWS)
-            out[rows] = self._integral(q[rows], *self._path(q[rows], side), side)
+            points = q[start : start + _ROWS]
+            crossing, axis = self._path(points, side)
+            level = self._cumulant(crossing.astype(np.complex128)).real - crossing * points
+            near = np.full(level.shape, True) if self.exponent is None else level > _DEEPEST
+            if near.any():
+                path = crossing[near], axis[near], level[near]
+                out[start : start + _ROWS][near] = self._integral(points[near], *path, side)
         return out
 
     def _integral(
-        self, q: FloatArray, crossing: FloatArray, axis: FloatArray, side: float
+        self,
+        q: FloatArray,
+        crossing: FloatArray,
+        axis: FloatArray,
+        level: FloatArray,
+        side: float,
     ) -> FloatArray:
         centre = crossing - axis * np.cos(ANGLE)
-        level = self._cumulant(crossing.astype(np.complex128)).real - crossing * q
         total = np.zeros(q.shape)
         for block in range(_BLOCKS):
             u = STEP * np.arange(block * _NODES, (block + 1) * _NODES)
@@ -206,7 +275,8 @@ class WeightedChi2:
             high, low = np.where(rises, middle, high), np.where(rises, low, middle)
         s = self._place(np.exp(0.5 * (low + high)), end, side)
         step = 1e-3 * np.minimum(np.abs(s), end - s)
-        bend = (self._slope(s + step) - self._slope(s - step)) / (2.0 * step) + 1.0 / np.square(s)
+        bend = (self._slope(s + step) - self._slope(s - step)) / (2.0 * step)
+        bend = np.maximum(bend, 0.0) + 1.0 / np.square(s)
         axis = 1.0 / np.sqrt(bend)
         if side > 0:
             axis = np.minimum(axis, s / (1.0 + np.cos(ANGLE)))

@@ -5,14 +5,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from itertools import product
+from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from dpinfer._numerics.roots import find_root
-from dpinfer._validation import FloatArray, check_array, check_scalar, require, show
+from dpinfer._validation import Alternative, FloatArray, check_array, check_scalar, require, show
 from dpinfer.errors import InvalidParameterError
 from dpinfer.mechanisms._law import NoiseLaw
+from dpinfer.mechanisms.independent import as_noise
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,6 +43,9 @@ _FIRST_STEP = 2.0**-6
 
 _PRECISION = 1e-10
 """Relative precision of what is solved for."""
+
+_LEAST = 1e-12
+"""Stands for an excess of 0, which would end a search; rounding errors are smaller."""
 
 
 class Plan(ABC):
@@ -72,6 +77,10 @@ class Plan(ABC):
     @abstractmethod
     def _range(self, name: str, columns: Columns) -> tuple[float, float]:
         """Return values of an effect with the smallest and the largest power."""
+
+    def _has_effect(self, columns: Columns) -> bool:
+        """Whether with more observations there would be more power."""
+        return True
 
     def power_frame(self, **arguments: Any) -> pd.DataFrame:
         """Return the power for all combinations of the arguments as a DataFrame.
@@ -189,13 +198,7 @@ class Plan(ABC):
     def _law(self, budget: float) -> NoiseLaw:
         if isinstance(self.mechanism, NoiseLaw):
             return self.mechanism
-        law = self.mechanism(budget)
-        if not isinstance(law, NoiseLaw):
-            raise InvalidParameterError(
-                f"mechanism must return a noise law, got {show(law)} for the budget {budget}"
-            )
-        check_law(law, self._cells)
-        return law
+        return check_law(self.mechanism(budget), self._cells, budget)
 
     def _broadcast(self, arguments: Mapping[str, Any]) -> tuple[Columns, tuple[int, ...]]:
         """Return the checked arguments in one shape (m,), and the shape of the answer."""
@@ -257,6 +260,11 @@ class Plan(ABC):
             return self._power(columns)[0]
 
         if name == self._size:
+            if target > known["alpha"] and not self._has_effect(known):
+                raise InvalidParameterError(
+                    f"power must be at most alpha where there is no effect in the direction of the "
+                    f"alternative, got {target} for alpha = {known['alpha']:g}"
+                )
             return self._smallest_size(powers, target)
         ends = {"budget": _BUDGETS, "alpha": _LEVELS}
         low, high = ends[name] if name in ends else self._range(name, known)
@@ -288,7 +296,8 @@ class Plan(ABC):
         step = 1.0 if self._integer_size else size * 1e-3
         near = size + step * np.arange(-reach, reach + 1.0)
         near = near[near >= (1.0 if self._integer_size else step)]
-        fails = np.flatnonzero(powers(near) < target)
+        enough = target if self._integer_size else target - _LEAST
+        fails = np.flatnonzero(powers(near) < enough)
         if not fails.size:
             return float(near[0])
         if fails[-1] == near.size - 1:
@@ -297,24 +306,38 @@ class Plan(ABC):
         return float(following) if self._integer_size else _bracket(powers, target, last, following)
 
 
-def check_plan(mechanism: Any, cells: tuple[int, ...] = ()) -> None:
-    """Refuse what is neither a law nor what makes one."""
-    if isinstance(mechanism, NoiseLaw):
-        check_law(mechanism, cells)
-    elif isinstance(mechanism, type) or not callable(mechanism):
+def is_alternative(alternative: Alternative, effect: float) -> bool:
+    """Whether an effect lies in the direction in which a test looks."""
+    return (effect > 0.0 and alternative != "smaller") or (effect < 0.0 and alternative != "larger")
+
+
+def check_plan(mechanism: Any, cells: tuple[int, ...] = ()) -> NoisePlan:
+    """Return a law, or what makes one; refuse what is neither."""
+    if isinstance(mechanism, NoiseLaw) or (cells and isinstance(mechanism, (list, tuple))):
+        return check_law(mechanism, cells)
+    if isinstance(mechanism, type) or not callable(mechanism):
         raise InvalidParameterError(
             "mechanism must be a law of noise, such as Laplace(scale=2.0), or a function that "
             f"makes one from a budget, such as Laplace.from_epsilon, got {show(mechanism)}"
         )
+    made: NoisePlan = mechanism
+    return made
 
 
-def check_law(law: NoiseLaw, cells: tuple[int, ...]) -> None:
-    """Refuse a law that has not one noise, or one for each cell."""
-    if law.shape not in ((), cells):
+def check_law(mechanism: Any, cells: tuple[int, ...], budget: float | None = None) -> NoiseLaw:
+    """Return a law of one noise, or of one for each cell."""
+    if cells and isinstance(mechanism, (list, tuple)):
+        return as_noise(mechanism, prod(cells))
+    if not isinstance(mechanism, NoiseLaw):
+        raise InvalidParameterError(
+            f"mechanism must return a noise law, got {show(mechanism)} for the budget {budget:g}"
+        )
+    if mechanism.shape not in ((), cells):
         raise InvalidParameterError(
             f"mechanism must have scalar parameters{f' or shape {cells}' if cells else ''}, got "
-            f"shape {law.shape}"
+            f"shape {mechanism.shape}"
         )
+    return mechanism
 
 
 def _first_reach(
@@ -353,13 +376,18 @@ def _bracket(
     """Return the end, with enough power, of a small bracket; ``low`` may be the larger number."""
     span = high - low
     _, found = find_root(
-        lambda share, _: target - powers(low + span * share),
+        lambda share, _: shortfall(powers(low + span * share), target),
         np.zeros(1),
         np.ones(1),
         rtol=0.0,
         atol=_PRECISION,
     )
     return float(low + span * found[0])
+
+
+def shortfall(power: FloatArray, target: float) -> FloatArray:
+    """Return what lacks to a power; below 0 where it is just reached, for the start of a step."""
+    return np.where(power >= target, np.minimum(target - power, -_LEAST), target - power)
 
 
 def _unreachable(target: float, by: str, largest: float, reached: float) -> InvalidParameterError:

@@ -1,22 +1,47 @@
-"""What the plans of table tests share: probabilities on a line, and simulated powers."""
+"""What the plans of table tests share: probabilities on a line, and where to look for arguments."""
 
 from __future__ import annotations
 
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar
+from dataclasses import replace
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from dpinfer._validation import RNG, FloatArray, check_array, check_integer_array, check_rng
-from dpinfer.errors import InvalidParameterError
-from dpinfer.hypothesis_tests._published import LARGEST_NOBS
-from dpinfer.hypothesis_tests.power._plan import Columns, Plan
+from dpinfer._numerics.roots import find_root
+from dpinfer._validation import (
+    RNG,
+    FloatArray,
+    check_array,
+    check_integer_array,
+    check_reps,
+    check_rng,
+)
+from dpinfer.errors import ApproximationWarning, ConvergenceError, InvalidParameterError
+from dpinfer.hypothesis_tests.power._plan import LARGEST_NOBS, Columns, Plan
+from dpinfer.hypothesis_tests.tables._noisy_table import SMALL_EXPECTED, NoisyTable
 from dpinfer.mechanisms._law import NoiseLaw
-from dpinfer.results.simulation import Draw, Simulation, simulate_null
+from dpinfer.results.simulation import Simulation
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _ROUNDING = 1e-9
 """Allowed deviation from 1 of the sum of probabilities."""
+
+_MOST_STEPS = 60
+_FIRST_STEP = 0.02
+"""How far to look around the asymptotic answer, as a logarithm; doubled each time."""
+
+_PRECISE, _SIMULATED = 1e-10, 1e-4
+"""Relative precision of what is solved for, with known and with simulated powers."""
+
+_CLOSE = 1e-11
+"""Powers this close to the one that is asked for are it."""
 
 Seed = tuple[int, ...]
 
@@ -24,9 +49,11 @@ Seed = tuple[int, ...]
 class TablePower(Plan):
     """Power at the probabilities null + effect·(alternative - null)."""
 
+    method: Any
+    rng: RNG
     reps: int
     n_jobs: int | None
-    seed: Seed
+    _seed: Seed
 
     _size: ClassVar[str | None] = "nobs"
     _own = ("nobs", "effect")
@@ -50,6 +77,146 @@ class TablePower(Plan):
         falls = step < 0.0
         return float((null[falls] / -step[falls]).min())
 
+    @property
+    def effect_size(self) -> float:
+        """Cohen's w of the alternative."""
+        null, step = self._line
+        return float(np.sqrt((np.square(step) / null).sum()))
+
+    def power(
+        self,
+        nobs: ArrayLike,
+        effect: ArrayLike = 1.0,
+        alpha: ArrayLike = 0.05,
+        budget: ArrayLike | None = None,
+    ) -> Any:
+        """Probability that the test rejects.
+
+        Parameters
+        ----------
+        nobs : int or array of int
+            Number of observations.
+        effect : float or array of float, default 1
+            How far the truth is on the way to the alternative; at most ``largest_effect``.
+        alpha : float or array of float, default 0.05
+            Level of the test, in (0, 1).
+        budget : float or array of float, optional
+            Privacy budget > 0, where ``mechanism`` is a function of it.
+
+        Returns
+        -------
+        float or array of float
+            The power, in the shape to which the arguments broadcast. :meth:`power_frame` has its
+            Monte Carlo error, too.
+
+        Raises
+        ------
+        InvalidParameterError
+            If an argument is outside what is allowed.
+        ConvergenceError
+            If an exact power is asked for that cannot be had to 1e-8.
+
+        Warns
+        -----
+        ApproximationWarning
+            If ``method="asymptotic"`` is used where an expected count is below 5, or where the
+            noise is not Gaussian.
+        """
+        arguments = {"nobs": nobs, "effect": effect, "alpha": alpha, "budget": budget}
+        power = self._evaluate(arguments)
+        self._warn(self._broadcast(arguments)[0])
+        return power
+
+    def solve_power(
+        self,
+        *,
+        nobs: float | None = None,
+        effect: float | None = None,
+        alpha: float | None = None,
+        power: float | None = None,
+        budget: float | None = None,
+    ) -> float:
+        """Solve for the one argument that is None.
+
+        Parameters
+        ----------
+        nobs, effect, alpha, budget
+            As for :meth:`power`, as single numbers.
+        power : float
+            The power to be reached, in (0, 1).
+
+        Returns
+        -------
+        float
+            The smallest that reaches the power. ``nobs`` is a whole number, at which the power is
+            reached and at the number before it is not; the power may fall below it again, by the
+            little that rounding to whole counts makes. With simulated powers it is that of the
+            replicates of this plan.
+
+        Raises
+        ------
+        InvalidParameterError
+            If not exactly one argument is None, or if the power cannot be reached.
+        ConvergenceError
+            As :meth:`power`.
+
+        Warns
+        -----
+        ApproximationWarning
+            As :meth:`power`.
+        """
+        arguments = {"nobs": nobs, "effect": effect, "alpha": alpha, "budget": budget}
+        found = float(self._solve({**arguments, "power": power}))
+        known = {name: arguments[name] for name in self._names}
+        solved = {name: found if value is None else value for name, value in known.items()}
+        self._warn(self._broadcast(solved)[0])
+        return found
+
+    def power_frame(self, **arguments: Any) -> pd.DataFrame:
+        """Return the power for all combinations of the arguments as a DataFrame.
+
+        Parameters
+        ----------
+        **arguments
+            The arguments of ``power``; each is one value or an array of shape (m,).
+
+        Returns
+        -------
+        DataFrame
+            One row a combination, with a column for each argument, and the columns ``power``,
+            ``mc_error``, the Monte Carlo standard error, which is 0 where nothing was simulated,
+            and ``method``, which was used.
+
+        Warns
+        -----
+        ApproximationWarning
+            As ``power`` does.
+        """
+        frame = super().power_frame(**arguments)
+        error = frame["mc_error"].to_numpy()
+        frame["method"] = np.where(error > 0.0, "monte-carlo", self.method or "exact")
+        self._warn({name: frame[name].to_numpy() for name in self._names})
+        return frame
+
+    def _warn(self, columns: Columns) -> None:
+        """Warn of doubts, three frames below the caller of a public method."""
+        for doubt in self._doubts(columns):
+            warnings.warn(doubt, ApproximationWarning, stacklevel=3)
+
+    def _doubts(self, columns: Columns) -> list[str]:
+        """Return what makes powers doubtful."""
+        if self.method != "asymptotic":
+            return []
+        doubts, null = [], self._line[0].ravel()
+        small = columns["nobs"].min() * null.min()
+        if small < SMALL_EXPECTED:
+            doubts.append(f"expected counts as small as {small:.3g}, below {SMALL_EXPECTED:g}")
+        budgets = columns.get("budget", np.zeros(1))
+        laws = (self._law(float(budget)) for budget in np.unique(budgets))
+        if not all(NoisyTable(1, null, law).has_gaussian_noise for law in laws):
+            doubts.append("noise that is not Gaussian")
+        return [f"{doubt}: the asymptotic power is approximate" for doubt in doubts]
+
     def _check(self, name: str, value: Any) -> FloatArray:
         if name == "nobs":
             return check_array(check_integer_array(value, "nobs", ge=1), "nobs", le=LARGEST_NOBS)
@@ -59,40 +226,97 @@ class TablePower(Plan):
         return 0.0, self.largest_effect
 
     def _reject(self, law: NoiseLaw, alpha: float, columns: Columns) -> tuple[FloatArray, Any]:
-        null, step = self._line
         rows = zip(columns["nobs"].tolist(), columns["effect"].tolist(), strict=True)
         found = [
-            self._probability(law, alpha, int(nobs), np.maximum(null + effect * step, 0.0))
-            for nobs, effect in rows
+            self._probability(law, alpha, int(nobs), self._value(effect)) for nobs, effect in rows
         ]
-        power, error = np.array(found).T
+        power, error = np.array(found).reshape(-1, 2).T
         return power, error
+
+    def _value(self, effect: float) -> FloatArray:
+        """Probabilities of the cells."""
+        null, step = self._line
+        value = np.maximum(null + effect * step, 0.0)
+        return np.asarray(value / value.sum())
 
     def _simulation(self) -> Simulation:
         """Return one and the same source of replicates each time, so that powers are comparable."""
-        return Simulation.checked(self.reps, np.random.default_rng(self.seed), n_jobs=self.n_jobs)
+        return Simulation.checked(self.reps, np.random.default_rng(self._seed), n_jobs=self.n_jobs)
 
-    def _simulated(
-        self, null: Draw, rejections: Callable[[float], Draw], alpha: float, block: int
-    ) -> tuple[float, float]:
-        """Share of replicates beyond the critical value, and its standard error.
+    def _find(self, name: str, known: Columns, target: float) -> float:
+        """Return the argument that reaches a power, looked for around the asymptotic answer."""
+        if self.method == "asymptotic":
+            return super()._find(name, known, target)
 
-        ``rejections(c)`` makes what draws 1 where a statistic reaches c, and 0 elsewhere.
-        """
-        simulation = self._simulation()
-        law = simulate_null([null], np.zeros(()), simulation, alternative="larger", block=block)
-        critical = float(law.critical_value(alpha, "larger"))
-        draws = [rejections(critical)]
-        ones = simulate_null(draws, np.ones(()), simulation, alternative="larger", block=block)
-        # the p-value counts the observed value as one more replicate
-        rate = (float(ones.pvalue(1.0, "larger")) * (self.reps + 1) - 1.0) / self.reps
-        rate = min(max(rate, 0.0), 1.0)
-        return rate, float(np.sqrt(rate * (1.0 - rate) / self.reps))
+        @cache
+        def missing(value: float) -> float:
+            columns, _ = self._broadcast({**known, name: np.array([value])})
+            gap = target - float(self._power(columns)[0][0])
+            return 0.0 if abs(gap) < _CLOSE else gap
+
+        ends = self._bracket(name, known, target, missing)
+        if ends is None:
+            return super()._find(name, known, target)
+        if name == self._size:
+            return first_whole(missing, *ends)
+        low, high = ends
+        _, found = find_root(
+            lambda x, _: np.array([missing(float(x[0]))]),
+            np.array([low]),
+            np.array([high]),
+            rtol=_SIMULATED if self.method == "monte-carlo" else _PRECISE,
+        )
+        return float(found[0])
+
+    def _bracket(
+        self, name: str, known: Columns, target: float, missing: Callable[[float], float]
+    ) -> tuple[float, float] | None:
+        """Return values around the asymptotic answer: without and with enough power."""
+        plan: Any = self
+        try:
+            guess = replace(plan, method="asymptotic", rng=0)._find(name, known, target)
+        except (InvalidParameterError, ConvergenceError):  # by the limit law only, it may be
+            return None
+        largest = {"nobs": LARGEST_NOBS, "alpha": 1.0 - 1e-12, "effect": self.largest_effect}
+        return around(missing, guess, largest.get(name, np.inf), whole=name == self._size)
 
 
-def checked_probabilities(value: Any, name: str, ndim: int) -> FloatArray:
-    """Return positive probabilities that add up to 1."""
-    array = check_array(value, name, gt=0, ndim=ndim)
+def around(
+    missing: Callable[[float], float], guess: float, largest: float, *, whole: bool
+) -> tuple[float, float] | None:
+    """Return a value that does not reach the power and a larger one that does, if there are."""
+    low = high = max(np.ceil(guess), 1.0) if whole else guess
+    step, up = _FIRST_STEP, missing(low) > 0.0
+    for _ in range(_MOST_STEPS):
+        factor = np.exp(step if up else -step)
+        following = min((high if up else low) * factor, largest)
+        if whole:
+            following = np.ceil(following) if up else np.floor(following)
+        if following < 1.0 and whole:
+            return 0.0, high
+        if following in (low, high):
+            return None
+        if up:
+            low, high = high, following
+        else:
+            low, high = following, low
+        if (missing(following) <= 0.0) == up:
+            return low, high
+        step *= 2.0
+    return None
+
+
+def first_whole(missing: Callable[[float], float], low: float, high: float) -> float:
+    """Bisect between a whole number that does not reach the power and one that does."""
+    while high - low > 1.0:
+        middle = np.floor(0.5 * (low + high))
+        low, high = (low, middle) if missing(middle) <= 0.0 else (middle, high)
+    return float(high)
+
+
+def checked_probabilities(value: Any, name: str, ndim: int, *, positive: bool) -> FloatArray:
+    """Return probabilities that add up to 1."""
+    array = check_array(value, name, ge=0, gt=0.0 if positive else None, ndim=ndim)
     if array.size < 2 or abs(float(array.sum()) - 1.0) > _ROUNDING:
         raise InvalidParameterError(
             f"{name} must be the probabilities of at least 2 cells and add up to 1, got "
@@ -101,6 +325,7 @@ def checked_probabilities(value: Any, name: str, ndim: int) -> FloatArray:
     return np.asarray(array / array.sum())
 
 
-def drawn_seed(rng: RNG) -> Seed:
-    """Draw a seed once, for all evaluations."""
+def checked_seed(reps: int, rng: RNG, n_jobs: int | None) -> Seed:
+    """Check what simulations take, and draw a seed once, for all evaluations."""
+    Simulation.checked(check_reps(reps), None, n_jobs=n_jobs)
     return tuple(check_rng(rng).integers(0, 1 << 32, size=8).tolist())

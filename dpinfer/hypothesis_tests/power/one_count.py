@@ -19,7 +19,14 @@ from dpinfer._validation import (
     check_scalar,
 )
 from dpinfer.hypothesis_tests.power._critical import critical_distance
-from dpinfer.hypothesis_tests.power._plan import LARGEST_NOBS, Columns, NoisePlan, Plan, check_plan
+from dpinfer.hypothesis_tests.power._plan import (
+    LARGEST_NOBS,
+    Columns,
+    NoisePlan,
+    Plan,
+    check_plan,
+    is_alternative,
+)
 from dpinfer.hypothesis_tests.proportions._one_count import (
     LARGEST_RATE,
     SMALLEST_VALUE,
@@ -57,6 +64,9 @@ class _OneCountPower(Plan):
             point = np.broadcast_to(test.centre - distance, power.shape)
             power = power + truth.lower(point, test.slack(point))
         return np.minimum(power, 1.0), 0.0
+
+    def _has_effect(self, columns: Columns) -> bool:
+        return is_alternative(self.alternative, float(columns[self._own[1]]) - self.value)
 
     def _distance(self, test: OneCount, alpha: float) -> FloatArray:
         """Distance from the expected count from which on the test rejects."""
@@ -105,9 +115,9 @@ class ProportionPower(_OneCountPower):
     >>> from dpinfer import Laplace
     >>> plan = ProportionPower(0.25, Laplace.from_epsilon)
     >>> plan.solve_power(proportion=0.30, alpha=0.05, power=0.8, budget=0.1)
-    763.0
-    >>> plan.power(763, 0.30, budget=[0.05, 0.1, 1.0]).round(3)
-    array([0.569, 0.8  , 0.875])
+    1147.0
+    >>> plan.power(1147, 0.30, budget=[0.05, 0.1, 1.0]).round(3)
+    array([0.386, 0.8  , 0.967])
     """
 
     value: float
@@ -247,7 +257,7 @@ class PoissonPower(_OneCountPower):
     >>> from dpinfer import Geometric
     >>> plan = PoissonPower(2.0, Geometric(scale=10.0), alternative="larger")
     >>> plan.power(exposure=[50, 100, 200], rate=2.5).round(3)
-    array([0.482, 0.791, 0.984])
+    array([0.412, 0.792, 0.987])
     """
 
     value: float

@@ -1,0 +1,170 @@
+"""Power of the test of independence against formulas and the test itself."""
+
+import numpy as np
+import pytest
+from scipy import special, stats
+
+from dpinfer import (
+    ApproximationWarning,
+    Exact,
+    Gaussian,
+    Geometric,
+    InvalidParameterError,
+    Laplace,
+    chi2_contingency,
+)
+from dpinfer.hypothesis_tests.power.independence import IndependencePower
+
+SMALL = np.array([[0.3, 0.2], [0.2, 0.3]])
+LARGE = np.array([[0.20, 0.10, 0.10], [0.10, 0.25, 0.25]])
+
+
+@pytest.mark.parametrize("table", [SMALL, LARGE, LARGE.T])
+@pytest.mark.parametrize("known", [None, Exact()])
+def test_without_noise_the_limit_is_noncentral_chi_squared(table, known):
+    plan = IndependencePower(table, Exact(), nobs_mechanism=known, method="asymptotic")
+    null = np.outer(table.sum(axis=1), table.sum(axis=0))
+    w2 = (np.square(table - null) / null).sum()
+    assert plan.effect_size == pytest.approx(np.sqrt(w2))
+    dof = (table.shape[0] - 1) * (table.shape[1] - 1)
+    for effect, alpha in ((0.3, 0.05), (1.0, 0.001)):
+        peer = stats.ncx2.sf(special.chdtri(dof, alpha), dof, 200 * w2 * effect**2)
+        assert plan.power(200, effect, alpha) == pytest.approx(peer, rel=1e-8)
+    assert plan.power(200, 0.0, 0.01) == pytest.approx(0.01, rel=1e-9)
+
+
+@pytest.mark.parametrize("sigma", [1.0, 10.0, 30.0])
+def test_limit_of_a_table_that_is_fitted_by_symmetry(sigma):
+    """In a symmetric 2 x 2 table the statistic is that of the contrast (1, -1, -1, 1)."""
+    nobs = 1000
+    peer = (nobs * 0.2) ** 2 / (nobs + 4.0 * sigma**2)
+    plan = IndependencePower(SMALL, Gaussian(sigma=sigma), method="asymptotic")
+    assert plan.power(nobs) == pytest.approx(
+        stats.ncx2.sf(special.chdtri(1, 0.05), 1, peer), rel=1e-9
+    )
+
+
+@pytest.mark.parametrize(
+    ("table", "nobs", "noise", "known"),
+    [
+        (SMALL, 200, Gaussian(sigma=10.0), None),
+        (LARGE, 100, Laplace(scale=5.0), None),  # not decided in about a fifth of releases
+        (LARGE, 200, Geometric(scale=10.0), Geometric(scale=10.0)),
+        (LARGE, 90, Exact(), Exact()),
+    ],
+    ids=repr,
+)
+def test_power_is_how_often_the_test_rejects(table, nobs, noise, known):
+    """Six standard errors of both simulations: a chance of 2e-9 each."""
+    size, alpha = 300, 0.2
+    rng = np.random.default_rng(8)
+    tables = rng.multinomial(nobs, table.ravel(), size).reshape(size, *table.shape)
+    published = tables + noise.rvs(tables.shape, rng=rng)
+    hits = 0
+    for cells in published:
+        more = {}
+        if known is not None:
+            more = {"nobs": nobs + float(known.rvs(rng=rng)), "nobs_mechanism": known}
+        result = _quiet(chi2_contingency, cells, mechanism=noise, reps=199, rng=rng, **more)
+        hits += result.pvalue <= alpha
+    plan = IndependencePower(table, noise, nobs_mechanism=known, rng=1)
+    frame = plan.power_frame(nobs=nobs, effect=1.0, alpha=alpha)
+    power = frame["power"].item()
+    error = np.hypot(np.sqrt(power * (1.0 - power) / size), frame["mc_error"].item())
+    assert hits / size == pytest.approx(power, abs=6.0 * error)
+
+
+def _quiet(function, *args, **options):
+    """Call what may warn that it does not decide."""
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ApproximationWarning)
+        return function(*args, **options)
+
+
+def test_power_at_the_null_hypothesis_is_the_level():
+    """Six standard errors, which include that of the critical value."""
+    plan = IndependencePower(LARGE, Gaussian(sigma=5.0), rng=4)
+    frame = plan.power_frame(nobs=2000, effect=0.0, alpha=[0.01, 0.05, 0.1])
+    assert (np.abs(frame["power"] - frame["alpha"]) <= 6.0 * frame["mc_error"]).all()
+
+
+def test_simulation_is_near_the_limit_at_many_observations():
+    """Six standard errors, and 0.01 for what the limit leaves out."""
+    simulated = IndependencePower(LARGE, Gaussian(sigma=40.0), rng=1)
+    limit = IndependencePower(LARGE, Gaussian(sigma=40.0), method="asymptotic")
+    frame = simulated.power_frame(nobs=5000, effect=[0.2, 0.3])
+    wanted = limit.power(5000, [0.2, 0.3])
+    assert (np.abs(frame["power"] - wanted) <= 6.0 * frame["mc_error"] + 0.01).all()
+
+
+def test_what_is_not_decided_is_no_rejection():
+    table = np.array([[0.48, 0.02], [0.02, 0.48]])
+    plan = IndependencePower(table, Exact(), rng=1)
+    # the smallest expected count is about n/4
+    assert plan.power(10) == 0.0
+    assert plan.power(60) > 0.99
+
+
+@pytest.mark.parametrize("method", ["monte-carlo", "asymptotic"])
+def test_noise_of_each_cell(method):
+    """One law for each cell, as a vector, a table or a list, and the transposed table."""
+    scales = np.arange(1.0, 7.0).reshape(2, 3)
+    given = [
+        Gaussian(sigma=scales),
+        Gaussian(sigma=scales.ravel()),
+        [Gaussian(sigma=scale) for scale in scales.ravel()],
+    ]
+    plans = [IndependencePower(LARGE, noise, method=method, rng=1) for noise in given]
+    powers = {plan.power(300, 0.4) for plan in plans}
+    assert len(powers) == 1
+    found = plans[-1].solve_power(nobs=300, alpha=0.05, power=0.5)
+    assert found == plans[0].solve_power(nobs=300, alpha=0.05, power=0.5)
+    budgeted = IndependencePower(
+        LARGE, lambda budget: Gaussian(sigma=scales / budget), method=method, rng=1
+    )
+    assert budgeted.power(300, 0.4, budget=1.0) in powers
+    turned = IndependencePower(LARGE.T, Gaussian(sigma=scales.T), method=method, rng=1)
+    near = 1e-3 if method == "asymptotic" else 0.05
+    assert turned.power(300, 0.4) == pytest.approx(powers.pop(), abs=near)
+
+
+def test_a_known_total_helps():
+    noise = Gaussian(sigma=[[30.0, 1.0, 30.0], [1.0, 30.0, 1.0]])
+    unknown, noisy, public = (
+        IndependencePower(LARGE, noise, nobs_mechanism=law, method="asymptotic").power(400)
+        for law in (None, Gaussian(sigma=10.0), Exact())
+    )
+    assert unknown < noisy < public
+
+
+def test_doubts_about_the_limit():
+    skewed = np.array([[0.75, 0.10], [0.07, 0.08]])
+    plan = IndependencePower(skewed, Gaussian(sigma=10.0), method="asymptotic")
+    with pytest.warns(ApproximationWarning, match="does not decide about 3") as caught:
+        plan.power([500, 5000])
+    assert caught[0].filename == __file__
+    with pytest.warns(ApproximationWarning, match="not Gaussian"):
+        IndependencePower(SMALL, Laplace(scale=2.0), method="asymptotic").power(1000)
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ([[0.25, 0.25], [0.25, 0.25]], "product of its margins"),
+        ([[0.5, 0.5]], "at least 2 rows"),
+        ([[0.5, 0.0], [0.5, 0.0]], "sums of rows and columns"),
+        ([[0.5, 0.5], [0.5, 0.5]], "add up to 1"),
+        ([0.5, 0.5], "two-dimensional"),
+        ([[1.1, -0.1], [0.0, 0.0]], ">= 0"),
+    ],
+)
+def test_tables_that_are_no_alternative(table, message):
+    with pytest.raises(InvalidParameterError, match=message):
+        IndependencePower(table, Exact())
+
+
+def test_noise_beyond_all_bounds():
+    with pytest.raises(InvalidParameterError, match="variance"):
+        IndependencePower(SMALL, Laplace(scale=1e80)).power(100)

@@ -1,0 +1,181 @@
+"""What plans of table tests share: solutions, monotonicity, replicates and bad arguments."""
+
+import pickle
+import warnings
+
+import joblib
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpinfer import DPInferError, Exact, Gaussian, InvalidParameterError, Laplace
+from dpinfer.hypothesis_tests.power import GoodnessOfFitPower
+from dpinfer.hypothesis_tests.power._tables import around, first_whole
+from dpinfer.hypothesis_tests.power.independence import IndependencePower
+
+CELLS = ([0.5, 0.3, 0.2], [0.4, 0.35, 0.25])
+TABLE = [[0.3, 0.2], [0.2, 0.3]]
+
+
+def _plan(kind, mechanism, **options):
+    if kind == "independence":
+        return IndependencePower(TABLE, mechanism, **options)
+    return GoodnessOfFitPower(*CELLS, mechanism, **options)
+
+
+@pytest.mark.parametrize(
+    ("kind", "method"),
+    [("fit", "asymptotic"), ("independence", "asymptotic"), ("independence", "monte-carlo")],
+)
+@pytest.mark.parametrize("unknown", ["nobs", "effect", "alpha", "budget", "power"])
+def test_solutions_reach_the_power(kind, method, unknown):
+    plan = _plan(kind, Gaussian.from_rho, method=method, rng=5, reps=2000)
+    arguments = {"nobs": 250, "effect": 1.2, "alpha": 0.05, "budget": 0.02}
+    if unknown == "power":
+        assert plan.solve_power(**arguments) == plan.power(**arguments)
+        return
+    del arguments[unknown]
+    found = plan.solve_power(**arguments, power=0.8)
+    assert type(found) is float
+    below = found - 1.0 if unknown == "nobs" else found * (1.0 - 2e-3)
+    reached = plan.power(**arguments, **{unknown: found})
+    assert plan.power(**arguments, **{unknown: below}) < 0.8 + 0.03 * (method == "monte-carlo")
+    assert reached >= 0.8 - 1e-9
+    if unknown != "nobs":
+        assert reached == pytest.approx(0.8, abs=1e-8 if method == "asymptotic" else 0.03)
+
+
+@pytest.mark.parametrize("kind", ["fit", "independence"])
+@pytest.mark.parametrize("method", ["asymptotic", "monte-carlo"])
+def test_more_of_anything_has_more_power(kind, method):
+    """Simulated powers may fall by what their replicates make: 6 standard errors of 2000."""
+    plan = _plan(kind, Gaussian.from_rho, method=method, rng=5, reps=2000)
+    slack = 0.0 if method == "asymptotic" else 6.0 * np.sqrt(0.5 / 2000)
+    start = {"nobs": 250, "effect": 1.0, "alpha": 0.05, "budget": 0.02}
+    for name, values in {
+        "nobs": [100, 200, 400, 1600],
+        "effect": [0.0, 0.3, 0.9, 1.5],
+        "alpha": [0.001, 0.01, 0.1, 0.5],
+        "budget": [0.003, 0.01, 0.1, 1.0],
+    }.items():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            powers = plan.power(**{**start, name: values})
+        assert (np.diff(powers) > -slack).all()
+        assert powers[-1] > powers[0] + 0.1
+
+
+@pytest.mark.parametrize("kind", ["fit", "independence"])
+def test_one_plan_has_one_set_of_replicates(kind):
+    plan = _plan(kind, Laplace(scale=4.0), method="monte-carlo", rng=5, reps=500)
+    other = _plan(kind, Laplace(scale=4.0), method="monte-carlo", rng=6, reps=500)
+    first = plan.power(100)
+    assert plan.power([100, 100]).tolist() == [first, first]
+    assert pickle.loads(pickle.dumps(plan)).power(100) == first
+    assert other.power(100) != first
+    with joblib.parallel_config(backend="threading"):
+        shared = _plan(kind, Laplace(scale=4.0), method="monte-carlo", rng=5, reps=500, n_jobs=2)
+        assert shared.power(100) == first
+
+
+def test_frames_of_all_combinations():
+    plan = _plan("fit", Gaussian.from_rho, method="asymptotic")
+    frame = plan.power_frame(nobs=[100, 200], effect=[0.5, 1.0, 1.5], budget=0.1)
+    assert len(frame) == 6
+    assert {"nobs", "effect", "alpha", "budget", "power", "mc_error", "method"} == set(frame)
+    assert (frame["mc_error"] == 0.0).all()
+    row = frame.iloc[3]
+    assert row["power"] == plan.power(row["nobs"], row["effect"], row["alpha"], row["budget"])
+
+
+@pytest.mark.parametrize("kind", ["fit", "independence"])
+@pytest.mark.parametrize("method", ["monte-carlo", "asymptotic"])
+def test_powers_out_of_reach(kind, method):
+    plan = _plan(kind, Laplace(scale=50.0), method=method, rng=1, reps=200)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.raises(InvalidParameterError, match="power must be"):
+            plan.solve_power(nobs=20, alpha=0.05, power=0.9)
+        with pytest.raises(InvalidParameterError, match="power must be"):
+            plan.solve_power(nobs=2000, alpha=0.5, power=0.1)
+
+
+def test_too_few_replicates_for_a_level():
+    plan = _plan("fit", Laplace(scale=5.0), reps=50)
+    with pytest.raises(InvalidParameterError, match="reps must be >= 999"):
+        plan.power(100, alpha=0.001)
+
+
+@settings(derandomize=True, max_examples=100)
+@given(root=st.floats(0.5, 1e6), guess=st.floats(0.5, 1e6), whole=st.booleans())
+def test_brackets_are_around_the_root(root, guess, whole):
+    def missing(value):
+        return root - value
+
+    ends = around(missing, guess, 1e7, whole=whole)
+    assert ends is not None
+    assert missing(ends[1]) <= 0.0
+    assert missing(ends[0]) > 0.0 or ends[0] == 0.0
+    if whole:
+        assert first_whole(missing, *ends) == np.ceil(root)
+
+
+def test_no_bracket_where_nothing_is_reached():
+    assert around(lambda value: 1.0, 3.0, 100.0, whole=False) is None
+    assert first_whole(lambda value: -1.0, *around(lambda value: -1.0, 3.0, 9.0, whole=True)) == 1.0
+
+
+WEIRD = st.one_of(
+    st.none(),
+    st.floats(),
+    st.integers(-(10**30), 10**30),
+    st.text(max_size=3),
+    st.complex_numbers(),
+    st.lists(st.floats(), max_size=3),
+    st.sampled_from([[0.5, 0.5], [[0.5, 0.1], [0.1, 0.3]], np.array([1, "a"], object), {}, b"1"]),
+)
+
+
+@settings(derandomize=True, deadline=None, max_examples=150)
+@given(
+    kind=st.sampled_from(["fit", "independence"]),
+    name=st.sampled_from(["value", "mechanism", "method", "reps", "rng", "n_jobs", "statistic"]),
+    weird=WEIRD,
+)
+def test_weird_plans_are_refused(kind, name, weird):
+    options = {"method": "asymptotic", "reps": 100, "rng": 1}
+    given_ = {"value": TABLE if kind == "independence" else CELLS[1], "mechanism": Exact()}
+    if name == "statistic" and kind == "independence":
+        name = "nobs_mechanism"
+    (given_ if name in given_ else options)[name] = weird
+    try:
+        if kind == "independence":
+            plan = IndependencePower(given_["value"], given_["mechanism"], **options)
+        else:
+            plan = GoodnessOfFitPower(CELLS[0], given_["value"], given_["mechanism"], **options)
+    except DPInferError:
+        return
+    assert plan.effect_size > 0.0
+
+
+@settings(derandomize=True, deadline=None, max_examples=150)
+@given(
+    kind=st.sampled_from(["fit", "independence"]),
+    name=st.sampled_from(["nobs", "effect", "alpha", "budget"]),
+    weird=WEIRD,
+    solve=st.booleans(),
+)
+def test_weird_arguments_are_refused(kind, name, weird, solve):
+    plan = _plan(kind, Gaussian.from_rho, method="asymptotic")
+    arguments = {"nobs": 100, "effect": 1.0, "alpha": 0.05, "budget": 0.1, name: weird}
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "(expected counts|releases)")
+        try:
+            answer = plan.solve_power(**arguments) if solve else plan.power(**arguments)
+        except DPInferError:
+            return
+    if solve and weird is None:
+        assert answer > 0.0
+    else:
+        assert np.all((answer >= 0.0) & (answer <= 1.0))

@@ -1,0 +1,254 @@
+"""Power of the test of two proportions against enumeration, simulation and the normal formula."""
+
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from statsmodels.stats.proportion import power_proportions_2indep
+
+from dpinfer._validation import ALTERNATIVES
+from dpinfer.errors import DPInferError, InvalidParameterError
+from dpinfer.hypothesis_tests import proportions_2indep
+from dpinfer.hypothesis_tests.power._two_counts import TwoCounts
+from dpinfer.hypothesis_tests.power.two_proportions import TwoProportionsPower
+from dpinfer.mechanisms import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace
+from dpinfer.results.simulation import Simulation
+
+METHODS = ("plug-in", "normal")
+
+
+def published(nobs, proportion, law):
+    """Published counts and their probabilities: a convolution with the noise."""
+    reach = 0 if law == Exact() else int(law.isf(1e-11))
+    noise = law.pmf(np.arange(-reach, reach + 1)) if reach else np.ones(1)
+    chances = np.convolve(stats.binom.pmf(np.arange(nobs + 1), nobs, proportion), noise)
+    return np.arange(-reach, nobs + reach + 1.0), chances
+
+
+def enumerated(nobs, proportions, laws, alternative, method, levels):
+    """Probability of the rejected ones among all pairs of published counts, level by level."""
+    (k1, chance1), (k2, chance2) = map(published, nobs, proportions, laws)
+    first, second = (axis.ravel() for axis in np.meshgrid(k1, k2, indexing="ij"))
+    chance = np.outer(chance1, chance2).ravel()
+    likely = chance > 1e-12
+    first, second, chance = first[likely], second[likely], chance[likely]
+    options = {"mechanism": laws, "alternative": alternative, "method": method}
+    pvalue = proportions_2indep(first, nobs[0], second, nobs[1], **options).pvalue
+    return np.array([chance[pvalue <= level].sum() for level in levels])
+
+
+LAWS = [
+    (Geometric(scale=0.8), Geometric(scale=0.8)),
+    (DiscreteGaussian(sigma=1.5), Geometric(scale=0.5)),
+    (Exact(), Exact()),
+]
+
+
+@pytest.mark.parametrize("alternative", ALTERNATIVES)
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("laws", LAWS, ids=repr)
+def test_sum_equals_enumeration(laws, method, alternative):
+    levels = np.array([0.01, 0.05, 0.3, 0.5, 0.9])
+    for nobs, proportions in (((8, 8), (0.6, 0.2)), ((1, 7), (0.9, 0.5))):
+        ratio = nobs[1] / nobs[0]
+        plan = TwoProportionsPower(laws, ratio=ratio, alternative=alternative, method=method)
+        want = enumerated(nobs, proportions, laws, alternative, method, levels)
+        np.testing.assert_allclose(plan.power(nobs[0], *proportions, levels), want, atol=2e-8)
+
+
+def test_guaranteed_version_equals_enumeration():
+    noise, nobs, proportions = Geometric(scale=0.15), (5, 3), (0.9, 0.1)
+    plan = TwoProportionsPower(noise, ratio=0.6, method="exact")
+    laws, levels = (noise, noise), np.array([0.05, 0.2])
+    want = enumerated(nobs, proportions, laws, "two-sided", "exact", levels)
+    np.testing.assert_allclose(plan.power(5, *proportions, levels), want, atol=2e-8)
+    # no p-value of that version is as small as the part of the level that it sets aside
+    assert plan.power(5, *proportions, alpha=1e-4) == 0.0
+
+
+def test_guaranteed_version_holds_its_level_and_has_less_power():
+    noise = Geometric(scale=0.2)
+    exact, plug_in = (TwoProportionsPower(noise, method=m) for m in ("exact", "plug-in"))
+    assert exact.power(6, 0.3, 0.3) <= 0.05
+    assert exact.power(6, 0.9, 0.1) < plug_in.power(6, 0.9, 0.1)
+
+
+@pytest.mark.parametrize("alternative", ALTERNATIVES)
+@pytest.mark.parametrize("noise", [Laplace(scale=2.0), Gaussian(sigma=2.0)], ids=repr)
+def test_simulated_power_is_that_of_the_test(noise, alternative):
+    n1, n2, p1, p2, runs = 60, 90, 0.45, 0.35, 20_000
+    rng = np.random.default_rng(7)
+    first = rng.binomial(n1, p1, runs) + noise.rvs(runs, rng=rng)
+    second = rng.binomial(n2, p2, runs) + noise.rvs(runs, rng=rng)
+    options = {"mechanism": noise, "alternative": alternative, "method": "normal"}
+    # the plug-in test costs more, and is compared pair by pair below
+    rate = np.mean(proportions_2indep(first, n1, second, n2, **options).pvalue <= 0.1)
+    normal = TwoProportionsPower(
+        noise, ratio=1.5, alternative=alternative, method="normal", rng=1, reps=3000
+    )
+    frame = normal.power_frame(nobs1=n1, prop1=p1, prop2=p2, alpha=0.1)
+    power, error = frame.loc[0, ["power", "mc_error"]]
+    # 6 standard errors: 2e-9
+    assert abs(power - rate) <= 6 * np.hypot(error, np.sqrt(power * (1 - power) / runs))
+
+
+@pytest.mark.parametrize(
+    ("nobs", "value", "laws", "alternative", "alpha"),
+    [
+        ((60, 90), (0.45, 0.3), (Laplace(scale=2.0), Laplace(scale=2.0)), "two-sided", 0.05),
+        ((6, 5), (0.3, 0.5), (Laplace(scale=0.05), Laplace(scale=0.05)), "smaller", 0.3),
+        ((5, 5), (0.3, 0.5), (Laplace(scale=0.1), Laplace(scale=0.1)), "two-sided", 0.1),
+        ((40, 80), (0.02, 0.01), (Gaussian(sigma=3.0), Geometric(scale=1.0)), "larger", 0.6),
+        ((300, 9), (0.9, 0.7), (Gaussian(sigma=5.0), Gaussian(sigma=1.0)), "two-sided", 0.95),
+    ],
+)
+def test_replicates_without_p_value_are_decided_as_with_it(nobs, value, laws, alternative, alpha):
+    counts = TwoCounts(nobs, value, laws, alternative, "plug-in", 1e-4)
+    quick, slow = (
+        counts._rejections(alpha, screen, 200, np.random.default_rng(3))
+        for screen in (counts._screen(alpha), None)
+    )
+    np.testing.assert_array_equal(quick, slow)
+
+
+def test_simulation_agrees_with_the_sum():
+    noise = Geometric(scale=2.0)
+    for method in METHODS:
+        counts = TwoCounts((60.0, 90.0), (0.5, 0.3), (noise, noise), "larger", method, 1e-4)
+        rate, error = counts.simulated(0.05, Simulation.checked(3000, 5))
+        # 6 standard errors: 2e-9
+        assert abs(rate - counts.sum(0.05)) <= 6 * error
+
+
+@pytest.mark.parametrize("alternative", ALTERNATIVES)
+def test_without_noise_and_many_trials_it_is_the_normal_formula(alternative):
+    plan = TwoProportionsPower(Exact(), ratio=1.5, alternative=alternative)
+    sign = -1 if alternative == "smaller" else 1
+    want = power_proportions_2indep(
+        sign * 0.02, 0.3, 8000, ratio=1.5, alternative=alternative
+    ).power
+    # the formula is the limit for many trials
+    assert plan.power(8000, 0.3 + sign * 0.02, 0.3) == pytest.approx(want, abs=2e-3)
+    weak = TwoProportionsPower(Geometric(scale=1e-3), ratio=1.5, alternative=alternative)
+    assert weak.power(50, 0.5, 0.4) == pytest.approx(plan.power(50, 0.5, 0.4), abs=1e-8)
+
+
+def test_solving_is_the_inverse_of_power():
+    plan = TwoProportionsPower(Geometric.from_epsilon, method="normal")
+    known = {"nobs1": 200, "prop1": 0.45, "prop2": 0.3, "alpha": 0.05, "budget": 0.5}
+    power = plan.power(**known)
+    assert plan.solve_power(**{**known, "nobs1": None}, power=0.8) > 100
+    assert plan.solve_power(**known) == power
+    for name in ("prop1", "prop2", "alpha", "budget"):
+        found = plan.solve_power(**{**known, name: None}, power=power)
+        reached = plan.power(**{**known, name: found})
+        assert reached >= power - 1e-9
+        near = 0.999 if name in ("alpha", "budget") else 0.999999
+        closer = {"prop1": found * near, "prop2": found / near}.get(name, found * near)
+        assert plan.power(**{**known, name: closer}) < power
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_number_of_trials_that_reaches_the_power(method):
+    plan = TwoProportionsPower(Geometric.from_epsilon, ratio=0.5, method=method)
+    known = {"prop1": 0.5, "prop2": 0.3, "alpha": 0.05, "budget": 0.5}
+    nobs = plan.solve_power(**known, power=0.7)
+    assert nobs == int(nobs)
+    assert plan.power(nobs - 1, **known) < 0.7 <= plan.power(nobs, **known)
+
+
+def test_smaller_is_the_mirror_of_larger():
+    noise = (Geometric(scale=1.0), Geometric(scale=2.0))
+    larger = TwoProportionsPower(noise, ratio=1.5, alternative="larger")
+    smaller = TwoProportionsPower(noise, ratio=1.5, alternative="smaller")
+    # one minus the proportions, and mirrored noise
+    assert smaller.power(40, 0.3, 0.6) == pytest.approx(larger.power(40, 0.7, 0.4), abs=1e-8)
+    found = smaller.solve_power(nobs1=40, prop2=0.6, alpha=0.05, power=0.8)
+    assert found < 0.6
+    mirrored = larger.solve_power(nobs1=40, prop2=0.4, alpha=0.05, power=0.8)
+    assert found == pytest.approx(1.0 - mirrored, abs=1e-6)
+
+
+def test_impossible_powers_are_refused():
+    plan = TwoProportionsPower(Geometric(scale=1.0), method="normal")
+    with pytest.raises(InvalidParameterError, match="power must be"):
+        plan.solve_power(nobs1=2, prop2=0.5, alpha=0.01, power=0.9)
+    with pytest.raises(InvalidParameterError, match="power must be"):
+        plan.solve_power(nobs1=2000, prop2=0.5, alpha=0.05, power=0.01)
+
+
+def test_no_number_of_trials_shows_what_is_not_there():
+    for alternative, other in (("two-sided", 0.3), ("larger", 0.4), ("smaller", 0.2)):
+        plan = TwoProportionsPower(Geometric(scale=1.0), alternative=alternative)
+        with pytest.raises(InvalidParameterError, match="power must be at most alpha"):
+            plan.solve_power(prop1=0.3, prop2=other, alpha=0.05, power=0.8)
+
+
+def test_a_budget_may_make_a_pair_of_laws():
+    def pair(budget):
+        return Geometric.from_epsilon(budget), Geometric.from_epsilon(2 * budget)
+
+    known = {"nobs1": 40, "prop1": 0.5, "prop2": 0.3}
+    power = TwoProportionsPower(pair).power(**known, budget=0.7)
+    assert power == TwoProportionsPower(pair(0.7)).power(**known)
+
+
+def test_a_plan_repeats_its_replicates_and_can_be_pickled():
+    plan = TwoProportionsPower(Laplace(scale=1.0), method="normal", rng=5, reps=500)
+    same = TwoProportionsPower(Laplace(scale=1.0), method="normal", rng=5, reps=500)
+    power = plan.power(40, 0.5, 0.3)
+    assert power == plan.power(40, 0.5, 0.3) == same.power(40, 0.5, 0.3)
+    assert pickle.loads(pickle.dumps(plan)).power(40, 0.5, 0.3) == power
+
+
+def test_shapes_and_frame():
+    plan = TwoProportionsPower(Geometric.from_epsilon, method="normal")
+    power = plan.power([20, 40], 0.5, 0.3, budget=[[0.5], [1.0]])
+    assert power.shape == (2, 2)
+    assert np.ndim(plan.power(20, 0.5, 0.3, budget=1)) == 0
+    frame = plan.power_frame(nobs1=[20, 40], prop1=0.5, prop2=0.3, budget=[0.5, 1.0])
+    assert set(frame) == {"nobs1", "prop1", "prop2", "budget", "alpha", "power", "mc_error"}
+    np.testing.assert_array_equal(frame["power"], power.T.ravel())
+    assert (frame["mc_error"] == 0).all()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"ratio": 0},
+        {"ratio": np.nan},
+        {"ratio": [1, 2]},
+        {"alternative": "both"},
+        {"method": "monte-carlo"},
+        {"nuisance_alpha": 0.5},
+        {"reps": 0},
+        {"rng": "seed"},
+        {"n_jobs": 0},
+        {"mechanism": 3.0},
+        {"mechanism": Laplace},
+        {"mechanism": (Laplace(scale=1.0),)},
+        {"mechanism": Laplace(scale=[1.0, 2.0, 3.0])},
+    ],
+)
+def test_bad_plans_are_refused(options):
+    with pytest.raises((DPInferError, TypeError), match=next(iter(options))):
+        TwoProportionsPower(**{"mechanism": Laplace(scale=1.0), **options})
+
+
+BAD = st.sampled_from([np.nan, np.inf, -1.0, 0.0, 1.0, 2.5, "x", None, [], 1j, [0.2, np.nan]])
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(st.sampled_from(["nobs1", "prop1", "prop2", "alpha", "budget"]), BAD)
+def test_only_our_errors_escape(name, value):
+    plan = TwoProportionsPower(Geometric.from_epsilon, method="normal")
+    good = {"nobs1": 9, "prop1": 0.5, "prop2": 0.3, "alpha": 0.05, "budget": 1.0}
+    for call in (plan.power, plan.power_frame):
+        try:
+            power = call(**{**good, name: value})
+        except DPInferError:
+            continue
+        assert np.isfinite(np.asarray(power, dtype=float)).all()
