@@ -13,6 +13,12 @@ from .estimation import ResponseEstimate as ResponseEstimate
 from .estimation import combine as combine
 from .estimation import response_counts as response_counts
 from .estimation import response_proportions as response_proportions
+from .hypothesis_tests import GoodnessOfFitPower as GoodnessOfFitPower
+from .hypothesis_tests import IndependencePower as IndependencePower
+from .hypothesis_tests import LinearPower as LinearPower
+from .hypothesis_tests import PoissonPower as PoissonPower
+from .hypothesis_tests import ProportionPower as ProportionPower
+from .hypothesis_tests import TwoProportionsPower as TwoProportionsPower
 from .hypothesis_tests import chi2_contingency as chi2_contingency
 from .hypothesis_tests import chisquare as chisquare
 from .hypothesis_tests import chisquare_fit as chisquare_fit
@@ -28,6 +34,7 @@ from .hypothesis_tests import proportions_2indep as proportions_2indep
 from .hypothesis_tests import proportions_trend as proportions_trend
 from .hypothesis_tests import proportions_ztest as proportions_ztest
 from .hypothesis_tests import rows_ztest as rows_ztest
+from .hypothesis_tests import size_study as size_study
 from .intervals import count_confint as count_confint
 from .intervals import linear_confint as linear_confint
 from .mechanisms import DiscreteGaussian as DiscreteGaussian
@@ -53,6 +60,7 @@ from .releases import write_release as write_release
 from .results import AdjustedTests as AdjustedTests
 from .results import HypothesisResult as HypothesisResult
 from .results import Intervals as Intervals
+from .results import SizeStudy as SizeStudy
 from .results import adjust_pvalues as adjust_pvalues
 
 __version__: str

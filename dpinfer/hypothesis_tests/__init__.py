@@ -9,6 +9,14 @@ from dpinfer.hypothesis_tests.counts import (
     rows_ztest,
 )
 from dpinfer.hypothesis_tests.null import null_distribution
+from dpinfer.hypothesis_tests.power import (
+    GoodnessOfFitPower,
+    IndependencePower,
+    LinearPower,
+    PoissonPower,
+    ProportionPower,
+    TwoProportionsPower,
+)
 from dpinfer.hypothesis_tests.proportions import (
     mcnemar,
     poisson_2indep,
@@ -16,9 +24,16 @@ from dpinfer.hypothesis_tests.proportions import (
     proportions_2indep,
     proportions_ztest,
 )
+from dpinfer.hypothesis_tests.size_study import size_study
 from dpinfer.hypothesis_tests.tables import chi2_contingency, chisquare, chisquare_fit
 
 __all__ = [
+    "GoodnessOfFitPower",
+    "IndependencePower",
+    "LinearPower",
+    "PoissonPower",
+    "ProportionPower",
+    "TwoProportionsPower",
     "chi2_contingency",
     "chisquare",
     "chisquare_fit",
@@ -34,4 +49,5 @@ __all__ = [
     "proportions_trend",
     "proportions_ztest",
     "rows_ztest",
+    "size_study",
 ]

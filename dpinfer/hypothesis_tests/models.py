@@ -27,6 +27,9 @@ Counts = NDArray[np.int64]
 _LARGEST_RATE = 1e15
 """Up to here the generator of Poisson counts works, and counts differ by more than rounding."""
 
+_SMALLEST_MARGIN = 1e-150
+"""Probabilities of rows and columns whose product is still a float64."""
+
 _ROUNDING = 1e-9
 """Allowed deviation from 1 of the sum of probabilities."""
 
@@ -267,18 +270,76 @@ class ProductMultinomial(Locked, NullModel):
         return counts.reshape(size, -1)
 
 
+@final
+@dataclass(frozen=True, eq=False)
+class Independence(Locked, NullModel):
+    """A table of two attributes that are independent, as in a test of independence.
+
+    The cells are those of the table row by row: k = r·c of them.
+
+    Parameters
+    ----------
+    nobs : int
+        Number of observations, >= 1.
+    rows : array of float, shape (r,)
+        Probabilities of the rows, > 0, that add up to 1; r >= 2.
+    columns : array of float, shape (c,)
+        Probabilities of the columns, likewise.
+
+    Raises
+    ------
+    InvalidParameterError
+        If a parameter is outside what is allowed.
+
+    Examples
+    --------
+    >>> Independence(nobs=40, rows=[0.25, 0.75], columns=[0.5, 0.5]).expected
+    array([ 5.,  5., 15., 15.])
+    """
+
+    nobs: int
+    rows: FloatArray
+    columns: FloatArray
+
+    def __post_init__(self) -> None:
+        object.__setattr__(
+            self, "nobs", check_integer(self.nobs, "nobs", ge=1, le=int(LARGEST_NOBS))
+        )
+        for name in ("rows", "columns"):
+            shares = check_array(getattr(self, name), name, ge=_SMALLEST_MARGIN, ndim=1)
+            object.__setattr__(self, name, freeze(_shares(shares, name)))
+
+    @property
+    def value(self) -> FloatArray:
+        """Probabilities of the cells, row by row."""
+        return np.outer(self.rows, self.columns).reshape(-1)
+
+    @property
+    def expected(self) -> FloatArray:
+        """Expected counts, row by row."""
+        return np.asarray(self.nobs * self.value)
+
+    @property
+    def totals(self) -> tuple[FloatArray, ...]:
+        """One total is fixed, that of all cells."""
+        return (self.value,)
+
+    def _draw(self, size: int, rng: np.random.Generator) -> Counts:
+        return rng.multinomial(self.nobs, self.value, size)
+
+
 Model = Binomial | Poisson | Multinomial | ProductMultinomial
-"""The models there are."""
+"""The models whose statistics have one law; the margins of an Independence are to be estimated."""
 
 
-def _shares(value: FloatArray) -> FloatArray:
+def _shares(value: FloatArray, name: str = "value") -> FloatArray:
     """Return probabilities that add up to 1 along the last axis."""
     if value.shape[-1] < 2:
-        raise InvalidParameterError(f"value must have at least 2 cells, got {value.shape[-1]}")
+        raise InvalidParameterError(f"{name} must have at least 2 cells, got {value.shape[-1]}")
     total = value.sum(axis=-1, keepdims=True)
     if (np.abs(total - 1.0) > _ROUNDING).any():
         wrong = total[np.abs(total - 1.0) > _ROUNDING].flat[0]
         raise InvalidParameterError(
-            f"value must add up to 1, got {wrong:.15g}: divide counts by their total"
+            f"{name} must add up to 1, got {wrong:.15g}: divide counts by their total"
         )
     return np.asarray(value / total)

@@ -5,6 +5,7 @@ from dpinfer.results.hypothesis import HypothesisResult
 from dpinfer.results.intervals import Intervals
 from dpinfer.results.monte_carlo_null import MonteCarloNull
 from dpinfer.results.null_distribution import AsymptoticNull, ExactNull, NullDistribution
+from dpinfer.results.size_study import SizeStudy
 
 __all__ = [
     "AdjustedTests",
@@ -14,5 +15,6 @@ __all__ = [
     "Intervals",
     "MonteCarloNull",
     "NullDistribution",
+    "SizeStudy",
     "adjust_pvalues",
 ]

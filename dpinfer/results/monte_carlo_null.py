@@ -157,7 +157,7 @@ class MonteCarloNull(NullDistribution):
         if allowed >= size.shape[-1]:
             return np.full(size.shape[:-1], -sign * np.inf)
         last = np.sort(size, axis=-1)[..., -1 - allowed]
-        return np.asarray(sign * (last + 2.0 * _TIE * (1.0 + np.abs(last))))
+        return np.asarray(sign * beyond_ties(last))
 
     def _mc_error(self, statistic: FloatArray, alternative: Alternative) -> FloatArray:
         pvalue = self._extreme(statistic, alternative)
@@ -202,6 +202,11 @@ def count_extreme(
     if not ordered and statistic.size > SORT_FROM:
         replicates, ordered = np.sort(replicates), True
     return count_beyond(replicates, bounds_of(statistic, alternative), ordered)
+
+
+def beyond_ties(replicate: FloatArray) -> FloatArray:
+    """Return the smallest statistics that are clearly larger than replicates."""
+    return np.asarray(replicate + 2.0 * _TIE * (1.0 + np.abs(replicate)))
 
 
 def bounds_of(statistic: FloatArray, alternative: Alternative) -> Bounds:

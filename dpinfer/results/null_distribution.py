@@ -32,7 +32,9 @@ _SUMMARY_LEVELS = (0.1, 0.05, 0.01)
 _PLOT_LEVELS = (0.002, 0.02, 0.2, 0.9)
 _PLOT_POINTS = 512
 _CRITICAL_PRECISION = 1e-13
-_LARGEST_CRITICAL = 1e300
+LARGEST_STATISTIC = 1e300
+"""No law reaches it. An infinite statistic has its p-value: inf - inf would make NaN of tails."""
+
 SIGNS: dict[Alternative, float] = {"two-sided": 1.0, "larger": 1.0, "smaller": -1.0}
 """On which side of zero the critical value of an alternative is."""
 
@@ -47,6 +49,7 @@ class NullDistribution(ABC):
     """
 
     @final
+    @np.errstate(over="ignore")
     def pvalue(self, statistic: ArrayLike, alternative: Alternative = "two-sided") -> Any:
         """Probability of a value at least as extreme as the statistic.
 
@@ -63,7 +66,7 @@ class NullDistribution(ABC):
         float or array of float
             Probabilities in [0, 1], one for each statistic.
         """
-        points = check_array(statistic, "statistic", finite=False)
+        points = _points(statistic)
         return self._extreme(points, check_option(alternative, "alternative", ALTERNATIVES))[()]
 
     @final
@@ -90,6 +93,7 @@ class NullDistribution(ABC):
         return self._critical(level, chosen)[()]
 
     @final
+    @np.errstate(over="ignore")
     def mc_error(self, statistic: ArrayLike, alternative: Alternative = "two-sided") -> Any:
         """Monte Carlo standard error of :meth:`pvalue`.
 
@@ -103,11 +107,12 @@ class NullDistribution(ABC):
         float or array of float
             √(p(1 - p)/R) for R replicates; 0 where nothing was simulated.
         """
-        points = check_array(statistic, "statistic", finite=False)
+        points = _points(statistic)
         chosen = check_option(alternative, "alternative", ALTERNATIVES)
         return self._mc_error(points, chosen)[()]
 
     @final
+    @np.errstate(over="ignore")
     def mc_confint(
         self, statistic: ArrayLike, alternative: Alternative = "two-sided", alpha: float = 0.05
     ) -> tuple[Any, Any]:
@@ -125,7 +130,7 @@ class NullDistribution(ABC):
         low, high : float or array of float
             The ends of the interval; both :meth:`pvalue` where nothing was simulated.
         """
-        points = check_array(statistic, "statistic", finite=False)
+        points = _points(statistic)
         chosen = check_option(alternative, "alternative", ALTERNATIVES)
         low, high = self._mc_confint(points, chosen, check_alpha(alpha))
         return low[()], high[()]
@@ -248,10 +253,10 @@ class _KnownTails(NullDistribution):
 
         shape = self._extreme(np.zeros(()), alternative).shape
         low, high = np.zeros(shape), np.ones(shape)
-        while (short := ~rejects(high) & (high < _LARGEST_CRITICAL)).any():
+        while (short := ~rejects(high) & (high < LARGEST_STATISTIC)).any():
             low, high = np.where(short, high, low), np.where(short, 2.0 * high, high)
         step = 1.0
-        while (beyond := rejects(low) & (low > -_LARGEST_CRITICAL)).any():
+        while (beyond := rejects(low) & (low > -LARGEST_STATISTIC)).any():
             high, low = np.where(beyond, low, high), np.where(beyond, low - step, low)
             step *= 2.0
         while (wide := high - low > _CRITICAL_PRECISION * np.maximum(np.abs(high), 1e-3)).any():
@@ -259,7 +264,7 @@ class _KnownTails(NullDistribution):
             inside = rejects(middle)
             high = np.where(wide & inside, middle, high)
             low = np.where(wide & ~inside, middle, low)
-        return sign * np.where(high < _LARGEST_CRITICAL, high, np.inf)
+        return sign * np.where(high < LARGEST_STATISTIC, high, np.inf)
 
     def _mc_error(self, statistic: FloatArray, alternative: Alternative) -> FloatArray:
         return np.zeros(statistic.shape)
@@ -366,6 +371,12 @@ class AsymptoticNull(_KnownTails):
 
     def _facts(self) -> list[tuple[str, object]]:
         return [("Kind", "asymptotic"), ("Law", self.name)]
+
+
+def _points(statistic: ArrayLike) -> FloatArray:
+    """Return the statistics, infinite ones drawn in."""
+    points = check_array(statistic, "statistic", finite=False)
+    return np.asarray(np.clip(points, -LARGEST_STATISTIC, LARGEST_STATISTIC))
 
 
 # Tails of the limiting laws: functions of the module, so that results can be pickled.

@@ -153,7 +153,7 @@ def _fill(tallies: Sequence[Tally], simulation: Simulation, block: int) -> None:
             under_way.append(task)
             yield task
 
-    with _progress_bar(simulation.reps * len(tallies), simulation.progress) as advance:
+    with progress_bar(simulation.reps * len(tallies), simulation.progress) as advance:
         for answers in run_tasks(count_blocks, taken(), simulation.n_jobs):
             for drawn, counted in zip(under_way.popleft(), answers, strict=True):
                 tally = tallies[drawn.law.index]
@@ -217,7 +217,7 @@ def _checked_jobs(n_jobs: object) -> int:
 
 
 @contextmanager
-def _progress_bar(total: int, shown: bool) -> Iterator[Callable[[int], object]]:
+def progress_bar(total: int, shown: bool) -> Iterator[Callable[[int], object]]:
     """Yield a function that advances the progress bar, if one is wanted."""
     if not shown:
         yield lambda _: None

@@ -8,7 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpinfer import DPInferError, InvalidParameterError
-from dpinfer.hypothesis_tests.models import Binomial, Multinomial, Poisson, ProductMultinomial
+from dpinfer.hypothesis_tests.models import (
+    Binomial,
+    Independence,
+    Multinomial,
+    Poisson,
+    ProductMultinomial,
+)
 
 MODELS = [
     Binomial(nobs=50, value=0.3),
@@ -17,6 +23,7 @@ MODELS = [
     Multinomial(nobs=30, value=[0.2, 0.3, 0.5]),
     ProductMultinomial(nobs=[10, 20], value=[0.2, 0.3, 0.5]),
     ProductMultinomial(nobs=[10, 20], value=[[0.5, 0.5], [0.1, 0.9]]),
+    Independence(nobs=40, rows=[0.25, 0.75], columns=[0.2, 0.3, 0.5]),
 ]
 
 
@@ -29,6 +36,14 @@ def test_draws_have_the_expected_counts(model):
     error = counts.std(axis=0) / np.sqrt(size)
     # 6 standard errors: 2e-9 for each cell
     assert (np.abs(counts.mean(axis=0) - model.expected) < 6 * error).all()
+
+
+def test_cells_of_independence_are_products_row_by_row():
+    model = MODELS[6]
+    np.testing.assert_allclose(model.value, [0.05, 0.075, 0.125, 0.15, 0.225, 0.375], rtol=1e-15)
+    (total,) = model.totals
+    np.testing.assert_array_equal(total, model.value)
+    assert (model.draw(100, np.random.default_rng(4)).sum(axis=1) == 40).all()
 
 
 def test_totals_are_fixed():
@@ -68,6 +83,15 @@ def test_probabilities_are_rid_of_their_rounding():
         (ProductMultinomial, {"nobs": [[5]], "value": [0.5, 0.5]}, "nobs"),
         (ProductMultinomial, {"nobs": [5, 0], "value": [0.5, 0.5]}, "nobs"),
         (ProductMultinomial, {"nobs": [5], "value": 0.5}, "value"),
+        (Independence, {"nobs": 0, "rows": [0.5, 0.5], "columns": [0.5, 0.5]}, "nobs"),
+        (
+            Independence,
+            {"nobs": 5, "rows": [1.0], "columns": [0.5, 0.5]},
+            "rows must have at least",
+        ),
+        (Independence, {"nobs": 5, "rows": [0.5, 0.5], "columns": [0.5, 0.6]}, "columns must add"),
+        (Independence, {"nobs": 5, "rows": [0.0, 1.0], "columns": [0.5, 0.5]}, "rows"),
+        (Independence, {"nobs": 5, "rows": [[0.5, 0.5]], "columns": [0.5, 0.5]}, "rows"),
     ],
 )
 def test_bad_parameters(model, parameters, named):
@@ -90,3 +114,14 @@ def test_bad_parameters_raise_nothing_else(first, second):
         except DPInferError:
             continue
         assert np.isfinite(drawn).all()
+
+
+@settings(derandomize=True, deadline=None, max_examples=100)
+@given(nobs=ANYTHING, rows=ANYTHING, columns=ANYTHING)
+def test_bad_margins_raise_nothing_else(nobs, rows, columns):
+    for arguments in ((nobs, rows, columns), (9, rows, [0.5, 0.5]), (9, [0.5, 0.5], columns)):
+        try:
+            model = Independence(*arguments)
+        except DPInferError:
+            continue
+        assert np.isfinite(model.draw(2, np.random.default_rng(1))).all()

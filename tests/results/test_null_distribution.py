@@ -124,6 +124,13 @@ def test_bad_statistic(die, statistic):
         die.pvalue(statistic)
 
 
+def test_infinite_statistics_have_the_pvalue_of_the_limit(die):
+    for null in (die, AsymptoticNull.normal(1e-10), AsymptoticNull.normal(1e10)):
+        assert null.pvalue([np.inf, -np.inf], "larger").tolist() == [0.0, 1.0]
+        assert null.pvalue([np.inf, -np.inf], "smaller").tolist() == [1.0, 0.0]
+        assert null.pvalue([np.inf, -np.inf]).tolist() == [0.0, 0.0]
+
+
 def test_bad_alternative(die):
     with pytest.raises(InvalidParameterError, match="alternative must be one of 'two-sided'"):
         die.pvalue(1.0, "greater")

@@ -1,0 +1,106 @@
+"""How often tests reject simulated releases, counted block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from dpinfer._validation import FloatArray
+from dpinfer.results._blocks import Draw, block_sizes, child_seed
+from dpinfer.results._workers import run_tasks
+from dpinfer.results.simulation import Simulation, progress_bar
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Rejects where a statistic is at least as large as a critical value.
+
+    Parameters
+    ----------
+    statistic : callable
+        Maps releases, shape (m, ...), to statistics, shape (m,), without NaN.
+    critical : array of float, shape (a,)
+        The critical value of each level.
+    """
+
+    statistic: Callable[[FloatArray], FloatArray]
+    critical: FloatArray
+
+    def count(self, releases: FloatArray) -> FloatArray:
+        """Return how many releases are rejected at each level."""
+        ordered = np.sort(self.statistic(releases))
+        return np.asarray(ordered.size - np.searchsorted(ordered, self.critical, side="left"))
+
+
+@dataclass(frozen=True)
+class Study:
+    """Tests that look at the same simulated releases; can be pickled, for workers.
+
+    Parameters
+    ----------
+    draw : callable
+        ``draw(size, rng)`` returns so many releases.
+    rules : tuple of Rule
+        The tests, of which each has as many levels.
+    """
+
+    draw: Draw
+    rules: tuple[Rule, ...]
+
+    def count(self, simulation: Simulation, block: int) -> FloatArray:
+        """Return how many of ``reps`` releases each test rejects at each level, shape (t, a).
+
+        Block j draws from the j-th child of the seed, so that the answer does not depend on the
+        number of workers.
+        """
+        root = simulation.draw_seed()
+        sizes = list(block_sizes(simulation.reps, block))
+        tasks = ((size, child_seed(root, number)) for number, size in enumerate(sizes))
+        total = np.zeros((len(self.rules), self.rules[0].critical.size))
+        with progress_bar(simulation.reps, simulation.progress) as advance:
+            counted = run_tasks(partial(_count, self), tasks, simulation.n_jobs)
+            for size, counts in zip(sizes, counted, strict=True):
+                total += counts
+                advance(size)
+        return total
+
+
+def _count(study: Study, block: tuple[int, np.random.SeedSequence]) -> FloatArray:
+    """Draw a block of releases and count what is rejected: the task of a worker."""
+    size, seed = block
+    releases = study.draw(size, np.random.default_rng(seed))
+    releases.flags.writeable = False  # no test shall change what the next one looks at
+    return np.array([rule.count(releases) for rule in study.rules])
+
+
+def largest_replicates(draw: Draw, keep: int, simulation: Simulation, block: int) -> FloatArray:
+    """Return the ``keep`` largest of the replicates, in falling order.
+
+    As in :class:`Study`, block j draws from the j-th child of the seed. No more than a multiple of
+    ``keep`` and of the block is held at a time.
+    """
+    root = simulation.draw_seed()
+    sizes = list(block_sizes(simulation.reps, block))
+    tasks = ((size, child_seed(root, number)) for number, size in enumerate(sizes))
+    held: list[FloatArray] = []
+    with progress_bar(simulation.reps, simulation.progress) as advance:
+        drawn = run_tasks(partial(_draw_largest, draw, keep), tasks, simulation.n_jobs)
+        for size, replicates in zip(sizes, drawn, strict=True):
+            held.append(replicates)
+            if sum(map(len, held)) > max(4 * keep, block):
+                held = [_largest(np.concatenate(held), keep)]
+            advance(size)
+    return -np.sort(-_largest(np.concatenate(held), keep))
+
+
+def _draw_largest(draw: Draw, keep: int, block: tuple[int, np.random.SeedSequence]) -> FloatArray:
+    """Draw a block of replicates and return its largest: the task of a worker."""
+    size, seed = block
+    return _largest(draw(size, np.random.default_rng(seed)), keep)
+
+
+def _largest(values: FloatArray, keep: int) -> FloatArray:
+    return values if values.size <= keep else np.partition(values, -keep)[-keep:]

@@ -1,0 +1,252 @@
+"""Rejection rates of every test where the null hypothesis is true, at 1, 5 and 10 %.
+
+A test is looked at in 18 settings for each kind of noise: 50, 500 and 5,000 observations, ε = 0.05,
+0.2 and 1, a balanced and a skewed null hypothesis. A rate that is above nominal by more than 4 of
+its standard errors is found anew from a fresh seed and 16 times as many releases, and that one
+counts: by accident it fails with a probability near 3e-5 · 3e-5 = 1e-9 (up to 1e-7 at the level
+1 %, where a binomial number has a longer tail than the normal law). Tests whose null distribution
+is exact, or simulated where the hypothesis is simple, have to keep every level. Those that take
+an estimate for the truth, and the limits for many observations, have to keep ``KNOWN``: what they
+were found to reject at most, as their docstrings say.
+
+``test_size.py`` has exact rates, and ``test_contingency_size.py`` those of simulated tests of
+contingency tables.
+"""
+
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pytest
+from level_settings import LAWS, LEVELS, NO_LAW, Setting, settings
+from levels_of_counts import (
+    at_an_estimate,
+    guaranteed,
+    linear,
+    one_proportion,
+    one_randomized_proportion,
+    one_rate,
+    paired_answers,
+    paired_tables,
+    rows_of_a_release,
+    trials_as_total,
+    trials_with_noise,
+    two_counts,
+    two_proportions,
+    two_proportions_unknown_trials,
+    two_randomized_proportions,
+    two_rates,
+)
+from levels_of_tables import (
+    estimated_parameter,
+    goodness_of_fit,
+    homogeneity,
+    independence,
+    limit_of_trend_over_groups,
+    randomized_goodness_of_fit,
+    randomized_independence,
+    trend_over_cells,
+    trend_over_groups,
+)
+from scipy import stats
+
+# The grid.
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Rates of a test in a setting, and the number of releases for each ε."""
+
+    rates: Callable[[Setting, int, np.random.Generator], np.ndarray | None]
+    runs: dict[float, int]
+    laws: tuple[str, ...] = tuple(LAWS)
+
+    def error(self, limits, runs):
+        """Standard error of rates; one null distribution for all releases has an error, too."""
+        options = next(iter(getattr(self.rates, "args", ())), {})
+        shared = (
+            1 / KEPT if isinstance(options, dict) and options.items() >= SIMULATED.items() else 0
+        )
+        return np.sqrt(limits * (1 - limits) * (1 / runs + shared))
+
+
+def at_all(runs):
+    return dict.fromkeys((0.05, 0.2, 1.0), runs)
+
+
+def methods(name, rates, runs, *options, laws=tuple(LAWS)):
+    """One entry of the grid for each method of a test."""
+    found = {}
+    for chosen in options:
+        words = [str(value) for key, value in chosen.items() if key in ("statistic", "method")]
+        found[", ".join([name, *words])] = Grid(partial(rates, chosen), at_all(runs), laws)
+    return found
+
+
+def with_nuisance(name, draw, runs, *others, laws=tuple(LAWS)):
+    found = {
+        f"{name}, {options['method']}": Grid(
+            partial(at_an_estimate, draw, options), at_all(runs), laws
+        )
+        for options in others
+    }
+    few = {0.05: 40, 0.2: 80, 1.0: 300}
+    return {f"{name}, exact": Grid(partial(guaranteed, draw), few, laws)} | found
+
+
+EXACT, PLUG_IN, NORMAL = ({"method": name} for name in ("exact", "plug-in", "normal"))
+SIMULATED = {"method": "monte-carlo", "reps": 400_000}
+KEPT = 1 << 16
+"""Replicates that a simulation keeps, from which the p-values of further releases come."""
+RESAMPLED = {"method": "monte-carlo", "reps": 199}
+PEARSON, PROJECTED, LIMIT = (
+    {"statistic": "pearson"},
+    {"statistic": "projected"},
+    {"method": "asymptotic"},
+)
+MAX, CHI2 = {"statistic": "max"}, {"statistic": "chi2"}
+CHANNEL = (NO_LAW,)
+FITTED = (PROJECTED | LIMIT, PEARSON | LIMIT, PROJECTED | RESAMPLED, PEARSON | RESAMPLED)
+
+GRID: dict[str, Grid] = {
+    **methods("proportions_ztest", one_proportion, 20_000, EXACT, SIMULATED, NORMAL),
+    **methods("poisson_ztest", one_rate, 20_000, EXACT, SIMULATED, NORMAL),
+    **methods("counts_2indep", two_counts, 20_000, EXACT, NORMAL),
+    **methods("linear_ztest", linear, 20_000, EXACT, NORMAL),
+    **methods("counts_paired", paired_tables, 20_000, MAX | EXACT, CHI2 | SIMULATED, CHI2 | LIMIT),
+    "rows_ztest, every row": Grid(partial(rows_of_a_release, False), at_all(5_000)),
+    "rows_ztest, above a threshold": Grid(partial(rows_of_a_release, True), at_all(5_000)),
+    **methods("counts_trend", trend_over_cells, 20_000, EXACT, NORMAL),
+    **methods("proportions_trend", trend_over_groups, 300, RESAMPLED),
+    "proportions_trend, normal": Grid(limit_of_trend_over_groups, at_all(20_000)),
+    **methods("chisquare", goodness_of_fit, 10_000, PEARSON | EXACT, PEARSON | LIMIT),
+    **methods("chisquare", goodness_of_fit, 10_000, PROJECTED | LIMIT),
+    **methods("chisquare", goodness_of_fit, 10_000, PEARSON | SIMULATED, PROJECTED | SIMULATED),
+    **methods("chisquare_fit", estimated_parameter, 200, *FITTED[:3]),
+    **methods("chi2_contingency, n known", partial(independence, True), 400, *FITTED),
+    **methods("chi2_contingency, n unknown", partial(independence, False), 400, *FITTED),
+    **methods("chi2_contingency, rows known", homogeneity, 400, *FITTED),
+    **methods(
+        "through a channel: proportions_ztest",
+        one_randomized_proportion,
+        20_000,
+        EXACT,
+        NORMAL,
+        laws=CHANNEL,
+    ),
+    **methods(
+        "through a channel: chisquare",
+        randomized_goodness_of_fit,
+        10_000,
+        PEARSON | EXACT,
+        PEARSON | LIMIT,
+        laws=CHANNEL,
+    ),
+    **methods(
+        "through a channel: chi2_contingency",
+        randomized_independence,
+        400,
+        PROJECTED | LIMIT,
+        PROJECTED | RESAMPLED,
+        laws=CHANNEL,
+    ),
+    **with_nuisance(
+        "through a channel: proportions_2indep",
+        two_randomized_proportions,
+        1000,
+        PLUG_IN,
+        NORMAL,
+        laws=CHANNEL,
+    ),
+    **with_nuisance("proportions_2indep", two_proportions, 1000, PLUG_IN, RESAMPLED, NORMAL),
+    "proportions_2indep, noisy n, monte-carlo": Grid(
+        partial(at_an_estimate, two_proportions_unknown_trials, RESAMPLED), at_all(300)
+    ),
+    "proportions_2indep, noisy n, normal": Grid(
+        partial(at_an_estimate, two_proportions_unknown_trials, NORMAL), at_all(10_000)
+    ),
+    **with_nuisance(
+        "proportions_ztest, noisy n", trials_with_noise, 500, PLUG_IN, RESAMPLED, NORMAL
+    ),
+    **with_nuisance(
+        "proportions_ztest, noisy total", trials_as_total, 500, PLUG_IN, RESAMPLED, NORMAL
+    ),
+    **with_nuisance("poisson_2indep", two_rates, 500, PLUG_IN, RESAMPLED, NORMAL),
+    **with_nuisance("mcnemar", paired_answers, 500, PLUG_IN, NORMAL),
+}
+"""Every test and method."""
+
+KNOWN: dict[str, tuple[float, float, float]] = {
+    "proportions_ztest, normal": (0.027, 0.075, 0.129),
+    "poisson_ztest, normal": (0.027, 0.078, 0.134),
+    "counts_2indep, normal": (0.032, 0.075, 0.106),
+    "linear_ztest, normal": (0.021, 0.064, 0.126),
+    "counts_paired, chi2, asymptotic": (0.041, 0.081, 0.124),
+    "counts_trend, normal": (0.020, 0.059, 0.1),
+    "proportions_trend, normal": (0.020, 0.059, 0.106),
+    "chisquare, pearson, asymptotic": (0.043, 0.091, 0.134),
+    "chisquare, projected, asymptotic": (0.034, 0.080, 0.122),
+    "chisquare_fit, projected, asymptotic": (0.021, 0.059, 0.103),
+    "chisquare_fit, pearson, asymptotic": (0.021, 0.059, 0.103),
+    "chi2_contingency, n known, projected, asymptotic": (0.036, 0.086, 0.131),
+    "chi2_contingency, n unknown, projected, asymptotic": (0.036, 0.086, 0.131),
+    "chi2_contingency, rows known, projected, asymptotic": (0.036, 0.086, 0.131),
+    "chi2_contingency, n known, pearson, asymptotic": (0.035, 0.080, 0.14),
+    "chi2_contingency, n unknown, pearson, asymptotic": (0.035, 0.080, 0.14),
+    "chi2_contingency, rows known, pearson, asymptotic": (0.035, 0.080, 0.14),
+    "through a channel: proportions_ztest, normal": (0.014, 0.066, 0.127),
+    "proportions_2indep, plug-in": (0.011, 0.053, 0.109),
+    "proportions_2indep, normal": (0.025, 0.061, 0.113),
+    "proportions_2indep, noisy n, normal": (0.150, 0.189, 0.230),
+    "proportions_ztest, noisy n, plug-in": (0.010, 0.05, 0.119),
+    "proportions_ztest, noisy n, normal": (0.027, 0.067, 0.122),
+    "proportions_ztest, noisy total, plug-in": (0.016, 0.083, 0.119),
+    "proportions_ztest, noisy total, normal": (0.027, 0.067, 0.122),
+    "poisson_2indep, plug-in": (0.014, 0.06, 0.121),
+    "poisson_2indep, normal": (0.024, 0.060, 0.11),
+    "mcnemar, plug-in": (0.011, 0.05, 0.1),
+    "mcnemar, normal": (0.022, 0.061, 0.121),
+}
+"""What a test was found to reject at most at the levels 1, 5 and 10 %, where that is more."""
+
+
+def seeded(*words):
+    return np.random.default_rng([zlib.crc32(str(word).encode()) for word in words])
+
+
+def measured(name, law, look=16):
+    """Yield each setting, its rates and their excess in standard errors, in doubt found anew."""
+    grid, limits = GRID[name], np.maximum(LEVELS, KNOWN.get(name, 0.0))
+    for s in settings(law):
+        runs = grid.runs[s.epsilon]
+        rates = grid.rates(s, runs, seeded(name, s))
+        if rates is None:
+            continue
+        excess = (rates - limits) / grid.error(limits, runs)
+        if excess.max() > 4:
+            again = seeded(name, s, "again")
+            rates = np.mean([grid.rates(s, runs, again) for _ in range(look)], axis=0)
+            excess = (rates - limits) / (grid.error(limits, runs) / np.sqrt(look))
+        yield s, rates, excess
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "law"), [(name, law) for name, grid in GRID.items() for law in grid.laws]
+)
+def test_level_everywhere(name, law):
+    for setting, rates, excess in measured(name, law):
+        assert excess.max() <= 4, (setting, rates, excess)
+
+
+@pytest.mark.parametrize("name", GRID)
+def test_level_in_one_setting(name):
+    """The core: at most what a binomial number exceeds with a probability of 1e-9."""
+    grid = GRID[name]
+    law = "geometric" if "geometric" in grid.laws else NO_LAW
+    runs = 40 if grid.runs[1.0] < 1000 else 200  # those that test one by one take longer
+    rates = grid.rates(Setting(50, 1.0, False, law), runs, seeded(name, "core"))
+    limits = np.maximum(LEVELS, KNOWN.get(name, 0.0))
+    assert (np.rint(rates * runs) <= stats.binom.isf(1e-9, runs, limits)).all(), rates
