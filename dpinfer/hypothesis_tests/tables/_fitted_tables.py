@@ -14,7 +14,7 @@ from dpinfer._validation import FloatArray
 from dpinfer.errors import InvalidParameterError
 from dpinfer.hypothesis_tests._published import LARGEST_NOBS
 from dpinfer.hypothesis_tests.tables._margins import Fit, Margins, RowMargins
-from dpinfer.hypothesis_tests.tables._noise_form import total
+from dpinfer.hypothesis_tests.tables._noise_form import dot
 from dpinfer.hypothesis_tests.tables._noisy_table import Statistic
 from dpinfer.mechanisms._law import NoiseLaw
 from dpinfer.mechanisms.randomized_response import RandomizedResponse
@@ -94,7 +94,7 @@ class TableModel:
 
 def pearson(fit: Fit) -> FloatArray:
     """Return Σ d²/e of each table."""
-    return total(np.square(fit.deviations) / fit.expected)
+    return dot(fit.deviations / fit.expected, fit.deviations)
 
 
 def projected(fit: Fit) -> FloatArray:
@@ -140,8 +140,7 @@ class TableDraws:
 
     def __call__(self, size: int, rng: np.random.Generator) -> FloatArray:
         """Draw statistics."""
-        tables, nobs = self.draw_tables(size, rng)
-        return STATISTICS[self.statistic](self.model.fit(tables, nobs))
+        return STATISTICS[self.statistic](self.model.fit(*self.draw_tables(size, rng)))
 
     def draw_tables(self, size: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
         """Draw tables, shape (..., size), and published numbers of observations."""

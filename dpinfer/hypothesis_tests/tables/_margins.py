@@ -5,13 +5,15 @@ Tables have the shape (r, c, m): m tables, the innermost axis, of r rows and c c
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 
 from dpinfer._validation import FloatArray
-from dpinfer.hypothesis_tests.tables._noise_form import NoiseForm, fitted_part, total
+from dpinfer.hypothesis_tests.tables._elimination import solve_loaded
+from dpinfer.hypothesis_tests.tables._noise_form import NoiseForm, dot, fitted_part
 
 SMALLEST_EXPECTED = 1e-9
 """Smaller expected counts are taken to be this, so that weights stay finite."""
@@ -19,8 +21,14 @@ SMALLEST_EXPECTED = 1e-9
 _SMALLEST_SHARE = 1e-12
 """Margins smaller than this share of the largest are taken to be it: none divides by 0."""
 
-_ROUNDS = 2
-"""Rounds over rows and columns, and over weights: the first has nearly all there is to gain."""
+_CONVERGED = 2e-10
+"""Error left in margins, relative to the largest, at which a round is the last."""
+
+_ROUNDING = 1e-13
+"""Smaller relative changes of margins are rounding."""
+
+_MOST_ROUNDS = 100
+"""Rounds over rows and columns, and over weights. Only tables with margins near 0 need as many."""
 
 
 @dataclass(frozen=True)
@@ -79,18 +87,22 @@ class ProductMargins:
     def fit(self, tables: FloatArray, nobs: FloatArray) -> Fit:
         """Fit independent margins, rows and columns in turn."""
         tables = self.form.adjust(tables, nobs)
-        rows = _shares(tables.sum(axis=1)) * np.maximum(total(tables), 1.0)
-        columns = _shares(tables.sum(axis=0))
-        for _ in range(_ROUNDS):
-            problem = _Alternating.at(self.form, tables, _outer(rows, columns))
-            rows = problem.best_rows(columns)
-            columns = problem.flipped().best_rows(rows)
-            scale = columns.sum(axis=0)
-            rows, columns = rows * scale, columns / np.where(scale > 0.0, scale, 1.0)
-        expected = _outer(rows, columns)
+        rows, columns = tables.sum(axis=1), _shares(tables.sum(axis=0))
+        rows = _shares(rows) * np.maximum(rows.sum(axis=0), 1.0)
+        expected = _outer(*_converged(self._round, tables, rows, columns))
         deviations = tables - expected
         form = self.form.value(deviations, *self.form.weights(expected))
         return Fit(expected, deviations, form)
+
+    def _round(
+        self, tables: FloatArray, rows: FloatArray, columns: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return better rows, shape (r, m), and shares of columns, shape (c, m)."""
+        problem = _Alternating.at(self.form, tables, _outer(rows, columns))
+        rows = problem.best_rows(columns)
+        columns = problem.flipped().best_rows(rows)
+        scale = columns.sum(axis=0)
+        return rows * scale, columns / np.where(scale > 0.0, scale, 1.0)
 
     def residual_covariance(self, expected: FloatArray) -> FloatArray:
         """Covariance of the deviations, from the linear problem at the fit; shape (r·c, r·c)."""
@@ -124,7 +136,7 @@ class _Alternating:
         weighted = weights * tables
         if form.shared == 0.0:
             return cls(weighted, weights, None, factor, factor)
-        return cls(weighted, weights, weights * form.noise, factor, total(weighted * form.noise))
+        return cls(weighted, weights, weights * form.noise, factor, dot(form.variance, weighted))
 
     def flipped(self) -> _Alternating:
         """Return the problem for the transposed table."""
@@ -142,13 +154,10 @@ class _Alternating:
         columns = np.maximum(columns, _SMALLEST_SHARE * np.where(scale > 0.0, scale, 1.0))
         precision = np.einsum("ijm,jm->im", self.weights, np.square(columns))
         best = np.einsum("ijm,jm->im", self.weighted, columns) / precision
-        if self.loaded is not None:
-            along = np.einsum("ijm,jm->im", self.loaded, columns)
-            missed = self.seen - (along * best).sum(axis=0)
-            direction = along / precision
-            bend = 1.0 + self.factor * (along * direction).sum(axis=0)
-            best += self.factor * missed / bend * direction
-        return np.asarray(np.maximum(best, 0.0))
+        if self.loaded is None:
+            return np.asarray(np.maximum(best, 0.0))
+        along = np.einsum("ijm,jm->im", self.loaded, columns)
+        return _coupled(best, along, along / precision, self.factor, self.seen)
 
 
 @dataclass(frozen=True)
@@ -178,33 +187,35 @@ class RowMargins:
 
     def fit(self, tables: FloatArray, nobs: FloatArray) -> Fit:
         """Fit common column shares."""
-        noise, totals = self.variance[..., np.newaxis], self.totals[:, np.newaxis]
-        excess = tables.sum(axis=1) - totals
+        excess = tables.sum(axis=1) - self.totals[:, np.newaxis]
         tables = tables - self._noise_shares[..., np.newaxis] * excess[:, np.newaxis]
-        columns = _shares(tables.sum(axis=0))
-        for _ in range(_ROUNDS):
-            columns = self._step(tables, noise, columns)
-        expected = _outer(np.broadcast_to(totals, excess.shape), columns)
-        weights, factor = self._weights(expected, noise)
+        (columns,) = _converged(self._step, tables, _shares(tables.sum(axis=0)))
+        expected = self._expected(columns)
+        weights, loaded, factor = self._weights(expected)
         deviations = tables - expected
-        along = (weights * noise * deviations).sum(axis=1)
-        form = total(weights * np.square(deviations)) + (factor * np.square(along)).sum(axis=0)
+        along = np.einsum("ijm,ijm->im", loaded, deviations)
+        weights *= deviations
+        form = dot(weights, deviations) + np.einsum("im,im,im->m", factor, along, along)
         return Fit(expected, deviations, form)
 
     def residual_covariance(self, expected: FloatArray) -> FloatArray:
         """Covariance of the deviations, from the linear problem at the fit; shape (r·c, r·c)."""
         rows, columns = expected.shape
-        weighing = np.diag((expected + self.variance).ravel())
-        sampled, adjust = weighing.copy(), np.eye(expected.size)
+        weights, loaded, factor = (
+            part[..., 0] for part in self._weights(expected[..., np.newaxis])
+        )
+        sampled, adjust = np.diag((expected + self.variance).ravel()), np.eye(expected.size)
+        directions = np.zeros((rows, expected.size))
         for row in range(rows):
             cells = slice(row * columns, (row + 1) * columns)
             share = self._noise_shares[row]
-            weighing[cells, cells] -= np.outer(share, self.variance[row])
+            directions[row, cells] = np.sqrt(factor[row]) * loaded[row]
             sampled[cells, cells] -= np.outer(expected[row], expected[row]) / self.totals[row]
             adjust[cells, cells] -= share[:, np.newaxis]
         tangents = np.kron(self.totals[:, np.newaxis], np.eye(columns)).astype(np.float64)
-        factor = (np.eye(expected.size) - fitted_part(tangents, weighing)) @ adjust
-        return np.asarray(factor @ sampled @ factor.T)
+        fitted = fitted_part(tangents, weights.ravel(), directions)
+        left = (np.eye(expected.size) - fitted) @ adjust
+        return np.asarray(left @ sampled @ left.T)
 
     @property
     def _noise_shares(self) -> FloatArray:
@@ -212,26 +223,83 @@ class RowMargins:
         sums = self.variance.sum(axis=1, keepdims=True)
         return np.asarray(self.variance / np.where(sums > 0.0, sums, 1.0))
 
-    def _weights(self, expected: FloatArray, noise: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return w, shape (r, c, m), and γ of each row, 1/(Σ w V m b), shape (r, m)."""
-        weights = 1.0 / (expected + noise)
-        reduced = (weights * noise * expected).sum(axis=1)
-        return weights, np.where(reduced > 0.0, 1.0 / np.where(reduced > 0.0, reduced, 1.0), 0.0)
+    def _expected(self, columns: FloatArray) -> FloatArray:
+        return _outer(self.totals[:, np.newaxis], columns)
 
-    def _step(self, tables: FloatArray, noise: FloatArray, columns: FloatArray) -> FloatArray:
-        """Return the best column shares >= 0 with the weights at the given ones."""
-        totals = self.totals[:, np.newaxis]
-        rows = np.broadcast_to(totals, (totals.size, columns.shape[-1]))
-        weights, factor = self._weights(_outer(rows, columns), noise)
+    def _weights(self, expected: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return w and w·V, shape (r, c, m), and γ of each row, 1/(Σ w V m b), shape (r, m)."""
+        noise = self.variance[..., np.newaxis]
+        weights = expected + noise
+        np.divide(1.0, weights, out=weights)
         loaded = weights * noise
-        shared = (totals * factor)[:, np.newaxis] * loaded
-        normal = np.einsum("ijm,ikm->jkm", rows[:, np.newaxis] * shared, loaded)
-        cells = np.arange(columns.shape[0])
-        normal[cells, cells] += np.einsum("im,ijm->jm", np.square(rows), weights)
-        right = np.einsum("im,ijm->jm", rows, weights * tables)
-        right += np.einsum("im,ijm->jm", (loaded * tables).sum(axis=1), shared)
-        solved = np.linalg.solve(np.moveaxis(normal, -1, 0), right.T[..., np.newaxis])
-        return _shares(solved[..., 0].T)
+        reduced = np.einsum("ijm,ijm->im", loaded, expected)
+        factor = np.where(reduced > 0.0, 1.0 / np.where(reduced > 0.0, reduced, 1.0), 0.0)
+        return weights, loaded, factor
+
+    def _step(self, tables: FloatArray, columns: FloatArray) -> tuple[FloatArray]:
+        """Return the best column shares >= 0 with the weights at the given ones."""
+        weights, loaded, factor = self._weights(self._expected(columns))
+        diagonal = np.einsum("i,ijm->jm", np.square(self.totals), weights)
+        weights *= tables
+        right = np.einsum("i,ijm->jm", self.totals, weights)
+        factor *= self.totals[:, np.newaxis]
+        right += np.einsum("im,ijm->jm", factor * np.einsum("ijm,ijm->im", loaded, tables), loaded)
+        factor *= self.totals[:, np.newaxis]
+        return (_shares(solve_loaded(diagonal, factor, loaded, right)),)
+
+
+def _converged(
+    step: Callable[..., tuple[FloatArray, ...]], tables: FloatArray, *margins: FloatArray
+) -> tuple[FloatArray, ...]:
+    """Return margins, each of shape (q, m), after as many steps as the table needs.
+
+    Changes go down by a factor f, from one step to the next, so that after a change d the error is
+    d f/(1 - f) = d²/(d/f - d), where d/f is the change before.
+    """
+    fitted = tuple(part.copy() for part in margins)
+    left = np.arange(tables.shape[-1])
+    last = np.zeros(left.size)
+    for _ in range(_MOST_ROUNDS):
+        moved = step(tables, *margins)
+        change = np.zeros(left.size)
+        for into, now, before in zip(fitted, moved, margins, strict=True):
+            into[:, left] = now
+            size = np.maximum(now.max(axis=0), SMALLEST_EXPECTED)
+            np.maximum(change, np.abs(now - before).max(axis=0) / size, out=change)
+        more = (change > _ROUNDING) & (np.square(change) > _CONVERGED * (last - change))
+        if not more.any():
+            break
+        if not more.all():
+            # unlike an index, compress keeps the axis of the tables innermost in memory
+            left, change, tables = left[more], change[more], np.compress(more, tables, axis=-1)
+            moved = tuple(np.compress(more, part, axis=-1) for part in moved)
+        margins, last = moved, change
+    return fitted
+
+
+def _coupled(
+    apart: FloatArray,
+    along: FloatArray,
+    direction: FloatArray,
+    factor: FloatArray,
+    seen: FloatArray,
+) -> FloatArray:
+    """Return the minimum over x >= 0 of Σ pᵢ(xᵢ - x⁰ᵢ)² + γ(s - Σ lᵢ xᵢ)² of each table.
+
+    Given are x⁰, l >= 0 and l/p, shape (r, m), γ and s, shape (m,). The minimum is x⁰ + t·l/p with
+    one number t, and 0 where that is negative. Leaving out what is negative makes t smaller, so
+    that nothing left out comes back: at most r rounds.
+    """
+    best, free = apart, np.ones(apart.shape, dtype=bool)
+    for _ in range(len(apart) + 1):
+        missed = seen - np.einsum("im,im,im->m", free, along, apart)
+        bend = 1.0 + factor * np.einsum("im,im,im->m", free, along, direction)
+        best = apart + factor * missed / bend * direction
+        negative = free & (best < 0.0)
+        if not negative.any():
+            break
+        free &= ~negative
+    return np.where(free, best, 0.0)
 
 
 def _interactions(cells: FloatArray) -> int:
@@ -249,4 +317,5 @@ def _shares(sums: FloatArray) -> FloatArray:
 
 
 def _outer(rows: FloatArray, columns: FloatArray) -> FloatArray:
-    return np.maximum(rows[:, np.newaxis] * columns, SMALLEST_EXPECTED)
+    product = rows[:, np.newaxis] * columns
+    return np.maximum(product, SMALLEST_EXPECTED, out=product)

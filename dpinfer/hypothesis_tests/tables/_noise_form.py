@@ -11,6 +11,9 @@ import numpy as np
 
 from dpinfer._validation import FloatArray
 
+_DEPENDENT = 1e-10
+"""Ratio of singular values below which columns are taken to depend on the others."""
+
 
 @dataclass(frozen=True)
 class NoiseForm:
@@ -66,19 +69,20 @@ class NoiseForm:
 
     def weights(self, expected: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return w, in the shape of ``expected``, and γ, shape (m,)."""
-        sampling = self.inflation * expected
-        weights = 1.0 / (sampling + self.noise)
+        weights = expected * self.inflation
+        weights += self.noise
+        np.divide(1.0, weights, out=weights)
         if self.shared == 0.0:
             return weights, np.zeros(expected.shape[-1])
-        reduced = self.slack + self.shared * total(weights * self.noise * sampling)
-        return weights, self.shared / reduced
+        reduced = self.inflation * dot(self.variance, weights, expected)
+        return weights, self.shared / (self.slack + self.shared * reduced)
 
     def value(self, deviations: FloatArray, weights: FloatArray, factor: FloatArray) -> FloatArray:
         """Return the form, shape (m,)."""
         weighted = weights * deviations
-        form = total(weighted * deviations)
+        form = dot(weighted, deviations)
         if self.shared > 0.0:
-            form += factor * np.square(total(weighted * self.noise))
+            form += factor * np.square(dot(self.variance, weighted))
         return form
 
     def residual_covariance(self, tangents: FloatArray, expected: FloatArray) -> FloatArray:
@@ -93,8 +97,10 @@ class NoiseForm:
             Expected counts in the shape of a table.
         """
         noise, cells = self.variance.ravel(), expected.ravel()
-        weighing = np.diag(self.inflation * cells + noise) - self.shared * np.outer(noise, noise)
-        left = np.eye(cells.size) - fitted_part(tangents, weighing)
+        weights, gamma = self.weights(expected[..., np.newaxis])
+        weights = weights.ravel()
+        direction = np.sqrt(gamma) * weights * noise
+        left = np.eye(cells.size) - fitted_part(tangents, weights, direction[np.newaxis])
         told = left @ noise
         factor = left - self.shared * told[:, np.newaxis]
         sampled = np.diag(cells + noise) - np.outer(cells, cells) / cells.sum()
@@ -103,21 +109,29 @@ class NoiseForm:
         return np.asarray(factor @ sampled @ factor.T + from_total)
 
 
-def fitted_part(tangents: FloatArray, covariance: FloatArray) -> FloatArray:
-    """Return A(AᵀM⁻¹A)⁺AᵀM⁻¹, what a generalised least-squares fit takes out of deviations.
+def fitted_part(tangents: FloatArray, weights: FloatArray, directions: FloatArray) -> FloatArray:
+    """Return A(AᵀPA)⁺AᵀP, what a generalised least-squares fit takes out of deviations.
 
-    A, the tangents, may have dependent columns.
+    The precision P = diag(w) + Σ u uᵀ is that of a form, with its directions u in rows: its
+    inverse could not be factored where noise is much wider than counts. A, the tangents, may have
+    dependent columns.
     """
-    from scipy import linalg
-
-    factor = linalg.cholesky(covariance, lower=True)
-    whitened = linalg.solve_triangular(factor, tangents, lower=True)
-    basis, size, _ = np.linalg.svd(whitened, full_matrices=False)
-    basis = basis[:, size > size.max() * 1e-10]
-    back = linalg.solve_triangular(factor, basis, lower=True, trans="T")
-    return np.asarray(factor @ basis @ back.T)
+    root = np.vstack([np.diag(np.sqrt(weights)), directions])
+    return np.asarray(tangents @ np.linalg.pinv(root @ tangents, rcond=_DEPENDENT) @ root)
 
 
 def total(cells: FloatArray) -> FloatArray:
     """Return the sum over the cells of each table, shape (m,)."""
     return np.asarray(cells.sum(axis=tuple(range(cells.ndim - 1))))
+
+
+def dot(*factors: FloatArray) -> FloatArray:
+    """Return the sum over the cells of each table of a product, shape (m,), without the product.
+
+    Factors but the last may be the same for all tables. There is no BLAS in it, whose rounding
+    depends on its number of threads.
+    """
+    ndim = factors[-1].ndim
+    flat = [x.reshape(-1) if x.ndim < ndim else x.reshape(-1, x.shape[-1]) for x in factors]
+    names = ",".join("k" if x.ndim == 1 else "km" for x in flat)
+    return np.asarray(np.einsum(f"{names}->m", *flat))
