@@ -62,8 +62,14 @@ class TailContour:
     def log_upper(self, x: FloatArray) -> FloatArray:
         """Log P(X > x) at one-dimensional x >= 0."""
         out = np.empty(x.shape)
-        for start in range(0, x.size, ROWS):
-            out[start : start + ROWS] = self._block(x[start : start + ROWS])
+        # Past the last saddle point next to a pole only rounding is left of abscissa - s.
+        # Chernoff's bound on the logarithm is near -1e8 there, and right to 1e-7 relative.
+        far = (x > self.grid.slope[-1]) & np.isfinite(self.grid.abscissa)
+        out[far] = self.grid.log_chernoff(x[far])
+        near = np.flatnonzero(~far)
+        for start in range(0, near.size, ROWS):
+            rows = near[start : start + ROWS]
+            out[rows] = self._block(x[rows])
         return out
 
     def _block(self, x: FloatArray) -> FloatArray:

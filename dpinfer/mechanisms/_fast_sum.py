@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 from dpinfer._numerics.chebyshev import HalfLineTable
 from dpinfer._validation import FloatArray
 from dpinfer.mechanisms._law import NoiseLaw
+from dpinfer.mechanisms._sums.convolved import AtomTable
+from dpinfer.mechanisms._sums.route import Route
+from dpinfer.mechanisms._sums.split import lattice_table
 from dpinfer.mechanisms.exact import Exact
 from dpinfer.mechanisms.gaussian import Gaussian
 from dpinfer.mechanisms.laplace import Laplace
@@ -22,6 +25,9 @@ _MOST_ATOMS = 1 << 22
 _NEGLIGIBLE = 1e-18
 """Probability of the tail beyond which atoms are left out."""
 
+_ACCURATE = 1e-10
+"""Smaller tails are not accurate, relatively, in a table of atoms from a Fourier transform."""
+
 _SLACK = 1e-8
 """Points this far above an atom, in units of the largest weight, count as that atom."""
 
@@ -30,8 +36,8 @@ def fast_sum(weights: FloatArray, laws: list[NoiseLaw]) -> NoiseLaw:
     """Law of Σ wᵢeᵢ for laws with scalar parameters, made for evaluation at many points.
 
     A table takes the place of :class:`WeightedSum` where there are several terms: of the logarithm
-    of the tail for Laplace and Gaussian noise (to 1e-12), of all atoms for whole-numbered noise,
-    if they are not too many. Other sums are what they were.
+    of the tail for Laplace and Gaussian noise (to 1e-12), of all atoms for whole-numbered noise if
+    they are not too many, otherwise of its lattice (to 1e-12). Other sums are what they were.
     """
     terms = [
         (abs(float(weight)), law)
@@ -58,6 +64,8 @@ def fast_sum(weights: FloatArray, laws: list[NoiseLaw]) -> NoiseLaw:
         reach = [float(law.isf(_NEGLIGIBLE)) for _, law in terms]
         if np.prod([2.0 * r + 1.0 for r in reach]) <= _MOST_ATOMS:
             return _AtomicSum(total, terms, reach)
+        if (route := lattice_table(total._terms)) is not None:
+            return _LatticeSum(total, route)
     return total
 
 
@@ -120,6 +128,30 @@ class _SmoothSum(_Tabulated):
         size = np.minimum(np.abs(x), 2000.0 * float(self._law.std))
         tail = np.exp(self._table(size))
         return np.where(x > 0, 1.0 - tail, tail)
+
+
+@final
+class _LatticeSum(_Tabulated):
+    """A sum of whole-numbered noises on a lattice."""
+
+    def __init__(self, law: WeightedSum, route: Route) -> None:
+        super().__init__(law)
+        self._route = route
+
+    def _cdf(self, x: FloatArray) -> FloatArray:
+        # by symmetry P(S <= x) = P(S >= -x)
+        return self._route.tail(-x, closed=True)
+
+    def _logcdf(self, x: FloatArray) -> FloatArray:
+        """Logarithm of the tail; Chernoff's bound where a table of atoms is no longer accurate."""
+        if not isinstance(self._route, AtomTable):
+            return super()._logcdf(x)
+        tail = self._cdf(x)
+        out = np.log(np.maximum(tail, _ACCURATE))
+        far = tail < _ACCURATE
+        if far.any():
+            out[far] = np.minimum(out[far], self._law._grid.log_chernoff(-x[far]))
+        return out
 
 
 @final

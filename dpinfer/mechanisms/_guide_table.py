@@ -12,7 +12,10 @@ from numpy.typing import NDArray
 BINS = 1 << 16
 """Number of equally likely bins of the quantile function: one random 16-bit word selects one."""
 
-_CHUNK = 1 << 14
+WORTHWHILE = 1 << 14
+"""From so many draws on a table is used. It takes the time of a few times as many to make, once."""
+
+_CHUNK = 1 << 16
 _UNDECIDED = np.iinfo(np.int64).min
 _SMALLEST = 2.0**-69
 """The smallest tail probability that a bin and 53 further bits tell apart."""

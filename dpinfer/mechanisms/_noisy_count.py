@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 
 from dpinfer._numerics.binomial import LOG_NEGLIGIBLE
 from dpinfer._validation import FloatArray
+from dpinfer.errors import InvalidParameterError
 from dpinfer.mechanisms._exponential_filter import filtered_tail
 from dpinfer.mechanisms._law import NoiseLaw
+from dpinfer.mechanisms._work import MOST_WORK, work_at_a_point
 from dpinfer.mechanisms.geometric import Geometric
 from dpinfer.mechanisms.independent import IndependentNoise, integer_cells
 from dpinfer.mechanisms.laplace import Laplace
@@ -26,8 +28,8 @@ LOG_SMALLEST = 745.0
 _BLOCK = 1 << 18
 """Largest number of terms held at a time."""
 
-_NOISES = 1 << 14
-"""Noises drawn at a time: their memory is then used again, which halves the time."""
+_NOISES = 1 << 17
+"""Noises drawn at a time: their memory is then used again."""
 
 _FAR = 1e300
 """Stands for infinity, in which there would be no difference between t and t - k."""
@@ -40,6 +42,9 @@ _FILTER_FROM = 64
 
 _LONGEST = 1 << 22
 """Longest table of probabilities, to bound memory."""
+
+_WORK_FOR_EACH = 1 << 17
+"""Work that each of many points may take, some 10 ms: the terms of 2e8 trials."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -108,8 +113,9 @@ class NoisyCount(ABC):
         How many values fall on each count is one multinomial draw; only the noise is drawn value
         by value. Where there are more counts than values, the counts are drawn too.
         """
-        counts, probabilities = self._allocation
-        if counts.size <= size:
+        low, high = self._support(LOG_NEGLIGIBLE)
+        if high - low < size:
+            counts, probabilities = self._allocation
             x = np.repeat(counts, rng.multinomial(size, probabilities))
         else:
             x = self._draw_counts(size, rng)
@@ -167,6 +173,7 @@ class NoisyCount(ABC):
     def _summed(self, t: FloatArray, side: Side) -> FloatArray:
         """Sum the terms for each point, in blocks of points with like windows."""
         low, high = self._window(t, side)
+        self._check_work(float(np.sum(high - low + 1.0)), t.size)
         table = self._table_for(low, high)
         order = np.argsort(high - low)
         tail = np.empty(t.size)
@@ -181,6 +188,16 @@ class NoisyCount(ABC):
             tail[chosen] = law._block(t[chosen], low[chosen], high[chosen], side, table)
             start = stop
         return tail
+
+    def _check_work(self, terms: float, points: int) -> None:
+        """Refuse sums over more counts than can be gone through."""
+        work = terms * work_at_a_point(self.noise)
+        if work > max(MOST_WORK, _WORK_FOR_EACH * points):
+            raise InvalidParameterError(
+                f"{' and '.join(self.parameters)}, or the noise, must be smaller for the exact law "
+                f"at {points} points: its sums have {terms:.3g} terms, some {1e-7 * work:.2g} s of "
+                "work. Use method='monte-carlo' or method='normal', or fewer points"
+            )
 
     def _block(
         self, t: FloatArray, low: FloatArray, high: FloatArray, side: Side, table: Table | None

@@ -13,7 +13,7 @@ from scipy import special
 from dpinfer._validation import FloatArray
 from dpinfer.mechanisms import _theta
 from dpinfer.mechanisms._calibration import zcdp_sigma
-from dpinfer.mechanisms._guide_table import BINS, guide_table
+from dpinfer.mechanisms._guide_table import WORTHWHILE, guide_table
 from dpinfer.mechanisms._law import INTEGER_RANGE, IntegerLaw
 from dpinfer.mechanisms._sampling import discrete_gaussian_draws, rounded_normal_draws
 
@@ -128,6 +128,6 @@ class DiscreteGaussian(IntegerLaw):
         sigma = np.asarray(self.sigma)
         if sigma.ndim == 0 and sigma > LARGEST_TABULATED:
             return rounded_normal_draws(float(sigma), shape, rng)
-        if sigma.ndim == 0 and prod(shape) >= BINS:
+        if sigma.ndim == 0 and prod(shape) >= WORTHWHILE:
             return guide_table(self).draw(shape, rng)
         return discrete_gaussian_draws(sigma, shape, rng)

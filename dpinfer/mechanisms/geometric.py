@@ -12,7 +12,7 @@ from scipy import special
 
 from dpinfer._validation import FloatArray
 from dpinfer.mechanisms._calibration import pure_scale
-from dpinfer.mechanisms._guide_table import BINS, guide_table
+from dpinfer.mechanisms._guide_table import WORTHWHILE, guide_table
 from dpinfer.mechanisms._law import INTEGER_RANGE, IntegerLaw
 from dpinfer.mechanisms._sampling import geometric_draws
 
@@ -118,6 +118,6 @@ class Geometric(IntegerLaw):
 
     def _rvs(self, shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[Any]:
         scale = np.asarray(self.scale)
-        if scale.ndim == 0 and scale <= LARGEST_TABULATED and prod(shape) >= BINS:
+        if scale.ndim == 0 and scale <= LARGEST_TABULATED and prod(shape) >= WORTHWHILE:
             return guide_table(self).draw(shape, rng)
         return geometric_draws(scale, shape, rng)

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from dpinfer._numerics.saddle import SaddleGrid
 from dpinfer._validation import FloatArray, check_array
 from dpinfer.errors import InvalidParameterError
-from dpinfer.mechanisms._law import NoiseLaw
+from dpinfer.mechanisms._law import INTEGER_RANGE, NoiseLaw
 from dpinfer.mechanisms._sums.collect import collect, kinds
 from dpinfer.mechanisms._sums.route import Route
 from dpinfer.mechanisms._sums.routing import choose_route
@@ -183,7 +183,9 @@ class WeightedSum(NoiseLaw):
             for start in range(0, len(which), columns):
                 part = block.take(which[start : start + columns])
                 out += part.law._rvs((*shape, len(part)), rng) @ part.weights
-        return out.astype(np.int64) if self.is_integer else out
+        # sums wider than any one law on the whole numbers may leave the range of int64
+        whole = self.is_integer and float(self.std) <= INTEGER_RANGE["le"]
+        return out.astype(np.int64) if whole else out
 
 
 def weighted_sums(

@@ -51,6 +51,11 @@ def test_contour_on_the_laplace_law():
     assert np.max(np.abs(np.expm1(log_tail - (-x - np.log(2))))) < 1e-12
 
 
+def test_contour_beyond_all_saddle_points():
+    x = np.array([1e9, 1e12, 1e50, 1e300])
+    assert np.allclose(TailContour(laplace_grid()).log_upper(x), -x, rtol=1e-7)
+
+
 def test_contour_on_the_normal_law():
     x = np.linspace(0, 37, 60)
     log_tail = TailContour(normal_grid()).log_upper(x)

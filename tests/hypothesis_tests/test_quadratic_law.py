@@ -15,6 +15,7 @@ from dpinfer.hypothesis_tests._quadratic.enumeration import Enumeration
 from dpinfer.hypothesis_tests._quadratic.inversion import Inversion
 from dpinfer.hypothesis_tests._quadratic.lattice import Lattice, LatticeTable
 from dpinfer.hypothesis_tests._quadratic.law import QuadraticLaw
+from dpinfer.hypothesis_tests._quadratic.noise_parts import noise_parts
 from dpinfer.hypothesis_tests._quadratic.terms import Cells, Interpolated, Single
 from dpinfer.hypothesis_tests._quadratic.transform import Transform
 from dpinfer.mechanisms import (
@@ -303,3 +304,8 @@ def test_tails_are_monotone_and_complementary(cells, nobs, noise):
     assert np.all(np.diff(upper) <= 2 * slack)
     assert np.all((upper >= 0) & (upper <= 1))
     assert np.all(upper + lower >= 1.0 - 2 * slack)
+
+
+@pytest.mark.parametrize("law", [Laplace(scale=1e100), Gaussian(sigma=1e100)], ids=repr)
+def test_noise_whose_moments_overflow_has_no_parts(law):
+    assert noise_parts(law) is None

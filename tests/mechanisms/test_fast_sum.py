@@ -25,6 +25,11 @@ CASES = [
     ([1.0, 0.2], [Laplace(scale=3.0), Exact()]),
     ([1.0, 0.0], [Tulap(scale=3.0), Laplace(scale=1.0)]),
     ([0.5, 0.5], [Tulap(scale=1.0), Geometric(scale=1.0)]),
+    ([0.5, 0.5], [Geometric(scale=2e3), Geometric(scale=2e3)]),
+    ([0.5, 0.5], [Geometric(scale=1e6), Geometric(scale=1e4)]),
+    ([1.0, 1.0], [DiscreteGaussian(sigma=1e6), Geometric(scale=1e5)]),
+    ([1.0, 0.3], [DiscreteGaussian(sigma=1e5), DiscreteGaussian(sigma=1e5)]),
+    ([1003.0, 991.0, 1994.0], [Geometric(scale=3.0)] * 3),
 ]
 
 
@@ -44,6 +49,16 @@ def test_far_tails_of_smooth_sums_keep_their_digits():
     laws = [Laplace(scale=2.0), Laplace(scale=5.0)]
     fast, exact = fast_sum(np.array([1.0, 1.0]), laws), WeightedSum([1.0, 1.0], laws)
     x = -np.array([50.0, 400.0, 2000.0])
+    np.testing.assert_allclose(fast.cdf(x), exact.cdf(x), rtol=1e-10)
+
+
+@pytest.mark.parametrize("scale", [2e3, 1e6])
+def test_tails_of_wide_lattices_keep_their_digits(scale):
+    laws = [Geometric(scale=scale)] * 2
+    fast, exact = fast_sum(np.array([0.5, 0.5]), laws), WeightedSum([0.5, 0.5], laws)
+    # half steps on either side of atoms, near zero and far out
+    x = np.concatenate([np.arange(-4.0, 4.0), -scale * np.array([5.0, 40.0, 300.0])])
+    x = (x[:, np.newaxis] + [0.0, 0.25, 0.5]).ravel()
     np.testing.assert_allclose(fast.cdf(x), exact.cdf(x), rtol=1e-10)
 
 

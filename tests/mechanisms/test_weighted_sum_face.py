@@ -126,6 +126,8 @@ def test_integer_sums_draw_integers():
     assert WeightedSum([1, 2], Geometric(scale=1.0)).is_integer
     assert WeightedSum([1, 2], Geometric(scale=1.0)).rvs(4, rng=1).dtype == np.int64
     assert not WeightedSum([1, 0.5], Geometric(scale=1.0)).is_integer
+    beyond_int64 = WeightedSum([1e99, -1e99], Geometric(scale=1.0)).rvs(4, rng=1)
+    assert np.array_equal(beyond_int64, np.rint(beyond_int64 / 1e99) * 1e99)
 
 
 def test_repr_names_terms_and_route():

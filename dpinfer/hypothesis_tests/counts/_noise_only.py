@@ -12,7 +12,13 @@ from numpy.typing import NDArray
 
 from dpinfer._validation import Alternative, FloatArray
 from dpinfer.mechanisms._law import NoiseLaw
-from dpinfer.results.null_distribution import SIGNS, AsymptoticNull, ExactNull, NullDistribution
+from dpinfer.results.null_distribution import (
+    LARGEST_STATISTIC,
+    SIGNS,
+    AsymptoticNull,
+    ExactNull,
+    NullDistribution,
+)
 from dpinfer.results.simulation import Simulation, simulate_null
 
 Method = Literal["exact", "monte-carlo", "normal"]
@@ -83,7 +89,7 @@ def _lower_tail(law: NoiseLaw, x: FloatArray) -> FloatArray:
 
 def _beyond(problem: NoiseOnly, sign: float, z: FloatArray) -> FloatArray:
     """Tail at a z statistic (no closure, so that results can be pickled)."""
-    t = sign * z * problem.spread
+    t = np.clip(sign * z * problem.spread, -LARGEST_STATISTIC, LARGEST_STATISTIC)
     return problem.at_least(t, _ROUNDING * (problem.magnitude + np.abs(t)))
 
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from math import lgamma
 from typing import Literal
 
 import numpy as np
 
+from dpinfer._numerics.binomial import binom_pmf
 from dpinfer._numerics.commensurate import common_spacing
 from dpinfer._validation import FloatArray
 from dpinfer.errors import InvalidParameterError
 from dpinfer.mechanisms._fast_sum import fast_sum
 from dpinfer.mechanisms._law import NoiseLaw
+from dpinfer.mechanisms._work import MOST_WORK, work_at_a_point
 
 LONGEST = 1 << 22
 """Largest number of values of the sum."""
@@ -23,6 +26,12 @@ _LOG_NEGLIGIBLE = 46.0
 _ROUNDING = 64 * np.finfo(float).eps
 
 _POINTS_IN_BLOCK = 1 << 20
+
+_ENUMERATED = 1 << 17
+"""Number of ways to fill the cells up to which they are gone through one by one."""
+
+_WORK_FOR_EACH = 1 << 17
+"""Work that each of many points may take, some 10 ms."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +63,9 @@ class NoisyScores:
         """
         variance = np.broadcast_to(noise.variance, scores.shape)
         weights = variance if variance.any() else shares
-        return cls(nobs, shares, scores - scores @ weights / weights.sum(), noise)
+        # the lowest score first: equally spaced scores stay so in float64, however far from zero
+        above = scores - scores.min()
+        return cls(nobs, shares, above - above @ weights / weights.sum(), noise)
 
     def deviation(self, counts: FloatArray) -> FloatArray:
         """T for published counts of shape (..., k)."""
@@ -73,8 +84,9 @@ class NoisyScores:
 
     @property
     def default_method(self) -> Literal["exact", "monte-carlo"]:
-        """Whether the exact law is available."""
-        return "monte-carlo" if self._grid is None else "exact"
+        """Whether the exact law is available, and not too much work."""
+        affordable = self._grid is not None and self._work <= MOST_WORK
+        return "exact" if affordable else "monte-carlo"
 
     def slack(self, t: FloatArray) -> FloatArray:
         """Return the rounding error of a computed deviation."""
@@ -98,6 +110,7 @@ class NoisyScores:
 
     def _tail(self, t: FloatArray, sign: float) -> FloatArray:
         """P(sign·T >= t) = Σ_u P(U = u)·P(noise >= t - sign·u); the noise is symmetric."""
+        self._check_work(t.size)
         values, chances = self._sum
         slack = self.slack(t).reshape(-1, 1)
         points = np.reshape(t, (-1, 1))
@@ -105,16 +118,55 @@ class NoisyScores:
         step = max(1, _POINTS_IN_BLOCK // values.size)
         for start in range(0, points.size, step):
             rows = slice(start, start + step)
-            tail[rows] = self._noise_sum._cdf(sign * values - points[rows] + slack[rows]) @ chances
+            distance = sign * values - points[rows] + slack[rows]
+            tail[rows] = self._noise_sum._cdf(distance / self._unit) @ chances
         return np.clip(tail, 0.0, 1.0).reshape(t.shape)
+
+    def _check_work(self, points: int) -> None:
+        """Refuse sums over more values than can be gone through."""
+        if self._grid is None:
+            raise InvalidParameterError(
+                "method must be 'monte-carlo' or 'normal' where the scores have no common spacing, "
+                f"or their sum has more than {LONGEST} values, got 'exact'"
+            )
+        if points * self._work > max(2.0 * MOST_WORK, _WORK_FOR_EACH * points):
+            raise InvalidParameterError(
+                "method must be 'monte-carlo' or 'normal' where the sum of the scores and that of "
+                "their noise have so many values, got 'exact', which would take some "
+                f"{1e-7 * points * self._work:.2g} s"
+            )
+
+    @cached_property
+    def _work(self) -> float:
+        """About how much work a tail is."""
+        assert self._grid is not None
+        length = 2.0 * self._grid[2] + 2.0
+        return min(length, self._compositions) * work_at_a_point(self._noise_sum)
 
     @cached_property
     def _noise_sum(self) -> NoiseLaw:
-        """Law of Σ sᵢeᵢ."""
+        """Law of Σ sᵢeᵢ in the unit of the noise."""
         cells = range(self.scores.size)
+        weights = np.rint(self.scores / self._unit) if self._is_whole else self.scores
         return fast_sum(
-            self.scores, [self.noise.take(i) if self.noise.shape else self.noise for i in cells]
+            weights, [self.noise.take(i) if self.noise.shape else self.noise for i in cells]
         )
+
+    @property
+    def _is_whole(self) -> bool:
+        """Whether Σ sᵢeᵢ is on a known lattice: the shift of the scores is their mean."""
+        return bool(self._grid and self.noise.shape == () and self.noise.is_integer)
+
+    @property
+    def _unit(self) -> float:
+        """Number of which the shifted scores are whole multiples, where there is one."""
+        return self._grid[0] / self.scores.size if self._grid and self._is_whole else 1.0
+
+    @property
+    def _compositions(self) -> float:
+        """In how many ways the observations fall into the cells."""
+        cells, n = self.scores.size, self.nobs
+        return float(np.exp(min(lgamma(n + cells) - lgamma(n + 1) - lgamma(cells), 700.0)))
 
     @cached_property
     def _grid(self) -> tuple[float, FloatArray, float] | None:
@@ -138,13 +190,30 @@ class NoisyScores:
     @cached_property
     def _sum(self) -> tuple[FloatArray, FloatArray]:
         """Values of Σ sᵢXᵢ less its mean, and their probabilities."""
+        assert self._grid is not None
+        return self._enumerated() if self._compositions <= _ENUMERATED else self._transformed()
+
+    def _enumerated(self) -> tuple[FloatArray, FloatArray]:
+        """All that the counts can be, one cell after the other, each binomial given the last."""
+        assert self._grid is not None
+        spacing, steps, _ = self._grid
+        total, left, chances = np.zeros(1), np.full(1, float(self.nobs)), np.ones(1)
+        share_left = np.cumsum(self.shares[::-1])[::-1]
+        for share, rest, step in zip(self.shares[:-1], share_left, steps, strict=False):
+            sizes = left.astype(np.intp) + 1
+            count = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+            total, left, chances = (np.repeat(x, sizes) for x in (total, left, chances))
+            chances = chances * binom_pmf(count.astype(np.float64), left, np.asarray(share / rest))
+            total, left = total + step * count, left - count
+        found, place = np.unique(total + steps[-1] * left, return_inverse=True)
+        mean = float(self.shares @ steps)
+        return spacing * (found - self.nobs * mean), np.bincount(place, chances).astype(np.float64)
+
+    def _transformed(self) -> tuple[FloatArray, FloatArray]:
+        """Probabilities of equally spaced values by the discrete Fourier transform."""
         from scipy import fft
 
-        if self._grid is None:
-            raise InvalidParameterError(
-                "method must be 'monte-carlo' or 'normal' where the scores have no common spacing, "
-                f"or their sum has more than {LONGEST} values, got 'exact'"
-            )
+        assert self._grid is not None
         spacing, steps, reach = self._grid
         mean = float(self.shares @ steps)
         first = np.floor(self.nobs * mean - reach)

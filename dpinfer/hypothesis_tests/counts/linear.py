@@ -97,7 +97,10 @@ def linear_ztest(
     Notes
     -----
     The error of Σ cᵢyᵢ is Σ cᵢeᵢ, whose law is that of :class:`~dpinfer.WeightedSum`. It is
-    symmetric: the two-sided p-value is 2·P(Σ cᵢeᵢ ≥ abs(deviation)), at most 1.
+    symmetric: the two-sided p-value is 2·P(Σ cᵢeᵢ ≥ abs(deviation)), at most 1. ``"normal"`` is
+    exact for Gaussian noise. For three Laplace or geometric noises of ε = 0.05, 0.2 or 1 it rejects
+    up to 2.1, 6.4 and 12.6 % at levels 1, 5 and 10 %, and more for fewer; the other methods keep
+    every level.
 
     The test assumes that the values were published whatever they are. It does not hold for values
     that were published because they passed a threshold.
@@ -188,7 +191,9 @@ def counts_2indep(
     Notes
     -----
     The law of e₁ - e₂ is symmetric: the two-sided p-value is 2·P(e₁ - e₂ ≥ abs(deviation)), at
-    most 1. Where there are many rows it is tabulated, to 1e-12.
+    most 1. Where there are many rows it is tabulated, to 1e-12. ``"normal"`` is exact for Gaussian
+    noise; for two Laplace or geometric noises of ε = 0.05 to 3 it rejects up to 3.2, 7.5 and
+    10.6 % at levels 1, 5 and 10 %. The other methods keep every level.
 
     Examples
     --------

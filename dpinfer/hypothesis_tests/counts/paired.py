@@ -89,6 +89,10 @@ def counts_paired(
     With the differences d and the laws of their noises, P(max abs(e)/σ < t) is the product of the
     P(abs(eᵢ) < t·σᵢ) over the cells.
 
+    ``"asymptotic"`` needs many cells where the noise is not Gaussian: with three cells and Laplace
+    or geometric noise of ε = 0.05, 0.2 or 1 it rejects up to 4.1, 8.1 and 12.4 % at levels 1, 5 and
+    10 %. The other methods keep every level.
+
     Examples
     --------
     >>> from dpinfer import Laplace

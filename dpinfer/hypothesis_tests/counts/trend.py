@@ -28,6 +28,7 @@ from dpinfer.mechanisms.independent import Mechanism, as_noise
 from dpinfer.results.hypothesis import HypothesisResult
 from dpinfer.results.labels import split_labels
 from dpinfer.results.null_distribution import (
+    LARGEST_STATISTIC,
     AsymptoticNull,
     ExactNull,
     NullDistribution,
@@ -77,8 +78,9 @@ def counts_trend(
         Whether there is a trend, an upward or a downward one.
     method : {"exact", "monte-carlo", "normal"}, optional
         ``"exact"``: the law of the scores' sum and of the noise, available and the default where
-        the scores are whole multiples of one number. ``"monte-carlo"`` simulates, ``"normal"`` is
-        the limit, with the variance of the noise in it.
+        the scores are whole multiples of one number, unless it takes many seconds.
+        ``"monte-carlo"`` simulates, ``"normal"`` is the limit, with the variance of the noise in
+        it.
     reps : int, default 10_000
         Number of replicates for ``"monte-carlo"``.
     rng : None, int or numpy.random.Generator
@@ -99,7 +101,8 @@ def counts_trend(
     ------
     InvalidParameterError
         If an argument is outside what is allowed, all scores are equal, or ``"exact"`` is asked
-        for scores without a common spacing, or with more than 4 million values of their sum.
+        for scores without a common spacing, or with more than 4 million values of their sum, or
+        would take many seconds.
 
     See Also
     --------
@@ -108,9 +111,16 @@ def counts_trend(
 
     Notes
     -----
+    The scores are shifted first so that Σ vᵢsᵢ = 0, with v the variances of the noise: the counts
+    of known total n have the same sum whatever the shift, and the variance of the noise is least.
+
     Under the null hypothesis the counts are multinomial(n, p), so that Σ sᵢXᵢ is the sum of n
-    independent scores. Its probabilities are the Fourier coefficients of (Σ pᵢ exp(iθsᵢ))ⁿ; they
-    are summed against the tail of Σ sᵢeᵢ. The absolute error of a p-value is below 1e-12.
+    independent scores. Its probabilities are the Fourier coefficients of (Σ pᵢ exp(iθsᵢ))ⁿ, or
+    those of all tables where there are at most 131,072; they are summed against the tail of
+    Σ sᵢeᵢ. The absolute error of a p-value is below 1e-12. The exact and the simulated test keep
+    every level. ``"normal"`` errs where the noise dominates: with four
+    cells, n = 50, 500 or 5,000 and Laplace or geometric noise of ε = 0.05, 0.2 or 1 it rejects up
+    to 2.0 and 5.9 % at levels 1 and 5 %, and no more than 10 % at 10 %.
 
     Examples
     --------
@@ -207,10 +217,12 @@ def proportions_trend(
     σ² = p(1-p)·Σ nᵢcᵢ² + Σ cᵢ²vᵢ, where p = Σ yᵢ/Σ nᵢ is kept half a success away from 0 and 1,
     and v are the variances of the noise. Σ cᵢyᵢ has mean 0 whatever the common proportion; its
     spread depends on it. The simulation takes the estimate of p for the truth and estimates it
-    anew in each replicate, so that the level holds approximately: as n grows. In 27 simulations of
-    4000 tests at level 0.05 (four groups of 50, 500 or 5000, proportion 0.02, 0.1 or 0.5, geometric
-    noise of scale 1, 5 or 20) between 0.042 and 0.0565 were rejected, with a standard error of
-    0.0034.
+    anew in each replicate, so that the level holds approximately: as n grows. ``"normal"`` errs
+    where the noise dominates: with four groups of 50, 500 or 5,000, proportion 0.05 or 0.5 and
+    Laplace or geometric noise of ε = 0.05, 0.2 or 1 it rejects up to 2.0, 5.9 and 10.6 % at levels
+    1, 5 and 10 %. Of the simulated test, in 27 simulations of 4000 tests at level 0.05 (four groups
+    of 50, 500 or 5000, proportion 0.02, 0.1 or 0.5, geometric noise of scale 1, 5 or 20) between
+    0.042 and 0.0565 were rejected, with a standard error of 0.0034.
 
     References
     ----------
@@ -285,7 +297,7 @@ def _exact(
 
 def _scaled(tail: Callable[[FloatArray], FloatArray], spread: float, z: FloatArray) -> FloatArray:
     """Tail at a z statistic (no closure, so that results can be pickled)."""
-    return tail(z * spread)
+    return tail(np.clip(z * spread, -LARGEST_STATISTIC, LARGEST_STATISTIC))
 
 
 def _counts_monte_carlo(

@@ -58,6 +58,13 @@ def largest_over_integers(tail: Tail, low: FloatArray, high: FloatArray) -> Floa
     return out
 
 
+def evaluated(low: FloatArray, high: FloatArray) -> FloatArray:
+    """About how many tails of each row the search for the maximum evaluates."""
+    size = high - low + 1.0
+    zooms = np.log(np.maximum(size / _GRID, 1.0)) / np.log(0.5 * _ZOOM) + 1.0
+    return np.where(size <= ENUMERATED, size, _GRID + _ZOOM * np.ceil(zooms))
+
+
 def _on_grid(tail: Tail, grid: FloatArray, rows: NDArray[np.intp]) -> FloatArray:
     repeated = np.repeat(rows, grid.shape[1])
     return tail(grid.ravel(), repeated).reshape(grid.shape)

@@ -15,17 +15,20 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from dpinfer._numerics.binomial import LOG_NEGLIGIBLE, binom_radius
 from dpinfer._validation import Alternative, FloatArray, check_array, check_scalar
 from dpinfer.errors import InvalidParameterError
 from dpinfer.hypothesis_tests._published import check_published, common_shape, unlabelled
 from dpinfer.hypothesis_tests.proportions._nuisance import (
     ENUMERATED,
     GuaranteedNull,
+    evaluated,
     largest_over_integers,
 )
 from dpinfer.hypothesis_tests.proportions._one_count import DrawZ, checked_proportion
 from dpinfer.mechanisms._fast_sum import fast_sum
 from dpinfer.mechanisms._law import NoiseLaw
+from dpinfer.mechanisms._work import MOST_WORK, work_at_a_point
 from dpinfer.mechanisms.independent import IndependentNoise, Mechanism, as_noise
 from dpinfer.mechanisms.noisy_binomial import NoisyBinomial
 from dpinfer.results.hypothesis import HypothesisResult
@@ -42,8 +45,8 @@ Rows = NDArray[np.intp]
 _ROUNDING = 1e-14
 """Relative error of a computed statistic."""
 
-_MOST_TERMS = 1e8
-"""Bound on the counts to sum over, in standard deviations of all numbers of trials together."""
+_WORK_FOR_EACH = 1 << 21
+"""Work that each of many rows may take, some 0.2 s."""
 
 LARGEST_TRIALS = 1e12
 """Beyond it, the rounding of the statistic would reach into its law."""
@@ -158,7 +161,8 @@ class UnknownTrials:
             reach = float(total._isf(np.asarray(0.5 * self.nuisance_alpha)))
             low[rows] = np.ceil(self.nobs[rows] - reach)
             high[rows] = np.floor(self.nobs[rows] + reach)
-            missed[rows] = self.nuisance_alpha if reach > 0 else 0.0
+            # narrow noise on whole numbers: the set is nobs alone, and rarely misses
+            missed[rows] = self.nuisance_alpha if reach > 0 else 2.0 * float(total.sf(0.0))
         low = np.clip(low, 0.0, LARGEST_TRIALS)
         return low, np.clip(high, low, LARGEST_TRIALS), missed
 
@@ -192,14 +196,22 @@ class UnknownTrials:
 
     def _largest(self, alternative: Alternative, point: FloatArray) -> FloatArray:
         low, high, missed = self.confidence_set
-        lengths = np.sqrt(high * self.value * (1.0 - self.value)) + 1.0
-        if np.max(np.minimum(high - low, ENUMERATED) * lengths) > _MOST_TERMS:
-            raise InvalidParameterError(
-                "nobs, or its noise, is too large for the exact test: use method='plug-in' or "
-                "method='normal'"
-            )
+        self._check_work(low, high, 1 + (alternative == "two-sided"))
         found = largest_over_integers(partial(self.tail, alternative, point), low, high)
         return np.minimum(found + missed, 1.0)
+
+    def _check_work(self, low: FloatArray, high: FloatArray, sides: int) -> None:
+        """Refuse to sum over more than can be gone through."""
+        radius = binom_radius(np.rint(high * self.value), high, LOG_NEGLIGIBLE)
+        terms = sides * evaluated(low, high) * np.minimum(2.0 * radius, high + 1.0)
+        work = 0.0
+        for noise, _, rows in self._groups:
+            work += float(terms[rows].sum()) * work_at_a_point(noise)
+        if work > max(MOST_WORK, _WORK_FOR_EACH * low.size):
+            raise InvalidParameterError(
+                "nobs, or the noise, is too large for the exact test, which would take some "
+                f"{1e-7 * work:.2g} s: use method='plug-in' or method='normal'"
+            )
 
     @cached_property
     def _own_weight(self) -> FloatArray:

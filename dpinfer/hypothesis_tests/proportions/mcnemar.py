@@ -69,7 +69,8 @@ def mcnemar(
     Raises
     ------
     InvalidParameterError
-        If an argument is outside what is allowed.
+        If an argument is outside what is allowed, or ``"exact"`` would take many seconds, as for
+        noise with a scale beyond some 1e6.
 
     Notes
     -----
@@ -81,6 +82,8 @@ def mcnemar(
     noise it is the exact test of McNemar (1947). ``"plug-in"`` and ``"monte-carlo"`` take b + c as
     the true number, which has no guarantee; by enumeration with geometric noise of ε = 1 and 2 to
     50 such pairs the plug-in test rejects no more than 1.1, 4.7 and 9.3 % at levels 1, 5 and 10 %.
+    ``"normal"`` rejects up to 2.2, 6.1 and 12.1 % with 5 to 2,500 such pairs and Laplace or
+    geometric noise of ε = 0.05, 0.2 or 1.
 
     References
     ----------

@@ -12,6 +12,7 @@ from dpinfer._validation import (
     check_flag,
     check_integer_array,
     check_option,
+    check_scalar,
 )
 from dpinfer.errors import InvalidParameterError
 from dpinfer.hypothesis_tests._published import common_shape
@@ -95,8 +96,9 @@ def proportions_ztest(
     Raises
     ------
     InvalidParameterError
-        If an argument is outside what is allowed, the shapes do not fit together, or a count is
-        not a whole number although the noise takes whole numbers only.
+        If an argument is outside what is allowed, the shapes do not fit together, a count is not a
+        whole number although the noise takes whole numbers only, or ``"exact"`` would take many
+        seconds: it sums over 18 standard deviations of the count for each point.
 
     Notes
     -----
@@ -106,7 +108,10 @@ def proportions_ztest(
     whole-numbered noise with a log-concave law the one-sided exact test is the most powerful one
     based on the published count (Awan and Slavković 2018). The normal null distribution is
     N(0, 1 + v/(n p (1-p))) with v the variance of the noise. It errs in the tails where the noise
-    dominates, and where n·p·(1-p) is small.
+    dominates, and where n·p·(1-p) is small: with 50, 500 or 5,000 trials, p = 0.05 or 0.5 and
+    Laplace or geometric noise of ε = 0.05, 0.2 or 1 it rejects up to 2.7, 7.5 and 12.9 % at levels
+    1, 5 and 10 %. With Gaussian noise of standard deviation 5 to 106 no excess showed in 20,000
+    simulations of each.
 
     With b of R replicates at least as extreme as observed, the Monte Carlo p-value is
     (1 + b)/(R + 1). Replicates are drawn in blocks, each from its own child of the seed: how many
@@ -122,10 +127,12 @@ def proportions_ztest(
     noise of ε = 1 in ``count`` and in the other summands of ``nobs``, and p = 0.01, the one-sided
     plug-in test rejects 8.3 % at level 5 %, and with p = 0.02 the two-sided one 11.9 % at level
     10 %. With 500 trials, or ε = 0.2, and p between 0.02 and 0.5 no excess showed in 6,000
-    simulations. The normal limit rejects up to 2.7 % at level 1 % where the noise dominates.
+    simulations. The normal limit rejects up to 2.7, 6.7 and 12.2 % at levels 1, 5 and 10 % with
+    Laplace or geometric noise that dominates (50 trials, p = 0.05).
 
     Through randomized response that keeps the answer with probability π, the reports "success"
-    have the proportion π·p + (1-π)(1-p): they are tested for that.
+    have the proportion π·p + (1-π)(1-p): they are tested for that. ``"normal"`` is off there as for
+    any binomial count, with 50 reports up to 1.4, 6.6 and 12.7 % at levels 1, 5 and 10 %.
 
     The test assumes that the count was published whatever its value. It does not hold for counts
     that were published because they passed a threshold.
@@ -185,6 +192,7 @@ def proportions_ztest(
             "nobs_mechanism must be given with nobs_is_total=True: the law of the noise of the "
             "other summands, Exact() where they have none"
         )
+    check_scalar(nuisance_alpha, "nuisance_alpha", gt=0, lt=0.5)
     known = check_option(method, "method", NULLS)
     test = OneCount.of_trials(count, nobs, value, mechanism)
     pvalue, null = NULLS[known](test, alternative, simulation)

@@ -82,7 +82,10 @@ def poisson_ztest(
     The statistic is z = (count - μ)/√μ with μ = exposure·value. With T = X + e, X ~ Poisson(μ) and
     e the noise, P(T >= t) = Σ_k P(X = k)·P(e >= t - k). The two-sided p-value is
     P(abs(T - μ) >= abs(count - μ)). The normal law is N(0, 1 + v/μ) with v the variance of the
-    noise; it errs where μ is small and in the tails where the noise dominates.
+    noise; it errs where μ is small and in the tails where the noise dominates: with μ from 2.5 to
+    2,500 and Laplace or geometric noise of ε = 0.05, 0.2 or 1 it rejects up to 2.7, 7.8 and 13.4 %
+    at levels 1, 5 and 10 %, with discrete Gaussian noise of standard deviation 5 and μ = 2.5 1.3,
+    5.9 and 11.5 %. The other methods keep every level.
 
     Examples
     --------
@@ -185,7 +188,9 @@ def poisson_2indep(
     ``"plug-in"`` and ``"monte-carlo"`` take M as the true total and can exceed their level, where
     few events are expected in one group: by enumeration with geometric noise of ε = 1, up to 1.4,
     6.0 and 12.1 % at levels 1, 5 and 10 % for w = 0.2 and 2 to 50 events in all (one-sided, towards
-    the rarer events); for w = 0.5 no more than 1.1, 4.7 and 9.3 %.
+    the rarer events); for w = 0.5 no more than 1.1, 4.7 and 9.3 %. ``"normal"`` lacks the tails of
+    Laplace and geometric noise: with 50, 500 or 5,000 events and ε = 0.05, 0.2 or 1 it rejects up
+    to 2.4, 6.0 and 11.0 %.
 
     References
     ----------

@@ -123,12 +123,15 @@ def proportions_2indep(
     ``"plug-in"`` and ``"monte-carlo"`` take the estimate as the true value and can exceed their
     level, though little: by enumeration with geometric noise of ε = 1, the plug-in test of samples
     of 20 and 24, or 50 and 60, rejects at most 1.1, 5.3 and 10.9 % at levels 1, 5 and 10 % (p from
-    0.02 to 0.5). Smaller samples and less noise were not measured. The normal limit lacks the
-    tails of Laplace or geometric noise: where the noise dominates it rejects up to 1.9 % at level
-    1 %.
+    0.02 to 0.5). With 50 to 5,000 trials, p = 0.05 or 0.5 and four laws of noise at ε = 0.05, 0.2
+    and 1 no excess showed in 1,000 simulations of each. Smaller samples and less noise were not
+    measured. The normal limit lacks the tails of Laplace or geometric noise: there it rejects up to
+    2.5, 6.1 and 11.3 %.
 
     With noisy numbers of trials the statistic compares products, count1·nobs2 - count2·nobs1,
-    which need no ratio of noisy numbers.
+    which need no ratio of noisy numbers. Where their noise is as large as the numbers, ``"normal"``
+    is not to be used: with 50 trials and Gaussian noise of standard deviation 106 it rejects 15, 19
+    and 23 % at levels 1, 5 and 10 %. ``"monte-carlo"`` rejects less than the level there.
 
     References
     ----------

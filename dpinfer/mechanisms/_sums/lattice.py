@@ -9,7 +9,7 @@ import numpy as np
 
 from dpinfer._numerics.saddle import SaddleGrid
 from dpinfer._validation import FloatArray
-from dpinfer.mechanisms._sums.contour import LatticeContour
+from dpinfer.mechanisms._sums.contour import LatticeContour, TabulatedLatticeContour
 from dpinfer.mechanisms._sums.route import ATOM_ATOL, Route, lattice_floor
 from dpinfer.mechanisms._sums.terms import Block, Terms
 
@@ -54,7 +54,9 @@ class LatticeSum(Route):
     name = "lattice"
     error_bound = 1e-12
 
-    def __init__(self, terms: Terms, spacing: float, *, atol: float = ATOM_ATOL) -> None:
+    def __init__(
+        self, terms: Terms, spacing: float, *, atol: float = ATOM_ATOL, tabulated: bool = False
+    ) -> None:
         self._terms = Terms(
             Block(block.law, np.rint(block.weights / spacing), block.counts)
             for block in terms.blocks
@@ -64,9 +66,9 @@ class LatticeSum(Route):
         self._grid = SaddleGrid(self._terms.cgf, self._terms.abscissa, self._terms.std)
         self._windows: list[Window] = []
         self._window_at(0)
-        self._tail = (
-            LatticeContour(self._terms, 1.0) if LatticeContour.takes(self._terms, 1.0) else None
-        )
+        contour = TabulatedLatticeContour if tabulated else LatticeContour
+        takes = LatticeContour.takes(self._terms, 1.0)
+        self._tail = contour(self._terms, 1.0) if takes else None
 
     def upper(self, x: FloatArray, closed: bool) -> FloatArray:
         """Log P(S > x), or log P(S >= x) if ``closed``, at finite x >= 0."""

@@ -9,7 +9,11 @@ import numpy as np
 from dpinfer._numerics.commensurate import common_spacing
 from dpinfer._numerics.saddle import SaddleGrid
 from dpinfer.mechanisms._law import IntegerLaw
-from dpinfer.mechanisms._sums.contour import LatticeContour, TabulatedContourSum
+from dpinfer.mechanisms._sums.contour import (
+    LatticeContour,
+    TabulatedContourSum,
+    TabulatedLatticeContour,
+)
 from dpinfer.mechanisms._sums.convolved import Atoms, AtomTable, ConvolvedSum, SteppedSum, join
 from dpinfer.mechanisms._sums.lattice import LatticeSum
 from dpinfer.mechanisms._sums.route import ATOM_ATOL, Route, SingleTerm
@@ -110,6 +114,24 @@ def _simple_lattice(terms: Terms) -> Lattice | None:
     """Weights in simple ratios are on a lattice however many points that has."""
     found = common_spacing(terms.weights, smallest=terms.weights.max() / MAX_RATIO)
     return None if found is None else Lattice(terms, found[0])
+
+
+def lattice_table(terms: Terms) -> Route | None:
+    """Take whole-numbered noises on one lattice, for very many points."""
+    # whole weights have a common spacing for certain
+    whole = bool((terms.weights == np.rint(terms.weights)).all())
+    found = one_lattice(terms, largest=MAX_LATTICE if whole else None) or _simple_lattice(terms)
+    if found is None:
+        return None
+    if found.points > SMALL_LATTICE and LatticeContour.serves(terms, found.spacing):
+        return TabulatedLatticeContour(terms, found.spacing)
+    if found.points > MAX_LATTICE:
+        return None
+    law = LatticeSum(terms, found.spacing, tabulated=True)
+    if LatticeContour.takes(terms, found.spacing):
+        return law
+    *atoms, missing = law.atoms()
+    return AtomTable((atoms[0], atoms[1]), missing, tolerance=1e-6 * found.spacing)
 
 
 def smooth_route(terms: Terms) -> Route | None:

@@ -14,7 +14,8 @@ from statsmodels.stats.contingency_tables import Table
 
 from dpinfer.errors import DPInferError, InvalidParameterError
 from dpinfer.hypothesis_tests import counts_trend, proportions_trend
-from dpinfer.mechanisms import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace
+from dpinfer.hypothesis_tests.counts._scores import NoisyScores
+from dpinfer.mechanisms import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace, WeightedSum
 
 ALTERNATIVES = ["two-sided", "larger", "smaller"]
 REACH = 45
@@ -145,6 +146,59 @@ def test_scores_can_be_shifted_and_scaled():
     down = counts_trend(count, 120, [3, 2, 1, 0], mechanism=noise, alternative="smaller")
     up = counts_trend(count, 120, mechanism=noise, alternative="larger")
     assert down.pvalue == pytest.approx(float(up.pvalue), abs=1e-12)
+
+
+def test_scores_far_from_zero_keep_their_spacing():
+    near, far = (
+        counts_trend([18, 25, 33], 76, scores, mechanism=Geometric(scale=3.0))
+        for scores in ([0, 1, 2], [1900, 1901, 1902])
+    )
+    # the same scores after the shift, to the last bit
+    assert far.pvalue == near.pvalue
+    assert far.null_distribution.pvalue(np.inf) == 0.0
+
+
+@pytest.mark.parametrize("alternative", ALTERNATIVES)
+@pytest.mark.parametrize(("nobs", "scale"), [(12, 3.0), (76, 0.5)])
+def test_scores_with_few_sums_far_apart(nobs, scale, alternative):
+    scores, count = np.array([-1.0, -5.0, -1000.0]), np.array([nobs // 2, nobs // 4, nobs // 4])
+    centred = scores - scores.mean()
+    cells = [(a, b, nobs - a - b) for a in range(nobs + 1) for b in range(nobs + 1 - a)]
+    sums = np.array(cells) @ centred
+    chances = stats.multinomial.pmf(cells, nobs, np.full(3, 1 / 3))
+    t, law = count @ centred, WeightedSum(centred, Geometric(scale=scale))
+    larger, smaller = chances @ law.cdf(sums - t), chances @ law.cdf(t - sums)
+    size = abs(t)
+    both = chances @ law.cdf(sums - size) + chances @ law.cdf(-size - sums)
+    expected = {"larger": larger, "smaller": smaller, "two-sided": min(both, 1.0)}[alternative]
+    result = counts_trend(
+        count, nobs, scores, mechanism=Geometric(scale=scale), alternative=alternative
+    )
+    assert result.method == "exact"
+    assert result.pvalue == pytest.approx(expected, abs=1e-11)
+
+
+@pytest.mark.parametrize(
+    ("nobs", "scores"), [(300, [0, 1, 7]), (60, [0, 1, 2, 5]), (40, [3, 0, 1])]
+)
+def test_enumeration_equals_the_fourier_transform(nobs, scores):
+    share = np.arange(1.0, len(scores) + 1.0)
+    law = NoisyScores.of(nobs, share / share.sum(), np.array(scores, dtype=float), Exact())
+    values, chances = law._enumerated()
+    places, others = law._transformed()
+    inside = (values > places[0] - 1e-9) & (values < places[-1] + 1e-9)
+    at = np.searchsorted(places, values[inside] - 1e-6)
+    np.testing.assert_allclose(values[inside], places[at], atol=1e-9)
+    np.testing.assert_allclose(chances[inside], others[at], atol=1e-14)
+    assert chances[~inside].sum() < 1e-18
+
+
+def test_too_much_work_is_refused_or_simulated():
+    count, scores = [30_000, 40_000, 30_000], [0.0, 1.0, 1000.0]
+    noise = [Geometric(scale=3.0), Laplace(scale=2.0), DiscreteGaussian(sigma=4.0)]
+    assert counts_trend(count, 100_000, scores, mechanism=noise, rng=1).method == "monte-carlo"
+    with pytest.raises(InvalidParameterError, match="which would take some"):
+        counts_trend(count, 100_000, scores, mechanism=noise, method="exact")
 
 
 def test_no_common_spacing():

@@ -67,6 +67,25 @@ def test_exact_never_exceeds_its_level(n, p, noise, other, is_total, alternative
         assert chances[pvalues <= level].sum() + missing <= level * (1 + 1e-10)
 
 
+def test_level_holds_where_narrow_noise_leaves_one_number_of_trials():
+    # P(noise = 0) is above 1 - β, so that the confidence set is the published number alone
+    noise, beta, n, p = Geometric(scale=0.33), 0.1, 1, 0.05
+    assert noise.sf(0) < beta / 2 < 1.1 * noise.sf(0)
+    count, nobs, chances, missing = outcomes(n, p, Exact(), noise, False)
+    for alternative in ALTERNATIVES:
+        _, pvalues = proportions_ztest(
+            count,
+            nobs,
+            p,
+            mechanism=Exact(),
+            nobs_mechanism=noise,
+            alternative=alternative,
+            nuisance_alpha=beta,
+        )
+        for level in pvalues:
+            assert chances[pvalues <= level + 1e-12].sum() - missing <= level + 1e-10
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.05, 0.2, 1.0])
 @pytest.mark.parametrize("n", [50, 500, 5000])
@@ -172,6 +191,44 @@ def test_monte_carlo_and_exact_laws_agree(law):
         34, 100, 0.25, **options, method="monte-carlo", reps=10**6, rng=7, precision=0.05
     )
     assert abs(early.pvalue - plug_in) < 6 * early.mc_error
+
+
+@pytest.mark.parametrize("law", [Geometric(scale=3e3), DiscreteGaussian(sigma=1e4)], ids=repr)
+def test_mcnemar_with_noise_much_wider_than_the_counts(law):
+    first, second = 4000, -2500
+    total = WeightedSum([1.0, 1.0], law)
+    noise = WeightedSum([0.5, 0.5], law)
+    reach = float(total.isf(0.5e-4))
+    best = 0.0
+    for m in np.unique(np.rint(np.linspace(0.0, first + second + reach, 25))):
+        k = np.arange(*stats.binom.ppf([1e-13, 1.0 - 1e-13], m, 0.5), 1.0)
+        k = np.append(k, k[-1] + 1.0) if k.size else np.zeros(1)
+        tail = noise.cdf(k - 0.5 * m - 0.5 * (first - second))
+        best = max(best, float(stats.binom.pmf(k, m, 0.5) @ tail))
+    got = float(mcnemar((first, second), mechanism=law, alternative="larger").pvalue)
+    # never below the p-value at any number of pairs, which changes little from one to the next
+    assert best + 1e-4 - 1e-10 <= got <= best + 1e-4 + 1e-6
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: mcnemar((12, 5), mechanism=Geometric(scale=1e10)),
+        lambda: mcnemar((12, 5), mechanism=(Geometric(scale=1e6), Geometric(scale=2.0))),
+        lambda: proportions_ztest(
+            18, 10**12, 0.3, mechanism=Laplace(scale=2.0), nobs_mechanism=Laplace(scale=2.0)
+        ),
+    ],
+)
+def test_too_much_work_is_refused_at_once(call):
+    with pytest.raises(InvalidParameterError, match="use method='plug-in' or method='normal'"):
+        call()
+
+
+def test_sums_over_too_many_counts_are_refused_at_once():
+    count = 3e11 + np.arange(20.0)
+    with pytest.raises(InvalidParameterError, match="Use method='monte-carlo' or method='normal'"):
+        proportions_ztest(count, 10**12, 0.3, mechanism=Laplace(scale=2.0))
 
 
 class TestRates:
