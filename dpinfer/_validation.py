@@ -273,7 +273,7 @@ def _as_real_array(value: ArrayLike, name: str) -> FloatArray:
         )
     try:
         array = np.asarray(value)
-    except (ValueError, TypeError) as error:
+    except Exception as error:  # the __array__ of another library may fail in any way
         raise InvalidParameterError(
             f"{name} must be a number or a rectangular array of numbers: {one_line(error)}"
         ) from error
@@ -293,7 +293,7 @@ def _as_real_array(value: ArrayLike, name: str) -> FloatArray:
             raise InvalidParameterError(f"{name} must hold real numbers: {error}") from error
     if array.size == 0:
         return array.astype(np.float64) if array.dtype.kind == "O" else np.empty(array.shape)
-    example = next(iter(array.flat))
+    example = next((item for item in array.flat if not _is_plain_number(item)), array.flat[0])
     raise InvalidParameterError(
         f"{name} must hold real numbers, got {show(example)} of type {type(example).__name__}"
     )

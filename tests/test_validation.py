@@ -66,6 +66,18 @@ def test_every_kind_of_real_number_is_taken(value):
     assert check_array(value, "scale").ravel() == [0.25]
 
 
+class Unreadable:
+    def __array__(self, *args, **kwargs):
+        raise RuntimeError("no array")
+
+
+def test_arrays_that_fail_and_mixed_objects_are_refused_by_what_is_wrong():
+    with pytest.raises(Refused, match=r"scale must be a number or .* no array"):
+        check_array(Unreadable(), "scale")
+    with pytest.raises(Refused, match="scale must hold real numbers, got None"):
+        check_array([1.0, None], "scale")
+
+
 def test_spans_of_time_are_no_integers():
     for check in (check_rng, lambda value: check_integer(value, "reps"), check_shape):
         with pytest.raises(Refused):
