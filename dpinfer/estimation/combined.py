@@ -231,6 +231,7 @@ class CombinedEstimate:
             mechanism=self.release.mechanism,
             blocks=None if self._coordinates is None else self._weight_blocks,
             draw_errors=self._draw_errors,
+            noises=len(self.release),
             magnitude=np.abs(np.asarray(self.params)) + np.abs(self.release.values).max(),
         )
         return pivots.intervals(

@@ -42,6 +42,8 @@ class Pivots:
         its own target.
     draw_errors : callable
         ``draw_errors(reps, rng)`` draws joint errors, shape (reps, k).
+    noises : int
+        Number m of noises, which ``draw_errors`` draws for each set of errors.
     magnitude : array of float, shape (k,)
         Size of the terms of which the estimates are sums.
     """
@@ -50,6 +52,7 @@ class Pivots:
     mechanism: NoiseLaw
     blocks: Callable[[], Iterable[FloatArray]] | None
     draw_errors: Callable[[int, np.random.Generator], FloatArray]
+    noises: int
     magnitude: FloatArray
 
     def intervals(
@@ -72,7 +75,9 @@ class Pivots:
         together = check_flag(simultaneous, "simultaneous")
         mc_error, notes = 0.0, tuple[str, ...]()
         if together and method == "exact" and not self._independent():
-            pivot = critical_pivot(self.draw_errors, self.std_errors, alpha, reps, rng)
+            pivot = critical_pivot(
+                self.draw_errors, self.std_errors, alpha, reps, rng, noises=self.noises
+            )
             half, mc_error, notes = pivot.value * self.std_errors, pivot.mc_error, (pivot.note,)
         else:
             half = _HALF_WIDTHS[method](self, alpha, self._uncertain if together else 1)

@@ -10,7 +10,7 @@ import numpy as np
 from dpinfer._validation import RNG, FloatArray, check_reps, check_rng
 
 _BLOCK_SIZE = 4_000_000
-"""Largest number of errors drawn at a time."""
+"""Largest number of noises, and of errors, drawn at a time."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,8 @@ def critical_pivot(
     alpha: float,
     reps: int,
     rng: RNG,
+    *,
+    noises: int = 1,
 ) -> CriticalPivot:
     """Return c such that all errors stay within ± c standard errors with probability 1 - alpha.
 
@@ -43,13 +45,13 @@ def critical_pivot(
     The one that was realised is equally likely to take any rank among these R + 1, so the
     intervals cover with probability >= 1 - α, the simulation included (Davison and Hinkley 1997,
     §4.2.1, doi:10.1017/CBO9780511802843). Given the simulation, the coverage has standard
-    deviation √(α(1 - α)/R).
+    deviation √(α(1 - α)/R). ``noises`` is the number of noises drawn for one set of errors.
     """
     fewest = int(np.ceil(1.0 / alpha)) - 1
     number = check_reps(reps, ge=max(fewest, 1))
     generator = check_rng(rng)
     noisy = std_errors > 0
-    block = max(1, _BLOCK_SIZE // len(std_errors))
+    block = max(1, _BLOCK_SIZE // max(len(std_errors), noises))
     largest = np.empty(number)
     for start in range(0, number, block):
         stop = min(start + block, number)

@@ -20,7 +20,7 @@ from dpinfer._validation import (
     freeze,
 )
 from dpinfer.errors import InvalidParameterError
-from dpinfer.hypothesis_tests._published import LARGEST_NOBS
+from dpinfer.estimation.published import LARGEST_NOBS
 
 Counts = NDArray[np.int64]
 

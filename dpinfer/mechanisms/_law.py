@@ -7,13 +7,13 @@ their arguments, give scalars back for scalars, and are never overridden.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, Self, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dpinfer._numerics.whole import smallest_whole
 from dpinfer._validation import (
     RNG,
     FloatArray,
@@ -365,33 +365,11 @@ class IntegerLaw(ParametricLaw):
     def _upper_quantile(self, q: FloatArray) -> FloatArray:
         """Smallest k with P(e > k) <= q, for q <= 1/2; inf for negative q."""
         guess = np.where(q >= 0, self._isf_start(np.maximum(q, 0.0)), np.inf)
-        return _settle(guess, lambda k: self._tail(k) <= q)
+        return smallest_whole(guess, lambda k: self._tail(k) <= q)
 
     @abstractmethod
     def _isf_start(self, q: FloatArray) -> FloatArray:
         """Whole number near the upper quantile for ``q`` <= 1/2; infinite where that is."""
-
-
-def _settle(guess: FloatArray, holds: Callable[[FloatArray], NDArray[np.bool_]]) -> FloatArray:
-    """Smallest whole number at which a monotone condition holds, from a guess near to it."""
-    finite = np.isfinite(guess)
-    # the condition fails at low and holds at high, both found by doubling steps, then bisection
-    low, high, step = guess - 1.0, guess, 1.0
-    while (wrong := finite & holds(low)).any():
-        low, high = np.where(wrong, low - step, low), np.where(wrong, low, high)
-        step *= 2.0
-    step = 1.0
-    while (wrong := finite & ~holds(high)).any():
-        low, high = np.where(wrong, high, low), np.where(wrong, high + step, high)
-        step *= 2.0
-    while True:
-        middle = np.floor(0.5 * (low + high))
-        inside = finite & (low < middle) & (middle < high)
-        if not inside.any():
-            return high
-        held = holds(middle)
-        high = np.where(inside & held, middle, high)
-        low = np.where(inside & ~held, middle, low)
 
 
 def _unwrap(array: NDArray[Any]) -> Any:

@@ -16,8 +16,9 @@ from dpinfer._validation import (
     check_option,
 )
 from dpinfer.errors import InvalidParameterError
+from dpinfer.estimation.published import check_published, common_shape, unlabelled
 from dpinfer.estimation.weights import checked_weights
-from dpinfer.hypothesis_tests._published import check_published, common_shape, law_pair, unlabelled
+from dpinfer.hypothesis_tests._published import law_pair
 from dpinfer.hypothesis_tests.counts._noise_only import NULLS, Method, NoiseOnly
 from dpinfer.mechanisms._fast_sum import fast_sum
 from dpinfer.mechanisms._law import NoiseLaw

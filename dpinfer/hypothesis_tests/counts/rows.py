@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -10,9 +9,9 @@ import numpy as np
 
 from dpinfer._validation import ALTERNATIVES, Alternative, FloatArray, check_array, check_option
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
-from dpinfer.hypothesis_tests._published import unlabelled
+from dpinfer.estimation.published import unlabelled
+from dpinfer.estimation.published_law import PublishedRows
 from dpinfer.hypothesis_tests.proportions.one_sample import proportions_ztest
-from dpinfer.mechanisms._law import NoiseLaw
 from dpinfer.releases import Release
 from dpinfer.results.adjusted import AdjustedTests, Adjustment, adjust_pvalues
 from dpinfer.results.hypothesis import HypothesisResult
@@ -22,68 +21,6 @@ _LARGEST = 1e100
 
 _SMALLEST_LOG = -1e6
 """Below this logarithm of a probability, ratios of probabilities lose more than six digits."""
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class PublishedRows:
-    """Law of each published value when the confidential one is given.
-
-    Values are published where they reach a threshold, and clamped to bounds.
-
-    Parameters
-    ----------
-    target : array of float, shape (m,)
-        The confidential values.
-    noise : NoiseLaw
-        The law of the noise.
-    threshold, lowest, highest : array of float, shape (m,)
-        The threshold and the bounds, infinite where there are none.
-    """
-
-    target: FloatArray
-    noise: NoiseLaw
-    threshold: FloatArray
-    lowest: FloatArray
-    highest: FloatArray
-
-    @classmethod
-    def of(cls, release: Release, target: FloatArray) -> PublishedRows:
-        """Read the publishing rule of a release."""
-        size = len(release)
-        none = -np.inf if release.threshold is None else release.threshold
-        low, high = (-np.inf, np.inf) if release.clamp is None else release.clamp
-        threshold, lowest, highest = (np.broadcast_to(x, size) for x in (none, low, high))
-        if (threshold > highest).any():
-            raise IncompatibleReleaseError("a threshold above the clamping bound publishes nothing")
-        return cls(
-            target=np.broadcast_to(target, size),
-            noise=release.mechanism,
-            threshold=threshold,
-            lowest=lowest,
-            highest=highest,
-        )
-
-    @property
-    def spread(self) -> FloatArray:
-        """Standard deviation of the noise."""
-        return np.broadcast_to(self.noise.std, self.target.shape)
-
-    def larger(self, y: FloatArray) -> FloatArray:
-        """P(published >= y), given that it is published."""
-        reached = np.maximum(y, self.threshold)
-        tail = np.exp(self._log_at_least(reached) - self._log_at_least(self.threshold))
-        return np.where(reached > self.highest, 0.0, tail)
-
-    def smaller(self, y: FloatArray) -> FloatArray:
-        """P(published <= y), given that it is published."""
-        beyond = np.where(y < self.lowest, 0.0, self.noise._logsf(y - self.target))
-        tail = -np.expm1(np.minimum(beyond - self._log_at_least(self.threshold), 0.0))
-        inside = np.where(np.isinf(self.threshold), self.noise._cdf(y - self.target), tail)
-        return np.where(y >= self.highest, 1.0, np.where(y < self.lowest, 0.0, inside))
-
-    def _log_at_least(self, y: FloatArray) -> FloatArray:
-        """Logarithm of P(clamped value >= y); by symmetry P(e >= x) = P(e <= -x)."""
-        return np.where(y <= self.lowest, 0.0, self.noise._logcdf(self.target - y))
 
 
 def _at(rows: PublishedRows, side: str, z: FloatArray) -> FloatArray:
@@ -203,7 +140,7 @@ def _about_values(release: Release, value: Any, alternative: Alternative) -> Hyp
 
 def _check_reachable(rows: PublishedRows) -> None:
     """Refuse to condition on what is impossible to float precision."""
-    far = ~(rows._log_at_least(rows.threshold) >= _SMALLEST_LOG)
+    far = ~(rows.log_at_least(rows.threshold) >= _SMALLEST_LOG)
     if far.any():
         raise InvalidParameterError(
             f"value must be near enough to the threshold, {rows.threshold[far][0]:g}, for the "

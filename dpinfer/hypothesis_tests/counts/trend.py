@@ -21,7 +21,7 @@ from dpinfer._validation import (
     check_option,
 )
 from dpinfer.errors import InvalidParameterError
-from dpinfer.hypothesis_tests._published import LARGEST_NOBS, check_published, unlabelled
+from dpinfer.estimation.published import LARGEST_NOBS, check_published, unlabelled
 from dpinfer.hypothesis_tests.counts._scores import NoisyScores
 from dpinfer.mechanisms._law import NoiseLaw
 from dpinfer.mechanisms.independent import Mechanism, as_noise

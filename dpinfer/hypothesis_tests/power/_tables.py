@@ -22,9 +22,11 @@ from dpinfer._validation import (
     check_rng,
 )
 from dpinfer.errors import ApproximationWarning, ConvergenceError, InvalidParameterError
-from dpinfer.hypothesis_tests.power._plan import LARGEST_NOBS, Columns, Plan
+from dpinfer.hypothesis_tests.power._plan import PowerPlan
 from dpinfer.hypothesis_tests.tables._noisy_table import SMALL_EXPECTED, NoisyTable
 from dpinfer.mechanisms._law import NoiseLaw
+from dpinfer.planning.plan import Columns
+from dpinfer.planning.search import LARGEST_SIZE
 from dpinfer.results.simulation import Simulation
 
 if TYPE_CHECKING:
@@ -46,7 +48,7 @@ _CLOSE = 1e-11
 Seed = tuple[int, ...]
 
 
-class TablePower(Plan):
+class TablePower(PowerPlan):
     """Power at the probabilities null + effect·(alternative - null)."""
 
     method: Any
@@ -219,10 +221,10 @@ class TablePower(Plan):
 
     def _check(self, name: str, value: Any) -> FloatArray:
         if name == "nobs":
-            return check_array(check_integer_array(value, "nobs", ge=1), "nobs", le=LARGEST_NOBS)
+            return check_array(check_integer_array(value, "nobs", ge=1), "nobs", le=LARGEST_SIZE)
         return check_array(value, name, ge=0, le=self.largest_effect)
 
-    def _range(self, name: str, columns: Columns) -> tuple[float, float]:
+    def _effects(self, name: str, columns: Columns) -> tuple[float, float]:
         return 0.0, self.largest_effect
 
     def _reject(self, law: NoiseLaw, alpha: float, columns: Columns) -> tuple[FloatArray, Any]:
@@ -251,7 +253,7 @@ class TablePower(Plan):
         @cache
         def missing(value: float) -> float:
             columns, _ = self._broadcast({**known, name: np.array([value])})
-            gap = target - float(self._power(columns)[0][0])
+            gap = target - float(self._values(columns)[0][0])
             return 0.0 if abs(gap) < _CLOSE else gap
 
         ends = self._bracket(name, known, target, missing)
@@ -277,7 +279,7 @@ class TablePower(Plan):
             guess = replace(plan, method="asymptotic", rng=0)._find(name, known, target)
         except (InvalidParameterError, ConvergenceError):  # by the limit law only, it may be
             return None
-        largest = {"nobs": LARGEST_NOBS, "alpha": 1.0 - 1e-12, "effect": self.largest_effect}
+        largest = {"nobs": LARGEST_SIZE, "alpha": 1.0 - 1e-12, "effect": self.largest_effect}
         return around(missing, guess, largest.get(name, np.inf), whole=name == self._size)
 
 

@@ -11,7 +11,6 @@ import numpy as np
 from dpinfer._validation import RNG, FloatArray, check_array, check_length, check_option, freeze
 from dpinfer.errors import ConvergenceError, InvalidParameterError
 from dpinfer.hypothesis_tests._quadratic.law import ACCEPTED_ERROR, QuadraticLaw
-from dpinfer.hypothesis_tests.power._plan import NoisePlan, check_plan
 from dpinfer.hypothesis_tests.power._table_limits import critical_value, shifted_law
 from dpinfer.hypothesis_tests.power._table_simulation import SimulatedDeviations, simulated_power
 from dpinfer.hypothesis_tests.power._tables import TablePower, checked_probabilities, checked_seed
@@ -25,6 +24,7 @@ from dpinfer.hypothesis_tests.tables._noisy_table import (
 from dpinfer.mechanisms._law import NoiseLaw
 from dpinfer.mechanisms.gaussian import Gaussian
 from dpinfer.mechanisms.independent import groups, integer_cells
+from dpinfer.planning.mechanisms import NoisePlan, check_plan
 
 Method = Literal["exact", "monte-carlo", "asymptotic"]
 

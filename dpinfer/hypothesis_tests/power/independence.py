@@ -11,7 +11,6 @@ from scipy import special
 
 from dpinfer._validation import RNG, FloatArray, check_array, check_option, freeze
 from dpinfer.errors import InvalidParameterError
-from dpinfer.hypothesis_tests.power._plan import Columns, NoisePlan, check_law, check_plan
 from dpinfer.hypothesis_tests.power._table_limits import fitted_law
 from dpinfer.hypothesis_tests.power._table_simulation import DecidedTables, simulated_power
 from dpinfer.hypothesis_tests.power._tables import (
@@ -26,6 +25,8 @@ from dpinfer.hypothesis_tests.tables._noise_form import NoiseForm
 from dpinfer.hypothesis_tests.tables._noisy_table import SMALL_EXPECTED
 from dpinfer.mechanisms._law import NoiseLaw
 from dpinfer.mechanisms.independent import as_noise
+from dpinfer.planning.mechanisms import NoisePlan, check_law, check_plan
+from dpinfer.planning.plan import Columns
 
 Method = Literal["monte-carlo", "asymptotic"]
 

@@ -12,9 +12,11 @@ from scipy import special
 from dpinfer._validation import ALTERNATIVES, Alternative, FloatArray, check_array, check_option
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.weights import checked_weights
-from dpinfer.hypothesis_tests.power._plan import Columns, NoisePlan, Plan, check_plan
+from dpinfer.hypothesis_tests.power._plan import PowerPlan
 from dpinfer.mechanisms._law import NoiseLaw
 from dpinfer.mechanisms.weighted_sum import WeightedSum
+from dpinfer.planning.mechanisms import NoisePlan, check_plan
+from dpinfer.planning.plan import Columns
 
 Method = Literal["exact", "normal"]
 METHODS: tuple[Method, ...] = ("exact", "normal")
@@ -30,7 +32,7 @@ _ROUNDING = 64 * np.finfo(float).eps
 
 @final
 @dataclass(frozen=True, eq=False)
-class LinearPower(Plan):
+class LinearPower(PowerPlan):
     """Power and planning of the tests of confidential values, in which only the noise is random.
 
     Parameters
@@ -183,7 +185,7 @@ class LinearPower(Plan):
         whole = (critical == np.rint(critical)) & (shift == np.rint(shift))
         return noise._sf(critical - shift + np.where(whole, 0.0, slack))
 
-    def _range(self, name: str, columns: Columns) -> tuple[float, float]:
+    def _effects(self, name: str, columns: Columns) -> tuple[float, float]:
         budget = float(columns["budget"]) if "budget" in columns else 0.0
         noise = _noise_of(self.weights, self._law(budget))
         # a shift of c + d is missed with the probability P(S > d) at most

@@ -18,18 +18,11 @@ from dpinfer._validation import (
     check_option,
     check_scalar,
 )
+from dpinfer.estimation.published import SMALLEST_VALUE
 from dpinfer.hypothesis_tests.power._critical import critical_distance
-from dpinfer.hypothesis_tests.power._plan import (
-    LARGEST_NOBS,
-    Columns,
-    NoisePlan,
-    Plan,
-    check_plan,
-    is_alternative,
-)
+from dpinfer.hypothesis_tests.power._plan import PowerPlan, is_alternative
 from dpinfer.hypothesis_tests.proportions._one_count import (
     LARGEST_RATE,
-    SMALLEST_VALUE,
     OneCount,
     collapse,
 )
@@ -37,12 +30,15 @@ from dpinfer.mechanisms._law import NoiseLaw
 from dpinfer.mechanisms._noisy_count import NoisyCount
 from dpinfer.mechanisms.noisy_binomial import NoisyBinomial
 from dpinfer.mechanisms.noisy_poisson import NoisyPoisson
+from dpinfer.planning.mechanisms import NoisePlan, check_plan
+from dpinfer.planning.plan import Columns
+from dpinfer.planning.search import LARGEST_SIZE
 
 Method = Literal["exact", "normal"]
 METHODS: tuple[Method, ...] = ("exact", "normal")
 
 
-class _OneCountPower(Plan):
+class _OneCountPower(PowerPlan):
     """Power of a test of one count, by the law of the noisy count at the alternative."""
 
     value: float
@@ -212,7 +208,7 @@ class ProportionPower(_OneCountPower):
 
     def _check(self, name: str, value: Any) -> FloatArray:
         if name == "nobs":
-            return check_array(check_integer_array(value, "nobs", ge=1), "nobs", le=LARGEST_NOBS)
+            return check_array(check_integer_array(value, "nobs", ge=1), "nobs", le=LARGEST_SIZE)
         return check_array(value, name, ge=SMALLEST_VALUE, lt=1)
 
     def _laws(self, law: NoiseLaw, columns: Columns) -> tuple[OneCount, NoisyCount]:
@@ -221,7 +217,7 @@ class ProportionPower(_OneCountPower):
         value = collapse(columns["proportion"])
         return test, NoisyBinomial(nobs=nobs, value=value, noise=law)
 
-    def _range(self, name: str, columns: Columns) -> tuple[float, float]:
+    def _effects(self, name: str, columns: Columns) -> tuple[float, float]:
         edge = 1e-9
         return self.value, edge if self.alternative == "smaller" else 1.0 - edge
 
@@ -266,7 +262,7 @@ class PoissonPower(_OneCountPower):
     method: Method = field(default="exact", kw_only=True)
 
     _size = "exposure"
-    _logarithmic = Plan._logarithmic | {"rate"}
+    _logarithmic = PowerPlan._logarithmic | {"rate"}
     _integer_size = False
     _own = ("exposure", "rate")
 
@@ -355,7 +351,7 @@ class PoissonPower(_OneCountPower):
         check_array(mean, "exposure * rate", ge=SMALLEST_VALUE, le=LARGEST_RATE)
         return test, NoisyPoisson(rate=mean, noise=law)
 
-    def _range(self, name: str, columns: Columns) -> tuple[float, float]:
+    def _effects(self, name: str, columns: Columns) -> tuple[float, float]:
         if self.alternative == "smaller":
             return self.value, max(1e-9 * self.value, SMALLEST_VALUE)
         return self.value, 0.5 * LARGEST_RATE / max(float(columns["exposure"]), 1.0)

@@ -22,19 +22,14 @@ from dpinfer._validation import (
     check_scalar,
 )
 from dpinfer.errors import InvalidParameterError
-from dpinfer.hypothesis_tests.power._plan import (
-    LARGEST_NOBS,
-    Columns,
-    NoisePlan,
-    Plan,
-    check_plan,
-    is_alternative,
-    shortfall,
-)
+from dpinfer.estimation.published import SMALLEST_VALUE
+from dpinfer.hypothesis_tests.power._plan import PowerPlan, is_alternative
 from dpinfer.hypothesis_tests.power._tables import Seed, around, checked_seed, first_whole
 from dpinfer.hypothesis_tests.power._two_counts import TwoCounts
-from dpinfer.hypothesis_tests.proportions._one_count import SMALLEST_VALUE
 from dpinfer.mechanisms._law import NoiseLaw
+from dpinfer.planning.mechanisms import NoisePlan, check_plan
+from dpinfer.planning.plan import Columns
+from dpinfer.planning.search import LARGEST_SIZE, shortfall
 from dpinfer.results.simulation import Simulation
 
 Method = Literal["exact", "plug-in", "normal"]
@@ -46,7 +41,7 @@ _PRECISION = 1e-6
 _EDGE = 1e-9
 
 
-class _TwoProportions(Plan):
+class _TwoProportions(PowerPlan):
     """What the power and its normal limit share."""
 
     ratio: float
@@ -63,11 +58,11 @@ class _TwoProportions(Plan):
 
     def _check(self, name: str, value: Any) -> FloatArray:
         if name == "nobs1":
-            largest = LARGEST_NOBS / max(self.ratio, 1.0)
+            largest = LARGEST_SIZE / max(self.ratio, 1.0)
             return check_array(check_integer_array(value, name, ge=1), name, le=largest)
         return check_array(value, name, ge=SMALLEST_VALUE, lt=1)
 
-    def _range(self, name: str, columns: Columns) -> tuple[float, float]:
+    def _effects(self, name: str, columns: Columns) -> tuple[float, float]:
         other = float(columns["prop2" if name == "prop1" else "prop1"])
         falls = (name == "prop1") == (self.alternative == "smaller")
         return other, min(_EDGE, 0.5 * other) if falls else 1.0 - _EDGE
@@ -266,7 +261,7 @@ class TwoProportionsPower(_TwoProportions):
 
         def missing(value: float) -> float:
             columns, _ = self._broadcast({**known, name: np.array([value])})
-            return float(shortfall(self._power(columns)[0], target)[0])
+            return float(shortfall(self._values(columns)[0], target)[0])
 
         ends = None if name in ("prop1", "prop2") else self._bracket(name, known, target, missing)
         if ends is None:
@@ -292,7 +287,7 @@ class TwoProportionsPower(_TwoProportions):
             guess = limit._find(name, known, target)
         except InvalidParameterError:  # which in the limit only may be out of reach
             return None
-        largest = {"nobs1": LARGEST_NOBS / max(self.ratio, 1.0), "alpha": 1.0 - 1e-12}
+        largest = {"nobs1": LARGEST_SIZE / max(self.ratio, 1.0), "alpha": 1.0 - 1e-12}
         return around(missing, guess, largest.get(name, np.inf), whole=name == self._size)
 
 

@@ -11,9 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpinfer._validation import Alternative, FloatArray, check_array, check_integer_array
-from dpinfer.hypothesis_tests._published import (
+from dpinfer.estimation.published import (
     LARGEST_NOBS,
+    SMALLEST_VALUE,
     check_published,
+    checked_proportion,
     common_shape,
     unlabelled,
 )
@@ -30,9 +32,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Method = Literal["exact", "monte-carlo", "normal"]
-
-SMALLEST_VALUE = 1e-300
-"""Below it, the ratio of a count to its expectation overflows."""
 
 LARGEST_RATE = 1e15
 """Beyond it, neighbouring whole numbers run together in sums."""
@@ -192,12 +191,6 @@ class DrawZ:
         z -= self.centre
         z /= self.spread
         return z
-
-
-def checked_proportion(value: Any, labels: pd.Index | None) -> FloatArray:
-    """Return the proportion under the null hypothesis."""
-    proportion = check_array(unlabelled(value, "value", labels, "count"), "value", gt=0, lt=1)
-    return check_array(proportion, "value", ge=SMALLEST_VALUE)
 
 
 def with_noise(

@@ -1,289 +1,32 @@
-"""Tests of a proportion where the number of trials is known only with noise.
-
-The statistic is T = count - value·nobs. Given the true number n of trials it is X - n·value + W
-with X ~ Binomial(n, value) and W the noise of ``count`` minus ``value`` times that of ``nobs``: n
-is a nuisance parameter, and the published ``nobs`` gives a confidence set for it.
-"""
+"""Tests of a proportion where the number of trials is known only with noise."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Literal
+from functools import partial
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpinfer._numerics.binomial import LOG_NEGLIGIBLE, binom_radius
-from dpinfer._validation import Alternative, FloatArray, check_array, check_scalar
-from dpinfer.errors import InvalidParameterError
-from dpinfer.hypothesis_tests._published import check_published, common_shape, unlabelled
-from dpinfer.hypothesis_tests.proportions._nuisance import (
-    ENUMERATED,
-    GuaranteedNull,
-    evaluated,
-    largest_over_integers,
-)
-from dpinfer.hypothesis_tests.proportions._one_count import DrawZ, checked_proportion
-from dpinfer.mechanisms._fast_sum import fast_sum
+from dpinfer._numerics.integer_maximum import ENUMERATED
+from dpinfer._validation import Alternative, FloatArray
+from dpinfer.estimation.unknown_trials import UnknownTrials
+from dpinfer.hypothesis_tests.proportions._nuisance import GuaranteedNull
+from dpinfer.hypothesis_tests.proportions._one_count import DrawZ
 from dpinfer.mechanisms._law import NoiseLaw
-from dpinfer.mechanisms._work import MOST_WORK, work_at_a_point
-from dpinfer.mechanisms.independent import IndependentNoise, Mechanism, as_noise
 from dpinfer.mechanisms.noisy_binomial import NoisyBinomial
 from dpinfer.results.hypothesis import HypothesisResult
-from dpinfer.results.labels import split_labels
 from dpinfer.results.null_distribution import AsymptoticNull, ExactNull, NullDistribution
 from dpinfer.results.simulation import Simulation, simulate_null
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 Method = Literal["exact", "plug-in", "monte-carlo", "normal"]
-Rows = NDArray[np.intp]
-
-_ROUNDING = 1e-14
-"""Relative error of a computed statistic."""
-
-_WORK_FOR_EACH = 1 << 21
-"""Work that each of many rows may take, some 0.2 s."""
-
-LARGEST_TRIALS = 1e12
-"""Beyond it, the rounding of the statistic would reach into its law."""
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class UnknownTrials:
-    """Rows of noisy counts and noisy numbers of trials, all of shape (m,).
-
-    Parameters
-    ----------
-    count, nobs : array of float
-        What was published. With ``is_total``, ``nobs`` has the noise of ``count`` in it.
-    value : array of float
-        The proportion under the null hypothesis.
-    noise, nobs_noise : NoiseLaw
-        Law of the noise of ``count``, and of the noise that only ``nobs`` has.
-    is_total : bool
-        Whether ``count`` is a summand of ``nobs``.
-    nuisance_alpha : float
-        Probability with which the confidence set may miss the number of trials.
-    shape : tuple of int
-        Shape of the answer, () or (m,).
-    labels : pandas.Index or None
-        One label for each row.
-    """
-
-    count: FloatArray
-    nobs: FloatArray
-    value: FloatArray
-    noise: NoiseLaw
-    nobs_noise: NoiseLaw
-    is_total: bool
-    nuisance_alpha: float
-    shape: tuple[int, ...]
-    labels: pd.Index | None
-
-    @classmethod
-    def checked(
-        cls,
-        *,
-        count: Any,
-        nobs: Any,
-        value: Any,
-        mechanism: Mechanism,
-        nobs_mechanism: Mechanism,
-        is_total: bool,
-        nuisance_alpha: float,
-        names: tuple[str, str] = ("count", "nobs"),
-    ) -> UnknownTrials:
-        """Check the arguments of a test, each by itself and against the others."""
-        counts, labels = split_labels(count, names[0])
-        total = check_array(unlabelled(nobs, names[1], labels, names[0]), names[1])
-        check_array(total, names[1], ge=-LARGEST_TRIALS, le=LARGEST_TRIALS)
-        proportion = checked_proportion(value, labels)
-        shape = common_shape(
-            **dict(zip((*names, "value"), (counts, total, proportion), strict=True))
-        )
-        size = shape[0] if shape else 1
-        noise = as_noise(mechanism, size)
-        other = as_noise(nobs_mechanism, size, name="nobs_mechanism")
-        shape = np.broadcast_shapes(shape, noise.shape, other.shape)
-        rows = shape or (1,)
-        columns = [np.broadcast_to(x, rows) for x in (counts, total, proportion)]
-        check_published(columns[0], names[0], noise)
-        if not is_total or noise.is_integer:
-            check_published(columns[1], names[1], other)
-        return cls(
-            count=columns[0],
-            nobs=columns[1],
-            value=columns[2],
-            noise=noise,
-            nobs_noise=other,
-            is_total=is_total,
-            nuisance_alpha=check_scalar(nuisance_alpha, "nuisance_alpha", gt=0, lt=0.5),
-            shape=shape,
-            labels=labels,
-        )
-
-    @cached_property
-    def trials(self) -> FloatArray:
-        """Estimated number of trials."""
-        return np.clip(np.rint(self.nobs), 0.0, LARGEST_TRIALS)
-
-    @cached_property
-    def difference(self) -> FloatArray:
-        """The statistic T."""
-        return np.asarray(self.count - self.value * self.nobs)
-
-    @cached_property
-    def spread(self) -> FloatArray:
-        """Estimated standard deviation of T before noise was added, of one trial at least."""
-        return np.sqrt(np.maximum(self.trials, 1.0) * self.value * (1.0 - self.value))
-
-    @cached_property
-    def statistic(self) -> FloatArray:
-        """T in standard deviations before noise was added."""
-        return np.asarray(self.difference / self.spread)
-
-    @cached_property
-    def variance(self) -> FloatArray:
-        """Variance of the noise of T."""
-        weight = self._own_weight
-        own, other = self.noise.variance, self.nobs_noise.variance
-        return np.asarray(weight**2 * own + self.value**2 * other)
-
-    @cached_property
-    def confidence_set(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """First and last number of trials that is plausible, and the probability to miss it."""
-        low, high, missed = np.empty((3, self.count.size))
-        for _, total, rows in self._groups:
-            reach = float(total._isf(np.asarray(0.5 * self.nuisance_alpha)))
-            low[rows] = np.ceil(self.nobs[rows] - reach)
-            high[rows] = np.floor(self.nobs[rows] + reach)
-            # narrow noise on whole numbers: the set is nobs alone, and rarely misses
-            missed[rows] = self.nuisance_alpha if reach > 0 else 2.0 * float(total.sf(0.0))
-        low = np.clip(low, 0.0, LARGEST_TRIALS)
-        return low, np.clip(high, low, LARGEST_TRIALS), missed
-
-    def tail(
-        self, alternative: Alternative, point: FloatArray, trials: FloatArray, rows: Rows
-    ) -> FloatArray:
-        """P(T >= point), P(T <= point) or P(abs(T) >= point) at numbers of trials, row by row."""
-        out = np.empty(rows.size)
-        for law, _, members in self._groups:
-            chosen = self._chosen(members, rows)
-            here, n, t = rows[chosen], trials[chosen], point[rows[chosen]]
-            if not here.size:
-                continue
-            p = self.value[members[0]] if _is_constant(self.value[members]) else self.value[here]
-            noisy = NoisyBinomial(nobs=n, value=np.asarray(p), noise=law)
-            centre = n * p
-            slack = np.minimum(_ROUNDING * (np.abs(t) + 2.0 * centre + 1.0), 0.25)
-            out[chosen] = _TAILS[alternative](noisy, centre, t, slack)
-        return out
-
-    def largest_tail(self, alternative: Alternative, z: FloatArray) -> FloatArray:
-        """Tail at a statistic, at its largest over the confidence set, plus the chance to miss."""
-        point = np.broadcast_to(z, self.shape).reshape(-1) * self.spread
-        return self._largest(alternative, point).reshape(self.shape)
-
-    def plug_in_tail(self, alternative: Alternative, z: FloatArray) -> FloatArray:
-        """Tail at a statistic, at the estimated number of trials."""
-        point = np.broadcast_to(z, self.shape).reshape(-1) * self.spread
-        rows = np.arange(self.count.size)
-        return self.tail(alternative, point, self.trials, rows).reshape(self.shape)
-
-    def _largest(self, alternative: Alternative, point: FloatArray) -> FloatArray:
-        low, high, missed = self.confidence_set
-        self._check_work(low, high, 1 + (alternative == "two-sided"))
-        found = largest_over_integers(partial(self.tail, alternative, point), low, high)
-        return np.minimum(found + missed, 1.0)
-
-    def _check_work(self, low: FloatArray, high: FloatArray, sides: int) -> None:
-        """Refuse to sum over more than can be gone through."""
-        radius = binom_radius(np.rint(high * self.value), high, LOG_NEGLIGIBLE)
-        terms = sides * evaluated(low, high) * np.minimum(2.0 * radius, high + 1.0)
-        work = 0.0
-        for noise, _, rows in self._groups:
-            work += float(terms[rows].sum()) * work_at_a_point(noise)
-        if work > max(MOST_WORK, _WORK_FOR_EACH * low.size):
-            raise InvalidParameterError(
-                "nobs, or the noise, is too large for the exact test, which would take some "
-                f"{1e-7 * work:.2g} s: use method='plug-in' or method='normal'"
-            )
-
-    @cached_property
-    def _own_weight(self) -> FloatArray:
-        """Weight of the noise of ``count`` in T."""
-        return np.asarray(1.0 - self.value if self.is_total else np.ones(self.value.shape))
-
-    @cached_property
-    def _groups(self) -> list[tuple[NoiseLaw, NoiseLaw, Rows]]:
-        """Noise of T and of ``nobs``, with the rows that have them."""
-        own_laws, other_laws = (_per_row(law) for law in (self.noise, self.nobs_noise))
-        members: dict[tuple[float, NoiseLaw, NoiseLaw], list[int]] = {}
-        for row in range(self.count.size):
-            own, other = own_laws(row), other_laws(row)
-            # without noise in nobs that count has not, T has the same noise whatever the value
-            weight = float(self.value[row])
-            members.setdefault((weight, own, other), []).append(row)
-        found = []
-        for (value, own, other), rows in members.items():
-            weights = np.array([1.0 - value if self.is_total else 1.0, value])
-            total = np.array([1.0 if self.is_total else 0.0, 1.0])
-            laws = [own, other]
-            found.append((fast_sum(weights, laws), fast_sum(total, laws), np.array(rows)))
-        return found
-
-    def _chosen(self, members: Rows, rows: Rows) -> NDArray[np.bool_]:
-        """Which of the rows belong to a group."""
-        if members.size == self.count.size:
-            return np.ones(rows.size, dtype=bool)
-        belongs = np.zeros(self.count.size, dtype=bool)
-        belongs[members] = True
-        return belongs[rows]
-
-
-def _larger(law: NoisyBinomial, centre: FloatArray, t: FloatArray, slack: FloatArray) -> FloatArray:
-    return law.upper(t + centre, slack)
-
-
-def _smaller(
-    law: NoisyBinomial, centre: FloatArray, t: FloatArray, slack: FloatArray
-) -> FloatArray:
-    return law.lower(t + centre, slack)
-
-
-def _further(
-    law: NoisyBinomial, centre: FloatArray, t: FloatArray, slack: FloatArray
-) -> FloatArray:
-    size = np.abs(t)
-    both = law.upper(centre + size, slack) + law.lower(centre - size, slack)
-    return np.where(size <= slack, 1.0, np.minimum(both, 1.0))
-
-
-_TAILS: dict[
-    Alternative, Callable[[NoisyBinomial, FloatArray, FloatArray, FloatArray], FloatArray]
-] = {"larger": _larger, "smaller": _smaller, "two-sided": _further}
-
-
-def _is_constant(array: FloatArray) -> bool:
-    return bool((array == array[0]).all())
-
-
-def _per_row(law: NoiseLaw) -> Callable[[int], NoiseLaw]:
-    """Return a function that gives the law of each row."""
-    if law.shape == () and not isinstance(law, IndependentNoise):
-        return lambda row: law
-    return law.take
 
 
 def exact(
     test: UnknownTrials, alternative: Alternative, simulation: Simulation
 ) -> tuple[FloatArray, NullDistribution]:
     """P-values that hold whatever the number of trials."""
-    pvalue = test._largest(alternative, test.difference).reshape(test.shape)
+    pvalue = test.largest(alternative, test.difference).reshape(test.shape)
     null = GuaranteedNull(
         partial(test.largest_tail, "larger"),
         partial(test.largest_tail, "smaller"),
@@ -307,7 +50,7 @@ def monte_carlo(
 ) -> tuple[FloatArray, NullDistribution]:
     """P-values by simulation at the estimated number of trials."""
     n, p = test.trials, test.value
-    laws: dict[int, NoiseLaw] = {int(row): law for law, _, rows in test._groups for row in rows}
+    laws: dict[int, NoiseLaw] = {int(row): law for law, _, rows in test.groups for row in rows}
     draws = [
         DrawZ(
             NoisyBinomial(nobs=n[row], value=p[row], noise=laws[row]),

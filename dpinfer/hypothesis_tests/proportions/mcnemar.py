@@ -12,8 +12,10 @@ from dpinfer._validation import (
     check_option,
 )
 from dpinfer.errors import InvalidParameterError
-from dpinfer.hypothesis_tests._published import check_published, law_pair
-from dpinfer.hypothesis_tests.proportions._unknown_trials import NULLS, Method, UnknownTrials, run
+from dpinfer.estimation.published import check_published
+from dpinfer.estimation.unknown_trials import UnknownTrials
+from dpinfer.hypothesis_tests._published import law_pair
+from dpinfer.hypothesis_tests.proportions._unknown_trials import NULLS, Method, run
 from dpinfer.mechanisms.independent import Mechanism
 from dpinfer.results.hypothesis import HypothesisResult
 from dpinfer.results.labels import split_labels

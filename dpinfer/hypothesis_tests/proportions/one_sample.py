@@ -15,11 +15,12 @@ from dpinfer._validation import (
     check_scalar,
 )
 from dpinfer.errors import InvalidParameterError
-from dpinfer.hypothesis_tests._published import common_shape
+from dpinfer.estimation.published import common_shape
+from dpinfer.estimation.unknown_trials import UnknownTrials
 from dpinfer.hypothesis_tests.proportions._one_count import NULLS, OneCount
 from dpinfer.hypothesis_tests.proportions._unknown_trials import NULLS as NUISANCE_NULLS
 from dpinfer.hypothesis_tests.proportions._unknown_trials import Method as NuisanceMethod
-from dpinfer.hypothesis_tests.proportions._unknown_trials import UnknownTrials, run
+from dpinfer.hypothesis_tests.proportions._unknown_trials import run
 from dpinfer.mechanisms.exact import Exact
 from dpinfer.mechanisms.independent import Mechanism
 from dpinfer.mechanisms.randomized_response import RandomizedResponse

@@ -13,11 +13,13 @@ from dpinfer._validation import (
     check_array,
     check_option,
 )
-from dpinfer.hypothesis_tests._published import check_published, common_shape, law_pair, unlabelled
+from dpinfer.estimation.published import check_published, common_shape, unlabelled
+from dpinfer.estimation.unknown_trials import UnknownTrials
+from dpinfer.hypothesis_tests._published import law_pair
 from dpinfer.hypothesis_tests.proportions._one_count import NULLS, Method, OneCount
 from dpinfer.hypothesis_tests.proportions._unknown_trials import NULLS as NUISANCE_NULLS
 from dpinfer.hypothesis_tests.proportions._unknown_trials import Method as NuisanceMethod
-from dpinfer.hypothesis_tests.proportions._unknown_trials import UnknownTrials, run
+from dpinfer.hypothesis_tests.proportions._unknown_trials import run
 from dpinfer.mechanisms.independent import Mechanism
 from dpinfer.results.hypothesis import HypothesisResult
 from dpinfer.results.labels import split_labels

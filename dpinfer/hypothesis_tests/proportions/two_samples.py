@@ -18,13 +18,8 @@ from dpinfer._validation import (
     check_scalar,
 )
 from dpinfer.errors import InvalidParameterError
-from dpinfer.hypothesis_tests._published import (
-    LARGEST_NOBS,
-    check_published,
-    common_shape,
-    law_pair,
-    unlabelled,
-)
+from dpinfer.estimation.published import LARGEST_NOBS, check_published, common_shape, unlabelled
+from dpinfer.hypothesis_tests._published import law_pair
 from dpinfer.hypothesis_tests.proportions._two_samples import NULLS, Method, Sample, TwoSamples
 from dpinfer.hypothesis_tests.proportions.one_sample import reports_noise
 from dpinfer.mechanisms.independent import Mechanism

@@ -8,7 +8,7 @@ import numpy as np
 
 from dpinfer._validation import FloatArray, check_array, check_integer, check_scalar
 from dpinfer.errors import InvalidParameterError
-from dpinfer.hypothesis_tests._published import LARGEST_NOBS, check_published
+from dpinfer.estimation.published import LARGEST_NOBS, check_published
 from dpinfer.hypothesis_tests.tables._fitted_tables import split_channel
 from dpinfer.hypothesis_tests.tables._noise_form import NoiseForm
 from dpinfer.mechanisms._law import NoiseLaw

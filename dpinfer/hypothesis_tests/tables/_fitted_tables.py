@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dpinfer._numerics.weighted_chi2 import WeightedChi2
 from dpinfer._validation import FloatArray
 from dpinfer.errors import InvalidParameterError
-from dpinfer.hypothesis_tests._published import LARGEST_NOBS
+from dpinfer.estimation.published import LARGEST_NOBS
 from dpinfer.hypothesis_tests.tables._margins import Fit, Margins, RowMargins
 from dpinfer.hypothesis_tests.tables._noise_form import dot
 from dpinfer.hypothesis_tests.tables._noisy_table import Statistic

@@ -9,7 +9,7 @@ import numpy as np
 
 from dpinfer._validation import FloatArray, check_array, check_integer_array, check_length
 from dpinfer.errors import InvalidParameterError
-from dpinfer.hypothesis_tests._published import LARGEST_NOBS, unlabelled
+from dpinfer.estimation.published import LARGEST_NOBS, unlabelled
 from dpinfer.hypothesis_tests.tables._checks import (
     LARGEST,
     check_channel,

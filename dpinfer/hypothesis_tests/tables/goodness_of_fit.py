@@ -19,7 +19,7 @@ from dpinfer._validation import (
     check_option,
 )
 from dpinfer.errors import ApproximationWarning, InvalidParameterError
-from dpinfer.hypothesis_tests._published import LARGEST_NOBS, unlabelled
+from dpinfer.estimation.published import LARGEST_NOBS, unlabelled
 from dpinfer.hypothesis_tests._quadratic.law import ACCEPTED_ERROR
 from dpinfer.hypothesis_tests.tables._checks import (
     check_channel,

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from dpinfer.errors import InvalidParameterError
-from dpinfer.hypothesis_tests.power._plan import is_alternative, shortfall
+from dpinfer.hypothesis_tests.power._plan import is_alternative
 from dpinfer.hypothesis_tests.power.linear import LinearPower
 from dpinfer.hypothesis_tests.power.one_count import PoissonPower, ProportionPower
 from dpinfer.mechanisms import Gaussian, Geometric, Laplace
@@ -141,9 +141,3 @@ def test_direction_of_an_effect():
     found = [[is_alternative(a, x) for x in (-1.0, 0.0, 1.0)] for a in ("larger", "smaller")]
     assert found == [[False, False, True], [True, False, False]]
     assert [is_alternative("two-sided", x) for x in (-1.0, 0.0, 1.0)] == [True, False, True]
-
-
-def test_a_power_that_is_just_reached_is_no_shortfall():
-    lacks = shortfall(np.array([0.7, 0.8, 0.9]), 0.8)
-    np.testing.assert_allclose(lacks, [0.1, 0.0, -0.1], atol=1e-11)
-    assert lacks[1] < 0

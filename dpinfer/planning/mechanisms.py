@@ -1,0 +1,44 @@
+"""The noise of a plan: a law, or what makes one from a privacy budget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+from dpinfer._validation import show
+from dpinfer.errors import InvalidParameterError
+from dpinfer.mechanisms._law import NoiseLaw
+from dpinfer.mechanisms.independent import as_noise
+
+NoisePlan = NoiseLaw | Callable[[float], NoiseLaw]
+"""A law of noise, or what makes one from a privacy budget, as ``Laplace.from_epsilon`` does."""
+
+
+def check_plan(mechanism: Any, cells: tuple[int, ...] = ()) -> NoisePlan:
+    """Return a law, or what makes one; refuse what is neither."""
+    if isinstance(mechanism, NoiseLaw) or (cells and isinstance(mechanism, (list, tuple))):
+        return check_law(mechanism, cells)
+    if isinstance(mechanism, type) or not callable(mechanism):
+        raise InvalidParameterError(
+            "mechanism must be a law of noise, such as Laplace(scale=2.0), or a function that "
+            f"makes one from a budget, such as Laplace.from_epsilon, got {show(mechanism)}"
+        )
+    made: NoisePlan = mechanism
+    return made
+
+
+def check_law(mechanism: Any, cells: tuple[int, ...], budget: float | None = None) -> NoiseLaw:
+    """Return a law of one noise, or of one for each cell."""
+    if cells and isinstance(mechanism, (list, tuple)):
+        return as_noise(mechanism, prod(cells))
+    if not isinstance(mechanism, NoiseLaw):
+        raise InvalidParameterError(
+            f"mechanism must return a noise law, got {show(mechanism)} for the budget {budget:g}"
+        )
+    if mechanism.shape not in ((), cells):
+        raise InvalidParameterError(
+            f"mechanism must have scalar parameters{f' or shape {cells}' if cells else ''}, got "
+            f"shape {mechanism.shape}"
+        )
+    return mechanism

@@ -1,0 +1,178 @@
+"""Where an argument of a plan reaches what is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpinfer._numerics.roots import find_root
+from dpinfer._validation import FloatArray
+from dpinfer.errors import InvalidParameterError
+
+LARGEST_SIZE = 1e12
+"""Up to here a number of observations is looked for."""
+
+_WINDOW = 2048
+"""Largest number of neighbours at which a sample size is tried as well."""
+
+_AROUND = 0.05
+"""How far around a guess of a size to look first, relatively."""
+
+_FIRST_STEP = 2.0**-6
+"""Share of a range at which the search for an argument begins."""
+
+_PRECISION = 1e-10
+"""Relative precision of what is solved for."""
+
+_LEAST = 1e-12
+"""Stands for an excess of 0, which would end a search; rounding errors are smaller."""
+
+
+@dataclass(frozen=True)
+class Search:
+    """What is wanted of a quantity, and the quantity as a function of one argument.
+
+    Parameters
+    ----------
+    quantity : str
+        Its name, for messages.
+    target : float
+        The value that is to be reached.
+    rises : bool
+        Whether it is reached from below, as a power is, or from above, as a width is.
+    by : str
+        The name of the argument.
+    values : callable
+        The quantity at an array of arguments.
+    """
+
+    quantity: str
+    target: float
+    rises: bool
+    by: str
+    values: Callable[[FloatArray], FloatArray]
+
+    def first(self, low: float, high: float, *, logarithmic: bool) -> float:
+        """Return where between two ends, the first of which falls short, the target is reached."""
+        scale, back = (np.log, np.exp) if logarithmic else (np.positive, np.positive)
+        start, span = float(scale(low)), float(scale(high) - scale(low))
+
+        def at(share: float) -> FloatArray:
+            return np.asarray(back(start + span * np.array([share])))
+
+        if self.lack(at(0.0))[0] <= 0.0:
+            raise self._reached(low)
+        # the far end may be costly, and is rarely needed
+        end = _FIRST_STEP
+        while (lack := self.lack(at(end))[0]) > 0.0 and end < 1.0:
+            end *= 2.0
+        if lack > 0.0:
+            raise self._unreachable(high)
+        share = _bracket(lambda x: self.lack(np.asarray(back(start + span * x))), 0.0, end)
+        return float(back(start + span * share))
+
+    def smallest_size(self, *, integer: bool, sawtooth: bool) -> float:
+        """Return the size from which on all sizes that are tried reach the target.
+
+        ``sawtooth`` says that the quantity is not monotone, so that neighbours are tried, too.
+        """
+        high = 1.0
+        while self._lack_at(high) > 0.0:
+            high *= 2.0
+            if high > LARGEST_SIZE:
+                raise self._unreachable(LARGEST_SIZE)
+        if integer:
+            low = np.floor(0.5 * high)
+            while high - low > 1.0:
+                middle = np.floor(0.5 * (low + high))
+                low, high = (low, middle) if self._lack_at(middle) <= 0.0 else (middle, high)
+        else:
+            high = _bracket(self.lack, 0.5 * high, high)
+        return self._after_dips(high, integer=integer) if sawtooth else high
+
+    def near(self, guess: float, least: float, largest: float, *, integer: bool = False) -> float:
+        """Return where a monotone quantity reaches the target, from a guess above 0.
+
+        Arguments are looked for between ``least`` and ``largest``, and few that are far from the
+        answer are tried. Whole numbers may start at one that is more than enough.
+        """
+        up, down = (np.ceil, np.floor) if integer else (np.positive, np.positive)
+        low = high = float(np.clip(up(guess), least, largest))
+        factor = 1.0 + _AROUND
+        while self._lack_at(high) > 0.0:
+            if high >= largest:
+                raise self._unreachable(largest)
+            low, high, factor = high, min(float(up(high * factor)), largest), factor**2
+        while low == high or self._lack_at(low) <= 0.0:
+            if low <= least:
+                if integer:
+                    return low
+                raise self._reached(least)
+            low, high, factor = max(float(down(low / factor)), least), low, factor**2
+        if not integer:
+            return _bracket(self.lack, low, high)
+        _, found = find_root(
+            lambda x, _: self.lack(np.ceil(x)),
+            np.array([low]),
+            np.array([high]),
+            rtol=0.0,
+            atol=0.5,
+        )
+        return float(np.ceil(found[0]))
+
+    def lack(self, at: FloatArray) -> FloatArray:
+        """Return what lacks to the target."""
+        values = self.values(at)
+        sign = 1.0 if self.rises else -1.0
+        return shortfall(sign * values, sign * self.target)
+
+    def _lack_at(self, size: float) -> float:
+        return float(self.lack(np.array([size]))[0])
+
+    def _after_dips(self, size: float, *, integer: bool) -> float:
+        """Return the size after the last of its neighbours that fails, if one does."""
+        reach = min(_WINDOW, np.ceil(8.0 * np.sqrt(size)))
+        step = 1.0 if integer else size * 1e-3
+        near = size + step * np.arange(-reach, reach + 1.0)
+        near = near[near >= (1.0 if integer else step)]
+        fails = np.flatnonzero(self.lack(near) > (0.0 if integer else _LEAST))
+        if not fails.size:
+            return float(near[0])
+        if fails[-1] == near.size - 1:
+            return self._after_dips(float(near[-1]) + step, integer=integer)
+        last, following = near[fails[-1]], near[fails[-1] + 1]
+        return float(following) if integer else _bracket(self.lack, last, following)
+
+    def _reached(self, least: float) -> InvalidParameterError:
+        reached = self.values(np.array([least]))[0]
+        return InvalidParameterError(
+            f"{self.quantity} must be {'larger' if self.rises else 'smaller'} than {reached:.6g}, "
+            f"which {self.by} = {least:.6g} has already, got {self.target}"
+        )
+
+    def _unreachable(self, largest: float) -> InvalidParameterError:
+        reached = self.values(np.array([largest]))[0]
+        return InvalidParameterError(
+            f"{self.quantity} must be one that can be reached: it is {reached:.6g} at "
+            f"{self.by} = {largest:.6g}, got {self.target}"
+        )
+
+
+def shortfall(value: FloatArray, target: float) -> FloatArray:
+    """Return what lacks to a value; below 0 where it is just reached, for the start of a step."""
+    return np.where(value >= target, np.minimum(target - value, -_LEAST), target - value)
+
+
+def _bracket(lack: Callable[[FloatArray], FloatArray], low: float, high: float) -> float:
+    """Return the end that lacks nothing of a small bracket; ``low`` may be the larger number."""
+    span = high - low
+    _, found = find_root(
+        lambda share, _: lack(low + span * share),
+        np.zeros(1),
+        np.ones(1),
+        rtol=0.0,
+        atol=_PRECISION,
+    )
+    return float(low + span * found[0])

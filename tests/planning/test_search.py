@@ -1,0 +1,92 @@
+"""Where monotone functions, and functions with steps, reach a target."""
+
+import numpy as np
+import pytest
+
+from dpinfer.errors import InvalidParameterError
+from dpinfer.planning.search import Search, shortfall
+
+
+def falling(x):
+    return 10.0 / x
+
+
+def test_a_value_that_is_just_reached_is_no_shortfall():
+    lacks = shortfall(np.array([0.7, 0.8, 0.9]), 0.8)
+    np.testing.assert_allclose(lacks, [0.1, 0.0, -0.1], atol=1e-11)
+    assert lacks[1] < 0
+
+
+@pytest.mark.parametrize("logarithmic", [True, False])
+def test_both_directions_have_one_answer(logarithmic):
+    down = Search("width", 0.4, False, "budget", falling)
+    up = Search("power", 2.5, True, "effect", lambda x: x / 10.0)
+    for search in (down, up):
+        found = search.first(0.1, 1000.0, logarithmic=logarithmic)
+        assert found == pytest.approx(25.0, rel=1e-7)
+        assert search.lack(np.array([found]))[0] <= 0.0
+
+
+def test_the_start_of_a_step_is_found():
+    search = Search("width", 4.0, False, "budget", lambda x: np.ceil(10.0 / x))
+    found = search.first(0.1, 100.0, logarithmic=True)
+    assert found == pytest.approx(2.5, rel=1e-8)
+    assert np.ceil(10.0 / found) == 4.0
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        (200.0, "width must be smaller than 100, which budget = 0.1 has already, got 200.0"),
+        (0.001, "width must be one that can be reached: it is 0.01 at budget = 1000, got 0.001"),
+    ],
+)
+def test_targets_out_of_reach_are_refused(target, message):
+    with pytest.raises(InvalidParameterError, match=message):
+        Search("width", target, False, "budget", falling).first(0.1, 1e3, logarithmic=True)
+
+
+def test_a_power_out_of_reach_is_refused():
+    search = Search("power", 0.01, True, "effect", lambda x: x / 10.0)
+    with pytest.raises(InvalidParameterError, match=r"power must be larger than 0\.01"):
+        search.first(0.1, 1e3, logarithmic=True)
+
+
+@pytest.mark.parametrize("guess", [1e-3, 1.0, 15.0, 16.0, 17.0, 24.0, 25.0, 26.0, 1e6])
+@pytest.mark.parametrize(("integer", "expected"), [(True, 26.0), (False, 25.6)])
+def test_sizes_near_any_guess(guess, integer, expected):
+    sizes = []
+
+    def width(x):
+        sizes.extend(x)
+        return 2.0 / np.sqrt(x)
+
+    search = Search("width", 2.0 / np.sqrt(25.6), False, "nobs", width)
+    assert search.near(guess, 1e-9, 1e12, integer=integer) == pytest.approx(expected, rel=1e-9)
+    assert len(sizes) < 60
+    if integer:
+        assert all(size == np.floor(size) >= 1.0 for size in sizes)
+
+
+def test_a_size_that_is_more_than_enough_is_the_least():
+    search = Search("width", 50.0, False, "nobs", falling)
+    assert search.near(7.0, 1.0, 1e12, integer=True) == 1.0
+    with pytest.raises(InvalidParameterError, match="smaller than 5, which nobs = 2 has already"):
+        search.near(7.0, 2.0, 1e12)
+
+
+def test_a_size_that_is_too_large_is_refused():
+    search = Search("width", 1e-13, False, "nobs", lambda x: 1.0 / np.sqrt(x))
+    with pytest.raises(InvalidParameterError, match="it is 1e-06 at nobs = 1e"):
+        search.near(5.0, 1.0, 1e12, integer=True)
+
+
+@pytest.mark.parametrize("target", range(2, 12))
+def test_sizes_of_a_sawtooth_are_those_after_which_all_reach(target):
+    def saw(x):
+        return 0.3 * x + 2.0 * (x % 3 == 0)
+
+    sizes = np.arange(1.0, 200.0)
+    expected = sizes[np.flatnonzero(saw(sizes) < target)[-1] + 1]
+    search = Search("power", float(target), True, "nobs", saw)
+    assert search.smallest_size(integer=True, sawtooth=True) == expected
