@@ -93,12 +93,12 @@ def count_confint(
     array([12.28303369, 12.28303369, 12.28303369])
     """
     alpha = check_alpha(alpha)
-    method = check_option(method, "method", _HALF_WIDTHS)
+    method = check_option(method, "method", HALF_WIDTHS)
     values, labels = split_labels(count, "count")
     law = _law_of(mechanism, values, np.shape(count))
     noisy = np.count_nonzero(law.variance) if law.shape else values.size
     together = check_flag(simultaneous, "simultaneous") or method == "tail-bound"
-    half = _HALF_WIDTHS[method](law, alpha, max(1, int(noisy)) if together else 1)
+    half = HALF_WIDTHS[method](law, alpha, max(1, int(noisy)) if together else 1)
     half = half.reshape(values.shape if law.shape else ())
     intervals = Intervals(
         estimate=values,
@@ -132,7 +132,7 @@ def _normal(law: NoiseLaw, alpha: float, tests: int) -> FloatArray:
     return np.asarray(-special.ndtri(sidak(alpha, tests) / 2) * law.std)
 
 
-_HALF_WIDTHS: dict[Method, Callable[[NoiseLaw, float, int], FloatArray]] = {
+HALF_WIDTHS: dict[Method, Callable[[NoiseLaw, float, int], FloatArray]] = {
     "exact": _exact,
     "tail-bound": _tail_bound,
     "normal": _normal,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -70,6 +70,8 @@ class Intervals:
     >>> lower, upper
     (array([ 2., inf]), array([  6., -inf]))
     """
+
+    title: ClassVar[str] = "Confidence intervals"
 
     estimate: Any
     lower: Any
@@ -199,19 +201,24 @@ class Intervals:
             empty = columns.pop("empty")
             columns[""] = np.where(empty, "empty", "")
         return render_table(
-            "Confidence intervals",
-            [
-                ("Method", self.method),
-                ("Level", f"{1 - self.alpha:.6g}"),
-                ("Level holds for", "all together" if self.simultaneous else "each on its own"),
-                ("Intervals", len(frame)),
-                ("Error covered", ERROR_COVERED[self.uncertainty]),
-            ],
+            self.title,
+            self.facts,
             columns,
             index=frame.index if self.labels is not None else None,
             notes=self.notes,
             alike=("estimate", "ci_lower", "ci_upper"),
         )
+
+    @property
+    def facts(self) -> list[tuple[str, object]]:
+        """What the head of the summary says."""
+        return [
+            ("Method", self.method),
+            ("Level", f"{1 - self.alpha:.6g}"),
+            ("Level holds for", "all together" if self.simultaneous else "each on its own"),
+            ("Intervals", np.size(self.lower)),
+            ("Error covered", ERROR_COVERED[self.uncertainty]),
+        ]
 
     def __iter__(self) -> Iterator[Any]:
         """Unpack as ``lower, upper``."""
@@ -225,8 +232,8 @@ class Intervals:
         how = f"level {1 - self.alpha:.6g}, {self.method}" + (", together" * self.simultaneous)
         lower, upper = self._ends
         if lower.size > 1:
-            return f"Intervals({lower.size} intervals, {how})"
-        return f"Intervals([{lower.item():.6g}, {upper.item():.6g}], {how})"
+            return f"{type(self).__name__}({lower.size} intervals, {how})"
+        return f"{type(self).__name__}([{lower.item():.6g}, {upper.item():.6g}], {how})"
 
     def __str__(self) -> str:
         return self.summary()

@@ -5,7 +5,7 @@ from scipy import stats
 
 from dpinfer.errors import InvalidParameterError
 from dpinfer.intervals import count_confint, linear_confint
-from dpinfer.mechanisms import Exact, Gaussian, Geometric, Laplace
+from dpinfer.mechanisms import Exact, Gaussian, Geometric, IndependentNoise, Laplace
 
 
 def test_difference_of_two_laplace_counts():
@@ -65,6 +65,76 @@ def test_dependent_functions_are_simulated_and_say_so():
     assert joint.mc_error == pytest.approx(np.sqrt(0.05 * 0.95 / 5000))
     assert "5000 simulated errors" in joint.notes[0]
     assert (joint.width > alone.width).all()
+
+
+PAIRS = (np.eye(6)[:, None] - np.eye(6)).reshape(-1, 6)
+"""All differences of six values: each pair both ways, and each value less itself."""
+
+
+def test_all_differences_have_the_quantile_of_the_studentised_range():
+    joint = linear_confint(
+        np.zeros(6), PAIRS, Gaussian(sigma=3.0), simultaneous=True, reps=200_000, rng=1
+    )
+    # the largest of all differences of six normal values, in units of one standard deviation
+    coverage = stats.studentized_range.cdf(joint.upper.max() / 3.0, 6, np.inf)
+    # 6 standard deviations, as the rank of a beta variable is close to normal
+    assert abs(coverage - 0.95) < 6 * joint.mc_error
+    np.testing.assert_array_equal(joint.width[::7], np.zeros(6))
+
+
+DEPENDENT = {
+    "differences": PAIRS,
+    "cells and margins": np.array(
+        [[1, 0, 0, 0, 0, 0], [1, 1, 1, 0, 0, 0], [0, 0, 0, 1, 1, 1], [1, 1, 1, 1, 1, 1]]
+    ),
+    "weights": np.array([[0.3, -1.7, 2.2, 0, 0, 1], [0, 1, 1, 0.1, 5, 0], [1, 1, 0, 0, 0, 0]]),
+}
+
+
+@pytest.mark.parametrize("weights", DEPENDENT.values(), ids=DEPENDENT)
+@pytest.mark.parametrize(
+    "noise",
+    [
+        Laplace(scale=2.0),
+        Gaussian(sigma=2.0),
+        Geometric(scale=0.7),
+        Geometric(scale=20.0),
+        IndependentNoise(
+            [Laplace(scale=1.0), Geometric(scale=9.0), *[Gaussian(sigma=2.0)] * 3]
+        ).take([0, 1, 2, 3, 4, 0]),
+    ],
+    ids=["laplace", "gaussian", "narrow", "wide", "mixed"],
+)
+def test_dependent_functions_are_covered_together(weights, noise):
+    reps, alpha = 100_000, 0.1
+    options = {"alpha": alpha, "simultaneous": True, "reps": reps, "rng": 3}
+    joint = linear_confint(np.zeros(6), weights, noise, **options)
+    errors = np.abs(np.asarray(noise.rvs((reps, 6), rng=4)) @ weights.T)
+    coverage = (errors <= joint.upper).all(axis=1).mean()
+    # 6 sigma, of as many errors for the quantile as for the coverage: chance 1e-9 each
+    allowed = 6 * np.sqrt(2) * joint.mc_error
+    assert coverage >= 1 - alpha - allowed
+    if not noise.is_integer:
+        assert coverage <= 1 - alpha + allowed
+    bound = linear_confint(np.zeros(6), weights, noise, alpha=alpha, method="tail-bound")
+    assert (bound.width >= joint.width).all()
+    assert (errors <= bound.upper).all(axis=1).mean() >= 1 - alpha - allowed
+
+
+def test_memory_is_bounded_where_there_are_many_values(monkeypatch):
+    drawn = []
+    original = Laplace._rvs
+
+    def spy(law, shape, rng):
+        drawn.append(np.prod(shape))
+        return original(law, shape, rng)
+
+    monkeypatch.setattr(Laplace, "_rvs", spy)
+    monkeypatch.setattr("dpinfer.estimation.simultaneous._BLOCK_SIZE", 10_000)
+    linear_confint(
+        np.zeros(500), np.ones((2, 500)), Laplace(scale=1.0), simultaneous=True, reps=100, rng=1
+    )
+    assert drawn == [10_000] * 5
 
 
 def test_labels_match_weights_to_values():
