@@ -1,0 +1,164 @@
+"""Ends of intervals from a noisy count: where a tail has a given probability."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import special
+
+from dpinfer._validation import FloatArray
+from dpinfer.errors import ConvergenceError
+from dpinfer.intervals.proportions._families import CountFamily, Rows
+from dpinfer.intervals.proportions._interpolated import interpolated
+from dpinfer.intervals.proportions._kernel import Kernel
+from dpinfer.intervals.proportions._tails import NoisyTails
+
+MAX_STEPS = 200
+
+_QUADRATIC = 1e-7
+"""Newton's method: from this distance in the probit of the tail, one step reaches the root."""
+
+_LONGEST_STEP = 4.0
+"""Largest step, in standard deviations of the noisy count."""
+
+_PLAIN_STEPS = 40
+"""Number of steps after which the bracket is halved instead."""
+
+_SMALLEST = 1e-300
+
+_UNBOUNDED = 1e300
+"""Stands for infinity in brackets that are still open."""
+
+_INTERPOLATED_FROM = 1 << 10
+"""From so many rows on, an interpolation is tried."""
+
+_TOLERANCE = 1e-12
+"""Error of an interpolated end, in standard deviations of the noisy count."""
+
+
+def tail_roots(
+    family: CountFamily, kernel: Kernel, t: FloatArray, side: int, probability: float
+) -> FloatArray:
+    """Parameter at which P(T >= t) (side 1) or P(T <= t) (side -1) has a given value.
+
+    Parameters
+    ----------
+    family : CountFamily
+        Law of the count before noise, in m rows.
+    kernel : Kernel
+        The noise.
+    t : array of float, shape (m,)
+        The published counts.
+    side : int
+        Which tail: 1 or -1.
+    probability : float
+        Value of the tail, in (0, 1).
+
+    Returns
+    -------
+    array of float, shape (m,)
+        The roots. The end of the range where the tail is larger than ``probability`` all over it,
+        and, where it is smaller all over it, a number beyond the other end: inf for side 1 and
+        -inf for side -1.
+    """
+    noise = kernel.noise
+    one_law = noise.shape == () and all((x == x[0]).all() for x in family.columns)
+    if noise.is_integer or not one_law or t.size < _INTERPOLATED_FROM:
+        return _solved(family, kernel, t, side, probability)
+    low = side * float(noise._isf(np.asarray(probability)))
+    high = low + float(family.last[0])
+    inside = (t > low) & (t < high)
+
+    def alike(size: int) -> CountFamily:
+        return family.take(np.zeros(size, dtype=np.intp))
+
+    def ends(x: FloatArray) -> FloatArray:
+        return _solved(alike(x.size), kernel, x, side, probability)
+
+    def tolerance(root: FloatArray) -> FloatArray:
+        law = alike(root.size)
+        spread = np.sqrt(law.variance(root.ravel()) + noise.variance) / law.scale
+        return np.asarray(_TOLERANCE * spread.reshape(root.shape))
+
+    root = np.empty(t.size)
+    root[inside] = interpolated(ends, tolerance, t[inside], low, high)
+    root[~inside] = ends(t[~inside])
+    return root
+
+
+def _solved(
+    family: CountFamily, kernel: Kernel, t: FloatArray, side: int, probability: float
+) -> FloatArray:
+    """Roots found row by row."""
+    tails = NoisyTails(family=family, kernel=kernel, t=t, side=side, probability=probability)
+    limits = [tails.without_spread(np.zeros(t.shape)), np.full(t.shape, 0.5 + 0.5 * side)]
+    if np.isfinite(family.last).all():
+        limits[1] = tails.without_spread(family.last)
+    least, most = limits[::side]
+    root = np.where(least >= probability, 0.0 if side > 0 else family.largest, side * np.inf)
+    rows = np.flatnonzero((least < probability) & (most >= probability))
+    if rows.size:
+        root[rows] = _newton(tails, rows, _start(tails, rows))
+    return root
+
+
+def _start(tails: NoisyTails, rows: Rows) -> FloatArray:
+    """Approximate the count by a normal law, with the quantile of the noise beside it."""
+    family, t, side = tails.family.take(rows), tails.t[rows], tails.side
+    probability = np.asarray(min(tails.probability, 1.0 - tails.probability))
+    z = -special.ndtri(probability)
+    quantile = tails.kernel.noise._isf(probability)
+    quantile = quantile[rows] if quantile.ndim else quantile
+    towards = -side if tails.probability < 0.5 else side
+    start = family.score_root(t - 0.5 * side * tails.kernel.noise.is_integer, z, quantile, towards)
+    smallest = np.minimum(0.01 / family.scale, 0.5 * family.largest)
+    return np.clip(start, smallest, family.largest - smallest)
+
+
+def _newton(tails: NoisyTails, rows: Rows, theta: FloatArray) -> FloatArray:
+    """Newton's method on the probit of the tails, within brackets that only shrink."""
+    theta = theta.copy()
+    low, high = np.zeros(rows.size), tails.family.largest[rows]
+    goal = float(special.ndtri(tails.probability))
+    open_ = np.arange(rows.size)
+    for count in range(MAX_STEPS):
+        now = theta[open_]
+        tail, slope = tails.at(now, rows[open_])
+        above = tails.side * (tail - tails.probability) > 0.0
+        high[open_] = np.where(above, now, high[open_])
+        low[open_] = np.where(above, low[open_], now)
+        new, distance = _next(tails, rows[open_], now, tail, slope, goal)
+        a, b = low[open_], np.minimum(high[open_], _UNBOUNDED)
+        new = np.where(new > a, new, a + 0.1 * (now - a))
+        new = np.where(new < b, new, b - 0.1 * (b - now))
+        closed = (b - a <= 4e-16 * np.abs(now)) | (tail == tails.probability)
+        if count >= _PLAIN_STEPS:
+            new = np.where((b < _UNBOUNDED) & (distance >= _QUADRATIC), 0.5 * (a + b), new)
+        theta[open_] = np.where(closed, now, new)
+        open_ = open_[~(closed | (distance < _QUADRATIC))]
+        if not open_.size:
+            return theta
+    raise ConvergenceError(f"an end of an interval is still open after {MAX_STEPS} steps")
+
+
+def _next(
+    tails: NoisyTails,
+    rows: Rows,
+    theta: FloatArray,
+    tail: FloatArray,
+    slope: FloatArray,
+    goal: float,
+) -> tuple[FloatArray, FloatArray]:
+    """Where Newton's method goes from θ, and how far the probit of the tail is from its goal."""
+    family = tails.family.take(rows)
+    probit = special.ndtri(np.clip(tail, _SMALLEST, 1.0 - 1e-16))
+    density = np.exp(-0.5 * np.square(probit)) / np.sqrt(2.0 * np.pi)
+    distance = probit - goal
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        step = -distance * density / slope
+    noise = np.asarray(tails.kernel.noise.variance)
+    noise = noise[rows] if noise.ndim else noise
+    longest = _LONGEST_STEP * np.sqrt(family.variance(theta) + noise + 1.0) / family.scale
+    # where the slope has vanished, only its direction is known
+    flat = ~np.isfinite(step)
+    step = np.where(flat, np.copysign(np.inf, -tails.side * distance), step)
+    return theta + np.clip(step, -longest, longest), np.where(flat, np.inf, np.abs(distance))

@@ -1,0 +1,159 @@
+"""Tails of noisy counts and their slopes in the parameter, for many rows at once.
+
+With kernel K(d) = P(e <= d), P(T >= t) = Σ_k P(X = k)·K(k - t). Where noise is narrower than the
+law of X, the sum is over the reach of the noise around t only, of K(k - t) - 1{k >= t}, and
+P(X >= t) is added. The lower tail is the mirror image.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpinfer._validation import FloatArray
+from dpinfer.errors import InvalidParameterError
+from dpinfer.intervals.proportions._families import CountFamily, Rows
+from dpinfer.intervals.proportions._kernel import Kernel
+from dpinfer.mechanisms._work import MOST_WORK, work_at_a_point
+
+_BLOCK = 1 << 16
+"""Largest number of terms held at a time, so that they stay in the cache."""
+
+_LONGEST = 1 << 12
+"""Longest product of ratios, to bound its rounding error."""
+
+_LOG_NEGLIGIBLE = 37.0
+_LOG_SMALLEST = 700.0
+
+_WORK_FOR_EACH = 1 << 17
+"""Work that each of many rows may take, some 10 ms."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NoisyTails:
+    """Tails P(T >= t) (side 1) or P(T <= t) (side -1) of T = X + e in m rows.
+
+    Parameters
+    ----------
+    family : CountFamily
+        Law of X in the rows.
+    kernel : Kernel
+        The noise.
+    t : array of float, shape (m,)
+        The published counts.
+    side : int
+        Which tail: 1 or -1.
+    probability : float
+        The tail probability that is looked for.
+    """
+
+    family: CountFamily
+    kernel: Kernel
+    t: FloatArray
+    side: int
+    probability: float
+
+    def without_spread(self, count: FloatArray) -> FloatArray:
+        """Tails where X is ``count`` with probability one."""
+        return self.kernel(self.side * (count - self.t), np.arange(self.t.size))
+
+    def at(self, theta: FloatArray, rows: Rows) -> tuple[FloatArray, FloatArray]:
+        """Tails of some rows at their parameters, and the derivatives."""
+        low, high, local = self._windows(theta, rows)
+        lengths = np.maximum(high - low + 1.0, 0.0)
+        self._check_work(float(lengths.sum()), rows.size)
+        tail, slope = self._heads(theta, rows, local)
+        order = np.argsort(lengths)
+        ascending = lengths[order]
+        start = int(np.searchsorted(ascending, 0.5))
+        while start < rows.size:
+            # as many rows as fit with the length of the last of them
+            some = ascending[start : start + int(_BLOCK / ascending[start]) + 1]
+            fits = np.arange(1, some.size + 1) * some <= _BLOCK
+            stop = start + max(1, int(np.count_nonzero(fits)))
+            chosen = order[start:stop]
+            add, rise = self._summed(
+                theta[chosen], rows[chosen], low[chosen], high[chosen], local[chosen]
+            )
+            tail[chosen] += add
+            slope[chosen] += rise
+            start = stop
+        return np.clip(tail, 0.0, 1.0), slope
+
+    def _windows(self, theta: FloatArray, rows: Rows) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """First and last count whose term matters, and where the noise limits them."""
+        family, t = self.family.take(rows), self.t[rows]
+        centre = np.minimum(np.floor(family.scale * theta), family.last)
+        radius = family.radius(centre, self._log_ratio)
+        low, high = np.maximum(centre - radius, 0.0), np.minimum(centre + radius, family.last)
+        reach = self.kernel.reach[rows] if self.kernel.reach.ndim else self.kernel.reach
+        first, last = np.ceil(t - reach), np.floor(t + reach)
+        local = ((first > low) | (last < high)) & family.has_head(t, theta)
+        low, high = (
+            np.where(local, np.maximum(low, first), low),
+            np.where(local, np.minimum(high, last), high),
+        )
+        return low, high, local.astype(np.float64)
+
+    @property
+    def _log_ratio(self) -> float:
+        return min(_LOG_NEGLIGIBLE - float(np.log(self.probability)), _LOG_SMALLEST)
+
+    def _heads(
+        self, theta: FloatArray, rows: Rows, local: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """P(X >= t) or P(X <= t) in rows where the noise limits the sum, and its slope."""
+        tail, slope = np.zeros((2, rows.size))
+        at = np.flatnonzero(local)
+        if not at.size:
+            return tail, slope
+        family, t = self.family.take(rows[at]), self.t[rows[at]]
+        j = np.ceil(t) if self.side > 0 else np.floor(t) + 1.0
+        inside = np.clip(j, 1.0, np.maximum(family.last, 1.0))
+        beyond, rise = family.head(inside, theta[at], self.side)
+        nothing = j > family.last if self.side > 0 else j < 1.0
+        tail[at] = np.where(j == inside, beyond, np.where(nothing, 0.0, 1.0))
+        slope[at] = np.where(j == inside, rise, 0.0)
+        return tail, slope
+
+    def _summed(
+        self, theta: FloatArray, rows: Rows, low: FloatArray, high: FloatArray, local: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Sum over the windows of a few rows, in pieces; the slopes too."""
+        family, t = self.family.take(rows), self.t[rows]
+        per_unit = family.scale / family.variance(theta)
+        mean = family.scale * theta
+        tail, slope = np.zeros((2, rows.size))
+        length = int(np.max(high - low)) + 1
+        piece = min(_LONGEST, max(1, _BLOCK // rows.size))
+        for start in range(0, length, piece):
+            k = low + np.arange(start, min(start + piece, length))[:, np.newaxis]
+            d = self.side * (k - t)
+            kernel = self.kernel(d, rows)
+            kernel -= local * (d >= 0.0)
+            terms = self._pmf(family, k, high, theta)
+            terms *= kernel
+            tail += terms.sum(axis=0)
+            terms *= k - mean
+            slope += per_unit * terms.sum(axis=0)
+        return tail, slope
+
+    @staticmethod
+    def _pmf(family: CountFamily, k: FloatArray, high: FloatArray, theta: FloatArray) -> FloatArray:
+        """P(X = k) for consecutive whole numbers k, and 0 beyond ``high``: products of ratios."""
+        pmf = np.empty(k.shape)
+        pmf[0] = np.where(k[0] <= high, family.pmf(np.minimum(k[0], high), theta), 0.0)
+        pmf[1:] = np.where(k[1:] <= high, family.ratio(k[1:], theta), 0.0)
+        return np.multiply.accumulate(pmf, axis=0, out=pmf)
+
+    def _check_work(self, terms: float, rows: int) -> None:
+        """Refuse sums over more counts than can be gone through."""
+        work = terms * work_at_a_point(self.kernel.noise)
+        if work > max(MOST_WORK, _WORK_FOR_EACH * rows):
+            raise InvalidParameterError(
+                f"the numbers of trials or events, or the noise, must be smaller for exact "
+                f"intervals: the tails of {rows} rows have sums of {terms:.3g} terms, some "
+                f"{1e-7 * work:.2g} s of work. Use method='wilson', 'score' or 'normal', or fewer "
+                "rows"
+            )
