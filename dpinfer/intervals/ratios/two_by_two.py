@@ -1,0 +1,332 @@
+"""Intervals for the risk ratio, the odds ratio and the risk difference of noisy 2 × 2 tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+from scipy import special
+
+from dpinfer._validation import FloatArray, check_alpha, check_array, check_flag, check_option
+from dpinfer.errors import InvalidParameterError
+from dpinfer.estimation.pivots import sidak
+from dpinfer.intervals.ratios._risks import Risks, estimated_risks, exact_risks
+from dpinfer.intervals.ratios.ratio import LARGEST, METHODS, Method, check_level
+from dpinfer.mechanisms import Mechanism, as_noise
+from dpinfer.results.intervals import Intervals, Uncertainty
+
+UNCERTAINTIES: tuple[Uncertainty, ...] = ("noise", "noise+sampling")
+
+Measure = Literal["risk ratio", "odds ratio", "risk difference"]
+
+
+def risk_ratio_confint(
+    table: Any,
+    *,
+    mechanism: Mechanism,
+    row_totals: Any = None,
+    alpha: float = 0.05,
+    method: Method = "exact",
+    uncertainty: Uncertainty = "noise",
+    simultaneous: bool = False,
+) -> Intervals:
+    """Confidence intervals for the risk ratio of noisy 2 × 2 tables.
+
+    Parameters
+    ----------
+    table : array of float, shape (2, 2) or (m, 2, 2), or DataFrame
+        The published counts: a row for each group, the column of those with the event before that
+        of those without.
+    mechanism : NoiseLaw or sequence of NoiseLaw
+        The law of the noise: one for all cells, or one for each of the four, row by row.
+    row_totals : array of float, shape (2,) or (m, 2), optional
+        The totals of the rows where they are public, positive. They are taken as exact, and both
+        cells of a row then bear on its risk.
+    alpha : float, default 0.05
+        One minus the confidence level, in (0, 1), and at least 1e-50 for each table.
+    method : {"exact", "normal"}
+        ``"exact"``: from the sets of the two risks by the law of the noise, at the level
+        √(1 - α) each; conservative. ``"normal"``: the delta method, on the logarithmic
+        scale; approximate, and the whole possible range where an estimated risk is not inside
+        (0, 1).
+    uncertainty : {"noise", "noise+sampling"}
+        Whether the interval is about the risks in the confidential table, or about those in a
+        population of which each row is a binomial sample; the latter by ``method="normal"`` only.
+    simultaneous : bool, default False
+        Whether the intervals shall cover the values of all tables together with probability
+        1 - ``alpha``.
+
+    Returns
+    -------
+    Intervals
+        One for each table, within [0, inf].
+
+    Raises
+    ------
+    InvalidParameterError
+        If an argument is outside what is allowed, or the parts do not fit together.
+
+    See Also
+    --------
+    odds_ratio_confint, risk_difference_confint
+
+    Notes
+    -----
+    The risk of a row with counts a and b is p = a/(a + b). The rows have independent noise, so that
+    exact sets for p₁ and p₂ of level √(1 - α) hold together with probability 1 - α, and
+    with them what follows for p₁/p₂: [l₁/u₂, u₁/l₂]. The sets are those of
+    :func:`share_confint` within [0, 1]; where nothing is known of a risk its range is [0, 1]. The
+    rows of the confidential table must not be empty.
+
+    The normal interval is exp(log(p₁/p₂) ± z·√v), with v the sum over the rows of var(p)/p²,
+    where the noise contributes ((1 - p)²v_a + p²v_b)/n² to var(p), and sampling p(1 - p)/n
+    (Katz et al. 1978).
+
+    References
+    ----------
+    Katz, D., Baptista, J., Azen, S. P. and Pike, M. C. (1978). Obtaining confidence intervals for
+    the risk ratio in cohort studies. Biometrics 34(3), 469-474. doi:10.2307/2530610.
+
+    Examples
+    --------
+    >>> from dpinfer.mechanisms import Laplace
+    >>> table = [[60.0, 140.0], [30.0, 170.0]]
+    >>> risk_ratio_confint(table, mechanism=Laplace(scale=1.0))
+    Intervals([1.72959, 2.33932], level 0.95, exact)
+    """
+    return _confint(
+        "risk ratio", table, mechanism, row_totals, alpha, method, uncertainty, simultaneous
+    )
+
+
+def odds_ratio_confint(
+    table: Any,
+    *,
+    mechanism: Mechanism,
+    row_totals: Any = None,
+    alpha: float = 0.05,
+    method: Method = "exact",
+    uncertainty: Uncertainty = "noise",
+    simultaneous: bool = False,
+) -> Intervals:
+    """Confidence intervals for the odds ratio of noisy 2 × 2 tables.
+
+    Parameters
+    ----------
+    table, mechanism, row_totals, alpha, method, uncertainty, simultaneous
+        As for :func:`risk_ratio_confint`.
+
+    Returns
+    -------
+    Intervals
+        One for each table, within [0, inf].
+
+    Raises
+    ------
+    InvalidParameterError
+        If an argument is outside what is allowed, or the parts do not fit together.
+
+    Notes
+    -----
+    The odds p/(1 - p) increase with the risk p, so that the exact interval follows from those of
+    the two risks as in :func:`risk_ratio_confint`. The normal interval has the variance
+    Σ var(p)/(p(1 - p))² on the logarithmic scale, to which sampling contributes 1/(n·p(1 - p))
+    (Woolf 1955).
+
+    References
+    ----------
+    Woolf, B. (1955). On estimating the relation between blood group and disease. Annals of Human
+    Genetics 19(4), 251-253. doi:10.1111/j.1469-1809.1955.tb01348.x.
+
+    Examples
+    --------
+    >>> from dpinfer.mechanisms import Laplace
+    >>> table = [[60.0, 140.0], [30.0, 170.0]]
+    >>> odds_ratio_confint(table, mechanism=Laplace(scale=1.0))
+    Intervals([2.0222, 2.9507], level 0.95, exact)
+    """
+    return _confint(
+        "odds ratio", table, mechanism, row_totals, alpha, method, uncertainty, simultaneous
+    )
+
+
+def risk_difference_confint(
+    table: Any,
+    *,
+    mechanism: Mechanism,
+    row_totals: Any = None,
+    alpha: float = 0.05,
+    method: Method = "exact",
+    uncertainty: Uncertainty = "noise",
+    simultaneous: bool = False,
+) -> Intervals:
+    """Confidence intervals for the difference of the two risks of noisy 2 × 2 tables.
+
+    Parameters
+    ----------
+    table, mechanism, row_totals, alpha, method, uncertainty, simultaneous
+        As for :func:`risk_ratio_confint`.
+
+    Returns
+    -------
+    Intervals
+        One for each table, within [-1, 1].
+
+    Raises
+    ------
+    InvalidParameterError
+        If an argument is outside what is allowed, or the parts do not fit together.
+
+    Notes
+    -----
+    The exact interval is [l₁ - u₂, u₁ - l₂] for the sets of the two risks, as in
+    :func:`risk_ratio_confint`; the normal one is p₁ - p₂ ± z·√(Σ var(p)).
+
+    Examples
+    --------
+    >>> from dpinfer.mechanisms import Laplace
+    >>> table = [[60.0, 140.0], [30.0, 170.0]]
+    >>> risk_difference_confint(table, mechanism=Laplace(scale=1.0))
+    Intervals([0.120751, 0.179438], level 0.95, exact)
+    """
+    return _confint(
+        "risk difference", table, mechanism, row_totals, alpha, method, uncertainty, simultaneous
+    )
+
+
+def _confint(
+    measure: Measure,
+    table: Any,
+    mechanism: Mechanism,
+    row_totals: Any,
+    alpha: float,
+    method: Method,
+    uncertainty: Uncertainty,
+    simultaneous: bool,
+) -> Intervals:
+    """Return the intervals for one of the measures."""
+    alpha = check_alpha(alpha)
+    method = check_option(method, "method", METHODS)
+    uncertainty = check_option(uncertainty, "uncertainty", UNCERTAINTIES)
+    together = check_flag(simultaneous, "simultaneous")
+    if method == "exact" and uncertainty != "noise":
+        raise InvalidParameterError(
+            "method must be 'normal' for uncertainty 'noise+sampling', got 'exact'"
+        )
+    counts, single = _tables(table)
+    law = as_noise(mechanism, 4)
+    totals = None if row_totals is None else _totals(row_totals, counts, single)
+    each = sidak(alpha, len(counts)) if together else alpha
+    check_level(each)
+    risks = estimated_risks(counts, law, totals)
+    if method == "exact":
+        low, high = exact_risks(counts, law, totals, risks, sidak(each, 2))
+        lower, upper = _combined(measure, low, high)
+        notes: tuple[str, ...] = ()
+    else:
+        lower, upper, notes = _by_delta_method(measure, risks, uncertainty, each)
+    first, second = np.clip(risks.estimate, 0.0, 1.0).T
+    ends = [_VALUES[measure](first, second), lower, upper]
+    estimate, lower, upper = (part[0] if single else part for part in ends)
+    return Intervals(
+        estimate=estimate,
+        lower=lower,
+        upper=upper,
+        alpha=alpha,
+        method=method,
+        uncertainty=uncertainty,
+        simultaneous=together,
+        notes=notes,
+    )
+
+
+def _tables(table: Any) -> tuple[FloatArray, bool]:
+    """Return the tables as (m, 2, 2), and whether there was one without the first axis."""
+    values = table.to_numpy() if hasattr(table, "iloc") else table
+    counts = check_array(values, "table", ge=-LARGEST, le=LARGEST)
+    if counts.ndim not in (2, 3) or counts.shape[-2:] != (2, 2):
+        raise InvalidParameterError(
+            f"table must have the shape (2, 2) or (m, 2, 2), got {counts.shape}"
+        )
+    return counts.reshape(-1, 2, 2), counts.ndim == 2
+
+
+def _totals(row_totals: Any, counts: FloatArray, single: bool) -> FloatArray:
+    """Return the public totals as (m, 2)."""
+    totals = check_array(row_totals, "row_totals", gt=0, le=LARGEST)
+    if totals.shape not in ((2,), (len(counts), 2)):
+        wanted = "(2,)" if single else f"(2,) or ({len(counts)}, 2)"
+        raise InvalidParameterError(f"row_totals must have the shape {wanted}, got {totals.shape}")
+    return np.broadcast_to(totals, (len(counts), 2))
+
+
+def _by_delta_method(
+    measure: Measure, risks: Risks, uncertainty: Uncertainty, alpha: float
+) -> tuple[FloatArray, FloatArray, tuple[str, ...]]:
+    """Return the ends by the delta method, and what there is to say about them."""
+    variance = risks.noise + (risks.sampling if uncertainty == "noise+sampling" else 0.0)
+    z = float(-special.ndtri(alpha / 2))
+    usable = np.all((risks.estimate > 0) & (risks.estimate < 1), axis=1)
+    p = np.where(usable[:, None], risks.estimate, 0.5)
+    spread = z * np.sqrt((variance * np.square(_SLOPES[measure](p))).sum(axis=1))
+    estimate = _VALUES[measure](*p.T)
+    notes = [f"approximate: the delta method, with {uncertainty} variances"]
+    if not usable.all():
+        notes.append(
+            f"{np.count_nonzero(~usable)} tables have an estimated risk outside (0, 1): every "
+            "value is possible"
+        )
+    if measure == "risk difference":
+        lower, upper = np.maximum(estimate - spread, -1.0), np.minimum(estimate + spread, 1.0)
+        least, most = -1.0, 1.0
+    else:
+        with np.errstate(over="ignore"):
+            lower, upper = estimate * np.exp(-spread), estimate * np.exp(spread)
+        least, most = 0.0, np.inf
+    return np.where(usable, lower, least), np.where(usable, upper, most), tuple(notes)
+
+
+def _quotient(top: FloatArray, bottom: FloatArray, of_zeros: float = 0.0) -> FloatArray:
+    """Return quotients of numbers >= 0: inf where only the divisor is 0."""
+    with np.errstate(over="ignore"):
+        quotient = top / np.where(bottom > 0, bottom, 1.0)
+    return np.where(bottom > 0, quotient, np.where(top > 0, np.inf, of_zeros))
+
+
+def _odds_ratio(first: FloatArray, second: FloatArray, of_zeros: float = 0.0) -> FloatArray:
+    """Return p₁(1 - p₂)/(p₂(1 - p₁))."""
+    return _quotient(first * (1.0 - second), second * (1.0 - first), of_zeros)
+
+
+def _difference(first: FloatArray, second: FloatArray, of_zeros: float = 0.0) -> FloatArray:
+    return first - second
+
+
+_VALUES: dict[Measure, Callable[..., FloatArray]] = {
+    "risk ratio": _quotient,
+    "odds ratio": _odds_ratio,
+    "risk difference": _difference,
+}
+"""The measures, as functions of the two risks and of what to say of 0/0."""
+
+_SLOPES: dict[Measure, Callable[[FloatArray], FloatArray]] = {
+    "risk ratio": lambda p: 1.0 / p,
+    "odds ratio": lambda p: 1.0 / (p * (1.0 - p)),
+    "risk difference": np.ones_like,
+}
+"""Derivatives by the first risk: of the logarithms of ratios, and of the difference."""
+
+
+def _combined(measure: Measure, low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the range of what increases with the first risk and decreases with the second.
+
+    Empty where one of the ranges is, or where the second risk is 0 for certain.
+    """
+    value = _VALUES[measure]
+    empty = np.any(low > high, axis=1)
+    least, most = np.where(low > high, 0.0, low), np.where(low > high, 1.0, high)
+    lower = value(least[:, 0], most[:, 1])
+    upper = value(most[:, 0], least[:, 1], np.inf)
+    empty = empty | np.isinf(lower)
+    return np.where(empty, np.inf, lower), np.where(empty, -np.inf, upper)

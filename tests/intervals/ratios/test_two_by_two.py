@@ -1,0 +1,154 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from statsmodels.stats.contingency_tables import Table2x2
+from statsmodels.stats.proportion import confint_proportions_2indep
+
+from dpinfer.errors import DPInferError, InvalidParameterError
+from dpinfer.intervals.ratios.ratio import share_confint
+from dpinfer.intervals.ratios.two_by_two import (
+    odds_ratio_confint,
+    risk_difference_confint,
+    risk_ratio_confint,
+)
+from dpinfer.mechanisms import Exact, Gaussian, Geometric, Laplace
+
+TABLE = np.array([[60.0, 140.0], [30.0, 170.0]])
+MEASURES = {
+    risk_ratio_confint: lambda p, q: p / q,
+    odds_ratio_confint: lambda p, q: p * (1 - q) / (q * (1 - p)),
+    risk_difference_confint: lambda p, q: p - q,
+}
+
+
+def test_without_noise_sampling_intervals_are_those_of_statsmodels():
+    known = {"mechanism": Exact(), "method": "normal", "uncertainty": "noise+sampling"}
+    table = Table2x2(TABLE)
+    np.testing.assert_allclose(
+        tuple(odds_ratio_confint(TABLE, **known)), table.oddsratio_confint(), rtol=1e-9
+    )
+    np.testing.assert_allclose(
+        tuple(risk_ratio_confint(TABLE, **known)), table.riskratio_confint(), rtol=1e-9
+    )
+    wald = confint_proportions_2indep(60, 200, 30, 200, method="wald", compare="diff")
+    np.testing.assert_allclose(tuple(risk_difference_confint(TABLE, **known)), wald, rtol=1e-9)
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_exact_ends_follow_from_the_shares(measure):
+    noise = Laplace(scale=1.0)
+    (l1, h1), (l2, h2) = (
+        share_confint(*row, mechanism=noise, alpha=1 - np.sqrt(0.95)) for row in TABLE
+    )
+    value = MEASURES[measure]
+    interval = measure(TABLE, mechanism=noise)
+    np.testing.assert_allclose(tuple(interval), [value(l1, h2), value(h1, l2)], rtol=1e-9)
+    assert interval.estimate == pytest.approx(value(0.3, 0.15))
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_delta_method_by_differences(measure):
+    variances = np.array([1.0, 4.0, 9.0, 16.0])
+    noise = [Gaussian(sigma=s) for s in (1.0, 2.0, 3.0, 4.0)]
+
+    def statistic(cells):
+        a, b, c, d = cells
+        value = MEASURES[measure](a / (a + b), c / (c + d))
+        return value if measure is risk_difference_confint else np.log(value)
+
+    cells, h = TABLE.ravel(), 1e-4
+    slopes = [
+        (statistic(cells + h * unit) - statistic(cells - h * unit)) / (2 * h) for unit in np.eye(4)
+    ]
+    half = 1.959963984540054 * np.sqrt(np.square(slopes) @ variances)
+    ends = statistic(cells) + np.array([-half, half])
+    wanted = ends if measure is risk_difference_confint else np.exp(ends)
+    interval = measure(TABLE, mechanism=noise, method="normal")
+    np.testing.assert_allclose(tuple(interval), wanted, rtol=1e-6)
+    assert "approximate" in interval.notes[0]
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+@pytest.mark.parametrize("noise", [Laplace(scale=2.0), Geometric(scale=1.0)])
+@pytest.mark.parametrize("known", [False, True])
+def test_simulated_coverage(measure, noise, known):
+    rng = np.random.default_rng(11)
+    truth = np.array([[3.0, 9.0], [5.0, 2.0]])
+    tables = truth + noise.rvs((4000, 2, 2), rng=rng)
+    totals = truth.sum(axis=1) if known else None
+    intervals = measure(tables, mechanism=noise, row_totals=totals, alpha=0.2)
+    wanted = MEASURES[measure](3 / 12, 5 / 7)
+    # six standard deviations: 1e-9 for each of the twelve
+    assert intervals.contains(wanted).mean() >= 0.8 - 6 * np.sqrt(0.16 / 4000)
+
+
+def test_known_totals_combine_both_cells():
+    noise = Laplace(scale=1.0)
+    totals = [200.0, 200.0]
+    narrow = risk_difference_confint(TABLE, mechanism=noise, row_totals=totals)
+    one = [Laplace(scale=1.0), Laplace(scale=1e6), Laplace(scale=1.0), Laplace(scale=1e6)]
+    wide = risk_difference_confint(TABLE, mechanism=one, row_totals=totals)
+    assert narrow.width < 0.8 * wide.width
+    # one cell counts only: b·ln(1/α) on either side of each count
+    half = -np.log1p(-np.sqrt(0.95)) / 200
+    assert wide.width == pytest.approx(4 * half, rel=1e-4)
+
+
+def test_small_counts_give_the_whole_range():
+    table = [[1.0, -2.0], [30.0, 170.0]]
+    noise = Laplace(scale=2.0)
+    for method in ("exact", "normal"):
+        interval = odds_ratio_confint(table, mechanism=noise, method=method)
+        assert (interval.lower, interval.upper) == (0.0, np.inf)
+    assert "outside (0, 1)" in interval.notes[1]
+    assert tuple(risk_difference_confint(table, mechanism=noise, method="normal")) == (-1.0, 1.0)
+
+
+def test_many_tables_at_once():
+    rng = np.random.default_rng(3)
+    tables = TABLE + rng.laplace(size=(500, 2, 2))
+    many = risk_ratio_confint(tables, mechanism=Laplace(scale=1.0), simultaneous=True)
+    alone = risk_ratio_confint(
+        tables[7], mechanism=Laplace(scale=1.0), alpha=-np.expm1(np.log(0.95) / 500)
+    )
+    np.testing.assert_allclose([many.lower[7], many.upper[7]], tuple(alone), rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"table": np.ones((2, 3))}, "table"),
+        ({"table": [[np.nan, 1], [1, 1]]}, "table"),
+        ({"mechanism": Laplace(scale=[1.0, 2.0])}, "mechanism"),
+        ({"row_totals": [1.0, 0.0]}, "row_totals"),
+        ({"row_totals": [1.0, 2.0, 3.0]}, "row_totals"),
+        ({"uncertainty": "noise+sampling"}, "method"),
+        ({"uncertainty": "all"}, "uncertainty"),
+        ({"alpha": 0}, "alpha"),
+    ],
+)
+def test_bad_arguments(arguments, message):
+    with pytest.raises(InvalidParameterError, match=message):
+        risk_ratio_confint(**({"table": TABLE, "mechanism": Laplace(scale=1.0)} | arguments))
+
+
+@settings(derandomize=True, deadline=None, max_examples=80)
+@given(
+    st.lists(st.sampled_from([-3.0, 0.0, 1.0, 5.0, 1e150, -1e9]), min_size=4, max_size=4),
+    st.sampled_from([Laplace(scale=1.0), Geometric(scale=1.0), Exact(), Gaussian(sigma=1e-80)]),
+    st.sampled_from(list(MEASURES)),
+    st.sampled_from(["exact", "normal"]),
+    st.sampled_from(["noise", "noise+sampling"]),
+    st.sampled_from([None, [3.0, 5.0], [1e-100, 1e100]]),
+)
+def test_any_arguments(cells, noise, measure, method, uncertainty, totals):
+    table = np.reshape(cells, (2, 2))
+    try:
+        interval = measure(
+            table, mechanism=noise, method=method, uncertainty=uncertainty, row_totals=totals
+        )
+    except DPInferError:
+        return
+    assert not np.isnan([interval.estimate, interval.lower, interval.upper]).any()
+    assert not np.isnan(interval.width)
