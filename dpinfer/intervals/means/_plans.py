@@ -1,0 +1,275 @@
+"""The steps of the private intervals for a normal mean, known and unknown variance."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import Literal
+
+import numpy as np
+from scipy import special
+
+from dpinfer._validation import FloatArray
+from dpinfer.estimation.pivots import sidak
+from dpinfer.intervals.means._range_finding import (
+    REACH,
+    SCALE_FACTOR,
+    HistogramMode,
+    mean_failure,
+    scale_failure,
+)
+from dpinfer.mechanisms import Gaussian, Laplace, WeightedSum
+
+HalfWidth = Literal["exact", "tail-bound"]
+Ends = tuple[float, float]
+
+_FAILURE_SHARE = 0.25
+"""Share of alpha that failures to find the range may take; beyond, no interval is attempted."""
+
+_CLIPPING_SHARE = 0.1
+"""Share of alpha for clipping an observation although the range is found."""
+
+_VARIANCE_SHARE = 0.1
+"""Share of alpha for a noisy upper bound that is below the sample variance."""
+
+_USUAL_SCALE = 3.0
+"""Usual ratio of the bound that is found on the standard deviation to itself."""
+
+_ROOT_HALF = 0.5**0.5
+
+SMALLEST_STD = 1e-40
+"""Smaller standard deviations are not told from this one."""
+
+_FARTHEST_BIN = 2.0**52
+"""Bins beyond it, which float64 cannot tell apart, are one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What the steps release: the noisy mean, the parts of the half-width, the clipping range."""
+
+    estimate: float
+    half_width_sampling: float
+    half_width_noise: float
+    clipping: Ends
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan(ABC):
+    """Steps that spend a budget; all fields are public.
+
+    Parameters
+    ----------
+    nobs : int
+        Size of the sample.
+    mean_bounds : (float, float)
+        Bounds on the mean, possibly infinite.
+    range : HistogramMode
+        The histogram that finds the range.
+    epsilon_mean : float
+        Budget of the noisy mean.
+    """
+
+    nobs: int
+    mean_bounds: Ends
+    range: HistogramMode
+    epsilon_mean: float
+
+    @property
+    @abstractmethod
+    def budget(self) -> tuple[float, float]:
+        """Epsilon and delta of all steps together."""
+
+    @property
+    @abstractmethod
+    def failure(self) -> float:
+        """Bound on the probability that the range is not found."""
+
+    @abstractmethod
+    def run(
+        self, values: FloatArray, alpha: float, method: HalfWidth, rng: np.random.Generator
+    ) -> Answer | None:
+        """Take the steps; None where a histogram shows no bin."""
+
+    def affordable(self, alpha: float) -> float:
+        """Largest failure probability with which it makes sense to go on."""
+        return _FAILURE_SHARE * alpha
+
+    def _radius(self, width: float, largest: float, alpha: float) -> float:
+        """Half of the clipping range, for bins of a width and a bound on the standard deviation.
+
+        With probability 1 - α/10 no observation is farther than q·σ from the mean.
+        """
+        farthest = -special.ndtri(sidak(_CLIPPING_SHARE * alpha, self.nobs) / 2)
+        return float(REACH * width + farthest * largest)
+
+    def _centre(self, values: FloatArray, width: float, rng: np.random.Generator) -> float | None:
+        """Find the middle of a bin near the mean."""
+        if self.range.delta > 0:
+            places = np.clip(values / width, -_FARTHEST_BIN, _FARTHEST_BIN)
+            histogram, origin = self.range, 0.0
+        else:
+            origin = self.mean_bounds[0]
+            histogram = replace(self.range, bins=mean_bins(self.mean_bounds, width))
+            places = np.clip(values / width - origin / width, 0.0, histogram.bins - 0.5)
+        found = histogram.find(np.floor(places), rng)
+        return None if found is None else origin + (found + 0.5) * width
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnownStd(Plan):
+    """Range, then mean."""
+
+    std: float
+
+    @property
+    def budget(self) -> tuple[float, float]:
+        """Epsilon and delta of all steps together."""
+        return self.range.epsilon + self.epsilon_mean, self.range.delta
+
+    @cached_property
+    def failure(self) -> float:
+        """Bound on the probability that the range is not found."""
+        return mean_failure(self.range, self.nobs)
+
+    def run(
+        self, values: FloatArray, alpha: float, method: HalfWidth, rng: np.random.Generator
+    ) -> Answer | None:
+        """Take the steps; None where the histogram shows no bin."""
+        centre = self._centre(values, self.std, rng)
+        if centre is None:
+            return None
+        # in units of std, so that equal plans share what they compute
+        radius = self._radius(1.0, 1.0, alpha)
+        scale = 2.0 * radius / (self.nobs * self.epsilon_mean)
+        left = (1.0 - _CLIPPING_SHARE) * alpha - self.failure
+        sampling, total = HALF_WIDTHS[method](self.nobs, scale, left)
+        clipping = (centre - radius * self.std, centre + radius * self.std)
+        noise = Laplace(scale=scale * self.std).rvs(rng=rng)
+        return Answer(
+            estimate=float(np.clip(values, *clipping).mean() + noise),
+            half_width_sampling=sampling * self.std,
+            half_width_noise=(total - sampling) * self.std,
+            clipping=clipping,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnknownStd(Plan):
+    """Scale from differences of pairs, range from their means, then mean and variance.
+
+    ``range.bins`` is the largest number of bins that may come about.
+    """
+
+    scale: HistogramMode
+    std_bounds: Ends
+    epsilon_variance: float
+
+    @property
+    def budget(self) -> tuple[float, float]:
+        """Epsilon and delta of all steps together."""
+        epsilon = self.scale.epsilon + self.range.epsilon
+        return epsilon + self.epsilon_mean + self.epsilon_variance, (
+            self.scale.delta + self.range.delta
+        )
+
+    @cached_property
+    def failure(self) -> float:
+        """Bound on the probability that scale or range is not found."""
+        pairs = self.nobs // 2
+        return scale_failure(self.scale, pairs) + mean_failure(self.range, pairs)
+
+    def run(
+        self, values: FloatArray, alpha: float, method: HalfWidth, rng: np.random.Generator
+    ) -> Answer | None:
+        """Take the steps; None where a histogram shows no bin."""
+        pairs = values[: 2 * (self.nobs // 2)].reshape(-1, 2)
+        largest = self._largest_std(np.abs(pairs[:, 0] - pairs[:, 1]), rng)
+        if largest is None:
+            return None
+        # the standard deviation of the pair means is std/√2
+        width = largest * _ROOT_HALF
+        centre = self._centre(pairs.mean(axis=1), width, rng)
+        if centre is None:
+            return None
+        radius = self._radius(width, largest, alpha)
+        clipping = (centre - radius, centre + radius)
+        clipped = np.clip(values, *clipping)
+        mean_noise = Laplace(scale=2.0 * radius / (self.nobs * self.epsilon_mean))
+        # replacing one value moves the sample variance by at most (range)²/n
+        variance_noise = Laplace(scale=4.0 * radius**2 / (self.nobs * self.epsilon_variance))
+        estimate = clipped.mean() + mean_noise.rvs(rng=rng)
+        variance = clipped.var(ddof=1) + variance_noise.rvs(rng=rng)
+        variance += variance_noise.isf(_VARIANCE_SHARE * alpha)
+        sampling, noise = self._shares(alpha)
+        quantile = -special.stdtrit(self.nobs - 1.0, sampling / 2)
+        return Answer(
+            estimate=float(estimate),
+            half_width_sampling=float(quantile * np.sqrt(max(variance, 0.0) / self.nobs)),
+            half_width_noise=float(mean_noise.isf(noise / 2)),
+            clipping=clipping,
+        )
+
+    def _largest_std(self, differences: FloatArray, rng: np.random.Generator) -> float | None:
+        """Find an upper bound on the standard deviation."""
+        # (2^j, 2^(j+1)] is bin j; equal values of a pair are in none
+        places = np.ceil(np.log2(differences[differences > 0])) - 1.0
+        first = 0.0
+        if self.scale.delta == 0:
+            first, last = scale_bins(self.std_bounds)
+            places = places[(places >= first) & (places <= last)] - first
+        found = self.scale.find(places, rng)
+        if found is None:
+            return None
+        bound = max(SCALE_FACTOR * 2.0 ** (found + first), SMALLEST_STD)
+        return float(np.clip(bound, *self.std_bounds))
+
+    def _shares(self, alpha: float) -> Ends:
+        """Error probabilities of sampling and noise that should give the smallest sum.
+
+        They depend on what is public only: the standard deviation is taken to be a third of the
+        bound on it.
+        """
+        left = (1.0 - _CLIPPING_SHARE - _VARIANCE_SHARE) * alpha - self.failure
+        sampling = left * np.linspace(0.05, 0.95, 19)
+        radius = self._radius(_ROOT_HALF, 1.0, alpha)
+        noise = Laplace(scale=2.0 * radius / (self.nobs * self.epsilon_mean))
+        width = -special.stdtrit(self.nobs - 1.0, sampling / 2) / np.sqrt(self.nobs) / _USUAL_SCALE
+        best = int(np.argmin(width + noise.isf((left - sampling) / 2)))
+        return float(sampling[best]), float(left - sampling[best])
+
+
+def mean_bins(bounds: Ends, width: float) -> float:
+    """Return how many bins cover the bounds on the mean."""
+    return float(max(np.ceil(bounds[1] / width - bounds[0] / width), 1.0))
+
+
+def scale_bins(bounds: Ends) -> Ends:
+    """First and last bin (2^j, 2^(j+1)] of differences that may be the most probable one.
+
+    In units of their standard deviation √2·σ, the lower end of a bin as probable as the bound on
+    the failures supposes is between 0.465 and 0.93.
+    """
+    return float(np.floor(np.log2(bounds[0]))), float(np.ceil(np.log2(bounds[1])))
+
+
+@lru_cache(maxsize=256)
+def _exact(nobs: int, scale: float, alpha: float) -> Ends:
+    """Quantile of a normal error with standard deviation 1/√n plus Laplace noise."""
+    law = WeightedSum([1.0 / np.sqrt(nobs), 1.0], [Gaussian(sigma=1.0), Laplace(scale=scale)])
+    return float(-special.ndtri(alpha / 2) / np.sqrt(nobs)), float(law.isf(alpha / 2))
+
+
+def _tail_bound(nobs: int, scale: float, alpha: float) -> Ends:
+    """Quantiles of both, each with half of the error probability."""
+    sampling = float(-special.ndtri(alpha / 4) / np.sqrt(nobs))
+    return sampling, sampling + float(Laplace(scale=scale).isf(alpha / 4))
+
+
+HALF_WIDTHS: dict[HalfWidth, Callable[[int, float, float], Ends]] = {
+    "exact": _exact,
+    "tail-bound": _tail_bound,
+}
+"""Half-width for sampling alone, and for sampling and noise, in units of the known std."""
