@@ -1,0 +1,167 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpinfer.errors import DPInferError, InvalidParameterError
+from dpinfer.intervals.counts import count_confint
+from dpinfer.intervals.linear import linear_confint
+from dpinfer.intervals.widths.counts import CountWidth, LinearWidth
+from dpinfer.mechanisms import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace, Tulap
+
+LAWS = [
+    Laplace(scale=3.0),
+    Geometric(scale=3.0),
+    Gaussian(sigma=3.0),
+    DiscreteGaussian(sigma=3.0),
+    Tulap.from_epsilon(0.5),
+]
+METHODS = ["exact", "tail-bound", "normal"]
+
+
+def test_laplace_has_a_closed_form():
+    plan = CountWidth(Laplace.from_epsilon)
+    alpha, budget = np.array([[0.01], [0.05], [0.3]]), np.array([0.1, 1.0, 20.0])
+    widths = plan.width(alpha, budget)
+    np.testing.assert_allclose(widths, 2.0 / budget * np.log(1.0 / alpha), rtol=1e-13)
+    for a, b, w in zip(alpha.repeat(3), np.tile(budget, 3), widths.ravel(), strict=True):
+        assert plan.solve_width(alpha=a, width=w) == pytest.approx(b, rel=1e-8)
+        assert plan.solve_width(budget=b, width=w) == pytest.approx(a, rel=1e-8)
+        assert plan.solve_width(alpha=a, budget=b) == pytest.approx(w, rel=1e-13)
+
+
+def test_the_union_bound_has_a_closed_form():
+    plan = CountWidth(Laplace.from_epsilon, method="tail-bound", cells=50)
+    assert plan.width(0.05, budget=0.5) == pytest.approx(4.0 * np.log(1000.0), rel=1e-13)
+    budget = plan.solve_width(alpha=0.05, width=10.0)
+    assert budget == pytest.approx(0.2 * np.log(1000.0), rel=1e-8)
+
+
+@pytest.mark.parametrize("law", LAWS, ids=repr)
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("cells", [1, 7])
+def test_width_is_that_of_the_interval(law, method, cells):
+    interval = count_confint(
+        np.full(cells, 1000.0), law, alpha=0.1, method=method, simultaneous=cells > 1
+    )
+    width = CountWidth(law, method=method, cells=cells).width(0.1)
+    assert isinstance(width, float)
+    np.testing.assert_allclose(interval.width, width, rtol=1e-12)
+
+
+@pytest.mark.parametrize("law", LAWS, ids=repr)
+@pytest.mark.parametrize("method", METHODS)
+def test_width_of_a_linear_function_is_that_of_its_interval(law, method):
+    weights = np.array([1.0, -2.0, 0.0, 3.0])
+    interval = linear_confint(np.zeros(4), weights, law, alpha=0.1, method=method)
+    width = LinearWidth(weights, law, method=method).width(0.1)
+    assert width == pytest.approx(float(interval.width), rel=1e-12)
+
+
+def test_one_value_is_a_linear_function():
+    alpha = [0.01, 0.1]
+    one = LinearWidth([1.0], Geometric.from_epsilon).width(alpha, 0.3)
+    np.testing.assert_allclose(one, CountWidth(Geometric.from_epsilon).width(alpha, 0.3))
+
+
+def test_each_value_has_its_own_law():
+    laws = [Gaussian(sigma=3.0), Gaussian(sigma=4.0), Exact()]
+    width = LinearWidth([1.0, 1.0, 5.0], laws).width(0.05)
+    assert width == pytest.approx(2 * 1.959963984540054 * 5.0, rel=1e-9)
+
+
+def test_budgets_can_be_split():
+    whole, third = Laplace.from_epsilon, lambda budget: Laplace.from_epsilon(budget / 3.0)
+    budgets = [
+        LinearWidth([1.0, -1.0], made).solve_width(width=30.0, alpha=0.05)
+        for made in (whole, third)
+    ]
+    assert budgets[1] == pytest.approx(3.0 * budgets[0], rel=1e-8)
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [CountWidth(Geometric.from_epsilon, cells=4), LinearWidth([1, 1], Geometric.from_epsilon)],
+)
+@pytest.mark.parametrize("width", [4.0, 10.0, 11.0, 100.0])
+def test_the_budget_is_where_a_step_begins(plan, width):
+    budget = plan.solve_width(width=width, alpha=0.05)
+    assert plan.width(0.05, budget) <= width
+    assert plan.width(0.05, budget * (1.0 - 1e-7)) > width
+
+
+def test_frames_and_drawings_are_of_widths():
+    plan = CountWidth(Laplace.from_epsilon)
+    frame = plan.width_frame(alpha=[0.05, 0.1], budget=[0.5, 1.0, 2.0])
+    assert list(frame.columns) == ["alpha", "budget", "width", "error"]
+    np.testing.assert_allclose(frame["width"], plan.width(frame["alpha"], frame["budget"]))
+    assert (frame["error"] == 0.0).all()
+    mpl = pytest.importorskip("matplotlib")
+    mpl.use("Agg")
+    from matplotlib import pyplot
+
+    axes = plan.plot("budget", budget=[0.5, 1.0, 2.0], alpha=[0.05, 0.1])
+    assert axes.get_ylabel() == "width"
+    assert len(axes.containers) == 2
+    pyplot.close("all")
+
+
+def test_values_without_noise_have_no_width():
+    assert CountWidth(Exact()).width() == 0.0
+    assert LinearWidth([1.0, 2.0], Exact()).width() == 0.0
+    with pytest.raises(InvalidParameterError, match="width must be smaller than 0"):
+        CountWidth(Exact()).solve_width(width=3.0)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: CountWidth(Laplace), "mechanism must be a law of noise"),
+        (lambda: CountWidth(3.0), "mechanism must be a law of noise"),
+        (lambda: CountWidth(Laplace(scale=[1.0, 2.0])), "mechanism must have scalar parameters"),
+        (lambda: CountWidth(LAWS[0], method="wald"), "method must be one of"),
+        (lambda: CountWidth(LAWS[0], cells=0), "cells must be >= 1"),
+        (lambda: CountWidth(LAWS[0], cells=1.5), "cells must be a whole number"),
+        (lambda: LinearWidth([], LAWS[0]), "weights must hold at least one value"),
+        (lambda: LinearWidth([[1.0]], LAWS[0]), "weights must be one-dimensional"),
+        (lambda: LinearWidth([0.0, 0.0], LAWS[0]), "weights must not all be 0"),
+        (lambda: LinearWidth([1.0, np.nan], LAWS[0]), "weights must not contain NaN"),
+        (lambda: LinearWidth([1.0, 2.0], LAWS[:1]), "mechanism must have one law"),
+        (lambda: CountWidth(LAWS[0]).width(0.0), "alpha must be > 0"),
+        (lambda: CountWidth(LAWS[0]).width(0.1, 1.0), "budget must be None"),
+        (lambda: CountWidth(Laplace.from_epsilon).width(0.1), "budget must be given"),
+        (lambda: CountWidth(Laplace.from_epsilon).width(0.1, -1.0), "budget must be > 0"),
+        (lambda: CountWidth(LAWS[0]).solve_width(), "exactly one of alpha, width must be None"),
+        (lambda: CountWidth(LAWS[0]).solve_width(width=0.0), "width must be > 0"),
+        (lambda: CountWidth(LAWS[0]).solve_width(width=np.inf), "width must be finite"),
+        (lambda: CountWidth(LAWS[0]).width_frame(nobs=3), "arguments must be among alpha"),
+    ],
+)
+def test_bad_input_is_refused_by_name(call, message):
+    with pytest.raises(InvalidParameterError, match=message):
+        call()
+
+
+numbers = st.none() | st.floats() | st.floats(1e-3, 1e3) | st.just("x")
+
+
+@settings(derandomize=True, deadline=None, max_examples=150)
+@given(
+    kind=st.sampled_from([CountWidth, lambda made: LinearWidth([1.0, -1.0], made)]),
+    law=st.sampled_from([Laplace.from_epsilon, Gaussian.from_rho, Geometric(scale=2.0)]),
+    alpha=numbers,
+    width=numbers,
+    budget=numbers,
+)
+def test_any_arguments_give_a_number_or_a_clear_error(kind, law, alpha, width, budget):
+    plan = kind(law)
+    for call in (
+        lambda: plan.width(alpha, budget),
+        lambda: plan.solve_width(alpha=alpha, width=width, budget=budget),
+    ):
+        try:
+            found = call()
+        except DPInferError:
+            continue
+        assert np.isfinite(found)
+        assert found >= 0.0
