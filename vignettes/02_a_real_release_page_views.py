@@ -140,25 +140,20 @@ assert 5 * (day_upper - views.values[0]) == 450
 # How many times more views did the page have in Ukraine than in Denmark? For any ratio $r$, the
 # error of (Ukraine) − $r$·(Denmark) is a weighted sum of ten noises with an exact law. The values
 # of $r$ for which zero is inside the 95 % interval of that difference are a 95 % confidence set for
-# the ratio (Fieller's idea, with the exact law). Its ends are where the interval just touches
-# zero.
+# the ratio (Fieller's idea, with the exact law).
 
 # %%
-from scipy.optimize import brentq
-
 denmark, ukraine = weights[countries.index("Denmark")], weights[countries.index("Ukraine")]
-ratio = (ukraine @ views.values) / (denmark @ views.values)
+ratio = dpi.linear_ratio_confint(views.values, ukraine, denmark, mechanism=views.mechanism)
+print(ratio.summary())
 
-
-def distance_from_zero(r, side):
-    interval = dpi.linear_confint(views.values, ukraine - r * denmark, views.mechanism)
-    return float(np.asarray(tuple(interval)).ravel()[side])
-
-
-low = brentq(distance_from_zero, ratio / 2, ratio, args=(0,), xtol=1e-6)
-high = brentq(distance_from_zero, ratio, 2 * ratio, args=(1,), xtol=1e-6)
-print(f"ratio {ratio:.3f}, 95 % confidence set ({low:.3f}, {high:.3f})")
-assert low < ratio < high
+# just outside of its ends the difference is not compatible with zero any more
+low, high = (float(end) for end in ratio)
+for end, outside in ((low, low - 1e-6), (high, high + 1e-6)):
+    difference = dpi.linear_confint(views.values, ukraine - end * denmark, views.mechanism)
+    beyond = dpi.linear_confint(views.values, ukraine - outside * denmark, views.mechanism)
+    assert abs(np.asarray(difference)).min() < 0.01
+    assert not beyond.contains(0)
 
 # %% [markdown]
 # ## Across the two mechanisms
