@@ -35,6 +35,7 @@ from .hypothesis_tests import proportions_trend as proportions_trend
 from .hypothesis_tests import proportions_ztest as proportions_ztest
 from .hypothesis_tests import rows_ztest as rows_ztest
 from .hypothesis_tests import size_study as size_study
+from .intervals import ClippedMeanWidth as ClippedMeanWidth
 from .intervals import CountPosterior as CountPosterior
 from .intervals import CountWidth as CountWidth
 from .intervals import CredibleIntervals as CredibleIntervals
@@ -48,7 +49,9 @@ from .intervals import PrivateMeanInterval as PrivateMeanInterval
 from .intervals import ProportionWidth as ProportionWidth
 from .intervals import RatioWidth as RatioWidth
 from .intervals import SurveyEstimate as SurveyEstimate
+from .intervals import SurveyWidth as SurveyWidth
 from .intervals import TablePrior as TablePrior
+from .intervals import ThresholdedWidth as ThresholdedWidth
 from .intervals import clamped_confint as clamped_confint
 from .intervals import clipped_mean_confint as clipped_mean_confint
 from .intervals import count_confint as count_confint

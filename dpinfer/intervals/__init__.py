@@ -45,14 +45,18 @@ from dpinfer.intervals.surveys import (
     survey_total,
 )
 from dpinfer.intervals.widths import (
+    ClippedMeanWidth,
     CountWidth,
     LinearWidth,
     PoissonWidth,
     ProportionWidth,
     RatioWidth,
+    SurveyWidth,
+    ThresholdedWidth,
 )
 
 __all__ = [
+    "ClippedMeanWidth",
     "CountPosterior",
     "CountWidth",
     "CredibleIntervals",
@@ -66,7 +70,9 @@ __all__ = [
     "ProportionWidth",
     "RatioWidth",
     "SurveyEstimate",
+    "SurveyWidth",
     "TablePrior",
+    "ThresholdedWidth",
     "clamped_confint",
     "clipped_mean_confint",
     "count_confint",

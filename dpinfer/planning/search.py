@@ -90,7 +90,7 @@ class Search:
                 low, high = (low, middle) if self._lack_at(middle) <= 0.0 else (middle, high)
         else:
             high = _bracket(self.lack, 0.5 * high, high)
-        return self._after_dips(high, integer=integer) if sawtooth else high
+        return self._after_dips(high, integer=integer) if sawtooth else float(high)
 
     def near(self, guess: float, least: float, largest: float, *, integer: bool = False) -> float:
         """Return where a monotone quantity reaches the target, from a guess above 0.
