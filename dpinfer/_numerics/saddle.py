@@ -69,7 +69,8 @@ class SaddleGrid:
         step = COMPLEX_STEP * np.minimum(s, self.abscissa - s)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             real, stepped = self.cgf(np.array([s + 0j, s + 1j * step]))
-        return real.real, stepped.imag / step
+            # at a tilt that rounds to the abscissa there is no step, and no slope
+            return real.real, stepped.imag / step
 
     def log_mgf(self, tilt: float) -> float:
         """K at one real point."""

@@ -3,8 +3,9 @@
 import mpmath
 import numpy as np
 import pytest
+from scipy import stats
 
-from dpinfer.mechanisms import DiscreteGaussian, Geometric, Laplace, _theta
+from dpinfer.mechanisms import DiscreteGaussian, Gaussian, Geometric, Laplace, _theta
 from dpinfer.mechanisms.weighted_sum import WeightedSum
 
 Q = np.array([0.4, 0.1, 0.025, 0.005, 1e-3])
@@ -107,3 +108,13 @@ def test_median_of_smooth_sums_is_zero():
         # beside other quantiles, as rounding at 0 depends on what else is asked for
         assert abs(law.isf([0.5, 0.3, 0.01])[0]) < 1e-12 * law.std
         assert abs(law.isf(0.5)) < 1e-12 * law.std
+
+
+@pytest.mark.parametrize("scale", [0.0014, 0.002, 0.0029, 0.005, 0.02])
+def test_geometric_noise_that_is_nearly_always_zero_leaves_gaussian_noise(scale):
+    x = np.array([0.0, 3.0, 300.0])
+    total = WeightedSum([1.0, 30.0], [Geometric(scale=scale), Gaussian(sigma=1.0)])
+    np.testing.assert_allclose(total.sf(x), stats.norm.sf(x / 30.0), rtol=1e-11)
+    # there the terms underflow, and the tail is given from above, by a bound of Chernoff
+    far = stats.norm.logsf(50.0)
+    assert far * (1.0 + 1e-12) <= total.logsf(1500.0) <= far * 0.98

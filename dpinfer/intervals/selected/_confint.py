@@ -17,6 +17,7 @@ from dpinfer._validation import (
     check_array,
     check_flag,
     check_option,
+    check_scalar,
 )
 from dpinfer.estimation.pivots import sidak
 from dpinfer.estimation.published_law import PublishedRows
@@ -66,6 +67,9 @@ class Options:
         check_option(self.alternative, "alternative", ALTERNATIVES)
         check_option(self.estimate, "estimate", _ESTIMATORS)
         check_flag(self.simultaneous, "simultaneous")
+        for name in ("lower", "upper"):
+            if (bound := getattr(self, name)) is not None:
+                object.__setattr__(self, name, check_scalar(bound, name))
 
     @property
     def sides(self) -> tuple[str, ...]:

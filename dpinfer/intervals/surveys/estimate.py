@@ -14,7 +14,7 @@ from dpinfer.errors import InvalidParameterError
 from dpinfer.intervals.linear import linear_confint
 from dpinfer.intervals.surveys._exact import invert_total
 from dpinfer.intervals.surveys.designs import Design
-from dpinfer.mechanisms import Gaussian, IndependentNoise, NoiseLaw, WeightedSum
+from dpinfer.mechanisms import Gaussian, IndependentNoise, NoiseLaw, WeightedSum, groups
 from dpinfer.results.intervals import Intervals, Uncertainty
 from dpinfer.results.labels import attach_labels
 from dpinfer.results.tables import render_table
@@ -273,10 +273,9 @@ def _convolution(estimate: SurveyEstimate, alpha: float) -> Ends:
 
 def _with_normal(sd: float, weights: FloatArray, noise: NoiseLaw) -> WeightedSum:
     """Law of a normal error with standard deviation ``sd`` plus the weighted noises."""
-    cells = np.arange(weights.size)
-    joint = IndependentNoise.from_groups(
-        [(Gaussian(sigma=1.0), np.array([weights.size])), (noise, cells)], weights.size + 1
-    )
+    size = weights.size
+    error = (Gaussian(sigma=1.0), np.array([size]))
+    joint = IndependentNoise.from_groups([error, *groups(noise, size)], size + 1)
     return WeightedSum(np.append(weights, sd), joint)
 
 
@@ -291,8 +290,8 @@ def _exact(estimate: SurveyEstimate, alpha: float) -> Ends:
     rows = np.flatnonzero(~estimate.design.is_census)
     if rows.size:
         design = estimate.design.take(rows)
-        # the total that one unit of the estimate is
-        unit = design.expansion / estimate.weights[rows]
+        # the total that one unit of the estimate is, a whole number: a share k/N may be an end
+        unit = np.rint(design.expansion / estimate.weights[rows])
         guesses = np.stack([ends[rows] * unit for ends in _normal(estimate, alpha)])
         noise = estimate.mechanism.take(rows)
         ends = invert_total(estimate.count[rows], noise, design, alpha, guesses)

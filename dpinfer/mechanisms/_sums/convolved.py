@@ -48,7 +48,8 @@ class ConvolvedSum(Route):
         spacing: float = 0.0,
     ) -> None:
         self._places, self._probabilities = atoms
-        self._logs = np.log(self._probabilities)
+        with np.errstate(divide="ignore"):  # probabilities may underflow
+            self._logs = np.log(self._probabilities)
         self._missing = missing
         self._reach = reach
         self._rest = rest

@@ -119,6 +119,23 @@ def test_exact_interval_of_a_poisson_sample_by_brute_force(law, count, bound):
     assert tuple(found) == expected
 
 
+def test_strata_with_noises_of_several_kinds_by_simulation():
+    # the share of 400,000 errors beyond the end has a standard deviation of 3.4e-4
+    draws = 400_000
+    rng = np.random.default_rng(5)
+    total = stratified_total(
+        [40, 75],
+        mechanism=[Laplace(scale=9.0), Geometric(scale=20.0)],
+        sample_size=[200, 500],
+        population_size=[10_000, 4_000],
+    )
+    half = float(total.conf_int(0.1).width) / 2
+    one, other = rng.geometric(-np.expm1(-1 / 20.0), size=(2, draws))
+    noise = 50.0 * rng.laplace(scale=9.0, size=draws) + 8.0 * (one - other)
+    error = noise + rng.normal(scale=np.sqrt(float(total.variance_sampling)), size=draws)
+    assert np.mean(error > half) == pytest.approx(0.05, abs=6 * 3.5e-4)
+
+
 def test_without_noise_it_is_the_textbook():
     # Cochran (1977), Section 3.3: variance of a total in simple random sampling
     total = survey_total(38, mechanism=Exact(), sample_size=200, population_size=5000)
@@ -187,6 +204,17 @@ def test_attained_ends_survive_rounding(strata):
         found = survey_mean(counts, mechanism=law, **sizes)
         hits = found.conf_int(0.1, uncertainty="noise").contains(found.weights * (counts - t))
     assert np.all(hits)
+
+
+@pytest.mark.parametrize("population", [49, 400, 2**53])
+def test_exact_ends_are_shares_of_whole_totals(population):
+    # 1/N is rarely a float: the total that a share stands for has to be rounded back
+    count, mechanism = np.arange(0.0, 48.0), Geometric(scale=0.5)
+    design = {"sample_size": 47, "population_size": population}
+    total = survey_total(count, mechanism=mechanism, **design).conf_int(method="exact")
+    share = survey_mean(count, mechanism=mechanism, **design).conf_int(method="exact")
+    assert (share.lower == total.lower / population).all()
+    assert (share.upper == total.upper / population).all()
 
 
 def test_convolution_by_simulation():
