@@ -1,6 +1,7 @@
 """Bad and odd input to every interval: one clear error, or a result that can be trusted."""
 
 import pickle
+from dataclasses import fields
 from fractions import Fraction
 from functools import partial
 
@@ -58,10 +59,11 @@ def with_empirical_prior(*, count, mechanism, family):
     return posterior(count=count, mechanism=mechanism, prior=prior)
 
 
-def width(kind, *, mechanism, method="exact", made_of=(), **arguments):
+def width(kind, **arguments):
     """Width that a plan tells, or the argument that reaches a width."""
-    made = {name: arguments.pop(name) for name in made_of}
-    plan = getattr(dpinfer, kind)(mechanism=mechanism, method=method, **made)
+    made = getattr(dpinfer, kind)
+    parts = {field.name for field in fields(made)} & set(arguments)
+    plan = made(**{name: arguments.pop(name) for name in parts})
     return plan.solve_width(**arguments) if "width" in arguments else plan.width(**arguments)
 
 
@@ -103,6 +105,9 @@ GOOD = {
     "ProportionWidth": {"nobs": 60, "proportion": 0.3, "alpha": 0.1},
     "PoissonWidth": {"exposure": 6.0, "rate": 3.0, "alpha": 0.1},
     "RatioWidth": {"numerator": 30, "denominator": 90, "alpha": 0.1},
+    "ClippedMeanWidth": {"nobs": 60, "alpha": 0.1},
+    "SurveyWidth": {"population_size": 900, "sample_size": 90, "proportion": 0.3, "alpha": 0.1},
+    "ThresholdedWidth": {"threshold": 10, "count": 40, "alpha": 0.1},
     "solve_width": {"numerator": 30, "denominator": 90, "width": 0.2},
 }
 """Arguments with which each interval works, besides the mechanism."""
@@ -117,8 +122,6 @@ SPECIAL = {
     ),
     "count_posterior": posterior,
     "empirical_prior": with_empirical_prior,
-    "LinearWidth": partial(width, "LinearWidth", made_of=["weights"]),
-    "CountWidth": partial(width, "CountWidth", made_of=["cells"]),
     "solve_width": partial(width, "RatioWidth"),
 }
 SPECIAL |= {name: partial(survey, name) for name in GOOD if name.startswith(("survey", "strat"))}
@@ -126,17 +129,20 @@ SPECIAL |= {
     name: partial(with_prior, name) for name in GOOD if name.endswith("ior") and name[0].isupper()
 }
 SPECIAL |= {
-    name: partial(width, name) for name in ("ProportionWidth", "PoissonWidth", "RatioWidth")
+    name: partial(width, name, **({"bounds": (-9, 9)} if name == "ClippedMeanWidth" else {}))
+    for name in GOOD
+    if name.endswith("Width")
 }
 
 EACH_METHOD = {
     "exact mid-p wilson normal": ["proportion_confint"],
     "exact mid-p score normal": ["poisson_confint"],
-    "conditional naive": ["thresholded_confint", "release_confint"],
+    "conditional naive": ["thresholded_confint", "release_confint", "ThresholdedWidth"],
     "exact naive": ["clamped_confint"],
-    "convolution exact normal": ["survey_total", "survey_mean"],
+    "convolution exact normal": ["survey_total", "survey_mean", "SurveyWidth"],
     "convolution normal": ["stratified_total", "stratified_mean"],
     "exact tail-bound": ["normal_mean_confint"],
+    "tail-bound": ["ClippedMeanWidth"],
     "exact wilson normal": ["ProportionWidth"],
     "exact score normal": ["PoissonWidth"],
     "exact tail-bound normal": ["CountWidth", "LinearWidth"],
@@ -266,6 +272,8 @@ TAKEN = {
     "ProportionWidth": {"nobs": DEEP},
     "PoissonWidth": {"exposure": DEEP, "rate": DEEP},
     "RatioWidth": {"numerator": DEEP, "denominator": DEEP},
+    "ClippedMeanWidth": {"nobs": DEEP},
+    "SurveyWidth": {"proportion": DEEP},
 }
 """What is taken after all: infinity for no bound, and arrays of any shape."""
 
@@ -333,8 +341,7 @@ def methods_of(name):
 
 
 def test_every_interval_is_covered():
-    public = {name for name in intervals.__all__ if not name.endswith("Width")}
-    assert public - ELSEWHERE <= set(GOOD)
+    assert set(intervals.__all__) - ELSEWHERE <= set(GOOD)
 
 
 @pytest.mark.parametrize("name", GOOD)
