@@ -48,11 +48,14 @@ from dpinfer.intervals.widths import (
     ClippedMeanWidth,
     CountWidth,
     LinearWidth,
+    NormalMeanWidth,
     PoissonWidth,
+    PosteriorWidth,
     ProportionWidth,
     RatioWidth,
     SurveyWidth,
     ThresholdedWidth,
+    TwoByTwoWidth,
 )
 
 __all__ = [
@@ -64,8 +67,10 @@ __all__ = [
     "FunctionPrior",
     "LinearWidth",
     "NegativeBinomialPrior",
+    "NormalMeanWidth",
     "PoissonPrior",
     "PoissonWidth",
+    "PosteriorWidth",
     "PrivateMeanInterval",
     "ProportionWidth",
     "RatioWidth",
@@ -73,6 +78,7 @@ __all__ = [
     "SurveyWidth",
     "TablePrior",
     "ThresholdedWidth",
+    "TwoByTwoWidth",
     "clamped_confint",
     "clipped_mean_confint",
     "count_confint",

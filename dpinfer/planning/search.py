@@ -14,6 +14,9 @@ from dpinfer.errors import InvalidParameterError
 LARGEST_SIZE = 1e12
 """Up to here a number of observations is looked for."""
 
+_SMALLEST_SIZE = 1e-9
+"""Down to here, where it need not be a whole number."""
+
 _WINDOW = 2048
 """Largest number of neighbours at which a sample size is tried as well."""
 
@@ -83,6 +86,10 @@ class Search:
             high *= 2.0
             if high > LARGEST_SIZE:
                 raise self._unreachable(LARGEST_SIZE)
+        while not integer and self._lack_at(0.5 * high) <= 0.0:
+            high *= 0.5
+            if high < _SMALLEST_SIZE:
+                raise self._reached(high)
         if integer:
             low = np.floor(0.5 * high)
             while high - low > 1.0:

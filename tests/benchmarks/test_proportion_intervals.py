@@ -74,9 +74,10 @@ def test_million_intervals(benchmark, one_nobs):
 
 
 @pytest.mark.benchmark(group="1e6 exact proportion intervals")
-def test_million_intervals_with_continuous_noise(benchmark):
+@pytest.mark.parametrize("one_nobs", [True, False], ids=["one nobs", "differing nobs"])
+def test_million_intervals_with_continuous_noise(benchmark, one_nobs):
     noise = Laplace(scale=2.0)
-    problem = (*published(1_000_000, True, noise), noise)
+    problem = (*published(1_000_000, one_nobs, noise), noise)
     benchmark.pedantic(by_dpinfer, args=problem, rounds=3)
 
 

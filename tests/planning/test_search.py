@@ -90,3 +90,16 @@ def test_sizes_of_a_sawtooth_are_those_after_which_all_reach(target):
     expected = sizes[np.flatnonzero(saw(sizes) < target)[-1] + 1]
     search = Search("power", float(target), True, "nobs", saw)
     assert search.smallest_size(integer=True, sawtooth=True) == expected
+
+
+@pytest.mark.parametrize("target", [0.01, 0.3, 0.7, 5.0])
+def test_sizes_that_are_no_whole_numbers_may_be_small(target):
+    search = Search("power", target, True, "exposure", lambda x: x)
+    found = search.smallest_size(integer=False, sawtooth=False)
+    assert found == pytest.approx(target, rel=1e-9)
+
+
+def test_a_power_that_every_size_has_is_refused():
+    search = Search("power", 0.05, True, "exposure", lambda x: 0.06 + x)
+    with pytest.raises(InvalidParameterError, match=r"larger than 0\.06, which exposure = "):
+        search.smallest_size(integer=False, sawtooth=False)

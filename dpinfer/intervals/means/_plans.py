@@ -141,11 +141,8 @@ class KnownStd(Plan):
         centre = self._centre(values, self.std, rng)
         if centre is None:
             return None
-        # in units of std, so that equal plans share what they compute
-        radius = self._radius(1.0, 1.0, alpha)
-        scale = 2.0 * radius / (self.nobs * self.epsilon_mean)
-        left = (1.0 - _CLIPPING_SHARE) * alpha - self.failure
-        sampling, total = HALF_WIDTHS[method](self.nobs, scale, left)
+        radius, scale = self._radius(1.0, 1.0, alpha), self._scale(alpha)
+        sampling, total = self.half_widths(alpha, method)
         clipping = (centre - radius * self.std, centre + radius * self.std)
         noise = Laplace(scale=scale * self.std).rvs(rng=rng)
         return Answer(
@@ -154,6 +151,15 @@ class KnownStd(Plan):
             half_width_noise=(total - sampling) * self.std,
             clipping=clipping,
         )
+
+    def half_widths(self, alpha: float, method: HalfWidth) -> Ends:
+        """Return the half-widths for sampling alone and for sampling and noise, in units of std."""
+        left = (1.0 - _CLIPPING_SHARE) * alpha - self.failure
+        return HALF_WIDTHS[method](self.nobs, self._scale(alpha), left)
+
+    def _scale(self, alpha: float) -> float:
+        """Scale of the noise in units of std, so that equal plans share what they compute."""
+        return 2.0 * self._radius(1.0, 1.0, alpha) / (self.nobs * self.epsilon_mean)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,20 +203,36 @@ class UnknownStd(Plan):
         radius = self._radius(width, largest, alpha)
         clipping = (centre - radius, centre + radius)
         clipped = np.clip(values, *clipping)
-        mean_noise = Laplace(scale=2.0 * radius / (self.nobs * self.epsilon_mean))
-        # replacing one value moves the sample variance by at most (range)²/n
-        variance_noise = Laplace(scale=4.0 * radius**2 / (self.nobs * self.epsilon_variance))
+        mean_noise, variance_noise = self.noises(largest, alpha)
         estimate = clipped.mean() + mean_noise.rvs(rng=rng)
         variance = clipped.var(ddof=1) + variance_noise.rvs(rng=rng)
-        variance += variance_noise.isf(_VARIANCE_SHARE * alpha)
-        sampling, noise = self._shares(alpha)
-        quantile = -special.stdtrit(self.nobs - 1.0, sampling / 2)
+        sampling, noise = self.half_widths(largest, variance, alpha)
         return Answer(
             estimate=float(estimate),
-            half_width_sampling=float(quantile * np.sqrt(max(variance, 0.0) / self.nobs)),
-            half_width_noise=float(mean_noise.isf(noise / 2)),
+            half_width_sampling=float(sampling),
+            half_width_noise=noise,
             clipping=clipping,
         )
+
+    def noises(self, largest: float, alpha: float) -> tuple[Laplace, Laplace]:
+        """Noises in the mean and in the variance, for a bound on the standard deviation."""
+        radius = self._radius(largest * _ROOT_HALF, largest, alpha)
+        # replacing one value moves the sample variance by at most (range)²/n
+        return (
+            Laplace(scale=2.0 * radius / (self.nobs * self.epsilon_mean)),
+            Laplace(scale=4.0 * radius**2 / (self.nobs * self.epsilon_variance)),
+        )
+
+    def half_widths(
+        self, largest: float, variance: FloatArray | float, alpha: float
+    ) -> tuple[FloatArray, float]:
+        """Return the parts for sampling, from noisy variances, and for noise."""
+        mean_noise, variance_noise = self.noises(largest, alpha)
+        raised = variance + variance_noise.isf(_VARIANCE_SHARE * alpha)
+        sampling, noise = self._shares(alpha)
+        quantile = -special.stdtrit(self.nobs - 1.0, sampling / 2)
+        half = quantile * np.sqrt(np.maximum(raised, 0.0) / self.nobs)
+        return np.asarray(half), float(mean_noise.isf(noise / 2))
 
     def _largest_std(self, differences: FloatArray, rng: np.random.Generator) -> float | None:
         """Find an upper bound on the standard deviation."""
@@ -223,8 +245,12 @@ class UnknownStd(Plan):
         found = self.scale.find(places, rng)
         if found is None:
             return None
-        bound = max(SCALE_FACTOR * 2.0 ** (found + first), SMALLEST_STD)
-        return float(np.clip(bound, *self.std_bounds))
+        return float(self.largest_stds(np.asarray(found + first)))
+
+    def largest_stds(self, places: FloatArray) -> FloatArray:
+        """Return the bounds on the standard deviation that follow from bins."""
+        bound = np.maximum(SCALE_FACTOR * 2.0**places, SMALLEST_STD)
+        return np.clip(bound, *self.std_bounds)
 
     def _shares(self, alpha: float) -> Ends:
         """Error probabilities of sampling and noise that should give the smallest sum.

@@ -36,7 +36,7 @@ from dpinfer.intervals.means._plans import (
 from dpinfer.intervals.means._range_finding import HistogramMode
 from dpinfer.results.intervals import Intervals
 
-_LARGEST = 1e40
+LARGEST = 1e40
 """Largest size of a value: the fourth powers of it have to stay within float64."""
 
 _HISTOGRAM_SHARES = (1 / 32, 1 / 16, 1 / 8, 1 / 4)
@@ -186,10 +186,10 @@ def normal_mean_confint(
     >>> interval.epsilon, interval.delta
     (1.0, 0.0)
     """
-    values = check_array(data, "data", ndim=1, ge=-_LARGEST, le=_LARGEST)
+    values = check_array(data, "data", ndim=1, ge=-LARGEST, le=LARGEST)
     alpha, generator = check_alpha(alpha), check_rng(rng)
-    plan = _checked_plan(values.size, epsilon, delta, std, mean_bounds, std_bounds, alpha, split)
-    chosen = _checked_method(method, known=std is not None)
+    plan = checked_plan(values.size, epsilon, delta, std, mean_bounds, std_bounds, alpha, split)
+    chosen = checked_method(method, known=std is not None)
     if plan.failure > plan.affordable(alpha):
         note = (
             f"{values.size} observations at this budget and level are too few to find their range "
@@ -240,7 +240,7 @@ def _result(
     )
 
 
-def _checked_method(method: object, *, known: bool) -> HalfWidth:
+def checked_method(method: object, *, known: bool) -> HalfWidth:
     """Return how the half-width is found: by default the tightest way that there is."""
     if method is None:
         return "exact" if known else "tail-bound"
@@ -253,7 +253,7 @@ def _checked_method(method: object, *, known: bool) -> HalfWidth:
     return chosen
 
 
-def _checked_plan(
+def checked_plan(
     nobs: int,
     epsilon: object,
     delta: object,
@@ -274,12 +274,12 @@ def _checked_plan(
     if known:
         if std_bounds is not None:
             raise InvalidParameterError("std_bounds must not be given where std is known")
-        sigma = check_scalar(std, "std", ge=SMALLEST_STD, le=_LARGEST)
+        sigma = check_scalar(std, "std", ge=SMALLEST_STD, le=LARGEST)
         plan = partial(_known, nobs, spare, bounds, sigma)
     else:
         sigmas = _checked_bounds(std_bounds, "std_bounds", (0.0, np.inf))
         if std_bounds is not None:
-            check_array(sigmas, "std_bounds", ge=SMALLEST_STD, le=_LARGEST)
+            check_array(sigmas, "std_bounds", ge=SMALLEST_STD, le=LARGEST)
         plan = partial(_unknown, nobs, spare, bounds, sigmas)
     steps = 2 if known else 4
     if split is not None:
@@ -356,5 +356,5 @@ def _checked_bounds(bounds: Any, name: str, widest: tuple[float, float]) -> tupl
             f"{name} must be two numbers, the smaller one first, got {show(bounds)}"
         )
     finite = array[np.isfinite(array)]
-    check_array(finite, name, ge=-_LARGEST, le=_LARGEST, nonempty=False)
+    check_array(finite, name, ge=-LARGEST, le=LARGEST, nonempty=False)
     return float(array[0]), float(array[1])

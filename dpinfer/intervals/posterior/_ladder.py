@@ -158,7 +158,8 @@ class Panjer(Ladder):
         negative = (
             -special.betaln(k + 1.0, size)
             - np.log(k + size)
-            + k * (np.log(odds) - np.log1p(odds))
+            # odds themselves may be too small for float64
+            + k * (np.log(mean) - np.log(size) - np.log1p(odds))
             - size * np.log1p(odds)
         )
         return np.where(self.dispersion > 0, negative, poisson)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,9 @@ _NEAR = 4.0
 
 class CountFamily(ABC):
     """Laws of a count X >= 0 in m rows; the parameter θ of each row is an argument."""
+
+    approximate: ClassVar[str]
+    """Name of the approximate method by scores."""
 
     @property
     @abstractmethod
@@ -88,6 +91,8 @@ class CountFamily(ABC):
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BinomialCounts(CountFamily):
     """Binomial counts of ``nobs`` trials, shape (m,); θ is the probability of success."""
+
+    approximate: ClassVar[str] = "wilson"
 
     nobs: FloatArray
 
@@ -158,6 +163,8 @@ class BinomialCounts(CountFamily):
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PoissonCounts(CountFamily):
     """Poisson counts in ``size`` rows; θ is the expected count."""
+
+    approximate: ClassVar[str] = "score"
 
     size: int
 

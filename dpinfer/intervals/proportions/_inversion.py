@@ -7,10 +7,12 @@ from scipy import special
 
 from dpinfer._validation import FloatArray
 from dpinfer.errors import ConvergenceError
-from dpinfer.intervals.proportions._families import CountFamily, Rows
+from dpinfer.intervals.proportions._edges import Edge, has_edge
+from dpinfer.intervals.proportions._families import BinomialCounts, CountFamily, Rows
 from dpinfer.intervals.proportions._interpolated import interpolated
 from dpinfer.intervals.proportions._kernel import Kernel
 from dpinfer.intervals.proportions._tails import NoisyTails
+from dpinfer.intervals.proportions._tilted_roots import tilted_roots
 
 MAX_STEPS = 200
 
@@ -94,11 +96,38 @@ def _solved(
     if np.isfinite(family.last).all():
         limits[1] = tails.without_spread(family.last)
     least, most = limits[::side]
-    root = np.where(least >= probability, 0.0 if side > 0 else family.largest, side * np.inf)
-    rows = np.flatnonzero((least < probability) & (most >= probability))
+    first, last = (np.zeros(t.shape), family.largest)[::side]
+    root = np.where(least >= probability, first, np.where(most == probability, last, side * np.inf))
+    rows = np.flatnonzero((least < probability) & (most > probability))
     if rows.size:
-        root[rows] = _newton(tails, rows, _start(tails, rows))
+        root[rows] = _found(tails, rows, _start(tails, rows))
     return root
+
+
+def _found(tails: NoisyTails, rows: Rows, start: FloatArray) -> FloatArray:
+    """Roots that exist: from closed forms where there are such, and safe steps elsewhere."""
+    root = np.full(rows.size, np.nan)
+    noise = tails.kernel.noise
+    if isinstance(tails.family, BinomialCounts) and has_edge(noise):
+        t, nobs = tails.t[rows], tails.family.nobs[rows]
+        # a lower tail is what is left of the upper one from the next value on
+        if tails.side < 0 and noise.is_integer and not tails.kernel.mid:
+            t = t + 1.0
+        edge = Edge.of(noise.take(rows) if noise.shape else noise, t, mid=tails.kernel.mid)
+        root = _by_tilting(tails, nobs, edge, start)
+    left = np.flatnonzero(np.isnan(root))
+    if left.size:
+        root[left] = _newton(tails, rows[left], start[left])
+    return root
+
+
+def _by_tilting(tails: NoisyTails, nobs: FloatArray, edge: Edge, start: FloatArray) -> FloatArray:
+    """Roots from closed forms, NaN where they fail; of the two tails the smaller one is solved."""
+    less = min(tails.probability, 1.0 - tails.probability)
+    if (tails.side > 0) == (tails.probability <= 0.5):
+        return np.asarray(special.expit(tilted_roots(nobs, edge, less, special.logit(start))))
+    mirrored = tilted_roots(nobs, edge.mirrored(nobs), less, -special.logit(start))
+    return np.asarray(special.expit(-mirrored))
 
 
 def _start(tails: NoisyTails, rows: Rows) -> FloatArray:

@@ -32,7 +32,7 @@ class Kernel:
 
     def __init__(self, noise: NoiseLaw, probability: float, *, mid: bool) -> None:
         self.noise = noise
-        self._mid = mid
+        self.mid = mid
         negligible = max(_NEGLIGIBLE * probability, _SMALLEST)
         self.reach: FloatArray = np.ceil(noise._isf(np.asarray(negligible))) + 1.0
         self._table: FloatArray | None = None
@@ -50,4 +50,4 @@ class Kernel:
     def _evaluate(self, d: FloatArray, noise: NoiseLaw) -> FloatArray:
         at_most = noise._cdf(d)
         # by symmetry P(e < d) = P(e > -d)
-        return np.asarray(0.5 * (at_most + noise._sf(-d)) if self._mid else at_most)
+        return np.asarray(0.5 * (at_most + noise._sf(-d)) if self.mid else at_most)

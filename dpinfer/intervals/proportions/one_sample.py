@@ -113,9 +113,11 @@ def proportion_confint(
     small, and in the tails where Laplace or geometric noise dominates. All are intersected with
     [0, 1], which keeps their coverage.
 
-    The work is done once for all rows that share ``count``, ``nobs`` and mechanism. For continuous
-    noise and very many counts with one ``nobs``, the ends are polynomials between whole numbers,
-    checked to 1e-12 standard deviations.
+    The work is done once for all rows that share ``count``, ``nobs`` and mechanism. For Laplace,
+    geometric and Tulap noise (not truncated) and up to 1e8 trials, the tails have a closed form in
+    tails of binomial laws with moved odds; a million ends of rows that all differ take about a
+    second. Otherwise the tails are sums. For continuous noise and very many counts with one
+    ``nobs``, the ends are polynomials between whole numbers, checked to 1e-12 standard deviations.
 
     Where ``nobs`` is noisy, the exact interval is the smallest that holds the proportions which
     the guaranteed one-sided tests of :func:`proportions_ztest` at level α/2 do not reject. Their

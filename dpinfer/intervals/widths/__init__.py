@@ -2,19 +2,25 @@
 
 from dpinfer.intervals.widths.counts import CountWidth, LinearWidth
 from dpinfer.intervals.widths.means import ClippedMeanWidth
+from dpinfer.intervals.widths.normal_means import NormalMeanWidth
+from dpinfer.intervals.widths.posteriors import PosteriorWidth
 from dpinfer.intervals.widths.proportions import ProportionWidth
 from dpinfer.intervals.widths.rates import PoissonWidth
 from dpinfer.intervals.widths.ratios import RatioWidth
 from dpinfer.intervals.widths.surveys import SurveyWidth
 from dpinfer.intervals.widths.thresholded import ThresholdedWidth
+from dpinfer.intervals.widths.two_by_two import TwoByTwoWidth
 
 __all__ = [
     "ClippedMeanWidth",
     "CountWidth",
     "LinearWidth",
+    "NormalMeanWidth",
     "PoissonWidth",
+    "PosteriorWidth",
     "ProportionWidth",
     "RatioWidth",
     "SurveyWidth",
     "ThresholdedWidth",
+    "TwoByTwoWidth",
 ]

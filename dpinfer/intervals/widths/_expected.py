@@ -9,22 +9,15 @@ import numpy as np
 from scipy import special
 
 from dpinfer._validation import FloatArray
-from dpinfer.errors import InvalidParameterError
 from dpinfer.intervals.widths._nodes import Nodes
-from dpinfer.intervals.widths._plan import WidthPlan
+from dpinfer.intervals.widths._plan import LEAST_ERROR, MOST_ERROR, WidthPlan
 from dpinfer.mechanisms._law import NoiseLaw
 from dpinfer.mechanisms._noisy_count import NoisyCount
 from dpinfer.planning.plan import BUDGETS, Columns
-from dpinfer.planning.search import LARGEST_SIZE, Search
-
-_FAR = 1e60
-"""Rough answers are for standard errors up to here: squares of what is beyond may overflow."""
+from dpinfer.planning.search import LARGEST_SIZE
 
 _SMALLEST_SHARE = 1e-9
 """Share of a guess at which the search for a smaller size ends."""
-
-_LARGE_BUDGET = 100.0
-"""Where a budget is looked for at first, if a rough answer does not tell."""
 
 
 class ExpectedWidth(WidthPlan):
@@ -68,7 +61,7 @@ class ExpectedWidth(WidthPlan):
             return super()._find(name, known, target)
         search = self._search(name, known, target)
         z = -float(special.ndtri(0.5 * known["alpha"]))
-        std_error = min(max(0.5 * target / z, 1.0 / _FAR), _FAR)
+        std_error = min(max(0.5 * target / z, LEAST_ERROR), MOST_ERROR)
         if name == self._size:
             guess = self._rough_size(known, std_error)
             least = 1.0 if self._integer_size else guess * _SMALLEST_SHARE
@@ -85,14 +78,4 @@ class ExpectedWidth(WidthPlan):
         """Budget with the noise that leaves a standard error."""
         size = float(known[str(self._size)])
         variance = size * (size * std_error**2 - self._unit_variance(known))
-        if variance <= 0.0:
-            return _LARGE_BUDGET
-
-        def variances(budgets: FloatArray) -> FloatArray:
-            return np.array([float(self._law(float(budget)).variance) for budget in budgets])
-
-        try:
-            search = Search("variance", variance, False, "budget", variances)
-            return search.first(*BUDGETS, logarithmic=True)
-        except InvalidParameterError:  # none in this range has that variance
-            return _LARGE_BUDGET
+        return self._rough_budget_for(variance)

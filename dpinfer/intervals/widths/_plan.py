@@ -6,10 +6,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpinfer.planning.plan import Plan
+from dpinfer._validation import FloatArray
+from dpinfer.errors import InvalidParameterError
+from dpinfer.planning.plan import BUDGETS, Plan
+from dpinfer.planning.search import Search
 
 if TYPE_CHECKING:
     import pandas as pd
+
+MOST_ERROR = 1e60
+"""Rough answers are for standard errors up to here: squares of what is beyond may overflow."""
+
+LEAST_ERROR = 1.0 / MOST_ERROR
+
+_LARGE_BUDGET = 100.0
+"""Where a budget is looked for at first, if a rough answer does not tell."""
 
 
 class WidthPlan(Plan):
@@ -35,3 +46,17 @@ class WidthPlan(Plan):
             ``error``, the estimated numerical error of the width, 0 where it has a closed form.
         """
         return self._frame(arguments)
+
+    def _rough_budget_for(self, variance: float) -> float:
+        """Return a budget with a variance of the noise, on the average over cells."""
+        if variance <= 0.0:
+            return _LARGE_BUDGET
+
+        def variances(budgets: FloatArray) -> FloatArray:
+            return np.array([float(np.mean(self._law(float(b)).variance)) for b in budgets])
+
+        try:
+            search = Search("variance", variance, False, "budget", variances)
+            return search.first(*BUDGETS, logarithmic=True)
+        except InvalidParameterError:  # none in this range has that variance
+            return _LARGE_BUDGET

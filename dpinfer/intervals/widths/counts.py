@@ -8,7 +8,17 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpinfer._validation import FloatArray, check_array, check_integer, check_option, freeze
+from dpinfer._validation import (
+    RNG,
+    FloatArray,
+    check_array,
+    check_flag,
+    check_integer,
+    check_option,
+    check_reps,
+    check_rng,
+    freeze,
+)
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.pivots import Method
 from dpinfer.estimation.weights import checked_weights
@@ -140,20 +150,32 @@ class LinearWidth(_NoiseWidth):
 
     Parameters
     ----------
-    weights : array of float, shape (m,)
+    weights : array of float, shape (m,) or (k, m)
         The weights of the function of m published values: ``[1, -1]`` for a difference, twelve
-        ones for the total of twelve months.
+        ones for the total of twelve months. Or those of k functions, one a row.
     mechanism : NoiseLaw, sequence of NoiseLaw or callable
         The law of the noise: one for all values, or one for each. Or a function that makes it from
         a privacy budget, such as :meth:`Laplace.from_epsilon`. With a function ``budget`` is one
         of the arguments.
     method : {"exact", "tail-bound", "normal"}
         How the interval is made; see :func:`dpinfer.linear_confint`.
+    simultaneous : bool, default False
+        Whether all functions shall be covered together with probability 1 - ``alpha``.
+    reps : int, default 10_000
+        Number of simulated errors for simultaneous exact intervals of dependent functions.
+    rng : None, int or numpy.random.Generator, default 0
+        What the seed is drawn from, once: the widths of one plan are of the same draws.
 
     Notes
     -----
-    The width is that of the law of Σ cᵢeᵢ, whatever the values are. Under whole-numbered noise
-    with weights that are not whole, the interval may be wider by its rounding, 1e-14 of the values.
+    The width is that of the law of Σ cᵢeᵢ, whatever the values are; of several functions it is the
+    width of the widest interval. Under whole-numbered noise with weights that are not whole, the
+    interval may be wider by its rounding, 1e-14 of the values.
+
+    Where the interval needs a simulation, its width varies from one simulation to another.
+    :meth:`width_frame` has an estimate of how much: the width at a level that is higher by
+    ``mc_error``, the standard deviation of the coverage, differs by so much. The intervals that are
+    made in the end, with draws of their own, differ from the planned ones by as much.
 
     See Also
     --------
@@ -170,26 +192,70 @@ class LinearWidth(_NoiseWidth):
     0.1938
     >>> plan.width(budget=[0.1, 0.2]).round(2)
     array([193.78,  96.89])
+
+    All three differences of three counts together, ± 20:
+
+    >>> pairs = [[1, -1, 0], [1, 0, -1], [0, 1, -1]]
+    >>> plan = LinearWidth(pairs, Laplace.from_epsilon, simultaneous=True)
+    >>> round(plan.solve_width(width=40, alpha=0.05), 4)
+    0.2557
     """
 
     weights: FloatArray
     mechanism: NoisePlan
     method: Method = field(default="exact", kw_only=True)
+    simultaneous: bool = field(default=False, kw_only=True)
+    reps: int = field(default=10_000, kw_only=True)
+    rng: RNG = field(default=0, kw_only=True)
+    _seed: tuple[int, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        weights = check_array(self.weights, "weights", ndim=1)
-        weights = freeze(checked_weights(weights, None, weights.size))
+        weights = check_array(self.weights, "weights")
+        weights = freeze(checked_weights(weights, None, weights.shape[-1] if weights.ndim else 1))
         if not weights.any():
             raise InvalidParameterError("weights must not all be 0: the function is 0 for sure")
-        object.__setattr__(self, "weights", weights)
-        object.__setattr__(self, "mechanism", check_plan(self.mechanism, self._cells))
         check_option(self.method, "method", HALF_WIDTHS)
+        checked = {
+            "weights": weights,
+            "mechanism": check_plan(self.mechanism, weights.shape[-1:]),
+            "simultaneous": check_flag(self.simultaneous, "simultaneous"),
+            "reps": check_reps(self.reps),
+            "_seed": tuple(check_rng(self.rng).integers(0, 1 << 32, size=8).tolist()),
+        }
+        for name, part in checked.items():
+            object.__setattr__(self, name, part)
 
     @property
     def _cells(self) -> tuple[int, ...]:
-        return self.weights.shape
+        return self.weights.shape[-1:]
 
     def _at(self, law: NoiseLaw, alpha: float, columns: Columns) -> tuple[FloatArray, Any]:
-        nothing = np.zeros(self._cells)
-        interval = linear_confint(nothing, self.weights, law, alpha=alpha, method=self.method)
-        return interval.width, 0.0
+        width, mc_error = self._widest(law, alpha)
+        if mc_error == 0.0:
+            return np.asarray(width), 0.0
+        above, _ = self._widest(law, min(alpha + mc_error, 0.5 * (1.0 + alpha)))
+        return np.asarray(width), width - above
+
+    def _range(self, name: str, columns: Columns) -> tuple[float, float]:
+        low, high = super()._range(name, columns)
+        if name == "alpha":
+            law = self._law(float(columns.get("budget", np.zeros(()))))
+            if self._widest(law, 0.5)[1] > 0.0:
+                # a quantile beyond the largest of the replicates is not to be had
+                low = max(low, (1.0 + 1e-9) / (self.reps + 1.0))
+        return low, high
+
+    def _widest(self, law: NoiseLaw, alpha: float) -> tuple[float, float]:
+        """Return the width of the widest interval, and what its coverage varies by."""
+        intervals = linear_confint(
+            np.zeros(self._cells),
+            self.weights,
+            law,
+            alpha=alpha,
+            method=self.method,
+            simultaneous=self.simultaneous,
+            reps=self.reps,
+            # the same draws each time, so that widths are comparable
+            rng=np.random.default_rng(self._seed),
+        )
+        return float(np.max(intervals.width)), intervals.mc_error

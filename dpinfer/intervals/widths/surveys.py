@@ -13,15 +13,12 @@ from dpinfer._validation import FloatArray, check_array, check_integer, check_in
 from dpinfer.estimation.published import LARGEST_NOBS
 from dpinfer.intervals.surveys.estimate import SurveyMethod
 from dpinfer.intervals.surveys.totals import survey_total
-from dpinfer.intervals.widths._plan import WidthPlan
+from dpinfer.intervals.widths._plan import LEAST_ERROR, MOST_ERROR, WidthPlan
 from dpinfer.mechanisms import Exact
 from dpinfer.mechanisms._law import NoiseLaw
 from dpinfer.planning.mechanisms import NoisePlan, check_plan
 from dpinfer.planning.plan import Columns
 from dpinfer.results.intervals import Uncertainty
-
-_FAR = 1e60
-"""Rough answers are for standard errors up to here: squares of what is beyond may overflow."""
 
 
 @final
@@ -195,11 +192,11 @@ class SurveyWidth(WidthPlan):
         """Root of (target/2)² = z²·((1/n - 1/N)·p(1 - p) + v/n²)·N²."""
         size, share = float(self.population_size), float(known["proportion"])
         law = self._law(float(known.get("budget", np.zeros(()))))
-        noise = min(float(law.std), _FAR)
+        noise = min(float(law.std), MOST_ERROR)
         # from alpha near 1 the quantile is near 0
-        z = max(-float(special.ndtri(0.5 * known["alpha"])), 1.0 / _FAR)
+        z = max(-float(special.ndtri(0.5 * known["alpha"])), LEAST_ERROR)
         # of the estimated share
-        std_error = min(max(0.5 * target / (z * size), 1.0 / _FAR), _FAR)
+        std_error = min(max(0.5 * target / (z * size), LEAST_ERROR), MOST_ERROR)
         spread = share * (1.0 - share)
         linear = spread / (std_error**2 + spread / size)
         return min(max(linear + noise / std_error, 1.0), size)

@@ -70,6 +70,69 @@ def test_each_value_has_its_own_law():
     assert width == pytest.approx(2 * 1.959963984540054 * 5.0, rel=1e-9)
 
 
+PAIRS = np.array([[1.0, -1.0, 0.0], [1.0, 0.0, -1.0], [0.0, 2.0, -2.0]])
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("simultaneous", [False, True])
+def test_width_of_several_functions_is_that_of_the_widest(method, simultaneous):
+    plan = LinearWidth(PAIRS, LAWS[0], method=method, simultaneous=simultaneous, rng=5)
+    # the very draws of the plan
+    interval = linear_confint(
+        np.zeros(3),
+        PAIRS,
+        LAWS[0],
+        method=method,
+        simultaneous=simultaneous,
+        rng=np.random.default_rng(plan._seed),
+    )
+    assert plan.width() == interval.width.max()
+    frame = plan.width_frame(alpha=0.05)
+    assert (frame["error"] > 0.0).all() == (interval.mc_error > 0.0)
+
+
+def test_simulated_width_has_the_error_that_it_says():
+    plan = LinearWidth(PAIRS, Laplace(scale=2.0), simultaneous=True)
+    frame = plan.width_frame(alpha=0.05)
+    precise = linear_confint(
+        np.zeros(3), PAIRS, Laplace(scale=2.0), simultaneous=True, reps=400_000, rng=3
+    )
+    # 6 standard deviations of one simulation and the other, 1e-9
+    allowed = 6.0 * frame["error"][0] * np.sqrt(1.0 + 1.0 / 40.0)
+    assert frame["width"][0] == pytest.approx(precise.width.max(), abs=allowed)
+
+
+def test_simultaneous_normal_functions_have_the_law_of_their_range():
+    from scipy import stats
+
+    pairs = [[1, -1, 0], [1, 0, -1], [0, 1, -1]]
+    plan = LinearWidth(pairs, Gaussian(sigma=1.0), simultaneous=True, reps=100_000)
+    frame = plan.width_frame(alpha=[0.05, 0.2])
+    # the largest of all differences is the studentised range; 6 standard deviations, 2e-9
+    exact = 2.0 * stats.studentized_range.isf([0.05, 0.2], 3, np.inf)
+    assert (np.abs(frame["width"] - exact) < 6.0 * frame["error"]).all()
+
+
+@pytest.mark.parametrize("made", [Laplace.from_epsilon, Geometric.from_epsilon, Gaussian.from_rho])
+def test_simultaneous_solutions_reach_the_width(made):
+    plan = LinearWidth(PAIRS, made, simultaneous=True, reps=2000)
+    budget = plan.solve_width(width=10.0, alpha=0.05)
+    assert plan.width(0.05, budget) <= 10.0
+    assert plan.width(0.05, budget * (1.0 - 1e-3)) > 10.0
+    assert plan.solve_width(alpha=0.05, budget=budget) == plan.width(0.05, budget)
+    alpha = plan.solve_width(width=10.0, budget=budget)
+    assert alpha <= 0.05
+    assert plan.width(alpha, budget) <= 10.0
+
+
+def test_levels_are_those_that_replicates_can_tell():
+    plan = LinearWidth(PAIRS, Laplace(scale=1.0), simultaneous=True, reps=99)
+    with pytest.raises(InvalidParameterError, match=r"smaller than .* alpha = 0.01"):
+        plan.solve_width(width=1000.0)
+    apart = LinearWidth(np.eye(2), Laplace(scale=1.0), simultaneous=True, reps=99)
+    assert apart.solve_width(width=40.0) < 1e-6
+
+
 def test_budgets_can_be_split():
     whole, third = Laplace.from_epsilon, lambda budget: Laplace.from_epsilon(budget / 3.0)
     budgets = [
@@ -123,7 +186,10 @@ def test_values_without_noise_have_no_width():
         (lambda: CountWidth(LAWS[0], cells=0), "cells must be >= 1"),
         (lambda: CountWidth(LAWS[0], cells=1.5), "cells must be a whole number"),
         (lambda: LinearWidth([], LAWS[0]), "weights must hold at least one value"),
-        (lambda: LinearWidth([[1.0]], LAWS[0]), "weights must be one-dimensional"),
+        (lambda: LinearWidth([[[1.0]]], LAWS[0]), "weights must have 1 entries in each row"),
+        (lambda: LinearWidth([1.0], LAWS[0], simultaneous=1), "simultaneous must be"),
+        (lambda: LinearWidth([1.0], LAWS[0], reps=0), "reps must be >= 1"),
+        (lambda: LinearWidth([1.0], LAWS[0], rng=-1), "rng must be None"),
         (lambda: LinearWidth([0.0, 0.0], LAWS[0]), "weights must not all be 0"),
         (lambda: LinearWidth([1.0, np.nan], LAWS[0]), "weights must not contain NaN"),
         (lambda: LinearWidth([1.0, 2.0], LAWS[:1]), "mechanism must have one law"),
@@ -147,7 +213,13 @@ numbers = st.none() | st.floats() | st.floats(1e-3, 1e3) | st.just("x")
 
 @settings(derandomize=True, deadline=None, max_examples=150)
 @given(
-    kind=st.sampled_from([CountWidth, lambda made: LinearWidth([1.0, -1.0], made)]),
+    kind=st.sampled_from(
+        [
+            CountWidth,
+            lambda made: LinearWidth([1.0, -1.0], made),
+            lambda made: LinearWidth([[1, -1], [1, 1]], made, simultaneous=True, reps=99),
+        ]
+    ),
     law=st.sampled_from([Laplace.from_epsilon, Gaussian.from_rho, Geometric(scale=2.0)]),
     alpha=numbers,
     width=numbers,

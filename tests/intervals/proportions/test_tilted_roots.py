@@ -1,0 +1,104 @@
+"""Ends of intervals from closed forms: their equations, and the same ends from sums."""
+
+import numpy as np
+import pytest
+from scipy import special
+
+from dpinfer.intervals.proportions import _inversion
+from dpinfer.intervals.proportions._edges import Edge
+from dpinfer.intervals.proportions._tilted_roots import tilted_roots
+from dpinfer.intervals.proportions.one_sample import proportion_confint
+from dpinfer.mechanisms import Geometric, Laplace, Tulap
+from dpinfer.mechanisms.noisy_binomial import NoisyBinomial
+
+KINDS = pytest.mark.parametrize("kind", [Laplace, Geometric, Tulap])
+
+
+def published(kind, size, largest, seed, *, own_scales=True):
+    """Rare and frequent outcomes, few and many trials, narrow and wide noise."""
+    rng = np.random.default_rng(seed)
+    noise = kind(scale=10.0 ** rng.uniform(-2, 4, size if own_scales else None))
+    n = np.floor(largest ** rng.uniform(0, 1, size))
+    count = rng.binomial(n.astype(int), special.expit(rng.normal(0, 4, size)))
+    return noise, n, count + noise.rvs(size, rng=rng) + 0.0
+
+
+def check(noise, t, n, end, side, probability, rtol):
+    """One tail at each end; a proportion near 1 is a multiple of 1.1e-16, and may be the next."""
+    inside = np.flatnonzero((end > 0.0) & (end < 1.0))
+    t, n, p, noise = t[inside], n[inside], end[inside], noise.take(inside)
+    law = NoisyBinomial(nobs=n, value=p, noise=noise)
+    tail = law.upper(t) if side > 0 else law.lower(t)
+    # |d log P/dp| <= n/(1 - p)
+    rounding = 2.3e-16 * n / (1.0 - p)
+    assert (np.abs(tail / probability - 1.0) <= rtol + rounding).all()
+
+
+@KINDS
+def test_ends_satisfy_their_equations(kind):
+    """To 2e-11 of the tail: a hundred thousand rows in all."""
+    noise, n, t = published(kind, 33_400, 3e3, seed=1)
+    lower, upper = proportion_confint(t, n, mechanism=noise)
+    check(noise, t, n, lower, 1, 0.025, 2e-11)
+    check(noise, t, n, upper, -1, 0.025, 2e-11)
+
+
+@KINDS
+@pytest.mark.parametrize("alpha", [1e-12, 1e-6, 0.5, 0.9, 0.99])
+@pytest.mark.parametrize("own_scales", [False, True])
+def test_other_levels(kind, alpha, own_scales):
+    noise, n, t = published(kind, 500, 3e4, seed=2, own_scales=own_scales)
+    # whole values are kinks of continuous noise
+    t[::3] = np.round(t[::3])
+    for side, alternative in ((1, "larger"), (-1, "smaller")):
+        lower, upper = proportion_confint(
+            t, n, mechanism=noise, alpha=alpha, alternative=alternative
+        )
+        check(noise, t, n, lower if side > 0 else upper, side, alpha, 2e-11)
+
+
+@KINDS
+@pytest.mark.parametrize("method", ["exact", "mid-p"])
+@pytest.mark.parametrize("alpha", [1e-4, 0.05, 0.8])
+def test_sums_have_the_same_ends(kind, method, alpha, monkeypatch):
+    noise, n, t = published(kind, 400, 1e4, seed=3)
+    ours = proportion_confint(t, n, mechanism=noise, alpha=alpha, method=method)
+    monkeypatch.setattr(_inversion, "has_edge", lambda _: False)
+    summed = proportion_confint(t, n, mechanism=noise, alpha=alpha, method=method)
+    there = ~summed.empty
+    assert (ours.empty == summed.empty).all()
+    np.testing.assert_allclose(ours.lower[there], summed.lower[there], rtol=1e-8, atol=1e-11)
+    np.testing.assert_allclose(ours.upper[there], summed.upper[there], rtol=1e-8, atol=1e-11)
+
+
+@KINDS
+def test_no_rows_are_left_to_sums(kind, monkeypatch):
+    noise, n, t = published(kind, 3000, 1e8, seed=4)
+    left = []
+    monkeypatch.setattr(_inversion, "_newton", lambda _tails, rows, start: left.append(rows))
+    for alpha in (1e-8, 0.05, 0.7):
+        proportion_confint(t, n, mechanism=noise, alpha=alpha)
+    assert not left
+
+
+def test_values_beyond_all_counts_have_an_explicit_root():
+    n, t, scale, probability = 12.0, 18.3, 4.0, 0.1
+    edge = Edge.of(Laplace(scale=scale), np.array([t]), mid=False)
+    logit = tilted_roots(np.array([n]), edge, probability, np.zeros(1))
+    p = special.expit(logit)
+    tail = 0.5 * np.exp(-t / scale) * (1.0 + p * np.expm1(1.0 / scale)) ** n
+    np.testing.assert_allclose(tail, probability, rtol=1e-13)
+
+
+@pytest.mark.parametrize("noise", [Laplace(scale=0.4), Laplace(scale=9.0), Tulap(scale=1.0)])
+def test_an_end_at_the_limit_is_the_limit(noise):
+    """At p = 0 and t = 0 the tail is 1/2 for every number of trials."""
+    options = {"mechanism": noise, "alpha": 0.5}
+    assert (proportion_confint([0.0], [7], alternative="smaller", **options).upper == 0.0).all()
+    assert (proportion_confint([7.0], [7], alternative="larger", **options).lower == 1.0).all()
+
+
+def test_what_is_not_found_is_not_made_up():
+    edge = Edge.of(Laplace(scale=1.0), np.array([-1.5, 3.2, 3.2]), mid=False)
+    nobs, start = np.array([9.0, 1e9, 9.0]), np.array([0.0, 0.0, 1e3])
+    assert np.isnan(tilted_roots(nobs, edge, 0.1, start)).all()
