@@ -51,16 +51,27 @@ def characteristic(t: FloatArray, sigma: FloatArray) -> FloatArray:
     """Σ cos(kt) exp(-k²/(2σ²)) / Σ exp(-k²/(2σ²)): sums without cancellation on either side."""
     angle = _principal(t)
     small, large = _sides(sigma)
+    images = sum(
+        np.exp(-0.5 * np.square(large * (angle + 2.0 * np.pi * j))) for j in _images(large)
+    )
+    dual = np.asarray(images / (1.0 + 2.0 * _dual_sum(large)))
+    if (sigma >= CROSSOVER).all():
+        return dual
     waves = sum(_small_term(small, k) * np.cos(k * angle) for k in range(1, 5))
     direct = (1.0 + 2.0 * waves) / (1.0 + 2.0 * sum(_small_term(small, k) for k in range(1, 5)))
-    images = sum(np.exp(-0.5 * np.square(large * (angle + 2.0 * np.pi * j))) for j in range(-4, 5))
-    return np.where(sigma < CROSSOVER, direct, images / (1.0 + 2.0 * _dual_sum(large)))
+    return np.where(sigma < CROSSOVER, direct, dual)
 
 
 def cumulant(s: ComplexArray, sigma: FloatArray) -> ComplexArray:
     """Log Σ exp(ks - k²/(2σ²)) - log Σ exp(-k²/(2σ²)), on some branch of the logarithm."""
     s = s.real + 1j * _principal(s.imag)
     small, large = _sides(sigma)
+    images = sum(
+        np.exp(2.0 * np.pi * np.square(large) * j * (1j * s - np.pi * j)) for j in _images(large)
+    )
+    dual = 0.5 * np.square(large * s) + np.log(images) - np.log1p(2.0 * _dual_sum(large))
+    if (sigma >= CROSSOVER).all():
+        return np.asarray(dual)
     # the largest term is the one next to the mode σ² Re s of the tilted law
     mode = np.rint(np.square(small) * s.real)
     tilt = s - mode / np.square(small)
@@ -69,10 +80,6 @@ def cumulant(s: ComplexArray, sigma: FloatArray) -> ComplexArray:
         + np.log(sum(np.exp(k * tilt - 0.5 * np.square(k / small)) for k in range(-4, 5)))
         - np.log1p(2.0 * sum(_small_term(small, k) for k in range(1, 5)))
     )
-    images = sum(
-        np.exp(2.0 * np.pi * np.square(large) * j * (1j * s - np.pi * j)) for j in range(-4, 5)
-    )
-    dual = 0.5 * np.square(large * s) + np.log(images) - np.log1p(2.0 * _dual_sum(large))
     return np.where(sigma < CROSSOVER, direct, dual)
 
 
@@ -129,6 +136,11 @@ def _principal(angle: FloatArray) -> FloatArray:
 def _sides(sigma: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return σ moved to either side of the crossover, so that both forms stay finite."""
     return np.minimum(sigma, CROSSOVER), np.maximum(sigma, CROSSOVER)
+
+
+def _images(sigma: FloatArray) -> range:
+    """Which images matter: from σ = 1 on, those beyond the next are below 1e-17 of the largest."""
+    return range(-1, 2) if (sigma >= 1.0).all() else range(-4, 5)
 
 
 def _small_term(sigma: FloatArray, k: int) -> FloatArray:

@@ -63,17 +63,23 @@ class WeightedSum(NoiseLaw):
     - whole-numbered terms whose weights have a common spacing: the law on that lattice, by
       discrete Fourier transforms of exponentially tilted laws (or the hyperbola again, where all
       weights are equal and the scales large);
+    - the same on a very fine lattice: its finite Fourier series, of which few terms matter once
+      many different weights are in the sum;
     - a few different lattices, or lattices and a part with a density: one part is enumerated,
       P(S > x) = Σ_a P(A = a)·P(B > x - a);
     - anything else: the Fourier series of the distribution function.
 
+    The terms of a series that matter are found by bounds on the characteristic function over whole
+    runs of terms, so that a series may be very long.
+
     ``error_bound`` is below 1e-10 with one exception: more whole-numbered terms than can be
     enumerated, without a common spacing, have a law of dense atoms whose characteristic function
     does not decay. Probabilities are then the middle of a rigorous bracket, ``error_bound`` is its
-    half-width (1e-6 to 1e-5; more where few atoms hold most of the probability), and ``isf`` and
-    ``ppf`` take the conservative end. Far tails are accurate to about 10 digits, relatively, by
-    the closed forms, contour integrals and lattices; elsewhere they are accurate down to about
-    1e-16 and reported from above beyond.
+    half-width (1e-12 to 1e-6 with dozens of different weights, up to 1e-4 with few; more where few
+    atoms hold most of the probability), and ``isf`` and ``ppf`` take the conservative end. Far
+    tails are accurate to about 10 digits, relatively, by the closed forms, contour integrals and
+    lattices; elsewhere they are accurate down to about 1e-16, or ``error_bound`` where a series is
+    summed, and reported from above beyond.
 
     A point within rounding of an atom counts as that atom.
 

@@ -10,10 +10,14 @@ from dpinfer._numerics.saddle import SaddleGrid
 from dpinfer._numerics.sawtooth import SawtoothSeries
 from dpinfer._validation import FloatArray
 from dpinfer.mechanisms._sums.decay import left_out
+from dpinfer.mechanisms._sums.nodes import Nodes, NodeSearch, weightiest
 from dpinfer.mechanisms._sums.route import Route
 from dpinfer.mechanisms._sums.terms import Terms
 
-MAX_DEGREE = 1 << 20
+MAX_DEGREE = 1 << 44
+LONG = 1 << 20
+"""Largest degree of a series that is cut off."""
+
 SHORT = 1 << 14
 LOG_LOSS = 36.0
 """The mass exp(-36) = 2e-16 beyond each end of the period is left out."""
@@ -22,8 +26,24 @@ GOAL = 2e-11
 WORTHWHILE = 1e-8
 """The series is cut off where that leaves out less; otherwise a bracket is computed."""
 
-DROPPED = 1e-9
-"""Where a bracket is needed, values of the characteristic function below this are dropped."""
+NARROW = 1e-12
+"""A bracket of at most this half-width is not made narrower."""
+
+FIRST_DEGREE = 1 << 13
+"""For a bracket; then twice as many as long as that is cheap."""
+
+BUDGET = 1 << 20
+LARGE_BUDGET = 1 << 22
+"""Factors that may be computed for the sake of the next degree, the latter up to ``LONG``."""
+
+MOST = 1 << 17
+"""Nodes that a series for a bracket may gain at a time."""
+
+NEGLIGIBLE = 1e-15
+"""Values of the characteristic function up to this are dropped."""
+
+COARSE = 1e-4
+"""Where that is too costly, values up to this share of the half-width are."""
 
 SHARE = 0.05
 """The least important terms of the series are dropped, up to this share of the error bound."""
@@ -50,17 +70,20 @@ class FourierSum(Route):
         period = 2.0 * self._reach
         degree, cut_off = _degree(self._terms, period)
         self._truncated = cut_off < WORTHWHILE
-        n = np.arange(1.0, degree + 1.0)
-        values = self._terms.cf(2.0 * np.pi * n / period, 0.0 if self._truncated else DROPPED)
-        gap = cut_off
-        if not self._truncated:
+        if self._truncated:
+            n, values = NodeSearch(self._terms, period, NEGLIGIBLE).between(1, degree)
+            gap, dropped = cut_off, NEGLIGIBLE * np.log(degree + 1.0)
+        else:
+            (n, values), degree, dropped = _bracket_nodes(self._terms, period)
             gap = SawtoothSeries(n, values, degree, period, damped=True).widest_gap()
-        kept, dropped = _weightiest(values, n, SHARE * gap)
+        kept, more = weightiest(values / n, SHARE * gap)
         self._series = SawtoothSeries(
             n[kept], values[kept], degree, period, damped=not self._truncated
         )
+        dropped += 1.4 * more
         rounding = 4.0 * np.exp(-LOG_LOSS) + 1e-15 * np.sqrt(len(kept))
-        self.error_bound = float(gap + 6.0 * DROPPED * (not self._truncated) + dropped + rounding)
+        self._slack = float(dropped + rounding)
+        self.error_bound = float(gap) + self._slack
 
     def upper(self, x: FloatArray, closed: bool) -> FloatArray:
         """Log P(S > x) at finite x >= 0, the middle of the bracket."""
@@ -81,12 +104,15 @@ class FourierSum(Route):
     def _estimate(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Log P(S > x) and the half-width of the bracket, x in standard deviations."""
         tail, gap = self._series.upper(np.minimum(x, self._reach))
+        gap = gap + self._slack
         if self._truncated:
             gap = np.full(x.shape, self.error_bound)
         small = (tail < self.error_bound) | (x > self._reach)
         bound = np.minimum(np.log(self.error_bound), self._grid.log_chernoff(np.maximum(x, 0.0)))
         logtail = np.where(small, bound, np.log(np.clip(tail, self.error_bound, 0.5 + gap)))
-        return logtail, np.where(small, 0.0, gap)
+        # a small tail is replaced by a bound, which may be below the end of its bracket
+        above = np.where(x > self._reach, 0.0, np.maximum(tail + gap - np.exp(logtail), 0.0))
+        return logtail, np.where(small, above, gap)
 
 
 def short_series(terms: Terms) -> Route | None:
@@ -99,21 +125,37 @@ def short_series(terms: Terms) -> Route | None:
 
 def _degree(terms: Terms, period: float) -> tuple[int, float]:
     """Choose the degree of the series, and bound what it leaves out."""
-    degrees = np.unique(np.round(np.logspace(1.0, np.log10(MAX_DEGREE), 60)))
+    degrees = np.unique(np.round(np.logspace(1.0, np.log10(min(LONG, MAX_DEGREE)), 60)))
     rest = left_out(terms, 2.0 * np.pi / period * degrees)
     enough = np.flatnonzero(rest <= GOAL)
     chosen = int(enough[0]) if enough.size else -1
     return int(degrees[chosen]), float(rest[chosen])
 
 
-def _weightiest(
-    values: FloatArray, n: FloatArray, allowance: float
-) -> tuple[NDArray[np.intp], float]:
-    """Terms of the series that are kept, and a bound on what the others would add."""
-    found = np.flatnonzero(values)
-    # a term adds at most 1/π of this to the sum, and this to the bracket
-    weight = np.abs(values[found]) / n[found]
-    order = np.argsort(weight)
-    total = np.cumsum(weight[order])
-    few = int(np.searchsorted(total, allowance))
-    return np.sort(found[order[few:]]), 1.4 * float(total[few - 1]) if few else 0.0
+def _bracket_nodes(terms: Terms, period: float) -> tuple[Nodes, int, float]:
+    """Nodes of a series for a bracket and its degree, as large as is cheap; what is dropped."""
+    search = NodeSearch(terms, period, NEGLIGIBLE)
+    degree = min(FIRST_DEGREE, MAX_DEGREE)
+    n, values = search.between(1, degree)
+    # a value adds 1/(πn) times itself to the sum, and 1/degree to the bracket
+    dropped = search.level * (1.0 + np.log(degree) / np.pi)
+    while 2 * degree <= MAX_DEGREE:
+        gap = (0.5 + np.abs(values).sum()) / degree
+        more = None if gap < NARROW else _further_nodes(search, degree, COARSE * gap)
+        if more is None:
+            break
+        n, values = np.append(n, more[0]), np.append(values, more[1])
+        degree *= 2
+        dropped += search.level * (1.0 + np.log(2.0) / np.pi)
+    return (n, values), degree, dropped
+
+
+def _further_nodes(search: NodeSearch, degree: int, coarse: float) -> Nodes | None:
+    """Nodes up to twice the degree, where that is cheap at the present level or another."""
+    budget = LARGE_BUDGET if 2 * degree <= LONG else BUDGET
+    for level in sorted({search.level, max(search.level, coarse)}):
+        search.level = level
+        nodes = search.attempt(degree + 1, 2 * degree, budget)
+        if nodes is not None and nodes[0].size <= MOST:
+            return nodes
+    return None

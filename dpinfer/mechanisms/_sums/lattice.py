@@ -57,10 +57,7 @@ class LatticeSum(Route):
     def __init__(
         self, terms: Terms, spacing: float, *, atol: float = ATOM_ATOL, tabulated: bool = False
     ) -> None:
-        self._terms = Terms(
-            Block(block.law, np.rint(block.weights / spacing), block.counts)
-            for block in terms.blocks
-        )
+        self._terms = in_spacings(terms, spacing)
         self.spacing = spacing
         self._atol = atol
         self._grid = SaddleGrid(self._terms.cgf, self._terms.abscissa, self._terms.std)
@@ -105,7 +102,7 @@ class LatticeSum(Route):
 
     def atoms(self) -> tuple[FloatArray, FloatArray, float]:
         """Atoms, their probabilities, and a bound on the probability that is left out."""
-        k, pmf = self._tilted_pmf(0.0)
+        k, pmf = tilted_pmf(self._terms, self._grid, 0.0)
         kept = pmf > NOISE
         missing = 2.0 * np.exp(-LOG_LOSS) + NOISE * len(k)
         return k[kept] * self.spacing, pmf[kept], float(missing)
@@ -149,22 +146,9 @@ class LatticeSum(Route):
             yield self._window(self._grid.tilt_at(mean + shift * spread))
         yield self._window(self._grid.tilt_at(mean), k)
 
-    def _tilted_pmf(self, tilt: float) -> tuple[FloatArray, FloatArray]:
-        """Probabilities of the tilted law, with rounding errors near 1e-18, some below 0."""
-        from scipy.fft import irfft, next_fast_len
-
-        low, high = self._grid.tilted_range(tilt, LOG_LOSS)
-        first = int(np.floor(low))
-        size = int(next_fast_len(int(np.ceil(high)) - first + 1, real=True))
-        t = 2.0 * np.pi * np.arange(size // 2 + 1) / size
-        terms = self._terms
-        transform = np.conj(terms.tilted_cf(t, tilt)) if tilt else terms.cf(t)
-        pmf = np.roll(np.asarray(irfft(transform, size)), -(first % size))
-        return np.arange(first, first + size, dtype=np.float64), pmf
-
     def _window(self, tilt: float, keep: int | None = None) -> Window:
         """Compute the window of one tilt: where it is accurate, and at ``keep`` if given."""
-        k, tilted = self._tilted_pmf(tilt)
+        k, tilted = tilted_pmf(self._terms, self._grid, tilt)
         with np.errstate(divide="ignore"):
             logpmf = np.log(np.maximum(tilted, 0.0)) + self._grid.log_mgf(tilt) - tilt * k
         logtail = np.logaddexp.accumulate(logpmf[::-1])[::-1]
@@ -179,6 +163,55 @@ class LatticeSum(Route):
             # even P(J > k) ≈ P(J = k + 1), next to the peak of the tilted law, is too small
             accurate = slice(0, 0)
         return Window(int(k[accurate.start]), logsf[accurate], logpmf[accurate])
+
+
+class LatticeTable(Route):
+    """The same for very many points: one table, of which far tails are not accurate relatively."""
+
+    name = "table"
+    error_bound = 1e-13
+
+    def __init__(self, terms: Terms, spacing: float, *, atol: float) -> None:
+        unit = in_spacings(terms, spacing)
+        grid = SaddleGrid(unit.cgf, unit.abscissa, unit.std)
+        k, pmf = tilted_pmf(unit, grid, 0.0)
+        # P(J > k) from k = -1 on; rounding errors have mean 0 and must not make it rise
+        tails = np.cumsum(np.append(pmf[k >= 0], 0.0)[::-1])
+        self._tails = np.maximum.accumulate(tails)[::-1]
+        self.spacing = spacing
+        self._atol = atol
+
+    def upper(self, x: FloatArray, closed: bool) -> FloatArray:
+        """Log P(S > x), or log P(S >= x) if ``closed``, at finite x >= 0."""
+        k = lattice_floor(x / self.spacing, closed, self._atol)
+        at = np.minimum(k + 1.0, len(self._tails) - 1.0)
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(self._tails[at.astype(np.intp)]))
+
+    def upper_isf(self, q: FloatArray, strict: bool) -> FloatArray:
+        """Smallest x with P(S > x) <= q, or < q if ``strict``."""
+        at = np.searchsorted(-self._tails, -q, side="right" if strict else "left")
+        return np.asarray(np.maximum(at - 1.0, 0.0) * self.spacing)
+
+
+def in_spacings(terms: Terms, spacing: float) -> Terms:
+    """Return the terms with the whole numbers of spacings that their weights are."""
+    return Terms(
+        Block(block.law, np.rint(block.weights / spacing), block.counts) for block in terms.blocks
+    )
+
+
+def tilted_pmf(terms: Terms, grid: SaddleGrid, tilt: float) -> tuple[FloatArray, FloatArray]:
+    """Probabilities of the tilted law, with rounding errors near 1e-18, some below 0."""
+    from scipy.fft import irfft, next_fast_len
+
+    low, high = grid.tilted_range(tilt, LOG_LOSS)
+    first = int(np.floor(low))
+    size = int(next_fast_len(int(np.ceil(high)) - first + 1, real=True))
+    t = 2.0 * np.pi * np.arange(size // 2 + 1) / size
+    transform = np.conj(terms.tilted_cf(t, tilt)) if tilt else terms.cf(t)
+    pmf = np.roll(np.asarray(irfft(transform, size)), -(first % size))
+    return np.arange(first, first + size, dtype=np.float64), pmf
 
 
 def _run_above(level: FloatArray, depth: float) -> slice:

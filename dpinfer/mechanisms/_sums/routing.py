@@ -8,6 +8,7 @@ from dpinfer.mechanisms._sums.contour import ContourSum
 from dpinfer.mechanisms._sums.fourier import FourierSum, short_series
 from dpinfer.mechanisms._sums.route import Route, SingleTerm
 from dpinfer.mechanisms._sums.split import (
+    fine_lattice,
     large_lattice_and_smooth,
     lattice,
     lattice_and_smooth,
@@ -44,6 +45,7 @@ ROUTES: tuple[Callable[[Terms], Route | None], ...] = (
     lattice,
     lattice_and_smooth,
     short_series,
+    fine_lattice,
     large_lattice_and_smooth,
     several_lattices,
     FourierSum,

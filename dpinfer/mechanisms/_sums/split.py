@@ -15,7 +15,8 @@ from dpinfer.mechanisms._sums.contour import (
     TabulatedLatticeContour,
 )
 from dpinfer.mechanisms._sums.convolved import Atoms, AtomTable, ConvolvedSum, SteppedSum, join
-from dpinfer.mechanisms._sums.lattice import LatticeSum
+from dpinfer.mechanisms._sums.lattice import LatticeSum, LatticeTable
+from dpinfer.mechanisms._sums.lattice_series import lattice_series
 from dpinfer.mechanisms._sums.route import ATOM_ATOL, Route, SingleTerm
 from dpinfer.mechanisms._sums.terms import Terms
 from dpinfer.mechanisms._sums.uniform import CentredUniform, UniformSum
@@ -29,6 +30,9 @@ MAX_LATTICE = 1 << 22
 MAX_FOUND_LATTICE = 1 << 19
 """Larger ones, found among weights that are not multiples of the smallest, tend to be accidents."""
 
+MAX_FINE_LATTICE = 1 << 28
+"""Beyond, the weights are hardly known to a small part of the spacing."""
+
 MAX_RATIO = 64
 """Weights of at most so many spacings are in simple ratios."""
 
@@ -40,6 +44,9 @@ MAX_TABLE = 1 << 21
 MAX_CLASSES = 12
 TIGHT = 1e-12
 """Tolerance, in lattice spacings, for atoms inside a convolution: dense atoms must not merge."""
+
+ROUNDING = 1e-15
+"""Rounding error of a difference of points, as a share of the width of the law."""
 
 LOG_LOSS = 40.0
 
@@ -72,6 +79,13 @@ class Lattice:
             if self.points > MAX_LATTICE:
                 return None
         return LatticeSum(self.terms, self.spacing, atol=atol)
+
+    def table(self, atol: float) -> Route | None:
+        """Return the law of the part for very many points, where far tails need no accuracy."""
+        found = single_term(self.terms, atol)
+        if found is None and self.points <= MAX_LATTICE:
+            return LatticeTable(self.terms, self.spacing, atol=atol)
+        return found or self.route(atol)
 
     def atoms(self, loss: float) -> tuple[Atoms, float]:
         """Atoms, and a bound on the mass left out: 2·exp(-loss) at most for a single term."""
@@ -108,6 +122,12 @@ def lattice(terms: Terms) -> Route | None:
         return None
     found = one_lattice(terms) or _simple_lattice(terms)
     return None if found is None else found.route()
+
+
+def fine_lattice(terms: Terms) -> Route | None:
+    """Take whole-numbered noises on a lattice of very many points, where the law is dense."""
+    found = None if len(terms.continuous) else one_lattice(terms, largest=MAX_FINE_LATTICE)
+    return None if found is None else lattice_series(terms, found.spacing)
 
 
 def _simple_lattice(terms: Terms) -> Lattice | None:
@@ -179,7 +199,9 @@ def several_lattices(terms: Terms) -> Route | None:
     classes.sort(key=lambda part: part.points)
     points = [part.points for part in classes]
     if np.prod(points[:-1]) <= MAX_ATOMS:
-        rest = classes[-1].route(TIGHT)
+        # differences of a point and an atom have the rounding errors of both
+        rounding = ROUNDING * _width(terms) / classes[-1].spacing
+        rest = classes[-1].table(max(TIGHT, rounding))
         return None if rest is None else _convolved(terms, classes[:-1], rest)
     # meet in the middle: a sorted table of half of the parts
     for number in range(1, len(classes) - 1):

@@ -15,6 +15,9 @@ from dpinfer.mechanisms._law import ParametricLaw
 from dpinfer.mechanisms._sums.factors import log_mgf, tilted_factors
 
 CHUNK = 1 << 19
+SAMPLE = 32
+"""About so many points tell which factors of a product are the smallest."""
+
 NEGLIGIBLE = 1e-20
 """Modulus below which a value of a characteristic function counts as zero."""
 
@@ -145,7 +148,7 @@ class Terms:
 
     def cf(self, t: FloatArray, negligible: float = NEGLIGIBLE) -> FloatArray:
         """Characteristic function at ``t``; values below ``negligible`` may be given as 0."""
-        return self._product(
+        return self.product(
             t, lambda part, at: part.law._cf(at[:, None] * part.weights), negligible
         )
 
@@ -156,9 +159,9 @@ class Terms:
             mean = np.asarray(theta * part.weights, dtype=np.complex128)
             return tilted_factors(part.law, mean + 1j * at[:, None] * part.weights, mean)
 
-        return self._product(t, factors)
+        return self.product(t, factors)
 
-    def _product(
+    def product(
         self,
         t: FloatArray,
         factors: Callable[[Block, FloatArray], NDArray[Any]],
@@ -167,17 +170,23 @@ class Terms:
         """Product over the terms, dropping points once they are negligible.
 
         Every factor has modulus at most 1, so a product that is negligible stays so: with many
-        terms only few points survive the first handful.
+        terms only few points survive the first handful, which are the smallest at some points.
         """
         flat = t.ravel()
         alive = np.arange(flat.size)
         values: NDArray[Any] = np.ones(flat.size)
+        some = flat[:: 1 + flat.size // SAMPLE]
         for block in self.blocks:
             start, columns = 0, 2
+            if len(block) > columns and some.size < flat.size:
+                sizes = np.abs(factors(block, some)) + np.finfo(float).tiny
+                block = block.take(np.argsort(block.counts * np.log(sizes).sum(axis=0)))
             while start < len(block) and alive.size:
                 columns = min(4 * columns, max(1, CHUNK // alive.size))
                 part = block.take(slice(start, start + columns))
-                values = values * np.prod(factors(part, flat[alive]) ** part.counts, axis=1)
+                each, repeated = factors(part, flat[alive]), part.counts != 1
+                each[:, repeated] **= part.counts[repeated]
+                values = values * np.prod(each, axis=1)
                 kept = np.abs(values) > negligible
                 alive, values = alive[kept], values[kept]
                 start += columns
