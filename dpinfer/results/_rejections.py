@@ -56,12 +56,14 @@ class Study:
         Block j draws from the j-th child of the seed, so that the answer does not depend on the
         number of workers.
         """
-        root = simulation.draw_seed()
+        root, reps = simulation.draw_seed(), simulation.reps
         sizes = list(block_sizes(simulation.reps, block))
         tasks = ((size, child_seed(root, number)) for number, size in enumerate(sizes))
         total = np.zeros((len(self.rules), self.rules[0].critical.size))
         with progress_bar(simulation.reps, simulation.progress) as advance:
-            counted = run_tasks(partial(_count, self), tasks, simulation.n_jobs)
+            counted = run_tasks(
+                partial(_count, self), tasks, simulation.n_jobs, lambda task: reps / task[0]
+            )
             for size, counts in zip(sizes, counted, strict=True):
                 total += counts
                 advance(size)
@@ -82,12 +84,17 @@ def largest_replicates(draw: Draw, keep: int, simulation: Simulation, block: int
     As in :class:`Study`, block j draws from the j-th child of the seed. No more than a multiple of
     ``keep`` and of the block is held at a time.
     """
-    root = simulation.draw_seed()
+    root, reps = simulation.draw_seed(), simulation.reps
     sizes = list(block_sizes(simulation.reps, block))
     tasks = ((size, child_seed(root, number)) for number, size in enumerate(sizes))
     held: list[FloatArray] = []
     with progress_bar(simulation.reps, simulation.progress) as advance:
-        drawn = run_tasks(partial(_draw_largest, draw, keep), tasks, simulation.n_jobs)
+        drawn = run_tasks(
+            partial(_draw_largest, draw, keep),
+            tasks,
+            simulation.n_jobs,
+            lambda task: reps / task[0],
+        )
         for size, replicates in zip(sizes, drawn, strict=True):
             held.append(replicates)
             if sum(map(len, held)) > max(4 * keep, block):

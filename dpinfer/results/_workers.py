@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
+from time import perf_counter
+from typing import Any, Literal, TypeVar
 
 from dpinfer._validation import require, show
 from dpinfer.errors import InvalidParameterError
@@ -12,6 +14,12 @@ Task = TypeVar("Task")
 Answer = TypeVar("Answer")
 
 _EXTRA = "distributed"
+
+_LONG = 3.0
+"""Seconds of work for which processes are worth their start: they do not wait for each other."""
+
+_TELLING = 0.2
+"""A first task that takes so many seconds tells how long all take; a shorter one warms up."""
 
 
 def count_workers(n_jobs: int | None) -> int:
@@ -22,7 +30,10 @@ def count_workers(n_jobs: int | None) -> int:
 
 
 def run_tasks(
-    function: Callable[[Task], Answer], tasks: Iterable[Task], n_jobs: int | None
+    function: Callable[[Task], Answer],
+    tasks: Iterable[Task],
+    n_jobs: int | None,
+    remaining: Callable[[Task], float],
 ) -> Iterator[Answer]:
     """Yield the answer to each task, in the order of the tasks.
 
@@ -36,8 +47,10 @@ def run_tasks(
     tasks : iterable
         The tasks.
     n_jobs : int or None
-        Number of workers as joblib takes it; 1 does without joblib. Threads, unless
-        ``joblib.parallel_config`` chooses another backend.
+        Number of workers as joblib takes it; 1 does without joblib. Threads for short work and
+        processes for long, as the first tasks show, unless ``joblib.parallel_config`` chooses.
+    remaining : callable
+        ``remaining(task)``: how many times the work of a task is left to do.
 
     Yields
     ------
@@ -47,14 +60,41 @@ def run_tasks(
     if n_jobs == 1:
         yield from map(function, tasks)
         return
-    joblib = require("joblib", _EXTRA)
+    workers = _workers(n_jobs, "threads")
+    rest = iter(tasks)
+    seconds = 0.0
+    for task, last in zip(rest, (False, True), strict=False):
+        begun = perf_counter()
+        answer = function(task)
+        seconds = perf_counter() - begun
+        yield answer
+        if last or seconds > _TELLING:
+            break
+    else:
+        return
+    if seconds * remaining(task) > _LONG and _can_be_sent((function, task)):
+        workers = _workers(n_jobs, "processes")
+    delayed = require("joblib", _EXTRA).delayed(function)
+    yield from workers(delayed(task) for task in rest)
+
+
+def _workers(n_jobs: int | None, prefer: Literal["threads", "processes"]) -> Any:
+    """Return workers of that kind, or of the kind that the user has chosen."""
     try:
-        parallel = joblib.Parallel(
-            n_jobs=n_jobs, prefer="threads", batch_size=1, return_as="generator"
+        return require("joblib", _EXTRA).Parallel(
+            n_jobs=n_jobs, prefer=prefer, batch_size=1, return_as="generator"
         )
     except ValueError as error:
         raise InvalidParameterError(
             f"n_jobs = {show(n_jobs)} needs a joblib backend that returns answers one by one, such "
             f"as 'threading', 'loky' or 'dask': {error}"
         ) from error
-    yield from parallel(joblib.delayed(function)(task) for task in tasks)
+
+
+def _can_be_sent(task: object) -> bool:
+    """Whether a task can be sent to another process."""
+    try:
+        pickle.dumps(task)
+    except (pickle.PicklingError, TypeError, AttributeError):
+        return False
+    return True

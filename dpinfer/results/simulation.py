@@ -153,8 +153,14 @@ def _fill(tallies: Sequence[Tally], simulation: Simulation, block: int) -> None:
             under_way.append(task)
             yield task
 
-    with progress_bar(simulation.reps * len(tallies), simulation.progress) as advance:
-        for answers in run_tasks(count_blocks, taken(), simulation.n_jobs):
+    total = simulation.reps * len(tallies)
+
+    def remaining(task: list[Block]) -> float:
+        # with a precision to reach the end may come at any time
+        return total / sum(part.size for part in task) if simulation.precision is None else 0.0
+
+    with progress_bar(total, simulation.progress) as advance:
+        for answers in run_tasks(count_blocks, taken(), simulation.n_jobs, remaining):
             for drawn, counted in zip(under_way.popleft(), answers, strict=True):
                 tally = tallies[drawn.law.index]
                 if not tally.is_over:  # otherwise drawn ahead, before that was known
@@ -217,12 +223,14 @@ def _checked_jobs(n_jobs: object) -> int:
 
 
 @contextmanager
-def progress_bar(total: int, shown: bool) -> Iterator[Callable[[int], object]]:
+def progress_bar(
+    total: int, shown: bool, unit: str = "replicate"
+) -> Iterator[Callable[[int], object]]:
     """Yield a function that advances the progress bar, if one is wanted."""
     if not shown:
         yield lambda _: None
         return
     from tqdm import tqdm
 
-    with tqdm(total=total, unit="replicate", unit_scale=True) as bar:
+    with tqdm(total=total, unit=unit, unit_scale=True) as bar:
         yield bar.update

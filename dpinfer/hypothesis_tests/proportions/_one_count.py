@@ -26,12 +26,15 @@ from dpinfer.mechanisms.noisy_binomial import NoisyBinomial
 from dpinfer.mechanisms.noisy_poisson import NoisyPoisson
 from dpinfer.results.labels import split_labels
 from dpinfer.results.null_distribution import AsymptoticNull, ExactNull, NullDistribution
-from dpinfer.results.simulation import Simulation, simulate_null
+from dpinfer.results.simulation import BLOCK, Simulation, simulate_null
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Method = Literal["exact", "monte-carlo", "normal"]
+
+_BLOCK = 4 * BLOCK
+"""Replicates in a block: they are cheap, as the counts are drawn all at once."""
 
 LARGEST_RATE = 1e15
 """Beyond it, neighbouring whole numbers run together in sums."""
@@ -158,7 +161,9 @@ def monte_carlo(
         np.broadcast_to(x, test.count.shape) for x in (test.statistic, test.centre, test.spread)
     )
     draws = [DrawZ(law, float(centre.flat[i]), float(spread.flat[i])) for i, law in enumerate(rows)]
-    null = simulate_null(draws, np.asarray(statistic), simulation, alternative=alternative)
+    null = simulate_null(
+        draws, np.asarray(statistic), simulation, alternative=alternative, block=_BLOCK
+    )
     return null.pvalue(test.statistic, alternative), null
 
 
