@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dpinfer._numerics.multinomial import draw_multinomial
 from dpinfer._numerics.weighted_chi2 import WeightedChi2
 from dpinfer._validation import FloatArray
 from dpinfer.errors import InvalidParameterError
@@ -144,14 +145,20 @@ class TableDraws:
 
     def draw_tables(self, size: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
         """Draw tables, shape (..., size), and published numbers of observations."""
-        counts = rng.multinomial(self.nobs, self.shares, (size, self.nobs.size))
-        noisy = counts.reshape(size, self.model.size).astype(np.float64)
-        noisy += self.model.noise.rvs(noisy.shape, rng=rng)
-        tables = np.ascontiguousarray(noisy.T).reshape(*self.model.shape, size)
+        counts = draw_multinomial(self.nobs, self.shares, size, rng).swapaxes(0, 1)
+        tables = self._draw_noise(size, rng).reshape(*counts.shape)
+        tables += counts
         nobs = np.full(size, float(self.nobs.sum()))
         if self.model.nobs_noise is not None:
             nobs += self.model.nobs_noise.rvs(size, rng=rng)
-        return tables, nobs
+        return tables.reshape(*self.model.shape, size), nobs
+
+    def _draw_noise(self, size: int, rng: np.random.Generator) -> FloatArray:
+        """Draw the noise of the cells, shape (k, size)."""
+        noise, cells = self.model.noise, self.model.size
+        if noise.shape == ():
+            return np.asarray(noise.rvs((cells, size), rng=rng), dtype=np.float64)
+        return np.array(noise.rvs((size, cells), rng=rng).T, dtype=np.float64, order="C")
 
 
 def split_channel(channel: RandomizedResponse) -> tuple[float, float]:

@@ -6,14 +6,16 @@ Tables have the shape (r, c, m): m tables, the innermost axis, of r rows and c c
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import reduce
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpinfer._validation import FloatArray
 from dpinfer.hypothesis_tests.tables._elimination import solve_loaded
-from dpinfer.hypothesis_tests.tables._noise_form import NoiseForm, dot, fitted_part
+from dpinfer.hypothesis_tests.tables._noise_form import NoiseForm, dot, fitted_part, total
 
 SMALLEST_EXPECTED = 1e-9
 """Smaller expected counts are taken to be this, so that weights stay finite."""
@@ -89,7 +91,7 @@ class ProductMargins:
         tables = self.form.adjust(tables, nobs)
         rows, columns = tables.sum(axis=1), _shares(tables.sum(axis=0))
         rows = _shares(rows) * np.maximum(rows.sum(axis=0), 1.0)
-        expected = _outer(*_converged(self._round, tables, rows, columns))
+        expected = _outer(*_converged(self._round, tables, (rows, columns)))
         deviations = tables - expected
         form = self.form.value(deviations, *self.form.weights(expected))
         return Fit(expected, deviations, form)
@@ -98,9 +100,8 @@ class ProductMargins:
         self, tables: FloatArray, rows: FloatArray, columns: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """Return better rows, shape (r, m), and shares of columns, shape (c, m)."""
-        problem = _Alternating.at(self.form, tables, _outer(rows, columns))
-        rows = problem.best_rows(columns)
-        columns = problem.flipped().best_rows(rows)
+        rows = _Alternating.at(self.form, tables, rows, columns).best(columns, "jm", "im")
+        columns = _Alternating.at(self.form, tables, rows, columns).best(rows, "im", "jm")
         scale = columns.sum(axis=0)
         return rows * scale, columns / np.where(scale > 0.0, scale, 1.0)
 
@@ -119,9 +120,9 @@ class _Alternating:
     Parameters
     ----------
     weighted, weights, loaded : array of float, shape (r, c, m)
-        w·z, w and, where the noise of the cells is shared, w·V.
+        w·z, w and, where the noise of the cells is shared, w·V in units of the largest V.
     factor, seen : array of float, shape (m,)
-        γ and Σ w V z.
+        γ and Σ w V z in these units.
     """
 
     weighted: FloatArray
@@ -131,33 +132,37 @@ class _Alternating:
     seen: FloatArray
 
     @classmethod
-    def at(cls, form: NoiseForm, tables: FloatArray, expected: FloatArray) -> _Alternating:
+    def at(
+        cls, form: NoiseForm, tables: FloatArray, rows: FloatArray, columns: FloatArray
+    ) -> _Alternating:
+        expected = _outer(rows, columns)
         weights, factor = form.weights(expected)
-        weighted = weights * tables
+        weighted = np.multiply(weights, tables, out=expected)
         if form.shared == 0.0:
             return cls(weighted, weights, None, factor, factor)
-        return cls(weighted, weights, weights * form.noise, factor, dot(form.variance, weighted))
-
-    def flipped(self) -> _Alternating:
-        """Return the problem for the transposed table."""
-        loaded = None if self.loaded is None else self.loaded.swapaxes(0, 1)
-        return replace(
-            self,
-            weighted=self.weighted.swapaxes(0, 1),
-            weights=self.weights.swapaxes(0, 1),
-            loaded=loaded,
+        unit = float(form.variance.max())
+        factor *= unit * unit
+        if form.is_even:
+            return cls(weighted, weights, weights, factor, total(weighted))
+        ratio = form.variance / unit
+        return cls(
+            weighted, weights, weights * ratio[..., np.newaxis], factor, dot(ratio, weighted)
         )
 
-    def best_rows(self, columns: FloatArray) -> FloatArray:
-        """Return the best rows a >= 0, shape (r, m), for given columns b, shape (c, m)."""
-        scale = columns.max(axis=0)
-        columns = np.maximum(columns, _SMALLEST_SHARE * np.where(scale > 0.0, scale, 1.0))
-        precision = np.einsum("ijm,jm->im", self.weights, np.square(columns))
-        best = np.einsum("ijm,jm->im", self.weighted, columns) / precision
-        if self.loaded is None:
-            return np.asarray(np.maximum(best, 0.0))
-        along = np.einsum("ijm,jm->im", self.loaded, columns)
-        return _coupled(best, along, along / precision, self.factor, self.seen)
+    def best(self, other: FloatArray, given: str, sought: str) -> FloatArray:
+        """Return the best margin >= 0 for a given other one; their axes are named i, j and m."""
+        smallest = _SMALLEST_SHARE * (other.max(axis=0) + SMALLEST_EXPECTED)
+        if (other.min(axis=0) < smallest).any():
+            other = np.maximum(other, smallest)
+        sums = f"ijm,{given}->{sought}"
+        best = np.einsum(sums, self.weighted, other)
+        along = None if self.loaded is None else np.einsum(sums, self.loaded, other)
+        precision = np.einsum(sums, self.weights, np.square(other))
+        best /= precision
+        if along is None:
+            return np.asarray(np.maximum(best, 0.0, out=best))
+        np.divide(along, precision, out=precision)
+        return _coupled(best, along, precision, self.factor, self.seen)
 
 
 @dataclass(frozen=True)
@@ -189,7 +194,7 @@ class RowMargins:
         """Fit common column shares."""
         excess = tables.sum(axis=1) - self.totals[:, np.newaxis]
         tables = tables - self._noise_shares[..., np.newaxis] * excess[:, np.newaxis]
-        (columns,) = _converged(self._step, tables, _shares(tables.sum(axis=0)))
+        (columns,) = _converged(self._step, tables, (_shares(tables.sum(axis=0)),))
         expected = self._expected(columns)
         weights, loaded, factor = self._weights(expected)
         deviations = tables - expected
@@ -249,32 +254,49 @@ class RowMargins:
 
 
 def _converged(
-    step: Callable[..., tuple[FloatArray, ...]], tables: FloatArray, *margins: FloatArray
+    step: Callable[..., tuple[FloatArray, ...]],
+    tables: FloatArray,
+    margins: tuple[FloatArray, ...],
+    last: FloatArray | float = 0.0,
+    most: int = _MOST_ROUNDS,
 ) -> tuple[FloatArray, ...]:
-    """Return margins, each of shape (q, m), after as many steps as the table needs.
+    """Return margins, each of shape (q, m), after as many steps as each table needs.
 
     Changes go down by a factor f, from one step to the next, so that after a change d the error is
-    d f/(1 - f) = d²/(d/f - d), where d/f is the change before.
+    d f/(1 - f) = d²/(d/f - d), where d/f is the change before, ``last``. Tables that are over stay
+    as they are, and are left out as soon as they are a quarter of the tables.
     """
-    fitted = tuple(part.copy() for part in margins)
-    left = np.arange(tables.shape[-1])
-    last = np.zeros(left.size)
-    for _ in range(_MOST_ROUNDS):
+    over = np.zeros(tables.shape[-1], dtype=bool)
+    for done in range(most):
         moved = step(tables, *margins)
-        change = np.zeros(left.size)
-        for into, now, before in zip(fitted, moved, margins, strict=True):
-            into[:, left] = now
-            size = np.maximum(now.max(axis=0), SMALLEST_EXPECTED)
-            np.maximum(change, np.abs(now - before).max(axis=0) / size, out=change)
-        more = (change > _ROUNDING) & (np.square(change) > _CONVERGED * (last - change))
-        if not more.any():
-            break
-        if not more.all():
-            # unlike an index, compress keeps the axis of the tables innermost in memory
-            left, change, tables = left[more], change[more], np.compress(more, tables, axis=-1)
-            moved = tuple(np.compress(more, part, axis=-1) for part in moved)
+        change = reduce(np.maximum, map(_change, moved, margins))
+        if over.any():
+            for now, before in zip(moved, margins, strict=True):
+                np.copyto(now, before, where=over)
+        over |= ~((change > _ROUNDING) & (np.square(change) > _CONVERGED * (last - change)))
         margins, last = moved, change
-    return fitted
+        left = np.flatnonzero(~over)
+        if left.size and 4 * left.size <= 3 * over.size:
+            part = tuple(_taken(x, left) for x in margins)
+            rest = _converged(step, _taken(tables, left), part, last[left], most - done - 1)
+            for into, now in zip(margins, rest, strict=True):
+                into[:, left] = now
+        if 4 * left.size <= 3 * over.size:
+            break
+    return margins
+
+
+def _taken(array: FloatArray, tables: NDArray[np.intp]) -> FloatArray:
+    """Return some tables; unlike an index, this keeps their axis innermost in memory."""
+    return np.take(array, tables, axis=-1)
+
+
+def _change(now: FloatArray, before: FloatArray) -> FloatArray:
+    """Return the largest change of each table's margins, relative to the largest margin."""
+    change = now - before
+    largest = np.abs(change, out=change).max(axis=0)
+    largest /= now.max(axis=0) + SMALLEST_EXPECTED
+    return np.asarray(largest)
 
 
 def _coupled(
@@ -290,16 +312,23 @@ def _coupled(
     one number t, and 0 where that is negative. Leaving out what is negative makes t smaller, so
     that nothing left out comes back: at most r rounds.
     """
-    best, free = apart, np.ones(apart.shape, dtype=bool)
-    for _ in range(len(apart) + 1):
-        missed = seen - np.einsum("im,im,im->m", free, along, apart)
-        bend = 1.0 + factor * np.einsum("im,im,im->m", free, along, direction)
-        best = apart + factor * missed / bend * direction
-        negative = free & (best < 0.0)
-        if not negative.any():
-            break
-        free &= ~negative
-    return np.where(free, best, 0.0)
+    missed = seen - np.einsum("im,im->m", along, apart)
+    missed *= factor
+    bend = np.einsum("im,im->m", along, direction)
+    bend *= factor
+    bend += 1.0
+    missed /= bend
+    best = missed * direction
+    best += apart
+    negative = best < 0.0
+    if negative.any():
+        some = np.flatnonzero((negative & (along > 0.0)).any(axis=0))
+        if some.size:
+            kept = np.where(negative, 0.0, along)
+            rest = _coupled(*(_taken(x, some) for x in (apart, kept, direction, factor, seen)))
+            best[:, some] = np.where(negative[:, some], 0.0, rest)
+        np.maximum(best, 0.0, out=best)
+    return np.asarray(best)
 
 
 def _interactions(cells: FloatArray) -> int:
@@ -317,5 +346,8 @@ def _shares(sums: FloatArray) -> FloatArray:
 
 
 def _outer(rows: FloatArray, columns: FloatArray) -> FloatArray:
+    """Return the products aᵢ·bⱼ, SMALLEST_EXPECTED at least."""
     product = rows[:, np.newaxis] * columns
-    return np.maximum(product, SMALLEST_EXPECTED, out=product)
+    if product.min() < SMALLEST_EXPECTED:  # to look takes a sixth of the time
+        np.maximum(product, SMALLEST_EXPECTED, out=product)
+    return np.asarray(product)

@@ -6,6 +6,7 @@ Arrays of cells have the shape of a table with one more axis, the innermost, for
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -56,6 +57,11 @@ class NoiseForm:
         shared = 1.0 / (total + nobs_variance)
         return cls(variance, shared, nobs_variance * shared)
 
+    @cached_property
+    def is_even(self) -> bool:
+        """Whether V is the same in all cells."""
+        return bool((self.variance == self.variance.flat[0]).all())
+
     @property
     def noise(self) -> FloatArray:
         """V, with an axis for the tables."""
@@ -69,20 +75,26 @@ class NoiseForm:
 
     def weights(self, expected: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return w, in the shape of ``expected``, and γ, shape (m,)."""
-        weights = expected * self.inflation
-        weights += self.noise
+        scaled = expected if self.inflation == 1.0 else expected * self.inflation
+        weights = scaled + self.noise
         np.divide(1.0, weights, out=weights)
         if self.shared == 0.0:
             return weights, np.zeros(expected.shape[-1])
-        reduced = self.inflation * dot(self.variance, weights, expected)
+        reduced = self.dot_noise(weights, scaled)
         return weights, self.shared / (self.slack + self.shared * reduced)
+
+    def dot_noise(self, *factors: FloatArray) -> FloatArray:
+        """Return the sum over the cells of each table of V and other factors, shape (m,)."""
+        if self.is_even:
+            return self.variance.flat[0] * dot(*factors)
+        return dot(self.variance, *factors)
 
     def value(self, deviations: FloatArray, weights: FloatArray, factor: FloatArray) -> FloatArray:
         """Return the form, shape (m,)."""
         weighted = weights * deviations
         form = dot(weighted, deviations)
         if self.shared > 0.0:
-            form += factor * np.square(dot(self.variance, weighted))
+            form += factor * np.square(self.dot_noise(weighted))
         return form
 
     def residual_covariance(self, tangents: FloatArray, expected: FloatArray) -> FloatArray:

@@ -116,12 +116,15 @@ class ParametricMargins:
         Where the steps start.
     scale : float
         Where they start: ratio of the sum of the expected counts to that of the table.
+    steps : int
+        How many steps a fit of many tables takes.
     """
 
     cells: Cells
     form: NoiseForm
     theta: FloatArray
     scale: float = 1.0
+    steps: int = _STEPS_IN_REPLICATE
 
     @property
     def dof(self) -> int:
@@ -147,7 +150,7 @@ class ParametricMargins:
     def fit(self, tables: FloatArray, nobs: FloatArray) -> Fit:
         """Fit tables, shape (k, m)."""
         state = _State.start(self, self.form.adjust(tables, nobs))
-        for _ in range(_STEPS_IN_REPLICATE):
+        for _ in range(self.steps):
             state, _ = state.step()
         expected, deviations = state.expected, state.tables - state.expected
         return Fit(expected, deviations, self.form.value(deviations, *self.form.weights(expected)))

@@ -155,6 +155,10 @@ def chisquare_fit(
     at the level 1 % (Laplace noise, n = 200, frequency 0.8); there ``"monte-carlo"`` rejected in
     4.5 and 0.9 % of 3,000. With n = 500 or 5,000 public and Laplace or geometric noise of ε = 0.05
     ``"asymptotic"`` rejected up to 2.0, 5.9 and 10.2 % of 6,000 tables at levels 1, 5 and 10 %.
+    Through randomized response that tells little the frequency is often estimated to be 0 or 1:
+    with ε = 0.05 ``"asymptotic"`` rejected up to 3, 13 and 23 % of 1,000 tables of 50 reports, and
+    1.5, 8.4 and 15.5 % of 3,000 tables of 500; of ``"monte-carlo"`` no excess showed in 400 tables
+    of either.
 
     References
     ----------
@@ -180,7 +184,7 @@ def chisquare_fit(
     simulation = Simulation.checked(reps, rng, progress, n_jobs, precision)
     values, labels = split_labels(f_obs, "f_obs")
     counts = check_array(values, "f_obs", ge=-LARGEST, le=LARGEST, ndim=1)
-    cells, theta = _checked_model(model, start, bounds, counts.size)
+    cells, theta = checked_model(model, start, bounds, counts.size, "f_obs")
     if isinstance(mechanism, RandomizedResponse):
         check_channel(mechanism, counts.size, "cells of f_obs")
         cells = replace(cells, channel=mechanism)
@@ -211,7 +215,9 @@ def chisquare_fit(
     )
 
 
-def _checked_model(model: Any, start: Any, bounds: Any, size: int) -> tuple[Cells, FloatArray]:
+def checked_model(
+    model: Any, start: Any, bounds: Any, size: int, of: str
+) -> tuple[Cells, FloatArray]:
     """Check a model and where to start; its value there tells whether it fits the table."""
     if not callable(model):
         raise InvalidParameterError(
@@ -223,7 +229,7 @@ def _checked_model(model: Any, start: Any, bounds: Any, size: int) -> tuple[Cell
         raise InvalidParameterError(f"start must be one-dimensional, got shape {theta.shape}")
     if size < theta.size + 2:
         raise InvalidParameterError(
-            f"f_obs must have at least {theta.size + 2} cells to test a model with {theta.size} "
+            f"{of} must have at least {theta.size + 2} cells to test a model with {theta.size} "
             f"parameters, got {size}"
         )
     limits = np.tile([-np.inf, np.inf], (theta.size, 1))
