@@ -206,18 +206,26 @@ class UnknownTrials:
     def largest(self, alternative: Alternative, point: FloatArray) -> FloatArray:
         """Tail of T at a point of each row, at its largest, plus the chance to miss."""
         low, high, missed = self.confidence_set
-        self._check_work(low, high, 1 + (alternative == "two-sided"))
+        self._check_work(alternative)
         found = largest_over_integers(partial(self.tail, alternative, point), low, high)
         return np.minimum(found + missed, 1.0)
 
-    def _check_work(self, low: FloatArray, high: FloatArray, sides: int) -> None:
-        """Refuse to sum over more than can be gone through."""
+    def work(self, alternative: Alternative, is_guaranteed: bool) -> FloatArray:
+        """About how much work the tail of each row is: at its largest, or at one number only."""
+        low, high, _ = self.confidence_set
+        if not is_guaranteed:
+            low = high = self.trials
         radius = binom_radius(np.rint(high * self.value), high, LOG_NEGLIGIBLE)
+        sides = 1 + (alternative == "two-sided")
         terms = sides * evaluated(low, high) * np.minimum(2.0 * radius, high + 1.0)
-        work = 0.0
         for noise, _, rows in self.groups:
-            work += float(terms[rows].sum()) * work_at_a_point(noise)
-        if work > max(MOST_WORK, _WORK_FOR_EACH * low.size):
+            terms[rows] *= work_at_a_point(noise)
+        return np.asarray(terms)
+
+    def _check_work(self, alternative: Alternative) -> None:
+        """Refuse to sum over more than can be gone through."""
+        work = float(self.work(alternative, is_guaranteed=True).sum())
+        if work > max(MOST_WORK, _WORK_FOR_EACH * self.count.size):
             raise InvalidParameterError(
                 "nobs, or the noise, is too large for the exact test, which would take some "
                 f"{1e-7 * work:.2g} s: use method='plug-in' or method='normal'"

@@ -10,12 +10,19 @@ from dpinfer.hypothesis_tests.counts import (
 )
 from dpinfer.hypothesis_tests.null import null_distribution
 from dpinfer.hypothesis_tests.power import (
+    CompositeFitPower,
     GoodnessOfFitPower,
+    HomogeneityPower,
     IndependencePower,
     LinearPower,
+    McNemarPower,
+    PairedCountsPower,
     PoissonPower,
     ProportionPower,
+    ProportionsTrendPower,
+    TrendPower,
     TwoProportionsPower,
+    TwoRatesPower,
 )
 from dpinfer.hypothesis_tests.proportions import (
     mcnemar,
@@ -28,12 +35,19 @@ from dpinfer.hypothesis_tests.size_study import size_study
 from dpinfer.hypothesis_tests.tables import chi2_contingency, chisquare, chisquare_fit
 
 __all__ = [
+    "CompositeFitPower",
     "GoodnessOfFitPower",
+    "HomogeneityPower",
     "IndependencePower",
     "LinearPower",
+    "McNemarPower",
+    "PairedCountsPower",
     "PoissonPower",
     "ProportionPower",
+    "ProportionsTrendPower",
+    "TrendPower",
     "TwoProportionsPower",
+    "TwoRatesPower",
     "chi2_contingency",
     "chisquare",
     "chisquare_fit",

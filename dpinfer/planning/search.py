@@ -20,6 +20,9 @@ _SMALLEST_SIZE = 1e-9
 _WINDOW = 2048
 """Largest number of neighbours at which a sample size is tried as well."""
 
+_COSTLY, _FEW = 1e5, 129
+"""Beyond this size, so many of these neighbours are tried."""
+
 _AROUND = 0.05
 """How far around a guess of a size to look first, relatively."""
 
@@ -142,7 +145,9 @@ class Search:
         """Return the size after the last of its neighbours that fails, if one does."""
         reach = min(_WINDOW, np.ceil(8.0 * np.sqrt(size)))
         step = 1.0 if integer else size * 1e-3
-        near = size + step * np.arange(-reach, reach + 1.0)
+        # where powers are costly, teeth are small, and fewer neighbours tell
+        tried = 2.0 * reach + 1.0 if size <= _COSTLY else _FEW
+        near = size + step * np.unique(np.rint(np.linspace(-reach, reach, int(tried))))
         near = near[near >= (1.0 if integer else step)]
         fails = np.flatnonzero(self.lack(near) > (0.0 if integer else _LEAST))
         if not fails.size:

@@ -85,7 +85,7 @@ class NoisyScores:
     @property
     def default_method(self) -> Literal["exact", "monte-carlo"]:
         """Whether the exact law is available, and not too much work."""
-        affordable = self._grid is not None and self._work <= MOST_WORK
+        affordable = self._grid is not None and self.work <= MOST_WORK
         return "exact" if affordable else "monte-carlo"
 
     def slack(self, t: FloatArray) -> FloatArray:
@@ -129,15 +129,15 @@ class NoisyScores:
                 "method must be 'monte-carlo' or 'normal' where the scores have no common spacing, "
                 f"or their sum has more than {LONGEST} values, got 'exact'"
             )
-        if points * self._work > max(2.0 * MOST_WORK, _WORK_FOR_EACH * points):
+        if points * self.work > max(2.0 * MOST_WORK, _WORK_FOR_EACH * points):
             raise InvalidParameterError(
                 "method must be 'monte-carlo' or 'normal' where the sum of the scores and that of "
                 "their noise have so many values, got 'exact', which would take some "
-                f"{1e-7 * points * self._work:.2g} s"
+                f"{1e-7 * points * self.work:.2g} s"
             )
 
     @cached_property
-    def _work(self) -> float:
+    def work(self) -> float:
         """About how much work a tail is."""
         assert self._grid is not None
         length = 2.0 * self._grid[2] + 2.0

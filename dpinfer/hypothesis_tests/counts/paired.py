@@ -12,20 +12,18 @@ from numpy.typing import NDArray
 
 from dpinfer._validation import RNG, FloatArray, check_option
 from dpinfer.errors import InvalidParameterError
+from dpinfer.hypothesis_tests.counts._blocks import draws_in_block
 from dpinfer.hypothesis_tests.counts._noise_only import NoiseOnly
 from dpinfer.hypothesis_tests.counts.linear import differences
 from dpinfer.mechanisms._law import NoiseLaw
 from dpinfer.mechanisms.independent import Mechanism
 from dpinfer.results.hypothesis import HypothesisResult
 from dpinfer.results.null_distribution import AsymptoticNull, ExactNull, NullDistribution
-from dpinfer.results.simulation import BLOCK, Simulation, simulate_null
+from dpinfer.results.simulation import Simulation, simulate_null
 
 Statistic = Literal["max", "chi2"]
 Method = Literal["exact", "monte-carlo", "asymptotic"]
 Pair = tuple[Mechanism, Mechanism]
-
-_CELLS_IN_BLOCK = 1 << 16
-"""Cells drawn at a time: few enough to stay in the cache."""
 
 
 def counts_paired(
@@ -100,18 +98,13 @@ def counts_paired(
     >>> counts_paired(before, after, mechanism=Laplace(scale=2.0))
     HypothesisResult('Test of two tables', statistic=2.375, pvalue=0.0850655)
     """
-    chosen = check_option(statistic, "statistic", _STATISTICS)
+    chosen = check_option(statistic, "statistic", STATISTICS)
     simulation = Simulation.checked(reps, rng, progress, n_jobs, precision)
     problem, _ = differences(count1, count2, 0.0, mechanism)
     if problem.deviation.ndim == 0:
         raise InvalidParameterError("count1 must be one-dimensional, got a number")
-    default = "exact" if chosen == "max" else "monte-carlo"
-    name = check_option(default if method is None else method, "method", _NULLS)
-    if (chosen, name) in (("max", "asymptotic"), ("chi2", "exact")):
-        raise InvalidParameterError(
-            f"method must be 'monte-carlo' or the default with statistic={chosen!r}, got {name!r}"
-        )
-    value = _STATISTICS[chosen](problem.statistic)
+    name = checked_method(method, chosen)
+    value = STATISTICS[chosen](problem.statistic)
     null = _NULLS[name](problem, chosen, value, simulation)
     return HypothesisResult(
         name="Test of two tables",
@@ -126,6 +119,18 @@ def counts_paired(
     )
 
 
+def checked_method(method: Method | None, statistic: Statistic) -> Method:
+    """Return the method, by default that of the statistic, if the statistic has it."""
+    default: Method = "exact" if statistic == "max" else "monte-carlo"
+    name = check_option(default if method is None else method, "method", _NULLS)
+    if (statistic, name) in (("max", "asymptotic"), ("chi2", "exact")):
+        raise InvalidParameterError(
+            f"method must be 'monte-carlo' or the default with statistic={statistic!r}, got "
+            f"{name!r}"
+        )
+    return name
+
+
 def _largest(z: FloatArray) -> FloatArray:
     return np.asarray(np.abs(z).max(axis=-1))
 
@@ -134,7 +139,7 @@ def _squares(z: FloatArray) -> FloatArray:
     return np.asarray(np.square(z).sum(axis=-1))
 
 
-_STATISTICS: dict[Statistic, Callable[[FloatArray], FloatArray]] = {
+STATISTICS: dict[Statistic, Callable[[FloatArray], FloatArray]] = {
     "max": _largest,
     "chi2": _squares,
 }
@@ -142,11 +147,22 @@ _STATISTICS: dict[Statistic, Callable[[FloatArray], FloatArray]] = {
 
 @dataclass(frozen=True, eq=False)
 class DrawTables:
-    """Draws a statistic of differences that are noise."""
+    """Draws a statistic of differences that are noise, and perhaps a shift besides.
+
+    Parameters
+    ----------
+    laws, which
+        As for :class:`NoiseOnly`.
+    statistic : {"max", "chi2"}
+        What to compute.
+    shift : float or array of float, shape (k,)
+        What the differences are without noise, in standard deviations of their noise.
+    """
 
     laws: list[NoiseLaw]
     which: NDArray[np.intp]
     statistic: Statistic
+    shift: FloatArray | float = 0.0
 
     def __call__(self, size: int, rng: np.random.Generator) -> FloatArray:
         """Draw so many."""
@@ -154,7 +170,8 @@ class DrawTables:
         for number, law in enumerate(self.laws):
             cells = np.flatnonzero(self.which == number)
             z[:, cells] = law._rvs((size, cells.size), rng) / float(law.std)
-        return _STATISTICS[self.statistic](z)
+        z += self.shift
+        return STATISTICS[self.statistic](z)
 
 
 def _log_below(problem: NoiseOnly, t: FloatArray, closed: bool) -> FloatArray:
@@ -170,7 +187,8 @@ def _log_below(problem: NoiseOnly, t: FloatArray, closed: bool) -> FloatArray:
     return total
 
 
-def _max_upper(problem: NoiseOnly, t: FloatArray) -> FloatArray:
+def max_upper(problem: NoiseOnly, t: FloatArray) -> FloatArray:
+    """P(max >= t) under the null hypothesis."""
     return np.asarray(-np.expm1(_log_below(problem, t, closed=False)))
 
 
@@ -181,14 +199,14 @@ def _max_lower(problem: NoiseOnly, t: FloatArray) -> FloatArray:
 def _exact(
     problem: NoiseOnly, statistic: Statistic, value: FloatArray, simulation: Simulation
 ) -> NullDistribution:
-    return ExactNull(partial(_max_upper, problem), partial(_max_lower, problem))
+    return ExactNull(partial(max_upper, problem), partial(_max_lower, problem))
 
 
 def _monte_carlo(
     problem: NoiseOnly, statistic: Statistic, value: FloatArray, simulation: Simulation
 ) -> NullDistribution:
     draw = DrawTables(problem.laws, problem.which, statistic)
-    block = min(BLOCK, max(1, _CELLS_IN_BLOCK // problem.which.size))
+    block = draws_in_block(problem.which.size)
     return simulate_null([draw], value, simulation, alternative="larger", block=block)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
@@ -22,6 +21,9 @@ from dpinfer._validation import (
 )
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.published import LARGEST_NOBS, check_published, unlabelled
+from dpinfer.hypothesis_tests.counts._blocks import draws_in_block
+from dpinfer.hypothesis_tests.counts._proportions import PROPORTIONS, TrendOfProportions
+from dpinfer.hypothesis_tests.counts._proportions import Method as ProportionsMethod
 from dpinfer.hypothesis_tests.counts._scores import NoisyScores
 from dpinfer.mechanisms._law import NoiseLaw
 from dpinfer.mechanisms.independent import Mechanism, as_noise
@@ -33,13 +35,9 @@ from dpinfer.results.null_distribution import (
     ExactNull,
     NullDistribution,
 )
-from dpinfer.results.simulation import BLOCK, Simulation, simulate_null
+from dpinfer.results.simulation import Simulation, simulate_null
 
 CountsMethod = Literal["exact", "monte-carlo", "normal"]
-ProportionsMethod = Literal["monte-carlo", "normal"]
-
-_CELLS_IN_BLOCK = 1 << 16
-"""Cells drawn at a time: few enough to stay in the cache."""
 
 _LARGEST_SCORE = 1e50
 
@@ -237,16 +235,15 @@ def proportions_trend(
     HypothesisResult('Test of a trend of proportions', statistic=2.76554, pvalue=0.00568283)
     """
     alternative = check_option(alternative, "alternative", ALTERNATIVES)
-    method = check_option(method, "method", _PROPORTIONS)
+    method = check_option(method, "method", PROPORTIONS)
     simulation = Simulation.checked(reps, rng, progress, n_jobs, precision)
     counts, places, noise, labels = _checked(count, scores, mechanism)
     trials = check_integer_array(unlabelled(nobs, "nobs", labels, "count"), "nobs", ge=1)
     check_array(trials, "nobs", ndim=1, le=LARGEST_NOBS / counts.size)
     check_length(trials, "nobs", counts.size, "the groups of count")
-    centred = places - (trials @ places) / trials.sum()
-    model = TrendOfProportions(trials, centred, noise)
+    model = TrendOfProportions.of(trials, places, noise)
     z = model.statistic(counts)
-    null = _PROPORTIONS[method](model, counts, z, alternative, simulation)
+    null = PROPORTIONS[method](model, counts, z, alternative, simulation)
     return HypothesisResult(
         name="Test of a trend of proportions",
         statistic=z,
@@ -268,16 +265,22 @@ def _checked(
     counts = check_array(counts, "count", ndim=1)
     if counts.size < 2:
         raise InvalidParameterError(f"count must have at least 2 cells, got {counts.size}")
-    places = np.arange(counts.size, dtype=np.float64)
-    if scores is not None:
-        places = unlabelled(scores, "scores", labels, "count")
-        check_array(places, "scores", ndim=1, ge=-_LARGEST_SCORE, le=_LARGEST_SCORE)
-        check_length(places, "scores", counts.size, "the cells of count")
-    if np.ptp(places) <= 1e-9 * np.abs(places).max():
-        raise InvalidParameterError("scores must differ: equal scores have no trend")
+    places = None if scores is None else unlabelled(scores, "scores", labels, "count")
+    places = checked_scores(places, counts.size, "the cells of count")
     noise = as_noise(mechanism, counts.size)
     check_published(counts, "count", noise)
     return counts, places, noise, labels
+
+
+def checked_scores(scores: Any, cells: int, what: str) -> FloatArray:
+    """Return the places of the cells, by default 0, 1, …."""
+    if scores is None:
+        return np.arange(cells, dtype=np.float64)
+    places = check_array(scores, "scores", ndim=1, ge=-_LARGEST_SCORE, le=_LARGEST_SCORE)
+    check_length(places, "scores", cells, what)
+    if np.ptp(places) <= 1e-9 * np.abs(places).max():
+        raise InvalidParameterError("scores must differ: equal scores have no trend")
+    return places
 
 
 def _exact(
@@ -305,7 +308,7 @@ def _counts_monte_carlo(
 ) -> tuple[FloatArray, NullDistribution]:
     z = deviation / law.spread
     null = simulate_null(
-        [law.draw], z, simulation, alternative=alternative, block=_block(law.scores.size)
+        [law.draw], z, simulation, alternative=alternative, block=draws_in_block(law.scores.size)
     )
     return np.asarray(null.pvalue(z, alternative)), null
 
@@ -323,73 +326,3 @@ _COUNTS: dict[
         [NoisyScores, FloatArray, Alternative, Simulation], tuple[FloatArray, NullDistribution]
     ],
 ] = {"exact": _exact, "monte-carlo": _counts_monte_carlo, "normal": _counts_normal}
-
-
-@dataclass(frozen=True, eq=False)
-class TrendOfProportions:
-    """Centred scores of groups, and the law of what was published of them."""
-
-    trials: FloatArray
-    centred: FloatArray
-    noise: NoiseLaw
-
-    def share(self, counts: FloatArray) -> FloatArray:
-        """Estimate the common proportion, half a success away from 0 and 1."""
-        total = self.trials.sum()
-        return np.asarray(np.clip(counts.sum(axis=-1), 0.5, total - 0.5) / total)
-
-    def statistic(self, counts: FloatArray) -> FloatArray:
-        """Z statistics of counts of shape (..., k)."""
-        share = self.share(counts)
-        squares = np.square(self.centred)
-        sampling = share * (1.0 - share) * (self.trials @ squares)
-        noise = float(np.sum(squares * self.noise.variance))
-        return np.asarray(counts @ self.centred / np.sqrt(sampling + noise))
-
-
-@dataclass(frozen=True, eq=False)
-class DrawTrend:
-    """Draws z statistics at a common proportion."""
-
-    model: TrendOfProportions
-    share: float
-
-    def __call__(self, size: int, rng: np.random.Generator) -> FloatArray:
-        """Draw so many."""
-        shape = (size, self.model.trials.size)
-        counts = self.model.noise._rvs(shape, rng).astype(np.float64)
-        counts += rng.binomial(self.model.trials.astype(np.int64), self.share, shape)
-        return self.model.statistic(counts)
-
-
-def _block(cells: int) -> int:
-    return min(BLOCK, max(1, _CELLS_IN_BLOCK // cells))
-
-
-def _proportions_monte_carlo(
-    model: TrendOfProportions,
-    counts: FloatArray,
-    z: FloatArray,
-    alternative: Alternative,
-    simulation: Simulation,
-) -> NullDistribution:
-    draw = DrawTrend(model, float(model.share(counts)))
-    return simulate_null([draw], z, simulation, alternative=alternative, block=_block(counts.size))
-
-
-def _proportions_normal(
-    model: TrendOfProportions,
-    counts: FloatArray,
-    z: FloatArray,
-    alternative: Alternative,
-    simulation: Simulation,
-) -> NullDistribution:
-    return AsymptoticNull.normal()
-
-
-_PROPORTIONS: dict[
-    ProportionsMethod,
-    Callable[
-        [TrendOfProportions, FloatArray, FloatArray, Alternative, Simulation], NullDistribution
-    ],
-] = {"monte-carlo": _proportions_monte_carlo, "normal": _proportions_normal}

@@ -10,13 +10,21 @@ from numpy.typing import NDArray
 
 from dpinfer._numerics.roots import find_root
 from dpinfer._validation import Alternative, FloatArray
+from dpinfer.errors import InvalidParameterError
 from dpinfer.hypothesis_tests.proportions._one_count import OneCount
+from dpinfer.mechanisms._work import work_at_a_point
 from dpinfer.mechanisms.independent import integer_cells
 
 _NARROW = 0.4
 """Width of a bracket in which there is at most one atom on each side of the expectation."""
 
 _PRECISION = 1e-13
+
+_TAILS = 60.0
+"""About how many tails the search for a critical value takes."""
+
+_MOST_WORK, _WORK_FOR_EACH = float(1 << 27), float(1 << 19)
+"""Work of all of them, some 15 s, and that which each of many rows may take, some 50 ms."""
 
 
 def critical_distance(test: OneCount, alpha: float, alternative: Alternative) -> FloatArray:
@@ -26,6 +34,7 @@ def critical_distance(test: OneCount, alpha: float, alternative: Alternative) ->
     whole-numbered they are those of whole numbers.
     """
     centre = np.atleast_1d(test.centre)
+    _check_work(test, centre)
     rows = np.arange(centre.size)
     spread = np.sqrt(np.square(np.atleast_1d(test.spread)) + test.law.noise.variance)
     is_lattice = bool(integer_cells(test.law.noise, 1)[0])
@@ -52,6 +61,17 @@ def critical_distance(test: OneCount, alpha: float, alternative: Alternative) ->
     atoms = [np.where(margin(side, rows) <= 0.0, side, np.inf) for side in sides]
     nearest = np.min(atoms, axis=0)
     return np.where(np.isfinite(nearest), nearest, high).reshape(test.centre.shape)
+
+
+def _check_work(test: OneCount, centre: FloatArray) -> None:
+    """Refuse to look for a critical value if its tails are sums of too many terms."""
+    low, high = test.law._window(centre, "upper")
+    work = _TAILS * float(np.sum(high - low + 1.0)) * work_at_a_point(test.law.noise)
+    if work > max(_MOST_WORK, _WORK_FOR_EACH * centre.size):
+        raise InvalidParameterError(
+            f"{' and '.join(test.law.parameters)}, or the noise, must be smaller for the power of "
+            f"the exact test, which would take some {1e-7 * work:.2g} s: use method='normal'"
+        )
 
 
 def _tail(

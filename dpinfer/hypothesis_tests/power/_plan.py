@@ -64,12 +64,17 @@ class PowerPlan(Plan):
         return self._effects(name, columns)
 
     def _find(self, name: str, known: Columns, target: float) -> float:
-        if name == self._size and target > known["alpha"] and not self._has_effect(known):
+        if name == self._size:
+            self._check_effect(known, target)
+        return super()._find(name, known, target)
+
+    def _check_effect(self, known: Columns, target: float) -> None:
+        """Refuse a power that no number of observations reaches."""
+        if target > known["alpha"] and not self._has_effect(known):
             raise InvalidParameterError(
                 f"power must be at most alpha where there is no effect in the direction of the "
                 f"alternative, got {target} for alpha = {known['alpha']:g}"
             )
-        return super()._find(name, known, target)
 
 
 def is_alternative(alternative: Alternative, effect: float) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import special
 
 from dpinfer._numerics.roots import find_root
 from dpinfer._numerics.weighted_chi2 import WeightedChi2
@@ -116,15 +117,26 @@ def shifted_law(table: NoisyTable, truth: FloatArray, statistic: Statistic) -> S
     return ShiftedForm.dense(sampled - np.outer(across, across) / table.nobs, root @ shift)
 
 
-def fitted_law(model: TableModel, truth: FloatArray) -> WeightedChi2:
-    """Return the limit law of the projected statistic of tables that are fitted; truth (r, c).
+def fitted_power(model: TableModel, truth: FloatArray, alpha: float, statistic: Statistic) -> float:
+    """Return the power in the limit where tables are fitted; truth: their true expected counts.
 
-    It is noncentral χ², and its noncentrality is the statistic of the true expected counts.
+    The projected statistic is noncentral χ², and its noncentrality is the statistic of the true
+    expected counts. Pearson's is a sum of squares of deviations from the fit, which are normal
+    with those of the true expected counts as their mean.
     """
-    fit = model.fit(truth[..., np.newaxis], truth.sum())
-    means = np.zeros(model.margins.dof)
-    means[0] = np.sqrt(fit.projected.item())
-    return WeightedChi2.from_eigenvalues(np.ones(means.size), means)
+    fit = model.fit(truth[..., np.newaxis], np.array([truth.sum()]))
+    if statistic == "projected":
+        dof = model.margins.dof
+        means = np.zeros(dof)
+        means[0] = np.sqrt(fit.projected.item())
+        critical = np.asarray(special.chdtri(float(dof), alpha))
+        return float(WeightedChi2.from_eigenvalues(np.ones(dof), means).upper(critical))
+    expected = fit.expected[..., 0]
+    scale = 1.0 / np.sqrt(expected.ravel())
+    covariance = scale[:, np.newaxis] * model.margins.residual_covariance(expected) * scale
+    mean = scale * fit.deviations.ravel()
+    null = ShiftedForm.dense(covariance, np.zeros(mean.size))
+    return ShiftedForm.dense(covariance, mean).upper(null.critical_value(alpha))
 
 
 def _projected_root(table: NoisyTable) -> FloatArray:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpinfer._validation import FloatArray
 from dpinfer.errors import InvalidParameterError
+from dpinfer.hypothesis_tests.power._rejections import counting_error
 from dpinfer.hypothesis_tests.tables._fitted_tables import STATISTICS as FITTED_STATISTICS
-from dpinfer.hypothesis_tests.tables._fitted_tables import TableDraws
+from dpinfer.hypothesis_tests.tables._fitted_tables import TableModel
+from dpinfer.hypothesis_tests.tables._margins import Fit
 from dpinfer.hypothesis_tests.tables._noisy_table import STATISTICS, NoisyTable, Statistic
 from dpinfer.results.simulation import BLOCK, Draw, Simulation, simulate_null
 
@@ -28,26 +31,30 @@ def simulated_power(
     With R replicates under the null hypothesis the critical value is that of a level within
     √(α(1 - α)/R) of α. What that does to the power is added to the error of counting rejections.
     """
+    block = min(BLOCK, max(1, _CELLS_IN_BLOCK // cells))
+    points = critical_values(null, alpha, simulation, block)
+    power, less, more = _rejections(truth, points, simulation, block)
+    return power, float(np.hypot(counting_error(power, simulation.reps), 0.5 * (more - less)))
+
+
+def critical_values(null: Draw, alpha: float, simulation: Simulation, block: int) -> FloatArray:
+    """Return simulated critical values of a level and of those a standard error off, shape (3,)."""
     reps = simulation.reps
     if alpha * (reps + 1) < 1.0:
         raise InvalidParameterError(
             f"reps must be >= {np.ceil(1.0 / alpha) - 1:.0f} to simulate a test at the level "
             f"{alpha:g}, got {reps}"
         )
-    block = min(BLOCK, max(1, _CELLS_IN_BLOCK // cells))
     law = simulate_null([null], np.zeros(()), simulation, alternative="larger", block=block)
     spread = np.sqrt(alpha * (1.0 - alpha) / law.sample.size)
     levels = (alpha, max(alpha - spread, 1.0 / (reps + 1.0)), min(alpha + spread, 1.0 - spread))
-    points = np.array([float(law.critical_value(level, "larger")) for level in levels])
-    power, less, more = _rejections(truth, points, simulation, block)
-    counting = max(power * (1.0 - power), 1.0 / (reps + 2.0)) / reps
-    return power, float(np.hypot(np.sqrt(counting), 0.5 * (more - less)))
+    return np.array([float(law.critical_value(level, "larger")) for level in levels])
 
 
 def _rejections(truth: Draw, points: FloatArray, simulation: Simulation, block: int) -> FloatArray:
     """Return shares of replicates that are at least each critical value, infinite ones included."""
     finite = np.isfinite(points)
-    shares = np.zeros(points.shape)
+    shares = np.where(points < 0.0, 1.0, 0.0)  # all replicates reach -inf, none inf
     if finite.any():
         drawn = simulate_null(
             [truth], points[finite], simulation, alternative="larger", block=block
@@ -82,23 +89,68 @@ class SimulatedDeviations:
 
 
 @dataclass(frozen=True)
+class Releases:
+    """Draws published tables under any probabilities; can be pickled.
+
+    Parameters
+    ----------
+    model : TableModel
+        How tables are published and fitted.
+    nobs : array of int, shape (g,)
+        Number of observations in all, or in each row.
+    shares : array of float, shape (g, k/g)
+        Probabilities of the cells, or of those in each row.
+    """
+
+    model: TableModel
+    nobs: NDArray[np.int64]
+    shares: FloatArray
+
+    def draw(self, size: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+        """Draw tables, shape (..., size), and published numbers of observations."""
+        counts = rng.multinomial(self.nobs, self.shares, (size, self.nobs.size))
+        total = np.full(size, float(self.nobs.sum()))
+        return publish(self.model, counts, total, rng)
+
+
+def publish(
+    model: TableModel, counts: NDArray[np.int64], total: FloatArray, rng: np.random.Generator
+) -> tuple[FloatArray, FloatArray]:
+    """Add noise to counts, shape (m, ...), and to totals; return tables, shape (..., m), too."""
+    noisy = counts.reshape(-1, model.size).astype(np.float64)
+    noisy += model.noise.rvs(noisy.shape, rng=rng)
+    tables = np.ascontiguousarray(noisy.T).reshape(*model.shape, -1)
+    if model.nobs_noise is None:
+        return tables, total
+    return tables, total + model.nobs_noise.rvs(total.shape, rng=rng)
+
+
+@dataclass(frozen=True)
 class DecidedTables:
     """Draws statistics of tables, of which those with small expected counts are not decided.
 
     Parameters
     ----------
-    draws : TableDraws
-        Draws tables, and fits them.
+    releases : Releases
+        Draws tables.
+    statistic : {"pearson", "projected"}
+        What to compute.
     smallest : float
         The smallest estimated expected count with which a test decides.
     """
 
-    draws: TableDraws
+    releases: Releases
+    statistic: Statistic
     smallest: float
 
     def __call__(self, size: int, rng: np.random.Generator) -> FloatArray:
         """Draw so many independent replicates."""
-        fit = self.draws.model.fit(*self.draws.draw_tables(size, rng))
-        statistic = FITTED_STATISTICS[self.draws.statistic](fit)
-        decided = (fit.expected >= self.smallest).all(axis=(0, 1))
-        return np.where(decided, statistic, _UNDECIDED)
+        fit = self.releases.model.fit(*self.releases.draw(size, rng))
+        statistic = FITTED_STATISTICS[self.statistic](fit)
+        return np.where(is_decided(fit, self.smallest), statistic, _UNDECIDED)
+
+
+def is_decided(fit: Fit, smallest: float) -> NDArray[np.bool_]:
+    """Whether no expected count of a table is too small, shape (m,)."""
+    cells = fit.expected.reshape(-1, fit.expected.shape[-1])
+    return np.asarray((cells >= smallest).all(axis=0))

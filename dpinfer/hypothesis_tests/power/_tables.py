@@ -25,7 +25,7 @@ from dpinfer.errors import ApproximationWarning, ConvergenceError, InvalidParame
 from dpinfer.hypothesis_tests.power._plan import PowerPlan
 from dpinfer.hypothesis_tests.tables._noisy_table import SMALL_EXPECTED, NoisyTable
 from dpinfer.mechanisms._law import NoiseLaw
-from dpinfer.planning.plan import Columns
+from dpinfer.planning.plan import BUDGETS, Columns
 from dpinfer.planning.search import LARGEST_SIZE
 from dpinfer.results.simulation import Simulation
 
@@ -187,7 +187,8 @@ class TablePower(PowerPlan):
         DataFrame
             One row a combination, with a column for each argument, and the columns ``power``,
             ``mc_error``, the Monte Carlo standard error, which is 0 where nothing was simulated,
-            and ``method``, which was used.
+            and ``method``, by which the power was had: ``"exact"``, ``"monte-carlo"`` or
+            ``"asymptotic"``, whatever p-values the test uses.
 
         Warns
         -----
@@ -196,7 +197,8 @@ class TablePower(PowerPlan):
         """
         frame = super().power_frame(**arguments)
         error = frame["mc_error"].to_numpy()
-        frame["method"] = np.where(error > 0.0, "monte-carlo", self.method or "exact")
+        computed = "asymptotic" if self.method == "asymptotic" else "exact"
+        frame["method"] = np.where(error > 0.0, "monte-carlo", computed)
         self._warn({name: frame[name].to_numpy() for name in self._names})
         return frame
 
@@ -279,8 +281,13 @@ class TablePower(PowerPlan):
             guess = replace(plan, method="asymptotic", rng=0)._find(name, known, target)
         except (InvalidParameterError, ConvergenceError):  # by the limit law only, it may be
             return None
-        largest = {"nobs": LARGEST_SIZE, "alpha": 1.0 - 1e-12, "effect": self.largest_effect}
-        return around(missing, guess, largest.get(name, np.inf), whole=name == self._size)
+        largest = {
+            "nobs": LARGEST_SIZE,
+            "effect": self.largest_effect,
+            "alpha": 1.0 - 1e-12,
+            "budget": BUDGETS[1],
+        }
+        return around(missing, guess, largest[name], whole=name == self._size)
 
 
 def around(
@@ -316,7 +323,9 @@ def first_whole(missing: Callable[[float], float], low: float, high: float) -> f
     return float(high)
 
 
-def checked_probabilities(value: Any, name: str, ndim: int, *, positive: bool) -> FloatArray:
+def checked_probabilities(
+    value: Any, name: str, ndim: int, *, positive: bool = False
+) -> FloatArray:
     """Return probabilities that add up to 1."""
     array = check_array(value, name, ge=0, gt=0.0 if positive else None, ndim=ndim)
     if array.size < 2 or abs(float(array.sum()) - 1.0) > _ROUNDING:

@@ -1,35 +1,43 @@
-"""Probability that a test of two proportions rejects, by a sum over all pairs of published counts.
+"""Probability that a test of two noisy counts rejects, by a sum over all pairs of them.
 
-Given the total M = T₁ + T₂ of the published counts, each version of the test compares the
-difference of the proportions with a law that depends on M only. So the rejected pairs with that
-total are those whose first count is beyond a critical one, which a few p-values find.
+Given the total M = T₁ + T₂ of the published counts, each version of the test compares a contrast
+of the two with a law that depends on M only. So the rejected pairs with that total are those whose
+first count is beyond a critical one, which a few p-values find.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpinfer._numerics.binomial import binom_radius
 from dpinfer._numerics.roots import find_root
 from dpinfer._validation import Alternative, FloatArray
-from dpinfer.hypothesis_tests.proportions._two_samples import NULLS, Method, Sample, TwoSamples
-from dpinfer.mechanisms._law import NoiseLaw
-from dpinfer.mechanisms.noisy_binomial import NoisyBinomial
-from dpinfer.results.simulation import Simulation, simulate_null
+from dpinfer.errors import InvalidParameterError
+from dpinfer.hypothesis_tests.power._rejections import simulated_rate
+from dpinfer.mechanisms._noisy_count import NoisyCount
+from dpinfer.mechanisms._work import MOST_WORK
+from dpinfer.results.simulation import Simulation
 
-_LEFT_OUT = 1e-8
+Method = Literal["exact", "plug-in", "normal"]
+METHODS: tuple[Method, ...] = ("exact", "plug-in", "normal")
+
+_LEFT_OUT = 4e-9
 """Probability of the pairs that are left out."""
 
-_MOST_PAIRS = 1 << 26
-"""Pairs of published counts up to which all are gone through."""
+_MOST_WORK = float(1 << 27)
+"""Work of all p-values that one power takes, some 15 s: more is refused."""
 
-_MOST_GUARANTEED = 200
-"""Lengths of both rows of counts up to which that is done for the guaranteed p-values: seconds."""
+_STEPS = 8
+"""About how many p-values the search for a critical count or score takes."""
+
+_PILOT = 1 << 10
+"""Replicates that tell how many need a p-value of their own."""
 
 _LOG_NEGLIGIBLE = 35.0
 """Counts less probable than the mode by exp(-35) are left out."""
@@ -37,17 +45,18 @@ _LOG_NEGLIGIBLE = 35.0
 _REPLICATES = 1 << 12
 """Replicates drawn at a time."""
 
-_KNOTS = 17
+_KNOTS = 9
 _FARTHEST = 4.0
 """Number of totals at which critical scores are found, and how far from the mean, in spreads."""
 
 _NEAR = 0.01
 """Precision of critical scores."""
 
+_STRIDE = 8
+"""Every so many totals, critical counts are looked for first."""
+
 _REFINEMENTS: tuple[Method, ...] = ("normal", "plug-in", "exact")
 """Versions of the test by their cost: the critical counts of one are near to those of the next."""
-
-_UNUSED = Simulation(reps=1, rng=np.random.default_rng(0))
 
 Holds = Callable[[FloatArray, NDArray[np.intp]], NDArray[np.bool_]]
 
@@ -70,88 +79,122 @@ class Screen:
 
 
 @dataclass(frozen=True, eq=False)
-class TwoCounts:
-    """Two noisy counts at their true proportions, and the test of them.
+class TwoCounts(ABC):
+    """Two noisy counts at their true laws, and a test of them.
 
     Parameters
     ----------
-    nobs : pair of float
-        Numbers of trials.
-    value : pair of float
-        The true proportions.
-    noises : pair of NoiseLaw
-        Laws of the noise, with scalar parameters.
+    laws : pair of NoisyCount
+        The true laws, with scalar parameters.
     alternative, method, nuisance_alpha
         As for the test.
     """
 
-    nobs: tuple[float, float]
-    value: tuple[float, float]
-    noises: tuple[NoiseLaw, NoiseLaw]
+    laws: tuple[NoisyCount, NoisyCount]
     alternative: Alternative
     method: Method
     nuisance_alpha: float
 
+    _most_pairs: ClassVar[int] = 1 << 26
+    """Pairs of published counts up to which all are gone through."""
+
+    _most_guaranteed: ClassVar[int] = 600
+    """Lengths of both rows of counts up to which they are with the guaranteed p-values."""
+
+    @abstractmethod
     def pvalues(
         self, first: FloatArray, second: FloatArray, method: Method | None = None
     ) -> FloatArray:
         """P-values of pairs of published counts, shape (m,)."""
-        test = self._test(first, second)
-        return NULLS[method or self.method](test, self.alternative, _UNUSED)[0]
 
-    def _test(self, first: FloatArray, second: FloatArray) -> TwoSamples:
-        samples = [
-            Sample(
-                count=count,
-                nobs=np.full(count.shape, nobs),
-                noise=noise,
-                nobs_noise=None,
-                is_total=False,
-            )
-            for count, nobs, noise in zip((first, second), self.nobs, self.noises, strict=True)
-        ]
-        return TwoSamples(
-            samples=(samples[0], samples[1]),
-            nuisance_alpha=self.nuisance_alpha,
-            shape=first.shape,
-            labels=None,
-        )
+    @abstractmethod
+    def _contrast(self, first: FloatArray, second: FloatArray) -> FloatArray:
+        """Return what is far from 0 against the null hypothesis, in units of its spread."""
+
+    @abstractmethod
+    def _first(self, total: FloatArray, contrast: FloatArray) -> FloatArray:
+        """Return the first count with which a total has a contrast."""
+
+    @property
+    @abstractmethod
+    def _share(self) -> float:
+        """Share of the total that the first count has under the null hypothesis."""
+
+    @property
+    @abstractmethod
+    def _moments(self) -> tuple[float, float]:
+        """Mean and variance of the total before noise is added."""
+
+    @property
+    @abstractmethod
+    def _work(self) -> float:
+        """About how much work one p-value is, in units of about 0.1 µs."""
+
+    @property
+    def _least_pvalue(self) -> float:
+        """What all p-values are above."""
+        return self.nuisance_alpha if self.method == "exact" else 0.0
+
+    @property
+    def _spread(self) -> float:
+        """Standard deviation of the published total."""
+        return float(np.sqrt(self._moments[1] + sum(law.noise.variance for law in self.laws)))
 
     def reject(self, alpha: float, simulation: Simulation) -> tuple[float, float]:
         """Probability that the test rejects, and its Monte Carlo error, 0 for a sum."""
-        if self.method == "exact" and alpha <= self.nuisance_alpha:
-            return 0.0, 0.0  # no p-value is as small as that
+        if alpha <= self._least_pvalue:
+            return 0.0, 0.0
         return (self.sum(alpha), 0.0) if self.is_summable else self.simulated(alpha, simulation)
 
     def simulated(self, alpha: float, simulation: Simulation) -> tuple[float, float]:
         """Share of replicates that the test rejects, and its standard error, which is never 0."""
         screen = None if self.method == "normal" else self._screen(alpha)
-        draws = [partial(self._rejections, alpha, screen)]
-        ones = np.ones(())
-        drawn = simulate_null(draws, ones, simulation, alternative="larger", block=_REPLICATES)
-        reps = simulation.reps
-        # the p-value counts the observed value as one more replicate
-        rate = (float(drawn.pvalue(1.0, "larger")) * (reps + 1) - 1.0) / reps
-        rate = min(max(rate, 0.0), 1.0)
-        return rate, float(np.sqrt(max(rate * (1.0 - rate), 1.0 / (reps + 2.0)) / reps))
+        if screen is not None:
+            few = self._draw(_PILOT, np.random.default_rng(0))
+            share = np.count_nonzero(self._is_doubtful(screen, *few)) / _PILOT
+            self._check_work(share * simulation.reps)
+        return simulated_rate(partial(self._rejections, alpha, screen), simulation, _REPLICATES)
+
+    def _check_work(self, pvalues: float) -> None:
+        """Refuse so many p-values if they take too long."""
+        work = pvalues * self._work
+        if work > _MOST_WORK:
+            raise InvalidParameterError(
+                "the counts, the noise or reps must be smaller for the power of "
+                f"method={self.method!r}, which would take some {1e-7 * work:.2g} s: use "
+                f"method={'plug-in' if self.method == 'exact' else 'normal'!r}"
+            )
 
     def _rejections(
         self, alpha: float, screen: Screen | None, size: int, rng: np.random.Generator
     ) -> FloatArray:
         """Draw published counts; 1 where the test rejects, 0 elsewhere."""
-        first, second = (
-            rng.binomial(int(nobs), value, size) + noise._rvs((size,), rng)
-            for nobs, value, noise in zip(self.nobs, self.value, self.noises, strict=True)
-        )
+        first, second = self._draw(size, rng)
         if screen is None:
             return (self.pvalues(first, second) <= alpha).astype(np.float64)
-        total = first + second
-        distance = self._score(self._test(first, second).statistic) - screen.at(total)
-        rejected = distance > 0.0
-        doubtful = np.flatnonzero(~(np.abs(distance) > screen.margin) | screen.is_outside(total))
+        rejected = self._distance(screen, first, second) > 0.0
+        doubtful = np.flatnonzero(self._is_doubtful(screen, first, second))
         if doubtful.size:
             rejected[doubtful] = self.pvalues(first[doubtful], second[doubtful]) <= alpha
         return rejected.astype(np.float64)
+
+    def _distance(self, screen: Screen, first: FloatArray, second: FloatArray) -> FloatArray:
+        """Return by how much scores exceed the critical one, about."""
+        return self._score(self._contrast(first, second)) - screen.at(first + second)
+
+    def _is_doubtful(
+        self, screen: Screen, first: FloatArray, second: FloatArray
+    ) -> NDArray[np.bool_]:
+        """Whether pairs need a p-value of their own."""
+        near = ~(np.abs(self._distance(screen, first, second)) > screen.margin)
+        return near | screen.is_outside(first + second)
+
+    def _draw(self, size: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+        """Draw published counts."""
+        first, second = (
+            law._draw_counts(size, rng) + law.noise._rvs((size,), rng) for law in self.laws
+        )
+        return first, second
 
     def _score(self, z: FloatArray) -> FloatArray:
         """Return what is large where the test rejects."""
@@ -159,40 +202,50 @@ class TwoCounts:
 
     def _screen(self, alpha: float) -> Screen:
         """Critical scores at some totals: only replicates near to them need a p-value."""
-        n1, n2 = self.nobs
-        mean = n1 * self.value[0] + n2 * self.value[1]
-        spread = np.sqrt(
-            sum(
-                n * p * (1.0 - p) + float(noise.variance)
-                for n, p, noise in zip(self.nobs, self.value, self.noises, strict=True)
-            )
-        )
-        total = mean + spread * np.linspace(-_FARTHEST, _FARTHEST, _KNOTS)
-        scale = self._test(total, np.zeros(_KNOTS)).spread  # depends on the total only
+        total = self._knots
+        self._check_work(_STEPS * total.size)
         sign = -1.0 if self.alternative == "smaller" else 1.0
 
         def excess(score: FloatArray, rows: NDArray[np.intp]) -> FloatArray:
-            difference = sign * score * scale[rows]
-            first = (total[rows] / n2 + difference) / (1.0 / n1 + 1.0 / n2)
+            first = self._first(total[rows], sign * score)
             tail = self.pvalues(first, total[rows] - first)
             with np.errstate(divide="ignore"):
                 return np.asarray(np.maximum(np.log(tail), -1e6) - np.log(alpha))
 
-        start = np.full(_KNOTS, 0.0 if self.alternative == "two-sided" else -1.0)
+        start = np.full(total.size, 0.0 if self.alternative == "two-sided" else -1.0)
         _, score = find_root(excess, start, start + 3.0, atol=_NEAR, rtol=0.0, expand=True)
-        missed = np.abs(np.interp(total[1::2], total[::2], score[::2]) - score[1::2]).max()
-        # with all knots a smooth curve is missed by a quarter of that
-        return Screen(total, score, 2.0 * _NEAR + 2.0 * float(missed))
+        return Screen(total, score, 2.0 * _NEAR + self._missed(score))
+
+    @property
+    def _knots(self) -> FloatArray:
+        """Totals at which critical scores are found."""
+        return self._moments[0] + self._spread * np.linspace(-_FARTHEST, _FARTHEST, _KNOTS)
+
+    def _missed(self, score: FloatArray) -> float:
+        """How far critical scores may be from those between which they lie.
+
+        With all knots a smooth curve is missed by a quarter of what it is with every other.
+        """
+        return 2.0 * float(np.abs(0.5 * (score[:-2:2] + score[2::2]) - score[1::2]).max())
+
+    @property
+    def _is_whole(self) -> bool:
+        """Whether the published counts are whole numbers."""
+        return all(law.noise.is_integer for law in self.laws)
 
     @cached_property
     def is_summable(self) -> bool:
         """Whether the published counts are whole numbers, and their pairs not too many."""
-        if not all(noise.is_integer for noise in self.noises):
+        if not self._is_whole:
             return False
         lengths = [high - low + 1.0 for low, high in self._ends]
-        if self.method == "exact" and sum(lengths) > _MOST_GUARANTEED:
+        return lengths[0] * lengths[1] <= self._most_pairs and self._is_quick(sum(lengths))
+
+    def _is_quick(self, totals: float) -> bool:
+        """Whether the critical counts of so many totals are found in seconds."""
+        if self.method == "exact" and totals > self._most_guaranteed:
             return False
-        return lengths[0] * lengths[1] <= _MOST_PAIRS
+        return totals * _STEPS * self._work <= MOST_WORK
 
     def sum(self, alpha: float) -> float:
         """Probability that the test rejects."""
@@ -210,7 +263,7 @@ class TwoCounts:
         # counts that go with a total, and for two sides only those that lie on this one
         first = np.maximum(low, total - other_high)
         last = np.minimum(low + pmf.size - 1.0, total - other_low)
-        middle = np.floor(total * self.nobs[side] / sum(self.nobs))
+        middle = np.floor(total * (1.0 - self._share if side else self._share))
         if self.alternative == "two-sided":
             first = np.minimum(np.maximum(first, middle + 1.0), last + 1.0)
         critical = self._critical(alpha, side, total, first, last, middle)
@@ -231,60 +284,62 @@ class TwoCounts:
         guess: FloatArray,
     ) -> FloatArray:
         """Smallest count number ``side`` for which the test rejects, given the total."""
+
+        def holds(method: Method, lead: FloatArray, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
+            pair = (lead, total[rows] - lead)
+            return self.pvalues(pair[side], pair[1 - side], method) <= alpha
+
+        some = np.arange(0, total.size, _STRIDE)
         for method in _REFINEMENTS[: _REFINEMENTS.index(self.method) + 1]:
-
-            def holds(
-                lead: FloatArray, rows: NDArray[np.intp], method: Method = method
-            ) -> NDArray[np.bool_]:
-                pair = (lead, total[rows] - lead)
-                return self.pvalues(pair[side], pair[1 - side], method) <= alpha
-
-            guess = _smallest(holds, first, last, guess)
+            rejects = partial(holds, method)
+            found = _smallest(rejects, first, last, guess, some)
+            # by how much the guess was wrong changes little from one total to the next
+            wrong = np.interp(np.arange(total.size), some, found - guess[some])
+            guess = _smallest(rejects, first, last, guess + np.rint(wrong), np.arange(total.size))
         return guess
 
     @cached_property
     def _ends(self) -> tuple[tuple[float, float], tuple[float, float]]:
         """First and last published count that matters, of both."""
-        first, second = (
-            _ends(*parts) for parts in zip(self.nobs, self.value, self.noises, strict=True)
-        )
+        first, second = (_ends(law) for law in self.laws)
         return first, second
 
     @cached_property
     def _pmfs(self) -> list[FloatArray]:
         """Probabilities of the published counts between their ends."""
-        pmfs = []
-        laws = zip(self.nobs, self.value, self.noises, self._ends, strict=True)
-        for nobs, value, noise, (low, high) in laws:
-            law = NoisyBinomial(nobs=np.asarray(nobs), value=np.asarray(value), noise=noise)
-            pmfs.append(np.maximum(-np.diff(law.upper(np.arange(low, high + 2.0))), 0.0))
-        return pmfs
+        return [
+            np.maximum(-np.diff(law.upper(np.arange(low, high + 2.0))), 0.0)
+            for law, (low, high) in zip(self.laws, self._ends, strict=True)
+        ]
 
 
-def _ends(nobs: float, value: float, noise: NoiseLaw) -> tuple[float, float]:
-    mode = np.minimum(np.floor((nobs + 1.0) * value), nobs)
-    radius = float(binom_radius(mode, np.asarray(nobs), _LOG_NEGLIGIBLE))
-    reach = float(noise.isf(0.01 * _LEFT_OUT))
-    return max(float(mode) - radius, 0.0) - reach, min(float(mode) + radius, nobs) + reach
+def _ends(law: NoisyCount) -> tuple[float, float]:
+    low, high = law._support(_LOG_NEGLIGIBLE)
+    reach = float(law.noise.isf(0.01 * _LEFT_OUT))
+    return low - reach, high + reach
 
 
-def _smallest(holds: Holds, first: FloatArray, last: FloatArray, guess: FloatArray) -> FloatArray:
-    """Smallest whole numbers, up to ``last`` + 1, from which on a condition holds, row by row."""
-    below, above = first - 1.0, last + 1.0
-    point, step = guess, 1.0
-    turned = np.zeros(first.shape, dtype=np.bool_)
-    came_up = np.zeros(first.shape, dtype=np.bool_)
-    started = False
+def _smallest(
+    holds: Holds,
+    first: FloatArray,
+    last: FloatArray,
+    guess: FloatArray,
+    chosen: NDArray[np.intp],
+) -> FloatArray:
+    """Smallest whole numbers, up to ``last`` + 1, from which on a condition holds in some rows."""
+    below, above, point = first[chosen] - 1.0, last[chosen] + 1.0, guess[chosen]
+    turned = np.zeros(chosen.shape, dtype=np.bool_)
+    came_up = np.zeros(chosen.shape, dtype=np.bool_)
+    started, step = False, 1.0
     while (rows := np.flatnonzero(above - below > 1.0)).size:
         x = np.clip(point, below + 1.0, above - 1.0)[rows]
-        held = holds(x, rows)
+        held = holds(x, chosen[rows])
         above[rows] = np.where(held, x, above[rows])
         below[rows] = np.where(held, below[rows], x)
         if started:
             turned[rows] |= held == came_up[rows]
         came_up[rows], started = ~held, True
         away = np.where(held, x - step, x + step)
-        point = np.array(point)
         halved = np.floor(0.5 * (below[rows] + above[rows]))
         point[rows] = np.where(turned[rows], halved, away)
         step *= 2.0

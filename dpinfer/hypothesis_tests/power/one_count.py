@@ -97,6 +97,9 @@ class ProportionPower(_OneCountPower):
     Binomial(n, p) and e is the noise: sums of the kind that the p-value itself is. At p =
     ``value`` it is the size of the test.
 
+    A number of trials is tried with its neighbours. With ``"exact"`` that takes a minute for
+    numbers of some 100,000, and is refused for much larger ones: solve with ``"normal"``.
+
     The number of trials is known. To plan with a noisy number, or any other test, simulate it by
     :func:`dpinfer.size_study` with ``truth=``.
 

@@ -2,41 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal, final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import special
 
-from dpinfer._numerics.roots import find_root
 from dpinfer._validation import (
-    ALTERNATIVES,
     RNG,
     Alternative,
     FloatArray,
     check_array,
     check_integer_array,
-    check_option,
     check_scalar,
 )
-from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.published import SMALLEST_VALUE
 from dpinfer.hypothesis_tests.power._plan import PowerPlan, is_alternative
-from dpinfer.hypothesis_tests.power._tables import Seed, around, checked_seed, first_whole
-from dpinfer.hypothesis_tests.power._two_counts import TwoCounts
+from dpinfer.hypothesis_tests.power._two_binomials import TwoBinomials
+from dpinfer.hypothesis_tests.power._two_counts import Method, TwoCounts
+from dpinfer.hypothesis_tests.power._two_counts_plan import TwoCountsPower, normal_power
 from dpinfer.mechanisms._law import NoiseLaw
-from dpinfer.planning.mechanisms import NoisePlan, check_plan
+from dpinfer.planning.mechanisms import NoisePlan
 from dpinfer.planning.plan import Columns
-from dpinfer.planning.search import LARGEST_SIZE, shortfall
-from dpinfer.results.simulation import Simulation
-
-Method = Literal["exact", "plug-in", "normal"]
-METHODS: tuple[Method, ...] = ("exact", "plug-in", "normal")
-
-_PRECISION = 1e-6
-"""Relative precision of what is solved for."""
+from dpinfer.planning.search import LARGEST_SIZE
 
 _EDGE = 1e-9
 
@@ -46,15 +34,10 @@ class _TwoProportions(PowerPlan):
 
     ratio: float
     alternative: Alternative
-    _seed: Seed
 
     _size = "nobs1"
     _sawtooth = False
     _own = ("nobs1", "prop1", "prop2")
-
-    @property
-    def _cells(self) -> tuple[int, ...]:
-        return (2,)
 
     def _check(self, name: str, value: Any) -> FloatArray:
         if name == "nobs1":
@@ -76,7 +59,7 @@ class _TwoProportions(PowerPlan):
 
 @final
 @dataclass(frozen=True)
-class TwoProportionsPower(_TwoProportions):
+class TwoProportionsPower(TwoCountsPower, _TwoProportions):
     """Power and planning of the test of two proportions.
 
     Parameters
@@ -144,16 +127,8 @@ class TwoProportionsPower(_TwoProportions):
     n_jobs: int | None = field(default=1, kw_only=True)
 
     def __post_init__(self) -> None:
-        check_option(self.alternative, "alternative", ALTERNATIVES)
-        check_option(self.method, "method", METHODS)
-        checked = {
-            "mechanism": check_plan(self.mechanism, self._cells),
-            "ratio": check_scalar(self.ratio, "ratio", ge=1e-6, le=1e6),
-            "nuisance_alpha": check_scalar(self.nuisance_alpha, "nuisance_alpha", gt=0, lt=0.5),
-            "_seed": checked_seed(self.reps, self.rng, self.n_jobs),
-        }
-        for name, part in checked.items():
-            object.__setattr__(self, name, part)
+        object.__setattr__(self, "ratio", check_scalar(self.ratio, "ratio", ge=1e-6, le=1e6))
+        super().__post_init__()
 
     def power(
         self,
@@ -217,7 +192,7 @@ class TwoProportionsPower(_TwoProportions):
             not; the power may fall below it again, by the little that rounding to whole counts
             makes. ``prop1``: above ``prop2``, below it for the alternative ``"smaller"``; and
             ``prop2`` the other way round. ``alpha``, ``budget``: the smallest that reach the
-            power, to a relative precision of 1e-6.
+            power, to a relative precision of 1e-6, with ``"exact"`` 1e-3 for ``budget``.
 
         Raises
         ------
@@ -235,60 +210,21 @@ class TwoProportionsPower(_TwoProportions):
             }
         )
 
-    def _reject(self, law: NoiseLaw, alpha: float, columns: Columns) -> tuple[FloatArray, Any]:
-        noises = (law.take(0), law.take(1)) if law.shape else (law, law)
-        nobs = columns["nobs1"]
-        rows = zip(nobs, self._other_nobs(nobs), columns["prop1"], columns["prop2"], strict=True)
-        found = []
-        for n1, n2, p1, p2 in rows:
-            counts = TwoCounts(
-                (float(n1), float(n2)),
-                (float(p1), float(p2)),
-                noises,
-                self.alternative,
-                self.method,
-                self.nuisance_alpha,
-            )
-            # the same replicates each time, so that powers are comparable
-            source = np.random.default_rng(self._seed)
-            simulation = Simulation.checked(self.reps, source, n_jobs=self.n_jobs)
-            found.append(counts.reject(alpha, simulation))
-        power, error = np.array(found).reshape(-1, 2).T
-        return power, error
+    def _counts(
+        self, noises: tuple[NoiseLaw, NoiseLaw], alpha: float, arguments: tuple[float, ...]
+    ) -> TwoCounts:
+        nobs1, prop1, prop2 = arguments
+        nobs = (nobs1, float(self._other_nobs(np.asarray(nobs1))))
+        options = (self.alternative, self.method, self.nuisance_alpha)
+        return TwoBinomials.of(nobs, (prop1, prop2), noises, *options)
 
-    def _find(self, name: str, known: Columns, target: float) -> float:
-        """Return the argument that reaches a power, looked for around the answer in the limit."""
+    @property
+    def _limit(self) -> PowerPlan:
+        return _NormalLimit(self.mechanism, self.ratio, self.alternative)
 
-        def missing(value: float) -> float:
-            columns, _ = self._broadcast({**known, name: np.array([value])})
-            return float(shortfall(self._values(columns)[0], target)[0])
-
-        ends = None if name in ("prop1", "prop2") else self._bracket(name, known, target, missing)
-        if ends is None:
-            return super()._find(name, known, target)
-        if name == self._size:
-            return first_whole(missing, *ends)
-        low, high = np.log(ends)
-        _, found = find_root(
-            lambda x, _: np.array([missing(float(np.exp(x[0])))]),
-            np.array([low]),
-            np.array([high]),
-            rtol=0.0,
-            atol=_PRECISION,
-        )
-        return float(np.exp(found[0]))
-
-    def _bracket(
-        self, name: str, known: Columns, target: float, missing: Callable[[float], float]
-    ) -> tuple[float, float] | None:
-        """Return values around that of the normal limit: without and with enough power."""
-        limit = _NormalLimit(self.mechanism, self.ratio, self.alternative)
-        try:
-            guess = limit._find(name, known, target)
-        except InvalidParameterError:  # which in the limit only may be out of reach
-            return None
-        largest = {"nobs1": LARGEST_SIZE / max(self.ratio, 1.0), "alpha": 1.0 - 1e-12}
-        return around(missing, guess, largest.get(name, np.inf), whole=name == self._size)
+    @property
+    def _largest(self) -> dict[str, float]:
+        return {"nobs1": LARGEST_SIZE / max(self.ratio, 1.0)}
 
 
 @dataclass(frozen=True)
@@ -307,7 +243,5 @@ class _NormalLimit(_TwoProportions):
         pooled = (nobs1 * p1 + nobs2 * p2) / (nobs1 + nobs2)
         null = np.sqrt(pooled * (1.0 - pooled) * (1.0 / nobs1 + 1.0 / nobs2) + noise)
         truth = np.sqrt(p1 * (1.0 - p1) / nobs1 + p2 * (1.0 - p2) / nobs2 + noise)
-        critical = special.ndtri(0.5 * alpha if self.alternative == "two-sided" else alpha) * null
-        signs = {"two-sided": (1.0, -1.0), "larger": (1.0,), "smaller": (-1.0,)}[self.alternative]
-        power = sum(special.ndtr((critical + sign * (p1 - p2)) / truth) for sign in signs)
-        return np.asarray(power), 0.0
+        power = normal_power(self.alternative, alpha, p1 - p2, null, truth)
+        return power, 0.0

@@ -71,7 +71,8 @@ class NoisyDifference:
             half = value.size // 2
             parts = (slice(half), slice(half, None))
             return np.concatenate([self.tail(alternative, d[i], value[i], span) for i in parts])
-        first, second = (self._pmf(which, value, *windows[which]) for which in (0, 1))
+        first = self._pmf(0, value, *windows[0])
+        second = first if self._are_alike else self._pmf(1, value, *windows[1])
         if isinstance(self._continuous, Exact):
             return self._by_steps(alternative, difference, first, second)
         d = np.broadcast_to(difference, value.shape)
@@ -87,6 +88,11 @@ class NoisyDifference:
         """Refuse laws with more counts than can be gone through."""
         for which in (0, 1):
             self._window(which, value)
+
+    @property
+    def _are_alike(self) -> bool:
+        """Whether the two counts have one law."""
+        return self.nobs[0] == self.nobs[1] and self.noises[0] == self.noises[1]
 
     @cached_property
     def _continuous(self) -> NoiseLaw:

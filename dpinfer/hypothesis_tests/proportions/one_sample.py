@@ -128,8 +128,8 @@ def proportions_ztest(
     noise of ε = 1 in ``count`` and in the other summands of ``nobs``, and p = 0.01, the one-sided
     plug-in test rejects 8.3 % at level 5 %, and with p = 0.02 the two-sided one 11.9 % at level
     10 %. With 500 trials, or ε = 0.2, and p between 0.02 and 0.5 no excess showed in 6,000
-    simulations. The normal limit rejects up to 2.7, 6.7 and 12.2 % at levels 1, 5 and 10 % with
-    Laplace or geometric noise that dominates (50 trials, p = 0.05).
+    simulations. The normal limit rejects up to 2.7, 7.0 and 12.4 % at levels 1, 5 and 10 % with
+    Laplace or geometric noise and few successes (50 trials, p = 0.05).
 
     Through randomized response that keeps the answer with probability π, the reports "success"
     have the proportion π·p + (1-π)(1-p): they are tested for that. ``"normal"`` is off there as for

@@ -6,9 +6,24 @@ import pytest
 
 from dpinfer.errors import InvalidParameterError
 from dpinfer.hypothesis_tests.power._plan import is_alternative
+from dpinfer.hypothesis_tests.power.composite import CompositeFitPower
+from dpinfer.hypothesis_tests.power.homogeneity import HomogeneityPower
+from dpinfer.hypothesis_tests.power.independence import IndependencePower
 from dpinfer.hypothesis_tests.power.linear import LinearPower
+from dpinfer.hypothesis_tests.power.mcnemar import McNemarPower
 from dpinfer.hypothesis_tests.power.one_count import PoissonPower, ProportionPower
+from dpinfer.hypothesis_tests.power.paired import PairedCountsPower
+from dpinfer.hypothesis_tests.power.trend import ProportionsTrendPower, TrendPower
+from dpinfer.hypothesis_tests.power.two_rates import TwoRatesPower
 from dpinfer.mechanisms import Gaussian, Geometric, Laplace
+
+TABLE = np.array([[1.2, 0.8], [0.8, 1.2]])
+
+
+def genotypes(p):
+    """Hardy-Weinberg proportions."""
+    return np.array([p[0] ** 2, 2 * p[0] * (1 - p[0]), (1 - p[0]) ** 2])
+
 
 FIXED = ProportionPower(0.25, Laplace(scale=2.0))
 BUDGET = ProportionPower(0.25, Laplace.from_epsilon)
@@ -68,6 +83,28 @@ def test_plot_on_given_axes(pyplot):
     axes = LinearPower([1], Laplace(scale=1.0)).plot("shift", ax=given, shift=np.arange(5))
     assert axes is given
     assert axes.get_legend() is None
+
+
+NOISE = Geometric(scale=1.0)
+NOBS = {"nobs": [30, 60]}
+DRAWN = [
+    (McNemarPower(NOISE, method="plug-in"), NOBS | {"prop12": 0.4, "prop21": [0.1, 0.2]}),
+    (TwoRatesPower(NOISE, method="plug-in"), {"exposure1": [9, 20], "rate1": 1, "rate2": [2, 3]}),
+    (PairedCountsPower([3.0, -3.0, 0.0], NOISE), {"effect": [1.0, 2.0], "alpha": [0.05, 0.1]}),
+    (TrendPower([0.2, 0.3, 0.5], NOISE), NOBS | {"effect": [0.5, 1.0]}),
+    (ProportionsTrendPower([0.1, 0.3], NOISE, reps=99), NOBS | {"effect": [0.5, 1.0]}),
+    (HomogeneityPower([[0.4, 0.6], [0.6, 0.4]], NOISE, reps=99), NOBS | {"effect": [0.5, 1.0]}),
+    (IndependencePower(0.25 * TABLE, NOISE, reps=99), NOBS | {"effect": [0.5, 1.0]}),
+    (CompositeFitPower(genotypes, 0.5, [0.4, 0.4, 0.2], NOISE, reps=99), NOBS | {"effect": [1, 2]}),
+]
+
+
+@pytest.mark.parametrize(("plan", "arguments"), DRAWN, ids=lambda x: type(x).__name__)
+def test_every_plan_is_drawn(pyplot, plan, arguments):
+    x = next(iter(arguments))
+    axes = plan.plot(x, **arguments)
+    assert len(axes.containers) == 2
+    assert (axes.get_xlabel(), axes.get_ylabel()) == (x, "power")
 
 
 @pytest.mark.parametrize(

@@ -12,21 +12,45 @@ from hypothesis import strategies as st
 from dpinfer import DPInferError, Exact, Gaussian, InvalidParameterError, Laplace
 from dpinfer.hypothesis_tests.power import GoodnessOfFitPower
 from dpinfer.hypothesis_tests.power._tables import around, first_whole
+from dpinfer.hypothesis_tests.power.composite import CompositeFitPower
+from dpinfer.hypothesis_tests.power.homogeneity import HomogeneityPower
 from dpinfer.hypothesis_tests.power.independence import IndependencePower
 
 CELLS = ([0.5, 0.3, 0.2], [0.4, 0.35, 0.25])
 TABLE = [[0.3, 0.2], [0.2, 0.3]]
+ROWS = [[0.6, 0.4], [0.4, 0.6]]
+GENOTYPES = [0.3, 0.4, 0.3]
+
+
+def genotypes(theta):
+    """Hardy-Weinberg proportions."""
+    p = theta[0]
+    return [p * p, 2.0 * p * (1.0 - p), (1.0 - p) ** 2]
 
 
 def _plan(kind, mechanism, **options):
     if kind == "independence":
         return IndependencePower(TABLE, mechanism, **options)
+    if kind == "pearson":
+        return IndependencePower(TABLE, mechanism, statistic="pearson", **options)
+    if kind == "homogeneity":
+        return HomogeneityPower(ROWS, mechanism, **options)
+    if kind == "composite":
+        return CompositeFitPower(genotypes, 0.5, GENOTYPES, mechanism, **options)
     return GoodnessOfFitPower(*CELLS, mechanism, **options)
 
 
 @pytest.mark.parametrize(
     ("kind", "method"),
-    [("fit", "asymptotic"), ("independence", "asymptotic"), ("independence", "monte-carlo")],
+    [
+        ("fit", "asymptotic"),
+        ("independence", "asymptotic"),
+        ("independence", "monte-carlo"),
+        ("pearson", "asymptotic"),
+        ("homogeneity", "asymptotic"),
+        ("homogeneity", "monte-carlo"),
+        ("composite", "asymptotic"),
+    ],
 )
 @pytest.mark.parametrize("unknown", ["nobs", "effect", "alpha", "budget", "power"])
 def test_solutions_reach_the_power(kind, method, unknown):
@@ -46,8 +70,18 @@ def test_solutions_reach_the_power(kind, method, unknown):
         assert reached == pytest.approx(0.8, abs=1e-8 if method == "asymptotic" else 0.03)
 
 
-@pytest.mark.parametrize("kind", ["fit", "independence"])
-@pytest.mark.parametrize("method", ["asymptotic", "monte-carlo"])
+@pytest.mark.parametrize(
+    ("kind", "method"),
+    [
+        ("fit", "asymptotic"),
+        ("fit", "monte-carlo"),
+        ("independence", "asymptotic"),
+        ("independence", "monte-carlo"),
+        ("pearson", "asymptotic"),
+        ("homogeneity", "monte-carlo"),
+        ("composite", "asymptotic"),
+    ],
+)
 def test_more_of_anything_has_more_power(kind, method):
     """Simulated powers may fall by what their replicates make: 6 standard errors of 2000."""
     plan = _plan(kind, Gaussian.from_rho, method=method, rng=5, reps=2000)
@@ -66,16 +100,16 @@ def test_more_of_anything_has_more_power(kind, method):
         assert powers[-1] > powers[0] + 0.1
 
 
-@pytest.mark.parametrize("kind", ["fit", "independence"])
+@pytest.mark.parametrize("kind", ["fit", "independence", "pearson", "homogeneity", "composite"])
 def test_one_plan_has_one_set_of_replicates(kind):
-    plan = _plan(kind, Laplace(scale=4.0), method="monte-carlo", rng=5, reps=500)
-    other = _plan(kind, Laplace(scale=4.0), method="monte-carlo", rng=6, reps=500)
+    options = {"method": "monte-carlo", "reps": 200 if kind == "pearson" else 500}
+    plan, other = (_plan(kind, Laplace(scale=4.0), rng=rng, **options) for rng in (5, 6))
     first = plan.power(100)
     assert plan.power([100, 100]).tolist() == [first, first]
     assert pickle.loads(pickle.dumps(plan)).power(100) == first
     assert other.power(100) != first
     with joblib.parallel_config(backend="threading"):
-        shared = _plan(kind, Laplace(scale=4.0), method="monte-carlo", rng=5, reps=500, n_jobs=2)
+        shared = _plan(kind, Laplace(scale=4.0), rng=5, n_jobs=2, **options)
         assert shared.power(100) == first
 
 
@@ -89,7 +123,7 @@ def test_frames_of_all_combinations():
     assert row["power"] == plan.power(row["nobs"], row["effect"], row["alpha"], row["budget"])
 
 
-@pytest.mark.parametrize("kind", ["fit", "independence"])
+@pytest.mark.parametrize("kind", ["fit", "independence", "homogeneity", "composite"])
 @pytest.mark.parametrize("method", ["monte-carlo", "asymptotic"])
 def test_powers_out_of_reach(kind, method):
     plan = _plan(kind, Laplace(scale=50.0), method=method, rng=1, reps=200)
@@ -137,23 +171,32 @@ WEIRD = st.one_of(
 )
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
+NAMES = ["value", "mechanism", "method", "reps", "rng", "n_jobs", "statistic", "other"]
+OTHERS = {"homogeneity": "row_shares", "composite": "bounds", "independence": "nobs_mechanism"}
+
+
+@settings(derandomize=True, deadline=None, max_examples=200)
 @given(
-    kind=st.sampled_from(["fit", "independence"]),
-    name=st.sampled_from(["value", "mechanism", "method", "reps", "rng", "n_jobs", "statistic"]),
+    kind=st.sampled_from(["fit", "independence", "homogeneity", "composite"]),
+    name=st.sampled_from(NAMES),
     weird=WEIRD,
 )
 def test_weird_plans_are_refused(kind, name, weird):
     options = {"method": "asymptotic", "reps": 100, "rng": 1}
-    given_ = {"value": TABLE if kind == "independence" else CELLS[1], "mechanism": Exact()}
-    if name == "statistic" and kind == "independence":
-        name = "nobs_mechanism"
-    (given_ if name in given_ else options)[name] = weird
+    values = {"fit": CELLS[1], "independence": TABLE, "homogeneity": ROWS, "composite": GENOTYPES}
+    main = {"value": values[kind], "mechanism": Exact()}
+    if name == "other" or (name, kind) == ("statistic", "composite"):
+        name = OTHERS.get(kind, "statistic")
+    (main if name in main else options)[name] = weird
     try:
         if kind == "independence":
-            plan = IndependencePower(given_["value"], given_["mechanism"], **options)
+            plan = IndependencePower(*main.values(), **options)
+        elif kind == "homogeneity":
+            plan = HomogeneityPower(*main.values(), **options)
+        elif kind == "composite":
+            plan = CompositeFitPower(genotypes, 0.4, *main.values(), **options)
         else:
-            plan = GoodnessOfFitPower(CELLS[0], given_["value"], given_["mechanism"], **options)
+            plan = GoodnessOfFitPower(CELLS[0], *main.values(), **options)
     except DPInferError:
         return
     assert plan.effect_size > 0.0
@@ -161,7 +204,7 @@ def test_weird_plans_are_refused(kind, name, weird):
 
 @settings(derandomize=True, deadline=None, max_examples=150)
 @given(
-    kind=st.sampled_from(["fit", "independence"]),
+    kind=st.sampled_from(["fit", "independence", "pearson", "homogeneity", "composite"]),
     name=st.sampled_from(["nobs", "effect", "alpha", "budget"]),
     weird=WEIRD,
     solve=st.booleans(),

@@ -12,7 +12,7 @@ from statsmodels.stats.proportion import power_proportions_2indep
 from dpinfer._validation import ALTERNATIVES
 from dpinfer.errors import DPInferError, InvalidParameterError
 from dpinfer.hypothesis_tests import proportions_2indep
-from dpinfer.hypothesis_tests.power._two_counts import TwoCounts
+from dpinfer.hypothesis_tests.power._two_binomials import TwoBinomials
 from dpinfer.hypothesis_tests.power.two_proportions import TwoProportionsPower
 from dpinfer.mechanisms import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace
 from dpinfer.results.simulation import Simulation
@@ -106,7 +106,7 @@ def test_simulated_power_is_that_of_the_test(noise, alternative):
     ],
 )
 def test_replicates_without_p_value_are_decided_as_with_it(nobs, value, laws, alternative, alpha):
-    counts = TwoCounts(nobs, value, laws, alternative, "plug-in", 1e-4)
+    counts = TwoBinomials.of(nobs, value, laws, alternative, "plug-in", 1e-4)
     quick, slow = (
         counts._rejections(alpha, screen, 200, np.random.default_rng(3))
         for screen in (counts._screen(alpha), None)
@@ -117,7 +117,7 @@ def test_replicates_without_p_value_are_decided_as_with_it(nobs, value, laws, al
 def test_simulation_agrees_with_the_sum():
     noise = Geometric(scale=2.0)
     for method in METHODS:
-        counts = TwoCounts((60.0, 90.0), (0.5, 0.3), (noise, noise), "larger", method, 1e-4)
+        counts = TwoBinomials.of((60.0, 90.0), (0.5, 0.3), (noise, noise), "larger", method, 1e-4)
         rate, error = counts.simulated(0.05, Simulation.checked(3000, 5))
         # 6 standard errors: 2e-9
         assert abs(rate - counts.sum(0.05)) <= 6 * error

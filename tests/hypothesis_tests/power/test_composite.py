@@ -1,0 +1,158 @@
+"""Power of the test of fit with estimated parameters against formulas and the test itself."""
+
+import warnings
+
+import numpy as np
+import pytest
+from scipy import optimize
+from statsmodels.stats.power import GofChisquarePower
+
+from dpinfer import (
+    ApproximationWarning,
+    Exact,
+    Gaussian,
+    Geometric,
+    InvalidParameterError,
+    Laplace,
+    chisquare_fit,
+)
+from dpinfer.hypothesis_tests.power import IndependencePower
+from dpinfer.hypothesis_tests.power.composite import CompositeFitPower
+
+EVENTS = np.array([0.30, 0.25, 0.20, 0.15, 0.10])
+
+
+def genotypes(theta):
+    """Hardy-Weinberg proportions."""
+    p = theta[0]
+    return [p * p, 2.0 * p * (1.0 - p), (1.0 - p) ** 2]
+
+
+def events(theta):
+    """Numbers of events, four and more together."""
+    first = np.exp(-theta[0]) * theta[0] ** np.arange(4) / [1.0, 1.0, 2.0, 6.0]
+    return np.append(first, 1.0 - first.sum())
+
+
+def table(theta):
+    """Probabilities of an independent 2 x 2 table."""
+    return np.outer([theta[0], 1.0 - theta[0]], [theta[1], 1.0 - theta[1]]).ravel()
+
+
+def test_parameters_are_those_of_the_largest_likelihood():
+    plan = CompositeFitPower(events, 1.0, EVENTS, Exact(), bounds=[(0.05, 5.0)])
+    best = optimize.minimize_scalar(
+        lambda rate: -EVENTS @ np.log(events([rate])), bounds=(0.5, 3.0), options={"xatol": 1e-10}
+    )
+    assert plan.params == pytest.approx([best.x], abs=1e-6)
+    null = events(plan.params)
+    assert plan.effect_size == pytest.approx(np.sqrt((np.square(EVENTS - null) / null).sum()))
+
+
+def test_limit_without_noise_and_close_to_the_null_hypothesis_is_that_of_statsmodels():
+    plan = CompositeFitPower(events, 1.0, EVENTS, Exact(), method="asymptotic")
+    # 3 degrees of freedom are those of 4 cells
+    peer = GofChisquarePower().power(0.2 * plan.effect_size, 3000, 0.05, n_bins=4)
+    # the noncentrality is Pearson's statistic at the fit to the truth: the same in first order
+    assert plan.power(3000, 0.2) == pytest.approx(peer, abs=2e-3)
+    assert plan.power(3000, 0.0, 0.01) == pytest.approx(0.01, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    "known", [pytest.param(None, marks=pytest.mark.slow), Gaussian(sigma=20.0), Exact()]
+)
+def test_limit_of_independence_as_a_model_is_that_of_independence(known):
+    cells = np.array([[0.35, 0.15], [0.20, 0.30]])
+    noise = Gaussian(sigma=10.0)
+    options = {"nobs_mechanism": known, "method": "asymptotic"}
+    plan = CompositeFitPower(table, [0.4, 0.4], cells.ravel(), noise, **options)
+    peer = IndependencePower(cells, noise, **options)
+    powers = [each.power([200, 500], 0.7) for each in (plan, peer)]
+    np.testing.assert_allclose(*powers, rtol=1e-6)
+
+
+@pytest.mark.parametrize("known", [None, pytest.param(Laplace(scale=5.0), marks=pytest.mark.slow)])
+def test_simulation_of_independence_as_a_model_is_that_of_independence(known):
+    """Six standard errors of both."""
+    cells = np.array([[0.35, 0.15], [0.20, 0.30]])
+    options = {"nobs_mechanism": known, "rng": 1, "reps": 1000}
+    plan = CompositeFitPower(table, [0.4, 0.4], cells.ravel(), Laplace(scale=5.0), **options)
+    peer = IndependencePower(cells, Laplace(scale=5.0), **options)
+    frames = [each.power_frame(nobs=200, effect=0.7) for each in (plan, peer)]
+    gap = frames[0]["power"].item() - frames[1]["power"].item()
+    assert abs(gap) <= 6.0 * np.hypot(*(frame["mc_error"].item() for frame in frames))
+
+
+@pytest.mark.parametrize(
+    ("model", "start", "value", "nobs", "noise", "known"),
+    [
+        (genotypes, 0.5, [0.4, 0.4, 0.2], 300, Gaussian(sigma=8.0), None),
+        (genotypes, 0.5, [0.4, 0.4, 0.2], 60, Laplace(scale=3.0), Exact()),  # often not decided
+        pytest.param(
+            *(events, 1.5, EVENTS, 300, Geometric(scale=8.0), Geometric(scale=8.0)),
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_power_is_how_often_the_test_rejects(model, start, value, nobs, noise, known):
+    """Six standard errors of both simulations: a chance of 2e-9 each."""
+    size, alpha = 80, 0.2
+    rng = np.random.default_rng(8)
+    hits = 0
+    for cells in rng.multinomial(nobs, value, size):
+        options = {"mechanism": noise, "reps": 49, "rng": rng, "bounds": [(0.05, 5.0)]}
+        if model is genotypes:
+            options["bounds"] = [(0.01, 0.99)]
+        if known is not None:
+            options["nobs"] = nobs + float(known.rvs(rng=rng))
+            options["nobs_mechanism"] = known
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ApproximationWarning)
+            noisy = cells + noise.rvs(cells.shape, rng=rng)
+            hits += chisquare_fit(noisy, model, start, **options).pvalue <= alpha
+    plan = CompositeFitPower(
+        model, start, value, noise, nobs_mechanism=known, bounds=options["bounds"], rng=1, reps=700
+    )
+    frame = plan.power_frame(nobs=nobs, effect=1.0, alpha=alpha)
+    power = frame["power"].item()
+    error = np.hypot(np.sqrt(power * (1.0 - power) / size), frame["mc_error"].item())
+    assert hits / size == pytest.approx(power, abs=6.0 * error)
+
+
+def test_power_at_the_null_hypothesis_is_the_level():
+    """Six standard errors, which include that of the critical value."""
+    plan = CompositeFitPower(genotypes, 0.5, [0.4, 0.4, 0.2], Laplace(scale=4.0), rng=4, reps=1000)
+    frame = plan.power_frame(nobs=1500, effect=0.0, alpha=[0.02, 0.1])
+    assert (np.abs(frame["power"] - frame["alpha"]) <= 6.0 * frame["mc_error"]).all()
+
+
+def test_a_number_of_observations_that_reaches_the_power():
+    plan = CompositeFitPower(genotypes, 0.5, [0.4, 0.4, 0.2], Gaussian.from_rho, rng=4, reps=200)
+    known = {"effect": 1.0, "alpha": 0.05, "budget": 0.05}
+    nobs = plan.solve_power(**known, power=0.7)
+    assert plan.power(nobs - 1, **known) < 0.7 <= plan.power(nobs, **known)
+
+
+def test_doubts_about_the_limit():
+    plan = CompositeFitPower(
+        genotypes, 0.5, [0.4, 0.4, 0.2], Laplace(scale=1.0), method="asymptotic"
+    )
+    with pytest.warns(ApproximationWarning, match="not Gaussian") as caught:
+        plan.power(1000)
+    assert caught[0].filename == __file__
+
+
+@pytest.mark.parametrize(
+    ("model", "start", "value", "message"),
+    [
+        (genotypes, 0.5, [0.25, 0.5, 0.25], "must not be a value of model"),
+        (genotypes, 0.5, [0.25, 0.75], "at least 3 cells"),
+        (genotypes, 0.5, [0.25, 0.25, 0.25, 0.25], "model must return 4"),
+        (genotypes, 0.5, [0.5, 0.6, 0.1], "add up to 1"),
+        (genotypes, np.nan, [0.4, 0.4, 0.2], "start"),
+        ("model", 0.5, [0.4, 0.4, 0.2], "model must be a function"),
+    ],
+)
+def test_bad_plans_are_refused(model, start, value, message):
+    with pytest.raises(InvalidParameterError, match=message):
+        CompositeFitPower(model, start, value, Exact())

@@ -1,0 +1,149 @@
+"""Power of the test of homogeneity against formulas, enumeration and the test itself."""
+
+import warnings
+
+import numpy as np
+import pytest
+from scipy import special, stats
+from statsmodels.stats.power import GofChisquarePower
+
+from dpinfer import (
+    ApproximationWarning,
+    Exact,
+    Gaussian,
+    InvalidParameterError,
+    Laplace,
+    chi2_contingency,
+)
+from dpinfer.hypothesis_tests.power.homogeneity import HomogeneityPower
+
+PAIR = np.array([[0.6, 0.4], [0.4, 0.6]])
+GROUPS = np.array([[0.5, 0.3, 0.2], [0.3, 0.3, 0.4], [0.4, 0.3, 0.3]])
+SHARES = np.array([0.2, 0.5, 0.3])
+
+
+@pytest.mark.parametrize("statistic", ["projected", "pearson"])
+def test_without_noise_the_limit_is_that_of_statsmodels(statistic):
+    plan = HomogeneityPower(
+        GROUPS, Exact(), row_shares=SHARES, statistic=statistic, method="asymptotic"
+    )
+    pooled = SHARES @ GROUPS
+    w = np.sqrt((SHARES[:, None] * np.square(GROUPS - pooled) / pooled).sum())
+    assert plan.effect_size == pytest.approx(w)
+    for effect, alpha in ((0.5, 0.05), (1.0, 0.001)):
+        # 4 degrees of freedom are those of 5 cells
+        peer = GofChisquarePower().power(effect * w, 400, alpha, n_bins=5)
+        assert plan.power(400, effect, alpha) == pytest.approx(peer, rel=1e-8)
+    assert plan.power(400, 0.0, 0.01) == pytest.approx(0.01, rel=1e-8)
+
+
+@pytest.mark.parametrize("sigma", [2.0, 15.0])
+@pytest.mark.parametrize("statistic", ["projected", "pearson"])
+def test_limit_of_two_groups_by_symmetry(sigma, statistic):
+    """With known row totals (Y11 - Y12 - Y21 + Y22)/2 is what is left, of variance n/4 + sigma²."""
+    nobs = 1000
+    mean, variance = 0.2 * nobs / 2.0, nobs / 4.0 + sigma**2
+    plan = HomogeneityPower(PAIR, Gaussian(sigma=sigma), statistic=statistic, method="asymptotic")
+    peer = stats.ncx2.sf(special.chdtri(1, 0.05), 1, mean**2 / variance)
+    assert plan.power(nobs) == pytest.approx(peer, rel=1e-8)
+
+
+def test_simulated_power_without_noise_is_that_of_an_enumeration():
+    """Pairs of binomial counts that are rejected at the simulated level: 6 standard errors."""
+    n, alpha = 40, 0.1
+    k = np.arange(n + 1)
+    first, second = np.meshgrid(k, k, indexing="ij")
+    with np.errstate(invalid="ignore"):
+        z2 = 2.0 * n * np.square(first - second) / ((first + second) * (2 * n - first - second))
+    expected = np.minimum(first + second, 2 * n - first - second) / 2.0
+    law, null = (
+        np.outer(stats.binom.pmf(k, n, p), stats.binom.pmf(k, n, q))
+        for p, q in ((0.6, 0.4), (0.5, 0.5))
+    )
+    values = np.unique(np.nan_to_num(z2).round(9))
+    tail = np.array([null[z2 >= value - 1e-9].sum() for value in values])
+    critical = values[tail <= alpha].min()
+    exact = law[(z2 >= critical - 1e-9) & (expected >= 5.0)].sum()
+    plan = HomogeneityPower(PAIR, Exact(), rng=1)
+    frame = plan.power_frame(nobs=2 * n, effect=1.0, alpha=alpha)
+    assert abs(frame["power"].item() - exact) <= 6.0 * frame["mc_error"].item()
+
+
+@pytest.mark.parametrize(
+    ("statistic", "sizes", "noise"),
+    [
+        ("projected", (60, 150, 90), Laplace(scale=5.0)),
+        ("projected", (20, 50, 30), Gaussian(sigma=4.0)),  # often not decided
+        ("pearson", (60, 150, 90), Gaussian(sigma=15.0)),
+    ],
+)
+def test_power_is_how_often_the_test_rejects(statistic, sizes, noise):
+    """Six standard errors of both simulations: a chance of 2e-9 each."""
+    size, alpha = 100, 0.2
+    rng = np.random.default_rng(8)
+    hits = 0
+    for _ in range(size):
+        counts = rng.multinomial(sizes, GROUPS)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ApproximationWarning)
+            hits += (
+                chi2_contingency(
+                    counts + noise.rvs(counts.shape, rng=rng),
+                    mechanism=noise,
+                    row_totals=sizes,
+                    statistic=statistic,
+                    reps=99,
+                    rng=rng,
+                ).pvalue
+                <= alpha
+            )
+    plan = HomogeneityPower(GROUPS, noise, row_shares=SHARES, statistic=statistic, rng=1, reps=1000)
+    frame = plan.power_frame(nobs=sum(sizes), effect=1.0, alpha=alpha)
+    power = frame["power"].item()
+    error = np.hypot(np.sqrt(power * (1.0 - power) / size), frame["mc_error"].item())
+    assert hits / size == pytest.approx(power, abs=6.0 * error)
+
+
+@pytest.mark.parametrize("statistic", ["projected", "pearson"])
+def test_power_at_the_null_hypothesis_is_the_level(statistic):
+    """Six standard errors, which include that of the critical value."""
+    plan = HomogeneityPower(GROUPS, Gaussian(sigma=5.0), statistic=statistic, rng=4, reps=1000)
+    frame = plan.power_frame(nobs=1500, effect=0.0, alpha=[0.02, 0.1])
+    assert (np.abs(frame["power"] - frame["alpha"]) <= 6.0 * frame["mc_error"]).all()
+
+
+def test_sizes_of_groups_are_whole_and_add_up():
+    plan = HomogeneityPower(GROUPS, Exact(), row_shares=SHARES)
+    for nobs in (1, 2, 7, 100, 10**9 + 7):
+        sizes = plan._trials(nobs)
+        assert (sizes >= 1).all()
+        assert nobs < 3 or sizes.sum() == nobs
+        assert (np.abs(sizes - SHARES * nobs) <= 1.0).all()
+
+
+def test_noise_of_each_cell_and_doubts():
+    sigma = np.arange(1.0, 10.0).reshape(3, 3)
+    given = [Gaussian(sigma=sigma), [Gaussian(sigma=x) for x in sigma.ravel()]]
+    powers = {HomogeneityPower(GROUPS, law, method="asymptotic").power(300) for law in given}
+    assert len(powers) == 1
+    with pytest.warns(ApproximationWarning, match="not Gaussian") as caught:
+        HomogeneityPower(GROUPS, Laplace(scale=2.0), method="asymptotic").power(1000)
+    assert caught[0].filename == __file__
+
+
+@pytest.mark.parametrize(
+    ("table", "shares", "message"),
+    [
+        ([[0.5, 0.5], [0.5, 0.5]], None, "homogeneous"),
+        ([[0.3, 0.2], [0.2, 0.3]], None, "rows of alternative_value"),
+        ([[1.0, 0.0], [1.0, 0.0]], None, "columns"),
+        ([[0.5, 0.5]], None, "at least 2 rows"),
+        ([0.5, 0.5], None, "two-dimensional"),
+        (PAIR, [0.5, 0.6], "row_shares"),
+        (PAIR, [0.2, 0.3, 0.5], "row_shares"),
+        (PAIR, [1.0, 0.0], "row_shares"),
+    ],
+)
+def test_bad_tables_are_refused(table, shares, message):
+    with pytest.raises(InvalidParameterError, match=message):
+        HomogeneityPower(table, Exact(), row_shares=shares)

@@ -1,0 +1,254 @@
+"""Power of McNemar's test, against enumeration and the test itself."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from dpinfer._validation import ALTERNATIVES
+from dpinfer.errors import DPInferError, InvalidParameterError
+from dpinfer.hypothesis_tests import mcnemar
+from dpinfer.hypothesis_tests.power._two_counts import METHODS
+from dpinfer.hypothesis_tests.power.mcnemar import McNemarPower
+from dpinfer.mechanisms import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace
+from dpinfer.results.simulation import Simulation
+
+LEVELS = np.array([0.01, 0.05, 0.3, 0.9])
+PAIRS = {
+    "alike": (Geometric(scale=0.2), Geometric(scale=0.2)),
+    "unlike": (Exact(), DiscreteGaussian(sigma=0.6)),
+}
+
+
+def published(nobs, prop12, prop21, pair):
+    """All tables that matter, and their chances, term by term."""
+    chances = {}
+    reach = [0 if isinstance(law, Exact) else int(law.isf(1e-13)) for law in pair]
+    for x in range(nobs + 1):
+        for y in range(nobs + 1 - x):
+            rest = [prop12, prop21, 1 - prop12 - prop21]
+            table = stats.multinomial.pmf([x, y, nobs - x - y], nobs, rest)
+            for e in range(-reach[0], reach[0] + 1):
+                for f in range(-reach[1], reach[1] + 1):
+                    chance = table
+                    for law, noise in zip(pair, (e, f), strict=True):
+                        chance *= 1.0 if isinstance(law, Exact) else float(law.pmf(noise))
+                    key = (x + e, y + f)
+                    chances[key] = chances.get(key, 0.0) + chance
+    return chances
+
+
+@pytest.fixture(scope="module")
+def tables():
+    return {
+        name: (pair, published(4, 0.55, 0.15, pair), published(4, 0.3, 0.3, pair))
+        for name, pair in PAIRS.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("noise", "method", "alternative"),
+    [
+        ("alike", "exact", "two-sided"),
+        ("unlike", "exact", "larger"),
+        ("unlike", "exact", "smaller"),
+        ("unlike", "plug-in", "two-sided"),
+        ("alike", "plug-in", "larger"),
+        ("alike", "normal", "two-sided"),
+        ("unlike", "normal", "smaller"),
+    ],
+)
+def test_power_equals_enumeration(tables, noise, method, alternative):
+    pair, there, null = tables[noise]
+    options = {"method": method, "alternative": alternative}
+    likely = [table for table in there if there[table] + null[table] > 1e-12]
+    # each p-value by a test of its own
+    pvalue = np.array([float(mcnemar(t, mechanism=pair, **options).pvalue) for t in likely])
+    plan = McNemarPower(pair, **options)
+    for chances, props in ((there, (0.55, 0.15)), (null, (0.3, 0.3))):
+        chance = np.array([chances[table] for table in likely])
+        want = [chance[pvalue <= level].sum() for level in LEVELS]
+        got = plan.power(4, *props, LEVELS)
+        np.testing.assert_allclose(got, want, atol=1e-10)
+    if method == "exact":
+        assert (got <= LEVELS).all()
+
+
+@pytest.mark.parametrize("alternative", ALTERNATIVES)
+def test_without_noise_it_is_the_exact_binomial_test(alternative):
+    nobs, prop12, prop21 = 40, 0.3, 0.1
+    scipys = {"two-sided": "two-sided", "larger": "greater", "smaller": "less"}[alternative]
+    want = np.zeros(LEVELS.size)
+    for m in range(nobs + 1):
+        there = stats.binom.pmf(m, nobs, prop12 + prop21)
+        for x in range(m + 1):
+            pvalue = stats.binomtest(x, m, 0.5, scipys).pvalue if m else 1.0
+            chance = there * stats.binom.pmf(x, m, prop12 / (prop12 + prop21))
+            want += chance * (pvalue <= LEVELS * (1 + 1e-12))
+    got = McNemarPower(Exact(), alternative=alternative).power(nobs, prop12, prop21, LEVELS)
+    np.testing.assert_allclose(got, want, atol=1e-10)
+
+
+def test_the_guaranteed_test_keeps_its_level():
+    plan = McNemarPower(Geometric(scale=1.0))
+    for nobs, share in ((8, 0.5), (20, 0.05)):
+        assert (plan.power(nobs, share, share, LEVELS) <= LEVELS).all()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_simulated_power_is_that_of_the_sum(method):
+    plan = McNemarPower(Geometric(scale=1.0), method=method, rng=1)
+    law = plan.mechanism
+    counts = plan._counts((law, law), 0.05, (50, 0.35, 0.1))
+    source = plan.power_frame(nobs=50, prop12=0.35, prop21=0.1)
+    power, error = counts.simulated(0.05, Simulation.checked(3_000, 2))
+    # 6 standard errors: 2e-9
+    assert abs(power - source["power"][0]) <= 6 * error
+    assert source["mc_error"][0] == 0.0
+
+
+@pytest.mark.parametrize("law", [Laplace(scale=0.8), Gaussian(sigma=1.5)], ids=repr)
+def test_power_is_how_often_the_test_rejects(law):
+    rng, runs, props = np.random.default_rng(3), 60, (0.35, 0.15)
+    frame = McNemarPower(law, alternative="larger", rng=4, reps=2_000).power_frame(
+        nobs=40, prop12=props[0], prop21=props[1], alpha=0.1
+    )
+    power, error = frame["power"][0], frame["mc_error"][0]
+    assert error > 0
+    counts = rng.multinomial(40, [*props, 1 - sum(props)], runs)[:, :2] + law.rvs(
+        (runs, 2), rng=rng
+    )
+    rejected = sum(mcnemar(t, mechanism=law, alternative="larger").pvalue <= 0.1 for t in counts)
+    # 6 standard errors: 2e-9
+    assert abs(rejected / runs - power) <= 6 * np.hypot(np.sqrt(power * (1 - power) / runs), error)
+
+
+def test_smaller_is_the_mirror_of_larger():
+    pair = (Geometric(scale=1.0), Geometric(scale=0.5))
+    larger = McNemarPower(pair, alternative="larger").power(25, 0.3, 0.1, LEVELS)
+    smaller = McNemarPower(pair[::-1], alternative="smaller").power(25, 0.1, 0.3, LEVELS)
+    np.testing.assert_allclose(larger, smaller, rtol=1e-10)
+
+
+@pytest.mark.parametrize("method", ["plug-in", "normal"])
+def test_solving_is_the_inverse_of_power(method):
+    alternative = {"plug-in": "two-sided", "normal": "smaller"}[method]
+    plan = McNemarPower(Geometric.from_epsilon, method=method, alternative=alternative)
+    shares = (0.1, 0.25) if alternative == "smaller" else (0.25, 0.1)
+    known = dict(
+        zip(("nobs", "prop12", "prop21", "alpha", "budget"), (40, *shares, 0.05, 2.0), strict=True)
+    )
+    power = plan.power(**known)
+    assert plan.solve_power(**known) == power
+    for name, value in known.items():
+        found = plan.solve_power(**{**known, name: None}, power=power)
+        assert plan.power(**{**known, name: found}) >= power - 1e-11
+        if name == "nobs":
+            assert found <= value
+            assert plan.power(**{**known, name: found - 1}) < power
+        elif name in ("prop12", "prop21"):
+            assert found == pytest.approx(value, rel=1e-5)
+        else:  # the power has steps, and more noise may have more of it
+            assert plan.power(**{**known, name: found * (1 - 1e-5)}) < power
+
+
+def test_all_pairs_may_differ_and_no_more():
+    plan = McNemarPower(Geometric(scale=0.5))
+    whole = plan.power(20, 0.7, 0.3)
+    assert whole == pytest.approx(plan.power(20, 0.7, 0.3 - 1e-9), abs=1e-6)
+    with pytest.raises(InvalidParameterError, match=r"prop12 \+ prop21 must be at most 1"):
+        plan.power(20, 0.7, 0.4)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("mechanism", {"mechanism": Laplace}),
+        ("mechanism", {"mechanism": [Laplace(scale=1.0)] * 3}),
+        ("mechanism", {"mechanism": None}),
+        ("alternative", {"alternative": "both"}),
+        ("method", {"method": "monte-carlo"}),
+        ("nuisance_alpha", {"nuisance_alpha": 0.5}),
+        ("reps", {"reps": 0}),
+    ],
+)
+def test_bad_plans_are_refused(name, options):
+    with pytest.raises(InvalidParameterError, match=name):
+        McNemarPower(**{"mechanism": Laplace(scale=1.0), **options})
+
+
+def test_impossible_powers_are_refused():
+    plan = McNemarPower(Geometric(scale=1.0), method="normal", alternative="larger")
+    with pytest.raises(InvalidParameterError, match="power must be at most alpha"):
+        plan.solve_power(prop12=0.1, prop21=0.2, alpha=0.05, power=0.5)
+    with pytest.raises(InvalidParameterError, match="power must be"):
+        plan.solve_power(nobs=50, prop21=0.7, alpha=0.05, power=0.9)
+    assert McNemarPower(Geometric(scale=1.0)).power(50, 0.3, 0.1, 5e-5) == 0.0
+
+
+def test_the_guaranteed_test_is_solved_for():
+    plan = McNemarPower(Geometric.from_epsilon)
+    known = {"nobs": 14, "prop12": 0.5, "prop21": 0.05, "alpha": 0.05, "budget": 3.0}
+    power = plan.power(**known)
+    for name in ("nobs", "prop12", "budget"):
+        found = plan.solve_power(**{**known, name: None}, power=power)
+        assert plan.power(**{**known, name: found}) >= power - 1e-11
+        # the power has steps; and more noise may have more of it
+        short = found - 1 if name == "nobs" else found * (1 - 3e-3)
+        assert plan.power(**{**known, name: short}) < power
+
+
+def test_a_little_noise_may_help():
+    """Where counts are few, noise makes the steps of p-values finer."""
+    plan = McNemarPower(Geometric.from_epsilon, method="plug-in")
+    known = {"nobs": 40, "prop12": 0.3, "prop21": 0.1, "alpha": 0.05}
+    power = plan.power(**known, budget=2.0)
+    assert power > plan.power(**known, budget=1e9) + 0.004
+    found = plan.solve_power(**known, power=power - 1e-4)
+    assert found < 2.5
+    assert plan.power(**known, budget=found) >= power - 1e-4
+    with pytest.raises(InvalidParameterError, match="can be reached"):
+        plan.solve_power(**known, power=0.6)
+
+
+def test_both_counts_are_of_the_same_pairs():
+    plan = McNemarPower(Exact())
+    counts = plan._counts((Exact(), Exact()), 0.05, (50, 0.55, 0.43))
+    first, second = counts._draw(4_000, np.random.default_rng(9))
+    want = -np.sqrt(0.55 * 0.43 / (0.45 * 0.57))  # -0.960
+    # by Fisher's transform, 6 standard errors: 2e-9
+    assert abs(np.arctanh(np.corrcoef(first, second)[0, 1]) - np.arctanh(want)) <= 6 / 4_000**0.5
+    assert (first + second <= 50).all()
+
+
+@pytest.mark.parametrize(
+    ("law", "nobs"), [(Geometric(scale=1.0), 10**9), (Laplace(scale=1e6), 20)], ids=repr
+)
+def test_what_takes_long_is_refused_at_once(law, nobs):
+    with pytest.raises(InvalidParameterError, match=r"use method='plug-in'"):
+        McNemarPower(law).power(nobs, 0.3, 0.29)
+
+
+BAD = st.one_of(
+    st.floats(),
+    st.sampled_from([None, "x", [], 1j, [0.2, np.nan], np.zeros((0, 2)), 1e-300, 1 - 1e-16, {}]),
+)
+
+
+@settings(derandomize=True, deadline=None, max_examples=20)
+@given(st.sampled_from(["nobs", "prop12", "prop21", "alpha", "budget"]), BAD)
+def test_only_our_errors_escape(name, value):
+    given = {"nobs": 8, "prop12": 0.3, "prop21": 0.1, "alpha": 0.05, "budget": 2.0, name: value}
+    for mechanism, method in (
+        (Geometric.from_epsilon, "exact"),
+        (Laplace.from_epsilon, "exact"),
+        (Geometric.from_epsilon, "plug-in"),
+        (Laplace.from_epsilon, "normal"),
+    ):
+        plan = McNemarPower(mechanism, method=method, reps=99, rng=1)
+        try:
+            power = plan.power(**given)
+        except DPInferError:
+            continue
+        assert ((power >= 0) & (power <= 1)).all()

@@ -1,0 +1,323 @@
+"""Power of the test of two rates against enumeration, simulation and the formulas of others."""
+
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from statsmodels.stats.rates import power_poisson_ratio_2indep
+
+from dpinfer._validation import ALTERNATIVES
+from dpinfer.errors import DPInferError, InvalidParameterError
+from dpinfer.hypothesis_tests import poisson_2indep
+from dpinfer.hypothesis_tests.power._two_poissons import TwoPoissons
+from dpinfer.hypothesis_tests.power.two_rates import TwoRatesPower
+from dpinfer.mechanisms import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace
+from dpinfer.mechanisms.noisy_poisson import NoisyPoisson
+from dpinfer.results.simulation import Simulation
+
+METHODS = ("exact", "plug-in", "normal")
+
+
+def published(mean, law):
+    """Published counts and their probabilities: a convolution with the noise."""
+    reach = 0 if law == Exact() else int(law.isf(1e-11))
+    noise = law.pmf(np.arange(-reach, reach + 1)) if reach else np.ones(1)
+    last = int(stats.poisson.isf(1e-13, mean))
+    chances = np.convolve(stats.poisson.pmf(np.arange(last + 1), mean), noise)
+    return np.arange(-reach, last + reach + 1.0), chances
+
+
+def enumerated(means, exposures, value, laws, alternative, method, levels):
+    """Probability of the rejected ones among all pairs of published counts, level by level."""
+    (k1, chance1), (k2, chance2) = map(published, means, laws)
+    first, second = (axis.ravel() for axis in np.meshgrid(k1, k2, indexing="ij"))
+    chance = np.outer(chance1, chance2).ravel()
+    likely = chance > 1e-12
+    first, second, chance = first[likely], second[likely], chance[likely]
+    options = {"mechanism": laws, "value": value, "alternative": alternative, "method": method}
+    pvalue = poisson_2indep(first, exposures[0], second, exposures[1], **options).pvalue
+    return np.array([chance[pvalue <= level].sum() for level in levels])
+
+
+LAWS = [
+    (Geometric(scale=0.5), Geometric(scale=0.5)),
+    (DiscreteGaussian(sigma=0.8), Geometric(scale=0.3)),
+    (Exact(), Exact()),
+]
+
+
+@pytest.mark.parametrize("alternative", ALTERNATIVES)
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("laws", LAWS, ids=repr)
+def test_sum_equals_enumeration(laws, method, alternative):
+    levels = np.array([0.01, 0.2, 0.5, 0.9])
+    exposure, rates, ratio, value = 2.0, (2.5, 1.5), 0.75, 1.5
+    means = (exposure * rates[0], ratio * exposure * rates[1])
+    exposures = (exposure, ratio * exposure)
+    plan = TwoRatesPower(laws, value=value, ratio=ratio, alternative=alternative, method=method)
+    want = enumerated(means, exposures, value, laws, alternative, method, levels)
+    np.testing.assert_allclose(plan.power(exposure, *rates, levels), want, atol=1e-8)
+
+
+@pytest.mark.parametrize("alternative", ALTERNATIVES)
+def test_without_noise_it_is_the_conditional_test(alternative):
+    """Against binomial tails at every pair of counts; one-sided they are those of scipy."""
+    mean1, mean2, alpha = 12.0, 5.0, 0.05
+    k = np.arange(80)
+    chance = np.outer(stats.poisson.pmf(k, mean1), stats.poisson.pmf(k, mean2))
+    first, second = np.meshgrid(k, k, indexing="ij")
+    total = first + second
+    share = 1.0 / 3.0
+    distance = np.abs(first - share * total) - 1e-9
+    pvalue = {
+        "larger": stats.binom.sf(first - 1, total, share),
+        "smaller": stats.binom.cdf(first, total, share),
+        "two-sided": np.minimum(
+            stats.binom.sf(np.ceil(share * total + distance) - 1, total, share)
+            + stats.binom.cdf(np.floor(share * total - distance), total, share),
+            1.0,
+        ),
+    }[alternative]
+    plan = TwoRatesPower(Exact(), ratio=2.0, alternative=alternative)
+    wanted = chance[pvalue <= alpha].sum()
+    assert plan.power(1.0, mean1, mean2 / 2.0, alpha) == pytest.approx(wanted, abs=1e-8)
+
+
+def test_small_levels():
+    """Without noise nothing is set aside for the total; with noise no p-value is that small."""
+    assert TwoRatesPower(Exact()).power(100.0, 2.0, 1.0, alpha=1e-5) > 0.5
+    assert TwoRatesPower(Geometric(scale=1.0)).power(1.0, 9.0, 1.0, alpha=1e-4) == 0.0
+
+
+def test_guaranteed_version_holds_its_level():
+    plan = TwoRatesPower(Geometric(scale=0.5), ratio=2.0)
+    levels = np.array([0.01, 0.05, 0.2])
+    for exposure in (3.0, 6.0, 12.0):
+        assert (plan.power(exposure, 1.0, 1.0, levels) <= levels).all()
+
+
+@pytest.mark.parametrize("alternative", ALTERNATIVES)
+@pytest.mark.parametrize("noise", [Laplace(scale=2.0), Gaussian(sigma=2.0)], ids=repr)
+def test_simulated_power_is_that_of_the_test(noise, alternative):
+    exposure, rate1, rate2, runs = 20.0, 2.0, 1.4, 3000
+    rng = np.random.default_rng(7)
+    first = rng.poisson(exposure * rate1, runs) + noise.rvs(runs, rng=rng)
+    second = rng.poisson(1.5 * exposure * rate2, runs) + noise.rvs(runs, rng=rng)
+    options = {"mechanism": noise, "alternative": alternative, "method": "plug-in"}
+    pvalue = poisson_2indep(first, exposure, second, 1.5 * exposure, **options).pvalue
+    rate = np.mean(pvalue <= 0.1)
+    plan = TwoRatesPower(
+        noise, ratio=1.5, alternative=alternative, method="plug-in", rng=1, reps=3000
+    )
+    frame = plan.power_frame(exposure1=exposure, rate1=rate1, rate2=rate2, alpha=0.1)
+    power, error = frame.loc[0, ["power", "mc_error"]]
+    # 6 standard errors: 2e-9
+    assert abs(power - rate) <= 6 * np.hypot(error, np.sqrt(power * (1 - power) / runs))
+
+
+@pytest.mark.parametrize(
+    ("means", "laws", "alternative", "method", "alpha", "share"),
+    [
+        ((9.0, 6.0), (Laplace(scale=0.5), Laplace(scale=0.5)), "two-sided", "exact", 0.1, 0.5),
+        ((1.0, 0.3), (Laplace(scale=0.1), Laplace(scale=0.1)), "larger", "exact", 0.3, 0.4),
+        ((4.0, 5.0), (Laplace(scale=0.05), Laplace(scale=0.05)), "smaller", "plug-in", 0.3, 0.5),
+        (
+            (90.0, 60.0),
+            (Geometric(scale=1.0), Geometric(scale=2.0)),
+            "two-sided",
+            "exact",
+            0.1,
+            0.6,
+        ),
+        ((9.0, 6.0), (Geometric(scale=0.4), Exact()), "larger", "plug-in", 0.1, 0.3),
+        ((60.0, 90.0), (Gaussian(sigma=3.0), Geometric(scale=1.0)), "larger", "plug-in", 0.6, 0.3),
+        (
+            (900.0, 9.0),
+            (Gaussian(sigma=5.0), Gaussian(sigma=1.0)),
+            "two-sided",
+            "plug-in",
+            0.9,
+            0.9,
+        ),
+    ],
+)
+def test_replicates_without_p_value_are_decided_as_with_it(
+    means, laws, alternative, method, alpha, share
+):
+    counts = _counts(means, laws, alternative, method, share)
+    quick, slow = (
+        counts._rejections(alpha, screen, 200, np.random.default_rng(3))
+        for screen in (counts._screen(alpha), None)
+    )
+    np.testing.assert_array_equal(quick, slow)
+
+
+def _counts(means, laws, alternative, method, share):
+    first, second = (
+        NoisyPoisson(rate=np.asarray(mean), noise=law)
+        for mean, law in zip(means, laws, strict=True)
+    )
+    return TwoPoissons((first, second), alternative, method, 1e-4, share=share)
+
+
+def test_simulation_agrees_with_the_sum():
+    noise = Geometric(scale=1.0)
+    for method in METHODS:
+        counts = _counts((20.0, 9.0), (noise, noise), "two-sided", method, 0.5)
+        rate, error = counts.simulated(0.05, Simulation.checked(2000, 5))
+        # 6 standard errors: 2e-9
+        assert abs(rate - counts.sum(0.05)) <= 6 * error
+
+
+@pytest.mark.parametrize("alternative", ALTERNATIVES)
+def test_many_events_without_noise_are_near_the_formula_of_statsmodels(alternative):
+    sign = -1 if alternative == "smaller" else 1
+    rate1 = 1.0 + sign * 0.05
+    want = power_poisson_ratio_2indep(
+        rate1, 1.0, 5000, nobs_ratio=1.5, alternative=alternative, method_var="score", value=1.0
+    ).power
+    plan = TwoRatesPower(Exact(), ratio=1.5, alternative=alternative)
+    # the formula takes the limit of many events on a logarithmic scale
+    assert plan.power(5000, rate1, 1.0) == pytest.approx(want, abs=0.01)
+    weak = TwoRatesPower(Geometric(scale=1e-3), ratio=1.5, alternative=alternative)
+    assert weak.power(20, rate1, 0.5, 0.1) == pytest.approx(
+        plan.power(20, rate1, 0.5, 0.1), abs=1e-8
+    )
+
+
+@pytest.mark.parametrize(
+    ("method", "names"),
+    [("exact", ("exposure1", "rate1", "alpha")), ("plug-in", ("rate2", "budget"))],
+)
+def test_solving_is_the_inverse_of_power(method, names):
+    plan = TwoRatesPower(Geometric.from_epsilon, method=method)
+    known = {"exposure1": 4.0, "rate1": 3.0, "rate2": 1.0, "alpha": 0.1, "budget": 4.0}
+    power = plan.power(**known)
+    assert plan.solve_power(**known) == power
+    for name in names:
+        found = plan.solve_power(**{**known, name: None}, power=power)
+        reached = plan.power(**{**known, name: found})
+        assert reached >= power - 1e-9
+        closer = found * (1.0 + 2e-6 if name == "rate2" else 1.0 - 2e-6)
+        assert plan.power(**{**known, name: closer}) < power
+
+
+def test_smaller_is_larger_of_the_samples_exchanged():
+    noise = (Geometric(scale=1.0), Geometric(scale=2.0))
+    options = {"method": "plug-in", "value": 0.8}
+    smaller = TwoRatesPower(noise, ratio=1.5, alternative="smaller", **options)
+    options["value"] = 1.25
+    larger = TwoRatesPower(noise[::-1], ratio=1 / 1.5, alternative="larger", **options)
+    want = larger.power(30.0, 1.5, 0.9)
+    assert smaller.power(20.0, 0.9, 1.5) == pytest.approx(want, abs=1e-7)
+    found = smaller.solve_power(exposure1=20.0, rate2=1.5, alpha=0.05, power=0.8)
+    assert found < 0.8 * 1.5
+    found = smaller.solve_power(exposure1=20.0, rate1=1.0, alpha=0.05, power=0.8)
+    assert found > 1.0 / 0.8
+
+
+def test_units_do_not_matter():
+    plan = TwoRatesPower(Geometric(scale=1.0), method="plug-in")
+    power = plan.power(20.0, 2.0, 1.0)
+    assert plan.power(2e7, 2e-6, 1e-6) == pytest.approx(power, abs=1e-12)
+    small, large = (
+        plan.solve_power(rate1=2.0 * unit, rate2=unit, alpha=0.05, power=0.8)
+        for unit in (1e-6, 1e6)
+    )
+    assert small == pytest.approx(1e12 * large, rel=1e-5)
+
+
+def test_impossible_powers_are_refused():
+    plan = TwoRatesPower(Geometric(scale=1.0), method="normal")
+    with pytest.raises(InvalidParameterError, match="power must be"):
+        plan.solve_power(exposure1=2.0, rate2=1e-9, alpha=1e-9, power=1e-12)
+    with pytest.raises(InvalidParameterError, match="power must be"):
+        plan.solve_power(exposure1=2000.0, rate2=0.5, alpha=0.05, power=0.01)
+    budget = TwoRatesPower(Geometric.from_epsilon, method="plug-in")
+    with pytest.raises(InvalidParameterError, match="power must be one that can be reached"):
+        budget.solve_power(exposure1=20.0, rate1=1.3, rate2=1.0, alpha=0.05, power=0.9)
+
+
+def test_no_exposure_shows_what_is_not_there():
+    for alternative, other in (("two-sided", 0.6), ("larger", 0.7), ("smaller", 0.5)):
+        plan = TwoRatesPower(Geometric(scale=1.0), value=0.5, alternative=alternative)
+        with pytest.raises(InvalidParameterError, match="power must be at most alpha"):
+            plan.solve_power(rate1=0.3, rate2=other, alpha=0.05, power=0.8)
+
+
+def test_too_much_noise_is_refused():
+    with pytest.raises(InvalidParameterError, match="variance of mechanism"):
+        TwoRatesPower(Laplace(scale=1e11)).power(1.0, 1.0, 1.0)
+
+
+def test_too_many_events_are_refused():
+    with pytest.raises(InvalidParameterError, match="exposure1 \\* rate1"):
+        TwoRatesPower(Exact()).power(1e12, 1.0, 1.0)
+
+
+def test_a_plan_repeats_its_replicates_and_can_be_pickled():
+    plan = TwoRatesPower(Laplace(scale=1.0), method="plug-in", rng=5, reps=500)
+    same = TwoRatesPower(Laplace(scale=1.0), method="plug-in", rng=5, reps=500)
+    assert plan == same
+    power = plan.power(40, 0.5, 0.3)
+    assert power == plan.power(40, 0.5, 0.3) == same.power(40, 0.5, 0.3)
+    assert pickle.loads(pickle.dumps(plan)).power(40, 0.5, 0.3) == power
+
+
+def test_shapes_and_frame():
+    plan = TwoRatesPower(Geometric.from_epsilon, method="normal")
+    power = plan.power([20, 40], 0.5, 0.3, budget=[[0.5], [1.0]])
+    assert power.shape == (2, 2)
+    assert np.ndim(plan.power(20, 0.5, 0.3, budget=1)) == 0
+    frame = plan.power_frame(exposure1=[20, 40], rate1=0.5, rate2=0.3, budget=[0.5, 1.0])
+    assert set(frame) == {"exposure1", "rate1", "rate2", "budget", "alpha", "power", "mc_error"}
+    np.testing.assert_array_equal(frame["power"], power.T.ravel())
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"value": 0},
+        {"value": np.nan},
+        {"ratio": 0},
+        {"ratio": [1, 2]},
+        {"alternative": "both"},
+        {"method": "monte-carlo"},
+        {"nuisance_alpha": 0.5},
+        {"reps": 0},
+        {"rng": "seed"},
+        {"n_jobs": 0},
+        {"mechanism": 3.0},
+        {"mechanism": Laplace},
+        {"mechanism": Laplace(scale=[1.0, 2.0, 3.0])},
+    ],
+)
+def test_bad_plans_are_refused(options):
+    with pytest.raises((DPInferError, TypeError), match=next(iter(options))):
+        TwoRatesPower(**{"mechanism": Laplace(scale=1.0), **options})
+
+
+BAD = st.one_of(
+    st.sampled_from([np.nan, np.inf, -1.0, 0.0, 2.5, "x", None, [], 1j, [0.2, np.nan], {}]),
+    st.floats(),
+    st.integers(-(10**30), 10**30),
+)
+
+
+@settings(derandomize=True, deadline=None, max_examples=120)
+@given(
+    st.sampled_from(["exposure1", "rate1", "rate2", "alpha", "budget"]),
+    BAD,
+    st.sampled_from(["power", "power_frame", "solve_power"]),
+)
+def test_only_our_errors_escape(name, value, call):
+    plan = TwoRatesPower(Geometric.from_epsilon, method="normal", reps=200, rng=1)
+    good = {"exposure1": 9.0, "rate1": 0.5, "rate2": 0.3, "alpha": 0.05, "budget": 1.0}
+    try:
+        power = getattr(plan, call)(**{**good, name: value})
+    except DPInferError:
+        return
+    assert np.isfinite(np.asarray(power, dtype=float)).all()
