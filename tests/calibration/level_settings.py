@@ -81,5 +81,13 @@ def on_all_sides(pvalue, deviations, releases=None):
     return np.concatenate(found)
 
 
+def on_each_side(test, *columns, **options):
+    """P-values for each alternative, all from one simulation where the test makes one."""
+    if options["method"] != "monte-carlo":
+        return [test(*columns, alternative=a, **options).pvalue for a in ALTERNATIVES]
+    result = test(*columns, **options)
+    return [result.null_distribution.pvalue(result.statistic, a) for a in ALTERNATIVES]
+
+
 def pvalue_of(test, *args, **options):
     return test(*args, **options).pvalue

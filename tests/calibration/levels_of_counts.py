@@ -7,7 +7,16 @@ from functools import partial
 
 import numpy as np
 import pytest
-from level_settings import LAWS, LEVELS, beyond, on_all_sides, pvalue_of, shares
+from level_settings import (
+    LAWS,
+    LEVELS,
+    beyond,
+    on_all_sides,
+    on_each_side,
+    pvalue_of,
+    shares,
+)
+from scipy import stats
 
 from dpinfer import (
     RandomizedResponse,
@@ -40,8 +49,8 @@ def one_rate(options, s, runs, rng):
 
 
 def one_count(test, counts, centre, fixed):
-    if fixed["method"] == "monte-carlo":  # one simulation for all
-        return shares(*(test(counts, alternative=a, **fixed).pvalue for a in ALTERNATIVES))
+    if fixed["method"] == "monte-carlo":
+        return shares(*on_each_side(test, counts, **fixed))
     return on_all_sides(partial(pvalue_of, test, **fixed), counts - centre, counts)
 
 
@@ -49,7 +58,7 @@ def one_randomized_proportion(options, s, runs, rng):
     channel = RandomizedResponse.from_epsilon(s.epsilon)
     share = channel.p * s.share + (1 - channel.p) * (1 - s.share)
     reports = rng.binomial(s.nobs, share, runs)
-    fixed = {"nobs": s.nobs, "value": s.share, "mechanism": channel, **options}
+    fixed = {"nobs": s.nobs, "value": s.share, "mechanism": channel, "rng": rng, **options}
     return one_count(proportions_ztest, reports, s.nobs * share, fixed)
 
 
@@ -105,12 +114,20 @@ def two_randomized_proportions(s, runs, rng):
 
 
 def two_proportions_unknown_trials(s, runs, rng):
-    counts, nobs = [], []
+    columns = []
     for _ in range(2):
-        counts.append(s.noisy(rng.binomial(s.nobs, s.share, runs), rng))
-        nobs.append(s.noisy(np.full(runs, s.nobs), rng))
-    options = {"mechanism": s.noise, "nobs_mechanism": s.noise}
-    columns = (counts[0], nobs[0], counts[1], nobs[1])
+        columns.append(s.noisy(rng.binomial(s.nobs, s.share, runs), rng))
+        columns.append(s.noisy(np.full(runs, s.nobs), rng))
+    return columns, partial(proportions_2indep, mechanism=s.noise, nobs_mechanism=s.noise)
+
+
+def two_proportions_of_totals(s, runs, rng):
+    columns = []
+    for _ in range(2):
+        successes = rng.binomial(s.nobs, s.share, runs)
+        columns.append(s.noisy(successes, rng))
+        columns.append(columns[-1] + s.noisy(s.nobs - successes, rng))
+    options = {"mechanism": s.noise, "nobs_mechanism": s.noise, "nobs_is_total": True}
     return columns, partial(proportions_2indep, **options)
 
 
@@ -129,27 +146,72 @@ def _proportions(sizes, options, first, second, **others):
 def at_an_estimate(draw, options, s, runs, rng):
     """Rates of the versions that take an estimate for the nuisance parameter."""
     columns, test = draw(s, runs, rng)
-    return shares(*(test(*columns, alternative=a, rng=rng, **options).pvalue for a in ALTERNATIVES))
+    return shares(*on_each_side(test, *columns, rng=rng, **options))
 
 
 def guaranteed(draw, s, runs, rng):
     """Rates of the version that is the default: the largest p-value over a confidence set.
 
-    The set holds the estimate, so that no release is rejected which is not at the estimate, and
-    only the others are tested, as it takes long. Towards larger counts only, the longer tail.
+    The set holds the estimate, but for releases less probable than the set is to miss the truth.
+    So only what is rejected at the estimate is tested, each release once, as it takes long.
     """
     columns, test = draw(s, runs, rng)
     found = []
-    for alternative in ("two-sided", "larger"):
+    for alternative in tested(s):
         at_estimate = test(*columns, alternative=alternative, method="plug-in").pvalue
         rows = np.flatnonzero(at_estimate <= LEVELS[-1])
         pvalue = np.ones(runs)
         if rows.size:
-            some = [column[rows] for column in columns]
-            pvalue[rows] = test(*some, alternative=alternative).pvalue
-            assert (pvalue[rows] >= at_estimate[rows] * (1 - 1e-9)).all()
+            some, places = np.unique(np.stack(columns)[:, rows], axis=1, return_inverse=True)
+            pvalue[rows] = test(*some, alternative=alternative).pvalue[places]
         found.append(pvalue)
     return shares(*found)
+
+
+def tested(s):
+    """One-sided towards larger counts only, the longer tail, and not where both are alike."""
+    return ("two-sided", "larger") if s.skewed else ("two-sided",)
+
+
+# Guaranteed versions without simulation: all pairs of whole-numbered counts are listed.
+
+
+def listed_proportions(s):
+    """A test, and the laws of both counts at 49 common proportions, without noise."""
+    sizes = (s.nobs, s.nobs // 5) if s.skewed else (s.nobs, s.nobs)
+    values = np.linspace(0.02, 0.98, 49)
+    laws = [[stats.binom.pmf(np.arange(n + 1), n, value) for value in values] for n in sizes]
+    return partial(_proportions, sizes, {"mechanism": s.noise}), laws
+
+
+def listed_rates(s):
+    """A test, and the laws of both counts at 25 expected totals, without noise."""
+    share, totals = 0.1 if s.skewed else 0.5, s.nobs * np.linspace(0.04, 1.0, 25)
+    counts = np.arange(2 * s.nobs + 1)
+    laws = [
+        [stats.poisson.pmf(counts, part * total) for total in totals] for part in (share, 1 - share)
+    ]
+    return partial(_rates, share, {"mechanism": s.noise}), laws
+
+
+def exact_sizes(listed, s):
+    """Rejection probabilities of a guaranteed test, shape (a, 3, g), at g nuisance parameters.
+
+    Pairs that have a probability below 1e-9 whatever that is are taken to be rejected.
+    """
+    test, laws = listed(s)
+    reach = int(s.noise.isf(1e-10))
+    noise = s.noise.pmf(np.arange(-reach, reach + 1.0))
+    laws = [[np.convolve(law, noise) for law in several] for several in laws]
+    chances = np.array([np.outer(*pair) for pair in zip(*laws, strict=True)])
+    places = np.nonzero(chances.max(axis=0) > 1e-9)
+    chances = chances[:, *places]
+    found = []
+    for alternative in tested(s):
+        pvalue = test(*(place - float(reach) for place in places), alternative=alternative).pvalue
+        rejected = pvalue <= LEVELS[:, np.newaxis]
+        found.append(rejected @ chances.T + 1.0 - chances.sum(axis=1))
+    return np.array(found)
 
 
 # Noise only: the number of observations has no part in it.
@@ -158,15 +220,14 @@ def guaranteed(draw, s, runs, rng):
 def two_counts(options, s, runs, rng):
     laws = (s.noise, LAWS[s.law](s.epsilon / (3 if s.skewed else 1)))
     counts = [s.nobs + law.rvs(runs, rng=rng) for law in laws]
-    test = partial(counts_2indep, *counts, mechanism=laws, rng=rng, **options)
-    return shares(*(test(alternative=a).pvalue for a in ALTERNATIVES))
+    return shares(*on_each_side(counts_2indep, *counts, mechanism=laws, rng=rng, **options))
 
 
 def linear(options, s, runs, rng):
     weights = np.array([1.0, 1.0, -0.25] if s.skewed else [1.0, 1.0, 1.0])
     values = s.nobs + s.noise.rvs((runs, 3), rng=rng)
     value = s.nobs * weights.sum()
-    first = linear_ztest(values[0], weights, value, mechanism=s.noise, **options)
+    first = linear_ztest(values[0], weights, value, mechanism=s.noise, rng=rng, **options)
     z = (values @ weights - value) / (float(s.noise.std) * np.sqrt(weights @ weights))
     assert z[0] == pytest.approx(first.statistic, abs=1e-12)
     return on_all_sides(first.null_distribution.pvalue, z)
@@ -196,3 +257,9 @@ def rows_of_a_release(threshold, s, runs, rng):
     release = Release(published, mechanism=s.noise, threshold=lowest if threshold else None)
     tests = [rows_ztest(release, s.nobs, alternative=a).tests for a in ALTERNATIVES]
     return shares(*(test.pvalue for test in tests))
+
+
+def proportions_of_rows(s, runs, rng):
+    release = Release(s.noisy(rng.binomial(s.nobs, s.share, runs), rng), mechanism=s.noise)
+    test = partial(rows_ztest, release, s.share, nobs=s.nobs)
+    return shares(*(test(alternative=a).tests.pvalue for a in ALTERNATIVES))

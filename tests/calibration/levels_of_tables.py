@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from level_settings import beyond, on_all_sides, shares
+from level_settings import beyond, on_all_sides, on_each_side, shares
 
 from dpinfer import (
     ConvergenceError,
@@ -27,7 +27,7 @@ from dpinfer import (
 def trend_over_cells(options, s, runs, rng):
     tables = s.noisy(rng.multinomial(s.nobs, s.cells, runs), rng)
     scores = np.arange(4.0)
-    test = partial(counts_trend, nobs=s.nobs, mechanism=s.noise, shares=s.cells)
+    test = partial(counts_trend, nobs=s.nobs, mechanism=s.noise, shares=s.cells, rng=rng)
     first = test(tables[0], **options)
     variance = s.nobs * (s.cells @ scores**2 - (s.cells @ scores) ** 2)
     # scores are centred where the noise has the least variance, which differs in no cell here
@@ -38,16 +38,8 @@ def trend_over_cells(options, s, runs, rng):
 
 def trend_over_groups(options, s, runs, rng):
     counts = s.noisy(rng.binomial(s.nobs, s.share, (runs, 4)), rng)
-    found = [
-        [
-            proportions_trend(
-                row, [s.nobs] * 4, mechanism=s.noise, alternative=a, rng=rng, **options
-            ).pvalue
-            for row in counts
-        ]
-        for a in ("two-sided", "larger")
-    ]
-    return shares(*np.array(found))
+    test = partial(proportions_trend, nobs=[s.nobs] * 4, mechanism=s.noise, rng=rng, **options)
+    return shares(*np.transpose([on_each_side(test, row, method="monte-carlo") for row in counts]))
 
 
 def limit_of_trend_over_groups(s, runs, rng):
@@ -122,14 +114,23 @@ def hardy_weinberg(theta):
 def estimated_parameter(options, s, runs, rng):
     truth = hardy_weinberg([0.8 if s.skewed else 0.5])
     tables = s.noisy(rng.multinomial(s.nobs, truth, runs), rng)
-    options = {"mechanism": s.noise, "nobs": s.nobs, "bounds": [(0, 1)], "rng": rng, **options}
-    return shares([settled(t, options) for t in tables])
+    options = {"mechanism": s.noise, "nobs": s.nobs, "rng": rng, **options}
+    return shares([settled(table, options) for table in tables])
+
+
+def randomized_estimated_parameter(options, s, runs, rng):
+    channel = RandomizedResponse.from_epsilon(s.epsilon, categories=3)
+    truth = hardy_weinberg([0.8 if s.skewed else 0.5])
+    tables = rng.multinomial(s.nobs, truth @ channel.channel, runs)
+    return shares(
+        [settled(table, {"mechanism": channel, "rng": rng, **options}) for table in tables]
+    )
 
 
 def settled(table, options):
     """The p-value; 1 where the noise leaves nothing to estimate from, and the test says so."""
     try:
-        return quiet(chisquare_fit, table, hardy_weinberg, 0.5, **options).pvalue
+        return quiet(chisquare_fit, table, hardy_weinberg, 0.5, bounds=[(0, 1)], **options).pvalue
     except ConvergenceError:
         return 1.0
 
@@ -148,10 +149,15 @@ def homogeneity(options, s, runs, rng):
     return shares([quiet(chi2_contingency, table, **options).pvalue for table in tables])
 
 
-def randomized_independence(options, s, runs, rng):
-    channels = [RandomizedResponse.from_epsilon(s.epsilon, categories=k) for k in (2, 4)]
-    rows = np.array([0.8, 0.2] if s.skewed else [0.5, 0.5]) @ channels[0].channel
-    shares_ = np.outer(rows, s.cells @ channels[1].channel).ravel()
-    tables = rng.multinomial(s.nobs, shares_, runs).reshape(runs, 2, 4)
-    options = {"mechanism": tuple(channels), "rng": rng, **options}
+def randomized_independence(together, options, s, runs, rng):
+    """Answers to two questions that were randomized apart, or as one answer of 8 categories."""
+    rows, columns = np.array([0.8, 0.2] if s.skewed else [0.5, 0.5]), s.cells
+    if together:
+        mechanism = RandomizedResponse.from_epsilon(s.epsilon, categories=8)
+        reported = np.outer(rows, columns).ravel() @ mechanism.channel
+    else:
+        mechanism = tuple(RandomizedResponse.from_epsilon(s.epsilon, categories=k) for k in (2, 4))
+        reported = np.outer(rows @ mechanism[0].channel, columns @ mechanism[1].channel)
+    tables = rng.multinomial(s.nobs, reported.ravel(), runs).reshape(runs, 2, 4)
+    options = {"mechanism": mechanism, "rng": rng, **options}
     return shares([quiet(chi2_contingency, table, **options).pvalue for table in tables])

@@ -10,12 +10,13 @@ an estimate for the truth, and the limits for many observations, have to keep ``
 were found to reject at most, as their docstrings say.
 
 ``test_size.py`` has exact rates, and ``test_contingency_size.py`` those of simulated tests of
-contingency tables.
+contingency tables, from more of them. ``-k "test_level_everywhere and chisquare"`` runs a part; a
+piece, a test with one method and one law, mostly takes seconds, at most five minutes.
 """
 
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -23,18 +24,23 @@ import pytest
 from level_settings import LAWS, LEVELS, NO_LAW, Setting, settings
 from levels_of_counts import (
     at_an_estimate,
+    exact_sizes,
     guaranteed,
     linear,
+    listed_proportions,
+    listed_rates,
     one_proportion,
     one_randomized_proportion,
     one_rate,
     paired_answers,
     paired_tables,
+    proportions_of_rows,
     rows_of_a_release,
     trials_as_total,
     trials_with_noise,
     two_counts,
     two_proportions,
+    two_proportions_of_totals,
     two_proportions_unknown_trials,
     two_randomized_proportions,
     two_rates,
@@ -45,6 +51,7 @@ from levels_of_tables import (
     homogeneity,
     independence,
     limit_of_trend_over_groups,
+    randomized_estimated_parameter,
     randomized_goodness_of_fit,
     randomized_independence,
     trend_over_cells,
@@ -57,43 +64,33 @@ from scipy import stats
 
 @dataclass(frozen=True)
 class Grid:
-    """Rates of a test in a setting, and the number of releases for each ε."""
+    """Rates of a test in a setting, and the number of releases."""
 
     rates: Callable[[Setting, int, np.random.Generator], np.ndarray | None]
-    runs: dict[float, int]
+    runs: int
     laws: tuple[str, ...] = tuple(LAWS)
 
     def error(self, limits, runs):
         """Standard error of rates; one null distribution for all releases has an error, too."""
-        options = next(iter(getattr(self.rates, "args", ())), {})
-        shared = (
-            1 / KEPT if isinstance(options, dict) and options.items() >= SIMULATED.items() else 0
-        )
-        return np.sqrt(limits * (1 - limits) * (1 / runs + shared))
+        options = [part for part in getattr(self.rates, "args", ()) if isinstance(part, dict)]
+        shared = any(part.items() >= SIMULATED.items() for part in options)
+        return np.sqrt(limits * (1 - limits) * (1 / runs + shared / KEPT))
 
 
-def at_all(runs):
-    return dict.fromkeys((0.05, 0.2, 1.0), runs)
-
-
-def methods(name, rates, runs, *options, laws=tuple(LAWS)):
+def methods(name, rates, runs, *options):
     """One entry of the grid for each method of a test."""
     found = {}
     for chosen in options:
         words = [str(value) for key, value in chosen.items() if key in ("statistic", "method")]
-        found[", ".join([name, *words])] = Grid(partial(rates, chosen), at_all(runs), laws)
+        found[", ".join([name, *words])] = Grid(partial(rates, chosen), runs)
     return found
 
 
-def with_nuisance(name, draw, runs, *others, laws=tuple(LAWS)):
-    found = {
-        f"{name}, {options['method']}": Grid(
-            partial(at_an_estimate, draw, options), at_all(runs), laws
-        )
-        for options in others
-    }
-    few = {0.05: 40, 0.2: 80, 1.0: 300}
-    return {f"{name}, exact": Grid(partial(guaranteed, draw), few, laws)} | found
+def with_nuisance(name, draw, *others, runs=600):
+    """The version whose level is guaranteed, the others, and the limit, which takes no time."""
+    grid = {f"{name}, exact": Grid(partial(guaranteed, draw), runs)}
+    grid |= methods(name, partial(at_an_estimate, draw), 1000, *others)
+    return grid | methods(name, partial(at_an_estimate, draw), 20_000, NORMAL)
 
 
 EXACT, PLUG_IN, NORMAL = ({"method": name} for name in ("exact", "plug-in", "normal"))
@@ -107,76 +104,62 @@ PEARSON, PROJECTED, LIMIT = (
     {"method": "asymptotic"},
 )
 MAX, CHI2 = {"statistic": "max"}, {"statistic": "chi2"}
-CHANNEL = (NO_LAW,)
-FITTED = (PROJECTED | LIMIT, PEARSON | LIMIT, PROJECTED | RESAMPLED, PEARSON | RESAMPLED)
+LIMITS = (PROJECTED | LIMIT, PEARSON | LIMIT)
+REFITTED = (PROJECTED | RESAMPLED, PEARSON | RESAMPLED)
+FITTED = (*LIMITS, *REFITTED)
+ESTIMATED = (PLUG_IN, RESAMPLED)
+SIMPLE = (PEARSON | LIMIT, PROJECTED | LIMIT, PEARSON | SIMULATED, PROJECTED | SIMULATED)
+UNKNOWN_TRIALS = partial(at_an_estimate, two_proportions_unknown_trials)
+UNKNOWN_TOTALS = partial(at_an_estimate, two_proportions_of_totals)
 
 GRID: dict[str, Grid] = {
     **methods("proportions_ztest", one_proportion, 20_000, EXACT, SIMULATED, NORMAL),
     **methods("poisson_ztest", one_rate, 20_000, EXACT, SIMULATED, NORMAL),
-    **methods("counts_2indep", two_counts, 20_000, EXACT, NORMAL),
-    **methods("linear_ztest", linear, 20_000, EXACT, NORMAL),
-    **methods("counts_paired", paired_tables, 20_000, MAX | EXACT, CHI2 | SIMULATED, CHI2 | LIMIT),
-    "rows_ztest, every row": Grid(partial(rows_of_a_release, False), at_all(5_000)),
-    "rows_ztest, above a threshold": Grid(partial(rows_of_a_release, True), at_all(5_000)),
-    **methods("counts_trend", trend_over_cells, 20_000, EXACT, NORMAL),
-    **methods("proportions_trend", trend_over_groups, 300, RESAMPLED),
-    "proportions_trend, normal": Grid(limit_of_trend_over_groups, at_all(20_000)),
-    **methods("chisquare", goodness_of_fit, 10_000, PEARSON | EXACT, PEARSON | LIMIT),
-    **methods("chisquare", goodness_of_fit, 10_000, PROJECTED | LIMIT),
-    **methods("chisquare", goodness_of_fit, 10_000, PEARSON | SIMULATED, PROJECTED | SIMULATED),
-    **methods("chisquare_fit", estimated_parameter, 200, *FITTED[:3]),
-    **methods("chi2_contingency, n known", partial(independence, True), 400, *FITTED),
-    **methods("chi2_contingency, n unknown", partial(independence, False), 400, *FITTED),
-    **methods("chi2_contingency, rows known", homogeneity, 400, *FITTED),
-    **methods(
-        "through a channel: proportions_ztest",
-        one_randomized_proportion,
-        20_000,
-        EXACT,
-        NORMAL,
-        laws=CHANNEL,
-    ),
-    **methods(
-        "through a channel: chisquare",
-        randomized_goodness_of_fit,
-        10_000,
-        PEARSON | EXACT,
-        PEARSON | LIMIT,
-        laws=CHANNEL,
-    ),
-    **methods(
-        "through a channel: chi2_contingency",
-        randomized_independence,
-        400,
-        PROJECTED | LIMIT,
-        PROJECTED | RESAMPLED,
-        laws=CHANNEL,
-    ),
-    **with_nuisance(
-        "through a channel: proportions_2indep",
-        two_randomized_proportions,
-        1000,
-        PLUG_IN,
-        NORMAL,
-        laws=CHANNEL,
-    ),
-    **with_nuisance("proportions_2indep", two_proportions, 1000, PLUG_IN, RESAMPLED, NORMAL),
-    "proportions_2indep, noisy n, monte-carlo": Grid(
-        partial(at_an_estimate, two_proportions_unknown_trials, RESAMPLED), at_all(300)
-    ),
-    "proportions_2indep, noisy n, normal": Grid(
-        partial(at_an_estimate, two_proportions_unknown_trials, NORMAL), at_all(10_000)
-    ),
-    **with_nuisance(
-        "proportions_ztest, noisy n", trials_with_noise, 500, PLUG_IN, RESAMPLED, NORMAL
-    ),
-    **with_nuisance(
-        "proportions_ztest, noisy total", trials_as_total, 500, PLUG_IN, RESAMPLED, NORMAL
-    ),
-    **with_nuisance("poisson_2indep", two_rates, 500, PLUG_IN, RESAMPLED, NORMAL),
-    **with_nuisance("mcnemar", paired_answers, 500, PLUG_IN, NORMAL),
+    **methods("counts_2indep", two_counts, 20_000, EXACT, SIMULATED, NORMAL),
+    **methods("linear_ztest", linear, 20_000, EXACT, SIMULATED, NORMAL),
+    **methods("counts_paired", paired_tables, 20_000, MAX | EXACT, MAX | SIMULATED),
+    **methods("counts_paired", paired_tables, 20_000, CHI2 | SIMULATED, CHI2 | LIMIT),
+    "rows_ztest, every row": Grid(partial(rows_of_a_release, False), 5_000),
+    "rows_ztest, above a threshold": Grid(partial(rows_of_a_release, True), 5_000),
+    "rows_ztest, proportions": Grid(proportions_of_rows, 5_000),
+    **methods("counts_trend", trend_over_cells, 20_000, EXACT, SIMULATED, NORMAL),
+    **methods("proportions_trend", trend_over_groups, 1000, RESAMPLED),
+    "proportions_trend, normal": Grid(limit_of_trend_over_groups, 20_000),
+    **methods("chisquare", goodness_of_fit, 10_000, PEARSON | EXACT, *SIMPLE),
+    **methods("chisquare_fit, n known", estimated_parameter, 400, *LIMITS),
+    **methods("chisquare_fit, n known", estimated_parameter, 200, *REFITTED),
+    **methods("chi2_contingency, n known", partial(independence, True), 400, *LIMITS),
+    **methods("chi2_contingency, n known", partial(independence, True), 1000, *REFITTED),
+    **methods("chi2_contingency, n unknown", partial(independence, False), 400, *LIMITS),
+    **methods("chi2_contingency, n unknown", partial(independence, False), 1000, *REFITTED),
+    **methods("chi2_contingency, rows known", homogeneity, 400, *LIMITS),
+    **methods("chi2_contingency, rows known", homogeneity, 1000, *REFITTED),
+    **with_nuisance("proportions_2indep", two_proportions, *ESTIMATED),
+    **methods("proportions_2indep, noisy n", UNKNOWN_TRIALS, 1000, RESAMPLED),
+    **methods("proportions_2indep, noisy n", UNKNOWN_TRIALS, 20_000, NORMAL),
+    **methods("proportions_2indep, noisy total", UNKNOWN_TOTALS, 1000, RESAMPLED),
+    **methods("proportions_2indep, noisy total", UNKNOWN_TOTALS, 20_000, NORMAL),
+    **with_nuisance("proportions_ztest, noisy n", trials_with_noise, *ESTIMATED),
+    **with_nuisance("proportions_ztest, noisy total", trials_as_total, *ESTIMATED),
+    **with_nuisance("poisson_2indep", two_rates, *ESTIMATED),
+    **with_nuisance("mcnemar", paired_answers, *ESTIMATED, runs=300),
 }
-"""Every test and method."""
+"""Every test and method where noise was added."""
+
+THROUGH_A_CHANNEL: dict[str, Grid] = {
+    **methods("proportions_ztest", one_randomized_proportion, 20_000, EXACT, SIMULATED, NORMAL),
+    **methods("chisquare", randomized_goodness_of_fit, 10_000, PEARSON | EXACT, *SIMPLE),
+    **methods("chisquare_fit", randomized_estimated_parameter, 400, *FITTED),
+    **methods("chi2_contingency", partial(randomized_independence, False), 400, *FITTED),
+    **methods("chi2_contingency, together", partial(randomized_independence, True), 400, *FITTED),
+    **with_nuisance("proportions_2indep", two_randomized_proportions, *ESTIMATED),
+}
+"""Those of answers that were randomized."""
+
+GRID |= {
+    f"through a channel: {name}": replace(grid, laws=(NO_LAW,))
+    for name, grid in THROUGH_A_CHANNEL.items()
+}
 
 KNOWN: dict[str, tuple[float, float, float]] = {
     "proportions_ztest, normal": (0.027, 0.075, 0.129),
@@ -188,8 +171,8 @@ KNOWN: dict[str, tuple[float, float, float]] = {
     "proportions_trend, normal": (0.020, 0.059, 0.106),
     "chisquare, pearson, asymptotic": (0.043, 0.091, 0.134),
     "chisquare, projected, asymptotic": (0.034, 0.080, 0.122),
-    "chisquare_fit, projected, asymptotic": (0.021, 0.059, 0.103),
-    "chisquare_fit, pearson, asymptotic": (0.021, 0.059, 0.103),
+    "chisquare_fit, n known, projected, asymptotic": (0.021, 0.059, 0.103),
+    "chisquare_fit, n known, pearson, asymptotic": (0.021, 0.059, 0.103),
     "chi2_contingency, n known, projected, asymptotic": (0.036, 0.086, 0.131),
     "chi2_contingency, n unknown, projected, asymptotic": (0.036, 0.086, 0.131),
     "chi2_contingency, rows known, projected, asymptotic": (0.036, 0.086, 0.131),
@@ -197,15 +180,21 @@ KNOWN: dict[str, tuple[float, float, float]] = {
     "chi2_contingency, n unknown, pearson, asymptotic": (0.035, 0.080, 0.14),
     "chi2_contingency, rows known, pearson, asymptotic": (0.035, 0.080, 0.14),
     "through a channel: proportions_ztest, normal": (0.014, 0.066, 0.127),
+    "through a channel: chi2_contingency, together, projected, asymptotic": (0.11, 0.33, 0.5),
+    "through a channel: chi2_contingency, together, pearson, asymptotic": (0.09, 0.3, 0.46),
+    "through a channel: chisquare_fit, projected, asymptotic": (0.03, 0.13, 0.23),
+    "through a channel: chisquare_fit, pearson, asymptotic": (0.03, 0.13, 0.23),
+    "through a channel: proportions_2indep, normal": (0.015, 0.063, 0.107),
     "proportions_2indep, plug-in": (0.011, 0.053, 0.109),
-    "proportions_2indep, normal": (0.025, 0.061, 0.113),
+    "proportions_2indep, normal": (0.026, 0.062, 0.113),
     "proportions_2indep, noisy n, normal": (0.150, 0.189, 0.230),
+    "proportions_2indep, noisy total, normal": (0.188, 0.220, 0.256),
     "proportions_ztest, noisy n, plug-in": (0.010, 0.05, 0.119),
-    "proportions_ztest, noisy n, normal": (0.027, 0.067, 0.122),
+    "proportions_ztest, noisy n, normal": (0.027, 0.07, 0.124),
     "proportions_ztest, noisy total, plug-in": (0.016, 0.083, 0.119),
-    "proportions_ztest, noisy total, normal": (0.027, 0.067, 0.122),
+    "proportions_ztest, noisy total, normal": (0.027, 0.064, 0.118),
     "poisson_2indep, plug-in": (0.014, 0.06, 0.121),
-    "poisson_2indep, normal": (0.024, 0.060, 0.11),
+    "poisson_2indep, normal": (0.027, 0.063, 0.107),
     "mcnemar, plug-in": (0.011, 0.05, 0.1),
     "mcnemar, normal": (0.022, 0.061, 0.121),
 }
@@ -220,7 +209,7 @@ def measured(name, law, look=16):
     """Yield each setting, its rates and their excess in standard errors, in doubt found anew."""
     grid, limits = GRID[name], np.maximum(LEVELS, KNOWN.get(name, 0.0))
     for s in settings(law):
-        runs = grid.runs[s.epsilon]
+        runs = grid.runs
         rates = grid.rates(s, runs, seeded(name, s))
         if rates is None:
             continue
@@ -241,12 +230,27 @@ def test_level_everywhere(name, law):
         assert excess.max() <= 4, (setting, rates, excess)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("skewed", [False, True])
+@pytest.mark.parametrize(
+    ("listed", "law"),
+    [
+        (listed_proportions, "geometric"),
+        (listed_rates, "geometric"),
+        (listed_rates, "discrete gaussian"),
+    ],
+)
+def test_guaranteed_level_by_enumeration(listed, law, skewed):
+    sizes = exact_sizes(listed, Setting(50, 1.0, skewed, law))
+    assert (sizes <= LEVELS[:, np.newaxis]).all(), sizes.max(axis=2)
+
+
 @pytest.mark.parametrize("name", GRID)
 def test_level_in_one_setting(name):
     """The core: at most what a binomial number exceeds with a probability of 1e-9."""
     grid = GRID[name]
     law = "geometric" if "geometric" in grid.laws else NO_LAW
-    runs = 40 if grid.runs[1.0] < 1000 else 200  # those that test one by one take longer
+    runs = 40 if grid.runs < 1000 else 200  # those that test one by one take longer
     rates = grid.rates(Setting(50, 1.0, False, law), runs, seeded(name, "core"))
     limits = np.maximum(LEVELS, KNOWN.get(name, 0.0))
     assert (np.rint(rates * runs) <= stats.binom.isf(1e-9, runs, limits)).all(), rates
