@@ -20,7 +20,7 @@ SmallExpected = Literal["refuse", "compute"]
 
 SMALL_EXPECTED_RULES: tuple[SmallExpected, ...] = ("refuse", "compute")
 
-_CELLS_IN_BLOCK = 1 << 17
+_CELLS_IN_BLOCK = 1 << 16
 """Cells drawn at a time, replicates times k: few enough to stay in the cache."""
 
 
