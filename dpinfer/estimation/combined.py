@@ -12,7 +12,7 @@ import numpy as np
 from dpinfer._validation import RNG, FloatArray, check_array, check_reps, check_rng, freeze
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.clipped import ClippedEstimate
-from dpinfer.estimation.consistency import consistency_test
+from dpinfer.estimation.consistency import Disagreement, consistency_test
 from dpinfer.estimation.design import as_dense
 from dpinfer.estimation.pivots import Method, Pivots, clean_weights
 from dpinfer.estimation.solvers import BLOCK
@@ -285,15 +285,10 @@ class CombinedEstimate:
         A small p-value says that the stated noise, the stated queries or the published values are
         not what they are said to be. The simulated p-value is (1 + b)/(R + 1).
         """
-        return consistency_test(
-            self.release,
-            self._design,
-            self._solver,
-            method=method,
-            reps=reps,
-            rng=rng,
-            progress=progress,
-        )
+        overlap = None
+        if self._design is not None:
+            overlap = Disagreement(self.release, self._design, self._solver)
+        return consistency_test(overlap, method=method, reps=reps, rng=rng, progress=progress)
 
     def clip(self, *, lower: float | None = None, upper: float | None = None) -> ClippedEstimate:
         """Move the estimates into the bounds that the confidential values respect.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 
 from dpinfer._validation import RNG, FloatArray, check_option
 from dpinfer.errors import InvalidParameterError, NotEstimableError
-from dpinfer.mechanisms import Exact, Gaussian, groups
+from dpinfer.mechanisms import Exact, Gaussian, NoiseLaw, groups
 from dpinfer.results.hypothesis import HypothesisResult
 from dpinfer.results.null_distribution import AsymptoticNull, ExactNull, NullDistribution
 from dpinfer.results.simulation import BLOCK, Simulation, simulate_null
@@ -24,6 +24,28 @@ Method = Literal["exact", "monte-carlo", "asymptotic"]
 
 _NOISES_IN_BLOCK = 4_000_000
 """Largest number of noises drawn at a time, replicates times m."""
+
+
+class Overlap(Protocol):
+    """Values more than needed, and the statistic Q of how much they disagree."""
+
+    @property
+    def degrees(self) -> int:
+        """Number of noisy values beyond those needed to determine the others."""
+
+    @property
+    def mechanism(self) -> NoiseLaw:
+        """The law of the noise."""
+
+    @property
+    def size(self) -> int:
+        """Number of values."""
+
+    def observed(self) -> FloatArray:
+        """Q of the published values."""
+
+    def draw(self, size: int, rng: np.random.Generator) -> FloatArray:
+        """Draw that many replicates of Q."""
 
 
 @dataclass(frozen=True)
@@ -44,10 +66,14 @@ class Disagreement:
         return int(np.count_nonzero(~exact)) - (self.design.rank - len(constraints))
 
     @property
-    def is_gaussian(self) -> bool:
-        """Whether all noise is Gaussian."""
-        laws = [law for law, _ in groups(self.release.mechanism, len(self.release))]
-        return all(isinstance(law, (Gaussian, Exact)) for law in laws)
+    def mechanism(self) -> NoiseLaw:
+        """The law of the noise."""
+        return self.release.mechanism
+
+    @property
+    def size(self) -> int:
+        """Number of values."""
+        return len(self.release)
 
     def observed(self) -> FloatArray:
         """Q of the published values.
@@ -74,9 +100,7 @@ class Disagreement:
 
 
 def consistency_test(
-    release: Release,
-    design: Design | None,
-    solver: Solver,
+    overlap: Overlap | None,
     *,
     method: str | None,
     reps: int,
@@ -85,14 +109,13 @@ def consistency_test(
 ) -> HypothesisResult:
     """Test the agreement of a release; see :meth:`CombinedEstimate.consistency_test`."""
     simulation = Simulation.checked(reps, rng, progress)
-    overlap = None if design is None else Disagreement(release, design, solver)
     if overlap is None or overlap.degrees == 0:
         raise NotEstimableError(
             "the release has no overlapping values: every published value is needed to determine "
             "the estimates, so that there is nothing that could disagree"
         )
     if method is None:
-        method = "exact" if overlap.is_gaussian else "monte-carlo"
+        method = "exact" if _is_gaussian(overlap) else "monte-carlo"
     chosen = check_option(method, "method", _NULLS)
     statistic = overlap.observed()
     null = _NULLS[chosen](overlap, statistic, simulation)
@@ -104,7 +127,7 @@ def consistency_test(
         method=chosen,
         null_distribution=null,
         uncertainty="noise",
-        nobs=len(release),
+        nobs=overlap.size,
         mc_error=null.mc_error(statistic, "larger"),
         notes=(
             f"{overlap.degrees} values more than needed; a small p-value says that they disagree "
@@ -113,10 +136,14 @@ def consistency_test(
     )
 
 
-def _exact(
-    overlap: Disagreement, statistic: FloatArray, simulation: Simulation
-) -> NullDistribution:
-    if not overlap.is_gaussian:
+def _is_gaussian(overlap: Overlap) -> bool:
+    """Whether all noise is Gaussian."""
+    laws = [law for law, _ in groups(overlap.mechanism, overlap.size)]
+    return all(isinstance(law, (Gaussian, Exact)) for law in laws)
+
+
+def _exact(overlap: Overlap, statistic: FloatArray, simulation: Simulation) -> NullDistribution:
+    if not _is_gaussian(overlap):
         raise InvalidParameterError(
             "method must be 'monte-carlo' or 'asymptotic' unless all noise is Gaussian, got 'exact'"
         )
@@ -125,19 +152,19 @@ def _exact(
 
 
 def _monte_carlo(
-    overlap: Disagreement, statistic: FloatArray, simulation: Simulation
+    overlap: Overlap, statistic: FloatArray, simulation: Simulation
 ) -> NullDistribution:
-    block = min(BLOCK, max(1, _NOISES_IN_BLOCK // len(overlap.release)))
+    block = min(BLOCK, max(1, _NOISES_IN_BLOCK // overlap.size))
     return simulate_null([overlap.draw], statistic, simulation, block=block)
 
 
 def _asymptotic(
-    overlap: Disagreement, statistic: FloatArray, simulation: Simulation
+    overlap: Overlap, statistic: FloatArray, simulation: Simulation
 ) -> NullDistribution:
     return AsymptoticNull.chi2(overlap.degrees)
 
 
-_NULLS: dict[Method, Callable[[Disagreement, FloatArray, Simulation], NullDistribution]] = {
+_NULLS: dict[Method, Callable[[Overlap, FloatArray, Simulation], NullDistribution]] = {
     "exact": _exact,
     "monte-carlo": _monte_carlo,
     "asymptotic": _asymptotic,

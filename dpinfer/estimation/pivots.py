@@ -173,3 +173,5 @@ _HALF_WIDTHS: dict[Method, Callable[[Pivots, float, int], FloatArray]] = {
     "tail-bound": _tail_bound,
     "normal": _normal,
 }
+
+METHODS = tuple(_HALF_WIDTHS)

@@ -13,34 +13,44 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def checked_weights(weights: Any, labels: pd.Index | None, size: int) -> FloatArray:
-    """Return weights (size,) or (k × size) in the order of the values."""
+def checked_weights(
+    weights: Any, labels: pd.Index | None, size: int, name: str = "weights"
+) -> FloatArray:
+    """Return weights (size,) or (k × size) in the order of the values, called ``name``."""
     if isinstance(weights, Mapping):
-        weights = _series(weights, labels)
+        weights = _series(weights, labels, name)
     if labels is not None and hasattr(weights, "iloc"):
         own = weights.columns if hasattr(weights, "columns") else weights.index
-        if not (own.is_unique and labels.is_unique and own.isin(labels).all()):
+        if not _all_among(own, labels):
             raise InvalidParameterError(
-                "weights must be labelled like the values, each label once; pass an array to go "
+                f"{name} must be labelled like the values, each label once; pass an array to go "
                 "by position"
             )
         weights = weights.reindex(labels, axis=weights.ndim - 1, fill_value=0.0)
-    matrix = check_array(weights, "weights", ge=-LARGEST_WEIGHT, le=LARGEST_WEIGHT)
+    matrix = check_array(weights, name, ge=-LARGEST_WEIGHT, le=LARGEST_WEIGHT)
     if matrix.ndim not in (1, 2) or matrix.shape[-1] != size:
         raise InvalidParameterError(
-            f"weights must have {size} entries in each row, one for each value, "
+            f"{name} must have {size} entries in each row, one for each value, "
             f"got shape {matrix.shape}"
         )
     return matrix
 
 
-def _series(weights: Mapping[Hashable, Any], labels: pd.Index | None) -> pd.Series:
+def _all_among(own: pd.Index, labels: pd.Index) -> bool:
+    """Whether all labels are among those of the values, each once."""
+    try:
+        return bool(own.is_unique and labels.is_unique and own.isin(labels).all())
+    except (TypeError, ValueError):  # labels of another kind, such as text and numbers
+        return False
+
+
+def _series(weights: Mapping[Hashable, Any], labels: pd.Index | None, name: str) -> pd.Series:
     """Read a mapping of labels to weights."""
     import pandas as pd
 
     if labels is None or not weights:
         raise InvalidParameterError(
-            "weights must be an array, or a mapping of labels of the values to weights, got "
+            f"{name} must be an array, or a mapping of labels of the values to weights, got "
             f"{show(dict(weights))} for values {'without' if labels is None else 'with'} labels"
         )
     return pd.Series(list(weights.values()), index=pd.Index(list(weights)))

@@ -1,0 +1,1 @@
+"""Estimates of numbers on a hierarchy of units: two passes over a tree."""

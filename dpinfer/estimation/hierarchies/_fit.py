@@ -1,0 +1,142 @@
+"""The estimates of a hierarchy as linear functions of the published values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpinfer._validation import FloatArray
+from dpinfer.errors import InvalidParameterError
+from dpinfer.estimation.hierarchies._adjoint import measurement_weights
+from dpinfer.estimation.hierarchies._measured import Measured
+from dpinfer.estimation.hierarchies._passes import Gains, summed
+from dpinfer.mechanisms import Exact, Gaussian, NoiseLaw, groups
+from dpinfer.queries import Hierarchy
+
+_WEIGHTS_LIMIT = 200_000_000
+_BLOCK_SIZE = 20_000_000
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class HierarchyFit:
+    """Values of the units of a hierarchy, and how the estimates combine them.
+
+    Parameters
+    ----------
+    hierarchy : Hierarchy
+        The n units.
+    values : array of float, shape (m,)
+        The published values.
+    mechanism : NoiseLaw
+        The law of their noise.
+    measured : Measured
+        What they measure.
+    gains : Gains
+        The passes over the tree.
+    """
+
+    hierarchy: Hierarchy
+    values: FloatArray
+    mechanism: NoiseLaw
+    measured: Measured
+    gains: Gains
+
+    @cached_property
+    def placed(self) -> FloatArray:
+        """Estimates in the order of the tree."""
+        return self.gains.estimates(self.in_tree(self.values))
+
+    @property
+    def estimates(self) -> FloatArray:
+        """Estimates of the units, shape (n,); meaningless where the variance is infinite."""
+        return self.of_units(self.placed)
+
+    @cached_property
+    def variance(self) -> FloatArray:
+        """Variances of the estimates, shape (n,); infinite where the values tell nothing."""
+        return self.of_units(self.gains.variance)
+
+    @property
+    def value_units(self) -> NDArray[np.intp]:
+        """Position of the unit that each value measures; shape (m,)."""
+        unit = self.measured.unit
+        return np.arange(self.values.size) if unit is None else unit
+
+    @property
+    def value_variance(self) -> FloatArray:
+        """Variance of the noise of each value; shape (m,)."""
+        return np.broadcast_to(np.asarray(self.mechanism.variance), self.values.shape)
+
+    @property
+    def is_gaussian(self) -> bool:
+        """Whether all noise is Gaussian."""
+        laws = [law for law, _ in groups(self.mechanism, self.values.size)]
+        return all(isinstance(law, (Gaussian, Exact)) for law in laws)
+
+    def refit(self, values: FloatArray) -> FloatArray:
+        """Estimates from other values of the same units and noise, shape (..., m); (..., n)."""
+        return self.of_units(self.gains.estimates(self.in_tree(values)))
+
+    def innovations(
+        self, values: FloatArray
+    ) -> Iterator[tuple[NDArray[np.intp], FloatArray, FloatArray]]:
+        """Yield places of units with children, own values less the children's sum, variances."""
+        return self.gains.innovations(self.in_tree(values))
+
+    def nearest_whole(self) -> FloatArray:
+        """Whole numbers near the estimates that add up, as the estimates do; shape (n,)."""
+        tree = self.hierarchy.tree
+        whole = np.rint(self.placed)
+        for families in reversed(tree.families):
+            whole[families.parents] = summed(whole, families)
+        return self.of_units(whole)
+
+    def weights(self, target: FloatArray) -> FloatArray:
+        """Return weights on the values, shape (k, m), of functions of units, shape (k, n)."""
+        placed = in_tree(self.hierarchy, target, 0.0)
+        weights = self.of_units(measurement_weights(self.gains, placed))
+        measured = np.isfinite(self.measured.variance)
+        return self.measured.on_values(np.where(measured, weights, 0.0))
+
+    def weight_blocks(self, at: NDArray[np.intp]) -> Iterator[FloatArray]:
+        """Yield weights on the values of the estimates of units, some units at a time."""
+        size = max(1, _BLOCK_SIZE // max(self.values.size, len(self.gains.tree)))
+        for start in range(0, max(1, at.size), size):  # one empty block where there are no units
+            some = at[start : start + size]
+            target = np.zeros((some.size, len(self.hierarchy)))
+            target[np.arange(some.size), some] = 1.0
+            yield self.weights(target)
+
+    def draw_errors(self, reps: int, rng: np.random.Generator) -> FloatArray:
+        """Draw joint errors of all units, shape (reps, n)."""
+        noise = self.mechanism.rvs((reps, self.values.size), rng=rng)
+        return self.refit(np.asarray(noise, dtype=np.float64))
+
+    def check_size(self, functions: int, remedy: str) -> None:
+        """Refuse more functions of the values than fit into memory."""
+        if functions * max(self.values.size, len(self.gains.tree)) > _WEIGHTS_LIMIT:
+            raise InvalidParameterError(
+                f"{remedy} got {functions}, whose weights on {self.values.size} values would not "
+                "fit into memory"
+            )
+
+    def in_tree(self, values: FloatArray) -> FloatArray:
+        """Return what values, shape (..., m), measure at the places of the tree."""
+        return in_tree(self.hierarchy, self.measured.merged(values), 0.0)
+
+    def of_units(self, placed: FloatArray) -> FloatArray:
+        """Return what is in the order of the tree, shape (..., n), for the units alone."""
+        return np.asarray(self.hierarchy.tree.numbered(placed)[..., : len(self.hierarchy)])
+
+
+def in_tree(hierarchy: Hierarchy, values: FloatArray, filler: float) -> FloatArray:
+    """Return values of units, shape (..., n), in the order of the tree, with its further nodes."""
+    more = len(hierarchy.tree) - len(hierarchy)
+    if more:
+        rest = np.full((*values.shape[:-1], more), filler)
+        values = np.concatenate([values, rest], axis=-1)
+    return hierarchy.tree.placed(values)

@@ -1,0 +1,127 @@
+"""Whether the values of a hierarchy agree as well as their noise says, and which agree least."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import special
+
+from dpinfer._validation import FloatArray, check_integer
+from dpinfer.mechanisms import NoiseLaw
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from dpinfer.estimation.hierarchies._fit import HierarchyFit
+
+_CHECKED = 1e-9
+"""Share of its variance by which a value has to be checked by others, not to be left out."""
+
+
+@dataclass(frozen=True)
+class HierarchyDisagreement:
+    """The statistic Q = Σ (y - x̂)²/v of the values of a hierarchy."""
+
+    fit: HierarchyFit
+
+    @property
+    def degrees(self) -> int:
+        """Number of noisy values beyond those needed to determine the others."""
+        noisy = self.fit.value_variance > 0.0
+        unit = self.fit.value_units
+        units = len(self.fit.hierarchy)
+        # all noisy values of a unit but one; all where it was published without noise, too
+        several = np.bincount(unit[noisy], minlength=units)
+        exact = np.bincount(unit[~noisy], minlength=units) > 0
+        extra = int(np.maximum(several - ~exact, 0).sum())
+        return extra + sum(
+            int(np.count_nonzero((variance > 0.0) & np.isfinite(variance)))
+            for _, _, variance in self.fit.innovations(self.fit.values)
+        )
+
+    @property
+    def mechanism(self) -> NoiseLaw:
+        """The law of the noise."""
+        return self.fit.mechanism
+
+    @property
+    def size(self) -> int:
+        """Number of values."""
+        return int(self.fit.values.size)
+
+    def observed(self) -> FloatArray:
+        """Q of the published values.
+
+        Whole numbers that add up are taken off first, so that the size of the confidential values
+        does not make for rounding errors.
+        """
+        return self.of(self.fit.values - self.fit.nearest_whole()[self.fit.value_units])
+
+    def of(self, values: FloatArray) -> FloatArray:
+        """Q for values, shape (..., m)."""
+        residuals = values - self.fit.refit(values)[..., self.fit.value_units]
+        variance = self.fit.value_variance
+        precision = np.divide(1.0, variance, out=np.zeros(variance.shape), where=variance > 0.0)
+        return np.asarray(np.square(residuals) @ precision)
+
+    def draw(self, size: int, rng: np.random.Generator) -> FloatArray:
+        """Draw that many replicates of Q: the confidential values drop out."""
+        noise = self.fit.mechanism.rvs((size, self.size), rng=rng)
+        return self.of(np.asarray(noise, dtype=np.float64))
+
+
+def disagreements(fit: HierarchyFit, most: int) -> pd.DataFrame:
+    """Return the values that differ most from the estimates."""
+    import pandas as pd
+
+    most = check_integer(most, "most", ge=1)
+    unit, variance = fit.value_units, fit.value_variance
+    residual = fit.values - fit.estimates[unit]
+    # of a residual; positive by theory, and 0 for a value that no other bears on
+    own = np.maximum(variance - fit.variance[unit], 0.0)
+    checked = np.flatnonzero(own > _CHECKED * variance)
+    score = residual[checked] / np.sqrt(own[checked])
+    order = np.argsort(-np.abs(score), kind="stable")[:most]
+    rows, score = checked[order], score[order]
+    labels = fit.hierarchy.labels
+    frame = pd.DataFrame(
+        {
+            "published": fit.values[rows],
+            "estimate": fit.estimates[unit[rows]],
+            "residual": residual[rows],
+            "std_err": np.sqrt(own[rows]),
+            "z": score,
+            "pvalue": special.erfc(np.abs(score) / np.sqrt(2.0)),
+        },
+        index=pd.Index(unit[rows], name="unit") if labels is None else labels[unit[rows]],
+    )
+    frame.attrs = {"method": "normal", "values": int(checked.size)}
+    return frame
+
+
+def parent_tests(fit: HierarchyFit) -> pd.DataFrame:
+    """Return, for units with values and children, how the values differ from the children's sum."""
+    import pandas as pd
+
+    none = (np.empty(0, dtype=np.intp), np.empty(0), np.empty(0))
+    parts = [none, *fit.innovations(fit.values)]
+    place, difference, variance = (np.concatenate(column) for column in zip(*parts, strict=True))
+    there = np.isfinite(variance) & (variance > 0.0)
+    order = fit.hierarchy.tree.order
+    unit = place[there] if order is None else order[place[there]]
+    std_err = np.sqrt(variance[there])
+    score = difference[there] / std_err
+    labels = fit.hierarchy.labels
+    frame = pd.DataFrame(
+        {
+            "difference": difference[there],
+            "std_err": std_err,
+            "z": score,
+            "pvalue": special.erfc(np.abs(score) / np.sqrt(2.0)),
+        },
+        index=pd.Index(unit, name="unit") if labels is None else labels[unit],
+    )
+    frame.attrs = {"method": "normal"}
+    return frame.iloc[np.argsort(unit, kind="stable")]

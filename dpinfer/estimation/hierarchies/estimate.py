@@ -1,0 +1,382 @@
+"""Combined estimates of the units of a hierarchy as a value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpinfer._validation import RNG, FloatArray, check_option, check_reps, check_rng
+from dpinfer.errors import InvalidParameterError, NotEstimableError
+from dpinfer.estimation.consistency import consistency_test
+from dpinfer.estimation.hierarchies._adjoint import covariances
+from dpinfer.estimation.hierarchies._fit import HierarchyFit
+from dpinfer.estimation.hierarchies.checks import (
+    HierarchyDisagreement,
+    disagreements,
+    parent_tests,
+)
+from dpinfer.estimation.hierarchies.functions import HierarchyFunctions
+from dpinfer.estimation.pivots import METHODS, Method, Pivots, clean_weights
+from dpinfer.estimation.weights import checked_weights
+from dpinfer.mechanisms import NoiseLaw
+from dpinfer.mechanisms.weighted_sum import WeightedSum
+from dpinfer.queries import Hierarchy
+from dpinfer.results.intervals import ERROR_COVERED, Intervals
+from dpinfer.results.labels import attach_labels
+from dpinfer.results.tables import render_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from dpinfer.results.hypothesis import HypothesisResult
+
+_COVARIANCE_LIMIT = 5_000
+
+_NORMAL_NOTE = (
+    "Normal quantiles, which are approximate as the noise is not Gaussian: method='exact' has the "
+    "laws of the errors."
+)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class HierarchyEstimate:
+    """Best linear unbiased estimates of all units; made by :func:`dpinfer.combine_hierarchy`.
+
+    Examples
+    --------
+    >>> import dpinfer as dpi
+    >>> noise = [dpi.Exact(), dpi.Laplace(scale=1.0), dpi.Laplace(scale=1.0)]
+    >>> fit = dpi.combine_hierarchy([10.0, 4.0, 5.0], [-1, 0, 0], mechanism=noise)
+    >>> fit.params, fit.bse
+    (array([10. ,  4.5,  5.5]), array([0., 1., 1.]))
+    >>> difference = fit.functions([0.0, 1.0, -1.0])
+    >>> float(difference.params), float(difference.bse)
+    (-1.0, 2.0)
+    """
+
+    _fit: HierarchyFit
+
+    @property
+    def hierarchy(self) -> Hierarchy:
+        """The n units."""
+        return self._fit.hierarchy
+
+    @property
+    def values(self) -> FloatArray:
+        """The m published values."""
+        return self._fit.values
+
+    @property
+    def mechanism(self) -> NoiseLaw:
+        """The law of their noise."""
+        return self._fit.mechanism
+
+    @cached_property
+    def params(self) -> Any:
+        """Estimates of the n units: a Series where units have labels; NaN where not estimable."""
+        found = self._fit.estimates
+        if np.isinf(self.variance.max()):
+            found = np.where(self.estimable, found, np.nan)
+        found.flags.writeable = False
+        return attach_labels(found, self.hierarchy.labels)
+
+    @cached_property
+    def bse(self) -> Any:
+        """Standard errors due to the noise, one a unit; infinite where not estimable."""
+        found = np.sqrt(self.variance)
+        found.flags.writeable = False
+        return attach_labels(found, self.hierarchy.labels)
+
+    @property
+    def variance(self) -> FloatArray:
+        """Variances of the estimates due to the noise; shape (n,)."""
+        return self._fit.variance
+
+    @property
+    def estimable(self) -> NDArray[np.bool_]:
+        """Whether the values determine each unit; shape (n,)."""
+        return np.isfinite(self.variance)
+
+    def refuse_unknown(self, positions: NDArray[np.intp] | None = None) -> None:
+        """Raise an error that names those of some, or all, units that are not estimable."""
+        if np.isfinite(self.variance.max()):
+            return
+        lost = np.flatnonzero(~self.estimable)
+        if lost.size and positions is not None:
+            lost = np.intersect1d(positions, lost)
+        if lost.size:
+            raise NotEstimableError(
+                f"the values do not determine {self.hierarchy.names(lost)}: a unit needs a value, "
+                "or values for all its children, or its parent and all other children of that"
+            )
+
+    def cov_params(self, units: Any = None) -> Any:
+        """Covariance matrix of the estimates of some units, due to the noise.
+
+        Parameters
+        ----------
+        units : list or array, optional
+            Labels, or positions where units have no labels; by default all.
+
+        Returns
+        -------
+        array of float, shape (k, k), or DataFrame
+            A DataFrame where units have labels.
+
+        Raises
+        ------
+        InvalidParameterError
+            If there are more than 5,000 units.
+        """
+        at = self._chosen(units)
+        if at.size > _COVARIANCE_LIMIT:
+            raise InvalidParameterError(
+                f"units must be at most {_COVARIANCE_LIMIT} for a covariance matrix, got {at.size}"
+            )
+        places = self.hierarchy.tree.place_of(at)
+        row, column = np.tril_indices(at.size)
+        matrix = np.empty((at.size, at.size))
+        matrix[row, column] = covariances(self._fit.gains, places[row], places[column])
+        matrix[column, row] = matrix[row, column]
+        if self.hierarchy.labels is None:
+            return matrix
+        import pandas as pd
+
+        labels = self.hierarchy.labels[at]
+        return pd.DataFrame(matrix, labels, labels)
+
+    def functions(self, target: Any) -> HierarchyFunctions:
+        """Estimate linear functions of units.
+
+        Parameters
+        ----------
+        target : array of float, shape (n,) or (k, n), Series, DataFrame or mapping
+            Coefficients of the units: a row, or a DataFrame's row, for each function. Labelled
+            coefficients need not name all units.
+
+        Returns
+        -------
+        HierarchyFunctions
+            Estimates with standard errors, intervals, covariances and the laws of their errors.
+
+        Raises
+        ------
+        NotEstimableError
+            If a unit with a coefficient other than 0 is not estimable.
+        """
+        matrix = checked_weights(target, self.hierarchy.labels, len(self.hierarchy), "target")
+        rows = np.atleast_2d(matrix)
+        self.refuse_unknown(np.flatnonzero((rows != 0.0).any(axis=0)))
+        self._fit.check_size(len(rows), "target must have fewer rows")
+        labels = target.index if matrix.ndim == 2 and hasattr(target, "iloc") else None
+        found = rows @ np.where(self.estimable, self._fit.estimates, 0.0)
+        return HierarchyFunctions(
+            params=attach_labels(found if matrix.ndim == 2 else found[0], labels),
+            weights=self._fit.weights(rows),
+            values=self.values,
+            mechanism=self.mechanism,
+            labels=labels,
+        )
+
+    def weights(self, units: Any = None) -> FloatArray:
+        """Weights, shape (k, m), by which the estimates of some units combine the m values."""
+        at = self._chosen(units)
+        self._fit.check_size(at.size, "units must be fewer")
+        return np.concatenate(list(self._fit.weight_blocks(at)))
+
+    def noise(self, unit: Any) -> WeightedSum:
+        """Return the law of the error of the estimate of one unit.
+
+        Parameters
+        ----------
+        unit : label or int
+            The label of the unit, or its position where units have no labels.
+
+        Returns
+        -------
+        WeightedSum
+            The law of estimate minus confidential value.
+        """
+        weights = clean_weights(self.weights([unit])[0])
+        used = np.flatnonzero(weights)
+        law = self.mechanism.take(used) if self.mechanism.shape else self.mechanism
+        return WeightedSum(weights[used], law)
+
+    def conf_int(
+        self,
+        alpha: float = 0.05,
+        method: Method = "normal",
+        *,
+        units: Any = None,
+        simultaneous: bool = False,
+        reps: int = 10_000,
+        rng: RNG = None,
+    ) -> Intervals:
+        """Confidence intervals for the confidential values of units.
+
+        Parameters
+        ----------
+        alpha, method, simultaneous, reps, rng
+            As for :meth:`CombinedEstimate.conf_int`, but for the default. The laws of ``"exact"``
+            and ``"tail-bound"`` take time in proportion to the number of units times that of
+            values; ``"normal"``, which is exact for Gaussian noise only, to the number of units.
+        units : list or array, optional
+            Labels, or positions where units have no labels; by default all.
+
+        Returns
+        -------
+        Intervals
+            One interval a unit; unpacks as ``lower, upper``.
+        """
+        at = self._chosen(units)
+        if check_option(method, "method", METHODS) != "normal":
+            self._fit.check_size(at.size, "units must be fewer, or method 'normal', for intervals:")
+        estimates = self._fit.estimates[at]
+        pivots = Pivots(
+            std_errors=np.sqrt(self.variance[at]),
+            mechanism=self.mechanism,
+            blocks=lambda: self._fit.weight_blocks(at),
+            draw_errors=lambda reps, rng: self._fit.draw_errors(reps, rng)[:, at],
+            noises=max(self.values.size, len(self._fit.gains.tree)),
+            magnitude=np.abs(estimates) + np.abs(self.values).max(),
+        )
+        labels = self.hierarchy.labels
+        found = pivots.intervals(
+            estimates,
+            alpha=alpha,
+            method=method,
+            simultaneous=simultaneous,
+            reps=reps,
+            rng=rng,
+            labels=None if labels is None else labels[at],
+        )
+        if method != "normal" or self._fit.is_gaussian:
+            return found
+        return replace(found, notes=(*found.notes, _NORMAL_NOTE))
+
+    def simulate_errors(self, reps: int, *, rng: RNG = None) -> FloatArray:
+        """Draw joint errors of the estimates of all units from the law of the noise.
+
+        Parameters
+        ----------
+        reps : int
+            Number of draws.
+        rng : None, int or numpy.random.Generator, optional
+            Source of randomness.
+
+        Returns
+        -------
+        array of float, shape (reps, n)
+            Errors: estimate minus confidential value; NaN for units that are not estimable.
+        """
+        errors = self._fit.draw_errors(check_reps(reps), check_rng(rng))
+        errors[:, ~self.estimable] = np.nan
+        return errors
+
+    def consistency_test(
+        self,
+        method: str | None = None,
+        *,
+        reps: int = 10_000,
+        rng: RNG = None,
+        progress: bool = False,
+    ) -> HypothesisResult:
+        """Test whether the values of the hierarchy disagree more than their noise allows.
+
+        Parameters and result are those of :meth:`CombinedEstimate.consistency_test`.
+        """
+        return consistency_test(
+            HierarchyDisagreement(self._fit), method=method, reps=reps, rng=rng, progress=progress
+        )
+
+    def disagreements(self, most: int = 10) -> pd.DataFrame:
+        """Return the values that differ most from the estimates, in their standard errors.
+
+        Parameters
+        ----------
+        most : int, default 10
+            How many.
+
+        Returns
+        -------
+        DataFrame
+            A row a value, under the label of its unit: ``published``, ``estimate``, ``residual``,
+            the ``std_err`` of the residual, ``z`` and its two-sided normal ``pvalue``, the largest
+            first; values that no other bears on are left out. ``attrs["values"]`` is the number of
+            values compared, by which to judge a p-value that was sought out.
+        """
+        return disagreements(self._fit, most)
+
+    def parent_tests(self) -> pd.DataFrame:
+        """Test each unit with values and children against what is known of the children.
+
+        Returns
+        -------
+        DataFrame
+            A row a unit: the ``difference`` of its own values and the sum of its children's
+            estimates from below, its ``std_err``, ``z`` and its two-sided normal ``pvalue``. The
+            differences are uncorrelated, and independent if the noise is Gaussian.
+        """
+        return parent_tests(self._fit)
+
+    def summary_frame(self, alpha: float = 0.05, method: Method = "normal") -> pd.DataFrame:
+        """Return estimates, standard errors and intervals as a DataFrame, a row for each unit.
+
+        Parameters
+        ----------
+        alpha, method
+            As for :meth:`conf_int`.
+
+        Returns
+        -------
+        DataFrame
+            Columns ``estimate``, ``std_err``, ``ci_lower``, ``ci_upper``, ``published`` and
+            ``published_std_err``: what was published of the unit itself, merged by inverse
+            variance where it was published several times, NaN where it was not. ``attrs`` holds
+            ``alpha``, ``method``, ``uncertainty`` and ``simultaneous``.
+        """
+        frame = self.conf_int(alpha, method).summary_frame()
+        frame.insert(1, "std_err", np.asarray(self.bse))
+        std_err = np.sqrt(self._fit.measured.variance)
+        there = np.isfinite(std_err)
+        frame["published"] = np.where(there, self._fit.measured.merged(self.values), np.nan)
+        frame["published_std_err"] = np.where(there, std_err, np.nan)
+        return frame
+
+    def summary(self, alpha: float = 0.05, method: Method = "normal") -> str:
+        """Return :meth:`summary_frame`, with the same arguments, as a plain-text table."""
+        frame = self.summary_frame(alpha, method)
+        return render_table(
+            "Combined estimates of a hierarchy",
+            [
+                ("Method", "best linear unbiased"),
+                ("Intervals", f"{1 - alpha:.6g}, {method}"),
+                ("Units", len(self)),
+                ("Published values", self.values.size),
+                ("Error covered", ERROR_COVERED["noise"]),
+            ],
+            {name: frame[name].to_numpy() for name in frame.columns},
+            index=self.hierarchy.labels,
+            notes=("Unbiased for the confidential values; not rounded or clipped.",),
+            alike=("estimate", "ci_lower", "ci_upper", "published"),
+        )
+
+    def __len__(self) -> int:
+        return len(self.hierarchy)
+
+    def __repr__(self) -> str:
+        return f"HierarchyEstimate({len(self)} units from {self.values.size} values)"
+
+    def __str__(self) -> str:
+        return self.summary()
+
+    def _chosen(self, units: Any) -> NDArray[np.intp]:
+        """Positions of units, all of them estimable; by default all."""
+        hierarchy = self.hierarchy
+        at = np.arange(len(hierarchy)) if units is None else hierarchy.positions(units)
+        self.refuse_unknown(at)
+        return at

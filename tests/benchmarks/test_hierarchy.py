@@ -1,0 +1,143 @@
+"""Estimates and variances of a whole tree beside sparse least squares, in one run.
+
+`lsmr` gives estimates to its tolerance and no variances; the sparse LU factorisation of the normal
+equations in the independent parts of the tree gives estimates, and variances by a solve for each.
+"""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from scipy import sparse
+from scipy.sparse.linalg import lsmr, splu
+
+from dpinfer.estimation import combine_hierarchy
+from dpinfer.mechanisms import Gaussian
+from dpinfer.queries import Hierarchy
+
+
+def ragged(leaves, seed=0):
+    """Parents of a ragged tree, by levels: 25 leaves to a parent on average, then 3, 20 and 60."""
+    rng = np.random.default_rng(seed)
+    widths = [leaves]
+    for children in (25, 3, 20, 60):
+        widths.append(max(1, widths[-1] // children))
+    parent, first, above = [np.array([-1])], 0, 1
+    for width in reversed(widths):
+        if width > above:
+            counts = 1 + rng.multinomial(width - above, np.full(above, 1.0 / above))
+            parent.append(np.repeat(np.arange(first, first + above), counts))
+            first, above = first + above, width
+    return np.concatenate(parent)
+
+
+def published(parent, seed=1):
+    """Counts that add up, with noise of a variance of its own in every node."""
+    rng = np.random.default_rng(seed)
+    truth = np.zeros(parent.size)
+    leaf = np.ones(parent.size, dtype=bool)
+    leaf[parent[1:]] = False
+    truth[leaf] = rng.poisson(40, np.count_nonzero(leaf))
+    for node in range(parent.size - 1, 0, -1) if parent.size < 10**5 else ():
+        truth[parent[node]] += truth[node]
+    sigma = rng.uniform(1.0, 5.0, parent.size)
+    return truth + sigma * rng.standard_normal(parent.size), sigma
+
+
+def by_dpinfer(parent, values, sigma):
+    fit = combine_hierarchy(values, parent, mechanism=Gaussian(sigma=sigma))
+    return fit.params, fit.variance
+
+
+def incidence(parent):
+    """Units as sums of leaves, as a sparse matrix."""
+    leaf = np.ones(parent.size, dtype=bool)
+    leaf[parent[1:]] = False
+    unit, column = np.flatnonzero(leaf), np.arange(np.count_nonzero(leaf))
+    rows, columns = [], []
+    while unit.size:
+        rows.append(unit)
+        columns.append(column)
+        keep = parent[unit] >= 0
+        unit, column = parent[unit[keep]], column[keep]
+    rows, columns = np.concatenate(rows), np.concatenate(columns)
+    return sparse.csr_array((np.ones(rows.size), (rows, columns)))
+
+
+def by_lsmr(parent, values, sigma):
+    matrix = incidence(parent)
+    scaled = sparse.diags_array(1.0 / sigma) @ matrix
+    return matrix @ lsmr(scaled, values / sigma, atol=1e-12, btol=1e-12, maxiter=10**4)[0], None
+
+
+def by_lu(parent, values, sigma):
+    """Augmented equations, which stay sparse where the normal equations of the leaves do not."""
+    matrix = incidence(parent)
+    size = matrix.shape[0] + matrix.shape[1]
+    system = sparse.block_array(
+        [[sparse.diags_array(sigma**2), matrix], [matrix.T, None]], format="csc"
+    )
+    right = np.zeros(size)
+    right[: values.size] = values
+    return matrix @ splu(system).solve(right)[values.size :], None
+
+
+@pytest.mark.parametrize("peer", [by_lsmr, by_lu])
+def test_peers_agree(peer):
+    parent = ragged(2000)
+    values, sigma = published(parent)
+    ours, _ = by_dpinfer(parent, values, sigma)
+    theirs, _ = peer(parent, values, sigma)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-5)
+
+
+@pytest.mark.benchmark(group="tree of 1e5 leaves")
+@pytest.mark.parametrize("method", [by_dpinfer, by_lsmr, by_lu])
+def test_hundred_thousand_leaves(benchmark, method):
+    parent = ragged(10**5)
+    values, sigma = published(parent)
+    benchmark.pedantic(method, args=(parent, values, sigma), rounds=1)
+
+
+@pytest.mark.benchmark(group="growth with the number of leaves")
+@pytest.mark.parametrize("leaves", [10**5, 10**6, 10**7])
+def test_growth(benchmark, leaves):
+    parent = ragged(leaves)
+    hierarchy = Hierarchy(parent)
+    values, sigma = published(parent)
+
+    def estimate():
+        fit = combine_hierarchy(values, hierarchy, mechanism=Gaussian(sigma=sigma))
+        return fit.params, fit.variance
+
+    benchmark.pedantic(estimate, rounds=3)
+    benchmark.extra_info["ns a leaf"] = 1e9 * benchmark.stats.stats.min / leaves
+
+
+MEMORY = """
+import resource, sys
+import numpy as np
+sys.path.insert(0, {here!r})
+from test_hierarchy import by_dpinfer, published, ragged
+parent = ragged({leaves})
+values, sigma = published(parent)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+by_dpinfer(parent, values, sigma)
+after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print((after - before) * 1024 / (parent.nbytes + values.nbytes + sigma.nbytes))
+"""
+
+
+@pytest.mark.benchmark(group="memory of a tree beyond its input")
+def test_memory(benchmark, request):
+    here = str(request.path.parent)
+
+    def measured():
+        code = MEMORY.format(here=here, leaves=10**6)
+        run = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        )
+        return float(run.stdout)
+
+    benchmark.extra_info["times the input"] = benchmark.pedantic(measured, rounds=1)

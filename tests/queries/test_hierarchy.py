@@ -1,0 +1,201 @@
+"""Hierarchies: how they are read, laid out, and what is refused."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpinfer.errors import DPInferError, InvalidParameterError
+from dpinfer.queries import Hierarchy
+from dpinfer.queries._tree import Tree
+
+
+def random_parents(rng, nodes, roots=1):
+    """Parents of nodes in a random order, so that parents need not come first."""
+    parent = np.array([-1 if i < roots else rng.integers(0, i) for i in range(nodes)])
+    new = rng.permutation(nodes)
+    shuffled = np.empty(nodes, dtype=int)
+    shuffled[new] = np.where(parent < 0, -1, new[parent])
+    return shuffled
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_tree_keeps_every_child_with_its_parent(seed):
+    rng = np.random.default_rng(seed)
+    parent = random_parents(rng, int(rng.integers(1, 60)), roots=int(rng.integers(1, 3)))
+    tree = Tree.of(parent)
+    order = np.arange(parent.size) if tree.order is None else tree.order
+    np.testing.assert_array_equal(np.sort(order), np.arange(parent.size))
+    place = tree.place_of(np.arange(parent.size))
+    np.testing.assert_array_equal(order[place], np.arange(parent.size))
+    of_parent = np.where(parent < 0, -1, place[parent])
+    np.testing.assert_array_equal(tree.parent, of_parent[order])
+    seen = []
+    for families in tree.families:
+        nodes = np.arange(parent.size)[families.parents]
+        children = np.arange(parent.size)[families.children]
+        np.testing.assert_array_equal(tree.parent[children], np.repeat(nodes, families.counts))
+        seen.extend(children)
+    assert sorted(seen) == list(np.flatnonzero(tree.parent >= 0))
+
+
+def test_long_generations_are_cut_between_families():
+    parent = np.concatenate([[-1], np.zeros(30_000, dtype=int), 1 + np.arange(30_000)])
+    tree = Tree.of(parent)
+    assert len(tree.families) > 2
+    assert tree.families[0].counts.tolist() == [30_000]  # one family is never cut
+    assert sum(families.children.stop - families.children.start for families in tree.families) == (
+        60_000
+    )
+
+
+def test_parents_by_label_position_and_mapping_agree():
+    parent = {"us": None, "a": "us", "b": "us", "a1": "a"}
+    by_mapping = Hierarchy(parent)
+    by_series = Hierarchy(pd.Series(parent))
+    by_position = Hierarchy([-1, 0, 0, 1])
+    for other in (by_series, by_position):
+        np.testing.assert_array_equal(by_mapping.parent, other.parent)
+    assert list(by_mapping.labels) == list(parent)
+    assert by_position.labels is None
+    assert by_mapping.depth.to_dict() == {"us": 0, "a": 1, "b": 1, "a1": 2}
+    np.testing.assert_array_equal(by_position.leaves, [2, 3])
+
+
+def test_numeric_labels_are_labels():
+    hierarchy = Hierarchy(pd.Series({10: np.nan, 20: 10.0, 30: 10.0}))
+    np.testing.assert_array_equal(hierarchy.parent, [-1, 0, 0])
+
+
+def test_codes_give_the_units_above_them():
+    codes = ["44001", "44003", "44001030100", "44001030200", "44003000100"]
+    hierarchy = Hierarchy.from_codes(codes, [2, 5, 11])
+    assert list(hierarchy.labels) == [*codes, "44"]
+    np.testing.assert_array_equal(hierarchy.parent, [5, 5, 0, 0, 1, -1])
+    lowest = Hierarchy.from_codes(codes[2:], [0, 2, 5, 11])
+    assert sorted(lowest.labels) == sorted(["", "44", *codes])
+    assert (np.asarray(lowest.parent) < 0).sum() == 1
+
+
+def test_codes_of_several_states_have_several_roots():
+    hierarchy = Hierarchy.from_codes(["01", "02", "01001", "02001"])
+    assert (hierarchy.parent < 0).sum() == 2
+
+
+def test_columns_tell_units_of_one_name_apart():
+    rows = pd.DataFrame(
+        {
+            "state": ["A", "A", "B", "B"],
+            "county": ["x", "y", "x", None],
+            "town": ["t", "t", "t", None],
+        }
+    )
+    hierarchy = Hierarchy.from_columns(rows)
+    assert list(hierarchy.labels) == [
+        ("A",),
+        ("B",),
+        ("A", "x"),
+        ("A", "y"),
+        ("B", "x"),
+        ("A", "x", "t"),
+        ("A", "y", "t"),
+        ("B", "x", "t"),
+    ]
+    np.testing.assert_array_equal(hierarchy.parent, [-1, -1, 0, 0, 1, 2, 3, 4])
+    np.testing.assert_array_equal(hierarchy.positions([("B", "x")]), [4])
+
+
+def test_columns_and_codes_agree():
+    codes = [f"{s:02d}{c:03d}{t:02d}" for s in (1, 2) for c in (1, 5) for t in range(3)]
+    by_code = Hierarchy.from_codes(codes, [2, 5, 7])
+    columns = pd.DataFrame({n: [code[:n] for code in codes] for n in (2, 5, 7)})
+    by_column = Hierarchy.from_columns(columns)
+    of = {
+        label: (by_code.labels[p] if p >= 0 else None)
+        for label, p in zip(by_code.labels, by_code.parent, strict=True)
+    }
+    for label, p in zip(by_column.labels, by_column.parent, strict=True):
+        assert of[label[-1]] == (by_column.labels[p][-1] if p >= 0 else None)
+
+
+def test_rests_are_children_of_units_not_exhausted():
+    hierarchy = Hierarchy([-1, 0, 0, 1], not_exhausted=[0, 1, 2])
+    np.testing.assert_array_equal(hierarchy.not_exhausted, [0, 1, 2])
+    assert len(hierarchy.tree) == 4 + 2  # a leaf has no rest apart from itself
+    everywhere = Hierarchy([-1, 0, 0, 1], not_exhausted=True)
+    np.testing.assert_array_equal(everywhere.not_exhausted, [0, 1])
+    named = Hierarchy(pd.Series({"a": None, "b": "a"}), not_exhausted="a")
+    assert list(named.not_exhausted) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Hierarchy([]), "parent must hold at least one value"),
+        (lambda: Hierarchy([-1, 7]), "parent must hold positions of units, 0 to 1, or -1"),
+        (lambda: Hierarchy([-1, 0.5]), "parent must hold positions"),
+        (lambda: Hierarchy([-1, np.nan]), "parent must not contain NaN"),
+        (lambda: Hierarchy([1, 0]), "got circles that keep 0, 1 from that"),
+        (lambda: Hierarchy([-1, 2, 1, 1]), "got circles that keep 1, 2, 3 from that"),
+        (lambda: Hierarchy({"a": "b"}), "parent must name units of its index, got 'b'"),
+        (lambda: Hierarchy({}), "parent must hold at least one unit"),
+        (lambda: Hierarchy(pd.Series(["x", None], index=["x", "x"])), "repeated are 'x'"),
+        (lambda: Hierarchy([-1, 0], not_exhausted=[5]), "not_exhausted must hold positions"),
+        (lambda: Hierarchy({"a": None}, not_exhausted=["b"]), "got 'b'"),
+        (lambda: Hierarchy.from_codes(["01", "01"]), "codes must name each unit once"),
+        (lambda: Hierarchy.from_codes([1, 2]), "numbers lose leading zeros"),
+        (lambda: Hierarchy.from_codes([]), "codes must hold text"),
+        (lambda: Hierarchy.from_codes("0101"), "codes must be a list"),
+        (
+            lambda: Hierarchy.from_codes(["01", "0101"], [2]),
+            "codes must have the lengths 2, got '0101'",
+        ),
+        (lambda: Hierarchy.from_codes(["01"], [4, 2]), "lengths must rise"),
+        (lambda: Hierarchy.from_codes(["01", "02", "0101"]), "must have children, none have '02'"),
+        (lambda: Hierarchy.from_columns(pd.DataFrame()), "columns must be a DataFrame"),
+        (
+            lambda: Hierarchy.from_columns(pd.DataFrame({"a": [None], "b": ["x"]})),
+            "columns must have no missing label above",
+        ),
+        (
+            lambda: Hierarchy.from_columns(pd.DataFrame({"a": ["x", "y"], "b": ["u", None]})),
+            "must have children, none have",
+        ),
+    ],
+)
+def test_bad_hierarchies_are_refused(make, message):
+    with pytest.raises(InvalidParameterError, match=message):
+        make()
+
+
+ODD = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-3, 5),
+    st.floats(),
+    st.text(max_size=3),
+    st.binary(max_size=2),
+)
+
+
+@settings(derandomize=True, deadline=None, max_examples=150)
+@given(st.one_of(ODD, st.lists(ODD, max_size=5), st.dictionaries(ODD, ODD, max_size=4)), ODD)
+def test_anything_else_is_refused_clearly(parent, opened):
+    message = "parent"
+    try:
+        assert len(Hierarchy(parent, not_exhausted=opened)) >= 1
+    except DPInferError as error:
+        message = str(error)
+    assert "parent" in message or "not_exhausted" in message
+
+
+@settings(derandomize=True, deadline=None, max_examples=100)
+@given(st.one_of(ODD, st.lists(ODD, max_size=5)), st.one_of(ODD, st.lists(ODD, max_size=3)))
+def test_odd_codes_are_refused_clearly(codes, lengths):
+    message = "codes"
+    try:
+        Hierarchy.from_codes(codes, lengths)
+    except DPInferError as error:
+        message = str(error)
+    assert any(word in message for word in ("codes", "lengths", "children"))
