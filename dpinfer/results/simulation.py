@@ -86,7 +86,7 @@ class Simulation:
             check_reps(reps),
             check_rng(rng),
             check_flag(progress, "progress"),
-            None if n_jobs is None else _checked_jobs(n_jobs),
+            None if n_jobs is None else checked_jobs(n_jobs),
             None if precision is None else check_scalar(precision, "precision", gt=0, le=1),
         )
 
@@ -212,7 +212,7 @@ def _null(
     )
 
 
-def _checked_jobs(n_jobs: object) -> int:
+def checked_jobs(n_jobs: object) -> int:
     """Return a number of workers, which may be counted down from the number of cores."""
     number = check_integer(n_jobs, "n_jobs", ge=-_MOST_JOBS, le=_MOST_JOBS)
     if number == 0:

@@ -1,0 +1,1 @@
+"""Estimates of tables on trees that do not fit into memory."""

@@ -1,0 +1,189 @@
+"""Files of the working folder: the plan, what parts send to each other, and estimates."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+from uuid import uuid4
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpinfer._validation import FloatArray, show
+from dpinfer.errors import InvalidParameterError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_PLAN = "plan.json"
+
+_ROWS_NUMBERS = 1 << 22
+"""Numbers in a row group of a file of estimates."""
+
+_LABELS = "labels"
+
+
+def file_name(part: str) -> str:
+    """Return the name of a part as the name of a file, different for different parts."""
+    return quote(part, safe=" ").replace(".", "%2E")
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield the path of a new file, which takes its place as a whole once it is complete."""
+    new = path.with_name(f".{path.name}.{uuid4().hex}")
+    try:
+        yield new
+        os.replace(new, path)
+    finally:
+        new.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class Folder:
+    """The working folder.
+
+    Parameters
+    ----------
+    root : str
+        Its path.
+    """
+
+    root: str
+
+    def message(self, part: str) -> Path:
+        """Return the file of what is known of the roots of a part from below."""
+        return Path(self.root, "up", f"{file_name(part)}.npz")
+
+    def answer(self, part: str) -> Path:
+        """Return the file of what is known of the roots of a part in the end."""
+        return Path(self.root, "down", f"{file_name(part)}.npz")
+
+    def estimates(self, part: str) -> Path:
+        """Return the file of the estimates of a part."""
+        return Path(self.root, "estimates", f"{file_name(part)}.parquet")
+
+    def tidy(self) -> None:
+        """Remove what workers that died have left half written."""
+        for path in Path(self.root).glob("*/.*"):
+            path.unlink(missing_ok=True)
+
+    def claim(self, fingerprint: str) -> None:
+        """Make the folder that of a plan, or see that it is."""
+        path = Path(self.root, _PLAN)
+        if path.exists():
+            found = _fingerprint_of(path)
+            if found != fingerprint:
+                raise InvalidParameterError(
+                    f"folder must be empty or hold the same plan, but {show(self.root)} holds "
+                    "another one: parts, domain, groupings, zeros or marginals_wanted differ; "
+                    "pass another folder, or remove this one"
+                )
+        else:
+            if Path(self.root).is_dir() and any(Path(self.root).iterdir()):
+                raise InvalidParameterError(
+                    f"folder must be empty or hold the same plan, but {show(self.root)} holds other"
+                    " files: pass another folder"
+                )
+            Path(self.root).mkdir(parents=True, exist_ok=True)
+            with replacing(path) as new:
+                new.write_text(json.dumps({"fingerprint": fingerprint}))
+        for name in ("up", "down", "estimates"):
+            Path(self.root, name).mkdir(exist_ok=True)
+
+
+def _fingerprint_of(path: Path) -> object:
+    try:
+        return json.loads(path.read_text())["fingerprint"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise InvalidParameterError(
+            f"folder must hold the plan of its files, but {show(str(path))} is damaged: pass "
+            "another folder"
+        ) from error
+
+
+def write_known(path: Path, labels: NDArray[Any], known: Mapping[str, FloatArray]) -> None:
+    """Write what is known of some labelled tables."""
+    with replacing(path) as new, new.open("wb") as file:
+        np.savez(file, allow_pickle=False, **{_LABELS: labels, **known})
+
+
+def read_known(path: Path) -> tuple[NDArray[Any], dict[str, FloatArray]]:
+    """Read what is known of some labelled tables."""
+    with np.load(path, allow_pickle=False) as file:
+        found = {name: file[name] for name in file.files}
+    return found.pop(_LABELS), found
+
+
+def plain_labels(labels: pd.Index) -> NDArray[Any]:
+    """Return labels as an array of str or int, which files can hold."""
+    listed = labels.tolist()
+    if all(isinstance(label, str) for label in listed):
+        # NumPy drops zeros at the end of texts
+        if not any(label.endswith("\0") for label in listed):
+            return np.array(listed, dtype=np.str_)
+    elif all(type(label) is int for label in listed):
+        return np.array(listed, dtype=np.int64)
+    raise InvalidParameterError(
+        f"the units of a part must have labels that are all str or all int, got {show(listed[:4])}"
+    )
+
+
+def columns_of(number: int) -> tuple[str, str]:
+    """Return the columns that hold estimates and variances of a marginal that was wanted."""
+    return f"estimate-{number}", f"variance-{number}"
+
+
+def write_estimates(
+    path: Path,
+    labels: NDArray[Any],
+    widths: Sequence[tuple[int, int]],
+    chunk: Callable[[int, slice], tuple[FloatArray, FloatArray]],
+) -> None:
+    """Write estimates and variances, some rows at a time.
+
+    ``chunk`` gives those of a marginal for some rows, of as many numbers a row as ``widths`` says.
+    """
+    import pyarrow as arrow
+    from pyarrow import parquet
+
+    units = arrow.array(labels.tolist(), arrow.string() if labels.dtype.kind == "U" else None)
+    fields = [arrow.field("unit", units.type)]
+    for number, sizes in enumerate(widths):
+        for name, size in zip(columns_of(number), sizes, strict=True):
+            fields.append(arrow.field(name, arrow.list_(arrow.float64(), size)))
+    schema = arrow.schema(fields)
+    step = max(1, _ROWS_NUMBERS // max(1, sum(map(sum, widths))))
+    with (
+        replacing(path) as new,
+        parquet.ParquetWriter(new, schema, compression="none", use_dictionary=False) as writer,
+    ):
+        for start in range(0, len(labels), step):
+            rows = slice(start, min(start + step, len(labels)))
+            arrays = [units[rows.start : rows.stop]]
+            for number, sizes in enumerate(widths):
+                for numbers, size in zip(chunk(number, rows), sizes, strict=True):
+                    flat = arrow.array(np.ascontiguousarray(numbers).reshape(-1))
+                    arrays.append(arrow.FixedSizeListArray.from_arrays(flat, size))
+            writer.write_table(arrow.Table.from_arrays(arrays, schema=schema))
+
+
+def read_estimates(
+    files: Sequence[Path], columns: Sequence[str]
+) -> tuple[list[Any], list[FloatArray]]:
+    """Read the units of files of estimates, and columns of them, shape (units, numbers) each."""
+    from pyarrow import dataset as arrow_dataset
+
+    dataset = arrow_dataset.dataset([str(file) for file in files])
+    table = dataset.to_table(columns=["unit", *columns])
+    arrays = []
+    for name in columns:
+        column = table.column(name).combine_chunks()
+        arrays.append(column.flatten().to_numpy().reshape((len(column), -1)))
+    return table.column("unit").to_pylist(), arrays

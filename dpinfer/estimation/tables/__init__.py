@@ -1,0 +1,1 @@
+"""Estimates of tables on a hierarchy of units, from marginals of them."""

@@ -1,0 +1,111 @@
+"""The axes of tables that are transformed, and the classes of their coefficients.
+
+A coefficient has a coordinate in each axis, in the basis of mean (0) and deviations.
+
+A set of axes is held as the bits of an integer. A coefficient is in the class of the axes in which
+its coordinate is not 0. Arrays of tables have the number of the table and the level of the block,
+attributes that are not transformed, in their first two axes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+import numpy as np
+
+from dpinfer._validation import FloatArray
+
+Corner = tuple[slice, ...]
+
+
+@dataclass(frozen=True)
+class Axes:
+    """The transformed attributes of a domain as axes of tables, those of many levels last.
+
+    Parameters
+    ----------
+    names : tuple of str
+        Names of the attributes.
+    sizes : tuple of int
+        Numbers of their levels.
+    """
+
+    names: tuple[str, ...]
+    sizes: tuple[int, ...]
+
+    @classmethod
+    def of(cls, sizes: Mapping[str, int]) -> Axes:
+        """Order axes of these sizes: long lines of neighbouring numbers make fast sums."""
+        names = sorted(sizes, key=lambda name: sizes[name])
+        return cls(tuple(names), tuple(sizes[name] for name in names))
+
+    @property
+    def full(self) -> int:
+        """The set of all axes."""
+        return (1 << len(self.sizes)) - 1
+
+    @cached_property
+    def classes(self) -> tuple[int, ...]:
+        """All classes that have a coefficient; the first is that of the total."""
+        found = [0]
+        for axis, size in enumerate(self.sizes):
+            if size > 1:
+                found += [mask | 1 << axis for mask in found]
+        return tuple(found)
+
+    @cached_property
+    def corners(self) -> tuple[Corner, ...]:
+        """Where in tables the coefficients of each class are."""
+        return tuple(
+            (
+                slice(None),
+                slice(None),
+                *(
+                    slice(1, None) if mask >> axis & 1 else slice(1)
+                    for axis in range(len(self.sizes))
+                ),
+            )
+            for mask in self.classes
+        )
+
+    def set_of(self, names: Iterable[str]) -> int:
+        """Return the set of named axes."""
+        return sum(1 << self.names.index(name) for name in names)
+
+    def shape(self, kept: int) -> tuple[int, ...]:
+        """Return the shape of the marginal that keeps these axes; 1 for the others."""
+        return tuple(size if kept >> axis & 1 else 1 for axis, size in enumerate(self.sizes))
+
+    def constant(self, kept: int) -> Corner:
+        """Return where in tables the other axes have the coordinate 0."""
+        return (
+            slice(None),
+            slice(None),
+            *(slice(None) if kept >> axis & 1 else slice(1) for axis in range(len(self.sizes))),
+        )
+
+    def summed(self, kept: int) -> int:
+        """Return how many cells each cell of the marginal that keeps these axes adds up."""
+        return prod(size for axis, size in enumerate(self.sizes) if not kept >> axis & 1)
+
+    def cell_weights(self, kept: int) -> FloatArray:
+        """Return the weight of the variance of each class in that of a cell of a marginal."""
+        weights = np.zeros(len(self.classes))
+        for at, mask in enumerate(self.classes):
+            if not mask & ~kept:
+                weights[at] = self.summed(kept) * prod(
+                    1.0 - 1.0 / size if mask >> axis & 1 else 1.0 / size
+                    for axis, size in enumerate(self.sizes)
+                    if kept >> axis & 1
+                )
+        return weights
+
+    def degrees(self) -> tuple[int, ...]:
+        """Return the number of coefficients in each class."""
+        return tuple(
+            prod(size - 1 for axis, size in enumerate(self.sizes) if mask >> axis & 1)
+            for mask in self.classes
+        )

@@ -1,0 +1,392 @@
+"""Combined estimates of the tables of a hierarchy as a value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpinfer._validation import RNG, FloatArray, check_array, freeze
+from dpinfer.errors import NotEstimableError
+from dpinfer.estimation.consistency import consistency_test
+from dpinfer.estimation.tables._checks import TableDisagreement, disagreements
+from dpinfer.estimation.tables._fit import MarginalsFit
+from dpinfer.estimation.tables._schema import Names, TableSchema
+from dpinfer.estimation.tables.contrast import (
+    NORMAL_NOTE,
+    Method,
+    TableContrast,
+    normal_intervals,
+)
+from dpinfer.estimation.weights import checked_weights
+from dpinfer.queries import Domain, Hierarchy
+from dpinfer.results.intervals import ERROR_COVERED, Intervals
+from dpinfer.results.labels import attach_labels
+from dpinfer.results.tables import render_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from dpinfer.results.hypothesis import HypothesisResult
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class MarginalsEstimate:
+    """Best linear unbiased estimates of tables; made by :func:`dpinfer.combine_marginals`.
+
+    Examples
+    --------
+    >>> import dpinfer as dpi
+    >>> from dpinfer.estimation.tables.marginals import NoisyMarginal, combine_marginals
+    >>> domain = dpi.Domain({"sex": ["F", "M"]})
+    >>> total = NoisyMarginal((), [10.0], dpi.Exact())
+    >>> by_sex = NoisyMarginal("sex", [[3.0, 5.0]], dpi.Laplace(scale=1.0))
+    >>> fit = combine_marginals([total, by_sex], [-1], domain=domain)
+    >>> fit.table(0), fit.marginal_bse("sex")
+    (array([4., 6.]), array([[1., 1.]]))
+    >>> difference = fit.contrast(0, [1.0, -1.0])
+    >>> round(float(difference.estimate), 6), round(float(difference.std_err), 6)
+    (-2.0, 2.0)
+    """
+
+    _fit: MarginalsFit
+    _refuse: bool
+
+    @property
+    def hierarchy(self) -> Hierarchy:
+        """The n units."""
+        return self._fit.hierarchy
+
+    @property
+    def domain(self) -> Domain:
+        """The attributes of their tables."""
+        return self._schema.domain
+
+    def marginal(self, attributes: Any = (), units: Any = None) -> Any:
+        """Estimates of a marginal.
+
+        Parameters
+        ----------
+        attributes : str or sequence of str, default ()
+            The attributes to keep; none of them for the total.
+        units : list or array, optional
+            Labels of units, or positions where units have no labels; by default all.
+
+        Returns
+        -------
+        array of float, shape (k, levels of each attribute), DataFrame or Series
+            A row for each of the k units. A DataFrame with a column for each cell where units have
+            labels, for the total a Series.
+
+        Raises
+        ------
+        NotEstimableError
+            If the values do not determine the marginal in a unit, unless the estimates were asked
+            for with ``unestimable="nan"``; then it is NaN there.
+        """
+        names, at = self._chosen(attributes, units)
+        return self._labelled(self._estimates(names, at), names, at)
+
+    def marginal_variance(self, attributes: Any = (), units: Any = None) -> Any:
+        """Return variances due to the noise of :meth:`marginal`, in the same form.
+
+        Those of an array share memory where they are equal, so they are read-only.
+        """
+        names, at = self._chosen(attributes, units)
+        return self._labelled(self._spread(self._variance(names, at), names), names, at)
+
+    def marginal_bse(self, attributes: Any = (), units: Any = None) -> Any:
+        """Return standard errors due to the noise of :meth:`marginal`, in the same form."""
+        names, at = self._chosen(attributes, units)
+        return self._labelled(self._spread(np.sqrt(self._variance(names, at)), names), names, at)
+
+    def table(self, unit: Any) -> Any:
+        """Estimates of all cells of one unit.
+
+        Parameters
+        ----------
+        unit : label or int
+            The label of the unit, or its position where units have no labels.
+
+        Returns
+        -------
+        array of float, shape of the domain, or Series
+            A Series labelled by cell where units have labels.
+        """
+        at = self.hierarchy.positions([unit], "unit")
+        found = self._estimates(self.domain.attributes, at)[0]
+        return found if self.hierarchy.labels is None else self._cells(found.ravel())
+
+    def contrast(self, unit: Any, coefficients: Any, attributes: Any = None) -> TableContrast:
+        """Estimate linear functions of the cells of one unit, such as a difference of two.
+
+        Parameters
+        ----------
+        unit : label or int
+            The label of the unit, or its position where units have no labels.
+        coefficients : array of float, shape (cells,) or (k, cells), Series, DataFrame or mapping
+            Coefficients of the cells in row-major order, or under their labels, which then need
+            not name all; a row for each of k functions. An array may also have the shape of the
+            table.
+        attributes : str or sequence of str, optional
+            The attributes of the marginal to whose cells they belong; by default all.
+
+        Returns
+        -------
+        TableContrast
+            Estimates with standard errors and intervals.
+
+        Raises
+        ------
+        NotEstimableError
+            If the values do not determine a function.
+        """
+        names = (
+            self.domain.attributes if attributes is None else self._schema.check_names(attributes)
+        )
+        at = self.hierarchy.positions([unit], "unit")
+        shape = self._schema.shape(names)
+        if not (hasattr(coefficients, "iloc") or isinstance(coefficients, Mapping)):
+            coefficients = check_array(coefficients, "coefficients")
+            coefficients = coefficients.ravel() if coefficients.shape == shape else coefficients
+        size = int(np.prod(shape))
+        matrix = checked_weights(coefficients, self._schema.cells(names), size, "coefficients")
+        rows = np.ascontiguousarray(self._schema.inward(matrix.reshape((-1, *shape)), names))
+        place = int(self.hierarchy.tree.place_of(at)[0])
+        estimate, variance = self._fit.contrast(names, place, rows)
+        lost = np.isinf(variance)
+        if lost.any():
+            if self._refuse:
+                raise NotEstimableError(
+                    f"the values do not determine function {int(np.argmax(lost))} of the cells of "
+                    f"{self.hierarchy.names(at)}"
+                )
+            estimate[lost] = np.nan
+        several = matrix.ndim == 2
+        labels = coefficients.index if several and hasattr(coefficients, "iloc") else None
+        return TableContrast(
+            estimate=attach_labels(estimate if several else estimate[0], labels),
+            std_err=attach_labels(np.sqrt(variance if several else variance[0]), labels),
+            labels=labels,
+            _gaussian=self._fit.is_gaussian,
+        )
+
+    def conf_int(
+        self,
+        attributes: Any = (),
+        units: Any = None,
+        alpha: float = 0.05,
+        method: Method = "normal",
+    ) -> Intervals:
+        """Confidence intervals for the cells of a marginal.
+
+        Parameters
+        ----------
+        attributes, units
+            As for :meth:`marginal`.
+        alpha : float, default 0.05
+            One minus the confidence level of each interval.
+        method : {"normal"}, default "normal"
+            Normal quantiles times standard errors: exact for Gaussian noise, and approximate, which
+            the notes of the result then say, for other noise.
+
+        Returns
+        -------
+        Intervals
+            One interval a cell, in the form of :meth:`marginal`; where units have labels, labelled
+            by unit and levels. Unpacks as ``lower, upper``.
+
+        Raises
+        ------
+        NotEstimableError
+            If the values do not determine the marginal in a unit.
+        """
+        names, at = self._chosen(attributes, units)
+        self._refuse_unknown(names, at)
+        std_err = self._spread(np.sqrt(self._variance(names, at)), names)
+        labels = self._long_labels(names, at)
+        estimate = self._estimates(names, at)
+        if labels is not None:
+            estimate, std_err = estimate.ravel(), std_err.ravel()
+        return normal_intervals(estimate, std_err, alpha, method, labels, self._fit.is_gaussian)
+
+    def consistency_test(
+        self,
+        method: str | None = None,
+        *,
+        reps: int = 10_000,
+        rng: RNG = None,
+        progress: bool = False,
+    ) -> HypothesisResult:
+        """Test whether the values of all tables disagree more than their noise allows.
+
+        Parameters and result are those of :meth:`CombinedEstimate.consistency_test`.
+        """
+        return consistency_test(
+            TableDisagreement(self._fit), method=method, reps=reps, rng=rng, progress=progress
+        )
+
+    def disagreements(self, most: int = 10) -> pd.DataFrame:
+        """Return the values that differ most from the estimates, in their standard errors.
+
+        Parameters
+        ----------
+        most : int, default 10
+            How many.
+
+        Returns
+        -------
+        DataFrame
+            A row a value, labelled by unit and by the level of each attribute, ``"*"`` where its
+            marginal sums over it: ``published``, ``estimate``, ``residual``, the ``std_err`` of
+            the residual, ``z`` and its two-sided normal ``pvalue``, the largest first; values that
+            no other bears on are left out. ``attrs["values"]`` is the number of values compared,
+            by which to judge a p-value that was sought out.
+        """
+        return disagreements(self._fit, most)
+
+    def summary_frame(
+        self, attributes: Any = (), units: Any = None, alpha: float = 0.05
+    ) -> pd.DataFrame:
+        """Return estimates, standard errors and intervals as a DataFrame, a row for each cell.
+
+        Parameters
+        ----------
+        attributes, units, alpha
+            As for :meth:`conf_int`.
+
+        Returns
+        -------
+        DataFrame
+            Columns ``estimate``, ``std_err``, ``ci_lower`` and ``ci_upper``, labelled by unit and
+            levels. ``attrs`` holds ``alpha``, ``method``, ``uncertainty`` and ``simultaneous``.
+        """
+        names, at = self._chosen(attributes, units)
+        if at is not None:  # units may be an iterator
+            units = at if self.hierarchy.labels is None else self.hierarchy.labels[at]
+        found = self.conf_int(names, units, alpha).summary_frame()
+        if self.hierarchy.labels is None:
+            found.index = _joined(np.arange(len(self)) if at is None else at, names, self._schema)
+        std_err = np.sqrt(self._variance(names, at))
+        found.insert(1, "std_err", self._spread(std_err, names).ravel())
+        return found
+
+    def summary(self, attributes: Any = (), units: Any = None, alpha: float = 0.05) -> str:
+        """Return :meth:`summary_frame`, with the same arguments, as a plain-text table."""
+        frame = self.summary_frame(attributes, units, alpha)
+        return render_table(
+            "Combined estimates of the tables of a hierarchy",
+            [
+                ("Method", "best linear unbiased"),
+                ("Intervals", f"{1 - alpha:.6g}, normal"),
+                ("Units", len(self)),
+                ("Cells in a table", self.domain.size),
+                ("Published values", self._fit.values),
+                ("Error covered", ERROR_COVERED["noise"]),
+            ],
+            {name: frame[name].to_numpy() for name in frame.columns},
+            index=frame.index,
+            notes=("Unbiased for the confidential values; not rounded or clipped.",)
+            + (() if self._fit.is_gaussian else (NORMAL_NOTE,)),
+            alike=("estimate", "ci_lower", "ci_upper"),
+        )
+
+    def __len__(self) -> int:
+        return len(self.hierarchy)
+
+    def __repr__(self) -> str:
+        return (
+            f"MarginalsEstimate({len(self)} units, {self.domain.size} cells each, from "
+            f"{self._fit.values} values)"
+        )
+
+    def __str__(self) -> str:
+        return self.summary()
+
+    @property
+    def _schema(self) -> TableSchema:
+        return self._fit.schema
+
+    def _chosen(self, attributes: Any, units: Any) -> tuple[Names, NDArray[np.intp] | None]:
+        """Return the names of attributes, and the positions of units; None for all of them."""
+        names = self._schema.check_names(attributes)
+        return names, None if units is None else self.hierarchy.positions(units)
+
+    def _variance(self, names: Names, at: NDArray[np.intp] | None) -> FloatArray:
+        """Return the variances of the cells of a marginal, shape (k, r)."""
+        variance = self._fit.cell_variance(names, self._fit.places(at))
+        if self._refuse:
+            self._refuse_lost(np.isinf(variance), names, at)
+        return variance
+
+    def _estimates(self, names: Names, at: NDArray[np.intp] | None) -> FloatArray:
+        """Return estimates of a marginal, shape (k, levels of each attribute)."""
+        lost = np.isinf(self._variance(names, at))
+        found = self._fit.marginal(names, self._fit.places(at))
+        if lost.any():
+            found[lost] = np.nan
+        return self._schema.outward(found, names)
+
+    def _refuse_unknown(self, names: Names, at: NDArray[np.intp] | None) -> None:
+        self._refuse_lost(np.isinf(self._variance(names, at)), names, at)
+
+    def _refuse_lost(
+        self, lost: NDArray[np.bool_], names: Names, at: NDArray[np.intp] | None
+    ) -> None:
+        row = np.flatnonzero(lost.any(axis=1))
+        if row.size:
+            units = row if at is None else at[row]
+            what = f"the marginal {names!r}" if names else "the total"
+            raise NotEstimableError(
+                f"the values do not determine {what} of {self.hierarchy.names(units)}: it takes "
+                "marginals with these attributes in the unit, or in all its children, or in its "
+                "parent and all other children of that"
+            )
+
+    def _spread(self, numbers: FloatArray, names: Names) -> FloatArray:
+        """Return numbers, shape (k, r), for each cell of a marginal."""
+        axes = self._fit.axes
+        shape = axes.shape(self._schema.kept(names))
+        wide = numbers.reshape((*numbers.shape, *(1,) * len(shape)))
+        return self._schema.outward(np.broadcast_to(wide, (*numbers.shape, *shape)), names)
+
+    def _labelled(self, found: FloatArray, names: Names, at: NDArray[np.intp] | None) -> Any:
+        """Return a marginal under the labels of units and cells, if units have any."""
+        labels = self.hierarchy.labels
+        if labels is None:
+            return found
+        import pandas as pd
+
+        index = labels if at is None else labels[at]
+        if not names:
+            return pd.Series(found, index=index)
+        columns = self._schema.cells(names)
+        return pd.DataFrame(found.reshape((len(found), len(columns))), index=index, columns=columns)
+
+    def _long_labels(self, names: Names, at: NDArray[np.intp] | None) -> pd.Index | None:
+        labels = self.hierarchy.labels
+        if labels is None:
+            return None
+        return _joined(labels if at is None else labels[at], names, self._schema)
+
+    def _cells(self, values: FloatArray) -> Any:
+        return attach_labels(freeze(values), self.domain.cells())
+
+
+def _joined(units: Any, names: Names, schema: TableSchema) -> pd.Index:
+    """Return labels of unit and levels, for each cell of each unit."""
+    import pandas as pd
+
+    index = pd.Index(units, tupleize_cols=False)
+    if not names:
+        return index.rename("unit")
+    levels = [list(schema.levels_of(name)) for name in names]
+    cells = np.indices([len(one) for one in levels]).reshape((len(names), -1))
+    codes = [np.repeat(np.arange(len(index)), cells.shape[1])]
+    codes += [np.tile(row, len(index)) for row in cells]
+    return pd.MultiIndex(
+        levels=[index, *levels], codes=codes, names=["unit", *names], verify_integrity=False
+    )

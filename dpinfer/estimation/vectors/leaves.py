@@ -1,0 +1,357 @@
+"""Leaves whose every active level is measured: the inverse of their information is structured.
+
+The information αI + Σ τ a a', where the rows a are sums of indicators e of a few parts of the
+levels, has the inverse U = I/α - E C E', E the matrix of those indicators. The small matrix C comes
+from one update a row: C + u u' τ/(1 + τ a'Ua), Ua = E u. Only sums of squares enter it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpinfer._validation import FloatArray
+from dpinfer.estimation.vectors.layout import CHUNK, families_of
+from dpinfer.estimation.vectors.queries import VectorQueries
+from dpinfer.queries._tree import Places
+
+_ALIKE = 32
+"""Leaves with the same active levels from which on they are treated apart."""
+
+
+@dataclass(frozen=True, eq=False)
+class StructuredLeaves:
+    """Leaves of which the same levels are active, or all of them with a mask.
+
+    Parameters
+    ----------
+    queries : VectorQueries
+        What is measured.
+    places : array of int, shape (n,)
+        Their places, ascending.
+    parents : array of int, shape (n,)
+        Numbers of their parents among the inner nodes.
+    levels : array of int, shape (a,)
+        The levels that can be active; all others are 0 in all of these leaves.
+    mask : array of bool, shape (n, a), or None
+        Which are; None for all of them.
+    scale : array of float, shape (n,)
+        1/α.
+    part : array of int, shape (a,)
+        The part of each of the levels.
+    core : array of float, shape (n, m, m)
+        C.
+    rows : array of int, shape (r,)
+        The rows that are measured of these parts.
+    patterns : array of float, shape (r, m)
+        Which parts each of them sums.
+    """
+
+    queries: VectorQueries
+    places: Places
+    parents: Places
+    levels: Places
+    mask: NDArray[np.bool_] | None
+    scale: FloatArray
+    part: Places
+    core: FloatArray
+    rows: Places
+    patterns: FloatArray
+
+    @classmethod
+    def of(
+        cls,
+        queries: VectorQueries,
+        places: Places,
+        parents: Places,
+        precision: FloatArray,
+        levels: Places,
+        mask: NDArray[np.bool_] | None,
+    ) -> StructuredLeaves:
+        """Make the matrices of leaves with these precisions, shape (n, q)."""
+        present, first, part = np.unique(
+            queries.part[levels], return_index=True, return_inverse=True
+        )
+        rows = np.flatnonzero(
+            ~queries.identity[queries.query] & queries.rows[:, levels].any(axis=1)
+        )
+        patterns = queries.rows[np.ix_(rows, levels[first])]
+        if not rows.size:
+            part = np.zeros(levels.size, dtype=np.intp)
+        alpha = precision[:, queries.identity].sum(axis=1)
+        size = present.size if rows.size else 0
+        core = np.zeros((places.size, size, size))
+        found = cls(queries, places, parents, levels, mask, 1.0 / alpha, part, core, rows, patterns)
+        for chunk in found.chunks(max(1, size)) if size else ():
+            own = precision[chunk][:, queries.query[rows]]
+            core[chunk] = _core(found.scale[chunk], own, patterns, found._counts(chunk))
+        return found
+
+    def __len__(self) -> int:
+        return int(self.places.size)
+
+    def chunks(self, columns: int) -> Iterator[slice]:
+        """Cut the leaves in runs, for so many numbers per level."""
+        step = max(1, CHUNK // max(1, columns * self.levels.size))
+        for start in range(0, len(self), step):
+            yield slice(start, min(start + step, len(self)))
+
+    def covariance(self, chosen: slice | Places) -> FloatArray:
+        """Return U of some of the leaves, on the levels, shape (n, a, a)."""
+        scale = self.scale[chosen]
+        found = np.zeros((scale.size, self.levels.size, self.levels.size))
+        if self.rows.size:
+            found -= self.core[chosen][:, self.part[:, None], self.part]
+        np.einsum("nii->ni", found)[:] += scale[:, None]
+        if self.mask is not None:
+            mask = self.mask[chosen]
+            found *= mask[:, :, None] & mask[:, None, :]
+        return found
+
+    def add_covariance(self, total: FloatArray, cover: FloatArray) -> None:
+        """Add U to that of the parents, shape (p, g, g), and the active levels, shape (p, g)."""
+        size = self.levels.size
+        if not size:
+            return
+        for chunk in self.chunks(size) if self.mask is not None else [slice(0, len(self))]:
+            starts, parents = families_of(self.parents[chunk])
+            if self.mask is None:
+                found = np.zeros((parents.size, size, size))
+                if self.rows.size:
+                    core = np.add.reduceat(self.core, starts, axis=0)
+                    found -= core[:, self.part[:, None], self.part]
+                scale = np.add.reduceat(self.scale, starts)
+                np.einsum("nii->ni", found)[:] += scale[:, None]
+                active = np.diff(starts, append=len(self))[:, None]
+            else:
+                found = np.add.reduceat(self.covariance(chunk), starts, axis=0)
+                active = np.add.reduceat(self.mask[chunk].astype(float), starts, axis=0)
+            total[parents[:, None, None], self.levels[:, None], self.levels] += found
+            cover[parents[:, None], self.levels] += active
+
+    def collect(
+        self,
+        values: Sequence[FloatArray],
+        precision: FloatArray,
+        found: FloatArray,
+        sums: FloatArray,
+        *,
+        clean: bool,
+    ) -> None:
+        """Estimate the leaves alone; add the estimates to the sums of the parents.
+
+        ``clean`` is whether what is found so far is 0.
+        """
+        for chunk in self.chunks(found.shape[-1]):
+            places = _span(self.places[chunk])
+            own = precision[places]
+            mean = self._mean(values, places, own * self.scale[chunk, None])
+            if self.mask is not None:
+                mean *= self.mask[chunk][:, :, None]
+            if self.rows.size:
+                self._add_rows(mean, values, places, own, chunk)
+            if not clean and self.levels.size < found.shape[1]:
+                found[places] = 0.0
+            _put(found, places, self.levels, mean)
+            starts, parents = families_of(self.parents[chunk])
+            total = np.add.reduceat(mean, starts, axis=0)
+            if self.levels.size == self.queries.size:
+                sums[parents] += total
+            else:
+                sums[parents[:, None], self.levels] += total
+
+    def _mean(
+        self, values: Sequence[FloatArray], places: Places | slice, weights: FloatArray
+    ) -> FloatArray:
+        """Return the means of the identity queries, of these weights, shape (n, q)."""
+        first, *others = np.flatnonzero(self.queries.identity).tolist()
+        mean = _taken(values[first], places, self.levels)
+        if others:
+            mean *= weights[:, first, None, None]
+        for other in others:
+            mean += _taken(values[other], places, self.levels) * weights[:, other, None, None]
+        return mean
+
+    def _add_rows(
+        self,
+        mean: FloatArray,
+        values: Sequence[FloatArray],
+        places: Places | slice,
+        precision: FloatArray,
+        chunk: slice,
+    ) -> None:
+        """Correct means, in place, by the values of the rows.
+
+        A row with the precision τ adds (ρ/α - C N ρ) τ times its value to each level of a part, ρ
+        being the parts it sums and N the numbers of their levels; the sums of the parts of the mean
+        are subtracted αC times.
+        """
+        asked, size = self.queries.query[self.rows], self.core.shape[-1]
+        within = self.rows - np.searchsorted(self.queries.query, asked)
+        scale, core = self.scale[chunk, None, None], self.core[chunk]
+        summed = self._counts(chunk)[:, :, None] * self.patterns.T
+        mix = np.empty((len(mean), size, size + self.rows.size))
+        mix[:, :, :size] = core / -scale
+        mix[:, :, size:] = self.patterns.T * scale
+        if len(summed) == 1:  # as one product, which is faster
+            mix[:, :, size:] -= (core.reshape(-1, size) @ summed[0]).reshape(len(mean), size, -1)
+        else:
+            mix[:, :, size:] -= core @ summed
+        mix[:, :, size:] *= precision[:, None, asked]
+        stack = np.empty((len(mean), mix.shape[-1], mean.shape[-1]))
+        stack[:, :size] = self._parts(mean)
+        for place, (query, row) in enumerate(zip(asked, within, strict=True), size):
+            stack[:, place] = values[int(query)][places, row]
+        self._spread_parts(mean, mix @ stack, chunk)
+
+    def spread(self, found: FloatArray, moves: FloatArray) -> None:
+        """Add U t to the estimates, t the moves of the parents, shape (p, g, k)."""
+        for chunk in self.chunks(found.shape[-1]):
+            places = _span(self.places[chunk])
+            starts, parents = families_of(self.parents[chunk])
+            counts = np.diff(starts, append=self.places[chunk].size)
+            own = moves[parents][:, self.levels]
+            change = np.repeat(own, counts, axis=0)
+            if self.mask is not None:
+                change *= self.mask[chunk][:, :, None]
+            if self.rows.size:
+                part = self._parts(change if self.mask is not None else own)
+                if self.mask is None:
+                    part = np.repeat(part, counts, axis=0)
+                change *= self.scale[chunk, None, None]
+                self._spread_parts(change, -(self.core[chunk] @ part), chunk)
+            else:
+                change *= self.scale[chunk, None, None]
+            _add(found, places, self.levels, change)
+
+    def variance(self, functionals: FloatArray, chosen: Places, inner: FloatArray) -> FloatArray:
+        """Return f'Uf - (Uf)'M(Uf), and f'Uf, shape (2, n, k), of functionals, shape (k, g).
+
+        ``inner`` are the matrices M of the parents of the chosen leaves, shape (n, g, g).
+        """
+        own = self.covariance(chosen) @ functionals[:, self.levels].T
+        below = np.einsum("nak,ka->nk", own, functionals[:, self.levels])
+        corner = inner[:, self.levels[:, None], self.levels]
+        return np.stack([below - np.einsum("nak,nak->nk", own, corner @ own), below])
+
+    def _counts(self, chunk: slice) -> FloatArray:
+        """Count the active levels of each part, shape (n, m), or (1, m) if all leaves are alike."""
+        indicator = np.eye(self.patterns.shape[1])[self.part]
+        if self.mask is None:
+            return np.asarray(indicator.sum(axis=0, keepdims=True))
+        return np.asarray(self.mask[chunk] @ indicator)
+
+    def _parts(self, values: FloatArray) -> FloatArray:
+        """Sum over the levels of each part, shape (n, m, k)."""
+        indicator = np.eye(self.core.shape[-1])[:, self.part]
+        if values.shape[-1] == 1:
+            return np.asarray(values[:, :, 0] @ indicator.T)[:, :, None]
+        return np.asarray(indicator @ values)
+
+    def _spread_parts(self, values: FloatArray, part: FloatArray, chunk: slice) -> None:
+        """Add to each level what its part gets."""
+        change = part.take(self.part, axis=1)
+        if self.mask is not None:
+            change *= self.mask[chunk][:, :, None]
+        values += change
+
+
+def grouped(
+    queries: VectorQueries,
+    places: Places,
+    parents: Places,
+    precision: FloatArray,
+    active: NDArray[np.bool_] | None,
+) -> tuple[StructuredLeaves, ...]:
+    """Sort leaves by their active levels, shape (n, g); None if all are."""
+    every = np.arange(queries.size)
+    if not places.size:
+        return ()
+    if active is None or active.all():
+        return (StructuredLeaves.of(queries, places, parents, precision, every, None),)
+    bits = np.packbits(active, axis=1)
+    wide = np.zeros((len(bits), -(-bits.shape[1] // 8) * 8), dtype=np.uint8)
+    wide[:, : bits.shape[1]] = bits
+    keys = wide.view(np.uint64)
+    key = keys[:, 0] if keys.shape[1] == 1 else np.unique(keys, axis=0, return_inverse=True)[1]
+    _, first, which, counts = np.unique(
+        key.reshape(-1), return_index=True, return_inverse=True, return_counts=True
+    )
+    order = np.argsort(which, kind="stable")
+    ends = np.cumsum(counts)
+    found = []
+    rare = [np.empty(0, dtype=np.intp)]
+    for pattern, end, count in zip(first, ends, counts, strict=True):
+        nodes, levels = order[end - count : end], np.flatnonzero(active[pattern])
+        if count < _ALIKE:
+            rare.append(nodes)
+        else:
+            found.append(
+                StructuredLeaves.of(
+                    queries, places[nodes], parents[nodes], precision[nodes], levels, None
+                )
+            )
+    nodes = np.sort(np.concatenate(rare))
+    if nodes.size:
+        levels = np.flatnonzero(active[nodes].any(axis=0))
+        mask = active[nodes][:, levels]
+        found.append(
+            StructuredLeaves.of(
+                queries, places[nodes], parents[nodes], precision[nodes], levels, mask
+            )
+        )
+    return tuple(found)
+
+
+def _core(
+    scale: FloatArray, precision: FloatArray, patterns: FloatArray, counts: FloatArray
+) -> FloatArray:
+    """Return C, shape (n, m, m), from 1/α, and precisions of the rows, shape (n, r).
+
+    ``counts`` are the active levels of each part, shape (n, m) or (1, m).
+    """
+    size = patterns.shape[1]
+    found = np.zeros((size, size, scale.size))
+    wide = np.broadcast_to(counts.T, (size, scale.size))
+    for row, own in zip(patterns, precision.T, strict=True):
+        summed = row[:, None] * wide
+        change = row[:, None] * scale - np.einsum("ijn,jn->in", found, summed)
+        gain = own / (1.0 + own * (summed * change).sum(axis=0))
+        found += change[:, None] * (change * gain)
+    return np.ascontiguousarray(found.transpose(2, 0, 1))
+
+
+def _span(places: Places) -> Places | slice:
+    """Return neighbouring places as a slice."""
+    if places[-1] - places[0] == places.size - 1:
+        return slice(int(places[0]), int(places[-1]) + 1)
+    return places
+
+
+def _taken(values: FloatArray, places: Places | slice, levels: Places) -> FloatArray:
+    """Copy some levels of some places."""
+    if levels.size == values.shape[1]:
+        return np.array(values[places], dtype=float)
+    rows = np.arange(places.start, places.stop) if isinstance(places, slice) else places
+    return np.asarray(values[rows[:, None], levels], dtype=float)
+
+
+def _put(found: FloatArray, places: Places | slice, levels: Places, values: FloatArray) -> None:
+    """Write some levels of some places."""
+    if levels.size == found.shape[1]:
+        found[places] = values
+    else:
+        rows = np.arange(places.start, places.stop) if isinstance(places, slice) else places
+        found[rows[:, None], levels] = values
+
+
+def _add(found: FloatArray, places: Places | slice, levels: Places, values: FloatArray) -> None:
+    """Add to some levels of some places."""
+    if levels.size == found.shape[1]:
+        found[places] += values
+    else:
+        rows = np.arange(places.start, places.stop) if isinstance(places, slice) else places
+        found[rows[:, None], levels] += values

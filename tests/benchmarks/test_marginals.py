@@ -1,0 +1,122 @@
+"""Tables on trees beside the dense algebra of each node, in one run.
+
+What is compared: estimates and variances of all cells of all units. The dense way inverts and
+multiplies matrices over cells by cells in each node, in the same two passes.
+"""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from dpinfer.estimation.tables.marginals import NoisyMarginal, combine_marginals
+from dpinfer.mechanisms import Gaussian
+from dpinfer.queries import Domain
+
+SCHEMAS = {63: (63,), 252: (2, 2, 63), 2016: (8, 2, 2, 63)}
+
+
+def census_like(shape, leaves, seed=0):
+    """A ragged tree with 25 leaves a parent, and the marginals a census publishes of it."""
+    rng = np.random.default_rng(seed)
+    parents = max(1, leaves // 25)
+    children = 1 + rng.multinomial(leaves - parents, rng.dirichlet(np.full(parents, 0.8)))
+    parent = np.concatenate([[-1], np.zeros(parents, int), 1 + np.repeat(range(parents), children)])
+    domain = Domain({f"a{axis}": range(size) for axis, size in enumerate(shape)})
+    names = domain.attributes
+    kept = [(), *((name,) for name in names)]
+    if len(names) > 1:
+        kept += [*combinations(names[-3:], 2), names[-3:]]
+    if names not in kept:
+        kept.append(names)
+    marginals = []
+    for attributes in kept:
+        size = [len(domain.levels[name]) for name in attributes]
+        values = np.rint(rng.normal(0.0, 30.0, (parent.size, *size)))
+        marginals.append(
+            NoisyMarginal(attributes, values, Gaussian(sigma=rng.uniform(1.0, 3.0, parent.size)))
+        )
+    return parent, domain, marginals
+
+
+def by_dpinfer(parent, domain, marginals):
+    fit = combine_marginals(marginals, parent, domain=domain)
+    names = domain.attributes
+    return fit.marginal(names), fit.marginal_variance(names)
+
+
+def by_dense_algebra(parent, domain, marginals):
+    cells = np.arange(domain.size)
+    codes = np.unravel_index(cells, domain.shape)
+    queries = []
+    for one in marginals:
+        kept = [domain.attributes.index(name) for name in one.attributes]
+        row = np.ravel_multi_index([codes[at] for at in kept], one.values.shape[1:]) if kept else 0
+        queries.append((np.arange(one.values[0].size)[:, None] == row) * 1.0)
+    grams = [query.T @ query for query in queries]
+    size = parent.size
+    below, spread = [None] * size, [None] * size
+    sums = [np.zeros(domain.size) for _ in range(size)]
+    totals = [np.zeros((domain.size, domain.size)) for _ in range(size)]
+    for node in reversed(range(size)):
+        weights = [1.0 / one.mechanism.sigma[node] ** 2 for one in marginals]
+        information = sum(w * gram for w, gram in zip(weights, grams, strict=True))
+        score = sum(
+            w * (query.T @ one.values[node].ravel())
+            for w, query, one in zip(weights, queries, marginals, strict=True)
+        )
+        if totals[node].any():
+            inverse = np.linalg.inv(totals[node])
+            information, score = information + inverse, score + inverse @ sums[node]
+        spread[node] = np.linalg.inv(information)
+        below[node] = spread[node] @ score
+        if parent[node] >= 0:
+            sums[parent[node]] += below[node]
+            totals[parent[node]] += spread[node]
+    for node in range(1, size):
+        above = parent[node]
+        gain = np.linalg.solve(totals[above], spread[node]).T
+        below[node] = below[node] + gain @ (below[above] - sums[above])
+        spread[node] = spread[node] + gain @ (spread[above] - totals[above]) @ gain.T
+    shape = (size, *domain.shape)
+    variance = [np.diag(one) for one in spread]
+    return np.reshape(below, shape), np.reshape(variance, shape)
+
+
+WAYS = {"dpinfer": by_dpinfer, "dense algebra": by_dense_algebra}
+
+
+@pytest.mark.parametrize("shape", [(7,), (2, 2, 5), (3, 2, 2, 4)])
+def test_ways_agree(shape):
+    problem = census_like(shape, 60)
+    estimate, variance = by_dpinfer(*problem)
+    expected, expected_variance = by_dense_algebra(*problem)
+    np.testing.assert_allclose(estimate, expected, rtol=1e-9, atol=1e-8)
+    np.testing.assert_allclose(variance, expected_variance, rtol=1e-9)
+
+
+@pytest.mark.benchmark(group="tables of 63 cells, 104 units")
+@pytest.mark.parametrize("way", WAYS)
+def test_small_tables(benchmark, way):
+    benchmark.pedantic(WAYS[way], args=census_like(SCHEMAS[63], 100), rounds=3, warmup_rounds=1)
+
+
+@pytest.mark.benchmark(group="tables of 252 cells, 104 units")
+@pytest.mark.parametrize("way", WAYS)
+def test_medium_tables(benchmark, way):
+    benchmark.pedantic(WAYS[way], args=census_like(SCHEMAS[252], 100), rounds=3, warmup_rounds=1)
+
+
+@pytest.mark.slow
+@pytest.mark.benchmark(group="tables of 2,016 cells, 27 units")
+@pytest.mark.parametrize("way", WAYS)
+def test_large_tables(benchmark, way):
+    benchmark.pedantic(WAYS[way], args=census_like(SCHEMAS[2016], 25), rounds=1)
+
+
+@pytest.mark.slow
+@pytest.mark.benchmark(group="tables, 12 million cells in all")
+@pytest.mark.parametrize("cells", SCHEMAS)
+def test_many_tables(benchmark, cells):
+    problem = census_like(SCHEMAS[cells], 12_600_000 // cells)
+    benchmark.pedantic(by_dpinfer, args=problem, rounds=3, warmup_rounds=1)
