@@ -6,5 +6,13 @@ from dpinfer.datasets.embedded import (
     load_anes96,
     load_example_4_1,
 )
+from dpinfer.datasets.synthetic_geography import SyntheticPopulation, synthetic_population
 
-__all__ = ["EmbeddedRelease", "anes96_path", "load_anes96", "load_example_4_1"]
+__all__ = [
+    "EmbeddedRelease",
+    "SyntheticPopulation",
+    "anes96_path",
+    "load_anes96",
+    "load_example_4_1",
+    "synthetic_population",
+]
