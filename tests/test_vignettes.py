@@ -12,7 +12,7 @@ VIGNETTES = Path(__file__).parent.parent / "vignettes"
 
 @pytest.mark.parametrize("script", sorted(VIGNETTES.glob("[0-9]*.py")), ids=lambda path: path.stem)
 def test_vignette_runs(script):
-    needs_data = "DPINFER_DATA" in script.read_text(encoding="utf-8")
+    needs_data = "set DPINFER_DATA" in script.read_text(encoding="utf-8")
     if needs_data and not os.environ.get("DPINFER_DATA"):
         pytest.skip(f"{script.name} uses a published release: set DPINFER_DATA to its folder")
     run = subprocess.run(
