@@ -92,16 +92,16 @@ def test_peers_agree(peer):
     np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-5)
 
 
-@pytest.mark.benchmark(group="tree of 1e5 leaves")
+@pytest.mark.benchmark(group="tree of 3,000 leaves")
 @pytest.mark.parametrize("method", [by_dpinfer, by_lsmr, by_lu])
-def test_hundred_thousand_leaves(benchmark, method):
-    parent = ragged(10**5)
+def test_three_thousand_leaves(benchmark, method):
+    parent = ragged(3_000)
     values, sigma = published(parent)
     benchmark.pedantic(method, args=(parent, values, sigma), rounds=1)
 
 
 @pytest.mark.benchmark(group="growth with the number of leaves")
-@pytest.mark.parametrize("leaves", [10**5, 10**6, 10**7])
+@pytest.mark.parametrize("leaves", [10**5, 10**6, pytest.param(10**7, marks=pytest.mark.slow)])
 def test_growth(benchmark, leaves):
     parent = ragged(leaves)
     hierarchy = Hierarchy(parent)
@@ -112,7 +112,7 @@ def test_growth(benchmark, leaves):
         return fit.params, fit.variance
 
     benchmark.pedantic(estimate, rounds=3)
-    benchmark.extra_info["ns a leaf"] = 1e9 * benchmark.stats.stats.min / leaves
+    benchmark.extra_info["leaves"] = leaves
 
 
 MEMORY = """
