@@ -25,7 +25,7 @@ from dpinfer.hypothesis_tests.null import null_distribution
 from dpinfer.hypothesis_tests.power._critical import critical_distance
 from dpinfer.hypothesis_tests.proportions._one_count import OneCount
 from dpinfer.hypothesis_tests.tables._fitted_tables import TableModel
-from dpinfer.hypothesis_tests.tables._margins import Margins, ProductMargins, RowMargins
+from dpinfer.hypothesis_tests.tables._margins import Margins, ProductMargins
 from dpinfer.hypothesis_tests.tables._noise_form import NoiseForm
 from dpinfer.hypothesis_tests.tables._noisy_table import (
     SMALL_EXPECTED,
@@ -33,6 +33,7 @@ from dpinfer.hypothesis_tests.tables._noisy_table import (
     SimulatedStatistic,
     projected,
 )
+from dpinfer.hypothesis_tests.tables._row_margins import RowMargins
 from dpinfer.mechanisms._law import NoiseLaw
 from dpinfer.mechanisms._noisy_count import NoisyCount
 from dpinfer.mechanisms.noisy_binomial import NoisyBinomial
@@ -261,9 +262,9 @@ def _projected(table: NoisyTable, releases: FloatArray) -> FloatArray:
 def _fitted_projected(model: TableModel, nobs: float, releases: FloatArray) -> FloatArray:
     """Statistic of each table; 0, which rejects nothing, where the test does not decide."""
     tables = np.ascontiguousarray(releases.T).reshape(*model.shape, len(releases))
-    fit = model.fit(tables, np.full(len(releases), nobs))
-    decided = fit.expected.min(axis=(0, 1)) >= SMALL_EXPECTED
-    return np.where(decided, fit.projected, 0.0)
+    total = np.full(len(releases), nobs)
+    decided = model.fit(tables, total).expected.min(axis=(0, 1)) >= SMALL_EXPECTED
+    return np.where(decided, model.projected(tables, total), 0.0)
 
 
 def _plain_pearson(shape: tuple[int, ...], releases: FloatArray) -> FloatArray:

@@ -12,8 +12,9 @@ from scipy import special
 from dpinfer._validation import FloatArray
 from dpinfer.hypothesis_tests.power._table_simulation import Releases, is_decided, publish
 from dpinfer.hypothesis_tests.tables._fitted_tables import STATISTICS
-from dpinfer.hypothesis_tests.tables._margins import Fit, RowMargins
+from dpinfer.hypothesis_tests.tables._margins import Fit
 from dpinfer.hypothesis_tests.tables._noisy_table import Statistic
+from dpinfer.hypothesis_tests.tables._row_margins import RowMargins
 from dpinfer.results.monte_carlo_null import bounds_of
 
 _FIRST, _LAST = 0.8, 100.0
@@ -56,7 +57,8 @@ class NestedTests:
         """Draw so many releases; 1 where the test rejects, 0 elsewhere."""
         tables, nobs = self.releases.draw(size, rng)
         fit = self.releases.model.fit(tables, nobs)
-        value, _ = bounds_of(STATISTICS[self.statistic](fit), "larger")
+        statistic = STATISTICS[self.statistic](self.releases.model, tables, nobs)
+        value, _ = bounds_of(statistic, "larger")
         assert value is not None  # statistics this large are extreme
         rejected = np.zeros(size)
         going = np.flatnonzero(is_decided(fit, self.smallest))
@@ -102,8 +104,8 @@ class NestedTests:
             trials, shares = self._null(fit.expected[..., part], nobs[part])
             drawn = rng.multinomial(trials, shares, (reps, *trials.shape))
             total = np.broadcast_to(trials.sum(axis=-1), (reps, part.size)).reshape(-1)
-            again = model.fit(*publish(model, drawn, total.astype(np.float64), rng))
-            statistic = STATISTICS[self.statistic](again).reshape(reps, part.size)
+            again = publish(model, drawn, total.astype(np.float64), rng)
+            statistic = STATISTICS[self.statistic](model, *again).reshape(reps, part.size)
             counts.append((statistic >= value[part]).sum(axis=0))
         return np.concatenate(counts) if counts else np.zeros(0)
 

@@ -124,13 +124,14 @@ def fitted_power(model: TableModel, truth: FloatArray, alpha: float, statistic: 
     expected counts. Pearson's is a sum of squares of deviations from the fit, which are normal
     with those of the true expected counts as their mean.
     """
-    fit = model.fit(truth[..., np.newaxis], np.array([truth.sum()]))
+    table = truth[..., np.newaxis], np.array([truth.sum()])
     if statistic == "projected":
         dof = model.margins.dof
         means = np.zeros(dof)
-        means[0] = np.sqrt(fit.projected.item())
+        means[0] = np.sqrt(model.projected(*table).item())
         critical = np.asarray(special.chdtri(float(dof), alpha))
         return float(WeightedChi2.from_eigenvalues(np.ones(dof), means).upper(critical))
+    fit = model.near(*table)
     expected = fit.expected[..., 0]
     scale = 1.0 / np.sqrt(expected.ravel())
     covariance = scale[:, np.newaxis] * model.margins.residual_covariance(expected) * scale

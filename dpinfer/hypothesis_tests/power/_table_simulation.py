@@ -145,9 +145,9 @@ class DecidedTables:
 
     def __call__(self, size: int, rng: np.random.Generator) -> FloatArray:
         """Draw so many independent replicates."""
-        fit = self.releases.model.fit(*self.releases.draw(size, rng))
-        statistic = FITTED_STATISTICS[self.statistic](fit)
-        return np.where(is_decided(fit, self.smallest), statistic, _UNDECIDED)
+        model, released = self.releases.model, self.releases.draw(size, rng)
+        decided = is_decided(model.fit(*released), self.smallest)
+        return np.where(decided, FITTED_STATISTICS[self.statistic](model, *released), _UNDECIDED)
 
 
 def is_decided(fit: Fit, smallest: float) -> NDArray[np.bool_]:

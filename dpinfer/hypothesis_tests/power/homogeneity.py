@@ -18,8 +18,8 @@ from dpinfer.hypothesis_tests.power._fitted_plan import (
 )
 from dpinfer.hypothesis_tests.power._tables import checked_probabilities, checked_seed
 from dpinfer.hypothesis_tests.tables._fitted_tables import TableModel
-from dpinfer.hypothesis_tests.tables._margins import RowMargins
 from dpinfer.hypothesis_tests.tables._noisy_table import STATISTICS, Statistic
+from dpinfer.hypothesis_tests.tables._row_margins import RowMargins
 from dpinfer.mechanisms._law import NoiseLaw
 from dpinfer.planning.mechanisms import NoisePlan, check_plan
 

@@ -38,25 +38,24 @@ class EstimatedNull:
         The published number of observations.
     statistic : {"pearson", "projected"}
         What is tested.
+    value : array of float, shape ()
+        The observed statistic.
     """
 
     model: TableModel
     fit: Fit
     nobs: float | None
     statistic: Statistic
+    value: FloatArray
 
     @classmethod
     def of(
         cls, model: TableModel, cells: FloatArray, nobs: float | None, statistic: Statistic
     ) -> EstimatedNull:
         """Fit a published table."""
-        published = np.asarray(np.nan if nobs is None else nobs)
-        return cls(model, model.fit(cells[..., np.newaxis], published), nobs, statistic)
-
-    @property
-    def value(self) -> FloatArray:
-        """The observed statistic."""
-        return STATISTICS[self.statistic](self.fit).reshape(())
+        one = cells[..., np.newaxis], np.asarray(np.nan if nobs is None else nobs)
+        value = STATISTICS[statistic](model, *one).reshape(())
+        return cls(model, model.fit(*one), nobs, statistic, value)
 
     @property
     def expected(self) -> FloatArray:

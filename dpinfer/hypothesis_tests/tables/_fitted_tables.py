@@ -14,9 +14,10 @@ from dpinfer._numerics.weighted_chi2 import WeightedChi2
 from dpinfer._validation import FloatArray
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.published import LARGEST_NOBS
-from dpinfer.hypothesis_tests.tables._margins import Fit, Margins, RowMargins
+from dpinfer.hypothesis_tests.tables._margins import Fit, Margins
 from dpinfer.hypothesis_tests.tables._noise_form import dot
 from dpinfer.hypothesis_tests.tables._noisy_table import Statistic
+from dpinfer.hypothesis_tests.tables._row_margins import RowMargins
 from dpinfer.mechanisms._law import NoiseLaw
 from dpinfer.mechanisms.randomized_response import RandomizedResponse
 
@@ -60,12 +61,28 @@ class TableModel:
 
     def fit(self, tables: FloatArray, nobs: FloatArray) -> Fit:
         """Fit tables, shape (..., m); expected counts are of what was counted, the reports."""
+        return self._of_reports(self.margins.fit(self._answers(tables, nobs), nobs), nobs)
+
+    def near(self, tables: FloatArray, nobs: FloatArray) -> Fit:
+        """Fit tables as well as a test needs it."""
+        return self._of_reports(self.margins.near(self._answers(tables, nobs), nobs), nobs)
+
+    def projected(self, tables: FloatArray, nobs: FloatArray) -> FloatArray:
+        """Return the projected statistic of tables, shape (m,)."""
+        return self.margins.projected(self._answers(tables, nobs), nobs)
+
+    def _answers(self, tables: FloatArray, nobs: FloatArray) -> FloatArray:
+        """Return what reports say about the answers."""
         if self.channel is None:
-            return self.margins.fit(tables, nobs)
+            return tables
         slope, other = split_channel(self.channel)
-        fit = self.margins.fit((tables - other * nobs) / slope, nobs)
-        expected = slope * fit.expected + other * nobs
-        return Fit(expected, slope * fit.deviations, fit.projected)
+        return (tables - other * nobs) / slope
+
+    def _of_reports(self, fit: Fit, nobs: FloatArray) -> Fit:
+        if self.channel is None:
+            return fit
+        slope, other = split_channel(self.channel)
+        return Fit(slope * fit.expected + other * nobs, slope * fit.deviations)
 
     def observations(self, fit: Fit, nobs: float | None) -> NDArray[np.int64]:
         """Return numbers of observations to draw: in all, or in each row where they are known."""
@@ -93,17 +110,18 @@ class TableModel:
         return WeightedChi2.from_eigenvalues(np.maximum(values, 0.0))
 
 
-def pearson(fit: Fit) -> FloatArray:
-    """Return Σ d²/e of each table."""
+def pearson(model: TableModel, tables: FloatArray, nobs: FloatArray) -> FloatArray:
+    """Return Σ d²/e of each table, shape (m,)."""
+    fit = model.near(tables, nobs)
     return dot(fit.deviations / fit.expected, fit.deviations)
 
 
-def projected(fit: Fit) -> FloatArray:
-    """Return the minimum of the quadratic form of each table."""
-    return fit.projected
+def projected(model: TableModel, tables: FloatArray, nobs: FloatArray) -> FloatArray:
+    """Return what the quadratic form has left of each table, shape (m,)."""
+    return model.projected(tables, nobs)
 
 
-STATISTICS: dict[Statistic, Callable[[Fit], FloatArray]] = {
+STATISTICS: dict[Statistic, Callable[[TableModel, FloatArray, FloatArray], FloatArray]] = {
     "pearson": pearson,
     "projected": projected,
 }
@@ -141,7 +159,7 @@ class TableDraws:
 
     def __call__(self, size: int, rng: np.random.Generator) -> FloatArray:
         """Draw statistics."""
-        return STATISTICS[self.statistic](self.model.fit(*self.draw_tables(size, rng)))
+        return STATISTICS[self.statistic](self.model, *self.draw_tables(size, rng))
 
     def draw_tables(self, size: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
         """Draw tables, shape (..., size), and published numbers of observations."""

@@ -73,14 +73,18 @@ class NoiseForm:
             return tables
         return tables - self.shared * self.noise * (total(tables) - nobs)
 
-    def weights(self, expected: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return w, in the shape of ``expected``, and γ, shape (m,)."""
+    def diagonal(self, expected: FloatArray) -> FloatArray:
+        """Return w, in the shape of ``expected``."""
         scaled = expected if self.inflation == 1.0 else expected * self.inflation
         weights = scaled + self.noise
-        np.divide(1.0, weights, out=weights)
+        return np.divide(1.0, weights, out=weights)
+
+    def weights(self, expected: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return w, in the shape of ``expected``, and γ, shape (m,)."""
+        weights = self.diagonal(expected)
         if self.shared == 0.0:
             return weights, np.zeros(expected.shape[-1])
-        reduced = self.dot_noise(weights, scaled)
+        reduced = self.inflation * self.dot_noise(weights, expected)
         return weights, self.shared / (self.slack + self.shared * reduced)
 
     def dot_noise(self, *factors: FloatArray) -> FloatArray:
@@ -108,11 +112,15 @@ class NoiseForm:
         expected : array of float
             Expected counts in the shape of a table.
         """
-        noise, cells = self.variance.ravel(), expected.ravel()
         weights, gamma = self.weights(expected[..., np.newaxis])
         weights = weights.ravel()
-        direction = np.sqrt(gamma) * weights * noise
-        left = np.eye(cells.size) - fitted_part(tangents, weights, direction[np.newaxis])
+        direction = np.sqrt(gamma) * weights * self.variance.ravel()
+        fitted = fitted_part(tangents, weights, direction[np.newaxis])
+        return self.covariance_of(np.eye(expected.size) - fitted, expected)
+
+    def covariance_of(self, left: FloatArray, expected: FloatArray) -> FloatArray:
+        """Return the covariance of a linear function, shape (q, k), of adjusted tables."""
+        noise, cells = self.variance.ravel(), expected.ravel()
         told = left @ noise
         factor = left - self.shared * told[:, np.newaxis]
         sampled = np.diag(cells + noise) - np.outer(cells, cells) / cells.sum()

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from dpinfer._validation import FloatArray, check_array
 from dpinfer.errors import ConvergenceError, InvalidParameterError
-from dpinfer.hypothesis_tests.tables._margins import SMALLEST_EXPECTED, Fit
+from dpinfer.hypothesis_tests.tables._margins import Fit
 from dpinfer.hypothesis_tests.tables._noise_form import NoiseForm, total
+from dpinfer.hypothesis_tests.tables._projection import SMALLEST_EXPECTED
 from dpinfer.mechanisms.randomized_response import RandomizedResponse
 
 ProbabilityModel = Callable[[FloatArray], Any]
@@ -152,8 +153,14 @@ class ParametricMargins:
         state = _State.start(self, self.form.adjust(tables, nobs))
         for _ in range(self.steps):
             state, _ = state.step()
-        expected, deviations = state.expected, state.tables - state.expected
-        return Fit(expected, deviations, self.form.value(deviations, *self.form.weights(expected)))
+        return Fit(state.expected, state.tables - state.expected)
+
+    near = fit
+
+    def projected(self, tables: FloatArray, nobs: FloatArray) -> FloatArray:
+        """Return the form at the fit of tables, shape (k, m)."""
+        fit = self.fit(tables, nobs)
+        return self.form.value(fit.deviations, *self.form.weights(fit.expected))
 
     def residual_covariance(self, expected: FloatArray) -> FloatArray:
         """Covariance of the deviations, from the linear problem at the fit; shape (k, k)."""

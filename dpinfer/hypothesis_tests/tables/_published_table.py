@@ -19,8 +19,9 @@ from dpinfer.hypothesis_tests.tables._checks import (
     check_sums,
 )
 from dpinfer.hypothesis_tests.tables._fitted_tables import TableModel, split_channel
-from dpinfer.hypothesis_tests.tables._margins import ProductMargins, RowMargins
+from dpinfer.hypothesis_tests.tables._margins import ProductMargins
 from dpinfer.hypothesis_tests.tables._noise_form import NoiseForm
+from dpinfer.hypothesis_tests.tables._row_margins import RowMargins
 from dpinfer.mechanisms.exact import Exact
 from dpinfer.mechanisms.randomized_response import RandomizedResponse
 

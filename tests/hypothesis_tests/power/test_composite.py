@@ -63,10 +63,11 @@ def test_limit_without_noise_and_close_to_the_null_hypothesis_is_that_of_statsmo
 )
 def test_limit_of_independence_as_a_model_is_that_of_independence(known):
     cells = np.array([[0.35, 0.15], [0.20, 0.30]])
-    noise = Gaussian(sigma=10.0)
+    sigma = np.array([[10.0, 11.0], [9.0, 10.0]])  # unequal: both take the fitted margins then
     options = {"nobs_mechanism": known, "method": "asymptotic"}
+    noise = Gaussian(sigma=sigma.ravel())
     plan = CompositeFitPower(table, [0.4, 0.4], cells.ravel(), noise, **options)
-    peer = IndependencePower(cells, noise, **options)
+    peer = IndependencePower(cells, Gaussian(sigma=sigma), **options)
     powers = [each.power([200, 500], 0.7) for each in (plan, peer)]
     np.testing.assert_allclose(*powers, rtol=1e-6)
 
