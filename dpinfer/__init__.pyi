@@ -62,6 +62,7 @@ from .intervals import CountWidth as CountWidth
 from .intervals import CredibleIntervals as CredibleIntervals
 from .intervals import FlatPrior as FlatPrior
 from .intervals import FunctionPrior as FunctionPrior
+from .intervals import LinearRatioWidth as LinearRatioWidth
 from .intervals import LinearWidth as LinearWidth
 from .intervals import NegativeBinomialPrior as NegativeBinomialPrior
 from .intervals import NormalMeanWidth as NormalMeanWidth
@@ -71,11 +72,13 @@ from .intervals import PosteriorWidth as PosteriorWidth
 from .intervals import PrivateMeanInterval as PrivateMeanInterval
 from .intervals import ProportionWidth as ProportionWidth
 from .intervals import RatioWidth as RatioWidth
+from .intervals import StratifiedWidth as StratifiedWidth
 from .intervals import SurveyEstimate as SurveyEstimate
 from .intervals import SurveyWidth as SurveyWidth
 from .intervals import TablePrior as TablePrior
 from .intervals import ThresholdedWidth as ThresholdedWidth
 from .intervals import TwoByTwoWidth as TwoByTwoWidth
+from .intervals import UnpublishedWidth as UnpublishedWidth
 from .intervals import clamped_confint as clamped_confint
 from .intervals import clipped_mean_confint as clipped_mean_confint
 from .intervals import count_confint as count_confint

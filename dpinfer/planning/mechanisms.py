@@ -15,30 +15,38 @@ NoisePlan = NoiseLaw | Callable[[float], NoiseLaw]
 """A law of noise, or what makes one from a privacy budget, as ``Laplace.from_epsilon`` does."""
 
 
-def check_plan(mechanism: Any, cells: tuple[int, ...] = ()) -> NoisePlan:
+def check_plan(
+    mechanism: Any, cells: tuple[int, ...] = (), *, name: str = "mechanism"
+) -> NoisePlan:
     """Return a law, or what makes one; refuse what is neither."""
     if isinstance(mechanism, NoiseLaw) or (cells and isinstance(mechanism, (list, tuple))):
-        return check_law(mechanism, cells)
+        return check_law(mechanism, cells, name=name)
     if isinstance(mechanism, type) or not callable(mechanism):
         raise InvalidParameterError(
-            "mechanism must be a law of noise, such as Laplace(scale=2.0), or a function that "
+            f"{name} must be a law of noise, such as Laplace(scale=2.0), or a function that "
             f"makes one from a budget, such as Laplace.from_epsilon, got {show(mechanism)}"
         )
     made: NoisePlan = mechanism
     return made
 
 
-def check_law(mechanism: Any, cells: tuple[int, ...], budget: float | None = None) -> NoiseLaw:
+def check_law(
+    mechanism: Any,
+    cells: tuple[int, ...],
+    budget: float | None = None,
+    *,
+    name: str = "mechanism",
+) -> NoiseLaw:
     """Return a law of one noise, or of one for each cell."""
     if cells and isinstance(mechanism, (list, tuple)):
-        return as_noise(mechanism, prod(cells))
+        return as_noise(mechanism, prod(cells), name=name)
     if not isinstance(mechanism, NoiseLaw):
         raise InvalidParameterError(
-            f"mechanism must return a noise law, got {show(mechanism)} for the budget {budget:g}"
+            f"{name} must return a noise law, got {show(mechanism)} for the budget {budget:g}"
         )
     if mechanism.shape not in ((), cells):
         raise InvalidParameterError(
-            f"mechanism must have scalar parameters{f' or shape {cells}' if cells else ''}, got "
+            f"{name} must have scalar parameters{f' or shape {cells}' if cells else ''}, got "
             f"shape {mechanism.shape}"
         )
     return mechanism

@@ -102,7 +102,15 @@ class Search:
             high = _bracket(self.lack, 0.5 * high, high)
         return self._after_dips(high, integer=integer) if sawtooth else float(high)
 
-    def near(self, guess: float, least: float, largest: float, *, integer: bool = False) -> float:
+    def near(
+        self,
+        guess: float,
+        least: float,
+        largest: float,
+        *,
+        integer: bool = False,
+        precision: float = _PRECISION,
+    ) -> float:
         """Return where a monotone quantity reaches the target, from a guess above 0.
 
         Arguments are looked for between ``least`` and ``largest``, and few that are far from the
@@ -122,7 +130,7 @@ class Search:
                 raise self._reached(least)
             low, high, factor = max(float(down(low / factor)), least), low, factor**2
         if not integer:
-            return _bracket(self.lack, low, high)
+            return _bracket(self.lack, low, high, precision)
         _, found = find_root(
             lambda x, _: self.lack(np.ceil(x)),
             np.array([low]),
@@ -177,7 +185,12 @@ def shortfall(value: FloatArray, target: float) -> FloatArray:
     return np.where(value >= target, np.minimum(target - value, -_LEAST), target - value)
 
 
-def _bracket(lack: Callable[[FloatArray], FloatArray], low: float, high: float) -> float:
+def _bracket(
+    lack: Callable[[FloatArray], FloatArray],
+    low: float,
+    high: float,
+    precision: float = _PRECISION,
+) -> float:
     """Return the end that lacks nothing of a small bracket; ``low`` may be the larger number."""
     span = high - low
     _, found = find_root(
@@ -185,6 +198,6 @@ def _bracket(lack: Callable[[FloatArray], FloatArray], low: float, high: float) 
         np.zeros(1),
         np.ones(1),
         rtol=0.0,
-        atol=_PRECISION,
+        atol=precision,
     )
     return float(low + span * found[0])

@@ -104,11 +104,27 @@ GOOD = {
     "CountWidth": {"cells": 3, "alpha": 0.1},
     "LinearWidth": {"weights": [1, 1, -1], "alpha": 0.1},
     "ProportionWidth": {"nobs": 60, "proportion": 0.3, "alpha": 0.1},
+    "noisy trials": {"nobs": 60, "proportion": 0.3, "alpha": 0.1},
     "PoissonWidth": {"exposure": 6.0, "rate": 3.0, "alpha": 0.1},
     "RatioWidth": {"numerator": 30, "denominator": 90, "alpha": 0.1},
+    "LinearRatioWidth": {
+        "values": THREE,
+        "numerator": [1, 0, 0],
+        "denominator": [1, 1, 1],
+        "alpha": 0.1,
+        "size": 2.0,
+    },
     "ClippedMeanWidth": {"nobs": 60, "alpha": 0.1},
     "SurveyWidth": {"population_size": 900, "sample_size": 90, "proportion": 0.3, "alpha": 0.1},
+    "StratifiedWidth": {
+        "population_size": [900, 800, 700],
+        "proportion": [0.3, 0.2, 0.1],
+        "allocation": [1, 2, 3],
+        "sample_size": 90,
+        "alpha": 0.1,
+    },
     "ThresholdedWidth": {"threshold": 10, "count": 40, "alpha": 0.1},
+    "UnpublishedWidth": {"threshold": 10, "lower": 1, "cells": 3, "alpha": 0.1},
     "TwoByTwoWidth": {"nobs1": 90, "prop1": 0.4, "prop2": 0.3, "ratio": 1.5, "alpha": 0.1},
     "PosteriorWidth": {"mean": 9.0, "lower": 0, "upper": 90, "alpha": 0.1},
     "NormalMeanWidth": {
@@ -136,6 +152,7 @@ SPECIAL = {
     "count_posterior": posterior,
     "empirical_prior": with_empirical_prior,
     "solve_width": partial(width, "RatioWidth"),
+    "noisy trials": partial(width, "ProportionWidth", nobs_mechanism=NOISE),
 }
 SPECIAL |= {name: partial(survey, name) for name in GOOD if name.startswith(("survey", "strat"))}
 SPECIAL |= {
@@ -146,25 +163,26 @@ SPECIAL |= {
 }
 SPECIAL["NormalMeanWidth"] = lambda mechanism, **parts: width("NormalMeanWidth", **parts)
 
+MANY_EXACT = ["LinearRatioWidth", "noisy trials"]
 EACH_METHOD = {
     "exact mid-p wilson normal": ["proportion_confint"],
     "exact mid-p score normal": ["poisson_confint"],
     "conditional naive": ["thresholded_confint", "release_confint", "ThresholdedWidth"],
     "exact naive": ["clamped_confint"],
     "convolution exact normal": ["survey_total", "survey_mean", "SurveyWidth"],
-    "convolution normal": ["stratified_total", "stratified_mean"],
+    "convolution normal": ["stratified_total", "stratified_mean", "StratifiedWidth"],
     "exact tail-bound": ["normal_mean_confint", "NormalMeanWidth"],
     "tail-bound": ["ClippedMeanWidth"],
     "exact wilson normal": ["ProportionWidth"],
     "exact score normal": ["PoissonWidth"],
     "exact tail-bound normal": ["CountWidth", "LinearWidth"],
-    "normal": ["linear_ratio_confint", "solve_width", "clipped_mean_confint"],
+    "normal": ["linear_ratio_confint", "solve_width", "clipped_mean_confint", *MANY_EXACT],
 }
 METHODS = {name: found.split() for found, names in EACH_METHOD.items() for name in names}
 """Methods of each, exact and normal where nothing is said; exact would take long for two."""
 
 NO_METHOD = {"count_posterior", "PoissonPrior", "NegativeBinomialPrior", "TablePrior"}
-NO_METHOD |= {"unpublished_bound", "empirical_prior", "PosteriorWidth"}
+NO_METHOD |= {"unpublished_bound", "empirical_prior", "PosteriorWidth", "UnpublishedWidth"}
 HAVE_METHOD = set(GOOD) - NO_METHOD
 ELSEWHERE = {"CountPosterior", "CredibleIntervals", "PrivateMeanInterval", "SurveyEstimate"}
 ELSEWHERE |= {"FlatPrior", "FunctionPrior", "count_confint", "linear_confint"}
@@ -286,9 +304,12 @@ TAKEN = {
     "unpublished_bound": {"threshold": DEEP},
     "ProportionWidth": {"nobs": DEEP},
     "PoissonWidth": {"exposure": DEEP, "rate": DEEP},
+    "noisy trials": {"nobs": DEEP},
     "RatioWidth": {"numerator": DEEP, "denominator": DEEP},
+    "LinearRatioWidth": {"size": DEEP},
     "ClippedMeanWidth": {"nobs": DEEP},
     "SurveyWidth": {"proportion": DEEP},
+    "StratifiedWidth": {"sample_size": DEEP},
     "TwoByTwoWidth": {"nobs1": DEEP},
     "PosteriorWidth": {"mean": DEEP},
     "NormalMeanWidth": {"std": DEEP, "epsilon": DEEP},

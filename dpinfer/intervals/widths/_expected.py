@@ -70,7 +70,8 @@ class ExpectedWidth(WidthPlan):
 
     def _rough_size(self, known: Columns, std_error: float) -> float:
         """Root of (std_error·size)² = size·variance + noise variance."""
-        noise = self._law(float(known.get("budget", np.zeros(())))).std
+        law = self._law(float(known.get("budget", np.zeros(()))))
+        noise = np.sqrt(self._noise_variance(law, known))
         linear = 0.5 * self._unit_variance(known) / std_error**2
         return float(min(linear + np.hypot(linear, noise / std_error), LARGEST_SIZE))
 
@@ -78,4 +79,4 @@ class ExpectedWidth(WidthPlan):
         """Budget with the noise that leaves a standard error."""
         size = float(known[str(self._size)])
         variance = size * (size * std_error**2 - self._unit_variance(known))
-        return self._rough_budget_for(variance)
+        return self._rough_budget_for(variance, known)

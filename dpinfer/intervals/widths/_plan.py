@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dpinfer._validation import FloatArray
 from dpinfer.errors import InvalidParameterError
-from dpinfer.planning.plan import BUDGETS, Plan
+from dpinfer.mechanisms._law import NoiseLaw
+from dpinfer.planning.plan import BUDGETS, Columns, Plan
 from dpinfer.planning.search import Search
 
 if TYPE_CHECKING:
@@ -21,6 +24,9 @@ LEAST_ERROR = 1.0 / MOST_ERROR
 
 _LARGE_BUDGET = 100.0
 """Where a budget is looked for at first, if a rough answer does not tell."""
+
+_PRECISION = 1e-6
+"""Precision of arguments where widths are costly, relative to a bracket of some per cent."""
 
 
 class WidthPlan(Plan):
@@ -47,13 +53,43 @@ class WidthPlan(Plan):
         """
         return self._frame(arguments)
 
-    def _rough_budget_for(self, variance: float) -> float:
-        """Return a budget with a variance of the noise, on the average over cells."""
+    def _find_near(
+        self, rough: WidthPlan, name: str, known: Columns, target: float
+    ) -> float | None:
+        """Return an argument near that of a plan that costs less; None if that plan has none.
+
+        No width is found twice, and the argument to a millionth.
+        """
+        try:
+            guess = rough._find(name, known, target)
+        except InvalidParameterError:
+            return None
+        search = self._search(name, known, target)
+
+        @cache
+        def width(at: float) -> float:
+            return float(search.values(np.array([at]))[0])
+
+        def widths(at: FloatArray) -> FloatArray:
+            return np.array([width(float(x)) for x in at])
+
+        low, high = self._range(name, known)
+        whole = name == self._size and self._integer_size
+        costly = replace(search, values=widths)
+        return costly.near(guess, low, high, integer=whole, precision=_PRECISION)
+
+    def _noise_variance(self, law: NoiseLaw, known: Columns) -> float:
+        """Variance of the noise in rough answers: on the average over cells."""
+        return float(np.mean(law.variance))
+
+    def _rough_budget_for(self, variance: float, known: Columns) -> float:
+        """Return a budget with a variance of the noise."""
         if variance <= 0.0:
             return _LARGE_BUDGET
 
         def variances(budgets: FloatArray) -> FloatArray:
-            return np.array([float(np.mean(self._law(float(b)).variance)) for b in budgets])
+            laws = (self._law(float(budget)) for budget in budgets)
+            return np.array([self._noise_variance(law, known) for law in laws])
 
         try:
             search = Search("variance", variance, False, "budget", variances)

@@ -29,11 +29,11 @@ from dpinfer.mechanisms._law import NoiseLaw
 from dpinfer.planning.mechanisms import NoisePlan, check_plan
 from dpinfer.planning.plan import Columns
 
-_MOST_CELLS = 10**12
+MOST_CELLS = 10**12
 """Largest number of intervals that hold together."""
 
 
-class _NoiseWidth(WidthPlan):
+class NoiseWidth(WidthPlan):
     """Width of an interval that covers the noise only, so that it depends on nothing else."""
 
     _own = ()
@@ -91,7 +91,7 @@ class _NoiseWidth(WidthPlan):
 
 @final
 @dataclass(frozen=True)
-class CountWidth(_NoiseWidth):
+class CountWidth(NoiseWidth):
     """Width of the interval for a count, and the budget for a wanted width.
 
     Parameters
@@ -109,7 +109,9 @@ class CountWidth(_NoiseWidth):
     -----
     The width is 2t with t the quantile of the noise, whatever the count is; for one count with
     Laplace noise it is 2b·ln(1/α). Restricting the interval to values that are possible
-    (``integer=True``, ``lower=0``) can only make it narrower.
+    (``integer=True``, ``lower=0``) can only make it narrower. The intervals for values that were
+    clamped (:func:`dpinfer.clamped_confint`) have this width where the value is within its bounds;
+    at a bound they have one end only.
 
     A budget buys one release of all the counts. Where it is split between several releases, the
     function has to say so: ``lambda budget: Laplace.from_epsilon(budget / 3)``.
@@ -137,7 +139,7 @@ class CountWidth(_NoiseWidth):
     def __post_init__(self) -> None:
         check_plan(self.mechanism)
         check_option(self.method, "method", HALF_WIDTHS)
-        object.__setattr__(self, "cells", check_integer(self.cells, "cells", ge=1, le=_MOST_CELLS))
+        object.__setattr__(self, "cells", check_integer(self.cells, "cells", ge=1, le=MOST_CELLS))
 
     def _at(self, law: NoiseLaw, alpha: float, columns: Columns) -> tuple[FloatArray, Any]:
         return 2.0 * HALF_WIDTHS[self.method](law, alpha, self.cells), 0.0
@@ -145,7 +147,7 @@ class CountWidth(_NoiseWidth):
 
 @final
 @dataclass(frozen=True, eq=False)
-class LinearWidth(_NoiseWidth):
+class LinearWidth(NoiseWidth):
     """Width of the interval for a linear function of counts, and the budget for a wanted width.
 
     Parameters
@@ -169,7 +171,9 @@ class LinearWidth(_NoiseWidth):
     Notes
     -----
     The width is that of the law of Σ cᵢeᵢ, whatever the values are; of several functions it is the
-    width of the widest interval. Under whole-numbered noise with weights that are not whole, the
+    width of the widest interval. The intervals of :func:`dpinfer.combine` are planned by the
+    ``weights`` of such an estimate from made-up values: these stay the same as long as the budget
+    changes all noise by one factor. Under whole-numbered noise with weights that are not whole, the
     interval may be wider by its rounding, 1e-14 of the values.
 
     Where the interval needs a simulation, its width varies from one simulation to another.

@@ -309,7 +309,7 @@ class TwoByTwoWidth(WidthPlan):
             return search.near(float(guess), 1.0, self._largest, integer=True)
         size = float(known["nobs1"])
         variance = size * (size * std_error**2 - sampling) / noise
-        return search.near(self._rough_budget_for(variance), *BUDGETS)
+        return search.near(self._rough_budget_for(variance, known), *BUDGETS)
 
     def _rough_variances(self, known: Columns) -> tuple[float, float, float]:
         """Return a and b for groups of n and ratio·n, and the width for a rough one of 1."""
