@@ -48,18 +48,22 @@ def check_array(
         raise InvalidParameterError(f"{name} must be {kind}, got shape {array.shape}")
     if nonempty and array.size == 0:
         raise InvalidParameterError(f"{name} must hold at least one value, got none")
-    if np.isnan(array).any():
+    if array.size == 0:
+        return array
+    low, high = array.min(), array.max()  # NaN where any is
+    if np.isnan(low):
         raise InvalidParameterError(f"{name} must not contain NaN{_where(np.isnan(array))}")
-    if finite and not np.isfinite(array).all():
+    if finite and not (np.isfinite(low) and np.isfinite(high)):
         bad = ~np.isfinite(array)
         raise InvalidParameterError(f"{name} must be finite, got {array[bad][0]}{_where(bad)}")
-    for bound, sign, outside in (
-        (gt, ">", np.less_equal),
-        (ge, ">=", np.less),
-        (lt, "<", np.greater_equal),
-        (le, "<=", np.greater),
+    for bound, sign, outside, extreme in (
+        (gt, ">", np.less_equal, low),
+        (ge, ">=", np.less, low),
+        (lt, "<", np.greater_equal, high),
+        (le, "<=", np.greater, high),
     ):
-        if bound is not None and (bad := outside(array, bound)).any():
+        if bound is not None and outside(extreme, bound):
+            bad = outside(array, bound)
             raise InvalidParameterError(
                 f"{name} must be {sign} {bound:g}, got {array[bad][0]}{_where(bad)}"
             )

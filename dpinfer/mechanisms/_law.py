@@ -23,7 +23,6 @@ from dpinfer._validation import (
     check_index,
     check_rng,
     check_shape,
-    freeze,
 )
 from dpinfer.errors import InvalidParameterError
 
@@ -247,7 +246,8 @@ class ParametricLaw(Locked, NoiseLaw):
     def _set(self, name: str, value: ArrayLike, **bounds: float) -> None:
         """Store a checked parameter on the frozen instance: a float, or a read-only array."""
         array = check_array(value, name, nonempty=False, **bounds)  # type: ignore[arg-type]
-        object.__setattr__(self, name, float(array) if array.ndim == 0 else freeze(array))
+        array.flags.writeable = False  # a copy already
+        object.__setattr__(self, name, float(array) if array.ndim == 0 else array)
 
 
 class ContinuousLaw(ParametricLaw):

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 Places = NDArray[np.intp]
 
 
-_CHILDREN = 1 << 14
+_CHILDREN = 1 << 15
 """Children in a run of families, so that what is computed of them stays in the cache."""
 
 

@@ -13,17 +13,20 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def split_labels(values: Any, name: str) -> tuple[FloatArray, pd.Index | None]:
+def split_labels(
+    values: Any, name: str, *, ge: float | None = None, le: float | None = None
+) -> tuple[FloatArray, pd.Index | None]:
     """Return values as an array of finite numbers, and their labels where they have any.
 
     A Series gives its index. A DataFrame is stacked, so that it becomes one-dimensional with the
     pairs (row, column) as labels. Anything else keeps its shape and has no labels.
     """
     if hasattr(values, "columns") and hasattr(values, "iloc"):
-        return check_array(values.to_numpy().ravel(), name), stack_labels(values)
+        array = check_array(values.to_numpy().ravel(), name, ge=ge, le=le)
+        return array, stack_labels(values)
     if hasattr(values, "index") and hasattr(values, "to_numpy"):
-        return check_array(values.to_numpy(), name), values.index
-    return check_array(values, name), None
+        return check_array(values.to_numpy(), name, ge=ge, le=le), values.index
+    return check_array(values, name, ge=ge, le=le), None
 
 
 def attach_labels(values: NDArray[Any], labels: pd.Index | None) -> Any:

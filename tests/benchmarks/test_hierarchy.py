@@ -116,16 +116,16 @@ def test_growth(benchmark, leaves):
 
 
 MEMORY = """
-import resource, sys
-import numpy as np
+import sys, tracemalloc
 sys.path.insert(0, {here!r})
 from test_hierarchy import by_dpinfer, published, ragged
 parent = ragged({leaves})
 values, sigma = published(parent)
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+by_dpinfer(*(part[:4] for part in (parent, values, sigma)))  # imports what is needed
+tracemalloc.start()  # the peak of the process is that of making the tree
 by_dpinfer(parent, values, sigma)
-after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-print((after - before) * 1024 / (parent.nbytes + values.nbytes + sigma.nbytes))
+peak = tracemalloc.get_traced_memory()[1]
+print(peak / (parent.nbytes + values.nbytes + sigma.nbytes))
 """
 
 

@@ -41,12 +41,12 @@ def test_tree_keeps_every_child_with_its_parent(seed):
 
 
 def test_long_generations_are_cut_between_families():
-    parent = np.concatenate([[-1], np.zeros(30_000, dtype=int), 1 + np.arange(30_000)])
+    parent = np.concatenate([[-1], np.zeros(50_000, dtype=int), 1 + np.arange(50_000)])
     tree = Tree.of(parent)
     assert len(tree.families) > 2
-    assert tree.families[0].counts.tolist() == [30_000]  # one family is never cut
+    assert tree.families[0].counts.tolist() == [50_000]  # one family is never cut
     assert sum(families.children.stop - families.children.start for families in tree.families) == (
-        60_000
+        100_000
     )
 
 

@@ -33,7 +33,8 @@ def measurement_weights(gains: Gains, target: FloatArray) -> FloatArray:
         back = np.add.reduceat(of_children, families.starts, axis=-1)
         weight[..., families.parents] += back
         returned.append(back)
-    for families, gain, back in zip(tree.families, gains.gain, reversed(returned), strict=True):
+    for merger, back in zip(gains.mergers, reversed(returned), strict=True):
+        families, gain = merger.families, merger.gain
         of_parents = weight[..., families.parents]
         of_sum = (1.0 - gain) * of_parents - back
         weight[..., families.children] += np.repeat(of_sum, families.counts, axis=-1)

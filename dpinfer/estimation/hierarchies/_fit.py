@@ -60,6 +60,16 @@ class HierarchyFit:
         """Variances of the estimates, shape (n,); infinite where the values tell nothing."""
         return self.of_units(self.gains.variance)
 
+    @cached_property
+    def all_estimable(self) -> bool:
+        """Whether the values determine every unit."""
+        return bool(np.isfinite(self.variance.max()))
+
+    @property
+    def measured_variance(self) -> FloatArray:
+        """Variances of what was measured of the units, shape (n,); infinite where nothing was."""
+        return self.of_units(self.gains.measured)
+
     @property
     def value_units(self) -> NDArray[np.intp]:
         """Position of the unit that each value measures; shape (m,)."""
@@ -99,7 +109,7 @@ class HierarchyFit:
         """Return weights on the values, shape (k, m), of functions of units, shape (k, n)."""
         placed = in_tree(self.hierarchy, target, 0.0)
         weights = self.of_units(measurement_weights(self.gains, placed))
-        measured = np.isfinite(self.measured.variance)
+        measured = np.isfinite(self.measured_variance)
         return self.measured.on_values(np.where(measured, weights, 0.0))
 
     def weight_blocks(self, at: NDArray[np.intp]) -> Iterator[FloatArray]:

@@ -25,24 +25,30 @@ class Measured:
         The unit that each value measures; None where value i measures unit i.
     weight : array of float, shape (m,), or None
         Weight of each value in the merged value of its unit; None where each is alone.
-    variance : array of float, shape (n,)
-        Variance of the merged values; infinite for units that are not measured.
+    units : int
+        The number n of units.
     """
 
     unit: NDArray[np.intp] | None
     weight: FloatArray | None
-    variance: FloatArray
+    units: int
 
     @classmethod
-    def of(cls, unit: NDArray[np.intp] | None, variance: FloatArray, units: int) -> Measured:
-        """Merge values of these units, shape (m,), with these variances, shape (m,)."""
+    def of(
+        cls, unit: NDArray[np.intp] | None, variance: FloatArray, units: int
+    ) -> tuple[Measured, FloatArray]:
+        """Merge values of these units, shape (m,), with these variances, shape (m,).
+
+        Also returns the variance of the merged values, shape (n,), infinite for units that are not
+        measured; where value i measures unit i, it is the array ``variance`` itself.
+        """
         if unit is None:
-            return cls(None, None, variance)
+            return cls(None, None, units), variance
         counts = np.bincount(unit, minlength=units)
         merged = np.full(units, np.inf)
         if counts.max() <= 1:
             merged[unit] = variance
-            return cls(unit, None, merged)
+            return cls(unit, None, units), merged
         exact = variance == 0.0
         exacts = np.bincount(unit[exact], minlength=units)
         precision = np.where(exact, np.inf, 1.0 / np.where(exact, 1.0, variance))
@@ -55,13 +61,13 @@ class Measured:
         measured = total > 0.0
         merged[measured] = 1.0 / total[measured]
         merged[exacts > 0] = 0.0
-        return cls(unit, weight, merged)
+        return cls(unit, weight, units), merged
 
     def merged(self, values: FloatArray) -> FloatArray:
         """Return the merged values, shape (..., n), of values, shape (..., m); 0 without any."""
         if self.unit is None:
             return values
-        out = np.zeros((*values.shape[:-1], self.variance.size))
+        out = np.zeros((*values.shape[:-1], self.units))
         if self.weight is None:
             out[..., self.unit] = values
             return out
@@ -80,12 +86,12 @@ class Measured:
         return own if self.weight is None else own * self.weight
 
     def refuse_contradiction(
-        self, values: FloatArray, variance: FloatArray, merged: FloatArray, hierarchy: Hierarchy
+        self, values: FloatArray, variance: FloatArray, hierarchy: Hierarchy
     ) -> None:
         """Refuse values of one unit that have no noise and differ."""
         if self.unit is None or self.weight is None:
             return
-        own = merged[self.unit]
+        own = self.merged(values)[self.unit]
         apart = np.abs(values - own) > _CONTRADICTION * np.maximum(np.abs(own), 1.0)
         wrong = np.unique(self.unit[apart & (variance == 0.0)])
         if wrong.size:

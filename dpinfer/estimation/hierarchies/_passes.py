@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,45 @@ _DOMINANT = 0.99
 
 
 @dataclass(frozen=True, eq=False)
+class Merger:
+    """How a run of families merges what is measured of the parents and of their children.
+
+    Parameters
+    ----------
+    families : Families
+        The run, of q parents.
+    own : array of float, shape (q,)
+        Variance v of the measurement of each parent.
+    total : array of float, shape (q,)
+        Variance S of the sum of its children, from what is measured in them and below them.
+    gain : array of float, shape (q,)
+        Weight k of the measurement of the parent.
+    shares : array of float, shape (c,), or None
+        Share r of each child in the correction of its parent; None where all are u/S.
+    """
+
+    families: Families
+    own: FloatArray
+    total: FloatArray
+    gain: FloatArray
+    shares: FloatArray | None
+
+    def merged(self, total: FloatArray, own: FloatArray) -> FloatArray:
+        """Return s + k(m - s)."""
+        return np.where(self.gain == 1.0, own, total + self.gain * (own - total))
+
+    def spread(self, change: FloatArray, below: FloatArray) -> FloatArray:
+        """Return the shares of the children in corrections of the parents, shape (..., q)."""
+        if self.shares is None:
+            found = np.repeat(change / self.total, self.families.counts, axis=-1)
+            found *= below[self.families.children]
+        else:
+            found = np.repeat(change, self.families.counts, axis=-1)
+            found *= self.shares
+        return found
+
+
+@dataclass(frozen=True, eq=False)
 class Gains:
     """How estimates depend on what was measured; the same for all values.
 
@@ -34,68 +74,73 @@ class Gains:
     ----------
     tree : Tree
         The tree of n places.
-    measured : array of float, shape (n,)
-        Variance of the measurement of each node; infinite where there is none.
     below : array of float, shape (n,)
         Variance of the estimate of each node from what is measured in it and below it.
     variance : array of float, shape (n,)
         Variance of the final estimate of each node; infinite where it is not estimable.
-    gain : tuple of array of float, shape (q,)
-        For each run of families, the weight k of the own measurement of each parent.
-    share : array of float, shape (n,)
-        Share r of each node in the correction of its parent; 1 for roots.
+    mergers : tuple of Merger
+        One for each run of families, from the roots down.
     """
 
     tree: Tree
-    measured: FloatArray
     below: FloatArray
     variance: FloatArray
-    gain: tuple[FloatArray, ...]
-    share: FloatArray
+    mergers: tuple[Merger, ...]
 
     @classmethod
-    def of(cls, tree: Tree, variance: FloatArray, roots: FloatArray | None = None) -> Gains:
+    def of(
+        cls,
+        tree: Tree,
+        variance: FloatArray,
+        roots: FloatArray | None = None,
+        *,
+        overwrite: bool = False,
+    ) -> Gains:
         """Go up and down a tree with variances of the measurement of each node, shape (n,).
 
         Where the tree is a part of a larger one, ``roots`` are the final variances of its roots.
+        ``overwrite`` allows ``variance`` to become ``below``, which saves a copy.
         """
-        below = variance.copy()
-        sums, gains = [], []
-        for families in reversed(tree.families):
-            total = summed(below, families)
-            own = below[families.parents]
-            gains.append(_gain(total, own))
-            with np.errstate(divide="ignore"):  # 1/0 is infinite, and one by that 0 again
-                below[families.parents] = 1.0 / (1.0 / total + 1.0 / own)
-            sums.append(total)
-        final, share = below.copy(), np.empty(len(tree))
-        share[: int(np.searchsorted(tree.parent, 0))] = 1.0
-        if roots is not None:
-            final[: roots.size] = roots
-        for families, total in zip(tree.families, reversed(sums), strict=True):
-            own_share, own = _divide(below[families.children], total, families)
-            above = np.repeat(final[families.parents], families.counts)
-            if np.isinf(above[0]) or np.isinf(above.max()):
-                above[own_share == 0.0] = 0.0
-            share[families.children] = own_share
-            above *= own_share
-            above *= own_share
-            above += own
-            final[families.children] = above
-        return cls(tree, variance, below, final, tuple(reversed(gains)), share)
+        below = variance if overwrite else variance.copy()
+        with np.errstate(divide="ignore", invalid="ignore"):
+            upward = _up(tree, below)
+            final = np.empty_like(below)
+            top = slice(int(np.searchsorted(tree.parent, 0)))
+            final[top] = below[top] if roots is None else roots
+            mergers = []
+            for families, own, total in upward:
+                shares = _down(families, total, below, final)
+                mergers.append(Merger(families, own, total, _gain(total, own), shares))
+        return cls(tree, below, final, tuple(mergers))
+
+    @property
+    def measured(self) -> FloatArray:
+        """Variance of the measurement of each node, infinite where there is none; shape (n,)."""
+        found = self.below.copy()
+        for merger in self.mergers:
+            found[merger.families.parents] = merger.own
+        return found
+
+    @cached_property
+    def share(self) -> FloatArray:
+        """Share r of each node in the correction of its parent; 1 for roots; shape (n,)."""
+        found = np.ones(len(self.tree))
+        for merger in self.mergers:
+            found[merger.families.children] = merger.spread(np.ones(merger.own.size), self.below)
+        return found
 
     def estimates(self, values: FloatArray) -> FloatArray:
         """Estimate all nodes from measured values, shape (..., n), 0 where nothing is measured."""
         found = values.copy()
         sums = []
-        for families, gain in zip(reversed(self.tree.families), reversed(self.gain), strict=True):
-            total, own = summed(found, families), found[..., families.parents]
-            found[..., families.parents] = np.where(gain == 1.0, own, total + gain * (own - total))
+        for merger in reversed(self.mergers):
+            parents = merger.families.parents
+            total = summed(found, merger.families)
+            found[..., parents] = merger.merged(total, found[..., parents])
             sums.append(total)
-        for families, total in zip(self.tree.families, reversed(sums), strict=True):
-            change = np.repeat(found[..., families.parents] - total, families.counts, axis=-1)
-            change *= self.share[families.children]
-            found[..., families.children] += change
+        for merger, total in zip(self.mergers, reversed(sums), strict=True):
+            change = found[..., merger.families.parents] - total
+            found[..., merger.families.children] += merger.spread(change, self.below)
         return found
 
     def innovations(
@@ -107,13 +152,13 @@ class Gains:
         independent if the noise is Gaussian. Without measurement, or sum, the variance is infinite.
         """
         found = values.copy()
-        for families, gain in zip(reversed(self.tree.families), reversed(self.gain), strict=True):
-            total, own = summed(found, families), found[..., families.parents]
-            merged = np.where(gain == 1.0, own, total + gain * (own - total))
-            variance = self.measured[families.parents] + summed(self.below, families)
+        for merger in reversed(self.mergers):
+            families = merger.families
+            total, own = summed(found, families), found[..., families.parents].copy()
+            found[..., families.parents] = merger.merged(total, own)
             first = families.children.start
-            yield self.tree.parent[first + families.starts], own - total, variance
-            found[..., families.parents] = merged
+            places = self.tree.parent[first + families.starts]
+            yield places, own - total, merger.own + merger.total
 
 
 def summed(values: FloatArray, families: Families) -> FloatArray:
@@ -121,10 +166,45 @@ def summed(values: FloatArray, families: Families) -> FloatArray:
     return np.asarray(np.add.reduceat(values[..., families.children], families.starts, axis=-1))
 
 
+def _up(tree: Tree, below: FloatArray) -> list[tuple[Families, FloatArray, FloatArray]]:
+    """Merge variances from the leaves up, in place; return v and S of the runs of families."""
+    found = []
+    for families in reversed(tree.families):
+        total, own = summed(below, families), below[families.parents].copy()
+        # 1/0 is infinite, and one by that 0 again
+        below[families.parents] = 1.0 / (1.0 / total + 1.0 / own)
+        found.append((families, own, total))
+    return found[::-1]
+
+
+def _down(
+    families: Families, total: FloatArray, below: FloatArray, final: FloatArray
+) -> FloatArray | None:
+    """Set the final variances of children from those of their parents.
+
+    As u(1 - r) + r² w = u(1 - uc) with c = (1 - w/S)/S, shares need not be formed, unless
+    something is exact or unknown, or uc is so close to 1 that the difference would cancel: then
+    they are returned.
+    """
+    above, own, out = final[families.parents], below[families.children], final[families.children]
+    np.multiply(np.repeat((1.0 - above / total) / total, families.counts), own, out=out)
+    if out.max() <= _DOMINANT:  # never where one is NaN, from 0/0 or products of 0 and infinity
+        np.subtract(1.0, out, out=out)
+        out *= own
+        return None
+    share, rest = _divide(own, total, families)
+    spread = np.repeat(above, families.counts)
+    if np.isinf(spread.max()):
+        spread[share == 0.0] = 0.0
+    spread *= share
+    spread *= share
+    np.add(spread, rest, out=out)
+    return share
+
+
 def _gain(total: FloatArray, own: FloatArray) -> FloatArray:
     """S/(S + v); where nothing is measured below, 1; where both are exact, 0."""
-    with np.errstate(invalid="ignore"):
-        gain = total / (total + own)
+    gain = total / (total + own)
     if np.isnan(gain.max()):
         undefined = np.isnan(gain)
         gain[undefined] = (np.isinf(total) & np.isfinite(own))[undefined]
@@ -135,8 +215,7 @@ def _divide(
     below: FloatArray, total: FloatArray, families: Families
 ) -> tuple[FloatArray, FloatArray]:
     """Return the share r of each child, and u(1 - r)."""
-    with np.errstate(invalid="ignore"):
-        share = below / np.repeat(total, families.counts)
+    share = below / np.repeat(total, families.counts)
     rest = 1.0 - share
     uneven = ~(rest >= 1.0 - _DOMINANT)
     rest *= below

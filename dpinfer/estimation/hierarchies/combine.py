@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpinfer._validation import FloatArray, check_array, check_length, check_option, show
+from dpinfer._validation import FloatArray, check_length, check_option, show
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
 from dpinfer.estimation.hierarchies._fit import HierarchyFit, in_tree
 from dpinfer.estimation.hierarchies._measured import Measured
 from dpinfer.estimation.hierarchies._passes import Gains
 from dpinfer.estimation.hierarchies.estimate import HierarchyEstimate
+from dpinfer.mechanisms import NoiseLaw
 from dpinfer.mechanisms.independent import Mechanism, as_noise
 from dpinfer.queries import Hierarchy
 from dpinfer.results.labels import split_labels
@@ -110,12 +111,11 @@ def combine_hierarchy(
     hierarchy = _as_hierarchy(parent, not_exhausted)
     array, unit = _placed_values(values, units, hierarchy)
     noise = as_noise(mechanism, array.size)
-    variance = np.broadcast_to(np.asarray(noise.variance, dtype=np.float64), array.shape)
+    variance = _variances(noise, array.size)
     check_variance(variance)
-    measured = Measured.of(unit, variance, len(hierarchy))
-    merged = measured.merged(array)
-    measured.refuse_contradiction(array, variance, merged, hierarchy)
-    gains = Gains.of(hierarchy.tree, in_tree(hierarchy, measured.variance, np.inf))
+    measured, merged = Measured.of(unit, variance, len(hierarchy))
+    measured.refuse_contradiction(array, variance, hierarchy)
+    gains = Gains.of(hierarchy.tree, in_tree(hierarchy, merged, np.inf), overwrite=True)
     fit = HierarchyFit(
         hierarchy=hierarchy, values=array, mechanism=noise, measured=measured, gains=gains
     )
@@ -145,11 +145,9 @@ def _placed_values(
     values: Any, units: Any, hierarchy: Hierarchy
 ) -> tuple[FloatArray, NDArray[np.intp] | None]:
     """Return the values, and the position of the unit of each; None where they are in order."""
-    array, labels = split_labels(values, "values")
+    array, labels = split_labels(values, "values", ge=-_LARGEST, le=_LARGEST)
     if array.ndim != 1:
         raise InvalidParameterError(f"values must be one-dimensional, got shape {array.shape}")
-    if max(array.max(), -array.min()) > _LARGEST:
-        check_array(array, "values", ge=-_LARGEST, le=_LARGEST)
     if units is None and labels is not None and hierarchy.labels is not None:
         if labels.equals(hierarchy.labels):
             return array, None
@@ -160,6 +158,13 @@ def _placed_values(
     at = hierarchy.positions(units, "values" if units is labels else "units")
     check_length(at, "units", array.size, "values")
     return array, at
+
+
+def _variances(noise: NoiseLaw, size: int) -> FloatArray:
+    """Return the variance of the noise of each value, in an array that may be written into."""
+    # a law gives out a new array each time, or none that could be written into
+    found = np.asarray(noise.variance, dtype=np.float64)
+    return found if found.flags.writeable and found.shape else np.full(size, found)
 
 
 def check_variance(variance: FloatArray) -> None:
@@ -177,7 +182,7 @@ def check_variance(variance: FloatArray) -> None:
 def _refuse_contradiction(fit: HierarchyFit) -> None:
     """Refuse a unit and its children that are all known exactly and do not add up."""
     tree = fit.hierarchy.tree
-    if not tree.families or fit.gains.measured.min() > 0.0:
+    if all((merger.own + merger.total).min() > 0.0 for merger in fit.gains.mergers):
         return
     size = np.maximum(np.abs(fit.values).max(), 1.0)
     wrong = [

@@ -79,7 +79,7 @@ class HierarchyEstimate:
     def params(self) -> Any:
         """Estimates of the n units: a Series where units have labels; NaN where not estimable."""
         found = self._fit.estimates
-        if np.isinf(self.variance.max()):
+        if not self._fit.all_estimable:
             found = np.where(self.estimable, found, np.nan)
         found.flags.writeable = False
         return attach_labels(found, self.hierarchy.labels)
@@ -103,7 +103,7 @@ class HierarchyEstimate:
 
     def refuse_unknown(self, positions: NDArray[np.intp] | None = None) -> None:
         """Raise an error that names those of some, or all, units that are not estimable."""
-        if np.isfinite(self.variance.max()):
+        if self._fit.all_estimable:
             return
         lost = np.flatnonzero(~self.estimable)
         if lost.size and positions is not None:
@@ -319,7 +319,24 @@ class HierarchyEstimate:
         DataFrame
             A row a unit: the ``difference`` of its own values and the sum of its children's
             estimates from below, its ``std_err``, ``z`` and its two-sided normal ``pvalue``. The
-            differences are uncorrelated, and independent if the noise is Gaussian.
+            differences are uncorrelated, and independent if the noise is Gaussian. Units that were
+            not measured, or have a child of which nothing is known, are left out.
+
+        Notes
+        -----
+        With m the own values, merged by inverse variance, of variance v, and s the sum of the
+        children's estimates from what was measured in and below them, of variance S, the score is
+        z = (m - s)/√(v + S). Its normal law is exact for Gaussian noise, and otherwise approximate.
+
+        Examples
+        --------
+        >>> import dpinfer as dpi
+        >>> noise = dpi.Gaussian(sigma=2.0)
+        >>> fit = dpi.combine_hierarchy([20.0, 6.0, 8.0], [-1, 0, 0], mechanism=noise)
+        >>> fit.parent_tests().round(3)
+              difference  std_err      z  pvalue
+        unit
+        0            6.0    3.464  1.732   0.083
         """
         return parent_tests(self._fit)
 
@@ -341,7 +358,7 @@ class HierarchyEstimate:
         """
         frame = self.conf_int(alpha, method).summary_frame()
         frame.insert(1, "std_err", np.asarray(self.bse))
-        std_err = np.sqrt(self._fit.measured.variance)
+        std_err = np.sqrt(self._fit.measured_variance)
         there = np.isfinite(std_err)
         frame["published"] = np.where(there, self._fit.measured.merged(self.values), np.nan)
         frame["published_std_err"] = np.where(there, std_err, np.nan)
