@@ -180,7 +180,7 @@ KNOWN: dict[str, tuple[float, float, float]] = {
     "chi2_contingency, n unknown, pearson, asymptotic": (0.035, 0.080, 0.14),
     "chi2_contingency, rows known, pearson, asymptotic": (0.035, 0.080, 0.14),
     "through a channel: proportions_ztest, normal": (0.014, 0.066, 0.127),
-    "through a channel: chi2_contingency, together, projected, asymptotic": (0.11, 0.33, 0.5),
+    "through a channel: chi2_contingency, together, projected, asymptotic": (0.012, 0.07, 0.147),
     "through a channel: chi2_contingency, together, pearson, asymptotic": (0.09, 0.3, 0.46),
     "through a channel: chisquare_fit, projected, asymptotic": (0.03, 0.13, 0.23),
     "through a channel: chisquare_fit, pearson, asymptotic": (0.03, 0.13, 0.23),

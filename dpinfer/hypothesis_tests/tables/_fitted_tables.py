@@ -64,8 +64,13 @@ class TableModel:
         return self._of_reports(self.margins.fit(self._answers(tables, nobs), nobs), nobs)
 
     def near(self, tables: FloatArray, nobs: FloatArray) -> Fit:
-        """Fit tables as well as a test needs it."""
-        return self._of_reports(self.margins.near(self._answers(tables, nobs), nobs), nobs)
+        """Fit tables as well as a test needs it.
+
+        Pearson's statistic of reports has the limit χ² at efficient margins only.
+        """
+        if self.channel is not None:
+            return self.fit(tables, nobs)
+        return self.margins.near(tables, nobs)
 
     def projected(self, tables: FloatArray, nobs: FloatArray) -> FloatArray:
         """Return the projected statistic of tables, shape (m,)."""
