@@ -1,0 +1,220 @@
+"""The guarantee of a mechanism whose query has a given sensitivity."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpinfer._validation import (
+    NEIGHBOURS,
+    FloatArray,
+    Neighbours,
+    check_array,
+    check_broadcast,
+    check_option,
+    show,
+)
+from dpinfer.errors import InvalidParameterError
+from dpinfer.mechanisms import (
+    DiscreteGaussian,
+    Exact,
+    ExponentialMechanism,
+    Gaussian,
+    Geometric,
+    IndependentNoise,
+    Laplace,
+    RandomizedResponse,
+    Tulap,
+    WeightedSum,
+)
+from dpinfer.privacy.guarantees._guarantee import Guarantee
+from dpinfer.privacy.guarantees.approximate import ApproxDP
+from dpinfer.privacy.guarantees.gaussian import GDP
+from dpinfer.privacy.guarantees.pure import PureDP
+from dpinfer.privacy.guarantees.zcdp import ZCDP
+
+_WHOLE = 1e-9
+"""Rounding error up to which a sensitivity counts as a whole number."""
+
+
+@np.errstate(over="ignore")  # what overflows is refused by the guarantee
+def guarantee_of(
+    mechanism: Any, sensitivity: ArrayLike = 1.0, neighbours: Neighbours | None = None
+) -> Guarantee:
+    """Strongest named guarantee of a mechanism.
+
+    Parameters
+    ----------
+    mechanism : NoiseLaw, RandomizedResponse or ExponentialMechanism
+        What was used. A law with an array of scales stands for a vector that is published whole.
+    sensitivity : float or array of float, default 1
+        The sensitivity of the query under ``neighbours``: of a vector, its L1 sensitivity for
+        Laplace and geometric noise, and its L2 sensitivity for (discrete) Gaussian noise. An array
+        is the largest change of each cell, and all cells may change together. Randomized response
+        and the exponential mechanism know theirs: leave it at 1.
+    neighbours : {"add-remove", "replace"}, optional
+        The relation for which the sensitivity holds. By default ``"add-remove"``, and for
+        randomized response ``"replace"``, the only one it protects: the number of respondents is
+        seen.
+
+    Returns
+    -------
+    PureDP, ApproxDP, GDP or ZCDP
+        ε = Δ₁/b for Laplace and geometric noise, μ = Δ₂/σ for Gaussian, ρ = Δ₂²/(2σ²) for discrete
+        Gaussian noise. Tulap noise has ε = ⌈Δ⌉/s, and δ > 0 if it is truncated.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the mechanism has no guarantee: no noise; integer noise on a query that is not whole; a
+        sum of noises, which is not what was published.
+
+    Notes
+    -----
+    With one sensitivity for cells of several scales the cell with the smallest scale may take up
+    all of it, and decides. The exponential mechanism with ``monotonic=True`` is ε-DP for adding or
+    removing a record, and 2ε-DP for replacing one.
+
+    References
+    ----------
+    Dwork, C. and Roth, A. (2014). The algorithmic foundations of differential privacy.
+    doi:10.1561/0400000042, Theorems 3.6 and 3.10.
+
+    Dong, J., Roth, A. and Su, W. J. (2022). Gaussian differential privacy. doi:10.1111/rssb.12454,
+    Theorem 1.
+
+    Canonne, C. L., Kamath, G. and Steinke, T. (2022). The discrete Gaussian for differential
+    privacy. doi:10.29012/jpc.784, Theorem 4.
+
+    Examples
+    --------
+    >>> from dpinfer import DiscreteGaussian, Gaussian, Laplace
+    >>> guarantee_of(Laplace(scale=2.0), 3.0)
+    PureDP(epsilon=1.5, neighbours='add-remove')
+    >>> guarantee_of(Gaussian(sigma=2.0), neighbours="replace")
+    GDP(mu=0.5, neighbours='replace')
+    >>> guarantee_of(DiscreteGaussian(sigma=2.0), [1, 1])
+    ZCDP(rho=0.25, neighbours='add-remove')
+    """
+    if neighbours is not None:
+        check_option(neighbours, "neighbours", NEIGHBOURS)
+    change = check_array(sensitivity, "sensitivity", ge=0, le=1e100)
+    for kind, rule in _RULES.items():
+        if isinstance(mechanism, kind):
+            return rule(mechanism, change, neighbours)
+    for kind, reason in _NO_GUARANTEE.items():
+        if isinstance(mechanism, kind):
+            raise InvalidParameterError(f"mechanism {show(mechanism)} has no guarantee: {reason}")
+    raise InvalidParameterError(
+        "mechanism must be a law of noise, a RandomizedResponse or an ExponentialMechanism, got "
+        f"{show(mechanism)}"
+    )
+
+
+def _laplace(law: Laplace, change: FloatArray, neighbours: Neighbours | None) -> PureDP:
+    return PureDP(_ratio(change, law.scale, 1), neighbours=neighbours or "add-remove")
+
+
+def _geometric(law: Geometric, change: FloatArray, neighbours: Neighbours | None) -> PureDP:
+    _demand_whole(change, law)
+    return PureDP(_ratio(change, law.scale, 1), neighbours=neighbours or "add-remove")
+
+
+def _gaussian(law: Gaussian, change: FloatArray, neighbours: Neighbours | None) -> GDP:
+    return GDP(_ratio(change, law.sigma, 2), neighbours=neighbours or "add-remove")
+
+
+def _discrete(law: DiscreteGaussian, change: FloatArray, neighbours: Neighbours | None) -> ZCDP:
+    # an L2 sensitivity of whole changes is the root of a whole number
+    _demand_whole(change if change.ndim else np.square(change), law)
+    check_broadcast(sensitivity=change.shape, mechanism=law.shape)
+    squared = np.square(change / (law.sigma if change.ndim else np.min(law.sigma)))
+    return ZCDP(0.5 * float(np.sum(squared)), neighbours=neighbours or "add-remove")
+
+
+def _tulap(law: Tulap, change: FloatArray, neighbours: Neighbours | None) -> ApproxDP | PureDP:
+    if change.ndim or law.shape:
+        raise InvalidParameterError(
+            f"mechanism must have one scale, and sensitivity be one number, for Tulap noise, got "
+            f"{law} and {change}: compose the guarantees of the cells"
+        )
+    relation = neighbours or "add-remove"
+    steps, rate = float(np.ceil(change - _WHOLE)), 1.0 / float(law.scale)
+    cut = float(law.truncation)
+    if cut == 0:
+        return PureDP(steps * rate, neighbours=relation)
+    # q = 2δb/(1 - b + 2δb) with b = e^-ε, solved for δ (Awan and Slavković 2018)
+    log_delta = np.log(0.5 * cut) - np.log1p(-cut) + rate + np.log(-np.expm1(-rate))
+    if log_delta >= 0:
+        raise InvalidParameterError(
+            f"mechanism {law} has no guarantee: a change of 1 leads to values that were impossible"
+        )
+    single = ApproxDP(rate, np.exp(log_delta), neighbours=relation)
+    return single.group(int(steps)) if steps else ApproxDP(0.0, 0.0, neighbours=relation)
+
+
+def _response(
+    channel: RandomizedResponse, change: FloatArray, neighbours: Neighbours | None
+) -> PureDP:
+    _demand_default(change, "RandomizedResponse")
+    if neighbours == "add-remove":
+        raise InvalidParameterError(
+            'neighbours must be "replace" for randomized response, got "add-remove": every '
+            "respondent gives an answer, so that the number of respondents is seen"
+        )
+    return PureDP(channel.epsilon, neighbours="replace")
+
+
+def _exponential(
+    mechanism: ExponentialMechanism, change: FloatArray, neighbours: Neighbours | None
+) -> PureDP:
+    _demand_default(change, "ExponentialMechanism")
+    # a replacement is a removal and an addition, whose scores move in opposite directions
+    twice = mechanism.monotonic and neighbours == "replace"
+    return PureDP(mechanism.epsilon * (2 if twice else 1), neighbours=neighbours or "add-remove")
+
+
+def _ratio(change: FloatArray, scale: Any, power: int) -> float:
+    """Sensitivity in units of the noise: summed over cells that change together."""
+    if change.ndim == 0:
+        return float(change) / float(np.min(scale))
+    check_broadcast(sensitivity=change.shape, mechanism=np.shape(scale))
+    return float(np.linalg.norm((change / scale).ravel(), power))
+
+
+def _demand_whole(change: FloatArray, law: Any) -> None:
+    whole = np.rint(change)
+    if (bad := np.abs(change - whole) > _WHOLE * np.maximum(whole, 1.0)).any():
+        raise InvalidParameterError(
+            f"sensitivity must be that of a query with whole-number answers for {law}, got "
+            f"{change[bad][0]:g}: between whole numbers the releases of neighbouring data sets "
+            "have no value in common; use continuous noise"
+        )
+
+
+def _demand_default(change: FloatArray, name: str) -> None:
+    if change.ndim or change != 1.0:
+        raise InvalidParameterError(
+            f"sensitivity must be left at 1 for {name}, which knows its own, got {show(change)}"
+        )
+
+
+_RULES: dict[type, Callable[..., Guarantee]] = {
+    Laplace: _laplace,
+    Geometric: _geometric,
+    Gaussian: _gaussian,
+    DiscreteGaussian: _discrete,
+    Tulap: _tulap,
+    RandomizedResponse: _response,
+    ExponentialMechanism: _exponential,
+}
+
+_NO_GUARANTEE: dict[type, str] = {
+    Exact: "it adds no noise",
+    WeightedSum: "it is the noise of a function of published values, which costs nothing; take "
+    "the mechanism of what was published",
+    IndependentNoise: "its parts differ in kind; compose the guarantees of the parts",
+}

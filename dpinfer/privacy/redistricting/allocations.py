@@ -1,0 +1,95 @@
+"""The budget of the 2020 Census redistricting data, by level and query, in exact fractions."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from dpinfer._validation import show
+from dpinfer.errors import InvalidParameterError
+from dpinfer.privacy.composition import BudgetAllocation
+
+PERSON_QUERIES = (
+    "total",
+    "cenrace",
+    "hispanic",
+    "votingage",
+    "hhinstlevels",
+    "hhgq",
+    "hispanic * cenrace",
+    "votingage * cenrace",
+    "votingage * hispanic",
+    "votingage * hispanic * cenrace",
+    "detailed",
+)
+"""The queries on persons; ``"detailed"`` is hhgq * votingage * hispanic * cenrace."""
+
+UNIT_QUERY = "occupancy"
+"""The query on housing units: how many are occupied, and how many are vacant."""
+
+PERSONS = BudgetAllocation.from_numerators(
+    Fraction(64, 25),
+    PERSON_QUERIES,
+    {
+        "US": (Fraction(104, 4099), (0, 52, 26, 26, 26, 26, 130, 130, 26, 442, 3213)),
+        "State": (Fraction(1440, 4099), (3773, 6, 6, 6, 6, 6, 12, 12, 6, 34, 230)),
+        "County": (Fraction(447, 4099), (3126, 10, 10, 10, 10, 10, 28, 28, 10, 101, 754)),
+        "Tract": (Fraction(687, 4099), (1567, 8, 5, 5, 5, 5, 1933, 20, 5, 67, 482)),
+        "Block_Group": (Fraction(1256, 4099), (1705, 3, 3, 3, 3, 3, 1055, 9, 3, 24, 1288)),
+        "Block": (Fraction(165, 4099), (5, 9, 5, 5, 5, 5, 21, 21, 5, 71, 3945)),
+    },
+)
+"""Person characteristics: ρ = 2.56.
+
+Block groups are those made for the disclosure avoidance system, not those of the tables.
+
+Abowd, J. M. et al. (2022). The 2020 Census disclosure avoidance system TopDown algorithm. Harvard
+Data Science Review, special issue 2. doi:10.1162/99608f92.529e3cb9.
+"""
+
+UNITS = BudgetAllocation.from_numerators(
+    Fraction(7, 100),
+    [UNIT_QUERY],
+    {
+        "US": (Fraction(1, 205), (1,)),
+        "State": (Fraction(1, 205), (1,)),
+        "County": (Fraction(7, 82), (1,)),
+        "Tract": (Fraction(364, 1025), (1,)),
+        "Block_Group": (Fraction(1759, 4100), (1,)),
+        "Block": (Fraction(99, 820), (1,)),
+    },
+)
+"""Housing unit characteristics: ρ = 0.07."""
+
+
+def attributes(query: str) -> frozenset[str]:
+    """Attributes of a person or a housing unit that a query counts by.
+
+    Parameters
+    ----------
+    query : str
+        The name of a query.
+
+    Returns
+    -------
+    frozenset of str
+        The attributes; of ``"total"`` none.
+
+    Raises
+    ------
+    InvalidParameterError
+        If ``query`` is no name.
+
+    Examples
+    --------
+    >>> sorted(attributes("votingage * cenrace"))
+    ['cenrace', 'votingage']
+    >>> sorted(attributes("detailed"))
+    ['cenrace', 'hhgq', 'hispanic', 'votingage']
+    """
+    if not isinstance(query, str):
+        raise InvalidParameterError(f"query must be the name of a query, got {show(query)}")
+    if query == "total":
+        return frozenset()
+    if query == "detailed":
+        return frozenset({"hhgq", "votingage", "hispanic", "cenrace"})
+    return frozenset(query.split(" * "))

@@ -1,0 +1,1 @@
+"""Largest power at each level, one file for each kind of guarantee."""

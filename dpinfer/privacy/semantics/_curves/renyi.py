@@ -1,0 +1,229 @@
+"""Rényi and zero-concentrated differential privacy: the boundary of what divergences allow.
+
+A test turns the two laws of the output into two of its decision, Bernoulli(π) and Bernoulli(α),
+π the power and α the level. Their Rényi divergences in both directions stay within the bounds.
+With losses u > 0 of probability p and v < 0 of probability 1 - p under the first of two such laws,
+the divergence of order 1 + t is κ(t)/t, where κ(t) = ln(p·e^{tu} + (1-p)·e^{tv}).
+
+Balle, B., Barthe, G., Gaboardi, M., Hsu, J. and Sato, T. (2020). Hypothesis testing
+interpretations and Rényi differential privacy. Proceedings of Machine Learning Research 108,
+2496-2506. arXiv:1905.09982, Section 4.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from dpinfer._numerics.roots import find_root
+from dpinfer._validation import FloatArray
+from dpinfer.privacy.semantics._curves.curve import Curve
+
+_NEWTON_STEPS = 60
+_LARGEST = 1e300
+_LEAST = 1e-18
+"""A smaller change of a log ratio does not show in a float."""
+_SMALLEST_LOG = -745.0
+_FAR = 1e6
+_MOST_LOSS = 1600.0
+"""The log ratio of the largest power to a level that no float can hold is less."""
+
+Point = Callable[[FloatArray, NDArray[np.intp]], tuple[FloatArray, FloatArray]]
+
+
+@dataclass(frozen=True)
+class TwoLosses:
+    """A law on two privacy losses: u > 0 with probability p, v < 0 with probability 1 - p."""
+
+    log_p: FloatArray
+    log_q: FloatArray
+    u: FloatArray
+    v: FloatArray
+
+    def log_moment(self, t: FloatArray | float) -> FloatArray:
+        """κ(t), relatively accurate also where it is close to 0."""
+        up, down = t * self.u, t * self.v
+        near = np.minimum(up, 1.0)
+        small = np.exp(self.log_p) * np.expm1(near) + np.exp(self.log_q) * np.expm1(down)
+        large = np.logaddexp(self.log_p + up, self.log_q + down)
+        return np.where(up < 1.0, np.log1p(np.maximum(small, -0.5)), large)
+
+    def mean(self) -> FloatArray:
+        """κ'(0), the Kullback-Leibler divergence."""
+        return np.asarray(np.exp(self.log_p) * self.u + np.exp(self.log_q) * self.v)
+
+
+class DivergenceCurve(Curve):
+    """The largest power that bounds on divergences leave, found in logarithms."""
+
+    @abstractmethod
+    def excess(self, losses: TwoLosses) -> FloatArray:
+        """Return a number above 0 where a divergence is above its bound, else 0 or below."""
+
+    @abstractmethod
+    def most_loss(self, log_power: FloatArray) -> FloatArray:
+        """Return a bound on ln(power/level), given the power."""
+
+    @abstractmethod
+    def markov_log_level(self, epsilon: FloatArray) -> FloatArray:
+        """Return a bound on the log level whose power is e^ε times as large."""
+
+    def power(self, alpha: FloatArray) -> FloatArray:
+        """Return the largest power at each level."""
+        log_alpha = np.log(alpha)
+        room = -log_alpha
+        loss = self._largest(lambda a, i: (log_alpha[i], a), np.zeros(alpha.shape), room)
+        # in halves, as the whole may overflow
+        return np.minimum(alpha * np.exp(0.5 * loss) * np.exp(0.5 * loss), 1.0)
+
+    def level(self, power: FloatArray) -> FloatArray:
+        """Return the smallest level at which each power is possible."""
+        log_power = np.log(power)
+        most = np.minimum(self.most_loss(log_power) * (1.0 + 1e-9) + _LEAST, _MOST_LOSS)
+        loss = self._largest(
+            lambda a, i: (log_power[i] - a, a), np.zeros(power.shape), most, cut=_MOST_LOSS
+        )
+        return np.asarray(power * np.exp(-loss))
+
+    def crossing(self, epsilon: FloatArray) -> FloatArray:
+        """Return the largest power β that is e^ε times its level or more, 0 if there is none."""
+        bound = self.markov_log_level(epsilon)
+        # beyond that a level has no digits left, and its bound is taken
+        far = epsilon > _FAR
+        # below that no float is left for the power
+        part = np.flatnonzero((bound + epsilon > _SMALLEST_LOG) & ~far)
+        start = np.minimum(bound, -epsilon - 1.0)[part]
+        log_alpha = self._largest(
+            lambda s, i: (s, epsilon[part[i]]), start, -epsilon[part], expand=True
+        )
+        found = np.where(far, np.exp(np.minimum(bound + epsilon, 0.0)), 0.0)
+        found[part] = np.exp(np.minimum(log_alpha, bound[part]) + epsilon[part])
+        return found
+
+    def _largest(
+        self,
+        point: Point,
+        lower: FloatArray,
+        upper: FloatArray,
+        *,
+        expand: bool = False,
+        cut: float = np.inf,
+    ) -> FloatArray:
+        """Largest argument below ``cut`` whose point (log level, log ratio) the bounds allow."""
+
+        def slack(x: FloatArray, index: NDArray[np.intp]) -> FloatArray:
+            return np.where(x < cut, -self._excess(*point(x, index)), -_LARGEST)
+
+        return find_root(slack, lower, upper, rtol=1e-14, atol=_LEAST, expand=expand)[1]
+
+    def _excess(self, log_alpha: FloatArray, a: FloatArray) -> FloatArray:
+        """Return the larger excess of the two directions at log level and a = ln(π/α)."""
+        log_power = np.minimum(log_alpha + a, 0.0)
+        inside = (a > 0) & (log_power < 0)
+        s, loss = np.where(inside, log_alpha, -2.0), np.where(inside, a, 1.0)
+        log_level_rest, log_power_rest = _log1mexp(s), _log1mexp(s + loss)
+        gain = np.exp(s + loss) * -np.expm1(-loss) / np.exp(log_level_rest)
+        b = np.where(gain < 0.5, np.log1p(-np.minimum(gain, 0.5)), log_power_rest - log_level_rest)
+        forth = self.excess(TwoLosses(s + loss, log_power_rest, loss, b))
+        back = self.excess(TwoLosses(log_level_rest, s, -b, -loss))
+        found = np.clip(np.maximum(forth, back), -_LARGEST, _LARGEST)
+        # equal laws diverge by nothing; a power of 1 by an infinite amount
+        return np.where(inside, found, np.where(a > 0, _LARGEST, -_LARGEST))
+
+
+@dataclass(frozen=True)
+class RenyiCurve(DivergenceCurve):
+    """Bounds γ on the divergences of given orders 1 + t."""
+
+    t: FloatArray
+    bound: FloatArray
+
+    def excess(self, losses: TwoLosses) -> FloatArray:
+        """Return the largest excess over the orders, one after the other to bound memory."""
+        found = np.full(losses.u.shape, -np.inf)
+        for t, bound in zip(self.t, self.bound, strict=True):
+            found = np.maximum(found, losses.log_moment(t) / t - bound)
+        return found
+
+    def most_loss(self, log_power: FloatArray) -> FloatArray:
+        """Return min γ - ln(π)/t, as π·(π/α)^t ≤ e^{tγ}."""
+        return np.asarray((self.bound - log_power[:, None] / self.t).min(axis=1))
+
+    def markov_log_level(self, epsilon: FloatArray) -> FloatArray:
+        """Return the Markov bound on the level."""
+        best = -epsilon
+        with np.errstate(over="ignore"):
+            for t, bound in zip(self.t, self.bound, strict=True):
+                best = np.minimum(best, t * bound - (1.0 + t) * epsilon)
+        return np.asarray(best)
+
+
+@dataclass(frozen=True)
+class ConcentratedCurve(DivergenceCurve):
+    """Bounds (1 + t)ρ on the divergences of all orders 1 + t > 1.
+
+    F(t) = κ(t) - t(1+t)ρ has to stay below 0. κ'' is (u-v)²·w(1-w), w the probability of u
+    tilted by t, which grows with t. So F is concave, then convex, then concave, where not concave
+    throughout: it stays below 0 if and only if its slope at 0 does, κ'(0) ≤ ρ, and the one local
+    maximum in the last concave stretch.
+    """
+
+    rho: float
+
+    def excess(self, losses: TwoLosses) -> FloatArray:
+        """Return the larger of κ'(0) - ρ and, at the local maximum t of F, F(t)/t, over ρ."""
+        at_zero = losses.mean() / self.rho - 1.0
+        t = self._best_order(losses)
+        inside = t > 0
+        safe = np.where(inside, t, 1.0)
+        at_best = losses.log_moment(safe) / safe / self.rho - (1.0 + safe)
+        return np.where(inside, np.maximum(at_zero, at_best), at_zero)
+
+    def most_loss(self, log_power: FloatArray) -> FloatArray:
+        """Return ρ + 2√(ρ·ln(1/π)), as π·(π/α)^t ≤ e^{t(1+t)ρ} for all t."""
+        return np.asarray(self.rho + 2.0 * np.sqrt(self.rho * -log_power))
+
+    def markov_log_level(self, epsilon: FloatArray) -> FloatArray:
+        """Return the Markov bound on the level."""
+        above = np.maximum(epsilon - self.rho, 0.0)
+        with np.errstate(over="ignore"):
+            # in this order, as the square may overflow where the quotient does not
+            return np.asarray(-epsilon - above / (4.0 * self.rho) * above)
+
+    def _best_order(self, losses: TwoLosses) -> FloatArray:
+        """Return t at the local maximum of F in its last concave stretch, 0 if there is none."""
+        rho, spread = self.rho, losses.u - losses.v
+        logit = losses.log_p - losses.log_q
+        # F'' = 0 where w(1-w) = 2ρ/(u-v)²; w is the larger of its roots
+        log_share = np.minimum(np.log(8.0 * rho) - 2.0 * np.log(spread), 0.0)
+        root = np.sqrt(-np.expm1(log_share))
+        start = np.maximum((2.0 * np.log1p(root) - log_share - logit) / spread, 0.0)
+
+        def slope(t: FloatArray) -> tuple[FloatArray, FloatArray]:
+            w = special.expit(logit + t * spread)
+            rest = special.expit(-logit - t * spread)
+            first = losses.v + spread * w - (1.0 + 2.0 * t) * rho
+            return first, np.square(spread) * w * rest - 2.0 * rho
+
+        there = slope(start)[0] > 0
+        # F' is concave and falls from here on: Newton's steps from the right stay on the right
+        t = np.where(there, 0.5 * (losses.u / rho - 1.0), 0.0)
+        for _ in range(_NEWTON_STEPS):
+            first, second = slope(t)
+            step = np.where(there, first / np.where(second < 0, second, -np.inf), 0.0)
+            t = np.maximum(t - step, np.where(there, start, 0.0))
+            # at a maximum, a small error of its place does not matter
+            if (np.abs(step) <= 1e-9 * t).all():
+                break
+        return t
+
+
+def _log1mexp(x: FloatArray) -> FloatArray:
+    """Ln(1 - e^x) for x < 0."""
+    with np.errstate(divide="ignore"):
+        return np.where(x > -0.7, np.log(-np.expm1(x)), np.log1p(-np.exp(x)))

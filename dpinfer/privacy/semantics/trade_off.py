@@ -1,0 +1,277 @@
+"""How well an attacker can tell neighbouring data sets apart: level, power and their trade-off."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpinfer._validation import FloatArray, check_array, show
+from dpinfer.errors import InvalidParameterError
+from dpinfer.privacy.semantics._curves.curve import Curve
+from dpinfer.privacy.semantics._protection import curve_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_LEAST_LOSS = 1e-300
+_GRID = np.linspace(0.0, 1.0, 101)
+
+
+@dataclass(frozen=True)
+class TradeOff:
+    """The largest power of any test between neighbouring data sets, at every level.
+
+    Parameters
+    ----------
+    protection : Guarantee, mechanism or PrivacyLoss
+        What protects the data.
+    sensitivity : float, default 1
+        Of a mechanism, the sensitivity of its query; a guarantee accounts for it already.
+    group : int, default 1
+        The number of records in which the data sets differ.
+
+    Raises
+    ------
+    InvalidParameterError
+        If no bound on the power is known, or an argument is out of range.
+
+    Notes
+    -----
+    The trade-off function f of a level α, the least probability of the error of the second kind,
+    is one minus the power. All curves here are concave and symmetric: the least level of a power
+    β is 1 - power(1 - β). They are exact for mechanisms and privacy losses, Gaussian differential
+    privacy, and pure and approximate differential privacy, each of which has a mechanism that
+    attains the whole curve. Of Rényi and zero-concentrated differential privacy they are what the
+    divergences allow a decision to do. Each of their points is attained, by a mechanism that
+    releases that decision and nothing else, but no mechanism attains all of them, and most have
+    much less power.
+
+    References
+    ----------
+    Wasserman, L. and Zhou, S. (2010). A statistical framework for differential privacy. Journal of
+    the American Statistical Association 105, 375-389. doi:10.1198/jasa.2009.tm08651, Theorem 2.4.
+
+    Dong, J., Roth, A. and Su, W. J. (2022). Gaussian differential privacy. Journal of the Royal
+    Statistical Society B 84, 3-37. doi:10.1111/rssb.12454, Definitions 1 to 3.
+
+    Kifer, D., Abowd, J. M., Ashmead, R., Cumings-Menon, R., Leclerc, P., Machanavajjhala, A.,
+    Sexton, W. and Zhuravlev, P. (2022). Bayesian and frequentist semantics for common variations
+    of differential privacy: applications to the 2020 Census. arXiv:2209.03310, Section 6.
+
+    Examples
+    --------
+    >>> from dpinfer.privacy.guarantees import PureDP
+    >>> curve = TradeOff(PureDP(1.0))
+    >>> curve.power([0.01, 0.05, 0.1]).round(3)
+    array([0.027, 0.136, 0.272])
+    >>> round(float(curve.level(0.136)), 3)
+    0.05
+    >>> round(float(curve.pbdp_delta(0.5)), 6)
+    0.813676
+    """
+
+    protection: Any
+    sensitivity: float = 1.0
+    group: int = 1
+    _curve: Curve = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        curve = curve_of(self.protection, self.sensitivity, self.group)
+        object.__setattr__(self, "_curve", curve)
+
+    def power(self, alpha: ArrayLike) -> Any:
+        """Largest power of a test at a level.
+
+        Parameters
+        ----------
+        alpha : float or array of float
+            The level, within [0, 1].
+
+        Returns
+        -------
+        float or array of float
+            The power, at least ``alpha``; at level 0 the probability with which the data sets can
+            be told apart for certain.
+        """
+        level = check_array(alpha, "alpha", ge=0, le=1)
+        found = np.maximum(_inside(self._curve.power, level), level)
+        return np.where(level > 0, found, self._curve.at_zero)[()]
+
+    def type_two_error(self, alpha: ArrayLike) -> Any:
+        """Smallest probability of an error of the second kind, the trade-off function.
+
+        Parameters
+        ----------
+        alpha : float or array of float
+            The level, within [0, 1].
+
+        Returns
+        -------
+        float or array of float
+            One minus the power.
+        """
+        return 1.0 - self.power(alpha)
+
+    def level(self, power: ArrayLike) -> Any:
+        """Smallest level at which a test has a power.
+
+        Parameters
+        ----------
+        power : float or array of float
+            The power, within [0, 1].
+
+        Returns
+        -------
+        float or array of float
+            The level, at most ``power``.
+        """
+        wanted = check_array(power, "power", ge=0, le=1)
+        found = np.minimum(_inside(self._curve.level, wanted), wanted)
+        return np.where(wanted < 1, found, 1.0 - self._curve.at_zero)[()]
+
+    def pbdp_delta(self, epsilon: ArrayLike) -> Any:
+        """δ of probabilistically bounded differential privacy; see :func:`pbdp_delta`.
+
+        Parameters
+        ----------
+        epsilon : float or array of float
+            The log ratio ε >= 0.
+
+        Returns
+        -------
+        float or array of float
+            The δ.
+        """
+        loss = check_array(epsilon, "epsilon", ge=0, le=1e100)
+        # a ratio closer to 1 is one that every output has
+        positive = loss > _LEAST_LOSS
+        found = np.ones(loss.shape)
+        if positive.any():
+            found[positive] = self._curve.crossing(np.atleast_1d(loss[positive]).ravel())
+        return found[()]
+
+    def pbdp_epsilon(self, delta: ArrayLike) -> Any:
+        """ε of probabilistically bounded differential privacy; see :func:`pbdp_epsilon`.
+
+        Parameters
+        ----------
+        delta : float or array of float
+            The δ, within (0, 1].
+
+        Returns
+        -------
+        float or array of float
+            The ε; infinite where a test has that power at level 0.
+        """
+        chance = check_array(delta, "delta", gt=0, le=1)
+        level = check_array(self.level(chance), "level")
+        with np.errstate(divide="ignore"):
+            return np.maximum(np.log(chance) - np.log(level), 0.0)[()]
+
+    def frame(self, alpha: ArrayLike | None = None) -> pd.DataFrame:
+        """Table of levels and powers.
+
+        Parameters
+        ----------
+        alpha : array of float, optional
+            The levels; by default 0, 0.01, …, 1.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Columns ``level``, ``power`` and ``type_two_error``.
+        """
+        import pandas as pd
+
+        level = np.atleast_1d(check_array(_GRID if alpha is None else alpha, "alpha", ge=0, le=1))
+        if level.ndim > 1:
+            raise InvalidParameterError(f"alpha must be one-dimensional, got {show(alpha)}")
+        power = np.asarray(self.power(level))
+        return pd.DataFrame({"level": level, "power": power, "type_two_error": 1.0 - power})
+
+
+def max_power(
+    protection: Any, alpha: ArrayLike, *, sensitivity: float = 1.0, group: int = 1
+) -> Any:
+    """Largest power of any test that tells neighbouring data sets apart, at a level.
+
+    The hypotheses are that the data are x, and that they are a neighbour x' of x: with
+    ``neighbours="replace"``, "the record was a" against "it was b".
+
+    Parameters
+    ----------
+    protection : Guarantee, mechanism or PrivacyLoss
+        What protects the data: a guarantee, such as ``PureDP(1.0)``; a mechanism, whose own curve
+        is exact; or a privacy loss, such as that of several mechanisms together.
+    alpha : float or array of float
+        The level: the probability of wrongly rejecting the null hypothesis, within [0, 1].
+    sensitivity : float, default 1
+        Of a mechanism, the sensitivity of its query; a guarantee accounts for it already.
+    group : int, default 1
+        The number of records in which the data sets differ.
+
+    Returns
+    -------
+    float or array of float
+        The power, of the shape of ``alpha``.
+
+    Raises
+    ------
+    InvalidParameterError
+        If ``alpha`` is outside [0, 1], or no bound on the power is known for ``protection``.
+
+    See Also
+    --------
+    TradeOff : the whole curve as a value, and its inverse.
+    pbdp_delta : how probable a large change of the odds is.
+
+    Notes
+    -----
+    With level α the power is at most
+
+    - ε-DP and (ε, δ)-DP: min(e^ε·α + δ, 1 - e^{-ε}(1 - α - δ), 1);
+    - μ-GDP, and the Gaussian mechanism: Φ(μ + Φ⁻¹(α));
+    - RDP: the largest π for which Bernoulli(π) and Bernoulli(α) diverge within the bounds, at
+      every given order and in both directions;
+    - ρ-zCDP: the same over all orders λ > 1 with the bounds λρ. The order that decides is found,
+      not looked for on a grid;
+    - other mechanisms: the power of the likelihood ratio test, from their privacy loss.
+
+    Nothing that is computed from the release can have more power.
+
+    References
+    ----------
+    Kairouz, P., Oh, S. and Viswanath, P. (2017). The composition theorem for differential privacy.
+    IEEE Transactions on Information Theory 63, 4037-4049. doi:10.1109/TIT.2017.2685505,
+    Theorem 2.1.
+
+    Balle, B., Barthe, G., Gaboardi, M., Hsu, J. and Sato, T. (2020). Hypothesis testing
+    interpretations and Rényi differential privacy. arXiv:1905.09982.
+
+    Kifer, D. et al. (2022). Bayesian and frequentist semantics for common variations of
+    differential privacy. arXiv:2209.03310, Theorems 6.1 to 6.3.
+
+    Examples
+    --------
+    >>> from dpinfer import Gaussian
+    >>> from dpinfer.privacy.guarantees import GDP, PureDP, ZCDP
+    >>> max_power(PureDP(0.5), [0.01, 0.05, 0.1]).round(3)
+    array([0.016, 0.082, 0.165])
+    >>> max_power(ZCDP(2.63), [0.01, 0.05, 0.1]).round(2)
+    array([0.7 , 0.95, 0.96])
+    >>> max_power(Gaussian.from_rho(2.63), [0.01, 0.05, 0.1]).round(2)
+    array([0.49, 0.74, 0.84])
+    """
+    return TradeOff(protection, sensitivity, group).power(alpha)
+
+
+def _inside(function: Any, probability: FloatArray) -> FloatArray:
+    """Apply a function to probabilities strictly between 0 and 1, which map to themselves."""
+    found = np.array(probability)
+    inside = (probability > 0) & (probability < 1)
+    if inside.any():
+        found[inside] = function(np.atleast_1d(probability[inside]).ravel())
+    return found

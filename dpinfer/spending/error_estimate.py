@@ -1,0 +1,328 @@
+"""A published estimate of the error of what was published, as a value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy import special
+
+from dpinfer._validation import Locked, check_alpha, check_array, check_option
+from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
+from dpinfer.estimation.pivots import METHODS, Method
+from dpinfer.intervals.counts import count_confint
+from dpinfer.mechanisms import Mechanism, NoiseLaw, as_noise
+from dpinfer.privacy.composition import compose
+from dpinfer.privacy.guarantees import Guarantee
+from dpinfer.results.intervals import ERROR_COVERED, Intervals
+from dpinfer.results.labels import split_labels
+from dpinfer.results.tables import render_table
+from dpinfer.spending._measures import MEASURES, Measure
+from dpinfer.spending.corrected import CorrectedEstimate
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ErrorEstimate(Locked):
+    """Noisy error of published values; made by :func:`dpinfer.spend_on_error`.
+
+    Everything in it is public. The error is that of the confidential values less the published
+    ones, so that a positive error says that too little was published.
+
+    Attributes
+    ----------
+    published : float or array of float, shape (k,), or Series
+        The values whose error it is.
+    estimate : float or array of float, shape (k,), or Series
+        The error plus noise: one for each value where ``measure`` is ``"signed"``, one number for
+        all values otherwise.
+    mechanism : NoiseLaw
+        The law of that noise.
+    measure : {"signed", "l1", "squared"}
+        What it estimates: truth minus published, Σ abs(truth - published), or
+        Σ min(abs(truth - published), clip)².
+    clip : float or None
+        The bound C of each error in the squared error.
+    sensitivity : float
+        How far one record can move the measure, with the published values fixed.
+    guarantee : Guarantee
+        What the error estimate was spent on: its own privacy guarantee.
+    release : Guarantee or None
+        That of the release, where it was stated.
+
+    Examples
+    --------
+    >>> import dpinfer as dpi
+    >>> from dpinfer.privacy.guarantees import PureDP
+    >>> from dpinfer.spending import spend_on_error
+    >>> error = spend_on_error(3, 0, mechanism=dpi.Laplace.from_epsilon(1.0), rng=1,
+    ...                        release=PureDP(1.0))
+    >>> error.spent
+    PureDP(epsilon=2.0, neighbours='add-remove')
+    """
+
+    published: Any
+    estimate: Any
+    mechanism: NoiseLaw
+    measure: Measure
+    clip: float | None
+    sensitivity: float
+    guarantee: Guarantee
+    release: Guarantee | None
+    labels: pd.Index | None
+
+    @property
+    def spent(self) -> Guarantee:
+        """Guarantee of release and error estimate together, by sequential composition.
+
+        Raises
+        ------
+        InvalidParameterError
+            If the guarantee of the release was not stated.
+        """
+        if self.release is None:
+            raise InvalidParameterError(
+                "release must be given to spend_on_error for the budget spent in all: the "
+                "guarantee of what was published, such as PureDP(1.0)"
+            )
+        return compose([self.release, self.guarantee])
+
+    def conf_int(
+        self, alpha: float = 0.05, method: Method = "exact", *, simultaneous: bool = False
+    ) -> Intervals:
+        """Confidence intervals for the error.
+
+        Parameters
+        ----------
+        alpha : float, default 0.05
+            One minus the confidence level, in (0, 1).
+        method : {"exact", "tail-bound", "normal"}
+            As for :func:`dpinfer.count_confint`.
+        simultaneous : bool, default False
+            Whether the errors of all values shall be covered together.
+
+        Returns
+        -------
+        Intervals
+            Error estimate ± t, with t the quantile of the noise; intersected with what a measure
+            can be: no less than 0, and no more than k·clip² for the squared error of k values.
+        """
+        intervals = count_confint(
+            self.estimate, self.mechanism, alpha=alpha, method=method, simultaneous=simultaneous
+        )
+        if self.measure == "signed":
+            return intervals
+        most = None if self.clip is None else np.size(self.published) * self.clip**2
+        return intervals.restrict(lower=0.0, upper=most)
+
+    def value_conf_int(
+        self,
+        alpha: float = 0.05,
+        method: Method = "exact",
+        *,
+        simultaneous: bool = False,
+        integer: bool = False,
+        lower: float | None = None,
+        upper: float | None = None,
+    ) -> Intervals:
+        """Confidence intervals for the confidential values: published plus error.
+
+        Parameters
+        ----------
+        alpha, method
+            As for :meth:`conf_int`.
+        simultaneous : bool, default False
+            Whether all values shall be covered together. From an L1 or a squared error they are.
+        integer, lower, upper
+            What is known of the confidential values; see :func:`dpinfer.count_confint`.
+
+        Returns
+        -------
+        Intervals
+            Published + (error estimate ± t) from signed errors; the estimates are the corrected
+            values. From an L1 error, published ± u with u its upper bound at the full ``alpha``;
+            from a squared error, published ± √u. They cover the noise only.
+
+        Notes
+        -----
+        No value is further from the truth than the L1 error, nor than the root of the squared
+        error if that is below the clipping bound; otherwise the intervals are the whole line.
+        Where the bound on a measure is below 0, which no error is, the interval is empty.
+        """
+        if self.measure == "signed":
+            return self.corrected().conf_int(
+                alpha,
+                method,
+                simultaneous=simultaneous,
+                integer=integer,
+                lower=lower,
+                upper=upper,
+            )
+        alpha = check_alpha(alpha)
+        published = np.asarray(self.published)
+        half = self._largest_error(alpha, method)
+        with np.errstate(over="ignore"):  # an infinite end is no narrower than it should be
+            ends = (published - half, published + half)
+        if half < 0:
+            ends = (np.full(published.shape, np.inf), np.full(published.shape, -np.inf))
+        intervals = Intervals(
+            estimate=published,
+            lower=ends[0],
+            upper=ends[1],
+            alpha=alpha,
+            method=method,
+            uncertainty="noise",
+            simultaneous=True,
+            labels=self.labels,
+        )
+        return intervals.restrict(lower=lower, upper=upper, integer=integer)
+
+    def corrected(
+        self, unprocessed: Any = None, *, mechanism: Mechanism | None = None
+    ) -> CorrectedEstimate:
+        """Unbiased estimates of the confidential values.
+
+        Parameters
+        ----------
+        unprocessed : float, array of float, shape (k,), or Series, optional
+            The noisy values before the processing, where they were published as well. They must
+            have been, whatever they are: to take as unprocessed only those values that a bound
+            happened to leave alone makes the estimates biased.
+        mechanism : NoiseLaw or sequence of NoiseLaw
+            The law of their noise.
+
+        Returns
+        -------
+        CorrectedEstimate
+            Published plus error estimate; combined with the unprocessed values by inverse variance.
+
+        Raises
+        ------
+        IncompatibleReleaseError
+            If the measure is not the signed error, which alone says in which direction the
+            published values are off.
+
+        Notes
+        -----
+        Published + (truth - published + noise) is truth + noise: the corrected value is what a
+        noisy release of the truth with the budget of the error estimate would have been, and the
+        published value has no part in it. Only a second unbiased value makes it better.
+        """
+        if self.measure != "signed":
+            raise IncompatibleReleaseError(
+                f"measure must be 'signed' to correct the published values, got {self.measure!r}: "
+                "an error without its sign does not say in which direction they are off"
+            )
+        published = np.asarray(self.published)
+        with np.errstate(over="ignore"):
+            values = check_array(published + np.asarray(self.estimate), "published + estimate")
+        if unprocessed is None:
+            if mechanism is not None:
+                raise InvalidParameterError("mechanism must be left out without unprocessed values")
+            return CorrectedEstimate.of(published, (values,), (self.mechanism,), self.labels)
+        noisy, labels = split_labels(unprocessed, "unprocessed")
+        if noisy.shape != values.shape:
+            raise InvalidParameterError(
+                f"unprocessed must have the shape {values.shape} of what was published, got "
+                f"{noisy.shape}"
+            )
+        check_same_labels(labels, self.labels, "unprocessed")
+        if mechanism is None:
+            raise InvalidParameterError(
+                "mechanism must be given with unprocessed values: the law of their noise"
+            )
+        laws = (self.mechanism, as_noise(mechanism, noisy.size))
+        return CorrectedEstimate.of(
+            published, (values, noisy), laws, labels if self.labels is None else self.labels
+        )
+
+    def summary_frame(self, alpha: float = 0.05, method: Method = "exact") -> pd.DataFrame:
+        """Return published values, errors and intervals as a DataFrame.
+
+        Parameters
+        ----------
+        alpha, method
+            As for :meth:`conf_int`.
+
+        Returns
+        -------
+        DataFrame
+            For signed errors a row for each value, with the columns ``published``, ``error``,
+            ``std_err``, ``error_lower``, ``error_upper``, ``value_lower`` and ``value_upper``. For
+            other measures one row without published values.
+        """
+        import pandas as pd
+
+        errors = self.conf_int(alpha, method)
+        columns = {
+            "error": self.estimate,
+            "std_err": np.broadcast_to(self.mechanism.std, np.shape(self.estimate)),
+            "error_lower": errors.lower,
+            "error_upper": errors.upper,
+        }
+        if self.measure == "signed":
+            value = self.value_conf_int(alpha, method)
+            columns = {"published": self.published, **columns}
+            columns |= {"value_lower": value.lower, "value_upper": value.upper}
+        index = self.labels if self.measure == "signed" else None
+        frame = pd.DataFrame({name: np.ravel(x) for name, x in columns.items()}, index=index)
+        frame.attrs = {"alpha": alpha, "method": method, "uncertainty": "noise"}
+        return frame
+
+    def summary(self, alpha: float = 0.05, method: Method = "exact") -> str:
+        """Return :meth:`summary_frame`, with the same arguments, as a plain-text table.
+
+        It says what was spent.
+        """
+        frame = self.summary_frame(alpha, method)
+        facts: list[tuple[str, object]] = [
+            ("Measure", self.measure),
+            ("Level", f"{1 - alpha:.6g}"),
+            ("Noise", type(self.mechanism).__name__),
+            ("Sensitivity", f"{self.sensitivity:.6g}"),
+        ]
+        if self.clip is not None:
+            facts.append(("Clipped at", f"{self.clip:.6g}"))
+        facts += [
+            ("Error covered", ERROR_COVERED["noise"]),
+            ("Spent on the error estimate", self.guarantee),
+        ]
+        if self.release is not None:
+            facts.append(("Spent in all", self.spent))
+        return render_table(
+            MEASURES[self.measure].title,
+            facts,
+            {name: frame[name].to_numpy() for name in frame.columns},
+            index=frame.index if self.labels is not None and self.measure == "signed" else None,
+            alike=tuple(frame.columns),
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"ErrorEstimate({self.measure}, {np.size(self.published)} values, {self.mechanism!r}, "
+            f"{self.guarantee})"
+        )
+
+    def __str__(self) -> str:
+        return self.summary()
+
+    def _largest_error(self, alpha: float, method: Method) -> float:
+        """Return a bound on the error of every value, at the full ``alpha``; negative if none."""
+        quantile = self.mechanism.isf(alpha)
+        if check_option(method, "method", METHODS) == "normal":
+            quantile = -special.ndtri(alpha) * self.mechanism.std
+        bound = float(np.asarray(self.estimate) + quantile)
+        if self.clip is None or bound < 0:
+            return bound
+        return float(np.sqrt(bound)) if bound < self.clip**2 else np.inf
+
+
+def check_same_labels(first: pd.Index | None, second: pd.Index | None, name: str) -> None:
+    """Refuse labels that differ from those of the published values."""
+    if first is not None and second is not None and not first.equals(second):
+        raise InvalidParameterError(
+            f"{name} must have the labels of what was published, in the same order: use reindex"
+        )

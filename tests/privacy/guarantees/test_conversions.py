@@ -1,0 +1,372 @@
+"""Conversions between guarantees against 40 digits of mpmath, and against their worst pairs."""
+
+import itertools
+import warnings
+
+import mpmath as mp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpinfer.errors import DPInferError, InvalidParameterError
+from dpinfer.privacy.guarantees import GDP, RDP, ZCDP, ApproxDP, PureDP
+
+mp.mp.dps = 40
+
+EPSILONS = [1e-8, 1e-3, 0.3, 1.0, 5.0, 40.0, 700.0]
+DELTAS = [1e-300, 1e-100, 1e-12, 1e-6, 0.01, 0.4]
+ORDERS = [1.0 + 1e-9, 1.001, 1.5, 2.0, 33.0, 1e4, 1e10]
+
+
+@pytest.fixture(autouse=True)
+def digits():
+    with mp.workdps(40):
+        yield
+
+
+def response_divergence(epsilon, order):
+    p = 1 / (1 + mp.exp(-mp.mpf(epsilon)))
+    q, a = 1 - p, mp.mpf(order)
+    if epsilon > 80:  # q needs more digits than 40
+        q = mp.exp(-mp.mpf(epsilon)) / (1 + mp.exp(-mp.mpf(epsilon)))
+    return mp.log(p**a * q ** (1 - a) + q**a * p ** (1 - a)) / (a - 1)
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+def test_pure_to_renyi_is_the_divergence_of_randomized_response(epsilon):
+    bounds = PureDP(epsilon).to_rdp(ORDERS).bound
+    for order, bound in zip(ORDERS, bounds, strict=True):
+        with mp.workdps(70):
+            exact = response_divergence(epsilon, order)
+        assert bound == pytest.approx(float(exact), rel=1e-13)
+        assert bound <= epsilon
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 0.3, 1.0, 5.0, 40.0])
+def test_tight_zcdp_is_the_largest_divergence_per_order(epsilon):
+    rho = PureDP(epsilon).to_zcdp().rho
+    orders = [1 + mp.mpf(10) ** power for power in np.linspace(-12, 4, 65)]
+    ratios = [response_divergence(epsilon, order) / order for order in orders]
+    assert all(later < earlier for earlier, later in itertools.pairwise(ratios))
+    assert rho == pytest.approx(float(ratios[0]), rel=1e-9)
+    assert rho * (1 + 1e-15) >= float(ratios[0])
+    assert PureDP(epsilon).to_zcdp(method="simple").rho == epsilon**2 / 2 >= rho
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+def test_pure_to_gdp_is_the_smallest_mu(epsilon):
+    mu = PureDP(epsilon).to_gdp().mu
+    # both trade-off curves pass through the kink at level 1/(1 + e^ε), in logarithms
+    kink = -mp.log1p(mp.exp(epsilon))
+    tail = mp.erfc(mp.mpf(mu) / (2 * mp.sqrt(2)))
+    assert float(mp.log(tail / 2)) == pytest.approx(float(kink), rel=1e-13)
+    levels = np.linspace(0.0, 1.0, 1001)[1:-1]
+    from scipy.stats import norm
+
+    power = norm.sf(norm.isf(levels) - mu)
+    pure = np.minimum(np.exp(epsilon) * levels, 1 - np.exp(-epsilon) * (1 - levels))
+    assert (power >= pure - 1e-12).all()
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.999, 1.0, 2.0])
+def test_pure_curve(epsilon, share):
+    at = share * epsilon
+    e, a = mp.mpf(epsilon), mp.mpf(at)
+    exact = max((mp.exp(e) - mp.exp(a)) / (1 + mp.exp(e)), mp.mpf(0))
+    delta = PureDP(epsilon).delta_at(at)
+    assert delta == pytest.approx(float(exact), rel=1e-13, abs=0)
+    if 1e-4 < delta < 1:
+        loss = mp.log(mp.exp(e) - mp.mpf(delta) * (1 + mp.exp(e)))
+        assert PureDP(epsilon).epsilon_at(delta) == pytest.approx(
+            max(float(loss), 0.0), rel=1e-12, abs=1e-15
+        )
+
+
+def zcdp_exact(rho, delta):
+    """The optimised ε: a fine search over orders followed by 40-digit root finding."""
+    r, log = mp.mpf(rho), -mp.log(mp.mpf(delta))
+
+    def slope(b):
+        return b * b * r + mp.log1p(b) - log
+
+    lower, upper = mp.mpf(0), min(mp.sqrt(log / r), mp.expm1(log))
+    for _ in range(200):
+        middle = (lower + upper) / 2
+        lower, upper = (middle, upper) if slope(middle) < 0 else (lower, middle)
+    a = 1 + upper
+    return a * r + (log - mp.log(a)) / (a - 1) + mp.log(1 - 1 / a)
+
+
+@pytest.mark.parametrize("rho", [1e-16, 1e-8, 0.1, 1.0, 30.0, 1e6])
+@pytest.mark.parametrize("delta", DELTAS)
+def test_zcdp_to_approximate(rho, delta):
+    exact = max(float(zcdp_exact(rho, delta)), 0.0)
+    if delta**2 >= min(rho / 2, 1 - np.exp(-rho)):
+        exact = 0.0
+    guarantee = ZCDP(rho)
+    epsilon = guarantee.epsilon_at(delta)
+    assert epsilon == pytest.approx(exact, rel=1e-13, abs=1e-22)
+    simple = guarantee.to_approx_dp(delta, method="simple").epsilon
+    assert simple == pytest.approx(
+        float(mp.mpf(rho) + 2 * mp.sqrt(-mp.mpf(rho) * mp.log(mp.mpf(delta)))), rel=1e-14
+    )
+    assert epsilon <= simple
+    if epsilon > 0:
+        # a relative change of ε changes ln δ by (α - 1)·ε times as much
+        tolerance = 1e-12 + 1e-15 * epsilon * np.sqrt(-np.log(delta) / rho)
+        assert guarantee.delta_at(epsilon) == pytest.approx(delta, rel=tolerance)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.1, 1.0, 8.0])
+def test_zcdp_delta_is_the_smallest_over_orders(epsilon):
+    a = 1 + np.logspace(-6, 6, 1_000_001)
+    for rho in (1e-4, 0.1, 3.0):
+        log_delta = (a - 1) * (a * rho - epsilon + np.log1p(-1 / a)) - np.log(a)
+        distance = np.sqrt(min(rho / 2, 1 - np.exp(-rho)))
+        found = ZCDP(rho).delta_at(epsilon)
+        assert found == pytest.approx(min(np.exp(log_delta.min()), distance), rel=1e-8)
+        assert found <= np.exp(log_delta.min()) * (1 + 1e-12)
+
+
+def test_zcdp_bounds_the_gaussian_from_above():
+    for mu, delta in itertools.product([0.01, 1.0, 10.0], DELTAS):
+        assert GDP(mu).epsilon_at(delta) <= GDP(mu).to_zcdp().epsilon_at(delta)
+
+
+def gaussian_delta(mu, epsilon):
+    m, e = mp.mpf(mu), mp.mpf(epsilon)
+    with mp.workdps(80):
+        return mp.ncdf(m / 2 - e / m) - mp.exp(e) * mp.ncdf(-m / 2 - e / m)
+
+
+@pytest.mark.parametrize("mu", [1e-8, 1e-3, 0.3, 1.0, 5.0, 36.0, 300.0])
+@pytest.mark.parametrize("quantile", [-9.0, -5.0, -0.4, 0.0, 1.0, 8.0, 30.0, 36.9])
+def test_gaussian_curve(mu, quantile):
+    epsilon = mu * (quantile + mu / 2)
+    if epsilon < 0:
+        return
+    exact = gaussian_delta(mu, epsilon)
+    delta = GDP(mu).delta_at(epsilon)
+    # rounding ε changes ln δ by about quantile·ε/μ roundings
+    tolerance = 1e-12 + 1e-15 * abs(quantile) * epsilon / mu
+    assert delta == pytest.approx(float(exact), rel=tolerance, abs=1e-320)
+    if 1e-307 < delta < 0.9:
+        assert GDP(mu).epsilon_at(delta) == pytest.approx(epsilon, rel=1e-12)
+
+
+@pytest.mark.parametrize("mu", [1e-100, 1e-8, 1.0, 1e8, 1e100])
+def test_gaussian_curve_at_the_ends(mu):
+    guarantee = GDP(mu)
+    values = guarantee.epsilon_at([1e-300, 1e-100, 0.5, 1 - 1e-16])
+    assert np.isfinite(values).all()
+    assert (np.diff(values) <= 0).all()
+    deltas = guarantee.delta_at([0.0, 1e-8, 1.0, 700.0, 1e300])
+    assert ((deltas >= 0) & (deltas <= 1)).all()
+    assert (np.diff(deltas) <= 0).all()
+
+
+def test_gaussian_divergence_by_integration():
+    mu, order = 0.7, 3.5
+    integral = mp.quad(
+        lambda x: mp.npdf(x, mu, 1) ** order * mp.npdf(x, 0, 1) ** (1 - order), [-30, 0, 5, 40]
+    )
+    assert GDP(mu).to_rdp(order).bound == pytest.approx(float(mp.log(integral) / (order - 1)))
+
+
+def test_renyi_takes_the_best_order():
+    orders = np.array([1.5, 2.0, 7.0, 64.0, 1e4])
+    guarantee = ZCDP(0.2).to_rdp(orders)
+    for delta in DELTAS:
+        log = np.log(delta)
+        each = orders * 0.2 - (log + np.log(orders)) / (orders - 1) + np.log1p(-1 / orders)
+        exact = 0.0 if delta**2 >= min(0.1, 1 - np.exp(-0.2 * 1.5)) else max(each.min(), 0.0)
+        assert guarantee.epsilon_at(delta) == pytest.approx(exact, rel=1e-13)
+        assert guarantee.epsilon_at(delta) >= ZCDP(0.2).epsilon_at(delta)
+    dense = ZCDP(0.2).to_rdp(1 + np.logspace(-3, 4, 20_000))
+    assert dense.epsilon_at(1e-6) == pytest.approx(ZCDP(0.2).epsilon_at(1e-6), rel=1e-7)
+    assert dense.delta_at(2.0) == pytest.approx(ZCDP(0.2).delta_at(2.0), rel=1e-6)
+
+
+def test_agreement_with_dp_accounting():
+    accounting = pytest.importorskip("dp_accounting.rdp.rdp_privacy_accountant")
+    orders = np.array([1.5, 2.0, 7.0, 64.0, 1e3])
+    for rho in (1e-6, 0.01, 0.2, 5.0):
+        guarantee = ZCDP(rho).to_rdp(orders)
+        for delta in (1e-12, 1e-6, 1e-2, 0.4):
+            peer = accounting.compute_epsilon(orders, guarantee.bound, delta)[0]
+            # Pinsker's bound, which the peer does not use, can only help
+            assert guarantee.epsilon_at(delta) <= peer * (1 + 1e-12)
+            if guarantee.epsilon_at(delta) > 0:
+                assert guarantee.epsilon_at(delta) == pytest.approx(peer, rel=1e-12)
+
+
+def test_renyi_between_orders_bounds_the_divergence():
+    curve = PureDP(1.3).to_rdp([1.2, 2.0, 5.0, 40.0])
+    between = np.linspace(1.01, 40.0, 500)
+    assert (curve.to_rdp(between).bound >= PureDP(1.3).to_rdp(between).bound - 1e-15).all()
+    assert curve.to_rdp([1.2, 2, 5, 40]) == curve
+    # a larger order bounds a smaller one
+    assert RDP([2, 3], [0.9, 0.5]).to_rdp(2).bound == 0.5
+    assert RDP([3, 2, 3], [0.5, 0.1, 0.4]) == RDP([2, 3], [0.1, 0.4])
+
+
+def test_renyi_at_one_order_is_never_below_the_exact_conversion():
+    # (ε, δ) of the worst binary pair of laws within the bound of the order, by brute force
+    order, bound, epsilon = 3.0, 0.4, 0.5
+    q = np.linspace(1e-9, 1 - 1e-9, 20_001)
+    best = 0.0
+    for p in np.linspace(1e-9, 1 - 1e-9, 2001):
+        moment = p**order * q ** (1 - order) + (1 - p) ** order * (1 - q) ** (1 - order)
+        allowed = moment <= np.exp((order - 1) * bound)
+        best = max(best, (p - np.exp(epsilon) * q[allowed]).max(initial=0.0))
+    found = RDP(order, bound).delta_at(epsilon)
+    assert best <= found <= 1.35 * best
+
+
+def test_approximate_curve_is_that_of_its_worst_pair():
+    epsilon, delta = 1.2, 0.03
+    p = np.exp(epsilon) / (1 + np.exp(epsilon))
+    first = np.array([delta, 0.0, (1 - delta) * p, (1 - delta) * (1 - p)])
+    second = np.array([0.0, delta, (1 - delta) * (1 - p), (1 - delta) * p])
+    guarantee = ApproxDP(epsilon, delta)
+    for at in (0.0, 0.4, 1.0, 1.2, 3.0):
+        exact = np.maximum(first - np.exp(at) * second, 0.0).sum()
+        assert guarantee.delta_at(at) == pytest.approx(exact, rel=1e-13)
+        if at < epsilon:
+            assert guarantee.epsilon_at(exact) == pytest.approx(at, abs=1e-14)
+    assert guarantee.epsilon_at(delta) == pytest.approx(epsilon, rel=1e-15)
+
+
+@pytest.mark.parametrize("size", [2, 3, 10])
+def test_groups_by_chains_of_worst_pairs(size):
+    epsilon, delta = 0.4, 1e-3
+    # δ_{k+1} = δ + e^ε δ_k
+    total = 0.0
+    for _ in range(size):
+        total = delta + np.exp(epsilon) * total
+    group = ApproxDP(epsilon, delta).group(size)
+    assert (group.epsilon, group.delta) == pytest.approx((size * epsilon, total), rel=1e-13)
+    assert ApproxDP(0.0, delta).group(size).delta == pytest.approx(size * delta)
+    assert PureDP(epsilon).group(size) == PureDP(size * epsilon)
+    assert ZCDP(0.1).group(size).rho == pytest.approx(size**2 * 0.1)
+    assert GDP(0.1).group(size).mu == pytest.approx(size * 0.1)
+
+
+def test_groups_of_a_renyi_curve_cover_the_gaussian():
+    # the divergence of a Gaussian at distance k is known exactly: order·(kμ)²/2
+    mu = 0.3
+    curve = GDP(mu).to_rdp([4.0, 8.0, 16.0, 64.0])
+    for size in (2, 3, 4):
+        order, bound = curve.group(size).curve
+        assert (bound >= order * (size * mu) ** 2 / 2).all()
+    with pytest.raises(InvalidParameterError, match="size must be smaller, got 100"):
+        curve.group(100)
+
+
+def test_replacing_is_a_group_of_two():
+    assert PureDP(0.5).to_replace() == PureDP(1.0, neighbours="replace")
+    assert ZCDP(0.5).to_replace() == ZCDP(2.0, neighbours="replace")
+    kept = GDP(0.5, neighbours="replace")
+    assert kept.to_replace() is kept
+
+
+@pytest.mark.parametrize(
+    "convert",
+    [
+        lambda: ApproxDP(1.0, 1e-6).to_pure_dp(),
+        lambda: ApproxDP(1.0, 1e-6).to_zcdp(),
+        lambda: ApproxDP(1.0, 1e-6).to_rdp(2),
+        lambda: ApproxDP(1.0, 1e-6).to_gdp(),
+        lambda: ZCDP(0.1).to_pure_dp(),
+        lambda: ZCDP(0.1).to_gdp(),
+        lambda: GDP(0.1).to_pure_dp(),
+        lambda: RDP(2, 0.1).to_pure_dp(),
+        lambda: RDP(2, 0.1).to_zcdp(),
+        lambda: RDP(2, 0.1).to_gdp(),
+        lambda: RDP(2, 0.1).to_rdp(3),
+    ],
+)
+def test_conversions_that_do_not_exist_say_why(convert):
+    with pytest.raises(InvalidParameterError, match=r"implies no .*: "):
+        convert()
+
+
+@pytest.mark.parametrize("guarantee", [ZCDP(0.1), GDP(0.1), RDP(2, 0.1), ApproxDP(1, 1e-6)])
+def test_no_finite_epsilon(guarantee):
+    with pytest.raises(InvalidParameterError, match="no finite epsilon"):
+        guarantee.epsilon_at(0.0)
+
+
+@pytest.mark.parametrize(
+    "guarantee", [PureDP(0), ZCDP(0), GDP(0), RDP(2, 0), ApproxDP(0, 0), RDP([2, 3], [0, 0])]
+)
+def test_no_privacy_loss_at_all(guarantee):
+    assert guarantee.epsilon_at(0.0) == 0
+    assert guarantee.delta_at(0.0) == 0
+    same = type(guarantee)(**vars(guarantee))
+    assert same == guarantee
+    assert hash(same) == hash(guarantee)
+    assert isinstance(guarantee, RDP) or guarantee.group(7) == guarantee
+
+
+def test_arrays_in_arrays_out():
+    for guarantee in (PureDP(1), ZCDP(0.1), GDP(1), RDP([2, 4], [0.1, 0.2]), ApproxDP(1, 1e-9)):
+        grid = np.array([[1e-6, 1e-3, 0.1]])
+        values = guarantee.epsilon_at(grid)
+        assert values.shape == (1, 3)
+        assert type(guarantee.epsilon_at(0.1)) is float
+        assert values[0, 2] == guarantee.epsilon_at(0.1)
+        assert guarantee.delta_at(values).shape == (1, 3)
+        assert type(guarantee.delta_at(1.0)) is float
+
+
+def test_repr_shows_the_relation():
+    assert repr(PureDP(1)) == "PureDP(epsilon=1.0, neighbours='add-remove')"
+    assert repr(ApproxDP(1, 0.1, neighbours="replace")) == (
+        "ApproxDP(epsilon=1.0, delta=0.1, neighbours='replace')"
+    )
+
+
+ODD = st.one_of(
+    st.floats(),
+    st.floats(-1, 2),
+    st.sampled_from([None, "1", [], [1.0, 2.0], 1j, True, np.nan, 10**400, np.array([[1.0]])]),
+)
+
+
+@settings(derandomize=True, deadline=None, max_examples=400)
+@given(
+    st.sampled_from([PureDP, ZCDP, GDP, RDP, ApproxDP]),
+    ODD,
+    ODD,
+    ODD,
+    st.sampled_from(["add-remove", "replace", "both", None]),
+)
+def test_bad_input_gives_clear_errors_only(kind, first, second, at, neighbours):
+    arguments = (first, second) if kind in (RDP, ApproxDP) else (first,)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            guarantee = kind(*arguments, neighbours=neighbours)
+        except DPInferError:
+            return
+        for call in (
+            guarantee.delta_at,
+            guarantee.epsilon_at,
+            guarantee.to_approx_dp,
+            guarantee.to_rdp,
+            guarantee.group,
+        ):
+            try:
+                answer = call(at)
+            except DPInferError:
+                continue
+            if isinstance(answer, (float, np.ndarray)):
+                assert np.isfinite(answer).all()
+        for name in ("to_pure_dp", "to_zcdp", "to_gdp", "to_replace"):
+            try:
+                getattr(guarantee, name)()
+            except DPInferError:
+                continue

@@ -1,0 +1,98 @@
+"""Brackets of ``dp-accounting`` around subsampled losses that are known exactly."""
+
+import numpy as np
+import pytest
+from scipy.special import expit
+
+from dpinfer import _validation
+from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError, MissingExtraError
+from dpinfer.mechanisms import Exact, Gaussian, Geometric, Laplace
+from dpinfer.privacy.guarantees import GDP, AmplifiedDP
+from dpinfer.privacy.sampling import SubsampledLoss, amplified_epsilon, amplify
+
+
+def installed():
+    pytest.importorskip("dp_accounting")
+
+
+def test_without_sampling_the_gaussian_is_known():
+    installed()
+    loss = SubsampledLoss(Gaussian(sigma=10.0), rate=1.0, count=100)
+    lower, upper = loss.epsilon_bounds([1e-6, 1e-3])
+    exact = GDP(1.0).epsilon_at([1e-6, 1e-3])
+    assert (lower <= exact).all()
+    assert (exact <= upper).all()
+    assert (upper - lower < 0.02).all()
+
+
+def test_one_step_is_the_amplified_guarantee():
+    installed()
+    loss = SubsampledLoss(Laplace(scale=1.0), rate=0.05)
+    lower, upper = loss.epsilon_bounds(1e-10)
+    assert lower <= amplified_epsilon(1.0, 0.05) + 1e-9
+    assert upper >= amplified_epsilon(1.0, 0.05) - 1e-8
+    assert upper - lower < 2e-4
+
+
+def test_many_steps_of_a_geometric_count_by_enumeration():
+    installed()
+    # with sensitivity 1 a geometric count is randomized response: the laws of 6 steps, multiplied
+    rate, count = 0.2, 6
+    p = expit(1.0)
+    one = np.array([p, 1 - p])
+    first, second = rate * one + (1 - rate) * one[::-1], one[::-1]
+    deltas = []
+    for at in (0.1, 0.4):
+        both = []
+        for top, bottom in ((first, second), (second, first)):
+            p_all, q_all = np.ones(1), np.ones(1)
+            for _ in range(count):
+                p_all, q_all = np.outer(p_all, top).ravel(), np.outer(q_all, bottom).ravel()
+            both.append(np.maximum(p_all - np.exp(at) * q_all, 0.0).sum())
+        deltas.append(max(both))
+    loss = SubsampledLoss(Geometric(scale=1.0), rate=rate, count=count, grid=1e-5)
+    lower, upper = loss.delta_bounds([0.1, 0.4])
+    assert (lower <= np.array(deltas) + 1e-12).all()
+    assert (np.array(deltas) <= upper + 1e-12).all()
+    assert (upper - lower < 1e-4).all()
+
+
+def test_guarantee_is_marked_as_amplified():
+    installed()
+    loss = SubsampledLoss(Laplace(scale=2.0), rate=0.01, count=1000)
+    guarantee = loss.to_approx_dp(1e-6)
+    assert type(guarantee) is AmplifiedDP
+    assert guarantee.epsilon == loss.epsilon_bounds(1e-6)[1] == pytest.approx(0.6138850951658801)
+    with pytest.raises(IncompatibleReleaseError, match="amplified already"):
+        amplify(guarantee, rate=0.1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"mechanism": Exact()}, "mechanism must be"),
+        ({"mechanism": Laplace(scale=[1.0, 2.0])}, "one scale"),
+        ({"mechanism": Geometric(scale=1.0), "sensitivity": 0.5}, "whole-number"),
+        ({"rate": 0.0}, "rate must be > 0"),
+        ({"count": 0}, "count must be >= 1"),
+        ({"grid": 0.0}, "grid must be >= 1e-08"),
+        ({"mechanism": Gaussian(sigma=1e-4)}, "grid must be >= "),
+    ],
+)
+def test_bad_parameters(arguments, message):
+    with pytest.raises(InvalidParameterError, match=message):
+        SubsampledLoss(**({"mechanism": Laplace(scale=1.0), "rate": 0.1} | arguments))
+
+
+def test_deltas_that_are_not_resolved():
+    with pytest.raises(InvalidParameterError, match="delta must be >= 1e-10"):
+        SubsampledLoss(Laplace(scale=1.0), rate=0.1).epsilon_bounds(1e-12)
+
+
+def test_missing_package_is_named(monkeypatch):
+    def missing(name):
+        raise ImportError(name)
+
+    monkeypatch.setattr(_validation, "import_module", missing)
+    with pytest.raises(MissingExtraError, match=r"dpinfer\[accounting\]"):
+        SubsampledLoss(Laplace(scale=1.0), rate=0.1).delta_bounds(1.0)
