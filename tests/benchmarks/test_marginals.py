@@ -1,27 +1,48 @@
 """Tables on trees beside the dense algebra of each node, in one run.
 
 What is compared: estimates and variances of all cells of all units. The dense way inverts and
-multiplies matrices over cells by cells in each node, in the same two passes.
+multiplies matrices over cells by cells in each node, in the same two passes. Run as a script, it
+prints the peak memory that estimates take, as multiples of the published values.
 """
 
+import subprocess
+import sys
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from dpinfer.estimation.tables.marginals import NoisyMarginal, combine_marginals
+from dpinfer.estimation.tables.marginals import NoisyMarginal, StructuralZeros, combine_marginals
 from dpinfer.mechanisms import Gaussian
 from dpinfer.queries import Domain
+from dpinfer.releases.census.layout import (
+    NURSING_MINORS,
+    PL94_DOMAIN,
+    PL94_GROUPINGS,
+    PL94_QUERIES,
+    kept_shape,
+)
 
 SCHEMAS = {63: (63,), 252: (2, 2, 63), 2016: (8, 2, 2, 63)}
 
 
-def census_like(shape, leaves, seed=0):
-    """A ragged tree with 25 leaves a parent, and the marginals a census publishes of it."""
-    rng = np.random.default_rng(seed)
+def ragged(leaves, rng):
+    """A tree of three generations with 25 leaves a parent."""
     parents = max(1, leaves // 25)
     children = 1 + rng.multinomial(leaves - parents, rng.dirichlet(np.full(parents, 0.8)))
-    parent = np.concatenate([[-1], np.zeros(parents, int), 1 + np.repeat(range(parents), children)])
+    return np.concatenate([[-1], np.zeros(parents, int), 1 + np.repeat(range(parents), children)])
+
+
+def noise_of(size, dtype, rng):
+    """Values of this type around 0."""
+    return rng.standard_normal(size) * 30.0 if dtype == "f8" else rng.integers(-90, 90, size, dtype)
+
+
+def census_like(shape, leaves, seed=0, dtype="f8"):
+    """A ragged tree and marginals like those a census publishes of it."""
+    rng = np.random.default_rng(seed)
+    parent = ragged(leaves, rng)
     domain = Domain({f"a{axis}": range(size) for axis, size in enumerate(shape)})
     names = domain.attributes
     kept = [(), *((name,) for name in names)]
@@ -32,15 +53,45 @@ def census_like(shape, leaves, seed=0):
     marginals = []
     for attributes in kept:
         size = [len(domain.levels[name]) for name in attributes]
-        values = np.rint(rng.normal(0.0, 30.0, (parent.size, *size)))
+        values = noise_of((parent.size, *size), dtype, rng)
         marginals.append(
             NoisyMarginal(attributes, values, Gaussian(sigma=rng.uniform(1.0, 3.0, parent.size)))
         )
     return parent, domain, marginals
 
 
-def by_dpinfer(parent, domain, marginals):
-    fit = combine_marginals(marginals, parent, domain=domain)
+def redistricting(zeros, leaves, dtype="f8"):
+    """The queries of the redistricting files with their grouping, and zeros if asked for.
+
+    These are the quarters that units do not have, as nineteen in twenty blocks do not have each of
+    the seven, and that there are no minors in nursing facilities.
+    """
+    rng = np.random.default_rng(1)
+    parent = ragged(leaves, rng)
+    marginals = []
+    for kept in PL94_QUERIES.values():
+        values = noise_of((parent.size, *kept_shape(kept)), dtype, rng)
+        marginals.append(
+            NoisyMarginal(kept, values, Gaussian(sigma=rng.uniform(1.0, 3.0, parent.size)))
+        )
+    quarters = PL94_DOMAIN.levels["hhgq"]
+    there = rng.random((parent.size, len(quarters))) < 0.05
+    there[:, 0] = True
+    for unit in range(parent.size - 1, 0, -1):
+        there[parent[unit]] |= there[unit]
+    known = {
+        "none": [],
+        "quarters": [
+            StructuralZeros({"hhgq": level}, np.flatnonzero(~own))
+            for level, own in zip(quarters, there.T, strict=True)
+        ],
+    }
+    known["minors"] = [StructuralZeros(NURSING_MINORS), *known["quarters"]]
+    return parent, PL94_DOMAIN, marginals, {"groupings": PL94_GROUPINGS, "zeros": known[zeros]}
+
+
+def by_dpinfer(parent, domain, marginals, options=None):
+    fit = combine_marginals(marginals, parent, domain=domain, **(options or {}))
     names = domain.attributes
     return fit.marginal(names), fit.marginal_variance(names)
 
@@ -120,3 +171,47 @@ def test_large_tables(benchmark, way):
 def test_many_tables(benchmark, cells):
     problem = census_like(SCHEMAS[cells], 12_600_000 // cells)
     benchmark.pedantic(by_dpinfer, args=problem, rounds=3, warmup_rounds=1)
+
+
+@pytest.mark.slow
+@pytest.mark.benchmark(group="tables of 2,016 cells with groupings, 12 million cells in all")
+@pytest.mark.parametrize("zeros", ["none", "quarters", "minors"])
+def test_redistricting_tables(benchmark, zeros):
+    benchmark.pedantic(by_dpinfer, args=redistricting(zeros, 6_000), rounds=3, warmup_rounds=1)
+
+
+PEAKS = {"63 i4": 3.8}
+"""Of 63 cells, 32-bit values and the estimates are three times these values by themselves."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["f8", "i4"])
+@pytest.mark.parametrize("schema", ["63", "252", "2016", "none", "quarters", "minors"])
+def test_peak_memory(schema, dtype):
+    if not Path("/proc/self/status").exists():
+        pytest.skip("peak memory is read from /proc")
+    command = [sys.executable, __file__, schema, dtype]
+    found = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert float(found) <= PEAKS.get(f"{schema} {dtype}", 3.0)
+
+
+def memory(name):
+    """A number of bytes that the system keeps of this process."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(1024 * int(line.split()[1]) for line in lines if line.startswith(name))
+
+
+def peak(schema, dtype):
+    """Peak memory over that of the interpreter, as a multiple of the values."""
+    if schema.isdigit():
+        problem = census_like(SCHEMAS[int(schema)], 12_600_000 // int(schema), dtype=dtype)
+    else:
+        problem = redistricting(schema, 6_000, dtype)
+    values = sum(one.values.nbytes for one in problem[2])
+    before = memory("VmRSS")
+    by_dpinfer(*problem)
+    return 1.0 + (memory("VmHWM") - before) / values
+
+
+if __name__ == "__main__":
+    print(peak(*sys.argv[1:]))

@@ -1,9 +1,14 @@
-"""Tables of whole states from Parquet to Parquet: seconds and memory by number of blocks."""
+"""Tables of whole states from Parquet to Parquet: seconds and memory by number of blocks.
+
+``python tests/benchmarks/test_streaming.py 12500 25000 50000 100000`` writes such states in the
+layout of the 2020 Census, estimates them, and extrapolates to the nation.
+"""
 
 import resource
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import perf_counter, process_time
 
 import numpy as np
@@ -11,13 +16,17 @@ import pandas as pd
 import pytest
 
 import dpinfer as dpi
+from dpinfer.datasets.synthetic_geography import synthetic_population
 from dpinfer.estimation.streaming.stream import (
+    census_parts,
     read_marginals_parquet,
     stream_marginals,
     write_marginals_parquet,
 )
 from dpinfer.estimation.tables.marginals import NoisyMarginal
 from dpinfer.queries import Hierarchy
+from dpinfer.releases.census import write_census_measurements
+from dpinfer.releases.census.layout import PL94_DOMAIN, PL94_GROUPINGS
 
 DOMAIN = dpi.Domain(
     {"quarters": range(8), "adult": range(2), "hispanic": range(2), "race": range(63)}
@@ -26,6 +35,10 @@ INSTITUTION = {"institution": ("quarters", dict(enumerate("abbbbccc")))}
 QUERIES = [(), ("adult",), ("race",), ("hispanic", "race"), DOMAIN.attributes]
 TRACT, COUNTY = 50, 1000
 """Blocks in a tract, and in a county."""
+NATION, COUNTY_OF_CENSUS = 5_892_698, 2050
+"""Blocks of the 2020 Census that could have population, and of a county of the simulated state."""
+MEMORY = 1e9
+"""Bytes that a worker may take."""
 
 
 def write_state(folder, blocks, grouped):
@@ -85,5 +98,75 @@ def test_state(benchmark, blocks, grouped, tmp_path):
     assert float(found.stdout.split()[-2]) < 4096.0
 
 
+def write_census(folder, blocks):
+    """A state in the layout and with the budget of the 2020 Census, zeros and groupings too."""
+    counties = max(1, round(blocks / COUNTY_OF_CENSUS))
+    truth = synthetic_population(counties=counties, tracts=29, block_groups=3, blocks=24, seed=1)
+    write_census_measurements(folder, truth, rng=2)
+    return len(truth)
+
+
+def run_census(folder, blocks, n_jobs):
+    """Print seconds of each worker's processor and of the clock, and peak memory in MB."""
+    start = perf_counter()
+    stream_marginals(
+        census_parts(Path(folder, "in"), states="01", memory=MEMORY),
+        Path(folder, f"out-{n_jobs}"),
+        domain=PL94_DOMAIN,
+        groupings=PL94_GROUPINGS,
+        zero_attributes=("hhgq", "votingage"),
+        n_jobs=n_jobs,
+    )
+    seconds = perf_counter() - start
+    busy, peaks = process_time(), [0.0, 0.0]
+    if n_jobs > 1:
+        from joblib.externals.loky import get_reusable_executor
+
+        get_reusable_executor().shutdown(wait=True)
+    for at, who in enumerate((resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)):
+        used = resource.getrusage(who)
+        peaks[at] = used.ru_maxrss / 1024.0
+        busy += used.ru_utime + used.ru_stime if at else 0.0
+    # of all children the largest counts; it is at least what their parent had at their start
+    peak = peaks[0] + (n_jobs * peaks[1] if n_jobs > 1 else 0.0)
+    nation = NATION / blocks / 60.0
+    print(
+        f"{blocks} blocks, {n_jobs} workers: {seconds:.1f} s, {busy:.1f} s busy; the nation in "
+        f"{seconds * nation:.0f} min, {busy * nation:.0f} min busy; at most {peak:.0f} MB"
+    )
+
+
+def census_command(folder, blocks, n_jobs):
+    return [sys.executable, __file__, "census", str(folder), str(blocks), str(n_jobs)]
+
+
+@pytest.mark.benchmark(group="state in the layout of the 2020 Census, Parquet to Parquet")
+@pytest.mark.parametrize("n_jobs", [1, 2])
+@pytest.mark.parametrize("size", [12_500, 25_000, 50_000, 100_000])
+def test_census_state(benchmark, size, n_jobs, tmp_path):
+    if benchmark.disabled:
+        pytest.skip("gigabytes of files")
+    command = census_command(tmp_path, write_census(tmp_path / "in", size), n_jobs)
+    found = benchmark.pedantic(
+        subprocess.run, (command,), {"check": True, "capture_output": True, "text": True}
+    )
+    benchmark.extra_info["measured"] = found.stdout
+    assert float(found.stdout.split()[-2]) < 4096.0
+
+
+def compare(sizes):
+    """Write states of several sizes, and print what each of them takes."""
+    for size in sizes:
+        with TemporaryDirectory() as folder:
+            blocks = write_census(Path(folder, "in"), size)
+            for n_jobs in (1, 2):
+                subprocess.run(census_command(folder, blocks, n_jobs), check=True)
+
+
 if __name__ == "__main__":
-    run(sys.argv[1], int(sys.argv[2]), sys.argv[3] == "1")
+    if sys.argv[1] == "census":
+        run_census(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
+    elif sys.argv[1].isdigit():
+        compare([int(size) for size in sys.argv[1:]])
+    else:
+        run(sys.argv[1], int(sys.argv[2]), sys.argv[3] == "1")

@@ -215,6 +215,8 @@ def test_many_blocks_are_written_in_chunks(tmp_path):
     check_noise(read, unit_tables(read, codes, tables))
     path = tmp_path / "new" / "Block.parquet" / "DPQuery" / "State=044" / "part-00000.parquet"
     assert pq.ParquetFile(path).num_row_groups == len(asked)
+    path = tmp_path / "new" / "Block.parquet" / "Constraint" / "State=044" / "part-00000.parquet"
+    assert pq.ParquetFile(path).num_row_groups > 1
     part = read_census_measurements(tmp_path / "new", prefix=read.labels[2])
     assert len(part) == len(read) - 2
 

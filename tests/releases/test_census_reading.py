@@ -180,6 +180,57 @@ def test_reading_by_prefix(written, level, assert_same):
     assert read_census_measurements(root, prefix=block).labels.tolist() == [block]
 
 
+@pytest.mark.parametrize("level", ["County", "Tract"])
+def test_reading_from_a_first_to_a_last_unit(written, level, assert_same):
+    root = written[0]
+    whole = read_census_measurements(root)
+    codes = census_codes(root, level).tolist()
+    ends = codes[1], codes[-2]  # in different subtrees
+    part = read_census_measurements(root, prefix=ends)
+    size = len(ends[0])
+    wanted = [
+        label
+        for label in whole.labels
+        if label != "US" and len(label) >= size and ends[0] <= label[:size] <= ends[1]
+    ]
+    assert sorted(part.labels) == sorted(wanted)
+    assert_same(part, whole)
+
+
+def test_files_in_any_order_are_read_by_range(copied, written, assert_same):
+    path = copied / "Block.parquet" / "DPQuery" / "State=001" / "part-00000.parquet"
+    table = pq.read_table(path)
+    order = np.random.default_rng(1).permutation(len(table))
+    pq.write_table(table.take(order), path, row_group_size=7, write_statistics=False)
+    county = census_codes(copied, "County")[0]
+    part = read_census_measurements(copied, prefix=county)
+    assert_same(part, read_census_measurements(written[0]))
+    assert (
+        part.labels.tolist() == read_census_measurements(written[0], prefix=county).labels.tolist()
+    )
+
+
+def test_only_row_groups_with_the_units_are_read(copied):
+    path = copied / "Block.parquet" / "DPQuery" / "State=001" / "part-00000.parquet"
+    table = pq.read_table(path)
+    pq.write_table(table, path, row_group_size=11 * 4, compression="none")
+    groups = pq.ParquetFile(path).metadata
+    assert groups.num_row_groups > 3
+    column = next(
+        at for at in range(groups.num_columns) if groups.schema.column(at).path.startswith("value.")
+    )
+    first = groups.row_group(0).column(column)
+    raw = bytearray(path.read_bytes())
+    start = first.data_page_offset
+    raw[start : start + first.total_compressed_size] = bytes(first.total_compressed_size)
+    path.write_bytes(bytes(raw))
+    last = table["geocode"][-1].as_py()
+    part = read_census_measurements(copied, prefix=last[:16])
+    assert last in part.labels
+    with pytest.raises(IncompatibleReleaseError, match="must be a Parquet file"):
+        read_census_measurements(copied, states="001")
+
+
 def test_some_levels_and_queries(written, assert_same):
     root = written[0]
     whole = read_census_measurements(root)
@@ -231,6 +282,10 @@ def test_the_law_has_the_stated_variance(written):
         ({"queries": []}, "at least one query"),
         ({"prefix": "0011%"}, "prefix must be"),
         ({"prefix": 3}, "prefix must be"),
+        ({"prefix": ("001", 3)}, "prefix must be"),
+        ({"prefix": ("001", "0021")}, "of the same length"),
+        ({"prefix": ("002", "001")}, "of the same length"),
+        ({"prefix": ("001",)}, "of the same length"),
         ({"prefix": "44"}, "got none with codes that begin with '44'"),
         ({"not_exhausted": ["044"]}, "must name units of the hierarchy, got '044'"),
         ({"not_exhausted": 3}, "not_exhausted must be"),

@@ -10,23 +10,34 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpinfer._validation import check_option, show
+from dpinfer._validation import check_option, check_scalar, show
 from dpinfer.errors import InvalidParameterError
+from dpinfer.estimation.streaming._cuts import (
+    TOP,
+    cuts_at,
+    cuts_below,
+    lowest_of_top,
+    most_units,
+)
 from dpinfer.estimation.streaming._tree import TreePart
 from dpinfer.estimation.tables._zeros import StructuralZeros
 from dpinfer.estimation.tables.marginals import NoisyMarginal
 from dpinfer.queries import Hierarchy
 from dpinfer.releases.census import (
     CensusMeasurements,
-    census_codes,
     census_subtrees,
     read_census_measurements,
 )
-from dpinfer.releases.census.layout import check_subtrees, levels_of
+from dpinfer.releases.census.inventory import Inventory
+from dpinfer.releases.census.layout import (
+    LEVELS,
+    NATION,
+    check_root,
+    check_subtrees,
+    levels_of,
+)
 
-_TOP = "top"
-
-_CUTS = ("County", "Tract")
+_CUTS = ("County", "Tract", "Block_Group")
 
 
 @dataclass(frozen=True)
@@ -55,7 +66,12 @@ class CensusPart:
 
 
 def census_parts(
-    root: str | Path, *, cut: str = "County", states: Any = None, state_totals: Any = None
+    root: str | Path,
+    *,
+    cut: str | None = None,
+    memory: float = 1e9,
+    states: Any = None,
+    state_totals: Any = None,
 ) -> dict[str, TreePart]:
     """Cut noisy measurement files of the 2020 Census in parts.
 
@@ -63,34 +79,65 @@ def census_parts(
     ----------
     root : str or Path
         The folder that holds the levels.
-    cut : {"County", "Tract"}
-        The level of which each unit, with all below it, is a part; the levels above are one.
+    cut : {"County", "Tract", "Block_Group"}, optional
+        The level of which each unit, with all below it, is a part; the levels above are one. By
+        default parts are made by ``memory``.
+    memory : float, default 1e9
+        Bytes that one worker may take; above 4.6e8, and used only without ``cut``.
     states, state_totals
         As for :func:`~dpinfer.releases.census.read_census_measurements`.
 
     Returns
     -------
     dict of str to TreePart
-        The parts, by code, and ``"top"``. For
-        :func:`dpinfer.stream_marginals` ``domain`` and ``groupings`` are
+        The parts by code, or by the codes of their first and last units with a hyphen between, and
+        ``"top"``. For :func:`dpinfer.stream_marginals` ``domain`` and ``groupings`` are
         those of the measurements, and ``zero_attributes`` are ``("hhgq", "votingage")``.
+
+    Raises
+    ------
+    InvalidParameterError
+        If an argument is outside what is allowed, or a unit and those right below it do not fit
+        into the memory.
+    IncompatibleReleaseError
+        If a file is not as documented.
+
+    Notes
+    -----
+    Cut by memory, a part are units of one level that follow one another, with all below them. A
+    unit that is too large by itself is a part with the levels right below it, and is cut further
+    there. While a part is worked on each of its units takes at most 45 kB, as measured, and a
+    worker 0.46 GB besides. Files are read by row groups, each as often as parts have units in it,
+    so they should be sorted by code, with row groups not much larger than parts.
     """
-    check_option(cut, "cut", _CUTS)
-    place = str(Path(root).absolute())
-    there = levels_of(Path(place))
-    if cut not in there:
-        raise InvalidParameterError(f"cut must be a level of the files, {there}, got {show(cut)}")
+    place = check_root(str(Path(root).absolute()) if isinstance(root, (str, Path)) else root)
+    there = tuple(level for level in levels_of(place) if level in LEVELS)
+    below = tuple(level for level in there if level != NATION)
+    if not below:
+        raise InvalidParameterError(f"root must hold levels below {NATION}, got {there} in {place}")
+    if cut is not None:
+        check_option(cut, "cut", _CUTS)
+        if cut not in below[:-1]:
+            raise InvalidParameterError(
+                f"cut must be a level of the files above the lowest, {below[:-1]}, got {show(cut)}"
+            )
+    most = most_units(check_scalar(memory, "memory", gt=0.0))
     subtrees = check_subtrees(states, census_subtrees(place))
-    above = tuple(there[: there.index(cut) + 1])
+    units = [Inventory.read(place, subtree, below) for subtree in subtrees]
     if states is not None:
-        above = tuple(level for level in above if level != "US")
+        there = below
+    above_states = len(there) - len(below) + (0 if state_totals is None else len(subtrees))
+    lowest = lowest_of_top(units, most - above_states) if cut is None else cut
+    above = there if lowest is None else there[: there.index(lowest) + 1]
     options = (("states", states), ("levels", above), ("state_totals", state_totals))
-    version = _version(Path(place))
-    parts = {_TOP: TreePart(CensusPart(place, options, cut), version=version)}
-    for subtree in subtrees:
-        for code in census_codes(place, cut, states=subtree).tolist():
-            load = CensusPart(place, (("states", subtree), ("prefix", code)))
-            parts[code] = TreePart(load, _TOP, version)
+    version = _version(place)
+    parts = {TOP: TreePart(CensusPart(str(place), options, lowest), version=version)}
+    if lowest is not None:
+        cuts = cuts_below(units, lowest, most) if cut is None else cuts_at(units, lowest)
+        for one in cuts:
+            own = (("states", one.subtree), ("levels", one.levels), ("prefix", one.ends))
+            load = CensusPart(str(place), own, one.borders)
+            parts[one.name] = TreePart(load, one.parent, version)
     return parts
 
 
@@ -105,11 +152,11 @@ def _version(root: Path) -> str:
 def _marginals(found: CensusMeasurements, own: NDArray[np.bool_]) -> Iterator[NoisyMarginal]:
     for query in [*found.queries.values(), *found.exact]:
         rows = np.flatnonzero(own[query.units])
+        law, values = query.mechanism, query.values
+        if rows.size < len(values):  # otherwise values need not be copied
+            law, values = law.take(rows) if law.shape else law, values[rows]
         if rows.size:
-            law = query.mechanism
-            law = law.take(rows) if law.shape else law
-            units = found.labels[query.units[rows]]
-            yield NoisyMarginal(query.attributes, query.values[rows], law, units)
+            yield NoisyMarginal(query.attributes, values, law, found.labels[query.units[rows]])
 
 
 def _zeros(found: CensusMeasurements, own: NDArray[np.bool_]) -> Iterator[StructuralZeros]:

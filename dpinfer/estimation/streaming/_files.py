@@ -185,5 +185,5 @@ def read_estimates(
     arrays = []
     for name in columns:
         column = table.column(name).combine_chunks()
-        arrays.append(column.flatten().to_numpy().reshape((len(column), -1)))
+        arrays.append(column.flatten().to_numpy().reshape((len(column), column.type.list_size)))
     return table.column("unit").to_pylist(), arrays

@@ -179,9 +179,7 @@ def go_up(task: PartTask) -> float:
     begun = perf_counter()
     part = LoadedPart.of(task)
     known, inside, between = part.passes.up()
-    tables = [found for name, found in known.items() if name.startswith("tables")]
-    finite = all(bool(np.isfinite(found).all()) for found in tables)
-    _refuse_values(part, inside, between, finite)
+    _refuse_contradictions(part, inside, between)
     write_known(task.plan.folder.message(task.name), part.labels(part.roots), known)
     return perf_counter() - begun
 
@@ -192,7 +190,7 @@ def go_down(task: PartTask) -> float:
     fit, part = fitted(task)
     if task.top:
         found = fit.solution
-        _refuse_values(part, found.inside, found.between, found.finite)
+        _refuse_contradictions(part, found.inside, found.between)
     for name, places in part.owners:
         known = answers(fit.solution, places)
         write_known(task.plan.folder.answer(name), part.labels(part.numbers(places)), known)
@@ -243,11 +241,8 @@ def _write(task: PartTask, fit: PartFit, part: LoadedPart, units: Places) -> Non
     write_estimates(plan.folder.estimates(task.name), part.labels(units), widths, chunk)
 
 
-def _refuse_values(part: LoadedPart, inside: Places, between: Places, finite: bool) -> None:
-    """Refuse values that cannot be, or contradict one another."""
-    if not finite or any(one.exact.any() for one in part.placed):
-        for one in part.read:
-            one.refuse_unreadable(part.hierarchy)
+def _refuse_contradictions(part: LoadedPart, inside: Places, between: Places) -> None:
+    """Refuse exact values that contradict one another."""
     within, across = CONTRADICTIONS
     refuse_contradictions(inside, part.hierarchy, within)
     refuse_contradictions(between, part.hierarchy, across)

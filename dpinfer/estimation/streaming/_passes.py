@@ -2,7 +2,7 @@
 
 What is known of some tables is held as arrays whose first axis are the tables: of tables without
 block ``tables`` and the variance of each class, otherwise for the j-th class ``tables-j`` with
-``finite-j``, ``unknown-j`` and, on the way up, ``exact-j`` of their vectors.
+``finite-j``, ``unknown-j`` and ``exact-j`` of their vectors.
 """
 
 from __future__ import annotations
@@ -13,14 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpinfer._validation import FloatArray
+from dpinfer.estimation.tables._cells import CellTables
 from dpinfer.estimation.tables._passes import TableMessage, TablePasses
 from dpinfer.estimation.tables._solution import (
-    ClassTables,
+    ClassProblems,
     ScalarVariances,
     TableProblem,
     TableSolution,
-    WholeTables,
-    classes_of,
 )
 from dpinfer.estimation.vectors.passes import VectorGains
 from dpinfer.estimation.vectors.up import Message
@@ -73,13 +72,11 @@ class PartPasses:
 
         Contradictions are within a place, and of a place with those below it.
         """
-        with np.errstate(invalid="ignore", over="ignore"):  # of values that are refused later
-            return self._up_vectors() if self.block else self._up_scalars()
+        return self._up_vectors() if self.block else self._up_scalars()
 
     def down(self, above: Known | None) -> TableSolution:
         """Return estimates of all tables, from what is known of the roots in the end."""
-        with np.errstate(invalid="ignore", over="ignore"):
-            return self._down_vectors(above) if self.block else self._down_scalars(above)
+        return self._down_vectors(above) if self.block else self._down_scalars(above)
 
     def _up_scalars(self) -> tuple[dict[str, FloatArray], Places, Places]:
         (measured,) = self.problem.measured
@@ -96,12 +93,11 @@ class PartPasses:
         upward = passes.up(measured)
         tables = passes.down(upward, None if above is None else above["tables"])
         return TableSolution(
-            tables=WholeTables(self.problem.axes, tables),
+            tables=CellTables.placed(self.problem.axes, tables, self.tree.order),
             variances=tuple(ScalarVariances(gains.variance) for gains in passes.gains),
             degrees=None,
             inside=upward.inside,
             between=upward.between,
-            finite=bool(np.isfinite(tables[: passes.roots]).all()),
         )
 
     def _message(self) -> TableMessage | None:
@@ -111,15 +107,16 @@ class PartPasses:
         return TableMessage(self.received.places, known["tables"], known["variance"].T)
 
     def _up_vectors(self) -> tuple[dict[str, FloatArray], Places, Places]:
-        classes, inside = classes_of(self.problem, len(self.tree))
+        classes = ClassProblems.of(self.problem, len(self.tree))
         between = [np.empty(0, dtype=np.intp)]
         found: dict[str, FloatArray] = {}
-        for at, one in enumerate(classes):
+        for one in classes:
+            at = one.number
             message, tables = self._vector_message(at)
             gains = VectorGains.up(
                 self.tree, one.matrices, one.precision, self.problem.zeros, message
             )
-            collected = gains.collect(one.values, tables)
+            collected = gains.collect(one.values, tables, one.estimates)
             one.values.clear()
             between.append(collected.contradictions)
             sent = gains.message()
@@ -127,53 +124,55 @@ class PartPasses:
             found[f"finite-{at}"] = sent.beliefs.finite
             found[f"unknown-{at}"] = sent.beliefs.unknown
             found[f"exact-{at}"] = sent.beliefs.exact
-        return found, inside, np.concatenate(between)
+        return found, classes.inside, np.concatenate(between)
 
     def _down_vectors(self, above: Known | None) -> TableSolution:
-        classes, inside = classes_of(self.problem, len(self.tree))
+        classes = ClassProblems.of(self.problem, len(self.tree))
         between = [np.empty(0, dtype=np.intp)]
-        tables, variances = [], []
-        for at, one in enumerate(classes):
+        variances: dict[int, VectorGains] = {}
+        for one in classes:
+            at = one.number
             message, known = self._vector_message(at)
             gains = VectorGains.up(
                 self.tree, one.matrices, one.precision, self.problem.zeros, message
-            ).down(None if above is None else (above[f"finite-{at}"], above[f"unknown-{at}"]))
-            collected = gains.collect(one.values, known)
+            ).down(None if above is None else _beliefs(above, at))
+            collected = gains.collect(one.values, known, one.estimates)
             one.values.clear()
             between.append(collected.contradictions)
-            tables.append(gains.spread(collected, None if above is None else above[f"tables-{at}"]))
-            variances.append(gains)
+            gains.spread(collected, None if above is None else above[f"tables-{at}"])
+            variances[at] = gains
         return TableSolution(
-            tables=ClassTables(self.problem.axes, tuple(tables)),
-            variances=tuple(variances),
+            tables=classes.tables(self.tree.order),
+            variances=tuple(variances[at] for at in sorted(variances)),
             degrees=None,
-            inside=inside,
+            inside=classes.inside,
             between=np.concatenate(between),
-            finite=all(bool(np.isfinite(one).all()) for one in tables),
         )
 
     def _vector_message(self, at: int) -> tuple[Message | None, FloatArray | None]:
         if self.received is None:
             return None, None
         known = self.received.known
-        beliefs = Beliefs(known[f"finite-{at}"], known[f"unknown-{at}"], known[f"exact-{at}"])
-        return Message(self.received.places, beliefs), known[f"tables-{at}"]
+        return Message(self.received.places, _beliefs(known, at)), known[f"tables-{at}"]
+
+
+def _beliefs(known: Known, at: int) -> Beliefs:
+    """Return what is known of the vectors of a class."""
+    return Beliefs(known[f"finite-{at}"], known[f"unknown-{at}"], known[f"exact-{at}"])
 
 
 def answers(solution: TableSolution, places: Places) -> dict[str, FloatArray]:
     """Return what is known in the end of some leaves that had received."""
-    if isinstance(solution.tables, WholeTables):
-        scalars = [one for one in solution.variances if isinstance(one, ScalarVariances)]
-        return {
-            "tables": solution.tables.found[places],
-            "variance": np.stack([one.found[places] for one in scalars], axis=1),
-        }
-    assert isinstance(solution.tables, ClassTables)
+    tables = solution.tables.coefficients(places)
+    scalars = [one.found[places] for one in solution.variances if isinstance(one, ScalarVariances)]
+    if scalars:
+        return {"tables": tables, "variance": np.stack(scalars, axis=1)}
     found: dict[str, FloatArray] = {}
-    for at, (tables, gains) in enumerate(
-        zip(solution.tables.found, solution.variances, strict=True)
-    ):
+    corners = solution.tables.axes.corners
+    for at, (corner, gains) in enumerate(zip(corners, solution.variances, strict=True)):
         assert isinstance(gains, VectorGains)
-        found[f"tables-{at}"] = tables[places]
-        found[f"finite-{at}"], found[f"unknown-{at}"] = gains.answer(places)
+        found[f"tables-{at}"] = tables[corner].reshape((*tables.shape[:2], -1))
+        known = gains.answer(places)
+        found[f"finite-{at}"], found[f"unknown-{at}"] = known.finite, known.unknown
+        found[f"exact-{at}"] = known.exact
     return found

@@ -15,7 +15,9 @@ from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.streaming._files import columns_of, read_estimates
 from dpinfer.estimation.streaming._part import PartTask, Plan, fitted
 from dpinfer.estimation.tables._schema import Names
+from dpinfer.estimation.tables.contrast import Method, normal_intervals
 from dpinfer.estimation.tables.estimate import MarginalsEstimate
+from dpinfer.results.intervals import Intervals
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -105,6 +107,43 @@ class StreamedMarginals:
         """Return standard errors due to the noise of :meth:`marginal`, in the same form."""
         found = self._read(attributes, parts, 1)
         return found.pow(0.5)
+
+    def conf_int(
+        self,
+        attributes: Any = (),
+        parts: Any = None,
+        alpha: float = 0.05,
+        method: Method = "normal",
+    ) -> Intervals:
+        """Confidence intervals for the cells of a marginal.
+
+        Parameters
+        ----------
+        attributes, parts
+            As for :meth:`marginal`.
+        alpha : float, default 0.05
+            One minus the confidence level of each interval.
+        method : {"normal"}, default "normal"
+            Normal quantiles times standard errors: exact for Gaussian noise, approximate for other.
+
+        Returns
+        -------
+        Intervals
+            One interval a cell, labelled by unit and levels. Unpacks as ``lower, upper``.
+        """
+        import pandas as pd
+
+        estimate = self.marginal(attributes, parts)
+        std_err = self.marginal_bse(attributes, parts).to_numpy().ravel()
+        names = self._plan.schema.check_names(attributes)
+        levels = [self._plan.schema.levels_of(name) for name in names]
+        units = estimate.index.rename("unit")
+        labels = (
+            pd.MultiIndex.from_product([units, *levels], names=["unit", *names]) if names else units
+        )
+        return normal_intervals(
+            estimate.to_numpy().ravel(), std_err, alpha, method, labels, gaussian=False
+        )
 
     def __repr__(self) -> str:
         return (

@@ -9,12 +9,13 @@ attributes that are not transformed, in their first two axes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpinfer._validation import FloatArray
 
@@ -70,6 +71,32 @@ class Axes:
             )
             for mask in self.classes
         )
+
+    @cached_property
+    def columns(self) -> tuple[slice, ...]:
+        """Where the coefficients of each class are if they lie one class after the other."""
+        stops = np.cumsum(self.degrees()).tolist()
+        pairs = zip(stops, self.degrees(), strict=True)
+        return tuple(slice(stop - size, stop) for stop, size in pairs)
+
+    @cached_property
+    def class_of(self) -> NDArray[np.intp]:
+        """The number of the class of each coefficient, in the shape of a table."""
+        found = np.empty(self.sizes, dtype=np.intp)
+        for at, corner in enumerate(self.corners):
+            found[corner[2:]] = at
+        return found
+
+    def multiply(self, tables: FloatArray, factors: Sequence[FloatArray]) -> None:
+        """Multiply the coefficients of each class by its factors, one a table, in place."""
+        each = np.stack(factors, axis=1)[:, np.newaxis]
+        if not self.sizes:
+            tables *= each[:, :, 0]
+            return
+        # along the last axis, the longest, the first is in a class of its own
+        tables[..., 0] *= each[:, :, self.class_of[..., 0]]
+        if self.sizes[-1] > 1:
+            tables[..., 1:] *= each[:, :, self.class_of[..., 1], np.newaxis]
 
     def set_of(self, names: Iterable[str]) -> int:
         """Return the set of named axes."""

@@ -12,14 +12,9 @@ from numpy.typing import NDArray
 from scipy import special
 
 from dpinfer._validation import FloatArray, check_integer
+from dpinfer.estimation.tables._cells import CellTables, summed_to
 from dpinfer.estimation.tables._fit import MarginalsFit, problem
-from dpinfer.estimation.tables._measured import (
-    PlacedMarginal,
-    blocked,
-    chunk_rows,
-    marginal_of,
-)
-from dpinfer.estimation.tables._solution import Tables
+from dpinfer.estimation.tables._measured import PlacedMarginal, chunk_rows
 from dpinfer.mechanisms import IndependentNoise, NoiseLaw
 from dpinfer.mechanisms.independent import groups
 from dpinfer.queries._tree import Tree
@@ -70,13 +65,10 @@ class TableDisagreement:
         confidential values does not make for rounding errors.
         """
         fit, tree = self.fit, self.fit.hierarchy.tree
-        for given in fit.read:
-            given.refuse_unreadable(fit.hierarchy)  # squares of some finite values are not finite
         if self.size > _WHOLE_LIMIT:
             return np.asarray(_squares(fit, fit.placed, fit.solution.tables).sum())
         axes = fit.axes
-        tables = fit.solution.tables.chosen(axes.full, slice(None))
-        whole = np.rint(marginal_of(axes, axes.full, tables))
+        whole = np.rint(fit.solution.tables.at(slice(None)))
         if fit.zeros is not None:
             whole[_and_below(tree, fit.zeros)] = 0.0
         for families in reversed(tree.families):
@@ -84,9 +76,8 @@ class TableDisagreement:
             whole[families.parents] = np.add.reduceat(children, families.starts, axis=0)
         changed = []
         for one, read in zip(fit.placed, fit.read, strict=True):
-            summed = tuple(2 + at for at in range(len(axes.sizes)) if not one.kept >> at & 1)
-            part = blocked(fit.schema.matrix(read.names), whole)
-            less = one.at(slice(None)) - part.sum(axis=summed, keepdims=True)
+            part = summed_to(axes, one.kept, fit.schema.matrix(read.names), whole)
+            less = one.at(slice(None)) - part
             changed.append(replace(one, values=less, row=None))
         solved = problem(fit.schema, fit.read, tuple(changed), fit.zeros).solve(tree)
         return np.asarray(_squares(fit, tuple(changed), solved.tables).sum())
@@ -133,7 +124,9 @@ def _and_below(tree: Tree, zeros: NDArray[np.bool_]) -> NDArray[np.bool_]:
     return found
 
 
-def _squares(fit: MarginalsFit, placed: tuple[PlacedMarginal, ...], tables: Tables) -> FloatArray:
+def _squares(
+    fit: MarginalsFit, placed: tuple[PlacedMarginal, ...], tables: CellTables
+) -> FloatArray:
     """Return the sum of squared residuals over variances of the values at each place."""
     found = np.zeros(placed[0].precision.size)
     for number, rows, residuals in _residuals(fit, placed, tables):
@@ -143,7 +136,7 @@ def _squares(fit: MarginalsFit, placed: tuple[PlacedMarginal, ...], tables: Tabl
 
 
 def _residuals(
-    fit: MarginalsFit, placed: tuple[PlacedMarginal, ...], tables: Tables
+    fit: MarginalsFit, placed: tuple[PlacedMarginal, ...], tables: CellTables
 ) -> Iterator[tuple[int, slice, FloatArray]]:
     """Yield the number of a marginal, some places, and its values there less estimates."""
     step = chunk_rows(fit.schema.domain.size)
@@ -153,8 +146,7 @@ def _residuals(
         for start in range(0, places, step):
             rows = slice(start, min(start + step, places))
             if one.precision[rows].any():
-                estimate = marginal_of(fit.axes, one.kept, tables.chosen(one.kept, rows), matrix)
-                yield number, rows, np.subtract(one.at(rows), estimate, out=estimate)
+                yield number, rows, one.at(rows) - tables.marginal(one.kept, matrix, rows)
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,10 +16,8 @@ from dpinfer.estimation.tables._householder import reflect
 from dpinfer.estimation.tables._measured import (
     MeasuredTables,
     PlacedMarginal,
-    Rows,
     blocked,
     chunk_rows,
-    marginal_of,
 )
 from dpinfer.estimation.tables._reading import ReadMarginal
 from dpinfer.estimation.tables._schema import Names, TableSchema
@@ -76,10 +74,6 @@ class MarginalsFit:
         """Combine marginals."""
         placed = tuple(one.placed(hierarchy) for one in read)
         solution = problem(schema, read, placed, zeros).solve(hierarchy.tree)
-        # exact values may have taken the place of one that is not finite
-        if not solution.finite or any(one.exact.any() for one in placed):
-            for one in read:
-                one.refuse_unreadable(hierarchy)
         within, across = CONTRADICTIONS
         refuse_contradictions(solution.inside, hierarchy, within)
         refuse_contradictions(solution.between, hierarchy, across)
@@ -127,16 +121,27 @@ class MarginalsFit:
             np.arange(len(self.hierarchy)) if units is None else units
         )
 
-    def marginal(self, names: Names, places: Places) -> FloatArray:
-        """Return the marginals of some places, shape (k, r, ...)."""
+    def marginal(self, names: Names, places: Places | None) -> FloatArray:
+        """Return the marginals of some places, or of all units, shape (k, r, ...).
+
+        Those of all units may be the tables themselves.
+        """
         kept, matrix = self.schema.kept(names), self.schema.matrix(names)
+        tables = self.solution.tables
+        if places is None:
+            return tables.numbered(kept, matrix, len(self.hierarchy))
         out = np.empty((places.size, len(matrix), *self.axes.shape(kept)))
-        step = chunk_rows(max(prod(out.shape[1:]), self.schema.levels))
+        step = chunk_rows(self.schema.domain.size)
         for start in range(0, places.size, step):
             rows = slice(start, min(start + step, places.size))
-            tables = self.solution.tables.chosen(kept, _as_slice(places[rows]))
-            marginal_of(self.axes, kept, tables, matrix, out[rows])
+            out[rows] = tables.marginal(kept, matrix, places[rows])
         return out
+
+    def known(self, names: Names) -> bool:
+        """Tell whether the values determine these marginals in all units."""
+        kept = self.schema.kept(names)
+        pairs = zip(self.axes.classes, self.solution.variances, strict=True)
+        return all(variances.known for mask, variances in pairs if not mask & ~kept)
 
     def cell_variance(self, names: Names, places: Places) -> FloatArray:
         """Return the variances of each cell of these marginals, shape (k, r)."""
@@ -157,7 +162,7 @@ class MarginalsFit:
                 reflect(turned, 2 + axis)
         turned = blocked(self.schema.matrix(names).T, turned)
         size = np.sqrt(np.square(turned).sum(axis=tuple(range(1, turned.ndim))))
-        table = self.solution.tables.chosen(kept, slice(place, place + 1))
+        table = self.solution.tables.coefficients(slice(place, place + 1))
         estimate, variance = np.zeros(len(rows)), np.zeros(len(rows))
         for mask, corner, variances in zip(
             self.axes.classes, self.axes.corners, self.solution.variances, strict=True
@@ -175,13 +180,6 @@ class MarginalsFit:
                 np.add.at(estimate, function, (used * known).sum(axis=1))
                 np.add.at(variance, function, found)
         return estimate, np.maximum(variance, 0.0)  # rounding, where all is known exactly
-
-
-def _as_slice(places: Places) -> Rows:
-    """Return places as a slice where they are neighbours."""
-    if places.size and (np.diff(places) == 1).all():
-        return slice(int(places[0]), int(places[-1]) + 1)
-    return places
 
 
 def problem(

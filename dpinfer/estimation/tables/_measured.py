@@ -18,11 +18,8 @@ from dpinfer.queries._tree import Places
 
 Rows = slice | Places
 
-_CHUNK = 1 << 17
+_CHUNK = 1 << 16
 """Numbers worked on at a time, so that they stay in the cache."""
-
-_ALONE = np.ones((1, 1))
-"""The levels of a block without attributes."""
 
 CONTRADICTION = 1e-9
 """Difference, relative to the size of the values, up to which exact values agree."""
@@ -96,17 +93,23 @@ class MeasuredTables:
             variance[self.exact.times[mask] > 0.0] = 0.0
         return variance
 
-    def by_class(self) -> tuple[list[FloatArray | None], Places]:
+    def by_class(self, out: FloatArray | None = None) -> tuple[list[FloatArray | None], Places]:
         """Return the merged values of the coefficients of each class, shape (n, r, k).
 
         They are 0 where nothing is measured; None for classes of which no marginal says anything.
-        Places whose exact values contradict one another come second.
+        Places whose exact values contradict one another come second. ``out``, shape (n, r, cells),
+        is where to put the values, class by class.
         """
         places, levels = self.marginals[0].precision.size, self.marginals[0].values.shape[1]
         variance = [self.variance(mask) for mask in self.axes.classes]
-        found: list[FloatArray | None] = []
-        for own, size in zip(variance, self.axes.degrees(), strict=True):
-            found.append(np.empty((places, levels, size)) if np.isfinite(own).any() else None)
+        known = [bool(np.isfinite(own).any()) for own in variance]
+        room: list[FloatArray | None] = []
+        for own, there, at in zip(variance, known, self.axes.columns, strict=True):
+            if out is None:
+                size = at.stop - at.start
+                room.append(np.empty((places, levels, size)) if there else None)
+            else:
+                room.append(out[:, :, at])
             own[np.isinf(own)] = 0.0
         step = chunk_rows(levels * prod(self.axes.sizes))
         scratch = np.empty((min(step, places), levels, *self.axes.sizes))
@@ -115,13 +118,16 @@ class MeasuredTables:
             rows = slice(start, min(start + step, places))
             part = scratch[: rows.stop - rows.start]
             self.collect(rows, part)
-            for corner, own in zip(self.axes.corners, variance, strict=True):
-                part[corner] *= columns(own[rows], part.ndim)
             if self.exact is not None:
+                self.axes.multiply(part, [own[rows] for own in variance])
                 wrong.append(start + self.exact.fill(rows, part))
-            for corner, values in zip(self.axes.corners, found, strict=True):
+            for corner, own, values in zip(self.axes.corners, variance, room, strict=True):
                 if values is not None:
-                    values[rows] = part[corner].reshape((len(part), levels, -1))
+                    chosen = part[corner]
+                    target = values[rows].reshape(chosen.shape)
+                    factor = columns(own[rows], part.ndim) if self.exact is None else 1.0
+                    np.multiply(chosen, factor, out=target)
+        found = [values if there else None for values, there in zip(room, known, strict=True)]
         return found, np.concatenate(wrong)
 
     @property
@@ -251,22 +257,15 @@ def columns(numbers: FloatArray, ndim: int) -> FloatArray:
 
 def blocked(matrix: FloatArray, tables: FloatArray) -> FloatArray:
     """Return tables, shape (k, g, ...), with other levels of the block, shape (r, g)."""
-    if matrix.shape == (1, 1):
+    if len(matrix) == matrix.shape[1]:  # groups of one level each, in order
         return tables
     found = matrix @ tables.reshape((*tables.shape[:2], -1))
     return found.reshape((len(tables), len(matrix), *tables.shape[2:]))
 
 
-def marginal_of(
-    axes: Axes,
-    kept: int,
-    coefficients: FloatArray,
-    matrix: FloatArray = _ALONE,
-    out: FloatArray | None = None,
-) -> FloatArray:
-    """Return the marginals that keep these axes and levels of the block from coefficients."""
-    chosen = blocked(matrix, coefficients[axes.constant(kept)])
-    found = np.multiply(chosen, sqrt(axes.summed(kept)), out=out)
+def marginal_of(axes: Axes, kept: int, coefficients: FloatArray) -> FloatArray:
+    """Return the marginals that keep these axes from coefficients of tables."""
+    found = coefficients[axes.constant(kept)] * sqrt(axes.summed(kept))
     for axis in range(len(axes.sizes)):
         if kept >> axis & 1:
             reflect(found, 2 + axis)

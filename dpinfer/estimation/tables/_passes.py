@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpinfer._validation import FloatArray
-from dpinfer.estimation.hierarchies._passes import Gains, summed
+from dpinfer.estimation.hierarchies._passes import Gains
 from dpinfer.estimation.tables._axes import Axes
+from dpinfer.estimation.tables._householder import reflect
 from dpinfer.estimation.tables._measured import (
     CONTRADICTION,
     MeasuredTables,
     chunk_rows,
-    columns,
 )
 from dpinfer.queries._tree import Places, Tree
 
@@ -65,10 +65,8 @@ class ClassGains:
         ``roots`` are the final variances of the roots where more is known of them from outside.
         """
         gains = Gains.of(tree, measured, roots)
-        gain = np.concatenate([np.empty(0), *gains.gain])
-        total = np.concatenate(
-            [np.empty(0), *(summed(gains.below, families) for families in tree.families)]
-        )
+        gain = np.concatenate([np.empty(0), *(merger.gain for merger in gains.mergers)])
+        total = np.concatenate([np.empty(0), *(merger.total for merger in gains.mergers)])
         parents = np.concatenate(
             [np.empty(0, dtype=np.intp), *(_places(families.parents) for families in tree.families)]
         )
@@ -184,10 +182,10 @@ class TablePasses:
                 )
                 at = self.received.places[low:high] - chunk.rows.start
                 part[at] = self.received.tables[low:high]
-            self._multiply(part, [gains.scale[chunk.rows] for gains in self.gains])
+            self.axes.multiply(part, [gains.scale[chunk.rows] for gains in self.gains])
             if chunk.inner.size:
                 known = below.copy()
-                self._multiply(known, [gains.rest[chunk.below] for gains in self.gains])
+                self.axes.multiply(known, [gains.rest[chunk.below] for gains in self.gains])
                 part[chunk.inner] += known
             if chunk.starts.size:
                 sums[chunk.above] += np.add.reduceat(part, chunk.starts, axis=0)
@@ -202,20 +200,24 @@ class TablePasses:
         )
 
     def down(self, upward: Upward, roots: FloatArray | None = None) -> FloatArray:
-        """Turn estimates from below, in place, to final ones, from final ones of the roots.
+        """Turn estimates from below, in place, to cells of final ones, from those of the roots.
 
-        ``roots`` has the shape (r, 1, ...); without it, no more is known than from this tree.
+        ``roots`` are final coefficients, shape (r, 1, ...); without them, no more is known than
+        from this tree. Sums are lost.
         """
-        tables, sums = upward.tables, upward.sums
+        tables, changes = upward.tables, upward.sums
         if roots is not None:
             tables[: len(roots)] = roots
         for chunk in self._chunks:
+            part, below = tables[chunk.rows], changes[chunk.below]
             if chunk.starts.size:
-                change = tables[self._parents[chunk.above]] - sums[chunk.above]
-                children = tables[chunk.rows]
-                spread = np.repeat(change, np.diff(chunk.starts, append=len(children)), axis=0)
-                self._multiply(spread, [gains.share[chunk.rows] for gains in self.gains])
-                children += spread
+                counts = np.diff(chunk.starts, append=len(part))
+                spread = np.repeat(changes[chunk.above], counts, axis=0)
+                self.axes.multiply(spread, [gains.share[chunk.rows] for gains in self.gains])
+                part += spread
+            np.subtract(part[chunk.inner], below, out=below)
+            for axis in range(len(self.axes.sizes)):
+                reflect(part, 2 + axis)
         return tables
 
     @cached_property
@@ -227,11 +229,6 @@ class TablePasses:
     @cached_property
     def _chunks(self) -> tuple[Chunk, ...]:
         return tuple(_chunks(self.tree, self._parents, chunk_rows(prod(self.axes.sizes))))
-
-    def _multiply(self, tables: FloatArray, factors: list[FloatArray]) -> None:
-        """Multiply the coefficients of each class by its factors, one for each table."""
-        for corner, factor in zip(self.axes.corners, factors, strict=True):
-            tables[corner] *= columns(factor, tables.ndim)
 
     def _unequal(self, chunk: Chunk, tables: FloatArray, sums: FloatArray) -> NDArray[np.bool_]:
         """Return which tables with children differ from the sums, though both are exact."""

@@ -70,19 +70,26 @@ class ReadMarginal:
             self.kept, self.values, row, np.where(there, precision[row], 0.0), there & exact[row]
         )
 
-    def refuse_unreadable(self, hierarchy: Hierarchy) -> None:
-        """Refuse values that are not finite or too large."""
-        step = chunk_rows(prod(self.values.shape[1:]))
-        for start in range(0, len(self.values), step):
-            part = self.values[start : start + step].astype(np.float64)
-            bad = ~(np.abs(part) <= _LARGEST)
-            if bad.any():
-                row = np.flatnonzero(bad.reshape((len(part), -1)).any(axis=1))
-                raise InvalidParameterError(
-                    f"values of the marginal {show(self.names)} must be finite and within "
-                    f"±{_LARGEST:g}, got {part[bad][0]} in unit "
-                    f"{hierarchy.names(self.units[start + row])}"
-                )
+
+def refuse_unreadable(
+    values: NDArray[Any], names: Names, unit: NDArray[np.intp] | None, hierarchy: Hierarchy
+) -> None:
+    """Refuse values that are not finite, or whose squares might not be."""
+    if values.dtype.kind != "f":
+        return
+    step = chunk_rows(prod(values.shape[1:]))
+    for start in range(0, len(values), step):
+        part = values[start : start + step].astype(np.float64, copy=False).ravel()
+        if np.vdot(part, part) <= _LARGEST**2:  # one reading is enough in most cases
+            continue
+        bad = ~(np.abs(part) <= _LARGEST)
+        if bad.any():
+            row = start + np.flatnonzero(bad.reshape((-1, values[0].size)).any(axis=1))
+            raise InvalidParameterError(
+                f"values of the marginal {show(names)} must be finite and within "
+                f"±{_LARGEST:g}, got {part[bad][0]} in unit "
+                f"{hierarchy.names(row if unit is None else unit[row])}"
+            )
 
 
 def read_values(

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from dpinfer._validation import FloatArray
 from dpinfer.estimation.tables._axes import Axes
-from dpinfer.estimation.tables._measured import MeasuredTables, Rows
+from dpinfer.estimation.tables._cells import CellTables, cells_of
+from dpinfer.estimation.tables._measured import MeasuredTables
 from dpinfer.estimation.tables._passes import TablePasses
 from dpinfer.estimation.vectors.passes import VectorGains
 from dpinfer.queries._tree import Places, Tree
@@ -43,52 +44,16 @@ class TableProblem:
 
     def solve(self, tree: Tree) -> TableSolution:
         """Estimate all tables."""
-        with np.errstate(invalid="ignore", over="ignore"):  # of values that are refused later
-            simple = self.levels == 1 and self.zeros is None
-            return _scalars(self, tree) if simple else _vectors(self, tree)
-
-
-class Tables(Protocol):
-    """Coefficients of tables."""
-
-    def chosen(self, kept: int, rows: Rows) -> FloatArray:
-        """Return those of some tables with the coordinate 0 in the axes that are not kept."""
-
-
-@dataclass(frozen=True, eq=False)
-class WholeTables:
-    """Coefficients as tables, shape (n, 1, ...)."""
-
-    axes: Axes
-    found: FloatArray
-
-    def chosen(self, kept: int, rows: Rows) -> FloatArray:
-        """Return some of them; a view for a slice."""
-        return np.asarray(self.found[rows][self.axes.constant(kept)])
-
-
-@dataclass(frozen=True, eq=False)
-class ClassTables:
-    """Coefficients class by class, each of shape (n, g, k)."""
-
-    axes: Axes
-    found: tuple[FloatArray, ...]
-
-    def chosen(self, kept: int, rows: Rows) -> FloatArray:
-        """Put some of them together."""
-        number, levels = self.found[0][rows].shape[:2]
-        out = np.empty((number, levels, *self.axes.shape(kept)))
-        for mask, corner, part in zip(
-            self.axes.classes, self.axes.corners, self.found, strict=True
-        ):
-            if not mask & ~kept:
-                target = out[corner]
-                target[...] = part[rows].reshape(target.shape)
-        return out
+        simple = self.levels == 1 and self.zeros is None
+        return _scalars(self, tree) if simple else _vectors(self, tree)
 
 
 class Variances(Protocol):
     """Variances of the coefficients of one class."""
+
+    @property
+    def known(self) -> bool:
+        """Whether all are finite."""
 
     def variance(self, functionals: FloatArray, places: Places) -> FloatArray:
         """Return those of functionals, shape (k, g), of some places; (m, k), or infinite."""
@@ -99,6 +64,11 @@ class ScalarVariances:
     """Variances of coefficients, shape (n,), where there is no block."""
 
     found: FloatArray
+
+    @property
+    def known(self) -> bool:
+        """Whether all are finite."""
+        return bool(np.isfinite(self.found.max()))
 
     def variance(self, functionals: FloatArray, places: Places) -> FloatArray:
         """Return those of functionals, shape (k, 1), of some places."""
@@ -117,24 +87,21 @@ class TableSolution:
 
     Parameters
     ----------
-    tables : Tables
-        Their coefficients; meaningless where the variance is infinite.
+    tables : CellTables
+        Their cells; meaningless where the variance is infinite.
     variances : tuple of Variances
         Those of each class.
     degrees : int or None
         Number of noisy values beyond those needed to determine the others, where that is known.
     inside, between : array of int
         Places whose exact values contradict one another, and those below them.
-    finite : bool
-        Whether all estimates are finite, as they are unless a value is not.
     """
 
-    tables: Tables
+    tables: CellTables
     variances: tuple[Variances, ...]
     degrees: int | None
     inside: Places
     between: Places
-    finite: bool
 
 
 def _scalars(problem: TableProblem, tree: Tree) -> TableSolution:
@@ -142,14 +109,12 @@ def _scalars(problem: TableProblem, tree: Tree) -> TableSolution:
     (measured,) = problem.measured
     passes = TablePasses.of(tree, measured)
     upward = passes.up(measured)
-    finite = bool(np.isfinite(upward.tables[: passes.roots]).all())
     return TableSolution(
-        tables=WholeTables(problem.axes, passes.down(upward)),
+        tables=CellTables.placed(problem.axes, passes.down(upward), tree.order),
         variances=tuple(ScalarVariances(gains.variance) for gains in passes.gains),
         degrees=passes.degrees + measured.degrees,
         inside=upward.inside,
         between=upward.between,
-        finite=finite,
     )
 
 
@@ -159,67 +124,104 @@ class ClassProblem:
 
     Parameters
     ----------
+    number : int
+        The number of the class.
     values : list of array of float, shape (n, r_i, k)
         What was measured through each of q matrices.
     matrices : list of array of float, shape (r_i, g)
         These.
     precision : array of float, shape (n, q)
         Of each place and matrix.
+    estimates : array of float, shape (n, g, k)
+        Where to put the estimates; values of the identity may be there.
     """
 
+    number: int
     values: list[FloatArray]
     matrices: list[FloatArray]
     precision: FloatArray
+    estimates: FloatArray
 
 
-def classes_of(problem: TableProblem, places: int) -> tuple[Iterator[ClassProblem], Places]:
-    """Return the problem of each class, and the places whose exact values contradict themselves."""
-    values, wrong = zip(*(measured.by_class() for measured in problem.measured), strict=True)
-    return _class_problems(problem, places, values), np.concatenate(wrong)
+@dataclass(frozen=True, eq=False)
+class ClassProblems:
+    """The problems of all classes, the largest first, whose values make the most room.
 
+    Parameters
+    ----------
+    problem : TableProblem
+        Whose they are.
+    values : list of list of array of float, shape (n, r, k), or None
+        What was measured through each matrix of the coefficients of each class; handed over.
+    estimates : array of float, shape (n, g, cells)
+        Where to put the coefficients, class by class.
+    inside : array of int
+        Places whose exact values contradict one another.
+    """
 
-def _class_problems(
-    problem: TableProblem, places: int, values: tuple[list[FloatArray | None], ...]
-) -> Iterator[ClassProblem]:
-    for at, (mask, size) in enumerate(
-        zip(problem.axes.classes, problem.axes.degrees(), strict=True)
-    ):
-        own, matrices, variances = [], [], []
-        for measured, matrix, merged in zip(
-            problem.measured, problem.matrices, values, strict=True
-        ):
-            found = merged[at]
-            if found is not None:
-                own.append(found)
-                matrices.append(matrix)
-                variances.append(measured.variance(mask))
-                merged[at] = found = None  # to make room
-        if not own:
-            own.append(np.zeros((places, 1, size)))
-            matrices.append(np.ones((1, problem.levels)))
-            variances.append(np.full(places, np.inf))
-        with np.errstate(divide="ignore"):
-            precision = 1.0 / np.stack(variances, axis=1)
-        yield ClassProblem(own, matrices, precision)
+    problem: TableProblem
+    values: list[list[FloatArray | None]]
+    estimates: FloatArray
+    inside: Places
+
+    @classmethod
+    def of(cls, problem: TableProblem, places: int) -> ClassProblems:
+        """Bring what was measured in the order of classes."""
+        shape = (places, problem.levels, sum(problem.axes.degrees()))
+        identity = [len(matrix) == problem.levels for matrix in problem.matrices]
+        estimates = np.empty(shape) if any(identity) else np.zeros(shape)
+        values, inside = [], []
+        for measured, own in zip(problem.measured, identity, strict=True):
+            found, wrong = measured.by_class(estimates if own else None)
+            values.append(found)
+            inside.append(wrong)
+        return cls(problem, values, estimates, np.concatenate(inside))
+
+    def __iter__(self) -> Iterator[ClassProblem]:
+        problem, axes = self.problem, self.problem.axes
+        for at in np.argsort(axes.degrees())[::-1].tolist():
+            mask, columns = axes.classes[at], axes.columns[at]
+            values, matrices, variances = [], [], []
+            for measured, matrix, merged in zip(
+                problem.measured, problem.matrices, self.values, strict=True
+            ):
+                found = merged[at]
+                if found is not None:
+                    values.append(found)
+                    matrices.append(matrix)
+                    variances.append(measured.variance(mask))
+                    merged[at] = found = None  # to make room
+            estimates = self.estimates[:, :, columns]
+            if not values:
+                values.append(np.zeros((len(estimates), 1, estimates.shape[2])))
+                matrices.append(np.ones((1, problem.levels)))
+                variances.append(np.full(len(estimates), np.inf))
+            with np.errstate(divide="ignore"):
+                precision = 1.0 / np.stack(variances, axis=1)
+            yield ClassProblem(at, values, matrices, precision, estimates)
+
+    def tables(self, order: Places | None) -> CellTables:
+        """Turn the estimates, once made, to cells in place."""
+        axes = self.problem.axes
+        return CellTables.placed(axes, cells_of(axes, self.estimates), order)
 
 
 def _vectors(problem: TableProblem, tree: Tree) -> TableSolution:
     """Estimate tables with a block: the coefficients of a class are vectors on the tree."""
-    classes, inside = classes_of(problem, len(tree))
+    classes = ClassProblems.of(problem, len(tree))
     between = [np.empty(0, dtype=np.intp)]
-    tables, gains = [], []
+    gains: dict[int, VectorGains] = {}
     for one in classes:
         found = VectorGains.of(tree, one.matrices, one.precision, problem.zeros)
-        collected = found.collect(one.values)
+        collected = found.collect(one.values, out=one.estimates)
         one.values.clear()
         between.append(collected.contradictions)
-        tables.append(found.spread(collected))
-        gains.append(found)
+        found.spread(collected)
+        gains[one.number] = found
     return TableSolution(
-        tables=ClassTables(problem.axes, tuple(tables)),
-        variances=tuple(gains),
+        tables=classes.tables(tree.order),
+        variances=tuple(gains[at] for at in sorted(gains)),
         degrees=None,
-        inside=inside,
+        inside=classes.inside,
         between=np.concatenate(between),
-        finite=all(bool(np.isfinite(one).all()) for one in tables),
     )

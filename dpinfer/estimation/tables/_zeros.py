@@ -26,6 +26,19 @@ class StructuralZeros:
     units : list or array, optional
         The units: labels, or positions where units have no labels. By default all.
 
+    Raises
+    ------
+    InvalidParameterError
+        By :func:`combine_marginals`, if ``levels`` is empty, names no attribute or grouping or what
+        is not a level of it (``True`` is not the level 1), or ``units`` are not in the hierarchy.
+
+    Notes
+    -----
+    The attributes named form the block of :func:`combine_marginals`, with those that have
+    groupings: their joint levels, at most 1,024, cost time in their square and memory in the square
+    for units with children. Zeros are exact: what is known of other cells gets sharper. A zero of a
+    unit says of those below it only that they add up to zero, so name them too.
+
     Examples
     --------
     >>> StructuralZeros({"quarters": ["nursing", "military"], "age": "minor"}, units=["44001"])
@@ -94,7 +107,12 @@ def _block_levels(one: StructuralZeros, schema: TableSchema) -> NDArray[np.bool_
 
 
 def _are_levels(listed: list[Any], levels: tuple[Hashable, ...]) -> bool:
+    """Tell whether all are levels, of which True is not 1."""
     try:
-        return set(listed) <= set(levels)
+        return {_typed(one) for one in listed} <= {_typed(level) for level in levels}
     except TypeError:  # lists and arrays are no levels
         return False
+
+
+def _typed(level: Hashable) -> tuple[bool, Hashable]:
+    return isinstance(level, (bool, np.bool_)), level

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from scipy import special
 
-from dpinfer._validation import FloatArray, check_alpha, check_option
+from dpinfer._validation import FloatArray, check_alpha, check_array, check_option
+from dpinfer.errors import NotEstimableError
+from dpinfer.estimation.tables._fit import MarginalsFit
+from dpinfer.estimation.tables._schema import Names
+from dpinfer.estimation.weights import checked_weights
 from dpinfer.results.intervals import Intervals
+from dpinfer.results.labels import attach_labels
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,6 +49,38 @@ class TableContrast:
         """Confidence intervals; as :meth:`MarginalsEstimate.conf_int`."""
         estimate, std_err = np.asarray(self.estimate), np.asarray(self.std_err)
         return normal_intervals(estimate, std_err, alpha, method, self.labels, self._gaussian)
+
+
+def contrast_of(
+    fit: MarginalsFit, unit: Any, coefficients: Any, names: Names, *, refuse: bool
+) -> TableContrast:
+    """Estimate functions of the cells of a marginal of one unit."""
+    schema, hierarchy = fit.schema, fit.hierarchy
+    at = hierarchy.positions([unit], "unit")
+    shape = schema.shape(names)
+    if not (hasattr(coefficients, "iloc") or isinstance(coefficients, Mapping)):
+        coefficients = check_array(coefficients, "coefficients")
+        coefficients = coefficients.ravel() if coefficients.shape == shape else coefficients
+    matrix = checked_weights(coefficients, schema.cells(names), prod(shape), "coefficients")
+    rows = np.ascontiguousarray(schema.inward(matrix.reshape((-1, *shape)), names))
+    place = int(hierarchy.tree.place_of(at)[0])
+    estimate, variance = fit.contrast(names, place, rows)
+    lost = np.isinf(variance)
+    if lost.any():
+        if refuse:
+            raise NotEstimableError(
+                f"the values do not determine function {int(np.argmax(lost))} of the cells of "
+                f"{hierarchy.names(at)}"
+            )
+        estimate[lost] = np.nan
+    several = matrix.ndim == 2
+    labels = coefficients.index if several and hasattr(coefficients, "iloc") else None
+    return TableContrast(
+        estimate=attach_labels(estimate if several else estimate[0], labels),
+        std_err=attach_labels(np.sqrt(variance if several else variance[0]), labels),
+        labels=labels,
+        _gaussian=fit.is_gaussian,
+    )
 
 
 def normal_intervals(

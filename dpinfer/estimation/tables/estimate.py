@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpinfer._validation import RNG, FloatArray, check_array, freeze
+from dpinfer._validation import RNG, FloatArray, freeze
 from dpinfer.errors import NotEstimableError
 from dpinfer.estimation.consistency import consistency_test
 from dpinfer.estimation.tables._checks import TableDisagreement, disagreements
 from dpinfer.estimation.tables._fit import MarginalsFit
+from dpinfer.estimation.tables._labels import joined, labelled
 from dpinfer.estimation.tables._schema import Names, TableSchema
 from dpinfer.estimation.tables.contrast import (
     NORMAL_NOTE,
     Method,
     TableContrast,
+    contrast_of,
     normal_intervals,
 )
-from dpinfer.estimation.weights import checked_weights
 from dpinfer.queries import Domain, Hierarchy
 from dpinfer.results.intervals import ERROR_COVERED, Intervals
 from dpinfer.results.labels import attach_labels
@@ -79,7 +79,8 @@ class MarginalsEstimate:
         -------
         array of float, shape (k, levels of each attribute), DataFrame or Series
             A row for each of the k units. A DataFrame with a column for each cell where units have
-            labels, for the total a Series.
+            labels, for the total a Series. An array of all cells of all units is that of the
+            estimates themselves, and read-only.
 
         Raises
         ------
@@ -91,15 +92,52 @@ class MarginalsEstimate:
         return self._labelled(self._estimates(names, at), names, at)
 
     def marginal_variance(self, attributes: Any = (), units: Any = None) -> Any:
-        """Return variances due to the noise of :meth:`marginal`, in the same form.
+        """Return variances due to the noise of the estimates of a marginal.
 
-        Those of an array share memory where they are equal, so they are read-only.
+        Parameters
+        ----------
+        attributes, units
+            As for :meth:`marginal`.
+
+        Returns
+        -------
+        array of float, shape (k, levels of each attribute), DataFrame or Series
+            In the form of :meth:`marginal`. Those of an array share memory where they are equal,
+            so they are read-only.
+
+        Raises
+        ------
+        NotEstimableError
+            As :meth:`marginal`; with ``unestimable="nan"`` they are infinite instead.
+
+        Notes
+        -----
+        They are exact, from the stated noise alone, and 0 for what is known without noise. Where no
+        attribute has groupings or zeros, a cell of the marginal that keeps A has the variance
+        Π nₐ Σ w_B Π hₐ: nₐ of attributes not kept, and for each B ⊆ A the variance w_B of its
+        coefficients with hₐ = 1 - 1/nₐ for a in B and 1/nₐ for others in A.
         """
         names, at = self._chosen(attributes, units)
         return self._labelled(self._spread(self._variance(names, at), names), names, at)
 
     def marginal_bse(self, attributes: Any = (), units: Any = None) -> Any:
-        """Return standard errors due to the noise of :meth:`marginal`, in the same form."""
+        """Return standard errors due to the noise of the estimates of a marginal.
+
+        Parameters
+        ----------
+        attributes, units
+            As for :meth:`marginal`.
+
+        Returns
+        -------
+        array of float, shape (k, levels of each attribute), DataFrame or Series
+            The square roots of :meth:`marginal_variance`, in the same form.
+
+        Raises
+        ------
+        NotEstimableError
+            As :meth:`marginal`; with ``unestimable="nan"`` they are infinite instead.
+        """
         names, at = self._chosen(attributes, units)
         return self._labelled(self._spread(np.sqrt(self._variance(names, at)), names), names, at)
 
@@ -118,7 +156,9 @@ class MarginalsEstimate:
         """
         at = self.hierarchy.positions([unit], "unit")
         found = self._estimates(self.domain.attributes, at)[0]
-        return found if self.hierarchy.labels is None else self._cells(found.ravel())
+        if self.hierarchy.labels is None:
+            return found
+        return attach_labels(freeze(found.ravel()), self.domain.cells())
 
     def contrast(self, unit: Any, coefficients: Any, attributes: Any = None) -> TableContrast:
         """Estimate linear functions of the cells of one unit, such as a difference of two.
@@ -144,35 +184,9 @@ class MarginalsEstimate:
         NotEstimableError
             If the values do not determine a function.
         """
-        names = (
-            self.domain.attributes if attributes is None else self._schema.check_names(attributes)
-        )
-        at = self.hierarchy.positions([unit], "unit")
-        shape = self._schema.shape(names)
-        if not (hasattr(coefficients, "iloc") or isinstance(coefficients, Mapping)):
-            coefficients = check_array(coefficients, "coefficients")
-            coefficients = coefficients.ravel() if coefficients.shape == shape else coefficients
-        size = int(np.prod(shape))
-        matrix = checked_weights(coefficients, self._schema.cells(names), size, "coefficients")
-        rows = np.ascontiguousarray(self._schema.inward(matrix.reshape((-1, *shape)), names))
-        place = int(self.hierarchy.tree.place_of(at)[0])
-        estimate, variance = self._fit.contrast(names, place, rows)
-        lost = np.isinf(variance)
-        if lost.any():
-            if self._refuse:
-                raise NotEstimableError(
-                    f"the values do not determine function {int(np.argmax(lost))} of the cells of "
-                    f"{self.hierarchy.names(at)}"
-                )
-            estimate[lost] = np.nan
-        several = matrix.ndim == 2
-        labels = coefficients.index if several and hasattr(coefficients, "iloc") else None
-        return TableContrast(
-            estimate=attach_labels(estimate if several else estimate[0], labels),
-            std_err=attach_labels(np.sqrt(variance if several else variance[0]), labels),
-            labels=labels,
-            _gaussian=self._fit.is_gaussian,
-        )
+        every = self.domain.attributes
+        names = every if attributes is None else self._schema.check_names(attributes)
+        return contrast_of(self._fit, unit, coefficients, names, refuse=self._refuse)
 
     def conf_int(
         self,
@@ -207,9 +221,9 @@ class MarginalsEstimate:
         names, at = self._chosen(attributes, units)
         self._refuse_unknown(names, at)
         std_err = self._spread(np.sqrt(self._variance(names, at)), names)
-        labels = self._long_labels(names, at)
-        estimate = self._estimates(names, at)
-        if labels is not None:
+        estimate, labels = self._estimates(names, at), None
+        if self.hierarchy.labels is not None:
+            labels = joined(self.hierarchy, self._schema, names, at)
             estimate, std_err = estimate.ravel(), std_err.ravel()
         return normal_intervals(estimate, std_err, alpha, method, labels, self._fit.is_gaussian)
 
@@ -223,7 +237,28 @@ class MarginalsEstimate:
     ) -> HypothesisResult:
         """Test whether the values of all tables disagree more than their noise allows.
 
-        Parameters and result are those of :meth:`CombinedEstimate.consistency_test`.
+        Parameters
+        ----------
+        method, reps, rng, progress
+            As for :meth:`CombinedEstimate.consistency_test`.
+
+        Returns
+        -------
+        HypothesisResult
+            The statistic Q = Σ (y - x̂)²/σ² over all noisy values with its p-value; it unpacks as
+            ``statistic, pvalue``.
+
+        Raises
+        ------
+        NotEstimableError
+            If no published value overlaps with the others, so that nothing can disagree.
+
+        Notes
+        -----
+        For Gaussian noise Q is chi-squared, with as many degrees of freedom as there are noisy
+        values beyond those needed to determine the others; for other noise it is simulated, as
+        tables on so many copies of the hierarchy. A small p-value says that noise, marginals or
+        hierarchy are not what they are said to be; :meth:`disagreements` says where.
         """
         return consistency_test(
             TableDisagreement(self._fit), method=method, reps=reps, rng=rng, progress=progress
@@ -269,7 +304,7 @@ class MarginalsEstimate:
             units = at if self.hierarchy.labels is None else self.hierarchy.labels[at]
         found = self.conf_int(names, units, alpha).summary_frame()
         if self.hierarchy.labels is None:
-            found.index = _joined(np.arange(len(self)) if at is None else at, names, self._schema)
+            found.index = joined(self.hierarchy, self._schema, names, at)
         std_err = np.sqrt(self._variance(names, at))
         found.insert(1, "std_err", self._spread(std_err, names).ravel())
         return found
@@ -324,21 +359,24 @@ class MarginalsEstimate:
 
     def _estimates(self, names: Names, at: NDArray[np.intp] | None) -> FloatArray:
         """Return estimates of a marginal, shape (k, levels of each attribute)."""
-        lost = np.isinf(self._variance(names, at))
-        found = self._fit.marginal(names, self._fit.places(at))
-        if lost.any():
-            found[lost] = np.nan
+        found = self._fit.marginal(names, None if at is None else self._fit.places(at))
+        if not self._fit.known(names):
+            lost = np.isinf(self._variance(names, at))
+            if lost.any():
+                found = found.copy()
+                found[lost] = np.nan
         return self._schema.outward(found, names)
 
     def _refuse_unknown(self, names: Names, at: NDArray[np.intp] | None) -> None:
-        self._refuse_lost(np.isinf(self._variance(names, at)), names, at)
+        if not self._fit.known(names):
+            self._refuse_lost(np.isinf(self._variance(names, at)), names, at)
 
     def _refuse_lost(
         self, lost: NDArray[np.bool_], names: Names, at: NDArray[np.intp] | None
     ) -> None:
-        row = np.flatnonzero(lost.any(axis=1))
-        if row.size:
-            units = row if at is None else at[row]
+        units = np.flatnonzero(lost.any(axis=1))
+        if units.size:
+            units = units if at is None else at[units]
             what = f"the marginal {names!r}" if names else "the total"
             raise NotEstimableError(
                 f"the values do not determine {what} of {self.hierarchy.names(units)}: it takes "
@@ -354,39 +392,4 @@ class MarginalsEstimate:
         return self._schema.outward(np.broadcast_to(wide, (*numbers.shape, *shape)), names)
 
     def _labelled(self, found: FloatArray, names: Names, at: NDArray[np.intp] | None) -> Any:
-        """Return a marginal under the labels of units and cells, if units have any."""
-        labels = self.hierarchy.labels
-        if labels is None:
-            return found
-        import pandas as pd
-
-        index = labels if at is None else labels[at]
-        if not names:
-            return pd.Series(found, index=index)
-        columns = self._schema.cells(names)
-        return pd.DataFrame(found.reshape((len(found), len(columns))), index=index, columns=columns)
-
-    def _long_labels(self, names: Names, at: NDArray[np.intp] | None) -> pd.Index | None:
-        labels = self.hierarchy.labels
-        if labels is None:
-            return None
-        return _joined(labels if at is None else labels[at], names, self._schema)
-
-    def _cells(self, values: FloatArray) -> Any:
-        return attach_labels(freeze(values), self.domain.cells())
-
-
-def _joined(units: Any, names: Names, schema: TableSchema) -> pd.Index:
-    """Return labels of unit and levels, for each cell of each unit."""
-    import pandas as pd
-
-    index = pd.Index(units, tupleize_cols=False)
-    if not names:
-        return index.rename("unit")
-    levels = [list(schema.levels_of(name)) for name in names]
-    cells = np.indices([len(one) for one in levels]).reshape((len(names), -1))
-    codes = [np.repeat(np.arange(len(index)), cells.shape[1])]
-    codes += [np.tile(row, len(index)) for row in cells]
-    return pd.MultiIndex(
-        levels=[index, *levels], codes=codes, names=["unit", *names], verify_integrity=False
-    )
+        return labelled(found, self.hierarchy, self._schema, names, at)

@@ -11,7 +11,7 @@ from dpinfer._validation import check_items, check_option, show
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.hierarchies.combine import check_variance
 from dpinfer.estimation.tables._fit import MarginalsFit
-from dpinfer.estimation.tables._reading import ReadMarginal, read_values
+from dpinfer.estimation.tables._reading import ReadMarginal, read_values, refuse_unreadable
 from dpinfer.estimation.tables._schema import TableSchema
 from dpinfer.estimation.tables._zeros import StructuralZeros, check_zeros, place_zeros
 from dpinfer.estimation.tables.estimate import MarginalsEstimate
@@ -43,6 +43,19 @@ class NoisyMarginal:
     units : list or array, optional
         The units that the rows of an array belong to, each once: labels, or positions where units
         have no labels. By default all units in order. Units that are not there were not measured.
+
+    Raises
+    ------
+    InvalidParameterError
+        By :func:`combine_marginals`, which knows domain and hierarchy: if attributes are not in the
+        domain, values do not have the shape that follows, are not real and finite or beyond
+        ±1e100, variances are not 0 or within what it can compute with, or units are unknown or
+        named twice.
+
+    Notes
+    -----
+    A value is a cell of the marginal plus noise of its own: y = Σ x + e, the sum over the levels of
+    the attributes that are not kept, with e independent over cells, units and marginals.
 
     Examples
     --------
@@ -168,6 +181,7 @@ def read_marginal(one: object, schema: TableSchema, hierarchy: Hierarchy) -> Rea
         raise InvalidParameterError(f"marginals must hold NoisyMarginals, got {show(one)}")
     names = schema.check_names(one.attributes)
     values, unit = read_values(one.values, names, one.units, schema, hierarchy)
+    refuse_unreadable(values, names, unit, hierarchy)
     law = as_noise(one.mechanism, len(values))
     variance = np.broadcast_to(np.asarray(law.variance, dtype=np.float64), (len(values),))
     check_variance(variance)

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpinfer._validation import FloatArray
+from dpinfer.estimation.vectors.exact import free_of, known, of_leaves, sharpen
 from dpinfer.estimation.vectors.layout import CHUNK, SparseRows, families_of
 from dpinfer.estimation.vectors.leaves import StructuredLeaves
 from dpinfer.estimation.vectors.up import Below
-from dpinfer.estimation.vectors.update import RANK, sums_of_others
+from dpinfer.estimation.vectors.update import RANK, Beliefs, sums_of_others
 from dpinfer.queries._tree import Places
 
 _CANCELLED = 1e-3
@@ -27,25 +28,35 @@ class Final:
         Their finite part.
     unknown : SparseRows, shape (d, g, g)
         Their infinite part.
+    exact : SparseRows, shape (d, g, g)
+        Projectors on what is exact in those of which more is so than from below.
     """
 
     finite: FloatArray
     unknown: SparseRows
+    exact: SparseRows
 
 
-def final_beliefs(below: Below, above: tuple[FloatArray, FloatArray] | None) -> Final:
-    """Go down, from final covariances of the roots if they are known."""
-    layout, size = below.layout, below.queries.size
-    final = Final(np.zeros(below.finite.shape), SparseRows(len(below.finite), size, size))
+def final_beliefs(below: Below, above: Beliefs | None) -> Final:
+    """Go down, from what is known of the roots in the end if that is more."""
+    layout, size, dense = below.layout, below.queries.size, len(below.finite)
+    final = Final(
+        np.zeros(below.finite.shape), SparseRows(dense, size, size), SparseRows(dense, size, size)
+    )
     roots = np.flatnonzero(layout.parent < 0)
+    own = below.beliefs(roots)
     if above is None:
-        above = below.finite[roots], below.unknown.get(roots)
-    final.finite[roots] = above[0]
-    _keep_unknown(final, roots, above[1])
+        above = own
+    final.finite[roots] = above.finite
+    _keep_unknown(final, roots, above.unknown)
+    more = np.abs(above.exact - own.exact).max(axis=(1, 2)) > RANK
+    final.exact.add(roots[more], above.exact[more])
     for nodes in layout.down(max(1, CHUNK // size**2)):
         children = layout.dense_children(nodes)
         if children.stop > children.start:
-            _down(below, final, np.arange(children.start, children.stop))
+            rows = np.arange(children.start, children.stop)
+            _down(below, final, rows)
+            sharpen(below, final.exact, rows)
     return final
 
 
@@ -93,7 +104,8 @@ def variances(below: Below, final: Final, functionals: FloatArray, places: Place
     step = max(1, CHUNK // size**2)
     for start in range(0, dense.size, step):
         some = dense[start : start + step]
-        found[some] = _quadratic(final.finite[rows[some]], functionals)
+        free = free_of(functionals, known(below, final.exact, rows[some]))
+        found[some] = _quadratic(final.finite[rows[some]], free)
         infinite = _quadratic(final.unknown.get(rows[some]), functionals)
         found[some] = np.where(infinite > RANK * (functionals**2).sum(axis=1), np.inf, found[some])
     for leaves in below.leaves:
@@ -107,7 +119,7 @@ def variances(below: Below, final: Final, functionals: FloatArray, places: Place
 
 
 def _quadratic(matrices: FloatArray, functionals: FloatArray) -> FloatArray:
-    """Return f'Wf, shape (n, k)."""
+    """Return f'Wf, shape (n, k), of functionals, shape (k, g) or (n, k, g)."""
     return np.asarray(((functionals @ matrices) * functionals).sum(axis=2))
 
 
@@ -122,8 +134,11 @@ def _leaf_variances(
     found, alone = leaves.variance(functionals, index, inner[which])
     cancelled = np.flatnonzero((found < _CANCELLED * alone).any(axis=1))
     if cancelled.size:
-        exact = _with_care(below, final, leaves.places[index[cancelled]])
-        found[cancelled] = _quadratic(exact, functionals)
+        some = index[cancelled]
+        active = leaves.active(some)
+        exact = of_leaves(below, final.exact, active, leaves.parents[some])
+        care = _with_care(below, final, leaves.places[some])
+        found[cancelled] = _quadratic(care, free_of(functionals, exact))
     return np.asarray(np.maximum(found, 0.0))
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dpinfer._validation import FloatArray
 from dpinfer.queries._tree import Places, Tree
 
-CHUNK = 1 << 17
+CHUNK = 1 << 16
 """Numbers computed at a time, so that they stay in the cache."""
 
 
@@ -90,6 +90,11 @@ class SparseRows:
         self._slot = np.full(rows, -1, dtype=np.intp)
         self._data = np.zeros((4, *shape))
         self._used = 0
+
+    @property
+    def empty(self) -> bool:
+        """Whether there are none."""
+        return self._used == 0
 
     def has(self, rows: Places) -> NDArray[np.bool_]:
         """Tell which rows there are."""

@@ -93,6 +93,12 @@ class StructuredLeaves:
     def __len__(self) -> int:
         return int(self.places.size)
 
+    def active(self, chosen: Places) -> FloatArray:
+        """Return which of all levels are active in some of the leaves, shape (n, g)."""
+        found = np.zeros((chosen.size, self.queries.size))
+        found[:, self.levels] = 1.0 if self.mask is None else self.mask[chosen]
+        return found
+
     def chunks(self, columns: int) -> Iterator[slice]:
         """Cut the leaves in runs, for so many numbers per level."""
         step = max(1, CHUNK // max(1, columns * self.levels.size))
@@ -232,10 +238,24 @@ class StructuredLeaves:
 
         ``inner`` are the matrices M of the parents of the chosen leaves, shape (n, g, g).
         """
-        own = self.covariance(chosen) @ functionals[:, self.levels].T
-        below = np.einsum("nak,ka->nk", own, functionals[:, self.levels])
-        corner = inner[:, self.levels[:, None], self.levels]
-        return np.stack([below - np.einsum("nak,nak->nk", own, corner @ own), below])
+        wanted = functionals[:, self.levels].T
+        own = self._times(chosen, wanted)
+        below = np.einsum("nak,ak->nk", own, wanted)
+        if self.levels.size < self.queries.size:
+            inner = inner[:, self.levels[:, None], self.levels]
+        return np.stack([below - np.einsum("nak,nak->nk", own, inner @ own), below])
+
+    def _times(self, chosen: Places, vectors: FloatArray) -> FloatArray:
+        """Return U of some leaves times vectors on the levels, shape (a, k)."""
+        if self.mask is not None:
+            return np.asarray(self.covariance(chosen) @ vectors)
+        found: FloatArray = self.scale[chosen, None, None] * vectors
+        if self.rows.size:
+            size = self.core.shape[-1]
+            summed = np.eye(size)[:, self.part] @ vectors
+            shared = (self.core[chosen].reshape(-1, size) @ summed).reshape(chosen.size, size, -1)
+            found -= shared.take(self.part, axis=1)
+        return found
 
     def _counts(self, chunk: slice) -> FloatArray:
         """Count the active levels of each part, shape (n, m), or (1, m) if all leaves are alike."""

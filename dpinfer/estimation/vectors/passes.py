@@ -28,11 +28,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpinfer._validation import FloatArray
+from dpinfer.estimation.vectors.exact import known
 from dpinfer.estimation.vectors.final import Final, final_beliefs, variances
 from dpinfer.estimation.vectors.layout import VectorLayout
 from dpinfer.estimation.vectors.leaves import grouped
 from dpinfer.estimation.vectors.queries import VectorQueries
 from dpinfer.estimation.vectors.up import Below, Message
+from dpinfer.estimation.vectors.update import Beliefs
 from dpinfer.estimation.vectors.values import Collected, collect, spread
 from dpinfer.queries._tree import Places, Tree
 
@@ -108,11 +110,10 @@ class VectorGains:
         )
         return cls(Below.of(layout, asked, precision, zeros, leaves, message))
 
-    def down(self, above: tuple[FloatArray, FloatArray] | None = None) -> VectorGains:
-        """Go down, from final covariances of the roots: the finite and the infinite part.
+    def down(self, above: Beliefs | None = None) -> VectorGains:
+        """Go down, from what is known of the roots in the end.
 
-        Each has the shape (roots, g, g); without them, no more is known of the roots than from
-        this tree.
+        Without that, no more is known of them than from this tree.
         """
         return VectorGains(self.below, final_beliefs(self.below, above))
 
@@ -122,11 +123,12 @@ class VectorGains:
         roots = np.flatnonzero(layout.parent < 0)
         return Message(layout.dense[roots], self.below.beliefs(roots))
 
-    def answer(self, places: Places) -> tuple[FloatArray, FloatArray]:
-        """Return the final covariances of dense nodes, for the trees below them."""
+    def answer(self, places: Places) -> Beliefs:
+        """Return what is known of dense nodes in the end, for the trees below them."""
         rows = self.below.layout.dense_of[places]
         final = self._completed()
-        return final.finite[rows], final.unknown.get(rows)
+        exact = known(self.below, final.exact, rows)
+        return Beliefs(final.finite[rows], final.unknown.get(rows), exact)
 
     def collect(
         self,
@@ -159,6 +161,11 @@ class VectorGains:
     def estimates(self, values: Sequence[FloatArray]) -> FloatArray:
         """Estimate all nodes from values, shape (n, r_i, k) each; returns the shape (n, g, k)."""
         return self.spread(self.collect(values))
+
+    @property
+    def known(self) -> bool:
+        """Whether everything is estimable."""
+        return self._completed().unknown.empty
 
     def variance(self, functionals: FloatArray, places: Places | None = None) -> FloatArray:
         """Return final variances, shape (m, k), of functionals, shape (k, g), of some places.

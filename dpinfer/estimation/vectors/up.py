@@ -79,6 +79,8 @@ class Below:
         The inner nodes with dense children, ascending.
     structured : array of float, shape (m, g, g)
         The part of S that comes from structured leaves in these.
+    cover : array of float, shape (p, g)
+        In how many structured leaves below each inner node a level is active.
     """
 
     layout: VectorLayout
@@ -99,6 +101,7 @@ class Below:
     checks: FloatArray
     mixed: Places
     structured: FloatArray
+    cover: FloatArray
 
     @classmethod
     def of(
@@ -141,6 +144,7 @@ class Below:
             np.empty((0, size + len(queries.rows))),
             mixed,
             sums.finite[mixed],
+            sums.cover.copy(),
         )
         found._leaves_up(sums)
         for nodes in layout.up(max(1, CHUNK // size**2)):
@@ -154,8 +158,11 @@ class Below:
 
     def beliefs(self, rows: Places) -> Beliefs:
         """Return what is known of some dense nodes."""
-        exact = self.exact.get(rows) + diagonal((~self.active[rows]).astype(float))
-        return Beliefs(self.finite[rows], self.unknown.get(rows), exact)
+        return Beliefs(self.finite[rows], self.unknown.get(rows), self.known(rows))
+
+    def known(self, rows: Places) -> FloatArray:
+        """Return projectors on what is exact of some dense nodes, shape (n, g, g)."""
+        return self.exact.get(rows) + diagonal((~self.active[rows]).astype(float))
 
     def sent(self) -> Places:
         """Return the numbers of the dense nodes that have a message."""

@@ -5,7 +5,8 @@ them, and all of it is tested on generated files; of the least-squares estimates
 lines were read; the shares of the budget are compared with the public configuration of the run.
 """
 
-from dpinfer.releases.census.allocation import PL94_PERSONS_ALLOCATION, BudgetAllocation
+from dpinfer.privacy.composition import BudgetAllocation
+from dpinfer.releases.census.allocation import PL94_PERSONS_ALLOCATION
 from dpinfer.releases.census.generation import write_census_measurements
 from dpinfer.releases.census.layout import block_geoid, census_subtrees, spine_codes
 from dpinfer.releases.census.least_squares import read_census_least_squares

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from dpinfer._validation import FloatArray, one_line, show, show_some
 from dpinfer.errors import IncompatibleReleaseError
+from dpinfer.releases.census.ranges import EVERYTHING, CodeRange
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -61,7 +62,7 @@ def read_rows(
     columns: Sequence[str],
     *,
     subtree: str = "",
-    prefix: str = "",
+    among: CodeRange = EVERYTHING,
     queries: Sequence[str] | None = None,
 ) -> Iterator[FileRows]:
     """Read the rows of a file batch by batch, those of each query in a batch together.
@@ -74,14 +75,14 @@ def read_rows(
         The columns of measurements or of constraints.
     subtree : str, default ""
         How all codes in the file must begin.
-    prefix : str, default ""
-        How the codes of the rows begin that are wanted; other parts of the file are not read as
-        far as its statistics allow.
+    among : CodeRange, optional
+        The codes of the rows that are wanted. Row groups are not read whose statistics say that
+        they have none of them.
     queries : sequence of str, optional
         Names of the queries that are wanted.
     """
     with _reading(path):
-        for batch in _batches(path, columns, prefix, queries):
+        for batch in _batches(path, columns, among, queries):
             yield from _groups(path, batch, subtree)
 
 
@@ -90,7 +91,7 @@ def read_codes(path: Path, subtree: str = "") -> NDArray[np.bytes_]:
     with _reading(path):
         parts = [
             _codes(path, batch.column("geocode").unique(), subtree)
-            for batch in _batches(path, ("geocode",), "", None)
+            for batch in _batches(path, ("geocode",), EVERYTHING, None)
         ]
     return np.unique(np.concatenate(parts)) if parts else np.empty(0, dtype="S1")
 
@@ -111,34 +112,67 @@ def _reading(path: Path) -> Iterator[None]:
 
 
 def _batches(
-    path: Path, columns: Sequence[str], prefix: str, queries: Sequence[str] | None
+    path: Path, columns: Sequence[str], among: CodeRange, queries: Sequence[str] | None
 ) -> Iterator[pa.RecordBatch]:
-    import pyarrow.dataset as ds
+    from pyarrow import parquet
 
-    dataset = ds.dataset(path, format="parquet", partitioning=None)
-    missing = [name for name in columns if name not in dataset.schema.names]
-    if missing:
-        raise IncompatibleReleaseError(
-            f"{path} must have the columns {', '.join(columns)}, missing are {', '.join(missing)}"
-        )
-    wanted = None
-    if prefix:
-        # codes with this beginning are those from it up to what follows its last character
-        after = prefix[:-1] + chr(ord(prefix[-1]) + 1)
-        wanted = (ds.field("geocode") >= prefix) & (ds.field("geocode") < after)
+    with parquet.ParquetFile(path) as file:
+        missing = [name for name in columns if name not in file.schema_arrow.names]
+        if missing:
+            raise IncompatibleReleaseError(
+                f"{path} must have the columns {', '.join(columns)}, missing are "
+                f"{', '.join(missing)}"
+            )
+        for batch in file.iter_batches(
+            batch_size=BATCH,
+            row_groups=_row_groups(file.metadata, among),
+            columns=list(columns),
+            use_threads=False,
+        ):
+            wanted = _wanted(batch, among, queries)
+            if wanted is not None:
+                batch = batch.filter(wanted)
+            if batch.num_rows:
+                yield batch
+
+
+def _row_groups(metadata: Any, among: CodeRange) -> list[int]:
+    """Return the row groups that may have codes of a range, by their statistics."""
+    groups = range(metadata.num_row_groups)
+    names = [metadata.schema.column(at).path for at in range(metadata.num_columns)]
+    if among.everything or "geocode" not in names:
+        return list(groups)
+    column = names.index("geocode")
+    found = []
+    for group in groups:
+        known = metadata.row_group(group).column(column).statistics
+        bounds = (known.min, known.max) if known is not None and known.has_min_max else (None,)
+        if not all(isinstance(one, str) for one in bounds) or among.meets(*bounds):
+            found.append(group)
+    return found
+
+
+def _wanted(
+    batch: pa.RecordBatch, among: CodeRange, queries: Sequence[str] | None
+) -> pa.Array | None:
+    """Return which rows are wanted; None for all, which then need not be copied."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    tests = []
+    if not among.everything:
+        tests.append(among.holds(batch.column("geocode").cast("string")))
     if queries is not None:
-        named = ds.field("query_name").isin(list(queries))
-        wanted = named if wanted is None else wanted & named
-    for batch in dataset.to_batches(
-        columns=list(columns),
-        filter=wanted,
-        batch_size=BATCH,
-        batch_readahead=1,
-        fragment_readahead=1,
-        use_threads=False,
-    ):
-        if batch.num_rows:
-            yield batch
+        names = batch.column("query_name").cast("string")
+        tests.append(pc.is_in(names, pa.array(list(queries), "string")))
+    if not tests:
+        return None
+    wanted = tests[0]
+    for one in tests[1:]:
+        wanted = pc.and_(wanted, one)
+    # rows without a code are kept, and refused later
+    wanted = wanted.fill_null(True)
+    return None if wanted.true_count == len(wanted) else wanted
 
 
 def _groups(path: Path, batch: pa.RecordBatch, subtree: str) -> Iterator[FileRows]:

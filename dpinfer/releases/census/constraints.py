@@ -14,6 +14,7 @@ from dpinfer.queries import Hierarchy
 from dpinfer.releases.census import layout
 from dpinfer.releases.census.columns import FileRows
 from dpinfer.releases.census.measurements import CensusConstraint, KnownZeros, QueryMeasurements
+from dpinfer.releases.census.ranges import CodeRange
 from dpinfer.releases.census.spine import Spine
 
 TOTALS = ("total_con", "pl94_con")
@@ -33,7 +34,7 @@ def whole_states(
     subtrees: tuple[str, ...],
     there: tuple[str, ...],
     levels: tuple[str, ...],
-    prefix: str,
+    among: CodeRange,
 ) -> list[Total]:
     """Return the known totals of the states that are read, with the units that they belong to.
 
@@ -58,7 +59,7 @@ def whole_states(
         parts = [code for code in there if code[1:] == state]
         if not read:
             continue
-        if read != parts or "State" not in levels or len(prefix) > 3:
+        if read != parts or "State" not in levels or len(among.first) > 3:
             raise InvalidParameterError(
                 f"state_totals must be of states that are read whole, with the level State, got "
                 f"{show(state)}, of which there are the subtrees {show_some(parts)}: read all of "

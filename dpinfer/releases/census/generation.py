@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from dpinfer._validation import RNG, check_flag, check_rng, show
 from dpinfer.errors import InvalidParameterError
+from dpinfer.privacy.composition import BudgetAllocation
 from dpinfer.releases.census import layout
-from dpinfer.releases.census.allocation import PL94_PERSONS_ALLOCATION, BudgetAllocation
+from dpinfer.releases.census.allocation import PL94_PERSONS_ALLOCATION
 from dpinfer.releases.census.outline import Outline, Truth
 from dpinfer.releases.census.tables import constraint_table, measurement_table, schemas
 
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 CHUNK = 1024
 """Blocks that are drawn and written at a time, in whole units of the level two above them."""
+
+ROWS = 2**13
+"""Rows of constraints in a row group, so that those of some units are read without the others."""
 
 FILE = "part-00000.parquet"
 
@@ -247,7 +251,11 @@ def _write(folder: Path, table: pa.Table) -> None:
 
     folder.mkdir(parents=True)
     parquet.write_table(
-        table, folder / FILE, compression="zstd", use_dictionary=["geocode", "query_name"]
+        table,
+        folder / FILE,
+        row_group_size=ROWS,
+        compression="zstd",
+        use_dictionary=["geocode", "query_name"],
     )
 
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from dpinfer._validation import check_integer_array, show
 from dpinfer.errors import InvalidParameterError
+from dpinfer.privacy.composition import BudgetAllocation
 from dpinfer.releases.census import layout
-from dpinfer.releases.census.allocation import BudgetAllocation
 
 MOST = 2**30
 """Persons at most: values are written as 32-bit integers."""

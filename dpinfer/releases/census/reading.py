@@ -28,6 +28,7 @@ from dpinfer.releases.census.constraints import (
     zeros_of,
 )
 from dpinfer.releases.census.measurements import CensusMeasurements, QueryMeasurements
+from dpinfer.releases.census.ranges import EVERYTHING, CodeRange
 from dpinfer.releases.census.spine import Codes, Spine
 
 PRODUCTS = ("pl94",)
@@ -40,7 +41,7 @@ def read_census_measurements(
     states: Any = None,
     levels: Any = None,
     queries: Any = None,
-    prefix: str | None = None,
+    prefix: str | tuple[str, str] | None = None,
     state_totals: Any = None,
     not_exhausted: Any = (),
     complete: bool | None = None,
@@ -62,9 +63,10 @@ def read_census_measurements(
         or a ``prefix`` are given.
     queries : str or iterable of str, optional
         The queries to read, such as ``"total"`` or ``"hispanic * cenrace"``. By default all.
-    prefix : str, optional
-        Read only the units whose codes begin like this: a county, a tract, with all below it. Of
-        files that are sorted by code only the parts that hold them are read.
+    prefix : str or pair of str, optional
+        Read only the units whose codes begin like this: a county, a tract, with all below it. A
+        pair, of one length, are the first and the last of units that follow one another. Of files
+        that are sorted by code only the row groups that hold them are read.
     state_totals : mapping of str to int, or Series, optional
         Totals of states by their two digits, which the Census Bureau published without noise.
         Those of states that are not read are not used. A state of two subtrees becomes a unit
@@ -135,7 +137,7 @@ def read_census_measurements(
     check_option(product, "product", PRODUCTS)
     choice = _Choice.of(layout.check_root(root), states, levels, prefix)
     known = choice.all_subtrees(complete)
-    whole = whole_states(state_totals, choice.subtrees, known, choice.levels, choice.prefix)
+    whole = whole_states(state_totals, choice.subtrees, known, choice.levels, choice.among)
     names = _check_queries(queries)
     measured = {
         level: list(choice.rows(level, layout.MEASUREMENTS, _file_names(names)))
@@ -150,7 +152,7 @@ def read_census_measurements(
     if not any(len(own) for own in codes.values()):
         raise InvalidParameterError(
             f"root must hold units of the levels {', '.join(choice.levels)}, got none with codes "
-            f"that begin with {show(choice.prefix)} in {choice.root}"
+            f"that begin with {show(prefix)} in {choice.root}"
         )
     spine = Spine.of(codes, [state for state, _, unit in whole if unit == state])
     hierarchy = spine.hierarchy(not_exhausted, choice.subtrees != known)
@@ -205,15 +207,22 @@ def census_codes(root: str | Path, level: str, *, states: Any = None) -> NDArray
     return np.char.decode(np.unique(np.concatenate(found)), "ascii") if found else np.array([], "U")
 
 
-def check_prefix(prefix: object) -> str:
-    """Return how codes must begin; empty for any."""
+def check_prefix(prefix: object) -> CodeRange:
+    """Return the units whose codes begin like this, or from a first to a last one; None for all."""
     if prefix is None:
-        return ""
-    if not isinstance(prefix, str) or not prefix.isascii() or not prefix.isalnum():
+        return EVERYTHING
+    ends = prefix if isinstance(prefix, tuple) else (prefix, prefix)
+    for one in ends:
+        if not isinstance(one, str) or not one.isascii() or not one.isalnum():
+            raise InvalidParameterError(
+                f"prefix must be the beginning of codes, such as '04410007', got {show(one)}"
+            )
+    if len(ends) != 2 or len(ends[0]) != len(ends[1]) or ends[0] > ends[1]:
         raise InvalidParameterError(
-            f"prefix must be the beginning of codes, such as '04410007', got {show(prefix)}"
+            "prefix must be one beginning of codes, or a pair of the same length, the first and "
+            f"the last, got {show(prefix)}"
         )
-    return prefix
+    return CodeRange(*ends)
 
 
 @dataclass(frozen=True)
@@ -223,19 +232,19 @@ class _Choice:
     root: Path
     levels: tuple[str, ...]
     subtrees: tuple[str, ...]
-    prefix: str
+    among: CodeRange
 
     @classmethod
-    def of(cls, root: Path, states: Any, levels: Any, prefix: str | None) -> _Choice:
+    def of(cls, root: Path, states: Any, levels: Any, prefix: object) -> _Choice:
         """Check which subtrees, levels and beginnings of codes are wanted."""
-        begin = check_prefix(prefix)
+        among = check_prefix(prefix)
         subtrees = layout.check_subtrees(states, layout.census_subtrees(root))
         there = tuple(level for level in layout.levels_of(root) if level in layout.LEVELS)
         chosen = layout.check_levels(levels, there)
-        if begin or (states is not None and levels is None):
+        if not among.everything or (states is not None and levels is None):
             chosen = tuple(level for level in chosen if level != layout.NATION)
-        own = tuple(code for code in subtrees if code.startswith(begin[:3]))
-        return cls(root, chosen, own, begin)
+        own = tuple(code for code in subtrees if among.admits(code))
+        return cls(root, chosen, own, among)
 
     def all_subtrees(self, complete: bool | None) -> tuple[str, ...]:
         """Return the subtrees that there are, in this folder or elsewhere."""
@@ -252,7 +261,7 @@ class _Choice:
             if subtree in parts:
                 for file in parts[subtree].files():
                     yield from read_rows(
-                        file, columns, subtree=subtree, prefix=self.prefix, queries=names
+                        file, columns, subtree=subtree, among=self.among, queries=names
                     )
 
 

@@ -14,6 +14,7 @@ from dpinfer._validation import check_items, check_option, show
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
 from dpinfer.releases.census import layout
 from dpinfer.releases.census.columns import MEASURED_COLUMNS, FileRows, read_rows
+from dpinfer.releases.census.ranges import EVERYTHING, CodeRange
 from dpinfer.releases.census.reading import check_prefix
 
 ATTRIBUTES = {
@@ -62,7 +63,7 @@ def read_census_rows(
     states: Any = None,
     levels: Any = None,
     queries: Any = None,
-    prefix: str | None = None,
+    prefix: str | tuple[str, str] | None = None,
 ) -> Iterator[CensusRow]:
     """Read noisy measurement files of the 2020 Census row by row.
 
@@ -79,8 +80,8 @@ def read_census_rows(
         The levels to read. By default all that are there.
     queries : str or iterable of str, optional
         The queries to read, such as ``"hispanic * sex"``; others are skipped. By default all.
-    prefix : str, optional
-        Read only the units whose codes begin like this.
+    prefix : str or pair of str, optional
+        Read only the units whose codes begin like this, or from the first to the last of a pair.
 
     Returns
     -------
@@ -120,7 +121,7 @@ def _rows(
     levels: tuple[str, ...],
     subtrees: tuple[str, ...],
     names: list[str] | None,
-    prefix: str,
+    among: CodeRange,
 ) -> Iterator[CensusRow]:
     for level in levels:
         parts = layout.parts_of(root, level, layout.MEASUREMENTS)
@@ -130,7 +131,7 @@ def _rows(
                     file,
                     MEASURED_COLUMNS,
                     subtree=subtree,
-                    prefix="" if level == layout.NATION else prefix,
+                    among=EVERYTHING if level == layout.NATION else among,
                     queries=names,
                 ):
                     yield from _split(level, rows, attributes)

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpinfer.mechanisms import DiscreteGaussian
+from dpinfer.privacy.composition import BudgetAllocation
 from dpinfer.releases.census import layout
-from dpinfer.releases.census.allocation import BudgetAllocation
 
 if TYPE_CHECKING:
     import pyarrow as pa

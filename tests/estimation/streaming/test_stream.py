@@ -11,24 +11,17 @@ import pandas as pd
 import pytest
 
 import dpinfer as dpi
-from dpinfer.datasets.synthetic_geography import synthetic_population
 from dpinfer.errors import (
     InvalidParameterError,
 )
 from dpinfer.estimation.streaming.stream import (
     TreePart,
-    census_parts,
     read_marginals_parquet,
     stream_marginals,
     write_marginals_parquet,
 )
 from dpinfer.estimation.tables.marginals import NoisyMarginal, StructuralZeros, combine_marginals
 from dpinfer.queries import Hierarchy
-from dpinfer.releases.census import (
-    census_subtrees,
-    read_census_measurements,
-    write_census_measurements,
-)
 
 DOMAIN = dpi.Domain({"sex": ["F", "M"], "race": ["a", "b", "c"], "home": ["x", "y", "z"]})
 GROUPINGS = {"group": ("home", {"x": "own", "y": "other", "z": "other"})}
@@ -329,33 +322,3 @@ def test_progress_counts_tasks(tmp_path, capsys):
     parts = cut(*draw(1))
     stream_marginals(parts, tmp_path / "work", domain=DOMAIN, progress=True)
     assert f"{2 * len(parts) - 1:.1f}/{2 * len(parts) - 1:.1f}" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("cut", ["County", "Tract"])
-def test_parts_from_census_files(cut, tmp_path):
-    write_census_measurements(tmp_path / "in", synthetic_population(tracts=2), rng=1)
-    code = census_subtrees(tmp_path / "in")[0]
-    whole = read_census_measurements(tmp_path / "in", states=code)
-    labels = whole.labels
-    marginals = [
-        NoisyMarginal(one.attributes, one.values, one.mechanism, labels[one.units])
-        for one in [*whole.queries.values(), *whole.exact]
-    ]
-    zeros = [
-        StructuralZeros(one.levels, None if one.units is None else labels[one.units].tolist())
-        for one in whole.zeros
-    ]
-    options = {"domain": whole.domain, "groupings": whole.groupings}
-    wanted = [(), ("hhgq", "votingage")]
-    found = stream_marginals(
-        census_parts(tmp_path / "in", cut=cut, states=code),
-        tmp_path / "out",
-        zero_attributes=("hhgq", "votingage"),
-        marginals_wanted=wanted,
-        **options,
-    )
-    assert_as_in_memory(
-        found, combine_marginals(marginals, whole.hierarchy, zeros=zeros, **options), wanted
-    )
-    with pytest.raises(InvalidParameterError, match="cut"):
-        census_parts(tmp_path / "in", cut="Block")

@@ -42,6 +42,10 @@ def part(marginals, rows):
     )
 
 
+def coefficients(tables):
+    return marginal_of(AXES, AXES.full, tables)  # its own inverse
+
+
 @pytest.mark.parametrize("seed", range(30))
 def test_parts_are_as_good_as_the_whole(seed):
     rng = np.random.default_rng(seed)
@@ -52,7 +56,7 @@ def test_parts_are_as_good_as_the_whole(seed):
     for one in marginals:  # exact totals at leaves only, so that they cannot contradict
         one.exact[:] &= leaf
     whole = TablePasses.of(Tree.of(parent), part(marginals, np.arange(size)))
-    tables = whole.down(whole.up(part(marginals, np.arange(size))))
+    tables = coefficients(whole.down(whole.up(part(marginals, np.arange(size)))))
     variance = np.array([gains.variance for gains in whole.gains])
 
     cut = np.flatnonzero(parent == 0)
@@ -80,12 +84,12 @@ def test_parts_are_as_good_as_the_whole(seed):
     for one in top.marginals:
         one.precision[1:], one.exact[1:] = 0.0, False
     passes = TablePasses.of(Tree.of(np.where(np.arange(upper.size) == 0, -1, 0)), top, received)
-    above = passes.down(passes.up(top))
+    above = coefficients(passes.down(passes.up(top)))
     spread = np.array([gains.variance for gains in passes.gains])
     np.testing.assert_allclose(spread, variance[:, upper], rtol=1e-12)
     for number, (rows, tree, measured, upward) in enumerate(kept_parts):
         found = TablePasses.of(tree, measured, roots=spread[:, [1 + number]])
-        below = found.down(upward, above[[1 + number]])
+        below = coefficients(found.down(upward, above[[1 + number]]))
         own = np.array([gains.variance for gains in found.gains])
         np.testing.assert_allclose(own, variance[:, rows], rtol=1e-12)
         for at, corner in enumerate(AXES.corners):
@@ -112,9 +116,9 @@ def test_the_size_of_chunks_does_not_matter(chunk, monkeypatch):
 def test_coefficients_of_a_class_are_where_the_corner_says():
     table = np.arange(12.0).reshape((2, 1, 2, 3))
     total = table.sum(axis=(2, 3))
-    coefficients = marginal_of(AXES, AXES.full, table)  # its own inverse
-    found = coefficients[AXES.corners[0]].reshape((2, 1))
+    turned = coefficients(table)
+    found = turned[AXES.corners[0]].reshape((2, 1))
     np.testing.assert_allclose(found * np.sqrt(6.0), total)
-    sizes = [coefficients[corner][0].size for corner in AXES.corners]
+    sizes = [turned[corner][0].size for corner in AXES.corners]
     assert sizes == list(AXES.degrees())
     assert sum(sizes) == 6
