@@ -35,11 +35,18 @@ STEP = 2.0 * np.pi * STRIP / 40.0
 """Step of the trapezoid rule, whose error is e^-40 of the integral along the edges."""
 
 AWAY = 48.0
+"""A tilt of √(k/48) keeps e^(k/(8θ²)) at e^6."""
+
 MOST_LOST = 6.0
+"""A tilt away from the saddle point may cost a factor of e^6."""
+
 DECAYED = 45.0
+"""The path ends where e^(zx) is below e^-45, for the smallest x."""
+
 MOST_HEIGHT = 35.0
 NEGLIGIBLE = 1e-19
 LARGEST_EXPONENT = 650.0
+"""Exponents on the edges of the strip are cut there: the error bound is infinite for all that."""
 
 
 @dataclass(frozen=True)
@@ -81,8 +88,10 @@ def hyperbola(
     # what is left beyond the height falls like the payoff there
     far = theta + axis * np.exp(height)
     left = np.array([1.0 / far, 1e-16, 1e-16])
+    at = np.array([complex(theta)])
+    trust = 50.0 + 4.0 * float(total.noise(at)[0]) + 4.0 * theta * epsilon
     errors = (
-        ROUNDING * 50.0 * sizes
+        ROUNDING * trust * sizes
         + np.exp(-40.0) * edges
         + dropped * np.array([1.0 / (1.0 + theta), 1.0, 1.0])
         + left * 1e-16

@@ -29,12 +29,18 @@ FEW_ATOMS = 256
 FADED = 1e-9
 """Atoms of Laplace losses with less mass than this are left to the line."""
 
+ATOMS_MATTER = 1e-18
+"""The same where a lattice stands beside them, which makes a line slow."""
+
 MOST_EXPONENTIALS = 1 << 15
 MOST_TILT = 300.0
-ATOMS_MATTER = 1e-18
+"""The exponent of the largest mass in a list that is tilted."""
+
 PARAMETERS = 4e-16
+"""Relative error of the values of a law, from the rounding of its parameters."""
+
 CLOSED_FORM = 1e-13
-SUMMATION = 1e-14
+SUMMATION = 1e-13
 
 
 class Inversion:
@@ -43,8 +49,11 @@ class Inversion:
     - Gaussian losses alone: in closed form.
     - A single lattice: sums over the circle of its transform.
     - A lattice or a Gaussian beside laws of few values: mixed over those values.
-    - Laplace losses: atoms, and a single density beside atoms, are listed; the rest decays.
-    - What remains: along a line, as far as the bracket is worth it.
+    - Laplace losses, alone or beside laws of few values: along a hyperbola.
+    - Laplace losses beside a lattice: mixed over their atoms, and the rest along a line.
+    - What remains: along a line, whose end is bounded.
+
+    An ε within rounding of the largest loss counts as that loss.
     """
 
     def __init__(self, parts: Parts) -> None:
@@ -68,8 +77,8 @@ class Inversion:
         if beyond > 0 and not near:
             return Tails(np.zeros(3), np.zeros(3))
         plan = self._plan
-        if not plan.listed and len(plan.base) == 1 and isinstance(plan.base[0][0], GaussianLoss):
-            return _gaussian_tails(plan.base[0][0], np.array([epsilon]), np.zeros(1))
+        if len(self.total.parts) == 1 and isinstance(self.total.parts[0][0], GaussianLoss):
+            return _gaussian_tails(self.total.parts[0][0], np.array([epsilon]), np.zeros(1))
         if near:
             return self._at_largest(inclusive)
         theta = self._saddle(epsilon, inclusive)

@@ -194,8 +194,11 @@ class PrivacyLoss:
             If ``epsilon`` is negative or not finite.
         """
         at = check_array(epsilon, "epsilon", ge=0)
-        lower = _each(lambda e: max(self._delta(e)[0] - self._delta(e)[1], 0.0), at)
-        return lower, _each(lambda e: min(sum(self._delta(e)), 1.0), at)
+        pairs = {float(e): self._delta(float(e)) for e in np.unique(at)}
+        return (
+            _each(lambda e: max(pairs[e][0] - pairs[e][1], 0.0), at),
+            _each(lambda e: min(sum(pairs[e]), 1.0), at),
+        )
 
     def epsilon(self, delta: ArrayLike) -> Any:
         """Smallest ε with which the releases are (ε, δ)-differentially private.

@@ -163,6 +163,19 @@ def test_gaussian_beside_few_values():
             brackets(loss, epsilon, np.sum(mass * delta))
 
 
+def test_little_gaussian_noise_beside_laplace():
+    t = 0.8
+    laplace = privacy_loss(Laplace(scale=1 / t))
+    nodes, weights = np.polynomial.hermite_e.hermegauss(101)
+    for mu in (1e-2, 1e-4, 1e-7):
+        loss = laplace + privacy_loss(Gaussian(sigma=1 / mu))
+        for epsilon in (0.0, 0.3, 0.6):
+            # δ of the Laplace loss is smooth there, and the Gaussian loss is N(μ²/2, μ²)
+            at = epsilon - (0.5 * mu**2 + mu * nodes)
+            exact = weights @ laplace_delta(t, at) / weights.sum()
+            brackets(loss, epsilon, exact, rtol=1e-9)
+
+
 def test_lattices_without_a_common_step_stay_in_their_bracket():
     # too many values to list: the bracket is wide, and the Gaussian of the same variance is near
     wide = privacy_loss(DiscreteGaussian(sigma=300.0), compositions=90_000)
