@@ -55,7 +55,6 @@ class Total:
         That is 1/(θ(θ+1)), or on a lattice of the given width, with ε its first atom of interest,
         1/((1-e^(-θh))(1-e^(-(θ+1)h))). It falls from its pole at 0, so that θ > 0 always exists.
         """
-
         from scipy.optimize import brentq
 
         def excess(log_theta: float) -> float:
