@@ -13,13 +13,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpinfer._validation import show
+from dpinfer._validation import check_scalar, show
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.pivots import sidak
 from dpinfer.privacy.guarantees import ZCDP, ApproxDP, Guarantee, PureDP
 
 MOST_UPDATES = 10**8
 _LEAST_BUDGET, _LARGEST_BUDGET = 1e-12, 1e15
+_LEAST_BETA = 1e-280
 _SHARES = np.linspace(0.005, 0.995, 199)
 
 
@@ -182,6 +183,11 @@ def online_plan(setting: Setting, updates: int) -> NoisePlan:
         answer_scale=1.0 / float(measured[best]),
         renewed=not pure,
     )
+
+
+def check_failure(beta: object) -> float:
+    """Return ``beta``, the probability to fail, which may still be divided among many draws."""
+    return check_scalar(check_scalar(beta, "beta", gt=0, lt=1), "beta", ge=_LEAST_BETA)
 
 
 def _quantile(beta: float, draws: int) -> float:

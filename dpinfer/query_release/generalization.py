@@ -134,7 +134,7 @@ def generalization_bound(
     epsilon, delta = _curve(guarantee)
     with np.errstate(over="ignore"):
         privacy = np.expm1(epsilon)
-    confidence = np.square(np.sqrt(chance) + np.sqrt(2.0 * delta)) / most
+        confidence = np.square(np.sqrt(chance) + np.sqrt(2.0 * delta)) / most
     best = int(np.argmin(privacy + confidence))
     return GeneralizationBound(
         alpha=float(near + privacy[best] + confidence[best]),

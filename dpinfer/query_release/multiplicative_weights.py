@@ -14,7 +14,6 @@ from dpinfer._validation import (
     FloatArray,
     check_option,
     check_rng,
-    check_scalar,
     freeze,
     show,
 )
@@ -24,7 +23,12 @@ from dpinfer.privacy.composition import BudgetLedger
 from dpinfer.privacy.guarantees import Guarantee
 from dpinfer.queries import Workload
 from dpinfer.query_release._hypothesis import Hypothesis, query_row
-from dpinfer.query_release._noise_plan import offline_plan, plan_noise, read_setting
+from dpinfer.query_release._noise_plan import (
+    check_failure,
+    offline_plan,
+    plan_noise,
+    read_setting,
+)
 from dpinfer.query_release.online import (
     OnlineMultiplicativeWeights,
     check_histogram,
@@ -136,7 +140,7 @@ def multiplicative_weights(
             f"workload must have coefficients between 0 and 1, got {show(queries)} with "
             f"{matrix.min():g} to {matrix.max():g}"
         )
-    chance = check_scalar(beta, "beta", gt=0, lt=1)
+    chance = check_failure(beta)
     run = _RUNS[check_option(form, "form", _RUNS)]
     prepared = run(counts, matrix, guarantee, chance, check_updates(max_updates), check_rng(rng))
     record(ledger, name, guarantee)

@@ -12,14 +12,19 @@ from dpinfer._validation import (
     check_array,
     check_integer,
     check_rng,
-    check_scalar,
     show,
 )
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
 from dpinfer.privacy.composition import BudgetLedger
 from dpinfer.privacy.guarantees import Guarantee
 from dpinfer.query_release._hypothesis import Hypothesis
-from dpinfer.query_release._noise_plan import MOST_UPDATES, online_plan, plan_noise, read_setting
+from dpinfer.query_release._noise_plan import (
+    MOST_UPDATES,
+    check_failure,
+    online_plan,
+    plan_noise,
+    read_setting,
+)
 from dpinfer.results.labels import attach_labels, split_labels
 
 MOST_CELLS = 2**26
@@ -122,7 +127,7 @@ class OnlineMultiplicativeWeights:
         self._counts = counts
         self._records = float(counts.sum())
         self._most = check_integer(queries, "queries", ge=1, le=MOST_QUERIES)
-        self.beta = check_scalar(beta, "beta", gt=0, lt=1)
+        self.beta = check_failure(beta)
         setting = read_setting(guarantee, self._records, counts.size, self._most, self.beta)
         self._plan = plan_noise(online_plan, setting, check_updates(max_updates))
         self.guarantee = guarantee

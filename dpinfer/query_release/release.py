@@ -99,7 +99,7 @@ class MultiplicativeWeightsRelease(Locked):
                 ("Records", f"{total:.6g}"),
                 ("Accuracy of all answers", f"{self.accuracy:.6g}"),
                 ("With probability", f"{1 - self.beta:.6g}"),
-                ("Spent", self.guarantee),
+                ("Spent", self.guarantee.in_words()),
             ],
             {
                 "estimate": frame["estimate"].to_numpy(),

@@ -111,8 +111,8 @@ def find_family(budget: object, mechanism: object) -> tuple[Guarantee, Family]:
         )
     if not any(getattr(budget, name, 0.0) > 0 for name in ("epsilon", "rho", "mu")):
         raise InvalidParameterError(f"budget must be > 0, got {show(budget)}")
-    kind = kinds[0] if mechanism is None else mechanism
-    if kind not in kinds:
+    kind = kinds[0] if mechanism is None else next((k for k in kinds if k is mechanism), None)
+    if kind is None:
         names = " or ".join(name.__name__ for name in kinds)
         raise InvalidParameterError(
             f"mechanism must be the class {names} under a {type(budget).__name__} budget, got "

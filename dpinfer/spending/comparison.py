@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 _PANELS = 24
+_LEAST_ALPHA = 1e-300
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -166,7 +167,7 @@ def compare_spending(
     """
     whole, family = find_family(budget, mechanism)
     unit = family.unit(whole, check_scalar(sensitivity, "sensitivity", gt=0, le=1e50))
-    level = check_alpha(alpha)
+    level = check_scalar(check_alpha(alpha), "alpha", ge=_LEAST_ALPHA)
     bound = check_scalar(lower, "lower")
     part = check_scalar(release_share, "release_share", gt=0, lt=1)
     true, labels = split_labels(truth, "truth")

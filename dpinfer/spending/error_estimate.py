@@ -288,10 +288,10 @@ class ErrorEstimate(Locked):
             facts.append(("Clipped at", f"{self.clip:.6g}"))
         facts += [
             ("Error covered", ERROR_COVERED["noise"]),
-            ("Spent on the error estimate", self.guarantee),
+            ("Spent on the error estimate", self.guarantee.in_words()),
         ]
         if self.release is not None:
-            facts.append(("Spent in all", self.spent))
+            facts.append(("Spent in all", self.spent.in_words()))
         return render_table(
             MEASURES[self.measure].title,
             facts,

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from dpinfer.privacy.guarantees import GDP, ZCDP, ApproxDP, Guarantee, PureDP
+from dpinfer.privacy.guarantees._guarantee import LETTERS
 
 ROUNDING = 1e-12
 """Share of a budget by which a total may exceed it: rounding of the sums."""
@@ -18,14 +19,13 @@ _PARAMETERS: dict[type, tuple[str, ...]] = {
     ZCDP: ("rho",),
     GDP: ("mu",),
 }
-_LETTERS = {"epsilon": "ε", "delta": "δ", "rho": "ρ", "mu": "μ"}
 
 
 def covers(budget: Guarantee, total: Guarantee) -> bool:
     """Whether a total stays within the budget in every parameter that either has."""
     return all(
         getattr(total, name, 0.0) <= getattr(budget, name, 0.0) * (1.0 + ROUNDING)
-        for name in _LETTERS
+        for name in LETTERS
     )
 
 
@@ -53,17 +53,6 @@ def share(budget: Guarantee, spent: Guarantee) -> float:
     whole = getattr(budget, name)
     ratio = float(getattr(spent, name)) / whole if whole else 0.0
     return ratio * ratio if name == "mu" else ratio
-
-
-def describe(guarantee: Guarantee) -> str:
-    """Return the parameters of a guarantee as they stand in a table."""
-    parts = [
-        f"{letter} = {getattr(guarantee, name):.6g}"
-        for name, letter in _LETTERS.items()
-        if isinstance(getattr(guarantee, name, None), float)
-        and (name != "delta" or getattr(guarantee, name) > 0)
-    ]
-    return ", ".join(parts) if parts else type(guarantee).__name__
 
 
 def _changed(budget: Guarantee, parameters: dict[str, Any]) -> Guarantee:

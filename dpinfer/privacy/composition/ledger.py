@@ -11,7 +11,6 @@ from dpinfer._validation import check_option, check_scalar, show
 from dpinfer.errors import DPInferError, IncompatibleReleaseError, InvalidParameterError
 from dpinfer.privacy.composition._balances import (
     covers,
-    describe,
     nothing,
     remainder,
     share,
@@ -287,7 +286,7 @@ class BudgetLedger:
             {
                 "mechanism": [entry.mechanism_name for entry in self.entries],
                 "guarantee": [entry.guarantee for entry in self.entries],
-                "cost": [describe(entry.guarantee) for entry in self.entries],
+                "cost": [entry.guarantee.in_words() for entry in self.entries],
                 "share": np.array(shares, dtype=np.float64),
             },
             index=pd.Index([entry.name for entry in self.entries], name="release", dtype=object),
@@ -297,12 +296,12 @@ class BudgetLedger:
         """Return the budget, what is spent and left, and the releases as a plain-text table."""
         frame = self.summary_frame()
         try:
-            left = describe(self.remaining)
+            left = self.remaining.in_words()
         except InvalidParameterError:
             left = "depends on the release"
         header = [
-            ("Budget", describe(self._budget)),
-            ("Spent", describe(self.spent)),
+            ("Budget", self._budget.in_words()),
+            ("Spent", self.spent.in_words()),
             ("Left", left),
             ("Neighbours", self._budget.neighbours),
             ("Accounting", self._accounting),

@@ -32,6 +32,9 @@ LARGEST = 1e100
 
 MAX_GROUP = 10**9
 
+LETTERS = {"epsilon": "ε", "delta": "δ", "rho": "ρ", "mu": "μ"}
+"""The parameters that are numbers, and their letters in tables."""
+
 ROUNDING = 1e-12
 """Share of a δ by which another may fall short of it and still counts as equal."""
 
@@ -53,6 +56,17 @@ class Guarantee(ABC):
         names = [field.name for field in fields(self) if field.repr]
         shown = [f"{name}={getattr(self, name)!r}" for name in names[1:] + names[:1]]
         return f"{type(self).__name__}({', '.join(shown)})"
+
+    @final
+    def in_words(self) -> str:
+        """Return the parameters as they stand in a table, such as ``ε = 1, δ = 1e-06``."""
+        parts = [
+            f"{letter} = {getattr(self, name):.6g}"
+            for name, letter in LETTERS.items()
+            if isinstance(getattr(self, name, None), float)
+            and (name != "delta" or getattr(self, name) > 0)
+        ]
+        return ", ".join(parts) if parts else type(self).__name__
 
     @final
     def delta_at(self, epsilon: ArrayLike) -> Any:

@@ -29,8 +29,8 @@ def check_scheme(scheme: object) -> Scheme:
     """Return a scheme that has a formula, or say why it has none."""
     if isinstance(scheme, str) and (reason := _NO_FORMULA.get(scheme)):
         raise InvalidParameterError(
-            f"scheme must be 'poisson' or 'without-replacement', got {scheme!r}: {reason}. Claim "
-            "the guarantee for the sample, which holds for any design"
+            f"scheme must be 'poisson' or 'without-replacement', got {scheme!r}: {reason}. The "
+            "guarantee covers samples that differ in one record, and no more"
         )
     return check_option(scheme, "scheme", SCHEMES)
 

@@ -10,6 +10,11 @@ from numpy.typing import ArrayLike
 from dpinfer._validation import FloatArray, check_array, check_integer, check_scalar
 from dpinfer.errors import InvalidParameterError
 
+_FLOOR = 1e-100
+"""Smooth bounds are not below this share of the range, where e^-β(j - i) would end at 0."""
+
+_SMALLEST_RANGE = 1e-100
+
 _LARGEST = 1e300
 
 
@@ -94,7 +99,9 @@ def smooth_median_sensitivity(
         max over i ≤ m ≤ j, i < j, of (xⱼ - xᵢ)·exp(-β(j - i - 1)),
 
     as a gap from xᵢ to xⱼ opens when the j - i - 1 records between them but one, and one more, are
-    replaced. For the average of ranks m and m+1 it is the largest
+    replaced. It is never less than 1e-100 of the range: a bound of 0 would mean no noise at all,
+    and the larger of a constant and a smooth bound is a smooth bound. For the average of ranks m
+    and m+1 it is the largest
     (xⱼ - xᵢ)/2·exp(-β(j - i - 2)) over i ≤ m < j, j - i ≥ 2. The best j does not fall as i grows,
     so that divide and conquer finds the maximum in n·log n steps.
 
@@ -114,6 +121,11 @@ def smooth_median_sensitivity(
     high = check_scalar(upper, "upper", ge=-_LARGEST, le=_LARGEST)
     if low >= high:
         raise InvalidParameterError(f"upper must be > lower = {low}, got {high}")
+    if high - low < _SMALLEST_RANGE:
+        raise InvalidParameterError(
+            f"upper must be >= lower + {_SMALLEST_RANGE:g}, got lower = {low}, upper = {high}: "
+            "give the records in smaller units"
+        )
     records = np.sort(check_array(values, "values", ge=low, le=high, ndim=1))
     smoothness = check_scalar(beta, "beta", ge=0, le=1e100)
     n = records.size
@@ -126,7 +138,8 @@ def smooth_median_sensitivity(
     near = near[near + width < x.size]
     local = float((x[near + width] - x[near]).max()) / width
     log_best = _best_gap(x, m, m + extra, width, smoothness)
-    return SmoothSensitivity(max(float(np.exp(log_best)) / width, local), local, smoothness)
+    value = max(float(np.exp(log_best)) / width, local, _FLOOR * (high - low))
+    return SmoothSensitivity(value, local, smoothness)
 
 
 def smooth_count_sensitivity(*, beta: float) -> SmoothSensitivity:

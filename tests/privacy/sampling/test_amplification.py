@@ -170,7 +170,7 @@ def test_wrong_neighbour_relation(neighbours, scheme):
     "scheme", ["stratified", "cluster", "pps", "systematic", "with-replacement"]
 )
 def test_designs_without_a_formula(scheme):
-    with pytest.raises(InvalidParameterError, match="Claim the guarantee for the sample"):
+    with pytest.raises(InvalidParameterError, match="covers samples that differ in one record"):
         amplify(PureDP(1.0), rate=0.1, scheme=scheme)
 
 
