@@ -157,6 +157,8 @@ from .query_release import OnlineMultiplicativeWeights as OnlineMultiplicativeWe
 from .query_release import generalization_bound as generalization_bound
 from .query_release import multiplicative_weights as multiplicative_weights
 from .query_release import usefulness as usefulness
+from .regression import NoisyRegression as NoisyRegression
+from .regression import noisy_ols as noisy_ols
 from .releases import Release as Release
 from .releases import read_release as read_release
 from .releases import validate_release as validate_release
