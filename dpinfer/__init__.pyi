@@ -1,4 +1,6 @@
+from . import calibration as calibration
 from . import datasets as datasets
+from . import plotting as plotting
 from . import privacy as privacy
 from .errors import ApproximationWarning as ApproximationWarning
 from .errors import ConvergenceError as ConvergenceError

@@ -1,4 +1,4 @@
-"""The command line: ``dpinfer analyze`` and ``dpinfer validate``."""
+"""The command line: ``dpinfer analyze``, ``dpinfer validate`` and ``dpinfer certify``."""
 
 from __future__ import annotations
 
@@ -39,26 +39,22 @@ def analyze(options: argparse.Namespace) -> int:
     from dpinfer.datasets import anes96_path
     from dpinfer.releases import read_release
     from dpinfer.releases._files.sidecar import default_sidecar
-    from dpinfer.reporting import Analysis, check_report_path, write_report
+    from dpinfer.reporting import Analysis, check_report_paths, write_reports
 
     alpha = check_alpha(options.alpha)
-    if options.output is not None:
-        check_report_path(options.output)
+    check_report_paths(options.output)
     path = anes96_path() if options.release is None else options.release
     sidecar = options.metadata or default_sidecar(path)
-    if options.output is not None and options.output.resolve() in (
-        path.resolve(),
-        sidecar.resolve(),
-    ):
-        raise InvalidParameterError(
-            f"output must not be a file of the release itself, got {options.output}"
-        )
+    for output in options.output:
+        if os.path.realpath(output) in (os.path.realpath(path), os.path.realpath(sidecar)):
+            raise InvalidParameterError(
+                f"output must not be a file of the release itself, got {output}"
+            )
     analysis = Analysis.of(
         read_release(path, options.metadata), alpha=alpha, method=options.method, seed=options.seed
     )
     print(analysis.text())
-    if options.output is not None:
-        write_report(analysis, options.output)
+    write_reports(analysis, options.output)
     return OK
 
 
@@ -73,6 +69,21 @@ def validate(options: argparse.Namespace) -> int:
         return FAILED
     print(f"{options.release.name}: valid")
     return OK
+
+
+def certify(options: argparse.Namespace) -> int:
+    """Certify the library by simulation; fails where one of its procedures fails."""
+    from dpinfer.calibration import certify_library, check_certificates_path, write_certificates
+
+    for output in options.output:
+        check_certificates_path(output)
+    found = certify_library(
+        options.grid, rng=options.seed, n_jobs=options.jobs, progress=sys.stderr.isatty()
+    )
+    print(found)
+    for output in options.output:
+        write_certificates(found, output)
+    return FAILED if found.verdict == "fails" else OK
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -101,13 +112,41 @@ def _parser() -> argparse.ArgumentParser:
         "--seed", type=int, default=0, help="seed of the simulated null distribution (default: 0)"
     )
     command.add_argument(
-        "--output", type=Path, metavar="FILE", help="also write a report: .html, .csv or .json"
+        "--output",
+        type=Path,
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="also write a report: .html, .csv, .json or .parquet; may be given several times",
     )
     command.set_defaults(run=analyze)
 
     command = commands.add_parser("validate", help="check a release and its sidecar")
     _add_files(command, help="CSV or Parquet table")
     command.set_defaults(run=validate)
+
+    command = commands.add_parser(
+        "certify",
+        help="simulate the coverage and size of the library's own intervals and tests",
+        description="Print certificates of intervals and tests; exits with 2 where one fails.",
+    )
+    command.add_argument(
+        "--grid",
+        choices=["small", "full"],
+        default="small",
+        help="settings: small takes seconds, full far longer (default: small)",
+    )
+    command.add_argument("--seed", type=int, default=0, help="seed (default: 0)")
+    command.add_argument("--jobs", type=int, default=1, help="number of workers (default: 1)")
+    command.add_argument(
+        "--output",
+        type=Path,
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="also write them: .json or .csv; may be given again",
+    )
+    command.set_defaults(run=certify)
     return parser
 
 

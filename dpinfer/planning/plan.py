@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from dpinfer._validation import FloatArray, check_array, check_scalar, require, show
+from dpinfer._style import add_legend, marker, series, styled_axes
+from dpinfer._validation import FloatArray, check_array, check_scalar, show
 from dpinfer.errors import InvalidParameterError
 from dpinfer.mechanisms._law import NoiseLaw
 from dpinfer.planning.mechanisms import NoisePlan, check_law
@@ -25,6 +26,7 @@ Columns = Mapping[str, FloatArray]
 BUDGETS = (1e-9, 1e9)
 """Range in which a budget is looked for."""
 
+_LEAST_ALPHA = 1e-300
 _LEVELS = (1e-12, 1.0 - 1e-12)
 """Range in which a level is looked for."""
 
@@ -95,20 +97,20 @@ class Plan(ABC):
         MissingExtraError
             If matplotlib is not installed.
         """
-        pyplot = require("matplotlib.pyplot", "plot")
         if x not in arguments:
             raise InvalidParameterError(
                 f"x must be one of the arguments, {', '.join(arguments)}, got {show(x)}"
             )
         frame = self._drawn(arguments)
         others = [name for name in arguments if name != x and np.size(arguments[name]) > 1]
-        axes = pyplot.subplots()[1] if ax is None else ax
-        for key, part in frame.groupby(others) if others else [((), frame)]:
+        axes = styled_axes(ax)
+        lines = frame.groupby(others) if others else [((), frame)]
+        for place, (key, part) in enumerate(lines):
             label = ", ".join(f"{name} = {v:g}" for name, v in zip(others, key, strict=True))
             error = part[self._error]
-            axes.errorbar(part[x], part[self._quantity], yerr=error, label=label or None)
-        if others:
-            axes.legend()
+            look = {**series(place), **marker(place)}
+            axes.errorbar(part[x], part[self._quantity], yerr=error, label=label or None, **look)
+        add_legend(axes)
         axes.set_xlabel(x)
         axes.set_ylabel(self._quantity)
         return axes
@@ -159,7 +161,8 @@ class Plan(ABC):
 
     def _checked(self, name: str, value: Any) -> FloatArray:
         if name == "alpha":
-            return check_array(value, "alpha", gt=0, lt=1)
+            levels = check_array(value, "alpha", gt=0, lt=1)
+            return check_array(levels, "alpha", ge=_LEAST_ALPHA)
         if name == "budget":
             if not self._has_budget:
                 raise InvalidParameterError(

@@ -9,9 +9,8 @@ from functools import partial
 import numpy as np
 
 from dpinfer._validation import FloatArray
-from dpinfer.results._blocks import Draw, block_sizes, child_seed
-from dpinfer.results._workers import run_tasks
-from dpinfer.results.simulation import Simulation, progress_bar
+from dpinfer.results._blocks import Draw
+from dpinfer.results.simulation import SeededBlock, Simulation, run_blocks
 
 
 @dataclass(frozen=True)
@@ -56,21 +55,13 @@ class Study:
         Block j draws from the j-th child of the seed, so that the answer does not depend on the
         number of workers.
         """
-        root, reps = simulation.draw_seed(), simulation.reps
-        sizes = list(block_sizes(simulation.reps, block))
-        tasks = ((size, child_seed(root, number)) for number, size in enumerate(sizes))
         total = np.zeros((len(self.rules), self.rules[0].critical.size))
-        with progress_bar(simulation.reps, simulation.progress) as advance:
-            counted = run_tasks(
-                partial(_count, self), tasks, simulation.n_jobs, lambda task: reps / task[0]
-            )
-            for size, counts in zip(sizes, counted, strict=True):
-                total += counts
-                advance(size)
+        for counts in run_blocks(partial(_count, self), simulation, block):
+            total += counts
         return total
 
 
-def _count(study: Study, block: tuple[int, np.random.SeedSequence]) -> FloatArray:
+def _count(study: Study, block: SeededBlock) -> FloatArray:
     """Draw a block of releases and count what is rejected: the task of a worker."""
     size, seed = block
     releases = study.draw(size, np.random.default_rng(seed))
@@ -84,26 +75,15 @@ def largest_replicates(draw: Draw, keep: int, simulation: Simulation, block: int
     As in :class:`Study`, block j draws from the j-th child of the seed. No more than a multiple of
     ``keep`` and of the block is held at a time.
     """
-    root, reps = simulation.draw_seed(), simulation.reps
-    sizes = list(block_sizes(simulation.reps, block))
-    tasks = ((size, child_seed(root, number)) for number, size in enumerate(sizes))
     held: list[FloatArray] = []
-    with progress_bar(simulation.reps, simulation.progress) as advance:
-        drawn = run_tasks(
-            partial(_draw_largest, draw, keep),
-            tasks,
-            simulation.n_jobs,
-            lambda task: reps / task[0],
-        )
-        for size, replicates in zip(sizes, drawn, strict=True):
-            held.append(replicates)
-            if sum(map(len, held)) > max(4 * keep, block):
-                held = [_largest(np.concatenate(held), keep)]
-            advance(size)
+    for replicates in run_blocks(partial(_draw_largest, draw, keep), simulation, block):
+        held.append(replicates)
+        if sum(map(len, held)) > max(4 * keep, block):
+            held = [_largest(np.concatenate(held), keep)]
     return -np.sort(-_largest(np.concatenate(held), keep))
 
 
-def _draw_largest(draw: Draw, keep: int, block: tuple[int, np.random.SeedSequence]) -> FloatArray:
+def _draw_largest(draw: Draw, keep: int, block: SeededBlock) -> FloatArray:
     """Draw a block of replicates and return its largest: the task of a worker."""
     size, seed = block
     return _largest(draw(size, np.random.default_rng(seed)), keep)

@@ -159,14 +159,14 @@ def adjust_pvalues(
         If p-values were simulated with so few replicates that the smallest they can be,
         1/(R + 1), is not significant among so many tests.
 
+    See Also
+    --------
+    statsmodels.stats.multitest.multipletests
+
     Notes
     -----
     Adjustments for independent tests hold where rows have their own noise and their own sample.
     Rows that share respondents or noise are dependent: take ``"holm"`` or ``"fdr_by"`` for them.
-
-    See Also
-    --------
-    statsmodels.stats.multitest.multipletests
 
     Examples
     --------

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpinfer._validation import FloatArray, check_array, freeze
+from dpinfer._validation import FloatArray, check_array, check_broadcast, freeze
 from dpinfer.errors import InvalidParameterError
 from dpinfer.results.intervals import ERROR_COVERED, Uncertainty
 from dpinfer.results.labels import attach_labels
@@ -115,6 +115,7 @@ class ConfidenceSets:
         """
         point = check_array(value, "value", finite=False)
         lower, upper, kind = self._parts
+        check_broadcast(sets=lower.shape, value=point.shape)
         between = (lower <= point) & (point <= upper)
         outside = (point <= lower) | (upper <= point)
         inside = np.where(kind == "complement", outside, between)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpinfer._validation import check_array, check_flag, freeze
+from dpinfer._validation import check_array, check_broadcast, check_flag, freeze
 from dpinfer.errors import InvalidParameterError
 from dpinfer.results.labels import attach_labels
 from dpinfer.results.tables import render_table
@@ -116,6 +116,7 @@ class Intervals:
         """
         point = check_array(value, "value", finite=False)
         lower, upper = self._ends
+        check_broadcast(intervals=lower.shape, value=point.shape)
         inside = (lower <= point) & (point <= upper)
         return attach_labels(inside, self.labels) if inside.shape == lower.shape else inside
 
@@ -231,7 +232,7 @@ class Intervals:
     def __repr__(self) -> str:
         how = f"level {1 - self.alpha:.6g}, {self.method}" + (", together" * self.simultaneous)
         lower, upper = self._ends
-        if lower.size > 1:
+        if lower.size != 1:
             return f"{type(self).__name__}({lower.size} intervals, {how})"
         return f"{type(self).__name__}([{lower.item():.6g}, {upper.item():.6g}], {how})"
 

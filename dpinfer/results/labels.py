@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpinfer._interchange import as_table
 from dpinfer._validation import FloatArray, check_array
 
 if TYPE_CHECKING:
@@ -19,8 +20,10 @@ def split_labels(
     """Return values as an array of finite numbers, and their labels where they have any.
 
     A Series gives its index. A DataFrame is stacked, so that it becomes one-dimensional with the
-    pairs (row, column) as labels. Anything else keeps its shape and has no labels.
+    pairs (row, column) as labels. The frames of other libraries are labelled by their columns that
+    hold no numbers. Anything else keeps its shape and has no labels.
     """
+    values = as_table(values, name)
     if hasattr(values, "columns") and hasattr(values, "iloc"):
         array = check_array(values.to_numpy().ravel(), name, ge=ge, le=le)
         return array, stack_labels(values)

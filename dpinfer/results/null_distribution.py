@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
+from dpinfer._style import add_legend, series, styled_axes
 from dpinfer._validation import (
     ALTERNATIVES,
     Alternative,
@@ -21,7 +22,6 @@ from dpinfer._validation import (
     check_integer,
     check_option,
     freeze,
-    require,
 )
 from dpinfer.errors import InvalidParameterError
 from dpinfer.results.tables import render_table
@@ -178,13 +178,13 @@ class NullDistribution(ABC):
         InvalidParameterError
             If the distribution stands for several laws.
         """
-        pyplot = require("matplotlib.pyplot", "plot")
         points = np.linspace(*self._plot_range(), _PLOT_POINTS)
-        axes = pyplot.subplots()[1] if ax is None else ax
-        axes.plot(points, self._extreme(points, "smaller"), drawstyle="steps-post")
+        axes = styled_axes(ax)
+        law = self._extreme(points, "smaller")
+        axes.plot(points, law, drawstyle="steps-post", label="null distribution", **series(0))
         if statistic is not None:
-            axes.axvline(statistic, linestyle="--", color="black", label="observed")
-            axes.legend()
+            axes.axvline(statistic, label="observed", **series(1))
+            add_legend(axes)
         axes.set_xlabel("statistic")
         axes.set_ylabel("distribution function under the null hypothesis")
         return axes

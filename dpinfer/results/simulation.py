@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
@@ -31,7 +32,20 @@ from dpinfer.results._tally import Tally, exceedances_for
 from dpinfer.results._workers import count_workers, run_tasks
 from dpinfer.results.monte_carlo_null import MonteCarloNull
 
-__all__ = ["BLOCK", "Draw", "Simulation", "block_sizes", "child_seed", "simulate_null"]
+__all__ = [
+    "BLOCK",
+    "Draw",
+    "Simulation",
+    "block_sizes",
+    "child_seed",
+    "run_blocks",
+    "simulate_null",
+]
+
+SeededBlock = tuple[int, np.random.SeedSequence]
+"""How many replicates to draw, and the seed to draw them from."""
+
+Answer = TypeVar("Answer")
 
 BLOCK = 1 << 16
 """Replicates in a block."""
@@ -93,6 +107,37 @@ class Simulation:
     def draw_seed(self) -> np.random.SeedSequence:
         """Draw 256 bits of seed: what the generator does later does not matter."""
         return np.random.SeedSequence(self.rng.integers(0, 1 << 32, size=8).tolist())
+
+
+def run_blocks(
+    work: Callable[[SeededBlock], Answer], simulation: Simulation, block: int
+) -> Iterator[Answer]:
+    """Yield what ``work`` makes of each block of replicates, in the order of their numbers.
+
+    Parameters
+    ----------
+    work : callable
+        ``work((size, seed))`` draws so many replicates. With workers that are processes it has to
+        be picklable.
+    simulation : Simulation
+        Number of replicates, what their seed is drawn from, and workers. Block j draws from the
+        j-th child of the seed, so that no answer depends on the number of workers.
+    block : int
+        Replicates in a block, which is part of what determines the answers.
+
+    Yields
+    ------
+    object
+        The answer for each block.
+    """
+    root, reps = simulation.draw_seed(), simulation.reps
+    sizes = list(block_sizes(reps, block))
+    tasks = ((size, child_seed(root, number)) for number, size in enumerate(sizes))
+    with progress_bar(reps, simulation.progress) as advance:
+        answers = run_tasks(work, tasks, simulation.n_jobs, lambda task: reps / task[0])
+        for size, answer in zip(sizes, answers, strict=True):
+            yield answer
+            advance(size)
 
 
 def simulate_null(

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
-from dpinfer._validation import FloatArray, freeze, require
+from dpinfer._style import REFERENCE, add_legend, marker, series, styled_axes
+from dpinfer._validation import FloatArray, freeze
+from dpinfer.results.binomial_bounds import clopper_pearson
 from dpinfer.results.tables import render_table
 
 if TYPE_CHECKING:
@@ -94,16 +95,9 @@ class SizeStudy:
         Intervals of Clopper and Pearson (1934, doi:10.1093/biomet/26.4.404).
         """
         reps = np.broadcast_to(self.reps[:, np.newaxis], self._shape)
-        rejected = np.round(self.rate * reps)
-        kept = reps - rejected
-        # a beta quantile has no parameter 0: the bound is 0 or 1 there
-        low = special.betaincinv(np.maximum(rejected, 1.0), kept + 1.0, 0.5 * _MISSED)
-        high = special.betainccinv(rejected + 1.0, np.maximum(kept, 1.0), 0.5 * _MISSED)
+        low, high = clopper_pearson(np.round(self.rate * reps), reps, 0.5 * _MISSED)
         simulated = reps > 0
-        return (
-            np.where(simulated, np.where(rejected > 0, low, 0.0), self.rate),
-            np.where(simulated, np.where(kept > 0, high, 1.0), self.rate),
-        )
+        return np.where(simulated, low, self.rate), np.where(simulated, high, self.rate)
 
     def summary_frame(self) -> pd.DataFrame:
         """Return the rates as a DataFrame.
@@ -175,18 +169,19 @@ class SizeStudy:
         MissingExtraError
             If matplotlib is not installed.
         """
-        pyplot = require("matplotlib.pyplot", "plot")
-        axes = pyplot.subplots()[1] if ax is None else ax
+        axes = styled_axes(ax)
         order = np.argsort(self.alpha)
         levels = self.alpha[order]
-        for name, rate, low, high in zip(self.tests, self.rate, *self.confint(), strict=True):
+        rows = zip(self.tests, self.rate, *self.confint(), strict=True)
+        for place, (name, rate, low, high) in enumerate(rows):
             bars = np.maximum([rate - low, high - rate], 0.0)[:, order]
-            axes.errorbar(levels, rate[order], yerr=bars, marker="o", capsize=2, label=name)
+            look = {**series(place), **marker(place), "capsize": 2}
+            axes.errorbar(levels, rate[order], yerr=bars, label=name, **look)
         ends = [0.0, float(levels[-1])]
-        axes.plot(ends, ends, linestyle="--", color="black", label="nominal level")
-        axes.set_xlabel("level")
+        axes.plot(ends, ends, color=REFERENCE, linewidth=1.0, label="nominal level")
+        axes.set_xlabel("nominal level α")
         axes.set_ylabel("rejection rate" if self.under_null else "power")
-        axes.legend()
+        add_legend(axes)
         return axes
 
     @property

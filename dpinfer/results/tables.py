@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from textwrap import wrap
 from typing import Any
+from unicodedata import category
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,9 @@ MAX_ROWS = 60
 
 _ROUNDING = 1e-12
 """Numbers this small, relative to the largest beside them, are zero but for rounding."""
+
+_ORDERS = {"Cc", "Cs", "Zl", "Zp"}
+"""Categories of characters that a line does not have."""
 
 _WIDTH = 72
 _GAP = 2
@@ -80,7 +84,17 @@ def render_table(
         lines.append("Notes:")
         for note in notes:
             lines += wrap(note, width, initial_indent="  ", subsequent_indent="    ")
-    return "\n".join(lines)
+    return "\n".join(map(_without_orders, lines))
+
+
+def _without_orders(line: str) -> str:
+    """Return a line in which control characters, which are orders to a terminal, are escaped."""
+    if line.isprintable():
+        return line
+    return "".join(
+        letter.encode("unicode_escape").decode() if category(letter) in _ORDERS else letter
+        for letter in line
+    )
 
 
 def format_numbers(numbers: NDArray[Any], unit: NDArray[Any] | None = None) -> list[str]:

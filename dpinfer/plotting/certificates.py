@@ -1,0 +1,113 @@
+"""Certificates of coverage and size: rates of errors beside what they may be."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpinfer._style import COLOURS, REFERENCE, add_legend, marker, plain, styled_axes
+from dpinfer._validation import check_integer, show
+from dpinfer.errors import InvalidParameterError
+from dpinfer.plotting._numbers import check_numbers
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+_ROW = 0.3
+_NEEDED = {"procedure", "about", "kind", "nominal", "rate", "bound_lower", "bound_upper"}
+
+
+def plot_certificates(certificates: Any, *, most: int = 60, ax: Axes | None = None) -> Axes:
+    """Draw the error rates of certificates, in multiples of the nominal ones.
+
+    Parameters
+    ----------
+    certificates : Certificate, Certificates or DataFrame
+        What :mod:`dpinfer.calibration` found, or its ``summary_frame()``.
+    most : int, default 60
+        The largest number of rates to draw; the first ones are drawn. At most 400.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; by default a new figure, whose height follows the number of rows.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes with a row for each rate: the share of intervals that miss, or of true null
+        hypotheses that are rejected, divided by α, with its exact bounds. Open points are of the
+        procedure that was looked at beside. Left of 1 is conservative; the axis is logarithmic,
+        and a rate of 0 stands at its left end.
+
+    Raises
+    ------
+    InvalidParameterError
+        If what is given is no certificate.
+    MissingExtraError
+        If matplotlib is not installed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpinfer.calibration import Certificate
+    >>> from dpinfer.plotting import plot_certificates
+    >>> found = Certificate(procedure="a test", kind="size", alpha=0.05, labels=("",),
+    ...                     error_rate=np.array([0.0983]), reps=np.array([10_000]))
+    >>> axes = plot_certificates(found)
+    >>> [label.get_text() for label in axes.get_yticklabels()]
+    ['a test']
+    """
+    shown = check_integer(most, "most", ge=1, le=400)
+    frame = _frame(certificates)
+    rows = frame.iloc[:shown]
+    alpha = _errors(rows, "nominal")
+    ratio = _errors(rows, "rate") / alpha
+    ends = np.sort([_errors(rows, f"bound_{side}") / alpha for side in ("lower", "upper")], axis=0)
+    beside = np.full(len(rows), np.nan)
+    if "beside_rate" in rows:
+        beside = _errors(rows, "beside_rate") / alpha
+    positive = np.concatenate([ratio, *ends, beside, [0.5, 2.0]])
+    positive = positive[np.isfinite(positive) & (positive > 0)]
+    low, high = positive.min() / 1.2, positive.max() * 1.2
+    places = np.arange(len(rows))
+    axes = styled_axes(ax, size=(6.4, 1.4 + _ROW * max(len(rows), 2)))
+    axes.axvline(1.0, color=REFERENCE, linewidth=1.2, label="nominal")
+    axes.hlines(places, np.maximum(ends[0], low), ends[1], color=COLOURS[0], linewidth=1.8)
+    look = {"linestyle": "none", "color": COLOURS[0], **marker(0)}
+    axes.plot(np.maximum(ratio, low), places, label="certified", **look)
+    if np.isfinite(beside).any():
+        look = {"linestyle": "none", "color": COLOURS[1], **marker(1), "markerfacecolor": "white"}
+        names = ", ".join(dict.fromkeys(name for name in rows["beside"] if name))
+        axes.plot(np.maximum(beside, low), places, label=plain(names), **look)
+    axes.set_xscale("log")
+    axes.set_xlim(low, high)
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_formatter("{x:g}")
+    axes.tick_params(axis="x", which="minor", labelsize=7)
+    axes.set_yticks(places, [_name(*pair) for pair in zip(rows.procedure, rows.about, strict=True)])
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.grid(visible=False, axis="y")
+    cut = "" if len(rows) == len(frame) else f"\nthe first {len(rows)} of {len(frame)} rates"
+    axes.set_xlabel(f"rate of errors, in multiples of the nominal α{cut}")
+    add_legend(axes, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=3)
+    return axes
+
+
+def _frame(certificates: Any) -> pd.DataFrame:
+    found = getattr(certificates, "summary_frame", lambda: certificates)()
+    if not hasattr(found, "columns") or not set(found) >= _NEEDED or not len(found):
+        raise InvalidParameterError(
+            "certificates must be a Certificate, Certificates or their summary_frame(), got "
+            f"{show(certificates)}"
+        )
+    return found
+
+
+def _errors(rows: pd.DataFrame, name: str) -> Any:
+    """Return probabilities of errors from rates, which for intervals are coverages."""
+    rate = check_numbers(rows[name], f"{name} of certificates")
+    return np.where(rows["kind"] == "coverage", 1.0 - rate, rate)
+
+
+def _name(procedure: object, about: object) -> str:
+    return plain(f"{procedure}, {about}" if about else procedure)
