@@ -116,6 +116,7 @@ from .mechanisms import NoiseLaw as NoiseLaw
 from .mechanisms import RandomizedResponse as RandomizedResponse
 from .mechanisms import Tulap as Tulap
 from .mechanisms import WeightedSum as WeightedSum
+from .mechanisms import as_frozen as as_frozen
 from .privacy import GDP as GDP
 from .privacy import RDP as RDP
 from .privacy import ZCDP as ZCDP

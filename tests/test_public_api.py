@@ -95,6 +95,7 @@ PUBLIC = {
     "adjust_pvalues",
     "amplify",
     "amplify_inverse",
+    "as_frozen",
     "best_split",
     "calibration",
     "census_parts",

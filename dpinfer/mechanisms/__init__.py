@@ -4,6 +4,7 @@ from dpinfer.mechanisms._law import ContinuousLaw, IntegerLaw, NoiseLaw
 from dpinfer.mechanisms.discrete_gaussian import DiscreteGaussian
 from dpinfer.mechanisms.exact import Exact
 from dpinfer.mechanisms.exponential import ExponentialMechanism
+from dpinfer.mechanisms.frozen import FrozenDensity, FrozenMass, FrozenNoise, as_frozen
 from dpinfer.mechanisms.gaussian import Gaussian
 from dpinfer.mechanisms.geometric import Geometric
 from dpinfer.mechanisms.independent import IndependentNoise, Mechanism, as_noise, groups
@@ -17,6 +18,9 @@ __all__ = [
     "DiscreteGaussian",
     "Exact",
     "ExponentialMechanism",
+    "FrozenDensity",
+    "FrozenMass",
+    "FrozenNoise",
     "Gaussian",
     "Geometric",
     "IndependentNoise",
@@ -27,6 +31,7 @@ __all__ = [
     "RandomizedResponse",
     "Tulap",
     "WeightedSum",
+    "as_frozen",
     "as_noise",
     "groups",
     "weighted_sums",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Set
 from typing import TYPE_CHECKING, Any
 
+from dpinfer._interchange import as_pandas
 from dpinfer._validation import check_length, show
 from dpinfer.errors import InvalidParameterError
 from dpinfer.queries.domain import refusing, show_label
@@ -17,6 +18,7 @@ def check_labels(labels: Any, name: str, length: int, of: str) -> pd.Index | Non
     """Return labels as an index of distinct entries, one for each of ``of``; None stays None."""
     if labels is None:
         return None
+    labels = as_pandas(labels, name)
     if isinstance(labels, (str, bytes, Set)) or not hasattr(labels, "__len__"):
         raise InvalidParameterError(f"{name} must be a sequence of labels, got {show(labels)}")
     import pandas as pd
@@ -36,8 +38,8 @@ def check_distinct(index: pd.Index, name: str) -> None:
 
 
 def match_labels(histogram: Any, columns: pd.Index | None) -> Any:
-    """Put a labelled histogram into the order of the cells."""
-    if columns is None or histogram.index.equals(columns):
+    """Put a histogram into the order of the cells, if it has labels."""
+    if columns is None or not hasattr(histogram, "reindex") or histogram.index.equals(columns):
         return histogram
     if len(histogram) != len(columns) or not histogram.index.isin(columns).all():
         raise InvalidParameterError(

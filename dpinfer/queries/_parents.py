@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpinfer._interchange import as_pandas
 from dpinfer._validation import check_array, check_integer, check_items, show, show_some
 from dpinfer.errors import InvalidParameterError
 from dpinfer.queries._tree import Places
@@ -93,7 +94,7 @@ def parents_of_codes(
     """
     import pandas as pd
 
-    labels = pd.Index(_checked_codes(codes))
+    labels = pd.Index(_checked_codes(as_pandas(codes, "codes")))
     refuse_repeated(labels, "codes")
     size = labels.str.len().to_numpy()
     levels = _checked_lengths(lengths, np.unique(size))
@@ -147,6 +148,7 @@ def parents_of_columns(columns: Any) -> tuple[Places, pd.Index, Places]:
     """Return parents, labels, and the units above the lowest level that have no children."""
     import pandas as pd
 
+    columns = as_pandas(columns, "columns")
     if not isinstance(columns, pd.DataFrame) or columns.empty:
         raise InvalidParameterError(
             "columns must be a DataFrame with a row for each unit and a column for each level, "

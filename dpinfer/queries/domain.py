@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dpinfer._interchange import as_pandas
 from dpinfer._validation import (
     FloatArray,
     check_array,
@@ -217,6 +218,7 @@ class Domain:
         import pandas as pd
 
         self.check_size()
+        records = as_pandas(records, "records")
         frame = records if isinstance(records, pd.DataFrame) else self._frame(records)
         if missing := [name for name in self.attributes if name not in frame.columns]:
             raise InvalidParameterError(

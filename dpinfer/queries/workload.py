@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dpinfer._interchange import as_table
 from dpinfer._validation import (
     check_array,
     check_index,
@@ -366,9 +367,9 @@ class Workload:
         array of float64, shape (m,), or Series
             The answers; a labelled Series where the histogram was a Series.
         """
-        labelled = hasattr(histogram, "reindex") and hasattr(histogram, "index")
-        counts = match_labels(histogram, self.columns) if labelled else histogram
-        x = check_array(counts, "histogram", ndim=1)
+        histogram = as_table(histogram, "histogram")
+        labelled = hasattr(histogram, "reindex")
+        x = check_array(match_labels(histogram, self.columns), "histogram", ndim=1)
         check_length(x, "histogram", self._shape[1], "the cells")
         with np.errstate(over="ignore", invalid="ignore"):
             answers = x if self._matrix is None else np.asarray(self._matrix @ x)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpinfer._interchange import as_pandas
 from dpinfer._validation import FloatArray, check_array, check_items, show, show_some
 from dpinfer.errors import InvalidParameterError
 from dpinfer.mechanisms import NoiseLaw, as_noise
@@ -18,12 +19,20 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def column(frame: pd.DataFrame, name: Any) -> pd.Series:
-    """Return a column of a frame, or say that it is not there."""
+def check_frame(frame: Any) -> pd.DataFrame:
+    """Return a table of pandas, or of a library that shares its columns, as a DataFrame."""
     import pandas as pd
 
-    if not isinstance(frame, pd.DataFrame):
-        raise InvalidParameterError(f"frame must be a pandas DataFrame, got {show(frame)}")
+    table = as_pandas(frame)
+    if isinstance(table, pd.DataFrame):
+        return table
+    raise InvalidParameterError(
+        f"frame must be a DataFrame of pandas, polars, pyarrow or the like, got {show(frame)}"
+    )
+
+
+def column(frame: pd.DataFrame, name: Any) -> pd.Series:
+    """Return a column of a frame, or say that it is not there."""
     found = sum(_same(name, known) for known in frame.columns)
     if found != 1:
         raise InvalidParameterError(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpinfer._interchange import as_table
 from dpinfer._validation import check_array, check_length, one_line, show
 from dpinfer.errors import InvalidParameterError
 from dpinfer.queries.domain import show_label
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 def positions_of(where: Any, size: int, labels: pd.Index | None) -> NDArray[np.intp]:
     """Return the positions of values chosen by a mask, by positions, by a slice or by labels."""
+    where = as_table(where, "where")
     if isinstance(where, slice):
         return np.arange(size)[where]
     if isinstance(where, (str, bytes)) or not _has_length(where):

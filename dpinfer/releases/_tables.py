@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpinfer._interchange import as_pandas
 from dpinfer._validation import FloatArray, check_array, show
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
 from dpinfer.mechanisms import NoiseLaw
@@ -73,6 +74,7 @@ def _split(table: Any, name: str) -> tuple[FloatArray, dict[str, Any], NDArray[n
     """Return the values of a table, its labels by attribute, and which cells it published."""
     import pandas as pd
 
+    table = as_pandas(table, name, index="all but last")
     if isinstance(table, pd.DataFrame) and not is_single_column(table):
         labels = stack_labels(table)
         values = table.to_numpy().ravel()

@@ -158,10 +158,10 @@ def write_release(
     check_suffix(table)
     if not table.parent.is_dir():
         raise InvalidParameterError(f"path must be in an existing folder, got {table}")
-    frame, descriptor = describe(release, table.name, field, title)
     sidecar = default_sidecar(table)
-    text = json.dumps(descriptor, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     try:
+        frame, descriptor = describe(release, table.name, field, title)
+        text = json.dumps(descriptor, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
         with TemporaryDirectory(prefix=f".{table.name}-", dir=table.parent) as folder:
             draft = Path(folder)
             write_table(frame, draft / table.name)
@@ -170,6 +170,11 @@ def write_release(
             os.replace(draft / sidecar.name, sidecar)
     except OSError as error:
         raise InvalidParameterError(f"path must be writable, got {table}: {error}") from error
+    except UnicodeEncodeError as error:
+        raise IncompatibleReleaseError(
+            "labels, field, title and the name of the release must not hold one half of a "
+            f"character to be written to a file, got {show(error.object[error.start])}"
+        ) from error
 
 
 def _sidecar_path(table: Path, metadata: str | Path | None) -> Path:

@@ -50,7 +50,7 @@ class Release(Locked):
     ----------
     values : array of float, shape (m,), Series or DataFrame
         The published values. A DataFrame is read row by row. Series and DataFrames give the
-        labels of the values.
+        labels of the values; for those of polars and pyarrow, columns without numbers do.
     mechanism : NoiseLaw or sequence of NoiseLaw
         The law of the noise e: one for all values, an array-valued one, or one for each value.
     workload : Workload or matrix, shape (m, n), optional
@@ -124,10 +124,9 @@ class Release(Locked):
         clamp: ArrayLike | tuple[ArrayLike, ArrayLike] | None = None,
         name: str | None = None,
     ) -> None:
-        if hasattr(values, "iloc"):
-            values, found = unlabel(values)
-            labels = found if labels is None else labels
-        published = freeze(check_array(values, "values", ndim=1))
+        plain, found = unlabel(values)
+        labels = found if labels is None else labels
+        published = freeze(check_array(plain, "values", ndim=1))
         size = len(published)
         known = {
             "values": published,
@@ -163,7 +162,7 @@ class Release(Locked):
             Each table is labelled by attributes: the names of its index levels, and of its
             columns. It sums over the attributes that it does not name; a number is a total.
             A table need not have all of its cells: in a DataFrame a missing value is a cell that
-            was not published.
+            was not published. A frame of polars or pyarrow has its values in the last column.
         mechanism : NoiseLaw or sequence of NoiseLaw
             The law of the noise: one for all values, one for each table (with scalar parameters,
             or one for each value of the table), or one for each value.
@@ -222,7 +221,7 @@ class Release(Locked):
 
         Parameters
         ----------
-        frame : DataFrame
+        frame : DataFrame of pandas, polars, pyarrow or the like
             The table.
         value : str
             The column of published values.
@@ -267,6 +266,7 @@ class Release(Locked):
         """
         from dpinfer.releases import _frame
 
+        frame = _frame.check_frame(frame)
         return cls(
             _frame.values_of_frame(frame, value),
             workload=_frame.workload_of_frame(frame, attributes, domain),
@@ -312,7 +312,7 @@ class Release(Locked):
         (2,)
         """
         truth = _answers(histogram, workload)
-        if workload is None and hasattr(histogram, "iloc"):
+        if workload is None:
             details.setdefault("labels", unlabel(histogram)[1])
         law = as_noise(mechanism, len(truth))
         drawn = truth + law.rvs(len(truth), rng=check_rng(rng))
@@ -395,6 +395,6 @@ class Release(Locked):
 
 def _answers(histogram: Any, workload: Any) -> FloatArray:
     if workload is None:
-        return check_array(histogram, "histogram", ndim=1)
+        return check_array(unlabel(histogram)[0], "histogram", ndim=1)
     queries = workload if isinstance(workload, Workload) else Workload(workload)
     return np.asarray(queries.answer(histogram))

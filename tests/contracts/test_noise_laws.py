@@ -1,7 +1,10 @@
 """One contract for every law of additive noise."""
 
 import copy
+import importlib
 import pickle
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,6 +23,10 @@ from dpinfer.mechanisms import (
     Tulap,
 )
 
+# the law that the documentation adds to the package
+sys.path.append(str(Path(__file__).parents[2] / "vignettes" / "examples"))
+Logistic = importlib.import_module("logistic").Logistic
+
 CONTINUOUS = [
     Laplace(scale=0.02),
     Laplace(scale=3.0),
@@ -30,6 +37,8 @@ CONTINUOUS = [
     Tulap(scale=2.5, truncation=1e-6),
     Tulap(scale=2.5, truncation=0.5),
     Tulap(scale=1e6, truncation=0.99999),
+    Logistic(scale=0.02),
+    Logistic(scale=3.0),
 ]
 INTEGER = [
     Exact(),
@@ -44,6 +53,7 @@ INTEGER = [
 SCALAR = CONTINUOUS + INTEGER
 ARRAYS = [
     Laplace(scale=[0.5, 2.0, 1e6]),
+    Logistic(scale=[0.5, 2.0, 1e6]),
     Gaussian(sigma=[0.5, 2.0, 1e6]),
     Geometric(scale=[0.3, 5.0, 1e5]),
     DiscreteGaussian(sigma=[0.3, 5.0, 1e5]),
@@ -58,6 +68,7 @@ FAMILIES = [
     (Geometric, "scale"),
     (DiscreteGaussian, "sigma"),
     (Tulap, "scale"),
+    (Logistic, "scale"),
 ]
 PROBABILITIES = np.array([1e-300, 1e-30, 1e-9, 0.01, 0.3, 0.4999, 0.5, 0.5001, 0.7, 0.99])
 

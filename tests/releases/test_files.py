@@ -11,6 +11,7 @@ from dpinfer.queries import Domain, Workload
 from dpinfer.releases import Release, files, read_release, validate_release, write_release
 
 FORMATS = ["counts.csv", "counts.csv.gz", "counts.parquet"]
+CELLS = pd.MultiIndex.from_product([["F", "M"], [17, 18]], names=["sex", None])
 DOMAIN = Domain({"sex": ["M", "F"], "age": [17, 18, 19], "vote": [True, False]})
 
 
@@ -56,6 +57,16 @@ def releases():
             workload=Workload([[1, 0.5], [0, 1 / 3], [0, 0]], columns=["u", "v"]),
             mechanism=Laplace(scale=2.0),
         ),
+        "cells of two attributes": Release(
+            [1, 2],
+            workload=Workload([[1, 1, 0, 0], [0, 0, 1, 1]], columns=CELLS, labels=["f", "m"]),
+            mechanism=Laplace(scale=2.0),
+        ),
+        "named cells": Release(
+            [1, 2],
+            workload=Workload([[1, 1], [0, 1]], columns=pd.Index([3, 5], name="town")),
+            mechanism=Laplace(scale=2.0),
+        ),
         "predicates": Release(
             [1, 2],
             workload=Workload.from_predicates(DOMAIN, {"girls": {"sex": "F"}, "all": {}}),
@@ -85,6 +96,9 @@ def assert_same(one, other):
     if one.domain is not None:  # else one may be inferred from the labels
         assert one.domain == other.domain
     assert one.workload.shape == other.workload.shape
+    if one.workload.columns is not None and not one.workload.is_identity:
+        assert one.workload.columns.to_list() == other.workload.columns.to_list()
+        assert list(one.workload.columns.names) == list(other.workload.columns.names)
     assert np.all(abs(one.workload.matrix - other.workload.matrix).sum() == 0)
     for field in ("neighbours", "sensitivity", "guarantee", "name"):
         assert getattr(one, field) == getattr(other, field)
@@ -160,7 +174,7 @@ def test_a_table_with_several_noisy_fields(tmp_path):
     assert validate_release(tmp_path / "a.csv", tmp_path / "other.json") == []
     with pytest.raises(InvalidParameterError, match="noisy fields u, v, got None"):
         read_release(tmp_path / "a.csv", tmp_path / "other.json")
-    with pytest.raises(InvalidParameterError, match="one of u, v, got 'k'"):
+    with pytest.raises(InvalidParameterError, match="one of 'u', 'v', got 'k'"):
         read_release(tmp_path / "a.csv", tmp_path / "other.json", field="k")
 
 
@@ -234,3 +248,29 @@ def test_ten_million_rows(tmp_path):
     np.testing.assert_array_equal(back.values, release.values)
     np.testing.assert_array_equal(back.variance, release.variance)
     assert back.labels.equals(release.labels)
+
+
+@pytest.mark.parametrize(
+    ("cells", "message"),
+    [
+        ({"labels": ["a", ["b", "c"]]}, "same number of parts"),
+        ({"labels": [["a", 1], ["b", 2]], "names": ["k"]}, "a name, or null, for each part"),
+        ({"labels": ["a", "b"], "names": ["k", "l"]}, "a name, or null, for each part"),
+        ({"names": ["k"]}, "a name, or null, for each part"),
+        ({"labels": [["a"], ["b"]]}, "is not valid under any"),
+        ({"labels": ["a", "a"]}, "distinct"),
+        ({"labels": ["a", "b", "c"]}, "3"),
+    ],
+)
+def test_labels_of_cells_that_do_not_fit(tmp_path, cells, message):
+    path = tmp_path / "a.csv"
+    queries = Workload([[1, 1], [0, 1]], columns=["a", "b"])
+    write_release(Release([1, 2], workload=queries, mechanism=Laplace(scale=2.0)), path)
+    sidecar = tmp_path / "a.csv-metadata.json"
+    content = json.loads(sidecar.read_text())
+    del content["workload"]["labels"]
+    content["workload"] |= cells
+    sidecar.write_text(json.dumps(content))
+    assert validate_release(path)
+    with pytest.raises(IncompatibleReleaseError, match=message):
+        read_release(path)

@@ -183,11 +183,20 @@ def _queries(workload: Workload) -> dict[str, Any]:
     if workload.domain is not None:
         levels = workload.domain.levels.items()
         stated["attributes"] = [{"name": name, "levels": list(part)} for name, part in levels]
-    elif workload.columns is not None and workload.columns.nlevels == 1:
-        labels = workload.columns.tolist()
-        _type_of(tuple(labels), "the cells")
-        stated["labels"] = labels
+    elif workload.columns is not None:
+        stated |= _cells(workload.columns)
     return stated
+
+
+def _cells(cells: pd.Index) -> dict[str, Any]:
+    """Return the labels of the cells, and their names if they have any, as plain JSON."""
+    parts = [cells.get_level_values(level).tolist() for level in range(cells.nlevels)]
+    for part in parts:
+        _type_of(tuple(part), "the cells")
+    labels = parts[0] if len(parts) == 1 else [list(label) for label in zip(*parts, strict=True)]
+    names = [None if name is None else str(name) for name in cells.names]
+    named = any(name is not None for name in names)
+    return {"labels": labels} | ({"names": names} if named else {})
 
 
 def _type_of(levels: tuple[Any, ...], name: str) -> str:

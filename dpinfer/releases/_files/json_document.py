@@ -23,6 +23,9 @@ TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},:]|[^\s\[\]{},:"]+')
 HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
 """What JSON writes for one half of a surrogate pair, which UTF-8 does not have."""
 
+DEEPEST = 16
+"""Parts within more others than this are found by the line of one around them."""
+
 BEYOND = 2**1024
 """Whole numbers from here on have no float64."""
 
@@ -99,10 +102,12 @@ def locate_parts(text: str) -> dict[Pointer, int]:
             key_next = False
         elif key_next:
             path[-1] = json.loads(token)
-            lines[tuple(path)] = line
+            if len(path) <= DEEPEST:
+                lines[tuple(path)] = line
             key_next = False
         elif token != ":":
-            lines.setdefault(tuple(path), line)
+            if len(path) <= DEEPEST:
+                lines.setdefault(tuple(path), line)
             if token in ("[", "{"):
                 opened.append(token)
                 key_next = token == "{"

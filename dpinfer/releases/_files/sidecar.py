@@ -8,14 +8,17 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dpinfer._validation import show
+from dpinfer._validation import check_option, show
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
 from dpinfer.queries import Domain, Workload
 from dpinfer.releases._files.json_document import JsonDocument, Pointer, load_json
 from dpinfer.releases._laws import canonical_kind, parameter_names, parameters_of_kind
 from dpinfer.releases.problems import Problem, raise_first
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SUFFIX = "-metadata.json"
 """Ending of the sidecar's name after the table's name, as in the W3C's CSV on the Web."""
@@ -87,7 +90,7 @@ class Sidecar:
         if attributes is not None:
             domain = Domain({part["name"]: part["levels"] for part in attributes})
             return Workload(matrix, domain=domain)
-        return Workload(matrix, columns=self.queries.get("labels"))
+        return Workload(matrix, columns=_cells(self.queries))
 
 
 def default_sidecar(path: Path) -> Path:
@@ -116,9 +119,7 @@ def parse_sidecar(content: Mapping[str, Any], field: str | None = None) -> Sidec
         raise InvalidParameterError(
             f"field must be one of the noisy fields {', '.join(noisy)}, got None"
         )
-    value = noisy[0] if field is None else field
-    if value not in noisy:
-        raise InvalidParameterError(f"field must be one of {', '.join(noisy)}, got {show(value)}")
+    value = noisy[0] if field is None else check_option(field, "field", noisy)
     keys = _keys(content)
     levels = {key: fields[key].get("constraints", {}).get("enum") for key in keys}
     listed = bool(keys) and all(values is not None for values in levels.values())
@@ -173,9 +174,36 @@ def _reference_problems(document: JsonDocument, table: str) -> Iterator[tuple[Po
             yield from _column_problems(
                 spec, names, ("schema", "fields", position, "privacy", parameter)
             )
-    queries = content.get("workload")
-    if queries is not None and len({len(queries[k]) for k in ("row", "cell", "coefficient")}) > 1:
+    if (queries := content.get("workload")) is not None:
+        yield from _query_problems(queries)
+
+
+def _query_problems(queries: Mapping[str, Any]) -> Iterator[tuple[Pointer, str]]:
+    """Yield lengths of the parts of the queries that do not agree."""
+    if len({len(queries[key]) for key in ("row", "cell", "coefficient")}) > 1:
         yield ("workload",), "row, cell and coefficient must have the same length"
+    parts = {_parts(label) for label in queries.get("labels", ())}
+    if len(parts) > 1:
+        yield ("workload", "labels"), "the labels of the cells must have the same number of parts"
+    elif "names" in queries and parts != {len(queries["names"])}:
+        yield ("workload", "names"), "must have a name, or null, for each part of the labels"
+
+
+def _parts(label: Any) -> int:
+    return len(label) if isinstance(label, list) else 1
+
+
+def _cells(queries: Mapping[str, Any]) -> pd.Index | None:
+    """Return the labels of the cells that the queries are about."""
+    import pandas as pd
+
+    labels = queries.get("labels")
+    if not labels:
+        return None
+    names = queries.get("names", [None] * _parts(labels[0]))
+    if isinstance(labels[0], list):
+        return pd.MultiIndex.from_tuples([tuple(label) for label in labels], names=names)
+    return pd.Index(labels, name=names[0])
 
 
 def _level_problems(part: Mapping[str, Any], pointer: Pointer) -> Iterator[tuple[Pointer, str]]:
@@ -213,9 +241,24 @@ def _keys(content: Mapping[str, Any]) -> tuple[str, ...]:
 @cache
 def _validator() -> Any:
     from jsonschema import Draft202012Validator
+    from jsonschema.validators import extend
 
     text = resources.files("dpinfer.releases").joinpath("sidecar.schema.json").read_text("utf-8")
-    return Draft202012Validator(json.loads(text))
+    return extend(Draft202012Validator, {"uniqueItems": _unique_items})(json.loads(text))
+
+
+def _unique_items(_: Any, wanted: bool, items: Any, __: Any) -> Iterator[Exception]:
+    """Refuse items that are there twice, in time proportional to their number."""
+    from jsonschema import ValidationError
+
+    if not wanted or not isinstance(items, list):
+        return
+    seen = {
+        ("JSON", json.dumps(item, sort_keys=True)) if isinstance(item, (list, dict, bool)) else item
+        for item in items
+    }
+    if len(seen) < len(items):
+        yield ValidationError("must not hold an item twice")
 
 
 def _shorten(message: str, most: int = 200) -> str:

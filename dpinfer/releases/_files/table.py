@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import os
 import stat
 import zlib
 from collections.abc import Mapping
@@ -59,9 +60,15 @@ def check_table_path(path: object) -> Path:
 
 def check_path(path: object, name: str) -> Path:
     """Return a path given as a string or a Path."""
-    if isinstance(path, (str, Path)):
-        return Path(path)
-    raise InvalidParameterError(f"{name} must be a string or a Path, got {show(path)}")
+    if not isinstance(path, (str, Path)):
+        raise InvalidParameterError(f"{name} must be a string or a Path, got {show(path)}")
+    try:
+        encoded = os.fsencode(path)
+    except UnicodeEncodeError:  # half a character
+        encoded = b"\0"
+    if b"\0" in encoded:
+        raise InvalidParameterError(f"{name} must be a name that files can have, got {show(path)}")
+    return Path(path)
 
 
 def check_suffix(path: Path) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from dpinfer._validation import FloatArray, check_array, check_option, show
 from dpinfer.errors import InvalidParameterError
 from dpinfer.mechanisms import Exact, Gaussian, Geometric, IndependentNoise, Laplace, NoiseLaw
-from dpinfer.releases._frame import column
+from dpinfer.releases._frame import check_frame, column
 from dpinfer.releases._laws import KINDS, canonical_kind, parameters_of_kind
 from dpinfer.releases.release import Release
 
@@ -40,7 +40,7 @@ def from_scale_column(
 
     Parameters
     ----------
-    frame : DataFrame
+    frame : DataFrame of pandas, polars, pyarrow or the like
         One published value in each row.
     mechanism : {"laplace", "geometric", "gaussian", "discrete_gaussian", "tulap"}
         The kind of noise.
@@ -72,6 +72,7 @@ def from_scale_column(
     >>> from_scale_column(frame, "gaussian", value="count", scale="sd", given="std").mechanism
     Gaussian(sigma=array([2., 4.]))
     """
+    frame = check_frame(frame)
     kind = canonical_kind(mechanism) if isinstance(mechanism, str) else ""
     meaning = check_option(given, "given", MEANINGS)
     if kind not in KINDS or kind == "exact":

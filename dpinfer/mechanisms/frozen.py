@@ -1,0 +1,245 @@
+"""Noise laws with the methods of a frozen distribution of ``scipy.stats``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpinfer._validation import FloatArray, check_array, check_broadcast, show
+from dpinfer.errors import InvalidParameterError
+from dpinfer.mechanisms._law import ContinuousLaw, IntegerLaw, NoiseLaw
+from dpinfer.mechanisms._shape_of_laws import entropy_of, excess_kurtosis_of
+
+MOMENTS = "mvsk"
+
+
+def as_frozen(law: NoiseLaw, *, loc: ArrayLike = 0.0) -> FrozenNoise:
+    """Return a noise law with the methods of a frozen distribution of ``scipy.stats``.
+
+    Parameters
+    ----------
+    law : NoiseLaw
+        The law of the noise.
+    loc : float or array of float
+        What the noise is added to; it broadcasts with the parameters of the law.
+
+    Returns
+    -------
+    FrozenNoise
+        The law of ``loc + noise``: with ``pdf`` where it has a density (:class:`FrozenDensity`),
+        with ``pmf`` where it is one on whole numbers (:class:`FrozenMass`).
+
+    Raises
+    ------
+    InvalidParameterError
+        If ``law`` is not a noise law, or ``loc`` is not finite or does not broadcast with it.
+
+    Examples
+    --------
+    >>> from scipy import stats
+    >>> from dpinfer import Laplace
+    >>> mine, theirs = as_frozen(Laplace(scale=2.0)), stats.laplace(scale=2.0)
+    >>> mine.interval(0.9)[1].round(6), theirs.interval(0.9)[1].round(6)
+    (np.float64(4.60517), np.float64(4.60517))
+    """
+    if not isinstance(law, NoiseLaw):
+        raise InvalidParameterError(f"law must be a NoiseLaw, got {show(law)}")
+    origin = check_array(loc, "loc")
+    check_broadcast(parameters=law.shape, loc=origin.shape)
+    origin.flags.writeable = False
+    if isinstance(law, ContinuousLaw):
+        return FrozenDensity(law, origin)
+    if isinstance(law, IntegerLaw):
+        return FrozenMass(law, origin)
+    return FrozenNoise(law, origin)
+
+
+@dataclass(frozen=True, eq=False)
+class FrozenNoise:
+    """A noise law with the methods of a frozen distribution of ``scipy.stats``.
+
+    Made by :func:`as_frozen`. It has the names and the arguments that functions written for
+    ``scipy.stats`` expect; the law itself has ``rng=`` and properties instead.
+
+    Parameters
+    ----------
+    law : NoiseLaw
+        The law of the noise.
+    loc : array of float64
+        What the noise is added to.
+
+    Notes
+    -----
+    Unlike in scipy, an argument that is NaN or no probability is refused instead of answered by
+    NaN. Tails are those of the law: ``sf`` and ``isf`` stay accurate down to 1e-300.
+
+    Examples
+    --------
+    >>> from dpinfer import Gaussian
+    >>> law = as_frozen(Gaussian(sigma=3.0), loc=10.0)
+    >>> law.mean(), law.std(), law.cdf(10.0)
+    (np.float64(10.0), np.float64(3.0), np.float64(0.5))
+    """
+
+    law: NoiseLaw
+    loc: FloatArray
+
+    def cdf(self, x: ArrayLike) -> Any:
+        """Probability of at most ``x``."""
+        return self.law.cdf(self._centred(x))
+
+    def sf(self, x: ArrayLike) -> Any:
+        """Probability of more than ``x``."""
+        return self.law.sf(self._centred(x))
+
+    def logcdf(self, x: ArrayLike) -> Any:
+        """Logarithm of :meth:`cdf`."""
+        return self.law.logcdf(self._centred(x))
+
+    def logsf(self, x: ArrayLike) -> Any:
+        """Logarithm of :meth:`sf`."""
+        return self.law.logsf(self._centred(x))
+
+    def ppf(self, q: ArrayLike) -> Any:
+        """Quantile of the probability ``q``."""
+        return self.law.ppf(q) + self._origin
+
+    def isf(self, q: ArrayLike) -> Any:
+        """Upper quantile of the probability ``q``."""
+        return self.law.isf(q) + self._origin
+
+    def rvs(self, size: int | tuple[int, ...] | None = None, random_state: Any = None) -> Any:
+        """Draw independent values, for simulation.
+
+        Parameters
+        ----------
+        size : int or tuple of int, optional
+            The shape of the answer; by default that of the parameters and ``loc``.
+        random_state : None, int, Generator or RandomState, optional
+            Source of randomness, as in scipy.
+
+        Returns
+        -------
+        number or array
+            The draws; whole numbers are int64 where ``loc`` holds whole numbers, too.
+        """
+        shape = np.broadcast_shapes(self.law.shape, self.loc.shape) if size is None else size
+        if isinstance(random_state, np.random.RandomState):
+            random_state = int(random_state.randint(2**31))
+        drawn = self.law.rvs(shape, rng=random_state)
+        if not self.loc.any():
+            return drawn
+        whole = np.issubdtype(np.asarray(drawn).dtype, np.integer) and bool(
+            (self.loc == np.floor(self.loc)).all()
+        )
+        return drawn + (self.loc.astype(np.int64) if whole else self.loc)
+
+    def mean(self) -> Any:
+        """Mean: ``loc``, as the noise is symmetric about zero."""
+        return (self.loc + np.zeros(self.law.shape))[()]
+
+    def median(self) -> Any:
+        """Median: ``loc``."""
+        return self.mean()
+
+    def var(self) -> Any:
+        """Variance."""
+        return (np.asarray(self.law.variance) + np.zeros(self.loc.shape))[()]
+
+    def std(self) -> Any:
+        """Return the standard deviation."""
+        return np.sqrt(self.var())
+
+    def stats(self, moments: str = "mv") -> Any:
+        """Return moments.
+
+        Parameters
+        ----------
+        moments : str
+            Letters of ``"mvsk"``: mean, variance, skewness and excess kurtosis.
+
+        Returns
+        -------
+        tuple, or array for one letter
+            The moments in the order m, v, s, k.
+        """
+        if not isinstance(moments, str) or not moments or set(moments) - set(MOMENTS):
+            raise InvalidParameterError(
+                f"moments must be letters of {MOMENTS!r}, got {show(moments)}"
+            )
+        zero = np.zeros_like(self.mean())
+        known = {"m": self.mean, "v": self.var, "s": lambda: zero, "k": self._kurtosis}
+        found = tuple(np.asarray(known[letter]()) for letter in MOMENTS if letter in moments)
+        return found[0] if len(found) == 1 else found
+
+    def interval(self, confidence: ArrayLike) -> tuple[Any, Any]:
+        """Return the ends of the central interval with a probability of ``confidence``."""
+        tail = 0.5 * (1.0 - check_array(confidence, "confidence", ge=0, le=1))
+        return self.ppf(tail), self.isf(tail)
+
+    def support(self) -> tuple[Any, Any]:
+        """Return the lowest and the highest possible value."""
+        return self.ppf(0.0), self.isf(0.0)
+
+    def entropy(self) -> Any:
+        """Return the entropy in nats: differential for a density.
+
+        Raises
+        ------
+        InvalidParameterError
+            If it is not known in closed form: for truncated Tulap noise, sums and mixed laws.
+        """
+        return (entropy_of(self.law) + np.zeros(self.loc.shape))[()]
+
+    def _kurtosis(self) -> Any:
+        return (excess_kurtosis_of(self.law) + np.zeros(self.loc.shape))[()]
+
+    @property
+    def _origin(self) -> Any:
+        return self.loc[()]
+
+    def _centred(self, x: ArrayLike) -> Any:
+        points = check_array(x, "x", finite=False, nonempty=False)
+        check_broadcast(x=points.shape, loc=self.loc.shape)
+        return points - self.loc
+
+
+class FrozenDensity(FrozenNoise):
+    """A noise law with a density, and the methods of a frozen continuous distribution.
+
+    Examples
+    --------
+    >>> from dpinfer import Laplace
+    >>> as_frozen(Laplace(scale=2.0)).pdf(0.0)
+    np.float64(0.25)
+    """
+
+    def pdf(self, x: ArrayLike) -> Any:
+        """Density at ``x``."""
+        return cast(ContinuousLaw, self.law).pdf(self._centred(x))
+
+    def logpdf(self, x: ArrayLike) -> Any:
+        """Logarithm of the density at ``x``."""
+        return cast(ContinuousLaw, self.law).logpdf(self._centred(x))
+
+
+class FrozenMass(FrozenNoise):
+    """A noise law on whole numbers, and the methods of a frozen discrete distribution.
+
+    Examples
+    --------
+    >>> from dpinfer import Geometric
+    >>> as_frozen(Geometric(scale=1.0), loc=5).pmf([4, 5, 6]).round(4)
+    array([0.17  , 0.4621, 0.17  ])
+    """
+
+    def pmf(self, k: ArrayLike) -> Any:
+        """Probability of ``k``."""
+        return cast(IntegerLaw, self.law).pmf(self._centred(k))
+
+    def logpmf(self, k: ArrayLike) -> Any:
+        """Logarithm of the probability of ``k``."""
+        return cast(IntegerLaw, self.law).logpmf(self._centred(k))

@@ -1,0 +1,130 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpinfer.errors import ApproximationWarning, DPInferError, InvalidParameterError
+from dpinfer.mechanisms import DiscreteGaussian, Gaussian, Geometric, Laplace
+from dpinfer.releases.adapters import from_pydp
+from dpinfer.releases.adapters.google_sigma import google_sigma
+
+COUNT = {"algorithm": "Count", "epsilon": 0.5, "l0_sensitivity": 2, "linf_sensitivity": 3}
+SUM = COUNT | {"algorithm": "BoundedSum"}
+GAUSSIAN = {"algorithm": "GaussianMechanism", "epsilon": 1.0, "delta": 1e-5, "sensitivity": 2.0}
+
+
+def test_from_parameters():
+    laplace = {"algorithm": "LaplaceMechanism", "epsilon": 0.5, "sensitivity": 3.0}
+    assert from_pydp(laplace) == Laplace(scale=6.0)
+    assert from_pydp(COUNT, whole=False) == Laplace(scale=12.0)
+    assert from_pydp(SUM, bounds=(-4, 3)) == Laplace(scale=48.0)
+    assert from_pydp(GAUSSIAN) == Gaussian(sigma=7.46484375)
+
+
+def test_whole_numbers_are_rounded_noise_and_say_so():
+    with pytest.warns(ApproximationWarning, match="tails 1.001 times"):
+        assert from_pydp(COUNT) == Geometric(scale=12.0)
+    with pytest.warns(ApproximationWarning, match="rounded to whole numbers"):
+        law = from_pydp(GAUSSIAN, whole=True)
+    assert law == DiscreteGaussian(sigma=np.hypot(7.46484375, 12**-0.5))
+
+
+@pytest.mark.parametrize("scale", [0.3, 1.0, 4.0])
+def test_the_tails_of_rounded_noise_are_those_that_the_warning_states(scale):
+    k = np.arange(8)
+    rounded = 2 * Laplace(scale=scale).sf(k + 0.5)
+    geometric = 2 * Geometric(scale=scale).sf(k)
+    np.testing.assert_allclose(rounded / geometric, np.cosh(0.5 / scale), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "sensitivity", "sigma"),
+    # the std of pydp.algorithms.numerical_mechanisms.GaussianMechanism in python-dp 1.1.5
+    [
+        (1.0, 1e-5, 2.0, 7.46484375),
+        (0.5, 1e-6, 1.0, 8.0625),
+        (3.0, 1e-10, 7.3, 15.056249999999999),
+        (1.0, 0.01, 0.1, 0.18779296875),
+    ],
+)
+def test_the_sigma_is_that_of_google(epsilon, delta, sensitivity, sigma):
+    assert google_sigma(epsilon, delta, sensitivity) == sigma
+    # and lies at most the accuracy of the bisection above what is just enough
+    enough = Gaussian.from_epsilon_delta(epsilon, delta, sensitivity=sensitivity).sigma
+    assert enough <= sigma <= enough * 1.0011
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "options", "message"),
+    [
+        (3, {}, "object of PyDP or a mapping"),
+        ({}, {}, "algorithm must be one of"),
+        ({"algorithm": ["Count"]}, {}, "algorithm must be one of"),
+        ({"algorithm": "BoundedMean", "epsilon": 1}, {}, "BoundedMean"),
+        ({"algorithm": "Count", "epsilon": 1}, {}, "entry l0_sensitivity"),
+        (COUNT | {"epsilon": 0}, {}, "epsilon must be"),
+        (COUNT | {"epsilon": "1"}, {}, "epsilon must hold real"),
+        (COUNT, {"bounds": (0, 1)}, "bounds must be None"),
+        (COUNT, {"whole": 3}, "whole must be True or False"),
+        (SUM, {}, "bounds must be the pair"),
+        (SUM, {"bounds": (2, 1)}, "lower < upper"),
+        (GAUSSIAN | {"delta": 0}, {}, "delta must be"),
+    ],
+)
+def test_bad_input(algorithm, options, message):
+    with pytest.raises(InvalidParameterError, match=message):
+        from_pydp(algorithm, **options)
+
+
+JUNK = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=3))
+
+
+@pytest.mark.filterwarnings("ignore::dpinfer.errors.ApproximationWarning")
+@settings(derandomize=True, deadline=None, max_examples=80)
+@given(
+    base=st.sampled_from([COUNT, SUM, GAUSSIAN]),
+    changes=st.dictionaries(
+        st.sampled_from(["epsilon", "delta", "sensitivity", "l0_sensitivity", "dtype", "std"]),
+        JUNK,
+    ),
+    bounds=st.one_of(st.none(), JUNK, st.tuples(JUNK, JUNK)),
+)
+def test_only_errors_of_the_library_escape(base, changes, bounds):
+    try:
+        law = from_pydp(base | changes, bounds=bounds)
+    except DPInferError:
+        return
+    assert np.isfinite(law.variance)
+
+
+def test_the_objects_of_pydp():
+    mechanisms = pytest.importorskip(
+        "pydp.algorithms.numerical_mechanisms", reason="PyDP is not installed"
+    )
+    algorithms = pytest.importorskip("pydp.algorithms.laplacian")
+    assert from_pydp(mechanisms.LaplaceMechanism(0.5, 3.0)) == Laplace(scale=6.0)
+    gaussian = mechanisms.GaussianMechanism(1.0, 1e-5, 2.0)
+    assert from_pydp(gaussian) == Gaussian(sigma=gaussian.std)
+    count = algorithms.Count(epsilon=1.0, l0_sensitivity=1, linf_sensitivity=1, dtype="int")
+    with pytest.warns(ApproximationWarning):
+        assert from_pydp(count) == Geometric(scale=1.0)
+    total = algorithms.BoundedSum(
+        epsilon=1.0, lower_bound=-1, upper_bound=4, l0_sensitivity=2, linf_sensitivity=3
+    )
+    law = from_pydp(total, bounds=(-1, 4), whole=False)
+    assert law == Laplace(scale=24.0)
+    with pytest.raises(InvalidParameterError, match="BoundedMean"):
+        from_pydp(algorithms.BoundedMean(epsilon=1.0, lower_bound=0, upper_bound=1))
+
+
+def test_the_draws_of_pydp_are_rounded():
+    mechanisms = pytest.importorskip(
+        "pydp.algorithms.numerical_mechanisms", reason="PyDP is not installed"
+    )
+    mechanism = mechanisms.LaplaceMechanism(1.0, 1.0)
+    draws = np.array([mechanism.add_noise(0) for _ in range(20_000)])
+    law = Laplace(scale=1.0)
+    for k in range(4):
+        p = law.cdf(k + 0.5) - law.cdf(k - 0.5)
+        # 7 standard errors, 4 cells: fails by accident with probability < 1e-10
+        assert abs(np.mean(draws == k) - p) < 7 * np.sqrt(p * (1 - p) / len(draws))

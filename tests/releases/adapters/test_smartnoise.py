@@ -1,0 +1,133 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from dpinfer.errors import ApproximationWarning, InvalidParameterError
+from dpinfer.mechanisms import Gaussian, Geometric, Laplace
+from dpinfer.releases.adapters import from_smartnoise, smartnoise_laws
+
+QUERY = "SELECT sex, COUNT(*) AS n, SUM(income) AS i, AVG(age) AS m FROM d.t GROUP BY sex"
+ROWS = [["sex", "n", "i", "m"], ["F", 299, 4599.4, 38.2], ["M", -2, 45639.9, 39.2]]
+
+
+class Reader:
+    """Stands in for a PrivateReader: the accuracies that it states for the columns of a query."""
+
+    def __init__(self, *columns):
+        self.columns = columns
+
+    def get_simple_accuracy(self, query, alpha):
+        if query != QUERY:
+            raise ValueError("token recognition error")
+        return [None if column is None else column(alpha) for column in self.columns]
+
+
+def laplace(scale):
+    return lambda alpha: scale * np.log(1 / alpha)
+
+
+def geometric(scale):
+    # OpenDP: discrete_laplacian_scale_to_accuracy
+    return lambda alpha: scale * np.log(2 / (alpha * (np.exp(1 / scale) + 1))) + 1
+
+
+def gaussian(sigma):
+    return lambda alpha: Gaussian(sigma=sigma).isf(alpha / 2)
+
+
+READER = Reader(None, laplace(1.5), gaussian(100.0), None)
+
+
+def test_the_laws_are_told_by_their_accuracies():
+    reader = Reader(None, laplace(1.5), gaussian(3.0), geometric(2.5))
+    none, first, second, third = smartnoise_laws(reader, QUERY)
+    assert none is None
+    assert (type(first), first.scale) == (Laplace, pytest.approx(1.5, rel=1e-12))
+    assert (type(second), second.sigma) == (Gaussian, pytest.approx(3.0, rel=1e-12))
+    assert (type(third), third.scale) == (Geometric, pytest.approx(2.5, rel=1e-12))
+
+
+def test_gaussian_accuracy():
+    # 8.880356050472873 at 0.05 and 3.0560302033005575 at 0.5: smartnoise-sql 1.0.10, sigma 4.5308…
+    stated = {0.05: 8.880356050472873, 0.5: 3.0560302033005575}
+    (law,) = smartnoise_laws(Reader(stated.get), QUERY)
+    assert isinstance(law, Gaussian)
+    assert law.sigma == pytest.approx(4.5308771592335315, rel=1e-9)
+
+
+def test_counts_that_were_cut_are_moved_back():
+    with pytest.warns(ApproximationWarning, match="cut the decimals"):
+        release = from_smartnoise(READER, QUERY, ROWS, value="n", attributes="sex")
+    assert release.values.tolist() == [299.5, -2.5]
+    assert release.labels.to_list() == ["F", "M"]
+    assert release.mechanism.scale == pytest.approx(1.5)
+
+
+def test_moving_back_removes_the_bias():
+    rng = np.random.default_rng(5)
+    noise = Laplace(scale=2.0).rvs(40_000, rng=rng)
+    cut = np.trunc(100 + noise).astype(int)
+    assert abs(cut.mean() - 99.5) < 0.1  # half a unit too low
+    reader = Reader(laplace(2.0))
+    with pytest.warns(ApproximationWarning):
+        release = from_smartnoise(reader, QUERY, pd.DataFrame({"n": cut}), value="n")
+    # 6.5 standard errors of 2.84/200: fails by accident with probability < 1e-10
+    assert abs(release.values.mean() - 100) < 0.0925
+
+
+def test_sums_are_taken_as_they_are():
+    frame = pd.DataFrame(ROWS[1:], columns=ROWS[0])
+    for result in (ROWS, frame, [tuple(row) for row in ROWS]):
+        release = from_smartnoise(READER, QUERY, result, value="i", name="income")
+        assert release.values.tolist() == [4599.4, 45639.9]
+        assert release.mechanism.sigma == pytest.approx(100.0)
+        assert release.name == "income"
+    assert frame.equals(pd.DataFrame(ROWS[1:], columns=ROWS[0]))
+
+
+@pytest.mark.parametrize(
+    ("reader", "query", "result", "value", "message"),
+    [
+        (None, QUERY, ROWS, "n", "PrivateReader"),
+        (READER, "SELECT", ROWS, "n", "token recognition error"),
+        (READER, QUERY, 3, "n", "result must be a sequence"),
+        (READER, QUERY, [], "n", "row of names"),
+        (READER, QUERY, [1, 2], "n", "rows of result"),
+        (READER, QUERY, [["n", "i"], [1]], "n", "row of names"),
+        (READER, QUERY, ROWS, "count", "value must be one of the columns"),
+        (READER, QUERY, ROWS, ["n"], "value must be one of the columns"),
+        (READER, QUERY, ROWS, "m", "noise of its own"),
+        (READER, QUERY, [["n"], [3]], "n", "4 columns of the query"),
+        (Reader(None, lambda alpha: 1.0, None, None), QUERY, ROWS, "n", "accuracy of"),
+        (Reader(None, lambda alpha: -alpha, None, None), QUERY, ROWS, "n", "accuracy must be"),
+        (Reader(None, lambda alpha: "x", None, None), QUERY, ROWS, "n", "accuracy must"),
+    ],
+)
+def test_bad_input(reader, query, result, value, message):
+    with pytest.raises(InvalidParameterError, match=message):
+        from_smartnoise(reader, query, result, value=value)
+
+
+def test_a_reader_of_smartnoise():
+    snsql = pytest.importorskip("snsql", reason="SmartNoise is not installed")
+    people = pd.DataFrame({"sex": ["F", "M"] * 500, "income": np.linspace(0, 100, 1000)})
+    table = {
+        "row_privacy": True,
+        "rows": 1000,
+        "censor_dims": False,
+        "clamp_counts": False,
+        "sex": {"type": "string", "cardinality": 2},
+        "income": {"type": "float", "lower": 0, "upper": 100},
+    }
+    reader = snsql.from_df(
+        people,
+        privacy=snsql.Privacy(epsilon=0.5, delta=1e-6),
+        metadata={"": {"d": {"t": table}}},
+    )
+    query = "SELECT sex, COUNT(*) * 1.0 AS n, SUM(income) AS i FROM d.t GROUP BY sex"
+    release = from_smartnoise(reader, query, reader.execute(query), value="n", attributes="sex")
+    assert release.mechanism.scale == pytest.approx(2.0, rel=1e-6)
+    assert (release.values != np.floor(release.values)).any()
+    laws = smartnoise_laws(reader, query)
+    assert laws[0] is None
+    assert laws[2].scale == pytest.approx(200.0, rel=1e-6)

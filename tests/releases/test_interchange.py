@@ -1,0 +1,279 @@
+"""Frames and series of other libraries give what those of pandas give."""
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dpinfer as dpi
+from dpinfer._interchange import as_pandas, as_table, is_foreign
+from dpinfer.errors import DPInferError, InvalidParameterError
+from dpinfer.releases.adapters import from_scale_column
+
+LONG = pd.DataFrame(
+    {"sex": ["F", "F", "M", "M"], "age": [17, 18, 17, 18], "count": [12.5, 30.1, 11.0, 28.9]}
+)
+WIDE = pd.DataFrame({"sex": ["F", "M"], "no": [40.0, 55.0], "yes": [60.0, 30.0]})
+LAPLACE = dpi.Laplace(scale=2.0)
+GAUSSIAN = dpi.Gaussian(sigma=2.0)
+
+
+def polars(frame):
+    pl = pytest.importorskip("polars", reason="polars is not installed")
+    return pl.DataFrame({name: frame[name].to_list() for name in frame.columns})
+
+
+def arrow(frame):
+    return pa.Table.from_pandas(frame, preserve_index=False)
+
+
+def batch(frame):
+    return arrow(frame).to_batches()[0]
+
+
+def narwhals(frame):
+    return pytest.importorskip("narwhals", reason="narwhals is not installed").from_native(
+        arrow(frame), eager_only=True
+    )
+
+
+class Capsule:
+    """A table of a library of which nothing else is known."""
+
+    def __init__(self, table):
+        self._table = table
+        self.columns = table.column_names
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return self._table.__arrow_c_stream__(requested_schema)
+
+
+class Old:
+    """A table of a library with the older protocol only."""
+
+    def __init__(self, frame):
+        self._frame = frame
+
+    def __dataframe__(self, nan_as_null=False, allow_copy=True):
+        return self._frame.__dataframe__(nan_as_null, allow_copy)
+
+
+def capsule(frame):
+    return Capsule(arrow(frame))
+
+
+def older(frame):
+    return Old(arrow(frame))
+
+
+FRAMES = [polars, arrow, batch, narwhals, capsule, older]
+
+
+@pytest.fixture(params=FRAMES, ids=lambda make: make.__name__)
+def foreign(request):
+    return request.param
+
+
+def column(frame, name):
+    """A column as a series of the library of a frame."""
+    return frame[name] if hasattr(frame, "__getitem__") else as_pandas(frame)[name]
+
+
+def assert_same(release, other):
+    pd.testing.assert_frame_equal(
+        release.to_frame(), other.to_frame(), check_dtype=False, check_index_type=False
+    )
+    np.testing.assert_array_equal(
+        release.workload.matrix.toarray(), other.workload.matrix.toarray()
+    )
+
+
+def test_pandas_and_arrays_stay_what_they_are():
+    for value in (LONG, LONG["count"], LONG.index, np.ones(3), [1.0], 3.0, None, "a", {"a": 1}):
+        assert not is_foreign(value)
+        assert as_pandas(value) is value
+        assert as_table(value) is value
+
+
+def test_a_long_table_is_a_release(foreign):
+    options = {"value": "count", "attributes": ["sex", "age"], "mechanism": LAPLACE}
+    wanted = dpi.Release.from_frame(LONG, **options)
+    assert_same(dpi.Release.from_frame(foreign(LONG), **options), wanted)
+
+
+def test_a_column_holds_the_size_of_the_noise(foreign):
+    frame = LONG.assign(sd=[1.0, 2.0, 0.0, 3.0])
+    options = {"value": "count", "scale": "sd", "given": "std"}
+    wanted = from_scale_column(frame, "gaussian", **options)
+    assert_same(from_scale_column(foreign(frame), "gaussian", **options), wanted)
+
+
+def test_overlapping_tables(foreign):
+    by_age = LONG.groupby("age", as_index=False)["count"].sum()
+    total = pd.DataFrame({"count": [80.0]})
+    tables = [LONG.set_index(["sex", "age"])["count"], by_age.set_index("age")["count"], 80.0]
+    wanted = dpi.Release.from_tables(tables, mechanism=LAPLACE)
+    given = [foreign(LONG), foreign(by_age), foreign(total)]
+    release = dpi.Release.from_tables(given, mechanism=LAPLACE)
+    assert_same(release, wanted)
+    pd.testing.assert_frame_equal(
+        dpi.combine(release).summary_frame(), dpi.combine(wanted).summary_frame()
+    )
+
+
+def test_columns_without_numbers_are_labels(foreign):
+    wanted = dpi.Release(WIDE.set_index("sex"), mechanism=GAUSSIAN)
+    assert_same(dpi.Release(foreign(WIDE), mechanism=GAUSSIAN), wanted)
+    one = dpi.Release(foreign(WIDE[["sex", "yes"]]), mechanism=GAUSSIAN)
+    assert one.labels.to_list() == ["F", "M"]
+    none = dpi.Release(foreign(WIDE[["yes"]]), mechanism=GAUSSIAN)
+    assert none.labels is None
+
+
+def test_intervals_and_tests_of_a_frame(foreign):
+    wanted = dpi.count_confint(WIDE.set_index("sex"), LAPLACE).summary_frame()
+    found = dpi.count_confint(foreign(WIDE), LAPLACE).summary_frame()
+    pd.testing.assert_frame_equal(found, wanted, check_index_type=False)
+    wanted = dpi.chi2_contingency(WIDE.set_index("sex"), mechanism=GAUSSIAN, rng=1)
+    found = dpi.chi2_contingency(foreign(WIDE), mechanism=GAUSSIAN, rng=1)
+    assert found.pvalue == wanted.pvalue
+    assert found.expected_freq.index.to_list() == ["F", "M"]
+    wanted = dpi.odds_ratio_confint(WIDE.set_index("sex"), mechanism=LAPLACE)
+    found = dpi.odds_ratio_confint(foreign(WIDE), mechanism=LAPLACE)
+    assert (found.lower, found.upper) == (wanted.lower, wanted.upper)
+
+
+def test_series(foreign):
+    frame = foreign(
+        pd.DataFrame(
+            {"n": [10, 20, 30], "t": [1.0, 2.0, 5.0], "p": [0.01, 0.2, 0.3], "k": ["a", "b", "c"]}
+        )
+    )
+    counts, bounds, names = (column(frame, name) for name in "ntk")
+    if foreign is older:
+        pytest.skip("the older protocol has no series")
+    if foreign is capsule:
+        pytest.skip("no series without a library")
+    wanted = dpi.count_confint([10, 20, 30], LAPLACE)
+    found = dpi.count_confint(counts, LAPLACE)
+    np.testing.assert_array_equal(found.lower, wanted.lower)
+    thresholded = dpi.thresholded_confint(
+        counts, mechanism=dpi.Geometric(scale=2.0), threshold=bounds
+    )
+    assert thresholded.lower.shape == (3,)
+    release = dpi.Release(counts, mechanism=LAPLACE, labels=names, threshold=bounds)
+    assert release.labels.to_list() == ["a", "b", "c"]
+    assert release.select(names).values.tolist() == [10, 20, 30]
+    assert dpi.linear_confint(counts, bounds, LAPLACE).estimate == 10 + 40 + 150
+    assert dpi.linear_ztest(counts, bounds, 200, mechanism=LAPLACE).pvalue == pytest.approx(1.0)
+    assert dpi.adjust_pvalues(column(frame, "p")).reject.tolist() == [True, False, False]
+    assert dpi.Release.draw(counts, mechanism=LAPLACE, rng=1).values.shape == (3,)
+    assert dpi.Workload([[1, 1, 0]]).answer(counts).tolist() == [30]
+
+
+def test_rows_of_weights_are_labelled(foreign):
+    counts = pd.Series([10.0, 20.0], index=["x", "y"])
+    weights = pd.DataFrame({"what": ["sum", "difference"], "x": [1, 1], "y": [1, -1]})
+    wanted = dpi.linear_confint(counts, weights.set_index("what"), LAPLACE).summary_frame()
+    found = dpi.linear_confint(counts, foreign(weights), LAPLACE).summary_frame()
+    pd.testing.assert_frame_equal(found, wanted, check_index_type=False)
+
+
+def test_queries_and_hierarchies(foreign):
+    domain = dpi.Domain({"sex": ["F", "M"], "age": [17, 18]})
+    records = LONG[["sex", "age"]]
+    assert domain.histogram(foreign(records)).tolist() == domain.histogram(records).tolist()
+    places = pd.DataFrame({"state": ["A", "A", "B"], "county": ["a", "b", "c"]})
+    wanted = dpi.Hierarchy.from_columns(places)
+    assert dpi.Hierarchy.from_columns(foreign(places)).labels.to_list() == wanted.labels.to_list()
+
+
+def test_a_mask_selects_values():
+    release = dpi.Release([1.0, 2.0, 3.0], mechanism=LAPLACE)
+    assert release.select(pa.array([True, False, True])).values.tolist() == [1, 3]
+    assert release.select(pa.chunked_array([[2], [0]])).values.tolist() == [3, 1]
+
+
+def test_kinds_of_columns():
+    pl = pytest.importorskip("polars", reason="polars is not installed")
+    frame = pl.DataFrame(
+        {
+            "level": pl.Series(["b", "a"], dtype=pl.Enum(["b", "a"])),
+            "group": pl.Series(["x", "y"], dtype=pl.Categorical),
+            "known": [True, False],
+            "small": pl.Series([3, 4], dtype=pl.Int8),
+            "exact": pl.Series(["1.5", "2.5"]).cast(pl.Decimal(10, 2)),
+        }
+    )
+    table = as_table(frame)
+    assert table.index.names == ["level", "group", "known"]
+    assert table.columns.to_list() == ["small", "exact"]
+    assert dpi.count_confint(frame, LAPLACE).estimate.to_list() == [3, 1.5, 4, 2.5]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda pl, frame: dpi.count_confint(pl.Series([1, None]), LAPLACE), "NaN"),
+        (lambda pl, frame: dpi.count_confint(pl.Series(["a"]), LAPLACE), "must hold real"),
+        (lambda pl, frame: dpi.count_confint(pl.DataFrame(), LAPLACE), "at least one value"),
+        (lambda pl, frame: dpi.count_confint(frame.lazy(), LAPLACE), "call its collect"),
+        (lambda pl, frame: from_table(frame.lazy()), "call its collect"),
+        (lambda pl, frame: from_table(frame["count"]), "DataFrame of pandas, polars"),
+        (lambda pl, frame: from_table(frame.select("sex")), "column 'count'"),
+        (
+            lambda pl, frame: dpi.Release.from_tables([frame["count"]], mechanism=LAPLACE),
+            "named after attributes",
+        ),
+    ],
+)
+def test_bad_input(call, message):
+    pl = pytest.importorskip("polars", reason="polars is not installed")
+    with pytest.raises(InvalidParameterError, match=message):
+        call(pl, polars(LONG))
+
+
+def from_table(frame):
+    return dpi.Release.from_frame(frame, value="count", mechanism=LAPLACE)
+
+
+class Broken:
+    columns = ("a",)
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        raise RuntimeError("no stream")
+
+
+def test_a_library_that_fails_is_named():
+    for call in (
+        lambda: dpi.count_confint(Broken(), LAPLACE),
+        lambda: from_table(Broken()),
+        lambda: dpi.Release.from_tables([Broken()], mechanism=LAPLACE),
+    ):
+        with pytest.raises(InvalidParameterError, match="Broken: no stream"):
+            call()
+
+
+CELLS = st.one_of(st.none(), st.booleans(), st.floats(), st.text(max_size=2))
+
+
+@settings(derandomize=True, deadline=None, max_examples=50)
+@given(st.dictionaries(st.text(max_size=2), st.lists(CELLS, min_size=2, max_size=2), max_size=3))
+def test_only_errors_of_the_library_escape(columns):
+    try:
+        table = pa.table(columns)
+    except (pa.ArrowException, TypeError):  # columns of mixed types
+        return
+    for call in (
+        lambda: dpi.count_confint(table, LAPLACE),
+        lambda: dpi.Release(table, mechanism=LAPLACE),
+        lambda: dpi.Release.from_tables([table], mechanism=LAPLACE),
+        lambda: dpi.Release.from_frame(table, value="a", mechanism=LAPLACE),
+        lambda: dpi.chi2_contingency(table, mechanism=GAUSSIAN, rng=1, reps=200),
+    ):
+        try:
+            call()
+        except DPInferError:
+            continue
