@@ -18,10 +18,6 @@
 # with ε = 0.1, the Gaussian ones with δ = 10⁻⁶.
 
 # %%
-import matplotlib as mpl
-
-mpl.use("Agg")
-
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd

@@ -22,10 +22,6 @@
 import os
 from pathlib import Path
 
-import matplotlib as mpl
-
-mpl.use("Agg")
-
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd

@@ -14,10 +14,6 @@
 # not grow.
 
 # %%
-import matplotlib as mpl
-
-mpl.use("Agg")
-
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd

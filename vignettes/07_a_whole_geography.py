@@ -22,10 +22,6 @@
 import os
 from pathlib import Path
 
-import matplotlib as mpl
-
-mpl.use("Agg")
-
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -229,7 +225,6 @@ axis.set_yscale("log")
 axis.set_ylabel("width of the 90 % interval of the total")
 axis.legend()
 figure.tight_layout()
-plt.close(figure)
 
 # %% [markdown]
 # A unit may lack some of its tables, numbers that were published without noise count as exact, and

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import special
 
-from dpinfer._validation import FloatArray, check_alpha, check_array, check_option, freeze
+from dpinfer._validation import FloatArray, check_alpha, check_array, check_option, freeze, show
 from dpinfer.errors import InvalidParameterError, NotEstimableError
 from dpinfer.mechanisms import RandomizedResponse
 from dpinfer.results.intervals import ERROR_COVERED, Intervals, Uncertainty
@@ -272,7 +272,7 @@ def response_proportions(
 def _reports(counts: Any, mechanism: Any) -> tuple[FloatArray, pd.Index | None]:
     if not isinstance(mechanism, RandomizedResponse):
         raise InvalidParameterError(
-            f"mechanism must be a RandomizedResponse channel, got {mechanism!r}"
+            f"mechanism must be a RandomizedResponse channel, got {show(mechanism)}"
         )
     values, labels = split_labels(counts, "counts")
     reports = mechanism.check_counts(values)

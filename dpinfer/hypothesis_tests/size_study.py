@@ -79,6 +79,10 @@ def size_study(
     MissingExtraError
         If there are to be several workers and joblib is not installed.
 
+    See Also
+    --------
+    dpinfer.null_distribution : the law of any statistic under a null model.
+
     Notes
     -----
     By default these are studied, all of them two-sided or against any alternative:
@@ -106,10 +110,6 @@ def size_study(
 
     Releases are drawn in blocks, each from its own child of the seed, and all tests look at the
     same ones: their rates differ by less than their errors suggest.
-
-    See Also
-    --------
-    dpinfer.null_distribution : the law of any statistic under a null model.
 
     Examples
     --------

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from dpinfer._interchange import as_table
 from dpinfer._validation import RNG, FloatArray, check_array
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.pivots import Method, Pivots
@@ -124,6 +125,7 @@ def linear_confint(
     published, labels = split_labels(values, "values")
     if published.ndim != 1:
         raise InvalidParameterError(f"values must be one-dimensional, got shape {published.shape}")
+    weights = as_table(weights, "weights")
     matrix = checked_weights(weights, labels, len(published))
     law = as_noise(mechanism, len(published))
     rows = np.atleast_2d(matrix)

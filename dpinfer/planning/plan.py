@@ -26,9 +26,11 @@ Columns = Mapping[str, FloatArray]
 BUDGETS = (1e-9, 1e9)
 """Range in which a budget is looked for."""
 
-_LEAST_ALPHA = 1e-300
 _LEVELS = (1e-12, 1.0 - 1e-12)
 """Range in which a level is looked for."""
+
+_LEAST_ALPHA = 1e-300
+"""Shares of smaller ones may be 0, whose quantiles are infinite."""
 
 
 class Plan(ABC):

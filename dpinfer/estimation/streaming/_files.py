@@ -28,10 +28,31 @@ _ROWS_NUMBERS = 1 << 22
 
 _LABELS = "labels"
 
+_LONGEST_NAME = 200
+"""Names of files have 255 bytes at most, some of which new files need."""
+
 
 def file_name(part: str) -> str:
     """Return the name of a part as the name of a file, different for different parts."""
-    return quote(part, safe=" ").replace(".", "%2E")
+    try:
+        name = quote(part, safe=" ").replace(".", "%2E")
+    except UnicodeEncodeError:  # half a character
+        name = ""
+    if not 0 < len(name) <= _LONGEST_NAME:
+        raise InvalidParameterError(
+            f"the name of a part must be at most {_LONGEST_NAME} bytes of text, got {show(part)}"
+        )
+    return name
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder that may be there already."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidParameterError(
+            f"folder must be one that can be written, got {show(str(path))}: {error.strerror}"
+        ) from error
 
 
 @contextmanager
@@ -91,7 +112,7 @@ class Folder:
                     f"folder must be empty or hold the same plan, but {show(self.root)} holds other"
                     " files: pass another folder"
                 )
-            Path(self.root).mkdir(parents=True, exist_ok=True)
+            make_folder(Path(self.root))
             with replacing(path) as new:
                 new.write_text(json.dumps({"fingerprint": fingerprint}))
         for name in ("up", "down", "estimates"):

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from dpinfer._validation import check_items, show
-from dpinfer.errors import InvalidParameterError
-from dpinfer.estimation.streaming._files import file_name, plain_labels, replacing
+from dpinfer._validation import check_integer, check_items, one_line, show
+from dpinfer.errors import DPInferError, InvalidParameterError
+from dpinfer.estimation.streaming._files import file_name, make_folder, plain_labels, replacing
 from dpinfer.estimation.streaming._tree import TreePart, check_parts
 from dpinfer.estimation.tables.marginals import NoisyMarginal
 from dpinfer.mechanisms.independent import as_noise
 from dpinfer.queries import Hierarchy
+from dpinfer.releases._files.table import check_path
 from dpinfer.releases._laws import columns_of_law, laws_of_rows
 
 _UNITS = "units.parquet"
@@ -66,8 +68,10 @@ def write_marginals_parquet(
         raise InvalidParameterError(f"name must be a str, got {show(name)}")
     given = [marginals] if isinstance(marginals, NoisyMarginal) else marginals
     listed = check_items(given, "marginals", "NoisyMarginals")
-    path = Path(folder, file_name(name))
-    path.mkdir(parents=True, exist_ok=True)
+    if parent is not None and not (isinstance(parent, str) and parent):
+        raise InvalidParameterError(f"parent must be a str or None, got {show(parent)}")
+    path = check_path(folder, "folder") / file_name(name)
+    make_folder(path)
     opened = np.zeros(len(hierarchy), dtype=bool)
     opened[hierarchy.positions(hierarchy.not_exhausted)] = True
     units = {
@@ -111,6 +115,32 @@ def _table(one: NoisyMarginal, hierarchy: Hierarchy) -> Any:
     return table.replace_schema_metadata({"dpinfer": said})
 
 
+_BROKEN = (
+    OSError,
+    ValueError,
+    LookupError,
+    ArithmeticError,
+    TypeError,
+    AttributeError,
+    RuntimeError,
+)
+"""What reading files of other content raises, besides Arrow's own errors."""
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Say which file is damaged when it cannot be read."""
+    from pyarrow import ArrowException
+
+    try:
+        yield
+    except DPInferError as error:
+        raise InvalidParameterError(f"{path} is damaged: {one_line(error)}") from error
+    except (*_BROKEN, ArrowException) as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise InvalidParameterError(f"{path} is damaged: {one_line(reason)}") from error
+
+
 @dataclass(frozen=True)
 class ParquetPart:
     """A function that reads a part from its folder."""
@@ -120,6 +150,11 @@ class ParquetPart:
 
     def __call__(self) -> tuple[Hierarchy, list[NoisyMarginal], None]:
         """Read the part."""
+        with _readable(Path(self.folder, _UNITS)):
+            hierarchy, labels = self._units()
+        return hierarchy, [self._marginal(at, labels) for at in range(self.marginals)], None
+
+    def _units(self) -> tuple[Hierarchy, Any]:
         import pandas as pd
         from pyarrow import parquet
 
@@ -129,33 +164,32 @@ class ParquetPart:
         above = pd.Series(labels.to_numpy(dtype=object)[parent], index=labels, dtype=object)
         above[parent < 0] = None
         opened = labels[units.column("not_exhausted").to_numpy()].tolist()
-        hierarchy = Hierarchy(above, not_exhausted=opened)
-        return hierarchy, [self._marginal(at, labels) for at in range(self.marginals)], None
+        return Hierarchy(above, not_exhausted=opened), labels
 
     def _marginal(self, number: int, labels: Any) -> NoisyMarginal:
-        from pyarrow import parquet
+        path = Path(self.folder, f"marginal-{number}.parquet")
+        with _readable(path):
+            return _read_marginal(path, labels)
 
-        table = parquet.read_table(
-            Path(self.folder, f"marginal-{number}.parquet"), read_dictionary=["mechanism"]
-        )
-        said = json.loads(table.schema.metadata[b"dpinfer"])
-        flat = table.column("values").combine_chunks().flatten().to_numpy()
-        kinds = table.column("mechanism").to_pandas()
-        names = kinds.cat.categories[kinds.cat.codes.unique()]
-        columns = {
-            name: table.column(name).to_numpy()
-            for name in table.column_names
-            if name not in _LABELS
-        }
-        law = laws_of_rows(
-            names[0] if len(names) == 1 else kinds.to_numpy(), columns, table.num_rows
-        )
-        units = table.column("unit").to_numpy()
-        everywhere = units.size == len(labels) and bool((units == np.arange(units.size)).all())
-        values = flat.reshape((-1, *said["shape"]))
-        return NoisyMarginal(
-            tuple(said["attributes"]), values, law, None if everywhere else labels[units]
-        )
+
+def _read_marginal(path: Path, labels: Any) -> NoisyMarginal:
+    from pyarrow import parquet
+
+    table = parquet.read_table(path, read_dictionary=["mechanism"])
+    said = json.loads(table.schema.metadata[b"dpinfer"])
+    flat = table.column("values").combine_chunks().flatten().to_numpy()
+    kinds = table.column("mechanism").to_pandas()
+    names = kinds.cat.categories[kinds.cat.codes.unique()]
+    columns = {
+        name: table.column(name).to_numpy() for name in table.column_names if name not in _LABELS
+    }
+    law = laws_of_rows(names[0] if len(names) == 1 else kinds.to_numpy(), columns, table.num_rows)
+    units = table.column("unit").to_numpy()
+    everywhere = units.size == len(labels) and bool((units == np.arange(units.size)).all())
+    values = flat.reshape((-1, *said["shape"]))
+    return NoisyMarginal(
+        tuple(said["attributes"]), values, law, None if everywhere else labels[units]
+    )
 
 
 def read_marginals_parquet(folder: str | Path) -> dict[str, TreePart]:
@@ -173,10 +207,12 @@ def read_marginals_parquet(folder: str | Path) -> dict[str, TreePart]:
         the times at which these were written.
     """
     found: dict[str, TreePart] = {}
-    for path in sorted(Path(folder).glob("*/part.json")):
-        said: Mapping[str, Any] = json.loads(path.read_text())
-        files = sorted(path.parent.glob("*.parquet"))
-        stamps = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
-        load = ParquetPart(str(path.parent.absolute()), said["marginals"])
-        found[said["name"]] = TreePart(load, said["parent"], version=repr(stamps))
+    for path in sorted(check_path(folder, "folder").glob("*/part.json")):
+        with _readable(path):
+            said: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            files = sorted(path.parent.glob("*.parquet"))
+            stamps = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+            number = check_integer(said["marginals"], "marginals", ge=0, le=len(files))
+            load = ParquetPart(str(path.parent.absolute()), number)
+            found[said["name"]] = TreePart(load, said["parent"], version=repr(stamps))
     return check_parts(found)

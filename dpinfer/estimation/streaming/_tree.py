@@ -52,7 +52,7 @@ def check_parts(parts: Any) -> dict[str, TreePart]:
             )
         if not isinstance(one.version, str):
             raise InvalidParameterError(f"version must be a str, got {show(one.version)}")
-        if one.parent is not None and one.parent not in parts:
+        if one.parent is not None and not (isinstance(one.parent, str) and one.parent in parts):
             raise InvalidParameterError(
                 f"parent must name another of the parts, {show_some(parts)}, got "
                 f"{show(one.parent)} for {show(name)}"

@@ -19,6 +19,7 @@ from dpinfer.estimation.tables._schema import Names, TableSchema
 from dpinfer.estimation.tables._zeros import check_zeros
 from dpinfer.queries import Domain
 from dpinfer.queries.domain import check_domain
+from dpinfer.releases._files.table import check_path
 from dpinfer.results._workers import run_tasks
 from dpinfer.results.simulation import checked_jobs, progress_bar
 
@@ -132,11 +133,10 @@ def stream_marginals(
     schema = TableSchema.of(universe, groupings, named)
     refuse = check_option(unestimable, "unestimable", ("raise", "nan")) == "raise"
     shown = check_flag(progress, "progress")
-    if not isinstance(folder, (str, Path)) or not str(folder):
-        raise InvalidParameterError(f"folder must be a path, got {show(folder)}")
+    root = check_path(folder, "folder")
     jobs = None if n_jobs is None else checked_jobs(n_jobs)
     plan = Plan(
-        folder=Folder(str(Path(folder).absolute())),
+        folder=Folder(str(root.absolute())),
         schema=schema,
         zeros=known,
         block=schema.levels > 1 or bool(named),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpinfer._interchange import as_table
 from dpinfer._validation import (
     ALTERNATIVES,
     RNG,
@@ -122,6 +123,7 @@ def linear_ztest(
         raise InvalidParameterError(f"values must be one-dimensional, got shape {published.shape}")
     noise = as_noise(mechanism, published.size)
     check_published(published, "values", noise)
+    weights = as_table(weights, "weights")
     matrix = checked_weights(weights, labels, published.size)
     rows = weights.index if hasattr(weights, "columns") else None
     problem = _linear(published, matrix, _target(value, rows, matrix.shape[:-1]), noise)

@@ -72,6 +72,10 @@ class CompositeFitPower(FittedTablePower):
         The parameters whose probabilities are nearest to the alternative: the maximum of its
         likelihood.
 
+    See Also
+    --------
+    dpinfer.chisquare_fit : the test.
+
     Notes
     -----
     The null hypothesis is p₀ = model(params). At an ``effect`` the cells have the probabilities
@@ -87,10 +91,6 @@ class CompositeFitPower(FittedTablePower):
 
     Asymptotic: noncentral χ² with k - 1 - q degrees of freedom, whose noncentrality is the
     statistic of the expected counts themselves.
-
-    See Also
-    --------
-    dpinfer.chisquare_fit : the test.
 
     References
     ----------

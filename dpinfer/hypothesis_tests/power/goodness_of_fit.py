@@ -70,6 +70,10 @@ class GoodnessOfFitPower(TablePower):
     n_jobs : int or None, default 1
         Number of workers that simulate, as joblib takes it.
 
+    See Also
+    --------
+    dpinfer.chisquare : the test.
+
     Notes
     -----
     The cells have the probabilities p = value + effect·(alternative_value - value). Cohen's effect
@@ -82,10 +86,6 @@ class GoodnessOfFitPower(TablePower):
     Asymptotic: y is normal with the mean n·p and the covariance n(diag(p) - ppᵀ) + diag(V). The law
     of the quadratic form is then computed to about 12 digits. It errs where counts are small, and
     where noise that is not Gaussian dominates.
-
-    See Also
-    --------
-    dpinfer.chisquare : the test.
 
     Examples
     --------

@@ -59,6 +59,10 @@ class HomogeneityPower(FittedTablePower):
     n_jobs : int or None, default 1
         Number of workers that simulate, as joblib takes it.
 
+    See Also
+    --------
+    dpinfer.chi2_contingency : the test, with ``row_totals``.
+
     Notes
     -----
     Under the null hypothesis the answers have the probabilities b in each group, the mean of the
@@ -68,10 +72,6 @@ class HomogeneityPower(FittedTablePower):
 
     How powers are simulated, and the limits, are as for :class:`IndependencePower`; the number of
     observations is known.
-
-    See Also
-    --------
-    dpinfer.chi2_contingency : the test, with ``row_totals``.
 
     Examples
     --------

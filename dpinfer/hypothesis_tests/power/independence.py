@@ -57,6 +57,10 @@ class IndependencePower(FittedTablePower):
     n_jobs : int or None, default 1
         Number of workers that simulate, as joblib takes it.
 
+    See Also
+    --------
+    dpinfer.chi2_contingency : the test.
+
     Notes
     -----
     Under the null hypothesis the cells have the probabilities q = aᵢ·bⱼ, the margins a and b being
@@ -83,10 +87,6 @@ class IndependencePower(FittedTablePower):
     In the limit the statistic is a weighted sum of noncentral χ², with the weights at the expected
     counts themselves. It errs where noise is large: with n = 600, 2 × 3 cells and Laplace noise of
     scale 15 the power at the level 0.1 is 0.47 by the limit, and 0.41 by simulation.
-
-    See Also
-    --------
-    dpinfer.chi2_contingency : the test.
 
     References
     ----------

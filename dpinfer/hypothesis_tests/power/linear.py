@@ -50,6 +50,10 @@ class LinearPower(PowerPlan):
         Which null distribution the test uses; see :func:`dpinfer.linear_ztest`. The power is by
         the law of the noise for both.
 
+    See Also
+    --------
+    dpinfer.linear_ztest, dpinfer.counts_2indep : the tests.
+
     Notes
     -----
     The deviation of the published function from its value under the null hypothesis is S + shift,
@@ -57,10 +61,6 @@ class LinearPower(PowerPlan):
     beyond ±c, and its power is P(S > c - shift) + P(S > c + shift); one-sided tests reject on one
     side, beyond the upper α quantile. There is no number of observations: a small shift cannot be
     seen but with less noise.
-
-    See Also
-    --------
-    dpinfer.linear_ztest, dpinfer.counts_2indep : the tests.
 
     Examples
     --------

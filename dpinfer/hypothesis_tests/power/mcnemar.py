@@ -76,6 +76,10 @@ class McNemarPower(_McNemar, TwoCountsPower):
     n_jobs : int or None, default 1
         Number of workers that simulate, as joblib takes it.
 
+    See Also
+    --------
+    dpinfer.mcnemar : the test.
+
     Notes
     -----
     Of n pairs X₁₂ differ in one direction and X₂₁ in the other, a multinomial table with the
@@ -88,10 +92,6 @@ class McNemarPower(_McNemar, TwoCountsPower):
     need no p-value of their own. Where those that do would take more than some 15 s, as ``"exact"``
     with a million pairs or noise of scale 1,000, the power is refused at once or after the search
     for critical values: use another method.
-
-    See Also
-    --------
-    dpinfer.mcnemar : the test.
 
     Examples
     --------

@@ -90,6 +90,10 @@ class ProportionPower(_OneCountPower):
         Which null distribution the test uses; see :func:`dpinfer.proportions_ztest`. The power is
         exact for both.
 
+    See Also
+    --------
+    dpinfer.proportions_ztest : the test.
+
     Notes
     -----
     The test rejects where its p-value is at most α, which is a set of published counts T beyond
@@ -102,10 +106,6 @@ class ProportionPower(_OneCountPower):
 
     The number of trials is known. To plan with a noisy number, or any other test, simulate it by
     :func:`dpinfer.size_study` with ``truth=``.
-
-    See Also
-    --------
-    dpinfer.proportions_ztest : the test.
 
     Examples
     --------
@@ -243,13 +243,13 @@ class PoissonPower(_OneCountPower):
         Which null distribution the test uses; see :func:`dpinfer.poisson_ztest`. The power is
         exact for both.
 
-    Notes
-    -----
-    As for :class:`ProportionPower`, with a Poisson count of mean exposure·rate.
-
     See Also
     --------
     dpinfer.poisson_ztest : the test.
+
+    Notes
+    -----
+    As for :class:`ProportionPower`, with a Poisson count of mean exposure·rate.
 
     Examples
     --------

@@ -71,6 +71,10 @@ class PairedCountsPower(PowerPlan):
     n_jobs : int or None, default 1
         Number of workers that simulate, as joblib takes it.
 
+    See Also
+    --------
+    dpinfer.counts_paired : the test.
+
     Notes
     -----
     The published differences are dᵢ = effect·differenceᵢ + eᵢ. The largest, abs(dᵢ)/σᵢ, is not
@@ -79,10 +83,6 @@ class PairedCountsPower(PowerPlan):
     whatever the method. Under other noise it is simulated: ``power_frame`` has the Monte Carlo
     error, which includes that of the critical value where this is simulated, too. Only the noise
     is random: there is no number of observations.
-
-    See Also
-    --------
-    dpinfer.counts_paired : the test.
 
     Examples
     --------

@@ -69,6 +69,10 @@ class TrendPower(TrendPlan):
     n_jobs : int or None, default 1
         Number of workers that simulate, as joblib takes it.
 
+    See Also
+    --------
+    dpinfer.counts_trend : the test.
+
     Notes
     -----
     The cells have the probabilities q = p + effect·(a - p), with p and a the shares under the null
@@ -77,10 +81,6 @@ class TrendPower(TrendPlan):
     the noise Σ sᵢeᵢ. The power is the probability, at q, beyond one or two critical values found at
     p; at ``effect=0`` it is the size of the test. For ``"normal"`` it is exact as well where that
     is quick, simulated elsewhere, as for ``"monte-carlo"``: ``power_frame`` has the error.
-
-    See Also
-    --------
-    dpinfer.counts_trend : the test.
 
     Examples
     --------
@@ -187,6 +187,10 @@ class ProportionsTrendPower(TrendPlan):
     n_jobs : int or None, default 1
         Number of workers that simulate, as joblib takes it.
 
+    See Also
+    --------
+    dpinfer.proportions_trend : the test.
+
     Notes
     -----
     The proportions are p̄ + effect·(proportions - p̄), where p̄ is the mean of ``proportions`` with
@@ -197,10 +201,6 @@ class ProportionsTrendPower(TrendPlan):
     ``"monte-carlo"`` depends on the estimated common proportion. It is simulated at 7 proportions,
     up to 4 standard deviations to both sides of the mean, and interpolated. The test itself has
     the further randomness of its own replicates, which is left out.
-
-    See Also
-    --------
-    dpinfer.proportions_trend : the test.
 
     Examples
     --------

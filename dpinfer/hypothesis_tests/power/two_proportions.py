@@ -86,6 +86,10 @@ class TwoProportionsPower(TwoCountsPower, _TwoProportions):
     n_jobs : int or None, default 1
         Number of workers that simulate, as joblib takes it.
 
+    See Also
+    --------
+    dpinfer.proportions_2indep : the test.
+
     Notes
     -----
     The null distribution depends on the published counts T₁ and T₂ by their total only, through
@@ -100,10 +104,6 @@ class TwoProportionsPower(TwoCountsPower, _TwoProportions):
     maximum: pairs as near as that to the level may be counted on either side.
 
     The numbers of trials are known. To plan with noisy ones simulate the test.
-
-    See Also
-    --------
-    dpinfer.proportions_2indep : the test.
 
     Examples
     --------

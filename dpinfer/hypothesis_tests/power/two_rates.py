@@ -108,6 +108,10 @@ class TwoRatesPower(_TwoRates, TwoCountsPower):
     n_jobs : int or None, default 1
         Number of workers that simulate, as joblib takes it.
 
+    See Also
+    --------
+    dpinfer.poisson_2indep : the test.
+
     Notes
     -----
     Given the total M of the published counts T₁ and T₂ the test compares T₁ with a law that does
@@ -117,10 +121,6 @@ class TwoRatesPower(_TwoRates, TwoCountsPower):
     With continuous noise, more than 6.7e7 pairs, or more than 600 counts (both together) with
     ``"exact"``, it is simulated: ``power_frame`` has the Monte Carlo error. P-values are kept,
     so that further powers with the same noise come sooner.
-
-    See Also
-    --------
-    dpinfer.poisson_2indep : the test.
 
     Examples
     --------

@@ -6,6 +6,7 @@ import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from dpinfer._interchange import as_table
 from dpinfer._validation import RNG, FloatArray, check_option, freeze
 from dpinfer.errors import ApproximationWarning
 from dpinfer.hypothesis_tests.tables._estimated_null import (
@@ -235,6 +236,7 @@ def chi2_contingency(
 
 def _split_axes(table: Any) -> tuple[Any, tuple[pd.Index, pd.Index] | None]:
     """Return the values of a table, and the labels of its axes if it is a DataFrame."""
+    table = as_table(table, "table")
     if hasattr(table, "columns") and hasattr(table, "iloc"):
         return table.to_numpy(), (table.index, table.columns)
     return table, None

@@ -17,6 +17,7 @@ from dpinfer._validation import (
     check_integer,
     check_length,
     check_option,
+    show,
 )
 from dpinfer.errors import ApproximationWarning, InvalidParameterError
 from dpinfer.estimation.published import LARGEST_NOBS, unlabelled
@@ -191,8 +192,8 @@ def chisquare(
     statistic = check_option(statistic, "statistic", STATISTICS)
     if check_integer(ddof, "ddof") != 0:
         raise InvalidParameterError(
-            f"ddof must be 0, got {ddof}: where parameters were estimated from the table, use "
-            "chisquare_fit, which estimates them anew in every replicate"
+            f"ddof must be 0, got {show(ddof)}: where parameters were estimated from the table, "
+            "use chisquare_fit, which estimates them anew in every replicate"
         )
     simulation = Simulation.checked(reps, rng, progress, n_jobs, precision)
     deviations, table = _checked(f_obs, f_exp, nobs, mechanism)

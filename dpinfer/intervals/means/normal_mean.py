@@ -57,7 +57,7 @@ class PrivateMeanInterval(Intervals):
 
     Made by :func:`normal_mean_confint`. It is used like any :class:`~dpinfer.results.Intervals`.
 
-    Parameters
+    Attributes
     ----------
     epsilon, delta : float
         The budget spent: the interval, and everything else here, is (epsilon, delta)-differentially

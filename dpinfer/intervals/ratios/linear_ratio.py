@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
+from dpinfer._interchange import as_table
 from dpinfer._validation import FloatArray, check_alpha, check_array, check_flag, check_option
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.weights import checked_weights
@@ -90,6 +91,8 @@ def linear_ratio_confint(
     if published.ndim != 1:
         raise InvalidParameterError(f"values must be one-dimensional, got shape {published.shape}")
     law = as_noise(mechanism, len(published))
+    numerator = as_table(numerator, "numerator")
+    denominator = as_table(denominator, "denominator")
     first = checked_weights(numerator, labels, len(published))
     second = checked_weights(denominator, labels, len(published))
     rows = max(len(np.atleast_2d(first)), len(np.atleast_2d(second)))

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from dpinfer._interchange import as_table
 from dpinfer.errors import InvalidParameterError
 from dpinfer.mechanisms import Mechanism
 from dpinfer.releases import Release
@@ -48,6 +49,7 @@ def relabelled(intervals: Intervals, shape: tuple[int, ...], labels: Any) -> Int
 
 def _ravelled(bound: Any, name: str, shape: tuple[int, ...], labels: Any) -> Any:
     """Return a bound in the order of the values; its labels, if any, have to be theirs."""
+    bound = as_table(bound, name)
     if hasattr(bound, "index") and hasattr(bound, "to_numpy"):
         if labels is not None and not bound.index.equals(labels):
             raise InvalidParameterError(

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 DesignName = Literal["srs", "poisson"]
+DESIGNS: tuple[DesignName, ...] = ("srs", "poisson")
 
 _SMALLEST_RATE = 1e-15
 

@@ -104,7 +104,7 @@ def survey_mean(
 
     Parameters
     ----------
-    count, mechanism, sample_size, population_size, rate, design
+    count, mechanism, population_size, sample_size, rate, design
         As for :func:`survey_total`; ``population_size`` is needed under both designs.
 
     Returns
@@ -197,7 +197,7 @@ def stratified_mean(
 
     Parameters
     ----------
-    counts, mechanism, sample_size, population_size, rate, design
+    counts, mechanism, population_size, sample_size, rate, design
         As for :func:`stratified_total`; ``population_size`` is needed under both designs.
 
     Returns

@@ -105,6 +105,10 @@ class CountWidth(NoiseWidth):
         Number of counts, with independent noises, that their intervals shall cover together with
         probability 1 - ``alpha``: all cells of a table, for ``simultaneous=True``.
 
+    See Also
+    --------
+    dpinfer.count_confint : the interval.
+
     Notes
     -----
     The width is 2t with t the quantile of the noise, whatever the count is; for one count with
@@ -115,10 +119,6 @@ class CountWidth(NoiseWidth):
 
     A budget buys one release of all the counts. Where it is split between several releases, the
     function has to say so: ``lambda budget: Laplace.from_epsilon(budget / 3)``.
-
-    See Also
-    --------
-    dpinfer.count_confint : the interval.
 
     Examples
     --------
@@ -168,6 +168,10 @@ class LinearWidth(NoiseWidth):
     rng : None, int or numpy.random.Generator, default 0
         What the seed is drawn from, once: the widths of one plan are of the same draws.
 
+    See Also
+    --------
+    dpinfer.linear_confint : the interval.
+
     Notes
     -----
     The width is that of the law of Σ cᵢeᵢ, whatever the values are; of several functions it is the
@@ -180,10 +184,6 @@ class LinearWidth(NoiseWidth):
     :meth:`width_frame` has an estimate of how much: the width at a level that is higher by
     ``mc_error``, the standard deviation of the coverage, differs by so much. The intervals that are
     made in the end, with draws of their own, differ from the planned ones by as much.
-
-    See Also
-    --------
-    dpinfer.linear_confint : the interval.
 
     Examples
     --------

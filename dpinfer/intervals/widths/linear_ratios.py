@@ -47,6 +47,11 @@ class LinearRatioWidth(WidthPlan):
     simultaneous : bool, default False
         Whether all ratios shall be covered together with probability 1 - ``alpha``.
 
+    See Also
+    --------
+    dpinfer.linear_ratio_confint : the set.
+    RatioWidth : two values with noise of their own, much faster.
+
     Notes
     -----
     The width depends on the published values. It is not finite with some probability, however
@@ -64,11 +69,6 @@ class LinearRatioWidth(WidthPlan):
     whole-numbered noise, and an argument that is solved for about ten times as long.
 
     The share of one part in the sum of two has the functions ``[1, 0]`` and ``[1, 1]``.
-
-    See Also
-    --------
-    dpinfer.linear_ratio_confint : the set.
-    RatioWidth : two values with noise of their own, much faster.
 
     Examples
     --------

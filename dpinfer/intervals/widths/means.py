@@ -53,15 +53,15 @@ class ClippedMeanWidth(WidthPlan):
         is wanted: one value moves the sum by b - a at most, so that the function is, for example,
         ``lambda budget: Laplace.from_epsilon(budget, sensitivity=b - a)``.
 
+    See Also
+    --------
+    dpinfer.clipped_mean_confint : the interval.
+
     Notes
     -----
     The half-width does not depend on the published mean, but intervals are intersected with the
     bounds. What is planned is the width where the published mean is the middle of the bounds. It
     is the largest one: 2t with t the half-width, or b - a where that is less.
-
-    See Also
-    --------
-    dpinfer.clipped_mean_confint : the interval.
 
     Examples
     --------

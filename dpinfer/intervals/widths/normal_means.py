@@ -48,6 +48,11 @@ class NormalMeanWidth(WidthPlan):
     split : array of float, optional
         Shares of the budget, as for :func:`dpinfer.normal_mean_confint`.
 
+    See Also
+    --------
+    dpinfer.normal_mean_confint : the interval.
+    ClippedMeanWidth : the plan for a mean of any law, clipped to known bounds.
+
     Notes
     -----
     The mechanism is part of the interval: the budget is the argument ``epsilon`` of :meth:`width`.
@@ -65,11 +70,6 @@ class NormalMeanWidth(WidthPlan):
     drawn independently of each other, and the sample variance as that of the unclipped sample.
 
     The size that is solved for reaches the width, and the size that is smaller by one does not.
-
-    See Also
-    --------
-    dpinfer.normal_mean_confint : the interval.
-    ClippedMeanWidth : the plan for a mean of any law, clipped to known bounds.
 
     Examples
     --------

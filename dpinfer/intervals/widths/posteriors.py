@@ -55,6 +55,11 @@ class PosteriorWidth(WidthPlan):
     lower, upper : float or None
         Ends of the support, by default the whole numbers from 0 on.
 
+    See Also
+    --------
+    dpinfer.count_posterior : the posterior.
+    CountWidth : the plan for intervals that need no prior.
+
     Notes
     -----
     The width depends on the published count. What is planned is its expectation under the prior
@@ -69,11 +74,6 @@ class PosteriorWidth(WidthPlan):
     an estimate of the error, the difference from the rule with half as many points, 0 for the sum.
 
     The width is that between the ends: one less than the number of counts in the interval.
-
-    See Also
-    --------
-    dpinfer.count_posterior : the posterior.
-    CountWidth : the plan for intervals that need no prior.
 
     Examples
     --------

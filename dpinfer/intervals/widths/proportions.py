@@ -47,6 +47,11 @@ class ProportionWidth(ExpectedWidth):
     nuisance_alpha : float, default 1e-4
         As for :func:`dpinfer.proportion_confint`; used where the number of trials is noisy.
 
+    See Also
+    --------
+    dpinfer.proportion_confint : the interval.
+    dpinfer.ProportionPower : the size of a sample for a test.
+
     Notes
     -----
     The width depends on the published count T = X + e. What is planned is its expectation at a
@@ -65,11 +70,6 @@ class ProportionWidth(ExpectedWidth):
     an exact interval is solved for above 2·``nuisance_alpha`` only, below which there is none. To
     solve for an argument of exact intervals takes the time of some 60 of them or more: seconds for
     narrow Gaussian noise, a minute or more for other noise.
-
-    See Also
-    --------
-    dpinfer.proportion_confint : the interval.
-    dpinfer.ProportionPower : the size of a sample for a test.
 
     Examples
     --------

@@ -34,14 +34,14 @@ class PoissonWidth(ExpectedWidth):
     method : {"exact", "mid-p", "score", "normal"}
         How the interval is made; see :func:`dpinfer.poisson_confint`.
 
-    Notes
-    -----
-    As for :class:`ProportionWidth`, with a Poisson count of mean exposure·rate.
-
     See Also
     --------
     dpinfer.poisson_confint : the interval.
     dpinfer.PoissonPower : the exposure for a test.
+
+    Notes
+    -----
+    As for :class:`ProportionWidth`, with a Poisson count of mean exposure·rate.
 
     Examples
     --------

@@ -30,16 +30,16 @@ class RatioWidth(WidthPlan):
     method : {"exact", "normal"}
         How the set is made; see :func:`dpinfer.ratio_confint`.
 
+    See Also
+    --------
+    dpinfer.ratio_confint : the set.
+
     Notes
     -----
     The width depends on the published values. It is not finite with some probability, however
     small, so that it has no expectation. What is planned is the width where the published values
     are the confidential ones, their most probable values; it is infinite where that set is the
     complement of an interval, or every number.
-
-    See Also
-    --------
-    dpinfer.ratio_confint : the set.
 
     Examples
     --------

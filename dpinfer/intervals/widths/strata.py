@@ -8,10 +8,16 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpinfer._validation import FloatArray, check_array, check_integer_array, freeze
+from dpinfer._validation import (
+    FloatArray,
+    check_array,
+    check_integer_array,
+    check_option,
+    freeze,
+)
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.published import LARGEST_NOBS
-from dpinfer.intervals.surveys.designs import DesignName
+from dpinfer.intervals.surveys.designs import DESIGNS, DesignName
 from dpinfer.intervals.surveys.estimate import SurveyEstimate, SurveyMethod
 from dpinfer.intervals.surveys.totals import stratified_total
 from dpinfer.intervals.widths._plan import WidthPlan
@@ -49,6 +55,11 @@ class StratifiedWidth(WidthPlan):
         How the interval is made; see :meth:`SurveyEstimate.conf_int`. ``"exact"`` is for noise
         alone.
 
+    See Also
+    --------
+    dpinfer.stratified_total : the estimate and its interval.
+    SurveyWidth : one simple random sample, also for exact intervals.
+
     Notes
     -----
     The width depends on the published counts. What is planned is the width where they are the
@@ -62,11 +73,6 @@ class StratifiedWidth(WidthPlan):
 
     The interval for the share in the population (:func:`dpinfer.stratified_mean`) is that for the
     total divided by the size of the population, and so is its width.
-
-    See Also
-    --------
-    dpinfer.stratified_total : the estimate and its interval.
-    SurveyWidth : one simple random sample, also for exact intervals.
 
     Examples
     --------
@@ -111,6 +117,7 @@ class StratifiedWidth(WidthPlan):
             "population_size": freeze(size),
             "proportion": freeze(share),
             "allocation": freeze(parts / parts.sum()),
+            "design": check_option(self.design, "design", DESIGNS),
         }
         for name, part in checked.items():
             object.__setattr__(self, name, part)

@@ -39,6 +39,10 @@ class SurveyWidth(WidthPlan):
     method : {"convolution", "normal", "exact"}, optional
         How the interval is made; see :meth:`SurveyEstimate.conf_int`, also for the default.
 
+    See Also
+    --------
+    dpinfer.survey_total : the estimate and its interval.
+
     Notes
     -----
     The width depends on the published count. What is planned is the width where the published
@@ -49,10 +53,6 @@ class SurveyWidth(WidthPlan):
 
     Rounding makes the width a saw-tooth in n, as does the law of whole-numbered noise. The size
     that is solved for reaches the width, and the size that is smaller by one does not.
-
-    See Also
-    --------
-    dpinfer.survey_total : the estimate and its interval.
 
     Examples
     --------

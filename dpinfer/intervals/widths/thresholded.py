@@ -45,6 +45,11 @@ class ThresholdedWidth(WidthPlan):
     lower : float or None, default 0
         Bound that the confidential values respect, if any.
 
+    See Also
+    --------
+    dpinfer.thresholded_confint : the interval.
+    CountWidth : the plan for values that are published without a threshold.
+
     Notes
     -----
     The width depends on the published value. What is planned is the width where the published
@@ -55,11 +60,6 @@ class ThresholdedWidth(WidthPlan):
     Where the noise is wide the width is not monotone in the budget. The budget that is solved for
     is the one from which on, up to 1e9, all budgets make the interval as narrow; five budgets for
     each power of ten are tried. An empty interval is not an answer.
-
-    See Also
-    --------
-    dpinfer.thresholded_confint : the interval.
-    CountWidth : the plan for values that are published without a threshold.
 
     Examples
     --------

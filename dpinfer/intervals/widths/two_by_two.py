@@ -79,6 +79,11 @@ class TwoByTwoWidth(WidthPlan):
     uncertainty : {"noise", "noise+sampling"}
         What the interval covers; noise and sampling by ``method="normal"`` only.
 
+    See Also
+    --------
+    dpinfer.risk_ratio_confint, dpinfer.odds_ratio_confint, dpinfer.risk_difference_confint
+    dpinfer.TwoProportionsPower : the sizes for a test.
+
     Notes
     -----
     The width depends on the published table. For the risk difference what is planned is its
@@ -94,11 +99,6 @@ class TwoByTwoWidth(WidthPlan):
 
     Rounding makes the width a saw-tooth in the size of the groups. The size that is solved for
     reaches the width, and the size that is smaller by one does not.
-
-    See Also
-    --------
-    dpinfer.risk_ratio_confint, dpinfer.odds_ratio_confint, dpinfer.risk_difference_confint
-    dpinfer.TwoProportionsPower : the sizes for a test.
 
     References
     ----------

@@ -37,15 +37,15 @@ class UnpublishedWidth(NoiseWidth):
         Number of unpublished counts whose bounds shall hold together with probability
         1 - ``alpha``.
 
-    Notes
-    -----
-    The width is τ + t less ``lower``, with t the upper α-quantile of the noise. It does not depend
-    on the data, and is at least about τ less ``lower`` for α < 1/2, whatever the budget.
-
     See Also
     --------
     dpinfer.unpublished_bound : the bound.
     ThresholdedWidth : the plan for values that reach the threshold.
+
+    Notes
+    -----
+    The width is τ + t less ``lower``, with t the upper α-quantile of the noise. It does not depend
+    on the data, and is at least about τ less ``lower`` for α < 1/2, whatever the budget.
 
     Examples
     --------

@@ -83,16 +83,6 @@ class ApproxDP(Guarantee):
         Raises
         ------
         InvalidParameterError
-            If δ > 0..
-
-        Returns
-        -------
-        PureDP
-            The guarantee.
-
-        Raises
-        ------
-        InvalidParameterError
             If δ > 0.
         """
         return self._as_pure("ε-DP")

@@ -1,0 +1,311 @@
+"""Tests, plans and privacy beside what a user would do without them."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+from scipy import stats
+
+sys.path.append(str(Path(__file__).parent))  # for pytest, which imports this file by its path
+
+import test_composition
+import test_contingency
+import test_counts
+import test_goodness_of_fit
+import test_optimal_composition
+import test_power
+import test_proportions
+from comparing import LOOSE, SAME, Calls, adding_to, close
+
+import dpinfer as dpi
+from dpinfer.mechanisms import DiscreteGaussian, Gaussian, Geometric, Laplace
+from dpinfer.privacy.losses import privacy_loss
+
+ROWS = []
+comparison = adding_to(ROWS)
+
+# Tests
+
+EXAMPLE, NOISE = test_proportions.EXAMPLE, test_proportions.NOISE
+
+
+def exact_pvalue():
+    return dpi.proportions_ztest(*EXAMPLE, mechanism=NOISE).pvalue
+
+
+@comparison(
+    "Tests",
+    "proportions_ztest",
+    "one exact p-value",
+    "the tutorial's loop, 10,000 replicates one at a time",
+    "with simulation error",
+    "p-values",
+    1,
+)
+def one_pvalue(_size, _peer_size):
+    # six standard errors of a share of 10,000
+    return Calls(
+        exact_pvalue,
+        lambda: test_proportions.tutorial_loop(10_000),
+        lambda ours, theirs: abs(ours - theirs) < 6 * np.sqrt(ours * (1 - ours) / 10_000),
+    )
+
+
+@comparison(
+    "Tests",
+    "proportions_ztest",
+    "one exact p-value",
+    "statsmodels `proportions_ztest`",
+    "noise ignored",
+    "p-values",
+    1,
+)
+def one_pvalue_without_noise(_size, _peer_size):
+    from statsmodels.stats.proportion import proportions_ztest
+
+    count, nobs, value = EXAMPLE
+    return Calls(
+        exact_pvalue,
+        lambda: proportions_ztest(count, nobs, value, prop_var=value)[1],
+        lambda ours, theirs: theirs < ours < 1.0,
+    )
+
+
+@comparison(
+    "Tests",
+    "proportions_ztest",
+    "one simulated p-value",
+    "the random draws alone, NumPy",
+    "draws only",
+    "replicates",
+    1_000_000,
+)
+def simulated_pvalue(size, _peer_size):
+    options = {"mechanism": NOISE, "method": "monte-carlo", "reps": size, "rng": 1}
+    return Calls(
+        lambda: dpi.proportions_ztest(*EXAMPLE, **options).pvalue,
+        lambda: test_proportions.numpy_draws(size),
+        lambda ours, _theirs: abs(ours - exact_pvalue()) < 6 * np.sqrt(0.25 / size),
+    )
+
+
+@comparison(
+    "Tests",
+    "counts_2indep",
+    "exact tests of two counts, geometric noise",
+    "the z test, SciPy",
+    "approximate, the noise taken as normal",
+    "rows",
+    test_counts.ROWS,
+)
+def two_counts(_size, _peer_size):
+    (a, b), noise = test_counts.published(), Geometric(scale=10.0)
+    return Calls(
+        lambda: dpi.counts_2indep(a, b, mechanism=noise).pvalue,
+        lambda: test_counts.z_test(a, b, noise.variance),
+        lambda ours, theirs: np.abs(ours - theirs).max() < 0.1,
+    )
+
+
+def gof_simulation(observed, expected, scale, reps=10_000):
+    """The p-value of Pearson's statistic by simulation in NumPy, without a loop."""
+    rng, nobs = np.random.default_rng(1), round(expected.sum())
+    counts = rng.multinomial(nobs, expected / expected.sum(), reps)
+    noisy = counts + rng.laplace(0.0, scale, counts.shape)
+    statistic = np.sum((noisy - expected) ** 2 / expected, axis=1)
+    return (1 + np.sum(statistic >= np.sum((observed - expected) ** 2 / expected))) / (reps + 1)
+
+
+for cells, even in ((4, False), (100, True), (100, False)):
+
+    def goodness_of_fit(size, _peer_size, even):
+        observed, expected = test_goodness_of_fit.table(size, even=even)
+        return Calls(
+            lambda: dpi.chisquare(observed, expected, mechanism=NOISE).pvalue,
+            lambda: gof_simulation(observed, expected, 2.0),
+            lambda ours, theirs: abs(ours - theirs) < 6 * np.sqrt(0.25 / 10_000),
+        )
+
+    what = f"one exact p-value, {'equal' if even else 'unequal'} expected counts"
+    row = ("Tests", "chisquare", what, "10,000 replicates, NumPy without a loop")
+    comparison(*row, "with simulation error", "cells", cells, even=even)(goodness_of_fit)
+
+
+@comparison(
+    "Tests",
+    "chisquare",
+    "one asymptotic p-value, unequal expected counts",
+    "eigenvalues and Imhof's integral, SciPy",
+    SAME,
+    "cells",
+    1_000,
+)
+def weighted_chi_squared(size, _peer_size):
+    observed, expected = test_goodness_of_fit.table(size, even=False)
+    observed = observed + np.random.default_rng(3).normal(0.0, 3.0, size)
+    noise = Gaussian(sigma=3.0)
+
+    def theirs():
+        root = np.sqrt(expected / expected.sum())
+        matrix = np.diag(1.0 + noise.variance / expected) - np.outer(root, root)
+        statistic = np.sum((observed - expected) ** 2 / expected)
+        return test_goodness_of_fit.imhof(np.linalg.eigvalsh(matrix), statistic)
+
+    def ours():
+        return dpi.chisquare(observed, expected, mechanism=noise, method="asymptotic").pvalue
+
+    return Calls(ours, theirs, close)
+
+
+def table_loop(shape, reps):
+    """Null statistics of a two-way table, one replicate at a time with SciPy."""
+    rng, cells = np.random.default_rng(1), shape[0] * shape[1]
+    share, found = np.full(cells, 1.0 / cells), np.empty(reps)
+    for at in range(reps):
+        noisy = rng.multinomial(50 * cells, share) + rng.laplace(0.0, 2.0, cells)
+        noisy = np.maximum(noisy, 0.0).reshape(shape)
+        found[at] = stats.chi2_contingency(noisy, correction=False).statistic
+    return found
+
+
+@comparison(
+    "Tests",
+    "chi2_contingency",
+    "a 3 × 4 table, simulated",
+    "a loop with SciPy's `chi2_contingency`",
+    SAME,
+    "replicates",
+    100_000,
+    1_000,
+)
+def contingency_by_loop(size, peer_size):
+    shape = (3, 4)
+    return Calls(
+        lambda: test_contingency.simulated(shape, "pearson", "public n", cells=12 * size),
+        lambda: table_loop(shape, peer_size),
+        lambda ours, theirs: 0.0 < ours.pvalue <= 1.0 and theirs.shape == (peer_size,),
+    )
+
+
+@comparison(
+    "Tests",
+    "chi2_contingency",
+    "a 3 × 4 table, simulated",
+    "the random draws alone, NumPy",
+    "draws only",
+    "replicates",
+    100_000,
+)
+def contingency_by_draws(size, _peer_size):
+    shape = (3, 4)
+    return Calls(
+        lambda: test_contingency.simulated(shape, "pearson", "public n", cells=12 * size),
+        lambda: test_contingency.bare_draws(shape, 12 * size),
+        lambda ours, _theirs: 0.0 < ours.pvalue <= 1.0,
+    )
+
+
+# Planning
+
+
+@comparison(
+    "Planning",
+    "ProportionPower",
+    "exact power at 100 sample sizes",
+    "1,000 simulated counts at each",
+    "with simulation error",
+    "points",
+    100,
+)
+def power_curve(_size, _peer_size):
+    noise, truth, alpha = test_power.NOISES[0], test_power.TRUTH, test_power.ALPHA
+    return Calls(
+        lambda: dpi.ProportionPower(test_power.NULL, noise).power(test_power.NOBS, truth, alpha),
+        lambda: test_power.simulated_curve(noise, 1_000),
+        lambda ours, theirs: np.abs(ours - theirs).max() < 6 * np.sqrt(0.25 / 1_000),
+    )
+
+
+# Privacy
+
+AGREE = {SAME: close, LOOSE: lambda ours, theirs: 1.05 < theirs / ours < 1.15}
+
+
+def accounted(size, _peer_size, law, distribution, agree):
+    def theirs():
+        pld = test_composition.accounting()
+        return distribution(pld).self_compose(size).get_epsilon_for_delta(test_composition.DELTA)
+
+    return Calls(
+        lambda: privacy_loss(law, compositions=size).epsilon(test_composition.DELTA),
+        theirs,
+        agree,
+    )
+
+
+for law, name, count, distribution, gives in (
+    (
+        DiscreteGaussian(sigma=100.0),
+        "discrete Gaussian, σ = 100",
+        10_000,
+        lambda pld: pld.from_discrete_gaussian_mechanism(100.0, sensitivity=1),
+        LOOSE,
+    ),
+    (
+        Laplace(scale=10.0),
+        "Laplace, scale 10",
+        100,
+        lambda pld: pld.from_laplace_mechanism(10.0),
+        SAME,
+    ),
+    (
+        Geometric(scale=100.0),
+        "geometric, scale 100",
+        10_000,
+        lambda pld: pld.from_discrete_laplace_mechanism(0.01),
+        SAME,
+    ),
+):
+    row = ("Privacy", "privacy.privacy_loss", f"ε at δ = 10⁻⁶: {name}", "dp-accounting", gives)
+    options = {"law": law, "distribution": distribution, "agree": AGREE[gives]}
+    comparison(*row, "compositions", count, **options)(accounted)
+
+
+@comparison(
+    "Privacy",
+    "privacy.compose_optimal",
+    "ε at δ = 10⁻⁶ of any mechanisms of 0.01-DP",
+    "dp-accounting",
+    LOOSE,
+    "compositions",
+    10_000,
+)
+def optimal_composition(size, _peer_size):
+    return Calls(
+        lambda: test_optimal_composition.by_dpinfer(0.01, size),
+        lambda: test_optimal_composition.by_dp_accounting(0.01, size),
+        AGREE[LOOSE],
+    )
+
+
+# Start
+
+
+def importing(_size, _peer_size, statement):
+    def run(code):
+        return subprocess.run([sys.executable, "-c", code], check=True).returncode
+
+    return Calls(
+        lambda: run("from dpinfer import count_confint"),
+        lambda: run(statement),
+        lambda ours, theirs: ours == theirs == 0,
+    )
+
+
+for statement, gives in (
+    ("import statsmodels.api", "another library"),
+    ("import numpy, scipy.special", "what any use needs"),
+):
+    row = ("Start", "", "`from dpinfer import count_confint`", f"`{statement}`", gives)
+    comparison(*row, "imports", 1, statement=statement)(importing)

@@ -1,0 +1,327 @@
+"""A good call of every public callable."""
+
+from fractions import Fraction
+
+import numpy as np
+
+import dpinfer
+from dpinfer import (
+    ApproxDP,
+    Domain,
+    Gaussian,
+    Geometric,
+    Hierarchy,
+    Laplace,
+    NoisyMarginal,
+    PoissonPrior,
+    PureDP,
+    RandomizedResponse,
+    Release,
+)
+from dpinfer.datasets import anes96_path
+from dpinfer.hypothesis_tests.models import Multinomial
+
+NOISE, SMOOTH = Geometric(scale=3.0), Laplace(scale=2.0)
+CHANNEL = RandomizedResponse(p=0.75)
+THREE, SHARES, TABLE = [18, 25, 33], [0.2, 0.3, 0.5], [[60, 45], [52, 70]]
+PURE, SWAP = PureDP(1.0), PureDP(1.0, neighbours="replace")
+SEX = Domain({"sex": ["F", "M"]})
+RELEASE = Release(THREE, mechanism=NOISE, threshold=10)
+SURVEY = {"mechanism": NOISE, "population_size": [900, 800, 700], "sample_size": [90, 80, 70]}
+ONE_SAMPLE = SURVEY | {"count": THREE, "rate": None, "design": "srs"}
+STRATA = SURVEY | {"counts": THREE, "rate": None, "design": "srs"}
+FEW = {"reps": 20, "rng": 1, "n_jobs": 1}
+QUICK = FEW | {"precision": None, "progress": False}
+PLAN = {"mechanism": NOISE, "method": "normal"}
+TWO_BY_TWO = {"table": TABLE, "mechanism": NOISE, "row_totals": None, "method": "normal"}
+TWO_BY_TWO |= {"alpha": 0.1, "uncertainty": "noise", "simultaneous": False}
+PAIR = {"mechanism": NOISE, "alpha": 0.1, "method": "normal", "simultaneous": False}
+REPORTS = {"alpha": 0.1, "integer": False, "lower": 0, "upper": 90, "simultaneous": False}
+PROTECTED = {"protection": PURE, "sensitivity": 1.0, "group": 1}
+MEASURED = {"measured": {"cells": np.eye(2), "sum": [[1, 1]]}, "budget": PURE, "target": None}
+MEASURED |= {"domain": None, "weights": None, "mechanism": None}
+
+
+def in_equilibrium(theta):
+    """Genotypes AA, Aa and aa where the allele A has the share theta[0]."""
+    p = theta[0]
+    return np.array([p**2, 2 * p * (1 - p), (1 - p) ** 2])
+
+
+def top_part():
+    """Return a tree of one part."""
+    units = Hierarchy.from_codes(["4", "44"])
+    return units, [NoisyMarginal("sex", [[51.0, 49.0], [30.0, 31.0]], Gaussian(sigma=2.0))], None
+
+
+VALID = {
+    "ApproxDP": {"epsilon": 1.0, "delta": 1e-6, "neighbours": "replace"},
+    "BudgetAllocation": {
+        "rho": Fraction(2),
+        "levels": {"State": Fraction(1)},
+        "queries": {"State": {"total": Fraction(1)}},
+    },
+    "BudgetLedger": {"budget": PURE, "accounting": None},
+    "ClippedMeanWidth": {"mechanism": SMOOTH, "bounds": (0, 9), "std": 1.0}
+    | {"noise_in": "mean", "method": "normal", "uncertainty": "noise+sampling"},
+    "CompositeFitPower": PLAN
+    | {"model": in_equilibrium, "start": [0.5], "alternative_value": SHARES}
+    | {"nobs_mechanism": NOISE, "bounds": [(0.01, 0.99)], "method": "monte-carlo"}
+    | FEW,
+    "CountWidth": PLAN | {"cells": 3},
+    "DiscreteGaussian": {"sigma": 2.0},
+    "Domain": {"levels": {"sex": ["F", "M"]}},
+    "Exact": {},
+    "ExponentialMechanism": {"epsilon": 1.0, "sensitivity": 2.0, "monotonic": True},
+    "FlatPrior": {},
+    "FunctionPrior": {"logpmf": lambda k: -np.asarray(k)},
+    "GDP": {"mu": 1.0, "neighbours": "replace"},
+    "Gaussian": {"sigma": 2.0},
+    "Geometric": {"scale": 2.0},
+    "GoodnessOfFitPower": PLAN
+    | {"value": SHARES, "alternative_value": SHARES[::-1], "statistic": "pearson"}
+    | {"method": "monte-carlo"}
+    | FEW,
+    "Hierarchy": {"parent": {"a": None, "b": "a"}, "not_exhausted": ()},
+    "HomogeneityPower": {
+        "alternative_value": [[0.4, 0.6], [0.5, 0.5]],
+        "mechanism": NOISE,
+        "row_shares": [0.4, 0.6],
+    }
+    | {"statistic": "projected", "method": "monte-carlo"}
+    | FEW,
+    "IndependencePower": {
+        "alternative_value": [[0.2, 0.3], [0.1, 0.4]],
+        "mechanism": NOISE,
+        "nobs_mechanism": NOISE,
+    }
+    | {"statistic": "projected", "method": "monte-carlo"}
+    | FEW,
+    "IndependentNoise": {"laws": [NOISE, SMOOTH]},
+    "Laplace": {"scale": 2.0},
+    "LinearPower": PLAN | {"weights": [1, -1, 1], "alternative": "larger"},
+    "LinearRatioWidth": PLAN
+    | {"values": THREE, "numerator": [1, 0, 0], "denominator": [1, 1, 1], "simultaneous": False},
+    "LinearWidth": PLAN | {"weights": [1, -1, 1], "simultaneous": False, "reps": 20, "rng": 0},
+    "McNemarPower": {"mechanism": NOISE, "alternative": "larger", "method": "normal"}
+    | {"nuisance_alpha": 1e-4}
+    | FEW,
+    "NegativeBinomialPrior": {"mean": 20.0, "dispersion": 0.5, "empirical": False},
+    "NoisyMarginal": {"attributes": "sex", "values": TABLE, "mechanism": NOISE, "units": None},
+    "NormalMeanWidth": {"known_std": True, "mean_bounds": (-9, 9), "std_bounds": None}
+    | {"delta": 0.0, "method": "exact", "split": (1, 2)},
+    "OnlineMultiplicativeWeights": {"histogram": [900, 50, 30], "guarantee": SWAP, "queries": 5}
+    | {"beta": 0.1, "max_updates": 3, "ledger": None, "name": "queries", "rng": 1},
+    "PairedCountsPower": {"difference": [1, 2, 3], "mechanism": (NOISE, NOISE)}
+    | {"statistic": "max", "method": "monte-carlo"}
+    | FEW,
+    "PoissonPower": PLAN | {"value": 3.0, "alternative": "larger"},
+    "PoissonPrior": {"rate": 20.0, "empirical": False},
+    "PoissonWidth": PLAN,
+    "PosteriorWidth": {"mechanism": NOISE, "prior": PoissonPrior(9.0), "kind": "hdi"}
+    | {"lower": 0, "upper": 90},
+    "ProportionPower": PLAN | {"value": 0.3, "alternative": "larger"},
+    "ProportionWidth": PLAN
+    | {"nobs_mechanism": NOISE, "nobs_is_total": False, "nuisance_alpha": 1e-4},
+    "ProportionsTrendPower": {"proportions": SHARES, "mechanism": NOISE, "ratios": [1, 1, 1]}
+    | {"scores": [0, 1, 2], "alternative": "larger", "method": "monte-carlo"}
+    | FEW,
+    "PureDP": {"epsilon": 1.0, "neighbours": "replace"},
+    "RDP": {"order": [2.0, 8.0], "bound": [0.2, 0.8], "neighbours": "replace"},
+    "RandomizedResponse": {"p": 0.75, "categories": 3},
+    "RatioWidth": PLAN,
+    "Release": {"values": THREE, "mechanism": NOISE, "workload": np.eye(3), "labels": list("abc")}
+    | {"neighbours": "replace", "sensitivity": 1.0, "guarantee": {"epsilon": 1.0}}
+    | {"threshold": 10, "clamp": (0, 50), "name": "release"},
+    "SmoothNoise": {"kind": "laplace", "beta": 0.1, "factor": 2.0},
+    "StratifiedWidth": {"mechanism": NOISE, "population_size": [900, 800], "proportion": [0.3, 0.2]}
+    | {"allocation": [1, 2], "design": "srs", "method": "normal", "uncertainty": "noise"},
+    "StructuralZeros": {"levels": {"sex": ["F"]}, "units": ["44"]},
+    "SubsampledLoss": {"mechanism": SMOOTH, "rate": 0.1, "count": 5, "sensitivity": 1.0}
+    | {"grid": 0.01},
+    "SurveyWidth": PLAN | {"population_size": 900, "uncertainty": "noise"},
+    "TablePrior": {"pmf": [0.2, 0.3, 0.5], "first": 2},
+    "ThresholdedWidth": {"mechanism": NOISE, "threshold": 10, "method": "naive", "lower": 0},
+    "TradeOff": PROTECTED,
+    "TreePart": {"load": top_part, "parent": None, "version": ""},
+    "TrendPower": {"alternative_shares": SHARES, "mechanism": NOISE, "shares": [1, 1, 1]}
+    | {"scores": [0, 1, 2], "alternative": "larger", "method": "monte-carlo"}
+    | FEW,
+    "Tulap": {"scale": 2.0, "truncation": 0.05},
+    "TwoByTwoWidth": PLAN
+    | {"measure": "risk ratio", "scale": None, "ratio": 1.5, "known_totals": False}
+    | {"uncertainty": "noise"},
+    "TwoProportionsPower": {"mechanism": NOISE, "ratio": 1.5, "alternative": "larger"}
+    | {"method": "plug-in", "nuisance_alpha": 1e-4}
+    | FEW,
+    "TwoRatesPower": {"mechanism": NOISE, "value": 1.0, "ratio": 1.5, "alternative": "larger"}
+    | {"method": "normal", "nuisance_alpha": 1e-4}
+    | FEW,
+    "UnpublishedWidth": {"mechanism": NOISE, "threshold": 10, "lower": 0, "cells": 2},
+    "WeightedSum": {"weights": [1.0, 2.0], "mechanism": NOISE},
+    "Workload": {"matrix": [[1, 0], [1, 1]], "labels": ["a", "b"], "columns": ["x", "y"]}
+    | {"domain": None},
+    "ZCDP": {"rho": 0.5, "neighbours": "replace"},
+    "adjust_for_sampling": {"target": PURE, "rate": 0.05, "scheme": "poisson", "noise": "laplace"}
+    | {"sensitivity": 1.0, "releases": 2},
+    "adjust_pvalues": {"tests": [0.01, 0.2], "alpha": 0.1, "method": "holm"},
+    "amplify": {"guarantee": ApproxDP(1.0, 1e-6), "rate": 0.1, "scheme": "poisson"}
+    | {"delta": None, "sample": "s"},
+    "amplify_inverse": {"target": PURE, "rate": 0.05, "scheme": "poisson"},
+    "as_frozen": {"law": SMOOTH, "loc": 3.0},
+    "best_split": {"budget": PURE, "mechanism": None, "sensitivity": 1.0, "alpha": 0.1}
+    | {"unprocessed": True, "release_at_least": 0.1},
+    "census_parts": {"root": "no folder", "cut": "State", "memory": 1e9, "states": None}
+    | {"state_totals": None},
+    "chi2_contingency": {"table": TABLE, "mechanism": NOISE, "nobs": 227, "nobs_mechanism": NOISE}
+    | {"row_totals": None, "statistic": "projected", "method": "monte-carlo"}
+    | {"small_expected": "refuse"}
+    | QUICK,
+    "chisquare": {"f_obs": THREE, "f_exp": [20.0, 25.0, 30.0], "ddof": 0, "mechanism": NOISE}
+    | {"nobs": 75, "statistic": "pearson", "method": "monte-carlo"}
+    | QUICK,
+    "chisquare_fit": {"f_obs": [41, 95, 64], "model": in_equilibrium, "start": [0.5]}
+    | {"mechanism": NOISE, "nobs": 200, "nobs_mechanism": None, "bounds": [(0.01, 0.99)]}
+    | {"statistic": "projected", "method": "asymptotic", "small_expected": "refuse"}
+    | QUICK,
+    "clamped_confint": {"count": THREE, "mechanism": NOISE, "clamp": 0, "method": "naive"}
+    | {"alternative": "larger"}
+    | REPORTS,
+    "clipped_mean_confint": {"mean": 3.0, "nobs": 60, "bounds": (0, 9), "mechanism": SMOOTH}
+    | {"std": 1.0, "alpha": 0.1, "method": "normal", "uncertainty": "noise+sampling"},
+    "clipped_mean_sensitivity": {"lower": 0.0, "upper": 9.0, "n": 60},
+    "combine": {"release": THREE, "workload": [[1, 0], [0, 1], [1, 1]], "mechanism": NOISE}
+    | {"target": [[1, 0]]},
+    "combine_hierarchy": {"values": [106, 61, 39], "parent": [-1, 0, 0], "mechanism": NOISE}
+    | {"units": None, "not_exhausted": (), "unestimable": "raise"},
+    "combine_marginals": {"marginals": [NoisyMarginal("sex", [[50, 52], [28, 30]], SMOOTH)]}
+    | {"hierarchy": [-1, 0], "domain": SEX, "groupings": None, "zeros": None}
+    | {"unestimable": "nan"},
+    "compare_spending": {"budget": PURE, "truth": THREE, "release_share": 0.5, "mechanism": None}
+    | {"sensitivity": 1.0, "alpha": 0.1, "lower": 0.0},
+    "compose": {"guarantees": [PURE, ApproxDP(1.0, 1e-6)], "delta": 1e-6},
+    "compose_advanced": {"guarantees": [PURE] * 9, "delta": 1e-6, "method": "kairouz"},
+    "compose_optimal": {"guarantee": PURE, "count": 5},
+    "compose_parallel": {"guarantees": [PURE, PURE]},
+    "count_confint": {"count": THREE, "mechanism": NOISE, "method": "normal"} | REPORTS,
+    "count_posterior": {"count": THREE, "mechanism": NOISE, "prior": None, "lower": 0, "upper": 90},
+    "counts_2indep": {"count1": THREE, "count2": [20, 30, 40], "value": 0.0, "mechanism": NOISE}
+    | {"alternative": "larger", "method": "monte-carlo"}
+    | QUICK,
+    "counts_paired": {"count1": THREE, "count2": [20, 30, 40], "mechanism": NOISE}
+    | {"statistic": "max", "method": "monte-carlo"}
+    | QUICK,
+    "counts_trend": {"count": THREE, "nobs": 76, "scores": [0, 1, 2], "mechanism": NOISE}
+    | {"shares": [1, 1, 1], "alternative": "larger", "method": "monte-carlo"}
+    | QUICK,
+    "empirical_prior": {"count": THREE, "mechanism": NOISE, "family": "negative-binomial"},
+    "epsilon_for_odds": {"limit": 1.2, "baseline": 1.1, "counterfactual": "deleted"}
+    | {"neighbours": "add-remove", "group": 1},
+    "epsilon_for_rise": {"rise": 0.25, "baseline": 0.02, "counterfactual": "deleted"}
+    | {"neighbours": "add-remove", "group": 1},
+    "generalization_bound": {"guarantee": SWAP, "alpha": 0.1, "beta": 0.01, "failure": 0.05},
+    "guarantee_of": {"mechanism": NOISE, "sensitivity": 1.0, "neighbours": None},
+    "l1_sensitivity": {"workload": TABLE, "neighbours": "replace"},
+    "l2_sensitivity": {"workload": TABLE, "neighbours": "replace"},
+    "linear_confint": {"values": THREE, "weights": [1, 1, -1], "mechanism": NOISE, "alpha": 0.1}
+    | {"method": "normal", "simultaneous": False, "reps": 20, "rng": 1},
+    "linear_ratio_confint": PAIR
+    | {"values": THREE, "numerator": [1, 0, 0], "denominator": [1, 1, 1]},
+    "linear_ztest": {"values": THREE, "weights": [1, 1, -1], "value": 0.0, "mechanism": NOISE}
+    | {"alternative": "larger", "method": "normal"}
+    | QUICK,
+    "max_power": PROTECTED | {"alpha": 0.05},
+    "mcnemar": {"table": [[30, 12], [5, 40]], "mechanism": NOISE, "alternative": "larger"}
+    | {"method": "normal", "nuisance_alpha": 1e-4}
+    | QUICK,
+    "multiplicative_weights": {"histogram": [900, 50, 30], "workload": np.eye(3), "rng": 1}
+    | {"guarantee": SWAP, "form": "offline", "beta": 0.1, "max_updates": 3}
+    | {"ledger": None, "name": "queries"},
+    "noisy_ols": {"endog": np.arange(40.0) % 7, "exog": 9.0 * np.arange(40.0)}
+    | {"noise": {"x1": SMOOTH}, "weights": None, "method": "moments", "cov_type": "HC1"}
+    | {"groups": None, "uncertainty": "noise+sampling", "nonlinear": "refuse", "use_t": True},
+    "normal_mean_confint": {"data": np.linspace(-2, 2, 200), "epsilon": 1.0, "delta": 0.0}
+    | {"std": 1.0, "mean_bounds": (-9, 9), "std_bounds": None, "alpha": 0.1}
+    | {"method": "exact", "split": [1, 2], "rng": 1},
+    "null_distribution": {"model": Multinomial(10, SHARES), "mechanism": NOISE}
+    | {"statistic": "pearson", "observed": 1.5, "alternative": None, "method": "monte-carlo"}
+    | QUICK,
+    "odds_ratio_confint": TWO_BY_TWO,
+    "optimal_shares": MEASURED | {"rng": 0},
+    "pbdp_delta": PROTECTED | {"epsilon": 0.5, "method": "exact"},
+    "pbdp_epsilon": PROTECTED | {"delta": 0.1},
+    "plan_release": MEASURED | {"shares": [0.5, 0.5]},
+    "poisson_2indep": {"count1": 18, "exposure1": 6.0, "count2": 20, "exposure2": 9.0}
+    | {"mechanism": NOISE, "value": 1.0, "alternative": "larger", "method": "normal"}
+    | {"nuisance_alpha": 1e-4}
+    | QUICK,
+    "poisson_confint": PAIR | {"count": THREE, "exposure": 6.0, "alternative": "larger"},
+    "poisson_ztest": {"count": 18, "exposure": 6.0, "value": 3.0, "mechanism": NOISE}
+    | {"alternative": "larger", "method": "normal"}
+    | QUICK,
+    "posterior_bounds": PROTECTED | {"counterfactual": "draw"},
+    "posterior_tail": PROTECTED
+    | {"epsilon": 0.5, "rest": "arbitrary", "about": "true", "method": "exact"},
+    "privacy_loss": {"mechanism": NOISE, "sensitivity": 1.0, "compositions": 5},
+    "proportion_confint": PAIR
+    | {"count": THREE, "nobs": 60, "nobs_mechanism": NOISE, "nobs_is_total": False}
+    | {"alternative": "larger", "nuisance_alpha": 1e-4},
+    "proportions_2indep": {"count1": 4, "nobs1": 9, "count2": 3, "nobs2": 6, "mechanism": NOISE}
+    | {"nobs_mechanism": None, "nobs_is_total": False, "alternative": "larger"}
+    | {"method": "plug-in", "nuisance_alpha": 1e-4}
+    | QUICK,
+    "proportions_trend": {"count": THREE, "nobs": [60, 70, 80], "scores": [0, 1, 2]}
+    | {"mechanism": NOISE, "alternative": "larger", "method": "monte-carlo"}
+    | QUICK,
+    "proportions_ztest": {"count": 18, "nobs": 60, "value": 0.3, "mechanism": NOISE}
+    | {"nobs_mechanism": NOISE, "nobs_is_total": False, "alternative": "larger"}
+    | {"method": "normal", "nuisance_alpha": 1e-4}
+    | QUICK,
+    "ratio_confint": PAIR | {"numerator": THREE, "denominator": [60, 70, 80]},
+    "read_marginals_parquet": {"folder": "no folder"},
+    "read_release": {"path": anes96_path(), "metadata": None, "field": None},
+    "relative_change_confint": PAIR | {"new": THREE, "old": [60, 70, 80]},
+    "release_confint": {"release": RELEASE, "method": "naive", "alternative": "larger"}
+    | {"estimate": "maximum-likelihood"}
+    | REPORTS,
+    "response_counts": {"counts": [60, 40], "mechanism": CHANNEL},
+    "response_proportions": {"counts": [60, 40], "mechanism": CHANNEL, "uncertainty": "noise"},
+    "risk_difference_confint": TWO_BY_TWO,
+    "risk_ratio_confint": TWO_BY_TWO,
+    "rows_ztest": {"release": Release(THREE, mechanism=NOISE), "value": 20.0, "nobs": None}
+    | {"alternative": "larger", "alpha": 0.1, "adjust": "holm"},
+    "secret_posterior": {"prior": [0.9, 0.1], "answers": [0, 1], "mechanism": CHANNEL}
+    | {"outputs": [1], "secret": ["no", "yes"], "without": None, "rest": None},
+    "share_confint": PAIR | {"part": THREE, "rest": [60, 70, 80], "total": None},
+    "simulate_posterior": {"prior": [0.9, 0.1], "answers": [0, 1], "mechanism": SMOOTH}
+    | {"secret": None, "without": None, "rest": None, "truth": 1, "reps": 20, "rng": 1},
+    "size_study": {"model": Multinomial(10, SHARES), "mechanism": NOISE, "tests": None}
+    | {"truth": None, "alpha": 0.05, "progress": False}
+    | FEW,
+    "smooth_count_sensitivity": {"beta": 0.1},
+    "smooth_median_sensitivity": {"values": [1.0, 2.0, 9.0], "lower": 0.0, "upper": 10.0}
+    | {"beta": 0.5, "rank": 2},
+    "spend_on_error": {"truth": [3, 5], "published": [0, 7], "mechanism": SMOOTH, "rng": 1}
+    | {"measure": "signed", "clip": None, "neighbours": "add-remove", "workload": None}
+    | {"sensitivity": None, "release": PURE, "ledger": None, "name": "error"},
+    "stratified_mean": STRATA,
+    "stratified_total": STRATA,
+    "stream_marginals": {"parts": {"top": dpinfer.TreePart(top_part)}, "folder": "stream"}
+    | {"domain": SEX, "groupings": None, "zeros": None, "zero_attributes": ()}
+    | {"marginals_wanted": None, "unestimable": "raise", "n_jobs": 1, "progress": False},
+    "survey_mean": ONE_SAMPLE,
+    "survey_total": ONE_SAMPLE,
+    "thresholded_confint": {"count": THREE, "mechanism": NOISE, "threshold": 10, "clamp": 0}
+    | {"method": "naive", "alternative": "larger", "estimate": "maximum-likelihood"}
+    | REPORTS,
+    "unpublished_bound": {"mechanism": NOISE, "threshold": 10} | REPORTS,
+    "usefulness": {"mechanism": SMOOTH, "alpha": None, "beta": 0.05, "queries": 3}
+    | {"workload": None, "method": "exact", "reps": 20, "rng": 1},
+    "utility_bounds": PROTECTED | {"expected": 50.0, "lower": 0.0, "upper": 100.0},
+    "validate_release": {"path": anes96_path(), "metadata": None},
+    "write_marginals_parquet": {"folder": "parts", "name": "top", "parent": None}
+    | {"hierarchy": top_part()[0], "marginals": top_part()[1]},
+    "write_release": {"release": RELEASE, "path": "table.csv", "field": "value", "title": "T"},
+    "zcdp_of": {"mechanism": NOISE, "sensitivity": 1.0, "neighbours": None},
+}
+"""A good call of every public callable."""

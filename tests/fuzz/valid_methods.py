@@ -1,0 +1,194 @@
+"""Methods of public classes that compute, each with good arguments."""
+
+from valid_calls import CHANNEL, NOISE, PURE, RELEASE, SMOOTH, SWAP, THREE, VALID
+
+import dpinfer
+from dpinfer import (
+    GDP,
+    RDP,
+    ZCDP,
+    ApproxDP,
+    ExponentialMechanism,
+    Gaussian,
+    Geometric,
+    Laplace,
+    RandomizedResponse,
+    Release,
+    SmoothNoise,
+    TradeOff,
+    Tulap,
+    WeightedSum,
+)
+
+LAWS = {
+    "Laplace": SMOOTH,
+    "Geometric": NOISE,
+    "Gaussian": Gaussian(sigma=2.0),
+    "DiscreteGaussian": dpinfer.DiscreteGaussian(sigma=2.0),
+    "Tulap": Tulap(scale=2.0, truncation=0.05),
+    "Exact": dpinfer.Exact(),
+    "WeightedSum": WeightedSum([1.0, 2.0], NOISE),
+}
+GUARANTEES = {
+    "PureDP": PURE,
+    "ApproxDP": ApproxDP(1.0, 1e-6),
+    "ZCDP": ZCDP(0.5),
+    "GDP": GDP(1.0),
+    "RDP": RDP([2.0, 8.0], [0.2, 0.8]),
+}
+PLANS = {
+    "CountWidth": {},
+    "PoissonWidth": {"exposure": 6.0, "rate": 3.0},
+    "ProportionWidth": {"nobs": 60, "proportion": 0.3},
+    "RatioWidth": {"numerator": 30, "denominator": 90},
+    "SurveyWidth": {"sample_size": 90, "proportion": 0.3},
+    "ThresholdedWidth": {"count": 40},
+    "UnpublishedWidth": {},
+    "TwoByTwoWidth": {"nobs1": 90, "prop1": 0.4, "prop2": 0.3},
+    "LinearWidth": {},
+}
+POWERS = {
+    "GoodnessOfFitPower": {"nobs": 60, "effect": 1.0},
+    "HomogeneityPower": {"nobs": 60, "effect": 1.0},
+    "LinearPower": {"shift": 5.0},
+    "McNemarPower": {"nobs": 60, "prop12": 0.3, "prop21": 0.2},
+    "PairedCountsPower": {"effect": 1.0},
+    "PoissonPower": {"exposure": 6.0, "rate": 4.0},
+    "ProportionPower": {"nobs": 60, "proportion": 0.4},
+    "TrendPower": {"nobs": 60, "effect": 1.0},
+    "TwoProportionsPower": {"nobs1": 60, "prop1": 0.4, "prop2": 0.3},
+    "TwoRatesPower": {"exposure1": 6.0, "rate1": 4.0, "rate2": 3.0},
+}
+AT = {"x": 1.5}
+LOSS = dpinfer.privacy_loss(SMOOTH, compositions=3)
+FIT = dpinfer.combine(THREE, workload=[[1, 0], [0, 1], [1, 1]], mechanism=NOISE)
+TREE = dpinfer.combine_hierarchy([106, 61, 39], [-1, 0, 0], mechanism=NOISE)
+MARGINALS = dpinfer.combine_marginals(**VALID["combine_marginals"])
+POSTERIOR = dpinfer.count_posterior(**VALID["count_posterior"])
+CURVE = TradeOff(PURE)
+MEDIAN = dpinfer.smooth_median_sensitivity(**VALID["smooth_median_sensitivity"])
+ORDINARY = dpinfer.count_confint(THREE, NOISE)
+SETS = dpinfer.ratio_confint(THREE, [60, 70, 80], mechanism=NOISE, method="normal")
+
+
+def planned(name):
+    """Return a plan whose noise follows from a budget."""
+    return getattr(dpinfer, name)(**VALID[name] | {"mechanism": Geometric.from_epsilon})
+
+
+METHODS = {
+    f"{name}.{method}": (getattr(law, method), arguments)
+    for name, law in LAWS.items()
+    for method, arguments in {
+        "cdf": AT,
+        "sf": AT,
+        "logcdf": AT,
+        "logsf": AT,
+        "pmf": {"k": 2},
+        "pdf": AT,
+        "cf": {"t": 0.3},
+        "ppf": {"q": 0.3},
+        "isf": {"q": 0.3},
+        "rvs": {"size": 3, "rng": 1},
+    }.items()
+    if hasattr(law, method)
+}
+METHODS |= {
+    f"{name}.{method}": (getattr(guarantee, method), arguments)
+    for name, guarantee in GUARANTEES.items()
+    for method, arguments in {
+        "delta_at": {"epsilon": 1.0},
+        "epsilon_at": {"delta": 1e-6},
+        "group": {"size": 2},
+        "to_approx_dp": {"delta": 1e-5},
+        "to_rdp": {"order": 4.0},
+    }.items()
+    if (name, method) != ("ApproxDP", "to_rdp")  # which it never implies
+}
+METHODS |= {
+    f"{name}.{method}": (getattr(planned(name), method), arguments)
+    for method, plans in {"width": PLANS, "power": POWERS}.items()
+    for name, plan in plans.items()
+    for arguments in [plan | {"alpha": 0.1, "budget": 2.0}]
+}
+METHODS |= {
+    f"{name}.solve_{method}": (
+        getattr(planned(name), f"solve_{method}"),
+        {"alpha": 0.1, method: wanted},
+    )
+    for name, method, wanted in [("CountWidth", "width", 9.0), ("UnpublishedWidth", "width", 30.0)]
+}
+METHODS |= {
+    "Laplace.from_epsilon": (Laplace.from_epsilon, {"epsilon": 1.0, "sensitivity": 2.0}),
+    "Geometric.from_epsilon": (Geometric.from_epsilon, {"epsilon": 1.0, "sensitivity": 2.0}),
+    "Gaussian.from_rho": (Gaussian.from_rho, {"rho": 1.0, "sensitivity": 2.0}),
+    "Gaussian.from_mu": (Gaussian.from_mu, {"mu": 1.0, "sensitivity": 2.0}),
+    "Gaussian.from_epsilon_delta": (
+        Gaussian.from_epsilon_delta,
+        {"epsilon": 1.0, "delta": 1e-6, "sensitivity": 2.0, "calibration": "analytic"},
+    ),
+    "DiscreteGaussian.from_rho": (
+        dpinfer.DiscreteGaussian.from_rho,
+        {"rho": 1.0, "sensitivity": 2.0},
+    ),
+    "Tulap.from_epsilon": (Tulap.from_epsilon, {"epsilon": 1.0, "delta": 1e-6}),
+    "RandomizedResponse.from_epsilon": (
+        RandomizedResponse.from_epsilon,
+        {"epsilon": 1.0, "categories": 3},
+    ),
+    "RandomizedResponse.randomize": (CHANNEL.randomize, {"answers": [0, 1, 1], "rng": 1}),
+    "RandomizedResponse.randomize_counts": (CHANNEL.randomize_counts, {"counts": [3, 4], "rng": 1}),
+    "ExponentialMechanism.rvs": (
+        ExponentialMechanism(epsilon=1.0).rvs,
+        {"scores": [1.0, 2.0], "size": 3, "rng": 1},
+    ),
+    "ExponentialMechanism.probabilities": (
+        ExponentialMechanism(epsilon=1.0).probabilities,
+        {"scores": [1.0, 2.0]},
+    ),
+    "SmoothNoise.rvs": (
+        SmoothNoise("laplace", 0.5, 2.0).rvs,
+        {"sensitivity": MEDIAN, "size": 3, "rng": 1},
+    ),
+    "SmoothNoise.isf": (SmoothNoise("laplace", 0.5, 2.0).isf, {"q": 0.1, "sensitivity": MEDIAN}),
+    "SmoothNoise.for_guarantee": (SmoothNoise.for_guarantee, {"guarantee": SWAP, "share": 0.5}),
+    "PrivacyLoss.delta": (LOSS.delta, {"epsilon": 0.5}),
+    "PrivacyLoss.epsilon": (LOSS.epsilon, {"delta": 1e-3}),
+    "PrivacyLoss.power": (LOSS.power, {"alpha": 0.05}),
+    "PrivacyLoss.cdf": (LOSS.cdf, {"x": 0.5}),
+    "PrivacyLoss.rvs": (LOSS.rvs, {"size": 3, "rng": 1}),
+    "TradeOff.power": (CURVE.power, {"alpha": 0.05}),
+    "TradeOff.level": (CURVE.level, {"power": 0.3}),
+    "TradeOff.pbdp_delta": (CURVE.pbdp_delta, {"epsilon": 0.5}),
+    "TradeOff.pbdp_epsilon": (CURVE.pbdp_epsilon, {"delta": 0.1}),
+    "TradeOff.frame": (CURVE.frame, {"alpha": [0.1, 0.2]}),
+    "CombinedEstimate.conf_int": (
+        FIT.conf_int,
+        {"alpha": 0.1, "method": "normal", "simultaneous": False, "reps": 20, "rng": 1},
+    ),
+    "CombinedEstimate.consistency_test": (
+        FIT.consistency_test,
+        {"method": "monte-carlo", "reps": 20, "rng": 1, "progress": False},
+    ),
+    "CombinedEstimate.clip": (FIT.clip, {"lower": 0.0, "upper": 50.0}),
+    "CombinedEstimate.noise": (FIT.noise, {"target": 1}),
+    "CombinedEstimate.simulate_errors": (FIT.simulate_errors, {"reps": 5, "rng": 1}),
+    "HierarchyEstimate.conf_int": (TREE.conf_int, {"alpha": 0.1, "units": [1], "method": "normal"}),
+    "HierarchyEstimate.cov_params": (TREE.cov_params, {"units": [1]}),
+    "HierarchyEstimate.functions": (TREE.functions, {"target": [[1, 0, -1]]}),
+    "HierarchyEstimate.noise": (TREE.noise, {"unit": 1}),
+    "HierarchyEstimate.disagreements": (TREE.disagreements, {"most": 3}),
+    "MarginalsEstimate.marginal": (MARGINALS.marginal, {"attributes": "sex"}),
+    "MarginalsEstimate.marginal_bse": (MARGINALS.marginal_bse, {"attributes": "sex"}),
+    "CountPosterior.pmf": (POSTERIOR.pmf, {"k": 20}),
+    "CountPosterior.cdf": (POSTERIOR.cdf, {"k": 20}),
+    "CountPosterior.quantile": (POSTERIOR.quantile, {"q": 0.3}),
+    "CountPosterior.interval": (POSTERIOR.interval, {"alpha": 0.1, "kind": "hdi"}),
+    "Intervals.contains": (ORDINARY.contains, {"value": 20.0}),
+    "Intervals.restrict": (ORDINARY.restrict, {"lower": 0.0, "upper": 90.0, "integer": True}),
+    "ConfidenceSets.contains": (SETS.contains, {"value": 0.3}),
+    "ConfidenceSets.restrict": (SETS.restrict, {"lower": 0.0, "upper": 1.0}),
+    "Release.draw": (Release.draw, {"histogram": [3, 4, 5], "mechanism": NOISE, "rng": 1}),
+    "Release.select": (RELEASE.select, {"where": [0, 2]}),
+}
+"""Methods of public classes, each with good arguments."""
