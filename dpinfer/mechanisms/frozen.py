@@ -29,8 +29,9 @@ def as_frozen(law: NoiseLaw, *, loc: ArrayLike = 0.0) -> FrozenNoise:
     Returns
     -------
     FrozenNoise
-        The law of ``loc + noise``: with ``pdf`` where it has a density (:class:`FrozenDensity`),
-        with ``pmf`` where it is one on whole numbers (:class:`FrozenMass`).
+        The law of ``loc + noise``: a :class:`~dpinfer.mechanisms.FrozenDensity` with ``pdf`` where
+        it has a density, a :class:`~dpinfer.mechanisms.FrozenMass` with ``pmf`` where it is one on
+        whole numbers.
 
     Raises
     ------
