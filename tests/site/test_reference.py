@@ -5,7 +5,11 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 import dpinfer
+
+pytest.importorskip("docutils", reason="the extra [docs] is not installed")
 
 VIGNETTES = Path(__file__).parents[2] / "vignettes"
 sys.path.append(str(VIGNETTES / "extensions"))
