@@ -69,14 +69,16 @@ def project_out(
         np.multiply(multiple * columns[j], columns[j:], out=square[j, j:size])
         square[j, j] += by_column[j]
     if form.shared > 0.0:
-        unit = form.variance.max()
+        # in a unit in which neither narrow nor wide noise leaves the range of floats when squared
+        unit = max(float(form.variance.max()), 1.0)
         ratio = form.variance / unit
         loaded = weights if form.is_even else weights * ratio[..., np.newaxis]
-        loads[size] = np.einsum("ijm,jm->im", loaded, columns)
-        square[:size, size] = np.einsum("ijm,im->jm", loaded, rows)
+        scale = float(ratio.flat[0]) if form.is_even else 1.0
+        loads[size] = scale * np.einsum("ijm,jm->im", loaded, columns)
+        square[:size, size] = scale * np.einsum("ijm,im->jm", loaded, rows)
         # Σ w V² - 1/g, without cancellation
         reduced = form.inflation * unit * dot(ratio, cross) + form.slack / form.shared
-        square[size, size] = -reduced / unit**2
+        square[size, size] = -reduced / unit / unit
         right[size] = dot(ratio, weighted)
     _eliminate_rows(by_row, loads, right_of_rows, square, right, left)
     _eliminate(square, right, left)
