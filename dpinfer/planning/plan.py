@@ -13,6 +13,7 @@ from dpinfer._style import add_legend, marker, series, styled_axes
 from dpinfer._validation import FloatArray, check_array, check_scalar, show
 from dpinfer.errors import InvalidParameterError
 from dpinfer.mechanisms._law import NoiseLaw
+from dpinfer.planning.documentation import fill
 from dpinfer.planning.mechanisms import NoisePlan, check_law
 from dpinfer.planning.search import Search
 
@@ -53,6 +54,9 @@ class Plan(ABC):
     _own: ClassVar[tuple[str, ...]]
     """Names of the arguments beside alpha and budget."""
 
+    _given: ClassVar[tuple[str, ...]] = ()
+    """Names of those that have to be given, which are not solved for."""
+
     _logarithmic: ClassVar[frozenset[str]] = frozenset({"alpha", "budget"})
     """Names of those that are looked for on a logarithmic scale."""
 
@@ -62,6 +66,20 @@ class Plan(ABC):
     _integer_size: ClassVar[bool] = True
     _sawtooth: ClassVar[bool] = True
     """Whether neighbours of a sample size are tried, the quantity not being monotone in it."""
+
+    _texts: ClassVar[Mapping[str, str]] = {}
+    """What the docstrings of such plans share, by names; see :mod:`dpinfer.planning.documentation`.
+    """
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if cls._texts:
+            fill(cls, cls._texts, cls._quantity)
+
+    def _set(self, **fields: Any) -> None:
+        """Set fields while a plan, which is frozen, is made."""
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
 
     def _check(self, name: str, value: Any) -> FloatArray:
         """Return an argument of this plan, which is not alpha or budget, if it is valid."""
@@ -187,6 +205,10 @@ class Plan(ABC):
             return self.mechanism
         return check_law(self.mechanism(budget), self._cells, budget)
 
+    def _law_at(self, columns: Columns) -> NoiseLaw:
+        """Return the law for one budget, where the arguments have one."""
+        return self._law(float(columns["budget"]) if "budget" in columns else 0.0)
+
     def _broadcast(self, arguments: Mapping[str, Any]) -> tuple[Columns, tuple[int, ...]]:
         """Return the checked arguments in one shape (m,), and the shape of the answer."""
         given = {name: arguments[name] for name in self._names}
@@ -201,7 +223,7 @@ class Plan(ABC):
         columns = {name: np.broadcast_to(x, shape).reshape(-1) for name, x in checked.items()}
         return columns, shape
 
-    def _evaluate(self, arguments: Mapping[str, Any]) -> Any:
+    def _evaluate(self, **arguments: Any) -> Any:
         """Return the quantity in the shape to which the arguments broadcast."""
         columns, shape = self._broadcast(arguments)
         return self._values(columns)[0].reshape(shape)[()]
@@ -218,8 +240,10 @@ class Plan(ABC):
             values[rows], error[rows] = self._at(law, float(alpha), own)
         return values, error
 
-    def _solve(self, arguments: Mapping[str, Any]) -> float:
+    def _solve(self, **arguments: Any) -> float:
         """Return the one argument that is None."""
+        for name in self._given:
+            self._checked(name, arguments[name])
         names = (*self._names, self._quantity)
         if not self._has_budget and arguments.get("budget") is not None:
             self._checked("budget", arguments["budget"])
@@ -235,7 +259,7 @@ class Plan(ABC):
             if name != unknown[0]
         }
         if unknown[0] == self._quantity:
-            return float(self._evaluate(known))
+            return float(self._evaluate(**known))
         low, high = self._bounds
         target = check_scalar(arguments[self._quantity], self._quantity, gt=low, lt=high)
         return self._find(unknown[0], known, target)

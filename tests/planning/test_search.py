@@ -103,3 +103,34 @@ def test_a_power_that_every_size_has_is_refused():
     search = Search("power", 0.05, True, "exposure", lambda x: 0.06 + x)
     with pytest.raises(InvalidParameterError, match=r"larger than 0\.06, which exposure = "):
         search.smallest_size(integer=False, sawtooth=False)
+
+
+def test_a_size_that_no_number_reaches_is_refused():
+    search = Search("power", 0.9, True, "nobs", lambda x: 0.5 - 1.0 / (1.0 + x))
+    with pytest.raises(InvalidParameterError, match=r"be reached: it is 0\.5 at nobs = 1e\+12"):
+        search.smallest_size(integer=True, sawtooth=True)
+
+
+def test_a_dip_at_the_end_of_the_neighbours_is_passed():
+    """The quantity falls short again right where the neighbours of the first size end."""
+
+    def dips(x):
+        return np.where((x < 100.0) | ((x > 170.0) & (x < 260.0)), 0.0, 1.0)
+
+    search = Search("power", 0.9, True, "nobs", dips)
+    # from a power of two on, 8·√n neighbours on either side are tried
+    assert search.smallest_size(integer=True, sawtooth=True) == 260.0
+
+
+def test_sizes_beyond_the_dips_that_are_no_whole_numbers():
+    def dips(x):
+        return np.where((x > 10.02) & (x < 10.05), 0.0, x)
+
+    search = Search("power", 10.0, True, "exposure", dips)
+    found = search.smallest_size(integer=False, sawtooth=True)
+    assert found == pytest.approx(10.05, rel=1e-6)
+
+
+def test_one_observation_may_be_enough():
+    search = Search("power", 0.5, True, "nobs", lambda x: x)
+    assert search.smallest_size(integer=True, sawtooth=True) == 1.0

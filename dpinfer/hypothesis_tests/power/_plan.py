@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpinfer._validation import Alternative, FloatArray
 from dpinfer.errors import InvalidParameterError
+from dpinfer.hypothesis_tests.power._docstrings import TEXTS
 from dpinfer.mechanisms._law import NoiseLaw
 from dpinfer.planning.plan import Columns, Plan
 
@@ -23,6 +24,7 @@ class PowerPlan(Plan):
     _rises = True
     _bounds = (0.0, 1.0)
     _error = "mc_error"
+    _texts = TEXTS
 
     @abstractmethod
     def _reject(self, law: NoiseLaw, alpha: float, columns: Columns) -> tuple[FloatArray, Any]:

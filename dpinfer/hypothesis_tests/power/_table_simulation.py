@@ -9,15 +9,20 @@ from numpy.typing import NDArray
 
 from dpinfer._validation import FloatArray
 from dpinfer.errors import InvalidParameterError
+from dpinfer.hypothesis_tests._blocks import draws_in_block
 from dpinfer.hypothesis_tests.power._rejections import counting_error
 from dpinfer.hypothesis_tests.tables._fitted_tables import STATISTICS as FITTED_STATISTICS
 from dpinfer.hypothesis_tests.tables._fitted_tables import TableModel
 from dpinfer.hypothesis_tests.tables._margins import Fit
 from dpinfer.hypothesis_tests.tables._noisy_table import STATISTICS, NoisyTable, Statistic
+from dpinfer.results._rejections import largest_replicates
+from dpinfer.results.monte_carlo_null import beyond_ties
 from dpinfer.results.simulation import BLOCK, Draw, Simulation, simulate_null
 
-_CELLS_IN_BLOCK = 1 << 16
-"""Cells drawn at a time, replicates times k: few enough to stay in the cache."""
+_FEW = 100.0
+"""Expected exceedances of a critical value below which all replicates have a say."""
+
+_ROUNDING = 1e-12
 
 _UNDECIDED = -1.0
 """Stands for the statistic of a table that is not decided: below all statistics."""
@@ -31,7 +36,7 @@ def simulated_power(
     With R replicates under the null hypothesis the critical value is that of a level within
     √(α(1 - α)/R) of α. What that does to the power is added to the error of counting rejections.
     """
-    block = min(BLOCK, max(1, _CELLS_IN_BLOCK // cells))
+    block = draws_in_block(cells)
     points = critical_values(null, alpha, simulation, block)
     power, less, more = _rejections(truth, points, simulation, block)
     return power, float(np.hypot(counting_error(power, simulation.reps), 0.5 * (more - less)))
@@ -42,24 +47,39 @@ def critical_values(null: Draw, alpha: float, simulation: Simulation, block: int
     reps = simulation.reps
     if alpha * (reps + 1) < 1.0:
         raise InvalidParameterError(
-            f"reps must be >= {np.ceil(1.0 / alpha) - 1:.0f} to simulate a test at the level "
+            f"reps must be >= {np.ceil(1.0 / alpha) - 1:.15g} to simulate a test at the level "
             f"{alpha:g}, got {reps}"
         )
+    if reps > BLOCK and alpha * BLOCK < _FEW:  # too few of those that a null distribution keeps
+        return _critical_values_of_all(null, alpha, simulation, block)
     law = simulate_null([null], np.zeros(()), simulation, alternative="larger", block=block)
-    spread = np.sqrt(alpha * (1.0 - alpha) / law.sample.size)
-    levels = (alpha, max(alpha - spread, 1.0 / (reps + 1.0)), min(alpha + spread, 1.0 - spread))
+    levels = _levels(alpha, law.sample.size, reps)
     return np.array([float(law.critical_value(level, "larger")) for level in levels])
+
+
+def _levels(alpha: float, size: int, reps: int) -> tuple[float, float, float]:
+    """Return a level, and those that are off by the standard error of so many replicates."""
+    spread = np.sqrt(alpha * (1.0 - alpha) / size)
+    return alpha, max(alpha - spread, 1.0 / (reps + 1.0)), min(alpha + spread, 1.0 - spread)
+
+
+def _critical_values_of_all(
+    null: Draw, alpha: float, simulation: Simulation, block: int
+) -> FloatArray:
+    """Return critical values from the largest of all replicates, where the level is small."""
+    levels = np.array(_levels(alpha, simulation.reps, simulation.reps))
+    # a p-value is (1 + exceedances)/(1 + reps)
+    allowed = np.floor(levels * (simulation.reps + 1.0) * (1.0 + _ROUNDING)).astype(int) - 1
+    largest = largest_replicates(null, int(allowed.max()) + 1, simulation, block)
+    return beyond_ties(largest[allowed])
 
 
 def _rejections(truth: Draw, points: FloatArray, simulation: Simulation, block: int) -> FloatArray:
     """Return shares of replicates that are at least each critical value, infinite ones included."""
     finite = np.isfinite(points)
     shares = np.where(points < 0.0, 1.0, 0.0)  # all replicates reach -inf, none inf
-    if finite.any():
-        drawn = simulate_null(
-            [truth], points[finite], simulation, alternative="larger", block=block
-        )
-        shares[finite] = drawn.extreme["larger"] / drawn.reps
+    drawn = simulate_null([truth], points[finite], simulation, alternative="larger", block=block)
+    shares[finite] = drawn.extreme["larger"] / drawn.reps
     return shares
 
 

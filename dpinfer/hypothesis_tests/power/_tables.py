@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 _ROUNDING = 1e-9
 """Allowed deviation from 1 of the sum of probabilities."""
 
-_MOST_STEPS = 60
 _FIRST_STEP = 0.02
 """How far to look around the asymptotic answer, as a logarithm; doubled each time."""
 
@@ -100,16 +99,9 @@ class TablePower(PowerPlan):
             Number of observations.
         effect : float or array of float, default 1
             How far the truth is on the way to the alternative; at most ``largest_effect``.
-        alpha : float or array of float, default 0.05
-            Level of the test, in (0, 1).
-        budget : float or array of float, optional
-            Privacy budget > 0, where ``mechanism`` is a function of it.
+        %(alpha_and_budget)s
 
-        Returns
-        -------
-        float or array of float
-            The power, in the shape to which the arguments broadcast. :meth:`power_frame` has its
-            Monte Carlo error, too.
+        %(returns)s
 
         Raises
         ------
@@ -125,7 +117,7 @@ class TablePower(PowerPlan):
             noise is not Gaussian.
         """
         arguments = {"nobs": nobs, "effect": effect, "alpha": alpha, "budget": budget}
-        power = self._evaluate(arguments)
+        power = self._evaluate(**arguments)
         self._warn(self._broadcast(arguments)[0])
         return power
 
@@ -142,10 +134,7 @@ class TablePower(PowerPlan):
 
         Parameters
         ----------
-        nobs, effect, alpha, budget
-            As for :meth:`power`, as single numbers.
-        power : float
-            The power to be reached, in (0, 1).
+        %(arguments)s
 
         Returns
         -------
@@ -155,10 +144,7 @@ class TablePower(PowerPlan):
             little that rounding to whole counts makes. With simulated powers it is that of the
             replicates of this plan.
 
-        Raises
-        ------
-        InvalidParameterError
-            If not exactly one argument is None, or if the power cannot be reached.
+        %(raises_unsolved)s
         ConvergenceError
             As :meth:`power`.
 
@@ -168,7 +154,7 @@ class TablePower(PowerPlan):
             As :meth:`power`.
         """
         arguments = {"nobs": nobs, "effect": effect, "alpha": alpha, "budget": budget}
-        found = float(self._solve({**arguments, "power": power}))
+        found = float(self._solve(**arguments, power=power))
         known = {name: arguments[name] for name in self._names}
         solved = {name: found if value is None else value for name, value in known.items()}
         self._warn(self._broadcast(solved)[0])
@@ -223,7 +209,7 @@ class TablePower(PowerPlan):
 
     def _check(self, name: str, value: Any) -> FloatArray:
         if name == "nobs":
-            return check_array(check_integer_array(value, "nobs", ge=1), "nobs", le=LARGEST_SIZE)
+            return check_integer_array(value, name, ge=1, le=LARGEST_SIZE)
         return check_array(value, name, ge=0, le=self.largest_effect)
 
     def _effects(self, name: str, columns: Columns) -> tuple[float, float]:
@@ -296,7 +282,7 @@ def around(
     """Return a value that does not reach the power and a larger one that does, if there are."""
     low = high = max(np.ceil(guess), 1.0) if whole else guess
     step, up = _FIRST_STEP, missing(low) > 0.0
-    for _ in range(_MOST_STEPS):
+    while True:  # steps grow fast, so that an end is soon reached
         factor = np.exp(step if up else -step)
         following = min((high if up else low) * factor, largest)
         if whole:
@@ -312,7 +298,6 @@ def around(
         if (missing(following) <= 0.0) == up:
             return low, high
         step *= 2.0
-    return None
 
 
 def first_whole(missing: Callable[[float], float], low: float, high: float) -> float:

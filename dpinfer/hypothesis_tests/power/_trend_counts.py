@@ -13,7 +13,7 @@ from scipy import special
 
 from dpinfer._numerics.roots import find_root
 from dpinfer._validation import Alternative, FloatArray
-from dpinfer.hypothesis_tests.counts._blocks import draws_in_block
+from dpinfer.hypothesis_tests._blocks import draws_in_block
 from dpinfer.hypothesis_tests.counts._scores import NoisyScores
 from dpinfer.hypothesis_tests.power._rejections import Beyond, simulated_rate
 from dpinfer.hypothesis_tests.power._table_simulation import simulated_power

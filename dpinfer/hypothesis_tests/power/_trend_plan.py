@@ -5,17 +5,15 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from dpinfer._validation import Alternative, FloatArray
 from dpinfer.errors import InvalidParameterError
-from dpinfer.hypothesis_tests.power._plan import PowerPlan, is_alternative
+from dpinfer.hypothesis_tests.power._normal_limit import Moments, PlanWithLimit
+from dpinfer.hypothesis_tests.power._plan import is_alternative
 from dpinfer.hypothesis_tests.power._tables import TablePower, around
-from dpinfer.hypothesis_tests.power._two_counts_plan import normal_power
 from dpinfer.mechanisms._law import NoiseLaw
-from dpinfer.planning.mechanisms import NoisePlan
 from dpinfer.planning.plan import BUDGETS, Columns
 from dpinfer.planning.search import LARGEST_SIZE
 from dpinfer.results.null_distribution import SIGNS
@@ -25,19 +23,25 @@ _FLAT = 1e-12
 """Trends this small, relative to the terms of which they are the sum, are none but for rounding."""
 
 
-class TrendPlan(TablePower):
+class TrendPlan(TablePower, PlanWithLimit):
     """Power of a test of a trend, at the truth null + effect·(alternative - null)."""
 
-    alternative: Alternative
-
     @abstractmethod
-    def _moments(self, law: NoiseLaw, nobs: int, value: FloatArray) -> tuple[float, float, float]:
+    def _moments_of(
+        self, law: NoiseLaw, nobs: int, value: FloatArray
+    ) -> tuple[float, float, float]:
         """Mean of the deviation, and its spread under the null hypothesis and at the truth."""
 
     @property
     @abstractmethod
     def _slope(self) -> FloatArray:
         """Terms of which the sum is the trend of the alternative."""
+
+    def _moments(self, law: NoiseLaw, columns: Columns) -> Moments:
+        rows = zip(columns["nobs"].tolist(), columns["effect"].tolist(), strict=True)
+        found = [self._moments_of(law, int(nobs), self._value(effect)) for nobs, effect in rows]
+        mean, null, truth = np.array(found).T
+        return mean, null, truth
 
     def _has_effect(self, columns: Columns) -> bool:
         slope = float(columns["effect"]) * float(self._slope.sum())
@@ -49,7 +53,7 @@ class TrendPlan(TablePower):
     ) -> tuple[float, float] | None:
         """Return values around that of the normal limit: without and with enough power."""
         try:
-            guess = _NormalLimit(self, self.mechanism)._find(name, known, target)
+            guess = self._limit._find(name, known, target)
         except InvalidParameterError:  # which in the limit only may be out of reach
             return None
         largest = {
@@ -59,39 +63,6 @@ class TrendPlan(TablePower):
             "budget": BUDGETS[1],
         }
         return around(missing, guess, largest[name], whole=name == self._size)
-
-
-@dataclass(frozen=True, eq=False)
-class _NormalLimit(PowerPlan):
-    """Power of a plan where the deviation is normal: where to begin to look."""
-
-    plan: TrendPlan
-    mechanism: NoisePlan
-
-    _size = "nobs"
-    _own = ("nobs", "effect")
-    _sawtooth = False
-
-    @property
-    def _cells(self) -> tuple[int, ...]:
-        return self.plan._cells
-
-    def _check(self, name: str, value: Any) -> FloatArray:
-        return self.plan._check(name, value)
-
-    def _effects(self, name: str, columns: Columns) -> tuple[float, float]:
-        return self.plan._effects(name, columns)
-
-    def _has_effect(self, columns: Columns) -> bool:
-        return self.plan._has_effect(columns)
-
-    def _reject(self, law: NoiseLaw, alpha: float, columns: Columns) -> tuple[FloatArray, Any]:
-        rows = zip(columns["nobs"].tolist(), columns["effect"].tolist(), strict=True)
-        moments = [
-            self.plan._moments(law, int(nobs), self.plan._value(effect)) for nobs, effect in rows
-        ]
-        mean, null, truth = np.array(moments).T
-        return normal_power(self.plan.alternative, alpha, mean, null, truth), 0.0
 
 
 @dataclass(frozen=True, eq=False)

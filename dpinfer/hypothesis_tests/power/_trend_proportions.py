@@ -10,7 +10,7 @@ import numpy as np
 from scipy import special
 
 from dpinfer._validation import Alternative, FloatArray
-from dpinfer.hypothesis_tests.counts._blocks import draws_in_block
+from dpinfer.hypothesis_tests._blocks import draws_in_block
 from dpinfer.hypothesis_tests.counts._proportions import DrawTrend, Method, TrendOfProportions
 from dpinfer.hypothesis_tests.power._rejections import Beyond, counting_error, simulated_rate
 from dpinfer.hypothesis_tests.power._table_simulation import critical_values

@@ -9,7 +9,6 @@ from functools import cache, cached_property
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
-from scipy import special
 
 from dpinfer._numerics.roots import find_root
 from dpinfer._validation import (
@@ -21,6 +20,7 @@ from dpinfer._validation import (
     check_scalar,
 )
 from dpinfer.errors import InvalidParameterError
+from dpinfer.hypothesis_tests.power._normal_limit import PlanWithLimit
 from dpinfer.hypothesis_tests.power._plan import PowerPlan
 from dpinfer.hypothesis_tests.power._share_of_total import Known
 from dpinfer.hypothesis_tests.power._tables import Seed, around, checked_seed, first_whole
@@ -49,10 +49,9 @@ _GUESSES = {"alpha": 0.05, "budget": 1.0}
 """Where to begin to look for them if the limit does not tell."""
 
 
-class TwoCountsPower(PowerPlan):
+class TwoCountsPower(PlanWithLimit):
     """Power of a test of two noisy counts; see the plans themselves."""
 
-    alternative: Alternative
     method: Method
     nuisance_alpha: float
     reps: int
@@ -63,13 +62,11 @@ class TwoCountsPower(PowerPlan):
     def __post_init__(self) -> None:
         check_option(self.alternative, "alternative", ALTERNATIVES)
         check_option(self.method, "method", METHODS)
-        checked = {
-            "mechanism": check_plan(self.mechanism, self._cells),
-            "nuisance_alpha": check_scalar(self.nuisance_alpha, "nuisance_alpha", gt=0, lt=0.5),
-            "_seed": checked_seed(self.reps, self.rng, self.n_jobs),
-        }
-        for name, part in checked.items():
-            object.__setattr__(self, name, part)
+        self._set(
+            mechanism=check_plan(self.mechanism, self._cells),
+            nuisance_alpha=check_scalar(self.nuisance_alpha, "nuisance_alpha", gt=0, lt=0.5),
+            _seed=checked_seed(self.reps, self.rng, self.n_jobs),
+        )
 
     @abstractmethod
     def _counts(
@@ -79,13 +76,13 @@ class TwoCountsPower(PowerPlan):
 
     @property
     @abstractmethod
-    def _limit(self) -> PowerPlan:
-        """The plan in the limit of normal counts: where to begin to look."""
-
-    @property
-    @abstractmethod
     def _largest(self) -> dict[str, float]:
         """Largest values of arguments that are looked for around that of the limit."""
+
+    @property
+    def _test(self) -> tuple[Alternative, Method, float]:
+        """What the test is told beside the counts and their laws."""
+        return self.alternative, self.method, self.nuisance_alpha
 
     @cached_property
     def _memory(self) -> dict[tuple[NoiseLaw, NoiseLaw], Known]:
@@ -152,7 +149,7 @@ class TwoCountsPower(PowerPlan):
 
     def _guess(self, name: str, known: Columns, target: float) -> float | None:
         """Return the answer for a test that is quicker, if there is one."""
-        plan = self._limit
+        plan: PowerPlan = self._limit
         if name == "budget" and self.method == "exact":  # each of its powers may take seconds
             plan = replace(cast("Any", self), method="plug-in", rng=0)
         try:
@@ -172,12 +169,3 @@ class TwoCountsPower(PowerPlan):
                 break
             budget *= _NEXT_BUDGET
         return None
-
-
-def normal_power(
-    alternative: Alternative, alpha: float, mean: FloatArray, null: FloatArray, truth: FloatArray
-) -> FloatArray:
-    """Power of a z test of a contrast with this mean and spread; ``null``: the assumed spread."""
-    critical = special.ndtri(0.5 * alpha if alternative == "two-sided" else alpha) * null
-    signs = {"two-sided": (1.0, -1.0), "larger": (1.0,), "smaller": (-1.0,)}[alternative]
-    return np.asarray(sum(special.ndtr((critical + sign * mean) / truth) for sign in signs))

@@ -47,10 +47,7 @@ class CompositeFitPower(FittedTablePower):
         Parameters to start from.
     alternative_value : array of float, shape (k,)
         Probabilities >= 0 of the cells under the alternative, at which ``effect`` is 1.
-    mechanism : NoiseLaw, sequence of NoiseLaw or callable
-        The law of the noise: one for all counts, or one for each. Or a function that makes it from
-        a privacy budget, such as :meth:`Laplace.from_epsilon`. With a function ``budget`` is one
-        of the arguments.
+    %(mechanism_of_cells)s
     nobs_mechanism : NoiseLaw, optional
         The law of the noise in the published number of observations; ``Exact()`` where that number
         is public. By default it is not published.
@@ -59,12 +56,7 @@ class CompositeFitPower(FittedTablePower):
     method : {"monte-carlo", "asymptotic"}
         ``"monte-carlo"`` simulates what the test does with releases; ``"asymptotic"`` is the limit
         of many observations.
-    reps : int, default 10_000
-        Number of replicates, for the critical value and for the power.
-    rng : None, int or numpy.random.Generator
-        What the seed is drawn from, once: the powers of one plan are of the same replicates.
-    n_jobs : int or None, default 1
-        Number of workers that simulate, as joblib takes it.
+    %(replicates)s
 
     Attributes
     ----------
@@ -137,16 +129,14 @@ class CompositeFitPower(FittedTablePower):
         )
         exact = NoiseForm.published(np.zeros(other.shape), np.inf)
         null = ParametricMargins(cells, exact, theta).converged(_NOBS * other, None)
-        checked = {
-            "alternative_value": freeze(other),
-            "mechanism": check_plan(self.mechanism, other.shape),
-            "nobs_mechanism": total_law(self.nobs_mechanism),
-            "params": freeze(null.theta),
-            "_null": null,
-            "_seed": checked_seed(self.reps, self.rng, self.n_jobs),
-        }
-        for name, part in checked.items():
-            object.__setattr__(self, name, part)
+        self._set(
+            alternative_value=freeze(other),
+            mechanism=check_plan(self.mechanism, other.shape),
+            nobs_mechanism=total_law(self.nobs_mechanism),
+            params=freeze(null.theta),
+            _null=null,
+            _seed=checked_seed(self.reps, self.rng, self.n_jobs),
+        )
         check_differs(other, self._line[0], "a value of model")
 
     @cached_property

@@ -52,10 +52,7 @@ class GoodnessOfFitPower(TablePower):
         Probabilities > 0 of the cells under the null hypothesis, which add up to 1.
     alternative_value : array of float, shape (k,)
         Their probabilities >= 0 under the alternative, at which ``effect`` is 1.
-    mechanism : NoiseLaw, sequence of NoiseLaw or callable
-        The law of the noise: one for all counts, or one for each. Or a function that makes it from
-        a privacy budget, such as :meth:`Laplace.from_epsilon`. With a function ``budget`` is one
-        of the arguments.
+    %(mechanism_of_cells)s
     statistic : {"pearson", "projected"}
         As for :func:`dpinfer.chisquare`.
     method : {"exact", "monte-carlo", "asymptotic"}, optional
@@ -63,12 +60,7 @@ class GoodnessOfFitPower(TablePower):
         quick, and simulated elsewhere. It is quick under Gaussian noise, in tables of more than
         12 cells, and in those of 2 or 3 cells with at most 1,000 observations and whole-numbered
         noise.
-    reps : int, default 10_000
-        Number of replicates, for the critical value and for the power.
-    rng : None, int or numpy.random.Generator
-        What the seed is drawn from, once: the powers of one plan are of the same replicates.
-    n_jobs : int or None, default 1
-        Number of workers that simulate, as joblib takes it.
+    %(replicates)s
 
     See Also
     --------
@@ -128,14 +120,12 @@ class GoodnessOfFitPower(TablePower):
                 f"method='asymptotic', got {null.size}: use method='monte-carlo'"
             )
         seed = checked_seed(self.reps, self.rng, self.n_jobs)
-        checked = {
-            "value": freeze(null),
-            "alternative_value": freeze(other),
-            "mechanism": mechanism,
-            "_seed": seed,
-        }
-        for name, part in checked.items():
-            object.__setattr__(self, name, part)
+        self._set(
+            value=freeze(null),
+            alternative_value=freeze(other),
+            mechanism=mechanism,
+            _seed=seed,
+        )
 
     @property
     def _cells(self) -> tuple[int, ...]:

@@ -39,10 +39,7 @@ class HomogeneityPower(FittedTablePower):
     alternative_value : array of float, shape (r, c)
         Probabilities >= 0 of the c answers in each of the r groups under the alternative, at which
         ``effect`` is 1. Each row adds up to 1, and no column is empty.
-    mechanism : NoiseLaw, sequence of NoiseLaw or callable
-        The law of the noise: one for all counts, or one for each, row by row. Or a function that
-        makes it from a privacy budget, such as :meth:`Laplace.from_epsilon`. With a function
-        ``budget`` is one of the arguments.
+    %(mechanism_of_table)s
     row_shares : array of float, shape (r,), optional
         Sizes > 0 of the groups as shares of all observations, which add up to 1; by default all
         are the same. Group i has ``row_shares[i] * nobs`` members, rounded so that they add up to
@@ -52,12 +49,7 @@ class HomogeneityPower(FittedTablePower):
     method : {"monte-carlo", "asymptotic"}
         ``"monte-carlo"`` simulates what the test does with releases; ``"asymptotic"`` is the limit
         of many observations.
-    reps : int, default 10_000
-        Number of replicates, for the critical value and for the power.
-    rng : None, int or numpy.random.Generator
-        What the seed is drawn from, once: the powers of one plan are of the same replicates.
-    n_jobs : int or None, default 1
-        Number of workers that simulate, as joblib takes it.
+    %(replicates)s
 
     See Also
     --------
@@ -112,14 +104,12 @@ class HomogeneityPower(FittedTablePower):
         check_differs(table, np.tile(pooled, (len(rows), 1)), "homogeneous, with all rows the same")
         check_option(self.statistic, "statistic", STATISTICS)
         check_option(self.method, "method", get_args(Method))
-        checked = {
-            "alternative_value": freeze(table),
-            "row_shares": freeze(shares),
-            "mechanism": check_plan(flat(self.mechanism, table.shape), (table.size,)),
-            "_seed": checked_seed(self.reps, self.rng, self.n_jobs),
-        }
-        for name, part in checked.items():
-            object.__setattr__(self, name, part)
+        self._set(
+            alternative_value=freeze(table),
+            row_shares=freeze(shares),
+            mechanism=check_plan(flat(self.mechanism, table.shape), (table.size,)),
+            _seed=checked_seed(self.reps, self.rng, self.n_jobs),
+        )
 
     @cached_property
     def _line(self) -> tuple[FloatArray, FloatArray]:

@@ -38,10 +38,7 @@ class IndependencePower(FittedTablePower):
     alternative_value : array of float, shape (r, c)
         Probabilities >= 0 of the cells under the alternative, at which ``effect`` is 1. They add
         up to 1 over the whole table, and no row or column is empty.
-    mechanism : NoiseLaw, sequence of NoiseLaw or callable
-        The law of the noise: one for all counts, or one for each, row by row. Or a function that
-        makes it from a privacy budget, such as :meth:`Laplace.from_epsilon`. With a function
-        ``budget`` is one of the arguments.
+    %(mechanism_of_table)s
     nobs_mechanism : NoiseLaw, optional
         The law of the noise in the published number of observations; ``Exact()`` where that number
         is public. By default it is not published.
@@ -50,12 +47,7 @@ class IndependencePower(FittedTablePower):
     method : {"monte-carlo", "asymptotic"}
         ``"monte-carlo"`` simulates what the test does with releases; ``"asymptotic"`` is the limit
         of many observations.
-    reps : int, default 10_000
-        Number of replicates, for the critical value and for the power.
-    rng : None, int or numpy.random.Generator
-        What the seed is drawn from, once: the powers of one plan are of the same replicates.
-    n_jobs : int or None, default 1
-        Number of workers that simulate, as joblib takes it.
+    %(replicates)s
 
     See Also
     --------
@@ -118,14 +110,12 @@ class IndependencePower(FittedTablePower):
         table = _checked_table(self.alternative_value)
         check_option(self.statistic, "statistic", STATISTICS)
         check_option(self.method, "method", get_args(Method))
-        checked = {
-            "alternative_value": freeze(table),
-            "mechanism": check_plan(flat(self.mechanism, table.shape), (table.size,)),
-            "nobs_mechanism": total_law(self.nobs_mechanism),
-            "_seed": checked_seed(self.reps, self.rng, self.n_jobs),
-        }
-        for name, part in checked.items():
-            object.__setattr__(self, name, part)
+        self._set(
+            alternative_value=freeze(table),
+            mechanism=check_plan(flat(self.mechanism, table.shape), (table.size,)),
+            nobs_mechanism=total_law(self.nobs_mechanism),
+            _seed=checked_seed(self.reps, self.rng, self.n_jobs),
+        )
 
     @cached_property
     def _line(self) -> tuple[FloatArray, FloatArray]:

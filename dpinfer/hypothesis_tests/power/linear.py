@@ -40,10 +40,7 @@ class LinearPower(PowerPlan):
     weights : array of float, shape (m,)
         The weights of the linear function of m published values: ``[1]`` for one value,
         ``[1, -1]`` for the difference of two counts, as in :func:`dpinfer.counts_2indep`.
-    mechanism : NoiseLaw, sequence of NoiseLaw or callable
-        The law of the noise: one for all values, or one for each. Or a function that makes it from
-        a privacy budget, such as :meth:`Laplace.from_epsilon`. With a function ``budget`` is one
-        of the arguments.
+    %(mechanism_of_values)s
     alternative : {"two-sided", "larger", "smaller"}
         Against what the test is made.
     method : {"exact", "normal"}
@@ -91,8 +88,8 @@ class LinearPower(PowerPlan):
         if not weights.any():
             raise InvalidParameterError("weights must not all be 0: there is nothing to test")
         weights.flags.writeable = False
-        object.__setattr__(self, "weights", weights)
-        object.__setattr__(self, "mechanism", check_plan(self.mechanism, self._cells))
+        self._set(weights=weights)
+        self._set(mechanism=check_plan(self.mechanism, self._cells))
         check_option(self.alternative, "alternative", ALTERNATIVES)
         check_option(self.method, "method", METHODS)
         if isinstance(self.mechanism, NoiseLaw):
@@ -110,22 +107,13 @@ class LinearPower(PowerPlan):
         ----------
         shift : float or array of float
             The confidential value of the function less its value under the null hypothesis.
-        alpha : float or array of float, default 0.05
-            Level of the test, in (0, 1).
-        budget : float or array of float, optional
-            Privacy budget > 0, where ``mechanism`` is a function of it.
+        %(alpha_and_budget)s
 
-        Returns
-        -------
-        float or array of float
-            The power, in the shape to which the arguments broadcast.
+        %(returns)s
 
-        Raises
-        ------
-        InvalidParameterError
-            If an argument is outside what is allowed.
+        %(raises)s
         """
-        return self._evaluate({"shift": shift, "alpha": alpha, "budget": budget})
+        return self._evaluate(shift=shift, alpha=alpha, budget=budget)
 
     def solve_power(
         self,
@@ -139,10 +127,7 @@ class LinearPower(PowerPlan):
 
         Parameters
         ----------
-        shift, alpha, budget
-            As for :meth:`power`, as single numbers.
-        power : float
-            The power to be reached, in (0, 1).
+        %(arguments)s
 
         Returns
         -------
@@ -150,12 +135,9 @@ class LinearPower(PowerPlan):
             ``shift``: the smallest in size that reaches the power, above 0, or below 0 for the
             alternative ``"smaller"``. ``alpha``, ``budget``: the smallest that reach the power.
 
-        Raises
-        ------
-        InvalidParameterError
-            If not exactly one argument is None, or if the power cannot be reached.
+        %(raises_unsolved)s
         """
-        return self._solve({"shift": shift, "alpha": alpha, "power": power, "budget": budget})
+        return self._solve(shift=shift, alpha=alpha, power=power, budget=budget)
 
     @property
     def _cells(self) -> tuple[int, ...]:
@@ -186,8 +168,7 @@ class LinearPower(PowerPlan):
         return noise._sf(critical - shift + np.where(whole, 0.0, slack))
 
     def _effects(self, name: str, columns: Columns) -> tuple[float, float]:
-        budget = float(columns["budget"]) if "budget" in columns else 0.0
-        noise = _noise_of(self.weights, self._law(budget))
+        noise = _noise_of(self.weights, self._law_at(columns))
         # a shift of c + d is missed with the probability P(S > d) at most
         farthest = float(noise.isf(0.25 * float(columns["alpha"])) + noise.isf(_MISSED))
         return 0.0, -farthest if self.alternative == "smaller" else farthest

@@ -11,10 +11,11 @@ from numpy.typing import ArrayLike
 from dpinfer._validation import RNG, Alternative, FloatArray, check_array, check_integer_array
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.published import SMALLEST_VALUE
+from dpinfer.hypothesis_tests.power._normal_limit import Moments
 from dpinfer.hypothesis_tests.power._paired_answers import DifferingPairs
-from dpinfer.hypothesis_tests.power._plan import PowerPlan, is_alternative
+from dpinfer.hypothesis_tests.power._plan import is_alternative
 from dpinfer.hypothesis_tests.power._two_counts import Method, TwoCounts
-from dpinfer.hypothesis_tests.power._two_counts_plan import TwoCountsPower, normal_power
+from dpinfer.hypothesis_tests.power._two_counts_plan import TwoCountsPower
 from dpinfer.mechanisms._law import NoiseLaw
 from dpinfer.planning.mechanisms import NoisePlan
 from dpinfer.planning.plan import Columns
@@ -26,34 +27,9 @@ _EDGE = 1e-9
 _ROUNDING = 1e-12
 
 
-class _McNemar(PowerPlan):
-    """What the power and its normal limit share."""
-
-    alternative: Alternative
-
-    _size = "nobs"
-    _sawtooth = False
-    _own = ("nobs", "prop12", "prop21")
-
-    def _check(self, name: str, value: Any) -> FloatArray:
-        if name == "nobs":
-            return check_array(check_integer_array(value, name, ge=1), name, le=_LARGEST_NOBS)
-        return check_array(value, name, ge=SMALLEST_VALUE, lt=1)
-
-    def _effects(self, name: str, columns: Columns) -> tuple[float, float]:
-        other = float(columns["prop21" if name == "prop12" else "prop12"])
-        falls = (name == "prop12") == (self.alternative == "smaller")
-        most = 1.0 - other
-        far = min(_EDGE, 0.5 * other) if falls else most
-        return min(other, most), max(far, SMALLEST_VALUE)
-
-    def _has_effect(self, columns: Columns) -> bool:
-        return is_alternative(self.alternative, float(columns["prop12"] - columns["prop21"]))
-
-
 @final
 @dataclass(frozen=True)
-class McNemarPower(_McNemar, TwoCountsPower):
+class McNemarPower(TwoCountsPower):
     """Power and planning of McNemar's test of paired proportions.
 
     Parameters
@@ -69,12 +45,7 @@ class McNemarPower(_McNemar, TwoCountsPower):
         Which p-value the test uses; see :func:`dpinfer.mcnemar`.
     nuisance_alpha : float, default 1e-4
         As for the test; used by ``"exact"`` only.
-    reps : int, default 10_000
-        Number of replicates, where the power is simulated.
-    rng : None, int or numpy.random.Generator
-        What the seed is drawn from, once: the powers of one plan are of the same replicates.
-    n_jobs : int or None, default 1
-        Number of workers that simulate, as joblib takes it.
+    %(replicates)s
 
     See Also
     --------
@@ -114,6 +85,10 @@ class McNemarPower(_McNemar, TwoCountsPower):
     rng: RNG = field(default=None, kw_only=True)
     n_jobs: int | None = field(default=1, kw_only=True)
 
+    _size = "nobs"
+    _sawtooth = False
+    _own = ("nobs", "prop12", "prop21")
+
     def power(
         self,
         nobs: ArrayLike,
@@ -131,24 +106,16 @@ class McNemarPower(_McNemar, TwoCountsPower):
         prop12, prop21 : float or array of float
             The true proportions of pairs of the two kinds that differ, ``table[0, 1]`` and
             ``table[1, 0]``; each in (0, 1), together at most 1.
-        alpha : float or array of float, default 0.05
-            Level of the test, in (0, 1).
-        budget : float or array of float, optional
-            Privacy budget > 0, where ``mechanism`` is a function of it.
+        %(alpha_and_budget)s
 
-        Returns
-        -------
-        float or array of float
-            The power, in the shape to which the arguments broadcast.
+        %(returns)s
 
         Raises
         ------
         InvalidParameterError
             If an argument is outside what is allowed, or ``"exact"`` would take too long.
         """
-        return self._evaluate(
-            {"nobs": nobs, "prop12": prop12, "prop21": prop21, "alpha": alpha, "budget": budget}
-        )
+        return self._evaluate(nobs=nobs, prop12=prop12, prop21=prop21, alpha=alpha, budget=budget)
 
     def solve_power(
         self,
@@ -164,10 +131,7 @@ class McNemarPower(_McNemar, TwoCountsPower):
 
         Parameters
         ----------
-        nobs, prop12, prop21, alpha, budget
-            As for :meth:`power`, as single numbers.
-        power : float
-            The power to be reached, in (0, 1).
+        %(arguments)s
 
         Returns
         -------
@@ -179,21 +143,26 @@ class McNemarPower(_McNemar, TwoCountsPower):
             relative precision of 1e-6. ``budget``: one that reaches it, and less by a relative
             1e-6, with ``"exact"`` 1e-3, does not; with counts this few, more noise may do again.
 
-        Raises
-        ------
-        InvalidParameterError
-            If not exactly one argument is None, or if the power cannot be reached.
+        %(raises_unsolved)s
         """
         return self._solve(
-            {
-                "nobs": nobs,
-                "prop12": prop12,
-                "prop21": prop21,
-                "alpha": alpha,
-                "power": power,
-                "budget": budget,
-            }
+            nobs=nobs, prop12=prop12, prop21=prop21, alpha=alpha, power=power, budget=budget
         )
+
+    def _check(self, name: str, value: Any) -> FloatArray:
+        if name == "nobs":
+            return check_integer_array(value, name, ge=1, le=_LARGEST_NOBS)
+        return check_array(value, name, ge=SMALLEST_VALUE, lt=1)
+
+    def _effects(self, name: str, columns: Columns) -> tuple[float, float]:
+        other = float(columns["prop21" if name == "prop12" else "prop12"])
+        falls = (name == "prop12") == (self.alternative == "smaller")
+        most = 1.0 - other
+        far = min(_EDGE, 0.5 * other) if falls else most
+        return min(other, most), max(far, SMALLEST_VALUE)
+
+    def _has_effect(self, columns: Columns) -> bool:
+        return is_alternative(self.alternative, float(columns["prop12"] - columns["prop21"]))
 
     def _counts(
         self, noises: tuple[NoiseLaw, NoiseLaw], alpha: float, arguments: tuple[float, ...]
@@ -204,34 +173,17 @@ class McNemarPower(_McNemar, TwoCountsPower):
                 f"prop12 + prop21 must be at most 1, the proportion of all pairs, got "
                 f"{prop12 + prop21:.6g}"
             )
-        options = (self.alternative, self.method, self.nuisance_alpha)
         value = prop12, min(prop21, 1.0 - prop12)
-        return DifferingPairs.of(nobs, value, noises, *options, self._known(noises))
+        return DifferingPairs.of(nobs, value, noises, *self._test, self._known(noises))
 
-    @property
-    def _limit(self) -> PowerPlan:
-        return _NormalLimit(self.mechanism, self.alternative)
-
-    @property
-    def _largest(self) -> dict[str, float]:
-        return {"nobs": _LARGEST_NOBS}
-
-
-@dataclass(frozen=True)
-class _NormalLimit(_McNemar):
-    """Power of the z test where the counts are normal: where to begin to look."""
-
-    mechanism: NoisePlan
-    alternative: Alternative
-
-    @property
-    def _cells(self) -> tuple[int, ...]:
-        return (2,)
-
-    def _reject(self, law: NoiseLaw, alpha: float, columns: Columns) -> tuple[FloatArray, Any]:
+    def _moments(self, law: NoiseLaw, columns: Columns) -> Moments:
         nobs, p12, p21 = (columns[name] for name in self._own)
         noise = float(np.broadcast_to(law.variance, (2,)).sum())
         both, difference = p12 + p21, p12 - p21
         null = np.sqrt(nobs * both + noise)
         truth = np.sqrt(np.maximum(nobs * (both - np.square(difference)) + noise, 1e-9 * null**2))
-        return normal_power(self.alternative, alpha, nobs * difference, null, truth), 0.0
+        return nobs * difference, null, truth
+
+    @property
+    def _largest(self) -> dict[str, float]:
+        return {"nobs": _LARGEST_NOBS}

@@ -38,12 +38,24 @@ Method = Literal["exact", "normal"]
 METHODS: tuple[Method, ...] = ("exact", "normal")
 
 
+@dataclass(frozen=True)
 class _OneCountPower(PowerPlan):
     """Power of a test of one count, by the law of the noisy count at the alternative."""
 
     value: float
-    alternative: Alternative
-    method: Method
+    mechanism: NoisePlan
+    alternative: Alternative = field(default="two-sided", kw_only=True)
+    method: Method = field(default="exact", kw_only=True)
+
+    def __post_init__(self) -> None:
+        self._set(value=self._checked_value())
+        check_plan(self.mechanism)
+        check_option(self.alternative, "alternative", ALTERNATIVES)
+        check_option(self.method, "method", METHODS)
+
+    @abstractmethod
+    def _checked_value(self) -> float:
+        """Return the parameter under the null hypothesis, if it is valid."""
 
     @abstractmethod
     def _laws(self, law: NoiseLaw, columns: Columns) -> tuple[OneCount, NoisyCount]:
@@ -81,9 +93,7 @@ class ProportionPower(_OneCountPower):
     ----------
     value : float
         The proportion under the null hypothesis, in (0, 1).
-    mechanism : NoiseLaw or callable
-        The law of the noise in the count, or a function that makes it from a privacy budget, such
-        as :meth:`Laplace.from_epsilon`. With a function ``budget`` is one of the arguments.
+    %(mechanism)s
     alternative : {"two-sided", "larger", "smaller"}
         Against what the test is made.
     method : {"exact", "normal"}
@@ -119,20 +129,8 @@ class ProportionPower(_OneCountPower):
     array([0.386, 0.8  , 0.967])
     """
 
-    value: float
-    mechanism: NoisePlan
-    alternative: Alternative = field(default="two-sided", kw_only=True)
-    method: Method = field(default="exact", kw_only=True)
-
     _size = "nobs"
     _own = ("nobs", "proportion")
-
-    def __post_init__(self) -> None:
-        value = check_scalar(self.value, "value", ge=SMALLEST_VALUE, lt=1)
-        object.__setattr__(self, "value", value)
-        check_plan(self.mechanism)
-        check_option(self.alternative, "alternative", ALTERNATIVES)
-        check_option(self.method, "method", METHODS)
 
     def power(
         self,
@@ -149,24 +147,13 @@ class ProportionPower(_OneCountPower):
             Number of trials.
         proportion : float or array of float
             The true proportion, in (0, 1).
-        alpha : float or array of float, default 0.05
-            Level of the test, in (0, 1).
-        budget : float or array of float, optional
-            Privacy budget > 0, where ``mechanism`` is a function of it.
+        %(alpha_and_budget)s
 
-        Returns
-        -------
-        float or array of float
-            The power, in the shape to which the arguments broadcast.
+        %(returns)s
 
-        Raises
-        ------
-        InvalidParameterError
-            If an argument is outside what is allowed.
+        %(raises)s
         """
-        return self._evaluate(
-            {"nobs": nobs, "proportion": proportion, "alpha": alpha, "budget": budget}
-        )
+        return self._evaluate(nobs=nobs, proportion=proportion, alpha=alpha, budget=budget)
 
     def solve_power(
         self,
@@ -181,10 +168,7 @@ class ProportionPower(_OneCountPower):
 
         Parameters
         ----------
-        nobs, proportion, alpha, budget
-            As for :meth:`power`, as single numbers.
-        power : float
-            The power to be reached, in (0, 1).
+        %(arguments)s
 
         Returns
         -------
@@ -194,24 +178,18 @@ class ProportionPower(_OneCountPower):
             number. ``proportion``: above ``value``, below it for the alternative ``"smaller"``.
             ``alpha``, ``budget``: the smallest that reach the power.
 
-        Raises
-        ------
-        InvalidParameterError
-            If not exactly one argument is None, or if the power cannot be reached.
+        %(raises_unsolved)s
         """
         return self._solve(
-            {
-                "nobs": nobs,
-                "proportion": proportion,
-                "alpha": alpha,
-                "power": power,
-                "budget": budget,
-            }
+            nobs=nobs, proportion=proportion, alpha=alpha, power=power, budget=budget
         )
+
+    def _checked_value(self) -> float:
+        return check_scalar(self.value, "value", ge=SMALLEST_VALUE, lt=1)
 
     def _check(self, name: str, value: Any) -> FloatArray:
         if name == "nobs":
-            return check_array(check_integer_array(value, "nobs", ge=1), "nobs", le=LARGEST_SIZE)
+            return check_integer_array(value, name, ge=1, le=LARGEST_SIZE)
         return check_array(value, name, ge=SMALLEST_VALUE, lt=1)
 
     def _laws(self, law: NoiseLaw, columns: Columns) -> tuple[OneCount, NoisyCount]:
@@ -234,9 +212,7 @@ class PoissonPower(_OneCountPower):
     ----------
     value : float
         The rate under the null hypothesis, > 0.
-    mechanism : NoiseLaw or callable
-        The law of the noise in the count, or a function that makes it from a privacy budget, such
-        as :meth:`Laplace.from_epsilon`. With a function ``budget`` is one of the arguments.
+    %(mechanism)s
     alternative : {"two-sided", "larger", "smaller"}
         Against what the test is made.
     method : {"exact", "normal"}
@@ -259,22 +235,10 @@ class PoissonPower(_OneCountPower):
     array([0.412, 0.792, 0.987])
     """
 
-    value: float
-    mechanism: NoisePlan
-    alternative: Alternative = field(default="two-sided", kw_only=True)
-    method: Method = field(default="exact", kw_only=True)
-
     _size = "exposure"
     _logarithmic = PowerPlan._logarithmic | {"rate"}
     _integer_size = False
     _own = ("exposure", "rate")
-
-    def __post_init__(self) -> None:
-        value = check_scalar(self.value, "value", gt=0, le=LARGEST_RATE)
-        object.__setattr__(self, "value", value)
-        check_plan(self.mechanism)
-        check_option(self.alternative, "alternative", ALTERNATIVES)
-        check_option(self.method, "method", METHODS)
 
     def power(
         self,
@@ -291,24 +255,13 @@ class PoissonPower(_OneCountPower):
             Time, or whatever the rate is per, > 0.
         rate : float or array of float
             The true rate, > 0.
-        alpha : float or array of float, default 0.05
-            Level of the test, in (0, 1).
-        budget : float or array of float, optional
-            Privacy budget > 0, where ``mechanism`` is a function of it.
+        %(alpha_and_budget)s
 
-        Returns
-        -------
-        float or array of float
-            The power, in the shape to which the arguments broadcast.
+        %(returns)s
 
-        Raises
-        ------
-        InvalidParameterError
-            If an argument is outside what is allowed.
+        %(raises)s
         """
-        return self._evaluate(
-            {"exposure": exposure, "rate": rate, "alpha": alpha, "budget": budget}
-        )
+        return self._evaluate(exposure=exposure, rate=rate, alpha=alpha, budget=budget)
 
     def solve_power(
         self,
@@ -323,10 +276,7 @@ class PoissonPower(_OneCountPower):
 
         Parameters
         ----------
-        exposure, rate, alpha, budget
-            As for :meth:`power`, as single numbers.
-        power : float
-            The power to be reached, in (0, 1).
+        %(arguments)s
 
         Returns
         -------
@@ -335,14 +285,12 @@ class PoissonPower(_OneCountPower):
             steps of 0.1 % shows. ``rate``: above ``value``, below it for the alternative
             ``"smaller"``. ``alpha``, ``budget``: the smallest that reach the power.
 
-        Raises
-        ------
-        InvalidParameterError
-            If not exactly one argument is None, or if the power cannot be reached.
+        %(raises_unsolved)s
         """
-        return self._solve(
-            {"exposure": exposure, "rate": rate, "alpha": alpha, "power": power, "budget": budget}
-        )
+        return self._solve(exposure=exposure, rate=rate, alpha=alpha, power=power, budget=budget)
+
+    def _checked_value(self) -> float:
+        return check_scalar(self.value, "value", gt=0, le=LARGEST_RATE)
 
     def _check(self, name: str, value: Any) -> FloatArray:
         return check_array(value, name, gt=0, le=LARGEST_RATE)

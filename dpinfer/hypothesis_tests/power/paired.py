@@ -14,8 +14,8 @@ from scipy import special
 from dpinfer._numerics.weighted_chi2 import WeightedChi2
 from dpinfer._validation import RNG, FloatArray, check_array, check_option, freeze
 from dpinfer.errors import InvalidParameterError
+from dpinfer.hypothesis_tests._blocks import draws_in_block
 from dpinfer.hypothesis_tests._published import law_pair
-from dpinfer.hypothesis_tests.counts._blocks import draws_in_block
 from dpinfer.hypothesis_tests.counts._noise_only import NoiseOnly
 from dpinfer.hypothesis_tests.counts.linear import differences
 from dpinfer.hypothesis_tests.counts.paired import (
@@ -64,12 +64,7 @@ class PairedCountsPower(PowerPlan):
     method : {"exact", "monte-carlo", "asymptotic"}, optional
         Which null distribution the test uses; by default that of the test, exact for ``"max"``
         and simulated for ``"chi2"``.
-    reps : int, default 10_000
-        Number of replicates, where the power is simulated.
-    rng : None, int or numpy.random.Generator
-        What the seed is drawn from, once: the powers of one plan are of the same replicates.
-    n_jobs : int or None, default 1
-        Number of workers that simulate, as joblib takes it.
+    %(replicates)s
 
     See Also
     --------
@@ -115,13 +110,11 @@ class PairedCountsPower(PowerPlan):
                 "difference must have a cell that is not 0: it is the alternative"
             )
         checked_method(self.method, check_option(self.statistic, "statistic", STATISTICS))
-        checked = {
-            "difference": freeze(cells),
-            "mechanism": _checked_mechanism(self.mechanism, cells.size),
-            "_seed": checked_seed(self.reps, self.rng, self.n_jobs),
-        }
-        for name, part in checked.items():
-            object.__setattr__(self, name, part)
+        self._set(
+            difference=freeze(cells),
+            mechanism=_checked_mechanism(self.mechanism, cells.size),
+            _seed=checked_seed(self.reps, self.rng, self.n_jobs),
+        )
         if isinstance(self.mechanism, NoiseLaw):
             self._noise(self.mechanism)
 
@@ -137,23 +130,16 @@ class PairedCountsPower(PowerPlan):
         ----------
         effect : float or array of float, default 1
             The confidential differences as a multiple of ``difference``.
-        alpha : float or array of float, default 0.05
-            Level of the test, in (0, 1).
-        budget : float or array of float, optional
-            Privacy budget > 0, where ``mechanism`` is a function of it.
+        %(alpha_and_budget)s
 
-        Returns
-        -------
-        float or array of float
-            The power, in the shape to which the arguments broadcast. :meth:`power_frame` has its
-            Monte Carlo error, too.
+        %(returns)s
 
         Raises
         ------
         InvalidParameterError
             If an argument is outside what is allowed, or a difference has no noise.
         """
-        return self._evaluate({"effect": effect, "alpha": alpha, "budget": budget})
+        return self._evaluate(effect=effect, alpha=alpha, budget=budget)
 
     def solve_power(
         self,
@@ -167,10 +153,7 @@ class PairedCountsPower(PowerPlan):
 
         Parameters
         ----------
-        effect, alpha, budget
-            As for :meth:`power`, as single numbers.
-        power : float
-            The power to be reached, in (0, 1).
+        %(arguments)s
 
         Returns
         -------
@@ -178,12 +161,9 @@ class PairedCountsPower(PowerPlan):
             The smallest that reaches the power; ``effect`` is above 0. With simulated powers it
             is that of the replicates of this plan.
 
-        Raises
-        ------
-        InvalidParameterError
-            If not exactly one argument is None, or if the power cannot be reached.
+        %(raises_unsolved)s
         """
-        return self._solve({"effect": effect, "alpha": alpha, "power": power, "budget": budget})
+        return self._solve(effect=effect, alpha=alpha, power=power, budget=budget)
 
     @property
     def _cells(self) -> tuple[int, ...]:
@@ -194,8 +174,7 @@ class PairedCountsPower(PowerPlan):
         return check_array(value, name, ge=-limit, le=limit)
 
     def _effects(self, name: str, columns: Columns) -> tuple[float, float]:
-        budget = float(columns["budget"]) if "budget" in columns else 0.0
-        problem = self._noise(self._law(budget))
+        problem = self._noise(self._law_at(columns))
         size, alpha = np.abs(self.difference), float(columns["alpha"])
         critical = self._critical(problem, alpha)
         if critical is None:  # Markov: P(Σ z² >= k/α) <= α
@@ -210,7 +189,7 @@ class PairedCountsPower(PowerPlan):
     def _range(self, name: str, columns: Columns) -> tuple[float, float]:
         low, high = super()._range(name, columns)
         if name == "alpha":
-            law = self._law(float(columns["budget"]) if "budget" in columns else 0.0)
+            law = self._law_at(columns)
             if self._critical(self._noise(law), 0.5) is None:
                 low = (1.0 + 1e-9) / (self.reps + 1.0)  # replicates show no smaller level
         return low, high

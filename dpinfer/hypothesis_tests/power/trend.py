@@ -49,10 +49,7 @@ class TrendPower(TrendPlan):
     alternative_shares : array of float, shape (k,)
         What the expected counts of k >= 2 cells are proportional to under the alternative, at
         which ``effect`` is 1; >= 0, not all 0.
-    mechanism : NoiseLaw, sequence of NoiseLaw or callable
-        The law of the noise: one for all counts, or one for each. Or a function that makes it from
-        a privacy budget, such as :meth:`Laplace.from_epsilon`. With a function ``budget`` is one
-        of the arguments.
+    %(mechanism_of_cells)s
     shares : array of float, shape (k,), optional
         What they are proportional to under the null hypothesis, > 0; by default they are equal.
     scores : array of float, shape (k,), optional
@@ -62,12 +59,7 @@ class TrendPower(TrendPlan):
     method : {"exact", "monte-carlo", "normal"}, optional
         Which null distribution the test uses; see :func:`dpinfer.counts_trend`. By default exact
         where that is the default of the test, and a tail of its law takes less than some 0.4 s.
-    reps : int, default 10_000
-        Number of replicates, where the power is simulated.
-    rng : None, int or numpy.random.Generator
-        What the seed is drawn from, once: the powers of one plan are of the same replicates.
-    n_jobs : int or None, default 1
-        Number of workers that simulate, as joblib takes it.
+    %(replicates)s
 
     See Also
     --------
@@ -116,15 +108,13 @@ class TrendPower(TrendPlan):
         check_option(self.alternative, "alternative", ALTERNATIVES)
         if self.method is not None:
             check_option(self.method, "method", _trend_counts.METHODS)
-        checked = {
-            "alternative_shares": freeze(other),
-            "shares": freeze(null),
-            "scores": freeze(checked_scores(self.scores, other.size, "alternative_shares")),
-            "mechanism": check_plan(self.mechanism, other.shape),
-            "_seed": checked_seed(self.reps, self.rng, self.n_jobs),
-        }
-        for name, part in checked.items():
-            object.__setattr__(self, name, part)
+        self._set(
+            alternative_shares=freeze(other),
+            shares=freeze(null),
+            scores=freeze(checked_scores(self.scores, other.size, "alternative_shares")),
+            mechanism=check_plan(self.mechanism, other.shape),
+            _seed=checked_seed(self.reps, self.rng, self.n_jobs),
+        )
 
     @property
     def _cells(self) -> tuple[int, ...]:
@@ -142,7 +132,9 @@ class TrendPower(TrendPlan):
         value = np.maximum(super()._value(effect), _LEAST)
         return np.asarray(value / value.sum())
 
-    def _moments(self, law: NoiseLaw, nobs: int, value: FloatArray) -> tuple[float, float, float]:
+    def _moments_of(
+        self, law: NoiseLaw, nobs: int, value: FloatArray
+    ) -> tuple[float, float, float]:
         trend = self._trend(law, nobs, value)
         return (trend.shift, *trend.spreads)
 
@@ -167,10 +159,7 @@ class ProportionsTrendPower(TrendPlan):
     proportions : array of float, shape (k,)
         The proportions of k >= 2 groups under the alternative, at which ``effect`` is 1; in
         [0, 1], not all equal.
-    mechanism : NoiseLaw, sequence of NoiseLaw or callable
-        The law of the noise: one for all counts, or one for each. Or a function that makes it from
-        a privacy budget, such as :meth:`Laplace.from_epsilon`. With a function ``budget`` is one
-        of the arguments.
+    %(mechanism_of_cells)s
     ratios : array of float, shape (k,), optional
         Numbers of trials in units of ``nobs``, in [1e-6, 1e6]; by default all 1. A group has
         ratio·nobs trials, rounded, but 1 at least.
@@ -180,12 +169,7 @@ class ProportionsTrendPower(TrendPlan):
         Against what the test is made.
     method : {"monte-carlo", "normal"}
         Which null distribution the test uses; see :func:`dpinfer.proportions_trend`.
-    reps : int, default 10_000
-        Number of replicates, for the critical values and for the power.
-    rng : None, int or numpy.random.Generator
-        What the seed is drawn from, once: the powers of one plan are of the same replicates.
-    n_jobs : int or None, default 1
-        Number of workers that simulate, as joblib takes it.
+    %(replicates)s
 
     See Also
     --------
@@ -237,15 +221,13 @@ class ProportionsTrendPower(TrendPlan):
         check_option(self.alternative, "alternative", ALTERNATIVES)
         check_option(self.method, "method", _trend_proportions.METHODS)
         places = checked_scores(self.scores, values.size, "the groups of proportions")
-        checked = {
-            "proportions": freeze(values),
-            "ratios": freeze(ratios),
-            "scores": freeze(places),
-            "mechanism": check_plan(self.mechanism, values.shape),
-            "_seed": checked_seed(self.reps, self.rng, self.n_jobs),
-        }
-        for name, part in checked.items():
-            object.__setattr__(self, name, part)
+        self._set(
+            proportions=freeze(values),
+            ratios=freeze(ratios),
+            scores=freeze(places),
+            mechanism=check_plan(self.mechanism, values.shape),
+            _seed=checked_seed(self.reps, self.rng, self.n_jobs),
+        )
 
     @property
     def largest_effect(self) -> float:
@@ -278,14 +260,16 @@ class ProportionsTrendPower(TrendPlan):
     def _check(self, name: str, value: Any) -> FloatArray:
         if name == "nobs":
             largest = LARGEST_SIZE / max(float(self.ratios.max()), 1.0)
-            return check_array(check_integer_array(value, "nobs", ge=1), "nobs", le=largest)
+            return check_integer_array(value, name, ge=1, le=largest)
         return super()._check(name, value)
 
     def _value(self, effect: float) -> FloatArray:
         null, step = self._line
         return np.asarray(np.clip(null + effect * step, 0.0, 1.0))
 
-    def _moments(self, law: NoiseLaw, nobs: int, value: FloatArray) -> tuple[float, float, float]:
+    def _moments_of(
+        self, law: NoiseLaw, nobs: int, value: FloatArray
+    ) -> tuple[float, float, float]:
         return self._trend(law, nobs, value).moments
 
     def _probability(

@@ -17,10 +17,11 @@ from dpinfer._validation import (
     check_scalar,
 )
 from dpinfer.estimation.published import SMALLEST_VALUE
-from dpinfer.hypothesis_tests.power._plan import PowerPlan, is_alternative
+from dpinfer.hypothesis_tests.power._normal_limit import Moments
+from dpinfer.hypothesis_tests.power._plan import is_alternative
 from dpinfer.hypothesis_tests.power._two_binomials import TwoBinomials
 from dpinfer.hypothesis_tests.power._two_counts import Method, TwoCounts
-from dpinfer.hypothesis_tests.power._two_counts_plan import TwoCountsPower, normal_power
+from dpinfer.hypothesis_tests.power._two_counts_plan import TwoCountsPower
 from dpinfer.mechanisms._law import NoiseLaw
 from dpinfer.planning.mechanisms import NoisePlan
 from dpinfer.planning.plan import Columns
@@ -29,45 +30,14 @@ from dpinfer.planning.search import LARGEST_SIZE
 _EDGE = 1e-9
 
 
-class _TwoProportions(PowerPlan):
-    """What the power and its normal limit share."""
-
-    ratio: float
-    alternative: Alternative
-
-    _size = "nobs1"
-    _sawtooth = False
-    _own = ("nobs1", "prop1", "prop2")
-
-    def _check(self, name: str, value: Any) -> FloatArray:
-        if name == "nobs1":
-            largest = LARGEST_SIZE / max(self.ratio, 1.0)
-            return check_array(check_integer_array(value, name, ge=1), name, le=largest)
-        return check_array(value, name, ge=SMALLEST_VALUE, lt=1)
-
-    def _effects(self, name: str, columns: Columns) -> tuple[float, float]:
-        other = float(columns["prop2" if name == "prop1" else "prop1"])
-        falls = (name == "prop1") == (self.alternative == "smaller")
-        return other, min(_EDGE, 0.5 * other) if falls else 1.0 - _EDGE
-
-    def _has_effect(self, columns: Columns) -> bool:
-        return is_alternative(self.alternative, float(columns["prop1"] - columns["prop2"]))
-
-    def _other_nobs(self, nobs1: FloatArray) -> FloatArray:
-        return np.asarray(np.maximum(np.rint(self.ratio * nobs1), 1.0))
-
-
 @final
 @dataclass(frozen=True)
-class TwoProportionsPower(TwoCountsPower, _TwoProportions):
+class TwoProportionsPower(TwoCountsPower):
     """Power and planning of the test of two proportions.
 
     Parameters
     ----------
-    mechanism : NoiseLaw, (NoiseLaw, NoiseLaw) or callable
-        The law of the noise: one for both counts, or a pair. Or a function that makes it from a
-        privacy budget, such as :meth:`Laplace.from_epsilon`. With a function ``budget`` is one of
-        the arguments.
+    %(mechanism_of_pair)s
     ratio : float, default 1
         Number of trials of the second sample over that of the first, in [1e-6, 1e6]: the second
         sample has ``ratio * nobs1`` trials, rounded, but 1 at least.
@@ -79,12 +49,7 @@ class TwoProportionsPower(TwoCountsPower, _TwoProportions):
         ``"exact"``. That is planned for, too, but takes seconds where this takes 0.1 s.
     nuisance_alpha : float, default 1e-4
         As for the test; used by ``"exact"`` only.
-    reps : int, default 10_000
-        Number of replicates, where the power is simulated.
-    rng : None, int or numpy.random.Generator
-        What the seed is drawn from, once: the powers of one plan are of the same replicates.
-    n_jobs : int or None, default 1
-        Number of workers that simulate, as joblib takes it.
+    %(replicates)s
 
     See Also
     --------
@@ -126,8 +91,12 @@ class TwoProportionsPower(TwoCountsPower, _TwoProportions):
     rng: RNG = field(default=None, kw_only=True)
     n_jobs: int | None = field(default=1, kw_only=True)
 
+    _size = "nobs1"
+    _sawtooth = False
+    _own = ("nobs1", "prop1", "prop2")
+
     def __post_init__(self) -> None:
-        object.__setattr__(self, "ratio", check_scalar(self.ratio, "ratio", ge=1e-6, le=1e6))
+        self._set(ratio=check_scalar(self.ratio, "ratio", ge=1e-6, le=1e6))
         super().__post_init__()
 
     def power(
@@ -146,15 +115,9 @@ class TwoProportionsPower(TwoCountsPower, _TwoProportions):
             Number of trials of the first sample.
         prop1, prop2 : float or array of float
             The true proportions, in (0, 1).
-        alpha : float or array of float, default 0.05
-            Level of the test, in (0, 1).
-        budget : float or array of float, optional
-            Privacy budget > 0, where ``mechanism`` is a function of it.
+        %(alpha_and_budget)s
 
-        Returns
-        -------
-        float or array of float
-            The power, in the shape to which the arguments broadcast.
+        %(returns)s
 
         Raises
         ------
@@ -162,9 +125,7 @@ class TwoProportionsPower(TwoCountsPower, _TwoProportions):
             If an argument is outside what is allowed, or a law has more counts than the test can
             go through.
         """
-        return self._evaluate(
-            {"nobs1": nobs1, "prop1": prop1, "prop2": prop2, "alpha": alpha, "budget": budget}
-        )
+        return self._evaluate(nobs1=nobs1, prop1=prop1, prop2=prop2, alpha=alpha, budget=budget)
 
     def solve_power(
         self,
@@ -180,10 +141,7 @@ class TwoProportionsPower(TwoCountsPower, _TwoProportions):
 
         Parameters
         ----------
-        nobs1, prop1, prop2, alpha, budget
-            As for :meth:`power`, as single numbers.
-        power : float
-            The power to be reached, in (0, 1).
+        %(arguments)s
 
         Returns
         -------
@@ -194,48 +152,36 @@ class TwoProportionsPower(TwoCountsPower, _TwoProportions):
             ``prop2`` the other way round. ``alpha``, ``budget``: the smallest that reach the
             power, to a relative precision of 1e-6, with ``"exact"`` 1e-3 for ``budget``.
 
-        Raises
-        ------
-        InvalidParameterError
-            If not exactly one argument is None, or if the power cannot be reached.
+        %(raises_unsolved)s
         """
         return self._solve(
-            {
-                "nobs1": nobs1,
-                "prop1": prop1,
-                "prop2": prop2,
-                "alpha": alpha,
-                "power": power,
-                "budget": budget,
-            }
+            nobs1=nobs1, prop1=prop1, prop2=prop2, alpha=alpha, power=power, budget=budget
         )
+
+    def _check(self, name: str, value: Any) -> FloatArray:
+        if name == "nobs1":
+            return check_integer_array(value, name, ge=1, le=self._largest[name])
+        return check_array(value, name, ge=SMALLEST_VALUE, lt=1)
+
+    def _effects(self, name: str, columns: Columns) -> tuple[float, float]:
+        other = float(columns["prop2" if name == "prop1" else "prop1"])
+        falls = (name == "prop1") == (self.alternative == "smaller")
+        return other, min(_EDGE, 0.5 * other) if falls else 1.0 - _EDGE
+
+    def _has_effect(self, columns: Columns) -> bool:
+        return is_alternative(self.alternative, float(columns["prop1"] - columns["prop2"]))
+
+    def _other_nobs(self, nobs1: FloatArray) -> FloatArray:
+        return np.asarray(np.maximum(np.rint(self.ratio * nobs1), 1.0))
 
     def _counts(
         self, noises: tuple[NoiseLaw, NoiseLaw], alpha: float, arguments: tuple[float, ...]
     ) -> TwoCounts:
         nobs1, prop1, prop2 = arguments
         nobs = (nobs1, float(self._other_nobs(np.asarray(nobs1))))
-        options = (self.alternative, self.method, self.nuisance_alpha)
-        return TwoBinomials.of(nobs, (prop1, prop2), noises, *options)
+        return TwoBinomials.of(nobs, (prop1, prop2), noises, *self._test)
 
-    @property
-    def _limit(self) -> PowerPlan:
-        return _NormalLimit(self.mechanism, self.ratio, self.alternative)
-
-    @property
-    def _largest(self) -> dict[str, float]:
-        return {"nobs1": LARGEST_SIZE / max(self.ratio, 1.0)}
-
-
-@dataclass(frozen=True)
-class _NormalLimit(_TwoProportions):
-    """Power of the z test where the counts are normal: where to begin to look."""
-
-    mechanism: NoisePlan
-    ratio: float
-    alternative: Alternative
-
-    def _reject(self, law: NoiseLaw, alpha: float, columns: Columns) -> tuple[FloatArray, Any]:
+    def _moments(self, law: NoiseLaw, columns: Columns) -> Moments:
         nobs1, p1, p2 = (columns[name] for name in self._own)
         nobs2 = self._other_nobs(nobs1)
         v1, v2 = np.broadcast_to(law.variance, (2,))
@@ -243,5 +189,8 @@ class _NormalLimit(_TwoProportions):
         pooled = (nobs1 * p1 + nobs2 * p2) / (nobs1 + nobs2)
         null = np.sqrt(pooled * (1.0 - pooled) * (1.0 / nobs1 + 1.0 / nobs2) + noise)
         truth = np.sqrt(p1 * (1.0 - p1) / nobs1 + p2 * (1.0 - p2) / nobs2 + noise)
-        power = normal_power(self.alternative, alpha, p1 - p2, null, truth)
-        return power, 0.0
+        return p1 - p2, null, truth
+
+    @property
+    def _largest(self) -> dict[str, float]:
+        return {"nobs1": LARGEST_SIZE / max(self.ratio, 1.0)}

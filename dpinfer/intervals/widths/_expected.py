@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
 
 import numpy as np
-from scipy import special
 
 from dpinfer._validation import FloatArray
 from dpinfer.intervals.widths._nodes import Nodes
-from dpinfer.intervals.widths._plan import LEAST_ERROR, MOST_ERROR, WidthPlan
+from dpinfer.intervals.widths._plan import WidthBySetting, rough_size
 from dpinfer.mechanisms._law import NoiseLaw
 from dpinfer.mechanisms._noisy_count import NoisyCount
 from dpinfer.planning.plan import BUDGETS, Columns
@@ -20,7 +18,7 @@ _SMALLEST_SHARE = 1e-9
 """Share of a guess at which the search for a smaller size ends."""
 
 
-class ExpectedWidth(WidthPlan):
+class ExpectedWidth(WidthBySetting):
     """Expected width over the law of a noisy count at the truth."""
 
     @abstractmethod
@@ -37,16 +35,8 @@ class ExpectedWidth(WidthPlan):
     def _unit_variance(self, columns: Columns) -> float:
         """Return the variance of the count for a size of 1."""
 
-    def _at(self, law: NoiseLaw, alpha: float, columns: Columns) -> tuple[FloatArray, Any]:
-        rows = np.stack([columns[name] for name in self._own], axis=1)
-        settings, inverse = np.unique(rows, axis=0, return_inverse=True)
-        found = np.array([self._expected(law, alpha, *setting) for setting in settings])
-        width, error = found[inverse.reshape(-1)].T
-        return width, error
-
-    def _expected(self, law: NoiseLaw, alpha: float, *values: float) -> tuple[float, float]:
-        """Return the expected width at one setting, and its error."""
-        setting = {name: float(x) for name, x in zip(self._own, values, strict=True)}
+    def _width_at(self, law: NoiseLaw, alpha: float, *own: float) -> tuple[float, float]:
+        setting = dict(zip(self._own, own, strict=True))
         truth, variance = self._truth(law, setting)
         nodes = Nodes.of(truth, float(np.sqrt(variance)))
         return nodes.expectation(lambda count: self._widths(count, law, alpha, setting))
@@ -60,23 +50,16 @@ class ExpectedWidth(WidthPlan):
         if name == "alpha":
             return super()._find(name, known, target)
         search = self._search(name, known, target)
-        z = -float(special.ndtri(0.5 * known["alpha"]))
-        std_error = min(max(0.5 * target / z, LEAST_ERROR), MOST_ERROR)
+        error = self._rough_error(known, target)
         if name == self._size:
-            guess = self._rough_size(known, std_error)
+            noise = float(np.sqrt(self._noise_variance(self._law_at(known), known)))
+            guess = min(rough_size(self._unit_variance(known), noise, error), LARGEST_SIZE)
             least = 1.0 if self._integer_size else guess * _SMALLEST_SHARE
             return search.near(guess, least, LARGEST_SIZE, integer=self._integer_size)
-        return search.near(self._rough_budget(known, std_error), *BUDGETS)
+        return search.near(self._rough_budget(known, error), *BUDGETS)
 
-    def _rough_size(self, known: Columns, std_error: float) -> float:
-        """Root of (std_error·size)² = size·variance + noise variance."""
-        law = self._law(float(known.get("budget", np.zeros(()))))
-        noise = np.sqrt(self._noise_variance(law, known))
-        linear = 0.5 * self._unit_variance(known) / std_error**2
-        return float(min(linear + np.hypot(linear, noise / std_error), LARGEST_SIZE))
-
-    def _rough_budget(self, known: Columns, std_error: float) -> float:
+    def _rough_budget(self, known: Columns, error: float) -> float:
         """Budget with the noise that leaves a standard error."""
         size = float(known[str(self._size)])
-        variance = size * (size * std_error**2 - self._unit_variance(known))
+        variance = size * (size * error**2 - self._unit_variance(known))
         return self._rough_budget_for(variance, known)

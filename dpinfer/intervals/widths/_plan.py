@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy import special
 
 from dpinfer._validation import FloatArray
 from dpinfer.errors import InvalidParameterError
+from dpinfer.intervals.widths._docstrings import TEXTS
 from dpinfer.mechanisms._law import NoiseLaw
 from dpinfer.planning.plan import BUDGETS, Columns, Plan
 from dpinfer.planning.search import Search
@@ -36,6 +39,7 @@ class WidthPlan(Plan):
     _rises = False
     _bounds = (0.0, np.inf)
     _error = "error"
+    _texts = TEXTS
 
     def width_frame(self, **arguments: Any) -> pd.DataFrame:
         """Return the width for all combinations of the arguments as a DataFrame.
@@ -78,6 +82,12 @@ class WidthPlan(Plan):
         costly = replace(search, values=widths)
         return costly.near(guess, low, high, integer=whole, precision=_PRECISION)
 
+    def _rough_error(self, known: Columns, target: float, unit: float = 1.0) -> float:
+        """Return the standard error, in some unit, of normal intervals that are as wide."""
+        # from alpha near 1 the quantile is near 0
+        z = max(-float(special.ndtri(0.5 * known["alpha"])), LEAST_ERROR)
+        return min(max(0.5 * target / (z * unit), LEAST_ERROR), MOST_ERROR)
+
     def _noise_variance(self, law: NoiseLaw, known: Columns) -> float:
         """Variance of the noise in rough answers: on the average over cells."""
         return float(np.mean(law.variance))
@@ -96,3 +106,25 @@ class WidthPlan(Plan):
             return search.first(*BUDGETS, logarithmic=True)
         except InvalidParameterError:  # none in this range has that variance
             return _LARGE_BUDGET
+
+
+def rough_size(variance: float, noise: float, error: float) -> float:
+    """Root n of (error·n)² = n·variance + noise²."""
+    linear = 0.5 * variance / error**2
+    return float(linear + np.hypot(linear, noise / error))
+
+
+class WidthBySetting(WidthPlan):
+    """Width that is found for one value of each argument at a time."""
+
+    @abstractmethod
+    def _width_at(self, law: NoiseLaw, alpha: float, *own: float) -> tuple[float, float]:
+        """Return the width for one value of each of the own arguments, and its error."""
+
+    def _at(self, law: NoiseLaw, alpha: float, columns: Columns) -> tuple[FloatArray, Any]:
+        """Return the widths and their errors, of which none is found twice."""
+        rows = np.stack([columns[name] for name in self._own], axis=1)
+        settings, inverse = np.unique(rows, axis=0, return_inverse=True)
+        found = np.array([self._width_at(law, alpha, *setting) for setting in settings.tolist()])
+        width, error = found[inverse.reshape(-1)].T
+        return width, error

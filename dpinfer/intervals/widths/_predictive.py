@@ -121,9 +121,8 @@ class Predictive:
         """Equally spaced published values, if few enough suffice."""
         if np.isfinite(bound(self.law)):  # noise may not bridge the gaps of a table
             return None
-        # the draws are refused where hardly any is on the support
-        if (self.lower > 0 or np.isfinite(self.upper)) and not self._drawn[1].any():
-            return None
+        if self.lower > 0 or np.isfinite(self.upper):
+            _ = self._drawn  # refused where hardly any is on the support
         low, high = outermost_counts(self.prior, self.lower, self.upper)
         reach = np.ceil(float(self.law.isf(_LEFT_OUT)))
         step = 1.0 if self.law.is_integer else min(1.0, float(self.law.std)) / _IN_A_UNIT

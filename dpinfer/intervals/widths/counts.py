@@ -43,22 +43,16 @@ class NoiseWidth(WidthPlan):
 
         Parameters
         ----------
-        alpha : float or array of float, default 0.05
-            One minus the confidence level, in (0, 1).
-        budget : float or array of float, optional
-            Privacy budget > 0, where ``mechanism`` is a function of it.
+        %(alpha_and_budget)s
 
         Returns
         -------
         float or array of float
             Upper end less lower end, in the shape to which the arguments broadcast.
 
-        Raises
-        ------
-        InvalidParameterError
-            If an argument is outside what is allowed.
+        %(raises)s
         """
-        return self._evaluate({"alpha": alpha, "budget": budget})
+        return self._evaluate(alpha=alpha, budget=budget)
 
     def solve_width(
         self,
@@ -71,22 +65,16 @@ class NoiseWidth(WidthPlan):
 
         Parameters
         ----------
-        alpha, budget
-            As for :meth:`width`, as single numbers.
-        width : float
-            The width that is wanted, > 0.
+        %(arguments)s
 
         Returns
         -------
         float
             ``width``; or the smallest ``alpha`` or ``budget`` that makes the interval as narrow.
 
-        Raises
-        ------
-        InvalidParameterError
-            If not exactly one argument is None, or if the width cannot be reached.
+        %(raises_unsolved)s
         """
-        return self._solve({"alpha": alpha, "width": width, "budget": budget})
+        return self._solve(alpha=alpha, width=width, budget=budget)
 
 
 @final
@@ -96,9 +84,7 @@ class CountWidth(NoiseWidth):
 
     Parameters
     ----------
-    mechanism : NoiseLaw or callable
-        The law of the noise in a count, or a function that makes it from a privacy budget, such as
-        :meth:`Laplace.from_epsilon`. With a function ``budget`` is one of the arguments.
+    %(mechanism)s
     method : {"exact", "tail-bound", "normal"}
         How the interval is made; see :func:`dpinfer.count_confint`.
     cells : int, default 1
@@ -139,7 +125,7 @@ class CountWidth(NoiseWidth):
     def __post_init__(self) -> None:
         check_plan(self.mechanism)
         check_option(self.method, "method", HALF_WIDTHS)
-        object.__setattr__(self, "cells", check_integer(self.cells, "cells", ge=1, le=MOST_CELLS))
+        self._set(cells=check_integer(self.cells, "cells", ge=1, le=MOST_CELLS))
 
     def _at(self, law: NoiseLaw, alpha: float, columns: Columns) -> tuple[FloatArray, Any]:
         return 2.0 * HALF_WIDTHS[self.method](law, alpha, self.cells), 0.0
@@ -155,10 +141,7 @@ class LinearWidth(NoiseWidth):
     weights : array of float, shape (m,) or (k, m)
         The weights of the function of m published values: ``[1, -1]`` for a difference, twelve
         ones for the total of twelve months. Or those of k functions, one a row.
-    mechanism : NoiseLaw, sequence of NoiseLaw or callable
-        The law of the noise: one for all values, or one for each. Or a function that makes it from
-        a privacy budget, such as :meth:`Laplace.from_epsilon`. With a function ``budget`` is one
-        of the arguments.
+    %(mechanism_of_values)s
     method : {"exact", "tail-bound", "normal"}
         How the interval is made; see :func:`dpinfer.linear_confint`.
     simultaneous : bool, default False
@@ -219,15 +202,13 @@ class LinearWidth(NoiseWidth):
         if not weights.any():
             raise InvalidParameterError("weights must not all be 0: the function is 0 for sure")
         check_option(self.method, "method", HALF_WIDTHS)
-        checked = {
-            "weights": weights,
-            "mechanism": check_plan(self.mechanism, weights.shape[-1:]),
-            "simultaneous": check_flag(self.simultaneous, "simultaneous"),
-            "reps": check_reps(self.reps),
-            "_seed": tuple(check_rng(self.rng).integers(0, 1 << 32, size=8).tolist()),
-        }
-        for name, part in checked.items():
-            object.__setattr__(self, name, part)
+        self._set(
+            weights=weights,
+            mechanism=check_plan(self.mechanism, weights.shape[-1:]),
+            simultaneous=check_flag(self.simultaneous, "simultaneous"),
+            reps=check_reps(self.reps),
+            _seed=tuple(check_rng(self.rng).integers(0, 1 << 32, size=8).tolist()),
+        )
 
     @property
     def _cells(self) -> tuple[int, ...]:
@@ -243,7 +224,7 @@ class LinearWidth(NoiseWidth):
     def _range(self, name: str, columns: Columns) -> tuple[float, float]:
         low, high = super()._range(name, columns)
         if name == "alpha":
-            law = self._law(float(columns.get("budget", np.zeros(()))))
+            law = self._law_at(columns)
             if self._widest(law, 0.5)[1] > 0.0:
                 # a quantile beyond the largest of the replicates is not to be had
                 low = max(low, (1.0 + 1e-9) / (self.reps + 1.0))

@@ -13,7 +13,7 @@ from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.weights import checked_weights
 from dpinfer.intervals.ratios.linear_ratio import linear_ratio_confint
 from dpinfer.intervals.ratios.ratio import Method
-from dpinfer.intervals.widths._plan import WidthPlan
+from dpinfer.intervals.widths._plan import WidthBySetting
 from dpinfer.mechanisms import Exact
 from dpinfer.mechanisms._law import NoiseLaw
 from dpinfer.mechanisms.independent import integer_cells
@@ -27,7 +27,7 @@ _SIZES = (1e-9, 1e12)
 
 @final
 @dataclass(frozen=True, eq=False)
-class LinearRatioWidth(WidthPlan):
+class LinearRatioWidth(WidthBySetting):
     """Width of the set for a ratio of linear functions of one release; the budget for one wanted.
 
     Parameters
@@ -38,10 +38,7 @@ class LinearRatioWidth(WidthPlan):
     numerator, denominator : array of float, shape (m,) or (k, m), Series, DataFrame or mapping
         The weights of the functions, or of k of each, as for
         :func:`dpinfer.linear_ratio_confint`.
-    mechanism : NoiseLaw, sequence of NoiseLaw or callable
-        The law of the noise: one for all values, or one for each. Or a function that makes it from
-        a privacy budget, such as :meth:`Laplace.from_epsilon`. With a function ``budget`` is one
-        of the arguments.
+    %(mechanism_of_values)s
     method : {"exact", "normal"}
         How the set is made; see :func:`dpinfer.linear_ratio_confint`.
     simultaneous : bool, default False
@@ -99,17 +96,16 @@ class LinearRatioWidth(WidthPlan):
         values, labels = split_labels(self.values, "values")
         if values.ndim != 1:
             raise InvalidParameterError(f"values must be one-dimensional, got shape {values.shape}")
-        checked = {
-            "values": freeze(values),
-            "mechanism": check_plan(self.mechanism, values.shape),
-            "simultaneous": check_flag(self.simultaneous, "simultaneous"),
-        }
+        self._set(
+            values=freeze(values),
+            mechanism=check_plan(self.mechanism, values.shape),
+            simultaneous=check_flag(self.simultaneous, "simultaneous"),
+        )
         for name in ("numerator", "denominator"):
-            checked[name] = freeze(checked_weights(getattr(self, name), labels, len(values), name))
-        for name, part in checked.items():
-            object.__setattr__(self, name, part)
+            weights = checked_weights(getattr(self, name), labels, len(values), name)
+            self._set(**{name: freeze(weights)})
         # the interval checks what the plan has in common with it
-        self._widest(Exact(), 0.05, 1.0)
+        self._width_at(Exact(), 0.05, 1.0)
 
     def width(
         self,
@@ -134,12 +130,9 @@ class LinearRatioWidth(WidthPlan):
             Upper end less lower end of the widest set, in the shape to which the arguments
             broadcast; infinite where a set is not bounded.
 
-        Raises
-        ------
-        InvalidParameterError
-            If an argument is outside what is allowed.
+        %(raises)s
         """
-        return self._evaluate({"size": size, "alpha": alpha, "budget": budget})
+        return self._evaluate(size=size, alpha=alpha, budget=budget)
 
     def solve_width(
         self,
@@ -153,10 +146,7 @@ class LinearRatioWidth(WidthPlan):
 
         Parameters
         ----------
-        alpha, budget, size
-            As for :meth:`width`, as single numbers.
-        width : float
-            The width that is wanted, > 0.
+        %(arguments)s
 
         Returns
         -------
@@ -164,12 +154,9 @@ class LinearRatioWidth(WidthPlan):
             ``width``; or the smallest ``alpha``, ``budget`` or ``size`` that makes the sets as
             narrow.
 
-        Raises
-        ------
-        InvalidParameterError
-            If not exactly one argument is None, or if the width cannot be reached.
+        %(raises_unsolved)s
         """
-        return self._solve({"size": size, "alpha": alpha, "width": width, "budget": budget})
+        return self._solve(size=size, alpha=alpha, width=width, budget=budget)
 
     @property
     def _cells(self) -> tuple[int, ...]:
@@ -185,13 +172,9 @@ class LinearRatioWidth(WidthPlan):
     def _range(self, name: str, columns: Columns) -> tuple[float, float]:
         return _SIZES if name == "size" else super()._range(name, columns)
 
-    def _at(self, law: NoiseLaw, alpha: float, columns: Columns) -> tuple[FloatArray, Any]:
-        sizes, inverse = np.unique(columns["size"], return_inverse=True)
-        widths = np.array([self._widest(law, alpha, float(size)) for size in sizes])
-        return widths[inverse.reshape(-1)], 0.0
-
-    def _widest(self, law: NoiseLaw, alpha: float, size: float) -> float:
+    def _width_at(self, law: NoiseLaw, alpha: float, *own: float) -> tuple[float, float]:
         """Return the width of the widest set."""
+        (size,) = own
         with np.errstate(over="ignore"):
             values = size * self.values
         sets = linear_ratio_confint(
@@ -203,7 +186,7 @@ class LinearRatioWidth(WidthPlan):
             method=self.method,
             simultaneous=self.simultaneous,
         )
-        return float(np.max(sets.width))
+        return float(np.max(sets.width)), 0.0
 
     def _find(self, name: str, known: Columns, target: float) -> float:
         """Return an argument that reaches a width, for exact sets near that for normal ones."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal, final
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from dpinfer._validation import (
@@ -16,11 +15,10 @@ from dpinfer._validation import (
     check_scalar,
 )
 from dpinfer.intervals.means.clipped_mean import ClippedMethod, clipped_mean_confint
-from dpinfer.intervals.widths._plan import WidthPlan
+from dpinfer.intervals.widths._plan import WidthBySetting
 from dpinfer.mechanisms import Exact
 from dpinfer.mechanisms._law import NoiseLaw
 from dpinfer.planning.mechanisms import NoisePlan, check_plan
-from dpinfer.planning.plan import Columns
 from dpinfer.planning.search import LARGEST_SIZE
 from dpinfer.results.intervals import Uncertainty
 
@@ -30,7 +28,7 @@ _LARGEST = 1e25
 
 @final
 @dataclass(frozen=True)
-class ClippedMeanWidth(WidthPlan):
+class ClippedMeanWidth(WidthBySetting):
     """Width of the interval for a clipped mean; the sample size or budget for a wanted width.
 
     Parameters
@@ -98,9 +96,9 @@ class ClippedMeanWidth(WidthPlan):
         check_plan(self.mechanism)
         check_option(self.noise_in, "noise_in", ("mean", "sum"))
         bounds = check_array(self.bounds, "bounds", ndim=1, ge=-_LARGEST, le=_LARGEST)
-        object.__setattr__(self, "bounds", tuple(bounds.tolist()))
+        self._set(bounds=tuple(bounds.tolist()))
         if self.std is not None:
-            object.__setattr__(self, "std", check_scalar(self.std, "std"))
+            self._set(std=check_scalar(self.std, "std"))
         # the interval checks what the plan has in common with it
         clipped_mean_confint(
             0.0,
@@ -121,22 +119,16 @@ class ClippedMeanWidth(WidthPlan):
         ----------
         nobs : int or array of int
             Number n of the values.
-        alpha : float or array of float, default 0.05
-            One minus the confidence level, in (0, 1).
-        budget : float or array of float, optional
-            Privacy budget > 0, where ``mechanism`` is a function of it.
+        %(alpha_and_budget)s
 
         Returns
         -------
         float or array of float
             Upper end less lower end, in the shape to which the arguments broadcast.
 
-        Raises
-        ------
-        InvalidParameterError
-            If an argument is outside what is allowed.
+        %(raises)s
         """
-        return self._evaluate({"nobs": nobs, "alpha": alpha, "budget": budget})
+        return self._evaluate(nobs=nobs, alpha=alpha, budget=budget)
 
     def solve_width(
         self,
@@ -150,10 +142,7 @@ class ClippedMeanWidth(WidthPlan):
 
         Parameters
         ----------
-        nobs, alpha, budget
-            As for :meth:`width`, as single numbers.
-        width : float
-            The width that is wanted, > 0.
+        %(arguments)s
 
         Returns
         -------
@@ -161,23 +150,16 @@ class ClippedMeanWidth(WidthPlan):
             ``width``; or the smallest ``nobs``, ``alpha`` or ``budget`` that makes the interval
             as narrow.
 
-        Raises
-        ------
-        InvalidParameterError
-            If not exactly one argument is None, or if the width cannot be reached.
+        %(raises_unsolved)s
         """
-        return self._solve({"nobs": nobs, "alpha": alpha, "width": width, "budget": budget})
+        return self._solve(nobs=nobs, alpha=alpha, width=width, budget=budget)
 
     def _check(self, name: str, value: Any) -> FloatArray:
-        return check_array(check_integer_array(value, name, ge=1), name, le=LARGEST_SIZE)
+        return check_integer_array(value, name, ge=1, le=LARGEST_SIZE)
 
-    def _at(self, law: NoiseLaw, alpha: float, columns: Columns) -> tuple[FloatArray, Any]:
-        sizes, inverse = np.unique(columns["nobs"], return_inverse=True)
-        widths = np.array([self._width_of(law, alpha, float(nobs)) for nobs in sizes])
-        return widths[inverse.reshape(-1)], 0.0
-
-    def _width_of(self, law: NoiseLaw, alpha: float, nobs: float) -> float:
-        """Return the width for one sample size, in units of what the noise was added to."""
+    def _width_at(self, law: NoiseLaw, alpha: float, *own: float) -> tuple[float, float]:
+        (nobs,) = own
+        # the interval is in units of what the noise was added to
         unit = nobs if self.noise_in == "sum" else 1.0
         half = 0.5 * unit * (self.bounds[1] - self.bounds[0])
         intervals = clipped_mean_confint(
@@ -190,4 +172,4 @@ class ClippedMeanWidth(WidthPlan):
             method=self.method,
             uncertainty=self.uncertainty,
         )
-        return float(intervals.width) / unit
+        return float(intervals.width) / unit, 0.0

@@ -16,7 +16,7 @@ from dpinfer.intervals.means._plans import Plan as Steps
 from dpinfer.intervals.means._range_finding import HistogramMode
 from dpinfer.intervals.means.normal_mean import LARGEST, checked_method, checked_plan
 from dpinfer.intervals.widths._draws import mean, uniforms
-from dpinfer.intervals.widths._plan import WidthPlan
+from dpinfer.intervals.widths._plan import WidthBySetting
 from dpinfer.mechanisms import Exact
 from dpinfer.mechanisms._law import NoiseLaw
 from dpinfer.planning.plan import BUDGETS, Columns
@@ -31,7 +31,7 @@ _LOWEST, _HIGHEST = 64, 5
 
 @final
 @dataclass(frozen=True)
-class NormalMeanWidth(WidthPlan):
+class NormalMeanWidth(WidthBySetting):
     """Expected width of the private interval for a normal mean; the n or ε for a wanted width.
 
     Parameters
@@ -97,15 +97,16 @@ class NormalMeanWidth(WidthPlan):
 
     _size = "nobs"
     _own = ("nobs", "std", "epsilon")
+    _given = ("std",)
     _logarithmic = frozenset({"alpha", "epsilon"})
 
     def __post_init__(self) -> None:
         check_flag(self.known_std, "known_std")
-        object.__setattr__(self, "method", checked_method(self.method, known=self.known_std))
+        self._set(method=checked_method(self.method, known=self.known_std))
         for name in ("mean_bounds", "std_bounds", "split"):
             if (value := getattr(self, name)) is not None:
                 array = check_array(value, name, ndim=1, finite=False)
-                object.__setattr__(self, name, tuple(array.tolist()))
+                self._set(**{name: tuple(array.tolist())})
         # the interval checks what the plan has in common with it
         self._steps(1000, LARGEST, 1.0, 0.05)
 
@@ -134,12 +135,9 @@ class NormalMeanWidth(WidthPlan):
         float or array of float
             Upper end less lower end on the average, in the shape to which the arguments broadcast.
 
-        Raises
-        ------
-        InvalidParameterError
-            If an argument is outside what is allowed.
+        %(raises)s
         """
-        return self._evaluate({"nobs": nobs, "std": std, "epsilon": epsilon, "alpha": alpha})
+        return self._evaluate(nobs=nobs, std=std, epsilon=epsilon, alpha=alpha)
 
     def solve_width(
         self,
@@ -154,10 +152,7 @@ class NormalMeanWidth(WidthPlan):
 
         Parameters
         ----------
-        std, nobs, epsilon, alpha
-            As for :meth:`width`, as single numbers; ``std`` has to be given.
-        width : float
-            The width that is wanted, > 0.
+        %(arguments)s
 
         Returns
         -------
@@ -165,20 +160,9 @@ class NormalMeanWidth(WidthPlan):
             ``width``; or the smallest ``epsilon`` or ``alpha``, or an ``nobs``, that makes the
             interval as narrow; see the notes.
 
-        Raises
-        ------
-        InvalidParameterError
-            If not exactly one argument is None, or if the width cannot be reached.
+        %(raises_unsolved)s
         """
-        return self._solve(
-            {
-                "nobs": nobs,
-                "std": self._checked("std", std),
-                "epsilon": epsilon,
-                "alpha": alpha,
-                "width": width,
-            }
-        )
+        return self._solve(nobs=nobs, std=std, epsilon=epsilon, alpha=alpha, width=width)
 
     @property
     def _least(self) -> float:
@@ -187,8 +171,7 @@ class NormalMeanWidth(WidthPlan):
 
     def _check(self, name: str, value: Any) -> FloatArray:
         if name == "nobs":
-            sizes = check_integer_array(value, name, ge=self._least)
-            return check_array(sizes, name, le=LARGEST_SIZE)
+            return check_integer_array(value, name, ge=self._least, le=LARGEST_SIZE)
         if name == "epsilon":
             return check_array(value, name, ge=1e-10, le=1e10)
         low, high = self.std_bounds or (SMALLEST_STD, LARGEST)
@@ -196,13 +179,6 @@ class NormalMeanWidth(WidthPlan):
 
     def _range(self, name: str, columns: Columns) -> tuple[float, float]:
         return BUDGETS if name == "epsilon" else super()._range(name, columns)
-
-    def _at(self, law: NoiseLaw, alpha: float, columns: Columns) -> tuple[FloatArray, Any]:
-        rows = np.stack([columns[name] for name in self._own], axis=1)
-        settings, inverse = np.unique(rows, axis=0, return_inverse=True)
-        found = [self._expected(int(n), std, epsilon, alpha) for n, std, epsilon in settings]
-        width, error = np.array(found)[inverse.reshape(-1)].T
-        return width, error
 
     def _steps(self, nobs: int, std: float, epsilon: float, alpha: float) -> Steps:
         """Return the steps of the interval."""
@@ -217,9 +193,9 @@ class NormalMeanWidth(WidthPlan):
             self.split,
         )
 
-    def _expected(self, nobs: int, std: float, epsilon: float, alpha: float) -> tuple[float, float]:
-        """Return the expected width for one setting, and its error."""
-        steps = self._steps(nobs, std, epsilon, alpha)
+    def _width_at(self, law: NoiseLaw, alpha: float, *own: float) -> tuple[float, float]:
+        nobs, std, epsilon = own
+        steps = self._steps(int(nobs), std, epsilon, alpha)
         bounds = steps.mean_bounds[1] - steps.mean_bounds[0]
         if steps.failure > steps.affordable(alpha):
             return bounds, 0.0
@@ -228,9 +204,8 @@ class NormalMeanWidth(WidthPlan):
             _, half = steps.half_widths(alpha, self.method)
             return min(2.0 * half * std, bounds), 0.0
         assert isinstance(steps, UnknownStd)
+        # as failures are rare, some releases show a bin
         found, releases = np.unique(_bounds_found(steps, std), return_counts=True)
-        if not found.size:  # no release shows a bin
-            return bounds, 0.0
         each = [mean(np.minimum(_widths(steps, float(b), std, alpha), bounds)) for b in found]
         widths, errors = np.array(each).T
         share = releases / releases.sum()

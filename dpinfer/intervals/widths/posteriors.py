@@ -19,7 +19,7 @@ from dpinfer.intervals.posterior.priors import (
     PoissonPrior,
 )
 from dpinfer.intervals.posterior.result import KINDS, Kind
-from dpinfer.intervals.widths._plan import WidthPlan
+from dpinfer.intervals.widths._plan import WidthBySetting
 from dpinfer.intervals.widths._predictive import Predictive
 from dpinfer.mechanisms import Laplace
 from dpinfer.mechanisms._law import NoiseLaw
@@ -38,14 +38,12 @@ _ANY_BUDGET = 1.0
 
 @final
 @dataclass(frozen=True, eq=False)
-class PosteriorWidth(WidthPlan):
+class PosteriorWidth(WidthBySetting):
     """Expected width of the credible interval for a count; the budget for a wanted width.
 
     Parameters
     ----------
-    mechanism : NoiseLaw or callable
-        The law of the noise in a count, or a function that makes it from a privacy budget, such as
-        :meth:`Laplace.from_epsilon`. With a function ``budget`` is one of the arguments.
+    %(mechanism)s
     prior : CountPrior or callable, optional
         What is believed of the count, as for :func:`dpinfer.count_posterior`; by default flat. Or a
         function that makes it from the expected count, such as :class:`PoissonPrior` itself. With a
@@ -105,18 +103,18 @@ class PosteriorWidth(WidthPlan):
             _check_single(prior)
         elif callable(prior):
             # the expected count is an argument of this plan
-            object.__setattr__(self, "_own", ("mean",))
+            self._set(_own=("mean",))
         else:
             raise InvalidParameterError(
                 "prior must be a prior, such as PoissonPrior(5.0), or a function that makes one "
                 f"from an expected count, such as PoissonPrior, got {show(prior)}"
             )
-        object.__setattr__(self, "prior", prior)
+        self._set(prior=prior)
         # the posterior checks what the plan has in common with it
         support = count_posterior(
             0.0, mechanism=Laplace(scale=1.0), lower=self.lower, upper=self.upper
         )
-        object.__setattr__(self, "_support", (support.lower, support.upper))
+        self._set(_support=(support.lower, support.upper))
 
     def width(
         self,
@@ -140,13 +138,10 @@ class PosteriorWidth(WidthPlan):
         float or array of float
             Upper end less lower end on the average, in the shape to which the arguments broadcast.
 
-        Raises
-        ------
-        InvalidParameterError
-            If an argument is outside what is allowed.
+        %(raises)s
         """
         self._check_mean(mean)
-        return self._evaluate({"alpha": alpha, "budget": budget, "mean": mean})
+        return self._evaluate(alpha=alpha, budget=budget, mean=mean)
 
     def solve_width(
         self,
@@ -160,10 +155,7 @@ class PosteriorWidth(WidthPlan):
 
         Parameters
         ----------
-        alpha, budget, mean
-            As for :meth:`width`, as single numbers.
-        width : float
-            The expected width that is wanted, > 0.
+        %(arguments)s
 
         Returns
         -------
@@ -172,13 +164,10 @@ class PosteriorWidth(WidthPlan):
             the largest ``mean`` at which it is; beyond 1000 times the variance of the noise, where
             the width is nearly that of a flat prior, it is not looked for.
 
-        Raises
-        ------
-        InvalidParameterError
-            If not exactly one argument is None, or if the width cannot be reached.
+        %(raises_unsolved)s
         """
         self._check_mean(mean)
-        return self._solve({"alpha": alpha, "width": width, "budget": budget, "mean": mean})
+        return self._solve(alpha=alpha, width=width, budget=budget, mean=mean)
 
     def _check_mean(self, mean: Any) -> None:
         if mean is not None and not self._own:
@@ -193,23 +182,20 @@ class PosteriorWidth(WidthPlan):
     def _range(self, name: str, columns: Columns) -> tuple[float, float]:
         if name != "mean":
             return super()._range(name, columns)
-        law = self._law(float(columns.get("budget", np.zeros(()))))
+        law = self._law_at(columns)
         # from the widest interval on
         return min(_SATURATED * (1.0 + float(law.variance)), _LARGEST_MEAN), _SMALLEST_MEAN
 
     def _at(self, law: NoiseLaw, alpha: float, columns: Columns) -> tuple[FloatArray, Any]:
-        if not self._own:
-            return self._expected(law, alpha, 0.0)
-        means, inverse = np.unique(columns["mean"], return_inverse=True)
-        found = np.array([self._expected(law, alpha, float(mean)) for mean in means])
-        width, error = found[inverse.reshape(-1)].T
-        return width, error
+        if self._own:
+            return super()._at(law, alpha, columns)
+        width, error = self._width_at(law, alpha)
+        return np.asarray(width), error
 
-    def _expected(self, law: NoiseLaw, alpha: float, mean: float) -> tuple[Any, float]:
-        """Return the expected width for one prior, and its error."""
-        return Predictive(self._prior(mean), law, *self._support).expected_width(alpha, self.kind)
+    def _width_at(self, law: NoiseLaw, alpha: float, *own: float) -> tuple[float, float]:
+        return Predictive(self._prior(*own), law, *self._support).expected_width(alpha, self.kind)
 
-    def _prior(self, mean: float) -> CountPrior:
+    def _prior(self, mean: float = 0.0) -> CountPrior:
         """Return the prior with an expected count."""
         if isinstance(self.prior, CountPrior):
             return self.prior

@@ -32,9 +32,7 @@ class ProportionWidth(ExpectedWidth):
 
     Parameters
     ----------
-    mechanism : NoiseLaw or callable
-        The law of the noise in the count, or a function that makes it from a privacy budget, such
-        as :meth:`Laplace.from_epsilon`. With a function ``budget`` is one of the arguments.
+    %(mechanism)s
     method : {"exact", "mid-p", "wilson", "normal"}
         How the interval is made; see :func:`dpinfer.proportion_confint`. Where the number of trials
         is noisy, "exact" or "normal".
@@ -102,6 +100,7 @@ class ProportionWidth(ExpectedWidth):
 
     _size = "nobs"
     _own = ("nobs", "proportion")
+    _given = ("proportion",)
 
     def __post_init__(self) -> None:
         check_plan(self.mechanism)
@@ -144,14 +143,9 @@ class ProportionWidth(ExpectedWidth):
         float or array of float
             Upper end less lower end on the average, in the shape to which the arguments broadcast.
 
-        Raises
-        ------
-        InvalidParameterError
-            If an argument is outside what is allowed.
+        %(raises)s
         """
-        return self._evaluate(
-            {"nobs": nobs, "proportion": proportion, "alpha": alpha, "budget": budget}
-        )
+        return self._evaluate(nobs=nobs, proportion=proportion, alpha=alpha, budget=budget)
 
     def solve_width(
         self,
@@ -166,10 +160,7 @@ class ProportionWidth(ExpectedWidth):
 
         Parameters
         ----------
-        proportion, nobs, alpha, budget
-            As for :meth:`width`, as single numbers; ``proportion`` has to be given.
-        width : float
-            The expected width that is wanted, > 0.
+        %(arguments)s
 
         Returns
         -------
@@ -177,24 +168,15 @@ class ProportionWidth(ExpectedWidth):
             ``width``; or the smallest ``nobs``, ``alpha`` or ``budget`` that makes the interval
             as narrow; see the notes.
 
-        Raises
-        ------
-        InvalidParameterError
-            If not exactly one argument is None, or if the width cannot be reached.
+        %(raises_unsolved)s
         """
         return self._solve(
-            {
-                "nobs": nobs,
-                "proportion": self._checked("proportion", proportion),
-                "alpha": alpha,
-                "width": width,
-                "budget": budget,
-            }
+            nobs=nobs, proportion=proportion, alpha=alpha, width=width, budget=budget
         )
 
     def _check(self, name: str, value: Any) -> FloatArray:
         if name == "nobs":
-            return check_array(check_integer_array(value, "nobs", ge=1), "nobs", le=LARGEST_SIZE)
+            return check_integer_array(value, name, ge=1, le=LARGEST_SIZE)
         return check_array(value, name, ge=_SMALLEST, lt=1)
 
     @property
@@ -221,9 +203,9 @@ class ProportionWidth(ExpectedWidth):
             low = 2.0 * self.nuisance_alpha * (1.0 + 1e-9)
         return low, high
 
-    def _expected(self, law: NoiseLaw, alpha: float, *values: float) -> tuple[float, float]:
+    def _width_at(self, law: NoiseLaw, alpha: float, *own: float) -> tuple[float, float]:
         if self.nobs_mechanism is None:
-            return super()._expected(law, alpha, *values)
+            return super()._width_at(law, alpha, *own)
         trials = NoisyTrials(
             noise=law.take(0),
             nobs_noise=law.take(1),
@@ -231,7 +213,7 @@ class ProportionWidth(ExpectedWidth):
             method=self.method,
             nuisance_alpha=self.nuisance_alpha,
         )
-        nobs, value = values
+        nobs, value = own
         return trials.expected_width(nobs, value, alpha)
 
     def _truth(self, law: NoiseLaw, setting: dict[str, float]) -> tuple[NoisyCount, float]:

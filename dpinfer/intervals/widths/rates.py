@@ -28,9 +28,7 @@ class PoissonWidth(ExpectedWidth):
 
     Parameters
     ----------
-    mechanism : NoiseLaw or callable
-        The law of the noise in the count, or a function that makes it from a privacy budget, such
-        as :meth:`Laplace.from_epsilon`. With a function ``budget`` is one of the arguments.
+    %(mechanism)s
     method : {"exact", "mid-p", "score", "normal"}
         How the interval is made; see :func:`dpinfer.poisson_confint`.
 
@@ -59,6 +57,7 @@ class PoissonWidth(ExpectedWidth):
     _size = "exposure"
     _integer_size = False
     _own = ("exposure", "rate")
+    _given = ("rate",)
 
     def __post_init__(self) -> None:
         check_plan(self.mechanism)
@@ -79,10 +78,7 @@ class PoissonWidth(ExpectedWidth):
             Time, or whatever the rate is per, > 0.
         rate : float or array of float
             The true rate, > 0.
-        alpha : float or array of float, default 0.05
-            One minus the confidence level, in (0, 1).
-        budget : float or array of float, optional
-            Privacy budget > 0, where ``mechanism`` is a function of it.
+        %(alpha_and_budget)s
 
         Returns
         -------
@@ -90,14 +86,9 @@ class PoissonWidth(ExpectedWidth):
             Upper end less lower end on the average, in events per unit of exposure, in the shape
             to which the arguments broadcast.
 
-        Raises
-        ------
-        InvalidParameterError
-            If an argument is outside what is allowed.
+        %(raises)s
         """
-        return self._evaluate(
-            {"exposure": exposure, "rate": rate, "alpha": alpha, "budget": budget}
-        )
+        return self._evaluate(exposure=exposure, rate=rate, alpha=alpha, budget=budget)
 
     def solve_width(
         self,
@@ -112,10 +103,7 @@ class PoissonWidth(ExpectedWidth):
 
         Parameters
         ----------
-        rate, exposure, alpha, budget
-            As for :meth:`width`, as single numbers; ``rate`` has to be given.
-        width : float
-            The expected width that is wanted, > 0.
+        %(arguments)s
 
         Returns
         -------
@@ -123,20 +111,9 @@ class PoissonWidth(ExpectedWidth):
             ``width``; or the smallest ``exposure``, ``alpha`` or ``budget`` that makes the
             interval as narrow.
 
-        Raises
-        ------
-        InvalidParameterError
-            If not exactly one argument is None, or if the width cannot be reached.
+        %(raises_unsolved)s
         """
-        return self._solve(
-            {
-                "exposure": exposure,
-                "rate": self._checked("rate", rate),
-                "alpha": alpha,
-                "width": width,
-                "budget": budget,
-            }
-        )
+        return self._solve(exposure=exposure, rate=rate, alpha=alpha, width=width, budget=budget)
 
     def _check(self, name: str, value: Any) -> FloatArray:
         return check_array(value, name, gt=0, le=LARGEST_COUNT)

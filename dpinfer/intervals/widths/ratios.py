@@ -57,6 +57,7 @@ class RatioWidth(WidthPlan):
     method: Method = field(default="exact", kw_only=True)
 
     _own = ("numerator", "denominator")
+    _given = ("numerator", "denominator")
 
     def __post_init__(self) -> None:
         check_plan(self.mechanism)
@@ -86,13 +87,10 @@ class RatioWidth(WidthPlan):
             Upper end less lower end, in the shape to which the arguments broadcast; infinite where
             the set is not bounded.
 
-        Raises
-        ------
-        InvalidParameterError
-            If an argument is outside what is allowed.
+        %(raises)s
         """
         return self._evaluate(
-            {"numerator": numerator, "denominator": denominator, "alpha": alpha, "budget": budget}
+            numerator=numerator, denominator=denominator, alpha=alpha, budget=budget
         )
 
     def solve_width(
@@ -108,29 +106,17 @@ class RatioWidth(WidthPlan):
 
         Parameters
         ----------
-        numerator, denominator, alpha, budget
-            As for :meth:`width`, as single numbers; the first two have to be given.
-        width : float
-            The width that is wanted, > 0.
+        %(arguments)s
 
         Returns
         -------
         float
             ``width``; or the smallest ``alpha`` or ``budget`` that makes the set as narrow.
 
-        Raises
-        ------
-        InvalidParameterError
-            If not exactly one argument is None, or if the width cannot be reached.
+        %(raises_unsolved)s
         """
         return self._solve(
-            {
-                "numerator": self._checked("numerator", numerator),
-                "denominator": self._checked("denominator", denominator),
-                "alpha": alpha,
-                "width": width,
-                "budget": budget,
-            }
+            numerator=numerator, denominator=denominator, alpha=alpha, width=width, budget=budget
         )
 
     def _check(self, name: str, value: Any) -> FloatArray:

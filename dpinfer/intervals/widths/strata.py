@@ -20,7 +20,7 @@ from dpinfer.estimation.published import LARGEST_NOBS
 from dpinfer.intervals.surveys.designs import DESIGNS, DesignName
 from dpinfer.intervals.surveys.estimate import SurveyEstimate, SurveyMethod
 from dpinfer.intervals.surveys.totals import stratified_total
-from dpinfer.intervals.widths._plan import WidthPlan
+from dpinfer.intervals.widths._plan import WidthBySetting
 from dpinfer.mechanisms import Exact
 from dpinfer.mechanisms._law import NoiseLaw
 from dpinfer.mechanisms.independent import integer_cells
@@ -31,7 +31,7 @@ from dpinfer.results.intervals import Uncertainty
 
 @final
 @dataclass(frozen=True, eq=False)
-class StratifiedWidth(WidthPlan):
+class StratifiedWidth(WidthBySetting):
     """Width of the interval for a total over strata; the sample size or budget for one wanted.
 
     Parameters
@@ -112,17 +112,15 @@ class StratifiedWidth(WidthPlan):
         if self.allocation is not None:
             given = check_array(self.allocation, "allocation", gt=0, le=LARGEST_NOBS)
             parts = self._one_each(given, "allocation")
-        checked = {
-            "mechanism": check_plan(self.mechanism, size.shape),
-            "population_size": freeze(size),
-            "proportion": freeze(share),
-            "allocation": freeze(parts / parts.sum()),
-            "design": check_option(self.design, "design", DESIGNS),
-        }
-        for name, part in checked.items():
-            object.__setattr__(self, name, part)
+        self._set(
+            mechanism=check_plan(self.mechanism, size.shape),
+            population_size=freeze(size),
+            proportion=freeze(share),
+            allocation=freeze(parts / parts.sum()),
+            design=check_option(self.design, "design", DESIGNS),
+        )
         # the interval checks what the plan has in common with it
-        self._width_of(Exact(), 0.05, float(size.sum()))
+        self._width_at(Exact(), 0.05, float(size.sum()))
 
     def width(
         self,
@@ -136,10 +134,7 @@ class StratifiedWidth(WidthPlan):
         ----------
         sample_size : int or array of int
             Size n of the sample from all strata together, at most that of the population.
-        alpha : float or array of float, default 0.05
-            One minus the confidence level, in (0, 1).
-        budget : float or array of float, optional
-            Privacy budget > 0, where ``mechanism`` is a function of it.
+        %(alpha_and_budget)s
 
         Returns
         -------
@@ -147,12 +142,9 @@ class StratifiedWidth(WidthPlan):
             Upper end less lower end of the interval for the total, in the shape to which the
             arguments broadcast.
 
-        Raises
-        ------
-        InvalidParameterError
-            If an argument is outside what is allowed.
+        %(raises)s
         """
-        return self._evaluate({"sample_size": sample_size, "alpha": alpha, "budget": budget})
+        return self._evaluate(sample_size=sample_size, alpha=alpha, budget=budget)
 
     def solve_width(
         self,
@@ -166,10 +158,7 @@ class StratifiedWidth(WidthPlan):
 
         Parameters
         ----------
-        sample_size, alpha, budget
-            As for :meth:`width`, as single numbers.
-        width : float
-            The width that is wanted, > 0.
+        %(arguments)s
 
         Returns
         -------
@@ -177,14 +166,9 @@ class StratifiedWidth(WidthPlan):
             ``width``; or the smallest ``alpha`` or ``budget``, or a ``sample_size``, that makes
             the interval as narrow; see the notes.
 
-        Raises
-        ------
-        InvalidParameterError
-            If not exactly one argument is None, or if the width cannot be reached.
+        %(raises_unsolved)s
         """
-        return self._solve(
-            {"sample_size": sample_size, "alpha": alpha, "width": width, "budget": budget}
-        )
+        return self._solve(sample_size=sample_size, alpha=alpha, width=width, budget=budget)
 
     @property
     def _cells(self) -> tuple[int, ...]:
@@ -201,19 +185,12 @@ class StratifiedWidth(WidthPlan):
         return np.array(np.broadcast_to(values, shape))
 
     def _check(self, name: str, value: Any) -> FloatArray:
-        sizes = check_integer_array(value, name, ge=1)
-        return check_array(sizes, name, le=float(self.population_size.sum()))
+        return check_integer_array(value, name, ge=1, le=float(self.population_size.sum()))
 
-    def _at(self, law: NoiseLaw, alpha: float, columns: Columns) -> tuple[FloatArray, Any]:
-        sizes, inverse = np.unique(columns["sample_size"], return_inverse=True)
-        widths = np.array([self._width_of(law, alpha, float(size)) for size in sizes])
-        return widths[inverse.reshape(-1)], 0.0
-
-    def _width_of(self, law: NoiseLaw, alpha: float, sample_size: float) -> float:
-        """Return the width for one sample size."""
-        estimate = self._estimate(law, sample_size)
+    def _width_at(self, law: NoiseLaw, alpha: float, *own: float) -> tuple[float, float]:
+        estimate = self._estimate(law, *own)
         intervals = estimate.conf_int(alpha, uncertainty=self.uncertainty, method=self.method)
-        return float(intervals.width)
+        return float(intervals.width), 0.0
 
     def _estimate(self, law: NoiseLaw, sample_size: float) -> SurveyEstimate:
         """Return what the expected counts tell."""

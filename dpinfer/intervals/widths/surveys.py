@@ -7,13 +7,12 @@ from typing import Any, final
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import special
 
 from dpinfer._validation import FloatArray, check_array, check_integer, check_integer_array
 from dpinfer.estimation.published import LARGEST_NOBS
 from dpinfer.intervals.surveys.estimate import SurveyMethod
 from dpinfer.intervals.surveys.totals import survey_total
-from dpinfer.intervals.widths._plan import LEAST_ERROR, MOST_ERROR, WidthPlan
+from dpinfer.intervals.widths._plan import MOST_ERROR, WidthPlan
 from dpinfer.mechanisms import Exact
 from dpinfer.mechanisms._law import NoiseLaw
 from dpinfer.planning.mechanisms import NoisePlan, check_plan
@@ -76,11 +75,12 @@ class SurveyWidth(WidthPlan):
 
     _size = "sample_size"
     _own = ("sample_size", "proportion")
+    _given = ("proportion",)
 
     def __post_init__(self) -> None:
         check_plan(self.mechanism)
         size = check_integer(self.population_size, "population_size", ge=1, le=int(LARGEST_NOBS))
-        object.__setattr__(self, "population_size", size)
+        self._set(population_size=size)
         # the interval checks what the plan has in common with it
         self._at(Exact(), 0.05, {"sample_size": np.array([size]), "proportion": np.zeros(1)})
 
@@ -99,10 +99,7 @@ class SurveyWidth(WidthPlan):
             Size n of the sample, at least 2 unless N = 1, and at most N.
         proportion : float or array of float
             Share p of the sample that has the property, in [0, 1].
-        alpha : float or array of float, default 0.05
-            One minus the confidence level, in (0, 1).
-        budget : float or array of float, optional
-            Privacy budget > 0, where ``mechanism`` is a function of it.
+        %(alpha_and_budget)s
 
         Returns
         -------
@@ -110,18 +107,10 @@ class SurveyWidth(WidthPlan):
             Upper end less lower end of the interval for the total, in the shape to which the
             arguments broadcast.
 
-        Raises
-        ------
-        InvalidParameterError
-            If an argument is outside what is allowed.
+        %(raises)s
         """
         return self._evaluate(
-            {
-                "sample_size": sample_size,
-                "proportion": proportion,
-                "alpha": alpha,
-                "budget": budget,
-            }
+            sample_size=sample_size, proportion=proportion, alpha=alpha, budget=budget
         )
 
     def solve_width(
@@ -137,10 +126,7 @@ class SurveyWidth(WidthPlan):
 
         Parameters
         ----------
-        proportion, sample_size, alpha, budget
-            As for :meth:`width`, as single numbers; ``proportion`` has to be given.
-        width : float
-            The width that is wanted, > 0.
+        %(arguments)s
 
         Returns
         -------
@@ -148,26 +134,17 @@ class SurveyWidth(WidthPlan):
             ``width``; or the smallest ``alpha`` or ``budget``, or a ``sample_size``, that makes
             the interval as narrow; see the notes.
 
-        Raises
-        ------
-        InvalidParameterError
-            If not exactly one argument is None, or if the width cannot be reached.
+        %(raises_unsolved)s
         """
         return self._solve(
-            {
-                "sample_size": sample_size,
-                "proportion": self._checked("proportion", proportion),
-                "alpha": alpha,
-                "width": width,
-                "budget": budget,
-            }
+            sample_size=sample_size, proportion=proportion, alpha=alpha, width=width, budget=budget
         )
 
     def _check(self, name: str, value: Any) -> FloatArray:
         if name == "proportion":
             return check_array(value, name, ge=0, le=1)
-        sizes = check_integer_array(value, name, ge=min(2, self.population_size))
-        return check_array(sizes, name, le=self.population_size)
+        size = self.population_size
+        return check_integer_array(value, name, ge=min(2, size), le=size)
 
     def _at(self, law: NoiseLaw, alpha: float, columns: Columns) -> tuple[FloatArray, Any]:
         count = columns["sample_size"] * columns["proportion"]
@@ -191,12 +168,9 @@ class SurveyWidth(WidthPlan):
     def _rough_size(self, known: Columns, target: float) -> float:
         """Root of (target/2)² = z²·((1/n - 1/N)·p(1 - p) + v/n²)·N²."""
         size, share = float(self.population_size), float(known["proportion"])
-        law = self._law(float(known.get("budget", np.zeros(()))))
+        law = self._law_at(known)
         noise = min(float(law.std), MOST_ERROR)
-        # from alpha near 1 the quantile is near 0
-        z = max(-float(special.ndtri(0.5 * known["alpha"])), LEAST_ERROR)
-        # of the estimated share
-        std_error = min(max(0.5 * target / (z * size), LEAST_ERROR), MOST_ERROR)
+        error = self._rough_error(known, target, size)  # of the estimated share
         spread = share * (1.0 - share)
-        linear = spread / (std_error**2 + spread / size)
-        return min(max(linear + noise / std_error, 1.0), size)
+        linear = spread / (error**2 + spread / size)
+        return min(max(linear + noise / error, 1.0), size)

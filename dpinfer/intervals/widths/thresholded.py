@@ -35,9 +35,7 @@ class ThresholdedWidth(WidthPlan):
 
     Parameters
     ----------
-    mechanism : NoiseLaw or callable
-        The law of the noise, or a function that makes it from a privacy budget, such as
-        :meth:`Laplace.from_epsilon`. With a function ``budget`` is one of the arguments.
+    %(mechanism)s
     threshold : float
         Noisy values were published if they were at least this.
     method : {"conditional", "naive"}
@@ -80,14 +78,15 @@ class ThresholdedWidth(WidthPlan):
     lower: float | None = field(default=0.0, kw_only=True)
 
     _own = ("count",)
+    _given = ("count",)
 
     def __post_init__(self) -> None:
         check_plan(self.mechanism)
         threshold = check_scalar(self.threshold, "threshold", ge=-_LARGEST, le=_LARGEST)
-        object.__setattr__(self, "threshold", threshold)
+        self._set(threshold=threshold)
         if self.lower is not None:
             lower = check_scalar(self.lower, "lower", ge=-_LARGEST, le=_LARGEST)
-            object.__setattr__(self, "lower", lower)
+            self._set(lower=lower)
         # the interval checks what the plan has in common with it
         self._intervals(Laplace(scale=1.0), 0.05, np.array([threshold]))
 
@@ -100,10 +99,7 @@ class ThresholdedWidth(WidthPlan):
         ----------
         count : float or array of float
             The confidential value, at least the threshold.
-        alpha : float or array of float, default 0.05
-            One minus the confidence level, in (0, 1).
-        budget : float or array of float, optional
-            Privacy budget > 0, where ``mechanism`` is a function of it.
+        %(alpha_and_budget)s
 
         Returns
         -------
@@ -118,7 +114,7 @@ class ThresholdedWidth(WidthPlan):
         IncompatibleReleaseError
             If ``count`` is a fraction and the noise takes whole numbers only.
         """
-        return self._evaluate({"count": count, "alpha": alpha, "budget": budget})
+        return self._evaluate(count=count, alpha=alpha, budget=budget)
 
     def solve_width(
         self,
@@ -132,10 +128,7 @@ class ThresholdedWidth(WidthPlan):
 
         Parameters
         ----------
-        count, alpha, budget
-            As for :meth:`width`, as single numbers; ``count`` has to be given.
-        width : float
-            The width that is wanted, > 0.
+        %(arguments)s
 
         Returns
         -------
@@ -143,21 +136,11 @@ class ThresholdedWidth(WidthPlan):
             ``width``; or the smallest ``alpha``, or the ``budget``, that makes the interval as
             narrow; see the notes.
 
-        Raises
-        ------
-        InvalidParameterError
-            If not exactly one argument is None, or if the width cannot be reached.
+        %(raises_unsolved)s
         IncompatibleReleaseError
             If ``count`` is a fraction and the noise takes whole numbers only.
         """
-        return self._solve(
-            {
-                "count": self._checked("count", count),
-                "alpha": alpha,
-                "width": width,
-                "budget": budget,
-            }
-        )
+        return self._solve(count=count, alpha=alpha, width=width, budget=budget)
 
     def _check(self, name: str, value: Any) -> FloatArray:
         return check_array(value, name, ge=self.threshold, le=_LARGEST)
@@ -205,5 +188,5 @@ class ThresholdedWidth(WidthPlan):
 
     def _intervals_at(self, known: Columns) -> Intervals:
         """Return the interval for one count, level and budget."""
-        law = self._law(float(known.get("budget", np.zeros(()))))
+        law = self._law_at(known)
         return self._intervals(law, float(known["alpha"]), known["count"])

@@ -9,7 +9,6 @@ from typing import Any, Literal, final, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import special
 
 from dpinfer._validation import (
     FloatArray,
@@ -28,7 +27,7 @@ from dpinfer.intervals.ratios.two_by_two import (
     risk_ratio_confint,
 )
 from dpinfer.intervals.widths._draws import binomial_counts, mean, median, noises, uniforms
-from dpinfer.intervals.widths._plan import LEAST_ERROR, MOST_ERROR, WidthPlan
+from dpinfer.intervals.widths._plan import MOST_ERROR, WidthBySetting, rough_size
 from dpinfer.mechanisms import Exact
 from dpinfer.mechanisms._law import NoiseLaw
 from dpinfer.planning.mechanisms import NoisePlan, check_plan
@@ -54,7 +53,7 @@ _CONFINTS: dict[Measure, Callable[..., Intervals]] = {
 
 @final
 @dataclass(frozen=True)
-class TwoByTwoWidth(WidthPlan):
+class TwoByTwoWidth(WidthBySetting):
     """Width of the interval for a risk ratio, an odds ratio or a risk difference.
 
     Parameters
@@ -130,6 +129,7 @@ class TwoByTwoWidth(WidthPlan):
 
     _size = "nobs1"
     _own = ("nobs1", "prop1", "prop2")
+    _given = ("prop1", "prop2")
 
     def __post_init__(self) -> None:
         check_option(self.measure, "measure", _CONFINTS)
@@ -140,14 +140,12 @@ class TwoByTwoWidth(WidthPlan):
                 raise InvalidParameterError(
                     "scale must be 'plain' for the risk difference, which may be below 0, got 'log'"
                 )
-        checked = {
-            "mechanism": check_plan(self.mechanism, self._cells),
-            "scale": scale,
-            "ratio": check_scalar(self.ratio, "ratio", ge=1e-6, le=1e6),
-            "known_totals": check_flag(self.known_totals, "known_totals"),
-        }
-        for name, part in checked.items():
-            object.__setattr__(self, name, part)
+        self._set(
+            mechanism=check_plan(self.mechanism, self._cells),
+            scale=scale,
+            ratio=check_scalar(self.ratio, "ratio", ge=1e-6, le=1e6),
+            known_totals=check_flag(self.known_totals, "known_totals"),
+        )
         # the interval checks what the plan has in common with it
         self._intervals(np.ones((1, 2, 2)), np.full(2, 2.0), Exact(), 0.05)
 
@@ -178,14 +176,9 @@ class TwoByTwoWidth(WidthPlan):
             The width on ``scale``, in the shape to which the arguments broadcast; infinite where
             half of the intervals are not bounded.
 
-        Raises
-        ------
-        InvalidParameterError
-            If an argument is outside what is allowed.
+        %(raises)s
         """
-        return self._evaluate(
-            {"nobs1": nobs1, "prop1": prop1, "prop2": prop2, "alpha": alpha, "budget": budget}
-        )
+        return self._evaluate(nobs1=nobs1, prop1=prop1, prop2=prop2, alpha=alpha, budget=budget)
 
     def solve_width(
         self,
@@ -201,10 +194,7 @@ class TwoByTwoWidth(WidthPlan):
 
         Parameters
         ----------
-        prop1, prop2, nobs1, alpha, budget
-            As for :meth:`width`, as single numbers; the first two have to be given.
-        width : float
-            The width that is wanted, > 0.
+        %(arguments)s
 
         Returns
         -------
@@ -212,20 +202,10 @@ class TwoByTwoWidth(WidthPlan):
             ``width``; or the smallest ``alpha`` or ``budget``, or an ``nobs1``, that makes the
             interval as narrow; see the notes.
 
-        Raises
-        ------
-        InvalidParameterError
-            If not exactly one argument is None, or if the width cannot be reached.
+        %(raises_unsolved)s
         """
         return self._solve(
-            {
-                "nobs1": nobs1,
-                "prop1": self._checked("prop1", prop1),
-                "prop2": self._checked("prop2", prop2),
-                "alpha": alpha,
-                "width": width,
-                "budget": budget,
-            }
+            nobs1=nobs1, prop1=prop1, prop2=prop2, alpha=alpha, width=width, budget=budget
         )
 
     @property
@@ -239,20 +219,15 @@ class TwoByTwoWidth(WidthPlan):
 
     def _check(self, name: str, value: Any) -> FloatArray:
         if name == "nobs1":
-            return check_array(check_integer_array(value, name, ge=1), name, le=self._largest)
+            return check_integer_array(value, name, ge=1, le=self._largest)
         return check_array(value, name, ge=_SMALLEST, lt=1)
 
-    def _at(self, law: NoiseLaw, alpha: float, columns: Columns) -> tuple[FloatArray, Any]:
-        rows = np.stack([columns[name] for name in self._own], axis=1)
-        settings, inverse = np.unique(rows, axis=0, return_inverse=True)
+    def _width_at(self, law: NoiseLaw, alpha: float, *own: float) -> tuple[float, float]:
+        nobs1, *risks = own
+        sizes = self._sizes(nobs1)
+        published = self._published(law, sizes, np.array(risks))
         average = mean if self.measure == "risk difference" else median
-        found = []
-        for nobs1, *risks in settings:
-            sizes = self._sizes(nobs1)
-            published = self._published(law, sizes, np.array(risks))
-            found.append(average(self._widths(self._intervals(published, sizes, law, alpha))))
-        width, error = np.array(found)[inverse.reshape(-1)].T
-        return width, error
+        return average(self._widths(self._intervals(published, sizes, law, alpha)))
 
     def _sizes(self, nobs1: float) -> FloatArray:
         """Return the sizes of the two groups."""
@@ -299,16 +274,14 @@ class TwoByTwoWidth(WidthPlan):
             return super()._find(name, known, target)
         search = self._search(name, known, target)
         sampling, noise, unit = self._rough_variances(known)
-        z = max(-float(special.ndtri(0.5 * known["alpha"])), LEAST_ERROR)
-        std_error = min(max(0.5 * target / (z * unit), LEAST_ERROR), MOST_ERROR)
+        error = self._rough_error(known, target, unit)
         if name == self._size:
-            law = self._law(float(known.get("budget", np.zeros(()))))
+            law = self._law_at(known)
             std = min(float(np.sqrt(noise * np.mean(law.variance))), MOST_ERROR)
-            linear = 0.5 * sampling / std_error**2
-            guess = linear + np.hypot(linear, std / std_error)
-            return search.near(float(guess), 1.0, self._largest, integer=True)
+            guess = rough_size(sampling, std, error)
+            return search.near(guess, 1.0, self._largest, integer=True)
         size = float(known["nobs1"])
-        variance = size * (size * std_error**2 - sampling) / noise
+        variance = size * (size * error**2 - sampling) / noise
         return search.near(self._rough_budget_for(variance, known), *BUDGETS)
 
     def _rough_variances(self, known: Columns) -> tuple[float, float, float]:

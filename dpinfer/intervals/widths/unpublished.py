@@ -26,9 +26,7 @@ class UnpublishedWidth(NoiseWidth):
 
     Parameters
     ----------
-    mechanism : NoiseLaw or callable
-        The law of the noise, or a function that makes it from a privacy budget, such as
-        :meth:`Laplace.from_epsilon`. With a function ``budget`` is one of the arguments.
+    %(mechanism)s
     threshold : float
         Noisy values are published if they are at least this.
     lower : float, default 0
@@ -68,8 +66,8 @@ class UnpublishedWidth(NoiseWidth):
         check_plan(self.mechanism)
         for name in ("threshold", "lower"):
             value = check_scalar(getattr(self, name), name, ge=-_LARGEST, le=_LARGEST)
-            object.__setattr__(self, name, value)
-        object.__setattr__(self, "cells", check_integer(self.cells, "cells", ge=1, le=MOST_CELLS))
+            self._set(**{name: value})
+        self._set(cells=check_integer(self.cells, "cells", ge=1, le=MOST_CELLS))
 
     def _at(self, law: NoiseLaw, alpha: float, columns: Columns) -> tuple[FloatArray, Any]:
         bound = unpublished_bound(

@@ -1,6 +1,7 @@
 """Power of the goodness-of-fit test against statsmodels, enumeration and simulation."""
 
 from itertools import product
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,8 +16,10 @@ from dpinfer import (
     Geometric,
     InvalidParameterError,
     Laplace,
+    WeightedSum,
 )
 from dpinfer.hypothesis_tests.power import GoodnessOfFitPower
+from dpinfer.hypothesis_tests.power.goodness_of_fit import _exact_power
 
 NULL = np.array([0.5, 0.3, 0.2])
 OTHER = np.array([0.4, 0.35, 0.25])
@@ -180,6 +183,62 @@ def test_an_exact_power_that_cannot_be_had_says_so():
 def test_noise_beyond_all_bounds(method):
     with pytest.raises(InvalidParameterError, match="variance"):
         GoodnessOfFitPower(NULL, OTHER, Laplace(scale=1e80), method=method).power(100)
+
+
+def test_an_exact_power_without_a_route_is_refused_and_one_by_default_simulated():
+    law = WeightedSum([1.0, 1.5], Laplace(scale=1.0))  # no characteristic function, not whole
+    with pytest.raises(ConvergenceError, match="use method="):
+        GoodnessOfFitPower(NULL, OTHER, law, method="exact").power(100)
+    # quick, but too inaccurate at this level: replicates are what is missing then
+    with pytest.raises(InvalidParameterError, match=r"reps must be >= 99999999999 to simulate"):
+        GoodnessOfFitPower(NULL, OTHER, Gaussian(sigma=4.0)).power(120, alpha=1e-11)
+
+
+def test_a_law_that_stays_above_the_level_has_no_exact_power():
+    class Inaccurate:
+        """A law whose tail is not below its error."""
+
+        is_available = True
+
+        def upper(self, q):
+            return np.full(np.shape(q), 0.02)
+
+    table = SimpleNamespace(pearson_law=Inaccurate(), variance=np.ones(3), expected=np.ones(3))
+    power, error = _exact_power(table, 0.01, OTHER)
+    assert np.isnan(power)
+    assert error == np.inf
+
+
+@pytest.mark.parametrize("statistic", ["pearson", "projected"])
+def test_a_table_that_is_certain_is_rejected_or_not(statistic):
+    """All observations in one cell: both statistics are n, as (n/2)²/(n/2) twice."""
+    plan = GoodnessOfFitPower([0.5, 0.5], [1, 0], Exact(), statistic=statistic, method="asymptotic")
+    # at levels whose critical value, of χ² with one degree of freedom, is just below and above 50
+    below, above = stats.chi2.sf([49.9, 50.1], df=1)
+    np.testing.assert_array_equal(plan.power(50, 1.0, [below, above]), [1.0, 0.0])
+
+
+@pytest.mark.parametrize(
+    ("value", "other", "options", "message"),
+    [
+        (NULL, NULL, {}, "alternative_value must differ from value"),
+        (
+            NULL,
+            OTHER,
+            {"statistic": "projected", "method": "exact"},
+            "method must be 'monte-carlo'",
+        ),
+        (
+            np.full(1025, 1 / 1025),
+            np.arange(1025) / (512 * 1025),
+            {"statistic": "projected", "method": "asymptotic"},
+            "value must have at most 1024 cells",
+        ),
+    ],
+)
+def test_bad_plans_are_refused(value, other, options, message):
+    with pytest.raises(InvalidParameterError, match=message):
+        GoodnessOfFitPower(value, other, Exact(), **options)
 
 
 def test_doubts_about_the_limit():

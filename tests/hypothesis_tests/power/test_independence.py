@@ -13,6 +13,7 @@ from dpinfer import (
     Laplace,
     chi2_contingency,
 )
+from dpinfer.hypothesis_tests.power._nested_simulation import NestedTests
 from dpinfer.hypothesis_tests.power.independence import IndependencePower
 
 SMALL = np.array([[0.3, 0.2], [0.2, 0.3]])
@@ -115,6 +116,24 @@ def test_power_of_pearsons_statistic_is_how_often_the_test_rejects(table, nobs, 
     power = frame["power"].item()
     error = np.hypot(np.sqrt(power * (1.0 - power) / size), frame["mc_error"].item())
     assert hits / size == pytest.approx(power, abs=6.0 * error)
+
+
+def test_no_more_replicates_are_drawn_once_all_releases_are_decided():
+    """Of releases that are far from the null hypothesis no replicate exceeds the statistic."""
+    drawn = []
+
+    class Counted(NestedTests):
+        """Tests that write down of how many releases there are more replicates."""
+
+        def _exceedances(self, fit, nobs, value, chosen, *rest):
+            drawn.append(chosen.size)
+            return super()._exceedances(fit, nobs, value, chosen, *rest)
+
+    plan = IndependencePower(LARGE, Exact(), statistic="pearson")
+    tests = Counted(plan._releases(Exact(), 10**5, LARGE), "pearson", 0.05, False, 5.0)
+    np.testing.assert_array_equal(tests(20, np.random.default_rng(3)), 1.0)
+    # (1 - 0.05)^m < 0.001 from m = 135 on; looked at after 16, 32, 64, 128 and 256
+    assert drawn == 5 * [20]
 
 
 @pytest.mark.parametrize("method", ["monte-carlo", "asymptotic"])

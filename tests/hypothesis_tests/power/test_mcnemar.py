@@ -212,6 +212,14 @@ def test_a_little_noise_may_help():
         plan.solve_power(**known, power=0.6)
 
 
+def test_noise_that_no_budget_takes_away_is_no_search_without_end():
+    plan = McNemarPower(lambda budget: Geometric(scale=1.0 + 1.0 / budget), method="normal")
+    known = {"nobs": 5, "prop12": 0.3, "prop21": 0.2, "alpha": 0.05}
+    best = plan.power(**known, budget=1e9)
+    with pytest.raises(InvalidParameterError, match=f"it is {best:.6g} at budget = 1e"):
+        plan.solve_power(**known, power=0.9)
+
+
 def test_both_counts_are_of_the_same_pairs():
     plan = McNemarPower(Exact())
     counts = plan._counts((Exact(), Exact()), 0.05, (50, 0.55, 0.43))

@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 
 from dpinfer import DPInferError, Exact, Gaussian, InvalidParameterError, Laplace
 from dpinfer.hypothesis_tests.power import GoodnessOfFitPower
+from dpinfer.hypothesis_tests.power._table_simulation import critical_values
 from dpinfer.hypothesis_tests.power._tables import around, first_whole
 from dpinfer.hypothesis_tests.power.composite import CompositeFitPower
 from dpinfer.hypothesis_tests.power.homogeneity import HomogeneityPower
 from dpinfer.hypothesis_tests.power.independence import IndependencePower
+from dpinfer.results.simulation import Simulation
 
 CELLS = ([0.5, 0.3, 0.2], [0.4, 0.35, 0.25])
 TABLE = [[0.3, 0.2], [0.2, 0.3]]
@@ -26,6 +28,11 @@ def genotypes(theta):
     """Hardy-Weinberg proportions."""
     p = theta[0]
     return [p * p, 2.0 * p * (1.0 - p), (1.0 - p) ** 2]
+
+
+def _exponential(size, rng):
+    """Replicates of a statistic with a known tail."""
+    return rng.exponential(size=size)
 
 
 def _plan(kind, mechanism, **options):
@@ -139,6 +146,34 @@ def test_too_few_replicates_for_a_level():
     plan = _plan("fit", Laplace(scale=5.0), reps=50)
     with pytest.raises(InvalidParameterError, match="reps must be >= 999"):
         plan.power(100, alpha=0.001)
+
+
+def test_small_levels_are_those_of_all_replicates():
+    """The largest 20 of 2e6: Gamma(20) is outside of 2 to 60 with a probability of 2e-10."""
+    reps = 2_000_000
+    simulation = Simulation.checked(reps, 7)
+    found = critical_values(_exponential, 1e-5, simulation, 1 << 16)
+    expected = reps * np.exp(-found)
+    assert ((expected > 2.0) & (expected < 60.0)).all()
+    # at the level, below it, and above it by a standard error: 20, 15 and 24 may exceed
+    assert found[2] < found[0] < found[1]
+
+
+def test_simulated_power_at_a_small_level_is_the_exact_one():
+    """Six standard errors: a chance of 2e-9."""
+    options = {"reps": 400_000, "rng": 1}
+    plan = _plan("fit", Gaussian(sigma=4.0), method="monte-carlo", **options)
+    row = plan.power_frame(nobs=600, effect=1.0, alpha=1e-4).iloc[0]
+    exact = _plan("fit", Gaussian(sigma=4.0), method="exact").power(600, 1.0, 1e-4)
+    assert row["mc_error"] < 0.02
+    assert row["power"] == pytest.approx(exact, abs=6.0 * row["mc_error"])
+
+
+def test_a_statistic_that_is_the_same_for_all_tables_never_rejects():
+    """One observation of two equal cells: the statistic is 1, and so are all p-values."""
+    plan = GoodnessOfFitPower([0.5, 0.5], [0.1, 0.9], Exact(), method="monte-carlo", reps=99)
+    frame = plan.power_frame(nobs=1, effect=[0.0, 1.0], alpha=[0.05, 0.99])
+    np.testing.assert_array_equal(frame["power"], 0.0)
 
 
 @settings(derandomize=True, max_examples=100)

@@ -132,6 +132,19 @@ def test_scores_without_a_spacing_are_simulated():
         TrendPower(OTHER, Laplace(scale=1.0), scores=[0, 1, np.sqrt(2)], method="exact").power(50)
 
 
+def test_the_normal_test_of_such_scores_is_simulated_as_it_is():
+    """Six standard errors of both simulations: a chance of 2e-9."""
+    law, nobs, size = Laplace(scale=1.0), 50, 1500
+    options = {"shares": NULL, "scores": [0, 1, np.sqrt(2)], "method": "normal"}
+    row = TrendPower(OTHER, law, rng=4, **options).power_frame(nobs=nobs, effect=0.4).iloc[0]
+    assert row["mc_error"] > 0
+    rng = np.random.default_rng(5)
+    counts = rng.multinomial(nobs, NULL + 0.4 * (OTHER - NULL), size) + law.rvs((size, 3), rng=rng)
+    rejected = [counts_trend(y, nobs, mechanism=law, **options).pvalue <= 0.05 for y in counts]
+    error = np.hypot(np.sqrt(row["power"] * (1 - row["power"]) / size), row["mc_error"])
+    assert np.mean(rejected) == pytest.approx(row["power"], abs=6 * error)
+
+
 @pytest.mark.parametrize(("method", "alternative"), [(None, "two-sided"), ("normal", "smaller")])
 def test_solving_is_the_inverse_of_power(method, alternative):
     shares = (NULL, OTHER) if alternative == "two-sided" else (OTHER, NULL)

@@ -12,6 +12,7 @@ from statsmodels.stats.rates import power_poisson_ratio_2indep
 from dpinfer._validation import ALTERNATIVES
 from dpinfer.errors import DPInferError, InvalidParameterError
 from dpinfer.hypothesis_tests import poisson_2indep
+from dpinfer.hypothesis_tests.power import _share_of_total
 from dpinfer.hypothesis_tests.power._two_poissons import TwoPoissons
 from dpinfer.hypothesis_tests.power.two_rates import TwoRatesPower
 from dpinfer.mechanisms import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace
@@ -203,6 +204,18 @@ def test_solving_is_the_inverse_of_power(method, names):
         assert reached >= power - 1e-9
         closer = found * (1.0 + 2e-6 if name == "rate2" else 1.0 - 2e-6)
         assert plan.power(**{**known, name: closer}) < power
+
+
+def test_known_p_values_are_forgotten_where_they_are_too_many(monkeypatch):
+    monkeypatch.setattr(_share_of_total, "_MOST_KNOWN", 30)
+    law = Geometric(scale=1.0)
+    counts = tuple(NoisyPoisson(rate=np.asarray(5.0), noise=law) for _ in range(2))
+    test = TwoPoissons(counts, "two-sided", "plug-in", 1e-4, share=0.5, known={})
+    for total in (10, 20, 25, 25):
+        first = np.arange(total + 1.0)
+        want = poisson_2indep(first, 1, total - first, 1, mechanism=law, method="plug-in").pvalue
+        np.testing.assert_allclose(test.pvalues(first, total - first), want, rtol=1e-9)
+        assert len(test.known) == total + 1
 
 
 def test_smaller_is_larger_of_the_samples_exchanged():

@@ -13,6 +13,7 @@ from dpinfer.intervals.widths.ratios import RatioWidth
 from dpinfer.mechanisms import Exact, Gaussian, Geometric, Laplace
 
 TABLE = [60.0, 90.0, 30.0]
+METHODS = ["exact", "normal"]
 SHARES = ([[1, 0, 0], [0, 1, 0], [0, 0, 1]], [1, 1, 1])
 
 
@@ -99,6 +100,16 @@ def test_solved_arguments_reach_the_width_and_no_more(made, method):
         assert plan.width(**known | {name: value}) <= 0.1
         assert plan.width(**known | {name: value * (1.0 - 1e-5)}) > 0.1
     assert plan.solve_width(alpha=0.1, budget=budget) == plan.width(0.1, budget)
+
+
+def test_levels_are_found_that_normal_sets_do_not_have():
+    """Tails of Laplace noise are wider than those of normal noise, whose sets serve as a guess."""
+    law = Laplace(scale=0.1)
+    plan, rough = (LinearRatioWidth(TABLE, [1, 0, 0], [1, 1, 1], law, method=m) for m in METHODS)
+    assert rough.width(1e-12) < 0.012 < plan.width(1e-12)
+    with pytest.raises(InvalidParameterError, match="width must be smaller than"):
+        rough.solve_width(width=0.012)
+    assert plan.width(plan.solve_width(width=0.012)) == pytest.approx(0.012, rel=1e-7)
 
 
 def test_widths_are_infinite_where_a_set_is_not_bounded():

@@ -8,6 +8,7 @@ from scipy import stats
 
 from dpinfer.errors import DPInferError, InvalidParameterError
 from dpinfer.intervals.proportions.one_sample import proportion_confint
+from dpinfer.intervals.widths import _noisy_trials
 from dpinfer.intervals.widths.proportions import ProportionWidth
 from dpinfer.mechanisms import Exact, Gaussian, Geometric, Laplace, Tulap, WeightedSum
 
@@ -114,6 +115,18 @@ def test_solved_arguments_reach_the_width_and_no_more(made, is_total):
     assert plan.width(n, 0.3, budget=budget * (1.0 - 1e-3)) > target
     alpha = plan.solve_width(width=target, proportion=0.3, nobs=n, budget=0.3)
     assert plan.width(n, 0.3, alpha, 0.3) == pytest.approx(target, rel=1e-6)
+
+
+def test_exact_intervals_are_planned_near_normal_ones_with_few_of_them(monkeypatch):
+    monkeypatch.setattr(_noisy_trials, "_EXACT_DRAWS", 2)
+    law = Gaussian(sigma=0.2)
+    plan = ProportionWidth(law, nobs_mechanism=law)
+    n = plan.solve_width(width=0.7, proportion=0.5, alpha=0.05)
+    least, fewer = plan.width([n, n - 1], 0.5)
+    assert least <= 0.7 < fewer
+    # the ends of an interval need more than the share of alpha that the number of trials takes
+    with pytest.raises(InvalidParameterError, match=r"which alpha = 0.0002 has already"):
+        plan.solve_width(width=0.9999, proportion=0.5, nobs=4)
 
 
 @pytest.mark.slow

@@ -153,6 +153,22 @@ def test_solutions_reach_the_width(made, kind):
     assert flat.width(0.05, flat.solve_width(width=11.0, alpha=0.05)) <= 11.0
 
 
+def test_widths_are_reached_that_no_budget_leaves_without_a_prior():
+    """Two counts: by Bayes, published values near 1/2 leave both, and that is rare enough."""
+    plan = PosteriorWidth(Laplace.from_epsilon, TablePrior([1.0, 2.0]), upper=1)
+    budget = plan.solve_width(width=1e-10, alpha=0.05)
+    reached, before = plan.width(0.05, [budget, 0.99 * budget])
+    assert reached <= 1e-10 < before
+
+
+def test_noise_with_ends_does_not_bridge_gaps_of_a_table():
+    """Noise of less than 2.5 tells 0 from 5: no interval is wide, though noise without ends is."""
+    law, prior = Tulap.from_epsilon(1.0, delta=0.1), TablePrior([1.0, 0, 0, 0, 0, 2.0])
+    assert law.isf(0.0) < 2.5
+    assert PosteriorWidth(law, prior).width(0.1) == 0.0
+    assert PosteriorWidth(Tulap.from_epsilon(1.0), prior).width(0.1) > 0.0
+
+
 def test_frames_and_drawings_are_of_widths():
     plan = PosteriorWidth(Laplace.from_epsilon, lambda mean: NegativeBinomialPrior(mean, 0.5))
     frame = plan.width_frame(mean=[2.0, 9.0], budget=[0.5, 1.0, 2.0])
@@ -183,6 +199,13 @@ def test_frames_and_drawings_are_of_widths():
         (lambda: PosteriorWidth(LAWS[0], PoissonPrior).width(), "mean must hold real numbers"),
         (lambda: PosteriorWidth(LAWS[0], PoissonPrior).width(mean=-1), "mean must be >= 0"),
         (lambda: PosteriorWidth(LAWS[0], float).width(mean=1), "prior must return a prior"),
+        (lambda: PosteriorWidth(LAWS[0], dict).width(mean=1), "prior must be a function of an exp"),
+        (
+            lambda: PosteriorWidth(
+                LAWS[0], FunctionPrior(lambda k: np.full(k.shape, -np.inf)), upper=9
+            ).width(),
+            "prior must give some count of the support a probability",
+        ),
         (lambda: PosteriorWidth(WeightedSum([1, 2], LAWS[0])).width(), "mechanism must have a den"),
         (
             lambda: PosteriorWidth(LAWS[0], PoissonPrior(3.0), lower=90).width(),

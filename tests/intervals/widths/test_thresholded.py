@@ -118,6 +118,12 @@ def test_frames_have_all_combinations():
         (lambda: ThresholdedWidth(Laplace.from_epsilon, 1, lower="x"), "lower must hold real"),
         (lambda: ThresholdedWidth(Laplace(scale=1.0), 9).width(8), "count must be >= 9"),
         (
+            lambda: ThresholdedWidth(Laplace.from_epsilon, 9, method="naive").solve_width(
+                count=9, alpha=0.05, width=1e13
+            ),
+            "width must be smaller than 2.99573e.09, which budget = 1e-09 has already",
+        ),
+        (
             lambda: ThresholdedWidth(Laplace(scale=1.0), 9).solve_width(count=9),
             "exactly one of count, alpha, width must be None",
         ),
