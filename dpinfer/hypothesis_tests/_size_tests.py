@@ -12,6 +12,7 @@ from scipy import special
 from dpinfer._numerics.roots import find_root
 from dpinfer._validation import FloatArray
 from dpinfer.errors import InvalidParameterError
+from dpinfer.hypothesis_tests._blocks import draws_in_block
 from dpinfer.hypothesis_tests._quadratic.law import ACCEPTED_ERROR, QuadraticLaw
 from dpinfer.hypothesis_tests.models import (
     Binomial,
@@ -40,7 +41,7 @@ from dpinfer.mechanisms.noisy_binomial import NoisyBinomial
 from dpinfer.mechanisms.noisy_poisson import NoisyPoisson
 from dpinfer.results._rejections import Rule, largest_replicates
 from dpinfer.results.monte_carlo_null import beyond_ties
-from dpinfer.results.simulation import BLOCK, Simulation
+from dpinfer.results.simulation import Simulation
 
 StudyModel = Model | Independence
 
@@ -53,10 +54,6 @@ _PRECISION = 1e-10
 _CRITICAL_REPS = 10
 """Tables behind simulated critical values, for each release: their error adds 5 % to that of the
 rates."""
-
-
-_CELLS_IN_BLOCK = 1 << 16
-"""Cells drawn at a time: few enough to stay in the cache."""
 
 
 @dataclass(frozen=True)
@@ -87,11 +84,6 @@ class Question:
     noise: NoiseLaw
     alpha: FloatArray
     simulation: Simulation
-
-
-def block_of(cells: int) -> int:
-    """Return how many releases are drawn at a time."""
-    return min(BLOCK, max(1, _CELLS_IN_BLOCK // max(1, cells)))
 
 
 def default_tests(model: StudyModel, question: Question) -> list[StudiedTest]:
@@ -215,7 +207,7 @@ def _simulated_critical(table: NoisyTable, question: Question) -> FloatArray:
     keep = max(1, int(allowed.max()))
     draw = SimulatedStatistic(table, "pearson")
     simulation = replace(question.simulation, reps=reps)
-    largest = largest_replicates(draw, keep, simulation, block_of(table.expected.size))
+    largest = largest_replicates(draw, keep, simulation, draws_in_block(table.expected.size))
     return np.where(allowed > 0, beyond_ties(largest[np.maximum(allowed, 1) - 1]), np.inf)
 
 

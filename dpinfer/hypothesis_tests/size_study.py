@@ -12,11 +12,11 @@ import numpy as np
 
 from dpinfer._validation import RNG, FloatArray, check_array, show
 from dpinfer.errors import InvalidParameterError
+from dpinfer.hypothesis_tests._blocks import draws_in_block
 from dpinfer.hypothesis_tests._size_tests import (
     Question,
     StudiedTest,
     StudyModel,
-    block_of,
     default_tests,
 )
 from dpinfer.mechanisms._law import NoiseLaw
@@ -221,7 +221,7 @@ def _result(studied: list[StudiedTest], question: Question, *, under_null: bool)
     rates: Iterator[FloatArray] = iter(())
     if rules:
         draw = _Releases(question.truth, question.noise)
-        block = block_of(prod(question.truth.shape))
+        block = draws_in_block(prod(question.truth.shape))
         rates = iter(Study(draw, rules).count(simulation, block) / simulation.reps)
     simulated = [isinstance(test.how, Rule) for test in studied]
     return SizeStudy(

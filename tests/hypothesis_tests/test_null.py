@@ -1,6 +1,7 @@
 """Null distributions of any statistic: exact, by enumeration, simulated and asymptotic."""
 
 import pickle
+import tracemalloc
 from itertools import product
 from math import factorial, prod
 
@@ -105,6 +106,19 @@ def test_z_is_that_of_the_enumeration(model, noise, alternative):
         rtol=1e-11,
         atol=2e-14,
     )
+
+
+@pytest.mark.parametrize("model", MODELS[:2], ids=lambda model: type(model).__name__)
+@pytest.mark.parametrize("noise", [Laplace(scale=2.0), [Laplace(scale=2.0)]], ids=["law", "list"])
+def test_z_simulated(model, noise):
+    points = np.array([-1.3, 0.4, 2.5])
+    options = {"observed": points, "method": "monte-carlo", "reps": 50_000, "rng": 12}
+    simulated = null_distribution(model, noise, "z", **options)
+    exact = null_distribution(model, Laplace(scale=2.0), "z")
+    for alternative in ALTERNATIVES:
+        low, high = simulated.mc_confint(points, alternative, alpha=1e-9)  # fails so often
+        expected = exact.pvalue(points, alternative)
+        assert ((low < expected) & (expected < high)).all()
 
 
 @pytest.mark.parametrize("noise", [Laplace(scale=2.0), Geometric(scale=2.0)], ids=repr)
@@ -239,6 +253,19 @@ def test_default_is_exact_where_that_is_possible():
     assert "Monte Carlo" in null.summary()
     with pytest.raises(InvalidParameterError, match="method"):
         null_distribution(many, Laplace(scale=1.0), first_cell, method="exact")
+
+
+def test_wide_noise_of_many_cells_is_not_listed():
+    model = Multinomial(nobs=100, value=np.full(400, 1 / 400))
+    tracemalloc.start()
+    try:
+        null = null_distribution(
+            model, Geometric(scale=1e4), first_cell, observed=0.0, reps=99, rng=1
+        )
+        assert tracemalloc.get_traced_memory()[1] < 1e8
+    finally:
+        tracemalloc.stop()
+    assert "Monte Carlo" in null.summary()
 
 
 def test_results_can_be_pickled_plotted_and_summarised():

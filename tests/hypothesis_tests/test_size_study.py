@@ -167,6 +167,33 @@ def test_pearson_without_noise_is_that_of_scipy():
     np.testing.assert_array_equal(rates[1], own_rates[0])
 
 
+def test_truth_of_two_rows_against_equal_cells_by_enumeration():
+    """Counts with two totals have no exact law here: the rates are simulated."""
+    model, reps = Multinomial(nobs=12, value=[0.25] * 4), 40_000
+    truth = ProductMultinomial(nobs=[4, 8], value=[0.5, 0.5])
+    study = size_study(model, Exact(), truth=truth, reps=reps, rng=11)
+    tables = [np.array([a, 4 - a, b, 8 - b]) for a in range(5) for b in range(9)]
+    chances = np.array(
+        [stats.binom.pmf(x[0], 4, 0.5) * stats.binom.pmf(x[2], 8, 0.5) for x in tables]
+    )
+    pvalues = np.array([float(chisquare(x, [3] * 4, mechanism=Exact()).pvalue) for x in tables])
+    assert study.tests[0] == "chisquare, pearson, exact"
+    for column, level in enumerate(LEVELS):
+        expected = chances[pvalues <= level].sum()
+        # 6 standard errors: 2e-9 for each level
+        error = 6 * np.sqrt(expected * (1 - expected) / reps)
+        assert abs(study.rate[0, column] - expected) <= error
+    assert study.reps[0] == reps
+
+
+@pytest.mark.parametrize("law", [[Laplace(scale=2.0)], Laplace(scale=[2.0])], ids=["list", "array"])
+def test_one_law_for_the_one_count(law):
+    model = Binomial(nobs=30, value=0.3)
+    np.testing.assert_array_equal(
+        size_study(model, law).rate, size_study(model, Laplace(scale=2.0)).rate
+    )
+
+
 WIDE = WeightedSum([1.0, 1.0], [Laplace(scale=8.0), Laplace(scale=15.0)])
 SLOW_TAIL = Multinomial(nobs=1000, value=[0.05, 0.15, 0.8])
 
@@ -289,9 +316,9 @@ ANYTHING = st.one_of(NUMBERS, st.text(max_size=2), st.lists(NUMBERS, max_size=3)
 )
 def test_nothing_but_errors_of_its_own(rate, cells, alpha, reps, rng, truth):
     model = Poisson(rate=np.full(cells, rate) if cells else rate)
-    if isinstance(truth, float) and np.isfinite(truth) and 0 < truth < 1e9:
-        truth = Poisson(rate=truth)
     try:
+        if isinstance(truth, float) and np.isfinite(truth) and 0 < truth < 1e9:
+            truth = Poisson(rate=truth)
         study = size_study(
             model, Geometric(scale=1.0), alpha=alpha, reps=reps, rng=rng, truth=truth
         )

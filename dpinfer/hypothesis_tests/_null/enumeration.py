@@ -102,12 +102,17 @@ def enumerate_published(model: Model, noise: NoiseLaw) -> Lattice | None:
     What is left out has a probability below 2e-16.
     """
     cells = max(1, prod(model.shape))
-    laws = [noise.take(i) if noise.shape else noise for i in range(cells)]
-    kernels = [kernel for law in laws if (kernel := _noise_pmf(law, _LEFT_OUT / cells)) is not None]
     first, length = _ranges(model)
-    sizes = (int(n) + kernel.size - 1 for n, kernel in zip(length, kernels, strict=False))
-    if len(kernels) < cells or prod(sizes) > _LARGEST:
-        return None
+    kernels: list[FloatArray] = []
+    size = 1
+    for i in range(cells):
+        law = noise.take(i) if noise.shape else noise
+        if (kernel := _noise_pmf(law, _LEFT_OUT / cells)) is None:
+            return None
+        size *= int(length[i]) + kernel.size - 1
+        if size > _LARGEST:  # before the noise of more cells is listed
+            return None
+        kernels.append(kernel)
     pmf = _count_pmf(model, first, length)
     for kernel in kernels:  # each product moves the axis of a cell to the end: a full turn in all
         pmf = np.tensordot(pmf, _bands(kernel, pmf.shape[0]), axes=(0, 0))

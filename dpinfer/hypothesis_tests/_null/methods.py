@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from dpinfer._numerics.weighted_chi2 import RankOne, WeightedChi2
 from dpinfer._validation import Alternative, FloatArray
 from dpinfer.errors import InvalidParameterError
+from dpinfer.hypothesis_tests._blocks import draws_in_block
 from dpinfer.hypothesis_tests._null.enumeration import enumerate_published
 from dpinfer.hypothesis_tests._null.problem import Problem, spread
 from dpinfer.hypothesis_tests._quadratic.law import ACCEPTED_ERROR, QuadraticLaw
@@ -19,10 +20,7 @@ from dpinfer.mechanisms._noisy_count import NoisyCount
 from dpinfer.mechanisms.noisy_binomial import NoisyBinomial
 from dpinfer.mechanisms.noisy_poisson import NoisyPoisson
 from dpinfer.results.null_distribution import AsymptoticNull, ExactNull, NullDistribution
-from dpinfer.results.simulation import BLOCK, Simulation, simulate_null
-
-_CELLS_IN_BLOCK = 1 << 16
-"""Cells drawn at a time: few enough to stay in the cache."""
+from dpinfer.results.simulation import Simulation, simulate_null
 
 _LEVELS = (0.5, 0.1, 0.05, 0.01)
 """Where an exact law has to be accurate to be preferred to a simulation."""
@@ -58,7 +56,7 @@ def monte_carlo(
             "observed must be given with precision: it is its p-value that has to be precise"
         )
     points = np.zeros(()) if observed is None else observed
-    block = min(BLOCK, max(1, _CELLS_IN_BLOCK // max(1, problem.model.expected.size)))
+    block = draws_in_block(problem.model.expected.size)
     return simulate_null([problem], points, simulation, alternative=alternative, block=block)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from math import sqrt
 
 import numpy as np
 from scipy import fft
@@ -22,6 +23,10 @@ _NEGLIGIBLE = 1e-16
 
 _LONGEST = 3e7
 """Products of probabilities that it is worth to look at for that."""
+
+_NARROWEST, _LARGE_RATE = 16.0, 100.0
+"""In how many standard deviations of a Poisson count the likely ones lie at least, where its
+expectation is large."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +47,11 @@ class Cell:
     centre: float
     weight: float
     noise: NoiseParts
+
+    @property
+    def fewest_points(self) -> float:
+        """Lower bound on the number of points, which are not listed for it."""
+        return _NARROWEST * sqrt(self.rate) if self.rate >= _LARGE_RATE else 0.0
 
     @cached_property
     def _counts(self) -> tuple[int, FloatArray]:

@@ -111,8 +111,10 @@ class Enumeration:
 
 def feasible(cells: Cells, circle: int) -> bool:
     """Whether the terms can be listed; how many sums of them there are depends on q."""
+    if not cells.is_integer or 0.5 * circle * sum(c.fewest_points for c in cells.each) > _LARGEST:
+        return False
     points = sum(cell.points.size for cell in cells.each)
-    return cells.is_integer and points * 0.5 * circle <= _LARGEST
+    return points * 0.5 * circle <= _LARGEST
 
 
 def split(cells: Cells) -> tuple[list[Cell], list[Cell]]:

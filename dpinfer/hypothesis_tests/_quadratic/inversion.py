@@ -94,11 +94,9 @@ class Inversion:
 
     def _tails(self, q: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Upper tails with their errors, adding nodes while that helps and is affordable."""
-        if not self.usable:
-            return np.full(np.shape(q), np.nan), np.full(np.shape(q), np.inf)
         points = np.ravel(q)
         inside = np.clip(points, self.low, self.high)
-        while True:
+        while self.usable:
             value, error = self._evaluate(inside)
             error = np.where(points <= self.low, 0.0, error)
             aim = TARGET if self._cost <= _CHEAP else _ENOUGH
@@ -109,6 +107,8 @@ class Inversion:
             least = float(unsettled.min()) if unsettled.size else aim
             if not self._is_promising(least) or not self._extend():
                 break
+        if not self.usable:
+            return np.full(np.shape(q), np.nan), np.full(np.shape(q), np.inf)
         # the tails beyond the range are of no account
         value = np.where(points <= self.low, 1.0, np.clip(value, 0.0, 1.0))
         value = np.where(points > self.high, 0.0, value)
@@ -182,8 +182,6 @@ class Inversion:
     def _extend(self) -> bool:
         """Add nodes, and tell whether that was possible."""
         t = self._block(self._t.size)
-        if not t.size:
-            return False
         cost = self._transform.cost(t)
         if self._cost + cost > _BUDGET:
             return False

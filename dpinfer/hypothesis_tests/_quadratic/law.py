@@ -96,5 +96,6 @@ class QuadraticLaw:
 
 
 def _on_the_safe_side(tail: FloatArray, error: FloatArray) -> FloatArray:
-    """Add errors that are not negligible."""
-    return np.minimum(np.where(error > ACCEPTED_ERROR, tail + error, tail), 1.0)
+    """Add errors that are not negligible; a tail of which nothing is known may be 1."""
+    known = np.where(np.isfinite(error), tail, 1.0)
+    return np.minimum(np.where(error > ACCEPTED_ERROR, known + error, known), 1.0)

@@ -43,13 +43,13 @@ def recurrence(transform: Transform, width: float, end: float, reach: float) -> 
     t = np.unique(np.multiply.outer(steps, np.pi / cells.weight[order[:_KINDS]]))
     t = t[(t > end) & (t <= reach * (1.0 + 1e-9))]
     share = np.minimum(1.0, 2.0 * width / (np.pi * t))
-    found, number = share, min(_FIRST, order.size)
+    found, number, most_cells = share, min(_FIRST, order.size), order.size
     while found.size and found.max() > _NEGLIGIBLE:
         angles = _angles(cells, order[:number])
         work = angles * _points(cells, order[:number])
         most = int(_BUDGET / (work * number) - _PER_ANGLE)
         if most < 1 or work > _LARGEST:
-            number //= 2
+            number = most_cells = number // 2  # never more again, or it would go on forever
             if number:
                 continue
             break
@@ -58,9 +58,9 @@ def recurrence(transform: Transform, width: float, end: float, reach: float) -> 
         size = _bound(transform, order[:number], t[:most], angles)
         # those at larger t that are too many to look at are taken to be as large as the largest
         found = share * np.append(size, np.full(t.size - size.size, size.max()))
-        if number == order.size or 2 * most < t.size:
+        if number == most_cells or 2 * most < t.size:
             break
-        number = min(4 * number, order.size)
+        number = min(4 * number, most_cells)
     return float(found.sum())
 
 

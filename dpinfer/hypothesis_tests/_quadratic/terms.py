@@ -28,6 +28,9 @@ _CELLS = 128
 _INTERPOLATION_ERROR = 2e-11
 """Estimated error up to which cells are interpolated; it is some thirty times the true one."""
 
+_MOST_LISTED = 1.5e7
+"""Values of all different noises together beyond which no way is short enough."""
+
 _LOG_REACH = 37.0
 """A count as far from its expectation has probability exp(-37) at most."""
 
@@ -62,12 +65,17 @@ class Cells:
     def collect(
         cls, nobs: int, value: FloatArray, centre: FloatArray, weight: FloatArray, noise: NoiseLaw
     ) -> Cells | None:
-        """Sort cells into distinct ones, or return None where a noise is not supported."""
+        """Sort cells into distinct ones; None where a noise is not known, or there are too many."""
         kind, laws = _kinds(noise, value.size)
-        parts = [noise_parts(law) for law in laws]
-        known = [part for part in parts if part is not None]
-        if len(known) < len(parts):
-            return None
+        known: list[NoiseParts] = []
+        listed = 0
+        for law in laws:
+            if (part := noise_parts(law)) is None:
+                return None
+            known.append(part)
+            listed += part.pmf.size
+            if listed > _MOST_LISTED:
+                return None
         rows = np.column_stack([kind, nobs * (value / value.sum()), centre, weight])
         distinct, count = np.unique(rows, axis=0, return_counts=True)
         number, rate, middle, factor = distinct.T

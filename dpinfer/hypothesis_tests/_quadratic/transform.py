@@ -50,13 +50,16 @@ class Transform:
         """Multiplications that the values at increasing t take; inf where memory is short."""
         last, half = float(t[-1]), self.nodes(float(t[-1]))
         widest, angles = 2.0 * np.pi * half / self.circle, 2.0 * half + 1.0
+        evaluated = [cell for factor in self.cells.factors for cell in factor.evaluated]
+        if angles * sum(cell.fewest_points for cell in evaluated) > _LARGEST:
+            return np.inf
         values, held = 0.0, 0.0
-        for cell in (cell for factor in self.cells.factors for cell in factor.evaluated):
+        for cell in evaluated:
             points = cell.points.size / cell.stride(last, widest)
             values += points * (angles + cell.noise.cost)
             held += cell.points.size * angles
-        if held > _LARGEST:
-            return np.inf
+            if held > _LARGEST:
+                return np.inf
         return t.size * values + (0.0 if self._is_prepared(half) else _PER_ANGLE * held)
 
     def _is_prepared(self, half: int) -> bool:

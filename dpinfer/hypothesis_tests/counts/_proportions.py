@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from dpinfer._validation import Alternative, FloatArray
-from dpinfer.hypothesis_tests.counts._blocks import draws_in_block
+from dpinfer.hypothesis_tests._blocks import draws_in_block
 from dpinfer.mechanisms._law import NoiseLaw
 from dpinfer.results.null_distribution import AsymptoticNull, NullDistribution
 from dpinfer.results.simulation import Simulation, simulate_null

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpinfer._validation import RNG, FloatArray, check_option
 from dpinfer.errors import InvalidParameterError
-from dpinfer.hypothesis_tests.counts._blocks import draws_in_block
+from dpinfer.hypothesis_tests._blocks import draws_in_block
 from dpinfer.hypothesis_tests.counts._noise_only import NoiseOnly
 from dpinfer.hypothesis_tests.counts.linear import differences
 from dpinfer.mechanisms._law import NoiseLaw
@@ -178,10 +178,13 @@ def _log_below(problem: NoiseOnly, t: FloatArray, closed: bool) -> FloatArray:
     """Logarithm of the probability that all differences are within t, in standard deviations."""
     counts = np.bincount(problem.which.ravel(), minlength=len(problem.laws))
     total = np.zeros(t.shape)
-    slack = (1e-12 if closed else -1e-12) * (1.0 + np.abs(t))
+    slack = 1e-12 * (1.0 + np.abs(t))
     for law, count in zip(problem.laws, counts, strict=True):
-        # by symmetry P(abs(e) >= x) = 2·P(e <= -x); an atom at x counts unless it is let in
-        beyond = 2.0 * law._cdf(-(t + slack) * float(law.std))
+        # by symmetry P(abs(e) > x) = 2·(1 - P(e <= x)) and P(abs(e) >= x) = 2·P(e <= -x): the
+        # distribution function counts atoms that are within rounding of x, on either side
+        spread = float(law.std)
+        tail = 1.0 - law._cdf((t + slack) * spread) if closed else law._cdf((slack - t) * spread)
+        beyond = 2.0 * tail
         with np.errstate(divide="ignore"):
             total += count * np.log1p(-np.minimum(beyond, 1.0))
     return total

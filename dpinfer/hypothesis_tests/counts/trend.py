@@ -21,7 +21,7 @@ from dpinfer._validation import (
 )
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.published import LARGEST_NOBS, check_published, unlabelled
-from dpinfer.hypothesis_tests.counts._blocks import draws_in_block
+from dpinfer.hypothesis_tests._blocks import draws_in_block
 from dpinfer.hypothesis_tests.counts._proportions import PROPORTIONS, TrendOfProportions
 from dpinfer.hypothesis_tests.counts._proportions import Method as ProportionsMethod
 from dpinfer.hypothesis_tests.counts._scores import NoisyScores

@@ -24,6 +24,7 @@ from dpinfer.mechanisms._noisy_count import NoisyCount
 from dpinfer.mechanisms.independent import Mechanism, as_noise
 from dpinfer.mechanisms.noisy_binomial import NoisyBinomial
 from dpinfer.mechanisms.noisy_poisson import NoisyPoisson
+from dpinfer.results.hypothesis import HypothesisResult
 from dpinfer.results.labels import split_labels
 from dpinfer.results.null_distribution import AsymptoticNull, ExactNull, NullDistribution
 from dpinfer.results.simulation import BLOCK, Simulation, simulate_null
@@ -180,6 +181,30 @@ NULLS: dict[
     Callable[[OneCount, Alternative, Simulation], tuple[FloatArray, NullDistribution]],
 ] = {"exact": exact, "monte-carlo": monte_carlo, "normal": normal}
 """The p-values and the null distribution of each method."""
+
+
+def run(
+    name: str,
+    test: OneCount,
+    alternative: Alternative,
+    method: Method,
+    simulation: Simulation,
+    nobs: Any = None,
+) -> HypothesisResult:
+    """Test and report."""
+    pvalue, null = NULLS[method](test, alternative, simulation)
+    return HypothesisResult(
+        name=name,
+        statistic=test.statistic,
+        pvalue=pvalue,
+        alternative=alternative,
+        method=method,
+        null_distribution=null,
+        uncertainty="noise+sampling",
+        nobs=nobs,
+        mc_error=null.mc_error(test.statistic, alternative),
+        labels=test.labels,
+    )
 
 
 @dataclass(frozen=True, eq=False)

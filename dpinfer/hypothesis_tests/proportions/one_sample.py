@@ -9,7 +9,6 @@ from dpinfer._validation import (
     RNG,
     Alternative,
     check_array,
-    check_flag,
     check_integer_array,
     check_option,
     check_scalar,
@@ -17,16 +16,19 @@ from dpinfer._validation import (
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.published import common_shape
 from dpinfer.estimation.unknown_trials import UnknownTrials
-from dpinfer.hypothesis_tests.proportions._one_count import NULLS, OneCount
+from dpinfer.hypothesis_tests._published import checked_total
+from dpinfer.hypothesis_tests.proportions._one_count import NULLS, OneCount, run
 from dpinfer.hypothesis_tests.proportions._unknown_trials import NULLS as NUISANCE_NULLS
 from dpinfer.hypothesis_tests.proportions._unknown_trials import Method as NuisanceMethod
-from dpinfer.hypothesis_tests.proportions._unknown_trials import run
+from dpinfer.hypothesis_tests.proportions._unknown_trials import run as run_nuisance
 from dpinfer.mechanisms.exact import Exact
 from dpinfer.mechanisms.independent import Mechanism
 from dpinfer.mechanisms.randomized_response import RandomizedResponse
 from dpinfer.results.hypothesis import HypothesisResult
 from dpinfer.results.labels import attach_labels, split_labels
 from dpinfer.results.simulation import Simulation
+
+_NAME = "Test of one proportion"
 
 
 def proportions_ztest(
@@ -172,12 +174,12 @@ def proportions_ztest(
     """
     alternative = check_option(alternative, "alternative", ALTERNATIVES)
     simulation = Simulation.checked(reps, rng, progress, n_jobs, precision)
-    is_total = check_flag(nobs_is_total, "nobs_is_total")
+    is_total = checked_total(nobs_is_total, nobs_mechanism)
     if isinstance(mechanism, RandomizedResponse):
         value = _reported(mechanism, value)
         mechanism = reports_noise(mechanism, count, nobs, "count", "nobs")
     if nobs_mechanism is not None:
-        trials = UnknownTrials.checked(
+        unknown = UnknownTrials.checked(
             count=count,
             nobs=nobs,
             value=value,
@@ -187,28 +189,12 @@ def proportions_ztest(
             nuisance_alpha=nuisance_alpha,
         )
         chosen = check_option(method, "method", NUISANCE_NULLS)
-        return run("Test of one proportion", trials, alternative, chosen, simulation)
-    if is_total:
-        raise InvalidParameterError(
-            "nobs_mechanism must be given with nobs_is_total=True: the law of the noise of the "
-            "other summands, Exact() where they have none"
-        )
+        return run_nuisance(_NAME, unknown, alternative, chosen, simulation)
     check_scalar(nuisance_alpha, "nuisance_alpha", gt=0, lt=0.5)
     known = check_option(method, "method", NULLS)
     test = OneCount.of_trials(count, nobs, value, mechanism)
-    pvalue, null = NULLS[known](test, alternative, simulation)
-    return HypothesisResult(
-        name="Test of one proportion",
-        statistic=test.statistic,
-        pvalue=pvalue,
-        alternative=alternative,
-        method=known,
-        null_distribution=null,
-        uncertainty="noise+sampling",
-        nobs=test.law.parameters["nobs"][()],
-        mc_error=null.mc_error(test.statistic, alternative),
-        labels=test.labels,
-    )
+    trials = test.law.parameters["nobs"][()]
+    return run(_NAME, test, alternative, known, simulation, nobs=trials)
 
 
 def _reported(channel: RandomizedResponse, value: Any) -> Any:

@@ -16,10 +16,10 @@ from dpinfer._validation import (
 from dpinfer.estimation.published import check_published, common_shape, unlabelled
 from dpinfer.estimation.unknown_trials import UnknownTrials
 from dpinfer.hypothesis_tests._published import law_pair
-from dpinfer.hypothesis_tests.proportions._one_count import NULLS, Method, OneCount
+from dpinfer.hypothesis_tests.proportions._one_count import NULLS, Method, OneCount, run
 from dpinfer.hypothesis_tests.proportions._unknown_trials import NULLS as NUISANCE_NULLS
 from dpinfer.hypothesis_tests.proportions._unknown_trials import Method as NuisanceMethod
-from dpinfer.hypothesis_tests.proportions._unknown_trials import run
+from dpinfer.hypothesis_tests.proportions._unknown_trials import run as run_nuisance
 from dpinfer.mechanisms.independent import Mechanism
 from dpinfer.results.hypothesis import HypothesisResult
 from dpinfer.results.labels import split_labels
@@ -100,18 +100,7 @@ def poisson_ztest(
     method = check_option(method, "method", NULLS)
     simulation = Simulation.checked(reps, rng, progress, n_jobs, precision)
     test = OneCount.of_events(count, exposure, value, mechanism)
-    pvalue, null = NULLS[method](test, alternative, simulation)
-    return HypothesisResult(
-        name="Test of one rate",
-        statistic=test.statistic,
-        pvalue=pvalue,
-        alternative=alternative,
-        method=method,
-        null_distribution=null,
-        uncertainty="noise+sampling",
-        mc_error=null.mc_error(test.statistic, alternative),
-        labels=test.labels,
-    )
+    return run("Test of one rate", test, alternative, method, simulation)
 
 
 def poisson_2indep(
@@ -238,4 +227,4 @@ def poisson_2indep(
         nuisance_alpha=nuisance_alpha,
         names=("count1", "count1 + count2"),
     )
-    return run("Test of two rates", test, alternative, method, simulation)
+    return run_nuisance("Test of two rates", test, alternative, method, simulation)

@@ -12,14 +12,13 @@ from dpinfer._validation import (
     Alternative,
     FloatArray,
     check_array,
-    check_flag,
     check_integer_array,
     check_option,
     check_scalar,
 )
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.published import LARGEST_NOBS, check_published, common_shape, unlabelled
-from dpinfer.hypothesis_tests._published import law_pair
+from dpinfer.hypothesis_tests._published import checked_total, law_pair
 from dpinfer.hypothesis_tests.proportions._two_samples import NULLS, Method, Sample, TwoSamples
 from dpinfer.hypothesis_tests.proportions.one_sample import reports_noise
 from dpinfer.mechanisms.independent import Mechanism
@@ -154,12 +153,7 @@ def proportions_2indep(
             "method must be 'monte-carlo' or 'normal' where nobs_mechanism is given, got "
             f"{method!r}: the exact law is known for known numbers of trials only"
         )
-    is_total = check_flag(nobs_is_total, "nobs_is_total")
-    if is_total and nobs_mechanism is None:
-        raise InvalidParameterError(
-            "nobs_mechanism must be given with nobs_is_total=True: the law of the noise of the "
-            "other summands, Exact() where they have none"
-        )
+    is_total = checked_total(nobs_is_total, nobs_mechanism)
     simulation = Simulation.checked(reps, rng, progress, n_jobs, precision)
     test = _checked(
         (count1, nobs1),

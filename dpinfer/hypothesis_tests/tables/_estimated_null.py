@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from dpinfer._validation import FloatArray
+from dpinfer.errors import ApproximationWarning
+from dpinfer.hypothesis_tests._blocks import draws_in_block
 from dpinfer.hypothesis_tests.tables._fitted_tables import STATISTICS, TableDraws, TableModel
 from dpinfer.hypothesis_tests.tables._margins import Fit
 from dpinfer.hypothesis_tests.tables._noisy_table import SMALL_EXPECTED, NoisyTable, Statistic
 from dpinfer.results.null_distribution import AsymptoticNull, NullDistribution
-from dpinfer.results.simulation import BLOCK, Simulation, simulate_null
+from dpinfer.results.simulation import Simulation, simulate_null
 
 Method = Literal["monte-carlo", "asymptotic"]
 SmallExpected = Literal["refuse", "compute"]
 
 SMALL_EXPECTED_RULES: tuple[SmallExpected, ...] = ("refuse", "compute")
-
-_CELLS_IN_BLOCK = 1 << 16
-"""Cells drawn at a time, replicates times k: few enough to stay in the cache."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +80,26 @@ class EstimatedNull:
         null, others = METHODS[method](self, simulation)
         return null, [f"{doubt}: the p-value is approximate" for doubt in (*doubts, *others)], True
 
+    def report(
+        self, method: Method, rule: SmallExpected, simulation: Simulation, table: str
+    ) -> dict[str, Any]:
+        """Test, warn the caller's caller of doubts, and return the fields of a test's result."""
+        null, notes, decided = self.distribution(method, rule, simulation)
+        for note in notes:
+            warnings.warn(note, ApproximationWarning, stacklevel=3)
+        return {
+            "statistic": self.value,
+            "pvalue": null.pvalue(self.value, "larger"),
+            "alternative": "larger",
+            "method": method,
+            "null_distribution": null,
+            "uncertainty": "noise+sampling",
+            "nobs": self.total,
+            "mc_error": null.mc_error(self.value, "larger"),
+            "notes": (f"{table}, {self.statistic} statistic", *notes),
+            "decided": decided,
+        }
+
 
 def _monte_carlo(
     test: EstimatedNull, simulation: Simulation
@@ -90,7 +110,7 @@ def _monte_carlo(
         test.value,
         simulation,
         alternative="larger",
-        block=min(BLOCK, max(1, _CELLS_IN_BLOCK // test.model.size)),
+        block=draws_in_block(test.model.size),
     )
     return null, ()
 

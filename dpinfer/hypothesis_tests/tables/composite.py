@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from dpinfer._validation import RNG, FloatArray, check_array, check_option, freeze, show
-from dpinfer.errors import ApproximationWarning, InvalidParameterError
+from dpinfer.errors import InvalidParameterError
 from dpinfer.hypothesis_tests.tables._checks import (
     LARGEST,
     check_channel,
@@ -194,21 +193,9 @@ def chisquare_fit(
     total, form, law = check_nobs(counts, variance, nobs, nobs_mechanism, "f_obs")
     margins = ParametricMargins(cells, form, theta).converged(counts, total)
     test = EstimatedNull.of(TableModel(counts.shape, margins, noise, law), counts, total, statistic)
-    null, notes, decided = test.distribution(method, rule, simulation)
-    for note in notes:
-        warnings.warn(note, ApproximationWarning, stacklevel=2)
     return CompositeFitResult(
+        **test.report(method, rule, simulation, f"{counts.size} cells"),
         name="Goodness of fit of a model with estimated parameters",
-        statistic=test.value,
-        pvalue=null.pvalue(test.value, "larger"),
-        alternative="larger",
-        method=method,
-        null_distribution=null,
-        uncertainty="noise+sampling",
-        nobs=test.total,
-        mc_error=null.mc_error(test.value, "larger"),
-        notes=(f"{counts.size} cells, {statistic} statistic", *notes),
-        decided=decided,
         params=freeze(margins.theta),
         expected_freq=attach_labels(test.expected, labels),
         dof=margins.dof,

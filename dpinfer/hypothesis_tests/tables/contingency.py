@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dpinfer._interchange import as_table
 from dpinfer._validation import RNG, FloatArray, check_option, freeze
-from dpinfer.errors import ApproximationWarning
 from dpinfer.hypothesis_tests.tables._estimated_null import (
     METHODS,
     SMALL_EXPECTED_RULES,
@@ -212,22 +210,10 @@ def chi2_contingency(
     labels = None if axes is None else axes[0]
     published = PublishedTable.checked(cells, labels, mechanism, nobs, nobs_mechanism, row_totals)
     test = EstimatedNull.of(published.model, published.cells, published.nobs, statistic)
-    null, notes, decided = test.distribution(method, rule, simulation)
-    for note in notes:
-        warnings.warn(note, ApproximationWarning, stacklevel=2)
     rows, columns = published.cells.shape
     return ContingencyResult(
+        **test.report(method, rule, simulation, f"{rows} x {columns} table"),
         name=published.name,
-        statistic=test.value,
-        pvalue=null.pvalue(test.value, "larger"),
-        alternative="larger",
-        method=method,
-        null_distribution=null,
-        uncertainty="noise+sampling",
-        nobs=test.total,
-        mc_error=null.mc_error(test.value, "larger"),
-        notes=(f"{rows} x {columns} table, {statistic} statistic", *notes),
-        decided=decided,
         expected_freq=_attach_axes(test.expected, axes),
         dof=published.model.margins.dof,
         estimated_freq=_attach_axes(published.estimate, axes),

@@ -21,6 +21,7 @@ from dpinfer._validation import (
 )
 from dpinfer.errors import ApproximationWarning, InvalidParameterError
 from dpinfer.estimation.published import LARGEST_NOBS, unlabelled
+from dpinfer.hypothesis_tests._blocks import draws_in_block
 from dpinfer.hypothesis_tests._quadratic.law import ACCEPTED_ERROR
 from dpinfer.hypothesis_tests.tables._checks import (
     check_channel,
@@ -41,12 +42,9 @@ from dpinfer.mechanisms.randomized_response import RandomizedResponse
 from dpinfer.results.hypothesis import HypothesisResult
 from dpinfer.results.labels import split_labels
 from dpinfer.results.null_distribution import AsymptoticNull, ExactNull, NullDistribution
-from dpinfer.results.simulation import BLOCK, Simulation, simulate_null
+from dpinfer.results.simulation import Simulation, simulate_null
 
 Method = Literal["exact", "monte-carlo", "asymptotic"]
-
-_CELLS_IN_BLOCK = 1 << 16
-"""Cells drawn at a time, replicates times k: few enough to stay in the cache."""
 
 _ROUNDING = 1e-9
 """Relative error allowed to the sum of the expected counts."""
@@ -317,7 +315,7 @@ def _monte_carlo(test: _Test, simulation: Simulation) -> tuple[NullDistribution,
         test.value,
         simulation,
         alternative="larger",
-        block=min(BLOCK, max(1, _CELLS_IN_BLOCK // test.table.expected.size)),
+        block=draws_in_block(test.table.expected.size),
     )
     notes = [f"{note}; the simulated p-value is valid" for note in _small_expected(test.table)]
     return null, tuple(notes)

@@ -39,6 +39,33 @@ def test_largest_enumerated():
         assert result.pvalue == pytest.approx(expected, abs=2e-12)
 
 
+@pytest.mark.parametrize("after", [[14, 27, 7], [12, 30, 7], [2, 30, 7]], ids=str)
+def test_lower_tail_of_the_largest_enumerated(after):
+    result = counts_paired(BEFORE, after, mechanism=Geometric(scale=1.0))
+    largest = np.abs(BEFORE - after).max()
+    expected = enumerated(
+        1.0, lambda a, b, c: -np.maximum(np.maximum(abs(a), abs(b)), abs(c)), -largest
+    )
+    found = result.null_distribution.pvalue(result.statistic, "smaller")
+    assert found == pytest.approx(expected, abs=2e-12)
+
+
+@pytest.mark.parametrize(
+    "pair", [(Laplace(scale=3.0), Exact()), (Geometric(scale=[1.0, 2.0, 3.0]), Exact())], ids=repr
+)
+def test_lower_tail_is_the_product_over_the_cells(pair):
+    """P(max <= t) from the distribution functions; whole differences carry their atoms."""
+    law = pair[0]
+    result = counts_paired(BEFORE, AFTER, mechanism=pair)
+    for size in (0.0, 1.0, 3.0, 10.0):
+        at = size / law.std
+        inside = 1.0 - 2.0 * law.sf(law.std * np.max(at) * (1 + 1e-12))
+        expected = np.prod(np.broadcast_to(inside, 3))
+        found = result.null_distribution.pvalue(np.max(at), "smaller")
+        assert found == pytest.approx(expected, rel=1e-9, abs=1e-14)
+    assert result.null_distribution.pvalue(-1.0, "smaller") == 0.0
+
+
 def test_squares_enumerated():
     reps = 50_000
     result = counts_paired(

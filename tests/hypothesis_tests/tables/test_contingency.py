@@ -438,6 +438,8 @@ class TestRandomizedResponse:
             ({"mechanism": (NOISE, RandomizedResponse(p=0.6))}, "a pair of channels"),
             ({"table": PUBLISHED}, "table must hold whole numbers"),
             ({"table": [[3, -1, 4], [5, 6, 7]]}, "table must be >= 0"),
+            ({"table": np.zeros((2, 3))}, "table must hold between 1 and 90.* reports, got 0$"),
+            ({"table": np.full((2, 3), 2.0**52)}, "table must hold between 1 and .*, got 2.7"),
             ({"nobs": 300}, "table must add up to nobs"),
             ({"nobs_mechanism": NOISE}, "nobs_mechanism must not be given"),
             ({"row_totals": [136, 168]}, "row_totals must not be given"),
@@ -457,8 +459,19 @@ def test_a_dependence_is_found():
 
 
 def test_the_limit_under_other_noise_is_flagged():
-    with pytest.warns(ApproximationWarning, match="noise that is not Gaussian"):
+    with pytest.warns(ApproximationWarning, match="noise that is not Gaussian") as flagged:
         chi2_contingency(PUBLISHED, mechanism=Laplace(scale=2.0), method="asymptotic")
+    assert [warning.filename for warning in flagged] == [__file__]
+
+
+@pytest.mark.parametrize("statistic", ["pearson", "projected"])
+def test_a_published_total_without_noise_is_a_public_one(statistic):
+    options = {"mechanism": NOISE, "statistic": statistic, "nobs": 235, "reps": 200, "rng": 3}
+    public = chi2_contingency(PUBLISHED, **options)
+    for law in (Exact(), [Exact()]):
+        published = chi2_contingency(PUBLISHED, nobs_mechanism=law, **options)
+        assert tuple(published) == tuple(public)
+        np.testing.assert_array_equal(published.expected_freq, public.expected_freq)
 
 
 def test_seeds_workers_and_precision():
@@ -500,6 +513,8 @@ GOOD = {"table": PUBLISHED, "mechanism": NOISE}
         ({"mechanism": Exact(), "table": COUNTS, "nobs": 300}, "table must add up to nobs"),
         ({"nobs": 0}, "nobs must be >= 1"),
         ({"nobs": 10.5}, "nobs must be a whole number"),
+        ({"nobs": 10.5, "nobs_mechanism": Exact()}, "nobs must hold whole numbers"),
+        ({"nobs": 0, "nobs_mechanism": Exact()}, "nobs must be >= 1"),
         ({"nobs": 10.5, "nobs_mechanism": Geometric(scale=1.0)}, "nobs must hold whole numbers"),
         ({"nobs_mechanism": NOISE}, "nobs must be given with nobs_mechanism"),
         ({"nobs": 10, "nobs_mechanism": "x"}, "nobs_mechanism must be a noise law"),
