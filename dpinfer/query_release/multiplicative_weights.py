@@ -102,6 +102,21 @@ def multiplicative_weights(
     ε'²/8 + ε''²/2 zero-concentrated. Shares of the budget, and c if it is not given, are those with
     the smallest bound.
 
+    It rarely pays: independent noise on each answer, or one noisy histogram for all, is more
+    accurate unless there are very many queries and very many cells for n and the budget. For
+    β = 0.05, n from 10³ to 10⁸ and k queries that each count half of the N cells, the accuracy
+    promised is better
+
+    - than with independent noise from k = 0.9 to 2.0 times (nε)^(2/3) queries on under PureDP,
+      and 21 to 52 times n·√ρ under ZCDP (√ρ is about ε/√2);
+    - than from a noisy histogram from N = 2 to 12 times (nε)^(4/3) cells on, and 21 to 160 times
+      n·√ρ;
+    - than n, the error of no look at the data, from nε = 1,500 to 10,000 on, and n·√ρ = 170 to 540.
+
+    With n = 10⁵ that is about 4,000 queries and 20 million cells for ε = 1, and 2.5 million of both
+    for ρ = 0.5. Actual errors were 0.3 to 0.8 of those promised in simulated runs. Compare the
+    accuracy with that of :func:`usefulness` at the settings at hand.
+
     The whole budget counts as spent, even if fewer rounds were needed: their number is an outcome.
 
     References

@@ -30,7 +30,6 @@ Simulator = Callable[[np.random.Generator], Any]
 
 _METHODS: tuple[Method, ...] = ("exact", "union", "monte-carlo")
 _BLOCK = 2**22
-_STEPS = 200
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,10 +220,7 @@ class _Errors:
         high = self._largest(0.5 * share)
         if self.beta(low, method) <= beta:
             return low
-        for _ in range(_STEPS):
-            middle = 0.5 * (low + high)
-            if not low < middle < high:
-                break
+        while low < (middle := 0.5 * (low + high)) < high:
             low, high = (low, middle) if self.beta(middle, method) <= beta else (middle, high)
         # probabilities jump at whole numbers only where noise takes them
         whole = float(np.rint(high))

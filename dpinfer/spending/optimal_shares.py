@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -226,7 +227,9 @@ class _Problem:
             total, slope = self.value(np.maximum(at, 0.1 * self.floor))
             return total / scale, slope / scale
 
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            # SciPy before 1.16 warns where a step of its own ends a rounding outside the bounds
+            warnings.simplefilter("ignore", RuntimeWarning)
             found = minimize(
                 scaled,
                 shares,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpinfer._interchange import as_table
 from dpinfer._validation import (
     FloatArray,
     Locked,
@@ -264,6 +265,7 @@ def _check_shares(shares: Any, queries: Measurements) -> FloatArray:
     groups = len(queries.names)
     if shares is None:
         return np.full(groups, 1.0 / groups)
+    shares = as_table(shares, "shares")
     if isinstance(shares, Mapping) or hasattr(shares, "iloc"):
         given = {str(name): share for name, share in shares.items()}
         if set(given) != set(queries.names) or len(given) != groups:

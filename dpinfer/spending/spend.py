@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from dpinfer.privacy.composition import BudgetLedger
 from dpinfer.privacy.guarantees import GDP, ZCDP, Guarantee, guarantee_of
 from dpinfer.queries import Workload, check_counting
 from dpinfer.results.labels import attach_labels, split_labels
+from dpinfer.spending._families import find_family
 from dpinfer.spending._measures import MEASURES, Measure, check_workload
 from dpinfer.spending.error_estimate import ErrorEstimate, check_same_labels
 
@@ -32,10 +34,11 @@ def spend_on_error(
     truth: Any,
     published: Any,
     *,
-    mechanism: Mechanism,
+    mechanism: Mechanism | type[NoiseLaw] | None = None,
+    budget: Guarantee | None = None,
     measure: Measure = "signed",
     clip: float | None = None,
-    neighbours: Neighbours = "add-remove",
+    neighbours: Neighbours | None = None,
     workload: Any = None,
     sensitivity: float | None = None,
     release: Guarantee | None = None,
@@ -55,16 +58,21 @@ def spend_on_error(
         The confidential values.
     published : float, array of float, shape (k,), or Series
         The values that were published for them, by whatever way.
-    mechanism : NoiseLaw or sequence of NoiseLaw
-        The law of the noise of the error estimate; of each of the k for signed errors.
+    mechanism : NoiseLaw, sequence of NoiseLaw, or type
+        The law of the noise of the error estimate; of each of the k for signed errors. With a
+        ``budget`` the class of the noise, or nothing for that which goes with the budget; see
+        :func:`plan_release`.
+    budget : PureDP, ZCDP or GDP, optional
+        What to spend, in place of a law: noise is scaled to the sensitivity of the measure.
     measure : {"signed", "l1", "squared"}
         What to publish with noise: the k errors truth - published; their sum of absolute values;
         or the sum of their squares, each error cut off at ``clip``.
     clip : float, optional
         The bound C > 0 of an error in the squared error, and only there: without it one record
         could move the square of a large error by any amount. State it before seeing the errors.
-    neighbours : {"add-remove", "replace"}, default "add-remove"
-        Whether neighbouring data sets differ by one record more, or by one that is changed.
+    neighbours : {"add-remove", "replace"}, optional
+        Whether neighbouring data sets differ by one record more, or by one that is changed. By
+        default that of the budget, and ``"add-remove"`` without one.
     workload : Workload or matrix, shape (k, n), optional
         The queries that the values answer. By default every record is counted in one value, at
         most, as in the cells of a table.
@@ -92,8 +100,9 @@ def spend_on_error(
     InvalidParameterError
         If an argument is outside what is allowed, or the mechanism has no guarantee.
     IncompatibleReleaseError
-        If noise that takes whole numbers only is to be added to something that does not, or the
-        ledger has too little left.
+        If noise that takes whole numbers only is to be added to something that does not, the
+        ledger has too little left, or its guarantee, the budget or that of the release is for
+        other neighbours.
 
     Notes
     -----
@@ -127,19 +136,27 @@ def spend_on_error(
     array([ True,  True])
     >>> error.sensitivity, error.spent
     (1.0, PureDP(epsilon=2.0, neighbours='add-remove'))
+
+    The sum of the squares of both errors, each of them at most 3², for ε = 1/2:
+
+    >>> total = spend_on_error([3, 5], [0, 7], budget=PureDP(0.5), measure="squared", clip=3.0)
+    >>> total.sensitivity, total.mechanism.scale, total.guarantee
+    (5.0, 10.0, PureDP(epsilon=0.5, neighbours='add-remove'))
     """
     kind = MEASURES[check_option(measure, "measure", MEASURES)]
-    relation = check_option(neighbours, "neighbours", NEIGHBOURS)
+    relation = _check_neighbours(neighbours, budget)
     bound = _check_clip(clip, measure)
     true, known, labels = _check_values(truth, published)
     queries = check_workload(workload, true.size, measure)
-    law = as_noise(mechanism, true.size if kind.vector else 1)
-    change = kind.sensitivity(queries, true.size, relation, bound, _order(law))
+    order, noise = _read_noise(mechanism, budget, true.size if kind.vector else 1)
+    change = kind.sensitivity(queries, true.size, relation, bound, order)
     if sensitivity is not None:
         if workload is not None:
             raise InvalidParameterError("sensitivity must be left out where a workload is given")
         change = check_scalar(sensitivity, "sensitivity", gt=0)
+    law = noise(change)
     guarantee = guarantee_of(law, change, relation)
+    check_relation(budget, guarantee)
     check_relation(release, guarantee)
     _check_whole(law, true, known, bound, queries, kind.vector)
     with np.errstate(over="ignore"):
@@ -185,6 +202,25 @@ def check_relation(release: object, guarantee: Guarantee) -> None:
         )
 
 
+def _check_neighbours(neighbours: object, budget: object) -> Neighbours:
+    if neighbours is None:
+        return budget.neighbours if isinstance(budget, Guarantee) else "add-remove"
+    return check_option(neighbours, "neighbours", NEIGHBOURS)
+
+
+def _read_noise(
+    mechanism: Any, budget: Guarantee | None, size: int
+) -> tuple[int, Callable[[float], NoiseLaw]]:
+    """Return the order of the norm of the sensitivity, and the law of the noise by it."""
+    if budget is not None:
+        whole, family = find_family(budget, mechanism)
+        return family.order, lambda change: as_noise(family.law(family.unit(whole, change)), size)
+    if mechanism is None:
+        raise InvalidParameterError("mechanism must be given, or else the budget to spend")
+    law = as_noise(mechanism, size)
+    return 2 if isinstance(guarantee_of(law), (GDP, ZCDP)) else 1, lambda _: law
+
+
 def _check_clip(clip: object, measure: Measure) -> float:
     if measure == "squared":
         if clip is None:
@@ -212,11 +248,6 @@ def _check_values(truth: Any, published: Any) -> tuple[FloatArray, FloatArray, A
         )
     check_same_labels(labels, own, "truth")
     return true, known, own if labels is None else labels
-
-
-def _order(law: NoiseLaw) -> int:
-    """Return the norm in which the noise needs the sensitivity: 2 for (discrete) Gaussian noise."""
-    return 2 if isinstance(guarantee_of(law), (GDP, ZCDP)) else 1
 
 
 def _check_whole(

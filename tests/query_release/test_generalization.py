@@ -11,6 +11,7 @@ from scipy import optimize
 
 from dpinfer.errors import DPInferError, InvalidParameterError
 from dpinfer.mechanisms import Laplace
+from dpinfer.privacy.composition import RepeatedDP
 from dpinfer.privacy.guarantees import GDP, ZCDP, ApproxDP, PureDP
 from dpinfer.query_release import generalization_bound, usefulness
 
@@ -105,6 +106,11 @@ def test_an_analyst_who_overfits_stays_within_the_bound():
         ({"alpha": 1.1}, "alpha must be <= 1"),
         ({"beta": 1.0}, "beta must be < 1"),
         ({"failure": 0.0}, "failure must be > 0"),
+        (
+            # one of a thousand mechanisms tells everything with probability 0.63
+            {"guarantee": RepeatedDP(0.1, 1e-3, 1000, neighbours="replace")},
+            "guarantee must imply .* with δ <= 0.1, got RepeatedDP",
+        ),
     ],
 )
 def test_refusals(arguments, message):

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpinfer.errors import DPInferError, IncompatibleReleaseError, InvalidParameterError
+from dpinfer.mechanisms import Gaussian, Laplace
 from dpinfer.privacy.composition import BudgetLedger, compose
 from dpinfer.privacy.guarantees import GDP, ZCDP, ApproxDP, PureDP
 from dpinfer.queries import Domain, Workload
@@ -19,7 +20,13 @@ from dpinfer.query_release import (
     usefulness,
 )
 from dpinfer.query_release._hypothesis import Hypothesis
-from dpinfer.query_release._noise_plan import offline_plan, online_plan, plan_noise, read_setting
+from dpinfer.query_release._noise_plan import (
+    Setting,
+    offline_plan,
+    online_plan,
+    plan_noise,
+    read_setting,
+)
 
 PURE = PureDP(1.0, neighbours="replace")
 BUDGETS = [PURE, ZCDP(0.5, neighbours="replace"), ApproxDP(1.0, 1e-6, neighbours="replace")]
@@ -184,6 +191,48 @@ def test_approximate_budgets_are_turned_into_concentrated_ones():
         assert found == pytest.approx(epsilon, rel=1e-5)
     pure = read_setting(ApproxDP(1.0, 0.0, neighbours="replace"), 1e5, 32, 50, 0.05)
     assert pure.epsilon == 1.0
+    # ε is about ρ + 2·√(ρ·ln(1/δ)): at the ends of what is looked at
+    huge = read_setting(ApproxDP(1e16, 1e-6, neighbours="replace"), 1e5, 32, 50, 0.05)
+    assert huge.rho == 1e15
+    with pytest.raises(InvalidParameterError, match="guarantee must leave a budget between"):
+        read_setting(ApproxDP(1e-7, 1e-9, neighbours="replace"), 1e5, 32, 50, 0.05)
+
+
+def test_it_pays_only_for_many_queries_and_many_cells():
+    """The figures of the Notes, for n = 10⁵ and queries that count half of the cells."""
+    records, beta = 1e5, 0.05
+    for epsilon, rho, queries, cells in ((1.0, 0.0, 4e3, 2e7), (0.0, 0.5, 2.5e6, 2.5e6)):
+
+        def promised(k, n, epsilon=epsilon, rho=rho):
+            return plan_noise(offline_plan, Setting(epsilon, rho, records, n, k, beta), None)
+
+        def on_each(k, epsilon=epsilon, rho=rho):
+            law = Laplace(scale=k / epsilon) if epsilon else Gaussian(sigma=np.sqrt(k / (2 * rho)))
+            return usefulness(law, queries=int(k), beta=beta).alpha
+
+        def histogram(k, n, epsilon=epsilon, rho=rho):
+            variance = 8.0 / epsilon**2 if epsilon else 1.0 / rho
+            law = Gaussian(sigma=np.sqrt(0.5 * n * variance))
+            return usefulness(law, queries=int(k), beta=beta).alpha
+
+        assert on_each(queries / 1.3) < promised(queries / 1.3, cells).accuracy
+        assert on_each(queries * 1.3) > promised(queries * 1.3, cells).accuracy
+        assert histogram(queries, cells / 1.5) < promised(queries, cells / 1.5).accuracy
+        assert histogram(queries, cells * 1.5) > promised(queries, cells * 1.5).accuracy
+
+
+def test_no_more_updates_than_there_may_be():
+    # with two records noise corrects the hypothesis, once at most, with a probability above 0.2
+    found = [
+        multiplicative_weights(
+            [1, 1], [[1, 0]], guarantee=PURE, beta=0.9, max_updates=1, rng=np.random.default_rng(at)
+        )
+        for at in range(100)
+    ]
+    # not once in 100 runs: below 1e-9
+    assert {one.updates for one in found} == {0, 1}
+    for one in found:
+        assert bool(one.histogram[0] == one.histogram[1]) is (one.updates == 0)
 
 
 @pytest.mark.parametrize("make", [offline_plan, online_plan])

@@ -91,6 +91,10 @@ def test_answers_with_noises_of_their_own(laws):
         below = usefulness(laws, alpha=alpha * (1 - 1e-7), method=method)
         assert below.beta > 0.1
     assert usefulness(IndependentNoise(laws), beta=0.1) == usefulness(laws, beta=0.1)
+    known = usefulness([Geometric(scale=1.0), Exact()], beta=0.1)
+    assert tuple(known) == tuple(usefulness(Geometric(scale=1.0), beta=0.1))
+    single = usefulness(Laplace(scale=[3.0]), beta=0.1)
+    assert single.alpha == pytest.approx(3.0 * np.log(10.0), rel=1e-15)
     array = usefulness(Laplace(scale=[1.0, 4.0]), beta=0.1)
     assert array.queries == 2
     assert usefulness(Laplace(scale=3.0), beta=0.1).queries == 1

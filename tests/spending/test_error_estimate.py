@@ -156,6 +156,7 @@ def test_the_corrected_value_owes_nothing_to_the_published_one():
     ]
     np.testing.assert_allclose(values, values[0], atol=1e-12)
     fit = spend_on_error(3.0, 0.0, mechanism=UNIT, rng=3).corrected()
+    assert str(fit) == fit.summary()
     assert fit.weights == 0.0
     assert fit.bse == pytest.approx(np.sqrt(2))
     assert fit.conf_int(0.1).width == pytest.approx(2 * np.log(10))

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpinfer.errors import DPInferError, NotEstimableError
+from dpinfer.errors import ConvergenceError, DPInferError, InvalidParameterError, NotEstimableError
 from dpinfer.mechanisms import DiscreteGaussian, Exact, Geometric
 from dpinfer.privacy.guarantees import GDP, ZCDP, PureDP
 from dpinfer.queries import Domain, Workload
-from dpinfer.spending import optimal_shares, plan_release
+from dpinfer.spending import _matrices, optimal_shares, plan_release
 
 UNITS = [np.eye(4)[[at]] for at in range(4)]
 DOMAIN = Domain({"sex": ["F", "M"], "age": ["0-17", "18-64", "65+"], "home": ["own", "rent"]})
@@ -144,6 +144,51 @@ def test_a_binary_tree_of_many_levels():
     for other in rng.dirichlet(50 * plan.shares.to_numpy() + 1e-3, 20):
         total = plan_release(levels, budget=ZCDP(0.5), target=prefixes, shares=other).total
         assert total >= plan.total - plan.gap
+
+
+@pytest.mark.parametrize(("name", "limit"), [("DENSE_LIMIT", 2), ("DENSE_SIZE", 10)])
+def test_large_designs_by_another_route(monkeypatch, name, limit):
+    measured = [np.eye(3), np.array([[1.0, 1, 0]]), np.array([[0, 0, 1.0], [1, 1, 1]])]
+    for budget in (PureDP(1.0), ZCDP(0.5)):
+        arguments = {"budget": budget, "weights": [5, 1, 2, 1, 1, 3]}
+        first = optimal_shares(measured, **arguments)
+        with monkeypatch.context() as patch:
+            patch.setattr(_matrices, name, limit)
+            second = optimal_shares(measured, **arguments)
+        assert second.total == pytest.approx(first.total, rel=1e-6)
+        np.testing.assert_allclose(second.shares, first.shares, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "useless", [[[0.0, 0, 1]], [[1.0, -1, 0]], [[1.0, -1, 0], [0, 0, 1]]], ids=str
+)
+def test_directions_that_no_target_needs_get_nothing(useless):
+    # what remains does not measure all that was measured before
+    measured = [np.array([[1.0, 1, 0]]), np.array(useless)]
+    for budget in (PureDP(1.0), ZCDP(0.5)):
+        plan = optimal_shares(measured, budget=budget, target=[[1.0, 1, 0]])
+        np.testing.assert_array_equal(plan.shares, [1.0, 0.0])
+        assert plan.total == pytest.approx({PureDP: 2.0, ZCDP: 1.0}[type(budget)])
+
+
+def test_unimportant_targets_are_measured_all_the_same():
+    # the best share is 1e-20, and none at all would leave a target without an estimate
+    for budget in (PureDP(1.0), ZCDP(0.5)):
+        plan = optimal_shares(UNITS[:2], budget=budget, weights=[1.0, 1e-60], target=np.eye(4)[:2])
+        assert 0 < plan.shares.iloc[1] < 1e-3
+        assert np.isfinite(plan.variance).all()
+
+
+def test_sizes_that_overflow_are_refused():
+    for budget in (PureDP(1e-55), ZCDP(1e-55)):
+        with pytest.raises(ConvergenceError, match="the variances overflow"):
+            optimal_shares(UNITS[:2], budget=budget, target=1e140 * UNITS[0])
+    with pytest.raises(InvalidParameterError, match="squares of the targets must be finite"):
+        optimal_shares(UNITS[:2], budget=ZCDP(1.0), target=1e160 * UNITS[0])
+    # entries whose squares overflow
+    measured = [1e160 * UNITS[0], 1e160 * UNITS[1]]
+    large = optimal_shares(measured, budget=PureDP(1e100), target=np.eye(4)[:2], weights=[1, 8])
+    np.testing.assert_allclose(large.shares, [1 / 3, 2 / 3], atol=1e-3)
 
 
 def test_targets_that_are_not_measured():

@@ -4,6 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -125,6 +126,16 @@ def test_weights_shares_and_frames():
     assert plan.gap is None
 
 
+def test_shares_in_a_frame_without_an_index():
+    shares = pd.Series(
+        [0.25, 0.5, 0.25, 0.0], index=["home", "sex × age", "sex × age × home", "total"]
+    )
+    wanted = plan_release(TABLES, budget=PureDP(1.0), domain=DOMAIN, shares=shares)
+    frame = pa.table({"measurement": shares.index.to_list(), "share": shares.to_list()})
+    plan = plan_release(TABLES, budget=PureDP(1.0), domain=DOMAIN, shares=frame)
+    np.testing.assert_array_equal(plan.variance, wanted.variance)
+
+
 def test_targets_of_many_kinds():
     budget = ZCDP(0.5)
     one = plan_release([np.eye(2)], budget=budget, target=[1.0, -1.0])
@@ -177,6 +188,13 @@ def test_a_large_domain_needs_no_matrix():
         ({"measured": 3}, "measured must be a sequence"),
         ({"measured": [np.ones(3)]}, "matrix"),
         ({"target": [("height",)]}, "attributes must be among"),
+        (
+            {
+                "domain": Domain({f"a{i}": range(2) for i in range(18)}),
+                "measured": [tuple(f"a{i}" for i in range(18))],
+            },
+            "target must hold marginals of at most 16 attributes, got 18",
+        ),
     ],
 )
 def test_refusals(arguments, message):

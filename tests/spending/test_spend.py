@@ -2,6 +2,7 @@
 
 import itertools
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -203,7 +204,69 @@ def test_refusals(arguments, message):
         spend_on_error(**{**default, **arguments})
 
 
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+@pytest.mark.parametrize(
+    ("budget", "mechanism", "kind", "order"),
+    [
+        (PureDP(0.3), None, Laplace, 1),
+        (PureDP(0.3), Geometric, Geometric, 1),
+        (ZCDP(0.3), None, Gaussian, 2),
+        (ZCDP(0.3), DiscreteGaussian, DiscreteGaussian, 2),
+        (GDP(0.3), Gaussian, Gaussian, 2),
+    ],
+)
+def test_noise_for_a_budget_costs_just_that(budget, mechanism, kind, order, neighbours):
+    budget = replace(budget, neighbours=neighbours)
+    moved = {"add-remove": 1, "replace": 2}[neighbours]
+    # a square moves by 2·3 - 1 at most, and two of them do under "replace"
+    sizes = {"signed": moved ** (1 / order), "l1": moved, "squared": 5 * moved}
+    for measure, size in sizes.items():
+        clip = 3.0 if measure == "squared" else None
+        error = spend_on_error(
+            [3, 5], [0, 7], budget=budget, mechanism=mechanism, measure=measure, clip=clip
+        )
+        assert type(error.mechanism) is kind
+        assert error.sensitivity == pytest.approx(size, rel=1e-15)
+        if isinstance(budget, PureDP):
+            assert error.mechanism.scale == pytest.approx(size / 0.3, rel=1e-14)
+            assert error.guarantee.epsilon == pytest.approx(0.3, rel=1e-14)
+        elif isinstance(budget, ZCDP):
+            assert error.mechanism.sigma == pytest.approx(size / np.sqrt(0.6), rel=1e-14)
+            assert error.guarantee.to_zcdp().rho == pytest.approx(0.3, rel=1e-14)
+        else:
+            assert error.mechanism.sigma == pytest.approx(size / 0.3, rel=1e-14)
+            assert error.guarantee.mu == pytest.approx(0.3, rel=1e-14)
+        assert error.guarantee.neighbours == neighbours
+
+
+def test_a_budget_is_for_the_sensitivity_that_is_given_and_fits_its_ledger():
+    ledger = BudgetLedger(PureDP(0.7))
+    error = spend_on_error([3], [0], budget=PureDP(0.7), sensitivity=4.0, ledger=ledger)
+    assert error.mechanism.scale == pytest.approx(4.0 / 0.7)
+    assert ledger.remaining.epsilon == pytest.approx(0.0, abs=1e-15)
+    queries = spend_on_error([3, 3], [0, 0], budget=PureDP(1.0), workload=[[1, 0], [1, 1]])
+    assert queries.mechanism.scale == 2.0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({}, "mechanism must be given, or else the budget"),
+        ({"budget": 1.0}, "budget must be a PureDP"),
+        ({"budget": PureDP(0.0)}, "budget must be > 0"),
+        ({"budget": PureDP(1.0), "mechanism": UNIT}, "mechanism must be the class Laplace"),
+        ({"budget": PureDP(1.0), "mechanism": Gaussian}, "mechanism must be the class Laplace"),
+        ({"mechanism": Laplace}, "mechanism must be"),
+    ],
+)
+def test_a_law_or_a_budget(arguments, message):
+    with pytest.raises(InvalidParameterError, match=message):
+        spend_on_error([3.0, 5.0], [0.0, 7.0], **arguments)
+
+
 def test_relations_do_not_mix():
+    with pytest.raises(IncompatibleReleaseError, match="neighbours must be 'add-remove', as for"):
+        spend_on_error(3, 0, budget=PureDP(1.0), neighbours="replace")
     with pytest.raises(IncompatibleReleaseError, match="do not compose"):
         spend_on_error(3, 0, mechanism=UNIT, release=PureDP(1.0, neighbours="replace"))
     error = spend_on_error(3, 0, mechanism=UNIT)

@@ -15,6 +15,7 @@ from dpinfer.intervals.selected.clamped import clamped_confint
 from dpinfer.mechanisms import DiscreteGaussian, Gaussian, Geometric, Laplace, WeightedSum
 from dpinfer.privacy.guarantees import GDP, ZCDP, PureDP
 from dpinfer.spending import best_split, compare_spending
+from dpinfer.spending.split import final_law
 
 
 @pytest.mark.parametrize("budget", [PureDP(2.0), ZCDP(0.5), GDP(1.0)])
@@ -59,6 +60,39 @@ def test_whole_numbered_noise(budget, mechanism):
     assert len(at_end.shares) == 1
     assert "Division of a budget" in str(split)
     assert list(split.summary_frame().columns) == ["release_share", "error_share", "width"]
+
+
+def test_whole_numbered_noise_may_be_narrower_divided_by_enumeration():
+    epsilon, alpha = 1.026, 0.5
+    k = np.arange(-150, 151)
+
+    def quantile(share):
+        """Upper quantile of the average by inverse variance, from all pairs of noises."""
+        rates = epsilon * np.array([share, 1.0 - share])
+        precision = np.square(np.sinh(rates / 2))
+        weights = precision / precision.sum()
+        pmf = [np.tanh(rate / 2) * np.exp(-rate * np.abs(k)) for rate in rates]
+        values = np.add.outer(weights[0] * k, weights[1] * k).ravel()
+        order = np.argsort(-values)
+        tail = np.cumsum(np.multiply.outer(*pmf).ravel()[order])
+        return values[order][np.searchsorted(tail, alpha / 2 * (1 + 1e-12), side="right")]
+
+    split = best_split(PureDP(epsilon), mechanism=Geometric, alpha=alpha)
+    assert split.release_share == pytest.approx(0.844, abs=1e-3)
+    assert split.width == pytest.approx(2 * quantile(split.release_share), rel=1e-9)
+    # undivided, the noise is within ±1 with probability 1/2 or more
+    assert split.widths[-1] == 2.0
+    for share in np.linspace(0.02, 0.98, 97):
+        assert 2 * quantile(share) >= split.width * (1 - 1e-3)
+
+
+def test_budgets_that_leave_no_variance():
+    # geometric noise with ε = 2000 and 1600 is 0 in every float
+    split = best_split(PureDP(2000.0), mechanism=Geometric, release_at_least=0.8)
+    assert (split.width, split.release_share) == (0.0, 1.0)
+    assert (split.widths == 0.0).all()
+    equal = final_law(Geometric(scale=1 / 30), Geometric(scale=1 / 2000))
+    assert equal == Geometric(scale=1 / 2000)
 
 
 @pytest.mark.parametrize(("budget", "law"), [(PureDP(2.0), Laplace), (ZCDP(0.5), Gaussian)])

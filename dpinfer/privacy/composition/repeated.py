@@ -6,19 +6,19 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from dpinfer._validation import FloatArray, check_integer
 from dpinfer.privacy.composition._checks import check_pairs
 from dpinfer.privacy.composition._response_losses import losses_delta, losses_epsilon
-from dpinfer.privacy.guarantees import GDP, RDP, ZCDP, ApproxDP, Guarantee, PureDP
+from dpinfer.privacy.guarantees import ApproxDP, PureDP
 from dpinfer.privacy.guarantees._guarantee import check_delta_within
+from dpinfer.privacy.guarantees._pairs import PairGuarantee
 
 MAX_COUNT = 10**9
 
 
 @dataclass(frozen=True, repr=False)
-class RepeatedDP(Guarantee):
+class RepeatedDP(PairGuarantee):
     """All the (ε', δ') of k mechanisms, each (ε, δ)-DP, that are run one after the other.
 
     Parameters
@@ -61,97 +61,27 @@ class RepeatedDP(Guarantee):
     (4.774568, 0.0)
     """
 
-    epsilon: float
-    delta: float
     count: int
 
     def _check(self) -> None:
-        self._set("epsilon")
-        self._set("delta", le=1.0, lt=1.0)
+        super()._check()
         object.__setattr__(self, "count", check_integer(self.count, "count", ge=1, le=MAX_COUNT))
 
-    def to_pure_dp(self) -> PureDP:
-        """kε-differential privacy, which follows if and only if δ = 0.
-
-        Returns
-        -------
-        PureDP
-            The guarantee.
-
-        Raises
-        ------
-        InvalidParameterError
-            If δ > 0.
-        """
-        return PureDP(self.count * self._single("ε-DP").epsilon, neighbours=self.neighbours)
-
-    def to_zcdp(self) -> ZCDP:
-        """Zero-concentrated differential privacy, which follows if and only if δ = 0.
-
-        Returns
-        -------
-        ZCDP
-            The guarantee.
-
-        Raises
-        ------
-        InvalidParameterError
-            If δ > 0.
-        """
-        rho = self._single("zCDP").to_zcdp().rho
-        return ZCDP(self.count * rho, neighbours=self.neighbours)
-
-    def to_rdp(self, order: ArrayLike) -> RDP:
-        """Rényi differential privacy at the given orders, which follows if and only if δ = 0.
-
-        Parameters
-        ----------
-        order : float or array of float
-            The orders α > 1.
-
-        Returns
-        -------
-        RDP
-            The guarantee.
-
-        Raises
-        ------
-        InvalidParameterError
-            If δ > 0.
-        """
-        single = self._single("RDP").to_rdp(order)
-        return RDP(single.order, self.count * single.bound, neighbours=self.neighbours)
-
-    def to_gdp(self) -> GDP:
-        """Gaussian differential privacy, which follows if and only if δ = 0.
-
-        Returns
-        -------
-        GDP
-            The guarantee.
-
-        Raises
-        ------
-        InvalidParameterError
-            If δ > 0.
-        """
-        mu = self._single("GDP").to_gdp().mu
-        return GDP(np.sqrt(self.count) * mu, neighbours=self.neighbours)
-
-    def _single(self, kind: str) -> PureDP:
-        return ApproxDP(self.epsilon, self.delta, neighbours=self.neighbours)._as_pure(kind)
+    @property
+    def _times(self) -> int:
+        return self.count
 
     @property
-    def _spent(self) -> float:
+    def _told(self) -> float:
         """Probability 1 - (1-δ)ᵏ that some mechanism tells everything."""
         return float(-np.expm1(self.count * np.log1p(-self.delta)))
 
     def _delta_at(self, epsilon: FloatArray) -> FloatArray:
         inner = losses_delta(epsilon.ravel(), self.epsilon, self.count).reshape(epsilon.shape)
-        return self._spent + (1.0 - self._spent) * inner
+        return self._told + (1.0 - self._told) * inner
 
     def _epsilon_at(self, delta: FloatArray) -> FloatArray:
-        left = check_delta_within(delta, self._spent, self)
+        left = check_delta_within(delta, self._told, self)
         # (δ' - s)/(1 - s) with s = 1 - (1-δ)ᵏ
         inner = left * np.exp(-self.count * np.log1p(-self.delta))
         return losses_epsilon(inner.ravel(), self.epsilon, self.count).reshape(delta.shape)

@@ -130,11 +130,8 @@ class Guarantee(ABC):
         InvalidParameterError
             If ``delta`` is outside [0, 1), or no finite ε holds at it.
         """
-        # imported here because it is itself a guarantee
-        from dpinfer.privacy.guarantees.approximate import ApproxDP
-
         chance = check_scalar(delta, "delta", ge=0, lt=1)
-        return ApproxDP(self.epsilon_at(chance), chance, neighbours=self.neighbours)
+        return self._pair(self.epsilon_at(chance), chance)
 
     def to_pure_dp(self) -> PureDP:
         """ε-differential privacy, where the guarantee implies it.
@@ -258,6 +255,12 @@ class Guarantee(ABC):
     def _set(self, name: str, *, le: float = LARGEST, lt: float | None = None) -> None:
         value = check_scalar(getattr(self, name), name, ge=0, le=le, lt=lt)
         object.__setattr__(self, name, value)
+
+    def _pair(self, epsilon: float, delta: float) -> ApproxDP:
+        # imported here because it is itself a guarantee
+        from dpinfer.privacy.guarantees.approximate import ApproxDP
+
+        return ApproxDP(epsilon, delta, neighbours=self.neighbours)
 
     def _refuse(self, kind: str, reason: str) -> NoReturn:
         raise InvalidParameterError(f"{self} implies no {kind}: {reason}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, NoReturn
 
 from dpinfer._validation import check_option, check_scalar, show
@@ -83,9 +83,18 @@ class AmplifiedDP(ApproxDP):
     >>> amplified = amplify(PureDP(1.0), rate=0.05)
     >>> round(amplified.epsilon, 6), amplified.sources[0].rate
     (0.082422, 0.05)
+    >>> AmplifiedDP(0.25, 0.0, amplified.sources)
+    AmplifiedDP(epsilon=0.25, delta=0.0, neighbours='add-remove', sources=<1 sample, rate 0.05>)
     """
 
-    sources: tuple[Amplification, ...]
+    sources: tuple[Amplification, ...] = field(repr=False)
+
+    def __repr__(self) -> str:
+        count, rates = len(self.sources), [source.rate for source in self.sources]
+        samples = f"1 sample, rate {rates[0]:g}"
+        if count > 1:
+            samples = f"{count} samples, rates from {min(rates):g} to {max(rates):g}"
+        return f"{super().__repr__()[:-1]}, sources=<{samples}>)"
 
     def _check(self) -> None:
         super()._check()

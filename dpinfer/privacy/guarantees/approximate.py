@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from dpinfer._validation import FloatArray
 from dpinfer.errors import InvalidParameterError
-from dpinfer.privacy.guarantees._guarantee import Guarantee, check_delta_within
+from dpinfer.privacy.guarantees._guarantee import check_delta_within
+from dpinfer.privacy.guarantees._pairs import PairGuarantee
 from dpinfer.privacy.guarantees._randomized_response import response_delta, response_epsilon
-
-if TYPE_CHECKING:
-    from dpinfer.privacy.guarantees.gaussian import GDP
-    from dpinfer.privacy.guarantees.pure import PureDP
-    from dpinfer.privacy.guarantees.renyi import RDP
-    from dpinfer.privacy.guarantees.zcdp import ZCDP
 
 
 @dataclass(frozen=True, repr=False)
-class ApproxDP(Guarantee):
+class ApproxDP(PairGuarantee):
     """(ε, δ)-differential privacy: ε-differential privacy but for a probability δ.
 
     Parameters
@@ -64,91 +58,6 @@ class ApproxDP(Guarantee):
     >>> round(guarantee.delta_at(0.5), 6)
     0.28765
     """
-
-    epsilon: float
-    delta: float
-
-    def _check(self) -> None:
-        self._set("epsilon")
-        self._set("delta", le=1.0, lt=1.0)
-
-    def to_pure_dp(self) -> PureDP:
-        """ε-differential privacy, which follows if and only if δ = 0.
-
-        Returns
-        -------
-        PureDP
-            The guarantee ε.
-
-        Raises
-        ------
-        InvalidParameterError
-            If δ > 0.
-        """
-        return self._as_pure("ε-DP")
-
-    def to_zcdp(self) -> ZCDP:
-        """Zero-concentrated differential privacy, which follows if and only if δ = 0.
-
-        Returns
-        -------
-        ZCDP
-            The guarantee.
-
-        Raises
-        ------
-        InvalidParameterError
-            If δ > 0.
-        """
-        return self._as_pure("zCDP").to_zcdp()
-
-    def to_rdp(self, order: ArrayLike) -> RDP:
-        """Rényi differential privacy at the given orders, which follows if and only if δ = 0.
-
-        Parameters
-        ----------
-        order : float or array of float
-            The orders α > 1.
-
-        Returns
-        -------
-        RDP
-            The guarantee.
-
-        Raises
-        ------
-        InvalidParameterError
-            If δ > 0.
-        """
-        return self._as_pure("RDP").to_rdp(order)
-
-    def to_gdp(self) -> GDP:
-        """Gaussian differential privacy, which follows if and only if δ = 0.
-
-        Returns
-        -------
-        GDP
-            The guarantee.
-
-        Raises
-        ------
-        InvalidParameterError
-            If δ > 0.
-        """
-        return self._as_pure("GDP").to_gdp()
-
-    def _as_pure(self, kind: str) -> PureDP:
-        """Return the guarantee without its δ, or refuse to convert it to a kind that has none."""
-        # imported here because it is itself converted to this guarantee
-        from dpinfer.privacy.guarantees.pure import PureDP
-
-        if self.delta > 0:
-            self._refuse(
-                kind,
-                f"with probability {self.delta:g} it allows any output, which can tell the data "
-                "sets apart for certain; start from the mechanism, whose guarantee says more",
-            )
-        return PureDP(self.epsilon, neighbours=self.neighbours)
 
     def _delta_at(self, epsilon: FloatArray) -> FloatArray:
         return self.delta + (1.0 - self.delta) * response_delta(epsilon, self.epsilon)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,10 +16,12 @@ from dpinfer.privacy.guarantees._randomized_response import (
     response_divergence,
     response_epsilon,
 )
-from dpinfer.privacy.guarantees.approximate import ApproxDP
 from dpinfer.privacy.guarantees.gaussian import GDP
 from dpinfer.privacy.guarantees.renyi import RDP
 from dpinfer.privacy.guarantees.zcdp import ZCDP
+
+if TYPE_CHECKING:
+    from dpinfer.privacy.guarantees.approximate import ApproxDP
 
 
 @dataclass(frozen=True, repr=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,8 +11,10 @@ from numpy.typing import ArrayLike
 from dpinfer._validation import FloatArray, check_array, check_option, check_scalar
 from dpinfer.privacy.guarantees._guarantee import Guarantee, refuse_zero_delta
 from dpinfer.privacy.guarantees._zcdp_curve import log_variation, zcdp_epsilon, zcdp_log_delta
-from dpinfer.privacy.guarantees.approximate import ApproxDP
 from dpinfer.privacy.guarantees.renyi import RDP
+
+if TYPE_CHECKING:
+    from dpinfer.privacy.guarantees.approximate import ApproxDP
 
 
 @dataclass(frozen=True, repr=False)
@@ -93,7 +95,7 @@ class ZCDP(Guarantee):
             return super().to_approx_dp(delta)
         chance = check_scalar(delta, "delta", gt=0, lt=1)
         epsilon = self.rho + 2.0 * np.sqrt(self.rho) * np.sqrt(-np.log(chance))
-        return ApproxDP(epsilon, chance, neighbours=self.neighbours)
+        return self._pair(epsilon, chance)
 
     def to_zcdp(self) -> ZCDP:
         """Return the guarantee itself."""

@@ -15,6 +15,7 @@ MOST_STEPS = 200
 CLOSE = 2e-15
 PROVEN = 1e-13
 LONG = 700.0
+ROUNDING = 2e-16
 
 
 def smallest_epsilon(inversion: Inversion, delta: float) -> tuple[float, Tails]:
@@ -26,10 +27,10 @@ def smallest_epsilon(inversion: Inversion, delta: float) -> tuple[float, Tails]:
     tails = inversion.tails(0.0)
     if tails.values[0] <= delta:
         return 0.0, tails
-    target = float(np.log(delta)) if delta > 0 else -np.inf
+    target = float(np.log(delta))
     total = inversion.total
     # what a normal loss would have
-    at = min(total.mean + np.sqrt(2.0 * total.variance * max(-target, 0.0)), 0.999 * upper)
+    at = min(total.mean + np.sqrt(-2.0 * total.variance * target), 0.999 * upper)
     for _ in range(MOST_STEPS):
         tails = inversion.tails(at)
         value, _, scaled = tails.values
@@ -64,14 +65,17 @@ def largest_power(inversion: Inversion, alpha: float) -> float:
     missed, log_level = 1.0 - alpha, float(np.log(alpha))
 
     def rising(epsilon: float) -> _Point:
-        d, _, q = inversion.tails(epsilon).values
+        d, p, q = inversion.tails(epsilon).values
         at = float(np.exp(min(epsilon + log_level, 700.0)))
-        return _Point(epsilon, at + d, at - q, _log(q) - epsilon - log_level)
+        # far on the left q is lost in the rounding of p, and not even its sign is known
+        excess = _log(max(q, ROUNDING * p)) - epsilon - log_level
+        return _Point(epsilon, at + d, at - q, p, excess)
 
     def falling(epsilon: float) -> _Point:
-        d, p, _ = inversion.tails(epsilon).values
+        d, p, q = inversion.tails(epsilon).values
         x = float(np.exp(-epsilon))
-        return _Point(epsilon, x * (d - missed), x * (p - missed), _log(p) - float(np.log(missed)))
+        excess = _log(p) - float(np.log(missed))
+        return _Point(epsilon, x * (d - missed), x * (p - missed), -x * q, excess)
 
     if alpha <= scaled:
         return min(_least(inversion, rising, 1.0), 1.0)
@@ -82,11 +86,15 @@ def largest_power(inversion: Inversion, alpha: float) -> float:
 
 @dataclass(frozen=True)
 class _Point:
-    """At an ε: a convex function of c = e^(±ε), c times its slope, and what changes sign."""
+    """At an ε: a convex function of c = e^(±ε), c times its slope, and what changes sign.
+
+    ``intercept`` is where its tangent passes c = 0: height less slope, without cancellation.
+    """
 
     epsilon: float
     height: float
     slope: float
+    intercept: float
     excess: float
 
 
@@ -121,19 +129,27 @@ def _least(inversion: Inversion, point: Callable[[float], _Point], sign: float) 
 
 
 def _meeting(low: _Point, high: _Point, sign: float) -> tuple[float, float]:
-    """Height and ε at which the tangents at both ends meet."""
+    """Height and ε at which the tangents at both ends meet.
+
+    Across a wide bracket one end may be larger than the other by more than all digits, so that the
+    intercepts and the smaller tangent are used, not the heights of both.
+    """
     width = high.epsilon - low.epsilon
     if width > LONG:
         return -np.inf, low.epsilon + 0.5 * width
     distance = abs(float(np.expm1(sign * width)))
-    # slopes along rising ε, in units of c at the low end
-    first, last = sign * low.slope, sign * high.slope * float(np.exp(-sign * width))
-    bend = last - first
+    # slopes in units of c at the low end
+    first, last = low.slope, high.slope * float(np.exp(-sign * width))
+    bend = sign * (last - first)
     if bend <= 0:
         return -np.inf, low.epsilon + 0.5 * width
-    share = min(max((low.height - high.height + last * distance) / bend, 0.0), distance)
+    # the function less the other tangent at the low end
+    share = min(max((low.height - (high.intercept + last)) / bend, 0.0), distance)
     at = low.epsilon + sign * float(np.log1p(sign * share)) if sign * share > -1 else high.epsilon
-    return low.height + first * share, at
+    c = 1.0 + sign * share
+    tangents = [(low.intercept, first * c), (high.intercept, last * c)]
+    intercept, rise = min(tangents, key=lambda terms: abs(terms[0]) + abs(terms[1]))
+    return intercept + rise, at
 
 
 def _log(value: float) -> float:

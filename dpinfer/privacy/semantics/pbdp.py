@@ -1,4 +1,4 @@
-"""Probabilistically bounded differential privacy: how probable a large change of the odds is."""
+"""Probabilistically bounded differential privacy: how probable a large rise of the odds is."""
 
 from __future__ import annotations
 
@@ -25,10 +25,12 @@ def pbdp_delta(
     sensitivity: float = 1.0,
     group: int = 1,
 ) -> Any:
-    """Probability that a release changes the odds about a record by a factor of e^ε or more.
+    """Largest probability with which a release raises the odds of the truth e^ε times or more.
 
-    It is the δ of (ε, δ)-probabilistically bounded differential privacy: no output, and nothing
-    computed from it, multiplies the odds by e^ε or more, except with this probability.
+    It is the δ of (ε, δ)-probabilistically bounded differential privacy. Let x be the data and x'
+    a neighbour. To see an output, or anything computed from it, multiplies the odds of x against
+    x' by the ratio of its probabilities under the two. Under x, this ratio is e^ε or more with
+    probability δ at most, for all x and x' and whatever is computed.
 
     Parameters
     ----------
@@ -62,8 +64,16 @@ def pbdp_delta(
     Notes
     -----
     δ is the largest power β that some level α gives and for which β ≥ e^ε·α: the point at which
-    the curve of powers meets the line of slope e^ε. It is not the δ of (ε, δ)-differential
-    privacy, which is their largest vertical distance. In closed form
+    the curve of powers meets the line of slope e^ε. The odds of the truth fall as well, by e^ε or
+    more with probability e^{-ε}·δ at most. Two other numbers are never larger than δ:
+
+    - the δ of (ε, δ)-differential privacy, which is the largest vertical distance of curve and
+      line;
+    - the probability that the privacy loss of the output itself is ε or more, the δ of
+      probabilistic differential privacy. Who merges outputs of larger and of smaller loss into
+      one has something whose own loss is ε or more with a larger probability, up to δ.
+
+    For 0.5-GDP and ε = 1 the three are 0.0933, 0.0068 and 0.0401. In closed form
 
     - ε₀-DP: (1 - e^{-ε₀})/(1 - e^{-ε₀-ε}) for ε ≤ ε₀, and 0 beyond;
     - μ-GDP: δ solves Φ(μ + Φ⁻¹(α)) = e^ε·α = δ;
@@ -74,6 +84,9 @@ def pbdp_delta(
     ----------
     Kifer, D. et al. (2022). Bayesian and frequentist semantics for common variations of
     differential privacy. arXiv:2209.03310, Definitions 5.2 to 5.4, Example 5.10 and Section 5.3.
+
+    Meiser, S. (2018). Approximate and probabilistic differential privacy definitions. Cryptology
+    ePrint Archive, Report 2018/277 (what probabilistic differential privacy leaves open).
 
     Bun, M. and Steinke, T. (2016). Concentrated differential privacy: simplifications, extensions,
     and lower bounds. doi:10.1007/978-3-662-53641-4_24, Lemma 3.5.
@@ -99,7 +112,9 @@ def pbdp_delta(
 def pbdp_epsilon(
     protection: Any, delta: ArrayLike, *, sensitivity: float = 1.0, group: int = 1
 ) -> Any:
-    """Smallest ε such that the odds change by a factor of e^ε or less but with probability δ.
+    """Smallest ε such that the odds of the truth rise more than e^ε times with probability <= δ.
+
+    It is the ε of (ε, δ)-probabilistically bounded differential privacy; see :func:`pbdp_delta`.
 
     Parameters
     ----------
@@ -115,8 +130,8 @@ def pbdp_epsilon(
     Returns
     -------
     float or array of float
-        The ε, of the shape of ``delta``: infinite where data sets are told apart for certain with
-        that probability.
+        The ε >= 0, of the shape of ``delta``: infinite where data sets are told apart for certain
+        with that probability or more.
 
     Raises
     ------
@@ -126,6 +141,17 @@ def pbdp_epsilon(
     See Also
     --------
     pbdp_delta : the inverse, and the definition.
+
+    Notes
+    -----
+    It is the logarithm of δ over the smallest level α at which a test has the power δ: no other
+    event of that probability says more for the truth. At δ = 1 it is 0, unless something can
+    tell that the data are not x'.
+
+    References
+    ----------
+    Kifer, D. et al. (2022). Bayesian and frequentist semantics for common variations of
+    differential privacy. arXiv:2209.03310, Definitions 5.2 to 5.4.
 
     Examples
     --------

@@ -133,7 +133,7 @@ class TradeOff:
         return np.where(wanted < 1, found, 1.0 - self._curve.at_zero)[()]
 
     def pbdp_delta(self, epsilon: ArrayLike) -> Any:
-        """δ of probabilistically bounded differential privacy; see :func:`pbdp_delta`.
+        """Largest probability that the odds of the truth rise e^ε times; see :func:`pbdp_delta`.
 
         Parameters
         ----------
@@ -143,7 +143,7 @@ class TradeOff:
         Returns
         -------
         float or array of float
-            The δ.
+            The δ of probabilistically bounded differential privacy, within [0, 1].
         """
         loss = check_array(epsilon, "epsilon", ge=0, le=1e100)
         # a ratio closer to 1 is one that every output has
@@ -154,7 +154,7 @@ class TradeOff:
         return found[()]
 
     def pbdp_epsilon(self, delta: ArrayLike) -> Any:
-        """ε of probabilistically bounded differential privacy; see :func:`pbdp_epsilon`.
+        """Factor e^ε by which the odds rise but with probability δ; see :func:`pbdp_epsilon`.
 
         Parameters
         ----------
@@ -164,7 +164,7 @@ class TradeOff:
         Returns
         -------
         float or array of float
-            The ε; infinite where a test has that power at level 0.
+            The ε >= 0; infinite where a test has that power at level 0.
         """
         chance = check_array(delta, "delta", gt=0, le=1)
         level = check_array(self.level(chance), "level")

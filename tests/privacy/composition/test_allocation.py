@@ -72,3 +72,10 @@ def test_bad_scenarios():
         SMALL.scenario_rho("age")
     with pytest.raises(InvalidParameterError, match="must be True or False"):
         SMALL.scenario_rho(lambda level, query: 1)
+
+
+def test_every_level_has_shares_of_queries():
+    levels = {"State": Fraction(1, 2), "County": Fraction(1, 2)}
+    for queries in ({"State": {"age": Fraction(1)}}, 3):
+        with pytest.raises(InvalidParameterError, match="for the levels State, County, got"):
+            BudgetAllocation(Fraction(1), levels, queries)

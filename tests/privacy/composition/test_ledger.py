@@ -18,6 +18,7 @@ from dpinfer.privacy.sampling import amplify
 
 def test_release_and_error_make_two():
     ledger = BudgetLedger(PureDP(2.0))
+    assert ledger.budget == PureDP(2.0)
     ledger.record("table", mechanism=Laplace(scale=1.0))
     ledger.record("error of the table", mechanism=Laplace(scale=1.0))
     assert ledger.spent == PureDP(2.0)

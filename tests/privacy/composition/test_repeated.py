@@ -119,8 +119,28 @@ def test_conversions_multiply():
     assert repeated.to_rdp(3.0).bound == pytest.approx(8 * PureDP(0.5).to_rdp(3.0).bound)
     assert repeated.to_gdp().mu == pytest.approx(np.sqrt(8) * PureDP(0.5).to_gdp().mu)
     assert repeated.group(2) == RepeatedDP(1.0, 0.0, 8)
-    with pytest.raises(InvalidParameterError, match="implies no zCDP"):
-        RepeatedDP(0.5, 1e-6, 8).to_zcdp()
+    assert all(
+        one.neighbours == "replace"
+        for repeated in [RepeatedDP(0.5, 0.0, 8, neighbours="replace")]
+        for one in (repeated.to_pure_dp(), repeated.to_zcdp(), repeated.to_gdp())
+    )
+
+
+@pytest.mark.parametrize(
+    ("convert", "kind"),
+    [
+        (lambda one: one.to_pure_dp(), "ε-DP"),
+        (lambda one: one.to_zcdp(), "zCDP"),
+        (lambda one: one.to_rdp(2), "RDP"),
+        (lambda one: one.to_gdp(), "GDP"),
+    ],
+)
+def test_what_may_be_told_for_certain_is_named_with_its_probability(convert, kind):
+    # some one of the eight: 1 - 0.999⁸
+    with pytest.raises(
+        InvalidParameterError, match=rf"count=8.* implies no {kind}: .*0\.00797206 "
+    ):
+        convert(RepeatedDP(0.5, 1e-3, 8))
 
 
 def test_agreement_with_dp_accounting():

@@ -2,6 +2,7 @@
 
 import itertools
 import warnings
+from dataclasses import dataclass
 
 import mpmath as mp
 import numpy as np
@@ -10,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpinfer.errors import DPInferError, InvalidParameterError
-from dpinfer.privacy.guarantees import GDP, RDP, ZCDP, ApproxDP, PureDP
+from dpinfer.privacy.guarantees import GDP, RDP, ZCDP, ApproxDP, Guarantee, PureDP
+from dpinfer.privacy.semantics import max_power
 
 mp.mp.dps = 40
 
@@ -263,6 +265,9 @@ def test_groups_of_a_renyi_curve_cover_the_gaussian():
         assert (bound >= order * (size * mu) ** 2 / 2).all()
     with pytest.raises(InvalidParameterError, match="size must be smaller, got 100"):
         curve.group(100)
+    # one order stays one order: half of it, and three times its bound
+    assert RDP(8.0, 0.1).group(2) == RDP(4.0, 0.1 * 3.0)
+    assert isinstance(RDP(8.0, 0.1).group(2).order, float)
 
 
 def test_replacing_is_a_group_of_two():
@@ -309,6 +314,12 @@ def test_no_privacy_loss_at_all(guarantee):
     assert same == guarantee
     assert hash(same) == hash(guarantee)
     assert isinstance(guarantee, RDP) or guarantee.group(7) == guarantee
+
+
+@pytest.mark.parametrize(("order", "bound"), [([2, 3], [0.1]), (2, [0.1]), ([[2, 3]], [[1, 1]])])
+def test_every_order_has_a_bound(order, bound):
+    with pytest.raises(InvalidParameterError, match="arrays of one length, got shapes"):
+        RDP(order, bound)
 
 
 def test_arrays_in_arrays_out():
@@ -370,3 +381,35 @@ def test_bad_input_gives_clear_errors_only(kind, first, second, at, neighbours):
                 getattr(guarantee, name)()
             except DPInferError:
                 continue
+
+
+@dataclass(frozen=True, repr=False)
+class Told(Guarantee):
+    """A guarantee of another kind: with probability δ everything is told, and else nothing."""
+
+    delta: float
+
+    def _check(self):
+        self._set("delta", lt=1.0)
+
+    def _delta_at(self, epsilon):
+        return np.full(epsilon.shape, self.delta)
+
+    def _epsilon_at(self, delta):
+        return np.where(delta >= self.delta, 0.0, np.inf)
+
+    def _group(self, size):
+        return type(self)(min(size * self.delta, 1.0 - 1e-16), neighbours=self.neighbours)
+
+
+def test_a_guarantee_of_another_kind_converts_by_its_curve_alone():
+    told = Told(0.1)
+    assert repr(told) == "Told(delta=0.1, neighbours='add-remove')"
+    assert told.in_words() == "δ = 0.1"
+    assert told.to_approx_dp(0.2) == ApproxDP(0.0, 0.2)
+    assert told.to_replace() == Told(0.2, neighbours="replace")
+    for convert in (told.to_pure_dp, told.to_zcdp, told.to_gdp, lambda: told.to_rdp(2.0)):
+        with pytest.raises(InvalidParameterError, match=r"Told\(.* implies no .*: "):
+            convert()
+    with pytest.raises(InvalidParameterError, match="no bound on the power is known"):
+        max_power(told, 0.1)

@@ -252,3 +252,73 @@ def test_cdf_follows_from_the_noise(mechanism, sensitivity, values, exact):
             exact = mechanism.sf(at)
     assert loss.cdf(values) == pytest.approx(exact, rel=rounding, abs=1e-14)
     assert math.isclose(loss.cdf(values[-1]), float(exact[-1]), rel_tol=rounding)
+
+
+@pytest.mark.parametrize(("p", "categories"), [(0.7, 2), (0.7, 4), (0.26, 4)])
+def test_cdf_of_answers(p, categories):
+    channel = RandomizedResponse(p=p, categories=categories)
+    wrong = (1.0 - p) / (categories - 1)
+    at = float(channel.epsilon) * np.array([-1.0, -0.5, 0.0, 0.5, 1.0])
+    exact = [wrong, wrong, 1.0 - p, 1.0 - p, 1.0]
+    assert privacy_loss(channel).cdf(at) == pytest.approx(exact, rel=1e-12)
+    # all three of three answers have to be the least likely
+    assert privacy_loss(channel, compositions=3).cdf(3 * at[0]) == pytest.approx(
+        wrong**3, rel=1e-12
+    )
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "sensitivity"),
+    [
+        (Laplace(scale=1.0), 0.7),
+        (Geometric(scale=2.0), 3),
+        (RandomizedResponse(p=0.7, categories=4), 1),
+        (Gaussian(sigma=1.0), 1.0),
+        (DiscreteGaussian(sigma=1.0), 1),
+    ],
+)
+def test_what_a_law_says_of_its_largest_value(mechanism, sensitivity):
+    loss = privacy_loss(mechanism, sensitivity)
+    law = loss._parts[0][0]
+    if np.isinf(law.largest):
+        assert law.log_top == -np.inf
+    else:
+        below = 1.0 - loss.cdf(law.largest * (1.0 - 1e-7))
+        # beside the atom a Laplace loss has a density
+        smooth = isinstance(mechanism, Laplace)
+        assert np.exp(law.log_top) == pytest.approx(below, rel=1e-7 if smooth else 1e-12)
+    atoms = law.tilted_atoms(0.0)
+    assert (atoms is None) is isinstance(mechanism, Gaussian)
+    if law.lattice is not None:
+        values, mass = atoms
+        first, step = law.lattice
+        assert np.diff(values) == pytest.approx(step, rel=1e-12)
+        assert (values - first) / step == pytest.approx(np.rint((values - first) / step), abs=1e-9)
+        assert mass.sum() == pytest.approx(1.0, rel=1e-12)
+        assert mass @ values == pytest.approx(loss.mean, rel=1e-9)
+
+
+def test_just_below_the_largest_loss_its_atom_decides():
+    loss = privacy_loss(Geometric(scale=1.0), 2, compositions=300)
+    top = mp.mpf(1) / (1 + mp.exp(-1))
+    for gap in (0.6, 1e-3):
+        epsilon = 600.0 - gap
+        agrees(loss, epsilon, top**300 * -mp.expm1(mp.mpf(epsilon) - 600), rtol=1e-10)
+
+
+def test_epsilon_at_the_smallest_delta():
+    count = 3000
+    loss = privacy_loss(RandomizedResponse(p=0.7, categories=2), compositions=count)
+    p = mp.mpf(0.7)
+    each = mp.log(p / (1 - p))
+    for delta in (1e-300, 1e-100):
+        epsilon = mp.mpf(loss.epsilon(delta))
+        exact = mp.fsum(
+            mp.binomial(count, lies)
+            * p ** (count - lies)
+            * (1 - p) ** lies
+            * -mp.expm1(epsilon - (count - 2 * lies) * each)
+            for lies in range(int(mp.ceil((count - epsilon / each) / 2)))
+        )
+        # ε is found to 2e-15 of itself, and δ falls by less than e per unit
+        assert float(exact) == pytest.approx(delta, rel=1e-9)

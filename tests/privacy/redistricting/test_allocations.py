@@ -4,6 +4,7 @@ from fractions import Fraction
 
 import pytest
 
+from dpinfer.errors import InvalidParameterError
 from dpinfer.privacy.redistricting import PERSONS, UNITS, attributes
 from dpinfer.releases.census import PL94_PERSONS_ALLOCATION
 
@@ -63,3 +64,6 @@ def test_attributes():
     assert attributes("total") == frozenset()
     assert attributes("detailed") == {"hhgq", "votingage", "hispanic", "cenrace"}
     assert attributes("occupancy") == {"occupancy"}
+    for query in (3, None, ["age"]):
+        with pytest.raises(InvalidParameterError, match="query must be the name of a query"):
+            attributes(query)

@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 
 from dpinfer.errors import DPInferError, IncompatibleReleaseError, InvalidParameterError
 from dpinfer.privacy.composition import compose, compose_optimal
-from dpinfer.privacy.guarantees import GDP, RDP, ZCDP, AmplifiedDP, ApproxDP, PureDP
+from dpinfer.privacy.guarantees import (
+    GDP,
+    RDP,
+    ZCDP,
+    Amplification,
+    AmplifiedDP,
+    ApproxDP,
+    PureDP,
+)
 from dpinfer.privacy.sampling import (
     amplified_epsilon,
     amplify,
@@ -142,6 +150,26 @@ def test_amplified_guarantees_stay_marked():
     assert isinstance(total, AmplifiedDP)
     with pytest.raises(IncompatibleReleaseError, match="must not be amplified already"):
         amplify(total, rate=0.1)
+
+
+def test_repr_is_short():
+    first = amplify(PureDP(1.0), rate=0.1, sample="2021")
+    total = compose([first, amplify(PureDP(1.0), rate=0.25, sample="2022")])
+    assert repr(AmplifiedDP(0.5, 1e-6, first.sources)) == (
+        "AmplifiedDP(epsilon=0.5, delta=1e-06, neighbours='add-remove', "
+        "sources=<1 sample, rate 0.1>)"
+    )
+    assert repr(total).endswith(", sources=<2 samples, rates from 0.1 to 0.25>)")
+    assert str(total) == repr(total)
+
+
+def test_sources_are_checked():
+    for guarantee in (1.0, PureDP):
+        with pytest.raises(InvalidParameterError, match="guarantee must be one, got"):
+            Amplification(guarantee, 0.1, "poisson")
+    for sources in ((), (PureDP(1.0),), 3):
+        with pytest.raises(InvalidParameterError, match="sources must hold at least one"):
+            AmplifiedDP(0.5, 0.0, sources)
 
 
 def test_independent_samples_have_names():

@@ -6,8 +6,9 @@ from scipy.special import expit
 
 from dpinfer import _validation
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError, MissingExtraError
-from dpinfer.mechanisms import Exact, Gaussian, Geometric, Laplace
+from dpinfer.mechanisms import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace
 from dpinfer.privacy.guarantees import GDP, AmplifiedDP
+from dpinfer.privacy.losses import privacy_loss
 from dpinfer.privacy.sampling import SubsampledLoss, amplified_epsilon, amplify
 
 
@@ -17,12 +18,17 @@ def installed():
 
 def test_without_sampling_the_gaussian_is_known():
     installed()
-    loss = SubsampledLoss(Gaussian(sigma=10.0), rate=1.0, count=100)
-    lower, upper = loss.epsilon_bounds([1e-6, 1e-3])
-    exact = GDP(1.0).epsilon_at([1e-6, 1e-3])
-    assert (lower <= exact).all()
-    assert (exact <= upper).all()
-    assert (upper - lower < 0.02).all()
+    discrete = DiscreteGaussian(sigma=10.0)
+    repeated = privacy_loss(discrete, compositions=100).epsilon([1e-6, 1e-3])
+    for law, exact in (
+        (Gaussian(sigma=10.0), GDP(1.0).epsilon_at([1e-6, 1e-3])),
+        (discrete, repeated),
+    ):
+        loss = SubsampledLoss(law, rate=1.0, count=100)
+        lower, upper = loss.epsilon_bounds([1e-6, 1e-3])
+        assert (lower <= exact).all()
+        assert (exact <= upper).all()
+        assert (upper - lower < 0.02).all()
 
 
 def test_one_step_is_the_amplified_guarantee():

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import optimize
+from scipy import optimize, stats
 
 from dpinfer import Gaussian, Geometric, Laplace
 from dpinfer.errors import InvalidParameterError
@@ -53,6 +53,23 @@ def test_the_gaussian_solution_against_forty_digits(mu):
             assert found == pytest.approx(float(mp.ncdf(low)), rel=2e-12, abs=1e-300)
 
 
+@pytest.mark.parametrize(("mu", "epsilon"), [(0.5, 1.0), (2.0, 0.1), (0.1, 0.4)])
+def test_two_other_numbers_are_no_larger(mu, epsilon):
+    delta = pbdp_delta(GDP(mu), epsilon)
+    # the log ratio of the output itself is normal around μ²/2, with variance μ²
+    own = stats.norm.sf(epsilon / mu - mu / 2)
+    pair = own - np.exp(epsilon) * stats.norm.sf(epsilon / mu + mu / 2)
+    assert pair < own < delta
+    assert (mu != 0.5) or (round(delta, 4), round(pair, 4), round(own, 4)) == (
+        0.0933,
+        0.0068,
+        0.0401,
+    )
+    # δ is the probability of outputs that are merged into one: those above a threshold
+    cut = stats.norm.isf(delta) + mu
+    assert np.log(delta / stats.norm.sf(cut)) == pytest.approx(epsilon, rel=1e-9)
+
+
 @pytest.mark.parametrize("budget", [1e-8, 0.3, 5.0, 700.0])
 def test_the_pure_solution_against_forty_digits(budget):
     with mp.workdps(400):
@@ -94,6 +111,16 @@ def test_the_concentrated_curve_by_another_route():
             lambda s, e=epsilon: np.log(curve.power(np.exp(s))) - s - e, -200, -1e-9, xtol=1e-13
         )
         assert curve.pbdp_delta(epsilon) == pytest.approx(np.exp(log_level + epsilon), rel=1e-9)
+
+
+def test_without_any_loss_only_a_factor_of_one_has_a_chance():
+    for method in ("exact", "tail-bound"):
+        assert pbdp_delta(ZCDP(0.0), [0.0, 1e-9, 2.0], method=method).tolist() == [1.0, 0.0, 0.0]
+    assert pbdp_delta(GDP(0.0), [0.0, 1e-9, 2.0]).tolist() == [1.0, 0.0, 0.0]
+    # three answers whose largest loss together is 0.3, exactly
+    repeated = compose_optimal(PureDP(0.1), 3)
+    assert pbdp_delta(repeated, [0.31, 4.0]).tolist() == [0.0, 0.0]
+    assert pbdp_delta(repeated, 0.29) > 0.1
 
 
 def test_the_largest_loss_counts_and_beyond_it_there_is_nothing():

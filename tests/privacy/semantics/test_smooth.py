@@ -158,6 +158,15 @@ def test_laplace_noise_is_private(epsilon, delta):
     assert alone == pytest.approx(delta, rel=1e-2) or noise.beta == 0.5 * epsilon
 
 
+def test_with_a_large_delta_the_scale_may_move_by_all_that_is_left():
+    # at β = η the laws have (1 - e^-η)·exp(-2η/(e^η - 1)), about η·e^-2
+    for epsilon, delta, whole in ((0.2, 0.02, True), (0.2, 0.01, False)):
+        noise = SmoothNoise.for_guarantee(ApproxDP(epsilon, delta, neighbours="replace"))
+        assert (noise.beta == epsilon / 2) is whole
+        alone = divergence("laplace", epsilon / 2, noise.factor, -noise.beta, 0.0)
+        assert alone < delta if whole else alone == pytest.approx(delta, rel=1e-2)
+
+
 def test_it_beats_the_published_factors():
     cauchy = SmoothNoise.for_guarantee(PureDP(1.0, neighbours="replace"))
     assert (cauchy.beta, cauchy.factor) == (0.5, 2.0)  # against 1/6 and 6

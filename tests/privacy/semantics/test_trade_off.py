@@ -276,6 +276,16 @@ def test_power_of_repeated_mechanisms_by_enumeration():
         assert gap.max() <= guarantee.delta_at(at) + 1e-12
 
 
+@pytest.mark.parametrize("scale", [20.0, 5.0, 2.0, 0.7, 0.4, 0.05])
+@pytest.mark.parametrize("count", [2, 20, 60, 200, 3000])
+def test_inverted_losses_have_the_power_of_binomial_counts(scale, count):
+    # a change of 1 under geometric noise is a randomized response: two routes to one curve
+    alpha = np.array([1e-100, 1e-30, 1e-9, 0.01, 0.5, 0.9])
+    loss = privacy_loss(Geometric(scale=scale), compositions=count)
+    binomial = compose_optimal(PureDP(1.0 / scale), count)
+    np.testing.assert_allclose(max_power(loss, alpha), max_power(binomial, alpha), rtol=1e-11)
+
+
 def test_groups():
     alpha = np.array([0.01, 0.2])
     np.testing.assert_allclose(
@@ -341,6 +351,8 @@ def test_shapes_and_tables():
     frame = TradeOff(ZCDP(0.5)).frame()
     assert list(frame.columns) == ["level", "power", "type_two_error"]
     assert len(frame) == 101
+    with pytest.raises(InvalidParameterError, match="alpha must be one-dimensional"):
+        TradeOff(ZCDP(0.5)).frame([[0.1, 0.2]])
     assert TradeOff(PureDP(1.0)) == TradeOff(PureDP(1.0))
     assert "PureDP" in repr(TradeOff(PureDP(1.0)))
 
