@@ -24,14 +24,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         status = int(options.run(options))
-        sys.stdout.flush()
+        print(end="", flush=True)  # which does without an output that is closed
     except BrokenPipeError:  # whoever reads the output has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _give_up_output()
         return OK
     except DPInferError as error:
-        print(f"dpinfer: {one_line(error, most=1000)}", file=sys.stderr)
-        return FAILED
+        return _refuse(error)
+    except OSError as error:  # the disk that the output goes to is full, say
+        _give_up_output()
+        return _refuse(f"the output must be writable: {error}")
     return status
+
+
+def _refuse(what: object) -> int:
+    print(f"dpinfer: {one_line(what, most=1000)}", file=sys.stderr)
+    return FAILED
+
+
+def _give_up_output() -> None:
+    """Send what is still to be printed nowhere, lest it fails once more when Python ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def analyze(options: argparse.Namespace) -> int:
@@ -44,15 +56,14 @@ def analyze(options: argparse.Namespace) -> int:
     alpha = check_alpha(options.alpha)
     check_report_paths(options.output)
     path = anes96_path() if options.release is None else options.release
+    release = read_release(path, options.metadata, max_bytes=options.max_bytes)
     sidecar = options.metadata or default_sidecar(path)
     for output in options.output:
         if os.path.realpath(output) in (os.path.realpath(path), os.path.realpath(sidecar)):
             raise InvalidParameterError(
                 f"output must not be a file of the release itself, got {output}"
             )
-    analysis = Analysis.of(
-        read_release(path, options.metadata), alpha=alpha, method=options.method, seed=options.seed
-    )
+    analysis = Analysis.of(release, alpha=alpha, method=options.method, seed=options.seed)
     print(analysis.text())
     write_reports(analysis, options.output)
     return OK
@@ -62,12 +73,12 @@ def validate(options: argparse.Namespace) -> int:
     """Print what is wrong with a release's files, a line a problem."""
     from dpinfer.releases import validate_release
 
-    problems = validate_release(options.release, options.metadata)
+    problems = validate_release(options.release, options.metadata, max_bytes=options.max_bytes)
     for problem in problems:
-        print(f"dpinfer: {problem}", file=sys.stderr)
+        _refuse(problem)
     if problems:
         return FAILED
-    print(f"{options.release.name}: valid")
+    print(f"{one_line(options.release.name)}: valid")
     return OK
 
 
@@ -111,14 +122,7 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument(
         "--seed", type=int, default=0, help="seed of the simulated null distribution (default: 0)"
     )
-    command.add_argument(
-        "--output",
-        type=Path,
-        metavar="FILE",
-        action="append",
-        default=[],
-        help="also write a report: .html, .csv, .json or .parquet; may be given several times",
-    )
+    _add_output(command, "also write a report: .html, .csv, .json or .parquet")
     command.set_defaults(run=analyze)
 
     command = commands.add_parser("validate", help="check a release and its sidecar")
@@ -138,14 +142,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     command.add_argument("--seed", type=int, default=0, help="seed (default: 0)")
     command.add_argument("--jobs", type=int, default=1, help="number of workers (default: 1)")
-    command.add_argument(
-        "--output",
-        type=Path,
-        metavar="FILE",
-        action="append",
-        default=[],
-        help="also write them: .json or .csv; may be given again",
-    )
+    _add_output(command, "also write them: .json or .csv")
     command.set_defaults(run=certify)
     return parser
 
@@ -157,6 +154,24 @@ def _add_files(command: argparse.ArgumentParser, **settings: Any) -> None:
         type=Path,
         metavar="FILE",
         help="JSON sidecar (default: RELEASE followed by -metadata.json)",
+    )
+    command.add_argument(
+        "--max-bytes",
+        type=int,
+        metavar="N",
+        help="most bytes that the table may take when it is decompressed and read (default: 256 "
+        "MB, or 100 times the size of the file)",
+    )
+
+
+def _add_output(command: argparse.ArgumentParser, what: str) -> None:
+    command.add_argument(
+        "--output",
+        type=Path,
+        metavar="FILE",
+        action="append",
+        default=[],
+        help=f"{what}; may be given several times",
     )
 
 

@@ -101,9 +101,11 @@ def check_integer(value: object, name: str, *, ge: int | None = None, le: int | 
     return number
 
 
-def check_integer_array(value: ArrayLike, name: str, *, ge: float | None = None) -> FloatArray:
+def check_integer_array(
+    value: ArrayLike, name: str, *, ge: float | None = None, le: float | None = None
+) -> FloatArray:
     """Return ``value`` as a float64 array that holds whole numbers only."""
-    array = check_array(value, name, ge=ge)
+    array = check_array(value, name, ge=ge, le=le)
     if (bad := array != np.floor(array)).any():
         raise InvalidParameterError(
             f"{name} must hold whole numbers, got {array[bad][0]}{_where(bad)}"
@@ -294,9 +296,11 @@ def _as_real_array(value: ArrayLike, name: str) -> FloatArray:
                 f"{name} must be within ±1.8e308, the range of float64, got a larger whole number"
             ) from error
         except (ValueError, TypeError) as error:
-            raise InvalidParameterError(f"{name} must hold real numbers: {error}") from error
-    if array.size == 0:
-        return array.astype(np.float64) if array.dtype.kind == "O" else np.empty(array.shape)
+            raise InvalidParameterError(
+                f"{name} must hold real numbers: {one_line(error)}"
+            ) from error
+    if array.size == 0:  # of whatever kind
+        return np.empty(array.shape)
     example = next((item for item in array.flat if not _is_plain_number(item)), array.flat[0])
     raise InvalidParameterError(
         f"{name} must hold real numbers, got {show(example)} of type {type(example).__name__}"

@@ -16,6 +16,7 @@ from dpinfer import (
     Gaussian,
     IndependentNoise,
     Laplace,
+    MissingExtraError,
     Release,
     Tulap,
     Workload,
@@ -25,14 +26,30 @@ from dpinfer import (
 from dpinfer import InvalidParameterError as Refused
 from dpinfer._validation import (
     check_array,
+    check_broadcast,
+    check_flag,
     check_index,
     check_integer,
+    check_integer_array,
+    check_items,
+    check_length,
+    check_option,
     check_reps,
     check_rng,
     check_shape,
     one_line,
+    require,
     show,
+    show_some,
 )
+
+
+class Ratio:
+    """Looks like a fraction, and is no number."""
+
+    def as_integer_ratio(self):
+        return 1, 2
+
 
 BAD = [
     10**400,
@@ -41,6 +58,8 @@ BAD = [
     np.ma.array([1.0, 2.0], mask=[False, True]),
     np.longdouble("1e4000"),
     [Decimal("NaN"), 1],
+    [Decimal("sNaN"), 1],
+    Ratio(),
     [1j],
     ["1"],
     [[1], [1, 2]],
@@ -76,6 +95,79 @@ def test_arrays_that_fail_and_mixed_objects_are_refused_by_what_is_wrong():
         check_array(Unreadable(), "scale")
     with pytest.raises(Refused, match="scale must hold real numbers, got None"):
         check_array([1.0, None], "scale")
+
+
+@pytest.mark.parametrize("kind", [float, int, bool, object, "U3", "datetime64[s]"])
+def test_nothing_at_all_is_an_array_where_that_is_allowed(kind):
+    empty = np.empty((0, 3), dtype=kind)
+    found = check_array(empty, "scale", nonempty=False)
+    assert (found.shape, found.dtype) == ((0, 3), np.float64)
+    with pytest.raises(Refused, match="scale must hold at least one value, got none"):
+        check_array(empty, "scale")
+
+
+@pytest.mark.parametrize(
+    ("bounds", "message"),
+    [
+        ({"gt": 2}, "x must be > 2, got 2.0 at position 1"),
+        ({"ge": 2.5}, "x must be >= 2.5, got 2.0 at position 1"),
+        ({"lt": 3}, "x must be < 3, got 3.0 at position 0"),
+        ({"le": 2.5}, "x must be <= 2.5, got 3.0 at position 0"),
+        ({"ndim": 0}, r"x must be a number, got shape \(2,\)"),
+        ({"ndim": 2}, r"x must be two-dimensional, got shape \(2,\)"),
+    ],
+)
+def test_bounds_name_the_first_value_beyond_them(bounds, message):
+    with pytest.raises(Refused, match=f"^{message}"):
+        check_array([3.0, 2.0], "x", **bounds)
+
+
+def test_whole_numbers():
+    assert [check_integer(value, "n") for value in (3, 3.0, np.int8(3), Fraction(3))] == [3] * 4
+    np.testing.assert_array_equal(check_integer_array([1.0, 2], "n", ge=1, le=2), [1.0, 2.0])
+    for value, message in ((2.5, "n must be a whole number, got 2.5"), (True, "n must hold real")):
+        with pytest.raises(Refused, match=message):
+            check_integer(value, "n")
+    for bounds, message in (({"ge": 4}, "n must be >= 4, got 3"), ({"le": 2}, "n must be <= 2")):
+        with pytest.raises(Refused, match=message):
+            check_integer(3, "n", **bounds)
+    with pytest.raises(Refused, match=r"n must hold whole numbers, got 2\.5 at position \(0, 1\)"):
+        check_integer_array([[1.0, 2.5]], "n")
+
+
+def test_choices():
+    assert (check_flag(np.True_, "sure"), check_flag(False, "sure")) == (True, False)
+    assert check_option("b", "letter", ["a", "b"]) == "b"
+    assert check_items((x for x in "ab"), "letters", "text") == ["a", "b"]
+    assert check_length([1, 2], "pair", 2, "two") is None
+    for wrong in (1, "yes", None, np.array([True, False])):
+        with pytest.raises(Refused, match=r"^sure must be True or False, got "):
+            check_flag(wrong, "sure")
+        with pytest.raises(Refused, match=r"^letter must be one of 'a', 'b', got "):
+            check_option(wrong, "letter", ["a", "b"])
+    for wrong in ("ab", b"ab", 3):
+        with pytest.raises(Refused, match=r"^letters must be a sequence of text, got "):
+            check_items(wrong, "letters", "text")
+    with pytest.raises(Refused, match="pair must have 2 entries, one for each of two, got 3"):
+        check_length([1, 2, 3], "pair", 2, "two")
+
+
+def test_shapes_that_broadcast():
+    assert check_broadcast(x=(3, 1), y=(2,)) == (3, 2)
+    with pytest.raises(Refused, match=r"the shapes of x and y must .* got x \(3,\), y \(2,\)"):
+        check_broadcast(x=(3,), y=(2,))
+
+
+def test_what_is_not_installed_is_named_with_its_extra():
+    assert require("numpy", "nothing") is np
+    with pytest.raises(MissingExtraError, match=r"no_such_module is not .* 'dpinfer\[some\]'"):
+        require("no_such_module", "some")
+
+
+def test_long_lists_are_shortened():
+    assert show_some([1, "a"]) == "1, 'a'"
+    assert show_some(range(20), 3) == "0, 1, 2, … (20 in all)"
+    assert show(10**5000) == "a value of type int"
 
 
 def test_spans_of_time_are_no_integers():

@@ -19,7 +19,7 @@ def common_spacing(
     spacing = float(np.min(weights))
     if spacing < smallest:
         return None
-    for _ in range(64):
+    while True:  # each turn halves the spacing at least
         ratios = weights / spacing
         multiples = np.rint(ratios)
         off = np.flatnonzero(np.abs(ratios - multiples) > rtol * ratios)
@@ -31,7 +31,6 @@ def common_spacing(
         if denominator is None:
             return None
         spacing /= denominator
-    return None
 
 
 def _denominator(ratio: float, largest: float, rtol: float) -> int | None:

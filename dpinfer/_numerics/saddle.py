@@ -16,6 +16,8 @@ FIRST_DECADE = -2.5
 LOWEST_DECADE = -160.0
 COMPLEX_STEP = 1e-4
 REFINEMENTS = 3
+ROUNDING = 1e-13
+STEPS_OF_RISE = 64
 
 
 class SaddleGrid:
@@ -40,14 +42,31 @@ class SaddleGrid:
         self._v = np.logspace(first, reach, int(NODES_PER_DECADE * (reach - first)))
         self.s = self._tilt(self._v)
         self.k, self.slope = self.evaluate(self.s)
+        if self.k[0] <= ROUNDING:
+            self._begin_where_k_rises()
         # far out the moments of laws with light tails overflow: those nodes are of no use
         usable = np.isfinite(self.k) & np.isfinite(self.slope)
-        usable[1:] &= np.diff(self.slope) > 0
+        with np.errstate(invalid="ignore"):
+            usable[1:] &= np.diff(self.slope) > 0
         if not usable.all():
-            last = int(np.argmin(usable))
-            self._v, self.s = self._v[:last], self.s[:last]
-            self.k, self.slope = self.k[:last], self.slope[:last]
+            self._keep(slice(int(np.argmin(usable))))
         self.curvature = np.maximum(np.gradient(self.slope, self.s), np.finfo(float).tiny)
+
+    def _begin_where_k_rises(self) -> None:
+        """Leave out nodes at which K is rounding, as it is far for a law that is nearly always 0.
+
+        It then rises, and may overflow, within less than a step of the grid: that step is refined.
+        """
+        rises = int(np.argmin(self.k <= ROUNDING))
+        fine = np.geomspace(self._v[rises - 1], self._v[rises], STEPS_OF_RISE, endpoint=False)
+        self._v = np.concatenate([fine, self._v[rises:]])
+        self.s = self._tilt(self._v)
+        self.k, self.slope = self.evaluate(self.s)
+        self._keep(slice(int(np.argmin(self.k <= ROUNDING)), None))
+
+    def _keep(self, nodes: slice) -> None:
+        self._v, self.s = self._v[nodes], self.s[nodes]
+        self.k, self.slope = self.k[nodes], self.slope[nodes]
 
     def _first_decade(self) -> float:
         """Where the grid begins, as a power of ten of v: where K, which is v²/2 there, is small.

@@ -78,7 +78,12 @@ def draw() -> tuple[Release, pd.Series]:
     return release, pd.Series(workload.answer(cells), index=release.labels, name="count")
 
 
-if __name__ == "__main__":
+def write(folder: Path) -> None:
+    """Draw the release and write its files, and that of the confidential answers."""
     drawn, truth = draw()
-    write_release(drawn, FOLDER / "anes96.csv")
-    truth.astype(int).to_csv(FOLDER / "anes96_truth.csv")
+    write_release(drawn, folder / "anes96.csv")
+    truth.astype(int).to_csv(folder / "anes96_truth.csv", lineterminator="\n")
+
+
+if __name__ == "__main__":
+    write(FOLDER)

@@ -8,12 +8,15 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpinfer._validation import FloatArray, check_array, check_broadcast, show
+from dpinfer._validation import FloatArray, check_array, check_broadcast, check_shape, show
 from dpinfer.errors import InvalidParameterError
 from dpinfer.mechanisms._law import ContinuousLaw, IntegerLaw, NoiseLaw
 from dpinfer.mechanisms._shape_of_laws import entropy_of, excess_kurtosis_of
 
 MOMENTS = "mvsk"
+
+LARGEST_WHOLE = 2.0**53
+"""Up to here floats tell whole numbers apart, and what is added to them stays within int64."""
 
 
 def as_frozen(law: NoiseLaw, *, loc: ArrayLike = 0.0) -> FrozenNoise:
@@ -106,11 +109,11 @@ class FrozenNoise:
 
     def ppf(self, q: ArrayLike) -> Any:
         """Quantile of the probability ``q``."""
-        return self.law.ppf(q) + self._origin
+        return self._moved(self.law.ppf(q))
 
     def isf(self, q: ArrayLike) -> Any:
         """Upper quantile of the probability ``q``."""
-        return self.law.isf(q) + self._origin
+        return self._moved(self.law.isf(q))
 
     def rvs(self, size: int | tuple[int, ...] | None = None, random_state: Any = None) -> Any:
         """Draw independent values, for simulation.
@@ -125,18 +128,27 @@ class FrozenNoise:
         Returns
         -------
         number or array
-            The draws; whole numbers are int64 where ``loc`` holds whole numbers, too.
+            The draws; whole numbers are int64 where ``loc`` holds whole numbers, too, up to 2⁵³.
+
+        Raises
+        ------
+        InvalidParameterError
+            If the parameters and ``loc`` do not broadcast to ``size``.
         """
-        shape = np.broadcast_shapes(self.law.shape, self.loc.shape) if size is None else size
+        own = np.broadcast_shapes(self.law.shape, self.loc.shape)
+        shape = own if size is None else check_shape(size)
+        if check_broadcast(law=own, size=shape) != shape:
+            raise InvalidParameterError(
+                f"size must be a shape to which the parameters and loc, of shape {own}, broadcast, "
+                f"got {shape}"
+            )
         if isinstance(random_state, np.random.RandomState):
             random_state = int(random_state.randint(2**31))
         drawn = self.law.rvs(shape, rng=random_state)
-        if not self.loc.any():
-            return drawn
         whole = np.issubdtype(np.asarray(drawn).dtype, np.integer) and bool(
-            (self.loc == np.floor(self.loc)).all()
+            ((self.loc == np.floor(self.loc)) & (np.abs(self.loc) <= LARGEST_WHOLE)).all()
         )
-        return drawn + (self.loc.astype(np.int64) if whole else self.loc)
+        return drawn + self.loc.astype(np.int64) if whole else self._moved(drawn)
 
     def mean(self) -> Any:
         """Mean: ``loc``, as the noise is symmetric about zero."""
@@ -198,11 +210,15 @@ class FrozenNoise:
     def _kurtosis(self) -> Any:
         return (excess_kurtosis_of(self.law) + np.zeros(self.loc.shape))[()]
 
-    @property
-    def _origin(self) -> Any:
-        return self.loc[()]
+    @np.errstate(over="ignore")
+    def _moved(self, noise: Any) -> Any:
+        """Return values of the noise as values of the law."""
+        check_broadcast(law=np.shape(noise), loc=self.loc.shape)
+        return noise + self.loc[()]
 
+    @np.errstate(over="ignore")
     def _centred(self, x: ArrayLike) -> Any:
+        """Return values of the law as values of the noise."""
         points = check_array(x, "x", finite=False, nonempty=False)
         check_broadcast(x=points.shape, loc=self.loc.shape)
         return points - self.loc

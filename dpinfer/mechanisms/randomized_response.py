@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from dpinfer._validation import (
     RNG,
     FloatArray,
+    check_array,
     check_integer,
     check_integer_array,
     check_rng,
@@ -20,6 +21,9 @@ from dpinfer.errors import InvalidParameterError
 
 MAX_CATEGORIES = 10_000
 """Categories up to which the channel matrix fits into memory."""
+
+MAX_COUNT = 1e14
+"""Largest count that is drawn from: the sums of reports stay whole numbers of int64."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,7 +157,7 @@ class RandomizedResponse:
         Parameters
         ----------
         counts : array of int, shape (k,)
-            The number of respondents in each true category.
+            The number of respondents in each true category, at most 1e14.
         rng : None, int or numpy.random.Generator
             The source of randomness, or its seed.
 
@@ -162,7 +166,7 @@ class RandomizedResponse:
         array of int, shape (k,)
             The number of reports of each category.
         """
-        truth = self.check_counts(counts).astype(np.int64)
+        truth = check_array(self.check_counts(counts), "counts", le=MAX_COUNT).astype(np.int64)
         reports = check_rng(rng).multinomial(truth, self.channel)
         return np.asarray(reports.sum(axis=0), dtype=np.int64)
 

@@ -98,7 +98,12 @@ class WeightedSum(NoiseLaw):
         checked = check_array(weights, "weights", ndim=1, nonempty=False)
         _check_magnitude(checked)
         law = as_noise(mechanism, len(checked))
-        self._terms = collect(checked, groups(law, len(checked)))
+        try:
+            self._terms = collect(checked, groups(law, len(checked)))
+        except InvalidParameterError as error:
+            raise InvalidParameterError(
+                f"weights must keep the noise within the range of its law: {error}"
+            ) from error
 
     @property
     def is_integer(self) -> bool:

@@ -12,6 +12,7 @@ from dpinfer._interchange import as_pandas
 from dpinfer._validation import check_array, check_integer, check_items, show, show_some
 from dpinfer.errors import InvalidParameterError
 from dpinfer.queries._tree import Places
+from dpinfer.queries.domain import refusing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -94,7 +95,9 @@ def parents_of_codes(
     """
     import pandas as pd
 
-    labels = pd.Index(_checked_codes(as_pandas(codes, "codes")))
+    listed = _checked_codes(as_pandas(codes, "codes"))
+    with refusing(listed, "codes"):
+        labels = pd.Index(listed)
     refuse_repeated(labels, "codes")
     size = labels.str.len().to_numpy()
     levels = _checked_lengths(lengths, np.unique(size))
@@ -165,7 +168,9 @@ def parents_of_columns(columns: Any) -> tuple[Places, pd.Index, Places]:
     above, start, stop = np.full(len(columns), -1), 0, 0
     for level in range(columns.shape[1]):
         rows = np.flatnonzero(~missing[:, level])
-        codes, _ = pd.factorize(columns.iloc[rows, level])
+        own = columns.iloc[rows, level]
+        with refusing(own, "each of columns"):
+            codes, _ = pd.factorize(own)
         key = (above[rows] + 1) * (len(columns) + 1) + codes
         _, first, number = np.unique(key, return_index=True, return_inverse=True)
         parent.append(above[rows][first])

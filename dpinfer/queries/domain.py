@@ -213,7 +213,7 @@ class Domain:
         Raises
         ------
         InvalidParameterError
-            If an attribute is missing or a record holds an unknown level.
+            If an attribute is missing, a level is unknown, or weights add up to infinity.
         """
         import pandas as pd
 
@@ -230,7 +230,12 @@ class Domain:
             return np.bincount(cells, minlength=self.size).astype(np.float64)
         weight = check_array(weights, "weights", ndim=1, nonempty=False)
         check_length(weight, "weights", len(frame), "the records")
-        return np.asarray(np.bincount(cells, weights=weight, minlength=self.size), np.float64)
+        total = np.asarray(np.bincount(cells, weights=weight, minlength=self.size), np.float64)
+        if np.isinf([total.min(), total.max()]).any():
+            raise InvalidParameterError(
+                "weights must add up to at most 1.8e308 in each cell, the range of float64"
+            )
+        return total
 
     def check_attributes(self, names: Iterable[str]) -> None:
         """Refuse names that are not attributes of this domain.

@@ -255,7 +255,7 @@ class Hierarchy:
         return f"Hierarchy({len(self)} units, {leaves}, in {levels} levels{opened})"
 
 
-_UNLIKE = (TypeError, ValueError, KeyError, NotImplementedError)
+_UNLIKE = (TypeError, ValueError, KeyError, OverflowError, NotImplementedError)
 """What pandas raises for labels that an index cannot hold."""
 
 

@@ -37,7 +37,7 @@ def l1_sensitivity(workload: Workload | ArrayLike, neighbours: Neighbours = "add
     Raises
     ------
     InvalidParameterError
-        If ``neighbours`` is unknown or the matrix is not finite.
+        If ``neighbours`` is unknown, or the matrix or the sensitivity is not finite.
 
     Notes
     -----
@@ -76,7 +76,7 @@ def l2_sensitivity(workload: Workload | ArrayLike, neighbours: Neighbours = "add
     Raises
     ------
     InvalidParameterError
-        If ``neighbours`` is unknown or the matrix is not finite.
+        If ``neighbours`` is unknown, or the matrix or the sensitivity is not finite.
 
     Notes
     -----
@@ -125,7 +125,12 @@ def clipped_mean_sensitivity(lower: float, upper: float, n: int) -> float:
         )
     if low >= high:
         raise InvalidParameterError(f"upper must be > lower = {low}, got {high}")
-    return (high - low) / size
+    width = high - low
+    if np.isinf(width):
+        raise InvalidParameterError(
+            f"upper - lower must be at most 1.8e308, the range of float64, got {low} and {high}"
+        )
+    return width / size
 
 
 def _sensitivity(workload: Any, neighbours: Neighbours, order: int) -> float:
@@ -134,6 +139,13 @@ def _sensitivity(workload: Any, neighbours: Neighbours, order: int) -> float:
     if queries.is_identity:
         several = queries.shape[1] > 1
         return 1.0 if relation == "add-remove" else 2.0 ** (1 / order) if several else 0.0
-    if relation == "add-remove":
-        return float(column_norms(queries.matrix, order).max())
-    return largest_distance(queries.matrix, order)
+    with np.errstate(over="ignore"):
+        if relation == "add-remove":
+            found = float(column_norms(queries.matrix, order).max())
+        else:
+            found = largest_distance(queries.matrix, order)
+    if np.isinf(found):
+        raise InvalidParameterError(
+            "workload must have a sensitivity of at most 1.8e308, the range of float64: rescale it"
+        )
+    return found

@@ -272,6 +272,7 @@ class Workload:
         if self._matrix is None:
             from scipy.sparse import csr_array, eye_array
 
+            check_entries(self._shape[0])
             self._matrix = read_only(csr_array(eye_array(self._shape[0], format="csr")))
         return self._matrix
 
@@ -332,11 +333,13 @@ class Workload:
     def integer_rows(self) -> NDArray[np.bool_]:
         """Return for each of the m queries whether all of its coefficients are whole numbers."""
         if self._matrix is None or self.is_integer:
+            check_entries(self._shape[0])
             return np.ones(self._shape[0], dtype=bool)
         return integer_rows(self._matrix)
 
     def take(self, index: Any) -> Workload:
         """Return the workload of the queries that a mask, positions or a slice selects."""
+        check_entries(self._shape[0])
         check_index(index, "index", self._shape[:1])
         rows = np.arange(self._shape[0])[index].reshape(-1)
         if self._domain is not None and self._codes is not None:

@@ -11,7 +11,7 @@ import numpy as np
 from dpinfer._validation import check_alpha, check_array, check_option, freeze
 from dpinfer.errors import ApproximationWarning
 from dpinfer.results.hypothesis import HypothesisResult
-from dpinfer.results.labels import attach_labels, split_labels
+from dpinfer.results.labels import attach_labels, labelled_frame, split_labels
 from dpinfer.results.tables import render_table
 
 if TYPE_CHECKING:
@@ -89,12 +89,10 @@ class AdjustedTests:
             One row a test, with the columns ``statistic`` (where the tests are known), ``pvalue``,
             ``pvalue_adjusted`` and ``reject``.
         """
-        import pandas as pd
-
-        columns = {} if self.tests is None else {"statistic": np.ravel(self.tests.statistic)}
+        columns = {} if self.tests is None else {"statistic": self.tests.statistic}
         for name in ("pvalue", "pvalue_adjusted", "reject"):
-            columns[name] = np.asarray(getattr(self, name))
-        return pd.DataFrame(columns, index=self.labels)
+            columns[name] = getattr(self, name)
+        return labelled_frame(columns, self.labels)
 
     def summary(self) -> str:
         """Return :meth:`summary_frame` as a plain-text table that says what is controlled.

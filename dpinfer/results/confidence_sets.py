@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpinfer._validation import FloatArray, check_array, check_broadcast, freeze
+from dpinfer._validation import FloatArray, check_array, check_broadcast, freeze, show
 from dpinfer.errors import InvalidParameterError
 from dpinfer.results.intervals import ERROR_COVERED, Uncertainty
-from dpinfer.results.labels import attach_labels
+from dpinfer.results.labels import attach_labels, hold_arrays, labelled_frame
 from dpinfer.results.tables import render_table
 
 if TYPE_CHECKING:
@@ -78,13 +78,13 @@ class ConfidenceSets:
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("estimate", "lower", "upper"):
-            array = check_array(getattr(self, name), name, finite=False, nonempty=False)
-            object.__setattr__(self, name, attach_labels(freeze(array), self.labels))
-        kind = np.asarray(self.kind, dtype="<U10")
-        if not np.isin(kind, KINDS).all():
-            raise InvalidParameterError(f"kind must hold only {', '.join(KINDS)}")
-        object.__setattr__(self, "kind", attach_labels(freeze(kind), self.labels))
+        hold_arrays(self, ("estimate", "lower", "upper"), self.labels)
+        kind = np.asarray(self.kind)
+        if not np.isin(kind, KINDS).all() or kind.shape != self._parts[0].shape:
+            raise InvalidParameterError(
+                f"kind must hold one of {', '.join(KINDS)} for each set, got {show(self.kind)}"
+            )
+        object.__setattr__(self, "kind", attach_labels(freeze(kind.astype("<U10")), self.labels))
 
     @property
     def empty(self) -> Any:
@@ -96,7 +96,8 @@ class ConfidenceSets:
         """Length of each set: inf where it is not an interval, 0 where it is empty."""
         lower, upper, kind = self._parts
         finite = (kind == "interval") & np.isfinite(lower) & np.isfinite(upper)
-        length = np.where(finite, upper, 0.0) - np.where(finite, lower, 0.0)
+        with np.errstate(over="ignore"):
+            length = np.where(finite, upper, 0.0) - np.where(finite, lower, 0.0)
         length = np.where(finite | (kind == "empty"), length, np.inf)
         return attach_labels(length, self.labels)
 
@@ -174,24 +175,20 @@ class ConfidenceSets:
             One row a set, with the columns ``estimate``, ``ci_lower``, ``ci_upper`` and ``kind``.
             ``attrs`` holds ``alpha``, ``method``, ``uncertainty`` and ``simultaneous``.
         """
-        import pandas as pd
-
         columns = {
             "estimate": self.estimate,
             "ci_lower": self.lower,
             "ci_upper": self.upper,
             "kind": self.kind,
         }
-        frame = pd.DataFrame(
-            {name: np.ravel(values) for name, values in columns.items()}, index=self.labels
+        return labelled_frame(
+            columns,
+            self.labels,
+            alpha=self.alpha,
+            method=self.method,
+            uncertainty=self.uncertainty,
+            simultaneous=self.simultaneous,
         )
-        frame.attrs = {
-            "alpha": self.alpha,
-            "method": self.method,
-            "uncertainty": self.uncertainty,
-            "simultaneous": self.simultaneous,
-        }
-        return frame
 
     def summary(self) -> str:
         """Return the sets as a plain-text table that says which error they cover.

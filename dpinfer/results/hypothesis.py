@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpinfer._validation import Alternative, freeze
+from dpinfer.errors import InvalidParameterError
 from dpinfer.results.intervals import ERROR_COVERED, Uncertainty
-from dpinfer.results.labels import attach_labels
+from dpinfer.results.labels import attach_labels, labelled_frame
 from dpinfer.results.null_distribution import NullDistribution
 from dpinfer.results.tables import render_table
 
@@ -75,8 +76,13 @@ class HypothesisResult:
     decided: bool = True
 
     def __post_init__(self) -> None:
+        shape = np.shape(self.statistic) if self.labels is None else (len(self.labels),)
         for name in ("statistic", "pvalue", "mc_error"):
-            array = np.broadcast_to(getattr(self, name), np.shape(self.statistic))
+            if np.shape(value := getattr(self, name)) not in ((), shape):
+                raise InvalidParameterError(
+                    f"{name} must have shape {shape}, one entry a test, got {np.shape(value)}"
+                )
+            array = np.broadcast_to(value, shape)
             object.__setattr__(self, name, attach_labels(freeze(array), self.labels))
 
     def summary_frame(self) -> pd.DataFrame:
@@ -89,20 +95,16 @@ class HypothesisResult:
             the p-values were simulated. ``attrs`` holds ``alternative``, ``method`` and
             ``uncertainty``.
         """
-        import pandas as pd
-
         columns = {"statistic": self.statistic, "pvalue": self.pvalue}
         if np.any(self.mc_error):
             columns["mc_error"] = self.mc_error
-        frame = pd.DataFrame(
-            {name: np.ravel(values) for name, values in columns.items()}, index=self.labels
+        return labelled_frame(
+            columns,
+            self.labels,
+            alternative=self.alternative,
+            method=self.method,
+            uncertainty=self.uncertainty,
         )
-        frame.attrs = {
-            "alternative": self.alternative,
-            "method": self.method,
-            "uncertainty": self.uncertainty,
-        }
-        return frame
 
     def summary(self) -> str:
         """Return the test as a plain-text table that says which error it accounts for.

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpinfer._validation import check_array, check_broadcast, check_flag, freeze
+from dpinfer._validation import check_array, check_broadcast, check_flag
 from dpinfer.errors import InvalidParameterError
-from dpinfer.results.labels import attach_labels
+from dpinfer.results.labels import attach_labels, hold_arrays, labelled_frame
 from dpinfer.results.tables import render_table
 
 if TYPE_CHECKING:
@@ -85,9 +85,7 @@ class Intervals:
     mc_error: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("estimate", "lower", "upper"):
-            array = check_array(getattr(self, name), name, finite=False, nonempty=False)
-            object.__setattr__(self, name, attach_labels(freeze(array), self.labels))
+        hold_arrays(self, ("estimate", "lower", "upper"), self.labels)
 
     @property
     def empty(self) -> Any:
@@ -98,7 +96,7 @@ class Intervals:
     def width(self) -> Any:
         """Upper end minus lower end, one for each; 0 where the interval is empty."""
         lower, upper = self._ends
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", over="ignore"):
             return attach_labels(np.where(lower > upper, 0.0, upper - lower), self.labels)
 
     def contains(self, value: ArrayLike) -> Any:
@@ -172,21 +170,17 @@ class Intervals:
             ``empty`` where an interval is empty. ``attrs`` holds ``alpha``, ``method``,
             ``uncertainty`` and ``simultaneous``.
         """
-        import pandas as pd
-
         columns = {"estimate": self.estimate, "ci_lower": self.lower, "ci_upper": self.upper}
         if np.any(self.empty):
             columns["empty"] = self.empty
-        frame = pd.DataFrame(
-            {name: np.ravel(values) for name, values in columns.items()}, index=self.labels
+        return labelled_frame(
+            columns,
+            self.labels,
+            alpha=self.alpha,
+            method=self.method,
+            uncertainty=self.uncertainty,
+            simultaneous=self.simultaneous,
         )
-        frame.attrs = {
-            "alpha": self.alpha,
-            "method": self.method,
-            "uncertainty": self.uncertainty,
-            "simultaneous": self.simultaneous,
-        }
-        return frame
 
     def summary(self) -> str:
         """Return the intervals as a plain-text table that says which error they cover.

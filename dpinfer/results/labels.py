@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 
 from dpinfer._interchange import as_table
 from dpinfer._validation import FloatArray, check_array
+from dpinfer.errors import InvalidParameterError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,6 +41,34 @@ def attach_labels(values: NDArray[Any], labels: pd.Index | None) -> Any:
     import pandas as pd
 
     return pd.Series(values, index=labels)
+
+
+def hold_arrays(result: Any, names: Sequence[str], labels: pd.Index | None) -> None:
+    """Set fields of a frozen result to read-only arrays of one shape, under their labels."""
+    held = {
+        name: check_array(getattr(result, name), name, finite=False, nonempty=False)
+        for name in names
+    }
+    shape = held[names[0]].shape if labels is None else (len(labels),)
+    for name, array in held.items():
+        if array.shape != shape:
+            raise InvalidParameterError(
+                f"{', '.join(names)} must have one shape, and one entry for each label where there "
+                f"are labels: {name} must have shape {shape}, got {array.shape}"
+            )
+        array.flags.writeable = False  # a copy already
+        object.__setattr__(result, name, attach_labels(array, labels))
+
+
+def labelled_frame(
+    columns: Mapping[str, Any], labels: pd.Index | None, **attrs: object
+) -> pd.DataFrame:
+    """Return columns of one shape as a DataFrame with a row for each value, and with attrs."""
+    import pandas as pd
+
+    frame = pd.DataFrame({name: np.ravel(held) for name, held in columns.items()}, index=labels)
+    frame.attrs = attrs
+    return frame
 
 
 def stack_labels(frame: pd.DataFrame) -> pd.MultiIndex:

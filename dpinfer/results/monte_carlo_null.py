@@ -11,12 +11,16 @@ from numpy.typing import NDArray
 from scipy import special
 
 from dpinfer._validation import (
+    ALTERNATIVES,
     Alternative,
     FloatArray,
     check_array,
     check_integer_array,
+    check_option,
     freeze,
+    show,
 )
+from dpinfer.errors import InvalidParameterError
 from dpinfer.results.null_distribution import SIGNS, NullDistribution
 
 _TIE = 1e-10
@@ -100,7 +104,11 @@ class MonteCarloNull(NullDistribution):
         reps = np.broadcast_to(check_integer_array(self.reps, "reps", ge=1), shape)
         if not stopped.all():  # a block is kept as a whole, whether or not a count ended in it
             check_array(reps[~stopped], "reps", ge=sample.shape[-1])
-        counts = {name: np.asarray(self.extreme[name]) for name in self.extreme}
+        if not isinstance(self.extreme, Mapping):
+            raise InvalidParameterError(
+                f"extreme must be a mapping of alternatives to counts, got {show(self.extreme)}"
+            )
+        counts = {name: _checked_counts(name, held, reps) for name, held in self.extreme.items()}
         for name, value in (
             ("sample", freeze(sample)),
             ("reps", freeze(reps)),
@@ -186,6 +194,20 @@ class MonteCarloNull(NullDistribution):
             ended = f"{int(self.stopped.sum())} of {self.stopped.size}"
             facts.append(("Counts ended early, precise enough", ended))
         return facts
+
+
+def _checked_counts(alternative: str, counts: Any, reps: FloatArray) -> FloatArray:
+    """Return how many of so many replicates were at least as extreme."""
+    check_option(alternative, "extreme", ALTERNATIVES)
+    name = f"extreme[{alternative!r}]"
+    array = check_integer_array(counts, name, ge=0)
+    if array.shape not in ((), reps.shape):
+        raise InvalidParameterError(f"{name} must have shape {reps.shape}, got {array.shape}")
+    if (array > reps).any():
+        raise InvalidParameterError(
+            f"{name} must be at most reps = {show(reps)}, got {show(array)}"
+        )
+    return np.broadcast_to(array, reps.shape)
 
 
 def count_extreme(

@@ -70,6 +70,7 @@ class NullDistribution(ABC):
         return self._extreme(points, check_option(alternative, "alternative", ALTERNATIVES))[()]
 
     @final
+    @np.errstate(over="ignore")
     def critical_value(self, alpha: float, alternative: Alternative = "two-sided") -> Any:
         """Value from which on a test of level ``alpha`` rejects.
 
@@ -202,8 +203,10 @@ class NullDistribution(ABC):
                     "the test for the row of interest and plot that"
                 )
             if np.isfinite(ends).all():
-                break
-        return float(min(ends)), float(max(ends))
+                return float(min(ends)), float(max(ends))
+        raise InvalidParameterError(
+            "plot draws finite statistics, and nearly all of this law is at infinity"
+        )
 
     @abstractmethod
     def _extreme(self, statistic: FloatArray, alternative: Alternative) -> FloatArray:
@@ -264,7 +267,8 @@ class _KnownTails(NullDistribution):
             inside = rejects(middle)
             high = np.where(wide & inside, middle, high)
             low = np.where(wide & ~inside, middle, low)
-        return sign * np.where(high < LARGEST_STATISTIC, high, np.inf)
+        # adding 0.0 turns -0.0 into 0.0
+        return sign * np.where(high < LARGEST_STATISTIC, high, np.inf) + 0.0
 
     def _mc_error(self, statistic: FloatArray, alternative: Alternative) -> FloatArray:
         return np.zeros(statistic.shape)

@@ -31,6 +31,15 @@ def test_irrational_ratios_have_none():
 def test_too_fine_a_spacing_is_refused():
     assert common_spacing(np.array([1.0, 1.001]), smallest=0.01) is None
     assert common_spacing(np.array([1e-3, 1.0]), smallest=0.01) is None
+    assert common_spacing(np.array([1.0, 1.5]), smallest=0.6) is None
+    assert common_spacing(np.array([1.0, 1.5]), smallest=0.5)[0] == 0.5
+
+
+def test_a_spacing_that_is_found_in_many_turns():
+    weights = np.array([1.0, 1 + 1 / 2, 1 + 1 / 3, 1 + 1 / 5, 1 + 1 / 7, 1 + 1 / 11, 1 + 1 / 13])
+    found, multiples = common_spacing(weights, smallest=1e-5)
+    assert found == pytest.approx(1 / 30030, rel=1e-12)
+    assert np.gcd.reduce(multiples.astype(int)) == 1
 
 
 @settings(derandomize=True, deadline=None)

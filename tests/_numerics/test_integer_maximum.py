@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpinfer._numerics.integer_maximum import ENUMERATED, largest_over_integers
+from dpinfer._numerics.integer_maximum import ENUMERATED, evaluated, largest_over_integers
 
 
 def test_largest_over_integers_enumerates_short_ranges():
@@ -26,3 +26,20 @@ def test_largest_over_integers_zooms_into_long_ranges(peak):
     found = largest_over_integers(tail, np.zeros(1), np.array([1e6]))
     assert found[0] == 1.0
     assert ENUMERATED < 1e6
+
+
+def test_the_work_is_known_before():
+    high = np.array([0.0, 10.0, ENUMERATED - 1.0, ENUMERATED, 1e5, 1e7, 1e9])
+    found = evaluated(np.zeros(high.size), high)
+    for end, guess in zip(high, found, strict=True):
+        tried = []
+
+        def tail(n, rows, tried=tried, end=end):
+            tried.extend(n)
+            return 1.0 / (1.0 + np.abs(n - 0.3 * end))
+
+        largest_over_integers(tail, np.zeros(1), np.array([end]))
+        if end < ENUMERATED:
+            assert len(tried) == guess
+        else:
+            assert 0.5 < len(tried) / guess < 2.0

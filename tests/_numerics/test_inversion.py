@@ -8,6 +8,7 @@ from dpinfer._numerics.chebyshev import HalfLineTable
 from dpinfer._numerics.contour import TailContour
 from dpinfer._numerics.saddle import SaddleGrid
 from dpinfer._numerics.sawtooth import SawtoothSeries
+from dpinfer.errors import ConvergenceError
 
 
 def laplace_grid(scale=1.0):
@@ -43,6 +44,36 @@ def test_chernoff_of_the_normal_law():
     q = np.array([0.3, 1e-3, 1e-30, 1e-300])
     assert np.allclose(normal_grid().chernoff(q), np.sqrt(-2 * np.log(q)), rtol=1e-5)
     assert np.all(normal_grid().chernoff(q) >= np.sqrt(-2 * np.log(q)))
+
+
+def test_a_grid_ends_where_the_law_does():
+    # a fair coin with the faces -1 and 1: cosh overflows, and no tilt moves the mean beyond 1
+    with np.errstate(over="ignore"):
+        grid = SaddleGrid(lambda s: np.log(np.cosh(s)), np.inf, 1.0)
+    assert np.isfinite(grid.k).all()
+    assert np.all(np.diff(grid.slope) > 0)
+    assert np.all(grid.slope <= 1.0)
+    assert grid.log_chernoff(np.array([1.0]))[0] == pytest.approx(np.log(0.5), abs=1e-6)
+
+
+@pytest.mark.parametrize("q", [0.1, 1e-3, 1e-30, 1e-300])
+def test_guesses_of_quantiles_are_close(q):
+    assert laplace_grid(3.0).quantile_guess(q) == pytest.approx(-3.0 * np.log(2.0 * q), rel=0.25)
+    assert normal_grid().quantile_guess(q) == pytest.approx(-special.ndtri(q), rel=0.1)
+
+
+def test_the_tilted_laplace_law_has_this_spread():
+    # K'' = 2(1 + s²)/(1 - s²)² for scale 1
+    for tilt in (0.0, 0.5, 0.9):  # roughly, by differences on the grid
+        spread = np.sqrt(2.0 * (1.0 + tilt**2)) / (1.0 - tilt**2)
+        assert laplace_grid().spread_at(tilt) == pytest.approx(spread, rel=0.1)
+
+
+def test_an_integral_that_does_not_converge_is_given_up(monkeypatch):
+    monkeypatch.setattr("dpinfer._numerics.contour.NODES", 8)
+    monkeypatch.setattr("dpinfer._numerics.contour.MAX_NODES", 16)
+    with pytest.raises(ConvergenceError, match="not converged after 16 nodes"):
+        TailContour(laplace_grid()).log_upper(np.array([1.0]))
 
 
 def test_contour_on_the_laplace_law():

@@ -90,3 +90,16 @@ def test_any_monotone_function(log_root, stretch, shape):
     low, high = find_root(excess, np.zeros(1), np.full(1, 10.0 * root))
     assert excess(low, 0) >= 0 >= excess(high, 0)
     assert high - low <= 1e-12 * root + 1e-300 or excess(high, 0) == 0
+
+
+def test_functions_without_a_root_are_refused():
+    with pytest.raises(ConvergenceError, match="no sign change between"):
+        find_root(lambda x, index: np.ones_like(x), np.zeros(1), np.ones(1), expand=True)
+    with pytest.raises(ConvergenceError, match="no sign change between"):
+        find_root(lambda x, index: -np.ones_like(x), np.zeros(1), np.ones(1), expand=True)
+
+
+def test_an_endless_search_is_given_up(monkeypatch):
+    monkeypatch.setattr("dpinfer._numerics.roots.MAX_STEPS", 3)
+    with pytest.raises(ConvergenceError, match="still open after 3 steps"):
+        find_root(cubic(np.array([2.0])), np.zeros(1), np.array([1e9]))

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy import integrate, special
 
 from dpinfer._numerics.weighted_chi2 import RankOne, WeightedChi2
+from dpinfer.errors import ConvergenceError
 
 
 def imhof(values, q):
@@ -116,3 +117,23 @@ def test_tails_add_up(values, ratio):
     np.testing.assert_allclose(upper + lower, 1.0, rtol=1e-12)
     assert upper[0] >= upper[1]
     assert np.all((upper >= 0) & (lower >= 0))
+
+
+def test_an_integral_that_does_not_converge_is_given_up(monkeypatch):
+    monkeypatch.setattr("dpinfer._numerics.weighted_chi2._BLOCKS", 1)
+    monkeypatch.setattr("dpinfer._numerics.weighted_chi2._NODES", 8)
+    with pytest.raises(ConvergenceError, match="not converged after 8 nodes"):
+        WeightedChi2.from_eigenvalues(np.array([1.0, 2.0, 3.0])).upper(np.array([4.0]))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_largest_eigenvalue_of_a_matrix_less_a_vector(seed):
+    rng = np.random.default_rng(seed)
+    diagonal, vector = rng.uniform(0.1, 2.0, 6), rng.uniform(0.0, 0.1, 6)
+    matrix = np.diag(diagonal) - np.outer(vector, vector)
+    expected = np.linalg.eigvalsh(matrix)[-1]
+    assert RankOne(diagonal, vector**2).largest == pytest.approx(expected, rel=1e-12)
+
+
+def test_the_largest_eigenvalue_may_be_zero():
+    assert RankOne(np.ones(1), np.ones(1)).largest == pytest.approx(0.0, abs=1e-17)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpinfer.errors import InvalidParameterError
+from dpinfer.errors import ConvergenceError, InvalidParameterError
 from dpinfer.mechanisms import DiscreteGaussian, Gaussian, Geometric, Laplace, Tulap
 
 
@@ -126,3 +126,10 @@ def test_other_bad_calls_are_refused():
         Tulap.from_epsilon(1.0, delta=-0.1)
     with pytest.raises(InvalidParameterError, match="sensitivity and epsilon must broadcast"):
         Laplace.from_epsilon([1.0, 2.0], sensitivity=[1.0, 2.0, 3.0])
+
+
+def test_a_calibration_that_does_not_converge_is_given_up(monkeypatch):
+    flat = (np.zeros(()), np.ones(()))
+    monkeypatch.setattr("dpinfer.mechanisms._calibration.gaussian_logdelta", lambda *_: flat)
+    with pytest.raises(ConvergenceError, match="analytic calibration"):
+        Gaussian.from_epsilon_delta(1.0, 1e-6)

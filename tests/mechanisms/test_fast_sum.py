@@ -30,6 +30,8 @@ CASES = [
     ([1.0, 1.0], [DiscreteGaussian(sigma=1e6), Geometric(scale=1e5)]),
     ([1.0, 0.3], [DiscreteGaussian(sigma=1e5), DiscreteGaussian(sigma=1e5)]),
     ([1003.0, 991.0, 1994.0], [Geometric(scale=3.0)] * 3),
+    ([1.0, np.sqrt(2.0)], [Geometric(scale=50.0)] * 2),
+    ([1.0, 64.0], [Geometric(scale=0.5), Geometric(scale=1e6)]),
 ]
 
 
@@ -63,6 +65,39 @@ def test_tails_of_wide_lattices_keep_their_digits(scale):
 
 
 def test_the_law_itself_where_there_is_one_term():
+    assert fast_sum(np.array([0.4, 0.0]), [Laplace(scale=2.0), Exact()]) == Laplace(scale=0.8)
     law = Geometric(scale=2.0)
     assert fast_sum(np.array([1.0, 0.4]), [law, Exact()]) is law
     assert fast_sum(np.array([0.0, 0.4]), [law, Exact()]) == Exact()
+
+
+@pytest.mark.parametrize(("weights", "laws"), CASES, ids=repr)
+def test_what_is_not_tabulated_is_that_of_the_weighted_sum(weights, laws):
+    fast, exact = fast_sum(np.array(weights), laws), WeightedSum(weights, laws)
+    assert fast.is_integer == exact.is_integer
+    assert fast.shape == ()
+    assert fast.take(0) is fast or fast.take(0) == fast
+    q, x = np.array([1e-9, 0.01, 0.4, 0.9]), exact.std * np.array([-4.1, -0.3, 0.7, 5.2])
+    for method, points in (("ppf", q), ("isf", q), ("sf", x), ("logsf", x), ("cf", x / exact.std)):
+        expected = getattr(exact, method)(points)
+        np.testing.assert_allclose(
+            getattr(fast, method)(points), expected, rtol=1e-8, atol=1e-10, err_msg=method
+        )
+    assert fast.rvs(3, rng=1).shape == (3,)
+    # 6 standard errors of a variance with a kurtosis below 9: 2e-9
+    draws = fast.rvs(20_000, rng=2)
+    assert np.var(draws) == pytest.approx(exact.variance, rel=6 * np.sqrt(8 / 20_000))
+
+
+@pytest.mark.parametrize(("weights", "laws"), CASES, ids=repr)
+def test_logarithms_are_right_or_bounds(weights, laws):
+    fast, exact = fast_sum(np.array(weights), laws), WeightedSum(weights, laws)
+    x = exact.std * np.array([-60.0, -20.0, -9.0, -5.0, -2.0, 0.0, 3.0])
+    found, expected = fast.logcdf(x), exact.logcdf(x)
+    near = expected > np.log(2e-10)
+    np.testing.assert_allclose(np.exp(found[near]), np.exp(expected[near]), rtol=1e-9, atol=1e-11)
+    # tails of tables of atoms are bounded; no bound of Chernoff is off by more than a factor of x
+    np.testing.assert_allclose(fast.logcdf(x[near]), found[near], rtol=1e-13)
+    slack = np.log(1e3) + np.log1p(np.abs(x[~near]))
+    assert np.all(found[~near] >= expected[~near] - 1e-7 * np.abs(expected[~near]))
+    assert np.all(found[~near] <= expected[~near] + slack)

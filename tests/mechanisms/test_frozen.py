@@ -93,6 +93,20 @@ def test_draws():
     assert as_frozen(Geometric(scale=2.0), loc=0.5).rvs(random_state=1) % 1 == 0.5
 
 
+@pytest.mark.parametrize("loc", [2.0**53 + 2, 1e300])
+def test_draws_do_not_leave_the_whole_numbers_of_int64(loc):
+    draws = as_frozen(Geometric(scale=2.0), loc=loc).rvs(5, 7)
+    np.testing.assert_array_equal(draws, loc + Geometric(scale=2.0).rvs(5, rng=7))
+    assert draws.dtype == np.float64
+
+
+def test_places_at_the_ends_of_the_floats():
+    largest = np.finfo(float).max
+    law = as_frozen(Laplace(scale=1e100), loc=-largest)
+    assert (law.cdf(largest), law.sf(largest)) == (1.0, 0.0)
+    assert law.ppf(0.0) == -np.inf
+
+
 def test_scipy_takes_it():
     law = Laplace(scale=2.0)
     draws = law.rvs(2000, rng=3)
@@ -144,3 +158,21 @@ def test_laws_without_a_density():
 def test_bad_input(call, message):
     with pytest.raises(InvalidParameterError, match=message):
         call(as_frozen(Laplace(scale=1.0)))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda law: law.ppf([0.1, 0.2]), "shapes of law and loc must broadcast"),
+        (lambda law: law.isf([0.1, 0.2]), "shapes of law and loc must broadcast"),
+        (lambda law: law.interval([0.1, 0.2]), "shapes of law and loc must broadcast"),
+        (lambda law: law.cdf([1.0, 2.0]), "shapes of x and loc must broadcast"),
+        (lambda law: law.rvs(2), "shapes of law and size must broadcast"),
+        (lambda law: law.rvs(1), r"size must be a shape .* of shape \(3,\), broadcast, got \(1,\)"),
+        (lambda law: law.rvs((3, 1)), "size must be a shape"),
+    ],
+)
+def test_shapes_that_do_not_fit_the_places(call, message):
+    for noise in (Laplace(scale=1.0), Geometric(scale=1.0)):
+        with pytest.raises(InvalidParameterError, match=message):
+            call(as_frozen(noise, loc=[1.0, 2.0, 3.0]))

@@ -128,3 +128,8 @@ def test_as_noise_refuses_a_wrong_length(noise):
     with pytest.raises(InvalidParameterError, match="one for each of the 5 values"):
         as_noise(noise, 5)
     assert as_noise(noise, 6) is noise
+
+
+def test_an_index_of_two_dimensions_is_refused(noise):
+    with pytest.raises(InvalidParameterError, match=r"one-dimensional, got .* shape \(2, 2\)"):
+        noise.take(np.array([[0, 1], [2, 3]]))

@@ -54,6 +54,9 @@ def test_bad_calls_are_refused():
             law.randomize(answers)
     with pytest.raises(InvalidParameterError, match="counts must have one entry"):
         law.randomize_counts([1, 2, 3])
+    for count in (2e14, 1e300):
+        with pytest.raises(InvalidParameterError, match=r"counts must be <= 1e\+14"):
+            law.randomize_counts([count, 0])
     with pytest.raises(InvalidParameterError, match="epsilon must"):
         RandomizedResponse.from_epsilon(0.0)
     with pytest.raises(InvalidParameterError, match="epsilon must be smaller"):

@@ -214,3 +214,18 @@ def test_bad_mechanisms_are_refused(mechanism):
 def test_nan_arguments_are_refused(call):
     with pytest.raises(DPInferError):
         getattr(WeightedSum([1.0, 2.0], Laplace(scale=1.0)), call)([0.1, np.nan])
+
+
+@pytest.mark.parametrize(
+    ("weights", "law", "message"),
+    [
+        ([90.0], Laplace(scale=1e100), r"scale must be <= 1e\+100"),
+        ([1e100, 1.0], Gaussian(sigma=1e100), r"sigma must be <= 1e\+100"),
+        ([1e-3], Gaussian(sigma=1e-100), "sigma must be >= 1e-100"),
+    ],
+)
+def test_noise_that_leaves_the_range_of_its_law_is_refused(weights, law, message):
+    with pytest.raises(InvalidParameterError, match=f"^weights must keep the noise .*: {message}"):
+        WeightedSum(weights, law)
+    with pytest.raises(InvalidParameterError, match=r"^weights must keep the noise"):
+        weighted_sums([weights], law)

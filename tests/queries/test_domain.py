@@ -143,3 +143,10 @@ def test_any_levels_give_a_domain_or_one_of_our_errors(levels):
     except DPInferError:
         return
     assert len(domain.cells()) == domain.size
+
+
+def test_weights_that_add_up_beyond_the_floats_are_refused():
+    domain = Domain({"sex": ["F", "M"]})
+    assert domain.histogram([("F",), ("F",)], weights=[-1.5, 0.5]).tolist() == [-1.0, 0.0]
+    with pytest.raises(InvalidParameterError, match="weights must add up to at most"):
+        domain.histogram([("F",), ("F",)], weights=[1e308, 1e308])

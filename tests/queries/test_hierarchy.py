@@ -199,3 +199,79 @@ def test_odd_codes_are_refused_clearly(codes, lengths):
     except DPInferError as error:
         message = str(error)
     assert any(word in message for word in ("codes", "lengths", "children"))
+
+
+@pytest.mark.parametrize("parent", [[-1, 0, 0, 1, 1], [3, 3, 0, -1, 0]])
+def test_values_are_placed_and_numbered(parent):
+    tree = Tree.of(np.array(parent))
+    numbers = np.arange(5)
+    values = np.stack([numbers, 10.0 * numbers])
+    placed = tree.placed(values)
+    order = numbers if tree.order is None else tree.order
+    np.testing.assert_array_equal(placed, values[:, order])
+    np.testing.assert_array_equal(tree.numbered(placed), values)
+    np.testing.assert_array_equal(order[tree.place_of(np.array([4, 0]))], [4, 0])
+
+
+def test_units_without_labels_have_positions():
+    hierarchy = Hierarchy([-1, 0, 0, 1, 1], not_exhausted=[1])
+    assert hierarchy.depth.tolist() == [0, 1, 1, 2, 2]
+    assert hierarchy.not_exhausted.tolist() == [1]
+    assert hierarchy.names(np.array([3, 4])) == "3, 4"
+    for units in ([2, 0], np.array([2, 0]), (2, 0), iter([2, 0])):
+        assert hierarchy.positions(units).tolist() == [2, 0]
+    assert hierarchy.positions([]).tolist() == []
+    masked = np.ma.array([2, 0], mask=[False, True])
+    for wrong in ([5], [-1], [0.0], ["a"], [[0], [1, 2]], [[0, 1]], masked):
+        with pytest.raises(InvalidParameterError, match="units must hold positions of units, whol"):
+            hierarchy.positions(wrong)
+    for wrong in ({0, 1}, {0: 1}, pd.DataFrame({"a": [0]}), 3, "a"):
+        with pytest.raises(InvalidParameterError, match="units must be a"):
+            hierarchy.positions(wrong)
+
+
+def test_units_are_found_by_labels_of_their_kind():
+    index = pd.MultiIndex.from_tuples([("us", ""), ("us", "ri"), ("us", "ma")])
+    hierarchy = Hierarchy(pd.Series([None, ("us", ""), ("us", "")], index=index))
+    assert hierarchy.positions([("us", "ma"), ("us", "")]).tolist() == [2, 0]
+    assert hierarchy.positions(index[[1]]).tolist() == [1]
+    alone = Hierarchy(pd.Series([None, None, None], index=index, dtype=object))
+    assert alone.parent.tolist() == [-1, -1, -1]
+    flat = Hierarchy({("us",): None, ("us", "ri"): ("us",)})
+    assert flat.positions([("us", "ri")]).tolist() == [1]
+    pairs = Hierarchy({("us", ""): None, ("us", "ri"): ("us", "")})
+    assert pairs.positions(index[[1, 0]]).tolist() == [1, 0]
+    for wrong in ([("us", "ma", "x")], ["us"], [[1]], [("us", "ct")]):
+        with pytest.raises(InvalidParameterError, match="units must"):
+            hierarchy.positions(wrong)
+
+
+@pytest.mark.parametrize("names", [{"a"}, {"a": 1}, ["a"], "a", pd.Index(["a"]), ("a",)])
+def test_units_that_are_not_exhausted_may_be_named_in_any_collection(names):
+    parent = {"us": None, "a": "us", "b": "us", "a1": "a"}
+    if isinstance(names, tuple):  # one label, which is a tuple
+        with pytest.raises(InvalidParameterError, match="not_exhausted must"):
+            Hierarchy(parent, not_exhausted=names)
+        return
+    assert list(Hierarchy(parent, not_exhausted=names).not_exhausted) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("parent", "message"),
+    [
+        (pd.DataFrame({"parent": [None, "a"]}), "parent must be .* got a DataFrame: pass the colu"),
+        (pd.Series([None, [1]], index=["a", "b"]), "parent must hold a label of a unit, or a miss"),
+        (pd.Series([], dtype=object), "parent must hold at least one unit, got none"),
+        (pd.Series([None, "c"], index=["a", "b"]), "parent must name units of its index, got 'c'"),
+    ],
+)
+def test_parents_that_are_none(parent, message):
+    with pytest.raises(InvalidParameterError, match=message):
+        Hierarchy(parent)
+
+
+def test_labels_that_pandas_cannot_hold_are_refused():
+    with pytest.raises(InvalidParameterError, match="codes must be"):
+        Hierarchy.from_codes(["4", "\ud800"])
+    with pytest.raises(InvalidParameterError, match="each of columns must be"):
+        Hierarchy.from_columns(pd.DataFrame({"state": [[1]], "town": ["x"]}))

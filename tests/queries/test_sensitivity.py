@@ -144,6 +144,7 @@ def test_clipped_mean():
         (0, 1, 0, "n must be >= 1"),
         (0, 1, 2.5, "whole number"),
         (np.nan, 1, 2, "NaN"),
+        (-1e308, 1e308, 5, "upper - lower must be at most 1.8e308"),
     ],
 )
 def test_bad_clipped_means(lower, upper, n, message):
@@ -163,3 +164,19 @@ def test_clipped_mean_gives_a_number_or_one_of_our_errors(lower, upper, n):
     except DPInferError:
         return
     assert sensitivity >= 0
+
+
+@pytest.mark.parametrize("sensitivity", [l1_sensitivity, l2_sensitivity])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_sensitivities_at_the_ends_of_the_floats(sensitivity, sparse):
+    def of(matrix, neighbours):
+        return sensitivity(sp.csr_array(np.array(matrix)) if sparse else matrix, neighbours)
+
+    assert of([[1e308, -1e308]], "add-remove") == pytest.approx(1e308)
+    assert of([[5e-324, -5e-324]], "replace") == 1e-323
+    for matrix, neighbours in (
+        ([[1.7e308], [1.7e308]], "add-remove"),
+        ([[1e308, -1e308]], "replace"),
+    ):
+        with pytest.raises(InvalidParameterError, match="sensitivity of at most"):
+            of(matrix, neighbours)

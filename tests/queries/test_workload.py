@@ -271,3 +271,42 @@ def test_answers_follow_labels():
         workload.answer([1, 2])
     x = np.arange(3.0)
     assert Workload.identity(3).answer(x) is not x
+
+
+def test_codes_that_cannot_change_are_kept_as_they_are():
+    domain = Domain({"sex": ["F", "M"], "age": [0, 1, 2]})
+    codes = np.array([[0, -1], [1, 2]], dtype=np.int32)
+    codes.flags.writeable = False
+    assert Workload.from_codes(domain, codes).codes is codes
+    writeable = codes.copy()
+    assert Workload.from_codes(domain, writeable).codes is not writeable
+    np.testing.assert_array_equal(Workload.from_codes(domain, codes.tolist()).codes, codes)
+
+
+def test_other_labels():
+    domain = Domain({"sex": ["F", "M"]})
+    women = Workload([[1, 0]], labels=["women"], columns=domain.cells())
+    renamed = women.with_labels(["f"])
+    assert (list(renamed.labels), list(women.labels)) == (["f"], ["women"])
+    assert women.with_labels(None).labels is None
+    answers = renamed.answer(pd.Series([3.0, 4.0], index=["M", "F"]))
+    assert answers.to_dict() == {"f": 4.0}
+    with pytest.raises(InvalidParameterError, match="labels must have 1 entries"):
+        women.with_labels(["a", "b"])
+    with pytest.raises(InvalidParameterError, match="the domain has labels"):
+        Workload.identity(domain, labels=["a", "b"])
+
+
+@pytest.mark.parametrize("cells", [10**13, 10**30])
+def test_an_identity_that_fits_nowhere_is_not_listed(cells):
+    workload = Workload.identity(cells)
+    assert workload.shape == (cells, cells)
+    assert workload.is_counting
+    for listed in (
+        lambda: workload.matrix,
+        lambda: workload.take([0]),
+        workload.integer_rows,
+        lambda: workload.answer([1.0]),
+    ):
+        with pytest.raises(InvalidParameterError, match=r"at most 268435456|must have"):
+            listed()

@@ -101,3 +101,17 @@ def test_bad_fields():
         some(lower=[np.nan] * 4)
     with pytest.raises(InvalidParameterError, match="lower must be <= upper"):
         some().restrict(lower=2, upper=1)
+
+
+def test_sets_without_a_complement_need_no_note():
+    sets = some(kind=["interval"] * 4, lower=[0.0] * 4, upper=[1.0] * 4)
+    assert "not between its ends" not in sets.summary()
+    assert repr(sets) == "ConfidenceSets(4 sets, level 0.95, exact)"
+
+
+def test_kinds_are_spelled_out_for_each_set():
+    for wrong in (["complementary"] + ["interval"] * 3, ["interval"] * 3, "interval", [1] * 4):
+        with pytest.raises(InvalidParameterError, match="kind must hold one of interval, compleme"):
+            some(kind=wrong)
+    wide = some(kind=["interval"] * 4, lower=[-1.7e308] * 4, upper=[1.7e308] * 4)
+    assert wide.width.tolist() == [np.inf] * 4

@@ -1,11 +1,13 @@
 """The result of a test as a value."""
 
 import dataclasses
+import re
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from dpinfer.errors import InvalidParameterError
 from dpinfer.results.hypothesis import HypothesisResult
 from dpinfer.results.null_distribution import AsymptoticNull
 
@@ -69,3 +71,16 @@ def test_repr_is_one_line_and_str_is_the_summary():
     assert repr(one) == "HypothesisResult('Test of one proportion', statistic=2, pvalue=0.0455)"
     assert str(one) == one.summary()
     assert repr(result(statistic=[1.0, 2.0], pvalue=[0.3, 0.05])).endswith(", 2 tests)")
+
+
+def test_observations_are_shown_where_there_are_any():
+    assert "Observations:" not in result(nobs=None).summary()
+    by_row = result(statistic=[1.0, 2.0], pvalue=[0.3, 0.04], nobs=[100, 50])
+    assert re.search("Observations: +by row", by_row.summary())
+
+
+def test_shapes_have_to_fit():
+    with pytest.raises(InvalidParameterError, match=r"pvalue must have shape \(2,\), one entry a"):
+        result(statistic=[1.0, 2.0], pvalue=[0.1, 0.2, 0.3])
+    with pytest.raises(InvalidParameterError, match=r"statistic must have shape \(2,\)"):
+        result(statistic=[1.0, 2.0, 3.0], pvalue=0.1, labels=pd.Index(["a", "b"]))

@@ -122,3 +122,24 @@ def test_repr_is_one_line_and_str_is_the_summary():
     one = make(lower=1.5, upper=6.5, simultaneous=True)
     assert repr(one) == "Intervals([1.5, 6.5], level 0.9, exact, together)"
     assert str(one) == one.summary()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"lower": [1.0]}, r"lower must have shape \(2,\), got \(1,\)"),
+        ({"upper": 3.0}, r"upper must have shape \(2,\), got \(\)"),
+        ({"labels": pd.Index(["a"])}, r"estimate must have shape \(1,\), got \(2,\)"),
+    ],
+)
+def test_ends_have_the_shape_of_the_estimates(changes, message):
+    given = {"estimate": [1.0, 2.0], "lower": [0.0, 1.0], "upper": [2.0, 3.0]}
+    named = {"alpha": 0.05, "method": "exact", "uncertainty": "noise"}
+    assert Intervals(**given, **named).width.tolist() == [2.0, 2.0]
+    with pytest.raises(InvalidParameterError, match=message):
+        Intervals(**{**given, **named, **changes})
+
+
+def test_widths_beyond_the_floats_are_infinite():
+    ends = {"estimate": 0.0, "lower": -1.7e308, "upper": 1.7e308}
+    assert Intervals(**ends, alpha=0.05, method="exact", uncertainty="noise").width == np.inf

@@ -199,3 +199,31 @@ def test_an_alternative_that_was_not_counted_comes_from_the_sample():
 def test_bad_level_of_the_interval(alpha):
     with pytest.raises(InvalidParameterError, match="alpha"):
         outcome(5, 1, False).mc_confint(1.0, alpha=alpha)
+
+
+@pytest.mark.parametrize(("alternative", "most"), [("larger", -np.inf), ("smaller", np.inf)])
+def test_a_level_that_every_value_reaches(alternative, most):
+    counts = {"two-sided": 9, "larger": 5, "smaller": 5}
+    null = MonteCarloNull(sample=np.arange(9.0), reps=9, statistic=4.0, extreme=counts)
+    assert null.critical_value(1 - 1e-15, alternative) == most
+    assert np.isfinite(null.critical_value(0.95, alternative))
+    for far in (-1e9, 1e9):
+        assert null.pvalue(far, alternative) <= 1.0
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"extreme": 3}, "extreme must be a mapping of alternatives to counts, got 3"),
+        ({"extreme": {"bigger": 3}}, "extreme must be one of 'two-sided', 'larger', 'smaller'"),
+        ({"extreme": {"larger": 4}}, r"extreme\['larger'\] must be at most reps = .*3.*, got .*4"),
+        ({"extreme": {"larger": 0.5}}, r"extreme\['larger'\] must hold whole numbers"),
+        ({"extreme": {"larger": -1}}, r"extreme\['larger'\] must be >= 0"),
+        ({"extreme": {"larger": [1, 2]}, "statistic": [1.0, 2.0, 3.0]}, "must have shape"),
+    ],
+)
+def test_counts_that_cannot_be(wrong, message):
+    given = {"sample": [1.0, 2.0, 3.0], "reps": 3, "statistic": 2.0, "extreme": {"larger": 2}}
+    assert MonteCarloNull(**given).pvalue(2.0, "larger") == 0.75
+    with pytest.raises(InvalidParameterError, match=message):
+        MonteCarloNull(**{**given, **wrong})

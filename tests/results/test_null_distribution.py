@@ -156,3 +156,32 @@ def test_nothing_simulated_has_a_degenerate_interval():
     low, high = null.mc_confint([1.0, 2.0], "larger", alpha=0.01)
     np.testing.assert_array_equal(low, null.pvalue([1.0, 2.0], "larger"))
     np.testing.assert_array_equal(low, high)
+
+
+def test_what_kind_of_law_it_is(die):
+    assert "exact" in die.summary()
+    assert "chi-squared, 3 degrees of freedom" in str(AsymptoticNull.chi2(3))
+    assert "standard deviation 2" in str(AsymptoticNull.normal(2.0))
+
+
+def test_a_law_is_drawn_as_far_as_it_goes(monkeypatch):
+    """Half of the mass at infinity: only the critical values of a level of 0.9 are finite."""
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    half = ExactNull(
+        lambda s: np.where(s > 0, 0.5, 1.0), lambda s: np.where(s < 0, 0.0, 0.5 + 0.0 * s)
+    )
+    axes = half.plot()
+    low, high = axes.get_lines()[0].get_xdata()[[0, -1]]
+    assert np.isfinite([low, high]).all()
+    pyplot.close(axes.figure)
+    lost = ExactNull(lambda s: 0.95 + 0.0 * s, lambda s: 0.05 + 0.0 * s)
+    assert lost.critical_value(0.9, "larger") == np.inf
+    with pytest.raises(InvalidParameterError, match="nearly all of this law is at infinity"):
+        lost.plot()
+
+
+def test_no_critical_value_is_minus_zero():
+    for law in (AsymptoticNull.chi2(3), AsymptoticNull.normal()):
+        for alpha in (1e-300, 0.05, 0.5):
+            value = law.critical_value(alpha, "smaller")
+            assert value != 0 or not np.signbit(value)

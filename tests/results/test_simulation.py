@@ -10,9 +10,16 @@ from scipy import stats
 
 from dpinfer._validation import ALTERNATIVES
 from dpinfer.errors import InvalidParameterError, MissingExtraError
-from dpinfer.results._tally import draw_place, exceedances_for
+from dpinfer.results._blocks import Law
+from dpinfer.results._tally import Tally, draw_place, exceedances_for
 from dpinfer.results.monte_carlo_null import count_extreme
-from dpinfer.results.simulation import Simulation, block_sizes, child_seed, simulate_null
+from dpinfer.results.simulation import (
+    Simulation,
+    _tasks,
+    block_sizes,
+    child_seed,
+    simulate_null,
+)
 
 
 def draw_normal(size, rng):
@@ -264,3 +271,30 @@ def test_bad_precision(precision):
 @pytest.mark.parametrize(("precision", "needed"), [(1.0, 1), (0.1, 100), (0.01, 10_000), (0.3, 12)])
 def test_exceedances_needed(precision, needed):
     assert exceedances_for(precision) == needed
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+@pytest.mark.parametrize("over_after", [0, 1, 20, 57, 58, 59, 60, 61, 1000])
+def test_every_block_is_handed_out_until_the_count_is_over(n_jobs, over_after):
+    """Whether or not that is known only after blocks have been put aside for the next task."""
+    if n_jobs > 1:
+        pytest.importorskip("joblib")
+    law = Law(0, draw_normal, np.asarray(1.5), ("larger",), np.random.SeedSequence(1))
+
+    class Ending(Tally):
+        asked = 0
+
+        @property
+        def is_over(self):
+            self.asked += 1
+            return self.asked > over_after
+
+    simulation = Simulation.checked(1000, 1, False, n_jobs)
+    tasks = list(_tasks([Ending(law, np.inf)], simulation, 10))
+    numbers = [part.number for task in tasks for part in task]
+    assert numbers == list(range(min(over_after, 100)))
+    assert all(tasks)
+    if n_jobs == 1:
+        assert all(len(task) == 1 for task in tasks)
+    elif over_after > 57:
+        assert max(map(len, tasks)) > 1

@@ -125,3 +125,12 @@ def test_a_test_cannot_change_the_releases():
 
     with pytest.raises(ValueError, match="read-only"):
         Study(uniform, (Rule(spoil, np.array([0.5])),)).count(Simulation.checked(10, 1), 10)
+
+
+def test_exact_rates_are_named_in_the_notes():
+    rates = {"alpha": np.array([0.05]), "rate": np.array([[0.05], [0.04]])}
+    mixed = SizeStudy(tests=("z", "t"), reps=np.array([0, 100]), **rates)
+    assert "exact rates: z" in mixed.summary()
+    assert (
+        "exact rates" not in SizeStudy(tests=("z", "t"), reps=np.array([9, 9]), **rates).summary()
+    )

@@ -96,3 +96,10 @@ def test_names_of_the_labels_head_their_column():
 def test_notes_stay_within_the_width():
     lines = render_table("T", columns={"x": [1]}, notes=["word " * 40]).splitlines()
     assert max(map(len, lines)) == 72
+
+
+def test_orders_to_a_terminal_are_escaped():
+    text = render_table("T\x1b[2J", columns={"k": [1]}, index=["a\u2028b"], notes=["bell \a"])
+    assert text.replace("\n", "").isprintable()
+    for shown in (r"T\x1b[2J", r"a\u2028b", r"bell \x07"):
+        assert shown in text

@@ -1,0 +1,129 @@
+"""Parts of sums answer all that a law is asked for, and say about how much work that is."""
+
+import numpy as np
+import pytest
+from scipy import special
+
+from dpinfer.mechanisms import (
+    DiscreteGaussian,
+    Exact,
+    Gaussian,
+    Geometric,
+    IndependentNoise,
+    Laplace,
+    WeightedSum,
+)
+from dpinfer.mechanisms._fast_sum import fast_sum
+from dpinfer.mechanisms._sums.collect import collect
+from dpinfer.mechanisms._sums.contour import TabulatedContourSum
+from dpinfer.mechanisms._sums.convolved import AtomTable
+from dpinfer.mechanisms._sums.factors import log_mgf
+from dpinfer.mechanisms._sums.uniform import UniformSum
+from dpinfer.mechanisms._work import work_at_a_point
+from dpinfer.mechanisms.independent import groups
+
+Q = np.array([0.499, 0.2, 1e-3, 1e-9])
+
+
+def test_quantiles_of_two_uniform_noises():
+    # a triangular law on [-1, 1]: P(S > x) = (1 - x)²/2
+    found = UniformSum(np.ones(2)).isf(Q)
+    np.testing.assert_allclose(found, 1.0 - np.sqrt(2.0 * Q), rtol=1e-7, atol=1e-12)
+
+
+def test_quantiles_of_several_uniform_noises_invert_their_tail():
+    law = UniformSum(np.array([0.3, 1.0, 1.7]))
+    np.testing.assert_allclose(law.tail(law.isf(Q[:3])), Q[:3], rtol=1e-9)
+    np.testing.assert_allclose(law.isf(1.0 - Q[:3]), -law.isf(Q[:3]), rtol=1e-9, atol=1e-12)
+
+
+def test_quantiles_of_a_tabulated_contour_integral():
+    law, weights = Laplace(scale=2.0), np.array([1.0, 0.4])
+    table = TabulatedContourSum(collect(weights, groups(law, 2)))
+    np.testing.assert_allclose(table.isf(Q), WeightedSum(weights, law).isf(Q), rtol=1e-10)
+
+
+@pytest.mark.parametrize("law", [Laplace(scale=np.arange(1.0, 21.0)), Gaussian(sigma=[1.0] * 20)])
+@pytest.mark.parametrize("s", [0.0, 0.04 + 0.3j, 5j, 1e9j, 1e20j, 1e100j])
+def test_moments_of_many_terms_are_those_of_each(law, s):
+    counts = np.where(np.arange(20) < 15, 1.0, 7.0)
+    point = np.array([[s]], dtype=complex) * (1e-60 if isinstance(law, Gaussian) else 1.0)
+    found = log_mgf(law, point, counts)
+    expected = law._cgf(point) @ counts
+    assert found.real == pytest.approx(expected.real, rel=1e-12, abs=1e-14)
+    turns = (found.imag - expected.imag) / (2.0 * np.pi)  # any branch of the logarithm
+    assert turns == pytest.approx(np.round(turns), abs=1e-9)
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_quantiles_of_a_table_of_atoms(strict):
+    # twelve coins: all tails are whole multiples of 2^-12, without rounding
+    places = np.arange(-6.0, 7.0)
+    probabilities = special.binom(12, places + 6.0) / 2.0**12
+    table = AtomTable((places, probabilities), 0.0, tolerance=1e-9)
+    tails = 1.0 - np.cumsum(probabilities)
+    np.testing.assert_allclose(table.tail(places), tails, rtol=1e-14)
+    for q in (*Q[:3], *tails[6:-1], 1.5 * tails[8]):
+        enough = tails < q if strict else tails <= q
+        assert table.upper_isf(np.array([q]), strict)[0] == places[enough].min()
+
+
+@pytest.mark.parametrize(
+    ("weights", "law"),
+    [
+        (np.ones(5), Geometric(scale=3.0)),
+        (np.ones(4), DiscreteGaussian(sigma=2.0)),
+        (np.array([1.0, 2.0, 5.0]), Geometric(scale=1.0)),
+        (np.ones(3), Geometric(scale=1e5)),
+    ],
+    ids=repr,
+)
+def test_far_quantiles_are_the_first_atoms_beyond_them(weights, law):
+    total = WeightedSum(weights, law)
+    q = 10.0 ** -np.array([280.0, 150.0, 60.0, 15.0, 3.0])
+    x = total.isf(q)
+    assert np.all(total.logsf(x) <= np.log(q) + 1e-9)
+    assert np.all(total.logsf(x - 1.0) > np.log(q) - 1e-9)
+
+
+def test_empty_and_single_draws():
+    for law in (DiscreteGaussian(sigma=1e6), Geometric(scale=2.0), Laplace(scale=[])):
+        assert law.rvs((0,), rng=1).shape == (0,)
+    assert WeightedSum([1.0, 2.0], Geometric(scale=2.0)).rvs((0, 2), rng=1).shape == (0, 2)
+
+
+def test_work_grows_with_what_is_summed_at_a_point():
+    assert work_at_a_point(Laplace(scale=2.0)) == 1.0
+    assert work_at_a_point(Exact()) == 1.0
+    single = WeightedSum([2.0], Laplace(scale=2.0))
+    contour = WeightedSum([1.0, 0.3], Laplace(scale=2.0))
+    assert 1.0 < work_at_a_point(single) < work_at_a_point(contour)
+    few, many = (
+        WeightedSum([1.0, np.sqrt(2.0)], [Geometric(scale=scale), Gaussian(sigma=1.0)])
+        for scale in (2.0, 40.0)
+    )
+    # as many terms as there are atoms of the whole-numbered part within reach
+    assert work_at_a_point(many) / work_at_a_point(few) == pytest.approx(20.0, rel=0.3)
+
+
+def test_work_of_a_wide_lattice_with_narrow_noise():
+    wide = WeightedSum(np.ones(40), [Geometric(scale=2e3)] * 39 + [Laplace(scale=2.0)])
+    assert wide._route.__class__.__name__ == "SteppedSum"
+    narrower = WeightedSum(np.ones(40), [Geometric(scale=2e3)] * 39 + [Laplace(scale=0.5)])
+    assert work_at_a_point(wide) == pytest.approx(4.0 * work_at_a_point(narrower), rel=0.2)
+
+
+def test_work_of_a_series_is_that_of_its_terms():
+    weights = np.sqrt(np.array([2.0, 3.0, 5.0, 7.0, 11.0, 13.0, 17.0, 19.0, 23.0, 29.0]))
+    total = WeightedSum(weights, Geometric(scale=3.0))
+    assert total._route.__class__.__name__ == "FourierSum"
+    assert work_at_a_point(total) == pytest.approx(0.3 * total._route._series._frequency.size)
+
+
+def test_work_of_several_kinds_is_that_of_the_dearest():
+    dear = WeightedSum([1.0, 0.3], Laplace(scale=2.0))
+    mixed = IndependentNoise([Laplace(scale=1.0), dear, Geometric(scale=1.0)])
+    assert work_at_a_point(mixed) == work_at_a_point(dear)
+    # a table takes the place of the integral
+    tabulated = fast_sum(np.array([1.0, 0.3]), [Laplace(scale=2.0)] * 2)
+    assert work_at_a_point(tabulated) < work_at_a_point(dear)
