@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -14,10 +14,19 @@ from dpinfer.results.intervals import Intervals
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dpinfer.estimation.combined import CombinedEstimate
-
 BIAS = "Clipped: no longer unbiased, and without a standard error that holds."
 """What every rendering of a clipped estimate says."""
+
+
+class Unclipped(Protocol):
+    """Unbiased estimates with intervals, such as a :class:`CombinedEstimate`."""
+
+    @property
+    def params(self) -> Any:
+        """The estimates."""
+
+    def conf_int(self, *args: Any, **kwargs: Any) -> Intervals:
+        """Their intervals."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -48,7 +57,7 @@ class ClippedEstimate:
     array([0., 4.])
     """
 
-    unclipped: CombinedEstimate
+    unclipped: Unclipped
     lower: float | None = None
     upper: float | None = None
 

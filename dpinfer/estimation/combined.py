@@ -12,14 +12,19 @@ import numpy as np
 from dpinfer._validation import RNG, FloatArray, check_array, check_reps, check_rng, freeze
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.clipped import ClippedEstimate
-from dpinfer.estimation.consistency import Disagreement, consistency_test
+from dpinfer.estimation.consistency import Disagreement, OverlappingEstimate
 from dpinfer.estimation.design import as_dense
 from dpinfer.estimation.pivots import Method, Pivots, clean_weights
 from dpinfer.estimation.solvers import BLOCK
+from dpinfer.estimation.summaries import (
+    add_published,
+    covariance_frame,
+    estimates_frame,
+    summary_table,
+)
 from dpinfer.mechanisms.weighted_sum import WeightedSum
 from dpinfer.results.intervals import ERROR_COVERED, Intervals
 from dpinfer.results.labels import attach_labels
-from dpinfer.results.tables import render_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,7 +33,6 @@ if TYPE_CHECKING:
     from dpinfer.estimation.solvers import Solver
     from dpinfer.estimation.targets import Targets
     from dpinfer.releases import Release
-    from dpinfer.results.hypothesis import HypothesisResult
 
 _COVARIANCE_LIMIT = 20_000
 _WEIGHTS_LIMIT = 100_000_000
@@ -36,7 +40,7 @@ _BLOCK_SIZE = 20_000_000
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class CombinedEstimate:
+class CombinedEstimate(OverlappingEstimate):
     """Best linear unbiased estimates from a release; made by :func:`dpinfer.combine`.
 
     The estimates are exactly unbiased for the confidential values, and have the smallest variances
@@ -116,12 +120,7 @@ class CombinedEstimate:
                 f"got {len(self)}: pass those targets to combine whose covariances are needed"
             )
         weighted = self.weights * np.sqrt(self.release.variance)
-        covariance = as_dense(weighted @ weighted.T)
-        if self.targets.labels is None:
-            return covariance
-        import pandas as pd
-
-        return pd.DataFrame(covariance, self.targets.labels, self.targets.labels)
+        return covariance_frame(as_dense(weighted @ weighted.T), self.targets.labels)
 
     @property
     def rank(self) -> int:
@@ -244,52 +243,6 @@ class CombinedEstimate:
             labels=self.targets.labels,
         )
 
-    def consistency_test(
-        self,
-        method: str | None = None,
-        *,
-        reps: int = 10_000,
-        rng: RNG = None,
-        progress: bool = False,
-    ) -> HypothesisResult:
-        """Test whether overlapping values disagree more than their noise allows.
-
-        Parameters
-        ----------
-        method : {"exact", "monte-carlo", "asymptotic"}, optional
-            ``"exact"``: the chi-squared law, for Gaussian noise only; ``"monte-carlo"``: the law
-            simulated from the noise; ``"asymptotic"``: the chi-squared law as an approximation.
-            By default exact where all noise is Gaussian, and Monte Carlo otherwise.
-        reps : int, default 10_000
-            Number of replicates for ``"monte-carlo"``.
-        rng : None, int or numpy.random.Generator, optional
-            Source of these; an int is a seed. A generator is asked for a seed once.
-        progress : bool, default False
-            Whether to show a progress bar while simulating.
-
-        Returns
-        -------
-        HypothesisResult
-            The statistic Q = (y - Ax̂)ᵀV⁻¹(y - Ax̂) with its p-value; it unpacks as
-            ``statistic, pvalue``.
-
-        Raises
-        ------
-        NotEstimableError
-            If no published value overlaps with the others, so that nothing can disagree.
-
-        Notes
-        -----
-        The law of Q depends on the noise alone, not on the confidential values. For Gaussian noise
-        it is chi-squared with as many degrees of freedom as there are values beyond those needed.
-        A small p-value says that the stated noise, the stated queries or the published values are
-        not what they are said to be. The simulated p-value is (1 + b)/(R + 1).
-        """
-        overlap = None
-        if self._design is not None:
-            overlap = Disagreement(self.release, self._design, self._solver)
-        return consistency_test(overlap, method=method, reps=reps, rng=rng, progress=progress)
-
     def clip(self, *, lower: float | None = None, upper: float | None = None) -> ClippedEstimate:
         """Move the estimates into the bounds that the confidential values respect.
 
@@ -323,29 +276,28 @@ class CombinedEstimate:
             deviation of its noise, NaN for the others. ``attrs`` holds ``alpha``, ``method``,
             ``uncertainty`` and ``simultaneous``.
         """
-        frame = self.conf_int(alpha, method).summary_frame()
-        frame.insert(1, "std_err", np.asarray(self.bse))
+        frame = estimates_frame(self.conf_int(alpha, method), self.bse)
         rows = self.targets.published
         if (rows >= 0).any():
-            std = np.sqrt(self.release.variance)
-            frame["published"] = np.where(rows >= 0, self.release.values[rows], np.nan)
-            frame["published_std_err"] = np.where(rows >= 0, std[rows], np.nan)
+            add_published(frame, rows >= 0, self.release.values[rows], self.release.variance[rows])
         return frame
 
     def summary(self, alpha: float = 0.05, method: Method = "exact") -> str:
-        """Return :meth:`summary_frame`, with the same arguments, as a plain-text table.
+        """Return :meth:`summary_frame` as a plain-text table.
 
-        The table says which error the intervals cover.
+        Parameters
+        ----------
+        alpha, method
+            As for :meth:`conf_int`.
+
+        Returns
+        -------
+        str
+            The table, which says which error the intervals cover.
         """
         frame = self.summary_frame(alpha, method)
-        return render_table(
-            "Combined estimates",
-            self._facts(frame.attrs),
-            {name: frame[name].to_numpy() for name in frame.columns},
-            index=self.targets if self.targets.labels is None else self.targets.labels,
-            notes=("Unbiased for the confidential values; not rounded or clipped.",),
-            alike=("estimate", "ci_lower", "ci_upper", "published"),
-        )
+        index = self.targets if self.targets.labels is None else self.targets.labels
+        return summary_table("Combined estimates", self._facts(frame.attrs), frame, index=index)
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -370,6 +322,11 @@ class CombinedEstimate:
             ("Error covered", ERROR_COVERED[attrs["uncertainty"]]),
         ]
         return [*facts, ("Published without noise", exact)] if exact else facts
+
+    def _overlap(self) -> Disagreement | None:
+        if self._design is None:
+            return None
+        return Disagreement(self.release, self._design, self._solver)
 
     def _draw_errors(self, reps: int, rng: np.random.Generator) -> FloatArray:
         """Draw joint errors of the estimates, (reps, k)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
@@ -9,13 +10,17 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import numpy as np
 
 from dpinfer._validation import RNG, FloatArray, check_option
-from dpinfer.errors import InvalidParameterError, NotEstimableError
-from dpinfer.mechanisms import Exact, Gaussian, NoiseLaw, groups
+from dpinfer.errors import ConvergenceError, InvalidParameterError, NotEstimableError
+from dpinfer.estimation.design import OVERFLOW
+from dpinfer.estimation.normal import is_gaussian, normal_pvalue
+from dpinfer.mechanisms import NoiseLaw
 from dpinfer.results.hypothesis import HypothesisResult
 from dpinfer.results.null_distribution import AsymptoticNull, ExactNull, NullDistribution
 from dpinfer.results.simulation import BLOCK, Simulation, simulate_null
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from dpinfer.estimation.design import Design
     from dpinfer.estimation.solvers import Solver
     from dpinfer.releases import Release
@@ -24,6 +29,9 @@ Method = Literal["exact", "monte-carlo", "asymptotic"]
 
 _NOISES_IN_BLOCK = 4_000_000
 """Largest number of noises drawn at a time, replicates times m."""
+
+CHECKED = 1e-9
+"""Share of its variance by which a value has to be checked by others, not to be left out."""
 
 
 class Overlap(Protocol):
@@ -46,6 +54,60 @@ class Overlap(Protocol):
 
     def draw(self, size: int, rng: np.random.Generator) -> FloatArray:
         """Draw that many replicates of Q."""
+
+
+class OverlappingEstimate(ABC):
+    """Estimates from values of which some may be more than needed."""
+
+    def consistency_test(
+        self,
+        method: str | None = None,
+        *,
+        reps: int = 10_000,
+        rng: RNG = None,
+        progress: bool = False,
+    ) -> HypothesisResult:
+        """Test whether overlapping values disagree more than their noise allows.
+
+        Parameters
+        ----------
+        method : {"exact", "monte-carlo", "asymptotic"}, optional
+            ``"exact"``: the chi-squared law, for Gaussian noise only; ``"monte-carlo"``: the law
+            simulated from the noise; ``"asymptotic"``: the chi-squared law as an approximation.
+            By default exact where all noise is Gaussian, and Monte Carlo otherwise.
+        reps : int, default 10_000
+            Number of replicates for ``"monte-carlo"``.
+        rng : None, int or numpy.random.Generator, optional
+            Source of these; an int is a seed. A generator is asked for a seed once.
+        progress : bool, default False
+            Whether to show a progress bar while simulating.
+
+        Returns
+        -------
+        HypothesisResult
+            The statistic Q = Σ (y - x̂)²/v over all noisy values with its p-value; it unpacks as
+            ``statistic, pvalue``.
+
+        Raises
+        ------
+        NotEstimableError
+            If no published value overlaps with the others, so that nothing can disagree.
+
+        Notes
+        -----
+        A value y, with noise of variance v, is compared with x̂, which the combined estimates have
+        in its place. The law of Q depends on the noise alone, not on the confidential values. For
+        Gaussian noise it is chi-squared, with as many degrees of freedom as there are noisy values
+        beyond those needed to determine the others. A small p-value says that the stated noise, the
+        stated queries or hierarchy, or the published values are not what they are said to be. The
+        simulated p-value is (1 + b)/(R + 1).
+        """
+        simulation = Simulation.checked(reps, rng, progress)
+        return consistency_test(self._overlap(), method, simulation)
+
+    @abstractmethod
+    def _overlap(self) -> Overlap | None:
+        """Return the statistic of disagreement; None where no value overlaps with others."""
 
 
 @dataclass(frozen=True)
@@ -88,10 +150,14 @@ class Disagreement:
 
     def of(self, values: FloatArray) -> FloatArray:
         """Q for values (m,) or, one column each, (m × k)."""
-        fitted = self.design.matrix @ self.solver.coefficients(values)
         noisy = self.release.variance > 0
         precision = 1.0 / self.release.variance[noisy]
-        return np.asarray(precision @ np.square((values - fitted)[noisy]))
+        with np.errstate(over="ignore", invalid="ignore"):  # refused here
+            fitted = self.design.matrix @ self.solver.coefficients(values)
+            found = np.asarray(precision @ np.square((values - fitted)[noisy]))
+        if not np.isfinite(found).all():
+            raise ConvergenceError(OVERFLOW)
+        return found
 
     def draw(self, size: int, rng: np.random.Generator) -> FloatArray:
         """Draw that many replicates of Q: the confidential values drop out."""
@@ -99,23 +165,43 @@ class Disagreement:
         return self.of(np.asarray(noise, dtype=np.float64).T)
 
 
-def consistency_test(
-    overlap: Overlap | None,
+def disagreement_frame(
+    published: FloatArray,
+    estimate: FloatArray,
+    residual: FloatArray,
+    std_err: FloatArray,
+    score: FloatArray,
     *,
-    method: str | None,
-    reps: int,
-    rng: RNG,
-    progress: bool,
+    index: pd.Index,
+    compared: int,
+) -> pd.DataFrame:
+    """Return values beside their estimates, out of so many that were compared."""
+    import pandas as pd
+
+    columns = {
+        "published": published,
+        "estimate": estimate,
+        "residual": residual,
+        "std_err": std_err,
+        "z": score,
+        "pvalue": normal_pvalue(score),
+    }
+    frame = pd.DataFrame(columns, index=index)
+    frame.attrs = {"method": "normal", "values": compared}
+    return frame
+
+
+def consistency_test(
+    overlap: Overlap | None, method: str | None, simulation: Simulation
 ) -> HypothesisResult:
-    """Test the agreement of a release; see :meth:`CombinedEstimate.consistency_test`."""
-    simulation = Simulation.checked(reps, rng, progress)
+    """Test the agreement of values; see :meth:`OverlappingEstimate.consistency_test`."""
     if overlap is None or overlap.degrees == 0:
         raise NotEstimableError(
             "the release has no overlapping values: every published value is needed to determine "
             "the estimates, so that there is nothing that could disagree"
         )
     if method is None:
-        method = "exact" if _is_gaussian(overlap) else "monte-carlo"
+        method = "exact" if is_gaussian(overlap.mechanism, overlap.size) else "monte-carlo"
     chosen = check_option(method, "method", _NULLS)
     statistic = overlap.observed()
     null = _NULLS[chosen](overlap, statistic, simulation)
@@ -136,14 +222,8 @@ def consistency_test(
     )
 
 
-def _is_gaussian(overlap: Overlap) -> bool:
-    """Whether all noise is Gaussian."""
-    laws = [law for law, _ in groups(overlap.mechanism, overlap.size)]
-    return all(isinstance(law, (Gaussian, Exact)) for law in laws)
-
-
 def _exact(overlap: Overlap, statistic: FloatArray, simulation: Simulation) -> NullDistribution:
-    if not _is_gaussian(overlap):
+    if not is_gaussian(overlap.mechanism, overlap.size):
         raise InvalidParameterError(
             "method must be 'monte-carlo' or 'asymptotic' unless all noise is Gaussian, got 'exact'"
         )

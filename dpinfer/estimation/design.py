@@ -28,6 +28,11 @@ Matrix = Any
 DENSE_LIMIT = 2000
 """Above this many unknowns nothing is factorised as a dense matrix."""
 
+OVERFLOW = (
+    "the least-squares equations overflow: the coefficients of the workload, the values or the "
+    "variances differ by too many orders of magnitude; express them in other units"
+)
+
 ESTIMABLE_TOLERANCE = 1e-8
 """A target t is estimable when abs(t·z) <= tolerance × Σ abs(tⱼ)·sⱼ for random null vectors z.
 
@@ -42,6 +47,12 @@ _RANK_TOLERANCE = 100.0
 
 _SHIFT = 1e-12
 """Added to the diagonal of a large Gram matrix, whose zero pivots then show as tiny ones."""
+
+_SHORT = 1e-100
+"""Columns shorter than this, of entries up to 1, have squares near the end of the range."""
+
+_SWEEPS = 100
+"""Alternating means of logarithms at most, by which units are found."""
 
 _PROBES = 3
 _PROBE_SEED = 20190729  # any fixed number: the same workload shall always give the same answer
@@ -75,8 +86,12 @@ class Design:
         """Whether each row of ``target`` (k × n) lies in the row space of the workload."""
         if self.null is None:
             return np.ones(target.shape[0], dtype=np.bool_)
-        off = np.abs(target @ self.null).max(axis=1)
-        return np.asarray(off <= ESTIMABLE_TOLERANCE * (abs(target) @ self._size))
+        with np.errstate(over="ignore", invalid="ignore"):  # refused here
+            off = np.abs(target @ self.null).max(axis=1)
+            size = abs(target) @ self._size
+        if not (np.isfinite(off).all() and np.isfinite(size).all()):
+            raise ConvergenceError(OVERFLOW)
+        return np.asarray(off <= ESTIMABLE_TOLERANCE * size)
 
     def estimable_cells(self) -> NDArray[np.bool_]:
         """Whether each of the n cells is estimable on its own."""
@@ -90,29 +105,67 @@ def find_design(workload: Matrix) -> Design:
     first, kind = merge_columns(workload)
     merged = workload[:, first]
     rng = np.random.default_rng(_PROBE_SEED)
+    units = _units(workload)
+    balanced = _balanced(merged, units[first])
     basis = null = None
     if _has_row_for_each_column(merged):
         matrix, columns = merged, first
     elif merged.shape[1] <= DENSE_LIMIT:
-        used, null = _basic_columns(as_dense(merged), rng)
+        used, null = _basic_columns(as_dense(balanced), rng)
         matrix, columns = merged[:, used], first[used]
-    elif _has_full_column_rank(merged, rng):
+    elif _has_full_column_rank(balanced, rng):
         matrix, columns = merged, first
     else:
-        basis = merged[independent_rows(merged)].T
-        matrix, columns, null = merged @ basis, first, _beside(basis, rng)
-    null = _expand_null(null, kind, len(first), rng)
-    return Design(matrix, null, _sizes(workload, null), columns, basis)
-
-
-def _sizes(workload: Matrix, null: FloatArray | None) -> FloatArray:
-    """Size of the largest entry of the null vectors, in the units of each cell."""
-    largest = abs(workload).max(axis=0)
-    height = np.ravel(largest if isinstance(largest, np.ndarray) else largest.toarray())
-    height = np.where(height > 0, height, 1.0)
+        rows = independent_rows(balanced)
+        basis = merged[rows].T
+        matrix, columns = merged @ basis, first
+        null = _beside(balanced[rows].T, rng)
+    null = _expand_null(null, kind, rng)
     if null is None:
-        return 1.0 / height
-    return np.asarray((np.abs(null) * height[:, None]).max() / height)
+        return Design(matrix, None, 1.0 / units, columns, basis)
+    size, null = np.abs(null).max() / units, null / units[:, None]
+    if not (np.isfinite(size).all() and np.isfinite(null).all()):
+        raise ConvergenceError(OVERFLOW)
+    return Design(matrix, null, size, columns, basis)
+
+
+def _units(workload: Matrix) -> FloatArray:
+    """Sizes u of the cells such that the entries of row i are about as large as rᵢuⱼ.
+
+    By alternating means of logarithms, so that neither the units of the cells nor those of the
+    queries decide what is small; 1 where all entries are 0 and ±1.
+    """
+    if isinstance(workload, np.ndarray):
+        filled = workload != 0
+        logs = np.log(np.abs(workload), out=np.zeros(workload.shape), where=filled)
+    else:
+        logs = workload.copy()
+        logs.eliminate_zeros()
+        filled = logs != 0
+        logs.data = np.log(np.abs(logs.data))
+    by_row, by_column = (np.asarray(logs.sum(axis=axis)) for axis in (1, 0))
+    if not (by_row.any() or by_column.any()):
+        return np.ones(workload.shape[1])
+    filled = filled.astype(np.float64)
+    in_row, in_column = (np.maximum(np.asarray(filled.sum(axis=axis)), 1.0) for axis in (1, 0))
+    units = np.zeros(workload.shape[1])
+    for _ in range(_SWEEPS):
+        length = (by_row - filled @ units) / in_row
+        before, units = units, (by_column - filled.T @ length) / in_column
+        if np.abs(units - before).max() < 0.1:
+            break
+    return np.asarray(np.exp(np.clip(units, -600.0, 600.0)))  # within the range of float64
+
+
+def _balanced(matrix: Matrix, units: FloatArray) -> Matrix:
+    """Return a matrix whose cells are in these units."""
+    if (units == 1.0).all():
+        return matrix
+    if isinstance(matrix, np.ndarray):
+        return matrix / units
+    from scipy.sparse import diags_array
+
+    return (matrix @ diags_array(1.0 / units)).tocsr()
 
 
 def merge_columns(matrix: Matrix) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -195,9 +248,12 @@ def _basic_columns(
     if rank == len(order):
         return chosen, None
     free = rng.standard_normal((len(order) - rank, _PROBES))
+    free *= size[order[rank:], None]
     null = np.empty((len(order), _PROBES))
     null[order[rank:]] = free
-    null[order[:rank]] = -solve_triangular(upper[:rank, :rank], upper[:rank, rank:] @ free)
+    null[order[:rank]] = -solve_triangular(
+        upper[:rank, :rank], upper[:rank, rank:] @ free, check_finite=False
+    )
     return chosen, null / size[:, None]
 
 
@@ -206,6 +262,11 @@ def _equilibrated(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
     height = np.abs(matrix).max(axis=1, initial=0.0, keepdims=True)
     scaled = matrix / np.where(height > 0, height, 1.0)
     size = np.sqrt(np.square(scaled).sum(axis=0))
+    short = np.flatnonzero(size < _SHORT)
+    if short.size:  # their squares leave the range of float64
+        largest = np.abs(scaled[:, short]).max(axis=0, initial=0.0)
+        part = scaled[:, short] / np.where(largest > 0, largest, 1.0)
+        size[short] = largest * np.sqrt(np.square(part).sum(axis=0))
     size = np.where(size > 0, size, 1.0)
     return scaled / size, size
 
@@ -258,7 +319,7 @@ def _has_full_column_rank(matrix: sparse.csr_array, rng: np.random.Generator) ->
     return bool(np.abs(found - truth).max() <= ESTIMABLE_TOLERANCE * np.abs(truth).max())
 
 
-def _beside(basis: sparse.csr_array, rng: np.random.Generator) -> FloatArray | None:
+def _beside(basis: Matrix, rng: np.random.Generator) -> FloatArray | None:
     """Random vectors orthogonal to the columns of a basis, or None if it spans everything."""
     cells, rank = basis.shape
     if cells == rank:
@@ -269,13 +330,14 @@ def _beside(basis: sparse.csr_array, rng: np.random.Generator) -> FloatArray | N
 
 
 def _expand_null(
-    null: FloatArray | None, kind: NDArray[np.intp], kinds: int, rng: np.random.Generator
+    null: FloatArray | None, kind: NDArray[np.intp], rng: np.random.Generator
 ) -> FloatArray | None:
     """Null vectors of the workload from null vectors of its merged columns.
 
     Entries of one kind of column are random numbers that add up to the entry of the merged column;
     entries of zero columns are free.
     """
+    kinds = int(kind.max(initial=-1)) + 1
     if null is None and kinds == len(kind):
         return None
     measured = kind >= 0

@@ -15,7 +15,7 @@ from dpinfer.errors import (
     InvalidParameterError,
 )
 from dpinfer.estimation.combined import CombinedEstimate
-from dpinfer.estimation.design import Design, find_design
+from dpinfer.estimation.design import OVERFLOW, Design, find_design
 from dpinfer.estimation.solvers import IdentitySolver, Solver, find_solver
 from dpinfer.estimation.targets import all_targets, find_targets
 from dpinfer.mechanisms.independent import Mechanism
@@ -26,11 +26,6 @@ _REACH = 1e-6
 
 _CONTRADICTION = 1e-8
 """Exact values that differ by more than this, relative to their size, contradict one another."""
-
-_OVERFLOW = (
-    "the least-squares equations overflow: the coefficients of the workload, the values or the "
-    "variances differ by too many orders of magnitude; express them in other units"
-)
 
 
 def combine(
@@ -54,6 +49,7 @@ def combine(
         What to estimate, as linear functions of the n cells: a matrix (k × n), a vector (one
         target), a DataFrame or Series with the cells as columns or index, a Workload, the label
         of a published value or a cell or a list of labels, or a mapping of names to vectors.
+        Frames of polars, pyarrow and the like have labels in the columns that hold no numbers.
         By default every published query and then every estimable cell that is not one of them.
 
     Returns
@@ -187,7 +183,7 @@ def _solve(release: Release) -> tuple[Design | None, Solver, FloatArray]:
     with np.errstate(all="ignore"):  # what overflows is refused here
         variance = release.variance
         if not np.isfinite(variance).all():
-            raise ConvergenceError(_OVERFLOW)
+            raise ConvergenceError(OVERFLOW)
         if release.workload.is_identity:
             return None, IdentitySolver(variance), release.values
         try:
@@ -195,10 +191,10 @@ def _solve(release: Release) -> tuple[Design | None, Solver, FloatArray]:
             solver = find_solver(design.matrix, variance)
             coefficients = solver.coefficients(release.values)
         except np.linalg.LinAlgError as error:
-            raise ConvergenceError(_OVERFLOW) from error
+            raise ConvergenceError(OVERFLOW) from error
         fitted = design.matrix @ coefficients
-    if not (np.isfinite(coefficients).all() and np.isfinite(fitted).all()):
-        raise ConvergenceError(_OVERFLOW)
+    if not np.isfinite(fitted).all():
+        raise ConvergenceError(OVERFLOW)
     _check_exact(release, fitted)
     return design, solver, coefficients
 

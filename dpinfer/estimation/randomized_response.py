@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy import special
 
-from dpinfer._validation import FloatArray, check_alpha, check_array, check_option, freeze, show
+from dpinfer._validation import FloatArray, check_array, check_option, freeze, show
 from dpinfer.errors import InvalidParameterError, NotEstimableError
+from dpinfer.estimation.normal import normal_intervals
+from dpinfer.estimation.summaries import covariance_frame, estimates_frame, summary_table
 from dpinfer.mechanisms import RandomizedResponse
 from dpinfer.results.intervals import ERROR_COVERED, Intervals, Uncertainty
 from dpinfer.results.labels import attach_labels, split_labels
-from dpinfer.results.tables import render_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,11 +65,7 @@ class ResponseEstimate:
             Their estimated covariance; its rows add up to zero, because the estimates add up to a
             number that is known.
         """
-        if self.labels is None:
-            return self.covariance
-        import pandas as pd
-
-        return pd.DataFrame(self.covariance, self.labels, self.labels)
+        return covariance_frame(self.covariance, self.labels)
 
     def conf_int(self, alpha: float = 0.05) -> Intervals:
         """Return normal confidence intervals.
@@ -85,18 +81,8 @@ class ResponseEstimate:
             Estimate ± z·bse. They hold in the limit of many reports of each category, and are not
             clipped to the possible range; see :meth:`Intervals.restrict`.
         """
-        level = check_alpha(alpha)
-        half = -special.ndtri(level / 2) * np.asarray(self.bse)
-        estimate = np.asarray(self.params)
-        return Intervals(
-            estimate=estimate,
-            lower=estimate - half,
-            upper=estimate + half,
-            alpha=level,
-            method="normal",
-            uncertainty=self.uncertainty,
-            labels=self.labels,
-        )
+        estimate, std_err = np.asarray(self.params), np.asarray(self.bse)
+        return normal_intervals(estimate, std_err, alpha, self.labels, uncertainty=self.uncertainty)
 
     def summary_frame(self, alpha: float = 0.05) -> pd.DataFrame:
         """Return estimates, standard errors and intervals, one row a category.
@@ -111,9 +97,7 @@ class ResponseEstimate:
         DataFrame
             With the columns ``estimate``, ``std_err``, ``ci_lower`` and ``ci_upper``.
         """
-        frame = self.conf_int(alpha).summary_frame()
-        frame.insert(1, "std_err", np.asarray(self.bse))
-        return frame
+        return estimates_frame(self.conf_int(alpha), self.bse)
 
     def summary(self, alpha: float = 0.05) -> str:
         """Return :meth:`summary_frame` as a plain-text table that says which error it covers.
@@ -129,17 +113,16 @@ class ResponseEstimate:
             The table.
         """
         frame = self.summary_frame(alpha)
-        return render_table(
+        return summary_table(
             "Randomized response",
             [
                 ("Respondents", f"{self.nobs:.15g}"),
                 ("Intervals", f"{1 - alpha:.6g}, normal"),
                 ("Error covered", ERROR_COVERED[self.uncertainty]),
             ],
-            {name: frame[name].to_numpy() for name in frame.columns},
+            frame,
             index=frame.index if self.labels is not None else None,
             notes=["Unbiased; not clipped. Intervals hold in the limit of many reports."],
-            alike=("estimate", "ci_lower", "ci_upper"),
         )
 
     def __repr__(self) -> str:

@@ -7,19 +7,26 @@ the standard errors of the targets. Values with variance zero are constraints.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from dpinfer._validation import FloatArray
+from dpinfer.errors import ConvergenceError
 from dpinfer.estimation.augmented import AugmentedSystem
 from dpinfer.estimation.design import (
     DENSE_LIMIT,
     DENSE_SIZE,
+    OVERFLOW,
     Matrix,
     as_dense,
     independent_rows,
 )
+
+_S = TypeVar("_S")
+_T = TypeVar("_T")
 
 BLOCK = 256
 """Targets whose weights are formed together."""
@@ -44,6 +51,23 @@ class Solver(Protocol):
 
     def std_errors(self, target: Matrix) -> FloatArray:
         """Return the standard errors of the best estimates of targets (k × r)."""
+
+
+def _in_range(solve: Callable[[_S, _T], FloatArray]) -> Callable[[_S, _T], FloatArray]:
+    """Refuse numbers that leave the range of float64."""
+
+    @wraps(solve)
+    def checked(solver: _S, argument: _T) -> FloatArray:
+        with np.errstate(all="ignore"):  # what overflows is refused here
+            try:
+                found = solve(solver, argument)
+            except np.linalg.LinAlgError as error:
+                raise ConvergenceError(OVERFLOW) from error
+        if not np.isfinite(found).all():
+            raise ConvergenceError(OVERFLOW)
+        return found
+
+    return checked
 
 
 def find_solver(matrix: Matrix, variance: FloatArray) -> Solver:
@@ -72,6 +96,7 @@ class IdentitySolver:
         """Return the targets, sparse ones as they are."""
         return target
 
+    @_in_range
     def std_errors(self, target: Matrix) -> FloatArray:
         """Return the standard errors of the best estimates of targets."""
         squares = target * target  # by entries: the matrices are arrays, sparse or not
@@ -106,9 +131,15 @@ class DenseSolver:
         self._q, self._r, *pivots = qr(
             scaled[order], mode="economic", pivoting=stiff, check_finite=False
         )
+        if len(self._r) < len(self._order):
+            raise ConvergenceError(
+                "the least-squares equations have no unique solution: the workload, or the part of "
+                "it that was published without noise, is too close to one of lower rank"
+            )
         if stiff:
             self._order = pivots[0]
 
+    @_in_range
     def coefficients(self, values: FloatArray) -> FloatArray:
         """Return the best linear unbiased estimates of z."""
         start = self._lift @ values[self._fixed]
@@ -118,6 +149,7 @@ class DenseSolver:
         solution[self._order] = self._backward(self._q.T @ (rest / std))
         return np.asarray(start + self._free @ solution)
 
+    @_in_range
     def weights(self, target: Matrix) -> FloatArray:
         """Return the weights of the values in the best estimates of targets."""
         rows = as_dense(target)
@@ -127,6 +159,7 @@ class DenseSolver:
         out[:, self._fixed] = (rows - noisy @ self._rows) @ self._lift
         return out
 
+    @_in_range
     def std_errors(self, target: Matrix) -> FloatArray:
         """Return the standard errors of the best estimates of targets."""
         return np.asarray(np.sqrt(np.square(self._forward(as_dense(target))).sum(axis=1)))
@@ -161,12 +194,13 @@ def _eliminate(matrix: FloatArray, exact: Any) -> tuple[Any, FloatArray, FloatAr
     order = np.argsort(order)  # SciPy gives the inverse: lower @ upper in the order of the rows
     bound, loose = order[: len(fixed)], order[len(fixed) :]
     triangle, rest = lower[: len(fixed)], lower[len(fixed) :]
+    lower_unit = {"lower": True, "trans": "T", "unit_diagonal": True, "check_finite": False}
     free = np.zeros((unknowns, len(loose)))
-    free[bound] = -solve_triangular(triangle, rest.T, lower=True, trans="T", unit_diagonal=True)
+    free[bound] = -solve_triangular(triangle, rest.T, **lower_unit)
     free[loose, np.arange(len(loose))] = 1.0
     lift = np.zeros((unknowns, len(fixed)))
-    inverse = solve_triangular(upper, np.eye(len(fixed)), trans="T")
-    lift[bound] = solve_triangular(triangle, inverse, lower=True, trans="T", unit_diagonal=True)
+    inverse = solve_triangular(upper, np.eye(len(fixed)), trans="T", check_finite=False)
+    lift[bound] = solve_triangular(triangle, inverse, **lower_unit)
     return fixed, free, lift
 
 
@@ -185,11 +219,13 @@ class SparseSolver:
         self._unknowns = matrix.shape[1]
         self._system = AugmentedSystem(matrix[self._used], variance[self._used])
 
+    @_in_range
     def coefficients(self, values: FloatArray) -> FloatArray:
         """Return the best linear unbiased estimates of z."""
         zeros = np.zeros((self._unknowns, *values.shape[1:]))
         return self._system.solve(values[self._used], zeros)[1]
 
+    @_in_range
     def weights(self, target: Matrix) -> FloatArray:
         """Return the weights of the values in the best estimates of targets."""
         right = as_dense(target).T
@@ -199,6 +235,7 @@ class SparseSolver:
         ].T
         return out
 
+    @_in_range
     def std_errors(self, target: Matrix) -> FloatArray:
         """Return the standard errors of the best estimates of targets."""
         blocks = (target[start : start + BLOCK] for start in range(0, target.shape[0], BLOCK))

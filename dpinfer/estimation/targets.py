@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpinfer._interchange import as_table
 from dpinfer._validation import FloatArray, check_array, check_integer, show
 from dpinfer.errors import InvalidParameterError, NotEstimableError
 from dpinfer.queries import Workload
@@ -88,6 +89,7 @@ def all_targets(workload: Workload, design: Design | None) -> Targets:
 
 def find_targets(target: Any, workload: Workload) -> Targets:
     """Normalise what a ``target=`` argument takes."""
+    target = _as_target(target, "target")
     if isinstance(target, Workload):
         return _unpublished(target.matrix, target.labels, workload)
     if isinstance(target, Mapping):
@@ -106,6 +108,13 @@ def find_targets(target: Any, workload: Workload) -> Targets:
             f"{vectors.shape}"
         )
     return _unpublished(np.atleast_2d(vectors), None, workload)
+
+
+def _as_target(target: Any, name: str) -> Any:
+    """Return a table of another library as that of pandas; columns of labels alone as an Index."""
+    table = as_table(target, name)
+    only_labels = table is not target and hasattr(table, "columns") and not table.shape[1]
+    return table.index if only_labels else table
 
 
 def _unpublished(matrix: Matrix, labels: pd.Index | None, workload: Workload) -> Targets:
@@ -133,6 +142,7 @@ def _from_mapping(target: Mapping[Hashable, Any], workload: Workload) -> Targets
 def _vector(value: Any, name: str, workload: Workload) -> FloatArray:
     """One target as a vector over the cells; labels of cells may stand for their positions."""
     cells = workload.shape[1]
+    value = _as_target(value, f"target {name}")
     if isinstance(value, Mapping):
         value = _series(value, name, workload)
     if hasattr(value, "iloc") and workload.columns is not None:
@@ -181,7 +191,10 @@ def _as_labels(target: Any, workload: Workload) -> list[Hashable] | None:
     """Return labels as a list, or None where ``target`` holds numbers."""
     if isinstance(target, str) or (isinstance(target, tuple) and _known(target, workload)):
         return [target]
-    items = list(target) if isinstance(target, Sequence) or hasattr(target, "to_list") else []
+    vector = isinstance(target, np.ndarray) and target.ndim == 1 and target.dtype.kind in "OU"
+    target = target.tolist() if vector else target
+    listed = isinstance(target, Sequence) or hasattr(target, "to_list")
+    items = list(target) if listed else []
     if not items or not all(isinstance(item, (str, tuple)) for item in items):
         return None
     # tuples are labels with several parts, or else the rows of a matrix

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from dpinfer._interchange import as_table
 from dpinfer._validation import FloatArray, check_array, show
 from dpinfer.errors import InvalidParameterError
 from dpinfer.mechanisms.weighted_sum import LARGEST_WEIGHT
@@ -17,6 +18,7 @@ def checked_weights(
     weights: Any, labels: pd.Index | None, size: int, name: str = "weights"
 ) -> FloatArray:
     """Return weights (size,) or (k × size) in the order of the values, called ``name``."""
+    weights = as_table(weights, name)
     if isinstance(weights, Mapping):
         weights = _series(weights, labels, name)
     if labels is not None and hasattr(weights, "iloc"):

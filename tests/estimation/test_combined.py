@@ -198,3 +198,31 @@ def test_intervals_keep_ends_that_are_attained(simultaneous):
         assert ((lower <= truth) & (truth <= upper))[near].all()
         kept += np.count_nonzero(near)
     assert kept > 0
+
+
+def test_values_that_are_all_cells_have_the_target_itself_as_weights():
+    target = np.array([[1.0, 1.0, 0.0], [0.0, 1.0, -2.0]])
+    fit = combine([1.0, 2.0, 4.0], mechanism=Laplace(scale=[1.0, 2.0, 3.0]), target=target)
+    np.testing.assert_array_equal(fit.weights, target)
+    errors = fit.simulate_errors(3, rng=5)
+    noise = Laplace(scale=[1.0, 2.0, 3.0]).rvs((3, 3), rng=5)
+    np.testing.assert_allclose(errors, noise @ target.T, rtol=1e-12)
+
+
+def test_simulated_errors_of_single_values_are_their_noise():
+    fit = combine([1.0, 2.0], mechanism=Laplace(scale=[1.0, 2.0]))
+    noise = Laplace(scale=[1.0, 2.0]).rvs((4, 2), rng=3)
+    np.testing.assert_array_equal(fit.simulate_errors(4, rng=3), noise)
+
+
+@pytest.mark.parametrize("block", [1, 2, 256])
+def test_independent_estimates_have_the_level_of_sidak(block, monkeypatch):
+    # two cells, each published twice: no value bears on both
+    monkeypatch.setattr("dpinfer.estimation.combined.BLOCK", block)
+    workload = [[1.0, 0], [1, 0], [0, 1], [0, 1]]
+    fit = combine([3, 4, 8, 7], workload=workload, mechanism=Laplace(scale=2.0), target=np.eye(2))
+    together = fit.conf_int(0.1, simultaneous=True)
+    assert together.mc_error == 0.0  # nothing was simulated
+    np.testing.assert_allclose(
+        np.asarray(together), np.asarray(fit.conf_int(1 - np.sqrt(0.9))), rtol=1e-9
+    )

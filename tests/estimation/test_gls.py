@@ -1,5 +1,7 @@
 """The combined estimator against worked examples, brute force and its own definition."""
 
+from operator import attrgetter, methodcaller
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,6 +11,7 @@ from scipy import sparse
 
 from dpinfer.errors import (
     ApproximationWarning,
+    ConvergenceError,
     DPInferError,
     IncompatibleReleaseError,
     InvalidParameterError,
@@ -283,3 +286,95 @@ def test_any_numbers_give_estimates_or_a_clear_error(values, matrix, scale):
     except DPInferError:
         return
     assert np.isfinite(estimates).all()
+
+
+def test_equations_that_overflow_are_refused():
+    # the scaled rows, of 1e-300/1e100, are 0
+    tiny = [[1e-300, 0], [1e-300, 1e-300]]
+    with pytest.raises(ConvergenceError, match="overflow") as caught:
+        combine([1, 2], workload=tiny, mechanism=Laplace(scale=1e100))
+    assert isinstance(caught.value.__cause__, np.linalg.LinAlgError)
+    with pytest.raises(ConvergenceError, match="overflow"):
+        combine([1e308, -1e308], workload=[[1, 1], [1, 0]], mechanism=Laplace(scale=1.0))
+    # a pivot of 1e-200·1e-200
+    with pytest.raises(ConvergenceError, match="overflow") as caught:
+        combine([1, 2], workload=[[1, 1e-200], [1e-200, 0]], mechanism=[Exact()] * 2)
+    assert isinstance(caught.value.__cause__, np.linalg.LinAlgError)
+    # a sum of two cells of 1e308
+    sums, noise = [[1, 0], [0, 1], [1, 1]], Laplace(scale=[1.0, 1.0, 1e100])
+    with pytest.raises(ConvergenceError, match="overflow"):
+        combine([1e308] * 3, workload=sums, mechanism=noise)
+    # null vectors that are not finite
+    wide = [
+        [-1e-15, 1e291, -1e-231, -1e109],
+        [-1e131, 0, 0, 1e-164],
+        [1e-152, 1e-210, 0, -1e-234],
+    ]
+    with pytest.raises(ConvergenceError, match="overflow"):
+        combine([1, 2, 3], workload=wide, mechanism=Laplace(scale=1.0))
+    with pytest.raises(ConvergenceError, match="overflow"):
+        combine([1], workload=[[1, 1]], mechanism=Laplace(scale=1.0), target=[[1.5e308, 1.5e308]])
+
+
+class Boundless(Laplace):
+    """A law without a variance."""
+
+    @property
+    def variance(self):
+        return np.asarray(np.inf)
+
+
+def test_laws_without_a_variance_are_refused():
+    with pytest.raises(ConvergenceError, match="overflow"):
+        combine([1.0], mechanism=Boundless(scale=1.0))
+
+
+def test_exact_values_in_small_units_are_constraints():
+    # the squares of these coefficients are 0 in floating point
+    workload = [[1e-300, 0], [0, 1e-300], [1, 1]]
+    fit = combine([2e-300, 3e-300, 5.0], workload=workload, mechanism=[Exact()] * 3)
+    np.testing.assert_allclose(fit.params, [2e-300, 3e-300, 5.0, 2.0, 3.0], rtol=1e-12)
+    assert not np.any(fit.bse)
+
+
+def test_exact_values_of_which_rounding_hides_the_rank_are_refused():
+    workload = [
+        [-1e-80, -1e-80, 0.0, 1e-80],
+        [0.0, -1e177, 0.0, 1e177],
+        [-1e41, -1e41, 1e41, -1e41],
+        [1e124, 0.0, 1e124, 1e124],
+    ]
+    noise = [Exact(), Laplace(scale=1e-5), Exact(), Exact()]
+    with pytest.raises(ConvergenceError, match="no unique solution"):
+        combine([-90.0, 80.0, -20.0, -60.0], workload=workload, mechanism=noise)
+
+
+@pytest.mark.parametrize(
+    ("use", "values", "workload", "noise", "target"),
+    [
+        (attrgetter("bse"), [1.0], None, Laplace(scale=1.0), [[1e200]]),
+        (
+            methodcaller("consistency_test", "asymptotic"),
+            [3e4, 1e4, -1e4],
+            [[-1e177] * 4, [0, 1e-69, 0, 1e-69], [-1e136, 0, -1e136, 0]],
+            [Laplace(scale=1.0), Exact(), Laplace(scale=1.0)],
+            None,
+        ),
+    ],
+)
+def test_what_overflows_later_is_refused(use, values, workload, noise, target):
+    fit = combine(values, workload=workload, mechanism=noise, target=target)
+    with pytest.raises(ConvergenceError, match="overflow"):
+        use(fit)
+
+
+@pytest.mark.parametrize("unit", [1e-200, 1e-12, 1e-9, 1.0, 1e9])
+def test_what_is_estimable_does_not_depend_on_units(unit):
+    # of the third cell nothing is known, of the others their sum only
+    noise = Laplace(scale=1.0)
+    fit = combine([1.0], workload=[[unit, unit, 0.0]], mechanism=noise)
+    assert len(fit) == 1
+    with pytest.raises(NotEstimableError, match="target 0"):
+        combine([1.0], workload=[[unit, unit, 0.0]], mechanism=noise, target=[1.0, 0.0, 0.0])
+    beside = combine([1.0, 2.0], workload=[[unit, unit, 0], [0, 0, 1]], mechanism=noise)
+    assert len(beside) == 2

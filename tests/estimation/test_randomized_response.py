@@ -124,3 +124,14 @@ def test_bad_calls_are_refused():
         response_counts([1, 2], mechanism=Laplace(scale=1.0))
     with pytest.raises(InvalidParameterError, match="alpha must"):
         response_counts([1, 2], mechanism=law).conf_int(alpha=0)
+
+
+def test_what_is_printed_names_categories_respondents_and_error():
+    counts = pd.Series({"no": 45, "yes": 55})
+    fixed = response_counts(counts, mechanism=RandomizedResponse(p=0.75))
+    assert repr(fixed) == "ResponseEstimate(2 categories, 100 respondents)"
+    assert str(fixed) == fixed.summary()
+    assert "noise (inference on the confidential values)" in str(fixed)
+    assert "sampling" in str(response_proportions(counts, mechanism=RandomizedResponse(p=0.75)))
+    assert fixed.cov_params().index.tolist() == ["no", "yes"]
+    np.testing.assert_array_equal(fixed.cov_params().sum(axis=1).round(9), 0.0)

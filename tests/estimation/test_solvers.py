@@ -147,3 +147,20 @@ def test_solutions_that_cannot_be_refined_are_refused():
     system = AugmentedSystem(matrix, np.array([1e-15, 2e-15, 1e15]))
     with pytest.raises(ConvergenceError, match="relative residual"):
         system.solve(np.zeros(3), np.array([1.0, 2.0]))
+
+
+def test_refinement_that_is_cut_off_is_judged_by_what_it_reached(monkeypatch):
+    rng = np.random.default_rng(3)
+    matrix, variance = random_problem(rng, -3, 3, exact=False)
+    values = matrix @ np.arange(1.0, matrix.shape[1] + 1)
+    system = AugmentedSystem(sparse.csr_array(matrix), variance)
+    monkeypatch.setattr("dpinfer.estimation.augmented._REFINEMENTS", 1)
+    monkeypatch.setattr("dpinfer.estimation.augmented._ROUNDING", -1.0)
+    found = system.solve(values, np.zeros(matrix.shape[1]))[1]
+    np.testing.assert_allclose(found, np.arange(1.0, matrix.shape[1] + 1), rtol=1e-8)
+
+
+def test_identity_gives_its_values_back():
+    solver = IdentitySolver(np.array([1.0, 4.0]))
+    np.testing.assert_array_equal(solver.coefficients(np.array([3.0, 5.0])), [3.0, 5.0])
+    np.testing.assert_array_equal(solver.std_errors(np.array([[1.0, 2.0]])), [np.sqrt(17.0)])

@@ -105,3 +105,59 @@ def test_targets_by_label_keep_the_names_of_the_levels():
     domain = Domain({"sex": ["F", "M"], "age": [1, 2]})
     workload = Workload.from_marginals(domain, [("sex",), ("sex", "age")])
     assert list(find_targets(("F", "*"), workload).labels.names) == ["sex", "age"]
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        (pd.DataFrame({"x": []}), "at least one target"),
+        (pd.DataFrame(index=["p"]), "target p must hold at least one value"),
+        ({}, "at least one target"),
+        (np.ones((1, 1, 3)), "a vector or a matrix"),
+        (np.array(["all", "w"]), "'w' must be the label"),
+        (("x", "p"), "target"),
+        ([("x", "p")], "target"),
+        (np.array([["x"]]), "target must"),
+    ],
+)
+def test_what_is_no_target_is_refused(target, message):
+    with pytest.raises(InvalidParameterError, match=message):
+        find_targets(target, WORKLOAD)
+
+
+def test_labels_of_other_kinds_are_not_found():
+    several = Workload(A, labels=pd.MultiIndex.from_tuples([("p", 1), ("p", 2), ("q", 1)]))
+    for label in ("p", ("p",), ("p", 3), ("p", [1])):
+        with pytest.raises(InvalidParameterError, match="must be"):
+            find_targets([label, "x"], several)
+    assert list(find_targets([("q", 1)], several).published) == [2]
+
+
+def test_labels_of_values_and_cells_may_have_different_numbers_of_parts():
+    cells = pd.MultiIndex.from_tuples([("x", 1), ("y", 1), ("z", 1)], names=["cell", "part"])
+    workload = Workload(A, labels=["first", "two", "all"], columns=cells)
+    every = all_targets(workload, find_design(A))
+    assert list(every.labels) == ["first", "two", "all", ("y", 1), ("z", 1)]
+    named = find_targets([("z", 1), ("x", 1)], workload)
+    assert named.labels.names == ["cell", "part"]
+    np.testing.assert_array_equal(dense(named.matrix), [[0, 0, 1], [1, 0, 0]])
+    mixed = find_targets(["all", ("z", 1)], workload)
+    assert list(mixed.labels) == ["all", ("z", 1)]
+    np.testing.assert_array_equal(dense(mixed.matrix), [[1, 1, 1], [0, 0, 1]])
+    without = Workload(A, labels=cells)
+    assert find_targets([("z", 1)], without).labels.names == ["cell", "part"]
+
+
+def test_labels_of_two_kinds_keep_no_names_of_either():
+    pairs = pd.MultiIndex.from_tuples([("p", 1), ("p", 2), ("q", 1)], names=["a", "b"])
+    cells = pd.MultiIndex.from_tuples([("x", 1, 1), ("y", 1, 1), ("z", 1, 1)])
+    named = find_targets([("q", 1), ("z", 1, 1)], Workload(A, labels=pairs, columns=cells))
+    np.testing.assert_array_equal(dense(named.matrix), [[1, 1, 1], [0, 0, 1]])
+    assert list(named.published) == [2, -1]
+
+
+def test_tuples_may_be_single_labels():
+    flat = pd.Index([("x", 1), ("y", 1), ("z", 1)], tupleize_cols=False, name="cell")
+    named = find_targets([("z", 1), ("x", 1)], Workload(A, columns=flat))
+    np.testing.assert_array_equal(dense(named.matrix), [[0, 0, 1], [1, 0, 0]])
+    assert list(named.labels) == [("z", 1), ("x", 1)]

@@ -14,7 +14,10 @@ from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.hierarchies._adjoint import measurement_weights
 from dpinfer.estimation.hierarchies._measured import Measured
 from dpinfer.estimation.hierarchies._passes import Gains, summed
-from dpinfer.mechanisms import Exact, Gaussian, NoiseLaw, groups
+from dpinfer.estimation.normal import is_gaussian
+from dpinfer.estimation.pivots import Pivots, clean_weights
+from dpinfer.mechanisms import NoiseLaw
+from dpinfer.mechanisms.weighted_sum import WeightedSum
 from dpinfer.queries import Hierarchy
 
 _WEIGHTS_LIMIT = 200_000_000
@@ -84,8 +87,7 @@ class HierarchyFit:
     @property
     def is_gaussian(self) -> bool:
         """Whether all noise is Gaussian."""
-        laws = [law for law, _ in groups(self.mechanism, self.values.size)]
-        return all(isinstance(law, (Gaussian, Exact)) for law in laws)
+        return is_gaussian(self.mechanism, self.values.size)
 
     def refit(self, values: FloatArray) -> FloatArray:
         """Estimates from other values of the same units and noise, shape (..., m); (..., n)."""
@@ -125,6 +127,24 @@ class HierarchyFit:
         """Draw joint errors of all units, shape (reps, n)."""
         noise = self.mechanism.rvs((reps, self.values.size), rng=rng)
         return self.refit(np.asarray(noise, dtype=np.float64))
+
+    def noise(self, weights: FloatArray) -> WeightedSum:
+        """Return the law of the error of an estimate that combines the values by weights, (m,)."""
+        weights = clean_weights(weights)
+        used = np.flatnonzero(weights)
+        law = self.mechanism.take(used) if self.mechanism.shape else self.mechanism
+        return WeightedSum(weights[used], law)
+
+    def pivots(self, at: NDArray[np.intp]) -> Pivots:
+        """Return the errors of the estimates of units, by which intervals are found."""
+        return Pivots(
+            std_errors=np.sqrt(self.variance[at]),
+            mechanism=self.mechanism,
+            blocks=lambda: self.weight_blocks(at),
+            draw_errors=lambda reps, rng: self.draw_errors(reps, rng)[:, at],
+            noises=max(self.values.size, len(self.gains.tree)),
+            magnitude=np.abs(self.estimates[at]) + np.abs(self.values).max(),
+        )
 
     def check_size(self, functions: int, remedy: str) -> None:
         """Refuse more functions of the values than fit into memory."""

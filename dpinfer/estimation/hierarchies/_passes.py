@@ -219,15 +219,12 @@ def _divide(
     rest = 1.0 - share
     uneven = ~(rest >= 1.0 - _DOMINANT)
     rest *= below
-    if uneven.any():
-        found = np.logical_or.reduceat(uneven, families.starts)
-        # an only child has the share 1, but for 0 out of 0
-        found &= (families.counts > 1) | ~(share[families.starts] > 0.0)
-        if found.any():
-            children = np.flatnonzero(np.repeat(found, families.counts))
-            share[children], rest[children] = _divide_unevenly(
-                below[children], families.counts[found]
-            )
+    found = np.logical_or.reduceat(uneven, families.starts)
+    # an only child has the share 1, but for 0 out of 0
+    found &= (families.counts > 1) | ~(share[families.starts] > 0.0)
+    if found.any():
+        children = np.flatnonzero(np.repeat(found, families.counts))
+        share[children], rest[children] = _divide_unevenly(below[children], families.counts[found])
     return share, rest
 
 

@@ -6,18 +6,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import special
 
 from dpinfer._validation import FloatArray, check_integer
+from dpinfer.estimation.consistency import CHECKED, disagreement_frame
+from dpinfer.estimation.normal import normal_pvalue
 from dpinfer.mechanisms import NoiseLaw
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from dpinfer.estimation.hierarchies._fit import HierarchyFit
-
-_CHECKED = 1e-9
-"""Share of its variance by which a value has to be checked by others, not to be left out."""
 
 
 @dataclass(frozen=True)
@@ -81,24 +79,20 @@ def disagreements(fit: HierarchyFit, most: int) -> pd.DataFrame:
     residual = fit.values - fit.estimates[unit]
     # of a residual; positive by theory, and 0 for a value that no other bears on
     own = np.maximum(variance - fit.variance[unit], 0.0)
-    checked = np.flatnonzero(own > _CHECKED * variance)
+    checked = np.flatnonzero(own > CHECKED * variance)
     score = residual[checked] / np.sqrt(own[checked])
     order = np.argsort(-np.abs(score), kind="stable")[:most]
     rows, score = checked[order], score[order]
     labels = fit.hierarchy.labels
-    frame = pd.DataFrame(
-        {
-            "published": fit.values[rows],
-            "estimate": fit.estimates[unit[rows]],
-            "residual": residual[rows],
-            "std_err": np.sqrt(own[rows]),
-            "z": score,
-            "pvalue": special.erfc(np.abs(score) / np.sqrt(2.0)),
-        },
+    return disagreement_frame(
+        fit.values[rows],
+        fit.estimates[unit[rows]],
+        residual[rows],
+        np.sqrt(own[rows]),
+        score,
         index=pd.Index(unit[rows], name="unit") if labels is None else labels[unit[rows]],
+        compared=int(checked.size),
     )
-    frame.attrs = {"method": "normal", "values": int(checked.size)}
-    return frame
 
 
 def parent_tests(fit: HierarchyFit) -> pd.DataFrame:
@@ -119,7 +113,7 @@ def parent_tests(fit: HierarchyFit) -> pd.DataFrame:
             "difference": difference[there],
             "std_err": std_err,
             "z": score,
-            "pvalue": special.erfc(np.abs(score) / np.sqrt(2.0)),
+            "pvalue": normal_pvalue(score),
         },
         index=pd.Index(unit, name="unit") if labels is None else labels[unit],
     )

@@ -42,7 +42,7 @@ def combine_hierarchy(
     values : Series, or array of float, shape (m,)
         Published values. A Series has the labels of the units that its values measure: units may
         be missing, or be there several times. An array has a value for each unit, or for each of
-        ``units``.
+        ``units``. A frame of polars or pyarrow has labels in the columns that hold no numbers.
     parent : Hierarchy, Series, mapping, or array of int, shape (n,)
         The hierarchy, or the parent of each unit, as :class:`~dpinfer.queries.Hierarchy` takes it.
     mechanism : NoiseLaw or sequence of NoiseLaw

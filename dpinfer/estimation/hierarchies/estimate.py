@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpinfer._interchange import as_table
 from dpinfer._validation import RNG, FloatArray, check_option, check_reps, check_rng
 from dpinfer.errors import InvalidParameterError, NotEstimableError
-from dpinfer.estimation.consistency import consistency_test
+from dpinfer.estimation.consistency import OverlappingEstimate
 from dpinfer.estimation.hierarchies._adjoint import covariances
 from dpinfer.estimation.hierarchies._fit import HierarchyFit
 from dpinfer.estimation.hierarchies.checks import (
@@ -20,30 +21,31 @@ from dpinfer.estimation.hierarchies.checks import (
     parent_tests,
 )
 from dpinfer.estimation.hierarchies.functions import HierarchyFunctions
-from dpinfer.estimation.pivots import METHODS, Method, Pivots, clean_weights
+from dpinfer.estimation.normal import NORMAL_NOTE
+from dpinfer.estimation.pivots import METHODS, Method
+from dpinfer.estimation.summaries import (
+    add_published,
+    covariance_frame,
+    estimates_frame,
+    summary_table,
+)
 from dpinfer.estimation.weights import checked_weights
 from dpinfer.mechanisms import NoiseLaw
 from dpinfer.mechanisms.weighted_sum import WeightedSum
 from dpinfer.queries import Hierarchy
 from dpinfer.results.intervals import ERROR_COVERED, Intervals
 from dpinfer.results.labels import attach_labels
-from dpinfer.results.tables import render_table
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dpinfer.results.hypothesis import HypothesisResult
-
 _COVARIANCE_LIMIT = 5_000
 
-_NORMAL_NOTE = (
-    "Normal quantiles, which are approximate as the noise is not Gaussian: method='exact' has the "
-    "laws of the errors."
-)
+_NORMAL_NOTE = f"{NORMAL_NOTE[:-1]}: method='exact' has the laws of the errors."
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class HierarchyEstimate:
+class HierarchyEstimate(OverlappingEstimate):
     """Best linear unbiased estimates of all units; made by :func:`dpinfer.combine_hierarchy`.
 
     Examples
@@ -102,7 +104,18 @@ class HierarchyEstimate:
         return np.isfinite(self.variance)
 
     def refuse_unknown(self, positions: NDArray[np.intp] | None = None) -> None:
-        """Raise an error that names those of some, or all, units that are not estimable."""
+        """Raise an error that names units that are not estimable, if there are any.
+
+        Parameters
+        ----------
+        positions : array of int, shape (k,), optional
+            Positions of the units to look at; by default all.
+
+        Raises
+        ------
+        NotEstimableError
+            If the values do not determine one of them.
+        """
         if self._fit.all_estimable:
             return
         lost = np.flatnonzero(~self.estimable)
@@ -132,7 +145,7 @@ class HierarchyEstimate:
         InvalidParameterError
             If there are more than 5,000 units.
         """
-        at = self._chosen(units)
+        at, labels = self._chosen(units), self.hierarchy.labels
         if at.size > _COVARIANCE_LIMIT:
             raise InvalidParameterError(
                 f"units must be at most {_COVARIANCE_LIMIT} for a covariance matrix, got {at.size}"
@@ -142,12 +155,7 @@ class HierarchyEstimate:
         matrix = np.empty((at.size, at.size))
         matrix[row, column] = covariances(self._fit.gains, places[row], places[column])
         matrix[column, row] = matrix[row, column]
-        if self.hierarchy.labels is None:
-            return matrix
-        import pandas as pd
-
-        labels = self.hierarchy.labels[at]
-        return pd.DataFrame(matrix, labels, labels)
+        return covariance_frame(matrix, None if labels is None else labels[at])
 
     def functions(self, target: Any) -> HierarchyFunctions:
         """Estimate linear functions of units.
@@ -168,6 +176,7 @@ class HierarchyEstimate:
         NotEstimableError
             If a unit with a coefficient other than 0 is not estimable.
         """
+        target = as_table(target, "target")
         matrix = checked_weights(target, self.hierarchy.labels, len(self.hierarchy), "target")
         rows = np.atleast_2d(matrix)
         self.refuse_unknown(np.flatnonzero((rows != 0.0).any(axis=0)))
@@ -183,7 +192,18 @@ class HierarchyEstimate:
         )
 
     def weights(self, units: Any = None) -> FloatArray:
-        """Weights, shape (k, m), by which the estimates of some units combine the m values."""
+        """Weights by which the estimates of some units combine the published values.
+
+        Parameters
+        ----------
+        units : list or array, optional
+            Labels, or positions where units have no labels; by default all.
+
+        Returns
+        -------
+        array of float, shape (k, m)
+            A row for each of the k units, a column for each of the m values.
+        """
         at = self._chosen(units)
         self._fit.check_size(at.size, "units must be fewer")
         return np.concatenate(list(self._fit.weight_blocks(at)))
@@ -201,10 +221,7 @@ class HierarchyEstimate:
         WeightedSum
             The law of estimate minus confidential value.
         """
-        weights = clean_weights(self.weights([unit])[0])
-        used = np.flatnonzero(weights)
-        law = self.mechanism.take(used) if self.mechanism.shape else self.mechanism
-        return WeightedSum(weights[used], law)
+        return self._fit.noise(self.weights([unit])[0])
 
     def conf_int(
         self,
@@ -220,33 +237,25 @@ class HierarchyEstimate:
 
         Parameters
         ----------
-        alpha, method, simultaneous, reps, rng
+        alpha, method
             As for :meth:`CombinedEstimate.conf_int`, but for the default. The laws of ``"exact"``
             and ``"tail-bound"`` take time in proportion to the number of units times that of
             values; ``"normal"``, which is exact for Gaussian noise only, to the number of units.
         units : list or array, optional
             Labels, or positions where units have no labels; by default all.
+        simultaneous, reps, rng
+            As for :meth:`CombinedEstimate.conf_int`.
 
         Returns
         -------
         Intervals
             One interval a unit; unpacks as ``lower, upper``.
         """
-        at = self._chosen(units)
+        at, labels = self._chosen(units), self.hierarchy.labels
         if check_option(method, "method", METHODS) != "normal":
             self._fit.check_size(at.size, "units must be fewer, or method 'normal', for intervals:")
-        estimates = self._fit.estimates[at]
-        pivots = Pivots(
-            std_errors=np.sqrt(self.variance[at]),
-            mechanism=self.mechanism,
-            blocks=lambda: self._fit.weight_blocks(at),
-            draw_errors=lambda reps, rng: self._fit.draw_errors(reps, rng)[:, at],
-            noises=max(self.values.size, len(self._fit.gains.tree)),
-            magnitude=np.abs(estimates) + np.abs(self.values).max(),
-        )
-        labels = self.hierarchy.labels
-        found = pivots.intervals(
-            estimates,
+        found = self._fit.pivots(at).intervals(
+            self._fit.estimates[at],
             alpha=alpha,
             method=method,
             simultaneous=simultaneous,
@@ -276,22 +285,6 @@ class HierarchyEstimate:
         errors = self._fit.draw_errors(check_reps(reps), check_rng(rng))
         errors[:, ~self.estimable] = np.nan
         return errors
-
-    def consistency_test(
-        self,
-        method: str | None = None,
-        *,
-        reps: int = 10_000,
-        rng: RNG = None,
-        progress: bool = False,
-    ) -> HypothesisResult:
-        """Test whether the values of the hierarchy disagree more than their noise allows.
-
-        Parameters and result are those of :meth:`CombinedEstimate.consistency_test`.
-        """
-        return consistency_test(
-            HierarchyDisagreement(self._fit), method=method, reps=reps, rng=rng, progress=progress
-        )
 
     def disagreements(self, most: int = 10) -> pd.DataFrame:
         """Return the values that differ most from the estimates, in their standard errors.
@@ -356,31 +349,35 @@ class HierarchyEstimate:
             variance where it was published several times, NaN where it was not. ``attrs`` holds
             ``alpha``, ``method``, ``uncertainty`` and ``simultaneous``.
         """
-        frame = self.conf_int(alpha, method).summary_frame()
-        frame.insert(1, "std_err", np.asarray(self.bse))
-        std_err = np.sqrt(self._fit.measured_variance)
-        there = np.isfinite(std_err)
-        frame["published"] = np.where(there, self._fit.measured.merged(self.values), np.nan)
-        frame["published_std_err"] = np.where(there, std_err, np.nan)
+        frame = estimates_frame(self.conf_int(alpha, method), self.bse)
+        variance = self._fit.measured_variance
+        merged = self._fit.measured.merged(self.values)
+        add_published(frame, np.isfinite(variance), merged, variance)
         return frame
 
     def summary(self, alpha: float = 0.05, method: Method = "normal") -> str:
-        """Return :meth:`summary_frame`, with the same arguments, as a plain-text table."""
+        """Return :meth:`summary_frame` as a plain-text table.
+
+        Parameters
+        ----------
+        alpha, method
+            As for :meth:`conf_int`.
+
+        Returns
+        -------
+        str
+            The table, which says which error the intervals cover.
+        """
         frame = self.summary_frame(alpha, method)
-        return render_table(
-            "Combined estimates of a hierarchy",
-            [
-                ("Method", "best linear unbiased"),
-                ("Intervals", f"{1 - alpha:.6g}, {method}"),
-                ("Units", len(self)),
-                ("Published values", self.values.size),
-                ("Error covered", ERROR_COVERED["noise"]),
-            ],
-            {name: frame[name].to_numpy() for name in frame.columns},
-            index=self.hierarchy.labels,
-            notes=("Unbiased for the confidential values; not rounded or clipped.",),
-            alike=("estimate", "ci_lower", "ci_upper", "published"),
-        )
+        facts = [
+            ("Method", "best linear unbiased"),
+            ("Intervals", f"{1 - alpha:.6g}, {method}"),
+            ("Units", len(self)),
+            ("Published values", self.values.size),
+            ("Error covered", ERROR_COVERED["noise"]),
+        ]
+        index = self.hierarchy.labels
+        return summary_table("Combined estimates of a hierarchy", facts, frame, index=index)
 
     def __len__(self) -> int:
         return len(self.hierarchy)
@@ -390,6 +387,9 @@ class HierarchyEstimate:
 
     def __str__(self) -> str:
         return self.summary()
+
+    def _overlap(self) -> HierarchyDisagreement:
+        return HierarchyDisagreement(self._fit)
 
     def _chosen(self, units: Any) -> NDArray[np.intp]:
         """Positions of units, all of them estimable; by default all."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from dpinfer._validation import RNG, FloatArray, freeze
 from dpinfer.estimation.pivots import Method, Pivots, clean_weights
+from dpinfer.estimation.summaries import covariance_frame, estimates_frame
 from dpinfer.mechanisms import NoiseLaw
 from dpinfer.mechanisms.weighted_sum import WeightedSum
 from dpinfer.results.intervals import Intervals
@@ -50,16 +51,28 @@ class HierarchyFunctions:
         return attach_labels(freeze(found.reshape(np.shape(self.params))), self.labels)
 
     def cov_params(self) -> Any:
-        """Covariance matrix of the estimates, due to the noise; a DataFrame under labels."""
-        covariance = (self.weights * self._variance) @ self.weights.T
-        if self.labels is None:
-            return covariance
-        import pandas as pd
+        """Covariance matrix of the estimates, due to the noise.
 
-        return pd.DataFrame(covariance, self.labels, self.labels)
+        Returns
+        -------
+        array of float, shape (k, k), or DataFrame
+            A DataFrame where the functions have labels.
+        """
+        return covariance_frame((self.weights * self._variance) @ self.weights.T, self.labels)
 
     def noise(self, function: int = 0) -> WeightedSum:
-        """Return the law of the error of one estimate, by its position."""
+        """Return the law of the error of one estimate.
+
+        Parameters
+        ----------
+        function : int, default 0
+            The position of the function.
+
+        Returns
+        -------
+        WeightedSum
+            The law of estimate minus confidential value.
+        """
         return WeightedSum(clean_weights(self.weights[function]), self.mechanism)
 
     def conf_int(
@@ -71,7 +84,18 @@ class HierarchyFunctions:
         reps: int = 10_000,
         rng: RNG = None,
     ) -> Intervals:
-        """Confidence intervals; as :meth:`CombinedEstimate.conf_int`."""
+        """Confidence intervals for the confidential values of the functions.
+
+        Parameters
+        ----------
+        alpha, method, simultaneous, reps, rng
+            As for :meth:`CombinedEstimate.conf_int`.
+
+        Returns
+        -------
+        Intervals
+            One interval a function; unpacks as ``lower, upper``.
+        """
         size = self.values.size
         pivots = Pivots(
             std_errors=np.atleast_1d(np.asarray(self.bse)),
@@ -92,10 +116,20 @@ class HierarchyFunctions:
         )
 
     def summary_frame(self, alpha: float = 0.05, method: Method = "exact") -> pd.DataFrame:
-        """Return estimates, standard errors and intervals as a DataFrame, a row a function."""
-        frame = self.conf_int(alpha, method).summary_frame()
-        frame.insert(1, "std_err", np.asarray(self.bse))
-        return frame
+        """Return estimates, standard errors and intervals as a DataFrame, a row a function.
+
+        Parameters
+        ----------
+        alpha, method
+            As for :meth:`conf_int`.
+
+        Returns
+        -------
+        DataFrame
+            Columns ``estimate``, ``std_err``, ``ci_lower`` and ``ci_upper``. ``attrs`` holds
+            ``alpha``, ``method``, ``uncertainty`` and ``simultaneous``.
+        """
+        return estimates_frame(self.conf_int(alpha, method), self.bse)
 
     def __len__(self) -> int:
         return len(self.weights)

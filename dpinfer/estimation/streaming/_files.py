@@ -11,12 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 from uuid import uuid4
+from zipfile import ZIP_STORED, BadZipFile, ZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpinfer._validation import FloatArray, show
+from dpinfer._validation import FloatArray, one_line, show
 from dpinfer.errors import InvalidParameterError
+from dpinfer.releases._files.limits import Limit
+from dpinfer.releases._files.parquet_table import check_parquet
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,6 +30,8 @@ _ROWS_NUMBERS = 1 << 22
 """Numbers in a row group of a file of estimates."""
 
 _LABELS = "labels"
+
+_LARGEST_LABEL = 2**63 - 1
 
 _LONGEST_NAME = 200
 """Names of files have 255 bytes at most, some of which new files need."""
@@ -131,29 +136,49 @@ def _fingerprint_of(path: Path) -> object:
 
 def write_known(path: Path, labels: NDArray[Any], known: Mapping[str, FloatArray]) -> None:
     """Write what is known of some labelled tables."""
+    arrays: dict[str, Any] = {_LABELS: labels, **known}
     with replacing(path) as new, new.open("wb") as file:
-        np.savez(file, allow_pickle=False, **{_LABELS: labels, **known})
+        np.savez(file, **arrays)
 
 
 def read_known(path: Path) -> tuple[NDArray[Any], dict[str, FloatArray]]:
     """Read what is known of some labelled tables."""
-    with np.load(path, allow_pickle=False) as file:
-        found = {name: file[name] for name in file.files}
-    return found.pop(_LABELS), found
+    try:
+        _refuse_compressed(path)
+        with np.load(path, allow_pickle=False) as file:
+            found = {name: file[name] for name in file.files}
+        return found.pop(_LABELS), found
+    except (OSError, ValueError, KeyError, EOFError, MemoryError, BadZipFile) as error:
+        raise InvalidParameterError(f"{path} is damaged, remove it: {one_line(error)}") from error
+
+
+def _refuse_compressed(path: Path) -> None:
+    """Refuse what no plan has written, of which a small file may become a large one."""
+    with ZipFile(path) as archive:
+        if any(one.compress_type != ZIP_STORED for one in archive.infolist()):
+            raise ValueError("it is compressed")
 
 
 def plain_labels(labels: pd.Index) -> NDArray[Any]:
     """Return labels as an array of str or int, which files can hold."""
     listed = labels.tolist()
-    if all(isinstance(label, str) for label in listed):
-        # NumPy drops zeros at the end of texts
-        if not any(label.endswith("\0") for label in listed):
-            return np.array(listed, dtype=np.str_)
-    elif all(type(label) is int for label in listed):
+    if all(isinstance(label, str) for label in listed) and _are_texts(listed):
+        return np.array(listed, dtype=np.str_)
+    if all(type(label) is int and -_LARGEST_LABEL <= label <= _LARGEST_LABEL for label in listed):
         return np.array(listed, dtype=np.int64)
     raise InvalidParameterError(
-        f"the units of a part must have labels that are all str or all int, got {show(listed[:4])}"
+        "the units of a part must have labels that are all str or all int, which files can hold, "
+        f"got {show(listed[:4])}"
     )
+
+
+def _are_texts(labels: Sequence[str]) -> bool:
+    """Whether all are texts that files can hold: NumPy drops zeros at their end."""
+    try:
+        "".join(labels).encode()
+    except UnicodeEncodeError:  # half a character
+        return False
+    return not any(label.endswith("\0") for label in labels)
 
 
 def columns_of(number: int) -> tuple[str, str]:
@@ -201,6 +226,8 @@ def read_estimates(
     """Read the units of files of estimates, and columns of them, shape (units, numbers) each."""
     from pyarrow import dataset as arrow_dataset
 
+    for file in files:
+        check_parquet(file, Limit.of(file, None), ["unit", *columns])
     dataset = arrow_dataset.dataset([str(file) for file in files])
     table = dataset.to_table(columns=["unit", *columns])
     arrays = []

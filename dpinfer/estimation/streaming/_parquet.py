@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from dpinfer._interchange import is_foreign
 from dpinfer._validation import check_integer, check_items, one_line, show
 from dpinfer.errors import DPInferError, InvalidParameterError
 from dpinfer.estimation.streaming._files import file_name, make_folder, plain_labels, replacing
@@ -18,6 +19,8 @@ from dpinfer.estimation.streaming._tree import TreePart, check_parts
 from dpinfer.estimation.tables.marginals import NoisyMarginal
 from dpinfer.mechanisms.independent import as_noise
 from dpinfer.queries import Hierarchy
+from dpinfer.releases._files.limits import Limit, TooLargeError, check_max_bytes
+from dpinfer.releases._files.parquet_table import read_whole
 from dpinfer.releases._files.table import check_path
 from dpinfer.releases._laws import columns_of_law, laws_of_rows
 
@@ -93,7 +96,8 @@ def write_marginals_parquet(
 def _table(one: NoisyMarginal, hierarchy: Hierarchy) -> Any:
     import pyarrow as arrow
 
-    values = np.asarray(one.values)
+    labelled = hasattr(one.values, "iloc") or is_foreign(one.values)  # labels would be lost
+    values = np.asarray(None if labelled else one.values)
     if values.ndim < 1 or not len(values) or values.dtype.kind not in "iuf":
         raise InvalidParameterError(
             f"values must be arrays of numbers with a row for each unit, got {show(one.values)}"
@@ -134,6 +138,8 @@ def _readable(path: Path) -> Iterator[None]:
 
     try:
         yield
+    except TooLargeError:
+        raise
     except DPInferError as error:
         raise InvalidParameterError(f"{path} is damaged: {one_line(error)}") from error
     except (*_BROKEN, ArrowException) as error:
@@ -147,6 +153,7 @@ class ParquetPart:
 
     folder: str
     marginals: int
+    max_bytes: int | None = None
 
     def __call__(self) -> tuple[Hierarchy, list[NoisyMarginal], None]:
         """Read the part."""
@@ -156,9 +163,9 @@ class ParquetPart:
 
     def _units(self) -> tuple[Hierarchy, Any]:
         import pandas as pd
-        from pyarrow import parquet
 
-        units = parquet.read_table(Path(self.folder, _UNITS))
+        path = Path(self.folder, _UNITS)
+        units = read_whole(path, Limit.of(path, self.max_bytes))
         labels = pd.Index(units.column("unit").to_pylist())
         parent = units.column("parent").to_numpy()
         above = pd.Series(labels.to_numpy(dtype=object)[parent], index=labels, dtype=object)
@@ -169,13 +176,11 @@ class ParquetPart:
     def _marginal(self, number: int, labels: Any) -> NoisyMarginal:
         path = Path(self.folder, f"marginal-{number}.parquet")
         with _readable(path):
-            return _read_marginal(path, labels)
+            return _read_marginal(path, labels, Limit.of(path, self.max_bytes))
 
 
-def _read_marginal(path: Path, labels: Any) -> NoisyMarginal:
-    from pyarrow import parquet
-
-    table = parquet.read_table(path, read_dictionary=["mechanism"])
+def _read_marginal(path: Path, labels: Any, limit: Limit) -> NoisyMarginal:
+    table = read_whole(path, limit)
     said = json.loads(table.schema.metadata[b"dpinfer"])
     flat = table.column("values").combine_chunks().flatten().to_numpy()
     kinds = table.column("mechanism").to_pandas()
@@ -192,13 +197,18 @@ def _read_marginal(path: Path, labels: Any) -> NoisyMarginal:
     )
 
 
-def read_marginals_parquet(folder: str | Path) -> dict[str, TreePart]:
+def read_marginals_parquet(
+    folder: str | Path, *, max_bytes: int | None = None
+) -> dict[str, TreePart]:
     """List the parts that :func:`write_marginals_parquet` has written to a folder.
 
     Parameters
     ----------
     folder : str or Path
         The folder of all parts.
+    max_bytes : int, optional
+        The most bytes that one file may take once it is decompressed and decoded. By default 256
+        MB, or 100 times the size of the file where that is more.
 
     Returns
     -------
@@ -207,12 +217,13 @@ def read_marginals_parquet(folder: str | Path) -> dict[str, TreePart]:
         the times at which these were written.
     """
     found: dict[str, TreePart] = {}
+    most = check_max_bytes(max_bytes)
     for path in sorted(check_path(folder, "folder").glob("*/part.json")):
         with _readable(path):
             said: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
             files = sorted(path.parent.glob("*.parquet"))
             stamps = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
             number = check_integer(said["marginals"], "marginals", ge=0, le=len(files))
-            load = ParquetPart(str(path.parent.absolute()), number)
+            load = ParquetPart(str(path.parent.absolute()), number, most)
             found[said["name"]] = TreePart(load, said["parent"], version=repr(stamps))
     return check_parts(found)

@@ -15,7 +15,7 @@ from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.streaming._files import columns_of, read_estimates
 from dpinfer.estimation.streaming._part import PartTask, Plan, fitted
 from dpinfer.estimation.tables._schema import Names
-from dpinfer.estimation.tables.contrast import Method, normal_intervals
+from dpinfer.estimation.tables.contrast import Method, cell_intervals
 from dpinfer.estimation.tables.estimate import MarginalsEstimate
 from dpinfer.results.intervals import Intervals
 
@@ -100,13 +100,34 @@ class StreamedMarginals:
     def marginal_variance(
         self, attributes: Any = (), parts: Any = None
     ) -> pd.DataFrame | pd.Series:
-        """Read variances due to the noise of :meth:`marginal`, in the same form."""
+        """Read variances due to the noise of the estimates of a marginal.
+
+        Parameters
+        ----------
+        attributes, parts
+            As for :meth:`marginal`.
+
+        Returns
+        -------
+        DataFrame or Series
+            In the form of :meth:`marginal`.
+        """
         return self._read(attributes, parts, 1)
 
     def marginal_bse(self, attributes: Any = (), parts: Any = None) -> pd.DataFrame | pd.Series:
-        """Return standard errors due to the noise of :meth:`marginal`, in the same form."""
-        found = self._read(attributes, parts, 1)
-        return found.pow(0.5)
+        """Return standard errors due to the noise of the estimates of a marginal.
+
+        Parameters
+        ----------
+        attributes, parts
+            As for :meth:`marginal`.
+
+        Returns
+        -------
+        DataFrame or Series
+            The square roots of :meth:`marginal_variance`, in the same form.
+        """
+        return self._read(attributes, parts, 1).pow(0.5)
 
     def conf_int(
         self,
@@ -141,7 +162,7 @@ class StreamedMarginals:
         labels = (
             pd.MultiIndex.from_product([units, *levels], names=["unit", *names]) if names else units
         )
-        return normal_intervals(
+        return cell_intervals(
             estimate.to_numpy().ravel(), std_err, alpha, method, labels, gaussian=False
         )
 

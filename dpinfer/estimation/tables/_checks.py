@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
 from dpinfer._validation import FloatArray, check_integer
+from dpinfer.estimation.consistency import CHECKED, disagreement_frame
 from dpinfer.estimation.tables._cells import CellTables, summed_to
 from dpinfer.estimation.tables._fit import MarginalsFit, problem
 from dpinfer.estimation.tables._measured import PlacedMarginal, chunk_rows
@@ -22,9 +22,6 @@ from dpinfer.queries.domain import SUMMED
 
 if TYPE_CHECKING:
     import pandas as pd
-
-_CHECKED = 1e-9
-"""Share of its variance by which a value has to be checked by others, not to be left out."""
 
 _WHOLE_LIMIT = 4_000_000
 """Values up to which two sums of squares could be equal, so that their rounding counts."""
@@ -185,7 +182,7 @@ def disagreements(fit: MarginalsFit, most: int) -> pd.DataFrame:
         variance = fit.cell_variance(names, np.arange(rows.start, rows.stop))
         there = np.broadcast_to(precision > 0.0, variance.shape)
         own = 1.0 - np.multiply(precision, variance, out=np.ones(there.shape), where=there)
-        checked = own > _CHECKED
+        checked = own > CHECKED
         scale = np.sqrt(np.divide(own, precision, out=np.ones(own.shape), where=checked))
         score = residuals / scale.reshape((*scale.shape, *(1,) * (residuals.ndim - 2)))
         score[~checked] = 0.0
@@ -224,16 +221,12 @@ def _frame(fit: MarginalsFit, worst: _Worst, compared: int) -> pd.DataFrame:
             parts[name][row] = level
     if names:
         index = pd.MultiIndex.from_arrays([index, *parts.values()], names=["unit", *names])
-    frame = pd.DataFrame(
-        {
-            "published": worst.published,
-            "estimate": worst.published - worst.residual,
-            "residual": worst.residual,
-            "std_err": worst.std_err,
-            "z": worst.z,
-            "pvalue": special.erfc(np.abs(worst.z) / np.sqrt(2.0)),
-        },
+    return disagreement_frame(
+        worst.published,
+        worst.published - worst.residual,
+        worst.residual,
+        worst.std_err,
+        worst.z,
         index=index,
+        compared=compared,
     )
-    frame.attrs = {"method": "normal", "values": compared}
-    return frame

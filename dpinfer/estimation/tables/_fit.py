@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dpinfer._validation import FloatArray
 from dpinfer.errors import IncompatibleReleaseError
+from dpinfer.estimation.normal import is_gaussian
 from dpinfer.estimation.tables._axes import Axes
 from dpinfer.estimation.tables._householder import reflect
 from dpinfer.estimation.tables._measured import (
@@ -22,7 +23,6 @@ from dpinfer.estimation.tables._measured import (
 from dpinfer.estimation.tables._reading import ReadMarginal
 from dpinfer.estimation.tables._schema import Names, TableSchema
 from dpinfer.estimation.tables._solution import TableProblem, TableSolution
-from dpinfer.mechanisms import Exact, Gaussian, groups
 from dpinfer.queries import Hierarchy
 from dpinfer.queries._tree import Places
 
@@ -99,8 +99,7 @@ class MarginalsFit:
     @property
     def is_gaussian(self) -> bool:
         """Whether all noise is Gaussian."""
-        laws = [law for one in self.read for law, _ in groups(one.law, len(one.values))]
-        return all(isinstance(law, (Gaussian, Exact)) for law in laws)
+        return all(is_gaussian(one.law, len(one.values)) for one in self.read)
 
     @cached_property
     def degrees(self) -> int:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpinfer._interchange import as_pandas, is_foreign, with_index
 from dpinfer._validation import FloatArray, check_array, check_length, show, show_some
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.tables._measured import PlacedMarginal, chunk_rows
@@ -98,9 +99,13 @@ def read_values(
     """Return values, shape (m, levels of each name), and the positions of their units."""
     shape = schema.shape(names)
     labels = None
+    foreign = is_foreign(values)
+    if foreign:
+        values = by_cell(values, names, schema, "values")
     if hasattr(values, "columns") and hasattr(values, "iloc"):
-        values, labels = _frame_values(values, names, schema), values.index
-        values = values.reshape((-1, *shape))
+        index = values.index
+        labels = None if foreign and index.names == [None] else index
+        values = _frame_values(values, names, schema).reshape((-1, *shape))
     elif hasattr(values, "index") and hasattr(values, "to_numpy"):
         values, labels = _series_values(values, names, schema)
     array = _as_numbers(values)
@@ -127,6 +132,31 @@ def read_values(
             "of its own"
         )
     return array, at
+
+
+def by_cell(table: Any, names: Names, schema: TableSchema, what: str) -> Any:
+    """Return a table of another library as a Series or DataFrame labelled by cells of a marginal.
+
+    In long form it has a column for each attribute, and the numbers in its last; in wide form a
+    column for each cell. Other columns have the labels of its rows. What is not a table, or has
+    nothing but numbers in one column, becomes an array.
+    """
+    frame = as_pandas(table, what)
+    if not hasattr(frame, "columns"):
+        return frame.to_numpy()
+    columns = frame.columns.tolist()
+    if len(set(columns)) < len(columns):
+        raise InvalidParameterError(f"{what} must name each column once, got {show_some(columns)}")
+    if not set(names) <= set(columns):
+        cells = set(schema.cells(names))
+        return with_index(frame, [column for column in columns if column not in cells])
+    labels = [column for column in columns[:-1] if column not in names]
+    if not columns or columns[-1] in names:
+        raise InvalidParameterError(
+            f"{what} must have numbers in the last column, got the columns {show_some(columns)}"
+        )
+    series = with_index(frame, [*labels, *names]).iloc[:, 0]
+    return series if labels or names else series.to_numpy()
 
 
 def _as_numbers(values: Any) -> NDArray[Any]:

@@ -8,11 +8,13 @@ from math import prod
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from scipy import special
 
-from dpinfer._validation import FloatArray, check_alpha, check_array, check_option
+from dpinfer._interchange import is_foreign
+from dpinfer._validation import FloatArray, check_array, check_option
 from dpinfer.errors import NotEstimableError
+from dpinfer.estimation.normal import NORMAL_NOTE, normal_intervals
 from dpinfer.estimation.tables._fit import MarginalsFit
+from dpinfer.estimation.tables._reading import by_cell
 from dpinfer.estimation.tables._schema import Names
 from dpinfer.estimation.weights import checked_weights
 from dpinfer.results.intervals import Intervals
@@ -22,8 +24,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Method = Literal["normal"]
-
-NORMAL_NOTE = "Normal quantiles, which are approximate as the noise is not Gaussian."
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -46,9 +46,26 @@ class TableContrast:
     _gaussian: bool = True
 
     def conf_int(self, alpha: float = 0.05, method: Method = "normal") -> Intervals:
-        """Confidence intervals; as :meth:`MarginalsEstimate.conf_int`."""
-        estimate, std_err = np.asarray(self.estimate), np.asarray(self.std_err)
-        return normal_intervals(estimate, std_err, alpha, method, self.labels, self._gaussian)
+        """Confidence intervals for the confidential values of the functions.
+
+        Parameters
+        ----------
+        alpha, method
+            As for :meth:`MarginalsEstimate.conf_int`.
+
+        Returns
+        -------
+        Intervals
+            One interval a function; unpacks as ``lower, upper``.
+        """
+        return cell_intervals(
+            np.asarray(self.estimate),
+            np.asarray(self.std_err),
+            alpha,
+            method,
+            self.labels,
+            gaussian=self._gaussian,
+        )
 
 
 def contrast_of(
@@ -58,6 +75,8 @@ def contrast_of(
     schema, hierarchy = fit.schema, fit.hierarchy
     at = hierarchy.positions([unit], "unit")
     shape = schema.shape(names)
+    if is_foreign(coefficients):
+        coefficients = by_cell(coefficients, names, schema, "coefficients")
     if not (hasattr(coefficients, "iloc") or isinstance(coefficients, Mapping)):
         coefficients = check_array(coefficients, "coefficients")
         coefficients = coefficients.ravel() if coefficients.shape == shape else coefficients
@@ -83,25 +102,16 @@ def contrast_of(
     )
 
 
-def normal_intervals(
+def cell_intervals(
     estimate: FloatArray,
     std_err: FloatArray,
     alpha: float,
     method: str,
     labels: pd.Index | None,
+    *,
     gaussian: bool,
 ) -> Intervals:
-    """Return intervals from normal quantiles."""
-    alpha = check_alpha(alpha)
-    chosen = check_option(method, "method", ("normal",))
-    half = -special.ndtri(alpha / 2) * std_err
-    return Intervals(
-        estimate=estimate,
-        lower=estimate - half,
-        upper=estimate + half,
-        alpha=alpha,
-        method=chosen,
-        uncertainty="noise",
-        labels=labels,
-        notes=() if gaussian else (NORMAL_NOTE,),
-    )
+    """Return intervals for cells, by the one method there is, and say if it is approximate."""
+    check_option(method, "method", ("normal",))
+    notes = () if gaussian else (NORMAL_NOTE,)
+    return normal_intervals(estimate, std_err, alpha, labels, notes=notes)

@@ -8,33 +8,26 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpinfer._validation import RNG, FloatArray, freeze
+from dpinfer._validation import FloatArray, freeze
 from dpinfer.errors import NotEstimableError
-from dpinfer.estimation.consistency import consistency_test
+from dpinfer.estimation.consistency import OverlappingEstimate
+from dpinfer.estimation.normal import NORMAL_NOTE
+from dpinfer.estimation.summaries import UNBIASED, estimates_frame, summary_table
 from dpinfer.estimation.tables._checks import TableDisagreement, disagreements
 from dpinfer.estimation.tables._fit import MarginalsFit
 from dpinfer.estimation.tables._labels import joined, labelled
 from dpinfer.estimation.tables._schema import Names, TableSchema
-from dpinfer.estimation.tables.contrast import (
-    NORMAL_NOTE,
-    Method,
-    TableContrast,
-    contrast_of,
-    normal_intervals,
-)
+from dpinfer.estimation.tables.contrast import Method, TableContrast, cell_intervals, contrast_of
 from dpinfer.queries import Domain, Hierarchy
 from dpinfer.results.intervals import ERROR_COVERED, Intervals
 from dpinfer.results.labels import attach_labels
-from dpinfer.results.tables import render_table
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dpinfer.results.hypothesis import HypothesisResult
-
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class MarginalsEstimate:
+class MarginalsEstimate(OverlappingEstimate):
     """Best linear unbiased estimates of tables; made by :func:`dpinfer.combine_marginals`.
 
     Examples
@@ -225,43 +218,8 @@ class MarginalsEstimate:
         if self.hierarchy.labels is not None:
             labels = joined(self.hierarchy, self._schema, names, at)
             estimate, std_err = estimate.ravel(), std_err.ravel()
-        return normal_intervals(estimate, std_err, alpha, method, labels, self._fit.is_gaussian)
-
-    def consistency_test(
-        self,
-        method: str | None = None,
-        *,
-        reps: int = 10_000,
-        rng: RNG = None,
-        progress: bool = False,
-    ) -> HypothesisResult:
-        """Test whether the values of all tables disagree more than their noise allows.
-
-        Parameters
-        ----------
-        method, reps, rng, progress
-            As for :meth:`CombinedEstimate.consistency_test`.
-
-        Returns
-        -------
-        HypothesisResult
-            The statistic Q = Σ (y - x̂)²/σ² over all noisy values with its p-value; it unpacks as
-            ``statistic, pvalue``.
-
-        Raises
-        ------
-        NotEstimableError
-            If no published value overlaps with the others, so that nothing can disagree.
-
-        Notes
-        -----
-        For Gaussian noise Q is chi-squared, with as many degrees of freedom as there are noisy
-        values beyond those needed to determine the others; for other noise it is simulated, as
-        tables on so many copies of the hierarchy. A small p-value says that noise, marginals or
-        hierarchy are not what they are said to be; :meth:`disagreements` says where.
-        """
-        return consistency_test(
-            TableDisagreement(self._fit), method=method, reps=reps, rng=rng, progress=progress
+        return cell_intervals(
+            estimate, std_err, alpha, method, labels, gaussian=self._fit.is_gaussian
         )
 
     def disagreements(self, most: int = 10) -> pd.DataFrame:
@@ -302,32 +260,37 @@ class MarginalsEstimate:
         names, at = self._chosen(attributes, units)
         if at is not None:  # units may be an iterator
             units = at if self.hierarchy.labels is None else self.hierarchy.labels[at]
-        found = self.conf_int(names, units, alpha).summary_frame()
+        std_err = self._spread(np.sqrt(self._variance(names, at)), names)
+        found = estimates_frame(self.conf_int(names, units, alpha), std_err)
         if self.hierarchy.labels is None:
             found.index = joined(self.hierarchy, self._schema, names, at)
-        std_err = np.sqrt(self._variance(names, at))
-        found.insert(1, "std_err", self._spread(std_err, names).ravel())
         return found
 
     def summary(self, attributes: Any = (), units: Any = None, alpha: float = 0.05) -> str:
-        """Return :meth:`summary_frame`, with the same arguments, as a plain-text table."""
+        """Return :meth:`summary_frame` as a plain-text table.
+
+        Parameters
+        ----------
+        attributes, units, alpha
+            As for :meth:`conf_int`.
+
+        Returns
+        -------
+        str
+            The table, which says which error the intervals cover.
+        """
         frame = self.summary_frame(attributes, units, alpha)
-        return render_table(
-            "Combined estimates of the tables of a hierarchy",
-            [
-                ("Method", "best linear unbiased"),
-                ("Intervals", f"{1 - alpha:.6g}, normal"),
-                ("Units", len(self)),
-                ("Cells in a table", self.domain.size),
-                ("Published values", self._fit.values),
-                ("Error covered", ERROR_COVERED["noise"]),
-            ],
-            {name: frame[name].to_numpy() for name in frame.columns},
-            index=frame.index,
-            notes=("Unbiased for the confidential values; not rounded or clipped.",)
-            + (() if self._fit.is_gaussian else (NORMAL_NOTE,)),
-            alike=("estimate", "ci_lower", "ci_upper"),
-        )
+        facts = [
+            ("Method", "best linear unbiased"),
+            ("Intervals", f"{1 - alpha:.6g}, normal"),
+            ("Units", len(self)),
+            ("Cells in a table", self.domain.size),
+            ("Published values", self._fit.values),
+            ("Error covered", ERROR_COVERED["noise"]),
+        ]
+        title = "Combined estimates of the tables of a hierarchy"
+        notes = (UNBIASED,) if self._fit.is_gaussian else (UNBIASED, NORMAL_NOTE)
+        return summary_table(title, facts, frame, index=frame.index, notes=notes)
 
     def __len__(self) -> int:
         return len(self.hierarchy)
@@ -340,6 +303,9 @@ class MarginalsEstimate:
 
     def __str__(self) -> str:
         return self.summary()
+
+    def _overlap(self) -> TableDisagreement:
+        return TableDisagreement(self._fit)
 
     @property
     def _schema(self) -> TableSchema:

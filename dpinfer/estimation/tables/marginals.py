@@ -36,7 +36,9 @@ class NoisyMarginal:
     values : array of numbers, shape (m, levels of each attribute), DataFrame or Series
         The values of m units, the axes in the order of ``attributes``. A DataFrame has a row for
         each unit and a column for each cell, under its level, or the tuple of its levels. A Series
-        has the labels (unit, level, ...), or units alone for the total. Arrays are not copied.
+        has the labels (unit, level, ...), or units alone for the total. A frame of polars or
+        pyarrow has units, and in long form levels, in columns before those of values, the latter
+        named after the attributes. Arrays are not copied.
     mechanism : NoiseLaw or sequence of NoiseLaw
         The law of the noise of each cell: one for all units, or one for each of the m units.
         ``Exact()`` for what was published without noise.

@@ -7,6 +7,7 @@ import pytest
 
 from dpinfer.datasets.synthetic_geography import synthetic_population
 from dpinfer.errors import DPInferError, IncompatibleReleaseError, InvalidParameterError
+from dpinfer.estimation.streaming._census import _marginals
 from dpinfer.estimation.streaming._cuts import BASE, UNIT
 from dpinfer.estimation.streaming.stream import census_parts, stream_marginals
 from dpinfer.estimation.tables.marginals import NoisyMarginal, StructuralZeros, combine_marginals
@@ -149,7 +150,24 @@ def test_bad_arguments(written, tmp_path):
     for options, match in cases:
         with pytest.raises(InvalidParameterError, match=match):
             census_parts(written, **options)
+    shallow = tmp_path / "shallow"
+    for level in ("US", "State", "County"):
+        shutil.copytree(written / f"{level}.parquet", shallow / f"{level}.parquet")
+    with pytest.raises(InvalidParameterError, match=r"above the lowest, .*, got 'County'"):
+        census_parts(shallow, cut="County")
     shutil.copytree(written / "US.parquet", tmp_path / "US.parquet")
     for root in (3, written / "nowhere", tmp_path):
         with pytest.raises(DPInferError, match="root"):
             census_parts(root)
+
+
+def test_queries_of_no_unit_of_a_part_are_left_out(written):
+    found = read_census_measurements(written, states="02")
+    own = np.zeros(len(found), dtype=bool)
+    assert list(_marginals(found, own)) == []
+    own[found.at_level("Block_Group")] = True
+    kept = list(_marginals(found, own))
+    assert kept
+    for one in kept:
+        assert set(found.labels[own]).issuperset(one.units)
+        assert len(one.values) == len(one.units) > 0

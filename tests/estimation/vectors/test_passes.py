@@ -352,3 +352,10 @@ def test_a_single_child_has_the_variance_of_its_parent() -> None:
     both = np.einsum("kg,gh,kh->k", functionals, top + others, functionals)
     assert np.allclose(found[1], np.einsum("kg,gh,kh->k", functionals, top, functionals), rtol=1e-9)
     assert np.allclose(found[2], both, rtol=1e-7)
+
+
+def test_variances_need_the_pass_down():
+    queries, precision = [np.eye(2)], np.ones((3, 1))
+    gains = VectorGains.up(Tree.of(np.array([-1, 0, 0])), queries, precision)
+    with pytest.raises(ValueError, match="pass down has not been made"):
+        gains.variance(np.eye(2))
