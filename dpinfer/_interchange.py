@@ -89,18 +89,25 @@ def _converted(value: Any) -> Any:
             warnings.simplefilter("ignore")  # pandas is about to give the protocol up
             return from_dataframe(value)
     # a Table, a DataFrame, a relation or a reader of batches; a series or an array has neither
-    if hasattr(value, "columns") or (hasattr(value, "schema") and not _is_array(value)):
-        return pa.table(value).to_pandas()
+    if hasattr(value, "columns") or hasattr(value, "schema"):
+        table = pa.table(value)
+        for at, (name, column) in enumerate(zip(table.column_names, table.columns, strict=True)):
+            table = table.set_column(at, name, _signed(column))
+        return table.to_pandas()
     stream = hasattr(value, "__arrow_c_stream__")
-    series = (pa.chunked_array(value) if stream else pa.array(value)).to_pandas()
+    series = _signed(pa.chunked_array(value) if stream else pa.array(value)).to_pandas()
     title = getattr(value, "name", None)
     return series.rename(title if isinstance(title, str) and title else None)
 
 
-def _is_array(value: Any) -> bool:
+def _signed(column: Any) -> Any:
+    """Return a column of Arrow with its categories numbered as any PyArrow can give to pandas."""
     import pyarrow as pa
 
-    return isinstance(value, (pa.Array, pa.ChunkedArray))
+    kind = column.type
+    if not pa.types.is_dictionary(kind) or pa.types.is_signed_integer(kind.index_type):
+        return column
+    return column.cast(pa.dictionary(pa.int64(), kind.value_type, kind.ordered))
 
 
 def _is_lazy(value: Any) -> bool:

@@ -155,7 +155,7 @@ def certify_library(
     ----------
     grid : {"small", "full"}
         ``"small"``: four laws of noise for ε = 0.2, 100 observations and α = 0.05, in seconds.
-        ``"full"``: five laws for three ε, two sizes of data and three α, which takes far longer.
+        ``"full"``: five laws for three ε, two sizes of data and three α, in some five minutes.
     rng : None, int or numpy.random.Generator, default 0
         Source of the releases; an int is a seed.
     n_jobs : int or None, default 1

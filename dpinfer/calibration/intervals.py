@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpinfer._validation import RNG, FloatArray, check_array, check_flag, show
-from dpinfer.calibration._tally import Judge, Judged, Terms
+from dpinfer.calibration._judges import IntervalJudge, name_of, procedures
+from dpinfer.calibration._tally import Terms
 from dpinfer.calibration.certificate import Certificate
-from dpinfer.calibration.scene import Drawn, Scene
+from dpinfer.calibration.scene import Scene
 from dpinfer.errors import InvalidParameterError
 from dpinfer.mechanisms import Mechanism
 
@@ -145,17 +144,11 @@ def certify_interval(
         progress=progress,
         published=scene.published_share(),
     )
-    judges: list[Judge] = [
-        _IntervalJudge(
-            function=_callable(function, which),
-            which=which,
-            target=_checked_target(target, scene),
-            alpha=terms.alpha,
-            one_by_one=check_flag(one_by_one, "one_by_one"),
-            together=check_flag(together, "together"),
-        )
-        for function, which in ((interval, "interval"), (beside, "beside"))
-        if which == "interval" or function is not None
+    aim = _checked_target(target)
+    one, all_of_them = check_flag(one_by_one, "one_by_one"), check_flag(together, "together")
+    judges = [
+        IntervalJudge(function, which, aim, terms.alpha, one, all_of_them)
+        for function, which in procedures(interval, "interval", beside)
     ]
     facts = scene.facts()
     if target is not None and not callable(target):
@@ -170,24 +163,7 @@ def certify_interval(
     )
 
 
-def name_of(function: Any, name: str | None) -> str:
-    """Return the name of a procedure: that given, or that of the function, which may be partial."""
-    if name is not None:
-        return str(name)
-    inner = getattr(function, "func", function)
-    found = str(getattr(inner, "__name__", type(inner).__name__))
-    return "as given" if found == "<lambda>" else found
-
-
-def _callable(function: Any, name: str) -> Callable[[FloatArray], Any]:
-    if not callable(function):
-        raise InvalidParameterError(
-            f"{name} must be a function of published values, got {show(function)}"
-        )
-    return function  # type: ignore[no-any-return]
-
-
-def _checked_target(target: Any, scene: Scene) -> Any:
+def _checked_target(target: Any) -> Any:
     """Return what is to be covered: an array, a function, or None for the confidential values."""
     if target is None or callable(target):
         return target
@@ -195,102 +171,3 @@ def _checked_target(target: Any, scene: Scene) -> Any:
     if aim.ndim > 1:
         raise InvalidParameterError(f"target must be a number or one-dimensional, got {aim.shape}")
     return aim
-
-
-@dataclass(frozen=True)
-class _IntervalJudge:
-    """Counts misses; an object, so that other processes can be sent it."""
-
-    function: Callable[[FloatArray], Any]
-    which: str
-    target: Any
-    alpha: float
-    one_by_one: bool
-    together: bool
-
-    def __call__(self, drawn: Drawn) -> Judged | None:
-        counts, published = drawn.counts, drawn.published
-        if not published.ndim > 1:
-            counts, published = counts[drawn.shown], published[drawn.shown]
-        if not len(published):
-            return None
-        aim = self._aim(counts)
-        if self.one_by_one:
-            each = aim if self._is_drawn else np.broadcast_to(aim, (len(published), *aim.shape))
-            rows = [self._measured(*pair) for pair in zip(published, each, strict=True)]
-            inside, width = (np.array(part) for part in zip(*rows, strict=True))
-        else:
-            inside, width = self._measured(published, aim)
-        if inside.ndim not in (1, 2) or len(inside) != len(published):
-            raise InvalidParameterError(
-                f"{self.which} must return an interval, or k of them, for each of "
-                f"{len(published)} releases, got shape {inside.shape}"
-            )
-        inside, width = (part.reshape(len(published), -1) for part in (inside, width))
-        if self.together:
-            inside = np.asarray(inside.all(axis=1, keepdims=True))
-            width = width.mean(axis=1, keepdims=True)
-        return Judged(~inside, width)
-
-    @property
-    def _is_drawn(self) -> bool:
-        """Whether each release has a target of its own."""
-        return self.target is None or callable(self.target)
-
-    def _aim(self, counts: FloatArray) -> FloatArray:
-        """Return what is to be covered, in a shape that broadcasts against the intervals."""
-        if self.target is None:
-            return counts
-        if callable(self.target):
-            aim = check_array(self.target(counts), "target(counts)")
-            if aim.ndim not in (1, 2) or len(aim) != len(counts):
-                raise InvalidParameterError(
-                    f"target must return an answer for each of {len(counts)} releases, got shape "
-                    f"{aim.shape}"
-                )
-            return aim
-        return np.asarray(self.target)
-
-    def _measured(
-        self, published: FloatArray, aim: FloatArray
-    ) -> tuple[NDArray[np.bool_], FloatArray]:
-        """Return which intervals hold what they are about, and their widths."""
-        found = self.function(published)
-        stated = getattr(found, "alpha", self.alpha)
-        if not np.isclose(stated, self.alpha, rtol=1e-9, atol=0.0):
-            raise InvalidParameterError(
-                f"alpha must be that of the intervals, {stated:g}, got {self.alpha:g}"
-            )
-        if not hasattr(found, "contains"):
-            lower, upper = self._ends(found)
-            self._check_shapes(lower.shape, np.shape(aim))
-            with np.errstate(invalid="ignore"):  # of two infinite ends on one side
-                width = np.where(lower < upper, upper - lower, 0.0)
-            return (lower <= aim) & (aim <= upper), width
-        width = np.asarray(found.width)
-        self._check_shapes(width.shape, np.shape(aim))
-        return np.asarray(found.contains(aim)), width
-
-    def _ends(self, found: Any) -> tuple[FloatArray, FloatArray]:
-        try:
-            low, high = found
-        except (TypeError, ValueError) as error:
-            raise InvalidParameterError(
-                f"{self.which} must return intervals, or a pair of their ends, got {show(found)}"
-            ) from error
-        name = f"the ends that {self.which} returns"
-        lower, upper = (check_array(end, name, finite=False) for end in (low, high))
-        if lower.shape != upper.shape:
-            raise InvalidParameterError(
-                f"{name} must have one shape, got {lower.shape} and {upper.shape}"
-            )
-        return lower, upper
-
-    def _check_shapes(self, found: tuple[int, ...], aim: tuple[int, ...]) -> None:
-        """Refuse intervals that do not fit what they are about, one for each."""
-        fits = aim == found if self._is_drawn else aim in (found, found[-1:], ())
-        if not fits:
-            raise InvalidParameterError(
-                f"target must have the shape of the intervals that {self.which} returns, {found}, "
-                f"got {aim}: give what the intervals are about"
-            )

@@ -9,10 +9,11 @@ from typing import Any, Literal
 import numpy as np
 
 from dpinfer._validation import RNG, FloatArray, check_array, check_items, check_option, show
-from dpinfer.calibration._tally import ROUNDING, Judged, Terms
+from dpinfer.calibration._judges import ConsistencyJudge, LinearJudge, ValuesJudge
+from dpinfer.calibration._tally import ROUNDING, Terms
 from dpinfer.calibration.certificate import Certificate
 from dpinfer.calibration.collection import Certificates
-from dpinfer.calibration.scene import Drawn, Scene
+from dpinfer.calibration.scene import Scene
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation import CombinedEstimate, combine
 from dpinfer.estimation.consistency import Disagreement
@@ -206,7 +207,7 @@ def _of_values(study: _ReleaseStudy, terms: Terms) -> Certificate:
     methods: tuple[Literal["conditional", "naive"], ...] = ("conditional", "naive")
     return terms.certificate(
         scene=study.scene(rounded=True),
-        judges=[_ValuesJudge(release, terms.alpha, method) for method in methods[: 1 + ruled]],
+        judges=[ValuesJudge(release, terms.alpha, method) for method in methods[: 1 + ruled]],
         procedure="release_confint",
         kind="coverage",
         beside="publishing rule ignored" if ruled else None,
@@ -223,7 +224,7 @@ def _of_combined(study: _ReleaseStudy, terms: Terms) -> Certificate:
     return terms.certificate(
         scene=study.scene(rounded=False),
         judges=[
-            _LinearJudge(weights, weights @ study.answers, end - np.asarray(fit.params))
+            LinearJudge(weights, weights @ study.answers, end - np.asarray(fit.params))
             for end in upper
         ],
         procedure="combine, conf_int",
@@ -243,7 +244,7 @@ def _of_consistency(study: _ReleaseStudy, terms: Terms) -> Certificate:
         critical = _simulated_critical(overlap, terms)
     return terms.certificate(
         scene=study.scene(rounded=False),
-        judges=[_ConsistencyJudge(overlap, critical)],
+        judges=[ConsistencyJudge(overlap, critical)],
         procedure=f"consistency_test, {test.method}",
         kind="size",
         settings=study.facts(),
@@ -284,60 +285,3 @@ def _labels(labels: Any, size: int) -> list[str]:
     return [
         ", ".join(map(str, label)) if isinstance(label, tuple) else str(label) for label in labels
     ]
-
-
-@dataclass(frozen=True)
-class _ValuesJudge:
-    """Counts misses of the intervals of published values."""
-
-    release: Release
-    alpha: float
-    method: Literal["conditional", "naive"]
-
-    def __call__(self, drawn: Drawn) -> Judged | None:
-        release, shown = self.release, drawn.shown
-        if not shown.any():
-            return None
-        column = np.nonzero(shown)[1]
-
-        def each(bound: Any) -> Any:
-            return bound if np.ndim(bound) == 0 else bound[column]
-
-        clamp = None if release.clamp is None else tuple(each(end) for end in release.clamp)
-        law = release.mechanism.take(column) if release.mechanism.shape else release.mechanism
-        published = Release(
-            drawn.published[shown],
-            mechanism=law,
-            threshold=None if release.threshold is None else each(release.threshold),
-            clamp=clamp,
-        )
-        found = release_confint(published, alpha=self.alpha, method=self.method)
-        wrong, width = np.zeros(shown.shape, dtype=bool), np.zeros(shown.shape)
-        wrong[shown] = ~np.asarray(found.contains(drawn.counts[shown]))
-        width[shown] = found.width
-        return Judged(wrong, width, shown)
-
-
-@dataclass(frozen=True)
-class _LinearJudge:
-    """Counts misses of estimates that are linear, with intervals of a fixed width."""
-
-    weights: Any
-    target: FloatArray
-    half: FloatArray
-
-    def __call__(self, drawn: Drawn) -> Judged:
-        errors = np.abs(np.asarray(self.weights @ drawn.published.T).T - self.target)
-        return Judged(errors > self.half, np.broadcast_to(2.0 * self.half, errors.shape))
-
-
-@dataclass(frozen=True)
-class _ConsistencyJudge:
-    """Counts releases that the consistency test finds to disagree."""
-
-    overlap: Disagreement
-    critical: float
-
-    def __call__(self, drawn: Drawn) -> Judged:
-        statistic = self.overlap.of((drawn.published - drawn.counts).T)
-        return Judged((statistic >= self.critical)[:, np.newaxis])

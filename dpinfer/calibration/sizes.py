@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from dpinfer._validation import RNG, FloatArray, check_array, check_flag, show
-from dpinfer.calibration._tally import ROUNDING, Judged, Terms
+from dpinfer._validation import RNG, FloatArray, check_flag, show
+from dpinfer.calibration._judges import TestJudge, name_of, procedures
+from dpinfer.calibration._tally import Terms
 from dpinfer.calibration.certificate import Certificate
 from dpinfer.calibration.collection import Certificates
-from dpinfer.calibration.intervals import name_of
-from dpinfer.calibration.scene import Drawn, Scene
-from dpinfer.errors import InvalidParameterError
+from dpinfer.calibration.scene import Scene
 from dpinfer.hypothesis_tests._size_tests import StudyModel
 from dpinfer.hypothesis_tests.size_study import Tests, size_study
 from dpinfer.mechanisms import Mechanism
@@ -110,16 +108,14 @@ def certify_test(
         n_jobs=n_jobs,
         progress=progress,
     )
-    tests = [(test, "test")] if beside is None else [(test, "test"), (beside, "beside")]
-    for function, which in tests:
-        if not callable(function):
-            raise InvalidParameterError(
-                f"{which} must be a function of published values, got {show(function)}"
-            )
     flag = check_flag(one_by_one, "one_by_one")
+    judges = [
+        TestJudge(function, which, terms.alpha, flag)
+        for function, which in procedures(test, "test", beside)
+    ]
     return terms.certificate(
         scene=scene,
-        judges=[_TestJudge(function, which, terms.alpha, flag) for function, which in tests],
+        judges=judges,
         procedure=name_of(test, name),
         kind="size",
         beside=None if beside is None else name_of(beside, beside_name),
@@ -213,31 +209,3 @@ def certify_model(
             for name, rate, replicates in rows
         )
     )
-
-
-@dataclass(frozen=True)
-class _TestJudge:
-    """Counts rejections; an object, so that other processes can be sent it."""
-
-    function: Callable[[FloatArray], Any]
-    which: str
-    alpha: float
-    one_by_one: bool
-
-    def __call__(self, drawn: Drawn) -> Judged:
-        published = drawn.published
-        if self.one_by_one:
-            pvalue = np.array([self._pvalues(release) for release in published])
-        else:
-            pvalue = self._pvalues(published)
-        if pvalue.ndim not in (1, 2) or len(pvalue) != len(published):
-            raise InvalidParameterError(
-                f"{self.which} must return a p-value, or k of them, for each of {len(published)} "
-                f"releases, got shape {pvalue.shape}"
-            )
-        return Judged(pvalue.reshape(len(published), -1) <= self.alpha * (1.0 + ROUNDING))
-
-    def _pvalues(self, published: FloatArray) -> FloatArray:
-        found = self.function(published)
-        name = f"what {self.which} returns"
-        return check_array(getattr(found, "pvalue", found), name, ge=0, le=1)

@@ -120,7 +120,8 @@ def replicates_to_decide(alpha: float, *, margin: float = 0.1, error: float = 1e
     error = check_scalar(error, "error", ge=SMALLEST_ERROR, lt=0.5)
     spread = special.ndtri(1.0 - error) * np.sqrt(limit * (1.0 - limit))
     spread += special.ndtri(_DECIDING) * np.sqrt(alpha * (1.0 - alpha))
-    reps = np.square(spread / (limit - alpha))  # by the normal law; then by the binomial one
+    apart = limit - alpha  # 0 where the margin is below rounding
+    reps = np.square(spread / apart) if apart > 0 else np.inf  # by the normal law
     while reps <= MAX_REPS:
         number = float(np.ceil(reps))
         # the most errors with which the verdict is "holds"

@@ -51,9 +51,9 @@ def check_certificates_path(path: str | Path) -> Path:
         raise InvalidParameterError(
             f"output must end in one of {', '.join(WRITERS)}, got {show(place.name)}"
         )
-    if not place.parent.is_dir():
+    if not os.path.isdir(place.parent):  # which, unlike pathlib, copes with any name
         raise InvalidParameterError(f"output must be in an existing folder, got {place}")
-    if place.is_dir():
+    if os.path.isdir(place):
         raise InvalidParameterError(f"output must be a file, got the directory {place}")
     return place
 
@@ -88,5 +88,5 @@ def write_certificates(found: AnyCertificates, path: str | Path) -> None:
             draft = Path(folder) / place.name
             draft.write_text(text, encoding="utf-8")
             os.replace(draft, place)
-    except OSError as error:
+    except (OSError, ValueError) as error:  # the latter: a name that no file can have
         raise InvalidParameterError(f"output must be writable, got {place}: {error}") from error

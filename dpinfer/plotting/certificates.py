@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpinfer._interchange import as_pandas
 from dpinfer._style import COLOURS, REFERENCE, add_legend, marker, plain, styled_axes
 from dpinfer._validation import check_integer, show
 from dpinfer.errors import InvalidParameterError
@@ -25,7 +26,7 @@ def plot_certificates(certificates: Any, *, most: int = 60, ax: Axes | None = No
     Parameters
     ----------
     certificates : Certificate, Certificates or DataFrame
-        What :mod:`dpinfer.calibration` found, or its ``summary_frame()``.
+        What :mod:`dpinfer.calibration` found, or its ``summary_frame()``, also as read from a file.
     most : int, default 60
         The largest number of rates to draw; the first ones are drawn. At most 400.
     ax : matplotlib.axes.Axes, optional
@@ -94,13 +95,14 @@ def plot_certificates(certificates: Any, *, most: int = 60, ax: Axes | None = No
 
 
 def _frame(certificates: Any) -> pd.DataFrame:
-    found = getattr(certificates, "summary_frame", lambda: certificates)()
+    found = as_pandas(getattr(certificates, "summary_frame", lambda: certificates)())
     if not hasattr(found, "columns") or not set(found) >= _NEEDED or not len(found):
         raise InvalidParameterError(
             "certificates must be a Certificate, Certificates or their summary_frame(), got "
             f"{show(certificates)}"
         )
-    return found
+    texts = [name for name in ("about", "beside") if name in found]
+    return found.assign(**{name: found[name].astype(object).fillna("") for name in texts})
 
 
 def _errors(rows: pd.DataFrame, name: str) -> Any:

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpinfer._interchange import as_pandas
 from dpinfer._style import REFERENCE, add_legend, marker, plain, series, styled_axes
 from dpinfer._validation import check_array, check_length, check_reps, check_scalar, show
 from dpinfer.errors import InvalidParameterError
+from dpinfer.plotting._words import check_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,10 +37,11 @@ def plot_coverage(
     reps : int, optional
         The number of simulated releases behind each share, from which come the bars: 95 %
         intervals of Clopper and Pearson. None for coverages that are known exactly.
-    x : array of float, shape (m,), optional
-        The settings, such as budgets ε; by default the index of the DataFrame.
+    x : str or array of float, shape (m,), optional
+        The settings, such as budgets ε, or the column of the DataFrame that holds them; by default
+        its index.
     x_label : str, optional
-        The name of the setting with its unit; by default the name of the index.
+        The name of the setting with its unit; by default the name of the index or column.
     ax : matplotlib.axes.Axes, optional
         Where to draw; by default a new figure.
 
@@ -68,7 +71,11 @@ def plot_coverage(
     """
     level = check_scalar(nominal, "nominal", gt=0, lt=1)
     count = None if reps is None else check_reps(reps)
+    x_label = None if x_label is None else check_words(x_label, "x_label")
+    coverage = as_pandas(coverage, "coverage")
     if hasattr(coverage, "columns") and hasattr(coverage, "index"):
+        if isinstance(x, str) and x in coverage:
+            coverage, x = coverage.set_index(x), None
         x = coverage.index.to_numpy() if x is None else x
         x_label = coverage.index.name if x_label is None else x_label
     elif not hasattr(coverage, "items") or x is None or not len(coverage):

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpinfer._interchange import as_pandas, is_foreign, with_index
 from dpinfer._style import REFERENCE, add_legend, marker, plain, series, styled_axes
 from dpinfer._validation import check_flag, check_integer, show
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
 from dpinfer.plotting._numbers import check_numbers
+from dpinfer.plotting._words import check_words
 from dpinfer.reporting.forest import Forest, Layer, label_text, published_layer
 from dpinfer.results.intervals import ERROR_COVERED
 from dpinfer.results.tables import format_numbers
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _NUMBERS = {"estimate", "ci_lower", "ci_upper", "published", "published_std_err"}
+_MARKS = ("kind", "empty")
+"""Columns of intervals that hold no numbers and no labels."""
+
 _ROW = 0.34
 """Height of a row in inches."""
 
@@ -41,8 +46,9 @@ def plot_forest(
     results : estimate, Intervals, ConfidenceSets, DataFrame or mapping of str to such
         What to draw: a :class:`dpinfer.CombinedEstimate` or another estimate that has
         ``summary_frame(alpha, method)``, whose published values are drawn beside the combined
-        ones; a result of an interval function; a frame from ``summary_frame``; or several of them
-        by name, of the same values, which are drawn side by side.
+        ones; a result of an interval function; a frame from ``summary_frame``, where it is one of
+        polars or pyarrow with the labels in columns; or several of them by name, of the same
+        values, which are drawn side by side.
     alpha, method : optional
         Passed to the ``summary_frame`` of an estimate. Intervals have theirs already.
     centred : bool, optional
@@ -92,6 +98,7 @@ def plot_forest(
     error covered: noise (inference on the confidential values)
     """
     shown = check_integer(most, "most", ge=1, le=400)
+    unit = check_words(unit, "unit")
     forest, attrs = _forest(results, alpha, method, shown)
     labels = [plain(label) for label in forest.labels]
     if forest.narrow if centred is None else check_flag(centred, "centred"):
@@ -167,6 +174,8 @@ def _frame(result: Any, alpha: float | None, method: str | None) -> pd.DataFrame
         raise InvalidParameterError(
             f"{' and '.join(given)} must be None for a table of intervals, which have their level"
         )
+    if is_foreign(frame):
+        frame = _labelled(as_pandas(frame, "results"))
     if not hasattr(frame, "columns") or not {"estimate", "ci_lower", "ci_upper"} <= set(frame):
         raise InvalidParameterError(
             "results must be an estimate, intervals or a summary frame with the columns estimate, "
@@ -177,6 +186,16 @@ def _frame(result: Any, alpha: float | None, method: str | None) -> pd.DataFrame
     for column in _NUMBERS & set(frame):
         check_numbers(frame[column], f"{column} of results")
     return frame
+
+
+def _labelled(frame: Any) -> Any:
+    """Move columns of labels into the index, for a frame of a library that knows no index."""
+    if not hasattr(frame, "columns"):
+        return frame
+    marks = [name for name in _MARKS if name in frame]
+    return with_index(frame.drop(columns=marks)).assign(
+        **{name: frame[name].to_numpy() for name in marks}
+    )
 
 
 def _labels(source: Any, frame: pd.DataFrame, rows: int) -> list[str]:

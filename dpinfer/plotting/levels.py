@@ -9,11 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from dpinfer._interchange import as_table
 from dpinfer._style import add_legend, marker, plain, series, styled_axes
 from dpinfer._validation import FloatArray, check_alpha, check_items, check_length, show
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation import HierarchyEstimate
 from dpinfer.plotting._numbers import check_numbers
+from dpinfer.plotting._words import check_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -77,8 +79,9 @@ def plot_level_widths(
     ['country', 'region']
     """
     level = check_alpha(alpha)
+    unit = check_words(unit, "unit")
     errors, places, names = _read(std_errors, levels)
-    factor = 2.0 * float(special.ndtri(1.0 - 0.5 * level))
+    factor = -2.0 * float(special.ndtri_exp(np.log(level) - np.log(2.0)))
     axes = styled_axes(ax)
     exact = np.ones(len(names), dtype=bool)
     for position, (name, values) in enumerate(errors.items()):
@@ -133,7 +136,8 @@ def _read(
             "std_errors must be a HierarchyEstimate, or a mapping of names to standard errors with "
             f"the levels of the units, got {show(std_errors)} and levels = {show(levels)}"
         )
-    listed = [plain(name, 40) for name in check_items(levels, "levels", "names of levels")]
+    named = check_items(as_table(levels, "levels"), "levels", "names of levels")
+    listed = [plain(name, 40) for name in named]
     for name, values in errors.items():
         check_length(values, f"std_errors of {name}", len(listed), "levels")
     if depth is not None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpinfer._style import REFERENCE, add_legend, plain, series, styled_axes
-from dpinfer._validation import FloatArray, check_array, one_line, show
+from dpinfer._validation import FloatArray, check_array, show
 from dpinfer.errors import InvalidParameterError
 from dpinfer.privacy.guarantees import Guarantee
 from dpinfer.privacy.losses import PrivacyLoss, privacy_loss
@@ -208,7 +208,7 @@ def _named(protections: Any) -> dict[str, Any]:
         several = protections if isinstance(protections, (list, tuple)) else [protections]
         found = {}
         for one in several:
-            name = re.sub(r", neighbours='[a-z-]+'", "", one_line(repr(one), 200))
+            name = re.sub(r", neighbours='[a-z-]+'", "", show(one, 200))
             found.setdefault(plain(name), one)
     if not found:
         raise InvalidParameterError("protections must hold at least one guarantee, got none")

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from dpinfer._interchange import as_table
 from dpinfer._validation import FloatArray, show
 from dpinfer.errors import InvalidParameterError, NotEstimableError
 from dpinfer.regression._design import Design
@@ -100,6 +101,7 @@ def check_groups(groups: Any, labels: Any, size: int) -> Any:
     """Return groups as numbers from 0, one for each row."""
     import pandas as pd
 
+    groups = as_table(groups, "groups")
     own = getattr(groups, "index", None) if hasattr(groups, "to_numpy") else None
     if own is not None and labels is not None and not own.equals(labels):
         raise InvalidParameterError(

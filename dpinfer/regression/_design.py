@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import statsmodels.api as sm
 
-from dpinfer._validation import FloatArray, check_array, check_length, one_line
+from dpinfer._interchange import as_pandas, as_table, is_foreign
+from dpinfer._validation import FloatArray, check_array, check_length
 from dpinfer.errors import InvalidParameterError, NotEstimableError
 from dpinfer.regression._errors import LARGEST, ColumnErrors, NoiseOf, column_errors
 
@@ -95,6 +96,8 @@ def array_design(endog: Any, exog: Any, noise: NoiseOf, weights: Any) -> Design:
             "exog must have the labels of endog in the same order: reindex it first"
         )
     labels = rows if rows is not None else other
+    if labels is None and (is_foreign(endog) or is_foreign(exog)):
+        labels = _numbered(len(response))
     if columns is None and labels is not None:
         columns = checked_model(response, matrix, weights, labels).exog_names
     if labels is not None:
@@ -128,12 +131,7 @@ def checked_model(endog: Any, exog: Any, weights: Any, labels: pd.Index | None) 
             )
     given = _weights(weights, len(matrix), labels)
     _check_rank(matrix * np.sqrt(np.reshape(given, (-1, 1))))
-    try:
-        return sm.WLS(endog, exog, weights=given)
-    except Exception as error:  # statsmodels checks in its own ways
-        raise InvalidParameterError(
-            f"endog and exog must be what statsmodels takes: {one_line(error)}"
-        ) from error
+    return sm.WLS(endog, exog, weights=given)
 
 
 def _check_rank(matrix: FloatArray) -> None:
@@ -160,6 +158,7 @@ def _weights(weights: Any, size: int, labels: pd.Index | None) -> Any:
     """Weights of the rows; 1 where none are given."""
     if weights is None:
         return 1.0
+    weights = as_table(weights, "weights")
     own = getattr(weights, "index", None) if hasattr(weights, "to_numpy") else None
     if own is not None and labels is not None and not own.equals(labels):
         raise InvalidParameterError(
@@ -176,23 +175,38 @@ def _weights(weights: Any, size: int, labels: pd.Index | None) -> Any:
 
 def _response(endog: Any) -> tuple[FloatArray, pd.Index | None, Any]:
     """Values, labels and name of the response."""
-    if hasattr(endog, "columns") and hasattr(endog, "iloc"):
-        if endog.shape[1] != 1:
+    column = as_pandas(endog, "endog")
+    if hasattr(column, "columns") and hasattr(column, "iloc"):
+        if column.shape[1] != 1:
             raise InvalidParameterError(
-                f"endog must be one column, got a DataFrame with {endog.shape[1]}"
+                f"endog must be one column, got a DataFrame with {column.shape[1]}"
             )
-        endog = endog.iloc[:, 0]
-    if hasattr(endog, "index") and hasattr(endog, "to_numpy"):
-        name = "y" if endog.name is None else endog.name
-        return check_array(endog.to_numpy(), "endog", ndim=1), endog.index, name
-    return check_array(endog, "endog", ndim=1), None, "y"
+        column = column.iloc[:, 0]
+    if hasattr(column, "index") and hasattr(column, "to_numpy"):
+        name = "y" if column.name is None else column.name
+        return check_array(column.to_numpy(), "endog", ndim=1), _labels(endog, column), name
+    return check_array(column, "endog", ndim=1), None, "y"
 
 
 def _matrix(exog: Any) -> tuple[FloatArray, pd.Index | None, pd.Index | None]:
     """Values, names of the columns and labels of the rows of the design matrix."""
-    if hasattr(exog, "index") and hasattr(exog, "to_numpy"):
-        frame = exog if hasattr(exog, "columns") else exog.to_frame(name=exog.name or "x1")
-        return check_array(frame.to_numpy(), "exog", ndim=2), frame.columns, frame.index
-    array = check_array(exog, "exog")
+    table = as_pandas(exog, "exog")
+    if hasattr(table, "index") and hasattr(table, "to_numpy"):
+        frame = table if hasattr(table, "columns") else table.to_frame(name=table.name or "x1")
+        columns = frame.columns.to_flat_index()  # statsmodels joins the names of levels as strings
+        return check_array(frame.to_numpy(), "exog", ndim=2), columns, _labels(exog, frame)
+    array = check_array(table, "exog")
     matrix = array[:, None] if array.ndim == 1 else array
     return check_array(matrix, "exog", ndim=2), None, None
+
+
+def _labels(given: Any, table: Any) -> pd.Index | None:
+    """Labels of the rows; None for a table of a library that has none."""
+    unlabelled = is_foreign(given) and table.index.equals(_numbered(len(table)))
+    return None if unlabelled else table.index
+
+
+def _numbered(size: int) -> pd.Index:
+    import pandas as pd
+
+    return pd.RangeIndex(size)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from dpinfer._interchange import as_pandas
 from dpinfer._validation import check_flag, check_option, show
 from dpinfer.errors import InvalidParameterError
 from dpinfer.regression._covariance import (
@@ -50,7 +51,8 @@ def noisy_ols(
         uses; or the published response.
     exog : DataFrame or array of float, shape (n, p)
         For a formula, the data, without missing values in its columns. Otherwise the design
-        matrix; as in statsmodels, a constant is not added.
+        matrix; as in statsmodels, a constant is not added. Frames and series may be those of
+        pandas, polars, pyarrow or the like.
     noise : mapping
         For each noisy column the law of its errors (a law, or a sequence with one for each row)
         or their standard deviation, a number or one for each row. With a formula, keys are
@@ -98,21 +100,21 @@ def noisy_ols(
 
     Notes
     -----
-    Published are Y + ε and X + U; the errors of row i have a known covariance matrix, Σ_i for
-    (U), σ_i for (U, ε). With weights w_i,
+    Published are Y + ε and X + U; the errors of row i have a known covariance matrix, Σᵢ for
+    (U), σᵢ for (U, ε). With weights wᵢ,
 
-    b = (XᵀWX - Σ w_i Σ_i)⁻¹ (XᵀWY - Σ w_i σ_i)
+    b = (XᵀWX - Σ wᵢ Σᵢ)⁻¹ (XᵀWY - Σ wᵢ σᵢ)
 
     solves equations without bias (Fuller 1987, section 3.1). The matrix inverted must be positive
     definite. A product of a noisy column and one without noise is linear in the noise, so that
     its errors are known exactly, as are those of columns made of several noisy ones; that a
     formula is linear in them is checked numerically. The covariance of b is that of an
-    M-estimator, M⁻¹(Σ ψ_i ψ_iᵀ)M⁻¹ with ψ_i what row i adds to the equations: it holds whatever the
+    M-estimator, M⁻¹(Σ ψᵢ ψᵢᵀ)M⁻¹ with ψᵢ what row i adds to the equations: it holds whatever the
     variance of each row, and has the noise in it. It is a limit for many rows.
 
     ``"fuller"`` takes the noise off c times, c = min(1, λ - 1/d) - (k + 1)/d, with k noisy
     covariates, d = n less the covariates without noise, and λ the smallest root of
-    det(XᵀWX - λ Σ w_i Σ_i) = 0 (after Fuller 1987, section 2.5, whose root has the response in
+    det(XᵀWX - λ Σ wᵢ Σᵢ) = 0 (after Fuller 1987, section 2.5, whose root has the response in
     it: where that is nearly an exact function of the covariates, the estimates would be held back
     by more). The constant k + 1 removes the bias of order 1/n for Gaussian values of high
     reliability.
@@ -134,6 +136,7 @@ def noisy_ols(
     References
     ----------
     W. A. Fuller (1987), Measurement Error Models, Wiley. doi:10.1002/9780470316665.
+
     R. J. Carroll, D. Ruppert, L. A. Stefanski, C. M. Crainiceanu (2006), Measurement Error in
     Nonlinear Models, 2nd ed., chapters 3 and 7 and appendix A. doi:10.1201/9781420010138.
 
@@ -158,6 +161,7 @@ def noisy_ols(
     check_option(uncertainty, "uncertainty", _UNCERTAINTIES)
     check_option(nonlinear, "nonlinear", _NONLINEAR)
     if isinstance(endog, str):
+        exog = as_pandas(exog, "exog")
         design = formula_design(endog, exog, noise, weights, nonlinear, depth=2)
         groups = column_of(exog, groups) if isinstance(groups, str) else groups
     else:

@@ -10,6 +10,7 @@ import numpy as np
 from scipy import stats
 from statsmodels.base.model import LikelihoodModelResults
 
+from dpinfer._interchange import as_pandas
 from dpinfer._validation import FloatArray, check_alpha, check_array, one_line, show
 from dpinfer.errors import InvalidParameterError
 from dpinfer.regression._attenuation import attenuation, reliability
@@ -223,6 +224,7 @@ class NoisyRegression:
         """
         if exog is None:
             return self.fittedvalues
+        exog = as_pandas(exog, "exog")
         labels = exog.index if hasattr(exog, "columns") else None
         if self.design.spec is not None:
             exog = rebuilt(self.design.spec, exog)

@@ -8,6 +8,8 @@ import pytest
 from dpinfer import InvalidParameterError
 from dpinfer.__main__ import main
 from dpinfer.calibration import certify_library, check_certificates_path, write_certificates
+from dpinfer.calibration._cases import Setting, cases
+from dpinfer.mechanisms import Laplace, Tulap
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +68,12 @@ def test_bad_input(tmp_path, capsys):
     with pytest.raises(InvalidParameterError, match="found must be certificates"):
         write_certificates(3, tmp_path / "a.csv")
     assert not (tmp_path / "a.csv").exists()
+
+
+def test_ratios_are_not_certified_under_tulap_noise():
+    laws = (Laplace(scale=2.0), Tulap.from_epsilon(0.5))
+    ratios, without = (len(list(cases(Setting(law, 50, 0.05)))) for law in laws)
+    assert ratios - without == 6  # three of ratios, three of risks
 
 
 @pytest.mark.slow

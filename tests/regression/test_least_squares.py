@@ -191,6 +191,17 @@ def test_labels_are_kept():
     assert list(mixed.fittedvalues.index) == rows
 
 
+def test_columns_with_several_levels():
+    y, exog = table(50, np.random.default_rng(3))
+    columns = pd.MultiIndex.from_tuples([("const", 0), ("people", 2020), ("people", 2021)])
+    frame = pd.DataFrame(exog, columns=columns[: exog.shape[1]])
+    fit = noisy_ols(pd.Series(y), frame, noise={("people", 2020): 0.3})
+    plain = noisy_ols(y, exog, noise={"x1": 0.3})
+    np.testing.assert_array_equal(fit.params, plain.params)
+    assert fit.params[("people", 2020)] == plain.params[1]
+    assert "people, 2020" in fit.summary()
+
+
 def test_discrete_and_mixed_laws():
     rng = np.random.default_rng(9)
     y, exog = table(40, rng)
