@@ -20,6 +20,9 @@ Point = Literal["pmf", "cdf", "sf"]
 
 _ROUNDING = 1e-12
 
+_WIDE = 64
+"""With so many columns for each row, the rows are sorted one by one."""
+
 
 @dataclass(frozen=True)
 class Window:
@@ -89,7 +92,9 @@ class Window:
 
     def shortest(self, alpha: float) -> FloatArray:
         """Return the ends of the shortest run that holds 1 - alpha, and its probability."""
-        low, high, held = self._grow_from_peak(1.0 - alpha)
+        wide = len(self.mass) > _WIDE * self.first.size
+        grow = self._grow_by_order if wide else self._grow_from_peak
+        low, high, held = grow(1.0 - alpha)
         several = np.flatnonzero(~self._single_peaked)
         if several.size:
             # a run that grew may have come to a stop between counts without probability
@@ -111,7 +116,7 @@ class Window:
             return np.where(below < above, below, 1.0 - above)
         return np.where(above < below, above, 1.0 - below)
 
-    @property
+    @cached_property
     def _single_peaked(self) -> NDArray[np.bool_]:
         """Whether the probabilities of a row rise to their peak and fall from it."""
         if self.summit is not None:
@@ -153,6 +158,22 @@ class Window:
             low[open_] += downwards & (left == 0)
             open_ = open_[(held[open_] < level) & (np.maximum(left, right) > 0)]
         return low - 1, high - 1, held
+
+    def _grow_by_order(self, level: float) -> tuple[NDArray[np.intp], NDArray[np.intp], FloatArray]:
+        """Do the same for a few wide rows, by sorting those that fall from their peaks."""
+        low, high = self.peak.copy(), self.peak.copy()
+        held = np.zeros(self.first.size)
+        for row in np.flatnonzero(self._single_peaked):
+            mass, peak = self.mass[:, row], low[row]
+            beside = np.concatenate([mass[:peak][::-1], mass[peak + 1 :]])
+            # of equal neighbours the lower one is taken first
+            order = np.argsort(-beside, kind="stable")
+            sums = np.cumsum(np.concatenate([[mass[peak]], beside[order]]))
+            taken = min(int(np.searchsorted(sums, level)), int(np.count_nonzero(beside)))
+            downwards = np.count_nonzero(order[:taken] < peak)
+            low[row], high[row] = peak - downwards, peak + taken - downwards
+            held[row] = sums[taken]
+        return low, high, held
 
 
 def _shortest_runs(

@@ -128,7 +128,10 @@ def count_posterior(
     elif isinstance(belief, FunctionPrior):
         parts = table_parts(rows, law, tabulate(belief, rows, law, low, high))
     else:
-        raise InvalidParameterError(f"prior must be one of this module, got {show(prior)}")
+        raise InvalidParameterError(
+            f"prior must be one of this package, got {show(prior)}: pass the logarithms of its "
+            "probabilities as FunctionPrior"
+        )
     return CountPosterior(
         count=attach_labels(np.broadcast_to(values, shape), labels),
         prior=belief,

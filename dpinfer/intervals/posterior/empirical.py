@@ -135,7 +135,10 @@ def _negative_binomial(count: Any, mechanism: Mechanism) -> NegativeBinomialPrio
     at_bound = bool(fit.x[1] <= bounds[1][0] + 1e-6)
     # rounding may end the search at a point that is a maximum all the same
     if not fit.success and np.abs(fit.jac[: 1 if at_bound else 2]).max() > _FLAT:
-        raise ConvergenceError(f"the maximum of the likelihood was not found: {fit.message}")
+        raise ConvergenceError(
+            f"the maximum of the likelihood was not found: {fit.message}; use family='poisson', or "
+            "a prior from another source"
+        )
     if poisson == 0:
         nothing = count_posterior(count, mechanism=mechanism, prior=PoissonPrior(0.0))
         if -float(np.mean(nothing.log_marginal)) <= fit.fun + _ROUNDING:

@@ -117,7 +117,7 @@ def _found(tails: NoisyTails, rows: Rows, start: FloatArray) -> FloatArray:
         root = _by_tilting(tails, nobs, edge, start)
     left = np.flatnonzero(np.isnan(root))
     if left.size:
-        root[left] = _newton(tails, rows[left], start[left])
+        root[left] = _newton(tails.smaller, rows[left], start[left])
     return root
 
 
@@ -166,7 +166,10 @@ def _newton(tails: NoisyTails, rows: Rows, theta: FloatArray) -> FloatArray:
         open_ = open_[~(closed | (distance < _QUADRATIC))]
         if not open_.size:
             return theta
-    raise ConvergenceError(f"an end of an interval is still open after {MAX_STEPS} steps")
+    raise ConvergenceError(
+        f"an end of an interval is still open after {MAX_STEPS} steps: if alpha is very close to 0 "
+        f"or 1, move it away, else use method={tails.family.approximate!r} or 'normal'"
+    )
 
 
 def _next(
@@ -187,7 +190,7 @@ def _next(
     noise = np.asarray(tails.kernel.noise.variance)
     noise = noise[rows] if noise.ndim else noise
     longest = _LONGEST_STEP * np.sqrt(family.variance(theta) + noise + 1.0) / family.scale
-    # where the slope has vanished, only its direction is known
-    flat = ~np.isfinite(step)
+    # where the slope has vanished, or is rounding, only its direction is known
+    flat = ~np.isfinite(step) | (tails.side * slope <= 0.0)
     step = np.where(flat, np.copysign(np.inf, -tails.side * distance), step)
     return theta + np.clip(step, -longest, longest), np.where(flat, np.inf, np.abs(distance))

@@ -55,8 +55,7 @@ def _parameters(law: NoiseLaw) -> list[FloatArray]:
     """Return what tells the laws of rows apart."""
     if law.shape == ():
         return []
-    if not isinstance(law, ParametricLaw):
-        return [np.arange(law.shape[0], dtype=np.float64)]
+    assert isinstance(law, ParametricLaw)  # laws of one kind differ by their parameters
     return [np.broadcast_to(value, law.shape) for value in law._parameters().values()]
 
 

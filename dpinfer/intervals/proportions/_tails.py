@@ -7,7 +7,7 @@ P(X >= t) is added. The lower tail is the mirror image.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from dpinfer._validation import FloatArray
 from dpinfer.errors import InvalidParameterError
 from dpinfer.intervals.proportions._families import CountFamily, Rows
 from dpinfer.intervals.proportions._kernel import Kernel
+from dpinfer.mechanisms._law import ContinuousLaw
 from dpinfer.mechanisms._work import MOST_WORK, work_at_a_point
 
 _BLOCK = 1 << 16
@@ -53,6 +54,22 @@ class NoisyTails:
     t: FloatArray
     side: int
     probability: float
+
+    @property
+    def smaller(self) -> NoisyTails:
+        """The other tails, with the same roots, where the probability is more than 1/2."""
+        noise, mid = self.kernel.noise, self.kernel.mid
+        # a sum may have atoms between the whole numbers, which only one of both tails may hold
+        complements = mid or noise.is_integer or isinstance(noise, ContinuousLaw)
+        if self.probability <= 0.5 or not complements:
+            return self
+        probability = 1.0 - self.probability
+        # P(T >= t) = 1 - P(T <= t - 1) where T is whole
+        shift = self.side if noise.is_integer and not mid else 0
+        kernel = Kernel(noise, probability, mid=mid)
+        return replace(
+            self, kernel=kernel, t=self.t - shift, side=-self.side, probability=probability
+        )
 
     def without_spread(self, count: FloatArray) -> FloatArray:
         """Tails where X is ``count`` with probability one."""

@@ -115,7 +115,8 @@ def intervals_of(release: Release, options: Options, *, method: str) -> Interval
 
 def _within(intervals: Intervals, *, lower: float | None, upper: float | None) -> Intervals:
     """Move the estimates to the nearest possible values, and say which are at no value at all."""
-    estimate = np.clip(intervals.estimate, lower, upper)
+    least, most = -np.inf if lower is None else lower, np.inf if upper is None else upper
+    estimate = np.clip(intervals.estimate, least, most)
     moved = int(np.count_nonzero(estimate != intervals.estimate))
     endless = int(np.count_nonzero(np.isinf(estimate)))
     notes = [

@@ -107,6 +107,20 @@ def test_the_largest_of_many_noises_is_drawn_as_if_one_by_one():
     assert (np.abs(fast - slow) <= 6 * np.sqrt(2 * reps * p * (1 - p)) + 1).all()
 
 
+def test_the_largest_of_bins_that_all_hold_something():
+    # P(a bin has the largest noisy count) = ∫ f(x - its count)·Π F(x - another count) dx
+    histogram, noise = HistogramMode(epsilon=0.5, delta=0.0, bins=3.0), stats.laplace(scale=4.0)
+    counts, reps, rng = np.array([4, 6, 5]), 3_000, np.random.default_rng(5)
+    places = np.repeat([0.0, 1.0, 2.0], counts)
+    found = np.bincount([int(histogram.find(places, rng)) for _ in range(reps)], minlength=3)
+    x = np.linspace(-120, 130, 100_001)
+    for own in range(3):
+        others = np.delete(counts, own)[:, np.newaxis]
+        density = noise.pdf(x - counts[own]) * noise.cdf(x - others).prod(axis=0)
+        p = integrate.trapezoid(density, x)
+        assert abs(found[own] - reps * p) <= 6 * np.sqrt(reps * p * (1 - p))
+
+
 @pytest.mark.parametrize("epsilon", [0.2, 1.0])
 def test_stability_based_histograms_are_private(epsilon):
     # one value moves from bin a to bin b; what is shown of each bin is independent of the other,
@@ -250,6 +264,29 @@ def test_no_bin_shown():
     assert tuple(interval) == (0, np.inf)
     assert "no bin" in interval.notes[0]
     assert interval.epsilon == 1
+
+
+def test_no_scale_shown():
+    # values that are all the same have no differences: no bin of the scale holds anything
+    interval = normal_mean_confint(
+        np.full(3000, 7.0), epsilon=4, delta=1e-6, mean_bounds=(-10, 90), rng=1
+    )
+    assert tuple(interval) == (-10, 90)
+    assert interval.estimate == 40
+    assert "no bin" in interval.notes[0]
+    assert (interval.epsilon, interval.delta) == (4, 1e-6)
+
+
+@pytest.mark.parametrize("apart", [0.0, 1000.0])
+def test_no_range_shown_for_a_scale_that_is(apart):
+    # the two values of each pair differ by 0.75; it matters only how far apart the pairs are
+    middles = apart * np.arange(1500)[:, np.newaxis]
+    interval = normal_mean_confint(
+        np.ravel(middles + np.array([-0.375, 0.375])), epsilon=4, delta=1e-6, rng=1
+    )
+    assert np.isinf(interval.width) == (apart > 0)
+    assert ("no bin" in interval.notes[0]) == (apart > 0)
+    assert (interval.epsilon, interval.delta) == (4, 1e-6)
 
 
 def test_result_is_an_interval():

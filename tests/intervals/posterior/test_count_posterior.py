@@ -10,6 +10,7 @@ from dpinfer.errors import DPInferError, InvalidParameterError, NotEstimableErro
 from dpinfer.intervals import count_confint
 from dpinfer.intervals.posterior.count_posterior import count_posterior
 from dpinfer.intervals.posterior.priors import (
+    CountPrior,
     FlatPrior,
     FunctionPrior,
     NegativeBinomialPrior,
@@ -62,6 +63,12 @@ PRIORS = {
     "table": (TablePrior(BUMPS), table),
     "function": (FunctionPrior(lambda k: -2 * np.log1p(k)), lambda k: -2 * np.log1p(k)),
 }
+
+
+class OwnPrior(CountPrior):
+    """A prior that the package does not know."""
+
+    description = "of one's own"
 
 
 def by_sums(y, noise, logprior, k):
@@ -418,7 +425,9 @@ def test_shapes():
         ({"lower": 2.2, "upper": 2.8}, "lower must be <= upper"),
         ({"prior": TablePrior([1.0, 1.0]), "lower": 5}, "prior must give lower..upper"),
         ({"prior": PoissonPrior(3.0), "lower": None, "upper": -1}, "possible"),
-        ({"mechanism": Laplace(scale=1e9)}, "mechanism must have a scale|count must have"),
+        ({"mechanism": Laplace(scale=1e9)}, "count must have posteriors over at most 2.34 counts"),
+        ({"mechanism": Laplace(scale=1e6)}, "mechanism must have a scale .* at most 4194304"),
+        ({"prior": OwnPrior()}, "prior must be one of this package, got .*: pass .* FunctionPrior"),
         ({"prior": FunctionPrior(lambda k: k)}, "prior must make the posterior proper"),
         ({"prior": FunctionPrior(lambda k: np.square(k))}, "prior must make the posterior proper"),
         ({"prior": FunctionPrior(lambda k: k[:-1])}, "logpmf must return one value"),

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize, special, stats
 
-from dpinfer.errors import DPInferError, InvalidParameterError
+from dpinfer.errors import ConvergenceError, DPInferError, InvalidParameterError
 from dpinfer.intervals.posterior.count_posterior import count_posterior
 from dpinfer.intervals.posterior.empirical import empirical_prior
 from dpinfer.intervals.posterior.priors import NegativeBinomialPrior, PoissonPrior
@@ -44,11 +44,8 @@ def test_poisson_maximises_the_likelihood(noise, mean):
     assert "Empirical Bayes" in posterior.summary()
 
 
-@pytest.mark.parametrize("noise", [Geometric(scale=2.0), Laplace(scale=2.0)], ids=repr)
-@pytest.mark.parametrize("dispersion", [0.3, 3.0])
-def test_negative_binomial_maximises_the_likelihood(noise, dispersion):
-    values = drawn(15.0, dispersion, 60, 5) + noise.rvs(60, rng=6)
-    prior = empirical_prior(values, mechanism=noise, family="negative-binomial")
+def check_negative_binomial(prior, values, noise):
+    """Compare with another optimiser, and return minus the largest logarithm of the likelihood."""
 
     def loss(point):
         mean, size = np.exp(point[0]), np.exp(-point[1])
@@ -60,6 +57,15 @@ def test_negative_binomial_maximises_the_likelihood(noise, dispersion):
     best = optimize.minimize(loss, start + 0.1, method="Nelder-Mead", options={"fatol": 1e-9})
     assert loss(start) <= best.fun + 1e-7
     np.testing.assert_allclose(start, best.x, atol=1e-3)
+    return loss(start)
+
+
+@pytest.mark.parametrize("noise", [Geometric(scale=2.0), Laplace(scale=2.0)], ids=repr)
+@pytest.mark.parametrize("dispersion", [0.3, 3.0])
+def test_negative_binomial_maximises_the_likelihood(noise, dispersion):
+    values = drawn(15.0, dispersion, 60, 5) + noise.rvs(60, rng=6)
+    prior = empirical_prior(values, mechanism=noise, family="negative-binomial")
+    check_negative_binomial(prior, values, noise)
 
 
 def test_no_noise_gives_the_mean():
@@ -75,6 +81,30 @@ def test_nothing_but_noise_gives_zero():
         prior = empirical_prior(values, mechanism=Geometric(scale=1.0), family=family)
         np.testing.assert_array_equal(
             count_posterior(values, mechanism=Geometric(scale=1.0), prior=prior).mean, 0
+        )
+
+
+def test_a_single_large_count_speaks_for_rare_but_large_ones():
+    # a Poisson rate would have to be that of all counts, and the best one is 0
+    values, noise = np.array([-1.0] * 20 + [60.0]), Geometric(scale=5.0)
+    assert empirical_prior(values, mechanism=noise).rate == 0
+    fit = empirical_prior(values, mechanism=noise, family="negative-binomial")
+    loss = check_negative_binomial(fit, values, noise)
+    assert loss < -noise.logpmf(values).sum() - 1.0
+
+
+def test_a_search_that_is_cut_off_is_said(monkeypatch):
+    search = optimize.minimize
+
+    def cut_off(*arguments, options, **rest):
+        return search(*arguments, options=options | {"maxiter": 1}, **rest)
+
+    monkeypatch.setattr(optimize, "minimize", cut_off)
+    with pytest.raises(
+        ConvergenceError, match=r"was not found: .*; use family='poisson', or a prior"
+    ):
+        empirical_prior(
+            drawn(15.0, 3.0, 60, 5), mechanism=Geometric(scale=2.0), family="negative-binomial"
         )
 
 

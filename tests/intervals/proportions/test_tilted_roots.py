@@ -100,5 +100,7 @@ def test_an_end_at_the_limit_is_the_limit(noise):
 
 def test_what_is_not_found_is_not_made_up():
     edge = Edge.of(Laplace(scale=1.0), np.array([-1.5, 3.2, 3.2]), mid=False)
-    nobs, start = np.array([9.0, 1e9, 9.0]), np.array([0.0, 0.0, 1e3])
-    assert np.isnan(tilted_roots(nobs, edge, 0.1, start)).all()
+    nobs = np.array([9.0, 1e9, 9.0])
+    # out of reach at once, or after as many steps as are made
+    for far in (1e3, 100.0):
+        assert np.isnan(tilted_roots(nobs, edge, 0.1, np.array([0.0, 0.0, far]))).all()

@@ -3,11 +3,21 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from dpinfer.errors import DPInferError, InvalidParameterError
-from dpinfer.intervals.ratios.linear_ratio import linear_ratio_confint
+from dpinfer.intervals.ratios._general import weighted_tail
+from dpinfer.intervals.ratios.linear_ratio import _normal_tail, linear_ratio_confint
 from dpinfer.intervals.ratios.ratio import ratio_confint
-from dpinfer.mechanisms import Exact, Gaussian, Geometric, Laplace, Tulap, WeightedSum
+from dpinfer.mechanisms import (
+    DiscreteGaussian,
+    Exact,
+    Gaussian,
+    Geometric,
+    Laplace,
+    Tulap,
+    WeightedSum,
+)
 
 
 @pytest.mark.parametrize("noise", [Laplace(scale=2.0), Gaussian(sigma=2.0), Geometric(scale=2.0)])
@@ -60,6 +70,45 @@ def test_functions_without_noise():
     same = linear_ratio_confint([50.0, 60.0], [1, 1], [2, 2], mechanism=Laplace(scale=1.0))
     np.testing.assert_allclose(tuple(same), [0.5, 0.5], atol=1e-9)
     assert same.contains(0.5)
+
+
+def test_normal_method_where_noise_is_missing_or_cancels():
+    noise, z = [Laplace(scale=2.0), Exact()], 1.959963984540054
+    half = z * np.sqrt(8.0)
+    for functions, wanted in (
+        (([1, 0], [0, 1]), [(10 - half) / 5, (10 + half) / 5]),
+        (([0, 1], [1, 0]), [5 / (10 + half), 5 / (10 - half)]),
+    ):
+        sets = linear_ratio_confint([10.0, 5.0], *functions, mechanism=noise, method="normal")
+        np.testing.assert_allclose(tuple(sets), wanted, rtol=1e-12)
+    # the errors of the functions are multiples of each other
+    same = linear_ratio_confint(
+        [50.0, 60.0], [1, 1], [2, 2], mechanism=Laplace(scale=1.0), method="normal"
+    )
+    np.testing.assert_allclose(tuple(same), [0.5, 0.5], atol=1e-9)
+
+
+@pytest.mark.parametrize("x", [-3.0, 0.0, 2.0])
+def test_a_difference_without_error_has_a_point_as_law(x):
+    first, second, variances = np.array([1.0, 3.0]), np.array([2.0, 6.0]), np.array([8.0, 8.0])
+    normal = _normal_tail(first, second, variances)
+    exact = weighted_tail(first, second, Laplace(scale=2.0))
+    wanted = 0.0 if x <= 0 else -np.inf
+    assert normal(2.0, 1.0, x) == exact(2.0, 1.0, x) == wanted
+    # and with an error it is that of a normal law
+    tail = stats.norm.logsf(x, scale=np.sqrt(8.0 * (1.0 + 9.0)))
+    assert normal(1.0, 0.0, x) == pytest.approx(tail, rel=1e-12)
+
+
+@pytest.mark.parametrize("rare", [Geometric(scale=0.00276), DiscreteGaussian(sigma=0.099)])
+@pytest.mark.parametrize("noise", [Laplace(scale=2.0), Gaussian(sigma=2.0)])
+def test_noise_that_is_nearly_always_0_is_none(rare, noise):
+    values, functions = [10.0, 5.0], ([1, 0.5], [0.25, 1])
+    found, none = (
+        linear_ratio_confint(values, *functions, mechanism=[noise, other])
+        for other in (rare, Exact())
+    )
+    np.testing.assert_allclose(tuple(found), tuple(none), rtol=1e-9)
 
 
 def test_labels_and_several_functions():

@@ -299,6 +299,11 @@ def test_labels_travel_and_match():
     assert ratio_confint(5.0, old, mechanism=Laplace(scale=1.0)).lower.index.tolist() == ["b", "a"]
     with pytest.raises(InvalidParameterError, match="same labels"):
         ratio_confint(new, old.rename({"a": "c"}), mechanism=Laplace(scale=1.0))
+    twice = pd.Series([1.0, 2.0, 3.0], index=["a", "a", "b"])
+    with pytest.raises(InvalidParameterError, match="same labels; pass arrays to go by position"):
+        ratio_confint(twice, twice[::-1], mechanism=Laplace(scale=1.0))
+    with pytest.raises(InvalidParameterError, match=r"one value for each label, got .*\(3, 2\)"):
+        ratio_confint(new, np.ones((3, 2)), mechanism=Laplace(scale=1.0))
     with pytest.raises(InvalidParameterError, match="order"):
         ratio_confint(new, old, mechanism=Laplace(scale=[1.0, 2.0]))
     grid = ratio_confint(np.ones((2, 3)), np.full((2, 3), 9.0), mechanism=Laplace(scale=0.1))

@@ -68,6 +68,19 @@ def test_hypergeometric_draws_have_the_law():
     assert (np.abs(counts - expected) <= 6 * np.sqrt(expected + 1)).all()
 
 
+def test_few_draws_are_made_one_by_one():
+    # of more counts than draws; shares within 6 standard deviations at nine quantiles
+    size, whole, part = np.array(200.0), np.array(10_000.0), np.array(5_000.0)
+    law = NoisyHypergeometric(nobs=size, total=part, population=whole, noise=Exact())
+    rng = np.random.default_rng(2)
+    drawn = np.concatenate([law.draw(40, rng) for _ in range(250)])
+    truth = stats.hypergeom(10_000, 5_000, 200)
+    for count in truth.ppf(np.linspace(0.1, 0.9, 9)):
+        p = truth.cdf(count)
+        allowed = 6 * np.sqrt(p * (1 - p) / drawn.size)
+        assert np.mean(drawn <= count) == pytest.approx(p, abs=allowed)
+
+
 def brute_force(count, law, pmf_of, totals, alpha):
     """Totals of which neither tail contradicts the count."""
     kept = []
@@ -292,7 +305,9 @@ def test_labels_frames_and_summaries():
     assert total.conf_int().uncertainty == "noise+sampling"
     assert any("approximate" in note for note in total.conf_int().notes)
     assert total.conf_int(method="exact").notes == ()
-    assert repr(survey_total(9, mechanism=Exact(), rate=0.5, design="poisson")).endswith("18)")
+    poisson = survey_total(9, mechanism=Exact(), rate=0.5, design="poisson")
+    assert repr(poisson).endswith("18)")
+    assert "Poisson sampling" in str(poisson)
     with pytest.raises(InvalidParameterError, match="labels"):
         survey_total(
             counts,
@@ -327,6 +342,13 @@ def test_negative_variances_are_reported():
 def test_refusals(kwargs, match):
     with pytest.raises(InvalidParameterError, match=match):
         survey_total(5, mechanism=Exact(), **kwargs)
+
+
+@pytest.mark.parametrize("mean", [survey_mean, stratified_mean])
+def test_a_mean_needs_the_size_of_the_population(mean):
+    sizes = {"rate": 0.5, "design": "poisson", "population_size": None}
+    with pytest.raises(InvalidParameterError, match="population_size must be given for a mean"):
+        mean([4, 5], mechanism=Exact(), **sizes)
 
 
 def test_refusals_of_methods_and_shapes():
