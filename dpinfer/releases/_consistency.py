@@ -2,29 +2,56 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpinfer._validation import FloatArray
 from dpinfer.errors import IncompatibleReleaseError
-from dpinfer.mechanisms import Exact, groups
-from dpinfer.queries import check_counting
+from dpinfer.mechanisms import Exact, NoiseLaw, groups
+from dpinfer.queries import Workload, check_counting
 from dpinfer.queries.domain import show_label
 from dpinfer.releases._fields import Bound
 
-if TYPE_CHECKING:
-    from dpinfer.releases.release import Release
+
+class Published(Protocol):
+    """What of a release has to fit together."""
+
+    @property
+    def values(self) -> FloatArray:
+        """The published values."""
+        ...
+
+    @property
+    def workload(self) -> Workload:
+        """The queries that they answer."""
+        ...
+
+    @property
+    def mechanism(self) -> NoiseLaw:
+        """The law of their noise."""
+        ...
+
+    @property
+    def threshold(self) -> Bound | None:
+        """The least value that is published."""
+        ...
+
+    @property
+    def clamp(self) -> tuple[Bound, Bound] | None:
+        """The bounds that values were moved into."""
+        ...
 
 
-def check_consistency(release: Release) -> None:
+def check_consistency(release: Published) -> None:
     """Refuse values and queries that the noise and the publishing rule exclude."""
     check_counting(release.workload, release.mechanism)
     _check_publishing_rule(release)
     _check_whole_values(release)
 
 
-def _check_publishing_rule(release: Release) -> None:
+def _check_publishing_rule(release: Published) -> None:
     values = release.values
     lower, upper = release.clamp if release.clamp is not None else (-np.inf, np.inf)
     _refuse(release, values < lower, "below its clamping bound", lower)
@@ -34,7 +61,7 @@ def _check_publishing_rule(release: Release) -> None:
         _refuse(release, below, "below the threshold of publication", release.threshold)
 
 
-def _refuse(release: Release, bad: NDArray[np.bool_], words: str, bound: Bound) -> None:
+def _refuse(release: Published, bad: NDArray[np.bool_], words: str, bound: Bound) -> None:
     if bad.any():
         position = int(np.flatnonzero(bad)[0])
         limit = np.broadcast_to(bound, bad.shape)[position]
@@ -44,7 +71,7 @@ def _refuse(release: Release, bad: NDArray[np.bool_], words: str, bound: Bound) 
         )
 
 
-def _check_whole_values(release: Release) -> None:
+def _check_whole_values(release: Published) -> None:
     """Refuse fractions where integer noise was added to whole numbers.
 
     Such a value was post-processed (scaled, averaged, fitted), so that its error does not have
@@ -56,7 +83,7 @@ def _check_whole_values(release: Release) -> None:
     if release.clamp is not None:
         lower, upper = release.clamp
         fraction &= (release.values != lower) & (release.values != upper)
-    for law, cells in groups(release.mechanism, len(release)):
+    for law, cells in groups(release.mechanism, len(release.values)):
         if law.is_integer and not isinstance(law, Exact) and fraction[cells].any():
             position = int(cells[np.flatnonzero(fraction[cells])[0]])
             raise IncompatibleReleaseError(
@@ -66,7 +93,8 @@ def _check_whole_values(release: Release) -> None:
             )
 
 
-def _row(release: Release, position: int) -> str:
+def _row(release: Published, position: int) -> str:
     """Name a value in a message: its position and its label."""
-    label = "" if release.labels is None else f" ({show_label(release.labels[position])})"
+    labels = release.workload.labels
+    label = "" if labels is None else f" ({show_label(labels[position])})"
     return f"row {position}{label}"

@@ -14,6 +14,7 @@ from dpinfer._validation import show
 from dpinfer.errors import DPInferError, IncompatibleReleaseError, InvalidParameterError
 from dpinfer.releases._files.descriptor import describe
 from dpinfer.releases._files.json_document import load_json
+from dpinfer.releases._files.limits import Limit, TooLargeError
 from dpinfer.releases._files.sidecar import (
     Sidecar,
     default_sidecar,
@@ -22,7 +23,6 @@ from dpinfer.releases._files.sidecar import (
     sidecar_problems,
 )
 from dpinfer.releases._files.table import (
-    UnreadableTableError,
     check_path,
     check_suffix,
     check_table_path,
@@ -47,7 +47,11 @@ if TYPE_CHECKING:
 
 
 def read_release(
-    path: str | Path, metadata: str | Path | None = None, *, field: str | None = None
+    path: str | Path,
+    metadata: str | Path | None = None,
+    *,
+    field: str | None = None,
+    max_bytes: int | None = None,
 ) -> Release:
     """Read a release from a table and its sidecar.
 
@@ -60,6 +64,10 @@ def read_release(
         by ``-metadata.json``.
     field : str, optional
         The noisy column to read, where the sidecar describes several.
+    max_bytes : int, optional
+        The most bytes that the table may take once it is decompressed and decoded. By default 256
+        MB, or 100 times the size of the file where that is more: noisy numbers cannot be packed
+        like that, and a small file cannot fill the memory.
 
     Returns
     -------
@@ -72,7 +80,8 @@ def read_release(
         If there is no such file.
     IncompatibleReleaseError
         If the table or its sidecar is not in order; the message names the file, the line and the
-        field of the first problem. :func:`validate_release` lists all of them.
+        field of the first problem. :func:`validate_release` lists all of them. Also if the table
+        is larger than ``max_bytes``.
 
     Notes
     -----
@@ -82,15 +91,20 @@ def read_release(
     row sums over the attribute. No other file than these two is opened, whatever they say.
     """
     table = check_table_path(path)
+    limit = Limit.of(table, max_bytes)
     sidecar = read_sidecar(_sidecar_path(table, metadata), table.name, field)
     try:
-        return _release(_read(table, sidecar), sidecar)
-    except (UnreadableTableError, DPInferError) as error:
-        raise_first(list(TableCheck(table.name, read_text(table), sidecar).problems()))
+        return _release(_read(table, sidecar, limit), sidecar)
+    except TooLargeError:
+        raise
+    except DPInferError as error:
+        raise_first(list(TableCheck(table.name, read_text(table, limit), sidecar).problems()))
         raise IncompatibleReleaseError(f"{table.name}: {error}") from error
 
 
-def validate_release(path: str | Path, metadata: str | Path | None = None) -> list[Problem]:
+def validate_release(
+    path: str | Path, metadata: str | Path | None = None, *, max_bytes: int | None = None
+) -> list[Problem]:
     """List what is wrong with a release's table and its sidecar.
 
     Parameters
@@ -99,12 +113,15 @@ def validate_release(path: str | Path, metadata: str | Path | None = None) -> li
         The table: ``.csv``, ``.csv.gz`` or ``.parquet``.
     metadata : str or Path, optional
         The sidecar; by default the table's name followed by ``-metadata.json``.
+    max_bytes : int, optional
+        The most bytes that the table may take, as for :func:`read_release`.
 
     Returns
     -------
     list of Problem
         The problems of the sidecar if there are any, else those of the table; empty for a valid
-        release. Each names its file, line and field.
+        release. Each names its file, line and field. Single cells are looked at in the first 32 MB
+        of a table; a problem after that may be named without its line.
 
     Raises
     ------
@@ -114,13 +131,14 @@ def validate_release(path: str | Path, metadata: str | Path | None = None) -> li
         If the sidecar is not JSON.
     """
     table = check_table_path(path)
+    limit = Limit.of(table, max_bytes)
     place = _sidecar_path(table, metadata)
     document = load_json(place)
     if problems := list(sidecar_problems(document, place.name, table.name)):
         return problems
     noisy = [part["name"] for part in document.content["schema"]["fields"] if "privacy" in part]
     for name in noisy:
-        problems += _table_problems(table, parse_sidecar(document.content, name))
+        problems += _table_problems(table, parse_sidecar(document.content, name), limit)
     return list(dict.fromkeys(problems))
 
 
@@ -149,6 +167,13 @@ def write_release(
         If the folder does not exist or the file name has another ending.
     IncompatibleReleaseError
         If the labels cannot be held by a file.
+
+    Notes
+    -----
+    Texts are written as they are, as pandas does. A spreadsheet that opens a CSV file takes a cell
+    that begins with ``=``, ``+``, ``-`` or ``@`` for a formula, even in quotes: where labels come
+    from people whom you do not trust, import such columns as text, or use Parquet. To put a quote
+    before such a cell would make another label of it when the file is read back.
     """
     if not isinstance(release, Release):
         raise InvalidParameterError(f"release must be a Release, got {show(release)}")
@@ -191,9 +216,9 @@ def _sidecar_path(table: Path, metadata: str | Path | None) -> Path:
     return path
 
 
-def _read(table: Path, sidecar: Sidecar) -> pd.DataFrame:
+def _read(table: Path, sidecar: Sidecar, limit: Limit) -> pd.DataFrame:
     types = {name: _column_type(name, sidecar) for name in sidecar.columns}
-    return read_columns(table, types)
+    return read_columns(table, types, limit)
 
 
 def _column_type(name: str, sidecar: Sidecar) -> str:
@@ -224,10 +249,12 @@ def _release(frame: pd.DataFrame, sidecar: Sidecar) -> Release:
     )
 
 
-def _table_problems(table: Path, sidecar: Sidecar) -> list[Problem]:
+def _table_problems(table: Path, sidecar: Sidecar, limit: Limit) -> list[Problem]:
     try:
-        _release(_read(table, sidecar), sidecar)
-    except (UnreadableTableError, DPInferError) as error:
-        found = list(TableCheck(table.name, read_text(table), sidecar).problems())
+        _release(_read(table, sidecar, limit), sidecar)
+    except TooLargeError as error:
+        return [Problem(table.name, str(error).removeprefix(f"{table}: "))]
+    except DPInferError as error:
+        found = list(TableCheck(table.name, read_text(table, limit), sidecar).problems())
         return found or [Problem(table.name, str(error))]
     return []

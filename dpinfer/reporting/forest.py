@@ -125,7 +125,9 @@ def published_layer(fit: Any, frame: pd.DataFrame) -> Layer | None:
         own = count_confint(fit.release.values[rows], law, alpha=alpha, method=method)
         lower[there], upper[there] = own
     elif method == "normal" and alpha is not None:
-        half = special.ndtri(1.0 - 0.5 * alpha) * frame["published_std_err"].to_numpy()
+        half = (
+            -special.ndtri_exp(np.log(alpha) - np.log(2.0)) * frame["published_std_err"].to_numpy()
+        )
         lower, upper = value - half, value + half
     return Layer("published", value, lower, upper, np.zeros(len(frame), dtype=bool))
 

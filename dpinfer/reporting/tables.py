@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 
 
 def write_csv(analysis: Analysis, path: Path) -> None:
-    """Write the table of the estimates."""
+    """Write the table of the estimates, with labels as they are.
+
+    A label that begins with =, +, - or @ is a formula to a spreadsheet, as in any CSV file; the
+    other formats have no such cells.
+    """
     write_text(path, table_of(analysis).to_csv(index=False, lineterminator="\n"))
 
 

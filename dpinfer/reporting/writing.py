@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 
 from dpinfer._validation import show
 from dpinfer.errors import InvalidParameterError
+from dpinfer.releases._files.table import check_path
 from dpinfer.reporting import page, tables
 from dpinfer.reporting.analysis import Analysis
 
@@ -24,6 +25,7 @@ WRITERS: dict[str, Callable[[Analysis, Path], None]] = {
 def check_report_paths(paths: Sequence[Path]) -> None:
     """Refuse reports that could not be written, before any work is done."""
     for path in paths:
+        check_path(path, "output")
         if path.suffix not in WRITERS:
             raise InvalidParameterError(
                 f"output must end in one of {', '.join(WRITERS)}, got {show(path.name)}"

@@ -1,4 +1,4 @@
-"""Let the tests here import ``valid_calls`` and ``valid_methods``, the tables they share."""
+"""Let the tests here import ``valid_calls``, ``valid_methods`` and ``valid_below``: tables."""
 
 import sys
 from pathlib import Path

@@ -6,6 +6,7 @@ Not part of the tests. In an environment of its own, from the root of the reposi
     python tests/fuzz/fuzz_files.py release corpus/release -max_total_time=300 -rss_limit_mb=4096
     python tests/fuzz/fuzz_files.py parquet corpus/parquet -max_total_time=300 -rss_limit_mb=4096
     python tests/fuzz/fuzz_files.py parts corpus/parts -max_total_time=300 -rss_limit_mb=4096
+    python tests/fuzz/fuzz_files.py census corpus/census -max_total_time=300 -rss_limit_mb=4096
     python tests/fuzz/fuzz_files.py command corpus/command -max_total_time=300 -rss_limit_mb=4096
 
 The folder holds what was found so far and is filled with valid files first. Anything but an answer
@@ -21,11 +22,14 @@ import warnings
 from pathlib import Path
 
 import atheris
+import pyarrow as pa
+from pyarrow import parquet
 
 with atheris.instrument_imports(include=["dpinfer", "jsonschema"]):
     import dpinfer
     from dpinfer.__main__ import main
     from dpinfer.datasets import anes96_path
+    from dpinfer.releases import census
     from dpinfer.releases._files.sidecar import default_sidecar
 
 BETWEEN = b"\n\0\n"
@@ -33,6 +37,7 @@ BETWEEN = b"\n\0\n"
 
 FOLDER = Path(tempfile.mkdtemp(prefix="dpinfer-fuzz-"))
 PART = FOLDER / "parts" / "top"
+CENSUS = FOLDER / "census" / "State.parquet"
 FILES = ("part.json", "units.parquet", "marginal-0.parquet")
 
 
@@ -71,6 +76,20 @@ def fuzz_parts(data):
             part.load()
 
 
+def fuzz_census(data):
+    """Read a file of the census that stands for one of a state, and one of its constraints."""
+    for kind, content in zip(("DPQuery", "Constraint"), data.split(BETWEEN), strict=False):
+        (CENSUS / kind / "State=001" / "part-0.parquet").write_bytes(content)
+    root = CENSUS.parent
+    for call in (
+        lambda: census.census_codes(root, "State"),
+        lambda: list(census.read_census_rows(root, product="pl94", queries="total")),
+        lambda: census.read_census_measurements(root),
+    ):
+        with contextlib.suppress(dpinfer.DPInferError):
+            call()
+
+
 def fuzz_command(data):
     """Run the command line: the first line holds its arguments, then the files follow."""
     line, _, files = data.partition(b"\n")
@@ -92,6 +111,25 @@ def fuzz_command(data):
         except SystemExit as stop:  # of argparse
             status = stop.code
     assert status in (0, 2), status
+
+
+def census_seed():
+    """Return a file of measurements and one of constraints."""
+    rows = {"geocode": ["001"] * 2, "query_name": ["total_dpq", "hispanic_dpq"]}
+    rows |= {"query_shape": [[1, 1, 1, 1], [1, 1, 2, 1]], "value": [[5], [3, 1]]}
+    files = (
+        rows | {"variance": [2.0, 3.5]},
+        {name: cells[:1] for name, cells in rows.items()}
+        | {"query_name": ["total_con"], "sign": ["="]},
+    )
+    contents = []
+    for kind, table in zip(("DPQuery", "Constraint"), files, strict=True):
+        path = CENSUS / kind / "State=001" / "part-0.parquet"
+        path.parent.mkdir(parents=True)
+        parquet.write_table(pa.table(table), path, compression="none")
+        contents.append(path.read_bytes())
+    assert len(list(census.read_census_rows(CENSUS.parent, product="pl94"))) == 2
+    return BETWEEN.join(contents)
 
 
 def seeds():
@@ -116,6 +154,7 @@ def seeds():
         "release": [csv, plain],
         "parquet": [BETWEEN.join((path.read_bytes(), default_sidecar(path).read_bytes()))],
         "parts": [BETWEEN.join((PART / name).read_bytes() for name in FILES)],
+        "census": [census_seed()],
         "command": [
             line + b"\n" + plain
             for line in (
@@ -131,6 +170,7 @@ TARGETS = {
     "release": fuzz_release,
     "parquet": fuzz_parquet,
     "parts": fuzz_parts,
+    "census": fuzz_census,
     "command": fuzz_command,
 }
 

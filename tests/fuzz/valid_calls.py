@@ -278,8 +278,8 @@ VALID = {
     | {"method": "normal", "nuisance_alpha": 1e-4}
     | QUICK,
     "ratio_confint": PAIR | {"numerator": THREE, "denominator": [60, 70, 80]},
-    "read_marginals_parquet": {"folder": "no folder"},
-    "read_release": {"path": anes96_path(), "metadata": None, "field": None},
+    "read_marginals_parquet": {"folder": "no folder", "max_bytes": 10**6},
+    "read_release": {"path": anes96_path(), "metadata": None, "field": None} | {"max_bytes": 10**6},
     "relative_change_confint": PAIR | {"new": THREE, "old": [60, 70, 80]},
     "release_confint": {"release": RELEASE, "method": "naive", "alternative": "larger"}
     | {"estimate": "maximum-likelihood"}
@@ -303,7 +303,7 @@ VALID = {
     | {"beta": 0.5, "rank": 2},
     "spend_on_error": {"truth": [3, 5], "published": [0, 7], "mechanism": SMOOTH, "rng": 1}
     | {"measure": "signed", "clip": None, "neighbours": "add-remove", "workload": None}
-    | {"sensitivity": None, "release": PURE, "ledger": None, "name": "error"},
+    | {"budget": None, "sensitivity": None, "release": PURE, "ledger": None, "name": "error"},
     "stratified_mean": STRATA,
     "stratified_total": STRATA,
     "stream_marginals": {"parts": {"top": dpinfer.TreePart(top_part)}, "folder": "stream"}
@@ -318,7 +318,7 @@ VALID = {
     "usefulness": {"mechanism": SMOOTH, "alpha": None, "beta": 0.05, "queries": 3}
     | {"workload": None, "method": "exact", "reps": 20, "rng": 1},
     "utility_bounds": PROTECTED | {"expected": 50.0, "lower": 0.0, "upper": 100.0},
-    "validate_release": {"path": anes96_path(), "metadata": None},
+    "validate_release": {"path": anes96_path(), "metadata": None, "max_bytes": 10**6},
     "write_marginals_parquet": {"folder": "parts", "name": "top", "parent": None}
     | {"hierarchy": top_part()[0], "marginals": top_part()[1]},
     "write_release": {"release": RELEASE, "path": "table.csv", "field": "value", "title": "T"},

@@ -1,6 +1,11 @@
-"""Generated files of the 2020 Census, for all tests of their readers."""
+"""Generated files of the 2020 Census, for all tests of their readers.
+
+Tests here may import ``parquet_bombs``.
+"""
 
 import shutil
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,6 +14,8 @@ from dpinfer.datasets.synthetic_geography import synthetic_population
 from dpinfer.releases.census import (
     write_census_measurements,
 )
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 
 def two_parts():

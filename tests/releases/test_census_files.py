@@ -118,7 +118,7 @@ def changed(name, value, row=0):
                 "value",
                 table["value"].cast(pa.list_(pa.float64())),
             ),
-            "whole numbers as values, got double",
+            "lists of whole numbers as value, .*double",
         ),
         (
             lambda table: table.set_column(

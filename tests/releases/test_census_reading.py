@@ -9,7 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dpinfer.errors import DPInferError, IncompatibleReleaseError, InvalidParameterError
+from dpinfer.mechanisms import Exact
 from dpinfer.releases.census import (
+    QueryMeasurements,
     census_codes,
     census_subtrees,
     read_census_measurements,
@@ -351,3 +353,16 @@ def test_hostile_arguments(written, name, value):
         with suppress(DPInferError):
             found = function(written[0], **arguments)
             list(found.queries if function is read_census_measurements else found)
+
+
+def test_arguments_of_codes_and_units_not_exhausted(written):
+    root = written[0]
+    with pytest.raises(InvalidParameterError, match="not_exhausted must name units by their codes"):
+        read_census_measurements(root, not_exhausted=[3])
+    assert census_codes(root, "US").tolist() == census_codes(root, "US", states="001").tolist()
+    table = read_census_measurements(root, states="001").queries["total"]
+    exact = QueryMeasurements("total", (), table.units, table.values, np.zeros(len(table.units)))
+    assert exact.mechanism == Exact()
+    some = np.where(np.arange(len(table.units)) % 2, table.variance, 0.0)
+    mixed = QueryMeasurements("total", (), table.units, table.values, some).mechanism
+    np.testing.assert_allclose(mixed.variance, some, rtol=1e-9)

@@ -6,12 +6,21 @@ import pandas as pd
 import pytest
 
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
-from dpinfer.mechanisms import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace, Tulap
+from dpinfer.mechanisms import (
+    DiscreteGaussian,
+    Exact,
+    Gaussian,
+    Geometric,
+    Laplace,
+    Tulap,
+    WeightedSum,
+)
 from dpinfer.queries import Domain, Workload
 from dpinfer.releases import Release, files, read_release, validate_release, write_release
 
 FORMATS = ["counts.csv", "counts.csv.gz", "counts.parquet"]
 CELLS = pd.MultiIndex.from_product([["F", "M"], [17, 18]], names=["sex", None])
+PLAIN = Release([1.0], mechanism=Laplace(scale=1.0))
 DOMAIN = Domain({"sex": ["M", "F"], "age": [17, 18, 19], "vote": [True, False]})
 
 
@@ -274,3 +283,63 @@ def test_labels_of_cells_that_do_not_fit(tmp_path, cells, message):
     assert validate_release(path)
     with pytest.raises(IncompatibleReleaseError, match=message):
         read_release(path)
+
+
+FORMULAS = ["=1+1", "+1", "-1 or so", "@SUM(A1)", "\t=1", '=HYPERLINK("x","y")', "'=1", "\r=1"]
+"""What a spreadsheet would compute; to the library they are labels like others."""
+
+
+@pytest.mark.parametrize("file", FORMATS)
+def test_labels_like_formulas_stay_what_they_are(tmp_path, file):
+    path = tmp_path / file
+    index = pd.Index(FORMULAS, name="=name")
+    release = Release(np.arange(8.0), mechanism=Laplace(scale=1.0), labels=index)
+    write_release(release, path)
+    assert read_release(path).labels.to_list() == FORMULAS
+    if not file.endswith(".parquet"):
+        assert pd.read_csv(path)["=name"].to_list() == FORMULAS
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda folder: write_release(3, folder / "t.csv"), "release must be a Release, got 3"),
+        (lambda folder: write_release(PLAIN, folder / "t.csv", title=3), "title must be a string"),
+        (lambda folder: write_release(PLAIN, folder / f"{'x' * 300}.csv"), "must be writable"),
+        (lambda folder: write_release(PLAIN, "\ud800.csv"), "a name that files can have"),
+        (lambda folder: read_release(folder / "folder.csv"), "must be a file, got the directory"),
+        (lambda folder: read_release(f"{'x' * 300}.csv"), "must be an existing file"),
+        (lambda folder: read_release("a\0.csv"), "a name that files can have"),
+        (lambda folder: read_release(folder / "t.csv", "x" * 300), "metadata must be the JSON"),
+        (lambda folder: read_release(folder / "t.csv", "none"), "metadata must be the JSON"),
+    ],
+)
+def test_arguments_that_name_no_release_and_no_file(tmp_path, call, message):
+    (tmp_path / "folder.csv").mkdir()
+    (tmp_path / "t.csv").write_text("v\n1\n")
+    with pytest.raises(InvalidParameterError, match=message):
+        call(tmp_path)
+
+
+def test_laws_that_files_do_not_hold(tmp_path):
+    law = WeightedSum([1.0, 2.0], Laplace(scale=1.0))
+    release = Release([1.0], mechanism=law)
+    with pytest.raises(IncompatibleReleaseError, match="mechanism must be one of laplace"):
+        write_release(release, tmp_path / "t.csv")
+
+
+def test_labels_of_one_column_beside_listed_queries(tmp_path):
+    """An empty cell is the mark of a sum, which a file cannot hold as a text."""
+    index = pd.Index(["a", "*"], name="k")
+    release = Release([1.0, 2.0], workload=[[1, 0], [1, 1]], labels=index, mechanism=Exact())
+    path = tmp_path / "t.csv"
+    write_release(release, path)
+    assert path.read_text().splitlines()[2] == ",2"
+    assert read_release(path).labels.to_list() == ["a", "*"]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names")
+def test_a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "t.csv")
+    with pytest.raises(InvalidParameterError, match="must be a regular file"):
+        read_release(tmp_path / "t.csv")

@@ -131,3 +131,32 @@ def test_a_column_is_named_as_such():
         InvalidParameterError, match=r"scale must be a number or \{'column': name\}"
     ):
         Release.from_frame(FRAME, value="views", mechanism=mechanism)
+
+
+def test_numbers_of_a_column_with_gaps():
+    """Columns of numbers with missing cells, in the kinds of column that can have them."""
+    for column in (
+        pd.array([3, None, 5, 7], dtype="Int64"),
+        np.array([3.0, np.nan, 5.0, 7.0]),
+        pd.Series([3, None, 5, 7], dtype=object),
+    ):
+        frame = pd.DataFrame({"n": [5.0, 6, 7, 8], "least": column})
+        release = Release.from_frame(
+            frame, value="n", mechanism=Laplace(scale=1.0), threshold={"column": "least"}
+        )
+        assert release.threshold.tolist() == [3, -np.inf, 5, 7]
+
+
+def test_parameters_for_each_row():
+    frame = pd.DataFrame({"n": [5.0, 6.0]})
+    law = {"mechanism": "laplace", "scale": [1.0, 2.0]}
+    release = Release.from_frame(frame, value="n", mechanism=law)
+    assert release.mechanism.scale.tolist() == [1, 2]
+    with pytest.raises(InvalidParameterError, match=r"have 2 entries, .* got shape \(3,\)"):
+        Release.from_frame(frame, value="n", mechanism=law | {"scale": [1.0, 2.0, 3.0]})
+
+
+def test_names_that_do_not_compare_are_no_columns():
+    for name in ([1], {"a": 1}, np.array([1, 2])):
+        with pytest.raises(InvalidParameterError, match="frame must have a column"):
+            Release.from_frame(FRAME, value=name, mechanism=Laplace(scale=1.0))

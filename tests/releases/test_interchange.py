@@ -103,6 +103,11 @@ def test_a_long_table_is_a_release(foreign):
     assert_same(dpi.Release.from_frame(foreign(LONG), **options), wanted)
 
 
+def test_a_reader_of_batches_is_a_table():
+    reader = pa.RecordBatchReader.from_batches(arrow(LONG).schema, arrow(LONG).to_batches())
+    pd.testing.assert_frame_equal(as_pandas(reader), LONG)
+
+
 def test_a_column_holds_the_size_of_the_noise(foreign):
     frame = LONG.assign(sd=[1.0, 2.0, 0.0, 3.0])
     options = {"value": "count", "scale": "sd", "given": "std"}

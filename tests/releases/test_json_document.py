@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpinfer.errors import IncompatibleReleaseError
-from dpinfer.releases._files.json_document import load_json, locate_parts
+from dpinfer.releases._files.json_document import JsonDocument, load_json, locate_parts
 
 TEXT = """{
   "name": "a \\"b\\" [{,:",
@@ -115,3 +115,11 @@ def test_what_no_table_can_hold_is_refused(tmp_path, text, message):
     path.write_text(text, encoding="utf-8")
     with pytest.raises(IncompatibleReleaseError, match=message):
         load_json(path)
+
+
+def test_parts_after_very_many_are_found_by_what_they_are_in(monkeypatch):
+    monkeypatch.setattr("dpinfer.releases._files.json_document.MOST_PARTS", 5)
+    text = '{"a": [\n' + ",\n".join(map(str, range(20))) + "\n]}"
+    document = JsonDocument(json.loads(text), text)
+    assert document.line(("a", 2)) == 4
+    assert document.line(("a", 19)) == 1

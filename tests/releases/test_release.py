@@ -273,3 +273,21 @@ def test_repeated_queries_need_labels_of_their_own():
         Release([1, 2, 3, 4], workload=twice, mechanism=NOISE)
     release = Release([1, 2, 3, 4], workload=twice, mechanism=NOISE, labels=["a", "b", "c", "d"])
     assert release.domain == domain
+
+
+def test_selections_of_every_kind():
+    labels = pd.MultiIndex.from_tuples([("a", 1), ("b", 2), ("c", 3)])
+    release = Release([1.0, 2.0, 3.0], mechanism=Laplace(scale=1.0), labels=labels)
+    assert release.select(slice(None, None, 2)).values.tolist() == [1, 3]
+    assert release.select([("c", 3), ("a", 1)]).values.tolist() == [3, 1]
+    mask = pd.Series([False, True, True], index=labels)
+    assert release.select(mask).values.tolist() == [2, 3]
+    assert release.select(mask.reset_index(drop=True)).values.tolist() == [2, 3]
+    for where, message in (
+        (mask[::-1], "labelled like the values and in their order"),
+        (np.array([[True], [False], [True]]), r"one-dimensional, got a mask of shape \(3, 1\)"),
+        ([("a", 1), 3.5, ["x"]], "must hold labels of the release"),
+        ([("a", 9)], "must hold labels of the release, got"),
+    ):
+        with pytest.raises(InvalidParameterError, match=message):
+            release.select(where)

@@ -81,6 +81,18 @@ def test_labels_of_any_kind_are_written(tmp_path):
     assert r"\udfff" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
+def test_labels_like_formulas_are_written_as_they_are(tmp_path):
+    labels = ["=1+1", "+1", "-1 or so", "@SUM(A1)"]
+    release = dpi.Release(
+        [1.0, 2.0, 3.0, 4.0], labels=pd.Index(labels, name="k"), mechanism=dpi.Laplace(scale=1.0)
+    )
+    write_reports(analysis_of(release), all_paths(tmp_path))
+    assert pd.read_csv(tmp_path / "report.csv")["k"].to_list() == labels
+    assert pq.read_table(tmp_path / "report.parquet").column("k").to_pylist() == labels
+    rows = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))["estimates"]
+    assert [row["k"] for row in rows] == labels
+
+
 @pytest.mark.parametrize("ending", WRITERS)
 def test_a_failure_leaves_what_was_there(analysis, tmp_path, monkeypatch, ending):
     def fails(_, path):
@@ -125,6 +137,8 @@ def test_a_killed_run_leaves_what_was_there(tmp_path):
         ("no/report.csv", "existing folder"),
         ("folder.csv", "must be a file"),
         (f"{'x' * 300}.csv", "must be writable"),
+        ("a\0.csv", "a name that files can have"),
+        ("\ud800.csv", "a name that files can have"),
     ],
 )
 def test_places_that_cannot_be_written_are_refused(analysis, tmp_path, name, words):

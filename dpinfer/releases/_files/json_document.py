@@ -26,6 +26,9 @@ HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
 DEEPEST = 16
 """Parts within more others than this are found by the line of one around them."""
 
+MOST_PARTS = 2**20
+"""Parts after so many others are found by the line of one around them as well."""
+
 BEYOND = 2**1024
 """Whole numbers from here on have no float64."""
 
@@ -87,12 +90,14 @@ def load_json(path: Path) -> JsonDocument:
 
 
 def locate_parts(text: str) -> dict[Pointer, int]:
-    """Return the line of every part of a valid JSON text; a member of an object is at its key."""
+    """Return the lines of the parts of a valid JSON text; a member of an object is at its key."""
     lines: dict[Pointer, int] = {(): 1}
     opened: list[str] = []
     path: list[Any] = []  # the key or position within each open container
     key_next = False
     for token, line in _tokens(text):
+        if len(lines) > MOST_PARTS:
+            break
         if token == ",":
             key_next = opened[-1] == "{"
             path[-1] = "" if key_next else path[-1] + 1

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import csv
-import gzip
-import io
 import os
 import stat
-import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpinfer._validation import show
 from dpinfer.errors import DPInferError, IncompatibleReleaseError, InvalidParameterError
-from dpinfer.releases.problems import Problem
+from dpinfer.releases._files.csv_table import csv_as_text, read_csv
+from dpinfer.releases._files.limits import Limit
+from dpinfer.releases._files.parquet_table import parquet_as_text, read_parquet
+from dpinfer.releases._files.text_table import TextTable
 
 if TYPE_CHECKING:
     import pandas as pd
 
-BROKEN = (OSError, EOFError, KeyError, UnicodeDecodeError, csv.Error, zlib.error)
+BROKEN = (OSError, KeyError, UnicodeDecodeError, csv.Error)
 """What reading a file that is not a table of this kind raises, besides Arrow's own errors."""
 
 SUFFIXES = (".csv", ".csv.gz", ".parquet")
@@ -28,19 +27,6 @@ SUFFIXES = (".csv", ".csv.gz", ".parquet")
 
 class UnreadableTableError(DPInferError):
     """A table does not have the columns and types that were asked for; the reason is its cause."""
-
-
-@dataclass(frozen=True)
-class TextTable:
-    """The columns of a table as text, for finding what is wrong with it.
-
-    ``columns`` holds object arrays of strings with None in empty cells, ``lines`` the line of
-    each row, ``problems`` the rows that are not rows of the table.
-    """
-
-    columns: Mapping[str, Any]
-    lines: Any
-    problems: list[Problem]
 
 
 def check_table_path(path: object) -> Path:
@@ -77,7 +63,7 @@ def check_suffix(path: Path) -> None:
         raise InvalidParameterError(f"path must end in {', '.join(SUFFIXES)}, got {path}")
 
 
-def read_columns(path: Path, types: Mapping[str, str]) -> pd.DataFrame:
+def read_columns(path: Path, types: Mapping[str, str], limit: Limit) -> pd.DataFrame:
     """Read columns of a table, each by its type.
 
     ``"string"``, ``"integer"``, ``"number"`` and ``"boolean"`` are labels and become categorical;
@@ -87,13 +73,15 @@ def read_columns(path: Path, types: Mapping[str, str]) -> pd.DataFrame:
     ------
     UnreadableTableError
         If the file does not hold such columns.
+    TooLargeError
+        If they would take more memory than they may.
     """
     import pyarrow as pa
 
     wanted = {name: _arrow_type(kind) for name, kind in types.items()}
-    reader = _read_parquet if path.suffix == ".parquet" else _read_csv
+    reader = read_parquet if path.suffix == ".parquet" else read_csv
     try:
-        table = reader(path, wanted)
+        table = reader(path, wanted, limit)
         for position, (name, kind) in enumerate(types.items()):
             if kind != "value":
                 labels = table.column(name)
@@ -106,7 +94,7 @@ def read_columns(path: Path, types: Mapping[str, str]) -> pd.DataFrame:
         raise UnreadableTableError(str(error)) from error
 
 
-def read_text(path: Path) -> TextTable:
+def read_text(path: Path, limit: Limit) -> TextTable:
     """Read all columns of a table as text.
 
     Raises
@@ -116,10 +104,9 @@ def read_text(path: Path) -> TextTable:
     """
     import pyarrow as pa
 
+    reader = parquet_as_text if path.suffix == ".parquet" else csv_as_text
     try:
-        if path.suffix == ".parquet":
-            return _parquet_as_text(path)
-        return _csv_as_text(path)
+        return reader(path, limit)
     except (*BROKEN, pa.ArrowException) as error:
         kind = "a Parquet file" if path.suffix == ".parquet" else "a CSV file in UTF-8"
         reason = " ".join(str(error).split())
@@ -163,111 +150,3 @@ def _arrow_type(kind: str) -> Any:
         "boolean": pa.bool_(),
         "value": pa.float64(),
     }[kind]
-
-
-def _open_bytes(path: Path) -> Any:
-    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
-
-
-def _csv_names(path: Path) -> list[str]:
-    """Return the names in the header of a CSV file."""
-    with _open_bytes(path) as stream:
-        text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
-        return next((row for row in csv.reader(text) if row), [])
-
-
-def _check_utf8(path: Path) -> None:
-    """Refuse bytes that are not UTF-8, by their line."""
-    with _open_bytes(path) as stream:
-        for number, line in enumerate(stream, start=1):
-            try:
-                line.decode("utf-8")
-            except UnicodeDecodeError as error:
-                raise IncompatibleReleaseError(
-                    f"{path.name}, line {number}: must be UTF-8 text: {error.reason}"
-                ) from error
-
-
-def _read_csv(path: Path, types: Mapping[str, Any]) -> Any:
-    from pyarrow import csv as arrow_csv
-
-    names = _csv_names(path)
-    if any(names.count(name) > 1 for name in types):
-        raise KeyError("a column is there twice")
-    return arrow_csv.read_csv(
-        path,
-        parse_options=arrow_csv.ParseOptions(newlines_in_values=True),
-        convert_options=arrow_csv.ConvertOptions(
-            column_types=types,
-            include_columns=list(types),
-            null_values=[""],
-            strings_can_be_null=True,
-            quoted_strings_can_be_null=False,
-        ),
-    )
-
-
-def _read_parquet(path: Path, types: Mapping[str, Any]) -> Any:
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    held = parquet.read_schema(path).names
-    if missing := [name for name in types if name not in held]:
-        raise KeyError(missing[0])
-    table = parquet.read_table(path, columns=list(types), partitioning=None)
-    return table.cast(pa.schema(list(types.items())))
-
-
-def _parquet_as_text(path: Path) -> TextTable:
-    import numpy as np
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    table = parquet.read_table(path, partitioning=None)
-    columns = {}
-    for name, column in zip(table.column_names, table.columns, strict=True):
-        try:
-            columns[name] = column.cast(pa.string()).to_numpy()
-        except pa.ArrowException:  # nested types have no text
-            columns[name] = np.full(len(column), f"a {column.type}", dtype=object)
-    return TextTable(columns, np.arange(1, table.num_rows + 1), [])
-
-
-def _csv_as_text(path: Path) -> TextTable:
-    import numpy as np
-    import pyarrow as pa
-    from pyarrow import csv as arrow_csv
-
-    bad: list[Any] = []
-
-    def skip(row: Any) -> str:
-        bad.append(row)
-        return "skip"
-
-    _check_utf8(path)
-    names = _csv_names(path)
-    table = arrow_csv.read_csv(
-        path,
-        read_options=arrow_csv.ReadOptions(use_threads=False),
-        parse_options=arrow_csv.ParseOptions(newlines_in_values=True, invalid_row_handler=skip),
-        convert_options=arrow_csv.ConvertOptions(
-            column_types=dict.fromkeys(names, pa.string()),
-            null_values=[""],
-            strings_can_be_null=True,
-            quoted_strings_can_be_null=False,
-        ),
-    )
-    lines = np.setdiff1d(np.arange(2, table.num_rows + len(bad) + 2), [row.number for row in bad])
-    problems = [
-        Problem(
-            path.name,
-            f"must have {row.expected_columns} cells, got {row.actual_columns}",
-            row.number,
-        )
-        for row in bad
-    ]
-    columns = {name: table.column(k).to_numpy() for k, name in enumerate(names)}
-    if len(columns) < len(names):
-        repeated = next(name for k, name in enumerate(names) if name in names[:k])
-        problems.append(Problem(path.name, "the column is there twice", 1, f"column {repeated}"))
-    return TextTable(columns, lines, problems)

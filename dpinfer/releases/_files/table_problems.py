@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dpinfer._validation import FloatArray, show, show_some
 from dpinfer.errors import InvalidParameterError
 from dpinfer.releases._files.sidecar import Sidecar
-from dpinfer.releases._files.table import TextTable
+from dpinfer.releases._files.text_table import TextTable
 from dpinfer.releases._laws import (
     INTEGER_KINDS,
     KINDS,

@@ -16,6 +16,9 @@ from dpinfer.releases.adapters.google_sigma import google_sigma
 
 KINDS = ("LaplaceMechanism", "GaussianMechanism", "Count", "BoundedSum")
 
+WHOLE = ("int", "int64")
+"""What an algorithm says of its ``dtype`` where it publishes whole numbers."""
+
 SHEPPARD = 1.0 / 12.0
 """What rounding to whole numbers adds to a variance."""
 
@@ -40,8 +43,8 @@ def from_pydp(
         The bounds of the values of a ``BoundedSum``, which does not reveal them.
     whole : bool, optional
         Whether the published values are whole numbers. By default so for algorithms of
-        ``dtype="int"``, as a ``Count`` is, and not for mechanisms, which answer an ``int`` by an
-        ``int`` and a ``float`` by a ``float``.
+        ``dtype="int"`` or ``"int64"``, as a ``Count`` is, and not for mechanisms, which answer an
+        ``int`` by an ``int`` and a ``float`` by a ``float``.
 
     Returns
     -------
@@ -74,7 +77,7 @@ def from_pydp(
     Laplace(scale=2.0)
     """
     kind, source = _identified(algorithm)
-    rounded = getattr(source, "dtype", "float") == "int" if whole is None else whole
+    rounded = getattr(source, "dtype", "float") in WHOLE if whole is None else whole
     rounded = check_flag(rounded, "whole")
     if bounds is not None and kind != "BoundedSum":
         raise InvalidParameterError(f"bounds must be None for a {kind}, got {show(bounds)}")

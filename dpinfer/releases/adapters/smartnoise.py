@@ -152,7 +152,8 @@ def _frame(result: Any) -> Any:
     rows = [
         check_items(row, "rows of result", "values") for row in check_items(table, "result", "rows")
     ]
-    if len(rows) < 2 or len({len(row) for row in rows}) > 1:
+    named = bool(rows) and all(isinstance(name, str) for name in rows[0])
+    if not named or len(rows) < 2 or len({len(row) for row in rows}) > 1:
         raise InvalidParameterError(
             "result must hold a row of names and rows of values of the same length, got "
             f"{show(result)}"

@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 
 from dpinfer._validation import FloatArray, one_line, show, show_some
 from dpinfer.errors import IncompatibleReleaseError
+from dpinfer.releases._files.limits import Limit
+from dpinfer.releases._files.parquet_footer import BYTE_ARRAY, Footer
+from dpinfer.releases._files.parquet_table import opened_parquet
 from dpinfer.releases.census.ranges import EVERYTHING, CodeRange
 
 if TYPE_CHECKING:
@@ -22,8 +25,13 @@ if TYPE_CHECKING:
 MEASURED_COLUMNS = ("geocode", "query_name", "query_shape", "value", "variance")
 CONSTRAINED_COLUMNS = ("geocode", "query_name", "query_shape", "value", "sign")
 
+LISTS = ("query_shape", "value")
+
 BATCH = 2**14
 """Rows that are taken out of a file at a time."""
+
+LONGEST = 1000
+"""Bytes of a code or a name at most; those of the Census Bureau have fewer than 100."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +72,7 @@ def read_rows(
     subtree: str = "",
     among: CodeRange = EVERYTHING,
     queries: Sequence[str] | None = None,
+    max_bytes: int | None = None,
 ) -> Iterator[FileRows]:
     """Read the rows of a file batch by batch, those of each query in a batch together.
 
@@ -80,18 +89,22 @@ def read_rows(
         they have none of them.
     queries : sequence of str, optional
         Names of the queries that are wanted.
+    max_bytes : int, optional
+        The most bytes that the columns may take once they are decoded.
     """
     with _reading(path):
-        for batch in _batches(path, columns, among, queries):
+        for batch in _batches(path, columns, among, queries, max_bytes):
             yield from _groups(path, batch, subtree)
 
 
-def read_codes(path: Path, subtree: str = "") -> NDArray[np.bytes_]:
+def read_codes(
+    path: Path, subtree: str = "", *, max_bytes: int | None = None
+) -> NDArray[np.bytes_]:
     """Return the codes of the units in a file, each once, sorted."""
     with _reading(path):
         parts = [
             _codes(path, batch.column("geocode").unique(), subtree)
-            for batch in _batches(path, ("geocode",), EVERYTHING, None)
+            for batch in _batches(path, ("geocode",), EVERYTHING, None, max_bytes)
         ]
     return np.unique(np.concatenate(parts)) if parts else np.empty(0, dtype="S1")
 
@@ -112,23 +125,31 @@ def _reading(path: Path) -> Iterator[None]:
 
 
 def _batches(
-    path: Path, columns: Sequence[str], among: CodeRange, queries: Sequence[str] | None
+    path: Path,
+    columns: Sequence[str],
+    among: CodeRange,
+    queries: Sequence[str] | None,
+    max_bytes: int | None,
 ) -> Iterator[pa.RecordBatch]:
-    from pyarrow import parquet
-
-    with parquet.ParquetFile(path) as file:
+    limit = Limit.of(path, max_bytes)
+    footer = Footer.read(path)
+    groups = _row_groups(footer, among)
+    with opened_parquet(path, limit, columns, footer, groups) as (file, rows):
         missing = [name for name in columns if name not in file.schema_arrow.names]
         if missing:
             raise IncompatibleReleaseError(
                 f"{path} must have the columns {', '.join(columns)}, missing are "
                 f"{', '.join(missing)}"
             )
+        for name in columns:
+            _check_type(path, name, file.schema_arrow.field(name).type)
         for batch in file.iter_batches(
-            batch_size=BATCH,
-            row_groups=_row_groups(file.metadata, among),
+            batch_size=BATCH if rows is None else min(BATCH, rows),
+            row_groups=groups,
             columns=list(columns),
             use_threads=False,
         ):
+            _refuse_long(path, batch)
             wanted = _wanted(batch, among, queries)
             if wanted is not None:
                 batch = batch.filter(wanted)
@@ -136,20 +157,56 @@ def _batches(
                 yield batch
 
 
-def _row_groups(metadata: Any, among: CodeRange) -> list[int]:
+def _row_groups(footer: Footer, among: CodeRange) -> list[int]:
     """Return the row groups that may have codes of a range, by their statistics."""
-    groups = range(metadata.num_row_groups)
-    names = [metadata.schema.column(at).path for at in range(metadata.num_columns)]
+    groups = range(len(footer.groups))
+    names = [leaf.path for leaf in footer.leaves]
     if among.everything or "geocode" not in names:
         return list(groups)
     column = names.index("geocode")
+    if footer.leaves[column].kind != BYTE_ARRAY:
+        return list(groups)
     found = []
     for group in groups:
-        known = metadata.row_group(group).column(column).statistics
-        bounds = (known.min, known.max) if known is not None and known.has_min_max else (None,)
-        if not all(isinstance(one, str) for one in bounds) or among.meets(*bounds):
+        known = footer.groups[group].chunks[column]
+        if (
+            known.least is None
+            or known.largest is None
+            or among.meets(known.least.decode("latin-1"), known.largest.decode("latin-1"))
+        ):
             found.append(group)
     return found
+
+
+def _check_type(path: Path, name: str, kind: Any) -> None:
+    """Refuse a column of another type than the documented one, as far as the kind of type goes."""
+    import pyarrow as pa
+
+    lists = (
+        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    )
+    if name in LISTS and not (lists and pa.types.is_integer(kind.value_type)):
+        raise IncompatibleReleaseError(
+            f"{path} must have lists of whole numbers as {name}, got the type {kind}"
+        )
+    if name not in LISTS and (pa.types.is_nested(kind) or pa.types.is_null(kind)):
+        raise IncompatibleReleaseError(
+            f"{path} must have one text or number in each row as {name}, got the type {kind}"
+        )
+
+
+def _refuse_long(path: Path, batch: pa.RecordBatch) -> None:
+    """Refuse texts of a length that would be held again for each of the rows that have them."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for column in batch.columns:
+        if pa.types.is_dictionary(column.type):
+            longest = pc.max(pc.binary_length(column.dictionary)).as_py() or 0
+            if longest > LONGEST:
+                raise IncompatibleReleaseError(
+                    f"{path} must have codes and names of at most {LONGEST} bytes, got {longest}"
+                )
 
 
 def _wanted(
@@ -187,7 +244,7 @@ def _groups(path: Path, batch: pa.RecordBatch, subtree: str) -> Iterator[FileRow
     found = keys.dictionary_encode()
     group = found.indices.to_numpy()
     for number, key in enumerate(found.dictionary.to_pylist()):
-        name, sign = key.split("\n") if signs else (key, "")
+        name, sign = key.rsplit("\n", 1) if signs else (key, "")
         rows = batch if len(found.dictionary) == 1 else batch.take(np.flatnonzero(group == number))
         codes = _codes(path, rows.column("geocode"), subtree)
         shape = _shape(path, name, rows, codes)
@@ -212,9 +269,8 @@ def _codes(path: Path, column: pa.Array, subtree: str) -> NDArray[np.bytes_]:
     import pyarrow.compute as pc
 
     text = column.cast("string")
-    good = pc.and_(pc.string_is_ascii(text), pc.starts_with(text, subtree)).to_numpy(
-        zero_copy_only=False
-    )
+    good = pc.and_(pc.string_is_ascii(text), pc.starts_with(text, subtree))
+    good = good.fill_null(False).to_numpy(zero_copy_only=False)
     if not good.all():
         wrong = text.take(np.flatnonzero(~good)).to_pylist()
         raise IncompatibleReleaseError(
@@ -260,12 +316,12 @@ def _values(
             f"{lengths[row]} in unit {codes[row].decode()!r}"
         )
     flat = column.flatten()
-    values = flat.to_numpy(zero_copy_only=False)
-    if flat.null_count or values.dtype.kind not in "iu":
+    if flat.null_count:
         raise IncompatibleReleaseError(
-            f"{path} must have whole numbers as values, got {flat.type} with {flat.null_count} "
-            f"missing in query {show(name)}, unit {codes[0].decode()!r} or after it"
+            f"{path} must have whole numbers as values, got {flat.null_count} missing in query "
+            f"{show(name)}, unit {codes[0].decode()!r} or after it"
         )
+    values = flat.to_numpy(zero_copy_only=False)
     return np.asarray(values.reshape(len(codes), cells))
 
 

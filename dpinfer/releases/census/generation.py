@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from dpinfer._validation import RNG, check_flag, check_rng, show
 from dpinfer.errors import InvalidParameterError
 from dpinfer.privacy.composition import BudgetAllocation
+from dpinfer.releases._files.table import check_path
 from dpinfer.releases.census import layout
 from dpinfer.releases.census.allocation import PL94_PERSONS_ALLOCATION
 from dpinfer.releases.census.outline import Outline, Truth
@@ -260,9 +261,7 @@ def _write(folder: Path, table: pa.Table) -> None:
 
 
 def _check_empty(root: object) -> Path:
-    if not isinstance(root, (str, Path)):
-        raise InvalidParameterError(f"root must be a string or a Path, got {show(root)}")
-    folder = Path(root)
+    folder = check_path(root, "root")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InvalidParameterError(f"root must be an empty folder, or not be there, got {folder}")
     return folder

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from dpinfer._validation import check_flag, check_items, check_option, one_line, show, show_some
 from dpinfer.errors import InvalidParameterError
 from dpinfer.queries import Domain
+from dpinfer.releases._files.table import check_path
 
 LEVELS = ("US", "State", "County", "Tract", "Block_Group", "Block")
 """Levels of the redistricting files, from the highest to the lowest."""
@@ -153,9 +154,7 @@ class Part:
 
 def check_root(root: object) -> Path:
     """Return the folder that holds the folders of the levels."""
-    if not isinstance(root, (str, Path)):
-        raise InvalidParameterError(f"root must be a string or a Path, got {show(root)}")
-    path = Path(root)
+    path = check_path(root, "root")
     if not path.is_dir() or not levels_of(path):
         raise InvalidParameterError(
             "root must be the folder that holds the levels of one product, such as "

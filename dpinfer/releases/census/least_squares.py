@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpinfer._validation import one_line, show
+from dpinfer._validation import FloatArray, one_line, show
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
+from dpinfer.releases._files.compressed import decompressed
+from dpinfer.releases._files.limits import Limit
+from dpinfer.releases._files.table import check_path
 from dpinfer.releases.adapters.scale_column import from_scale_column
 from dpinfer.releases.release import Release
 
@@ -18,14 +22,25 @@ if TYPE_CHECKING:
 COLUMNS = ("geocode", "query", "estimate", "std_dev", "query_description")
 
 
-def read_census_least_squares(path: str | Path) -> Release:
+CHUNK = 2**14
+"""Lines that are read at a time."""
+
+LONGEST_HEADER = 2**12
+"""Bytes of the first line at most."""
+
+
+def read_census_least_squares(path: str | Path, *, max_bytes: int | None = None) -> Release:
     """Read the Census Bureau's least-squares estimates from the 2020 redistricting measurements.
 
     Parameters
     ----------
     path : str or Path
         A file of ``geocode|query|estimate|std_dev|query_description`` lines, or a folder of such
-        files: all below it are read, as those of a county or of a state.
+        files: all below it are read, as those of a county or of a state. They may be compressed:
+        ``.gz``, ``.bz2``, ``.xz``, ``.zst``, or one in a ``.zip``.
+    max_bytes : int, optional
+        The most bytes that one file may take once it is decompressed and read. By default 256 MB,
+        or 100 times the size of the file where that is more.
 
     Returns
     -------
@@ -61,7 +76,7 @@ def read_census_least_squares(path: str | Path) -> Release:
     """
     import pandas as pd
 
-    frames = [_read(file) for file in _files(path)]
+    frames = [_read(file, Limit.of(file, max_bytes)) for file in _files(path)]
     frame = pd.concat(frames, ignore_index=True)
     repeated = frame.duplicated(["geocode", "query"])
     if repeated.any():
@@ -81,9 +96,7 @@ def read_census_least_squares(path: str | Path) -> Release:
 
 
 def _files(path: object) -> list[Path]:
-    if not isinstance(path, (str, Path)):
-        raise InvalidParameterError(f"path must be a string or a Path, got {show(path)}")
-    place = Path(path)
+    place = check_path(path, "path")
     if place.is_file():
         return [place]
     found = sorted(
@@ -96,11 +109,11 @@ def _files(path: object) -> list[Path]:
     return found
 
 
-def _read(file: Path) -> pd.DataFrame:
+def _read(file: Path, limit: Limit) -> pd.DataFrame:
     import pandas as pd
 
     try:
-        frame = pd.read_csv(file, sep="|", dtype=str, keep_default_na=False, quoting=3)
+        frame = _text(file, limit)
     except (OSError, ValueError) as error:  # pandas' own errors are ValueErrors
         raise IncompatibleReleaseError(
             f"{file} must be a table of columns apart by |: {one_line(error)}"
@@ -115,7 +128,7 @@ def _read(file: Path) -> pd.DataFrame:
     if not len(frame):
         raise IncompatibleReleaseError(f"{file} must hold at least one estimate, got none")
     for name in ("estimate", "std_dev"):
-        numbers = pd.to_numeric(frame[name], errors="coerce").to_numpy(dtype=np.float64)
+        numbers = _numbers(frame[name])
         bad = ~np.isfinite(numbers) | ((numbers < 0) & (name == "std_dev"))
         if bad.any():
             row = frame.iloc[int(np.argmax(bad))]
@@ -126,3 +139,32 @@ def _read(file: Path) -> pd.DataFrame:
             )
         frame[name] = numbers
     return frame
+
+
+def _numbers(column: pd.Series) -> FloatArray:
+    """Return the float nearest to each text, NaN where it is no number."""
+    import pandas as pd
+
+    numbers = np.array(pd.to_numeric(column, errors="coerce"), dtype=np.float64)
+    read = np.isfinite(numbers)
+    # before version 3 pandas may be a rounding off
+    numbers[read] = column[read].to_numpy(dtype=object).astype(np.float64)
+    return numbers
+
+
+def _text(file: Path, limit: Limit) -> pd.DataFrame:
+    """Return the columns of a file as text."""
+    import pandas as pd
+
+    with decompressed(file, limit) as stream:
+        if len(io.BufferedReader(stream).readline(LONGEST_HEADER + 1)) > LONGEST_HEADER:
+            raise ValueError(f"the first line has more than {LONGEST_HEADER} bytes")
+    parts, size = [], 0
+    with decompressed(file, limit) as stream:
+        for part in pd.read_csv(
+            stream, sep="|", dtype=str, keep_default_na=False, quoting=3, chunksize=CHUNK
+        ):
+            size += int(part.memory_usage(deep=True).sum())
+            limit.check(size)
+            parts.append(part)
+    return pd.concat(parts)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from dpinfer._validation import check_flag, check_items, check_option, show
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
+from dpinfer.releases._files.limits import check_max_bytes
 from dpinfer.releases.census import layout
 from dpinfer.releases.census.columns import (
     CONSTRAINED_COLUMNS,
@@ -45,6 +46,7 @@ def read_census_measurements(
     state_totals: Any = None,
     not_exhausted: Any = (),
     complete: bool | None = None,
+    max_bytes: int | None = None,
 ) -> CensusMeasurements:
     """Read noisy measurement files of the 2020 Census redistricting data, all or a part of them.
 
@@ -77,6 +79,9 @@ def read_census_measurements(
         Whether the subtrees in ``root`` are all that there are, so that those of a state, and all
         of them, add up to it and to the nation. By default they are compared with those of the
         published files, and the nation is not exhausted where not all are read.
+    max_bytes : int, optional
+        The most bytes that the columns of one file may take once they are decoded. By default 256
+        MB, or 100 times the size of the file where that is more.
 
     Returns
     -------
@@ -135,7 +140,8 @@ def read_census_measurements(
     (139, 2, 2)
     """
     check_option(product, "product", PRODUCTS)
-    choice = _Choice.of(layout.check_root(root), states, levels, prefix)
+    most = check_max_bytes(max_bytes)
+    choice = _Choice.of(layout.check_root(root), states, levels, prefix, most)
     known = choice.all_subtrees(complete)
     whole = whole_states(state_totals, choice.subtrees, known, choice.levels, choice.among)
     names = _check_queries(queries)
@@ -170,7 +176,9 @@ def read_census_measurements(
     )
 
 
-def census_codes(root: str | Path, level: str, *, states: Any = None) -> NDArray[np.str_]:
+def census_codes(
+    root: str | Path, level: str, *, states: Any = None, max_bytes: int | None = None
+) -> NDArray[np.str_]:
     """List the codes of the units of a level in noisy measurement files of the 2020 Census.
 
     Parameters
@@ -181,6 +189,9 @@ def census_codes(root: str | Path, level: str, *, states: Any = None) -> NDArray
         The level, such as ``"Tract"``.
     states : str or iterable of str, optional
         Subtrees or states, as for :func:`read_census_measurements`. By default all.
+    max_bytes : int, optional
+        The most bytes that the columns of one file may take once they are decoded. By default 256
+        MB, or 100 times the size of the file where that is more.
 
     Returns
     -------
@@ -196,13 +207,17 @@ def census_codes(root: str | Path, level: str, *, states: Any = None) -> NDArray
         If a file is not as documented.
     """
     path = layout.check_root(root)
+    most = check_max_bytes(max_bytes)
     check_option(level, "level", layout.levels_of(path))
     parts = layout.parts_of(path, level, layout.MEASUREMENTS)
     wanted = layout.check_subtrees(states, layout.census_subtrees(path))
     if level == layout.NATION:
         wanted = ("",)
     found = [
-        read_codes(file, code) for code in wanted if code in parts for file in parts[code].files()
+        read_codes(file, code, max_bytes=most)
+        for code in wanted
+        if code in parts
+        for file in parts[code].files()
     ]
     return np.char.decode(np.unique(np.concatenate(found)), "ascii") if found else np.array([], "U")
 
@@ -233,9 +248,12 @@ class _Choice:
     levels: tuple[str, ...]
     subtrees: tuple[str, ...]
     among: CodeRange
+    max_bytes: int | None
 
     @classmethod
-    def of(cls, root: Path, states: Any, levels: Any, prefix: object) -> _Choice:
+    def of(
+        cls, root: Path, states: Any, levels: Any, prefix: object, max_bytes: int | None
+    ) -> _Choice:
         """Check which subtrees, levels and beginnings of codes are wanted."""
         among = check_prefix(prefix)
         subtrees = layout.check_subtrees(states, layout.census_subtrees(root))
@@ -244,7 +262,7 @@ class _Choice:
         if not among.everything or (states is not None and levels is None):
             chosen = tuple(level for level in chosen if level != layout.NATION)
         own = tuple(code for code in subtrees if among.admits(code))
-        return cls(root, chosen, own, among)
+        return cls(root, chosen, own, among, max_bytes)
 
     def all_subtrees(self, complete: bool | None) -> tuple[str, ...]:
         """Return the subtrees that there are, in this folder or elsewhere."""
@@ -261,7 +279,12 @@ class _Choice:
             if subtree in parts:
                 for file in parts[subtree].files():
                     yield from read_rows(
-                        file, columns, subtree=subtree, among=self.among, queries=names
+                        file,
+                        columns,
+                        subtree=subtree,
+                        among=self.among,
+                        queries=names,
+                        max_bytes=self.max_bytes,
                     )
 
 

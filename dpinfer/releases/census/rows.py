@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dpinfer._validation import check_items, check_option, show
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
+from dpinfer.releases._files.limits import check_max_bytes
 from dpinfer.releases.census import layout
 from dpinfer.releases.census.columns import MEASURED_COLUMNS, FileRows, read_rows
 from dpinfer.releases.census.ranges import EVERYTHING, CodeRange
@@ -64,6 +65,7 @@ def read_census_rows(
     levels: Any = None,
     queries: Any = None,
     prefix: str | tuple[str, str] | None = None,
+    max_bytes: int | None = None,
 ) -> Iterator[CensusRow]:
     """Read noisy measurement files of the 2020 Census row by row.
 
@@ -82,6 +84,9 @@ def read_census_rows(
         The queries to read, such as ``"hispanic * sex"``; others are skipped. By default all.
     prefix : str or pair of str, optional
         Read only the units whose codes begin like this, or from the first to the last of a pair.
+    max_bytes : int, optional
+        The most bytes that the columns of one file may take once they are decoded. By default 256
+        MB, or 100 times the size of the file where that is more.
 
     Returns
     -------
@@ -112,7 +117,8 @@ def read_census_rows(
     if (states is not None or prefix is not None) and levels is None:
         chosen = tuple(level for level in chosen if level != layout.NATION)
     names = _check_names(queries)
-    return _rows(path, attributes, chosen, wanted, names, check_prefix(prefix))
+    most = check_max_bytes(max_bytes)
+    return _rows(path, attributes, chosen, wanted, names, check_prefix(prefix), most)
 
 
 def _rows(
@@ -122,6 +128,7 @@ def _rows(
     subtrees: tuple[str, ...],
     names: list[str] | None,
     among: CodeRange,
+    max_bytes: int | None,
 ) -> Iterator[CensusRow]:
     for level in levels:
         parts = layout.parts_of(root, level, layout.MEASUREMENTS)
@@ -133,6 +140,7 @@ def _rows(
                     subtree=subtree,
                     among=EVERYTHING if level == layout.NATION else among,
                     queries=names,
+                    max_bytes=max_bytes,
                 ):
                     yield from _split(level, rows, attributes)
 
@@ -157,9 +165,14 @@ def _check_names(queries: Any) -> list[str] | None:
     if queries is None:
         return None
     listed = [queries] if isinstance(queries, str) else check_items(queries, "queries", "names")
-    wrong = [name for name in listed if not isinstance(name, str)]
+    wrong = [name for name in listed if not _is_name(name)]
     if wrong or not listed:
         raise InvalidParameterError(
             f"queries must hold names of queries, got {show(wrong[0]) if wrong else 'none'}"
         )
     return [name.removesuffix(layout.MEASURED) + layout.MEASURED for name in listed]
+
+
+def _is_name(name: object) -> bool:
+    """Whether a name is text that a file can hold, without half of a character."""
+    return isinstance(name, str) and name == name.encode("utf-8", errors="ignore").decode()

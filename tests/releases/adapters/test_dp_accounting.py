@@ -1,4 +1,5 @@
 import math
+from dataclasses import make_dataclass
 
 import pytest
 
@@ -62,3 +63,27 @@ def test_bad_arguments(events):
     for event in (None, 3, "GaussianDpEvent"):
         with pytest.raises(InvalidParameterError, match="DpEvent of dp_accounting"):
             from_dp_event(event)
+
+
+def event(kind, **attributes):
+    """Return an object like an event of dp-accounting 0.6, a frozen class of its attributes."""
+    made = make_dataclass(kind, attributes, frozen=True)
+    made.__module__ = "dp_accounting.dp_event"
+    return made(**attributes)
+
+
+def test_events_like_those_of_the_library():
+    gaussian = event("GaussianDpEvent", noise_multiplier=1.5)
+    assert from_dp_event(gaussian, sensitivity=2) == Gaussian(sigma=3.0)
+    laplace = event("LaplaceDpEvent", noise_multiplier=1.5)
+    assert from_dp_event(laplace, sensitivity=2) == Laplace(scale=3.0)
+    discrete = event("DiscreteLaplaceDpEvent", noise_parameter=0.25, sensitivity=3)
+    assert from_dp_event(discrete) == Geometric(scale=4.0)
+    with pytest.raises(InvalidParameterError, match="sensitivity must be given"):
+        from_dp_event(laplace)
+    with pytest.raises(InvalidParameterError, match="noise_multiplier must be > 0"):
+        from_dp_event(event("LaplaceDpEvent", noise_multiplier=-1.0), sensitivity=1)
+    with pytest.raises(InvalidParameterError, match="several runs of a mechanism"):
+        from_dp_event(event("SelfComposedDpEvent", event=gaussian, count=3))
+    with pytest.raises(InvalidParameterError, match="not one run of an additive mechanism"):
+        from_dp_event(event("MixtureOfGaussiansDpEvent", standard_deviation=1.0))

@@ -97,3 +97,57 @@ def test_opendp_draws_from_the_law(dp):
         share, p = np.mean(draws == k), law.pmf(k)
         # 7 standard errors, 7 cells: fails by accident with probability < 1e-9
         assert abs(share - p) < 7 * np.sqrt(p * (1 - p) / len(draws))
+
+
+class Measurement:
+    """Stands in for a measurement of OpenDP 0.14 or later, which remembers how it was built."""
+
+    def __init__(self, function, **arguments):
+        self.__opendp_dict__ = {"__function__": function, "__kwargs__": arguments}
+
+
+Measurement.__module__ = "opendp.mod"
+INTEGERS, FLOATS = "VectorDomain(AtomDomain(T=i32))", "AtomDomain(nan=false, T=f64)"
+
+
+@pytest.mark.parametrize(
+    ("constructor", "arguments", "law"),
+    [
+        ("make_laplace", {"input_domain": INTEGERS}, Geometric(scale=2.5)),
+        ("make_laplace", {"input_domain": FLOATS, "k": None}, Laplace(scale=2.5)),
+        ("make_geometric", {"input_domain": INTEGERS, "bounds": None}, Geometric(scale=2.5)),
+        ("make_gaussian", {"input_domain": FLOATS}, Gaussian(sigma=2.5)),
+        (
+            "make_noise",
+            {"input_domain": INTEGERS, "output_measure": "ZeroConcentratedDivergence"},
+            DiscreteGaussian(sigma=2.5),
+        ),
+        (
+            "make_noise",
+            {"input_domain": FLOATS, "output_measure": "MaxDivergence"},
+            Laplace(scale=2.5),
+        ),
+    ],
+)
+def test_from_objects_like_measurements(constructor, arguments, law):
+    measurement = Measurement(constructor, scale=2.5, **arguments)
+    assert from_opendp(measurement) == law
+    chain = Measurement("make_chain_mt", measurement1=measurement, transformation0=None)
+    assert from_opendp(chain) == law
+
+
+@pytest.mark.parametrize(
+    ("constructor", "arguments", "message"),
+    [
+        ("make_geometric", {"bounds": (0, 10)}, "must not clamp"),
+        ("make_laplace", {"k": 3}, "must not round"),
+        ("make_laplace_threshold", {"threshold": 9}, "must not threshold"),
+        ("make_noise", {"output_measure": "RenyiDivergence"}, "one built by make_noise"),
+        ("make_composition", {}, "one built by make_composition"),
+        ("make_laplace", {"input_domain": "AtomDomain(T=String)"}, "integers or floats"),
+    ],
+)
+def test_objects_like_measurements_without_a_law(constructor, arguments, message):
+    measurement = Measurement(constructor, **{"scale": 2.5, "input_domain": INTEGERS} | arguments)
+    with pytest.raises(InvalidParameterError, match=message):
+        from_opendp(measurement)

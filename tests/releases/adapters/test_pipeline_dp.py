@@ -1,3 +1,6 @@
+from dataclasses import dataclass
+from enum import Enum
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -75,6 +78,102 @@ def test_only_errors_of_the_library_escape(changes, metric, budget):
     except DPInferError:
         return
     assert np.isfinite(law.variance)
+
+
+class NoiseKind(Enum):
+    """The enumeration of pipeline-dp 0.3.1."""
+
+    LAPLACE = "laplace"
+    GAUSSIAN = "gaussian"
+
+
+@dataclass
+class Metric:
+    """Stands in for a metric of pipeline-dp 0.3.1, such as ``Metrics.COUNT``."""
+
+    name: str
+    parameter: float | None = None
+
+
+@dataclass
+class AggregateParams:
+    """Stands in for the parameters of pipeline-dp 0.3.1, with all that the law depends on."""
+
+    metrics: list
+    noise_kind: NoiseKind = NoiseKind.LAPLACE
+    max_partitions_contributed: int | None = None
+    max_contributions_per_partition: int | None = None
+    max_contributions: int | None = None
+    budget_weight: float = 1
+    min_value: float | None = None
+    max_value: float | None = None
+    min_sum_per_partition: float | None = None
+    max_sum_per_partition: float | None = None
+    post_aggregation_thresholding: bool = False
+
+
+@dataclass
+class MechanismSpec:
+    """Stands in for what an accountant gives: nothing before the budgets are computed."""
+
+    mechanism_type: NoiseKind
+    _noise_standard_deviation: float | None = None
+    _eps: float | None = None
+    _delta: float | None = None
+
+    @property
+    def eps(self):
+        if self._eps is None:
+            raise AssertionError("Privacy budget is not calculated yet.")
+        return self._eps
+
+    @property
+    def delta(self):
+        if self._delta is None:
+            raise AssertionError("Privacy budget is not calculated yet.")
+        return self._delta
+
+
+for kind in (NoiseKind, Metric, AggregateParams):
+    kind.__module__ = "pipeline_dp.aggregate_params"
+MechanismSpec.__module__ = "pipeline_dp.budget_accounting"
+
+
+@pytest.mark.parametrize(
+    ("metric", "l1", "l2"),
+    [("COUNT", 12.0, 6.0), ("SUM", 60.0, 30.0), ("PRIVACY_ID_COUNT", 4.0, 2.0)],
+)
+@pytest.mark.parametrize("noise", NoiseKind)
+def test_objects_like_those_of_pipeline_dp(metric, l1, l2, noise):
+    """Four partitions, three contributions to each, of magnitudes up to five."""
+    params = AggregateParams([Metric(metric)], noise, 4, 3, min_value=-1, max_value=5)
+    spec = MechanismSpec(noise)
+    with pytest.raises(InvalidParameterError, match="compute_budgets"):
+        from_pipeline_dp(params, Metric(metric), spec)
+    spec._eps, spec._delta = 0.5, 0.0 if noise is NoiseKind.LAPLACE else 1e-6
+    law = from_pipeline_dp(params, Metric(metric), spec)
+    if noise is NoiseKind.LAPLACE:
+        assert law == Laplace(scale=l1 / 0.5)
+    else:  # 8.0625 is what python-dp 1.1.5 has for the sensitivity 1; it bisects from there on
+        assert isinstance(law, Gaussian)
+        assert law.sigma == pytest.approx(8.0625 * l2, rel=1.1e-3)
+    # composed privacy losses give the deviation for the sensitivity 1
+    found = from_pipeline_dp(params, Metric(metric), MechanismSpec(noise, 3.0))
+    assert found.variance == pytest.approx((3.0 * (l1 if noise is NoiseKind.LAPLACE else l2)) ** 2)
+
+
+def test_the_sigma_is_that_of_pydp():
+    """Sensitivity 2 = sqrt(4) partitions: the deviation that python-dp 1.1.5 states."""
+    params = AggregateParams([Metric("COUNT")], NoiseKind.GAUSSIAN, 4, 1)
+    spec = MechanismSpec(NoiseKind.GAUSSIAN, None, 1.0, 1e-5)
+    assert from_pipeline_dp(params, Metric("COUNT"), spec) == Gaussian(sigma=7.46484375)
+
+
+def test_metrics_of_several_noises_are_refused():
+    params = AggregateParams([Metric("MEAN")], NoiseKind.LAPLACE, 4, 3, min_value=0, max_value=1)
+    for metric in (Metric("MEAN"), Metric("VARIANCE"), Metric("PERCENTILE", 50)):
+        with pytest.raises(InvalidParameterError, match="metric must be one of"):
+            from_pipeline_dp(params, metric, MechanismSpec(NoiseKind.LAPLACE, None, 1.0, 0.0))
 
 
 @pytest.mark.parametrize("kind", ["LAPLACE", "GAUSSIAN"])

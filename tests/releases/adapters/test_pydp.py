@@ -1,3 +1,4 @@
+import mpmath
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -54,6 +55,17 @@ def test_the_sigma_is_that_of_google(epsilon, delta, sensitivity, sigma):
     assert enough <= sigma <= enough * 1.0011
 
 
+def test_the_sigma_of_a_very_large_epsilon():
+    """Where exp(epsilon) has no float: against the analytic formula in 60 digits."""
+    sigma = google_sigma(800.0, 1e-5, 1.0)
+    with mpmath.workdps(60):
+        a, b = mpmath.mpf(0.5) / sigma, 800 * mpmath.mpf(sigma)
+        delta = mpmath.ncdf(a - b) - mpmath.exp(800) * mpmath.ncdf(-a - b)
+        assert delta <= 1e-5
+        a, b = a * 1.0011, b / 1.0011
+        assert mpmath.ncdf(a - b) - mpmath.exp(800) * mpmath.ncdf(-a - b) > 1e-5
+
+
 @pytest.mark.parametrize(
     ("algorithm", "options", "message"),
     [
@@ -95,6 +107,94 @@ def test_only_errors_of_the_library_escape(base, changes, bounds):
     except DPInferError:
         return
     assert np.isfinite(law.variance)
+
+
+class LaplaceMechanism:
+    """Stands in for what python-dp 1.1.5 binds: no more attributes than these."""
+
+    def __init__(self, epsilon, sensitivity=1.0):
+        self.epsilon, self.sensitivity = epsilon, sensitivity
+        self.diversity = sensitivity / epsilon
+
+
+class GaussianMechanism:
+    def __init__(self, epsilon, delta, l2_sensitivity):
+        self.epsilon, self.delta, self.l2_sensitivity = epsilon, delta, l2_sensitivity
+
+    @property
+    def std(self):
+        known = {(1.0, 1e-5, 2.0): 7.46484375, (0.5, 1e-6, 1.0): 8.0625}
+        return known[self.epsilon, self.delta, self.l2_sensitivity]
+
+
+class MetaAlgorithm:
+    """Its bounds go to the compiled part and are not kept; what is not given is "Not set"."""
+
+    def __init__(self, epsilon=1.0, dtype="int", **options):
+        self.epsilon, self.delta, self.dtype = epsilon, 0.0, dtype
+        self._l0_sensitivity = options.get("l0_sensitivity", "Not set")
+        self._linf_sensitivity = options.get("linf_sensitivity", "Not set")
+
+    @property
+    def l0_sensitivity(self):
+        return self._l0_sensitivity
+
+    @property
+    def linf_sensitivity(self):
+        return self._linf_sensitivity
+
+
+class Count(MetaAlgorithm):
+    pass
+
+
+class BoundedSum(MetaAlgorithm):
+    pass
+
+
+class BoundedMean(MetaAlgorithm):
+    pass
+
+
+for kind in (LaplaceMechanism, GaussianMechanism):
+    kind.__module__ = "pydp"
+for kind in (BoundedSum, BoundedMean):
+    kind.__module__ = "pydp.algorithms.laplacian._bounded_algorithms"
+Count.__module__ = "pydp.algorithms.laplacian._count"
+SENSITIVITIES = {"l0_sensitivity": 2, "linf_sensitivity": 3}
+
+
+def test_objects_like_those_of_pydp():
+    assert from_pydp(LaplaceMechanism(0.5, 3.0)) == Laplace(scale=6.0)
+    gaussian = GaussianMechanism(1.0, 1e-5, 2.0)
+    assert from_pydp(gaussian) == Gaussian(sigma=7.46484375)
+    # as the library itself would find it, where an object does not say
+    assert google_sigma(0.5, 1e-6, 1.0) == GaussianMechanism(0.5, 1e-6, 1.0).std
+    with pytest.warns(ApproximationWarning):
+        assert from_pydp(gaussian, whole=True) == DiscreteGaussian(
+            sigma=np.hypot(7.46484375, 12**-0.5)
+        )
+    total = BoundedSum(0.5, dtype="float", lower_bound=-1, upper_bound=4, **SENSITIVITIES)
+    assert from_pydp(total, bounds=(-1, 4)) == Laplace(scale=48.0)
+
+
+@pytest.mark.parametrize("dtype", ["int", "int64"])
+def test_both_kinds_of_whole_numbers_of_pydp(dtype):
+    with pytest.warns(ApproximationWarning, match="rounded to whole numbers"):
+        assert from_pydp(Count(0.5, dtype=dtype, **SENSITIVITIES)) == Geometric(scale=12.0)
+    total = BoundedSum(0.5, dtype=dtype, **SENSITIVITIES)
+    with pytest.warns(ApproximationWarning, match="rounded to whole numbers"):
+        assert from_pydp(total, bounds=(-1, 4)) == Geometric(scale=48.0)
+    assert from_pydp(Count(0.5, dtype="float", **SENSITIVITIES)) == Laplace(scale=12.0)
+
+
+def test_objects_that_do_not_add_one_noise():
+    with pytest.raises(InvalidParameterError, match="got 'BoundedMean'"):
+        from_pydp(BoundedMean(1.0, lower_bound=0, upper_bound=1))
+    with pytest.raises(InvalidParameterError, match="l0_sensitivity must hold real"):
+        from_pydp(Count(1.0))
+    with pytest.raises(InvalidParameterError, match="object of PyDP or a mapping"):
+        from_pydp(object())
 
 
 def test_the_objects_of_pydp():

@@ -108,6 +108,76 @@ def test_bad_input(reader, query, result, value, message):
         from_smartnoise(reader, query, result, value=value)
 
 
+class LaplaceOfSmartNoise:
+    """Stands in for the mechanism of smartnoise-sql 1.0.10, which states OpenDP's accuracy."""
+
+    def __init__(self, epsilon, sensitivity, max_contrib):
+        self.scale = sensitivity * max_contrib / epsilon
+
+    def accuracy(self, alpha):
+        return self.scale * np.log(1.0 / alpha)
+
+
+class PrivateReader:
+    """Stands in for a reader of smartnoise-sql 1.0.10 that was made from a frame."""
+
+    def __init__(self, rows, mechanisms):
+        self.rows, self.mechanisms = rows, mechanisms
+
+    def _rewrite(self, query_string):
+        if not str(query_string).startswith("SELECT"):
+            raise ValueError("Lexer error at line 0 column 0")
+
+    def get_simple_accuracy(self, query_string, alpha):
+        self._rewrite(query_string)
+        return [one.accuracy(alpha) if one else None for one in self.mechanisms]
+
+    def execute(self, query_string):
+        self._rewrite(query_string)
+        return self.rows
+
+    def execute_df(self, query_string):
+        return pd.DataFrame(self.execute(query_string)[1:], columns=self.rows[0])
+
+
+LaplaceOfSmartNoise.__module__ = "snsql.sql._mechanisms.laplace"
+PrivateReader.__module__ = "snsql.sql.private_reader"
+
+
+@pytest.mark.parametrize("read", ["execute", "execute_df"])
+def test_a_reader_like_those_of_smartnoise(read):
+    query = "SELECT sex, COUNT(*) * 1.0 AS n, SUM(income) AS i FROM d.t GROUP BY sex"
+    count = LaplaceOfSmartNoise(0.5, 1, 1)
+    total = LaplaceOfSmartNoise(0.5, 100.0, 3)
+    rows = [("sex", "n", "i"), ("F", 498.25, 24811.5), ("M", 503.5, 25290.0)]
+    reader = PrivateReader(rows, [None, count, total])
+    result = getattr(reader, read)(query)
+    release = from_smartnoise(reader, query, result, value="n", attributes="sex")
+    assert release.values.tolist() == [498.25, 503.5]  # as they are: they were not cut
+    assert release.labels.to_list() == ["F", "M"]
+    assert release.mechanism.scale == pytest.approx(2.0, rel=1e-12)
+    none, first, second = smartnoise_laws(reader, query)
+    assert none is None
+    assert [first.scale, second.scale] == pytest.approx([2.0, 600.0], rel=1e-12)
+    with pytest.raises(InvalidParameterError, match="Lexer error at line 0"):
+        smartnoise_laws(reader, "COUNT")
+
+
+@pytest.mark.parametrize("scale", [0.3, 1.5, 40.0])
+@pytest.mark.parametrize("alpha", [0.05, 0.5])
+def test_the_stated_accuracies_are_those_of_opendp(scale, alpha):
+    accuracy = pytest.importorskip("opendp.accuracy", reason="OpenDP is not installed")
+    assert laplace(scale)(alpha) == pytest.approx(
+        accuracy.laplacian_scale_to_accuracy(scale, alpha), rel=1e-9
+    )
+    assert geometric(scale)(alpha) == pytest.approx(
+        accuracy.discrete_laplacian_scale_to_accuracy(scale, alpha), rel=1e-9
+    )
+    assert gaussian(scale)(alpha) == pytest.approx(
+        accuracy.gaussian_scale_to_accuracy(scale, alpha), rel=1e-9
+    )
+
+
 def test_a_reader_of_smartnoise():
     snsql = pytest.importorskip("snsql", reason="SmartNoise is not installed")
     people = pd.DataFrame({"sex": ["F", "M"] * 500, "income": np.linspace(0, 100, 1000)})
