@@ -30,7 +30,8 @@ USE_ALL = f"import dpinfer; [getattr(dpinfer, name) for name in set(dir(dpinfer)
 
 
 def test_no_slow_library_is_loaded_until_it_is_needed():
-    assert not SLOW & loaded_after(USE_ALL)
+    # the special functions of SciPy before 1.16 load its sparse matrices
+    assert not SLOW & (loaded_after(USE_ALL) - loaded_after("import scipy.special"))
 
 
 def test_import_loads_nothing_but_itself():

@@ -76,7 +76,7 @@ def test_tails_go_on_falling(pairs):
 def test_quantiles_invert_tails(pairs, probabilities):
     total = build(pairs)
     q = np.array(probabilities)
-    assume(total.error_bound < 1e-3)
+    assume(total.error_bound < 1e-3 and total.std > 0)
     x = total.isf(q)
     # never too small a quantile ...
     slack = 1e-12 + total.error_bound

@@ -271,7 +271,9 @@ def test_parents_that_are_none(parent, message):
 
 
 def test_labels_that_pandas_cannot_hold_are_refused():
-    with pytest.raises(InvalidParameterError, match="codes must be"):
-        Hierarchy.from_codes(["4", "\ud800"])
+    if pd.api.types.is_string_dtype(pd.Index(["a"]).dtype) and pd.Index(["a"]).dtype != object:
+        # from pandas 3 on texts are held in UTF-8
+        with pytest.raises(InvalidParameterError, match="codes must be"):
+            Hierarchy.from_codes(["4", "\ud800"])
     with pytest.raises(InvalidParameterError, match="each of columns must be"):
         Hierarchy.from_columns(pd.DataFrame({"state": [[1]], "town": ["x"]}))

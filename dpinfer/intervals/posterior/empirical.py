@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy import special
 
-from dpinfer._validation import FloatArray, check_option
+from dpinfer._validation import FloatArray, check_array, check_option
 from dpinfer.errors import ConvergenceError
 from dpinfer.intervals.posterior._window import Window
 from dpinfer.intervals.posterior.count_posterior import count_posterior
@@ -19,6 +19,9 @@ from dpinfer.results.labels import split_labels
 Family = Literal["poisson", "negative-binomial"]
 
 FAMILIES: tuple[Family, ...] = ("poisson", "negative-binomial")
+
+_LARGEST = 1e14
+"""Counts that leave room above them for the rates of a prior that are tried."""
 
 _SMALLEST = 1e-9
 """A rate whose likelihood still falls from here is 0."""
@@ -38,7 +41,7 @@ def empirical_prior(
     Parameters
     ----------
     count : array, Series or DataFrame
-        The published values, as for :func:`count_posterior`.
+        The published values, as for :func:`count_posterior`, at most 1e14.
     mechanism : NoiseLaw or sequence of NoiseLaw
         The law of the noise.
     family : {"poisson", "negative-binomial"}
@@ -99,6 +102,7 @@ def _rate(count: Any, mechanism: Mechanism) -> float:
         return float(np.mean(posterior.mean)) / rate - 1.0
 
     values, _ = split_labels(count, "count")
+    check_array(values, "count", le=_LARGEST)
     start = np.log(max(float(np.mean(values)), 0.1))
     low, high = start - 0.25, start + 0.25
     while excess(high) > 0:

@@ -49,8 +49,9 @@ def zcdp_epsilon(log_delta: FloatArray, rho: float) -> FloatArray:
     )
     for _ in range(_MOST_STEPS):
         above = np.exp(log_above)
-        value = above * above * rho + np.log1p(above) - target
-        step = value / (2.0 * above * above * rho + above / (1.0 + above))
+        square = above * (above * rho)
+        value = square + np.log1p(above) - target
+        step = value / (2.0 * square + above / (1.0 + above))
         log_above = log_above - step
         if (np.abs(step) < 1e-12).all():
             break

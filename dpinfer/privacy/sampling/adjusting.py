@@ -58,13 +58,13 @@ class SampleAdjustment:
 
     @property
     def variance_ratio(self) -> float:
-        """Variance of the noise relative to that without secrecy: at most 1."""
-        return float(self.mechanism.variance / self.unsampled.variance)
+        """Variance of the noise relative to that without secrecy: at most 1; 1 if both are 0."""
+        return _ratio(self.mechanism.variance, self.unsampled.variance)
 
     @property
     def scale_ratio(self) -> float:
-        """Standard deviation of the noise relative to that without secrecy: at most 1."""
-        return float(self.mechanism.std / self.unsampled.std)
+        """Standard deviation of the noise relative to that without secrecy, as for the variance."""
+        return _ratio(self.mechanism.std, self.unsampled.std)
 
     @property
     def weighted_variance(self) -> float:
@@ -155,6 +155,10 @@ def adjust_for_sampling(
         calibrate(budget, change, shared),
         calibrate(goal, change, shared),
     )
+
+
+def _ratio(part: Any, whole: Any) -> float:
+    return float(part / whole) if whole > 0 else 1.0
 
 
 def _laplace(budget: ApproxDP, sensitivity: float, releases: int) -> Laplace:

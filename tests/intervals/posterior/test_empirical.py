@@ -142,6 +142,9 @@ def test_many_rows_have_the_prior_they_came_from():
 def test_refusals():
     with pytest.raises(InvalidParameterError, match="family must be"):
         empirical_prior([1, 2], mechanism=Geometric(scale=1.0), family="gamma")
+    for count in ([1.4e308], [3.0, 2e14]):
+        with pytest.raises(InvalidParameterError, match=r"count must be <= 1e\+14, got"):
+            empirical_prior(count, mechanism=Laplace(scale=0.4))
     with pytest.raises(InvalidParameterError, match="count must hold at least one"):
         empirical_prior([], mechanism=Geometric(scale=1.0))
 
