@@ -143,6 +143,8 @@ def _batches(
             )
         for name in columns:
             _check_type(path, name, file.schema_arrow.field(name).type)
+        if not groups:  # PyArrow before 19 fails where none is asked for
+            return
         for batch in file.iter_batches(
             batch_size=BATCH if rows is None else min(BATCH, rows),
             row_groups=groups,

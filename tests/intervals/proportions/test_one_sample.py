@@ -4,6 +4,7 @@ import mpmath
 import numpy as np
 import pandas as pd
 import pytest
+import scipy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import special, stats
@@ -109,8 +110,11 @@ class TestEquations:
         assert inside.any()
         at = NoisyBinomial(nobs=n, value=p, noise=noise)
         tail = at.upper(t) if side > 0 else at.lower(t)
-        # a proportion near 1 is a multiple of 1e-16
-        np.testing.assert_allclose(tail, probability, rtol=1e-11, atol=1e-15)
+        # a proportion near 1 is a multiple of 1e-16; for 10⁷ trials the incomplete beta function of
+        # SciPy before 1.17 is off by up to 5e-10, and not monotone
+        version = tuple(map(int, scipy.__version__.split(".")[:2]))
+        rtol = 1e-11 if version >= (1, 17) else 1e-9
+        np.testing.assert_allclose(tail, probability, rtol=rtol, atol=1e-15)
 
     @pytest.mark.parametrize("law", ["geometric", "laplace", "gaussian", "exact"])
     def test_ends_agree_with_mpmath(self, law):
