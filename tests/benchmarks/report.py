@@ -1,6 +1,6 @@
 """Write the figures of the performance page: every part beside what a user would do without it.
 
-``python tests/benchmarks/report.py --output vignettes/about/performance.json --quick``
+``python tests/benchmarks/report.py --output vignettes/about/performance.json``
 
 Times are of the processor, of this process and the ones that it starts, with linear algebra held to
 one thread: what else runs on the machine matters little. Ours and theirs run in turn, and the least
@@ -106,7 +106,7 @@ def versions():
 def arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--output", type=Path, help="a JSON file to write; printed by default")
-    parser.add_argument("--quick", action="store_true", help="fewer rounds: about two minutes")
+    parser.add_argument("--quick", action="store_true", help="fewer rounds: two minutes, not five")
     parser.add_argument("--only", default="", help="those whose function or text has this in it")
     return parser.parse_args(argv)
 
