@@ -7,7 +7,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from dpinfer._interchange import as_table
 from dpinfer._validation import FloatArray, check_array, check_option, check_scalar, freeze, show
@@ -57,9 +56,14 @@ def check_workload(workload: Any, labels: Any, size: int) -> Workload:
     return queries
 
 
-def check_bound(value: ArrayLike, name: str, size: int) -> Bound:
-    """Return a bound on each value, infinite where there is none."""
-    bound = check_array(value, name, finite=False)
+def check_bound(value: Any, name: str, size: int, labels: Any = None) -> Bound:
+    """Return a bound on each value, infinite where there is none; a Series has their labels."""
+    plain, own = unlabel(as_table(value, name))
+    if own is not None and hasattr(labels, "equals") and not own.equals(labels):
+        raise InvalidParameterError(
+            f"{name} must have the labels of the values in the same order: reindex it first"
+        )
+    bound = check_array(plain, name, finite=False)
     if bound.ndim == 0:
         return float(bound)
     if bound.shape != (size,):
@@ -70,7 +74,12 @@ def check_bound(value: ArrayLike, name: str, size: int) -> Bound:
     return freeze(bound)
 
 
-def check_clamp(clamp: Any, size: int) -> tuple[Bound, Bound] | None:
+def check_threshold(threshold: Any, size: int, labels: Any = None) -> Bound | None:
+    """Return the bound that published values reached."""
+    return None if threshold is None else check_bound(threshold, "threshold", size, labels)
+
+
+def check_clamp(clamp: Any, size: int, labels: Any = None) -> tuple[Bound, Bound] | None:
     """Return clamping bounds as a pair (lower, upper)."""
     if clamp is None:
         return None
@@ -79,8 +88,8 @@ def check_clamp(clamp: Any, size: int) -> tuple[Bound, Bound] | None:
         raise InvalidParameterError(
             f"clamp must be a lower bound or a pair (lower, upper), got {show(clamp)}"
         )
-    lower = check_bound(-np.inf if ends[0] is None else ends[0], "clamp", size)
-    upper = check_bound(np.inf if ends[1] is None else ends[1], "clamp", size)
+    lower = check_bound(-np.inf if ends[0] is None else ends[0], "clamp", size, labels)
+    upper = check_bound(np.inf if ends[1] is None else ends[1], "clamp", size, labels)
     if np.any(np.asarray(lower) >= upper):
         raise InvalidParameterError(f"clamp must have lower < upper, got {show(clamp)}")
     return lower, upper

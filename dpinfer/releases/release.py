@@ -27,11 +27,11 @@ from dpinfer.releases._consistency import check_consistency
 from dpinfer.releases._fields import (
     GUARANTEES,
     Bound,
-    check_bound,
     check_clamp,
     check_mapping,
     check_name,
     check_sensitivity,
+    check_threshold,
     check_workload,
     unlabel,
 )
@@ -63,7 +63,7 @@ class Release(Locked):
         The sensitivity of the queries, or ``{"l1": ..., "l2": ...}``.
     guarantee : mapping, optional
         The stated guarantee: any of ``epsilon``, ``delta``, ``rho`` and ``mu``.
-    threshold : float or array of float, shape (m,), optional
+    threshold : float, array of float of shape (m,), or Series under their labels, optional
         The value was published only because it reached this bound; -inf where there is none.
     clamp : float or pair, optional
         The values were moved into these bounds before publication: a lower bound, or
@@ -137,8 +137,8 @@ class Release(Locked):
             else check_option(neighbours, "neighbours", NEIGHBOURS),
             "sensitivity": check_sensitivity(sensitivity),
             "guarantee": check_mapping(guarantee, "guarantee", GUARANTEES),
-            "threshold": None if threshold is None else check_bound(threshold, "threshold", size),
-            "clamp": check_clamp(clamp, size),
+            "threshold": check_threshold(threshold, size, labels),
+            "clamp": check_clamp(clamp, size, labels),
             "name": check_name(name),
         }
         for field, value in known.items():

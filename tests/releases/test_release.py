@@ -291,3 +291,20 @@ def test_selections_of_every_kind():
     ):
         with pytest.raises(InvalidParameterError, match=message):
             release.select(where)
+
+
+@pytest.mark.parametrize("frame", ["pandas", "polars"])
+def test_bounds_of_each_value_have_its_label(frame):
+    values = pd.Series([500.0, 700.0], index=pd.Index(["a", "b"], name="place"))
+    bounds = pd.Series([450.0, 90.0], index=values.index)
+    shuffled = bounds[::-1]
+    if frame == "polars":
+        pl = pytest.importorskip("polars", reason="polars is not installed")
+        bounds, shuffled = (pl.from_pandas(one.reset_index()) for one in (bounds, shuffled))
+    laplace = Laplace(scale=30.0)
+    assert Release(values, mechanism=laplace, threshold=bounds).threshold.tolist() == [450, 90]
+    lower, _ = Release(values, mechanism=laplace, clamp=(bounds, None)).clamp
+    assert lower.tolist() == [450, 90]
+    for field in ({"threshold": shuffled}, {"clamp": (shuffled, None)}, {"clamp": shuffled}):
+        with pytest.raises(InvalidParameterError, match="must have the labels of the values in"):
+            Release(values, mechanism=laplace, **field)
