@@ -8,7 +8,15 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from dpinfer._validation import Locked, check_flag, check_integer, check_items, check_length, show
+from dpinfer._validation import (
+    Locked,
+    check_flag,
+    check_integer,
+    check_items,
+    check_length,
+    check_option,
+    show,
+)
 from dpinfer.errors import InvalidParameterError
 
 if TYPE_CHECKING:
@@ -122,12 +130,17 @@ class BudgetAllocation(Locked):
         Parameters
         ----------
         level, query : str
-            Names of the level and of the query.
+            Names of a level, and of a query that some level measures.
 
         Returns
         -------
         Fraction
             The product of the budget and both shares.
+
+        Raises
+        ------
+        InvalidParameterError
+            If there is no such level, or no level measures such a query.
         """
         return self.rho * self.share(level, query)
 
@@ -137,15 +150,21 @@ class BudgetAllocation(Locked):
         Parameters
         ----------
         level, query : str
-            Names of the level and of the query.
+            Names of a level, and of a query that some level measures.
 
         Returns
         -------
         Fraction
-            The product of both shares, 0 where the query is not measured.
+            The product of both shares, 0 where the query is not measured in that level.
+
+        Raises
+        ------
+        InvalidParameterError
+            If there is no such level, or no level measures such a query.
         """
-        within = self.queries.get(level, {}).get(query, Fraction(0))
-        return self.levels.get(level, Fraction(0)) * within
+        measured = self.queries[check_option(level, "level", self.levels)]
+        known = dict.fromkeys(name for shares in self.queries.values() for name in shares)
+        return self.levels[level] * measured.get(check_option(query, "query", known), Fraction(0))
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         """Run through the (level, query) that are measured."""

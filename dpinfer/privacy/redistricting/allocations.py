@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from dpinfer._validation import show
+from dpinfer._validation import check_option, show
 from dpinfer.errors import InvalidParameterError
 from dpinfer.privacy.composition import BudgetAllocation
 
@@ -61,23 +61,39 @@ UNITS = BudgetAllocation.from_numerators(
 """Housing unit characteristics: ρ = 0.07."""
 
 
+ATTRIBUTES = ("hhgq", "votingage", "hispanic", "cenrace", UNIT_QUERY)
+"""What the queries count by: four attributes of a person, and one of a housing unit."""
+
+_GROUPINGS = {"detailed": " * ".join(ATTRIBUTES[:-1]), "hhinstlevels": "hhgq"}
+"""Names in queries that are no attributes. The eight kinds of quarters, hhgq, fall into three."""
+
+
+class AttributeSet(frozenset[str]):
+    """Attributes, of which only those that exist can be asked for with ``in``."""
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(check_option(name, "attribute", ATTRIBUTES))
+
+
 def attributes(query: str) -> frozenset[str]:
     """Attributes of a person or a housing unit that a query counts by.
 
     Parameters
     ----------
     query : str
-        The name of a query.
+        The name of a query: ``"total"``, ``"detailed"``, or attributes joined by ``" * "``.
+        ``"hhinstlevels"`` groups the values of hhgq, and counts by that attribute.
 
     Returns
     -------
     frozenset of str
-        The attributes; of ``"total"`` none.
+        The attributes; of ``"total"`` none. To ask with ``in`` for a name that is no attribute is
+        an error, and not False.
 
     Raises
     ------
     InvalidParameterError
-        If ``query`` is no name.
+        If ``query`` is no name of a query.
 
     Examples
     --------
@@ -85,11 +101,18 @@ def attributes(query: str) -> frozenset[str]:
     ['cenrace', 'votingage']
     >>> sorted(attributes("detailed"))
     ['cenrace', 'hhgq', 'hispanic', 'votingage']
+    >>> sorted(attributes("hhinstlevels"))
+    ['hhgq']
     """
     if not isinstance(query, str):
         raise InvalidParameterError(f"query must be the name of a query, got {show(query)}")
     if query == "total":
-        return frozenset()
-    if query == "detailed":
-        return frozenset({"hhgq", "votingage", "hispanic", "cenrace"})
-    return frozenset(query.split(" * "))
+        return AttributeSet()
+    named = [_GROUPINGS.get(part, part) for part in query.split(" * ")]
+    found = " * ".join(named).split(" * ")
+    if unknown := [part for part in found if part not in ATTRIBUTES]:
+        raise InvalidParameterError(
+            f"query must be one of {', '.join((*PERSON_QUERIES, UNIT_QUERY))}, or a product of "
+            f"their attributes, got {show(query)} with {show(unknown[0])}"
+        )
+    return AttributeSet(found)

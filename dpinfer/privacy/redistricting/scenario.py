@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -18,7 +18,7 @@ from dpinfer.mechanisms import DiscreteGaussian
 from dpinfer.privacy.composition import BudgetAllocation
 from dpinfer.privacy.guarantees import GDP, ZCDP
 from dpinfer.privacy.losses import PrivacyLoss, privacy_loss
-from dpinfer.privacy.redistricting.allocations import PERSONS, UNITS
+from dpinfer.privacy.redistricting.allocations import ATTRIBUTES, PERSONS, UNITS, attributes
 from dpinfer.privacy.semantics import TradeOff, posterior_tail
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class Scenario:
 
     Examples
     --------
-    >>> block = build_scenario(lambda level, query: level == "Block", secret="block in its group")
+    >>> block = build_scenario(within=["Block"], secret="block in its group")
     >>> round(float(block.rho), 13)
     0.1115007437864
     >>> block.max_power([0.01, 0.05, 0.1]).round(2)
@@ -274,8 +274,10 @@ class Scenario:
 
 
 def build_scenario(
-    affected: Callable[[str, str], bool],
+    affected: Callable[[str, str], bool] | None = None,
     *,
+    within: Iterable[str] = (),
+    about: Iterable[str] = (),
     secret: str = "",
     allocations: Sequence[BudgetAllocation] = (PERSONS, UNITS),
 ) -> Scenario:
@@ -283,8 +285,13 @@ def build_scenario(
 
     Parameters
     ----------
-    affected : callable
-        ``affected(level, query)`` says whether the answer to a query can change with the secret.
+    affected : callable, optional
+        ``affected(level, query)`` says whether the answer to a query can change with the secret. It
+        can compare what it gets with names that do not exist; ``within`` and ``about`` cannot.
+    within : iterable of str, optional
+        In place of it, levels all of whose queries can change: those below the place that is known.
+    about : iterable of str, optional
+        Likewise attributes of :func:`attributes`: all queries that count by one of them can change.
     secret : str, default ""
         What is kept secret, in words.
     allocations : sequence of BudgetAllocation
@@ -299,26 +306,34 @@ def build_scenario(
     Raises
     ------
     InvalidParameterError
-        If ``affected`` is not a function, does not answer True or False, or no query is affected.
+        If ``affected`` is not a function, does not answer True or False, is given together with
+        ``within`` or ``about``, no such level or attribute exists, or no query is affected.
 
     Examples
     --------
-    >>> from dpinfer.privacy.redistricting import attributes
-    >>> race = build_scenario(lambda level, query: "cenrace" in attributes(query))
+    >>> race = build_scenario(about=["cenrace"])
     >>> len(race.queries), round(float(race.rho), 6)
     (30, 1.01029)
     """
     budgets = check_items(allocations, "allocations", "BudgetAllocation")
+    for budget in budgets:
+        if not isinstance(budget, BudgetAllocation):
+            raise InvalidParameterError(
+                f"allocations must hold BudgetAllocation, got {show(budget)}"
+            )
+    named = _named(within, about, budgets)
+    if (affected is None) == (named is None):
+        raise InvalidParameterError(
+            "affected must be given, or else levels within which or attributes about which there "
+            "is a secret, and not both"
+        )
+    affected = named if affected is None else affected
     if not callable(affected):
         raise InvalidParameterError(
             f"affected must be a function of a level and a query, got {show(affected)}"
         )
     found = []
     for budget in budgets:
-        if not isinstance(budget, BudgetAllocation):
-            raise InvalidParameterError(
-                f"allocations must hold BudgetAllocation, got {show(budget)}"
-            )
         for level, query in budget:
             answer = affected(level, query)
             if not isinstance(answer, (bool, np.bool_)):
@@ -330,3 +345,18 @@ def build_scenario(
     if not found:
         raise InvalidParameterError("affected must be true for at least one measured query")
     return Scenario(tuple(found), secret)
+
+
+def _named(
+    within: Iterable[str], about: Iterable[str], budgets: Sequence[BudgetAllocation]
+) -> Callable[[str, str], bool] | None:
+    """Return whether a query is of a level or about an attribute, which must exist."""
+    known = dict.fromkeys(level for budget in budgets for level in budget.levels)
+    levels = {check_option(one, "within", known) for one in check_items(within, "within", "levels")}
+    kinds = check_items(about, "about", "attributes")
+    wanted = {check_option(one, "about", ATTRIBUTES) for one in kinds}
+    if not levels and not wanted:
+        return None
+    return lambda level, query: (
+        level in levels or (bool(wanted) and not wanted.isdisjoint(attributes(query)))
+    )

@@ -143,13 +143,16 @@ class SubsampledLoss:
             self._upper.get_epsilon_for_delta, at
         )
 
-    def to_approx_dp(self, delta: float) -> AmplifiedDP:
+    def to_approx_dp(self, delta: float, *, sample: str | None = None) -> AmplifiedDP:
         """(ε, δ)-differential privacy of the population, with the upper bound of ε.
 
         Parameters
         ----------
         delta : float
             The δ, within [1e-10, 1).
+        sample : str, optional
+            A name of the samples of all steps, as in :func:`amplify`. Guarantees compose only
+            where each has a name of its own, which says that no sample served two of them.
 
         Returns
         -------
@@ -159,14 +162,14 @@ class SubsampledLoss:
         Raises
         ------
         InvalidParameterError
-            If ``delta`` is outside [1e-10, 1), or no finite ε holds at it.
+            If ``delta`` is outside [1e-10, 1), no finite ε holds at it, or ``sample`` is no name.
         """
         chance = check_scalar(delta, "delta", ge=SMALLEST_DELTA, lt=1)
         source = Amplification(
             guarantee_of(self.mechanism, self.sensitivity),
             self.rate,
             "poisson",
-            f"{self.count} fresh samples of {self!r}",
+            sample,
         )
         return AmplifiedDP(self.epsilon_bounds(chance)[1], chance, (source,))
 

@@ -79,3 +79,12 @@ def test_every_level_has_shares_of_queries():
     for queries in ({"State": {"age": Fraction(1)}}, 3):
         with pytest.raises(InvalidParameterError, match="for the levels State, County, got"):
             BudgetAllocation(Fraction(1), levels, queries)
+
+
+def test_names_that_do_not_exist_are_refused():
+    assert SMALL.query_rho("State", "race") == SMALL.share("State", "race") == 0
+    for ask in (SMALL.query_rho, SMALL.share):
+        with pytest.raises(InvalidParameterError, match="level must be one of 'State'"):
+            ask("CBG", "age")
+        with pytest.raises(InvalidParameterError, match="query must be one of"):
+            ask("State", "ages")

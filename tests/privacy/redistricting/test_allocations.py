@@ -64,6 +64,10 @@ def test_attributes():
     assert attributes("total") == frozenset()
     assert attributes("detailed") == {"hhgq", "votingage", "hispanic", "cenrace"}
     assert attributes("occupancy") == {"occupancy"}
+    assert attributes("hhinstlevels") == {"hhgq"}
+    for query in ("totals", "votingage*cenrace", "hispanic * cenrac", ""):
+        with pytest.raises(InvalidParameterError, match="query must be one of total, cenrace"):
+            attributes(query)
     for query in (3, None, ["age"]):
         with pytest.raises(InvalidParameterError, match="query must be the name of a query"):
             attributes(query)

@@ -165,6 +165,12 @@ def test_a_scenario_of_an_allocation_of_ones_own():
     ("call", "message"),
     [
         (lambda: build_scenario("Block"), "affected must be a function"),
+        (build_scenario, "affected must be given, or else levels"),
+        (lambda: build_scenario(lambda *_: True, within=["US"]), "and not both"),
+        (lambda: build_scenario(within=["CBG"]), "within must be one of 'US'"),
+        (lambda: build_scenario(within="Block"), "within must be a sequence"),
+        (lambda: build_scenario(about=["race"]), "about must be one of 'hhgq'"),
+        (lambda: build_scenario(lambda _, q: "race" in attributes(q)), "attribute must be one of"),
         (lambda: build_scenario(lambda level, query: 1), "affected must answer True or False"),
         (lambda: build_scenario(lambda level, query: False), "affected must be true for at least"),
         (lambda: build_scenario(lambda level, query: True, allocations=[1]), "must hold BudgetAll"),
@@ -180,3 +186,8 @@ def test_a_scenario_of_an_allocation_of_ones_own():
 def test_bad_input(call, message):
     with pytest.raises(InvalidParameterError, match=message):
         call()
+
+
+def test_a_change_of_quarters_touches_their_grouping():
+    quarters = build_scenario(about=["hhgq"])
+    assert {item.query for item in quarters.queries} == {"hhgq", "hhinstlevels", "detailed"}

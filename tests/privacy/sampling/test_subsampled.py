@@ -7,7 +7,8 @@ from scipy.special import expit
 from dpinfer import _validation
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError, MissingExtraError
 from dpinfer.mechanisms import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace
-from dpinfer.privacy.guarantees import GDP, AmplifiedDP
+from dpinfer.privacy.composition import compose
+from dpinfer.privacy.guarantees import GDP, AmplifiedDP, PureDP
 from dpinfer.privacy.losses import privacy_loss
 from dpinfer.privacy.sampling import SubsampledLoss, amplified_epsilon, amplify
 
@@ -93,6 +94,26 @@ def test_bad_parameters(arguments, message):
 def test_deltas_that_are_not_resolved():
     with pytest.raises(InvalidParameterError, match="delta must be >= 1e-10"):
         SubsampledLoss(Laplace(scale=1.0), rate=0.1).epsilon_bounds(1e-12)
+
+
+def test_losses_on_one_sample_do_not_compose():
+    installed()
+    first = SubsampledLoss(Laplace(scale=1.0), rate=0.05)
+    second = SubsampledLoss(Laplace(scale=2.0), rate=0.05)
+    for names in ((None, None), ("wave 1", None), ("wave 1", "wave 1")):
+        parts = [
+            one.to_approx_dp(1e-6, sample=name)
+            for one, name in zip((first, second), names, strict=True)
+        ]
+        with pytest.raises(IncompatibleReleaseError, match="must be for samples drawn independ"):
+            compose(parts)
+    parts = [first.to_approx_dp(1e-6, sample="wave 1"), second.to_approx_dp(1e-6, sample="wave 2")]
+    total = compose(parts)
+    assert total.delta == 2e-6
+    assert [source.sample for source in total.sources] == ["wave 1", "wave 2"]
+    # with one name given to several, the sum of ε would be too small: one sample, both releases
+    joint = amplify([PureDP(1.0), PureDP(0.5)], rate=0.05)
+    assert joint.epsilon > total.epsilon_at(2e-6)
 
 
 def test_missing_package_is_named(monkeypatch):
