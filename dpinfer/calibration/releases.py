@@ -142,8 +142,7 @@ class _ReleaseStudy:
 
     @classmethod
     def of(cls, release: Release, truth: Any) -> _ReleaseStudy:
-        ruled = release.threshold is not None or release.clamp is not None
-        fit = None if ruled else combine(release)
+        fit = None if release.has_rule.any() else combine(release)
         if truth is not None:
             cells = check_array(truth, "truth", ndim=1)
             answers = np.asarray(release.workload.answer(cells), dtype=np.float64)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 
 from dpinfer._validation import FloatArray, show
 from dpinfer.errors import (
-    ApproximationWarning,
     ConvergenceError,
     IncompatibleReleaseError,
     InvalidParameterError,
@@ -20,9 +18,6 @@ from dpinfer.estimation.solvers import IdentitySolver, Solver, find_solver
 from dpinfer.estimation.targets import all_targets, find_targets
 from dpinfer.mechanisms.independent import Mechanism
 from dpinfer.releases import Release
-
-_REACH = 1e-6
-"""Noise beyond its quantile of this order counts as out of reach."""
 
 _CONTRADICTION = 1e-8
 """Exact values that differ by more than this, relative to their size, contradict one another."""
@@ -62,17 +57,12 @@ def combine(
     NotEstimableError
         If the published values do not determine a target; the message names it.
     IncompatibleReleaseError
-        If values published without noise contradict one another, or values were clamped.
+        If values published without noise contradict one another, or values have a threshold or
+        clamping bounds: see :func:`dpinfer.release_confint` for these, one by one.
     InvalidParameterError
         If an argument is outside what is allowed.
     ConvergenceError
         If the equations cannot be solved to full accuracy.
-
-    Warns
-    -----
-    ApproximationWarning
-        If values were published because they passed a threshold that is within reach of their
-        noise: the estimator ignores this selection.
 
     Notes
     -----
@@ -106,8 +96,7 @@ def combine(
     (array([3.54545455]), array([0.63636364]))
     """
     published = _as_release(release, workload, mechanism)
-    _check_clamp(published)
-    _warn_of_selection(published)
+    _refuse_selected(published)
     design, solver, coefficients = _solve(published)
     if target is None:
         targets = all_targets(published.workload, design)
@@ -143,39 +132,24 @@ def _as_release(release: Any, workload: Any, mechanism: Mechanism | None) -> Rel
     return Release(release, workload=workload, mechanism=mechanism)
 
 
-def _check_clamp(release: Release) -> None:
-    """Refuse values at a clamping bound: they are censored, hence biased."""
-    if release.clamp is None:
+def _refuse_selected(release: Release) -> None:
+    """Refuse values that a threshold or a clamp made depend on their noise."""
+    ruled = np.flatnonzero(release.has_rule)
+    if not len(ruled):
         return
-    lower, upper = release.clamp
-    stuck = np.flatnonzero((release.values <= lower) | (release.values >= upper))
-    if len(stuck):
-        names = ", ".join(_row_name(release, int(row)) for row in stuck[:5])
-        more = f" and {len(stuck) - 5} more" if len(stuck) > 5 else ""
-        raise IncompatibleReleaseError(
-            f"{len(stuck)} values must not be combined, because they sit at a clamping bound and "
-            f"are not unbiased: {names}{more}; combine the others with release.select(...)"
-        )
-
-
-def _warn_of_selection(release: Release) -> None:
-    """Warn where a publishing rule was within reach of the noise, which biases what is left."""
-    if release.threshold is None and release.clamp is None:
-        return
-    reach = release.mechanism.isf(_REACH)
-    lower, upper = release.clamp if release.clamp is not None else (-np.inf, np.inf)
-    threshold = -np.inf if release.threshold is None else release.threshold
-    slack = np.minimum(release.values - np.maximum(threshold, lower), upper - release.values)
-    near = np.flatnonzero((slack < reach) & (release.variance > 0))
-    if len(near):
-        warnings.warn(
-            f"{len(near)} of {len(release)} values, {_row_name(release, int(near[0]))} first, are "
-            "so close to a threshold of publication or a clamping bound that they might not have "
-            "been published as they are; the combined estimate ignores this selection and is "
-            "biased away from the bound",
-            ApproximationWarning,
-            stacklevel=3,
-        )
+    names = ", ".join(_row_name(release, int(row)) for row in ruled[:5])
+    more = f" and {len(ruled) - 5} more" if len(ruled) > 5 else ""
+    free = len(release) - len(ruled)
+    rest = (
+        f"; combine values without a rule, {free} here, by release.select(~release.has_rule)"
+        if free
+        else ""
+    )
+    raise IncompatibleReleaseError(
+        f"{len(ruled)} of {len(release)} values must not be combined, because a threshold or "
+        f"clamping bounds decide by their noise what is published of them: {names}{more}; "
+        f"release_confint has an interval for each of them{rest}"
+    )
 
 
 def _solve(release: Release) -> tuple[Design | None, Solver, FloatArray]:

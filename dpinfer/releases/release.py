@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, final
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from dpinfer._validation import (
     NEIGHBOURS,
@@ -335,6 +335,20 @@ class Release(Locked):
         """Variance of the noise of each value, shape (m,)."""
         return np.array(np.broadcast_to(self.mechanism.variance, self.values.shape))
 
+    @property
+    def has_rule(self) -> NDArray[np.bool_]:
+        """Whether each value has a threshold or a clamping bound, shape (m,).
+
+        What is published of such a value depends on its noise: no linear function of it is
+        unbiased. See :func:`dpinfer.release_confint`, which gives each its own interval.
+        """
+        bounds = [] if self.threshold is None else [self.threshold]
+        bounds += [] if self.clamp is None else self.clamp
+        ruled = np.zeros(len(self), dtype=bool)
+        for bound in bounds:
+            ruled |= np.isfinite(bound)
+        return ruled
+
     def select(self, where: Any) -> Release:
         """Return the release of some of the values.
 
@@ -347,6 +361,12 @@ class Release(Locked):
         -------
         Release
             A release of these values, about the same cells.
+
+        Notes
+        -----
+        Choose values by what they are about, not by what was published of them: the noise of
+        values chosen because they are large, or because they are not at a clamping bound, does not
+        have its law any more.
         """
         rows = positions_of(where, len(self), self.labels)
         if not len(rows):

@@ -35,6 +35,8 @@ _INTERVALS = {
     "approximate for other noise.",
     "tail-bound": "The ends are Chernoff bounds joined by a union bound: the intervals hold for "
     "all rows together, and are wider than they need be.",
+    "conditional": "The ends follow from the law that the publishing rule gives each value: that "
+    "of reaching its threshold, or of being moved to a bound, where an interval is open.",
 }
 
 _PAGE = """<!doctype html>
@@ -76,12 +78,7 @@ footer {{ margin-top: 2rem; color: #555; font-size: .9rem; }}
 <table class="facts"><tbody>
 {facts}
 </tbody></table>
-<h2>Before and after combining</h2>
-{forest}
-<h2>Combined estimates</h2>
-{table}
-<h2>Do the published values agree?</h2>
-{consistency}
+{estimates}
 <h2>How these numbers were made</h2>
 <ul>
 {notes}
@@ -102,7 +99,7 @@ def page_of(analysis: Analysis) -> str:
     from dpinfer import __version__
 
     return _PAGE.format(
-        title=_text(analysis.fit.release.name or "release"),
+        title=_text(analysis.release.name or "release"),
         ink=INK,
         pale=PALE,
         grid=GRID,
@@ -114,9 +111,7 @@ def page_of(analysis: Analysis) -> str:
             f'<tr><th scope="row">{name}</th><td>{_text(value)}</td></tr>'
             for name, value in _facts(analysis)
         ),
-        forest=_forest(analysis),
-        table=_table(analysis),
-        consistency=_consistency(analysis),
+        estimates=_estimates(analysis),
         notes="\n".join(f"<li>{_text(note, 1000)}</li>" for note in _notes(analysis)),
         version=_text(__version__),
         seed=analysis.seed,
@@ -124,17 +119,30 @@ def page_of(analysis: Analysis) -> str:
 
 
 def _facts(analysis: Analysis) -> Iterator[tuple[str, object]]:
-    fit, attrs = analysis.fit, analysis.frame.attrs
+    release, attrs = analysis.release, analysis.frame.attrs
     yield "Error covered", ERROR_COVERED[attrs["uncertainty"]]
     yield "Intervals", f"{_percent(analysis)}, {analysis.method}"
-    yield "Published values", len(fit.release)
-    if exact := int(np.count_nonzero(fit.release.variance == 0)):
+    yield "Published values", len(release)
+    if exact := int(np.count_nonzero(release.variance == 0)):
         yield "… without noise", exact
-    yield "Noise", repr(fit.release.mechanism)
-    if fit.release.neighbours is not None:
-        yield "Neighbours", fit.release.neighbours
-    yield "Estimates", len(fit)
-    yield "Overlapping values", fit.overlap
+    if ruled := int(np.count_nonzero(release.has_rule)):
+        yield "… with a threshold or bounds", ruled
+    yield "Noise", repr(release.mechanism)
+    if release.neighbours is not None:
+        yield "Neighbours", release.neighbours
+    if analysis.fit is not None:
+        yield "Estimates", len(analysis.fit)
+        yield "Overlapping values", analysis.fit.overlap
+
+
+def _estimates(analysis: Analysis) -> str:
+    if analysis.fit is None:
+        return f"<h2>Each published value by itself</h2>\n{_table(analysis)}"
+    return (
+        f"<h2>Before and after combining</h2>\n{_forest(analysis)}\n"
+        f"<h2>Combined estimates</h2>\n{_table(analysis)}\n"
+        f"<h2>Do the published values agree?</h2>\n{_consistency(analysis)}"
+    )
 
 
 def _forest(analysis: Analysis) -> str:
@@ -171,7 +179,7 @@ def _table(analysis: Analysis) -> str:
             "<code>dpinfer analyze … --output report.csv</code> (or .json, .parquet).</p>\n"
         )
     return (
-        f'{rest}<div class="scroll" role="region" aria-label="Combined estimates" tabindex="0">\n'
+        f'{rest}<div class="scroll" role="region" aria-label="Estimates" tabindex="0">\n'
         f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody>\n</table>\n</div>"
     )
 
@@ -193,10 +201,17 @@ def _consistency(analysis: Analysis) -> str:
 
 def _notes(analysis: Analysis) -> Iterator[str]:
     together = analysis.frame.attrs["simultaneous"]
-    yield (
-        "Estimates: the best linear unbiased combination of all published values. They are "
-        "exactly unbiased for the confidential values, and neither rounded nor clipped."
-    )
+    if analysis.fit is None:
+        yield (
+            "Estimates: the most likely confidential value behind each published one, given its "
+            "rule. They are biased, as every estimate of a selected value is, and do not add up."
+        )
+        yield from (f"Of all {len(analysis.release)}: {note}." for note in analysis.intervals.notes)
+    else:
+        yield (
+            "Estimates: the best linear unbiased combination of all published values. They are "
+            "exactly unbiased for the confidential values, and neither rounded nor clipped."
+        )
     yield f"Error covered: {ERROR_COVERED[analysis.frame.attrs['uncertainty']]}. " + (
         "The intervals are about the confidential values. They do not cover the error of sampling, "
         "if the data are a sample of a population."
@@ -205,7 +220,8 @@ def _notes(analysis: Analysis) -> Iterator[str]:
     yield "The level holds for " + (
         "all intervals together." if together else "each interval on its own, not for all together."
     )
-    yield "published: the value as it was published, with its interval by the same method."
+    if analysis.fit is not None:
+        yield "published: the value as it was published, with its interval by the same method."
     if analysis.consistency is not None:
         yield (
             "Agreement: the sum of squared differences of published and combined values, in units "
@@ -216,8 +232,7 @@ def _notes(analysis: Analysis) -> Iterator[str]:
 
 def _labels(analysis: Analysis, rows: int) -> list[str]:
     """Return the labels of the first rows."""
-    targets = analysis.fit.targets
-    return [label_text(targets[row]) for row in range(rows)]
+    return [label_text(analysis.label(row)) for row in range(rows)]
 
 
 def _cells(row: Iterable[object]) -> str:

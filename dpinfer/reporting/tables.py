@@ -79,9 +79,8 @@ def table_of(analysis: Analysis) -> pd.DataFrame:
     import pandas as pd
 
     frame = analysis.frame
-    if analysis.fit.targets.labels is None:
-        targets = analysis.fit.targets
-        labels = pd.DataFrame({"target": [targets[row] for row in range(len(targets))]})
+    if analysis.labels is None:
+        labels = pd.DataFrame({"target": [analysis.label(row) for row in range(len(frame))]})
     else:
         labels = frame.index.to_frame(index=False)
         labels.columns = pd.Index(_own_names(frame.index.names, taken=list(frame.columns)))

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from dpinfer.errors import (
-    ApproximationWarning,
     ConvergenceError,
     DPInferError,
     IncompatibleReleaseError,
@@ -179,18 +178,35 @@ def test_labelled_tables_of_one_population():
     assert one.params.iloc[0] == pytest.approx(fit.params[("F", "*")], rel=1e-13)
 
 
-def test_threshold_within_reach_of_the_noise_warns():
-    law = Laplace(scale=1.0)
-    with pytest.warns(ApproximationWarning, match="1 of 2 values, 'small' first"):
-        combine(Release(pd.Series({"small": 12.0, "large": 500.0}), mechanism=law, threshold=10))
-    combine(Release([500.0, 600.0], mechanism=law, threshold=10))  # warnings are errors here
-
-
-def test_clamped_values_are_refused():
-    release = Release(pd.Series({"a": 0.0, "b": 900.0}), mechanism=Laplace(scale=1.0), clamp=0)
-    with pytest.raises(IncompatibleReleaseError, match=r"1 values .*: 'a'; .*release.select"):
+@pytest.mark.parametrize("rule", [{"threshold": 0.0}, {"clamp": 0.0}, {"clamp": (None, 900.0)}])
+def test_values_with_a_publishing_rule_are_refused(rule):
+    counts = pd.Series({"a": 0.0, "b": 900.0})
+    release = Release(counts, mechanism=Laplace(scale=1.0), **rule)
+    message = r"2 of 2 values .*: 'a', 'b'; release_confint has an interval for each of them$"
+    with pytest.raises(IncompatibleReleaseError, match=message):
         combine(release)
-    assert combine(release.select(["b"])).params["b"] == 900.0
+    # whatever was published: to choose by it is selection on the outcome
+    with pytest.raises(IncompatibleReleaseError, match="1 of 1 values"):
+        combine(release.select(["b"]))
+
+
+def test_queries_without_a_rule_are_combined_by_themselves():
+    counts = pd.Series({"a": 12.0, "b": 900.0, "both": 913.0})
+    release = Release(
+        counts,
+        workload=[[1, 0], [0, 1], [1, 1]],
+        mechanism=Laplace(scale=1.0),
+        threshold=[10, -np.inf, -np.inf],
+        clamp=(-np.inf, [np.inf, 1000.0, np.inf]),
+    )
+    assert release.has_rule.tolist() == [True, True, False]
+    with pytest.raises(IncompatibleReleaseError, match=r"2 of 3 .*select\(~release.has_rule\)"):
+        combine(release)
+    rest = release.select(~release.has_rule)
+    assert combine(rest, target="both").params["both"] == pytest.approx(913.0)
+    nowhere = Release([1.0, 2.0], mechanism=Laplace(scale=1.0), clamp=(-np.inf, np.inf))
+    assert not nowhere.has_rule.any()
+    assert len(combine(nowhere)) == 2
 
 
 @pytest.mark.parametrize(

@@ -146,3 +146,38 @@ def test_places_that_cannot_be_written_are_refused(analysis, tmp_path, name, wor
     with pytest.raises(InvalidParameterError, match=words):
         write_reports(analysis, [tmp_path / name])
     assert [path.name for path in tmp_path.iterdir()] == ["folder.csv"]
+
+
+@pytest.mark.parametrize(
+    "rule", [{"threshold": [10, 10, -np.inf]}, {"clamp": (10, [np.inf, 40, 80])}]
+)
+def test_values_with_a_publishing_rule_are_reported_one_by_one(tmp_path, capsys, rule):
+    labels = pd.Index(["small", "middle", "large"], name="size")
+    counts = pd.Series([10.0, 30.0, 70.0], labels)
+    release = dpi.Release(counts, mechanism=dpi.Laplace(scale=2.0), **rule)
+    table = tmp_path / "counts.csv"
+    dpi.write_release(release, table)
+    options = [part for path in all_paths(tmp_path) for part in ("--output", str(path))]
+    assert main(["analyze", str(table), "--alpha", "0.1", *options]) == 0
+    printed = capsys.readouterr().out
+    own = dpi.release_confint(release, alpha=0.1)
+    csv = pd.read_csv(tmp_path / "report.csv")
+    parquet = pq.read_table(tmp_path / "report.parquet").to_pandas()
+    document = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    for frame in (csv, parquet):
+        np.testing.assert_array_equal(frame[["ci_lower", "ci_upper"]].to_numpy(), own)
+        np.testing.assert_array_equal(frame["published"], counts)
+        assert frame["size"].to_list() == list(labels)
+    assert document["method"] == "conditional"
+    assert document["consistency"] is None
+    free = int((~release.has_rule).sum())
+    for text in (printed, page, *document["warnings"]):
+        assert "nothing is combined" in text
+        assert ("release.select(~release.has_rule)" in text) == bool(free)
+    for text in (printed, page, (tmp_path / "report.json").read_text(encoding="utf-8")):
+        assert "unbiased" not in text.lower()
+        assert "exact" not in text.lower()
+        assert "large" in text
+    assert main(["analyze", str(table), "--method", "normal"]) == 2
+    assert "conditional on the publishing rule" in capsys.readouterr().err

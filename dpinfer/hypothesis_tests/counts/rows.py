@@ -124,13 +124,13 @@ def _about_values(release: Release, value: Any, alternative: Alternative) -> Hyp
         "smaller": smaller,
         "two-sided": np.where(distance == 0, 1.0, np.minimum(both, 1.0)),
     }
-    conditional = release.threshold is not None
+    conditional = release.threshold is not None and bool(np.isfinite(release.threshold).any())
     return HypothesisResult(
         name="Test of each row",
         statistic=(release.values - rows.target) / rows.spread,
         pvalue=pvalues[alternative],
         alternative=alternative,
-        method="exact",
+        method="conditional" if release.has_rule.any() else "exact",
         null_distribution=ExactNull(partial(_at, rows, "larger"), partial(_at, rows, "smaller")),
         uncertainty="noise",
         labels=release.labels,
@@ -153,7 +153,7 @@ def _about_proportions(
     nobs: Any, release: Release, value: Any, alternative: Alternative
 ) -> HypothesisResult:
     """Test population proportions."""
-    if release.threshold is not None or release.clamp is not None:
+    if release.has_rule.any():
         raise IncompatibleReleaseError(
             "release must have neither threshold nor clamp for a test of proportions: values that "
             "were selected or cut off have another law"
