@@ -1,7 +1,16 @@
 """`import dpinfer` stays light: the slow libraries are loaded by the functions that use them."""
 
+import ast
 import subprocess
 import sys
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+import dpinfer
+
+ROOT = Path(dpinfer.__file__).parent
 
 SLOW = {
     "pandas",
@@ -38,3 +47,140 @@ def test_import_loads_nothing_but_itself():
     third_party = {name.split(".")[0] for name in loaded_after("import dpinfer")}
     third_party -= set(sys.stdlib_module_names) | loaded_after("pass")
     assert third_party == {"dpinfer", "lazy_loader"}
+
+
+PACKAGES = sorted(
+    ".".join(file.relative_to(ROOT.parent).parts[:-1]) for file in ROOT.rglob("__init__.py")
+)
+
+
+def run_python(code):
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    return run.stdout
+
+
+def test_every_public_package_is_found_from_the_first():
+    public = [name for name in PACKAGES if "._" not in name]
+    run_python(f"import dpinfer\nfor name in {public}: assert eval(name).__name__ == name")
+
+
+def test_packages_load_none_of_their_modules():
+    """Who imports a module holds its lock and asks for that of its package, never the reverse."""
+    loading = f"for name in {PACKAGES}: importlib.import_module(name)"
+    names = run_python(f"import sys, importlib\n{loading}\nprint(*sys.modules)")
+    assert sorted(name for name in names.split() if name.split(".")[0] == "dpinfer") == PACKAGES
+
+
+def modules_that(file):
+    """Return the modules that a module imports while it is loaded, names looked up in stubs."""
+    pending = list(ast.parse(file.read_text("utf-8")).body)
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "dpinfer":
+            for alias in node.names:
+                yield defining(node.module, alias.name)
+        elif isinstance(node, ast.ClassDef) or (
+            isinstance(node, ast.If) and ast.unparse(node.test) != "TYPE_CHECKING"
+        ):
+            pending += node.body
+
+
+def defining(module, name):
+    """Return the module that defines a name which a module or a package offers."""
+    folder = ROOT.parent.joinpath(*module.split("."))
+    stub = folder / "__init__.pyi"
+    if not stub.exists():
+        return module if folder.with_suffix(".py").exists() else f"{module}.{name}"
+    for node in ast.parse(stub.read_text("utf-8")).body:
+        if (
+            isinstance(node, ast.ImportFrom)
+            and node.module
+            and name in [alias.name for alias in node.names]
+        ):
+            return defining(f"{module}.{node.module}", name)
+    return f"{module}.{name}"
+
+
+def test_modules_import_each_other_in_one_order():
+    files = [file for file in ROOT.rglob("*.py") if file.name != "__init__.py"]
+    graph = {
+        ".".join(file.relative_to(ROOT.parent).with_suffix("").parts): set(modules_that(file))
+        for file in files
+    }
+    assert set().union(*graph.values()) <= {*graph, *PACKAGES, "dpinfer.__version__"}
+    list(TopologicalSorter(graph).static_order())  # raises where there is a circle
+
+
+MEETING = """
+import sys, threading, time
+from importlib.machinery import SourceFileLoader
+import dpinfer, numpy, scipy.special
+
+class Late(SourceFileLoader):
+    def create_module(self, spec):
+        other.start()
+        time.sleep(0.3)  # the other thread takes the lock of the module and waits for ours
+
+class Finder:
+    def find_spec(name, path, target=None):
+        if name != "dpinfer.estimation":
+            return None
+        spec = sys.meta_path[-1].find_spec(name, path)
+        spec.loader = Late(name, spec.origin)
+        return spec
+
+failed = []
+def load():
+    try:
+        import dpinfer.estimation.pivots
+    except BaseException as error:
+        failed.append(error)
+
+other = threading.Thread(target=load)
+sys.meta_path.insert(0, Finder)
+import dpinfer.estimation
+dpinfer.estimation.combine
+other.join()
+sys.exit(repr(failed) if failed else 0)
+"""
+
+
+def test_two_threads_that_load_a_package_and_its_module_do_not_wait_for_each_other():
+    run_python(MEETING)
+
+
+CROWD = """
+import random, sys, threading
+import dpinfer
+
+sys.setswitchinterval(1e-5)
+choice = random.Random({seed})
+together = threading.Barrier(16)
+failed = []
+def load(names):
+    together.wait()
+    try:
+        for name in names:
+            getattr(dpinfer, name)
+    except BaseException as error:
+        failed.append(error)
+
+samples = [choice.sample(dpinfer.__all__, 5) for _ in range(16)]
+crowd = [threading.Thread(target=load, args=(names,)) for names in samples]
+for thread in crowd:
+    thread.start()
+for thread in crowd:
+    thread.join()
+sys.exit(repr(failed) if failed else 0)
+"""
+
+
+@pytest.mark.parametrize(
+    "seeds", [range(2), pytest.param(range(2, 102), marks=pytest.mark.slow)], ids=["few", "many"]
+)
+def test_threads_that_use_a_fresh_import_load_it_together(seeds):
+    for seed in seeds:
+        run_python(CROWD.format(seed=seed))

@@ -1,5 +1,7 @@
 """The names that users see, pinned: a change here is a change for them."""
 
+from inspect import ismodule
+
 import dpinfer
 
 PUBLIC = {
@@ -122,8 +124,12 @@ PUBLIC = {
     "empirical_prior",
     "epsilon_for_odds",
     "epsilon_for_rise",
+    "errors",
+    "estimation",
     "generalization_bound",
     "guarantee_of",
+    "hypothesis_tests",
+    "intervals",
     "l1_sensitivity",
     "l2_sensitivity",
     "linear_confint",
@@ -131,6 +137,7 @@ PUBLIC = {
     "linear_ztest",
     "max_power",
     "mcnemar",
+    "mechanisms",
     "multiplicative_weights",
     "noisy_ols",
     "normal_mean_confint",
@@ -140,6 +147,7 @@ PUBLIC = {
     "pbdp_delta",
     "pbdp_epsilon",
     "plan_release",
+    "planning",
     "plotting",
     "poisson_2indep",
     "poisson_confint",
@@ -152,13 +160,19 @@ PUBLIC = {
     "proportions_2indep",
     "proportions_trend",
     "proportions_ztest",
+    "queries",
+    "query_release",
     "ratio_confint",
     "read_marginals_parquet",
     "read_release",
+    "regression",
     "relative_change_confint",
     "release_confint",
+    "releases",
+    "reporting",
     "response_counts",
     "response_proportions",
+    "results",
     "risk_difference_confint",
     "risk_ratio_confint",
     "rows_ztest",
@@ -169,6 +183,7 @@ PUBLIC = {
     "smooth_count_sensitivity",
     "smooth_median_sensitivity",
     "spend_on_error",
+    "spending",
     "stratified_mean",
     "stratified_total",
     "stream_marginals",
@@ -193,4 +208,5 @@ def test_every_public_name_loads_and_is_documented():
     for name in PUBLIC:
         value = getattr(dpinfer, name)
         assert value.__doc__, name
-        assert getattr(value, "__module__", "dpinfer").startswith("dpinfer"), name
+        where = value.__name__ if ismodule(value) else getattr(value, "__module__", "dpinfer")
+        assert where.startswith("dpinfer"), name

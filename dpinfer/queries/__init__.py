@@ -1,22 +1,5 @@
 """What was asked of the data: domain, workload matrix, sensitivity."""
 
-from dpinfer.queries.counting import check_counting
-from dpinfer.queries.domain import SUMMED, Domain
-from dpinfer.queries.hierarchy import Hierarchy
-from dpinfer.queries.sensitivity import (
-    clipped_mean_sensitivity,
-    l1_sensitivity,
-    l2_sensitivity,
-)
-from dpinfer.queries.workload import Workload
+import lazy_loader
 
-__all__ = [
-    "SUMMED",
-    "Domain",
-    "Hierarchy",
-    "Workload",
-    "check_counting",
-    "clipped_mean_sensitivity",
-    "l1_sensitivity",
-    "l2_sensitivity",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

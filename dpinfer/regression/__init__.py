@@ -1,6 +1,5 @@
 """Least squares with published noisy counts and shares."""
 
-from dpinfer.regression.least_squares import noisy_ols
-from dpinfer.regression.results import NoisyRegression
+import lazy_loader
 
-__all__ = ["NoisyRegression", "noisy_ols"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

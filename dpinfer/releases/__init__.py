@@ -1,7 +1,5 @@
 """What was published: values, mechanism, queries and publishing rule; readers and writers."""
 
-from dpinfer.releases.files import read_release, validate_release, write_release
-from dpinfer.releases.problems import Problem
-from dpinfer.releases.release import Release
+import lazy_loader
 
-__all__ = ["Problem", "Release", "read_release", "validate_release", "write_release"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,6 +1,5 @@
 """The analysis of a release as text, HTML, CSV, JSON and Parquet."""
 
-from dpinfer.reporting.analysis import Analysis
-from dpinfer.reporting.writing import check_report_paths, write_reports
+import lazy_loader
 
-__all__ = ["Analysis", "check_report_paths", "write_reports"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

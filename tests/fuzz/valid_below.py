@@ -112,7 +112,6 @@ CALLS_BELOW = {
         "plot_trade_off": TRADE_OFF | {"group": 1},
     },
     "dpinfer.releases.census": {
-        "BudgetAllocation": VALID["BudgetAllocation"],
         "block_geoid": {"codes": ["04410007000101014400700010111000"]},
         "census_codes": {"root": ROOT, "level": "State"} | PART,
         "census_subtrees": {"root": ROOT},

@@ -3,6 +3,7 @@
 import pickle
 import re
 from fractions import Fraction
+from inspect import ismodule
 
 import numpy as np
 import pandas as pd
@@ -232,7 +233,8 @@ def refused(name, **changes):
 
 
 def test_every_test_is_covered():
-    modules = {name: getattr(tests, name).__module__ for name in tests.__all__}
+    offered = {name: getattr(tests, name) for name in tests.__all__}
+    modules = {name: one.__module__ for name, one in offered.items() if not ismodule(one)}
     assert set(GOOD) == {name for name in modules if not re.search("power|size", modules[name])}
 
 

@@ -11,9 +11,9 @@ from scipy import stats
 from dpinfer.datasets.synthetic_geography import synthetic_population
 from dpinfer.errors import InvalidParameterError
 from dpinfer.mechanisms import DiscreteGaussian
+from dpinfer.privacy import BudgetAllocation
 from dpinfer.releases.census import (
     PL94_PERSONS_ALLOCATION,
-    BudgetAllocation,
     block_geoid,
     read_census_measurements,
     spine_codes,

@@ -1,25 +1,5 @@
 """Posteriors of confidential counts given the published ones."""
 
-from dpinfer.intervals.posterior.count_posterior import count_posterior
-from dpinfer.intervals.posterior.credible import CredibleIntervals
-from dpinfer.intervals.posterior.empirical import empirical_prior
-from dpinfer.intervals.posterior.priors import (
-    FlatPrior,
-    FunctionPrior,
-    NegativeBinomialPrior,
-    PoissonPrior,
-    TablePrior,
-)
-from dpinfer.intervals.posterior.result import CountPosterior
+import lazy_loader
 
-__all__ = [
-    "CountPosterior",
-    "CredibleIntervals",
-    "FlatPrior",
-    "FunctionPrior",
-    "NegativeBinomialPrior",
-    "PoissonPrior",
-    "TablePrior",
-    "count_posterior",
-    "empirical_prior",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

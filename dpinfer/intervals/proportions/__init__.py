@@ -1,6 +1,5 @@
 """Intervals for proportions and rates of a population, from counts published with noise."""
 
-from dpinfer.intervals.proportions.one_sample import proportion_confint
-from dpinfer.intervals.proportions.rates import poisson_confint
+import lazy_loader
 
-__all__ = ["poisson_confint", "proportion_confint"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

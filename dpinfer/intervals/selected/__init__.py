@@ -1,8 +1,5 @@
 """Intervals for values that were published, or moved, by a rule on the noisy value."""
 
-from dpinfer.intervals.selected.clamped import clamped_confint
-from dpinfer.intervals.selected.releases import release_confint
-from dpinfer.intervals.selected.thresholded import thresholded_confint
-from dpinfer.intervals.selected.unpublished import unpublished_bound
+import lazy_loader
 
-__all__ = ["clamped_confint", "release_confint", "thresholded_confint", "unpublished_bound"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

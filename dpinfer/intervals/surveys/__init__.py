@@ -1,11 +1,5 @@
 """Design-based totals and means from the noisy counts of probability samples."""
 
-from dpinfer.intervals.surveys.estimate import SurveyEstimate
-from dpinfer.intervals.surveys.totals import (
-    stratified_mean,
-    stratified_total,
-    survey_mean,
-    survey_total,
-)
+import lazy_loader
 
-__all__ = ["SurveyEstimate", "stratified_mean", "stratified_total", "survey_mean", "survey_total"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

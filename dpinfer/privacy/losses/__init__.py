@@ -1,5 +1,5 @@
 """Privacy losses of mechanisms, alone and composed: exact (ε, δ) and trade-off curves."""
 
-from dpinfer.privacy.losses.privacy_loss import PrivacyLoss, privacy_loss
+import lazy_loader
 
-__all__ = ["PrivacyLoss", "privacy_loss"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,11 @@
+from .certificate import Certificate as Certificate
+from .collection import Certificates as Certificates
+from .grid import LibraryCertificates as LibraryCertificates
+from .grid import certify_library as certify_library
+from .intervals import certify_interval as certify_interval
+from .releases import certify as certify
+from .sizes import certify_model as certify_model
+from .sizes import certify_test as certify_test
+from .verdict import replicates_to_decide as replicates_to_decide
+from .writing import check_certificates_path as check_certificates_path
+from .writing import write_certificates as write_certificates

@@ -1,0 +1,14 @@
+from .counts import CountWidth as CountWidth
+from .counts import LinearWidth as LinearWidth
+from .linear_ratios import LinearRatioWidth as LinearRatioWidth
+from .means import ClippedMeanWidth as ClippedMeanWidth
+from .normal_means import NormalMeanWidth as NormalMeanWidth
+from .posteriors import PosteriorWidth as PosteriorWidth
+from .proportions import ProportionWidth as ProportionWidth
+from .rates import PoissonWidth as PoissonWidth
+from .ratios import RatioWidth as RatioWidth
+from .strata import StratifiedWidth as StratifiedWidth
+from .surveys import SurveyWidth as SurveyWidth
+from .thresholded import ThresholdedWidth as ThresholdedWidth
+from .two_by_two import TwoByTwoWidth as TwoByTwoWidth
+from .unpublished import UnpublishedWidth as UnpublishedWidth

@@ -1,0 +1,10 @@
+from .budgets import plot_allocation as plot_allocation
+from .budgets import plot_ledger as plot_ledger
+from .certificates import plot_certificates as plot_certificates
+from .coverage import plot_coverage as plot_coverage
+from .forest import plot_forest as plot_forest
+from .levels import plot_level_widths as plot_level_widths
+from .nulls import plot_null as plot_null
+from .protection import plot_delta as plot_delta
+from .protection import plot_pbdp as plot_pbdp
+from .protection import plot_trade_off as plot_trade_off

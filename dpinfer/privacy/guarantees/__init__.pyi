@@ -1,0 +1,10 @@
+from ._guarantee import Guarantee as Guarantee
+from .amplified import Amplification as Amplification
+from .amplified import AmplifiedDP as AmplifiedDP
+from .approximate import ApproxDP as ApproxDP
+from .concentration import zcdp_of as zcdp_of
+from .gaussian import GDP as GDP
+from .mechanisms import guarantee_of as guarantee_of
+from .pure import PureDP as PureDP
+from .renyi import RDP as RDP
+from .zcdp import ZCDP as ZCDP

@@ -1,0 +1,17 @@
+from .pbdp import pbdp_delta as pbdp_delta
+from .pbdp import pbdp_epsilon as pbdp_epsilon
+from .posterior_bounds import PosteriorBounds as PosteriorBounds
+from .posterior_bounds import posterior_bounds as posterior_bounds
+from .posterior_simulation import SecretPosterior as SecretPosterior
+from .posterior_simulation import secret_posterior as secret_posterior
+from .posterior_simulation import simulate_posterior as simulate_posterior
+from .posterior_tail import posterior_tail as posterior_tail
+from .smooth_noise import SmoothNoise as SmoothNoise
+from .smooth_sensitivity import SmoothSensitivity as SmoothSensitivity
+from .smooth_sensitivity import smooth_count_sensitivity as smooth_count_sensitivity
+from .smooth_sensitivity import smooth_median_sensitivity as smooth_median_sensitivity
+from .tolerances import epsilon_for_odds as epsilon_for_odds
+from .tolerances import epsilon_for_rise as epsilon_for_rise
+from .trade_off import TradeOff as TradeOff
+from .trade_off import max_power as max_power
+from .utility import utility_bounds as utility_bounds

@@ -1,0 +1,14 @@
+from .allocation import PL94_PERSONS_ALLOCATION as PL94_PERSONS_ALLOCATION
+from .generation import write_census_measurements as write_census_measurements
+from .layout import block_geoid as block_geoid
+from .layout import census_subtrees as census_subtrees
+from .layout import spine_codes as spine_codes
+from .least_squares import read_census_least_squares as read_census_least_squares
+from .measurements import CensusConstraint as CensusConstraint
+from .measurements import CensusMeasurements as CensusMeasurements
+from .measurements import KnownZeros as KnownZeros
+from .measurements import QueryMeasurements as QueryMeasurements
+from .reading import census_codes as census_codes
+from .reading import read_census_measurements as read_census_measurements
+from .rows import CensusRow as CensusRow
+from .rows import read_census_rows as read_census_rows

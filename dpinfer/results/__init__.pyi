@@ -1,0 +1,10 @@
+from .adjusted import AdjustedTests as AdjustedTests
+from .adjusted import adjust_pvalues as adjust_pvalues
+from .confidence_sets import ConfidenceSets as ConfidenceSets
+from .hypothesis import HypothesisResult as HypothesisResult
+from .intervals import Intervals as Intervals
+from .monte_carlo_null import MonteCarloNull as MonteCarloNull
+from .null_distribution import AsymptoticNull as AsymptoticNull
+from .null_distribution import ExactNull as ExactNull
+from .null_distribution import NullDistribution as NullDistribution
+from .size_study import SizeStudy as SizeStudy

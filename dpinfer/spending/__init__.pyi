@@ -1,0 +1,10 @@
+from .comparison import SpendingComparison as SpendingComparison
+from .comparison import compare_spending as compare_spending
+from .corrected import CorrectedEstimate as CorrectedEstimate
+from .error_estimate import ErrorEstimate as ErrorEstimate
+from .optimal_shares import optimal_shares as optimal_shares
+from .release_plan import ReleasePlan as ReleasePlan
+from .release_plan import plan_release as plan_release
+from .spend import spend_on_error as spend_on_error
+from .split import BudgetSplit as BudgetSplit
+from .split import best_split as best_split
