@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dpinfer._numerics.roots import find_root
 from dpinfer._validation import FloatArray
-from dpinfer.intervals.ratios._support import SmoothSupport
+from dpinfer.intervals.ratios._support import ChordSupport, SmoothSupport
 
 GOLDEN = 0.5 * (np.sqrt(5.0) - 1.0)
 SEARCH_STEPS = 60
@@ -31,12 +31,16 @@ class Standardised:
         Standard deviations of the noise, positive.
     slack : array of float, shape (n, 2)
         How far each noise is at most from one with a density, by which it is replaced.
-    support : SmoothSupport
+    support : SmoothSupport or ChordSupport
         Quantiles of weighted sums of the standardised noises.
     """
 
     def __init__(
-        self, published: FloatArray, scale: FloatArray, slack: FloatArray, support: SmoothSupport
+        self,
+        published: FloatArray,
+        scale: FloatArray,
+        slack: FloatArray,
+        support: SmoothSupport | ChordSupport,
     ) -> None:
         self._published = published
         self._scale = scale

@@ -71,6 +71,17 @@ class LatticePolygon:
             right[part] = y[part] - self.atoms[after]
         return inside, left, right
 
+    def reach(self, u: FloatArray) -> FloatArray:
+        """Q at any directions, shape (n, 2)."""
+        angles = np.mod(np.arctan2(self.directions[:, 1], self.directions[:, 0]), 2.0 * np.pi)
+        start = int(np.argmin(angles))
+        at = np.searchsorted(
+            np.roll(angles, -start), np.mod(np.arctan2(u[:, 1], u[:, 0]), 2.0 * np.pi), "right"
+        )
+        piece = (at - 1 + start) % len(angles)
+        # rounding of the angle may name the neighbour, and Q is continuous
+        return np.asarray(np.einsum("nd,nd->n", u, self.atoms[piece]))
+
     @cached_property
     def _blocks(self) -> tuple[NDArray[np.intp], FloatArray, FloatArray]:
         """Blocks of directions, by the first of each, and bounds on Q beside straight lines.

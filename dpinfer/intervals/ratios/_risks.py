@@ -7,12 +7,33 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpinfer._validation import FloatArray
-from dpinfer.intervals.ratios.ratio import share_confint
-from dpinfer.mechanisms import NoiseLaw
-from dpinfer.mechanisms.weighted_sum import weighted_sums
+from dpinfer.errors import InvalidParameterError
+from dpinfer.intervals.ratios._arcs import RATIO, Arcs
+from dpinfer.intervals.ratios._fieller import Ends, Standardised, one_exact
+from dpinfer.intervals.ratios._general import ends_of_one, weighted_tail
+from dpinfer.intervals.ratios._lattice import LatticePolygon, lattice_polygon
+from dpinfer.intervals.ratios._sets import MOST_ROWS, continuous_bound, with_density
+from dpinfer.intervals.ratios._support import (
+    ChordSupport,
+    SmoothSupport,
+    chord_support,
+    smooth_support,
+)
+from dpinfer.intervals.ratios.ratio import as_sets, share_confint
+from dpinfer.mechanisms import Gaussian, NoiseLaw, groups
+from dpinfer.mechanisms.weighted_sum import WeightedSum, weighted_sums
 
 ROUNDING = 64 * np.finfo(float).eps
 """Rounding error of an end, relative to its terms."""
+
+FEW_TOTALS = 32
+"""From more different row totals on, quantiles come from a table of all directions if it holds."""
+
+SLACK = 0.05
+"""Largest share of slack in a standard deviation with which a table takes the place of the law."""
+
+NARROW = 20.0
+"""Sums of whole-numbered noise of a larger standard deviation have no polygon."""
 
 
 @dataclass(frozen=True)
@@ -35,11 +56,22 @@ class Risks:
 def _weights(law: NoiseLaw) -> FloatArray:
     """Return the weight of the first cell in the estimate of a row's count, by known total.
 
-    a and n - b estimate the same: they are weighted by the inverse of their variances.
+    a and n - b estimate the same: they are weighted by the inverse of their variances, or nearly
+    so where the noise takes whole numbers only.
     """
     variance = np.broadcast_to(np.asarray(law.variance, dtype=np.float64), 4).reshape(2, 2)
     total = variance.sum(axis=1)
-    return np.asarray(np.where(total > 0, variance[:, 1] / np.where(total > 0, total, 1.0), 1.0))
+    best = np.where(total > 0, variance[:, 1] / np.where(total > 0, total, 1.0), 1.0)
+    if not _all_whole(law):
+        return np.asarray(best)
+    # whole-numbered noise stays on a lattice: the best of one cell, both, or the other
+    choices = np.array([0.5, 1.0, 0.0])
+    squared = choices**2 * variance[:, :1] + (1.0 - choices) ** 2 * variance[:, 1:]
+    return np.asarray(choices[np.argmin(squared, axis=1)])
+
+
+def _all_whole(law: NoiseLaw) -> bool:
+    return all(one.is_integer for one, _ in groups(law, 4))
 
 
 def estimated_risks(counts: FloatArray, law: NoiseLaw, totals: FloatArray | None) -> Risks:
@@ -83,3 +115,125 @@ def exact_risks(
         ).restrict(lower=0.0, upper=1.0)
         low[:, row], high[:, row] = sets
     return low, high
+
+
+def difference_reach(law: NoiseLaw, totals: FloatArray, tail: float) -> FloatArray:
+    """Upper quantiles of the error of the difference of two risks with public row totals."""
+    cells = _row_weights(law)
+    pairs, which = np.unique(totals, axis=0, return_inverse=True)
+    u = 1.0 / pairs
+    if len(pairs) > FEW_TOTALS and (reach := _reach_of_many(law, cells, u, tail)) is not None:
+        return reach[which.ravel()]
+    _check_rows(len(pairs))
+    # in units of the larger weight, so that no square leaves the range of floats
+    unit = u.max(axis=1)
+    sums = weighted_sums((u / unit[:, np.newaxis]) @ (cells * [[1.0], [-1.0]]), law)
+    quantiles = {one: float(one.isf(tail)) for one in dict.fromkeys(sums)}
+    return np.asarray((np.array([quantiles[one] for one in sums]) * unit)[which.ravel()])
+
+
+def _reach_of_many(
+    law: NoiseLaw, cells: FloatArray, u: FloatArray, tail: float
+) -> FloatArray | None:
+    """Quantiles of u₁·E₁ - u₂·E₂ from one table for all u, if there is one that is exact enough."""
+    scale = np.sqrt(np.square(cells) @ np.broadcast_to(np.asarray(law.variance), 4))
+    if not scale.all():
+        return None
+    if (found := _polygon(law, cells, scale, tail)) is not None:
+        polygon, unit = found
+        return polygon.reach(u / unit)
+    if (smooth := _smooth(law, cells, tail)) is None:
+        return None
+    support, scale, slack = smooth
+    if (slack > SLACK * scale).any():
+        return None
+    x, y = (u * scale).T
+    return np.asarray(np.hypot(x, y) * support(np.arctan2(y, x)) + u @ slack)
+
+
+def ratio_ends(
+    risks: Risks, law: NoiseLaw, totals: FloatArray, alpha: float
+) -> tuple[FloatArray, FloatArray]:
+    """Return ends of the ratio of two risks with public row totals; inf and -inf where empty.
+
+    The estimates f of the counts have the errors E, and f₁ - r·f₂ has the law of E₁ - r·E₂ for the
+    ratio r of the counts: Fieller's idea.
+    """
+    points = risks.estimate * totals
+    arcs = Arcs.empty(points)
+    arcs.fill(np.arange(len(points)), *_count_arcs(points, law, alpha / 2.0))
+    sets = as_sets(arcs, RATIO, (len(points),), alpha, "exact", False, None).restrict(lower=0.0)
+    lower, upper = sets
+    with np.errstate(over="ignore"):
+        return lower * (totals[:, 1] / totals[:, 0]), upper * (totals[:, 1] / totals[:, 0])
+
+
+def _count_arcs(points: FloatArray, law: NoiseLaw, tail: float) -> Ends:
+    """Return the directions (f₁, f₂) that the laws of the errors accept."""
+    cells = _row_weights(law)
+    variance = np.broadcast_to(np.asarray(law.variance, dtype=np.float64), 4)
+    scale = np.sqrt(np.square(cells) @ variance)
+    if not scale.all():
+        laws = weighted_sums(cells, law)
+        reach = [float(one.isf(tail)) if s else 0.0 for one, s in zip(laws, scale, strict=True)]
+        return one_exact(points, np.broadcast_to(np.array(reach), points.shape))
+    if (found := _polygon(law, cells, scale, tail)) is not None:
+        polygon, unit = found
+        inside, left, right = polygon.ends(points * unit)
+        return inside, left / unit, right / unit
+    if (smooth := _smooth(law, cells, tail)) is not None:
+        support, scale, slack = smooth
+        wide, off = (np.broadcast_to(part, points.shape) for part in (scale, slack))
+        return Standardised(points, wide, off, support).ends()
+    _check_rows(len(points))
+    log_tail = weighted_tail(cells[0], cells[1], law)
+    pair = float(scale[0]), float(scale[1])
+    ends = [ends_of_one((float(x), float(y)), pair, log_tail, tail) for x, y in points]
+    inside, left, right = (np.array(part) for part in zip(*ends, strict=True))
+    return inside, left, right
+
+
+def _row_weights(law: NoiseLaw) -> FloatArray:
+    """Return the weights of the four errors in the estimated counts, as if all were positive."""
+    weight = _weights(law)
+    cells = np.zeros((2, 4))
+    cells[0, :2], cells[1, 2:] = np.column_stack([weight, 1.0 - weight])
+    return cells
+
+
+def _polygon(
+    law: NoiseLaw, cells: FloatArray, scale: FloatArray, tail: float
+) -> tuple[LatticePolygon, FloatArray] | None:
+    """Return the polygon of errors on a lattice, in units that make them whole numbers."""
+    if not _all_whole(law):
+        return None
+    unit = np.where((cells == 0.5).any(axis=1), 2.0, 1.0)
+    if (scale * unit > NARROW).any():
+        return None
+    parts = [WeightedSum(k * w, law) for k, w in zip(unit, cells, strict=True)]
+    return lattice_polygon(parts[0], parts[1], tail), unit
+
+
+def _smooth(
+    law: NoiseLaw, cells: FloatArray, tail: float
+) -> tuple[SmoothSupport | ChordSupport, FloatArray, FloatArray] | None:
+    """Return Q of standardised errors with densities, their scale, and how far off they are."""
+    laws = [law.take(cell) if law.shape else law for cell in range(4)]
+    dense = [with_density(one) for one in laws]
+    known = tuple(one for one in dense if one is not None)
+    if len(known) < 4:
+        return None
+    gaps = np.array([float(continuous_bound(one, 1)[1][0]) for one in laws])
+    scale = np.sqrt(np.square(cells) @ [float(one.variance) for one in known])
+    if all(isinstance(one, Gaussian) for one in known):
+        return smooth_support("gaussian", "gaussian", tail), scale, cells @ gaps
+    first, second = (tuple((w / s).tolist()) for w, s in zip(cells, scale, strict=True))
+    return chord_support((first, second), known, tail), scale, cells @ gaps
+
+
+def _check_rows(rows: int) -> None:
+    if rows > MOST_ROWS:
+        raise InvalidParameterError(
+            f"row_totals must hold at most {MOST_ROWS} different pairs for noise of this kind, got "
+            f"{rows}: pass fewer tables at a time, or use method='normal'"
+        )

@@ -14,6 +14,7 @@ from dpinfer.intervals.ratios._lattice import lattice_polygon
 from dpinfer.intervals.ratios._support import Kind, smooth_support
 from dpinfer.mechanisms import (
     DiscreteGaussian,
+    Exact,
     Gaussian,
     Geometric,
     IndependentNoise,
@@ -106,14 +107,23 @@ def _fill(
     at = np.flatnonzero(~exact & ~narrow)
     if at.size and one is not None and other is not None:
         support = smooth_support(one, other, tail)
-        parts = [_continuous(law.take(at), at.size) for law in laws]
+        parts = [continuous_bound(law.take(at), at.size) for law in laws]
         scale, slack = (np.column_stack(columns) for columns in zip(*parts, strict=True))
         arcs.fill(rows[at], *Standardised(published[at], scale, slack, support).ends())
     elif at.size:
         arcs.fill(rows[at], *_one_by_one(published[at], first.take(at), second.take(at), tail))
 
 
-def _continuous(law: NoiseLaw, size: int) -> tuple[FloatArray, FloatArray]:
+def with_density(law: NoiseLaw) -> NoiseLaw | None:
+    """Return the log-concave noise with a density that stands for a law, None for other kinds."""
+    if isinstance(law, Geometric):
+        return Laplace(scale=law.scale)
+    if isinstance(law, DiscreteGaussian):
+        return Gaussian(sigma=law.sigma)
+    return law if isinstance(law, (Laplace, Gaussian, Exact)) else None
+
+
+def continuous_bound(law: NoiseLaw, size: int) -> tuple[FloatArray, FloatArray]:
     """Return the standard deviation of noise Z with a density, and the most that e is away from it.
 
     Where abs(Z) and abs(e) are coupled by their quantiles, abs(e) >= k goes with abs(Z) >= zₖ, and

@@ -12,9 +12,16 @@ from dpinfer._interchange import as_table
 from dpinfer._validation import FloatArray, check_alpha, check_array, check_flag, check_option
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.pivots import sidak
-from dpinfer.intervals.ratios._risks import Risks, estimated_risks, exact_risks
+from dpinfer.intervals.ratios._risks import (
+    ROUNDING,
+    Risks,
+    difference_reach,
+    estimated_risks,
+    exact_risks,
+    ratio_ends,
+)
 from dpinfer.intervals.ratios.ratio import LARGEST, METHODS, Method, check_level
-from dpinfer.mechanisms import Mechanism, as_noise
+from dpinfer.mechanisms import Mechanism, NoiseLaw, as_noise
 from dpinfer.results.intervals import Intervals, Uncertainty
 
 UNCERTAINTIES: tuple[Uncertainty, ...] = ("noise", "noise+sampling")
@@ -47,8 +54,9 @@ def risk_ratio_confint(
     alpha : float, default 0.05
         One minus the confidence level, in (0, 1), and at least 1e-50 for each table.
     method : {"exact", "normal"}
-        ``"exact"``: from the sets of the two risks by the law of the noise, at the level
-        √(1 - α) each; conservative. ``"normal"``: the delta method, on the logarithmic
+        ``"exact"``: by the law of the noise. From the sets of the two risks at the level √(1 - α)
+        each, which is conservative; with public ``row_totals``, for ratios and differences of
+        risks, from the law of the one linear statistic. ``"normal"``: the delta method, on the logarithmic
         scale; approximate, and the whole possible range where an estimated risk is not inside
         (0, 1).
     uncertainty : {"noise", "noise+sampling"}
@@ -79,6 +87,13 @@ def risk_ratio_confint(
     with them what follows for p₁/p₂: [l₁/u₂, u₁/l₂]. The sets are those of
     :func:`share_confint` within [0, 1]; where nothing is known of a risk its range is [0, 1]. The
     rows of the confidential table must not be empty.
+
+    With public ``row_totals`` each risk is estimated without bias by a linear function of its row,
+    w·a/n + (1 - w)·(1 - b/n), and the estimates differ by known noises: p̂₁ - r·p̂₂ has the law of
+    E₁ - r·E₂ at the ratio r of the risks. The exact set holds the r at which it is not extreme, as
+    in :func:`ratio_confint`. Noises on the whole numbers of a standard deviation above 20, or with
+    noises of other kinds, are replaced by noises with a density, and the most by which they differ
+    is added.
 
     The normal interval is exp(log(p₁/p₂) ± z·√v), with v the sum over the rows of var(p)/p²,
     where the noise contributes ((1 - p)²v_a + p²v_b)/n² to var(p), and sampling p(1 - p)/n
@@ -182,7 +197,11 @@ def risk_difference_confint(
     Notes
     -----
     The exact interval is [l₁ - u₂, u₁ - l₂] for the sets of the two risks, as in
-    :func:`risk_ratio_confint`; the normal one is p₁ - p₂ ± z·√(Σ var(p)).
+    :func:`risk_ratio_confint`; the normal one is p₁ - p₂ ± z·√(Σ var(p)). With public
+    ``row_totals`` the estimated difference has an error that is a weighted sum of the four noises,
+    and the exact interval is the estimate give or take a quantile of its law. From 33 different
+    pairs of totals on, that quantile is a bound at most 1.4e-4 of it too large for noise with a
+    density, and at most the distance to such noise for wide noise on the whole numbers.
 
     Examples
     --------
@@ -221,10 +240,14 @@ def _confint(
     each = sidak(alpha, len(counts)) if together else alpha
     check_level(each)
     risks = estimated_risks(counts, law, totals)
-    if method == "exact":
+    notes: tuple[str, ...] = ()
+    if method == "exact" and totals is not None and measure == "risk difference":
+        lower, upper = _linear_difference(risks, law, totals, each)
+    elif method == "exact" and totals is not None and measure == "risk ratio":
+        lower, upper = ratio_ends(risks, law, totals, each)
+    elif method == "exact":
         low, high = exact_risks(counts, law, totals, risks, sidak(each, 2))
         lower, upper = _combined(measure, low, high)
-        notes: tuple[str, ...] = ()
     else:
         lower, upper, notes = _by_delta_method(measure, risks, uncertainty, each)
     first, second = np.clip(risks.estimate, 0.0, 1.0).T
@@ -318,6 +341,19 @@ _SLOPES: dict[Measure, Callable[[FloatArray], FloatArray]] = {
     "risk difference": np.ones_like,
 }
 """Derivatives by the first risk: of the logarithms of ratios, and of the difference."""
+
+
+def _linear_difference(
+    risks: Risks, law: NoiseLaw, totals: FloatArray, alpha: float
+) -> tuple[FloatArray, FloatArray]:
+    """Return the difference of the risks give or take a quantile of its error, within [-1, 1]."""
+    reach = difference_reach(law, totals, alpha / 2)
+    centre = risks.estimate[:, 0] - risks.estimate[:, 1]
+    # rounding must not take away an end that is attained
+    half = reach + ROUNDING * (np.abs(risks.estimate).sum(axis=1) + reach)
+    lower, upper = np.maximum(centre - half, -1.0), np.minimum(centre + half, 1.0)
+    empty = lower > upper
+    return np.where(empty, np.inf, lower), np.where(empty, -np.inf, upper)
 
 
 def _combined(measure: Measure, low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:
