@@ -41,14 +41,20 @@ _ATANH_SERIES_BELOW = 0.25
 _ABOVE_MINUS_ONE = np.nextafter(-1.0, 0.0)
 
 
-def binom_pmf(k: FloatArray, n: FloatArray, p: FloatArray) -> FloatArray:
-    """P(X = k) for X ~ Binomial(n, p), 0 < p < 1 and whole numbers 0 <= k <= n that broadcast."""
+def binom_pmf(
+    k: FloatArray, n: FloatArray, p: FloatArray, *, excess: FloatArray | None = None
+) -> FloatArray:
+    """P(X = k) for X ~ Binomial(n, p), 0 < p < 1 and whole numbers 0 <= k <= n that broadcast.
+
+    ``excess`` is k - np where it is known better than from a rounded p.
+    """
     q = 1.0 - p
     trials = np.maximum(n, 1.0)  # without trials k is 0, which is dealt with at the end
     mean, mean_error = _exact_product(trials, p)
     inner = np.maximum(np.minimum(k, trials - 1.0), 1.0)
     rest = np.maximum(trials - inner, 1.0)
-    excess = (inner - mean) - mean_error
+    if excess is None:
+        excess = (inner - mean) - mean_error
     log_ratio = (
         stirling_error(trials)
         - stirling_error(inner)

@@ -20,7 +20,8 @@ class GeneralizationBound:
     Attributes
     ----------
     alpha : float
-        Bound on the errors of all answers as estimates of the population, as shares of it.
+        Bound on the errors of all answers as estimates of the population, as shares of it: at most
+        1, which says nothing.
     beta : float
         The probability that an error exceeds it, at most.
     sample_alpha, sample_beta : float
@@ -38,7 +39,7 @@ class GeneralizationBound:
     >>> from dpinfer.query_release import generalization_bound
     >>> bound = generalization_bound(PureDP(2.0, neighbours="replace"), alpha=0.01, beta=1e-4)
     >>> round(bound.alpha, 3), bound.is_vacuous
-    (6.401, True)
+    (1.0, True)
     """
 
     alpha: float
@@ -137,7 +138,7 @@ def generalization_bound(
         confidence = np.square(np.sqrt(chance) + np.sqrt(2.0 * delta)) / most
     best = int(np.argmin(privacy + confidence))
     return GeneralizationBound(
-        alpha=float(near + privacy[best] + confidence[best]),
+        alpha=min(float(near + privacy[best] + confidence[best]), 1.0),
         beta=most,
         sample_alpha=near,
         sample_beta=chance,

@@ -75,8 +75,6 @@ def _terms(last: float, epsilon: float, count: int) -> tuple[FloatArray, FloatAr
         return lies, np.exp(log_pmf)
     if epsilon >= _SMALL:
         return lies, binom_pmf(lies, trials, np.array(lie))
-    # P(i) = C(k, i)·2^-k·exp(loss/2 - k·ln cosh(ε/2)), without rounding the probability of a lie
-    half = 0.5 * epsilon
-    log_cosh = np.log1p(2.0 * np.sinh(0.5 * half) ** 2)
-    tilt = np.exp((count - 2.0 * lies) * half - count * log_cosh)
-    return lies, binom_pmf(lies, trials, np.array(0.5)) * tilt
+    # i - k·P(lie) = (i - k/2) + k·tanh(ε/2)/2, without rounding the probability of a lie
+    excess = (lies - 0.5 * count) + 0.5 * count * np.tanh(0.5 * epsilon)
+    return lies, binom_pmf(lies, trials, np.array(lie), excess=excess)

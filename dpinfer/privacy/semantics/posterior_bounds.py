@@ -7,7 +7,6 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import special
 
 from dpinfer._validation import FloatArray, Neighbours, check_array, check_integer, check_option
 from dpinfer.errors import IncompatibleReleaseError
@@ -72,8 +71,7 @@ class PosteriorBounds:
             their odds.
         """
         p = check_array(without, "without", ge=0, le=1)
-        upper = self._upper(p)
-        return (1.0 - self._upper(1.0 - p))[()], upper[()]
+        return self._bound(p, -1.0)[()], self._bound(p, 1.0)[()]
 
     def odds(self, without: ArrayLike) -> tuple[Any, Any]:
         """Bounds on the posterior odds of two events with the record.
@@ -94,12 +92,19 @@ class PosteriorBounds:
             upper = np.where(odds > 0, odds * high, 0.0)
         return (odds * low)[()], upper[()]
 
-    def _upper(self, p: FloatArray) -> FloatArray:
+    def _bound(self, p: FloatArray, sign: float) -> FloatArray:
+        """Upper bounds on a probability for the sign 1, lower ones for -1.
+
+        Each is accurate relative to itself: where p is close to 0, 1 - (1 - p)e^-ε is the sum of
+        p and -(1 - p)(e^-ε - 1).
+        """
+        tightest = np.minimum if sign > 0 else np.maximum
+        rest = 1.0 - p
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            ratio = np.where(p > 0, p * np.exp(self.log_ratio), 0.0)
-            complement = 1.0 - (1.0 - p) * np.exp(-self.log_ratio)
-            odds = special.expit(special.logit(p) + self.log_odds_ratio)
-        return np.asarray(np.minimum(np.minimum(ratio, complement), odds))
+            ratio = np.where(p > 0, p * np.exp(sign * self.log_ratio), 0.0)
+            complement = np.where(rest > 0, p - rest * np.expm1(-sign * self.log_ratio), 1.0)
+            odds = p / (p + np.where(rest > 0, rest * np.exp(-sign * self.log_odds_ratio), 0.0))
+        return np.asarray(tightest(tightest(ratio, complement), np.where(p > 0, odds, 0.0)))
 
 
 def posterior_bounds(

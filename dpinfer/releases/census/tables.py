@@ -68,11 +68,13 @@ def measurement_table(
 
 def _shares(allocation: BudgetAllocation, levels: list[str]) -> dict[str, Fraction]:
     """Return the share of each query that the budget of these levels measures."""
-    found = {
-        query: sum((allocation.share(level, query) for level in levels), Fraction(0))
+    pairs = [(level, query) for level, query in allocation if level in levels]
+    measured = {query for _, query in pairs}
+    return {
+        query: sum((allocation.share(*pair) for pair in pairs if pair[1] == query), Fraction(0))
         for query in layout.PL94_QUERIES
+        if query in measured
     }
-    return {query: share for query, share in found.items() if share}
 
 
 def _drawn(

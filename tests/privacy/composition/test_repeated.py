@@ -189,3 +189,34 @@ def test_only_single_pairs_are_repeated():
     amplified = AmplifiedDP(0.1, 0.0, (Amplification(PureDP(1.0), 0.05, "poisson"),))
     with pytest.raises(IncompatibleReleaseError, match="must not be amplified"):
         compose_optimal(amplified, 5)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "count", "expected"), [(1e-4, 10**8, 4.886554011), (1e-3, 10**7, 19.42365)]
+)
+def test_many_answers_that_each_say_little(epsilon, count, expected):
+    # the limit is that of a Gaussian with μ = ε√k, to about ε²
+    total = RepeatedDP(epsilon, 0.0, count)
+    found = total.epsilon_at(1e-6)
+    assert found == pytest.approx(expected, rel=2e-7)
+    assert found == pytest.approx(GDP(epsilon * count**0.5).epsilon_at(1e-6), rel=1e-4)
+    assert total.delta_at(found) == pytest.approx(1e-6, rel=1e-9)
+
+
+def test_lies_of_probability_near_one_half():
+    with mp.workdps(50):
+        for epsilon, at in ((1e-4, 1e-3), (0.01, 1.3), (0.04, 5.0)):
+            count, step = 3000, mp.mpf(epsilon)
+            lie = 1 / (1 + mp.exp(step))
+            terms = (
+                mp.binomial(count, i)
+                * lie**i
+                * (1 - lie) ** (count - i)
+                * (1 - mp.exp(mp.mpf(at) - (count - 2 * i) * step))
+                for i in range(count // 2 + 1)
+                if (count - 2 * i) * step > at
+            )
+            expected = float(mp.fsum(terms))
+            assert RepeatedDP(epsilon, 0.0, count).delta_at(at) == pytest.approx(
+                expected, rel=1e-11
+            )

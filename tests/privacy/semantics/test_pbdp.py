@@ -196,3 +196,36 @@ def test_more_power_more_delta():
     epsilon = np.array([0.3, 1.0, 2.0])
     assert (max_power(ZCDP(0.2), 0.1) < max_power(ZCDP(0.3), 0.1)).all()
     assert (pbdp_delta(ZCDP(0.2), epsilon) < pbdp_delta(ZCDP(0.3), epsilon)).all()
+
+
+def test_levels_that_no_float_holds():
+    # ln(δ/Φ(Φ⁻¹(δ) - 40)) in 60 digits
+    assert pbdp_epsilon(GDP(40.0), 1e-6) == pytest.approx(992.3395882827709, rel=1e-13)
+    assert pbdp_epsilon(privacy_loss(Gaussian(sigma=1 / 40)), 0.5) == pytest.approx(
+        pbdp_epsilon(GDP(40.0), 0.5), rel=1e-9
+    )
+    np.testing.assert_allclose(pbdp_epsilon(PureDP(1000.0), [1e-6, 0.5]), 1000.0, rtol=1e-13)
+    # ρ + 2√(ρ·ln(1/δ)) is attained where the rest of the power is negligible
+    expected = 5000.0 + 2.0 * np.sqrt(5000.0 * -np.log(1e-6))
+    assert pbdp_epsilon(ZCDP(5000.0), 1e-6) == pytest.approx(expected, rel=1e-9)
+
+
+def test_what_is_told_for_certain_is_in_every_crossing():
+    told = 1.0 - (1.0 - 1e-6) ** 10
+    total = compose_optimal(ApproxDP(1.0, 1e-6), 10)
+    found = pbdp_delta(total, [300.0, 600.0, 690.0, 1e6])
+    np.testing.assert_allclose(found, told, rtol=1e-9)
+    assert np.isinf(pbdp_epsilon(total, 0.5 * told))
+
+
+def test_crossings_of_many_answers_beyond_all_floats():
+    # 700 answers: in exact arithmetic the likelihood ratio test has these crossings
+    total = compose_optimal(PureDP(1.0), 700)
+    np.testing.assert_allclose(
+        pbdp_delta(total, [600.0, 690.0, 699.9, 701.0]),
+        [1.4403444519835784e-40, 5.556711959134906e-86, 5.93926719692102e-96, 0.0],
+        rtol=1e-7,
+    )
+    several = compose_optimal(PureDP(1.0), 2000)
+    epsilon = pbdp_epsilon(several, [1e-6, 0.5])
+    np.testing.assert_allclose(pbdp_delta(several, epsilon), [1e-6, 0.5], rtol=1e-6)

@@ -265,3 +265,18 @@ def test_no_record_is_deleted_under_a_guarantee_for_replacements(call):
         IncompatibleReleaseError, match='counterfactual must be "draw" or "default"'
     ):
         call()
+
+
+@pytest.mark.parametrize("world", ["draw", "default"])
+def test_probabilities_near_the_ends_lose_no_digits(world):
+    bounds = posterior_bounds(PureDP(1.0, neighbours="replace"), counterfactual=world)
+    factor = np.exp(bounds.log_ratio)
+    for p in (1e-300, 1e-15, 1e-8):
+        lower, upper = bounds.probability(p)
+        assert float(lower) == pytest.approx(p / factor, rel=2e-8)
+        assert float(upper) == pytest.approx(p * factor, rel=1e-6)
+    lower, upper = posterior_bounds(PureDP(1e-9, neighbours="replace")).probability(1e-15)
+    assert float(upper) / 1e-15 - 1 == pytest.approx(1e-9, rel=1e-6)
+    assert 1 - float(lower) / 1e-15 == pytest.approx(1e-9, rel=1e-6)
+    assert bounds.probability([0.0, 1.0])[0].tolist() == [0.0, 1.0]
+    assert bounds.probability([0.0, 1.0])[1].tolist() == [0.0, 1.0]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
+import numpy as np
+
 from dpinfer._validation import FloatArray
 
 
@@ -25,6 +27,11 @@ class Curve(ABC):
     @abstractmethod
     def level(self, power: FloatArray) -> FloatArray:
         """Return the smallest level at which each power is possible."""
+
+    def log_level(self, power: FloatArray) -> FloatArray:
+        """Return the logarithm of that level, also where no float holds the level itself."""
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(self.level(power)))
 
     @abstractmethod
     def crossing(self, epsilon: FloatArray) -> FloatArray:

@@ -32,6 +32,10 @@ class GaussianCurve(Curve):
         """Return the smallest level at which each power is possible."""
         return np.asarray(special.ndtr(special.ndtri(power) - self.mu))
 
+    def log_level(self, power: FloatArray) -> FloatArray:
+        """Return the logarithm of that level."""
+        return np.asarray(special.log_ndtr(special.ndtri(power) - self.mu))
+
     def crossing(self, epsilon: FloatArray) -> FloatArray:
         """Return the largest power β that is e^ε times its level or more, 0 if there is none.
 

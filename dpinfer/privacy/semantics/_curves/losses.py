@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,21 @@ class LossCurve(Curve):
             return -_least(lambda t: (self._delta(t) - wanted) * np.exp(-t), low, reach)
 
         return np.maximum([one(float(wanted)) for wanted in power], 0.0)
+
+    def log_level(self, power: FloatArray) -> FloatArray:
+        """Return the logarithm of that level."""
+        found = super().log_level(power)
+        reach = self._reach()
+
+        def gain(t: float, wanted: float) -> float:
+            return float(t - np.log(max(wanted - self._delta(t), 1e-320)))
+
+        for at in np.flatnonzero(np.isneginf(found) & (power > self.at_zero)):
+            wanted = float(power[at])
+            # below this loss the tangent says nothing
+            first = float(self.loss.epsilon(wanted))
+            found[at] = -_least(partial(gain, wanted=wanted), first, reach)
+        return found
 
     def crossing(self, epsilon: FloatArray) -> FloatArray:
         """Return the largest power β that is e^ε times its level or more, 0 if there is none.

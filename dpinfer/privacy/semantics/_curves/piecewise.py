@@ -37,6 +37,12 @@ class PiecewiseCurve(Curve):
             high = power - self.delta - np.expm1(self.epsilon) * (1.0 - power)
         return np.asarray(np.maximum(np.maximum(low, high), 0.0))
 
+    def log_level(self, power: FloatArray) -> FloatArray:
+        """Return the logarithm of that level."""
+        with np.errstate(divide="ignore"):
+            low = np.log(np.maximum(power - self.delta, 0.0)) - self.epsilon
+        return np.maximum(low, super().log_level(power))
+
     def crossing(self, epsilon: FloatArray) -> FloatArray:
         """Return the largest power β that is e^ε times its level or more, 0 if there is none."""
         beyond = epsilon > self.epsilon

@@ -83,12 +83,19 @@ class DivergenceCurve(Curve):
 
     def level(self, power: FloatArray) -> FloatArray:
         """Return the smallest level at which each power is possible."""
+        return np.asarray(power * np.exp(-self._loss(power, _MOST_LOSS)))
+
+    def log_level(self, power: FloatArray) -> FloatArray:
+        """Return the logarithm of that level."""
+        return np.asarray(np.log(power) - self._loss(power, _FAR))
+
+    def _loss(self, power: FloatArray, cut: float) -> FloatArray:
+        """Return the log ratio of each power and its smallest level, up to a limit."""
         log_power = np.log(power)
-        most = np.minimum(self.most_loss(log_power) * (1.0 + 1e-9) + _LEAST, _MOST_LOSS)
-        loss = self._largest(
-            lambda a, i: (log_power[i] - a, a), np.zeros(power.shape), most, cut=_MOST_LOSS
+        most = np.minimum(self.most_loss(log_power) * (1.0 + 1e-9) + _LEAST, cut)
+        return self._largest(
+            lambda a, i: (log_power[i] - a, a), np.zeros(power.shape), most, cut=cut
         )
-        return np.asarray(power * np.exp(-loss))
 
     def crossing(self, epsilon: FloatArray) -> FloatArray:
         """Return the largest power β that is e^ε times its level or more, 0 if there is none."""

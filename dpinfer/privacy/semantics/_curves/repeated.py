@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ from scipy import special
 
 from dpinfer._numerics.roots import find_root
 from dpinfer._validation import FloatArray
+from dpinfer.privacy.composition._response_losses import losses_delta
 from dpinfer.privacy.semantics._curves.curve import Curve
 
 _LEAST_LOG = -700.0
@@ -52,7 +55,50 @@ class RepeatedCurve(Curve):
 
         log_level = np.log(np.maximum(self._root(ratio, epsilon.shape), 1e-320))
         found = np.exp(np.minimum(epsilon + log_level, 0.0))
-        return np.where(log_level > _LEAST_LOG, found, 0.0)
+        for at in np.flatnonzero(log_level <= _LEAST_LOG):
+            found[at] = self._crossing_beyond(float(epsilon[at]))
+        return found
+
+    def log_level(self, power: FloatArray) -> FloatArray:
+        """Return the logarithm of the smallest level at which each power is possible.
+
+        The curve is made of its tangents in the losses t, power = e^t·level + δ(t).
+        """
+        found = super().log_level(power)
+
+        def log_level(j: int, wanted: float) -> float:
+            rest = wanted - self._delta(j)
+            return float(np.log(rest)) - self._loss(j) if rest > 0 else -np.inf
+
+        for at in np.flatnonzero(np.isneginf(found) & (power > self.at_zero)):
+            wanted = float(power[at])
+            found[at] = _peak(partial(log_level, wanted=wanted), self._first, self.count)
+        return found
+
+    def _crossing_beyond(self, epsilon: float) -> float:
+        """Crossing at a level that no float holds: of the line of slope e^ε with a tangent."""
+        # with the least power, as the tangent is above the curve
+        last = min(int(np.ceil(0.5 * (epsilon / self.epsilon + self.count))) - 1, self.count)
+        if self.epsilon == 0 or last < self._first:
+            return self.at_zero
+
+        def beaten(j: int) -> float:
+            return -self._delta(j) / -float(np.expm1(self._loss(j) - epsilon))
+
+        return -_peak(beaten, self._first, last)
+
+    @property
+    def _first(self) -> int:
+        """Least number of true answers with a loss of 0 or more."""
+        return (self.count + 1) // 2
+
+    def _loss(self, true: int) -> float:
+        return (2.0 * true - self.count) * self.epsilon
+
+    def _delta(self, true: int) -> float:
+        """δ at the loss of a number of true answers."""
+        inner = losses_delta(np.array([self._loss(true)]), self.epsilon, self.count)[0]
+        return self.at_zero + (1.0 - self.at_zero) * float(inner)
 
     def _at(self, s: FloatArray) -> FloatArray:
         return np.where(s < 0, self.power(np.exp(np.minimum(s, -1e-16))), 1.0)
@@ -89,3 +135,12 @@ class RepeatedCurve(Curve):
         at = np.where(inside, least, 1.0)
         tail = special.betainc(at, self.count - at + 1.0, special.expit(epsilon))
         return np.where(inside, tail, np.where(least > 0, 0.0, 1.0))
+
+
+def _peak(function: Callable[[int], float], low: int, high: int) -> float:
+    """Largest value of a function of whole numbers that rises or is flat, and then falls."""
+    while high > low:
+        middle = (low + high) // 2
+        rises = function(middle + 1) >= function(middle)
+        low, high = (middle + 1, high) if rises else (low, middle)
+    return function(low)
