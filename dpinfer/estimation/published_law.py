@@ -10,6 +10,8 @@ from dpinfer._validation import FloatArray
 from dpinfer.mechanisms._law import NoiseLaw
 from dpinfer.releases import Release
 
+_SMALLEST_LOG = -700.0
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PublishedRows:
@@ -53,6 +55,14 @@ class PublishedRows:
     def spread(self) -> FloatArray:
         """Standard deviation of the noise."""
         return np.broadcast_to(self.noise.std, self.target.shape)
+
+    @property
+    def error(self) -> FloatArray:
+        """Error of probabilities where that is an absolute one; 0 where it is relative."""
+        floor = np.broadcast_to(self.noise._floor, self.target.shape)
+        with np.errstate(over="ignore"):
+            relative = np.exp(-np.maximum(self.log_at_least(self.threshold), _SMALLEST_LOG))
+        return np.where(floor > 0, np.minimum(floor * relative, 1.0), 0.0)
 
     def larger(self, y: FloatArray) -> FloatArray:
         """P(published >= y), given that it is published."""

@@ -162,6 +162,14 @@ class UnknownTrials:
         own, other = self.noise.variance, self.nobs_noise.variance
         return np.asarray(weight**2 * own + self.value**2 * other)
 
+    @property
+    def error(self) -> FloatArray:
+        """Error of tails where that is an absolute one; 0 where it is relative."""
+        out = np.empty(self.count.size)
+        for noise, _, rows in self.groups:
+            out[rows] = noise._floor
+        return out
+
     @cached_property
     def confidence_set(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         """First and last number of trials that is plausible, and the probability to miss it."""

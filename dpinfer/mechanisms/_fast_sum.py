@@ -28,6 +28,9 @@ _NEGLIGIBLE = 1e-18
 _ACCURATE = 1e-10
 """Smaller tails are not accurate, relatively, in a table of atoms from a Fourier transform."""
 
+_TABLES = 1e-12
+"""Smaller probabilities are not accurate, relatively, in any table of whole-numbered noise."""
+
 _SLACK = 1e-8
 """Points this far above an atom, in units of the largest weight, count as that atom."""
 
@@ -69,6 +72,11 @@ def fast_sum(weights: FloatArray, laws: list[NoiseLaw]) -> NoiseLaw:
     return total
 
 
+def untabulated(law: NoiseLaw) -> NoiseLaw:
+    """Return the law without its table: slower, and accurate in far tails."""
+    return law._law if isinstance(law, _Tabulated) else law
+
+
 class _Tabulated(NoiseLaw):
     """A law with a table for its distribution function."""
 
@@ -85,6 +93,10 @@ class _Tabulated(NoiseLaw):
 
     def take(self, index: Any) -> NoiseLaw:
         return self
+
+    @property
+    def _floor(self) -> FloatArray | float:
+        return max(_TABLES, float(self._law._floor))
 
     def _variance(self) -> FloatArray:
         return self._law._variance()
@@ -118,6 +130,10 @@ class _SmoothSum(_Tabulated):
     def __init__(self, law: WeightedSum, finest: float) -> None:
         super().__init__(law)
         self._finest = finest
+
+    @property
+    def _floor(self) -> FloatArray | float:
+        return self._law._floor
 
     @cached_property
     def _table(self) -> HalfLineTable:

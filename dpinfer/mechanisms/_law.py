@@ -75,6 +75,11 @@ class NoiseLaw(ABC):
         """Return the law of the selected cells; where one law serves all cells, that law."""
 
     @property
+    def _floor(self) -> FloatArray | float:
+        """Probability below which tails are not accurate relatively, shape (); 0: all are."""
+        return 0.0
+
+    @property
     @final
     @np.errstate(over="ignore")
     def variance(self) -> Any:

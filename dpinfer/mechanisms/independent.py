@@ -144,6 +144,13 @@ class IndependentNoise(NoiseLaw):
             out[..., cells] = getattr(law, hook)(points[..., cells])
         return out
 
+    @property
+    def _floor(self) -> FloatArray:
+        out = np.empty(self._size)
+        for law, cells in self._groups:
+            out[cells] = law._floor
+        return out
+
     def _variance(self) -> FloatArray:
         out = np.empty(self._size)
         for law, cells in self._groups:

@@ -127,6 +127,10 @@ class WeightedSum(NoiseLaw):
         """Bound on the absolute error of ``cdf`` and ``sf``."""
         return self._route.error_bound
 
+    @property
+    def _floor(self) -> float:
+        return self._route.floor
+
     def chernoff(self, q: ArrayLike) -> Any:
         """Smallest t at which Chernoff's bound certifies P(sum >= t) <= ``q``.
 

@@ -20,6 +20,7 @@ from dpinfer._validation import (
 from dpinfer.errors import InvalidParameterError
 from dpinfer.results import HypothesisResult
 from dpinfer.results.null_distribution import NullDistribution
+from dpinfer.results.tables import printed_pvalue
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -206,7 +207,11 @@ def _extreme(
 
 
 def _pvalue(null: NullDistribution, observed: float | None, side: Alternative) -> str:
-    return "" if observed is None else f"as extreme, p = {float(null.pvalue(observed, side)):.3g}"
+    if observed is None:
+        return ""
+    found = float(null.pvalue(observed, side))
+    pvalue = printed_pvalue(found, float(null.pvalue_error(observed)), 3)
+    return f"as extreme, p {pvalue if pvalue.startswith('<') else f'= {pvalue}'}"
 
 
 def _mark_critical(axes: Axes, null: NullDistribution, level: float, side: Alternative) -> None:

@@ -16,7 +16,7 @@ from dpinfer.reporting.analysis import Analysis
 from dpinfer.reporting.forest import forest_of, label_text
 from dpinfer.reporting.tables import write_text
 from dpinfer.results.intervals import ERROR_COVERED
-from dpinfer.results.tables import format_numbers
+from dpinfer.results.tables import format_numbers, printed_pvalue
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -188,7 +188,8 @@ def _consistency(analysis: Analysis) -> str:
     test = analysis.consistency
     if test is None:
         return "<p>No published value overlaps with others, so that nothing can disagree.</p>"
-    numbers = [("Statistic", f"{float(test.statistic):.6g}"), ("p-value", f"{test.pvalue:.4g}")]
+    pvalue = printed_pvalue(float(test.pvalue), float(test.pvalue_error), 4)
+    numbers = [("Statistic", f"{float(test.statistic):.6g}"), ("p-value", pvalue)]
     if np.any(test.mc_error):
         numbers.append(("Monte Carlo error of it", f"{float(test.mc_error):.2g}"))
     numbers.append(("Method", test.method))

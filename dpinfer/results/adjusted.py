@@ -12,7 +12,7 @@ from dpinfer._validation import check_alpha, check_array, check_option, freeze
 from dpinfer.errors import ApproximationWarning
 from dpinfer.results.hypothesis import HypothesisResult
 from dpinfer.results.labels import attach_labels, labelled_frame, split_labels
-from dpinfer.results.tables import render_table
+from dpinfer.results.tables import printed_pvalues, render_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -112,9 +112,19 @@ class AdjustedTests:
                 ("Rejected", int(frame["reject"].sum())),
                 ("Controls", RATES[self.method]),
             ],
-            {name: frame[name].to_numpy() for name in frame.columns},
+            {name: self._column(name, frame[name].to_numpy()) for name in frame.columns},
             index=frame.index if self.labels is not None else None,
         )
+
+    def _column(self, name: str, values: Any) -> Any:
+        """Return what is printed of a column; p-values as bounds where they are no more."""
+        if self.tests is None or not name.startswith("pvalue"):
+            return values
+        error = np.ravel(self.tests.pvalue_error)
+        if name == "pvalue_adjusted":  # of what is known as a bound, the adjustment is one too
+            at_bound = np.ravel(self.tests.pvalue) <= error
+            error = np.where((error > 0) & at_bound, values, 0.0)
+        return printed_pvalues(values, error)
 
     def __repr__(self) -> str:
         rejected, size = int(np.sum(self.reject)), np.size(self.reject)

@@ -13,7 +13,7 @@ from dpinfer.errors import InvalidParameterError
 from dpinfer.results.intervals import ERROR_COVERED, Uncertainty
 from dpinfer.results.labels import attach_labels, labelled_frame
 from dpinfer.results.null_distribution import NullDistribution
-from dpinfer.results.tables import render_table
+from dpinfer.results.tables import printed_pvalue, printed_pvalues, render_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,6 +44,10 @@ class HypothesisResult:
         Number of observations behind each statistic; None where none is involved.
     mc_error : float or array of float
         Monte Carlo standard error of ``pvalue``; 0 where nothing was simulated.
+    pvalue_error : float or array of float, optional
+        Absolute error of ``pvalue`` where that is what bounds it; 0 where it is accurate relative
+        to its size. By default that of ``null_distribution``. No smaller ``pvalue`` is held: one
+        that is equal to it stands for "not above", and is printed as "< 1e-12".
     labels : pandas.Index, optional
         One label for each statistic.
     notes : tuple of str
@@ -71,18 +75,24 @@ class HypothesisResult:
     uncertainty: Uncertainty
     nobs: Any = None
     mc_error: Any = 0.0
+    pvalue_error: Any = None
     labels: pd.Index | None = None
     notes: tuple[str, ...] = ()
     decided: bool = True
 
     def __post_init__(self) -> None:
         shape = np.shape(self.statistic) if self.labels is None else (len(self.labels),)
-        for name in ("statistic", "pvalue", "mc_error"):
+        if self.pvalue_error is None:
+            error = self.null_distribution.pvalue_error(np.asarray(self.statistic))
+            object.__setattr__(self, "pvalue_error", error)
+        for name in ("statistic", "pvalue_error", "pvalue", "mc_error"):
             if np.shape(value := getattr(self, name)) not in ((), shape):
                 raise InvalidParameterError(
                     f"{name} must have shape {shape}, one entry a test, got {np.shape(value)}"
                 )
             array = np.broadcast_to(value, shape)
+            if name == "pvalue":
+                array = np.maximum(array, np.asarray(self.pvalue_error))
             object.__setattr__(self, name, attach_labels(freeze(array), self.labels))
 
     def summary_frame(self) -> pd.DataFrame:
@@ -128,7 +138,12 @@ class HypothesisResult:
         return render_table(
             self.name,
             facts,
-            {name: frame[name].to_numpy() for name in frame.columns},
+            {
+                name: printed_pvalues(frame[name].to_numpy(), self.pvalue_error)
+                if name == "pvalue"
+                else frame[name].to_numpy()
+                for name in frame.columns
+            },
             index=frame.index if self.labels is not None else None,
             notes=self.notes,
         )
@@ -140,8 +155,10 @@ class HypothesisResult:
     def __repr__(self) -> str:
         if np.size(self.statistic) > 1:
             return f"HypothesisResult({self.name!r}, {np.size(self.statistic)} tests)"
-        statistic, pvalue = np.ravel(self.statistic)[0], np.ravel(self.pvalue)[0]
-        return f"HypothesisResult({self.name!r}, statistic={statistic:.6g}, pvalue={pvalue:.6g})"
+        statistic = np.ravel(self.statistic)[0]
+        pvalue = printed_pvalue(np.ravel(self.pvalue)[0], np.ravel(self.pvalue_error)[0], 6)
+        equal = " " if pvalue.startswith("<") else "="
+        return f"HypothesisResult({self.name!r}, statistic={statistic:.6g}, pvalue{equal}{pvalue})"
 
     def __str__(self) -> str:
         return self.summary()

@@ -71,6 +71,24 @@ class NullDistribution(ABC):
 
     @final
     @np.errstate(over="ignore")
+    def pvalue_error(self, statistic: ArrayLike) -> Any:
+        """Absolute error of :meth:`pvalue` where that is what bounds it, and its least value.
+
+        Parameters
+        ----------
+        statistic : float or array of float
+            Observed values of the statistic.
+
+        Returns
+        -------
+        float or array of float
+            0 where p-values are accurate relative to their size, however small. Elsewhere no
+            p-value is given out below this error: one that is equal to it says "not above".
+        """
+        return np.asarray(self._pvalue_error(_points(statistic)))[()]
+
+    @final
+    @np.errstate(over="ignore")
     def critical_value(self, alpha: float, alternative: Alternative = "two-sided") -> Any:
         """Value from which on a test of level ``alpha`` rejects.
 
@@ -226,6 +244,10 @@ class NullDistribution(ABC):
     ) -> tuple[FloatArray, FloatArray]:
         """Return the ends of the Monte Carlo interval of the p-value."""
 
+    def _pvalue_error(self, statistic: FloatArray) -> FloatArray:
+        """Absolute error of p-values that are not accurate relative to their size."""
+        return np.zeros(statistic.shape)
+
     @abstractmethod
     def _facts(self) -> list[tuple[str, object]]:
         """Header of the summary."""
@@ -289,6 +311,9 @@ class ExactNull(_KnownTails):
     ----------
     larger, smaller : callable
         P(S >= s) and P(S <= s), for float64 arrays. Both count an atom at s.
+    error : callable, array of float or float, default 0
+        Bound on the absolute error of both, by the statistic, where far tails are not accurate
+        relative to their size: smaller probabilities are given out as this bound.
 
     Examples
     --------
@@ -299,6 +324,20 @@ class ExactNull(_KnownTails):
     >>> die.pvalue(6, "larger").round(4)
     np.float64(0.1667)
     """
+
+    error: Tail | FloatArray | float = 0.0
+
+    def _pvalue_error(self, statistic: FloatArray) -> FloatArray:
+        error = self.error(statistic) if callable(self.error) else self.error
+        return np.broadcast_to(
+            np.minimum(error, 1.0), np.broadcast_shapes(np.shape(error), statistic.shape)
+        )
+
+    def _extreme(self, statistic: FloatArray, alternative: Alternative) -> FloatArray:
+        tail = super()._extreme(statistic, alternative)
+        if not callable(self.error) and not np.any(self.error):
+            return tail
+        return np.maximum(tail, self._pvalue_error(statistic))
 
     def _facts(self) -> list[tuple[str, object]]:
         return [("Kind", "exact")]

@@ -116,6 +116,26 @@ def format_numbers(numbers: NDArray[Any], unit: NDArray[Any] | None = None) -> l
     return [f"{number:.{decimals}f}" for number in np.round(numbers, decimals) + 0.0]
 
 
+def printed_pvalue(pvalue: float, error: float, digits: int) -> str:
+    """Return a p-value with so many digits, as a bound where it is no larger than its error."""
+    return f"< {error:.1g}" if 0.0 < pvalue <= error else f"{pvalue:.{digits}g}"
+
+
+def printed_pvalues(pvalue: NDArray[Any], error: Any) -> NDArray[Any]:
+    """Return p-values as a column to print, with bounds where they are no larger than errors."""
+    errors = np.broadcast_to(np.asarray(error, dtype=np.float64), pvalue.shape)
+    bounded = (errors > 0) & (pvalue <= errors)
+    if not bounded.any():
+        return pvalue
+    known = iter(format_numbers(pvalue[~bounded]))
+    return np.array(
+        [
+            f"< {least:.1g}" if at_bound else next(known)
+            for least, at_bound in zip(errors, bounded, strict=True)
+        ]
+    )
+
+
 def _cells(columns: Mapping[str, Any], index: Any, alike: Sequence[str]) -> list[list[str]]:
     """Return the body as rows of strings, the names of the columns first."""
     length = len(next(iter(columns.values())))

@@ -9,7 +9,7 @@ import pytest
 
 from dpinfer.errors import InvalidParameterError
 from dpinfer.results.hypothesis import HypothesisResult
-from dpinfer.results.null_distribution import AsymptoticNull
+from dpinfer.results.null_distribution import AsymptoticNull, ExactNull
 
 
 def result(**changes):
@@ -84,3 +84,26 @@ def test_shapes_have_to_fit():
         result(statistic=[1.0, 2.0], pvalue=[0.1, 0.2, 0.3])
     with pytest.raises(InvalidParameterError, match=r"statistic must have shape \(2,\)"):
         result(statistic=[1.0, 2.0, 3.0], pvalue=0.1, labels=pd.Index(["a", "b"]))
+
+
+def test_no_pvalue_is_below_its_error():
+    null = ExactNull(lambda s: np.exp(-s), lambda s: -np.expm1(-s), error=1e-12)
+    given = {"alternative": "larger", "method": "exact", "null_distribution": null}
+    one = result(statistic=50.0, pvalue=np.exp(-50.0), **given)
+    assert (one.pvalue, one.pvalue_error) == (1e-12, 1e-12)
+    assert repr(one).endswith("pvalue < 1e-12)")
+    assert one.summary().splitlines()[-2].split()[-2:] == ["<", "1e-12"]
+    assert null.pvalue(50.0, "larger") == null.pvalue(700.0, "larger") == 1e-12
+    assert null.pvalue(3.0, "larger") == np.exp(-3.0)
+    assert null.critical_value(1e-13, "larger") == np.inf
+    several = result(statistic=[50.0, 3.0], pvalue=[0.0, 0.04], **given)
+    assert several.pvalue.tolist() == [1e-12, 0.04]
+    assert "< 1e-12" in several.summary()
+    assert "0.04" in several.summary()
+
+
+def test_errors_of_pvalues_may_depend_on_the_statistic():
+    null = ExactNull(np.zeros_like, np.ones_like, error=lambda s: 1e-9 / (1.0 + np.square(s)))
+    held = result(statistic=[0.0, 3.0], pvalue=[0.0, 0.5], null_distribution=null)
+    np.testing.assert_allclose(held.pvalue_error, [1e-9, 1e-10])
+    np.testing.assert_allclose(held.pvalue, [1e-9, 0.5])

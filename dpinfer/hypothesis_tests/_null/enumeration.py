@@ -31,6 +31,9 @@ _BLOCK = 1 << 16
 _LEFT_OUT = 1e-16
 """Probability of all noises, and of all Poisson counts, that are too large to be enumerated."""
 
+LISTED_ERROR = 1e-12
+"""Bound on the absolute error of the tails: what is left out, and rounding."""
+
 _TIE = 1e-10
 """Values of the statistic this close, relatively, are one but for rounding."""
 

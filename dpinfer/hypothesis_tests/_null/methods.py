@@ -11,7 +11,7 @@ from dpinfer._numerics.weighted_chi2 import RankOne, WeightedChi2
 from dpinfer._validation import Alternative, FloatArray
 from dpinfer.errors import InvalidParameterError
 from dpinfer.hypothesis_tests._blocks import draws_in_block
-from dpinfer.hypothesis_tests._null.enumeration import enumerate_published
+from dpinfer.hypothesis_tests._null.enumeration import LISTED_ERROR, enumerate_published
 from dpinfer.hypothesis_tests._null.problem import Problem, spread
 from dpinfer.hypothesis_tests._quadratic.law import ACCEPTED_ERROR, QuadraticLaw
 from dpinfer.hypothesis_tests.models import Binomial, Model, Multinomial
@@ -37,14 +37,14 @@ def exact(problem: Problem, points: FloatArray | None, *, wanted: bool) -> NullD
     """
     if problem.name == "z":
         count = _standardised(problem)
-        return ExactNull(count.larger, count.smaller)
+        return ExactNull(count.larger, count.smaller, error=problem.noise._floor)
     if (lattice := enumerate_published(problem.model, problem.noise)) is not None:
         atoms = lattice.atoms(problem.evaluate, problem.model.shape)
-        return ExactNull(atoms.upper, atoms.lower)
+        return ExactNull(atoms.upper, atoms.lower, error=LISTED_ERROR)
     law = _quadratic(problem)
     if law is None or not (wanted or _is_good(law, _usual(problem, points))):
         return None
-    return ExactNull(law.upper, law.lower)
+    return ExactNull(law.upper, law.lower, error=law.error)
 
 
 def monte_carlo(

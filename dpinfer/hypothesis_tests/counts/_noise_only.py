@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpinfer._validation import Alternative, FloatArray
+from dpinfer.mechanisms._fast_sum import untabulated
 from dpinfer.mechanisms._law import NoiseLaw
 from dpinfer.results.null_distribution import (
     LARGEST_STATISTIC,
@@ -23,8 +24,8 @@ from dpinfer.results.simulation import Simulation, simulate_null
 
 Method = Literal["exact", "monte-carlo", "normal"]
 
-_FAR = 1e-12
-"""Tails below this are beyond the tables of :func:`fast_sum`."""
+_FAR = 1e-8
+"""Tails below this are not taken from the tables of :func:`fast_sum`."""
 
 _ROUNDING = 64 * np.finfo(float).eps
 """Rounding error of a deviation, relative to the size of the terms of which it is the sum."""
@@ -57,6 +58,11 @@ class NoiseOnly:
         return np.array([float(law.std) for law in self.laws])[self.which]
 
     @property
+    def error(self) -> FloatArray:
+        """Error of tails where that is an absolute one; 0 where it is relative."""
+        return np.array([float(untabulated(law)._floor) for law in self.laws])[self.which]
+
+    @property
     def statistic(self) -> FloatArray:
         """Deviations in standard deviations of the noise."""
         return np.asarray(self.deviation / self.spread)
@@ -83,7 +89,7 @@ def _lower_tail(law: NoiseLaw, x: FloatArray) -> FloatArray:
     far = tail < _FAR
     if far.any():
         points, place = np.unique(x[far], return_inverse=True)
-        tail[far] = np.exp(law._logcdf(points))[place]
+        tail[far] = np.exp(untabulated(law)._logcdf(points))[place]
     return tail
 
 
@@ -97,7 +103,9 @@ def exact(
     problem: NoiseOnly, alternative: Alternative, simulation: Simulation
 ) -> tuple[FloatArray, NullDistribution]:
     """P-values at the deviations themselves, which going through z would round."""
-    null = ExactNull(partial(_beyond, problem, 1.0), partial(_beyond, problem, -1.0))
+    null = ExactNull(
+        partial(_beyond, problem, 1.0), partial(_beyond, problem, -1.0), error=problem.error
+    )
     t = problem.deviation
     if alternative != "two-sided":
         return problem.at_least(SIGNS[alternative] * t, problem.slack(t)), null

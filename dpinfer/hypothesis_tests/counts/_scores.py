@@ -13,7 +13,7 @@ from dpinfer._numerics.binomial import binom_pmf
 from dpinfer._numerics.commensurate import common_spacing
 from dpinfer._validation import FloatArray
 from dpinfer.errors import InvalidParameterError
-from dpinfer.mechanisms._fast_sum import fast_sum
+from dpinfer.mechanisms._fast_sum import fast_sum, untabulated
 from dpinfer.mechanisms._law import NoiseLaw
 from dpinfer.mechanisms._work import MOST_WORK, work_at_a_point
 
@@ -22,6 +22,12 @@ LONGEST = 1 << 22
 
 _LOG_NEGLIGIBLE = 46.0
 """The probability left out on either side is below exp(-46) = 1e-20."""
+
+_FAR = 1e-4
+"""Smaller tails are computed anew, where they are to be accurate relative to their size."""
+
+_TILTS, _ROUNDS = 128, 3
+"""Tilts among which the best one is looked for, and how often, more and more finely."""
 
 _ROUNDING = 64 * np.finfo(float).eps
 
@@ -100,6 +106,60 @@ class NoisyScores:
     def lower(self, t: FloatArray) -> FloatArray:
         """P(T <= t)."""
         return self._tail(-t, -1.0)
+
+    def far_upper(self, t: FloatArray) -> FloatArray:
+        """P(T >= t), accurate relative to its size however small, or down to ``error``."""
+        return self._refined(self.upper(t), t, 1.0)
+
+    def far_lower(self, t: FloatArray) -> FloatArray:
+        """P(T <= t), likewise."""
+        return self._refined(self.lower(t), -t, -1.0)
+
+    @cached_property
+    def error(self) -> float:
+        """Absolute error of these tails; 0 where it is relative."""
+        return float(untabulated(self._noise_sum)._floor)
+
+    def _refined(self, tail: FloatArray, t: FloatArray, sign: float) -> FloatArray:
+        out = tail.reshape(-1).copy()
+        for place in np.flatnonzero(out < _FAR):
+            out[place] = self._far(float(t.flat[place]), sign)
+        return out.reshape(tail.shape)
+
+    def _far(self, t: float, sign: float) -> float:
+        """P(sign·T >= t) from the law of U under shares p·exp(θs), to which t is not far.
+
+        P(U = u) = P'(U = u)·exp(K(θ) - θu) with K(θ) = log E[exp(θU)]; P' has its centre where the
+        terms P(U = u)·P(noise >= t - u) are largest, so that rounding errors of the transform stay
+        small beside their sum.
+        """
+        scores = sign * self.scores
+        centred = scores - self.shares @ scores
+        noise, slack = untabulated(self._noise_sum), float(self.slack(np.asarray(t)))
+
+        def log_noise(u: FloatArray) -> FloatArray:
+            return noise._logcdf((u - t + slack) / self._unit)
+
+        theta = np.zeros(1)
+        if self._compositions > _ENUMERATED:
+            theta = np.append(0.0, np.geomspace(1e-6, 1e3, _TILTS)) / np.ptp(scores)
+        for _ in range(_ROUNDS if theta.size > 1 else 0):
+            exponents = np.multiply.outer(theta, centred)
+            weights = self.shares * np.exp(exponents - exponents.max(axis=1, keepdims=True))
+            mean = self.nobs * (weights @ centred) / weights.sum(axis=1)
+            log_mgf = self.nobs * (np.log(weights.sum(axis=1)) + exponents.max(axis=1))
+            best = int(np.argmax(log_mgf - theta * mean + log_noise(mean)))
+            ends = theta[max(best - 1, 0)], theta[min(best + 1, theta.size - 1)]
+            theta = np.append(theta[best], np.linspace(*ends, _TILTS))
+        exponent = theta[0] * centred
+        weights = self.shares * np.exp(exponent - exponent.max())
+        log_mgf = self.nobs * (np.log(weights.sum()) + exponent.max())
+        tilted = NoisyScores(self.nobs, weights / weights.sum(), scores, self.noise)
+        values, chances = tilted._sum
+        values = values + self.nobs * (tilted.shares @ centred)
+        with np.errstate(divide="ignore"):
+            terms = np.log(chances) + log_mgf - theta[0] * values + log_noise(values)
+        return float(np.exp(min(np.logaddexp.reduce(terms), 0.0)))
 
     def draw(self, size: int, rng: np.random.Generator) -> FloatArray:
         """Draw T in units of ``spread``."""

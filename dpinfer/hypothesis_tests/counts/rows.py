@@ -131,7 +131,9 @@ def _about_values(release: Release, value: Any, alternative: Alternative) -> Hyp
         pvalue=pvalues[alternative],
         alternative=alternative,
         method="conditional" if release.has_rule.any() else "exact",
-        null_distribution=ExactNull(partial(_at, rows, "larger"), partial(_at, rows, "smaller")),
+        null_distribution=ExactNull(
+            partial(_at, rows, "larger"), partial(_at, rows, "smaller"), error=rows.error
+        ),
         uncertainty="noise",
         labels=release.labels,
         notes=("conditional on reaching the threshold",) if conditional else (),

@@ -115,10 +115,12 @@ def counts_trend(
     Under the null hypothesis the counts are multinomial(n, p), so that Σ sᵢXᵢ is the sum of n
     independent scores. Its probabilities are the Fourier coefficients of (Σ pᵢ exp(iθsᵢ))ⁿ, or
     those of all tables where there are at most 131,072; they are summed against the tail of
-    Σ sᵢeᵢ. The absolute error of a p-value is below 1e-12. The exact and the simulated test keep
-    every level. ``"normal"`` errs where the noise dominates: with four
-    cells, n = 50, 500 or 5,000 and Laplace or geometric noise of ε = 0.05, 0.2 or 1 it rejects up
-    to 2.0 and 5.9 % at levels 1 and 5 %, and no more than 10 % at 10 %.
+    Σ sᵢeᵢ. Small p-values are computed anew under shares p·exp(θs) that make the counts probable:
+    their error is below 1e-8 of their size. Where the tail of Σ sᵢeᵢ itself has an absolute error
+    only, ``pvalue_error`` says so. The exact and the simulated test keep every level.
+    ``"normal"`` errs where the noise dominates: with four cells, n = 50, 500 or 5,000 and Laplace
+    or geometric noise of ε = 0.05, 0.2 or 1 it rejects up to 2.0 and 5.9 % at levels 1 and 5 %,
+    and no more than 10 % at 10 %.
 
     Examples
     --------
@@ -287,14 +289,16 @@ def _exact(
     law: NoisyScores, deviation: FloatArray, alternative: Alternative, simulation: Simulation
 ) -> tuple[FloatArray, NullDistribution]:
     null = ExactNull(
-        partial(_scaled, law.upper, law.spread), partial(_scaled, law.lower, law.spread)
+        partial(_scaled, law.far_upper, law.spread),
+        partial(_scaled, law.far_lower, law.spread),
+        error=law.error,
     )
     if alternative == "larger":
-        return law.upper(deviation), null
+        return law.far_upper(deviation), null
     if alternative == "smaller":
-        return law.lower(deviation), null
+        return law.far_lower(deviation), null
     size = np.abs(deviation)
-    both = np.minimum(law.upper(size) + law.lower(-size), 1.0)
+    both = np.minimum(law.far_upper(size) + law.far_lower(-size), 1.0)
     return np.where(size <= law.slack(size), 1.0, both), null
 
 

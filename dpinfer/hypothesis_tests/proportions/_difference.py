@@ -23,6 +23,9 @@ from dpinfer.mechanisms._law import NoiseLaw
 from dpinfer.mechanisms.exact import Exact
 from dpinfer.mechanisms.geometric import Geometric
 
+ERROR = 1e-11
+"""Bound on the absolute error of the tails."""
+
 _NEGLIGIBLE = 1e-18
 _MOST_CELLS = 1 << 22
 _MOST_PAIRS = 1 << 28

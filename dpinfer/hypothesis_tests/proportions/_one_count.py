@@ -127,6 +127,7 @@ class OneCount:
         return ExactNull(
             partial(_beyond, self.larger, self.centre, self.spread),
             partial(_beyond, self.smaller, self.centre, self.spread),
+            error=self.law.noise._floor,
         )
 
     def slack(self, count: FloatArray) -> FloatArray:

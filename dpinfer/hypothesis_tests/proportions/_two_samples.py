@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpinfer._numerics.roots import find_root
 from dpinfer._validation import Alternative, FloatArray
-from dpinfer.hypothesis_tests.proportions._difference import NoisyDifference
+from dpinfer.hypothesis_tests.proportions._difference import ERROR, NoisyDifference
 from dpinfer.hypothesis_tests.proportions._nuisance import GuaranteedNull, certified_maximum
 from dpinfer.mechanisms._fast_sum import fast_sum
 from dpinfer.mechanisms._law import NoiseLaw
@@ -260,8 +260,8 @@ def plug_in(
 ) -> tuple[FloatArray, NullDistribution]:
     """P-values at the estimated proportion."""
     pvalue = test.plug_in(alternative, test.difference).reshape(test.shape)
-    tails = (partial(test.plug_in_tail, side) for side in ("larger", "smaller"))
-    return pvalue, ExactNull(*tails)
+    larger, smaller = (partial(test.plug_in_tail, side) for side in ("larger", "smaller"))
+    return pvalue, ExactNull(larger, smaller, error=ERROR)
 
 
 def monte_carlo(

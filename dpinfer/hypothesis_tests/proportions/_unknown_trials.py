@@ -41,7 +41,11 @@ def plug_in(
     """P-values at the estimated number of trials."""
     rows = np.arange(test.count.size)
     pvalue = test.tail(alternative, test.difference, test.trials, rows).reshape(test.shape)
-    null = ExactNull(partial(test.plug_in_tail, "larger"), partial(test.plug_in_tail, "smaller"))
+    null = ExactNull(
+        partial(test.plug_in_tail, "larger"),
+        partial(test.plug_in_tail, "smaller"),
+        error=test.error.reshape(test.shape),
+    )
     return pvalue, null
 
 

@@ -306,7 +306,8 @@ def _exact(test: _Test, simulation: Simulation) -> tuple[NullDistribution, tuple
             f"method must be 'monte-carlo' or 'asymptotic' for this table, got 'exact': "
             f"{_why_not_exact(error)}"
         )
-    return ExactNull(law.upper, law.lower), (f"the p-value has an absolute error near {error:.0e}",)
+    null = ExactNull(law.upper, law.lower, error=law.error)
+    return null, (f"the p-value has an absolute error near {error:.0e}",)
 
 
 def _monte_carlo(test: _Test, simulation: Simulation) -> tuple[NullDistribution, tuple[str, ...]]:

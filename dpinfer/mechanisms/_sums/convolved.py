@@ -12,6 +12,9 @@ from dpinfer.mechanisms._sums.route import Route, lattice_floor
 
 BLOCK = 1 << 18
 
+_TINY = 1e-300
+"""Less than this is left out only by what floats cannot hold."""
+
 Atoms = tuple[FloatArray, FloatArray]
 """Places in increasing order, and probabilities."""
 
@@ -56,6 +59,7 @@ class ConvolvedSum(Route):
         self._grid = grid
         self.spacing = spacing
         self.error_bound = missing + rest.error_bound + 2e-12
+        self.floor = rest.floor + (missing if missing > _TINY else 0.0)
 
     def upper(self, x: FloatArray, closed: bool) -> FloatArray:
         """Log P(S > x), or log P(S >= x) if ``closed``, at finite x >= 0."""
@@ -160,7 +164,7 @@ class SteppedSum(Route):
         cells = np.ceil(reach / wide.spacing)
         self._cells = np.arange(-cells - 1.0, cells + 1.0)
         self._grid = grid
-        self.error_bound = narrow.error_bound + wide.error_bound + 1e-15
+        self.floor = self.error_bound = narrow.error_bound + wide.error_bound + 1e-15
 
     def upper(self, x: FloatArray, closed: bool) -> FloatArray:
         """Log P(S > x) at finite x >= 0; there are no atoms."""
@@ -203,7 +207,7 @@ class AtomTable(Route):
         self._places = atoms[0]
         self._tails = np.append(np.cumsum(atoms[1][::-1])[::-1], 0.0)
         self.tolerance = tolerance
-        self.error_bound = missing + 1e-14
+        self.floor = self.error_bound = missing + 1e-14
 
     def upper(self, x: FloatArray, closed: bool) -> FloatArray:
         """Log P(S > x), or log P(S >= x) if ``closed``, at finite x >= 0."""

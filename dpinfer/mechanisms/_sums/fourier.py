@@ -83,7 +83,7 @@ class FourierSum(Route):
         dropped += 1.4 * more
         rounding = 4.0 * np.exp(-LOG_LOSS) + 1e-15 * np.sqrt(len(kept))
         self._slack = float(dropped + rounding)
-        self.error_bound = float(gap) + self._slack
+        self.floor = self.error_bound = float(gap) + self._slack
 
     def upper(self, x: FloatArray, closed: bool) -> FloatArray:
         """Log P(S > x) at finite x >= 0, the middle of the bracket."""

@@ -169,7 +169,7 @@ class LatticeTable(Route):
     """The same for very many points: one table, of which far tails are not accurate relatively."""
 
     name = "table"
-    error_bound = 1e-13
+    error_bound = floor = 1e-13
 
     def __init__(self, terms: Terms, spacing: float, *, atol: float) -> None:
         unit = in_spacings(terms, spacing)

@@ -51,7 +51,7 @@ class LatticeSeries(Route):
         self._sines = values / (period * np.sin(np.pi * n / period))
         # an angle has an error proportional to n, and its sine a factor below 1/(2n)
         rounding = 1e-15 * (1.0 + np.abs(values).sum())
-        self.error_bound = float(4.0 * np.exp(-LOG_LOSS) + dropped + rounding)
+        self.floor = self.error_bound = float(4.0 * np.exp(-LOG_LOSS) + dropped + rounding)
 
     def upper(self, x: FloatArray, closed: bool) -> FloatArray:
         """Log P(S > x), or log P(S >= x) if ``closed``, at finite x >= 0."""

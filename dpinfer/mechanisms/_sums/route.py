@@ -23,6 +23,9 @@ class Route(ABC):
     error_bound: float
     """Absolute bound on the error of every probability."""
 
+    floor: float = 0.0
+    """Probability below which tails are not accurate relatively; 0 where all are."""
+
     spacing: float = 0.0
     """Distance of neighbouring lattice points; 0 for a law that is not on a lattice."""
 

@@ -79,7 +79,7 @@ class UniformSum(Route):
         self._shifts = subsets @ widths
         self._signs = np.where(subsets.sum(axis=1) % 2 == 0, 1.0, -1.0)
         self._scale = math.factorial(len(widths)) * float(np.prod(widths))
-        self.error_bound = 1e-16 * self._condition(widths) * len(subsets)
+        self.floor = self.error_bound = 1e-16 * self._condition(widths) * len(subsets)
 
     @classmethod
     def takes(cls, widths: FloatArray) -> bool:

@@ -9,13 +9,21 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
+from scipy import special, stats
 from statsmodels.stats.contingency_tables import Table
 
 from dpinfer.errors import DPInferError, InvalidParameterError
 from dpinfer.hypothesis_tests import counts_trend, proportions_trend
 from dpinfer.hypothesis_tests.counts._scores import NoisyScores
-from dpinfer.mechanisms import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace, WeightedSum
+from dpinfer.mechanisms import (
+    DiscreteGaussian,
+    Exact,
+    Gaussian,
+    Geometric,
+    Laplace,
+    Tulap,
+    WeightedSum,
+)
 
 ALTERNATIVES = ["two-sided", "larger", "smaller"]
 REACH = 45
@@ -349,3 +357,37 @@ def test_only_own_errors_escape(count, nobs, scores, shares, noise, alternative,
             continue
         assert np.isfinite(result.statistic)
         assert 0 <= result.pvalue <= 1
+
+
+@pytest.mark.parametrize("law", [Laplace(scale=1.0), Laplace(scale=40.0), Gaussian(sigma=30.0)])
+@pytest.mark.parametrize("alternative", ["larger", "smaller"])
+def test_far_tails_of_transformed_laws_are_accurate(law, alternative):
+    """Two cells are binomial: n = 200,000 has too many tables to list, but not for logarithms."""
+    n, share = 200_000, 0.3
+    k = np.arange(n + 1.0)
+    log_pmf = stats.binom.logpmf(k, n, share)
+    pair = WeightedSum([0.5, -0.5], law)  # scores are shifted to -1/2 and 1/2
+    for excess in (500, 2_000, 5_000):
+        sign = 1 if alternative == "larger" else -1
+        second = np.rint(n * share + sign * excess)
+        found = counts_trend(
+            [n - second, second],
+            n,
+            mechanism=law,
+            shares=[1 - share, share],
+            alternative=alternative,
+        )
+        assert found.method == "exact"
+        expected = special.logsumexp(log_pmf + pair.logcdf(sign * (k - second)))
+        assert np.log(found.pvalue) == pytest.approx(expected, rel=1e-9, abs=1e-9)
+        if excess == 5_000 and law != Laplace(scale=40.0):
+            assert found.pvalue < 1e-100
+
+
+def test_a_pvalue_at_the_error_of_the_noise_is_a_bound():
+    found = counts_trend([9400, 10000, 10600], 30000, mechanism=Laplace(scale=1.0))
+    assert found.pvalue == pytest.approx(2.145142413306798e-17, rel=1e-10)  # by a sum of logarithms
+    assert found.pvalue_error == 0.0
+    bounded = counts_trend([9000, 10000, 11000], 30000, mechanism=Tulap(scale=2.0))
+    assert 0.0 < bounded.pvalue == bounded.pvalue_error < 1e-12
+    assert "pvalue < " in repr(bounded)
