@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from hashlib import file_digest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -25,6 +28,14 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _PLAN = "plan.json"
+
+_LOCK = "lock"
+
+_DRAFT = re.compile(r"\..+\.[0-9a-f]{32}")
+"""Names of files that are not complete."""
+
+_SUM = ".sha256"
+"""What follows the name of a file in that of the file with its checksum."""
 
 _ROWS_NUMBERS = 1 << 22
 """Numbers in a row group of a file of estimates."""
@@ -50,25 +61,90 @@ def file_name(part: str) -> str:
     return name
 
 
-def make_folder(path: Path) -> None:
-    """Make a folder that may be there already."""
+@contextmanager
+def writable(path: Path) -> Iterator[None]:
+    """Say which place of the folder cannot be written, and why."""
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        yield
     except OSError as error:
+        reason = error.strerror or one_line(error)
         raise InvalidParameterError(
-            f"folder must be one that can be written, got {show(str(path))}: {error.strerror}"
+            f"folder must be one that can be written, got {show(str(path))}: {reason}; make room, "
+            "or pass another folder, and call again"
         ) from error
 
 
+def make_folder(path: Path) -> None:
+    """Make a folder that may be there already."""
+    with writable(path):
+        path.mkdir(parents=True, exist_ok=True)
+
+
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """Yield the path of a new file, which takes its place as a whole once it is complete."""
-    new = path.with_name(f".{path.name}.{uuid4().hex}")
+def replacing(path: Path, *, checked: bool = False) -> Iterator[Path]:
+    """Yield the path of a new file, which takes its place as a whole once it is on the disk.
+
+    A ``checked`` one gets a file with its checksum after that.
+    """
+    new = _draft_of(path)
+    with writable(path):
+        try:
+            yield new
+            _flush(new)
+            digest = _digest(new) if checked else ""
+            os.replace(new, path)
+            if checked:
+                with replacing(_sum_of(path)) as said:
+                    said.write_text(digest)
+            else:
+                _flush(path.parent)
+        finally:
+            new.unlink(missing_ok=True)
+
+
+def is_whole(path: Path) -> bool:
+    """Whether a file is there as it was written, by its checksum."""
+    with writable(path):
+        try:
+            return _sum_of(path).read_text() == _digest(path)
+        except (FileNotFoundError, UnicodeDecodeError):
+            return False
+
+
+def _sum_of(path: Path) -> Path:
+    return path.with_name(path.name + _SUM)
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return file_digest(file, "sha256").hexdigest()
+
+
+def _draft_of(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{uuid4().hex}")
+
+
+def _flush(path: Path) -> None:
+    """Wait until a file, or what is in a folder, is on the disk."""
+    if sys.platform == "win32" and path.is_dir():
+        return  # folders cannot be opened there
+    place = os.open(path, os.O_RDWR if sys.platform == "win32" else os.O_RDONLY)
     try:
-        yield new
-        os.replace(new, path)
+        os.fsync(place)
     finally:
-        new.unlink(missing_ok=True)
+        os.close(place)
+
+
+def _lock(file: int) -> None:
+    """Lock an open file until it is closed, by whatever end of the process."""
+    if sys.platform == "win32":
+        import msvcrt
+
+        msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
+    else:
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 @dataclass(frozen=True)
@@ -95,33 +171,68 @@ class Folder:
         """Return the file of the estimates of a part."""
         return Path(self.root, "estimates", f"{file_name(part)}.parquet")
 
-    def tidy(self) -> None:
-        """Remove what workers that died have left half written."""
-        for path in Path(self.root).glob("*/.*"):
-            path.unlink(missing_ok=True)
+    @contextmanager
+    def claimed(self, fingerprint: str) -> Iterator[None]:
+        """Make the folder that of a plan, or see that it is, and keep other runs out of it."""
+        root = Path(self.root)
+        self._refuse_other_files()
+        make_folder(root)
+        with writable(root / _LOCK):
+            file = os.open(root / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            try:
+                _lock(file)
+            except (BlockingIOError, PermissionError) as error:
+                raise InvalidParameterError(
+                    f"folder must be that of one run at a time, and another one works in "
+                    f"{show(self.root)}: wait for it, or pass another folder"
+                ) from error
+            except OSError as error:
+                raise InvalidParameterError(
+                    "folder must be on a disk that can lock files, got "
+                    f"{show(self.root)}: {error.strerror}"
+                ) from error
+            self._tidy()
+            self._claim(fingerprint)
+            yield
+            self._tidy()
+        finally:
+            os.close(file)
 
-    def claim(self, fingerprint: str) -> None:
-        """Make the folder that of a plan, or see that it is."""
+    def _tidy(self) -> None:
+        """Remove what runs and workers that died have left half written."""
+        with writable(Path(self.root)):
+            for path in [*Path(self.root).glob(".*"), *Path(self.root).glob("*/.*")]:
+                if _DRAFT.fullmatch(path.name):
+                    path.unlink(missing_ok=True)
+
+    def _claim(self, fingerprint: str) -> None:
         path = Path(self.root, _PLAN)
         if path.exists():
-            found = _fingerprint_of(path)
-            if found != fingerprint:
+            if _fingerprint_of(path) != fingerprint:
                 raise InvalidParameterError(
                     f"folder must be empty or hold the same plan, but {show(self.root)} holds "
                     "another one: parts, domain, groupings, zeros or marginals_wanted differ; "
                     "pass another folder, or remove this one"
                 )
         else:
-            if Path(self.root).is_dir() and any(Path(self.root).iterdir()):
-                raise InvalidParameterError(
-                    f"folder must be empty or hold the same plan, but {show(self.root)} holds other"
-                    " files: pass another folder"
-                )
-            make_folder(Path(self.root))
+            self._refuse_other_files()
             with replacing(path) as new:
                 new.write_text(json.dumps({"fingerprint": fingerprint}))
         for name in ("up", "down", "estimates"):
-            Path(self.root, name).mkdir(exist_ok=True)
+            make_folder(Path(self.root, name))
+
+    def _refuse_other_files(self) -> None:
+        """Refuse a folder without a plan in which there is anything that no run leaves."""
+        root = Path(self.root)
+        with writable(root):
+            held = [path.name for path in root.iterdir()] if root.is_dir() else []
+        others = [name for name in held if name != _LOCK and not _DRAFT.fullmatch(name)]
+        if others and _PLAN not in held:
+            raise InvalidParameterError(
+                f"folder must be empty or hold the same plan, but {show(self.root)} holds other"
+                f" files, such as {show(others[0])}: pass another folder"
+            )
 
 
 def _fingerprint_of(path: Path) -> object:
@@ -137,7 +248,7 @@ def _fingerprint_of(path: Path) -> object:
 def write_known(path: Path, labels: NDArray[Any], known: Mapping[str, FloatArray]) -> None:
     """Write what is known of some labelled tables."""
     arrays: dict[str, Any] = {_LABELS: labels, **known}
-    with replacing(path) as new, new.open("wb") as file:
+    with replacing(path, checked=True) as new, new.open("wb") as file:
         np.savez(file, **arrays)
 
 
@@ -149,7 +260,13 @@ def read_known(path: Path) -> tuple[NDArray[Any], dict[str, FloatArray]]:
             found = {name: file[name] for name in file.files}
         return found.pop(_LABELS), found
     except (OSError, ValueError, KeyError, EOFError, MemoryError, BadZipFile) as error:
-        raise InvalidParameterError(f"{path} is damaged, remove it: {one_line(error)}") from error
+        raise _damaged(path, one_line(error)) from error
+
+
+def _damaged(path: Path, reason: str) -> InvalidParameterError:
+    return InvalidParameterError(
+        f"{path} is damaged: {reason}; stream_marginals with the same folder makes it again"
+    )
 
 
 def _refuse_compressed(path: Path) -> None:
@@ -207,7 +324,7 @@ def write_estimates(
     schema = arrow.schema(fields)
     step = max(1, _ROWS_NUMBERS // max(1, sum(map(sum, widths))))
     with (
-        replacing(path) as new,
+        replacing(path, checked=True) as new,
         parquet.ParquetWriter(new, schema, compression="none", use_dictionary=False) as writer,
     ):
         for start in range(0, len(labels), step):
@@ -227,6 +344,8 @@ def read_estimates(
     from pyarrow import dataset as arrow_dataset
 
     for file in files:
+        if not is_whole(file):
+            raise _damaged(file, "it is not there or not as it was written")
         check_parquet(file, Limit.of(file, None), ["unit", *columns])
     dataset = arrow_dataset.dataset([str(file) for file in files])
     table = dataset.to_table(columns=["unit", *columns])

@@ -14,7 +14,13 @@ import numpy as np
 from dpinfer._interchange import is_foreign
 from dpinfer._validation import check_integer, check_items, one_line, show
 from dpinfer.errors import DPInferError, InvalidParameterError
-from dpinfer.estimation.streaming._files import file_name, make_folder, plain_labels, replacing
+from dpinfer.estimation.streaming._files import (
+    file_name,
+    make_folder,
+    plain_labels,
+    replacing,
+    writable,
+)
 from dpinfer.estimation.streaming._tree import TreePart, check_parts
 from dpinfer.estimation.tables.marginals import NoisyMarginal
 from dpinfer.mechanisms.independent import as_noise
@@ -51,6 +57,12 @@ def write_marginals_parquet(
     parent : str, optional
         The part above; None for the top.
 
+    Raises
+    ------
+    InvalidParameterError
+        If an argument is outside what is allowed, or the folder cannot be written, as when the
+        disk is full.
+
     Notes
     -----
     ``units.parquet`` has a row for each unit: ``unit``, the position of its ``parent`` or -1, and
@@ -82,6 +94,8 @@ def write_marginals_parquet(
         "parent": hierarchy.parent,
         "not_exhausted": opened,
     }
+    with writable(path):
+        (path / "part.json").unlink(missing_ok=True)  # what is there is a part no longer
     with replacing(path / _UNITS) as new:
         parquet.write_table(arrow.table(units), new)
     for number, one in enumerate(listed):
@@ -213,17 +227,18 @@ def read_marginals_parquet(
     Returns
     -------
     dict of str to TreePart
-        The parts; each is read when it is worked on. Their version are the sizes of their files and
-        the times at which these were written.
+        The parts; each is read when it is worked on. Their version is what ``part.json`` says, and
+        the sizes of their files and the times at which these were written.
     """
     found: dict[str, TreePart] = {}
     most = check_max_bytes(max_bytes)
     for path in sorted(check_path(folder, "folder").glob("*/part.json")):
         with _readable(path):
-            said: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            text = path.read_text(encoding="utf-8")
+            said: Mapping[str, Any] = json.loads(text)
             files = sorted(path.parent.glob("*.parquet"))
             stamps = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
             number = check_integer(said["marginals"], "marginals", ge=0, le=len(files))
             load = ParquetPart(str(path.parent.absolute()), number, most)
-            found[said["name"]] = TreePart(load, said["parent"], version=repr(stamps))
+            found[said["name"]] = TreePart(load, said["parent"], version=repr((text, stamps)))
     return check_parts(found)

@@ -10,7 +10,7 @@ from typing import Any
 from dpinfer._validation import check_flag, check_items, check_option, show
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.streaming._census import census_parts
-from dpinfer.estimation.streaming._files import Folder
+from dpinfer.estimation.streaming._files import Folder, is_whole
 from dpinfer.estimation.streaming._parquet import read_marginals_parquet, write_marginals_parquet
 from dpinfer.estimation.streaming._part import PartTask, Plan, go_down, go_up
 from dpinfer.estimation.streaming._tree import TreePart, check_parts, depths_of
@@ -81,7 +81,8 @@ def stream_marginals(
     IncompatibleReleaseError
         If values published without noise contradict one another.
     InvalidParameterError
-        If an argument is outside what is allowed, or the folder is that of another plan.
+        If an argument is outside what is allowed, or the folder is that of another plan, is one in
+        which another call works, or cannot be written, as when the disk is full.
     NotEstimableError
         If a marginal is wanted that the values do not determine.
 
@@ -92,8 +93,10 @@ def stream_marginals(
     but through the tables of its roots. So a first task for each part estimates these from what is
     in the part and below it; then, from the top down, a second one estimates all its units from the
     final estimates of its roots. A worker holds one part at a time, and parts of parts may be cut
-    as far as memory asks for. Each task leaves one file, which takes its name when it is complete:
-    a plan that is started again does what is not there. The files do not depend on the workers.
+    as far as memory asks for. Each task leaves files that take their names when they are complete
+    and on the disk, each with its SHA-256 beside it: a plan that is started again does what is not
+    there, or is no longer as it was written. The folder is locked while a call works in it. The
+    estimates do not depend on the workers.
 
     Examples
     --------
@@ -143,10 +146,9 @@ def stream_marginals(
         wanted=_check_wanted(marginals_wanted, schema),
         refuse=refuse,
     )
-    plan.folder.claim(_fingerprint(plan, tree))
     tasks = _tasks(plan, tree)
-    seconds = _run(tasks, depths_of(tree), jobs, shown)
-    plan.folder.tidy()
+    with plan.folder.claimed(_fingerprint(plan, tree)):
+        seconds = _run(tasks, depths_of(tree), jobs, shown)
     return StreamedMarginals(tasks=tasks, seconds=seconds)
 
 
@@ -219,6 +221,10 @@ def _answers(
 
 
 def _finished(task: PartTask, way: str) -> bool:
+    """Whether all files of a task are there as they were written."""
     folder = task.plan.folder
-    path = folder.message(task.name) if way == "up" else folder.estimates(task.name)
-    return path.exists()
+    if way == "up":
+        return is_whole(folder.message(task.name))
+    return is_whole(folder.estimates(task.name)) and all(
+        is_whole(folder.answer(name)) for name in task.below
+    )

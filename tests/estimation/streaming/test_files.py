@@ -1,6 +1,9 @@
 """Files of the working folder: names, replacement as a whole, labels and numbers."""
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -68,7 +71,7 @@ def test_a_file_is_replaced_as_a_whole_or_not_at_all(tmp_path):
             new.write_text("half")
             raise OSError("no space")
 
-    with pytest.raises(OSError, match="no space"):
+    with pytest.raises(InvalidParameterError, match=r"can be written, got .*file': no space; make"):
         half()
     assert path.read_text() == "first"
     assert [one.name for one in tmp_path.iterdir()] == ["file"]
@@ -76,26 +79,35 @@ def test_a_file_is_replaced_as_a_whole_or_not_at_all(tmp_path):
 
 def test_what_died_half_way_is_removed(tmp_path):
     folder = Folder(str(tmp_path / "work"))
-    folder.claim("plan")
-    left = folder.message("01").with_name(".01.npz.half")
-    left.write_text("half")
-    folder.message("01").write_text("whole")
-    folder.tidy()
-    assert not left.exists()
-    assert folder.message("01").exists()
-    folder.claim("plan")  # once more, as an interrupted plan does
+    drafts = [Path(folder.root, name) for name in (f".plan.json.{'0a' * 16}", "lock")]
+    drafts[0].parent.mkdir()
+    for draft in drafts:
+        draft.write_text("")
+    with folder.claimed("plan"):  # although there are files and no plan
+        assert not drafts[0].exists()
+        drafts[0] = folder.message("01").with_name(f".01.npz.{'0a' * 16}")
+        kept = [folder.message("01"), drafts[0].with_name(".hidden")]
+        for file in (*kept, drafts[0]):
+            file.write_text("")
+    for _ in range(2):  # once more, as an interrupted plan does
+        assert not drafts[0].exists()
+        assert all(file.exists() for file in kept)
+        with folder.claimed("plan"):
+            drafts[0].write_text("half")
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", "\0", "3"])
 def test_a_damaged_plan_is_named(tmp_path, content):
     folder = Folder(str(tmp_path))
-    folder.claim("plan")
-    (tmp_path / "plan.json").write_text(content)
-    with pytest.raises(InvalidParameterError, match=r"plan.json' is damaged"):
-        folder.claim("plan")
-    (tmp_path / "plan.json").write_bytes(b"\xff")
-    with pytest.raises(InvalidParameterError, match=r"plan.json' is damaged"):
-        folder.claim("plan")
+    with folder.claimed("plan"):
+        pass
+    for damaged in (content.encode(), b"\xff"):
+        (tmp_path / "plan.json").write_bytes(damaged)
+        with (
+            pytest.raises(InvalidParameterError, match=r"plan.json' is damaged"),
+            folder.claimed("plan"),
+        ):
+            pass
 
 
 def test_labels_and_tables_come_back(tmp_path):
@@ -172,3 +184,130 @@ def test_a_label_of_a_part_may_be_any_text(tmp_path):
     wanted = dpi.combine_marginals(marginal, tree, domain=DOMAIN)
     pd.testing.assert_frame_equal(found.marginal("sex"), wanted.marginal("sex"))
     assert found.files["a/.."].parent == tmp_path / "out" / "estimates"
+
+
+def two_parts():
+    """A unit of two children, one of which is the root of a part with two more."""
+    top, below = Hierarchy.from_codes(["0", "01", "02"]), Hierarchy.from_codes(["01", "011", "012"])
+    above = NoisyMarginal("sex", [[9.0, 8.0], [5.0, 3.0]], NOISE, ["0", "02"])
+    inside = NoisyMarginal("sex", [[4.0, 5.0], [3.0, 2.0], [2.0, 2.0]], NOISE)
+    return {
+        "0": TreePart(lambda: (top, [above], None)),
+        "01": TreePart(lambda: (below, [inside], None), "0"),
+    }
+
+
+def cut_short(path):
+    path.write_bytes(path.read_bytes()[:-30])
+
+
+def flip_a_bit(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("damage", [cut_short, flip_a_bit, Path.unlink])
+@pytest.mark.parametrize(
+    ("file", "made"),
+    [
+        ("estimates/0.parquet", ["down 0"]),
+        ("estimates/01.parquet", ["down 01"]),
+        ("estimates/01.parquet.sha256", ["down 01"]),
+        ("down/01.npz", ["down 0"]),
+        ("up/01.npz", ["up 01"]),
+    ],
+)
+def test_what_is_not_as_it_was_written_is_named_and_made_again(tmp_path, file, made, damage):
+    found = stream_marginals(two_parts(), tmp_path, domain=DOMAIN)
+    wanted = found.marginal("sex")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*.*")}
+    damage(tmp_path / file)
+    if "estimates" in file:
+        with pytest.raises(
+            InvalidParameterError, match=r"estimates/01?.parquet is damaged: .* it ag"
+        ):
+            found.marginal("sex")
+    elif damage is cut_short:
+        with pytest.raises(InvalidParameterError, match=rf"{file} is damaged"):
+            found.part("0" if "up" in file else "01")
+    again = stream_marginals(two_parts(), tmp_path, domain=DOMAIN)
+    assert list(again.seconds) == made
+    pd.testing.assert_frame_equal(again.marginal("sex"), wanted)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*.*")} == before
+    assert not stream_marginals(two_parts(), tmp_path, domain=DOMAIN).seconds
+
+
+def test_two_runs_in_one_folder_keep_out_of_each_others_way(tmp_path):
+    parts = two_parts()
+    refused = []
+
+    def load():
+        with pytest.raises(InvalidParameterError, match="one run at a time") as caught:
+            stream_marginals(two_parts(), tmp_path, domain=DOMAIN)
+        refused.append(caught)
+        return parts["01"].load()
+
+    stream_marginals({**parts, "01": TreePart(load, "0")}, tmp_path, domain=DOMAIN)
+    assert len(refused) == 2  # up and down
+
+
+def test_what_part_json_says_belongs_to_the_plan(tmp_path):
+    tree = Hierarchy.from_codes(["0", "01"])
+    total = NoisyMarginal((), [3.0, 4.0], NOISE)
+    write_marginals_parquet(tmp_path / "in", "top", tree, [total, total])
+    options = {"domain": DOMAIN, "marginals_wanted": [()]}
+    stream_marginals(dpi.read_marginals_parquet(tmp_path / "in"), tmp_path / "out", **options)
+    file = next((tmp_path / "in").glob("*/part.json"))
+    file.write_text(file.read_text().replace('"marginals": 2', '"marginals": 1'))
+    parts = dpi.read_marginals_parquet(tmp_path / "in")
+    with pytest.raises(InvalidParameterError, match="another one"):
+        stream_marginals(parts, tmp_path / "out", **options)
+
+
+FULL = """
+import pandas as pd, resource, signal, sys
+import dpinfer as dpi
+from dpinfer.queries import Hierarchy
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+tree = Hierarchy(pd.Series([None, *[0] * 2000], dtype=object))
+noise = dpi.Gaussian(sigma=1.0)
+marginal = dpi.NoisyMarginal((), [1.0] * 2001, noise)
+resource.setrlimit(resource.RLIMIT_FSIZE, (8000, 8000))
+options = {"domain": dpi.Domain({"sex": ["F", "M"]}), "marginals_wanted": [()]}
+def stream():
+    dpi.stream_marginals({"0": dpi.TreePart(lambda: (tree, [marginal], None))}, "out", **options)
+def write():
+    dpi.write_marginals_parquet("in", "0", tree, marginal)
+for call in (stream, write):
+    try:
+        call()
+    except dpi.InvalidParameterError as error:
+        print(error)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no limit of the size of files there")
+def test_a_disk_without_room_is_named(tmp_path):
+    """Files may have 8,000 bytes, of which the system says that they are too large."""
+    run = [sys.executable, "-c", FULL]
+    found = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, check=True)
+    said = found.stdout.splitlines()
+    assert len(said) == 2
+    for line, file in zip(said, ("estimates/0.parquet", "in/0/units.parquet"), strict=True):
+        assert "folder must be one that can be written" in line
+        assert file in line
+        assert "too large" in line
+    assert not list(tmp_path.glob("**/.*"))
+
+
+def test_a_folder_that_cannot_be_written(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(_files.os, "open", refuse)
+    with pytest.raises(InvalidParameterError, match=r"can be written, .*lock': Permission denied"):
+        stream_marginals(two_parts(), tmp_path, domain=DOMAIN)
+    with pytest.raises(InvalidParameterError, match=r"can be written, .*units.parquet': Permiss"):
+        write_marginals_parquet(tmp_path, "x", *two_parts()["0"].load()[:2])
