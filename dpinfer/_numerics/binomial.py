@@ -42,11 +42,17 @@ _ABOVE_MINUS_ONE = np.nextafter(-1.0, 0.0)
 
 
 def binom_pmf(
-    k: FloatArray, n: FloatArray, p: FloatArray, *, excess: FloatArray | None = None
+    k: FloatArray,
+    n: FloatArray,
+    p: FloatArray,
+    log_lift: float = 0.0,
+    *,
+    excess: FloatArray | None = None,
 ) -> FloatArray:
     """P(X = k) for X ~ Binomial(n, p), 0 < p < 1 and whole numbers 0 <= k <= n that broadcast.
 
-    ``excess`` is k - np where it is known better than from a rounded p.
+    Times e^log_lift, which keeps small ones in the range of floats. ``excess`` is k - np where it
+    is known better than from a rounded p.
     """
     q = 1.0 - p
     trials = np.maximum(n, 1.0)  # without trials k is 0, which is dealt with at the end
@@ -62,9 +68,9 @@ def binom_pmf(
         - mean * deviance(excess / mean)
         - trials * q * deviance(-excess / (trials * q))
     )
-    pmf = np.exp(log_ratio) * np.sqrt(trials / (2.0 * np.pi * inner * rest))
-    pmf = np.where(k == 0, np.exp(n * np.log1p(-p)), pmf)
-    return np.where(k == n, np.exp(n * np.log(p)), pmf)
+    pmf = np.exp(log_ratio + log_lift) * np.sqrt(trials / (2.0 * np.pi * inner * rest))
+    pmf = np.where(k == 0, np.exp(n * np.log1p(-p) + log_lift), pmf)
+    return np.where(k == n, np.exp(n * np.log(p) + log_lift), pmf)
 
 
 def binom_radius(centre: FloatArray, n: FloatArray, log_ratio: float) -> FloatArray:

@@ -11,12 +11,15 @@ from dpinfer._numerics.binomial import bernstein_radius, deviance, stirling_erro
 from dpinfer._validation import FloatArray
 
 
-def poisson_pmf(k: FloatArray, rate: FloatArray) -> FloatArray:
-    """P(X = k) for X ~ Poisson(rate), rate > 0 and whole numbers k >= 0 that broadcast."""
+def poisson_pmf(k: FloatArray, rate: FloatArray, log_lift: float = 0.0) -> FloatArray:
+    """P(X = k) for X ~ Poisson(rate), rate > 0 and whole numbers k >= 0 that broadcast.
+
+    Times e^log_lift, which keeps small ones in the range of floats.
+    """
     inner = np.maximum(k, 1.0)
     log_ratio = -stirling_error(inner) - rate * deviance((inner - rate) / rate)
-    pmf = np.exp(log_ratio) / np.sqrt(2.0 * np.pi * inner)
-    return np.where(k == 0, np.exp(-rate), pmf)
+    pmf = np.exp(log_ratio + log_lift) / np.sqrt(2.0 * np.pi * inner)
+    return np.where(k == 0, np.exp(log_lift - rate), pmf)
 
 
 def poisson_radius(centre: FloatArray, log_ratio: float) -> FloatArray:

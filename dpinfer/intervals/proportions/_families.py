@@ -68,8 +68,8 @@ class CountFamily(ABC):
         """
 
     @abstractmethod
-    def pmf(self, k: FloatArray, theta: FloatArray) -> FloatArray:
-        """P(X = k) for whole numbers 0 <= k <= last."""
+    def pmf(self, k: FloatArray, theta: FloatArray, log_lift: float = 0.0) -> FloatArray:
+        """P(X = k) for whole numbers 0 <= k <= last, times e^log_lift."""
 
     @abstractmethod
     def ratio(self, k: FloatArray, theta: FloatArray) -> FloatArray:
@@ -135,9 +135,9 @@ class BinomialCounts(CountFamily):
         root = (p + 0.5 * share + sign * np.sqrt(np.maximum(inside, 0.0))) / (1.0 + share)
         return np.where(inside >= 0.0, root, np.copysign(np.inf, p))
 
-    def pmf(self, k: FloatArray, theta: FloatArray) -> FloatArray:
-        """P(X = k)."""
-        return binom_pmf(k, self.nobs, theta)
+    def pmf(self, k: FloatArray, theta: FloatArray, log_lift: float = 0.0) -> FloatArray:
+        """P(X = k), times e^log_lift."""
+        return binom_pmf(k, self.nobs, theta, log_lift)
 
     def ratio(self, k: FloatArray, theta: FloatArray) -> FloatArray:
         """P(X = k)/P(X = k - 1)."""
@@ -205,9 +205,9 @@ class PoissonCounts(CountFamily):
         root = count + 0.5 * square + sign * np.sqrt(np.maximum(inside, 0.0))
         return np.where(inside >= 0.0, root, np.copysign(np.inf, count))
 
-    def pmf(self, k: FloatArray, theta: FloatArray) -> FloatArray:
-        """P(X = k)."""
-        return poisson_pmf(k, theta)
+    def pmf(self, k: FloatArray, theta: FloatArray, log_lift: float = 0.0) -> FloatArray:
+        """P(X = k), times e^log_lift."""
+        return poisson_pmf(k, theta, log_lift)
 
     def ratio(self, k: FloatArray, theta: FloatArray) -> FloatArray:
         """P(X = k)/P(X = k - 1)."""

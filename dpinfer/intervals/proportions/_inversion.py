@@ -25,7 +25,8 @@ _LONGEST_STEP = 4.0
 _PLAIN_STEPS = 40
 """Number of steps after which the bracket is halved instead."""
 
-_SMALLEST = 1e-300
+_CLOSED_FROM = 1e-290
+"""Smaller probabilities are not precise enough as floats for closed forms."""
 
 _UNBOUNDED = 1e300
 """Stands for infinity in brackets that are still open."""
@@ -92,13 +93,15 @@ def _solved(
 ) -> FloatArray:
     """Roots found row by row."""
     tails = NoisyTails(family=family, kernel=kernel, t=t, side=side, probability=probability)
-    limits = [tails.without_spread(np.zeros(t.shape)), np.full(t.shape, 0.5 + 0.5 * side)]
+    beyond = tails.lifted(0.5 + 0.5 * side)
+    limits = [tails.without_spread(np.zeros(t.shape)), np.full(t.shape, beyond)]
     if np.isfinite(family.last).all():
         limits[1] = tails.without_spread(family.last)
     least, most = limits[::side]
     first, last = (np.zeros(t.shape), family.largest)[::side]
-    root = np.where(least >= probability, first, np.where(most == probability, last, side * np.inf))
-    rows = np.flatnonzero((least < probability) & (most > probability))
+    wanted = tails.lifted(probability)
+    root = np.where(least >= wanted, first, np.where(most == wanted, last, side * np.inf))
+    rows = np.flatnonzero((least < wanted) & (most > wanted))
     if rows.size:
         root[rows] = _found(tails, rows, _start(tails, rows))
     return root
@@ -108,7 +111,8 @@ def _found(tails: NoisyTails, rows: Rows, start: FloatArray) -> FloatArray:
     """Roots that exist: from closed forms where there are such, and safe steps elsewhere."""
     root = np.full(rows.size, np.nan)
     noise = tails.kernel.noise
-    if isinstance(tails.family, BinomialCounts) and has_edge(noise):
+    shallow = tails.probability > _CLOSED_FROM
+    if shallow and isinstance(tails.family, BinomialCounts) and has_edge(noise):
         t, nobs = tails.t[rows], tails.family.nobs[rows]
         # a lower tail is what is left of the upper one from the next value on
         if tails.side < 0 and noise.is_integer and not tails.kernel.mid:
@@ -147,21 +151,24 @@ def _newton(tails: NoisyTails, rows: Rows, theta: FloatArray) -> FloatArray:
     """Newton's method on the probit of the tails, within brackets that only shrink."""
     theta = theta.copy()
     low, high = np.zeros(rows.size), tails.family.largest[rows]
-    goal = float(special.ndtri(tails.probability))
+    goal, wanted = float(special.ndtri(tails.probability)), tails.lifted(tails.probability)
     open_ = np.arange(rows.size)
     for count in range(MAX_STEPS):
         now = theta[open_]
         tail, slope = tails.at(now, rows[open_])
-        above = tails.side * (tail - tails.probability) > 0.0
+        above = tails.side * (tail - wanted) > 0.0
         high[open_] = np.where(above, now, high[open_])
         low[open_] = np.where(above, low[open_], now)
         new, distance = _next(tails, rows[open_], now, tail, slope, goal)
         a, b = low[open_], np.minimum(high[open_], _UNBOUNDED)
         new = np.where(new > a, new, a + 0.1 * (now - a))
         new = np.where(new < b, new, b - 0.1 * (b - now))
-        closed = (b - a <= 4e-16 * np.abs(now)) | (tail == tails.probability)
+        closed = (b - a <= 4e-16 * np.abs(now)) | (tail == wanted)
+        # between the limits of the parameter and the next floats there is nothing to look for
+        closed |= (new <= a) | (new >= b)
         if count >= _PLAIN_STEPS:
-            new = np.where((b < _UNBOUNDED) & (distance >= _QUADRATIC), 0.5 * (a + b), new)
+            halved = (a > 0.0) & (b < _UNBOUNDED) & (distance >= _QUADRATIC)
+            new = np.where(halved, 0.5 * (a + b), new)
         theta[open_] = np.where(closed, now, new)
         open_ = open_[~(closed | (distance < _QUADRATIC))]
         if not open_.size:
@@ -182,15 +189,20 @@ def _next(
 ) -> tuple[FloatArray, FloatArray]:
     """Where Newton's method goes from θ, and how far the probit of the tail is from its goal."""
     family = tails.family.take(rows)
-    probit = special.ndtri(np.clip(tail, _SMALLEST, 1.0 - 1e-16))
-    density = np.exp(-0.5 * np.square(probit)) / np.sqrt(2.0 * np.pi)
-    distance = probit - goal
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        step = -distance * density / slope
+        log_tail = np.minimum(np.log(tail) - 2.0 * tails.kernel.log_lift, -1e-16)
+        probit = special.ndtri_exp(log_tail)
+        hazard = np.exp(-0.5 * np.square(probit) - log_tail) / np.sqrt(2.0 * np.pi)
+        distance = probit - goal
+        step = -distance * hazard * (tail / slope)
+        # near 0 tails are like powers of θ
+        factor = np.exp((np.log(tails.probability) - log_tail) * (tail / slope) / theta)
     noise = np.asarray(tails.kernel.noise.variance)
     noise = noise[rows] if noise.ndim else noise
     longest = _LONGEST_STEP * np.sqrt(family.variance(theta) + noise + 1.0) / family.scale
     # where the slope has vanished, or is rounding, only its direction is known
     flat = ~np.isfinite(step) | (tails.side * slope <= 0.0)
     step = np.where(flat, np.copysign(np.inf, -tails.side * distance), step)
-    return theta + np.clip(step, -longest, longest), np.where(flat, np.inf, np.abs(distance))
+    new = theta + np.clip(step, -longest, longest)
+    new = np.where((new <= 0.0) & (factor < 1.0) & ~flat, theta * factor, new)
+    return new, np.where(flat, np.inf, np.abs(distance))

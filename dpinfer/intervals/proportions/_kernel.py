@@ -14,11 +14,20 @@ _LARGEST_TABLE = 1 << 20
 _NEGLIGIBLE = 1e-17
 """Tails of the noise below this share of the wanted probability are left out."""
 
-_SMALLEST = 1e-300
+_SMALLEST = 5e-324
+
+_DEEP = 1e-100
+"""Below, factors of the terms may leave the range of floats while the terms matter."""
+
+_LARGEST_LIFT = 300.0
+"""The product of two numbers up to e^300 is in the range of floats, with room for slopes."""
 
 
 class Kernel:
-    """P(e <= d) for noise e, or with ``mid`` P(e < d) + P(e = d)/2.
+    """P(e <= d) for noise e, or with ``mid`` P(e < d) + P(e = d)/2, times e^log_lift.
+
+    The lift is 0 but where very small probabilities are wanted: of a sum whose terms are products
+    of two probabilities it takes each into the range of floats.
 
     Parameters
     ----------
@@ -33,6 +42,8 @@ class Kernel:
     def __init__(self, noise: NoiseLaw, probability: float, *, mid: bool) -> None:
         self.noise = noise
         self.mid = mid
+        deep = probability < _DEEP
+        self.log_lift = min(-0.5 * float(np.log(probability)), _LARGEST_LIFT) if deep else 0.0
         negligible = max(_NEGLIGIBLE * probability, _SMALLEST)
         self.reach: FloatArray = np.ceil(noise._isf(np.asarray(negligible))) + 1.0
         self._table: FloatArray | None = None
@@ -48,6 +59,11 @@ class Kernel:
         return np.asarray(self._table.take(place.astype(np.int32)))
 
     def _evaluate(self, d: FloatArray, noise: NoiseLaw) -> FloatArray:
-        at_most = noise._cdf(d)
+        if self.log_lift:
+            at_most = np.exp(noise._logcdf(d) + self.log_lift)
+            below = np.exp(noise._logsf(-d) + self.log_lift) if self.mid else at_most
+        else:
+            at_most = noise._cdf(d)
+            below = noise._sf(-d) if self.mid else at_most
         # by symmetry P(e < d) = P(e > -d)
-        return np.asarray(0.5 * (at_most + noise._sf(-d)) if self.mid else at_most)
+        return np.asarray(0.5 * (at_most + below) if self.mid else at_most)
