@@ -167,8 +167,8 @@ def _newton(tails: NoisyTails, rows: Rows, theta: FloatArray) -> FloatArray:
         # between the limits of the parameter and the next floats there is nothing to look for
         closed |= (new <= a) | (new >= b)
         if count >= _PLAIN_STEPS:
-            halved = (a > 0.0) & (b < _UNBOUNDED) & (distance >= _QUADRATIC)
-            new = np.where(halved, 0.5 * (a + b), new)
+            inside = np.where(a > 0.0, 0.5 * (a + b), 0.01 * b)
+            new = np.where((b < _UNBOUNDED) & (distance >= _QUADRATIC), inside, new)
         theta[open_] = np.where(closed, now, new)
         open_ = open_[~(closed | (distance < _QUADRATIC))]
         if not open_.size:
