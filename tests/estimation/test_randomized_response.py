@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from dpinfer.errors import InvalidParameterError, NotEstimableError
 from dpinfer.estimation import response_counts, response_proportions
@@ -99,9 +100,79 @@ def test_normal_intervals_are_those_of_statsmodels_when_nothing_is_randomized():
     answers = pd.Series([30, 70], index=["yes", "no"])
     nearly_plain = RandomizedResponse(p=1 - 1e-12)
     estimate = response_proportions(answers, mechanism=nearly_plain)
-    lower, upper = estimate.conf_int(alpha=0.1)
-    expected = proportion_confint(answers, 100, alpha=0.1, method="normal")
-    np.testing.assert_allclose([lower, upper], expected, rtol=1e-10)
+    for method, theirs in (("normal", "normal"), ("exact", "beta")):
+        lower, upper = estimate.conf_int(alpha=0.1, method=method)
+        expected = proportion_confint(answers, 100, alpha=0.1, method=theirs)
+        np.testing.assert_allclose([lower, upper], expected, rtol=1e-9)
+
+
+CHANNELS = [(0.6, 2), (0.95, 2), (0.5, 3), (0.6, 5)]
+
+
+def with_reports(c, n, categories):
+    return [c, n - c, *[0] * (categories - 2)]
+
+
+@pytest.mark.parametrize(("p", "categories"), CHANNELS)
+@pytest.mark.parametrize("n", [10, 40])
+def test_default_intervals_of_proportions_cover_by_enumeration(p, categories, n):
+    law = RandomizedResponse(p=p, categories=categories)
+    false = (1 - p) / (categories - 1)
+    found = [
+        response_proportions(with_reports(c, n, categories), mechanism=law).conf_int(0.1)
+        for c in range(n + 1)
+    ]
+    for truth in (0.0, 0.01, 0.05, 0.3, 0.77, 1.0):
+        pmf = stats.binom(n, false + (p - false) * truth).pmf(np.arange(n + 1))
+        hit = [bool(part.lower[0] <= truth <= part.upper[0]) for part in found]
+        assert pmf @ hit >= 0.9 - 1e-12
+
+
+@pytest.mark.parametrize(("p", "categories"), CHANNELS)
+@pytest.mark.parametrize("n", [10, 40])
+def test_default_intervals_of_counts_cover_by_enumeration(p, categories, n):
+    law = RandomizedResponse(p=p, categories=categories)
+    false = (1 - p) / (categories - 1)
+    laws = {
+        t: np.convolve(
+            stats.binom(t, p).pmf(np.arange(t + 1)),
+            stats.binom(n - t, false).pmf(np.arange(n - t + 1)),
+        )
+        for t in range(n + 1)
+    }
+    for c in range(n + 1):
+        tables = with_reports(c, n, categories)
+        counts = response_counts(tables, mechanism=law).conf_int(0.1)
+        shares = response_proportions(tables, mechanism=law, uncertainty="noise").conf_int(0.1)
+        kept = [t for t, pmf in laws.items() if min(pmf[c:].sum(), pmf[: c + 1].sum()) > 0.05]
+        ends = (min(kept), max(kept)) if kept else (np.inf, -np.inf)
+        assert (counts.lower[0], counts.upper[0]) == ends
+        np.testing.assert_allclose([shares.lower[0], shares.upper[0]], np.array(ends) / n)
+
+
+def test_exact_intervals_of_many_respondents():
+    # tails of counts in groups are bounds: the ends are a little farther out, and not farther in
+    law = RandomizedResponse(p=0.75)
+    few = response_counts([4_000, 6_000], mechanism=law).conf_int()
+    pmf = [
+        np.convolve(
+            stats.binom(int(t), 0.75).pmf(np.arange(t + 1)),
+            stats.binom(10_000 - int(t), 0.25).pmf(np.arange(10_001 - t)),
+        )
+        for t in (few.lower[0] + 10, few.upper[0] - 10)
+    ]
+    assert pmf[0][4_000:].sum() > 0.025
+    assert pmf[1][:4_001].sum() > 0.025
+    for n in (10_000.0, 1e9):
+        many = response_counts([0.4 * n, 0.6 * n], mechanism=law)
+        exact, normal = many.conf_int(), many.conf_int(method="normal")
+        np.testing.assert_array_less(exact.lower, normal.lower + 1)
+        np.testing.assert_array_less(normal.upper - 1, exact.upper)
+        np.testing.assert_allclose(exact.width, normal.width, rtol=0.03)
+    with pytest.raises(InvalidParameterError, match="different numbers"):
+        response_counts(
+            np.arange(2500), mechanism=RandomizedResponse(p=0.75, categories=2500)
+        ).conf_int()
 
 
 def test_labels_are_given_back():

@@ -56,9 +56,9 @@ def risk_ratio_confint(
     method : {"exact", "normal"}
         ``"exact"``: by the law of the noise. From the sets of the two risks at the level √(1 - α)
         each, which is conservative; with public ``row_totals``, for ratios and differences of
-        risks, from the law of the one linear statistic. ``"normal"``: the delta method, on the logarithmic
-        scale; approximate, and the whole possible range where an estimated risk is not inside
-        (0, 1).
+        risks, from the law of the one linear statistic. ``"normal"``: the delta method, on the
+        logarithmic scale; approximate, and the whole possible range where an estimated risk is not
+        inside (0, 1).
     uncertainty : {"noise", "noise+sampling"}
         Whether the interval is about the risks in the confidential table, or about those in a
         population of which each row is a binomial sample; the latter by ``method="normal"`` only.

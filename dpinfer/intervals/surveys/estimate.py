@@ -71,6 +71,8 @@ class SurveyEstimate:
     >>> total.conf_int(uncertainty="noise")
     Intervals([5700.43, 6299.57], level 0.95, exact)
     >>> total.conf_int()
+    Intervals([4980, 7090], level 0.95, exact)
+    >>> total.conf_int(method="convolution")
     Intervals([4964.29, 7035.71], level 0.95, convolution)
     """
 
@@ -116,10 +118,10 @@ class SurveyEstimate:
             confidential sample would have given without noise.
         method : {"exact", "convolution", "normal"}, optional
             For noise alone: ``"exact"`` (default), quantiles of the law of the noise, or
-            ``"normal"``. For both: ``"convolution"`` (default), a normal sampling error plus
-            noise of its exact law; ``"normal"``, a normal quantile times ``bse``; ``"exact"``,
-            inversion of the exact law of the noisy count over all possible totals, for estimates
-            from one count each.
+            ``"normal"``. For both: ``"exact"``, inversion of the exact law of the noisy count over
+            all possible totals, for estimates from one count each, and their default;
+            ``"convolution"`` (default of sums over strata), a normal sampling error plus noise of
+            its exact law; ``"normal"``, a normal quantile times ``bse``.
 
         Returns
         -------
@@ -144,7 +146,9 @@ class SurveyEstimate:
         alpha = check_alpha(alpha)
         covered = check_option(uncertainty, "uncertainty", _METHODS)
         table = _METHODS[covered]
-        chosen = next(iter(table)) if method is None else check_option(method, "method", table)
+        several = not self._one_count_each and self.count.size > 1 and covered != "noise"
+        first: SurveyMethod = "convolution" if several else "exact"
+        chosen = first if method is None else check_option(method, "method", table)
         lower, upper = table[chosen](self, alpha)
         approximate = covered == "noise+sampling" and chosen != "exact"
         return Intervals(
@@ -211,7 +215,7 @@ class SurveyEstimate:
             ],
             {name: frame[name].to_numpy() for name in frame.columns},
             index=frame.index if self.labels is not None else None,
-            notes=(*self.notes, _APPROXIMATE),
+            notes=self.conf_int(alpha).notes,
             alike=tuple(frame.columns),
         )
 
@@ -281,7 +285,7 @@ def _with_normal(sd: float, weights: FloatArray, noise: NoiseLaw) -> WeightedSum
 
 def _exact(estimate: SurveyEstimate, alpha: float) -> Ends:
     """Invert the law of the noisy count; in a census, that of the noise."""
-    if not estimate._one_count_each:
+    if estimate.count.size > 1 and not estimate._one_count_each:
         raise InvalidParameterError(
             "method='exact' covers sampling for one count at a time, not for a sum over strata: "
             "use method='convolution', or conf_int of strata"
@@ -300,7 +304,7 @@ def _exact(estimate: SurveyEstimate, alpha: float) -> Ends:
 
 
 _METHODS: dict[Uncertainty, dict[SurveyMethod, Callable[[SurveyEstimate, float], Ends]]] = {
-    "noise+sampling": {"convolution": _convolution, "normal": _normal, "exact": _exact},
+    "noise+sampling": {"exact": _exact, "convolution": _convolution, "normal": _normal},
     "noise": {"exact": _noise_exact, "normal": _noise_normal},
 }
 """Procedures by the error that they cover; the first one is the default."""

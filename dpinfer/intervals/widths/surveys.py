@@ -35,7 +35,7 @@ class SurveyWidth(WidthPlan):
         Size N of the population, from which a simple random sample is drawn.
     uncertainty : {"noise+sampling", "noise"}
         What the interval covers.
-    method : {"convolution", "normal", "exact"}, optional
+    method : {"exact", "convolution", "normal"}, optional
         How the interval is made; see :meth:`SurveyEstimate.conf_int`, also for the default.
 
     See Also

@@ -303,8 +303,9 @@ def test_labels_frames_and_summaries():
     assert list(total.conf_int().lower.index) == ["a", "b"]
     assert "simple random sampling" in str(total)
     assert total.conf_int().uncertainty == "noise+sampling"
-    assert any("approximate" in note for note in total.conf_int().notes)
-    assert total.conf_int(method="exact").notes == ()
+    assert any("approximate" in note for note in total.conf_int(method="convolution").notes)
+    assert (total.conf_int().method, total.conf_int().notes) == ("exact", ())
+    assert "approximate" not in total.summary()
     poisson = survey_total(9, mechanism=Exact(), rate=0.5, design="poisson")
     assert repr(poisson).endswith("18)")
     assert "Poisson sampling" in str(poisson)
