@@ -13,12 +13,12 @@ from dpinfer._validation import (
     RNG,
     FloatArray,
     check_option,
-    check_rng,
     freeze,
     show,
 )
 from dpinfer.errors import InvalidParameterError
-from dpinfer.mechanisms import ExponentialMechanism, Laplace
+from dpinfer.mechanisms import Laplace
+from dpinfer.mechanisms.samplers import NoiseSource, Sampler, Simulation, noise_source
 from dpinfer.privacy.composition import BudgetLedger
 from dpinfer.privacy.guarantees import Guarantee
 from dpinfer.queries import Workload
@@ -33,6 +33,7 @@ from dpinfer.query_release.online import (
     OnlineMultiplicativeWeights,
     check_histogram,
     check_updates,
+    check_whole,
     record,
 )
 from dpinfer.query_release.release import MultiplicativeWeightsRelease
@@ -51,6 +52,7 @@ def multiplicative_weights(
     max_updates: int | None = None,
     ledger: BudgetLedger | None = None,
     name: str = "multiplicative weights",
+    sampler: Sampler = "simulated",
     rng: RNG = None,
 ) -> MultiplicativeWeightsRelease:
     """Answer many counting queries from one budget, by private multiplicative weights.
@@ -78,8 +80,13 @@ def multiplicative_weights(
         Where to enter the expense, before any noise is drawn.
     name : str
         What the expense is called there.
+    sampler : {"simulated", "opendp"}, default "simulated"
+        ``"simulated"``: draws in floating point, for studies. The result carries no guarantee, as
+        such outputs can rule out one of two neighbouring truths. ``"opendp"``: exact draws of
+        OpenDP, of the extra ``release``, from the randomness of the operating system, for
+        queries that count each record as 0 or 1.
     rng : None, int or numpy.random.Generator, optional
-        Source of the noise. The draws are for simulation; see :meth:`~dpinfer.NoiseLaw.rvs`.
+        Source of the noise of a simulation; None for ``"opendp"``.
 
     Returns
     -------
@@ -140,8 +147,8 @@ def multiplicative_weights(
     ...                                  guarantee=ZCDP(0.5, neighbours="replace"))
     >>> bool(np.abs(release.answers - queries @ counts).max() <= release.accuracy)
     True
-    >>> release.updates <= release.max_updates, release.guarantee
-    (True, ZCDP(rho=0.5, neighbours='replace'))
+    >>> release.updates <= release.max_updates, release.nominal, release.guarantee
+    (True, ZCDP(rho=0.5, neighbours='replace'), None)
     """
     counts, columns = check_histogram(histogram)
     queries = workload if isinstance(workload, Workload) else Workload(workload)
@@ -156,15 +163,19 @@ def multiplicative_weights(
             f"{matrix.min():g} to {matrix.max():g}"
         )
     chance = check_failure(beta)
+    source = noise_source(sampler, rng)
+    if not source.simulated:
+        check_whole(matrix if isinstance(matrix, np.ndarray) else matrix.data, "workload")
     run = _RUNS[check_option(form, "form", _RUNS)]
-    prepared = run(counts, matrix, guarantee, chance, check_updates(max_updates), check_rng(rng))
-    record(ledger, name, guarantee)
+    prepared = run(counts, matrix, guarantee, chance, check_updates(max_updates), source)
+    record(ledger, name, guarantee, source)
     found = prepared()
     return MultiplicativeWeightsRelease(
         answers=attach_labels(freeze(found.answers), queries.labels),
         measured=freeze(found.measured),
         histogram=attach_labels(freeze(found.histogram), columns),
-        guarantee=guarantee,
+        sampler=source.sampler,
+        nominal=guarantee,
         updates=found.updates,
         max_updates=found.max_updates,
         accuracy=found.accuracy,
@@ -192,13 +203,12 @@ def _offline(
     guarantee: Guarantee,
     beta: float,
     max_updates: int | None,
-    rng: np.random.Generator,
+    source: NoiseSource,
 ) -> Callable[[], _Found]:
     """Prepare rounds that choose the worst query, measure it and correct the hypothesis."""
     records = float(counts.sum())
     setting = read_setting(guarantee, records, counts.size, matrix.shape[0], beta)
     plan = plan_noise(offline_plan, setting, max_updates)
-    choose = ExponentialMechanism(epsilon=1.0 / plan.query_scale)
     noise = Laplace(scale=plan.answer_scale)
 
     def run() -> _Found:
@@ -207,8 +217,10 @@ def _offline(
         updates = 0
         for _ in range(plan.updates):
             answers = records * np.asarray(matrix @ hypothesis.weights)
-            worst = int(choose.rvs(np.abs(true - answers), rng=rng))
-            error = float(true[worst] - answers[worst] + noise.rvs(rng=rng))
+            # exact scores are whole: a rounded answer makes the choice worse by 1 at most
+            known = answers if source.simulated else np.rint(answers)
+            worst = source.choose(np.abs(true - known), 1.0 / plan.query_scale)
+            error = float(source.add(true[worst], noise) - answers[worst])
             if abs(error) <= plan.threshold:
                 break
             size = min(max(plan.least, abs(error) - plan.answer_bound) / records, 1.0)
@@ -220,7 +232,7 @@ def _offline(
             histogram=records * hypothesis.weights,
             updates=updates,
             max_updates=plan.updates,
-            accuracy=plan.accuracy,
+            accuracy=plan.accuracy + (not source.simulated),
         )
 
     return run
@@ -232,7 +244,7 @@ def _online(
     guarantee: Guarantee,
     beta: float,
     max_updates: int | None,
-    rng: np.random.Generator,
+    source: NoiseSource,
 ) -> Callable[[], _Found]:
     """Prepare to ask the queries one by one."""
     curator = OnlineMultiplicativeWeights(
@@ -241,7 +253,8 @@ def _online(
         queries=matrix.shape[0],
         beta=beta,
         max_updates=max_updates,
-        rng=rng,
+        sampler=source.sampler,
+        rng=source.rng if isinstance(source, Simulation) else None,
     )
 
     def run() -> _Found:

@@ -11,12 +11,14 @@ from dpinfer._validation import (
     FloatArray,
     check_array,
     check_integer,
-    check_rng,
     show,
 )
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
+from dpinfer.mechanisms import Laplace
+from dpinfer.mechanisms.samplers import NoiseSource, Sampler, noise_source
 from dpinfer.privacy.composition import BudgetLedger
 from dpinfer.privacy.guarantees import Guarantee
+from dpinfer.privacy.guarantees.drawn import Drawn
 from dpinfer.query_release._hypothesis import Hypothesis
 from dpinfer.query_release._noise_plan import (
     MOST_UPDATES,
@@ -30,12 +32,15 @@ from dpinfer.results.labels import attach_labels, split_labels
 MOST_CELLS = 2**26
 MOST_QUERIES = 10**9
 
+_STEPS = 2**20
+"""Steps of a record in which errors are compared with the threshold, in whole numbers."""
 
-class OnlineMultiplicativeWeights:
+
+class OnlineMultiplicativeWeights(Drawn):
     """Answer counting queries one by one, each perhaps chosen after the answers before it.
 
     For the curator: the object holds the confidential histogram. What its methods and attributes
-    give is public.
+    give is public, unless it is ``simulated``: then it carries no ``guarantee``.
 
     Parameters
     ----------
@@ -53,13 +58,20 @@ class OnlineMultiplicativeWeights:
         Where to enter the expense, before any query is answered.
     name : str
         What the expense is called there.
+    sampler : {"simulated", "opendp"}, default "simulated"
+        ``"simulated"``: draws in floating point, for studies. The result carries no guarantee, as
+        such outputs can rule out one of two neighbouring truths. ``"opendp"``: exact draws of
+        OpenDP, of the extra ``release``, from the randomness of the operating system, for
+        queries that count each record as 0 or 1.
     rng : None, int or numpy.random.Generator, optional
-        Source of the noise. The draws are for simulation; see :meth:`~dpinfer.NoiseLaw.rvs`.
+        Source of the noise of a simulation; None for ``"opendp"``.
 
     Attributes
     ----------
-    guarantee : Guarantee
-        What is spent in all.
+    sampler : {"simulated", "opendp"}
+        What draws the noise.
+    nominal : Guarantee
+        What is to be spent in all: the ``guarantee`` if the noise is drawn by OpenDP.
     beta : float
         The probability that an answer misses the accuracy, at most.
 
@@ -121,6 +133,7 @@ class OnlineMultiplicativeWeights:
         max_updates: int | None = None,
         ledger: BudgetLedger | None = None,
         name: str = "multiplicative weights",
+        sampler: Sampler = "simulated",
         rng: RNG = None,
     ) -> None:
         counts, self._columns = check_histogram(histogram)
@@ -130,9 +143,10 @@ class OnlineMultiplicativeWeights:
         self.beta = check_failure(beta)
         setting = read_setting(guarantee, self._records, counts.size, self._most, self.beta)
         self._plan = plan_noise(online_plan, setting, check_updates(max_updates))
-        self.guarantee = guarantee
-        self._rng = check_rng(rng)
-        record(ledger, name, guarantee)
+        self.nominal = guarantee
+        self._source = noise_source(sampler, rng)
+        self.sampler = self._source.sampler
+        record(ledger, name, guarantee, self._source)
         self._hypothesis = Hypothesis(counts.size)
         self._threshold = self._noisy_threshold()
         self._asked = self._updates = 0
@@ -150,7 +164,7 @@ class OnlineMultiplicativeWeights:
     @property
     def accuracy(self) -> float:
         """Bound on the errors of all answers together, in records."""
-        return self._plan.accuracy
+        return self._plan.accuracy + 8.0 / _STEPS
 
     @property
     def max_updates(self) -> int:
@@ -200,14 +214,17 @@ class OnlineMultiplicativeWeights:
                 f"queries must be at most {self._most}, as stated in the beginning: all have been "
                 "asked"
             )
+        if not self.simulated:
+            check_whole(values, "query")
         self._asked += 1
         guess = self._records * float(values @ self._hypothesis.weights)
         if self.updates >= self._plan.updates:
             return guess, False
-        true = float(values @ self._counts)
-        if abs(true - guess) + self._laplace(self._plan.query_scale) < self._threshold:
+        true = values @ self._counts
+        error = abs(_steps(float(true)) - _steps(guess))
+        if error + self._source.steps(self._plan.query_scale * _STEPS) < self._threshold:
             return guess, False
-        noisy = true + self._laplace(self._plan.answer_scale)
+        noisy = float(self._source.add(true, Laplace(scale=self._plan.answer_scale)))
         self._updates += 1
         if self._plan.renewed:
             self._threshold = self._noisy_threshold()
@@ -217,7 +234,8 @@ class OnlineMultiplicativeWeights:
     def __repr__(self) -> str:
         return (
             f"OnlineMultiplicativeWeights({self.asked} of {self._most} queries asked, "
-            f"{self.updates} of {self.max_updates} updates, {self.guarantee})"
+            f"{self.updates} of {self.max_updates} updates, "
+            f"{'simulated: no guarantee' if self.simulated else self.guarantee})"
         )
 
     def _learn(self, query: FloatArray, noisy_error: float) -> None:
@@ -226,20 +244,31 @@ class OnlineMultiplicativeWeights:
         share = min(size / self._records, 1.0)
         self._hypothesis.update(query, float(np.copysign(share, noisy_error)))
 
-    def _noisy_threshold(self) -> float:
-        return self._plan.threshold + self._laplace(self._plan.threshold_scale)
+    def _noisy_threshold(self) -> int:
+        # three steps more, so that rounding makes no error that is answered for a smaller one
+        noise = self._source.steps(self._plan.threshold_scale * _STEPS)
+        return int(np.ceil(self._plan.threshold * _STEPS)) + 3 + noise
 
-    def _laplace(self, scale: float) -> float:
-        return float(self._rng.laplace(0.0, scale))
+
+def _steps(records: float) -> int:
+    return round(records * _STEPS)
 
 
-def record(ledger: object, name: str, guarantee: Guarantee) -> None:
+def record(ledger: object, name: str, guarantee: Guarantee, source: NoiseSource) -> None:
     """Enter the expense into a ledger, if there is one; it may refuse."""
     if ledger is None:
         return
     if not isinstance(ledger, BudgetLedger):
         raise InvalidParameterError(f"ledger must be a BudgetLedger, got {show(ledger)}")
-    ledger.record(name, guarantee)
+    ledger.record(f"{name} (simulated)" if source.simulated else name, guarantee)
+
+
+def check_whole(coefficients: FloatArray, name: str) -> None:
+    """Refuse queries whose true answers are no whole numbers, computed exactly."""
+    if not np.isin(coefficients, (0.0, 1.0)).all():
+        raise InvalidParameterError(
+            f"{name} must count each record as 0 or 1 for sampler='opendp': other sums are rounded"
+        )
 
 
 def check_histogram(histogram: Any) -> tuple[FloatArray, Any]:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpinfer._validation import Locked
+from dpinfer.mechanisms.samplers import Sampler
 from dpinfer.privacy.guarantees import Guarantee
+from dpinfer.privacy.guarantees.drawn import Drawn
 from dpinfer.results.intervals import Intervals
 from dpinfer.results.tables import render_table
 
@@ -17,10 +19,10 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class MultiplicativeWeightsRelease(Locked):
+class MultiplicativeWeightsRelease(Drawn, Locked):
     """Answers to queries from one budget; made by ``multiplicative_weights``.
 
-    Everything in it is public.
+    Everything in it is public, unless it is ``simulated``: then it carries no ``guarantee``.
 
     Attributes
     ----------
@@ -31,8 +33,11 @@ class MultiplicativeWeightsRelease(Locked):
     histogram : array of float, shape (n,), or Series
         The hypothesis in the end: a table with the number of records, from which any further query
         can be answered. The bound on the accuracy is for the k queries only.
-    guarantee : Guarantee
-        What was spent, whether or not all updates were used.
+    sampler : {"simulated", "opendp"}
+        What drew the noise.
+    nominal : Guarantee
+        What was to be spent, whether or not all updates were used: the ``guarantee`` if the noise
+        was drawn by OpenDP.
     updates, max_updates : int
         How often the hypothesis was corrected, and how often it could have been.
     accuracy : float
@@ -57,7 +62,8 @@ class MultiplicativeWeightsRelease(Locked):
     answers: Any
     measured: Any
     histogram: Any
-    guarantee: Guarantee
+    sampler: Sampler
+    nominal: Guarantee
     updates: int
     max_updates: int
     accuracy: float
@@ -99,7 +105,7 @@ class MultiplicativeWeightsRelease(Locked):
                 ("Records", f"{total:.6g}"),
                 ("Accuracy of all answers", f"{self.accuracy:.6g}"),
                 ("With probability", f"{1 - self.beta:.6g}"),
-                ("Spent", self.guarantee.in_words()),
+                *self._facts("Spent"),
             ],
             {
                 "estimate": frame["estimate"].to_numpy(),
@@ -112,7 +118,8 @@ class MultiplicativeWeightsRelease(Locked):
     def __repr__(self) -> str:
         return (
             f"MultiplicativeWeightsRelease({len(np.asarray(self.answers))} answers, "
-            f"{self.updates} updates, accuracy {self.accuracy:.6g}, {self.guarantee})"
+            f"{self.updates} updates, accuracy {self.accuracy:.6g}, "
+            f"{'simulated: no guarantee' if self.simulated else self.guarantee})"
         )
 
     def __str__(self) -> str:

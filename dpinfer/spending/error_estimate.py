@@ -13,8 +13,10 @@ from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
 from dpinfer.estimation.pivots import METHODS, Method
 from dpinfer.intervals.counts import count_confint
 from dpinfer.mechanisms import Mechanism, NoiseLaw, as_noise
+from dpinfer.mechanisms.samplers import Sampler
 from dpinfer.privacy.composition import compose
 from dpinfer.privacy.guarantees import Guarantee
+from dpinfer.privacy.guarantees.drawn import Drawn
 from dpinfer.results.intervals import ERROR_COVERED, Intervals
 from dpinfer.results.labels import split_labels
 from dpinfer.results.tables import render_table
@@ -26,10 +28,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class ErrorEstimate(Locked):
+class ErrorEstimate(Drawn, Locked):
     """Noisy error of published values; made by :func:`dpinfer.spend_on_error`.
 
-    Everything in it is public. The error is that of the confidential values less the published
+    Everything in it is public, unless it is ``simulated``: then it carries no ``guarantee``. The
+    error is that of the confidential values less the published
     ones, so that a positive error says that too little was published.
 
     Attributes
@@ -48,8 +51,11 @@ class ErrorEstimate(Locked):
         The bound C of each error in the squared error.
     sensitivity : float
         How far one record can move the measure, with the published values fixed.
-    guarantee : Guarantee
-        What the error estimate was spent on: its own privacy guarantee.
+    sampler : {"simulated", "opendp"}
+        What drew the noise.
+    nominal : Guarantee
+        What noise of this law guarantees where it is drawn and added exactly: the ``guarantee`` of
+        the error estimate itself if it was drawn by OpenDP.
     release : Guarantee or None
         That of the release, where it was stated.
 
@@ -60,8 +66,8 @@ class ErrorEstimate(Locked):
     >>> from dpinfer.spending import spend_on_error
     >>> error = spend_on_error(3, 0, mechanism=dpi.Laplace.from_epsilon(1.0), rng=1,
     ...                        release=PureDP(1.0))
-    >>> error.spent
-    PureDP(epsilon=2.0, neighbours='add-remove')
+    >>> error.nominal, error.simulated, error.guarantee
+    (PureDP(epsilon=1.0, neighbours='add-remove'), True, None)
     """
 
     published: Any
@@ -70,7 +76,8 @@ class ErrorEstimate(Locked):
     measure: Measure
     clip: float | None
     sensitivity: float
-    guarantee: Guarantee
+    sampler: Sampler
+    nominal: Guarantee
     release: Guarantee | None
     labels: pd.Index | None
 
@@ -82,11 +89,18 @@ class ErrorEstimate(Locked):
         ------
         InvalidParameterError
             If the guarantee of the release was not stated.
+        IncompatibleReleaseError
+            If the error estimate is simulated, and guarantees nothing.
         """
         if self.release is None:
             raise InvalidParameterError(
                 "release must be given to spend_on_error for the budget spent in all: the "
                 "guarantee of what was published, such as PureDP(1.0)"
+            )
+        if self.guarantee is None:
+            raise IncompatibleReleaseError(
+                "the error estimate is simulated and guarantees nothing: draw it with "
+                "sampler='opendp'; what both would spend is compose([release, nominal])"
             )
         return compose([self.release, self.guarantee])
 
@@ -288,10 +302,11 @@ class ErrorEstimate(Locked):
             facts.append(("Clipped at", f"{self.clip:.6g}"))
         facts += [
             ("Error covered", ERROR_COVERED["noise"]),
-            ("Spent on the error estimate", self.guarantee.in_words()),
+            *self._facts("Spent on the error estimate"),
         ]
         if self.release is not None:
-            facts.append(("Spent in all", self.spent.in_words()))
+            total = compose([self.release, self.nominal]).in_words()
+            facts.append(("Would be: spent in all" if self.simulated else "Spent in all", total))
         return render_table(
             MEASURES[self.measure].title,
             facts,
@@ -303,7 +318,7 @@ class ErrorEstimate(Locked):
     def __repr__(self) -> str:
         return (
             f"ErrorEstimate({self.measure}, {np.size(self.published)} values, {self.mechanism!r}, "
-            f"{self.guarantee})"
+            f"{'simulated: no guarantee' if self.simulated else self.guarantee})"
         )
 
     def __str__(self) -> str:

@@ -14,13 +14,13 @@ from dpinfer._validation import (
     Neighbours,
     check_array,
     check_option,
-    check_rng,
     check_scalar,
     freeze,
     show,
 )
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
 from dpinfer.mechanisms import Mechanism, NoiseLaw, as_noise, groups
+from dpinfer.mechanisms.samplers import Sampler, noise_source
 from dpinfer.privacy.composition import BudgetLedger
 from dpinfer.privacy.guarantees import GDP, ZCDP, Guarantee, guarantee_of
 from dpinfer.queries import Workload, check_counting
@@ -44,6 +44,7 @@ def spend_on_error(
     release: Guarantee | None = None,
     ledger: BudgetLedger | None = None,
     name: str = "error estimate",
+    sampler: Sampler = "simulated",
     rng: RNG = None,
 ) -> ErrorEstimate:
     """Estimate the error of what was published, for more privacy budget.
@@ -82,12 +83,17 @@ def spend_on_error(
     release : Guarantee, optional
         The guarantee of what was published, for the budget spent in all.
     ledger : BudgetLedger, optional
-        Where to enter the expense. One that has too little left refuses it before any noise is
-        drawn.
+        Where to enter the expense, by a name that says so if it is simulated. One that has too
+        little left refuses it before any noise is drawn.
     name : str
         What the expense is called there.
+    sampler : {"simulated", "opendp"}, default "simulated"
+        ``"simulated"``: draws in floating point, for studies. The result carries no guarantee, as
+        such outputs can rule out one of two neighbouring truths. ``"opendp"``: exact draws of
+        OpenDP, of the extra ``release``, from the randomness of the operating system, for
+        whole ``truth``, and whole ``published`` and ``clip`` too unless errors are signed.
     rng : None, int or numpy.random.Generator, optional
-        Source of the noise. The draws are for simulation; see :meth:`~dpinfer.NoiseLaw.rvs`.
+        Source of the noise of a simulation; None for ``"opendp"``.
 
     Returns
     -------
@@ -98,7 +104,10 @@ def spend_on_error(
     Raises
     ------
     InvalidParameterError
-        If an argument is outside what is allowed, or the mechanism has no guarantee.
+        If an argument is outside what is allowed, the mechanism has no guarantee, or OpenDP does
+        not have it, or values are not whole for ``sampler="opendp"``.
+    MissingExtraError
+        If OpenDP is not installed.
     IncompatibleReleaseError
         If noise that takes whole numbers only is to be added to something that does not, the
         ledger has too little left, or its guarantee, the budget or that of the release is for
@@ -134,15 +143,23 @@ def spend_on_error(
     array([4.6052, 4.6052])
     >>> error.value_conf_int(alpha=0.1).contains([3, 5])
     array([ True,  True])
-    >>> error.sensitivity, error.spent
-    (1.0, PureDP(epsilon=2.0, neighbours='add-remove'))
+    >>> error.sensitivity, error.nominal, error.guarantee
+    (1.0, PureDP(epsilon=1.0, neighbours='add-remove'), None)
+
+    It was simulated, and so carries no guarantee. A release has one, and no seed:
+
+    >>> error = spend_on_error([3, 5], [0, 7], mechanism=Laplace.from_epsilon(1.0),
+    ...                        release=PureDP(1.0), sampler="opendp")  # doctest: +SKIP
+    >>> error.spent  # doctest: +SKIP
+    PureDP(epsilon=2.0, neighbours='add-remove')
 
     The sum of the squares of both errors, each of them at most 3², for ε = 1/2:
 
     >>> total = spend_on_error([3, 5], [0, 7], budget=PureDP(0.5), measure="squared", clip=3.0)
-    >>> total.sensitivity, total.mechanism.scale, total.guarantee
+    >>> total.sensitivity, total.mechanism.scale, total.nominal
     (5.0, 10.0, PureDP(epsilon=0.5, neighbours='add-remove'))
     """
+    source = noise_source(sampler, rng)
     kind = MEASURES[check_option(measure, "measure", MEASURES)]
     relation = _check_neighbours(neighbours, budget)
     bound = _check_clip(clip, measure)
@@ -159,11 +176,16 @@ def spend_on_error(
     check_relation(budget, guarantee)
     check_relation(release, guarantee)
     _check_whole(law, true, known, bound, queries, kind.vector)
+    if not source.simulated and not kind.vector:
+        _check_sums(known, bound)
     with np.errstate(over="ignore"):
         value = check_array(kind.reduce(true - known, bound), "truth - published")
     if ledger is not None:
-        _record(ledger, name, law, change, guarantee)
-    noisy = value + law.rvs(value.shape, rng=check_rng(rng))
+        _record(ledger, f"{name} (simulated)" if source.simulated else name, law, change, guarantee)
+    # what was published is known, and is taken off the noisy truth for a release: it may be no
+    # whole number
+    exact = kind.vector and not source.simulated
+    noisy = source.add(true, law) - known if exact else source.add(value, law)
     return ErrorEstimate(
         published=attach_labels(freeze(known), labels),
         estimate=attach_labels(freeze(noisy), labels if kind.vector else None),
@@ -171,7 +193,8 @@ def spend_on_error(
         measure=measure,
         clip=None if measure != "squared" else bound,
         sensitivity=change,
-        guarantee=guarantee,
+        sampler=source.sampler,
+        nominal=guarantee,
         release=release,
         labels=labels,
     )
@@ -248,6 +271,16 @@ def _check_values(truth: Any, published: Any) -> tuple[FloatArray, FloatArray, A
         )
     check_same_labels(labels, own, "truth")
     return true, known, own if labels is None else labels
+
+
+def _check_sums(known: FloatArray, bound: float) -> None:
+    """Refuse sums of errors that are no whole numbers, which are not computed exactly."""
+    for name, values in (("published", known), ("clip", np.asarray(bound))):
+        if not np.isinf(values).any() and (values != np.floor(values)).any():
+            raise InvalidParameterError(
+                f"{name} must hold whole numbers for sampler='opendp' and a sum of errors, which "
+                "is otherwise rounded: round what was published, or use measure='signed'"
+            )
 
 
 def _check_whole(

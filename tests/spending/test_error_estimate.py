@@ -9,6 +9,7 @@ from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
 from dpinfer.estimation import combine
 from dpinfer.intervals.counts import count_confint
 from dpinfer.mechanisms import Exact, Gaussian, Geometric, Laplace
+from dpinfer.privacy.composition import compose
 from dpinfer.privacy.guarantees import PureDP
 from dpinfer.queries import Workload
 from dpinfer.spending import spend_on_error
@@ -35,7 +36,7 @@ def test_question_14_the_variance_after_rounding_up_depends_on_the_truth():
 def test_question_15_the_error_of_the_count_of_men():
     error = spend_on_error([3, 5], [0, 7], mechanism=UNIT, rng=42)
     assert error.sensitivity == 1.0
-    assert error.guarantee == PureDP(1.0)
+    assert error.nominal == PureDP(1.0)
     rng = np.random.default_rng(7)
     draws = np.array([spend_on_error(3, 0, mechanism=UNIT, rng=rng).estimate for _ in range(1000)])
     # (3 - 0) + Lap(1): six standard errors of a mean and of a share
@@ -55,8 +56,8 @@ def test_question_16_interval_and_expenditure():
     other = spend_on_error(5, 7, mechanism=UNIT, rng=42)
     shifted = other.value_conf_int(alpha=0.1)
     assert shifted.lower - other.conf_int(alpha=0.1).lower == pytest.approx(7.0)
-    assert error.spent == PureDP(2.0)
-    assert "Spent in all" in error.summary()
+    assert compose([PureDP(1.0), error.nominal]) == PureDP(2.0)
+    assert "Would be: spent in all" in error.summary()
 
 
 def test_signed_intervals_cover():

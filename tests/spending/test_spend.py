@@ -19,7 +19,7 @@ from dpinfer.mechanisms import (
     Laplace,
     Tulap,
 )
-from dpinfer.privacy.composition import BudgetLedger
+from dpinfer.privacy.composition import BudgetLedger, compose
 from dpinfer.privacy.guarantees import GDP, ZCDP, PureDP
 from dpinfer.queries import Workload
 from dpinfer.spending import spend_on_error
@@ -102,13 +102,11 @@ def test_sensitivity_with_a_workload_by_brute_force(neighbours):
 )
 def test_guarantee_of_the_signed_errors_of_two_counts(mechanism, neighbours, expected):
     error = spend_on_error([3, 5], [0, 7], mechanism=mechanism, neighbours=neighbours, rng=1)
-    assert type(error.guarantee) is type(expected)
-    assert error.guarantee.neighbours == expected.neighbours
+    assert type(error.nominal) is type(expected)
+    assert error.nominal.neighbours == expected.neighbours
     for name in ("epsilon", "mu", "rho"):
         if hasattr(expected, name):
-            assert getattr(error.guarantee, name) == pytest.approx(
-                getattr(expected, name), rel=1e-12
-            )
+            assert getattr(error.nominal, name) == pytest.approx(getattr(expected, name), rel=1e-12)
 
 
 def test_noise_is_that_of_the_mechanism():
@@ -149,7 +147,8 @@ def test_a_ledger_is_charged_before_noise_is_drawn():
     ledger = BudgetLedger(PureDP(2.0))
     ledger.record("counts", PureDP(1.0))
     error = spend_on_error(3, 0, mechanism=UNIT, ledger=ledger, release=PureDP(1.0), rng=1)
-    assert ledger.spent == error.spent == PureDP(2.0)
+    assert ledger.spent == compose([PureDP(1.0), error.nominal]) == PureDP(2.0)
+    assert [entry.name for entry in ledger.entries] == ["counts", "error estimate (simulated)"]
     rng = np.random.default_rng(1)
     state = rng.bit_generator.state
     with pytest.raises(IncompatibleReleaseError, match="overspend"):
@@ -229,14 +228,14 @@ def test_noise_for_a_budget_costs_just_that(budget, mechanism, kind, order, neig
         assert error.sensitivity == pytest.approx(size, rel=1e-15)
         if isinstance(budget, PureDP):
             assert error.mechanism.scale == pytest.approx(size / 0.3, rel=1e-14)
-            assert error.guarantee.epsilon == pytest.approx(0.3, rel=1e-14)
+            assert error.nominal.epsilon == pytest.approx(0.3, rel=1e-14)
         elif isinstance(budget, ZCDP):
             assert error.mechanism.sigma == pytest.approx(size / np.sqrt(0.6), rel=1e-14)
-            assert error.guarantee.to_zcdp().rho == pytest.approx(0.3, rel=1e-14)
+            assert error.nominal.to_zcdp().rho == pytest.approx(0.3, rel=1e-14)
         else:
             assert error.mechanism.sigma == pytest.approx(size / 0.3, rel=1e-14)
-            assert error.guarantee.mu == pytest.approx(0.3, rel=1e-14)
-        assert error.guarantee.neighbours == neighbours
+            assert error.nominal.mu == pytest.approx(0.3, rel=1e-14)
+        assert error.nominal.neighbours == neighbours
 
 
 def test_a_budget_is_for_the_sensitivity_that_is_given_and_fits_its_ledger():

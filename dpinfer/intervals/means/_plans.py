@@ -6,9 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import special
 
 from dpinfer._validation import FloatArray
@@ -21,6 +22,7 @@ from dpinfer.intervals.means._range_finding import (
     scale_failure,
 )
 from dpinfer.mechanisms import Gaussian, Laplace, WeightedSum
+from dpinfer.mechanisms.samplers import NoiseSource
 
 HalfWidth = Literal["exact", "tail-bound"]
 Ends = tuple[float, float]
@@ -39,6 +41,15 @@ _USUAL_SCALE = 3.0
 
 _ROOT_HALF = 0.5**0.5
 
+_SUM_BITS = 51
+"""Sums are kept to 2^52 or less, in whole numbers of so many bits."""
+
+_MOST_SQUARED = 2**31
+"""Squares of up to this are summed in halves of 16 bits, without overflow."""
+
+_VARIANCE_STEPS = 2**26
+"""Steps by which one record moves the rounded variance at most."""
+
 SMALLEST_STD = 1e-40
 """Smaller standard deviations are not told from this one."""
 
@@ -54,6 +65,60 @@ class Answer:
     half_width_sampling: float
     half_width_noise: float
     clipping: Ends
+
+
+@dataclass(frozen=True)
+class ClippedSteps:
+    """Values clipped to centre ± radius, each rounded to a whole number of steps, -M to M.
+
+    Sums of whole numbers are exact, so that one record moves them by what it may move them; of
+    floats they are rounded. The rounding of values and sums, less than a step, goes into the
+    widths.
+    """
+
+    whole: NDArray[np.int64]
+    centre: float
+    radius: float
+
+    @classmethod
+    def of(cls, values: FloatArray, centre: float, radius: float) -> Self:
+        """Clip and round, as finely as sums of so many whole numbers allow."""
+        shares = np.clip((values - centre) / radius, -1.0, 1.0)
+        return cls(np.rint(_most_steps(values.size) * shares).astype(np.int64), centre, radius)
+
+    def noisy_mean(self, epsilon: float, source: NoiseSource) -> float:
+        """Return the mean with Laplace noise, from a sum that one record moves by 2M at most."""
+        nobs = self.whole.size
+        most = _most_steps(nobs)
+        # a power of 2, so that the sum divided by it and rounded moves by 2M/unit at most
+        unit = max(nobs * most >> _SUM_BITS, 1)
+        unit = 1 << (unit - 1).bit_length()
+        noise = Laplace(scale=2 * most // unit / epsilon)
+        total = source.add(np.asarray(float(int(self.whole.sum()) // unit)), noise)
+        return float(self.centre + self.radius / most * (unit / nobs * total))
+
+    def noisy_variance(self, epsilon: float, source: NoiseSource) -> float:
+        """Return the sample variance with Laplace noise.
+
+        n·Σz² - (Σz)² is n(n - 1) times the variance and moves by (n - 1)(2M)². It is divided and
+        rounded down, so that it moves by 2^26 at most.
+        """
+        nobs = self.whole.size
+        fine = _most_steps(nobs)
+        most = min(fine, _MOST_SQUARED)
+        whole = np.rint(self.whole / (fine // most)).astype(np.int64)
+        total, high, low = int(whole.sum()), whole >> 16, whole & 0xFFFF
+        squares = (int(high @ high) << 32) + (int(high @ low) << 17) + int(low @ low)
+        unit = -(-(nobs - 1) * (2 * most) ** 2 // _VARIANCE_STEPS)
+        count = (nobs * squares - total * total) // unit
+        noise = Laplace(scale=_VARIANCE_STEPS / epsilon)
+        noisy = source.add(np.asarray(float(count)), noise)
+        return float((noisy + 1.0) * (unit / (nobs * (nobs - 1.0))) * (self.radius / most) ** 2)
+
+
+def _most_steps(nobs: int) -> int:
+    """Return M of n values, a power of 2: sums are exact, if need be divided by another one."""
+    return int(max(2 ** (_SUM_BITS - np.ceil(np.log2(nobs))), _MOST_SQUARED))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +154,7 @@ class Plan(ABC):
 
     @abstractmethod
     def run(
-        self, values: FloatArray, alpha: float, method: HalfWidth, rng: np.random.Generator
+        self, values: FloatArray, alpha: float, method: HalfWidth, source: NoiseSource
     ) -> Answer | None:
         """Take the steps; None where a histogram shows no bin."""
 
@@ -105,7 +170,7 @@ class Plan(ABC):
         farthest = -special.ndtri(sidak(_CLIPPING_SHARE * alpha, self.nobs) / 2)
         return float(REACH * width + farthest * largest)
 
-    def _centre(self, values: FloatArray, width: float, rng: np.random.Generator) -> float | None:
+    def _centre(self, values: FloatArray, width: float, source: NoiseSource) -> float | None:
         """Find the middle of a bin near the mean."""
         if self.range.delta > 0:
             places = np.clip(values / width, -_FARTHEST_BIN, _FARTHEST_BIN)
@@ -114,7 +179,7 @@ class Plan(ABC):
             origin = self.mean_bounds[0]
             histogram = replace(self.range, bins=mean_bins(self.mean_bounds, width))
             places = np.clip(values / width - origin / width, 0.0, histogram.bins - 0.5)
-        found = histogram.find(np.floor(places), rng)
+        found = histogram.find(np.floor(places), source)
         return None if found is None else origin + (found + 0.5) * width
 
 
@@ -135,18 +200,18 @@ class KnownStd(Plan):
         return mean_failure(self.range, self.nobs)
 
     def run(
-        self, values: FloatArray, alpha: float, method: HalfWidth, rng: np.random.Generator
+        self, values: FloatArray, alpha: float, method: HalfWidth, source: NoiseSource
     ) -> Answer | None:
         """Take the steps; None where the histogram shows no bin."""
-        centre = self._centre(values, self.std, rng)
+        centre = self._centre(values, self.std, source)
         if centre is None:
             return None
-        radius, scale = self._radius(1.0, 1.0, alpha), self._scale(alpha)
+        radius = self._radius(1.0, 1.0, alpha)
         sampling, total = self.half_widths(alpha, method)
         clipping = (centre - radius * self.std, centre + radius * self.std)
-        noise = Laplace(scale=scale * self.std).rvs(rng=rng)
+        steps = ClippedSteps.of(values, centre, radius * self.std)
         return Answer(
-            estimate=float(np.clip(values, *clipping).mean() + noise),
+            estimate=steps.noisy_mean(self.epsilon_mean, source),
             half_width_sampling=sampling * self.std,
             half_width_noise=(total - sampling) * self.std,
             clipping=clipping,
@@ -155,7 +220,8 @@ class KnownStd(Plan):
     def half_widths(self, alpha: float, method: HalfWidth) -> Ends:
         """Return the half-widths for sampling alone and for sampling and noise, in units of std."""
         left = (1.0 - _CLIPPING_SHARE) * alpha - self.failure
-        return HALF_WIDTHS[method](self.nobs, self._scale(alpha), left)
+        sampling, total = HALF_WIDTHS[method](self.nobs, self._scale(alpha), left)
+        return sampling, total + self._radius(1.0, 1.0, alpha) / _most_steps(self.nobs)
 
     def _scale(self, alpha: float) -> float:
         """Scale of the noise in units of std, so that equal plans share what they compute."""
@@ -188,27 +254,26 @@ class UnknownStd(Plan):
         return scale_failure(self.scale, pairs) + mean_failure(self.range, pairs)
 
     def run(
-        self, values: FloatArray, alpha: float, method: HalfWidth, rng: np.random.Generator
+        self, values: FloatArray, alpha: float, method: HalfWidth, source: NoiseSource
     ) -> Answer | None:
         """Take the steps; None where a histogram shows no bin."""
         pairs = values[: 2 * (self.nobs // 2)].reshape(-1, 2)
-        largest = self._largest_std(np.abs(pairs[:, 0] - pairs[:, 1]), rng)
+        largest = self._largest_std(np.abs(pairs[:, 0] - pairs[:, 1]), source)
         if largest is None:
             return None
         # the standard deviation of the pair means is std/√2
         width = largest * _ROOT_HALF
-        centre = self._centre(pairs.mean(axis=1), width, rng)
+        centre = self._centre(pairs.mean(axis=1), width, source)
         if centre is None:
             return None
         radius = self._radius(width, largest, alpha)
         clipping = (centre - radius, centre + radius)
-        clipped = np.clip(values, *clipping)
-        mean_noise, variance_noise = self.noises(largest, alpha)
-        estimate = clipped.mean() + mean_noise.rvs(rng=rng)
-        variance = clipped.var(ddof=1) + variance_noise.rvs(rng=rng)
+        steps = ClippedSteps.of(values, centre, radius)
+        estimate = steps.noisy_mean(self.epsilon_mean, source)
+        variance = steps.noisy_variance(self.epsilon_variance, source)
         sampling, noise = self.half_widths(largest, variance, alpha)
         return Answer(
-            estimate=float(estimate),
+            estimate=estimate,
             half_width_sampling=float(sampling),
             half_width_noise=noise,
             clipping=clipping,
@@ -226,15 +291,19 @@ class UnknownStd(Plan):
     def half_widths(
         self, largest: float, variance: FloatArray | float, alpha: float
     ) -> tuple[FloatArray, float]:
-        """Return the parts for sampling, from noisy variances, and for noise."""
+        """Return the parts for sampling, from noisy variances, and for noise and rounding."""
         mean_noise, variance_noise = self.noises(largest, alpha)
         raised = variance + variance_noise.isf(_VARIANCE_SHARE * alpha)
         sampling, noise = self._shares(alpha)
         quantile = -special.stdtrit(self.nobs - 1.0, sampling / 2)
-        half = quantile * np.sqrt(np.maximum(raised, 0.0) / self.nobs)
-        return np.asarray(half), float(mean_noise.isf(noise / 2))
+        radius = self._radius(largest * _ROOT_HALF, largest, alpha)
+        fine = _most_steps(self.nobs)
+        # rounding each value by half a step moves the standard deviation by less than a step
+        spread = np.sqrt(np.maximum(raised, 0.0)) + radius / min(fine, _MOST_SQUARED)
+        half = quantile * spread / np.sqrt(self.nobs)
+        return np.asarray(half), float(mean_noise.isf(noise / 2)) + radius / fine
 
-    def _largest_std(self, differences: FloatArray, rng: np.random.Generator) -> float | None:
+    def _largest_std(self, differences: FloatArray, source: NoiseSource) -> float | None:
         """Find an upper bound on the standard deviation."""
         # (2^j, 2^(j+1)] is bin j; equal values of a pair are in none
         places = np.ceil(np.log2(differences[differences > 0])) - 1.0
@@ -242,7 +311,7 @@ class UnknownStd(Plan):
         if self.scale.delta == 0:
             first, last = scale_bins(self.std_bounds)
             places = places[(places >= first) & (places <= last)] - first
-        found = self.scale.find(places, rng)
+        found = self.scale.find(places, source)
         if found is None:
             return None
         return float(self.largest_stds(np.asarray(found + first)))

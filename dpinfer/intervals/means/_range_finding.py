@@ -17,6 +17,7 @@ from scipy import special
 
 from dpinfer._validation import FloatArray
 from dpinfer.mechanisms import Laplace
+from dpinfer.mechanisms.samplers import NoiseSource, Simulation
 
 REACH = 1.5
 """The centre found is within so many bin widths of the mean: its bin or the one beside it."""
@@ -63,17 +64,23 @@ class HistogramMode:
         """Least noisy count that the stability-based histogram shows."""
         return float(1.0 + 2.0 * np.log(2.0 / self.delta) / self.epsilon)
 
-    def find(self, places: FloatArray, rng: np.random.Generator) -> float | None:
+    def find(self, places: FloatArray, source: NoiseSource) -> float | None:
         """Return the bin with the largest noisy count, None where no bin is shown.
 
         ``places`` are the bins of the observations, numbered from 0 where their number is finite.
         """
         occupied, counts = np.unique(places, return_counts=True)
-        noisy = counts + self.noise.rvs(counts.shape, rng=rng)
+        if self.delta == 0 and not isinstance(source, Simulation):
+            table = np.zeros(int(self.bins))
+            table[occupied.astype(np.intp)] = counts
+            return float(np.argmax(source.add(table, self.noise)))
+        noisy = source.add(counts.astype(np.float64), self.noise)
         best = int(np.argmax(noisy)) if noisy.size else -1
         if self.delta > 0:
             shown = noisy.size > 0 and noisy[best] >= self.threshold
             return float(occupied[best]) if shown else None
+        assert isinstance(source, Simulation)
+        rng = source.rng
         empty = self.bins - occupied.size
         if empty > 0:
             # the largest of many noises by inversion: the empty bins need not be gone through

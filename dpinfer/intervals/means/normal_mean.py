@@ -17,7 +17,6 @@ from dpinfer._validation import (
     check_array,
     check_length,
     check_option,
-    check_rng,
     check_scalar,
     show,
 )
@@ -34,6 +33,9 @@ from dpinfer.intervals.means._plans import (
     scale_bins,
 )
 from dpinfer.intervals.means._range_finding import HistogramMode
+from dpinfer.mechanisms.samplers import Sampler, noise_source
+from dpinfer.privacy.guarantees import ApproxDP, Guarantee, PureDP
+from dpinfer.privacy.guarantees.drawn import Drawn
 from dpinfer.results.intervals import Intervals
 
 LARGEST = 1e40
@@ -48,20 +50,27 @@ _RARE = 0.05
 _MOST_BINS = 2.0**52
 """Beyond it, neighbouring bins are one float64."""
 
+_MOST_DRAWN_BINS = 2**20
+
 _NO_BIN = "the stability-based histogram showed no bin: the interval is mean_bounds"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class PrivateMeanInterval(Intervals):
+class PrivateMeanInterval(Drawn, Intervals):
     """Confidence interval for a mean, with the budget it took and the parts of its width.
 
     Made by :func:`normal_mean_confint`. It is used like any :class:`~dpinfer.results.Intervals`.
 
     Attributes
     ----------
+    sampler : {"simulated", "opendp"}
+        What drew the noise. A simulated interval carries no ``guarantee``.
+    nominal : PureDP or ApproxDP
+        What the budget guarantees of the interval, and everything else here, where noise is drawn
+        and added exactly: the ``guarantee`` if OpenDP drew it. Neighbouring samples differ in the
+        value of one record.
     epsilon, delta : float
-        The budget spent: the interval, and everything else here, is (epsilon, delta)-differentially
-        private for samples that differ in the value of one record.
+        The budget: the parameters of ``nominal``.
     half_width_sampling : float
         Part of the half-width that sampling alone would need at this level; inf without a bound.
     half_width_noise : float
@@ -70,6 +79,8 @@ class PrivateMeanInterval(Intervals):
         The range that was found, to which the observations were clipped.
     """
 
+    sampler: Sampler
+    nominal: Guarantee
     epsilon: float
     delta: float
     half_width_sampling: float
@@ -88,14 +99,14 @@ def normal_mean_confint(
     alpha: float = 0.05,
     method: HalfWidth | None = None,
     split: ArrayLike | None = None,
+    sampler: Sampler = "simulated",
     rng: RNG = None,
 ) -> PrivateMeanInterval:
     """Differentially private confidence interval for the mean of a normal population.
 
     It takes the *confidential* sample and spends the stated budget: it is for those who hold the
-    data, and for studies of what such a release would be worth. Its draws are not hardened against
-    floating-point or timing attacks: to *release* confidential data, use a vetted mechanism library
-    such as OpenDP.
+    data, and for studies of what such a release would be worth. By default the draws are those of a
+    simulation, and the result carries no guarantee; see ``sampler``.
 
     Parameters
     ----------
@@ -125,8 +136,13 @@ def normal_mean_confint(
         range, mean and variance for unknown. By default each histogram gets the smallest of 1/32,
         1/16, 1/8 and 1/4 with which its failures take less than a twentieth of alpha, and the
         others have equal shares of the rest; all steps have equal shares where none is enough.
+    sampler : {"simulated", "opendp"}, default "simulated"
+        ``"simulated"``: draws in floating point, for studies; such outputs can rule out one of two
+        neighbouring samples. ``"opendp"``: exact draws of OpenDP, of the extra ``release``, from
+        the randomness of the operating system; at most 2^20 bins of a histogram without ``delta``.
+        How long it takes is not protected.
     rng : None, int or numpy.random.Generator, optional
-        Source of the noise.
+        Source of the noise of a simulation; None for ``"opendp"``.
 
     Returns
     -------
@@ -138,6 +154,8 @@ def normal_mean_confint(
     ------
     InvalidParameterError
         If an argument is outside what is allowed, or ``delta`` is 0 where bounds are missing.
+    MissingExtraError
+        If ``sampler`` is ``"opendp"`` and OpenDP is not installed.
 
     Notes
     -----
@@ -183,11 +201,11 @@ def normal_mean_confint(
     >>> interval = normal_mean_confint(sample, epsilon=1, std=5.0, mean_bounds=(0, 200), rng=2)
     >>> interval
     PrivateMeanInterval([69.6258, 70.1179], level 0.95, exact)
-    >>> interval.epsilon, interval.delta
-    (1.0, 0.0)
+    >>> interval.nominal, interval.guarantee
+    (PureDP(epsilon=1.0, neighbours='replace'), None)
     """
     values = check_array(data, "data", ndim=1, ge=-LARGEST, le=LARGEST)
-    alpha, generator = check_alpha(alpha), check_rng(rng)
+    alpha, source = check_alpha(alpha), noise_source(sampler, rng)
     plan = checked_plan(values.size, epsilon, delta, std, mean_bounds, std_bounds, alpha, split)
     chosen = checked_method(method, known=std is not None)
     if plan.failure > plan.affordable(alpha):
@@ -195,10 +213,25 @@ def normal_mean_confint(
             f"{values.size} observations at this budget and level are too few to find their range "
             "with certainty enough: the interval is mean_bounds, and nothing was spent"
         )
-        return _result(plan, None, alpha, chosen, (0.0, 0.0), (note,))
-    answer = plan.run(values, alpha, chosen, generator)
+        return _result(plan, None, alpha, chosen, source.sampler, (0.0, 0.0), (note,))
+    if not source.simulated:
+        _check_bins(plan)
+    answer = plan.run(values, alpha, chosen, source)
     notes = (_NO_BIN,) if answer is None else ()
-    return _result(plan, answer, alpha, chosen, plan.budget, notes)
+    return _result(plan, answer, alpha, chosen, source.sampler, plan.budget, notes)
+
+
+def _check_bins(plan: Plan) -> None:
+    """Refuse more bins than noise is drawn on one by one."""
+    parts = [plan.range, *([plan.scale] if isinstance(plan, UnknownStd) else [])]
+    if (
+        most := max((part.bins for part in parts if part.delta == 0), default=0.0)
+    ) > _MOST_DRAWN_BINS:
+        raise InvalidParameterError(
+            f"mean_bounds and std_bounds must span at most {_MOST_DRAWN_BINS} bins of one standard "
+            f"deviation for sampler='opendp', got {most:.3g}: give narrower bounds, or delta > 0 "
+            "and no bounds"
+        )
 
 
 def _result(
@@ -206,6 +239,7 @@ def _result(
     answer: Answer | None,
     alpha: float,
     method: HalfWidth,
+    sampler: Sampler,
     budget: tuple[float, float],
     notes: tuple[str, ...],
 ) -> PrivateMeanInterval:
@@ -223,7 +257,14 @@ def _result(
     lower, upper = max(answer.estimate - half, low), min(answer.estimate + half, high)
     empty = lower > upper
     epsilon, delta = budget
-    spent = f"budget spent: epsilon {epsilon:g}, delta {delta:g}; neighbours differ in one value"
+    spent = f"epsilon {epsilon:g}, delta {delta:g}; neighbours differ in one value"
+    if sampler == "simulated":
+        spent = f"simulated: carries no guarantee; a release would spend {spent}"
+    else:
+        spent = f"budget spent: {spent}"
+    nominal: Guarantee = PureDP(epsilon, neighbours="replace")
+    if delta > 0:
+        nominal = ApproxDP(epsilon, delta, neighbours="replace")
     return PrivateMeanInterval(
         estimate=answer.estimate,
         lower=np.inf if empty else lower,
@@ -232,6 +273,8 @@ def _result(
         method=method,
         uncertainty="noise+sampling",
         notes=(*notes, spent),
+        sampler=sampler,
+        nominal=nominal,
         epsilon=epsilon,
         delta=delta,
         half_width_sampling=answer.half_width_sampling,

@@ -14,6 +14,7 @@ from dpinfer.errors import DPInferError, InvalidParameterError
 from dpinfer.intervals.means import _plans, _range_finding
 from dpinfer.intervals.means._range_finding import HistogramMode, mean_failure, scale_failure
 from dpinfer.intervals.means.normal_mean import normal_mean_confint
+from dpinfer.mechanisms.samplers import Simulation
 
 BOUNDS = {"mean_bounds": (-100.0, 100.0)}
 
@@ -70,7 +71,7 @@ def test_the_range_fails_no_more_often_than_said(delta):
     for _ in range(reps):
         # the worst place of a mean is the end of a bin
         places = np.clip(np.floor(rng.normal(10.0, 1.0, n)), 0, 19)
-        found = histogram.find(places, rng)
+        found = histogram.find(places, Simulation(rng))
         failures += found is not None and abs(found + 0.5 - 10.0) > 1.5
     assert failures / reps <= bound + 6 * np.sqrt(bound * (1 - bound) / reps)
 
@@ -88,7 +89,7 @@ def test_the_scale_fails_no_more_often_than_said(delta):
         places = np.ceil(np.log2(np.abs(rng.normal(0, 4.0 * np.sqrt(2), n)))) - 1
         if delta == 0:
             places = places[(places >= -8) & (places < 8)] + 8
-        found = histogram.find(places, rng)
+        found = histogram.find(places, Simulation(rng))
         failures += found is not None and 4 * 2.0 ** (found - 8 * (delta == 0)) < 4.0
     assert failures / reps <= bound + 6 * np.sqrt(bound * (1 - bound) / reps)
 
@@ -100,7 +101,9 @@ def test_the_largest_of_many_noises_is_drawn_as_if_one_by_one():
     counts[[3, 7, 8]] = 9, 12, 4
     reps = 2_000
     rng = np.random.default_rng(4)
-    fast = np.bincount([int(histogram.find(places, rng)) for _ in range(reps)], minlength=30)
+    fast = np.bincount(
+        [int(histogram.find(places, Simulation(rng))) for _ in range(reps)], minlength=30
+    )
     noisy = counts + rng.laplace(0, 4.0, (reps, 30))
     slow = np.bincount(noisy.argmax(axis=1), minlength=30)
     p = (fast + slow + 1) / (2 * reps)
@@ -112,7 +115,9 @@ def test_the_largest_of_bins_that_all_hold_something():
     histogram, noise = HistogramMode(epsilon=0.5, delta=0.0, bins=3.0), stats.laplace(scale=4.0)
     counts, reps, rng = np.array([4, 6, 5]), 3_000, np.random.default_rng(5)
     places = np.repeat([0.0, 1.0, 2.0], counts)
-    found = np.bincount([int(histogram.find(places, rng)) for _ in range(reps)], minlength=3)
+    found = np.bincount(
+        [int(histogram.find(places, Simulation(rng))) for _ in range(reps)], minlength=3
+    )
     x = np.linspace(-120, 130, 100_001)
     for own in range(3):
         others = np.delete(counts, own)[:, np.newaxis]
@@ -294,7 +299,7 @@ def test_result_is_an_interval():
     lower, upper = interval
     assert interval.contains(0.5 * (lower + upper))
     assert interval.uncertainty == "noise+sampling"
-    assert "budget spent: epsilon 1" in interval.summary()
+    assert "a release would spend epsilon 1" in interval.summary()
     cut = interval.restrict(lower=lower + 1e-3)
     assert cut.lower == lower + 1e-3
     assert cut.epsilon == 1
