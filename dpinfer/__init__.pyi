@@ -127,6 +127,7 @@ from .mechanisms import IndependentNoise as IndependentNoise
 from .mechanisms import Laplace as Laplace
 from .mechanisms import NoiseLaw as NoiseLaw
 from .mechanisms import RandomizedResponse as RandomizedResponse
+from .mechanisms import Rounded as Rounded
 from .mechanisms import Tulap as Tulap
 from .mechanisms import WeightedSum as WeightedSum
 from .mechanisms import as_frozen as as_frozen

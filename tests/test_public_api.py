@@ -71,6 +71,7 @@ PUBLIC = {
     "RatioWidth",
     "Release",
     "ResponseEstimate",
+    "Rounded",
     "SizeStudy",
     "SmoothNoise",
     "StratifiedWidth",

@@ -111,7 +111,8 @@ class SaddleGrid:
         delta = s - tilt
         with np.errstate(divide="ignore", invalid="ignore"):
             bound = (k - self.log_mgf(tilt) + loss) / delta
-        return float(np.max(bound[delta < 0])), float(np.min(bound[delta > 0]))
+        low, high = bound[delta < 0], bound[delta > 0]
+        return float(np.max(low, initial=-np.inf)), float(np.min(high, initial=np.inf))
 
     def log_chernoff(self, x: FloatArray) -> FloatArray:
         """Chernoff's bound on log P(X >= x), x >= 0, by the best tilt of the grid."""

@@ -16,6 +16,7 @@ from .independent import as_noise as as_noise
 from .independent import groups as groups
 from .laplace import Laplace as Laplace
 from .randomized_response import RandomizedResponse as RandomizedResponse
+from .rounded import Rounded as Rounded
 from .tulap import Tulap as Tulap
 from .weighted_sum import WeightedSum as WeightedSum
 from .weighted_sum import weighted_sums as weighted_sums

@@ -229,11 +229,11 @@ class ParametricLaw(Locked, NoiseLaw):
             name: np.broadcast_to(value, self.shape)[index]
             for name, value in self._parameters().items()
         }
-        return type(self)(**chosen)
+        return self._with(chosen)
 
     @final
     def __eq__(self, other: object) -> bool:
-        if type(other) is not type(self):
+        if not isinstance(other, ParametricLaw) or other._kind != self._kind:
             return NotImplemented
         theirs = other._parameters()
         return all(
@@ -243,7 +243,16 @@ class ParametricLaw(Locked, NoiseLaw):
     @final
     def __hash__(self) -> int:
         values = (np.asarray(value) for value in self._parameters().values())
-        return hash((type(self), *((value.shape, value.tobytes()) for value in values)))
+        return hash((self._kind, *((value.shape, value.tobytes()) for value in values)))
+
+    @property
+    def _kind(self) -> Any:
+        """What laws of one kind, which differ by their parameters only, have in common."""
+        return type(self)
+
+    def _with(self, parameters: dict[str, Any]) -> Self:
+        """Return the law of the same kind with other parameters."""
+        return type(self)(**parameters)
 
     def _parameters(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]

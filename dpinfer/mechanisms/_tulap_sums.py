@@ -16,16 +16,27 @@ NEGLIGIBLE = 1e-150
 
 def truncated_variance(rate: FloatArray, bound: FloatArray) -> FloatArray:
     """Variance on (-c, c) as a ratio of sums of positive terms, in units of the central density."""
-    last = np.maximum(np.rint(bound), 1.0)
+    last, start, width = _last_interval(bound)
     centre = np.minimum(bound, 0.5)
     mass, square = _geometric_moments(rate, last - 1.0)
-    # the last interval reaches from `start` over `width` to c; it is empty where c <= 1/2
-    start = last - 0.5
-    width = np.maximum(bound - start, 0.0)
     edge = np.exp(-last * rate) * width
     numerator = centre**3 / 3.0 + square + mass / 12.0
     numerator += edge * (start**2 + start * width + width**2 / 3.0)
     return np.asarray(numerator / (centre + mass + edge))
+
+
+def rounded_variance(rate: FloatArray, bound: FloatArray) -> FloatArray:
+    """Return the variance of the same after rounding to whole numbers."""
+    last, _, width = _last_interval(bound)
+    mass, square = _geometric_moments(rate, last - 1.0)
+    edge = np.exp(-last * rate) * width
+    return np.asarray((square + edge * last**2) / (np.minimum(bound, 0.5) + mass + edge))
+
+
+def _last_interval(bound: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Middle k, start and width of the interval that ends at c; it is empty where c <= 1/2."""
+    last = np.maximum(np.rint(bound), 1.0)
+    return last, last - 0.5, np.maximum(bound - last + 0.5, 0.0)
 
 
 def _geometric_moments(rate: FloatArray, count: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -50,22 +61,24 @@ def _geometric_moments(rate: FloatArray, count: FloatArray) -> tuple[FloatArray,
     return zeroth, second
 
 
-def truncated_log_mgf(s: ComplexArray, rate: FloatArray, bound: FloatArray) -> ComplexArray:
+def truncated_log_mgf(
+    s: ComplexArray, rate: FloatArray, bound: FloatArray, *, whole: bool = False
+) -> ComplexArray:
     """Log of the integral of exp(sx)·b^abs(k(x)) over (-c, c), k(x) the nearest whole number.
 
-    Evaluated as the log of a sum of exponentials, which neither overflows nor underflows.
+    With ``whole``, that of exp(sk(x))·b^abs(k(x)). Evaluated as the log of a sum of exponentials,
+    which neither overflows nor underflows.
     """
-    last = np.maximum(np.rint(bound), 1.0)
-    start = last - 0.5
-    width = np.maximum(bound - start, 0.0)
+    last, start, width = _last_interval(bound)
     centre = np.minimum(bound, 0.5)
+    middle = last if whole else start + 0.5 * width
+    spread = np.zeros_like(s) if whole else s
     with np.errstate(divide="ignore"):
-        interval = log_sinhc(0.5 * s)
-        edge = np.log(width) + log_sinhc(0.5 * width * s) - last * rate
-    middle = start + 0.5 * width
+        interval = log_sinhc(0.5 * spread)
+        edge = np.log(width) + log_sinhc(0.5 * width * spread) - last * rate
     terms = np.stack(
         np.broadcast_arrays(
-            np.log(2.0 * centre) + log_sinhc(centre * s),
+            np.log(2.0 * centre) + log_sinhc(centre * spread),
             interval + _log_geometric_sum(s - rate, last - 1.0),
             interval + _log_geometric_sum(-s - rate, last - 1.0),
             edge + middle * s,

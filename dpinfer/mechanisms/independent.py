@@ -56,7 +56,7 @@ class IndependentNoise(NoiseLaw):
                 )
             size = law.shape[0] if law.shape else 1
             for part, cells in groups(law, size):
-                kind = type(part) if isinstance(part, ParametricLaw) else id(part)
+                kind = part._kind if isinstance(part, ParametricLaw) else id(part)
                 kinds.setdefault(kind, []).append((part, cells + stop))
             stop += size
         self._size = stop
@@ -233,7 +233,7 @@ def join(parts: Sequence[tuple[ParametricLaw, int]]) -> ParametricLaw:
         name: np.concatenate([np.broadcast_to(law._parameters()[name], n) for law, n in parts])
         for name in first._parameters()
     }
-    return type(first)(**columns)
+    return first._with(columns)
 
 
 def _as_one(parts: list[tuple[NoiseLaw, NDArray[np.intp]]]) -> tuple[NoiseLaw, NDArray[np.intp]]:

@@ -20,6 +20,7 @@ from dpinfer.mechanisms import (
     IndependentNoise,
     Laplace,
     NoiseLaw,
+    Rounded,
     Tulap,
 )
 
@@ -49,6 +50,12 @@ INTEGER = [
     DiscreteGaussian(sigma=0.5),
     DiscreteGaussian(sigma=3.0),
     DiscreteGaussian(sigma=400.0),
+    Rounded(Laplace(scale=0.2)),
+    Rounded(Laplace(scale=50.0)),
+    Rounded(Gaussian(sigma=0.4)),
+    Rounded(Gaussian(sigma=30.0)),
+    Rounded(Tulap(scale=2.0)),
+    Rounded(Tulap(scale=2.5, truncation=0.1)),
 ]
 SCALAR = CONTINUOUS + INTEGER
 ARRAYS = [
@@ -59,6 +66,9 @@ ARRAYS = [
     DiscreteGaussian(sigma=[0.3, 5.0, 1e5]),
     Tulap(scale=[0.3, 5.0, 1e3], truncation=[0.0, 0.1, 0.9]),
     Tulap(scale=2.0, truncation=[0.0, 0.5, 0.99]),
+    Rounded(Laplace(scale=[0.3, 5.0, 1e5])),
+    Rounded(Gaussian(sigma=[0.3, 5.0, 1e5])),
+    Rounded(Tulap(scale=[0.3, 5.0, 1e3], truncation=[0.0, 0.1, 0.9])),
 ]
 MIXED = IndependentNoise([Laplace(scale=2.0), Exact(), Geometric(scale=[1.0, 3.0])])
 ALL = [*SCALAR, *ARRAYS, MIXED]

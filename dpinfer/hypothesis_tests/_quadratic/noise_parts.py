@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from dpinfer._validation import FloatArray
-from dpinfer.mechanisms._law import NoiseLaw
-from dpinfer.mechanisms.discrete_gaussian import DiscreteGaussian
+from dpinfer.mechanisms._law import IntegerLaw, NoiseLaw
 from dpinfer.mechanisms.exact import Exact
 from dpinfer.mechanisms.gaussian import Gaussian
 from dpinfer.mechanisms.geometric import Geometric
@@ -118,7 +117,7 @@ def noise_parts(law: NoiseLaw) -> NoiseParts | None:
     """
     if isinstance(law, Exact):
         return NoiseParts(np.ones(1), point_kernel, 0.0, 0.0, 0.0, _EXP)
-    if isinstance(law, (Geometric, DiscreteGaussian)):
+    if isinstance(law, IntegerLaw):
         return _whole(law, point_kernel, 0.0, 0.0, 0.0, _EXP)
     if isinstance(law, Tulap) and not law.truncation:
         return _whole(
@@ -137,7 +136,7 @@ def noise_parts(law: NoiseLaw) -> NoiseParts | None:
 
 
 def _whole(
-    law: Geometric | DiscreteGaussian,
+    law: IntegerLaw,
     kernel: Kernel,
     variance: float,
     fourth: float,

@@ -13,6 +13,7 @@ from dpinfer.mechanisms import (
     Geometric,
     Laplace,
     NoiseLaw,
+    Rounded,
     Tulap,
 )
 
@@ -22,11 +23,12 @@ _LARGEST_EXPONENT = 400.0
 
 def check_law(law: NoiseLaw) -> None:
     """Refuse a law whose density is not known in closed form."""
-    if not isinstance(law, (Laplace, Geometric, Gaussian, DiscreteGaussian, Tulap, Exact)):
+    known = (Laplace, Geometric, Gaussian, DiscreteGaussian, Tulap, Rounded, Exact)
+    if not isinstance(law, known):
         raise InvalidParameterError(
             f"mechanism must have a density in closed form, got {type(law).__name__}: pass the "
-            "published counts with their own Laplace, Geometric, Gaussian, DiscreteGaussian or "
-            "Tulap noise"
+            "published counts with their own Laplace, Geometric, Gaussian, DiscreteGaussian, "
+            "Tulap or Rounded noise"
         )
 
 
@@ -44,6 +46,10 @@ def noise_step(law: NoiseLaw, x: FloatArray) -> FloatArray:
     if isinstance(law, (Gaussian, DiscreteGaussian)):
         exponent = x - 0.5
         exponent *= 1.0 / np.square(np.asarray(law.sigma))
+    elif isinstance(law, Rounded):
+        # where both are 0, beyond the ends of the support, either step will do
+        with np.errstate(invalid="ignore"):
+            exponent = np.nan_to_num(law._logpmf(x - 1.0) - law._logpmf(x), nan=0.0)
     else:
         assert isinstance(law, Tulap)
         exponent = (_interval(x) - _interval(x - 1.0)) / law.scale
@@ -61,7 +67,7 @@ def _interval(x: FloatArray) -> FloatArray:
 
 def log_density(law: NoiseLaw, x: FloatArray) -> FloatArray:
     """Logarithm of the density, or of the probability of a whole number."""
-    if isinstance(law, (Geometric, DiscreteGaussian, Exact)):
+    if isinstance(law, (Geometric, DiscreteGaussian, Rounded, Exact)):
         return np.asarray(law.logpmf(x))
     assert isinstance(law, (Laplace, Gaussian, Tulap))
     if not isinstance(law, Tulap):
@@ -72,6 +78,8 @@ def log_density(law: NoiseLaw, x: FloatArray) -> FloatArray:
 
 def reach(law: NoiseLaw, drop: FloatArray) -> FloatArray:
     """Distance from 0 beyond which the density is below e^-drop of its peak."""
+    if isinstance(law, Rounded):
+        return reach(law.law, drop) + 0.5
     if isinstance(law, (Gaussian, DiscreteGaussian)):
         return np.asarray(law.sigma * np.sqrt(2.0 * drop))
     if isinstance(law, (Laplace, Geometric)):
@@ -85,4 +93,4 @@ def bound(law: NoiseLaw) -> FloatArray:
     """End of the support of the noise."""
     if isinstance(law, Exact):
         return np.zeros(())
-    return np.asarray(law.isf(0.0)) if isinstance(law, Tulap) else np.full((), np.inf)
+    return np.asarray(law.isf(0.0)) if isinstance(law, (Rounded, Tulap)) else np.full((), np.inf)

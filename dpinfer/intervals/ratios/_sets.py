@@ -20,6 +20,7 @@ from dpinfer.mechanisms import (
     IndependentNoise,
     Laplace,
     NoiseLaw,
+    Rounded,
     groups,
 )
 
@@ -96,7 +97,7 @@ def _fill(
     exact = (scales == 0).any(axis=1)
     # the two noises have to be both on the whole numbers, and narrow, to be taken as such
     narrow = (scales <= WIDE).all(axis=1) & first.is_integer & second.is_integer
-    one, other = _KINDS.get(type(first)), _KINDS.get(type(second))
+    one, other = (_KINDS.get(type(_unrounded(law))) for law in laws)
     at = np.flatnonzero(exact)
     if at.size:
         reach = np.column_stack([np.broadcast_to(law.isf(tail), rows.size) for law in laws])
@@ -114,12 +115,17 @@ def _fill(
         arcs.fill(rows[at], *_one_by_one(published[at], first.take(at), second.take(at), tail))
 
 
+def _unrounded(law: NoiseLaw) -> NoiseLaw:
+    return law.law if isinstance(law, Rounded) else law
+
+
 def with_density(law: NoiseLaw) -> NoiseLaw | None:
     """Return the log-concave noise with a density that stands for a law, None for other kinds."""
     if isinstance(law, Geometric):
         return Laplace(scale=law.scale)
     if isinstance(law, DiscreteGaussian):
         return Gaussian(sigma=law.sigma)
+    law = _unrounded(law)
     return law if isinstance(law, (Laplace, Gaussian, Exact)) else None
 
 
@@ -138,7 +144,8 @@ def continuous_bound(law: NoiseLaw, size: int) -> tuple[FloatArray, FloatArray]:
         sigma = np.broadcast_to(np.asarray(law.sigma, dtype=np.float64), size)
         each, which = np.unique(sigma, return_inverse=True)
         return sigma, np.array([_gaussian_gap(float(value)) for value in each])[which]
-    return np.array(np.broadcast_to(law.std, size)), np.zeros(size)
+    slack = np.full(size, 0.5 * isinstance(law, Rounded))
+    return np.array(np.broadcast_to(_unrounded(law).std, size)), slack
 
 
 def _gaussian_gap(sigma: float) -> float:

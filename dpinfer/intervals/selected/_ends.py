@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,15 @@ from dpinfer._numerics.whole import smallest_whole
 from dpinfer._validation import FloatArray
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.published_law import PublishedRows
-from dpinfer.mechanisms import DiscreteGaussian, Gaussian, Geometric, Laplace, NoiseLaw, Tulap
+from dpinfer.mechanisms import (
+    DiscreteGaussian,
+    Gaussian,
+    Geometric,
+    Laplace,
+    NoiseLaw,
+    Rounded,
+    Tulap,
+)
 from dpinfer.mechanisms._law import ParametricLaw
 
 _DEEP = 447.0
@@ -43,14 +52,15 @@ class SelectedValues:
     @classmethod
     def of(cls, noise: NoiseLaw, y: FloatArray, threshold: FloatArray) -> SelectedValues:
         """Refuse laws under which the answer need not be an interval."""
-        if not isinstance(noise, _MONOTONE):
+        rounded = isinstance(noise, Rounded) and not isinstance(noise.law, Tulap)
+        if not (rounded or isinstance(noise, _MONOTONE)):
             listed = ", ".join(kind.__name__ for kind in _MONOTONE)
             raise InvalidParameterError(
-                f"mechanism must be one of {listed} for values with a threshold, got "
-                f"{type(noise).__name__}: under other laws the values that are compatible with "
-                "what was published need not form an interval"
+                f"mechanism must be one of {listed}, or rounded Laplace or Gaussian noise, for "
+                f"values with a threshold, got {type(noise).__name__}: under other laws the "
+                "values that are compatible with what was published need not form an interval"
             )
-        return cls(noise=noise, y=y, threshold=threshold)
+        return cls(noise=cast("ParametricLaw", noise), y=y, threshold=threshold)
 
     @property
     def is_whole(self) -> bool:
@@ -88,7 +98,7 @@ class SelectedValues:
 
     def upper(self, q: float) -> FloatArray:
         """Supremum of the f with P(Y <= y | Y >= threshold; f) > q; -inf where there is none."""
-        deepest = self._floor if isinstance(self.noise, (Gaussian, DiscreteGaussian)) else -np.inf
+        deepest = self._floor if _is_gaussian(self.noise) else -np.inf
         return self._solve("smaller", q, deepest)
 
     def _solve(self, side: str, q: float, beyond: FloatArray | float) -> FloatArray:
@@ -155,19 +165,25 @@ class SelectedValues:
         return np.floor(floor) if self.is_whole else floor
 
 
-def _depth(noise: NoiseLaw) -> FloatArray:
+def _depth(noise: ParametricLaw) -> FloatArray:
     """Distance from the threshold to the floor.
 
     Laplace and geometric noise have no memory: where all published values are in their tail, the
     conditional law does not depend on the confidential value. So has Tulap noise, for shifts by
     whole numbers, up to the ends of its support.
     """
-    if isinstance(noise, (Gaussian, DiscreteGaussian)):
-        return _DEEP * np.asarray(noise.sigma)
+    if _is_gaussian(noise):
+        return _DEEP * np.asarray(next(iter(noise._parameters().values())))
     if isinstance(noise, Tulap):
         bound = np.asarray(noise.isf(0.0))
         return np.where(np.isfinite(bound), bound + 1.0, 1.0)
-    return np.asarray(0.0)
+    # of rounded Laplace noise, only what is beyond 1/2 has no memory
+    return np.asarray(float(isinstance(noise, Rounded)))
+
+
+def _is_gaussian(noise: ParametricLaw) -> bool:
+    law = noise.law if isinstance(noise, Rounded) else noise
+    return isinstance(law, (Gaussian, DiscreteGaussian))
 
 
 def _distinct_rows(columns: list[FloatArray]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

@@ -13,7 +13,7 @@ from dpinfer._numerics.roots import find_root
 from dpinfer._numerics.whole import smallest_whole
 from dpinfer._validation import FloatArray
 from dpinfer.intervals.selected._ends import SelectedValues
-from dpinfer.mechanisms import DiscreteGaussian, Gaussian, Geometric, Laplace, Tulap
+from dpinfer.mechanisms import DiscreteGaussian, Gaussian, Geometric, Laplace, Rounded, Tulap
 from dpinfer.mechanisms._theta import relative_tail
 
 _TERMS = 60
@@ -129,10 +129,30 @@ def _of_discrete_gaussian(values: SelectedValues) -> FloatArray:
     return out
 
 
+def _of_rounded(values: SelectedValues) -> FloatArray:
+    """Return, under rounded noise, the whole number from which on the likelihood falls.
+
+    Under Laplace noise that is the value or the number before: from there down both the
+    probability and the tail fall by one factor, so that the likelihood is constant.
+    """
+    noise, y, threshold = cast("Rounded", values.noise), values.y, values.threshold
+
+    def falls(f: FloatArray) -> NDArray[np.bool_]:
+        rise = noise._logpmf(y - f - 1.0) - noise._logpmf(y - f)
+        # by symmetry P(e >= x) = P(e <= -x)
+        lift = noise._logcdf(f + 1.0 - threshold) - noise._logcdf(f - threshold)
+        return np.asarray(rise <= lift)
+
+    if isinstance(noise.law, Laplace):
+        return np.where(falls(y - 1.0), y - 1.0, y)
+    return smallest_whole(y, falls)
+
+
 _MAXIMA: dict[type, Callable[[SelectedValues], FloatArray]] = {
     Laplace: _at_value,
     Geometric: _at_value,
     Tulap: _of_tulap,
     Gaussian: _of_gaussian,
     DiscreteGaussian: _of_discrete_gaussian,
+    Rounded: _of_rounded,
 }

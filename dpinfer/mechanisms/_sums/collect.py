@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,9 +39,9 @@ def collect(weights: FloatArray, parts: Parts) -> Terms:
             continue
         for block in _blocks_of(law, scaled, used):
             found.extend(EXPANSIONS.get(type(block.law), _as_it_is)(block))
-    by_kind: dict[type[ParametricLaw], list[Block]] = {}
+    by_kind: dict[Any, list[Block]] = {}
     for block in filter(len, map(_not_constant, found)):
-        by_kind.setdefault(type(block.law), []).append(block)
+        by_kind.setdefault(block.law._kind, []).append(block)
     return Terms(
         NORMAL_FORMS.get(kind, merge)(_concatenate(same)) for kind, same in by_kind.items()
     )
@@ -123,8 +124,8 @@ def _blocks_of(law: NoiseLaw, weights: FloatArray, used: NDArray[np.intp]) -> li
 
 def _stretch(law: ParametricLaw, used: NDArray[np.intp], size: int) -> ParametricLaw:
     """Return the law with one parameter entry for each used cell."""
-    return type(law)(
-        **{name: np.broadcast_to(value, (size,))[used] for name, value in law._parameters().items()}
+    return law._with(
+        {name: np.broadcast_to(value, (size,))[used] for name, value in law._parameters().items()}
     )
 
 

@@ -14,6 +14,7 @@ from dpinfer.mechanisms.discrete_gaussian import DiscreteGaussian
 from dpinfer.mechanisms.gaussian import Gaussian
 from dpinfer.mechanisms.geometric import Geometric
 from dpinfer.mechanisms.laplace import Laplace
+from dpinfer.mechanisms.rounded import Rounded
 from dpinfer.mechanisms.tulap import Tulap
 
 Decay = tuple[FloatArray, FloatArray]
@@ -55,7 +56,7 @@ def _smooth_left_out(terms: Terms, cutoff: FloatArray) -> tuple[FloatArray, Floa
 
 def _first_return(terms: Terms) -> tuple[float, float] | None:
     """Half of the shortest period of the periodic factors, and P(0) of that noise."""
-    if not len(terms) or any(type(block.law) not in UNIMODAL_PERIODIC for block in terms.blocks):
+    if not len(terms) or not all(is_unimodal_periodic(block.law) for block in terms.blocks):
         return None
     widest = max((float(block.weights.max()), number) for number, block in enumerate(terms.blocks))
     block = terms.blocks[widest[1]]
@@ -90,5 +91,9 @@ DECAYS: dict[type[ParametricLaw], Callable[[Block, FloatArray], Decay]] = {
     Tulap: _unimodal,
 }
 
-UNIMODAL_PERIODIC = (Geometric, DiscreteGaussian)
-"""Whole-numbered laws whose characteristic function is positive and decreases from 0 to π."""
+
+def is_unimodal_periodic(law: ParametricLaw) -> bool:
+    """Whether the characteristic function of a whole-numbered law falls from 0 to π, above 0."""
+    if isinstance(law, Rounded):
+        return isinstance(law.law, (Laplace, Gaussian))
+    return isinstance(law, (Geometric, DiscreteGaussian))

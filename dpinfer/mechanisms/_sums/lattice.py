@@ -73,9 +73,9 @@ class LatticeSum(Route):
         # P(J > -1) = 1 - P(J > 0), the law being symmetric
         out = np.empty(k.shape)
         below = k < 0
-        out[~below] = self._lookup(k[~below], "logsf")
+        out[~below] = self._lookup(k[~below])
         if below.any():
-            out[below] = np.log1p(-np.exp(self._lookup(np.zeros(1), "logsf")))
+            out[below] = np.log1p(-np.exp(self._lookup(np.zeros(1))))
         return out
 
     def upper_isf(self, q: FloatArray, strict: bool) -> FloatArray:
@@ -107,17 +107,18 @@ class LatticeSum(Route):
         missing = 2.0 * np.exp(-LOG_LOSS) + NOISE * len(k)
         return k[kept] * self.spacing, pmf[kept], float(missing)
 
-    def _lookup(self, k: FloatArray, field: str) -> FloatArray:
-        """Values of a field of the windows at whole numbers k >= 0."""
+    def _lookup(self, k: FloatArray) -> FloatArray:
+        """Log P(J > k) at whole numbers k >= 0."""
         out = np.full(k.shape, np.nan)
         far = k > self._grid.slope[-1]
         out[far] = self._grid.log_chernoff(k[far] + 1.0)
-        if self._tail is not None and field == "logsf":
+        out[k >= self._terms.supremum] = -np.inf
+        if self._tail is not None:
             far = (k > self._windows[0].last) & (k >= LatticeContour.SAFE_FROM) & ~far
             out[far] = self._tail.upper(k[far], closed=False)
         for window in self._covering(out, k):
             held = np.isnan(out) & (k >= window.first) & (k <= window.last)
-            out[held] = getattr(window, field)[(k[held] - window.first).astype(np.intp)]
+            out[held] = window.logsf[(k[held] - window.first).astype(np.intp)]
         return out
 
     def _covering(self, out: FloatArray, k: FloatArray) -> Iterator[Window]:
@@ -205,7 +206,8 @@ def tilted_pmf(terms: Terms, grid: SaddleGrid, tilt: float) -> tuple[FloatArray,
     """Probabilities of the tilted law, with rounding errors near 1e-18, some below 0."""
     from scipy.fft import irfft, next_fast_len
 
-    low, high = grid.tilted_range(tilt, LOG_LOSS)
+    end = terms.supremum
+    low, high = np.clip(grid.tilted_range(tilt, LOG_LOSS), -end, end)
     first = int(np.floor(low))
     size = int(next_fast_len(int(np.ceil(high)) - first + 1, real=True))
     t = 2.0 * np.pi * np.arange(size // 2 + 1) / size

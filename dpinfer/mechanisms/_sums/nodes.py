@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpinfer._validation import FloatArray
-from dpinfer.mechanisms._law import ContinuousLaw
-from dpinfer.mechanisms._sums.decay import UNIMODAL_PERIODIC
+from dpinfer.mechanisms._law import ContinuousLaw, IntegerLaw
+from dpinfer.mechanisms._sums.decay import is_unimodal_periodic
 from dpinfer.mechanisms._sums.terms import Block, Terms
 from dpinfer.mechanisms.gaussian import Gaussian
 from dpinfer.mechanisms.laplace import Laplace
@@ -90,11 +90,15 @@ class NodeSearch:
 
 def _largest_factors(part: Block, angle: FloatArray, reach: FloatArray) -> FloatArray:
     """Bound on the modulus of characteristic functions within ``reach`` of each angle."""
-    if isinstance(part.law, UNIMODAL_PERIODIC):
+    if part.law.is_integer:
         angle = np.abs(angle - 2.0 * np.pi * np.rint(angle / (2.0 * np.pi)))
     nearest = np.maximum(angle - reach, 0.0)
-    if isinstance(part.law, (*UNIMODAL_PERIODIC, *DECREASING)):
+    if is_unimodal_periodic(part.law) or isinstance(part.law, DECREASING):
         return part.law._cf(nearest)
+    if isinstance(part.law, IntegerLaw):
+        # probabilities with one peak: their total variation over abs(1 - exp(it))
+        peak = np.exp(part.law._logpmf(np.zeros(len(part))))
+        return np.asarray(peak / np.maximum(np.sin(0.5 * nearest), peak))
     # a density with one peak: its total variation, twice the peak, over the angle
     assert isinstance(part.law, ContinuousLaw)
     variation = 2.0 * np.exp(part.law._logpdf(np.zeros(len(part))))

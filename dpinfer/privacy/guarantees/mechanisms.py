@@ -27,6 +27,7 @@ from dpinfer.mechanisms import (
     IndependentNoise,
     Laplace,
     RandomizedResponse,
+    Rounded,
     Tulap,
     WeightedSum,
 )
@@ -74,6 +75,8 @@ def guarantee_of(
 
     Notes
     -----
+    Rounded noise has the guarantee of the noise that was rounded.
+
     With one sensitivity for cells of several scales the cell with the smallest scale may take up
     all of it, and decides. The exponential mechanism with ``monotonic=True`` is ε-DP for adding or
     removing a record, and 2ε-DP for replacing one.
@@ -102,6 +105,8 @@ def guarantee_of(
     if neighbours is not None:
         check_option(neighbours, "neighbours", NEIGHBOURS)
     change = check_array(sensitivity, "sensitivity", ge=0, le=1e100)
+    if isinstance(mechanism, Rounded):
+        mechanism = mechanism.law
     for kind, rule in _RULES.items():
         if isinstance(mechanism, kind):
             return rule(mechanism, change, neighbours)
