@@ -69,7 +69,7 @@ def plot_trade_off(
     >>> from dpinfer.privacy.guarantees import GDP, PureDP
     >>> axes = plot_trade_off([PureDP(1.0), GDP(1.0)])
     >>> [text.get_text() for text in axes.get_legend().get_texts()]
-    ['no information', 'PureDP(epsilon=1.0)', 'GDP(mu=1.0)']
+    ['no information', 'PureDP(epsilon=1.0, add-remove)', 'GDP(mu=1.0, add-remove)']
     """
     curves = {
         name: one if isinstance(one, TradeOff) else TradeOff(one, sensitivity, group)
@@ -183,7 +183,7 @@ def plot_pbdp(
     >>> from dpinfer.privacy.guarantees import GDP, ZCDP
     >>> axes = plot_pbdp([GDP(0.5), ZCDP(0.125)], [0.0, 0.5, 1.0])
     >>> [line.get_label() for line in axes.get_lines()]
-    ['GDP(mu=0.5)', 'ZCDP(rho=0.125)']
+    ['GDP(mu=0.5, add-remove)', 'ZCDP(rho=0.125, add-remove)']
     """
     curves = {
         name: one if isinstance(one, TradeOff) else TradeOff(one, sensitivity, group)
@@ -208,7 +208,7 @@ def _named(protections: Any) -> dict[str, Any]:
         several = protections if isinstance(protections, (list, tuple)) else [protections]
         found = {}
         for one in several:
-            name = re.sub(r", neighbours='[a-z-]+'", "", show(one, 200))
+            name = re.sub(r"neighbours='([a-z-]+)'", r"\1", show(one, 200))
             found.setdefault(plain(name), one)
     if not found:
         raise InvalidParameterError("protections must hold at least one guarantee, got none")

@@ -98,6 +98,7 @@ def test_a_simulation_carries_no_guarantee(curator):
     assert found.nominal is not None
     if hasattr(found, "summary"):
         assert "simulat" in found.summary()
+        assert found.nominal.neighbours in found.summary() or "differ in" in found.summary()
         assert "no guarantee" in " ".join(found.summary().split())
 
 

@@ -75,7 +75,14 @@ def test_a_pure_guarantee_has_the_corner_at_its_epsilon():
 
 def test_names_are_given_or_found():
     axes = plot_delta([GDP(0.5), GDP(0.5, neighbours="replace"), ZCDP(0.1)])
-    assert len(axes.get_lines()) == 2  # the same numbers under the same name are one line
+    labels = [text.get_text() for text in axes.get_legend().get_texts()]
+    # the same numbers say different things of different neighbours
+    assert labels == [
+        "GDP(mu=0.5, add-remove)",
+        "GDP(mu=0.5, replace)",
+        "ZCDP(rho=0.1, add-remove)",
+    ]
+    assert len(plot_delta([GDP(0.5), GDP(0.5)]).get_lines()) == 1
     named = plot_pbdp({"$a$": GDP(0.5), "_b": ZCDP(0.1)})
     labels = [text.get_text() for text in named.get_legend().get_texts()]
     assert labels == [r"\$a\$", " _b"]

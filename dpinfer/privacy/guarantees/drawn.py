@@ -24,9 +24,11 @@ class Drawn:
 
     def _facts(self, spent: str) -> list[tuple[str, object]]:
         """Return the lines of a summary that say what was spent, or that nothing is guaranteed."""
+        relation = ("Neighbours", self.nominal.neighbours)
         if self.simulated:
             return [
                 ("Noise drawn by", "simulation: carries no guarantee, not for publication"),
                 (f"Would be: {spent.lower()}", self.nominal.in_words()),
+                relation,
             ]
-        return [("Noise drawn by", "OpenDP"), (spent, self.nominal.in_words())]
+        return [("Noise drawn by", "OpenDP"), (spent, self.nominal.in_words()), relation]

@@ -35,7 +35,9 @@ def pbdp_delta(
     Parameters
     ----------
     protection : Guarantee, mechanism or PrivacyLoss
-        What protects the data.
+        What protects the data. A statement is about the neighbours of the guarantee: data sets that
+        differ by one record more or less, or by one that is replaced; for a mechanism, about those
+        for which the sensitivity holds.
     epsilon : float or array of float
         The log ratio ε >= 0.
     method : {"exact", "tail-bound"}
@@ -119,7 +121,9 @@ def pbdp_epsilon(
     Parameters
     ----------
     protection : Guarantee, mechanism or PrivacyLoss
-        What protects the data.
+        What protects the data. A statement is about the neighbours of the guarantee: data sets that
+        differ by one record more or less, or by one that is replaced; for a mechanism, about those
+        for which the sensitivity holds.
     delta : float or array of float
         The probability δ, within (0, 1].
     sensitivity : float, default 1

@@ -11,21 +11,38 @@ from numpy.typing import ArrayLike
 from dpinfer._validation import FloatArray, Neighbours, check_array, check_integer, check_option
 from dpinfer.errors import IncompatibleReleaseError
 from dpinfer.privacy.semantics._protection import MAX_GROUP, guarantee_for, pure_epsilon
+from dpinfer.results.tables import render_table
 
 Counterfactual = Literal["draw", "default", "deleted"]
 COUNTERFACTUALS: tuple[Counterfactual, ...] = ("draw", "default", "deleted")
+
+_WORLDS: dict[str, str] = {
+    "draw": "replaced, by a draw from what the rest tells",
+    "default": "replaced, by a fixed record",
+    "deleted": "deleted",
+}
+_CHANGES: dict[str, str] = {
+    "add-remove": "adding or removing a record",
+    "replace": "replacing a record",
+}
 
 
 @dataclass(frozen=True)
 class PosteriorBounds:
     """Bounds on the ratio of two posteriors: with a record, and in a world without it.
 
-    It is what :func:`posterior_bounds` returns.
+    It is what :func:`posterior_bounds` returns. Printed, it says which change of the data the
+    guarantee is for, and how often that change leads from one world to the other.
 
     Parameters
     ----------
     counterfactual : {"draw", "default", "deleted"}
         The world without the record.
+    neighbours : {"add-remove", "replace"}
+        The change of the data that the guarantee is for.
+    steps : int
+        How many such changes there are between both worlds: 2 where a record is replaced and the
+        guarantee is for adding or removing one. For a group of k records k times as many.
     log_ratio : float
         Bound on the absolute log ratio of the posterior probabilities of any event.
     log_odds_ratio : float
@@ -40,9 +57,20 @@ class PosteriorBounds:
     >>> lower, upper = bounds.probability(0.02)
     >>> round(float(lower), 6), round(float(upper), 6)
     (0.019612, 0.020396)
+    >>> print(posterior_bounds(PureDP(1.0)))
+                                Posterior bounds
+    ========================================================================
+    World without the record:   replaced, by a draw from what the rest tells
+    Guarantee for:                  adding or removing a record (add-remove)
+    Such changes between worlds:     2
+    Ratio of probabilities:                              0.135335 to 7.38906
+    Ratio of odds:                                      0.0183156 to 54.5982
+    ========================================================================
     """
 
     counterfactual: Counterfactual
+    neighbours: Neighbours
+    steps: int
     log_ratio: float
     log_odds_ratio: float
 
@@ -55,6 +83,23 @@ class PosteriorBounds:
     def odds_ratio(self) -> tuple[float, float]:
         """Smallest and largest ratio of the posterior odds of two events."""
         return _factors(self.log_odds_ratio)
+
+    def summary(self) -> str:
+        """Return the worlds, the relation and the bounds as a plain-text table."""
+        (low, high), (least, most) = self.ratio, self.odds_ratio
+        return render_table(
+            "Posterior bounds",
+            [
+                ("World without the record", _WORLDS[self.counterfactual]),
+                ("Guarantee for", f"{_CHANGES[self.neighbours]} ({self.neighbours})"),
+                ("Such changes between worlds", self.steps),
+                ("Ratio of probabilities", f"{low:.6g} to {high:.6g}"),
+                ("Ratio of odds", f"{least:.6g} to {most:.6g}"),
+            ],
+        )
+
+    def __str__(self) -> str:
+        return self.summary()
 
     def probability(self, without: ArrayLike) -> tuple[Any, Any]:
         """Bounds on the posterior probability of an event with the record.
@@ -127,7 +172,9 @@ def posterior_bounds(
     counterfactual : {"draw", "default", "deleted"}
         What is done in the world without the record: it is replaced by a draw from what the
         attacker would believe of it given all other records; it is replaced by a fixed record; or
-        it is deleted.
+        it is deleted. Replacing is two steps of a guarantee for adding or removing records, the
+        relation that guarantees have by default: ``PureDP(1.0)`` gives e² where
+        ``PureDP(1.0, neighbours="replace")`` gives e.
     sensitivity : float, default 1
         Of a mechanism, the sensitivity of its query to adding or removing a record; a guarantee
         accounts for it already. For the sensitivity to a replacement pass
@@ -181,7 +228,14 @@ def posterior_bounds(
     guarantee = guarantee_for(protection, sensitivity)
     epsilon = pure_epsilon(guarantee)
     per_probability, per_odds = steps(world, guarantee.neighbours, group)
-    return PosteriorBounds(world, per_probability * epsilon, per_odds * epsilon)
+    return PosteriorBounds(
+        counterfactual=world,
+        neighbours=guarantee.neighbours,
+        # the odds compare two outputs' probabilities, and take two ε for each change
+        steps=per_odds // 2,
+        log_ratio=per_probability * epsilon,
+        log_odds_ratio=per_odds * epsilon,
+    )
 
 
 def steps(

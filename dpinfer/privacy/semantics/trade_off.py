@@ -27,7 +27,9 @@ class TradeOff:
     Parameters
     ----------
     protection : Guarantee, mechanism or PrivacyLoss
-        What protects the data.
+        What protects the data. A statement is about the neighbours of the guarantee: data sets that
+        differ by one record more or less, or by one that is replaced; for a mechanism, about those
+        for which the sensitivity holds.
     sensitivity : float, default 1
         Of a mechanism, the sensitivity of its query; a guarantee accounts for it already.
     group : int, default 1

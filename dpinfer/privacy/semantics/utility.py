@@ -29,10 +29,12 @@ def utility_bounds(
     Parameters
     ----------
     protection : Guarantee, mechanism or PrivacyLoss
-        What protects the data.
+        What protects the data. A statement is about the neighbours of the guarantee: data sets that
+        differ by one record more or less, or by one that is replaced; for a mechanism, about those
+        for which the sensitivity holds.
     expected : float or array of float
-        The expected utility of the release on a neighbouring data set, without the record, within
-        [``lower``, ``upper``].
+        The expected utility of the release on a neighbouring data set, without the record or, for
+        ``neighbours="replace"``, with another in its place; within [``lower``, ``upper``].
     lower, upper : float, default 0 and infinity
         The smallest and the largest utility that any release can have. ``lower`` is finite.
     sensitivity : float, default 1

@@ -280,3 +280,21 @@ def test_probabilities_near_the_ends_lose_no_digits(world):
     assert 1 - float(lower) / 1e-15 == pytest.approx(1e-9, rel=1e-6)
     assert bounds.probability([0.0, 1.0])[0].tolist() == [0.0, 1.0]
     assert bounds.probability([0.0, 1.0])[1].tolist() == [0.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("neighbours", "world", "steps", "says"),
+    [
+        ("add-remove", "draw", 2, "0.135335 to 7.38906"),
+        ("replace", "draw", 1, "0.367879 to 2.71828"),
+        ("add-remove", "deleted", 1, "0.135335 to 7.38906"),
+        ("replace", "default", 1, "0.135335 to 7.38906"),
+    ],
+)
+def test_bounds_print_the_relation_that_they_depend_on(neighbours, world, steps, says):
+    bounds = posterior_bounds(PureDP(1.0, neighbours=neighbours), counterfactual=world)
+    assert (bounds.neighbours, bounds.steps) == (neighbours, steps)
+    text = " ".join(str(bounds).split())
+    assert f"({neighbours})" in text
+    assert f"Ratio of probabilities: {says}" in text
+    assert neighbours in repr(bounds)
