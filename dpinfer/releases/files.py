@@ -13,14 +13,12 @@ import numpy as np
 from dpinfer._validation import show
 from dpinfer.errors import DPInferError, IncompatibleReleaseError, InvalidParameterError
 from dpinfer.releases._files.descriptor import describe
-from dpinfer.releases._files.json_document import load_json
 from dpinfer.releases._files.limits import Limit, TooLargeError
 from dpinfer.releases._files.sidecar import (
     Sidecar,
     default_sidecar,
+    load_sidecar,
     parse_sidecar,
-    read_sidecar,
-    sidecar_problems,
 )
 from dpinfer.releases._files.table import (
     check_path,
@@ -65,9 +63,11 @@ def read_release(
     field : str, optional
         The noisy column to read, where the sidecar describes several.
     max_bytes : int, optional
-        The most bytes that the table may take once it is decompressed and decoded. By default 256
-        MB, or 100 times the size of the file where that is more: noisy numbers cannot be packed
-        like that, and a small file cannot fill the memory.
+        The most bytes that the table may take once it is decompressed and decoded, and the most
+        that the sidecar, which may take 1 MB in any case, and the cells that it states may take. By
+        default 256 MB; more for large files, 100 times the size of the table and 10 times that of
+        the sidecar: noisy numbers cannot be packed like that, and a small file cannot fill the
+        memory.
 
     Returns
     -------
@@ -81,7 +81,7 @@ def read_release(
     IncompatibleReleaseError
         If the table or its sidecar is not in order; the message names the file, the line and the
         field of the first problem. :func:`validate_release` lists all of them. Also if the table
-        is larger than ``max_bytes``.
+        or the sidecar takes more than ``max_bytes``.
 
     Notes
     -----
@@ -92,7 +92,9 @@ def read_release(
     """
     table = check_table_path(path)
     limit = Limit.of(table, max_bytes)
-    sidecar = read_sidecar(_sidecar_path(table, metadata), table.name, field)
+    content, problems = load_sidecar(_sidecar_path(table, metadata), table.name, max_bytes)
+    raise_first(problems)
+    sidecar = parse_sidecar(content, field)
     try:
         return _release(_read(table, sidecar, limit), sidecar)
     except TooLargeError:
@@ -114,13 +116,13 @@ def validate_release(
     metadata : str or Path, optional
         The sidecar; by default the table's name followed by ``-metadata.json``.
     max_bytes : int, optional
-        The most bytes that the table may take, as for :func:`read_release`.
+        The most bytes that the table and the sidecar may take, as for :func:`read_release`.
 
     Returns
     -------
     list of Problem
         The problems of the sidecar if there are any, else those of the table; empty for a valid
-        release. Each names its file, line and field. Single cells are looked at in the first 32 MB
+        release. Each names its file, line and field. Single cells are looked at in the first 16 MB
         of a table; a problem after that may be named without its line.
 
     Raises
@@ -133,12 +135,15 @@ def validate_release(
     table = check_table_path(path)
     limit = Limit.of(table, max_bytes)
     place = _sidecar_path(table, metadata)
-    document = load_json(place)
-    if problems := list(sidecar_problems(document, place.name, table.name)):
+    try:
+        content, problems = load_sidecar(place, table.name, max_bytes)
+    except TooLargeError as error:
+        return [Problem(place.name, str(error).removeprefix(f"{place}: "))]
+    if problems:
         return problems
-    noisy = [part["name"] for part in document.content["schema"]["fields"] if "privacy" in part]
+    noisy = [part["name"] for part in content["schema"]["fields"] if "privacy" in part]
     for name in noisy:
-        problems += _table_problems(table, parse_sidecar(document.content, name), limit)
+        problems += _table_problems(table, parse_sidecar(content, name), limit)
     return list(dict.fromkeys(problems))
 
 

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from dpinfer.errors import IncompatibleReleaseError
 from dpinfer.releases._files.json_document import JsonDocument, load_json, locate_parts
+from dpinfer.releases._files.limits import Limit
 
 TEXT = """{
   "name": "a \\"b\\" [{,:",
@@ -24,7 +25,7 @@ TEXT = """{
 def test_lines_of_parts(tmp_path):
     path = tmp_path / "a.json"
     path.write_text(TEXT)
-    document = load_json(path)
+    document = load_json(path, Limit(path, 2**28))
     assert document.content == json.loads(TEXT)
     for pointer, line in {
         (): 1,
@@ -79,7 +80,7 @@ def test_every_part_is_found_and_no_other(value, ascii_only):
         (b'{"a": 1, "a": 2}', "'a' is there twice"),
         (b'{"a": NaN}', "NaN is not a JSON number"),
         (b'{"a": -Infinity}', "-Infinity is not a JSON number"),
-        (b"[" * 10**5, "nested too deeply|not JSON"),
+        (b"[" * 10**5, "nested more than 64 deep"),
         (b'{"a": ' + b"1" * 5000 + b"}", "not JSON"),
     ],
 )
@@ -87,19 +88,19 @@ def test_what_is_not_json_is_refused(tmp_path, content, message):
     path = tmp_path / "a.json"
     path.write_bytes(content)
     with pytest.raises(IncompatibleReleaseError, match=message) as caught:
-        load_json(path)
+        load_json(path, Limit(path, 2**28))
     assert "\n" not in str(caught.value)
 
 
 def test_a_directory_is_refused(tmp_path):
     with pytest.raises(IncompatibleReleaseError, match="cannot be read"):
-        load_json(tmp_path)
+        load_json(tmp_path, Limit(tmp_path, 2**28))
 
 
 def test_a_byte_order_mark_is_skipped(tmp_path):
     path = tmp_path / "a.json"
     path.write_bytes(b"\xef\xbb\xbf{}")
-    assert load_json(path).content == {}
+    assert load_json(path, Limit(path, 2**28)).content == {}
 
 
 @pytest.mark.parametrize(
@@ -114,7 +115,7 @@ def test_what_no_table_can_hold_is_refused(tmp_path, text, message):
     path = tmp_path / "a.json"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(IncompatibleReleaseError, match=message):
-        load_json(path)
+        load_json(path, Limit(path, 2**28))
 
 
 def test_parts_after_very_many_are_found_by_what_they_are_in(monkeypatch):
@@ -123,3 +124,27 @@ def test_parts_after_very_many_are_found_by_what_they_are_in(monkeypatch):
     document = JsonDocument(json.loads(text), text)
     assert document.line(("a", 2)) == 4
     assert document.line(("a", 19)) == 1
+
+
+@pytest.mark.parametrize(("left", "right"), [("[", "]"), ('{"a":', "}"), ('[{"[\\"":', "}]")])
+def test_how_deep_parts_may_be(tmp_path, left, right):
+    path = tmp_path / "a.json"
+    each = left.count("[") + left.count("{") - left.count('"[')
+    for deep, taken in ((64, True), (66, False), (975, False), (200_000, False)):
+        path.write_text(left * (deep // each) + "0" + right * (deep // each))
+        if taken:
+            load_json(path, Limit(path, 2**28))
+        else:
+            with pytest.raises(IncompatibleReleaseError, match="nested more than 64 deep"):
+                load_json(path, Limit(path, 2**28))
+
+
+def test_brackets_in_texts_are_not_counted(tmp_path):
+    path = tmp_path / "a.json"
+    for text in ("[" * 1000, '"' * 1000, "\\" * 999, "\\[" * 500):
+        path.write_text(json.dumps({"a": text}))
+        assert load_json(path, Limit(path, 2**20)).content == {"a": text}
+    for broken in ('"' + '\\"' * 10**6, '"' + "\\" * (10**6 + 1), '"[' * 10**6):
+        path.write_text(broken)
+        with pytest.raises(IncompatibleReleaseError, match=r"not JSON|64 deep"):
+            load_json(path, Limit(path, 2**28))

@@ -6,8 +6,10 @@ import json
 import lzma
 import subprocess
 import sys
+import time
 import zipfile
 from contextlib import suppress
+from hashlib import sha256
 
 import numpy as np
 import parquet_bombs as bombs
@@ -684,18 +686,101 @@ def test_files_of_a_plan_are_not_compressed(tmp_path):
     assert labels.tolist() == [1, 2]
     assert found["a"].tolist() == [0.0, 0.0, 0.0]
     np.savez_compressed(path, labels=np.array([1, 2]), a=np.zeros(2**17))
-    with pytest.raises(InvalidParameterError, match=r"known.npz is damaged, remove it: it is comp"):
+    with pytest.raises(InvalidParameterError, match=r"known.npz is damaged: it is compressed"):
         read_known(path)
     np.savez(path, labels=np.array([1, 2]))
     content = path.read_bytes()
     for broken in (b"", content[:50], content.replace(b"'shape': (2,)", b"'shape': (9,)")):
         path.write_bytes(broken)
-        with pytest.raises(InvalidParameterError, match="is damaged, remove it"):
+        with pytest.raises(InvalidParameterError, match=r"known.npz is damaged"):
             read_known(path)
 
 
 def test_estimates_of_a_plan_are_bounded(tmp_path):
     path = tmp_path / "top.parquet"
     bombs.parquet(path, {"unit": bombs.constant(10**9)}, rows=10**9)
+    path.with_name("top.parquet.sha256").write_text(sha256(path.read_bytes()).hexdigest())
     with pytest.raises(IncompatibleReleaseError, match="max_bytes"):
         read_estimates([path], [])
+
+
+def test_a_sidecar_of_many_small_parts_is_not_parsed(tmp_path):
+    path = beside(tmp_path / "t.csv", NUMBERS)
+    path.write_text("v\n1\n2\n")
+    dump = json.dumps(NUMBERS)
+    place = default_sidecar(path)
+    place.write_text(f'{dump[:-1]}, "x": [{"[]," * 8_000_000}[]]}}')
+    message = _sidecar_refused(path)
+    assert "may take at most 268435456" in message
+    place.write_text(f'{dump[:-1]}, "x": [{"[]," * 30_000}[]]}}')
+    assert len(read_release(path)) == 2
+    assert "may take at most 1048576" in _sidecar_refused(path, max_bytes=300)
+
+
+def test_a_sidecar_that_states_more_cells_than_fit(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("v\n1\n2\n")
+    queries = {"cells": 2**28, "row": [0, 1], "cell": [0, 1], "coefficient": [1, 1]}
+    beside(path, NUMBERS | {"workload": queries})
+    assert f"takes {2**32} bytes" in _sidecar_refused(path)
+    assert read_release(path, max_bytes=2**32).workload.shape == (2, 2**28)
+    beside(path, NUMBERS | {"workload": queries | {"cells": 2.0, "row": [0.0, 1.0]}})
+    assert read_release(path).workload.shape == (2, 2)  # 2.0 is a whole number in JSON
+
+
+def test_a_sidecar_of_very_many_coefficients(tmp_path):
+    """Each number by itself took 14 µs, here 8 s."""
+    path = tmp_path / "t.csv"
+    path.write_text("v\n1\n2\n")
+
+    def queries(size):
+        cells = list(range(size))
+        labels = [[f"a{cell}", cell] for cell in cells]
+        found = {"cells": size, "row": [1] * size, "cell": cells, "coefficient": [1] * size}
+        return found | {"labels": labels}
+
+    beside(path, NUMBERS | {"workload": queries(200_000)})
+    begun = time.process_time()
+    assert read_release(path).workload.matrix.nnz == 200_000
+    assert time.process_time() - begun < 4.0
+    wrong = queries(10_000)
+    wrong["cell"] = [-1] * 10_000
+    wrong["labels"][7] = ["a7"]
+    wrong["coefficient"][-1] = None
+    beside(path, NUMBERS | {"workload": wrong})
+    fields = [problem.field for problem in validate_release(path)]
+    assert fields == [
+        *(f"workload/cell/{at}" for at in range(5)),
+        "workload/coefficient/9999",
+        "workload/labels/7",
+    ]
+
+
+def test_cells_without_numbers_are_listed_soon(tmp_path):
+    """Each try to read a number from such a cell took 1 µs, and there were three: 5 s here."""
+    path = beside(tmp_path / "t.csv", NUMBERS)
+    path.write_text("v\n" + "x\n" * 2_000_000 + "1e3\n")
+    begun = time.process_time()
+    problems = validate_release(path)
+    assert time.process_time() - begun < 3.0
+    assert str(problems[0]) == "t.csv, line 2, column v: must be a finite number, got 'x'"
+    assert str(problems[-1]).endswith("in 1999995 more rows")
+
+
+def test_a_column_that_is_in_a_parquet_file_twice(tmp_path):
+    path = beside(tmp_path / "t.parquet", NUMBERS)
+    two = pa.array([1.0, 2.0])
+    pq.write_table(pa.table([two, two, two], names=["w", "v", "w"]), path)
+    assert read_release(path).values.tolist() == [1.0, 2.0]  # of the other nothing is read
+    pq.write_table(pa.table([two, two, two], names=["w", "v", "v"]), path)
+    assert refused(path) == "t.parquet, column v: the column is there twice"
+
+
+def _sidecar_refused(path, **options):
+    """Return the message of the refusal of a sidecar, which both readers give."""
+    with pytest.raises(IncompatibleReleaseError) as caught:
+        read_release(path, **options)
+    (problem,) = validate_release(path, **options)
+    place = default_sidecar(path)
+    assert str(problem) == str(caught.value).replace(str(place), place.name)
+    return str(caught.value)

@@ -81,7 +81,10 @@ def csv_as_text(path: Path, limit: Limit) -> TextTable:
             if size > MOST_TEXT:
                 break
     table = pa.Table.from_batches(found, batches.schema)
-    lines = np.setdiff1d(np.arange(2, table.num_rows + len(bad) + 2), bad)
+    whole = np.ones(table.num_rows + len(bad), dtype=bool)
+    skipped = np.frombuffer(bad, dtype=np.int64) - 2
+    whole[skipped[skipped < len(whole)]] = False
+    lines = np.flatnonzero(whole)[: table.num_rows] + 2
     if len(bad) > MOST_LISTED:
         words = f"must have {len(names)} cells, in {len(bad) - MOST_LISTED} more rows"
         problems.append(Problem(path.name, words))

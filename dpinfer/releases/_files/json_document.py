@@ -11,8 +11,11 @@ from math import isinf
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from dpinfer._validation import show
 from dpinfer.errors import IncompatibleReleaseError
+from dpinfer.releases._files.limits import Limit
 
 Pointer = tuple[str | int, ...]
 """Where a part stands in a document: keys of objects and positions in arrays."""
@@ -28,6 +31,16 @@ DEEPEST = 16
 
 MOST_PARTS = 2**20
 """Parts after so many others are found by the line of one around them as well."""
+
+STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
+
+DEEPEST_OF_ALL = 64
+"""Arrays and objects within more others are refused."""
+
+PART_BYTES = 72
+"""What an empty array or a number takes in memory, with its place in what it is in."""
+
+CHUNK = 2**20
 
 BEYOND = 2**1024
 """Whole numbers from here on have no float64."""
@@ -51,16 +64,21 @@ class JsonDocument:
         return locate_parts(self.text)
 
 
-def load_json(path: Path) -> JsonDocument:
+def load_json(path: Path, limit: Limit) -> JsonDocument:
     """Read a JSON file; refuse repeated keys, NaN and infinities, which JSON does not have.
 
     Raises
     ------
     IncompatibleReleaseError
         If the file cannot be read, is not UTF-8 or not JSON; the message names file and line.
+    TooLargeError
+        If it would take more memory than it may.
     """
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        limit.check(path.stat().st_size)
+        written = path.read_bytes()
+        _check_form(path, written, limit)
+        text = written.decode("utf-8-sig")
         content = json.loads(
             text,
             object_pairs_hook=_unique,
@@ -70,6 +88,8 @@ def load_json(path: Path) -> JsonDocument:
         )
         if HALF_CHARACTER.search(text):
             json.dumps(content, ensure_ascii=False).encode("utf-8")
+    except IncompatibleReleaseError:
+        raise
     except OSError as error:
         raise IncompatibleReleaseError(f"{path} cannot be read: {error.strerror}") from error
     except UnicodeEncodeError as error:
@@ -82,11 +102,27 @@ def load_json(path: Path) -> JsonDocument:
         raise IncompatibleReleaseError(
             f"{path}, line {error.lineno}: not JSON: {error.msg}"
         ) from error
-    except RecursionError as error:
-        raise IncompatibleReleaseError(f"{path} is nested too deeply") from error
     except ValueError as error:  # from the two hooks, and numbers of too many digits
         raise IncompatibleReleaseError(f"{path}: not JSON: {error}") from error
     return JsonDocument(content, text)
+
+
+def _check_form(path: Path, written: bytes, limit: Limit) -> None:
+    """Refuse a JSON text that is nested too deeply or has too many parts, before it is parsed."""
+    bare = np.frombuffer(STRING.sub(b"0", written), dtype=np.uint8)
+    depth, parts = 0, 1
+    for start in range(0, len(bare), CHUNK):
+        part = bare[start : start + CHUNK]
+        brackets = part & 0xDF  # which makes [ of { and ] of }
+        opened = (brackets == ord("[")).astype(np.int32)
+        deep = depth + np.cumsum(opened - (brackets == ord("]")))
+        if deep.max() > DEEPEST_OF_ALL:
+            raise IncompatibleReleaseError(
+                f"{path} must not be nested more than {DEEPEST_OF_ALL} deep"
+            )
+        depth = int(deep[-1])
+        parts += int(opened.sum()) + int(np.isin(part, [ord(","), ord(":")]).sum())
+        limit.check(len(written) + PART_BYTES * parts)
 
 
 def locate_parts(text: str) -> dict[Pointer, int]:

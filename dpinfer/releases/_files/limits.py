@@ -32,10 +32,10 @@ class Limit:
     most: int
 
     @classmethod
-    def of(cls, path: Path, max_bytes: int | None) -> Limit:
+    def of(cls, path: Path, max_bytes: int | None, expansion: int = EXPANSION) -> Limit:
         """Return the limit that the caller sets, or one that follows from the size of the file."""
         most = check_max_bytes(max_bytes)
-        return cls(path, max(FLOOR, EXPANSION * path.stat().st_size) if most is None else most)
+        return cls(path, max(FLOOR, expansion * path.stat().st_size) if most is None else most)
 
     def check(self, size: int) -> None:
         """Refuse a content of ``size`` bytes, or of which so many have been seen, as too large."""

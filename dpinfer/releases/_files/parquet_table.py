@@ -11,6 +11,7 @@ from dpinfer.releases._files.limits import Limit
 from dpinfer.releases._files.parquet_footer import Footer
 from dpinfer.releases._files.parquet_pages import check_pages
 from dpinfer.releases._files.text_table import MOST_TEXT, TextTable
+from dpinfer.releases.problems import Problem
 
 MOST_ROWS = 2**16
 """Rows that are read at a time, where not all are."""
@@ -63,6 +64,8 @@ def read_parquet(path: Path, types: Mapping[str, Any], limit: Limit) -> Any:
         held = file.schema_arrow.names
         if missing := [name for name in types if name not in held]:
             raise KeyError(missing[0])
+        if any(held.count(name) > 1 for name in types):
+            raise KeyError("a column is there twice")
         table = _read(file, rows, limit, list(types))
     columns = [_cast(table.column(name), kind) for name, kind in types.items()]
     return pa.table(columns, names=list(types))
@@ -73,7 +76,8 @@ def parquet_as_text(path: Path, limit: Limit) -> TextTable:
     import numpy as np
     import pyarrow as pa
 
-    kinds = {field.name: field.type for field in _schema(path)}
+    schema = _schema(path)
+    kinds = {field.name: field.type for field in schema}
     flat = [name for name, kind in kinds.items() if not pa.types.is_nested(kind)]
     parts: dict[str, list[Any]] = {name: [] for name in flat}
     rows = size = 0
@@ -82,8 +86,8 @@ def parquet_as_text(path: Path, limit: Limit) -> TextTable:
         for batch in file.iter_batches(each, columns=flat, use_threads=False):
             size += _plain_size(batch)
             limit.check(size)
-            for name, column in zip(batch.schema.names, batch.columns, strict=True):
-                parts[name].append(_as_objects(column))
+            for name in kinds.keys() & set(batch.schema.names):
+                parts[name].append(_as_objects(batch.column(batch.schema.names.index(name))))
             rows += batch.num_rows
             if size > MOST_TEXT:
                 break
@@ -94,7 +98,12 @@ def parquet_as_text(path: Path, limit: Limit) -> TextTable:
         else np.full(rows, f"a {kind}", dtype=object)  # nested types have no text
         for name, kind in kinds.items()
     }
-    return TextTable(columns, np.arange(1, rows + 1), [])
+    problems = [
+        Problem(path.name, "the column is there twice", None, f"column {name}")
+        for name in kinds
+        if schema.names.count(name) > 1
+    ]
+    return TextTable(columns, np.arange(1, rows + 1), problems)
 
 
 def _read(file: Any, rows: int | None, limit: Limit, columns: list[str] | None = None) -> Any:

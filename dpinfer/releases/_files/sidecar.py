@@ -3,22 +3,46 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from dpinfer._validation import check_option, show
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
 from dpinfer.queries import Domain, Workload
 from dpinfer.releases._files.json_document import JsonDocument, Pointer, load_json
+from dpinfer.releases._files.limits import Limit
 from dpinfer.releases._laws import canonical_kind, parameter_names, parameters_of_kind
-from dpinfer.releases.problems import Problem, raise_first
+from dpinfer.releases.problems import Problem
 
 if TYPE_CHECKING:
     import pandas as pd
+
+EACH = 5
+"""Items of an array that are listed, where more do not fit."""
+
+JSON_EXPANSION = 10
+"""How many times its own size a large sidecar may take; numbers in JSON take less."""
+
+SMALL = 2**20
+"""What any sidecar may take."""
+
+CELL_BYTES = 16
+"""What a cell takes at least where estimates are made of it: a value and a variance."""
+
+PLAIN: dict[str, tuple[type, ...]] = {
+    "string": (str,),
+    "number": (int, float),
+    "integer": (int,),
+    "boolean": (bool,),
+    "null": (type(None),),
+}
+"""Types of Python by those of JSON."""
 
 SUFFIX = "-metadata.json"
 """Ending of the sidecar's name after the table's name, as in the W3C's CSV on the Web."""
@@ -78,14 +102,16 @@ class Sidecar:
             return None
         from scipy.sparse import coo_array
 
-        shape = (rows, self.queries["cells"])
-        at = (self.queries["row"], self.queries["cell"])
-        for numbers, size, of in zip(at, shape, ("rows", "cells"), strict=True):
-            if max(numbers, default=0) >= size:
+        shape = (rows, int(self.queries["cells"]))
+        at = []
+        for name, size in zip(("row", "cell"), shape, strict=True):
+            numbers = self.queries[name]
+            if (largest := max(numbers, default=0)) >= size:
                 raise IncompatibleReleaseError(
-                    f"the workload of the sidecar must be on {size} {of}, got number {max(numbers)}"
+                    f"the workload of the sidecar must be on {size} {name}s, got number {largest}"
                 )
-        matrix = coo_array((self.queries["coefficient"], at), shape=shape, dtype=float)
+            at.append(np.array(numbers, dtype=np.int64))
+        matrix = coo_array((self.queries["coefficient"], tuple(at)), shape=shape, dtype=float)
         attributes = self.queries.get("attributes")
         if attributes is not None:
             domain = Domain({part["name"]: part["levels"] for part in attributes})
@@ -98,17 +124,24 @@ def default_sidecar(path: Path) -> Path:
     return path.with_name(path.name + SUFFIX)
 
 
-def read_sidecar(path: Path, table: str, field: str | None = None) -> Sidecar:
-    """Read the sidecar of the table with file name ``table``.
+def load_sidecar(
+    path: Path, table: str, max_bytes: int | None
+) -> tuple[Mapping[str, Any], list[Problem]]:
+    """Return the content of the sidecar of the table with file name ``table``, and its problems.
 
     Raises
     ------
     IncompatibleReleaseError
-        If it is not a sidecar of that table; the message names its line and the place in it.
+        If it is not JSON.
+    TooLargeError
+        If it takes more memory than it may, or states more cells than fit there.
     """
-    document = load_json(path)
-    raise_first(list(sidecar_problems(document, path.name, table)))
-    return parse_sidecar(document.content, field)
+    limit = Limit(path, max(SMALL, Limit.of(path, max_bytes, JSON_EXPANSION).most))
+    document = load_json(path, limit)
+    problems = list(_problems(document, path.name, table))
+    if not problems and "workload" in document.content:
+        limit.check(CELL_BYTES * int(document.content["workload"]["cells"]))
+    return document.content, problems
 
 
 def parse_sidecar(content: Mapping[str, Any], field: str | None = None) -> Sidecar:
@@ -134,7 +167,7 @@ def parse_sidecar(content: Mapping[str, Any], field: str | None = None) -> Sidec
     )
 
 
-def sidecar_problems(document: JsonDocument, name: str, table: str) -> Iterator[Problem]:
+def _problems(document: JsonDocument, name: str, table: str) -> Iterator[Problem]:
     """Yield what is wrong with the sidecar ``name`` of a table."""
     found = list(_schema_problems(document)) or list(_reference_problems(document, table))
     for pointer, message in found:
@@ -155,8 +188,9 @@ def _reference_problems(document: JsonDocument, table: str) -> Iterator[tuple[Po
     if content.get("path", table) != table:
         yield ("path",), f"describes the file {show(content['path'])}, not {show(table)}"
     names = [part["name"] for part in content["schema"]["fields"]]
+    first = {name: position for position, name in reversed(list(enumerate(names)))}
     for position, name in enumerate(names):
-        if name in names[:position]:
+        if first[name] < position:
             yield ("schema", "fields", position, "name"), f"the field {show(name)} is there twice"
     if not any("privacy" in part for part in content["schema"]["fields"]):
         yield ("schema", "fields"), "one field must have a `privacy` object"
@@ -244,7 +278,55 @@ def _validator() -> Any:
     from jsonschema.validators import extend
 
     text = resources.files("dpinfer.releases").joinpath("sidecar.schema.json").read_text("utf-8")
-    return extend(Draft202012Validator, {"uniqueItems": _unique_items})(json.loads(text))
+    return extend(Draft202012Validator, {"uniqueItems": _unique_items, "items": _items})(
+        json.loads(text)
+    )
+
+
+def _items(validator: Any, schema: Any, items: Any, parent: Any) -> Iterator[Exception]:
+    """Refuse the first few items that do not fit; plain ones are not looked at one by one."""
+    if not isinstance(items, list) or len(items) > parent.get("maxItems", len(items)):
+        return
+    found = 0
+    for position in _doubtful(schema, items):
+        errors = list(validator.descend(items[position], schema, path=position))
+        yield from errors
+        found += bool(errors)
+        if found == EACH:
+            return
+
+
+def _doubtful(schema: Mapping[str, Any], items: list[Any]) -> Iterable[int]:
+    """Return the positions of items of which simple rules do not show that they fit."""
+    scalar = set(schema) <= {"type", "minimum", "description"}
+    if (
+        scalar
+        and set(map(type, items)) <= _kinds(schema)
+        and ("minimum" not in schema or min(items, default=0) >= schema["minimum"])
+    ):
+        return ()
+    return (position for position, item in enumerate(items) if not _fits(schema, item))
+
+
+def _fits(schema: Mapping[str, Any], item: Any) -> bool:
+    """Whether an item fits a schema of simple rules."""
+    if "anyOf" in schema:
+        return any(_fits(one, item) for one in schema["anyOf"])
+    if not set(schema) <= {"type", "minimum", "minItems", "items", "description"}:
+        return False
+    if type(item) is list and schema.get("type") == "array":
+        inside = schema.get("items", {"type": []})
+        return len(item) >= schema.get("minItems", 0) and all(_fits(inside, one) for one in item)
+    plain = type(item) in _kinds(schema)
+    whole = schema.get("type") == "integer" and type(item) is float and item.is_integer()
+    return (plain or whole) and ("minimum" not in schema or item >= schema["minimum"])
+
+
+def _kinds(schema: Mapping[str, Any]) -> set[type]:
+    """Return the types of Python of plain values that fit a schema."""
+    named = schema.get("type", [])
+    named = [named] if isinstance(named, str) else named
+    return {kind for name in named for kind in PLAIN.get(name, ())}
 
 
 def _unique_items(_: Any, wanted: bool, items: Any, __: Any) -> Iterator[Exception]:

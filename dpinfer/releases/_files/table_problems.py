@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,8 @@ PARSERS: dict[str, Callable[[str], Any]] = {
 }
 """How a label of each type is read."""
 
+NUMBER = r"^\s*[+-]?(\d[\d.]*|\.\d+|(?i:inf|infinity|nan))(?i:e[+-]?\d+)?\s*$"
+
 Mask = NDArray[np.bool_]
 
 
@@ -43,6 +45,7 @@ class TableCheck:
     file: str
     table: TextTable
     sidecar: Sidecar
+    _read: dict[str, FloatArray] = field(default_factory=dict, init=False, repr=False)
 
     def problems(self) -> Iterator[Problem]:
         """Yield the problems of the file's form, then of its columns, then of their cells."""
@@ -151,10 +154,9 @@ class TableCheck:
         return kinds, kinds == ""
 
     def _floats(self, name: str) -> FloatArray:
-        import pandas as pd
-
-        cells = pd.Series(self.table.columns[name], dtype=object)
-        return np.asarray(pd.to_numeric(cells, errors="coerce"), dtype=np.float64)
+        if name not in self._read:
+            self._read[name] = _as_floats(self.table.columns[name])
+        return self._read[name]
 
     def _numbers(self, spec: Any, missing: float) -> Any:
         """Return a number, or those of a column with ``missing`` in cells without one."""
@@ -177,6 +179,22 @@ class TableCheck:
             yield Problem(self.file, f"{words}{shown}", int(self.table.lines[row]), place)
         if len(rows) > EACH:
             yield Problem(self.file, f"{words}, in {len(rows) - EACH} more rows", None, place)
+
+
+def _as_floats(cells: NDArray[Any]) -> FloatArray:
+    """Return the numbers in cells, NaN where there is none.
+
+    What does not look like a number is not tried, which is slow.
+    """
+    import pandas as pd
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    like = pc.match_substring_regex(pa.array(cells, pa.string()), NUMBER)
+    found = like.fill_null(False).to_numpy(zero_copy_only=False)
+    numbers = np.full(len(cells), np.nan)
+    numbers[found] = pd.to_numeric(pd.Series(cells[found], dtype=object), errors="coerce")
+    return numbers
 
 
 def _empty(cells: NDArray[Any]) -> Mask:

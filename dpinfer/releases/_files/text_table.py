@@ -8,7 +8,7 @@ from typing import Any
 
 from dpinfer.releases.problems import Problem
 
-MOST_TEXT = 2**25
+MOST_TEXT = 2**24
 """Bytes of a table that are looked at as text, of which objects take many times as much."""
 
 
