@@ -57,7 +57,7 @@ class Scene:
         """Check the arguments of a study."""
         known = truth if isinstance(truth, get_args(StudyModel)) else _checked_values(truth)
         size = max(1, prod(known.shape))
-        noise = as_noise(mechanism, size)
+        noise = as_noise(mechanism, size, selected=True)
         if not known.shape and noise.shape:
             noise = noise.take(0)
         bound = -np.inf if threshold is None else check_bound(threshold, "threshold", size)

@@ -154,15 +154,17 @@ class CombinedEstimate(OverlappingEstimate):
         Returns
         -------
         WeightedSum
-            The law of estimate minus confidential value.
+            The law of estimate minus confidential value. It knows which noises it is made of:
+            functions that take several such laws use how the errors depend, or refuse.
         """
         row = self.targets.position(target)
+        release = self.release
         if self._coordinates is None:
-            weights = np.zeros(len(self.release))
+            weights = np.zeros(len(release))
             weights[row] = 1.0
         else:
-            weights = as_dense(self._solver.weights(self._coordinates[[row]]))[0]
-        return WeightedSum(clean_weights(weights), self.release.mechanism)
+            weights = clean_weights(as_dense(self._solver.weights(self._coordinates[[row]]))[0])
+        return WeightedSum.of_origin(weights, release.mechanism, release._origin, release._rows)
 
     def simulate_errors(self, reps: int, *, rng: RNG = None) -> FloatArray:
         """Draw the joint errors of the estimates from the law of the noise.

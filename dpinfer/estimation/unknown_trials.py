@@ -27,6 +27,7 @@ from dpinfer.estimation.published import (
 )
 from dpinfer.mechanisms._fast_sum import fast_sum
 from dpinfer.mechanisms._law import NoiseLaw
+from dpinfer.mechanisms._shared import refuse_dependent
 from dpinfer.mechanisms._work import MOST_WORK, work_at_a_point
 from dpinfer.mechanisms.independent import IndependentNoise, Mechanism, as_noise
 from dpinfer.mechanisms.noisy_binomial import NoisyBinomial
@@ -103,6 +104,7 @@ class UnknownTrials:
         size = shape[0] if shape else 1
         noise = as_noise(mechanism, size)
         other = as_noise(nobs_mechanism, size, name="nobs_mechanism")
+        refuse_dependent([noise, other], "mechanism and nobs_mechanism")
         shape = np.broadcast_shapes(shape, noise.shape, other.shape)
         rows = shape or (1,)
         columns = [np.broadcast_to(x, rows) for x in (counts, total, proportion)]

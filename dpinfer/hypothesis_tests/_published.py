@@ -6,18 +6,25 @@ from typing import Any
 
 from dpinfer._validation import check_flag
 from dpinfer.errors import InvalidParameterError
-from dpinfer.mechanisms.independent import as_noise
+from dpinfer.mechanisms._shared import refuse_dependent, refuse_same
+from dpinfer.mechanisms.independent import Dependence, as_noise
 
 
-def law_pair(mechanism: Any, size: int, name: str) -> tuple[Any, Any]:
+def law_pair(
+    mechanism: Any, size: int, name: str, *, dependence: Dependence = "refused"
+) -> tuple[Any, Any]:
     """Return the laws of both samples, from one for both or a pair."""
     if isinstance(mechanism, (list, tuple)):
         if len(mechanism) != 2:
             raise InvalidParameterError(
                 f"{name} must be one noise law for both samples, or a pair, got {len(mechanism)}"
             )
-        return as_noise(mechanism[0], size, name=name), as_noise(mechanism[1], size, name=name)
+        one, other = (as_noise(law, size, name=name, dependence=dependence) for law in mechanism)
+        if dependence == "refused":
+            refuse_dependent([one, other], name)
+        return one, other
     law = as_noise(mechanism, size, name=name)
+    refuse_same([law, law], name)
     return law, law
 
 

@@ -142,7 +142,7 @@ def size_study(
         raise InvalidParameterError(
             f"truth must have the shape of model, {null.shape}, got {drawn.shape}"
         )
-    noise = as_noise(mechanism, max(1, prod(null.shape)))
+    noise = as_noise(mechanism, max(1, prod(null.shape)), selected=True)
     if not null.shape and noise.shape:
         noise = noise.take(0)
     simulation = Simulation.checked(reps, rng, progress, n_jobs)

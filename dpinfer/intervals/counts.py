@@ -11,6 +11,7 @@ from scipy import special
 from dpinfer._validation import FloatArray, check_alpha, check_flag, check_option
 from dpinfer.estimation.pivots import Method, sidak
 from dpinfer.mechanisms import Mechanism, NoiseLaw, as_noise
+from dpinfer.mechanisms.independent import refuse_selected
 from dpinfer.results.intervals import Intervals
 from dpinfer.results.labels import split_labels
 
@@ -95,9 +96,9 @@ def count_confint(
     alpha = check_alpha(alpha)
     method = check_option(method, "method", HALF_WIDTHS)
     values, labels = split_labels(count, "count")
-    law = _law_of(mechanism, values, np.shape(count))
-    noisy = np.count_nonzero(law.variance) if law.shape else values.size
     together = check_flag(simultaneous, "simultaneous") or method == "tail-bound"
+    law = _law_of(mechanism, values, np.shape(count), together=together)
+    noisy = np.count_nonzero(law.variance) if law.shape else values.size
     half = HALF_WIDTHS[method](law, alpha, max(1, int(noisy)) if together else 1)
     half = half.reshape(values.shape if law.shape else ())
     intervals = Intervals(
@@ -113,11 +114,14 @@ def count_confint(
     return intervals.restrict(lower=lower, upper=upper, integer=integer)
 
 
-def _law_of(mechanism: Mechanism, values: FloatArray, shape: tuple[int, ...]) -> NoiseLaw:
+def _law_of(
+    mechanism: Mechanism, values: FloatArray, shape: tuple[int, ...], *, together: bool
+) -> NoiseLaw:
     """Return the law of the noise: one for all values, or in the shape in which they came."""
     if isinstance(mechanism, NoiseLaw) and mechanism.shape == shape:
+        refuse_selected([mechanism])
         return mechanism
-    return as_noise(mechanism, values.size)
+    return as_noise(mechanism, values.size, dependence="refused" if together else "irrelevant")
 
 
 def _exact(law: NoiseLaw, alpha: float, tests: int) -> FloatArray:

@@ -12,6 +12,7 @@ from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.pivots import Method, Pivots
 from dpinfer.estimation.weights import checked_weights
 from dpinfer.mechanisms import Mechanism, as_noise
+from dpinfer.mechanisms.weighted_sum import on_noises
 from dpinfer.results.intervals import Intervals
 from dpinfer.results.labels import split_labels
 
@@ -39,7 +40,8 @@ def linear_confint(
         which value each weight is for, and values without a weight have no part; the index of a
         DataFrame labels the intervals.
     mechanism : NoiseLaw or sequence of NoiseLaw
-        The law of the noise: one for all values, or one for each.
+        The law of the noise: one for all values, or one for each, independent. Laws that a fit
+        gave of its estimates (:meth:`dpinfer.CombinedEstimate.noise`) know how they depend.
     alpha : float, default 0.05
         One minus the confidence level, in (0, 1).
     method : {"exact", "tail-bound", "normal"}
@@ -127,11 +129,11 @@ def linear_confint(
         raise InvalidParameterError(f"values must be one-dimensional, got shape {published.shape}")
     weights = as_table(weights, "weights")
     matrix = checked_weights(weights, labels, len(published))
-    law = as_noise(mechanism, len(published))
-    rows = np.atleast_2d(matrix)
+    law = as_noise(mechanism, len(published), dependence="used")
+    rows, law = on_noises(np.atleast_2d(matrix), law)
 
     def draw_errors(size: int, generator: np.random.Generator) -> FloatArray:
-        return np.asarray(law.rvs((size, len(published)), rng=generator) @ rows.T)
+        return np.asarray(law.rvs((size, rows.shape[1]), rng=generator) @ rows.T)
 
     with np.errstate(over="ignore", invalid="ignore"):
         estimate = check_array(matrix @ published, "weights @ values")
@@ -140,8 +142,8 @@ def linear_confint(
         mechanism=law,
         blocks=lambda: [rows],
         draw_errors=draw_errors,
-        noises=len(published),
-        magnitude=np.abs(rows) @ np.abs(published),
+        noises=rows.shape[1],
+        magnitude=np.abs(np.atleast_2d(matrix)) @ np.abs(published),
     )
     return pivots.intervals(
         estimate,

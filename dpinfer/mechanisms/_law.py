@@ -7,8 +7,9 @@ their arguments, give scalars back for scalars, and are never overridden.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from copy import copy
 from dataclasses import fields
-from typing import Any, Self, final
+from typing import Any, Self, TypeVar, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,6 +26,7 @@ from dpinfer._validation import (
     check_shape,
 )
 from dpinfer.errors import InvalidParameterError
+from dpinfer.mechanisms._shared import Share
 
 HALF_ULP = 2.0**-54
 """Rounding error of a probability above 1/2. A quantile counts an atom as reached whose cdf differs
@@ -59,6 +61,12 @@ class NoiseLaw(ABC):
     array([[0.5   , 0.5   ],
            [0.0249, 0.1116]])
     """
+
+    _selected: bool = False
+    """Whether it is the noise of values of which a threshold or clamp left some, or moved some."""
+
+    _shares: tuple[Share, ...] = ()
+    """The noises of which it is known which they are."""
 
     @property
     @abstractmethod
@@ -229,7 +237,7 @@ class ParametricLaw(Locked, NoiseLaw):
             name: np.broadcast_to(value, self.shape)[index]
             for name, value in self._parameters().items()
         }
-        return self._with(chosen)
+        return marked(self._with(chosen), self._selected)
 
     @final
     def __eq__(self, other: object) -> bool:
@@ -384,6 +392,18 @@ class IntegerLaw(ParametricLaw):
     @abstractmethod
     def _isf_start(self, q: FloatArray) -> FloatArray:
         """Whole number near the upper quantile for ``q`` <= 1/2; infinite where that is."""
+
+
+Law = TypeVar("Law", bound=NoiseLaw)
+
+
+def marked(law: Law, selected: bool) -> Law:
+    """Return the law as that of values that a rule selected, or as that of any values."""
+    if law._selected == selected:
+        return law
+    law = copy(law)
+    object.__setattr__(law, "_selected", selected)
+    return law
 
 
 def _unwrap(array: NDArray[Any]) -> Any:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, final
+from typing import Any, Literal, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpinfer._validation import FloatArray, check_index, show
 from dpinfer.errors import InvalidParameterError
-from dpinfer.mechanisms._law import NoiseLaw, ParametricLaw
+from dpinfer.mechanisms._law import NoiseLaw, ParametricLaw, marked
+from dpinfer.mechanisms._shared import Share, are_dependent, refuse_dependent, refuse_same
 
 Mechanism = NoiseLaw | Sequence[NoiseLaw]
 """What a ``mechanism=`` argument takes: one law, an array-valued law, or a law for each cell."""
+
+Dependence = Literal["refused", "used", "irrelevant"]
+"""What a function makes of errors that share a noise: ``"irrelevant"`` where each is by itself."""
 
 
 @final
@@ -29,7 +33,8 @@ class IndependentNoise(NoiseLaw):
     Raises
     ------
     InvalidParameterError
-        If ``laws`` is empty or holds anything but laws with scalar or one-dimensional parameters.
+        If ``laws`` is empty or holds anything but laws with scalar or one-dimensional parameters,
+        or laws of estimates that share published values, whose errors are dependent.
 
     Examples
     --------
@@ -46,6 +51,11 @@ class IndependentNoise(NoiseLaw):
             raise InvalidParameterError(
                 f"laws must hold at least one noise law, in a list, got {show(laws)}"
             )
+        self._join(laws)
+        refuse_dependent(laws, "laws")
+
+    def _join(self, laws: Sequence[NoiseLaw]) -> None:
+        """Concatenate laws."""
         kinds: dict[Any, list[tuple[NoiseLaw, NDArray[np.intp]]]] = {}
         stop = 0
         for law in laws:
@@ -120,18 +130,23 @@ class IndependentNoise(NoiseLaw):
             )
         if chosen.ndim == 0:
             law, cells = next(group for group in self._groups if (group[1] == chosen).any())
-            return law.take(int(np.flatnonzero(cells == chosen)[0]))
+            return marked(law.take(int(np.flatnonzero(cells == chosen)[0])), self._selected)
         parts = []
         for law, cells in self._groups:
             place = np.full(self._size, -1)
             place[cells] = np.arange(len(cells))
             held = np.flatnonzero(place[chosen] >= 0)
             parts.append((law.take(place[chosen[held]]), held))
-        return IndependentNoise.from_groups(parts, len(chosen))
+        return marked(IndependentNoise.from_groups(parts, len(chosen)), self._selected)
 
     def __repr__(self) -> str:
         kinds = ", ".join(f"{len(cells)} × {type(law).__name__}" for law, cells in self._groups)
         return f"IndependentNoise({kinds})"
+
+    @property
+    def _shares(self) -> tuple[Share, ...]:  # type: ignore[override]
+        held = ((law, cells) for law, cells in self._groups if law._shares)
+        return tuple(share for law, cells in held for _ in cells for share in law._shares)
 
     def _groups_of(self) -> tuple[tuple[NoiseLaw, NDArray[np.intp]], ...]:
         return self._groups
@@ -185,7 +200,14 @@ class IndependentNoise(NoiseLaw):
         return out
 
 
-def as_noise(mechanism: Mechanism, size: int, *, name: str = "mechanism") -> NoiseLaw:
+def as_noise(
+    mechanism: Mechanism,
+    size: int,
+    *,
+    name: str = "mechanism",
+    dependence: Dependence = "refused",
+    selected: bool = False,
+) -> NoiseLaw:
     """Return one law from what a ``mechanism=`` argument takes.
 
     Parameters
@@ -196,6 +218,10 @@ def as_noise(mechanism: Mechanism, size: int, *, name: str = "mechanism") -> Noi
         The number of values.
     name : str
         What messages call the argument.
+    dependence : {"refused", "used", "irrelevant"}
+        What is made of errors of estimates that share published values.
+    selected : bool
+        Whether the noise of values with a threshold or clamp is taken.
 
     Returns
     -------
@@ -205,12 +231,21 @@ def as_noise(mechanism: Mechanism, size: int, *, name: str = "mechanism") -> Noi
     Raises
     ------
     InvalidParameterError
-        If it is not a law, or has another number of laws than there are values.
+        If it is not a law, or has another number of laws than there are values; if errors are
+        dependent, or the values selected, where they must not be.
     """
     if isinstance(mechanism, NoiseLaw):
         law: NoiseLaw = mechanism
+        if law._shares and law.shape == () and size > 1 and dependence != "irrelevant":
+            refuse_same([law, law], name)
     elif isinstance(mechanism, (list, tuple)):
-        law = IndependentNoise(mechanism)
+        joint = IndependentNoise.__new__(IndependentNoise)
+        joint._join(mechanism)
+        law = joint
+        if dependence == "refused":
+            refuse_dependent(mechanism, name)
+        elif dependence == "used" and are_dependent(mechanism):
+            refuse_same(mechanism, name)
     else:
         raise InvalidParameterError(
             f"{name} must be a noise law such as Laplace(scale=2.0), or a sequence with one law "
@@ -221,7 +256,20 @@ def as_noise(mechanism: Mechanism, size: int, *, name: str = "mechanism") -> Noi
             f"{name} must have one law for all values or one for each of the {size} values, "
             f"got parameters of shape {law.shape}"
         )
+    if not selected:
+        parts = [mechanism] if isinstance(mechanism, NoiseLaw) else mechanism
+        refuse_selected(parts, name)
     return law
+
+
+def refuse_selected(laws: Iterable[NoiseLaw], name: str = "mechanism") -> None:
+    """Refuse the noise of values with a threshold or a clamp."""
+    if any(law._selected for law in laws):
+        raise InvalidParameterError(
+            f"{name} must not be that of a release with a threshold or a clamp, which decide by "
+            "the noise what is published: release_confint has an interval for each value of it; "
+            "values without a rule have their law in release.select(~release.has_rule)"
+        )
 
 
 def join(parts: Sequence[tuple[ParametricLaw, int]]) -> ParametricLaw:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,10 +13,11 @@ from dpinfer._numerics.saddle import SaddleGrid
 from dpinfer._validation import FloatArray, check_array
 from dpinfer.errors import InvalidParameterError
 from dpinfer.mechanisms._law import INTEGER_RANGE, NoiseLaw
+from dpinfer.mechanisms._shared import Origin, Share, are_dependent
 from dpinfer.mechanisms._sums.collect import collect, kinds
 from dpinfer.mechanisms._sums.route import Route
 from dpinfer.mechanisms._sums.routing import choose_route
-from dpinfer.mechanisms.independent import Mechanism, as_noise, groups
+from dpinfer.mechanisms.independent import IndependentNoise, Mechanism, as_noise, groups
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array, csr_matrix
@@ -25,6 +26,10 @@ SMALLEST_WEIGHT = 1e-100
 LARGEST_WEIGHT = 1e100
 SHARED_DIGITS = 12
 DRAWS = 1 << 22
+
+_MOST_WEIGHTS = 100_000_000
+_CANCELLED = 1e-13
+"""What is left of weights that cancel, relative to them, is rounding."""
 
 
 @final
@@ -54,8 +59,10 @@ class WeightedSum(NoiseLaw):
 
     Notes
     -----
-    Terms with the same law and the same absolute weight are counted, not repeated. The way to
-    the law follows from the terms:
+    Terms with the same law and the same absolute weight are counted, not repeated. Errors of
+    estimates from one release, such as those of :meth:`dpinfer.CombinedEstimate.noise`, know of
+    which noises they are made: their sums have the law that follows from these. All other terms
+    are independent. The way to the law follows from the terms:
 
     - a single term, or Gaussian terms only: closed form;
     - Laplace and Gaussian terms: P(S > x) = (1/2πi)∫ exp(K(s) - sx) ds/s, with K the cumulant
@@ -94,12 +101,38 @@ class WeightedSum(NoiseLaw):
     (np.float64(16.835396178), array([0.5       , 0.10372245]))
     """
 
+    _rest: tuple[tuple[FloatArray, NoiseLaw], ...] = ()
+    """Noises in the sum beside those of its shares, with their weights."""
+
     def __init__(self, weights: ArrayLike, mechanism: Mechanism) -> None:
         checked = check_array(weights, "weights", ndim=1, nonempty=False)
         _check_magnitude(checked)
-        law = as_noise(mechanism, len(checked))
+        law = as_noise(mechanism, len(checked), dependence="used")
+        self._set(checked, law, _Noises.of(law, len(checked)) if law._shares else None)
+
+    @classmethod
+    def of_origin(
+        cls,
+        weights: FloatArray,
+        law: NoiseLaw,
+        origin: Origin,
+        positions: NDArray[np.intp] | None = None,
+    ) -> Self:
+        """Law of a sum of noises of which it is known which they are: by default all of them."""
+        total = cls.__new__(cls)
+        positions = np.arange(len(weights)) if positions is None else positions
+        noises = _Noises.of(law, len(weights), origin, positions)
+        total._set(np.asarray(weights, dtype=np.float64), law, noises)
+        return total
+
+    def _set(self, weights: FloatArray, law: NoiseLaw, noises: _Noises | None) -> None:
+        if noises is not None:
+            weights, law = noises.weights_of(weights[np.newaxis])[0], noises.law
+            _check_magnitude(weights)
+            self._shares = noises.shares(weights)
+            self._rest = noises.rest(weights)
         try:
-            self._terms = collect(checked, groups(law, len(checked)))
+            self._terms = collect(weights, groups(law, len(weights)))
         except InvalidParameterError as error:
             raise InvalidParameterError(
                 f"weights must keep the noise within the range of its law: {error}"
@@ -235,7 +268,11 @@ def weighted_sums(
     """
     row, column, value, (rows, columns) = _entries(weights)
     _check_magnitude(value)
-    law = as_noise(mechanism, columns)
+    law = as_noise(mechanism, columns, dependence="used")
+    if are_dependent([law]):
+        dense = np.zeros((rows, columns))
+        dense[row, column] = value
+        return weighted_sums(*on_noises(dense, law))
     kind = kinds(groups(law, columns), columns)[column]
     size = _rounded(np.abs(value))
     order = np.lexsort((size, kind, row))
@@ -250,6 +287,142 @@ def weighted_sums(
             found[key] = WeightedSum(value[used], law.take(column[used]))
         out.append(found[key])
     return out
+
+
+class _Noises(NamedTuple):
+    """Errors as linear functions of independent noises, each of which is there once.
+
+    The q noises are those of each origin, and then others of which it is not known which they are.
+    """
+
+    matrix: csr_array
+    """Weights of the noises (q) in the errors (m), shape (m, q)."""
+
+    law: NoiseLaw
+    origins: tuple[tuple[Origin, NDArray[np.intp]], ...]
+    """The positions of the noises among those of their origin."""
+
+    @classmethod
+    def of(
+        cls,
+        law: NoiseLaw,
+        size: int,
+        origin: Origin | None = None,
+        positions: NDArray[np.intp] | None = None,
+    ) -> _Noises:
+        """Take errors apart; those of laws that know no noises are the noises of ``origin``."""
+        known: dict[Origin, list[_Part]] = {}
+        other: list[_Part] = []
+        for own, cells in groups(law, size):
+            if isinstance(own, WeightedSum) and own._shares:
+                for share in own._shares:
+                    part = _Part.repeated(cells, share.positions, share.weights, share.law)
+                    known.setdefault(share.origin, []).append(part)
+                for weights, rest in own._rest:
+                    other.append(_Part.repeated(cells, np.arange(len(weights)), weights, rest))
+            elif origin is not None and positions is not None:
+                part = _Part(
+                    cells, np.arange(len(cells)), np.ones(len(cells)), positions[cells], own
+                )
+                known.setdefault(origin, []).append(part)
+            else:
+                at = np.arange(len(cells))
+                other.append(_Part(cells, at, np.ones(len(cells)), at, own))
+        return cls._joined(known, other, size)
+
+    @classmethod
+    def _joined(cls, known: dict[Origin, list[_Part]], other: list[_Part], size: int) -> _Noises:
+        from scipy import sparse
+
+        rows, columns, weights = [], [], []
+        laws: list[tuple[NoiseLaw, NDArray[np.intp]]] = []
+        origins = []
+        width = 0
+        for origin, parts in [*known.items(), *((None, [part]) for part in other)]:
+            positions = np.concatenate([part.positions for part in parts])
+            distinct, first, column = np.unique(positions, return_index=True, return_inverse=True)
+            stops = np.cumsum([len(part.positions) for part in parts])
+            starts = stops - [len(part.positions) for part in parts]
+            for part, start in zip(parts, starts, strict=True):
+                rows.append(part.rows)
+                columns.append(width + column[start + part.noise])
+                weights.append(part.weights)
+            own = [
+                (law, start + cells)
+                for part, start in zip(parts, starts, strict=True)
+                for law, cells in groups(part.law, len(part.positions))
+            ]
+            joint = IndependentNoise.from_groups(own, len(positions)).take(first)
+            laws += [(law, width + cells) for law, cells in groups(joint, len(distinct))]
+            if origin is not None:
+                origins.append((origin, distinct))
+            width += len(distinct)
+        entries = np.concatenate(weights), (np.concatenate(rows), np.concatenate(columns))
+        matrix = sparse.csr_array(entries, shape=(size, width))
+        return cls(matrix, IndependentNoise.from_groups(laws, width), tuple(origins))
+
+    def weights_of(self, rows: FloatArray) -> FloatArray:
+        """Weights of the noises in sums of the errors, (k, q): 0 where they cancel to rounding."""
+        if len(rows) * self.matrix.shape[1] > _MOST_WEIGHTS:
+            raise InvalidParameterError(
+                f"weights must have fewer rows: {len(rows)} sums of dependent errors, of "
+                f"{self.matrix.shape[1]} noises each, would not fit into memory"
+            )
+        found = np.asarray((self.matrix.T @ rows.T).T)
+        size = np.asarray((abs(self.matrix).T @ np.abs(rows).T).T)
+        return np.where(np.abs(found) > _CANCELLED * size, found, 0.0)
+
+    def shares(self, weights: FloatArray) -> tuple[Share, ...]:
+        """Return the part of each origin in a sum with these weights of the noises, (q,)."""
+        found, start = [], 0
+        there = (weights != 0) & (np.broadcast_to(self.law.variance, weights.shape) > 0)
+        for origin, positions in self.origins:
+            used = np.flatnonzero(there[start : start + len(positions)])
+            if len(used):
+                law = self.law.take(start + used)
+                found.append(Share(origin, positions[used], weights[start + used], law))
+            start += len(positions)
+        return tuple(found)
+
+    def rest(self, weights: FloatArray) -> tuple[tuple[FloatArray, NoiseLaw], ...]:
+        """Return the other noises in such a sum, with their weights."""
+        start = sum(len(positions) for _, positions in self.origins)
+        used = start + np.flatnonzero(weights[start:])
+        return ((weights[used], self.law.take(used)),) if len(used) else ()
+
+
+class _Part(NamedTuple):
+    """Noises (n) that bear on errors: entry by entry the error, which of the noises, its weight."""
+
+    rows: NDArray[np.intp]
+    noise: NDArray[np.intp]
+    weights: FloatArray
+    positions: NDArray[np.intp]
+    law: NoiseLaw
+
+    @classmethod
+    def repeated(
+        cls,
+        cells: NDArray[np.intp],
+        positions: NDArray[np.intp],
+        weights: FloatArray,
+        law: NoiseLaw,
+    ) -> _Part:
+        """Noises that bear on each of several errors alike."""
+        n, times = len(positions), len(cells)
+        rows, noise = np.repeat(cells, n), np.tile(np.arange(n), times)
+        return cls(rows, noise, np.tile(weights, times), positions, law)
+
+
+def on_noises(weights: FloatArray, law: NoiseLaw) -> tuple[FloatArray, NoiseLaw]:
+    """Return weights (k, q) on independent noises, and their law, for weights (k, m) on errors.
+
+    They are what was given where the errors are independent.
+    """
+    if not are_dependent([law]):
+        return weights, law
+    noises = _Noises.of(law, weights.shape[1])
+    return noises.weights_of(weights), noises.law
 
 
 def _entries(

@@ -39,7 +39,7 @@ def check_law(
 ) -> NoiseLaw:
     """Return a law of one noise, or of one for each cell."""
     if cells and isinstance(mechanism, (list, tuple)):
-        return as_noise(mechanism, prod(cells), name=name)
+        return as_noise(mechanism, prod(cells), name=name, selected=True)
     if not isinstance(mechanism, NoiseLaw):
         raise InvalidParameterError(
             f"{name} must return a noise law, got {show(mechanism)} for the budget {budget:g}"

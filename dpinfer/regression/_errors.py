@@ -12,6 +12,7 @@ from dpinfer._validation import FloatArray, check_array, show, show_some
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.published import check_published
 from dpinfer.mechanisms import NoiseLaw, as_noise
+from dpinfer.mechanisms._shared import refuse_dependent
 from dpinfer.regression._kurtosis import excess_kurtosis
 from dpinfer.results.labels import split_labels
 
@@ -110,6 +111,8 @@ def column_errors(
         law, variance = _one_column(value, name, size, labels, read)
         covariance[:, j, j] = variance
         laws.append(law)
+    if not pairs:
+        refuse_dependent([law for law in laws if law is not None], "noise")
     for (first, second), value in pairs.items():
         name = f"noise[{first!r}, {second!r}]"
         i, j = columns.index(first), columns.index(second)

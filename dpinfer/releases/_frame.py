@@ -72,7 +72,7 @@ def bounds(frame: pd.DataFrame, clamp: Any) -> tuple[Any, Any] | None:
 def law_of_frame(frame: pd.DataFrame, mechanism: Any) -> NoiseLaw:
     """Return the noise of the rows of a frame: a law, or the names of its columns."""
     if not isinstance(mechanism, Mapping):
-        return as_noise(mechanism, len(frame))
+        return as_noise(mechanism, len(frame), selected=True)
     if "mechanism" not in mechanism:
         raise InvalidParameterError(
             f"mechanism must have the entry 'mechanism', got {show(dict(mechanism))}"

@@ -22,6 +22,9 @@ from dpinfer._validation import (
 )
 from dpinfer.errors import InvalidParameterError
 from dpinfer.mechanisms import Mechanism, NoiseLaw, as_noise
+from dpinfer.mechanisms._law import marked
+from dpinfer.mechanisms._shared import Origin
+from dpinfer.mechanisms.independent import refuse_selected
 from dpinfer.queries import Domain, Workload
 from dpinfer.releases._consistency import check_consistency
 from dpinfer.releases._fields import (
@@ -78,7 +81,8 @@ class Release(Locked):
     workload : Workload
         The queries on n cells that they answer.
     mechanism : NoiseLaw
-        The law of their noise, of shape () or (m,).
+        The law of their noise, of shape () or (m,). Where values have a threshold or clamping
+        bounds, functions that take values as they are refuse it.
 
     Raises
     ------
@@ -109,6 +113,10 @@ class Release(Locked):
     threshold: Bound | None
     clamp: tuple[Bound, Bound] | None
     name: str | None
+    _origin: Origin
+    """Which noises those of the values are: the same in every selection of them."""
+    _rows: NDArray[np.intp] | None
+    """The positions of these noises in what the selection is of; None for all in order."""
 
     def __init__(
         self,
@@ -131,7 +139,7 @@ class Release(Locked):
         known = {
             "values": published,
             "workload": check_workload(workload, labels, size),
-            "mechanism": as_noise(mechanism, size),
+            "mechanism": as_noise(mechanism, size, selected=True),
             "neighbours": None
             if neighbours is None
             else check_option(neighbours, "neighbours", NEIGHBOURS),
@@ -140,9 +148,15 @@ class Release(Locked):
             "threshold": check_threshold(threshold, size, labels),
             "clamp": check_clamp(clamp, size, labels),
             "name": check_name(name),
+            "_origin": Origin(published),
+            "_rows": None,
         }
         for field, value in known.items():
             object.__setattr__(self, field, value)
+        ruled = bool(self.has_rule.any())
+        if not ruled:
+            refuse_selected([self.mechanism])
+        object.__setattr__(self, "mechanism", marked(self.mechanism, ruled))
         check_consistency(self)
 
     @classmethod
@@ -314,7 +328,7 @@ class Release(Locked):
         truth = _answers(histogram, workload)
         if workload is None:
             details.setdefault("labels", unlabel(histogram)[1])
-        law = as_noise(mechanism, len(truth))
+        law = marked(as_noise(mechanism, len(truth), selected=True), selected=False)
         drawn = truth + law.rvs(len(truth), rng=check_rng(rng))
         if (clamp := check_clamp(details.get("clamp"), len(truth))) is not None:
             drawn = np.clip(drawn, *clamp)
@@ -372,10 +386,12 @@ class Release(Locked):
         if not len(rows):
             raise InvalidParameterError("where must select at least one value, got none")
         clamp = None if self.clamp is None else tuple(take_bound(end, rows) for end in self.clamp)
-        return Release(
+        if len(np.unique(rows)) < len(rows):
+            raise InvalidParameterError("where must name each value once: its noise is one noise")
+        found = Release(
             self.values[rows],
             workload=self.workload.take(rows),
-            mechanism=self.mechanism.take(rows),
+            mechanism=marked(self.mechanism.take(rows), selected=False),
             neighbours=self.neighbours,
             sensitivity=self.sensitivity,
             guarantee=self.guarantee,
@@ -383,6 +399,9 @@ class Release(Locked):
             clamp=clamp,  # type: ignore[arg-type]
             name=self.name,
         )
+        object.__setattr__(found, "_origin", self._origin)
+        object.__setattr__(found, "_rows", rows if self._rows is None else self._rows[rows])
+        return found
 
     def to_frame(self) -> pd.DataFrame:
         """Return the values with the law of their noise, one row a value.

@@ -17,6 +17,7 @@ from dpinfer.estimation.hierarchies._passes import Gains, summed
 from dpinfer.estimation.normal import is_gaussian
 from dpinfer.estimation.pivots import Pivots, clean_weights
 from dpinfer.mechanisms import NoiseLaw
+from dpinfer.mechanisms._shared import Origin
 from dpinfer.mechanisms.weighted_sum import WeightedSum
 from dpinfer.queries import Hierarchy
 
@@ -47,6 +48,11 @@ class HierarchyFit:
     mechanism: NoiseLaw
     measured: Measured
     gains: Gains
+
+    @cached_property
+    def origin(self) -> Origin:
+        """Which noises those of the values are."""
+        return Origin(self.values)
 
     @cached_property
     def placed(self) -> FloatArray:
@@ -133,7 +139,7 @@ class HierarchyFit:
         weights = clean_weights(weights)
         used = np.flatnonzero(weights)
         law = self.mechanism.take(used) if self.mechanism.shape else self.mechanism
-        return WeightedSum(weights[used], law)
+        return WeightedSum.of_origin(weights[used], law, self.origin, used)
 
     def pivots(self, at: NDArray[np.intp]) -> Pivots:
         """Return the errors of the estimates of units, by which intervals are found."""

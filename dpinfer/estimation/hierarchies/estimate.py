@@ -189,6 +189,7 @@ class HierarchyEstimate(OverlappingEstimate):
             values=self.values,
             mechanism=self.mechanism,
             labels=labels,
+            _origin=self._fit.origin,
         )
 
     def weights(self, units: Any = None) -> FloatArray:

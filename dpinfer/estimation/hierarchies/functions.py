@@ -12,6 +12,7 @@ from dpinfer._validation import RNG, FloatArray, freeze
 from dpinfer.estimation.pivots import Method, Pivots, clean_weights
 from dpinfer.estimation.summaries import covariance_frame, estimates_frame
 from dpinfer.mechanisms import NoiseLaw
+from dpinfer.mechanisms._shared import Origin
 from dpinfer.mechanisms.weighted_sum import WeightedSum
 from dpinfer.results.intervals import Intervals
 from dpinfer.results.labels import attach_labels
@@ -43,6 +44,7 @@ class HierarchyFunctions:
     values: FloatArray
     mechanism: NoiseLaw
     labels: pd.Index | None
+    _origin: Origin
 
     @property
     def bse(self) -> Any:
@@ -73,7 +75,8 @@ class HierarchyFunctions:
         WeightedSum
             The law of estimate minus confidential value.
         """
-        return WeightedSum(clean_weights(self.weights[function]), self.mechanism)
+        weights = clean_weights(self.weights[function])
+        return WeightedSum.of_origin(weights, self.mechanism, self._origin)
 
     def conf_int(
         self,

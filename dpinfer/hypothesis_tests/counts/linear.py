@@ -24,8 +24,8 @@ from dpinfer.hypothesis_tests.counts._noise_only import NULLS, Method, NoiseOnly
 from dpinfer.mechanisms._fast_sum import fast_sum
 from dpinfer.mechanisms._law import NoiseLaw
 from dpinfer.mechanisms._sums.collect import kinds
-from dpinfer.mechanisms.independent import Mechanism, as_noise, groups
-from dpinfer.mechanisms.weighted_sum import weighted_sums
+from dpinfer.mechanisms.independent import Dependence, Mechanism, as_noise, groups
+from dpinfer.mechanisms.weighted_sum import WeightedSum, weighted_sums
 from dpinfer.results.hypothesis import HypothesisResult
 from dpinfer.results.labels import split_labels
 from dpinfer.results.simulation import Simulation
@@ -121,7 +121,7 @@ def linear_ztest(
     published, labels = split_labels(values, "values")
     if published.ndim != 1:
         raise InvalidParameterError(f"values must be one-dimensional, got shape {published.shape}")
-    noise = as_noise(mechanism, published.size)
+    noise = as_noise(mechanism, published.size, dependence="used")
     check_published(published, "values", noise)
     weights = as_table(weights, "weights")
     matrix = checked_weights(weights, labels, published.size)
@@ -156,7 +156,7 @@ def counts_2indep(
         The difference, first less second, under the null hypothesis.
     mechanism : NoiseLaw or (NoiseLaw, NoiseLaw)
         The law of the noise: one for both counts, or a pair. Each has scalar parameters or one
-        for each of the m rows.
+        for each of the m rows. Laws that a fit gave of its estimates know how they depend.
     alternative : {"two-sided", "larger", "smaller"}
         Whether the difference differs from ``value``, exceeds it, or falls short of it.
     method : {"exact", "monte-carlo", "normal"}
@@ -208,19 +208,24 @@ def counts_2indep(
     alternative = check_option(alternative, "alternative", ALTERNATIVES)
     method = check_option(method, "method", NULLS)
     simulation = Simulation.checked(reps, rng, progress, n_jobs, precision)
-    problem, labels = differences(count1, count2, value, mechanism)
+    problem, labels = differences(count1, count2, value, mechanism, dependence="used")
     name = "Test of two counts"
     return _result(name, problem, alternative, method, simulation, labels)
 
 
 def differences(
-    count1: Any, count2: Any, value: Any, mechanism: Mechanism | tuple[Mechanism, Mechanism]
+    count1: Any,
+    count2: Any,
+    value: Any,
+    mechanism: Mechanism | tuple[Mechanism, Mechanism],
+    *,
+    dependence: Dependence = "refused",
 ) -> tuple[NoiseOnly, pd.Index | None]:
     """Check two rows of counts against each other; return their differences and the labels."""
     first, labels = split_labels(count1, "count1")
     second, shift = unlabelled(count2, "count2", labels, "count1"), _target(value, labels)
     shape = common_shape(count1=first, count2=second, value=shift)
-    pair = law_pair(mechanism, shape[0] if shape else 1, "mechanism")
+    pair = law_pair(mechanism, shape[0] if shape else 1, "mechanism", dependence=dependence)
     shape = np.broadcast_shapes(shape, pair[0].shape, pair[1].shape)
     for name, count, noise in zip(("count1", "count2"), (first, second), pair, strict=True):
         check_published(np.broadcast_to(count, shape), name, noise)
@@ -308,5 +313,11 @@ def _laws_of(
     numbers = [kinds(groups(law, size), size) for law in pair]
     _, first, which = np.unique(np.stack(numbers), axis=1, return_index=True, return_inverse=True)
     parts = [[law.take(row) if law.shape else law for law in pair] for row in first]
-    laws = [fast_sum(np.ones(2), part) for part in parts]
+    laws = [
+        # errors that share noises need their signs, of which other sums have no need
+        WeightedSum([1.0, -1.0], part)
+        if any(law._shares for law in part)
+        else fast_sum(np.ones(2), part)
+        for part in parts
+    ]
     return laws, which.reshape(shape)

@@ -21,6 +21,7 @@ from dpinfer.estimation.published import LARGEST_NOBS, check_published, common_s
 from dpinfer.hypothesis_tests._published import checked_total, law_pair
 from dpinfer.hypothesis_tests.proportions._two_samples import NULLS, Method, Sample, TwoSamples
 from dpinfer.hypothesis_tests.proportions.one_sample import reports_noise
+from dpinfer.mechanisms._shared import refuse_dependent
 from dpinfer.mechanisms.independent import Mechanism
 from dpinfer.mechanisms.randomized_response import RandomizedResponse
 from dpinfer.results.hypothesis import HypothesisResult
@@ -213,6 +214,7 @@ def _checked(
     others = (
         (None, None) if nobs_mechanism is None else law_pair(nobs_mechanism, size, "nobs_mechanism")
     )
+    refuse_dependent([law for law in (*noises, *others) if law is not None], "mechanism")
     shapes = [law.shape for law in (*noises, *others) if law is not None]
     shape = np.broadcast_shapes(shape, *shapes)
     rows = {name: np.broadcast_to(column, shape or (1,)) for name, column in columns.items()}

@@ -22,6 +22,7 @@ from dpinfer.hypothesis_tests.tables._fitted_tables import TableModel, split_cha
 from dpinfer.hypothesis_tests.tables._margins import ProductMargins
 from dpinfer.hypothesis_tests.tables._noise_form import NoiseForm
 from dpinfer.hypothesis_tests.tables._row_margins import RowMargins
+from dpinfer.mechanisms._shared import refuse_dependent
 from dpinfer.mechanisms.exact import Exact
 from dpinfer.mechanisms.randomized_response import RandomizedResponse
 
@@ -85,6 +86,7 @@ class PublishedTable:
             return cls._randomized_apart(cells, mechanism, total)
         noise, variance = check_noise(cells, mechanism, "table")
         known, form, law = check_nobs(cells, variance, nobs, nobs_mechanism, "table")
+        refuse_dependent([noise, *([law] if law else [])], "mechanism and nobs_mechanism")
         model = TableModel(cells.shape, ProductMargins(form), noise, law)
         return cls(_INDEPENDENCE, cells, cells, known, model)
 

@@ -27,6 +27,7 @@ from dpinfer.hypothesis_tests.tables._fitted_tables import STATISTICS, TableMode
 from dpinfer.hypothesis_tests.tables._noisy_table import Statistic
 from dpinfer.hypothesis_tests.tables._parametric import Cells, ParametricMargins, ProbabilityModel
 from dpinfer.mechanisms._law import NoiseLaw
+from dpinfer.mechanisms._shared import refuse_dependent
 from dpinfer.mechanisms.exact import Exact
 from dpinfer.mechanisms.independent import Mechanism
 from dpinfer.mechanisms.randomized_response import RandomizedResponse
@@ -191,6 +192,7 @@ def chisquare_fit(
         mechanism = Exact()
     noise, variance = check_noise(counts, mechanism, "f_obs")
     total, form, law = check_nobs(counts, variance, nobs, nobs_mechanism, "f_obs")
+    refuse_dependent([noise, *([law] if law else [])], "mechanism and nobs_mechanism")
     margins = ParametricMargins(cells, form, theta).converged(counts, total)
     test = EstimatedNull.of(TableModel(counts.shape, margins, noise, law), counts, total, statistic)
     return CompositeFitResult(

@@ -6,11 +6,14 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 
 from dpinfer._numerics.roots import find_root
 from dpinfer._validation import FloatArray
-from dpinfer.mechanisms import NoiseLaw
-from dpinfer.mechanisms.weighted_sum import WeightedSum
+from dpinfer.intervals.ratios._arcs import Arcs
+from dpinfer.intervals.ratios._fieller import Ends, one_exact
+from dpinfer.mechanisms import NoiseLaw, as_noise
+from dpinfer.mechanisms.weighted_sum import WeightedSum, on_noises
 
 DIRECTIONS = 24
 """Number of directions that are looked at before the ends are found between two of them."""
@@ -107,3 +110,61 @@ def _end(excess: Callable[[float], float], accepted: float, rejected: float) -> 
 
     _, high = find_root(function, np.zeros(1), np.ones(1), atol=1e-14)
     return accepted + float(high[0]) * step
+
+
+def dependent_arcs(
+    published: FloatArray, first: NoiseLaw, second: NoiseLaw, tail: float, method: str
+) -> Arcs:
+    """Return what is accepted for pairs (n, 2) of estimates whose errors may share noises."""
+    arcs = Arcs.empty(published)
+    for row, point in enumerate(published):
+        pair = [law.take(row) if law.shape else law for law in (first, second)]
+        joint = as_noise(pair, 2, dependence="used")
+        weights, noises = on_noises(np.eye(2), joint)
+        ends = ends_of_weights(point, weights[0], weights[1], noises, tail, method)
+        arcs.fill(np.array([row]), *ends)
+    return arcs
+
+
+def ends_of_weights(
+    point: FloatArray,
+    first: FloatArray,
+    second: FloatArray,
+    law: NoiseLaw,
+    tail: float,
+    method: str,
+) -> Ends:
+    """Return the ends for one ratio of two weighted sums of the same noises."""
+    variances = np.broadcast_to(np.asarray(law.variance, dtype=np.float64), first.shape)
+    deviations = [float(np.sqrt(np.square(part) @ variances)) for part in (first, second)]
+    if not all(deviations):
+        reach = [_quantile(part, law, variances, tail, method) for part in (first, second)]
+        return one_exact(point[np.newaxis], np.array([reach]))
+    if method == "normal":
+        log_tail = _normal_tail(first, second, variances)
+    else:
+        log_tail = weighted_tail(first, second, law)
+    x, y = float(point[0]), float(point[1])
+    everything, left, right = ends_of_one((x, y), (deviations[0], deviations[1]), log_tail, tail)
+    return np.array([everything]), left[np.newaxis], right[np.newaxis]
+
+
+def _quantile(
+    weights: FloatArray, law: NoiseLaw, variances: FloatArray, tail: float, method: str
+) -> float:
+    """Upper quantile of the error of one function."""
+    if method == "normal":
+        return float(-special.ndtri(tail) * np.sqrt(np.square(weights) @ variances))
+    return float(WeightedSum(weights, law).isf(tail))
+
+
+def _normal_tail(first: FloatArray, second: FloatArray, variances: FloatArray) -> Tail:
+    """Return the tail of weighted sums, taken as normal."""
+
+    def tail(c: float, s: float, x: float) -> float:
+        deviation = np.sqrt(np.square(c * first - s * second) @ variances)
+        if deviation == 0:
+            return 0.0 if x <= 0 else -np.inf
+        return float(special.log_ndtr(-x / deviation))
+
+    return tail

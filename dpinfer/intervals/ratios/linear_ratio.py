@@ -5,18 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy import special
 
 from dpinfer._interchange import as_table
-from dpinfer._validation import FloatArray, check_alpha, check_array, check_flag, check_option
+from dpinfer._validation import check_alpha, check_array, check_flag, check_option
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.weights import checked_weights
 from dpinfer.intervals.ratios._arcs import RATIO, Arcs
-from dpinfer.intervals.ratios._fieller import Ends, one_exact
-from dpinfer.intervals.ratios._general import Tail, ends_of_one, weighted_tail
+from dpinfer.intervals.ratios._general import ends_of_weights
 from dpinfer.intervals.ratios.ratio import LARGEST, METHODS, Method, as_sets, check_level
-from dpinfer.mechanisms import Mechanism, NoiseLaw, as_noise
-from dpinfer.mechanisms.weighted_sum import WeightedSum
+from dpinfer.mechanisms import Mechanism, as_noise
+from dpinfer.mechanisms.weighted_sum import on_noises
 from dpinfer.results.confidence_sets import ConfidenceSets
 from dpinfer.results.labels import split_labels
 
@@ -41,7 +39,8 @@ def linear_ratio_confint(
         The weights of either function, or of k functions, one a row, as for
         :func:`dpinfer.linear_confint`; one function serves all rows of the other.
     mechanism : NoiseLaw or sequence of NoiseLaw
-        The law of the noise: one for all values, or one for each.
+        The law of the noise: one for all values, or one for each, independent. Laws that a fit
+        gave of its estimates know how they depend.
     alpha : float, default 0.05
         One minus the confidence level, in (0, 1), and at least 1e-50 for each set.
     method : {"exact", "normal"}
@@ -90,7 +89,7 @@ def linear_ratio_confint(
     published, labels = split_labels(values, "values")
     if published.ndim != 1:
         raise InvalidParameterError(f"values must be one-dimensional, got shape {published.shape}")
-    law = as_noise(mechanism, len(published))
+    law = as_noise(mechanism, len(published), dependence="used")
     numerator = as_table(numerator, "numerator")
     denominator = as_table(denominator, "denominator")
     first = checked_weights(numerator, labels, len(published))
@@ -107,55 +106,12 @@ def linear_ratio_confint(
     check_array(points, "weights @ values", ge=-LARGEST, le=LARGEST)
     tail = (alpha / rows if together else alpha) / 2.0
     check_level(2.0 * tail)
+    joint, law = on_noises(np.concatenate([tops, bottoms]), law)
     arcs = Arcs.empty(points)
     for row in range(rows):
-        ends = _ends(points[row], tops[row], bottoms[row], law, tail, method)
+        ends = ends_of_weights(points[row], joint[row], joint[rows + row], law, tail, method)
         arcs.fill(np.array([row]), *ends)
     shape = (rows,) if max(first.ndim, second.ndim) == 2 else ()
     framed = [part.index for part in (numerator, denominator) if hasattr(part, "columns")]
     index = next((part for part in framed if len(part) == rows), None)
     return as_sets(arcs, RATIO, shape, alpha, method, together, index)
-
-
-def _ends(
-    point: FloatArray,
-    first: FloatArray,
-    second: FloatArray,
-    law: NoiseLaw,
-    tail: float,
-    method: Method,
-) -> Ends:
-    """Return the ends for one ratio."""
-    variances = np.broadcast_to(np.asarray(law.variance, dtype=np.float64), first.shape)
-    deviations = [float(np.sqrt(np.square(part) @ variances)) for part in (first, second)]
-    if not all(deviations):
-        reach = [_quantile(part, law, variances, tail, method) for part in (first, second)]
-        return one_exact(point[np.newaxis], np.array([reach]))
-    if method == "normal":
-        log_tail = _normal_tail(first, second, variances)
-    else:
-        log_tail = weighted_tail(first, second, law)
-    x, y = float(point[0]), float(point[1])
-    everything, left, right = ends_of_one((x, y), (deviations[0], deviations[1]), log_tail, tail)
-    return np.array([everything]), left[np.newaxis], right[np.newaxis]
-
-
-def _quantile(
-    weights: FloatArray, law: NoiseLaw, variances: FloatArray, tail: float, method: Method
-) -> float:
-    """Upper quantile of the error of one function."""
-    if method == "normal":
-        return float(-special.ndtri(tail) * np.sqrt(np.square(weights) @ variances))
-    return float(WeightedSum(weights, law).isf(tail))
-
-
-def _normal_tail(first: FloatArray, second: FloatArray, variances: FloatArray) -> Tail:
-    """Return the tail of weighted sums, taken as normal."""
-
-    def tail(c: float, s: float, x: float) -> float:
-        deviation = np.sqrt(np.square(c * first - s * second) @ variances)
-        if deviation == 0:
-            return 0.0 if x <= 0 else -np.inf
-        return float(special.log_ndtr(-x / deviation))
-
-    return tail

@@ -11,8 +11,10 @@ from dpinfer._validation import FloatArray, check_alpha, check_broadcast, check_
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.pivots import sidak
 from dpinfer.intervals.ratios._arcs import CHANGE, RATIO, SHARE, Arcs, Map, number_sets
-from dpinfer.intervals.ratios._sets import exact_arcs, normal_arcs
+from dpinfer.intervals.ratios._general import dependent_arcs
+from dpinfer.intervals.ratios._sets import MOST_ROWS, exact_arcs, normal_arcs
 from dpinfer.mechanisms import Mechanism, NoiseLaw, as_noise
+from dpinfer.mechanisms._shared import refuse_same
 from dpinfer.results.confidence_sets import ConfidenceSets
 from dpinfer.results.labels import split_labels
 
@@ -50,7 +52,9 @@ def ratio_confint(
         or clamped since. Their shapes broadcast; labels have to match.
     mechanism : NoiseLaw or sequence of two
         The law of the noise: one for all values, or a pair (that of the numerators, that of the
-        denominators), each of them one law or a law for each row. The noises are independent.
+        denominators), each of them one law or a law for each row. The noises are independent, but
+        for laws that a fit gave of its estimates, as :meth:`dpinfer.CombinedEstimate.noise` does:
+        they know how they depend.
     alpha : float, default 0.05
         One minus the confidence level, in (0, 1), and at least 1e-50 for each set.
     method : {"exact", "normal"}
@@ -95,6 +99,9 @@ def ratio_confint(
     noises has a standard deviation above 30, or only one is whole-numbered, whole-numbered noise is
     replaced by Laplace or Gaussian noise of the same scale, and the most by which the two differ
     (about 1/2) is added to t: the set is then somewhat wider than need be.
+
+    Errors of estimates from one fit are weighted sums of the same noises, and so is e₁ - r·e₂: its
+    law is found anew for each r, as in :func:`linear_ratio_confint`, for at most 2,000 pairs.
 
     Simultaneous sets have α/k or, where no value stands in several rows, 1 - (1 - α)^(1/k) for
     each of k rows.
@@ -241,6 +248,9 @@ def _confint(
     method = check_option(method, "method", METHODS)
     pairs, shape, labels, shared, moved = _pairs(first, second)
     laws = _pair_of_laws(mechanism, len(pairs))
+    estimates = any(law._shares for law in laws)
+    if estimates:
+        _check_estimates(laws, mechanism, [np.size(part) for _, part in (first, second)])
     if moved and laws[1].shape:
         raise InvalidParameterError(
             f"{second[0]} must have its labels in the order of those of {first[0]}, or mechanism "
@@ -249,9 +259,11 @@ def _confint(
     together = check_flag(simultaneous, "simultaneous")
     scales = np.column_stack([np.broadcast_to(law.std, len(pairs)) for law in laws])
     rows = max(1, int(np.count_nonzero(scales.any(axis=1)))) if together else 1
-    each = alpha / rows if shared else sidak(alpha, rows)
+    each = alpha / rows if shared or estimates else sidak(alpha, rows)
     check_level(each)
-    if method == "normal":
+    if estimates:
+        arcs = dependent_arcs(pairs, *laws, each / 2.0, method)
+    elif method == "normal":
         arcs = normal_arcs(pairs, scales, each / 2.0)
     else:
         arcs = exact_arcs(pairs, *laws, each / 2.0)
@@ -339,7 +351,23 @@ def _pair_of_laws(mechanism: PairMechanism, rows: int) -> tuple[NoiseLaw, NoiseL
                 "mechanism must be one law or a pair of laws, one for either value, got "
                 f"{len(mechanism)}"
             )
-        one, other = mechanism
-        return as_noise(one, rows), as_noise(other, rows)
+        one, other = (as_noise(part, rows, dependence="irrelevant") for part in mechanism)
+        return one, other
     law = as_noise(mechanism, rows)
     return law, law
+
+
+def _check_estimates(
+    laws: tuple[NoiseLaw, NoiseLaw], mechanism: PairMechanism, sizes: list[int]
+) -> None:
+    """Refuse the law of one estimate for several values, and more pairs than there is time for."""
+    if isinstance(mechanism, NoiseLaw):
+        refuse_same(laws, "mechanism")
+    for law, size in zip(laws, sizes, strict=True):
+        if size > 1:
+            refuse_same([law.take(row) if law.shape else law for row in range(size)], "mechanism")
+    if max(sizes) > MOST_ROWS:
+        raise InvalidParameterError(
+            f"mechanism must be laws of published values for more than {MOST_ROWS} pairs, got "
+            f"those of estimates for {max(sizes)}"
+        )

@@ -99,7 +99,7 @@ def unpublished_bound(
 def _laws_of(mechanism: Mechanism, threshold: FloatArray) -> tuple[NoiseLaw, tuple[int, ...]]:
     """Return the law of the noise and the shape of the answer, which one of both may give."""
     if threshold.ndim:
-        return as_noise(mechanism, threshold.size), threshold.shape
+        return as_noise(mechanism, threshold.size, selected=True), threshold.shape
     parts = mechanism if isinstance(mechanism, (list, tuple)) else ()
     shape = mechanism.shape if isinstance(mechanism, NoiseLaw) else (len(parts),)
-    return as_noise(mechanism, prod(shape)), shape
+    return as_noise(mechanism, prod(shape), selected=True), shape

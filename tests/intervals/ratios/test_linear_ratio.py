@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from dpinfer.errors import DPInferError, InvalidParameterError
-from dpinfer.intervals.ratios._general import weighted_tail
-from dpinfer.intervals.ratios.linear_ratio import _normal_tail, linear_ratio_confint
+from dpinfer.intervals.ratios._general import _normal_tail, weighted_tail
+from dpinfer.intervals.ratios.linear_ratio import linear_ratio_confint
 from dpinfer.intervals.ratios.ratio import ratio_confint
 from dpinfer.mechanisms import (
     DiscreteGaussian,
