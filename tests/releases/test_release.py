@@ -1,11 +1,15 @@
+import copy
+import pickle
+
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import dpinfer as dpi
 from dpinfer.errors import DPInferError, IncompatibleReleaseError, InvalidParameterError
-from dpinfer.mechanisms import Exact, Gaussian, Geometric, Laplace
+from dpinfer.mechanisms import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace
 from dpinfer.queries import Domain, Workload
 from dpinfer.releases import Release
 
@@ -308,3 +312,68 @@ def test_bounds_of_each_value_have_its_label(frame):
     for field in ({"threshold": shuffled}, {"clamp": (shuffled, None)}, {"clamp": shuffled}):
         with pytest.raises(InvalidParameterError, match="must have the labels of the values in"):
             Release(values, mechanism=laplace, **field)
+
+
+RULED = Release(
+    [95.0, 120.0, 101.0], mechanism=DiscreteGaussian(sigma=18.23), threshold=[90, 90, -np.inf]
+)
+AS_DRAWN = {
+    "linear_confint": lambda y, law: dpi.linear_confint(y, np.ones(3), law),
+    "linear_ztest": lambda y, law: dpi.linear_ztest(y, np.ones(3), mechanism=law),
+    "linear_ratio_confint": lambda y, law: dpi.linear_ratio_confint(
+        y, [1, 0, 0], [1, 1, 1], mechanism=law
+    ),
+    "count_confint": lambda y, law: dpi.count_confint(y, law),
+    "one count": lambda y, law: dpi.count_confint(y[0], law.take(0)),
+    "share_confint": lambda y, law: dpi.share_confint(y[0], y[1], mechanism=(law, law)),
+    "counts_2indep": lambda y, law: dpi.counts_2indep(y, y, mechanism=law),
+    "counts_trend": lambda y, law: dpi.counts_trend(y, 900, mechanism=law),
+    "proportions_ztest": lambda y, law: dpi.proportions_ztest(y, 200, 0.5, mechanism=law),
+    "proportion_confint": lambda y, law: dpi.proportion_confint(y, 200, mechanism=law),
+    "poisson_confint": lambda y, law: dpi.poisson_confint(y, 1.0, mechanism=law),
+    "chisquare": lambda y, law: dpi.chisquare(y, nobs=300, mechanism=law),
+    "count_posterior": lambda y, law: dpi.count_posterior(y[0], mechanism=law),
+    "survey_total": lambda y, law: dpi.survey_total(
+        y, sample_size=400, population_size=9000, mechanism=law
+    ),
+    "noisy_ols": lambda y, law: dpi.noisy_ols(
+        np.arange(6.0), pd.DataFrame({"x": [*y, 400.0, 800.0, 1500.0]}), noise={"x": law}
+    ),
+    "combine": lambda y, law: dpi.combine(y, mechanism=law),
+    "combine_hierarchy": lambda y, law: dpi.combine_hierarchy(y, [-1, 0, 0], mechanism=law),
+    "combine_marginals": lambda y, law: dpi.combine_marginals(
+        dpi.NoisyMarginal((), y, law), [-1, 0, 0], domain=dpi.Domain({"a": [0, 1]})
+    ),
+    "sum of laws": lambda y, law: dpi.WeightedSum(np.ones(3), law),
+    "list of laws": lambda y, law: dpi.linear_confint(y[:2], [1, 1], [law, law]),
+    "release without the rule": lambda y, law: Release(y, mechanism=law),
+}
+
+
+@pytest.mark.parametrize("call", AS_DRAWN.values(), ids=AS_DRAWN)
+def test_the_law_of_selected_values_is_refused_for_values_as_drawn(call):
+    with pytest.raises(DPInferError, match="release_confint has an interval for each value"):
+        call(RULED.values, RULED.mechanism)
+    call(RULED.values, DiscreteGaussian(sigma=18.23))
+
+
+def test_the_law_of_selected_values_follows_the_rule():
+    law = RULED.mechanism
+    assert law == DiscreteGaussian(sigma=18.23)
+    assert law.variance == DiscreteGaussian(sigma=18.23).variance
+    for copied in (pickle.loads(pickle.dumps(RULED)), copy.deepcopy(RULED), RULED.select([1])):
+        with pytest.raises(InvalidParameterError, match="release_confint"):
+            dpi.count_confint(copied.values, copied.mechanism)
+    free = RULED.select(~RULED.has_rule)
+    assert dpi.count_confint(free.values, free.mechanism).contains(101.0).all()
+    scales = Laplace(scale=[1.0, 2.0])
+    mixed = Release([5.0, 7.0, 9.0], mechanism=[scales, Exact()], threshold=4.0)
+    for taken in (mixed.mechanism.take(0), mixed.mechanism.take([1, 2])):
+        with pytest.raises(InvalidParameterError, match="release_confint"):
+            dpi.count_confint(np.ones(taken.shape), taken)
+    # with its rule, or for simulation, it is the law that it is
+    Release(RULED.values, mechanism=law, threshold=RULED.threshold)
+    assert len(dpi.thresholded_confint(RULED.values, mechanism=law, threshold=90).lower) == 3
+    dpi.unpublished_bound(mechanism=law, threshold=90)
+    drawn = Release.draw([100, 200], mechanism=law, rng=1)
+    assert dpi.count_confint(drawn.values, drawn.mechanism).estimate.shape == (2,)
