@@ -47,15 +47,15 @@ class IndependentNoise(NoiseLaw):
     """
 
     def __init__(self, laws: Sequence[NoiseLaw]) -> None:
-        if not isinstance(laws, Sequence) or not len(laws):
-            raise InvalidParameterError(
-                f"laws must hold at least one noise law, in a list, got {show(laws)}"
-            )
         self._join(laws)
         refuse_dependent(laws, "laws")
 
     def _join(self, laws: Sequence[NoiseLaw]) -> None:
-        """Concatenate laws."""
+        """Concatenate laws, which may be those of dependent errors."""
+        if not isinstance(laws, Sequence) or not len(laws):
+            raise InvalidParameterError(
+                f"laws must hold at least one noise law, in a list, got {show(laws)}"
+            )
         kinds: dict[Any, list[tuple[NoiseLaw, NDArray[np.intp]]]] = {}
         stop = 0
         for law in laws:
