@@ -10,8 +10,15 @@ from numpy.typing import ArrayLike
 
 from dpinfer._validation import FloatArray, Locked, check_array, freeze
 from dpinfer.errors import InvalidParameterError
+from dpinfer.privacy.guarantees._divergence_curve import Gain, renyi_conversion
 from dpinfer.privacy.guarantees._guarantee import Guarantee, refuse_zero_delta
 from dpinfer.privacy.guarantees._zcdp_curve import log_variation, renyi_epsilon, renyi_log_delta
+
+_LARGEST_ORDER = 1e8
+_LARGEST_LOSS = 1e5
+_LEAST_EXPONENT = -700.0
+_LEAST_BOUND = 1e-60
+_REACH = 60.0
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -36,15 +43,20 @@ class RDP(Locked, Guarantee):
 
     Notes
     -----
-    Each order implies (ε, δ)-differential privacy with ε = γ + ln(1/(αδ))/(α - 1) + ln(1 - 1/α);
-    the best order is used at each δ. ε is 0 from δ = √(γ/2) or √(1 - e^{-γ}) on, whichever is
-    smaller, by the distance in total variation. Finitely many orders imply neither zCDP nor GDP,
-    and no ε-DP.
+    It implies (ε, δ)-differential privacy with the largest ln((π - δ)/α) of a test of the level α
+    and the power π that divergences within the bounds allow (Asoodeh et al. 2021): no smaller ε
+    follows. It is at most γ + ln(1/(αδ))/(α - 1) + ln(1 - 1/α), α the order, which is close where
+    orders are large. For ε above 10⁵, or orders above 10⁸, it is that formula. Finitely many orders
+    imply neither zCDP nor GDP, and no ε-DP.
 
     References
     ----------
     Mironov, I. (2017). Rényi differential privacy. doi:10.1109/CSF.2017.11, Definition 4 and
     Proposition 2 (groups).
+
+    Asoodeh, S., Liao, J., Calmon, F. P., Kosut, O. and Sankar, L. (2021). Three variants of
+    differential privacy: lossless conversion and applications. IEEE Journal on Selected Areas in
+    Information Theory 2(1), 208-222. arXiv:2008.06529, Theorem 2.
 
     Canonne, C. L., Kamath, G. and Steinke, T. (2022). The discrete Gaussian for differential
     privacy. doi:10.29012/jpc.784, Proposition 12.
@@ -53,7 +65,7 @@ class RDP(Locked, Guarantee):
     --------
     >>> guarantee = RDP([2, 8, 32], [0.2, 0.8, 3.2])
     >>> round(guarantee.epsilon_at(1e-6), 6)
-    2.34305
+    2.342521
     >>> round(guarantee.to_rdp(5).bound, 12)
     0.725
     """
@@ -122,7 +134,13 @@ class RDP(Locked, Guarantee):
 
     def _delta_at(self, epsilon: FloatArray) -> FloatArray:
         start = np.full(epsilon.shape, log_variation(self.curve[1][0]))
-        return np.exp(self._best(renyi_log_delta, epsilon, start))
+
+        def gain(log_power: FloatArray, loss: FloatArray, at: FloatArray) -> FloatArray:
+            # ln(π - e^ε·α)
+            with np.errstate(divide="ignore"):
+                return log_power + np.log(-np.expm1(np.minimum(at - loss, 0.0)))
+
+        return np.exp(self._best(renyi_log_delta, gain, epsilon, start))
 
     def _epsilon_at(self, delta: FloatArray) -> FloatArray:
         if (self.curve[1] == 0).any():
@@ -130,13 +148,38 @@ class RDP(Locked, Guarantee):
         refuse_zero_delta(delta, self)
         log_delta = np.log(delta)
         start = np.where(log_delta >= log_variation(self.curve[1][0]), 0.0, np.inf)
-        return self._best(renyi_epsilon, log_delta, start)
 
-    def _best(self, formula: Any, at: FloatArray, best: FloatArray) -> FloatArray:
-        """Smallest value of a formula over the orders, one after the other to bound memory."""
-        for order, bound in zip(*self.curve, strict=True):
-            best = np.minimum(best, formula(order - 1.0, bound, at))
-        return best
+        def gain(log_power: FloatArray, loss: FloatArray, at: FloatArray) -> FloatArray:
+            # ln((π - δ)/α)
+            with np.errstate(divide="ignore"):
+                return loss + np.log(-np.expm1(np.minimum(at - log_power, 0.0)))
+
+        return self._best(renyi_epsilon, gain, log_delta, start)
+
+    def _best(self, formula: Any, gain: Gain, given: FloatArray, best: FloatArray) -> FloatArray:
+        """Smallest ε or ln δ: by a formula for each order, and by what a test can do at most."""
+        at, best = given.ravel(), best.ravel()
+        orders, bounds = self.curve
+        start = np.zeros(at.shape, dtype=np.intp)
+        least = np.full(at.shape, np.inf)
+        # one order after the other to bound memory
+        for place, (order, bound) in enumerate(zip(orders, bounds, strict=True)):
+            found = formula(order - 1.0, bound, at)
+            start = np.where(found < least, place, start)
+            least = np.minimum(least, found)
+        best = np.minimum(best, least)
+        inside = (best > _LEAST_EXPONENT) & (at < _LARGEST_LOSS)
+        usable = (orders[start] <= _LARGEST_ORDER) & (bounds[start] <= _LARGEST_LOSS)
+        if (part := np.flatnonzero(inside & usable & (bounds[start] > 0))).size:
+            kept = (orders <= _LARGEST_ORDER) & (bounds <= _LARGEST_LOSS)
+            above, gamma = orders[kept] - 1.0, np.maximum(bounds[kept], _LEAST_BOUND)
+            # the best power is at least the δ, and that at least some e^-60 of its bound
+            lowest = np.minimum(np.minimum(best[part], at[part]), 0.0) - _REACH
+            first = (np.cumsum(kept) - 1)[start[part]]
+            tight = renyi_conversion(above, gamma, at[part], first, lowest, gain)
+            # log ratios are cut off far above that
+            best[part] = np.where(tight < _LARGEST_LOSS, np.minimum(best[part], tight), best[part])
+        return best.reshape(given.shape)
 
     def _group(self, size: int) -> Self:
         # Mironov's Proposition 2: groups of 2^c have the order α/2^c >= 2 and the bound 3^c γ

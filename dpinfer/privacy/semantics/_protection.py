@@ -21,12 +21,12 @@ from dpinfer.privacy.guarantees import (
     PureDP,
     guarantee_of,
 )
+from dpinfer.privacy.guarantees._divergence_curve import ConcentratedCurve, RenyiCurve
+from dpinfer.privacy.guarantees._power_curve import Curve
 from dpinfer.privacy.losses import PrivacyLoss, privacy_loss
-from dpinfer.privacy.semantics._curves.curve import Curve
 from dpinfer.privacy.semantics._curves.gaussian import GaussianCurve
 from dpinfer.privacy.semantics._curves.losses import LossCurve
 from dpinfer.privacy.semantics._curves.piecewise import PiecewiseCurve
-from dpinfer.privacy.semantics._curves.renyi import ConcentratedCurve, RenyiCurve
 from dpinfer.privacy.semantics._curves.repeated import RepeatedCurve
 
 MAX_GROUP = 10**9

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from dpinfer._validation import FloatArray, check_array, check_option
 from dpinfer.privacy.guarantees import RDP, Guarantee
-from dpinfer.privacy.semantics._curves.renyi import DivergenceCurve
+from dpinfer.privacy.guarantees._divergence_curve import DivergenceCurve
 from dpinfer.privacy.semantics._protection import curve_of, guarantee_for
 from dpinfer.privacy.semantics.trade_off import TradeOff
 

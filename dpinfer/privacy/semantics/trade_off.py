@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from dpinfer._validation import FloatArray, check_array, show
 from dpinfer.errors import InvalidParameterError
-from dpinfer.privacy.semantics._curves.curve import Curve
+from dpinfer.privacy.guarantees._power_curve import Curve
 from dpinfer.privacy.semantics._protection import curve_of
 
 if TYPE_CHECKING:

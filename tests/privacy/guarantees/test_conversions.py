@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import optimize, special
 
 from dpinfer.errors import DPInferError, InvalidParameterError
 from dpinfer.privacy.guarantees import GDP, RDP, ZCDP, ApproxDP, Guarantee, PureDP
@@ -177,18 +178,79 @@ def test_gaussian_divergence_by_integration():
     assert GDP(mu).to_rdp(order).bound == pytest.approx(float(mp.log(integral) / (order - 1)))
 
 
-def test_renyi_takes_the_best_order():
+def formula_of_orders(orders, bounds, delta):
+    """Proposition 12 of Canonne, Kamath and Steinke, at the best order: an upper bound."""
+    shift = (np.log(delta) + np.log(orders)) / (orders - 1)
+    return (bounds - shift + np.log1p(-1 / orders)).min()
+
+
+def test_renyi_is_never_looser_than_the_formula_at_the_best_order():
     orders = np.array([1.5, 2.0, 7.0, 64.0, 1e4])
     guarantee = ZCDP(0.2).to_rdp(orders)
     for delta in DELTAS:
-        log = np.log(delta)
-        each = orders * 0.2 - (log + np.log(orders)) / (orders - 1) + np.log1p(-1 / orders)
-        exact = 0.0 if delta**2 >= min(0.1, 1 - np.exp(-0.2 * 1.5)) else max(each.min(), 0.0)
-        assert guarantee.epsilon_at(delta) == pytest.approx(exact, rel=1e-13)
-        assert guarantee.epsilon_at(delta) >= ZCDP(0.2).epsilon_at(delta)
+        exact = max(formula_of_orders(orders, orders * 0.2, delta), 0.0)
+        assert guarantee.epsilon_at(delta) <= exact * (1 + 1e-13)
+        # the powers that all orders allow are not those of zCDP alone, which has a formula
+        if delta <= 1e-6:
+            assert guarantee.epsilon_at(delta) == pytest.approx(exact, rel=1e-4)
     dense = ZCDP(0.2).to_rdp(1 + np.logspace(-3, 4, 20_000))
-    assert dense.epsilon_at(1e-6) == pytest.approx(ZCDP(0.2).epsilon_at(1e-6), rel=1e-7)
-    assert dense.delta_at(2.0) == pytest.approx(ZCDP(0.2).delta_at(2.0), rel=1e-6)
+    assert dense.epsilon_at(1e-6) == pytest.approx(ZCDP(0.2).epsilon_at(1e-6), rel=1e-6)
+    assert dense.delta_at(2.0) == pytest.approx(ZCDP(0.2).delta_at(2.0), rel=2e-2)
+
+
+def largest_slope(orders, bounds, delta):
+    """Largest ln((π - δ)/α) within the bounds in both directions, by nested scalar searches."""
+
+    def divergence(order, p, q):
+        with np.errstate(over="ignore"):
+            moment = p**order * q ** (1 - order) + (1 - p) ** order * (1 - q) ** (1 - order)
+        return np.log(min(moment, 1e300)) / (order - 1)
+
+    def level(power):
+        def excess(log_ratio):
+            q = power * np.exp(-log_ratio)
+            pairs = zip(orders, bounds, strict=True)
+            return max(max(divergence(o, power, q), divergence(o, q, power)) - b for o, b in pairs)
+
+        return power * np.exp(-optimize.brentq(excess, 1e-9, 80.0, xtol=1e-14))
+
+    def slope(logit):
+        power = delta + (1 - delta) * special.expit(logit)
+        return -np.log((power - delta) / level(power))
+
+    grid = np.linspace(np.log(delta) - 4, 8.0, 81)
+    best = int(np.argmin([slope(at) for at in grid]))
+    ends = (grid[max(best - 1, 0)], grid[min(best + 1, 80)])
+    found = optimize.minimize_scalar(slope, bounds=ends, method="bounded", options={"xatol": 1e-9})
+    return -found.fun
+
+
+@pytest.mark.parametrize(
+    ("orders", "bounds", "delta"),
+    [
+        ([2.0], [0.5], 1e-3),
+        ([2.0], [3.0], 1e-6),
+        ([1.5], [1.0], 0.01),
+        ([2.0], [0.01], 1e-3),
+        ([2.0, 8.0, 32.0], [0.2, 0.8, 3.2], 1e-6),
+        ([1.2, 3.0], [0.1, 0.4], 0.02),
+    ],
+)
+def test_renyi_is_as_tight_as_its_own_curve_of_powers(orders, bounds, delta):
+    guarantee = RDP(orders, bounds) if len(orders) > 1 else RDP(orders[0], bounds[0])
+    epsilon = guarantee.epsilon_at(delta)
+    assert epsilon == pytest.approx(largest_slope(orders, bounds, delta), rel=1e-7)
+    assert guarantee.delta_at(epsilon) == pytest.approx(delta, rel=1e-8)
+    # no line of that slope is crossed by a test that the divergences allow
+    level = np.geomspace(1e-30, 0.9, 8001)
+    gain = max_power(guarantee, level) - np.exp(epsilon) * level
+    assert gain.max() == pytest.approx(delta, rel=1e-3)
+    assert gain.max() <= delta * (1 + 1e-9)
+    if (orders, delta) == ([2.0], 1e-3) and bounds == [0.5]:
+        assert epsilon == pytest.approx(5.09484970434, rel=1e-9)
+        assert formula_of_orders(np.array(orders), np.array(bounds), delta) == pytest.approx(
+            6.02146
+        )
 
 
 def test_agreement_with_dp_accounting():
@@ -198,10 +260,10 @@ def test_agreement_with_dp_accounting():
         guarantee = ZCDP(rho).to_rdp(orders)
         for delta in (1e-12, 1e-6, 1e-2, 0.4):
             peer = accounting.compute_epsilon(orders, guarantee.bound, delta)[0]
-            # Pinsker's bound, which the peer does not use, can only help
+            # the peer takes the formula at the best order, or for small bounds one that is better
             assert guarantee.epsilon_at(delta) <= peer * (1 + 1e-12)
-            if guarantee.epsilon_at(delta) > 0:
-                assert guarantee.epsilon_at(delta) == pytest.approx(peer, rel=1e-12)
+            if delta <= 1e-6 and rho > 1e-3:
+                assert guarantee.epsilon_at(delta) == pytest.approx(peer, rel=3e-2)
 
 
 def test_renyi_between_orders_bounds_the_divergence():
@@ -224,7 +286,8 @@ def test_renyi_at_one_order_is_never_below_the_exact_conversion():
         allowed = moment <= np.exp((order - 1) * bound)
         best = max(best, (p - np.exp(epsilon) * q[allowed]).max(initial=0.0))
     found = RDP(order, bound).delta_at(epsilon)
-    assert best <= found <= 1.35 * best
+    # to the width of the grid
+    assert best <= found <= 1.002 * best
 
 
 def test_approximate_curve_is_that_of_its_worst_pair():

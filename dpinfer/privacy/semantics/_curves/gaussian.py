@@ -10,7 +10,7 @@ from scipy import special
 
 from dpinfer._numerics.roots import find_root
 from dpinfer._validation import FloatArray
-from dpinfer.privacy.semantics._curves.curve import Curve
+from dpinfer.privacy.guarantees._power_curve import Curve
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
 

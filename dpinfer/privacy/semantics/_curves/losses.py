@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dpinfer._validation import FloatArray
-from dpinfer.privacy.semantics._curves.curve import Curve
+from dpinfer.privacy.guarantees._power_curve import Curve
 
 _DEVIATIONS = 40.0
 """Losses further from their mean, in standard deviations, decide nothing here."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpinfer._validation import FloatArray
-from dpinfer.privacy.semantics._curves.curve import Curve
+from dpinfer.privacy.guarantees._power_curve import Curve
 
 
 @dataclass(frozen=True)

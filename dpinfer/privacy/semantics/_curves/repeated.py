@@ -14,7 +14,7 @@ from scipy import special
 from dpinfer._numerics.roots import find_root
 from dpinfer._validation import FloatArray
 from dpinfer.privacy.composition._response_losses import losses_delta
-from dpinfer.privacy.semantics._curves.curve import Curve
+from dpinfer.privacy.guarantees._power_curve import Curve
 
 _LEAST_LOG = -700.0
 """Levels are looked for from e to this power on."""

@@ -22,7 +22,7 @@ from scipy import special
 
 from dpinfer._numerics.roots import find_root
 from dpinfer._validation import FloatArray
-from dpinfer.privacy.semantics._curves.curve import Curve
+from dpinfer.privacy.guarantees._power_curve import Curve
 
 _NEWTON_STEPS = 60
 _LARGEST = 1e300
@@ -83,18 +83,17 @@ class DivergenceCurve(Curve):
 
     def level(self, power: FloatArray) -> FloatArray:
         """Return the smallest level at which each power is possible."""
-        return np.asarray(power * np.exp(-self._loss(power, _MOST_LOSS)))
+        return np.asarray(power * np.exp(-self.loss(np.log(power), _MOST_LOSS)))
 
     def log_level(self, power: FloatArray) -> FloatArray:
         """Return the logarithm of that level."""
-        return np.asarray(np.log(power) - self._loss(power, _FAR))
+        return np.asarray(np.log(power) - self.loss(np.log(power), _FAR))
 
-    def _loss(self, power: FloatArray, cut: float) -> FloatArray:
+    def loss(self, log_power: FloatArray, cut: float) -> FloatArray:
         """Return the log ratio of each power and its smallest level, up to a limit."""
-        log_power = np.log(power)
         most = np.minimum(self.most_loss(log_power) * (1.0 + 1e-9) + _LEAST, cut)
         return self._largest(
-            lambda a, i: (log_power[i] - a, a), np.zeros(power.shape), most, cut=cut
+            lambda a, i: (log_power[i] - a, a), np.zeros(log_power.shape), most, cut=cut
         )
 
     def crossing(self, epsilon: FloatArray) -> FloatArray:
@@ -155,6 +154,17 @@ class RenyiCurve(DivergenceCurve):
         found = np.full(losses.u.shape, -np.inf)
         for t, bound in zip(self.t, self.bound, strict=True):
             found = np.maximum(found, losses.log_moment(t) / t - bound)
+        return found
+
+    def violated(self, log_power: FloatArray, loss: FloatArray) -> FloatArray:
+        """Return the excess of each order, shape (m,), at tests of a power and a log ratio."""
+        size = max(1, _BLOCK // loss.size)
+        found = np.empty(self.t.size)
+        for first in range(0, self.t.size, size):
+            part = slice(first, first + size)
+            # a single order, which is an array of shape (m, 1)
+            orders = RenyiCurve(self.t[None, part, None], self.bound[None, part, None])
+            found[part] = orders._excess(log_power - loss, loss).max(axis=1)
         return found
 
     def most_loss(self, log_power: FloatArray) -> FloatArray:
@@ -234,3 +244,66 @@ def _log1mexp(x: FloatArray) -> FloatArray:
     """Ln(1 - e^x) for x < 0."""
     with np.errstate(divide="ignore"):
         return np.where(x > -0.7, np.log(-np.expm1(x)), np.log1p(-np.exp(x)))
+
+
+_GRID = np.linspace(0.0, 1.0, 25)
+_ZOOMS = 9
+_MOST_ORDERS = 6
+_ALLOWED = 1e-10
+_BLOCK = 10**6
+_CERTAIN = 36.0
+"""Log odds of a power that is 1 but for rounding."""
+
+Gain = Callable[[FloatArray, FloatArray, FloatArray], FloatArray]
+"""What a test says, from its log power, its loss and the δ or ε that is given."""
+
+
+def renyi_conversion(
+    above: FloatArray,
+    bound: FloatArray,
+    given: FloatArray,
+    start: NDArray[np.intp],
+    lowest: FloatArray,
+    gain: Gain,
+) -> FloatArray:
+    """Largest gain of a test that the divergences allow, for each of the given δ or ε.
+
+    Of many orders one or two decide: to that of ``start`` the one that is violated most is added,
+    and so on. Each set of orders gives an upper bound; the last one is that of all orders.
+    ``lowest`` is below the log odds of the best power.
+    """
+    found = np.empty(given.shape)
+    whole = RenyiCurve(above, bound)
+    for first in np.unique(start):
+        part = np.flatnonzero(start == first)
+        chosen = [int(first)]
+        for _ in range(_MOST_ORDERS):
+            curve = RenyiCurve(above[chosen], bound[chosen])
+            found[part], log_power, loss = _best_test(curve, given[part], lowest[part], gain)
+            excess = whole.violated(log_power, loss)
+            excess[chosen] = 0.0
+            worst = int(np.argmax(excess))
+            if excess[worst] <= _ALLOWED * max(1.0, float(bound[worst])):
+                break
+            chosen.append(worst)
+    return found
+
+
+def _best_test(
+    curve: RenyiCurve, given: FloatArray, low: FloatArray, gain: Gain
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return the largest gain, and log power and loss of its test, by a grid that narrows.
+
+    The curve is concave, so that the gain has one maximum in the log odds of the power.
+    """
+    high = np.full(given.shape, _CERTAIN)
+    rows = np.arange(given.size)
+    for _ in range(_ZOOMS):
+        logit = low[:, None] + (high - low)[:, None] * _GRID
+        log_power = special.log_expit(logit)
+        loss = curve.loss(log_power.ravel(), _FAR).reshape(logit.shape)
+        value = gain(log_power, loss, given[:, None])
+        best = np.argmax(value, axis=1)
+        low = logit[rows, np.maximum(best - 1, 0)]
+        high = logit[rows, np.minimum(best + 1, _GRID.size - 1)]
+    return value[rows, best], log_power[rows, best], loss[rows, best]
