@@ -1,8 +1,9 @@
 """The exact law of the difference of two noisy proportions with a common population value.
 
 D = (X₁ + e₁)/n₁ - (X₂ + e₂)/n₂ with Xᵢ ~ Binomial(nᵢ, p). Whole-numbered noise is added to the
-count it belongs to: that leaves two laws on the whole numbers and, where some noise has a density,
-one continuous noise. Counts as probable as the mode by less than e^-40 are left out.
+count it belongs to, unless it is much wider: that leaves two laws on the whole numbers and, where
+some noise has a density or is wide, one law of the noise that is left. That law does not depend on
+p. Counts as probable as the mode by less than e^-40 are left out.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from dpinfer.mechanisms._fast_sum import fast_sum
 from dpinfer.mechanisms._law import NoiseLaw
 from dpinfer.mechanisms.exact import Exact
 from dpinfer.mechanisms.geometric import Geometric
+from dpinfer.mechanisms.weighted_sum import WeightedSum
 
 ERROR = 1e-11
 """Bound on the absolute error of the tails."""
@@ -31,7 +33,11 @@ _MOST_CELLS = 1 << 22
 _MOST_PAIRS = 1 << 28
 """Largest table of one law, and number of pairs of counts, that are gone through."""
 
-_BLOCK = 1 << 20
+_BLOCK = 1 << 21
+
+_WIDE = 4.0
+"""Whole-numbered noise that reaches so many times as far as the count is not added to it."""
+
 _ROUNDING = 1e-13
 """Relative error of a computed difference of proportions."""
 
@@ -76,7 +82,7 @@ class NoisyDifference:
             return np.concatenate([self.tail(alternative, d[i], value[i], span) for i in parts])
         first = self._pmf(0, value, *windows[0])
         second = first if self._are_alike else self._pmf(1, value, *windows[1])
-        if isinstance(self._continuous, Exact):
+        if isinstance(self._noise, Exact):
             return self._by_steps(alternative, difference, first, second)
         d = np.broadcast_to(difference, value.shape)
         if (d == d[0]).all():
@@ -98,10 +104,28 @@ class NoisyDifference:
         return self.nobs[0] == self.nobs[1] and self.noises[0] == self.noises[1]
 
     @cached_property
-    def _continuous(self) -> NoiseLaw:
-        """The noise of D that has a density."""
-        laws = [Exact() if law.is_integer else law for law in self.noises]
+    def _noise(self) -> NoiseLaw:
+        """The noise of D that is not added to the counts."""
+        laws = [
+            Exact() if added else law for law, added in zip(self.noises, self._added, strict=True)
+        ]
         return fast_sum(1.0 / np.asarray(self.nobs), laws)
+
+    @cached_property
+    def _added(self) -> tuple[bool, bool]:
+        """Whether the noises are added to their counts: whole-numbered ones that are not wide."""
+        n = np.asarray(self.nobs, dtype=np.float64)
+        counts = np.minimum(n + 1.0, 2.0 * binom_radius(0.5 * n, n, LOG_NEGLIGIBLE))
+        whole = [law.is_integer for law in self.noises]
+        narrow = [
+            is_whole and float(law._isf(np.asarray(_NEGLIGIBLE))) <= _WIDE * size
+            for is_whole, law, size in zip(whole, self.noises, counts, strict=True)
+        ]
+        if narrow != whole and float(counts.prod()) <= _BLOCK:
+            left = 1.0 / np.where(narrow, np.inf, self.nobs)
+            if WeightedSum(left, list(self.noises)).error_bound <= ERROR:
+                return narrow[0], narrow[1]
+        return whole[0], whole[1]
 
     def _window(self, which: int, value: FloatArray) -> tuple[float, float, float]:
         """First and last count that matters at some p, and how far whole-numbered noise reaches."""
@@ -110,7 +134,7 @@ class NoisyDifference:
         radius = binom_radius(modes, np.asarray(n), LOG_NEGLIGIBLE)
         low = max(float((modes - radius).min()), 0.0)
         high = min(float((modes + radius).max()), n)
-        reach = float(noise._isf(np.asarray(_NEGLIGIBLE))) if noise.is_integer else 0.0
+        reach = float(noise._isf(np.asarray(_NEGLIGIBLE))) if self._added[which] else 0.0
         if high - low + 1.0 + 2.0 * reach > _MOST_CELLS:
             raise InvalidParameterError(
                 f"nobs{which + 1} or the noise of count{which + 1} is too large for the exact law: "
@@ -217,16 +241,18 @@ class NoisyDifference:
 
     def _at_most(self, x: FloatArray) -> FloatArray:
         """P(noise <= x), 0 or 1 where that is as good as certain."""
+        # a point within rounding of an atom counts as that atom
+        x = x + _ROUNDING * (1.0 + np.abs(x))
         near = np.abs(x) < self._horizon
         if near.all():
-            return self._continuous._cdf(x)
+            return self._noise._cdf(x)
         out = np.where(x > 0, 1.0, 0.0)
-        out[near] = self._continuous._cdf(x[near])
+        out[near] = self._noise._cdf(x[near])
         return out
 
     @cached_property
     def _horizon(self) -> float:
-        return float(self._continuous._isf(np.asarray(_NEGLIGIBLE)))
+        return float(self._noise._isf(np.asarray(_NEGLIGIBLE)))
 
 
 def _row(law: Pmf, row: int) -> Pmf:
