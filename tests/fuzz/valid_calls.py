@@ -111,7 +111,8 @@ VALID = {
     "NormalMeanWidth": {"known_std": True, "mean_bounds": (-9, 9), "std_bounds": None}
     | {"delta": 0.0, "method": "exact", "split": (1, 2)},
     "OnlineMultiplicativeWeights": {"histogram": [900, 50, 30], "guarantee": SWAP, "queries": 5}
-    | {"beta": 0.1, "max_updates": 3, "ledger": None, "name": "queries", "rng": 1},
+    | {"beta": 0.1, "max_updates": 3, "ledger": None, "name": "queries", "rng": 1}
+    | {"sampler": "simulated"},
     "PairedCountsPower": {"difference": [1, 2, 3], "mechanism": (NOISE, NOISE)}
     | {"statistic": "max", "method": "monte-carlo"}
     | FEW,
@@ -236,13 +237,13 @@ VALID = {
     | QUICK,
     "multiplicative_weights": {"histogram": [900, 50, 30], "workload": np.eye(3), "rng": 1}
     | {"guarantee": SWAP, "form": "offline", "beta": 0.1, "max_updates": 3}
-    | {"ledger": None, "name": "queries"},
+    | {"ledger": None, "name": "queries", "sampler": "simulated"},
     "noisy_ols": {"endog": np.arange(40.0) % 7, "exog": 9.0 * np.arange(40.0)}
     | {"noise": {"x1": SMOOTH}, "weights": None, "method": "moments", "cov_type": "HC1"}
     | {"groups": None, "uncertainty": "noise+sampling", "nonlinear": "refuse", "use_t": True},
     "normal_mean_confint": {"data": np.linspace(-2, 2, 200), "epsilon": 1.0, "delta": 0.0}
     | {"std": 1.0, "mean_bounds": (-9, 9), "std_bounds": None, "alpha": 0.1}
-    | {"method": "exact", "split": [1, 2], "rng": 1},
+    | {"method": "exact", "split": [1, 2], "sampler": "simulated", "rng": 1},
     "null_distribution": {"model": Multinomial(10, SHARES), "mechanism": NOISE}
     | {"statistic": "pearson", "observed": 1.5, "alternative": None, "method": "monte-carlo"}
     | QUICK,
@@ -303,7 +304,8 @@ VALID = {
     | {"beta": 0.5, "rank": 2},
     "spend_on_error": {"truth": [3, 5], "published": [0, 7], "mechanism": SMOOTH, "rng": 1}
     | {"measure": "signed", "clip": None, "neighbours": "add-remove", "workload": None}
-    | {"budget": None, "sensitivity": None, "release": PURE, "ledger": None, "name": "error"},
+    | {"budget": None, "sensitivity": None, "release": PURE, "ledger": None, "name": "error"}
+    | {"sampler": "simulated"},
     "stratified_mean": STRATA,
     "stratified_total": STRATA,
     "stream_marginals": {"parts": {"top": dpinfer.TreePart(top_part)}, "folder": "stream"}
