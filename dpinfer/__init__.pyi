@@ -188,6 +188,7 @@ from .results import SizeStudy as SizeStudy
 from .results import adjust_pvalues as adjust_pvalues
 
 __version__: str
+from .results import with_labels as with_labels
 from .spending import best_split as best_split
 from .spending import compare_spending as compare_spending
 from .spending import optimal_shares as optimal_shares

@@ -7,13 +7,21 @@ from columns: :func:`with_index` says from which.
 
 from __future__ import annotations
 
+import re
 import warnings
 from typing import Any, Literal
 
-from dpinfer._validation import one_line
+import numpy as np
+
+from dpinfer._validation import one_line, show
 from dpinfer.errors import InvalidParameterError
 
 Index = Literal["none", "labels", "all but last"]
+
+_LABELS = re.compile(
+    "code|codes|date|day|fips|geocode|geoid|id|key|month|quarter|week|year|zcta|zip"
+)
+"""Words with which the names of columns of labels end."""
 
 
 def is_foreign(value: Any) -> bool:
@@ -65,6 +73,21 @@ def as_table(value: Any, name: str = "values") -> Any:
     return table.to_numpy() if table.index.names == [None] else table
 
 
+def as_values(value: Any, name: str = "values") -> Any:
+    """Return a table of values as :func:`as_table` does, but none with labels among its values.
+
+    Raises
+    ------
+    InvalidParameterError
+        If a column of whole numbers, beside others of numbers, looks like labels, and no index
+        says that it is none.
+    """
+    table = as_table(value, name)
+    if hasattr(table, "columns") and hasattr(table, "iloc"):
+        _refuse_labels_as_values(table, name, foreign=is_foreign(value))
+    return table
+
+
 def with_index(frame: Any, labels: Any = None) -> Any:
     """Move columns of labels, by default those that hold no numbers, into the index of a frame."""
     from pandas.api.types import is_bool_dtype, is_numeric_dtype, is_object_dtype
@@ -77,6 +100,32 @@ def with_index(frame: Any, labels: Any = None) -> Any:
             or not (is_numeric_dtype(kind) or (is_object_dtype(kind) and _numbers(frame[column])))
         ]
     return frame.set_index(list(labels)) if len(labels) else frame
+
+
+def _refuse_labels_as_values(frame: Any, name: str, *, foreign: bool) -> None:
+    """Refuse columns of whole numbers that would be taken for values and look like labels.
+
+    Those of a frame of pandas with an index of its own are values.
+    """
+    from pandas import RangeIndex
+    from pandas.api.types import is_integer_dtype
+
+    plain = isinstance(frame.index, RangeIndex) and frame.index.name is None
+    if frame.shape[1] < 2 or not (foreign or plain):
+        return
+    whole = [at for at, kind in enumerate(frame.dtypes) if is_integer_dtype(kind)]
+    for at in whole:
+        words = re.split(r"[^a-z]+", str(frame.columns[at]).lower().rstrip("0123456789"))
+        steps = np.diff(frame.iloc[:, at].to_numpy(dtype=np.float64, na_value=np.nan))
+        counting = len(steps) > 0 and ((steps == 1).all() or (len(steps) > 2 and (steps > 0).all()))
+        mixed = len(whole) < frame.shape[1] and not frame.iloc[:, at].duplicated().any()
+        if _LABELS.fullmatch(words[-1]) or (foreign and (counting or mixed)):
+            raise InvalidParameterError(
+                f"{name} must say which of its columns are labels, got the column "
+                f"{show(frame.columns[at])} of whole numbers that look like labels: pass "
+                f"dpinfer.with_labels(table, [{show(frame.columns[at])}]) instead of the table, or "
+                "with_labels(table, []) if all of them are values"
+            )
 
 
 def _converted(value: Any) -> Any:

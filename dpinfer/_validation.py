@@ -70,6 +70,22 @@ def check_array(
     return array
 
 
+def check_parameter(value: ArrayLike, name: str, **bounds: Any) -> FloatArray:
+    """Return a parameter of a law as an array, which is refused with labels, as a law keeps none.
+
+    The labels 0, 1, ... of a Series say no more than positions.
+    """
+    if hasattr(value, "iloc"):
+        index: Any = getattr(value, "index", None)
+        if index.name is not None or not np.array_equal(np.asarray(index), np.arange(len(index))):
+            raise InvalidParameterError(
+                f"{name} must be a number or an array in the order of the values, got a "
+                f"{type(value).__name__} with labels, which would not be compared with theirs: "
+                "reindex it to the labels of the values and pass its to_numpy()"
+            )
+    return check_array(value, name, **bounds)
+
+
 def check_scalar(
     value: object,
     name: str,

@@ -195,6 +195,7 @@ PUBLIC = {
     "usefulness",
     "utility_bounds",
     "validate_release",
+    "with_labels",
     "write_marginals_parquet",
     "write_release",
     "zcdp_of",

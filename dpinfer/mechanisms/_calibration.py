@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from dpinfer._validation import FloatArray, check_array, check_broadcast
+from dpinfer._validation import FloatArray, check_broadcast, check_parameter
 from dpinfer.errors import ConvergenceError, InvalidParameterError
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
@@ -43,7 +43,7 @@ def approximate_sigma(
 ) -> FloatArray:
     """Δ₂ times the σ that ``solve`` finds for (ε, δ) and sensitivity 1."""
     budget = _positive(epsilon, "epsilon")
-    leak = check_array(delta, "delta", gt=0, lt=1)
+    leak = check_parameter(delta, "delta", gt=0, lt=1)
     change = _sensitivity(sensitivity, epsilon=budget, delta=leak)
     return change * solve(budget, leak)
 
@@ -99,7 +99,7 @@ def gaussian_logdelta(mu: FloatArray, epsilon: FloatArray) -> tuple[FloatArray, 
 
 def _positive(value: ArrayLike, name: str) -> FloatArray:
     """Check a budget or a sensitivity: not so small or large that a scale overflows."""
-    return check_array(value, name, gt=0, ge=1e-100, le=1e100)
+    return check_parameter(value, name, gt=0, ge=1e-100, le=1e100)
 
 
 def _sensitivity(sensitivity: ArrayLike, **budgets: FloatArray) -> FloatArray:

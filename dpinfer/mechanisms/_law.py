@@ -22,6 +22,7 @@ from dpinfer._validation import (
     check_array,
     check_broadcast,
     check_index,
+    check_parameter,
     check_rng,
     check_shape,
 )
@@ -267,7 +268,7 @@ class ParametricLaw(Locked, NoiseLaw):
 
     def _set(self, name: str, value: ArrayLike, **bounds: float) -> None:
         """Store a checked parameter on the frozen instance: a float, or a read-only array."""
-        array = check_array(value, name, nonempty=False, **bounds)  # type: ignore[arg-type]
+        array = check_parameter(value, name, nonempty=False, **bounds)
         array.flags.writeable = False  # a copy already
         object.__setattr__(self, name, float(array) if array.ndim == 0 else array)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpinfer._interchange import as_table
+from dpinfer._interchange import as_table, as_values
 from dpinfer._validation import FloatArray, check_array, check_option, check_scalar, freeze, show
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
 from dpinfer.queries import Workload
@@ -29,7 +29,7 @@ def unlabel(values: Any) -> tuple[Any, pd.Index | None]:
     """Split a Series or DataFrame into values, row by row, and labels; 0, 1, ... are none."""
     import pandas as pd
 
-    values = as_table(values)
+    values = as_values(values)
     if not hasattr(values, "iloc"):
         return values, None
     if isinstance(values, pd.DataFrame) and not is_single_column(values):

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpinfer._interchange import as_pandas
-from dpinfer._validation import FloatArray, check_array, check_items, show, show_some
+from dpinfer._validation import (
+    FloatArray,
+    check_array,
+    check_items,
+    check_parameter,
+    show,
+    show_some,
+)
 from dpinfer.errors import InvalidParameterError
 from dpinfer.mechanisms import NoiseLaw, as_noise
 from dpinfer.queries import SUMMED, Domain, Workload
@@ -141,7 +148,9 @@ def _parameter(frame: pd.DataFrame, spec: Any, name: str) -> Any:
     """Return a parameter of the law: a number, or one for each row."""
     if isinstance(spec, (Mapping, str)):
         return numbers(frame, spec, name)
-    values = check_array(spec, name)
+    index = getattr(spec, "index", None) if hasattr(spec, "iloc") else None
+    same = index is not None and index.equals(frame.index)
+    values = check_array(spec, name) if same else check_parameter(spec, name)
     if values.shape not in ((), (len(frame),)):
         raise InvalidParameterError(
             f"{name} must be a number, {{'column': name}}, or have {len(frame)} entries, one for "

@@ -3,6 +3,7 @@ from .adjusted import adjust_pvalues as adjust_pvalues
 from .confidence_sets import ConfidenceSets as ConfidenceSets
 from .hypothesis import HypothesisResult as HypothesisResult
 from .intervals import Intervals as Intervals
+from .labels import with_labels as with_labels
 from .monte_carlo_null import MonteCarloNull as MonteCarloNull
 from .null_distribution import AsymptoticNull as AsymptoticNull
 from .null_distribution import ExactNull as ExactNull

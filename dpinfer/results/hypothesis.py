@@ -133,7 +133,9 @@ class HypothesisResult:
         ]
         if self.nobs is not None:
             sizes = np.unique(self.nobs)
-            shown = f"{sizes[0]:.15g}" if sizes.size == 1 else "by row"
+            whole = bool(sizes[0] == np.floor(sizes[0])) and sizes[0] < 1e15
+            size = f"{sizes[0]:.0f}" if whole else f"about {sizes[0]:.6g}"
+            shown = size if sizes.size == 1 else "by row"
             facts.insert(2, ("Observations", shown))
         return render_table(
             self.name,

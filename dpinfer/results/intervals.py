@@ -192,15 +192,21 @@ class Intervals:
         """
         frame = self.summary_frame()
         columns: dict[str, Any] = {name: frame[name].to_numpy() for name in frame.columns}
+        notes = list(self.notes)
         if "empty" in columns:
             empty = columns.pop("empty")
             columns[""] = np.where(empty, "empty", "")
+            notes.append(
+                f"{np.count_nonzero(empty)} of {len(frame)} intervals empty, with the ends inf and "
+                "-inf: none of the numbers that are allowed is compatible with what was published "
+                "at this level; nothing is estimated there"
+            )
         return render_table(
             self.title,
             self.facts,
             columns,
             index=frame.index if self.labels is not None else None,
-            notes=self.notes,
+            notes=notes,
             alike=("estimate", "ci_lower", "ci_upper"),
         )
 
@@ -227,7 +233,11 @@ class Intervals:
         how = f"level {1 - self.alpha:.6g}, {self.method}" + (", together" * self.simultaneous)
         lower, upper = self._ends
         if lower.size != 1:
-            return f"{type(self).__name__}({lower.size} intervals, {how})"
+            none = np.count_nonzero(lower > upper)
+            empty = f", {none} of them empty" if none else ""
+            return f"{type(self).__name__}({lower.size} intervals{empty}, {how})"
+        if lower > upper:
+            return f"{type(self).__name__}(empty, {how})"
         return f"{type(self).__name__}([{lower.item():.6g}, {upper.item():.6g}], {how})"
 
     def __str__(self) -> str:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpinfer._interchange import as_table
-from dpinfer._validation import FloatArray, check_array
+from dpinfer._interchange import as_pandas, as_values
+from dpinfer._validation import FloatArray, check_array, check_items, show, show_some
 from dpinfer.errors import InvalidParameterError
 
 if TYPE_CHECKING:
@@ -25,13 +25,69 @@ def split_labels(
     pairs (row, column) as labels. The frames of other libraries are labelled by their columns that
     hold no numbers. Anything else keeps its shape and has no labels.
     """
-    values = as_table(values, name)
+    values = as_values(values, name)
     if hasattr(values, "columns") and hasattr(values, "iloc"):
         array = check_array(values.to_numpy().ravel(), name, ge=ge, le=le)
         return array, stack_labels(values)
     if hasattr(values, "index") and hasattr(values, "to_numpy"):
         return check_array(values.to_numpy(), name, ge=ge, le=le), values.index
     return check_array(values, name, ge=ge, le=le), None
+
+
+def with_labels(table: Any, labels: str | Sequence[Any]) -> pd.DataFrame | pd.Series:
+    """Return a table with the labels of its rows taken from some of its columns.
+
+    Tables of polars, pyarrow, DuckDB and the like have no index that tells labels from values. In
+    them columns of text are labels; columns of whole numbers, such as years or FIPS codes, are
+    only where this function says so. Every function that takes labelled values takes the result.
+
+    Parameters
+    ----------
+    table : DataFrame of any library
+        Columns of labels and columns of numbers.
+    labels : str or sequence of str
+        The columns that label the rows; with none of them, all columns are values.
+
+    Returns
+    -------
+    DataFrame or Series
+        The other columns under these labels: of pandas, a Series where there is one of them.
+
+    Raises
+    ------
+    InvalidParameterError
+        If ``table`` is no table, or ``labels`` are not some of its columns, each once.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> import dpinfer as dpi
+    >>> table = pa.table({"year": [2019, 2020], "count": [12.0, 9.0]})
+    >>> dpi.count_confint(dpi.with_labels(table, "year"), dpi.Laplace(scale=1.0)).upper.round(2)
+    year
+    2019    15.0
+    2020    12.0
+    dtype: float64
+    """
+    import pandas as pd
+
+    frame = as_pandas(table, "table")
+    if not isinstance(frame, pd.DataFrame):
+        raise InvalidParameterError(
+            f"table must be a table of pandas, polars, pyarrow or the like, got {show(table)}"
+        )
+    named = [labels] if isinstance(labels, str) else check_items(labels, "labels", "columns")
+    held = frame.columns.tolist()
+    once = all(held.count(name) == 1 for name in named)
+    if not once or len(set(map(held.index, named))) < len(named) or len(named) == len(held):
+        raise InvalidParameterError(
+            f"labels must be some of the columns of the table, each once, {show_some(held)}, got "
+            f"{show(labels)}"
+        )
+    if not named:
+        return frame.set_axis(pd.Index(range(len(frame)), name="row"))
+    labelled = frame.set_index(named)
+    return labelled.iloc[:, 0] if labelled.shape[1] == 1 else labelled
 
 
 def attach_labels(values: NDArray[Any], labels: pd.Index | None) -> Any:

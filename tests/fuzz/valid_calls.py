@@ -3,6 +3,7 @@
 from fractions import Fraction
 
 import numpy as np
+import pandas as pd
 
 import dpinfer
 from dpinfer import (
@@ -323,6 +324,7 @@ VALID = {
     "validate_release": {"path": anes96_path(), "metadata": None, "max_bytes": 10**6},
     "write_marginals_parquet": {"folder": "parts", "name": "top", "parent": None}
     | {"hierarchy": top_part()[0], "marginals": top_part()[1]},
+    "with_labels": {"table": pd.DataFrame({"k": [1, 2], "n": [3, 4]}), "labels": ["k"]},
     "write_release": {"release": RELEASE, "path": "table.csv", "field": "value", "title": "T"},
     "zcdp_of": {"mechanism": NOISE, "sensitivity": 1.0, "neighbours": None},
 }

@@ -215,7 +215,93 @@ def test_kinds_of_columns():
     table = as_table(frame)
     assert table.index.names == ["level", "group", "known"]
     assert table.columns.to_list() == ["small", "exact"]
-    assert dpi.count_confint(frame, LAPLACE).estimate.to_list() == [3, 1.5, 4, 2.5]
+    with pytest.raises(InvalidParameterError, match=r"'small'.*look like labels"):
+        dpi.count_confint(frame, LAPLACE)
+    labelled = dpi.with_labels(frame, ["level", "group", "known"])
+    assert dpi.count_confint(labelled, LAPLACE).estimate.to_list() == [3, 1.5, 4, 2.5]
+
+
+@pytest.mark.parametrize("foreign", [pa.table, "polars"])
+@pytest.mark.parametrize(
+    ("name", "labels"),
+    [
+        ("year", [2019, 2020]),
+        ("place", [12, 13]),
+        ("place", [12, 20, 21, 40]),
+        ("county_fips", [12011, 1001]),
+        ("GEOID20", [12011, 1001]),
+    ],
+)
+def test_whole_numbers_that_look_like_labels_are_no_values(foreign, name, labels):
+    if foreign == "polars":
+        foreign = pytest.importorskip("polars", reason="polars is not installed").DataFrame
+    counts = [40, 21, 30, 22][: len(labels)]
+    table = foreign({name: labels, "yes": counts, "no": counts[::-1]})
+    long = foreign({"state": ["a"] * len(labels), name: labels, "count": counts})
+    message = rf"must say which of its columns are labels, got the column '{name}'"
+    for call in (
+        lambda: dpi.chi2_contingency(table, mechanism=LAPLACE, reps=100, rng=1),
+        lambda: dpi.count_confint(table, LAPLACE),
+        lambda: dpi.count_confint(long, LAPLACE),
+        lambda: dpi.Release(long, mechanism=LAPLACE),
+        lambda: dpi.risk_ratio_confint(table, mechanism=LAPLACE),
+    ):
+        with pytest.raises(InvalidParameterError, match=message):
+            call()
+    test = dpi.chi2_contingency(dpi.with_labels(table, name), mechanism=LAPLACE, reps=100, rng=1)
+    assert test.expected_freq.index.to_list() == labels
+    found = dpi.count_confint(dpi.with_labels(long, ["state", name]), LAPLACE).estimate
+    assert found.to_dict() == {("a", label): n for label, n in zip(labels, counts, strict=True)}
+    everything = dpi.count_confint(dpi.with_labels(table, []), LAPLACE).estimate
+    assert everything.to_list()[::3] == [float(label) for label in labels]
+
+
+def test_columns_of_pandas_that_are_named_as_labels():
+    table = pd.DataFrame({"year": [2020, 2019], "yes": [40, 21], "no": [21, 40]})
+    with pytest.raises(InvalidParameterError, match=r"with_labels\(table, \['year'\]\)"):
+        dpi.chi2_contingency(table, mechanism=LAPLACE)
+    values = table.rename(columns={"year": "other"})
+    assert dpi.count_confint(values, LAPLACE).estimate.size == 6
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ("a", "labels must be some of the columns"),
+        (["k", "k"], "each once"),
+        (3, "sequence"),
+        (["k", "n"], "must be some of"),
+        ([["k"]], "must be some of"),
+    ],
+)
+def test_labels_that_a_table_does_not_have(labels, message):
+    with pytest.raises(InvalidParameterError, match=message):
+        dpi.with_labels(pa.table({"k": [1, 2], "n": [3, 4]}), labels)
+    with pytest.raises(InvalidParameterError, match="table must be a table"):
+        dpi.with_labels([1, 2], "k")
+
+
+def test_parameters_of_laws_with_labels_are_not_taken_by_position():
+    counts = pd.Series([5.0, 9.0], index=["x", "y"])
+    scale = pd.Series([1.0, 10.0], index=["y", "x"])
+    for make in (
+        lambda: dpi.Laplace(scale=scale),
+        lambda: dpi.Laplace.from_epsilon(scale),
+        lambda: dpi.Gaussian(sigma=scale.rename_axis("k")),
+        lambda: dpi.Gaussian.from_epsilon_delta(1.0, scale / 100),
+        lambda: dpi.Tulap(scale=1.0, truncation=scale / 100),
+        lambda: dpi.Release.from_frame(
+            counts.rename("n").to_frame(),
+            value="n",
+            mechanism={"mechanism": "laplace", "scale": scale},
+        ),
+    ):
+        with pytest.raises(InvalidParameterError, match="labels, which would not be compared"):
+            make()
+    ordered = dpi.Laplace(scale=scale.reindex(counts.index).to_numpy())
+    assert (dpi.count_confint(counts, ordered).width.round(2) == [59.91, 5.99]).all()
+    plain = dpi.Laplace(scale=pd.Series([1.0, 2.0]))
+    assert plain.scale.tolist() == [1.0, 2.0]
 
 
 @pytest.mark.parametrize(

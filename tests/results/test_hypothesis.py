@@ -75,6 +75,8 @@ def test_repr_is_one_line_and_str_is_the_summary():
 
 def test_observations_are_shown_where_there_are_any():
     assert "Observations:" not in result(nobs=None).summary()
+    for size, shown in ((104.286663962062, "about 104.287"), (3e9, "3000000000")):
+        assert re.search(f"Observations: +{shown}\\b", result(nobs=size).summary())
     by_row = result(statistic=[1.0, 2.0], pvalue=[0.3, 0.04], nobs=[100, 50])
     assert re.search("Observations: +by row", by_row.summary())
 

@@ -143,3 +143,11 @@ def test_ends_have_the_shape_of_the_estimates(changes, message):
 def test_widths_beyond_the_floats_are_infinite():
     ends = {"estimate": 0.0, "lower": -1.7e308, "upper": 1.7e308}
     assert Intervals(**ends, alpha=0.05, method="exact", uncertainty="noise").width == np.inf
+
+
+def test_empty_intervals_say_so_wherever_they_are_printed():
+    found = make().restrict(lower=0.0)
+    assert "1 of 2 intervals empty, with the ends inf and -inf" in " ".join(str(found).split())
+    assert repr(found) == "Intervals(2 intervals, 1 of them empty, level 0.9, exact)"
+    assert repr(make([-2.0], [-1.0]).restrict(lower=0.0)) == "Intervals(empty, level 0.9, exact)"
+    assert "empty" not in str(make()) + repr(make())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dpinfer._interchange import as_table
+from dpinfer._interchange import as_values
 from dpinfer._validation import RNG, FloatArray, check_option, freeze
 from dpinfer.hypothesis_tests.tables._estimated_null import (
     METHODS,
@@ -222,7 +222,7 @@ def chi2_contingency(
 
 def _split_axes(table: Any) -> tuple[Any, tuple[pd.Index, pd.Index] | None]:
     """Return the values of a table, and the labels of its axes if it is a DataFrame."""
-    table = as_table(table, "table")
+    table = as_values(table, "table")
     if hasattr(table, "columns") and hasattr(table, "iloc"):
         return table.to_numpy(), (table.index, table.columns)
     return table, None

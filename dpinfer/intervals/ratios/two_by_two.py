@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy import special
 
-from dpinfer._interchange import as_table
+from dpinfer._interchange import as_values
 from dpinfer._validation import FloatArray, check_alpha, check_array, check_flag, check_option
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.pivots import sidak
@@ -267,7 +267,7 @@ def _confint(
 
 def _tables(table: Any) -> tuple[FloatArray, bool]:
     """Return the tables as (m, 2, 2), and whether there was one without the first axis."""
-    table = as_table(table, "table")
+    table = as_values(table, "table")
     values = table.to_numpy() if hasattr(table, "iloc") else table
     counts = check_array(values, "table", ge=-LARGEST, le=LARGEST)
     if counts.ndim not in (2, 3) or counts.shape[-2:] != (2, 2):
