@@ -182,6 +182,10 @@ class WeightedSum(NoiseLaw):
             return np.zeros(checked.shape)[()]
         return self._grid.chernoff(checked)[()]
 
+    def _log_chernoff(self, x: float) -> float:
+        """Chernoff's bound on log P(sum >= ``x``), for x > 0."""
+        return float(self._grid.log_chernoff(np.asarray(x)))
+
     def __repr__(self) -> str:
         shown = " + ".join(
             f"{int(block.counts.sum())} × {type(block.law).__name__}"

@@ -15,6 +15,9 @@ from dpinfer.intervals.ratios._fieller import Ends, one_exact
 from dpinfer.mechanisms import NoiseLaw, as_noise
 from dpinfer.mechanisms.weighted_sum import WeightedSum, on_noises
 
+_CERTAIN = 0.01
+"""A bound this far below a logarithm is below it whatever its own rounding."""
+
 DIRECTIONS = 24
 """Number of directions that are looked at before the ends are found between two of them."""
 
@@ -22,16 +25,31 @@ Tail = Callable[[float, float, float], float]
 """``tail(c, s, x)``: log P(c·E₁ - s·E₂ >= x)."""
 
 
-def weighted_tail(first: FloatArray, second: FloatArray, noise: NoiseLaw) -> Tail:
-    """Return the tail for E₁ and E₂ two weighted sums of the same noises."""
+def weighted_tail(
+    first: FloatArray, second: FloatArray, noise: NoiseLaw, least: float = 0.0
+) -> Tail:
+    """Return the tail for E₁ and E₂ two weighted sums of the same noises.
+
+    Where Chernoff's bound shows that it is below ``least``, the bound stands for it: far tails of
+    whole-numbered noise take long, and are only needed for what they are below.
+    """
+    enough = float(np.log(least)) - _CERTAIN if least > 0 else -np.inf
 
     def tail(c: float, s: float, x: float) -> float:
         weights = c * first - s * second
         # what is left by rounding where two weights cancel is no weight
         largest = float(np.abs(weights).max())
         weights = np.where(np.abs(weights) > 1e-13 * largest, weights, 0.0)
+        total = WeightedSum(weights, noise)
+        if (
+            least > 0
+            and x > 0
+            and float(total.std) > 0
+            and (bound := total._log_chernoff(x)) < enough
+        ):
+            return bound
         # by symmetry P(S >= x) = P(S <= -x)
-        return float(WeightedSum(weights, noise).logcdf(-x))
+        return float(total.logcdf(-x))
 
     return tail
 
@@ -143,7 +161,7 @@ def ends_of_weights(
     if method == "normal":
         log_tail = _normal_tail(first, second, variances)
     else:
-        log_tail = weighted_tail(first, second, law)
+        log_tail = weighted_tail(first, second, law, tail)
     x, y = float(point[0]), float(point[1])
     everything, left, right = ends_of_one((x, y), (deviations[0], deviations[1]), log_tail, tail)
     return np.array([everything]), left[np.newaxis], right[np.newaxis]
