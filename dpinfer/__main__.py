@@ -107,7 +107,8 @@ def _parser() -> argparse.ArgumentParser:
     command = commands.add_parser(
         "analyze",
         help="combine the published values of a release",
-        description="Print combined estimates with intervals, and whether the tables agree.",
+        description="Print combined estimates with intervals, and whether the tables agree; for "
+        "values with a threshold or a clamp, an interval for each by itself.",
     )
     _add_files(command, nargs="?", help="CSV or Parquet table (default: the embedded release)")
     command.add_argument(

@@ -238,6 +238,8 @@ def as_noise(
         law: NoiseLaw = mechanism
         if law._shares and law.shape == () and size > 1 and dependence != "irrelevant":
             refuse_same([law, law], name)
+        if law._shares and dependence == "refused":
+            refuse_dependent([law], name)
     elif isinstance(mechanism, (list, tuple)):
         joint = IndependentNoise.__new__(IndependentNoise)
         joint._join(mechanism)

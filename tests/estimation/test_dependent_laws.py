@@ -159,6 +159,16 @@ INDEPENDENT_ONLY = {
     ),
     "rates": lambda: dpi.poisson_2indep(P[0], 9.0, P[1], 9.0, mechanism=(E[0], E[1])),
     "tables": lambda: dpi.counts_paired(P[:2], [1.0, 2.0], mechanism=(E[:2], dpi.Exact())),
+    "a value in all": lambda: dpi.counts_paired([4.0, 5.0], 3.0, mechanism=NOISE[0]),
+    "tables of a release": lambda: dpi.Release.from_tables(
+        [pd.Series({"F": P[0]}).rename_axis("sex"), pd.Series({"x": P[1]}).rename_axis("age")],
+        mechanism=[E[0], E[1]],
+    ),
+    "marginals": lambda: dpi.combine_marginals(
+        [dpi.NoisyMarginal((), P[[row]], E[row]) for row in (0, 1)],
+        [-1],
+        domain=dpi.Domain({"sex": ["F", "M"]}),
+    ),
     "cells": lambda: dpi.chisquare(P[:2], nobs=100, mechanism=E[:2]),
     "cells and their number": lambda: dpi.chi2_contingency(
         [[P[0], 9.0], [9.0, 9.0]],
@@ -187,7 +197,9 @@ INDEPENDENT_ONLY = {
 
 @pytest.mark.parametrize("call", INDEPENDENT_ONLY.values(), ids=INDEPENDENT_ONLY)
 def test_dependence_is_never_ignored(call):
-    with pytest.raises(InvalidParameterError, match=r"independent errors|that of one estimate"):
+    with pytest.raises(
+        InvalidParameterError, match=r"independent errors|that of one estimate|dependent$"
+    ):
         call()
 
 

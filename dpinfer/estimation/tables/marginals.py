@@ -15,6 +15,7 @@ from dpinfer.estimation.tables._reading import ReadMarginal, read_values, refuse
 from dpinfer.estimation.tables._schema import TableSchema
 from dpinfer.estimation.tables._zeros import StructuralZeros, check_zeros, place_zeros
 from dpinfer.estimation.tables.estimate import MarginalsEstimate
+from dpinfer.mechanisms._shared import refuse_dependent
 from dpinfer.mechanisms.independent import Mechanism, as_noise
 from dpinfer.queries import Domain, Hierarchy
 from dpinfer.queries.domain import check_domain
@@ -172,6 +173,7 @@ def combine_marginals(
     if not given:
         raise InvalidParameterError("marginals must hold at least one NoisyMarginal, got none")
     read = tuple(read_marginal(one, schema, tree) for one in given)
+    refuse_dependent([one.law for one in read], "mechanism")
     fit = MarginalsFit.of(read, tree, schema, place_zeros(known, schema, tree))
     refuse = check_option(unestimable, "unestimable", ("raise", "nan")) == "raise"
     return MarginalsEstimate(_fit=fit, _refuse=refuse)

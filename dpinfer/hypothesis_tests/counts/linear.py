@@ -225,6 +225,12 @@ def differences(
     first, labels = split_labels(count1, "count1")
     second, shift = unlabelled(count2, "count2", labels, "count1"), _target(value, labels)
     shape = common_shape(count1=first, count2=second, value=shift)
+    if dependence == "refused" and first.shape != second.shape:
+        raise InvalidParameterError(
+            "count1 and count2 must have one value for each cell, got shapes "
+            f"{first.shape} and {second.shape}: a value that stands in several differences makes "
+            "them dependent"
+        )
     pair = law_pair(mechanism, shape[0] if shape else 1, "mechanism", dependence=dependence)
     shape = np.broadcast_shapes(shape, pair[0].shape, pair[1].shape)
     for name, count, noise in zip(("count1", "count2"), (first, second), pair, strict=True):
