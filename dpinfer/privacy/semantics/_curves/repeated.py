@@ -19,6 +19,8 @@ from dpinfer.privacy.guarantees._power_curve import Curve
 _LEAST_LOG = -700.0
 """Levels are looked for from e to this power on."""
 
+_APART = 40.0
+
 
 @dataclass(frozen=True)
 class RepeatedCurve(Curve):
@@ -80,6 +82,10 @@ class RepeatedCurve(Curve):
         # with the least power, as the tangent is above the curve
         last = min(int(np.ceil(0.5 * (epsilon / self.epsilon + self.count))) - 1, self.count)
         if self.epsilon == 0 or last < self._first:
+            return self.at_zero
+        # a tangent in a loss below ε by so much that the crossing with it is at its own δ
+        before = int(0.5 * ((epsilon - _APART) / self.epsilon + self.count))
+        if before >= self._first and self._delta(min(before, last)) == self.at_zero:
             return self.at_zero
 
         def beaten(j: int) -> float:
