@@ -17,7 +17,6 @@ from dpinfer._validation import (
     Neighbours,
     check_array,
     check_option,
-    check_rng,
     freeze,
 )
 from dpinfer.errors import InvalidParameterError
@@ -25,6 +24,7 @@ from dpinfer.mechanisms import Mechanism, NoiseLaw, as_noise
 from dpinfer.mechanisms._law import marked
 from dpinfer.mechanisms._shared import Origin
 from dpinfer.mechanisms.independent import refuse_selected
+from dpinfer.mechanisms.samplers import LARGEST_WHOLE, Sampler, noise_source
 from dpinfer.queries import Domain, Workload
 from dpinfer.releases._consistency import check_consistency
 from dpinfer.releases._fields import (
@@ -297,13 +297,11 @@ class Release(Locked):
         *,
         mechanism: Mechanism,
         workload: Workload | ArrayLike | None = None,
+        sampler: Sampler = "simulated",
         rng: RNG = None,
         **details: Any,
     ) -> Self:
-        """Draw a release of confidential counts, for simulation.
-
-        The noise is not hardened against floating-point or timing attacks: to *release*
-        confidential data, use a vetted mechanism library such as OpenDP.
+        """Draw a release of confidential counts: a simulation, or with OpenDP to be published.
 
         Parameters
         ----------
@@ -313,11 +311,22 @@ class Release(Locked):
             The law of the noise of each of the m queries.
         workload : Workload or matrix, shape (m, n), optional
             The queries; by default the cells.
+        sampler : {"simulated", "opendp"}, default "simulated"
+            ``"simulated"``: draws in floating point, for studies, which keep no guarantee.
+            ``"opendp"``: exact draws of OpenDP, of the extra ``release``, from the randomness of
+            the operating system, for whole counts and coefficients.
         rng : None, int or numpy.random.Generator, optional
-            Source of randomness.
+            Source of randomness of a simulation; None for ``"opendp"``.
         **details
             The further arguments of :class:`Release`; ``clamp`` is applied to the drawn values,
-            and a ``threshold`` must be met by all of them.
+            and a ``threshold`` must be met by all of them. A ``guarantee`` only with OpenDP.
+
+        Raises
+        ------
+        InvalidParameterError
+            If an argument is outside what is allowed, or values are not whole for OpenDP.
+        MissingExtraError
+            If OpenDP is not installed.
 
         Examples
         --------
@@ -325,11 +334,19 @@ class Release(Locked):
         >>> Release.draw([10, 20], mechanism=Geometric(scale=1.0), rng=0).values.shape
         (2,)
         """
+        source = noise_source(sampler, rng)
+        if source.simulated and details.get("guarantee") is not None:
+            raise InvalidParameterError(
+                "guarantee must be left out of a simulation, whose noise keeps none: use "
+                "sampler='opendp'"
+            )
         truth = _answers(histogram, workload)
+        if not source.simulated and workload is not None:
+            _check_exact(histogram, workload)
         if workload is None:
             details.setdefault("labels", unlabel(histogram)[1])
         law = marked(as_noise(mechanism, len(truth), selected=True), selected=False)
-        drawn = truth + law.rvs(len(truth), rng=check_rng(rng))
+        drawn = source.add(truth, law)
         if (clamp := check_clamp(details.get("clamp"), len(truth))) is not None:
             drawn = np.clip(drawn, *clamp)
         return cls(drawn, workload=workload, mechanism=law, **details)
@@ -437,3 +454,22 @@ def _answers(histogram: Any, workload: Any) -> FloatArray:
         return check_array(unlabel(histogram)[0], "histogram", ndim=1)
     queries = workload if isinstance(workload, Workload) else Workload(workload)
     return np.asarray(queries.answer(histogram))
+
+
+def _check_exact(histogram: Any, workload: Any) -> None:
+    """Refuse answers that are rounded sums, by which one record can move them further."""
+    queries = workload if isinstance(workload, Workload) else Workload(workload)
+    counts = check_array(unlabel(histogram)[0], "histogram", ndim=1)
+    matrix = queries.matrix
+    for name, values in (
+        ("histogram", counts),
+        ("workload", matrix if isinstance(matrix, np.ndarray) else matrix.data),
+    ):
+        if (values != np.floor(values)).any():
+            raise InvalidParameterError(
+                f"{name} must hold whole numbers for sampler='opendp': other sums are rounded"
+            )
+    if (abs(matrix) @ np.abs(counts)).max() > LARGEST_WHOLE:
+        raise InvalidParameterError(
+            "histogram must have answers below 2^53 for sampler='opendp': others are rounded"
+        )

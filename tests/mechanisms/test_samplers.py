@@ -12,6 +12,7 @@ from dpinfer import (
     Geometric,
     IndependentNoise,
     Laplace,
+    Release,
     Tulap,
     _validation,
     multiplicative_weights,
@@ -276,3 +277,25 @@ def test_an_attained_accuracy_of_released_answers(release):
                 missed += np.abs(found.answers - queries @ counts).max() > found.accuracy
             # of 15 misses of probability .05, 10 or more have a chance of 3e-10
             assert missed < 10
+
+
+def test_releases_drawn_with_opendp(release):
+    cells, rows = [10, 20, 30], [[1, 1, 1], [0, 1, -2]]
+    law = Geometric(scale=1e-3)
+    stated = {"epsilon": 1000.0}
+    one = Release.draw(cells, mechanism=law, sampler="opendp", guarantee=stated)
+    np.testing.assert_array_equal(one.values, cells)
+    assert one.guarantee == stated
+    two = Release.draw(cells, mechanism=law, workload=rows, sampler="opendp")
+    np.testing.assert_array_equal(two.values, [60.0, -40.0])
+    for bad, message in (
+        ({"workload": [[0.5, 0.5, 1]]}, "workload must hold whole numbers"),
+        ({"workload": rows, "histogram": [0.5, 1, 2]}, "histogram must hold whole numbers"),
+        ({"workload": rows, "histogram": [2**52, 2**53, 2]}, "answers below 2"),
+        ({"histogram": [0.5, 1, 2]}, "must be whole numbers of at most"),
+        ({"rng": 1}, "rng must be None"),
+        ({"sampler": "simulated", "guarantee": stated}, "guarantee must be left out"),
+    ):
+        arguments = {"histogram": cells, "mechanism": Laplace(scale=1.0), "sampler": "opendp"} | bad
+        with pytest.raises(InvalidParameterError, match=message):
+            Release.draw(arguments.pop("histogram"), **arguments)
