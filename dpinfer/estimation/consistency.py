@@ -12,7 +12,7 @@ import numpy as np
 from dpinfer._validation import RNG, FloatArray, check_option
 from dpinfer.errors import ConvergenceError, InvalidParameterError, NotEstimableError
 from dpinfer.estimation.design import OVERFLOW
-from dpinfer.estimation.normal import is_gaussian, normal_pvalue
+from dpinfer.estimation.normal import is_gaussian
 from dpinfer.mechanisms import NoiseLaw
 from dpinfer.results.hypothesis import HypothesisResult
 from dpinfer.results.null_distribution import AsymptoticNull, ExactNull, NullDistribution
@@ -171,8 +171,10 @@ def disagreement_frame(
     residual: FloatArray,
     std_err: FloatArray,
     score: FloatArray,
+    pvalue: FloatArray,
     *,
     index: pd.Index,
+    method: str,
     compared: int,
 ) -> pd.DataFrame:
     """Return values beside their estimates, out of so many that were compared."""
@@ -184,10 +186,10 @@ def disagreement_frame(
         "residual": residual,
         "std_err": std_err,
         "z": score,
-        "pvalue": normal_pvalue(score),
+        "pvalue": pvalue,
     }
     frame = pd.DataFrame(columns, index=index)
-    frame.attrs = {"method": "normal", "values": compared}
+    frame.attrs = {"method": method, "values": compared}
     return frame
 
 

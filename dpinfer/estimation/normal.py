@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
 from scipy import special
 
 from dpinfer._validation import FloatArray, check_alpha
@@ -14,17 +13,10 @@ from dpinfer.results.intervals import Intervals, Uncertainty
 if TYPE_CHECKING:
     import pandas as pd
 
-NORMAL_NOTE = "Normal quantiles, which are approximate as the noise is not Gaussian."
-
 
 def is_gaussian(mechanism: NoiseLaw, size: int) -> bool:
     """Whether the noise of all of so many values is Gaussian, if they have any."""
     return all(isinstance(law, (Gaussian, Exact)) for law, _ in groups(mechanism, size))
-
-
-def normal_pvalue(score: FloatArray) -> FloatArray:
-    """Two-sided p-values of scores that are normal."""
-    return np.asarray(special.erfc(np.abs(score) / np.sqrt(2.0)))
 
 
 def normal_intervals(

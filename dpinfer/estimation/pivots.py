@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import special
 
 from dpinfer._validation import RNG, FloatArray, check_alpha, check_flag, check_option
+from dpinfer.estimation.bounds import NoiseBound
 from dpinfer.estimation.simultaneous import critical_pivot
 from dpinfer.mechanisms import NoiseLaw, groups
 from dpinfer.mechanisms.weighted_sum import WeightedSum, weighted_sums
@@ -19,12 +21,194 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Method = Literal["exact", "tail-bound", "normal"]
+ManyMethod = Literal["exact", "bound", "normal"]
+"""Methods for many errors of fewer laws."""
 
 _NEGLIGIBLE = 1e-13
 """Weights smaller than this, relative to the largest of a target, are rounding."""
 
+FEW = 20
+"""Laws that are always found one by one."""
+
+INVERSION_ERROR = 1e-7
+"""What tail probabilities of many laws found at once err by at most, as measured: ten times more
+than was seen against exact laws. It is allowed for, so that intervals never cover less."""
+
+_SMALL_TAIL = 1e3 * INVERSION_ERROR
+"""P-values below this are found one by one."""
+
+NORMAL_NOTE = "Normal quantiles, which are approximate as the noise is not Gaussian."
+
 _ROUNDING = 64 * np.finfo(float).eps
 """Rounding error of an estimate and its interval, relative to the size of their terms."""
+
+SECONDS = 20.0
+"""Time that exact laws may take, about; beyond, intervals are bounds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ManyErrors:
+    """The errors of many estimates, which have fewer different laws.
+
+    Parameters
+    ----------
+    std_errors : array of float, shape (l,)
+        Standard deviation of the errors of each law.
+    law : callable, optional
+        ``law(i)`` is the law of number i; None where single laws are not to be found.
+    values : int
+        Number of noises.
+    gaussian, integer : bool
+        Whether all noise is Gaussian, and whether some takes whole numbers.
+    bound : callable
+        Makes the bound on tails that holds for all laws.
+    magnitude : float
+        Size of the values.
+    heaviest : callable, optional
+        ``heaviest()`` is the number of a law that one noise dominates; by default the first.
+    largest : float, default 1
+        The largest weight that a noise can have in an error: 1 in that of a unit or cell.
+    together : callable, optional
+        ``together(q)`` are the upper quantiles of all laws, NaN where they were not found.
+    """
+
+    std_errors: FloatArray
+    law: Callable[[int], WeightedSum] | None
+    values: int
+    gaussian: bool
+    integer: bool
+    bound: Callable[[], NoiseBound]
+    magnitude: float
+    heaviest: Callable[[], int] = lambda: 0
+    largest: float = 1.0
+    together: Callable[[float], FloatArray] | None = None
+
+    def intervals(
+        self,
+        estimate: FloatArray,
+        number: NDArray[np.intp],
+        alpha: float,
+        method: str,
+        labels: pd.Index | None,
+    ) -> Intervals:
+        """Return intervals around estimates whose errors have laws of these numbers."""
+        alpha = check_alpha(alpha)
+        chosen = check_option(method, "method", MANY_METHODS)
+        notes = tuple[str, ...]()
+        if chosen == "normal" or self.gaussian:
+            half = -special.ndtri(0.5 * alpha) * self.std_errors
+            if not self.gaussian and self.std_errors.size:
+                notes = (self._normal_note(alpha),)
+        elif chosen == "bound":
+            half, how = self.bound().half_widths(alpha, self.std_errors, self.largest)
+            notes = (f"Half-widths are bounds: {how}.",)
+        else:
+            half, bounded, notes = self._exact(alpha, number)
+            chosen = "bound" if bounded else "exact"
+        if self.integer and chosen != "normal":
+            half = np.where(half > 0.0, half + _ROUNDING * (self.magnitude + half), half)
+        half = half[number]
+        return Intervals(
+            estimate=estimate,
+            lower=estimate - half,
+            upper=estimate + half,
+            alpha=alpha,
+            method=chosen,
+            uncertainty="noise",
+            labels=labels,
+            notes=notes,
+        )
+
+    def _exact(
+        self, alpha: float, number: NDArray[np.intp]
+    ) -> tuple[FloatArray, bool, tuple[str, ...]]:
+        """Return the half-width of each law, whether some are bounds, and what is to be said."""
+        half = np.where(self.std_errors > 0.0, np.nan, 0.0)
+        half[np.isinf(self.std_errors)] = np.inf
+        notes = []
+        if self.together is not None and half.size > FEW:
+            half = np.fmax(half, self.together(0.5 * alpha))
+            found = int(np.count_nonzero(half > 0.0))
+            notes = [
+                f"Half-widths of {found} different laws are from their characteristic functions, "
+                f"with tail probabilities to {2 * INVERSION_ERROR:.1g}."
+            ]
+        lost = np.flatnonzero(np.isnan(half))
+        most = 0 if self.law is None else affordable(lost.size, self.values, SECONDS)
+        # first those that most intervals have
+        lost = lost[np.argsort(-np.bincount(number.ravel(), minlength=half.size)[lost])]
+        if self.law is not None:
+            half[lost[:most]] = [float(self.law(int(at)).isf(0.5 * alpha)) for at in lost[:most]]
+        left = lost[most:]
+        if left.size:
+            half[left], how = self.bound().half_widths(alpha, self.std_errors[left], self.largest)
+            share = int(np.isin(number, left).sum())
+            why = (
+                "as single laws are not found for tables with groupings, zeros or further parts"
+                if self.law is None
+                else f"as their {left.size} laws would take about "
+                f"{left.size * law_seconds(self.values):.0f} seconds: those of fewer units at a "
+                "time are exact"
+            )
+            notes.append(f"{share} of {number.size} intervals are bounds ({how}), {why}.")
+        return half, left.size > 0, tuple(notes)
+
+    def _normal_note(self, alpha: float) -> str:
+        """Say how often normal intervals cover where one noise matters most."""
+        if self.law is None:
+            return NORMAL_NOTE
+        at = self.heaviest()
+        law = self.law(at)
+        covered = 1.0 - 2.0 * float(law.sf(-special.ndtri(0.5 * alpha) * self.std_errors[at]))
+        return (
+            f"{NORMAL_NOTE} Where a single noise matters most, such an interval of level "
+            f"{1.0 - alpha:.6g} covers {covered:.4f}."
+        )
+
+
+def exact_pvalues(
+    error: FloatArray,
+    std_err: FloatArray,
+    *,
+    law: Callable[[int], WeightedSum] | None,
+    values: int,
+    gaussian: bool,
+    bound: Callable[[], NoiseBound],
+    together: Callable[[FloatArray], FloatArray] | None = None,
+) -> tuple[FloatArray, str]:
+    """Return P(|X| >= |error|) for errors X of these standard deviations, and by which method.
+
+    ``law(i)`` is the law of the i-th; ``together(size)`` are bounds on the tails P(X >= size) of
+    all, which are too large by `INVERSION_ERROR` at most, NaN where they were not found. Small ones
+    are found again one by one, those that take too long bounded.
+    """
+    score = np.divide(error, std_err, out=np.zeros(error.shape), where=std_err > 0.0)
+    if gaussian:
+        return np.asarray(special.erfc(np.abs(score) / np.sqrt(2.0))), "exact"
+    found = np.full(score.size, np.nan)
+    if together is not None and score.size > FEW:
+        found = np.minimum(2.0 * together(np.abs(error)), 1.0)
+    again = np.flatnonzero(~(found > _SMALL_TAIL))
+    again = again[np.argsort(-np.abs(score[again]), kind="stable")]
+    most = 0 if law is None else affordable(again.size, values, SECONDS)
+    if law is not None:
+        tails = [float(law(int(at)).cdf(-abs(error[at]))) for at in again[:most]]
+        found[again[:most]] = np.minimum(2.0 * np.array(tails), 1.0)
+    left = again[most:]
+    left = left[np.isnan(found[left])]
+    if left.size:
+        found[left] = bound().pvalues(score[left])
+    return found, "bound" if left.size else "exact"
+
+
+def law_seconds(values: int) -> float:
+    """Return about how long one law of so many noises takes, as measured on one core."""
+    return 0.1 + 1.5e-5 * values
+
+
+def affordable(laws: int, values: int, seconds: float) -> int:
+    """Return how many of so many laws can be found in some time, at least a few."""
+    return min(laws, max(FEW, int(seconds / law_seconds(values))))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +244,7 @@ class Pivots:
         estimate: FloatArray,
         *,
         alpha: float,
-        method: Method,
+        method: str,
         simultaneous: bool,
         reps: int,
         rng: RNG,
@@ -175,3 +359,4 @@ _HALF_WIDTHS: dict[Method, Callable[[Pivots, float, int], FloatArray]] = {
 }
 
 METHODS = tuple(_HALF_WIDTHS)
+MANY_METHODS = ("exact", "bound", "normal")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, final
@@ -17,6 +18,7 @@ from dpinfer.mechanisms._shared import Origin, Share, are_dependent
 from dpinfer.mechanisms._sums.collect import collect, kinds
 from dpinfer.mechanisms._sums.route import Route
 from dpinfer.mechanisms._sums.routing import choose_route
+from dpinfer.mechanisms.exact import Exact
 from dpinfer.mechanisms.independent import IndependentNoise, Mechanism, as_noise, groups
 
 if TYPE_CHECKING:
@@ -238,6 +240,16 @@ class WeightedSum(NoiseLaw):
         # sums wider than any one law on the whole numbers may leave the range of int64
         whole = self.is_integer and float(self.std) <= INTEGER_RANGE["le"]
         return out.astype(np.int64) if whole else out
+
+
+def counted_sum(
+    weights: FloatArray, counts: FloatArray, parts: Iterable[tuple[NoiseLaw, NDArray[np.intp]]]
+) -> WeightedSum:
+    """Return the law of the sum of terms of these weights, each so many times, by law."""
+    _check_magnitude(weights)
+    found = WeightedSum(np.empty(0), Exact())
+    found._terms = collect(np.where(counts > 0, weights, 0.0), parts, counts)
+    return found
 
 
 def weighted_sums(

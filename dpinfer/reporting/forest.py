@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from dpinfer._validation import FloatArray
-from dpinfer.estimation import CombinedEstimate
+from dpinfer.estimation import CombinedEstimate, HierarchyEstimate
 from dpinfer.intervals import count_confint
 
 if TYPE_CHECKING:
@@ -124,6 +124,9 @@ def published_layer(fit: Any, frame: pd.DataFrame) -> Layer | None:
         law = law.take(rows) if law.shape else law
         own = count_confint(fit.release.values[rows], law, alpha=alpha, method=method)
         lower[there], upper[there] = own
+    elif isinstance(fit, HierarchyEstimate) and alpha is not None and method != "normal":
+        half = fit.published_half_widths(alpha)
+        lower, upper = value - half, value + half
     elif method == "normal" and alpha is not None:
         half = (
             -special.ndtri_exp(np.log(alpha) - np.log(2.0)) * frame["published_std_err"].to_numpy()

@@ -11,13 +11,16 @@ from numpy.typing import NDArray
 
 from dpinfer._validation import FloatArray
 from dpinfer.errors import InvalidParameterError
+from dpinfer.estimation.bounds import NoiseBound
 from dpinfer.estimation.hierarchies._adjoint import measurement_weights
 from dpinfer.estimation.hierarchies._measured import Measured
 from dpinfer.estimation.hierarchies._passes import Gains, summed
+from dpinfer.estimation.hierarchies.laws import TreeLaws
 from dpinfer.estimation.normal import is_gaussian
-from dpinfer.estimation.pivots import Pivots, clean_weights
+from dpinfer.estimation.pivots import ManyErrors, Pivots, clean_weights
 from dpinfer.mechanisms import NoiseLaw
 from dpinfer.mechanisms._shared import Origin
+from dpinfer.mechanisms.independent import integer_cells
 from dpinfer.mechanisms.weighted_sum import WeightedSum
 from dpinfer.queries import Hierarchy
 
@@ -140,6 +143,70 @@ class HierarchyFit:
         used = np.flatnonzero(weights)
         law = self.mechanism.take(used) if self.mechanism.shape else self.mechanism
         return WeightedSum.of_origin(weights[used], law, self.origin, used)
+
+    @cached_property
+    def laws(self) -> TreeLaws:
+        """The laws of the errors of all units."""
+        return TreeLaws(self)
+
+    @cached_property
+    def bound(self) -> NoiseBound:
+        """The bound on the tails of the errors of all units."""
+        variance = self.value_variance
+        known = self.variance[self.value_units]
+        share = np.divide(known, variance, out=np.zeros(variance.size), where=variance > 0.0)
+        return NoiseBound.of([(self.mechanism, self.values.size, share)])
+
+    @cached_property
+    def bound_of_any(self) -> NoiseBound:
+        """The bound on the tails of any linear function of the values."""
+        return NoiseBound.of([(self.mechanism, self.values.size, None)])
+
+    def innovation_weights(self, place: int) -> FloatArray:
+        """Return weights on the values of own value less the sum of children, shape (m,)."""
+        tree = self.hierarchy.tree
+        gain = np.ones(len(tree))
+        for merger in self.gains.mergers:
+            gain[merger.families.parents] = merger.gain
+        below, weights = np.zeros(len(tree)), np.zeros(len(tree))
+        weights[place], below[place] = 1.0, -1.0  # of the own value, and of the children's sum
+        for families in tree.families:
+            at = families.children
+            handed = np.repeat(below[families.parents], families.counts)
+            weights[at] = np.where(handed == 0.0, weights[at], handed * gain[at])
+            below[at] = np.where(handed == 0.0, below[at], handed * (1.0 - gain[at]))
+        measured = np.isfinite(self.measured_variance)
+        return self.measured.on_values(np.where(measured, self.of_units(weights), 0.0))
+
+    def errors(self, at: NDArray[np.intp]) -> tuple[ManyErrors, NDArray[np.intp]]:
+        """Return the laws of the errors of units, and the number of that of each."""
+        tree, laws = self.hierarchy.tree, self.laws
+        classes = laws.classes
+        used, number = np.unique(classes.whole[tree.place_of(at)], return_inverse=True)
+        places = classes.first[used]
+        units = places if tree.order is None else tree.order[places]
+
+        def law(one: int) -> WeightedSum:
+            (block,) = self.weight_blocks(units[[one]])
+            return self.noise(block[0])
+
+        def heaviest() -> int:
+            own = self.measured_variance[units]
+            known = np.where(np.isfinite(own) & (own > 0.0), own, np.inf)
+            return int(np.argmax(self.variance[units] / known))
+
+        errors = ManyErrors(
+            std_errors=np.sqrt(self.variance[units]),
+            law=law,
+            values=self.values.size,
+            gaussian=self.is_gaussian,
+            integer=bool(integer_cells(self.mechanism, self.values.size).any()),
+            bound=lambda: self.bound,
+            heaviest=heaviest,
+            magnitude=float(np.abs(self.values).max(initial=0.0)),
+            together=(lambda q: laws.half_widths(places, q)) if laws.supported else None,
+        )
+        return errors, number
 
     def pivots(self, at: NDArray[np.intp]) -> Pivots:
         """Return the errors of the estimates of units, by which intervals are found."""

@@ -9,8 +9,9 @@ import numpy as np
 
 from dpinfer._validation import FloatArray, check_integer
 from dpinfer.estimation.consistency import CHECKED, disagreement_frame
-from dpinfer.estimation.normal import normal_pvalue
+from dpinfer.estimation.pivots import exact_pvalues
 from dpinfer.mechanisms import NoiseLaw
+from dpinfer.mechanisms.weighted_sum import WeightedSum
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -84,13 +85,31 @@ def disagreements(fit: HierarchyFit, most: int) -> pd.DataFrame:
     order = np.argsort(-np.abs(score), kind="stable")[:most]
     rows, score = checked[order], score[order]
     labels = fit.hierarchy.labels
+    std_err = np.sqrt(own[rows])
+
+    def law(at: int) -> WeightedSum:
+        (block,) = fit.weight_blocks(unit[rows[[at]]])
+        weights = -block[0]
+        weights[rows[at]] += 1.0
+        return fit.noise(weights)
+
+    pvalue, method = exact_pvalues(
+        residual[rows],
+        std_err,
+        law=law,
+        values=fit.values.size,
+        gaussian=fit.is_gaussian,
+        bound=lambda: fit.bound_of_any,
+    )
     return disagreement_frame(
         fit.values[rows],
         fit.estimates[unit[rows]],
         residual[rows],
-        np.sqrt(own[rows]),
+        std_err,
         score,
+        pvalue,
         index=pd.Index(unit[rows], name="unit") if labels is None else labels[unit[rows]],
+        method=method,
         compared=int(checked.size),
     )
 
@@ -104,18 +123,27 @@ def parent_tests(fit: HierarchyFit) -> pd.DataFrame:
     place, difference, variance = (np.concatenate(column) for column in zip(*parts, strict=True))
     there = np.isfinite(variance) & (variance > 0.0)
     order = fit.hierarchy.tree.order
-    unit = place[there] if order is None else order[place[there]]
-    std_err = np.sqrt(variance[there])
-    score = difference[there] / std_err
-    labels = fit.hierarchy.labels
+    place, difference, std_err = place[there], difference[there], np.sqrt(variance[there])
+    unit = place if order is None else order[place]
+    score = difference / std_err
+    labels, laws = fit.hierarchy.labels, fit.laws
+    pvalue, method = exact_pvalues(
+        difference,
+        std_err,
+        law=lambda at: fit.noise(fit.innovation_weights(int(place[at]))),
+        values=fit.values.size,
+        gaussian=fit.is_gaussian,
+        bound=lambda: fit.bound_of_any,
+        together=(lambda size: laws.difference_tails(place, size)) if laws.supported else None,
+    )
     frame = pd.DataFrame(
         {
-            "difference": difference[there],
+            "difference": difference,
             "std_err": std_err,
             "z": score,
-            "pvalue": normal_pvalue(score),
+            "pvalue": pvalue,
         },
         index=pd.Index(unit, name="unit") if labels is None else labels[unit],
     )
-    frame.attrs = {"method": "normal"}
+    frame.attrs = {"method": method}
     return frame.iloc[np.argsort(unit, kind="stable")]

@@ -21,8 +21,10 @@ from numpy.typing import NDArray
 
 from dpinfer._validation import FloatArray, one_line, show
 from dpinfer.errors import InvalidParameterError
+from dpinfer.estimation.bounds import NoiseBound
 from dpinfer.releases._files.limits import Limit
 from dpinfer.releases._files.parquet_table import check_parquet
+from dpinfer.releases._laws import KINDS, kind_of, laws_of_rows, parameters
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,6 +43,11 @@ _ROWS_NUMBERS = 1 << 22
 """Numbers in a row group of a file of estimates."""
 
 _LABELS = "labels"
+
+_NOISES = "dpinfer-noises"
+"""Where files of estimates hold the laws of the noises they are from."""
+
+_MOST_NOISES = 10_000
 
 _LARGEST_LABEL = 2**63 - 1
 
@@ -308,8 +315,9 @@ def write_estimates(
     labels: NDArray[Any],
     widths: Sequence[tuple[int, int]],
     chunk: Callable[[int, slice], tuple[FloatArray, FloatArray]],
+    bound: NoiseBound,
 ) -> None:
-    """Write estimates and variances, some rows at a time.
+    """Write estimates and variances, some rows at a time, and the noises they are from.
 
     ``chunk`` gives those of a marginal for some rows, of as many numbers a row as ``widths`` says.
     """
@@ -321,7 +329,7 @@ def write_estimates(
     for number, sizes in enumerate(widths):
         for name, size in zip(columns_of(number), sizes, strict=True):
             fields.append(arrow.field(name, arrow.list_(arrow.float64(), size)))
-    schema = arrow.schema(fields)
+    schema = arrow.schema(fields, {_NOISES: json.dumps(_noises_of(bound))})
     step = max(1, _ROWS_NUMBERS // max(1, sum(map(sum, widths))))
     with (
         replacing(path, checked=True) as new,
@@ -335,6 +343,40 @@ def write_estimates(
                     flat = arrow.array(np.ascontiguousarray(numbers).reshape(-1))
                     arrays.append(arrow.FixedSizeListArray.from_arrays(flat, size))
             writer.write_table(arrow.Table.from_arrays(arrays, schema=schema))
+
+
+def _noises_of(bound: NoiseBound) -> list[dict[str, Any]] | None:
+    """Return the noises of a bound as files hold them; None where they cannot."""
+    found = []
+    for law, share in zip(bound.laws, bound.shares, strict=True):
+        if type(law) not in KINDS.values() or share.size > _MOST_NOISES:
+            return None
+        columns = {
+            name: np.broadcast_to(value, share.shape).tolist()
+            for name, value in parameters(law).items()
+        }
+        found.append({"kind": kind_of(law), "share": share.tolist(), **columns})
+    return found if bound.known else None
+
+
+def read_bound(folder: Folder) -> NoiseBound:
+    """Read the bound on the tails of errors from the noises of all parts."""
+    from pyarrow import parquet
+
+    bounds = []
+    for path in sorted(Path(folder.root, "estimates").glob("*.parquet")):
+        try:
+            check_parquet(path, Limit.of(path, None), ["unit"])
+            said = json.loads(parquet.read_schema(path).metadata[_NOISES.encode()])
+            for one in said or ():
+                columns = {name: np.array(found) for name, found in one.items() if name != "kind"}
+                share = columns.pop("share")
+                law = laws_of_rows(one["kind"], columns, share.size)
+                bounds.append(NoiseBound((law,), (np.clip(share, 1e-12, 1.0),)))
+            bounds.append(NoiseBound((), (), said is not None))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise _damaged(path, one_line(error)) from error
+    return NoiseBound.joined(bounds)
 
 
 def read_estimates(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from time import perf_counter
 from typing import Any
@@ -16,6 +17,7 @@ from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.streaming._files import (
     Folder,
     plain_labels,
+    read_bound,
     read_known,
     write_estimates,
     write_known,
@@ -27,6 +29,7 @@ from dpinfer.estimation.tables._fit import (
     problem,
     refuse_contradictions,
 )
+from dpinfer.estimation.tables._laws import TableLaws
 from dpinfer.estimation.tables._measured import PlacedMarginal
 from dpinfer.estimation.tables._reading import ReadMarginal
 from dpinfer.estimation.tables._schema import Names, TableSchema
@@ -162,8 +165,22 @@ class LoadedPart:
         return plain_labels(labels[units])
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
 class PartFit(MarginalsFit):
-    """Estimates of one part, from the values of all."""
+    """Estimates of one part, from the values of all.
+
+    Parameters
+    ----------
+    folder : Folder
+        Where the noises of all parts are said, once they are done.
+    """
+
+    folder: Folder
+
+    @cached_property
+    def laws(self) -> TableLaws:
+        """The laws of the errors, of which only bounds are known here."""
+        return TableLaws(self, lambda: read_bound(self.folder))
 
     @property
     def degrees(self) -> int:
@@ -217,6 +234,7 @@ def fitted(task: PartTask) -> tuple[PartFit, LoadedPart]:
         placed=part.placed,
         zeros=part.zeros,
         solution=solution,
+        folder=task.plan.folder,
     )
     return fit, part
 
@@ -238,7 +256,8 @@ def _write(task: PartTask, fit: PartFit, part: LoadedPart, units: Places) -> Non
         return schema.outward(found, names), variance
 
     widths = [(prod(schema.shape(names)), len(schema.matrix(names))) for names in plan.wanted]
-    write_estimates(plan.folder.estimates(task.name), part.labels(units), widths, chunk)
+    bound = TableLaws(fit).bound_of_these
+    write_estimates(plan.folder.estimates(task.name), part.labels(units), widths, chunk, bound)
 
 
 def _refuse_contradictions(part: LoadedPart, inside: Places, between: Places) -> None:

@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from dpinfer._validation import FloatArray, show, show_some
+from dpinfer._validation import FloatArray, check_option, show, show_some
 from dpinfer.errors import InvalidParameterError
-from dpinfer.estimation.streaming._files import columns_of, read_estimates
+from dpinfer.estimation.pivots import ManyErrors
+from dpinfer.estimation.streaming._files import columns_of, read_bound, read_estimates
 from dpinfer.estimation.streaming._part import PartTask, Plan, fitted
 from dpinfer.estimation.tables._schema import Names
-from dpinfer.estimation.tables.contrast import Method, cell_intervals
 from dpinfer.estimation.tables.estimate import MarginalsEstimate
 from dpinfer.results.intervals import Intervals
 
@@ -134,7 +134,7 @@ class StreamedMarginals:
         attributes: Any = (),
         parts: Any = None,
         alpha: float = 0.05,
-        method: Method = "normal",
+        method: Literal["bound", "normal"] = "bound",
     ) -> Intervals:
         """Confidence intervals for the cells of a marginal.
 
@@ -144,8 +144,11 @@ class StreamedMarginals:
             As for :meth:`marginal`.
         alpha : float, default 0.05
             One minus the confidence level of each interval.
-        method : {"normal"}, default "normal"
-            Normal quantiles times standard errors: exact for Gaussian noise, approximate for other.
+        method : {"bound", "normal"}
+            ``"bound"``: half-widths that hold for all cells, from the noises of all parts, as for
+            :meth:`MarginalsEstimate.conf_int`; where all noise is Gaussian, normal ones, which are
+            exact then. ``"normal"``: normal quantiles, approximate for other noise. Exact laws of
+            other noise need all values in memory: :func:`dpinfer.combine_marginals`.
 
         Returns
         -------
@@ -162,9 +165,19 @@ class StreamedMarginals:
         labels = (
             pd.MultiIndex.from_product([units, *levels], names=["unit", *names]) if names else units
         )
-        return cell_intervals(
-            estimate.to_numpy().ravel(), std_err, alpha, method, labels, gaussian=False
+        check_option(method, "method", ("bound", "normal"))
+        bound = read_bound(self._plan.folder)
+        errors = ManyErrors(
+            std_errors=std_err,
+            law=None,
+            values=std_err.size,
+            gaussian=bound.is_gaussian,
+            integer=any(law.is_integer for law in bound.laws),
+            bound=lambda: bound,
+            magnitude=float(np.nanmax(np.abs(estimate.to_numpy()), initial=0.0)),
         )
+        values = estimate.to_numpy().ravel()
+        return errors.intervals(values, np.arange(values.size), alpha, method, labels)
 
     def __repr__(self) -> str:
         return (

@@ -221,12 +221,17 @@ def _frame(fit: MarginalsFit, worst: _Worst, compared: int) -> pd.DataFrame:
             parts[name][row] = level
     if names:
         index = pd.MultiIndex.from_arrays([index, *parts.values()], names=["unit", *names])
+    pvalue, method = fit.laws.pvalues(
+        worst.marginal, worst.place, worst.cell, worst.residual, worst.std_err
+    )
     return disagreement_frame(
         worst.published,
         worst.published - worst.residual,
         worst.residual,
         worst.std_err,
         worst.z,
+        pvalue,
         index=index,
+        method=method,
         compared=compared,
     )

@@ -14,6 +14,7 @@ from dpinfer.errors import IncompatibleReleaseError
 from dpinfer.estimation.normal import is_gaussian
 from dpinfer.estimation.tables._axes import Axes
 from dpinfer.estimation.tables._householder import reflect
+from dpinfer.estimation.tables._laws import TableLaws
 from dpinfer.estimation.tables._measured import (
     MeasuredTables,
     PlacedMarginal,
@@ -113,6 +114,11 @@ class MarginalsFit:
             variance = self.cell_variance(read.names, at) * one.precision[at, np.newaxis]
             left += prod(self.axes.shape(one.kept)) * float((1.0 - variance).sum())
         return round(left)
+
+    @cached_property
+    def laws(self) -> TableLaws:
+        """The laws of the errors."""
+        return TableLaws(self)
 
     def places(self, units: Places | None) -> Places:
         """Return the places of units, by default all."""

@@ -190,7 +190,7 @@ class TableSchema:
         moved = values.transpose((0, *(1 + at for at in order)))
         return moved.reshape((len(values), -1, *self.axes.shape(self.kept(names))))
 
-    def outward(self, tables: FloatArray, names: Names) -> FloatArray:
+    def outward(self, tables: NDArray[Any], names: Names) -> NDArray[Any]:
         """Return marginals, shape (m, r, ...), with the levels of each name in their axes."""
         order = self._order(names)
         shape = self.shape(names)

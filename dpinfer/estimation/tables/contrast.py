@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dpinfer._interchange import is_foreign
-from dpinfer._validation import FloatArray, check_array, check_option
+from dpinfer._validation import check_array
 from dpinfer.errors import NotEstimableError
-from dpinfer.estimation.normal import NORMAL_NOTE, normal_intervals
+from dpinfer.estimation.pivots import ManyErrors, ManyMethod
 from dpinfer.estimation.tables._fit import MarginalsFit
 from dpinfer.estimation.tables._reading import by_cell
 from dpinfer.estimation.tables._schema import Names
@@ -22,8 +22,6 @@ from dpinfer.results.labels import attach_labels
 
 if TYPE_CHECKING:
     import pandas as pd
-
-Method = Literal["normal"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -43,9 +41,9 @@ class TableContrast:
     estimate: Any
     std_err: Any
     labels: pd.Index | None = None
-    _gaussian: bool = True
+    _errors: ManyErrors
 
-    def conf_int(self, alpha: float = 0.05, method: Method = "normal") -> Intervals:
+    def conf_int(self, alpha: float = 0.05, method: ManyMethod = "exact") -> Intervals:
         """Confidence intervals for the confidential values of the functions.
 
         Parameters
@@ -58,14 +56,9 @@ class TableContrast:
         Intervals
             One interval a function; unpacks as ``lower, upper``.
         """
-        return cell_intervals(
-            np.asarray(self.estimate),
-            np.asarray(self.std_err),
-            alpha,
-            method,
-            self.labels,
-            gaussian=self._gaussian,
-        )
+        estimate = np.asarray(self.estimate)
+        number = np.arange(estimate.size).reshape(estimate.shape)
+        return self._errors.intervals(estimate, number, alpha, method, self.labels)
 
 
 def contrast_of(
@@ -98,20 +91,5 @@ def contrast_of(
         estimate=attach_labels(estimate if several else estimate[0], labels),
         std_err=attach_labels(np.sqrt(variance if several else variance[0]), labels),
         labels=labels,
-        _gaussian=fit.is_gaussian,
+        _errors=fit.laws.functions(names, place, rows, np.sqrt(variance)),
     )
-
-
-def cell_intervals(
-    estimate: FloatArray,
-    std_err: FloatArray,
-    alpha: float,
-    method: str,
-    labels: pd.Index | None,
-    *,
-    gaussian: bool,
-) -> Intervals:
-    """Return intervals for cells, by the one method there is, and say if it is approximate."""
-    check_option(method, "method", ("normal",))
-    notes = () if gaussian else (NORMAL_NOTE,)
-    return normal_intervals(estimate, std_err, alpha, labels, notes=notes)

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from dpinfer._validation import FloatArray, freeze
 from dpinfer.errors import NotEstimableError
 from dpinfer.estimation.consistency import OverlappingEstimate
-from dpinfer.estimation.normal import NORMAL_NOTE
+from dpinfer.estimation.pivots import ManyMethod
 from dpinfer.estimation.summaries import UNBIASED, estimates_frame, summary_table
 from dpinfer.estimation.tables._checks import TableDisagreement, disagreements
 from dpinfer.estimation.tables._fit import MarginalsFit
 from dpinfer.estimation.tables._labels import joined, labelled
 from dpinfer.estimation.tables._schema import Names, TableSchema
-from dpinfer.estimation.tables.contrast import Method, TableContrast, cell_intervals, contrast_of
+from dpinfer.estimation.tables.contrast import TableContrast, contrast_of
 from dpinfer.queries import Domain, Hierarchy
 from dpinfer.results.intervals import ERROR_COVERED, Intervals
 from dpinfer.results.labels import attach_labels
@@ -186,7 +186,7 @@ class MarginalsEstimate(OverlappingEstimate):
         attributes: Any = (),
         units: Any = None,
         alpha: float = 0.05,
-        method: Method = "normal",
+        method: ManyMethod = "exact",
     ) -> Intervals:
         """Confidence intervals for the cells of a marginal.
 
@@ -196,9 +196,13 @@ class MarginalsEstimate(OverlappingEstimate):
             As for :meth:`marginal`.
         alpha : float, default 0.05
             One minus the confidence level of each interval.
-        method : {"normal"}, default "normal"
-            Normal quantiles times standard errors: exact for Gaussian noise, and approximate, which
-            the notes of the result then say, for other noise.
+        method : {"exact", "bound", "normal"}
+            ``"exact"``: quantiles of the laws of the errors, each once for all cells and units that
+            have it; where that would take more than about 20 seconds, and for tables with groupings
+            or zeros, bounds instead. The result then has the method ``"bound"`` and says for how
+            many cells, and how wide. ``"bound"``: half-widths that hold for all cells, by how large
+            a part one noise can have in the variance of an error. ``"normal"``: normal quantiles;
+            the notes say what one of them covers. All are the same where all noise is Gaussian.
 
         Returns
         -------
@@ -210,17 +214,27 @@ class MarginalsEstimate(OverlappingEstimate):
         ------
         NotEstimableError
             If the values do not determine the marginal in a unit.
+
+        Notes
+        -----
+        Bounds are s·c with the standard error s. A noise of variance σ² in a value whose estimate
+        has the variance v has a share of at most h = v/σ² in the variance of any error. Chernoff's
+        inequality follows for any noise, and is proved. Where h times the excess kurtosis is at
+        most 3 everywhere (Laplace, Gaussian, geometric, discrete Gaussian noise; α >= .001), c is
+        the largest quantile of equal Laplace noises and of one with a Gaussian rest, up to that
+        kurtosis, plus half a step of the heaviest whole-numbered noise: an envelope that held for
+        all laws it was compared with, and that is not proved.
         """
         names, at = self._chosen(attributes, units)
         self._refuse_unknown(names, at)
-        std_err = self._spread(np.sqrt(self._variance(names, at)), names)
+        variance = self._variance(names, at)
+        errors, number = self._fit.laws.cells(names, self._fit.places(at), variance)
+        which = self._spread(np.broadcast_to(number, variance.shape), names)
         estimate, labels = self._estimates(names, at), None
         if self.hierarchy.labels is not None:
             labels = joined(self.hierarchy, self._schema, names, at)
-            estimate, std_err = estimate.ravel(), std_err.ravel()
-        return cell_intervals(
-            estimate, std_err, alpha, method, labels, gaussian=self._fit.is_gaussian
-        )
+            estimate, which = estimate.ravel(), which.ravel()
+        return errors.intervals(estimate, which, alpha, method, labels)
 
     def disagreements(self, most: int = 10) -> pd.DataFrame:
         """Return the values that differ most from the estimates, in their standard errors.
@@ -235,20 +249,26 @@ class MarginalsEstimate(OverlappingEstimate):
         DataFrame
             A row a value, labelled by unit and by the level of each attribute, ``"*"`` where its
             marginal sums over it: ``published``, ``estimate``, ``residual``, the ``std_err`` of
-            the residual, ``z`` and its two-sided normal ``pvalue``, the largest first; values that
-            no other bears on are left out. ``attrs["values"]`` is the number of values compared,
-            by which to judge a p-value that was sought out.
+            the residual, ``z``, the largest first, and the two-sided ``pvalue`` by the law of the
+            residual; values that no other bears on are left out. ``attrs["values"]`` is the number
+            of values compared, by which to judge a p-value that was sought out;
+            ``attrs["method"]`` is "exact", or "bound" where some of the p-values are upper bounds:
+            beyond about 20 seconds, and for tables with groupings or zeros.
         """
         return disagreements(self._fit, most)
 
     def summary_frame(
-        self, attributes: Any = (), units: Any = None, alpha: float = 0.05
+        self,
+        attributes: Any = (),
+        units: Any = None,
+        alpha: float = 0.05,
+        method: ManyMethod = "exact",
     ) -> pd.DataFrame:
         """Return estimates, standard errors and intervals as a DataFrame, a row for each cell.
 
         Parameters
         ----------
-        attributes, units, alpha
+        attributes, units, alpha, method
             As for :meth:`conf_int`.
 
         Returns
@@ -257,21 +277,34 @@ class MarginalsEstimate(OverlappingEstimate):
             Columns ``estimate``, ``std_err``, ``ci_lower`` and ``ci_upper``, labelled by unit and
             levels. ``attrs`` holds ``alpha``, ``method``, ``uncertainty`` and ``simultaneous``.
         """
+        return self._frame(attributes, units, alpha, method)[0]
+
+    def _frame(
+        self, attributes: Any, units: Any, alpha: float, method: ManyMethod
+    ) -> tuple[pd.DataFrame, tuple[str, ...]]:
+        """Return the frame and the notes of the intervals."""
         names, at = self._chosen(attributes, units)
         if at is not None:  # units may be an iterator
             units = at if self.hierarchy.labels is None else self.hierarchy.labels[at]
         std_err = self._spread(np.sqrt(self._variance(names, at)), names)
-        found = estimates_frame(self.conf_int(names, units, alpha), std_err)
+        intervals = self.conf_int(names, units, alpha, method)
+        found = estimates_frame(intervals, std_err)
         if self.hierarchy.labels is None:
             found.index = joined(self.hierarchy, self._schema, names, at)
-        return found
+        return found, intervals.notes
 
-    def summary(self, attributes: Any = (), units: Any = None, alpha: float = 0.05) -> str:
+    def summary(
+        self,
+        attributes: Any = (),
+        units: Any = None,
+        alpha: float = 0.05,
+        method: ManyMethod = "exact",
+    ) -> str:
         """Return :meth:`summary_frame` as a plain-text table.
 
         Parameters
         ----------
-        attributes, units, alpha
+        attributes, units, alpha, method
             As for :meth:`conf_int`.
 
         Returns
@@ -279,18 +312,17 @@ class MarginalsEstimate(OverlappingEstimate):
         str
             The table, which says which error the intervals cover.
         """
-        frame = self.summary_frame(attributes, units, alpha)
+        frame, notes = self._frame(attributes, units, alpha, method)
         facts = [
             ("Method", "best linear unbiased"),
-            ("Intervals", f"{1 - alpha:.6g}, normal"),
+            ("Intervals", f"{1 - alpha:.6g}, {frame.attrs['method']}"),
             ("Units", len(self)),
             ("Cells in a table", self.domain.size),
             ("Published values", self._fit.values),
             ("Error covered", ERROR_COVERED["noise"]),
         ]
         title = "Combined estimates of the tables of a hierarchy"
-        notes = (UNBIASED,) if self._fit.is_gaussian else (UNBIASED, NORMAL_NOTE)
-        return summary_table(title, facts, frame, index=frame.index, notes=notes)
+        return summary_table(title, facts, frame, index=frame.index, notes=(UNBIASED, *notes))
 
     def __len__(self) -> int:
         return len(self.hierarchy)
@@ -350,7 +382,7 @@ class MarginalsEstimate(OverlappingEstimate):
                 "parent and all other children of that"
             )
 
-    def _spread(self, numbers: FloatArray, names: Names) -> FloatArray:
+    def _spread(self, numbers: NDArray[Any], names: Names) -> NDArray[Any]:
         """Return numbers, shape (k, r), for each cell of a marginal."""
         axes = self._fit.axes
         shape = axes.shape(self._schema.kept(names))

@@ -25,8 +25,8 @@ Parts = Iterable[tuple[NoiseLaw, NDArray[np.intp]]]
 MERGE_RTOL = 1e-12
 
 
-def collect(weights: FloatArray, parts: Parts) -> Terms:
-    """Bring the terms ``weights[cells] * law`` to their normal form.
+def collect(weights: FloatArray, parts: Parts, counts: FloatArray | None = None) -> Terms:
+    """Bring the terms ``weights[cells] * law``, each so many times, to their normal form.
 
     Zero weights and exact values drop out, Gaussian noises become one, Laplace weights are absorbed
     in the scales, Tulap noises are taken apart, and equal terms are counted.
@@ -37,7 +37,8 @@ def collect(weights: FloatArray, parts: Parts) -> Terms:
         used = np.flatnonzero(scaled > 0)
         if not used.size or isinstance(law, Exact):
             continue
-        for block in _blocks_of(law, scaled, used):
+        times = np.ones(cells.size) if counts is None else counts[cells]
+        for block in _blocks_of(law, scaled, used, times):
             found.extend(EXPANSIONS.get(type(block.law), _as_it_is)(block))
     by_kind: dict[Any, list[Block]] = {}
     for block in filter(len, map(_not_constant, found)):
@@ -114,12 +115,18 @@ def _expand_tulap(block: Block) -> list[Block]:
 EXPANSIONS: dict[type[ParametricLaw], Callable[[Block], list[Block]]] = {Tulap: _expand_tulap}
 
 
-def _blocks_of(law: NoiseLaw, weights: FloatArray, used: NDArray[np.intp]) -> list[Block]:
+def _blocks_of(
+    law: NoiseLaw, weights: FloatArray, used: NDArray[np.intp], times: FloatArray
+) -> list[Block]:
     """List the terms of one law, or of a sum that is itself a term, at the weights used."""
     if isinstance(law, ParametricLaw):
-        return [Block(_stretch(law, used, len(weights)), weights[used], np.ones(used.size))]
+        return [Block(_stretch(law, used, len(weights)), weights[used], times[used])]
     inner: Terms = law._terms  # type: ignore[attr-defined]
-    return [block.scaled(float(weights[j])) for j in used for block in inner.blocks]
+    return [
+        Block(block.law, block.weights * float(weights[j]), block.counts * times[j])
+        for j in used
+        for block in inner.blocks
+    ]
 
 
 def _stretch(law: ParametricLaw, used: NDArray[np.intp], size: int) -> ParametricLaw:

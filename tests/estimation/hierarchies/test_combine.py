@@ -198,7 +198,8 @@ def test_the_law_of_an_error_is_the_sum_of_the_noises(law):
     half = float(error.isf(0.05))
     assert upper[0] - fit.params[1] == pytest.approx(half, rel=1e-9)
     assert fit.params[1] - lower[0] == pytest.approx(half, rel=1e-9)
-    assert "not Gaussian" in fit.conf_int(0.1).notes[0]
+    np.testing.assert_array_equal(fit.conf_int(0.1, units=[1]).upper, upper)
+    assert "not Gaussian" in fit.conf_int(0.1, "normal").notes[0]
 
 
 def test_functions_of_units():

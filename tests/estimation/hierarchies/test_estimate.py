@@ -71,7 +71,7 @@ def test_covariances_of_too_many_units_are_refused():
     ("use", "message"),
     [
         (lambda fit: fit.weights(), "units must be fewer got 3"),
-        (lambda fit: fit.conf_int(method="exact"), "units must be fewer, or method 'normal'"),
+        (lambda fit: fit.conf_int(simultaneous=True), "units must be fewer, or method 'normal'"),
         (lambda fit: fit.functions(np.eye(3)), "target must have fewer rows got 3"),
     ],
 )
@@ -86,7 +86,7 @@ def test_weights_that_do_not_fit_into_memory_are_refused(fit, use, message, monk
 def test_summaries_name_units_and_errors(fit):
     text = str(fit)
     assert text == fit.summary()
-    for part in ("noise (inference on the confidential values)", "0.95, normal", "not rounded"):
+    for part in ("noise (inference on the confidential values)", "0.95, exact", "not rounded"):
         assert part in text
     named = combine_hierarchy(
         pd.Series({"all": 20.0, "n": 6.0, "s": 8.0}),

@@ -53,7 +53,10 @@ def coverage(found, truth, parts=(None,)):
         tables = np.array([truth[unit] for unit in units])
         levels = [LEVEL_OF[len(unit)] for unit in units]
         for names in WANTED:
-            intervals = found.conf_int(names, part, ALPHA)
+            intervals = found.conf_int(names, part, ALPHA, "normal")
+            bounds = found.conf_int(names, part, ALPHA)
+            assert (bounds.lower <= intervals.lower).all()
+            assert bounds.method == "bound"
             ends = intervals.lower, intervals.upper, intervals.estimate
             lower, upper, estimate = (np.asarray(one).reshape((len(units), -1)) for one in ends)
             true = true_marginal(tables, names)
@@ -88,7 +91,7 @@ def test_intervals_are_those_of_the_estimates(tmp_path):
     truth = synthetic_population(counties=2, tracts=1, block_groups=1, blocks=2, seed=1)
     found = streamed(tmp_path, truth, 1, states="01", cut="County")
     names = ("votingage", "hhgq")
-    intervals = found.conf_int(names, alpha=ALPHA)
+    intervals = found.conf_int(names, alpha=ALPHA, method="normal")
     estimate, std_err = found.marginal(names), found.marginal_bse(names)
     half = stats.norm.isf(ALPHA / 2) * std_err
     unit, age, quarters = estimate.index[-1], "18-and-over", "nursing"
@@ -98,9 +101,19 @@ def test_intervals_are_those_of_the_estimates(tmp_path):
         estimate.loc[unit, (age, quarters)] - half.loc[unit, (age, quarters)], rel=1e-12
     )
     np.testing.assert_allclose(intervals.upper, (estimate + half).to_numpy().ravel(), rtol=1e-12)
-    total = found.conf_int((), "top")
+    total = found.conf_int((), "top", method="normal")
     assert total.labels.tolist() == found.marginal((), "top").index.tolist()
     assert "approximate" in " ".join(total.notes)
+    # the noises of all parts were written; half a step of one is added to normal half-widths
+    bounds = found.conf_int(names, alpha=ALPHA)
+    noisy = std_err.to_numpy().ravel() > 1e-6
+    more = np.asarray(bounds.upper - intervals.upper)[noisy]
+    assert (more > 0.0).all()
+    assert (more < 0.5 + 1e-3 * std_err.to_numpy().ravel()[noisy]).all()
+    assert "half a step" in bounds.notes[0]
+    state = found.conf_int((), "top")
+    again = found.part("top").conf_int((), state.labels)
+    np.testing.assert_allclose(again.upper, state.upper, rtol=1e-9)
     for options in ({"alpha": 2.0}, {"method": "exact"}, {"attributes": "hhgq"}):
         with pytest.raises(InvalidParameterError):
             found.conf_int(**{"attributes": (), **options})

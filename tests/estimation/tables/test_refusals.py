@@ -142,7 +142,7 @@ def test_questions_are_checked():
         (lambda: fit.marginal("sex", [7]), "units must hold positions"),
         (lambda: fit.table(7), "unit must hold positions"),
         (lambda: fit.conf_int("sex", alpha=2.0), "alpha must be"),
-        (lambda: fit.conf_int("sex", method="exact"), "method must be"),
+        (lambda: fit.conf_int("sex", method="score"), "method must be"),
         (lambda: fit.contrast(0, [1.0], "sex"), "coefficients must have 2 entries"),
         (lambda: fit.contrast(0, {"X": 1.0}, "sex"), "coefficients must be labelled"),
         (lambda: fit.disagreements(0), "most must be"),

@@ -1,0 +1,166 @@
+"""Intervals and p-values of trees by the laws of their errors."""
+
+import numpy as np
+import pytest
+
+from dpinfer.estimation import combine_hierarchy
+from dpinfer.mechanisms import (
+    DiscreteGaussian,
+    Exact,
+    Gaussian,
+    Geometric,
+    IndependentNoise,
+    Laplace,
+    Tulap,
+    WeightedSum,
+)
+
+
+def irregular(seed, widths=(1, 4, 4, 4)):
+    """Parents of a tree with from half to one and a half times so many children."""
+    rng = np.random.default_rng(seed)
+    parent, level = [-1], [0]
+    for width in widths[1:]:
+        counts = rng.integers(max(1, width // 2), width + width // 2 + 1, len(level))
+        first = len(parent)
+        parent += np.repeat(level, counts).tolist()
+        level = list(range(first, len(parent)))
+    return np.array(parent)
+
+
+def half_widths(fit, **options):
+    found = fit.conf_int(**options)
+    return (np.asarray(found.upper) - np.asarray(found.lower)) / 2, found
+
+
+@pytest.mark.parametrize(
+    ("law", "alpha", "half"),
+    [
+        (Geometric(scale=0.442), 0.05, 1.0),  # where normal intervals cover .811
+        (DiscreteGaussian(sigma=0.6), 0.10, 1.0),  # .664
+        (Laplace(scale=2.0), 0.05, 2.0 * np.log(20.0)),
+    ],
+)
+def test_the_default_is_the_law_of_the_noise_where_nothing_else_is_known(law, alpha, half):
+    fit = combine_hierarchy([20.0, 7.0], [-1, -1], mechanism=law)
+    found, intervals = half_widths(fit, alpha=alpha)
+    assert intervals.method == "exact"
+    np.testing.assert_allclose(found, half, rtol=1e-12)
+    assert fit.summary_frame(alpha).attrs["method"] == "exact"
+    normal = fit.conf_int(alpha, "normal")
+    covered = 1.0 - 2.0 * law.sf(np.asarray(normal.upper)[0] - 20.0)
+    assert f"covers {covered:.4f}" in normal.notes[0]
+
+
+LAWS = {
+    "laplace": Laplace(scale=2.0),
+    "geometric": Geometric(scale=2.0),
+    "coarse": Geometric(scale=1.0),
+    "discrete": DiscreteGaussian(sigma=2.0),
+    "smooth": Laplace(scale=3.0),
+}
+
+
+@pytest.mark.parametrize("name", [*LAWS, "mixed", "missing", "exact", "repeated"])
+def test_laws_found_at_once_are_those_of_single_errors(name):
+    """The weights of every unit, summed one by one, are the other way to the same law."""
+    parent = irregular(3)
+    rng = np.random.default_rng(7)
+    size, units = parent.size, None
+    law = LAWS.get(name, Laplace(scale=2.0))
+    if name == "mixed":
+        laws = [Laplace(scale=1.0), Gaussian(sigma=3.0), Laplace(scale=9.0)]
+        law = [laws[at] for at in rng.integers(0, 3, size)]
+    elif name == "missing":  # an inner unit, and one child of a family each
+        units = np.delete(np.arange(size), [1, size - 1])
+    elif name == "exact":
+        law = [Exact(), *[law] * (size - 1)]
+    elif name == "repeated":
+        units = np.append(np.arange(size), np.arange(0, size, 3))
+    number = size if units is None else units.size
+    fit = combine_hierarchy(np.zeros(number), parent, mechanism=law, units=units)
+    found, intervals = half_widths(fit)
+    assert intervals.method == "exact"
+    std = np.asarray(fit.bse)
+    for unit in rng.choice(size, 3, replace=False):
+        error = fit.noise(int(unit))
+        if std[unit] == 0.0:
+            assert found[unit] == 0.0
+            continue
+        tail = float(error.sf(found[unit] - 1e-9))
+        assert tail <= 0.025 + 1e-8 + error.error_bound
+        # half a step of whole-numbered noise may have been added
+        assert found[unit] <= float(error.isf(0.025)) * (1.0 + (1e-4 if name != "coarse" else 0.05))
+        single, _ = half_widths(fit, units=[int(unit)])
+        assert single[0] == pytest.approx(float(error.isf(0.025)), rel=1e-9)
+
+
+def test_units_of_one_form_share_a_law():
+    parent = np.concatenate([[-1], np.zeros(10, int), np.repeat(np.arange(1, 11), 10)])
+    fit = combine_hierarchy(np.zeros(111), parent, mechanism=Geometric(scale=2.0))
+    found, intervals = half_widths(fit)
+    assert intervals.notes == ()
+    assert np.unique(found).size == 3
+    for unit in (0, 5, 60):
+        assert found[unit] == pytest.approx(float(fit.noise(unit).isf(0.025)), rel=1e-9)
+
+
+def test_laws_that_would_take_long_are_bounded_and_that_is_said(monkeypatch):
+    monkeypatch.setattr("dpinfer.estimation.pivots.SECONDS", 0.0)
+    parent = irregular(3)
+    fit = combine_hierarchy(np.zeros(parent.size), parent, mechanism=Tulap(scale=1.0))
+    found, intervals = half_widths(fit)
+    assert intervals.method == "bound"
+    assert fit.summary_frame().attrs["method"] == "bound"
+    assert "intervals are bounds" in intervals.notes[0]
+    assert "Chernoff" in intervals.notes[0]
+    bound, _ = half_widths(fit, method="bound")
+    assert (found <= bound * (1.0 + 1e-12)).all()
+    exact = [float(fit.noise(unit).isf(0.025)) for unit in (0, 3, parent.size - 1)]
+    assert (bound[[0, 3, -1]] >= exact).all()
+    assert "bound" in fit.summary()
+
+
+def test_pvalues_are_those_of_the_laws():
+    """Discrete Gaussian noise of .5: the normal law says .0027 where the exact one is .0099."""
+    fit = combine_hierarchy([3.0, 0.0, 0.0], [-1, 0, 0], mechanism=DiscreteGaussian(sigma=0.5))
+    law = WeightedSum([1.0, 1.0, 1.0], DiscreteGaussian(sigma=0.5))
+    exact = 2.0 * float(law.sf(2.0))
+    tests = fit.parent_tests()
+    assert tests["pvalue"][0] == pytest.approx(exact, rel=1e-9)
+    assert tests.attrs == {"method": "exact"}
+    # residuals of three values that have to add up are the same but for a factor
+    worst = fit.disagreements()
+    assert worst.attrs == {"method": "exact", "values": 3}
+    np.testing.assert_allclose(worst["pvalue"], exact, rtol=1e-9)
+
+
+@pytest.mark.parametrize("law", [Laplace(scale=2.0), Geometric(scale=3.0)])
+def test_pvalues_of_many_parents(law):
+    parent = irregular(5, (1, 5, 6, 3))
+    rng = np.random.default_rng(2)
+    values = np.asarray(law.rvs(parent.size, rng=rng), dtype=float)
+    values[0] += 60.0 * float(law.std)  # far beyond what is found at once
+    fit = combine_hierarchy(values, parent, mechanism=law)
+    tests = fit.parent_tests()
+    assert len(tests) > 20
+    assert tests.attrs["method"] == "exact"
+    assert 0.0 <= tests["pvalue"][0] < 1e-10
+    # units whose children are leaves: the noises of both, with the weight 1 each
+    for unit in tests.index[-4:]:
+        children = np.flatnonzero(parent == unit).size
+        error = WeightedSum(np.ones(1 + children), law)
+        exact = 2.0 * float(error.cdf(-abs(tests["difference"][unit])))
+        assert exact <= tests["pvalue"][unit] <= min(1.0, exact + 1e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("law", [Laplace(scale=2.0), DiscreteGaussian(sigma=3.0)])
+def test_a_large_tree(law):
+    parent = irregular(1, (1, 30, 15, 10, 20))
+    fit = combine_hierarchy(np.zeros(parent.size), parent, mechanism=law)
+    found, intervals = half_widths(fit)
+    assert intervals.method == "exact"
+    for unit in (0, 7, 100, parent.size - 1):
+        assert found[unit] == pytest.approx(float(fit.noise(unit).isf(0.025)), rel=1e-4)
+    assert isinstance(fit.mechanism, (Laplace, DiscreteGaussian, IndependentNoise))
