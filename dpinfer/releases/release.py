@@ -25,6 +25,7 @@ from dpinfer.mechanisms._law import marked
 from dpinfer.mechanisms._shared import Origin
 from dpinfer.mechanisms.independent import refuse_selected
 from dpinfer.mechanisms.samplers import LARGEST_WHOLE, Sampler, noise_source
+from dpinfer.mechanisms.weighted_sum import WeightedSum
 from dpinfer.queries import Domain, Workload
 from dpinfer.releases._consistency import check_consistency
 from dpinfer.releases._fields import (
@@ -365,6 +366,46 @@ class Release(Locked):
     def variance(self) -> FloatArray:
         """Variance of the noise of each value, shape (m,)."""
         return np.array(np.broadcast_to(self.mechanism.variance, self.values.shape))
+
+    def noise(self, value: Any) -> WeightedSum:
+        """Return the law of the noise in one value, which knows which noise it is.
+
+        Unlike a law that is written down, it can be used beside the laws of estimates from this
+        release (:meth:`dpinfer.CombinedEstimate.noise`): functions know how the errors depend.
+
+        Parameters
+        ----------
+        value : label or int
+            The label of the value, or its position.
+
+        Returns
+        -------
+        WeightedSum
+            The law of published minus confidential value.
+
+        Raises
+        ------
+        InvalidParameterError
+            If there is no such value.
+
+        Examples
+        --------
+        A published value, and the share that a combined total makes of it:
+
+        >>> import dpinfer as dpi
+        >>> law = dpi.Laplace(scale=2.0)
+        >>> release = Release([60.2, 38.9, 97.5], workload=[[1, 0], [0, 1], [1, 1]], mechanism=law)
+        >>> total = dpi.combine(release, target=[1, 1])
+        >>> dpi.share_confint(
+        ...     60.2, total=total.params[0], mechanism=(release.noise(0), total.noise(0))
+        ... ).lower.round(4)
+        np.float64(0.5596)
+        """
+        [row] = positions_of([value], len(self), self.labels)
+        law = self.mechanism.take([row]) if self.mechanism.shape else self.mechanism
+        position = np.array([row if self._rows is None else self._rows[row]])
+        found = WeightedSum.of_origin(np.ones(1), law, self._origin, position)
+        return marked(found, bool(self.has_rule[row]))
 
     @property
     def has_rule(self) -> NDArray[np.bool_]:

@@ -116,6 +116,22 @@ def test_two_fits_of_one_release_and_its_selections_are_joined():
         dpi.WeightedSum([1, -1], [E[0], again.noise(0)])
 
 
+def test_published_values_beside_estimates():
+    found = dpi.share_confint(58.0, total=P[2], mechanism=(RELEASE.noise(0), E[2]))
+    by_release = dpi.linear_ratio_confint(RELEASE.values, [1, 0, 0], WEIGHTS[2], mechanism=NOISE)
+    same(found, by_release)
+    part = RELEASE.select([1, 2])
+    assert dpi.WeightedSum([1, -1], [RELEASE.noise(1), E[1]]).variance == pytest.approx(
+        dpi.WeightedSum([1, -1], [part.noise(0), E[1]]).variance
+    )
+    assert part.noise(1).variance == pytest.approx(2.0)
+    ruled = dpi.Release(pd.Series({"a": 3.5, "b": 4.5}), mechanism=NOISE[0], threshold=3)
+    with pytest.raises(InvalidParameterError, match="release_confint"):
+        dpi.count_confint(3.5, ruled.noise("a"))
+    with pytest.raises(InvalidParameterError, match="labels of the release"):
+        ruled.noise("c")
+
+
 def test_values_of_a_selection_are_there_once():
     with pytest.raises(InvalidParameterError, match="each value once"):
         RELEASE.select([0, 0])

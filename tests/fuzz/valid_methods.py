@@ -190,5 +190,6 @@ METHODS |= {
     "ConfidenceSets.restrict": (SETS.restrict, {"lower": 0.0, "upper": 1.0}),
     "Release.draw": (Release.draw, {"histogram": [3, 4, 5], "mechanism": NOISE, "rng": 1}),
     "Release.select": (RELEASE.select, {"where": [0, 2]}),
+    "Release.noise": (RELEASE.noise, {"value": 1}),
 }
 """Methods of public classes, each with good arguments."""
