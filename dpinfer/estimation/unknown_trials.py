@@ -202,23 +202,28 @@ class UnknownTrials:
             out[chosen] = _TAILS[alternative](noisy, centre, t, slack)
         return out
 
-    def largest_tail(self, alternative: Alternative, z: FloatArray) -> FloatArray:
-        """Tail at a statistic, at its largest over the confidence set, plus the chance to miss."""
-        point = np.broadcast_to(z, self.shape).reshape(-1) * self.spread
-        return self.largest(alternative, point).reshape(self.shape)
-
     def plug_in_tail(self, alternative: Alternative, z: FloatArray) -> FloatArray:
         """Tail at a statistic, at the estimated number of trials."""
         point = np.broadcast_to(z, self.shape).reshape(-1) * self.spread
         rows = np.arange(self.count.size)
         return self.tail(alternative, point, self.trials, rows).reshape(self.shape)
 
-    def largest(self, alternative: Alternative, point: FloatArray) -> FloatArray:
-        """Tail of T at a point of each row, at its largest, plus the chance to miss."""
-        low, high, missed = self.confidence_set
-        self._check_work(alternative)
-        found = largest_over_integers(partial(self.tail, alternative, point), low, high)
-        return np.minimum(found + missed, 1.0)
+    def largest(
+        self, alternative: Alternative, point: FloatArray, rows: Rows | None = None
+    ) -> FloatArray:
+        """Tail of T at a point of each row, or of some, at its largest, plus the chance to miss."""
+        chosen = np.arange(self.count.size) if rows is None else rows
+        low, high, missed = (end[chosen] for end in self.confidence_set)
+        self.check_work(float(self.work(alternative, is_guaranteed=True)[chosen].sum()))
+
+        def tail(trials: FloatArray, places: Rows) -> FloatArray:
+            return self.tail(alternative, point, trials, chosen[places])
+
+        return np.minimum(largest_over_integers(tail, low, high) + missed, 1.0)
+
+    def laws_of(self, row: int) -> tuple[NoiseLaw, NoiseLaw]:
+        """Noise of ``count``, and the noise that only ``nobs`` has."""
+        return _per_row(self.noise)(row), _per_row(self.nobs_noise)(row)
 
     def work(self, alternative: Alternative, is_guaranteed: bool) -> FloatArray:
         """About how much work the tail of each row is: at its largest, or at one number only."""
@@ -232,9 +237,8 @@ class UnknownTrials:
             terms[rows] *= work_at_a_point(noise)
         return np.asarray(terms)
 
-    def _check_work(self, alternative: Alternative) -> None:
-        """Refuse to sum over more than can be gone through."""
-        work = float(self.work(alternative, is_guaranteed=True).sum())
+    def check_work(self, work: float) -> None:
+        """Refuse to go through more than can be gone through."""
         if work > max(MOST_WORK, _WORK_FOR_EACH * self.count.size):
             raise InvalidParameterError(
                 "nobs, or the noise, is too large for the exact test, which would take some "

@@ -16,6 +16,7 @@ import numpy as np
 from dpinfer._validation import FloatArray
 from dpinfer.estimation.unknown_trials import UnknownTrials
 from dpinfer.hypothesis_tests.power._two_counts import Method, TwoCounts
+from dpinfer.hypothesis_tests.proportions._plug_in import work as guaranteed_work
 from dpinfer.hypothesis_tests.proportions._unknown_trials import NULLS
 from dpinfer.results.simulation import Simulation
 
@@ -120,7 +121,10 @@ class ShareOfTotal(TwoCounts):
             return 0.0
         total = np.array([self._moments[0]])
         test = self._test(self._share * total, (1.0 - self._share) * total)
-        work = float(test.work(self.alternative, self.method == "exact")[0])
+        if self.method == "exact":
+            work = float(guaranteed_work(test, self.alternative)[0])
+        else:
+            work = float(test.work(self.alternative, is_guaranteed=False)[0])
         return _PVALUE[self.method] + 2.0 * work
 
     @cached_property

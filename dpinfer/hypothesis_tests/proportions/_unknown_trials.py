@@ -13,6 +13,7 @@ from dpinfer._validation import Alternative, FloatArray
 from dpinfer.estimation.unknown_trials import UnknownTrials
 from dpinfer.hypothesis_tests.proportions._nuisance import GuaranteedNull
 from dpinfer.hypothesis_tests.proportions._one_count import DrawZ
+from dpinfer.hypothesis_tests.proportions._plug_in import largest
 from dpinfer.mechanisms._law import NoiseLaw
 from dpinfer.mechanisms.noisy_binomial import NoisyBinomial
 from dpinfer.results.hypothesis import HypothesisResult
@@ -26,13 +27,19 @@ def exact(
     test: UnknownTrials, alternative: Alternative, simulation: Simulation
 ) -> tuple[FloatArray, NullDistribution]:
     """P-values that hold whatever the number of trials."""
-    pvalue = test.largest(alternative, test.difference).reshape(test.shape)
+    pvalue = largest(test, alternative, test.difference).reshape(test.shape)
     null = GuaranteedNull(
-        partial(test.largest_tail, "larger"),
-        partial(test.largest_tail, "smaller"),
-        partial(test.largest_tail, "two-sided"),
+        partial(_largest_tail, test, "larger"),
+        partial(_largest_tail, test, "smaller"),
+        partial(_largest_tail, test, "two-sided"),
     )
     return pvalue, null
+
+
+def _largest_tail(test: UnknownTrials, alternative: Alternative, z: FloatArray) -> FloatArray:
+    """P-value at a statistic with the published number of trials."""
+    point = np.broadcast_to(z, test.shape).reshape(-1) * test.spread
+    return largest(test, alternative, point).reshape(test.shape)
 
 
 def plug_in(

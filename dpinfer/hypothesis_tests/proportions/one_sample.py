@@ -123,7 +123,8 @@ def proportions_ztest(
     Where ``nobs`` is noisy, the statistic is T/√(nobs·p(1-p)) with T = count - p·nobs, and nobs at
     least 1 in the root. Given the true number n of trials T is X - n·p plus noise of a known law.
     ``nobs`` gives a confidence set for n that misses it with probability β = ``nuisance_alpha``;
-    the exact p-value is the largest over it, plus β (Berger and Boos 1994). It never rejects a
+    the exact p-value is the largest chance over it of a plug-in p-value as small as the observed
+    one, plus β (Berger and Boos 1994, Lloyd 2008; the order is that of :func:`poisson_2indep`). It never rejects a
     true null hypothesis with a probability above the level. All numbers in the set are looked at
     if there are at most 4,096; otherwise a grid, refined around its maximum. ``"plug-in"`` and
     ``"monte-carlo"`` can exceed their level, most where n·p is small: with 50 trials, geometric
@@ -170,7 +171,7 @@ def proportions_ztest(
     >>> noise = Geometric.from_epsilon(0.5)
     >>> result = proportions_ztest(34, 103, 0.255, mechanism=noise, nobs_mechanism=noise)
     >>> result.statistic.round(4), result.pvalue.round(4)
-    (np.float64(1.7486), np.float64(0.1642))
+    (np.float64(1.7486), np.float64(0.1433))
     """
     alternative = check_option(alternative, "alternative", ALTERNATIVES)
     simulation = Simulation.checked(reps, rng, progress, n_jobs, precision)
