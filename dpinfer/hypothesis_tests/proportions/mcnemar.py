@@ -74,18 +74,17 @@ def mcnemar(
         If an argument is outside what is allowed, or ``"exact"`` would take many seconds, as for
         noise with a scale beyond some 1e6.
 
-    Notes
-    -----
-    With b and c the two counts, the statistic is z = (b - c)/√(b + c), with b + c at least 1; its
-    square is McNemar's. Given the true number m of pairs that differ, (b - c)/2 is
+    Notes ----- With b and c the two counts, the statistic is z = (b - c)/√(b + c), with b + c at
+    least 1; its square is McNemar's. Given the true number m of pairs that differ, (b - c)/2 is
     Binomial(m, ½) - m/2 plus the noise of (b - c)/2, which is known exactly. The true m is a
     nuisance parameter, treated as in :func:`poisson_2indep`: the exact p-value is the largest
-    chance of a plug-in p-value as small as the observed one, over a confidence set for m around
-    b + c, plus ``nuisance_alpha`` (Berger and Boos 1994, Lloyd 2008). Without noise it is the exact test of McNemar (1947). ``"plug-in"`` and ``"monte-carlo"`` take b + c as
-    the true number, which has no guarantee; by enumeration with geometric noise of ε = 1 and 2 to
-    50 such pairs the plug-in test rejects no more than 1.1, 4.7 and 9.3 % at levels 1, 5 and 10 %.
-    ``"normal"`` rejects up to 2.2, 6.1 and 12.1 % with 5 to 2,500 such pairs and Laplace or
-    geometric noise of ε = 0.05, 0.2 or 1.
+    chance of a plug-in p-value as small as the observed one, over a confidence set for m around b +
+    c, plus ``nuisance_alpha`` (Berger and Boos 1994, Lloyd 2008). Without noise it is the exact
+    test of McNemar (1947). ``"plug-in"`` and ``"monte-carlo"`` take b + c as the true number, which
+    has no guarantee; by enumeration with geometric noise of ε = 1 and 2 to 50 such pairs the
+    plug-in test rejects no more than 1.1, 4.7 and 9.3 % at levels 1, 5 and 10 %. ``"normal"``
+    rejects up to 2.2, 6.1 and 12.1 % with 5 to 2,500 such pairs and Laplace or geometric noise of ε
+    = 0.05, 0.2 or 1.
 
     References
     ----------
@@ -94,8 +93,9 @@ def mcnemar(
     Berger, R. L. and Boos, D. D. (1994). P values maximized over a confidence set for the nuisance
     parameter. Journal of the American Statistical Association 89, 1012-1016.
     doi:10.1080/01621459.1994.10476836.
-    Lloyd, C. J. (2008). Exact p-values for discrete models obtained by estimation and maximization.
-    Australian & New Zealand Journal of Statistics 50, 329-345. doi:10.1111/j.1467-842X.2008.00520.x.
+    Lloyd, C. J. (2008). Exact p-values for discrete models obtained by estimation and
+    maximization. Australian & New Zealand Journal of Statistics 50, 329-345.
+    doi:10.1111/j.1467-842X.2008.00520.x.
 
     Examples
     --------

@@ -124,15 +124,15 @@ def proportions_ztest(
     least 1 in the root. Given the true number n of trials T is X - n·p plus noise of a known law.
     ``nobs`` gives a confidence set for n that misses it with probability β = ``nuisance_alpha``;
     the exact p-value is the largest chance over it of a plug-in p-value as small as the observed
-    one, plus β (Berger and Boos 1994, Lloyd 2008; the order is that of :func:`poisson_2indep`). It never rejects a
-    true null hypothesis with a probability above the level. All numbers in the set are looked at
-    if there are at most 4,096; otherwise a grid, refined around its maximum. ``"plug-in"`` and
-    ``"monte-carlo"`` can exceed their level, most where n·p is small: with 50 trials, geometric
-    noise of ε = 1 in ``count`` and in the other summands of ``nobs``, and p = 0.01, the one-sided
-    plug-in test rejects 8.3 % at level 5 %, and with p = 0.02 the two-sided one 11.9 % at level
-    10 %. With 500 trials, or ε = 0.2, and p between 0.02 and 0.5 no excess showed in 6,000
-    simulations. The normal limit rejects up to 2.7, 7.0 and 12.4 % at levels 1, 5 and 10 % with
-    Laplace or geometric noise and few successes (50 trials, p = 0.05).
+    one, plus β (Berger and Boos 1994, Lloyd 2008; the order is that of :func:`poisson_2indep`). It
+    never rejects a true null hypothesis with a probability above the level. All numbers in the set
+    are looked at if there are at most 4,096; otherwise a grid, refined around its maximum.
+    ``"plug-in"`` and ``"monte-carlo"`` can exceed their level, most where n·p is small: with 50
+    trials, geometric noise of ε = 1 in ``count`` and in the other summands of ``nobs``, and p =
+    0.01, the one-sided plug-in test rejects 8.3 % at level 5 %, and with p = 0.02 the two-sided one
+    11.9 % at level 10 %. With 500 trials, or ε = 0.2, and p between 0.02 and 0.5 no excess showed
+    in 6,000 simulations. The normal limit rejects up to 2.7, 7.0 and 12.4 % at levels 1, 5 and 10 %
+    with Laplace or geometric noise and few successes (50 trials, p = 0.05).
 
     Through randomized response that keeps the answer with probability π, the reports "success"
     have the proportion π·p + (1-π)(1-p): they are tested for that. ``"normal"`` is off there as for
@@ -148,6 +148,9 @@ def proportions_ztest(
     Berger, R. L. and Boos, D. D. (1994). P values maximized over a confidence set for the nuisance
     parameter. Journal of the American Statistical Association 89, 1012-1016.
     doi:10.1080/01621459.1994.10476836.
+    Lloyd, C. J. (2008). Exact p-values for discrete models obtained by estimation and
+    maximization. Australian & New Zealand Journal of Statistics 50, 329-345.
+    doi:10.1111/j.1467-842X.2008.00520.x.
     Ashmead, R., Leclerc, P. and Sexton, W. (2019). An Introduction to Differential Privacy, JSM
     tutorial, Example 4.3.
 

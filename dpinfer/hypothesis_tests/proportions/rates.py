@@ -178,9 +178,9 @@ def poisson_2indep(
     probability above the level. With continuous noise a relative 1e-4 is added, the error of
     integrals. Without noise it is the conditional binomial test.
 
-    Where the noise has scales of some 25 or more, T itself sets the order, which costs little there:
-    the p-value is the largest tail of T over the set. Sets of more than 4,096 numbers are then
-    searched on a grid that is refined around its maximum.
+    Where the noise has scales of some 25 or more, T itself sets the order, which costs little
+    there: the p-value is the largest tail of T over the set. Sets of more than 4,096 numbers are
+    then searched on a grid that is refined around its maximum.
 
     ``"plug-in"`` and ``"monte-carlo"`` take M as the true total and can exceed their level, where
     few events are expected in one group: by enumeration with geometric noise of ε = 1, up to 1.4,
@@ -196,8 +196,9 @@ def poisson_2indep(
     Berger, R. L. and Boos, D. D. (1994). P values maximized over a confidence set for the nuisance
     parameter. Journal of the American Statistical Association 89, 1012-1016.
     doi:10.1080/01621459.1994.10476836.
-    Lloyd, C. J. (2008). Exact p-values for discrete models obtained by estimation and maximization.
-    Australian & New Zealand Journal of Statistics 50, 329-345. doi:10.1111/j.1467-842X.2008.00520.x.
+    Lloyd, C. J. (2008). Exact p-values for discrete models obtained by estimation and
+    maximization. Australian & New Zealand Journal of Statistics 50, 329-345.
+    doi:10.1111/j.1467-842X.2008.00520.x.
 
     Examples
     --------

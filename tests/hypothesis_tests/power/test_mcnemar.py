@@ -230,12 +230,9 @@ def test_both_counts_are_of_the_same_pairs():
     assert (first + second <= 50).all()
 
 
-@pytest.mark.parametrize(
-    ("law", "nobs"), [(Geometric(scale=1.0), 10**9), (Laplace(scale=1e6), 20)], ids=repr
-)
-def test_what_takes_long_is_refused_at_once(law, nobs):
+def test_what_takes_long_is_refused_at_once():
     with pytest.raises(InvalidParameterError, match=r"use method='plug-in'"):
-        McNemarPower(law).power(nobs, 0.3, 0.29)
+        McNemarPower(Laplace(scale=1e6)).power(20, 0.3, 0.29)
 
 
 BAD = st.one_of(
