@@ -149,6 +149,38 @@ class Tulap(ContinuousLaw):
             cut = np.where(q > 0, np.log(-np.expm1(-left)) - np.log1p(-q), 0.0)
         return np.asarray(-hazard + cut - np.log(2.0))
 
+    def _pieces(self, last: float) -> tuple[FloatArray, FloatArray]:
+        """Edges and densities of the intervals 0, …, ``last`` on the right, of a single law.
+
+        The first interval begins at 0.
+        """
+        k = np.arange(min(last, float(np.rint(self._bound))) + 1.0)
+        edges = np.minimum(np.append(0.0, k + 0.5), self._bound)
+        return edges, np.exp(self._logpdf(0.5 * (edges[1:] + edges[:-1])))
+
+    @cached_property
+    def _beyond(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        """Ends and densities of the pieces of a truncated law; the mass and excess beyond them."""
+        edges, density = self._pieces(np.inf)
+        width = np.diff(edges)
+        mass = np.append(np.cumsum((width * density)[:0:-1])[::-1], 0.0)
+        more = width[1:] * mass[1:] + 0.5 * density[1:] * np.square(width[1:])
+        return edges[1:], density, mass, np.append(np.cumsum(more[::-1])[::-1], 0.0)
+
+    def _expected_excess(self, y: FloatArray) -> FloatArray:
+        """E[max(e - y, 0)] of a single law at y >= 0: sums of positive terms."""
+        if np.isfinite(self._bound):
+            ends, density, mass, excess = self._beyond
+            k = np.minimum(np.rint(np.minimum(y, self._bound)), ends.size - 1).astype(np.intp)
+            left = np.maximum(ends[k] - y, 0.0)
+            inside = excess[k] + left * (mass[k] + 0.5 * density[k] * left)
+            return np.where(y < self._bound, inside, 0.0)
+        k = np.rint(y)
+        left = 0.5 - (y - k)
+        here = left * (1.0 - 0.5 * self._slope * (1.0 - left))
+        beyond = np.exp(-self._rate) / self._drop
+        return np.asarray(0.5 * np.exp(-k * self._rate) * (here + beyond))
+
     def _isf(self, q: FloatArray) -> FloatArray:
         tail = np.minimum(q, 1.0 - q)
         kept = 1.0 - np.asarray(self.truncation)

@@ -38,13 +38,16 @@ def collect(weights: FloatArray, parts: Parts, counts: FloatArray | None = None)
         if not used.size or isinstance(law, Exact):
             continue
         times = np.ones(cells.size) if counts is None else counts[cells]
-        for block in _blocks_of(law, scaled, used, times):
-            found.extend(EXPANSIONS.get(type(block.law), _as_it_is)(block))
+        found.extend(_blocks_of(law, scaled, used, times))
+    found = list(filter(len, map(_not_constant, found)))
+    few = sum(float(block.counts.sum()) for block in found) <= 2.0
+    apart = [part for block in found for part in EXPANSIONS.get(type(block.law), _as_it_is)(block)]
     by_kind: dict[Any, list[Block]] = {}
-    for block in filter(len, map(_not_constant, found)):
+    for block in filter(len, map(_not_constant, apart)):
         by_kind.setdefault(block.law._kind, []).append(block)
     return Terms(
-        NORMAL_FORMS.get(kind, merge)(_concatenate(same)) for kind, same in by_kind.items()
+        (NORMAL_FORMS.get(kind, merge)(_concatenate(same)) for kind, same in by_kind.items()),
+        pair=Terms(found) if few else None,
     )
 
 

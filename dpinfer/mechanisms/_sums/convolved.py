@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -187,15 +189,82 @@ class SteppedSum(Route):
 
     def upper_isf(self, q: FloatArray, strict: bool) -> FloatArray:
         """Point x with P(S > x) = q."""
-        logq = np.log(q)
+        return _smooth_isf(self, self._grid, q)
 
-        bound = self._grid.chernoff(q)
 
-        def excess(x: FloatArray, index: NDArray[np.intp]) -> FloatArray:
-            above = self.upper(x, closed=False) - logq[index]
-            return np.where(x <= 0, 1.0, np.where(x < bound[index], above, -1.0))
+class PiecewiseSum(Route):
+    """S = a·T + b·Z where T has a density in steps, and E[max(Z - y, 0)] is known.
 
-        return find_root(excess, np.zeros(q.shape), bound)[1]
+    P(S > x) = Σ over the steps of their probability times the mean of P(Z > y) over an interval,
+    which is a difference of that expectation: a sum of positive terms. It loses as many digits as
+    b·(scale of Z)/a has.
+
+    Parameters
+    ----------
+    edges, densities : ndarray
+        Of the steps of T, upwards from 0; the law is symmetric.
+    missing : float
+        Bound on the probability of the steps that are not listed.
+    scales : (float, float)
+        a and b.
+    excess : callable
+        E[max(Z - y, 0)] at y >= 0.
+    grid : SaddleGrid
+        Of S, for brackets.
+    """
+
+    name = "steps"
+    error_bound = 2e-12
+
+    def __init__(
+        self,
+        edges: FloatArray,
+        densities: FloatArray,
+        missing: float,
+        scales: tuple[float, float],
+        excess: Callable[[FloatArray], FloatArray],
+        grid: SaddleGrid,
+    ) -> None:
+        self._edges = np.concatenate([-edges[:0:-1], edges])
+        self._densities = np.concatenate([densities[::-1], densities])
+        self._missing = missing
+        self._scales = scales
+        self._excess = excess
+        self._grid = grid
+        self.floor = missing
+
+    def upper(self, x: FloatArray, closed: bool) -> FloatArray:
+        """Log P(S > x) at finite x >= 0; there are no atoms."""
+        a, b = self._scales
+        out = np.empty(x.shape)
+        rows = max(1, BLOCK // len(self._edges))
+        for start in range(0, len(x), rows):
+            y = (x[start : start + rows, None] - a * self._edges) / b
+            # E[max(Z - y, 0)] = E[max(Z + y, 0)] - y for y < 0
+            means = np.diff(self._excess(np.abs(y)), axis=1)
+            means -= np.diff(np.minimum(y, 0.0), axis=1)
+            out[start : start + rows] = (b / a) * (means @ self._densities)
+        with np.errstate(divide="ignore"):
+            out = np.log(np.maximum(out, 0.0) + self._missing)
+        far = out < np.log(self._missing + _TINY) + 1.0
+        if self._missing and far.any():
+            out[far] = np.minimum(out[far], self._grid.log_chernoff(x[far]))
+        return out
+
+    def upper_isf(self, q: FloatArray, strict: bool) -> FloatArray:
+        """Point x with P(S > x) = q."""
+        return np.minimum(_smooth_isf(self, self._grid, q), self.supremum)
+
+
+def _smooth_isf(route: Route, grid: SaddleGrid, q: FloatArray) -> FloatArray:
+    """Points x with P(S > x) = q."""
+    logq, bound = np.log(q), grid.chernoff(q)
+
+    def excess(x: FloatArray, index: NDArray[np.intp]) -> FloatArray:
+        above = route.upper(x, closed=False) - logq[index]
+        return np.where(x <= 0, 1.0, np.where(x < bound[index], above, -1.0))
+
+    return find_root(excess, np.zeros(q.shape), bound)[1]
 
 
 class AtomTable(Route):

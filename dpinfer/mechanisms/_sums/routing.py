@@ -14,6 +14,7 @@ from dpinfer.mechanisms._sums.split import (
     lattice_and_smooth,
     several_lattices,
     single_term,
+    tulap_and_another,
     two_integers,
 )
 from dpinfer.mechanisms._sums.terms import Terms
@@ -40,6 +41,7 @@ def _smooth(terms: Terms) -> Route | None:
 ROUTES: tuple[Callable[[Terms], Route | None], ...] = (
     _point_mass,
     single_term,
+    tulap_and_another,
     _smooth,
     two_integers,
     lattice,

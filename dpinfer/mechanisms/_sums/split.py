@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
+from scipy import special
 
 from dpinfer._numerics.commensurate import common_spacing
 from dpinfer._numerics.saddle import SaddleGrid
-from dpinfer.mechanisms._law import IntegerLaw
+from dpinfer._validation import FloatArray
+from dpinfer.mechanisms._law import IntegerLaw, ParametricLaw
 from dpinfer.mechanisms._sums.contour import (
     LatticeContour,
     TabulatedContourSum,
     TabulatedLatticeContour,
 )
-from dpinfer.mechanisms._sums.convolved import Atoms, AtomTable, ConvolvedSum, SteppedSum, join
+from dpinfer.mechanisms._sums.convolved import (
+    Atoms,
+    AtomTable,
+    ConvolvedSum,
+    PiecewiseSum,
+    SteppedSum,
+    join,
+)
 from dpinfer.mechanisms._sums.lattice import LatticeSum, LatticeTable
 from dpinfer.mechanisms._sums.lattice_series import lattice_series
 from dpinfer.mechanisms._sums.route import ATOM_ATOL, Route, SingleTerm
-from dpinfer.mechanisms._sums.terms import Terms
+from dpinfer.mechanisms._sums.terms import Block, Terms
 from dpinfer.mechanisms._sums.uniform import CentredUniform, UniformSum
 from dpinfer.mechanisms.gaussian import Gaussian
 from dpinfer.mechanisms.laplace import Laplace
+from dpinfer.mechanisms.tulap import Tulap
 
 SPAN = 60.0
 """A lattice law with negligible mass left out is about this many standard deviations wide."""
@@ -49,6 +62,14 @@ ROUNDING = 1e-15
 """Rounding error of a difference of points, as a share of the width of the law."""
 
 LOG_LOSS = 40.0
+
+LOG_STEPS = 160.0
+"""Steps of a density of which e^-160 is left out are as many as this many scales. Where those are
+too many to list, ``LOG_LOSS`` takes its place."""
+
+MOST_STEPS = float(1 << 16)
+SMALLEST_STEP = 1e-3
+"""Of a listed density, in standard deviations of the other noise: a smaller one costs digits."""
 
 
 @dataclass(frozen=True)
@@ -152,6 +173,58 @@ def lattice_table(terms: Terms) -> Route | None:
         return law
     *atoms, missing = law.atoms()
     return AtomTable((atoms[0], atoms[1]), missing, tolerance=1e-6 * found.spacing)
+
+
+def tulap_and_another(terms: Terms) -> Route | None:
+    """Take Tulap noise, and no more than one noise beside it, as it is."""
+    parts = [] if terms.pair is None else list(terms.pair.singles())
+    if len(parts) == 1 and parts[0].counts[0] == 2.0:
+        parts = [Block(part.law, part.weights, np.ones(1)) for part in (parts[0], parts[0])]
+    # listed in steps: the one with the larger weight, where both are such
+    parts.sort(key=lambda part: (isinstance(part.law, Tulap), part.weights[0]), reverse=True)
+    if not parts or not isinstance(listed := parts[0].law.take(0), Tulap):
+        return None
+    if len(parts) == 1:
+        return single_term(Terms(parts))
+    a, b = (float(part.weights[0]) for part in parts)
+    other = parts[1].law.take(0)
+    if isinstance(other, IntegerLaw):
+        lattice = Lattice(Terms(parts[1:]), b)
+        rest = SingleTerm(listed, a)
+        return _convolved(terms, [lattice], rest) if lattice.points <= FEW_ATOMS else None
+    excess = _EXCESS.get(type(other))
+    depth = LOG_STEPS if LOG_STEPS * float(listed.scale) <= FEW_ATOMS else LOG_LOSS
+    last = min(float(listed._bound), depth * float(listed.scale))
+    bounds = [last, *([float(other._bound)] if isinstance(other, Tulap) else [])]
+    narrow = a < SMALLEST_STEP * b * float(np.sqrt(other._variance()))
+    if excess is None or narrow or any(MOST_STEPS < bound < np.inf for bound in bounds):
+        return None
+    edges, densities = listed._pieces(last)
+    missing = 2.0 * float(listed._sf(edges[-1]))
+    route = PiecewiseSum(edges, densities, missing, (a, b), partial(excess, other), _grid(terms))
+    route.supremum = terms.supremum
+    return route
+
+
+def _laplace_excess(law: ParametricLaw, y: FloatArray) -> FloatArray:
+    """E[max(Z - y, 0)] for y >= 0."""
+    scale = law._parameters()["scale"]
+    return np.asarray(0.5 * scale * np.exp(-y / scale))
+
+
+def _gaussian_excess(law: ParametricLaw, y: FloatArray) -> FloatArray:
+    """E[max(Z - y, 0)] = σ·φ(z)·(1 - z·P(Z > y)/φ(z)) with z = y/σ >= 0."""
+    sigma = law._parameters()["sigma"]
+    z = y / sigma
+    left = 1.0 - z * np.sqrt(0.5 * np.pi) * special.erfcx(z * np.sqrt(0.5))
+    return np.asarray(sigma * np.exp(-0.5 * np.square(z)) / np.sqrt(2.0 * np.pi) * left)
+
+
+_EXCESS: dict[type[ParametricLaw], Callable[[Any, FloatArray], FloatArray]] = {
+    Tulap: Tulap._expected_excess,
+    Laplace: _laplace_excess,
+    Gaussian: _gaussian_excess,
+}
 
 
 def smooth_route(terms: Terms) -> Route | None:

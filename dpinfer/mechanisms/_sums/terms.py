@@ -57,8 +57,10 @@ class Block:
 class Terms:
     """Independent noises times positive weights: what a weighted sum is a sum of."""
 
-    def __init__(self, blocks: Iterable[Block]) -> None:
+    def __init__(self, blocks: Iterable[Block], pair: Terms | None = None) -> None:
         self.blocks = tuple(block for block in blocks if len(block))
+        self.pair = pair
+        """The same noises as one or two terms, before any of them was taken apart."""
 
     @classmethod
     def join(cls, first: Terms, second: Terms) -> Terms:

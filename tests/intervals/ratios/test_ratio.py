@@ -1,3 +1,5 @@
+import time
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -367,3 +369,24 @@ def test_any_arguments(numerator, denominator, noise, alpha, method):
         assert not np.isnan(part).any()
     assert ((sets.lower <= sets.upper) | sets.empty).all()
     sets.summary()
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        Tulap(scale=1.0, truncation=0.05),
+        (Tulap(scale=2.0, truncation=0.01), Tulap(scale=3.0, truncation=0.1)),
+        Tulap(scale=30.0),
+    ],
+    ids=repr,
+)
+def test_a_pair_with_tulap_noise_takes_a_moment(mechanism):
+    start = time.perf_counter()
+    lower, upper = share_confint(74, 186, mechanism=mechanism)
+    # half a minute and more by Fourier series
+    assert time.perf_counter() - start < 5.0
+    laws = mechanism if isinstance(mechanism, tuple) else (mechanism, mechanism)
+    for share in (float(lower), float(upper)):
+        # (1 - s)*a - s*b of a share s: beyond what is seen with probability 1/40
+        law = WeightedSum([1.0 - share, share], list(laws))
+        assert law.sf(abs(74 - share * 260)) == pytest.approx(0.025, rel=1e-8)
