@@ -170,9 +170,11 @@ print(fit.summary_frame((), units=hierarchy.labels[hierarchy.depth < 3]).round(1
 # %% [markdown]
 # ## Do the intervals hold?
 #
-# Normal 90 % intervals for all cells of several marginals of all units, in 20 further releases. The
-# errors within a release depend on each other, so the share of intervals that hold the truth varies
-# by more than it would for independent ones.
+# 90 % intervals for all cells of several marginals of all units, in 20 further releases: the quick
+# bounds, which are at most half a person wider to each side than normal intervals. (Without
+# `method`, they are exact where that takes seconds.) The errors within a release depend on each
+# other, so the share of intervals that hold the truth varies by more than it would for independent
+# ones.
 
 # %%
 wanted = [(), ("votingage",), ("hispanic", "votingage"), ("cenrace",)]
@@ -182,7 +184,8 @@ for _ in range(REPS):
     again = dpi.combine_marginals(publish(rng), hierarchy, domain=domain)
     for names in wanted:
         order = sorted(names, key=domain.attributes.index)
-        inside = again.conf_int(order, alpha=0.1).contains(true_marginal(order).ravel())
+        inside = again.conf_int(order, alpha=0.1, method="bound")
+        inside = inside.contains(true_marginal(order).ravel())
         share = np.asarray(inside).reshape(len(units), -1).mean(axis=1)
         for name in LEVELS.values():
             held[" * ".join(names) or "total"][name].append(share[level == name].mean())
@@ -192,7 +195,7 @@ print(coverage.round(3).to_string())
 # 20 releases of one state: the mean of 20 shares, of which each is 0 or 1 for the total, has a
 # standard deviation of at most 0.067, and of 0.004 for the races of all blocks
 assert (coverage.to_numpy() > 0.9 - 6 * 0.067).all()
-assert abs(coverage.loc["Block", "cenrace"] - 0.9) < 0.01
+assert 0.89 < coverage.loc["Block", "cenrace"] < 0.92
 
 # %% [markdown]
 # ## Where the numbers disagree

@@ -56,8 +56,8 @@ class ManyErrors:
         Standard deviation of the errors of each law.
     law : callable, optional
         ``law(i)`` is the law of number i; None where single laws are not to be found.
-    values : int
-        Number of noises.
+    terms : int
+        About the number of terms of a law.
     gaussian, integer : bool
         Whether all noise is Gaussian, and whether some takes whole numbers.
     bound : callable
@@ -74,7 +74,7 @@ class ManyErrors:
 
     std_errors: FloatArray
     law: Callable[[int], WeightedSum] | None
-    values: int
+    terms: int
     gaussian: bool
     integer: bool
     bound: Callable[[], NoiseBound]
@@ -134,24 +134,20 @@ class ManyErrors:
                 f"with tail probabilities to {2 * INVERSION_ERROR:.1g}."
             ]
         lost = np.flatnonzero(np.isnan(half))
-        most = 0 if self.law is None else affordable(lost.size, self.values, SECONDS)
-        # first those that most intervals have
-        lost = lost[np.argsort(-np.bincount(number.ravel(), minlength=half.size)[lost])]
-        if self.law is not None:
-            half[lost[:most]] = [float(self.law(int(at)).isf(0.5 * alpha)) for at in lost[:most]]
-        left = lost[most:]
-        if left.size:
-            half[left], how = self.bound().half_widths(alpha, self.std_errors[left], self.largest)
-            share = int(np.isin(number, left).sum())
-            why = (
-                "as single laws are not found for tables with groupings, zeros or further parts"
-                if self.law is None
-                else f"as their {left.size} laws would take about "
-                f"{left.size * law_seconds(self.values):.0f} seconds: those of fewer units at a "
-                "time are exact"
-            )
-            notes.append(f"{share} of {number.size} intervals are bounds ({how}), {why}.")
-        return half, left.size > 0, tuple(notes)
+        if self.law is not None and affordable(lost.size, self.terms, SECONDS) == lost.size:
+            half[lost] = [float(self.law(int(at)).isf(0.5 * alpha)) for at in lost]
+            return half, False, tuple(notes)
+        half[lost], how = self.bound().half_widths(alpha, self.std_errors[lost], self.largest)
+        share = int(np.isin(number, lost).sum())
+        why = (
+            "as single laws are not found for tables with groupings, zeros or further parts"
+            if self.law is None
+            else f"as their {lost.size} laws would take about "
+            f"{lost.size * law_seconds(self.terms):.0f} seconds: those of fewer units at a time "
+            "are exact"
+        )
+        notes.append(f"{share} of {number.size} intervals are bounds ({how}), {why}.")
+        return half, lost.size > 0, tuple(notes)
 
     def _normal_note(self, alpha: float) -> str:
         """Say how often normal intervals cover where one noise matters most."""
@@ -171,7 +167,7 @@ def exact_pvalues(
     std_err: FloatArray,
     *,
     law: Callable[[int], WeightedSum] | None,
-    values: int,
+    terms: int,
     gaussian: bool,
     bound: Callable[[], NoiseBound],
     together: Callable[[FloatArray], FloatArray] | None = None,
@@ -190,7 +186,7 @@ def exact_pvalues(
         found = np.minimum(2.0 * together(np.abs(error)), 1.0)
     again = np.flatnonzero(~(found > _SMALL_TAIL))
     again = again[np.argsort(-np.abs(score[again]), kind="stable")]
-    most = 0 if law is None else affordable(again.size, values, SECONDS)
+    most = 0 if law is None else affordable(again.size, terms, SECONDS)
     if law is not None:
         tails = [float(law(int(at)).cdf(-abs(error[at]))) for at in again[:most]]
         found[again[:most]] = np.minimum(2.0 * np.array(tails), 1.0)
@@ -201,14 +197,14 @@ def exact_pvalues(
     return found, "bound" if left.size else "exact"
 
 
-def law_seconds(values: int) -> float:
-    """Return about how long one law of so many noises takes, as measured on one core."""
-    return 0.1 + 1.5e-5 * values
+def law_seconds(terms: int) -> float:
+    """Return about how long one law of so many terms takes, as measured on one core."""
+    return 0.1 + 1.5e-5 * terms
 
 
-def affordable(laws: int, values: int, seconds: float) -> int:
+def affordable(laws: int, terms: int, seconds: float) -> int:
     """Return how many of so many laws can be found in some time, at least a few."""
-    return min(laws, max(FEW, int(seconds / law_seconds(values))))
+    return min(laws, max(FEW, int(seconds / law_seconds(terms))))
 
 
 @dataclass(frozen=True, kw_only=True)

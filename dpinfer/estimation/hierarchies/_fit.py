@@ -198,7 +198,7 @@ class HierarchyFit:
         errors = ManyErrors(
             std_errors=np.sqrt(self.variance[units]),
             law=law,
-            values=self.values.size,
+            terms=self.values.size,
             gaussian=self.is_gaussian,
             integer=bool(integer_cells(self.mechanism, self.values.size).any()),
             bound=lambda: self.bound,

@@ -97,7 +97,7 @@ def disagreements(fit: HierarchyFit, most: int) -> pd.DataFrame:
         residual[rows],
         std_err,
         law=law,
-        values=fit.values.size,
+        terms=fit.values.size,
         gaussian=fit.is_gaussian,
         bound=lambda: fit.bound_of_any,
     )
@@ -131,7 +131,7 @@ def parent_tests(fit: HierarchyFit) -> pd.DataFrame:
         difference,
         std_err,
         law=lambda at: fit.noise(fit.innovation_weights(int(place[at]))),
-        values=fit.values.size,
+        terms=fit.values.size,
         gaussian=fit.is_gaussian,
         bound=lambda: fit.bound_of_any,
         together=(lambda size: laws.difference_tails(place, size)) if laws.supported else None,

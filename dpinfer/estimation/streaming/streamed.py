@@ -170,7 +170,7 @@ class StreamedMarginals:
         errors = ManyErrors(
             std_errors=std_err,
             law=None,
-            values=std_err.size,
+            terms=0,
             gaussian=bound.is_gaussian,
             integer=any(law.is_integer for law in bound.laws),
             bound=lambda: bound,

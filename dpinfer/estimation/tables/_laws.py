@@ -28,7 +28,7 @@ from dpinfer.estimation.tables._householder import reflect
 from dpinfer.estimation.tables._measured import MeasuredTables
 from dpinfer.estimation.tables._schema import Names
 from dpinfer.estimation.tables._solution import ScalarVariances
-from dpinfer.mechanisms import NoiseLaw
+from dpinfer.mechanisms import Exact, NoiseLaw
 from dpinfer.mechanisms._sums.collect import kinds
 from dpinfer.mechanisms.independent import groups, integer_cells
 from dpinfer.mechanisms.weighted_sum import WeightedSum, counted_sum
@@ -106,6 +106,15 @@ class TableLaws:
                 share[at if one.row is None else one.row[at]] = largest if shared else 1.0
             yield read.law, len(read.values), share
 
+    @property
+    def terms(self) -> int:
+        """Largest number of terms of a law: cells have as many weights as axes can agree."""
+        return sum(
+            len(one.values) << min(one.kept.bit_count(), 20)
+            for one in self.fit.read
+            if not isinstance(one.law, Exact)
+        )
+
     @cached_property
     def integer(self) -> bool:
         """Whether some noise takes whole numbers."""
@@ -177,7 +186,7 @@ class TableLaws:
             error,
             std_err,
             law=law if self.single else None,
-            values=fit.values,
+            terms=self.terms,
             gaussian=fit.is_gaussian,
             bound=lambda: self.bound_of_any,
         )
@@ -274,7 +283,7 @@ class TableLaws:
         return ManyErrors(
             std_errors=std_err,
             law=law,
-            values=self.fit.values,
+            terms=self.terms,
             gaussian=self.fit.is_gaussian,
             integer=self.integer,
             bound=lambda: self.bound,

@@ -12,6 +12,7 @@ import pytest
 
 import dpinfer as dpi
 from dpinfer.errors import InvalidParameterError
+from dpinfer.estimation.bounds import NoiseBound
 from dpinfer.estimation.streaming import _files
 from dpinfer.estimation.streaming._files import (
     Folder,
@@ -165,7 +166,7 @@ def test_estimates_are_written_some_rows_at_a_time(tmp_path, monkeypatch):
         assert number == 0
         return tables[0][rows], tables[1][rows]
 
-    write_estimates(path, labels, [(4, 1)], chunk)
+    write_estimates(path, labels, [(4, 1)], chunk, NoiseBound((), ()))
     assert parquet.ParquetFile(path).num_row_groups == 4  # of 5 numbers a row, 10 at a time
     units, found = read_estimates([path, path], ["variance-0", "estimate-0"])
     assert units == [*labels.tolist()] * 2
