@@ -70,8 +70,8 @@ class McNemarPower(TwoCountsPower):
 
     >>> from dpinfer import Geometric
     >>> plan = McNemarPower(Geometric.from_epsilon)
-    >>> plan.power(150, 0.15, 0.05, budget=[0.5, 2.0]).round(3)
-    array([0.601, 0.765])
+    >>> plan.power(150, 0.15, 0.05, budget=[1.0, 2.0]).round(3)
+    array([0.739, 0.765])
     >>> quick = McNemarPower(Geometric.from_epsilon, method="plug-in")
     >>> quick.solve_power(prop12=0.15, prop21=0.05, alpha=0.05, power=0.8, budget=2.0)
     163.0

@@ -1,9 +1,12 @@
 """What all plans share: shapes, tables, drawings, budgets, and what is asked for."""
 
+import inspect
+
 import matplotlib as mpl
 import numpy as np
 import pytest
 
+import dpinfer
 from dpinfer.errors import InvalidParameterError
 from dpinfer.hypothesis_tests.power._plan import is_alternative
 from dpinfer.hypothesis_tests.power.composite import CompositeFitPower
@@ -178,3 +181,29 @@ def test_direction_of_an_effect():
     found = [[is_alternative(a, x) for x in (-1.0, 0.0, 1.0)] for a in ("larger", "smaller")]
     assert found == [[False, False, True], [True, False, False]]
     assert [is_alternative("two-sided", x) for x in (-1.0, 0.0, 1.0)] == [True, False, True]
+
+
+def test_plans_are_made_for_the_default_method_of_the_test():
+    """None is no method: the test chooses by the table, and so does the plan."""
+    pairs = {
+        "ProportionPower": "proportions_ztest",
+        "PoissonPower": "poisson_ztest",
+        "TwoProportionsPower": "proportions_2indep",
+        "TwoRatesPower": "poisson_2indep",
+        "McNemarPower": "mcnemar",
+        "LinearPower": "linear_ztest",
+        "PairedCountsPower": "counts_paired",
+        "TrendPower": "counts_trend",
+        "ProportionsTrendPower": "proportions_trend",
+        "GoodnessOfFitPower": "chisquare",
+        "CompositeFitPower": "chisquare_fit",
+        "IndependencePower": "chi2_contingency",
+        "HomogeneityPower": "chi2_contingency",
+    }
+    for plan, test in pairs.items():
+        planned, used = (
+            inspect.signature(getattr(dpinfer, name)).parameters["method"].default
+            for name in (plan, test)
+        )
+        # the exact law of two proportions is the default where their sizes are known, as in plans
+        assert planned == ("exact" if test == "proportions_2indep" else used), plan
