@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dpinfer._validation import FloatArray
+from dpinfer._validation import FloatArray, check_array, check_integer_array
 from dpinfer.errors import InvalidParameterError
+from dpinfer.estimation.published import LARGEST_NOBS
 from dpinfer.intervals.ratios._arcs import RATIO, Arcs
 from dpinfer.intervals.ratios._fieller import Ends, Standardised, one_exact
 from dpinfer.intervals.ratios._general import ends_of_one, weighted_tail
@@ -19,8 +21,11 @@ from dpinfer.intervals.ratios._support import (
     chord_support,
     smooth_support,
 )
+from dpinfer.intervals.ratios._two_binomials import Sample, Transform, lower_limit
 from dpinfer.intervals.ratios.ratio import as_sets, share_confint
 from dpinfer.mechanisms import Gaussian, NoiseLaw, groups
+from dpinfer.mechanisms._fast_sum import fast_sum
+from dpinfer.mechanisms.independent import integer_cells
 from dpinfer.mechanisms.weighted_sum import WeightedSum, weighted_sums
 
 ROUNDING = 64 * np.finfo(float).eps
@@ -31,6 +36,12 @@ FEW_TOTALS = 32
 
 SLACK = 0.05
 """Largest share of slack in a standard deviation with which a table takes the place of the law."""
+
+MOST_TABLES = 500
+"""Tables for which exact limits with sampling take at most a minute or so."""
+
+SIZES_MISSED = 0.02
+"""Share of the error probability of a limit that is left to limits of unknown row totals."""
 
 NARROW = 20.0
 """Sums of whole-numbered noise of a larger standard deviation have no polygon."""
@@ -237,3 +248,99 @@ def _check_rows(rows: int) -> None:
             f"row_totals must hold at most {MOST_ROWS} different pairs for noise of this kind, got "
             f"{rows}: pass fewer tables at a time, or use method='normal'"
         )
+
+
+def sampling_ends(
+    counts: FloatArray, law: NoiseLaw, totals: FloatArray | None, f: Transform, alpha: float
+) -> tuple[FloatArray, FloatArray]:
+    """Return exact ends of f(p₁) - f(p₂) for the risks in the population; inf, -inf where empty."""
+    if len(counts) > MOST_TABLES:
+        raise InvalidParameterError(
+            f"table must hold at most {MOST_TABLES} tables for method='exact' with sampling, which "
+            f"takes some 0.1 s for each, got {len(counts)}: use method='normal', or fewer at a time"
+        )
+    whole = np.broadcast_to(integer_cells(law, 4), 4).reshape(2, 2)
+    if ((counts != np.rint(counts)) & whole).any():
+        raise InvalidParameterError("table must hold whole numbers where the noise does")
+    if totals is not None:
+        check_array(check_integer_array(totals, "row_totals", ge=1), "row_totals", le=LARGEST_NOBS)
+    limit = 0.5 * alpha
+    lower, upper = np.empty(len(counts)), np.empty(len(counts))
+    for number, table in enumerate(counts):
+        if totals is None:
+            rows = [
+                _of_unknown_size(table[k], law, k, whole[k], SIZES_MISSED * limit) for k in (0, 1)
+            ]
+            level = limit * (1.0 - SIZES_MISSED)
+        else:
+            rows = [_of_known_size(table[k], law, k, totals[number, k], whole[k]) for k in (0, 1)]
+            level = limit
+        lower[number] = lower_limit(rows[0], rows[1], f, level)
+        upper[number] = -lower_limit(rows[1], rows[0], f, level)
+    empty = lower > upper
+    return np.where(empty, np.inf, lower), np.where(empty, -np.inf, upper)
+
+
+def _cell(law: NoiseLaw, row: int, column: int) -> NoiseLaw:
+    return law.take(2 * row + column) if law.shape else law
+
+
+def _of_known_size(
+    cells: FloatArray, law: NoiseLaw, row: int, total: float, whole: NDArray[np.bool_]
+) -> list[Sample]:
+    """Return the count of a row, estimated from both of its cells."""
+    weight = float(_weights(law)[row])
+    weights = np.array([weight, 1.0 - weight])
+    lattice = bool(whole[weights > 0].all()) and weight in (0.0, 0.5, 1.0)
+    return [
+        Sample(
+            count=float(weights @ [cells[0], total - cells[1]]),
+            most=float(total),
+            least=float(total),
+            size=float(total),
+            noise=fast_sum(weights, [_cell(law, row, 0), _cell(law, row, 1)]),
+            unit=(0.5 if weight == 0.5 else 1.0) if lattice else 0.0,
+        )
+    ]
+
+
+def _of_unknown_size(
+    cells: FloatArray, law: NoiseLaw, row: int, whole: NDArray[np.bool_], miss: float
+) -> list[Sample]:
+    """Return the events for risks up to 1/2, the others beyond; their sum limits the size."""
+    laws = [_cell(law, row, column) for column in (0, 1)]
+    # both rows miss, on both sides
+    reach = float(fast_sum(np.ones(2), laws).isf(0.25 * miss))
+    total = float(cells.sum())
+    if abs(total) + reach > LARGEST_NOBS:
+        raise InvalidParameterError(
+            f"table must have rows that sum to less than {LARGEST_NOBS:g} for method='exact' with "
+            f"sampling, got {total:g}"
+        )
+    least, most = np.maximum([np.ceil(total - reach), np.floor(total + reach)], 1.0)
+    return [
+        Sample(
+            count=float(cells[column]),
+            most=min(most, last),
+            least=max(least, first),
+            size=0.5 * (first + last),
+            noise=laws[column],
+            unit=1.0 if whole[column] else 0.0,
+            low=0.5 * column,
+            high=0.5 * (column + 1),
+            mirrored=column == 1,
+        )
+        for first, last in _size_ranges(reach, least, most)
+        for column in (0, 1)
+    ]
+
+
+def _size_ranges(reach: float, least: float, most: float) -> list[tuple[float, float]]:
+    """Return the ranges with sizes from least to most, of a division that the noise decides on."""
+    found, first = [], 1.0
+    while first <= most:
+        last = first + max(np.ceil(reach), np.ceil(0.1 * first)) - 1.0
+        if last >= least:
+            found.append((first, last))
+        first = last + 1.0
+    return found

@@ -19,7 +19,9 @@ from dpinfer.intervals.ratios._risks import (
     estimated_risks,
     exact_risks,
     ratio_ends,
+    sampling_ends,
 )
+from dpinfer.intervals.ratios._two_binomials import Transform
 from dpinfer.intervals.ratios.ratio import LARGEST, METHODS, Method, check_level
 from dpinfer.mechanisms import Mechanism, NoiseLaw, as_noise
 from dpinfer.results.intervals import Intervals, Uncertainty
@@ -230,10 +232,6 @@ def _confint(
     method = check_option(method, "method", METHODS)
     uncertainty = check_option(uncertainty, "uncertainty", UNCERTAINTIES)
     together = check_flag(simultaneous, "simultaneous")
-    if method == "exact" and uncertainty != "noise":
-        raise InvalidParameterError(
-            "method must be 'normal' for uncertainty 'noise+sampling', got 'exact'"
-        )
     counts, single = _tables(table)
     law = as_noise(mechanism, 4)
     totals = None if row_totals is None else _totals(row_totals, counts, single)
@@ -241,7 +239,13 @@ def _confint(
     check_level(each)
     risks = estimated_risks(counts, law, totals)
     notes: tuple[str, ...] = ()
-    if method == "exact" and totals is not None and measure == "risk difference":
+    if method == "exact" and uncertainty == "noise+sampling":
+        transform, back = _SCALES[measure]
+        ends = sampling_ends(counts, law, totals, transform, each)
+        empty = ends[0] > ends[1]
+        lower, upper = (back(np.where(empty, 0.0, end)) for end in ends)
+        lower, upper = np.where(empty, np.inf, lower), np.where(empty, -np.inf, upper)
+    elif method == "exact" and totals is not None and measure == "risk difference":
         lower, upper = _linear_difference(risks, law, totals, each)
     elif method == "exact" and totals is not None and measure == "risk ratio":
         lower, upper = ratio_ends(risks, law, totals, each)
@@ -251,8 +255,8 @@ def _confint(
     else:
         lower, upper, notes = _by_delta_method(measure, risks, uncertainty, each)
     first, second = np.clip(risks.estimate, 0.0, 1.0).T
-    ends = [_VALUES[measure](first, second), lower, upper]
-    estimate, lower, upper = (part[0] if single else part for part in ends)
+    parts = [_VALUES[measure](first, second), lower, upper]
+    estimate, lower, upper = (part[0] if single else part for part in parts)
     return Intervals(
         estimate=estimate,
         lower=lower,
@@ -334,6 +338,24 @@ _VALUES: dict[Measure, Callable[..., FloatArray]] = {
     "risk difference": _difference,
 }
 """The measures, as functions of the two risks and of what to say of 0/0."""
+
+
+def _log(p: FloatArray) -> FloatArray:
+    with np.errstate(divide="ignore"):
+        return np.log(p)
+
+
+def _logit(p: FloatArray) -> FloatArray:
+    with np.errstate(divide="ignore"):
+        return np.log(p) - np.log1p(-p)
+
+
+_SCALES: dict[Measure, tuple[Transform, Transform]] = {
+    "risk ratio": (_log, np.exp),
+    "odds ratio": (_logit, np.exp),
+    "risk difference": (np.asarray, np.asarray),
+}
+"""Scales on which the measures are differences, and the way back."""
 
 _SLOPES: dict[Measure, Callable[[FloatArray], FloatArray]] = {
     "risk ratio": lambda p: 1.0 / p,

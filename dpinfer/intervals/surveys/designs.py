@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 
+from dpinfer._numerics.binomial import binom_pmf
 from dpinfer._validation import FloatArray, check_array, check_integer_array, check_option
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.published import LARGEST_NOBS, unlabelled
 from dpinfer.intervals.surveys._hypergeometric import NoisyHypergeometric
-from dpinfer.mechanisms import NoiseLaw
+from dpinfer.mechanisms import Exact, NoiseLaw
 from dpinfer.mechanisms._noisy_count import NoisyCount
 from dpinfer.mechanisms.noisy_binomial import NoisyBinomial
 
@@ -24,6 +26,16 @@ DesignName = Literal["srs", "poisson"]
 DESIGNS: tuple[DesignName, ...] = ("srs", "poisson")
 
 _SMALLEST_RATE = 1e-15
+
+_LARGEST_QUICK = 1e7
+"""Populations in which logarithms of factorials give probabilities to 1e-7 of them."""
+
+
+def log_choose(n: FloatArray, k: FloatArray) -> FloatArray:
+    """Logarithm of the number of ways to choose k of n; -inf where there is none."""
+    ways = special.gammaln(n + 1.0) - special.gammaln(np.maximum(k, 0.0) + 1.0)
+    possible = (k >= 0) & (k <= n)
+    return np.where(possible, ways - special.gammaln(np.maximum(n - k, 0.0) + 1.0), -np.inf)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +62,19 @@ class Design(ABC):
     @abstractmethod
     def sampling_variance(self, count: FloatArray, noise_variance: FloatArray) -> FloatArray:
         """Unbiased estimate, possibly negative, of the sampling variance of the total."""
+
+    @property
+    @abstractmethod
+    def middle(self) -> FloatArray:
+        """Total at which the count varies most."""
+
+    @abstractmethod
+    def count_variance(self, total: FloatArray) -> FloatArray:
+        """Variance of the count without noise, for totals of shape (…, m)."""
+
+    @abstractmethod
+    def pmf(self, x: FloatArray, total: FloatArray) -> FloatArray:
+        """Probabilities of counts under one design; not for a census."""
 
     @abstractmethod
     def law(self, total: FloatArray, noise: NoiseLaw) -> NoisyCount:
@@ -88,6 +113,27 @@ class SimpleRandomSampling(Design):
         spread = (count * (n - count) + noise_variance) / (n * np.maximum(n - 1.0, 1.0))
         left = (self.population_size - n) / n
         return np.asarray(self.population_size * left * spread)
+
+    @property
+    def middle(self) -> FloatArray:
+        """N/2."""
+        return np.asarray(np.floor(0.5 * self.population_size))
+
+    def count_variance(self, total: FloatArray) -> FloatArray:
+        """n·p(1 - p)·(N - n)/(N - 1) with p = K/N."""
+        size = self.population_size
+        share = total / size
+        left = (size - self.sample_size) / np.maximum(size - 1.0, 1.0)
+        return np.asarray(self.sample_size * share * (1.0 - share) * left)
+
+    def pmf(self, x: FloatArray, total: FloatArray) -> FloatArray:
+        """Hypergeometric probabilities."""
+        n, size = self.sample_size, self.population_size
+        if size > _LARGEST_QUICK:
+            return self.law(total, Exact())._pmf_at(x)
+        rest = size - total
+        ways = log_choose(total, x) + log_choose(rest, n - x)
+        return np.asarray(np.exp(ways - log_choose(size, n)))
 
     def law(self, total: FloatArray, noise: NoiseLaw) -> NoisyCount:
         """Hypergeometric count and noise."""
@@ -128,6 +174,23 @@ class PoissonSampling(Design):
     def sampling_variance(self, count: FloatArray, noise_variance: FloatArray) -> FloatArray:
         """(1 - π)y/π²."""
         return np.asarray((1.0 - self.rate) * count / np.square(self.rate))
+
+    @property
+    def middle(self) -> FloatArray:
+        """Without end."""
+        return np.full(self.rate.shape, LARGEST_NOBS)
+
+    def count_variance(self, total: FloatArray) -> FloatArray:
+        """K·π(1 - π)."""
+        return np.asarray(total * self.rate * (1.0 - self.rate))
+
+    def pmf(self, x: FloatArray, total: FloatArray) -> FloatArray:
+        """Binomial probabilities."""
+        if total.max() > _LARGEST_QUICK:
+            inside = np.minimum(x, total)
+            return np.where(x <= total, binom_pmf(inside, total, self.rate), 0.0)
+        chance = x * np.log(self.rate) + np.maximum(total - x, 0.0) * np.log1p(-self.rate)
+        return np.asarray(np.exp(log_choose(total, x) + chance))
 
     def law(self, total: FloatArray, noise: NoiseLaw) -> NoisyCount:
         """Binomial count and noise."""

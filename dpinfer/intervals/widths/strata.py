@@ -51,9 +51,10 @@ class StratifiedWidth(WidthBySetting):
         How each stratum is sampled; see :func:`dpinfer.stratified_total`.
     uncertainty : {"noise+sampling", "noise"}
         What the interval covers.
-    method : {"convolution", "normal", "exact"}, optional
-        How the interval is made; see :meth:`SurveyEstimate.conf_int`. ``"exact"`` is for noise
-        alone.
+    method : {"exact", "convolution", "normal"}, optional
+        How the interval is made; see :meth:`SurveyEstimate.conf_int`, also for the default. An
+        exact width takes some tenths of a second, and to solve for an argument takes many widths:
+        begin with ``"convolution"``, which plans a size that is a little too small.
 
     See Also
     --------
@@ -81,7 +82,11 @@ class StratifiedWidth(WidthBySetting):
 
     >>> from dpinfer import Laplace
     >>> plan = StratifiedWidth(
-    ...     Laplace.from_epsilon, [10_000, 4_000], [0.2, 0.15], allocation=[1, 1]
+    ...     Laplace.from_epsilon,
+    ...     [10_000, 4_000],
+    ...     [0.2, 0.15],
+    ...     allocation=[1, 1],
+    ...     method="convolution",
     ... )
     >>> plan.solve_width(width=1400, alpha=0.05, budget=0.5)
     362.0

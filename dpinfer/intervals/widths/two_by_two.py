@@ -76,7 +76,8 @@ class TwoByTwoWidth(WidthBySetting):
     method : {"exact", "normal"}
         How the interval is made; see :func:`dpinfer.risk_ratio_confint`.
     uncertainty : {"noise", "noise+sampling"}
-        What the interval covers; noise and sampling by ``method="normal"`` only.
+        What the interval covers; noise and sampling by ``method="normal"`` only, as exact intervals
+        of so many tables would take minutes.
 
     See Also
     --------
@@ -146,6 +147,11 @@ class TwoByTwoWidth(WidthBySetting):
             ratio=check_scalar(self.ratio, "ratio", ge=1e-6, le=1e6),
             known_totals=check_flag(self.known_totals, "known_totals"),
         )
+        if (self.method, self.uncertainty) == ("exact", "noise+sampling"):
+            raise InvalidParameterError(
+                "method must be 'normal' to plan for uncertainty 'noise+sampling', got 'exact': "
+                f"{_TABLES['exact']} such intervals would take minutes"
+            )
         # the interval checks what the plan has in common with it
         self._intervals(np.ones((1, 2, 2)), np.full(2, 2.0), Exact(), 0.05)
 

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 from scipy.optimize import brentq
 from statsmodels.stats.contingency_tables import Table2x2
 from statsmodels.stats.proportion import confint_proportions_2indep
@@ -132,6 +133,94 @@ def test_tables_with_totals_of_their_own(noise, measure):
     np.testing.assert_allclose(many[[0, 7, 39]], np.asarray(alone), rtol=slack, atol=slack)
 
 
+def pmf(law, k):
+    """Probabilities of whole-numbered noise, also where there is none."""
+    return law.cdf(k) - law.cdf(k - 1.0)
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+@pytest.mark.parametrize(
+    ("law", "sizes"),
+    [
+        (Exact(), (5, 7)),
+        pytest.param(Exact(), (20, 15), marks=pytest.mark.slow),
+        pytest.param(Geometric(scale=0.5), (6, 9), marks=pytest.mark.slow),
+    ],
+)
+def test_default_intervals_cover_noise_and_sampling_by_enumeration(measure, law, sizes):
+    # one noisy cell counts in each row, and the other has noise of no use; public sizes
+    reach = int(law.isf(1e-3))
+    noise = pmf(law, np.arange(-reach, reach + 1.0))
+    values = [np.arange(-reach, n + reach + 1.0) for n in sizes]
+    tables = [
+        [[one, sizes[0] - one], [other, sizes[1] - other]]
+        for one in values[0]
+        for other in values[1]
+    ]
+    laws = law if law == Exact() else [law, Geometric(scale=1e4)] * 2
+    found = measure(
+        tables, mechanism=laws, row_totals=sizes, uncertainty="noise+sampling", alpha=0.1
+    )
+    assert (found.method, found.notes) == ("exact", ())
+    for p in (0.002, 0.02, 0.1, 0.4, 0.9):
+        for q in (0.002, 0.05, 0.3, 0.7):
+            chances = [
+                np.convolve(stats.binom(n, risk).pmf(np.arange(n + 1)), noise)
+                for n, risk in zip(sizes, (p, q), strict=True)
+            ]
+            hit = found.contains(MEASURES[measure](p, q))
+            # what is beyond the reach of the noise may be missed
+            assert np.outer(*chances).ravel() @ hit >= 0.9 - 4 * law.sf(reach)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("measure", MEASURES)
+def test_intervals_with_unknown_sizes_cover_noise_and_sampling(measure):
+    # of 100 tables with 0.9 or more, below 0.7 by accident with probability 1e-8
+    rng, law, sizes, risks = np.random.default_rng(8), Laplace(scale=0.5), (25, 40), (0.1, 0.04)
+    events = np.stack([rng.binomial(n, p, 100) for n, p in zip(sizes, risks, strict=True)], axis=1)
+    tables = np.stack([events, sizes - events], axis=2) + law.rvs((100, 2, 2), rng=rng)
+    found = measure(tables, mechanism=law, uncertainty="noise+sampling", alpha=0.1)
+    assert found.contains(MEASURES[measure](*risks)).mean() >= 0.7
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [
+        Exact(),
+        Laplace(scale=1.0),
+        Gaussian(sigma=2.0),
+        [Geometric(scale=1.0), Laplace(scale=2.0)] * 2,
+    ],
+)
+@pytest.mark.parametrize("measure", MEASURES)
+def test_exact_intervals_with_sampling_are_about_as_wide_as_normal_ones(measure, noise):
+    table = np.array([[600.0, 1400.0], [350.0, 1650.0]])
+    given = {"mechanism": noise, "uncertainty": "noise+sampling"}
+    exact = measure(table, row_totals=[2000, 2000], **given)
+    normal = measure(table, row_totals=[2000, 2000], method="normal", **given)
+    assert 0.99 < exact.width / normal.width < 1.03
+    if noise == Exact():
+        unknown = measure(table, **given)
+        np.testing.assert_allclose(tuple(unknown), tuple(exact), rtol=1e-2)
+
+
+def test_without_noise_it_is_near_the_score_interval():
+    found = risk_difference_confint(
+        [[7, 13], [1, 19]], mechanism=Exact(), row_totals=[20, 20], uncertainty="noise+sampling"
+    )
+    score = confint_proportions_2indep(7, 20, 1, 20, method="score", compare="diff")
+    np.testing.assert_allclose(tuple(found), score, atol=0.03)
+    swapped = risk_difference_confint(
+        [[1, 19], [7, 13]], mechanism=Exact(), row_totals=[20, 20], uncertainty="noise+sampling"
+    )
+    np.testing.assert_allclose(-np.asarray(swapped)[::-1], np.asarray(found), atol=1e-9)
+    none = risk_ratio_confint(
+        [[0, 20], [0, 20]], mechanism=Exact(), row_totals=[20, 20], uncertainty="noise+sampling"
+    )
+    assert tuple(none) == (0.0, np.inf)
+
+
 def test_small_counts_give_the_whole_range():
     table = [[1.0, -2.0], [30.0, 170.0]]
     noise = Laplace(scale=2.0)
@@ -160,7 +249,17 @@ def test_many_tables_at_once():
         ({"mechanism": Laplace(scale=[1.0, 2.0])}, "mechanism"),
         ({"row_totals": [1.0, 0.0]}, "row_totals"),
         ({"row_totals": [1.0, 2.0, 3.0]}, "row_totals"),
-        ({"uncertainty": "noise+sampling"}, "method"),
+        ({"uncertainty": "noise+sampling", "row_totals": [2.5, 3.0]}, "row_totals"),
+        (
+            {
+                "uncertainty": "noise+sampling",
+                "table": [[1.5, 2.0], [3.0, 4.0]],
+                "mechanism": Geometric(scale=1.0),
+            },
+            "whole numbers",
+        ),
+        ({"uncertainty": "noise+sampling", "table": np.ones((501, 2, 2))}, "at most 500 tables"),
+        ({"uncertainty": "noise+sampling", "table": np.full((2, 2), 1e40)}, "sum to less"),
         ({"uncertainty": "all"}, "uncertainty"),
         ({"alpha": 0}, "alpha"),
     ],
