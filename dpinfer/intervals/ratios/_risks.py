@@ -289,7 +289,12 @@ def _of_known_size(
     cells: FloatArray, law: NoiseLaw, row: int, total: float, whole: NDArray[np.bool_]
 ) -> list[Sample]:
     """Return the count of a row, estimated from both of its cells."""
-    weight = float(_weights(law)[row])
+    weight, laws = float(_weights(law)[row]), [_cell(law, row, column) for column in (0, 1)]
+    noise = fast_sum(np.array([weight, 1.0 - weight]), laws)
+    if isinstance(noise, WeightedSum):
+        # a law without a table is too slow for so many points: one of the cells has to do
+        weight = float(laws[0].variance <= laws[1].variance)
+        noise = laws[0] if weight else laws[1]
     weights = np.array([weight, 1.0 - weight])
     lattice = bool(whole[weights > 0].all()) and weight in (0.0, 0.5, 1.0)
     return [
@@ -298,7 +303,7 @@ def _of_known_size(
             most=float(total),
             least=float(total),
             size=float(total),
-            noise=fast_sum(weights, [_cell(law, row, 0), _cell(law, row, 1)]),
+            noise=noise,
             unit=(0.5 if weight == 0.5 else 1.0) if lattice else 0.0,
         )
     ]

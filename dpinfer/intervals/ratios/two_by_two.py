@@ -63,7 +63,8 @@ def risk_ratio_confint(
         inside (0, 1).
     uncertainty : {"noise", "noise+sampling"}
         Whether the interval is about the risks in the confidential table, or about those in a
-        population of which each row is a binomial sample; the latter by ``method="normal"`` only.
+        population of which each row is a binomial sample. For the latter ``row_totals`` are whole
+        numbers, and at most 500 tables are taken at once by ``method="exact"``.
     simultaneous : bool, default False
         Whether the intervals shall cover the values of all tables together with probability
         1 - ``alpha``.
@@ -97,12 +98,38 @@ def risk_ratio_confint(
     noises of other kinds, are replaced by noises with a density, and the most by which they differ
     is added.
 
+    For risks in a population the exact interval is made of two one-sided limits, each of which errs
+    with probability at most α/2 whatever the risks. A lower limit is the least ratio among the
+    pairs (p₁, p₂) with P(S >= s; p₁, p₂) > α/2, where S increases with the events of the first row
+    and decreases with those of the second, so that the pairs on one curve decide (Buehler 1957). S
+    is the approximate limit of Donner and Zou (2012) from Wilson's limits with the noise in them,
+    and the risks are looked for within limits that miss with probability α/1000 (Berger and Boos
+    1994). Sums over cells and steps are rounded to the safe side, by about 1 % of the length. With
+    public totals the interval is about as long as the normal one, and without noise the smallest
+    coverage found by enumeration is .952 for samples of 10 to 50 at 1 - α = .95, where that of
+    the normal one is .905. Without public totals a row's events (for risks up to 1/2, and the
+    others beyond) have an unknown number of trials, within limits from the sum of the row that miss
+    with probability α/100: with Laplace noise of scale 1 that makes the interval 1.3 times as
+    long for rows of 200 and 1.1 times for rows of 2,000, and more for smaller ones. The roles of
+    the rows may be exchanged. It takes some 0.1 s for a table, and up to a second without totals.
+
     The normal interval is exp(log(p₁/p₂) ± z·√v), with v the sum over the rows of var(p)/p²,
     where the noise contributes ((1 - p)²v_a + p²v_b)/n² to var(p), and sampling p(1 - p)/n
     (Katz et al. 1978).
 
     References
     ----------
+    Berger, R. L. and Boos, D. D. (1994). P values maximized over a confidence set for the nuisance
+    parameter. Journal of the American Statistical Association 89(427), 1012-1016.
+    doi:10.1080/01621459.1994.10476836.
+
+    Buehler, R. J. (1957). Confidence intervals for the product of two binomial parameters. Journal
+    of the American Statistical Association 52(280), 482-493. doi:10.1080/01621459.1957.10501404.
+
+    Donner, A. and Zou, G. Y. (2012). Closed-form confidence intervals for functions of the normal
+    mean and standard deviation. Statistical Methods in Medical Research 21(4), 347-359.
+    doi:10.1177/0962280210383082.
+
     Katz, D., Baptista, J., Azen, S. P. and Pike, M. C. (1978). Obtaining confidence intervals for
     the risk ratio in cohort studies. Biometrics 34(3), 469-474. doi:10.2307/2530610.
 
@@ -112,6 +139,10 @@ def risk_ratio_confint(
     >>> table = [[60.0, 140.0], [30.0, 170.0]]
     >>> risk_ratio_confint(table, mechanism=Laplace(scale=1.0))
     Intervals([1.72959, 2.33932], level 0.95, exact)
+    >>> lower, upper = risk_ratio_confint(table, mechanism=Laplace(scale=1.0),
+    ...                                   row_totals=[200, 200], uncertainty="noise+sampling")
+    >>> lower.round(2), upper.round(2)
+    (np.float64(1.35), np.float64(3.06))
     """
     return _confint(
         "risk ratio", table, mechanism, row_totals, alpha, method, uncertainty, simultaneous

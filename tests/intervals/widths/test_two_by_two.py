@@ -114,12 +114,13 @@ def test_width_is_that_of_an_enumeration_of_samples(measure):
 
 
 def test_known_totals_have_a_closed_form():
-    # p ± t/n in each row, a and n - b having the same weight
+    # the difference is linear in the noise, a and n - b having the same weight
     plan = TwoByTwoWidth(
         Gaussian(sigma=2.0), measure="risk difference", ratio=1.5, known_totals=True
     )
-    t = stats.norm.isf(-np.expm1(0.5 * np.log1p(-0.1)) / 2) * 2.0 * np.sqrt(0.5)
-    assert plan.width(**SETTING, alpha=0.1) == pytest.approx(2 * t / 80 + 2 * t / 120, rel=1e-9)
+    t = stats.norm.isf(0.05) * 2.0 * np.sqrt(0.5)
+    expected = 2 * t * np.hypot(1 / 80, 1 / 120)
+    assert plan.width(**SETTING, alpha=0.1) == pytest.approx(expected, rel=1e-9)
 
 
 def test_scales_are_of_the_same_median():
