@@ -69,7 +69,12 @@ def number_sets(
     first, beside_first = _number(arcs.left, form)
     second, beside_second = _number(arcs.right, form)
     lower, upper = np.minimum(first, second), np.maximum(first, second)
-    kind = np.where(beside_first * beside_second < 0, "complement", "interval").astype("<U10")
+    around = beside_first * beside_second < 0
+    # ends are attained under whole-numbered noise: rounding must not move them inward
+    outward = np.maximum(_rounding(arcs.left, form), _rounding(arcs.right, form))
+    outward = np.where(around, -outward, outward)
+    lower, upper = lower - outward, upper + outward
+    kind = np.where(around, "complement", "interval").astype("<U10")
     ray = (beside_first == 0) ^ (beside_second == 0)
     finite = np.where(beside_first == 0, second, first)
     # a ray goes from its end past the estimate
@@ -98,3 +103,15 @@ def _number(direction: FloatArray, form: Map) -> tuple[FloatArray, FloatArray]:
         number = top / np.where(bottom == 0, 1.0, bottom)
     infinite = np.where(top == 0, 0.0, np.copysign(np.inf, top))
     return np.where(bottom == 0, infinite, number), np.sign(bottom)
+
+
+def _rounding(direction: FloatArray, form: Map) -> FloatArray:
+    """Bound the rounding error of the number of a direction; a ratio is that of its truth, too."""
+    if form == RATIO:
+        return np.zeros(len(direction))
+    terms = np.abs(direction) @ np.abs(np.transpose(form))
+    number, _ = _number(direction, form)
+    bottom = np.abs(direction @ np.asarray(form[1]))
+    known = (bottom > 0) & np.isfinite(number) & (number != 0)
+    size = terms[:, 0] + np.where(known, np.abs(number), 0.0) * terms[:, 1]
+    return np.where(known, 4.0 * np.finfo(float).eps * size / np.where(known, bottom, 1.0), 0.0)

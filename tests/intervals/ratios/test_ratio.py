@@ -390,3 +390,18 @@ def test_a_pair_with_tulap_noise_takes_a_moment(mechanism):
         # (1 - s)*a - s*b of a share s: beyond what is seen with probability 1/40
         law = WeightedSum([1.0 - share, share], list(laws))
         assert law.sf(abs(74 - share * 260)) == pytest.approx(0.025, rel=1e-8)
+
+
+def test_rounding_takes_no_attained_end_away():
+    """Ends lie on atoms; 75/57 - 1 and 18/57 are not the same float."""
+    noise = DiscreteGaussian(sigma=3.0)
+    e = np.arange(-16.0, 17.0)
+    first, second = (g.ravel() for g in np.meshgrid(e, e, indexing="ij"))
+    mass = np.outer(noise.pmf(e), noise.pmf(e)).ravel()
+    ratio = ratio_confint(60.0 + first, 90.0 + second, mechanism=noise)
+    change = relative_change_confint(60.0 + first, 90.0 + second, mechanism=noise)
+    share = share_confint(60.0 + first, total=90.0 + second, mechanism=noise)
+    held = [ratio.contains(60 / 90), change.contains(60 / 90 - 1), change.contains(-30 / 90)]
+    for one in (*held, share.contains(60 / 90)):
+        np.testing.assert_array_equal(one, held[0])
+    assert mass @ held[0] >= 0.95
