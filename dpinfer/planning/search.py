@@ -76,7 +76,11 @@ class Search:
             end *= 2.0
         if lack > 0.0:
             raise self._unreachable(high)
-        share = _bracket(lambda x: self.lack(np.asarray(back(start + span * x))), 0.0, end)
+        # an error of the logarithm is a relative one of the argument
+        precision = _PRECISION / max(1.0, abs(span) * end if logarithmic else end)
+        share = _bracket(
+            lambda x: self.lack(np.asarray(back(start + span * x))), 0.0, end, precision
+        )
         return float(back(start + span * share))
 
     def smallest_size(self, *, integer: bool, sawtooth: bool) -> float:

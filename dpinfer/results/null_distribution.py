@@ -314,6 +314,8 @@ class ExactNull(_KnownTails):
     error : callable, array of float or float, default 0
         Bound on the absolute error of both, by the statistic, where far tails are not accurate
         relative to their size: smaller probabilities are given out as this bound.
+    atoms : array of float, shape (m,), optional
+        All values that the statistic takes, if they are known: critical values are among them.
 
     Examples
     --------
@@ -326,6 +328,17 @@ class ExactNull(_KnownTails):
     """
 
     error: Tail | FloatArray | float = 0.0
+    atoms: FloatArray | None = None
+
+    def _critical(self, alpha: float, alternative: Alternative) -> FloatArray:
+        found = super()._critical(alpha, alternative)
+        if self.atoms is None:
+            return found
+        sign = SIGNS[alternative]
+        atoms = np.sort(np.abs(self.atoms) if alternative == "two-sided" else sign * self.atoms)
+        place = np.searchsorted(atoms, sign * found)
+        reached = sign * atoms[np.minimum(place, atoms.size - 1)] + 0.0
+        return np.where(place < atoms.size, reached, sign * np.inf)
 
     def _pvalue_error(self, statistic: FloatArray) -> FloatArray:
         error = self.error(statistic) if callable(self.error) else self.error

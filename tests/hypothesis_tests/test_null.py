@@ -329,3 +329,19 @@ def test_nothing_else_is_raised(value):
             null_distribution(TABLE, NARROW, **options)
         except DPInferError:
             continue
+
+
+def test_critical_values_of_listed_laws_are_values_of_the_statistic():
+    model = Multinomial(nobs=12, value=[0.25, 0.25, 0.5])
+    null = null_distribution(model, Geometric(scale=1.0), lambda y: np.ptp(y, axis=-1))
+    for alpha in (0.5, 0.2, 0.1, 0.05, 0.01):
+        for alternative in ("larger", "smaller", "two-sided"):
+            critical = float(null.critical_value(alpha, alternative))
+            if np.isinf(critical):  # no value is rejected, not even the smallest
+                assert alternative == "smaller"
+                assert null.pvalue(0.0, alternative) > alpha
+                continue
+            assert critical == round(critical)
+            assert null.pvalue(critical, alternative) <= alpha
+            inward = 1.0 if alternative == "smaller" else -1.0
+            assert null.pvalue(critical + inward, alternative) > alpha

@@ -40,7 +40,7 @@ def exact(problem: Problem, points: FloatArray | None, *, wanted: bool) -> NullD
         return ExactNull(count.larger, count.smaller, error=problem.noise._floor)
     if (lattice := enumerate_published(problem.model, problem.noise)) is not None:
         atoms = lattice.atoms(problem.evaluate, problem.model.shape)
-        return ExactNull(atoms.upper, atoms.lower, error=LISTED_ERROR)
+        return ExactNull(atoms.upper, atoms.lower, error=LISTED_ERROR, atoms=atoms.values)
     law = _quadratic(problem)
     if law is None or not (wanted or _is_good(law, _usual(problem, points))):
         return None

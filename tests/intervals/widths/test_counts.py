@@ -263,3 +263,10 @@ def test_any_arguments_give_a_number_or_a_clear_error(kind, law, alpha, width, b
             continue
         assert np.isfinite(found)
         assert found >= 0.0
+
+
+@pytest.mark.parametrize(("width", "alpha"), [(40.0, 0.05), (3.0, 0.01), (0.01, 0.3)])
+def test_budgets_are_found_to_the_stated_precision(width, alpha):
+    # 2b ln(1/alpha) with b = 1/budget
+    budget = CountWidth(Laplace.from_epsilon).solve_width(width=width, alpha=alpha)
+    assert budget == pytest.approx(2.0 * np.log(1.0 / alpha) / width, rel=1.1e-10)
