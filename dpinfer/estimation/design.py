@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dpinfer._validation import FloatArray
 from dpinfer.errors import ConvergenceError
-from dpinfer.estimation.augmented import AugmentedSystem
+from dpinfer.estimation.augmented import AugmentedSystem, factorise
 
 if TYPE_CHECKING:
     from scipy import sparse
@@ -287,11 +287,9 @@ def _pivots(
 def _sparse_pivots(gram: sparse.csr_array) -> NDArray[np.intp]:
     """Independent rows of a large Gram matrix with unit diagonal: those with a sound pivot."""
     from scipy.sparse import csc_array, eye_array
-    from scipy.sparse.linalg import splu
 
-    factors = splu(
+    factors = factorise(
         csc_array(gram + _SHIFT * eye_array(gram.shape[0])),
-        permc_spec="MMD_AT_PLUS_A",
         diag_pivot_thresh=0.0,
         options={"SymmetricMode": True},
     )

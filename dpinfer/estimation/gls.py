@@ -19,6 +19,9 @@ from dpinfer.estimation.targets import all_targets, find_targets
 from dpinfer.mechanisms.independent import Mechanism
 from dpinfer.releases import Release
 
+MOST_CELLS = 2**24
+"""Above this many cells their estimates take gigabytes."""
+
 _CONTRADICTION = 1e-8
 """Exact values that differ by more than this, relative to their size, contradict one another."""
 
@@ -60,7 +63,8 @@ def combine(
         If values published without noise contradict one another, or values have a threshold or
         clamping bounds: see :func:`dpinfer.release_confint` for these, one by one.
     InvalidParameterError
-        If an argument is outside what is allowed.
+        If an argument is outside what is allowed, or the equations would take minutes or more to
+        solve, as predicted from the pattern of the workload; the message says how many.
     ConvergenceError
         If the equations cannot be solved to full accuracy.
 
@@ -160,6 +164,11 @@ def _solve(release: Release) -> tuple[Design | None, Solver, FloatArray]:
             raise ConvergenceError(OVERFLOW)
         if release.workload.is_identity:
             return None, IdentitySolver(variance), release.values
+        if (cells := release.workload.shape[1]) > MOST_CELLS:
+            raise InvalidParameterError(
+                f"workload must be on at most {MOST_CELLS} cells to be combined, got {cells}: "
+                "merge cells that no query tells apart, or leave out those that none is about"
+            )
         try:
             design = find_design(release.workload.matrix)
             solver = find_solver(design.matrix, variance)

@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from dpinfer._validation import FloatArray
-from dpinfer.errors import ConvergenceError
+from dpinfer.errors import ConvergenceError, InvalidParameterError
 from dpinfer.estimation.augmented import AugmentedSystem
 from dpinfer.estimation.design import (
     DENSE_LIMIT,
@@ -35,6 +35,9 @@ BLOCK = 256
 _FILLED = 0.05
 _FILLED_LIMIT = 5000
 """A matrix with a larger share of nonzero entries has no sparse factors; the limit is higher."""
+
+_MOST_SOLVING = 1e11
+"""Numbers of factors gone through for standard errors, in about three minutes."""
 
 _STIFF = 1e4
 """Rows whose sizes differ by more than this need column pivoting, which takes longer."""
@@ -238,6 +241,12 @@ class SparseSolver:
     @_in_range
     def std_errors(self, target: Matrix) -> FloatArray:
         """Return the standard errors of the best estimates of targets."""
+        if (work := float(target.shape[0]) * self._system.filled) > _MOST_SOLVING:
+            raise InvalidParameterError(
+                f"target must be fewer linear functions: the standard errors of all "
+                f"{target.shape[0]} take a solution each with {self._system.filled} numbers, about "
+                f"{work / _MOST_SOLVING * 3:.0f} minutes in all; name those that are needed"
+            )
         blocks = (target[start : start + BLOCK] for start in range(0, target.shape[0], BLOCK))
         errors = [np.sqrt(np.square(self.weights(t) * self._std).sum(axis=1)) for t in blocks]
         return np.concatenate(errors)

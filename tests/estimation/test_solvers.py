@@ -1,12 +1,17 @@
 """Dense and sparse solvers against multiple-precision arithmetic and against each other."""
 
+import time
+
 import mpmath
 import numpy as np
 import pytest
 from scipy import sparse
+from scipy.sparse.linalg import splu
 
-from dpinfer.errors import ConvergenceError
-from dpinfer.estimation.augmented import AugmentedSystem
+from dpinfer import Gaussian, combine
+from dpinfer.errors import ConvergenceError, InvalidParameterError
+from dpinfer.estimation import augmented, solvers
+from dpinfer.estimation.augmented import AugmentedSystem, column_counts
 from dpinfer.estimation.solvers import DenseSolver, IdentitySolver, SparseSolver, find_solver
 
 
@@ -164,3 +169,63 @@ def test_identity_gives_its_values_back():
     solver = IdentitySolver(np.array([1.0, 4.0]))
     np.testing.assert_array_equal(solver.coefficients(np.array([3.0, 5.0])), [3.0, 5.0])
     np.testing.assert_array_equal(solver.std_errors(np.array([[1.0, 2.0]])), [np.sqrt(17.0)])
+
+
+def random_sums(unknowns, sums, rng):
+    """Sums of four unknowns each, drawn at random."""
+    at = rng.integers(0, unknowns, 4 * sums)
+    shape = (sums, unknowns)
+    return sparse.csr_array((np.ones(len(at)), (np.repeat(np.arange(sums), 4), at)), shape=shape)
+
+
+def test_the_fill_in_of_factors_is_known_before():
+    """Elimination with the pattern alone, entry by entry."""
+    rng = np.random.default_rng(1)
+    for size, density in ((1, 0.0), (40, 0.02), (40, 0.1), (60, 0.04)):
+        part = sparse.random_array((size, size), density=density, rng=rng)
+        system = sparse.csc_array(part + part.T + sparse.eye_array(size))
+        order = rng.permutation(size)
+        filled = system[order][:, order].toarray() != 0
+        for pivot in range(size):
+            below = pivot + 1 + np.flatnonzero(filled[pivot + 1 :, pivot])
+            filled[np.ix_(below, below)] = True
+        np.testing.assert_array_equal(column_counts(system, order), np.tril(filled).sum(axis=0))
+
+
+def test_factors_are_as_large_as_predicted(monkeypatch):
+    monkeypatch.setattr(augmented, "MOST_WORK", 10.0)  # so that the best order is looked for
+    monkeypatch.setattr(augmented, "_HOPELESS", np.inf)
+    matrix = sparse.vstack(
+        [sparse.eye_array(2000), random_sums(2000, 500, np.random.default_rng(1))], format="csr"
+    )
+    identity = sparse.eye_array(2500)
+    system = sparse.csc_array(sparse.block_array([[identity, matrix], [matrix.T, None]]))
+    counts = augmented.predicted_counts(system)
+    factors = splu(system, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.1)
+    assert counts.sum() == pytest.approx(factors.L.nnz, rel=0.1)
+
+
+@pytest.mark.parametrize(("unknowns", "sums"), [(20_000, 30_000), (12_000, 24_000)])
+def test_what_would_take_minutes_is_refused_at_once(unknowns, sums):
+    rng = np.random.default_rng(1)
+    matrix = random_sums(unknowns, sums, rng)
+    begun = time.process_time()
+    with pytest.raises(InvalidParameterError, match=r"fill in to about .* numbers .* minutes"):
+        combine(rng.normal(size=sums), workload=matrix, mechanism=Gaussian(sigma=1.0))
+    assert time.process_time() - begun < 20.0
+
+
+def test_standard_errors_that_would_take_minutes_are_refused(monkeypatch):
+    rng = np.random.default_rng(1)
+    sums = random_sums(3000, 500, rng)
+    matrix = sparse.vstack([sparse.eye_array(3000), sums], format="csr")
+    fit = combine(rng.normal(size=3500), workload=matrix, mechanism=Gaussian(sigma=1.0))
+    monkeypatch.setattr(solvers, "_MOST_SOLVING", 1e7)
+    with pytest.raises(InvalidParameterError, match="standard errors of all 3500 take a solution"):
+        fit.bse  # noqa: B018
+
+
+def test_more_cells_than_fit_are_refused():
+    wide = sparse.csr_array(([1.0, 1.0], ([0, 1], [0, 1])), shape=(2, 2**28))
+    with pytest.raises(InvalidParameterError, match=f"at most 16777216 cells .* got {2**28}"):
+        combine([1.0, 2.0], workload=wide, mechanism=Gaussian(sigma=1.0))
