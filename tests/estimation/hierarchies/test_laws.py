@@ -122,7 +122,11 @@ def test_laws_that_would_take_long_are_bounded_and_that_is_said(monkeypatch):
 
 
 def test_pvalues_are_those_of_the_laws():
-    """Discrete Gaussian noise of .5: the normal law says .0027 where the exact one is .0099."""
+    """P(|L + L'| >= x) = (1 + x/2)e⁻ˣ for Laplace noises of scale 1; the normal law says .0027."""
+    fit = combine_hierarchy([6.0, 0.0], [-1, 0], mechanism=Laplace(scale=1.0))
+    exact = 4.0 * np.exp(-6.0)
+    assert fit.parent_tests()["pvalue"][0] == pytest.approx(exact, rel=1e-9)
+    np.testing.assert_allclose(fit.disagreements()["pvalue"], exact, rtol=1e-9)
     fit = combine_hierarchy([3.0, 0.0, 0.0], [-1, 0, 0], mechanism=DiscreteGaussian(sigma=0.5))
     law = WeightedSum([1.0, 1.0, 1.0], DiscreteGaussian(sigma=0.5))
     exact = 2.0 * float(law.sf(2.0))
