@@ -31,5 +31,9 @@ class DPInferWarning(UserWarning):
     """Base of every warning that dpinfer issues."""
 
 
+class RoundedValuesWarning(DPInferWarning):
+    """Whole numbers were given noise with a density, which leaves none: state the rounding."""
+
+
 class ApproximationWarning(DPInferWarning):
     """The result is an approximation where an exact one was expected."""

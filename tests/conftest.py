@@ -1,9 +1,25 @@
 """What holds for every test: the same draws in every run."""
 
 import itertools
+from pathlib import Path
 
 import numpy as np
 import pytest
+
+ROUNDED = "dpinfer.errors.RoundedValuesWarning"
+
+
+def pytest_configure(config):
+    """Let tests take small whole numbers for values of any law: what warns of them has its own."""
+    config.addinivalue_line("filterwarnings", f"ignore::{ROUNDED}")
+
+
+def pytest_collection_modifyitems(items):
+    """Keep what users read strict: the README and all doctests."""
+    here = Path(__file__).parent
+    for item in items:
+        if here not in item.path.parents or item.path.name == "test_readme.py":
+            item.add_marker(pytest.mark.filterwarnings(f"error::{ROUNDED}"))
 
 
 @pytest.fixture(autouse=True)

@@ -110,6 +110,12 @@ def certify(
     """
     if not isinstance(release, Release):
         raise InvalidParameterError(f"release must be a Release, got {show(release)}")
+    if np.greater(release.bin_size, 1).any():
+        raise InvalidParameterError(
+            "release must have no bin_size, as what is certified are intervals for what the noise "
+            "was added to: certify the same release without it; intervals for the counts cover as "
+            "often"
+        )
     study = _ReleaseStudy.of(release, truth)
     terms = Terms.checked(
         alpha=alpha,

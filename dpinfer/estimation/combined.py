@@ -57,9 +57,9 @@ class CombinedEstimate(OverlappingEstimate):
     --------
     >>> import dpinfer as dpi
     >>> noise = [dpi.Laplace(scale=1.0), dpi.Laplace(scale=1.0), dpi.Exact()]
-    >>> fit = dpi.combine([4.0, 5.0, 10.0], workload=[[1, 0], [0, 1], [1, 1]], mechanism=noise)
+    >>> fit = dpi.combine([3.9, 5.2, 10.0], workload=[[1, 0], [0, 1], [1, 1]], mechanism=noise)
     >>> fit.params, fit.bse
-    (array([ 4.5,  5.5, 10. ]), array([1., 1., 0.]))
+    (array([ 4.35,  5.65, 10.  ]), array([1., 1., 0.]))
     """
 
     release: Release

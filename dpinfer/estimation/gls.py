@@ -143,6 +143,8 @@ def _refuse_selected(release: Release) -> None:
         return
     names = ", ".join(_row_name(release, int(row)) for row in ruled[:5])
     more = f" and {len(ruled) - 5} more" if len(ruled) > 5 else ""
+    binned = np.greater(release.bin_size, 1).any()
+    why = "counts were rounded up before the noise, or " if binned else ""
     free = len(release) - len(ruled)
     rest = (
         f"; combine values without a rule, {free} here, by release.select(~release.has_rule)"
@@ -150,7 +152,7 @@ def _refuse_selected(release: Release) -> None:
         else ""
     )
     raise IncompatibleReleaseError(
-        f"{len(ruled)} of {len(release)} values must not be combined, because a threshold or "
+        f"{len(ruled)} of {len(release)} values must not be combined, because {why}a threshold or "
         f"clamping bounds decide by their noise what is published of them: {names}{more}; "
         f"release_confint has an interval for each of them{rest}"
     )

@@ -10,6 +10,7 @@ from dpinfer._validation import FloatArray, check_array
 from dpinfer.errors import InvalidParameterError
 from dpinfer.mechanisms._law import NoiseLaw
 from dpinfer.mechanisms.independent import integer_cells
+from dpinfer.mechanisms.rounded import warn_of_rounding
 from dpinfer.results.labels import split_labels
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ def check_published(counts: FloatArray, name: str, noise: NoiseLaw) -> None:
             f"{name} must hold whole numbers where the noise takes whole numbers only, got "
             f"{counts[bad][0]}: check that mechanism is the one that was used"
         )
+    warn_of_rounding(counts, noise, name)
 
 
 def common_shape(**arrays: FloatArray) -> tuple[int, ...]:

@@ -6,12 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import special
 
 from dpinfer._validation import FloatArray, check_alpha, check_flag, check_option
 from dpinfer.estimation.pivots import Method, sidak
 from dpinfer.mechanisms import Mechanism, NoiseLaw, as_noise
 from dpinfer.mechanisms.independent import refuse_selected
+from dpinfer.mechanisms.rounded import warn_of_rounding
 from dpinfer.results.intervals import Intervals
 from dpinfer.results.labels import split_labels
 
@@ -26,13 +28,15 @@ def count_confint(
     integer: bool = False,
     lower: float | None = None,
     upper: float | None = None,
+    bin_size: ArrayLike = 1,
 ) -> Intervals:
     """Confidence intervals for confidential counts (or any other values) published with noise.
 
     Parameters
     ----------
     count : float, array, Series or DataFrame
-        The published values: the confidential values plus noise, not rounded or clamped since.
+        The published values: the confidential values plus noise, not clamped since. Where they
+        were rounded since, ``mechanism`` is :class:`~dpinfer.Rounded` noise.
     mechanism : NoiseLaw or sequence of NoiseLaw
         The law of the noise: one for all values, or one for each.
     alpha : float, default 0.05
@@ -50,6 +54,10 @@ def count_confint(
     lower, upper : float, optional
         Bounds that the confidential values respect, such as ``lower=0`` for counts. The intervals
         are intersected with them, which keeps their coverage.
+    bin_size : float or array of float, default 1
+        The counts were rounded up to multiples of this whole number *before* the noise was added,
+        as Tor does. The intervals are those for the counts themselves; see
+        :meth:`Intervals.unbinned <dpinfer.Intervals.unbinned>`.
 
     Returns
     -------
@@ -62,6 +70,13 @@ def count_confint(
     ------
     InvalidParameterError
         If an argument is outside what is allowed, or ``mechanism`` does not fit ``count``.
+
+    Warns
+    -----
+    RoundedValuesWarning
+        If all values under noise with a density (Laplace, Gaussian, Tulap) are whole numbers, which
+        happens with probability 0 unless they were rounded. At ε = 3 a nominal 90 % interval of
+        rounded Laplace noise would cover 77.7 %: give ``Rounded(Laplace(...))``.
 
     Notes
     -----
@@ -85,19 +100,28 @@ def count_confint(
     Examples
     --------
     >>> from dpinfer.mechanisms import Laplace
-    >>> lower, upper = count_confint(4, Laplace.from_epsilon(1), alpha=0.1)
+    >>> lower, upper = count_confint(4.2, Laplace.from_epsilon(1), alpha=0.1)
     >>> lower.round(2), upper.round(2)
-    (np.float64(1.7), np.float64(6.3))
+    (np.float64(1.9), np.float64(6.5))
     >>> noise = Laplace.from_epsilon(1, sensitivity=3)
-    >>> intervals = count_confint([5, -3, 1], noise, method="tail-bound")
-    >>> intervals.upper - [5, -3, 1]
+    >>> intervals = count_confint([5.3, -2.8, 1.1], noise, method="tail-bound")
+    >>> intervals.upper - [5.3, -2.8, 1.1]
     array([12.28303369, 12.28303369, 12.28303369])
+
+    Where the noisy number was rounded, and where counts were rounded up before the noise:
+
+    >>> from dpinfer import Rounded
+    >>> count_confint(4, Rounded(Laplace.from_epsilon(1)), alpha=0.1)
+    Intervals([2, 6], level 0.9, exact)
+    >>> count_confint(813.6, Laplace(scale=10.0), bin_size=8)
+    Intervals([777, 840], level 0.95, exact)
     """
     alpha = check_alpha(alpha)
     method = check_option(method, "method", HALF_WIDTHS)
     values, labels = split_labels(count, "count")
     together = check_flag(simultaneous, "simultaneous") or method == "tail-bound"
     law = _law_of(mechanism, values, np.shape(count), together=together)
+    warn_of_rounding(values, law, "count")
     noisy = np.count_nonzero(law.variance) if law.shape else values.size
     half = HALF_WIDTHS[method](law, alpha, max(1, int(noisy)) if together else 1)
     half = half.reshape(values.shape if law.shape else ())
@@ -111,7 +135,7 @@ def count_confint(
         simultaneous=together,
         labels=labels,
     )
-    return intervals.restrict(lower=lower, upper=upper, integer=integer)
+    return intervals.unbinned(bin_size).restrict(lower=lower, upper=upper, integer=integer)
 
 
 def _law_of(

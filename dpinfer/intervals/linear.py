@@ -12,6 +12,7 @@ from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.pivots import Method, Pivots
 from dpinfer.estimation.weights import checked_weights
 from dpinfer.mechanisms import Mechanism, as_noise
+from dpinfer.mechanisms.rounded import warn_of_rounding
 from dpinfer.mechanisms.weighted_sum import on_noises
 from dpinfer.results.intervals import Intervals
 from dpinfer.results.labels import split_labels
@@ -101,14 +102,14 @@ def linear_confint(
     The difference of two counts; the width is that of the law of e₁ - e₂, not of two intervals:
 
     >>> from dpinfer.mechanisms import Laplace
-    >>> lower, upper = linear_confint([120.0, 100.0], [1, -1], Laplace(scale=2.0))
+    >>> lower, upper = linear_confint([120.5, 100.5], [1, -1], Laplace(scale=2.0))
     >>> lower.round(4), upper.round(4)
     (np.float64(11.774), np.float64(28.226))
 
     With labels, weights name the values that they are for:
 
     >>> import pandas as pd
-    >>> counts = pd.Series({"north": 120.0, "south": 100.0, "west": 80.0})
+    >>> counts = pd.Series({"north": 120.5, "south": 100.5, "west": 80.5})
     >>> linear_confint(counts, {"north": 1, "south": -1}, Laplace(scale=2.0))
     Intervals([11.774, 28.226], level 0.95, exact)
 
@@ -130,6 +131,7 @@ def linear_confint(
     weights = as_table(weights, "weights")
     matrix = checked_weights(weights, labels, len(published))
     law = as_noise(mechanism, len(published), dependence="used")
+    warn_of_rounding(published, law, "values")
     rows, law = on_noises(np.atleast_2d(matrix), law)
 
     def draw_errors(size: int, generator: np.random.Generator) -> FloatArray:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -11,11 +14,12 @@ from numpy.typing import NDArray
 from scipy import special
 
 from dpinfer._validation import FloatArray, show
-from dpinfer.errors import InvalidParameterError
-from dpinfer.mechanisms._law import INTEGER_RANGE, ContinuousLaw, IntegerLaw
+from dpinfer.errors import InvalidParameterError, RoundedValuesWarning
+from dpinfer.mechanisms._law import INTEGER_RANGE, ContinuousLaw, IntegerLaw, NoiseLaw
 from dpinfer.mechanisms._tulap_sums import log_sinhc, rounded_variance, truncated_log_mgf
 from dpinfer.mechanisms.gaussian import Gaussian
 from dpinfer.mechanisms.geometric import Geometric
+from dpinfer.mechanisms.independent import IndependentNoise, groups
 from dpinfer.mechanisms.laplace import Laplace
 from dpinfer.mechanisms.tulap import Tulap
 
@@ -23,6 +27,20 @@ ComplexArray = NDArray[np.complex128]
 
 NARROW_SIGMA = 0.5
 """Below it sums over atoms converge fastest, from there on sums over images: three are exact."""
+
+LARGEST_FRACTION = 2.0**52
+"""From here on all floats are whole."""
+
+_PACKAGE = "dpinfer."
+
+_SUPPOSING = (
+    "dpinfer.planning.",
+    "dpinfer.intervals.widths.",
+    "dpinfer.hypothesis_tests.power.",
+    "dpinfer.hypothesis_tests.size_study",
+    "dpinfer.calibration.",
+)
+"""Modules that put supposed values in the place of published ones."""
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
 _OFFSETS = range(-6, 7)
@@ -65,7 +83,7 @@ class Rounded(IntegerLaw):
     >>> from dpinfer.mechanisms import Laplace
     >>> noise = Rounded(Laplace.from_epsilon(3))
     >>> noise.pmf([0, 1, 2]).round(6), noise.variance.round(6)
-    (array([0.77687 , 0.106008, 0.005278]), np.float64(0.259421))
+    (array([0.77687 , 0.106011, 0.005278]), np.float64(0.259428))
     >>> noise.isf(0.05)
     np.float64(1.0)
     """
@@ -128,6 +146,62 @@ class Rounded(IntegerLaw):
 
     def _rvs(self, shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[Any]:
         return np.asarray(np.rint(self.law._rvs(shape, rng)), dtype=np.int64)
+
+
+def warn_of_rounding(values: FloatArray, noise: NoiseLaw, name: str) -> None:
+    """Warn where noise with a density is said to have left whole numbers only.
+
+    Parameters
+    ----------
+    values : array of float
+        Published values, one for each cell of the noise in the last axis.
+    noise : NoiseLaw
+        Its law, of shape ``()`` or with an entry for each value.
+    name : str
+        What the message calls the values.
+    """
+    for law, cells in groups(noise, values.size):
+        mixed = isinstance(noise, IndependentNoise)
+        part = values.reshape(-1, *noise.shape)[:, cells] if mixed else values
+        whole = isinstance(law, ContinuousLaw) and part.size and _are_whole(part)
+        if whole and not _are_supposed():
+            shown = show(law.take((0,) * len(law.shape)))
+            warnings.warn(
+                f"{name} must not be whole numbers only under noise with a density, which does "
+                f"not leave any: intervals and tests that take {shown} as it is are wrong. Give "
+                f"mechanism=Rounded({shown}) if the noisy values were rounded, or a discrete law "
+                "if the noise was whole",
+                RoundedValuesWarning,
+                stacklevel=_outside(),
+            )
+            return
+
+
+def _are_whole(values: FloatArray) -> bool:
+    """Whether all values are whole numbers where floats need not be; most often the first tells."""
+    few = values.flat[:64]
+    for part in (few, values):
+        if not ((part == np.floor(part)) & (np.abs(part) < LARGEST_FRACTION)).all():
+            return False
+    return True
+
+
+def _are_supposed() -> bool:
+    """Whether the values are those of a plan or a study, which nobody published."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").startswith(_SUPPOSING):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _outside() -> int:
+    """Return the level of the first caller outside of the package, as seen from the one here."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_PACKAGE):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 class _Cells(NamedTuple):

@@ -88,7 +88,7 @@ def plot_forest(
     >>> import dpinfer as dpi
     >>> from dpinfer.plotting import plot_forest
     >>> noise = dpi.Laplace(scale=1.0)
-    >>> fit = dpi.combine([4, 5, 10], workload=[[1, 0], [0, 1], [1, 1]], mechanism=noise)
+    >>> fit = dpi.combine([4.2, 4.9, 10.3], workload=[[1, 0], [0, 1], [1, 1]], mechanism=noise)
     >>> axes = plot_forest(fit, alpha=0.1)
     >>> [text.get_text() for text in axes.get_legend().get_texts()]
     ['published', 'combined']

@@ -72,7 +72,7 @@ def plot_level_widths(
     --------
     >>> import dpinfer as dpi
     >>> from dpinfer.plotting import plot_level_widths
-    >>> fit = dpi.combine_hierarchy([20.0, 6.0, 8.0, 5.0], [-1, 0, 0, 0],
+    >>> fit = dpi.combine_hierarchy([20.1, 6.3, 7.9, 5.2], [-1, 0, 0, 0],
     ...                             mechanism=dpi.Gaussian(sigma=2.0))
     >>> axes = plot_level_widths(fit, ["country", "region", "region", "region"])
     >>> [label.get_text() for label in axes.get_xticklabels()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dpinfer.errors import IncompatibleReleaseError
-from dpinfer.mechanisms import Exact, NoiseLaw, groups
+from dpinfer.mechanisms import Exact, NoiseLaw, Rounded, groups
 from dpinfer.queries.domain import show_label
 from dpinfer.queries.workload import Workload
 
@@ -40,6 +40,13 @@ def check_counting(workload: Workload, mechanism: NoiseLaw) -> None:
         if law.is_integer and not isinstance(law, Exact) and (bad := fractional[cells]).any():
             row = int(cells[np.flatnonzero(bad)[0]])
             label = "" if workload.labels is None else f" ({show_label(workload.labels[row])})"
+            if isinstance(law, Rounded):
+                raise IncompatibleReleaseError(
+                    "Rounded noise must be that of integer-valued queries, got a query with "
+                    f"fractional coefficients in row {row}{label}: the error of a rounded fraction "
+                    "depends on the fraction; give the law before rounding, and widen intervals by "
+                    "1/2 on either side"
+                )
             raise IncompatibleReleaseError(
                 f"{type(law).__name__} noise must be added to integer-valued queries, got a "
                 f"query with fractional coefficients in row {row}{label}: neighbouring databases "

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from dpinfer._validation import FloatArray
 from dpinfer.errors import IncompatibleReleaseError
 from dpinfer.mechanisms import Exact, NoiseLaw, groups
+from dpinfer.mechanisms.rounded import warn_of_rounding
 from dpinfer.queries import Workload, check_counting
 from dpinfer.queries.domain import show_label
 from dpinfer.releases._fields import Bound
@@ -49,6 +50,9 @@ def check_consistency(release: Published) -> None:
     check_counting(release.workload, release.mechanism)
     _check_publishing_rule(release)
     _check_whole_values(release)
+    lower, upper = release.clamp if release.clamp is not None else (-np.inf, np.inf)
+    free = np.flatnonzero((release.values != lower) & (release.values != upper))
+    warn_of_rounding(release.values[free], release.mechanism.take(free), "values")
 
 
 def _check_publishing_rule(release: Published) -> None:

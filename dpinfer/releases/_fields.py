@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpinfer._interchange import as_table, as_values
-from dpinfer._validation import FloatArray, check_array, check_option, check_scalar, freeze, show
+from dpinfer._validation import (
+    FloatArray,
+    check_array,
+    check_integer_array,
+    check_option,
+    check_scalar,
+    freeze,
+    show,
+)
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
 from dpinfer.queries import Workload
 from dpinfer.queries._labels import check_distinct
@@ -20,6 +28,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Bound = float | FloatArray
+
+LARGEST_BIN = 2.0**52
 
 SENSITIVITIES = ("l1", "l2")
 GUARANTEES = ("epsilon", "delta", "rho", "mu")
@@ -77,6 +87,13 @@ def check_bound(value: Any, name: str, size: int, labels: Any = None) -> Bound:
 def check_threshold(threshold: Any, size: int, labels: Any = None) -> Bound | None:
     """Return the bound that published values reached."""
     return None if threshold is None else check_bound(threshold, "threshold", size, labels)
+
+
+def check_bin_size(bin_size: Any, size: int, labels: Any = None) -> Bound:
+    """Return the number of which the counts became multiples before the noise was added."""
+    bound = check_bound(bin_size, "bin_size", size, labels)
+    check_integer_array(bound, "bin_size", ge=1, le=LARGEST_BIN)
+    return bound
 
 
 def check_clamp(clamp: Any, size: int, labels: Any = None) -> tuple[Bound, Bound] | None:

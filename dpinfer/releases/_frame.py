@@ -11,6 +11,7 @@ from dpinfer._interchange import as_pandas
 from dpinfer._validation import (
     FloatArray,
     check_array,
+    check_flag,
     check_items,
     check_parameter,
     show,
@@ -19,7 +20,7 @@ from dpinfer._validation import (
 from dpinfer.errors import InvalidParameterError
 from dpinfer.mechanisms import NoiseLaw, as_noise
 from dpinfer.queries import SUMMED, Domain, Workload
-from dpinfer.releases._laws import laws_of_rows, parameter_names
+from dpinfer.releases._laws import ROUNDED, laws_of_rows, parameter_names
 from dpinfer.releases._tables import workload_of_labels
 
 if TYPE_CHECKING:
@@ -148,6 +149,8 @@ def _parameter(frame: pd.DataFrame, spec: Any, name: str) -> Any:
     """Return a parameter of the law: a number, or one for each row."""
     if isinstance(spec, (Mapping, str)):
         return numbers(frame, spec, name)
+    if name == ROUNDED:
+        return float(check_flag(spec, name))
     index = getattr(spec, "index", None) if hasattr(spec, "iloc") else None
     same = index is not None and index.equals(frame.index)
     values = check_array(spec, name) if same else check_parameter(spec, name)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from dpinfer._validation import FloatArray, show
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
 from dpinfer.mechanisms import (
+    ContinuousLaw,
     DiscreteGaussian,
     Exact,
     Gaussian,
@@ -19,6 +20,7 @@ from dpinfer.mechanisms import (
     IndependentNoise,
     Laplace,
     NoiseLaw,
+    Rounded,
     Tulap,
     as_noise,
     groups,
@@ -42,13 +44,21 @@ ALIASES = {"discrete_laplace": "geometric", "two_sided_geometric": "geometric", 
 """Other names under which published files hold the same laws."""
 
 
+ROUNDED = "rounded"
+"""The entry that says whether the noisy values were rounded to whole numbers."""
+
+
 def parameters(law: NoiseLaw) -> dict[str, Any]:
     """Return the parameters of a law by name: floats or arrays."""
+    if isinstance(law, Rounded):
+        return parameters(law.law) | {ROUNDED: True}
     return {field.name: getattr(law, field.name) for field in fields(law)}  # type: ignore[arg-type]
 
 
 def kind_of(law: NoiseLaw) -> str:
     """Return the name under which files hold a law."""
+    if isinstance(law, Rounded):
+        return kind_of(law.law)
     for name, kind in KINDS.items():
         if type(law) is kind:
             return name
@@ -97,13 +107,13 @@ def laws_of_rows(kinds: Any, columns: Mapping[str, float | FloatArray], rows: in
     import pandas as pd
 
     if isinstance(kinds, str):
-        return _law_of_kind(kinds, columns, np.arange(rows))
+        return IndependentNoise.from_groups(_laws_of_kind(kinds, columns, np.arange(rows)), rows)
     with refusing(kinds, "mechanism"):
         member, names = pd.factorize(kinds)
-    parts = []
+    parts: list[tuple[NoiseLaw, NDArray[np.intp]]] = []
     for number, name in enumerate(names):
         cells = np.flatnonzero(member == number)
-        parts.append((_law_of_kind(name, columns, cells), cells))
+        parts += _laws_of_kind(name, columns, cells)
     return IndependentNoise.from_groups(parts, rows)
 
 
@@ -119,7 +129,8 @@ def canonical_kind(name: str) -> str:
 
 def parameters_of_kind(kind: str) -> dict[str, bool]:
     """Return the names of the parameters of a law, and whether each must be given."""
-    return {field.name: field.default is MISSING for field in fields(KINDS[kind])}  # type: ignore[arg-type]
+    own = {field.name: field.default is MISSING for field in fields(KINDS[kind])}  # type: ignore[arg-type]
+    return own | ({ROUNDED: False} if issubclass(KINDS[kind], ContinuousLaw) else {})
 
 
 def parameter_names() -> tuple[str, ...]:
@@ -127,19 +138,29 @@ def parameter_names() -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for kind in KINDS for name in parameters_of_kind(kind)))
 
 
-def _law_of_kind(
+def _laws_of_kind(
     name: str, columns: Mapping[str, float | FloatArray], cells: NDArray[np.intp]
-) -> NoiseLaw:
+) -> list[tuple[NoiseLaw, NDArray[np.intp]]]:
+    """Return the law of the cells of one kind: two where only some of them were rounded."""
     kind = canonical_kind(name)
     chosen: dict[str, Any] = {}
     for parameter, required in parameters_of_kind(kind).items():
         if parameter in columns:
             values = np.asarray(columns[parameter], dtype=np.float64)
+            if parameter == ROUNDED:
+                values = np.nan_to_num(values, nan=0.0)
+                _check_choice(values)
             chosen[parameter] = float(values) if values.ndim == 0 else values[cells]
             _check_rows(np.asarray(chosen[parameter]), parameter, name, cells, required)
         elif required:
             raise InvalidParameterError(f"mechanism {name} must have a {parameter}")
-    return KINDS[kind](**chosen)
+    rounded = np.broadcast_to(chosen.pop(ROUNDED, 0.0), cells.shape)
+    law = KINDS[kind](**chosen)
+    if not rounded.any():
+        return [(law, cells)]
+    parts = [(law.take(own), cells[own]) for own in (rounded == 0, rounded == 1)]
+    plain, whole = parts
+    return [part for part in (plain, (Rounded(whole[0]), whole[1])) if part[1].size]  # type: ignore[arg-type]
 
 
 def _check_rows(
@@ -153,6 +174,13 @@ def _check_rows(
         raise InvalidParameterError(
             f"{parameter} of {name} noise must be a finite number {'>' if positive else '>='} 0, "
             f"got {values[position]} in row {int(cells[position])}"
+        )
+
+
+def _check_choice(rounded: FloatArray) -> None:
+    if (bad := (rounded != 0) & (rounded != 1)).any():
+        raise InvalidParameterError(
+            f"rounded must be True or False, or a column of 1 and 0, got {rounded[bad][0]:g}"
         )
 
 

@@ -250,6 +250,7 @@ def _release(frame: pd.DataFrame, sidecar: Sidecar) -> Release:
         guarantee=privacy.get("guarantee"),
         threshold=numbers(frame, privacy.get("threshold"), "threshold", -np.inf),
         clamp=bounds(frame, sidecar.clamp),
+        bin_size=numbers(frame, privacy.get("bin_size", 1), "bin_size", 1.0),
         name=sidecar.name,
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Self, final
 
 import numpy as np
@@ -31,6 +31,7 @@ from dpinfer.releases._consistency import check_consistency
 from dpinfer.releases._fields import (
     GUARANTEES,
     Bound,
+    check_bin_size,
     check_clamp,
     check_mapping,
     check_name,
@@ -72,6 +73,9 @@ class Release(Locked):
     clamp : float or pair, optional
         The values were moved into these bounds before publication: a lower bound, or
         ``(lower, upper)``, each a number or an array of shape (m,).
+    bin_size : int or array of int of shape (m,), default 1
+        The counts were rounded up to multiples of this number *before* the noise was added, as Tor
+        does. What was rounded after it has :class:`~dpinfer.Rounded` noise instead.
     name : str, optional
         A name for the release.
 
@@ -94,6 +98,12 @@ class Release(Locked):
         on fractional queries or under fractional values, a value below its threshold or outside
         its clamping bounds.
 
+    Warns
+    -----
+    RoundedValuesWarning
+        If all values under noise with a density are whole numbers, which says that they were
+        rounded.
+
     See Also
     --------
     Release.from_tables, Release.from_frame, dpinfer.releases.read_release
@@ -113,6 +123,7 @@ class Release(Locked):
     guarantee: Mapping[str, float] | None
     threshold: Bound | None
     clamp: tuple[Bound, Bound] | None
+    bin_size: Bound
     name: str | None
     _origin: Origin
     """Which noises those of the values are: the same in every selection of them."""
@@ -131,6 +142,7 @@ class Release(Locked):
         guarantee: Mapping[str, float] | None = None,
         threshold: ArrayLike | None = None,
         clamp: ArrayLike | tuple[ArrayLike, ArrayLike] | None = None,
+        bin_size: ArrayLike = 1,
         name: str | None = None,
     ) -> None:
         plain, found = unlabel(values)
@@ -148,17 +160,22 @@ class Release(Locked):
             "guarantee": check_mapping(guarantee, "guarantee", GUARANTEES),
             "threshold": check_threshold(threshold, size, labels),
             "clamp": check_clamp(clamp, size, labels),
+            "bin_size": check_bin_size(bin_size, size, labels),
             "name": check_name(name),
             "_origin": Origin(published),
             "_rows": None,
         }
+        if not self._hold(known):
+            refuse_selected([known["mechanism"]])
+        check_consistency(self)
+
+    def _hold(self, known: Mapping[str, Any]) -> bool:
+        """Set the fields, with a law that knows of the publishing rule; return whether it does."""
         for field, value in known.items():
             object.__setattr__(self, field, value)
         ruled = bool(self.has_rule.any())
-        if not ruled:
-            refuse_selected([self.mechanism])
         object.__setattr__(self, "mechanism", marked(self.mechanism, ruled))
-        check_consistency(self)
+        return ruled
 
     @classmethod
     def from_tables(
@@ -230,6 +247,7 @@ class Release(Locked):
         domain: Domain | None = None,
         threshold: Any = None,
         clamp: Any = None,
+        bin_size: Any = 1,
         **details: Any,
     ) -> Self:
         """Build a release from a long table with one published value in each row.
@@ -244,16 +262,17 @@ class Release(Locked):
             The law of the noise, or a mapping of ``mechanism`` to its name (``"laplace"``,
             ``"geometric"``, ``"gaussian"``, ``"discrete_gaussian"``, ``"tulap"``, ``"exact"``)
             and of its parameters (``scale``, ``sigma``, ...) to numbers; in place of each,
-            ``{"column": name}`` reads it from a column.
+            ``{"column": name}`` reads it from a column. ``"rounded": True``, or a column of 0 and
+            1, says that the noisy values were rounded to whole numbers.
         attributes : sequence of str, optional
             The columns that label the rows. A missing value or ``"*"`` says that the row sums
             over the attribute. By default each row is its own query, labelled by the index of the
             frame if that has names.
         domain : Domain, optional
             The attributes and levels; see :meth:`from_tables`.
-        threshold, clamp : optional
+        threshold, clamp, bin_size : optional
             The publishing rule as for :class:`Release`; ``{"column": name}`` stands for a number,
-            and a missing value in the column for no bound.
+            and a missing value in the column for no bound, or no bin.
         **details
             The further arguments of :class:`Release`.
 
@@ -288,6 +307,7 @@ class Release(Locked):
             mechanism=_frame.law_of_frame(frame, mechanism),
             threshold=_frame.numbers(frame, threshold, "threshold", -np.inf),
             clamp=_frame.bounds(frame, clamp),
+            bin_size=_frame.numbers(frame, bin_size, "bin_size", 1.0),
             **details,
         )
 
@@ -409,17 +429,18 @@ class Release(Locked):
 
     @property
     def has_rule(self) -> NDArray[np.bool_]:
-        """Whether each value has a threshold or a clamping bound, shape (m,).
+        """Whether each value has a threshold, a clamping bound or a bin, shape (m,).
 
-        What is published of such a value depends on its noise: no linear function of it is
-        unbiased. See :func:`dpinfer.release_confint`, which gives each its own interval.
+        What is published of such a value depends on its noise, or is not about the count alone: no
+        linear function of it is unbiased. See :func:`dpinfer.release_confint`, which gives each its
+        own interval.
         """
         bounds = [] if self.threshold is None else [self.threshold]
         bounds += [] if self.clamp is None else self.clamp
         ruled = np.zeros(len(self), dtype=bool)
         for bound in bounds:
             ruled |= np.isfinite(bound)
-        return ruled
+        return ruled | np.greater(self.bin_size, 1)
 
     def select(self, where: Any) -> Release:
         """Return the release of some of the values.
@@ -446,19 +467,17 @@ class Release(Locked):
         clamp = None if self.clamp is None else tuple(take_bound(end, rows) for end in self.clamp)
         if len(np.unique(rows)) < len(rows):
             raise InvalidParameterError("where must name each value once: its noise is one noise")
-        found = Release(
-            self.values[rows],
-            workload=self.workload.take(rows),
-            mechanism=marked(self.mechanism.take(rows), selected=False),
-            neighbours=self.neighbours,
-            sensitivity=self.sensitivity,
-            guarantee=self.guarantee,
-            threshold=take_bound(self.threshold, rows),
-            clamp=clamp,  # type: ignore[arg-type]
-            name=self.name,
-        )
-        object.__setattr__(found, "_origin", self._origin)
-        object.__setattr__(found, "_rows", rows if self._rows is None else self._rows[rows])
+        chosen = {
+            "values": freeze(self.values[rows]),
+            "workload": self.workload.take(rows),
+            "mechanism": marked(self.mechanism.take(rows), selected=False),
+            "threshold": take_bound(self.threshold, rows),
+            "clamp": clamp,
+            "bin_size": take_bound(self.bin_size, rows),
+            "_rows": rows if self._rows is None else self._rows[rows],
+        }
+        found = object.__new__(Release)
+        found._hold({field.name: getattr(self, field.name) for field in fields(self)} | chosen)
         return found
 
     def to_frame(self) -> pd.DataFrame:
@@ -468,7 +487,8 @@ class Release(Locked):
         -------
         DataFrame
             The labels as index; the columns ``value``, ``mechanism``, the parameters of the
-            mechanisms, and ``threshold``, ``lower`` and ``upper`` where the release has them.
+            mechanisms, and ``threshold``, ``lower``, ``upper`` and ``bin_size`` where the release
+            has them.
         """
         import pandas as pd
 
@@ -479,6 +499,8 @@ class Release(Locked):
             columns["threshold"] = self.threshold
         if self.clamp is not None:
             columns["lower"], columns["upper"] = self.clamp
+        if np.greater(self.bin_size, 1).any():
+            columns["bin_size"] = self.bin_size
         return pd.DataFrame(columns, index=self.labels)
 
     def __len__(self) -> int:

@@ -45,8 +45,8 @@ class Analysis:
         if release.has_rule.any():
             if method != "exact":
                 raise InvalidParameterError(
-                    f"method must be left out for a release with a threshold or clamping bounds, "
-                    f"got {method!r}: its intervals are conditional on the publishing rule"
+                    "method must be left out for a release with a threshold, clamping bounds or "
+                    f"bins, got {method!r}: its intervals are conditional on the publishing rule"
                 )
             return cls(
                 release=release,
@@ -130,8 +130,9 @@ def _not_combined(release: Release) -> str:
         else ""
     )
     return (
-        f"{ruled} of {len(release)} values have a threshold or clamping bounds, so that their "
-        "noise decides what is published of them. Sums and other combinations of them are biased: "
+        f"{ruled} of {len(release)} values have a threshold, clamping bounds or bins, so "
+        "that what is published of them is not the count plus noise. Sums and other "
+        "combinations of them are biased: "
         f"nothing is combined, and each value has its own interval, by its rule.{rest}"
     )
 

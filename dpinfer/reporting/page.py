@@ -126,7 +126,7 @@ def _facts(analysis: Analysis) -> Iterator[tuple[str, object]]:
     if exact := int(np.count_nonzero(release.variance == 0)):
         yield "… without noise", exact
     if ruled := int(np.count_nonzero(release.has_rule)):
-        yield "… with a threshold or bounds", ruled
+        yield "… with a threshold, bounds or bins", ruled
     yield "Noise", repr(release.mechanism)
     if release.neighbours is not None:
         yield "Neighbours", release.neighbours

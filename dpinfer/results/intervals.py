@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpinfer._validation import check_array, check_broadcast, check_flag
+from dpinfer._validation import check_array, check_broadcast, check_flag, check_integer_array
 from dpinfer.errors import InvalidParameterError
 from dpinfer.results.labels import attach_labels, hold_arrays, labelled_frame
 from dpinfer.results.tables import render_table
@@ -158,6 +158,55 @@ class Intervals:
         empty = low > high
         return replace(
             self, lower=np.where(empty, np.inf, low), upper=np.where(empty, -np.inf, high)
+        )
+
+    def unbinned(self, bin_size: ArrayLike) -> Self:
+        """Return intervals for whole counts that were rounded up before the noise was added.
+
+        Parameters
+        ----------
+        bin_size : float or array of float
+            The whole number s of which the counts became multiples: one for all intervals, or one
+            for each; 1 where counts were left as they are.
+
+        Returns
+        -------
+        Intervals
+            Intervals for the counts themselves that cover as often as these cover the multiples.
+            Empty ones have the ends ``(inf, -inf)``. Estimates move down by half of s - 1, to the
+            middle of the counts that became one multiple.
+
+        Raises
+        ------
+        InvalidParameterError
+            If ``bin_size`` is not a whole number >= 1.
+
+        Notes
+        -----
+        The multiples B = s⌈f/s⌉ within [lower, upper] are those from s⌈lower/s⌉ to s⌊upper/s⌋, and
+        B is s⌈f/s⌉ for the counts B - s + 1 to B.
+
+        Examples
+        --------
+        >>> from dpinfer import Laplace, count_confint
+        >>> count_confint(813.6, Laplace(scale=10.0)).unbinned(8)
+        Intervals([777, 840], level 0.95, exact)
+        """
+        step = check_integer_array(bin_size, "bin_size", ge=1)
+        low, high = self._ends
+        check_broadcast(intervals=low.shape, bin_size=step.shape)
+        if not (binned := step > 1).any():
+            return self
+        low = np.where(binned, np.ceil(low / step) * step - step + 1.0, low)
+        high = np.where(binned, np.floor(high / step) * step, high)
+        empty = low > high
+        said = "counts were rounded up to multiples before the noise: intervals are for the counts"
+        return replace(
+            self,
+            estimate=np.asarray(self.estimate) - 0.5 * (step - 1.0),
+            lower=np.where(empty, np.inf, low),
+            upper=np.where(empty, -np.inf, high),
+            notes=(*self.notes, said),
         )
 
     def summary_frame(self) -> pd.DataFrame:

@@ -15,6 +15,7 @@ from dpinfer.estimation.hierarchies._passes import Gains
 from dpinfer.estimation.hierarchies.estimate import HierarchyEstimate
 from dpinfer.mechanisms import NoiseLaw
 from dpinfer.mechanisms.independent import Mechanism, as_noise
+from dpinfer.mechanisms.rounded import warn_of_rounding
 from dpinfer.queries import Hierarchy
 from dpinfer.results.labels import split_labels
 
@@ -95,12 +96,12 @@ def combine_hierarchy(
     >>> import dpinfer as dpi
     >>> import pandas as pd
     >>> parent = pd.Series({"state": None, "north": "state", "south": "state"})
-    >>> published = pd.Series({"state": 106, "north": 61, "south": 39})
+    >>> published = pd.Series({"state": 106.3, "north": 60.9, "south": 39.3})
     >>> fit = dpi.combine_hierarchy(published, parent, mechanism=dpi.Laplace(scale=2.0))
     >>> fit.params
-    state    104.0
-    north     63.0
-    south     41.0
+    state    104.266667
+    north     62.933333
+    south     41.333333
     dtype: float64
     >>> (fit.bse**2).round(6)
     state    5.333333
@@ -111,6 +112,7 @@ def combine_hierarchy(
     hierarchy = _as_hierarchy(parent, not_exhausted)
     array, unit = _placed_values(values, units, hierarchy)
     noise = as_noise(mechanism, array.size)
+    warn_of_rounding(array, noise, "values")
     variance = _variances(noise, array.size)
     check_variance(variance)
     measured, merged = Measured.of(unit, variance, len(hierarchy))

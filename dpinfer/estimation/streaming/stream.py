@@ -107,19 +107,19 @@ def stream_marginals(
     >>> domain, noise = dpi.Domain({"sex": ["F", "M"]}), dpi.Gaussian(sigma=2.0)
     >>> def top():
     ...     units = Hierarchy.from_codes(["4", "44"])
-    ...     return units, [NoisyMarginal("sex", [[51.0, 49.0]], noise, ["4"])], None
+    ...     return units, [NoisyMarginal("sex", [[51.2, 49.1]], noise, ["4"])], None
     >>> def below():
     ...     units = Hierarchy.from_codes(["44", "441", "442"])
-    ...     values = [[50.0, 52.0], [28.0, 30.0], [21.0, 20.0]]
+    ...     values = [[50.2, 51.9], [28.1, 30.4], [20.8, 20.1]]
     ...     return units, [NoisyMarginal("sex", values, noise)], None
     >>> parts = {"top": TreePart(top), "44": TreePart(below, "top")}
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     stream_marginals(parts, folder, domain=domain).marginal("sex").round(2)
-    sex     F     M
-    4    50.2  50.4
-    44   50.2  50.4
-    441  28.6  30.2
-    442  21.6  20.2
+    sex      F     M
+    4    50.34  50.5
+    44   50.34  50.5
+    441  28.82  30.4
+    442  21.52  20.1
     """
     tree = check_parts(parts)
     universe = check_domain(domain)

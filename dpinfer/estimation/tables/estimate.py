@@ -36,13 +36,13 @@ class MarginalsEstimate(OverlappingEstimate):
     >>> from dpinfer.estimation.tables.marginals import NoisyMarginal, combine_marginals
     >>> domain = dpi.Domain({"sex": ["F", "M"]})
     >>> total = NoisyMarginal((), [10.0], dpi.Exact())
-    >>> by_sex = NoisyMarginal("sex", [[3.0, 5.0]], dpi.Laplace(scale=1.0))
+    >>> by_sex = NoisyMarginal("sex", [[3.3, 5.1]], dpi.Laplace(scale=1.0))
     >>> fit = combine_marginals([total, by_sex], [-1], domain=domain)
     >>> fit.table(0), fit.marginal_bse("sex")
-    (array([4., 6.]), array([[1., 1.]]))
+    (array([4.1, 5.9]), array([[1., 1.]]))
     >>> difference = fit.contrast(0, [1.0, -1.0])
     >>> round(float(difference.estimate), 6), round(float(difference.std_err), 6)
-    (-2.0, 2.0)
+    (-1.8, 2.0)
     """
 
     _fit: MarginalsFit

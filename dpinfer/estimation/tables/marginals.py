@@ -17,6 +17,7 @@ from dpinfer.estimation.tables._zeros import StructuralZeros, check_zeros, place
 from dpinfer.estimation.tables.estimate import MarginalsEstimate
 from dpinfer.mechanisms._shared import refuse_dependent
 from dpinfer.mechanisms.independent import Mechanism, as_noise
+from dpinfer.mechanisms.rounded import warn_of_rounding
 from dpinfer.queries import Domain, Hierarchy
 from dpinfer.queries.domain import check_domain
 
@@ -148,13 +149,13 @@ def combine_marginals(
     >>> import dpinfer as dpi
     >>> domain = dpi.Domain({"sex": ["F", "M"], "adult": [False, True]})
     >>> noise = dpi.Gaussian(sigma=2.0)
-    >>> total = NoisyMarginal((), [106.0, 61.0, 39.0], noise)
-    >>> by_sex = NoisyMarginal("sex", [[50.0, 52.0], [28.0, 30.0], [21.0, 20.0]], noise)
+    >>> total = NoisyMarginal((), [106.2, 60.9, 39.1], noise)
+    >>> by_sex = NoisyMarginal("sex", [[50.2, 51.9], [28.1, 30.4], [20.8, 20.1]], noise)
     >>> fit = combine_marginals([total, by_sex], [-1, 0, 0], domain=domain)
     >>> fit.marginal("sex").round(3)
-    array([[50.667, 52.333],
-           [29.667, 32.   ],
-           [21.   , 20.333]])
+    array([[50.744, 52.411],
+           [29.722, 32.056],
+           [21.022, 20.356]])
     >>> fit.marginal_bse("sex")[:, 0].round(3)
     array([1.333, 1.333, 1.333])
     """
@@ -187,6 +188,7 @@ def read_marginal(one: object, schema: TableSchema, hierarchy: Hierarchy) -> Rea
     values, unit = read_values(one.values, names, one.units, schema, hierarchy)
     refuse_unreadable(values, names, unit, hierarchy)
     law = as_noise(one.mechanism, len(values))
+    warn_of_rounding(values.T, law, "values")
     variance = np.broadcast_to(np.asarray(law.variance, dtype=np.float64), (len(values),))
     check_variance(variance)
     inward = schema.inward(values, names)

@@ -75,7 +75,7 @@ def rows_ztest(
         If an argument is outside what is allowed, a row has no noise, or ``value`` is so far below
         the threshold that the noise reaches it with a probability below exp(-1e6).
     IncompatibleReleaseError
-        If ``nobs`` is given for values with a threshold or clamping bounds.
+        If ``nobs`` is given for values with a threshold, clamping bounds or bins.
 
     Notes
     -----
@@ -83,7 +83,7 @@ def rows_ztest(
     because they reached a threshold τ, the p-value is conditional on that:
     P(value + e ≥ y)/P(value + e ≥ τ) for ``"larger"``. Clamped values keep their place in the
     order: a value at the upper bound is as large as any. The two-sided p-value is that of values at
-    least as far from ``value``.
+    least as far from ``value``. Where counts were rounded up before the noise, so is ``value``.
 
     Examples
     --------
@@ -110,7 +110,10 @@ def _about_values(release: Release, value: Any, alternative: Alternative) -> Hyp
             f"value must be a number, or have one entry for each of the {len(release)} rows, got "
             f"shape {target.shape}"
         )
-    rows = PublishedRows.of(release, target)
+    # a count is in the bin of the one that it is tested for, whatever the noise
+    bin_size = release.bin_size
+    binned = np.ceil(target / bin_size) * bin_size
+    rows = PublishedRows.of(release, np.where(np.greater(bin_size, 1), binned, target))
     if (rows.spread == 0).any():
         raise InvalidParameterError(
             "release must have noise in every row that is tested: compare exact values directly"
@@ -157,8 +160,8 @@ def _about_proportions(
     """Test population proportions."""
     if release.has_rule.any():
         raise IncompatibleReleaseError(
-            "release must have neither threshold nor clamp for a test of proportions: values that "
-            "were selected or cut off have another law"
+            "release must have no threshold, clamp or bin_size for a test of proportions: values "
+            "that were selected, cut off or rounded before the noise have another law"
         )
     shown = release.values
     if release.labels is not None:

@@ -14,6 +14,7 @@ from dpinfer.intervals.posterior.count_posterior import count_posterior
 from dpinfer.intervals.posterior.priors import NegativeBinomialPrior, PoissonPrior
 from dpinfer.intervals.posterior.result import CountPosterior
 from dpinfer.mechanisms import Mechanism, as_noise
+from dpinfer.mechanisms.rounded import warn_of_rounding
 from dpinfer.results.labels import split_labels
 
 Family = Literal["poisson", "negative-binomial"]
@@ -120,6 +121,7 @@ def _negative_binomial(count: Any, mechanism: Mechanism) -> NegativeBinomialPrio
 
     values, _ = split_labels(count, "count")
     law = as_noise(mechanism, values.size)
+    warn_of_rounding(values, law, "count")
     poisson = _rate(count, mechanism)
     rate = poisson or _SMALLEST_START
     spread = float(np.var(values) - np.mean(law.variance)) - rate

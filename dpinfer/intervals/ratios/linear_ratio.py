@@ -14,6 +14,7 @@ from dpinfer.intervals.ratios._arcs import RATIO, Arcs
 from dpinfer.intervals.ratios._general import ends_of_weights
 from dpinfer.intervals.ratios.ratio import LARGEST, METHODS, Method, as_sets, check_level
 from dpinfer.mechanisms import Mechanism, as_noise
+from dpinfer.mechanisms.rounded import warn_of_rounding
 from dpinfer.mechanisms.weighted_sum import on_noises
 from dpinfer.results.confidence_sets import ConfidenceSets
 from dpinfer.results.labels import split_labels
@@ -78,10 +79,10 @@ def linear_ratio_confint(
     The share of a cell in the sum of all:
 
     >>> from dpinfer.mechanisms import Laplace
-    >>> counts = [60.0, 90.0, 30.0]
+    >>> counts = [60.4, 90.3, 29.8]
     >>> share = linear_ratio_confint(counts, [1, 0, 0], [1, 1, 1], mechanism=Laplace(scale=2.0))
     >>> share.lower.round(4), share.upper.round(4)
-    (np.float64(0.307), np.float64(0.3595))
+    (np.float64(0.3084), np.float64(0.3607))
     """
     alpha = check_alpha(alpha)
     method = check_option(method, "method", METHODS)
@@ -90,6 +91,7 @@ def linear_ratio_confint(
     if published.ndim != 1:
         raise InvalidParameterError(f"values must be one-dimensional, got shape {published.shape}")
     law = as_noise(mechanism, len(published), dependence="used")
+    warn_of_rounding(published, law, "values")
     numerator = as_table(numerator, "numerator")
     denominator = as_table(denominator, "denominator")
     first = checked_weights(numerator, labels, len(published))

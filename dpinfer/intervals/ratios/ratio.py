@@ -15,6 +15,7 @@ from dpinfer.intervals.ratios._general import dependent_arcs
 from dpinfer.intervals.ratios._sets import MOST_ROWS, exact_arcs, normal_arcs
 from dpinfer.mechanisms import Mechanism, NoiseLaw, as_noise
 from dpinfer.mechanisms._shared import refuse_same
+from dpinfer.mechanisms.rounded import warn_of_rounding
 from dpinfer.results.confidence_sets import ConfidenceSets
 from dpinfer.results.labels import split_labels
 
@@ -117,13 +118,13 @@ def ratio_confint(
     Examples
     --------
     >>> from dpinfer.mechanisms import Laplace
-    >>> lower, upper = ratio_confint(60.0, 120.0, mechanism=Laplace(scale=2.0))
+    >>> lower, upper = ratio_confint(60.4, 120.3, mechanism=Laplace(scale=2.0))
     >>> lower.round(4), upper.round(4)
-    (np.float64(0.4464), np.float64(0.5557))
+    (np.float64(0.4486), np.float64(0.5577))
 
     Denominators near 0 leave large ratios possible:
 
-    >>> ratio_confint([60.0, 60.0, 3.0], [120.0, 3.0, 1.0], mechanism=Laplace(scale=2.0)).kind
+    >>> ratio_confint([60.4, 60.4, 3.1], [120.3, 2.9, 1.1], mechanism=Laplace(scale=2.0)).kind
     array(['interval', 'complement', 'line'], dtype='<U10')
     """
     return _confint(
@@ -227,9 +228,9 @@ def relative_change_confint(
     Examples
     --------
     >>> from dpinfer.mechanisms import Laplace
-    >>> change = relative_change_confint(150.0, 120.0, mechanism=Laplace(scale=2.0))
-    >>> change.estimate, change.lower.round(4), change.upper.round(4)
-    (np.float64(0.25), np.float64(0.1752), np.float64(0.3308))
+    >>> change = relative_change_confint(150.2, 120.3, mechanism=Laplace(scale=2.0))
+    >>> change.estimate.round(4), change.lower.round(4), change.upper.round(4)
+    (np.float64(0.2485), np.float64(0.174), np.float64(0.3291))
     """
     return _confint(("new", new), ("old", old), CHANGE, mechanism, alpha, method, simultaneous)
 
@@ -251,6 +252,8 @@ def _confint(
     estimates = any(law._shares for law in laws)
     if estimates:
         _check_estimates(laws, mechanism, [np.size(part) for _, part in (first, second)])
+    for (called, _), column, law in zip((first, second), pairs.T, laws, strict=True):
+        warn_of_rounding(column, law, called)
     if moved and laws[1].shape:
         raise InvalidParameterError(
             f"{second[0]} must have its labels in the order of those of {first[0]}, or mechanism "

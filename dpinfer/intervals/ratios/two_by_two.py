@@ -24,6 +24,7 @@ from dpinfer.intervals.ratios._risks import (
 from dpinfer.intervals.ratios._two_binomials import Transform
 from dpinfer.intervals.ratios.ratio import LARGEST, METHODS, Method, check_level
 from dpinfer.mechanisms import Mechanism, NoiseLaw, as_noise
+from dpinfer.mechanisms.rounded import warn_of_rounding
 from dpinfer.results.intervals import Intervals, Uncertainty
 
 UNCERTAINTIES: tuple[Uncertainty, ...] = ("noise", "noise+sampling")
@@ -136,9 +137,9 @@ def risk_ratio_confint(
     Examples
     --------
     >>> from dpinfer.mechanisms import Laplace
-    >>> table = [[60.0, 140.0], [30.0, 170.0]]
+    >>> table = [[60.4, 139.8], [30.1, 169.7]]
     >>> risk_ratio_confint(table, mechanism=Laplace(scale=1.0))
-    Intervals([1.72959, 2.33932], level 0.95, exact)
+    Intervals([1.7332, 2.34048], level 0.95, exact)
     >>> lower, upper = risk_ratio_confint(table, mechanism=Laplace(scale=1.0),
     ...                                   row_totals=[200, 200], uncertainty="noise+sampling")
     >>> lower.round(2), upper.round(2)
@@ -191,9 +192,9 @@ def odds_ratio_confint(
     Examples
     --------
     >>> from dpinfer.mechanisms import Laplace
-    >>> table = [[60.0, 140.0], [30.0, 170.0]]
+    >>> table = [[60.4, 139.8], [30.1, 169.7]]
     >>> odds_ratio_confint(table, mechanism=Laplace(scale=1.0))
-    Intervals([2.0222, 2.9507], level 0.95, exact)
+    Intervals([2.02976, 2.95714], level 0.95, exact)
     """
     return _confint(
         "odds ratio", table, mechanism, row_totals, alpha, method, uncertainty, simultaneous
@@ -239,9 +240,9 @@ def risk_difference_confint(
     Examples
     --------
     >>> from dpinfer.mechanisms import Laplace
-    >>> table = [[60.0, 140.0], [30.0, 170.0]]
+    >>> table = [[60.4, 139.8], [30.1, 169.7]]
     >>> risk_difference_confint(table, mechanism=Laplace(scale=1.0))
-    Intervals([0.120751, 0.179438], level 0.95, exact)
+    Intervals([0.121829, 0.180459], level 0.95, exact)
     """
     return _confint(
         "risk difference", table, mechanism, row_totals, alpha, method, uncertainty, simultaneous
@@ -265,6 +266,7 @@ def _confint(
     together = check_flag(simultaneous, "simultaneous")
     counts, single = _tables(table)
     law = as_noise(mechanism, 4)
+    warn_of_rounding(counts.reshape(-1, 4), law, "table")
     totals = None if row_totals is None else _totals(row_totals, counts, single)
     each = sidak(alpha, len(counts)) if together else alpha
     check_level(each)

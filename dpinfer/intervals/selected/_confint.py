@@ -109,6 +109,7 @@ def intervals_of(release: Release, options: Options, *, method: str) -> Interval
         notes=rows.notes(int(np.count_nonzero(empty))) if options.follow_rule else (),
     )
     bounds = {"lower": options.lower, "upper": options.upper}
+    intervals = intervals.unbinned(release.bin_size)
     intervals = intervals.restrict(**bounds, integer=options.integer)
     return _within(intervals, **bounds) if options.follow_rule else intervals
 

@@ -135,17 +135,21 @@ def _of_rounded(values: SelectedValues) -> FloatArray:
     Under Laplace noise that is the value or the number before: from there down both the
     probability and the tail fall by one factor, so that the likelihood is constant.
     """
-    noise, y, threshold = cast("Rounded", values.noise), values.y, values.threshold
+    noise = cast("Rounded", values.noise)
+    memoryless = isinstance(noise.law, Laplace)
+    # under Gaussian noise, of the first number that is published it rises without end
+    rows = np.flatnonzero(memoryless | (values.y > np.ceil(values.threshold)))
+    law, y, threshold = noise.take(rows), values.y[rows], values.threshold[rows]
 
     def falls(f: FloatArray) -> NDArray[np.bool_]:
-        rise = noise._logpmf(y - f - 1.0) - noise._logpmf(y - f)
+        rise = law._logpmf(y - f - 1.0) - law._logpmf(y - f)
         # by symmetry P(e >= x) = P(e <= -x)
-        lift = noise._logcdf(f + 1.0 - threshold) - noise._logcdf(f - threshold)
+        lift = law._logcdf(f + 1.0 - threshold) - law._logcdf(f - threshold)
         return np.asarray(rise <= lift)
 
-    if isinstance(noise.law, Laplace):
-        return np.where(falls(y - 1.0), y - 1.0, y)
-    return smallest_whole(y, falls)
+    out = np.full(values.y.shape, -np.inf)
+    out[rows] = np.where(falls(y - 1.0), y - 1.0, y) if memoryless else smallest_whole(y, falls)
+    return out
 
 
 _MAXIMA: dict[type, Callable[[SelectedValues], FloatArray]] = {

@@ -83,9 +83,9 @@ def clamped_confint(
     Examples
     --------
     >>> from dpinfer.mechanisms import Laplace
-    >>> intervals = clamped_confint([0.0, 3.0, 25.0], mechanism=Laplace(scale=2.0), clamp=0)
+    >>> intervals = clamped_confint([0.0, 3.2, 25.4], mechanism=Laplace(scale=2.0), clamp=0)
     >>> intervals.lower.round(2), intervals.upper.round(2)
-    (array([ -inf, -2.99, 19.01]), array([ 5.99,  8.99, 30.99]))
+    (array([ -inf, -2.79, 19.41]), array([ 5.99,  9.19, 31.39]))
     """
     options = Options(
         alpha=alpha,

@@ -122,10 +122,10 @@ def thresholded_confint(
     --------
     >>> from dpinfer.mechanisms import Laplace
     >>> intervals = thresholded_confint(
-    ...     [107.0, 140.0, 190.0], mechanism=Laplace(scale=10.0), threshold=100, lower=0
+    ...     [107.3, 140.2, 190.6], mechanism=Laplace(scale=10.0), threshold=100, lower=0
     ... )
     >>> intervals.lower.round(1), intervals.upper.round(1)
-    (array([  0. , 107.3, 160. ]), array([130.3, 169.8, 220. ]))
+    (array([  0. , 107.6, 160.6]), array([130.9, 170. , 220.6]))
     """
     options = Options(
         alpha=alpha,

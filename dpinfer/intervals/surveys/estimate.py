@@ -63,16 +63,16 @@ class SurveyEstimate:
     --------
     >>> from dpinfer.mechanisms import Laplace
     >>> from dpinfer.intervals.surveys.totals import survey_total
-    >>> total = survey_total(120, mechanism=Laplace(scale=2.0), sample_size=1000,
+    >>> total = survey_total(120.3, mechanism=Laplace(scale=2.0), sample_size=1000,
     ...                      population_size=50_000)
     >>> total.params, total.bse.round(1)
-    (np.float64(6000.0), np.float64(528.2))
+    (np.float64(6015.0), np.float64(528.7))
     >>> total.conf_int(uncertainty="noise")
-    Intervals([5700.43, 6299.57], level 0.95, exact)
+    Intervals([5715.43, 6314.57], level 0.95, exact)
     >>> total.conf_int()
-    Intervals([4980, 7090], level 0.95, exact)
+    Intervals([5035, 7106], level 0.95, exact)
     >>> total.conf_int(method="convolution")
-    Intervals([4964.29, 7035.71], level 0.95, convolution)
+    Intervals([4978.26, 7051.74], level 0.95, convolution)
     """
 
     quantity: Quantity

@@ -77,14 +77,14 @@ def survey_total(
     Examples
     --------
     >>> from dpinfer.mechanisms import Laplace
-    >>> total = survey_total([120, 35], mechanism=Laplace(scale=2.0), sample_size=1000,
+    >>> total = survey_total([120.3, 34.8], mechanism=Laplace(scale=2.0), sample_size=1000,
     ...                      population_size=50_000)
     >>> total.params
-    array([6000., 1750.])
+    array([6015., 1740.])
     >>> np.sqrt(total.variance_noise).round(1), np.sqrt(total.variance_sampling).round(1)
-    (array([141.4, 141.4]), array([508.9, 287.8]))
+    (array([141.4, 141.4]), array([509.5, 287. ]))
     >>> total.conf_int(method="exact").upper
-    array([7090., 2451.])
+    array([7106., 2439.])
     """
     return _estimate(count, mechanism, "total", False, sample_size, population_size, rate, design)
 
@@ -120,10 +120,10 @@ def survey_mean(
     Examples
     --------
     >>> from dpinfer.mechanisms import Laplace
-    >>> share = survey_mean(120, mechanism=Laplace(scale=2.0), sample_size=1000,
+    >>> share = survey_mean(120.3, mechanism=Laplace(scale=2.0), sample_size=1000,
     ...                     population_size=50_000)
     >>> share.params, share.bse.round(5)
-    (np.float64(0.12), np.float64(0.01056))
+    (np.float64(0.1203), np.float64(0.01057))
     """
     return _estimate(count, mechanism, "mean", False, sample_size, population_size, rate, design)
 
@@ -173,10 +173,10 @@ def stratified_total(
     Examples
     --------
     >>> from dpinfer.mechanisms import Laplace
-    >>> total = stratified_total([40, 75], mechanism=Laplace(scale=2.0), sample_size=[200, 500],
+    >>> total = stratified_total([40.2, 74.9], mechanism=Laplace(scale=2.0), sample_size=[200, 500],
     ...                          population_size=[10_000, 4_000])
-    >>> total.params, total.bse.round(1), total.strata.params
-    (np.float64(2600.0), np.float64(320.9), array([2000.,  600.]))
+    >>> total.params.round(1), total.bse.round(1), total.strata.params
+    (np.float64(2609.2), np.float64(321.4), array([2010. ,  599.2]))
     """
     return _estimate(counts, mechanism, "total", True, sample_size, population_size, rate, design)
 
@@ -214,10 +214,10 @@ def stratified_mean(
     Examples
     --------
     >>> from dpinfer.mechanisms import Laplace
-    >>> share = stratified_mean([40, 75], mechanism=Laplace(scale=2.0), sample_size=[200, 500],
+    >>> share = stratified_mean([40.2, 74.9], mechanism=Laplace(scale=2.0), sample_size=[200, 500],
     ...                         population_size=[10_000, 4_000])
     >>> share.params.round(5), share.bse.round(5)
-    (np.float64(0.18571), np.float64(0.02292))
+    (np.float64(0.18637), np.float64(0.02295))
     """
     return _estimate(counts, mechanism, "mean", True, sample_size, population_size, rate, design)
 

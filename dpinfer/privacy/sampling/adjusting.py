@@ -133,13 +133,13 @@ def adjust_for_sampling(
     >>> [round(law.scale, 3) for law in (adjustment.mechanism, adjustment.unsampled)]
     [1.0, 12.136]
 
-    A noisy count of 40 in the sample, with the 90 % interval for the count it stands for:
+    A noisy count of 40.3 in the sample, with the 90 % interval for the count it stands for:
 
     >>> for law in (adjustment.mechanism, adjustment.unsampled):
-    ...     lower, upper = count_confint(40.0, law, alpha=0.1)
+    ...     lower, upper = count_confint(40.3, law, alpha=0.1)
     ...     print(round(float(lower), 2), round(float(upper), 2))
-    37.7 42.3
-    12.06 67.94
+    38.0 42.6
+    12.36 68.24
     """
     calibrate = _CALIBRATIONS[check_option(noise, "noise", _CALIBRATIONS)]
     change = check_scalar(sensitivity, "sensitivity", gt=0)

@@ -9,11 +9,12 @@ import numpy as np
 
 from dpinfer._validation import FloatArray, show
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
+from dpinfer.mechanisms import NoiseLaw
 from dpinfer.queries import Domain, Workload
 from dpinfer.queries._marginals import Codes
 from dpinfer.queries.domain import is_summed
 from dpinfer.releases._fields import Bound
-from dpinfer.releases._laws import columns_of_law, kind_of, parameters
+from dpinfer.releases._laws import ROUNDED, columns_of_law, kind_of, parameters
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,7 +35,7 @@ def describe(
         raise InvalidParameterError(f"field must be a non-empty string, got {show(field)}")
     layout = _Layout(field)
     layout.add_labels(release)
-    layout.add_values(release.values)
+    layout.add_values(release.values, release.mechanism)
     privacy = layout.add_law(release) | _stated(release) | layout.add_rule(release)
     layout.fields[field]["privacy"] = privacy
     schema: dict[str, Any] = {"fields": list(layout.fields.values())}
@@ -117,8 +118,11 @@ class _Layout:
             )
         return complete
 
-    def add_values(self, values: FloatArray) -> None:
-        whole = (values == np.floor(values)).all() and (np.abs(values) <= LARGEST_INTEGER).all()
+    def add_values(self, values: FloatArray, law: NoiseLaw) -> None:
+        # whole numbers under noise with a density are not what the law says: they stay numbers
+        whole = law.is_integer and bool(
+            ((values == np.floor(values)) & (np.abs(values) <= LARGEST_INTEGER)).all()
+        )
         kind = "integer" if whole else "number"
         self.add(self._field, kind, values.astype(np.int64) if whole else values)
 
@@ -131,6 +135,8 @@ class _Layout:
         kinds = columns.pop("mechanism")
         several = (kinds != kinds[0]).any()
         stated = {"mechanism": self.add_free("mechanism", "string", kinds) if several else kinds[0]}
+        if (columns.get(ROUNDED, np.zeros(1)) == 1).all():
+            stated[ROUNDED] = bool(columns.pop(ROUNDED)[0])
         for name, values in columns.items():
             stated[name] = self.add_free(name, "number", values)
         return stated
@@ -146,6 +152,8 @@ class _Layout:
             bounds = {"lower": lower, "upper": upper}
             stated = {key: bound for key, bound in bounds.items() if bound is not None}
             rule |= {"clamp": stated} if stated else {}
+        if np.greater(release.bin_size, 1).any():
+            rule["bin_size"] = self._bound("bin_size", release.bin_size)
         return rule
 
     def _bound(self, name: str, bound: Bound | None) -> Any:

@@ -90,9 +90,14 @@ class Sidecar:
         return None if bounds is None else (bounds.get("lower"), bounds.get("upper"))
 
     @property
+    def rule(self) -> tuple[Any, ...]:
+        """The parts of the publishing rule: numbers, columns and None."""
+        return self.privacy.get("threshold"), self.privacy.get("bin_size"), *(self.clamp or ())
+
+    @property
     def columns(self) -> tuple[str, ...]:
         """Names of all columns of the table that are used, each once."""
-        specs = [*self.mechanism.values(), self.privacy.get("threshold"), *(self.clamp or ())]
+        specs = [*self.mechanism.values(), *self.rule]
         named = [spec["column"] for spec in specs if isinstance(spec, Mapping)]
         return tuple(dict.fromkeys([*self.keys, self.value, *named]))
 

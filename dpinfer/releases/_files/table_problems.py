@@ -16,6 +16,7 @@ from dpinfer.releases._files.text_table import TextTable
 from dpinfer.releases._laws import (
     INTEGER_KINDS,
     KINDS,
+    ROUNDED,
     canonical_kind,
     parameter_names,
     parameters_of_kind,
@@ -82,8 +83,9 @@ class TableCheck:
         values = self._floats(self.sidecar.value)
         lower, upper = self._bounds()
         fraction = np.isfinite(values) & (values != np.floor(values))
+        rounded = self._numbers(self.sidecar.mechanism.get(ROUNDED), 0.0) == 1
         fraction &= (
-            np.isin(kinds, np.array(INTEGER_KINDS, dtype=object))
+            (np.isin(kinds, np.array(INTEGER_KINDS, dtype=object)) | rounded)
             & (values != lower)
             & (values != upper)
         )
@@ -113,7 +115,12 @@ class TableCheck:
             (values > upper, "must not be above its clamping bound"),
         ):
             yield from self._cells(self.sidecar.value, bad, words)
-        for spec in (self.sidecar.privacy.get("threshold"), *(self.sidecar.clamp or ())):
+        bins = self._numbers(self.sidecar.privacy.get("bin_size"), 1.0)
+        wrong = np.broadcast_to(~((bins >= 1) & (bins == np.floor(bins))), values.shape)
+        yield from self._cells(
+            self.sidecar.value, wrong, "must have a bin_size that is whole, >= 1"
+        )
+        for spec in self.sidecar.rule:
             if isinstance(spec, dict):
                 cells = self.table.columns[spec["column"]]
                 bad = np.isnan(self._floats(spec["column"])) & ~_empty(cells)

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
-
 from dpinfer._validation import check_flag, check_scalar, show
-from dpinfer.errors import ApproximationWarning, InvalidParameterError
-from dpinfer.mechanisms import DiscreteGaussian, Gaussian, Geometric, Laplace, NoiseLaw
+from dpinfer.errors import InvalidParameterError
+from dpinfer.mechanisms import Gaussian, Laplace, NoiseLaw, Rounded
 from dpinfer.releases.adapters.google_sigma import google_sigma
 
 KINDS = ("LaplaceMechanism", "GaussianMechanism", "Count", "BoundedSum")
 
 WHOLE = ("int", "int64")
 """What an algorithm says of its ``dtype`` where it publishes whole numbers."""
-
-SHEPPARD = 1.0 / 12.0
-"""What rounding to whole numbers adds to a variance."""
 
 
 def from_pydp(
@@ -50,22 +44,14 @@ def from_pydp(
     -------
     NoiseLaw
         :class:`~dpinfer.Laplace` of scale l0·linf/ε (times the largest magnitude within the bounds,
-        for a sum) or :class:`~dpinfer.Gaussian`; for whole numbers :class:`~dpinfer.Geometric` or
-        :class:`~dpinfer.DiscreteGaussian`.
+        for a sum) or :class:`~dpinfer.Gaussian`; for whole numbers :class:`~dpinfer.Rounded` noise,
+        as PyDP rounds what it publishes of them.
 
     Raises
     ------
     InvalidParameterError
         If the algorithm does not add one noise to a number (means, variances, percentiles), or a
         parameter is missing.
-
-    Warns
-    -----
-    ApproximationWarning
-        For whole numbers. PyDP rounds Laplace noise of scale b, so that P(abs(e) > k) =
-        exp(-(k + 1/2)/b), which is cosh(1/(2b)) times that of the geometric law returned: a test at
-        the level 0.05 has the level 0.0564 at b = 1, 0.0502 at b = 5. Rounded Gaussian noise is
-        taken to be discrete Gaussian noise with the variance σ² + 1/12.
 
     Notes
     -----
@@ -83,27 +69,9 @@ def from_pydp(
         raise InvalidParameterError(f"bounds must be None for a {kind}, got {show(bounds)}")
     if kind == "GaussianMechanism":
         sigma = _sigma(source)
-        return _rounded_gaussian(sigma) if rounded else Gaussian(sigma=sigma)
+        return Rounded(Gaussian(sigma=sigma)) if rounded else Gaussian(sigma=sigma)
     scale = _laplace_scale(kind, source, bounds)
-    return rounded_laplace(scale) if rounded else Laplace(scale=scale)
-
-
-def rounded_laplace(scale: float) -> NoiseLaw:
-    """Return the geometric law nearest to rounded Laplace noise, and warn how near it is."""
-    law = Geometric(scale=scale)
-    factor = np.cosh(min(0.5 / scale, 700.0))
-    _warn(f"Laplace noise rounded to whole numbers has tails {factor:.4g} times those of {law!r}")
-    return law
-
-
-def _rounded_gaussian(sigma: float) -> NoiseLaw:
-    law = DiscreteGaussian(sigma=float(np.hypot(sigma, np.sqrt(SHEPPARD))))
-    _warn(f"Gaussian noise of sigma {sigma:g} rounded to whole numbers is taken to be {law!r}")
-    return law
-
-
-def _warn(message: str) -> None:
-    warnings.warn(message, ApproximationWarning, stacklevel=4)
+    return Rounded(Laplace(scale=scale)) if rounded else Laplace(scale=scale)
 
 
 def _identified(algorithm: Any) -> tuple[str, Any]:
