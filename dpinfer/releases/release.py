@@ -149,7 +149,7 @@ class Release(Locked):
         labels = found if labels is None else labels
         published = freeze(check_array(plain, "values", ndim=1))
         size = len(published)
-        known = {
+        known: dict[str, Any] = {
             "values": published,
             "workload": check_workload(workload, labels, size),
             "mechanism": as_noise(mechanism, size, selected=True),
