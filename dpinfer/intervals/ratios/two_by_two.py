@@ -143,7 +143,7 @@ def risk_ratio_confint(
     >>> lower, upper = risk_ratio_confint(table, mechanism=Laplace(scale=1.0),
     ...                                   row_totals=[200, 200], uncertainty="noise+sampling")
     >>> lower.round(2), upper.round(2)
-    (np.float64(1.35), np.float64(3.06))
+    (np.float64(1.35), np.float64(3.05))
     """
     return _confint(
         "risk ratio", table, mechanism, row_totals, alpha, method, uncertainty, simultaneous
