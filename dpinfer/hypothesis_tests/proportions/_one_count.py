@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,12 @@ from dpinfer.mechanisms.noisy_binomial import NoisyBinomial
 from dpinfer.mechanisms.noisy_poisson import NoisyPoisson
 from dpinfer.results.hypothesis import HypothesisResult
 from dpinfer.results.labels import split_labels
-from dpinfer.results.null_distribution import AsymptoticNull, ExactNull, NullDistribution
+from dpinfer.results.null_distribution import (
+    AsymptoticNull,
+    ExactNull,
+    NullDistribution,
+    _KnownTails,
+)
 from dpinfer.results.simulation import BLOCK, Simulation, simulate_null
 
 if TYPE_CHECKING:
@@ -39,6 +44,9 @@ _BLOCK = 4 * BLOCK
 
 LARGEST_RATE = 1e15
 """Beyond it, neighbouring whole numbers run together in sums."""
+
+_SEARCH = 120
+"""Most steps of a search by thirds or halves."""
 
 _ROUNDING = 1e-14
 """Relative error of a count that was computed from nobs·value."""
@@ -154,6 +162,97 @@ def exact(
     return tails[alternative](test.count), test.null("exact")
 
 
+@final
+@dataclass(frozen=True, eq=False)
+class UnbiasedNull(_KnownTails):
+    """Law of the z statistic, whose two sides are weighed against each other.
+
+    Parameters
+    ----------
+    larger, smaller : callable
+        P(Z >= z) and P(Z <= z).
+    both : callable
+        The two-sided p-value at z, of either sign.
+    """
+
+    both: Callable[[FloatArray], FloatArray]
+
+    def _extreme(self, statistic: FloatArray, alternative: Alternative) -> FloatArray:
+        if alternative == "two-sided":
+            return np.asarray(self.both(statistic))
+        return super()._extreme(statistic, alternative)
+
+    def _facts(self) -> list[tuple[str, object]]:
+        return [("Kind", "exact, two-sided p-values unbiased")]
+
+
+def unbiased(
+    test: OneCount, alternative: Alternative, simulation: Simulation
+) -> tuple[FloatArray, NullDistribution]:
+    """P-values of the locally unbiased test; one-sided ones are those of the exact test."""
+    pvalue, known = exact(test, alternative, simulation)
+    assert isinstance(known, ExactNull)
+    both = partial(_beyond, partial(_unbiased, test), test.centre, test.spread)
+    null = UnbiasedNull(known.larger, known.smaller, both)
+    return (_unbiased(test, test.count) if alternative == "two-sided" else pvalue), null
+
+
+def _unbiased(test: OneCount, count: FloatArray) -> FloatArray:
+    """P(g(T) <= g(count)), g(t) = E[(X - μ); T >= t] above its maximum, E[(μ - X); T <= t] below.
+
+    E[X; T >= t] = μ·P(T' >= t - 1) with one trial less in T'.
+    """
+    law, mu = test.law, test.centre
+    assert isinstance(law, NoisyBinomial)
+    less = replace(law, nobs=law.nobs - 1.0)
+    is_whole = bool(np.all(law.noise.is_integer))
+    shape = np.broadcast_shapes(count.shape, np.shape(mu), law.noise.shape)
+    t, centre = (np.broadcast_to(x, shape).astype(np.float64) for x in (count, mu))
+    t = np.where(np.abs(t - np.rint(t)) <= test.slack(t), np.rint(t), t) if is_whole else t
+    step = 1.0 if is_whole else 0.0
+
+    def above(x: FloatArray) -> FloatArray:
+        return np.asarray(less.upper(x - 1.0) - law.upper(x))
+
+    def below(x: FloatArray) -> FloatArray:
+        return np.asarray(law.lower(x) - less.lower(x - 1.0))
+
+    def at(share: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
+        x = low + share * (high - low)
+        return np.floor(x) if is_whole else x
+
+    # the largest value of g, by shrinking an interval to its better two thirds
+    reach = 4.0 * (np.sqrt(np.square(test.spread) + law.noise.variance) + 2.0)
+    low, high = np.floor(centre - reach), np.ceil(centre + reach)
+    for _ in range(_SEARCH):
+        first = at(np.asarray(1.0 / 3.0), low, high)
+        second = at(np.asarray(2.0 / 3.0), low, high)
+        rises = above(first + step) < above(second + step)
+        moves = high - low > 2.0 * step
+        low, high = np.where(moves & rises, first, low), np.where(moves & ~rises, second, high)
+    middle = np.where(is_whole & (above(low + 1.0) < above(high + 1.0)), high, low)
+    # T = middle + 1 and more above, T = middle and less below, where T is whole
+    is_above = t > middle
+    own = np.where(is_above, above(t), below(t)) * (1.0 + _ROUNDING * 1e4)
+    near = np.where(is_above, middle, middle + step)
+    far = np.where(is_above, middle - reach, middle + reach)
+    for _ in range(_SEARCH):
+        short = np.where(is_above, below(far), above(far)) > own
+        if not short.any():
+            break
+        far = np.where(short, middle + 2.0 * (far - middle), far)
+    far = np.rint(far) if is_whole else far
+    for _ in range(_SEARCH):
+        x = 0.5 * (near + far)
+        x = np.where(is_above, np.floor(x), np.ceil(x)) if is_whole else x
+        reached = np.where(is_above, below(x), above(x)) <= own
+        near, far = np.where(reached, near, x), np.where(reached, x, far)
+    reached = np.where(is_above, below(near), above(near)) <= own
+    far = np.where(reached, near, far)
+    tail = np.where(is_above, law.upper(t) + law.lower(far), law.lower(t) + law.upper(far))
+    return np.minimum(tail, 1.0)
+
+
 def monte_carlo(
     test: OneCount, alternative: Alternative, simulation: Simulation
 ) -> tuple[FloatArray, NullDistribution]:
@@ -188,12 +287,13 @@ def run(
     name: str,
     test: OneCount,
     alternative: Alternative,
-    method: Method,
+    method: Method | Literal["unbiased"],
     simulation: Simulation,
     nobs: Any = None,
 ) -> HypothesisResult:
     """Test and report."""
-    pvalue, null = NULLS[method](test, alternative, simulation)
+    pvalue_of = unbiased if method == "unbiased" else NULLS[method]
+    pvalue, null = pvalue_of(test, alternative, simulation)
     return HypothesisResult(
         name=name,
         statistic=test.statistic,

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
+from scipy import optimize, stats
 from statsmodels.stats import proportion
 
 from dpinfer._validation import ALTERNATIVES
@@ -394,3 +394,50 @@ def test_extreme_hypotheses_stay_finite(nobs, value):
                 )
                 assert np.isfinite(statistic)
                 assert 0 <= pvalue <= 1
+
+
+def test_unbiased_test_of_a_tulap_count_solves_its_equations():
+    """Ends at which the size is 0.05 and the slope of the power is 0, by a solver."""
+    n, value, law = 20, 0.3, Tulap(scale=1.0)
+    k = np.arange(n + 1)
+
+    def rejected(low, high):
+        return law.sf(high - k) + law.cdf(low - k)
+
+    def equations(ends):
+        pmf = stats.binom.pmf(k, n, value)
+        return pmf @ rejected(*ends) - 0.05, (pmf * (k - n * value)) @ rejected(*ends)
+
+    ends = optimize.fsolve(equations, [0.5, 12.0])
+    result = proportions_ztest(ends, n, value, mechanism=law, method="unbiased")
+    np.testing.assert_allclose(result.pvalue, 0.05, rtol=1e-6)
+    unbiased = stats.binom.pmf(k, n, 0.1) @ rejected(*ends)
+    assert unbiased == pytest.approx(0.3937, abs=1e-4)
+    exact = proportions_ztest(ends, n, value, mechanism=law).pvalue
+    assert exact.max() > 0.05  # by distance one of the ends is not yet rejected
+
+
+@pytest.mark.parametrize("n", [1, 3, 12])
+def test_unbiased_pvalues_hold_their_level_with_whole_noise(n):
+    law = Geometric(scale=0.9)
+    k, e = np.arange(n + 1), np.arange(-30, 31)
+    t = np.arange(-30.0, n + 31.0)
+    for value in (0.05, 0.3, 0.7):
+        chance = np.convolve(stats.binom.pmf(k, n, value), law.pmf(e))
+        pvalue = proportions_ztest(t, n, value, mechanism=law, method="unbiased").pvalue
+        for level in np.unique(pvalue):
+            assert chance[pvalue <= level + 1e-12].sum() <= level + 1e-9
+
+
+def test_unbiased_one_sided_pvalues_are_exact_ones():
+    noise = Laplace(scale=2.0)
+    for alternative in ("larger", "smaller"):
+        ours, exact = (
+            proportions_ztest(
+                34.21, 100, 0.255, mechanism=noise, alternative=alternative, method=method
+            )
+            for method in ("unbiased", "exact")
+        )
+        assert ours.pvalue == exact.pvalue
+    both = proportions_ztest(34.21, 100, 0.255, mechanism=noise, method="unbiased")
+    assert both.null_distribution.pvalue(both.statistic) == pytest.approx(both.pvalue, rel=1e-6)
