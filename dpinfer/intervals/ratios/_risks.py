@@ -272,6 +272,10 @@ def sampling_ends(
                 _of_unknown_size(table[k], law, k, whole[k], SIZES_MISSED * limit) for k in (0, 1)
             ]
             level = limit * (1.0 - SIZES_MISSED)
+            if not all(rows):
+                ends = f(np.array([0.0, 1.0]))
+                lower[number], upper[number] = ends[0] - ends[1], ends[1] - ends[0]
+                continue
         else:
             rows = [_of_known_size(table[k], law, k, totals[number, k], whole[k]) for k in (0, 1)]
             level = limit
@@ -312,7 +316,10 @@ def _of_known_size(
 def _of_unknown_size(
     cells: FloatArray, law: NoiseLaw, row: int, whole: NDArray[np.bool_], miss: float
 ) -> list[Sample]:
-    """Return the events for risks up to 1/2, the others beyond; their sum limits the size."""
+    """Return the events for risks up to 1/2, the others beyond; their sum limits the size.
+
+    Nothing where the row may be all noise: nothing is then to be said of its risk.
+    """
     laws = [_cell(law, row, column) for column in (0, 1)]
     # both rows miss, on both sides
     reach = float(fast_sum(np.ones(2), laws).isf(0.25 * miss))
@@ -322,6 +329,8 @@ def _of_unknown_size(
             f"table must have rows that sum to less than {LARGEST_NOBS:g} for method='exact' with "
             f"sampling, got {total:g}"
         )
+    if reach >= total:
+        return []
     least, most = np.maximum([np.ceil(total - reach), np.floor(total + reach)], 1.0)
     return [
         Sample(

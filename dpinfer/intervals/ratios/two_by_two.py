@@ -111,8 +111,9 @@ def risk_ratio_confint(
     the normal one is .905. Without public totals a row's events (for risks up to 1/2, and the
     others beyond) have an unknown number of trials, within limits from the sum of the row that miss
     with probability α/100: with Laplace noise of scale 1 that makes the interval 1.3 times as
-    long for rows of 200 and 1.1 times for rows of 2,000, and more for smaller ones. The roles of
-    the rows may be exchanged. It takes some 0.1 s for a table, and up to a second without totals.
+    long for rows of 200 and 1.1 times for rows of 2,000, and more for smaller ones. Where the
+    sum of a row may be all noise, every value is possible. It takes some 0.1 s for a table, and up
+    to a second without totals.
 
     The normal interval is exp(log(p₁/p₂) ± z·√v), with v the sum over the rows of var(p)/p²,
     where the noise contributes ((1 - p)²v_a + p²v_b)/n² to var(p), and sampling p(1 - p)/n

@@ -219,6 +219,9 @@ def test_without_noise_it_is_near_the_score_interval():
         [[0, 20], [0, 20]], mechanism=Exact(), row_totals=[20, 20], uncertainty="noise+sampling"
     )
     assert tuple(none) == (0.0, np.inf)
+    noisy = {"mechanism": Laplace(scale=1e4), "uncertainty": "noise+sampling"}
+    assert tuple(risk_difference_confint(TABLE, **noisy)) == (-1.0, 1.0)
+    assert tuple(odds_ratio_confint(TABLE, **noisy)) == (0.0, np.inf)
 
 
 def test_small_counts_give_the_whole_range():
