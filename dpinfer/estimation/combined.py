@@ -227,13 +227,15 @@ class CombinedEstimate(OverlappingEstimate):
         Under whole-numbered noise the ends move outward by 1e-14 of the values, so that rounding
         does not take away an end that is attained.
         """
+        with np.errstate(over="ignore"):  # of values near the end of the range
+            size = np.abs(np.asarray(self.params)) + np.abs(self.release.values).max()
         pivots = Pivots(
             std_errors=np.asarray(self.bse),
             mechanism=self.release.mechanism,
             blocks=None if self._coordinates is None else self._weight_blocks,
             draw_errors=self._draw_errors,
             noises=len(self.release),
-            magnitude=np.abs(np.asarray(self.params)) + np.abs(self.release.values).max(),
+            magnitude=np.minimum(size, np.finfo(np.float64).max),
         )
         return pivots.intervals(
             np.asarray(self.params),

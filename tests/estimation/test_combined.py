@@ -226,3 +226,11 @@ def test_independent_estimates_have_the_level_of_sidak(block, monkeypatch):
     np.testing.assert_allclose(
         np.asarray(together), np.asarray(fit.conf_int(1 - np.sqrt(0.9))), rtol=1e-9
     )
+
+
+@pytest.mark.parametrize("law", [Laplace(scale=1.0), Geometric(scale=1.0)])
+def test_values_near_the_end_of_the_range(law):
+    fit = combine([1e308, 1e308], mechanism=law)
+    lower, upper = fit.conf_int()
+    assert (np.isfinite(lower) & (lower <= 1e308) & (upper >= 1e308)).all()
+    assert "1.0000e+308" in fit.summary()

@@ -15,8 +15,10 @@ from dpinfer._validation import (
     FloatArray,
     check_array,
     check_integer,
+    check_items,
     check_rng,
     check_shape,
+    show,
 )
 from dpinfer.errors import InvalidParameterError
 from dpinfer.privacy.losses._curves import largest_power, smallest_epsilon
@@ -117,7 +119,13 @@ class PrivacyLoss:
     def __init__(self, parts: Iterable[tuple[LossLaw, int]]) -> None:
         counts: Counter[LossLaw] = Counter()
         squared = 0.0
-        for law, count in parts:
+        for part in check_items(parts, "parts", "pairs of a loss and how often it is composed"):
+            if not (isinstance(part, tuple) and len(part) == 2 and isinstance(part[0], LossLaw)):
+                raise InvalidParameterError(
+                    "parts must hold pairs of a loss and how often it is composed, which "
+                    f"privacy_loss makes from a mechanism, got {show(part)}"
+                )
+            law, count = part
             if isinstance(law, GaussianLoss):
                 squared += count * law.squared
             else:

@@ -428,3 +428,9 @@ def test_junk_is_refused(value, name):
     except DPInferError:
         return
     assert np.isfinite(np.asarray(result)).all()
+
+
+@pytest.mark.parametrize("parts", [1.0, None, "ab", [1.0], [(1.0, 2)], [(None,)]])
+def test_parts_that_are_no_losses(parts):
+    with pytest.raises(InvalidParameterError, match=r"^parts must"):
+        PrivacyLoss(parts)
