@@ -123,14 +123,15 @@ assert float(half.variance) == 0.5
 # %% [markdown]
 # The combined value has the variance 1, that of a single count with ε = 2 has ½. And of a value
 # that was rounded up to zero one knows the rule. The published 0 says that the noisy count was
-# negative, and from that there is an exact 90 % interval for no further budget. Here it ends at 2.3
-# and misses the three men, as any interval from the first release would: noise of -6 or less has a
-# probability of 0.12 %.
+# negative, and from that there is an exact 90 % interval for no further budget. The noisy counts
+# were rounded to whole numbers, which the law has to say. Here it ends at 2 and misses the three
+# men, as any interval from the first release would: noise of -6 or less has a probability of 0.12 %.
 
 # %%
-known_rule = dpi.clamped_confint([0.0, 7.0], mechanism=law, clamp=0, alpha=0.1, lower=0)
+rounded = dpi.Rounded(law)
+known_rule = dpi.clamped_confint([0, 7], mechanism=rounded, clamp=0, alpha=0.1, lower=0)
 print(known_rule.summary_frame().round(3).to_string())
-assert np.allclose(known_rule.upper, [np.log(10), 7 + np.log(10)])
+assert np.allclose(known_rule.upper, [2, 9])
 assert round(float(law.cdf(-6.0)), 4) == 0.0012
 
 # %% [markdown]

@@ -62,11 +62,11 @@ def with_labels(table: Any, labels: str | Sequence[Any]) -> pd.DataFrame | pd.Se
     --------
     >>> import pyarrow as pa
     >>> import dpinfer as dpi
-    >>> table = pa.table({"year": [2019, 2020], "count": [12.0, 9.0]})
+    >>> table = pa.table({"year": [2019, 2020], "count": [12.4, 9.2]})
     >>> dpi.count_confint(dpi.with_labels(table, "year"), dpi.Laplace(scale=1.0)).upper.round(2)
     year
-    2019    15.0
-    2020    12.0
+    2019    15.4
+    2020    12.2
     dtype: float64
     """
     import pandas as pd
