@@ -125,7 +125,8 @@ assert float(half.variance) == 0.5
 # that was rounded up to zero one knows the rule. The published 0 says that the noisy count was
 # negative, and from that there is an exact 90 % interval for no further budget. The noisy counts
 # were rounded to whole numbers, which the law has to say. Here it ends at 2 and misses the three
-# men, as any interval from the first release would: noise of -6 or less has a probability of 0.12 %.
+# men, as any interval from the first release would: noise of -6 or less has a probability of
+# 0.12 %.
 
 # %%
 rounded = dpi.Rounded(law)
