@@ -69,6 +69,8 @@ class WeightedSum(NoiseLaw):
     - a single term, or Gaussian terms only: closed form;
     - Laplace and Gaussian terms: P(S > x) = (1/2πi)∫ exp(K(s) - sx) ds/s, with K the cumulant
       generating function, along a hyperbola through the saddle point;
+    - Tulap noise and one other noise: the steps of its density, up to 2¹⁶ of them, each times the
+      mean of the other tail over an interval, in closed form;
     - whole-numbered terms whose weights have a common spacing: the law on that lattice, by
       discrete Fourier transforms of exponentially tilted laws (or the hyperbola again, where all
       weights are equal and the scales large);
