@@ -62,6 +62,9 @@ _OVERHEAD = 1e3
 _ENTRY = {True: 0.1, False: 0.25}
 """Work of a p-value beside its table, and of an entry of that, by whether noise is whole."""
 
+_SMALLEST_SHARE = 1e-9
+"""Variance of one trial from which the ordering is computed."""
+
 _HALF = float(np.log(0.5)) - 1e-9
 _KNOTS = 33
 
@@ -389,11 +392,13 @@ def _orderings(test: UnknownTrials) -> Iterator[tuple[PlugIn | None, float, Rows
     left_out = min(_LEFT_OUT, 1e-4 * test.nuisance_alpha)
     for _, total, rows in test.groups:
         reach = float(total._isf(np.asarray(0.5 * test.nuisance_alpha)))
-        if reach < 1.0:  # the confidence set is the published number alone
+        share = float(test.value[rows[0]])
+        # the confidence set is the published number alone, or the noise is nearly all of T
+        if reach < 1.0 or share * (1.0 - share) < _SMALLEST_SHARE:
             yield None, 0.0, rows
             continue
         laws = test.laws_of(int(rows[0]))
-        plug_in = PlugIn(float(test.value[rows[0]]), *laws, test.is_total, left_out)
+        plug_in = PlugIn(share, *laws, test.is_total, left_out)
         entries = plug_in.entries(2.0 * reach + 1.0)
         yield (plug_in if entries <= _LARGEST else None), entries, rows
 
