@@ -134,7 +134,8 @@ VALID = {
     "RatioWidth": PLAN,
     "Release": {"values": THREE, "mechanism": NOISE, "workload": np.eye(3), "labels": list("abc")}
     | {"neighbours": "replace", "sensitivity": 1.0, "guarantee": {"epsilon": 1.0}}
-    | {"threshold": 10, "clamp": (0, 50), "name": "release"},
+    | {"threshold": 10, "clamp": (0, 50), "bin_size": 2, "name": "release"},
+    "Rounded": {"law": SMOOTH},
     "SmoothNoise": {"kind": "laplace", "beta": 0.1, "factor": 2.0},
     "StratifiedWidth": {"mechanism": NOISE, "population_size": [900, 800], "proportion": [0.3, 0.2]}
     | {"allocation": [1, 2], "design": "srs", "method": "normal", "uncertainty": "noise"},
@@ -205,7 +206,8 @@ VALID = {
     "compose_advanced": {"guarantees": [PURE] * 9, "delta": 1e-6, "method": "kairouz"},
     "compose_optimal": {"guarantee": PURE, "count": 5},
     "compose_parallel": {"guarantees": [PURE, PURE]},
-    "count_confint": {"count": THREE, "mechanism": NOISE, "method": "normal"} | REPORTS,
+    "count_confint": {"count": THREE, "mechanism": NOISE, "method": "normal", "bin_size": 2}
+    | REPORTS,
     "count_posterior": {"count": THREE, "mechanism": NOISE, "prior": None, "lower": 0, "upper": 90},
     "counts_2indep": {"count1": THREE, "count2": [20, 30, 40], "value": 0.0, "mechanism": NOISE}
     | {"alternative": "larger", "method": "monte-carlo"}

@@ -185,6 +185,7 @@ METHODS |= {
     "CountPosterior.quantile": (POSTERIOR.quantile, {"q": 0.3}),
     "CountPosterior.interval": (POSTERIOR.interval, {"alpha": 0.1, "kind": "hdi"}),
     "Intervals.contains": (ORDINARY.contains, {"value": 20.0}),
+    "Intervals.unbinned": (ORDINARY.unbinned, {"bin_size": 2}),
     "Intervals.restrict": (ORDINARY.restrict, {"lower": 0.0, "upper": 90.0, "integer": True}),
     "ConfidenceSets.contains": (SETS.contains, {"value": 0.3}),
     "ConfidenceSets.restrict": (SETS.restrict, {"lower": 0.0, "upper": 1.0}),
