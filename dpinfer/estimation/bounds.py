@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy import optimize, special
+from scipy import special
 
 from dpinfer._validation import FloatArray
 from dpinfer.mechanisms import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace, NoiseLaw
@@ -200,6 +200,8 @@ def _kurtosis(law: NoiseLaw) -> FloatArray:
 
 def _variance_gamma(alpha: float, kurtosis: float) -> float:
     """Quantile of √V·Z, the sum of 3/kurtosis equal Laplace noises, of variance 1."""
+    from scipy import optimize
+
     shape = 3.0 / kurtosis
     point, weight = np.polynomial.legendre.leggauss(200)
     root = np.sqrt(special.gammaincinv(shape, 0.5 * (point + 1.0)) / shape)
