@@ -47,6 +47,9 @@ from dpinfer._validation import (
 class Ratio:
     """Looks like a fraction, and is no number."""
 
+    def __repr__(self):
+        return "Ratio()"
+
     def as_integer_ratio(self):
         return 1, 2
 
