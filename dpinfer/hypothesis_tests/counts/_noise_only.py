@@ -75,7 +75,7 @@ class NoiseOnly:
         which = np.broadcast_to(self.which, points.shape)
         for number, law in enumerate(self.laws):
             rows = which == number
-            tail[rows] = _lower_tail(law, points[rows])
+            tail[rows] = lower_tail(law, points[rows])
         return tail
 
     def slack(self, t: FloatArray) -> FloatArray:
@@ -83,7 +83,7 @@ class NoiseOnly:
         return np.where(t == np.rint(t), 0.0, _ROUNDING * self.magnitude)
 
 
-def _lower_tail(law: NoiseLaw, x: FloatArray) -> FloatArray:
+def lower_tail(law: NoiseLaw, x: FloatArray) -> FloatArray:
     """P(S <= x); tails too far for the table of a law come from the law itself, one by one."""
     tail = np.array(law._cdf(x))
     far = tail < _FAR

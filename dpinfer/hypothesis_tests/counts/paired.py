@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpinfer._validation import RNG, FloatArray, check_option
 from dpinfer.errors import InvalidParameterError
 from dpinfer.hypothesis_tests._blocks import draws_in_block
-from dpinfer.hypothesis_tests.counts._noise_only import NoiseOnly
+from dpinfer.hypothesis_tests.counts._noise_only import NoiseOnly, lower_tail
 from dpinfer.hypothesis_tests.counts.linear import differences
 from dpinfer.mechanisms._law import NoiseLaw
 from dpinfer.mechanisms.independent import Mechanism
@@ -183,7 +183,11 @@ def _log_below(problem: NoiseOnly, t: FloatArray, closed: bool) -> FloatArray:
         # by symmetry P(abs(e) > x) = 2·(1 - P(e <= x)) and P(abs(e) >= x) = 2·P(e <= -x): the
         # distribution function counts atoms that are within rounding of x, on either side
         spread = float(law.std)
-        tail = 1.0 - law._cdf((t + slack) * spread) if closed else law._cdf((slack - t) * spread)
+        tail = (
+            1.0 - law._cdf((t + slack) * spread)
+            if closed
+            else lower_tail(law, (slack - t) * spread)
+        )
         beyond = 2.0 * tail
         with np.errstate(divide="ignore"):
             total += count * np.log1p(-np.minimum(beyond, 1.0))
@@ -202,7 +206,8 @@ def _max_lower(problem: NoiseOnly, t: FloatArray) -> FloatArray:
 def _exact(
     problem: NoiseOnly, statistic: Statistic, value: FloatArray, simulation: Simulation
 ) -> NullDistribution:
-    return ExactNull(partial(max_upper, problem), partial(_max_lower, problem))
+    error = 2.0 * float(problem.error.sum())
+    return ExactNull(partial(max_upper, problem), partial(_max_lower, problem), error=error)
 
 
 def _monte_carlo(

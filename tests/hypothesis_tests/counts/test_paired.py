@@ -12,7 +12,7 @@ from scipy import stats
 
 from dpinfer.errors import DPInferError, InvalidParameterError
 from dpinfer.hypothesis_tests import counts_2indep, counts_paired
-from dpinfer.mechanisms import Exact, Gaussian, Geometric, Laplace
+from dpinfer.mechanisms import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace, Tulap
 
 BEFORE, AFTER = np.array([12.0, 30.0, 7.0]), np.array([14.0, 27.0, 7.0])
 REACH = 30
@@ -103,6 +103,21 @@ def test_one_cell_is_the_test_of_two_counts(other):
     table = counts_paired([14.0], [10.0], mechanism=pair)
     single = counts_2indep([14.0], [10.0], mechanism=pair)
     assert table.pvalue == pytest.approx(single.pvalue[0], rel=1e-9)
+
+
+@pytest.mark.parametrize("other", [Geometric(scale=2.0), DiscreteGaussian(sigma=20.0)])
+@pytest.mark.parametrize("change", [100.0, 300.0, 700.0])
+def test_far_tails_are_those_of_two_counts(other, change):
+    # P(max of two >= t) = 2·p - p², which is 2·p here
+    found = counts_paired([1000.0, 300.0], [1000.0 - change, 300.0], mechanism=other)
+    one = counts_2indep(1000.0, 1000.0 - change, mechanism=other)
+    assert found.pvalue == pytest.approx(2.0 * one.pvalue - one.pvalue**2, rel=1e-9)
+
+
+def test_no_pvalue_below_its_error():
+    found = counts_paired([1000.1, 300.2], [300.0, 300.3], mechanism=Tulap(scale=2.0))
+    one = counts_2indep(1000.1, 300.0, mechanism=Tulap(scale=2.0))
+    assert found.pvalue >= found.pvalue_error >= 2.0 * one.pvalue_error
 
 
 def test_a_hundred_thousand_cells():
