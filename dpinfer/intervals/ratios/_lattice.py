@@ -8,13 +8,14 @@ arrangement of lines, continuous and piecewise linear. Whole (p, q) have whole Q
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpinfer._validation import FloatArray
 from dpinfer.intervals.ratios._level import Level, corners
+from dpinfer.intervals.ratios._support import SmoothSupport
 from dpinfer.mechanisms import NoiseLaw
 
 BLOCK = 1 << 21
@@ -22,6 +23,9 @@ BLOCK = 1 << 21
 
 FEW = 256
 """Polygons of at most so many corners are searched corner by corner, others in blocks."""
+
+MARGIN = 1e-9
+"""What bounds on Q are widened by, for rounding, relative to the size of the noise."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +74,11 @@ class LatticePolygon:
             left[part] = y[part] - self.atoms[before]
             right[part] = y[part] - self.atoms[after]
         return inside, left, right
+
+    def runs(self, y: FloatArray) -> NDArray[np.intp]:
+        """Return the number of runs of directions that are rejected, for each point."""
+        rejected = y @ self.directions.T > self._divisor
+        return np.asarray(np.count_nonzero(rejected & ~np.roll(rejected, 1, axis=1), axis=1))
 
     def reach(self, u: FloatArray) -> FloatArray:
         """Q at any directions, shape (n, 2)."""
@@ -177,7 +186,70 @@ def _neighbours(
 @lru_cache(maxsize=64)
 def lattice_polygon(first: NoiseLaw, second: NoiseLaw, tail: float) -> LatticePolygon:
     """Return the polygon of two laws on the whole numbers, at the upper tail probability."""
-    quarter, support = corners(Level(first, second, tail))
+    return _mirrored(*corners(Level(first, second, tail)))
+
+
+@dataclass(frozen=True)
+class Bracket:
+    """Bounds on Q by that of noises with densities: off by at most <abs(u), slack>.
+
+    Parameters
+    ----------
+    support : SmoothSupport
+        Q of the standardised noises.
+    scale, slack : array of float, shape (2,)
+        Their standard deviations, and how far each is at most from the whole-numbered noise.
+    """
+
+    support: SmoothSupport
+    scale: FloatArray
+    slack: FloatArray
+
+    def leaves_open(self, y: FloatArray, left: FloatArray, right: FloatArray) -> NDArray[np.bool_]:
+        """Whether the bounds leave open which directions between neighbours reject some point.
+
+        Q with a density is a norm: between two directions it is below its chord, and above its
+        tangents.
+        """
+        slack = self.slack + MARGIN * (self.scale + self.slack)
+        tangents = [self._gradient(left) - slack, self._gradient(right) - slack]
+        x, z = np.abs(y).T
+        out = np.zeros(len(left), dtype=bool)
+        # up to their signs, the points as they are seen from the first quarter
+        for point in np.concatenate([[x, z], [x, -z], [-x, z]], axis=1).T:
+            rejected = np.ones(len(left), dtype=bool)
+            accepted = np.zeros(len(left), dtype=bool)
+            for end, tangent in zip((left, right), tangents, strict=True):
+                reach = ((tangent + 2.0 * slack) * end).sum(axis=1)
+                rejected &= end @ point > reach
+                beside = tangent - point
+                accepted |= ((left * beside).sum(axis=1) >= 0) & ((right * beside).sum(axis=1) >= 0)
+            out |= ~rejected & ~accepted
+        return out
+
+    def _gradient(self, u: FloatArray) -> FloatArray:
+        """Return where the body of the noises with densities is touched."""
+        v = u * self.scale
+        phi = np.arctan2(v[:, 1], v[:, 0])
+        cos, sin = np.cos(phi), np.sin(phi)
+        reach, slope = self.support(phi), self.support.slope(phi)
+        return np.column_stack([reach * cos - slope * sin, reach * sin + slope * cos]) * self.scale
+
+
+def ends_of_few(
+    y: FloatArray, first: NoiseLaw, second: NoiseLaw, tail: float, bracket: Bracket
+) -> tuple[NDArray[np.bool_], FloatArray, FloatArray]:
+    """Return what :meth:`LatticePolygon.ends` does, from Q near the ends of a few points only."""
+    level = Level(first, second, tail)
+    polygon = _mirrored(*corners(level, partial(bracket.leaves_open, y)))
+    if polygon.runs(y).max(initial=0) > 1:
+        # which one is around the most extreme direction takes all of Q
+        polygon = lattice_polygon(first, second, tail)
+    return polygon.ends(y)
+
+
+def _mirrored(quarter: FloatArray, support: FloatArray) -> LatticePolygon:
+    """Return the polygon of Q in a quarter."""
     # by symmetry of both laws, the other quarters are mirror images
     p, q = quarter.T
     directions = np.concatenate(

@@ -6,6 +6,8 @@ linear between neighbours among the directions at which its atom changes.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -84,11 +86,16 @@ class Level:
         return high
 
 
-def corners(level: Level) -> tuple[FloatArray, FloatArray]:
+Needed = Callable[[FloatArray, FloatArray], NDArray[np.bool_]]
+"""Whether Q has to be known between pairs of neighbouring directions, shape (n, 2) each."""
+
+
+def corners(level: Level, needed: Needed | None = None) -> tuple[FloatArray, FloatArray]:
     """Directions of one quarter, by angle, and Q there: finer until Q is straight between them.
 
     Neighbours have determinant 1, so every whole direction between them is below their mediant in
-    the tree, and Q is whole at all of them: it is on the line or off it by a whole number.
+    the tree, and Q is whole at all of them: it is on the line or off it by a whole number. Between
+    neighbours where Q is not needed no directions are looked at.
     """
     ends = np.array([[1.0, 0.0], [0.0, 1.0]])
     directions, values = [ends], [level.on_axes]
@@ -111,6 +118,10 @@ def corners(level: Level) -> tuple[FloatArray, FloatArray]:
         at_left = _interleave(at_left[more], value[more])
         at_right = _interleave(value[more], at_right[more])
         straight = np.repeat(straight[more], 2)
+        if needed is not None and len(left):
+            kept = needed(left, right)
+            left, right, at_left, at_right = left[kept], right[kept], at_left[kept], at_right[kept]
+            straight = straight[kept]
     every, support = np.concatenate(directions), np.concatenate(values)
     order = np.argsort(np.arctan2(every[:, 1], every[:, 0]))
     return _without_straight(every[order], support[order])

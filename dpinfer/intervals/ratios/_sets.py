@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import count
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -10,7 +14,7 @@ from dpinfer.errors import InvalidParameterError
 from dpinfer.intervals.ratios._arcs import Arcs
 from dpinfer.intervals.ratios._fieller import Ends, Standardised, one_exact
 from dpinfer.intervals.ratios._general import ends_of_one, weighted_tail
-from dpinfer.intervals.ratios._lattice import lattice_polygon
+from dpinfer.intervals.ratios._lattice import Bracket, ends_of_few, lattice_polygon
 from dpinfer.intervals.ratios._support import Kind, smooth_support
 from dpinfer.mechanisms import (
     DiscreteGaussian,
@@ -29,6 +33,13 @@ WIDE = 30.0
 
 WIDE_SLACK = 0.51
 """It is at most this far away, for such standard deviations."""
+
+FEW_PAIRS = 4
+FEW_CALLS = 16
+"""At most so many pairs with one law, in so many calls, take the polygon near their ends only."""
+
+SMALL_TAIL = 1e-8
+"""Smaller tails take the whole polygon, as bounds on the noise do not hold so far out."""
 
 MOST_ROWS = 2000
 """For laws without a way for many pairs at once, which take up to seconds for a pair."""
@@ -166,9 +177,29 @@ def _on_lattice(published: FloatArray, first: NoiseLaw, second: NoiseLaw, tail: 
     _, examples, which = np.unique(scales, axis=0, return_index=True, return_inverse=True)
     for number, example in enumerate(examples):
         rows = np.flatnonzero(which.ravel() == number)
-        polygon = lattice_polygon(first.take(int(example)), second.take(int(example)), tail)
-        inside[rows], left[rows], right[rows] = polygon.ends(published[rows])
+        laws = first.take(int(example)), second.take(int(example))
+        bracket = _bracket(*laws, tail) if rows.size <= FEW_PAIRS else None
+        if bracket is None or next(_calls(*laws, tail)) >= FEW_CALLS:
+            ends = lattice_polygon(*laws, tail).ends(published[rows])
+        else:
+            ends = ends_of_few(published[rows], *laws, tail, bracket)
+        inside[rows], left[rows], right[rows] = ends
     return inside, left, right
+
+
+@lru_cache(maxsize=256)
+def _calls(first: NoiseLaw, second: NoiseLaw, tail: float) -> Iterator[int]:
+    return count()
+
+
+def _bracket(first: NoiseLaw, second: NoiseLaw, tail: float) -> Bracket | None:
+    """Return bounds by noises with densities; they hold up to 1e-18 in probability."""
+    kinds = [_KINDS.get(type(_unrounded(law))) for law in (first, second)]
+    if tail < SMALL_TAIL or kinds[0] is None or kinds[1] is None:
+        return None
+    parts = [continuous_bound(law, 1) for law in (first, second)]
+    scale, slack = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    return Bracket(smooth_support(kinds[0], kinds[1], tail), scale, slack)
 
 
 def _one_by_one(published: FloatArray, first: NoiseLaw, second: NoiseLaw, tail: float) -> Ends:
