@@ -19,7 +19,8 @@ from dpinfer.errors import InvalidParameterError
 Index = Literal["none", "labels", "all but last"]
 
 _LABELS = re.compile(
-    "code|codes|date|day|fips|geocode|geoid|id|key|month|quarter|week|year|zcta|zip"
+    "block|code|codes|county|date|day|district|fips|geocode|geoid|id|index|key|month|municipality"
+    "|place|postcode|precinct|quarter|region|state|stratum|tract|ward|week|year|zcta|zip"
 )
 """Words with which the names of columns of labels end."""
 

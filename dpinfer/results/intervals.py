@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpinfer._validation import check_array, check_broadcast, check_flag, check_integer_array
 from dpinfer.errors import InvalidParameterError
-from dpinfer.results.labels import attach_labels, hold_arrays, labelled_frame
+from dpinfer.results.labels import attach_labels, hold_arrays, labelled_frame, split_labels
 from dpinfer.results.tables import render_table
 
 if TYPE_CHECKING:
@@ -192,7 +192,12 @@ class Intervals:
         >>> count_confint(813.6, Laplace(scale=10.0)).unbinned(8)
         Intervals([777, 840], level 0.95, exact)
         """
-        step = check_integer_array(bin_size, "bin_size", ge=1)
+        plain, own = split_labels(bin_size, "bin_size")
+        if own is not None and self.labels is not None and not own.equals(self.labels):
+            raise InvalidParameterError(
+                "bin_size must have the labels of the intervals in the same order: reindex it first"
+            )
+        step = check_integer_array(plain, "bin_size", ge=1)
         low, high = self._ends
         check_broadcast(intervals=low.shape, bin_size=step.shape)
         if not (binned := step > 1).any():

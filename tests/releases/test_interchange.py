@@ -229,6 +229,8 @@ def test_kinds_of_columns():
         ("place", [12, 13]),
         ("place", [12, 20, 21, 40]),
         ("county_fips", [12011, 1001]),
+        ("county", [12011, 1001]),
+        ("census tract", [9502, 9501]),
         ("GEOID20", [12011, 1001]),
     ],
 )
@@ -369,3 +371,20 @@ def test_only_errors_of_the_library_escape(columns):
             call()
         except DPInferError:
             continue
+
+
+def test_series_of_totals_and_bins_keep_to_their_labels():
+    swapped = ["b", "a"]
+    table = pd.DataFrame([[10.2, 20.1], [30.1, 15.3]], index=["a", "b"])
+    for function in (dpi.risk_difference_confint, dpi.risk_ratio_confint, dpi.odds_ratio_confint):
+        with pytest.raises(InvalidParameterError, match="row_totals must have the labels of"):
+            function(table, mechanism=LAPLACE, row_totals=pd.Series([45, 30], index=swapped))
+        ours = function(table, mechanism=LAPLACE, row_totals=pd.Series([30, 45], index=["a", "b"]))
+        assert ours.lower == function(table, mechanism=LAPLACE, row_totals=[30, 45]).lower
+    counts = pd.Series([10.2, 20.3], index=["a", "b"])
+    with pytest.raises(InvalidParameterError, match="bin_size must have the labels of"):
+        dpi.count_confint(counts, LAPLACE, bin_size=pd.Series([1, 8], index=swapped))
+    ours = dpi.count_confint(counts, LAPLACE, bin_size=pd.Series([1, 8], index=["a", "b"]))
+    assert (
+        ours.upper.to_list() == dpi.count_confint(counts, LAPLACE, bin_size=[1, 8]).upper.to_list()
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from scipy import special
@@ -12,6 +12,7 @@ from dpinfer._interchange import as_values
 from dpinfer._validation import FloatArray, check_alpha, check_array, check_flag, check_option
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.pivots import sidak
+from dpinfer.estimation.published import unlabelled
 from dpinfer.intervals.ratios._risks import (
     ROUNDING,
     Risks,
@@ -26,6 +27,9 @@ from dpinfer.intervals.ratios.ratio import LARGEST, METHODS, Method, check_level
 from dpinfer.mechanisms import Mechanism, NoiseLaw, as_noise
 from dpinfer.mechanisms.rounded import warn_of_rounding
 from dpinfer.results.intervals import Intervals, Uncertainty
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 UNCERTAINTIES: tuple[Uncertainty, ...] = ("noise", "noise+sampling")
 
@@ -265,10 +269,10 @@ def _confint(
     method = check_option(method, "method", METHODS)
     uncertainty = check_option(uncertainty, "uncertainty", UNCERTAINTIES)
     together = check_flag(simultaneous, "simultaneous")
-    counts, single = _tables(table)
+    counts, single, rows = _tables(table)
     law = as_noise(mechanism, 4)
     warn_of_rounding(counts.reshape(-1, 4), law, "table")
-    totals = None if row_totals is None else _totals(row_totals, counts, single)
+    totals = None if row_totals is None else _totals(row_totals, counts, single, rows)
     each = sidak(alpha, len(counts)) if together else alpha
     check_level(each)
     risks = estimated_risks(counts, law, totals)
@@ -303,8 +307,8 @@ def _confint(
     )
 
 
-def _tables(table: Any) -> tuple[FloatArray, bool]:
-    """Return the tables as (m, 2, 2), and whether there was one without the first axis."""
+def _tables(table: Any) -> tuple[FloatArray, bool, pd.Index | None]:
+    """Return the tables as (m, 2, 2), whether the first axis was missing, and labels of rows."""
     table = as_values(table, "table")
     values = table.to_numpy() if hasattr(table, "iloc") else table
     counts = check_array(values, "table", ge=-LARGEST, le=LARGEST)
@@ -312,12 +316,14 @@ def _tables(table: Any) -> tuple[FloatArray, bool]:
         raise InvalidParameterError(
             f"table must have the shape (2, 2) or (m, 2, 2), got {counts.shape}"
         )
-    return counts.reshape(-1, 2, 2), counts.ndim == 2
+    rows = table.index if hasattr(table, "iloc") else None
+    return counts.reshape(-1, 2, 2), counts.ndim == 2, rows
 
 
-def _totals(row_totals: Any, counts: FloatArray, single: bool) -> FloatArray:
+def _totals(row_totals: Any, counts: FloatArray, single: bool, rows: pd.Index | None) -> FloatArray:
     """Return the public totals as (m, 2)."""
-    totals = check_array(row_totals, "row_totals", gt=0, le=LARGEST)
+    own = unlabelled(row_totals, "row_totals", rows, "the rows of table")
+    totals = check_array(own, "row_totals", gt=0, le=LARGEST)
     if totals.shape not in ((2,), (len(counts), 2)):
         wanted = "(2,)" if single else f"(2,) or ({len(counts)}, 2)"
         raise InvalidParameterError(f"row_totals must have the shape {wanted}, got {totals.shape}")

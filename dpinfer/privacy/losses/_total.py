@@ -30,7 +30,10 @@ class Total:
         """Return ln E[e^(zL)]."""
         total = np.zeros(z.shape, dtype=np.complex128)
         for law, count in self.parts:
-            total += count * law.cgf(z)
+            # part by part, as inf times a complex number is not a number
+            part = law.cgf(z)
+            total.real += count * part.real
+            total.imag += count * part.imag
         return total
 
     def real_cgf(self, theta: float) -> float:

@@ -21,7 +21,7 @@ from dpinfer.errors import DPInferError, InvalidParameterError
 from dpinfer.privacy.composition import compose_optimal
 from dpinfer.privacy.guarantees import GDP, RDP, ZCDP, ApproxDP, PureDP, guarantee_of
 from dpinfer.privacy.losses import privacy_loss
-from dpinfer.privacy.semantics import TradeOff, max_power
+from dpinfer.privacy.semantics import TradeOff, max_power, pbdp_delta, pbdp_epsilon
 
 ALPHA = np.array([0.01, 0.05, 0.10])
 EXTREME = np.array([1e-300, 1e-100, 1e-17, 1e-8, 0.01, 0.3, 0.7, 0.999, 1 - 1e-12])
@@ -395,3 +395,13 @@ def test_bad_input(protection, alpha, options, message):
     with pytest.raises(InvalidParameterError, match=message):
         max_power(protection, alpha, **options)
     assert issubclass(InvalidParameterError, DPInferError)
+
+
+@pytest.mark.parametrize("sigma", [0.01, 0.05])
+def test_discrete_gaussian_that_is_hardly_noise(sigma):
+    # one outcome has nearly all probability, and the worlds share none that is not negligible:
+    # the loss is 1/(2 sigma^2), but for outcomes of probability e^(-1/(2 sigma^2))
+    law = DiscreteGaussian(sigma=sigma)
+    assert pbdp_delta(law, 1.0) == 1.0
+    assert max_power(law, 0.05) == 1.0
+    assert pbdp_epsilon(law, 1e-6) == pytest.approx(0.5 / sigma**2, rel=1e-9)
