@@ -98,6 +98,11 @@ class NoisyDifference:
         for which in (0, 1):
             self._window(which, value)
 
+    def counts(self, which: int, value: FloatArray) -> FloatArray:
+        """Return the counts of one sample that matter at some p."""
+        low, high, _ = self._window(which, value)
+        return np.arange(low, high + 1.0)
+
     @property
     def _are_alike(self) -> bool:
         """Whether the two counts have one law."""

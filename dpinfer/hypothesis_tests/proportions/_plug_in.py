@@ -1,10 +1,11 @@
-"""Tests of a noisy count out of a noisy number of trials: estimate, then maximise.
+"""Tests of noisy counts with a nuisance parameter: estimate, then maximise.
 
 Outcomes are ordered by a plug-in p-value, which takes the published number M of trials for the
 true one. How often that is as small as the observed one depends on the true number m, over which
 it is maximised (Lloyd 2008). As the ordering weighs the statistic by its law at M, the maximum is
 near to the value at the true m; that of the statistic itself is found at the end of the confidence
-set, where the sampling variance is largest, and gives p-values that are far too large.
+set, where the sampling variance is largest, and gives p-values that are far too large. The same
+holds for two samples with a common proportion that is not known.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from functools import cached_property
 import numpy as np
 from scipy import special
 
-from dpinfer._numerics.binomial import binom_pmf, binom_radius
+from dpinfer._numerics.binomial import LOG_NEGLIGIBLE, binom_pmf, binom_radius
 from dpinfer._numerics.roots import find_root
 from dpinfer._validation import Alternative, FloatArray
 from dpinfer.estimation.unknown_trials import Rows, UnknownTrials
@@ -110,7 +111,7 @@ class PlugIn:
         """Logarithm of the plug-in tail beyond t >= 0."""
         w = self.share
         variance, scales = self._parts
-        spread = np.sqrt(w * (1.0 - w) * np.maximum(total, 1.0) + variance)
+        spread = np.sqrt(w * (1.0 - w) * np.maximum(self._trials(total), 1.0) + variance)
         if not scales:
             return np.asarray(special.log_ndtr(-t / spread))
         (first, *rest) = scales
@@ -124,6 +125,10 @@ class PlugIn:
             tail = (own * tail - others * _normal_and_laplace(t, spread, second)) / (own - others)
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.asarray(np.maximum(np.log(tail), 10.0 * _LEAST))
+
+    def _trials(self, total: FloatArray) -> FloatArray:
+        """Variance of T without noise at a published M, in units of w(1-w)."""
+        return total
 
     def contrast(self, total: FloatArray, log_level: FloatArray) -> FloatArray:
         """T >= 0 at which the plug-in tail is at a level, for each M; they broadcast."""
@@ -320,6 +325,146 @@ class PlugIn:
             else:
                 variance += weight**2 * float(law.variance)
         return variance, sorted(scales, reverse=True)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PooledPlugIn(PlugIn):
+    """Noisy successes of two samples of w·N and (1-w)·N trials, with one proportion.
+
+    T = count - w·M is n₁n₂/N times the difference of the proportions. At the pooled estimate M/N
+    its variance is w(1-w)·M(1 - M/N), and so grows with M up to M = N/2. Beyond, the failures take
+    the place of the successes.
+
+    Parameters
+    ----------
+    nobs : float
+        N, the number of trials of both samples.
+    """
+
+    nobs: float
+
+    def _trials(self, total: FloatArray) -> FloatArray:
+        m = np.clip(total, 0.5, 0.5 * self.nobs)
+        return np.asarray(m * (1.0 - m / self.nobs))
+
+    def rejected(
+        self, counts: FloatArray, others: FloatArray, log_level: float, *, is_strict: bool
+    ) -> FloatArray:
+        """P(plug-in tail at or below a level with T > 0, and M <= N/2) given both counts.
+
+        ``is_strict``: M < N/2.
+        """
+        half = 0.5 * self.nobs - (0.25 if is_strict and self.is_whole else 0.0)
+        level = np.full((1, 1), log_level)
+        far = self.contrast(np.full((1, 1), 0.5 * self.nobs), level)
+
+        def chance(node: FloatArray) -> FloatArray:
+            most = np.minimum(self.total(node, level, far), half) - node
+            return _at_most(self.other, most, others[np.newaxis])
+
+        return np.asarray(self._averaged(self.own, self.reaches[0], counts[np.newaxis], chance)[0])
+
+
+class TwoPooled:
+    """How often two samples with one proportion give a plug-in p-value as small as a level.
+
+    Parameters
+    ----------
+    nobs : pair of int
+        Numbers of trials.
+    noises : pair of NoiseLaw
+        Laws of the noise of the two counts.
+    nuisance_alpha : float
+        Probability with which the confidence set may miss the proportion.
+    """
+
+    def __init__(
+        self, nobs: tuple[int, int], noises: tuple[NoiseLaw, NoiseLaw], nuisance_alpha: float
+    ) -> None:
+        self._nobs = np.asarray(nobs, dtype=np.float64)
+        self._total = float(self._nobs.sum())
+        self._left_out = min(_LEFT_OUT, 1e-4 * nuisance_alpha)
+        self._orders = [
+            PooledPlugIn(
+                share=float(self._nobs[i]) / self._total,
+                own=noises[i],
+                other=noises[1 - i],
+                is_total=True,
+                left_out=self._left_out,
+                nobs=self._total,
+            )
+            for i in (0, 1)
+        ]
+        self._are_alike = nobs[0] == nobs[1] and noises[0] == noises[1]
+
+    @property
+    def error(self) -> tuple[float, float]:
+        """Absolute and relative error of a chance."""
+        return 4.0 * self._left_out, 0.0 if self._orders[0].is_whole else _QUADRATURE
+
+    @cached_property
+    def is_available(self) -> bool:
+        """Whether the tables are short, which is decided from the laws alone."""
+        laws = [order.own for order in self._orders]
+        if laws[0].is_integer != laws[1].is_integer or max(map(work_at_a_point, laws)) > 2.0:
+            return False
+        reaches = np.asarray(self._orders[0].reaches)
+        radius = binom_radius(0.5 * self._nobs, self._nobs, LOG_NEGLIGIBLE)
+        plausible = (4.0 * np.sqrt(self._total) + 2.0 * reaches.sum()) / self._total
+        width = np.minimum(2.0 * radius + plausible * self._nobs, self._nobs) + 1.0
+        nodes = (width + 2.0 * reaches) * [order._splits for order in self._orders]
+        return bool((nodes * width[::-1]).sum() <= _LARGEST)
+
+    def log_level(self, difference: FloatArray, total: FloatArray) -> FloatArray:
+        """Logarithm of the plug-in tail beyond a difference of the proportions."""
+        t = np.abs(difference) * self._nobs.prod() / self._total
+        return self._orders[0].log_tail(t, np.minimum(total, self._total - total))
+
+    def table(
+        self,
+        alternative: Alternative,
+        difference: float,
+        log_level: float,
+        counts: tuple[FloatArray, FloatArray],
+    ) -> FloatArray:
+        """P(outcome as extreme as one with this difference and level) given both counts.
+
+        Shape (first counts, second counts).
+        """
+        sign = SIGNS[alternative]
+        level = max(min(log_level, _HALF), _LEAST)
+        size = abs(difference) if alternative == "two-sided" else sign * difference
+        if size <= 0.0 or log_level > _HALF:
+            if alternative == "two-sided":
+                return np.ones((counts[0].size, counts[1].size))
+            # not on the side of the alternative: all but what is worse
+            return 1.0 - self._beyond(-sign, level - _TIE, counts)
+        if alternative != "two-sided":
+            return self._beyond(sign, level, counts)
+        if self._are_alike and np.array_equal(*counts):
+            one = self._beyond(1.0, level, counts)
+            return one + one.T
+        return self._beyond(1.0, level, counts) + self._beyond(-1.0, level, counts)
+
+    def _beyond(
+        self, sign: float, log_level: float, counts: tuple[FloatArray, FloatArray]
+    ) -> FloatArray:
+        """P(plug-in tail at or below a level on one side) given both counts."""
+        if sign < 0.0:
+            return np.asarray(self._too_large(1, log_level, counts[1], counts[0]).T)
+        return self._too_large(0, log_level, *counts)
+
+    def _too_large(
+        self, which: int, log_level: float, own: FloatArray, other: FloatArray
+    ) -> FloatArray:
+        successes = self._orders[which].rejected(own, other, log_level, is_strict=False)
+        failures = self._orders[1 - which].rejected(
+            (self._nobs[1 - which] - other)[::-1],
+            (self._nobs[which] - own)[::-1],
+            log_level,
+            is_strict=True,
+        )
+        return np.asarray(successes + failures[::-1, ::-1].T)
 
 
 def largest(test: UnknownTrials, alternative: Alternative, point: FloatArray) -> FloatArray:

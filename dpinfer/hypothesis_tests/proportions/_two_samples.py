@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from dpinfer._numerics.binomial import binom_pmf
 from dpinfer._numerics.roots import find_root
 from dpinfer._validation import Alternative, FloatArray
 from dpinfer.hypothesis_tests.proportions._difference import ERROR, NoisyDifference
 from dpinfer.hypothesis_tests.proportions._nuisance import GuaranteedNull, certified_maximum
+from dpinfer.hypothesis_tests.proportions._plug_in import TwoPooled
 from dpinfer.mechanisms._fast_sum import fast_sum
 from dpinfer.mechanisms._law import NoiseLaw
 from dpinfer.mechanisms.noisy_binomial import NoisyBinomial
@@ -168,16 +170,30 @@ class TwoSamples:
         return out
 
     def largest(self, alternative: Alternative, difference: FloatArray) -> FloatArray:
-        """Tails at their largest over the confidence set, plus the chance that it misses."""
+        """P-values at their largest over the confidence set, plus the chance that it misses.
+
+        Outcomes are ordered by a plug-in p-value; where the tables for that would be long, or one
+        noise only is continuous, by the difference itself.
+        """
         out = np.empty(difference.size)
         low, high = self.confidence_set
+        total = self.samples[0].count + self.samples[1].count
         for law, rows in self.groups:
             information = 4.0 * sum(law.nobs)  # about asin√p, in the counts without noise
-            for row in rows:
+            pooled = TwoPooled(law.nobs, law.noises, self.nuisance_alpha)
+            absolute, relative = pooled.error if pooled.is_available else (0.0, 0.0)
+            levels = pooled.log_level(difference[rows], total[rows])
+            for row, level in zip(rows, levels, strict=True):
                 span = _proportion(np.array([low[row], high[row]]))
-                d = np.asarray(difference[row])
-                tail = partial(_tail_at_angle, law, alternative, d, span)
-                out[row] = certified_maximum(tail, low[row], high[row], information, self.tolerance)
+                if pooled.is_available:
+                    counts = law.counts(0, span), law.counts(1, span)
+                    table = pooled.table(alternative, float(difference[row]), level, counts)
+                    tail = partial(_chance_at_angle, law.nobs, counts, table)
+                else:
+                    d = np.asarray(difference[row])
+                    tail = partial(_tail_at_angle, law, alternative, d, span)
+                found = certified_maximum(tail, low[row], high[row], information, self.tolerance)
+                out[row] = found * (1.0 + relative) + absolute
         return np.minimum(out + self.nuisance_alpha, 1.0)
 
     def plug_in_tail(self, alternative: Alternative, z: FloatArray) -> FloatArray:
@@ -204,6 +220,16 @@ def _tail_at_angle(
     law: NoisyDifference, alternative: Alternative, d: FloatArray, span: FloatArray, x: FloatArray
 ) -> FloatArray:
     return law.tail(alternative, d, _proportion(x), span)
+
+
+def _chance_at_angle(
+    nobs: tuple[int, int], counts: tuple[FloatArray, FloatArray], table: FloatArray, x: FloatArray
+) -> FloatArray:
+    first, second = (
+        binom_pmf(k, np.asarray(float(n)), _proportion(x)[:, np.newaxis])
+        for k, n in zip(counts, nobs, strict=True)
+    )
+    return np.asarray(np.minimum(((first @ table) * second).sum(axis=1), 1.0))
 
 
 def _plausible(

@@ -103,17 +103,23 @@ def proportions_2indep(
     -----
     The statistic is z = D/s with D = count1/nobs1 - count2/nobs2 and s² = p(1-p)(1/nobs1 +
     1/nobs2) + v1/nobs1² + v2/nobs2², where p is the pooled estimate, kept half a success away from
-    0 and 1, and v are the variances of the noise. The exact methods compare D with its law:
+    0 and 1, and v are the variances of the noise. ``"plug-in"`` compares D with its law:
     P(D >= d) is the sum of binomial probabilities against the tail of the noise, with an absolute
     error below 1e-11. The two-sided p-value is P(abs(D*) >= abs(D)).
 
-    ``"exact"`` follows Berger and Boos (1994). The total count1 + count2, whose law depends on p
-    only, gives an exact confidence interval for p that misses it with probability
-    β = ``nuisance_alpha``; the p-value is the maximum of P_p(D* as extreme as D) over it, plus β.
-    It never rejects a true null hypothesis with a probability above the level. The maximum is
-    certified by branch and bound: in the angle asin(√p) the slope and the curvature of the
-    probability are bounded through the Fisher information 4·(nobs1 + nobs2). What is reported is
-    the upper bound, at most max(β/2, 2e-5) above the maximum.
+    ``"exact"`` orders outcomes by a plug-in p-value, that of D for a normal variable with the
+    variance at the pooled estimate plus the noise, and takes the chance of one as small as the
+    observed one (Lloyd 2008). The total count1 + count2, whose law depends on p only, gives an
+    exact confidence interval for p that misses it with probability β = ``nuisance_alpha``; the
+    p-value is the maximum of that chance over it, plus β (Berger and Boos 1994). It never rejects a
+    true null hypothesis with a probability above the level. The maximum is certified by branch and
+    bound: in the angle asin(√p) the slope and the curvature of the probability are bounded through
+    the Fisher information 4·(nobs1 + nobs2). What is reported is the upper bound, at most max(β/2,
+    2e-5) above the maximum. Where the tables would exceed 8.4e6 entries (samples of some 10,000,
+    or 1,000 with continuous noise of scale 2; noise of a scale beyond some 30) or one noise is
+    whole and the other continuous, outcomes are ordered by abs(D): the level holds as well, with
+    less power where p is small. By enumeration with 60 and 60 trials, p = 0.05 and 0.25, level 5 %
+    and geometric noise of scale 1, the power is 0.80; ordered by abs(D) it is 0.56.
 
     ``"plug-in"`` and ``"monte-carlo"`` take the estimate as the true value and can exceed their
     level, though little: by enumeration with geometric noise of ε = 1, the plug-in test of samples
@@ -135,6 +141,9 @@ def proportions_2indep(
     Berger, R. L. and Boos, D. D. (1994). P values maximized over a confidence set for the nuisance
     parameter. Journal of the American Statistical Association 89, 1012-1016.
     doi:10.1080/01621459.1994.10476836.
+    Lloyd, C. J. (2008). Exact p-values for discrete models obtained by estimation and
+    maximization. Australian & New Zealand Journal of Statistics 50, 329-345.
+    doi:10.1111/j.1467-842X.2008.00520.x.
 
     Examples
     --------
@@ -142,7 +151,7 @@ def proportions_2indep(
     >>> noise = Geometric.from_epsilon(0.5)
     >>> result = proportions_2indep(61, 200, 42, 210, mechanism=noise)
     >>> result.statistic.round(4), result.pvalue.round(4)
-    (np.float64(2.2336), np.float64(0.0402))
+    (np.float64(2.2336), np.float64(0.0272))
     >>> proportions_2indep(61, 200, 42, 210, mechanism=noise, method="plug-in").pvalue.round(6)
     np.float64(0.02623)
     """

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import optimize, stats
+from scipy import stats
 from statsmodels.stats import proportion
 
 from dpinfer._validation import ALTERNATIVES
@@ -133,28 +133,96 @@ def test_guaranteed_level_by_simulation(n, p, epsilon):
         assert np.mean(pvalues <= level) <= level + 6 * np.sqrt(level * (1 - level) / runs)
 
 
-@pytest.mark.parametrize("noise", [Exact(), Geometric(scale=1.5), Laplace(scale=1.5)], ids=repr)
-def test_exact_is_a_brute_force_maximum(noise):
-    n1, n2, count1, count2, beta = 30, 45, 15, 12, 1e-3
-    total, d = WeightedSum([1.0, 1.0], noise), count1 / n1 - count2 / n2
-    k = np.arange(n1 + n2 + 1)
+def plug_in_tail(n1, n2, noise, d, total):
+    """P(N + noise >= d) for a normal variable with the variance at the pooled estimate."""
+    m = np.clip(total, 0.5, n1 + n2 - 0.5)
+    variance = np.maximum(m * (1.0 - m / (n1 + n2)), 1.0) / (n1 * n2)
+    if not hasattr(noise, "scale"):
+        own = 0.0 if noise == Exact() else noise.variance
+        return stats.norm.sf(d / np.sqrt(variance + own * (1 / n1**2 + 1 / n2**2)))
+    # the density of two Laplace variables, of different scales, on a fine grid
+    b1, b2 = noise.scale / n1, noise.scale / n2
+    x = np.linspace(-40.0, 40.0, 8001) * max(b1, b2)
+    density = b1 * np.exp(-np.abs(x) / b1) - b2 * np.exp(-np.abs(x) / b2)
+    density /= 2.0 * (b1**2 - b2**2)
+    tails = [
+        stats.norm.sf((t - x) / s) @ density for t, s in zip(d, np.sqrt(variance), strict=True)
+    ]
+    return np.array(tails) * (x[1] - x[0])
 
-    def upper(p):
-        chances = stats.binom.pmf(k, n1 + n2, p)
-        return np.sum(chances * total.cdf(k - count1 - count2)) - beta / 2
 
-    def lower(p):
-        chances = stats.binom.pmf(k, n1 + n2, p)
-        return np.sum(chances * total.cdf(count1 + count2 - k)) - beta / 2
+@pytest.mark.parametrize("alternative", ALTERNATIVES)
+@pytest.mark.parametrize(
+    ("n1", "n2", "noise"),
+    [
+        (15, 24, Exact()),
+        (10, 14, Geometric(scale=0.8)),
+        (8, 8, DiscreteGaussian(sigma=1.5)),
+    ],
+    ids=repr,
+)
+def test_exact_is_a_brute_force_maximum_over_the_plug_in_order(n1, n2, noise, alternative):
+    reach, beta = 0 if noise == Exact() else int(noise.isf(1e-9)), 1e-3
+    k1, k2 = np.arange(-reach, n1 + reach + 1.0), np.arange(-reach, n2 + reach + 1.0)
+    first, second = (axis.ravel() for axis in np.meshgrid(k1, k2, indexing="ij"))
+    d, total = first / n1 - second / n2, first + second
+    key = plug_in_tail(n1, n2, noise, np.abs(d), total)
+    if alternative != "two-sided":
+        key = np.where(d > 0 if alternative == "larger" else d < 0, key, 1.0 - key)
+    kernel = np.ones(1) if reach == 0 else noise.pmf(np.arange(-reach, reach + 1.0))
+    grid = np.sin(np.linspace(1e-3, np.pi / 2 - 1e-3, 400)) ** 2
+    rows = [np.convolve(stats.binom.pmf(np.arange(n1 + 1), n1, p), kernel) for p in grid]
+    others = [np.convolve(stats.binom.pmf(np.arange(n2 + 1), n2, p), kernel) for p in grid]
+    chances = np.array([np.outer(*pair).ravel() for pair in zip(rows, others, strict=True)])
+    for c1, c2 in ((5, 3), (1, 7), (8, 8), (3, 11), (0, 1)):
+        own = key[(first == c1) & (second == c2)]
+        # ties on the wrong side of 1/2 are at d = 0, where the tail is 1/2 whatever the total
+        found = chances[:, key <= own * (1 + 1e-6)].sum(axis=1)
+        sums = np.stack(
+            [chances[:, total >= c1 + c2].sum(axis=1), chances[:, total <= c1 + c2].sum(axis=1)]
+        )
+        inside = (sums > beta / 2).all(axis=0)
+        pvalue = proportions_2indep(
+            c1, n1, c2, n2, mechanism=noise, alternative=alternative, nuisance_alpha=beta
+        ).pvalue
+        # the maximum is certified to β/2; that of the grid, and its ends, are a little less
+        assert found[inside].max() + beta - 1e-6 <= min(pvalue, 1.0) + (pvalue == 1.0) * beta
+        assert pvalue <= found[inside].max() + 2 * beta + 2e-3
 
-    low, high = (optimize.brentq(tail, 1e-9, 1 - 1e-9, xtol=1e-12) for tail in (upper, lower))
-    grid = np.linspace(low, high, 801)
-    largest = max(enumerated(n1, n2, (noise, noise), p, d, "two-sided") for p in grid[::40])
-    result = proportions_2indep(count1, n1, count2, n2, mechanism=noise, nuisance_alpha=beta)
-    # the maximum is certified to β/2; the interval, a little wider, may add as much
-    assert largest + beta - 1e-9 <= result.pvalue <= largest + 2 * beta
-    again = result.null_distribution.pvalue(result.statistic)
-    assert again == pytest.approx(result.pvalue, rel=1e-9)
+
+@pytest.mark.parametrize("noise", [Laplace(scale=1.5), Gaussian(sigma=2.0)], ids=repr)
+@pytest.mark.parametrize("alternative", ALTERNATIVES)
+def test_exact_with_continuous_noise_is_a_chance_of_the_plug_in_order(noise, alternative):
+    n1, n2, c1, c2, reps = 30, 45, 15.3, 12.2, 4_000
+    d, sign = c1 / n1 - c2 / n2, -1.0 if alternative == "smaller" else 1.0
+    own = plug_in_tail(n1, n2, noise, np.array([d]), np.array([c1 + c2]))[0]
+    pvalue = proportions_2indep(c1, n1, c2, n2, mechanism=noise, alternative=alternative).pvalue
+    rng, found = np.random.default_rng(5), []
+    for p in (0.3, 0.37, 0.44):  # all of them in the confidence set
+        y1 = rng.binomial(n1, p, reps) + noise.rvs(reps, rng=rng)
+        y2 = rng.binomial(n2, p, reps) + noise.rvs(reps, rng=rng)
+        drawn = y1 / n1 - y2 / n2
+        key = plug_in_tail(n1, n2, noise, np.abs(drawn), y1 + y2)
+        if alternative != "two-sided":
+            key = np.where(sign * drawn > 0, key, 1.0 - key)
+        found.append(np.mean(key <= (own if alternative != "smaller" else 1.0 - own)))
+    # 6 standard errors of each: 6e-9; the chance hardly depends on p
+    slack = 6.0 * np.sqrt(pvalue * (1.0 - pvalue) / reps)
+    assert max(found) - slack <= pvalue <= max(found) + slack + 0.01
+
+
+def test_exact_has_the_power_of_the_plug_in_order():
+    """Ordered by the difference, these are .304 and .067."""
+    noise, n = Geometric(scale=1.0), 20
+    kernel = noise.pmf(np.arange(-12, 13))
+    counts = np.arange(-12, n + 13)
+    laws = [np.convolve(stats.binom.pmf(np.arange(n + 1), n, p), kernel) for p in (0.05, 0.35)]
+    first, second = (axis.ravel() for axis in np.meshgrid(counts, counts, indexing="ij"))
+    chance = np.outer(*laws).ravel()
+    likely = (chance > 1e-5) & (second > first)
+    pvalues = proportions_2indep(first[likely], n, second[likely], n, mechanism=noise).pvalue
+    assert chance[likely][pvalues <= 0.05].sum() > 0.43
+    assert chance[likely][pvalues <= 0.01].sum() > 0.17
 
 
 class TestWithoutNoise:
@@ -332,19 +400,20 @@ def test_only_our_own_errors_escape(c1, n1, c2, n2, law, method, noisy):
     kind=st.sampled_from([Laplace, Geometric]),
     alternative=st.sampled_from(ALTERNATIVES),
 )
-def test_exact_is_never_below_plug_in(n1, n2, share1, share2, scale, kind, alternative):
-    arguments = {
-        "count1": round(share1 * n1),
-        "nobs1": n1,
-        "count2": round(share2 * n2),
-        "nobs2": n2,
-        "mechanism": kind(scale=scale),
-        "alternative": alternative,
-    }
-    exact = proportions_2indep(**arguments).pvalue
-    plug_in = proportions_2indep(**arguments, method="plug-in").pvalue
-    assert 0 <= plug_in <= 1
-    assert 1e-4 <= exact <= 1
-    total = (arguments["count1"] + arguments["count2"]) / (n1 + n2)
-    if 0.5 / (n1 + n2) <= total <= 1 - 0.5 / (n1 + n2):  # the estimate is in the confidence set
-        assert exact >= plug_in - 1e-9
+def test_exact_falls_towards_the_alternative(n1, n2, share1, share2, scale, kind, alternative):
+    """Given the total, whose law is the same under the null hypothesis."""
+    count1, count2 = round(share1 * n1), round(share2 * n2)
+    sides = {"larger": 1, "smaller": -1, "two-sided": 1 if count1 * n2 > count2 * n1 else -1}
+    step = sides[alternative]
+    nearer, further = (
+        proportions_2indep(
+            count1 + moved,
+            n1,
+            count2 - moved,
+            n2,
+            mechanism=kind(scale=scale),
+            alternative=alternative,
+        ).pvalue
+        for moved in (0, step)
+    )
+    assert 1e-4 <= further <= nearer + 5e-5 <= 1 + 5e-5
