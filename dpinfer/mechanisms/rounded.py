@@ -179,8 +179,8 @@ def warn_of_rounding(values: FloatArray, noise: NoiseLaw, name: str) -> None:
 
 def _are_whole(values: FloatArray) -> bool:
     """Whether all values are whole numbers where floats need not be; most often the first tells."""
-    few = values.flat[:64]
-    for part in (few, values):
+    for some in (values.flat[:64], values):
+        part = np.asarray(some, dtype=np.float64)  # of half precision, too
         if not ((part == np.floor(part)) & (np.abs(part) < LARGEST_FRACTION)).all():
             return False
     return True

@@ -61,11 +61,11 @@ class SurveyWidth(WidthPlan):
     >>> from dpinfer import Laplace
     >>> plan = SurveyWidth(Laplace.from_epsilon, 50_000)
     >>> plan.solve_width(width=2000, proportion=0.2, alpha=0.05, budget=0.1)
-    2326.0
+    2323.0
     >>> round(plan.solve_width(width=2000, proportion=0.2, alpha=0.05, sample_size=2000), 4)
-    0.1375
+    0.1368
     >>> plan.width(2000, 0.2, budget=[0.05, 0.1, 1.0]).round(0)
-    array([3380., 2227., 1724.])
+    array([3377., 2224., 1722.])
     """
 
     mechanism: NoisePlan
