@@ -184,3 +184,35 @@ sys.exit(repr(failed) if failed else 0)
 def test_threads_that_use_a_fresh_import_load_it_together(seeds):
     for seed in seeds:
         run_python(CROWD.format(seed=seed))
+
+
+ONE_THREAD = """
+import sys, threading, dpinfer
+
+found = set()
+
+class Watch:
+    def find_spec(self, name, path=None, target=None):
+        if name.startswith("numpy") and "numpy.typing" not in sys.modules:
+            found.add(threading.get_ident())
+
+sys.setswitchinterval(1e-5)
+sys.meta_path.insert(0, Watch())
+names = ["combine", "count_confint", "Laplace", "Release", "errors", "Intervals", "PureDP"]
+meeting = threading.Barrier(len(names))
+
+def use(name):
+    meeting.wait()
+    getattr(dpinfer, name)
+
+threads = [threading.Thread(target=use, args=(name,)) for name in names]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert len(found) == 1, found
+"""
+
+
+def test_numpy_is_loaded_by_one_thread():
+    run_python(ONE_THREAD)

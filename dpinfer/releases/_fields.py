@@ -45,8 +45,15 @@ def unlabel(values: Any) -> tuple[Any, pd.Index | None]:
     if isinstance(values, pd.DataFrame) and not is_single_column(values):
         return values.to_numpy().ravel(), stack_labels(values)
     labels = values.index
-    counting = isinstance(labels, pd.RangeIndex) and labels.equals(pd.RangeIndex(len(labels)))
-    return values.to_numpy().reshape(-1), None if counting and labels.name is None else labels
+    return values.to_numpy().reshape(-1), None if _is_counting(labels) else labels
+
+
+def _is_counting(labels: pd.Index) -> bool:
+    """Whether labels are 0, 1, ..., which pandas gives where there are none."""
+    import pandas as pd
+
+    plain = isinstance(labels, pd.RangeIndex) and labels.equals(pd.RangeIndex(len(labels)))
+    return plain and labels.name is None
 
 
 def check_workload(workload: Any, labels: Any, size: int) -> Workload:
@@ -58,6 +65,11 @@ def check_workload(workload: Any, labels: Any, size: int) -> Workload:
         raise IncompatibleReleaseError(
             f"values must have {len(queries)} entries, one for each query of the workload, "
             f"got {size}"
+        )
+    named = labels is not None and hasattr(workload, "iloc")
+    if named and not (_is_counting(workload.index) or workload.index.equals(labels)):
+        raise InvalidParameterError(
+            "workload must have the labels of the values in the same order: reindex it first"
         )
     if labels is not None:
         return queries.with_labels(labels)

@@ -388,3 +388,11 @@ def test_series_of_totals_and_bins_keep_to_their_labels():
     assert (
         ours.upper.to_list() == dpi.count_confint(counts, LAPLACE, bin_size=[1, 8]).upper.to_list()
     )
+
+
+def test_rows_of_a_workload_keep_to_the_labels_of_the_values():
+    counts = pd.Series([10.2, 20.3], index=["a", "b"])
+    queries = pd.DataFrame([[1, 0], [1, 1]], index=["a", "b"])
+    assert dpi.Release(counts, workload=queries, mechanism=LAPLACE).labels.to_list() == ["a", "b"]
+    with pytest.raises(InvalidParameterError, match="workload must have the labels of the values"):
+        dpi.Release(counts, workload=queries.set_axis(["b", "a"]), mechanism=LAPLACE)
