@@ -1,11 +1,16 @@
 """Direct routes to the law of two cells, and of few with whole-numbered noise, at all sizes."""
 
+import itertools
+import math
+
+import mpmath
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from dpinfer.hypothesis_tests import chisquare
 from dpinfer.hypothesis_tests._quadratic.enumeration import Enumeration
 from dpinfer.hypothesis_tests._quadratic.inversion import Inversion
 from dpinfer.hypothesis_tests._quadratic.law import QuadraticLaw
@@ -90,6 +95,72 @@ def test_two_whole_numbered_cells_without_noise_are_a_binomial_test():
         assert law.lower(q) == pytest.approx(inside, abs=1e-10)
         beyond = 1.0 - inside + binomial.pmf(500_000 - distance) + binomial.pmf(500_000 + distance)
         assert law.upper(q) == pytest.approx(min(1.0, beyond), abs=1e-10)
+
+
+def beyond(nobs, share, scales, point):
+    """P(Q >= Q(point)) in sixty digits: every count and every noise, in whole numbers and powers.
+
+    The expected counts are whole, so that ties are ties.
+    """
+    expected = [round(nobs * share), nobs - round(nobs * share)]
+
+    def size(first, second):
+        return (first - expected[0]) ** 2 * expected[1] + (second - expected[1]) ** 2 * expected[0]
+
+    with mpmath.workdps(60):
+        tables = []
+        for scale in scales:
+            reach = int(130 * scale)
+            rate = 1 / mpmath.mpf(scale) if scale else mpmath.inf
+            pmf = [mpmath.tanh(rate / 2) * mpmath.exp(-e * rate) for e in range(1, reach + 1)]
+            tables.append([*pmf[::-1], mpmath.tanh(rate / 2), *pmf])
+        first, second = tables
+        up_to = list(itertools.accumulate(second, initial=mpmath.mpf(0)))
+        total, threshold = mpmath.mpf(0), size(*point)
+        p = mpmath.mpf(share)
+        for x in range(nobs + 1):
+            binomial = mpmath.binomial(nobs, x) * p**x * (1 - p) ** (nobs - x)
+            centre = expected[1] - (nobs - x)  # of the noise of the second cell
+            for i, chance in enumerate(first):
+                rest = threshold - size(x + i - len(first) // 2, expected[1])
+                # the least distance from the centre that is enough
+                least = 0 if rest <= 0 else math.isqrt(-(-rest // expected[0]) - 1) + 1
+                reach, number = len(second) // 2, len(second)
+                below = min(max(centre - least + reach + 1, 0), number)
+                above = min(max(reach - (centre + least) + 1, 0), number)  # by symmetry
+                tail = 1 if least == 0 else up_to[below] + up_to[above]
+                total += binomial * chance * tail
+        return float(total)
+
+
+@pytest.mark.parametrize(
+    ("nobs", "share", "scales", "point"),
+    [
+        (48, 0.25, (1.0, 1.0), (40, 8)),
+        (48, 0.25, (1.0, 1.0), (60, -8)),
+        (40, 0.5, (0.0, 2.0), (38, -35)),
+        (64, 0.25, (0.0, 0.0), (60, 4)),
+        (32, 0.5, (0.5, 1.0), (60, -40)),
+    ],
+    ids=str,
+)
+def test_small_tails_of_two_cells_are_accurate_relative_to_their_size(nobs, share, scales, point):
+    noises = [Geometric(scale=scale) if scale else Exact() for scale in scales]
+    result = chisquare(
+        point,
+        [nobs * share, nobs * (1 - share)],
+        nobs=nobs,
+        mechanism=IndependentNoise(noises),
+        method="exact",
+    )
+    expected = beyond(nobs, share, scales, point)
+    if expected < 1e-30:
+        assert result.pvalue == result.pvalue_error == 1e-30
+        assert "< 1e-30" in repr(result)
+        return
+    assert expected < 1e-9
+    assert result.pvalue_error == 0.0
+    assert result.pvalue == pytest.approx(expected, rel=1e-11, abs=0.0)
 
 
 @pytest.mark.parametrize("noise", [Laplace(scale=5.0), Gaussian(sigma=3.0)], ids=repr)

@@ -21,17 +21,20 @@ class BinomialCount:
         Number of observations.
     share : float
         Probability of the cell.
+    log_negligible : float
+        Counts are listed down to exp(-this) of the likeliest.
     """
 
     nobs: int
     share: float
+    log_negligible: float = LOG_NEGLIGIBLE
 
     @cached_property
     def ends(self) -> tuple[float, float]:
         """First and last count that is likely enough to matter."""
         nobs = float(self.nobs)
         mode = np.floor((nobs + 1.0) * self.share)
-        radius = float(binom_radius(np.asarray(mode), np.asarray(nobs), LOG_NEGLIGIBLE))
+        radius = float(binom_radius(np.asarray(mode), np.asarray(nobs), self.log_negligible))
         return max(0.0, mode - radius), min(nobs, mode + radius)
 
     @cached_property

@@ -82,4 +82,4 @@ def _two_cells(
     if len(smooth) == 2:
         return TwoSmoothCells(nobs, share, centre, weight, smooth)
     whole = [part for law in laws if (part := noise_parts(law)) is not None and part.is_integer]
-    return TwoWholeCells(nobs, share, centre, weight, whole) if len(whole) == 2 else None
+    return TwoWholeCells(nobs, share, centre, weight, laws, whole) if len(whole) == 2 else None

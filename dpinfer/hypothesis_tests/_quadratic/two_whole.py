@@ -6,17 +6,35 @@ Tried first for two such cells. It has no trouble with uneven cells or large n.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from dpinfer._validation import FloatArray
 from dpinfer.hypothesis_tests._quadratic.binomial_count import BinomialCount
 from dpinfer.hypothesis_tests._quadratic.noise_parts import NoiseParts
+from dpinfer.mechanisms._law import IntegerLaw, NoiseLaw
+from dpinfer.mechanisms.exact import Exact
 
 _TIE = 1e-11
 """Values this close to each other, in units of 1 + value, are one value."""
 
 _ERROR = 1e-13
+
+_FAR = 1e-3
+"""Upper tails below are summed up anew from what is beyond, all of it positive."""
+
+_SMALLEST = 1e-30
+"""Tails from here on are then accurate relative to their size,"""
+
+_BEYOND = 1e-47
+"""with noise up to this probability, each side,"""
+
+_LOG_BEYOND = 115.0
+"""and counts down to exp(-115) of the likeliest."""
+
+_LONGEST = 1 << 17
+"""Values of the noise that are listed for it at most."""
 
 _ROW = 1e4
 """Cost of one value of a cell besides its sum, in terms of the sum."""
@@ -45,10 +63,26 @@ class _Side:
         low = max(np.ceil(self.centre - radius), first - self.reach)
         return float(low), float(min(np.floor(self.centre + radius), last + self.reach))
 
+    @property
+    def range(self) -> tuple[float, float]:
+        """First value, and the one after the last."""
+        first, last = self.count.ends
+        return first - self.reach, last + self.reach + 1.0
+
     def cost(self, q: float) -> float:
-        """Terms of the sum over all values of this cell."""
+        """Terms of the sum over the values of this cell that are small enough."""
         low, high = self.values(q)
-        return max(0.0, high - low + 1.0) * (min(self.count.pmf.size, self.pmf.size) + _ROW)
+        return max(0.0, high - low + 1.0) * self._row
+
+    @property
+    def total_cost(self) -> float:
+        """Terms of the sum over all of its values."""
+        low, high = self.range
+        return (high - low) * self._row
+
+    @property
+    def _row(self) -> float:
+        return min(self.count.pmf.size, self.pmf.size) + _ROW
 
 
 class TwoWholeCells:
@@ -63,8 +97,10 @@ class TwoWholeCells:
         Number of observations.
     share, centre, weight : array of float, shape (2,)
         Probabilities p, c and a of the cells.
-    parts : list of NoiseParts
+    laws : list of NoiseLaw
         Their noises, both whole-numbered.
+    parts : list of NoiseParts
+        The same, listed.
     """
 
     def __init__(
@@ -73,26 +109,43 @@ class TwoWholeCells:
         share: FloatArray,
         centre: FloatArray,
         weight: FloatArray,
+        laws: list[NoiseLaw],
         parts: list[NoiseParts],
     ) -> None:
         self._nobs = nobs
+        self._cells = list(zip(share.tolist(), centre.tolist(), weight.tolist(), strict=True))
+        self._laws = laws
         self._sides = [
-            _Side(BinomialCount(nobs, float(p)), float(c), float(a), part.pmf)
-            for p, c, a, part in zip(share, centre, weight, parts, strict=True)
+            _Side(BinomialCount(nobs, p), c, a, part.pmf)
+            for (p, c, a), part in zip(self._cells, parts, strict=True)
         ]
+        self._known: dict[float, float] = {}
 
     def upper(self, q: FloatArray) -> FloatArray:
         """P(Q >= q)."""
-        return 1.0 - self._each(q, -1.0)
+        near = 1.0 - self._each(q, -1.0)
+        if self._wide is None or not np.any(near < _FAR):
+            return near
+        pairs = zip(np.ravel(q).tolist(), np.ravel(near < _FAR), strict=True)
+        far = [self._outside(x) if small else 1.0 for x, small in pairs]
+        return np.where(near < _FAR, np.reshape(far, near.shape), near)
 
     def lower(self, q: FloatArray) -> FloatArray:
         """P(Q <= q)."""
         return self._each(q, 1.0)
 
     def error(self, q: FloatArray) -> FloatArray:
-        """Bound on the absolute error; inf where the sums are too long."""
-        affordable = [self._cost(x) <= _BUDGET for x in np.ravel(q)]
-        return np.where(affordable, _ERROR, np.inf).reshape(np.shape(q))
+        """Bound on the absolute error; inf where the sums are too long.
+
+        0 where the upper tail is small and accurate relative to its size.
+        """
+        affordable = np.reshape([self._cost(x) <= _BUDGET for x in np.ravel(q)], np.shape(q))
+        error = np.where(affordable, _ERROR, np.inf)
+        if self._wide is None or not affordable.any():
+            return error
+        tail = self.upper(np.where(affordable, q, 0.0))
+        far = np.where(tail < _SMALLEST, _SMALLEST, 0.0)
+        return np.where(affordable & (tail < _FAR), far, error)
 
     def _cost(self, q: float) -> float:
         return 0.0 if q < 0.0 else min(side.cost(q) for side in self._sides)
@@ -108,23 +161,68 @@ class TwoWholeCells:
         one, other = sorted(self._sides, key=lambda side: side.cost(q))
         low, high = one.values(q)
         values = np.arange(low, high + 1.0)
+        return _summed(one, other, values, *self._between(one, other, values, q), 1.0)
+
+    def _outside(self, q: float) -> float:
+        """P(Q >= q), of which no term is left out that matters relative to it."""
+        point = q - _TIE * (1.0 + abs(q))
+        if self._wide is None or point < 0.0:
+            return 1.0
+        if q not in self._known:
+            one, other = self._wide
+            values = np.arange(*one.range)
+            starts, ends = self._between(one, other, values, point)
+            # beyond q alone, whatever the other value is
+            alone = one.weight * np.square(values - one.centre) > point
+            starts = np.where(alone, ends + 1.0, starts)
+            self._known[q] = _summed(one, other, values, starts, ends, -1.0)
+        return self._known[q]
+
+    @cached_property
+    def _wide(self) -> list[_Side] | None:
+        """The cells with counts and noise far beyond what matters elsewhere, unless too long."""
+        sides = []
+        for (share, centre, weight), law in zip(self._cells, self._laws, strict=True):
+            pmf = np.ones(1)
+            if not isinstance(law, Exact):
+                last = float(law.isf(_BEYOND))
+                if last > _LONGEST:
+                    return None
+                assert isinstance(law, IntegerLaw)
+                pmf = law.pmf(np.arange(-last, last + 1.0))
+            count = BinomialCount(self._nobs, share, _LOG_BEYOND)
+            sides.append(_Side(count, centre, weight, pmf))
+        sides.sort(key=lambda side: side.total_cost)
+        return sides if sides[0].total_cost <= _BUDGET else None
+
+    def _between(
+        self, one: _Side, other: _Side, values: FloatArray, q: float
+    ) -> tuple[FloatArray, FloatArray]:
+        """First and last e₂ - X₁ with Q <= q, by the value of the first cell."""
         rest = np.sqrt(np.maximum(q - one.weight * np.square(values - one.centre), 0.0))
         radius = rest / np.sqrt(other.weight)
         starts = np.ceil(other.centre - radius) - self._nobs
-        ends = np.floor(other.centre + radius) - self._nobs
-        return _summed(one, other, values, starts, ends)
+        return starts, np.floor(other.centre + radius) - self._nobs
 
 
 def _summed(
-    one: _Side, other: _Side, values: FloatArray, starts: FloatArray, ends: FloatArray
+    one: _Side,
+    other: _Side,
+    values: FloatArray,
+    starts: FloatArray,
+    ends: FloatArray,
+    sign: float,
 ) -> float:
-    """Σ P(Y₁ = y, starts <= e₂ - X₁ <= ends) over the values y of a cell."""
+    """Σ P(Y₁ = y, starts <= e₂ - X₁ <= ends) over the values y of a cell; -1: not between."""
     pmf, reach, first = one.count.pmf, one.reach, one.count.ends[0]
     low = np.maximum(first, values - reach)
     length = np.minimum(first + pmf.size - 1.0, values + reach) - low + 1.0
     # P(e₂ <= i - margin), with so many zeros and ones on both sides that any slice fits in
     margin = other.reach + 1 + pmf.size
     below = np.concatenate([np.zeros(pmf.size + 1), np.cumsum(other.pmf), np.ones(pmf.size)])
+    above = np.concatenate(
+        [np.ones(pmf.size + 1), np.cumsum(other.pmf[::-1])[-2::-1], np.zeros(pmf.size + 1)]
+    )
     before, upto = (
         np.clip(bound + low, -margin, other.reach) + margin for bound in (starts - 1.0, ends)
     )
@@ -133,5 +231,9 @@ def _summed(
     total = 0.0
     for size, count, noise, start, end in slices.astype(np.intp).tolist():
         chance = pmf[count : count + size] * one.pmf[noise : noise + size]
-        total += float(chance @ (below[end : end + size] - below[start : start + size]))
+        ahead, behind = (
+            below[start : start + size],
+            (below if sign > 0.0 else above)[end : end + size],
+        )
+        total += float(chance @ (behind - sign * ahead))
     return total

@@ -137,9 +137,11 @@ def chisquare(
     function of the statistic jointly with the total is then a product over the cells; it is
     inverted numerically, on the lattice of the statistic's values where there is one. For few
     cells with whole-numbered noise all values are listed instead. The p-value has an absolute
-    error near 1e-12; it is estimated, and the exact method is refused where it exceeds 1e-8. That
-    happens where the characteristic function decays too slowly: up to about twelve cells with
-    whole-numbered noise, uneven expected counts and too many values to be listed; up to about
+    error near 1e-12; it is estimated, and the exact method is refused where it exceeds 1e-8. For
+    two cells with whole-numbered noise p-values below 1e-3 are sums of positive terms, accurate
+    relative to their size down to 1e-30. Refusal happens where the
+    characteristic function decays too slowly: up to about twelve cells with whole-numbered noise,
+    uneven expected counts and too many values to be listed; up to about
     seven cells with n above 10,000; expected counts far below 1 beside wide noise. Not available
     at all is noise that is a weighted sum, truncated, or too wide to be listed (whole numbers
     beyond ±32,768).
@@ -307,6 +309,8 @@ def _exact(test: _Test, simulation: Simulation) -> tuple[NullDistribution, tuple
             f"{_why_not_exact(error)}"
         )
     null = ExactNull(law.upper, law.lower, error=law.error)
+    if error == 0.0:
+        return null, ("the p-value has a relative error below 1e-9",)
     return null, (f"the p-value has an absolute error near {error:.0e}",)
 
 
