@@ -77,6 +77,12 @@ def untabulated(law: NoiseLaw) -> NoiseLaw:
     return law._law if isinstance(law, _Tabulated) else law
 
 
+def spacing_of(law: NoiseLaw) -> float:
+    """Distance of neighbouring values of a law that is not certain; 0 where there is no lattice."""
+    law = untabulated(law)
+    return law._route.spacing if isinstance(law, WeightedSum) else float(law.is_integer)
+
+
 class _Tabulated(NoiseLaw):
     """A law with a table for its distribution function."""
 

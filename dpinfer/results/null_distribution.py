@@ -32,6 +32,8 @@ _SUMMARY_LEVELS = (0.1, 0.05, 0.01)
 _PLOT_LEVELS = (0.002, 0.02, 0.2, 0.9)
 _PLOT_POINTS = 512
 _CRITICAL_PRECISION = 1e-13
+_MOST_STEPS = 2.0**40
+_BESIDE = np.arange(-2.0, 3.0)
 LARGEST_STATISTIC = 1e300
 """No law reaches it. An infinite statistic has its p-value: inf - inf would make NaN of tails."""
 
@@ -314,8 +316,10 @@ class ExactNull(_KnownTails):
     error : callable, array of float or float, default 0
         Bound on the absolute error of both, by the statistic, where far tails are not accurate
         relative to their size: smaller probabilities are given out as this bound.
-    atoms : array of float, shape (m,), optional
+    atoms : array of float, shape (m,), or callable, optional
         All values that the statistic takes, if they are known: critical values are among them.
+        A function gets an array of numbers and returns, along a new first axis, the values of the
+        statistic that are around each, NaN where there are none.
 
     Examples
     --------
@@ -328,17 +332,34 @@ class ExactNull(_KnownTails):
     """
 
     error: Tail | FloatArray | float = 0.0
-    atoms: FloatArray | None = None
+    atoms: FloatArray | Tail | None = None
 
     def _critical(self, alpha: float, alternative: Alternative) -> FloatArray:
         found = super()._critical(alpha, alternative)
         if self.atoms is None:
             return found
+        if callable(self.atoms):
+            return self._nearest(self.atoms, found, alpha, alternative)
         sign = SIGNS[alternative]
         atoms = np.sort(np.abs(self.atoms) if alternative == "two-sided" else sign * self.atoms)
         place = np.searchsorted(atoms, sign * found)
         reached = sign * atoms[np.minimum(place, atoms.size - 1)] + 0.0
         return np.where(place < atoms.size, reached, sign * np.inf)
+
+    def _nearest(
+        self, atoms: Tail, found: FloatArray, alpha: float, alternative: Alternative
+    ) -> FloatArray:
+        """Return the least extreme value that is rejected, of those around a critical value."""
+        inner = np.where(np.isfinite(found), found, 0.0)
+        near = atoms(inner)
+        if alternative == "two-sided":
+            near = np.abs(np.concatenate([near, atoms(-inner)]))
+        known = ~np.isnan(near)
+        values = np.where(known, near, 0.0)
+        rejected = known & (self._extreme(values, alternative) <= alpha)
+        sign = SIGNS[alternative]
+        least = sign * np.where(rejected, sign * values, np.inf).min(axis=0)
+        return np.where(np.isfinite(found) & known.any(axis=0), least, found) + 0.0
 
     def _pvalue_error(self, statistic: FloatArray) -> FloatArray:
         error = self.error(statistic) if callable(self.error) else self.error
@@ -427,6 +448,27 @@ class AsymptoticNull(_KnownTails):
 
     def _facts(self) -> list[tuple[str, object]]:
         return [("Kind", "asymptotic"), ("Law", self.name)]
+
+
+def around(
+    z: FloatArray,
+    *,
+    unit: FloatArray,
+    spread: FloatArray,
+    centre: FloatArray | float = 0.0,
+    least: FloatArray | float = -np.inf,
+    most: FloatArray | float = np.inf,
+) -> FloatArray:
+    """Return the values (t - centre)/spread around z, for multiples t of a unit in [least, most].
+
+    NaN where the unit is 0, which stands for no lattice, or where it is lost in rounding.
+    """
+    lattice = np.where(unit > 0, unit, 1.0)
+    k = np.rint((centre + z * spread) / lattice)
+    near = k + _BESIDE.reshape(-1, *(1,) * k.ndim)
+    t = near * lattice
+    known = (unit > 0) & (np.abs(near) < _MOST_STEPS) & (least <= t) & (t <= most)
+    return np.where(known, (t - centre) / spread, np.nan)
 
 
 def _points(statistic: ArrayLike) -> FloatArray:

@@ -15,6 +15,7 @@ from dpinfer.hypothesis_tests._null.enumeration import LISTED_ERROR, enumerate_p
 from dpinfer.hypothesis_tests._null.problem import Problem, spread
 from dpinfer.hypothesis_tests._quadratic.law import ACCEPTED_ERROR, QuadraticLaw
 from dpinfer.hypothesis_tests.models import Binomial, Model, Multinomial
+from dpinfer.hypothesis_tests.proportions._one_count import counts_around
 from dpinfer.mechanisms._law import NoiseLaw
 from dpinfer.mechanisms._noisy_count import NoisyCount
 from dpinfer.mechanisms.noisy_binomial import NoisyBinomial
@@ -37,7 +38,8 @@ def exact(problem: Problem, points: FloatArray | None, *, wanted: bool) -> NullD
     """
     if problem.name == "z":
         count = _standardised(problem)
-        return ExactNull(count.larger, count.smaller, error=problem.noise._floor)
+        near = counts_around(count.law, count.centre, count.spread)
+        return ExactNull(count.larger, count.smaller, error=problem.noise._floor, atoms=near)
     if (lattice := enumerate_published(problem.model, problem.noise)) is not None:
         atoms = lattice.atoms(problem.evaluate, problem.model.shape)
         return ExactNull(atoms.upper, atoms.lower, error=LISTED_ERROR, atoms=atoms.values)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpinfer._validation import Alternative, FloatArray
-from dpinfer.mechanisms._fast_sum import untabulated
+from dpinfer.mechanisms._fast_sum import spacing_of, untabulated
 from dpinfer.mechanisms._law import NoiseLaw
 from dpinfer.results.null_distribution import (
     LARGEST_STATISTIC,
@@ -19,6 +19,7 @@ from dpinfer.results.null_distribution import (
     AsymptoticNull,
     ExactNull,
     NullDistribution,
+    around,
 )
 from dpinfer.results.simulation import Simulation, simulate_null
 
@@ -78,6 +79,11 @@ class NoiseOnly:
             tail[rows] = lower_tail(law, points[rows])
         return tail
 
+    def around(self, z: FloatArray) -> FloatArray:
+        """Return the z statistics around given ones that noise on a lattice has."""
+        unit = np.array([spacing_of(law) for law in self.laws])[self.which]
+        return around(z, unit=unit, spread=self.spread)
+
     def slack(self, t: FloatArray) -> FloatArray:
         """Return the rounding error of a computed deviation; whole deviations are exact."""
         return np.where(t == np.rint(t), 0.0, _ROUNDING * self.magnitude)
@@ -104,7 +110,10 @@ def exact(
 ) -> tuple[FloatArray, NullDistribution]:
     """P-values at the deviations themselves, which going through z would round."""
     null = ExactNull(
-        partial(_beyond, problem, 1.0), partial(_beyond, problem, -1.0), error=problem.error
+        partial(_beyond, problem, 1.0),
+        partial(_beyond, problem, -1.0),
+        error=problem.error,
+        atoms=problem.around,
     )
     t = problem.deviation
     if alternative != "two-sided":

@@ -13,9 +13,10 @@ from dpinfer._numerics.binomial import binom_pmf
 from dpinfer._numerics.commensurate import common_spacing
 from dpinfer._validation import FloatArray
 from dpinfer.errors import InvalidParameterError
-from dpinfer.mechanisms._fast_sum import fast_sum, untabulated
+from dpinfer.mechanisms._fast_sum import fast_sum, spacing_of, untabulated
 from dpinfer.mechanisms._law import NoiseLaw
 from dpinfer.mechanisms._work import MOST_WORK, work_at_a_point
+from dpinfer.results.null_distribution import around
 
 LONGEST = 1 << 22
 """Largest number of values of the sum."""
@@ -114,6 +115,15 @@ class NoisyScores:
     def far_lower(self, t: FloatArray) -> FloatArray:
         """P(T <= t), likewise."""
         return self._refined(self.lower(t), -t, -1.0)
+
+    def around(self, z: FloatArray) -> FloatArray:
+        """Return the values of T/spread around given ones, where they are on a lattice."""
+        unit, centre = 0.0, 0.0
+        if self._grid is not None and self._is_whole and self.noise_std > 0:
+            # a common divisor of the weights of all noises divides those of the counts, too
+            unit = self._unit * spacing_of(self._noise_sum)
+            centre = self._grid[0] * self.nobs * float(self.shares @ self._grid[1])
+        return around(z, unit=np.asarray(unit), centre=centre, spread=np.asarray(self.spread))
 
     @cached_property
     def error(self) -> float:

@@ -15,10 +15,16 @@ from dpinfer.errors import InvalidParameterError
 from dpinfer.hypothesis_tests._blocks import draws_in_block
 from dpinfer.hypothesis_tests.counts._noise_only import NoiseOnly, lower_tail
 from dpinfer.hypothesis_tests.counts.linear import differences
+from dpinfer.mechanisms._fast_sum import spacing_of
 from dpinfer.mechanisms._law import NoiseLaw
 from dpinfer.mechanisms.independent import Mechanism
 from dpinfer.results.hypothesis import HypothesisResult
-from dpinfer.results.null_distribution import AsymptoticNull, ExactNull, NullDistribution
+from dpinfer.results.null_distribution import (
+    AsymptoticNull,
+    ExactNull,
+    NullDistribution,
+    around,
+)
 from dpinfer.results.simulation import Simulation, simulate_null
 
 Statistic = Literal["max", "chi2"]
@@ -203,11 +209,27 @@ def _max_lower(problem: NoiseOnly, t: FloatArray) -> FloatArray:
     return np.exp(_log_below(problem, t, closed=True))
 
 
+def _max_around(problem: NoiseOnly, t: FloatArray) -> FloatArray:
+    """Return the values of the maximum around given ones, if all noise is on a lattice."""
+    units = [spacing_of(law) for law in problem.laws]
+    parts = [
+        around(t, unit=np.asarray(unit * all(units)), spread=np.asarray(law.std))
+        for unit, law in zip(units, problem.laws, strict=True)
+    ]
+    near = np.concatenate(parts)
+    return np.where(near >= 0, near, np.nan)
+
+
 def _exact(
     problem: NoiseOnly, statistic: Statistic, value: FloatArray, simulation: Simulation
 ) -> NullDistribution:
     error = 2.0 * float(problem.error.sum())
-    return ExactNull(partial(max_upper, problem), partial(_max_lower, problem), error=error)
+    return ExactNull(
+        partial(max_upper, problem),
+        partial(_max_lower, problem),
+        error=error,
+        atoms=partial(_max_around, problem),
+    )
 
 
 def _monte_carlo(

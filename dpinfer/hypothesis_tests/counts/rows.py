@@ -12,10 +12,11 @@ from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
 from dpinfer.estimation.published import unlabelled
 from dpinfer.estimation.published_law import PublishedRows
 from dpinfer.hypothesis_tests.proportions.one_sample import proportions_ztest
+from dpinfer.mechanisms.independent import integer_cells
 from dpinfer.releases import Release
 from dpinfer.results.adjusted import AdjustedTests, Adjustment, adjust_pvalues
 from dpinfer.results.hypothesis import HypothesisResult
-from dpinfer.results.null_distribution import ExactNull
+from dpinfer.results.null_distribution import ExactNull, around
 
 _LARGEST = 1e100
 
@@ -27,6 +28,21 @@ def _at(rows: PublishedRows, side: str, z: FloatArray) -> FloatArray:
     """Tail at a z statistic (no closure, so that results can be pickled)."""
     tail: FloatArray = getattr(rows, side)(_exact_points(rows.target + z * rows.spread))
     return tail
+
+
+def _around(rows: PublishedRows, z: FloatArray) -> FloatArray:
+    """Return the z statistics of publishable values around given ones, if all are whole numbers."""
+    low, high = rows.lowest - rows.target, rows.highest - rows.target
+    whole = integer_cells(rows.noise, rows.target.size)
+    for end in (low, high):
+        whole &= np.isinf(end) | (end == np.rint(end))
+    return around(
+        z,
+        unit=np.where(whole, 1.0, 0.0),
+        spread=rows.spread,
+        least=np.maximum(low, rows.threshold - rows.target),
+        most=high,
+    )
 
 
 def _exact_points(y: FloatArray) -> FloatArray:
@@ -135,7 +151,10 @@ def _about_values(release: Release, value: Any, alternative: Alternative) -> Hyp
         alternative=alternative,
         method="conditional" if release.has_rule.any() else "exact",
         null_distribution=ExactNull(
-            partial(_at, rows, "larger"), partial(_at, rows, "smaller"), error=rows.error
+            partial(_at, rows, "larger"),
+            partial(_at, rows, "smaller"),
+            error=rows.error,
+            atoms=partial(_around, rows),
         ),
         uncertainty="noise",
         labels=release.labels,

@@ -292,6 +292,7 @@ def _exact(
         partial(_scaled, law.far_upper, law.spread),
         partial(_scaled, law.far_lower, law.spread),
         error=law.error,
+        atoms=law.around,
     )
     if alternative == "larger":
         return law.far_upper(deviation), null

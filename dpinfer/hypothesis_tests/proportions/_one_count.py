@@ -31,6 +31,7 @@ from dpinfer.results.null_distribution import (
     ExactNull,
     NullDistribution,
     _KnownTails,
+    around,
 )
 from dpinfer.results.simulation import BLOCK, Simulation, simulate_null
 
@@ -136,11 +137,27 @@ class OneCount:
             partial(_beyond, self.larger, self.centre, self.spread),
             partial(_beyond, self.smaller, self.centre, self.spread),
             error=self.law.noise._floor,
+            atoms=counts_around(self.law, self.centre, self.spread),
         )
 
     def slack(self, count: FloatArray) -> FloatArray:
         """Error of a computed count, where whole numbers can still be told apart."""
         return np.minimum(_ROUNDING * (np.abs(count) + 2.0 * self.centre + 1.0), 0.25)
+
+
+def counts_around(
+    law: NoisyCount, centre: FloatArray, spread: FloatArray
+) -> Callable[[FloatArray], FloatArray]:
+    """Return the function that finds the z statistics of whole counts around given ones."""
+    whole, noisy = np.asarray(law._is_integer), np.asarray(law.noise.std) > 0
+    return partial(
+        around,
+        unit=np.where(whole, 1.0, 0.0),
+        centre=centre,
+        spread=spread,
+        least=np.where(noisy, -np.inf, 0.0),
+        most=np.where(noisy, np.inf, law._last),
+    )
 
 
 def _beyond(
