@@ -115,11 +115,11 @@ def proportions_2indep(
     true null hypothesis with a probability above the level. The maximum is certified by branch and
     bound: in the angle asin(√p) the slope and the curvature of the probability are bounded through
     the Fisher information 4·(nobs1 + nobs2). What is reported is the upper bound, at most max(β/2,
-    2e-5) above the maximum. Where the tables would exceed 8.4e6 entries (samples of some 20,000,
-    or 1,000 with continuous noise of scale 2; noise of a scale beyond some 30) or one noise is
-    whole and the other continuous, outcomes are ordered by abs(D): the level holds as well, with
-    less power where p is small. By enumeration with 60 and 60 trials, p = 0.05 and 0.25, level 5 %
-    and geometric noise of scale 1, the power is 0.80; ordered by abs(D) it is 0.56.
+    2e-5) above the maximum. Where the tables would exceed 8.4e6 entries (equal samples beyond some
+    20,000 with geometric noise of scale 2, beyond 1,000 with Laplace noise of that scale), or one
+    noise is whole and the other continuous, outcomes are ordered by abs(D): the level holds as
+    well, with less power where p is small. By enumeration with 60 and 60 trials, p = 0.05 and 0.25,
+    level 5 % and geometric noise of scale 1, the power is 0.80; ordered by abs(D) it is 0.56.
 
     ``"plug-in"`` and ``"monte-carlo"`` take the estimate as the true value and can exceed their
     level, though little: by enumeration with geometric noise of ε = 1, the plug-in test of samples
