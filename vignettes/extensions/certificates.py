@@ -75,6 +75,20 @@ def _beside(certificates: list[Report]) -> dict[str, Any]:
     return {"beside": ", ".join(sorted(names)), "beside_times_alpha": round(max(rates), 4)}
 
 
+def defaults_table(rows: list[dict[str, Any]]) -> str:
+    """Return the worst error of each default, a row a procedure."""
+    lines = [
+        "| procedure | default | laws and truths | | most errors, times α | where |",
+        "|---|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| `{row['procedure']}` | {row['default']} | {row['grid']}; {row['laws']} laws, "
+        f"{row['settings']} settings | {row['how']} | {row['times_alpha']:.2f} | {row['at']} |"
+        for row in rows
+    ]
+    return "\n".join(lines)
+
+
 def law_of(certificate: Report) -> str:
     """Return the name of the law of the noise."""
     found = re.match(r"\w+", certificate["settings"]["mechanism"])
