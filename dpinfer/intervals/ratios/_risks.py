@@ -22,7 +22,8 @@ from dpinfer.intervals.ratios._support import (
     smooth_support,
 )
 from dpinfer.intervals.ratios._two_binomials import Sample, Transform, lower_limit
-from dpinfer.intervals.ratios.ratio import as_sets, share_confint
+from dpinfer.intervals.ratios.linear_ratio import linear_ratio_confint
+from dpinfer.intervals.ratios.ratio import as_sets, ratio_confint, share_confint
 from dpinfer.mechanisms import Gaussian, NoiseLaw, groups
 from dpinfer.mechanisms._fast_sum import fast_sum
 from dpinfer.mechanisms.independent import integer_cells
@@ -43,6 +44,9 @@ MOST_TABLES = 500
 SIZES_MISSED = 0.02
 """Share of the error probability of a limit that is left to limits of unknown row totals."""
 
+MOST_LINEAR = 60
+"""Tables for which sets of ratios of linear functions take at most a minute or so."""
+
 NARROW = 20.0
 """Sums of whole-numbered noise of a larger standard deviation have no polygon."""
 
@@ -62,6 +66,75 @@ class Risks:
     estimate: FloatArray
     noise: FloatArray
     sampling: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyTotals:
+    """Totals of the rows with noise of their own, shape (m, 2), and what estimates with them.
+
+    Parameters
+    ----------
+    values : array of float
+        The published totals.
+    laws : list of list of NoiseLaw
+        For each row the laws of its two cells and of its total.
+    alone : bool
+        Whether the second column of the tables is not published.
+    """
+
+    values: FloatArray
+    laws: list[list[NoiseLaw]]
+    alone: bool
+
+    def weights(self, row: int) -> FloatArray:
+        """Weights of both cells and the total in the estimates of the events and of the size."""
+        if self.alone:
+            return np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
+        variance = np.array([float(law.variance) for law in self.laws[row]])
+        # least squares: each takes its share of the excess of the total over the sum
+        share = variance / (variance.sum() or 1.0)
+        excess = np.array([-1.0, -1.0, 1.0])
+        own = np.array([[1.0, 0.0, 0.0], [1.0, 1.0, 0.0]])
+        return np.asarray(own + np.outer([share[0], share[0] + share[1]], excess))
+
+    def risks(self, counts: FloatArray) -> Risks:
+        """Return the estimated risks."""
+        values = np.concatenate([counts, self.values[..., np.newaxis]], axis=2)
+        weights = np.array([self.weights(row) for row in (0, 1)])
+        variance = np.array([[float(law.variance) for law in laws] for laws in self.laws])
+        events, size = np.einsum("kfj,mkj->fmk", weights, values)
+        safe = np.where(size > 0, size, 1.0)
+        risk = np.where(size > 0, events / safe, 0.0)
+        error = weights[:, 0] - risk[..., np.newaxis] * weights[:, 1]
+        noise = (error**2 * variance).sum(axis=2) / safe**2
+        inside = np.clip(risk, 0.0, 1.0)
+        return Risks(risk, noise, inside * (1.0 - inside) / safe)
+
+    def sets(self, counts: FloatArray, alpha: float) -> tuple[FloatArray, FloatArray]:
+        """Return ends of the risks of both rows, (m, 2); inf and -inf where empty."""
+        if not self.alone and len(counts) > MOST_LINEAR:
+            raise InvalidParameterError(
+                f"table must hold at most {MOST_LINEAR} tables for method='exact' with "
+                f"row_totals_mechanism, which takes up to a second for each, got {len(counts)}: "
+                "pass the first column alone, fewer tables at a time, or use method='normal'"
+            )
+        low, high = np.empty(self.values.shape), np.empty(self.values.shape)
+        for row, laws in enumerate(self.laws):
+            if self.alone:
+                low[:, row], high[:, row] = ratio_confint(
+                    counts[:, row, 0],
+                    self.values[:, row],
+                    mechanism=(laws[0], laws[2]),
+                    alpha=alpha,
+                ).restrict(lower=0.0, upper=1.0)
+                continue
+            events, size = self.weights(row)
+            for number, cells in enumerate(counts[:, row]):
+                values = [*cells, self.values[number, row]]
+                low[number, row], high[number, row] = linear_ratio_confint(
+                    values, events, size, mechanism=laws, alpha=alpha
+                ).restrict(lower=0.0, upper=1.0)
+        return low, high
 
 
 def _weights(law: NoiseLaw) -> FloatArray:
@@ -251,7 +324,11 @@ def _check_rows(rows: int) -> None:
 
 
 def sampling_ends(
-    counts: FloatArray, law: NoiseLaw, totals: FloatArray | None, f: Transform, alpha: float
+    counts: FloatArray,
+    law: NoiseLaw,
+    totals: FloatArray | NoisyTotals | None,
+    f: Transform,
+    alpha: float,
 ) -> tuple[FloatArray, FloatArray]:
     """Return exact ends of f(p₁) - f(p₂) for the risks in the population; inf, -inf where empty."""
     if len(counts) > MOST_TABLES:
@@ -259,17 +336,30 @@ def sampling_ends(
             f"table must hold at most {MOST_TABLES} tables for method='exact' with sampling, which "
             f"takes some 0.1 s for each, got {len(counts)}: use method='normal', or fewer at a time"
         )
-    whole = np.broadcast_to(integer_cells(law, 4), 4).reshape(2, 2)
+    noisy = totals if isinstance(totals, NoisyTotals) else None
+    known = None if isinstance(totals, NoisyTotals) else totals
+    if noisy:
+        whole = np.array([[one.is_integer for one in laws[:2]] for laws in noisy.laws])
+    else:
+        whole = np.broadcast_to(integer_cells(law, 4), 4).reshape(2, 2)
     if ((counts != np.rint(counts)) & whole).any():
         raise InvalidParameterError("table must hold whole numbers where the noise does")
-    if totals is not None:
-        check_array(check_integer_array(totals, "row_totals", ge=1), "row_totals", le=LARGEST_NOBS)
+    if noisy:
+        is_whole = np.array([laws[2].is_integer for laws in noisy.laws])
+        if ((noisy.values != np.rint(noisy.values)) & is_whole).any():
+            raise InvalidParameterError("row_totals must hold whole numbers where their noise does")
+    elif known is not None:
+        check_array(check_integer_array(known, "row_totals", ge=1), "row_totals", le=LARGEST_NOBS)
     limit = 0.5 * alpha
     lower, upper = np.empty(len(counts)), np.empty(len(counts))
     for number, table in enumerate(counts):
-        if totals is None:
+        if known is None:
+            miss = SIZES_MISSED * limit
             rows = [
-                _of_unknown_size(table[k], law, k, whole[k], SIZES_MISSED * limit) for k in (0, 1)
+                _of_noisy_size(table[k], noisy, number, k, miss)
+                if noisy
+                else _of_unknown_size(table[k], law, k, whole[k], miss)
+                for k in (0, 1)
             ]
             level = limit * (1.0 - SIZES_MISSED)
             if not all(rows):
@@ -277,7 +367,7 @@ def sampling_ends(
                 lower[number], upper[number] = ends[0] - ends[1], ends[1] - ends[0]
                 continue
         else:
-            rows = [_of_known_size(table[k], law, k, totals[number, k], whole[k]) for k in (0, 1)]
+            rows = [_of_known_size(table[k], law, k, known[number, k], whole[k]) for k in (0, 1)]
             level = limit
         lower[number] = lower_limit(rows[0], rows[1], f, level)
         upper[number] = -lower_limit(rows[1], rows[0], f, level)
@@ -316,14 +406,46 @@ def _of_known_size(
 def _of_unknown_size(
     cells: FloatArray, law: NoiseLaw, row: int, whole: NDArray[np.bool_], miss: float
 ) -> list[Sample]:
-    """Return the events for risks up to 1/2, the others beyond; their sum limits the size.
+    """Return the events for risks up to 1/2, the others beyond; their sum limits the size."""
+    laws = [_cell(law, row, column) for column in (0, 1)]
+    units = whole.astype(np.float64)
+    halves = [(float(cells[k]), laws[k], float(units[k]), k == 1) for k in (0, 1)]
+    # both rows miss, on both sides
+    reach = float(fast_sum(np.ones(2), laws).isf(0.25 * miss))
+    return _halves(halves, float(cells.sum()), reach)
+
+
+def _of_noisy_size(
+    cells: FloatArray, totals: NoisyTotals, number: int, row: int, miss: float
+) -> list[Sample]:
+    """Return the same from a row with a total that has noise of its own."""
+    total, laws = float(totals.values[number, row]), totals.laws[row]
+    halves = []
+    for column in (0, 1):
+        own, other = laws[column], laws[1 - column]
+        half = (float(cells[column]), own, float(own.is_integer), column == 1)
+        missing = totals.alone and column == 1
+        if missing:
+            half = (float(cells[0]), other, float(other.is_integer), False)
+        # the total without the other cell counts the same, and the noise decides which is used
+        rest = fast_sum(np.ones(2), [laws[2], other])
+        better = missing or float(rest.variance) < float(own.variance)
+        if better and not (totals.alone and column == 0) and not isinstance(rest, WeightedSum):
+            lattice = other.is_integer and laws[2].is_integer
+            half = (total - float(cells[1 - column]), rest, float(lattice), column == 1)
+        halves.append(half)
+    size = totals.weights(row)[1]
+    reach = float(fast_sum(size, laws).isf(0.25 * miss))
+    return _halves(halves, float(size @ [*cells, total]), reach)
+
+
+def _halves(
+    halves: list[tuple[float, NoiseLaw, float, bool]], total: float, reach: float
+) -> list[Sample]:
+    """Return the counts for risks up to 1/2 and beyond, with sizes within reach of the total.
 
     Nothing where the row may be all noise: nothing is then to be said of its risk.
     """
-    laws = [_cell(law, row, column) for column in (0, 1)]
-    # both rows miss, on both sides
-    reach = float(fast_sum(np.ones(2), laws).isf(0.25 * miss))
-    total = float(cells.sum())
     if abs(total) + reach > LARGEST_NOBS:
         raise InvalidParameterError(
             f"table must have rows that sum to less than {LARGEST_NOBS:g} for method='exact' with "
@@ -331,21 +453,24 @@ def _of_unknown_size(
         )
     if reach >= total:
         return []
-    least, most = np.maximum([np.ceil(total - reach), np.floor(total + reach)], 1.0)
+    # rounding must not take away a size that is attained
+    off = ROUNDING * (total + reach)
+    limits = [np.ceil(total - reach - off), np.floor(total + reach + off)]
+    least, most = np.maximum(limits, 1.0)
     return [
         Sample(
-            count=float(cells[column]),
+            count=count,
             most=min(most, last),
             least=max(least, first),
             size=0.5 * (first + last),
-            noise=laws[column],
-            unit=1.0 if whole[column] else 0.0,
-            low=0.5 * column,
-            high=0.5 * (column + 1),
-            mirrored=column == 1,
+            noise=noise,
+            unit=unit,
+            low=0.5 * half,
+            high=0.5 * (half + 1),
+            mirrored=mirrored,
         )
         for first, last in _size_ranges(reach, least, most)
-        for column in (0, 1)
+        for half, (count, noise, unit, mirrored) in enumerate(halves)
     ]
 
 

@@ -15,6 +15,7 @@ from dpinfer.estimation.pivots import sidak
 from dpinfer.estimation.published import unlabelled
 from dpinfer.intervals.ratios._risks import (
     ROUNDING,
+    NoisyTotals,
     Risks,
     difference_reach,
     estimated_risks,
@@ -24,7 +25,8 @@ from dpinfer.intervals.ratios._risks import (
 )
 from dpinfer.intervals.ratios._two_binomials import Transform
 from dpinfer.intervals.ratios.ratio import LARGEST, METHODS, Method, check_level
-from dpinfer.mechanisms import Mechanism, NoiseLaw, as_noise
+from dpinfer.mechanisms import Exact, Mechanism, NoiseLaw, as_noise
+from dpinfer.mechanisms._shared import refuse_dependent
 from dpinfer.mechanisms.rounded import warn_of_rounding
 from dpinfer.results.intervals import Intervals, Uncertainty
 
@@ -41,6 +43,7 @@ def risk_ratio_confint(
     *,
     mechanism: Mechanism,
     row_totals: Any = None,
+    row_totals_mechanism: Mechanism | None = None,
     alpha: float = 0.05,
     method: Method = "exact",
     uncertainty: Uncertainty = "noise",
@@ -52,12 +55,17 @@ def risk_ratio_confint(
     ----------
     table : array of float, shape (2, 2) or (m, 2, 2), or DataFrame
         The published counts: a row for each group, the column of those with the event before that
-        of those without.
+        of those without. With ``row_totals_mechanism`` the first column may be all there is, in
+        the shape (2, 1) or (m, 2, 1).
     mechanism : NoiseLaw or sequence of NoiseLaw
-        The law of the noise: one for all cells, or one for each of the four, row by row.
+        The law of the noise: one for all cells, or one for each, row by row.
     row_totals : array of float, shape (2,) or (m, 2), optional
         The totals of the rows where they are public, positive. They are taken as exact, and both
         cells of a row then bear on its risk.
+    row_totals_mechanism : NoiseLaw or sequence of NoiseLaw, optional
+        The law of the noise of ``row_totals`` where they were published with noise of their own,
+        independent of that of the cells: one for both rows, or one for each. The totals may have
+        any sign then. Sums of the noisy cells are no such totals: leave both arguments out.
     alpha : float, default 0.05
         One minus the confidence level, in (0, 1), and at least 1e-50 for each table.
     method : {"exact", "normal"}
@@ -119,6 +127,16 @@ def risk_ratio_confint(
     sum of a row may be all noise, every value is possible. It takes some 0.1 s for a table, and up
     to a second without totals.
 
+    With ``row_totals_mechanism`` the cells and the total N of a row are combined by least squares,
+    â = a + v_a·(N - a - b)/v and n̂ = a + b + (v_a + v_b)·(N - a - b)/v, with v the sum of the three
+    variances, and without a second column a and N are used as they are. For ``"noise"`` the sets
+    of the risks are those of :func:`linear_ratio_confint` for â/n̂, or of :func:`ratio_confint` for
+    a/N, at most 60 tables at once with both columns. With sampling, n̂ gives the limits of the
+    number of trials in place of the sum of the row, and N - b the events (N - a the others) where
+    its noise is less or b missing; the argument is the same, and asks for no independence between
+    what limits the number of trials and what counts the events. It takes up to a second for a
+    table, and some five where the totals have noise of a scale of tens.
+
     The normal interval is exp(log(p₁/p₂) ± z·√v), with v the sum over the rows of var(p)/p²,
     where the noise contributes ((1 - p)²v_a + p²v_b)/n² to var(p), and sampling p(1 - p)/n
     (Katz et al. 1978).
@@ -151,7 +169,15 @@ def risk_ratio_confint(
     (np.float64(1.35), np.float64(3.05))
     """
     return _confint(
-        "risk ratio", table, mechanism, row_totals, alpha, method, uncertainty, simultaneous
+        "risk ratio",
+        table,
+        mechanism,
+        row_totals,
+        row_totals_mechanism,
+        alpha,
+        method,
+        uncertainty,
+        simultaneous,
     )
 
 
@@ -160,6 +186,7 @@ def odds_ratio_confint(
     *,
     mechanism: Mechanism,
     row_totals: Any = None,
+    row_totals_mechanism: Mechanism | None = None,
     alpha: float = 0.05,
     method: Method = "exact",
     uncertainty: Uncertainty = "noise",
@@ -169,7 +196,7 @@ def odds_ratio_confint(
 
     Parameters
     ----------
-    table, mechanism, row_totals, alpha, method, uncertainty, simultaneous
+    table, mechanism, row_totals, row_totals_mechanism, alpha, method, uncertainty, simultaneous
         As for :func:`risk_ratio_confint`.
 
     Returns
@@ -202,7 +229,15 @@ def odds_ratio_confint(
     Intervals([2.02976, 2.95714], level 0.95, exact)
     """
     return _confint(
-        "odds ratio", table, mechanism, row_totals, alpha, method, uncertainty, simultaneous
+        "odds ratio",
+        table,
+        mechanism,
+        row_totals,
+        row_totals_mechanism,
+        alpha,
+        method,
+        uncertainty,
+        simultaneous,
     )
 
 
@@ -211,6 +246,7 @@ def risk_difference_confint(
     *,
     mechanism: Mechanism,
     row_totals: Any = None,
+    row_totals_mechanism: Mechanism | None = None,
     alpha: float = 0.05,
     method: Method = "exact",
     uncertainty: Uncertainty = "noise",
@@ -220,7 +256,7 @@ def risk_difference_confint(
 
     Parameters
     ----------
-    table, mechanism, row_totals, alpha, method, uncertainty, simultaneous
+    table, mechanism, row_totals, row_totals_mechanism, alpha, method, uncertainty, simultaneous
         As for :func:`risk_ratio_confint`.
 
     Returns
@@ -250,7 +286,15 @@ def risk_difference_confint(
     Intervals([0.121829, 0.180459], level 0.95, exact)
     """
     return _confint(
-        "risk difference", table, mechanism, row_totals, alpha, method, uncertainty, simultaneous
+        "risk difference",
+        table,
+        mechanism,
+        row_totals,
+        row_totals_mechanism,
+        alpha,
+        method,
+        uncertainty,
+        simultaneous,
     )
 
 
@@ -259,6 +303,7 @@ def _confint(
     table: Any,
     mechanism: Mechanism,
     row_totals: Any,
+    row_totals_mechanism: Mechanism | None,
     alpha: float,
     method: Method,
     uncertainty: Uncertainty,
@@ -269,17 +314,22 @@ def _confint(
     method = check_option(method, "method", METHODS)
     uncertainty = check_option(uncertainty, "uncertainty", UNCERTAINTIES)
     together = check_flag(simultaneous, "simultaneous")
-    counts, single, rows = _tables(table)
-    law = as_noise(mechanism, 4)
-    warn_of_rounding(counts.reshape(-1, 4), law, "table")
-    totals = None if row_totals is None else _totals(row_totals, counts, single, rows)
+    counts, single, rows = _tables(table, row_totals_mechanism is not None)
+    columns = counts.shape[2]
+    law = as_noise(mechanism, 2 * columns)
+    warn_of_rounding(counts.reshape(-1, 2 * columns), law, "table")
+    totals = noisy = None
+    if row_totals_mechanism is not None:
+        counts, noisy = _noisy_totals(row_totals, row_totals_mechanism, counts, law, single, rows)
+    elif row_totals is not None:
+        totals = _totals(row_totals, counts, single, rows, noisy=False)
     each = sidak(alpha, len(counts)) if together else alpha
     check_level(each)
-    risks = estimated_risks(counts, law, totals)
+    risks = noisy.risks(counts) if noisy else estimated_risks(counts, law, totals)
     notes: tuple[str, ...] = ()
     if method == "exact" and uncertainty == "noise+sampling":
         transform, back = _SCALES[measure]
-        ends = sampling_ends(counts, law, totals, transform, each)
+        ends = sampling_ends(counts, law, noisy or totals, transform, each)
         empty = ends[0] > ends[1]
         lower, upper = (back(np.where(empty, 0.0, end)) for end in ends)
         lower, upper = np.where(empty, np.inf, lower), np.where(empty, -np.inf, upper)
@@ -288,7 +338,9 @@ def _confint(
     elif method == "exact" and totals is not None and measure == "risk ratio":
         lower, upper = ratio_ends(risks, law, totals, each)
     elif method == "exact":
-        low, high = exact_risks(counts, law, totals, risks, sidak(each, 2))
+        half = sidak(each, 2)
+        sets = noisy.sets(counts, half) if noisy else None
+        low, high = sets or exact_risks(counts, law, totals, risks, half)
         lower, upper = _combined(measure, low, high)
     else:
         lower, upper, notes = _by_delta_method(measure, risks, uncertainty, each)
@@ -307,23 +359,53 @@ def _confint(
     )
 
 
-def _tables(table: Any) -> tuple[FloatArray, bool, pd.Index | None]:
-    """Return the tables as (m, 2, 2), whether the first axis was missing, and labels of rows."""
+def _tables(table: Any, short: bool) -> tuple[FloatArray, bool, pd.Index | None]:
+    """Return the tables in three axes, whether the first was missing, and labels of rows."""
     table = as_values(table, "table")
     values = table.to_numpy() if hasattr(table, "iloc") else table
     counts = check_array(values, "table", ge=-LARGEST, le=LARGEST)
-    if counts.ndim not in (2, 3) or counts.shape[-2:] != (2, 2):
+    allowed = ((2, 2), (2, 1)) if short else ((2, 2),)
+    if counts.ndim not in (2, 3) or counts.shape[-2:] not in allowed:
+        also = ", or (2, 1) or (m, 2, 1)" if short else ""
         raise InvalidParameterError(
-            f"table must have the shape (2, 2) or (m, 2, 2), got {counts.shape}"
+            f"table must have the shape (2, 2) or (m, 2, 2){also}, got {counts.shape}"
         )
     rows = table.index if hasattr(table, "iloc") else None
-    return counts.reshape(-1, 2, 2), counts.ndim == 2, rows
+    return counts.reshape(-1, *counts.shape[-2:]), counts.ndim == 2, rows
 
 
-def _totals(row_totals: Any, counts: FloatArray, single: bool, rows: pd.Index | None) -> FloatArray:
-    """Return the public totals as (m, 2)."""
+def _noisy_totals(
+    row_totals: Any,
+    mechanism: Mechanism,
+    counts: FloatArray,
+    law: NoiseLaw,
+    single: bool,
+    rows: pd.Index | None,
+) -> tuple[FloatArray, NoisyTotals]:
+    """Return the tables with both columns, the second 0 where it is missing, and the totals."""
+    if row_totals is None:
+        raise InvalidParameterError("row_totals_mechanism must not be given without row_totals")
+    own = as_noise(mechanism, 2, name="row_totals_mechanism")
+    refuse_dependent([law, own], "mechanism and row_totals_mechanism")
+    totals = _totals(row_totals, counts, single, rows, noisy=True)
+    warn_of_rounding(totals, own, "row_totals")
+    alone = counts.shape[2] == 1
+    cells = [law.take(k) if law.shape else law for k in range(2 * counts.shape[2])]
+    if alone:
+        counts = np.concatenate([counts, np.zeros_like(counts)], axis=2)
+        cells = [cells[0], Exact(), cells[1], Exact()]
+    laws = [[*cells[2 * k : 2 * k + 2], own.take(k) if own.shape else own] for k in (0, 1)]
+    return counts, NoisyTotals(totals, laws, alone)
+
+
+def _totals(
+    row_totals: Any, counts: FloatArray, single: bool, rows: pd.Index | None, noisy: bool
+) -> FloatArray:
+    """Return the totals as (m, 2)."""
     own = unlabelled(row_totals, "row_totals", rows, "the rows of table")
-    totals = check_array(own, "row_totals", gt=0, le=LARGEST)
+    totals = check_array(own, "row_totals", ge=-LARGEST, le=LARGEST)
+    if not noisy:
+        check_array(totals, "row_totals", gt=0)
     if totals.shape not in ((2,), (len(counts), 2)):
         wanted = "(2,)" if single else f"(2,) or ({len(counts)}, 2)"
         raise InvalidParameterError(f"row_totals must have the shape {wanted}, got {totals.shape}")

@@ -8,7 +8,7 @@ from statsmodels.stats.contingency_tables import Table2x2
 from statsmodels.stats.proportion import confint_proportions_2indep
 
 from dpinfer.errors import DPInferError, InvalidParameterError
-from dpinfer.intervals.ratios.ratio import share_confint
+from dpinfer.intervals.ratios.ratio import ratio_confint, share_confint
 from dpinfer.intervals.ratios.two_by_two import (
     odds_ratio_confint,
     risk_difference_confint,
@@ -244,9 +244,100 @@ def test_many_tables_at_once():
     np.testing.assert_allclose([many.lower[7], many.upper[7]], tuple(alone), rtol=1e-9)
 
 
+@pytest.mark.parametrize("columns", [1, 2])
+def test_noisy_totals_cover_noise_and_sampling(columns):
+    # of 12 with .95 or more, fewer than 4 by accident with probability 1e-9
+    rng, law, own = np.random.default_rng(4), Geometric(scale=1.0), Geometric(scale=5.0)
+    sizes, risks = np.array([400, 600]), np.array([0.3, 0.2])
+    events = rng.binomial(sizes, risks, (12, 2))
+    tables = np.stack([events, sizes - events], axis=2) + law.rvs((12, 2, 2), rng=rng)
+    found = risk_difference_confint(
+        tables[..., :columns],
+        mechanism=law,
+        row_totals=sizes + own.rvs((12, 2), rng=rng),
+        row_totals_mechanism=own,
+        uncertainty="noise+sampling",
+    )
+    assert found.contains(0.1).sum() >= 4
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_exact_totals_as_noisy_ones(measure):
+    # the sum of cells without noise says the same
+    given = {"mechanism": Exact(), "uncertainty": "noise+sampling"}
+    own = {"row_totals": [200, 200], "row_totals_mechanism": Exact()}
+    for table in (TABLE, TABLE[:, :1]):
+        found = measure(table, **own, **given)
+        np.testing.assert_allclose(tuple(found), tuple(measure(TABLE, **given)), rtol=1e-6)
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_noisy_totals_cover_noise(measure):
+    # of 4,000 with .8 or more, below .76 by accident with probability 1e-9; of 14, none: 1e-9
+    rng, law, own = np.random.default_rng(5), Laplace(scale=1.0), Laplace(scale=3.0)
+    value = MEASURES[measure](0.3, 0.15)
+    tables = TABLE + law.rvs((4000, 2, 2), rng=rng)
+    totals = 200.0 + own.rvs((4000, 2), rng=rng)
+    known = {"mechanism": law, "row_totals_mechanism": own, "alpha": 0.2}
+    for method in ("exact", "normal"):
+        found = measure(tables[..., :1], row_totals=totals, method=method, **known)
+        assert found.contains(value).mean() >= 0.76
+    few = measure(tables[:14], row_totals=totals[:14], **known)
+    without = measure(tables[:14], mechanism=law, alpha=0.2)
+    assert few.contains(value).sum() >= 1
+    assert few.width.mean() < without.width.mean()
+
+
+def test_noisy_totals_are_between_public_and_unknown_ones():
+    table, totals = TABLE + 0.25, np.array([200.3, 199.8])
+    law, own = Laplace(scale=1.0), Laplace(scale=0.5)
+    for uncertainty in ("noise", "noise+sampling"):
+        given = {"mechanism": law, "uncertainty": uncertainty}
+        public = risk_difference_confint(table, row_totals=[200, 200], **given)
+        noisy = risk_difference_confint(
+            table, row_totals=totals, row_totals_mechanism=[own, own], **given
+        )
+        assert public.width < noisy.width < risk_difference_confint(table, **given).width
+    # the first column alone: a rectangle of the two ratios
+    alone = risk_difference_confint(
+        table[:, :1], mechanism=law, row_totals=totals, row_totals_mechanism=own
+    )
+    low, high = ratio_confint(
+        table[:, 0], totals, mechanism=(law, own), alpha=-np.expm1(np.log(0.95) / 2)
+    )
+    np.testing.assert_allclose(tuple(alone), [low[0] - high[1], high[0] - low[1]], rtol=1e-9)
+    # totals that are all noise leave every value
+    lost = {"row_totals": totals, "row_totals_mechanism": Laplace(scale=1e4)}
+    for uncertainty in ("noise", "noise+sampling"):
+        given = {"mechanism": law, "uncertainty": uncertainty}
+        assert risk_difference_confint(table[:, :1], **lost, **given).width > 1.5
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        ({"row_totals_mechanism": Laplace(scale=1.0)}, "without row_totals"),
+        ({"table": np.ones((2, 1))}, "table must have the shape"),
+        (
+            {"row_totals": [3.0, 4.0], "row_totals_mechanism": [Laplace(scale=1.0)] * 3},
+            "row_totals_mechanism",
+        ),
+        (
+            {
+                "table": np.full((61, 2, 2), 7.5),
+                "row_totals": [15.5, 15.5],
+                "row_totals_mechanism": Laplace(scale=1.0),
+            },
+            "at most 60 tables",
+        ),
+        (
+            {
+                "uncertainty": "noise+sampling",
+                "row_totals": [15.5, 15.5],
+                "row_totals_mechanism": Geometric(scale=1.0),
+            },
+            "row_totals must hold whole numbers",
+        ),
         ({"table": np.ones((2, 3))}, "table"),
         ({"table": [[np.nan, 1], [1, 1]]}, "table"),
         ({"mechanism": Laplace(scale=[1.0, 2.0])}, "mechanism"),
