@@ -37,6 +37,7 @@ def test_every_baseline_has_its_picture():
 @pytest.mark.parametrize("name", PICTURES)
 def test_axes_are_named_and_settings_left_alone(name):
     before = dict(mpl.rcParams)
+    pyplot.close("all")
     figure, given = pyplot.subplots()
     axes = PICTURES[name](given)
     assert axes is given
