@@ -3,7 +3,7 @@
 ``python tests/calibration/defaults.py --output vignettes/about/defaults.json`` finds for each of
 them the largest probability of an error over a grid of truths and laws of noise, in multiples of
 the nominal level, and writes what the page of defaults shows. Every possible release is listed,
-with its probability; continuous noise is cut into cells, by which a figure is off by two per cent
+with its probability; continuous noise is cut into cells, by which a figure is off by three per cent
 at most. What cannot be listed is simulated, and says so.
 """
 
