@@ -8,8 +8,8 @@ from itertools import product
 import numpy as np
 
 from dpinfer import DiscreteGaussian, Gaussian, Geometric, Laplace, NoiseLaw
-from dpinfer._validation import ALTERNATIVES
 
+ALTERNATIVES = ("two-sided", "larger", "smaller")
 LEVELS = np.array([0.01, 0.05, 0.1])
 SIGMA = np.sqrt(2 * np.log(1.25e6))
 """Standard deviation of Gaussian noise for ε = 1 and δ = 1e-6."""

@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 import pytest
 from level_settings import (
+    ALTERNATIVES,
     LAWS,
     LEVELS,
     beyond,
@@ -31,7 +32,6 @@ from dpinfer import (
     proportions_ztest,
     rows_ztest,
 )
-from dpinfer._validation import ALTERNATIVES
 
 # One count.
 

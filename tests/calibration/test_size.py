@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
+from level_settings import ALTERNATIVES
 
-from dpinfer._validation import ALTERNATIVES
 from dpinfer.hypothesis_tests import chisquare, proportions_ztest
 from dpinfer.mechanisms import (
     DiscreteGaussian,

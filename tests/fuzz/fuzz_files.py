@@ -30,7 +30,6 @@ with atheris.instrument_imports(include=["dpinfer", "jsonschema"]):
     from dpinfer.__main__ import main
     from dpinfer.datasets import anes96_path
     from dpinfer.releases import census
-    from dpinfer.releases._files.sidecar import default_sidecar
 
 BETWEEN = b"\n\0\n"
 """What stands between a table and its sidecar in one input."""
@@ -39,6 +38,11 @@ FOLDER = Path(tempfile.mkdtemp(prefix="dpinfer-fuzz-"))
 PART = FOLDER / "parts" / "top"
 CENSUS = FOLDER / "census" / "State.parquet"
 FILES = ("part.json", "units.parquet", "marginal-0.parquet")
+
+
+def default_sidecar(path):
+    """Return where the sidecar of a table is looked for."""
+    return path.with_name(path.name + "-metadata.json")
 
 
 def read(path):

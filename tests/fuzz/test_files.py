@@ -20,8 +20,6 @@ from pyarrow import parquet
 import dpinfer
 from dpinfer import DPInferError
 from dpinfer.__main__ import main
-from dpinfer.releases._files.json_document import locate_parts
-from dpinfer.releases._files.sidecar import default_sidecar
 
 TABLE = "k,v,s\na,1,1.0\nb,2,2.0\n"
 SIDECAR = {
@@ -107,6 +105,11 @@ def replaced(content, at, value):
         part = part[key]
     part[at[-1]] = value
     return changed
+
+
+def default_sidecar(path):
+    """Return where the sidecar of a table is looked for."""
+    return path.with_name(path.name + "-metadata.json")
 
 
 def place(folder, table=TABLE, content=SIDECAR):
@@ -254,10 +257,11 @@ def test_levels_that_multiply_to_a_huge_domain(tmp_path):
     assert peak < 50e6
 
 
-def test_places_in_deep_documents_take_little_memory():
+def test_places_in_deep_documents_take_little_memory(tmp_path):
     deep = "[" * 900 + ",".join(["1"] * 20_000) + "]" * 900
+    path = place(tmp_path, content=deep)
     tracemalloc.start()
-    locate_parts(deep)
+    assert isinstance(outcome(path), str)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 50e6

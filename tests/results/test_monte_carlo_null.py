@@ -5,10 +5,10 @@ import pytest
 from scipy import stats
 from statsmodels.stats.proportion import proportion_confint
 
-from dpinfer._validation import ALTERNATIVES
 from dpinfer.errors import InvalidParameterError
 from dpinfer.results.monte_carlo_null import MonteCarloNull, count_extreme
 
+ALTERNATIVES = ("two-sided", "larger", "smaller")
 EXTREME = {
     "larger": lambda sample, s: sample >= s,
     "smaller": lambda sample, s: sample <= s,

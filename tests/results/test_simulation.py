@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpinfer._validation import ALTERNATIVES
 from dpinfer.errors import InvalidParameterError, MissingExtraError
 from dpinfer.results._blocks import Law
 from dpinfer.results._tally import Tally, draw_place, exceedances_for
@@ -20,6 +19,8 @@ from dpinfer.results.simulation import (
     child_seed,
     simulate_null,
 )
+
+ALTERNATIVES = ("two-sided", "larger", "smaller")
 
 
 def draw_normal(size, rng):

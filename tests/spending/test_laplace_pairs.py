@@ -6,18 +6,26 @@ import pytest
 
 from dpinfer.mechanisms import Laplace, WeightedSum
 from dpinfer.spending import spend_on_error
-from dpinfer.spending._laplace_pairs import laplace_pair_isf
 
 
-@pytest.mark.parametrize("q", [0.5, 0.3, 0.025, 1e-6, 1e-100])
+@pytest.mark.parametrize("q", [0.4999, 0.3, 0.025, 1e-6, 1e-100])
 def test_quantiles_in_many_digits(q):
-    ratios = np.array([0.0, 1e-12, 0.01, 0.5, 0.999, 1 - 1e-9, 1.0])
-    found = laplace_pair_isf(q, np.full(7, 3.0), 3.0 * ratios)
-    swapped = laplace_pair_isf(q, 3.0 * ratios, np.full(7, 3.0))
-    np.testing.assert_array_equal(found, swapped)
+    # a weight is 1 where the second noise is the smallest: then one noise is left
+    scales = 3.0 * np.array([1e-12, 0.01, 0.5, 0.999, 1 - 1e-9, 1.0])
+    zeros, law = np.zeros(6), Laplace(scale=np.full(6, 3.0))
+    both = spend_on_error(zeros, zeros, mechanism=law, rng=1).corrected(
+        zeros, mechanism=Laplace(scale=scales)
+    )
+    swapped = spend_on_error(zeros, zeros, mechanism=Laplace(scale=scales), rng=1).corrected(
+        zeros, mechanism=law
+    )
+    found = both.conf_int(2 * q).width / 2
+    np.testing.assert_allclose(found, swapped.conf_int(2 * q).width / 2, rtol=2e-12)
+    assert both.weights[0] == 1.0
     with mpmath.workdps(60):
-        for ratio, t in zip(ratios, found, strict=True):
-            a, b, t = mpmath.mpf(3), 3 * mpmath.mpf(ratio), mpmath.mpf(t)
+        for weight, scale, t in zip(both.weights, scales, found, strict=True):
+            parts = (1 - mpmath.mpf(weight)) * 3, mpmath.mpf(weight) * mpmath.mpf(scale)
+            (a, b), t = sorted(parts, reverse=True), mpmath.mpf(t)
             if a == b:
                 tail = (1 + t / (2 * a)) * mpmath.exp(-t / a) / 2
             else:
