@@ -21,9 +21,10 @@ from dpinfer import (
     Release,
 )
 from dpinfer import hypothesis_tests as tests
-from dpinfer._validation import ALTERNATIVES
 from dpinfer.hypothesis_tests.models import Multinomial
 from dpinfer.results import AdjustedTests, NullDistribution
+
+ALTERNATIVES = ("two-sided", "larger", "smaller")
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpinfer.DPInferWarning")
 

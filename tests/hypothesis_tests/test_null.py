@@ -20,10 +20,11 @@ from dpinfer import (
     InvalidParameterError,
     Laplace,
 )
-from dpinfer._validation import ALTERNATIVES
 from dpinfer.hypothesis_tests import chisquare, null_distribution, proportions_ztest
 from dpinfer.hypothesis_tests.models import Binomial, Multinomial, Poisson, ProductMultinomial
 from dpinfer.results.null_distribution import ExactNull
+
+ALTERNATIVES = ("two-sided", "larger", "smaller")
 
 TABLE = Multinomial(nobs=6, value=[0.2, 0.3, 0.5])
 NARROW = Geometric(scale=0.25)
@@ -345,3 +346,17 @@ def test_critical_values_of_listed_laws_are_values_of_the_statistic():
             assert null.pvalue(critical, alternative) <= alpha
             inward = 1.0 if alternative == "smaller" else -1.0
             assert null.pvalue(critical + inward, alternative) > alpha
+
+
+@pytest.mark.parametrize(("cells", "draws"), [(1, 65_536), (2, 32_768), (3, 21_845), (70_000, 1)])
+def test_draws_come_in_blocks_of_65536_cells(cells, draws):
+    """The length of blocks is part of what a seed stands for."""
+    shapes = []
+
+    def statistic(counts):
+        shapes.append(counts.shape)
+        return counts[..., 0]
+
+    model = Poisson(rate=np.full(cells, 0.1))
+    null_distribution(model, Exact(), statistic, method="monte-carlo", reps=draws + 1, rng=1)
+    assert shapes[-2:] == [(draws, cells), (1, cells)]

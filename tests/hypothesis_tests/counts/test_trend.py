@@ -14,7 +14,6 @@ from statsmodels.stats.contingency_tables import Table
 
 from dpinfer.errors import DPInferError, InvalidParameterError
 from dpinfer.hypothesis_tests import counts_trend, proportions_trend
-from dpinfer.hypothesis_tests.counts._scores import NoisyScores
 from dpinfer.mechanisms import (
     DiscreteGaussian,
     Exact,
@@ -186,19 +185,31 @@ def test_scores_with_few_sums_far_apart(nobs, scale, alternative):
     assert result.pvalue == pytest.approx(expected, abs=1e-11)
 
 
+@pytest.mark.parametrize("alternative", ALTERNATIVES)
 @pytest.mark.parametrize(
-    ("nobs", "scores"), [(300, [0, 1, 7]), (60, [0, 1, 2, 5]), (40, [3, 0, 1])]
+    ("nobs", "scores"),
+    [(300, [0, 1, 7]), (60, [0, 1, 2, 5]), (40, [3, 0, 1]), (600, [0, 1, 7]), (100, [0, 1, 2, 5])],
 )
-def test_enumeration_equals_the_fourier_transform(nobs, scores):
-    share = np.arange(1.0, len(scores) + 1.0)
-    law = NoisyScores.of(nobs, share / share.sum(), np.array(scores, dtype=float), Exact())
-    values, chances = law._enumerated()
-    places, others = law._transformed()
-    inside = (values > places[0] - 1e-9) & (values < places[-1] + 1e-9)
-    at = np.searchsorted(places, values[inside] - 1e-6)
-    np.testing.assert_allclose(values[inside], places[at], atol=1e-9)
-    np.testing.assert_allclose(chances[inside], others[at], atol=1e-14)
-    assert chances[~inside].sum() < 1e-18
+def test_without_noise_it_is_a_sum_over_all_tables(nobs, scores, alternative):
+    """The tables of the last two are so many that the law comes from a Fourier transform."""
+    k = len(scores)
+    share = np.arange(1.0, k + 1.0) / (k * (k + 1) / 2)
+    cells = np.moveaxis(np.indices((nobs + 1,) * (k - 1)), 0, -1).reshape(-1, k - 1)
+    cells = cells[cells.sum(axis=1) <= nobs]
+    cells = np.column_stack([cells, nobs - cells.sum(axis=1)])
+    assert (len(cells) > 1 << 17) == (nobs in (600, 100))
+    chances = stats.multinomial.pmf(cells, nobs, share)
+    sums = (cells - nobs * share) @ np.array(scores)
+    spread = np.sqrt(nobs * (share @ np.square(scores) - (share @ scores) ** 2))
+    for z in (-7.0, -2.5, -0.7, 0.0, 1.1, 3.0, 6.0):
+        count = cells[np.argmin(np.abs(sums - z * spread))]
+        t = (count - nobs * share) @ np.array(scores)
+        found = counts_trend(
+            count, nobs, scores, mechanism=Exact(), shares=share, alternative=alternative
+        )
+        assert found.method == "exact"
+        expected = enumerated(sums, chances, t, alternative)
+        assert found.pvalue == pytest.approx(min(expected, 1.0), rel=1e-9, abs=1e-18)
 
 
 def test_too_much_work_is_refused_or_simulated():

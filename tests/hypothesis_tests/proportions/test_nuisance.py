@@ -5,22 +5,39 @@ import pytest
 from scipy import stats
 
 from dpinfer.hypothesis_tests import mcnemar, poisson_2indep, proportions_2indep
-from dpinfer.hypothesis_tests.proportions._nuisance import certified_maximum
 from dpinfer.mechanisms import Exact, Geometric, Laplace
 
 
-@pytest.mark.parametrize("event", [range(7, 21), range(12, 15), [0, 5, 10, 15, 20], [3]])
-@pytest.mark.parametrize(("low", "high"), [(0.1, 1.4), (0.6, 0.9), (0.3, 0.3)])
-@pytest.mark.parametrize("tolerance", [1e-2, 1e-5])
-def test_certified_maximum_bounds_the_chance_of_any_event(event, low, high, tolerance):
-    """Events of Binomial(20, p), whatever their shape; the angle carries the information 4·20."""
+def plug_in_order(counts, nobs, alternative):
+    """Where pairs of counts come in the order of their normal p-values at the pooled estimate."""
+    (c1, c2), (n1, n2) = counts, nobs
+    m = np.clip(c1 + c2, 0.5, n1 + n2 - 0.5)
+    spread = np.sqrt(np.maximum(m * (1.0 - m / (n1 + n2)), 1.0) / (n1 * n2))
+    z = (c1 / n1 - c2 / n2) / spread
+    return {"two-sided": np.abs(z), "larger": z, "smaller": -z}[alternative]
 
-    def chance(x):
-        return stats.binom.pmf(np.array(event)[:, None], 20, np.sin(x) ** 2).sum(axis=0)
 
-    found = certified_maximum(chance, low, high, 80.0, tolerance)
-    largest = chance(np.linspace(low, high, 100_001)).max()
-    assert largest - 1e-12 <= found <= largest + tolerance + 1e-9
+@pytest.mark.parametrize("counts", [(5, 3), (1, 7), (12, 11), (3, 20), (0, 1), (15, 24)], ids=str)
+@pytest.mark.parametrize("alternative", ["two-sided", "larger", "smaller"])
+@pytest.mark.parametrize("beta", [1e-2, 1e-4])
+def test_the_maximum_bounds_the_chance_at_any_proportion(counts, alternative, beta):
+    """Sums over all pairs of counts, on a fine grid over the confidence set, without noise."""
+    n1, n2 = 15, 24
+    first, second = np.meshgrid(np.arange(n1 + 1.0), np.arange(n2 + 1.0), indexing="ij")
+    key = plug_in_order((first, second), (n1, n2), alternative)
+    own = plug_in_order(np.array(counts, dtype=float), (n1, n2), alternative)
+    event = (key >= own - 1e-9).astype(float)
+    total = sum(counts)
+    ends = stats.beta.ppf([beta / 2, 1 - beta / 2], [total, total + 1], [40 - total, 39 - total])
+    low, high = np.arcsin(np.sqrt(np.where(np.isnan(ends), [0.0, 1.0], ends)))
+    p = np.sin(np.linspace(low, high, 4001)) ** 2
+    chances = [stats.binom.pmf(np.arange(n + 1)[:, None], n, p) for n in (n1, n2)]
+    largest = np.einsum("im,ij,jm->m", chances[0], event, chances[1]).max()
+    found = proportions_2indep(
+        counts[0], n1, counts[1], n2, mechanism=Exact(), alternative=alternative,
+        nuisance_alpha=beta,
+    ).pvalue  # fmt: skip
+    assert min(largest + beta, 1.0) - 1e-9 <= found <= largest + 1.5 * beta + 1e-9
 
 
 @pytest.mark.parametrize(

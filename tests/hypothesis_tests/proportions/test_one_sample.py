@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from scipy import optimize, stats
 from statsmodels.stats import proportion
 
-from dpinfer._validation import ALTERNATIVES
 from dpinfer.errors import DPInferError, InvalidParameterError
 from dpinfer.hypothesis_tests import proportions_ztest
 from dpinfer.mechanisms import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace, Tulap
+
+ALTERNATIVES = ("two-sided", "larger", "smaller")
 
 NOISE = Laplace.from_epsilon(0.5)
 EXAMPLE = {"count": 34.21, "nobs": 100, "value": 0.255, "mechanism": NOISE}

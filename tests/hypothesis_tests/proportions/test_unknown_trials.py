@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats import contingency_tables, rates
 
-from dpinfer._validation import ALTERNATIVES
 from dpinfer.errors import DPInferError, InvalidParameterError
 from dpinfer.hypothesis_tests import mcnemar, poisson_2indep, poisson_ztest, proportions_ztest
 from dpinfer.mechanisms import (
@@ -22,6 +21,8 @@ from dpinfer.mechanisms import (
     RandomizedResponse,
     WeightedSum,
 )
+
+ALTERNATIVES = ("two-sided", "larger", "smaller")
 
 LEVELS = (0.01, 0.05, 0.1)
 THEIRS = {"larger": "greater", "smaller": "less", "two-sided": "two-sided"}

@@ -14,10 +14,6 @@ from dpinfer.errors import (
     InvalidParameterError,
 )
 from dpinfer.hypothesis_tests import chi2_contingency, chisquare_fit
-from dpinfer.hypothesis_tests.tables import _parametric
-from dpinfer.hypothesis_tests.tables._fitted_tables import TableDraws, TableModel
-from dpinfer.hypothesis_tests.tables._noise_form import NoiseForm
-from dpinfer.hypothesis_tests.tables._parametric import Cells, ParametricMargins
 from dpinfer.mechanisms import Exact, Gaussian, Geometric, Laplace, RandomizedResponse
 
 GENOTYPES = np.array([121.0, 249.0, 90.0])
@@ -101,20 +97,18 @@ def test_simulation_meets_the_limit(statistic):
     assert abs(limit.pvalue - simulated.pvalue) < 6 * simulated.mc_error + 4e-3
 
 
-@pytest.mark.parametrize("known", [0.0, np.inf])
+@pytest.mark.parametrize("nobs", [2000, None])
 @pytest.mark.parametrize("noise", [Laplace(scale=5.0), Gaussian(sigma=10.0)], ids=repr)
-def test_level_of_the_limit(noise, known):
-    """Many tables at once by what the simulation uses."""
-    runs, theta = 4000, np.array([0.6])
-    cells = Cells(hardy_weinberg, 3, np.array([[0.0, 1.0]]))
-    form = NoiseForm.published(np.full(3, float(noise.variance)), known)
-    model = TableModel((3,), ParametricMargins(cells, form, theta), noise)
-    draws = TableDraws(model, np.array([2000]), cells.checked(theta), "projected")
-    pvalues = stats.chi2.sf(draws(runs, np.random.default_rng(4)), 1)
+def test_level_of_the_limit(noise, nobs):
+    """The law that is simulated where the fit is that of theta = 0.6."""
+    reps, table = 4000, 2000 * np.array(hardy_weinberg([0.6]))
+    result = chisquare_fit(table, hardy_weinberg, 0.6, mechanism=noise, nobs=nobs, reps=reps, rng=4)
+    assert result.params[0] == pytest.approx(0.6, abs=1e-9)
+    assert result.nobs == pytest.approx(2000)
     for level in (0.01, 0.05, 0.1):
+        share = result.null_distribution.pvalue(stats.chi2.isf(level, 1), "larger")
         # 6 standard errors (2e-9), and the distance from the limit at n = 2,000
-        error = 6 * np.sqrt(level * (1 - level) / runs) + 5e-3
-        assert abs(np.mean(pvalues <= level) - level) < error
+        assert abs(share - level) < 6 * np.sqrt(level * (1 - level) / reps) + 5e-3
 
 
 def test_randomized_response():
@@ -158,10 +152,17 @@ def test_a_wrong_model_is_rejected():
     assert "3 cells, projected statistic" in result.summary()
 
 
-def test_steps_that_do_not_suffice(monkeypatch):
-    monkeypatch.setattr(_parametric, "_MOST_STEPS", 2)
-    with pytest.raises(ConvergenceError, match="give another start, or bounds"):
-        chisquare_fit(GENOTYPES, hardy_weinberg, 0.05, mechanism=NOISE)
+def test_steps_that_do_not_suffice():
+    """A function that has moved on whenever it is asked again."""
+    calls = []
+
+    def model(theta):
+        calls.append(theta)
+        away = 1.0 / (2.0 + len(calls))
+        return (1 - away) * np.array(hardy_weinberg(theta)) + away * np.array([0.05, 0.05, 0.9])
+
+    with pytest.raises(ConvergenceError, match=r"in 200 steps.*give another start, or bounds"):
+        chisquare_fit(GENOTYPES, model, 0.5, mechanism=NOISE)
 
 
 GOOD = {"f_obs": GENOTYPES, "model": hardy_weinberg, "start": 0.5, "mechanism": NOISE}

@@ -5,16 +5,14 @@ from itertools import product
 import numpy as np
 import pytest
 
-from dpinfer.hypothesis_tests.tables._fitted_tables import STATISTICS, TableDraws, TableModel
-from dpinfer.hypothesis_tests.tables._margins import ProductMargins
-from dpinfer.hypothesis_tests.tables._noise_form import NoiseForm
-from dpinfer.hypothesis_tests.tables._noisy_table import SMALL_EXPECTED
-from dpinfer.hypothesis_tests.tables._row_margins import RowMargins
+from dpinfer.hypothesis_tests import chi2_contingency
 from dpinfer.mechanisms import DiscreteGaussian, Gaussian, Geometric, Laplace
 
 LEVELS = np.array([0.01, 0.05, 0.1])
 REPS = 199
-CELLS = 2_000_000
+SMALL_EXPECTED = 5.0
+
+pytestmark = pytest.mark.filterwarnings("ignore::dpinfer.errors.ApproximationWarning")
 
 MARGINS = {
     "2 x 2 balanced": ([0.5, 0.5], [0.5, 0.5]),
@@ -32,63 +30,33 @@ LAWS = {
 }
 
 
-def null_model(kind, rows, columns, nobs, noise):
-    """The model, the numbers of observations and the probabilities to draw from."""
-    shape = (len(rows), len(columns))
-    variance = np.full(shape, float(noise.variance))
+def rejection_rates(kind, statistic, rows, columns, nobs, noise, runs, seed):
+    """Rejection rates of the test as it is, and with the rule on small expected counts ignored."""
+    rng, shape = np.random.default_rng(seed), (len(rows), len(columns))
+    totals, known = np.round(nobs * np.array(rows)).astype(int), {}
     if kind == "homogeneity":
-        totals = np.round(nobs * np.array(rows))
-        model = TableModel(shape, RowMargins(variance, totals), noise)
-        return model, totals.astype(int), np.array(columns)
-    known = 0.0 if kind == "public n" else np.inf
-    model = TableModel(shape, ProductMargins(NoiseForm.published(variance, known)), noise)
-    return model, np.array([nobs]), np.outer(rows, columns).ravel()
-
-
-def redraw(model, expected, kind, nobs, times, rng):
-    """Draw so many tables from the fit of each, shape (r, c, times, m)."""
-    rows, columns, m = expected.shape
-    if kind == "homogeneity":
-        shares = (expected[0] / expected[0].sum(axis=0)).T[:, np.newaxis]
-        totals = np.broadcast_to(model.margins.totals.astype(int), (m, rows))
-        counts = rng.multinomial(totals, shares, (times, m, rows))
-    else:
-        sums = expected.sum(axis=(0, 1))
-        shares = (expected / sums).reshape(-1, m).T
-        total = np.full(m, nobs) if kind == "public n" else np.maximum(np.round(sums), 1)
-        counts = rng.multinomial(total.astype(int), shares, (times, m))
-    tables = counts.reshape(times * m, rows * columns).astype(float)
-    tables += model.noise.rvs(tables.shape, rng=rng)
-    return np.ascontiguousarray(tables.T).reshape(rows, columns, times * m)
-
-
-def rejection_rates(kind, rows, columns, nobs, noise, runs, seed):
-    """For each statistic, rejection rates of the test as it is, and with the rule ignored.
-
-    What ``chi2_contingency`` does to one table with ``reps=199``, for many at a time.
-    """
-    rng = np.random.default_rng(seed)
-    model, totals, shares = null_model(kind, rows, columns, nobs, noise)
-    tables, published = TableDraws(model, totals, shares, "pearson").draw_tables(runs, rng)
-    fit = model.fit(tables, published)
-    observed = {name: of(model, tables, published) for name, of in STATISTICS.items()}
-    extreme = {name: np.zeros(runs) for name in STATISTICS}
-    times = max(1, CELLS // tables.size)
-    for start in range(0, REPS, times):
-        part = min(times, REPS - start)
-        replicates = redraw(model, fit.expected, kind, nobs, part, rng)
-        for name, statistic in STATISTICS.items():
-            again = statistic(model, replicates, np.full(replicates.shape[-1], float(nobs)))
-            extreme[name] += (again.reshape(part, runs) >= observed[name] * (1 - 1e-10)).sum(axis=0)
-    decided = fit.expected.min(axis=(0, 1)) >= SMALL_EXPECTED
-    pvalues = {name: (1 + count) / (REPS + 1) for name, count in extreme.items()}
-    return {
-        name: (
-            np.mean((p <= LEVELS[:, np.newaxis]) & decided, axis=1),
-            np.mean(p <= LEVELS[:, np.newaxis], axis=1),
+        known = {"row_totals": totals}
+    elif kind == "public n":
+        known = {"nobs": nobs}
+    pvalues, decided = np.empty(runs), np.empty(runs, dtype=bool)
+    for run in range(runs):
+        if kind == "homogeneity":
+            counts = np.array([rng.multinomial(total, columns) for total in totals])
+        else:
+            counts = rng.multinomial(nobs, np.outer(rows, columns).ravel()).reshape(shape)
+        result = chi2_contingency(
+            counts + noise.rvs(shape, rng=rng),
+            mechanism=noise,
+            statistic=statistic,
+            small_expected="compute",
+            reps=REPS,
+            rng=rng,
+            **known,
         )
-        for name, p in pvalues.items()
-    }
+        pvalues[run] = result.pvalue
+        decided[run] = result.expected_freq.min() >= SMALL_EXPECTED
+    rejected = pvalues <= LEVELS[:, np.newaxis]
+    return np.mean(rejected & decided, axis=1), np.mean(rejected, axis=1)
 
 
 def assert_at_most_nominal(rates, runs):
@@ -97,35 +65,51 @@ def assert_at_most_nominal(rates, runs):
 
 
 KINDS = ["public n", "unknown n", "homogeneity"]
+STATISTICS = ["pearson", "projected"]
 
 
+def check_level(statistic, *setting, runs, seed):
+    with_rule, without = rejection_rates(setting[0], statistic, *setting[1:], runs, seed)
+    assert_at_most_nominal(with_rule, runs)
+    if statistic == "projected":
+        assert_at_most_nominal(without, runs)
+
+
+@pytest.mark.parametrize("statistic", STATISTICS)
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("law", LAWS)
-def test_level_of_small_tables(kind, law):
-    rows, columns = MARGINS["2 x 2 skewed"]
-    rates = rejection_rates(kind, rows, columns, 500, LAWS[law](0.5), 1000, seed=1)
-    for with_rule, _ in rates.values():
-        assert_at_most_nominal(with_rule, 1000)
-    assert_at_most_nominal(rates["projected"][1], 1000)
+def test_level_of_small_tables(kind, statistic):
+    setting = (kind, *MARGINS["2 x 2 skewed"], 500, LAWS["laplace"](0.5))
+    check_level(statistic, *setting, runs=300, seed=1)
 
 
 def test_projected_is_not_needlessly_cautious():
-    rows, columns = MARGINS["3 x 4 balanced"]
-    rates = rejection_rates("public n", rows, columns, 2000, Laplace(scale=5.0), 2000, seed=2)
-    with_rule, _ = rates["projected"]
+    setting = ("public n", "projected", *MARGINS["3 x 4 balanced"], 2000, Laplace(scale=5.0))
+    runs = 1000
+    with_rule, _ = rejection_rates(*setting, runs, seed=2)
     # 6 standard errors: 1e-9 each
-    assert (with_rule >= LEVELS - 6 * np.sqrt(LEVELS * (1 - LEVELS) / 2000)).all()
+    assert (with_rule >= LEVELS - 6 * np.sqrt(LEVELS * (1 - LEVELS) / runs)).all()
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("statistic", STATISTICS)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize("margins", MARGINS)
-def test_level_everywhere(kind, law, margins):
-    """4,000 tables in each of 12 x 12 settings; seeds differ in each."""
-    for number, (nobs, epsilon) in enumerate(product((50, 500, 5000), (0.05, 0.2, 1.0))):
-        noise = LAWS[law](epsilon)
-        rates = rejection_rates(kind, *MARGINS[margins], nobs, noise, 4000, seed=10 + number)
-        for with_rule, _ in rates.values():
-            assert_at_most_nominal(with_rule, 4000)
-        assert_at_most_nominal(rates["projected"][1], 4000)
+def test_level_of_small_tables_under_all_laws(kind, law, statistic):
+    setting = (kind, *MARGINS["2 x 2 skewed"], 500, LAWS[law](0.5))
+    check_level(statistic, *setting, runs=1000, seed=1)
+
+
+SIZES = list(product((50, 500, 5000), (0.05, 0.2, 1.0)))
+EVERYWHERE = list(product(MARGINS, LAWS, KINDS))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("statistic", STATISTICS)
+@pytest.mark.parametrize(("number", "setting"), list(enumerate(EVERYWHERE)), ids=str)
+def test_level_everywhere(number, setting, statistic):
+    """400 tables in each of three sizes out of nine, each size in a third of the settings."""
+    margins, law, kind = setting
+    for place in range(number % 3, 9, 3):
+        nobs, epsilon = SIZES[(place + number // 3) % 9]
+        where = (kind, *MARGINS[margins], nobs, LAWS[law](epsilon))
+        check_level(statistic, *where, runs=400, seed=10 + number)
