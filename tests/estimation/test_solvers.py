@@ -204,7 +204,9 @@ def test_factors_are_as_large_as_predicted(monkeypatch):
     assert counts.sum() == pytest.approx(factors.L.nnz, rel=0.1)
 
 
-@pytest.mark.parametrize(("unknowns", "sums"), [(20_000, 30_000), (12_000, 24_000)])
+@pytest.mark.parametrize(
+    ("unknowns", "sums"), [(20_000, 30_000), pytest.param(12_000, 24_000, marks=pytest.mark.slow)]
+)
 def test_what_would_take_minutes_is_refused_before_it_starts(unknowns, sums, monkeypatch):
     rng = np.random.default_rng(1)
     matrix = random_sums(unknowns, sums, rng)

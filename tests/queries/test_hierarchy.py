@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from dpinfer.errors import DPInferError, InvalidParameterError
 from dpinfer.queries import Hierarchy
-from dpinfer.queries._tree import Tree
 
 
 def random_parents(rng, nodes, roots=1):
@@ -24,7 +23,7 @@ def random_parents(rng, nodes, roots=1):
 def test_tree_keeps_every_child_with_its_parent(seed):
     rng = np.random.default_rng(seed)
     parent = random_parents(rng, int(rng.integers(1, 60)), roots=int(rng.integers(1, 3)))
-    tree = Tree.of(parent)
+    tree = Hierarchy(parent).tree
     order = np.arange(parent.size) if tree.order is None else tree.order
     np.testing.assert_array_equal(np.sort(order), np.arange(parent.size))
     place = tree.place_of(np.arange(parent.size))
@@ -42,7 +41,7 @@ def test_tree_keeps_every_child_with_its_parent(seed):
 
 def test_long_generations_are_cut_between_families():
     parent = np.concatenate([[-1], np.zeros(50_000, dtype=int), 1 + np.arange(50_000)])
-    tree = Tree.of(parent)
+    tree = Hierarchy(parent).tree
     assert len(tree.families) > 2
     assert tree.families[0].counts.tolist() == [50_000]  # one family is never cut
     assert sum(families.children.stop - families.children.start for families in tree.families) == (
@@ -203,7 +202,7 @@ def test_odd_codes_are_refused_clearly(codes, lengths):
 
 @pytest.mark.parametrize("parent", [[-1, 0, 0, 1, 1], [3, 3, 0, -1, 0]])
 def test_values_are_placed_and_numbered(parent):
-    tree = Tree.of(np.array(parent))
+    tree = Hierarchy(parent).tree
     numbers = np.arange(5)
     values = np.stack([numbers, 10.0 * numbers])
     placed = tree.placed(values)

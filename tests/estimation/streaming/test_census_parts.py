@@ -7,8 +7,6 @@ import pytest
 
 from dpinfer.datasets.synthetic_geography import synthetic_population
 from dpinfer.errors import DPInferError, IncompatibleReleaseError, InvalidParameterError
-from dpinfer.estimation.streaming._census import _marginals
-from dpinfer.estimation.streaming._cuts import BASE, UNIT
 from dpinfer.estimation.streaming.stream import census_parts, stream_marginals
 from dpinfer.estimation.tables.marginals import NoisyMarginal, StructuralZeros, combine_marginals
 from dpinfer.releases.census import (
@@ -23,8 +21,8 @@ ZEROS = ("hhgq", "votingage")
 
 
 def memory(units):
-    """Bytes in which a part may have so many units."""
-    return BASE + UNIT * (units + 0.5)
+    """Bytes for so many units in a part: those of a worker without any, and of each unit."""
+    return 460e6 + 45e3 * (units + 0.5)
 
 
 @pytest.fixture(scope="module")
@@ -162,12 +160,13 @@ def test_bad_arguments(written, tmp_path):
 
 
 def test_queries_of_no_unit_of_a_part_are_left_out(written):
-    found = read_census_measurements(written, states="02")
-    own = np.zeros(len(found), dtype=bool)
-    assert list(_marginals(found, own)) == []
-    own[found.at_level("Block_Group")] = True
-    kept = list(_marginals(found, own))
-    assert kept
-    for one in kept:
-        assert set(found.labels[own]).issuperset(one.units)
-        assert len(one.values) == len(one.units) > 0
+    parts = census_parts(written, states="02", memory=memory(9))
+    seen = {name: [] for name in parts}
+    for name, part in parts.items():
+        hierarchy, found, _ = part.load()
+        for one in found:
+            assert set(hierarchy.labels).issuperset(one.units)
+            assert len(one.values) == len(one.units) > 0
+            seen[name].append(one.attributes)
+    assert sum(map(bool, seen.values())) > 1
+    assert [] in seen.values()  # all of whose units are measured in the part above

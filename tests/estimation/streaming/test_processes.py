@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from dpinfer.datasets.synthetic_geography import synthetic_population
-from dpinfer.estimation.streaming._cuts import BASE, UNIT
 from dpinfer.estimation.streaming.stream import TreePart, census_parts, stream_marginals
 from dpinfer.releases.census import write_census_measurements
 from dpinfer.releases.census.layout import PL94_DOMAIN, PL94_GROUPINGS
@@ -47,7 +46,7 @@ def parts(tmp_path_factory):
     root = tmp_path_factory.mktemp("census") / "files"
     population = synthetic_population(counties=4, tracts=3, block_groups=2, blocks=3, seed=2)
     write_census_measurements(root, population, rng=1)
-    found = census_parts(root, states="01", memory=BASE + 12.5 * UNIT)
+    found = census_parts(root, states="01", memory=460e6 + 12.5 * 45e3)
     assert len(found) >= 6
     return found
 

@@ -1,72 +1,39 @@
-"""Polynomials between whole numbers: as accurate as asked for, and cheap where they may be."""
+"""Many counts with one law: ends between whole numbers by polynomials, as exact as those of few."""
 
 import numpy as np
 import pytest
 
-from dpinfer.intervals.proportions._interpolated import interpolated
+from dpinfer.intervals import poisson_confint, proportion_confint
+from dpinfer.mechanisms import Gaussian, Tulap, WeightedSum
+from dpinfer.mechanisms.noisy_binomial import NoisyBinomial
 
-TOLERANCE = 1e-10
-
-
-class Counted:
-    """A function that counts the points at which it is evaluated."""
-
-    def __init__(self, function):
-        self.function, self.points = function, 0
-
-    def __call__(self, x):
-        self.points += x.size
-        return self.function(x)
+LAWS = [
+    Gaussian(sigma=3.0),
+    Gaussian(sigma=0.02),  # of a count far narrower than the distance to the next
+    Tulap(scale=1.0, truncation=0.01),  # kinks, and an end of its law
+    WeightedSum([0.5, 0.25], Gaussian(sigma=1.0)),
+]
 
 
-def between(function, x, low, high):
-    """Return values by interpolation, and the number of evaluations that they took."""
-    ends = Counted(function)
-    found = interpolated(ends, lambda value: np.full(value.shape, TOLERANCE), x, low, high)
-    return found, ends.points
+@pytest.mark.parametrize("law", LAWS, ids=repr)
+@pytest.mark.parametrize("alpha", [0.3, 1e-6])
+def test_many_have_the_ends_of_few(law, alpha):
+    rng = np.random.default_rng(1)
+    t = np.r_[np.arange(-2.0, 44.0), rng.uniform(-4.0, 44.0, 2_500)]
+    for confint, size in ((proportion_confint, (40,)), (poisson_confint, ())):
+        many = confint(t, *size, mechanism=law, alpha=alpha)
+        few = confint(t[::13], *size, mechanism=law, alpha=alpha)
+        np.testing.assert_array_equal(many.empty[::13], few.empty)
+        there = ~few.empty
+        for end in ("lower", "upper"):
+            found, wanted = getattr(many, end)[::13][there], getattr(few, end)[there]
+            np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-10)
 
 
-def points(size, low, high):
-    return np.random.default_rng(1).uniform(low, high, size)
-
-
-def test_kinks_at_whole_numbers_cost_nothing():
-    x = points(20_000, 0.3, 8.6)
-
-    def kinked(x):
-        return np.sin(x) + np.abs(np.sin(np.pi * x)) * np.floor(x)
-
-    found, evaluations = between(kinked, x, 0.3, 8.6)
-    np.testing.assert_allclose(found, kinked(x), rtol=0, atol=10 * TOLERANCE)
-    assert evaluations < 9 * 20
-
-
-def test_pieces_are_cut_until_they_are_accurate():
-    x = points(20_000, 0.0, 2.0)
-
-    def peak(x):
-        return 1.0 / (1.0 + np.square((x - 1.37) / 0.02))
-
-    found, evaluations = between(peak, x, 0.0, 2.0)
-    np.testing.assert_allclose(found, peak(x), rtol=0, atol=10 * TOLERANCE)
-    assert evaluations < 2_000
-
-
-def test_where_no_polynomial_will_do_each_point_is_evaluated():
-    # the root of the distance to a place within a piece: no part around it is smooth
-    x = points(20_000, 0.0, 1.0)
-
-    def root(x):
-        return np.sqrt(np.abs(x - 0.7))
-
-    found, evaluations = between(root, x, 0.0, 1.0)
-    np.testing.assert_allclose(found, root(x), rtol=0, atol=10 * TOLERANCE)
-    assert evaluations < 3_000
-
-
-@pytest.mark.parametrize("high", [30.0, 4_000.0])
-def test_few_points_a_piece_are_evaluated_each_by_itself(high):
-    x = points(1_200, 0.0, high)
-    found, evaluations = between(np.sin, x, 0.0, high)
-    np.testing.assert_array_equal(found, np.sin(x))
-    assert evaluations == x.size
+def test_many_ends_satisfy_their_equations():
+    t, noise = np.random.default_rng(2).uniform(2.0, 38.0, 3_000), Gaussian(sigma=0.3)
+    found = proportion_confint(t, 40, mechanism=noise)
+    law = NoisyBinomial(nobs=np.full(3_000, 40.0), value=found.lower, noise=noise)
+    np.testing.assert_allclose(law.upper(t), 0.025, rtol=1e-9)
+    law = NoisyBinomial(nobs=np.full(3_000, 40.0), value=found.upper, noise=noise)
+    np.testing.assert_allclose(law.lower(t), 0.025, rtol=1e-9)

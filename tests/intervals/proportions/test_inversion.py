@@ -1,48 +1,39 @@
-"""Steps to the ends of intervals: from anywhere, and what is said where they do not arrive."""
+"""Ends of intervals without noise, at levels close to zero, for sums and for many counts."""
 
 import numpy as np
 import pytest
 from scipy import special, stats
 
-from dpinfer.errors import ConvergenceError
-from dpinfer.intervals.proportions._families import BinomialCounts, PoissonCounts
-from dpinfer.intervals.proportions._inversion import MAX_STEPS, _newton
-from dpinfer.intervals.proportions._kernel import Kernel
-from dpinfer.intervals.proportions._tails import NoisyTails
 from dpinfer.intervals.proportions.one_sample import proportion_confint
 from dpinfer.intervals.proportions.rates import poisson_confint
 from dpinfer.mechanisms import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace, WeightedSum
 from dpinfer.mechanisms.noisy_poisson import NoisyPoisson
 
 
-def tails_of(family, count, side, probability):
-    kernel = Kernel(Exact(), probability, mid=False)
-    return NoisyTails(family=family, kernel=kernel, t=count, side=side, probability=probability)
-
-
-@pytest.mark.parametrize("start", [1e-12, 1e-4, 0.5, 1 - 1e-9])
-@pytest.mark.parametrize("side", [1, -1])
-def test_binomial_ends_are_found_from_any_start(start, side):
-    """Those of Clopper and Pearson: quantiles of beta laws."""
-    nobs, count = np.full(3, 1e6), np.array([3.0, 4e5, 999_990.0])
-    tails = tails_of(BinomialCounts(nobs=nobs), count, side, 0.025)
-    found = _newton(tails, np.arange(3), np.full(3, start))
-    if side > 0:
-        wanted = special.betaincinv(count, nobs - count + 1, 0.025)
+@pytest.mark.parametrize("alternative", ["larger", "smaller"])
+@pytest.mark.parametrize("alpha", [1e-9, 0.025, 0.6, 1 - 1e-9])
+def test_ends_without_noise_are_quantiles(alpha, alternative):
+    """Of beta laws for proportions, as Clopper and Pearson have them, and of gamma laws."""
+    nobs, count = 1e6, np.array([3.0, 4e5, 999_990.0])
+    options = {"mechanism": Exact(), "alpha": alpha, "alternative": alternative}
+    share = proportion_confint(count, nobs, **options)
+    rate = poisson_confint(count, **options)
+    if alternative == "larger":
+        wanted = special.betaincinv(count, nobs - count + 1, alpha)
+        np.testing.assert_allclose(share.lower, wanted, rtol=1e-9)
+        wanted = special.gammaincinv(count, alpha)
+        np.testing.assert_allclose(rate.lower, wanted, rtol=1e-9)
     else:
-        wanted = special.betaincinv(count + 1, nobs - count, 0.975)
-    np.testing.assert_allclose(found, wanted, rtol=1e-9)
+        wanted = special.betainccinv(count + 1, nobs - count, alpha)
+        np.testing.assert_allclose(share.upper, wanted, rtol=1e-9)
+        wanted = special.gammainccinv(count + 1, alpha)
+        np.testing.assert_allclose(rate.upper, wanted, rtol=1e-9)
 
 
-def test_a_search_that_does_not_arrive_is_said():
-    # from 1 to 1e8 in steps of 4 standard deviations: the root grows by 2 a step
-    tails = tails_of(PoissonCounts(size=1), np.array([1e8]), 1, 0.025)
-    with pytest.raises(
-        ConvergenceError, match=f"still open after {MAX_STEPS} steps.* method='score'"
-    ):
-        _newton(tails, np.arange(1), np.ones(1))
-    found = _newton(tails, np.arange(1), np.array([9.9e7]))
-    np.testing.assert_allclose(found, special.gammaincinv(1e8, 0.025), rtol=1e-12)
+def test_a_very_large_count_is_the_quantile_of_a_gamma_law():
+    lower, upper = poisson_confint(1e8, mechanism=Exact())
+    np.testing.assert_allclose(lower, special.gammaincinv(1e8, 0.025), rtol=1e-12)
+    np.testing.assert_allclose(upper, special.gammaincinv(1e8 + 1, 0.975), rtol=1e-12)
 
 
 @pytest.mark.parametrize(

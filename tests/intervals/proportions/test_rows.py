@@ -1,30 +1,24 @@
-"""Rows that are alike, and the laws of those that stand for them."""
+"""Rows that are alike have what each has alone, whatever its law and its numbers."""
 
 import numpy as np
 import pytest
 
-from dpinfer.intervals.proportions._families import BinomialCounts
-from dpinfer.intervals.proportions._rows import NoisyRows
 from dpinfer.intervals.proportions.one_sample import proportion_confint
 from dpinfer.mechanisms import Gaussian, Laplace, WeightedSum, as_noise
 
 COUNT = np.array([3.0, 9.0, 3.0, 9.0, 3.0])
+TOTAL = WeightedSum([1.0, 1.0], Laplace(scale=1.0))
 
 
-def kinds(noise):
-    rows = NoisyRows(count=COUNT, family=BinomialCounts(nobs=np.full(5, 20.0)), noise=noise)
-    return rows.kinds
+def assert_rows_as_alone(count, nobs, noise, rows):
+    found = proportion_confint(count, nobs, mechanism=noise)
+    nobs = np.broadcast_to(nobs, count.shape)
+    for row in rows:
+        alone = proportion_confint(count[row], nobs[row], mechanism=noise.take(row))
+        np.testing.assert_allclose([*alone], [found.lower[row], found.upper[row]], rtol=1e-12)
 
 
-def test_equal_parameters_are_one_law():
-    """Written out for each row, they take no more work than one law for all."""
-    (law, examples, cells, kind) = kinds(Laplace(scale=np.full(5, 2.0)))[0]
-    assert law == Laplace(scale=2.0)
-    np.testing.assert_array_equal(COUNT[examples][kind], COUNT[cells])
-    assert examples.size == 2
-
-
-@pytest.mark.parametrize("scale", [2.0, [2.0, 2.0, 2.0, 1.0, 2.0]])
+@pytest.mark.parametrize("scale", [2.0, [2.0] * 5, [2.0, 2.0, 2.0, 1.0, 2.0]])
 def test_rows_of_one_kind_have_one_count_and_one_law(scale):
     noise = Laplace(scale=scale)
     found = proportion_confint(COUNT, 20, mechanism=noise)
@@ -34,6 +28,29 @@ def test_rows_of_one_kind_have_one_count_and_one_law(scale):
 
 
 def test_laws_without_parameters_serve_all_their_rows():
-    total = WeightedSum([1.0, 1.0], Laplace(scale=1.0))
-    found = kinds(as_noise([total, Gaussian(sigma=1.0), total, total, Gaussian(sigma=1.0)], 5))
-    assert sum(examples.size for _, examples, _, _ in found) < COUNT.size
+    laws = [TOTAL, Gaussian(sigma=1.0), TOTAL, TOTAL, Gaussian(sigma=1.0)]
+    assert_rows_as_alone(COUNT, 20, as_noise(laws, 5), range(5))
+
+
+RNG = np.random.default_rng(1)
+
+
+@pytest.mark.parametrize(
+    ("count", "nobs"),
+    [
+        (RNG.integers(-5, 9, 300), 9),
+        (RNG.integers(-5, 9, 300), RNG.integers(1, 4, 300)),
+        (RNG.choice([0.5, -2.25, 1e100], 300), RNG.integers(1, 4, 300)),
+        (RNG.choice([1.0, 1e12, -1e15], 300), RNG.choice([2.0, 1e9], 300)),
+        (RNG.random(300), RNG.integers(1, 10**9, 300)),
+        (np.zeros(300), 5),
+    ],
+    ids=range(6),
+)
+@pytest.mark.parametrize("scales", [1, 3, 300])
+def test_which_rows_are_alike(count, nobs, scales):
+    scale = np.random.default_rng(2).uniform(0.5, 9.0, scales)
+    noise = Gaussian(sigma=scale[np.random.default_rng(3).integers(0, scales, 300)])
+    assert_rows_as_alone(
+        count.astype(float), np.asarray(nobs, dtype=float), noise, range(0, 300, 37)
+    )

@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from dpinfer.errors import DPInferError, InvalidParameterError
-from dpinfer.intervals.ratios._general import _normal_tail, weighted_tail
 from dpinfer.intervals.ratios.linear_ratio import linear_ratio_confint
 from dpinfer.intervals.ratios.ratio import ratio_confint
 from dpinfer.mechanisms import (
@@ -88,16 +87,19 @@ def test_normal_method_where_noise_is_missing_or_cancels():
     np.testing.assert_allclose(tuple(same), [0.5, 0.5], atol=1e-9)
 
 
-@pytest.mark.parametrize("x", [-3.0, 0.0, 2.0])
-def test_a_difference_without_error_has_a_point_as_law(x):
-    first, second, variances = np.array([1.0, 3.0]), np.array([2.0, 6.0]), np.array([8.0, 8.0])
-    normal = _normal_tail(first, second, variances)
-    exact = weighted_tail(first, second, Laplace(scale=2.0))
-    wanted = 0.0 if x <= 0 else -np.inf
-    assert normal(2.0, 1.0, x) == exact(2.0, 1.0, x) == wanted
-    # and with an error it is that of a normal law
-    tail = stats.norm.logsf(x, scale=np.sqrt(8.0 * (1.0 + 9.0)))
-    assert normal(1.0, 0.0, x) == pytest.approx(tail, rel=1e-12)
+@pytest.mark.parametrize("method", ["exact", "normal"])
+def test_a_difference_without_error_has_a_point_as_law(method):
+    # errors that are multiples of each other, as the values are, and as they are not
+    functions, noise = ([1.0, 3.0], [2.0, 6.0]), Laplace(scale=2.0)
+    sets = linear_ratio_confint([40.0, 20.0], *functions, mechanism=noise, method=method)
+    np.testing.assert_allclose(tuple(sets), [0.5, 0.5], atol=1e-9)
+    assert sets.contains(0.5)
+    # and with an error it is that of its sum: y1 alone, as y2 has none
+    found = linear_ratio_confint(
+        [60.0, 9.0], [1, 3], [0, 1], mechanism=[noise, Exact()], method=method
+    )
+    half = noise.isf(0.025) if method == "exact" else stats.norm.isf(0.025) * noise.std
+    np.testing.assert_allclose(tuple(found), [(87 - half) / 9, (87 + half) / 9], rtol=1e-9)
 
 
 @pytest.mark.parametrize("rare", [Geometric(scale=0.00276), DiscreteGaussian(sigma=0.099)])
