@@ -10,7 +10,13 @@ import pytest
 VIGNETTES = Path(__file__).parent.parent / "vignettes"
 
 
-@pytest.mark.parametrize("script", sorted(VIGNETTES.glob("[0-9]*.py")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "script",
+    [
+        pytest.param(path, marks=() if "_release_" in path.stem else pytest.mark.slow, id=path.stem)
+        for path in sorted(VIGNETTES.glob("[0-9]*.py"))
+    ],
+)
 def test_vignette_runs(script):
     needs_data = "set DPINFER_DATA" in script.read_text(encoding="utf-8")
     if needs_data and not os.environ.get("DPINFER_DATA"):

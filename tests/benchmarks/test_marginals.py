@@ -158,7 +158,7 @@ def test_medium_tables(benchmark, way):
     benchmark.pedantic(WAYS[way], args=census_like(SCHEMAS[252], 100), rounds=3, warmup_rounds=1)
 
 
-@pytest.mark.slow
+@pytest.mark.study
 @pytest.mark.benchmark(group="tables of 2,016 cells, 27 units")
 @pytest.mark.parametrize("way", WAYS)
 def test_large_tables(benchmark, way):

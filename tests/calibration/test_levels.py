@@ -10,14 +10,15 @@ an estimate for the truth, and the limits for many observations, have to keep ``
 were found to reject at most, as their docstrings say.
 
 ``test_size.py`` has exact rates, and ``test_contingency_size.py`` those of simulated tests of
-contingency tables, from more of them. ``-k "test_level_everywhere and chisquare"`` runs a part; a
-piece, a test with one method and one law, mostly takes seconds, at most five minutes.
+contingency tables, from more of them. ``-m study -k "test_level_everywhere and chisquare"`` runs
+a part; a piece, a test with one method and one law, mostly takes seconds, at most five minutes.
 """
 
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -205,10 +206,10 @@ def seeded(*words):
     return np.random.default_rng([zlib.crc32(str(word).encode()) for word in words])
 
 
-def measured(name, law, look=16):
+def measured(name, law, step, look=16):
     """Yield each setting, its rates and their excess in standard errors, in doubt found anew."""
     grid, limits = GRID[name], np.maximum(LEVELS, KNOWN.get(name, 0.0))
-    for s in settings(law):
+    for s in islice(settings(law), step > 1, None, step):
         runs = grid.runs
         rates = grid.rates(s, runs, seeded(name, s))
         if rates is None:
@@ -221,16 +222,19 @@ def measured(name, law, look=16):
         yield s, rates, excess
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize(
+    "step", [pytest.param(5, marks=pytest.mark.slow), pytest.param(1, marks=pytest.mark.study)]
+)
 @pytest.mark.parametrize(
     ("name", "law"), [(name, law) for name, grid in GRID.items() for law in grid.laws]
 )
-def test_level_everywhere(name, law):
-    for setting, rates, excess in measured(name, law):
+def test_level_everywhere(name, law, step):
+    """In all settings, or a few: of each size, at the lowest and the highest ε, skewed or not."""
+    for setting, rates, excess in measured(name, law, step):
         assert excess.max() <= 4, (setting, rates, excess)
 
 
-@pytest.mark.slow
+@pytest.mark.study
 @pytest.mark.parametrize("skewed", [False, True])
 @pytest.mark.parametrize(
     ("listed", "law"),
