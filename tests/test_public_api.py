@@ -147,6 +147,7 @@ PUBLIC = {
     "optimal_shares",
     "pbdp_delta",
     "pbdp_epsilon",
+    "plan",
     "plan_release",
     "planning",
     "plotting",
