@@ -60,19 +60,25 @@ def test_the_known_case_wastes_little():
     assert coverage <= 1 - 0.85 * alpha + allowance(alpha, reps)
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("means", "reps"),
+    [
+        pytest.param((5.0,), 400, marks=pytest.mark.slow),
+        pytest.param((0.0, 5.0, 199.7), 1000, marks=pytest.mark.study),
+    ],
+)
 @pytest.mark.parametrize("epsilon", [0.1, 0.5, 1.0, 5.0])
 @pytest.mark.parametrize("nobs", [20, 100, 300, 1000, 5000, 20_000])
 @pytest.mark.parametrize("name", ["known", "known, unbounded", "unknown", "unknown, unbounded"])
-def test_coverage_on_a_grid(name, nobs, epsilon):
+def test_coverage_on_a_grid(name, nobs, epsilon, means, reps):
     kwargs = {
         "known": KNOWN,
         "known, unbounded": FREE | {"std": SIGMA},
         "unknown": UNKNOWN,
         "unknown, unbounded": FREE,
     }[name]
-    reps, alpha = 1000, 0.1
-    for mean in (0.0, 5.0, 199.7):
+    alpha = 0.1
+    for mean in means:
         coverage, width, lost = simulate(nobs, mean, alpha, reps, 3, epsilon=epsilon, **kwargs)
         assert coverage >= 1 - alpha - allowance(alpha, reps)
         print(

@@ -84,16 +84,19 @@ NOISES = [
 ]
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize(
+    "runs",
+    [pytest.param(800, marks=pytest.mark.slow), pytest.param(4000, marks=pytest.mark.study)],
+)
 @pytest.mark.parametrize("statistic", ["pearson", "projected"])
 @pytest.mark.parametrize("noise", NOISES, ids=repr)
 @pytest.mark.parametrize("table", [[25, 25], [10, 15, 25], [2, 8, 90, 400], [500] * 10], ids=str)
-def test_goodness_of_fit_keeps_its_level_everywhere(table, noise, statistic):
+def test_goodness_of_fit_keeps_its_level_everywhere(table, noise, statistic, runs):
     """A valid Monte Carlo test at any number of replicates, small expected counts included."""
-    shares = rejections(table, noise, statistic, "monte-carlo", 4000, 199, seed=2)
-    assert_at_most_nominal(shares, 4000)
+    shares = rejections(table, noise, statistic, "monte-carlo", runs, 199, seed=2)
+    assert_at_most_nominal(shares, runs)
     for level, share in zip(LEVELS, shares, strict=True):  # nor is it needlessly cautious
-        assert share >= level - 6 * np.sqrt(level * (1 - level) / 4000) - 0.005
+        assert share >= level - 6 * np.sqrt(level * (1 - level) / runs) - 0.005
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """The law of a noisy binomial count against high-precision sums and against itself."""
 
 import tracemalloc
+from functools import cache
 
 import mpmath as mp
 import numpy as np
@@ -46,11 +47,17 @@ def noise_tail(noise, x):
     return mp.mpf(x <= 0)
 
 
+@cache
+def binomial_masses(n, p):
+    with mp.workdps(40):
+        p = mp.mpf(p)
+        return [mp.binomial(n, k) * p**k * (1 - p) ** (n - k) for k in range(n + 1)]
+
+
 def reference(n, p, noise, t):
     """P(T >= t) and P(T <= t)."""
     with mp.workdps(40):
-        p, t = mp.mpf(p), mp.mpf(t)
-        pmf = [mp.binomial(n, k) * p**k * (1 - p) ** (n - k) for k in range(n + 1)]
+        pmf, t = binomial_masses(n, p), mp.mpf(t)
         upper = mp.fsum(pmf[k] * noise_tail(noise, t - k) for k in range(n + 1))
         lower = mp.fsum(pmf[k] * noise_tail(noise, k - t) for k in range(n + 1))
         return upper, lower

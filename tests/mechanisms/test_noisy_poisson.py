@@ -1,5 +1,7 @@
 """The law of a noisy Poisson count against high-precision sums, and of no trials at all."""
 
+from functools import cache
+
 import mpmath as mp
 import numpy as np
 import pytest
@@ -30,6 +32,13 @@ def noise_tail(noise, x):
     return mp.erfc(x / mp.mpf(noise.sigma) / mp.sqrt(2)) / 2
 
 
+@cache
+def poisson_masses(rate):
+    with mp.workdps(40):
+        kmax = int(rate + 60 * np.sqrt(rate) + 500)
+        return [mp.exp(-mp.mpf(rate)) * mp.mpf(rate) ** k / mp.factorial(k) for k in range(kmax)]
+
+
 @pytest.mark.parametrize("noise", NOISES, ids=repr)
 @pytest.mark.parametrize("rate", [0.02, 1.0, 37.5, 640.0])
 def test_tails_in_high_precision(rate, noise):
@@ -37,8 +46,7 @@ def test_tails_in_high_precision(rate, noise):
     points = np.round(rate + sd * np.array([-12.0, -3.0, -0.4, 1.1, 5.0, 20.0]))
     many = law(rate, noise).upper(np.append(points, np.zeros(100)))  # uses the recursion
     with mp.workdps(40):
-        kmax = int(rate + 60 * np.sqrt(rate) + 500)
-        pmf = [mp.exp(-mp.mpf(rate)) * mp.mpf(rate) ** k / mp.factorial(k) for k in range(kmax)]
+        pmf = poisson_masses(rate)
         for i, t in enumerate(points):
             upper = mp.fsum(p * noise_tail(noise, mp.mpf(t) - k) for k, p in enumerate(pmf))
             lower = mp.fsum(p * noise_tail(noise, k - mp.mpf(t)) for k, p in enumerate(pmf))

@@ -93,7 +93,7 @@ def test_budgets_by_levels_and_attributes():
 @pytest.mark.parametrize(
     ("scenario", "gaussian", "bound"),
     [
-        (WHOLE_RELEASE, (0.49, 0.74, 0.84), (0.70, 0.95, 0.96)),
+        pytest.param(WHOLE_RELEASE, (0.49, 0.74, 0.84), (0.70, 0.95, 0.96), marks=pytest.mark.slow),
         (SCENARIOS["A"], (0.03, 0.12, 0.21), (0.04, 0.14, 0.24)),
     ],
     ids=["whole", "A"],

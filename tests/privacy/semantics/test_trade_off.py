@@ -397,7 +397,7 @@ def test_bad_input(protection, alpha, options, message):
     assert issubclass(InvalidParameterError, DPInferError)
 
 
-@pytest.mark.parametrize("sigma", [0.01, 0.05])
+@pytest.mark.parametrize("sigma", [pytest.param(0.01, marks=pytest.mark.slow), 0.05])
 def test_discrete_gaussian_that_is_hardly_noise(sigma):
     # one outcome has nearly all probability, and the worlds share none that is not negligible:
     # the loss is 1/(2 sigma^2), but for outcomes of probability e^(-1/(2 sigma^2))
