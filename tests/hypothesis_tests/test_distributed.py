@@ -69,7 +69,7 @@ def test_threads_give_the_same_answer(n_jobs, precision):
     assert_same(simulated(1, precision), simulated(n_jobs, precision))
 
 
-@pytest.mark.parametrize("precision", [None, 0.005])
+@pytest.mark.parametrize("precision", [None, pytest.param(0.005, marks=pytest.mark.slow)])
 def test_processes_give_the_same_answer(precision):
     from joblib.externals.loky import get_reusable_executor
 
@@ -92,6 +92,7 @@ def cluster():
         yield client
 
 
+@pytest.mark.slow
 def test_a_dask_cluster_gives_the_same_answer(cluster):
     for precision in (None, 0.005):
         with joblib.parallel_config(backend="dask"):
@@ -99,6 +100,7 @@ def test_a_dask_cluster_gives_the_same_answer(cluster):
         assert_same(simulated(1, precision), found)
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_half_way_does_not_change_the_answer(cluster, tmp_path):
     alone, together = tmp_path / "alone", tmp_path / "together"
     alone.mkdir()

@@ -4,6 +4,7 @@ import pickle
 import re
 from fractions import Fraction
 from inspect import ismodule
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -158,6 +159,18 @@ NO_LAW = {
     "useless channel": RandomizedResponse(categories=5, p=0.2),
 }
 
+LONG = [
+    (name, "exact")
+    for name in (
+        "chisquare",
+        "counts_trend",
+        "null_distribution",
+        "poisson_2indep",
+        "proportions_2indep",
+    )
+]
+"""Tests and methods that take seconds for such mechanisms."""
+
 NO_OPTION = ["EXACT", "two_sided", "", 1, ["exact"], np.nan, b"exact", object()]
 BAD_SETTINGS = {
     "alternative": NO_OPTION,
@@ -250,18 +263,27 @@ def test_what_is_no_number_is_refused(name, argument):
     assert not taken
 
 
+@pytest.mark.parametrize("methods", [1, pytest.param(len(METHODS), marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("name", "argument"), NUMBERS)
-def test_odd_numbers_are_refused_or_answered(name, argument):
-    for value in ODD.values():
+def test_odd_numbers_are_refused_or_answered(name, argument, methods):
+    """Each value by one method, in turn, and by all."""
+    for place, value in enumerate(ODD.values(), NUMBERS.index((name, argument))):
         if name == "rows_ztest":
             refused(name, **{argument: value})
             continue
-        for method in METHODS:
+        for step in range(methods):
+            method = METHODS[(place + step) % len(METHODS)]
             refused(name, **{argument: value}, method=method)
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("name", [name for name in GOOD if name != "rows_ztest"])
+@pytest.mark.parametrize(
+    ("name", "method"),
+    [
+        pytest.param(*pair, marks=[pytest.mark.slow] * (pair in LONG))
+        for pair in product(GOOD, METHODS)
+        if pair[0] != "rows_ztest"
+    ],
+)
 def test_odd_mechanisms_are_refused_or_answered(name, method):
     for law in LAWS.values():
         refused(name, mechanism=law, method=method)

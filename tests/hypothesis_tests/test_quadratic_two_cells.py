@@ -65,7 +65,7 @@ def conditioned(law, noises, q):
     ("noises", "nobs", "share"),
     [
         ([Geometric(scale=2.0)] * 2, 50, [0.3, 0.7]),
-        ([Geometric(scale=2.0)] * 2, 1_000_000, [0.3, 0.7]),
+        pytest.param([Geometric(scale=2.0)] * 2, 1_000_000, [0.3, 0.7], marks=pytest.mark.slow),
         ([DiscreteGaussian(sigma=10.0)] * 2, 20_000, [0.411, 0.589]),
         ([Geometric(scale=3.0), DiscreteGaussian(sigma=2.0)], 1000, [0.001, 0.999]),
         ([Exact(), Geometric(scale=1.0)], 333, [1.0, 2.0]),
