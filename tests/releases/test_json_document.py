@@ -1,47 +1,60 @@
+"""Sidecars as JSON: the lines of what is wrong in them, and what is no JSON."""
+
 import json
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpinfer.errors import IncompatibleReleaseError
-from dpinfer.releases._files.json_document import JsonDocument, load_json, locate_parts
-from dpinfer.releases._files.limits import Limit
+from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
+from dpinfer.releases import read_release, validate_release
 
+GOOD = {
+    "schema": {"fields": [{"name": "v", "privacy": {"mechanism": "laplace", "scale": 2.0}}]},
+}
+HEAD = json.dumps(GOOD)[:-1] + ', "x": '
 TEXT = """{
   "name": "a \\"b\\" [{,:",
-  "fields": [
-    1,
-    {"x":
-       null, "y": []},
-    "z"
-  ],
-  "empty": {},
-  "last": true
+  "schema": {
+    "fields": [
+      {"name": "w"},
+      {"name":
+         "v", "privacy": {
+           "mechanism": 7,
+           "scale": {"column": 3}}},
+      {"name": "u", "privacy": [
+        {}
+      ]}
+    ]
+  },
+  "more": {}
 }
 """
 
 
+def table(folder, sidecar):
+    """Return the path of a table of two values, with this beside it."""
+    path = folder / "t.csv"
+    path.write_text("v\n1\n2\n")
+    place = folder / "t.csv-metadata.json"
+    if isinstance(sidecar, bytes):
+        place.write_bytes(sidecar)
+    else:
+        place.write_text(sidecar, encoding="utf-8")
+    return path
+
+
+def refused(path):
+    with pytest.raises((IncompatibleReleaseError, InvalidParameterError)) as caught:
+        read_release(path)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
 def test_lines_of_parts(tmp_path):
-    path = tmp_path / "a.json"
-    path.write_text(TEXT)
-    document = load_json(path, Limit(path, 2**28))
-    assert document.content == json.loads(TEXT)
-    for pointer, line in {
-        (): 1,
-        ("name",): 2,
-        ("fields",): 3,
-        ("fields", 0): 4,
-        ("fields", 1): 5,
-        ("fields", 1, "x"): 5,
-        ("fields", 1, "y"): 6,
-        ("fields", 2): 7,
-        ("empty",): 9,
-        ("last",): 10,
-        ("last", "not there"): 10,
-        ("nothing",): 1,
-    }.items():
-        assert document.line(pointer) == line
+    problems = [str(problem) for problem in validate_release(table(tmp_path, TEXT))]
+    for line, field in ((8, "1/privacy/mechanism"), (9, "1/privacy/scale"), (10, "2/privacy")):
+        assert any(f"line {line}, schema/fields/{field}" in said for said in problems), problems
 
 
 json_values = st.recursive(
@@ -53,21 +66,19 @@ json_values = st.recursive(
 )
 
 
-def parts(value, pointer=()):
-    yield pointer
-    members = value if isinstance(value, dict) else {}
-    members = dict(enumerate(value)) if isinstance(value, list) else members
-    for key, inner in members.items():
-        yield from parts(inner, (*pointer, key))
-
-
-@settings(derandomize=True, deadline=None)
-@given(json_values, st.booleans())
-def test_every_part_is_found_and_no_other(value, ascii_only):
-    text = json.dumps(value, indent=1, ensure_ascii=ascii_only)
-    assert set(locate_parts(text)) == set(parts(value))
-    compact = json.dumps(value, ensure_ascii=ascii_only)
-    assert set(locate_parts(compact).values()) == {1}
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(json_values, st.booleans(), st.sampled_from([None, 1]))
+def test_the_line_of_a_part_after_and_before_any_others(
+    tmp_path_factory, value, ascii_only, indent
+):
+    wrong = {"name": "v", "privacy": {"mechanism": "laplace", "scale": -12345}}
+    document = {"x": value, "schema": {"fields": [wrong]}, "y": value}
+    text = json.dumps(document, indent=indent, ensure_ascii=ascii_only)
+    path = table(tmp_path_factory.getbasetemp(), text)
+    (problem,) = validate_release(path)
+    assert problem.field == "schema/fields/0/privacy/scale"
+    line = text[: text.index("-12345")].count("\n") + 1
+    assert f"line {line}, schema/fields/0/privacy/scale" in str(problem)
 
 
 @pytest.mark.parametrize(
@@ -82,69 +93,52 @@ def test_every_part_is_found_and_no_other(value, ascii_only):
         (b'{"a": -Infinity}', "-Infinity is not a JSON number"),
         (b"[" * 10**5, "nested more than 64 deep"),
         (b'{"a": ' + b"1" * 5000 + b"}", "not JSON"),
+        (b'{"a": "\\ud800"}', "one half of a character"),
+        (b'{"a": 1e999}', "beyond the range of float64"),
+        (b'{"a": 1' + b"0" * 400 + b"}", "beyond the range of float64"),
     ],
+    ids=range(12),
 )
 def test_what_is_not_json_is_refused(tmp_path, content, message):
-    path = tmp_path / "a.json"
-    path.write_bytes(content)
-    with pytest.raises(IncompatibleReleaseError, match=message) as caught:
-        load_json(path, Limit(path, 2**28))
-    assert "\n" not in str(caught.value)
+    assert message in refused(table(tmp_path, content))
 
 
 def test_a_directory_is_refused(tmp_path):
-    with pytest.raises(IncompatibleReleaseError, match="cannot be read"):
-        load_json(tmp_path, Limit(tmp_path, 2**28))
+    path = table(tmp_path, "")
+    (tmp_path / "t.csv-metadata.json").unlink()
+    (tmp_path / "t.csv-metadata.json").mkdir()
+    assert "there is no file" in refused(path)
 
 
 def test_a_byte_order_mark_is_skipped(tmp_path):
-    path = tmp_path / "a.json"
-    path.write_bytes(b"\xef\xbb\xbf{}")
-    assert load_json(path, Limit(path, 2**28)).content == {}
+    path = table(tmp_path, b"\xef\xbb\xbf" + json.dumps(GOOD).encode())
+    assert read_release(path).values.tolist() == [1, 2]
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ('{"a": "\\ud800"}', "one half of a character"),
-        ('{"a": 1e999}', "beyond the range of float64"),
-        ('{"a": 1' + "0" * 400 + "}", "beyond the range of float64"),
-    ],
-)
-def test_what_no_table_can_hold_is_refused(tmp_path, text, message):
-    path = tmp_path / "a.json"
-    path.write_text(text, encoding="utf-8")
-    with pytest.raises(IncompatibleReleaseError, match=message):
-        load_json(path, Limit(path, 2**28))
-
-
-def test_parts_after_very_many_are_found_by_what_they_are_in(monkeypatch):
-    monkeypatch.setattr("dpinfer.releases._files.json_document.MOST_PARTS", 5)
-    text = '{"a": [\n' + ",\n".join(map(str, range(20))) + "\n]}"
-    document = JsonDocument(json.loads(text), text)
-    assert document.line(("a", 2)) == 4
-    assert document.line(("a", 19)) == 1
+def test_parts_after_very_many_are_found_by_what_they_are_in(tmp_path):
+    many = ",\n".join(["0"] * (2**20 + 10))
+    path = table(tmp_path, f'{{"schema": {{"fields": 3}},\n"x": [{many}],\n"workload": 3}}')
+    said = {problem.field: str(problem) for problem in validate_release(path)}
+    assert "line 1," in said["schema/fields"]
+    assert "line 1," in said["workload"]
 
 
 @pytest.mark.parametrize(("left", "right"), [("[", "]"), ('{"a":', "}"), ('[{"[\\"":', "}]")])
 def test_how_deep_parts_may_be(tmp_path, left, right):
-    path = tmp_path / "a.json"
     each = left.count("[") + left.count("{") - left.count('"[')
-    for deep, taken in ((64, True), (66, False), (975, False), (200_000, False)):
-        path.write_text(left * (deep // each) + "0" + right * (deep // each))
+    # the document is one deep itself
+    for deep, taken in ((62, True), (66, False), (975, False), (200_000, False)):
+        inner = left * (deep // each) + "0" + right * (deep // each)
+        path = table(tmp_path, f"{HEAD}{inner}}}")
         if taken:
-            load_json(path, Limit(path, 2**28))
+            assert len(read_release(path)) == 2
         else:
-            with pytest.raises(IncompatibleReleaseError, match="nested more than 64 deep"):
-                load_json(path, Limit(path, 2**28))
+            assert "nested more than 64 deep" in refused(path)
 
 
 def test_brackets_in_texts_are_not_counted(tmp_path):
-    path = tmp_path / "a.json"
     for text in ("[" * 1000, '"' * 1000, "\\" * 999, "\\[" * 500):
-        path.write_text(json.dumps({"a": text}))
-        assert load_json(path, Limit(path, 2**20)).content == {"a": text}
+        assert len(read_release(table(tmp_path, json.dumps(GOOD | {"x": text})))) == 2
     for broken in ('"' + '\\"' * 10**6, '"' + "\\" * (10**6 + 1), '"[' * 10**6):
-        path.write_text(broken)
-        with pytest.raises(IncompatibleReleaseError, match=r"not JSON|64 deep"):
-            load_json(path, Limit(path, 2**28))
+        message = refused(table(tmp_path, HEAD + broken))
+        assert "not JSON" in message or "64 deep" in message

@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 
 from dpinfer.estimation import combine_hierarchy
-from dpinfer.estimation.hierarchies._passes import Gains
 from dpinfer.mechanisms import Gaussian
-from dpinfer.queries import Hierarchy
 
 PARENT = np.array([-1, 0, 0, 1, 1, 1, 2])
 """A family of two, one of three, and an only child."""
@@ -43,21 +41,13 @@ def test_passes_are_exact_however_much_one_variance_dominates(place, ratio):
     variance, values = rng.uniform(1.0, 2.0, 7), rng.normal(0.0, 100.0, 7)
     variance[place] *= ratio
     final, found = exactly(variance, values)
-    gains = Gains.of(Hierarchy(PARENT).tree, variance)
-    np.testing.assert_allclose(gains.variance, final, rtol=1e-13)
-    np.testing.assert_allclose(gains.estimates(values), found, rtol=1e-13, atol=1e-11)
-
-
-def test_variances_are_overwritten_only_where_allowed():
-    tree, variance = Hierarchy(PARENT).tree, np.arange(1.0, 8.0)
-    gains = Gains.of(tree, variance)
-    assert variance.tolist() == [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
-    given = variance.copy()
-    over = Gains.of(tree, given, overwrite=True)
-    assert over.below is given
-    for one in (gains, over):
-        np.testing.assert_array_equal(one.measured, variance)
-    np.testing.assert_array_equal(over.variance, gains.variance)
+    law = Gaussian(sigma=np.sqrt(variance))
+    fit = combine_hierarchy(values, PARENT, mechanism=law)
+    np.testing.assert_allclose(np.square(fit.bse), final, rtol=2e-13)
+    # standard deviations are rounded, and the variances with them
+    final, found = exactly(law.variance, values)
+    np.testing.assert_allclose(np.square(fit.bse), final, rtol=1e-13)
+    np.testing.assert_allclose(fit.params, found, rtol=1e-13, atol=1e-11)
 
 
 def test_what_the_caller_holds_is_neither_changed_nor_kept():

@@ -3,19 +3,9 @@
 import numpy as np
 import pytest
 
-from dpinfer.intervals.posterior import _window
-from dpinfer.intervals.posterior._window import Window
 from dpinfer.intervals.posterior.count_posterior import count_posterior
+from dpinfer.intervals.posterior.priors import TablePrior
 from dpinfer.mechanisms import Geometric, Laplace
-
-LEVELS = [0.001, 0.3, 0.9, 0.9999, 1 - 1e-15]
-
-
-def window(mass, summit=None):
-    """Return a window of rows of weights, the columns first."""
-    mass = np.array(mass, dtype=float).T
-    mass /= mass.sum(axis=0)
-    return Window(np.full(mass.shape[1], -7.0), mass, lambda: np.zeros(mass.shape[1]), summit)
 
 
 def single_peaks(rows, size, seed):
@@ -29,31 +19,40 @@ def single_peaks(rows, size, seed):
     return weights
 
 
-@pytest.mark.parametrize("size", [1, 2, 9, 200])
-@pytest.mark.parametrize("level", LEVELS)
-def test_sorting_takes_what_growing_takes(size, level):
-    rows = window(single_peaks(60, size, seed=size))
-    assert rows._single_peaked.all()
-    for sorted_, grown in zip(rows._grow_by_order(level), rows._grow_from_peak(level), strict=True):
-        np.testing.assert_array_equal(sorted_, grown)
+def assert_shortest(found, pmf, first, level, row=()):
+    """Of all runs of counts with a probability, the shortest, and of these the most probable."""
+    sums = np.concatenate([[0.0], np.cumsum(pmf)])
+    low, high = np.triu_indices(pmf.size)
+    inside = sums[high + 1] - sums[low]
+    enough = inside >= level - 1e-12
+    length = (high - low)[enough].min()
+    best = inside[enough & (high - low == length)].max()
+    assert found.upper[row] - found.lower[row] == length
+    own = slice(int(found.lower[row]) - first, int(found.upper[row]) - first + 1)
+    assert pmf[own].sum() == pytest.approx(best, rel=1e-9)
+    assert found.probability[row] == pytest.approx(best, rel=1e-9)
 
 
-@pytest.mark.parametrize("wide", [0, 10**9])
-def test_rows_of_several_peaks_by_brute_force(wide, monkeypatch):
-    monkeypatch.setattr(_window, "_WIDE", wide)
-    weights = np.random.default_rng(3).integers(0, 5, (40, 25)) + np.eye(40, 25)
-    weights[:4] = single_peaks(4, 25, seed=4)
-    low, high, probability = window(weights).shortest(0.3)
-    for row, pmf in enumerate(weights / weights.sum(axis=1, keepdims=True)):
-        runs = [
-            (last - first + 1, -pmf[first : last + 1].sum())
-            for first in range(25)
-            for last in range(first, 25)
-            if pmf[first : last + 1].sum() >= 0.7 - 1e-12
-        ]
-        length, minus = min(runs)
-        assert high[row] - low[row] + 1 == length
-        assert probability[row] == pytest.approx(-minus, rel=1e-12)
+@pytest.mark.parametrize("alpha", [0.99873, 0.70131, 0.10173, 1.373e-4])
+@pytest.mark.parametrize("size", [1, 2, 9, 25, 200])
+def test_intervals_of_any_prior_by_brute_force(size, alpha):
+    """Noise that tells nothing leaves the prior, of one peak or of several."""
+    several = np.random.default_rng(3).integers(0, 5, (20, size)) + np.eye(20, size) + 0.001
+    for pmf in np.concatenate([single_peaks(20, size, seed=size), several]):
+        prior = TablePrior(pmf, first=-7)
+        found = count_posterior(-7.0, mechanism=Laplace(scale=1e18), prior=prior, lower=None)
+        assert_shortest(found.interval(alpha), pmf / pmf.sum(), -7, 1 - alpha)
+
+
+@pytest.mark.parametrize("rows", [1, 50])
+@pytest.mark.parametrize("noise", [Laplace(scale=0.5), Geometric(scale=30.0)], ids=repr)
+def test_intervals_of_rows_by_brute_force(rows, noise):
+    """Narrow windows of many rows are grown, wide ones are sorted row by row."""
+    k, counts = np.arange(0.0, 900.0), np.arange(0.0, 3.0 * rows, 3.0)
+    found = count_posterior(counts, mechanism=noise).interval(0.2)
+    for row in range(0, rows, 7):
+        pmf = (noise.pmf if noise.is_integer else noise.pdf)(counts[row] - k)
+        assert_shortest(found, pmf / pmf.sum(), 0, 0.8, row)
 
 
 def test_very_wide_noise():
