@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import dpinfer as dpi
-from dpinfer._style import COLOURS
 from dpinfer.errors import InvalidParameterError
 from dpinfer.plotting import plot_null
 from dpinfer.results.null_distribution import AsymptoticNull, ExactNull
@@ -18,13 +17,16 @@ COINS = ExactNull(  # -1, 0 or 1 with probabilities 1/4, 1/2, 1/4
 )
 
 
+FILLED = "#c77f2b"
+
+
 def areas(axes):
     """Return the areas of the bars: of all, and of the filled ones."""
     from matplotlib.colors import to_hex
 
     bars = [bar for bar in axes.patches if bar.get_height() is not None]
     area = np.array([bar.get_width() * bar.get_height() for bar in bars])
-    filled = np.array([to_hex(bar.get_facecolor()) == COLOURS[1] for bar in bars])
+    filled = np.array([to_hex(bar.get_facecolor()) == FILLED for bar in bars])
     return area.sum(), area[filled].sum()
 
 
