@@ -91,7 +91,7 @@ def test_quantiles_invert_tails(pairs, probabilities):
     assert np.all(y <= 0)
 
 
-@FUZZ
+@settings(FUZZ, max_examples=20)
 @given(terms, st.randoms(use_true_random=False), st.sampled_from([2.0, 0.125, 1024.0]))
 def test_order_signs_and_units_do_not_matter(pairs, random, unit):
     total = build(pairs)
