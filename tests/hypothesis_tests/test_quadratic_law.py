@@ -137,7 +137,7 @@ def by_quadrature(expected, noise, q):
 
 
 @pytest.mark.parametrize("noise", [Laplace(scale=1.5), Gaussian(sigma=2.0)], ids=repr)
-@pytest.mark.parametrize("expected", [(2.0, 2.0), (1.3, 3.7)])
+@pytest.mark.parametrize("expected", [pytest.param((2.0, 2.0), marks=pytest.mark.slow), (1.3, 3.7)])
 def test_quadrature_with_continuous_noise(noise, expected):
     law = pearson_law(expected, noise)
     for q in (1.0, 4.0, 15.0):
@@ -200,7 +200,7 @@ def test_interpolated_cells_give_what_single_cells_give(noise, alike):
 @pytest.mark.parametrize(
     ("expected", "noise"),
     [
-        ([12.0, 18.0, 30.0, 60.0], Laplace(scale=2.0)),
+        pytest.param([12.0, 18.0, 30.0, 60.0], Laplace(scale=2.0), marks=pytest.mark.slow),
         ([40.0, 60.0, 100.0, 200.0], Geometric(scale=5.0)),
         ([7.1, 8.2, 9.3, 5.4, 6.0], IndependentNoise([Gaussian(sigma=1.0)] * 3 + [Exact()] * 2)),
         (np.full(60, 10.0), DiscreteGaussian(sigma=3.0)),

@@ -66,7 +66,9 @@ def conditioned(law, noises, q):
     [
         ([Geometric(scale=2.0)] * 2, 50, [0.3, 0.7]),
         pytest.param([Geometric(scale=2.0)] * 2, 1_000_000, [0.3, 0.7], marks=pytest.mark.slow),
-        ([DiscreteGaussian(sigma=10.0)] * 2, 20_000, [0.411, 0.589]),
+        pytest.param(
+            [DiscreteGaussian(sigma=10.0)] * 2, 20_000, [0.411, 0.589], marks=pytest.mark.slow
+        ),
         ([Geometric(scale=3.0), DiscreteGaussian(sigma=2.0)], 1000, [0.001, 0.999]),
         ([Exact(), Geometric(scale=1.0)], 333, [1.0, 2.0]),
     ],

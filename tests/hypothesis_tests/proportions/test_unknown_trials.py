@@ -276,7 +276,11 @@ def test_monte_carlo_and_exact_laws_agree(law):
     assert abs(early.pvalue - plug_in) < 6 * early.mc_error
 
 
-@pytest.mark.parametrize("law", [Geometric(scale=3e3), DiscreteGaussian(sigma=1e4)], ids=repr)
+@pytest.mark.parametrize(
+    "law",
+    [Geometric(scale=3e3), pytest.param(DiscreteGaussian(sigma=1e4), marks=pytest.mark.slow)],
+    ids=repr,
+)
 def test_mcnemar_with_noise_much_wider_than_the_counts(law):
     first, second = 4000, -2500
     total = WeightedSum([1.0, 1.0], law)
@@ -384,7 +388,7 @@ class TestRates:
         assert one.pvalue == pytest.approx(two.pvalue, rel=1e-9)
         assert one.statistic == pytest.approx(-two.statistic, rel=1e-12)
 
-    @pytest.mark.parametrize("rate", [0.5, 4.0, 12.0])
+    @pytest.mark.parametrize("rate", [0.5, 4.0, pytest.param(12.0, marks=pytest.mark.slow)])
     def test_two_rates_never_exceed_their_level(self, rate):
         noise = Geometric(scale=0.7)
         top = int(stats.poisson.isf(1e-11, 2 * rate))
