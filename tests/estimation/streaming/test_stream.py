@@ -171,6 +171,7 @@ def test_workers_write_the_same_files(n_jobs, tmp_path):
     assert contents(alone) == contents(found)
 
 
+@pytest.mark.slow
 def test_a_dask_cluster_of_which_a_worker_is_killed_writes_the_same_files(tmp_path):
     joblib = pytest.importorskip("joblib", reason="joblib is not installed")
     distributed = pytest.importorskip("distributed", reason="distributed is not installed")
