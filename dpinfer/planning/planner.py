@@ -22,8 +22,24 @@ Quantity = Literal["power", "width"]
 Procedure = Callable[..., Any]
 
 INDEX: dict[str, tuple[str, ...]] = {
-    "count_confint": ("widths.CountWidth",),
     "proportions_ztest": ("one_count.ProportionPower",),
+    "count_confint": ("threshold", "widths.ThresholdedWidth", "widths.CountWidth"),
+    "unpublished_bound": ("widths.UnpublishedWidth",),
+    "linear_confint": ("widths.LinearWidth",),
+    "ratio_confint": ("widths.RatioWidth",),
+    "linear_ratio_confint": ("widths.LinearRatioWidth",),
+    "clipped_mean_confint": ("widths.ClippedMeanWidth",),
+    "survey_total": ("widths.SurveyWidth",),
+    "survey_mean": ("widths.SurveyWidth",),
+    "stratified_total": ("widths.StratifiedWidth",),
+    "stratified_mean": ("widths.StratifiedWidth",),
+    "proportion_confint": ("expected_widths.ProportionWidth",),
+    "poisson_confint": ("expected_widths.PoissonWidth",),
+    "risk_ratio_confint": ("expected_widths.TwoByTwoWidth",),
+    "odds_ratio_confint": ("expected_widths.TwoByTwoWidth",),
+    "risk_difference_confint": ("expected_widths.TwoByTwoWidth",),
+    "normal_mean_confint": ("expected_widths.NormalMeanWidth",),
+    "count_posterior": ("posterior_widths.PosteriorWidth",),
 }
 """The rows of procedures by their names.
 

@@ -1,0 +1,606 @@
+"""Widths that depend on what is published: their expectations, or their medians."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from dpinfer._validation import (
+    FloatArray,
+    check_array,
+    check_flag,
+    check_integer_array,
+    check_option,
+    check_scalar,
+)
+from dpinfer.errors import InvalidParameterError
+from dpinfer.intervals.means._plans import SMALLEST_STD, KnownStd, UnknownStd, scale_bins
+from dpinfer.intervals.means._plans import Plan as Steps
+from dpinfer.intervals.means._range_finding import HistogramMode
+from dpinfer.intervals.means.normal_mean import LARGEST, checked_method, checked_plan
+from dpinfer.intervals.proportions import one_sample, rates
+from dpinfer.mechanisms import Exact
+from dpinfer.mechanisms._law import NoiseLaw
+from dpinfer.mechanisms._noisy_count import NoisyCount
+from dpinfer.mechanisms.independent import IndependentNoise
+from dpinfer.mechanisms.noisy_binomial import NoisyBinomial
+from dpinfer.mechanisms.noisy_poisson import NoisyPoisson
+from dpinfer.planning.engine import BUDGETS, LARGEST_SIZE, Columns, Search, WidthBySetting
+from dpinfer.planning.expectations import Nodes, binomial_counts, mean, median, noises, uniforms
+from dpinfer.planning.mechanisms import check_law, check_plan
+from dpinfer.planning.widths import COSTLY_PRECISION, MOST_ERROR, found_by, rough_error, spelled
+from dpinfer.results.intervals import Intervals, Uncertainty
+
+_LARGE_BUDGET = 100.0
+"""Where a budget is looked for at first, if a rough answer does not tell."""
+
+_SMALLEST = 1e-300
+"""Smallest proportion and expected count that are planned for."""
+
+_SMALLEST_RISK = 1e-9
+_LEAST_COUNT = 1e-200
+"""Smallest risk, and smallest expected count at which an exposure is looked for."""
+
+_PAIRS, _EXACT_PAIRS = 1 << 13, 1 << 3
+"""Published counts and numbers of trials of which normal intervals are made, and exact ones."""
+
+_TABLES = {"exact": 1 << 11, "normal": 1 << 13}
+"""Number of published tables that are tried."""
+
+_CELLS = 4
+
+_RELEASES = 1 << 12
+"""Number of releases of a normal mean that are simulated, if the standard deviation is unknown."""
+
+_LOWEST, _HIGHEST = 64, 5
+"""How far from that of the standard deviation bins of differences have a probability at all."""
+
+
+class RoughWidth(WidthBySetting):
+    """Width whose arguments are looked for near those of a rough normal interval.
+
+    It has (target/2z)² = a/n + b·v/n², with v the variance of the noise, on the average over cells.
+    Far from it, where the noise is very wide, exact intervals may be out of reach.
+    """
+
+    @abstractmethod
+    def rough(self, known: Columns) -> tuple[float, float, float]:
+        """Return a and b, and the width for a rough one of 1."""
+
+    def noise_variance(self, law: NoiseLaw, known: Columns) -> float:
+        return float(np.mean(law.variance))
+
+    def guess(self, name: str, known: Columns, target: float) -> float | None:
+        if name == "alpha":
+            return None
+        sampling, noise, unit = self.rough(known)
+        error = rough_error(known, target, unit)
+        if name == self.size:
+            variance = noise * self.noise_variance(self.law_at(known), known)
+            linear = 0.5 * sampling / error**2
+            std = min(float(np.sqrt(variance)), MOST_ERROR)
+            return min(float(linear + np.hypot(linear, std / error)), LARGEST_SIZE)
+        size = float(known[str(self.size)])
+        return self._rough_budget(size * (size * error**2 - sampling) / noise, known)
+
+    def _rough_budget(self, variance: float, known: Columns) -> float:
+        """Return a budget with a variance of the noise."""
+        if variance <= 0.0:
+            return _LARGE_BUDGET
+
+        def variances(budgets: FloatArray) -> FloatArray:
+            laws = (self.law(float(budget)) for budget in budgets)
+            return np.array([self.noise_variance(law, known) for law in laws])
+
+        try:
+            search = Search("variance", variance, False, "budget", variances)
+            return search.first(*BUDGETS, logarithmic=True)
+        except InvalidParameterError:  # none in this range has that variance
+            return _LARGE_BUDGET
+
+
+class ExpectedWidth(RoughWidth):
+    """Expected width over the law of a noisy count at the truth."""
+
+    @abstractmethod
+    def truth(self, law: NoiseLaw, *own: float) -> tuple[NoisyCount, float]:
+        """Return the law of the published count, and the variance of the count in it."""
+
+    @abstractmethod
+    def widths(self, count: FloatArray, law: NoiseLaw, alpha: float, size: float) -> FloatArray:
+        """Return the widths of the intervals for published counts."""
+
+    def one(self, law: NoiseLaw, alpha: float, *own: float) -> tuple[float, float]:
+        truth, variance = self.truth(law, *own)
+        nodes = Nodes.of(truth, float(np.sqrt(variance)))
+        return nodes.expectation(lambda count: self.widths(count, law, alpha, own[0]))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ProportionWidth(ExpectedWidth):
+    """Expected width of the interval for a proportion.
+
+    The width depends on the published count T = X + e. What is planned is its expectation at a true
+    ``proportion`` p, where X ~ Binomial(n, p) and e is the noise. Under whole-numbered noise it is
+    the sum over the values of T, of which some 1e-11 in probability are left out, or over equally
+    spaced ones of them where they are many. Under other noise it is a sum over equally spaced
+    values of X and a double exponential rule for e. The ``error`` of a curve is the difference from
+    the rule with half as many points.
+
+    Where the number of trials will be published with noise, ``nobs`` is the true one, and
+    ``nobs_mechanism`` the law of the noise in it, or a function of the same ``budget``. With
+    ``nobs_is_total`` the count is a summand of the number of trials, its noise included, and
+    ``nobs_mechanism`` the noise of the other summands. The expectation is then over both published
+    numbers, made from 8192 points of a Sobol sequence. Exact intervals, which may take a second
+    each, are made of 8 such points only: what is averaged over them is by how much the exact
+    interval is wider than the normal one, which hardly varies. The width is then a saw-tooth in n,
+    by rounding: the number of trials that is solved for reaches the width, and the one that is
+    smaller by one does not. The level of an exact interval is solved for above
+    2·``nuisance_alpha`` only, below which there is none. To solve for an argument of exact
+    intervals takes the time of some 60 of them or more: seconds for narrow Gaussian noise, a minute
+    or more for other noise.
+    """
+
+    method: Any = "exact"
+    nobs_mechanism: Any = None
+    nobs_is_total: bool = False
+    nuisance_alpha: float = 1e-4
+
+    own = ("nobs", "proportion")
+    given = ("proportion",)
+    size = "nobs"
+
+    def prepare(self) -> None:
+        self.set(method=spelled(self.method))
+        check_option(self.method, "method", get_args(one_sample.Method))
+        if self.nobs_mechanism is not None:
+            check_plan(self.nobs_mechanism, name="nobs_mechanism")
+        # the interval checks what the plan has in common with it
+        one_sample.proportion_confint(
+            1.0,
+            2,
+            mechanism=Exact(),
+            method=self.method,
+            nobs_mechanism=None if self.nobs_mechanism is None else Exact(),
+            nobs_is_total=self.nobs_is_total,
+            nuisance_alpha=self.nuisance_alpha,
+        )
+
+    def check(self, name: str, value: Any) -> FloatArray:
+        if name == "nobs":
+            return check_integer_array(value, name, ge=1, le=LARGEST_SIZE)
+        return check_array(value, name, ge=_SMALLEST, lt=1)
+
+    @property
+    def has_budget(self) -> bool:
+        made = self.nobs_mechanism
+        return super().has_budget or not (made is None or isinstance(made, NoiseLaw))
+
+    def law(self, budget: float) -> NoiseLaw:
+        """Return the law of the noise, or the joint one of both noises."""
+        law, other = super().law(budget), self.nobs_mechanism
+        if other is None:
+            return law
+        if not isinstance(other, NoiseLaw):
+            other = check_law(other(budget), (), budget, name="nobs_mechanism")
+        return IndependentNoise([law, other])
+
+    @property
+    def _is_costly(self) -> bool:
+        return self.nobs_mechanism is not None and self.method == "exact"
+
+    def range(self, name: str, known: Columns) -> tuple[float, float]:
+        low, high = super().range(name, known)
+        if name == "alpha" and self._is_costly:
+            # an end has to have more than the number of trials takes
+            low = 2.0 * self.nuisance_alpha * (1.0 + 1e-9)
+        return low, high
+
+    def one(self, law: NoiseLaw, alpha: float, *own: float) -> tuple[float, float]:
+        if self.nobs_mechanism is None:
+            return super().one(law, alpha, *own)
+        found, error = mean(self._pairs(_PAIRS, law, alpha, "normal", *own))
+        if self.method == "normal":
+            return found, error
+        # normal intervals are a control variate: both differ by nearly the same for all pairs
+        exact, normal = (
+            self._pairs(_EXACT_PAIRS, law, alpha, method, *own) for method in ("exact", "normal")
+        )
+        more, more_error = mean(exact - normal)
+        return max(found + more, 0.0), error + more_error
+
+    def _pairs(
+        self, number: int, law: NoiseLaw, alpha: float, method: Any, nobs: float, value: float
+    ) -> FloatArray:
+        """Return widths for a number of published pairs, all with the same probability."""
+        draws, laws = uniforms(number, 3), (law.take(0), law.take(1))
+        noise, nobs_noise = (noises(each, draws[:, i + 1]) for i, each in enumerate(laws))
+        count = binomial_counts(np.asarray(nobs), np.asarray(value), draws[:, 0]) + noise
+        intervals = one_sample.proportion_confint(
+            count,
+            nobs + nobs_noise + (noise if self.nobs_is_total else 0.0),
+            mechanism=laws[0],
+            nobs_mechanism=laws[1],
+            nobs_is_total=self.nobs_is_total,
+            alpha=alpha,
+            method=method,
+            nuisance_alpha=self.nuisance_alpha,
+        )
+        return np.asarray(intervals.width)
+
+    def truth(self, law: NoiseLaw, *own: float) -> tuple[NoisyCount, float]:
+        nobs, value = own
+        truth = NoisyBinomial(nobs=np.asarray(nobs), value=np.asarray(value), noise=law)
+        return truth, nobs * value * (1.0 - value)
+
+    def widths(self, count: FloatArray, law: NoiseLaw, alpha: float, size: float) -> FloatArray:
+        interval = one_sample.proportion_confint(
+            count,
+            size,
+            mechanism=law,
+            alpha=alpha,
+            method=self.method,
+        )
+        return np.asarray(interval.width)
+
+    def rough(self, known: Columns) -> tuple[float, float, float]:
+        value = float(known["proportion"])
+        return value * (1.0 - value), 1.0, 1.0
+
+    def noise_variance(self, law: NoiseLaw, known: Columns) -> float:
+        """Variance of the noise of count - p·nobs."""
+        if self.nobs_mechanism is None:
+            return super().noise_variance(law, known)
+        value = float(known["proportion"])
+        weights = np.array([1.0 - value if self.nobs_is_total else 1.0, value])
+        return float(np.square(weights) @ law.variance)
+
+    def guess(self, name: str, known: Columns, target: float) -> float | None:
+        """Return what costly intervals need by what others do."""
+        found = found_by(self, "normal", name, known, target) if self._is_costly else None
+        return super().guess(name, known, target) if found is None else found
+
+    def precision(self, name: str) -> float:
+        return COSTLY_PRECISION if self._is_costly else super().precision(name)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PoissonWidth(ExpectedWidth):
+    """Expected width of the interval for a rate of events.
+
+    The published count is T = X + e with X ~ Poisson(``exposure`` · ``rate``); the expectation is
+    found as that for a proportion is, by sums over the values of T, or over those of X and a double
+    exponential rule for e. The ``error`` of a curve is the difference from half as many points.
+    """
+
+    method: Any = "exact"
+
+    own = ("exposure", "rate")
+    given = ("rate",)
+    size = "exposure"
+    whole = False
+
+    def prepare(self) -> None:
+        self.set(method=spelled(self.method))
+        check_option(self.method, "method", get_args(rates.Method))
+
+    def check(self, name: str, value: Any) -> FloatArray:
+        return check_array(value, name, gt=0, le=rates.LARGEST_COUNT)
+
+    def ends(self, name: str, known: Columns) -> tuple[float, float]:
+        if name != self.size:
+            return super().ends(name, known)
+        return min(_LEAST_COUNT / float(known["rate"]), LARGEST_SIZE), LARGEST_SIZE
+
+    def truth(self, law: NoiseLaw, *own: float) -> tuple[NoisyCount, float]:
+        count = np.asarray(own[0] * own[1])
+        check_array(count, "exposure * rate", ge=_SMALLEST, le=rates.LARGEST_COUNT)
+        return NoisyPoisson(rate=count, noise=law), float(count)
+
+    def widths(self, count: FloatArray, law: NoiseLaw, alpha: float, size: float) -> FloatArray:
+        interval = rates.poisson_confint(
+            count,
+            size,
+            mechanism=law,
+            alpha=alpha,
+            method=self.method,
+        )
+        return np.asarray(interval.width)
+
+    def rough(self, known: Columns) -> tuple[float, float, float]:
+        return float(known["rate"]), 1.0, 1.0
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TwoByTwoWidth(RoughWidth):
+    """Width of the interval for a risk ratio, an odds ratio or a risk difference.
+
+    The width depends on the published table. For the risk difference what is planned is its
+    expectation. For ratios there is none: with some probability, however small, the interval has
+    the end 0 or inf. What is planned for them is the *median* of the width: half of the releases
+    have an interval that is not wider. It is infinite where half of them have one without a bound.
+    ``scale="log"``, the default for ratios, has log(upper/lower) for the width, ``"plain"`` upper -
+    lower. A ratio is known to a factor f either way where the width is 2·log(f).
+
+    The first group has ``nobs1`` members and the risk ``prop1``, the second ``ratio * nobs1``
+    members, rounded, but 1 at least; with ``row_totals=True`` their sizes are public.
+    ``mechanism`` may be a list of four laws, one for each cell, row by row. The confidential table
+    has nobs1·prop1 events in the first row, rounded, and likewise in the second, for the
+    uncertainty ``"noise"``; for ``"noise+sampling"``, by the normal method only, as exact intervals
+    of so many tables would take minutes, they are binomial. Published tables are made from 8192
+    points (2048 for the exact method) of a Sobol sequence in place of random numbers; the ``error``
+    of a curve is the difference from the rule with half as many points.
+
+    Rounding makes the width a saw-tooth in the size of the groups. The size that is solved for
+    reaches the width, and the size that is smaller by one does not.
+    """
+
+    scale: Literal["log", "plain"] | None = None
+    ratio: float = 1.0
+    row_totals: bool = False
+    method: Any = "exact"
+    uncertainty: Uncertainty = "noise"
+
+    own = ("nobs1", "prop1", "prop2")
+    given = ("prop1", "prop2")
+    size = "nobs1"
+
+    def prepare(self) -> None:
+        scale = "plain" if self._is_difference else "log"
+        if self.scale is not None:
+            scale = check_option(self.scale, "scale", ("log", "plain"))
+            if scale == "log" and self._is_difference:
+                raise InvalidParameterError(
+                    "scale must be 'plain' for the risk difference, which may be below 0, got 'log'"
+                )
+        self.set(
+            scale=scale,
+            ratio=check_scalar(self.ratio, "ratio", ge=1e-6, le=1e6),
+            row_totals=check_flag(self.row_totals, "row_totals"),
+            method=spelled(self.method),
+        )
+        if (self.method, self.uncertainty) == ("exact", "noise+sampling"):
+            raise InvalidParameterError(
+                "method must be 'asymptotic' to plan for uncertainty 'noise+sampling', got "
+                f"'exact': {_TABLES['exact']} such intervals would take minutes"
+            )
+        # the interval checks what the plan has in common with it
+        self._intervals(np.ones((1, 2, 2)), np.full(2, 2.0), Exact(), 0.05)
+
+    @property
+    def _is_difference(self) -> bool:
+        return bool(self.procedure.__name__ == "risk_difference_confint")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (_CELLS,)
+
+    @property
+    def _largest(self) -> float:
+        """Largest size of the first group."""
+        return float(np.floor(LARGEST_SIZE / max(self.ratio, 1.0)))
+
+    def check(self, name: str, value: Any) -> FloatArray:
+        if name == "nobs1":
+            return check_integer_array(value, name, ge=1, le=self._largest)
+        return check_array(value, name, ge=_SMALLEST_RISK, lt=1)
+
+    def ends(self, name: str, known: Columns) -> tuple[float, float]:
+        return (1.0, self._largest) if name == self.size else super().ends(name, known)
+
+    def one(self, law: NoiseLaw, alpha: float, *own: float) -> tuple[float, float]:
+        sizes = np.array([own[0], max(np.rint(self.ratio * own[0]), 1.0)])
+        tables = self._published(law, sizes, np.array(own[1:]))
+        intervals = self._intervals(tables, sizes, law, alpha)
+        if self.scale == "plain":
+            widths = np.asarray(intervals.width)
+        else:
+            # 0 where an interval is empty
+            some = ~np.asarray(intervals.empty) & (intervals.lower < intervals.upper)
+            lower, upper = (np.where(some, end, 1.0) for end in intervals)
+            with np.errstate(divide="ignore"):
+                widths = np.asarray(np.log(upper) - np.log(lower))
+        return mean(widths) if self._is_difference else median(widths)
+
+    def _published(self, law: NoiseLaw, sizes: FloatArray, risks: FloatArray) -> FloatArray:
+        """Return tables that may be published, all with the same probability."""
+        number = _TABLES[self.method]
+        if self.uncertainty == "noise":
+            events = np.broadcast_to(np.rint(sizes * risks), (number, 2))
+        else:
+            events = _binomial_events(number, tuple(sizes.tolist()), tuple(risks.tolist()))
+        tables = np.stack([events, sizes - events], axis=2)
+        draws = uniforms(number, _CELLS + 2)[:, 2:]
+        return np.asarray(tables + noises(law, draws).reshape(tables.shape))
+
+    def _intervals(
+        self, tables: FloatArray, sizes: FloatArray, law: NoiseLaw, alpha: float
+    ) -> Intervals:
+        intervals: Intervals = self.procedure(
+            tables,
+            mechanism=law,
+            row_totals=sizes if self.row_totals else None,
+            alpha=alpha,
+            method=self.method,
+            uncertainty=self.uncertainty,
+        )
+        return intervals
+
+    def rough(self, known: Columns) -> tuple[float, float, float]:
+        p = np.array([float(known["prop1"]), float(known["prop2"])])
+        odds = p / (1.0 - p)
+        slope, value = {
+            "risk_ratio_confint": (1.0 / p, p[0] / p[1]),
+            "odds_ratio_confint": (1.0 / (p * (1.0 - p)), odds[0] / odds[1]),
+        }.get(self.procedure.__name__, (np.ones(2), 1.0))
+        shares = np.array([1.0, self.ratio])
+        noise = np.square(slope) * (np.square(1.0 - p) + np.square(p)) / shares**2
+        sampling = np.square(slope) * p * (1.0 - p) / shares
+        covered = float(sampling.sum()) if self.uncertainty == "noise+sampling" else 0.0
+        unit = value if self.scale == "plain" else 1.0
+        return covered, float(noise.sum()), float(unit)
+
+
+@lru_cache(maxsize=8)
+def _binomial_events(number: int, sizes: tuple[float, ...], risks: tuple[float, ...]) -> FloatArray:
+    """Return draws of the events in the two groups, shape (number, 2)."""
+    draws = uniforms(number, _CELLS + 2)[:, :2]
+    events = binomial_counts(np.array(sizes), np.array(risks), draws)
+    events.setflags(write=False)
+    return events
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class NormalMeanWidth(WidthBySetting):
+    """Expected width of the private interval for a normal mean.
+
+    The mechanism is part of the interval: ``budget`` is its ε. ``std`` is the standard deviation of
+    the population, which ``known_std`` says is given to the interval; the other arguments are those
+    of the interval.
+
+    Intervals are intersected with ``mean_bounds``. What is planned is the width where the noisy
+    mean is in the middle of the bounds, and the widest. It is that of the bounds themselves,
+    infinite without bounds, where n is too small for an interval. Releases in which a
+    stability-based histogram shows no bin are left out: they have the bounds as interval, and are
+    rarer than alpha/4.
+
+    With a known standard deviation the width is then the same for all samples. Otherwise it depends
+    on the bound on the standard deviation that the first histogram finds, and on the noisy
+    variance. What is planned is the average over 4096 simulated releases, always from the same
+    draws, and the ``error`` of a curve its standard error. The histogram and the sample variance
+    are drawn independently of each other, and the sample variance as that of the unclipped sample.
+    The size that is solved for reaches the width, and the size that is smaller by one does not.
+    """
+
+    known_std: bool = True
+    mean_bounds: tuple[float, float] | None = None
+    std_bounds: tuple[float, float] | None = None
+    delta: float = 0.0
+    method: Literal["exact", "tail-bound"] | None = None
+    split: tuple[float, ...] | None = None
+
+    own = ("nobs", "std", "budget")
+    given = ("std",)
+    size = "nobs"
+    has_mechanism = False
+
+    def prepare(self) -> None:
+        check_flag(self.known_std, "known_std")
+        self.set(method=checked_method(self.method, known=self.known_std))
+        for name in ("mean_bounds", "std_bounds", "split"):
+            if (value := getattr(self, name)) is not None:
+                array = check_array(value, name, ndim=1, finite=False)
+                self.set(**{name: tuple(array.tolist())})
+        # the interval checks what the plan has in common with it
+        self._steps(1000, LARGEST, 1.0, 0.05)
+
+    @property
+    def _least(self) -> float:
+        """Smallest sample size."""
+        return 2.0 if self.known_std else 4.0
+
+    def check(self, name: str, value: Any) -> FloatArray:
+        if name == "nobs":
+            return check_integer_array(value, name, ge=self._least, le=LARGEST_SIZE)
+        if name == "budget":
+            return check_array(value, name, ge=1e-10, le=1e10)
+        low, high = self.std_bounds or (SMALLEST_STD, LARGEST)
+        return check_array(value, name, ge=low, le=high)
+
+    def ends(self, name: str, known: Columns) -> tuple[float, float]:
+        return self._least, LARGEST_SIZE
+
+    def guess(self, name: str, known: Columns, target: float) -> float | None:
+        """Return the size that sampling alone needs."""
+        if name != self.size:
+            return None
+        z = -float(special.ndtri(0.5 * known["alpha"]))
+        root = min(2.0 * z * float(known["std"]) / target, np.sqrt(LARGEST_SIZE))
+        return float(root**2)
+
+    def _steps(self, nobs: int, std: float, epsilon: float, alpha: float) -> Steps:
+        """Return the steps of the interval."""
+        return checked_plan(
+            nobs,
+            epsilon,
+            self.delta,
+            std if self.known_std else None,
+            self.mean_bounds,
+            self.std_bounds,
+            alpha,
+            self.split,
+        )
+
+    def one(self, law: NoiseLaw, alpha: float, *own: float) -> tuple[float, float]:
+        nobs, std, epsilon = own
+        steps = self._steps(int(nobs), std, epsilon, alpha)
+        bounds = steps.mean_bounds[1] - steps.mean_bounds[0]
+        if steps.failure > steps.affordable(alpha):
+            return bounds, 0.0
+        if isinstance(steps, KnownStd):
+            assert self.method is not None
+            _, half = steps.half_widths(alpha, self.method)
+            return min(2.0 * half * std, bounds), 0.0
+        assert isinstance(steps, UnknownStd)
+        # as failures are rare, some releases show a bin
+        found, releases = np.unique(_bounds_found(steps, std), return_counts=True)
+        each = [mean(np.minimum(_mean_widths(steps, float(b), std, alpha), bounds)) for b in found]
+        widths, errors = np.array(each).T
+        share = releases / releases.sum()
+        expected = share @ widths
+        variance = share @ np.square(widths - expected) / releases.sum()
+        return float(expected), float(np.sqrt(variance) + share @ errors)
+
+
+def _mean_widths(steps: UnknownStd, largest: float, std: float, alpha: float) -> FloatArray:
+    """Return widths that are equally probable, for a bound on the standard deviation."""
+    variance = std**2 * _relative_variances(steps.nobs)
+    _, noise = steps.noises(largest, alpha)
+    noisy = variance + np.asarray(noise.isf(uniforms(_RELEASES, 2)[:, 1]))
+    sampling, rest = steps.half_widths(largest, noisy, alpha)
+    return 2.0 * (sampling + rest)
+
+
+@lru_cache(maxsize=8)
+def _relative_variances(nobs: int) -> FloatArray:
+    """Return draws of the sample variance over that of the population."""
+    from scipy import stats
+
+    drawn = np.asarray(stats.chi2.ppf(uniforms(_RELEASES, 2)[:, 0], nobs - 1)) / (nobs - 1.0)
+    drawn.setflags(write=False)
+    return drawn
+
+
+def _bounds_found(steps: UnknownStd, std: float) -> FloatArray:
+    """Return the bounds on the standard deviation that releases find, without those of no bin."""
+    centre = np.floor(np.log2(std))
+    first, last = centre - _LOWEST, centre + _HIGHEST
+    if steps.scale.delta == 0:
+        first, last = scale_bins(steps.std_bounds)
+    bins = np.arange(first, last + 1.0)
+    found = _modes(steps.scale, steps.nobs // 2, std, float(first), float(last))
+    return steps.largest_stds(bins[found])
+
+
+@lru_cache(maxsize=8)
+def _modes(
+    histogram: HistogramMode, pairs: int, std: float, first: float, last: float
+) -> NDArray[np.intp]:
+    """Draw which of the bins (2^j, 2^(j+1)] of differences are shown with the largest count."""
+    rng = np.random.default_rng(0)
+    # the difference of a pair has the standard deviation √2·std
+    below = special.erf(2.0 ** np.arange(first, last + 2.0) / (2.0 * std))
+    probability = np.append(np.diff(below), 0.0)
+    probability[-1] = max(1.0 - probability.sum(), 0.0)
+    counts = rng.multinomial(pairs, probability, size=_RELEASES)[:, :-1]
+    noisy = counts + histogram.noise.rvs(counts.shape, rng=rng)
+    if histogram.delta > 0:
+        noisy = np.where((counts > 0) & (noisy >= histogram.threshold), noisy, -np.inf)
+    best = noisy.argmax(axis=1)
+    return np.asarray(best[np.isfinite(noisy.max(axis=1))])
