@@ -29,7 +29,9 @@ def sums():
         )
 
 
-@pytest.mark.parametrize("alpha", [0.1, 0.05, 0.01, 1e-4])
+@pytest.mark.parametrize(
+    "alpha", [0.05, 1e-4, *(pytest.param(alpha, marks=pytest.mark.slow) for alpha in (0.1, 0.01))]
+)
 def test_bounds_hold_for_exact_laws(alpha):
     for weights, laws in sums():
         law = WeightedSum(weights, laws)
