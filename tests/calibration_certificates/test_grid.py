@@ -76,7 +76,7 @@ def test_ratios_are_not_certified_under_tulap_noise():
     assert ratios - without == 6  # three of ratios, three of risks
 
 
-@pytest.mark.slow
+@pytest.mark.study
 def test_the_full_grid_holds():
     """With probability at most 1e-3 a right procedure is found to fail."""
     found = certify_library("full")
