@@ -1,4 +1,5 @@
 from . import calibration as calibration
+from . import curation as curation
 from . import datasets as datasets
 from . import errors as errors
 from . import estimation as estimation
@@ -10,12 +11,21 @@ from . import planning as planning
 from . import plotting as plotting
 from . import privacy as privacy
 from . import queries as queries
-from . import query_release as query_release
 from . import regression as regression
 from . import releases as releases
 from . import reporting as reporting
 from . import results as results
-from . import spending as spending
+from .calibration import SizeStudy as SizeStudy
+from .calibration import size_study as size_study
+from .curation import OnlineMultiplicativeWeights as OnlineMultiplicativeWeights
+from .curation import best_split as best_split
+from .curation import compare_spending as compare_spending
+from .curation import generalization_bound as generalization_bound
+from .curation import multiplicative_weights as multiplicative_weights
+from .curation import optimal_shares as optimal_shares
+from .curation import plan_release as plan_release
+from .curation import spend_on_error as spend_on_error
+from .curation import usefulness as usefulness
 from .errors import ApproximationWarning as ApproximationWarning
 from .errors import ConvergenceError as ConvergenceError
 from .errors import DPInferError as DPInferError
@@ -72,7 +82,6 @@ from .hypothesis_tests import proportions_2indep as proportions_2indep
 from .hypothesis_tests import proportions_trend as proportions_trend
 from .hypothesis_tests import proportions_ztest as proportions_ztest
 from .hypothesis_tests import rows_ztest as rows_ztest
-from .hypothesis_tests import size_study as size_study
 from .intervals import ClippedMeanWidth as ClippedMeanWidth
 from .intervals import CountPosterior as CountPosterior
 from .intervals import CountWidth as CountWidth
@@ -171,10 +180,6 @@ from .queries import Workload as Workload
 from .queries import clipped_mean_sensitivity as clipped_mean_sensitivity
 from .queries import l1_sensitivity as l1_sensitivity
 from .queries import l2_sensitivity as l2_sensitivity
-from .query_release import OnlineMultiplicativeWeights as OnlineMultiplicativeWeights
-from .query_release import generalization_bound as generalization_bound
-from .query_release import multiplicative_weights as multiplicative_weights
-from .query_release import usefulness as usefulness
 from .regression import NoisyRegression as NoisyRegression
 from .regression import noisy_ols as noisy_ols
 from .releases import Release as Release
@@ -185,13 +190,7 @@ from .results import AdjustedTests as AdjustedTests
 from .results import ConfidenceSets as ConfidenceSets
 from .results import HypothesisResult as HypothesisResult
 from .results import Intervals as Intervals
-from .results import SizeStudy as SizeStudy
 from .results import adjust_pvalues as adjust_pvalues
+from .results import with_labels as with_labels
 
 __version__: str
-from .results import with_labels as with_labels
-from .spending import best_split as best_split
-from .spending import compare_spending as compare_spending
-from .spending import optimal_shares as optimal_shares
-from .spending import plan_release as plan_release
-from .spending import spend_on_error as spend_on_error

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dpinfer import __version__
-from dpinfer._validation import check_alpha, one_line
+from dpinfer._check import check_alpha, one_line
 from dpinfer.errors import DPInferError, InvalidParameterError
 
 OK, FAILED = 0, 2
@@ -50,7 +50,7 @@ def analyze(options: argparse.Namespace) -> int:
     """Print the combined estimates of a release, and write them where asked."""
     from dpinfer.datasets import anes96_path
     from dpinfer.releases import read_release
-    from dpinfer.releases._files.sidecar import default_sidecar
+    from dpinfer.releases.sidecar import default_sidecar
     from dpinfer.reporting import Analysis, check_report_paths, write_reports
 
     alpha = check_alpha(options.alpha)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dpinfer._validation import one_line, require, show
+from dpinfer._check import one_line, require, show
 from dpinfer.errors import InvalidParameterError
 
 if TYPE_CHECKING:

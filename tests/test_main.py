@@ -13,8 +13,7 @@ import pytest
 import dpinfer
 from dpinfer import Laplace, Release, combine, datasets, write_release
 from dpinfer.__main__ import main
-from dpinfer.calibration import Certificate, Certificates
-from dpinfer.calibration.grid import LibraryCertificates
+from dpinfer.calibration import Certificate, Certificates, LibraryCertificates
 
 EMBEDDED = str(datasets.anes96_path())
 
@@ -204,7 +203,7 @@ REPORTS = ["report.html", "report.csv", "report.json", "report.parquet"]
 
 @pytest.mark.parametrize("failing", range(len(REPORTS)))
 def test_no_report_is_left_when_one_cannot_be_made(tmp_path, capsys, monkeypatch, failing):
-    from dpinfer.reporting import writing
+    from dpinfer.reporting import report as writing
 
     def half(analysis, path):
         path.write_bytes(b"half")
@@ -222,7 +221,7 @@ def test_no_report_is_left_when_one_cannot_be_made(tmp_path, capsys, monkeypatch
 
 
 def test_no_report_is_left_when_it_is_interrupted(tmp_path, monkeypatch):
-    from dpinfer.reporting import writing
+    from dpinfer.reporting import report as writing
 
     def interrupted(analysis, path):
         path.write_bytes(b"half")
@@ -239,8 +238,8 @@ def test_a_report_that_cannot_be_put_in_place_leaves_nothing_behind(tmp_path, ca
     def refuse(source, target):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("dpinfer.reporting.writing.os.replace", refuse)
-    monkeypatch.setattr("dpinfer.calibration.writing.os.replace", refuse)
+    monkeypatch.setattr("dpinfer.reporting.report.os.replace", refuse)
+    monkeypatch.setattr("dpinfer.calibration.library.os.replace", refuse)
     assert main(["analyze", EMBEDDED, "--output", str(tmp_path / "report.csv")]) == 2
     assert "output must be writable" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []

@@ -24,7 +24,7 @@ from dpinfer import (
     proportions_ztest,
 )
 from dpinfer import InvalidParameterError as Refused
-from dpinfer._validation import (
+from dpinfer._check import (
     check_array,
     check_broadcast,
     check_flag,

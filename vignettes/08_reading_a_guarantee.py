@@ -20,18 +20,26 @@ import pandas as pd
 
 import dpinfer as dpi
 from dpinfer.errors import InvalidParameterError
-from dpinfer.privacy.composition import compose, compose_advanced
-from dpinfer.privacy.guarantees import GDP, ZCDP, ApproxDP, PureDP, guarantee_of
-from dpinfer.privacy.losses import privacy_loss
-from dpinfer.privacy.redistricting import SCENARIOS, WHOLE_RELEASE, attributes, build_scenario
-from dpinfer.privacy.semantics import (
+from dpinfer.privacy import (
+    GDP,
+    SCENARIOS,
+    WHOLE_RELEASE,
+    ZCDP,
+    ApproxDP,
+    PureDP,
     TradeOff,
+    attributes,
+    build_scenario,
+    compose,
+    compose_advanced,
     epsilon_for_odds,
     epsilon_for_rise,
+    guarantee_of,
     max_power,
     pbdp_delta,
     posterior_bounds,
     posterior_tail,
+    privacy_loss,
     simulate_posterior,
 )
 

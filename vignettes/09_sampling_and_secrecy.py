@@ -21,13 +21,16 @@ from scipy import stats
 
 import dpinfer as dpi
 from dpinfer.errors import DPInferError
-from dpinfer.privacy.composition import BudgetLedger, compose
-from dpinfer.privacy.guarantees import GDP, ApproxDP, PureDP
-from dpinfer.privacy.sampling import (
+from dpinfer.privacy import (
+    GDP,
+    ApproxDP,
+    BudgetLedger,
+    PureDP,
     adjust_for_sampling,
     amplified_epsilon,
     amplify,
     amplify_inverse,
+    compose,
     sample_epsilon,
 )
 

@@ -20,17 +20,17 @@ import numpy as np
 import pandas as pd
 
 import dpinfer as dpi
-from dpinfer.errors import IncompatibleReleaseError
-from dpinfer.privacy.composition import BudgetLedger, compose
-from dpinfer.privacy.guarantees import ZCDP, PureDP
-from dpinfer.query_release import multiplicative_weights, usefulness
-from dpinfer.spending import (
+from dpinfer.curation import (
     best_split,
     compare_spending,
+    multiplicative_weights,
     optimal_shares,
     plan_release,
     spend_on_error,
+    usefulness,
 )
+from dpinfer.errors import IncompatibleReleaseError
+from dpinfer.privacy import ZCDP, BudgetLedger, PureDP, compose
 
 pd.set_option("display.width", 100)
 

@@ -2,22 +2,206 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from math import isfinite
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, final
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
 
-from dpinfer._validation import FloatArray, Locked, freeze
-from dpinfer.calibration._json import as_json
-from dpinfer.calibration.verdict import Verdict, exact_verdicts, largest_rate, verdicts
-from dpinfer.results.binomial_bounds import clopper_pearson
+from dpinfer._check import (
+    MAX_REPS,
+    FloatArray,
+    Locked,
+    check_alpha,
+    check_items,
+    check_scalar,
+    freeze,
+)
+from dpinfer.errors import InvalidParameterError
+from dpinfer.results.simulation import clopper_pearson
 from dpinfer.results.tables import render_table
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+# The rule by which a simulated rate of errors is found to be as stated, or not.
+
+
+Verdict = Literal["holds", "fails", "undecided"]
+
+SMALLEST_ERROR = 1e-12
+"""Error probability of a verdict below which tails of binomial laws lose their digits."""
+
+_ROUNDING = 1e-9
+"""Relative difference between an exact rate and its limit that may be rounding."""
+
+_DECIDING = 0.99
+"""Probability with which the planned number of replicates decides."""
+
+
+def largest_rate(alpha: float, margin: float) -> float:
+    """Return the largest error probability with which a procedure still holds.
+
+    Parameters
+    ----------
+    alpha : float
+        The nominal error probability, in (0, 1).
+    margin : float
+        By which part of it the true one may exceed it, >= 0.
+
+    Returns
+    -------
+    float
+        α·(1 + margin).
+
+    Raises
+    ------
+    InvalidParameterError
+        If that is not below 1.
+    """
+    if (limit := alpha * (1.0 + margin)) >= 1.0:
+        raise InvalidParameterError(
+            f"margin must be below {1.0 / alpha - 1.0:g} for alpha = {alpha:g}, got {margin:g}"
+        )
+    return limit
+
+
+def verdicts(events: ArrayLike, trials: ArrayLike, limit: float, error: float) -> NDArray[np.str_]:
+    """Decide whether probabilities are at most ``limit``, from how often something happened.
+
+    Parameters
+    ----------
+    events, trials : array of float, shape (k,)
+        In how many of how many trials there was an error: an interval that missed, a true null
+        hypothesis that was rejected.
+    limit : float
+        The largest probability that is allowed, in (0, 1).
+    error : float
+        Probability, at most, with which each verdict is wrong, in (0, 1/2).
+
+    Returns
+    -------
+    array of str, shape (k,)
+        ``"holds"``, ``"fails"`` or ``"undecided"``.
+
+    Notes
+    -----
+    For x errors in n trials the verdict is "holds" where P(X <= x) <= error for X binomial with n
+    trials and the probability ``limit``, and "fails" where P(X >= x) <= error: the bounds of
+    Clopper and Pearson are on one side of the limit. A probability above the limit is found to
+    hold with probability at most ``error``, and one up to the limit is found to fail with
+    probability at most ``error``, whatever n is: no approximation is made.
+    """
+    x, n = np.broadcast_arrays(
+        np.asarray(events, dtype=np.float64), np.asarray(trials, dtype=np.float64)
+    )
+    decided = np.where(_at_most(x, n, limit) <= error, "holds", "undecided")
+    return np.asarray(np.where(_at_least(x, n, limit) <= error, "fails", decided))
+
+
+def exact_verdicts(rate: FloatArray, limit: float) -> NDArray[np.str_]:
+    """Compare error probabilities that are known with the limit."""
+    return np.asarray(np.where(rate <= limit * (1.0 + _ROUNDING), "holds", "fails"))
+
+
+def replicates_to_decide(alpha: float, *, margin: float = 0.1, error: float = 1e-3) -> int:
+    """Return how many replicates find a procedure to hold whose error probability is as stated.
+
+    Parameters
+    ----------
+    alpha : float
+        The nominal error probability, which is also the true one, in (0, 1).
+    margin : float, default 0.1
+        By which part of it the true one may exceed it, > 0.
+    error : float, default 1e-3
+        Probability, at most, with which the verdict is wrong, in [1e-12, 1/2).
+
+    Returns
+    -------
+    int
+        Number of replicates with which the verdict is "holds" with probability 0.99 or more.
+
+    Raises
+    ------
+    InvalidParameterError
+        If an argument is outside what is allowed, or more than 1e9 replicates would be needed.
+
+    Examples
+    --------
+    >>> replicates_to_decide(0.05), replicates_to_decide(0.05, margin=0.2)
+    (58712, 15553)
+    """
+    alpha = check_alpha(alpha)
+    limit = largest_rate(alpha, check_scalar(margin, "margin", gt=0))
+    error = check_scalar(error, "error", ge=SMALLEST_ERROR, lt=0.5)
+    spread = special.ndtri(1.0 - error) * np.sqrt(limit * (1.0 - limit))
+    spread += special.ndtri(_DECIDING) * np.sqrt(alpha * (1.0 - alpha))
+    apart = limit - alpha  # 0 where the margin is below rounding
+    reps = np.square(spread / apart) if apart > 0 else np.inf  # by the normal law
+    while reps <= MAX_REPS:
+        number = float(np.ceil(reps))
+        # the most errors with which the verdict is "holds"
+        most = _largest_count(number, limit, error)
+        if most >= 0.0 and _at_most(most, number, alpha) >= _DECIDING:
+            return int(number)
+        reps = number * 1.01
+    raise InvalidParameterError(
+        f"margin must be larger for alpha = {alpha:g}, got {margin:g}: more than {MAX_REPS} "
+        "replicates would be needed"
+    )
+
+
+def _largest_count(trials: float, limit: float, error: float) -> float:
+    """Return the largest x with P(X <= x) <= error, or -1, by bisection."""
+    low, high = -1.0, np.ceil(trials * limit)
+    while high - low > 1.0:
+        middle = np.floor(0.5 * (low + high))
+        if _at_most(middle, trials, limit) <= error:
+            low = middle
+        else:
+            high = middle
+    return float(low)
+
+
+def _at_most(x: ArrayLike, n: ArrayLike, p: float) -> FloatArray:
+    """P(X <= x) of a binomial variable, 0 <= x <= n; 1 where x = n."""
+    above = np.asarray(n) - x
+    tail = special.betaincc(np.asarray(x) + 1.0, np.maximum(above, 1.0), p)
+    return np.where(above > 0.0, tail, 1.0)
+
+
+def _at_least(x: ArrayLike, n: ArrayLike, p: float) -> FloatArray:
+    """P(X >= x) of a binomial variable, 0 <= x <= n; 1 where x = 0."""
+    count = np.asarray(x)
+    tail = special.betainc(np.maximum(count, 1.0), np.asarray(n) - count + 1.0, p)
+    return np.where(count > 0.0, tail, 1.0)
+
+
+# Certificates as JSON.
+
+
+def as_json(content: dict[str, Any]) -> str:
+    """Return strict JSON that starts with the version: what is no finite number is null."""
+    from dpinfer import __version__
+
+    document = {"dpinfer": __version__, **_finite(content)}
+    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(entry) for name, entry in value.items()}
+    if isinstance(value, list):
+        return [_finite(entry) for entry in value]
+    return None if isinstance(value, float) and not isfinite(value) else value
+
 
 Kind = Literal["coverage", "size"]
 
@@ -313,3 +497,130 @@ class Certificate(Locked):
 
     def __str__(self) -> str:
         return self.summary()
+
+
+# Several certificates as one value.
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class Certificates:
+    """Certificates of several procedures; made by :func:`certify`.
+
+    Parameters
+    ----------
+    certificates : sequence of Certificate
+        The certificates, one or more.
+
+    Raises
+    ------
+    InvalidParameterError
+        If there is none, or one is something else.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> one = Certificate(procedure="a test", kind="size", alpha=0.05, labels=("",),
+    ...                   error_rate=np.array([0.05]), reps=np.array([0]), exact=True)
+    >>> Certificates([one, one])
+    Certificates(2: 2 hold, 0 fail, 0 undecided)
+    """
+
+    certificates: tuple[Certificate, ...]
+
+    def __post_init__(self) -> None:
+        held = tuple(check_items(self.certificates, "certificates", "Certificate"))
+        if not held or not all(isinstance(one, Certificate) for one in held):
+            raise InvalidParameterError("certificates must hold one Certificate or more, and only")
+        object.__setattr__(self, "certificates", held)
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict on all: "fails" where one fails, "holds" where all hold."""
+        found = {one.verdict for one in self}
+        if "fails" in found:
+            return "fails"
+        return "holds" if found == {"holds"} else "undecided"
+
+    def summary_frame(self) -> pd.DataFrame:
+        """Return all rates as a DataFrame.
+
+        Returns
+        -------
+        DataFrame
+            The rows of :meth:`Certificate.summary_frame`, with ``seed`` and ``settings``.
+        """
+        import pandas as pd
+
+        parts = []
+        for one in self:
+            settings = "; ".join(f"{name} {value}" for name, value in one.settings.items())
+            seed = "" if one.seed is None else str(one.seed)
+            parts.append(one.summary_frame().assign(seed=seed, settings=settings))
+        return pd.concat(parts, ignore_index=True)
+
+    def summary(self) -> str:
+        """Return the certificates as a plain-text table, a row for each.
+
+        Returns
+        -------
+        str
+            For each certificate the rate closest to its limit or beyond it.
+        """
+        worst = [int(np.nan_to_num(one.error_rate, nan=-1.0).argmax()) for one in self]
+        pairs = list(zip(self, worst, strict=True))
+        columns = {
+            "nominal": [f"{one.nominal:g}" for one in self],
+            "rate": [f"{one.rate[row]:.4f}" for one, row in pairs],
+            "mc_error": [f"{one.mc_error[row]:.4f}" for one, row in pairs],
+            "reps": [int(one.reps[row]) for one, row in pairs],
+            "verdict": [one.verdict for one in self],
+        }
+        counts = self._counts()
+        return render_table(
+            "Certificates",
+            [(name.capitalize(), counts[name]) for name in ("holds", "fails", "undecided")],
+            columns,
+            index=self._names(),
+            notes=("of several rates, that with the most errors; 0 reps: the rate is exact",),
+        )
+
+    def to_json(self) -> str:
+        """Return all certificates as one JSON object, with the version of dpinfer.
+
+        Returns
+        -------
+        str
+            A JSON object: the list ``certificates`` has :meth:`Certificate.to_dict` of each.
+        """
+        return as_json({"certificates": [one.to_dict() for one in self]})
+
+    def __iter__(self) -> Iterator[Certificate]:
+        return iter(self.certificates)
+
+    def __len__(self) -> int:
+        return len(self.certificates)
+
+    def __getitem__(self, index: int) -> Certificate:
+        return self.certificates[index]
+
+    def __repr__(self) -> str:
+        counts = self._counts()
+        return (
+            f"Certificates({len(self)}: {counts['holds']} hold, {counts['fails']} fail, "
+            f"{counts['undecided']} undecided)"
+        )
+
+    def __str__(self) -> str:
+        return self.summary()
+
+    def _counts(self) -> Counter[str]:
+        return Counter(one.verdict for one in self)
+
+    def _names(self) -> list[str]:
+        """Return what each is about: with the mechanism where that is not one for all."""
+        mechanisms = [one.settings.get("mechanism", "") for one in self]
+        if len(set(mechanisms)) == 1:
+            return [one.procedure for one in self]
+        pairs = zip(self, mechanisms, strict=True)
+        return [", ".join(filter(None, (one.procedure, law))) for one, law in pairs]

@@ -1,211 +1,678 @@
-"""Certificates of tests."""
+"""The tests that a size study looks at, by null model, each with its exact rates or its rule."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from math import prod
+from typing import TYPE_CHECKING, Any, final, get_args
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy import special
 
-from dpinfer._validation import RNG, FloatArray, check_flag, show
-from dpinfer.calibration._judges import TestJudge, name_of, procedures
-from dpinfer.calibration._tally import Terms
-from dpinfer.calibration.certificate import Certificate
-from dpinfer.calibration.collection import Certificates
-from dpinfer.calibration.scene import Scene
-from dpinfer.hypothesis_tests._size_tests import StudyModel
-from dpinfer.hypothesis_tests.size_study import Tests, size_study
-from dpinfer.mechanisms import Mechanism
+from dpinfer._check import RNG, FloatArray, check_array, freeze, show
+from dpinfer._numerics.roots import find_root
+from dpinfer._style import REFERENCE, add_legend, marker, series, styled_axes
+from dpinfer.errors import InvalidParameterError
+from dpinfer.hypothesis_tests._fitted_tables import Margins, ProductMargins, RowMargins, TableModel
+from dpinfer.hypothesis_tests._noisy_tables import (
+    SMALL_EXPECTED,
+    NoiseForm,
+    NoisyTable,
+    SimulatedStatistic,
+    projected,
+)
+from dpinfer.hypothesis_tests._one_count import OneCount
+from dpinfer.hypothesis_tests._quadratic.law import ACCEPTED_ERROR, QuadraticLaw
+from dpinfer.hypothesis_tests.models import (
+    Binomial,
+    Independence,
+    Model,
+    Multinomial,
+    Poisson,
+    ProductMultinomial,
+    draws_in_block,
+)
+from dpinfer.hypothesis_tests.null import null_distribution
+from dpinfer.hypothesis_tests.power._critical import critical_distance
+from dpinfer.mechanisms._noisy_count import NoisyBinomial, NoisyCount, NoisyPoisson
+from dpinfer.mechanisms.independent import Mechanism, as_noise
+from dpinfer.mechanisms.law import NoiseLaw
+from dpinfer.results.null import beyond_ties
+from dpinfer.results.simulation import Rule, Simulation, Study, clopper_pearson, largest_replicates
+from dpinfer.results.tables import render_table
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
-def certify_test(
-    test: Callable[[FloatArray], Any],
-    truth: Any,
-    mechanism: Mechanism,
-    *,
-    alpha: float = 0.05,
-    beside: Callable[[FloatArray], Any] | None = None,
-    one_by_one: bool = False,
-    name: str | None = None,
-    beside_name: str | None = None,
-    reps: int | None = None,
-    margin: float = 0.1,
-    error: float = 1e-3,
-    rng: RNG = None,
-    n_jobs: int | None = 1,
-    progress: bool = False,
-) -> Certificate:
-    """Find by simulation how often a test rejects a null hypothesis that is true.
+StudyModel = Model | Independence
+
+_PEARSON_IGNORANT = "Pearson's test, noise ignored"
+_ZTEST_IGNORANT = "z test, noise ignored"
+
+_PRECISION = 1e-10
+"""Relative precision of exact critical values."""
+
+_CRITICAL_REPS = 10
+"""Tables behind simulated critical values, for each release: their error adds 5 % to that of the
+rates."""
+
+
+@dataclass(frozen=True)
+class StudiedTest:
+    """A test whose rates are known, or can be simulated by its rule."""
+
+    name: str
+    how: FloatArray | Rule
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked about the tests.
 
     Parameters
     ----------
-    test : callable
-        The test, as a function of published values: of r simulated releases at once, shape (r,)
-        or (r, m), or of one, shape () or (m,), with ``one_by_one``. It returns a result with
-        ``pvalue``, or p-values: one for each release, shape (r,), or k of them, shape (r, k).
-    truth : float, array of float, shape (m,), or a model
-        Confidential values, or a model of :mod:`dpinfer.hypothesis_tests.models`, under which the
-        null hypothesis is true.
+    truth : Binomial, Poisson, Multinomial, ProductMultinomial or Independence
+        What the counts are drawn from.
+    noise : NoiseLaw
+        The noise that is added to them, and that the tests know of.
+    alpha : array of float, shape (a,)
+        The levels.
+    simulation : Simulation
+        How releases are simulated.
+    """
+
+    truth: StudyModel
+    noise: NoiseLaw
+    alpha: FloatArray
+    simulation: Simulation
+
+
+def default_tests(model: StudyModel, question: Question) -> list[StudiedTest]:
+    """Return the library's tests of a null model, and the one that ignores the noise."""
+    if isinstance(model, Multinomial):
+        return _goodness_of_fit(model, question)
+    if isinstance(model, ProductMultinomial | Independence):
+        return _contingency(model, question)
+    if isinstance(model, Poisson) and model.shape:
+        return _independent_counts(model, question)
+    return _one_count(model, question)
+
+
+def _one_count(model: Binomial | Poisson, question: Question) -> list[StudiedTest]:
+    """Return tests of one count: all rates are sums over the counts."""
+    noise, alpha = question.noise, question.alpha
+    if isinstance(model, Binomial):
+        name, test = "proportions_ztest", OneCount.of_trials(0, model.nobs, model.value, noise)
+    else:
+        name, test = "poisson_ztest", OneCount.of_events(0, 1.0, model.rate, noise)
+    truth = _noisy_count(question.truth, noise)
+    aware = np.array([float(critical_distance(test, level, "two-sided")) for level in alpha])
+    ignorant = special.ndtri(1.0 - 0.5 * alpha) * test.spread
+    return [
+        StudiedTest(f"{name}, exact", _rate_beyond(test, truth, aware)),
+        StudiedTest(_ZTEST_IGNORANT, _rate_beyond(test, truth, ignorant)),
+    ]
+
+
+def _noisy_count(truth: StudyModel, noise: NoiseLaw) -> NoisyCount:
+    if isinstance(truth, Binomial):
+        nobs, value = np.asarray(float(truth.nobs)), np.asarray(truth.value)
+        return NoisyBinomial(nobs=nobs, value=value, noise=noise)
+    return NoisyPoisson(rate=truth.expected, noise=noise)
+
+
+def _rate_beyond(test: OneCount, truth: NoisyCount, distance: FloatArray) -> FloatArray:
+    """Probability of a count at least so far from what the null hypothesis expects."""
+    high, low = test.centre + distance, test.centre - distance
+    tails = truth.upper(high, test.slack(high)) + truth.lower(low, test.slack(low))
+    return np.minimum(tails, 1.0)
+
+
+def _goodness_of_fit(model: Multinomial, question: Question) -> list[StudiedTest]:
+    """Return tests of given probabilities, with exact rates where Pearson's law is known."""
+    alpha, expected = question.alpha, model.expected
+    null = QuadraticLaw(model.nobs, model.value, expected, 1.0 / expected, question.noise)
+    truth = _truth_of(null, question.truth)
+    critical = _critical(null, alpha, _limiting_critical(model, question))
+    chi2 = special.chdtri(float(expected.size - 1), alpha)
+    table = NoisyTable(model.nobs, expected, question.noise)
+    if critical is None:
+        simulated = Rule(
+            partial(_pearson_statistic, expected), _simulated_critical(table, question)
+        )
+        by_pearson = StudiedTest("chisquare, pearson, monte-carlo", simulated)
+    else:
+        by_pearson = StudiedTest("chisquare, pearson, exact", _pearson(expected, truth, critical))
+    return [
+        by_pearson,
+        StudiedTest("chisquare, projected, asymptotic", Rule(partial(_projected, table), chi2)),
+        StudiedTest(_PEARSON_IGNORANT, _pearson(expected, truth, chi2)),
+    ]
+
+
+def _independent_counts(model: Poisson, question: Question) -> list[StudiedTest]:
+    """Return tests of given rates."""
+    limit = _limiting_critical(model, question)
+    chi2 = special.chdtri(float(model.expected.size), question.alpha)
+    statistic = partial(_pearson_statistic, model.expected)
+    return [
+        StudiedTest("Pearson's test, asymptotic", Rule(statistic, limit)),
+        StudiedTest(_PEARSON_IGNORANT, Rule(statistic, chi2)),
+    ]
+
+
+def _truth_of(null: QuadraticLaw, truth: StudyModel) -> QuadraticLaw | None:
+    """Return the law of the statistic where the counts have another law, if it is known."""
+    if not isinstance(truth, Multinomial | Independence):
+        return None
+    if truth.nobs == null.nobs and np.array_equal(truth.value, null.value):
+        return null
+    return QuadraticLaw(truth.nobs, truth.value, null.centre, null.weight, null.noise)
+
+
+def _pearson(
+    expected: FloatArray, truth: QuadraticLaw | None, critical: FloatArray
+) -> FloatArray | Rule:
+    """Return the exact rates of a test by Pearson's statistic, or else its rule."""
+    if truth is not None and (truth.error(critical) <= ACCEPTED_ERROR).all():
+        return np.asarray(truth.upper(critical))
+    return Rule(partial(_pearson_statistic, expected), critical)
+
+
+def _limiting_critical(model: Multinomial | Poisson, question: Question) -> FloatArray:
+    """Critical values of the weighted sum of chi-squared variables."""
+    law = null_distribution(model, question.noise, "pearson", method="asymptotic")
+    return np.array([law.critical_value(level, "larger") for level in question.alpha])
+
+
+def _critical(law: QuadraticLaw, alpha: FloatArray, near: FloatArray) -> FloatArray | None:
+    """Return exact critical values, if the law is accurate enough there."""
+    if not (law.error(near) <= ACCEPTED_ERROR).all():
+        return None
+
+    def margin(q: FloatArray, index: NDArray[np.intp]) -> FloatArray:
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.maximum(np.log(law.upper(q)), -1e6) - np.log(alpha[index]))
+
+    _, critical = find_root(margin, 0.5 * near, 1.5 * near, rtol=_PRECISION, expand=True)
+    accurate = bool((law.error(critical) <= ACCEPTED_ERROR).all())
+    return np.asarray(critical) if accurate else None
+
+
+def _simulated_critical(table: NoisyTable, question: Question) -> FloatArray:
+    """Values beyond which Monte Carlo p-values are at most the levels; inf where none is."""
+    reps = _CRITICAL_REPS * question.simulation.reps
+    # 1 + b of them may be as large, with (1 + b)/(reps + 1) <= alpha; 1e-9 is for rounding
+    allowed = np.floor(question.alpha * (reps + 1) * (1.0 + 1e-9)).astype(np.intp)
+    allowed = np.minimum(allowed, reps)
+    keep = max(1, int(allowed.max()))
+    draw = SimulatedStatistic(table, "pearson")
+    simulation = replace(question.simulation, reps=reps)
+    largest = largest_replicates(draw, keep, simulation, draws_in_block(table.expected.size))
+    return np.where(allowed > 0, beyond_ties(largest[np.maximum(allowed, 1) - 1]), np.inf)
+
+
+def _contingency(model: ProductMultinomial | Independence, question: Question) -> list[StudiedTest]:
+    """Return tests whose margins are estimated from each release anew."""
+    fitted = _table_model(model, question.noise)
+    critical = special.chdtri(float(fitted.margins.dof), question.alpha)
+    aware = partial(_fitted_projected, fitted, float(np.sum(model.nobs)))
+    return [
+        StudiedTest("chi2_contingency, projected, asymptotic", Rule(aware, critical)),
+        StudiedTest(_PEARSON_IGNORANT, Rule(partial(_plain_pearson, fitted.shape), critical)),
+    ]
+
+
+def _table_model(model: ProductMultinomial | Independence, noise: NoiseLaw) -> TableModel:
+    margins: Margins
+    if isinstance(model, Independence):
+        shape = (model.rows.size, model.columns.size)
+        variance = np.broadcast_to(noise.variance, model.expected.shape).reshape(shape)
+        margins = ProductMargins(NoiseForm.published(variance, 0.0))
+    else:
+        shape = (model.value.shape[0], model.value.shape[1])
+        if shape[0] < 2 or (model.value != model.value[0]).any():
+            raise InvalidParameterError(
+                "model must have two rows or more with the same probabilities, the hypothesis of "
+                "homogeneity; give another model as truth, or tests of your own"
+            )
+        variance = np.broadcast_to(noise.variance, model.expected.shape).reshape(shape)
+        margins = RowMargins(variance, model.nobs)
+    return TableModel(shape, margins, noise)
+
+
+# Statistics of releases, shape (m, k): functions of the module, so that they can be pickled.
+
+
+def _pearson_statistic(expected: FloatArray, releases: FloatArray) -> FloatArray:
+    return np.asarray(np.square(releases - expected) @ (1.0 / expected))
+
+
+def _projected(table: NoisyTable, releases: FloatArray) -> FloatArray:
+    return projected(table)(releases - table.expected)
+
+
+def _fitted_projected(model: TableModel, nobs: float, releases: FloatArray) -> FloatArray:
+    """Statistic of each table; 0, which rejects nothing, where the test does not decide."""
+    tables = np.ascontiguousarray(releases.T).reshape(*model.shape, len(releases))
+    total = np.full(len(releases), nobs)
+    decided = model.fit(tables, total).expected.min(axis=(0, 1)) >= SMALL_EXPECTED
+    return np.where(decided, model.projected(tables, total), 0.0)
+
+
+def _plain_pearson(shape: tuple[int, ...], releases: FloatArray) -> FloatArray:
+    """Statistic of each table as if it had no noise; 0 where a margin is not positive."""
+    tables = releases.reshape(-1, *shape)
+    rows, columns = tables.sum(axis=2, keepdims=True), tables.sum(axis=1, keepdims=True)
+    possible = (rows > 0.0).all(axis=(1, 2)) & (columns > 0.0).all(axis=(1, 2))
+    positive = np.where(possible, rows.sum(axis=(1, 2)), 1.0)[:, np.newaxis, np.newaxis]
+    expected = np.where(possible[:, np.newaxis, np.newaxis], rows * columns / positive, 1.0)
+    statistic = (np.square(tables - expected) / expected).sum(axis=(1, 2))
+    return np.where(possible, statistic, 0.0)
+
+
+# Rejection rates of tests, with their Monte Carlo errors.
+
+
+_MISSED = 0.05
+"""Probability with which an interval for a rejection rate misses it."""
+
+_ROUNDING = 1e-9
+"""Relative difference between an exact rate and its level that may be rounding."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class SizeStudy:
+    """Rejection rates of tests; made by :func:`dpinfer.size_study`.
+
+    Parameters
+    ----------
+    tests : tuple of str
+        Names of the t tests.
+    alpha : array of float, shape (a,)
+        The nominal levels.
+    rate : array of float, shape (t, a)
+        The rates at which the tests reject.
+    reps : array of int, shape (t,)
+        Number of simulated releases behind the rates of each test; 0 where they are exact.
+    under_null : bool
+        Whether the null hypothesis was true, so that the rates are to be compared with the levels.
+        Otherwise they are the power.
+    notes : tuple of str
+        What else the reader has to know, one remark each.
+
+    Examples
+    --------
+    >>> study = SizeStudy(tests=("z test",), alpha=np.array([0.05]), rate=np.array([[0.056]]),
+    ...                   reps=np.array([10_000]))
+    >>> study
+    SizeStudy(1 test at 1 level, 10000 releases)
+    >>> study.excess.round(2), study.mc_error.round(4)
+    (array([[2.75]]), array([[0.0023]]))
+    """
+
+    tests: tuple[str, ...]
+    alpha: FloatArray
+    rate: FloatArray
+    reps: NDArray[np.int64]
+    under_null: bool = True
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("alpha", "rate", "reps"):
+            object.__setattr__(self, name, freeze(np.asarray(getattr(self, name))))
+
+    @property
+    def mc_error(self) -> FloatArray:
+        """Monte Carlo standard errors of the rates, shape (t, a); 0 where they are exact."""
+        return self._error(self.rate)
+
+    @property
+    def excess(self) -> FloatArray:
+        """By how many standard errors the rates exceed the levels, shape (t, a).
+
+        The standard errors are those of a test whose rate is the level, √(α(1 - α)/R). Where a
+        rate is exact it is infinite, or 0 if the rate is the level.
+        """
+        above, error = self.rate - self.alpha, self._error(np.broadcast_to(self.alpha, self._shape))
+        above = np.where(np.abs(above) > _ROUNDING * self.alpha, above, 0.0)
+        exact = np.where(above == 0.0, 0.0, np.copysign(np.inf, above))
+        return np.where(error > 0.0, above / np.where(error > 0.0, error, 1.0), exact)
+
+    def confint(self) -> tuple[FloatArray, FloatArray]:
+        """Return the ends of 95 % intervals for the rates; the rates where they are exact.
+
+        Returns
+        -------
+        lower, upper : array of float, shape (t, a)
+            The ends.
+
+        Notes
+        -----
+        Intervals of Clopper and Pearson (1934, doi:10.1093/biomet/26.4.404).
+        """
+        reps = np.broadcast_to(self.reps[:, np.newaxis], self._shape)
+        low, high = clopper_pearson(np.round(self.rate * reps), reps, 0.5 * _MISSED)
+        simulated = reps > 0
+        return np.where(simulated, low, self.rate), np.where(simulated, high, self.rate)
+
+    def summary_frame(self) -> pd.DataFrame:
+        """Return the rates as a DataFrame.
+
+        Returns
+        -------
+        DataFrame
+            One row for each test and level: ``test``, ``alpha``, ``rate``, ``mc_error``, the
+            interval ``ci_lower`` and ``ci_upper``, ``reps`` and, under the null hypothesis,
+            ``excess``. Exact rates have ``reps`` and ``mc_error`` 0.
+        """
+        import pandas as pd
+
+        lower, upper = self.confint()
+        levels = self.alpha.size
+        columns: dict[str, Any] = {
+            "test": np.repeat(np.array(self.tests, dtype=object), levels),
+            "alpha": np.tile(self.alpha, len(self.tests)),
+            "rate": self.rate.ravel(),
+            "mc_error": self.mc_error.ravel(),
+            "ci_lower": lower.ravel(),
+            "ci_upper": upper.ravel(),
+            "reps": np.repeat(self.reps, levels),
+        }
+        if self.under_null:
+            columns["excess"] = self.excess.ravel()
+        return pd.DataFrame(columns)
+
+    def summary(self) -> str:
+        """Return the rates as a plain-text table.
+
+        Returns
+        -------
+        str
+            A row for each test and level, rounded for reading.
+        """
+        frame = self.summary_frame()
+        shown = {"alpha": [f"{level:g}" for level in frame["alpha"]]}
+        names = ("rate", "mc_error", *(("excess",) if self.under_null else ()))
+        columns = {**shown, **{name: frame[name].to_numpy() for name in names}}
+        what = "Size of tests" if self.under_null else "Power of tests"
+        facts: list[tuple[str, object]] = [
+            ("Null hypothesis", "true" if self.under_null else "false"),
+            ("Releases", f"{self.reps.max()}" if self.reps.any() else "none, the rates are exact"),
+        ]
+        notes = list(self.notes)
+        if exact := [name for name, n in zip(self.tests, self.reps, strict=True) if n == 0]:
+            notes.insert(0, f"exact rates: {'; '.join(exact)}")
+        if self.under_null:
+            notes.insert(0, "excess: rate above alpha, in standard errors")
+        alike = ("rate", "mc_error")
+        return render_table(what, facts, columns, index=frame["test"], notes=notes, alike=alike)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the rejection rates against the levels; needs the extra ``[plot]``.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; new axes by default.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            The axes drawn on. Bars are 95 % intervals, the diagonal is a rate equal to the level.
+
+        Raises
+        ------
+        MissingExtraError
+            If matplotlib is not installed.
+        """
+        axes = styled_axes(ax)
+        order = np.argsort(self.alpha)
+        levels = self.alpha[order]
+        rows = zip(self.tests, self.rate, *self.confint(), strict=True)
+        for place, (name, rate, low, high) in enumerate(rows):
+            bars = np.maximum([rate - low, high - rate], 0.0)[:, order]
+            look = {**series(place), **marker(place), "capsize": 2}
+            axes.errorbar(levels, rate[order], yerr=bars, label=name, **look)
+        ends = [0.0, float(levels[-1])]
+        axes.plot(ends, ends, color=REFERENCE, linewidth=1.0, label="nominal level")
+        axes.set_xlabel("nominal level α")
+        axes.set_ylabel("rejection rate" if self.under_null else "power")
+        add_legend(axes)
+        return axes
+
+    @property
+    def _shape(self) -> tuple[int, ...]:
+        return self.rate.shape
+
+    def _error(self, rate: FloatArray) -> FloatArray:
+        """Return standard errors of relative frequencies with these expectations."""
+        reps = self.reps[:, np.newaxis]
+        return np.where(reps > 0, np.sqrt(rate * (1.0 - rate) / np.maximum(reps, 1)), 0.0)
+
+    def __repr__(self) -> str:
+        tests, levels = len(self.tests), self.alpha.size
+        how = f"{self.reps.max()} releases" if self.reps.any() else "exact"
+        return (
+            f"SizeStudy({tests} test{'s' * (tests > 1)} at {levels} level{'s' * (levels > 1)}, "
+            f"{how})"
+        )
+
+    def __str__(self) -> str:
+        return self.summary()
+
+
+# Size and power studies: how often tests reject, with and without regard to the noise.
+
+
+Tests = Mapping[str, Callable[[FloatArray], Any]]
+
+
+def size_study(
+    model: StudyModel,
+    mechanism: Mechanism,
+    tests: Tests | None = None,
+    *,
+    truth: StudyModel | None = None,
+    alpha: Any = (0.01, 0.05, 0.1),
+    reps: int = 10_000,
+    rng: RNG = None,
+    n_jobs: int | None = 1,
+    progress: bool = False,
+) -> SizeStudy:
+    """Find how often tests reject a true null hypothesis, or a false one.
+
+    Parameters
+    ----------
+    model : Binomial, Poisson, Multinomial, ProductMultinomial or Independence
+        The null hypothesis; see :mod:`dpinfer.hypothesis_tests.models`.
     mechanism : NoiseLaw or sequence of NoiseLaw
-        The law of the noise: one for all values, or one for each.
-    alpha : float, default 0.05
-        The nominal level, in (0, 1): p-values up to it reject.
-    beside : callable, optional
-        Another test of the same hypothesis, whose rate is to be shown beside.
-    one_by_one : bool, default False
-        Whether the test is a function of one release, for those that do not take many.
-    name, beside_name : str, optional
-        What to call the tests; by default as their functions are called.
-    reps, margin, error, rng, n_jobs, progress
-        As for :func:`certify_interval`.
+        The law of the noise: one for all counts, or one for each.
+    tests : mapping of str to callable, optional
+        Tests of one's own, instead of the default ones of the Notes: functions of simulated
+        releases, shape (reps, k), or (reps,) where the model is of one count, that return
+        p-values in [0, 1], shape (reps,). They get the releases block by block.
+    truth : Binomial, Poisson, Multinomial, ProductMultinomial or Independence, optional
+        What the counts are drawn from, if not from ``model``, in the shape of ``model``. The
+        rates are then the power of the tests.
+    alpha : float or array of float, shape (a,)
+        The nominal levels, in (0, 1).
+    reps : int, default 10_000
+        Number of simulated releases. Rates that are known exactly need none.
+    rng : None, int or numpy.random.Generator
+        Source of the releases; an int is a seed. A generator is asked for a seed once.
+    n_jobs : int or None, default 1
+        Number of workers as joblib takes it; the answer does not depend on it.
+    progress : bool, default False
+        Whether to show a progress bar while simulating.
 
     Returns
     -------
-    Certificate
-        The size with its Monte Carlo error, exact bounds and the verdict.
+    SizeStudy
+        The rates with their Monte Carlo errors; has ``summary``, ``summary_frame`` and ``plot``.
 
     Raises
     ------
     InvalidParameterError
-        If an argument is outside what is allowed, or ``test`` returns something else than
-        p-values.
+        If an argument is outside what is allowed, the shapes of ``model`` and ``truth`` differ,
+        or a test returns something else than p-values.
     MissingExtraError
         If there are to be several workers and joblib is not installed.
 
     See Also
     --------
-    certify_model : The tests that the library offers for a null model, with exact rates where
-        they are known.
+    dpinfer.null_distribution : the law of any statistic under a null model.
 
     Notes
     -----
-    The rule of the verdict and its error probability are those of :class:`Certificate`. A p-value
-    that exceeds ``alpha`` by rounding, 1e-12 of it, rejects.
+    By default these are studied, all of them two-sided or against any alternative:
+
+    - Binomial, and Poisson with one rate: :func:`dpinfer.proportions_ztest` or
+      :func:`dpinfer.poisson_ztest`, exact, beside the z test (y - E)/√Var X of the published count
+      y. All rates are exact.
+    - Multinomial: :func:`dpinfer.chisquare` with Pearson's statistic and with the projected one,
+      beside Pearson's with the χ² table of k - 1 degrees of freedom. The exact law gives the
+      critical values of the first where it is accurate to 1e-8; otherwise ten times as many tables
+      as releases are drawn for them, which adds 5 % to the standard errors of the rates under the
+      null hypothesis. The name of the test says which. The projected one has the critical values of
+      its limit, χ². Rates of Pearson's statistic are exact where its law is, under a multinomial
+      truth.
+    - Poisson with k rates: Pearson's statistic with the weighted sum of χ², beside that with the
+      χ² table of k degrees of freedom.
+    - Independence, with n public, and ProductMultinomial with one law for all rows, the hypothesis
+      of homogeneity: :func:`dpinfer.chi2_contingency` with the projected statistic and its limit,
+      χ², beside Pearson's test of the published table, which rejects nothing where a row or a
+      column has a sum <= 0. Where the former does not decide, as it does not with an estimated
+      expected count below 5, it does not reject.
+
+    A test that simulates in itself is given as one of ``tests``. Let it seed a generator of its own
+    in each call, so that the answer does not depend on the order of the blocks.
+
+    Releases are drawn in blocks, each from its own child of the seed, and all tests look at the
+    same ones: their rates differ by less than their errors suggest.
 
     Examples
     --------
-    A z test that ignores the noise, of counts where it has twice their variance:
+    A test of one proportion that ignores the noise of ε = 0.5 rejects twice as often as it says:
 
-    >>> from scipy import stats
-    >>> from dpinfer import Laplace, poisson_ztest
-    >>> from dpinfer.hypothesis_tests.models import Poisson
-    >>> noise, null = Laplace(scale=5.0), Poisson(rate=25.0)
-    >>> def ignorant(y):
-    ...     return 2 * stats.norm.sf(abs(y - 25.0) / 5.0)
-    >>> certify_test(lambda y: poisson_ztest(y, 1, 25.0, mechanism=noise), null, noise,
-    ...              margin=0.2, rng=1, name="poisson_ztest")
-    Certificate(poisson_ztest: size holds, rate 0.0506)
-    >>> certify_test(ignorant, null, noise, margin=0.2, rng=1)
-    Certificate(ignorant: size fails, rate 0.2300)
-    """
-    scene = Scene.checked(truth, mechanism)
-    terms = Terms.checked(
-        alpha=alpha,
-        margin=margin,
-        error=error,
-        reps=reps,
-        rng=rng,
-        n_jobs=n_jobs,
-        progress=progress,
-    )
-    flag = check_flag(one_by_one, "one_by_one")
-    judges = [
-        TestJudge(function, which, terms.alpha, flag)
-        for function, which in procedures(test, "test", beside)
-    ]
-    return terms.certificate(
-        scene=scene,
-        judges=judges,
-        procedure=name_of(test, name),
-        kind="size",
-        beside=None if beside is None else name_of(beside, beside_name),
-    )
-
-
-def certify_model(
-    model: StudyModel,
-    mechanism: Mechanism,
-    tests: Tests | None = None,
-    *,
-    alpha: float = 0.05,
-    reps: int | None = None,
-    margin: float = 0.1,
-    error: float = 1e-3,
-    rng: RNG = None,
-    n_jobs: int | None = 1,
-    progress: bool = False,
-) -> Certificates:
-    """Certify the tests of a null model, beside the one that ignores the noise.
-
-    Parameters
-    ----------
-    model : Binomial, Poisson, Multinomial, ProductMultinomial or Independence
-        The null hypothesis, which is true; see :mod:`dpinfer.hypothesis_tests.models`.
-    mechanism : NoiseLaw or sequence of NoiseLaw
-        The law of the noise: one for all counts, or one for each.
-    tests : mapping of str to callable, optional
-        Tests of one's own, as for :func:`dpinfer.size_study`.
-    alpha, reps, margin, error, rng, n_jobs, progress
-        As for :func:`certify_interval`.
-
-    Returns
-    -------
-    Certificates
-        One for each test of :func:`dpinfer.size_study`, whose rates they are. Where a rate is known
-        exactly, nothing is simulated.
-
-    Raises
-    ------
-    InvalidParameterError
-        If an argument is outside what is allowed, or a test returns something else than p-values.
-    MissingExtraError
-        If there are to be several workers and joblib is not installed.
-
-    Examples
-    --------
     >>> from dpinfer import Laplace
-    >>> from dpinfer.hypothesis_tests.models import Binomial
-    >>> for found in certify_model(Binomial(nobs=100, value=0.255), Laplace.from_epsilon(0.5)):
-    ...     print(repr(found))
-    Certificate(proportions_ztest, exact: size holds, rate 0.0500)
-    Certificate(z test, noise ignored: size fails, rate 0.0984)
+    >>> from dpinfer.hypothesis_tests.models import Binomial, Multinomial
+    >>> study = size_study(Binomial(nobs=100, value=0.255), Laplace.from_epsilon(0.5))
+    >>> study.summary_frame()[["test", "alpha", "rate"]].round(4)
+                           test  alpha    rate
+    0  proportions_ztest, exact   0.01  0.0100
+    1  proportions_ztest, exact   0.05  0.0500
+    2  proportions_ztest, exact   0.10  0.1000
+    3     z test, noise ignored   0.01  0.0326
+    4     z test, noise ignored   0.05  0.0984
+    5     z test, noise ignored   0.10  0.1631
+
+    The power of tests of one's own, of the largest deviation of a cell here:
+
+    >>> def largest_cell(counts):
+    ...     return np.minimum(1.0, 3 * np.exp(-np.abs(counts - 20.0).max(axis=-1) / 5.0))
+    >>> size_study(Multinomial(nobs=60, value=[1 / 3] * 3), Laplace(scale=2.0),
+    ...            {"largest cell": largest_cell}, alpha=0.05, reps=1000, rng=1,
+    ...            truth=Multinomial(nobs=60, value=[0.2, 0.2, 0.6]))
+    SizeStudy(1 test at 1 level, 1000 releases)
     """
-    terms = Terms.checked(
-        alpha=alpha,
-        margin=margin,
-        error=error,
-        reps=reps,
-        rng=rng,
-        n_jobs=n_jobs,
-        progress=progress,
-    )
-    study = size_study(
-        model,
-        mechanism,
-        tests,
-        alpha=terms.alpha,
-        reps=terms.simulation.reps,
-        rng=terms.seed,
-        n_jobs=n_jobs,
-        progress=progress,
-    )
-    rows = zip(study.tests, study.rate, study.reps, strict=True)
-    return Certificates(
-        tuple(
-            Certificate(
-                procedure=name,
-                kind="size",
-                alpha=terms.alpha,
-                labels=("",),
-                error_rate=rate,
-                reps=np.array([replicates]),
-                exact=bool(replicates == 0),
-                margin=terms.margin,
-                error=terms.error,
-                seed=terms.seed if replicates else None,
-                settings={"truth": show(model), "mechanism": show(mechanism)},
-                notes=study.notes,
-            )
-            for name, rate, replicates in rows
+    null = _checked_model(model, "model")
+    drawn = null if truth is None else _checked_model(truth, "truth")
+    if drawn.shape != null.shape:
+        raise InvalidParameterError(
+            f"truth must have the shape of model, {null.shape}, got {drawn.shape}"
         )
+    noise = as_noise(mechanism, max(1, prod(null.shape)), selected=True)
+    if not null.shape and noise.shape:
+        noise = noise.take(0)
+    simulation = Simulation.checked(reps, rng, progress, n_jobs)
+    question = Question(drawn, noise, _checked_levels(alpha), simulation)
+    studied = default_tests(null, question) if tests is None else _own_tests(tests, question)
+    return _result(studied, question, under_null=truth is None)
+
+
+def _checked_model(model: Any, name: str) -> StudyModel:
+    if isinstance(model, get_args(StudyModel)):
+        return model  # type: ignore[no-any-return]
+    raise InvalidParameterError(
+        f"{name} must be a Binomial, Poisson, Multinomial, ProductMultinomial or Independence of "
+        f"dpinfer.hypothesis_tests.models, got {show(model)}"
+    )
+
+
+def _checked_levels(alpha: Any) -> FloatArray:
+    levels = check_array(alpha, "alpha", gt=0, lt=1)
+    if levels.ndim > 1:
+        raise InvalidParameterError(
+            f"alpha must be a number or one-dimensional, got shape {levels.shape}"
+        )
+    return np.atleast_1d(levels)
+
+
+def _own_tests(tests: Any, question: Question) -> list[StudiedTest]:
+    """Return rules by which p-values, with their signs changed, are compared with levels."""
+    if not isinstance(tests, Mapping) or not tests:
+        raise InvalidParameterError(
+            "tests must be a mapping from names to functions of published counts, got "
+            f"{show(tests)}"
+        )
+    for name, test in tests.items():
+        if not isinstance(name, str) or not callable(test):
+            raise InvalidParameterError(
+                "tests must map names to functions of published counts, got "
+                f"{show(name)}: {show(test)}"
+            )
+    critical = -question.alpha
+    return [
+        StudiedTest(name, Rule(partial(_negative_pvalues, name, test), critical))
+        for name, test in tests.items()
+    ]
+
+
+def _negative_pvalues(
+    name: str, test: Callable[[FloatArray], Any], releases: FloatArray
+) -> FloatArray:
+    pvalues = check_array(test(releases), f"tests[{name!r}]", ge=0, le=1)
+    if pvalues.shape != releases.shape[:1]:
+        raise InvalidParameterError(
+            f"tests[{name!r}] must map counts of shape {releases.shape} to p-values of shape "
+            f"{releases.shape[:1]}, got {pvalues.shape}"
+        )
+    return -pvalues
+
+
+@dataclass(frozen=True)
+class _Releases:
+    """Draws releases; an object, so that other processes can be sent it."""
+
+    model: StudyModel
+    noise: NoiseLaw
+
+    def __call__(self, size: int, rng: np.random.Generator) -> FloatArray:
+        counts = self.model.draw(size, rng)
+        counts += self.noise.rvs(counts.shape, rng=rng)
+        return counts
+
+
+def _result(studied: list[StudiedTest], question: Question, *, under_null: bool) -> SizeStudy:
+    """Simulate the rates that are not known exactly."""
+    simulation = question.simulation
+    rules = tuple(test.how for test in studied if isinstance(test.how, Rule))
+    rates: Iterator[FloatArray] = iter(())
+    if rules:
+        draw = _Releases(question.truth, question.noise)
+        block = draws_in_block(prod(question.truth.shape))
+        rates = iter(Study(draw, rules).count(simulation, block) / simulation.reps)
+    simulated = [isinstance(test.how, Rule) for test in studied]
+    return SizeStudy(
+        tests=tuple(test.name for test in studied),
+        alpha=question.alpha,
+        rate=np.array([next(rates) if isinstance(t.how, Rule) else t.how for t in studied]),
+        reps=np.where(simulated, simulation.reps, 0),
+        under_null=under_null,
     )

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from dpinfer._validation import check_integer, freeze
+from dpinfer._check import check_integer, freeze
 from dpinfer.errors import InvalidParameterError
 from dpinfer.queries import Domain
-from dpinfer.releases.census.layout import PL94_DOMAIN, spine_codes
+from dpinfer.releases.census.geography import PL94_DOMAIN, spine_codes
 
 EMPTY = 0.3
 """Share of blocks without anybody."""

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from dpinfer._validation import FloatArray
+from dpinfer._check import FloatArray
 from dpinfer.mechanisms import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace, NoiseLaw
-from dpinfer.mechanisms._law import ParametricLaw
-from dpinfer.mechanisms._sums.collect import kinds
+from dpinfer.mechanisms._sums.terms import kinds
 from dpinfer.mechanisms.independent import groups
+from dpinfer.mechanisms.law import ParametricLaw
 from dpinfer.mechanisms.weighted_sum import WeightedSum
 
 _POINTS = 240

@@ -2,37 +2,211 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from dpinfer._validation import RNG, FloatArray, check_array, check_reps, check_rng, freeze
+from dpinfer._check import RNG, FloatArray, check_array, check_reps, check_rng, check_scalar, freeze
 from dpinfer.errors import InvalidParameterError
-from dpinfer.estimation.clipped import ClippedEstimate
 from dpinfer.estimation.consistency import Disagreement, OverlappingEstimate
-from dpinfer.estimation.design import as_dense
+from dpinfer.estimation.design import BLOCK, as_dense
 from dpinfer.estimation.pivots import Method, Pivots, clean_weights
-from dpinfer.estimation.solvers import BLOCK
-from dpinfer.estimation.summaries import (
-    add_published,
-    covariance_frame,
-    estimates_frame,
-    summary_table,
-)
 from dpinfer.mechanisms.weighted_sum import WeightedSum
 from dpinfer.results.intervals import ERROR_COVERED, Intervals
 from dpinfer.results.labels import attach_labels
+from dpinfer.results.tables import render_table
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dpinfer.estimation.design import Design
-    from dpinfer.estimation.solvers import Solver
+    from dpinfer.estimation.design import Design, Solver
     from dpinfer.estimation.targets import Targets
-    from dpinfer.releases import Release
+    from dpinfer.releases.release import Release
+
+
+# Combined estimates moved into bounds, no longer unbiased.
+
+
+BIAS = "Clipped: no longer unbiased, and without a standard error that holds."
+"""What every rendering of a clipped estimate says."""
+
+
+class Unclipped(Protocol):
+    """Unbiased estimates with intervals, such as a :class:`CombinedEstimate`."""
+
+    @property
+    def params(self) -> Any:
+        """The estimates."""
+
+    def conf_int(self, *args: Any, **kwargs: Any) -> Intervals:
+        """Their intervals."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ClippedEstimate:
+    """Combined estimates moved into known bounds; made by :meth:`CombinedEstimate.clip`.
+
+    The estimates are not unbiased, so that sums of many of them may be far off, and the error of
+    one depends on the confidential value: there is no ``bse``. The intervals are those of the
+    unclipped estimates intersected with the bounds, which keeps their coverage.
+
+    Parameters
+    ----------
+    unclipped : CombinedEstimate
+        The unbiased estimates.
+    lower, upper : float, optional
+        The bounds, at least one of them, in units of the estimates.
+
+    Raises
+    ------
+    InvalidParameterError
+        If there is no bound, or ``lower`` exceeds ``upper``.
+
+    Examples
+    --------
+    >>> import dpinfer as dpi
+    >>> fit = dpi.combine([-1.5, 4.0], mechanism=dpi.Laplace(scale=1.0))
+    >>> fit.clip(lower=0).params
+    array([0., 4.])
+    """
+
+    unclipped: Unclipped
+    lower: float | None = None
+    upper: float | None = None
+
+    def __post_init__(self) -> None:
+        bounds = [
+            None if bound is None else check_scalar(bound, name)
+            for name, bound in (("lower", self.lower), ("upper", self.upper))
+        ]
+        low, high = bounds
+        if low is None and high is None:
+            raise InvalidParameterError("lower or upper must be given, got neither")
+        if low is not None and high is not None and low > high:
+            raise InvalidParameterError(f"lower must be <= upper, got {low:g} and {high:g}")
+        object.__setattr__(self, "lower", low)
+        object.__setattr__(self, "upper", high)
+
+    @property
+    def params(self) -> Any:
+        """The estimates, clipped: a Series where they have labels."""
+        return self.unclipped.params.clip(self.lower, self.upper)
+
+    @property
+    def is_unbiased(self) -> bool:
+        """Whether the estimates are unbiased: no."""
+        return False
+
+    def conf_int(self, *args: Any, **kwargs: Any) -> Intervals:
+        """Intersect the intervals of :meth:`CombinedEstimate.conf_int` with the bounds.
+
+        Parameters
+        ----------
+        *args, **kwargs
+            As for :meth:`CombinedEstimate.conf_int`.
+
+        Returns
+        -------
+        Intervals
+            One interval a target, never wider than the unclipped one and covering as often. It
+            may turn out empty, and is then marked as such.
+        """
+        intervals = self.unclipped.conf_int(*args, **kwargs)
+        clipped = intervals.restrict(lower=self.lower, upper=self.upper)
+        return replace(clipped, estimate=self.params, notes=(*intervals.notes, BIAS))
+
+    def summary_frame(self, alpha: float = 0.05, method: Any = "exact") -> pd.DataFrame:
+        """Return clipped estimates and intervals, with the unbiased estimates beside them.
+
+        Parameters
+        ----------
+        alpha, method
+            As for :meth:`CombinedEstimate.conf_int`.
+
+        Returns
+        -------
+        DataFrame
+            Columns ``estimate``, ``ci_lower``, ``ci_upper``, ``empty`` where an interval is, and
+            ``unbiased_estimate``.
+        """
+        frame = self.conf_int(alpha, method).summary_frame()
+        frame["unbiased_estimate"] = np.asarray(self.unclipped.params)
+        return frame
+
+    def summary(self, alpha: float = 0.05, method: Any = "exact") -> str:
+        """Return the intervals as a plain-text table, which says that it is not unbiased.
+
+        Parameters
+        ----------
+        alpha, method
+            As for :meth:`CombinedEstimate.conf_int`.
+
+        Returns
+        -------
+        str
+            The table.
+        """
+        return self.conf_int(alpha, method).summary()
+
+    def __str__(self) -> str:
+        return self.summary()
+
+
+# How estimates are shown, whichever way they were found.
+
+
+UNBIASED = "Unbiased for the confidential values; not rounded or clipped."
+"""What every table of combined estimates says."""
+
+
+def estimates_frame(intervals: Intervals, std_err: Any) -> pd.DataFrame:
+    """Return estimates, standard errors and intervals, a row for each."""
+    frame = intervals.summary_frame()
+    frame.insert(1, "std_err", np.ravel(std_err))
+    return frame
+
+
+def add_published(
+    frame: pd.DataFrame, there: Any, values: FloatArray, variance: FloatArray
+) -> None:
+    """Add what was published of each row itself, and the standard deviation of its noise.
+
+    They are NaN for the rows that are not ``there``.
+    """
+    frame["published"] = np.where(there, values, np.nan)
+    frame["published_std_err"] = np.where(there, np.sqrt(variance), np.nan)
+
+
+def summary_table(
+    title: str,
+    facts: Sequence[tuple[str, object]],
+    frame: pd.DataFrame,
+    *,
+    index: Any,
+    notes: Sequence[str] = (UNBIASED,),
+) -> str:
+    """Return a frame of estimates as a plain-text table, with what is to be said of them."""
+    return render_table(
+        title,
+        facts,
+        {name: frame[name].to_numpy() for name in frame.columns},
+        index=index,
+        notes=notes,
+        alike=("estimate", "ci_lower", "ci_upper", "published"),
+    )
+
+
+def covariance_frame(covariance: FloatArray, labels: pd.Index | None) -> Any:
+    """Return a covariance matrix, under the labels of its rows where they have any."""
+    if labels is None:
+        return covariance
+    import pandas as pd
+
+    return pd.DataFrame(covariance, labels, labels)
+
 
 _COVARIANCE_LIMIT = 20_000
 _WEIGHTS_LIMIT = 100_000_000

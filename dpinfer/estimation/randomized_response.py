@@ -9,19 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from dpinfer._numerics.binomial import LOG_NEGLIGIBLE, binom_radius
-from dpinfer._numerics.whole import smallest_whole
-from dpinfer._validation import (
-    FloatArray,
-    check_alpha,
-    check_array,
-    check_option,
-    freeze,
-    show,
-)
+from dpinfer._check import FloatArray, check_alpha, check_array, check_option, freeze, show
+from dpinfer._numerics.counts import LOG_NEGLIGIBLE, binom_radius
+from dpinfer._numerics.lattice import smallest_whole
 from dpinfer.errors import InvalidParameterError, NotEstimableError
-from dpinfer.estimation.normal import normal_intervals
-from dpinfer.estimation.summaries import covariance_frame, estimates_frame, summary_table
+from dpinfer.estimation.combined import covariance_frame, estimates_frame, summary_table
+from dpinfer.estimation.consistency import normal_intervals
 from dpinfer.mechanisms import RandomizedResponse
 from dpinfer.results.intervals import ERROR_COVERED, Intervals, Uncertainty
 from dpinfer.results.labels import attach_labels, split_labels

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpinfer._numerics.binomial import LOG_NEGLIGIBLE, binom_radius
-from dpinfer._numerics.integer_maximum import evaluated, largest_over_integers
-from dpinfer._validation import Alternative, FloatArray, check_array, check_scalar
+from dpinfer._check import Alternative, FloatArray, check_array, check_scalar
+from dpinfer._numerics.counts import LOG_NEGLIGIBLE, binom_radius
+from dpinfer._numerics.roots import evaluated, largest_over_integers
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.published import (
     check_published,
@@ -25,12 +25,10 @@ from dpinfer.estimation.published import (
     common_shape,
     unlabelled,
 )
-from dpinfer.mechanisms._fast_sum import fast_sum
-from dpinfer.mechanisms._law import NoiseLaw
-from dpinfer.mechanisms._shared import refuse_dependent
-from dpinfer.mechanisms._work import MOST_WORK, work_at_a_point
+from dpinfer.mechanisms._noisy_count import MOST_WORK, NoisyBinomial, work_at_a_point
 from dpinfer.mechanisms.independent import IndependentNoise, Mechanism, as_noise
-from dpinfer.mechanisms.noisy_binomial import NoisyBinomial
+from dpinfer.mechanisms.law import NoiseLaw, refuse_dependent
+from dpinfer.mechanisms.weighted_sum import fast_sum
 from dpinfer.results.labels import split_labels
 
 if TYPE_CHECKING:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpinfer._validation import (
+from dpinfer._check import (
     FloatArray,
     Locked,
     check_array,
+    check_flag,
     check_integer,
     check_integer_array,
     check_length,
@@ -21,6 +22,9 @@ from dpinfer._validation import (
 )
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.published import LARGEST_NOBS
+from dpinfer.mechanisms.independent import Dependence, as_noise
+from dpinfer.mechanisms.law import refuse_dependent, refuse_same
+from dpinfer.results.simulation import BLOCK
 
 Counts = NDArray[np.int64]
 
@@ -343,3 +347,47 @@ def _shares(value: FloatArray, name: str = "value") -> FloatArray:
             f"{name} must add up to 1, got {wrong:.15g}: divide counts by their total"
         )
     return np.asarray(value / total)
+
+
+# Checks of what was published with noise: the laws of two samples, and totals.
+
+
+def law_pair(
+    mechanism: Any, size: int, name: str, *, dependence: Dependence = "refused"
+) -> tuple[Any, Any]:
+    """Return the laws of both samples, from one for both or a pair."""
+    if isinstance(mechanism, (list, tuple)):
+        if len(mechanism) != 2:
+            raise InvalidParameterError(
+                f"{name} must be one noise law for both samples, or a pair, got {len(mechanism)}"
+            )
+        one, other = (as_noise(law, size, name=name, dependence=dependence) for law in mechanism)
+        if dependence == "refused":
+            refuse_dependent([one, other], name)
+        return one, other
+    law = as_noise(mechanism, size, name=name)
+    refuse_same([law, law], name)
+    return law, law
+
+
+def checked_total(nobs_is_total: Any, nobs_mechanism: Any) -> bool:
+    """Return whether the counts are summands of their numbers of trials; those have noise then."""
+    is_total = check_flag(nobs_is_total, "nobs_is_total")
+    if is_total and nobs_mechanism is None:
+        raise InvalidParameterError(
+            "nobs_mechanism must be given with nobs_is_total=True: the law of the noise of the "
+            "other summands, Exact() where they have none"
+        )
+    return is_total
+
+
+# How many tables a simulation draws at a time.
+
+
+_CELLS = 1 << 16
+"""Cells drawn at a time: few enough to stay in the cache."""
+
+
+def draws_in_block(cells: int) -> int:
+    """Return the number of tables of so many cells that are drawn at a time."""
+    return min(BLOCK, max(1, _CELLS // cells))

@@ -2,16 +2,448 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial, reduce
+from math import prod
 from typing import Any, Literal, get_args
 
-from dpinfer._validation import ALTERNATIVES, RNG, Alternative, check_array, check_option
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from dpinfer._check import (
+    ALTERNATIVES,
+    RNG,
+    Alternative,
+    FloatArray,
+    check_array,
+    check_option,
+    show,
+)
+from dpinfer._numerics.chi2 import RankOne, WeightedChi2
+from dpinfer._numerics.counts import binom_pmf, poisson_pmf, poisson_radius
 from dpinfer.errors import InvalidParameterError
-from dpinfer.hypothesis_tests._null.methods import asymptotic, exact, monte_carlo
-from dpinfer.hypothesis_tests._null.problem import Statistic, StatisticName, checked_problem
-from dpinfer.hypothesis_tests.models import Model
-from dpinfer.mechanisms.independent import Mechanism
-from dpinfer.results.null_distribution import NullDistribution
-from dpinfer.results.simulation import Simulation
+from dpinfer.hypothesis_tests._noisy_tables import NoisyTable, projected
+from dpinfer.hypothesis_tests._one_count import counts_around
+from dpinfer.hypothesis_tests._quadratic.law import ACCEPTED_ERROR, QuadraticLaw
+from dpinfer.hypothesis_tests.models import (
+    Binomial,
+    Model,
+    Multinomial,
+    Poisson,
+    ProductMultinomial,
+    draws_in_block,
+)
+from dpinfer.mechanisms._noisy_count import NoisyBinomial, NoisyCount, NoisyPoisson
+from dpinfer.mechanisms.independent import Mechanism, as_noise
+from dpinfer.mechanisms.law import IntegerLaw, NoiseLaw
+from dpinfer.results.null import AsymptoticNull, ExactNull, NullDistribution
+from dpinfer.results.simulation import Simulation, simulate_null
+
+# The exact law of any statistic of a few whole-numbered cells: all published values in turn.
+
+
+_LARGEST = 1 << 21
+"""Most published values to enumerate."""
+
+_BLOCK = 1 << 16
+"""Published values at which the statistic is computed at a time."""
+
+_LEFT_OUT = 1e-16
+"""Probability of all noises, and of all Poisson counts, that are too large to be enumerated."""
+
+LISTED_ERROR = 1e-12
+"""Bound on the absolute error of the tails: what is left out, and rounding."""
+
+_TIE = 1e-10
+"""Values of the statistic this close, relatively, are one but for rounding."""
+
+
+@dataclass(frozen=True)
+class Atoms:
+    """A law with finitely many values.
+
+    Parameters
+    ----------
+    values : array of float, shape (m,)
+        The values, ascending.
+    above, below : array of float, shape (m + 1,)
+        Probability of the values from the i-th on, and of those before the i-th.
+    """
+
+    values: FloatArray
+    above: FloatArray
+    below: FloatArray
+
+    @classmethod
+    def of(cls, values: FloatArray, pmf: FloatArray) -> Atoms:
+        """Return the law of values, in any order, with their probabilities."""
+        order = np.argsort(values)
+        chances = pmf[order]
+        above = np.append(np.cumsum(chances[::-1])[::-1], 0.0)
+        return cls(values[order], np.minimum(above, 1.0), np.append(0.0, np.cumsum(chances)))
+
+    def upper(self, s: FloatArray) -> FloatArray:
+        """P(S >= s), values within rounding of s included."""
+        reached = s - _TIE * (1.0 + np.abs(s))
+        return np.asarray(self.above[np.searchsorted(self.values, reached, side="left")])
+
+    def lower(self, s: FloatArray) -> FloatArray:
+        """P(S <= s), values within rounding of s included."""
+        reached = s + _TIE * (1.0 + np.abs(s))
+        below = self.below[np.searchsorted(self.values, reached, side="right")]
+        return np.minimum(below, 1.0)
+
+
+@dataclass(frozen=True)
+class Lattice:
+    """The published values that can be, and their probabilities.
+
+    Parameters
+    ----------
+    first : array of float, shape (k,)
+        The smallest value in each cell.
+    pmf : array of float, one axis for each cell
+        Probabilities of the values from there on.
+    """
+
+    first: FloatArray
+    pmf: FloatArray
+
+    def atoms(self, statistic: Callable[[FloatArray], FloatArray], shape: tuple[int, ...]) -> Atoms:
+        """Return the law of a statistic of counts of that shape, () or (k,)."""
+        values = np.empty(self.pmf.size)
+        for start in range(0, values.size, _BLOCK):
+            places = np.arange(start, min(start + _BLOCK, values.size))
+            cells = np.stack(np.unravel_index(places, self.pmf.shape), axis=-1) + self.first
+            values[places] = statistic(cells if shape else cells[:, 0])
+        return Atoms.of(values, self.pmf.reshape(-1))
+
+
+def enumerate_published(model: Model, noise: NoiseLaw) -> Lattice | None:
+    """Return all published values with their probabilities, if they are few enough.
+
+    What is left out has a probability below 2e-16.
+    """
+    cells = max(1, prod(model.shape))
+    first, length = _ranges(model)
+    kernels: list[FloatArray] = []
+    size = 1
+    for i in range(cells):
+        law = noise.take(i) if noise.shape else noise
+        if (kernel := _noise_pmf(law, _LEFT_OUT / cells)) is None:
+            return None
+        size *= int(length[i]) + kernel.size - 1
+        if size > _LARGEST:  # before the noise of more cells is listed
+            return None
+        kernels.append(kernel)
+    pmf = _count_pmf(model, first, length)
+    for kernel in kernels:  # each product moves the axis of a cell to the end: a full turn in all
+        pmf = np.tensordot(pmf, _bands(kernel, pmf.shape[0]), axes=(0, 0))
+    return Lattice(first - [kernel.size // 2 for kernel in kernels], pmf)
+
+
+def _noise_pmf(law: NoiseLaw, left_out: float) -> FloatArray | None:
+    """Return P(e = -r), …, P(e = r), unless there is no such law or r is too large."""
+    if not isinstance(law, IntegerLaw):
+        return None
+    reach = float(law.isf(0.5 * left_out))
+    return np.asarray(law.pmf(np.arange(-reach, reach + 1.0))) if reach < _LARGEST else None
+
+
+def _ranges(model: Model) -> tuple[FloatArray, FloatArray]:
+    """Return the smallest count in each cell, and how many counts to look at from there on."""
+    expected = np.atleast_1d(model.expected)
+    if isinstance(model, Poisson):
+        radius = poisson_radius(expected, -np.log(_LEFT_OUT / expected.size))
+        low = np.maximum(np.floor(expected - radius), 0.0)
+        return low, np.ceil(expected + radius) - low + 1.0
+    if isinstance(model, ProductMultinomial):
+        return np.zeros(expected.size), np.repeat(model.nobs, model.value.shape[1]) + 1.0
+    return np.zeros(expected.size), np.full(expected.size, model.nobs + 1.0)
+
+
+def _count_pmf(model: Model, first: FloatArray, length: FloatArray) -> FloatArray:
+    """Return the probabilities of the counts, one axis for each cell."""
+    if isinstance(model, Binomial):
+        counts = np.arange(length[0])
+        return binom_pmf(counts, np.asarray(float(model.nobs)), np.asarray(model.value))
+    if isinstance(model, Multinomial):
+        return _multinomial_pmf(model.nobs, model.value)
+    if isinstance(model, ProductMultinomial):
+        rows = zip(model.nobs, model.value, strict=True)
+        return _outer([_multinomial_pmf(int(n), row) for n, row in rows])
+    rates = np.atleast_1d(model.expected)
+    return _outer(
+        [
+            poisson_pmf(low + np.arange(n), rate)
+            for rate, low, n in zip(rates, first, length, strict=True)
+        ]
+    )
+
+
+def _multinomial_pmf(nobs: int, value: FloatArray) -> FloatArray:
+    """Return multinomial probabilities in a cube with a side of nobs + 1 for each cell."""
+    counts = np.indices((nobs + 1,) * value.size)
+    logs = np.tensordot(np.log(value), counts, axes=1) - special.gammaln(counts + 1.0).sum(axis=0)
+    logs = np.where(counts.sum(axis=0) == nobs, logs, -np.inf)
+    pmf = np.exp(logs - logs.max())
+    return np.asarray(pmf / pmf.sum())
+
+
+def _outer(parts: list[FloatArray]) -> FloatArray:
+    """Return the joint probabilities of independent parts."""
+    return reduce(np.multiply.outer, parts)
+
+
+def _bands(kernel: FloatArray, length: int) -> FloatArray:
+    """Return the matrix whose i-th row is the kernel, i places to the right."""
+    bands = np.zeros((length, length + kernel.size - 1))
+    for row in range(length):
+        bands[row, row : row + kernel.size] = kernel
+    return bands
+
+
+# Statistics of noisy counts by name, or the user's own, and how they are drawn.
+
+
+Statistic = Callable[[FloatArray], Any]
+"""Maps published counts, shape (..., k), or (...) where there is one, to statistics, (...)."""
+
+StatisticName = Literal["pearson", "projected", "z"]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A null model, the law of the noise, and a statistic."""
+
+    model: Model
+    noise: NoiseLaw
+    name: StatisticName | None
+    statistic: Statistic
+
+    def __call__(self, size: int, rng: np.random.Generator) -> FloatArray:
+        """Draw replicates of the statistic."""
+        counts = self.model.draw(size, rng)
+        counts += self.noise.rvs(counts.shape, rng=rng)
+        return self.evaluate(counts)
+
+    def evaluate(self, counts: FloatArray) -> FloatArray:
+        """Compute the statistic, which may be the user's own, and check what comes back."""
+        wanted = counts.shape[: counts.ndim - len(self.model.shape)]
+        values = check_array(self.statistic(counts), "statistic")
+        if values.shape != wanted:
+            raise InvalidParameterError(
+                f"statistic must map counts of shape {counts.shape} to shape {wanted}, got "
+                f"{values.shape}: let it work along the last axis"
+            )
+        return values
+
+
+def checked_problem(model: Model, mechanism: Mechanism, statistic: Any) -> Problem:
+    """Check the three parts against each other."""
+    if not isinstance(model, get_args(Model)):
+        raise InvalidParameterError(
+            "model must be a Binomial, Poisson, Multinomial or ProductMultinomial of "
+            f"dpinfer.hypothesis_tests.models, got {show(model)}"
+        )
+    noise = as_noise(mechanism, max(1, prod(model.shape)))
+    if not model.shape and noise.shape:
+        noise = noise.take(0)
+    if callable(statistic):
+        return Problem(model, noise, None, statistic)
+    name = check_option(statistic, "statistic", get_args(StatisticName))
+    return Problem(model, noise, name, _BUILT_IN[name](model, noise))
+
+
+def _pearson(model: Model, noise: NoiseLaw) -> Statistic:
+    return partial(_pearson_of, model.expected, 1.0 / model.expected)
+
+
+def _pearson_of(expected: FloatArray, weights: FloatArray, counts: FloatArray) -> FloatArray:
+    squares = np.square(counts - expected)
+    return np.asarray(squares @ weights if weights.ndim else squares * weights)
+
+
+def _projected(model: Model, noise: NoiseLaw) -> Statistic:
+    if not isinstance(model, Multinomial):
+        raise InvalidParameterError(
+            "statistic must be 'pearson' or a function unless the model is a Multinomial, got "
+            "'projected'"
+        )
+    return partial(_projected_of, model, noise)
+
+
+def _projected_of(model: Multinomial, noise: NoiseLaw, counts: FloatArray) -> FloatArray:
+    table = NoisyTable(model.nobs, model.expected, noise)
+    return projected(table)(counts - model.expected)
+
+
+def _z(model: Model, noise: NoiseLaw) -> Statistic:
+    if model.shape:
+        raise InvalidParameterError(
+            "statistic must be 'pearson' or a function unless the model is of one count, got 'z'"
+        )
+    return partial(_z_of, model.expected, spread(model))
+
+
+def _z_of(centre: FloatArray, spread: FloatArray, counts: FloatArray) -> FloatArray:
+    return np.asarray((counts - centre) / spread)
+
+
+_BUILT_IN: dict[StatisticName, Callable[[Model, NoiseLaw], Statistic]] = {
+    "pearson": _pearson,
+    "projected": _projected,
+    "z": _z,
+}
+
+
+def spread(model: Model) -> FloatArray:
+    """Return the standard deviation of one count, without the noise."""
+    failure = 1.0 - model.value if isinstance(model, Binomial) else 1.0
+    return np.asarray(np.sqrt(model.expected * failure))
+
+
+# Null distributions of statistics of noisy counts: exact, asymptotic, simulated.
+
+
+_LEVELS = (0.5, 0.1, 0.05, 0.01)
+"""Where an exact law has to be accurate to be preferred to a simulation."""
+
+_ROUNDING = 1e-14
+"""Relative error of a count that was computed from a statistic."""
+
+
+def exact(problem: Problem, points: FloatArray | None, *, wanted: bool) -> NullDistribution | None:
+    """Return the exact law if it is available.
+
+    Unless it is wanted, it has to be quick, and accurate at the usual critical values and at given
+    points.
+    """
+    if problem.name == "z":
+        count = _standardised(problem)
+        near = counts_around(count.law, count.centre, count.spread)
+        return ExactNull(count.larger, count.smaller, error=problem.noise._floor, atoms=near)
+    if (lattice := enumerate_published(problem.model, problem.noise)) is not None:
+        atoms = lattice.atoms(problem.evaluate, problem.model.shape)
+        return ExactNull(atoms.upper, atoms.lower, error=LISTED_ERROR, atoms=atoms.values)
+    law = _quadratic(problem)
+    if law is None or not (wanted or _is_good(law, _usual(problem, points))):
+        return None
+    return ExactNull(law.upper, law.lower, error=law.error)
+
+
+def monte_carlo(
+    problem: Problem, observed: FloatArray | None, alternative: Alternative, simulation: Simulation
+) -> NullDistribution:
+    """Return the simulated law."""
+    if observed is None and simulation.precision is not None:
+        raise InvalidParameterError(
+            "observed must be given with precision: it is its p-value that has to be precise"
+        )
+    points = np.zeros(()) if observed is None else observed
+    block = draws_in_block(problem.model.expected.size)
+    return simulate_null([problem], points, simulation, alternative=alternative, block=block)
+
+
+def asymptotic(problem: Problem) -> NullDistribution:
+    """Return the law in the limit of large counts, with the variance of the noise in it."""
+    model, noise = problem.model, problem.noise
+    if problem.name == "z":
+        return AsymptoticNull.normal(np.sqrt(1.0 + noise.variance / np.square(spread(model))))
+    if problem.name == "projected":
+        return AsymptoticNull.chi2(model.expected.size - 1)
+    if problem.name is None:
+        raise InvalidParameterError(
+            "method must be 'exact' or 'monte-carlo' for a statistic of one's own, got 'asymptotic'"
+        )
+    law = _normal_form(model, noise)
+    return AsymptoticNull(law.upper, law.lower, "weighted sum of chi-squared variables")
+
+
+def _normal_form(model: Model, noise: NoiseLaw) -> WeightedChi2:
+    """Law of Pearson's statistic of normal variables with the covariance of published counts.
+
+    In units of √E the covariance is diag(1 + V/E), less p·pᵀ within each fixed total: p the
+    square roots of the probabilities there.
+    """
+    diagonal = np.atleast_1d(1.0 + noise.variance / model.expected)
+    totals = [np.atleast_1d(share) for share in model.totals] or [np.zeros(diagonal.size)]
+    ends = np.cumsum([share.size for share in totals])[:-1]
+    parts = [
+        RankOne(cells, share) for cells, share in zip(np.split(diagonal, ends), totals, strict=True)
+    ]
+    return WeightedChi2(_LogDeterminants(tuple(parts)), max(part.largest for part in parts))
+
+
+@dataclass(frozen=True)
+class _LogDeterminants:
+    """Log-determinant of a block-diagonal matrix."""
+
+    parts: tuple[RankOne, ...]
+
+    def __call__(self, s: NDArray[np.complex128]) -> NDArray[np.complex128]:
+        return np.asarray(np.sum([part(s) for part in self.parts], axis=0))
+
+
+@dataclass(frozen=True)
+class _StandardisedCount:
+    """Tails of z = (T - centre)/spread; the rounding of a computed count loses no atom."""
+
+    law: NoisyCount
+    centre: FloatArray
+    spread: FloatArray
+
+    def larger(self, z: FloatArray) -> FloatArray:
+        """P(Z >= z)."""
+        count, slack = self._count(z)
+        return self.law.upper(count, slack)
+
+    def smaller(self, z: FloatArray) -> FloatArray:
+        """P(Z <= z)."""
+        count, slack = self._count(z)
+        return self.law.lower(count, slack)
+
+    def _count(self, z: FloatArray) -> tuple[FloatArray, FloatArray]:
+        count = self.centre + z * self.spread
+        slack = _ROUNDING * (np.abs(count) + 2.0 * self.centre + 1.0)
+        return count, np.minimum(slack, 0.25)
+
+
+def _standardised(problem: Problem) -> _StandardisedCount:
+    """Return the law of z by a sum over the counts."""
+    model, noise = problem.model, problem.noise
+    law: NoisyCount
+    if isinstance(model, Binomial):
+        nobs, value = np.asarray(float(model.nobs)), np.asarray(model.value)
+        law = NoisyBinomial(nobs=nobs, value=value, noise=noise)
+    else:
+        law = NoisyPoisson(rate=model.expected, noise=noise)
+    return _StandardisedCount(law, model.expected, spread(model))
+
+
+def _quadratic(problem: Problem) -> QuadraticLaw | None:
+    """Return the law of Pearson's statistic of one table, if there is a way to it."""
+    model = problem.model
+    if problem.name != "pearson" or not isinstance(model, Multinomial):
+        return None
+    expected = model.expected
+    law = QuadraticLaw(model.nobs, model.value, expected, 1.0 / expected, problem.noise)
+    return law if law.is_available else None
+
+
+def _is_good(law: QuadraticLaw, points: FloatArray) -> bool:
+    """Whether tails are accurate at some points, and quick."""
+    return bool(np.all(law.error(points) <= ACCEPTED_ERROR)) and not law.is_listed
+
+
+def _usual(problem: Problem, points: FloatArray | None) -> FloatArray:
+    """Return critical values of the limiting law, and the given points."""
+    limit = asymptotic(problem)
+    critical = [limit.critical_value(level, "larger") for level in _LEVELS]
+    return np.append(critical, np.zeros(0) if points is None else points)
+
 
 Method = Literal["exact", "monte-carlo", "asymptotic"]
 

@@ -8,10 +8,17 @@ from typing import Any, Literal, final
 import numpy as np
 from numpy.typing import NDArray
 
-from dpinfer._validation import FloatArray, check_index, show
+from dpinfer._check import FloatArray, check_index, show
 from dpinfer.errors import InvalidParameterError
-from dpinfer.mechanisms._law import NoiseLaw, ParametricLaw, marked
-from dpinfer.mechanisms._shared import Share, are_dependent, refuse_dependent, refuse_same
+from dpinfer.mechanisms.law import (
+    NoiseLaw,
+    ParametricLaw,
+    Share,
+    are_dependent,
+    marked,
+    refuse_dependent,
+    refuse_same,
+)
 
 Mechanism = NoiseLaw | Sequence[NoiseLaw]
 """What a ``mechanism=`` argument takes: one law, an array-valued law, or a law for each cell."""

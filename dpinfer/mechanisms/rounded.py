@@ -13,15 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from dpinfer._validation import FloatArray, show
+from dpinfer._check import FloatArray, show
 from dpinfer.errors import InvalidParameterError, RoundedValuesWarning
-from dpinfer.mechanisms._law import INTEGER_RANGE, ContinuousLaw, IntegerLaw, NoiseLaw
-from dpinfer.mechanisms._tulap_sums import log_sinhc, rounded_variance, truncated_log_mgf
-from dpinfer.mechanisms.gaussian import Gaussian
-from dpinfer.mechanisms.geometric import Geometric
 from dpinfer.mechanisms.independent import IndependentNoise, groups
-from dpinfer.mechanisms.laplace import Laplace
-from dpinfer.mechanisms.tulap import Tulap
+from dpinfer.mechanisms.law import INTEGER_RANGE, ContinuousLaw, IntegerLaw, NoiseLaw
+from dpinfer.mechanisms.laws import Gaussian, Geometric, Laplace
+from dpinfer.mechanisms.tulap import Tulap, log_sinhc, rounded_variance, truncated_log_mgf
 
 ComplexArray = NDArray[np.complex128]
 
@@ -37,7 +34,7 @@ _SUPPOSING = (
     "dpinfer.planning.",
     "dpinfer.intervals.widths.",
     "dpinfer.hypothesis_tests.power.",
-    "dpinfer.hypothesis_tests.size_study",
+    "dpinfer.calibration.sizes",
     "dpinfer.calibration.",
 )
 """Modules that put supposed values in the place of published ones."""

@@ -16,15 +16,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dpinfer._validation import RNG, FloatArray, check_option, check_rng, require, show
+from dpinfer._check import RNG, FloatArray, check_option, check_rng, require, show
 from dpinfer.errors import InvalidParameterError
-from dpinfer.mechanisms._law import NoiseLaw
-from dpinfer.mechanisms.discrete_gaussian import DiscreteGaussian
-from dpinfer.mechanisms.exponential import ExponentialMechanism
-from dpinfer.mechanisms.gaussian import Gaussian
-from dpinfer.mechanisms.geometric import Geometric
+from dpinfer.mechanisms.channels import ExponentialMechanism
 from dpinfer.mechanisms.independent import groups
-from dpinfer.mechanisms.laplace import Laplace
+from dpinfer.mechanisms.law import NoiseLaw
+from dpinfer.mechanisms.laws import DiscreteGaussian, Gaussian, Geometric, Laplace
 
 Sampler = Literal["simulated", "opendp"]
 SAMPLERS: tuple[Sampler, ...] = ("simulated", "opendp")

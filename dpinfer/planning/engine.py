@@ -14,10 +14,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpinfer._validation import Alternative, FloatArray, check_array, check_scalar, show
+from dpinfer._check import Alternative, FloatArray, check_array, check_scalar, show
 from dpinfer.errors import ApproximationWarning, InvalidParameterError
 from dpinfer.mechanisms import Exact
-from dpinfer.mechanisms._law import NoiseLaw
+from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.planning.mechanisms import NoisePlan, check_law, check_plan
 from dpinfer.planning.searches import LARGEST_SIZE, Search
 

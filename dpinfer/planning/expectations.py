@@ -23,9 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from dpinfer._validation import FloatArray
-from dpinfer.mechanisms._law import NoiseLaw
+from dpinfer._check import FloatArray
 from dpinfer.mechanisms._noisy_count import NoisyCount
+from dpinfer.mechanisms.law import NoiseLaw
 
 _LOG_NEGLIGIBLE = 25.0
 """Counts less probable than the mode by exp(-25) are left out."""

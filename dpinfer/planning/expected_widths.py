@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from dpinfer._validation import (
+from dpinfer._check import (
     FloatArray,
     check_array,
     check_flag,
@@ -20,20 +20,27 @@ from dpinfer._validation import (
     check_scalar,
 )
 from dpinfer.errors import InvalidParameterError
-from dpinfer.intervals.means._plans import SMALLEST_STD, KnownStd, UnknownStd, scale_bins
-from dpinfer.intervals.means._plans import Plan as Steps
-from dpinfer.intervals.means._range_finding import HistogramMode
-from dpinfer.intervals.means.normal_mean import LARGEST, checked_method, checked_plan
-from dpinfer.intervals.proportions import one_sample, rates
+from dpinfer.intervals import proportions as one_sample
+from dpinfer.intervals import proportions as rates
+from dpinfer.intervals.normal_mean import (
+    LARGEST,
+    SMALLEST_STD,
+    HistogramMode,
+    KnownStd,
+    UnknownStd,
+    checked_method,
+    checked_plan,
+    scale_bins,
+)
+from dpinfer.intervals.normal_mean import Plan as Steps
 from dpinfer.mechanisms import Exact
-from dpinfer.mechanisms._law import NoiseLaw
-from dpinfer.mechanisms._noisy_count import NoisyCount
+from dpinfer.mechanisms._noisy_count import NoisyBinomial, NoisyCount, NoisyPoisson
 from dpinfer.mechanisms.independent import IndependentNoise
-from dpinfer.mechanisms.noisy_binomial import NoisyBinomial
-from dpinfer.mechanisms.noisy_poisson import NoisyPoisson
-from dpinfer.planning.engine import BUDGETS, LARGEST_SIZE, Columns, Search, WidthBySetting
+from dpinfer.mechanisms.law import NoiseLaw
+from dpinfer.planning.engine import BUDGETS, Columns, WidthBySetting
 from dpinfer.planning.expectations import Nodes, binomial_counts, mean, median, noises, uniforms
 from dpinfer.planning.mechanisms import check_law, check_plan
+from dpinfer.planning.searches import LARGEST_SIZE, Search
 from dpinfer.planning.widths import COSTLY_PRECISION, MOST_ERROR, found_by, rough_error, spelled
 from dpinfer.results.intervals import Intervals, Uncertainty
 

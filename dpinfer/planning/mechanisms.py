@@ -6,10 +6,10 @@ from collections.abc import Callable
 from math import prod
 from typing import Any
 
-from dpinfer._validation import show
+from dpinfer._check import show
 from dpinfer.errors import InvalidParameterError
-from dpinfer.mechanisms._law import NoiseLaw
 from dpinfer.mechanisms.independent import as_noise
+from dpinfer.mechanisms.law import NoiseLaw
 
 NoisePlan = NoiseLaw | Callable[[float], NoiseLaw]
 """A law of noise, or what makes one from a privacy budget, as ``Laplace.from_epsilon`` does."""

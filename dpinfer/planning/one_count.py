@@ -9,8 +9,7 @@ from typing import Any, Literal, final
 import numpy as np
 from numpy.typing import NDArray
 
-from dpinfer._numerics.roots import find_root
-from dpinfer._validation import (
+from dpinfer._check import (
     ALTERNATIVES,
     Alternative,
     FloatArray,
@@ -19,16 +18,15 @@ from dpinfer._validation import (
     check_option,
     check_scalar,
 )
+from dpinfer._numerics.roots import find_root
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.published import SMALLEST_VALUE
-from dpinfer.hypothesis_tests.proportions._one_count import LARGEST_RATE, OneCount, collapse
-from dpinfer.mechanisms._law import NoiseLaw
-from dpinfer.mechanisms._noisy_count import NoisyCount
-from dpinfer.mechanisms._work import work_at_a_point
+from dpinfer.hypothesis_tests._one_count import LARGEST_RATE, OneCount, collapse
+from dpinfer.mechanisms._noisy_count import NoisyBinomial, NoisyCount, NoisyPoisson, work_at_a_point
 from dpinfer.mechanisms.independent import integer_cells
-from dpinfer.mechanisms.noisy_binomial import NoisyBinomial
-from dpinfer.mechanisms.noisy_poisson import NoisyPoisson
-from dpinfer.planning.engine import LARGEST_SIZE, Columns, PowerRow, is_alternative
+from dpinfer.mechanisms.law import NoiseLaw
+from dpinfer.planning.engine import Columns, PowerRow, is_alternative
+from dpinfer.planning.searches import LARGEST_SIZE
 
 _EDGE = 1e-9
 """How near to 0 and 1 proportions are looked for."""

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from dpinfer._check import FloatArray, check_array, check_scalar, show
 from dpinfer._style import add_legend, marker, series, styled_axes
-from dpinfer._validation import FloatArray, check_array, check_scalar, show
 from dpinfer.errors import InvalidParameterError
-from dpinfer.mechanisms._law import NoiseLaw
+from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.planning.documentation import fill
 from dpinfer.planning.mechanisms import NoisePlan, check_law
 from dpinfer.planning.search import Search

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from dpinfer._validation import show
+from dpinfer._check import show
 from dpinfer.errors import InvalidParameterError
 from dpinfer.planning.engine import Row
 

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from dpinfer._validation import FloatArray, check_array, check_option, check_scalar, show
+from dpinfer._check import FloatArray, check_array, check_option, check_scalar, show
 from dpinfer.errors import InvalidParameterError
-from dpinfer.intervals.posterior._likelihood import bound
-from dpinfer.intervals.posterior.count_posterior import count_posterior
-from dpinfer.intervals.posterior.priors import (
+from dpinfer.intervals._windows import bound
+from dpinfer.intervals.posterior import KINDS, CountPosterior, Kind, count_posterior
+from dpinfer.intervals.priors import (
     CountPrior,
     FlatPrior,
     FunctionPrior,
@@ -22,11 +22,11 @@ from dpinfer.intervals.posterior.priors import (
     PoissonPrior,
     TablePrior,
 )
-from dpinfer.intervals.posterior.result import KINDS, CountPosterior, Kind
 from dpinfer.mechanisms import Laplace
-from dpinfer.mechanisms._law import NoiseLaw
-from dpinfer.planning.engine import BUDGETS, Columns, Search, WidthRow
+from dpinfer.mechanisms.law import NoiseLaw
+from dpinfer.planning.engine import BUDGETS, Columns, WidthRow
 from dpinfer.planning.expectations import mean, noises, poisson_counts, uniforms
+from dpinfer.planning.searches import Search
 
 _SMALLEST_MEAN, _LARGEST_MEAN = 1e-6, 1e12
 """Range in which an expected count is looked for."""

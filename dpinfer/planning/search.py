@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dpinfer._check import FloatArray
 from dpinfer._numerics.roots import find_root
-from dpinfer._validation import FloatArray
 from dpinfer.errors import InvalidParameterError
 
 LARGEST_SIZE = 1e12

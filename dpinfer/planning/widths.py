@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy import special
 
-from dpinfer._validation import (
+from dpinfer._check import (
     RNG,
     FloatArray,
     check_array,
@@ -26,27 +26,18 @@ from dpinfer._validation import (
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.pivots import sidak
 from dpinfer.estimation.published import LARGEST_NOBS
-from dpinfer.estimation.weights import checked_weights
-from dpinfer.intervals.counts import HALF_WIDTHS
-from dpinfer.intervals.linear import linear_confint
-from dpinfer.intervals.means.clipped_mean import clipped_mean_confint
-from dpinfer.intervals.ratios.linear_ratio import linear_ratio_confint
-from dpinfer.intervals.ratios.ratio import LARGEST, METHODS, ratio_confint
-from dpinfer.intervals.selected.thresholded import thresholded_confint
-from dpinfer.intervals.selected.unpublished import unpublished_bound
-from dpinfer.intervals.surveys.designs import DESIGNS, DesignName
-from dpinfer.intervals.surveys.totals import stratified_total, survey_total
+from dpinfer.estimation.targets import checked_weights
+from dpinfer.intervals._survey_designs import DESIGNS, DesignName
+from dpinfer.intervals.clipped_mean import clipped_mean_confint
+from dpinfer.intervals.counts import HALF_WIDTHS, linear_confint
+from dpinfer.intervals.ratios import LARGEST, METHODS, linear_ratio_confint, ratio_confint
+from dpinfer.intervals.selected import thresholded_confint, unpublished_bound
+from dpinfer.intervals.surveys import stratified_total, survey_total
 from dpinfer.mechanisms import Exact, Laplace
-from dpinfer.mechanisms._law import NoiseLaw
 from dpinfer.mechanisms.independent import integer_cells
-from dpinfer.planning.engine import (
-    BUDGETS,
-    LARGEST_SIZE,
-    Columns,
-    Search,
-    WidthBySetting,
-    WidthRow,
-)
+from dpinfer.mechanisms.law import NoiseLaw
+from dpinfer.planning.engine import BUDGETS, Columns, WidthBySetting, WidthRow
+from dpinfer.planning.searches import LARGEST_SIZE, Search
 from dpinfer.results.intervals import Intervals, Uncertainty
 from dpinfer.results.labels import split_labels
 

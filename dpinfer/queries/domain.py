@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from math import prod
 from typing import TYPE_CHECKING, Any, final
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpinfer._interchange import as_pandas
-from dpinfer._validation import (
+from dpinfer._check import (
     FloatArray,
+    as_pandas,
     check_array,
     check_items,
     check_length,
@@ -24,6 +24,7 @@ from dpinfer.errors import InvalidParameterError
 
 if TYPE_CHECKING:
     import pandas as pd
+
 
 SUMMED = "*"
 """Label of an attribute that a row sums over."""
@@ -370,3 +371,41 @@ def show_label(label: Any) -> str:
 def _plain(value: Any) -> Any:
     """Return NumPy scalars as the Python values that they hold."""
     return value.item() if isinstance(value, np.generic) else value
+
+
+# Labels of queries and cells.
+
+
+def check_labels(labels: Any, name: str, length: int, of: str) -> pd.Index | None:
+    """Return labels as an index of distinct entries, one for each of ``of``; None stays None."""
+    if labels is None:
+        return None
+    labels = as_pandas(labels, name)
+    if isinstance(labels, (str, bytes, Set)) or not hasattr(labels, "__len__"):
+        raise InvalidParameterError(f"{name} must be a sequence of labels, got {show(labels)}")
+    import pandas as pd
+
+    with refusing(labels, name):
+        index = labels if isinstance(labels, pd.Index) else pd.Index(labels)
+        check_length(index, name, length, of)
+        check_distinct(index, name)
+    return index
+
+
+def check_distinct(index: pd.Index, name: str) -> None:
+    """Refuse labels of which two are the same."""
+    if not index.is_unique:
+        repeated = show_label(index[index.duplicated()][0])
+        raise InvalidParameterError(f"{name} must be distinct, got {repeated} twice")
+
+
+def match_labels(histogram: Any, columns: pd.Index | None) -> Any:
+    """Put a histogram into the order of the cells, if it has labels."""
+    if columns is None or not hasattr(histogram, "reindex") or histogram.index.equals(columns):
+        return histogram
+    if len(histogram) != len(columns) or not histogram.index.isin(columns).all():
+        raise InvalidParameterError(
+            "histogram must be labelled with the cells of the workload; pass its values as an "
+            "array to go by position"
+        )
+    return histogram.reindex(columns)

@@ -2,46 +2,267 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
+from math import prod
 from typing import TYPE_CHECKING, Any, Self, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpinfer._interchange import as_table
-from dpinfer._validation import (
+from dpinfer._check import (
+    FloatArray,
+    as_table,
     check_array,
     check_index,
     check_integer,
+    check_integer_array,
     check_items,
     check_length,
+    freeze,
+    one_line,
     show,
 )
-from dpinfer.errors import InvalidParameterError
-from dpinfer.queries._labels import check_labels, match_labels
-from dpinfer.queries._marginals import (
-    Codes,
-    check_codes,
-    check_entries,
-    is_row_major,
-    marginal_codes,
-    marginal_matrix,
-)
-from dpinfer.queries._matrix import (
-    Matrix,
-    check_matrix,
-    entries,
-    integer_rows,
-    is_identity,
-    read_only,
-    stack_rows,
-)
-from dpinfer.queries._predicates import Condition, mask_of
-from dpinfer.queries.domain import Domain, check_domain
+from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
+from dpinfer.mechanisms.independent import groups
+from dpinfer.mechanisms.law import NoiseLaw
+from dpinfer.mechanisms.laws import Exact
+from dpinfer.mechanisms.rounded import Rounded
+from dpinfer.queries.domain import Domain, check_domain, check_labels, match_labels, show_label
 
 if TYPE_CHECKING:
     import pandas as pd
+    from scipy.sparse import csr_array
+
+
+# Rows of a workload that count the records of a marginal cell.
+
+
+Codes = NDArray[np.int32]
+
+MAX_ENTRIES = 2**28
+"""Entries up to which a marginal workload is formed (about 3 GiB in sparse form)."""
+
+
+def marginal_codes(domain: Domain, attributes: str | Iterable[str]) -> Codes:
+    """Level numbers (rows × attributes) of the cells of a marginal, -1 where summed over."""
+    given = (attributes,) if isinstance(attributes, str) else attributes
+    names = tuple(check_items(given, "a marginal", "attributes"))
+    domain.check_attributes(names)
+    if len(set(names)) < len(names):
+        raise InvalidParameterError(f"a marginal must name an attribute once, got {names}")
+    sizes = [
+        levels if name in names else 1
+        for name, levels in zip(domain.attributes, domain.shape, strict=True)
+    ]
+    check_entries(prod(sizes))
+    codes = np.indices(sizes, dtype=np.int32).reshape(len(sizes), prod(sizes)).T.copy()
+    codes[:, [name not in names for name in domain.attributes]] = -1
+    return codes
+
+
+def check_codes(domain: Domain, codes: Any) -> Codes:
+    """Return level numbers (rows × attributes), -1 where summed over, as a read-only array."""
+    array = codes
+    if not (isinstance(codes, np.ndarray) and codes.dtype.kind == "i"):
+        array = check_integer_array(codes, "codes", ge=-1)
+    width = len(domain.attributes)
+    if array.ndim != 2 or array.shape[1] != width or not len(array):
+        raise InvalidParameterError(
+            f"codes must have a row for each query and {width} columns, one for each attribute, "
+            f"got shape {array.shape}"
+        )
+    bad = (array < -1) | (array >= np.array(domain.shape, dtype=np.int64))
+    if bad.any():
+        row, axis = (int(axis[0]) for axis in np.nonzero(bad))
+        raise InvalidParameterError(
+            f"codes of {domain.attributes[axis]} must be between -1 and "
+            f"{domain.shape[axis] - 1}, got {array[row, axis]:g} in row {row}"
+        )
+    if array.dtype == np.int32 and not array.flags.writeable:
+        return codes  # type: ignore[no-any-return]
+    return freeze(array.astype(np.int32))
+
+
+def marginal_matrix(domain: Domain, codes: Codes) -> csr_array:
+    """Return the counting matrix of rows given by level numbers, -1 where summed over.
+
+    The cells that a row counts form a box of the domain, so all rows that sum over the same
+    attributes are gathered at once from the reshaped array of cell numbers.
+    """
+    from scipy.sparse import csr_array
+
+    domain.check_size()
+    patterns, member = _summed_patterns(codes)
+    shape = np.array(domain.shape, dtype=np.int64)
+    width = np.where(patterns, shape, 1).prod(axis=1)[member]
+    check_entries(int(width.sum()))
+    cell = np.int32 if max(domain.size, int(width.sum())) < 2**31 else np.int64
+    start: NDArray[np.integer[Any]] = np.concatenate([[0], np.cumsum(width)]).astype(cell)
+    indices = np.empty(int(start[-1]), dtype=cell)
+    cells = np.arange(domain.size, dtype=cell).reshape(domain.shape)
+    for number, pattern in enumerate(patterns):
+        rows = np.flatnonzero(member == number)
+        kept, over = np.flatnonzero(~pattern), np.flatnonzero(pattern)
+        size = prod(domain.shape[axis] for axis in over)
+        boxes = cells.transpose(*kept, *over).reshape(-1, size)
+        at = _ravel(codes[rows][:, kept], [domain.shape[axis] for axis in kept])
+        indices[start[rows][:, np.newaxis] + np.arange(size)] = boxes[at]
+    ones = np.ones(len(indices))
+    return csr_array((ones, indices, start), shape=(len(codes), domain.size))
+
+
+def is_row_major(domain: Domain, codes: Codes) -> bool:
+    """Whether the rows are all cells of the domain in their order."""
+    if len(codes) != domain.size or (codes < 0).any():
+        return False
+    return bool((_ravel(codes, domain.shape) == np.arange(domain.size)).all())
+
+
+def check_entries(entries: int) -> None:
+    """Refuse a workload with more non-zero entries than fit into memory."""
+    if entries > MAX_ENTRIES:
+        raise InvalidParameterError(
+            f"the workload must have at most {MAX_ENTRIES} non-zero entries, got {entries}: "
+            "use fewer attributes, coarser levels or fewer rows that sum over large tables"
+        )
+
+
+def _summed_patterns(codes: Codes) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
+    """Which attributes rows sum over: the distinct patterns, and the pattern of each row."""
+    number = np.zeros(len(codes), dtype=np.int64)
+    for axis, column in enumerate(codes.T):
+        number |= (column < 0).astype(np.int64) << axis
+    distinct, member = np.unique(number, return_inverse=True)
+    axes = np.arange(codes.shape[1])
+    return (distinct[:, np.newaxis] >> axes & 1).astype(bool), member
+
+
+def _ravel(codes: NDArray[Any], sizes: Iterable[int]) -> NDArray[np.int64]:
+    """Row-major numbers of tuples of level numbers; zero for the empty tuple."""
+    number = np.zeros(len(codes), dtype=np.int64)
+    for column, size in zip(codes.T, sizes, strict=True):
+        number = number * size + column
+    return number
+
+
+# The matrix of a workload: a dense array or a sparse one by compressed rows.
+
+
+Matrix = Any
+"""A float64 array of shape (m, n), or a scipy.sparse.csr_array (which has no type stubs)."""
+
+
+def check_matrix(matrix: Any) -> Matrix:
+    """Return a read-only dense array or canonical CSR array of finite real numbers."""
+    if not hasattr(matrix, "tocsr"):
+        return freeze(check_array(matrix, "matrix", ndim=2))
+    from scipy.sparse import csr_array
+
+    if matrix.ndim != 2 or 0 in matrix.shape:
+        raise InvalidParameterError(
+            f"matrix must be two-dimensional and not empty, got shape {matrix.shape}"
+        )
+    check_array(matrix.tocsr().data, "matrix", nonempty=False)
+    sparse = csr_array(matrix, dtype=np.float64, copy=True)
+    sparse.sum_duplicates()
+    sparse.eliminate_zeros()
+    return read_only(sparse)
+
+
+def stack_rows(parts: Sequence[Matrix]) -> Matrix:
+    """Put matrices one below the other; the result is sparse if any of them is."""
+    if all(isinstance(part, np.ndarray) for part in parts):
+        return np.concatenate(parts)
+    from scipy.sparse import csr_array, vstack
+
+    return csr_array(vstack([csr_array(part) for part in parts], format="csr"))
+
+
+def read_only(matrix: Matrix) -> Matrix:
+    """Make the arrays of a matrix read-only and return it."""
+    dense = isinstance(matrix, np.ndarray)
+    for part in (matrix,) if dense else (matrix.data, matrix.indices, matrix.indptr):
+        part.flags.writeable = False
+    return matrix
+
+
+def entries(matrix: Matrix) -> FloatArray:
+    """Return the stored entries of a matrix, those that are zero in a sparse one left out."""
+    return matrix if isinstance(matrix, np.ndarray) else np.asarray(matrix.data)
+
+
+def is_identity(matrix: Matrix) -> bool:
+    """Whether a matrix is the identity."""
+    rows, columns = matrix.shape
+    if rows != columns:
+        return False
+    if isinstance(matrix, np.ndarray):
+        return bool((matrix.diagonal() == 1).all() and np.count_nonzero(matrix) == rows)
+    return bool(
+        matrix.nnz == rows
+        and (matrix.data == 1).all()
+        and (matrix.indices == np.arange(rows)).all()
+        and (matrix.indptr == np.arange(rows + 1)).all()
+    )
+
+
+def integer_rows(matrix: Matrix) -> NDArray[np.bool_]:
+    """Return for each row whether all of its entries are whole numbers."""
+    if isinstance(matrix, np.ndarray):
+        return np.asarray((matrix == np.floor(matrix)).all(axis=1))
+    whole = np.ones(matrix.shape[0], dtype=bool)
+    fractions = np.flatnonzero(matrix.data != np.floor(matrix.data))
+    whole[np.searchsorted(matrix.indptr, fractions, side="right") - 1] = False
+    return whole
+
+
+# Cells of a domain that meet a condition.
+
+
+Condition = Mapping[str, Any] | Callable[[Any], Any]
+"""A mapping of attributes to levels, or a function of the frame of all cells."""
+
+
+def mask_of(domain: Domain, label: str, given: Condition) -> NDArray[np.bool_]:
+    """Cells that meet a condition."""
+    if isinstance(given, Mapping):
+        return _box(domain, given)
+    if not callable(given):
+        raise InvalidParameterError(
+            f"predicate {show(label)} must be a mapping of attributes to levels or a function, "
+            f"got {show(given)}"
+        )
+    cells = domain.cells().to_frame(index=False)
+    try:
+        mask = np.asarray(given(cells))
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise InvalidParameterError(
+            f"predicate {show(label)} must work on whole columns, with & and | in place of "
+            f"`and` and `or`: {one_line(error)}"
+        ) from error
+    if mask.dtype != np.bool_ or mask.shape != (domain.size,):
+        raise InvalidParameterError(
+            f"predicate {show(label)} must return a boolean for each of the {domain.size} cells, "
+            f"got an array of {mask.dtype} and shape {mask.shape}"
+        )
+    return mask
+
+
+def _box(domain: Domain, given: Mapping[str, Any]) -> NDArray[np.bool_]:
+    """Cells whose level of each named attribute is among the given ones."""
+    mask = np.ones(domain.shape, dtype=bool)
+    domain.check_attributes(given)
+    for axis, (attribute, levels) in enumerate(domain.levels.items()):
+        if attribute not in given:
+            continue
+        wanted = given[attribute]
+        several = isinstance(wanted, (list, tuple, set, frozenset, range, np.ndarray))
+        chosen = np.zeros(len(levels), dtype=bool)
+        items = check_items(wanted, f"levels of {attribute}", "levels") if several else [wanted]
+        chosen[domain.codes(attribute, items)] = True
+        mask &= chosen.reshape([-1 if k == axis else 1 for k in range(mask.ndim)])
+    return mask.ravel()
 
 
 @final
@@ -401,3 +622,57 @@ def _check_same_cells(first: Workload, other: Workload) -> None:
         raise InvalidParameterError(
             f"workloads must be on the same cells, got {show(first)} and {show(other)}"
         )
+
+
+# Integer noise goes with integer-valued queries only.
+
+
+def check_counting(workload: Workload, mechanism: NoiseLaw) -> None:
+    """Refuse integer noise on queries whose answers need not be whole numbers.
+
+    Parameters
+    ----------
+    workload : Workload
+        The queries, m of them.
+    mechanism : NoiseLaw
+        The noise, one law for all queries or one for each.
+
+    Raises
+    ------
+    IncompatibleReleaseError
+        If a query with a fractional coefficient carries integer noise.
+
+    Notes
+    -----
+    If neighbouring databases have answers that differ by less than one, adding whole numbers to
+    them gives outputs with disjoint supports: the output says which database it was, at any scale
+    of the noise. The geometric mechanism of Ghosh, Roughgarden and Sundararajan (2012,
+    doi:10.1137/09076828X) and the discrete Gaussian of Canonne, Kamath and Steinke (2020,
+    doi:10.48550/arXiv.2004.00010) are defined for integer-valued queries.
+    """
+    if workload.is_integer or not mechanism_has_integers(mechanism):
+        return
+    fractional = ~workload.integer_rows()
+    for law, cells in groups(mechanism, len(workload)):
+        if law.is_integer and not isinstance(law, Exact) and (bad := fractional[cells]).any():
+            row = int(cells[np.flatnonzero(bad)[0]])
+            label = "" if workload.labels is None else f" ({show_label(workload.labels[row])})"
+            if isinstance(law, Rounded):
+                raise IncompatibleReleaseError(
+                    "Rounded noise must be that of integer-valued queries, got a query with "
+                    f"fractional coefficients in row {row}{label}: the error of a rounded fraction "
+                    "depends on the fraction; give the law before rounding, and widen intervals by "
+                    "1/2 on either side"
+                )
+            raise IncompatibleReleaseError(
+                f"{type(law).__name__} noise must be added to integer-valued queries, got a "
+                f"query with fractional coefficients in row {row}{label}: neighbouring databases "
+                "would give outputs with disjoint supports, which is not private; use continuous "
+                "noise or whole coefficients"
+            )
+
+
+def mechanism_has_integers(mechanism: NoiseLaw) -> bool:
+    """Whether some of the noises take whole numbers only."""
+    size = mechanism.shape[0] if mechanism.shape else 1
+    return any(law.is_integer for law, _ in groups(mechanism, size))

@@ -1,2 +1,2 @@
+from .least_squares import NoisyRegression as NoisyRegression
 from .least_squares import noisy_ols as noisy_ols
-from .results import NoisyRegression as NoisyRegression

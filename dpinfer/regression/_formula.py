@@ -3,21 +3,443 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from itertools import compress
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+import statsmodels.api as sm
 import statsmodels.formula.api as smf
 
-from dpinfer._validation import FloatArray, one_line, show
-from dpinfer.errors import InvalidParameterError
-from dpinfer.regression._design import Design, checked_model
-from dpinfer.regression._errors import ColumnErrors, NoiseOf, column_errors
+from dpinfer._check import (
+    FloatArray,
+    as_pandas,
+    as_table,
+    check_array,
+    check_length,
+    is_foreign,
+    one_line,
+    show,
+    show_some,
+)
+from dpinfer.errors import InvalidParameterError, NotEstimableError
+from dpinfer.estimation.published import check_published
+from dpinfer.mechanisms.independent import as_noise, groups
+from dpinfer.mechanisms.law import NoiseLaw, ParametricLaw, refuse_dependent
+from dpinfer.mechanisms.weighted_sum import WeightedSum
+from dpinfer.results.labels import split_labels
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+# Excess kurtosis of noise laws.
+
+
+_NODES = 64
+_WHOLE_RADIUS = 1.0
+"""Whole-numbered noise repeats every 2πi, and so do the singularities."""
+
+_NOTHING = 1e-20
+"""Noise with a standard deviation below it counts as Gaussian: it is lost in rounding."""
+
+
+def excess_kurtosis(law: NoiseLaw, size: int) -> FloatArray:
+    """Return E[e⁴]/E[e²]² - 3 of each of ``size`` noises, 0 where there is none."""
+    out = np.empty(size)
+    for part, cells in groups(law, size):
+        if isinstance(part, WeightedSum):
+            total = max(float(part.std), _NOTHING)
+            out[cells] = sum(
+                (
+                    block.counts * (block.weights * block.law.std / total) ** 4 * _cauchy(block.law)
+                ).sum()
+                for block in part._terms.blocks
+            )
+        else:
+            assert isinstance(part, ParametricLaw)  # there is no other kind
+            out[cells] = _cauchy(part)
+    return out
+
+
+def _cauchy(law: ParametricLaw) -> FloatArray:
+    """Fourth coefficient of the cumulant generating function, by Cauchy's integral on a circle.
+
+    The circle stays a factor of two or more inside the nearest singularity, so that the error of
+    the trapezoidal rule is at most of the order 2^-64.
+    """
+    std = np.asarray(law.std)
+    noisy = std > _NOTHING
+    scale = np.where(noisy, std, 1.0)
+    radius = np.minimum(0.5 / scale, law._abscissa / 3.0)
+    if law.is_integer:
+        radius = np.minimum(radius, _WHOLE_RADIUS)
+    circle = np.exp(2j * np.pi * np.arange(_NODES) / _NODES)
+    total = np.zeros(std.shape)
+    for point in circle:
+        total += (law._cgf(np.asarray(point * radius)) * point**-4).real
+    return np.asarray(np.where(noisy, 24.0 * total / _NODES / (radius * scale) ** 4, 0.0))
+
+
+# What is known of the errors of the columns of a table.
+
+
+LARGEST = 1e50
+"""Beyond it, products of four numbers could overflow."""
+
+_ERRORS_ROUNDING = 1e-9
+
+NoiseOf = Mapping[Any, Any]
+"""What a ``noise=`` argument takes: a law or standard deviations for each noisy column."""
+
+
+@dataclass(frozen=True)
+class ColumnErrors:
+    """Errors of k columns of a table with n rows, independent from row to row.
+
+    Parameters
+    ----------
+    columns : list of label
+        The k columns.
+    covariance : array of float, shape (n, k, k)
+        The covariance matrix of the errors in each row.
+    laws : list of NoiseLaw or None
+        The laws of the errors; None where only their variance is known.
+    """
+
+    columns: list[Hashable]
+    covariance: FloatArray
+    laws: list[NoiseLaw | None]
+
+    @property
+    def std(self) -> FloatArray:
+        """Standard deviations, shape (n, k)."""
+        return np.asarray(np.sqrt(np.diagonal(self.covariance, axis1=1, axis2=2)))
+
+    def checked(self, column: Hashable, values: Any) -> FloatArray:
+        """Return the published values of a column, refused where the law does not fit them."""
+        name = show(column)
+        array = check_array(values, name, ge=-LARGEST, le=LARGEST)
+        law = self.laws[self.columns.index(column)]
+        if law is not None:
+            check_published(array, name, law)
+        return array
+
+    def excess(self) -> FloatArray:
+        """Excess kurtosis, shape (n, k); 0, as for Gaussian errors, where no law is known."""
+        size = len(self.covariance)
+        return np.column_stack(
+            [np.zeros(size) if law is None else excess_kurtosis(law, size) for law in self.laws]
+        )
+
+
+def column_errors(
+    noise: NoiseOf,
+    size: int,
+    labels: pd.Index | None,
+    is_column: Callable[[Any], bool],
+    read: Callable[[str], Any] | None,
+) -> ColumnErrors:
+    """Return the errors that a ``noise=`` argument describes.
+
+    Parameters
+    ----------
+    noise : mapping
+        From columns to laws or standard deviations, and from pairs of columns to covariances.
+    size : int
+        The number n of rows.
+    labels : pandas.Index or None
+        The labels of the rows.
+    is_column : callable
+        Whether a key is a column.
+    read : callable, optional
+        Returns the entries of a column of the data by name.
+    """
+    if not isinstance(noise, Mapping) or not len(noise):
+        raise InvalidParameterError(
+            "noise must be a mapping of each noisy column to the law or the standard deviation "
+            f"of its errors, got {show(noise)}"
+        )
+    known = {key: value for key, value in noise.items() if is_column(key)}
+    pairs = {key: value for key, value in noise.items() if key not in known}
+    for key in pairs:
+        if not (isinstance(key, tuple) and len(set(key)) == 2 == len(key) and set(key) <= {*known}):
+            raise InvalidParameterError(
+                "noise must have as keys columns of the data, or pairs of columns that are keys "
+                f"themselves, got {show(key)} besides {show_some(known)}"
+            )
+    columns = list(known)
+    covariance = np.zeros((size, len(columns), len(columns)))
+    laws: list[NoiseLaw | None] = []
+    for j, (column, value) in enumerate(known.items()):
+        name = f"noise[{column!r}]"
+        law, variance = _one_column(value, name, size, labels, read)
+        covariance[:, j, j] = variance
+        laws.append(law)
+    if not pairs:
+        refuse_dependent([law for law in laws if law is not None], "noise")
+    for (first, second), value in pairs.items():
+        name = f"noise[{first!r}, {second!r}]"
+        i, j = columns.index(first), columns.index(second)
+        if np.any(covariance[:, i, j]):
+            raise InvalidParameterError(f"{name} must be given once, not in both orders")
+        given = _one_each(value, name, size, labels, ge=-(LARGEST**2), le=LARGEST**2)
+        covariance[:, i, j] = covariance[:, j, i] = given
+    if pairs:
+        _check_possible(covariance)
+        laws = [None] * len(columns)  # marginal laws do not determine the joint one
+    return ColumnErrors(columns, covariance, laws)
+
+
+def _one_column(
+    value: Any,
+    name: str,
+    size: int,
+    labels: pd.Index | None,
+    read: Callable[[str], Any] | None,
+) -> tuple[NoiseLaw | None, FloatArray]:
+    """Law, if known, and variances of the errors of one column."""
+    if isinstance(value, NoiseLaw) or (
+        isinstance(value, (list, tuple)) and any(isinstance(item, NoiseLaw) for item in value)
+    ):
+        law = as_noise(value, size, name=name)
+        std = check_array(np.broadcast_to(law.std, size), name, le=LARGEST)
+        return law, np.square(std)
+    if isinstance(value, str) and read is not None:
+        value = read(value)
+    std = _one_each(value, name, size, labels, ge=0.0, le=LARGEST)
+    return None, np.square(std)
+
+
+def _one_each(
+    value: Any, name: str, size: int, labels: pd.Index | None, *, ge: float, le: float
+) -> FloatArray:
+    """Numbers, one for each row or one for all."""
+    array, own = split_labels(value, name, ge=ge, le=le)
+    if own is not None and labels is not None and not own.equals(labels):
+        raise InvalidParameterError(
+            f"{name} must have the labels of the data in the same order: reindex it first"
+        )
+    if array.shape not in ((), (size,)):
+        raise InvalidParameterError(
+            f"{name} must be a number or have one entry for each of the {size} rows, got shape "
+            f"{array.shape}"
+        )
+    return np.broadcast_to(array, size)
+
+
+def _check_possible(covariance: FloatArray) -> None:
+    """Refuse what is no covariance matrix."""
+    std = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
+    scale = np.where(std > 0, std, 1.0)
+    unit = covariance / scale[:, :, None] / scale[:, None, :]
+    smallest = np.linalg.eigvalsh(unit)[:, 0]
+    # a covariance of a column without errors is an eigenvalue below zero as well
+    if (bad := smallest < -_ERRORS_ROUNDING).any():
+        raise InvalidParameterError(
+            "noise must have covariances that fit the standard deviations, got an impossible "
+            f"covariance matrix in row {int(np.flatnonzero(bad)[0])}"
+        )
+
+
+# Response, covariates and the errors in them, row by row.
+
+
+_SMALLEST = 1e-50
+
+_WIDEST = 1e-13
+"""The pseudoinverse of statsmodels drops singular values below 1e-15 of the largest."""
+
+
+@dataclass(frozen=True)
+class Design:
+    """A regression of noisy columns on noisy columns.
+
+    Parameters
+    ----------
+    model : statsmodels WLS
+        The published response, design matrix and weights, with their names and labels.
+    loadings : array of float, shape (n, 1 + p, k)
+        How the errors of the k noisy columns enter the response (first) and the p columns of the
+        design matrix, in each row.
+    errors : ColumnErrors
+        The errors of the noisy columns.
+    labelled : bool
+        Whether results carry the names of the columns.
+    spec : object, optional
+        What builds the design matrix of other data, where the model came from a formula.
+    notes : tuple of str
+        Remarks for the summary.
+    """
+
+    model: Any
+    loadings: FloatArray
+    errors: ColumnErrors
+    labelled: bool
+    spec: Any = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def endog(self) -> FloatArray:
+        """Published response, shape (n,)."""
+        return np.asarray(self.model.endog, dtype=np.float64)
+
+    @property
+    def exog(self) -> FloatArray:
+        """Published design matrix, shape (n, p)."""
+        return np.asarray(self.model.exog, dtype=np.float64)
+
+    @property
+    def weights(self) -> FloatArray:
+        """Weights of the rows, shape (n,)."""
+        return np.broadcast_to(np.asarray(self.model.weights, dtype=np.float64), self.endog.shape)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns of the design matrix."""
+        return list(self.model.exog_names)
+
+    @property
+    def row_labels(self) -> Any:
+        """Labels of the rows, or None."""
+        return self.model.data.row_labels if self.labelled else None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out a specification by patsy, which cannot be pickled."""
+        picklable = self.spec is None or hasattr(self.spec, "get_model_matrix")
+        return self.__dict__ | ({} if picklable else {"spec": None})
+
+    def error_covariance(self) -> FloatArray:
+        """Covariance matrices of the errors of (response, covariates), shape (n, 1 + p, 1 + p)."""
+        return np.asarray(self.loadings @ self.errors.covariance @ np.swapaxes(self.loadings, 1, 2))
+
+
+def array_design(endog: Any, exog: Any, noise: NoiseOf, weights: Any) -> Design:
+    """Return the design of a response and a matrix of covariates."""
+    response, rows, name = _response(endog)
+    matrix, columns, other = _matrix(exog)
+    check_length(matrix, "exog", len(response), "the values of endog")
+    if rows is not None and other is not None and not rows.equals(other):
+        raise InvalidParameterError(
+            "exog must have the labels of endog in the same order: reindex it first"
+        )
+    labels = rows if rows is not None else other
+    if labels is None and (is_foreign(endog) or is_foreign(exog)):
+        labels = _numbered(len(response))
+    if columns is None and labels is not None:
+        columns = checked_model(response, matrix, weights, labels).exog_names
+    if labels is not None:
+        import pandas as pd
+
+        response = pd.Series(response, index=labels, name=name)
+        matrix = pd.DataFrame(matrix, index=labels, columns=columns)
+    model = checked_model(response, matrix, weights, labels)
+    keys: list[Hashable] = [name, *(model.exog_names if columns is None else columns)]
+    if len(set(keys)) < len(keys):
+        raise InvalidParameterError(f"endog and exog must have different names, got {keys}")
+    errors = column_errors(noise, len(response), labels, lambda key: key in keys, None)
+    selection = np.zeros((len(keys), len(errors.columns)))
+    values = np.column_stack([response, matrix])
+    for j, column in enumerate(errors.columns):
+        errors.checked(column, values[:, keys.index(column)])
+        selection[keys.index(column), j] = 1.0
+    loadings = np.broadcast_to(selection, (len(response), *selection.shape))
+    return Design(model, loadings, errors, labels is not None)
+
+
+def checked_model(endog: Any, exog: Any, weights: Any, labels: pd.Index | None) -> Any:
+    """Return a WLS model of statsmodels, after checks of what least squares needs."""
+    response = check_array(np.asarray(endog), "endog", ge=-LARGEST, le=LARGEST)
+    matrix = check_array(np.asarray(exog), "exog", ge=-LARGEST, le=LARGEST)
+    for values, name in ((response[:, None], "endog"), (matrix, "exog")):
+        size = np.abs(values).max(axis=0)
+        if ((size > 0) & (size < _SMALLEST)).any():
+            raise InvalidParameterError(
+                f"{name} must not have columns below {_SMALLEST:g} in size: rescale them"
+            )
+    given = _weights(weights, len(matrix), labels)
+    _check_rank(matrix * np.sqrt(np.reshape(given, (-1, 1))))
+    return sm.WLS(endog, exog, weights=given)
+
+
+def _check_rank(matrix: FloatArray) -> None:
+    """Refuse columns that do not determine coefficients, or not as statsmodels computes them."""
+    rows, columns = matrix.shape
+    if rows <= columns:
+        raise NotEstimableError(f"{columns} coefficients need more than {columns} rows, got {rows}")
+    size = np.abs(matrix).max(axis=0)
+    if np.linalg.matrix_rank(matrix / np.where(size > 0, size, 1.0)) < columns:
+        raise NotEstimableError(
+            "the columns of the design matrix are linearly dependent: drop those that follow from "
+            "the others"
+        )
+    singular = np.linalg.svd(matrix, compute_uv=False)
+    if singular[-1] < _WIDEST * singular[0]:
+        raise InvalidParameterError(
+            "the columns of the design matrix must not differ so much in size, or be so nearly "
+            f"dependent, that their singular values differ by more than {1 / _WIDEST:.0e}: rescale "
+            "them, or centre those that vary little"
+        )
+
+
+def _weights(weights: Any, size: int, labels: pd.Index | None) -> Any:
+    """Weights of the rows; 1 where none are given."""
+    if weights is None:
+        return 1.0
+    weights = as_table(weights, "weights")
+    own = getattr(weights, "index", None) if hasattr(weights, "to_numpy") else None
+    if own is not None and labels is not None and not own.equals(labels):
+        raise InvalidParameterError(
+            "weights must have the labels of the data in the same order: reindex them first"
+        )
+    array = check_array(weights, "weights", gt=0, ge=_SMALLEST, le=LARGEST, ndim=1)
+    check_length(array, "weights", size, "the rows")
+    if array.max() > array.min() / np.finfo(float).eps:
+        raise InvalidParameterError(
+            "weights must be within a factor of 4e15 of each other: leave out rows without weight"
+        )
+    return array
+
+
+def _response(endog: Any) -> tuple[FloatArray, pd.Index | None, Any]:
+    """Values, labels and name of the response."""
+    column = as_pandas(endog, "endog")
+    if hasattr(column, "columns") and hasattr(column, "iloc"):
+        if column.shape[1] != 1:
+            raise InvalidParameterError(
+                f"endog must be one column, got a DataFrame with {column.shape[1]}"
+            )
+        column = column.iloc[:, 0]
+    if hasattr(column, "index") and hasattr(column, "to_numpy"):
+        name = "y" if column.name is None else column.name
+        return check_array(column.to_numpy(), "endog", ndim=1), _labels(endog, column), name
+    return check_array(column, "endog", ndim=1), None, "y"
+
+
+def _matrix(exog: Any) -> tuple[FloatArray, pd.Index | None, pd.Index | None]:
+    """Values, names of the columns and labels of the rows of the design matrix."""
+    table = as_pandas(exog, "exog")
+    if hasattr(table, "index") and hasattr(table, "to_numpy"):
+        frame = table if hasattr(table, "columns") else table.to_frame(name=table.name or "x1")
+        columns = frame.columns.to_flat_index()  # statsmodels joins the names of levels as strings
+        return check_array(frame.to_numpy(), "exog", ndim=2), columns, _labels(exog, frame)
+    array = check_array(table, "exog")
+    matrix = array[:, None] if array.ndim == 1 else array
+    return check_array(matrix, "exog", ndim=2), None, None
+
+
+def _labels(given: Any, table: Any) -> pd.Index | None:
+    """Labels of the rows; None for a table of a library that has none."""
+    unlabelled = is_foreign(given) and table.index.equals(_numbered(len(table)))
+    return None if unlabelled else table.index
+
+
+def _numbered(size: int) -> pd.Index:
+    import pandas as pd
+
+    return pd.RangeIndex(size)
+
 
 Nonlinear = Literal["refuse", "delta"]
 

@@ -1,7 +1,14 @@
-from . import adapters as adapters
 from . import census as census
+from .adapters import from_dp_event as from_dp_event
+from .adapters import from_opendp as from_opendp
+from .adapters import from_pipeline_dp as from_pipeline_dp
+from .adapters import from_pydp as from_pydp
+from .adapters import from_scale_column as from_scale_column
+from .adapters import from_smartnoise as from_smartnoise
+from .adapters import from_tumult as from_tumult
+from .adapters import smartnoise_laws as smartnoise_laws
 from .files import read_release as read_release
 from .files import validate_release as validate_release
 from .files import write_release as write_release
-from .problems import Problem as Problem
+from .limits import Problem as Problem
 from .release import Release as Release

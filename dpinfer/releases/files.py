@@ -10,26 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpinfer._validation import show
+from dpinfer._check import show
 from dpinfer.errors import DPInferError, IncompatibleReleaseError, InvalidParameterError
-from dpinfer.releases._files.descriptor import describe
-from dpinfer.releases._files.limits import Limit, TooLargeError
-from dpinfer.releases._files.sidecar import (
-    Sidecar,
-    default_sidecar,
-    load_sidecar,
-    parse_sidecar,
-)
-from dpinfer.releases._files.table import (
-    check_path,
-    check_suffix,
-    check_table_path,
-    read_columns,
-    read_text,
-    write_table,
-)
-from dpinfer.releases._files.table_problems import TableCheck
-from dpinfer.releases._frame import (
+from dpinfer.releases.frames import (
     bounds,
     labels_of_frame,
     law_of_frame,
@@ -37,8 +20,18 @@ from dpinfer.releases._frame import (
     values_of_frame,
     workload_of_frame,
 )
-from dpinfer.releases.problems import Problem, raise_first
+from dpinfer.releases.limits import Limit, Problem, TooLargeError, raise_first
 from dpinfer.releases.release import Release
+from dpinfer.releases.sidecar import Sidecar, default_sidecar, describe, load_sidecar, parse_sidecar
+from dpinfer.releases.tables import (
+    TableCheck,
+    check_path,
+    check_suffix,
+    check_table_path,
+    read_columns,
+    read_text,
+    write_table,
+)
 
 if TYPE_CHECKING:
     import pandas as pd

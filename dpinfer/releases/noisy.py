@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Self, TypeVar, cast, 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpinfer._validation import (
+from dpinfer._check import (
     RNG,
     FloatArray,
     Locked,
@@ -26,9 +26,6 @@ from dpinfer._validation import (
     show,
 )
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
-from dpinfer.mechanisms._law import NoiseLaw, ParametricLaw, marked
-from dpinfer.mechanisms._shared import Origin
-from dpinfer.mechanisms.exact import Exact
 from dpinfer.mechanisms.independent import (
     IndependentNoise,
     Mechanism,
@@ -36,6 +33,8 @@ from dpinfer.mechanisms.independent import (
     groups,
     refuse_selected,
 )
+from dpinfer.mechanisms.law import NoiseLaw, Origin, ParametricLaw, marked
+from dpinfer.mechanisms.laws import Exact
 from dpinfer.results.labels import attach_labels, split_labels
 
 if TYPE_CHECKING:
@@ -498,7 +497,7 @@ class NoisyValues:
         InvalidParameterError
             If no value is named, or one is named twice.
         """
-        from dpinfer.releases._selection import positions_of
+        from dpinfer.releases.release import positions_of
 
         rows = positions_of(where, len(self), self.labels)
         if not len(rows):
@@ -823,7 +822,7 @@ class NoisyValues:
         ]
 
     def _kinds(self) -> Positions:
-        from dpinfer.mechanisms._sums.collect import kinds
+        from dpinfer.mechanisms._sums.terms import kinds
 
         return self._once("kinds", lambda: kinds(self.laws(), len(self)))
 
@@ -962,7 +961,7 @@ def noisy(
         )
     array, own = _numbers(values, name)
     if labels is not None:
-        from dpinfer.queries._labels import check_labels
+        from dpinfer.queries.domain import check_labels
 
         own = check_labels(labels, "labels", array.size, name)
     elif own is not None and not own.is_unique:
@@ -1044,7 +1043,7 @@ def _laws_by_label(
     mechanism: Any, labels: pd.Index | None, size: int, name: str, called: str
 ) -> Any:
     """Return the law whose parameters, or the laws, are given under the labels of the values."""
-    from dpinfer.releases._laws import canonical_kind, laws_of_rows, parameters_of_kind
+    from dpinfer.releases.frames import canonical_kind, laws_of_rows, parameters_of_kind
 
     if not isinstance(mechanism, Mapping):
         return _by_label(mechanism, labels, size, name, called).tolist()
@@ -1216,7 +1215,7 @@ def _bound(x: NoisyValues, value: Any, name: str) -> Bound:
 
 def _bounds(value: Any, name: str) -> tuple[FloatArray, pd.Index | None]:
     """Return numbers that may be infinite, and their labels."""
-    from dpinfer._interchange import as_values
+    from dpinfer._check import as_values
 
     value = as_values(value, name)
     if hasattr(value, "index") and hasattr(value, "to_numpy"):

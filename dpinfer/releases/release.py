@@ -4,46 +4,339 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Self, final
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Protocol, Self, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpinfer._validation import (
+from dpinfer._check import (
     NEIGHBOURS,
     RNG,
     FloatArray,
     Locked,
     Neighbours,
+    as_table,
+    as_values,
     check_array,
+    check_integer_array,
+    check_length,
     check_option,
+    check_scalar,
     freeze,
+    one_line,
+    show,
 )
-from dpinfer.errors import InvalidParameterError
-from dpinfer.mechanisms import Mechanism, NoiseLaw, as_noise
-from dpinfer.mechanisms._law import marked
-from dpinfer.mechanisms._shared import Origin
-from dpinfer.mechanisms.independent import refuse_selected
+from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
+from dpinfer.mechanisms.independent import Mechanism, as_noise, groups, refuse_selected
+from dpinfer.mechanisms.law import NoiseLaw, Origin, marked
+from dpinfer.mechanisms.laws import Exact
+from dpinfer.mechanisms.rounded import warn_of_rounding
 from dpinfer.mechanisms.samplers import LARGEST_WHOLE, Sampler, noise_source
 from dpinfer.mechanisms.weighted_sum import WeightedSum
-from dpinfer.queries import Domain, Workload
-from dpinfer.releases._consistency import check_consistency
-from dpinfer.releases._fields import (
-    GUARANTEES,
-    Bound,
-    check_bin_size,
-    check_clamp,
-    check_mapping,
-    check_name,
-    check_sensitivity,
-    check_threshold,
-    check_workload,
-    unlabel,
-)
-from dpinfer.releases._selection import positions_of, take_bound
+from dpinfer.queries.domain import Domain, check_distinct, show_label
+from dpinfer.queries.workload import Workload, check_counting
+from dpinfer.releases.frames import is_single_column
+from dpinfer.results.labels import stack_labels
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+# Checks of the parts of a release, each of which returns the part in its normal form.
+
+
+Bound = float | FloatArray
+
+LARGEST_BIN = 2.0**52
+
+SENSITIVITIES = ("l1", "l2")
+GUARANTEES = ("epsilon", "delta", "rho", "mu")
+
+
+def unlabel(values: Any) -> tuple[Any, pd.Index | None]:
+    """Split a Series or DataFrame into values, row by row, and labels; 0, 1, ... are none."""
+    import pandas as pd
+
+    values = as_values(values)
+    if not hasattr(values, "iloc"):
+        return values, None
+    if isinstance(values, pd.DataFrame) and not is_single_column(values):
+        return values.to_numpy().ravel(), stack_labels(values)
+    labels = values.index
+    return values.to_numpy().reshape(-1), None if _is_counting(labels) else labels
+
+
+def _is_counting(labels: pd.Index) -> bool:
+    """Whether labels are 0, 1, ..., which pandas gives where there are none."""
+    import pandas as pd
+
+    plain = isinstance(labels, pd.RangeIndex) and labels.equals(pd.RangeIndex(len(labels)))
+    return plain and labels.name is None
+
+
+def check_workload(workload: Any, labels: Any, size: int) -> Workload:
+    """Return the queries of ``size`` values: the given ones, or one unknown for each value."""
+    if workload is None:
+        return Workload.identity(size, labels)
+    queries = workload if isinstance(workload, Workload) else Workload(workload)
+    if len(queries) != size:
+        raise IncompatibleReleaseError(
+            f"values must have {len(queries)} entries, one for each query of the workload, "
+            f"got {size}"
+        )
+    named = labels is not None and hasattr(workload, "iloc")
+    if named and not (_is_counting(workload.index) or workload.index.equals(labels)):
+        raise InvalidParameterError(
+            "workload must have the labels of the values in the same order: reindex it first"
+        )
+    if labels is not None:
+        return queries.with_labels(labels)
+    if not queries.is_identity and queries.labels is not None:
+        check_distinct(queries.labels, "labels")
+    return queries
+
+
+def check_bound(value: Any, name: str, size: int, labels: Any = None) -> Bound:
+    """Return a bound on each value, infinite where there is none; a Series has their labels."""
+    plain, own = unlabel(as_table(value, name))
+    if own is not None and hasattr(labels, "equals") and not own.equals(labels):
+        raise InvalidParameterError(
+            f"{name} must have the labels of the values in the same order: reindex it first"
+        )
+    bound = check_array(plain, name, finite=False)
+    if bound.ndim == 0:
+        return float(bound)
+    if bound.shape != (size,):
+        raise InvalidParameterError(
+            f"{name} must be a number or have {size} entries, one for each of the values, "
+            f"got shape {bound.shape}"
+        )
+    return freeze(bound)
+
+
+def check_threshold(threshold: Any, size: int, labels: Any = None) -> Bound | None:
+    """Return the bound that published values reached."""
+    return None if threshold is None else check_bound(threshold, "threshold", size, labels)
+
+
+def check_bin_size(bin_size: Any, size: int, labels: Any = None) -> Bound:
+    """Return the number of which the counts became multiples before the noise was added."""
+    bound = check_bound(bin_size, "bin_size", size, labels)
+    check_integer_array(bound, "bin_size", ge=1, le=LARGEST_BIN)
+    return bound
+
+
+def check_clamp(clamp: Any, size: int, labels: Any = None) -> tuple[Bound, Bound] | None:
+    """Return clamping bounds as a pair (lower, upper)."""
+    if clamp is None:
+        return None
+    ends = clamp if isinstance(clamp, (tuple, list)) else (clamp, np.inf)
+    if len(ends) != 2:
+        raise InvalidParameterError(
+            f"clamp must be a lower bound or a pair (lower, upper), got {show(clamp)}"
+        )
+    lower = check_bound(-np.inf if ends[0] is None else ends[0], "clamp", size, labels)
+    upper = check_bound(np.inf if ends[1] is None else ends[1], "clamp", size, labels)
+    if np.any(np.asarray(lower) >= upper):
+        raise InvalidParameterError(f"clamp must have lower < upper, got {show(clamp)}")
+    return lower, upper
+
+
+def check_sensitivity(sensitivity: Any) -> float | Mapping[str, float] | None:
+    """Return a sensitivity: a number, or numbers by norm."""
+    if sensitivity is None or isinstance(sensitivity, Mapping):
+        return check_mapping(sensitivity, "sensitivity", SENSITIVITIES)
+    return check_scalar(sensitivity, "sensitivity", gt=0)
+
+
+def check_mapping(
+    given: Mapping[str, Any] | None, name: str, keys: tuple[str, ...]
+) -> Mapping[str, float] | None:
+    """Return a read-only mapping of some of the keys to numbers >= 0."""
+    if given is None:
+        return None
+    if not isinstance(given, Mapping) or not given:
+        raise InvalidParameterError(
+            f"{name} must be a mapping of {', '.join(keys)} to numbers, got {show(given)}"
+        )
+    checked = {
+        check_option(key, f"key of {name}", keys): check_scalar(value, f"{name} {key}", ge=0)
+        for key, value in given.items()
+    }
+    return MappingProxyType(checked)
+
+
+def check_name(name: object) -> str | None:
+    """Return the name of a release."""
+    if name is None or isinstance(name, str):
+        return name
+    raise InvalidParameterError(f"name must be a string, got {show(name)}")
+
+
+# Whether the parts of a release fit together.
+
+
+class Published(Protocol):
+    """What of a release has to fit together."""
+
+    @property
+    def values(self) -> FloatArray:
+        """The published values."""
+        ...
+
+    @property
+    def workload(self) -> Workload:
+        """The queries that they answer."""
+        ...
+
+    @property
+    def mechanism(self) -> NoiseLaw:
+        """The law of their noise."""
+        ...
+
+    @property
+    def threshold(self) -> Bound | None:
+        """The least value that is published."""
+        ...
+
+    @property
+    def clamp(self) -> tuple[Bound, Bound] | None:
+        """The bounds that values were moved into."""
+        ...
+
+
+def check_consistency(release: Published) -> None:
+    """Refuse values and queries that the noise and the publishing rule exclude."""
+    check_counting(release.workload, release.mechanism)
+    _check_publishing_rule(release)
+    _check_whole_values(release)
+    lower, upper = release.clamp if release.clamp is not None else (-np.inf, np.inf)
+    free = np.flatnonzero((release.values != lower) & (release.values != upper))
+    warn_of_rounding(release.values[free], release.mechanism.take(free), "values")
+
+
+def _check_publishing_rule(release: Published) -> None:
+    values = release.values
+    lower, upper = release.clamp if release.clamp is not None else (-np.inf, np.inf)
+    _refuse(release, values < lower, "below its clamping bound", lower)
+    _refuse(release, values > upper, "above its clamping bound", upper)
+    if release.threshold is not None:
+        below = values < release.threshold
+        _refuse(release, below, "below the threshold of publication", release.threshold)
+
+
+def _refuse(release: Published, bad: NDArray[np.bool_], words: str, bound: Bound) -> None:
+    if bad.any():
+        position = int(np.flatnonzero(bad)[0])
+        limit = np.broadcast_to(bound, bad.shape)[position]
+        raise IncompatibleReleaseError(
+            f"the value {release.values[position]:g} in {_row(release, position)} must not be "
+            f"{words} {limit:g}"
+        )
+
+
+def _check_whole_values(release: Published) -> None:
+    """Refuse fractions where integer noise was added to whole numbers.
+
+    Such a value was post-processed (scaled, averaged, fitted), so that its error does not have
+    the law of the noise any more. A value at a clamping bound is that bound.
+    """
+    fraction = release.values != np.floor(release.values)
+    if not fraction.any():
+        return
+    if release.clamp is not None:
+        lower, upper = release.clamp
+        fraction &= (release.values != lower) & (release.values != upper)
+    for law, cells in groups(release.mechanism, len(release.values)):
+        if law.is_integer and not isinstance(law, Exact) and fraction[cells].any():
+            position = int(cells[np.flatnonzero(fraction[cells])[0]])
+            raise IncompatibleReleaseError(
+                f"the value in {_row(release, position)} must be a whole number under "
+                f"{type(law).__name__} noise, got {release.values[position]}: a value that was "
+                "scaled or fitted after the noise was added does not have this law"
+            )
+
+
+def _row(release: Published, position: int) -> str:
+    """Name a value in a message: its position and its label."""
+    labels = release.workload.labels
+    label = "" if labels is None else f" ({show_label(labels[position])})"
+    return f"row {position}{label}"
+
+
+# Some of the values of a release.
+
+
+def positions_of(where: Any, size: int, labels: pd.Index | None) -> NDArray[np.intp]:
+    """Return the positions of values chosen by a mask, by positions, by a slice or by labels."""
+    where = as_table(where, "where")
+    if isinstance(where, slice):
+        return np.arange(size)[where]
+    if isinstance(where, (str, bytes)) or not _has_length(where):
+        raise InvalidParameterError(
+            f"where must be a mask, positions, a slice or a list of labels, got {show(where)}"
+        )
+    if _holds(where, "b", bool):
+        _check_order(where, labels)
+        check_length(where, "where", size, "the values")
+        if np.ndim(where) != 1:
+            raise InvalidParameterError(
+                f"where must be one-dimensional, got a mask of shape {np.shape(where)}"
+            )
+        return np.flatnonzero(where)
+    if labels is None or _holds(where, "iu", int):
+        positions = check_array(where, "where", ndim=1, ge=-size, le=size - 1).astype(np.intp)
+        return np.asarray(np.arange(size)[positions])
+    chosen = list(where)
+    try:
+        found = np.asarray(labels.get_indexer(chosen), dtype=np.intp)
+    except (TypeError, ValueError, NotImplementedError) as error:
+        raise InvalidParameterError(
+            f"where must hold labels of the release, got {show(where)}: {one_line(error)}"
+        ) from error
+    if (found < 0).any():
+        missing = chosen[int(np.flatnonzero(found < 0)[0])]
+        raise InvalidParameterError(
+            f"where must hold labels of the release, got {show_label(missing)}"
+        )
+    return found
+
+
+def _has_length(where: Any) -> bool:
+    try:
+        len(where)
+    except TypeError:
+        return False
+    return True
+
+
+def _check_order(where: Any, labels: pd.Index | None) -> None:
+    """Refuse a labelled mask in another order than that of the values."""
+    import pandas as pd
+
+    if labels is None or not isinstance(where, pd.Series) or where.index.equals(labels):
+        return
+    if not where.index.equals(pd.RangeIndex(len(where))):
+        raise InvalidParameterError(
+            "where must be labelled like the values and in their order, got a Series with another "
+            "index: reindex it, or pass an array to go by position"
+        )
+
+
+def _holds(where: Any, kinds: str, plain: type) -> bool:
+    """Whether a selection holds values of one kind only: of a NumPy kind or of a plain type."""
+    if isinstance(where, np.ndarray):
+        return where.dtype.kind in kinds
+    return len(where) > 0 and all(
+        isinstance(item, plain) or (isinstance(item, np.generic) and item.dtype.kind in kinds)
+        for item in where
+    )
+
+
+def take_bound(bound: Bound | None, rows: NDArray[np.intp]) -> Bound | None:
+    """Return the bounds of some of the values, if there are any."""
+    return bound[rows] if isinstance(bound, np.ndarray) else bound
 
 
 @final
@@ -231,7 +524,7 @@ class Release(Locked):
                [0., 1.],
                [1., 1.]])
         """
-        from dpinfer.releases._tables import rows_of_tables
+        from dpinfer.releases.frames import rows_of_tables
 
         values, workload, law = rows_of_tables(tables, mechanism, domain)
         return cls(values, workload=workload, mechanism=law, **details)
@@ -298,7 +591,7 @@ class Release(Locked):
         ... ).variance.round(2)
         array([1799.83,  449.83])
         """
-        from dpinfer.releases import _frame
+        from dpinfer.releases import frames as _frame
 
         frame = _frame.check_frame(frame)
         return cls(
@@ -492,7 +785,7 @@ class Release(Locked):
         """
         import pandas as pd
 
-        from dpinfer.releases._laws import columns_of_law
+        from dpinfer.releases.frames import columns_of_law
 
         columns = {"value": self.values} | columns_of_law(self.mechanism, len(self))
         if self.threshold is not None:

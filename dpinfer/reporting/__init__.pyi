@@ -1,3 +1,3 @@
-from .analysis import Analysis as Analysis
-from .writing import check_report_paths as check_report_paths
-from .writing import write_reports as write_reports
+from .report import Analysis as Analysis
+from .report import check_report_paths as check_report_paths
+from .report import write_reports as write_reports

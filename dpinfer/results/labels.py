@@ -8,8 +8,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpinfer._interchange import as_pandas, as_values
-from dpinfer._validation import FloatArray, check_array, check_items, show, show_some
+from dpinfer._check import (
+    FloatArray,
+    as_pandas,
+    as_values,
+    check_array,
+    check_items,
+    show,
+    show_some,
+)
 from dpinfer.errors import InvalidParameterError
 
 if TYPE_CHECKING:

@@ -6,15 +6,21 @@ many workers and in whatever order the blocks are drawn, and memory is bounded b
 
 from __future__ import annotations
 
+import math
+import pickle
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeVar
+from functools import cached_property, partial
+from time import perf_counter
+from typing import Any, Literal, TypeVar
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
 
-from dpinfer._validation import (
+from dpinfer._check import (
     ALTERNATIVES,
     RNG,
     Alternative,
@@ -25,22 +31,302 @@ from dpinfer._validation import (
     check_reps,
     check_rng,
     check_scalar,
+    require,
+    show,
 )
 from dpinfer.errors import InvalidParameterError
-from dpinfer.results._blocks import Block, Draw, Law, block_sizes, child_seed, count_blocks
-from dpinfer.results._tally import Tally, exceedances_for
-from dpinfer.results._workers import count_workers, run_tasks
-from dpinfer.results.monte_carlo_null import MonteCarloNull
+from dpinfer.results.null import SORT_FROM, Bounds, MonteCarloNull, bounds_of, count_beyond
 
-__all__ = [
-    "BLOCK",
-    "Draw",
-    "Simulation",
-    "block_sizes",
-    "child_seed",
-    "run_blocks",
-    "simulate_null",
-]
+# Blocks of replicates: what is drawn and counted at a time, by whichever worker.
+
+
+Draw = Callable[[int, np.random.Generator], FloatArray]
+"""Returns that many independent replicates of a statistic under the null hypothesis."""
+
+_LARGEST_FREED = 1 << 20
+"""Length of an array that is made and freed at the start, untouched. From then on the malloc of
+Linux keeps up to twice its memory (mallopt(3), M_MMAP_THRESHOLD). Otherwise it gives the arrays of
+each block back to the system, which zeroes their pages anew for the next: half of the time."""
+
+
+@dataclass(frozen=True)
+class Law:
+    """One law under the null hypothesis, and the observed statistics to be counted against.
+
+    Parameters
+    ----------
+    index : int
+        Its place among the laws.
+    draw : callable
+        ``draw(size, rng)`` returns replicates. Workers may be processes: it has to be picklable.
+    statistic : array of float
+        The observed statistics.
+    alternatives : tuple of {"two-sided", "larger", "smaller"}
+        The alternatives to count for.
+    seed : numpy.random.SeedSequence
+        Block j draws from its j-th child.
+    """
+
+    index: int
+    draw: Draw
+    statistic: FloatArray
+    alternatives: tuple[Alternative, ...]
+    seed: np.random.SeedSequence
+
+    @cached_property
+    def bounds(self) -> list[Bounds]:
+        """Where replicates are at least as extreme, for each alternative."""
+        return [bounds_of(self.statistic, name) for name in self.alternatives]
+
+
+@dataclass(frozen=True)
+class Block:
+    """So many replicates of a law, of which so many are kept."""
+
+    law: Law
+    number: int
+    size: int
+    keep: int
+
+    @property
+    def seed(self) -> np.random.SeedSequence:
+        """The seed of this block."""
+        return child_seed(self.law.seed, self.number)
+
+
+Counted = tuple[FloatArray, FloatArray]
+"""What remains of a block: counts for each alternative and statistic, and the replicates kept."""
+
+
+def count_blocks(blocks: Sequence[Block]) -> list[Counted]:
+    """Draw and count blocks: the task of a worker."""
+    np.empty(_LARGEST_FREED)
+    return [_count(block) for block in blocks]
+
+
+def _count(block: Block) -> Counted:
+    law = block.law
+    rng = np.random.default_rng(block.seed)
+    replicates = law.draw(block.size, rng)
+    kept = _some(replicates, block.keep, rng)
+    if ordered := law.statistic.size > SORT_FROM:
+        replicates = np.sort(replicates)
+    extreme = [count_beyond(replicates, bounds, ordered) for bounds in law.bounds]
+    return np.array(extreme), kept
+
+
+def _some(replicates: FloatArray, keep: int, rng: np.random.Generator) -> FloatArray:
+    """Return a random choice of replicates: their order may not be random."""
+    if replicates.size <= keep:
+        return replicates
+    return rng.choice(replicates, keep, replace=False) if keep else np.empty(0)
+
+
+def child_seed(seed: np.random.SeedSequence, index: int) -> np.random.SeedSequence:
+    """Return the child that ``seed.spawn`` would put in that place."""
+    return np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, index))
+
+
+def block_sizes(reps: int, block: int) -> Iterator[int]:
+    """Yield the number of replicates in each block."""
+    for start in range(0, reps, block):
+        yield min(block, reps - start)
+
+
+# Counts of the replicates of one law, block by block, and when there are enough of them.
+
+
+_PLACE = (1 << 32) - 1
+"""Child of a block's seed that draws the places of replicates: not one that a draw may spawn."""
+
+
+def exceedances_for(precision: float) -> int:
+    """Return the number h of exceedances at which h/R has this relative standard error."""
+    inverse = min(1.0 / precision, 1e9)
+    return math.ceil(inverse * inverse * (1.0 - 1e-12))  # 1/0.1² is 100, not 101
+
+
+class Tally:
+    """How many replicates of a law are at least as extreme as each observed statistic.
+
+    Parameters
+    ----------
+    law : Law
+        The law and its statistics.
+    needed : float
+        Number of exceedances at which the count of a statistic ends: infinite for a count of all
+        replicates. Only the first alternative of the law counts for that.
+
+    Attributes
+    ----------
+    extreme : array of float, one row for each alternative
+        The counts.
+    replicates : array of float
+        For each statistic the number of replicates among which they were counted.
+    stopped : array of bool
+        Which counts ended because there were enough exceedances.
+    kept : list of array
+        A sample of the replicates, block by block.
+    """
+
+    def __init__(self, law: Law, needed: float) -> None:
+        shape = law.statistic.shape
+        self.law, self._needed = law, needed
+        self.extreme = np.zeros((len(law.alternatives), *shape))
+        self.replicates = np.zeros(shape)
+        self.stopped = np.zeros(shape, dtype=bool)
+        self.kept: list[FloatArray] = []
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no more replicates are needed."""
+        return bool(self.stopped.all())
+
+    def add(self, block: Block, counted: Counted) -> None:
+        """Count the replicates of the next block."""
+        counts, kept = counted
+        self.kept.append(kept)
+        tested = self.extreme[0, ...]  # a view, even of a single number
+        going = ~self.stopped
+        full = going & (tested + counts[0] >= self._needed)
+        self.stopped |= full
+        going &= ~full
+        self.replicates[going] += block.size
+        if full.any():
+            which = self._needed - tested[full]
+            rng = np.random.default_rng(child_seed(block.seed, _PLACE))
+            self.replicates[full] += draw_place(which, counts[0, full], block.size, rng)
+        self.extreme += np.where(going, counts, 0.0)
+        tested[full] = self._needed
+
+
+def draw_place(
+    which: NDArray[Any], marked: NDArray[Any], size: int, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """Draw the place of the ``which``-th marked item of ``size`` items in a random order.
+
+    The place has a negative hypergeometric law. It is halved in: how many marked items are in the
+    first half is hypergeometric.
+
+    Parameters
+    ----------
+    which, marked : array of whole numbers
+        1 <= which <= marked, the number of marked items.
+    size : int
+        Number of items, >= marked.
+    rng : numpy.random.Generator
+        Source of randomness.
+
+    Returns
+    -------
+    array of int
+        Places from 1 to ``size``.
+    """
+    which, marked = which.astype(np.int64), marked.astype(np.int64)
+    start = np.zeros(which.shape, dtype=np.int64)
+    length = start + size
+    while (length > 1).any():
+        half = length // 2
+        first = rng.hypergeometric(marked, length - marked, half)
+        later = which > first
+        start += np.where(later, half, 0)
+        which -= np.where(later, first, 0)
+        marked = np.where(later, marked - first, first)
+        length = np.where(later, length - half, half)
+    return np.asarray(start + 1)
+
+
+# Where tasks are run: here, or on the workers of joblib, which may be those of a cluster.
+
+
+Task = TypeVar("Task")
+
+_EXTRA = "distributed"
+
+_LONG = 3.0
+"""Seconds of work for which processes are worth their start: they do not wait for each other."""
+
+_TELLING = 0.2
+"""A first task that takes so many seconds tells how long all take; a shorter one warms up."""
+
+
+def count_workers(n_jobs: int | None) -> int:
+    """Return how many workers there are, as joblib counts them."""
+    if n_jobs == 1:
+        return 1
+    return int(require("joblib", _EXTRA).effective_n_jobs(n_jobs))
+
+
+def run_tasks(
+    function: Callable[[Task], Answer],
+    tasks: Iterable[Task],
+    n_jobs: int | None,
+    remaining: Callable[[Task], float],
+) -> Iterator[Answer]:
+    """Yield the answer to each task, in the order of the tasks.
+
+    Tasks are taken one by one, so that they may depend on earlier answers: with one worker on
+    all of them, with several on all but those that are under way.
+
+    Parameters
+    ----------
+    function : callable
+        What to do with a task. Workers may be processes: both have to be picklable.
+    tasks : iterable
+        The tasks.
+    n_jobs : int or None
+        Number of workers as joblib takes it; 1 does without joblib. Threads for short work and
+        processes for long, as the first tasks show, unless ``joblib.parallel_config`` chooses.
+    remaining : callable
+        ``remaining(task)``: how many times the work of a task is left to do.
+
+    Yields
+    ------
+    object
+        ``function(task)``.
+    """
+    if n_jobs == 1:
+        yield from map(function, tasks)
+        return
+    workers = _workers(n_jobs, "threads")
+    rest = iter(tasks)
+    seconds = 0.0
+    for task, last in zip(rest, (False, True), strict=False):
+        begun = perf_counter()
+        answer = function(task)
+        seconds = perf_counter() - begun
+        yield answer
+        if last or seconds > _TELLING:
+            break
+    else:
+        return
+    if seconds * remaining(task) > _LONG and _can_be_sent((function, task)):
+        workers = _workers(n_jobs, "processes")
+    delayed = require("joblib", _EXTRA).delayed(function)
+    yield from workers(delayed(task) for task in rest)
+
+
+def _workers(n_jobs: int | None, prefer: Literal["threads", "processes"]) -> Any:
+    """Return workers of that kind, or of the kind that the user has chosen."""
+    try:
+        return require("joblib", _EXTRA).Parallel(
+            n_jobs=n_jobs, prefer=prefer, batch_size=1, return_as="generator"
+        )
+    except ValueError as error:
+        raise InvalidParameterError(
+            f"n_jobs = {show(n_jobs)} needs a joblib backend that returns answers one by one, such "
+            f"as 'threading', 'loky' or 'dask': {error}"
+        ) from error
+
+
+def _can_be_sent(task: object) -> bool:
+    """Whether a task can be sent to another process."""
+    try:
+        pickle.dumps(task)
+    except (pickle.PicklingError, TypeError, AttributeError):
+        return False
+    return True
+
 
 SeededBlock = tuple[int, np.random.SeedSequence]
 """How many replicates to draw, and the seed to draw them from."""
@@ -279,3 +565,137 @@ def progress_bar(
 
     with tqdm(total=total, unit=unit, unit_scale=True) as bar:
         yield bar.update
+
+
+# How often tests reject simulated releases, counted block by block.
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Rejects where a statistic is at least as large as a critical value.
+
+    Parameters
+    ----------
+    statistic : callable
+        Maps releases, shape (m, ...), to statistics, shape (m,), without NaN.
+    critical : array of float, shape (a,)
+        The critical value of each level.
+    """
+
+    statistic: Callable[[FloatArray], FloatArray]
+    critical: FloatArray
+
+    def count(self, releases: FloatArray) -> FloatArray:
+        """Return how many releases are rejected at each level."""
+        ordered = np.sort(self.statistic(releases))
+        return np.asarray(ordered.size - np.searchsorted(ordered, self.critical, side="left"))
+
+
+@dataclass(frozen=True)
+class Study:
+    """Tests that look at the same simulated releases; can be pickled, for workers.
+
+    Parameters
+    ----------
+    draw : callable
+        ``draw(size, rng)`` returns so many releases.
+    rules : tuple of Rule
+        The tests, of which each has as many levels.
+    """
+
+    draw: Draw
+    rules: tuple[Rule, ...]
+
+    def count(self, simulation: Simulation, block: int) -> FloatArray:
+        """Return how many of ``reps`` releases each test rejects at each level, shape (t, a).
+
+        Block j draws from the j-th child of the seed, so that the answer does not depend on the
+        number of workers.
+        """
+        total = np.zeros((len(self.rules), self.rules[0].critical.size))
+        for counts in run_blocks(partial(_rejections_count, self), simulation, block):
+            total += counts
+        return total
+
+
+def _rejections_count(study: Study, block: SeededBlock) -> FloatArray:
+    """Draw a block of releases and count what is rejected: the task of a worker."""
+    size, seed = block
+    releases = study.draw(size, np.random.default_rng(seed))
+    releases.flags.writeable = False  # no test shall change what the next one looks at
+    return np.array([rule.count(releases) for rule in study.rules])
+
+
+def largest_replicates(draw: Draw, keep: int, simulation: Simulation, block: int) -> FloatArray:
+    """Return the ``keep`` largest of the replicates, in falling order.
+
+    As in :class:`Study`, block j draws from the j-th child of the seed. No more than a multiple of
+    ``keep`` and of the block is held at a time.
+    """
+    held: list[FloatArray] = []
+    for replicates in run_blocks(partial(_draw_largest, draw, keep), simulation, block):
+        held.append(replicates)
+        if sum(map(len, held)) > max(4 * keep, block):
+            held = [_largest(np.concatenate(held), keep)]
+    return -np.sort(-_largest(np.concatenate(held), keep))
+
+
+def _draw_largest(draw: Draw, keep: int, block: SeededBlock) -> FloatArray:
+    """Draw a block of replicates and return its largest: the task of a worker."""
+    size, seed = block
+    return _largest(draw(size, np.random.default_rng(seed)), keep)
+
+
+def _largest(values: FloatArray, keep: int) -> FloatArray:
+    return values if values.size <= keep else np.partition(values, -keep)[-keep:]
+
+
+# Exact bounds of a probability from how often something happened.
+
+
+def clopper_pearson(
+    events: ArrayLike, trials: ArrayLike, error: ArrayLike
+) -> tuple[FloatArray, FloatArray]:
+    """Return the bounds of Clopper and Pearson for probabilities.
+
+    Parameters
+    ----------
+    events, trials : array of float
+        In how many of how many trials each event happened.
+    error : float or array of float
+        Probability, at most, with which each of the two bounds misses, in (0, 1).
+
+    Returns
+    -------
+    lower, upper : array of float
+        The bounds: the smallest p with P(X >= x; p) >= error and the largest p with
+        P(X <= x; p) >= error, for X binomial; 0 and 1 where there are no trials.
+
+    References
+    ----------
+    Clopper, C. J. and Pearson, E. S. (1934). The use of confidence or fiducial limits illustrated
+    in the case of the binomial. Biometrika 26, 404-413. doi:10.1093/biomet/26.4.404.
+
+    Examples
+    --------
+    >>> lower, upper = clopper_pearson([0, 5], [10, 10], 0.025)
+    >>> lower.round(4), upper.round(4)
+    (array([0.    , 0.1871]), array([0.3085, 0.8129]))
+    """
+    happened = np.asarray(events, dtype=np.float64)
+    others = np.asarray(trials, dtype=np.float64) - happened
+    # a beta quantile has no parameter 0: the bound is 0 or 1 there
+    low = special.betaincinv(np.maximum(happened, 1.0), others + 1.0, error)
+    high = special.betainccinv(happened + 1.0, np.maximum(others, 1.0), error)
+    return np.where(happened > 0, low, 0.0), np.where(others > 0, high, 1.0)
+
+
+__all__ = [
+    "BLOCK",
+    "Draw",
+    "Simulation",
+    "block_sizes",
+    "child_seed",
+    "run_blocks",
+    "simulate_null",
+]

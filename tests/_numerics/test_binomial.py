@@ -7,7 +7,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from dpinfer._numerics.binomial import LOG_NEGLIGIBLE, binom_pmf, binom_radius
+from dpinfer._numerics.counts import LOG_NEGLIGIBLE, binom_pmf, binom_radius
 
 PROPORTIONS = [1e-9, 0.01, 0.255, 0.5, 0.9, 1 - 1e-9]
 

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpinfer._numerics.commensurate import common_spacing
+from dpinfer._numerics.lattice import common_spacing
 
 
 @pytest.mark.parametrize(

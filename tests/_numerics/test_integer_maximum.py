@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpinfer._numerics.integer_maximum import ENUMERATED, evaluated, largest_over_integers
+from dpinfer._numerics.roots import ENUMERATED, evaluated, largest_over_integers
 
 
 def test_largest_over_integers_enumerates_short_ranges():

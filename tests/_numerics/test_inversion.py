@@ -4,10 +4,7 @@ import numpy as np
 import pytest
 from scipy import special
 
-from dpinfer._numerics.chebyshev import HalfLineTable
-from dpinfer._numerics.contour import TailContour
-from dpinfer._numerics.saddle import SaddleGrid
-from dpinfer._numerics.sawtooth import SawtoothSeries
+from dpinfer._numerics.inversion import HalfLineTable, SaddleGrid, SawtoothSeries, TailContour
 from dpinfer.errors import ConvergenceError
 
 
@@ -70,8 +67,8 @@ def test_the_tilted_laplace_law_has_this_spread():
 
 
 def test_an_integral_that_does_not_converge_is_given_up(monkeypatch):
-    monkeypatch.setattr("dpinfer._numerics.contour.NODES", 8)
-    monkeypatch.setattr("dpinfer._numerics.contour.MAX_NODES", 16)
+    monkeypatch.setattr("dpinfer._numerics.inversion.NODES", 8)
+    monkeypatch.setattr("dpinfer._numerics.inversion.MAX_NODES", 16)
     with pytest.raises(ConvergenceError, match="not converged after 16 nodes"):
         TailContour(laplace_grid()).log_upper(np.array([1.0]))
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpinfer._numerics.multinomial import draw_binomial, draw_multinomial
+from dpinfer._numerics.counts import draw_binomial, draw_multinomial
 
 REPS = 200_000
 

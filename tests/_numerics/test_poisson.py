@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpinfer._numerics.poisson import poisson_pmf, poisson_radius
+from dpinfer._numerics.counts import poisson_pmf, poisson_radius
 
 
 @pytest.mark.parametrize("rate", [1e-200, 0.5, 30.0, 1e6, 1e12])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpinfer._numerics.saddle import SaddleGrid
+from dpinfer._numerics.inversion import SaddleGrid
 from dpinfer.mechanisms import DiscreteGaussian, Gaussian, Geometric, Laplace, Tulap, WeightedSum
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpinfer._numerics.weighted_chi2 import WeightedChi2
+from dpinfer._numerics.chi2 import WeightedChi2
 
 
 @pytest.mark.parametrize("k", [1, 2, 5, 60])

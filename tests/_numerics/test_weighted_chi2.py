@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, special
 
-from dpinfer._numerics.weighted_chi2 import RankOne, WeightedChi2
+from dpinfer._numerics.chi2 import RankOne, WeightedChi2
 from dpinfer.errors import ConvergenceError
 
 
@@ -120,8 +120,8 @@ def test_tails_add_up(values, ratio):
 
 
 def test_an_integral_that_does_not_converge_is_given_up(monkeypatch):
-    monkeypatch.setattr("dpinfer._numerics.weighted_chi2._BLOCKS", 1)
-    monkeypatch.setattr("dpinfer._numerics.weighted_chi2._NODES", 8)
+    monkeypatch.setattr("dpinfer._numerics.chi2._BLOCKS", 1)
+    monkeypatch.setattr("dpinfer._numerics.chi2._NODES", 8)
     with pytest.raises(ConvergenceError, match="not converged after 8 nodes"):
         WeightedChi2.from_eigenvalues(np.array([1.0, 2.0, 3.0])).upper(np.array([4.0]))
 

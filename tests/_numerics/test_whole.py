@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpinfer._numerics.whole import smallest_whole
+from dpinfer._numerics.lattice import smallest_whole
 
 
 @pytest.mark.parametrize("start", [-1000.0, -1.0, 0.0, 3.0, 77.0, 5000.0])

@@ -20,7 +20,7 @@ from comparing import LOOSE, SAME, Calls, adding_to, close
 
 import dpinfer as dpi
 from dpinfer.mechanisms import DiscreteGaussian, Gaussian, Geometric, Laplace
-from dpinfer.privacy.losses import privacy_loss
+from dpinfer.privacy import privacy_loss
 
 ROWS = []
 comparison = adding_to(ROWS)

@@ -3,7 +3,7 @@
 import pytest
 
 from dpinfer.mechanisms import DiscreteGaussian, Geometric, Laplace
-from dpinfer.privacy.losses import privacy_loss
+from dpinfer.privacy import privacy_loss
 
 DELTA = 1e-6
 

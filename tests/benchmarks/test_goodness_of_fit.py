@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from dpinfer._numerics.weighted_chi2 import WeightedChi2
+from dpinfer._numerics.chi2 import WeightedChi2
 from dpinfer.hypothesis_tests import chisquare
 from dpinfer.mechanisms import Gaussian, Geometric, Laplace
 

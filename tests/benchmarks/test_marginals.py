@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpinfer.estimation.tables.marginals import NoisyMarginal, StructuralZeros, combine_marginals
+from dpinfer.estimation import NoisyMarginal, StructuralZeros, combine_marginals
 from dpinfer.mechanisms import Gaussian
 from dpinfer.queries import Domain
-from dpinfer.releases.census.layout import (
+from dpinfer.releases.census.geography import (
     NURSING_MINORS,
     PL94_DOMAIN,
     PL94_GROUPINGS,

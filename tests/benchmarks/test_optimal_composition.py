@@ -6,8 +6,7 @@ What is compared: ε at δ = 10⁻⁶. Losses of the accountant are rounded up t
 import numpy as np
 import pytest
 
-from dpinfer.privacy.composition import compose_optimal
-from dpinfer.privacy.guarantees import PureDP
+from dpinfer.privacy import PureDP, compose_optimal
 
 DELTA = 1e-6
 

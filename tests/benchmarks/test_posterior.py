@@ -4,9 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpinfer.intervals.posterior.count_posterior import count_posterior
-from dpinfer.intervals.posterior.empirical import empirical_prior
-from dpinfer.intervals.posterior.priors import NegativeBinomialPrior, PoissonPrior
+from dpinfer.intervals import NegativeBinomialPrior, PoissonPrior, count_posterior, empirical_prior
 from dpinfer.mechanisms import Gaussian, Geometric, Laplace
 
 ROWS = 1_000_000

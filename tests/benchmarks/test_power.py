@@ -5,9 +5,12 @@ import pytest
 
 from dpinfer import Geometric, Laplace
 from dpinfer.hypothesis_tests import proportions_2indep, proportions_ztest
-from dpinfer.hypothesis_tests.power.linear import LinearPower
-from dpinfer.hypothesis_tests.power.one_count import PoissonPower, ProportionPower
-from dpinfer.hypothesis_tests.power.two_proportions import TwoProportionsPower
+from dpinfer.hypothesis_tests.power import (
+    LinearPower,
+    PoissonPower,
+    ProportionPower,
+    TwoProportionsPower,
+)
 
 NOISES = [Laplace(scale=2.0), Geometric(scale=2.0)]
 NOBS = np.arange(50, 1050, 10)

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 from scipy.optimize import brentq
 
-from dpinfer.intervals.proportions.one_sample import proportion_confint
-from dpinfer.intervals.proportions.rates import poisson_confint
+from dpinfer.intervals import poisson_confint, proportion_confint
 from dpinfer.mechanisms import Geometric, Laplace
-from dpinfer.mechanisms.noisy_binomial import NoisyBinomial
+from dpinfer.mechanisms._noisy_count import NoisyBinomial
 
 NOISE = Geometric.from_epsilon(1.0)
 

@@ -16,17 +16,17 @@ import pandas as pd
 import pytest
 
 import dpinfer as dpi
-from dpinfer.datasets.synthetic_geography import synthetic_population
-from dpinfer.estimation.streaming.stream import (
+from dpinfer.datasets import synthetic_population
+from dpinfer.estimation import (
+    NoisyMarginal,
     census_parts,
     read_marginals_parquet,
     stream_marginals,
     write_marginals_parquet,
 )
-from dpinfer.estimation.tables.marginals import NoisyMarginal
 from dpinfer.queries import Hierarchy
 from dpinfer.releases.census import write_census_measurements
-from dpinfer.releases.census.layout import PL94_DOMAIN, PL94_GROUPINGS
+from dpinfer.releases.census.geography import PL94_DOMAIN, PL94_GROUPINGS
 
 DOMAIN = dpi.Domain(
     {"quarters": range(8), "adult": range(2), "hispanic": range(2), "race": range(63)}

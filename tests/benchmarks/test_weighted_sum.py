@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy import integrate
 
-from dpinfer.mechanisms import Gaussian, Geometric, Laplace
-from dpinfer.mechanisms.weighted_sum import WeightedSum, weighted_sums
+from dpinfer.mechanisms import Gaussian, Geometric, Laplace, WeightedSum, weighted_sums
 
 LAPLACE = np.array([1.0, 2.0, 3.0, 4.0])
 GEOMETRIC = np.array([1.0, 1, 1, 1, 2, 2, 3, 5])

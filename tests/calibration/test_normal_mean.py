@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpinfer.intervals.means.normal_mean import normal_mean_confint
+from dpinfer.intervals import normal_mean_confint
 
 SIGMA = 2.0
 KNOWN = {"std": SIGMA, "mean_bounds": (-200.0, 200.0)}

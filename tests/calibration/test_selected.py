@@ -7,8 +7,7 @@ by accident with probability below 2e-9.
 import numpy as np
 import pytest
 
-from dpinfer.intervals.selected.clamped import clamped_confint
-from dpinfer.intervals.selected.thresholded import thresholded_confint
+from dpinfer.intervals import clamped_confint, thresholded_confint
 from dpinfer.mechanisms import DiscreteGaussian, Gaussian, Geometric, Laplace, Tulap
 
 THRESHOLD = 90

@@ -13,7 +13,7 @@ from dpinfer.mechanisms import (
     IndependentNoise,
     Laplace,
 )
-from dpinfer.mechanisms.noisy_binomial import NoisyBinomial
+from dpinfer.mechanisms._noisy_count import NoisyBinomial
 
 LEVELS = (0.01, 0.05, 0.1)
 

@@ -16,7 +16,7 @@ from dpinfer.calibration import (
     certify_test,
     write_certificates,
 )
-from dpinfer.calibration.scene import Scene
+from dpinfer.calibration._scenes import Scene
 from dpinfer.hypothesis_tests.models import Binomial, Poisson
 
 LAPLACE = dpi.Laplace(scale=4.0)
@@ -125,7 +125,7 @@ def test_folders_that_cannot_be_written(tmp_path, monkeypatch):
     def full(*_):
         raise OSError("no space left on device")
 
-    monkeypatch.setattr("dpinfer.calibration.writing.os.replace", full)
+    monkeypatch.setattr("dpinfer.calibration.library.os.replace", full)
     with pytest.raises(InvalidParameterError, match="no space left on device"):
         write_certificates(found, tmp_path / "a.json")
     assert list(tmp_path.iterdir()) == []

@@ -8,7 +8,7 @@ import pytest
 from dpinfer import InvalidParameterError
 from dpinfer.__main__ import main
 from dpinfer.calibration import certify_library, check_certificates_path, write_certificates
-from dpinfer.calibration._cases import Setting, cases
+from dpinfer.calibration.library import Setting, cases
 from dpinfer.mechanisms import Laplace, Tulap
 
 

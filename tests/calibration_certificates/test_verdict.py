@@ -10,8 +10,8 @@ from scipy import stats
 
 from dpinfer import DPInferError, InvalidParameterError
 from dpinfer.calibration import replicates_to_decide
-from dpinfer.calibration.verdict import exact_verdicts, largest_rate, verdicts
-from dpinfer.results.binomial_bounds import clopper_pearson
+from dpinfer.calibration.certificate import exact_verdicts, largest_rate, verdicts
+from dpinfer.results.simulation import clopper_pearson
 
 TRIALS = (1, 2, 19, 200, 1500)
 LIMITS = (0.011, 0.06, 0.5)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpinfer.datasets.synthetic_geography import synthetic_population
+from dpinfer.datasets import synthetic_population
 from dpinfer.errors import InvalidParameterError
 
 

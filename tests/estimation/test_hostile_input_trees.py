@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from dpinfer import Domain, DPInferError, Exact, Gaussian, Geometric, Laplace, combine_hierarchy
-from dpinfer.estimation.tables.marginals import NoisyMarginal, StructuralZeros, combine_marginals
+from dpinfer.estimation import NoisyMarginal, StructuralZeros, combine_marginals
 from dpinfer.queries import Hierarchy
 
 NOISE = Gaussian(sigma=2.0)

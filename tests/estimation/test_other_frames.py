@@ -7,7 +7,7 @@ import pytest
 
 import dpinfer as dpi
 from dpinfer.errors import InvalidParameterError
-from dpinfer.estimation.tables.marginals import NoisyMarginal, StructuralZeros
+from dpinfer.estimation import NoisyMarginal, StructuralZeros
 
 NOISE = dpi.Laplace(scale=2.0)
 WORKLOAD = dpi.Workload(

@@ -11,8 +11,7 @@ from dpinfer.estimation.published import (
     common_shape,
     unlabelled,
 )
-from dpinfer.mechanisms import Exact, Geometric, IndependentNoise, Laplace
-from dpinfer.mechanisms.independent import as_noise
+from dpinfer.mechanisms import Exact, Geometric, IndependentNoise, Laplace, as_noise
 
 LABELS = pd.Index(["a", "b"])
 

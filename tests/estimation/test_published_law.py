@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dpinfer import Release
-from dpinfer.estimation.published_law import PublishedRows
+from dpinfer.estimation.published import PublishedRows
 from dpinfer.mechanisms import DiscreteGaussian, Gaussian, Geometric, Laplace, Tulap
 
 NOISES = [

@@ -3,7 +3,7 @@ import pytest
 from scipy import stats
 
 from dpinfer.errors import InvalidParameterError
-from dpinfer.estimation.simultaneous import critical_pivot
+from dpinfer.estimation.pivots import critical_pivot
 
 
 def normal_errors(reps, rng):
@@ -31,7 +31,7 @@ def test_few_replicates_still_cover_on_average():
 
 
 def test_blocks_do_not_change_the_law(monkeypatch):
-    monkeypatch.setattr("dpinfer.estimation.simultaneous._BLOCK_SIZE", 50)
+    monkeypatch.setattr("dpinfer.estimation.pivots._BLOCK_SIZE", 50)
     small = critical_pivot(normal_errors, STD, 0.1, 20_000, rng=3)
     assert abs((2 * stats.norm.cdf(small.value) - 1) ** 4 - 0.9) < 6 * small.mc_error
 

@@ -9,9 +9,16 @@ from scipy.sparse.linalg import splu
 
 from dpinfer import Gaussian, combine
 from dpinfer.errors import ConvergenceError, InvalidParameterError
-from dpinfer.estimation import augmented, solvers
-from dpinfer.estimation.augmented import AugmentedSystem, column_counts
-from dpinfer.estimation.solvers import DenseSolver, IdentitySolver, SparseSolver, find_solver
+from dpinfer.estimation import design as augmented
+from dpinfer.estimation import design as solvers
+from dpinfer.estimation.design import (
+    AugmentedSystem,
+    DenseSolver,
+    IdentitySolver,
+    SparseSolver,
+    column_counts,
+    find_solver,
+)
 
 
 def reference(matrix, variance, target):
@@ -158,8 +165,8 @@ def test_refinement_that_is_cut_off_is_judged_by_what_it_reached(monkeypatch):
     matrix, variance = random_problem(rng, -3, 3, exact=False)
     values = matrix @ np.arange(1.0, matrix.shape[1] + 1)
     system = AugmentedSystem(sparse.csr_array(matrix), variance)
-    monkeypatch.setattr("dpinfer.estimation.augmented._REFINEMENTS", 1)
-    monkeypatch.setattr("dpinfer.estimation.augmented._ROUNDING", -1.0)
+    monkeypatch.setattr("dpinfer.estimation.design._REFINEMENTS", 1)
+    monkeypatch.setattr("dpinfer.estimation.design._ROUNDING", -1.0)
     found = system.solve(values, np.zeros(matrix.shape[1]))[1]
     np.testing.assert_allclose(found, np.arange(1.0, matrix.shape[1] + 1), rtol=1e-8)
 

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from dpinfer.errors import InvalidParameterError
-from dpinfer.estimation.weights import checked_weights
+from dpinfer.estimation.targets import checked_weights
 
 LABELS = pd.Index(["a", "b", "c"])
 

@@ -22,7 +22,7 @@ from dpinfer import (
 )
 from dpinfer.hypothesis_tests import chisquare, null_distribution, proportions_ztest
 from dpinfer.hypothesis_tests.models import Binomial, Multinomial, Poisson, ProductMultinomial
-from dpinfer.results.null_distribution import ExactNull
+from dpinfer.results import ExactNull
 
 ALTERNATIVES = ("two-sided", "larger", "smaller")
 

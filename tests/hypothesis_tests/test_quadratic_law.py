@@ -11,13 +11,20 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 
 from dpinfer.errors import InvalidParameterError
-from dpinfer.hypothesis_tests._quadratic.enumeration import Enumeration
-from dpinfer.hypothesis_tests._quadratic.inversion import Inversion
-from dpinfer.hypothesis_tests._quadratic.lattice import Lattice, LatticeTable
-from dpinfer.hypothesis_tests._quadratic.law import QuadraticLaw
-from dpinfer.hypothesis_tests._quadratic.noise_parts import noise_parts
-from dpinfer.hypothesis_tests._quadratic.terms import Cells, Interpolated, Single
-from dpinfer.hypothesis_tests._quadratic.transform import Transform
+from dpinfer.hypothesis_tests._quadratic.cells import (
+    Cells,
+    Interpolated,
+    Single,
+    Transform,
+    noise_parts,
+)
+from dpinfer.hypothesis_tests._quadratic.law import (
+    Enumeration,
+    Inversion,
+    Lattice,
+    LatticeTable,
+    QuadraticLaw,
+)
 from dpinfer.mechanisms import (
     DiscreteGaussian,
     Exact,

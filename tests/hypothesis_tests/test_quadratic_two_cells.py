@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from dpinfer.hypothesis_tests import chisquare
-from dpinfer.hypothesis_tests._quadratic.enumeration import Enumeration
-from dpinfer.hypothesis_tests._quadratic.inversion import Inversion
-from dpinfer.hypothesis_tests._quadratic.law import QuadraticLaw
-from dpinfer.hypothesis_tests._quadratic.tails import FirstAccurate
-from dpinfer.hypothesis_tests._quadratic.terms import Cells
-from dpinfer.hypothesis_tests._quadratic.transform import Transform
-from dpinfer.hypothesis_tests._quadratic.two_smooth import TwoSmoothCells
-from dpinfer.hypothesis_tests._quadratic.two_whole import TwoWholeCells
+from dpinfer.hypothesis_tests._quadratic.cells import Cells, Transform
+from dpinfer.hypothesis_tests._quadratic.law import (
+    Enumeration,
+    FirstAccurate,
+    Inversion,
+    QuadraticLaw,
+)
+from dpinfer.hypothesis_tests._quadratic.two_cells import TwoSmoothCells, TwoWholeCells
 from dpinfer.mechanisms import (
     DiscreteGaussian,
     Exact,

@@ -7,12 +7,11 @@ import pytest
 from scipy import stats
 
 from dpinfer.hypothesis_tests import chisquare, null_distribution
-from dpinfer.hypothesis_tests._quadratic import half, recurrence, terms
-from dpinfer.hypothesis_tests._quadratic.enumeration import Enumeration
-from dpinfer.hypothesis_tests._quadratic.inversion import Inversion
-from dpinfer.hypothesis_tests._quadratic.law import QuadraticLaw
-from dpinfer.hypothesis_tests._quadratic.terms import Cells
-from dpinfer.hypothesis_tests._quadratic.transform import Transform
+from dpinfer.hypothesis_tests._quadratic import cells as terms
+from dpinfer.hypothesis_tests._quadratic import law as half
+from dpinfer.hypothesis_tests._quadratic import law as recurrence
+from dpinfer.hypothesis_tests._quadratic.cells import Cells, Transform
+from dpinfer.hypothesis_tests._quadratic.law import Enumeration, Inversion, QuadraticLaw
 from dpinfer.hypothesis_tests.models import Multinomial
 from dpinfer.mechanisms import DiscreteGaussian, Gaussian, Geometric, Laplace
 

@@ -130,7 +130,7 @@ def test_memory_is_bounded_where_there_are_many_values(monkeypatch):
         return original(law, shape, rng)
 
     monkeypatch.setattr(Laplace, "_rvs", spy)
-    monkeypatch.setattr("dpinfer.estimation.simultaneous._BLOCK_SIZE", 10_000)
+    monkeypatch.setattr("dpinfer.estimation.pivots._BLOCK_SIZE", 10_000)
     linear_confint(
         np.zeros(500), np.ones((2, 500)), Laplace(scale=1.0), simultaneous=True, reps=100, rng=1
     )

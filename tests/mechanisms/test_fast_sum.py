@@ -12,7 +12,7 @@ from dpinfer.mechanisms import (
     Tulap,
     WeightedSum,
 )
-from dpinfer.mechanisms._fast_sum import fast_sum
+from dpinfer.mechanisms.weighted_sum import fast_sum
 
 CASES = [
     ([1.0, 0.3], [Laplace(scale=2.0), Laplace(scale=2.0)]),

@@ -2,8 +2,16 @@ import numpy as np
 import pytest
 
 from dpinfer.errors import InvalidParameterError
-from dpinfer.mechanisms import Exact, Gaussian, Geometric, IndependentNoise, Laplace, as_noise
-from dpinfer.mechanisms.independent import groups, integer_cells
+from dpinfer.mechanisms import (
+    Exact,
+    Gaussian,
+    Geometric,
+    IndependentNoise,
+    Laplace,
+    as_noise,
+    groups,
+)
+from dpinfer.mechanisms.independent import integer_cells
 
 PARTS = [
     Laplace(scale=2.0),

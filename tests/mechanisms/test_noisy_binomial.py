@@ -14,9 +14,9 @@ from dpinfer.mechanisms import (
     Geometric,
     IndependentNoise,
     Laplace,
+    WeightedSum,
 )
-from dpinfer.mechanisms.noisy_binomial import NoisyBinomial
-from dpinfer.mechanisms.weighted_sum import WeightedSum
+from dpinfer.mechanisms._noisy_count import NoisyBinomial
 
 CASES = [(1, 0.3), (7, 0.5), (100, 0.255), (600, 0.01), (900, 0.9)]
 NOISES = [

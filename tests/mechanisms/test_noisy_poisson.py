@@ -9,8 +9,7 @@ from scipy import stats
 
 from dpinfer.errors import InvalidParameterError
 from dpinfer.mechanisms import Exact, Gaussian, Geometric, IndependentNoise, Laplace
-from dpinfer.mechanisms.noisy_binomial import NoisyBinomial
-from dpinfer.mechanisms.noisy_poisson import NoisyPoisson
+from dpinfer.mechanisms._noisy_count import NoisyBinomial, NoisyPoisson
 
 NOISES = [Laplace(scale=2.0), Laplace(scale=30.0), Geometric(scale=3.0), Gaussian(sigma=3.0)]
 

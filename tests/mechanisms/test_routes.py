@@ -12,15 +12,13 @@ from dpinfer.mechanisms import (
     IndependentNoise,
     Laplace,
     WeightedSum,
+    groups,
 )
-from dpinfer.mechanisms._fast_sum import fast_sum
-from dpinfer.mechanisms._sums.collect import collect
+from dpinfer.mechanisms._noisy_count import work_at_a_point
 from dpinfer.mechanisms._sums.contour import TabulatedContourSum
-from dpinfer.mechanisms._sums.convolved import AtomTable
-from dpinfer.mechanisms._sums.factors import log_mgf
-from dpinfer.mechanisms._sums.uniform import UniformSum
-from dpinfer.mechanisms._work import work_at_a_point
-from dpinfer.mechanisms.independent import groups
+from dpinfer.mechanisms._sums.lattice import AtomTable
+from dpinfer.mechanisms._sums.terms import UniformSum, collect, log_mgf
+from dpinfer.mechanisms.weighted_sum import fast_sum
 
 Q = np.array([0.499, 0.2, 1e-3, 1e-9])
 

@@ -19,11 +19,10 @@ from dpinfer import (
     normal_mean_confint,
     spend_on_error,
 )
+from dpinfer.curation import OnlineMultiplicativeWeights
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError, MissingExtraError
 from dpinfer.mechanisms.samplers import noise_source
-from dpinfer.privacy.composition import BudgetLedger
-from dpinfer.privacy.guarantees import ZCDP, ApproxDP, PureDP
-from dpinfer.query_release import OnlineMultiplicativeWeights
+from dpinfer.privacy import ZCDP, ApproxDP, BudgetLedger, PureDP
 
 SWAP = PureDP(50.0, neighbours="replace")
 COUNTS, QUERIES = [900, 50, 30, 20], [[1, 0, 0, 0], [0, 1, 1, 0], [0, 0, 0, 1]]

@@ -8,10 +8,12 @@ import pytest
 from scipy import stats
 
 from dpinfer.mechanisms import DiscreteGaussian, Gaussian, Geometric, Laplace, Tulap
-from dpinfer.mechanisms._guide_table import BINS, GuideTable, guide_table
-from dpinfer.mechanisms._sampling import (
+from dpinfer.mechanisms.law import (
+    BINS,
+    GuideTable,
     discrete_gaussian_draws,
     geometric_draws,
+    guide_table,
     rounded_normal_draws,
 )
 

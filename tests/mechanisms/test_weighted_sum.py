@@ -11,14 +11,14 @@ from dpinfer.mechanisms import (
     Geometric,
     Laplace,
     Tulap,
+    WeightedSum,
+    groups,
 )
-from dpinfer.mechanisms._sums import fourier
-from dpinfer.mechanisms._sums.collect import collect
+from dpinfer.mechanisms._sums import series as fourier
 from dpinfer.mechanisms._sums.contour import LatticeContour
-from dpinfer.mechanisms._sums.fourier import FourierSum
 from dpinfer.mechanisms._sums.lattice import LatticeSum
-from dpinfer.mechanisms.independent import groups
-from dpinfer.mechanisms.weighted_sum import WeightedSum
+from dpinfer.mechanisms._sums.series import FourierSum
+from dpinfer.mechanisms._sums.terms import collect
 
 Q = np.array([0.4, 0.1, 0.025, 0.005, 1e-6])
 

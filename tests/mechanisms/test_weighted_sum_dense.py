@@ -5,15 +5,21 @@ import pytest
 from scipy import fft
 
 from dpinfer.estimation import combine_hierarchy
-from dpinfer.mechanisms import DiscreteGaussian, Gaussian, Geometric, Laplace, Tulap
-from dpinfer.mechanisms._sums import fourier
-from dpinfer.mechanisms._sums.collect import collect
-from dpinfer.mechanisms._sums.fourier import FourierSum
+from dpinfer.mechanisms import (
+    DiscreteGaussian,
+    Gaussian,
+    Geometric,
+    Laplace,
+    Tulap,
+    WeightedSum,
+    as_noise,
+    groups,
+)
+from dpinfer.mechanisms._sums import series as fourier
+from dpinfer.mechanisms._sums.contour import NodeSearch
 from dpinfer.mechanisms._sums.lattice import LatticeSum, LatticeTable
-from dpinfer.mechanisms._sums.lattice_series import LatticeSeries, lattice_series
-from dpinfer.mechanisms._sums.nodes import NodeSearch
-from dpinfer.mechanisms.independent import as_noise, groups
-from dpinfer.mechanisms.weighted_sum import WeightedSum
+from dpinfer.mechanisms._sums.series import FourierSum, LatticeSeries, lattice_series
+from dpinfer.mechanisms._sums.terms import collect
 from dpinfer.queries import Hierarchy
 
 Q = np.array([0.4, 0.1, 0.025, 0.005, 1e-3])

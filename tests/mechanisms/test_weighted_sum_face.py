@@ -13,8 +13,9 @@ from dpinfer.mechanisms import (
     IndependentNoise,
     Laplace,
     Tulap,
+    WeightedSum,
+    weighted_sums,
 )
-from dpinfer.mechanisms.weighted_sum import WeightedSum, weighted_sums
 
 Q = np.array([0.4, 0.1, 0.025, 0.005, 1e-6])
 

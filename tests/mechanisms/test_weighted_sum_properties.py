@@ -5,10 +5,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from dpinfer.mechanisms import DiscreteGaussian, Gaussian, Geometric, Laplace, Tulap
-from dpinfer.mechanisms._sums import fourier
-from dpinfer.mechanisms._sums.fourier import FourierSum
-from dpinfer.mechanisms.weighted_sum import WeightedSum
+from dpinfer.mechanisms import DiscreteGaussian, Gaussian, Geometric, Laplace, Tulap, WeightedSum
+from dpinfer.mechanisms._sums import series as fourier
+from dpinfer.mechanisms._sums.series import FourierSum
 
 FUZZ = settings(derandomize=True, deadline=None, max_examples=40)
 

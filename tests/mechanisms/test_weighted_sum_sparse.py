@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpinfer.mechanisms import DiscreteGaussian, Gaussian, Geometric, Laplace, _theta
-from dpinfer.mechanisms.weighted_sum import WeightedSum
+from dpinfer.mechanisms import DiscreteGaussian, Gaussian, Geometric, Laplace, WeightedSum
+from dpinfer.mechanisms import laws as _theta
 
 Q = np.array([0.4, 0.1, 0.025, 0.005, 1e-3])
 

@@ -9,11 +9,9 @@ import pandas as pd
 
 import dpinfer as dpi
 from dpinfer import plotting
-from dpinfer.calibration import Certificate, Certificates
-from dpinfer.privacy.composition import BudgetAllocation, BudgetLedger
-from dpinfer.privacy.guarantees import GDP, ZCDP, ApproxDP, PureDP
-from dpinfer.results import SizeStudy
-from dpinfer.results.null_distribution import AsymptoticNull
+from dpinfer.calibration import Certificate, Certificates, SizeStudy
+from dpinfer.privacy import GDP, ZCDP, ApproxDP, BudgetAllocation, BudgetLedger, PureDP
+from dpinfer.results import AsymptoticNull
 
 
 def fit():

@@ -10,7 +10,7 @@ import pytest
 import dpinfer as dpi
 from dpinfer.errors import InvalidParameterError
 from dpinfer.plotting import plot_certificates, plot_coverage, plot_forest, plot_level_widths
-from dpinfer.results.confidence_sets import ConfidenceSets
+from dpinfer.results import ConfidenceSets
 
 pictures = importlib.import_module("pictures")
 

@@ -6,7 +6,7 @@ import pytest
 import dpinfer as dpi
 from dpinfer.errors import InvalidParameterError
 from dpinfer.plotting import plot_null
-from dpinfer.results.null_distribution import AsymptoticNull, ExactNull
+from dpinfer.results import AsymptoticNull, ExactNull
 
 DIE = ExactNull(
     lambda s: (7 - np.clip(np.ceil(s), 1, 7)) / 6, lambda s: np.clip(np.floor(s), 0, 6) / 6

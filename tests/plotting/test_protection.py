@@ -9,17 +9,18 @@ from scipy import stats
 
 import dpinfer as dpi
 from dpinfer.errors import InvalidParameterError
-from dpinfer.plotting import (
-    plot_allocation,
-    plot_delta,
-    plot_ledger,
-    plot_pbdp,
-    plot_trade_off,
+from dpinfer.plotting import plot_allocation, plot_delta, plot_ledger, plot_pbdp, plot_trade_off
+from dpinfer.privacy import (
+    GDP,
+    RDP,
+    ZCDP,
+    ApproxDP,
+    BudgetAllocation,
+    BudgetLedger,
+    PureDP,
+    TradeOff,
+    privacy_loss,
 )
-from dpinfer.privacy.composition import BudgetAllocation, BudgetLedger
-from dpinfer.privacy.guarantees import GDP, RDP, ZCDP, ApproxDP, PureDP
-from dpinfer.privacy.losses import privacy_loss
-from dpinfer.privacy.semantics import TradeOff
 
 pictures = importlib.import_module("pictures")
 

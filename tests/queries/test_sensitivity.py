@@ -8,11 +8,11 @@ from dpinfer.errors import DPInferError, InvalidParameterError
 from dpinfer.queries import (
     Domain,
     Workload,
-    _columns,
     clipped_mean_sensitivity,
     l1_sensitivity,
     l2_sensitivity,
 )
+from dpinfer.queries import sensitivity as _columns
 
 SENSITIVITIES = {1: l1_sensitivity, 2: l2_sensitivity}
 

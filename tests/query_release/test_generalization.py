@@ -9,11 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize
 
+from dpinfer.curation import generalization_bound, usefulness
 from dpinfer.errors import DPInferError, InvalidParameterError
 from dpinfer.mechanisms import Laplace
-from dpinfer.privacy.composition import RepeatedDP
-from dpinfer.privacy.guarantees import GDP, ZCDP, ApproxDP, PureDP
-from dpinfer.query_release import generalization_bound, usefulness
+from dpinfer.privacy import GDP, ZCDP, ApproxDP, PureDP, RepeatedDP
 
 
 def test_the_formula_is_the_best_of_its_family():

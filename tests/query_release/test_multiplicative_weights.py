@@ -9,24 +9,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpinfer.errors import DPInferError, IncompatibleReleaseError, InvalidParameterError
-from dpinfer.mechanisms import Gaussian, Laplace
-from dpinfer.privacy.composition import BudgetLedger, compose
-from dpinfer.privacy.guarantees import GDP, ZCDP, ApproxDP, PureDP
-from dpinfer.queries import Domain, Workload
-from dpinfer.query_release import (
-    OnlineMultiplicativeWeights,
-    multiplicative_weights,
-    usefulness,
-)
-from dpinfer.query_release._hypothesis import Hypothesis
-from dpinfer.query_release._noise_plan import (
+from dpinfer.curation import OnlineMultiplicativeWeights, multiplicative_weights, usefulness
+from dpinfer.curation.query_answers import (
+    Hypothesis,
     Setting,
     offline_plan,
     online_plan,
     plan_noise,
     read_setting,
 )
+from dpinfer.errors import DPInferError, IncompatibleReleaseError, InvalidParameterError
+from dpinfer.mechanisms import Gaussian, Laplace
+from dpinfer.privacy import GDP, ZCDP, ApproxDP, BudgetLedger, PureDP, compose
+from dpinfer.queries import Domain, Workload
 
 PURE = PureDP(1.0, neighbours="replace")
 BUDGETS = [PURE, ZCDP(0.5, neighbours="replace"), ApproxDP(1.0, 1e-6, neighbours="replace")]

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpinfer.curation import usefulness
 from dpinfer.errors import DPInferError, InvalidParameterError
 from dpinfer.mechanisms import (
     DiscreteGaussian,
@@ -19,7 +20,6 @@ from dpinfer.mechanisms import (
     Tulap,
 )
 from dpinfer.queries import Workload
-from dpinfer.query_release import usefulness
 
 LAWS = [
     Laplace(scale=2.0),

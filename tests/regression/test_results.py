@@ -8,10 +8,8 @@ from statsmodels.stats.multitest import multipletests
 
 from dpinfer import InvalidParameterError, Laplace, NotEstimableError
 from dpinfer.regression import noisy_ols
-from dpinfer.regression._covariance import noise_of_scores
-from dpinfer.regression._design import array_design
-from dpinfer.regression._moments import Moments
-from dpinfer.regression._solution import Solution
+from dpinfer.regression._formula import array_design
+from dpinfer.regression._moments import Moments, Solution, noise_of_scores
 
 
 @pytest.fixture

@@ -10,10 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpinfer.datasets.synthetic_geography import synthetic_population
-from dpinfer.releases.census import (
-    write_census_measurements,
-)
+from dpinfer.datasets import synthetic_population
+from dpinfer.releases.census import write_census_measurements
 
 sys.path.insert(0, str(Path(__file__).parent))
 

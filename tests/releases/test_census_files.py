@@ -7,10 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpinfer.errors import DPInferError, IncompatibleReleaseError
-from dpinfer.releases.census import (
-    census_codes,
-    read_census_measurements,
-)
+from dpinfer.releases.census import census_codes, read_census_measurements
 
 
 def rewrite(root, level, change, state="001", kind="DPQuery"):

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from scipy import stats
 
-from dpinfer.datasets.synthetic_geography import synthetic_population
+from dpinfer.datasets import synthetic_population
 from dpinfer.errors import InvalidParameterError
 from dpinfer.mechanisms import DiscreteGaussian
 from dpinfer.privacy import BudgetAllocation
@@ -19,8 +19,8 @@ from dpinfer.releases.census import (
     spine_codes,
     write_census_measurements,
 )
-from dpinfer.releases.census.generation import CHUNK
-from dpinfer.releases.census.layout import INSTITUTIONAL, LEVELS, PL94_DOMAIN, PL94_QUERIES
+from dpinfer.releases.census.estimates import CHUNK
+from dpinfer.releases.census.geography import INSTITUTIONAL, LEVELS, PL94_DOMAIN, PL94_QUERIES
 
 DATA = os.environ.get("DPINFER_DATA")
 needs_data = pytest.mark.skipif(not DATA, reason="DPINFER_DATA is not set")

@@ -6,7 +6,7 @@ import pytest
 
 from dpinfer.errors import IncompatibleReleaseError
 from dpinfer.releases.census import census_codes
-from dpinfer.releases.census.inventory import Inventory
+from dpinfer.releases.census.reading import Inventory
 
 LEVELS = ("State", "County", "Tract", "Block_Group", "Block")
 

@@ -17,7 +17,7 @@ from dpinfer.releases.census import (
     read_census_measurements,
     read_census_rows,
 )
-from dpinfer.releases.census.layout import LEVELS, PL94_QUERIES, PUBLISHED_SUBTREES, file_shape
+from dpinfer.releases.census.geography import LEVELS, PL94_QUERIES, PUBLISHED_SUBTREES, file_shape
 
 
 def raw_rows(root, kind="DPQuery"):

@@ -3,7 +3,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dpinfer.datasets.synthetic_geography import synthetic_population
+from dpinfer.datasets import synthetic_population
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
 from dpinfer.releases.census import (
     read_census_measurements,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dpinfer.errors import IncompatibleReleaseError
-from dpinfer.releases.census.spine import Spine
+from dpinfer.releases.census.geography import Spine
 
 CODES = {"US": [b"0"], "State": [b"001", b"002"], "County": [b"00110001", b"00210005"]}
 

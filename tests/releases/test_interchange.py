@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import dpinfer as dpi
 from dpinfer.errors import DPInferError, InvalidParameterError
-from dpinfer.releases.adapters import from_scale_column
+from dpinfer.releases import from_scale_column
 
 LONG = pd.DataFrame(
     {"sex": ["F", "F", "M", "M"], "age": [17, 18, 17, 18], "count": [12.5, 30.1, 11.0, 28.9]}

@@ -22,18 +22,16 @@ from pyarrow import parquet as pq
 import dpinfer as dpi
 from dpinfer.__main__ import main
 from dpinfer.errors import DPInferError, IncompatibleReleaseError, InvalidParameterError
-from dpinfer.estimation.streaming._files import read_estimates, read_known, write_known
-from dpinfer.releases import read_release, validate_release, write_release
-from dpinfer.releases._files import sidecar
-from dpinfer.releases._files.limits import Limit
-from dpinfer.releases._files.parquet_footer import BrokenParquetError, Footer
-from dpinfer.releases._files.parquet_pages import check_pages
+from dpinfer.estimation._stream_files import read_estimates, read_known, write_known
+from dpinfer.releases import read_release, sidecar, validate_release, write_release
 from dpinfer.releases.census import (
     census_codes,
     read_census_least_squares,
     read_census_measurements,
     read_census_rows,
 )
+from dpinfer.releases.limits import Limit
+from dpinfer.releases.parquet import BrokenParquetError, Footer, check_pages
 
 SIDECAR = {
     "schema": {
@@ -351,7 +349,7 @@ def test_columns_that_are_not_read_are_not_counted(tmp_path):
 MEMORY = """
 import resource, sys
 from dpinfer.errors import DPInferError
-from dpinfer.estimation.streaming._files import read_estimates, read_known, write_known
+from dpinfer.estimation._stream_files import read_estimates, read_known, write_known
 from dpinfer.releases import read_release, validate_release
 
 most = resource.getrlimit(resource.RLIMIT_AS)[1]
@@ -557,8 +555,8 @@ def test_parts_of_trees_are_bounded(tmp_path):
 
 def test_cells_after_the_first_part_are_not_looked_at_one_by_one(tmp_path, monkeypatch):
     """The problem is still found, as Arrow says it."""
-    for name, ending in (("csv_table", "csv"), ("parquet_table", "parquet")):
-        monkeypatch.setattr(f"dpinfer.releases._files.{name}.MOST_TEXT", 20_000)
+    for name, ending in (("tables", "csv"), ("parquet", "parquet")):
+        monkeypatch.setattr(f"dpinfer.releases.{name}.MOST_TEXT", 20_000)
         path = beside(tmp_path / f"t.{ending}", SIDECAR)
         labels = [f"label {k}" for k in range(100_000)]
         values = ["1"] * 99_999 + ["x"]
@@ -588,7 +586,7 @@ def test_letters_that_lie_in_two_pieces(tmp_path, monkeypatch):
     """The line of a byte that is no UTF-8 is right wherever the pieces begin."""
     path = beside(tmp_path / "t.csv", SIDECAR)
     for size in range(1, 12):
-        monkeypatch.setattr("dpinfer.releases._files.csv_table.CHUNK", size)
+        monkeypatch.setattr("dpinfer.releases.tables.CHUNK", size)
         path.write_bytes("k,v\né,1\n€,2\n𝄞,3\n".encode() + b"\xe9,4\n")
         assert _first(path).startswith("t.csv, line 5: must be UTF-8 text")
         path.write_bytes("k,v\né,1\n€,2\n𝄞,x\n".encode())

@@ -11,11 +11,7 @@ import pytest
 from scipy import sparse
 
 import dpinfer as dpi
-from dpinfer.errors import (
-    IncompatibleReleaseError,
-    InvalidParameterError,
-    RoundedValuesWarning,
-)
+from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError, RoundedValuesWarning
 from dpinfer.mechanisms import Exact, Gaussian, Geometric, IndependentNoise, Laplace, Rounded
 from dpinfer.releases.noisy import NoisyValues, noisy
 

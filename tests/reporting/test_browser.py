@@ -14,7 +14,7 @@ import pytest
 import dpinfer as dpi
 from dpinfer import datasets
 from dpinfer.reporting import Analysis
-from dpinfer.reporting.page import write_html
+from dpinfer.reporting.report import write_html
 
 
 def long_release():

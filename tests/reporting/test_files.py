@@ -13,8 +13,9 @@ import dpinfer as dpi
 from dpinfer import datasets
 from dpinfer.__main__ import main
 from dpinfer.errors import InvalidParameterError
-from dpinfer.reporting import Analysis, writing
-from dpinfer.reporting.writing import WRITERS, write_reports
+from dpinfer.reporting import Analysis, write_reports
+from dpinfer.reporting import report as writing
+from dpinfer.reporting.report import WRITERS
 
 NUMBERS = ["estimate", "std_err", "ci_lower", "ci_upper", "published", "published_std_err"]
 
@@ -115,7 +116,7 @@ def test_a_killed_run_leaves_what_was_there(tmp_path):
     code = (
         "import os, sys\n"
         "from dpinfer.reporting import writing\n"
-        "from dpinfer.reporting.page import page_of\n"
+        "from dpinfer.reporting.report import page_of\n"
         "from dpinfer.__main__ import main\n"
         "def dies(analysis, path):\n"
         "    path.write_text(page_of(analysis)[:500], encoding='utf-8')\n"

@@ -8,8 +8,14 @@ import pytest
 from scipy import stats
 
 import dpinfer as dpi
-from dpinfer.reporting._forest_svg import forest_svg
-from dpinfer.reporting.forest import Forest, Layer, forest_of, label_text, published_layer
+from dpinfer.reporting.forest import (
+    Forest,
+    Layer,
+    forest_of,
+    forest_svg,
+    label_text,
+    published_layer,
+)
 
 NOISE = dpi.Laplace(scale=2.0)
 

@@ -11,7 +11,7 @@ import pytest
 import dpinfer as dpi
 from dpinfer import datasets
 from dpinfer.reporting import Analysis
-from dpinfer.reporting.page import MOST_DRAWN, MOST_ROWS, page_of
+from dpinfer.reporting.report import MOST_DRAWN, MOST_ROWS, page_of
 
 HOSTILE = [
     "<script>alert(1)</script>",

@@ -14,7 +14,7 @@ from dpinfer import adjust_pvalues
 from dpinfer.errors import ApproximationWarning, DPInferError
 from dpinfer.hypothesis_tests import counts_2indep
 from dpinfer.mechanisms import Geometric, Laplace
-from dpinfer.results.adjusted import RATES
+from dpinfer.results.hypothesis import RATES
 
 PVALUES = np.array([0.001, 0.2, 0.011, 0.04, 0.9, 0.012, 1.0, 0.0])
 

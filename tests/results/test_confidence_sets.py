@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 
 from dpinfer.errors import InvalidParameterError
-from dpinfer.results.confidence_sets import ConfidenceSets
+from dpinfer.results import ConfidenceSets
 
 
 def some(**changes):

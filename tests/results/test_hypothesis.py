@@ -8,8 +8,7 @@ import pandas as pd
 import pytest
 
 from dpinfer.errors import InvalidParameterError
-from dpinfer.results.hypothesis import HypothesisResult
-from dpinfer.results.null_distribution import AsymptoticNull, ExactNull
+from dpinfer.results import AsymptoticNull, ExactNull, HypothesisResult
 
 
 def result(**changes):

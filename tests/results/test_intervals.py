@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 
 from dpinfer.errors import InvalidParameterError
-from dpinfer.results.intervals import Intervals
+from dpinfer.results import Intervals
 
 
 def make(lower=(1.5, -5.5), upper=(6.5, -0.5), **other):

@@ -6,7 +6,8 @@ from scipy import stats
 from statsmodels.stats.proportion import proportion_confint
 
 from dpinfer.errors import InvalidParameterError
-from dpinfer.results.monte_carlo_null import MonteCarloNull, count_extreme
+from dpinfer.results import MonteCarloNull
+from dpinfer.results.null import count_extreme
 
 ALTERNATIVES = ("two-sided", "larger", "smaller")
 EXTREME = {

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from dpinfer.errors import InvalidParameterError, MissingExtraError
-from dpinfer.results.null_distribution import AsymptoticNull, ExactNull
+from dpinfer.results import AsymptoticNull, ExactNull
 
 ALTERNATIVES = ("two-sided", "larger", "smaller")
 

@@ -9,14 +9,16 @@ import pytest
 from scipy import stats
 
 from dpinfer.errors import InvalidParameterError, MissingExtraError
-from dpinfer.results._blocks import Law
-from dpinfer.results._tally import Tally, draw_place, exceedances_for
-from dpinfer.results.monte_carlo_null import count_extreme
+from dpinfer.results.null import count_extreme
 from dpinfer.results.simulation import (
+    Law,
     Simulation,
+    Tally,
     _tasks,
     block_sizes,
     child_seed,
+    draw_place,
+    exceedances_for,
     simulate_null,
 )
 

@@ -7,8 +7,7 @@ import pytest
 from scipy import stats
 
 from dpinfer import SizeStudy
-from dpinfer.results._rejections import Rule, Study, largest_replicates
-from dpinfer.results.simulation import Simulation
+from dpinfer.results.simulation import Rule, Simulation, Study, largest_replicates
 
 STUDY = SizeStudy(
     tests=("simulated", "exact"),

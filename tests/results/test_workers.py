@@ -6,8 +6,8 @@ import threading
 import pytest
 
 from dpinfer.errors import InvalidParameterError, MissingExtraError
-from dpinfer.results import _workers
-from dpinfer.results._workers import count_workers, run_tasks
+from dpinfer.results import simulation as _workers
+from dpinfer.results.simulation import count_workers, run_tasks
 
 
 def square(number):

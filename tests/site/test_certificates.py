@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpinfer.calibration._cases import cases
-from dpinfer.calibration.grid import _GRIDS
+from dpinfer.calibration.library import _GRIDS, cases
 
 VIGNETTES = Path(__file__).parents[2] / "vignettes"
 sys.path.append(str(VIGNETTES / "extensions"))

@@ -8,7 +8,7 @@ import pytest
 import dpinfer as dpi
 from dpinfer import Geometric
 from dpinfer.errors import DPInferError, IncompatibleReleaseError, InvalidParameterError
-from dpinfer.privacy.guarantees import GDP, RDP, ZCDP, ApproxDP, PureDP
+from dpinfer.privacy import GDP, RDP, ZCDP, ApproxDP, PureDP
 
 ADD_REMOVE = ZCDP(0.5)
 

@@ -5,14 +5,13 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from dpinfer.curation import spend_on_error
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
 from dpinfer.estimation import combine
-from dpinfer.intervals.counts import count_confint
+from dpinfer.intervals import count_confint
 from dpinfer.mechanisms import Exact, Gaussian, Geometric, Laplace
-from dpinfer.privacy.composition import compose
-from dpinfer.privacy.guarantees import PureDP
+from dpinfer.privacy import PureDP, compose
 from dpinfer.queries import Workload
-from dpinfer.spending import spend_on_error
 
 UNIT = Laplace.from_epsilon(1.0)
 

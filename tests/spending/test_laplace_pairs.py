@@ -4,8 +4,8 @@ import mpmath
 import numpy as np
 import pytest
 
+from dpinfer.curation import spend_on_error
 from dpinfer.mechanisms import Laplace, WeightedSum
-from dpinfer.spending import spend_on_error
 
 
 @pytest.mark.parametrize("q", [0.4999, 0.3, 0.025, 1e-6, 1e-100])

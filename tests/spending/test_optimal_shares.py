@@ -5,11 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpinfer.curation import optimal_shares, plan_release
+from dpinfer.curation import release_plans as _matrices
 from dpinfer.errors import ConvergenceError, DPInferError, InvalidParameterError, NotEstimableError
 from dpinfer.mechanisms import DiscreteGaussian, Exact, Geometric
-from dpinfer.privacy.guarantees import GDP, ZCDP, PureDP
+from dpinfer.privacy import GDP, ZCDP, PureDP
 from dpinfer.queries import Domain, Workload
-from dpinfer.spending import _matrices, optimal_shares, plan_release
 
 UNITS = [np.eye(4)[[at]] for at in range(4)]
 DOMAIN = Domain({"sex": ["F", "M"], "age": ["0-17", "18-64", "65+"], "home": ["own", "rent"]})

@@ -9,13 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpinfer.curation import plan_release
 from dpinfer.errors import DPInferError, InvalidParameterError, NotEstimableError
 from dpinfer.estimation import NoisyMarginal, combine, combine_marginals
 from dpinfer.mechanisms import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace
-from dpinfer.privacy.composition import compose
-from dpinfer.privacy.guarantees import GDP, ZCDP, ApproxDP, PureDP, guarantee_of
+from dpinfer.privacy import GDP, ZCDP, ApproxDP, PureDP, compose, guarantee_of
 from dpinfer.queries import Domain, Workload
-from dpinfer.spending import plan_release
 
 DOMAIN = Domain({"sex": ["F", "M"], "age": ["0-17", "18-64", "65+"], "home": ["own", "rent"]})
 TABLES = [("sex", "age"), ("home",), ("sex", "age", "home"), ()]

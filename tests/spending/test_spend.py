@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpinfer.curation import spend_on_error
 from dpinfer.errors import DPInferError, IncompatibleReleaseError, InvalidParameterError
 from dpinfer.mechanisms import (
     DiscreteGaussian,
@@ -19,10 +20,8 @@ from dpinfer.mechanisms import (
     Laplace,
     Tulap,
 )
-from dpinfer.privacy.composition import BudgetLedger, compose
-from dpinfer.privacy.guarantees import GDP, ZCDP, PureDP
+from dpinfer.privacy import GDP, ZCDP, BudgetLedger, PureDP, compose
 from dpinfer.queries import Workload
-from dpinfer.spending import spend_on_error
 
 UNIT = Laplace(scale=1.0)
 REDUCED = {

@@ -9,13 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpinfer.curation import best_split, compare_spending
+from dpinfer.curation.spending import final_law
 from dpinfer.errors import DPInferError, InvalidParameterError
-from dpinfer.intervals.counts import count_confint
-from dpinfer.intervals.selected.clamped import clamped_confint
+from dpinfer.intervals import clamped_confint, count_confint
 from dpinfer.mechanisms import DiscreteGaussian, Gaussian, Geometric, Laplace, WeightedSum
-from dpinfer.privacy.guarantees import GDP, ZCDP, PureDP
-from dpinfer.spending import best_split, compare_spending
-from dpinfer.spending.split import final_law
+from dpinfer.privacy import GDP, ZCDP, PureDP
 
 
 @pytest.mark.parametrize("budget", [PureDP(2.0), ZCDP(0.5), GDP(1.0)])

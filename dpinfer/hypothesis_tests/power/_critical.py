@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpinfer._check import Alternative, FloatArray
 from dpinfer._numerics.roots import find_root
-from dpinfer._validation import Alternative, FloatArray
 from dpinfer.errors import InvalidParameterError
-from dpinfer.hypothesis_tests.proportions._one_count import OneCount
-from dpinfer.mechanisms._work import work_at_a_point
+from dpinfer.hypothesis_tests._one_count import OneCount
+from dpinfer.mechanisms._noisy_count import work_at_a_point
 from dpinfer.mechanisms.independent import integer_cells
 
 _NARROW = 0.4

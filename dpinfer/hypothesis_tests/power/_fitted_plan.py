@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from dpinfer._validation import FloatArray, check_array
+from dpinfer._check import FloatArray, check_array
 from dpinfer.errors import InvalidParameterError
+from dpinfer.hypothesis_tests._fitted_tables import LARGEST, TableDraws, TableModel
+from dpinfer.hypothesis_tests._noisy_tables import SMALL_EXPECTED, Statistic
 from dpinfer.hypothesis_tests.power._nested_simulation import NestedTests
 from dpinfer.hypothesis_tests.power._rejections import simulated_rate
 from dpinfer.hypothesis_tests.power._table_limits import fitted_power
@@ -18,11 +20,8 @@ from dpinfer.hypothesis_tests.power._table_simulation import (
     simulated_power,
 )
 from dpinfer.hypothesis_tests.power._tables import TablePower
-from dpinfer.hypothesis_tests.tables._checks import LARGEST
-from dpinfer.hypothesis_tests.tables._fitted_tables import TableDraws, TableModel
-from dpinfer.hypothesis_tests.tables._noisy_table import SMALL_EXPECTED, Statistic
-from dpinfer.mechanisms._law import NoiseLaw
 from dpinfer.mechanisms.independent import as_noise
+from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.planning.mechanisms import check_law
 
 if TYPE_CHECKING:

@@ -9,13 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from dpinfer._validation import FloatArray
+from dpinfer._check import FloatArray
+from dpinfer.hypothesis_tests._fitted_tables import STATISTICS, Fit, RowMargins
+from dpinfer.hypothesis_tests._noisy_tables import Statistic
 from dpinfer.hypothesis_tests.power._table_simulation import Releases, is_decided, publish
-from dpinfer.hypothesis_tests.tables._fitted_tables import STATISTICS
-from dpinfer.hypothesis_tests.tables._margins import Fit
-from dpinfer.hypothesis_tests.tables._noisy_table import Statistic
-from dpinfer.hypothesis_tests.tables._row_margins import RowMargins
-from dpinfer.results.monte_carlo_null import bounds_of
+from dpinfer.results.null import bounds_of
 
 _FIRST, _LAST = 0.8, 100.0
 """Expected exceedances at the level after which a test is first, and last looked at."""

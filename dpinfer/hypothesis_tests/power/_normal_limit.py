@@ -9,9 +9,9 @@ from typing import Any, final
 import numpy as np
 from scipy import special
 
-from dpinfer._validation import Alternative, FloatArray
+from dpinfer._check import Alternative, FloatArray
 from dpinfer.hypothesis_tests.power._plan import PowerPlan
-from dpinfer.mechanisms._law import NoiseLaw
+from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.planning.plan import Columns
 
 _SHARED = ("mechanism", "_own", "_size", "_integer_size", "_sawtooth", "_logarithmic")

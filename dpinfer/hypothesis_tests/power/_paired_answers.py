@@ -8,12 +8,12 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from dpinfer._numerics.binomial import binom_pmf
-from dpinfer._validation import Alternative, FloatArray
+from dpinfer._check import Alternative, FloatArray
+from dpinfer._numerics.counts import binom_pmf
 from dpinfer.hypothesis_tests.power._share_of_total import Known, ShareOfTotal
 from dpinfer.hypothesis_tests.power._two_counts import Method
-from dpinfer.mechanisms._law import NoiseLaw
-from dpinfer.mechanisms.noisy_binomial import NoisyBinomial
+from dpinfer.mechanisms._noisy_count import NoisyBinomial
+from dpinfer.mechanisms.law import NoiseLaw
 
 _LEFT_OUT = 1e-12
 """Probability of the published tables that are left out."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
-from dpinfer._validation import Alternative, FloatArray
+from dpinfer._check import Alternative, FloatArray
 from dpinfer.errors import InvalidParameterError
 from dpinfer.hypothesis_tests.power._docstrings import TEXTS
-from dpinfer.mechanisms._law import NoiseLaw
+from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.planning.plan import Columns, Plan
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpinfer._validation import FloatArray
+from dpinfer._check import FloatArray
 from dpinfer.results.simulation import Draw, Simulation, simulate_null
 
 

@@ -13,11 +13,11 @@ from functools import cached_property
 
 import numpy as np
 
-from dpinfer._validation import FloatArray
+from dpinfer._check import FloatArray
 from dpinfer.estimation.unknown_trials import UnknownTrials
+from dpinfer.hypothesis_tests._plug_in import work as guaranteed_work
 from dpinfer.hypothesis_tests.power._two_counts import Method, TwoCounts
-from dpinfer.hypothesis_tests.proportions._plug_in import work as guaranteed_work
-from dpinfer.hypothesis_tests.proportions._unknown_trials import NULLS
+from dpinfer.hypothesis_tests.proportions import NOISY_TRIALS_NULLS as NULLS
 from dpinfer.results.simulation import Simulation
 
 _UNUSED = Simulation(reps=1, rng=np.random.default_rng(0))

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
+from dpinfer._check import FloatArray
+from dpinfer._numerics.chi2 import WeightedChi2
 from dpinfer._numerics.roots import find_root
-from dpinfer._numerics.weighted_chi2 import WeightedChi2
-from dpinfer._validation import FloatArray
-from dpinfer.hypothesis_tests.tables._fitted_tables import TableModel
-from dpinfer.hypothesis_tests.tables._noisy_table import NoisyTable, Statistic
+from dpinfer.hypothesis_tests._fitted_tables import TableModel
+from dpinfer.hypothesis_tests._noisy_tables import NoisyTable, Statistic
 
 Tail = Callable[[FloatArray], FloatArray]
 

@@ -7,17 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpinfer._validation import FloatArray
+from dpinfer._check import FloatArray
 from dpinfer.errors import InvalidParameterError
-from dpinfer.hypothesis_tests._blocks import draws_in_block
+from dpinfer.hypothesis_tests._fitted_tables import STATISTICS as FITTED_STATISTICS
+from dpinfer.hypothesis_tests._fitted_tables import Fit, TableModel
+from dpinfer.hypothesis_tests._noisy_tables import STATISTICS, NoisyTable, Statistic
+from dpinfer.hypothesis_tests.models import draws_in_block
 from dpinfer.hypothesis_tests.power._rejections import counting_error
-from dpinfer.hypothesis_tests.tables._fitted_tables import STATISTICS as FITTED_STATISTICS
-from dpinfer.hypothesis_tests.tables._fitted_tables import TableModel
-from dpinfer.hypothesis_tests.tables._margins import Fit
-from dpinfer.hypothesis_tests.tables._noisy_table import STATISTICS, NoisyTable, Statistic
-from dpinfer.results._rejections import largest_replicates
-from dpinfer.results.monte_carlo_null import beyond_ties
-from dpinfer.results.simulation import BLOCK, Draw, Simulation, simulate_null
+from dpinfer.results.null import beyond_ties
+from dpinfer.results.simulation import BLOCK, Draw, Simulation, largest_replicates, simulate_null
 
 _FEW = 100.0
 """Expected exceedances of a critical value below which all replicates have a say."""

@@ -12,19 +12,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dpinfer._check import RNG, FloatArray, check_array, check_integer_array, check_reps, check_rng
 from dpinfer._numerics.roots import find_root
-from dpinfer._validation import (
-    RNG,
-    FloatArray,
-    check_array,
-    check_integer_array,
-    check_reps,
-    check_rng,
-)
 from dpinfer.errors import ApproximationWarning, ConvergenceError, InvalidParameterError
+from dpinfer.hypothesis_tests._noisy_tables import SMALL_EXPECTED, NoisyTable
 from dpinfer.hypothesis_tests.power._plan import PowerPlan
-from dpinfer.hypothesis_tests.tables._noisy_table import SMALL_EXPECTED, NoisyTable
-from dpinfer.mechanisms._law import NoiseLaw
+from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.planning.plan import BUDGETS, Columns
 from dpinfer.planning.search import LARGEST_SIZE
 from dpinfer.results.simulation import Simulation

@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from dpinfer._check import Alternative, FloatArray
 from dpinfer._numerics.roots import find_root
-from dpinfer._validation import Alternative, FloatArray
-from dpinfer.hypothesis_tests._blocks import draws_in_block
-from dpinfer.hypothesis_tests.counts._scores import NoisyScores
+from dpinfer.hypothesis_tests.models import draws_in_block
 from dpinfer.hypothesis_tests.power._rejections import Beyond, simulated_rate
 from dpinfer.hypothesis_tests.power._table_simulation import simulated_power
 from dpinfer.hypothesis_tests.power._trend_plan import Scored
-from dpinfer.mechanisms._law import NoiseLaw
+from dpinfer.hypothesis_tests.trend import NoisyScores
+from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.results.simulation import Simulation
 
 Method = Literal["exact", "monte-carlo", "normal"]

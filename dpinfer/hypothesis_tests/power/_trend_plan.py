@@ -8,15 +8,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpinfer._validation import Alternative, FloatArray
+from dpinfer._check import Alternative, FloatArray
 from dpinfer.errors import InvalidParameterError
 from dpinfer.hypothesis_tests.power._normal_limit import Moments, PlanWithLimit
 from dpinfer.hypothesis_tests.power._plan import is_alternative
 from dpinfer.hypothesis_tests.power._tables import TablePower, around
-from dpinfer.mechanisms._law import NoiseLaw
+from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.planning.plan import BUDGETS, Columns
 from dpinfer.planning.search import LARGEST_SIZE
-from dpinfer.results.null_distribution import SIGNS
+from dpinfer.results.null import SIGNS
 from dpinfer.results.simulation import Draw
 
 _FLAT = 1e-12

@@ -9,12 +9,12 @@ from functools import cached_property
 import numpy as np
 from scipy import special
 
-from dpinfer._validation import Alternative, FloatArray
-from dpinfer.hypothesis_tests._blocks import draws_in_block
-from dpinfer.hypothesis_tests.counts._proportions import DrawTrend, Method, TrendOfProportions
+from dpinfer._check import Alternative, FloatArray
+from dpinfer.hypothesis_tests.models import draws_in_block
 from dpinfer.hypothesis_tests.power._rejections import Beyond, counting_error, simulated_rate
 from dpinfer.hypothesis_tests.power._table_simulation import critical_values
 from dpinfer.hypothesis_tests.power._trend_plan import Scored, score
+from dpinfer.hypothesis_tests.trend import DrawTrend, Method, TrendOfProportions
 from dpinfer.results.simulation import Simulation
 
 _KNOTS = 7

@@ -9,14 +9,13 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from dpinfer._numerics.binomial import LOG_NEGLIGIBLE, binom_radius
-from dpinfer._validation import Alternative, FloatArray
+from dpinfer._check import Alternative, FloatArray
+from dpinfer._numerics.counts import LOG_NEGLIGIBLE, binom_radius
+from dpinfer.hypothesis_tests._two_samples import NULLS, Sample, TwoSamples
 from dpinfer.hypothesis_tests.power._two_counts import Method, TwoCounts
-from dpinfer.hypothesis_tests.proportions._two_samples import NULLS, Sample, TwoSamples
-from dpinfer.mechanisms._fast_sum import fast_sum
-from dpinfer.mechanisms._law import NoiseLaw
-from dpinfer.mechanisms._work import work_at_a_point
-from dpinfer.mechanisms.noisy_binomial import NoisyBinomial
+from dpinfer.mechanisms._noisy_count import NoisyBinomial, work_at_a_point
+from dpinfer.mechanisms.law import NoiseLaw
+from dpinfer.mechanisms.weighted_sum import fast_sum
 from dpinfer.results.simulation import Simulation
 
 _SHARES = 60.0

@@ -16,12 +16,11 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from dpinfer._check import Alternative, FloatArray
 from dpinfer._numerics.roots import find_root
-from dpinfer._validation import Alternative, FloatArray
 from dpinfer.errors import InvalidParameterError
 from dpinfer.hypothesis_tests.power._rejections import simulated_rate
-from dpinfer.mechanisms._noisy_count import NoisyCount
-from dpinfer.mechanisms._work import MOST_WORK
+from dpinfer.mechanisms._noisy_count import MOST_WORK, NoisyCount
 from dpinfer.results.simulation import Simulation
 
 Method = Literal["exact", "plug-in", "normal"]

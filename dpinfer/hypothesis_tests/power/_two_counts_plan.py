@@ -10,15 +10,8 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
+from dpinfer._check import ALTERNATIVES, RNG, Alternative, FloatArray, check_option, check_scalar
 from dpinfer._numerics.roots import find_root
-from dpinfer._validation import (
-    ALTERNATIVES,
-    RNG,
-    Alternative,
-    FloatArray,
-    check_option,
-    check_scalar,
-)
 from dpinfer.errors import InvalidParameterError
 from dpinfer.hypothesis_tests.power._normal_limit import PlanWithLimit
 from dpinfer.hypothesis_tests.power._plan import PowerPlan
@@ -33,7 +26,7 @@ from dpinfer.results.simulation import Simulation
 if TYPE_CHECKING:
     from typing import Any
 
-    from dpinfer.mechanisms._law import NoiseLaw
+    from dpinfer.mechanisms.law import NoiseLaw
     from dpinfer.planning.plan import Columns
 
 _PRECISION, _COARSE = 1e-6, 1e-3

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any, final, get_args
 
 import numpy as np
 
-from dpinfer._validation import RNG, FloatArray, check_option, freeze
+from dpinfer._check import RNG, FloatArray, check_option, freeze
+from dpinfer.hypothesis_tests._fitted_tables import TableModel
+from dpinfer.hypothesis_tests._noisy_tables import NoiseForm
+from dpinfer.hypothesis_tests.goodness_of_fit import (
+    ParametricMargins,
+    ProbabilityModel,
+    checked_model,
+)
 from dpinfer.hypothesis_tests.power._fitted_plan import (
     FittedTablePower,
     Method,
@@ -16,15 +23,11 @@ from dpinfer.hypothesis_tests.power._fitted_plan import (
     total_law,
 )
 from dpinfer.hypothesis_tests.power._tables import checked_probabilities, checked_seed
-from dpinfer.hypothesis_tests.tables._fitted_tables import TableModel
-from dpinfer.hypothesis_tests.tables._noise_form import NoiseForm
-from dpinfer.hypothesis_tests.tables._parametric import ParametricMargins, ProbabilityModel
-from dpinfer.hypothesis_tests.tables.composite import checked_model
-from dpinfer.mechanisms._law import NoiseLaw
+from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.planning.mechanisms import NoisePlan, check_plan
 
 if TYPE_CHECKING:
-    from dpinfer.hypothesis_tests.tables._noisy_table import Statistic
+    from dpinfer.hypothesis_tests._noisy_tables import Statistic
 
 _NOBS = 1e6
 """Observations of the table without noise to which the null hypothesis is fitted."""

@@ -8,22 +8,22 @@ from typing import Any, Literal, final, get_args
 
 import numpy as np
 
-from dpinfer._validation import RNG, FloatArray, check_array, check_length, check_option, freeze
+from dpinfer._check import RNG, FloatArray, check_array, check_length, check_option, freeze
 from dpinfer.errors import ConvergenceError, InvalidParameterError
-from dpinfer.hypothesis_tests._quadratic.law import ACCEPTED_ERROR, QuadraticLaw
-from dpinfer.hypothesis_tests.power._table_limits import critical_value, shifted_law
-from dpinfer.hypothesis_tests.power._table_simulation import SimulatedDeviations, simulated_power
-from dpinfer.hypothesis_tests.power._tables import TablePower, checked_probabilities, checked_seed
-from dpinfer.hypothesis_tests.tables._checks import LARGEST
-from dpinfer.hypothesis_tests.tables._noisy_table import (
+from dpinfer.hypothesis_tests._fitted_tables import LARGEST
+from dpinfer.hypothesis_tests._noisy_tables import (
     STATISTICS,
     NoisyTable,
     SimulatedStatistic,
     Statistic,
 )
-from dpinfer.mechanisms._law import NoiseLaw
-from dpinfer.mechanisms.gaussian import Gaussian
+from dpinfer.hypothesis_tests._quadratic.law import ACCEPTED_ERROR, QuadraticLaw
+from dpinfer.hypothesis_tests.power._table_limits import critical_value, shifted_law
+from dpinfer.hypothesis_tests.power._table_simulation import SimulatedDeviations, simulated_power
+from dpinfer.hypothesis_tests.power._tables import TablePower, checked_probabilities, checked_seed
 from dpinfer.mechanisms.independent import groups, integer_cells
+from dpinfer.mechanisms.law import NoiseLaw
+from dpinfer.mechanisms.laws import Gaussian
 from dpinfer.planning.mechanisms import NoisePlan, check_plan
 
 Method = Literal["exact", "monte-carlo", "asymptotic"]

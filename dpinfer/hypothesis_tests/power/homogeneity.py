@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any, final, get_args
 
 import numpy as np
 
-from dpinfer._validation import RNG, FloatArray, check_array, check_length, check_option, freeze
+from dpinfer._check import RNG, FloatArray, check_array, check_length, check_option, freeze
 from dpinfer.errors import InvalidParameterError
+from dpinfer.hypothesis_tests._fitted_tables import RowMargins, TableModel
+from dpinfer.hypothesis_tests._noisy_tables import STATISTICS, Statistic
 from dpinfer.hypothesis_tests.power._fitted_plan import (
     FittedTablePower,
     Method,
@@ -17,10 +19,7 @@ from dpinfer.hypothesis_tests.power._fitted_plan import (
     flat,
 )
 from dpinfer.hypothesis_tests.power._tables import checked_probabilities, checked_seed
-from dpinfer.hypothesis_tests.tables._fitted_tables import TableModel
-from dpinfer.hypothesis_tests.tables._noisy_table import STATISTICS, Statistic
-from dpinfer.hypothesis_tests.tables._row_margins import RowMargins
-from dpinfer.mechanisms._law import NoiseLaw
+from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.planning.mechanisms import NoisePlan, check_plan
 
 if TYPE_CHECKING:

@@ -8,8 +8,10 @@ from typing import Any, final, get_args
 
 import numpy as np
 
-from dpinfer._validation import RNG, FloatArray, check_option, freeze
+from dpinfer._check import RNG, FloatArray, check_option, freeze
 from dpinfer.errors import InvalidParameterError
+from dpinfer.hypothesis_tests._fitted_tables import ProductMargins, TableModel
+from dpinfer.hypothesis_tests._noisy_tables import STATISTICS, NoiseForm, Statistic
 from dpinfer.hypothesis_tests.power._fitted_plan import (
     FittedTablePower,
     Method,
@@ -18,11 +20,7 @@ from dpinfer.hypothesis_tests.power._fitted_plan import (
     total_law,
 )
 from dpinfer.hypothesis_tests.power._tables import checked_probabilities, checked_seed
-from dpinfer.hypothesis_tests.tables._fitted_tables import TableModel
-from dpinfer.hypothesis_tests.tables._margins import ProductMargins
-from dpinfer.hypothesis_tests.tables._noise_form import NoiseForm
-from dpinfer.hypothesis_tests.tables._noisy_table import STATISTICS, Statistic
-from dpinfer.mechanisms._law import NoiseLaw
+from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.planning.mechanisms import NoisePlan, check_plan
 
 _SMALLEST_MARGIN = 1e-9

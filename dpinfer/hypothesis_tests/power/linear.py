@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from dpinfer._validation import ALTERNATIVES, Alternative, FloatArray, check_array, check_option
+from dpinfer._check import ALTERNATIVES, Alternative, FloatArray, check_array, check_option
 from dpinfer.errors import InvalidParameterError
-from dpinfer.estimation.weights import checked_weights
+from dpinfer.estimation.targets import checked_weights
 from dpinfer.hypothesis_tests.power._plan import PowerPlan
-from dpinfer.mechanisms._law import NoiseLaw
+from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.mechanisms.weighted_sum import WeightedSum
 from dpinfer.planning.mechanisms import NoisePlan, check_plan
 from dpinfer.planning.plan import Columns

@@ -8,7 +8,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpinfer._validation import RNG, Alternative, FloatArray, check_array, check_integer_array
+from dpinfer._check import RNG, Alternative, FloatArray, check_array, check_integer_array
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.published import SMALLEST_VALUE
 from dpinfer.hypothesis_tests.power._normal_limit import Moments
@@ -16,7 +16,7 @@ from dpinfer.hypothesis_tests.power._paired_answers import DifferingPairs
 from dpinfer.hypothesis_tests.power._plan import is_alternative
 from dpinfer.hypothesis_tests.power._two_counts import Method, TwoCounts
 from dpinfer.hypothesis_tests.power._two_counts_plan import TwoCountsPower
-from dpinfer.mechanisms._law import NoiseLaw
+from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.planning.mechanisms import NoisePlan
 from dpinfer.planning.plan import Columns
 

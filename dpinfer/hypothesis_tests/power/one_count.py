@@ -9,7 +9,7 @@ from typing import Any, Literal, final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpinfer._validation import (
+from dpinfer._check import (
     ALTERNATIVES,
     Alternative,
     FloatArray,
@@ -19,17 +19,11 @@ from dpinfer._validation import (
     check_scalar,
 )
 from dpinfer.estimation.published import SMALLEST_VALUE
+from dpinfer.hypothesis_tests._one_count import LARGEST_RATE, OneCount, collapse
 from dpinfer.hypothesis_tests.power._critical import critical_distance
 from dpinfer.hypothesis_tests.power._plan import PowerPlan, is_alternative
-from dpinfer.hypothesis_tests.proportions._one_count import (
-    LARGEST_RATE,
-    OneCount,
-    collapse,
-)
-from dpinfer.mechanisms._law import NoiseLaw
-from dpinfer.mechanisms._noisy_count import NoisyCount
-from dpinfer.mechanisms.noisy_binomial import NoisyBinomial
-from dpinfer.mechanisms.noisy_poisson import NoisyPoisson
+from dpinfer.mechanisms._noisy_count import NoisyBinomial, NoisyCount, NoisyPoisson
+from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.planning.mechanisms import NoisePlan, check_plan
 from dpinfer.planning.plan import Columns
 from dpinfer.planning.search import LARGEST_SIZE

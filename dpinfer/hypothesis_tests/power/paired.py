@@ -11,29 +11,28 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from dpinfer._numerics.weighted_chi2 import WeightedChi2
-from dpinfer._validation import RNG, FloatArray, check_array, check_option, freeze
+from dpinfer._check import RNG, FloatArray, check_array, check_option, freeze
+from dpinfer._numerics.chi2 import WeightedChi2
 from dpinfer.errors import InvalidParameterError
-from dpinfer.hypothesis_tests._blocks import draws_in_block
-from dpinfer.hypothesis_tests._published import law_pair
-from dpinfer.hypothesis_tests.counts._noise_only import NoiseOnly
-from dpinfer.hypothesis_tests.counts.linear import differences
-from dpinfer.hypothesis_tests.counts.paired import (
+from dpinfer.hypothesis_tests.counts import (
     STATISTICS,
     DrawTables,
     Method,
+    NoiseOnly,
     Statistic,
     checked_method,
+    differences,
     max_upper,
 )
+from dpinfer.hypothesis_tests.models import draws_in_block, law_pair
 from dpinfer.hypothesis_tests.power._plan import PowerPlan
 from dpinfer.hypothesis_tests.power._rejections import Beyond, simulated_rate
 from dpinfer.hypothesis_tests.power._table_limits import critical_value
 from dpinfer.hypothesis_tests.power._table_simulation import simulated_power
 from dpinfer.hypothesis_tests.power._tables import Seed, checked_seed
-from dpinfer.mechanisms._law import NoiseLaw
-from dpinfer.mechanisms.gaussian import Gaussian
 from dpinfer.mechanisms.independent import IndependentNoise
+from dpinfer.mechanisms.law import NoiseLaw
+from dpinfer.mechanisms.laws import Gaussian
 from dpinfer.planning.mechanisms import NoisePlan, check_plan
 from dpinfer.planning.plan import Columns
 from dpinfer.results.simulation import Simulation

@@ -8,7 +8,7 @@ from typing import Any, final
 
 import numpy as np
 
-from dpinfer._validation import (
+from dpinfer._check import (
     ALTERNATIVES,
     RNG,
     Alternative,
@@ -20,15 +20,14 @@ from dpinfer._validation import (
     freeze,
 )
 from dpinfer.errors import InvalidParameterError
-from dpinfer.hypothesis_tests.counts._proportions import Method as ProportionsMethod
-from dpinfer.hypothesis_tests.counts._proportions import TrendOfProportions
-from dpinfer.hypothesis_tests.counts.trend import checked_scores
 from dpinfer.hypothesis_tests.power import _trend_counts, _trend_proportions
 from dpinfer.hypothesis_tests.power._tables import checked_seed
 from dpinfer.hypothesis_tests.power._trend_counts import Method, TrendOfCounts
 from dpinfer.hypothesis_tests.power._trend_plan import TrendPlan
 from dpinfer.hypothesis_tests.power._trend_proportions import TrendOfGroups
-from dpinfer.mechanisms._law import NoiseLaw
+from dpinfer.hypothesis_tests.trend import Method as ProportionsMethod
+from dpinfer.hypothesis_tests.trend import TrendOfProportions, checked_scores
+from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.planning.mechanisms import NoisePlan, check_plan
 from dpinfer.planning.search import LARGEST_SIZE
 

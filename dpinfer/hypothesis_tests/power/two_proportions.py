@@ -8,7 +8,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpinfer._validation import (
+from dpinfer._check import (
     RNG,
     Alternative,
     FloatArray,
@@ -22,7 +22,7 @@ from dpinfer.hypothesis_tests.power._plan import is_alternative
 from dpinfer.hypothesis_tests.power._two_binomials import TwoBinomials
 from dpinfer.hypothesis_tests.power._two_counts import Method, TwoCounts
 from dpinfer.hypothesis_tests.power._two_counts_plan import TwoCountsPower
-from dpinfer.mechanisms._law import NoiseLaw
+from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.planning.mechanisms import NoisePlan
 from dpinfer.planning.plan import Columns
 from dpinfer.planning.search import LARGEST_SIZE

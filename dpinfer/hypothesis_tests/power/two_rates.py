@@ -8,15 +8,15 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpinfer._validation import RNG, Alternative, FloatArray, check_array, check_scalar
+from dpinfer._check import RNG, Alternative, FloatArray, check_array, check_scalar
 from dpinfer.estimation.published import SMALLEST_VALUE
 from dpinfer.hypothesis_tests.power._normal_limit import Moments
 from dpinfer.hypothesis_tests.power._plan import is_alternative
 from dpinfer.hypothesis_tests.power._two_counts import Method, TwoCounts
 from dpinfer.hypothesis_tests.power._two_counts_plan import TwoCountsPower
 from dpinfer.hypothesis_tests.power._two_poissons import TwoPoissons
-from dpinfer.mechanisms._law import NoiseLaw
-from dpinfer.mechanisms.noisy_poisson import NoisyPoisson
+from dpinfer.mechanisms._noisy_count import NoisyPoisson
+from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.planning.mechanisms import NoisePlan
 from dpinfer.planning.plan import Columns
 

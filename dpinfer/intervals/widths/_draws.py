@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from dpinfer._validation import FloatArray
-from dpinfer.mechanisms._law import NoiseLaw
+from dpinfer._check import FloatArray
+from dpinfer.mechanisms.law import NoiseLaw
 
 _LARGE_VARIANCE = 1e5
 """Quantiles of counts with a larger variance are found by a series, off by one count at most."""

@@ -6,11 +6,11 @@ from abc import abstractmethod
 
 import numpy as np
 
-from dpinfer._validation import FloatArray
+from dpinfer._check import FloatArray
 from dpinfer.intervals.widths._nodes import Nodes
 from dpinfer.intervals.widths._plan import WidthBySetting, rough_size
-from dpinfer.mechanisms._law import NoiseLaw
 from dpinfer.mechanisms._noisy_count import NoisyCount
+from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.planning.plan import BUDGETS, Columns
 from dpinfer.planning.search import LARGEST_SIZE
 

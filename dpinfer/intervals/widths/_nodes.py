@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dpinfer._validation import FloatArray
+from dpinfer._check import FloatArray
 from dpinfer.mechanisms._noisy_count import NoisyCount
 
 _LOG_NEGLIGIBLE = 25.0

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpinfer._validation import FloatArray
-from dpinfer.intervals.proportions.one_sample import Method, proportion_confint
+from dpinfer._check import FloatArray
+from dpinfer.intervals.proportions import Method, proportion_confint
 from dpinfer.intervals.widths._draws import binomial_counts, mean, noises, uniforms
-from dpinfer.mechanisms._law import NoiseLaw
+from dpinfer.mechanisms.law import NoiseLaw
 
 _DRAWS = 1 << 13
 """Number of published pairs of which normal intervals are made."""

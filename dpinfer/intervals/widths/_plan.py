@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import special
 
-from dpinfer._validation import FloatArray
+from dpinfer._check import FloatArray
 from dpinfer.errors import InvalidParameterError
 from dpinfer.intervals.widths._docstrings import TEXTS
-from dpinfer.mechanisms._law import NoiseLaw
+from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.planning.plan import BUDGETS, Columns, Plan
 from dpinfer.planning.search import Search
 

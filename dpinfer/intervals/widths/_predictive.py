@@ -8,20 +8,14 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from dpinfer._validation import FloatArray
+from dpinfer._check import FloatArray
 from dpinfer.errors import InvalidParameterError
-from dpinfer.intervals.posterior._likelihood import bound
-from dpinfer.intervals.posterior.count_posterior import count_posterior
-from dpinfer.intervals.posterior.priors import (
-    CountPrior,
-    FlatPrior,
-    FunctionPrior,
-    TablePrior,
-)
-from dpinfer.intervals.posterior.result import CountPosterior, Kind
+from dpinfer.intervals._windows import bound
+from dpinfer.intervals.posterior import CountPosterior, Kind, count_posterior
+from dpinfer.intervals.priors import CountPrior, FlatPrior, FunctionPrior, TablePrior
 from dpinfer.intervals.widths._draws import mean, noises, uniforms
 from dpinfer.intervals.widths._prior_draws import drawn_counts, outermost_counts
-from dpinfer.mechanisms._law import NoiseLaw
+from dpinfer.mechanisms.law import NoiseLaw
 
 _LEFT_OUT = 1e-12
 """Probability of the noises that are left out on each side."""

@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from dpinfer._validation import FloatArray
+from dpinfer._check import FloatArray
 from dpinfer.errors import InvalidParameterError
-from dpinfer.intervals.posterior.priors import (
+from dpinfer.intervals.priors import (
     CountPrior,
     FlatPrior,
     NegativeBinomialPrior,

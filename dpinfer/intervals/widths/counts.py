@@ -8,7 +8,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpinfer._validation import (
+from dpinfer._check import (
     RNG,
     FloatArray,
     check_array,
@@ -21,11 +21,10 @@ from dpinfer._validation import (
 )
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.pivots import Method
-from dpinfer.estimation.weights import checked_weights
-from dpinfer.intervals.counts import HALF_WIDTHS
-from dpinfer.intervals.linear import linear_confint
+from dpinfer.estimation.targets import checked_weights
+from dpinfer.intervals.counts import HALF_WIDTHS, linear_confint
 from dpinfer.intervals.widths._plan import WidthPlan
-from dpinfer.mechanisms._law import NoiseLaw
+from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.planning.mechanisms import NoisePlan, check_plan
 from dpinfer.planning.plan import Columns
 

@@ -8,15 +8,14 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpinfer._validation import FloatArray, check_array, check_flag, freeze
+from dpinfer._check import FloatArray, check_array, check_flag, freeze
 from dpinfer.errors import InvalidParameterError
-from dpinfer.estimation.weights import checked_weights
-from dpinfer.intervals.ratios.linear_ratio import linear_ratio_confint
-from dpinfer.intervals.ratios.ratio import Method
+from dpinfer.estimation.targets import checked_weights
+from dpinfer.intervals.ratios import Method, linear_ratio_confint
 from dpinfer.intervals.widths._plan import WidthBySetting
 from dpinfer.mechanisms import Exact
-from dpinfer.mechanisms._law import NoiseLaw
 from dpinfer.mechanisms.independent import integer_cells
+from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.planning.mechanisms import NoisePlan, check_plan
 from dpinfer.planning.plan import Columns
 from dpinfer.results.labels import split_labels

@@ -7,17 +7,11 @@ from typing import Any, Literal, final
 
 from numpy.typing import ArrayLike
 
-from dpinfer._validation import (
-    FloatArray,
-    check_array,
-    check_integer_array,
-    check_option,
-    check_scalar,
-)
-from dpinfer.intervals.means.clipped_mean import ClippedMethod, clipped_mean_confint
+from dpinfer._check import FloatArray, check_array, check_integer_array, check_option, check_scalar
+from dpinfer.intervals.clipped_mean import ClippedMethod, clipped_mean_confint
 from dpinfer.intervals.widths._plan import WidthBySetting
 from dpinfer.mechanisms import Exact
-from dpinfer.mechanisms._law import NoiseLaw
+from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.planning.mechanisms import NoisePlan, check_plan
 from dpinfer.planning.search import LARGEST_SIZE
 from dpinfer.results.intervals import Uncertainty

@@ -10,15 +10,23 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from dpinfer._validation import FloatArray, check_array, check_flag, check_integer_array
-from dpinfer.intervals.means._plans import SMALLEST_STD, HalfWidth, KnownStd, UnknownStd, scale_bins
-from dpinfer.intervals.means._plans import Plan as Steps
-from dpinfer.intervals.means._range_finding import HistogramMode
-from dpinfer.intervals.means.normal_mean import LARGEST, checked_method, checked_plan
+from dpinfer._check import FloatArray, check_array, check_flag, check_integer_array
+from dpinfer.intervals.normal_mean import (
+    LARGEST,
+    SMALLEST_STD,
+    HalfWidth,
+    HistogramMode,
+    KnownStd,
+    UnknownStd,
+    checked_method,
+    checked_plan,
+    scale_bins,
+)
+from dpinfer.intervals.normal_mean import Plan as Steps
 from dpinfer.intervals.widths._draws import mean, uniforms
 from dpinfer.intervals.widths._plan import WidthBySetting
 from dpinfer.mechanisms import Exact
-from dpinfer.mechanisms._law import NoiseLaw
+from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.planning.plan import BUDGETS, Columns
 from dpinfer.planning.search import LARGEST_SIZE
 

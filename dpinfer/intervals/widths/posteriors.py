@@ -9,20 +9,14 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpinfer._validation import FloatArray, check_array, check_option, check_scalar, show
+from dpinfer._check import FloatArray, check_array, check_option, check_scalar, show
 from dpinfer.errors import InvalidParameterError
-from dpinfer.intervals.posterior.count_posterior import count_posterior
-from dpinfer.intervals.posterior.priors import (
-    CountPrior,
-    FlatPrior,
-    NegativeBinomialPrior,
-    PoissonPrior,
-)
-from dpinfer.intervals.posterior.result import KINDS, Kind
+from dpinfer.intervals.posterior import KINDS, Kind, count_posterior
+from dpinfer.intervals.priors import CountPrior, FlatPrior, NegativeBinomialPrior, PoissonPrior
 from dpinfer.intervals.widths._plan import WidthBySetting
 from dpinfer.intervals.widths._predictive import Predictive
 from dpinfer.mechanisms import Laplace
-from dpinfer.mechanisms._law import NoiseLaw
+from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.planning.mechanisms import NoisePlan, check_plan
 from dpinfer.planning.plan import BUDGETS, Columns
 from dpinfer.planning.search import Search

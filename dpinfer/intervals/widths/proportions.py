@@ -8,15 +8,14 @@ from typing import Any, final, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpinfer._validation import FloatArray, check_array, check_integer_array, check_option
-from dpinfer.intervals.proportions.one_sample import Method, proportion_confint
+from dpinfer._check import FloatArray, check_array, check_integer_array, check_option
+from dpinfer.intervals.proportions import Method, proportion_confint
 from dpinfer.intervals.widths._expected import ExpectedWidth
 from dpinfer.intervals.widths._noisy_trials import NoisyTrials
 from dpinfer.mechanisms import Exact
-from dpinfer.mechanisms._law import NoiseLaw
-from dpinfer.mechanisms._noisy_count import NoisyCount
+from dpinfer.mechanisms._noisy_count import NoisyBinomial, NoisyCount
 from dpinfer.mechanisms.independent import IndependentNoise
-from dpinfer.mechanisms.noisy_binomial import NoisyBinomial
+from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.planning.mechanisms import NoisePlan, check_law, check_plan
 from dpinfer.planning.plan import Columns
 from dpinfer.planning.search import LARGEST_SIZE

@@ -8,12 +8,12 @@ from typing import Any, final, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpinfer._validation import FloatArray, check_array, check_option
-from dpinfer.intervals.proportions.rates import LARGEST_COUNT, Method, poisson_confint
+from dpinfer._check import FloatArray, check_array, check_option
+from dpinfer.intervals.proportions import LARGEST_COUNT, poisson_confint
+from dpinfer.intervals.proportions import RatesMethod as Method
 from dpinfer.intervals.widths._expected import ExpectedWidth
-from dpinfer.mechanisms._law import NoiseLaw
-from dpinfer.mechanisms._noisy_count import NoisyCount
-from dpinfer.mechanisms.noisy_poisson import NoisyPoisson
+from dpinfer.mechanisms._noisy_count import NoisyCount, NoisyPoisson
+from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.planning.mechanisms import NoisePlan, check_plan
 from dpinfer.planning.plan import Columns
 

@@ -8,10 +8,10 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpinfer._validation import FloatArray, check_array, check_option
-from dpinfer.intervals.ratios.ratio import LARGEST, METHODS, Method, ratio_confint
+from dpinfer._check import FloatArray, check_array, check_option
+from dpinfer.intervals.ratios import LARGEST, METHODS, Method, ratio_confint
 from dpinfer.intervals.widths._plan import WidthPlan
-from dpinfer.mechanisms._law import NoiseLaw
+from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.planning.mechanisms import NoisePlan, check_plan
 from dpinfer.planning.plan import Columns
 

@@ -8,22 +8,15 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpinfer._validation import (
-    FloatArray,
-    check_array,
-    check_integer_array,
-    check_option,
-    freeze,
-)
+from dpinfer._check import FloatArray, check_array, check_integer_array, check_option, freeze
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.published import LARGEST_NOBS
-from dpinfer.intervals.surveys.designs import DESIGNS, DesignName
-from dpinfer.intervals.surveys.estimate import SurveyEstimate, SurveyMethod
-from dpinfer.intervals.surveys.totals import stratified_total
+from dpinfer.intervals._survey_designs import DESIGNS, DesignName
+from dpinfer.intervals.surveys import SurveyEstimate, SurveyMethod, stratified_total
 from dpinfer.intervals.widths._plan import WidthBySetting
 from dpinfer.mechanisms import Exact
-from dpinfer.mechanisms._law import NoiseLaw
 from dpinfer.mechanisms.independent import integer_cells
+from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.planning.mechanisms import NoisePlan, check_plan
 from dpinfer.planning.plan import Columns
 from dpinfer.results.intervals import Uncertainty

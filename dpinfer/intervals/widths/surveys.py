@@ -8,13 +8,12 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpinfer._validation import FloatArray, check_array, check_integer, check_integer_array
+from dpinfer._check import FloatArray, check_array, check_integer, check_integer_array
 from dpinfer.estimation.published import LARGEST_NOBS
-from dpinfer.intervals.surveys.estimate import SurveyMethod
-from dpinfer.intervals.surveys.totals import survey_total
+from dpinfer.intervals.surveys import SurveyMethod, survey_total
 from dpinfer.intervals.widths._plan import MOST_ERROR, WidthPlan
 from dpinfer.mechanisms import Exact
-from dpinfer.mechanisms._law import NoiseLaw
+from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.planning.mechanisms import NoisePlan, check_plan
 from dpinfer.planning.plan import Columns
 from dpinfer.results.intervals import Uncertainty

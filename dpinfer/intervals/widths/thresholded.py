@@ -10,12 +10,12 @@ from typing import Any, Literal, final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpinfer._validation import FloatArray, check_array, check_scalar
+from dpinfer._check import FloatArray, check_array, check_scalar
 from dpinfer.errors import InvalidParameterError
-from dpinfer.intervals.selected.thresholded import thresholded_confint
+from dpinfer.intervals.selected import thresholded_confint
 from dpinfer.intervals.widths._plan import WidthPlan
 from dpinfer.mechanisms import Laplace
-from dpinfer.mechanisms._law import NoiseLaw
+from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.planning.mechanisms import NoisePlan, check_plan
 from dpinfer.planning.plan import BUDGETS, Columns
 from dpinfer.planning.search import Search

@@ -10,7 +10,7 @@ from typing import Any, Literal, final, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpinfer._validation import (
+from dpinfer._check import (
     FloatArray,
     check_array,
     check_flag,
@@ -19,8 +19,8 @@ from dpinfer._validation import (
     check_scalar,
 )
 from dpinfer.errors import InvalidParameterError
-from dpinfer.intervals.ratios.ratio import Method
-from dpinfer.intervals.ratios.two_by_two import (
+from dpinfer.intervals.ratios import Method
+from dpinfer.intervals.two_by_two import (
     Measure,
     odds_ratio_confint,
     risk_difference_confint,
@@ -29,7 +29,7 @@ from dpinfer.intervals.ratios.two_by_two import (
 from dpinfer.intervals.widths._draws import binomial_counts, mean, median, noises, uniforms
 from dpinfer.intervals.widths._plan import MOST_ERROR, WidthBySetting, rough_size
 from dpinfer.mechanisms import Exact
-from dpinfer.mechanisms._law import NoiseLaw
+from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.planning.mechanisms import NoisePlan, check_plan
 from dpinfer.planning.plan import BUDGETS, Columns
 from dpinfer.planning.search import LARGEST_SIZE

@@ -7,11 +7,11 @@ from typing import Any, final
 
 import numpy as np
 
-from dpinfer._validation import FloatArray, check_integer, check_scalar
+from dpinfer._check import FloatArray, check_integer, check_scalar
 from dpinfer.estimation.pivots import sidak
-from dpinfer.intervals.selected.unpublished import unpublished_bound
+from dpinfer.intervals.selected import unpublished_bound
 from dpinfer.intervals.widths.counts import MOST_CELLS, NoiseWidth
-from dpinfer.mechanisms._law import NoiseLaw
+from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.planning.mechanisms import NoisePlan, check_plan
 from dpinfer.planning.plan import Columns
 

@@ -1,17 +1,317 @@
-"""Sums of integer noises on a common lattice: tilted Fourier windows, accurate in the tails."""
+"""Sums split in two: the atoms of one part against the tail of the other."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dpinfer._numerics.saddle import SaddleGrid
-from dpinfer._validation import FloatArray
+from dpinfer._check import FloatArray
+from dpinfer._numerics.inversion import SaddleGrid
+from dpinfer._numerics.roots import find_root
 from dpinfer.mechanisms._sums.contour import LatticeContour, TabulatedLatticeContour
-from dpinfer.mechanisms._sums.route import ATOM_ATOL, Route, lattice_floor
-from dpinfer.mechanisms._sums.terms import Block, Terms
+from dpinfer.mechanisms._sums.terms import ATOM_ATOL, Block, Route, Terms, lattice_floor
+
+BLOCK = 1 << 18
+
+_TINY = 1e-300
+"""Less than this is left out only by what floats cannot hold."""
+
+Atoms = tuple[FloatArray, FloatArray]
+"""Places in increasing order, and probabilities."""
+
+
+class ConvolvedSum(Route):
+    """S = A + B with A atomic: P(S > x) = Σ P(A = a)·P(B > x - a), a sum of positive terms.
+
+    Parameters
+    ----------
+    atoms : (ndarray, ndarray)
+        Places, increasing, and probabilities of A, which is log-concave.
+    missing : float
+        Bound on the probability that A takes a value that is not listed.
+    reach : float
+        abs(A) exceeds it with probability 1e-17 at most.
+    rest : Route
+        The law of B.
+    grid : SaddleGrid
+        Of S, for brackets.
+    spacing : float
+        Of the lattice of S; 0 if there is none.
+    """
+
+    name = "convolution"
+    rounding = 1e-13
+
+    def __init__(
+        self,
+        atoms: Atoms,
+        missing: float,
+        reach: float,
+        rest: Route,
+        grid: SaddleGrid,
+        spacing: float = 0.0,
+    ) -> None:
+        self._places, self._probabilities = atoms
+        with np.errstate(divide="ignore"):  # probabilities may underflow
+            self._logs = np.log(self._probabilities)
+        self._missing = missing
+        self._reach = reach
+        self._rest = rest
+        self._grid = grid
+        self.spacing = spacing
+        self.error_bound = missing + rest.error_bound + 2e-12
+        self.floor = rest.floor + (missing if missing > _TINY else 0.0)
+
+    def upper(self, x: FloatArray, closed: bool) -> FloatArray:
+        """Log P(S > x), or log P(S >= x) if ``closed``, at finite x >= 0."""
+        order = np.argsort(x)
+        out = np.empty(x.shape)
+        rows = max(1, BLOCK // len(self._places))
+        for start in range(0, len(x), rows):
+            part = order[start : start + rows]
+            out[part] = self._block(x[part], closed)
+        with np.errstate(divide="ignore"):
+            out = np.logaddexp(out, np.log(self._missing))
+        return np.minimum(out, self._grid.log_chernoff(x))
+
+    def _block(self, x: FloatArray, closed: bool) -> FloatArray:
+        used = self._relevant(x[0], x[-1])
+        distance = x[:, None] - self._places[used]
+        with np.errstate(divide="ignore"):
+            out = np.log(self._rest.tail(distance, closed=closed) @ self._probabilities[used])
+        # far out, where the terms underflow
+        deep = out < -600.0
+        if deep.any():
+            logs = self._rest.logtail(distance[deep], closed=closed) + self._logs[used]
+            out[deep] = np.logaddexp.reduce(logs, axis=1)
+        return out
+
+    def _relevant(self, low: float, high: float) -> slice:
+        """Select the atoms that matter between two points: log-concave, the others add 1e-17."""
+        start, stop = np.searchsorted(self._places, [-self._reach, high + self._reach])
+        return slice(int(start), int(stop))
+
+    def upper_isf(self, q: FloatArray, strict: bool) -> FloatArray:
+        """Smallest x with P(S > x) <= q, or < q if ``strict``.
+
+        An atom where B has a lattice or is a table; otherwise from above, to 1e-13 relative.
+        """
+        logq = np.log(q)
+        at_zero = self.upper(np.zeros(1), closed=False)[0]
+        open_ = np.flatnonzero(at_zero > logq)
+        out = np.zeros(q.shape)
+        if not open_.size:
+            return out
+
+        bound = self._grid.chernoff(q[open_])
+
+        def excess(x: FloatArray, index: NDArray[np.intp]) -> FloatArray:
+            above = self.upper(x, closed=False) - logq[open_[index]]
+            # a tail that equals q is on a plateau: go to its left end
+            above = np.where(above == 0, -1e-17, above)
+            # at Chernoff's bound the tail is at most q
+            return np.where(x <= 0, 1.0, np.where(x < bound[index], above, -1.0))
+
+        step = self.spacing or self._rest.spacing
+        low, high = find_root(excess, np.zeros(len(open_)), bound, atol=0.4 * step)
+        if self.spacing:
+            high = np.floor(high / self.spacing) * self.spacing
+        elif step:
+            ends = zip(low, high, q[open_], strict=True)
+            high = np.array([self._last_atom(*each, strict) for each in ends])
+        elif isinstance(self._rest, AtomTable):
+            high = np.array([self._atom_reached(x, self._rest) for x in high])
+        out[open_] = high
+        return out
+
+    def _atom_reached(self, x: float, table: AtomTable) -> float:
+        """Find the atom that is counted from ``x`` on, for B a table: it is just above ``x``."""
+        limit = x * (1.0 + 2e-13) + 2.0 * table.tolerance
+        places = self._places[self._relevant(x, limit)]
+        atom = float(np.max(places + table.last_place(limit - places)))
+        return max(atom, x)
+
+    def _last_atom(self, low: float, high: float, q: float, strict: bool) -> float:
+        """Find the atom in (low, high] that is the quantile; B has at most one atom there."""
+        ends = np.array([high, low])
+        used = self._relevant(low, high)
+        distance = ends[:, None] - self._places[used]
+        tails = self._rest.tail(distance)
+        jumps = (tails[1] - tails[0]) * self._probabilities[used]
+        crossed = np.flatnonzero(jumps > 0)
+        if not crossed.size:
+            return high
+        spacing = self._rest.spacing
+        steps = lattice_floor(distance[0, crossed] / spacing, False)
+        places = self._places[used][crossed] + steps * spacing
+        order = np.argsort(-places)
+        above = np.append(0.0, np.cumsum(jumps[crossed][order])[:-1])
+        tail = np.exp(self.upper(ends[:1], closed=False)[0]) + above
+        enough = np.flatnonzero(tail < q if strict else tail <= q)
+        return float(places[order[enough[-1]]]) if enough.size else high
+
+
+class SteppedSum(Route):
+    """S = A + B with A continuous and narrow, B on a lattice and wide.
+
+    P(S > x) = Σ_k P(x - A in [kh, (k+1)h))·P(B > kh), over the few cells that A reaches.
+    """
+
+    name = "convolution"
+
+    def __init__(self, narrow: Route, reach: float, wide: Route, grid: SaddleGrid) -> None:
+        self._narrow = narrow
+        self._wide = wide
+        cells = np.ceil(reach / wide.spacing)
+        self._cells = np.arange(-cells - 1.0, cells + 1.0)
+        self._grid = grid
+        self.floor = self.error_bound = narrow.error_bound + wide.error_bound + 1e-15
+
+    def upper(self, x: FloatArray, closed: bool) -> FloatArray:
+        """Log P(S > x) at finite x >= 0; there are no atoms."""
+        h = self._wide.spacing
+        rows = max(1, BLOCK // len(self._cells))
+        out = np.empty(x.shape)
+        for start in range(0, len(x), rows):
+            part = x[start : start + rows, None]
+            k = np.floor(part / h) + self._cells
+            edges = np.concatenate([part - k * h, part - (k[:, -1:] + 1.0) * h], axis=1)
+            tails = self._narrow.tail(np.abs(edges))
+            left, right = edges[:, 1:], edges[:, :-1]
+            # both tails on one side of zero, so that small masses keep their accuracy
+            apart = np.abs(tails[:, 1:] - tails[:, :-1])
+            mass = np.where(left * right < 0, 1.0 - tails[:, 1:] - tails[:, :-1], apart)
+            logs = self._wide.logtail(k * h)
+            with np.errstate(divide="ignore"):
+                out[start : start + rows] = np.logaddexp.reduce(np.log(mass) + logs, axis=1)
+        return out
+
+    def upper_isf(self, q: FloatArray, strict: bool) -> FloatArray:
+        """Point x with P(S > x) = q."""
+        return _smooth_isf(self, self._grid, q)
+
+
+class PiecewiseSum(Route):
+    """S = a·T + b·Z where T has a density in steps, and E[max(Z - y, 0)] is known.
+
+    P(S > x) = Σ over the steps of their probability times the mean of P(Z > y) over an interval,
+    which is a difference of that expectation: a sum of positive terms. It loses as many digits as
+    b·(scale of Z)/a has.
+
+    Parameters
+    ----------
+    edges, densities : ndarray
+        Of the steps of T, upwards from 0; the law is symmetric.
+    missing : float
+        Bound on the probability of the steps that are not listed.
+    scales : (float, float)
+        a and b.
+    excess : callable
+        E[max(Z - y, 0)] at y >= 0.
+    grid : SaddleGrid
+        Of S, for brackets.
+    """
+
+    name = "steps"
+    error_bound = 2e-12
+
+    def __init__(
+        self,
+        edges: FloatArray,
+        densities: FloatArray,
+        missing: float,
+        scales: tuple[float, float],
+        excess: Callable[[FloatArray], FloatArray],
+        grid: SaddleGrid,
+    ) -> None:
+        self._edges = np.concatenate([-edges[:0:-1], edges])
+        self._densities = np.concatenate([densities[::-1], densities])
+        self._missing = missing
+        self._scales = scales
+        self._excess = excess
+        self._grid = grid
+        self.floor = missing
+
+    def upper(self, x: FloatArray, closed: bool) -> FloatArray:
+        """Log P(S > x) at finite x >= 0; there are no atoms."""
+        a, b = self._scales
+        out = np.empty(x.shape)
+        rows = max(1, BLOCK // len(self._edges))
+        for start in range(0, len(x), rows):
+            y = (x[start : start + rows, None] - a * self._edges) / b
+            # E[max(Z - y, 0)] = E[max(Z + y, 0)] - y for y < 0
+            means = np.diff(self._excess(np.abs(y)), axis=1)
+            means -= np.diff(np.minimum(y, 0.0), axis=1)
+            out[start : start + rows] = (b / a) * (means @ self._densities)
+        with np.errstate(divide="ignore"):
+            out = np.log(np.maximum(out, 0.0) + self._missing)
+        far = out < np.log(self._missing + _TINY) + 1.0
+        if self._missing and far.any():
+            out[far] = np.minimum(out[far], self._grid.log_chernoff(x[far]))
+        return out
+
+    def upper_isf(self, q: FloatArray, strict: bool) -> FloatArray:
+        """Point x with P(S > x) = q."""
+        return np.minimum(_smooth_isf(self, self._grid, q), self.supremum)
+
+
+def _smooth_isf(route: Route, grid: SaddleGrid, q: FloatArray) -> FloatArray:
+    """Points x with P(S > x) = q."""
+    logq, bound = np.log(q), grid.chernoff(q)
+
+    def excess(x: FloatArray, index: NDArray[np.intp]) -> FloatArray:
+        above = route.upper(x, closed=False) - logq[index]
+        return np.where(x <= 0, 1.0, np.where(x < bound[index], above, -1.0))
+
+    return find_root(excess, np.zeros(q.shape), bound)[1]
+
+
+class AtomTable(Route):
+    """A purely atomic law as a sorted table of its atoms, which begin ``tolerance`` before them."""
+
+    name = "table"
+
+    def __init__(self, atoms: Atoms, missing: float, *, tolerance: float) -> None:
+        self._places = atoms[0]
+        self._tails = np.append(np.cumsum(atoms[1][::-1])[::-1], 0.0)
+        self.tolerance = tolerance
+        self.floor = self.error_bound = missing + 1e-14
+
+    def upper(self, x: FloatArray, closed: bool) -> FloatArray:
+        """Log P(S > x), or log P(S >= x) if ``closed``, at finite x >= 0."""
+        shift = -self.tolerance if closed else self.tolerance
+        with np.errstate(divide="ignore"):
+            tails = self._tails[np.searchsorted(self._places, x + shift, side="right")]
+            return np.asarray(np.log(tails))
+
+    def last_place(self, x: FloatArray) -> FloatArray:
+        """Last atom that is at most ``x``; -inf where there is none."""
+        at = np.searchsorted(self._places, x, side="right")
+        return np.asarray(np.where(at > 0, self._places[at - 1], -np.inf))
+
+    def upper_isf(self, q: FloatArray, strict: bool) -> FloatArray:
+        """Smallest atom x with P(S > x) <= q, or < q if ``strict``."""
+        at = np.searchsorted(-self._tails, -q, side="right" if strict else "left")
+        return np.asarray(self._places[np.maximum(at - 1, 0)])
+
+
+def join(first: Atoms, second: Atoms, cut: float) -> tuple[Atoms, float]:
+    """Atoms of the sum of two independent parts, the least likely left out up to mass ``cut``."""
+    places = np.add.outer(first[0], second[0]).ravel()
+    probabilities = np.multiply.outer(first[1], second[1]).ravel()
+    order = np.argsort(probabilities)
+    mass = np.cumsum(probabilities[order])
+    dropped = int(np.searchsorted(mass, cut, side="right"))
+    kept = order[dropped:]
+    kept = kept[np.argsort(places[kept])]
+    return (places[kept], probabilities[kept]), float(mass[dropped - 1]) if dropped else 0.0
+
+
+# Sums of integer noises on a common lattice: tilted Fourier windows, accurate in the tails.
+
 
 LOG_LOSS = 46.0
 """Mass exp(-46) = 1e-20, at most, is wrapped around at each end of a window."""

@@ -2,35 +2,362 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpinfer._validation import check_flag, check_items, check_option, show
+from dpinfer._check import (
+    FloatArray,
+    Locked,
+    check_flag,
+    check_integer,
+    check_items,
+    check_option,
+    show,
+    show_some,
+)
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
-from dpinfer.releases._files.limits import check_max_bytes
-from dpinfer.releases.census import layout
+from dpinfer.mechanisms.independent import IndependentNoise
+from dpinfer.mechanisms.law import NoiseLaw
+from dpinfer.mechanisms.laws import DiscreteGaussian, Exact
+from dpinfer.queries.domain import Domain
+from dpinfer.queries.hierarchy import Hierarchy
+from dpinfer.releases.census import geography as layout
 from dpinfer.releases.census.columns import (
     CONSTRAINED_COLUMNS,
+    EVERYTHING,
     MEASURED_COLUMNS,
+    CodeRange,
     FileRows,
     read_codes,
     read_rows,
 )
-from dpinfer.releases.census.constraints import (
-    constraints_of,
-    exact_totals,
-    whole_states,
-    zeros_of,
-)
-from dpinfer.releases.census.measurements import CensusMeasurements, QueryMeasurements
-from dpinfer.releases.census.ranges import EVERYTHING, CodeRange
-from dpinfer.releases.census.spine import Codes, Spine
+from dpinfer.releases.census.geography import Codes, Spine
+from dpinfer.releases.limits import check_max_bytes
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+# Noisy measurements of the 2020 Census as values: queries, exact constraints, and the spine.
+
+
+Units = NDArray[np.intp]
+
+_SMALL = 0.05
+"""Variances below which the noise is hardly ever other than -1, 0 and 1."""
+
+_STEPS, _RELATIVE = 100, 1e-14
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class QueryMeasurements(Locked):
+    """The published values of one query, of the units that have it.
+
+    Parameters
+    ----------
+    name : str
+        The query, as the files name it without its ending.
+    attributes : tuple of str
+        The attributes that it keeps, or groupings of them; ``()`` for the total.
+    units : array of int, shape (m,)
+        Positions of the units in the hierarchy, each once.
+    values : array of int, shape (m, levels of each attribute)
+        The published values, read-only.
+    variance : array of float, shape (m,)
+        The variance of the noise of each value of a unit; 0 where it is exact.
+    """
+
+    name: str
+    attributes: tuple[str, ...]
+    units: Units
+    values: NDArray[np.integer[Any]]
+    variance: FloatArray
+
+    @property
+    def mechanism(self) -> NoiseLaw:
+        """The law of the noise of each unit: discrete Gaussian, or none where it is exact."""
+        different, group = np.unique(self.variance, return_inverse=True)
+        exact = different == 0.0
+        if exact.all():
+            return Exact()
+        sigma = np.zeros(different.shape)
+        sigma[~exact] = _sigma_of_variance(different[~exact])
+        noisy = ~exact[group]
+        law = DiscreteGaussian(sigma=sigma[group][noisy])
+        if noisy.all():
+            return law
+        groups = [(law, np.flatnonzero(noisy)), (Exact(), np.flatnonzero(~noisy))]
+        return IndependentNoise.from_groups(groups, len(group))
+
+    def __len__(self) -> int:
+        return len(self.units)
+
+    def __repr__(self) -> str:
+        return f"QueryMeasurements({self.name!r}, {len(self)} units, shape {self.values.shape})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CensusConstraint(Locked):
+    """What the files state about the units without noise, one of their constraints.
+
+    Parameters
+    ----------
+    name : str
+        The constraint, as the files name it.
+    sign : {"=", "<=", ">="}
+        How the confidential values compare to the stated ones.
+    shape : tuple of int
+        The ``query_shape``: a number for each attribute, 1 where it is summed over or fixed.
+    units : array of int, shape (m,)
+        Positions of the units in the hierarchy.
+    values : array of int, shape (m, cells)
+        The stated values, in row-major order of ``shape``.
+    """
+
+    name: str
+    sign: str
+    shape: tuple[int, ...]
+    units: Units
+    values: NDArray[np.integer[Any]]
+
+    def __repr__(self) -> str:
+        return f"CensusConstraint({self.name!r}, {self.sign!r}, {len(self.units)} units)"
+
+
+@dataclass(frozen=True, eq=False)
+class KnownZeros(Locked):
+    """Cells that are zero without noise, in some or all units.
+
+    Parameters
+    ----------
+    levels : mapping of str to level or list of levels
+        The cells: those that have one of these levels in each of these attributes.
+    units : array of int, shape (m,), or None
+        Positions of the units in the hierarchy; None for all.
+    """
+
+    levels: Mapping[str, Any]
+    units: Units | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class CensusMeasurements(Locked):
+    """Noisy measurement files of the 2020 Census, or a part of them, as they were read.
+
+    Attributes
+    ----------
+    hierarchy : Hierarchy
+        The units by their codes, level by level, in order of their codes. The children of a unit
+        add up to it.
+    level : array of int, shape (n,)
+        The level of each unit, its position in ``levels``.
+    levels : tuple of str
+        The levels, from the highest; ``"Whole_State"`` where a state had to be put above its two
+        subtrees.
+    domain : Domain
+        The attributes with their levels.
+    groupings : mapping of str to (str, mapping)
+        Coarser levels of attributes that queries keep: the attribute, and the group of each level.
+    queries : mapping of str to QueryMeasurements
+        The noisy values of each query.
+    exact : tuple of QueryMeasurements
+        What is known without noise: totals.
+    zeros : tuple of KnownZeros
+        Cells that are known to be zero.
+    constraints : tuple of CensusConstraint
+        All constraints of the files as they are stated. Of the inequalities among them, only
+        bounds of zero on what cannot be negative are used, and stand in ``zeros``.
+    """
+
+    hierarchy: Hierarchy
+    level: NDArray[np.intp]
+    levels: tuple[str, ...]
+    domain: Domain
+    groupings: Mapping[str, tuple[str, Mapping[Any, Any]]]
+    queries: Mapping[str, QueryMeasurements]
+    exact: tuple[QueryMeasurements, ...]
+    zeros: tuple[KnownZeros, ...]
+    constraints: tuple[CensusConstraint, ...]
+
+    @property
+    def labels(self) -> pd.Index:
+        """Codes of the units."""
+        labels = self.hierarchy.labels
+        assert labels is not None
+        return labels
+
+    def at_level(self, name: str) -> Units:
+        """Return the positions of the units of a level.
+
+        Parameters
+        ----------
+        name : str
+            The level.
+
+        Returns
+        -------
+        array of int
+            Positions in the hierarchy, none for a level that was not read.
+        """
+        if name not in self.levels:
+            return np.empty(0, dtype=np.intp)
+        return np.flatnonzero(self.level == self.levels.index(name))
+
+    def __len__(self) -> int:
+        return len(self.hierarchy)
+
+    def __repr__(self) -> str:
+        counts = np.bincount(self.level, minlength=len(self.levels))
+        units = ", ".join(
+            f"{name}: {count}" for name, count in zip(self.levels, counts, strict=True)
+        )
+        return f"CensusMeasurements({units}; {len(self.queries)} queries)"
+
+
+def _sigma_of_variance(variance: FloatArray) -> FloatArray:
+    """Return σ of the discrete Gaussians of some variances."""
+    small = variance < _SMALL
+    # near 0 the variance is 2 exp(-1/(2σ²)), the mass at ±1; above 1 it is σ² itself
+    square = np.where(small, 0.5 / np.log(2.0 / variance), variance)
+    for _ in range(_STEPS):
+        found = np.asarray(DiscreteGaussian(sigma=np.sqrt(square)).variance)
+        if (np.abs(found - variance) <= _RELATIVE * variance).all():
+            break
+        inverse = 1.0 / square + 2.0 * np.log(found / variance)
+        square = np.where(small, 1.0 / inverse, square + variance - found)
+    return np.sqrt(square)
+
+
+# Constraints of noisy measurement files, and what they say exactly.
+
+
+TOTALS = ("total_con", "pl94_con")
+"""Constraints that state the total of a unit, where they hold one number."""
+
+QUARTERS_BOUND = "hhgq_total_ub_con"
+"""The most persons that can live in each type of quarters: 0 where there is no such facility."""
+
+SIGNS = ("=", "<=", ">=")
+
+Total = tuple[str, int, str]
+"""The two digits of a state, its total, and the unit that has it."""
+
+
+def whole_states(
+    totals: Any,
+    subtrees: tuple[str, ...],
+    there: tuple[str, ...],
+    levels: tuple[str, ...],
+    among: CodeRange,
+) -> list[Total]:
+    """Return the known totals of the states that are read, with the units that they belong to.
+
+    That is the one subtree of a state, or a unit above both.
+    """
+    if totals is None:
+        return []
+    given = totals.to_dict() if hasattr(totals, "to_dict") else totals
+    if not isinstance(given, Mapping):
+        raise InvalidParameterError(
+            f"state_totals must map states by their two digits to totals, got {show(totals)}"
+        )
+    found = []
+    for state, total in given.items():
+        if not isinstance(state, str) or len(state) != 2 or not state.isdecimal():
+            raise InvalidParameterError(
+                f"state_totals must name states by their two digits, such as '44', got "
+                f"{show(state)}"
+            )
+        number = check_integer(total, "state_totals", ge=0)
+        read = [code for code in subtrees if code[1:] == state]
+        parts = [code for code in there if code[1:] == state]
+        if not read:
+            continue
+        if read != parts or "State" not in levels or len(among.first) > 3:
+            raise InvalidParameterError(
+                f"state_totals must be of states that are read whole, with the level State, got "
+                f"{show(state)}, of which there are the subtrees {show_some(parts)}: read all of "
+                "them, leave its total out, or say complete=True where others do not exist"
+            )
+        found.append((state, number, parts[0] if len(parts) == 1 else state))
+    return found
+
+
+def constraints_of(
+    rows_by_level: Mapping[str, list[FileRows]], spine: Spine
+) -> tuple[CensusConstraint, ...]:
+    """Put the rows of each constraint together."""
+    kinds: dict[tuple[str, str, tuple[int, ...]], list[tuple[str, FileRows]]] = {}
+    for level, rows in rows_by_level.items():
+        for one in rows:
+            if one.sign not in SIGNS:
+                raise IncompatibleReleaseError(
+                    f"sign must be one of {', '.join(SIGNS)}, got {show(one.sign)} in "
+                    f"{show(one.name)}, unit {one.codes[0].decode()!r} of {one.path}"
+                )
+            kinds.setdefault((one.name, one.sign, one.shape), []).append((level, one))
+    found = []
+    for (name, sign, shape), own in kinds.items():
+        units = np.concatenate([spine.positions(level, one.codes) for level, one in own])
+        values = np.concatenate([one.values for _, one in own])
+        units.flags.writeable = values.flags.writeable = False
+        found.append(CensusConstraint(name, sign, shape, units, values))
+    return tuple(found)
+
+
+def exact_totals(
+    constraints: tuple[CensusConstraint, ...],
+    totals: list[Total],
+    spine: Spine,
+    hierarchy: Hierarchy,
+) -> tuple[QueryMeasurements, ...]:
+    """Return the totals that are known without noise, each unit once; none give an empty tuple."""
+    stated = [
+        one
+        for one in constraints
+        if one.name in TOTALS and one.sign == "=" and prod(one.shape) == 1
+    ]
+    own = hierarchy.positions([unit for _, _, unit in totals]) if totals else np.empty(0, np.intp)
+    units = np.concatenate([own, *(one.units for one in stated)])
+    numbers = np.array([number for _, number, _ in totals], dtype=np.int64)
+    values = np.concatenate([numbers, *(one.values[:, 0] for one in stated)])
+    if not units.size:
+        return ()
+    found, first, number = np.unique(units, return_index=True, return_inverse=True)
+    different = values != values[first][number]
+    if different.any():
+        at = int(np.argmax(different))
+        raise IncompatibleReleaseError(
+            f"totals must agree, got {values[first][number[at]]} and {values[at]} for unit "
+            f"{spine.names()[units[at]]!r}"
+        )
+    total = values[first]
+    variance = np.zeros(len(found))
+    for array in (found, total, variance):
+        array.flags.writeable = False
+    return (QueryMeasurements("total", (), found, total, variance),)
+
+
+def zeros_of(constraints: tuple[CensusConstraint, ...]) -> tuple[KnownZeros, ...]:
+    """Return the cells that are zero: in nursing facilities, and where there is no facility."""
+    quarters = layout.PL94_DOMAIN.levels["hhgq"]
+    shape = layout.file_shape(("hhgq",))
+    found = [KnownZeros(layout.NURSING_MINORS)]
+    for one in constraints:
+        if one.name == QUARTERS_BOUND and one.sign == "<=" and one.shape == shape:
+            for level, bound in zip(quarters, one.values.T, strict=True):
+                units = np.flatnonzero(bound == 0)
+                if units.size:
+                    found.append(KnownZeros({"hhgq": level}, one.units[units]))
+    return tuple(found)
+
 
 PRODUCTS = ("pl94",)
 
@@ -380,3 +707,243 @@ def _refuse_repeated(name: str, units: NDArray[np.intp], rows: list[FileRows]) -
             f"each unit must have a query once, repeated is query {show(name)} of unit {unit!r} in "
             f"{rows[at].path}"
         )
+
+
+# Noisy measurement files of the 2020 Census row by row, of any product and query.
+
+
+ATTRIBUTES = {
+    "pl94": layout.PL94_DOMAIN.attributes,
+    "dhc": ("relgq", "sex", "age", "hispanic", "cenrace"),
+}
+"""The attributes of each product, in the order of ``query_shape``."""
+
+
+@dataclass(frozen=True, eq=False)
+class CensusRow:
+    """The noisy values of one query in one unit.
+
+    Attributes
+    ----------
+    level : str
+        The level of the unit.
+    unit : str
+        Its code.
+    query : str
+        The query, without its ending.
+    attributes : tuple of str
+        The attributes of the product.
+    values : array of int
+        The values, with one axis for each attribute; 1 where the query sums over it.
+    variance : float
+        The variance of the noise of each value.
+    """
+
+    level: str
+    unit: str
+    query: str
+    attributes: tuple[str, ...]
+    values: NDArray[np.integer[Any]]
+    variance: float
+
+    def __repr__(self) -> str:
+        shape = " x ".join(str(size) for size in self.values.shape)
+        return f"CensusRow({self.level} {self.unit}, {self.query!r}, {shape})"
+
+
+def read_census_rows(
+    root: str | Path,
+    *,
+    product: str = "dhc",
+    states: Any = None,
+    levels: Any = None,
+    queries: Any = None,
+    prefix: str | tuple[str, str] | None = None,
+    max_bytes: int | None = None,
+) -> Iterator[CensusRow]:
+    """Read noisy measurement files of the 2020 Census row by row.
+
+    Parameters
+    ----------
+    root : str or Path
+        The folder that holds the levels, laid out as for :func:`read_census_measurements`; further
+        folders below those of the states, such as of counties, are looked into.
+    product : {"dhc", "pl94"}
+        Demographic and housing characteristics of persons, or redistricting data of persons.
+    states : str or iterable of str, optional
+        Subtrees such as ``"044"``, or states such as ``"44"``. By default all.
+    levels : str or iterable of str, optional
+        The levels to read. By default all that are there.
+    queries : str or iterable of str, optional
+        The queries to read, such as ``"hispanic * sex"``; others are skipped. By default all.
+    prefix : str or pair of str, optional
+        Read only the units whose codes begin like this, or from the first to the last of a pair.
+    max_bytes : int, optional
+        The most bytes that the columns of one file may take once they are decoded. By default 256
+        MB, or 100 times the size of the file where that is more.
+
+    Returns
+    -------
+    iterator of CensusRow
+        One row for each query of each unit, in the order of the files, read as they are asked for.
+
+    Raises
+    ------
+    InvalidParameterError
+        If an argument is outside what is allowed.
+    IncompatibleReleaseError
+        If a file is not as documented; the message names file, unit and query.
+
+    Notes
+    -----
+    Queries of the demographic and housing characteristics keep groupings of attributes, such as
+    ages in 38 groups, whose number of groups is the size of that axis. The order of the names in a
+    query need not be that of the axes. Estimation over the detailed schema, of 1,227,744 cells,
+    is not part of this package.
+
+    The layout was taken from public code that reads these files. It was tested on generated files
+    of this layout, not on a published file.
+    """
+    path = layout.check_root(root)
+    attributes = ATTRIBUTES[check_option(product, "product", ATTRIBUTES)]
+    chosen = layout.check_levels(levels, layout.levels_of(path))
+    wanted = layout.check_subtrees(states, layout.census_subtrees(path))
+    if (states is not None or prefix is not None) and levels is None:
+        chosen = tuple(level for level in chosen if level != layout.NATION)
+    names = _check_names(queries)
+    most = check_max_bytes(max_bytes)
+    return _rows(path, attributes, chosen, wanted, names, check_prefix(prefix), most)
+
+
+def _rows(
+    root: Path,
+    attributes: tuple[str, ...],
+    levels: tuple[str, ...],
+    subtrees: tuple[str, ...],
+    names: list[str] | None,
+    among: CodeRange,
+    max_bytes: int | None,
+) -> Iterator[CensusRow]:
+    for level in levels:
+        parts = layout.parts_of(root, level, layout.MEASUREMENTS)
+        for subtree in ("",) if level == layout.NATION else subtrees:
+            for file in parts[subtree].files() if subtree in parts else ():
+                for rows in read_rows(
+                    file,
+                    MEASURED_COLUMNS,
+                    subtree=subtree,
+                    among=EVERYTHING if level == layout.NATION else among,
+                    queries=names,
+                    max_bytes=max_bytes,
+                ):
+                    yield from _split(level, rows, attributes)
+
+
+def _split(level: str, rows: FileRows, attributes: tuple[str, ...]) -> Iterator[CensusRow]:
+    if not rows.name.endswith(layout.MEASURED) or len(rows.shape) != len(attributes):
+        raise IncompatibleReleaseError(
+            f"rows must have names of queries with {layout.MEASURED} after them, and a query_shape "
+            f"of {len(attributes)} numbers, for {', '.join(attributes)}, got query "
+            f"{show(rows.name)} of shape {list(rows.shape)} in unit {rows.codes[0].decode()!r} of "
+            f"{rows.path}"
+        )
+    query = rows.name.removesuffix(layout.MEASURED)
+    for code, values, variance in zip(rows.codes, rows.values, rows.variance, strict=True):
+        own = values.reshape(rows.shape)
+        own.flags.writeable = False
+        unit = layout.NATION if level == layout.NATION else code.decode()
+        yield CensusRow(level, unit, query, attributes, own, float(variance))
+
+
+def _check_names(queries: Any) -> list[str] | None:
+    if queries is None:
+        return None
+    listed = [queries] if isinstance(queries, str) else check_items(queries, "queries", "names")
+    wrong = [name for name in listed if not _is_name(name)]
+    if wrong or not listed:
+        raise InvalidParameterError(
+            f"queries must hold names of queries, got {show(wrong[0]) if wrong else 'none'}"
+        )
+    return [name.removesuffix(layout.MEASURED) + layout.MEASURED for name in listed]
+
+
+def _is_name(name: object) -> bool:
+    """Whether a name is text that a file can hold, without half of a character."""
+    return isinstance(name, str) and name == name.encode("utf-8", errors="ignore").decode()
+
+
+# How many units of each level there are below each unit of noisy measurement files.
+
+
+Places = NDArray[np.intp]
+
+
+@dataclass(frozen=True, eq=False)
+class Inventory:
+    """The units of one subtree, level by level.
+
+    Parameters
+    ----------
+    subtree : str
+        Its code.
+    levels : tuple of str
+        The levels that have units, from the highest.
+    codes : tuple of array of bytes
+        The codes of the units of each level, sorted.
+    lacking : tuple of array of bytes
+        Those of them that have units below them, but neither values nor constraints themselves.
+    """
+
+    subtree: str
+    levels: tuple[str, ...]
+    codes: tuple[Codes, ...]
+    lacking: tuple[Codes, ...]
+
+    @classmethod
+    def read(cls, root: Path, subtree: str, levels: tuple[str, ...]) -> Inventory:
+        """Read the codes in the files of a subtree."""
+        found: list[Codes] = []
+        lacking: list[Codes] = []
+        for level in reversed(levels):
+            own = _codes(root, level, subtree)
+            if not own.size:
+                raise IncompatibleReleaseError(
+                    f"files of the level {level} must have units in the subtree {subtree}, as "
+                    f"those of other levels have, got none in {root}"
+                )
+            above = np.unique(found[0].astype(own.dtype)) if found else own
+            above = above[~np.isin(above, own, assume_unique=True)]
+            found.insert(0, np.union1d(own, above))
+            lacking.insert(0, above)
+        return cls(subtree, levels, tuple(found), tuple(lacking))
+
+    def firsts(self, at: int, below: int) -> Places:
+        """Return the first unit of a lower level in each unit, and at the end their number."""
+        inside = self.codes[below].astype(self.codes[at].dtype)
+        first = np.searchsorted(inside, self.codes[at])
+        return np.append(first, len(inside))
+
+    def counts(self, at: int, most: int) -> Places:
+        """Return the number of units from each unit of a level down to a lower level."""
+        parts = [np.diff(self.firsts(at, below)) for below in range(at, most + 1)]
+        return np.asarray(np.sum(parts, axis=0), dtype=np.intp)
+
+    def refuse_lacking(self, at: int, start: int, stop: int) -> None:
+        """Refuse to cut a tree at units of a level that its own files do not have."""
+        codes = self.codes[at][start:stop]
+        bad = codes[np.isin(codes, self.lacking[at])]
+        if bad.size:
+            raise IncompatibleReleaseError(
+                f"files of the level {self.levels[at]} must have all units to cut there, they do "
+                f"not have {show_some(np.char.decode(bad, 'ascii').tolist())}: choose another cut"
+            )
+
+
+def _codes(root: Path, level: str, subtree: str) -> Codes:
+    """Return the codes of a level that have measurements or constraints."""
+    found = []
+    for kind in (layout.MEASUREMENTS, layout.CONSTRAINTS):
+        part = layout.parts_of(root, level, kind).get(subtree)
+        found += [read_codes(file, subtree) for file in part.files()] if part else []
+    found = [codes for codes in found if codes.size]
+    return np.unique(np.concatenate(found)) if found else np.empty(0, dtype="S1")

@@ -76,7 +76,7 @@ def test_covariances_of_too_many_units_are_refused():
     ],
 )
 def test_weights_that_do_not_fit_into_memory_are_refused(fit, use, message, monkeypatch):
-    monkeypatch.setattr("dpinfer.estimation.hierarchies._fit._WEIGHTS_LIMIT", 8)
+    monkeypatch.setattr("dpinfer.estimation._tree.scalar_fit._WEIGHTS_LIMIT", 8)
     with pytest.raises(InvalidParameterError, match=message):
         use(fit)
     assert fit.weights([1, 2]).shape == (2, 3)

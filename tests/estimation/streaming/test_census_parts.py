@@ -5,10 +5,15 @@ import shutil
 import numpy as np
 import pytest
 
-from dpinfer.datasets.synthetic_geography import synthetic_population
+from dpinfer.datasets import synthetic_population
 from dpinfer.errors import DPInferError, IncompatibleReleaseError, InvalidParameterError
-from dpinfer.estimation.streaming.stream import census_parts, stream_marginals
-from dpinfer.estimation.tables.marginals import NoisyMarginal, StructuralZeros, combine_marginals
+from dpinfer.estimation import (
+    NoisyMarginal,
+    StructuralZeros,
+    census_parts,
+    combine_marginals,
+    stream_marginals,
+)
 from dpinfer.releases.census import (
     census_codes,
     census_subtrees,

@@ -12,9 +12,9 @@ import pytest
 
 import dpinfer as dpi
 from dpinfer.errors import InvalidParameterError
-from dpinfer.estimation.bounds import NoiseBound
-from dpinfer.estimation.streaming import _files
-from dpinfer.estimation.streaming._files import (
+from dpinfer.estimation import NoisyMarginal, TreePart, stream_marginals, write_marginals_parquet
+from dpinfer.estimation import _stream_files as _files
+from dpinfer.estimation._stream_files import (
     Folder,
     file_name,
     make_folder,
@@ -25,12 +25,7 @@ from dpinfer.estimation.streaming._files import (
     write_estimates,
     write_known,
 )
-from dpinfer.estimation.streaming.stream import (
-    TreePart,
-    stream_marginals,
-    write_marginals_parquet,
-)
-from dpinfer.estimation.tables.marginals import NoisyMarginal
+from dpinfer.estimation.bounds import NoiseBound
 from dpinfer.queries import Hierarchy
 
 DOMAIN = dpi.Domain({"sex": ["F", "M"]})

@@ -10,11 +10,7 @@ import pytest
 
 import dpinfer as dpi
 from dpinfer.errors import DPInferError, InvalidParameterError
-from dpinfer.estimation.streaming.stream import (
-    read_marginals_parquet,
-    write_marginals_parquet,
-)
-from dpinfer.estimation.tables.marginals import NoisyMarginal
+from dpinfer.estimation import NoisyMarginal, read_marginals_parquet, write_marginals_parquet
 from dpinfer.queries import Hierarchy
 
 NOISE = dpi.Gaussian(sigma=1.0)

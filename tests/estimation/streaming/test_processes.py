@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from dpinfer.datasets.synthetic_geography import synthetic_population
-from dpinfer.estimation.streaming.stream import TreePart, census_parts, stream_marginals
+from dpinfer.datasets import synthetic_population
+from dpinfer.estimation import TreePart, census_parts, stream_marginals
 from dpinfer.releases.census import write_census_measurements
-from dpinfer.releases.census.layout import PL94_DOMAIN, PL94_GROUPINGS
+from dpinfer.releases.census.geography import PL94_DOMAIN, PL94_GROUPINGS
 
 joblib = pytest.importorskip("joblib", reason="joblib is not installed")
 

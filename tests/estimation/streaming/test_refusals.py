@@ -4,13 +4,8 @@ import numpy as np
 import pytest
 
 import dpinfer as dpi
-from dpinfer.errors import (
-    IncompatibleReleaseError,
-    InvalidParameterError,
-    NotEstimableError,
-)
-from dpinfer.estimation.streaming.stream import TreePart, stream_marginals
-from dpinfer.estimation.tables.marginals import NoisyMarginal, StructuralZeros
+from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError, NotEstimableError
+from dpinfer.estimation import NoisyMarginal, StructuralZeros, TreePart, stream_marginals
 from dpinfer.queries import Hierarchy
 
 DOMAIN = dpi.Domain({"sex": ["F", "M"], "home": ["x", "y", "z"]})

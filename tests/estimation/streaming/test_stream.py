@@ -11,16 +11,16 @@ import pandas as pd
 import pytest
 
 import dpinfer as dpi
-from dpinfer.errors import (
-    InvalidParameterError,
-)
-from dpinfer.estimation.streaming.stream import (
+from dpinfer.errors import InvalidParameterError
+from dpinfer.estimation import (
+    NoisyMarginal,
+    StructuralZeros,
     TreePart,
+    combine_marginals,
     read_marginals_parquet,
     stream_marginals,
     write_marginals_parquet,
 )
-from dpinfer.estimation.tables.marginals import NoisyMarginal, StructuralZeros, combine_marginals
 from dpinfer.queries import Hierarchy
 
 DOMAIN = dpi.Domain({"sex": ["F", "M"], "race": ["a", "b", "c"], "home": ["x", "y", "z"]})

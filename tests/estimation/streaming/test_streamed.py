@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpinfer.datasets.synthetic_geography import synthetic_population
+from dpinfer.datasets import synthetic_population
 from dpinfer.errors import InvalidParameterError
-from dpinfer.estimation.streaming.stream import census_parts, stream_marginals
+from dpinfer.estimation import census_parts, stream_marginals
 from dpinfer.releases.census import write_census_measurements
-from dpinfer.releases.census.layout import CODE_LENGTHS, PL94_DOMAIN, PL94_GROUPINGS
+from dpinfer.releases.census.geography import CODE_LENGTHS, PL94_DOMAIN, PL94_GROUPINGS
 
 WANTED = [(), ("hhgq", "votingage"), ("hispanic", "cenrace"), PL94_DOMAIN.attributes]
 LEVEL_OF = {length: level for level, length in CODE_LENGTHS.items()}

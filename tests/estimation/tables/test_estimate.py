@@ -6,12 +6,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpinfer.errors import (
-    InvalidParameterError,
-    NotEstimableError,
+from dpinfer.errors import InvalidParameterError, NotEstimableError
+from dpinfer.estimation import (
+    NoisyMarginal,
+    StructuralZeros,
+    combine,
+    combine_hierarchy,
+    combine_marginals,
 )
-from dpinfer.estimation import combine, combine_hierarchy
-from dpinfer.estimation.tables.marginals import NoisyMarginal, StructuralZeros, combine_marginals
 from dpinfer.mechanisms import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace
 from dpinfer.queries import Domain, Hierarchy
 

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from dpinfer.errors import NotEstimableError
-from dpinfer.estimation import combine
-from dpinfer.estimation.tables.marginals import NoisyMarginal, StructuralZeros, combine_marginals
+from dpinfer.estimation import NoisyMarginal, StructuralZeros, combine, combine_marginals
 from dpinfer.mechanisms import Exact, Gaussian, IndependentNoise
 from dpinfer.queries import Domain, Hierarchy
 

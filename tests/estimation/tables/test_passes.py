@@ -3,10 +3,15 @@
 import numpy as np
 import pytest
 
-from dpinfer.estimation.tables._axes import Axes
-from dpinfer.estimation.tables._measured import MeasuredTables, PlacedMarginal, marginal_of
-from dpinfer.estimation.tables._passes import TableMessage, TablePasses
-from dpinfer.queries._tree import Tree
+from dpinfer.estimation._tree.axes import Axes
+from dpinfer.estimation._tree.tables import (
+    MeasuredTables,
+    PlacedMarginal,
+    TableMessage,
+    TablePasses,
+    marginal_of,
+)
+from dpinfer.queries.hierarchy import Tree
 
 AXES = Axes.of({"sex": 2, "race": 3})
 KEPT = [0, 1, 2, 3, 3]
@@ -108,7 +113,7 @@ def test_the_size_of_chunks_does_not_matter(chunk, monkeypatch):
         one.exact[:] = False
     passes = TablePasses.of(Tree.of(parent), measured)
     expected = passes.down(passes.up(measured))
-    monkeypatch.setattr("dpinfer.estimation.tables._measured._CHUNK", chunk)
+    monkeypatch.setattr("dpinfer.estimation._tree.tables._CHUNK", chunk)
     again = TablePasses.of(Tree.of(parent), measured)
     np.testing.assert_allclose(again.down(again.up(measured)), expected, rtol=1e-9, atol=1e-12)
 

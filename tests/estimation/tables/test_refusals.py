@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpinfer.errors import DPInferError, IncompatibleReleaseError, InvalidParameterError
-from dpinfer.estimation.tables.marginals import NoisyMarginal, StructuralZeros, combine_marginals
+from dpinfer.estimation import NoisyMarginal, StructuralZeros, combine_marginals
 from dpinfer.mechanisms import Exact, Gaussian, Geometric, Laplace
 from dpinfer.queries import Domain
 

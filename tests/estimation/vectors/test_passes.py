@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dpinfer.estimation.hierarchies._passes import Gains
-from dpinfer.estimation.vectors import final as final_module
-from dpinfer.estimation.vectors import leaves as leaves_module
-from dpinfer.estimation.vectors import up as up_module
-from dpinfer.estimation.vectors import values as values_module
-from dpinfer.estimation.vectors.passes import VectorGains
-from dpinfer.queries._tree import Tree
+from dpinfer.estimation._tree import leaves as leaves_module
+from dpinfer.estimation._tree import passes as final_module
+from dpinfer.estimation._tree import passes as up_module
+from dpinfer.estimation._tree import passes as values_module
+from dpinfer.estimation._tree.passes import VectorGains
+from dpinfer.estimation._tree.scalar import Gains
+from dpinfer.queries.hierarchy import Tree
 
 Array = NDArray[np.float64]
 

@@ -16,8 +16,7 @@ from dpinfer import (
     Laplace,
     chisquare_fit,
 )
-from dpinfer.hypothesis_tests.power import IndependencePower
-from dpinfer.hypothesis_tests.power.composite import CompositeFitPower
+from dpinfer.hypothesis_tests.power import CompositeFitPower, IndependencePower
 
 EVENTS = np.array([0.30, 0.25, 0.20, 0.15, 0.10])
 

@@ -15,7 +15,7 @@ from dpinfer import (
     Laplace,
     chi2_contingency,
 )
-from dpinfer.hypothesis_tests.power.homogeneity import HomogeneityPower
+from dpinfer.hypothesis_tests.power import HomogeneityPower
 
 PAIR = np.array([[0.6, 0.4], [0.4, 0.6]])
 GROUPS = np.array([[0.5, 0.3, 0.2], [0.3, 0.3, 0.4], [0.4, 0.3, 0.3]])

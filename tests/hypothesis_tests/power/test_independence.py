@@ -13,8 +13,8 @@ from dpinfer import (
     Laplace,
     chi2_contingency,
 )
+from dpinfer.hypothesis_tests.power import IndependencePower
 from dpinfer.hypothesis_tests.power._nested_simulation import NestedTests
-from dpinfer.hypothesis_tests.power.independence import IndependencePower
 
 SMALL = np.array([[0.3, 0.2], [0.2, 0.3]])
 LARGE = np.array([[0.20, 0.10, 0.10], [0.10, 0.25, 0.25]])

@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize, stats
 
-from dpinfer._validation import ALTERNATIVES
+from dpinfer._check import ALTERNATIVES
 from dpinfer.errors import DPInferError, InvalidParameterError
 from dpinfer.hypothesis_tests import linear_ztest
-from dpinfer.hypothesis_tests.power.linear import LinearPower
+from dpinfer.hypothesis_tests.power import LinearPower
 from dpinfer.mechanisms import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace
 
 METHODS = ("exact", "normal")

@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from dpinfer._validation import ALTERNATIVES
+from dpinfer._check import ALTERNATIVES
 from dpinfer.errors import DPInferError, InvalidParameterError
 from dpinfer.hypothesis_tests import mcnemar
+from dpinfer.hypothesis_tests.power import McNemarPower
 from dpinfer.hypothesis_tests.power._two_counts import METHODS
-from dpinfer.hypothesis_tests.power.mcnemar import McNemarPower
 from dpinfer.mechanisms import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace
 from dpinfer.results.simulation import Simulation
 

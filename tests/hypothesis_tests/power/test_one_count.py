@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from dpinfer._validation import ALTERNATIVES
+from dpinfer._check import ALTERNATIVES
 from dpinfer.errors import DPInferError, InvalidParameterError
 from dpinfer.hypothesis_tests import poisson_ztest, proportions_ztest
-from dpinfer.hypothesis_tests.power.one_count import PoissonPower, ProportionPower
+from dpinfer.hypothesis_tests.power import PoissonPower, ProportionPower
 from dpinfer.mechanisms import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace
 
 METHODS = ("exact", "normal")

@@ -8,8 +8,7 @@ from scipy import stats
 
 from dpinfer.errors import DPInferError, InvalidParameterError
 from dpinfer.hypothesis_tests import counts_paired
-from dpinfer.hypothesis_tests.power.linear import LinearPower
-from dpinfer.hypothesis_tests.power.paired import PairedCountsPower
+from dpinfer.hypothesis_tests.power import LinearPower, PairedCountsPower
 from dpinfer.mechanisms import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace
 
 LEVELS = np.array([0.01, 0.05, 0.3, 0.9])

@@ -8,16 +8,20 @@ import pytest
 
 import dpinfer
 from dpinfer.errors import InvalidParameterError
+from dpinfer.hypothesis_tests.power import (
+    CompositeFitPower,
+    HomogeneityPower,
+    IndependencePower,
+    LinearPower,
+    McNemarPower,
+    PairedCountsPower,
+    PoissonPower,
+    ProportionPower,
+    ProportionsTrendPower,
+    TrendPower,
+    TwoRatesPower,
+)
 from dpinfer.hypothesis_tests.power._plan import is_alternative
-from dpinfer.hypothesis_tests.power.composite import CompositeFitPower
-from dpinfer.hypothesis_tests.power.homogeneity import HomogeneityPower
-from dpinfer.hypothesis_tests.power.independence import IndependencePower
-from dpinfer.hypothesis_tests.power.linear import LinearPower
-from dpinfer.hypothesis_tests.power.mcnemar import McNemarPower
-from dpinfer.hypothesis_tests.power.one_count import PoissonPower, ProportionPower
-from dpinfer.hypothesis_tests.power.paired import PairedCountsPower
-from dpinfer.hypothesis_tests.power.trend import ProportionsTrendPower, TrendPower
-from dpinfer.hypothesis_tests.power.two_rates import TwoRatesPower
 from dpinfer.mechanisms import Gaussian, Geometric, Laplace
 
 TABLE = np.array([[1.2, 0.8], [0.8, 1.2]])

@@ -10,12 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpinfer import DPInferError, Exact, Gaussian, InvalidParameterError, Laplace
-from dpinfer.hypothesis_tests.power import GoodnessOfFitPower
+from dpinfer.hypothesis_tests.power import (
+    CompositeFitPower,
+    GoodnessOfFitPower,
+    HomogeneityPower,
+    IndependencePower,
+)
 from dpinfer.hypothesis_tests.power._table_simulation import critical_values
 from dpinfer.hypothesis_tests.power._tables import around, first_whole
-from dpinfer.hypothesis_tests.power.composite import CompositeFitPower
-from dpinfer.hypothesis_tests.power.homogeneity import HomogeneityPower
-from dpinfer.hypothesis_tests.power.independence import IndependencePower
 from dpinfer.results.simulation import Simulation
 
 CELLS = ([0.5, 0.3, 0.2], [0.4, 0.35, 0.25])

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from dpinfer._validation import ALTERNATIVES
+from dpinfer._check import ALTERNATIVES
 from dpinfer.errors import DPInferError, InvalidParameterError
 from dpinfer.hypothesis_tests import counts_trend, proportions_trend
-from dpinfer.hypothesis_tests.power.trend import ProportionsTrendPower, TrendPower
+from dpinfer.hypothesis_tests.power import ProportionsTrendPower, TrendPower
 from dpinfer.mechanisms import Exact, Gaussian, Geometric, Laplace
 
 LEVELS = np.array([0.01, 0.05, 0.3, 0.9])

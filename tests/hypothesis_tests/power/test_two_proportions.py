@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.proportion import power_proportions_2indep
 
-from dpinfer._validation import ALTERNATIVES
+from dpinfer._check import ALTERNATIVES
 from dpinfer.errors import DPInferError, InvalidParameterError
 from dpinfer.hypothesis_tests import proportions_2indep
+from dpinfer.hypothesis_tests.power import TwoProportionsPower
 from dpinfer.hypothesis_tests.power._two_binomials import TwoBinomials
-from dpinfer.hypothesis_tests.power.two_proportions import TwoProportionsPower
 from dpinfer.mechanisms import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace
 from dpinfer.results.simulation import Simulation
 

@@ -9,14 +9,13 @@ from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.rates import power_poisson_ratio_2indep
 
-from dpinfer._validation import ALTERNATIVES
+from dpinfer._check import ALTERNATIVES
 from dpinfer.errors import DPInferError, InvalidParameterError
 from dpinfer.hypothesis_tests import poisson_2indep
-from dpinfer.hypothesis_tests.power import _share_of_total
+from dpinfer.hypothesis_tests.power import TwoRatesPower, _share_of_total
 from dpinfer.hypothesis_tests.power._two_poissons import TwoPoissons
-from dpinfer.hypothesis_tests.power.two_rates import TwoRatesPower
 from dpinfer.mechanisms import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace
-from dpinfer.mechanisms.noisy_poisson import NoisyPoisson
+from dpinfer.mechanisms._noisy_count import NoisyPoisson
 from dpinfer.results.simulation import Simulation
 
 METHODS = ("exact", "plug-in", "normal")

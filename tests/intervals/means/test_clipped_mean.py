@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from scipy import integrate, optimize, stats
 
 from dpinfer.errors import DPInferError, InvalidParameterError
-from dpinfer.intervals.counts import count_confint
-from dpinfer.intervals.means.clipped_mean import clipped_mean_confint
+from dpinfer.intervals import clipped_mean_confint, count_confint
 from dpinfer.mechanisms import Exact, Gaussian, Geometric, Laplace, WeightedSum
 
 

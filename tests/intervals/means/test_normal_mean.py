@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from scipy import integrate, optimize, special, stats
 
 from dpinfer.errors import DPInferError, InvalidParameterError
-from dpinfer.intervals.means import _plans, _range_finding
-from dpinfer.intervals.means._range_finding import HistogramMode, mean_failure, scale_failure
-from dpinfer.intervals.means.normal_mean import normal_mean_confint
+from dpinfer.intervals import normal_mean as _plans
+from dpinfer.intervals import normal_mean as _range_finding
+from dpinfer.intervals import normal_mean_confint
+from dpinfer.intervals.normal_mean import HistogramMode, mean_failure, scale_failure
 from dpinfer.mechanisms.samplers import Simulation
 
 BOUNDS = {"mean_bounds": (-100.0, 100.0)}

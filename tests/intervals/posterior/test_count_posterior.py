@@ -7,16 +7,16 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from dpinfer.errors import DPInferError, InvalidParameterError, NotEstimableError
-from dpinfer.intervals import count_confint
-from dpinfer.intervals.posterior.count_posterior import count_posterior
-from dpinfer.intervals.posterior.priors import (
-    CountPrior,
+from dpinfer.intervals import (
     FlatPrior,
     FunctionPrior,
     NegativeBinomialPrior,
     PoissonPrior,
     TablePrior,
+    count_confint,
+    count_posterior,
 )
+from dpinfer.intervals.priors import CountPrior
 from dpinfer.mechanisms import (
     DiscreteGaussian,
     Exact,

@@ -6,9 +6,7 @@ from hypothesis import strategies as st
 from scipy import optimize, special, stats
 
 from dpinfer.errors import ConvergenceError, DPInferError, InvalidParameterError
-from dpinfer.intervals.posterior.count_posterior import count_posterior
-from dpinfer.intervals.posterior.empirical import empirical_prior
-from dpinfer.intervals.posterior.priors import NegativeBinomialPrior, PoissonPrior
+from dpinfer.intervals import NegativeBinomialPrior, PoissonPrior, count_posterior, empirical_prior
 from dpinfer.mechanisms import Exact, Gaussian, Geometric, Laplace
 
 

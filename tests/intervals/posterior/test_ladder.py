@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from dpinfer.intervals.posterior.count_posterior import count_posterior
-from dpinfer.intervals.posterior.priors import NegativeBinomialPrior, PoissonPrior
+from dpinfer.intervals import NegativeBinomialPrior, PoissonPrior, count_posterior
 from dpinfer.mechanisms import Gaussian, Geometric, Laplace
 
 COUNTS = np.arange(0.0, 6000.0)

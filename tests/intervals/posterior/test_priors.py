@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dpinfer.errors import InvalidParameterError
-from dpinfer.intervals.posterior.priors import (
+from dpinfer.intervals import (
     FlatPrior,
     FunctionPrior,
     NegativeBinomialPrior,

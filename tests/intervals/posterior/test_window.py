@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from dpinfer.intervals.posterior.count_posterior import count_posterior
-from dpinfer.intervals.posterior.priors import TablePrior
+from dpinfer.intervals import TablePrior, count_posterior
 from dpinfer.mechanisms import Geometric, Laplace
 
 

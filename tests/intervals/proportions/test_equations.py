@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy import special
 
-from dpinfer.intervals.proportions.one_sample import proportion_confint
+from dpinfer.intervals import proportion_confint
 from dpinfer.mechanisms import Exact, Geometric, Laplace, Tulap
 
 KINDS = pytest.mark.parametrize("kind", [Laplace, Geometric, Tulap])

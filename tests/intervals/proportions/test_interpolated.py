@@ -5,7 +5,7 @@ import pytest
 
 from dpinfer.intervals import poisson_confint, proportion_confint
 from dpinfer.mechanisms import Gaussian, Tulap, WeightedSum
-from dpinfer.mechanisms.noisy_binomial import NoisyBinomial
+from dpinfer.mechanisms._noisy_count import NoisyBinomial
 
 LAWS = [
     Gaussian(sigma=3.0),

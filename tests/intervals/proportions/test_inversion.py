@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from dpinfer.intervals.proportions.one_sample import proportion_confint
-from dpinfer.intervals.proportions.rates import poisson_confint
+from dpinfer.intervals import poisson_confint, proportion_confint
 from dpinfer.mechanisms import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace, WeightedSum
-from dpinfer.mechanisms.noisy_poisson import NoisyPoisson
+from dpinfer.mechanisms._noisy_count import NoisyPoisson
 
 
 @pytest.mark.parametrize("alternative", ["larger", "smaller"])

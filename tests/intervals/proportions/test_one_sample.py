@@ -11,8 +11,8 @@ from scipy import special, stats
 from statsmodels.stats import proportion as sm
 
 from dpinfer.errors import DPInferError, InvalidParameterError
-from dpinfer.hypothesis_tests.proportions.one_sample import proportions_ztest
-from dpinfer.intervals.proportions.one_sample import proportion_confint
+from dpinfer.hypothesis_tests import proportions_ztest
+from dpinfer.intervals import proportion_confint
 from dpinfer.mechanisms import (
     DiscreteGaussian,
     Exact,
@@ -22,7 +22,7 @@ from dpinfer.mechanisms import (
     Tulap,
     WeightedSum,
 )
-from dpinfer.mechanisms.noisy_binomial import NoisyBinomial
+from dpinfer.mechanisms._noisy_count import NoisyBinomial
 
 LAWS = {
     "geometric": Geometric.from_epsilon(1.0),

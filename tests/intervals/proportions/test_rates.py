@@ -9,10 +9,10 @@ from scipy import stats
 from statsmodels.stats.rates import confint_poisson
 
 from dpinfer.errors import DPInferError, InvalidParameterError
-from dpinfer.hypothesis_tests.proportions.rates import poisson_ztest
-from dpinfer.intervals.proportions.rates import poisson_confint
+from dpinfer.hypothesis_tests import poisson_ztest
+from dpinfer.intervals import poisson_confint
 from dpinfer.mechanisms import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace
-from dpinfer.mechanisms.noisy_poisson import NoisyPoisson
+from dpinfer.mechanisms._noisy_count import NoisyPoisson
 
 LAWS = {
     "geometric": Geometric.from_epsilon(1.0),

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpinfer.intervals.proportions.one_sample import proportion_confint
+from dpinfer.intervals import proportion_confint
 from dpinfer.mechanisms import Gaussian, Laplace, WeightedSum, as_noise
 
 COUNT = np.array([3.0, 9.0, 3.0, 9.0, 3.0])

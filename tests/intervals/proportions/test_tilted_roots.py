@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy import special
 
-from dpinfer.intervals.proportions.one_sample import proportion_confint
+from dpinfer.intervals import proportion_confint
 from dpinfer.mechanisms import Geometric, Laplace, Tulap, WeightedSum
-from dpinfer.mechanisms.noisy_binomial import NoisyBinomial
+from dpinfer.mechanisms._noisy_count import NoisyBinomial
 
 KINDS = pytest.mark.parametrize("kind", [Laplace, Geometric, Tulap])
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from dpinfer.errors import DPInferError, InvalidParameterError
-from dpinfer.hypothesis_tests.proportions.one_sample import proportions_ztest
-from dpinfer.intervals.proportions.one_sample import proportion_confint
+from dpinfer.hypothesis_tests import proportions_ztest
+from dpinfer.intervals import proportion_confint
 from dpinfer.mechanisms import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace
 
 NARROW = Geometric(scale=0.5)

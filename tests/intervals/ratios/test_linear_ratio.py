@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from dpinfer.errors import DPInferError, InvalidParameterError
-from dpinfer.intervals.ratios.linear_ratio import linear_ratio_confint
-from dpinfer.intervals.ratios.ratio import ratio_confint
+from dpinfer.intervals import linear_ratio_confint, ratio_confint
 from dpinfer.mechanisms import (
     DiscreteGaussian,
     Exact,

@@ -7,7 +7,7 @@ from scipy import stats
 
 from dpinfer.errors import DPInferError, InvalidParameterError
 from dpinfer.estimation.pivots import sidak
-from dpinfer.intervals.ratios.ratio import ratio_confint, relative_change_confint, share_confint
+from dpinfer.intervals import ratio_confint, relative_change_confint, share_confint
 from dpinfer.mechanisms import (
     DiscreteGaussian,
     Exact,

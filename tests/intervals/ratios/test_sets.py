@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dpinfer.errors import InvalidParameterError
-from dpinfer.intervals.ratios.ratio import ratio_confint
+from dpinfer.intervals import ratio_confint
 from dpinfer.mechanisms import Exact, Gaussian, Geometric, Laplace, Tulap
 
 

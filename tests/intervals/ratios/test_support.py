@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpinfer.intervals.ratios.ratio import ratio_confint
+from dpinfer.intervals import ratio_confint
 from dpinfer.mechanisms import Gaussian, Laplace
 
 LAPLACE, GAUSSIAN = Laplace(scale=np.sqrt(0.5)), Gaussian(sigma=1.0)

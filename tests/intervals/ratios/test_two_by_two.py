@@ -8,11 +8,12 @@ from statsmodels.stats.contingency_tables import Table2x2
 from statsmodels.stats.proportion import confint_proportions_2indep
 
 from dpinfer.errors import DPInferError, InvalidParameterError
-from dpinfer.intervals.ratios.ratio import ratio_confint, share_confint
-from dpinfer.intervals.ratios.two_by_two import (
+from dpinfer.intervals import (
     odds_ratio_confint,
+    ratio_confint,
     risk_difference_confint,
     risk_ratio_confint,
+    share_confint,
 )
 from dpinfer.mechanisms import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace
 

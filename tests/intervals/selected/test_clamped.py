@@ -6,10 +6,7 @@ import pytest
 
 from dpinfer import Release
 from dpinfer.errors import DPInferError, IncompatibleReleaseError
-from dpinfer.intervals import count_confint
-from dpinfer.intervals.selected.clamped import clamped_confint
-from dpinfer.intervals.selected.releases import release_confint
-from dpinfer.intervals.selected.thresholded import thresholded_confint
+from dpinfer.intervals import clamped_confint, count_confint, release_confint, thresholded_confint
 from dpinfer.mechanisms import DiscreteGaussian, Exact, Geometric, Laplace, WeightedSum
 
 RULES = [

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy import optimize, stats
 
-from dpinfer.intervals.selected.thresholded import thresholded_confint
+from dpinfer.intervals import thresholded_confint
 from dpinfer.mechanisms import DiscreteGaussian, Gaussian, Geometric, Laplace, Tulap
 
 WHOLE = [

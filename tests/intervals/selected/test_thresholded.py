@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from dpinfer import Release
 from dpinfer.errors import DPInferError, IncompatibleReleaseError, InvalidParameterError
 from dpinfer.hypothesis_tests import rows_ztest
-from dpinfer.intervals import count_confint
-from dpinfer.intervals.selected.thresholded import thresholded_confint
+from dpinfer.intervals import count_confint, thresholded_confint
 from dpinfer.mechanisms import (
     DiscreteGaussian,
     Exact,

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpinfer.errors import DPInferError
-from dpinfer.intervals.selected.unpublished import unpublished_bound
+from dpinfer.intervals import unpublished_bound
 from dpinfer.mechanisms import (
     DiscreteGaussian,
     Exact,

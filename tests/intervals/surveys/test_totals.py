@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from dpinfer.errors import DPInferError, InvalidParameterError
-from dpinfer.intervals.counts import count_confint
-from dpinfer.intervals.linear import linear_confint
-from dpinfer.intervals.surveys.totals import (
+from dpinfer.intervals import (
+    count_confint,
+    linear_confint,
     stratified_mean,
     stratified_total,
     survey_mean,
@@ -252,7 +252,7 @@ def test_variance_estimates_are_unbiased():
 
 def stratified_parts(y, law, nobs, population):
     """Unbiased estimates before negative ones become 0, by the design itself."""
-    from dpinfer.intervals.surveys.designs import SimpleRandomSampling
+    from dpinfer.intervals._survey_designs import SimpleRandomSampling
 
     design = SimpleRandomSampling(
         sample_size=np.array(float(nobs)), population_size=np.array(float(population))

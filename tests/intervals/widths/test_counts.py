@@ -4,11 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpinfer.errors import DPInferError, InvalidParameterError
-from dpinfer.estimation.gls import combine
-from dpinfer.intervals.counts import count_confint
-from dpinfer.intervals.linear import linear_confint
-from dpinfer.intervals.selected.clamped import clamped_confint
-from dpinfer.intervals.widths.counts import CountWidth, LinearWidth
+from dpinfer.estimation import combine
+from dpinfer.intervals import clamped_confint, count_confint, linear_confint
+from dpinfer.intervals.widths import CountWidth, LinearWidth
 from dpinfer.mechanisms import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace, Tulap
 
 LAWS = [

@@ -3,12 +3,7 @@ import pytest
 from scipy import stats
 
 from dpinfer.errors import InvalidParameterError
-from dpinfer.intervals.posterior.priors import (
-    FlatPrior,
-    NegativeBinomialPrior,
-    PoissonPrior,
-    TablePrior,
-)
+from dpinfer.intervals import FlatPrior, NegativeBinomialPrior, PoissonPrior, TablePrior
 from dpinfer.intervals.widths._draws import (
     binomial_counts,
     mean,

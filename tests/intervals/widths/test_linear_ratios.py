@@ -6,10 +6,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from dpinfer.errors import DPInferError, InvalidParameterError
-from dpinfer.intervals.ratios.linear_ratio import linear_ratio_confint
-from dpinfer.intervals.ratios.ratio import share_confint
-from dpinfer.intervals.widths.linear_ratios import LinearRatioWidth
-from dpinfer.intervals.widths.ratios import RatioWidth
+from dpinfer.intervals import linear_ratio_confint, share_confint
+from dpinfer.intervals.widths import LinearRatioWidth, RatioWidth
 from dpinfer.mechanisms import Exact, Gaussian, Geometric, Laplace
 
 TABLE = [60.0, 90.0, 30.0]

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 
 from dpinfer.errors import DPInferError, InvalidParameterError
-from dpinfer.intervals.means.clipped_mean import clipped_mean_confint
-from dpinfer.intervals.widths.means import ClippedMeanWidth
+from dpinfer.intervals import clipped_mean_confint
+from dpinfer.intervals.widths import ClippedMeanWidth
 from dpinfer.mechanisms import Exact, Gaussian, Geometric, Laplace, WeightedSum
 
 BOUNDS = (-20.0, 80.0)

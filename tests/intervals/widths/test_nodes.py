@@ -5,8 +5,7 @@ import pytest
 
 from dpinfer.intervals.widths._nodes import Nodes
 from dpinfer.mechanisms import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace, Tulap
-from dpinfer.mechanisms.noisy_binomial import NoisyBinomial
-from dpinfer.mechanisms.noisy_poisson import NoisyPoisson
+from dpinfer.mechanisms._noisy_count import NoisyBinomial, NoisyPoisson
 
 LAWS = [
     Laplace(scale=0.01),

@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from dpinfer.errors import DPInferError, InvalidParameterError
-from dpinfer.intervals.proportions.one_sample import proportion_confint
-from dpinfer.intervals.widths import _noisy_trials
-from dpinfer.intervals.widths.proportions import ProportionWidth
+from dpinfer.intervals import proportion_confint
+from dpinfer.intervals.widths import ProportionWidth, _noisy_trials
 from dpinfer.mechanisms import Exact, Gaussian, Geometric, Laplace, Tulap, WeightedSum
 
 LAWS = [Laplace(scale=2.0), Geometric(scale=2.0), Gaussian(sigma=3.0), Tulap(scale=2.0)]

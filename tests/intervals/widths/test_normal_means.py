@@ -4,8 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpinfer.errors import DPInferError, InvalidParameterError
-from dpinfer.intervals.means.normal_mean import normal_mean_confint
-from dpinfer.intervals.widths.normal_means import NormalMeanWidth
+from dpinfer.intervals import normal_mean_confint
+from dpinfer.intervals.widths import NormalMeanWidth
 
 KNOWN = [
     {"mean_bounds": (0.0, 300.0)},

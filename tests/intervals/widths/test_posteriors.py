@@ -5,15 +5,15 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from dpinfer.errors import DPInferError, InvalidParameterError
-from dpinfer.intervals.posterior.count_posterior import count_posterior
-from dpinfer.intervals.posterior.priors import (
+from dpinfer.intervals import (
     FlatPrior,
     FunctionPrior,
     NegativeBinomialPrior,
     PoissonPrior,
     TablePrior,
+    count_posterior,
 )
-from dpinfer.intervals.widths.posteriors import PosteriorWidth
+from dpinfer.intervals.widths import PosteriorWidth
 from dpinfer.mechanisms import (
     DiscreteGaussian,
     Exact,

@@ -7,8 +7,8 @@ from statsmodels.stats.proportion import proportion_confint as statsmodels_confi
 from statsmodels.stats.proportion import samplesize_confint_proportion
 
 from dpinfer.errors import DPInferError, InvalidParameterError
-from dpinfer.intervals.proportions.one_sample import proportion_confint
-from dpinfer.intervals.widths.proportions import ProportionWidth
+from dpinfer.intervals import proportion_confint
+from dpinfer.intervals.widths import ProportionWidth
 from dpinfer.mechanisms import Exact, Gaussian, Geometric, Laplace, Tulap
 
 METHODS = ["exact", "mid-p", "wilson", "normal"]

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from dpinfer.errors import DPInferError, InvalidParameterError
-from dpinfer.intervals.proportions.rates import poisson_confint
-from dpinfer.intervals.widths.rates import PoissonWidth
+from dpinfer.intervals import poisson_confint
+from dpinfer.intervals.widths import PoissonWidth
 from dpinfer.mechanisms import Exact, Gaussian, Geometric, Laplace
 
 METHODS = ["exact", "mid-p", "score", "normal"]

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from dpinfer.errors import DPInferError, InvalidParameterError
-from dpinfer.intervals.ratios.ratio import ratio_confint
-from dpinfer.intervals.widths.ratios import RatioWidth
+from dpinfer.intervals import ratio_confint
+from dpinfer.intervals.widths import RatioWidth
 from dpinfer.mechanisms import Exact, Gaussian, Geometric, Laplace
 
 MAKERS = [Laplace.from_epsilon, Geometric.from_epsilon, Gaussian.from_rho]

@@ -5,9 +5,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from dpinfer.errors import DPInferError, InvalidParameterError
-from dpinfer.intervals.surveys.totals import stratified_total, survey_total
-from dpinfer.intervals.widths.strata import StratifiedWidth
-from dpinfer.intervals.widths.surveys import SurveyWidth
+from dpinfer.intervals import stratified_total, survey_total
+from dpinfer.intervals.widths import StratifiedWidth, SurveyWidth
 from dpinfer.mechanisms import Exact, Gaussian, Geometric, Laplace
 
 SIZES, SHARES = [10_000, 4_000], [0.2, 0.15]

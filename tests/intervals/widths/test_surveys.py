@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from dpinfer.errors import DPInferError, InvalidParameterError
-from dpinfer.intervals.surveys.totals import survey_total
-from dpinfer.intervals.widths.surveys import SurveyWidth
+from dpinfer.intervals import survey_total
+from dpinfer.intervals.widths import SurveyWidth
 from dpinfer.mechanisms import Exact, Gaussian, Geometric, Laplace
 
 POPULATION = 20_000

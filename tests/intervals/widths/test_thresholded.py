@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from scipy import optimize, stats
 
 from dpinfer.errors import DPInferError, IncompatibleReleaseError, InvalidParameterError
-from dpinfer.intervals.selected.thresholded import thresholded_confint
-from dpinfer.intervals.widths.thresholded import ThresholdedWidth
+from dpinfer.intervals import thresholded_confint
+from dpinfer.intervals.widths import ThresholdedWidth
 from dpinfer.mechanisms import Gaussian, Geometric, Laplace
 
 MAKERS = [Laplace.from_epsilon, Geometric.from_epsilon, Gaussian.from_rho]

@@ -7,12 +7,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from dpinfer.errors import DPInferError, InvalidParameterError
-from dpinfer.intervals.ratios.two_by_two import (
-    odds_ratio_confint,
-    risk_difference_confint,
-    risk_ratio_confint,
-)
-from dpinfer.intervals.widths.two_by_two import TwoByTwoWidth
+from dpinfer.intervals import odds_ratio_confint, risk_difference_confint, risk_ratio_confint
+from dpinfer.intervals.widths import TwoByTwoWidth
 from dpinfer.mechanisms import Exact, Gaussian, Geometric, Laplace
 
 CONFINTS = {

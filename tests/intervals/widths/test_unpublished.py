@@ -4,8 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpinfer.errors import DPInferError, InvalidParameterError
-from dpinfer.intervals.selected.unpublished import unpublished_bound
-from dpinfer.intervals.widths.unpublished import UnpublishedWidth
+from dpinfer.intervals import unpublished_bound
+from dpinfer.intervals.widths import UnpublishedWidth
 from dpinfer.mechanisms import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace
 
 LAWS = [Laplace(scale=7.0), Gaussian(sigma=9.0), Geometric(scale=5.0), DiscreteGaussian(sigma=4.0)]

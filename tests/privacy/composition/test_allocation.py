@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 from dpinfer.errors import InvalidParameterError
-from dpinfer.privacy.composition import BudgetAllocation
+from dpinfer.privacy import BudgetAllocation
 
 SMALL = BudgetAllocation.from_numerators(
     Fraction(3, 2),

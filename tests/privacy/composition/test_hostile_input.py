@@ -11,17 +11,21 @@ from hypothesis import strategies as st
 
 from dpinfer.errors import DPInferError
 from dpinfer.mechanisms import Geometric, Laplace, RandomizedResponse
-from dpinfer.privacy.composition import (
+from dpinfer.privacy import (
+    GDP,
+    RDP,
+    ZCDP,
+    ApproxDP,
     BudgetAllocation,
     BudgetLedger,
+    PureDP,
     RepeatedDP,
+    amplify,
     compose,
     compose_advanced,
     compose_optimal,
     compose_parallel,
 )
-from dpinfer.privacy.guarantees import GDP, RDP, ZCDP, ApproxDP, PureDP
-from dpinfer.privacy.sampling import amplify
 
 GUARANTEES = [
     PureDP(0.0),

@@ -5,15 +5,20 @@ import pytest
 
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
 from dpinfer.mechanisms import DiscreteGaussian, Gaussian, Geometric, Laplace, RandomizedResponse
-from dpinfer.privacy.composition import (
+from dpinfer.privacy import (
+    GDP,
+    RDP,
+    ZCDP,
+    AmplifiedDP,
+    ApproxDP,
     BudgetLedger,
     LedgerEntry,
+    PureDP,
     RepeatedDP,
+    amplify,
     compose_advanced,
     compose_parallel,
 )
-from dpinfer.privacy.guarantees import GDP, RDP, ZCDP, AmplifiedDP, ApproxDP, PureDP
-from dpinfer.privacy.sampling import amplify
 
 
 def test_release_and_error_make_two():
@@ -124,7 +129,7 @@ def test_totals_side_by_side():
 
 
 def test_numerical_accounting():
-    losses = pytest.importorskip("dpinfer.privacy.losses")
+    losses = dpinfer.privacy.loss
     ledger = BudgetLedger(ApproxDP(5.0, 1e-6), accounting="numerical")
     for at in range(100):
         ledger.record(str(at), mechanism=Gaussian(sigma=10.0))

@@ -7,8 +7,18 @@ import numpy as np
 import pytest
 
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
-from dpinfer.privacy.composition import RepeatedDP, compose, compose_advanced, compose_optimal
-from dpinfer.privacy.guarantees import GDP, ZCDP, Amplification, AmplifiedDP, ApproxDP, PureDP
+from dpinfer.privacy import (
+    GDP,
+    ZCDP,
+    Amplification,
+    AmplifiedDP,
+    ApproxDP,
+    PureDP,
+    RepeatedDP,
+    compose,
+    compose_advanced,
+    compose_optimal,
+)
 
 
 def exact_delta(epsilon, delta, count, at):

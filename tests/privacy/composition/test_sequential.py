@@ -4,8 +4,17 @@ import numpy as np
 import pytest
 
 from dpinfer.errors import DPInferError, IncompatibleReleaseError, InvalidParameterError
-from dpinfer.privacy.composition import RepeatedDP, compose, compose_advanced, compose_parallel
-from dpinfer.privacy.guarantees import GDP, RDP, ZCDP, ApproxDP, PureDP
+from dpinfer.privacy import (
+    GDP,
+    RDP,
+    ZCDP,
+    ApproxDP,
+    PureDP,
+    RepeatedDP,
+    compose,
+    compose_advanced,
+    compose_parallel,
+)
 
 
 def test_each_kind_with_itself():

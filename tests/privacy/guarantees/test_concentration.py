@@ -14,7 +14,7 @@ from dpinfer.mechanisms import (
     RandomizedResponse,
     Tulap,
 )
-from dpinfer.privacy.guarantees import PureDP, guarantee_of, zcdp_of
+from dpinfer.privacy import PureDP, guarantee_of, zcdp_of
 
 EPSILONS = [1e-100, 1e-8, 1e-3, 0.0099, 0.0101, 0.3, 0.999, 1.001, 5.0, 40.0, 700.0, 1e6]
 ORDERS = 1.0 + np.logspace(-7, 4, 300)

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from scipy import optimize, special
 
 from dpinfer.errors import DPInferError, InvalidParameterError
-from dpinfer.privacy.guarantees import GDP, RDP, ZCDP, ApproxDP, Guarantee, PureDP
-from dpinfer.privacy.semantics import max_power
+from dpinfer.privacy import GDP, RDP, ZCDP, ApproxDP, Guarantee, PureDP, max_power
 
 mp.mp.dps = 40
 

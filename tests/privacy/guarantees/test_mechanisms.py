@@ -18,7 +18,7 @@ from dpinfer.mechanisms import (
     Tulap,
     WeightedSum,
 )
-from dpinfer.privacy.guarantees import GDP, ZCDP, ApproxDP, PureDP, guarantee_of
+from dpinfer.privacy import GDP, ZCDP, ApproxDP, PureDP, guarantee_of
 
 
 def test_laplace_is_the_largest_log_ratio():

@@ -18,8 +18,7 @@ from dpinfer.mechanisms import (
     RandomizedResponse,
     Tulap,
 )
-from dpinfer.privacy.guarantees import GDP, ZCDP
-from dpinfer.privacy.losses import PrivacyLoss, privacy_loss
+from dpinfer.privacy import GDP, ZCDP, PrivacyLoss, privacy_loss
 
 RESPONSE = RandomizedResponse(p=0.6, categories=3)
 

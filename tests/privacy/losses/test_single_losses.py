@@ -6,14 +6,8 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from dpinfer.mechanisms import (
-    DiscreteGaussian,
-    Gaussian,
-    Geometric,
-    Laplace,
-    RandomizedResponse,
-)
-from dpinfer.privacy.losses import privacy_loss
+from dpinfer.mechanisms import DiscreteGaussian, Gaussian, Geometric, Laplace, RandomizedResponse
+from dpinfer.privacy import privacy_loss
 
 # at a larger rate·steps probabilities are beyond the exponents of a float
 SHIFTS = [1e-8, 1e-3, 0.1, 1.0, 5.0, 40.0, 700.0]

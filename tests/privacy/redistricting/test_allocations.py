@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 
 from dpinfer.errors import InvalidParameterError
-from dpinfer.privacy.redistricting import PERSONS, UNITS, attributes
+from dpinfer.privacy import PERSONS, UNITS, attributes
 from dpinfer.releases.census import PL94_PERSONS_ALLOCATION
 
 LEVELS = ("US", "State", "County", "Tract", "Block_Group", "Block")

@@ -8,14 +8,14 @@ from scipy import optimize, special
 
 from dpinfer import DiscreteGaussian, WeightedSum
 from dpinfer.errors import InvalidParameterError
-from dpinfer.privacy.composition import BudgetAllocation
-from dpinfer.privacy.guarantees import ZCDP
-from dpinfer.privacy.redistricting import (
+from dpinfer.privacy import (
     PERSONS,
     SCENARIOS,
     UNITS,
     WHOLE_RELEASE,
+    ZCDP,
     AffectedQuery,
+    BudgetAllocation,
     Scenario,
     attributes,
     build_scenario,

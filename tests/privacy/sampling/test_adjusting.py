@@ -9,9 +9,17 @@ from hypothesis import strategies as st
 
 from dpinfer.errors import DPInferError, IncompatibleReleaseError, InvalidParameterError
 from dpinfer.mechanisms import Gaussian, Geometric, Laplace
-from dpinfer.privacy.composition import compose
-from dpinfer.privacy.guarantees import Amplification, AmplifiedDP, ApproxDP, PureDP, guarantee_of
-from dpinfer.privacy.sampling import SubsampledLoss, adjust_for_sampling, amplify
+from dpinfer.privacy import (
+    Amplification,
+    AmplifiedDP,
+    ApproxDP,
+    PureDP,
+    SubsampledLoss,
+    adjust_for_sampling,
+    amplify,
+    compose,
+    guarantee_of,
+)
 
 
 @pytest.mark.parametrize("noise", ["laplace", "geometric"])

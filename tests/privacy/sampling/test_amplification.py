@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpinfer.errors import DPInferError, IncompatibleReleaseError, InvalidParameterError
-from dpinfer.privacy.composition import compose, compose_optimal
-from dpinfer.privacy.guarantees import (
+from dpinfer.privacy import (
     GDP,
     RDP,
     ZCDP,
@@ -19,11 +18,11 @@ from dpinfer.privacy.guarantees import (
     AmplifiedDP,
     ApproxDP,
     PureDP,
-)
-from dpinfer.privacy.sampling import (
     amplified_epsilon,
     amplify,
     amplify_inverse,
+    compose,
+    compose_optimal,
     sample_epsilon,
 )
 

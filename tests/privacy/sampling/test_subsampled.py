@@ -8,10 +8,16 @@ from scipy.special import expit
 
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError, MissingExtraError
 from dpinfer.mechanisms import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace
-from dpinfer.privacy.composition import compose
-from dpinfer.privacy.guarantees import GDP, AmplifiedDP, PureDP
-from dpinfer.privacy.losses import privacy_loss
-from dpinfer.privacy.sampling import SubsampledLoss, amplified_epsilon, amplify
+from dpinfer.privacy import (
+    GDP,
+    AmplifiedDP,
+    PureDP,
+    SubsampledLoss,
+    amplified_epsilon,
+    amplify,
+    compose,
+    privacy_loss,
+)
 
 
 def installed():

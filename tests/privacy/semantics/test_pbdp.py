@@ -9,10 +9,19 @@ from scipy import optimize, stats
 
 from dpinfer import Gaussian, Geometric, Laplace
 from dpinfer.errors import InvalidParameterError
-from dpinfer.privacy.composition import compose_optimal
-from dpinfer.privacy.guarantees import GDP, RDP, ZCDP, ApproxDP, PureDP
-from dpinfer.privacy.losses import privacy_loss
-from dpinfer.privacy.semantics import TradeOff, max_power, pbdp_delta, pbdp_epsilon
+from dpinfer.privacy import (
+    GDP,
+    RDP,
+    ZCDP,
+    ApproxDP,
+    PureDP,
+    TradeOff,
+    compose_optimal,
+    max_power,
+    pbdp_delta,
+    pbdp_epsilon,
+    privacy_loss,
+)
 
 SUBJECTS = [
     PureDP(1.2),

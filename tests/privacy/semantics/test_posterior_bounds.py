@@ -8,10 +8,14 @@ from hypothesis import strategies as st
 
 from dpinfer import ExponentialMechanism, Gaussian, Laplace, RandomizedResponse
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
-from dpinfer.privacy.guarantees import GDP, RDP, ZCDP, ApproxDP, PureDP
-from dpinfer.privacy.sampling import amplify
-from dpinfer.privacy.semantics import (
+from dpinfer.privacy import (
+    GDP,
+    RDP,
+    ZCDP,
+    ApproxDP,
+    PureDP,
     TradeOff,
+    amplify,
     epsilon_for_odds,
     epsilon_for_rise,
     max_power,

@@ -15,8 +15,9 @@ from dpinfer import (
     WeightedSum,
 )
 from dpinfer.errors import InvalidParameterError
-from dpinfer.privacy.guarantees import GDP, ZCDP
-from dpinfer.privacy.semantics import (
+from dpinfer.privacy import (
+    GDP,
+    ZCDP,
     pbdp_delta,
     posterior_tail,
     secret_posterior,

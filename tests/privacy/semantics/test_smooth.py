@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
-from dpinfer.privacy.guarantees import GDP, ApproxDP, PureDP
-from dpinfer.privacy.semantics import (
+from dpinfer.privacy import (
+    GDP,
+    ApproxDP,
+    PureDP,
     SmoothNoise,
     SmoothSensitivity,
     smooth_count_sensitivity,

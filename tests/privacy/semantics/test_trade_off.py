@@ -18,10 +18,20 @@ from dpinfer import (
     Tulap,
 )
 from dpinfer.errors import DPInferError, InvalidParameterError
-from dpinfer.privacy.composition import compose_optimal
-from dpinfer.privacy.guarantees import GDP, RDP, ZCDP, ApproxDP, PureDP, guarantee_of
-from dpinfer.privacy.losses import privacy_loss
-from dpinfer.privacy.semantics import TradeOff, max_power, pbdp_delta, pbdp_epsilon
+from dpinfer.privacy import (
+    GDP,
+    RDP,
+    ZCDP,
+    ApproxDP,
+    PureDP,
+    TradeOff,
+    compose_optimal,
+    guarantee_of,
+    max_power,
+    pbdp_delta,
+    pbdp_epsilon,
+    privacy_loss,
+)
 
 ALPHA = np.array([0.01, 0.05, 0.10])
 EXTREME = np.array([1e-300, 1e-100, 1e-17, 1e-8, 0.01, 0.3, 0.7, 0.999, 1 - 1e-12])

@@ -5,7 +5,7 @@ import pytest
 
 from dpinfer.errors import InvalidParameterError
 from dpinfer.mechanisms import Gaussian, Geometric, Laplace
-from dpinfer.releases.adapters import from_dp_event
+from dpinfer.releases import from_dp_event
 
 
 @pytest.fixture(scope="module")

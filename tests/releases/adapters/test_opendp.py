@@ -3,7 +3,7 @@ import pytest
 
 from dpinfer.errors import InvalidParameterError
 from dpinfer.mechanisms import DiscreteGaussian, Gaussian, Geometric, Laplace
-from dpinfer.releases.adapters import from_opendp
+from dpinfer.releases import from_opendp
 
 
 @pytest.mark.parametrize(

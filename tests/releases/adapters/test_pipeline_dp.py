@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from dpinfer.errors import DPInferError, InvalidParameterError
 from dpinfer.mechanisms import Gaussian, Laplace
-from dpinfer.releases.adapters import from_pipeline_dp
-from dpinfer.releases.adapters.google_sigma import google_sigma
+from dpinfer.releases import from_pipeline_dp
+from dpinfer.releases.adapters import google_sigma
 
 PARAMS = {
     "noise_kind": "laplace",

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from dpinfer.errors import DPInferError, InvalidParameterError
 from dpinfer.mechanisms import Gaussian, Laplace, Rounded
-from dpinfer.releases.adapters import from_pydp
-from dpinfer.releases.adapters.google_sigma import google_sigma
+from dpinfer.releases import from_pydp
+from dpinfer.releases.adapters import google_sigma
 
 COUNT = {"algorithm": "Count", "epsilon": 0.5, "l0_sensitivity": 2, "linf_sensitivity": 3}
 SUM = COUNT | {"algorithm": "BoundedSum"}

@@ -4,7 +4,7 @@ import pytest
 
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
 from dpinfer.mechanisms import DiscreteGaussian, Laplace, Tulap
-from dpinfer.releases.adapters import from_scale_column
+from dpinfer.releases import from_scale_column
 
 FRAME = pd.DataFrame({"k": ["a", "b", "c"], "count": [1, 2, 3], "scale": [2.0, 1e-3, 1e4]})
 

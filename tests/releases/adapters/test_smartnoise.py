@@ -4,7 +4,7 @@ import pytest
 
 from dpinfer.errors import ApproximationWarning, InvalidParameterError
 from dpinfer.mechanisms import Gaussian, Geometric, Laplace
-from dpinfer.releases.adapters import from_smartnoise, smartnoise_laws
+from dpinfer.releases import from_smartnoise, smartnoise_laws
 
 QUERY = "SELECT sex, COUNT(*) AS n, SUM(income) AS i, AVG(age) AS m FROM d.t GROUP BY sex"
 ROWS = [["sex", "n", "i", "m"], ["F", 299, 4599.4, 38.2], ["M", -2, 45639.9, 39.2]]

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from dpinfer.errors import DPInferError, InvalidParameterError
 from dpinfer.mechanisms import DiscreteGaussian, Gaussian, Geometric, Laplace
-from dpinfer.releases.adapters import from_tumult
+from dpinfer.releases import from_tumult
 
 
 class NoiseMechanism(Enum):

@@ -1,0 +1,71 @@
+"""Detection of a common spacing of real weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpinfer._check import FloatArray
+
+
+def common_spacing(
+    weights: FloatArray, *, smallest: float, rtol: float = 1e-12
+) -> tuple[float, FloatArray] | None:
+    """Largest h >= ``smallest`` with every weight a whole multiple of h, to ``rtol`` relative.
+
+    Returns h and the multiples, or None where there is no such spacing.
+    """
+    spacing = float(np.min(weights))
+    if spacing < smallest:
+        return None
+    while True:  # each turn halves the spacing at least
+        ratios = weights / spacing
+        multiples = np.rint(ratios)
+        off = np.flatnonzero(np.abs(ratios - multiples) > rtol * ratios)
+        if not off.size:
+            # the largest weight fixes the spacing best
+            largest = int(np.argmax(weights))
+            return float(weights[largest] / multiples[largest]), multiples
+        denominator = _denominator(float(ratios[off[0]]), spacing / smallest, rtol)
+        if denominator is None:
+            return None
+        spacing /= denominator
+
+
+def _denominator(ratio: float, largest: float, rtol: float) -> int | None:
+    """Denominator of the fraction within ``rtol`` of the ratio, if at most ``largest``."""
+    if largest < 2:
+        return None
+    fraction = Fraction(ratio).limit_denominator(int(largest))
+    close = abs(float(fraction) - ratio) <= rtol * ratio
+    return fraction.denominator if close and fraction.denominator > 1 else None
+
+
+# The whole number at which a monotone condition begins to hold, for many conditions at once.
+
+
+def smallest_whole(
+    guess: FloatArray, holds: Callable[[FloatArray], NDArray[np.bool_]]
+) -> FloatArray:
+    """Smallest whole number at which a monotone condition holds, from a guess near to it."""
+    finite = np.isfinite(guess)
+    # the condition fails at low and holds at high, both found by doubling steps, then bisection
+    low, high, step = guess - 1.0, guess, 1.0
+    while (wrong := finite & holds(low)).any():
+        low, high = np.where(wrong, low - step, low), np.where(wrong, low, high)
+        step *= 2.0
+    step = 1.0
+    while (wrong := finite & ~holds(high)).any():
+        low, high = np.where(wrong, high, low), np.where(wrong, high + step, high)
+        step *= 2.0
+    while True:
+        middle = np.floor(0.5 * (low + high))
+        inside = finite & (low < middle) & (middle < high)
+        if not inside.any():
+            return high
+        held = holds(middle)
+        high = np.where(inside & held, middle, high)
+        low = np.where(inside & ~held, middle, low)

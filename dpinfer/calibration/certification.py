@@ -1,0 +1,659 @@
+"""Certificates of intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from dpinfer._check import RNG, FloatArray, check_array, check_flag, check_items, check_option, show
+from dpinfer.calibration._scenes import (
+    ROUNDING,
+    ConsistencyJudge,
+    IntervalJudge,
+    LinearJudge,
+    Scene,
+    Terms,
+    TestJudge,
+    ValuesJudge,
+    name_of,
+    procedures,
+)
+from dpinfer.calibration.certificate import Certificate, Certificates
+from dpinfer.calibration.sizes import StudyModel, Tests, size_study
+from dpinfer.errors import InvalidParameterError
+from dpinfer.estimation.combined import CombinedEstimate
+from dpinfer.estimation.consistency import Disagreement
+from dpinfer.estimation.gls import combine
+from dpinfer.estimation.pivots import Method
+from dpinfer.intervals.selected import release_confint
+from dpinfer.mechanisms.independent import Mechanism
+from dpinfer.releases.release import Release
+from dpinfer.results.null import beyond_ties
+from dpinfer.results.simulation import BLOCK, Simulation, largest_replicates
+
+
+def certify_interval(
+    interval: Callable[[FloatArray], Any],
+    truth: Any,
+    mechanism: Mechanism,
+    *,
+    target: Any = None,
+    alpha: float = 0.05,
+    beside: Callable[[FloatArray], Any] | None = None,
+    threshold: float | None = None,
+    clamp: Any = None,
+    one_by_one: bool = False,
+    together: bool = False,
+    name: str | None = None,
+    beside_name: str | None = None,
+    reps: int | None = None,
+    margin: float = 0.1,
+    error: float = 1e-3,
+    rng: RNG = None,
+    n_jobs: int | None = 1,
+    progress: bool = False,
+) -> Certificate:
+    """Find by simulation how often intervals cover what they are about.
+
+    Parameters
+    ----------
+    interval : callable
+        The intervals, as a function of published values: of r simulated releases at once, shape
+        (r,) or (r, m), or of one, shape () or (m,), with ``one_by_one``. It returns what the
+        functions of dpinfer return, or a pair of ends ``(lower, upper)``: for each release one
+        interval, shape (r,), or k of them, shape (r, k).
+    truth : float, array of float, shape (m,), or a model
+        The confidential values. With a model of :mod:`dpinfer.hypothesis_tests.models` they are
+        drawn anew for each release, so that sampling error is part of what happens.
+    mechanism : NoiseLaw or sequence of NoiseLaw
+        The law of the noise: one for all values, or one for each.
+    target : float, array of float, shape (k,), or callable, optional
+        What the intervals are about: a number that does not change, k of them, or a function of
+        the confidential values, shape (r,) or (r, m), with answers of shape (r,) or (r, k). By
+        default the confidential values themselves.
+    alpha : float, default 0.05
+        One minus the level that the intervals claim, in (0, 1).
+    beside : callable, optional
+        Other intervals for the same values, whose coverage and mean width are to be shown beside,
+        such as those with ``method="normal"``.
+    threshold : float, optional
+        For one value: only releases that reach it are published, and count.
+    clamp : float or pair, optional
+        Noisy values are moved into these bounds: a lower bound, or ``(lower, upper)``.
+    one_by_one : bool, default False
+        Whether the intervals are functions of one release, for those that do not take many.
+    together : bool, default False
+        Whether all k intervals of a release have to cover, instead of each of them.
+    name, beside_name : str, optional
+        What to call the intervals, and those beside; by default as their functions are called.
+    reps : int, optional
+        Number of replicates. By default as many as find intervals to hold, with probability 0.99
+        for each, that cover with probability 1 - ``alpha`` exactly; see
+        :func:`replicates_to_decide`. With a threshold it is more, up to 50 times, so that about as
+        many are published.
+    margin : float, default 0.1
+        By which part of ``alpha`` the probability of a miss may exceed it.
+    error : float, default 1e-3
+        Probability, at most, with which the verdict is wrong, in [1e-12, 1/2).
+    rng : None, int or numpy.random.Generator
+        Source of the releases; an int is a seed. A generator is asked for a seed once, which the
+        certificate states.
+    n_jobs : int or None, default 1
+        Number of workers as joblib takes it; the answer does not depend on it.
+    progress : bool, default False
+        Whether to show a progress bar.
+
+    Returns
+    -------
+    Certificate
+        Coverage with its Monte Carlo error, exact bounds, mean widths and the verdict.
+
+    Raises
+    ------
+    InvalidParameterError
+        If an argument is outside what is allowed, or ``interval`` returns something else than
+        intervals at the level 1 - ``alpha`` for each release.
+    NotEstimableError
+        If no simulated release reaches ``threshold``.
+    MissingExtraError
+        If there are to be several workers and joblib is not installed.
+
+    Notes
+    -----
+    The rule of the verdict and its error probability are those of :class:`Certificate`. An
+    interval that is empty misses. Releases below a threshold are not part of the coverage, which
+    is given publication; with their number fixed, misses among those published are binomial.
+
+    Releases are drawn in blocks, each from its own child of the seed. An interval that simulates
+    in itself is to seed a generator of its own in each call.
+
+    Examples
+    --------
+    >>> from dpinfer import Laplace, count_confint
+    >>> noise = Laplace.from_epsilon(0.5)
+    >>> found = certify_interval(
+    ...     lambda y: count_confint(y, noise, alpha=0.01), 40, noise, alpha=0.01, rng=1,
+    ...     beside=lambda y: count_confint(y, noise, alpha=0.01, method="normal"),
+    ...     name="count_confint", margin=0.2,
+    ... )
+    >>> found
+    Certificate(count_confint: coverage holds, rate 0.9899)
+
+    At this level the normal interval is narrower than it may be:
+
+    >>> found.mean_width.round(2), found.beside_width.round(2), found.beside_error_rate.round(3)
+    (array([18.42]), array([14.57]), array([0.025]))
+    """
+    scene = Scene.checked(truth, mechanism, threshold, clamp)
+    if threshold is not None and scene.shape:
+        raise InvalidParameterError(
+            f"truth must be one value where threshold is given, got {scene.shape[0]}: use certify "
+            "for a release of several"
+        )
+    terms = Terms.checked(
+        alpha=alpha,
+        margin=margin,
+        error=error,
+        reps=reps,
+        rng=rng,
+        n_jobs=n_jobs,
+        progress=progress,
+        published=scene.published_share(),
+    )
+    aim = _checked_target(target)
+    one, all_of_them = check_flag(one_by_one, "one_by_one"), check_flag(together, "together")
+    judges = [
+        IntervalJudge(function, which, aim, terms.alpha, one, all_of_them)
+        for function, which in procedures(interval, "interval", beside)
+    ]
+    facts = scene.facts()
+    if target is not None and not callable(target):
+        facts["target"] = show(np.asarray(target).tolist())
+    return terms.certificate(
+        scene=scene,
+        judges=judges,
+        procedure=name_of(interval, name),
+        kind="coverage",
+        beside=None if beside is None else name_of(beside, beside_name),
+        settings=facts,
+    )
+
+
+def _checked_target(target: Any) -> Any:
+    """Return what is to be covered: an array, a function, or None for the confidential values."""
+    if target is None or callable(target):
+        return target
+    aim = check_array(target, "target")
+    if aim.ndim > 1:
+        raise InvalidParameterError(f"target must be a number or one-dimensional, got {aim.shape}")
+    return aim
+
+
+# Certificates of tests.
+
+
+def certify_test(
+    test: Callable[[FloatArray], Any],
+    truth: Any,
+    mechanism: Mechanism,
+    *,
+    alpha: float = 0.05,
+    beside: Callable[[FloatArray], Any] | None = None,
+    one_by_one: bool = False,
+    name: str | None = None,
+    beside_name: str | None = None,
+    reps: int | None = None,
+    margin: float = 0.1,
+    error: float = 1e-3,
+    rng: RNG = None,
+    n_jobs: int | None = 1,
+    progress: bool = False,
+) -> Certificate:
+    """Find by simulation how often a test rejects a null hypothesis that is true.
+
+    Parameters
+    ----------
+    test : callable
+        The test, as a function of published values: of r simulated releases at once, shape (r,)
+        or (r, m), or of one, shape () or (m,), with ``one_by_one``. It returns a result with
+        ``pvalue``, or p-values: one for each release, shape (r,), or k of them, shape (r, k).
+    truth : float, array of float, shape (m,), or a model
+        Confidential values, or a model of :mod:`dpinfer.hypothesis_tests.models`, under which the
+        null hypothesis is true.
+    mechanism : NoiseLaw or sequence of NoiseLaw
+        The law of the noise: one for all values, or one for each.
+    alpha : float, default 0.05
+        The nominal level, in (0, 1): p-values up to it reject.
+    beside : callable, optional
+        Another test of the same hypothesis, whose rate is to be shown beside.
+    one_by_one : bool, default False
+        Whether the test is a function of one release, for those that do not take many.
+    name, beside_name : str, optional
+        What to call the tests; by default as their functions are called.
+    reps, margin, error, rng, n_jobs, progress
+        As for :func:`certify_interval`.
+
+    Returns
+    -------
+    Certificate
+        The size with its Monte Carlo error, exact bounds and the verdict.
+
+    Raises
+    ------
+    InvalidParameterError
+        If an argument is outside what is allowed, or ``test`` returns something else than
+        p-values.
+    MissingExtraError
+        If there are to be several workers and joblib is not installed.
+
+    See Also
+    --------
+    certify_model : The tests that the library offers for a null model, with exact rates where
+        they are known.
+
+    Notes
+    -----
+    The rule of the verdict and its error probability are those of :class:`Certificate`. A p-value
+    that exceeds ``alpha`` by rounding, 1e-12 of it, rejects.
+
+    Examples
+    --------
+    A z test that ignores the noise, of counts where it has twice their variance:
+
+    >>> from scipy import stats
+    >>> from dpinfer import Laplace, poisson_ztest
+    >>> from dpinfer.hypothesis_tests.models import Poisson
+    >>> noise, null = Laplace(scale=5.0), Poisson(rate=25.0)
+    >>> def ignorant(y):
+    ...     return 2 * stats.norm.sf(abs(y - 25.0) / 5.0)
+    >>> certify_test(lambda y: poisson_ztest(y, 1, 25.0, mechanism=noise), null, noise,
+    ...              margin=0.2, rng=1, name="poisson_ztest")
+    Certificate(poisson_ztest: size holds, rate 0.0506)
+    >>> certify_test(ignorant, null, noise, margin=0.2, rng=1)
+    Certificate(ignorant: size fails, rate 0.2300)
+    """
+    scene = Scene.checked(truth, mechanism)
+    terms = Terms.checked(
+        alpha=alpha,
+        margin=margin,
+        error=error,
+        reps=reps,
+        rng=rng,
+        n_jobs=n_jobs,
+        progress=progress,
+    )
+    flag = check_flag(one_by_one, "one_by_one")
+    judges = [
+        TestJudge(function, which, terms.alpha, flag)
+        for function, which in procedures(test, "test", beside)
+    ]
+    return terms.certificate(
+        scene=scene,
+        judges=judges,
+        procedure=name_of(test, name),
+        kind="size",
+        beside=None if beside is None else name_of(beside, beside_name),
+    )
+
+
+def certify_model(
+    model: StudyModel,
+    mechanism: Mechanism,
+    tests: Tests | None = None,
+    *,
+    alpha: float = 0.05,
+    reps: int | None = None,
+    margin: float = 0.1,
+    error: float = 1e-3,
+    rng: RNG = None,
+    n_jobs: int | None = 1,
+    progress: bool = False,
+) -> Certificates:
+    """Certify the tests of a null model, beside the one that ignores the noise.
+
+    Parameters
+    ----------
+    model : Binomial, Poisson, Multinomial, ProductMultinomial or Independence
+        The null hypothesis, which is true; see :mod:`dpinfer.hypothesis_tests.models`.
+    mechanism : NoiseLaw or sequence of NoiseLaw
+        The law of the noise: one for all counts, or one for each.
+    tests : mapping of str to callable, optional
+        Tests of one's own, as for :func:`dpinfer.size_study`.
+    alpha, reps, margin, error, rng, n_jobs, progress
+        As for :func:`certify_interval`.
+
+    Returns
+    -------
+    Certificates
+        One for each test of :func:`dpinfer.size_study`, whose rates they are. Where a rate is known
+        exactly, nothing is simulated.
+
+    Raises
+    ------
+    InvalidParameterError
+        If an argument is outside what is allowed, or a test returns something else than p-values.
+    MissingExtraError
+        If there are to be several workers and joblib is not installed.
+
+    Examples
+    --------
+    >>> from dpinfer import Laplace
+    >>> from dpinfer.hypothesis_tests.models import Binomial
+    >>> for found in certify_model(Binomial(nobs=100, value=0.255), Laplace.from_epsilon(0.5)):
+    ...     print(repr(found))
+    Certificate(proportions_ztest, exact: size holds, rate 0.0500)
+    Certificate(z test, noise ignored: size fails, rate 0.0984)
+    """
+    terms = Terms.checked(
+        alpha=alpha,
+        margin=margin,
+        error=error,
+        reps=reps,
+        rng=rng,
+        n_jobs=n_jobs,
+        progress=progress,
+    )
+    study = size_study(
+        model,
+        mechanism,
+        tests,
+        alpha=terms.alpha,
+        reps=terms.simulation.reps,
+        rng=terms.seed,
+        n_jobs=n_jobs,
+        progress=progress,
+    )
+    rows = zip(study.tests, study.rate, study.reps, strict=True)
+    return Certificates(
+        tuple(
+            Certificate(
+                procedure=name,
+                kind="size",
+                alpha=terms.alpha,
+                labels=("",),
+                error_rate=rate,
+                reps=np.array([replicates]),
+                exact=bool(replicates == 0),
+                margin=terms.margin,
+                error=terms.error,
+                seed=terms.seed if replicates else None,
+                settings={"truth": show(model), "mechanism": show(mechanism)},
+                notes=study.notes,
+            )
+            for name, rate, replicates in rows
+        )
+    )
+
+
+# Certificates of what the library says about a release, from its own settings.
+
+
+Procedure = Literal["values", "combined", "consistency"]
+
+_NULL_REPS = 10
+"""Replicates behind a critical value, for each release."""
+
+_NOISES_IN_BLOCK = 1 << 20
+"""Noises drawn at a time for it."""
+
+_SHOWN_LABELS = 1000
+"""Released values whose labels are listed; there may be millions."""
+
+
+def certify(
+    release: Release,
+    *,
+    truth: Any = None,
+    procedures: Sequence[Procedure] | None = None,
+    alpha: float = 0.05,
+    reps: int | None = None,
+    margin: float = 0.1,
+    error: float = 1e-3,
+    rng: RNG = None,
+    n_jobs: int | None = 1,
+    progress: bool = False,
+) -> Certificates:
+    """Certify what can be said about a release, by simulating releases like it.
+
+    Parameters
+    ----------
+    release : Release
+        What was published: its mechanism, queries, and publishing rule are those simulated.
+    truth : array of float, shape (n,), optional
+        Confidential values of the n cells to assume. By default what the release estimates them
+        to be, rounded where its noise takes whole numbers, and the published value where that is
+        not finite.
+    procedures : sequence of {"values", "combined", "consistency"}, optional
+        What to certify; by default all that apply.
+
+        - ``"values"``: :func:`dpinfer.release_confint`, the interval of each published value, by
+          the publishing rule;
+        - ``"combined"``: the intervals of :func:`dpinfer.combine` for every published query and
+          estimable cell, where no publishing rule is in the way;
+        - ``"consistency"``: the test whether overlapping values agree, where there are such.
+    alpha : float, default 0.05
+        One minus the level of the intervals, and the level of the test, in (0, 1).
+    reps, margin, error, rng, n_jobs, progress
+        As for :func:`certify_interval`; ``error`` is for each procedure.
+
+    Returns
+    -------
+    Certificates
+        One for each procedure, with a rate for each interval. Beside them is the interval that
+        ignores the publishing rule, or takes the noise as Gaussian.
+
+    Raises
+    ------
+    InvalidParameterError
+        If an argument is outside what is allowed, or a procedure does not apply to the release.
+    NotEstimableError
+        If no simulated value reaches its threshold.
+    MissingExtraError
+        If there are to be several workers and joblib is not installed.
+
+    Notes
+    -----
+    A combined estimate is a linear function of the published values, and its interval adds
+    quantiles of a law that does not depend on them: both are found once, and applied to each
+    simulated release. The critical value of the consistency test is found once, too, where its
+    law is not known from ten times as many replicates.
+
+    The certificate is about the assumed truth. Intervals of values without a publishing rule, and
+    combined ones, have the same coverage whatever it is.
+
+    Examples
+    --------
+    >>> from dpinfer import Laplace, Release
+    >>> release = Release([31.2, 28.4, 61.9], workload=[[1, 0], [0, 1], [1, 1]],
+    ...                   mechanism=Laplace(scale=2.0))
+    >>> for found in certify(release, margin=0.2, rng=1):
+    ...     print(found.procedure, found.verdict, found.rate.round(3))
+    release_confint holds [0.948 0.947 0.954]
+    combine, conf_int holds [0.947 0.952 0.95 ]
+    consistency_test, monte-carlo holds [0.049]
+    """
+    if not isinstance(release, Release):
+        raise InvalidParameterError(f"release must be a Release, got {show(release)}")
+    if np.greater(release.bin_size, 1).any():
+        raise InvalidParameterError(
+            "release must have no bin_size, as what is certified are intervals for what the noise "
+            "was added to: certify the same release without it; intervals for the counts cover as "
+            "often"
+        )
+    study = _ReleaseStudy.of(release, truth)
+    terms = Terms.checked(
+        alpha=alpha,
+        margin=margin,
+        error=error,
+        reps=reps,
+        rng=rng,
+        n_jobs=n_jobs,
+        progress=progress,
+        rates=len(release),
+        published=study.scene(rounded=True).published_share(),
+    )
+    if procedures is None:
+        chosen = [name for name in _STUDIES if study.applies(name)]
+    else:
+        listed = check_items(procedures, "procedures", "names")
+        chosen = [check_option(name, "procedures", _STUDIES) for name in listed]
+        if not chosen:
+            raise InvalidParameterError("procedures must name one procedure or more, got none")
+    return Certificates(tuple(_STUDIES[name](study, terms) for name in chosen))
+
+
+@dataclass(frozen=True)
+class _ReleaseStudy:
+    """A release, and the confidential values assumed behind its queries."""
+
+    release: Release
+    answers: FloatArray
+    fit: CombinedEstimate | None
+
+    @classmethod
+    def of(cls, release: Release, truth: Any) -> _ReleaseStudy:
+        fit = None if release.has_rule.any() else combine(release)
+        if truth is not None:
+            cells = check_array(truth, "truth", ndim=1)
+            answers = np.asarray(release.workload.answer(cells), dtype=np.float64)
+        elif fit is not None:
+            answers = np.asarray(fit.fitted, dtype=np.float64)
+        else:
+            found = np.asarray(release_confint(release).estimate, dtype=np.float64)
+            # what was clamped may be infinitely far beyond: it is taken as it was published
+            answers = np.where(np.isfinite(found), found, release.values)
+        return cls(release, answers, fit)
+
+    def applies(self, name: Procedure) -> bool:
+        """Whether a procedure is there for this release."""
+        if name == "values":
+            return True
+        return self.fit is not None and (name == "combined" or self._overlap is not None)
+
+    @property
+    def combined(self) -> CombinedEstimate:
+        """The combined estimates, or an error."""
+        if self.fit is None:
+            raise InvalidParameterError(
+                "procedures must be ['values'] for a release with a threshold or a clamp, which "
+                "combined estimates do not allow for"
+            )
+        return self.fit
+
+    @property
+    def overlap(self) -> Disagreement:
+        """The statistic of the consistency test, or an error."""
+        if self.combined and (found := self._overlap) is not None:
+            return found
+        raise InvalidParameterError(
+            "procedures must not have 'consistency' for a release without overlapping values, "
+            "which cannot disagree"
+        )
+
+    @property
+    def _overlap(self) -> Disagreement | None:
+        fit = self.fit
+        if fit is None or fit._design is None:
+            return None
+        found = Disagreement(self.release, fit._design, fit._solver)
+        return found if found.degrees else None
+
+    def scene(self, *, rounded: bool) -> Scene:
+        """Return how such releases arise."""
+        release = self.release
+        answers = self.answers
+        if rounded and release.mechanism.is_integer:
+            answers = np.rint(answers)
+        return Scene.checked(answers, release.mechanism, release.threshold, release.clamp)
+
+    def facts(self) -> dict[str, str]:
+        """Describe the release."""
+        return {"release": show(self.release), **self.scene(rounded=True).facts()}
+
+
+def _of_values(study: _ReleaseStudy, terms: Terms) -> Certificate:
+    release, ruled = study.release, study.fit is None
+    methods: tuple[Literal["conditional", "naive"], ...] = ("conditional", "naive")
+    return terms.certificate(
+        scene=study.scene(rounded=True),
+        judges=[ValuesJudge(release, terms.alpha, method) for method in methods[: 1 + ruled]],
+        procedure="release_confint",
+        kind="coverage",
+        beside="publishing rule ignored" if ruled else None,
+        labels=_labels(release.labels, len(release)),
+        settings=study.facts(),
+        notes=("coverage is given publication",) if release.threshold is not None else (),
+    )
+
+
+def _of_combined(study: _ReleaseStudy, terms: Terms) -> Certificate:
+    fit, weights = study.combined, study.combined.weights
+    methods: tuple[Method, ...] = ("exact", "normal")
+    upper = [np.asarray(fit.conf_int(terms.alpha, method).upper) for method in methods]
+    return terms.certificate(
+        scene=study.scene(rounded=False),
+        judges=[
+            LinearJudge(weights, weights @ study.answers, end - np.asarray(fit.params))
+            for end in upper
+        ],
+        procedure="combine, conf_int",
+        kind="coverage",
+        beside="normal intervals",
+        labels=_labels(fit.targets.labels, len(fit)),
+        settings=study.facts(),
+    )
+
+
+def _of_consistency(study: _ReleaseStudy, terms: Terms) -> Certificate:
+    overlap = study.overlap
+    test = study.combined.consistency_test(reps=1)  # tells the method, and the law if it is known
+    if exact := test.method == "exact":
+        critical = float(test.null_distribution.critical_value(terms.alpha, "larger"))
+    else:
+        critical = _simulated_critical(overlap, terms)
+    return terms.certificate(
+        scene=study.scene(rounded=False),
+        judges=[ConsistencyJudge(overlap, critical)],
+        procedure=f"consistency_test, {test.method}",
+        kind="size",
+        settings=study.facts(),
+        notes=()
+        if exact
+        else (
+            f"one critical value, from {_NULL_REPS} times as many replicates, served all releases: "
+            f"that adds {50 / _NULL_REPS:g} % to the Monte Carlo error",
+        ),
+    )
+
+
+def _simulated_critical(overlap: Disagreement, terms: Terms) -> float:
+    """Value from which on Monte Carlo p-values are at most the level; inf where none is."""
+    reps = _NULL_REPS * terms.simulation.reps
+    # 1 + b of them may be as large, with (1 + b)/(reps + 1) <= alpha
+    allowed = int(terms.alpha * (reps + 1) * (1.0 + ROUNDING))
+    if not allowed:
+        return np.inf
+    # the certificate draws from the seed itself: this has to be another one
+    simulation = Simulation.checked(reps, terms.seed + 1, n_jobs=terms.simulation.n_jobs)
+    block = min(BLOCK, max(1, _NOISES_IN_BLOCK // overlap.size))
+    largest = largest_replicates(overlap.draw, allowed, simulation, block)
+    return float(beyond_ties(largest[-1]))
+
+
+_STUDIES: dict[Procedure, Callable[[_ReleaseStudy, Terms], Certificate]] = {
+    "values": _of_values,
+    "combined": _of_combined,
+    "consistency": _of_consistency,
+}
+
+
+def _labels(labels: Any, size: int) -> list[str]:
+    """Return a name for each of several values."""
+    if labels is None or size > _SHOWN_LABELS:
+        return [str(place) for place in range(size)]
+    return [
+        ", ".join(map(str, label)) if isinstance(label, tuple) else str(label) for label in labels
+    ]

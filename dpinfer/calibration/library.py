@@ -1,0 +1,594 @@
+"""The intervals and tests of the library's own grid, each in one setting."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import product
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Literal, final
+
+import numpy as np
+from scipy import special
+
+from dpinfer._check import RNG, FloatArray, check_flag, check_option, check_rng, show
+from dpinfer.calibration.certificate import Certificate, Certificates, Verdict, as_json
+from dpinfer.calibration.certification import certify, certify_interval, certify_model, certify_test
+from dpinfer.errors import InvalidParameterError
+from dpinfer.hypothesis_tests.counts import counts_2indep
+from dpinfer.hypothesis_tests.models import (
+    Binomial,
+    Independence,
+    Multinomial,
+    Poisson,
+    ProductMultinomial,
+)
+from dpinfer.hypothesis_tests.proportions import poisson_2indep
+from dpinfer.hypothesis_tests.two_samples import proportions_2indep
+from dpinfer.intervals.counts import count_confint
+from dpinfer.intervals.proportions import poisson_confint, proportion_confint
+from dpinfer.intervals.ratios import ratio_confint, relative_change_confint, share_confint
+from dpinfer.intervals.selected import clamped_confint, thresholded_confint
+from dpinfer.intervals.two_by_two import (
+    odds_ratio_confint,
+    risk_difference_confint,
+    risk_ratio_confint,
+)
+from dpinfer.mechanisms.law import NoiseLaw
+from dpinfer.mechanisms.laws import DiscreteGaussian, Gaussian, Geometric, Laplace
+from dpinfer.mechanisms.tulap import Tulap
+from dpinfer.releases.release import Release
+from dpinfer.results.intervals import Intervals
+from dpinfer.results.simulation import progress_bar
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+_BESIDE = "normal intervals"
+_PROPORTION = 0.3
+_ROWS, _COLUMNS = np.array([0.6, 0.4]), np.array([0.5, 0.3, 0.2])
+_QUERIES = np.array([[1.0, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 0], [1, 1, 1]])
+"""Three cells, the sum of two of them, and their total."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Noise, a size of the data, and a nominal error probability."""
+
+    noise: NoiseLaw
+    nobs: int
+    alpha: float
+
+
+Role = Literal["procedure", "approximation", "control"]
+"""What the library says holds, what it calls an approximation, and what it warns of."""
+
+Case = Callable[..., list[tuple[Role, Certificate]]]
+"""Makes certificates; takes the keywords ``margin, error, rng, n_jobs`` of ``certify_interval``."""
+
+
+def cases(setting: Setting) -> Iterator[Case]:
+    """Yield everything that is certified in a setting."""
+    for part in (_of_counts, _by_a_rule, _of_populations, _releases, _tests):
+        yield from part(setting)
+    if not isinstance(setting.noise, Tulap):  # with it, sets of ratios are for a few pairs
+        yield from _of_ratios(setting)
+        yield from _of_risks(setting)
+
+
+# What is called: functions of the module, so that they can be pickled.
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """A function of the columns of simulated releases."""
+
+    function: Callable[..., Any]
+    fixed: dict[str, Any] = field(default_factory=dict)
+
+    def __call__(self, published: FloatArray) -> Any:
+        return self.function(*published.T, **self.fixed)
+
+
+@dataclass(frozen=True)
+class _Tables:
+    """A function of 2 × 2 tables."""
+
+    function: Callable[..., Any]
+    fixed: dict[str, Any]
+
+    def __call__(self, published: FloatArray) -> Any:
+        return self.function(published.reshape(-1, 2, 2), **self.fixed)
+
+
+def _interval(
+    setting: Setting, name: str, interval: Any, truth: Any, role: Role = "procedure", **more: Any
+) -> Case:
+    def run(**terms: Any) -> list[tuple[Role, Certificate]]:
+        known = {"alpha": setting.alpha, "name": name, "beside_name": _BESIDE, **more, **terms}
+        return [(role, certify_interval(interval, truth, setting.noise, **known))]
+
+    return run
+
+
+def _of_counts(setting: Setting) -> Iterator[Case]:
+    noise, alpha = setting.noise, setting.alpha
+    one = partial(_count, noise, alpha)
+    yield _interval(
+        setting, "count_confint", partial(one, "exact"), 40.0, beside=partial(one, "normal")
+    )
+
+
+def _count(noise: NoiseLaw, alpha: float, method: Any, y: FloatArray) -> Intervals:
+    return count_confint(y, noise, alpha=alpha, method=method)
+
+
+def _by_a_rule(setting: Setting) -> Iterator[Case]:
+    """Thresholded and clamped values; one of them a little below, where the rule matters most."""
+    noise, alpha = setting.noise, setting.alpha
+    threshold, spread = 90.0, float(np.ceil(noise.std))
+    truth = threshold - spread
+    by = {method: partial(_above, noise, alpha, threshold, method) for method in _RULED}
+    yield _interval(
+        setting,
+        "thresholded_confint",
+        by["conditional"],
+        truth,
+        threshold=threshold,
+        beside=by["naive"],
+        beside_name="threshold ignored",
+    )
+    yield _interval(
+        setting,
+        "threshold ignored",
+        by["naive"],
+        truth,
+        threshold=threshold,
+        role="control",
+    )
+    yield _interval(
+        setting,
+        "clamped_confint",
+        partial(_within, noise, alpha, "exact"),
+        np.ceil(0.5 * spread),
+        clamp=0.0,
+        beside=partial(_within, noise, alpha, "naive"),
+        beside_name="clamp ignored",
+    )
+
+
+_RULED = ("conditional", "naive")
+
+
+def _above(noise: NoiseLaw, alpha: float, threshold: float, method: Any, y: FloatArray) -> Any:
+    return thresholded_confint(y, mechanism=noise, threshold=threshold, alpha=alpha, method=method)
+
+
+def _within(noise: NoiseLaw, alpha: float, method: Any, y: FloatArray) -> Any:
+    return clamped_confint(y, mechanism=noise, clamp=0.0, alpha=alpha, method=method)
+
+
+def _of_populations(setting: Setting) -> Iterator[Case]:
+    noise, nobs, alpha = setting.noise, setting.nobs, setting.alpha
+    trials = Binomial(nobs=nobs, value=_PROPORTION)
+    of_trials = partial(_proportion, noise, nobs, alpha)
+    yield _interval(
+        setting,
+        "proportion_confint",
+        partial(of_trials, "exact"),
+        trials,
+        target=_PROPORTION,
+        beside=partial(of_trials, "normal"),
+    )
+    yield _interval(
+        setting,
+        "Wilson's interval, noise ignored",
+        partial(_wilson, nobs, alpha),
+        trials,
+        target=_PROPORTION,
+        role="control",
+    )
+    rate = np.array(0.2 * nobs)
+    of_events = partial(_rate, noise, alpha)
+    yield _interval(
+        setting,
+        "poisson_confint",
+        partial(of_events, "exact"),
+        Poisson(rate=rate),
+        target=float(rate),
+        beside=partial(of_events, "normal"),
+    )
+    yield _interval(
+        setting,
+        "Garwood's interval, noise ignored",
+        partial(_garwood, alpha),
+        Poisson(rate=rate),
+        target=float(rate),
+        role="control",
+    )
+
+
+def _proportion(noise: NoiseLaw, nobs: int, alpha: float, method: Any, y: FloatArray) -> Intervals:
+    return proportion_confint(y, nobs, mechanism=noise, alpha=alpha, method=method)
+
+
+def _wilson(nobs: int, alpha: float, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Wilson's interval of a published count, as if it had no noise."""
+    z = special.ndtri(1.0 - 0.5 * alpha)
+    p = np.clip(y / nobs, 0.0, 1.0)
+    centre = (p + 0.5 * z**2 / nobs) / (1.0 + z**2 / nobs)
+    half = z * np.sqrt(p * (1.0 - p) / nobs + 0.25 * (z / nobs) ** 2) / (1.0 + z**2 / nobs)
+    return centre - half, centre + half
+
+
+def _rate(noise: NoiseLaw, alpha: float, method: Any, y: FloatArray) -> Intervals:
+    return poisson_confint(y, mechanism=noise, alpha=alpha, method=method)
+
+
+def _garwood(alpha: float, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Garwood's interval of a published count, as if it had no noise."""
+    events = np.maximum(np.rint(y), 0.0)
+    lower = np.where(events > 0, special.gammaincinv(np.maximum(events, 1.0), 0.5 * alpha), 0.0)
+    return lower, special.gammainccinv(events + 1.0, 0.5 * alpha)
+
+
+def _of_ratios(setting: Setting) -> Iterator[Case]:
+    known = {"mechanism": setting.noise, "alpha": setting.alpha}
+    part, rest = np.rint(_PROPORTION * setting.nobs), np.rint(0.7 * setting.nobs)
+    for function, target in (
+        (ratio_confint, part / rest),
+        (share_confint, part / (part + rest)),
+        (relative_change_confint, part / rest - 1.0),
+    ):
+        yield _interval(
+            setting,
+            function.__name__,
+            _Columns(function, known),
+            [part, rest],
+            target=target,
+            beside=_Columns(function, {**known, "method": "normal"}),
+        )
+
+
+def _of_risks(setting: Setting) -> Iterator[Case]:
+    known = {"mechanism": setting.noise, "alpha": setting.alpha}
+    counts = np.rint(setting.nobs * np.array([0.3, 0.7, 0.4, 0.6]))
+    a, b, c, d = counts
+    for function, target in (
+        (risk_difference_confint, a / (a + b) - c / (c + d)),
+        (risk_ratio_confint, a / (a + b) / (c / (c + d))),
+        (odds_ratio_confint, a * d / (b * c)),
+    ):
+        yield _interval(
+            setting,
+            function.__name__,
+            _Tables(function, known),
+            counts,
+            target=target,
+            beside=_Tables(function, {**known, "method": "normal"}),
+        )
+
+
+def _releases(setting: Setting) -> Iterator[Case]:
+    cells = np.rint(setting.nobs * np.array([0.2, 0.3, 0.5]))
+    release = Release(_QUERIES @ cells, workload=_QUERIES, mechanism=setting.noise)
+
+    def run(**terms: Any) -> list[tuple[Role, Certificate]]:
+        names: Any = ("combined", "consistency")
+        found = certify(release, truth=cells, procedures=names, alpha=setting.alpha, **terms)
+        return [("procedure", one) for one in found]
+
+    yield run
+
+
+def _tests(setting: Setting) -> Iterator[Case]:
+    nobs = setting.nobs
+    for model in (
+        Binomial(nobs=nobs, value=_PROPORTION),
+        Poisson(rate=np.array(0.2 * nobs)),
+        Multinomial(nobs=nobs, value=np.full(4, 0.25)),
+        Independence(nobs=8 * nobs, rows=_ROWS, columns=_COLUMNS),
+    ):
+        yield partial(_of_model, setting, model)
+    known = {"mechanism": setting.noise}
+    yield _test(setting, "counts_2indep", _Columns(counts_2indep, known), [40.0, 40.0])
+    rates = Poisson(rate=np.full(2, 0.2 * nobs))
+    test: Any = partial(_two_rates, setting.noise)
+    yield _test(setting, "poisson_2indep, normal", test, rates, "approximation")
+    groups = ProductMultinomial(np.full(2, float(nobs)), np.array([_PROPORTION, 1.0 - _PROPORTION]))
+    test = partial(_two_proportions, setting.noise, nobs)
+    yield _test(setting, "proportions_2indep, normal", test, groups, "approximation")
+
+
+def _of_model(setting: Setting, model: Any, /, **terms: Any) -> list[tuple[Role, Certificate]]:
+    found = certify_model(model, setting.noise, alpha=setting.alpha, **terms)
+    return [(_role(one.procedure), one) for one in found]
+
+
+def _role(test: str) -> Role:
+    """Tell from the name that a size study gives a test what is claimed of it."""
+    if "noise ignored" in test:
+        return "control"
+    return "approximation" if "asymptotic" in test else "procedure"
+
+
+def _test(setting: Setting, name: str, test: Any, truth: Any, role: Role = "procedure") -> Case:
+    def run(**terms: Any) -> list[tuple[Role, Certificate]]:
+        known = {"alpha": setting.alpha, "name": name, **terms}
+        return [(role, certify_test(test, truth, setting.noise, **known))]
+
+    return run
+
+
+def _two_rates(noise: NoiseLaw, y: FloatArray) -> Any:
+    return poisson_2indep(y[:, 0], 1.0, y[:, 1], 1.0, mechanism=noise, method="normal")
+
+
+def _two_proportions(noise: NoiseLaw, nobs: int, y: FloatArray) -> Any:
+    return proportions_2indep(y[:, 0], nobs, y[:, 2], nobs, mechanism=noise, method="normal")
+
+
+# The library's own certificates, over a grid of settings.
+
+
+GridName = Literal["small", "full"]
+
+_ERROR = 1e-3
+"""Probability, at most, with which any verdict of a grid is wrong."""
+
+_MOST_IN_CASE = 2
+"""Most procedures of one case, for the error probability that all share."""
+
+_SEEDS = 1 << 53
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """Laws of the noise for each ε, sizes of the data, levels, and the margin of the verdicts."""
+
+    laws: tuple[Callable[[float], NoiseLaw], ...]
+    epsilons: tuple[float, ...]
+    nobs: tuple[int, ...]
+    alphas: tuple[float, ...]
+    margin: float
+
+    def settings(self) -> Iterator[Setting]:
+        for epsilon, nobs, alpha in product(self.epsilons, self.nobs, self.alphas):
+            for law in self.laws:
+                yield Setting(law(epsilon), nobs, alpha)
+
+
+_LAWS: tuple[Callable[[float], NoiseLaw], ...] = (
+    lambda epsilon: Laplace(scale=1.0 / epsilon),
+    lambda epsilon: Geometric(scale=1.0 / epsilon),
+    lambda epsilon: Gaussian(sigma=2.0 / epsilon),
+    lambda epsilon: DiscreteGaussian(sigma=2.0 / epsilon),
+)
+"""Laws of about the same spread."""
+
+_GRIDS: dict[GridName, _Grid] = {
+    "small": _Grid(_LAWS, (0.2,), (100,), (0.05,), 0.2),
+    "full": _Grid(
+        (*_LAWS, Tulap.from_epsilon), (0.1, 0.5, 2.0), (50, 1000), (0.01, 0.05, 0.1), 0.2
+    ),
+}
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class LibraryCertificates:
+    """Certificates of the library, and of controls; made by :func:`certify_library`.
+
+    Parameters
+    ----------
+    procedures : Certificates
+        What the library says holds.
+    approximations : Certificates
+        What it says is a limit for many observations, or an approximation.
+    controls : Certificates
+        What it warns of: the noise or the publishing rule ignored. They show what certificates
+        find of wrong procedures; where there is little noise, they may hold.
+    """
+
+    procedures: Certificates
+    approximations: Certificates
+    controls: Certificates
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict on the procedures: "fails" where one fails, "holds" where all hold."""
+        return self.procedures.verdict
+
+    def summary_frame(self) -> pd.DataFrame:
+        """Return all rates as a DataFrame.
+
+        Returns
+        -------
+        DataFrame
+            That of :meth:`Certificates.summary_frame`, with the column ``role`` in front:
+            ``"procedure"``, ``"approximation"`` or ``"control"``.
+        """
+        import pandas as pd
+
+        parts = []
+        for role, held in self._parts().items():
+            part = held.summary_frame()
+            part.insert(0, "role", role)
+            parts.append(part)
+        return pd.concat(parts, ignore_index=True)
+
+    def summary(self) -> str:
+        """Return all as plain-text tables.
+
+        Returns
+        -------
+        str
+            A table for each role.
+        """
+        return "\n\n".join(f"{role}s\n{held.summary()}" for role, held in self._parts().items())
+
+    def to_json(self) -> str:
+        """Return all as one JSON object, with the version of dpinfer.
+
+        Returns
+        -------
+        str
+            A JSON object with the lists ``procedures``, ``approximations`` and ``controls``.
+        """
+        lists = {
+            f"{role}s": [one.to_dict() for one in held] for role, held in self._parts().items()
+        }
+        return as_json({"verdict": self.verdict, **lists})
+
+    def _parts(self) -> dict[Role, Certificates]:
+        return {
+            "procedure": self.procedures,
+            "approximation": self.approximations,
+            "control": self.controls,
+        }
+
+    def __repr__(self) -> str:
+        return f"LibraryCertificates({self.procedures!r}, {len(self.controls)} controls)"
+
+    def __str__(self) -> str:
+        return self.summary()
+
+
+def certify_library(
+    grid: GridName = "small",
+    *,
+    rng: RNG = 0,
+    n_jobs: int | None = 1,
+    progress: bool = False,
+) -> LibraryCertificates:
+    """Certify the intervals and tests of the library over a grid of settings.
+
+    Parameters
+    ----------
+    grid : {"small", "full"}
+        ``"small"``: four laws of noise for ε = 0.2, 100 observations and α = 0.05, in seconds.
+        ``"full"``: five laws for three ε, two sizes of data and three α, in some five minutes.
+    rng : None, int or numpy.random.Generator, default 0
+        Source of the releases; an int is a seed.
+    n_jobs : int or None, default 1
+        Number of workers as joblib takes it; the answer does not depend on it.
+    progress : bool, default False
+        Whether to show a progress bar.
+
+    Returns
+    -------
+    LibraryCertificates
+        The certificates, each with a seed by which it can be had again, and controls.
+
+    Raises
+    ------
+    InvalidParameterError
+        If an argument is outside what is allowed.
+    MissingExtraError
+        If there are to be several workers and joblib is not installed.
+
+    Notes
+    -----
+    The verdicts share an error probability of 1e-3: with that, at most, one on any procedure of
+    the grid is wrong. The command ``dpinfer certify --grid small --output certificates.json``
+    writes the same certificates. The margin is a fifth of α in both grids.
+    """
+    chosen = _GRIDS[check_option(grid, "grid", _GRIDS)]
+    generator = check_rng(rng)
+    work = [case for setting in chosen.settings() for case in cases(setting)]
+    error = _ERROR / (_MOST_IN_CASE * len(work))
+    found: dict[Role, list[Certificate]] = {"procedure": [], "approximation": [], "control": []}
+    with progress_bar(len(work), check_flag(progress, "progress"), "case") as advance:
+        for case in work:
+            seed = int(generator.integers(_SEEDS))
+            made = case(margin=chosen.margin, error=error, rng=seed, n_jobs=n_jobs)
+            for role, certificate in made:
+                found[role].append(certificate)
+            advance(1)
+    return LibraryCertificates(*(Certificates(tuple(part)) for part in found.values()))
+
+
+# Certificates in files, each written as a whole or not at all.
+
+
+AnyCertificates = Certificate | Certificates | LibraryCertificates
+
+WRITERS: dict[str, Callable[[AnyCertificates], str]] = {
+    ".json": lambda found: found.to_json(),
+    ".csv": lambda found: str(found.summary_frame().to_csv(index=False)),
+}
+
+
+def check_certificates_path(path: str | Path) -> Path:
+    """Refuse a file that could not be written, before any work is done.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file, which ends in .json or .csv.
+
+    Returns
+    -------
+    Path
+        The same.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the ending is another, the folder does not exist, or there is a folder of that name.
+
+    Examples
+    --------
+    >>> check_certificates_path("certificates.json").suffix
+    '.json'
+    """
+    if not isinstance(path, str | Path):
+        raise InvalidParameterError(f"path must be a str or a Path, got {show(path)}")
+    place = Path(path)
+    if place.suffix not in WRITERS:
+        raise InvalidParameterError(
+            f"output must end in one of {', '.join(WRITERS)}, got {show(place.name)}"
+        )
+    if not os.path.isdir(place.parent):  # which, unlike pathlib, copes with any name
+        raise InvalidParameterError(f"output must be in an existing folder, got {place}")
+    if os.path.isdir(place):
+        raise InvalidParameterError(f"output must be a file, got the directory {place}")
+    return place
+
+
+def write_certificates(found: AnyCertificates, path: str | Path) -> None:
+    """Write certificates as JSON or CSV, all of the file or nothing.
+
+    Parameters
+    ----------
+    found : Certificate, Certificates or LibraryCertificates
+        What is to be written.
+    path : str or Path
+        The file: one that ends in .json has ``found.to_json()``, one that ends in .csv has
+        ``found.summary_frame()``.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the file cannot be written, or ``found`` is something else.
+
+    Examples
+    --------
+    >>> from dpinfer.calibration import certify_library
+    >>> write_certificates(certify_library("small"), "certificates.csv")  # doctest: +SKIP
+    """
+    place = check_certificates_path(path)
+    if not isinstance(found, AnyCertificates):
+        raise InvalidParameterError(f"found must be certificates, got {show(found)}")
+    text = WRITERS[place.suffix](found)
+    try:
+        with TemporaryDirectory(prefix=".dpinfer-", dir=place.parent) as folder:
+            draft = Path(folder) / place.name
+            draft.write_text(text, encoding="utf-8")
+            os.replace(draft, place)
+    except (OSError, ValueError) as error:  # the latter: a name that no file can have
+        raise InvalidParameterError(f"output must be writable, got {place}: {error}") from error

@@ -1,0 +1,5 @@
+"""What a curator decides: error estimates, budgets, answers to many queries, usefulness."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,17 @@
+from .error_estimates import CorrectedEstimate as CorrectedEstimate
+from .error_estimates import ErrorEstimate as ErrorEstimate
+from .generalization import GeneralizationBound as GeneralizationBound
+from .generalization import Usefulness as Usefulness
+from .generalization import generalization_bound as generalization_bound
+from .generalization import usefulness as usefulness
+from .query_answers import MultiplicativeWeightsRelease as MultiplicativeWeightsRelease
+from .query_answers import OnlineMultiplicativeWeights as OnlineMultiplicativeWeights
+from .query_answers import multiplicative_weights as multiplicative_weights
+from .release_plans import ReleasePlan as ReleasePlan
+from .release_plans import optimal_shares as optimal_shares
+from .release_plans import plan_release as plan_release
+from .spending import BudgetSplit as BudgetSplit
+from .spending import SpendingComparison as SpendingComparison
+from .spending import best_split as best_split
+from .spending import compare_spending as compare_spending
+from .spending import spend_on_error as spend_on_error

@@ -1,0 +1,482 @@
+"""(α, β)-usefulness: how far off the answers to several queries can be, together."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from dpinfer._check import (
+    RNG,
+    FloatArray,
+    check_array,
+    check_integer,
+    check_option,
+    check_reps,
+    check_rng,
+    check_scalar,
+    show,
+)
+from dpinfer.errors import InvalidParameterError
+from dpinfer.estimation.pivots import sidak
+from dpinfer.mechanisms.independent import Mechanism, as_noise
+from dpinfer.mechanisms.law import NoiseLaw
+from dpinfer.mechanisms.weighted_sum import weighted_sums
+from dpinfer.privacy.guarantees import Guarantee
+from dpinfer.queries.workload import Workload
+
+Method = Literal["exact", "union", "monte-carlo"]
+Simulator = Callable[[np.random.Generator], Any]
+
+_METHODS: tuple[Method, ...] = ("exact", "union", "monte-carlo")
+_BLOCK = 2**22
+
+
+@dataclass(frozen=True, kw_only=True)
+class Usefulness:
+    """All answers are within α with probability at least 1 - β; made by ``usefulness``.
+
+    It unpacks as ``alpha, beta``.
+
+    Attributes
+    ----------
+    alpha : float
+        Bound on the errors of all answers, in units of the answers.
+    beta : float
+        The probability that an error exceeds it: exactly, at most, or as simulated.
+    queries : int
+        The number of answers.
+    method : {"exact", "union", "monte-carlo"}
+        How it was found.
+    mc_error : float
+        Standard deviation of ``beta`` from one simulation to another; 0 for formulas.
+
+    Examples
+    --------
+    >>> from dpinfer import Gaussian
+    >>> from dpinfer.curation import usefulness
+    >>> alpha, beta = usefulness(Gaussian(sigma=2.0), queries=100, alpha=7.0)
+    >>> round(beta, 6)
+    0.04547
+    """
+
+    alpha: float
+    beta: float
+    queries: int
+    method: Method
+    mc_error: float = 0.0
+
+    def __iter__(self) -> Iterator[float]:
+        """Unpack as ``alpha, beta``."""
+        return iter((self.alpha, self.beta))
+
+
+def usefulness(
+    mechanism: Mechanism | Simulator,
+    *,
+    alpha: float | None = None,
+    beta: float | None = None,
+    queries: int | None = None,
+    workload: Any = None,
+    method: Method | None = None,
+    reps: int = 10_000,
+    rng: RNG = None,
+) -> Usefulness:
+    """(α, β)-usefulness of a mechanism: P(largest error of k answers <= α) >= 1 - β.
+
+    Parameters
+    ----------
+    mechanism : NoiseLaw, sequence of NoiseLaw, or callable
+        The noise of the answers, or with ``workload`` that of the cells. For any other mechanism, a
+        function of a generator that runs it once and returns the errors of its answers, shape (k,).
+    alpha, beta : float, optional
+        One of the two; the other one is found. ``alpha`` >= 0 is in units of the answers, ``beta``
+        a probability in (0, 1).
+    queries : int, optional
+        The number k of answers, each with noise of its own, where one law serves them all.
+    workload : Workload or matrix, shape (k, n), optional
+        Queries that are answered from n noisy cells.
+    method : {"exact", "union", "monte-carlo"}, optional
+        ``"exact"``: the law of the largest of independent errors; the default without a workload.
+        ``"union"``: the sum of the probabilities that each answer is off, which bounds the
+        probability that any is; the default with a workload. ``"monte-carlo"``: simulation; the
+        only one for a function.
+    reps : int, default 10_000
+        Number of simulated runs.
+    rng : None, int or numpy.random.Generator, optional
+        Source of these.
+
+    Returns
+    -------
+    Usefulness
+        Both numbers; it unpacks as ``alpha, beta``.
+
+    Raises
+    ------
+    InvalidParameterError
+        If an argument is outside what is allowed, or not exactly one of ``alpha`` and ``beta`` is
+        given.
+
+    Notes
+    -----
+    For k answers with Laplace noise of scale b, α = b·ln(1/(1 - (1-β)^(1/k))) exactly, and
+    b·ln(k/β) by the union bound. For whole-numbered noise α is the smallest whole number that will
+    do, and ``beta`` what it attains, at most the one that was asked for. Simulated, α is the
+    ⌈(1-β)(R+1)⌉-th smallest of R largest errors, and β is (1 + b)/(R + 1) with b runs beyond α:
+    both hold for the average over simulations, for every R.
+
+    References
+    ----------
+    Blum, A., Ligett, K. and Roth, A. (2013). A learning theory approach to noninteractive database
+    privacy. Journal of the ACM 60(2), 12. doi:10.1145/2450142.2450148, Definition 2.
+
+    Dwork, C. and Roth, A. (2014). doi:10.1561/0400000042, Theorem 3.8.
+
+    Examples
+    --------
+    >>> from dpinfer import Geometric, Laplace
+    >>> alpha, beta = usefulness(Laplace.from_epsilon(1.0), queries=3, beta=0.05)
+    >>> round(alpha, 4), round(usefulness(Laplace(scale=1.0), queries=3, alpha=alpha).beta, 9)
+    (4.0773, 0.05)
+    >>> round(usefulness(Laplace(scale=1.0), queries=3, beta=0.05, method="union").alpha, 4)
+    4.0943
+    >>> alpha, beta = usefulness(Geometric(scale=1.0), queries=3, beta=0.05)
+    >>> alpha, round(beta, 6)
+    (4.0, 0.029265)
+    """
+    bound = None if alpha is None else check_scalar(alpha, "alpha", ge=0)
+    chance = None if beta is None else check_scalar(beta, "beta", gt=0, lt=1)
+    if (bound is None) == (chance is None):
+        raise InvalidParameterError(
+            "exactly one of alpha and beta must be given, got "
+            + ("none of them" if alpha is None else "both")
+        )
+    simulated = _is_simulator(mechanism)
+    default: Method = "monte-carlo" if simulated else "exact" if workload is None else "union"
+    how = default if method is None else check_option(method, "method", _METHODS)
+    if how == "exact" and workload is not None:
+        raise InvalidParameterError(
+            "method must be 'union' or 'monte-carlo' with a workload: answers from the same cells "
+            "have dependent errors"
+        )
+    if simulated and (how != "monte-carlo" or workload is not None or queries is not None):
+        raise InvalidParameterError(
+            "method must be 'monte-carlo', and workload and queries be left out, for a mechanism "
+            "that is a function of a generator"
+        )
+    if how == "monte-carlo":
+        runs, generator = check_reps(reps), check_rng(rng)
+        size, largest = _largest_errors(mechanism, workload, queries, runs, generator)
+        return _from_runs(size, np.sort(largest), bound, chance)
+    errors = _Errors.of(mechanism, workload, queries)
+    if bound is None:
+        assert chance is not None
+        bound = errors.smallest(chance, how)
+    return Usefulness(
+        alpha=bound,
+        beta=errors.beta(bound, how),
+        queries=errors.size,
+        method=how,
+    )
+
+
+@dataclass(frozen=True)
+class _Errors:
+    """Laws of the errors of the answers, and how many answers have each."""
+
+    laws: list[NoiseLaw]
+    counts: FloatArray
+
+    @classmethod
+    def of(cls, mechanism: Any, workload: Any, queries: int | None) -> _Errors:
+        if workload is None:
+            law, size = _law_of(mechanism, queries)
+            counts = np.ones(law.shape[0]) if law.shape else np.array([float(size)])
+            return cls([law], counts)
+        matrix, law = _noisy_cells(workload, mechanism, queries)
+        sums = weighted_sums(matrix, law)
+        numbers = Counter(map(id, sums))
+        laws: dict[int, NoiseLaw] = {id(one): one for one in sums}
+        return cls(list(laws.values()), np.array([float(numbers[key]) for key in laws]))
+
+    @property
+    def size(self) -> int:
+        return int(self.counts.sum())
+
+    def beta(self, alpha: float, method: Method) -> float:
+        """Probability that an error exceeds alpha, exactly or by the union bound."""
+        each = np.minimum(2.0 * self._tails(alpha), 1.0)
+        if method == "union":
+            return min(1.0, float(self.counts @ each))
+        with np.errstate(divide="ignore"):
+            return float(-np.expm1(self.counts @ np.log1p(-each)))
+
+    def smallest(self, beta: float, method: Method) -> float:
+        """Return the smallest alpha whose beta is at most the one given."""
+        share = sidak(beta, self.size) if method == "exact" else beta / self.size
+        if len(self.laws) == 1 and self.laws[0].shape == ():
+            return max(0.0, float(self.laws[0].isf(0.5 * share)))
+        low = max(0.0, self._largest(0.5 * beta))
+        high = self._largest(0.5 * share)
+        if self.beta(low, method) <= beta:
+            return low
+        while low < (middle := 0.5 * (low + high)) < high:
+            low, high = (low, middle) if self.beta(middle, method) <= beta else (middle, high)
+        # probabilities jump at whole numbers only where noise takes them
+        whole = float(np.rint(high))
+        near = abs(whole - high) <= 1e-9 * max(1.0, high)
+        return whole if near and self.beta(whole, method) <= beta else high
+
+    def _tails(self, alpha: float) -> FloatArray:
+        return np.concatenate([np.ravel(law.sf(alpha)) for law in self.laws])
+
+    def _largest(self, q: float) -> float:
+        quantiles: FloatArray = np.concatenate([np.ravel(law.isf(q)) for law in self.laws])
+        return float(quantiles.max())
+
+
+def _is_simulator(mechanism: object) -> bool:
+    """Whether a mechanism is a function to run, rather than a law or the class of one."""
+    return callable(mechanism) and not isinstance(mechanism, (NoiseLaw, type))
+
+
+def _law_of(mechanism: Any, queries: int | None) -> tuple[NoiseLaw, int]:
+    """Return the law of the answers and their number."""
+    if queries is not None:
+        size = check_integer(queries, "queries", ge=1, le=10**12)
+        return as_noise(mechanism, size), size
+    shape = mechanism.shape if isinstance(mechanism, NoiseLaw) else ()
+    size = shape[0] if len(shape) == 1 else 1
+    if isinstance(mechanism, (list, tuple)):
+        size = sum(law.shape[0] if getattr(law, "shape", ()) else 1 for law in mechanism)
+    return as_noise(mechanism, size), size
+
+
+def _noisy_cells(workload: Any, mechanism: Any, queries: int | None) -> tuple[Any, NoiseLaw]:
+    """Return the coefficients of the queries and the noise of the cells."""
+    if queries is not None:
+        raise InvalidParameterError("queries must be left out where a workload is given")
+    asked = workload if isinstance(workload, Workload) else Workload(workload)
+    return asked.matrix, as_noise(mechanism, asked.shape[1])
+
+
+def _largest_errors(
+    mechanism: Any, workload: Any, queries: int | None, reps: int, rng: np.random.Generator
+) -> tuple[int, FloatArray]:
+    """Return the number of answers, and their largest error in each of ``reps`` runs."""
+    if _is_simulator(mechanism):
+        runs = [np.ravel(check_array(mechanism(rng), "the errors")) for _ in range(reps)]
+        return len(runs[0]), np.array([np.abs(run).max() for run in runs])
+    matrix = None
+    if workload is None:
+        law, size = _law_of(mechanism, queries)
+        width = size
+    else:
+        matrix, law = _noisy_cells(workload, mechanism, queries)
+        size, width = matrix.shape
+    if width > 1e7:
+        raise InvalidParameterError(
+            f"queries must be at most 1e7 for simulation, got {show(width)}: use method='exact'"
+        )
+    block = max(1, _BLOCK // max(width, size))
+    out = np.empty(reps)
+    for start in range(0, reps, block):
+        stop = min(start + block, reps)
+        noise = law.rvs((stop - start, width), rng=rng)
+        errors = noise if matrix is None else (matrix @ noise.T).T
+        out[start:stop] = np.abs(errors).max(axis=1)
+    return size, out
+
+
+def _from_runs(
+    size: int, largest: FloatArray, alpha: float | None, beta: float | None
+) -> Usefulness:
+    """Return what simulated largest errors, in order, say."""
+    reps = len(largest)
+    if alpha is None:
+        assert beta is not None
+        rank = int(np.ceil((1.0 - beta) * (reps + 1)))
+        if rank > reps:
+            raise InvalidParameterError(
+                f"reps must be at least {int(np.ceil(1.0 / beta)) - 1} for beta = {beta:g}, got "
+                f"{reps}"
+            )
+        alpha, chance = float(largest[rank - 1]), beta
+    else:
+        beyond = reps - int(np.searchsorted(largest, alpha, side="right"))
+        chance = (1 + beyond) / (reps + 1)
+    return Usefulness(
+        alpha=alpha,
+        beta=chance,
+        queries=size,
+        method="monte-carlo",
+        mc_error=float(np.sqrt(chance * (1.0 - chance) / reps)),
+    )
+
+
+# How accurate private answers are for the population, even to adaptively chosen queries.
+
+
+_DELTAS = np.concatenate([np.geomspace(1e-300, 1e-16, 72), np.geomspace(1e-16, 0.1, 451)])
+
+
+@dataclass(frozen=True, kw_only=True)
+class GeneralizationBound:
+    """Accuracy of answers for the population; made by ``generalization_bound``.
+
+    Attributes
+    ----------
+    alpha : float
+        Bound on the errors of all answers as estimates of the population, as shares of it: at most
+        1, which says nothing.
+    beta : float
+        The probability that an error exceeds it, at most.
+    sample_alpha, sample_beta : float
+        The accuracy of the answers for the sample.
+    privacy : float
+        What the guarantee adds to the error: e^ε - 1.
+    confidence : float
+        What the level adds: (√sample_beta + √(2δ))²/beta.
+    epsilon, delta : float
+        The ε and δ of the guarantee that were used.
+
+    Examples
+    --------
+    >>> from dpinfer.privacy import PureDP
+    >>> from dpinfer.curation import generalization_bound
+    >>> bound = generalization_bound(PureDP(2.0, neighbours="replace"), alpha=0.01, beta=1e-4)
+    >>> round(bound.alpha, 3), bound.is_vacuous
+    (1.0, True)
+    """
+
+    alpha: float
+    beta: float
+    sample_alpha: float
+    sample_beta: float
+    privacy: float
+    confidence: float
+    epsilon: float
+    delta: float
+
+    @property
+    def is_vacuous(self) -> bool:
+        """Whether the bound is no smaller than 1, the largest error that a share can have."""
+        return self.alpha >= 1.0
+
+
+def generalization_bound(
+    guarantee: Guarantee, *, alpha: float, beta: float, failure: float = 0.05
+) -> GeneralizationBound:
+    """Bound the errors of private answers about the population behind a sample.
+
+    Parameters
+    ----------
+    guarantee : Guarantee
+        The guarantee of all answers together, for ``neighbours="replace"``; (ε, δ) on its curve are
+        chosen to make the bound small.
+    alpha : float
+        Accuracy of the answers for the sample, as shares of it: the errors of all answers are at
+        most ``alpha``, but for the probability ``beta``. A bound in records is to be divided by
+        their number.
+    beta : float
+        That probability, in [0, 1).
+    failure : float, default 0.05
+        The probability with which the bound may fail, in (0, 1); above ``beta`` to be of use.
+
+    Returns
+    -------
+    GeneralizationBound
+        The accuracy for the population.
+
+    Raises
+    ------
+    InvalidParameterError
+        If an argument is outside what is allowed.
+
+    Notes
+    -----
+    The sample is drawn independently from the population, and answered are shares of records
+    q(x) in [0, 1], chosen in whatever way from the answers before. Then for all c, d > 0 all
+    answers are within α + (e^ε - 1) + c + 2d of the population, but for the probability
+    β/c + δ/d. With the best c and d for a probability β' of failure this is
+    α + (e^ε - 1) + (√β + √(2δ))²/β'. For answers that are not private no such bound holds: with k
+    adaptive queries a sample can be off by the order of √(k/n).
+
+    Because β/β' is added to the error, ``beta`` is to be much smaller than ``failure``.
+
+    References
+    ----------
+    Jung, C., Ligett, K., Neel, S., Roth, A., Sharifi-Malvajerdi, S. and Shenfeld, M. (2020). A new
+    analysis of differential privacy's generalization guarantees. doi:10.4230/LIPIcs.ITCS.2020.31.
+
+    Bassily, R., Nissim, K., Smith, A., Steinke, T., Stemmer, U. and Ullman, J. (2016). Algorithmic
+    stability for adaptive data analysis. doi:10.1145/2897518.2897566.
+
+    Examples
+    --------
+    Ten adaptive answers about 100,000 people with Laplace noise, ε = 0.05 in all:
+
+    >>> from dpinfer import Laplace
+    >>> from dpinfer.privacy import PureDP
+    >>> from dpinfer.curation import usefulness
+    >>> noise = Laplace.from_epsilon(0.05 / 10, sensitivity=1 / 100_000)
+    >>> accuracy = usefulness(noise, queries=10, beta=1e-4)
+    >>> guarantee = PureDP(0.05, neighbours="replace")
+    >>> bound = generalization_bound(guarantee, alpha=accuracy.alpha, beta=accuracy.beta)
+    >>> round(accuracy.alpha, 4), round(bound.privacy, 4), round(bound.alpha, 4)
+    (0.023, 0.0513, 0.0763)
+    """
+    if not isinstance(guarantee, Guarantee):
+        raise InvalidParameterError(
+            f"guarantee must be a guarantee, such as PureDP(1.0, neighbours='replace'), got "
+            f"{show(guarantee)}"
+        )
+    if guarantee.neighbours != "replace":
+        raise InvalidParameterError(
+            f"guarantee must have neighbours='replace', got {guarantee}: the argument exchanges a "
+            "record for an independent one"
+        )
+    near = check_scalar(alpha, "alpha", ge=0, le=1)
+    chance = check_scalar(beta, "beta", ge=0, lt=1)
+    most = check_scalar(failure, "failure", gt=0, lt=1)
+    epsilon, delta = _curve(guarantee)
+    with np.errstate(over="ignore"):
+        privacy = np.expm1(epsilon)
+        confidence = np.square(np.sqrt(chance) + np.sqrt(2.0 * delta)) / most
+    best = int(np.argmin(privacy + confidence))
+    return GeneralizationBound(
+        alpha=min(float(near + privacy[best] + confidence[best]), 1.0),
+        beta=most,
+        sample_alpha=near,
+        sample_beta=chance,
+        privacy=float(privacy[best]),
+        confidence=float(confidence[best]),
+        epsilon=float(epsilon[best]),
+        delta=float(delta[best]),
+    )
+
+
+def _curve(guarantee: Guarantee) -> tuple[FloatArray, FloatArray]:
+    """Return points (ε, δ) at which a guarantee holds."""
+    own = getattr(guarantee, "delta", 0.0)
+    deltas = np.concatenate([[own], _DELTAS[own < _DELTAS]])
+    low, high = 0, len(deltas)
+    # below some δ a guarantee may hold with no finite ε
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if _holds(guarantee, deltas[middle]) else (middle + 1, high)
+    if low == len(deltas):
+        raise InvalidParameterError(f"guarantee must imply (ε, δ) with δ <= 0.1, got {guarantee}")
+    return np.asarray(guarantee.epsilon_at(deltas[low:])), deltas[low:]
+
+
+def _holds(guarantee: Guarantee, delta: float) -> bool:
+    """Whether a guarantee holds with a finite ε at δ."""
+    try:
+        guarantee.epsilon_at(delta)
+    except InvalidParameterError:
+        return False
+    return True

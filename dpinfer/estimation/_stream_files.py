@@ -1,0 +1,1009 @@
+"""Files of the working folder: the plan, what parts send to each other, and estimates."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import file_digest
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+from urllib.parse import quote
+from uuid import uuid4
+from zipfile import ZIP_STORED, BadZipFile, ZipFile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpinfer._check import (
+    FloatArray,
+    check_integer,
+    check_items,
+    check_option,
+    check_scalar,
+    is_foreign,
+    one_line,
+    show,
+    show_some,
+)
+from dpinfer.errors import DPInferError, InvalidParameterError
+from dpinfer.estimation._marginals_input import StructuralZeros
+from dpinfer.estimation.bounds import NoiseBound
+from dpinfer.estimation.marginals import NoisyMarginal
+from dpinfer.mechanisms.independent import as_noise
+from dpinfer.queries.hierarchy import Hierarchy
+from dpinfer.releases.census.geography import (
+    LEVELS,
+    NATION,
+    census_subtrees,
+    check_root,
+    check_subtrees,
+    levels_of,
+)
+from dpinfer.releases.census.reading import CensusMeasurements, Inventory, read_census_measurements
+from dpinfer.releases.frames import KINDS, columns_of_law, kind_of, laws_of_rows, parameters
+from dpinfer.releases.limits import Limit, TooLargeError, check_max_bytes
+from dpinfer.releases.parquet import check_parquet, read_whole
+from dpinfer.releases.tables import check_path
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+_PLAN = "plan.json"
+
+_LOCK = "lock"
+
+_DRAFT = re.compile(r"\..+\.[0-9a-f]{32}")
+"""Names of files that are not complete."""
+
+_SUM = ".sha256"
+"""What follows the name of a file in that of the file with its checksum."""
+
+_ROWS_NUMBERS = 1 << 22
+"""Numbers in a row group of a file of estimates."""
+
+_LABELS = "labels"
+
+_NOISES = "dpinfer-noises"
+"""Where files of estimates hold the laws of the noises they are from."""
+
+_MOST_NOISES = 10_000
+
+_LARGEST_LABEL = 2**63 - 1
+
+_LONGEST_NAME = 200
+"""Names of files have 255 bytes at most, some of which new files need."""
+
+
+def file_name(part: str) -> str:
+    """Return the name of a part as the name of a file, different for different parts."""
+    try:
+        name = quote(part, safe=" ").replace(".", "%2E")
+    except UnicodeEncodeError:  # half a character
+        name = ""
+    if not 0 < len(name) <= _LONGEST_NAME:
+        raise InvalidParameterError(
+            f"the name of a part must be at most {_LONGEST_NAME} bytes of text, got {show(part)}"
+        )
+    return name
+
+
+@contextmanager
+def writable(path: Path) -> Iterator[None]:
+    """Say which place of the folder cannot be written, and why."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or one_line(error)
+        raise InvalidParameterError(
+            f"folder must be one that can be written, got {show(str(path))}: {reason}; make room, "
+            "or pass another folder, and call again"
+        ) from error
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder that may be there already."""
+    with writable(path):
+        path.mkdir(parents=True, exist_ok=True)
+
+
+@contextmanager
+def replacing(path: Path, *, checked: bool = False) -> Iterator[Path]:
+    """Yield the path of a new file, which takes its place as a whole once it is on the disk.
+
+    A ``checked`` one gets a file with its checksum after that.
+    """
+    new = _draft_of(path)
+    with writable(path):
+        try:
+            yield new
+            _flush(new)
+            digest = _digest(new) if checked else ""
+            os.replace(new, path)
+            if checked:
+                with replacing(_sum_of(path)) as said:
+                    said.write_text(digest)
+            else:
+                _flush(path.parent)
+        finally:
+            new.unlink(missing_ok=True)
+
+
+def is_whole(path: Path) -> bool:
+    """Whether a file is there as it was written, by its checksum."""
+    with writable(path):
+        try:
+            return _sum_of(path).read_text() == _digest(path)
+        except (FileNotFoundError, UnicodeDecodeError):
+            return False
+
+
+def _sum_of(path: Path) -> Path:
+    return path.with_name(path.name + _SUM)
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return file_digest(file, "sha256").hexdigest()
+
+
+def _draft_of(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{uuid4().hex}")
+
+
+def _flush(path: Path) -> None:
+    """Wait until a file, or what is in a folder, is on the disk."""
+    if sys.platform == "win32" and path.is_dir():
+        return  # folders cannot be opened there
+    place = os.open(path, os.O_RDWR if sys.platform == "win32" else os.O_RDONLY)
+    try:
+        os.fsync(place)
+    finally:
+        os.close(place)
+
+
+def _lock(file: int) -> None:
+    """Lock an open file until it is closed, by whatever end of the process."""
+    if sys.platform == "win32":
+        import msvcrt
+
+        msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
+    else:
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+@dataclass(frozen=True)
+class Folder:
+    """The working folder.
+
+    Parameters
+    ----------
+    root : str
+        Its path.
+    """
+
+    root: str
+
+    def message(self, part: str) -> Path:
+        """Return the file of what is known of the roots of a part from below."""
+        return Path(self.root, "up", f"{file_name(part)}.npz")
+
+    def answer(self, part: str) -> Path:
+        """Return the file of what is known of the roots of a part in the end."""
+        return Path(self.root, "down", f"{file_name(part)}.npz")
+
+    def estimates(self, part: str) -> Path:
+        """Return the file of the estimates of a part."""
+        return Path(self.root, "estimates", f"{file_name(part)}.parquet")
+
+    @contextmanager
+    def claimed(self, fingerprint: str) -> Iterator[None]:
+        """Make the folder that of a plan, or see that it is, and keep other runs out of it."""
+        root = Path(self.root)
+        self._refuse_other_files()
+        make_folder(root)
+        with writable(root / _LOCK):
+            file = os.open(root / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            try:
+                _lock(file)
+            except (BlockingIOError, PermissionError) as error:
+                raise InvalidParameterError(
+                    f"folder must be that of one run at a time, and another one works in "
+                    f"{show(self.root)}: wait for it, or pass another folder"
+                ) from error
+            except OSError as error:
+                raise InvalidParameterError(
+                    "folder must be on a disk that can lock files, got "
+                    f"{show(self.root)}: {error.strerror}"
+                ) from error
+            self._tidy()
+            self._claim(fingerprint)
+            yield
+            self._tidy()
+        finally:
+            os.close(file)
+
+    def _tidy(self) -> None:
+        """Remove what runs and workers that died have left half written."""
+        with writable(Path(self.root)):
+            for path in [*Path(self.root).glob(".*"), *Path(self.root).glob("*/.*")]:
+                if _DRAFT.fullmatch(path.name):
+                    path.unlink(missing_ok=True)
+
+    def _claim(self, fingerprint: str) -> None:
+        path = Path(self.root, _PLAN)
+        if path.exists():
+            if _fingerprint_of(path) != fingerprint:
+                raise InvalidParameterError(
+                    f"folder must be empty or hold the same plan, but {show(self.root)} holds "
+                    "another one: parts, domain, groupings, zeros or marginals_wanted differ; "
+                    "pass another folder, or remove this one"
+                )
+        else:
+            self._refuse_other_files()
+            with replacing(path) as new:
+                new.write_text(json.dumps({"fingerprint": fingerprint}))
+        for name in ("up", "down", "estimates"):
+            make_folder(Path(self.root, name))
+
+    def _refuse_other_files(self) -> None:
+        """Refuse a folder without a plan in which there is anything that no run leaves."""
+        root = Path(self.root)
+        with writable(root):
+            held = [path.name for path in root.iterdir()] if root.is_dir() else []
+        others = [name for name in held if name != _LOCK and not _DRAFT.fullmatch(name)]
+        if others and _PLAN not in held:
+            raise InvalidParameterError(
+                f"folder must be empty or hold the same plan, but {show(self.root)} holds other"
+                f" files, such as {show(others[0])}: pass another folder"
+            )
+
+
+def _fingerprint_of(path: Path) -> object:
+    try:
+        return json.loads(path.read_text())["fingerprint"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise InvalidParameterError(
+            f"folder must hold the plan of its files, but {show(str(path))} is damaged: pass "
+            "another folder"
+        ) from error
+
+
+def write_known(path: Path, labels: NDArray[Any], known: Mapping[str, FloatArray]) -> None:
+    """Write what is known of some labelled tables."""
+    arrays: dict[str, Any] = {_LABELS: labels, **known}
+    with replacing(path, checked=True) as new, new.open("wb") as file:
+        np.savez(file, **arrays)
+
+
+def read_known(path: Path) -> tuple[NDArray[Any], dict[str, FloatArray]]:
+    """Read what is known of some labelled tables."""
+    try:
+        _refuse_compressed(path)
+        with np.load(path, allow_pickle=False) as file:
+            found = {name: file[name] for name in file.files}
+        return found.pop(_LABELS), found
+    except (OSError, ValueError, KeyError, EOFError, MemoryError, BadZipFile) as error:
+        raise _damaged(path, one_line(error)) from error
+
+
+def _damaged(path: Path, reason: str) -> InvalidParameterError:
+    return InvalidParameterError(
+        f"{path} is damaged: {reason}; stream_marginals with the same folder makes it again"
+    )
+
+
+def _refuse_compressed(path: Path) -> None:
+    """Refuse what no plan has written, of which a small file may become a large one."""
+    with ZipFile(path) as archive:
+        if any(one.compress_type != ZIP_STORED for one in archive.infolist()):
+            raise ValueError("it is compressed")
+
+
+def plain_labels(labels: pd.Index) -> NDArray[Any]:
+    """Return labels as an array of str or int, which files can hold."""
+    listed = labels.tolist()
+    if all(isinstance(label, str) for label in listed) and _are_texts(listed):
+        return np.array(listed, dtype=np.str_)
+    if all(type(label) is int and -_LARGEST_LABEL <= label <= _LARGEST_LABEL for label in listed):
+        return np.array(listed, dtype=np.int64)
+    raise InvalidParameterError(
+        "the units of a part must have labels that are all str or all int, which files can hold, "
+        f"got {show(listed[:4])}"
+    )
+
+
+def _are_texts(labels: Sequence[str]) -> bool:
+    """Whether all are texts that files can hold: NumPy drops zeros at their end."""
+    try:
+        "".join(labels).encode()
+    except UnicodeEncodeError:  # half a character
+        return False
+    return not any(label.endswith("\0") for label in labels)
+
+
+def columns_of(number: int) -> tuple[str, str]:
+    """Return the columns that hold estimates and variances of a marginal that was wanted."""
+    return f"estimate-{number}", f"variance-{number}"
+
+
+def write_estimates(
+    path: Path,
+    labels: NDArray[Any],
+    widths: Sequence[tuple[int, int]],
+    chunk: Callable[[int, slice], tuple[FloatArray, FloatArray]],
+    bound: NoiseBound,
+) -> None:
+    """Write estimates and variances, some rows at a time, and the noises they are from.
+
+    ``chunk`` gives those of a marginal for some rows, of as many numbers a row as ``widths`` says.
+    """
+    import pyarrow as arrow
+    from pyarrow import parquet
+
+    units = arrow.array(labels.tolist(), arrow.string() if labels.dtype.kind == "U" else None)
+    fields = [arrow.field("unit", units.type)]
+    for number, sizes in enumerate(widths):
+        for name, size in zip(columns_of(number), sizes, strict=True):
+            fields.append(arrow.field(name, arrow.list_(arrow.float64(), size)))
+    schema = arrow.schema(fields, {_NOISES: json.dumps(_noises_of(bound))})
+    step = max(1, _ROWS_NUMBERS // max(1, sum(map(sum, widths))))
+    with (
+        replacing(path, checked=True) as new,
+        parquet.ParquetWriter(new, schema, compression="none", use_dictionary=False) as writer,
+    ):
+        for start in range(0, len(labels), step):
+            rows = slice(start, min(start + step, len(labels)))
+            arrays = [units[rows.start : rows.stop]]
+            for number, sizes in enumerate(widths):
+                for numbers, size in zip(chunk(number, rows), sizes, strict=True):
+                    flat = arrow.array(np.ascontiguousarray(numbers).reshape(-1))
+                    arrays.append(arrow.FixedSizeListArray.from_arrays(flat, size))
+            writer.write_table(arrow.Table.from_arrays(arrays, schema=schema))
+
+
+def _noises_of(bound: NoiseBound) -> list[dict[str, Any]] | None:
+    """Return the noises of a bound as files hold them; None where they cannot."""
+    found = []
+    for law, share in zip(bound.laws, bound.shares, strict=True):
+        if type(law) not in KINDS.values() or share.size > _MOST_NOISES:
+            return None
+        columns = {
+            name: np.broadcast_to(value, share.shape).tolist()
+            for name, value in parameters(law).items()
+        }
+        found.append({"kind": kind_of(law), "share": share.tolist(), **columns})
+    return found if bound.known else None
+
+
+def read_bound(folder: Folder) -> NoiseBound:
+    """Read the bound on the tails of errors from the noises of all parts."""
+    from pyarrow import parquet
+
+    bounds = []
+    for path in sorted(Path(folder.root, "estimates").glob("*.parquet")):
+        try:
+            check_parquet(path, Limit.of(path, None), ["unit"])
+            said = json.loads(parquet.read_schema(path).metadata[_NOISES.encode()])
+            for one in said or ():
+                columns = {name: np.array(found) for name, found in one.items() if name != "kind"}
+                share = columns.pop("share")
+                law = laws_of_rows(one["kind"], columns, share.size)
+                bounds.append(NoiseBound((law,), (np.clip(share, 1e-12, 1.0),)))
+            bounds.append(NoiseBound((), (), said is not None))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise _damaged(path, one_line(error)) from error
+    return NoiseBound.joined(bounds)
+
+
+def read_estimates(
+    files: Sequence[Path], columns: Sequence[str]
+) -> tuple[list[Any], list[FloatArray]]:
+    """Read the units of files of estimates, and columns of them, shape (units, numbers) each."""
+    from pyarrow import dataset as arrow_dataset
+
+    for file in files:
+        if not is_whole(file):
+            raise _damaged(file, "it is not there or not as it was written")
+        check_parquet(file, Limit.of(file, None), ["unit", *columns])
+    dataset = arrow_dataset.dataset([str(file) for file in files])
+    table = dataset.to_table(columns=["unit", *columns])
+    arrays = []
+    for name in columns:
+        column = table.column(name).combine_chunks()
+        arrays.append(column.flatten().to_numpy().reshape((len(column), column.type.list_size)))
+    return table.column("unit").to_pylist(), arrays
+
+
+# Where to cut the units of noisy measurement files, so that each part fits into memory.
+
+
+TOP = "top"
+"""The name of the part above all others."""
+
+BASE, UNIT = 460_000_000, 45_000
+"""Bytes that a worker takes without any part, and at most for each unit of one, as measured."""
+
+Places = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Units that make up a part.
+
+    Parameters
+    ----------
+    name : str
+        The part.
+    parent : str
+        The part above.
+    subtree : str
+        The subtree that its units are in.
+    levels : tuple of str
+        Its levels, from that of its roots.
+    ends : (str, str)
+        The codes of the first and of the last of its roots.
+    borders : str or None
+        The level whose units are the roots of other parts, the lowest of its levels.
+    """
+
+    name: str
+    parent: str
+    subtree: str
+    levels: tuple[str, ...]
+    ends: tuple[str, str]
+    borders: str | None
+
+
+def most_units(memory: float) -> int:
+    """Return the number of units that a part may have in some bytes of memory."""
+    most = int((memory - BASE) / UNIT)
+    if most < 1:
+        raise InvalidParameterError(
+            f"memory must be larger than the {BASE + UNIT} bytes that one unit takes, got "
+            f"{show(memory)}"
+        )
+    return most
+
+
+def cuts_at(inventories: Sequence[Inventory], level: str) -> Iterator[Cut]:
+    """Cut at a level: each of its units, with all below it, is a part."""
+    for one in inventories:
+        at = one.levels.index(level)
+        one.refuse_lacking(at, 0, len(one.codes[at]))
+        for unit in range(len(one.codes[at])):
+            yield _leaf(one, TOP, at, unit, unit + 1)
+
+
+def cuts_below(inventories: Sequence[Inventory], level: str, most: int) -> Iterator[Cut]:
+    """Cut below the top, whose lowest level is given, in parts of at most so many units."""
+    for one in inventories:
+        at = one.levels.index(level)
+        yield from _below(one, TOP, at, 0, len(one.codes[at]), most)
+
+
+def lowest_of_top(inventories: Sequence[Inventory], most: int) -> str | None:
+    """Return the lowest level of the top, or None if it can hold all; all have the same levels."""
+    found = [_sizes(one, 0, 0, len(one.codes[0])) for one in inventories]
+    sizes = np.sum([own for own, _ in found], axis=0)
+    heaviest = np.max([own for _, own in found], axis=0)
+    if sizes[-1] <= most:
+        return None
+    chosen = _choose(sizes, heaviest, most)
+    if chosen is None:
+        _refuse("the highest level", int(sizes[0]))
+    return inventories[0].levels[chosen]
+
+
+def _below(one: Inventory, parent: str, at: int, start: int, stop: int, most: int) -> Iterator[Cut]:
+    """Cut some units of a level, with all below them, in parts."""
+    one.refuse_lacking(at, start, stop)
+    weights = one.counts(at, len(one.levels) - 1)[start:stop]
+    for first, last in pairwise(_runs(weights, most)):
+        if weights[first:last].sum() <= most:
+            yield _leaf(one, parent, at, start + first, start + last)
+        else:
+            yield from _split(one, parent, at, start + first, most)
+
+
+def _split(one: Inventory, parent: str, at: int, unit: int, most: int) -> Iterator[Cut]:
+    """Make a unit that is too large a part with levels below it, and cut the rest."""
+    sizes, heaviest = _sizes(one, at, unit, unit + 1)
+    chosen = _choose(sizes[1:], heaviest[1:], most)
+    name = one.codes[at][unit].decode()
+    if chosen is None:
+        _refuse(f"the unit {name} and those below it", int(sizes[min(1, len(sizes) - 1)]))
+    below = at + 1 + chosen
+    yield Cut(
+        name, parent, one.subtree, one.levels[at : below + 1], (name, name), one.levels[below]
+    )
+    first = one.firsts(at, below)
+    yield from _below(one, name, below, int(first[unit]), int(first[unit + 1]), most)
+
+
+def _leaf(one: Inventory, parent: str, at: int, start: int, stop: int) -> Cut:
+    """Return units of a level with all below them as a part."""
+    ends = one.codes[at][start].decode(), one.codes[at][stop - 1].decode()
+    name = ends[0] if stop - start == 1 else "-".join(ends)
+    return Cut(name, parent, one.subtree, one.levels[at:], ends, None)
+
+
+def _sizes(one: Inventory, at: int, start: int, stop: int) -> tuple[Places, Places]:
+    """Return, for a part that ends at each lower level, its units, and those below the heaviest.
+
+    The part has the units of one level from ``start`` to ``stop``, and those below them.
+    """
+    sizes, heaviest = [], []
+    last = len(one.levels) - 1
+    for below in range(at, last + 1):
+        sizes.append(int(one.counts(at, below)[start:stop].sum()))
+        first = one.firsts(at, below)[[start, stop]]
+        heaviest.append(int(one.counts(below, last)[slice(*first)].max()))
+    return np.array(sizes), np.array(heaviest)
+
+
+def _choose(sizes: Places, heaviest: Places, most: int) -> int | None:
+    """Return the highest level to cut at such that no unit there has to be cut again.
+
+    If there is none, the lowest level to which a part can reach, or None.
+    """
+    fits = np.flatnonzero(sizes[:-1] <= most)  # a part that reaches the lowest level is not cut
+    whole = fits[heaviest[fits] <= most]
+    return int(whole[0]) if whole.size else int(fits[-1]) if fits.size else None
+
+
+def _runs(weights: Places, most: int) -> list[int]:
+    """Return where runs of units begin, and the end: of even weights of at most so much.
+
+    A unit that weighs more is a run of its own.
+    """
+    even = weights.sum() / np.ceil(weights.sum() / most)
+    starts, weight = [0], 0
+    for unit, own in enumerate(weights.tolist()):
+        if unit > starts[-1] and (weight + own > most or weight >= even):
+            starts.append(unit)
+            weight = 0
+        weight += own
+    return [*starts, len(weights)]
+
+
+def _refuse(what: str, units: int) -> NoReturn:
+    raise InvalidParameterError(
+        f"memory must be at least {BASE + UNIT * units} bytes for {what}, which are {units} units"
+    )
+
+
+# The parts that a tree of tables is cut into.
+
+
+@dataclass(frozen=True)
+class TreePart:
+    """A part of a hierarchy with what was published of its units.
+
+    Parameters
+    ----------
+    load : callable
+        ``load()`` returns the Hierarchy of the units, labelled by str or by int, NoisyMarginals of
+        them, and StructuralZeros or None. It is called once in each pass, where the part is worked
+        on, so it should be picklable and always return the same.
+    parent : str, optional
+        The part above, of which the roots of this one are leaves; None for the top.
+    version : str, default ""
+        What tells other data from the same: estimates of another version are not taken up again.
+
+    Examples
+    --------
+    >>> TreePart(print, "state", version="2020").parent
+    'state'
+    """
+
+    load: Callable[[], Any]
+    parent: str | None = None
+    version: str = ""
+
+
+def check_parts(parts: Any) -> dict[str, TreePart]:
+    """Return parts, one of which is above all others."""
+    if not isinstance(parts, Mapping) or not parts:
+        raise InvalidParameterError(
+            f"parts must be a mapping of names to one or more TreeParts, got {show(parts)}"
+        )
+    for name, one in parts.items():
+        if not isinstance(name, str) or not name:
+            raise InvalidParameterError(f"parts must be named by str, got {show(name)}")
+        if not isinstance(one, TreePart) or not callable(one.load):
+            raise InvalidParameterError(
+                f"parts must hold TreeParts with a function to load them, got {show(one)} for "
+                f"{show(name)}"
+            )
+        if not isinstance(one.version, str):
+            raise InvalidParameterError(f"version must be a str, got {show(one.version)}")
+        if one.parent is not None and not (isinstance(one.parent, str) and one.parent in parts):
+            raise InvalidParameterError(
+                f"parent must name another of the parts, {show_some(parts)}, got "
+                f"{show(one.parent)} for {show(name)}"
+            )
+    found = dict(parts)
+    tops = [name for name, one in found.items() if one.parent is None]
+    if len(tops) != 1:
+        raise InvalidParameterError(
+            f"one of the parts must be without parent, the top, got {len(tops)}: {show_some(tops)}"
+        )
+    reached = {name for names in depths_of(found) for name in names}
+    if len(reached) < len(found):
+        raise InvalidParameterError(
+            "parent must lead from every part to the top, not so from "
+            f"{show_some(name for name in found if name not in reached)}"
+        )
+    return found
+
+
+def depths_of(parts: Mapping[str, TreePart]) -> list[list[str]]:
+    """Return the names of the parts of each depth, from the top."""
+    below: dict[str | None, list[str]] = {}
+    for name, one in parts.items():
+        below.setdefault(one.parent, []).append(name)
+    found = [below.get(None, [])]
+    while found[-1]:
+        found.append([name for above in found[-1] for name in below.get(above, [])])
+    return found[:-1]
+
+
+# Parts of a tree of tables in Parquet files of a simple layout of our own.
+
+
+_UNITS = "units.parquet"
+
+_PARQUET_LABELS = {"unit", "values", "mechanism"}
+
+
+def write_marginals_parquet(
+    folder: str | Path,
+    name: str,
+    hierarchy: Hierarchy,
+    marginals: Any,
+    parent: str | None = None,
+) -> None:
+    """Write a part of a hierarchy with what was published of its units.
+
+    Parameters
+    ----------
+    folder : str or Path
+        The folder of all parts.
+    name : str
+        The part, whose files go to a folder of its own.
+    hierarchy : Hierarchy
+        Its units, with labels that are all str or all int.
+    marginals : iterable of NoisyMarginal
+        What was published of them, with values as arrays.
+    parent : str, optional
+        The part above; None for the top.
+
+    Raises
+    ------
+    InvalidParameterError
+        If an argument is outside what is allowed, or the folder cannot be written, as when the
+        disk is full.
+
+    Notes
+    -----
+    ``units.parquet`` has a row for each unit: ``unit``, the position of its ``parent`` or -1, and
+    whether it is ``not_exhausted``. ``marginal-j.parquet`` has a row for each unit measured:
+    ``unit``, its position, the list ``values`` of its cells in row-major order, the name of the
+    law of their noise, ``mechanism``, and a column for each of its parameters; its attributes and
+    their numbers of levels are in the metadata. ``part.json`` has the name and the parent of the
+    part.
+    """
+    import pyarrow as arrow
+    from pyarrow import parquet
+
+    if not isinstance(hierarchy, Hierarchy) or hierarchy.labels is None:
+        raise InvalidParameterError(
+            f"hierarchy must be a Hierarchy with labels, got {show(hierarchy)}"
+        )
+    if not isinstance(name, str) or not name:
+        raise InvalidParameterError(f"name must be a str, got {show(name)}")
+    given = [marginals] if isinstance(marginals, NoisyMarginal) else marginals
+    listed = check_items(given, "marginals", "NoisyMarginals")
+    if parent is not None and not (isinstance(parent, str) and parent):
+        raise InvalidParameterError(f"parent must be a str or None, got {show(parent)}")
+    path = check_path(folder, "folder") / file_name(name)
+    make_folder(path)
+    opened = np.zeros(len(hierarchy), dtype=bool)
+    opened[hierarchy.positions(hierarchy.not_exhausted)] = True
+    units = {
+        "unit": plain_labels(hierarchy.labels).tolist(),
+        "parent": hierarchy.parent,
+        "not_exhausted": opened,
+    }
+    with writable(path):
+        (path / "part.json").unlink(missing_ok=True)  # what is there is a part no longer
+    with replacing(path / _UNITS) as new:
+        parquet.write_table(arrow.table(units), new)
+    for number, one in enumerate(listed):
+        if not isinstance(one, NoisyMarginal):
+            raise InvalidParameterError(f"marginals must hold NoisyMarginals, got {show(one)}")
+        with replacing(path / f"marginal-{number}.parquet") as new:
+            parquet.write_table(_table(one, hierarchy), new, compression="none")
+    with replacing(path / "part.json") as new:
+        new.write_text(json.dumps({"name": name, "parent": parent, "marginals": len(listed)}))
+
+
+def _table(one: NoisyMarginal, hierarchy: Hierarchy) -> Any:
+    import pyarrow as arrow
+
+    labelled = hasattr(one.values, "iloc") or is_foreign(one.values)  # labels would be lost
+    values = np.asarray(None if labelled else one.values)
+    if values.ndim < 1 or not len(values) or values.dtype.kind not in "iuf":
+        raise InvalidParameterError(
+            f"values must be arrays of numbers with a row for each unit, got {show(one.values)}"
+        )
+    units = (
+        np.arange(len(hierarchy)) if one.units is None else hierarchy.positions(one.units, "units")
+    )
+    if len(units) != len(values):
+        raise InvalidParameterError(
+            f"values must have a row for each of {len(units)} units, got {len(values)}"
+        )
+    flat = arrow.array(np.ascontiguousarray(values).reshape(-1))
+    columns = columns_of_law(as_noise(one.mechanism, len(values)), len(values))
+    columns["mechanism"] = arrow.array(columns["mechanism"].tolist()).dictionary_encode()
+    listed = arrow.FixedSizeListArray.from_arrays(flat, values[0].size)
+    table = arrow.table({"unit": units, "values": listed, **columns})
+    names = [one.attributes] if isinstance(one.attributes, str) else list(one.attributes)
+    said = json.dumps({"attributes": names, "shape": values.shape[1:]})
+    return table.replace_schema_metadata({"dpinfer": said})
+
+
+_BROKEN = (
+    OSError,
+    ValueError,
+    LookupError,
+    ArithmeticError,
+    TypeError,
+    AttributeError,
+    RuntimeError,
+)
+"""What reading files of other content raises, besides Arrow's own errors."""
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Say which file is damaged when it cannot be read."""
+    from pyarrow import ArrowException
+
+    try:
+        yield
+    except TooLargeError:
+        raise
+    except DPInferError as error:
+        raise InvalidParameterError(f"{path} is damaged: {one_line(error)}") from error
+    except (*_BROKEN, ArrowException) as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise InvalidParameterError(f"{path} is damaged: {one_line(reason)}") from error
+
+
+@dataclass(frozen=True)
+class ParquetPart:
+    """A function that reads a part from its folder."""
+
+    folder: str
+    marginals: int
+    max_bytes: int | None = None
+
+    def __call__(self) -> tuple[Hierarchy, list[NoisyMarginal], None]:
+        """Read the part."""
+        with _readable(Path(self.folder, _UNITS)):
+            hierarchy, labels = self._units()
+        return hierarchy, [self._marginal(at, labels) for at in range(self.marginals)], None
+
+    def _units(self) -> tuple[Hierarchy, Any]:
+        import pandas as pd
+
+        path = Path(self.folder, _UNITS)
+        units = read_whole(path, Limit.of(path, self.max_bytes))
+        labels = pd.Index(units.column("unit").to_pylist())
+        parent = units.column("parent").to_numpy()
+        above = pd.Series(labels.to_numpy(dtype=object)[parent], index=labels, dtype=object)
+        above[parent < 0] = None
+        opened = labels[units.column("not_exhausted").to_numpy()].tolist()
+        return Hierarchy(above, not_exhausted=opened), labels
+
+    def _marginal(self, number: int, labels: Any) -> NoisyMarginal:
+        path = Path(self.folder, f"marginal-{number}.parquet")
+        with _readable(path):
+            return _read_marginal(path, labels, Limit.of(path, self.max_bytes))
+
+
+def _read_marginal(path: Path, labels: Any, limit: Limit) -> NoisyMarginal:
+    table = read_whole(path, limit)
+    said = json.loads(table.schema.metadata[b"dpinfer"])
+    flat = table.column("values").combine_chunks().flatten().to_numpy()
+    kinds = table.column("mechanism").to_pandas()
+    names = kinds.cat.categories[kinds.cat.codes.unique()]
+    columns = {
+        name: table.column(name).to_numpy()
+        for name in table.column_names
+        if name not in _PARQUET_LABELS
+    }
+    law = laws_of_rows(names[0] if len(names) == 1 else kinds.to_numpy(), columns, table.num_rows)
+    units = table.column("unit").to_numpy()
+    everywhere = units.size == len(labels) and bool((units == np.arange(units.size)).all())
+    values = flat.reshape((-1, *said["shape"]))
+    return NoisyMarginal(
+        tuple(said["attributes"]), values, law, None if everywhere else labels[units]
+    )
+
+
+def read_marginals_parquet(
+    folder: str | Path, *, max_bytes: int | None = None
+) -> dict[str, TreePart]:
+    """List the parts that :func:`write_marginals_parquet` has written to a folder.
+
+    Parameters
+    ----------
+    folder : str or Path
+        The folder of all parts.
+    max_bytes : int, optional
+        The most bytes that one file may take once it is decompressed and decoded. By default 256
+        MB, or 100 times the size of the file where that is more.
+
+    Returns
+    -------
+    dict of str to TreePart
+        The parts; each is read when it is worked on. Their version is what ``part.json`` says, and
+        the sizes of their files and the times at which these were written.
+    """
+    found: dict[str, TreePart] = {}
+    most = check_max_bytes(max_bytes)
+    for path in sorted(check_path(folder, "folder").glob("*/part.json")):
+        with _readable(path):
+            text = path.read_text(encoding="utf-8")
+            said: Mapping[str, Any] = json.loads(text)
+            files = sorted(path.parent.glob("*.parquet"))
+            stamps = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+            number = check_integer(said["marginals"], "marginals", ge=0, le=len(files))
+            load = ParquetPart(str(path.parent.absolute()), number, most)
+            found[said["name"]] = TreePart(load, said["parent"], version=repr((text, stamps)))
+    return check_parts(found)
+
+
+# Parts of the noisy measurement files of the 2020 Census.
+
+
+_CUTS = ("County", "Tract", "Block_Group")
+
+
+@dataclass(frozen=True)
+class CensusPart:
+    """A function that reads a part from the files.
+
+    Parameters
+    ----------
+    options : tuple of (str, object)
+        What to read, as arguments of ``read_census_measurements``.
+    cut : str, optional
+        The level whose units are the roots of other parts.
+    """
+
+    root: str
+    options: tuple[tuple[str, Any], ...]
+    cut: str | None = None
+
+    def __call__(self) -> tuple[Hierarchy, list[NoisyMarginal], list[StructuralZeros]]:
+        """Read the part."""
+        found = read_census_measurements(self.root, **dict(self.options))
+        own = np.ones(len(found), dtype=bool)
+        if self.cut is not None:
+            own[found.at_level(self.cut)] = False
+        return found.hierarchy, list(_marginals(found, own)), list(_zeros(found, own))
+
+
+def census_parts(
+    root: str | Path,
+    *,
+    cut: str | None = None,
+    memory: float = 1e9,
+    states: Any = None,
+    state_totals: Any = None,
+) -> dict[str, TreePart]:
+    """Cut noisy measurement files of the 2020 Census in parts.
+
+    Parameters
+    ----------
+    root : str or Path
+        The folder that holds the levels.
+    cut : {"County", "Tract", "Block_Group"}, optional
+        The level of which each unit, with all below it, is a part; the levels above are one. By
+        default parts are made by ``memory``.
+    memory : float, default 1e9
+        Bytes that one worker may take; above 4.6e8, and used only without ``cut``.
+    states, state_totals
+        As for :func:`~dpinfer.releases.census.read_census_measurements`.
+
+    Returns
+    -------
+    dict of str to TreePart
+        The parts by code, or by the codes of their first and last units with a hyphen between, and
+        ``"top"``. For :func:`dpinfer.stream_marginals` ``domain`` and ``groupings`` are
+        those of the measurements, and ``zero_attributes`` are ``("hhgq", "votingage")``.
+
+    Raises
+    ------
+    InvalidParameterError
+        If an argument is outside what is allowed, or a unit and those right below it do not fit
+        into the memory.
+    IncompatibleReleaseError
+        If a file is not as documented.
+
+    Notes
+    -----
+    Cut by memory, a part are units of one level that follow one another, with all below them. A
+    unit that is too large by itself is a part with the levels right below it, and is cut further
+    there. While a part is worked on each of its units takes at most 45 kB, as measured, and a
+    worker 0.46 GB besides. Files are read by row groups, each as often as parts have units in it,
+    so they should be sorted by code, with row groups not much larger than parts.
+    """
+    place = check_root(str(Path(root).absolute()) if isinstance(root, (str, Path)) else root)
+    there = tuple(level for level in levels_of(place) if level in LEVELS)
+    below = tuple(level for level in there if level != NATION)
+    if not below:
+        raise InvalidParameterError(f"root must hold levels below {NATION}, got {there} in {place}")
+    if cut is not None:
+        check_option(cut, "cut", _CUTS)
+        if cut not in below[:-1]:
+            raise InvalidParameterError(
+                f"cut must be a level of the files above the lowest, {below[:-1]}, got {show(cut)}"
+            )
+    most = most_units(check_scalar(memory, "memory", gt=0.0))
+    subtrees = check_subtrees(states, census_subtrees(place))
+    units = [Inventory.read(place, subtree, below) for subtree in subtrees]
+    if states is not None:
+        there = below
+    above_states = len(there) - len(below) + (0 if state_totals is None else len(subtrees))
+    lowest = lowest_of_top(units, most - above_states) if cut is None else cut
+    above = there if lowest is None else there[: there.index(lowest) + 1]
+    options = (("states", states), ("levels", above), ("state_totals", state_totals))
+    version = _version(place)
+    parts = {TOP: TreePart(CensusPart(str(place), options, lowest), version=version)}
+    if lowest is not None:
+        cuts = cuts_below(units, lowest, most) if cut is None else cuts_at(units, lowest)
+        for one in cuts:
+            own = (("states", one.subtree), ("levels", one.levels), ("prefix", one.ends))
+            load = CensusPart(str(place), own, one.borders)
+            parts[one.name] = TreePart(load, one.parent, version)
+    return parts
+
+
+def _version(root: Path) -> str:
+    files = sorted(file for file in root.rglob("*") if file.is_file())
+    stamps = [(file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+    return repr(
+        [(str(file.relative_to(root)), *own) for file, own in zip(files, stamps, strict=True)]
+    )
+
+
+def _marginals(found: CensusMeasurements, own: NDArray[np.bool_]) -> Iterator[NoisyMarginal]:
+    for query in [*found.queries.values(), *found.exact]:
+        rows = np.flatnonzero(own[query.units])
+        law, values = query.mechanism, query.values
+        if rows.size < len(values):  # otherwise values need not be copied
+            law, values = law.take(rows) if law.shape else law, values[rows]
+        if rows.size:
+            yield NoisyMarginal(query.attributes, values, law, found.labels[query.units[rows]])
+
+
+def _zeros(found: CensusMeasurements, own: NDArray[np.bool_]) -> Iterator[StructuralZeros]:
+    for one in found.zeros:
+        units = np.flatnonzero(own) if one.units is None else one.units[own[one.units]]
+        if units.size:
+            yield StructuralZeros(one.levels, found.labels[units].tolist())

@@ -1,0 +1,501 @@
+"""The estimates of the tables of a hierarchy, held as coefficients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import prod, sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpinfer._check import FloatArray
+from dpinfer.errors import IncompatibleReleaseError
+from dpinfer.estimation._marginals_input import Names, ReadMarginal, TableSchema
+from dpinfer.estimation._tree.axes import Axes, reflect
+from dpinfer.estimation._tree.scalar import Gains, measurement_weights
+from dpinfer.estimation._tree.tables import (
+    MeasuredTables,
+    PlacedMarginal,
+    ScalarVariances,
+    TableProblem,
+    TableSolution,
+    blocked,
+    chunk_rows,
+)
+from dpinfer.estimation.bounds import NoiseBound
+from dpinfer.estimation.consistency import is_gaussian
+from dpinfer.estimation.gls import Classes, Hashes, hashed, mixed
+from dpinfer.estimation.pivots import ManyErrors, clean_weights, exact_pvalues
+from dpinfer.mechanisms._sums.terms import kinds
+from dpinfer.mechanisms.independent import groups, integer_cells
+from dpinfer.mechanisms.law import NoiseLaw
+from dpinfer.mechanisms.laws import Exact
+from dpinfer.mechanisms.weighted_sum import WeightedSum, counted_sum
+from dpinfer.queries.hierarchy import Hierarchy, Places
+
+# Laws of the errors of cells and contrasts of tables on a tree.
+
+
+_TINY = 1e-300
+
+_SAME = 12
+"""Decimals to which weights of a coefficient in cells are the same."""
+
+
+class TableLaws:
+    """The laws of the errors of the tables of a hierarchy.
+
+    Parameters
+    ----------
+    fit : MarginalsFit
+        The estimates.
+    whole : callable, optional
+        Makes the bound for all noises, where the estimates are also from values elsewhere.
+    """
+
+    def __init__(self, fit: MarginalsFit, whole: Callable[[], NoiseBound] | None = None) -> None:
+        self.fit, self._whole = fit, whole
+
+    @cached_property
+    def single(self) -> bool:
+        """Whether single laws can be found: tables have no block, and all values are here."""
+        return self._whole is None and all(
+            isinstance(one, ScalarVariances) for one in self.fit.solution.variances
+        )
+
+    @cached_property
+    def classes(self) -> Classes:
+        """Which places have equal laws."""
+        fit = self.fit
+        own: Hashes = np.zeros(len(fit.hierarchy.tree), dtype=np.uint64)
+        for number, (one, read) in enumerate(zip(fit.placed, fit.read, strict=True)):
+            rows = len(read.values)
+            kind = mixed(hashed(kinds(groups(read.law, rows), rows)) + np.uint64(number + 1))
+            found = kind if one.row is None else kind[one.row]
+            own += np.where((one.precision > 0.0) | one.exact, mixed(found), np.uint64(0))
+        return Classes.of(fit.hierarchy.tree, own)
+
+    @cached_property
+    def bound(self) -> NoiseBound:
+        """The bound on the tails of all estimates."""
+        return self.bound_of_these if self._whole is None else self._whole()
+
+    @property
+    def bound_of_these(self) -> NoiseBound:
+        """The same for the noises of the values that are here."""
+        return NoiseBound.of(self._noises(shared=True))
+
+    @cached_property
+    def bound_of_any(self) -> NoiseBound:
+        """The bound on the tails of any linear function of the values."""
+        if self._whole is not None:
+            bound = self._whole()
+            ones = tuple(np.ones(share.shape) for share in bound.shares)
+            return NoiseBound(bound.laws, ones, bound.known)
+        return NoiseBound.of(self._noises(shared=False))
+
+    def _noises(self, *, shared: bool) -> Iterator[tuple[NoiseLaw, int, FloatArray | None]]:
+        """Yield laws of values with the largest variance of an estimated value over its own."""
+        fit = self.fit
+        for one, read in zip(fit.placed, fit.read, strict=True):
+            share = np.zeros(len(read.values))
+            at = np.flatnonzero(one.precision > 0.0)
+            if at.size:
+                largest = fit.cell_variance(read.names, at).max(axis=1) * one.precision[at]
+                share[at if one.row is None else one.row[at]] = largest if shared else 1.0
+            yield read.law, len(read.values), share
+
+    @property
+    def terms(self) -> int:
+        """Largest number of terms of a law: cells have as many weights as axes can agree."""
+        return sum(
+            len(one.values) << min(one.kept.bit_count(), 20)
+            for one in self.fit.read
+            if not isinstance(one.law, Exact)
+        )
+
+    @cached_property
+    def integer(self) -> bool:
+        """Whether some noise takes whole numbers."""
+        return any(integer_cells(one.law, len(one.values)).any() for one in self.fit.read)
+
+    @cached_property
+    def magnitude(self) -> float:
+        """Size of the values."""
+        return max(float(np.abs(one.values).max(initial=0.0)) for one in self.fit.read)
+
+    def cells(
+        self, names: Names, places: Places, variance: FloatArray
+    ) -> tuple[ManyErrors, NDArray[np.intp]]:
+        """Return the laws of the cells of a marginal, and the number of that of each.
+
+        ``variance`` is that of the cells, shape (k, r), as are the numbers.
+        """
+        if not self.single:
+            return self._errors(np.sqrt(variance.ravel()), None), np.arange(variance.size).reshape(
+                variance.shape
+            )
+        used, number = np.unique(self.classes.whole[places], return_inverse=True)
+        first = self.classes.first[used]
+        shape = tuple(len(self.fit.schema.levels_of(name)) for name in names)
+        target = np.zeros((1, *shape))
+        target[(0, *(0 for _ in shape))] = 1.0
+        rows = np.ascontiguousarray(self.fit.schema.inward(target, names))
+        at = np.zeros(used.size, dtype=np.intp)
+        at[number] = np.arange(places.size)
+        std_err = np.sqrt(variance[at, 0])
+
+        def heaviest() -> int:
+            share = np.zeros(used.size)
+            for one, read in zip(self.fit.placed, self.fit.read, strict=True):
+                if set(read.names) == set(names):
+                    share = np.maximum(share, np.square(std_err) * one.precision[first])
+            return int(np.argmax(share))
+
+        errors = self._errors(std_err, lambda one: self.law(names, int(first[one]), rows), heaviest)
+        return errors, number[:, np.newaxis]
+
+    def functions(
+        self, names: Names, place: int, rows: FloatArray, std_err: FloatArray
+    ) -> ManyErrors:
+        """Return the laws of functions of a marginal, shape (k, r, ...), of one place."""
+        if not self.single:
+            return replace(self._errors(std_err, None), largest=np.inf)
+        errors = self._errors(std_err, lambda one: self.law(names, place, rows[[one]]))
+        return replace(errors, largest=np.inf)
+
+    def pvalues(
+        self,
+        marginal: NDArray[np.intp],
+        place: Places,
+        cell: Places,
+        error: FloatArray,
+        std_err: FloatArray,
+    ) -> tuple[FloatArray, str]:
+        """Return the p-values of values less their estimates, and by which method they are."""
+        fit = self.fit
+
+        def law(at: int) -> WeightedSum:
+            read = fit.read[marginal[at]]
+            rows = np.zeros((1, *read.values.shape[1:]))
+            rows.reshape(-1)[cell[at]] = 1.0
+            return self.law(read.names, int(place[at]), rows, int(marginal[at]))
+
+        return exact_pvalues(
+            error,
+            std_err,
+            law=law if self.single else None,
+            terms=self.terms,
+            gaussian=fit.is_gaussian,
+            bound=lambda: self.bound_of_any,
+        )
+
+    def law(
+        self, names: Names, place: int, rows: FloatArray, less: int | None = None
+    ) -> WeightedSum:
+        """Return the law of the error of a function, shape (1, 1, ...), of a marginal.
+
+        Or of the value of the cell that it is, of the marginal of number ``less``, less that.
+        """
+        fit, axes = self.fit, self.fit.axes
+        kept = fit.schema.kept(names)
+        turned = rows * sqrt(axes.summed(kept))
+        for axis in range(len(axes.sizes)):
+            if kept >> axis & 1:
+                reflect(turned, 2 + axis)
+        weights, counts, laws = [], [], []
+        handed = {
+            mask: self._handed(at, place)
+            for at, mask in enumerate(axes.classes)
+            if not mask & ~kept and np.any(turned[axes.corners[at]])
+        }
+        for number, (one, read) in enumerate(zip(fit.placed, fit.read, strict=True)):
+            at = np.flatnonzero(one.precision > 0.0)
+            row = at if one.row is None else one.row[at]
+            patterns, factors = [], []
+            for mask, weight in handed.items():
+                if not mask & ~one.kept:
+                    corner = axes.corners[axes.classes.index(mask)]
+                    pattern = np.zeros((1, 1, *axes.shape(one.kept)))
+                    pattern[corner] = turned[corner]
+                    for axis in range(len(axes.sizes)):
+                        if one.kept >> axis & 1:
+                            reflect(pattern, 2 + axis)
+                    patterns.append(pattern.ravel())
+                    share = self._measured.variance(mask)[at] * one.precision[at]
+                    factors.append(weight[at] * share * sqrt(axes.summed(one.kept)))
+            own = less == number
+            if not at.size or not (patterns or own):
+                continue
+            columns = (
+                np.reshape(patterns, (len(patterns), -1))
+                if patterns
+                else np.zeros((1, read.values[0].size))
+            )
+            factor = np.reshape(factors, (len(factors), -1)) if patterns else np.zeros((1, at.size))
+            size = max(float(np.abs(columns).max()), _TINY)
+            alike, cell, times = np.unique(
+                np.round(columns / size, _SAME) * size,
+                axis=1,
+                return_inverse=True,
+                return_counts=True,
+            )
+            found = factor.T @ alike  # a row a place, a column a pattern
+            many = np.broadcast_to(times.astype(np.float64), found.shape).copy()
+            if own:
+                pattern_of = int(np.ravel(cell)[int(np.argmax(rows.ravel()))])
+                here = int(np.searchsorted(at, place))
+                found = -found
+                many[here, pattern_of] -= 1.0
+                weights.append(found[[here], pattern_of] + 1.0)
+                counts.append(np.ones(1))
+                laws.append((read.law, row[[here]]))
+            weights.append(found.ravel())
+            counts.append(many.ravel())
+            laws.append((read.law, np.repeat(row, alike.shape[1])))
+        return _joined(weights, counts, laws)
+
+    def _handed(self, number: int, place: int) -> FloatArray:
+        """Weights of what is measured of a coefficient of a class in its estimate at a place."""
+        gains = self._gains[number]
+        target = np.zeros(len(self.fit.hierarchy.tree))
+        target[place] = 1.0
+        with np.errstate(invalid="ignore"):
+            found = measurement_weights(gains, target)
+        return np.where(np.isfinite(gains.measured), found, 0.0)
+
+    @cached_property
+    def _measured(self) -> MeasuredTables:
+        return MeasuredTables(self.fit.axes, self.fit.placed)
+
+    @cached_property
+    def _gains(self) -> tuple[Gains, ...]:
+        tree, measured = self.fit.hierarchy.tree, self._measured
+        return tuple(Gains.of(tree, measured.variance(mask)) for mask in self.fit.axes.classes)
+
+    def _errors(
+        self,
+        std_err: FloatArray,
+        law: Callable[[int], WeightedSum] | None,
+        heaviest: Callable[[], int] = lambda: 0,
+    ) -> ManyErrors:
+        return ManyErrors(
+            std_errors=std_err,
+            law=law,
+            terms=self.terms,
+            gaussian=self.fit.is_gaussian,
+            integer=self.integer,
+            bound=lambda: self.bound,
+            magnitude=self.magnitude,
+            heaviest=heaviest,
+        )
+
+
+def _joined(
+    weights: list[FloatArray],
+    counts: list[FloatArray],
+    laws: list[tuple[NoiseLaw, Places]],
+) -> WeightedSum:
+    """Return the law of a sum of terms of vectors of noises, by position in these."""
+    parts, start = [], 0
+    for law, at in laws:
+        taken = law.take(at) if law.shape else law
+        parts += [(one, start + cells) for one, cells in groups(taken, at.size)]
+        start += at.size
+    found = np.concatenate([np.empty(0), *weights])
+    return counted_sum(clean_weights(found), np.concatenate([np.empty(0), *counts]), parts)
+
+
+_ROUNDING = 1e-12
+"""Size of a part of a contrast, relative to the contrast, below which it is rounding."""
+
+CONTRADICTIONS = (
+    "the exact values of a unit contradict one another for",
+    "exact values contradict one another in or just below",
+)
+"""What messages say of exact values within a unit, and of those of a unit and others."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MarginalsFit:
+    """Estimates of the tables of all units of a hierarchy.
+
+    Parameters
+    ----------
+    hierarchy : Hierarchy
+        The units.
+    schema : TableSchema
+        The attributes of their tables.
+    read : tuple of ReadMarginal
+        What was published.
+    placed : tuple of PlacedMarginal
+        The same at the n places of the tree.
+    zeros : array of bool, shape (n, g), or None
+        Levels of the block that are 0.
+    solution : TableSolution
+        The estimates.
+    """
+
+    hierarchy: Hierarchy
+    schema: TableSchema
+    read: tuple[ReadMarginal, ...]
+    placed: tuple[PlacedMarginal, ...]
+    zeros: NDArray[np.bool_] | None
+    solution: TableSolution
+
+    @classmethod
+    def of(
+        cls,
+        read: tuple[ReadMarginal, ...],
+        hierarchy: Hierarchy,
+        schema: TableSchema,
+        zeros: NDArray[np.bool_] | None,
+    ) -> MarginalsFit:
+        """Combine marginals."""
+        placed = tuple(one.placed(hierarchy) for one in read)
+        solution = problem(schema, read, placed, zeros).solve(hierarchy.tree)
+        within, across = CONTRADICTIONS
+        refuse_contradictions(solution.inside, hierarchy, within)
+        refuse_contradictions(solution.between, hierarchy, across)
+        return cls(
+            hierarchy=hierarchy,
+            schema=schema,
+            read=read,
+            placed=placed,
+            zeros=zeros,
+            solution=solution,
+        )
+
+    @property
+    def axes(self) -> Axes:
+        """The transformed axes of the tables."""
+        return self.schema.axes
+
+    @property
+    def values(self) -> int:
+        """Number of published values."""
+        return sum(one.values.size for one in self.read)
+
+    @property
+    def is_gaussian(self) -> bool:
+        """Whether all noise is Gaussian."""
+        return all(is_gaussian(one.law, len(one.values)) for one in self.read)
+
+    @cached_property
+    def degrees(self) -> int:
+        """Number of noisy values beyond those needed to determine the others."""
+        if self.solution.degrees is not None:
+            return self.solution.degrees
+        # the trace of what maps values to residuals is the dimension of these
+        left = 0.0
+        for one, read in zip(self.placed, self.read, strict=True):
+            at = np.flatnonzero(one.precision > 0.0)
+            variance = self.cell_variance(read.names, at) * one.precision[at, np.newaxis]
+            left += prod(self.axes.shape(one.kept)) * float((1.0 - variance).sum())
+        return round(left)
+
+    @cached_property
+    def laws(self) -> TableLaws:
+        """The laws of the errors."""
+        return TableLaws(self)
+
+    def places(self, units: Places | None) -> Places:
+        """Return the places of units, by default all."""
+        return self.hierarchy.tree.place_of(
+            np.arange(len(self.hierarchy)) if units is None else units
+        )
+
+    def marginal(self, names: Names, places: Places | None) -> FloatArray:
+        """Return the marginals of some places, or of all units, shape (k, r, ...).
+
+        Those of all units may be the tables themselves.
+        """
+        kept, matrix = self.schema.kept(names), self.schema.matrix(names)
+        tables = self.solution.tables
+        if places is None:
+            return tables.numbered(kept, matrix, len(self.hierarchy))
+        out = np.empty((places.size, len(matrix), *self.axes.shape(kept)))
+        step = chunk_rows(self.schema.domain.size)
+        for start in range(0, places.size, step):
+            rows = slice(start, min(start + step, places.size))
+            out[rows] = tables.marginal(kept, matrix, places[rows])
+        return out
+
+    def known(self, names: Names) -> bool:
+        """Tell whether the values determine these marginals in all units."""
+        kept = self.schema.kept(names)
+        pairs = zip(self.axes.classes, self.solution.variances, strict=True)
+        return all(variances.known for mask, variances in pairs if not mask & ~kept)
+
+    def cell_variance(self, names: Names, places: Places) -> FloatArray:
+        """Return the variances of each cell of these marginals, shape (k, r)."""
+        weights = self.axes.cell_weights(self.schema.kept(names))
+        matrix = self.schema.matrix(names)
+        total = np.zeros((places.size, len(matrix)))
+        for weight, variances in zip(weights, self.solution.variances, strict=True):
+            if weight > 0.0:
+                total += weight * variances.variance(matrix, places)
+        return np.maximum(total, 0.0, out=total)  # rounding, where all is known exactly
+
+    def contrast(self, names: Names, place: int, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return estimates and variances of functions of a marginal, shape (k, r, ...); (k,)."""
+        kept = self.schema.kept(names)
+        turned = rows * np.sqrt(self.axes.summed(kept))
+        for axis in range(len(self.axes.sizes)):
+            if kept >> axis & 1:
+                reflect(turned, 2 + axis)
+        turned = blocked(self.schema.matrix(names).T, turned)
+        size = np.sqrt(np.square(turned).sum(axis=tuple(range(1, turned.ndim))))
+        table = self.solution.tables.coefficients(slice(place, place + 1))
+        estimate, variance = np.zeros(len(rows)), np.zeros(len(rows))
+        for mask, corner, variances in zip(
+            self.axes.classes, self.axes.corners, self.solution.variances, strict=True
+        ):
+            if mask & ~kept:
+                continue
+            part = turned[corner].reshape((*turned.shape[:2], -1))
+            function, column = np.nonzero(
+                np.sqrt(np.square(part).sum(axis=1)) > _ROUNDING * size[:, np.newaxis]
+            )
+            if function.size:
+                used = part[function, :, column]
+                known = table[corner].reshape((self.schema.levels, -1))[:, column].T
+                found = variances.variance(used, np.array([place]))[0]
+                np.add.at(estimate, function, (used * known).sum(axis=1))
+                np.add.at(variance, function, found)
+        return estimate, np.maximum(variance, 0.0)  # rounding, where all is known exactly
+
+
+def problem(
+    schema: TableSchema,
+    read: tuple[ReadMarginal, ...],
+    placed: tuple[PlacedMarginal, ...],
+    zeros: NDArray[np.bool_] | None,
+) -> TableProblem:
+    """Put marginals together that have the same levels of the block."""
+    matrices: dict[bytes, FloatArray] = {}
+    alike: dict[bytes, list[PlacedMarginal]] = {}
+    for one, known in zip(placed, read, strict=True):
+        matrix = schema.matrix(known.names)
+        matrices[matrix.tobytes()] = matrix
+        alike.setdefault(matrix.tobytes(), []).append(one)
+    return TableProblem(
+        axes=schema.axes,
+        levels=schema.levels,
+        measured=[MeasuredTables(schema.axes, tuple(found)) for found in alike.values()],
+        matrices=list(matrices.values()),
+        zeros=zeros,
+    )
+
+
+def refuse_contradictions(places: Places, hierarchy: Hierarchy, what: str) -> None:
+    """Refuse exact values that contradict one another."""
+    if places.size:
+        order = hierarchy.tree.order
+        found = np.unique(places if order is None else order[places])
+        units = found[found < len(hierarchy)]
+        raise IncompatibleReleaseError(
+            f"values published without noise must agree, but {what} {hierarchy.names(units)}"
+        )

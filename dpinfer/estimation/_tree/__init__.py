@@ -1,0 +1,1 @@
+"""dpinfer.estimation._tree."""

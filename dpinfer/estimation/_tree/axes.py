@@ -1,0 +1,230 @@
+"""The axes of tables that are transformed, and the classes of their coefficients.
+
+A coefficient has a coordinate in each axis, in the basis of mean (0) and deviations.
+
+A set of axes is held as the bits of an integer. A coefficient is in the class of the axes in which
+its coordinate is not 0. Arrays of tables have the number of the table and the level of the block,
+attributes that are not transformed, in their first two axes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod, sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpinfer._check import FloatArray
+
+Corner = tuple[slice, ...]
+
+
+@dataclass(frozen=True)
+class Axes:
+    """The transformed attributes of a domain as axes of tables, those of many levels last.
+
+    Parameters
+    ----------
+    names : tuple of str
+        Names of the attributes.
+    sizes : tuple of int
+        Numbers of their levels.
+    """
+
+    names: tuple[str, ...]
+    sizes: tuple[int, ...]
+
+    @classmethod
+    def of(cls, sizes: Mapping[str, int]) -> Axes:
+        """Order axes of these sizes: long lines of neighbouring numbers make fast sums."""
+        names = sorted(sizes, key=lambda name: sizes[name])
+        return cls(tuple(names), tuple(sizes[name] for name in names))
+
+    @property
+    def full(self) -> int:
+        """The set of all axes."""
+        return (1 << len(self.sizes)) - 1
+
+    @cached_property
+    def classes(self) -> tuple[int, ...]:
+        """All classes that have a coefficient; the first is that of the total."""
+        found = [0]
+        for axis, size in enumerate(self.sizes):
+            if size > 1:
+                found += [mask | 1 << axis for mask in found]
+        return tuple(found)
+
+    @cached_property
+    def corners(self) -> tuple[Corner, ...]:
+        """Where in tables the coefficients of each class are."""
+        return tuple(
+            (
+                slice(None),
+                slice(None),
+                *(
+                    slice(1, None) if mask >> axis & 1 else slice(1)
+                    for axis in range(len(self.sizes))
+                ),
+            )
+            for mask in self.classes
+        )
+
+    @cached_property
+    def columns(self) -> tuple[slice, ...]:
+        """Where the coefficients of each class are if they lie one class after the other."""
+        stops = np.cumsum(self.degrees()).tolist()
+        pairs = zip(stops, self.degrees(), strict=True)
+        return tuple(slice(stop - size, stop) for stop, size in pairs)
+
+    @cached_property
+    def class_of(self) -> NDArray[np.intp]:
+        """The number of the class of each coefficient, in the shape of a table."""
+        found = np.empty(self.sizes, dtype=np.intp)
+        for at, corner in enumerate(self.corners):
+            found[corner[2:]] = at
+        return found
+
+    def multiply(self, tables: FloatArray, factors: Sequence[FloatArray]) -> None:
+        """Multiply the coefficients of each class by its factors, one a table, in place."""
+        each = np.stack(factors, axis=1)[:, np.newaxis]
+        if not self.sizes:
+            tables *= each[:, :, 0]
+            return
+        # along the last axis, the longest, the first is in a class of its own
+        tables[..., 0] *= each[:, :, self.class_of[..., 0]]
+        if self.sizes[-1] > 1:
+            tables[..., 1:] *= each[:, :, self.class_of[..., 1], np.newaxis]
+
+    def set_of(self, names: Iterable[str]) -> int:
+        """Return the set of named axes."""
+        return sum(1 << self.names.index(name) for name in names)
+
+    def shape(self, kept: int) -> tuple[int, ...]:
+        """Return the shape of the marginal that keeps these axes; 1 for the others."""
+        return tuple(size if kept >> axis & 1 else 1 for axis, size in enumerate(self.sizes))
+
+    def constant(self, kept: int) -> Corner:
+        """Return where in tables the other axes have the coordinate 0."""
+        return (
+            slice(None),
+            slice(None),
+            *(slice(None) if kept >> axis & 1 else slice(1) for axis in range(len(self.sizes))),
+        )
+
+    def summed(self, kept: int) -> int:
+        """Return how many cells each cell of the marginal that keeps these axes adds up."""
+        return prod(size for axis, size in enumerate(self.sizes) if not kept >> axis & 1)
+
+    def cell_weights(self, kept: int) -> FloatArray:
+        """Return the weight of the variance of each class in that of a cell of a marginal."""
+        weights = np.zeros(len(self.classes))
+        for at, mask in enumerate(self.classes):
+            if not mask & ~kept:
+                weights[at] = self.summed(kept) * prod(
+                    1.0 - 1.0 / size if mask >> axis & 1 else 1.0 / size
+                    for axis, size in enumerate(self.sizes)
+                    if kept >> axis & 1
+                )
+        return weights
+
+    def degrees(self) -> tuple[int, ...]:
+        """Return the number of coefficients in each class."""
+        return tuple(
+            prod(size - 1 for axis, size in enumerate(self.sizes) if mask >> axis & 1)
+            for mask in self.classes
+        )
+
+
+# The orthonormal basis of mean and deviations along an axis of tables.
+
+
+def reflect(tables: FloatArray, axis: int) -> None:
+    """Reflect contiguous tables along an axis, in place."""
+    size, inner = tables.shape[axis], prod(tables.shape[axis + 1 :])
+    if size == 2:
+        _reflect_pairs(tables.reshape((-1, 2, inner)))
+    elif size > 2:
+        lines = tables.reshape((-1, size) if inner == 1 else (-1, size, inner))
+        root = sqrt(size)
+        # the product is the faster sum of neighbours
+        mean = lines @ np.ones(size) if inner == 1 else np.add.reduce(lines, axis=1)
+        mean *= 1.0 / root
+        shift = lines[:, 0] - mean
+        shift *= 1.0 / (root - 1.0)
+        lines += shift[:, np.newaxis]
+        lines[:, 0] = mean
+
+
+def _reflect_pairs(pairs: FloatArray) -> None:
+    """Turn pairs to sum and difference over √2: the same with fewer steps and no room."""
+    first, second = pairs[:, 0], pairs[:, 1]
+    first += second
+    first *= sqrt(0.5)
+    second *= -sqrt(2.0)
+    second += first
+
+
+# What marginals say of the coefficients of tables, added up in the fewest steps.
+
+
+@dataclass(frozen=True)
+class Assembly:
+    """Steps that add up the transforms of marginals.
+
+    Marginals that keep the same axes are added up as they are. Then axis by axis: those that keep
+    an axis are transformed along it, and one that differs from another only by lacking axes along
+    which that is transformed already is added to it, at the coordinate 0 of these.
+
+    Parameters
+    ----------
+    kept : tuple of int
+        The axes kept by each marginal, each set once; the first has all that any has.
+    steps : tuple of (int, int) or (int, int, Corner)
+        To transform a marginal along an axis, or to add to a marginal another one, in a place.
+    """
+
+    kept: tuple[int, ...]
+    steps: tuple[tuple[int, int] | tuple[int, int, Corner], ...]
+
+    @classmethod
+    def of(cls, axes: Axes, kept: Iterable[int]) -> Assembly:
+        """Plan the steps for marginals that keep these axes."""
+        found = set(kept)
+        union = 0
+        for mask in found:
+            union |= mask
+        masks = (union, *sorted(found - {union}))
+        return cls(masks, tuple(_steps(axes, masks)))
+
+    def run(self, parts: Sequence[FloatArray]) -> None:
+        """Turn marginals, in place, to the coefficients of their sum, in the first of them."""
+        for step in self.steps:
+            if len(step) == 2:
+                reflect(parts[step[0]], 2 + step[1])
+            else:
+                target, source, corner = step
+                parts[target][corner] += parts[source]
+
+
+def _steps(
+    axes: Axes, masks: tuple[int, ...]
+) -> Iterator[tuple[int, int] | tuple[int, int, Corner]]:
+    pending = dict(enumerate(masks))  # of each part, the axes along which it is to be transformed
+    for axis in range(len(axes.sizes)):
+        for part, mask in pending.items():
+            if mask >> axis & 1:
+                yield part, axis
+                pending[part] &= ~(1 << axis)
+        for source in sorted(pending, key=lambda part: prod(axes.shape(masks[part]))):
+            targets = [
+                part
+                for part, mask in pending.items()
+                if part != source and mask == pending[source] and not masks[source] & ~masks[part]
+            ]
+            if targets:
+                target = min(targets, key=lambda part: prod(axes.shape(masks[part])))
+                yield target, source, axes.constant(masks[source])
+                del pending[source]

@@ -1,0 +1,579 @@
+"""Leaves whose every active level is measured: the inverse of their information is structured.
+
+The information αI + Σ τ a a', where the rows a are sums of indicators e of a few parts of the
+levels, has the inverse U = I/α - E C E', E the matrix of those indicators. The small matrix C comes
+from one update a row: C + u u' τ/(1 + τ a'Ua), Ua = E u. Only sums of squares enter it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpinfer._check import FloatArray
+from dpinfer.queries.hierarchy import Places, Tree
+
+# Which nodes of a tree of vectors have matrices of their own, and where these are.
+
+
+CHUNK = 1 << 16
+"""Numbers computed at a time, so that they stay in the cache."""
+
+
+@dataclass(frozen=True, eq=False)
+class VectorLayout:
+    """Inner nodes are those with children; dense nodes these, the roots and some leaves.
+
+    Parameters
+    ----------
+    tree : Tree
+        The tree of n places.
+    inner, dense : array of int, shapes (p,) and (d,)
+        Their places, ascending.
+    inner_of, dense_of : array of int, shape (n,)
+        The number of each place among them; -1 for others.
+    parent : array of int, shape (d,)
+        The number of the parent of each dense node among the inner nodes; -1 for roots. Ascending.
+    generations : tuple of slice
+        Runs of inner nodes of one depth, from the roots down.
+    """
+
+    tree: Tree
+    inner: Places
+    dense: Places
+    inner_of: Places
+    dense_of: Places
+    parent: Places
+    generations: tuple[slice, ...]
+
+    @classmethod
+    def of(cls, tree: Tree, dense: NDArray[np.bool_]) -> VectorLayout:
+        """Lay out a tree of which these leaves, shape (n,), are dense."""
+        has_children = np.zeros(len(tree), dtype=np.bool_)
+        has_children[tree.parent[tree.parent >= 0]] = True
+        inner = np.flatnonzero(has_children)
+        chosen = np.flatnonzero(has_children | dense | (tree.parent < 0))
+        inner_of = _numbers(inner, len(tree))
+        above = tree.parent[chosen]
+        parent = np.where(above < 0, -1, inner_of[above])
+        generations = []
+        for families in tree.families:
+            first = int(inner_of[tree.parent[families.children.start]])
+            generations.append(slice(first, first + families.starts.size))
+        return cls(
+            tree,
+            inner,
+            chosen,
+            inner_of,
+            _numbers(chosen, len(tree)),
+            parent,
+            tuple(generations),
+        )
+
+    def down(self, size: int) -> Iterator[Places]:
+        """Yield numbers of neighbouring inner nodes of one depth, at most so many, roots first."""
+        for generation in self.generations:
+            for start in range(generation.start, generation.stop, size):
+                yield np.arange(start, min(start + size, generation.stop))
+
+    def up(self, size: int) -> Iterator[Places]:
+        """Yield the same from the bottom."""
+        for generation in reversed(self.generations):
+            for start in range(generation.start, generation.stop, size):
+                yield np.arange(start, min(start + size, generation.stop))
+
+    def dense_children(self, nodes: Places) -> slice:
+        """Return the numbers of the dense children of neighbouring inner nodes."""
+        first, last = np.searchsorted(self.parent, [nodes[0], nodes[-1] + 1])
+        return slice(int(first), int(last))
+
+
+class SparseRows:
+    """Arrays of one shape for few of many rows; 0 for all others."""
+
+    def __init__(self, rows: int, *shape: int) -> None:
+        self._slot = np.full(rows, -1, dtype=np.intp)
+        self._data = np.zeros((4, *shape))
+        self._used = 0
+
+    @property
+    def empty(self) -> bool:
+        """Whether there are none."""
+        return self._used == 0
+
+    def has(self, rows: Places) -> NDArray[np.bool_]:
+        """Tell which rows there are."""
+        return self._slot[rows] >= 0
+
+    def get(self, rows: Places) -> FloatArray:
+        """Return the arrays of some rows."""
+        slots = self._slot[rows]
+        found = self._data[slots]
+        found[slots < 0] = 0.0
+        return found
+
+    def add(self, rows: Places, values: FloatArray) -> None:
+        """Add to different rows."""
+        fresh = rows[self._slot[rows] < 0]
+        used = self._used + fresh.size
+        if used > len(self._data):
+            data = np.zeros((max(used, 2 * self._used), *self._data.shape[1:]))
+            data[: self._used] = self._data[: self._used]
+            self._data = data
+        before, self._used = self._used, used
+        self._slot[fresh] = np.arange(before, used)
+        if fresh.size == rows.size:
+            self._data[before:used] = values
+        else:
+            self._data[self._slot[rows]] += values
+
+
+def families_of(parents: Places) -> tuple[Places, Places]:
+    """Return where each parent begins in sorted parents of nodes, and each parent once."""
+    first = np.ones(parents.size, dtype=np.bool_)
+    np.not_equal(parents[1:], parents[:-1], out=first[1:])
+    starts = np.flatnonzero(first)
+    return starts, parents[starts]
+
+
+def _numbers(places: Places, size: int) -> Places:
+    """Return the number of each place among some; -1 for others."""
+    found = np.full(size, -1)
+    found[places] = np.arange(places.size)
+    return found
+
+
+# Fixed 0/1 matrices through which vectors are measured, and what rows of them have in common.
+
+
+@dataclass(frozen=True, eq=False)
+class VectorQueries:
+    """Matrices Q_1 ... Q_q over g levels.
+
+    Levels that belong to the same rows of all matrices but identities form a part.
+
+    Parameters
+    ----------
+    matrices : tuple of array of float, shape (r_i, g)
+        Entries 0 or 1.
+    identity : array of bool, shape (q,)
+        Which of them are the identity.
+    rows : array of float, shape (r, g)
+        All of them below each other.
+    query : array of int, shape (r,)
+        The matrix of each row.
+    part : array of int, shape (g,)
+        The part of each level.
+    """
+
+    matrices: tuple[FloatArray, ...]
+    identity: np.ndarray[tuple[int], np.dtype[np.bool_]]
+    rows: FloatArray
+    query: Places
+    part: Places
+
+    @classmethod
+    def of(cls, matrices: Sequence[FloatArray]) -> VectorQueries:
+        """Take in matrices of shapes (r_i, g)."""
+        found = tuple(np.ascontiguousarray(matrix, dtype=float) for matrix in matrices)
+        size = found[0].shape[1]
+        identity = np.array([np.array_equal(matrix, np.eye(size)) for matrix in found])
+        query = np.repeat(np.arange(len(found)), [matrix.shape[0] for matrix in found])
+        rows = np.concatenate(found)
+        coarse = rows[~identity[query]]
+        part = np.zeros(size, dtype=np.intp)
+        if coarse.size:
+            part = np.unique(coarse, axis=1, return_inverse=True)[1].reshape(-1)
+        return cls(found, identity, rows, query, part)
+
+    @property
+    def size(self) -> int:
+        """Number of levels g."""
+        return int(self.part.size)
+
+    def information(self, precision: FloatArray) -> FloatArray:
+        """Return sums of precision times Q'Q, shape (n, g, g), of precisions, shape (n, q)."""
+        squares = np.stack([matrix.T @ matrix for matrix in self.matrices])
+        found = precision @ squares.reshape(len(self.matrices), -1)
+        return found.reshape(-1, self.size, self.size)
+
+    def stacked(self, values: Sequence[FloatArray], places: Places) -> FloatArray:
+        """Return the values of all rows of some nodes, shape (len(places), r, k)."""
+        return np.concatenate([value[places] for value in values], axis=1)
+
+    def score(
+        self, values: Sequence[FloatArray], places: Places, precision: FloatArray, at: FloatArray
+    ) -> FloatArray:
+        """Return sums of precision times Q'(y - Q x), shape (n, g, k), at x, shape (n, g, k)."""
+        found = np.zeros(at.shape)
+        for matrix, identity, value, own in zip(
+            self.matrices, self.identity, values, precision.T, strict=True
+        ):
+            if not own.any():
+                continue
+            change = value[places] - (at if identity else matrix @ at)
+            change *= own[:, None, None]
+            found += change if identity else matrix.T @ change
+        return found
+
+
+_ALIKE = 32
+"""Leaves with the same active levels from which on they are treated apart."""
+
+
+@dataclass(frozen=True, eq=False)
+class StructuredLeaves:
+    """Leaves of which the same levels are active, or all of them with a mask.
+
+    Parameters
+    ----------
+    queries : VectorQueries
+        What is measured.
+    places : array of int, shape (n,)
+        Their places, ascending.
+    parents : array of int, shape (n,)
+        Numbers of their parents among the inner nodes.
+    levels : array of int, shape (a,)
+        The levels that can be active; all others are 0 in all of these leaves.
+    mask : array of bool, shape (n, a), or None
+        Which are; None for all of them.
+    scale : array of float, shape (n,)
+        1/α.
+    part : array of int, shape (a,)
+        The part of each of the levels.
+    core : array of float, shape (n, m, m)
+        C.
+    rows : array of int, shape (r,)
+        The rows that are measured of these parts.
+    patterns : array of float, shape (r, m)
+        Which parts each of them sums.
+    """
+
+    queries: VectorQueries
+    places: Places
+    parents: Places
+    levels: Places
+    mask: NDArray[np.bool_] | None
+    scale: FloatArray
+    part: Places
+    core: FloatArray
+    rows: Places
+    patterns: FloatArray
+
+    @classmethod
+    def of(
+        cls,
+        queries: VectorQueries,
+        places: Places,
+        parents: Places,
+        precision: FloatArray,
+        levels: Places,
+        mask: NDArray[np.bool_] | None,
+    ) -> StructuredLeaves:
+        """Make the matrices of leaves with these precisions, shape (n, q)."""
+        present, first, part = np.unique(
+            queries.part[levels], return_index=True, return_inverse=True
+        )
+        rows = np.flatnonzero(
+            ~queries.identity[queries.query] & queries.rows[:, levels].any(axis=1)
+        )
+        patterns = queries.rows[np.ix_(rows, levels[first])]
+        if not rows.size:
+            part = np.zeros(levels.size, dtype=np.intp)
+        alpha = precision[:, queries.identity].sum(axis=1)
+        size = present.size if rows.size else 0
+        core = np.zeros((places.size, size, size))
+        found = cls(queries, places, parents, levels, mask, 1.0 / alpha, part, core, rows, patterns)
+        for chunk in found.chunks(max(1, size)) if size else ():
+            own = precision[chunk][:, queries.query[rows]]
+            core[chunk] = _core(found.scale[chunk], own, patterns, found._counts(chunk))
+        return found
+
+    def __len__(self) -> int:
+        return int(self.places.size)
+
+    def active(self, chosen: Places) -> FloatArray:
+        """Return which of all levels are active in some of the leaves, shape (n, g)."""
+        found = np.zeros((chosen.size, self.queries.size))
+        found[:, self.levels] = 1.0 if self.mask is None else self.mask[chosen]
+        return found
+
+    def chunks(self, columns: int) -> Iterator[slice]:
+        """Cut the leaves in runs, for so many numbers per level."""
+        step = max(1, CHUNK // max(1, columns * self.levels.size))
+        for start in range(0, len(self), step):
+            yield slice(start, min(start + step, len(self)))
+
+    def covariance(self, chosen: slice | Places) -> FloatArray:
+        """Return U of some of the leaves, on the levels, shape (n, a, a)."""
+        scale = self.scale[chosen]
+        found = np.zeros((scale.size, self.levels.size, self.levels.size))
+        if self.rows.size:
+            found -= self.core[chosen][:, self.part[:, None], self.part]
+        np.einsum("nii->ni", found)[:] += scale[:, None]
+        if self.mask is not None:
+            mask = self.mask[chosen]
+            found *= mask[:, :, None] & mask[:, None, :]
+        return found
+
+    def add_covariance(self, total: FloatArray, cover: FloatArray) -> None:
+        """Add U to that of the parents, shape (p, g, g), and the active levels, shape (p, g)."""
+        size = self.levels.size
+        if not size:
+            return
+        for chunk in self.chunks(size) if self.mask is not None else [slice(0, len(self))]:
+            starts, parents = families_of(self.parents[chunk])
+            if self.mask is None:
+                found = np.zeros((parents.size, size, size))
+                if self.rows.size:
+                    core = np.add.reduceat(self.core, starts, axis=0)
+                    found -= core[:, self.part[:, None], self.part]
+                scale = np.add.reduceat(self.scale, starts)
+                np.einsum("nii->ni", found)[:] += scale[:, None]
+                active = np.diff(starts, append=len(self))[:, None]
+            else:
+                found = np.add.reduceat(self.covariance(chunk), starts, axis=0)
+                active = np.add.reduceat(self.mask[chunk].astype(float), starts, axis=0)
+            total[parents[:, None, None], self.levels[:, None], self.levels] += found
+            cover[parents[:, None], self.levels] += active
+
+    def collect(
+        self,
+        values: Sequence[FloatArray],
+        precision: FloatArray,
+        found: FloatArray,
+        sums: FloatArray,
+        *,
+        clean: bool,
+    ) -> None:
+        """Estimate the leaves alone; add the estimates to the sums of the parents.
+
+        ``clean`` is whether what is found so far is 0.
+        """
+        for chunk in self.chunks(found.shape[-1]):
+            places = _span(self.places[chunk])
+            own = precision[places]
+            mean = self._mean(values, places, own * self.scale[chunk, None])
+            if self.mask is not None:
+                mean *= self.mask[chunk][:, :, None]
+            if self.rows.size:
+                self._add_rows(mean, values, places, own, chunk)
+            if not clean and self.levels.size < found.shape[1]:
+                found[places] = 0.0
+            _put(found, places, self.levels, mean)
+            starts, parents = families_of(self.parents[chunk])
+            total = np.add.reduceat(mean, starts, axis=0)
+            if self.levels.size == self.queries.size:
+                sums[parents] += total
+            else:
+                sums[parents[:, None], self.levels] += total
+
+    def _mean(
+        self, values: Sequence[FloatArray], places: Places | slice, weights: FloatArray
+    ) -> FloatArray:
+        """Return the means of the identity queries, of these weights, shape (n, q)."""
+        first, *others = np.flatnonzero(self.queries.identity).tolist()
+        mean = _taken(values[first], places, self.levels)
+        if others:
+            mean *= weights[:, first, None, None]
+        for other in others:
+            mean += _taken(values[other], places, self.levels) * weights[:, other, None, None]
+        return mean
+
+    def _add_rows(
+        self,
+        mean: FloatArray,
+        values: Sequence[FloatArray],
+        places: Places | slice,
+        precision: FloatArray,
+        chunk: slice,
+    ) -> None:
+        """Correct means, in place, by the values of the rows.
+
+        A row with the precision τ adds (ρ/α - C N ρ) τ times its value to each level of a part, ρ
+        being the parts it sums and N the numbers of their levels; the sums of the parts of the mean
+        are subtracted αC times.
+        """
+        asked, size = self.queries.query[self.rows], self.core.shape[-1]
+        within = self.rows - np.searchsorted(self.queries.query, asked)
+        scale, core = self.scale[chunk, None, None], self.core[chunk]
+        summed = self._counts(chunk)[:, :, None] * self.patterns.T
+        mix = np.empty((len(mean), size, size + self.rows.size))
+        mix[:, :, :size] = core / -scale
+        mix[:, :, size:] = self.patterns.T * scale
+        if len(summed) == 1:  # as one product, which is faster
+            mix[:, :, size:] -= (core.reshape(-1, size) @ summed[0]).reshape(len(mean), size, -1)
+        else:
+            mix[:, :, size:] -= core @ summed
+        mix[:, :, size:] *= precision[:, None, asked]
+        stack = np.empty((len(mean), mix.shape[-1], mean.shape[-1]))
+        stack[:, :size] = self._parts(mean)
+        for place, (query, row) in enumerate(zip(asked, within, strict=True), size):
+            stack[:, place] = values[int(query)][places, row]
+        self._spread_parts(mean, mix @ stack, chunk)
+
+    def spread(self, found: FloatArray, moves: FloatArray) -> None:
+        """Add U t to the estimates, t the moves of the parents, shape (p, g, k)."""
+        for chunk in self.chunks(found.shape[-1]):
+            places = _span(self.places[chunk])
+            starts, parents = families_of(self.parents[chunk])
+            counts = np.diff(starts, append=self.places[chunk].size)
+            own = moves[parents][:, self.levels]
+            change = np.repeat(own, counts, axis=0)
+            if self.mask is not None:
+                change *= self.mask[chunk][:, :, None]
+            if self.rows.size:
+                part = self._parts(change if self.mask is not None else own)
+                if self.mask is None:
+                    part = np.repeat(part, counts, axis=0)
+                change *= self.scale[chunk, None, None]
+                self._spread_parts(change, -(self.core[chunk] @ part), chunk)
+            else:
+                change *= self.scale[chunk, None, None]
+            _add(found, places, self.levels, change)
+
+    def variance(self, functionals: FloatArray, chosen: Places, inner: FloatArray) -> FloatArray:
+        """Return f'Uf - (Uf)'M(Uf), and f'Uf, shape (2, n, k), of functionals, shape (k, g).
+
+        ``inner`` are the matrices M of the parents of the chosen leaves, shape (n, g, g).
+        """
+        wanted = functionals[:, self.levels].T
+        own = self._times(chosen, wanted)
+        below = np.einsum("nak,ak->nk", own, wanted)
+        if self.levels.size < self.queries.size:
+            inner = inner[:, self.levels[:, None], self.levels]
+        return np.stack([below - np.einsum("nak,nak->nk", own, inner @ own), below])
+
+    def _times(self, chosen: Places, vectors: FloatArray) -> FloatArray:
+        """Return U of some leaves times vectors on the levels, shape (a, k)."""
+        if self.mask is not None:
+            return np.asarray(self.covariance(chosen) @ vectors)
+        found: FloatArray = self.scale[chosen, None, None] * vectors
+        if self.rows.size:
+            size = self.core.shape[-1]
+            summed = np.eye(size)[:, self.part] @ vectors
+            shared = (self.core[chosen].reshape(-1, size) @ summed).reshape(chosen.size, size, -1)
+            found -= shared.take(self.part, axis=1)
+        return found
+
+    def _counts(self, chunk: slice) -> FloatArray:
+        """Count the active levels of each part, shape (n, m), or (1, m) if all leaves are alike."""
+        indicator = np.eye(self.patterns.shape[1])[self.part]
+        if self.mask is None:
+            return np.asarray(indicator.sum(axis=0, keepdims=True))
+        return np.asarray(self.mask[chunk] @ indicator)
+
+    def _parts(self, values: FloatArray) -> FloatArray:
+        """Sum over the levels of each part, shape (n, m, k)."""
+        indicator = np.eye(self.core.shape[-1])[:, self.part]
+        if values.shape[-1] == 1:
+            return np.asarray(values[:, :, 0] @ indicator.T)[:, :, None]
+        return np.asarray(indicator @ values)
+
+    def _spread_parts(self, values: FloatArray, part: FloatArray, chunk: slice) -> None:
+        """Add to each level what its part gets."""
+        change = part.take(self.part, axis=1)
+        if self.mask is not None:
+            change *= self.mask[chunk][:, :, None]
+        values += change
+
+
+def grouped(
+    queries: VectorQueries,
+    places: Places,
+    parents: Places,
+    precision: FloatArray,
+    active: NDArray[np.bool_] | None,
+) -> tuple[StructuredLeaves, ...]:
+    """Sort leaves by their active levels, shape (n, g); None if all are."""
+    every = np.arange(queries.size)
+    if not places.size:
+        return ()
+    if active is None or active.all():
+        return (StructuredLeaves.of(queries, places, parents, precision, every, None),)
+    bits = np.packbits(active, axis=1)
+    wide = np.zeros((len(bits), -(-bits.shape[1] // 8) * 8), dtype=np.uint8)
+    wide[:, : bits.shape[1]] = bits
+    keys = wide.view(np.uint64)
+    key = keys[:, 0] if keys.shape[1] == 1 else np.unique(keys, axis=0, return_inverse=True)[1]
+    _, first, which, counts = np.unique(
+        key.reshape(-1), return_index=True, return_inverse=True, return_counts=True
+    )
+    order = np.argsort(which, kind="stable")
+    ends = np.cumsum(counts)
+    found = []
+    rare = [np.empty(0, dtype=np.intp)]
+    for pattern, end, count in zip(first, ends, counts, strict=True):
+        nodes, levels = order[end - count : end], np.flatnonzero(active[pattern])
+        if count < _ALIKE:
+            rare.append(nodes)
+        else:
+            found.append(
+                StructuredLeaves.of(
+                    queries, places[nodes], parents[nodes], precision[nodes], levels, None
+                )
+            )
+    nodes = np.sort(np.concatenate(rare))
+    if nodes.size:
+        levels = np.flatnonzero(active[nodes].any(axis=0))
+        mask = active[nodes][:, levels]
+        found.append(
+            StructuredLeaves.of(
+                queries, places[nodes], parents[nodes], precision[nodes], levels, mask
+            )
+        )
+    return tuple(found)
+
+
+def _core(
+    scale: FloatArray, precision: FloatArray, patterns: FloatArray, counts: FloatArray
+) -> FloatArray:
+    """Return C, shape (n, m, m), from 1/α, and precisions of the rows, shape (n, r).
+
+    ``counts`` are the active levels of each part, shape (n, m) or (1, m).
+    """
+    size = patterns.shape[1]
+    found = np.zeros((size, size, scale.size))
+    wide = np.broadcast_to(counts.T, (size, scale.size))
+    for row, own in zip(patterns, precision.T, strict=True):
+        summed = row[:, None] * wide
+        change = row[:, None] * scale - np.einsum("ijn,jn->in", found, summed)
+        gain = own / (1.0 + own * (summed * change).sum(axis=0))
+        found += change[:, None] * (change * gain)
+    return np.ascontiguousarray(found.transpose(2, 0, 1))
+
+
+def _span(places: Places) -> Places | slice:
+    """Return neighbouring places as a slice."""
+    if places[-1] - places[0] == places.size - 1:
+        return slice(int(places[0]), int(places[-1]) + 1)
+    return places
+
+
+def _taken(values: FloatArray, places: Places | slice, levels: Places) -> FloatArray:
+    """Copy some levels of some places."""
+    if levels.size == values.shape[1]:
+        return np.array(values[places], dtype=float)
+    rows = np.arange(places.start, places.stop) if isinstance(places, slice) else places
+    return np.asarray(values[rows[:, None], levels], dtype=float)
+
+
+def _put(found: FloatArray, places: Places | slice, levels: Places, values: FloatArray) -> None:
+    """Write some levels of some places."""
+    if levels.size == found.shape[1]:
+        found[places] = values
+    else:
+        rows = np.arange(places.start, places.stop) if isinstance(places, slice) else places
+        found[rows[:, None], levels] = values
+
+
+def _add(found: FloatArray, places: Places | slice, levels: Places, values: FloatArray) -> None:
+    """Add to some levels of some places."""
+    if levels.size == found.shape[1]:
+        found[places] += values
+    else:
+        rows = np.arange(places.start, places.stop) if isinstance(places, slice) else places
+        found[rows[:, None], levels] += values

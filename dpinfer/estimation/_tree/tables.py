@@ -1,0 +1,871 @@
+"""Best linear unbiased estimates of tables on all nodes of a tree: one pass up, one pass down.
+
+In the basis of mean and deviations each coefficient of the tables is a scalar on the tree, and
+those of one class share their weights. Tables are gone through some places at a time, none of
+which is the parent of another one: up from the last places, down from the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod, sqrt
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpinfer._check import FloatArray
+from dpinfer.estimation._tree.axes import Assembly, Axes, reflect
+from dpinfer.estimation._tree.passes import VectorGains
+from dpinfer.estimation._tree.scalar import Gains
+from dpinfer.queries.hierarchy import Places, Tree
+
+# What was measured of the tables of all nodes of a tree.
+
+
+Rows = slice | Places
+
+_CHUNK = 1 << 16
+"""Numbers worked on at a time, so that they stay in the cache."""
+
+CONTRADICTION = 1e-9
+"""Difference, relative to the size of the values, up to which exact values agree."""
+
+
+def chunk_rows(cells: int) -> int:
+    """Return how many tables of so many cells to work on at a time."""
+    return max(1, _CHUNK // cells)
+
+
+@dataclass(frozen=True, eq=False)
+class PlacedMarginal:
+    """The values of one marginal at the places of a tree.
+
+    Parameters
+    ----------
+    kept : int
+        The axes it keeps.
+    values : array, shape (m, r, ...)
+        Its values: the level of the block, then the axes in order, 1 for those it sums over.
+    row : array of int, shape (n,), or None
+        Which of them belong to each place, any where none do; None where they are in order.
+    precision : array of float, shape (n,)
+        One over the variance; 0 where nothing was measured, or the values are exact.
+    exact : array of bool, shape (n,)
+        Where the values are exact.
+    """
+
+    kept: int
+    values: NDArray[Any]
+    row: Places | None
+    precision: FloatArray
+    exact: NDArray[np.bool_]
+
+    def at(self, rows: Rows) -> NDArray[Any]:
+        """Return the values at some places."""
+        found: NDArray[Any] = self.values[rows if self.row is None else self.row[rows]]
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredTables:
+    """Marginals measured at the places of a tree, all with the same r levels of the block.
+
+    Parameters
+    ----------
+    axes : Axes
+        The axes of the tables.
+    marginals : tuple of PlacedMarginal
+        Their marginals.
+    """
+
+    axes: Axes
+    marginals: tuple[PlacedMarginal, ...]
+
+    @cached_property
+    def exact(self) -> ExactTables | None:
+        """What is known without noise, if anything is."""
+        known = tuple(one for one in self.marginals if one.exact.any())
+        return ExactTables(self.axes, known) if known else None
+
+    def variance(self, mask: int) -> FloatArray:
+        """Variance of what is measured of each coefficient of a class, shape (n,)."""
+        precision = np.zeros(self.marginals[0].precision.shape)
+        for one in self.marginals:
+            if not mask & ~one.kept:
+                precision += self.axes.summed(one.kept) * one.precision
+        with np.errstate(divide="ignore"):
+            variance: FloatArray = np.divide(1.0, precision, out=precision)
+        if self.exact is not None and mask in self.exact.times:
+            variance[self.exact.times[mask] > 0.0] = 0.0
+        return variance
+
+    def by_class(self, out: FloatArray | None = None) -> tuple[list[FloatArray | None], Places]:
+        """Return the merged values of the coefficients of each class, shape (n, r, k).
+
+        They are 0 where nothing is measured; None for classes of which no marginal says anything.
+        Places whose exact values contradict one another come second. ``out``, shape (n, r, cells),
+        is where to put the values, class by class.
+        """
+        places, levels = self.marginals[0].precision.size, self.marginals[0].values.shape[1]
+        variance = [self.variance(mask) for mask in self.axes.classes]
+        known = [bool(np.isfinite(own).any()) for own in variance]
+        room: list[FloatArray | None] = []
+        for own, there, at in zip(variance, known, self.axes.columns, strict=True):
+            if out is None:
+                size = at.stop - at.start
+                room.append(np.empty((places, levels, size)) if there else None)
+            else:
+                room.append(out[:, :, at])
+            own[np.isinf(own)] = 0.0
+        step = chunk_rows(levels * prod(self.axes.sizes))
+        scratch = np.empty((min(step, places), levels, *self.axes.sizes))
+        wrong = [np.empty(0, dtype=np.intp)]
+        for start in range(0, places, step):
+            rows = slice(start, min(start + step, places))
+            part = scratch[: rows.stop - rows.start]
+            self.collect(rows, part)
+            if self.exact is not None:
+                self.axes.multiply(part, [own[rows] for own in variance])
+                wrong.append(start + self.exact.fill(rows, part))
+            for corner, own, values in zip(self.axes.corners, variance, room, strict=True):
+                if values is not None:
+                    chosen = part[corner]
+                    target = values[rows].reshape(chosen.shape)
+                    factor = columns(own[rows], part.ndim) if self.exact is None else 1.0
+                    np.multiply(chosen, factor, out=target)
+        found = [values if there else None for values, there in zip(room, known, strict=True)]
+        return found, np.concatenate(wrong)
+
+    @property
+    def degrees(self) -> int:
+        """Number of noisy values beyond those needed to determine what is measured of a table."""
+        found = 0
+        for mask, each in zip(self.axes.classes, self.axes.degrees(), strict=True):
+            covering = [one for one in self.marginals if not mask & ~one.kept]
+            if covering:
+                noisy = np.sum([one.precision > 0.0 for one in covering], axis=0)
+                exact = np.any([one.exact for one in covering], axis=0)
+                found += each * int(np.maximum(noisy - ~exact, 0).sum())
+        return found
+
+    @cached_property
+    def _assembly(self) -> Assembly:
+        return Assembly.of(self.axes, [self.axes.full, *(one.kept for one in self.marginals)])
+
+    def collect(self, rows: slice, out: FloatArray) -> None:
+        """Add up values over variances of the coefficients at some places, into ``out``."""
+        _assemble(
+            self.axes,
+            self._assembly,
+            [(one, one.at(rows), one.precision[rows]) for one in self.marginals],
+            out,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class ExactTables:
+    """The marginals that are known without noise at places of a tree."""
+
+    axes: Axes
+    marginals: tuple[PlacedMarginal, ...]
+
+    @cached_property
+    def times(self) -> dict[int, FloatArray]:
+        """By what multiples of the coefficients of each class the exact ones add up, (n,)."""
+        found = {
+            mask: np.zeros(self.anywhere.shape)
+            for mask in self.axes.classes
+            if not mask & ~self.kept
+        }
+        for mask, times in found.items():
+            for one in self.marginals:
+                if not mask & ~one.kept:
+                    times += self.axes.summed(one.kept) * one.exact
+        return found
+
+    @cached_property
+    def anywhere(self) -> NDArray[np.bool_]:
+        """Where anything is known; shape (n,)."""
+        return np.asarray(np.any([one.exact for one in self.marginals], axis=0))
+
+    @cached_property
+    def _assembly(self) -> Assembly:
+        return Assembly.of(self.axes, [one.kept for one in self.marginals])
+
+    @property
+    def kept(self) -> int:
+        """The axes that any of them keeps."""
+        return self._assembly.kept[0]
+
+    def collect(self, places: Places) -> FloatArray:
+        """Return the mean of what is known of the coefficients at some places, 0 for nothing."""
+        levels = self.marginals[0].values.shape[1]
+        out = np.empty((places.size, levels, *self.axes.shape(self.kept)))
+        weights = [(one, one.at(places), one.exact[places]) for one in self.marginals]
+        _assemble(self.axes, self._assembly, weights, out)
+        for mask, corner in zip(self.axes.classes, self.axes.corners, strict=True):
+            if mask in self.times:
+                out[corner] /= columns(np.maximum(self.times[mask][places], 1.0), out.ndim)
+        return out
+
+    def fill(self, rows: slice, out: FloatArray) -> Places:
+        """Fill in what is known of the coefficients; return which tables contradict themselves."""
+        at = np.flatnonzero(self.anywhere[rows])
+        if not at.size:
+            return at
+        places = at + rows.start
+        mean = self.collect(places)
+        for mask, corner in zip(self.axes.classes, self.axes.corners, strict=True):
+            if mask in self.times:
+                known = self.times[mask][places] > 0.0
+                out[(at[known], *corner[1:])] = mean[known][corner]
+        return np.asarray(at[self.contradictions(places, mean)])
+
+    def contradictions(self, places: Places, mean: FloatArray) -> NDArray[np.bool_]:
+        """Return at which places values differ from the marginals of their mean coefficients."""
+        wrong = np.zeros(places.size, dtype=bool)
+        for one in self.marginals:
+            at = np.flatnonzero(one.exact[places])
+            values = one.at(places[at])
+            expected = marginal_of(self.axes, one.kept, mean[at])
+            axes = tuple(range(1, values.ndim))
+            size = np.maximum(np.abs(values).max(axis=axes), 1.0)
+            wrong[at] |= np.abs(values - expected).max(axis=axes) > CONTRADICTION * size
+        return wrong
+
+
+def _assemble(
+    axes: Axes,
+    assembly: Assembly,
+    found: list[tuple[PlacedMarginal, NDArray[Any], NDArray[Any]]],
+    out: FloatArray,
+) -> None:
+    """Add up the coefficients of marginals, times weights of their rows, into ``out``."""
+    parts = {kept: np.empty((*out.shape[:2], *axes.shape(kept))) for kept in assembly.kept[1:]}
+    parts = {assembly.kept[0]: out, **parts}
+    empty = set(parts)
+    for one, values, weight in found:
+        factor = columns(weight * sqrt(axes.summed(one.kept)), out.ndim)
+        if one.kept in empty:
+            np.multiply(values, factor, out=parts[one.kept])
+            empty.remove(one.kept)
+        else:
+            parts[one.kept] += values * factor
+    for kept in empty:
+        parts[kept].fill(0.0)
+    assembly.run(list(parts.values()))
+
+
+def columns(numbers: FloatArray, ndim: int) -> FloatArray:
+    """Return numbers, one for each table, with further axes so that they go with the tables."""
+    return numbers.reshape((-1, *(1,) * (ndim - 1)))
+
+
+def blocked(matrix: FloatArray, tables: FloatArray) -> FloatArray:
+    """Return tables, shape (k, g, ...), with other levels of the block, shape (r, g)."""
+    if len(matrix) == matrix.shape[1]:  # groups of one level each, in order
+        return tables
+    found = matrix @ tables.reshape((*tables.shape[:2], -1))
+    return found.reshape((len(tables), len(matrix), *tables.shape[2:]))
+
+
+def marginal_of(axes: Axes, kept: int, coefficients: FloatArray) -> FloatArray:
+    """Return the marginals that keep these axes from coefficients of tables."""
+    found = coefficients[axes.constant(kept)] * sqrt(axes.summed(kept))
+    for axis in range(len(axes.sizes)):
+        if kept >> axis & 1:
+            reflect(found, 2 + axis)
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class ClassGains:
+    """How the estimates of the coefficients of one class depend on what was measured.
+
+    Parameters
+    ----------
+    scale : array of float, shape (n,)
+        Weight of the own measurement of each place, times its variance where it has noise.
+    rest : array of float, shape (q,)
+        Weight of the children's sum in the estimate from below, for each place with children.
+    share : array of float, shape (n,)
+        Share of each place in the correction of its parent.
+    below : array of float, shape (r,)
+        Variances of the estimates of the roots from what is measured in them and below them.
+    variance : array of float, shape (n,)
+        Variance of the final estimate of each place; infinite where it is not estimable.
+    checks : int
+        Number of differences between own measurements with noise, or exact ones, and children's
+        sums that are not both exact.
+    settled : array of bool, shape (q,), or None
+        Where own measurement and children's sum are both exact; None for nowhere.
+    """
+
+    scale: FloatArray
+    rest: FloatArray
+    share: FloatArray
+    below: FloatArray
+    variance: FloatArray
+    checks: int
+    settled: NDArray[np.bool_] | None
+
+    @classmethod
+    def of(cls, tree: Tree, measured: FloatArray, roots: FloatArray | None = None) -> ClassGains:
+        """Find weights from the variance of each measurement, shape (n,).
+
+        ``roots`` are the final variances of the roots where more is known of them from outside.
+        """
+        gains = Gains.of(tree, measured, roots)
+        gain = np.concatenate([np.empty(0), *(merger.gain for merger in gains.mergers)])
+        total = np.concatenate([np.empty(0), *(merger.total for merger in gains.mergers)])
+        parents = np.concatenate(
+            [np.empty(0, dtype=np.intp), *(_places(families.parents) for families in tree.families)]
+        )
+        scale = np.where(np.isfinite(measured), measured, 0.0)
+        scale[measured == 0.0] = 1.0
+        scale[parents] *= gain
+        difference = total + measured[parents]
+        settled = difference == 0.0
+        return cls(
+            scale=scale,
+            rest=1.0 - gain,
+            share=gains.share,
+            below=gains.below[: np.searchsorted(tree.parent, 0)],
+            variance=gains.variance,
+            checks=int(np.count_nonzero(np.isfinite(difference) & ~settled)),
+            settled=settled if settled.any() else None,
+        )
+
+
+def _places(parents: slice | Places) -> Places:
+    return np.arange(parents.start, parents.stop) if isinstance(parents, slice) else parents
+
+
+@dataclass(frozen=True, eq=False)
+class TableMessage:
+    """What is known of some tables from trees below them.
+
+    Parameters
+    ----------
+    places : array of int, shape (m,)
+        Their places, ascending; leaves of which nothing else is measured.
+    tables : array of float, shape (m, 1, ...)
+        Estimates of their coefficients.
+    variance : array of float, shape (classes, m)
+        Variances of these, infinite where nothing is known.
+    """
+
+    places: Places
+    tables: FloatArray
+    variance: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class TablePasses:
+    """The passes over the tables of a tree of n places.
+
+    A tree can be gone through in parts. The part below some roots sends these up with `message`; in
+    the tree above they are leaves. Down, the part takes the final tables of its roots in `down`,
+    and the weights found with their final variances.
+
+    Parameters
+    ----------
+    tree : Tree
+        The tree, or a part of one.
+    axes : Axes
+        The axes of the tables.
+    gains : tuple of ClassGains
+        The weights of each class.
+    received : TableMessage, optional
+        What is known from trees below this one.
+    """
+
+    tree: Tree
+    axes: Axes
+    gains: tuple[ClassGains, ...]
+    received: TableMessage | None = None
+
+    @classmethod
+    def of(
+        cls,
+        tree: Tree,
+        measured: MeasuredTables,
+        received: TableMessage | None = None,
+        roots: FloatArray | None = None,
+    ) -> TablePasses:
+        """Find the weights of all classes; ``roots`` as for ClassGains, shape (classes, r)."""
+        found = []
+        for at, mask in enumerate(measured.axes.classes):
+            variance = measured.variance(mask)
+            if received is not None:
+                variance[received.places] = received.variance[at]
+            gains = ClassGains.of(tree, variance, None if roots is None else roots[at])
+            if received is not None:
+                gains.scale[received.places] = 1.0
+            found.append(gains)
+        return cls(tree, measured.axes, tuple(found), received)
+
+    @property
+    def roots(self) -> int:
+        """Number of roots, which have the first places."""
+        return int(np.searchsorted(self.tree.parent, 0))
+
+    @property
+    def degrees(self) -> int:
+        """Number of independent differences between own measurements and children's sums."""
+        pairs = zip(self.axes.degrees(), self.gains, strict=True)
+        return sum(each * gains.checks for each, gains in pairs)
+
+    def up(self, measured: MeasuredTables) -> Upward:
+        """Estimate the tables of all places from what is measured in them and below them."""
+        tables = np.empty((len(self.tree), 1, *self.axes.sizes))
+        sums = np.zeros((self._parents.size, 1, *self.axes.sizes))
+        inside, between = [np.empty(0, dtype=np.intp)], [np.empty(0, dtype=np.intp)]
+        for chunk in reversed(self._chunks):
+            part, below = tables[chunk.rows], sums[chunk.below]
+            measured.collect(chunk.rows, part)
+            if measured.exact is not None:
+                inside.append(chunk.rows.start + measured.exact.fill(chunk.rows, part))
+                between.append(self._parents[chunk.below][self._unequal(chunk, part, below)])
+            if self.received is not None:
+                low, high = np.searchsorted(
+                    self.received.places, [chunk.rows.start, chunk.rows.stop]
+                )
+                at = self.received.places[low:high] - chunk.rows.start
+                part[at] = self.received.tables[low:high]
+            self.axes.multiply(part, [gains.scale[chunk.rows] for gains in self.gains])
+            if chunk.inner.size:
+                known = below.copy()
+                self.axes.multiply(known, [gains.rest[chunk.below] for gains in self.gains])
+                part[chunk.inner] += known
+            if chunk.starts.size:
+                sums[chunk.above] += np.add.reduceat(part, chunk.starts, axis=0)
+        return Upward(tables, sums, np.concatenate(inside), np.concatenate(between))
+
+    def message(self, upward: Upward) -> TableMessage:
+        """Return what is known of the roots, numbered in order, for the tree above."""
+        return TableMessage(
+            np.arange(self.roots),
+            upward.tables[: self.roots].copy(),
+            np.array([gains.below for gains in self.gains]),
+        )
+
+    def down(self, upward: Upward, roots: FloatArray | None = None) -> FloatArray:
+        """Turn estimates from below, in place, to cells of final ones, from those of the roots.
+
+        ``roots`` are final coefficients, shape (r, 1, ...); without them, no more is known than
+        from this tree. Sums are lost.
+        """
+        tables, changes = upward.tables, upward.sums
+        if roots is not None:
+            tables[: len(roots)] = roots
+        for chunk in self._chunks:
+            part, below = tables[chunk.rows], changes[chunk.below]
+            if chunk.starts.size:
+                counts = np.diff(chunk.starts, append=len(part))
+                spread = np.repeat(changes[chunk.above], counts, axis=0)
+                self.axes.multiply(spread, [gains.share[chunk.rows] for gains in self.gains])
+                part += spread
+            np.subtract(part[chunk.inner], below, out=below)
+            for axis in range(len(self.axes.sizes)):
+                reflect(part, 2 + axis)
+        return tables
+
+    @cached_property
+    def _parents(self) -> Places:
+        """The places that have children, one for each family."""
+        found = [_places(families.parents) for families in self.tree.families]
+        return np.concatenate([np.empty(0, dtype=np.intp), *found])
+
+    @cached_property
+    def _chunks(self) -> tuple[Chunk, ...]:
+        return tuple(_chunks(self.tree, self._parents, chunk_rows(prod(self.axes.sizes))))
+
+    def _unequal(self, chunk: Chunk, tables: FloatArray, sums: FloatArray) -> NDArray[np.bool_]:
+        """Return which tables with children differ from the sums, though both are exact."""
+        wrong = np.zeros(len(sums), dtype=bool)
+        axes = tuple(range(1, sums.ndim))
+        for corner, gains in zip(self.axes.corners, self.gains, strict=True):
+            if gains.settled is not None:
+                at = np.flatnonzero(gains.settled[chunk.below])
+                size = np.maximum(np.abs(sums[at]).max(axis=axes), 1.0)
+                own = tables[chunk.inner[at]][corner]
+                apart = np.abs(own - sums[at][corner]).max(axis=axes)
+                wrong[at] |= apart > CONTRADICTION * size
+        return wrong
+
+
+@dataclass(frozen=True, eq=False)
+class Upward:
+    """Estimates of n places from below.
+
+    Parameters
+    ----------
+    tables : array of float, shape (n, 1, ...)
+        Coefficients of the estimates from what is measured in and below each place.
+    sums : array of float, shape (q, 1, ...)
+        Sums over the children of each place that has any.
+    inside : array of int
+        Places whose own exact values contradict one another.
+    between : array of int
+        Places whose exact values contradict exact ones below.
+    """
+
+    tables: FloatArray
+    sums: FloatArray
+    inside: Places
+    between: Places
+
+
+@dataclass(frozen=True, eq=False)
+class Chunk:
+    """Neighbouring places, none of them the parent of another one.
+
+    Parameters
+    ----------
+    rows : slice
+        The places.
+    inner : array of int
+        Which of them have children, counted from the first.
+    below : slice
+        The families of these.
+    above : slice
+        The families of which they are children, the first and last perhaps not all; none of roots.
+    starts : array of int
+        Where the children of each of these families begin, counted from the first place.
+    """
+
+    rows: slice
+    inner: Places
+    below: slice
+    above: slice
+    starts: Places
+
+
+def _chunks(tree: Tree, parents: Places, most: int) -> Iterator[Chunk]:
+    """Cut the places of a tree in chunks of at most so many."""
+    first = np.searchsorted(tree.parent, parents)  # child of each
+    start = 0
+    while start < len(tree):
+        stop = min(start + most, int(np.searchsorted(tree.parent, start)))
+        low, high = (int(at) for at in np.searchsorted(parents, [start, stop]))
+        late = int(np.searchsorted(first, stop))
+        early = max(int(np.searchsorted(first, start, side="right")) - 1, 0) if late else 0
+        yield Chunk(
+            rows=slice(start, stop),
+            inner=parents[low:high] - start,
+            below=slice(low, high),
+            above=slice(early, late),
+            starts=np.maximum(first[early:late] - start, 0),
+        )
+        start = stop
+
+
+# Estimates of tables on trees, held as cells.
+
+
+_PERMUTED = 16
+"""Parts in which tables are brought in another order, to need no room for all of them twice."""
+
+_LINE = 8
+"""Neighbouring numbers that memory is read by."""
+
+
+@dataclass(frozen=True, eq=False)
+class CellTables:
+    """The cells of n tables, in the order of their numbers.
+
+    Parameters
+    ----------
+    axes : Axes
+        The transformed axes of the tables.
+    found : array of float, shape (n, g, ...)
+        The cells: the level of the block, then the axes.
+    order : array of int, shape (n,), or None
+        The number of the table at each place of the tree; None where these are the same.
+    """
+
+    axes: Axes
+    found: FloatArray
+    order: Places | None
+
+    @classmethod
+    def placed(cls, axes: Axes, tables: FloatArray, order: Places | None) -> CellTables:
+        """Take tables in the order of places, and bring them in that of their numbers in place."""
+        if order is not None:
+            place = np.empty_like(order)
+            place[order] = np.arange(order.size)
+            lines = tables.reshape((len(tables), -1))
+            step = max(lines.shape[1] // _PERMUTED, _LINE)
+            for start in range(0, lines.shape[1], step):
+                part = slice(start, start + step)
+                lines[:, part] = lines[:, part].take(place, axis=0)
+        return cls(axes, tables, order)
+
+    def at(self, places: Rows) -> FloatArray:
+        """Return the tables at some places; a view where possible."""
+        return np.asarray(self.found[places if self.order is None else self.order[places]])
+
+    def coefficients(self, places: Rows) -> FloatArray:
+        """Return the coefficients of the tables at some places, shape (m, g, ...)."""
+        tables = np.array(self.at(places))
+        for axis in range(len(self.axes.sizes)):
+            reflect(tables, 2 + axis)
+        return tables
+
+    def marginal(self, kept: int, matrix: FloatArray, places: Rows) -> FloatArray:
+        """Return the marginals that keep these axes and levels of the block, shape (m, r, ...).
+
+        A view where that is possible.
+        """
+        return summed_to(self.axes, kept, matrix, self.at(places))
+
+    def numbered(self, kept: int, matrix: FloatArray, number: int) -> FloatArray:
+        """Return those of so many tables, the first by number; perhaps these, read-only."""
+        if kept == self.axes.full and len(matrix) == self.found.shape[1]:
+            shared = self.found[:number]
+            shared.flags.writeable = False
+            return shared
+        out = np.empty((number, len(matrix), *self.axes.shape(kept)))
+        step = chunk_rows(self.found[0].size)
+        for start in range(0, number, step):
+            rows = slice(start, min(start + step, number))
+            out[rows] = summed_to(self.axes, kept, matrix, self.found[rows])
+        return out
+
+
+def summed_to(axes: Axes, kept: int, matrix: FloatArray, cells: FloatArray) -> FloatArray:
+    """Return the marginals of tables that keep these axes and levels of the block."""
+    summed = tuple(2 + axis for axis in range(len(axes.sizes)) if not kept >> axis & 1)
+    return blocked(matrix, cells.sum(axis=summed, keepdims=True) if summed else cells)
+
+
+def cells_of(axes: Axes, coefficients: FloatArray) -> FloatArray:
+    """Turn coefficients class by class, shape (n, g, k), to cells, shape (n, g, ...), in place."""
+    step = chunk_rows(coefficients[0].size)
+    scratch = np.empty((min(step, len(coefficients)), coefficients.shape[1], *axes.sizes))
+    for start in range(0, len(coefficients), step):
+        part = coefficients[start : start + step]
+        tables = scratch[: len(part)]
+        for corner, columns in zip(axes.corners, axes.columns, strict=True):
+            target = tables[corner]
+            target[...] = part[:, :, columns].reshape(target.shape)
+        for axis in range(len(axes.sizes)):
+            reflect(tables, 2 + axis)
+        part[...] = tables.reshape(part.shape)
+    return coefficients.reshape((*coefficients.shape[:2], *axes.sizes))
+
+
+# Estimates of tables on trees as coefficients, with their variances class by class.
+
+
+@dataclass(frozen=True, eq=False)
+class TableProblem:
+    """What is known of the tables of a tree of n places.
+
+    Parameters
+    ----------
+    axes : Axes
+        The axes of the tables that are transformed.
+    levels : int
+        Number g of levels of the block.
+    measured : sequence of MeasuredTables
+        Marginals, those together that have the same levels of the block.
+    matrices : sequence of array of float, shape (r, g)
+        What these are.
+    zeros : array of bool, shape (n, g), or None
+        Levels of the block that are 0 in a table.
+    """
+
+    axes: Axes
+    levels: int
+    measured: Sequence[MeasuredTables]
+    matrices: Sequence[FloatArray]
+    zeros: NDArray[np.bool_] | None
+
+    def solve(self, tree: Tree) -> TableSolution:
+        """Estimate all tables."""
+        simple = self.levels == 1 and self.zeros is None
+        return _scalars(self, tree) if simple else _vectors(self, tree)
+
+
+class Variances(Protocol):
+    """Variances of the coefficients of one class."""
+
+    @property
+    def known(self) -> bool:
+        """Whether all are finite."""
+
+    def variance(self, functionals: FloatArray, places: Places) -> FloatArray:
+        """Return those of functionals, shape (k, g), of some places; (m, k), or infinite."""
+
+
+@dataclass(frozen=True, eq=False)
+class ScalarVariances:
+    """Variances of coefficients, shape (n,), where there is no block."""
+
+    found: FloatArray
+
+    @property
+    def known(self) -> bool:
+        """Whether all are finite."""
+        return bool(np.isfinite(self.found.max()))
+
+    def variance(self, functionals: FloatArray, places: Places) -> FloatArray:
+        """Return those of functionals, shape (k, 1), of some places."""
+        square = np.square(functionals[:, 0])
+        if (square == 1.0).all():
+            return np.asarray(self.found[places][:, np.newaxis])
+        variance = self.found[places][:, np.newaxis]
+        return np.multiply(
+            variance, square, out=np.zeros((len(variance), square.size)), where=square > 0.0
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class TableSolution:
+    """Estimates of the tables of n places.
+
+    Parameters
+    ----------
+    tables : CellTables
+        Their cells; meaningless where the variance is infinite.
+    variances : tuple of Variances
+        Those of each class.
+    degrees : int or None
+        Number of noisy values beyond those needed to determine the others, where that is known.
+    inside, between : array of int
+        Places whose exact values contradict one another, and those below them.
+    """
+
+    tables: CellTables
+    variances: tuple[Variances, ...]
+    degrees: int | None
+    inside: Places
+    between: Places
+
+
+def _scalars(problem: TableProblem, tree: Tree) -> TableSolution:
+    """Estimate tables of which all attributes are transformed."""
+    (measured,) = problem.measured
+    passes = TablePasses.of(tree, measured)
+    upward = passes.up(measured)
+    return TableSolution(
+        tables=CellTables.placed(problem.axes, passes.down(upward), tree.order),
+        variances=tuple(ScalarVariances(gains.variance) for gains in passes.gains),
+        degrees=passes.degrees + measured.degrees,
+        inside=upward.inside,
+        between=upward.between,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class ClassProblem:
+    """What is known of the coefficients of one class: k vectors on a tree of n places.
+
+    Parameters
+    ----------
+    number : int
+        The number of the class.
+    values : list of array of float, shape (n, r_i, k)
+        What was measured through each of q matrices.
+    matrices : list of array of float, shape (r_i, g)
+        These.
+    precision : array of float, shape (n, q)
+        Of each place and matrix.
+    estimates : array of float, shape (n, g, k)
+        Where to put the estimates; values of the identity may be there.
+    """
+
+    number: int
+    values: list[FloatArray]
+    matrices: list[FloatArray]
+    precision: FloatArray
+    estimates: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class ClassProblems:
+    """The problems of all classes, the largest first, whose values make the most room.
+
+    Parameters
+    ----------
+    problem : TableProblem
+        Whose they are.
+    values : list of list of array of float, shape (n, r, k), or None
+        What was measured through each matrix of the coefficients of each class; handed over.
+    estimates : array of float, shape (n, g, cells)
+        Where to put the coefficients, class by class.
+    inside : array of int
+        Places whose exact values contradict one another.
+    """
+
+    problem: TableProblem
+    values: list[list[FloatArray | None]]
+    estimates: FloatArray
+    inside: Places
+
+    @classmethod
+    def of(cls, problem: TableProblem, places: int) -> ClassProblems:
+        """Bring what was measured in the order of classes."""
+        shape = (places, problem.levels, sum(problem.axes.degrees()))
+        identity = [len(matrix) == problem.levels for matrix in problem.matrices]
+        estimates = np.empty(shape) if any(identity) else np.zeros(shape)
+        values, inside = [], []
+        for measured, own in zip(problem.measured, identity, strict=True):
+            found, wrong = measured.by_class(estimates if own else None)
+            values.append(found)
+            inside.append(wrong)
+        return cls(problem, values, estimates, np.concatenate(inside))
+
+    def __iter__(self) -> Iterator[ClassProblem]:
+        problem, axes = self.problem, self.problem.axes
+        for at in np.argsort(axes.degrees())[::-1].tolist():
+            mask, columns = axes.classes[at], axes.columns[at]
+            values, matrices, variances = [], [], []
+            for measured, matrix, merged in zip(
+                problem.measured, problem.matrices, self.values, strict=True
+            ):
+                found = merged[at]
+                if found is not None:
+                    values.append(found)
+                    matrices.append(matrix)
+                    variances.append(measured.variance(mask))
+                    merged[at] = found = None  # to make room
+            estimates = self.estimates[:, :, columns]
+            if not values:
+                values.append(np.zeros((len(estimates), 1, estimates.shape[2])))
+                matrices.append(np.ones((1, problem.levels)))
+                variances.append(np.full(len(estimates), np.inf))
+            with np.errstate(divide="ignore"):
+                precision = 1.0 / np.stack(variances, axis=1)
+            yield ClassProblem(at, values, matrices, precision, estimates)
+
+    def tables(self, order: Places | None) -> CellTables:
+        """Turn the estimates, once made, to cells in place."""
+        axes = self.problem.axes
+        return CellTables.placed(axes, cells_of(axes, self.estimates), order)
+
+
+def _vectors(problem: TableProblem, tree: Tree) -> TableSolution:
+    """Estimate tables with a block: the coefficients of a class are vectors on the tree."""
+    classes = ClassProblems.of(problem, len(tree))
+    between = [np.empty(0, dtype=np.intp)]
+    gains: dict[int, VectorGains] = {}
+    for one in classes:
+        found = VectorGains.of(tree, one.matrices, one.precision, problem.zeros)
+        collected = found.collect(one.values, out=one.estimates)
+        one.values.clear()
+        between.append(collected.contradictions)
+        found.spread(collected)
+        gains[one.number] = found
+    return TableSolution(
+        tables=classes.tables(tree.order),
+        variances=tuple(gains[at] for at in sorted(gains)),
+        degrees=None,
+        inside=classes.inside,
+        between=np.concatenate(between),
+    )

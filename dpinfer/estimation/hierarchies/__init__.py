@@ -1,1 +1,0 @@
-"""Estimates of numbers on a hierarchy of units: two passes over a tree."""

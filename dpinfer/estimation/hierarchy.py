@@ -1,0 +1,933 @@
+"""Combined estimates of the units of a hierarchy as a value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpinfer._check import (
+    RNG,
+    FloatArray,
+    as_table,
+    check_alpha,
+    check_flag,
+    check_integer,
+    check_length,
+    check_option,
+    check_reps,
+    check_rng,
+    freeze,
+    show,
+)
+from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError, NotEstimableError
+from dpinfer.estimation._tree.scalar import Gains, Measured, covariances
+from dpinfer.estimation._tree.scalar_fit import HierarchyFit, in_tree
+from dpinfer.estimation.combined import (
+    UNBIASED,
+    add_published,
+    covariance_frame,
+    estimates_frame,
+    summary_table,
+)
+from dpinfer.estimation.consistency import CHECKED, OverlappingEstimate, disagreement_frame
+from dpinfer.estimation.pivots import (
+    METHODS,
+    NORMAL_NOTE,
+    ManyMethod,
+    Method,
+    Pivots,
+    clean_weights,
+    exact_pvalues,
+)
+from dpinfer.estimation.targets import checked_weights
+from dpinfer.mechanisms.independent import Mechanism, as_noise
+from dpinfer.mechanisms.law import NoiseLaw, Origin
+from dpinfer.mechanisms.rounded import warn_of_rounding
+from dpinfer.mechanisms.weighted_sum import WeightedSum
+from dpinfer.queries.hierarchy import Hierarchy
+from dpinfer.results.intervals import ERROR_COVERED, Intervals
+from dpinfer.results.labels import attach_labels, split_labels
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+# Linear functions of the units of a hierarchy, estimated.
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class HierarchyFunctions:
+    """Estimates of linear functions of units; made by :meth:`HierarchyEstimate.functions`.
+
+    Attributes
+    ----------
+    params : Series, array of float, shape (k,), or float
+        The estimates.
+    weights : array of float, shape (k, m)
+        Weights by which they combine the m published values.
+    values : array of float, shape (m,)
+        These values.
+    mechanism : NoiseLaw
+        The law of their noise.
+    labels : pandas.Index, optional
+        Labels of the functions.
+    """
+
+    params: Any
+    weights: FloatArray
+    values: FloatArray
+    mechanism: NoiseLaw
+    labels: pd.Index | None
+    _origin: Origin
+
+    @property
+    def bse(self) -> Any:
+        """Standard errors of the estimates, due to the noise."""
+        found = np.sqrt(np.square(self.weights) @ self._variance)
+        return attach_labels(freeze(found.reshape(np.shape(self.params))), self.labels)
+
+    def cov_params(self) -> Any:
+        """Covariance matrix of the estimates, due to the noise.
+
+        Returns
+        -------
+        array of float, shape (k, k), or DataFrame
+            A DataFrame where the functions have labels.
+        """
+        return covariance_frame((self.weights * self._variance) @ self.weights.T, self.labels)
+
+    def noise(self, function: int = 0) -> WeightedSum:
+        """Return the law of the error of one estimate.
+
+        Parameters
+        ----------
+        function : int, default 0
+            The position of the function.
+
+        Returns
+        -------
+        WeightedSum
+            The law of estimate minus confidential value.
+        """
+        weights = clean_weights(self.weights[function])
+        return WeightedSum.of_origin(weights, self.mechanism, self._origin)
+
+    def conf_int(
+        self,
+        alpha: float = 0.05,
+        method: Method = "exact",
+        *,
+        simultaneous: bool = False,
+        reps: int = 10_000,
+        rng: RNG = None,
+    ) -> Intervals:
+        """Confidence intervals for the confidential values of the functions.
+
+        Parameters
+        ----------
+        alpha, method, simultaneous, reps, rng
+            As for :meth:`CombinedEstimate.conf_int`.
+
+        Returns
+        -------
+        Intervals
+            One interval a function; unpacks as ``lower, upper``.
+        """
+        size = self.values.size
+        pivots = Pivots(
+            std_errors=np.atleast_1d(np.asarray(self.bse)),
+            mechanism=self.mechanism,
+            blocks=self._blocks,
+            draw_errors=self._draw_errors,
+            noises=size,
+            magnitude=np.abs(self.weights) @ np.abs(self.values),
+        )
+        return pivots.intervals(
+            np.atleast_1d(np.asarray(self.params)),
+            alpha=alpha,
+            method=method,
+            simultaneous=simultaneous,
+            reps=reps,
+            rng=rng,
+            labels=self.labels,
+        )
+
+    def summary_frame(self, alpha: float = 0.05, method: Method = "exact") -> pd.DataFrame:
+        """Return estimates, standard errors and intervals as a DataFrame, a row a function.
+
+        Parameters
+        ----------
+        alpha, method
+            As for :meth:`conf_int`.
+
+        Returns
+        -------
+        DataFrame
+            Columns ``estimate``, ``std_err``, ``ci_lower`` and ``ci_upper``. ``attrs`` holds
+            ``alpha``, ``method``, ``uncertainty`` and ``simultaneous``.
+        """
+        return estimates_frame(self.conf_int(alpha, method), self.bse)
+
+    def __len__(self) -> int:
+        return len(self.weights)
+
+    def __repr__(self) -> str:
+        return f"HierarchyFunctions({len(self)} functions of {self.values.size} values)"
+
+    @property
+    def _variance(self) -> FloatArray:
+        return np.broadcast_to(np.asarray(self.mechanism.variance), self.values.shape)
+
+    def _blocks(self) -> Iterator[FloatArray]:
+        yield self.weights
+
+    def _draw_errors(self, reps: int, rng: np.random.Generator) -> FloatArray:
+        noise = self.mechanism.rvs((reps, self.values.size), rng=rng)
+        return np.asarray(np.asarray(noise, dtype=np.float64) @ self.weights.T)
+
+
+# Whether the values of a hierarchy agree as well as their noise says, and which agree least.
+
+
+@dataclass(frozen=True)
+class HierarchyDisagreement:
+    """The statistic Q = Σ (y - x̂)²/v of the values of a hierarchy."""
+
+    fit: HierarchyFit
+
+    @property
+    def degrees(self) -> int:
+        """Number of noisy values beyond those needed to determine the others."""
+        noisy = self.fit.value_variance > 0.0
+        unit = self.fit.value_units
+        units = len(self.fit.hierarchy)
+        # all noisy values of a unit but one; all where it was published without noise, too
+        several = np.bincount(unit[noisy], minlength=units)
+        exact = np.bincount(unit[~noisy], minlength=units) > 0
+        extra = int(np.maximum(several - ~exact, 0).sum())
+        return extra + sum(
+            int(np.count_nonzero((variance > 0.0) & np.isfinite(variance)))
+            for _, _, variance in self.fit.innovations(self.fit.values)
+        )
+
+    @property
+    def mechanism(self) -> NoiseLaw:
+        """The law of the noise."""
+        return self.fit.mechanism
+
+    @property
+    def size(self) -> int:
+        """Number of values."""
+        return int(self.fit.values.size)
+
+    def observed(self) -> FloatArray:
+        """Q of the published values.
+
+        Whole numbers that add up are taken off first, so that the size of the confidential values
+        does not make for rounding errors.
+        """
+        return self.of(self.fit.values - self.fit.nearest_whole()[self.fit.value_units])
+
+    def of(self, values: FloatArray) -> FloatArray:
+        """Q for values, shape (..., m)."""
+        residuals = values - self.fit.refit(values)[..., self.fit.value_units]
+        variance = self.fit.value_variance
+        precision = np.divide(1.0, variance, out=np.zeros(variance.shape), where=variance > 0.0)
+        return np.asarray(np.square(residuals) @ precision)
+
+    def draw(self, size: int, rng: np.random.Generator) -> FloatArray:
+        """Draw that many replicates of Q: the confidential values drop out."""
+        noise = self.fit.mechanism.rvs((size, self.size), rng=rng)
+        return self.of(np.asarray(noise, dtype=np.float64))
+
+
+def disagreements(fit: HierarchyFit, most: int) -> pd.DataFrame:
+    """Return the values that differ most from the estimates."""
+    import pandas as pd
+
+    most = check_integer(most, "most", ge=1)
+    unit, variance = fit.value_units, fit.value_variance
+    residual = fit.values - fit.estimates[unit]
+    # of a residual; positive by theory, and 0 for a value that no other bears on
+    own = np.maximum(variance - fit.variance[unit], 0.0)
+    checked = np.flatnonzero(own > CHECKED * variance)
+    score = residual[checked] / np.sqrt(own[checked])
+    order = np.argsort(-np.abs(score), kind="stable")[:most]
+    rows, score = checked[order], score[order]
+    labels = fit.hierarchy.labels
+    std_err = np.sqrt(own[rows])
+
+    def law(at: int) -> WeightedSum:
+        (block,) = fit.weight_blocks(unit[rows[[at]]])
+        weights = -block[0]
+        weights[rows[at]] += 1.0
+        return fit.noise(weights)
+
+    pvalue, method = exact_pvalues(
+        residual[rows],
+        std_err,
+        law=law,
+        terms=fit.values.size,
+        gaussian=fit.is_gaussian,
+        bound=lambda: fit.bound_of_any,
+    )
+    return disagreement_frame(
+        fit.values[rows],
+        fit.estimates[unit[rows]],
+        residual[rows],
+        std_err,
+        score,
+        pvalue,
+        index=pd.Index(unit[rows], name="unit") if labels is None else labels[unit[rows]],
+        method=method,
+        compared=int(checked.size),
+    )
+
+
+def parent_tests(fit: HierarchyFit) -> pd.DataFrame:
+    """Return, for units with values and children, how the values differ from the children's sum."""
+    import pandas as pd
+
+    none = (np.empty(0, dtype=np.intp), np.empty(0), np.empty(0))
+    parts = [none, *fit.innovations(fit.values)]
+    place, difference, variance = (np.concatenate(column) for column in zip(*parts, strict=True))
+    there = np.isfinite(variance) & (variance > 0.0)
+    order = fit.hierarchy.tree.order
+    place, difference, std_err = place[there], difference[there], np.sqrt(variance[there])
+    unit = place if order is None else order[place]
+    score = difference / std_err
+    labels, laws = fit.hierarchy.labels, fit.laws
+    pvalue, method = exact_pvalues(
+        difference,
+        std_err,
+        law=lambda at: fit.noise(fit.innovation_weights(int(place[at]))),
+        terms=fit.values.size,
+        gaussian=fit.is_gaussian,
+        bound=lambda: fit.bound_of_any,
+        together=(lambda size: laws.difference_tails(place, size)) if laws.supported else None,
+    )
+    frame = pd.DataFrame(
+        {
+            "difference": difference,
+            "std_err": std_err,
+            "z": score,
+            "pvalue": pvalue,
+        },
+        index=pd.Index(unit, name="unit") if labels is None else labels[unit],
+    )
+    frame.attrs = {"method": method}
+    return frame.iloc[np.argsort(unit, kind="stable")]
+
+
+_COVARIANCE_LIMIT = 5_000
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class HierarchyEstimate(OverlappingEstimate):
+    """Best linear unbiased estimates of all units; made by :func:`dpinfer.combine_hierarchy`.
+
+    Examples
+    --------
+    >>> import dpinfer as dpi
+    >>> noise = [dpi.Exact(), dpi.Laplace(scale=1.0), dpi.Laplace(scale=1.0)]
+    >>> fit = dpi.combine_hierarchy([10.0, 4.2, 4.9], [-1, 0, 0], mechanism=noise)
+    >>> fit.params, fit.bse
+    (array([10.  ,  4.65,  5.35]), array([0., 1., 1.]))
+    >>> difference = fit.functions([0.0, 1.0, -1.0])
+    >>> round(float(difference.params), 6), float(difference.bse)
+    (-0.7, 2.0)
+    """
+
+    _fit: HierarchyFit
+
+    @property
+    def hierarchy(self) -> Hierarchy:
+        """The n units."""
+        return self._fit.hierarchy
+
+    @property
+    def values(self) -> FloatArray:
+        """The m published values."""
+        return self._fit.values
+
+    @property
+    def mechanism(self) -> NoiseLaw:
+        """The law of their noise."""
+        return self._fit.mechanism
+
+    @cached_property
+    def params(self) -> Any:
+        """Estimates of the n units: a Series where units have labels; NaN where not estimable."""
+        found = self._fit.estimates
+        if not self._fit.all_estimable:
+            found = np.where(self.estimable, found, np.nan)
+        found.flags.writeable = False
+        return attach_labels(found, self.hierarchy.labels)
+
+    @cached_property
+    def bse(self) -> Any:
+        """Standard errors due to the noise, one a unit; infinite where not estimable."""
+        found = np.sqrt(self.variance)
+        found.flags.writeable = False
+        return attach_labels(found, self.hierarchy.labels)
+
+    @property
+    def variance(self) -> FloatArray:
+        """Variances of the estimates due to the noise; shape (n,)."""
+        return self._fit.variance
+
+    @property
+    def estimable(self) -> NDArray[np.bool_]:
+        """Whether the values determine each unit; shape (n,)."""
+        return np.isfinite(self.variance)
+
+    def refuse_unknown(self, positions: NDArray[np.intp] | None = None) -> None:
+        """Raise an error that names units that are not estimable, if there are any.
+
+        Parameters
+        ----------
+        positions : array of int, shape (k,), optional
+            Positions of the units to look at; by default all.
+
+        Raises
+        ------
+        NotEstimableError
+            If the values do not determine one of them.
+        """
+        if self._fit.all_estimable:
+            return
+        lost = np.flatnonzero(~self.estimable)
+        if lost.size and positions is not None:
+            lost = np.intersect1d(positions, lost)
+        if lost.size:
+            raise NotEstimableError(
+                f"the values do not determine {self.hierarchy.names(lost)}: a unit needs a value, "
+                "or values for all its children, or its parent and all other children of that"
+            )
+
+    def cov_params(self, units: Any = None) -> Any:
+        """Covariance matrix of the estimates of some units, due to the noise.
+
+        Parameters
+        ----------
+        units : list or array, optional
+            Labels, or positions where units have no labels; by default all.
+
+        Returns
+        -------
+        array of float, shape (k, k), or DataFrame
+            A DataFrame where units have labels.
+
+        Raises
+        ------
+        InvalidParameterError
+            If there are more than 5,000 units.
+        """
+        at, labels = self._chosen(units), self.hierarchy.labels
+        if at.size > _COVARIANCE_LIMIT:
+            raise InvalidParameterError(
+                f"units must be at most {_COVARIANCE_LIMIT} for a covariance matrix, got {at.size}"
+            )
+        places = self.hierarchy.tree.place_of(at)
+        row, column = np.tril_indices(at.size)
+        matrix = np.empty((at.size, at.size))
+        matrix[row, column] = covariances(self._fit.gains, places[row], places[column])
+        matrix[column, row] = matrix[row, column]
+        return covariance_frame(matrix, None if labels is None else labels[at])
+
+    def functions(self, target: Any) -> HierarchyFunctions:
+        """Estimate linear functions of units.
+
+        Parameters
+        ----------
+        target : array of float, shape (n,) or (k, n), Series, DataFrame or mapping
+            Coefficients of the units: a row, or a DataFrame's row, for each function. Labelled
+            coefficients need not name all units.
+
+        Returns
+        -------
+        HierarchyFunctions
+            Estimates with standard errors, intervals, covariances and the laws of their errors.
+
+        Raises
+        ------
+        NotEstimableError
+            If a unit with a coefficient other than 0 is not estimable.
+        """
+        target = as_table(target, "target")
+        matrix = checked_weights(target, self.hierarchy.labels, len(self.hierarchy), "target")
+        rows = np.atleast_2d(matrix)
+        self.refuse_unknown(np.flatnonzero((rows != 0.0).any(axis=0)))
+        self._fit.check_size(len(rows), "target must have fewer rows")
+        labels = target.index if matrix.ndim == 2 and hasattr(target, "iloc") else None
+        found = rows @ np.where(self.estimable, self._fit.estimates, 0.0)
+        return HierarchyFunctions(
+            params=attach_labels(found if matrix.ndim == 2 else found[0], labels),
+            weights=self._fit.weights(rows),
+            values=self.values,
+            mechanism=self.mechanism,
+            labels=labels,
+            _origin=self._fit.origin,
+        )
+
+    def weights(self, units: Any = None) -> FloatArray:
+        """Weights by which the estimates of some units combine the published values.
+
+        Parameters
+        ----------
+        units : list or array, optional
+            Labels, or positions where units have no labels; by default all.
+
+        Returns
+        -------
+        array of float, shape (k, m)
+            A row for each of the k units, a column for each of the m values.
+        """
+        at = self._chosen(units)
+        self._fit.check_size(at.size, "units must be fewer")
+        return np.concatenate(list(self._fit.weight_blocks(at)))
+
+    def noise(self, unit: Any) -> WeightedSum:
+        """Return the law of the error of the estimate of one unit.
+
+        Parameters
+        ----------
+        unit : label or int
+            The label of the unit, or its position where units have no labels.
+
+        Returns
+        -------
+        WeightedSum
+            The law of estimate minus confidential value.
+        """
+        return self._fit.noise(self.weights([unit])[0])
+
+    def conf_int(
+        self,
+        alpha: float = 0.05,
+        method: Method | ManyMethod = "exact",
+        *,
+        units: Any = None,
+        simultaneous: bool = False,
+        reps: int = 10_000,
+        rng: RNG = None,
+    ) -> Intervals:
+        """Confidence intervals for the confidential values of units.
+
+        Parameters
+        ----------
+        alpha : float, default 0.05
+            One minus the confidence level, in (0, 1).
+        method : {"exact", "bound", "tail-bound", "normal"}
+            ``"exact"``: quantiles of the laws of the errors, each once for all units that have it;
+            where that would take more than about 20 seconds, bounds for the units whose laws are
+            left. The result then has the method ``"bound"`` and says for how many.
+            ``"bound"``: half-widths that hold for all units, by how large a part one noise can have
+            in the variance of an error.
+            ``"tail-bound"``: for all units together, as for :meth:`CombinedEstimate.conf_int`.
+            ``"normal"``: normal quantiles; the notes say what one of them covers.
+        units : list or array, optional
+            Labels, or positions where units have no labels; by default all.
+        simultaneous, reps, rng
+            As for :meth:`CombinedEstimate.conf_int`; not with ``"bound"``. The time is in
+            proportion to the number of units times that of values.
+
+        Returns
+        -------
+        Intervals
+            One interval a unit; unpacks as ``lower, upper``.
+
+        Raises
+        ------
+        InvalidParameterError
+            If an argument is outside what is allowed.
+
+        Notes
+        -----
+        More than 20 different laws are found at once from their characteristic functions, in one
+        pass up and one down the tree: tables of ln φ(t)/t², inverted by Gil-Pelaez' formula. Tail
+        probabilities then err by less than 2e-7 (at most 1e-8 was seen), which is added, so that
+        intervals cover no less than stated. Where sums of whole-numbered noise do not get smooth,
+        half a step is added, too. Laws that do not decay far enough, as with coarse whole-numbered
+        noise, are computed one by one. Where all noise is Gaussian, all this is the normal law.
+        """
+        at, labels = self._chosen(units), self.hierarchy.labels
+        chosen = check_option(method, "method", (*METHODS, "bound"))
+        labels = None if labels is None else labels[at]
+        together = check_flag(simultaneous, "simultaneous")
+        if together and chosen == "bound":
+            raise InvalidParameterError(
+                "method must be 'exact', 'tail-bound' or 'normal' for simultaneous intervals, got "
+                "'bound'; or divide alpha by the number of units"
+            )
+        if not together and chosen != "tail-bound":
+            errors, number = self._fit.errors(at)
+            return errors.intervals(self._fit.estimates[at], number, alpha, chosen, labels)
+        if chosen != "normal":
+            self._fit.check_size(at.size, "units must be fewer, or method 'normal', for intervals:")
+        found = self._fit.pivots(at).intervals(
+            self._fit.estimates[at],
+            alpha=alpha,
+            method=chosen,
+            simultaneous=simultaneous,
+            reps=reps,
+            rng=rng,
+            labels=labels,
+        )
+        if chosen != "normal" or self._fit.is_gaussian:
+            return found
+        return replace(found, notes=(*found.notes, NORMAL_NOTE))
+
+    def published_half_widths(self, alpha: float = 0.05) -> FloatArray:
+        """Half-widths of exact intervals from what was published of each unit alone, shape (n,).
+
+        Parameters
+        ----------
+        alpha : float, default 0.05
+            One minus the confidence level, in (0, 1).
+
+        Returns
+        -------
+        array of float, shape (n,)
+            Quantiles of the noise; NaN where not one value of the unit was published.
+        """
+        places = self.hierarchy.tree.place_of(np.arange(len(self)))
+        return self._fit.laws.own.isf(places, 0.5 * check_alpha(alpha))
+
+    def simulate_errors(self, reps: int, *, rng: RNG = None) -> FloatArray:
+        """Draw joint errors of the estimates of all units from the law of the noise.
+
+        Parameters
+        ----------
+        reps : int
+            Number of draws.
+        rng : None, int or numpy.random.Generator, optional
+            Source of randomness.
+
+        Returns
+        -------
+        array of float, shape (reps, n)
+            Errors: estimate minus confidential value; NaN for units that are not estimable.
+        """
+        errors = self._fit.draw_errors(check_reps(reps), check_rng(rng))
+        errors[:, ~self.estimable] = np.nan
+        return errors
+
+    def disagreements(self, most: int = 10) -> pd.DataFrame:
+        """Return the values that differ most from the estimates, in their standard errors.
+
+        Parameters
+        ----------
+        most : int, default 10
+            How many.
+
+        Returns
+        -------
+        DataFrame
+            A row a value, under the label of its unit: ``published``, ``estimate``, ``residual``,
+            the ``std_err`` of the residual, ``z``, the largest first, and the two-sided ``pvalue``
+            by the law of the residual; values that no other bears on are left out.
+            ``attrs["values"]`` is the number of values compared, by which to judge a p-value that
+            was sought out; ``attrs["method"]`` is "exact", or "bound" where some of the p-values
+            are upper bounds, as exact ones would take more than about 20 seconds.
+        """
+        return disagreements(self._fit, most)
+
+    def parent_tests(self) -> pd.DataFrame:
+        """Test each unit with values and children against what is known of the children.
+
+        Returns
+        -------
+        DataFrame
+            A row a unit: the ``difference`` of its own values and the sum of its children's
+            estimates from below, its ``std_err``, ``z`` and the two-sided ``pvalue`` by the law of
+            the difference. The differences are uncorrelated, and independent if the noise is
+            Gaussian. Units that were not measured, or have a child of which nothing is known, are
+            left out. ``attrs["method"]`` is as for :meth:`disagreements`.
+
+        Notes
+        -----
+        With m the own values, merged by inverse variance, of variance v, and s the sum of the
+        children's estimates from what was measured in and below them, of variance S, the score is
+        z = (m - s)/√(v + S). More than 20 p-values are found at once, as :meth:`conf_int` finds
+        half-widths, and are too large by less than 2e-7, or by the chance of half a step of
+        whole-numbered noise in sums that are neither whole nor smooth; those below 1e-4 again from
+        the law of each.
+
+        Examples
+        --------
+        >>> import dpinfer as dpi
+        >>> noise = dpi.Gaussian(sigma=2.0)
+        >>> fit = dpi.combine_hierarchy([20.1, 6.3, 7.9], [-1, 0, 0], mechanism=noise)
+        >>> fit.parent_tests().round(3)
+              difference  std_err      z  pvalue
+        unit
+        0            5.9    3.464  1.703   0.089
+        """
+        return parent_tests(self._fit)
+
+    def summary_frame(
+        self, alpha: float = 0.05, method: Method | ManyMethod = "exact"
+    ) -> pd.DataFrame:
+        """Return estimates, standard errors and intervals as a DataFrame, a row for each unit.
+
+        Parameters
+        ----------
+        alpha, method
+            As for :meth:`conf_int`.
+
+        Returns
+        -------
+        DataFrame
+            Columns ``estimate``, ``std_err``, ``ci_lower``, ``ci_upper``, ``published`` and
+            ``published_std_err``: what was published of the unit itself, merged by inverse
+            variance where it was published several times, NaN where it was not. ``attrs`` holds
+            ``alpha``, ``method``, ``uncertainty`` and ``simultaneous``.
+        """
+        return self._frame(self.conf_int(alpha, method))
+
+    def _frame(self, intervals: Intervals) -> pd.DataFrame:
+        frame = estimates_frame(intervals, self.bse)
+        variance = self._fit.measured_variance
+        merged = self._fit.measured.merged(self.values)
+        add_published(frame, np.isfinite(variance), merged, variance)
+        return frame
+
+    def summary(self, alpha: float = 0.05, method: Method | ManyMethod = "exact") -> str:
+        """Return :meth:`summary_frame` as a plain-text table.
+
+        Parameters
+        ----------
+        alpha, method
+            As for :meth:`conf_int`.
+
+        Returns
+        -------
+        str
+            The table, which says which error the intervals cover.
+        """
+        intervals = self.conf_int(alpha, method)
+        frame = self._frame(intervals)
+        facts = [
+            ("Method", "best linear unbiased"),
+            ("Intervals", f"{1 - alpha:.6g}, {frame.attrs['method']}"),
+            ("Units", len(self)),
+            ("Published values", self.values.size),
+            ("Error covered", ERROR_COVERED["noise"]),
+        ]
+        index = self.hierarchy.labels
+        return summary_table(
+            "Combined estimates of a hierarchy",
+            facts,
+            frame,
+            index=index,
+            notes=(UNBIASED, *intervals.notes),
+        )
+
+    def __len__(self) -> int:
+        return len(self.hierarchy)
+
+    def __repr__(self) -> str:
+        return f"HierarchyEstimate({len(self)} units from {self.values.size} values)"
+
+    def __str__(self) -> str:
+        return self.summary()
+
+    def _overlap(self) -> HierarchyDisagreement:
+        return HierarchyDisagreement(self._fit)
+
+    def _chosen(self, units: Any) -> NDArray[np.intp]:
+        """Positions of units, all of them estimable; by default all."""
+        hierarchy = self.hierarchy
+        at = np.arange(len(hierarchy)) if units is None else hierarchy.positions(units)
+        self.refuse_unknown(at)
+        return at
+
+
+# Combined estimates of all units of a hierarchy, in time linear in their number.
+
+
+_CONTRADICTION = 1e-9
+"""Difference, relative to the size of the values, up to which exact values agree."""
+
+_LARGEST = 1e100
+_SMALLEST = 1e-100
+"""Beyond these, sums and quotients of values and variances leave the range of float64."""
+
+
+def combine_hierarchy(
+    values: Any,
+    parent: Any = None,
+    *,
+    mechanism: Mechanism,
+    units: Any = None,
+    not_exhausted: Any = (),
+    unestimable: str = "raise",
+) -> HierarchyEstimate:
+    """Estimate every unit of a hierarchy from all noisy values of all units.
+
+    Parameters
+    ----------
+    values : Series, or array of float, shape (m,)
+        Published values. A Series has the labels of the units that its values measure: units may
+        be missing, or be there several times. An array has a value for each unit, or for each of
+        ``units``. A frame of polars or pyarrow has labels in the columns that hold no numbers.
+    parent : Hierarchy, Series, mapping, or array of int, shape (n,)
+        The hierarchy, or the parent of each unit, as :class:`~dpinfer.queries.Hierarchy` takes it.
+    mechanism : NoiseLaw or sequence of NoiseLaw
+        The law of the noise: one for all values, or one for each. ``Exact()`` for values that were
+        published without noise.
+    units : list or array, optional
+        The unit that each value measures: labels, or positions where units have no labels.
+    not_exhausted : label, iterable of labels, or True; default ()
+        Units to which their children do not add up, because some are not here. For a ``parent``
+        that is not a Hierarchy, which has its own.
+    unestimable : {"raise", "nan"}
+        What to do about units of which the values say nothing: refuse, naming them, or estimate
+        the others and give these NaN with an infinite standard error.
+
+    Returns
+    -------
+    HierarchyEstimate
+        An estimate with its variance for every unit.
+
+    Raises
+    ------
+    NotEstimableError
+        If the values do not determine a unit, unless ``unestimable`` is "nan".
+    IncompatibleReleaseError
+        If values published without noise contradict one another.
+    InvalidParameterError
+        If an argument is outside what is allowed.
+
+    Notes
+    -----
+    The estimates are the best linear unbiased ones, those of generalised least squares on all
+    values, with exact variances. Up: the estimates of the children of a unit, from what is
+    measured below, add up to s with variance S. With the unit's own value m of variance v, they
+    merge to s + k(m - s) with k = S/(S + v). Down: each child takes the share r = u/S of its
+    parent's correction, u being its own variance; from w of the parent it then has the variance
+    u(1 - r) + r² w. Both passes are linear in the number of units. No variance is estimated from
+    the values, and nothing is rounded or clipped.
+
+    References
+    ----------
+    Hay, M., Rastogi, V., Miklau, G. and Suciu, D. (2010). Boosting the accuracy of differentially
+    private histograms through consistency. arXiv:0904.0942, Theorem 3, for equal variances and
+    complete trees.
+
+    Chou, K. C., Willsky, A. S. and Benveniste, A. (1994). Multiscale recursive estimation, data
+    fusion, and regularization. doi:10.1109/9.280746, for the two passes.
+
+    Examples
+    --------
+    >>> import dpinfer as dpi
+    >>> import pandas as pd
+    >>> parent = pd.Series({"state": None, "north": "state", "south": "state"})
+    >>> published = pd.Series({"state": 106.3, "north": 60.9, "south": 39.3})
+    >>> fit = dpi.combine_hierarchy(published, parent, mechanism=dpi.Laplace(scale=2.0))
+    >>> fit.params
+    state    104.266667
+    north     62.933333
+    south     41.333333
+    dtype: float64
+    >>> (fit.bse**2).round(6)
+    state    5.333333
+    north    5.333333
+    south    5.333333
+    dtype: float64
+    """
+    hierarchy = _as_hierarchy(parent, not_exhausted)
+    array, unit = _placed_values(values, units, hierarchy)
+    noise = as_noise(mechanism, array.size)
+    warn_of_rounding(array, noise, "values")
+    variance = _variances(noise, array.size)
+    check_variance(variance)
+    measured, merged = Measured.of(unit, variance, len(hierarchy))
+    measured.refuse_contradiction(array, variance, hierarchy)
+    gains = Gains.of(hierarchy.tree, in_tree(hierarchy, merged, np.inf), overwrite=True)
+    fit = HierarchyFit(
+        hierarchy=hierarchy, values=array, mechanism=noise, measured=measured, gains=gains
+    )
+    _refuse_contradiction(fit)
+    found = HierarchyEstimate(_fit=fit)
+    if check_option(unestimable, "unestimable", ("raise", "nan")) == "raise":
+        found.refuse_unknown()
+    return found
+
+
+def _as_hierarchy(parent: Any, not_exhausted: Any) -> Hierarchy:
+    if not isinstance(parent, Hierarchy):
+        if parent is None:
+            raise InvalidParameterError(
+                "parent must be given: the parent of each unit, or a Hierarchy"
+            )
+        return Hierarchy(parent, not_exhausted=not_exhausted)
+    if not (isinstance(not_exhausted, tuple) and not not_exhausted):
+        raise InvalidParameterError(
+            "not_exhausted must be left out where parent is a Hierarchy, which has its own, got "
+            f"{show(not_exhausted)}"
+        )
+    return parent
+
+
+def _placed_values(
+    values: Any, units: Any, hierarchy: Hierarchy
+) -> tuple[FloatArray, NDArray[np.intp] | None]:
+    """Return the values, and the position of the unit of each; None where they are in order."""
+    array, labels = split_labels(values, "values", ge=-_LARGEST, le=_LARGEST)
+    if array.ndim != 1:
+        raise InvalidParameterError(f"values must be one-dimensional, got shape {array.shape}")
+    if units is None and labels is not None and hierarchy.labels is not None:
+        if labels.equals(hierarchy.labels):
+            return array, None
+        units = labels
+    if units is None:
+        check_length(array, "values", len(hierarchy), "units in the hierarchy")
+        return array, None
+    at = hierarchy.positions(units, "values" if units is labels else "units")
+    check_length(at, "units", array.size, "values")
+    return array, at
+
+
+def _variances(noise: NoiseLaw, size: int) -> FloatArray:
+    """Return the variance of the noise of each value, in an array that may be written into."""
+    # a law gives out a new array each time, or none that could be written into
+    found = np.asarray(noise.variance, dtype=np.float64)
+    return found if found.flags.writeable and found.shape else np.full(size, found)
+
+
+def check_variance(variance: FloatArray) -> None:
+    """Refuse variances of noise for which sums and quotients leave the range of float64."""
+    if variance.min() >= _SMALLEST and variance.max() <= _LARGEST:
+        return
+    outside = (variance > 0.0) & ((variance < _SMALLEST) | (variance > _LARGEST))
+    if outside.any():
+        raise InvalidParameterError(
+            f"mechanism must have variances of 0 or from {_SMALLEST:g} to {_LARGEST:g}, got "
+            f"{variance[outside][0]:g}"
+        )
+
+
+def _refuse_contradiction(fit: HierarchyFit) -> None:
+    """Refuse a unit and its children that are all known exactly and do not add up."""
+    tree = fit.hierarchy.tree
+    if all((merger.own + merger.total).min() > 0.0 for merger in fit.gains.mergers):
+        return
+    size = np.maximum(np.abs(fit.values).max(), 1.0)
+    wrong = [
+        places[(variance == 0.0) & (np.abs(difference) > _CONTRADICTION * size)]
+        for places, difference, variance in fit.innovations(fit.values)
+    ]
+    found = np.concatenate(wrong)
+    if found.size:
+        raise IncompatibleReleaseError(
+            "values published without noise must add up, but children do not add up to "
+            f"{fit.hierarchy.names(found if tree.order is None else tree.order[found])}; name a "
+            "unit whose children are not all here in not_exhausted"
+        )

@@ -1,0 +1,890 @@
+"""Combined estimates of the tables of all units of a hierarchy, in time linear in their cells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpinfer._check import (
+    FloatArray,
+    check_array,
+    check_integer,
+    check_items,
+    check_option,
+    freeze,
+    is_foreign,
+    show,
+)
+from dpinfer.errors import InvalidParameterError, NotEstimableError
+from dpinfer.estimation._marginals_input import (
+    Names,
+    ReadMarginal,
+    StructuralZeros,
+    TableSchema,
+    by_cell,
+    check_zeros,
+    joined,
+    labelled,
+    place_zeros,
+    read_values,
+    refuse_unreadable,
+)
+from dpinfer.estimation._table_fit import MarginalsFit, problem
+from dpinfer.estimation._tree.tables import CellTables, PlacedMarginal, chunk_rows, summed_to
+from dpinfer.estimation.combined import UNBIASED, estimates_frame, summary_table
+from dpinfer.estimation.consistency import CHECKED, OverlappingEstimate, disagreement_frame
+from dpinfer.estimation.hierarchy import check_variance
+from dpinfer.estimation.pivots import ManyErrors, ManyMethod
+from dpinfer.estimation.targets import checked_weights
+from dpinfer.mechanisms.independent import IndependentNoise, Mechanism, as_noise, groups
+from dpinfer.mechanisms.law import NoiseLaw, refuse_dependent
+from dpinfer.mechanisms.rounded import warn_of_rounding
+from dpinfer.queries.domain import SUMMED, Domain, check_domain
+from dpinfer.queries.hierarchy import Hierarchy, Tree
+from dpinfer.results.intervals import ERROR_COVERED, Intervals
+from dpinfer.results.labels import attach_labels
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+# Estimates of linear functions of one table, and the intervals of cells.
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TableContrast:
+    """Estimates of linear functions of a table; made by :meth:`MarginalsEstimate.contrast`.
+
+    Attributes
+    ----------
+    estimate : float, array of float, shape (k,), or Series
+        The estimates.
+    std_err : float, array of float, shape (k,), or Series
+        Their standard errors due to the noise.
+    labels : pandas.Index, optional
+        Labels of the functions.
+    """
+
+    estimate: Any
+    std_err: Any
+    labels: pd.Index | None = None
+    _errors: ManyErrors
+
+    def conf_int(self, alpha: float = 0.05, method: ManyMethod = "exact") -> Intervals:
+        """Confidence intervals for the confidential values of the functions.
+
+        Parameters
+        ----------
+        alpha, method
+            As for :meth:`MarginalsEstimate.conf_int`.
+
+        Returns
+        -------
+        Intervals
+            One interval a function; unpacks as ``lower, upper``.
+        """
+        estimate = np.asarray(self.estimate)
+        number = np.arange(estimate.size).reshape(estimate.shape)
+        return self._errors.intervals(estimate, number, alpha, method, self.labels)
+
+
+def contrast_of(
+    fit: MarginalsFit, unit: Any, coefficients: Any, names: Names, *, refuse: bool
+) -> TableContrast:
+    """Estimate functions of the cells of a marginal of one unit."""
+    schema, hierarchy = fit.schema, fit.hierarchy
+    at = hierarchy.positions([unit], "unit")
+    shape = schema.shape(names)
+    if is_foreign(coefficients):
+        coefficients = by_cell(coefficients, names, schema, "coefficients")
+    if not (hasattr(coefficients, "iloc") or isinstance(coefficients, Mapping)):
+        coefficients = check_array(coefficients, "coefficients")
+        coefficients = coefficients.ravel() if coefficients.shape == shape else coefficients
+    matrix = checked_weights(coefficients, schema.cells(names), prod(shape), "coefficients")
+    rows = np.ascontiguousarray(schema.inward(matrix.reshape((-1, *shape)), names))
+    place = int(hierarchy.tree.place_of(at)[0])
+    estimate, variance = fit.contrast(names, place, rows)
+    lost = np.isinf(variance)
+    if lost.any():
+        if refuse:
+            raise NotEstimableError(
+                f"the values do not determine function {int(np.argmax(lost))} of the cells of "
+                f"{hierarchy.names(at)}"
+            )
+        estimate[lost] = np.nan
+    several = matrix.ndim == 2
+    labels = coefficients.index if several and hasattr(coefficients, "iloc") else None
+    return TableContrast(
+        estimate=attach_labels(estimate if several else estimate[0], labels),
+        std_err=attach_labels(np.sqrt(variance if several else variance[0]), labels),
+        labels=labels,
+        _errors=fit.laws.functions(names, place, rows, np.sqrt(variance)),
+    )
+
+
+# Whether the values of tables agree as well as their noise says, and which agree least.
+
+
+_WHOLE_LIMIT = 4_000_000
+"""Values up to which two sums of squares could be equal, so that their rounding counts."""
+
+
+@dataclass(frozen=True, eq=False)
+class TableDisagreement:
+    """The statistic Q = Σ (y - x̂)²/v of all values of the tables of a hierarchy."""
+
+    fit: MarginalsFit
+
+    @property
+    def degrees(self) -> int:
+        """Number of noisy values beyond those needed to determine the others."""
+        return self.fit.degrees
+
+    @cached_property
+    def mechanism(self) -> NoiseLaw:
+        """The law of the noise, once for all cells of a marginal in a unit."""
+        read = self.fit.read
+        stops = np.cumsum([len(one.values) for one in read])
+        parts = [
+            (law, stop - len(one.values) + cells)
+            for one, stop in zip(read, stops, strict=True)
+            for law, cells in groups(one.law, len(one.values))
+        ]
+        return IndependentNoise.from_groups(parts, int(stops[-1]))
+
+    @property
+    def size(self) -> int:
+        """Number of values."""
+        return self.fit.values
+
+    def observed(self) -> FloatArray:
+        """Q of the published values.
+
+        From few values, whole numbers that add up are taken off first, so that the size of the
+        confidential values does not make for rounding errors.
+        """
+        fit, tree = self.fit, self.fit.hierarchy.tree
+        if self.size > _WHOLE_LIMIT:
+            return np.asarray(_squares(fit, fit.placed, fit.solution.tables).sum())
+        axes = fit.axes
+        whole = np.rint(fit.solution.tables.at(slice(None)))
+        if fit.zeros is not None:
+            whole[_and_below(tree, fit.zeros)] = 0.0
+        for families in reversed(tree.families):
+            children = whole[families.children]
+            whole[families.parents] = np.add.reduceat(children, families.starts, axis=0)
+        changed = []
+        for one, read in zip(fit.placed, fit.read, strict=True):
+            part = summed_to(axes, one.kept, fit.schema.matrix(read.names), whole)
+            less = one.at(slice(None)) - part
+            changed.append(replace(one, values=less, row=None))
+        solved = problem(fit.schema, fit.read, tuple(changed), fit.zeros).solve(tree)
+        return np.asarray(_squares(fit, tuple(changed), solved.tables).sum())
+
+    def draw(self, size: int, rng: np.random.Generator) -> FloatArray:
+        """Draw that many replicates of Q: the confidential values drop out.
+
+        They are estimated at once, as tables on so many copies of the tree.
+        """
+        fit, tree = self.fit, self.fit.hierarchy.tree
+        places = len(tree)
+        shift = np.repeat(np.arange(size) * places, places)
+        parent = np.tile(tree.parent, size)
+        forest = Tree.of(np.where(parent < 0, -1, parent + shift))
+        number = np.arange(size * places) if forest.order is None else forest.order
+        copy, place = np.divmod(number, places)
+        drawn = []
+        for one, read in zip(fit.placed, fit.read, strict=True):
+            rows, cells = len(read.values), read.values.shape[1:]
+            noise = np.moveaxis(read.law.rvs((size, *cells, rows), rng=rng), -1, 1)
+            row = place if one.row is None else one.row[place]
+            drawn.append(
+                PlacedMarginal(
+                    one.kept,
+                    noise.reshape((size * rows, *cells)),
+                    copy * rows + row,
+                    one.precision[place],
+                    one.exact[place],
+                )
+            )
+        zeros = None if fit.zeros is None else fit.zeros[place]
+        solved = problem(fit.schema, fit.read, tuple(drawn), zeros).solve(forest)
+        return np.bincount(copy, _squares(fit, tuple(drawn), solved.tables), size).astype(
+            np.float64
+        )
+
+
+def _and_below(tree: Tree, zeros: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return zeros with those that make children add up to them, shape (n, g)."""
+    found = zeros.copy()
+    for families in tree.families:
+        above = np.repeat(found[families.parents], families.counts, axis=0)
+        found[families.children] |= above
+    return found
+
+
+def _squares(
+    fit: MarginalsFit, placed: tuple[PlacedMarginal, ...], tables: CellTables
+) -> FloatArray:
+    """Return the sum of squared residuals over variances of the values at each place."""
+    found = np.zeros(placed[0].precision.size)
+    for number, rows, residuals in _residuals(fit, placed, tables):
+        inner = tuple(range(1, residuals.ndim))
+        found[rows] += np.square(residuals).sum(axis=inner) * placed[number].precision[rows]
+    return found
+
+
+def _residuals(
+    fit: MarginalsFit, placed: tuple[PlacedMarginal, ...], tables: CellTables
+) -> Iterator[tuple[int, slice, FloatArray]]:
+    """Yield the number of a marginal, some places, and its values there less estimates."""
+    step = chunk_rows(fit.schema.domain.size)
+    places = placed[0].precision.size
+    for number, (one, read) in enumerate(zip(placed, fit.read, strict=True)):
+        matrix = fit.schema.matrix(read.names)
+        for start in range(0, places, step):
+            rows = slice(start, min(start + step, places))
+            if one.precision[rows].any():
+                yield number, rows, one.at(rows) - tables.marginal(one.kept, matrix, rows)
+
+
+@dataclass(frozen=True, eq=False)
+class _Worst:
+    """Residuals of values with the largest scores."""
+
+    z: FloatArray
+    place: NDArray[np.intp]
+    marginal: NDArray[np.intp]
+    cell: NDArray[np.intp]
+    residual: FloatArray
+    published: FloatArray
+    std_err: FloatArray
+
+    def most(self, other: _Worst, most: int) -> _Worst:
+        """Return the largest of two."""
+        joined = {
+            name: np.concatenate([getattr(self, name), getattr(other, name)])
+            for name in self.__dataclass_fields__
+        }
+        order = np.argsort(-np.abs(joined["z"]), kind="stable")[:most]
+        return _Worst(**{name: column[order] for name, column in joined.items()})
+
+
+def disagreements(fit: MarginalsFit, most: int) -> pd.DataFrame:
+    """Return the values that differ most from the estimates."""
+    most = check_integer(most, "most", ge=1)
+    empty, none = np.empty(0), np.empty(0, dtype=np.intp)
+    worst = _Worst(empty, none, none, none, empty, empty, empty)
+    compared = 0
+    for number, rows, residuals in _residuals(fit, fit.placed, fit.solution.tables):
+        one, names = fit.placed[number], fit.read[number].names
+        precision = one.precision[rows, np.newaxis]
+        # of a residual, in units of the noise; positive by theory, and 0 for a value that no other
+        # bears on
+        variance = fit.cell_variance(names, np.arange(rows.start, rows.stop))
+        there = np.broadcast_to(precision > 0.0, variance.shape)
+        own = 1.0 - np.multiply(precision, variance, out=np.ones(there.shape), where=there)
+        checked = own > CHECKED
+        scale = np.sqrt(np.divide(own, precision, out=np.ones(own.shape), where=checked))
+        score = residuals / scale.reshape((*scale.shape, *(1,) * (residuals.ndim - 2)))
+        score[~checked] = 0.0
+        cells = score[0, 0].size
+        compared += int(np.count_nonzero(checked)) * cells
+        flat = np.where(np.repeat(checked.ravel(), cells), np.abs(score).ravel(), -1.0)
+        top = np.arange(flat.size)
+        if flat.size > most:
+            top = np.argpartition(-flat, most - 1)[:most]
+        top = top[flat[top] >= 0.0]
+        place, cell = np.divmod(top, residuals[0].size)
+        found = _Worst(
+            z=score.ravel()[top],
+            place=rows.start + place,
+            marginal=np.full(top.size, number),
+            cell=cell,
+            residual=residuals.ravel()[top],
+            published=one.at(rows).ravel()[top].astype(np.float64),
+            std_err=scale.ravel()[top // cells],
+        )
+        worst = worst.most(found, most)
+    return _frame(fit, worst, compared)
+
+
+def _frame(fit: MarginalsFit, worst: _Worst, compared: int) -> pd.DataFrame:
+    import pandas as pd
+
+    order, labels = fit.hierarchy.tree.order, fit.hierarchy.labels
+    unit = worst.place if order is None else order[worst.place]
+    units: Any = unit if labels is None else labels[unit]
+    index = pd.Index(units, name="unit", tupleize_cols=False)
+    names = [*fit.schema.domain.attributes, *fit.schema.groupings]
+    parts = {name: np.full(unit.size, SUMMED, dtype=object) for name in names}
+    for row, (number, cell) in enumerate(zip(worst.marginal, worst.cell, strict=True)):
+        for name, level in fit.schema.levels_at(fit.read[number].names, int(cell)).items():
+            parts[name][row] = level
+    if names:
+        index = pd.MultiIndex.from_arrays([index, *parts.values()], names=["unit", *names])
+    pvalue, method = fit.laws.pvalues(
+        worst.marginal, worst.place, worst.cell, worst.residual, worst.std_err
+    )
+    return disagreement_frame(
+        worst.published,
+        worst.published - worst.residual,
+        worst.residual,
+        worst.std_err,
+        worst.z,
+        pvalue,
+        index=index,
+        method=method,
+        compared=compared,
+    )
+
+
+# Combined estimates of the tables of a hierarchy as a value.
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class MarginalsEstimate(OverlappingEstimate):
+    """Best linear unbiased estimates of tables; made by :func:`dpinfer.combine_marginals`.
+
+    Examples
+    --------
+    >>> import dpinfer as dpi
+    >>> from dpinfer.estimation import NoisyMarginal, combine_marginals
+    >>> domain = dpi.Domain({"sex": ["F", "M"]})
+    >>> total = NoisyMarginal((), [10.0], dpi.Exact())
+    >>> by_sex = NoisyMarginal("sex", [[3.3, 5.1]], dpi.Laplace(scale=1.0))
+    >>> fit = combine_marginals([total, by_sex], [-1], domain=domain)
+    >>> fit.table(0), fit.marginal_bse("sex")
+    (array([4.1, 5.9]), array([[1., 1.]]))
+    >>> difference = fit.contrast(0, [1.0, -1.0])
+    >>> round(float(difference.estimate), 6), round(float(difference.std_err), 6)
+    (-1.8, 2.0)
+    """
+
+    _fit: MarginalsFit
+    _refuse: bool
+
+    @property
+    def hierarchy(self) -> Hierarchy:
+        """The n units."""
+        return self._fit.hierarchy
+
+    @property
+    def domain(self) -> Domain:
+        """The attributes of their tables."""
+        return self._schema.domain
+
+    def marginal(self, attributes: Any = (), units: Any = None) -> Any:
+        """Estimates of a marginal.
+
+        Parameters
+        ----------
+        attributes : str or sequence of str, default ()
+            The attributes to keep; none of them for the total.
+        units : list or array, optional
+            Labels of units, or positions where units have no labels; by default all.
+
+        Returns
+        -------
+        array of float, shape (k, levels of each attribute), DataFrame or Series
+            A row for each of the k units. A DataFrame with a column for each cell where units have
+            labels, for the total a Series. An array of all cells of all units is that of the
+            estimates themselves, and read-only.
+
+        Raises
+        ------
+        NotEstimableError
+            If the values do not determine the marginal in a unit, unless the estimates were asked
+            for with ``unestimable="nan"``; then it is NaN there.
+        """
+        names, at = self._chosen(attributes, units)
+        return self._labelled(self._estimates(names, at), names, at)
+
+    def marginal_variance(self, attributes: Any = (), units: Any = None) -> Any:
+        """Return variances due to the noise of the estimates of a marginal.
+
+        Parameters
+        ----------
+        attributes, units
+            As for :meth:`marginal`.
+
+        Returns
+        -------
+        array of float, shape (k, levels of each attribute), DataFrame or Series
+            In the form of :meth:`marginal`. Those of an array share memory where they are equal,
+            so they are read-only.
+
+        Raises
+        ------
+        NotEstimableError
+            As :meth:`marginal`; with ``unestimable="nan"`` they are infinite instead.
+
+        Notes
+        -----
+        They are exact, from the stated noise alone, and 0 for what is known without noise. Where no
+        attribute has groupings or zeros, a cell of the marginal that keeps A has the variance
+        Π nₐ Σ w_B Π hₐ: nₐ of attributes not kept, and for each B ⊆ A the variance w_B of its
+        coefficients with hₐ = 1 - 1/nₐ for a in B and 1/nₐ for others in A.
+        """
+        names, at = self._chosen(attributes, units)
+        return self._labelled(self._spread(self._variance(names, at), names), names, at)
+
+    def marginal_bse(self, attributes: Any = (), units: Any = None) -> Any:
+        """Return standard errors due to the noise of the estimates of a marginal.
+
+        Parameters
+        ----------
+        attributes, units
+            As for :meth:`marginal`.
+
+        Returns
+        -------
+        array of float, shape (k, levels of each attribute), DataFrame or Series
+            The square roots of :meth:`marginal_variance`, in the same form.
+
+        Raises
+        ------
+        NotEstimableError
+            As :meth:`marginal`; with ``unestimable="nan"`` they are infinite instead.
+        """
+        names, at = self._chosen(attributes, units)
+        return self._labelled(self._spread(np.sqrt(self._variance(names, at)), names), names, at)
+
+    def table(self, unit: Any) -> Any:
+        """Estimates of all cells of one unit.
+
+        Parameters
+        ----------
+        unit : label or int
+            The label of the unit, or its position where units have no labels.
+
+        Returns
+        -------
+        array of float, shape of the domain, or Series
+            A Series labelled by cell where units have labels.
+        """
+        at = self.hierarchy.positions([unit], "unit")
+        found = self._estimates(self.domain.attributes, at)[0]
+        if self.hierarchy.labels is None:
+            return found
+        return attach_labels(freeze(found.ravel()), self.domain.cells())
+
+    def contrast(self, unit: Any, coefficients: Any, attributes: Any = None) -> TableContrast:
+        """Estimate linear functions of the cells of one unit, such as a difference of two.
+
+        Parameters
+        ----------
+        unit : label or int
+            The label of the unit, or its position where units have no labels.
+        coefficients : array of float, shape (cells,) or (k, cells), Series, DataFrame or mapping
+            Coefficients of the cells in row-major order, or under their labels, which then need
+            not name all; a row for each of k functions. An array may also have the shape of the
+            table.
+        attributes : str or sequence of str, optional
+            The attributes of the marginal to whose cells they belong; by default all.
+
+        Returns
+        -------
+        TableContrast
+            Estimates with standard errors and intervals.
+
+        Raises
+        ------
+        NotEstimableError
+            If the values do not determine a function.
+        """
+        every = self.domain.attributes
+        names = every if attributes is None else self._schema.check_names(attributes)
+        return contrast_of(self._fit, unit, coefficients, names, refuse=self._refuse)
+
+    def conf_int(
+        self,
+        attributes: Any = (),
+        units: Any = None,
+        alpha: float = 0.05,
+        method: ManyMethod = "exact",
+    ) -> Intervals:
+        """Confidence intervals for the cells of a marginal.
+
+        Parameters
+        ----------
+        attributes, units
+            As for :meth:`marginal`.
+        alpha : float, default 0.05
+            One minus the confidence level of each interval.
+        method : {"exact", "bound", "normal"}
+            ``"exact"``: quantiles of the laws of the errors, each once for all cells and units that
+            have it; where that would take more than about 20 seconds, and for tables with groupings
+            or zeros, bounds instead. The result then has the method ``"bound"`` and says for how
+            many cells, and how wide. ``"bound"``: half-widths that hold for all cells, by how large
+            a part one noise can have in the variance of an error. ``"normal"``: normal quantiles;
+            the notes say what one of them covers. All are the same where all noise is Gaussian.
+
+        Returns
+        -------
+        Intervals
+            One interval a cell, in the form of :meth:`marginal`; where units have labels, labelled
+            by unit and levels. Unpacks as ``lower, upper``.
+
+        Raises
+        ------
+        NotEstimableError
+            If the values do not determine the marginal in a unit.
+
+        Notes
+        -----
+        Bounds are s·c with the standard error s. A noise of variance σ² in a value whose estimate
+        has the variance v has a share of at most h = v/σ² in the variance of any error. Chernoff's
+        inequality follows for any noise, and is proved. Where h times the excess kurtosis is at
+        most 3 everywhere (Laplace, Gaussian, geometric, discrete Gaussian noise; α >= .001), c is
+        the largest quantile of equal Laplace noises and of one with a Gaussian rest, up to that
+        kurtosis, plus half a step of the heaviest whole-numbered noise: an envelope that held for
+        all laws it was compared with, and that is not proved.
+        """
+        names, at = self._chosen(attributes, units)
+        self._refuse_unknown(names, at)
+        variance = self._variance(names, at)
+        errors, number = self._fit.laws.cells(names, self._fit.places(at), variance)
+        which = self._spread(np.broadcast_to(number, variance.shape), names)
+        estimate, labels = self._estimates(names, at), None
+        if self.hierarchy.labels is not None:
+            labels = joined(self.hierarchy, self._schema, names, at)
+            estimate, which = estimate.ravel(), which.ravel()
+        return errors.intervals(estimate, which, alpha, method, labels)
+
+    def disagreements(self, most: int = 10) -> pd.DataFrame:
+        """Return the values that differ most from the estimates, in their standard errors.
+
+        Parameters
+        ----------
+        most : int, default 10
+            How many.
+
+        Returns
+        -------
+        DataFrame
+            A row a value, labelled by unit and by the level of each attribute, ``"*"`` where its
+            marginal sums over it: ``published``, ``estimate``, ``residual``, the ``std_err`` of
+            the residual, ``z``, the largest first, and the two-sided ``pvalue`` by the law of the
+            residual; values that no other bears on are left out. ``attrs["values"]`` is the number
+            of values compared, by which to judge a p-value that was sought out;
+            ``attrs["method"]`` is "exact", or "bound" where some of the p-values are upper bounds:
+            beyond about 20 seconds, and for tables with groupings or zeros.
+        """
+        return disagreements(self._fit, most)
+
+    def summary_frame(
+        self,
+        attributes: Any = (),
+        units: Any = None,
+        alpha: float = 0.05,
+        method: ManyMethod = "exact",
+    ) -> pd.DataFrame:
+        """Return estimates, standard errors and intervals as a DataFrame, a row for each cell.
+
+        Parameters
+        ----------
+        attributes, units, alpha, method
+            As for :meth:`conf_int`.
+
+        Returns
+        -------
+        DataFrame
+            Columns ``estimate``, ``std_err``, ``ci_lower`` and ``ci_upper``, labelled by unit and
+            levels. ``attrs`` holds ``alpha``, ``method``, ``uncertainty`` and ``simultaneous``.
+        """
+        return self._frame(attributes, units, alpha, method)[0]
+
+    def _frame(
+        self, attributes: Any, units: Any, alpha: float, method: ManyMethod
+    ) -> tuple[pd.DataFrame, tuple[str, ...]]:
+        """Return the frame and the notes of the intervals."""
+        names, at = self._chosen(attributes, units)
+        if at is not None:  # units may be an iterator
+            units = at if self.hierarchy.labels is None else self.hierarchy.labels[at]
+        std_err = self._spread(np.sqrt(self._variance(names, at)), names)
+        intervals = self.conf_int(names, units, alpha, method)
+        found = estimates_frame(intervals, std_err)
+        if self.hierarchy.labels is None:
+            found.index = joined(self.hierarchy, self._schema, names, at)
+        return found, intervals.notes
+
+    def summary(
+        self,
+        attributes: Any = (),
+        units: Any = None,
+        alpha: float = 0.05,
+        method: ManyMethod = "exact",
+    ) -> str:
+        """Return :meth:`summary_frame` as a plain-text table.
+
+        Parameters
+        ----------
+        attributes, units, alpha, method
+            As for :meth:`conf_int`.
+
+        Returns
+        -------
+        str
+            The table, which says which error the intervals cover.
+        """
+        frame, notes = self._frame(attributes, units, alpha, method)
+        facts = [
+            ("Method", "best linear unbiased"),
+            ("Intervals", f"{1 - alpha:.6g}, {frame.attrs['method']}"),
+            ("Units", len(self)),
+            ("Cells in a table", self.domain.size),
+            ("Published values", self._fit.values),
+            ("Error covered", ERROR_COVERED["noise"]),
+        ]
+        title = "Combined estimates of the tables of a hierarchy"
+        return summary_table(title, facts, frame, index=frame.index, notes=(UNBIASED, *notes))
+
+    def __len__(self) -> int:
+        return len(self.hierarchy)
+
+    def __repr__(self) -> str:
+        return (
+            f"MarginalsEstimate({len(self)} units, {self.domain.size} cells each, from "
+            f"{self._fit.values} values)"
+        )
+
+    def __str__(self) -> str:
+        return self.summary()
+
+    def _overlap(self) -> TableDisagreement:
+        return TableDisagreement(self._fit)
+
+    @property
+    def _schema(self) -> TableSchema:
+        return self._fit.schema
+
+    def _chosen(self, attributes: Any, units: Any) -> tuple[Names, NDArray[np.intp] | None]:
+        """Return the names of attributes, and the positions of units; None for all of them."""
+        names = self._schema.check_names(attributes)
+        return names, None if units is None else self.hierarchy.positions(units)
+
+    def _variance(self, names: Names, at: NDArray[np.intp] | None) -> FloatArray:
+        """Return the variances of the cells of a marginal, shape (k, r)."""
+        variance = self._fit.cell_variance(names, self._fit.places(at))
+        if self._refuse:
+            self._refuse_lost(np.isinf(variance), names, at)
+        return variance
+
+    def _estimates(self, names: Names, at: NDArray[np.intp] | None) -> FloatArray:
+        """Return estimates of a marginal, shape (k, levels of each attribute)."""
+        found = self._fit.marginal(names, None if at is None else self._fit.places(at))
+        if not self._fit.known(names):
+            lost = np.isinf(self._variance(names, at))
+            if lost.any():
+                found = found.copy()
+                found[lost] = np.nan
+        return self._schema.outward(found, names)
+
+    def _refuse_unknown(self, names: Names, at: NDArray[np.intp] | None) -> None:
+        if not self._fit.known(names):
+            self._refuse_lost(np.isinf(self._variance(names, at)), names, at)
+
+    def _refuse_lost(
+        self, lost: NDArray[np.bool_], names: Names, at: NDArray[np.intp] | None
+    ) -> None:
+        units = np.flatnonzero(lost.any(axis=1))
+        if units.size:
+            units = units if at is None else at[units]
+            what = f"the marginal {names!r}" if names else "the total"
+            raise NotEstimableError(
+                f"the values do not determine {what} of {self.hierarchy.names(units)}: it takes "
+                "marginals with these attributes in the unit, or in all its children, or in its "
+                "parent and all other children of that"
+            )
+
+    def _spread(self, numbers: NDArray[Any], names: Names) -> NDArray[Any]:
+        """Return numbers, shape (k, r), for each cell of a marginal."""
+        axes = self._fit.axes
+        shape = axes.shape(self._schema.kept(names))
+        wide = numbers.reshape((*numbers.shape, *(1,) * len(shape)))
+        return self._schema.outward(np.broadcast_to(wide, (*numbers.shape, *shape)), names)
+
+    def _labelled(self, found: FloatArray, names: Names, at: NDArray[np.intp] | None) -> Any:
+        return labelled(found, self.hierarchy, self._schema, names, at)
+
+
+_CELLS_LIMIT = 2**35
+"""Cells up to which the tables of all units are formed (256 GiB of float64)."""
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyMarginal:
+    """Published values of one marginal, of some or all units of a hierarchy.
+
+    Parameters
+    ----------
+    attributes : str or sequence of str
+        Names of the attributes kept, or of groupings of them; ``()`` for the total.
+    values : array of numbers, shape (m, levels of each attribute), DataFrame or Series
+        The values of m units, the axes in the order of ``attributes``. A DataFrame has a row for
+        each unit and a column for each cell, under its level, or the tuple of its levels. A Series
+        has the labels (unit, level, ...), or units alone for the total. A frame of polars or
+        pyarrow has units, and in long form levels, in columns before those of values, the latter
+        named after the attributes. Arrays are not copied.
+    mechanism : NoiseLaw or sequence of NoiseLaw
+        The law of the noise of each cell: one for all units, or one for each of the m units.
+        ``Exact()`` for what was published without noise.
+    units : list or array, optional
+        The units that the rows of an array belong to, each once: labels, or positions where units
+        have no labels. By default all units in order. Units that are not there were not measured.
+
+    Raises
+    ------
+    InvalidParameterError
+        By :func:`combine_marginals`, which knows domain and hierarchy: if attributes are not in the
+        domain, values do not have the shape that follows, are not real and finite or beyond
+        ±1e100, variances are not 0 or within what it can compute with, or units are unknown or
+        named twice.
+
+    Notes
+    -----
+    A value is a cell of the marginal plus noise of its own: y = Σ x + e, the sum over the levels of
+    the attributes that are not kept, with e independent over cells, units and marginals.
+
+    Examples
+    --------
+    >>> import dpinfer as dpi
+    >>> NoisyMarginal("sex", [[4, 6], [3, 5]], dpi.Laplace(scale=1.0))
+    NoisyMarginal('sex', 2 units, Laplace(scale=1.0))
+    """
+
+    attributes: str | tuple[str, ...]
+    values: Any
+    mechanism: Mechanism
+    units: Any = None
+
+    def __repr__(self) -> str:
+        rows = len(self.values) if hasattr(self.values, "__len__") else 0
+        return f"NoisyMarginal({show(self.attributes)}, {rows} units, {show(self.mechanism)})"
+
+
+def combine_marginals(
+    marginals: Any,
+    hierarchy: Any,
+    *,
+    domain: Domain,
+    groupings: Any = None,
+    zeros: Any = None,
+    unestimable: str = "raise",
+) -> MarginalsEstimate:
+    """Estimate the table of every unit of a hierarchy from noisy marginals of all units.
+
+    Parameters
+    ----------
+    marginals : iterable of NoisyMarginal
+        What was published: any marginals, each of any units. Values of a marginal that was
+        published twice are two of them.
+    hierarchy : Hierarchy, Series, mapping, or array of int, shape (n,)
+        The hierarchy, or the parent of each unit, as :class:`~dpinfer.queries.Hierarchy` takes it.
+        The tables of the children of a unit add up to its own, cell by cell.
+    domain : Domain
+        The attributes of the tables with their levels.
+    groupings : mapping of str to (str, mapping), optional
+        Coarser levels of attributes: the name under which marginals have them, the attribute, and
+        the group of each of its levels.
+    zeros : iterable of StructuralZeros, optional
+        Cells that are known to be zero.
+    unestimable : {"raise", "nan"}
+        What to do where a marginal is asked for that the values do not determine in a unit: refuse,
+        naming unit and marginal, or give NaN with an infinite standard error.
+
+    Returns
+    -------
+    MarginalsEstimate
+        Estimates of any marginal, cell or contrast of any unit with its variance.
+
+    Raises
+    ------
+    IncompatibleReleaseError
+        If values published without noise contradict one another.
+    InvalidParameterError
+        If an argument is outside what is allowed.
+
+    Notes
+    -----
+    The estimates are the best linear unbiased ones, those of generalised least squares on all
+    values of all units, with exact variances. Along each attribute of n levels the tables are
+    turned to the orthonormal basis of the mean, Σx/√n, and n - 1 deviations. There a marginal that
+    keeps the attributes A says of a coefficient with deviations in the attributes B ⊆ A that
+    y = x Π√nₐ + noise, the product over the attributes a outside of A, and nothing of others: all
+    coefficients of a unit are measured independently, with the precision Σ Πnₐ/σ² over the
+    marginals with A ⊇ B. Each of them is estimated as :func:`combine_hierarchy` does numbers; those
+    with the same B share their weights. Attributes with groupings or structural zeros are not
+    turned: their joint levels make a coefficient a vector on the tree, with a small matrix for each
+    unit in place of a variance, which all coefficients with the same B share. Time and memory are
+    linear in units times cells, and no matrix over cells is formed. No variance is estimated from
+    the values, and nothing is rounded or clipped.
+
+    References
+    ----------
+    Hay, M., Rastogi, V., Miklau, G. and Suciu, D. (2010). Boosting the accuracy of differentially
+    private histograms through consistency. arXiv:0904.0942, Theorem 3, for numbers.
+
+    Xiao, Y., He, G., Zhang, D. and Kifer, D. (2023). An optimal and scalable matrix mechanism for
+    noisy marginals under convex loss functions. arXiv:2305.08175, Section 4, for the bases in
+    which marginals are independent.
+
+    Examples
+    --------
+    >>> import dpinfer as dpi
+    >>> domain = dpi.Domain({"sex": ["F", "M"], "adult": [False, True]})
+    >>> noise = dpi.Gaussian(sigma=2.0)
+    >>> total = NoisyMarginal((), [106.2, 60.9, 39.1], noise)
+    >>> by_sex = NoisyMarginal("sex", [[50.2, 51.9], [28.1, 30.4], [20.8, 20.1]], noise)
+    >>> fit = combine_marginals([total, by_sex], [-1, 0, 0], domain=domain)
+    >>> fit.marginal("sex").round(3)
+    array([[50.744, 52.411],
+           [29.722, 32.056],
+           [21.022, 20.356]])
+    >>> fit.marginal_bse("sex")[:, 0].round(3)
+    array([1.333, 1.333, 1.333])
+    """
+    tree = hierarchy if isinstance(hierarchy, Hierarchy) else Hierarchy(hierarchy)
+    universe = check_domain(domain)
+    universe.check_size()
+    if len(tree.tree) * universe.size > _CELLS_LIMIT:
+        raise InvalidParameterError(
+            f"hierarchy and domain must have at most {_CELLS_LIMIT} cells in all, got "
+            f"{len(tree)} units of {universe.size}: estimate parts of the hierarchy at a time"
+        )
+    known = check_zeros(zeros)
+    schema = TableSchema.of(universe, groupings, [name for one in known for name in one.levels])
+    single = isinstance(marginals, NoisyMarginal)
+    given = [marginals] if single else check_items(marginals, "marginals", "NoisyMarginals")
+    if not given:
+        raise InvalidParameterError("marginals must hold at least one NoisyMarginal, got none")
+    read = tuple(read_marginal(one, schema, tree) for one in given)
+    refuse_dependent([one.law for one in read], "mechanism")
+    fit = MarginalsFit.of(read, tree, schema, place_zeros(known, schema, tree))
+    refuse = check_option(unestimable, "unestimable", ("raise", "nan")) == "raise"
+    return MarginalsEstimate(_fit=fit, _refuse=refuse)
+
+
+def read_marginal(one: object, schema: TableSchema, hierarchy: Hierarchy) -> ReadMarginal:
+    """Check a NoisyMarginal, and bring it in the order of domain and hierarchy."""
+    if not isinstance(one, NoisyMarginal):
+        raise InvalidParameterError(f"marginals must hold NoisyMarginals, got {show(one)}")
+    names = schema.check_names(one.attributes)
+    values, unit = read_values(one.values, names, one.units, schema, hierarchy)
+    refuse_unreadable(values, names, unit, hierarchy)
+    law = as_noise(one.mechanism, len(values))
+    warn_of_rounding(values.T, law, "values")
+    variance = np.broadcast_to(np.asarray(law.variance, dtype=np.float64), (len(values),))
+    check_variance(variance)
+    inward = schema.inward(values, names)
+    return ReadMarginal(names, schema.kept(names), inward, unit, law, variance)
+
+
+__all__ = ["NoisyMarginal", "StructuralZeros", "combine_marginals"]

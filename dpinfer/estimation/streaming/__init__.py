@@ -1,1 +1,0 @@
-"""Estimates of tables on trees that do not fit into memory."""

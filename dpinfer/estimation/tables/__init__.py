@@ -1,1 +1,0 @@
-"""Estimates of tables on a hierarchy of units, from marginals of them."""

@@ -1,1 +1,0 @@
-"""The ways to a null distribution: exact, simulated, asymptotic."""

@@ -1,5 +1,0 @@
-"""Chi-squared tests of noisy tables: goodness of fit, independence, fitted models."""
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,559 @@
+"""Tails of noisy counts and their slopes in the parameter, for many rows at once.
+
+With kernel K(d) = P(e <= d), P(T >= t) = Σ_k P(X = k)·K(k - t). Where noise is narrower than the
+law of X, the sum is over the reach of the noise around t only, of K(k - t) - 1{k >= t}, and
+P(X >= t) is added. The lower tail is the mirror image. Both factors of a term are multiplied by
+the lift of the kernel, and so are tails and slopes, by its square.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import ClassVar, NamedTuple, Self, TypeGuard
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from dpinfer._check import FloatArray
+from dpinfer._numerics.counts import (
+    LOG_NEGLIGIBLE,
+    binom_pmf,
+    binom_radius,
+    poisson_pmf,
+    poisson_radius,
+)
+from dpinfer.errors import InvalidParameterError
+from dpinfer.mechanisms._noisy_count import MOST_WORK, work_at_a_point
+from dpinfer.mechanisms.law import ContinuousLaw, NoiseLaw
+from dpinfer.mechanisms.laws import Geometric, Laplace
+from dpinfer.mechanisms.tulap import Tulap
+
+# Laws of a count before noise was added, binomial or Poisson, each row with its parameter θ.
+
+
+Rows = NDArray[np.intp]
+
+_SMALL = 1e4
+_NEAR = 4.0
+"""SciPy's incomplete gamma function is off beyond 4.5 standard deviations of large counts."""
+
+
+class CountFamily(ABC):
+    """Laws of a count X >= 0 in m rows; the parameter θ of each row is an argument."""
+
+    approximate: ClassVar[str]
+    """Name of the approximate method by scores."""
+
+    @property
+    @abstractmethod
+    def largest(self) -> FloatArray:
+        """Largest value of θ."""
+
+    @property
+    @abstractmethod
+    def last(self) -> FloatArray:
+        """Largest count."""
+
+    @property
+    @abstractmethod
+    def scale(self) -> FloatArray:
+        """Expected count where θ is 1."""
+
+    @property
+    @abstractmethod
+    def columns(self) -> list[FloatArray]:
+        """What is known of the law of each row."""
+
+    @abstractmethod
+    def take(self, rows: Rows) -> Self:
+        """Return the laws of some rows."""
+
+    @abstractmethod
+    def variance(self, theta: FloatArray) -> FloatArray:
+        """Variance of X."""
+
+    @abstractmethod
+    def score_root(
+        self, count: FloatArray, z: FloatArray, quantile: FloatArray, sign: int
+    ) -> FloatArray:
+        """θ at which ``count`` is z standard deviations of X and a quantile of the noise away.
+
+        The larger root where ``sign`` is 1. Where there is none, ±inf, on the side of the count.
+        """
+
+    @abstractmethod
+    def pmf(self, k: FloatArray, theta: FloatArray, log_lift: float = 0.0) -> FloatArray:
+        """P(X = k) for whole numbers 0 <= k <= last, times e^log_lift."""
+
+    @abstractmethod
+    def ratio(self, k: FloatArray, theta: FloatArray) -> FloatArray:
+        """P(X = k)/P(X = k - 1) for whole numbers k >= 1."""
+
+    @abstractmethod
+    def radius(self, centre: FloatArray, log_ratio: float) -> FloatArray:
+        """Distance from a count within which the probability falls by e^-log_ratio."""
+
+    def has_head(self, j: FloatArray, theta: FloatArray) -> NDArray[np.bool_]:
+        """Whether :meth:`head` is accurate, rather than a sum of all terms."""
+        return np.ones(np.broadcast_shapes(j.shape, theta.shape), dtype=bool)
+
+    @abstractmethod
+    def head(self, j: FloatArray, theta: FloatArray, side: int) -> tuple[FloatArray, FloatArray]:
+        """P(X >= j) (side 1) or P(X < j) (side -1) for 1 <= j <= last, and its derivative."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class BinomialCounts(CountFamily):
+    """Binomial counts of ``nobs`` trials, shape (m,); θ is the probability of success."""
+
+    approximate: ClassVar[str] = "wilson"
+
+    nobs: FloatArray
+
+    @property
+    def largest(self) -> FloatArray:
+        """One."""
+        return np.ones(self.nobs.shape)
+
+    @property
+    def last(self) -> FloatArray:
+        """Number of trials."""
+        return self.nobs
+
+    @property
+    def scale(self) -> FloatArray:
+        """Number of trials."""
+        return self.nobs
+
+    @property
+    def columns(self) -> list[FloatArray]:
+        """Number of trials."""
+        return [self.nobs]
+
+    def take(self, rows: Rows) -> BinomialCounts:
+        """Return the laws of some rows."""
+        return BinomialCounts(nobs=self.nobs[rows])
+
+    def variance(self, theta: FloatArray) -> FloatArray:
+        """n·p·(1 - p)."""
+        return np.asarray(self.nobs * theta * (1.0 - theta))
+
+    def score_root(
+        self, count: FloatArray, z: FloatArray, quantile: FloatArray, sign: int
+    ) -> FloatArray:
+        """Root of (count - n·p)² = z²·n·p·(1 - p) + quantile²."""
+        p, share = count / self.nobs, np.square(z) / self.nobs
+        inside = share * (p * (1.0 - p) + 0.25 * share) + (1.0 + share) * np.square(
+            quantile / self.nobs
+        )
+        root = (p + 0.5 * share + sign * np.sqrt(np.maximum(inside, 0.0))) / (1.0 + share)
+        return np.where(inside >= 0.0, root, np.copysign(np.inf, p))
+
+    def pmf(self, k: FloatArray, theta: FloatArray, log_lift: float = 0.0) -> FloatArray:
+        """P(X = k), times e^log_lift."""
+        return binom_pmf(k, self.nobs, theta, log_lift)
+
+    def ratio(self, k: FloatArray, theta: FloatArray) -> FloatArray:
+        """P(X = k)/P(X = k - 1)."""
+        return np.asarray((self.nobs + 1.0 - k) / k * (theta / (1.0 - theta)))
+
+    def radius(self, centre: FloatArray, log_ratio: float) -> FloatArray:
+        """Distance from a count within which the probability falls by e^-log_ratio."""
+        # Hoeffding's bound on the mass is the tighter one where p is near 1/2
+        hoeffding = np.ceil(np.sqrt(0.5 * log_ratio * self.nobs)) + 1.0
+        return np.minimum(binom_radius(centre, self.nobs, log_ratio), hoeffding)
+
+    def head(self, j: FloatArray, theta: FloatArray, side: int) -> tuple[FloatArray, FloatArray]:
+        """P(X >= j) or P(X < j), and its derivative."""
+        slope = side * j * self.pmf(j, theta) / theta
+        if side > 0:
+            return np.asarray(special.betainc(j, self.nobs - j + 1.0, theta)), slope
+        q = 1.0 - theta
+        mirrored = special.betainc(self.nobs - j + 1.0, j, q)
+        # what rounding 1 - θ has changed matters where θ is small
+        return np.asarray(mirrored + slope * (theta - (1.0 - q))), slope
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PoissonCounts(CountFamily):
+    """Poisson counts in ``size`` rows; θ is the expected count."""
+
+    approximate: ClassVar[str] = "score"
+
+    size: int
+
+    @property
+    def largest(self) -> FloatArray:
+        """Without bound."""
+        return np.full(self.size, np.inf)
+
+    @property
+    def last(self) -> FloatArray:
+        """Without bound."""
+        return np.full(self.size, np.inf)
+
+    @property
+    def scale(self) -> FloatArray:
+        """One."""
+        return np.ones(self.size)
+
+    @property
+    def columns(self) -> list[FloatArray]:
+        """Nothing."""
+        return []
+
+    def take(self, rows: Rows) -> PoissonCounts:
+        """Return the laws of some rows."""
+        return PoissonCounts(size=rows.size)
+
+    def variance(self, theta: FloatArray) -> FloatArray:
+        """Return the expected count."""
+        return theta
+
+    def score_root(
+        self, count: FloatArray, z: FloatArray, quantile: FloatArray, sign: int
+    ) -> FloatArray:
+        """Root of (count - μ)² = z²·μ + quantile²."""
+        square = np.square(z)
+        inside = square * (count + 0.25 * square) + np.square(quantile)
+        root = count + 0.5 * square + sign * np.sqrt(np.maximum(inside, 0.0))
+        return np.where(inside >= 0.0, root, np.copysign(np.inf, count))
+
+    def pmf(self, k: FloatArray, theta: FloatArray, log_lift: float = 0.0) -> FloatArray:
+        """P(X = k), times e^log_lift."""
+        return poisson_pmf(k, theta, log_lift)
+
+    def ratio(self, k: FloatArray, theta: FloatArray) -> FloatArray:
+        """P(X = k)/P(X = k - 1)."""
+        return np.asarray(theta / k)
+
+    def radius(self, centre: FloatArray, log_ratio: float) -> FloatArray:
+        """Distance from a count within which the probability falls by e^-log_ratio."""
+        return poisson_radius(centre, log_ratio)
+
+    def has_head(self, j: FloatArray, theta: FloatArray) -> NDArray[np.bool_]:
+        """Whether the incomplete gamma function is accurate: for large counts, near the mean."""
+        near = np.abs(j - theta) < _NEAR * np.sqrt(theta)
+        return np.asarray(near | (np.maximum(j, theta) < _SMALL))
+
+    def head(self, j: FloatArray, theta: FloatArray, side: int) -> tuple[FloatArray, FloatArray]:
+        """P(X >= j) or P(X < j), and its derivative."""
+        tail = special.gammainc(j, theta) if side > 0 else special.gammaincc(j, theta)
+        return np.asarray(tail), side * j * self.pmf(j, theta) / theta
+
+
+# The probability that noise takes a count to a published value or beyond it.
+
+
+_LARGEST_TABLE = 1 << 20
+"""Longest table of probabilities, to bound memory."""
+
+_NEGLIGIBLE = 1e-17
+"""Tails of the noise below this share of the wanted probability are left out."""
+
+_SMALLEST = 5e-324
+
+_DEEP = 1e-100
+"""Below, factors of the terms may leave the range of floats while the terms matter."""
+
+_LARGEST_LIFT = 300.0
+"""The product of two numbers up to e^300 is in the range of floats, with room for slopes."""
+
+
+class Kernel:
+    """P(e <= d) for noise e, or with ``mid`` P(e < d) + P(e = d)/2, times e^log_lift.
+
+    The lift is 0 but where very small probabilities are wanted: of a sum whose terms are products
+    of two probabilities it takes each into the range of floats.
+
+    Parameters
+    ----------
+    noise : NoiseLaw
+        Law of the noise, of shape () or (m,).
+    probability : float
+        The tail probability that the sums are compared with.
+    mid : bool
+        Whether half of the atom at d counts.
+    """
+
+    def __init__(self, noise: NoiseLaw, probability: float, *, mid: bool) -> None:
+        self.noise = noise
+        self.mid = mid
+        deep = probability < _DEEP
+        self.log_lift = min(-0.5 * float(np.log(probability)), _LARGEST_LIFT) if deep else 0.0
+        negligible = max(_NEGLIGIBLE * probability, _SMALLEST)
+        self.reach: FloatArray = np.ceil(noise._isf(np.asarray(negligible))) + 1.0
+        self._table: FloatArray | None = None
+        if noise.is_integer and noise.shape == () and self.reach <= _LARGEST_TABLE:
+            reach = int(self.reach)
+            self._table = self._evaluate(np.arange(-reach, reach + 1).astype(np.float64), noise)
+
+    def __call__(self, d: FloatArray, rows: Rows) -> FloatArray:
+        """Evaluate at distances of shape (..., rows.size); those beyond ``reach`` are cut."""
+        if self._table is None:
+            return self._evaluate(d, self.noise.take(rows) if self.noise.shape else self.noise)
+        place = np.clip(d, -self.reach, self.reach) + self.reach
+        return np.asarray(self._table.take(place.astype(np.int32)))
+
+    def _evaluate(self, d: FloatArray, noise: NoiseLaw) -> FloatArray:
+        if self.log_lift:
+            at_most = np.exp(noise._logcdf(d) + self.log_lift)
+            below = np.exp(noise._logsf(-d) + self.log_lift) if self.mid else at_most
+        else:
+            at_most = noise._cdf(d)
+            below = noise._sf(-d) if self.mid else at_most
+        # by symmetry P(e < d) = P(e > -d)
+        return np.asarray(0.5 * (at_most + below) if self.mid else at_most)
+
+
+_BLOCK = 1 << 16
+"""Largest number of terms held at a time, so that they stay in the cache."""
+
+_LONGEST = 1 << 12
+"""Longest product of ratios, to bound its rounding error."""
+
+_LOG_NEGLIGIBLE = 37.0
+_TINY = 1e-290
+
+_WORK_FOR_EACH = 1 << 17
+"""Work that each of many rows may take, some 10 ms."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NoisyTails:
+    """Tails P(T >= t) (side 1) or P(T <= t) (side -1) of T = X + e in m rows.
+
+    Parameters
+    ----------
+    family : CountFamily
+        Law of X in the rows.
+    kernel : Kernel
+        The noise.
+    t : array of float, shape (m,)
+        The published counts.
+    side : int
+        Which tail: 1 or -1.
+    probability : float
+        The tail probability that is looked for.
+    """
+
+    family: CountFamily
+    kernel: Kernel
+    t: FloatArray
+    side: int
+    probability: float
+
+    def lifted(self, probability: float) -> float:
+        """Return a tail probability in the units of :meth:`at`."""
+        lift = float(np.exp(self.kernel.log_lift))
+        return probability * lift * lift
+
+    @property
+    def smaller(self) -> NoisyTails:
+        """The other tails, with the same roots, where the probability is more than 1/2."""
+        noise, mid = self.kernel.noise, self.kernel.mid
+        # a sum may have atoms between the whole numbers, which only one of both tails may hold
+        complements = mid or noise.is_integer or isinstance(noise, ContinuousLaw)
+        if self.probability <= 0.5 or not complements:
+            return self
+        probability = 1.0 - self.probability
+        # P(T >= t) = 1 - P(T <= t - 1) where T is whole
+        shift = self.side if noise.is_integer and not mid else 0
+        kernel = Kernel(noise, probability, mid=mid)
+        return replace(
+            self, kernel=kernel, t=self.t - shift, side=-self.side, probability=probability
+        )
+
+    def without_spread(self, count: FloatArray) -> FloatArray:
+        """Tails where X is ``count`` with probability one."""
+        lift = np.exp(self.kernel.log_lift)
+        tails = lift * self.kernel(self.side * (count - self.t), np.arange(self.t.size))
+        return np.asarray(tails)
+
+    def at(self, theta: FloatArray, rows: Rows) -> tuple[FloatArray, FloatArray]:
+        """Tails of some rows at their parameters, and the derivatives."""
+        low, high, local = self._windows(theta, rows)
+        lengths = np.maximum(high - low + 1.0, 0.0)
+        self._check_work(float(lengths.sum()), rows.size)
+        tail, slope = self._heads(theta, rows, local)
+        order = np.argsort(lengths)
+        ascending = lengths[order]
+        start = int(np.searchsorted(ascending, 0.5))
+        while start < rows.size:
+            # as many rows as fit with the length of the last of them
+            some = ascending[start : start + int(_BLOCK / ascending[start]) + 1]
+            fits = np.arange(1, some.size + 1) * some <= _BLOCK
+            stop = start + max(1, int(np.count_nonzero(fits)))
+            chosen = order[start:stop]
+            add, rise = self._summed(
+                theta[chosen], rows[chosen], low[chosen], high[chosen], local[chosen]
+            )
+            tail[chosen] += add
+            slope[chosen] += rise
+            start = stop
+        return np.clip(tail, 0.0, self.lifted(1.0)), slope
+
+    def _windows(self, theta: FloatArray, rows: Rows) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """First and last count whose term matters, and where the noise limits them."""
+        family, t = self.family.take(rows), self.t[rows]
+        centre = np.minimum(np.floor(family.scale * theta), family.last)
+        log_ratio = _LOG_NEGLIGIBLE - float(np.log(self.probability))
+        if self.kernel.log_lift:
+            # relative to the largest term instead of the most probable count
+            centre, log_ratio = self._peaks(centre, theta, rows), LOG_NEGLIGIBLE + 1.0
+        radius = family.radius(centre, log_ratio)
+        low, high = np.maximum(centre - radius, 0.0), np.minimum(centre + radius, family.last)
+        if self.kernel.log_lift:
+            low = self._in_range(family, theta, low, centre)
+        reach = self.kernel.reach[rows] if self.kernel.reach.ndim else self.kernel.reach
+        first, last = np.ceil(t - reach), np.floor(t + reach)
+        local = ((first > low) | (last < high)) & family.has_head(t, theta)
+        low, high = (
+            np.where(local, np.maximum(low, first), low),
+            np.where(local, np.minimum(high, last), high),
+        )
+        return low, high, local.astype(np.float64)
+
+    def _peaks(self, mode: FloatArray, theta: FloatArray, rows: Rows) -> FloatArray:
+        """Find the counts with the largest terms, between the mode and t, by bisection."""
+        family, t, noise = self.family.take(rows), self.t[rows], self.kernel.noise
+        noise = noise.take(rows) if noise.shape else noise
+        upper = self.side > 0
+        low = mode if upper else np.clip(np.floor(t), 0.0, mode)
+        high = np.clip(np.ceil(t), mode, family.last) if upper else mode
+        for _ in range(int(np.log2(np.max(high - low) + 1.0)) + 2):
+            k = np.floor(0.5 * (low + high))
+            with np.errstate(divide="ignore", invalid="ignore"):
+                here, beyond = (noise._logcdf(self.side * (x - t)) for x in (k, k + 1.0))
+                slope = np.log(family.ratio(k + 1.0, theta)) + beyond - here
+            # where the noise cannot reach t (nan), the peak is on the side of t
+            falls = slope <= 0.0 if upper else ~(slope > 0.0)
+            high = np.where(falls, k, high)
+            low = np.where(falls | (low >= high), low, k + 1.0)
+        return high
+
+    def _in_range(
+        self, family: CountFamily, theta: FloatArray, low: FloatArray, peak: FloatArray
+    ) -> FloatArray:
+        """First counts in windows whose lifted probabilities do not underflow, by bisection."""
+
+        def fails(k: FloatArray) -> NDArray[np.bool_]:
+            return family.pmf(k, theta, self.kernel.log_lift) < _TINY
+
+        if not fails(low).any():
+            return low
+        high = np.where(fails(low), peak, low)
+        for _ in range(int(np.log2(np.max(high - low) + 1.0)) + 2):
+            k = np.floor(0.5 * (low + high))
+            wrong = fails(k)
+            low, high = np.where(wrong, np.minimum(k + 1.0, high), low), np.where(wrong, high, k)
+        return high
+
+    def _heads(
+        self, theta: FloatArray, rows: Rows, local: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """P(X >= t) or P(X <= t) in rows where the noise limits the sum, and its slope."""
+        tail, slope = np.zeros((2, rows.size))
+        at = np.flatnonzero(local)
+        if not at.size:
+            return tail, slope
+        family, t = self.family.take(rows[at]), self.t[rows[at]]
+        j = np.ceil(t) if self.side > 0 else np.floor(t) + 1.0
+        inside = np.clip(j, 1.0, np.maximum(family.last, 1.0))
+        beyond, rise = family.head(inside, theta[at], self.side)
+        nothing = j > family.last if self.side > 0 else j < 1.0
+        lift = self.lifted(1.0)
+        tail[at] = lift * np.where(j == inside, beyond, np.where(nothing, 0.0, 1.0))
+        slope[at] = lift * np.where(j == inside, rise, 0.0)
+        return tail, slope
+
+    def _summed(
+        self, theta: FloatArray, rows: Rows, low: FloatArray, high: FloatArray, local: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Sum over the windows of a few rows, in pieces; the slopes too."""
+        family, t = self.family.take(rows), self.t[rows]
+        per_unit = family.scale / family.variance(theta)
+        mean = family.scale * theta
+        tail, slope = np.zeros((2, rows.size))
+        length = int(np.max(high - low)) + 1
+        piece = min(_LONGEST, max(1, _BLOCK // rows.size))
+        for start in range(0, length, piece):
+            k = low + np.arange(start, min(start + piece, length))[:, np.newaxis]
+            d = self.side * (k - t)
+            kernel = self.kernel(d, rows)
+            kernel -= np.exp(self.kernel.log_lift) * local * (d >= 0.0)
+            terms = self._pmf(family, k, high, theta)
+            terms *= kernel
+            tail += terms.sum(axis=0)
+            terms *= k - mean
+            slope += per_unit * terms.sum(axis=0)
+        return tail, slope
+
+    def _pmf(
+        self, family: CountFamily, k: FloatArray, high: FloatArray, theta: FloatArray
+    ) -> FloatArray:
+        """P(X = k) for consecutive whole numbers k, and 0 beyond ``high``: products of ratios."""
+        pmf = np.empty(k.shape)
+        first = family.pmf(np.minimum(k[0], high), theta, self.kernel.log_lift)
+        pmf[0] = np.where(k[0] <= high, first, 0.0)
+        pmf[1:] = np.where(k[1:] <= high, family.ratio(k[1:], theta), 0.0)
+        return np.multiply.accumulate(pmf, axis=0, out=pmf)
+
+    def _check_work(self, terms: float, rows: int) -> None:
+        """Refuse sums over more counts than can be gone through."""
+        work = terms * work_at_a_point(self.kernel.noise)
+        if work > max(MOST_WORK, _WORK_FOR_EACH * rows):
+            raise InvalidParameterError(
+                f"the numbers of trials or events, or the noise, must be smaller for exact "
+                f"intervals: the tails of {rows} rows have sums of {terms:.3g} terms, some "
+                f"{1e-7 * work:.2g} s of work. Use method={self.family.approximate!r} or 'normal', "
+                "or fewer rows"
+            )
+
+
+# Noise whose tails fall by one factor from each whole number to the next.
+
+
+class Edge(NamedTuple):
+    """How noise takes whole numbers j to t or beyond, in m rows.
+
+    The probability is near·a^(k-j) for j <= k and 1 - far·a^(j-k-1) for j > k, with
+    a = exp(-rate); ``near`` and ``far`` are at most 1/2.
+    """
+
+    k: FloatArray
+    rate: FloatArray
+    near: FloatArray
+    far: FloatArray
+
+    @classmethod
+    def of(cls, noise: Laplace | Geometric | Tulap, t: FloatArray, *, mid: bool) -> Edge:
+        """Return the edges at published values; with ``mid``, half of the atom at t counts."""
+        if not noise.is_integer:
+            k = np.floor(t)
+            near, far = noise._sf(t - k), noise._sf(1.0 - (t - k))
+        elif mid:
+            k, near = t, np.asarray(0.5)
+            far = 0.5 * (noise._sf(np.zeros(())) + noise._sf(np.ones(())))
+        else:
+            k = t - 1.0
+            near = far = noise._sf(np.zeros(()))
+        rate = 1.0 / np.asarray(noise.scale)
+        return cls(k, *(np.broadcast_to(x, t.shape) for x in (rate, near, far)))
+
+    def mirrored(self, nobs: FloatArray) -> Edge:
+        """Return the edges of the other tail, in numbers of failures."""
+        return Edge(nobs - self.k - 1.0, self.rate, self.far, self.near)
+
+    def take(self, rows: Rows) -> Edge:
+        """Return the edges of some rows."""
+        return Edge(*(column[rows] for column in self))
+
+
+def has_edge(noise: NoiseLaw) -> TypeGuard[Laplace | Geometric | Tulap]:
+    """Whether the tails of a noise fall by one factor from each whole number to the next."""
+    if isinstance(noise, Tulap):
+        return not np.any(noise.truncation)
+    return isinstance(noise, Laplace | Geometric)

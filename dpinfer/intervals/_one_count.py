@@ -1,0 +1,490 @@
+"""Ends of intervals from a noisy count: where a tail has a given probability."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from dpinfer._check import Alternative, FloatArray
+from dpinfer.errors import ConvergenceError
+from dpinfer.intervals._count_tails import (
+    BinomialCounts,
+    CountFamily,
+    Edge,
+    Kernel,
+    NoisyTails,
+    Rows,
+    has_edge,
+)
+from dpinfer.intervals._tilted import tilted_roots
+from dpinfer.mechanisms.independent import groups
+from dpinfer.mechanisms.law import NoiseLaw, ParametricLaw
+
+# Ends of very many intervals of one setting, interpolated between whole numbers.
+
+
+WORTH = 40
+"""So many points in a piece are worth a polynomial."""
+
+_NODES = 14
+
+_PARTS = 4
+"""Into so many parts a piece is cut where its polynomial is not accurate."""
+
+_BLOCK = 1 << 14
+"""Points evaluated at a time, so that their coefficients stay in the cache."""
+
+Ends = Callable[[FloatArray], FloatArray]
+Pieces = NDArray[np.intp]
+
+
+def interpolated(ends: Ends, tolerance: Ends, x: FloatArray, low: float, high: float) -> FloatArray:
+    """Values of a function at many points between ``low`` and ``high``.
+
+    Parameters
+    ----------
+    ends : callable
+        The function, smooth between ``low``, the whole numbers, and ``high``.
+    tolerance : callable
+        The largest error allowed, from the value of the function.
+    x : array of float, shape (m,)
+        The points.
+
+    Returns
+    -------
+    array of float, shape (m,)
+        The values. Where polynomials between whole numbers are not accurate enough, they are cut
+        in parts; where there are too few points for that, the function is evaluated at each.
+    """
+    left, piece = np.unique(np.maximum(np.floor(x), low), return_inverse=True)
+    right = np.minimum(np.floor(left) + 1.0, high)
+    out = np.empty(x.size)
+    rows = np.arange(x.size)
+    while rows.size > WORTH * left.size:
+        values, good = _polynomials(ends, tolerance, left, right, piece, x[rows])
+        accurate = good[piece]
+        out[rows[accurate]] = values[accurate]
+        rows, piece = rows[~accurate], piece[~accurate]
+        left, right, piece = _cut(left, right, piece, x[rows])
+    if rows.size:
+        out[rows] = ends(x[rows])
+    return out
+
+
+def _polynomials(
+    ends: Ends,
+    tolerance: Ends,
+    left: FloatArray,
+    right: FloatArray,
+    piece: Pieces,
+    x: FloatArray,
+) -> tuple[FloatArray, NDArray[np.bool_]]:
+    """Values at points of known pieces, and which of the pieces are accurate."""
+    nodes = np.cos(np.pi * (np.arange(_NODES) + 0.5) / _NODES)
+    # between nodes, where the error of an interpolation is near its largest
+    checks = np.cos(np.pi * np.array([1.0, _NODES // 2, _NODES - 1.0]) / _NODES)
+    to_coefficients = np.linalg.inv(np.polynomial.chebyshev.chebvander(nodes, _NODES - 1))
+    coefficients = _at(ends, left, right, nodes) @ to_coefficients.T
+    truth = _at(ends, left, right, checks)
+    guess = np.stack([np.polynomial.chebyshev.chebval(y, coefficients.T) for y in checks], axis=1)
+    y = np.clip((2.0 * x - (left + right)[piece]) / (right - left)[piece], -1.0, 1.0)
+    wrong = np.abs(guess - truth) - tolerance(truth)
+    return _clenshaw(coefficients, piece, y), np.asarray(np.max(wrong, axis=1) <= 0.0)
+
+
+def _cut(
+    left: FloatArray, right: FloatArray, piece: Pieces, x: FloatArray
+) -> tuple[FloatArray, FloatArray, Pieces]:
+    """Parts of the pieces that still have points, and the part of each point."""
+    width = (right - left) / _PARTS
+    part = np.clip(np.floor((x - left[piece]) / width[piece]), 0.0, _PARTS - 1.0).astype(np.intp)
+    found, number = np.unique(piece * _PARTS + part, return_inverse=True)
+    parent, place = np.divmod(found, _PARTS)
+    start = left[parent] + place * width[parent]
+    return start, start + width[parent], number
+
+
+def _at(ends: Ends, left: FloatArray, right: FloatArray, nodes: FloatArray) -> FloatArray:
+    """Values at points of each piece that are given on [-1, 1], one row a piece."""
+    half = 0.5 * (right - left)[:, np.newaxis]
+    x = left[:, np.newaxis] + half * (1.0 + nodes)
+    return ends(x.ravel()).reshape(x.shape)
+
+
+def _clenshaw(coefficients: FloatArray, piece: Pieces, y: FloatArray) -> FloatArray:
+    """Evaluate at each point the polynomial of its piece."""
+    out = np.empty(y.size)
+    for start in range(0, y.size, _BLOCK):
+        part = slice(start, start + _BLOCK)
+        own = coefficients.T[:, piece[part]]
+        out[part] = np.polynomial.chebyshev.chebval(y[part], own, tensor=False)
+    return out
+
+
+MAX_STEPS = 200
+
+_QUADRATIC = 1e-7
+"""Newton's method: from this distance in the probit of the tail, one step reaches the root."""
+
+_LONGEST_STEP = 4.0
+"""Largest step, in standard deviations of the noisy count."""
+
+_PLAIN_STEPS = 40
+"""Number of steps after which the bracket is halved instead."""
+
+_CLOSED_FROM = 1e-290
+"""Smaller probabilities are not precise enough as floats for closed forms."""
+
+_UNBOUNDED = 1e300
+"""Stands for infinity in brackets that are still open."""
+
+_INTERPOLATED_FROM = 1 << 10
+"""From so many rows on, an interpolation is tried."""
+
+_TOLERANCE = 1e-12
+"""Error of an interpolated end, in standard deviations of the noisy count."""
+
+
+def tail_roots(
+    family: CountFamily, kernel: Kernel, t: FloatArray, side: int, probability: float
+) -> FloatArray:
+    """Parameter at which P(T >= t) (side 1) or P(T <= t) (side -1) has a given value.
+
+    Parameters
+    ----------
+    family : CountFamily
+        Law of the count before noise, in m rows.
+    kernel : Kernel
+        The noise.
+    t : array of float, shape (m,)
+        The published counts.
+    side : int
+        Which tail: 1 or -1.
+    probability : float
+        Value of the tail, in (0, 1).
+
+    Returns
+    -------
+    array of float, shape (m,)
+        The roots. The end of the range where the tail is larger than ``probability`` all over it,
+        and, where it is smaller all over it, a number beyond the other end: inf for side 1 and
+        -inf for side -1.
+    """
+    noise = kernel.noise
+    one_law = noise.shape == () and all((x == x[0]).all() for x in family.columns)
+    if noise.is_integer or not one_law or t.size < _INTERPOLATED_FROM:
+        return _solved(family, kernel, t, side, probability)
+    low = side * float(noise._isf(np.asarray(probability)))
+    high = low + float(family.last[0])
+    inside = (t > low) & (t < high)
+
+    def alike(size: int) -> CountFamily:
+        return family.take(np.zeros(size, dtype=np.intp))
+
+    def ends(x: FloatArray) -> FloatArray:
+        return _solved(alike(x.size), kernel, x, side, probability)
+
+    def tolerance(root: FloatArray) -> FloatArray:
+        law = alike(root.size)
+        spread = np.sqrt(law.variance(root.ravel()) + noise.variance) / law.scale
+        return np.asarray(_TOLERANCE * spread.reshape(root.shape))
+
+    root = np.empty(t.size)
+    root[inside] = interpolated(ends, tolerance, t[inside], low, high)
+    root[~inside] = ends(t[~inside])
+    return root
+
+
+def _solved(
+    family: CountFamily, kernel: Kernel, t: FloatArray, side: int, probability: float
+) -> FloatArray:
+    """Roots found row by row."""
+    tails = NoisyTails(family=family, kernel=kernel, t=t, side=side, probability=probability)
+    beyond = tails.lifted(0.5 + 0.5 * side)
+    limits = [tails.without_spread(np.zeros(t.shape)), np.full(t.shape, beyond)]
+    if np.isfinite(family.last).all():
+        limits[1] = tails.without_spread(family.last)
+    least, most = limits[::side]
+    first, last = (np.zeros(t.shape), family.largest)[::side]
+    wanted = tails.lifted(probability)
+    root = np.where(least >= wanted, first, np.where(most == wanted, last, side * np.inf))
+    rows = np.flatnonzero((least < wanted) & (most > wanted))
+    if rows.size:
+        root[rows] = _found(tails, rows, _start(tails, rows))
+    return root
+
+
+def _found(tails: NoisyTails, rows: Rows, start: FloatArray) -> FloatArray:
+    """Roots that exist: from closed forms where there are such, and safe steps elsewhere."""
+    root = np.full(rows.size, np.nan)
+    noise = tails.kernel.noise
+    shallow = tails.probability > _CLOSED_FROM
+    if shallow and isinstance(tails.family, BinomialCounts) and has_edge(noise):
+        t, nobs = tails.t[rows], tails.family.nobs[rows]
+        # a lower tail is what is left of the upper one from the next value on
+        if tails.side < 0 and noise.is_integer and not tails.kernel.mid:
+            t = t + 1.0
+        edge = Edge.of(noise.take(rows) if noise.shape else noise, t, mid=tails.kernel.mid)
+        root = _by_tilting(tails, nobs, edge, start)
+    left = np.flatnonzero(np.isnan(root))
+    if left.size:
+        root[left] = _newton(tails.smaller, rows[left], start[left])
+    return root
+
+
+def _by_tilting(tails: NoisyTails, nobs: FloatArray, edge: Edge, start: FloatArray) -> FloatArray:
+    """Roots from closed forms, NaN where they fail; of the two tails the smaller one is solved."""
+    less = min(tails.probability, 1.0 - tails.probability)
+    if (tails.side > 0) == (tails.probability <= 0.5):
+        return np.asarray(special.expit(tilted_roots(nobs, edge, less, special.logit(start))))
+    mirrored = tilted_roots(nobs, edge.mirrored(nobs), less, -special.logit(start))
+    return np.asarray(special.expit(-mirrored))
+
+
+def _start(tails: NoisyTails, rows: Rows) -> FloatArray:
+    """Approximate the count by a normal law, with the quantile of the noise beside it."""
+    family, t, side = tails.family.take(rows), tails.t[rows], tails.side
+    probability = np.asarray(min(tails.probability, 1.0 - tails.probability))
+    z = -special.ndtri(probability)
+    quantile = tails.kernel.noise._isf(probability)
+    quantile = quantile[rows] if quantile.ndim else quantile
+    towards = -side if tails.probability < 0.5 else side
+    start = family.score_root(t - 0.5 * side * tails.kernel.noise.is_integer, z, quantile, towards)
+    smallest = np.minimum(0.01 / family.scale, 0.5 * family.largest)
+    return np.clip(start, smallest, family.largest - smallest)
+
+
+def _newton(tails: NoisyTails, rows: Rows, theta: FloatArray) -> FloatArray:
+    """Newton's method on the probit of the tails, within brackets that only shrink."""
+    theta = theta.copy()
+    low, high = np.zeros(rows.size), tails.family.largest[rows]
+    goal, wanted = float(special.ndtri(tails.probability)), tails.lifted(tails.probability)
+    open_ = np.arange(rows.size)
+    for count in range(MAX_STEPS):
+        now = theta[open_]
+        tail, slope = tails.at(now, rows[open_])
+        above = tails.side * (tail - wanted) > 0.0
+        high[open_] = np.where(above, now, high[open_])
+        low[open_] = np.where(above, low[open_], now)
+        new, distance = _next(tails, rows[open_], now, tail, slope, goal)
+        a, b = low[open_], np.minimum(high[open_], _UNBOUNDED)
+        new = np.where(new > a, new, a + 0.1 * (now - a))
+        new = np.where(new < b, new, b - 0.1 * (b - now))
+        closed = (b - a <= 4e-16 * np.abs(now)) | (tail == wanted)
+        # between the limits of the parameter and the next floats there is nothing to look for
+        closed |= (new <= a) | (new >= b)
+        if count >= _PLAIN_STEPS:
+            inside = np.where(a > 0.0, 0.5 * (a + b), 0.01 * b)
+            new = np.where((b < _UNBOUNDED) & (distance >= _QUADRATIC), inside, new)
+        theta[open_] = np.where(closed, now, new)
+        open_ = open_[~(closed | (distance < _QUADRATIC))]
+        if not open_.size:
+            return theta
+    raise ConvergenceError(
+        f"an end of an interval is still open after {MAX_STEPS} steps: if alpha is very close to 0 "
+        f"or 1, move it away, else use method={tails.family.approximate!r} or 'normal'"
+    )
+
+
+def _next(
+    tails: NoisyTails,
+    rows: Rows,
+    theta: FloatArray,
+    tail: FloatArray,
+    slope: FloatArray,
+    goal: float,
+) -> tuple[FloatArray, FloatArray]:
+    """Where Newton's method goes from θ, and how far the probit of the tail is from its goal."""
+    family = tails.family.take(rows)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        log_tail = np.minimum(np.log(tail) - 2.0 * tails.kernel.log_lift, -1e-16)
+        probit = special.ndtri_exp(log_tail)
+        hazard = np.exp(-0.5 * np.square(probit) - log_tail) / np.sqrt(2.0 * np.pi)
+        distance = probit - goal
+        step = -distance * hazard * (tail / slope)
+        # near 0 tails are like powers of θ
+        factor = np.exp((np.log(tails.probability) - log_tail) * (tail / slope) / theta)
+    noise = np.asarray(tails.kernel.noise.variance)
+    noise = noise[rows] if noise.ndim else noise
+    longest = _LONGEST_STEP * np.sqrt(family.variance(theta) + noise + 1.0) / family.scale
+    # where the slope has vanished, or is rounding, only its direction is known
+    flat = ~np.isfinite(step) | (tails.side * slope <= 0.0)
+    step = np.where(flat, np.copysign(np.inf, -tails.side * distance), step)
+    new = theta + np.clip(step, -longest, longest)
+    new = np.where((new <= 0.0) & (factor < 1.0) & ~flat, theta * factor, new)
+    return new, np.where(flat, np.inf, np.abs(distance))
+
+
+# Rows that are alike, found once, so that work is done for each kind of row only.
+
+
+_SPARSE = 4
+"""A range of whole numbers so many times as long as the list of rows is still marked off."""
+
+_LARGEST_KEY = 2.0**62
+
+
+def alike(
+    columns: Sequence[FloatArray],
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return one row of each kind, and the number of the kind of each row.
+
+    Parameters
+    ----------
+    columns : sequence of array of float, shape (m,)
+        What has to be equal in rows that are alike.
+    """
+    key, kinds = _numbered(columns[0])
+    for column in columns[1:]:
+        codes, count = _numbered(column)
+        if float(kinds) * count > _LARGEST_KEY:
+            values, key = np.unique(key, return_inverse=True)
+            kinds = values.size
+        key, kinds = key * count + codes, kinds * count
+    if kinds > _SPARSE * key.size + 1024:
+        _, first, kind = np.unique(key, return_index=True, return_inverse=True)
+        return first, kind
+    example = np.full(kinds, -1)
+    example[key] = np.arange(key.size)
+    found = example >= 0
+    return example[found], (np.cumsum(found) - 1)[key]
+
+
+def _numbered(column: FloatArray) -> tuple[NDArray[np.intp], int]:
+    """Numbers >= 0 that are equal where the entries are, and a bound above all of them."""
+    low, high = float(column.min()), float(column.max())
+    if high - low <= _SPARSE * column.size and abs(low) < 2.0**53 and abs(high) < 2.0**53:
+        codes = (column - low).astype(np.intp)
+        if (codes + low == column).all():
+            return codes, int(high - low) + 1
+    values, codes = np.unique(column, return_inverse=True)
+    return codes, values.size
+
+
+# Rows of counts published with noise, and the ends of their intervals.
+
+
+End = Callable[["NoisyRows", float, int], FloatArray]
+"""``end(rows, probability, side)``: lower (side 1) or upper (side -1) ends, not yet restricted."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NoisyRows:
+    """Counts published with noise, in m rows.
+
+    Parameters
+    ----------
+    count : array of float, shape (m,)
+        The published counts.
+    family : CountFamily
+        Law of the counts before noise was added.
+    noise : NoiseLaw
+        Law of the noise, of shape () or (m,).
+    """
+
+    count: FloatArray
+    family: CountFamily
+    noise: NoiseLaw
+
+    @cached_property
+    def kinds(self) -> list[tuple[NoiseLaw, Rows, Rows, Rows]]:
+        """By kind of noise: its law, rows that stand for all, the rows it has, and theirs."""
+        found = []
+        for law, cells in groups(self.noise, self.count.size):
+            columns = [self.count[cells], *(column[cells] for column in self.family.columns)]
+            columns += _parameters(law)
+            first, kind = alike(columns)
+            found.append((_taken(law, first), cells[first], cells, kind))
+        return found
+
+
+def _parameters(law: NoiseLaw) -> list[FloatArray]:
+    """Return what tells the laws of rows apart."""
+    if law.shape == ():
+        return []
+    assert isinstance(law, ParametricLaw)  # laws of one kind differ by their parameters
+    return [np.broadcast_to(value, law.shape) for value in law._parameters().values()]
+
+
+def _taken(law: NoiseLaw, rows: Rows) -> NoiseLaw:
+    """Law of some rows, one for all of them where they have the same."""
+    chosen = law.take(rows)
+    if chosen.shape == () or any((x != x[0]).any() for x in _parameters(chosen)):
+        return chosen
+    return chosen.take(0)
+
+
+def _by_inversion(rows: NoisyRows, probability: float, side: int, *, mid: bool) -> FloatArray:
+    """Parameter at which the tail beyond the published count has the probability."""
+    end = np.empty(rows.count.size)
+    for law, examples, cells, kind in rows.kinds:
+        family, t = rows.family.take(examples), rows.count[examples]
+        kernel = Kernel(law, probability, mid=mid)
+        end[cells] = tail_roots(family, kernel, t, side, probability)[kind]
+    return end
+
+
+def _by_score(rows: NoisyRows, probability: float, side: int) -> FloatArray:
+    """Parameter from which the count is a normal quantile of its standard deviations away."""
+    z = np.asarray(-special.ndtri(probability))
+    sign = -side if probability < 0.5 else side
+    return rows.family.score_root(rows.count, z, z * np.asarray(rows.noise.std), sign)
+
+
+def _by_normal(rows: NoisyRows, probability: float, side: int) -> FloatArray:
+    """Return the estimate and a normal quantile of its estimated deviation."""
+    family = rows.family
+    estimate = rows.count / family.scale
+    variance = family.variance(np.clip(estimate, 0.0, family.largest)) + rows.noise.variance
+    half = special.ndtri(probability) * np.sqrt(variance) / family.scale
+    return np.asarray(estimate + side * half)
+
+
+EXACT: End = partial(_by_inversion, mid=False)
+MID_P: End = partial(_by_inversion, mid=True)
+SCORE: End = _by_score
+NORMAL: End = _by_normal
+
+
+def restricted(
+    lower: FloatArray, upper: FloatArray, largest: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Intersect with 0, …, ``largest``; where nothing is left, the ends are inf and -inf."""
+    empty = (lower > largest) | (upper < 0.0) | np.isposinf(lower)
+    lower, upper = np.maximum(lower, 0.0), np.minimum(upper, largest)
+    # rounding may exchange ends that coincide, as they do where alpha is almost 1
+    low, high = np.minimum(lower, upper), np.maximum(lower, upper)
+    return np.where(empty, np.inf, low), np.where(empty, -np.inf, high)
+
+
+def ends(
+    end: Callable[[float, int], FloatArray],
+    largest: FloatArray,
+    alpha: float,
+    alternative: Alternative,
+) -> tuple[FloatArray, FloatArray]:
+    """Lower and upper ends of intervals that miss with probability ``alpha`` each.
+
+    Parameters
+    ----------
+    end : callable
+        ``end(probability, side)`` gives lower (side 1) or upper (side -1) ends.
+    largest : array of float, shape (m,)
+        The largest possible values.
+    alpha : float
+        Probability with which each interval may miss.
+    alternative : str
+        Which ends are wanted.
+    """
+    probability = 0.5 * alpha if alternative == "two-sided" else alpha
+    lower, upper = np.zeros(largest.shape), largest
+    if alternative != "smaller":
+        lower = end(probability, 1)
+    if alternative != "larger":
+        upper = end(probability, -1)
+    return restricted(lower, upper, largest)

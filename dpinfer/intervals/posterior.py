@@ -1,0 +1,898 @@
+"""Posteriors of confidential counts given the published ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+
+from dpinfer._check import (
+    FloatArray,
+    check_alpha,
+    check_array,
+    check_broadcast,
+    check_option,
+    check_scalar,
+    freeze,
+    show,
+)
+from dpinfer.errors import ConvergenceError, InvalidParameterError, NotEstimableError
+from dpinfer.estimation.published import check_published, common_shape, unlabelled
+from dpinfer.intervals._windows import (
+    LOG_LEFT_OUT,
+    MOST_COLUMNS,
+    Flat,
+    Functional,
+    Ladder,
+    Panjer,
+    Part,
+    Point,
+    Rows,
+    Table,
+    TableRows,
+    Window,
+    bound,
+    check_law,
+    log_density,
+    reach,
+)
+from dpinfer.intervals.priors import (
+    LARGEST_COUNT,
+    CountPrior,
+    FlatPrior,
+    FunctionPrior,
+    NegativeBinomialPrior,
+    PoissonPrior,
+    TablePrior,
+)
+from dpinfer.mechanisms.independent import Mechanism, as_noise, groups
+from dpinfer.mechanisms.law import NoiseLaw
+from dpinfer.mechanisms.laws import Gaussian
+from dpinfer.mechanisms.rounded import warn_of_rounding
+from dpinfer.results.intervals import ERROR_COVERED, Intervals
+from dpinfer.results.labels import attach_labels, split_labels
+from dpinfer.results.tables import render_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+# Credible intervals as a value.
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class CredibleIntervals(Intervals):
+    """Credible intervals: probability statements under a prior, not about repeated releases.
+
+    An interval that holds 95 % of each posterior covers 95 % or more of counts that are drawn
+    from the prior. It may cover counts of one size less often than that.
+
+    Parameters
+    ----------
+    estimate, lower, upper, alpha, method, uncertainty, simultaneous, labels, notes, mc_error
+        As for :class:`~dpinfer.Intervals`; ``alpha`` is one minus the posterior probability that
+        each interval holds at least.
+    prior : str
+        The prior in words.
+    probability : array of float
+        The posterior probability of each interval, 1 - alpha or more because counts are whole.
+
+    Examples
+    --------
+    >>> from dpinfer.intervals import count_posterior
+    >>> from dpinfer.mechanisms import Geometric
+    >>> intervals = count_posterior(2, mechanism=Geometric(scale=1.0)).interval(0.1)
+    >>> intervals
+    CredibleIntervals([0, 4], level 0.9, posterior, hdi)
+    >>> intervals.probability.round(4)
+    np.float64(0.9622)
+    """
+
+    title: ClassVar[str] = "Credible intervals"
+    prior: str
+    probability: Any
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        probability = freeze(check_array(self.probability, "probability", ge=0, le=1))
+        object.__setattr__(self, "probability", attach_labels(probability, self.labels))
+
+    def restrict(
+        self,
+        *,
+        lower: float | None = None,
+        upper: float | None = None,
+        integer: bool = False,
+    ) -> Self:
+        """Refuse: bounds belong in the posterior, from which the probabilities come.
+
+        Parameters
+        ----------
+        lower, upper : float, optional
+            Bounds; to be given to ``count_posterior``.
+        integer : bool
+            Whether to round inwards, which changes nothing.
+
+        Returns
+        -------
+        CredibleIntervals
+            These intervals, if no bound is given.
+
+        Raises
+        ------
+        InvalidParameterError
+            If a bound is given.
+        """
+        if lower is not None or upper is not None:
+            raise InvalidParameterError(
+                "lower and upper must not be given for credible intervals: give them to "
+                "count_posterior"
+            )
+        return super().restrict(integer=integer)
+
+    def summary_frame(self) -> pd.DataFrame:
+        """Return means and intervals as a DataFrame.
+
+        Returns
+        -------
+        DataFrame
+            As for :class:`~dpinfer.Intervals`, with the column ``probability``, and ``prior`` in
+            ``attrs``.
+        """
+        frame = super().summary_frame()
+        frame["probability"] = self._flat_probability
+        frame.attrs["prior"] = self.prior
+        return frame
+
+    @property
+    def facts(self) -> list[tuple[str, object]]:
+        """What the head of the summary says: the prior as well."""
+        return [("Prior", self.prior), *super().facts]
+
+    @property
+    def _flat_probability(self) -> Any:
+        return check_array(self.probability, "probability").ravel()
+
+
+# From checked arguments to rows whose posteriors can be computed.
+
+
+MOST_WORK = float(1 << 34)
+"""Columns of all windows together: some two minutes."""
+
+_SETTLED = 1e-15
+_SMALLEST_MEAN = 1e-100
+_CONSTANT = Gaussian(sigma=1e50)
+
+
+def ladder_of(prior: CountPrior, labels: pd.Index | None) -> Ladder | None:
+    """Return a prior in the form from which windows are climbed, where it has one."""
+    if isinstance(prior, FlatPrior):
+        return Flat()
+    if isinstance(prior, PoissonPrior):
+        return Panjer(unlabelled(prior.rate, "rate", labels, "count"), np.zeros(()))
+    if isinstance(prior, NegativeBinomialPrior):
+        return Panjer(
+            unlabelled(prior.mean, "mean", labels, "count"),
+            unlabelled(prior.dispersion, "dispersion", labels, "count"),
+        )
+    return None
+
+
+def ladder_parts(
+    count: FloatArray, law: NoiseLaw, ladder: Ladder, lower: float, upper: float
+) -> list[Part]:
+    """Return the rows of each kind of noise, with a prior that is a ladder."""
+    parts = []
+    for own, cells in groups(law, count.size):
+        prior = ladder if ladder.shared else ladder.take(cells)
+        shared = own.shape == () and ladder.shared and own.is_integer
+        values, inverse = _distinct(count[cells]) if shared else (count[cells], None)
+        low, high = np.full(values.size, lower), np.full(values.size, upper)
+        if isinstance(prior, Panjer):
+            low = np.maximum(low, 0.0)
+            high = np.where(prior.mean == 0, np.minimum(high, 0.0), high)
+            prior = Panjer(np.maximum(prior.mean, _SMALLEST_MEAN), prior.dispersion)
+        ends = bound(own)
+        low, high = (
+            np.maximum(low, np.ceil(values - ends)),
+            np.minimum(high, np.floor(values + ends)),
+        )
+        _check_possible(low <= high, values)
+        parts.append(Part(Rows(values, own, prior, low, high), cells, inverse))
+    _check_work(parts)
+    return parts
+
+
+def table_parts(count: FloatArray, law: NoiseLaw, table: Table) -> list[Part]:
+    """Return the rows of each kind of noise, with a prior that is a table."""
+    parts = []
+    for own, cells in groups(law, count.size):
+        shared = own.shape == () and own.is_integer
+        values, inverse = _distinct(count[cells]) if shared else (count[cells], None)
+        ends = bound(own)
+        nearest = np.searchsorted(table.possible, values - ends)
+        reached = table.possible[np.minimum(nearest, table.possible.size - 1)] <= values + ends
+        _check_possible(reached & (nearest < table.possible.size), values)
+        parts.append(Part(TableRows(values, own, table), cells, inverse))
+    _check_work(parts)
+    return parts
+
+
+def log_prior_mass(part: Part, lower: float, upper: float) -> FloatArray:
+    """Return the logarithm of the prior probability of the support, one for each cell.
+
+    It is a posterior's normaliser again, under noise so wide that its density is constant.
+    """
+    rows = part.rows
+    assert isinstance(rows, Rows)
+    size = 1 if rows.prior.shared else rows.count.size
+    low, high = np.full(size, max(lower, 0.0)), np.full(size, upper)
+    alone = Part(Rows(np.zeros(size), _CONSTANT, rows.prior, low, high), np.arange(size))
+    mass = alone.apply(lambda window, _: window.log_total()[None])[0]
+    return np.broadcast_to(mass - log_density(_CONSTANT, np.zeros(())), part.cells.shape)
+
+
+def table_of(prior: TablePrior, lower: float, upper: float) -> Table:
+    """Return the logarithms of the prior on the support, where it sums to 1."""
+    pmf = np.asarray(prior.pmf)
+    k = prior.first + np.arange(pmf.size)
+    inside = (k >= lower) & (k <= upper)
+    if not pmf[inside].any():
+        raise InvalidParameterError(
+            f"prior must give lower..upper a probability, got none for {lower:g} to {upper:g}"
+        )
+    with np.errstate(divide="ignore"):
+        logpmf = np.log(pmf[inside]) - np.log(pmf[inside].sum())
+    return Table(float(k[inside][0]), logpmf)
+
+
+def tabulate(
+    prior: FunctionPrior, count: FloatArray, law: NoiseLaw, lower: float, upper: float
+) -> Table:
+    """Return the values of a function prior as far as any posterior has mass.
+
+    The table is doubled until the posteriors of the smallest and of the largest counts have
+    nothing left in the outer quarter on either side.
+    """
+    if upper - lower < MOST_COLUMNS:
+        return _checked_table(prior, lower, upper)
+    centre = np.clip(np.rint(count), lower, upper)
+    widest = max(
+        float(np.max(reach(own, np.asarray(LOG_LEFT_OUT)))) for own, _ in groups(law, count.size)
+    )
+    room = 16.0 + np.ceil(widest)
+    while True:
+        low, high = max(lower, centre.min() - room), min(upper, centre.max() + room)
+        if high - low > MOST_COLUMNS:
+            raise InvalidParameterError(
+                "prior must make the posterior proper, within "
+                f"{MOST_COLUMNS} counts: it falls too slowly, or not at all where the noise does. "
+                "Give lower and upper, or a prior that falls"
+            )
+        table = _checked_table(prior, low, high)
+        if _settled(table, count, law, 0.25 * room, (low > lower, high < upper)):
+            return table
+        room *= 2.0
+
+
+def _checked_table(prior: FunctionPrior, low: float, high: float) -> Table:
+    values = prior.values(low + np.arange(high - low + 1.0))
+    if not np.isfinite(values).any():
+        raise InvalidParameterError(
+            f"prior must give some count a probability, got none from {low:g} to {high:g}"
+        )
+    peak = values.max()
+    return Table(low, values - peak - np.log(np.exp(values - peak).sum()))
+
+
+def _settled(
+    table: Table, count: FloatArray, law: NoiseLaw, margin: float, cut: tuple[bool, bool]
+) -> bool:
+    """Whether the posteriors of the extreme counts have no mass near ends that were cut."""
+    for own, cells in groups(law, count.size):
+        values = count[cells]
+        for row in {int(values.argmin()), int(values.argmax())}:
+            alone = own.take([int(np.argmax(own.std))]) if own.shape else own
+            window = TableRows(values[[row]], alone, table).window()
+            k = window.first + np.arange(len(window.mass))
+            outer = (cut[0] & (k < table.first + margin)) | (
+                cut[1] & (k > table.first + table.logpmf.size - margin)
+            )
+            if window.mass[outer].sum() > _SETTLED:
+                return False
+    return True
+
+
+def _distinct(values: FloatArray) -> tuple[FloatArray, NDArray[np.intp]]:
+    """Return the different whole numbers, and the place of each value among them."""
+    low, high = values.min(), values.max()
+    if high - low > max(4 * values.size, 1 << 16):
+        distinct, inverse = np.unique(values, return_inverse=True)
+        return distinct, inverse
+    offset = (values - low).astype(np.intp)
+    present = np.zeros(int(high - low) + 1, dtype=bool)
+    present[offset] = True
+    place = np.cumsum(present) - 1
+    return np.flatnonzero(present) + low, place[offset]
+
+
+def _check_possible(possible: NDArray[np.bool_], count: FloatArray) -> None:
+    if not possible.all():
+        raise InvalidParameterError(
+            f"count must be possible under mechanism, prior, lower and upper, got "
+            f"{count[~possible][0]:g}: no whole number of the support could have given it"
+        )
+
+
+def _check_work(parts: list[Part]) -> None:
+    work = sum(float(part.rows.width.sum()) for part in parts)
+    if work > MOST_WORK:
+        raise InvalidParameterError(
+            "count must have posteriors over at most 2^34 counts in all, for memory and time, got "
+            f"about {work:.2g}: pass fewer rows, or a narrower prior"
+        )
+
+
+# Posteriors of confidential counts as a value.
+
+
+Kind = Literal["hdi", "equal-tailed"]
+
+KINDS: tuple[Kind, ...] = ("hdi", "equal-tailed")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class CountPosterior:
+    """Posteriors of confidential counts, one for each published value.
+
+    Made by :func:`count_posterior`. Values are in units of the counts, and are Series where there
+    are labels. They are computed when asked for, in blocks of rows.
+
+    Parameters
+    ----------
+    count : float, array or Series
+        The published values.
+    prior : CountPrior
+        The prior.
+    lower, upper : float
+        Ends of the support, which may be infinite.
+    labels : pandas.Index, optional
+        One label for each posterior.
+    notes : tuple of str
+        What else the reader has to know, one remark each.
+    parts : tuple
+        The rows by kinds of noise, for internal use.
+
+    Examples
+    --------
+    >>> from dpinfer.intervals import count_posterior
+    >>> from dpinfer.intervals import PoissonPrior
+    >>> from dpinfer.mechanisms import Laplace
+    >>> posterior = count_posterior(7.3, mechanism=Laplace(scale=2.0), prior=PoissonPrior(3.0))
+    >>> posterior.mean.round(4), posterior.std.round(4), posterior.mode
+    (np.float64(4.5329), np.float64(1.8295), np.float64(4.0))
+    >>> posterior.sf(6).round(4)
+    np.float64(0.155)
+    """
+
+    count: Any
+    prior: CountPrior
+    lower: float
+    upper: float
+    labels: pd.Index | None = None
+    notes: tuple[str, ...] = ()
+    parts: tuple[Part, ...] = field(repr=False)
+
+    @property
+    def mean(self) -> Any:
+        """Posterior mean, which minimises the expected squared error."""
+        return self._labelled(self._moments[0])
+
+    @property
+    def std(self) -> Any:
+        """Posterior standard deviation."""
+        return self._labelled(self._moments[1])
+
+    @property
+    def mode(self) -> Any:
+        """Most probable count."""
+        return self._labelled(self._moments[2])
+
+    @property
+    def median(self) -> Any:
+        """Smallest count that is not exceeded with probability 1/2 or more."""
+        return self.quantile(0.5)
+
+    @property
+    def log_marginal(self) -> Any:
+        """Logarithm of the density (or probability) of each published value under the prior.
+
+        Raises
+        ------
+        NotEstimableError
+            If the prior is known up to a constant only: flat or a function, on a support without
+            ends.
+        """
+        mass = self._log_prior_mass
+        values = self._apply(lambda window, _: window.log_total()[None], 1)
+        return self._labelled(values.reshape(np.shape(self.count)) - mass)
+
+    def quantile(self, q: ArrayLike) -> Any:
+        """Smallest count with cdf of at least ``q``.
+
+        Parameters
+        ----------
+        q : float or array of float
+            Probabilities in (0, 1).
+
+        Returns
+        -------
+        float, array or Series
+            The shape of ``q``, followed by that of the posteriors.
+        """
+        level = check_array(q, "q", gt=0, lt=1)
+        values = self._apply(lambda window, _: window.quantiles(level.ravel()), level.size)
+        values = values.reshape(level.shape + np.shape(self.count))
+        return self._labelled(values) if level.ndim == 0 else values
+
+    def pmf(self, k: ArrayLike) -> Any:
+        """Posterior probability of exactly ``k``.
+
+        Parameters
+        ----------
+        k : float or array of float
+            Counts that broadcast against the posteriors.
+
+        Returns
+        -------
+        float, array or Series
+            In the shape to which ``k`` and the posteriors broadcast.
+        """
+        return self._at(k, "pmf")
+
+    def cdf(self, k: ArrayLike) -> Any:
+        """Posterior probability of at most ``k``; see :meth:`pmf`."""
+        return self._at(k, "cdf")
+
+    def sf(self, k: ArrayLike) -> Any:
+        """Posterior probability of more than ``k``, summed as a tail; see :meth:`pmf`."""
+        return self._at(k, "sf")
+
+    def interval(self, alpha: float = 0.05, kind: Kind = "hdi") -> CredibleIntervals:
+        """Credible intervals: they hold the count with posterior probability 1 - alpha or more.
+
+        Parameters
+        ----------
+        alpha : float, default 0.05
+            One minus the probability, in (0, 1).
+        kind : {"hdi", "equal-tailed"}
+            ``"hdi"``: the shortest run of whole numbers that holds 1 - alpha; where the posterior
+            has one peak these are the most probable counts. ``"equal-tailed"``: at most alpha/2
+            is left out on either side.
+
+        Returns
+        -------
+        CredibleIntervals
+            One interval for each value, about the posterior mean; unpacks as ``lower, upper``.
+        """
+        alpha = check_alpha(alpha)
+        kind = check_option(kind, "kind", KINDS)
+
+        def ends(window: Window, _: NDArray[np.intp]) -> FloatArray:
+            return window.shortest(alpha) if kind == "hdi" else window.equal_tailed(alpha)
+
+        shape = np.shape(self.count)
+        low, high, probability = (line.reshape(shape) for line in self._apply(ends, 3))
+        return CredibleIntervals(
+            estimate=self._moments[0],
+            lower=low,
+            upper=high,
+            alpha=alpha,
+            method=f"posterior, {kind}",
+            uncertainty="noise",
+            labels=self.labels,
+            notes=self.notes,
+            prior=self.prior.description,
+            probability=probability,
+        )
+
+    def summary_frame(self, alpha: float = 0.05, kind: Kind = "hdi") -> pd.DataFrame:
+        """Return the posteriors as a DataFrame.
+
+        Parameters
+        ----------
+        alpha, kind
+            As for :meth:`interval`.
+
+        Returns
+        -------
+        DataFrame
+            One row a posterior, with the columns ``count``, ``mean``, ``std``, ``mode``,
+            ``ci_lower``, ``ci_upper`` and ``probability``, that of the interval. ``attrs`` holds
+            ``alpha``, ``method``, ``uncertainty``, ``simultaneous`` and ``prior``.
+        """
+        frame = self.interval(alpha, kind).summary_frame().rename(columns={"estimate": "mean"})
+        frame.insert(0, "count", np.ravel(self.count))
+        frame.insert(2, "std", np.ravel(self._moments[1]))
+        frame.insert(3, "mode", np.ravel(self._moments[2]))
+        return frame
+
+    def summary(self, alpha: float = 0.05, kind: Kind = "hdi") -> str:
+        """Return the posteriors as a plain-text table that names the prior.
+
+        Parameters
+        ----------
+        alpha, kind
+            As for :meth:`interval`.
+
+        Returns
+        -------
+        str
+            :meth:`summary_frame` with the facts about the posteriors, rounded for reading.
+        """
+        frame = self.summary_frame(alpha, kind)
+        return render_table(
+            "Posteriors of confidential counts",
+            [
+                ("Prior", self.prior.description),
+                ("Support", f"{self.lower:g} to {self.upper:g}"),
+                ("Intervals", f"{1 - alpha:.6g} credible, {kind}"),
+                ("Posteriors", len(frame)),
+                ("Error covered", ERROR_COVERED["noise"]),
+            ],
+            {name: frame[name].to_numpy() for name in frame.columns},
+            index=frame.index if self.labels is not None else None,
+            notes=self.notes,
+            alike=("count", "mean", "std", "mode", "ci_lower", "ci_upper"),
+        )
+
+    def __repr__(self) -> str:
+        return f"CountPosterior({np.size(self.count)} posteriors, prior {self.prior.description})"
+
+    def __str__(self) -> str:
+        return self.summary()
+
+    @cached_property
+    def _moments(self) -> FloatArray:
+        values = self._apply(lambda window, _: window.moments(), 3)
+        return values.reshape(3, *np.shape(self.count))
+
+    @property
+    def _log_prior_mass(self) -> FloatArray:
+        """Logarithm of the prior probability of the support, in the shape of the posteriors."""
+        if isinstance(self.prior, (FlatPrior, FunctionPrior)):
+            if np.isinf(self.upper - self.lower):
+                raise NotEstimableError(
+                    "log_marginal needs a prior that is a probability: give lower and upper, or "
+                    f"a prior other than {self.prior.description}"
+                )
+            flat = isinstance(self.prior, FlatPrior)
+            return np.asarray(np.log(self.upper - self.lower + 1.0) if flat else 0.0)
+        if isinstance(self.prior, TablePrior) or (self.lower <= 0 and np.isinf(self.upper)):
+            return np.zeros(())
+        out = np.empty(np.size(self.count))
+        for part in self.parts:
+            out[part.cells] = log_prior_mass(part, self.lower, self.upper)
+        return out.reshape(np.shape(self.count))
+
+    def _apply(self, functional: Functional, lines: int) -> FloatArray:
+        """Return what a functional reads off the windows, shape (lines, rows)."""
+        if len(self.parts) == 1:
+            return self.parts[0].apply(functional)
+        out = np.empty((lines, np.size(self.count)))
+        for part in self.parts:
+            out[:, part.cells] = part.apply(functional)
+        return out
+
+    def _at(self, k: ArrayLike, kind: Point) -> Any:
+        points = check_array(k, "k", finite=False)
+        rows = np.shape(self.count)
+        shape = check_broadcast(k=points.shape, count=rows)
+        size = int(np.prod(rows, dtype=int))
+        table = np.broadcast_to(points, shape).reshape(-1, size)
+        values = np.empty(table.shape)
+        for part in self.parts:
+            own = table[:, part.cells]
+            values[:, part.cells] = part.each().apply(_reader(own, kind))
+        values = values.reshape(shape)
+        return self._labelled(values) if shape == rows else values
+
+    def _labelled(self, values: FloatArray) -> Any:
+        return attach_labels(values, self.labels)
+
+
+def _reader(points: FloatArray, kind: Point) -> Functional:
+    """Return what reads probabilities off windows at counts of shape (m, rows)."""
+    return lambda window, rows: window.at(points[:, rows], kind)
+
+
+EMPIRICAL = (
+    "Empirical Bayes: the prior was estimated from the published counts themselves, and its own "
+    "uncertainty is not included."
+)
+
+
+def count_posterior(
+    count: Any,
+    *,
+    mechanism: Mechanism,
+    prior: CountPrior | None = None,
+    lower: float | None = 0,
+    upper: float | None = None,
+) -> CountPosterior:
+    """Exact posteriors of confidential whole numbers given their published values.
+
+    Parameters
+    ----------
+    count : float, array of shape (m,), Series or DataFrame
+        The published values: the confidential counts plus noise, not rounded or clamped since.
+        Within ±2^52.
+    mechanism : NoiseLaw or sequence of NoiseLaw
+        The law of the noise: one for all values, or one for each. Laplace, Geometric, Gaussian,
+        DiscreteGaussian, Tulap or Exact.
+    prior : FlatPrior, PoissonPrior, NegativeBinomialPrior, TablePrior or FunctionPrior, optional
+        What is believed of the counts beforehand, independently of each other. By default flat.
+        See :func:`empirical_prior` for one from the table itself.
+    lower, upper : float, optional
+        Ends of the support; by default the whole numbers from 0 on. ``None`` is no end.
+
+    Returns
+    -------
+    CountPosterior
+        One posterior for each value, with the labels of ``count``.
+
+    Raises
+    ------
+    InvalidParameterError
+        If an argument is outside what is allowed, ``mechanism`` does not fit ``count``, a value
+        could not have come from any count of the support, or the posterior would be improper.
+
+    Notes
+    -----
+    For a prior π and noise of density (or probability) g, P(f = k | y) ∝ π(k)·g(y - k). The sum
+    runs over a window around its largest term; what is left out is below 1e-14 of it. Where y is
+    far from all counts that the prior allows, that window is far from y.
+
+    Under a flat prior without ends, and symmetric noise on the whole numbers, the posterior is
+    the law of the noise around y. Values published after others of the table were looked at
+    (thresholded, clamped, the largest of many) need the law of that selection as well.
+
+    References
+    ----------
+    Ghosh, A., Roughgarden, T. and Sundararajan, M. (2012). Universally utility-maximizing privacy
+    mechanisms. SIAM Journal on Computing 41(6), 1673-1693. doi:10.1137/09076828X.
+
+    Examples
+    --------
+    >>> from dpinfer.mechanisms import Geometric
+    >>> posterior = count_posterior([-3, 2, 10], mechanism=Geometric(scale=2.0))
+    >>> posterior.mean.round(3)
+    array([ 1.541,  2.733, 10.032])
+    >>> lower, upper = posterior.interval(alpha=0.1)
+    >>> lower, upper
+    (array([0., 0., 6.]), array([ 4.,  5., 14.]))
+    """
+    values, labels = split_labels(count, "count")
+    check_array(values, "count", ge=-LARGEST_COUNT, le=LARGEST_COUNT)
+    belief = FlatPrior() if prior is None else prior
+    if not isinstance(belief, CountPrior):
+        raise InvalidParameterError(
+            f"prior must be a prior such as PoissonPrior(5.0), got {show(prior)}"
+        )
+    low, high = _support(lower, upper)
+    ladder = ladder_of(belief, labels)
+    shape = values.shape
+    if isinstance(ladder, Panjer):
+        shape = common_shape(count=values, mean=ladder.mean, dispersion=ladder.dispersion)
+        ladder = Panjer(*(_flat(part, shape) for part in (ladder.mean, ladder.dispersion)))
+    elif values.ndim > 1:
+        common_shape(count=values)
+    if labels is not None and shape != values.shape:
+        raise InvalidParameterError(
+            f"count must have one value for each of the {shape[0]} entries of prior, got "
+            f"{values.size} with labels"
+        )
+    law = as_noise(mechanism, max(1, int(np.prod(shape, dtype=int))))
+    rows = np.ravel(np.broadcast_to(values, shape))
+    for own, _ in groups(law, rows.size):
+        check_law(own)
+    check_published(rows, "count", law)
+    if ladder is not None:
+        parts = ladder_parts(rows, law, ladder, low, high)
+    elif isinstance(belief, TablePrior):
+        parts = table_parts(rows, law, table_of(belief, low, high))
+    elif isinstance(belief, FunctionPrior):
+        parts = table_parts(rows, law, tabulate(belief, rows, law, low, high))
+    else:
+        raise InvalidParameterError(
+            f"prior must be one of this package, got {show(prior)}: pass the logarithms of its "
+            "probabilities as FunctionPrior"
+        )
+    return CountPosterior(
+        count=attach_labels(np.broadcast_to(values, shape), labels),
+        prior=belief,
+        lower=low,
+        upper=high,
+        labels=labels,
+        notes=(EMPIRICAL,) if getattr(belief, "empirical", False) else (),
+        parts=tuple(parts),
+    )
+
+
+def _support(lower: float | None, upper: float | None) -> tuple[float, float]:
+    """Return the smallest and the largest whole number between the bounds."""
+    most = LARGEST_COUNT
+    low = -np.inf if lower is None else np.ceil(check_scalar(lower, "lower", ge=-most, le=most))
+    high = np.inf if upper is None else np.floor(check_scalar(upper, "upper", ge=-most, le=most))
+    if low > high:
+        raise InvalidParameterError(
+            f"lower must be <= upper with a whole number between, got {lower} and {upper}"
+        )
+    return float(low), float(high)
+
+
+def _flat(values: FloatArray, shape: tuple[int, ...]) -> FloatArray:
+    """Return parameters as a number, or as one for each row."""
+    return values if values.ndim == 0 else np.ravel(np.broadcast_to(values, shape))
+
+
+# Priors estimated from the published counts themselves.
+
+
+Family = Literal["poisson", "negative-binomial"]
+
+FAMILIES: tuple[Family, ...] = ("poisson", "negative-binomial")
+
+_LARGEST = 1e14
+"""Counts that leave room above them for the rates of a prior that are tried."""
+
+_SMALLEST = 1e-9
+"""A rate whose likelihood still falls from here is 0."""
+
+_SMALLEST_START = 0.1
+_FLAT = 1e-5
+_ROUNDING = 1e-12
+_DISPERSIONS = (1e-6, 1e4)
+"""Where the dispersion is looked for; at the lower end it is taken to be 0."""
+
+
+def empirical_prior(
+    count: Any, *, mechanism: Mechanism, family: Family = "poisson"
+) -> PoissonPrior | NegativeBinomialPrior:
+    """Prior shared by all counts of a table, estimated from their published values.
+
+    Parameters
+    ----------
+    count : array, Series or DataFrame
+        The published values, as for :func:`count_posterior`, at most 1e14.
+    mechanism : NoiseLaw or sequence of NoiseLaw
+        The law of the noise.
+    family : {"poisson", "negative-binomial"}
+        The family of the prior.
+
+    Returns
+    -------
+    PoissonPrior or NegativeBinomialPrior
+        The prior under which the published values are most likely, marked as ``empirical``:
+        posteriors under it say so in their notes.
+
+    Raises
+    ------
+    InvalidParameterError
+        If an argument is outside what is allowed.
+    ConvergenceError
+        If the maximum of the likelihood was not found.
+
+    Notes
+    -----
+    The marginal likelihood Π_i Σ_k π(k)·g_i(y_i - k) is maximised. Its derivative by the rate λ
+    of a Poisson prior is Σ_i (E[f_i | y_i]/λ - 1): at the maximum the rate is the mean of the
+    posterior means. For log-concave noise the posteriors are ultra-log-concave, and a posterior
+    variance is at most the posterior mean (Johnson 2007). The second derivative by log λ is then
+    negative wherever the first is zero: there is one maximum. The negative binomial likelihood is
+    climbed from moment estimates, and may have other maxima.
+
+    Intervals under an estimated prior leave out its own uncertainty, which matters in small
+    tables. Counts that are not alike, such as those of large and small areas, are better served
+    by a prior mean of each, from a source other than these values.
+
+    References
+    ----------
+    Johnson, O. (2007). Log-concavity and the maximum entropy property of the Poisson distribution.
+    Stochastic Processes and their Applications 117(6), 791-802. doi:10.1016/j.spa.2006.10.006.
+    Robbins, H. (1956). An empirical Bayes approach to statistics. Proceedings of the Third
+    Berkeley Symposium on Mathematical Statistics and Probability 1, 157-163.
+
+    Examples
+    --------
+    >>> from dpinfer.mechanisms import Geometric
+    >>> empirical_prior([7, 4, 5, -1, 6, 3], mechanism=Geometric(scale=1.0)).description
+    'Poisson, mean 4.22401'
+    """
+    family = check_option(family, "family", FAMILIES)
+    if family == "poisson":
+        return PoissonPrior(_rate(count, mechanism), empirical=True)
+    return _negative_binomial(count, mechanism)
+
+
+def _rate(count: Any, mechanism: Mechanism) -> float:
+    """Return the root of mean(E[f | y])/λ = 1, which is 0 where the left side is always less."""
+    from scipy import optimize
+
+    def excess(log_rate: float) -> float:
+        rate = float(np.exp(log_rate))
+        posterior = count_posterior(count, mechanism=mechanism, prior=PoissonPrior(rate))
+        return float(np.mean(posterior.mean)) / rate - 1.0
+
+    values, _ = split_labels(count, "count")
+    check_array(values, "count", le=_LARGEST)
+    start = np.log(max(float(np.mean(values)), 0.1))
+    low, high = start - 0.25, start + 0.25
+    while excess(high) > 0:
+        low, high = high, high + 2.0
+    while excess(low) < 0:
+        low, high = low - 2.0 * (start - low), low
+        if low < np.log(_SMALLEST):
+            return 0.0
+    return float(np.exp(optimize.brentq(excess, low, high, xtol=1e-12, rtol=1e-12)))
+
+
+def _negative_binomial(count: Any, mechanism: Mechanism) -> NegativeBinomialPrior:
+    """Maximise the likelihood by the logarithms of mean and dispersion."""
+    from scipy import optimize
+
+    values, _ = split_labels(count, "count")
+    law = as_noise(mechanism, values.size)
+    warn_of_rounding(values, law, "count")
+    poisson = _rate(count, mechanism)
+    rate = poisson or _SMALLEST_START
+    spread = float(np.var(values) - np.mean(law.variance)) - rate
+    start = [np.log(rate), np.log(np.clip(spread / rate**2, 0.01, 100.0))]
+    bounds = [(np.log(_SMALLEST), start[0] + 5.0), tuple(np.log(_DISPERSIONS))]
+
+    def loss(point: FloatArray) -> tuple[float, FloatArray]:
+        mean, dispersion = (float(x) for x in np.exp(point))
+        prior = NegativeBinomialPrior(mean, dispersion)
+        posterior = count_posterior(count, mechanism=mechanism, prior=prior)
+        return -float(np.mean(posterior.log_marginal)), -_gradient(posterior, mean, dispersion)
+
+    options = {"ftol": 1e-14, "gtol": 1e-9}
+    fit = optimize.minimize(
+        loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options
+    )
+    at_bound = bool(fit.x[1] <= bounds[1][0] + 1e-6)
+    # rounding may end the search at a point that is a maximum all the same
+    if not fit.success and np.abs(fit.jac[: 1 if at_bound else 2]).max() > _FLAT:
+        raise ConvergenceError(
+            f"the maximum of the likelihood was not found: {fit.message}; use family='poisson', or "
+            "a prior from another source"
+        )
+    if poisson == 0:
+        nothing = count_posterior(count, mechanism=mechanism, prior=PoissonPrior(0.0))
+        if -float(np.mean(nothing.log_marginal)) <= fit.fun + _ROUNDING:
+            return NegativeBinomialPrior(0.0, 0.0, empirical=True)
+    mean, dispersion = (float(x) for x in np.exp(fit.x))
+    return NegativeBinomialPrior(mean, 0.0 if at_bound else dispersion, empirical=True)
+
+
+def _gradient(posterior: CountPosterior, mean: float, dispersion: float) -> FloatArray:
+    """Mean derivative of the log marginal by the logarithms of mean and dispersion.
+
+    Those of log π(k), averaged over the posterior (Fisher's identity).
+    """
+    size = 1.0 / dispersion
+
+    def averages(window: Window, _: Any) -> FloatArray:
+        k = np.maximum(window.first + np.arange(len(window.mass))[:, None], 0.0)
+        ratio = (k - mean) / (size + mean)
+        by_mean = size * ratio
+        by_size = special.digamma(k + size) - special.digamma(size) - np.log1p(mean / size) - ratio
+        parts = [by_mean, -size * by_size]
+        return np.stack([(part * window.mass).sum(axis=0) for part in parts])
+
+    return np.asarray(posterior._apply(averages, 2).mean(axis=1))

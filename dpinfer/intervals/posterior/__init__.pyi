@@ -1,9 +1,0 @@
-from .count_posterior import count_posterior as count_posterior
-from .credible import CredibleIntervals as CredibleIntervals
-from .empirical import empirical_prior as empirical_prior
-from .priors import FlatPrior as FlatPrior
-from .priors import FunctionPrior as FunctionPrior
-from .priors import NegativeBinomialPrior as NegativeBinomialPrior
-from .priors import PoissonPrior as PoissonPrior
-from .priors import TablePrior as TablePrior
-from .result import CountPosterior as CountPosterior

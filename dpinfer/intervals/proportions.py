@@ -1,0 +1,475 @@
+"""Intervals for proportions of a population, from counts published with noise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from dpinfer._check import (
+    ALTERNATIVES,
+    Alternative,
+    FloatArray,
+    check_alpha,
+    check_array,
+    check_flag,
+    check_integer_array,
+    check_option,
+    check_scalar,
+)
+from dpinfer._numerics.roots import ENUMERATED, find_root
+from dpinfer.errors import InvalidParameterError
+from dpinfer.estimation.pivots import sidak
+from dpinfer.estimation.published import LARGEST_NOBS, check_published, common_shape, unlabelled
+from dpinfer.estimation.unknown_trials import Rows, UnknownTrials
+from dpinfer.intervals._count_tails import BinomialCounts, PoissonCounts
+from dpinfer.intervals._one_count import EXACT, MID_P, NORMAL, SCORE, End, NoisyRows, ends
+from dpinfer.mechanisms.independent import Mechanism, as_noise
+from dpinfer.results.intervals import Intervals
+from dpinfer.results.labels import split_labels
+
+# Intervals for Poisson rates of a population, from counts published with noise.
+
+
+RatesMethod = Literal["exact", "mid-p", "score", "normal"]
+
+LARGEST_COUNT = 1e15
+"""Beyond it, neighbouring whole numbers run together in sums."""
+
+
+def poisson_confint(
+    count: Any,
+    exposure: Any = 1.0,
+    *,
+    mechanism: Mechanism,
+    alpha: float = 0.05,
+    method: RatesMethod = "exact",
+    alternative: Alternative = "two-sided",
+    simultaneous: bool = False,
+) -> Intervals:
+    """Confidence intervals for Poisson rates when the counts of events were published with noise.
+
+    Parameters
+    ----------
+    count : float, array of shape (m,) or Series
+        The published counts: the number of events plus noise, not clamped or rounded since. They
+        may be negative.
+    exposure : float, array of shape (m,) or Series, default 1
+        The public exposure behind each count, > 0: person-years, area, time.
+    mechanism : NoiseLaw or sequence of NoiseLaw
+        The law of the noise: one for all counts, or one for each.
+    alpha : float, default 0.05
+        One minus the confidence level, in (0, 1).
+    method : {"exact", "mid-p", "score", "normal"}
+        As in :func:`proportion_confint`; ``"score"`` is its ``"wilson"``.
+    alternative : {"two-sided", "larger", "smaller"}
+        ``"larger"`` gives intervals [lower, ∞), ``"smaller"`` [0, upper].
+    simultaneous : bool, default False
+        Whether the intervals shall cover all rates together with probability 1 - ``alpha``. The
+        counts of events then have to be independent.
+
+    Returns
+    -------
+    Intervals
+        One interval for each rate, in events per unit of exposure, with the labels of ``count``;
+        unpacks as ``lower, upper``. They cover noise and sampling. The estimate is
+        count/exposure, which is unbiased and may be negative. An interval is marked as empty where
+        no rate is compatible with the published count.
+
+    Raises
+    ------
+    InvalidParameterError
+        If an argument is outside what is allowed, the shapes do not fit together, or the exact
+        tails are sums of too many terms.
+
+    Notes
+    -----
+    With T = X + e, X ~ Poisson(μ), μ = exposure·rate, and e the noise, the exact interval is the
+    set of μ with P(T >= t) >= α/2 and P(T <= t) >= α/2; its ends satisfy one of them with equality.
+    Without noise they are quantiles of χ²/2 (Garwood 1936). ``"mid-p"`` counts half of P(T = t)
+    and covers 1 - α on average rather than at least. ``"score"`` solves (t - μ)² = z²(μ + v) with v
+    the variance of the noise, and ``"normal"`` is t ± z√(max(t, 0) + v). Both err where μ is
+    small, and in the tails where Laplace or geometric noise dominates.
+
+    References
+    ----------
+    Garwood, F. (1936). Fiducial limits for the Poisson distribution. Biometrika 28, 437-442.
+    doi:10.1093/biomet/28.3-4.437.
+
+    Examples
+    --------
+    >>> from dpinfer.mechanisms import Geometric
+    >>> lower, upper = poisson_confint(31, 12.5, mechanism=Geometric.from_epsilon(0.5))
+    >>> lower.round(4), upper.round(4)
+    (np.float64(1.5847), np.float64(3.6312))
+    """
+    alpha = check_alpha(alpha)
+    method = check_option(method, "method", _RATES_ENDS)
+    alternative = check_option(alternative, "alternative", ALTERNATIVES)
+    together = check_flag(simultaneous, "simultaneous")
+    counts, labels = split_labels(count, "count")
+    time = check_array(
+        unlabelled(exposure, "exposure", labels, "count"), "exposure", gt=0, ge=1e-100, le=1e100
+    )
+    shape = common_shape(count=counts, exposure=time)
+    noise = as_noise(mechanism, shape[0] if shape else 1)
+    shape = np.broadcast_shapes(shape, noise.shape)
+    t, unit = (np.broadcast_to(x, shape).reshape(-1) for x in (counts, time))
+    check_published(t, "count", noise)
+    check_array(t, "count", le=LARGEST_COUNT)
+    rows = NoisyRows(count=t, family=PoissonCounts(size=t.size), noise=noise)
+    each = sidak(alpha, t.size) if together else alpha
+    lower, upper = ends(partial(_RATES_ENDS[method], rows), rows.family.largest, each, alternative)
+    return Intervals(
+        estimate=(t / unit).reshape(shape),
+        lower=(lower / unit).reshape(shape),
+        upper=(upper / unit).reshape(shape),
+        alpha=alpha,
+        method=method,
+        uncertainty="noise+sampling",
+        simultaneous=together,
+        labels=labels,
+    )
+
+
+_RATES_ENDS: dict[RatesMethod, End] = {
+    "exact": EXACT,
+    "mid-p": MID_P,
+    "score": SCORE,
+    "normal": NORMAL,
+}
+
+
+# Intervals for a proportion where the number of trials is known only with noise.
+
+
+_EDGE = 1e-12
+"""Proportions nearer to 0 or 1 count as 0 or 1."""
+
+_AWAY = np.array([0.0, 1.0, 2.0, 3.5, 7.0])
+"""Where the search looks first, in standard errors of the estimate."""
+
+_ACCURACY = 1e-11
+
+_DENOMINATORS = np.arange(2.0, 13.0)
+_TIES_WITHIN = 0.1
+"""Fractions are looked at that are so near to an end, relative to its distance from the centre."""
+
+
+def estimate(rows: UnknownTrials) -> FloatArray:
+    """Ratio of what was published, to one trial at least."""
+    return np.asarray(rows.count / np.maximum(rows.nobs, 1.0))
+
+
+def exact_end(rows: UnknownTrials, probability: float, side: int) -> FloatArray:
+    """Outermost proportion that the test against smaller (side 1) or larger ones accepts."""
+    if not rows.confidence_set[2].max() < probability:
+        raise InvalidParameterError(
+            f"nuisance_alpha must be below {probability:g}, the error probability of one end of an "
+            f"interval, got {rows.nuisance_alpha:g}"
+        )
+    return _Search(rows=rows, probability=probability, side=side).ends()
+
+
+def normal_end(rows: UnknownTrials, probability: float, side: int) -> FloatArray:
+    """Return the ratio and a normal quantile of its approximate standard error."""
+    half = special.ndtri(probability) * _standard_error(rows)
+    return np.asarray(estimate(rows) + side * half)
+
+
+def _standard_error(rows: UnknownTrials) -> FloatArray:
+    centre = rows.under(np.clip(estimate(rows), 0.0, 1.0), np.arange(rows.count.size))
+    n = np.maximum(rows.nobs, 1.0)
+    return np.asarray(np.sqrt(n * centre.value * (1.0 - centre.value) + centre.variance) / n)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Search:
+    """Search for the outermost accepted proportions of all rows."""
+
+    rows: UnknownTrials
+    probability: float
+    side: int
+
+    def ends(self) -> FloatArray:
+        """Return the ends; inf or -inf, beyond the other limit, where nothing is accepted."""
+        grid = self._grid()
+        accepted = np.stack([self._excess(p, self._all) >= 0.0 for p in grid])
+        first = np.argmax(accepted, axis=0)
+        there = accepted.any(axis=0)
+        end = np.where(there, 0.0 if self.side > 0 else 1.0, self.side * np.inf)
+        rows = np.flatnonzero(there & (first > 0))
+        if rows.size:
+            outer, inner = grid[first[rows] - 1, rows], grid[first[rows], rows]
+            end[rows] = self._ties(self._boundary(outer, inner, rows), rows)
+        return end
+
+    @property
+    def _all(self) -> Rows:
+        return np.arange(self.rows.count.size)
+
+    def _excess(self, p: FloatArray, rows: Rows) -> FloatArray:
+        """P-value at proportions, minus what makes it too small."""
+        test = self.rows.under(p, rows)
+        alternative: Alternative = "larger" if self.side > 0 else "smaller"
+        return test.largest(alternative, test.difference) - self.probability
+
+    def _grid(self) -> FloatArray:
+        """Proportions from the outermost to the innermost, one column for each row."""
+        centre, error = estimate(self.rows), np.maximum(_standard_error(self.rows), _EDGE)
+        away = np.concatenate([-_AWAY[:0:-1], _AWAY])[:, np.newaxis]
+        inside = np.clip(centre + away * error, _EDGE, 1.0 - _EDGE)
+        edge = np.full((1, centre.size), _EDGE)
+        grid = np.concatenate([edge, inside, 1.0 - edge])
+        return grid if self.side > 0 else grid[::-1]
+
+    def _boundary(self, outer: FloatArray, inner: FloatArray, rows: Rows) -> FloatArray:
+        """Where the p-value passes the probability, on the outer side of what is left open."""
+
+        def excess(p: FloatArray, index: Rows) -> FloatArray:
+            return -self.side * self._excess(p, rows[index])
+
+        low, high = (outer, inner) if self.side > 0 else (inner, outer)
+        brackets = find_root(excess, low, high, rtol=_ACCURACY, atol=_EDGE)
+        return brackets[0 if self.side > 0 else 1]
+
+    def _ties(self, end: FloatArray, rows: Rows) -> FloatArray:
+        """Move ends out to fractions at which ties make the test accept."""
+        if not (self.rows.noise.is_integer and self.rows.nobs_noise.is_integer):
+            return end
+        reach = _TIES_WITHIN * np.abs(estimate(self.rows)[rows] - end)
+        for q in _DENOMINATORS:
+            p = (np.floor(end * q) if self.side > 0 else np.ceil(end * q)) / q
+            near = (np.abs(p - end) <= reach) & (p > 0.0) & (p < 1.0) & (p != end)
+            at = np.flatnonzero(near)
+            if at.size:
+                accepted: NDArray[np.bool_] = self._excess(p[at], rows[at]) >= 0.0
+                end[at[accepted]] = p[at[accepted]]
+        return end
+
+
+Method = Literal["exact", "mid-p", "wilson", "normal"]
+
+
+def proportion_confint(
+    count: Any,
+    nobs: Any,
+    *,
+    mechanism: Mechanism,
+    nobs_mechanism: Mechanism | None = None,
+    nobs_is_total: bool = False,
+    alpha: float = 0.05,
+    method: Method = "exact",
+    alternative: Alternative = "two-sided",
+    simultaneous: bool = False,
+    nuisance_alpha: float = 1e-4,
+) -> Intervals:
+    """Confidence intervals for proportions when the counts of successes were published with noise.
+
+    Parameters
+    ----------
+    count : float, array of shape (m,) or Series
+        The published counts: the number of successes plus noise, not clamped or rounded since.
+        They may be negative or exceed ``nobs``.
+    nobs : int, array of shape (m,) or Series
+        The number of trials behind each count: public and >= 1, or published with noise.
+    mechanism : NoiseLaw or sequence of NoiseLaw
+        The law of the noise: one for all counts, or one for each.
+    nobs_mechanism : NoiseLaw or sequence of NoiseLaw, optional
+        The law of the noise in ``nobs``, where it was published with noise.
+    nobs_is_total : bool, default False
+        Whether ``count`` is a summand of ``nobs``, its noise included. ``nobs_mechanism`` is then
+        the noise of the other summands; :class:`WeightedSum` adds up several.
+    alpha : float, default 0.05
+        One minus the confidence level, in (0, 1).
+    method : {"exact", "mid-p", "wilson", "normal"}
+        ``"exact"`` never covers less often than stated. ``"mid-p"`` is narrower and does so on
+        average only. ``"wilson"`` and ``"normal"`` take the count as normal, with the variance of
+        the noise in it, and are offered for comparison. Where ``nobs`` is noisy, ``"exact"`` or
+        ``"normal"``.
+    alternative : {"two-sided", "larger", "smaller"}
+        ``"larger"`` gives intervals [lower, 1], the proportions that the test against larger ones
+        does not reject; ``"smaller"`` gives [0, upper].
+    simultaneous : bool, default False
+        Whether the intervals shall cover all proportions together with probability 1 - ``alpha``.
+        The published counts then have to be independent.
+    nuisance_alpha : float, default 1e-4
+        Probability in (0, 0.5) with which the confidence set for the true number of trials may
+        miss it, below the error probability of each end. Used where ``nobs`` is noisy.
+
+    Returns
+    -------
+    Intervals
+        One interval for each proportion, with the labels of ``count``; unpacks as
+        ``lower, upper``. They cover noise and sampling. The estimate is count/nobs, which is
+        unbiased where ``nobs`` is known, and may lie outside [0, 1]; a noisy ``nobs`` counts as 1
+        at least. An interval is marked as empty where no proportion is compatible with the
+        published count; empty intervals are part of the stated coverage.
+
+    Raises
+    ------
+    InvalidParameterError
+        If an argument is outside what is allowed, the shapes do not fit together, a count is not a
+        whole number although the noise takes whole numbers only, or the exact tails are sums of
+        too many terms.
+
+    Notes
+    -----
+    With T = X + e, X ~ Binomial(n, p) and e the noise, P(T >= t; p) grows with p. The exact
+    interval is the set of p with P(T >= t; p) >= α/2 and P(T <= t; p) >= α/2. Its ends satisfy one
+    of them with equality, or are 0 or 1 where the inequality holds there. Without noise it is that
+    of Clopper and Pearson (1934). ``"mid-p"`` counts half of P(T = t), and is the same for
+    continuous noise. ``"wilson"`` solves (t/n - p)² = z²(p(1-p)/n + v/n²) for p, with v the
+    variance of the noise and z the normal quantile (Wilson 1927 with v = 0), and ``"normal"`` is
+    p̂ ± z√(p̂(1-p̂)/n + v/n²) with p̂ = t/n, taken into [0, 1] under the root. Both err where n·p is
+    small, and in the tails where Laplace or geometric noise dominates. All are intersected with
+    [0, 1], which keeps their coverage.
+
+    The work is done once for all rows that share ``count``, ``nobs`` and mechanism. For Laplace,
+    geometric and Tulap noise (not truncated) and up to 1e8 trials, the tails have a closed form in
+    tails of binomial laws with moved odds; a million ends of rows that all differ take about a
+    second. Otherwise the tails are sums. For continuous noise and very many counts with one
+    ``nobs``, the ends are polynomials between whole numbers, checked to 1e-12 standard deviations.
+
+    Where ``nobs`` is noisy, the exact interval is the smallest that holds the proportions which
+    the guaranteed one-sided tests of :func:`proportions_ztest` at level α/2 do not reject. Their
+    p-values are the largest over a confidence set for the number of trials, plus the probability
+    to miss it (Berger and Boos 1994). The ends are searched numerically, on a grid that is refined
+    where the p-value passes α/2, and among fractions with denominators up to 12, at which ties
+    between outcomes make p-values jump. That takes up to seconds a row. ``"normal"`` is
+    count/nobs ± z√(n·p̂(1-p̂) + w²·v + p̂²·v')/n with n = nobs, v' the variance of its noise and
+    w = 1, or 1 - p̂ where ``count`` is part of it.
+
+    In the ``proportion_confint`` of statsmodels, ``alternative`` has the opposite meaning.
+
+    The intervals assume that the count was published whatever its value.
+
+    References
+    ----------
+    Clopper, C. J. and Pearson, E. S. (1934). The use of confidence or fiducial limits illustrated
+    in the case of the binomial. Biometrika 26, 404-413. doi:10.1093/biomet/26.4.404.
+    Wilson, E. B. (1927). Probable inference, the law of succession, and statistical inference.
+    Journal of the American Statistical Association 22, 209-212.
+    doi:10.1080/01621459.1927.10502953.
+    Berger, R. L. and Boos, D. D. (1994). P values maximized over a confidence set for the nuisance
+    parameter. Journal of the American Statistical Association 89, 1012-1016.
+    doi:10.1080/01621459.1994.10476836.
+
+    Examples
+    --------
+    >>> from dpinfer.mechanisms import Geometric, Laplace
+    >>> lower, upper = proportion_confint(34.21, 100, mechanism=Laplace.from_epsilon(0.5))
+    >>> lower.round(4), upper.round(4)
+    (np.float64(0.2395), np.float64(0.4544))
+
+    A count that the noise made negative:
+
+    >>> noise = Geometric.from_epsilon(0.5)
+    >>> lower, upper = proportion_confint([-3, 0, 5], 50, mechanism=noise)
+    >>> lower.round(4), upper.round(4)
+    (array([0., 0., 0.]), array([0.0857, 0.1583, 0.274 ]))
+
+    The number of trials published with noise too:
+
+    >>> lower, upper = proportion_confint(34, 103, mechanism=noise, nobs_mechanism=noise)
+    >>> lower.round(4), upper.round(4)
+    (np.float64(0.2249), np.float64(0.4497))
+    """
+    alpha = check_alpha(alpha)
+    alternative = check_option(alternative, "alternative", ALTERNATIVES)
+    together = check_flag(simultaneous, "simultaneous")
+    if nobs_mechanism is not None:
+        problem = _with_noisy_trials(
+            count, nobs, mechanism, nobs_mechanism, nobs_is_total, nuisance_alpha, method
+        )
+    else:
+        if check_flag(nobs_is_total, "nobs_is_total"):
+            raise InvalidParameterError(
+                "nobs_mechanism must be given with nobs_is_total=True: the law of the noise of the "
+                "other summands, Exact() where they have none"
+            )
+        check_scalar(nuisance_alpha, "nuisance_alpha", gt=0, lt=0.5)
+        problem = _with_known_trials(count, nobs, mechanism, method)
+    end, centre, shape, notes = problem
+    each = sidak(alpha, centre.size) if together else alpha
+    lower, upper = ends(end, np.ones(centre.size), each, alternative)
+    return Intervals(
+        estimate=centre.reshape(shape),
+        lower=lower.reshape(shape),
+        upper=upper.reshape(shape),
+        alpha=alpha,
+        method=method,
+        uncertainty="noise+sampling",
+        simultaneous=together,
+        labels=split_labels(count, "count")[1],
+        notes=notes,
+    )
+
+
+_Problem = tuple[Callable[[float, int], FloatArray], FloatArray, tuple[int, ...], tuple[str, ...]]
+"""How ends are found, the estimates, their shape, and what the reader has to know."""
+
+
+def _with_known_trials(count: Any, nobs: Any, mechanism: Mechanism, method: Method) -> _Problem:
+    """Check the arguments where the number of trials is public."""
+    end = _ENDS[check_option(method, "method", _ENDS)]
+    counts, labels = split_labels(count, "count")
+    trials = check_integer_array(unlabelled(nobs, "nobs", labels, "count"), "nobs", ge=1)
+    check_array(trials, "nobs", le=LARGEST_NOBS)
+    shape = common_shape(count=counts, nobs=trials)
+    noise = as_noise(mechanism, shape[0] if shape else 1)
+    shape = np.broadcast_shapes(shape, noise.shape)
+    t, n = (np.broadcast_to(x, shape).reshape(-1) for x in (counts, trials))
+    check_published(t, "count", noise)
+    rows = NoisyRows(count=t, family=BinomialCounts(nobs=n), noise=noise)
+    return partial(end, rows), t / n, shape, ()
+
+
+def _with_noisy_trials(
+    count: Any,
+    nobs: Any,
+    mechanism: Mechanism,
+    nobs_mechanism: Mechanism,
+    nobs_is_total: bool,
+    nuisance_alpha: float,
+    method: Method,
+) -> _Problem:
+    """Check the arguments where the number of trials was published with noise."""
+    end = _NOISY_ENDS[check_option(method, "method", _NOISY_ENDS)]
+    rows = UnknownTrials.checked(
+        count=count,
+        nobs=nobs,
+        value=0.5,
+        mechanism=mechanism,
+        nobs_mechanism=nobs_mechanism,
+        is_total=check_flag(nobs_is_total, "nobs_is_total"),
+        nuisance_alpha=nuisance_alpha,
+    )
+    return partial(end, rows), estimate(rows), rows.shape, _notes(rows, method)
+
+
+def _notes(rows: UnknownTrials, method: Method) -> tuple[str, ...]:
+    """Say what an interval takes for granted about the number of trials."""
+    if method != "exact":
+        return ("intervals take the estimated number of trials as the true one",)
+    notes = (
+        f"intervals hold whatever the true number of trials; each end has {rows.nuisance_alpha:g} "
+        "of the error probability for that",
+        "ends are found by a numerical search",
+    )
+    low, high, _ = rows.confidence_set
+    if (high - low < ENUMERATED).all():
+        return notes
+    return (*notes, "long ranges of the number of trials are looked at on a fine grid")
+
+
+_ENDS: dict[Method, End] = {"exact": EXACT, "mid-p": MID_P, "wilson": SCORE, "normal": NORMAL}
+_NOISY_ENDS: dict[Method, Callable[[UnknownTrials, float, int], FloatArray]] = {
+    "exact": exact_end,
+    "normal": normal_end,
+}

@@ -1,0 +1,805 @@
+"""The common face of every additive noise law.
+
+A law is written once, for arrays, as a handful of private hooks; the public methods here check
+their arguments, give scalars back for scalars, and are never overridden.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from copy import copy
+from dataclasses import fields
+from functools import cached_property, lru_cache
+from hashlib import blake2b
+from math import prod
+from typing import Any, NamedTuple, Protocol, Self, TypeVar, final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+
+from dpinfer._check import (
+    RNG,
+    FloatArray,
+    Locked,
+    check_array,
+    check_broadcast,
+    check_index,
+    check_parameter,
+    check_rng,
+    check_shape,
+)
+from dpinfer._numerics.lattice import smallest_whole
+from dpinfer.errors import ConvergenceError, InvalidParameterError
+
+# Which noises a law is about: estimates from the same published values have dependent errors.
+
+
+@final
+class Origin:
+    """The noises of one set of published values: not which law they have, but which they are.
+
+    Copies, and what was pickled, are the same origin.
+    """
+
+    def __init__(self, values: FloatArray) -> None:
+        self._values = values
+        self._token = os.urandom(16)
+
+    @cached_property
+    def digest(self) -> bytes:
+        """What equal values have in common, were they read twice."""
+        return blake2b(np.ascontiguousarray(self._values).tobytes(), digest_size=16).digest()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Origin) and self._token == other._token
+
+    def __hash__(self) -> int:
+        return hash(self._token)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"digest": self.digest, "_token": self._token}
+
+
+class Share(NamedTuple):
+    """The part that noises of one origin have in a sum: Σ weights · noise at the positions."""
+
+    origin: Origin
+    positions: NDArray[np.intp]
+    weights: FloatArray
+    law: NoiseLaw
+    """The law of these noises, of shape () or one for each position."""
+
+
+def are_dependent(laws: Sequence[NoiseLaw]) -> bool:
+    """Whether two of the errors are known to share a noise; what may do so is refused."""
+    shares = [share for law in laws for share in law._shares]
+    if len(shares) < 2:
+        return False
+    found: dict[Origin, list[NDArray[np.intp]]] = {}
+    for share in shares:
+        found.setdefault(share.origin, []).append(share.positions)
+    if len({origin.digest for origin in found} if len(found) > 1 else found) < len(found):
+        raise InvalidParameterError(
+            "mechanism must be laws of estimates whose dependence is known, got those of two fits "
+            "of equal values: make one Release of what was published, and fit that"
+        )
+    return any(
+        len(np.unique(np.concatenate(positions))) < sum(map(len, positions))
+        for positions in found.values()
+        if len(positions) > 1
+    )
+
+
+def refuse_dependent(laws: Sequence[NoiseLaw], name: str) -> None:
+    """Refuse errors that share a noise, where they have to be independent."""
+    if are_dependent(laws):
+        raise InvalidParameterError(
+            f"{name} must be laws of independent errors, got those of estimates that share "
+            "published values: use linear_confint, linear_ztest, counts_2indep, ratio_confint or "
+            "share_confint, which know how they depend"
+        )
+
+
+def refuse_same(laws: Sequence[NoiseLaw], name: str) -> None:
+    """Refuse the error of one estimate as that of several values."""
+    seen = set()
+    for law in laws:
+        key = tuple(
+            (hash(share.origin), share.positions.tobytes(), share.weights.tobytes())
+            for share in law._shares
+        )
+        if key and key in seen:
+            raise InvalidParameterError(
+                f"{name} must be the law of each value, got that of one estimate for several: "
+                "take the law of each from the fit"
+            )
+        seen.add(key)
+
+
+HALF_ULP = 2.0**-54
+"""Rounding error of a probability above 1/2. A quantile counts an atom as reached whose cdf differs
+from the given probability by no more than that, provided it is the only one."""
+
+CONTINUOUS_RANGE = {"gt": 0.0, "ge": 1e-100, "le": 1e100}
+"""Scales whose squares, and those of their reciprocals, are far from overflow."""
+
+INTEGER_RANGE = {"gt": 0.0, "ge": 1e-100, "le": 1e15}
+"""Scales at which floats still tell the whole numbers of the support apart."""
+
+
+class NoiseLaw(ABC):
+    """Law of additive noise, one law for each entry of its parameters.
+
+    The face that all laws share; it is not made itself. Every law of the package is symmetric
+    about zero.
+
+    Notes
+    -----
+    Methods take a number or an array and answer in the shape to which it broadcasts with the
+    parameters: a float where all are numbers. They raise :class:`~dpinfer.InvalidParameterError`
+    where the shapes do not fit together, or an argument is NaN or, for a probability, not within
+    [0, 1]. Points ``x`` may be infinite.
+
+    Examples
+    --------
+    >>> from dpinfer import Laplace
+    >>> Laplace(scale=2.0).isf([0.05, 0.025]).round(4)
+    array([4.6052, 5.9915])
+    >>> Laplace(scale=[1.0, 2.0]).sf([[0.0], [3.0]]).round(4)
+    array([[0.5   , 0.5   ],
+           [0.0249, 0.1116]])
+    """
+
+    _selected: bool = False
+    """Whether it is the noise of values of which a threshold or clamp left some, or moved some."""
+
+    _shares: tuple[Share, ...] = ()
+    """The noises of which it is known which they are."""
+
+    @property
+    @abstractmethod
+    def is_integer(self) -> bool:
+        """Whether the noise takes whole numbers only."""
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the parameters: ``()`` when there is one law for all cells."""
+
+    @abstractmethod
+    def take(self, index: Any) -> NoiseLaw:
+        """Return the law of the selected cells; where one law serves all cells, that law."""
+
+    @property
+    def _floor(self) -> FloatArray | float:
+        """Probability below which tails are not accurate relatively, shape (); 0: all are."""
+        return 0.0
+
+    @property
+    @final
+    @np.errstate(over="ignore")
+    def variance(self) -> Any:
+        """Variance of the noise, in squared units of the query; shape of the parameters."""
+        return _unwrap(self._variance())
+
+    @property
+    @final
+    @np.errstate(over="ignore")
+    def std(self) -> Any:
+        """Standard deviation of the noise, in units of the query; shape of the parameters."""
+        return _unwrap(np.sqrt(self._variance()))
+
+    @final
+    @np.errstate(over="ignore")
+    def cdf(self, x: ArrayLike) -> Any:
+        """Probability that the noise is at most ``x``."""
+        return _unwrap(self._cdf(self._argument(x, "x")))
+
+    @final
+    @np.errstate(over="ignore")
+    def sf(self, x: ArrayLike) -> Any:
+        """Probability that the noise exceeds ``x``, computed as a tail and never as 1 - cdf."""
+        return _unwrap(self._sf(self._argument(x, "x")))
+
+    @final
+    @np.errstate(over="ignore")
+    def logcdf(self, x: ArrayLike) -> Any:
+        """Logarithm of :meth:`cdf`, finite far beyond the point where ``cdf`` underflows."""
+        return _unwrap(self._logcdf(self._argument(x, "x")))
+
+    @final
+    @np.errstate(over="ignore")
+    def logsf(self, x: ArrayLike) -> Any:
+        """Logarithm of :meth:`sf`, finite far beyond the point where ``sf`` underflows."""
+        return _unwrap(self._logsf(self._argument(x, "x")))
+
+    @final
+    @np.errstate(over="ignore")
+    def ppf(self, q: ArrayLike) -> Any:
+        """Quantile: the smallest ``x`` with ``cdf(x) >= q``; -inf at 0, the supremum at 1."""
+        # adding 0.0 turns -0.0 into 0.0
+        return _unwrap(self._ppf(self._probability(q)) + 0.0)
+
+    @final
+    @np.errstate(over="ignore")
+    def isf(self, q: ArrayLike) -> Any:
+        """Upper quantile: the smallest ``x`` with ``sf(x) <= q``; accurate for tiny ``q``."""
+        return _unwrap(self._isf(self._probability(q)) + 0.0)
+
+    @final
+    @np.errstate(over="ignore")
+    def cf(self, t: ArrayLike) -> Any:
+        """Characteristic function E[exp(i t e)], which is real because the law is symmetric."""
+        return _unwrap(self._cf(self._argument(t, "t", ge=-1e100, le=1e100)))
+
+    @final
+    def rvs(self, size: int | tuple[int, ...] | None = None, *, rng: RNG = None) -> Any:
+        """Draw independent noise, for simulation.
+
+        The draws are not hardened against floating-point or timing attacks: to *release*
+        confidential data, use a vetted mechanism library such as OpenDP.
+
+        Parameters
+        ----------
+        size : int or tuple of int, optional
+            The shape of the answer, to which the parameters must broadcast; by default theirs.
+        rng : None, int or numpy.random.Generator, optional
+            Source of randomness; an int is a seed.
+
+        Returns
+        -------
+        number or array
+            The draws: int64 for laws on the whole numbers, float64 otherwise.
+        """
+        shape = self.shape if size is None else check_shape(size)
+        if size is not None and check_broadcast(parameters=self.shape, size=shape) != shape:
+            raise InvalidParameterError(
+                f"size must be a shape to which the parameters of shape {self.shape} broadcast, "
+                f"got {shape}"
+            )
+        return _unwrap(self._rvs(shape, check_rng(rng)))
+
+    def _argument(self, value: ArrayLike, name: str, **bounds: Any) -> FloatArray:
+        array = check_array(value, name, finite=False, nonempty=False, **bounds)
+        check_broadcast(parameters=self.shape, **{name: array.shape})
+        return array
+
+    def _probability(self, q: ArrayLike) -> FloatArray:
+        return self._argument(q, "q", ge=0, le=1)
+
+    # What a law has to say, all on float64 arrays that broadcast against its parameters.
+
+    @abstractmethod
+    def _variance(self) -> FloatArray: ...
+
+    @abstractmethod
+    def _cdf(self, x: FloatArray) -> FloatArray: ...
+
+    @abstractmethod
+    def _sf(self, x: FloatArray) -> FloatArray: ...
+
+    @abstractmethod
+    def _logcdf(self, x: FloatArray) -> FloatArray: ...
+
+    @abstractmethod
+    def _logsf(self, x: FloatArray) -> FloatArray: ...
+
+    @abstractmethod
+    def _ppf(self, q: FloatArray) -> FloatArray: ...
+
+    @abstractmethod
+    def _isf(self, q: FloatArray) -> FloatArray: ...
+
+    @abstractmethod
+    def _cf(self, t: FloatArray) -> FloatArray: ...
+
+    @abstractmethod
+    def _rvs(self, shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[Any]: ...
+
+
+class ParametricLaw(Locked, NoiseLaw):
+    """A law that is a frozen dataclass of parameters, each a float or a read-only array."""
+
+    @property
+    @abstractmethod
+    def _abscissa(self) -> FloatArray:
+        """Supremum of the real s at which E[exp(s e)] is finite; inf for sub-Gaussian tails."""
+
+    @abstractmethod
+    def _cgf(self, s: NDArray[np.complex128]) -> NDArray[np.complex128]:
+        """Log E[exp(s e)] for complex s inside the strip abs(Re s) < abscissa, any branch."""
+
+    @property
+    @final
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the parameters: ``()`` when there is one law for all cells."""
+        return np.broadcast_shapes(*(np.shape(value) for value in self._parameters().values()))
+
+    @final
+    def take(self, index: Any) -> Self:
+        """Return the law of the selected cells; where one law serves all cells, that law."""
+        if self.shape == ():
+            return self
+        check_index(index, "index", self.shape)
+        chosen = {
+            name: np.broadcast_to(value, self.shape)[index]
+            for name, value in self._parameters().items()
+        }
+        return marked(self._with(chosen), self._selected)
+
+    @final
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ParametricLaw) or other._kind != self._kind:
+            return NotImplemented
+        theirs = other._parameters()
+        return all(
+            np.array_equal(value, theirs[name]) for name, value in self._parameters().items()
+        )
+
+    @final
+    def __hash__(self) -> int:
+        values = (np.asarray(value) for value in self._parameters().values())
+        return hash((self._kind, *((value.shape, value.tobytes()) for value in values)))
+
+    @property
+    def _kind(self) -> Any:
+        """What laws of one kind, which differ by their parameters only, have in common."""
+        return type(self)
+
+    def _with(self, parameters: dict[str, Any]) -> Self:
+        """Return the law of the same kind with other parameters."""
+        return type(self)(**parameters)
+
+    def _parameters(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+
+    def _set(self, name: str, value: ArrayLike, **bounds: float) -> None:
+        """Store a checked parameter on the frozen instance: a float, or a read-only array."""
+        array = check_parameter(value, name, nonempty=False, **bounds)
+        array.flags.writeable = False  # a copy already
+        object.__setattr__(self, name, float(array) if array.ndim == 0 else array)
+
+
+class ContinuousLaw(ParametricLaw):
+    """A symmetric law with a density."""
+
+    @property
+    @final
+    def is_integer(self) -> bool:
+        """Whether the noise takes whole numbers only: no."""
+        return False
+
+    @final
+    @np.errstate(over="ignore")
+    def pdf(self, x: ArrayLike) -> Any:
+        """Density at ``x``, per unit of the query."""
+        return _unwrap(np.exp(self._logpdf(self._argument(x, "x"))))
+
+    @final
+    @np.errstate(over="ignore")
+    def logpdf(self, x: ArrayLike) -> Any:
+        """Logarithm of the density at ``x``; -inf outside the support."""
+        return _unwrap(self._logpdf(self._argument(x, "x")))
+
+    @abstractmethod
+    def _logpdf(self, x: FloatArray) -> FloatArray: ...
+
+    @final
+    def _cdf(self, x: FloatArray) -> FloatArray:
+        return self._sf(-x)
+
+    @final
+    def _logcdf(self, x: FloatArray) -> FloatArray:
+        return self._logsf(-x)
+
+    @final
+    def _ppf(self, q: FloatArray) -> FloatArray:
+        return -self._isf(q)
+
+
+class IntegerLaw(ParametricLaw):
+    """A symmetric law on the whole numbers; its hooks receive whole numbers (as float64)."""
+
+    @property
+    @final
+    def is_integer(self) -> bool:
+        """Whether the noise takes whole numbers only: yes."""
+        return True
+
+    @final
+    @np.errstate(over="ignore")
+    def pmf(self, k: ArrayLike) -> Any:
+        """Probability of exactly ``k``; zero where ``k`` is not a whole number."""
+        return _unwrap(np.exp(self._masked_logpmf(self._argument(k, "k"))))
+
+    @final
+    @np.errstate(over="ignore")
+    def logpmf(self, k: ArrayLike) -> Any:
+        """Logarithm of the probability of ``k``; -inf where ``k`` is not a whole number."""
+        return _unwrap(self._masked_logpmf(self._argument(k, "k")))
+
+    def _masked_logpmf(self, k: FloatArray) -> FloatArray:
+        whole = np.isfinite(k) & (k == np.floor(k))
+        return np.where(whole, self._logpmf(np.where(whole, k, 0.0)), -np.inf)
+
+    @abstractmethod
+    def _logpmf(self, k: FloatArray) -> FloatArray: ...
+
+    @abstractmethod
+    def _tail(self, k: FloatArray) -> FloatArray:
+        """P(noise > k) for whole numbers ``k``, infinities included."""
+
+    @abstractmethod
+    def _logtail(self, k: FloatArray) -> FloatArray:
+        """Logarithm of P(noise > k) for whole numbers ``k``, infinities included."""
+
+    @final
+    def _sf(self, x: FloatArray) -> FloatArray:
+        return self._tail(np.floor(x))
+
+    @final
+    def _logsf(self, x: FloatArray) -> FloatArray:
+        return self._logtail(np.floor(x))
+
+    @final
+    def _cdf(self, x: FloatArray) -> FloatArray:
+        # P(e <= k) = P(e >= -k) = P(e > -k - 1) by symmetry
+        return self._tail(-np.floor(x) - 1.0)
+
+    @final
+    def _logcdf(self, x: FloatArray) -> FloatArray:
+        return self._logtail(-np.floor(x) - 1.0)
+
+    @final
+    def _isf(self, q: FloatArray) -> FloatArray:
+        # P(e > k) <= q for q < 1/2. Beyond, the mirror image of the smallest k with
+        # P(e > k) < 1 - q: only small tails are compared, and 1 - q is exact.
+        mirrored = q >= 0.5
+        p = 1.0 - q
+        k = self._upper_quantile(np.where(mirrored, np.nextafter(p, -1.0), q))
+        if mirrored.any():
+            tie = (self._tail(k) >= p - HALF_ULP) & (self._tail(k + 1.0) < p - HALF_ULP)
+            return np.where(mirrored, -k - tie, k)
+        return k
+
+    @final
+    def _ppf(self, q: FloatArray) -> FloatArray:
+        upper = q > 0.5
+        p = np.where(upper, 1.0 - q, np.nextafter(q, -1.0))
+        k = self._upper_quantile(p)
+        if upper.any():
+            tie = (self._tail(k - 1.0) <= p + HALF_ULP) & (self._tail(k - 2.0) > p + HALF_ULP)
+            return np.where(upper, k - tie, -k)
+        return -k
+
+    def _upper_quantile(self, q: FloatArray) -> FloatArray:
+        """Smallest k with P(e > k) <= q, for q <= 1/2; inf for negative q."""
+        guess = np.where(q >= 0, self._isf_start(np.maximum(q, 0.0)), np.inf)
+        return smallest_whole(guess, lambda k: self._tail(k) <= q)
+
+    @abstractmethod
+    def _isf_start(self, q: FloatArray) -> FloatArray:
+        """Whole number near the upper quantile for ``q`` <= 1/2; infinite where that is."""
+
+
+Law = TypeVar("Law", bound=NoiseLaw)
+
+
+def marked(law: Law, selected: bool) -> Law:
+    """Return the law as that of values that a rule selected, or as that of any values."""
+    if law._selected == selected:
+        return law
+    law = copy(law)
+    object.__setattr__(law, "_selected", selected)
+    return law
+
+
+def _unwrap(array: NDArray[Any]) -> Any:
+    """Return a NumPy scalar where there is one value, the array otherwise."""
+    return array[()]
+
+
+# Scales of the noise from privacy budgets.
+
+
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
+
+
+def pure_scale(epsilon: ArrayLike, sensitivity: ArrayLike) -> FloatArray:
+    """Δ₁/ε."""
+    budget = _positive(epsilon, "epsilon")
+    change = _sensitivity(sensitivity, epsilon=budget)
+    return change / budget
+
+
+def zcdp_sigma(rho: ArrayLike, sensitivity: ArrayLike) -> FloatArray:
+    """Δ₂/√(2ρ)."""
+    budget = _positive(rho, "rho")
+    change = _sensitivity(sensitivity, rho=budget)
+    return np.asarray(change / np.sqrt(2.0 * budget))
+
+
+def gdp_sigma(mu: ArrayLike, sensitivity: ArrayLike) -> FloatArray:
+    """Δ₂/μ."""
+    budget = _positive(mu, "mu")
+    change = _sensitivity(sensitivity, mu=budget)
+    return change / budget
+
+
+def approximate_sigma(
+    solve: Callable[[FloatArray, FloatArray], FloatArray],
+    epsilon: ArrayLike,
+    delta: ArrayLike,
+    sensitivity: ArrayLike,
+) -> FloatArray:
+    """Δ₂ times the σ that ``solve`` finds for (ε, δ) and sensitivity 1."""
+    budget = _positive(epsilon, "epsilon")
+    leak = check_parameter(delta, "delta", gt=0, lt=1)
+    change = _sensitivity(sensitivity, epsilon=budget, delta=leak)
+    return change * solve(budget, leak)
+
+
+def classical_sigma(epsilon: FloatArray, delta: FloatArray) -> FloatArray:
+    """√(2 ln(1.25/δ))/ε for sensitivity 1 (Dwork and Roth 2014, Theorem A.1): ε < 1 only."""
+    if (epsilon >= 1).any():
+        raise InvalidParameterError(
+            "epsilon must be < 1 for the classical calibration, whose proof does not hold beyond, "
+            f'got {epsilon[epsilon >= 1][0]}: use calibration="analytic"'
+        )
+    return np.asarray(np.sqrt(2.0 * np.log(1.25 / delta)) / epsilon)
+
+
+def analytic_sigma(epsilon: FloatArray, delta: FloatArray) -> FloatArray:
+    """Smallest σ that is (ε, δ)-private at sensitivity 1 (Balle and Wang 2018, Theorem 8).
+
+    With μ = 1/σ the curve log δ(log μ) is increasing and concave, so that Newton steps from the
+    left approach the root from the left. The start is the μ at which the first term of the
+    curve, Φ(μ/2 - ε/μ), alone equals δ.
+    """
+    epsilon, delta = np.broadcast_arrays(epsilon, delta)
+    a = -special.ndtri(delta)
+    root = np.sqrt(np.square(a) + 2.0 * epsilon)
+    # the positive root of μ²/2 + aμ - ε = 0, without cancellation
+    mu = np.where(a > 0, 2.0 * epsilon / (np.abs(a) + root), np.abs(a) + root)
+    for _ in range(100):
+        logdelta, slope = gaussian_logdelta(mu, epsilon)
+        residual = np.log(delta) - logdelta
+        step = np.maximum(residual / slope, -0.5)
+        mu = mu * np.exp(step)
+        # where δ is close to 1 the curve is so flat that rounding decides the last step
+        if ((np.abs(step) < 1e-14) | (np.abs(residual) < 1e-14)).all():
+            return np.asarray(1.0 / mu)
+    raise ConvergenceError("the analytic calibration of the Gaussian did not converge")
+
+
+def gaussian_logdelta(mu: FloatArray, epsilon: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Log δ(ε) of the μ-GDP curve and its derivative in log μ.
+
+    δ = Φ(-a) - e^ε Φ(-b) with a = ε/μ - μ/2 and b = a + μ (Balle and Wang 2018, Theorem 8). As
+    e^ε φ(b) = φ(a), this is φ(a)·(m(a) - m(b)) with Mills' ratio m; where a and b are close, the
+    difference is the integral of -m'(x) = 1 - x·m(x) instead.
+    """
+    a = epsilon / mu - 0.5 * mu
+    half = 0.5 * np.minimum(mu, 1.0)[..., None]
+    x = a[..., None] + half * (1.0 + _NODES)
+    integral = half[..., 0] * ((1.0 - x * _mills(x)) @ _WEIGHTS)
+    difference = np.where(mu <= 1.0, integral, _mills(a) - _mills(a + mu))
+    logphi = -0.5 * np.square(a) - 0.5 * np.log(2.0 * np.pi)
+    return logphi + np.log(difference), mu / difference
+
+
+def _positive(value: ArrayLike, name: str) -> FloatArray:
+    """Check a budget or a sensitivity: not so small or large that a scale overflows."""
+    return check_parameter(value, name, gt=0, ge=1e-100, le=1e100)
+
+
+def _sensitivity(sensitivity: ArrayLike, **budgets: FloatArray) -> FloatArray:
+    """Check a sensitivity and that it broadcasts with the budgets."""
+    change = _positive(sensitivity, "sensitivity")
+    shapes = {name: budget.shape for name, budget in budgets.items()}
+    check_broadcast(sensitivity=change.shape, **shapes)
+    return change
+
+
+def _mills(x: FloatArray) -> FloatArray:
+    """(1 - Φ(x))/φ(x)."""
+    return np.asarray(np.sqrt(0.5 * np.pi) * special.erfcx(x / np.sqrt(2.0)))
+
+
+CALIBRATIONS = {"analytic": analytic_sigma, "classical": classical_sigma}
+"""How an (ε, δ) budget becomes the σ of a Gaussian at sensitivity 1."""
+
+
+# Draws from a symmetric law on the whole numbers by a guide table over its quantile function.
+
+
+BINS = 1 << 16
+"""Number of equally likely bins of the quantile function: one random 16-bit word selects one."""
+
+WORTHWHILE = 1 << 14
+"""From so many draws on a table is used. It takes the time of a few times as many to make, once."""
+
+_CHUNK = 1 << 16
+_UNDECIDED = np.iinfo(np.int64).min
+_SMALLEST = 2.0**-69
+"""The smallest tail probability that a bin and 53 further bits tell apart."""
+
+
+class SymmetricIntegerLaw(Protocol):
+    """What a guide table has to know of a law."""
+
+    def __hash__(self) -> int: ...
+
+    def isf(self, q: float) -> Any:
+        """Upper quantile."""
+
+    def sf(self, x: NDArray[Any]) -> Any:
+        """Tail probability."""
+
+
+class GuideTable:
+    """The value of the quantile function on each bin that it does not cut, and the tails.
+
+    A draw whose bin lies within one atom of the law is a single look-up. In the few other bins 53
+    more random bits and a search in the tails decide, so that the law is exact to double precision.
+    """
+
+    def __init__(self, law: SymmetricIntegerLaw) -> None:
+        largest = int(law.isf(_SMALLEST))
+        # negated: ascending, as a search needs it, with small numbers where the tail is small
+        self._tails = -np.asarray(law.sf(np.arange(largest + 1.0)))
+        edges = np.arange(BINS // 2 + 1) / BINS
+        magnitude = np.searchsorted(self._tails, -edges, side="left")
+        upper = np.where(magnitude[:-1] == magnitude[1:], magnitude[1:], _UNDECIDED)
+        lower = np.where(upper == _UNDECIDED, _UNDECIDED, -upper)
+        self._values = np.concatenate([lower, upper[::-1]])
+
+    def draw(self, shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.int64]:
+        """Draw an array of the given shape."""
+        out = np.empty(prod(shape), dtype=np.int64)
+        bins = np.empty(_CHUNK, dtype=np.intp)
+        for start in range(0, out.size, _CHUNK):
+            chunk = out[start : start + _CHUNK]
+            # four 16-bit words to a 64-bit one
+            words = rng.integers(0, 1 << 64, -(-chunk.size // 4), dtype=np.uint64).view(np.uint16)
+            chosen = bins[: chunk.size]
+            chosen[:] = words[: chunk.size]
+            # "clip" skips the check of bounds: 16-bit indices are within them
+            np.take(self._values, chosen, out=chunk, mode="clip")
+            undecided = np.flatnonzero(chunk == _UNDECIDED)
+            chunk[undecided] = self._decide(chosen[undecided], rng)
+        return out.reshape(shape)
+
+    def _decide(self, bins: NDArray[np.intp], rng: np.random.Generator) -> NDArray[np.intp]:
+        """Return the quantile at a random point of each bin."""
+        lower = bins < BINS // 2
+        tail = np.where(lower, bins, BINS - 1 - bins) + (1.0 - rng.random(bins.size))
+        magnitude = np.searchsorted(self._tails, -tail / BINS, side="left")
+        return np.where(lower, -magnitude, magnitude)
+
+
+@lru_cache(maxsize=16)
+def guide_table(law: SymmetricIntegerLaw) -> GuideTable:
+    """Return the table of a law, kept for the next draws from it."""
+    return GuideTable(law)
+
+
+# Vectorised draws of noise, for simulation: in chunks, so that memory is bounded by the answer.
+
+
+_SAMPLING_CHUNK = 1 << 15
+_SAMPLING_NODES, _SAMPLING_WEIGHTS = np.polynomial.legendre.leggauss(5)
+
+
+def laplace_draws(
+    scale: FloatArray, shape: tuple[int, ...], rng: np.random.Generator
+) -> FloatArray:
+    """Draw Laplace noise: exponential noise with a random sign."""
+    noise = rng.standard_exponential(shape)
+    flat = noise.reshape(-1)
+    for chunk in _chunks(flat.size):
+        flat[chunk] *= _signs(flat[chunk].size, rng)
+    noise *= scale
+    return noise
+
+
+def geometric_draws(
+    scale: FloatArray, shape: tuple[int, ...], rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """Draw two-sided geometric noise: the whole part of exponential noise, with a random sign.
+
+    The whole part of scale·E has P(k) proportional to a^k, a = exp(-1/scale). Of the two signed
+    zeros one is drawn again.
+    """
+    scales = np.broadcast_to(scale, shape).reshape(-1) if np.ndim(scale) else scale
+    out = np.empty(shape, dtype=np.int64)
+    flat = out.reshape(-1)
+    for chunk in _chunks(flat.size):
+        part = scales[chunk] if scales.ndim else scales
+        todo: slice | NDArray[np.intp] = slice(None)
+        noise = rng.standard_exponential(flat[chunk].size)
+        while noise.size:
+            noise *= part[todo] if part.ndim else part
+            np.floor(noise, out=noise)
+            noise *= _signs(noise.size, rng)
+            flat[chunk][todo] = noise
+            again = np.flatnonzero((noise == 0) & np.signbit(noise))
+            todo = again if isinstance(todo, slice) else todo[again]
+            noise = rng.standard_exponential(again.size)
+    return out
+
+
+def discrete_gaussian_draws(
+    sigma: FloatArray, shape: tuple[int, ...], rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """Draw discrete Gaussian noise by rejection from two-sided geometric noise.
+
+    Canonne, Kamath and Steinke (2020), Algorithm 3, for any mixture of σ.
+    """
+    out = np.empty(shape, dtype=np.int64)
+    flat, sigmas = out.reshape(-1), np.broadcast_to(sigma, shape).reshape(-1)
+    for chunk in _chunks(flat.size):
+        todo = np.arange(chunk.start, min(chunk.stop, flat.size))
+        while todo.size:
+            part = sigmas[todo]
+            scale = np.floor(part) + 1.0
+            noise = geometric_draws(scale, todo.shape, rng)
+            excess = (np.abs(noise) - np.square(part) / scale) / part
+            accepted = rng.random(todo.size) < np.exp(-0.5 * np.square(excess))
+            flat[todo[accepted]] = noise[accepted]
+            todo = todo[~accepted]
+    return out
+
+
+def rounded_normal_draws(
+    sigma: float, shape: tuple[int, ...], rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """Draw discrete Gaussian noise of large σ: rounded normal noise, a tiny share of it rejected.
+
+    A candidate k is to be kept with a probability that falls slowly with abs(k). Only a random
+    share of the candidates, as large as the rejection probability at 9σ, is looked at, and
+    rejected in proportion. Beyond 9σ, where normal noise falls with probability 2e-19, the
+    rejection probability is that at 9σ.
+    """
+    out = np.empty(shape, dtype=np.int64)
+    flat = out.reshape(-1)
+    share = float(_rejection(np.asarray(9.0 * sigma), sigma))
+    for chunk in _chunks(flat.size):
+        noise = rng.standard_normal(flat[chunk].size)
+        noise *= sigma
+        flat[chunk] = np.rint(noise, out=noise)
+    todo = np.arange(0)
+    if flat.size:
+        todo = rng.choice(flat.size, rng.binomial(flat.size, share), replace=False, shuffle=False)
+    rejected = todo[rng.random(todo.size) * share < _rejection(flat[todo], sigma)]
+    if rejected.size:
+        flat[rejected] = rounded_normal_draws(sigma, rejected.shape, rng)
+    return out
+
+
+def _rejection(k: NDArray[np.generic], sigma: float) -> FloatArray:
+    """1 - c·P(k)/P(rounded normal noise is k), with c so that it vanishes at k = 0.
+
+    The ratio is that of exp(-k²/(2σ²)) to its mean over the unit interval around k.
+    """
+    nodes = 0.5 * _SAMPLING_NODES
+    weights = _SAMPLING_WEIGHTS * np.exp(-0.5 * np.square(nodes / sigma))
+    growth = np.cosh(np.asarray(k)[..., None] * nodes / np.square(sigma)) - 1.0
+    mean = growth @ (weights / weights.sum())
+    return np.asarray(mean / (1.0 + mean))
+
+
+def _signs(size: int, rng: np.random.Generator) -> NDArray[np.int8]:
+    """Return independent random signs, one bit each."""
+    words = rng.integers(0, 1 << 64, -(-size // 64), dtype=np.uint64)
+    bits = np.unpackbits(words.view(np.uint8), count=size).view(np.int8)
+    bits += bits
+    return np.subtract(1, bits, out=bits)
+
+
+def _chunks(size: int) -> Iterator[slice]:
+    for start in range(0, size, _SAMPLING_CHUNK):
+        yield slice(start, start + _SAMPLING_CHUNK)

@@ -1,0 +1,225 @@
+"""Coverage of intervals in simulations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpinfer._check import (
+    as_pandas,
+    check_array,
+    check_integer,
+    check_length,
+    check_reps,
+    check_scalar,
+    show,
+)
+from dpinfer._style import COLOURS, REFERENCE, add_legend, marker, plain, series, styled_axes
+from dpinfer.errors import InvalidParameterError
+from dpinfer.plotting.results import check_numbers, check_words
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+
+def plot_coverage(
+    coverage: Any,
+    *,
+    nominal: float,
+    reps: int | None = None,
+    x: Any = None,
+    x_label: str | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw how often intervals held the truth against a setting, beside the nominal level.
+
+    Parameters
+    ----------
+    coverage : DataFrame, or mapping of str to array of float, shape (m,)
+        Shares of intervals that held the truth, in [0, 1], by method: the columns of a DataFrame,
+        whose index holds the settings.
+    nominal : float
+        The level 1 - α that the intervals state, in (0, 1).
+    reps : int, optional
+        The number of simulated releases behind each share, from which come the bars: 95 %
+        intervals of Clopper and Pearson. None for coverages that are known exactly.
+    x : str or array of float, shape (m,), optional
+        The settings, such as budgets ε, or the column of the DataFrame that holds them; by default
+        its index.
+    x_label : str, optional
+        The name of the setting with its unit; by default the name of the index or column.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; by default a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes with the drawing.
+
+    Raises
+    ------
+    InvalidParameterError
+        If a share is outside [0, 1], or shares and settings differ in number.
+    MissingExtraError
+        If matplotlib is not installed.
+
+    See Also
+    --------
+    dpinfer.size_study : the rates at which tests reject, whose result has a ``plot``.
+
+    Examples
+    --------
+    >>> from dpinfer.plotting import plot_coverage
+    >>> axes = plot_coverage({"exact": [0.951, 0.949], "noise ignored": [0.7, 0.9]},
+    ...                      nominal=0.95, reps=10_000, x=[0.5, 2.0], x_label="privacy budget ε")
+    >>> axes.get_ylabel()
+    'share of intervals that hold the truth'
+    """
+    level = check_scalar(nominal, "nominal", gt=0, lt=1)
+    count = None if reps is None else check_reps(reps)
+    x_label = None if x_label is None else check_words(x_label, "x_label")
+    coverage = as_pandas(coverage, "coverage")
+    if hasattr(coverage, "columns") and hasattr(coverage, "index"):
+        if isinstance(x, str) and x in coverage:
+            coverage, x = coverage.set_index(x), None
+        x = coverage.index.to_numpy() if x is None else x
+        x_label = coverage.index.name if x_label is None else x_label
+    elif not hasattr(coverage, "items") or x is None or not len(coverage):
+        raise InvalidParameterError(
+            "coverage must be a DataFrame, or a mapping of names to shares with their settings as "
+            f"x, got {show(coverage)} and x = {show(x)}"
+        )
+    settings = check_array(x, "x", ndim=1)
+    rows = {}
+    for name, shares in coverage.items():
+        rows[str(name)] = check_array(shares, f"coverage of {name}", ge=0, le=1, ndim=1)
+        check_length(rows[str(name)], f"coverage of {name}", len(settings), "x")
+    order = np.argsort(settings, kind="stable")
+    axes = styled_axes(ax)
+    axes.axhline(level, color=REFERENCE, linewidth=1.0, label=f"nominal, {level:g}")
+    for place, (name, shares) in enumerate(rows.items()):
+        axes.errorbar(
+            settings[order],
+            shares[order],
+            yerr=None if count is None else _bars(shares[order], count),
+            label=plain(name),
+            capsize=2,
+            **series(place),
+            **marker(place),
+        )
+    axes.set_xlabel("setting" if x_label is None else str(x_label))
+    axes.set_ylabel("share of intervals that hold the truth")
+    add_legend(axes)
+    return axes
+
+
+def _bars(shares: Any, reps: int) -> Any:
+    """Return how far intervals for the shares reach below and above them."""
+    from statsmodels.stats.proportion import proportion_confint
+
+    low, high = proportion_confint(np.round(shares * reps), reps, method="beta")
+    return np.maximum([shares - low, high - shares], 0.0)
+
+
+# Certificates of coverage and size: rates of errors beside what they may be.
+
+
+_ROW = 0.3
+_NEEDED = {"procedure", "about", "kind", "nominal", "rate", "bound_lower", "bound_upper"}
+
+
+def plot_certificates(certificates: Any, *, most: int = 60, ax: Axes | None = None) -> Axes:
+    """Draw the error rates of certificates, in multiples of the nominal ones.
+
+    Parameters
+    ----------
+    certificates : Certificate, Certificates or DataFrame
+        What :mod:`dpinfer.calibration` found, or its ``summary_frame()``, also as read from a file.
+    most : int, default 60
+        The largest number of rates to draw; the first ones are drawn. At most 400.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; by default a new figure, whose height follows the number of rows.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes with a row for each rate: the share of intervals that miss, or of true null
+        hypotheses that are rejected, divided by α, with its exact bounds. Open points are of the
+        procedure that was looked at beside. Left of 1 is conservative; the axis is logarithmic,
+        and a rate of 0 stands at its left end.
+
+    Raises
+    ------
+    InvalidParameterError
+        If what is given is no certificate.
+    MissingExtraError
+        If matplotlib is not installed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpinfer.calibration import Certificate
+    >>> from dpinfer.plotting import plot_certificates
+    >>> found = Certificate(procedure="a test", kind="size", alpha=0.05, labels=("",),
+    ...                     error_rate=np.array([0.0983]), reps=np.array([10_000]))
+    >>> axes = plot_certificates(found)
+    >>> [label.get_text() for label in axes.get_yticklabels()]
+    ['a test']
+    """
+    shown = check_integer(most, "most", ge=1, le=400)
+    frame = _frame(certificates)
+    rows = frame.iloc[:shown]
+    alpha = _errors(rows, "nominal")
+    ratio = _errors(rows, "rate") / alpha
+    ends = np.sort([_errors(rows, f"bound_{side}") / alpha for side in ("lower", "upper")], axis=0)
+    beside = np.full(len(rows), np.nan)
+    if "beside_rate" in rows:
+        beside = _errors(rows, "beside_rate") / alpha
+    positive = np.concatenate([ratio, *ends, beside, [0.5, 2.0]])
+    positive = positive[np.isfinite(positive) & (positive > 0)]
+    low, high = positive.min() / 1.2, positive.max() * 1.2
+    places = np.arange(len(rows))
+    axes = styled_axes(ax, size=(6.4, 1.4 + _ROW * max(len(rows), 2)))
+    axes.axvline(1.0, color=REFERENCE, linewidth=1.2, label="nominal")
+    axes.hlines(places, np.maximum(ends[0], low), ends[1], color=COLOURS[0], linewidth=1.8)
+    look = {"linestyle": "none", "color": COLOURS[0], **marker(0)}
+    axes.plot(np.maximum(ratio, low), places, label="certified", **look)
+    if np.isfinite(beside).any():
+        look = {"linestyle": "none", "color": COLOURS[1], **marker(1), "markerfacecolor": "white"}
+        names = ", ".join(dict.fromkeys(name for name in rows["beside"] if name))
+        axes.plot(np.maximum(beside, low), places, label=plain(names), **look)
+    axes.set_xscale("log")
+    axes.set_xlim(low, high)
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_formatter("{x:g}")
+    axes.tick_params(axis="x", which="minor", labelsize=7)
+    axes.set_yticks(places, [_name(*pair) for pair in zip(rows.procedure, rows.about, strict=True)])
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.grid(visible=False, axis="y")
+    cut = "" if len(rows) == len(frame) else f"\nthe first {len(rows)} of {len(frame)} rates"
+    axes.set_xlabel(f"rate of errors, in multiples of the nominal α{cut}")
+    add_legend(axes, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=3)
+    return axes
+
+
+def _frame(certificates: Any) -> pd.DataFrame:
+    found = as_pandas(getattr(certificates, "summary_frame", lambda: certificates)())
+    if not hasattr(found, "columns") or not set(found) >= _NEEDED or not len(found):
+        raise InvalidParameterError(
+            "certificates must be a Certificate, Certificates or their summary_frame(), got "
+            f"{show(certificates)}"
+        )
+    texts = [name for name in ("about", "beside") if name in found]
+    return found.assign(**{name: found[name].astype(object).fillna("") for name in texts})
+
+
+def _errors(rows: pd.DataFrame, name: str) -> Any:
+    """Return probabilities of errors from rates, which for intervals are coverages."""
+    rate = check_numbers(rows[name], f"{name} of certificates")
+    return np.where(rows["kind"] == "coverage", 1.0 - rate, rate)
+
+
+def _name(procedure: object, about: object) -> str:
+    return plain(f"{procedure}, {about}" if about else procedure)

@@ -1,0 +1,495 @@
+"""What protects: a guarantee, a mechanism or a privacy loss, as a curve of powers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+
+from dpinfer._check import FloatArray, check_array, check_integer, show
+from dpinfer._numerics.roots import find_root
+from dpinfer.errors import InvalidParameterError
+from dpinfer.mechanisms.channels import ExponentialMechanism, RandomizedResponse
+from dpinfer.mechanisms.laws import Exact, Gaussian
+from dpinfer.mechanisms.tulap import Tulap
+from dpinfer.privacy._divergences import ConcentratedCurve, Curve, RenyiCurve
+from dpinfer.privacy.composition import RepeatedDP, losses_delta
+from dpinfer.privacy.guarantees import GDP, RDP, ZCDP, ApproxDP, Guarantee, PureDP
+from dpinfer.privacy.loss import PrivacyLoss, privacy_loss
+from dpinfer.privacy.of_mechanisms import guarantee_of
+
+# Mechanisms and their compositions: the curve of a privacy loss, which is exact.
+
+
+_DEVIATIONS = 40.0
+"""Losses further from their mean, in standard deviations, decide nothing here."""
+_LARGEST_EXPONENT = 700.0
+_CLOSE = 1e-11
+_ROUNDING = 1e-9
+_ROOT = 1.5e-8
+_KINK = 1e-12
+_GOLDEN = 0.5 * (5.0**0.5 - 1.0)
+_SECTIONS = 36
+
+
+@dataclass(frozen=True)
+class LossCurve(Curve):
+    """The curve of the likelihood ratio test, than which none has more power."""
+
+    loss: Any
+
+    @property
+    def at_zero(self) -> float:
+        """Return the power at level 0."""
+        return float(self.loss.power(0.0))
+
+    def power(self, alpha: FloatArray) -> FloatArray:
+        """Return the largest power at each level."""
+        return np.asarray(self.loss.power(alpha), dtype=np.float64)
+
+    def level(self, power: FloatArray) -> FloatArray:
+        """Return the smallest level at which each power is possible: (power - δ(t))e^{-t}."""
+        reach = self._reach()
+
+        def one(wanted: float) -> float:
+            low = max(-reach, -_LARGEST_EXPONENT)
+            return -_least(lambda t: (self._delta(t) - wanted) * np.exp(-t), low, reach)
+
+        return np.maximum([one(float(wanted)) for wanted in power], 0.0)
+
+    def log_level(self, power: FloatArray) -> FloatArray:
+        """Return the logarithm of that level."""
+        found = super().log_level(power)
+        reach = self._reach()
+
+        def gain(t: float, wanted: float) -> float:
+            return float(t - np.log(max(wanted - self._delta(t), 1e-320)))
+
+        for at in np.flatnonzero(np.isneginf(found) & (power > self.at_zero)):
+            wanted = float(power[at])
+            # below this loss the tangent says nothing
+            first = float(self.loss.epsilon(wanted))
+            found[at] = -_least(partial(gain, wanted=wanted), first, reach)
+        return found
+
+    def crossing(self, epsilon: FloatArray) -> FloatArray:
+        """Return the largest power β that is e^ε times its level or more, 0 if there is none.
+
+        The line of slope e^ε meets the tangent at t where β = δ(t)/(1 - e^{t-ε}), and the curve at
+        the least of these.
+        """
+        reach = self._reach()
+
+        def one(at: float) -> float:
+            # an ε within rounding of the largest loss counts as that loss
+            last = at * (1.0 - _ROUNDING)
+            if self._delta(last) <= 0.0:
+                return 0.0
+            return _least(lambda t: self._delta(t) / -np.expm1(t - at), min(-reach, -at), last)
+
+        return np.minimum([one(float(at)) for at in epsilon], 1.0)
+
+    def _reach(self) -> float:
+        return float(self.loss.mean + _DEVIATIONS * np.sqrt(self.loss.variance))
+
+    def _delta(self, t: float) -> float:
+        """δ(t) for t of any sign."""
+        found = float(self.loss.delta(abs(t)))
+        return found if t >= 0 else 1.0 - float(np.exp(t)) * (1.0 - found)
+
+
+def _least(function: Callable[[float], float], lower: float, upper: float) -> float:
+    """Least value of a function that first falls and then rises, between the ends."""
+    from scipy import optimize
+
+    found = optimize.minimize_scalar(
+        function, bounds=(lower, upper), method="bounded", options={"xatol": _CLOSE * upper}
+    )
+    at, least = float(found.x), float(found.fun)
+    # that place is good to the root of rounding, which is enough but where the function has a kink
+    near = 4.0 * _ROOT * max(abs(at), upper)
+    low, high = max(at - near, lower), min(at + near, upper)
+    first, last = function(low), function(high)
+    if max(first, last) - least <= _KINK * abs(least):
+        return min(least, first, last)
+    return _golden(function, low, high)
+
+
+def _golden(function: Callable[[float], float], low: float, high: float) -> float:
+    """Least value of such a function, by golden sections."""
+    left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
+    at_left, at_right = function(left), function(right)
+    for _ in range(_SECTIONS):
+        if at_left <= at_right:
+            high, right, at_right = right, left, at_left
+            left = high - _GOLDEN * (high - low)
+            at_left = function(left)
+        else:
+            low, left, at_left = left, right, at_right
+            right = low + _GOLDEN * (high - low)
+            at_right = function(right)
+    return min(at_left, at_right, function(low), function(high))
+
+
+# Optimal composition: k equal mechanisms, one of which tells all, or true answers decide.
+
+
+_LEAST_LOG = -700.0
+"""Levels are looked for from e to this power on."""
+
+_APART = 40.0
+
+
+@dataclass(frozen=True)
+class RepeatedCurve(Curve):
+    """The test that counts the true ones among k randomized responses, of (ε, δ) each."""
+
+    epsilon: float
+    delta: float
+    count: int
+
+    @property
+    def at_zero(self) -> float:
+        """Return the power at level 0."""
+        return float(-np.expm1(self.count * np.log1p(-self.delta)))
+
+    def power(self, alpha: FloatArray) -> FloatArray:
+        """Return the largest power at each level."""
+        told = self.at_zero
+        inner = np.minimum(alpha / (1.0 - told), 1.0) if told < 1 else np.ones(alpha.shape)
+        return np.minimum(told + (1.0 - told) * self._inner(inner), 1.0)
+
+    def level(self, power: FloatArray) -> FloatArray:
+        """Return the smallest level at which each power is possible."""
+
+        def missing(s: FloatArray, index: NDArray[np.intp]) -> FloatArray:
+            return power[index] - self._at(s)
+
+        return self._root(missing, power.shape)
+
+    def crossing(self, epsilon: FloatArray) -> FloatArray:
+        """Return the largest power β that is e^ε times its level or more, 0 if there is none."""
+
+        def ratio(s: FloatArray, index: NDArray[np.intp]) -> FloatArray:
+            return np.log(np.maximum(self._at(s), 1e-320)) - s - epsilon[index]
+
+        log_level = np.log(np.maximum(self._root(ratio, epsilon.shape), 1e-320))
+        found = np.exp(np.minimum(epsilon + log_level, 0.0))
+        for at in np.flatnonzero(log_level <= _LEAST_LOG):
+            found[at] = self._crossing_beyond(float(epsilon[at]))
+        return found
+
+    def log_level(self, power: FloatArray) -> FloatArray:
+        """Return the logarithm of the smallest level at which each power is possible.
+
+        The curve is made of its tangents in the losses t, power = e^t·level + δ(t).
+        """
+        found = super().log_level(power)
+
+        def log_level(j: int, wanted: float) -> float:
+            rest = wanted - self._delta(j)
+            return float(np.log(rest)) - self._loss(j) if rest > 0 else -np.inf
+
+        for at in np.flatnonzero(np.isneginf(found) & (power > self.at_zero)):
+            wanted = float(power[at])
+            found[at] = _peak(partial(log_level, wanted=wanted), self._first, self.count)
+        return found
+
+    def _crossing_beyond(self, epsilon: float) -> float:
+        """Crossing at a level that no float holds: of the line of slope e^ε with a tangent."""
+        # with the least power, as the tangent is above the curve
+        last = min(int(np.ceil(0.5 * (epsilon / self.epsilon + self.count))) - 1, self.count)
+        if self.epsilon == 0 or last < self._first:
+            return self.at_zero
+        # a tangent in a loss below ε by so much that the crossing with it is at its own δ
+        before = int(0.5 * ((epsilon - _APART) / self.epsilon + self.count))
+        if before >= self._first and self._delta(min(before, last)) == self.at_zero:
+            return self.at_zero
+
+        def beaten(j: int) -> float:
+            return -self._delta(j) / -float(np.expm1(self._loss(j) - epsilon))
+
+        return -_peak(beaten, self._first, last)
+
+    @property
+    def _first(self) -> int:
+        """Least number of true answers with a loss of 0 or more."""
+        return (self.count + 1) // 2
+
+    def _loss(self, true: int) -> float:
+        return (2.0 * true - self.count) * self.epsilon
+
+    def _delta(self, true: int) -> float:
+        """δ at the loss of a number of true answers."""
+        inner = losses_delta(np.array([self._loss(true)]), self.epsilon, self.count)[0]
+        return self.at_zero + (1.0 - self.at_zero) * float(inner)
+
+    def _at(self, s: FloatArray) -> FloatArray:
+        return np.where(s < 0, self.power(np.exp(np.minimum(s, -1e-16))), 1.0)
+
+    def _root(self, function: Any, shape: tuple[int, ...]) -> FloatArray:
+        """Level at which a function of the log level that falls changes its sign, or 0."""
+        low, high = np.full(shape, _LEAST_LOG), np.zeros(shape)
+        part = np.flatnonzero(function(low, np.arange(low.size)) > 0)
+        found = np.zeros(shape)
+        if part.size:
+            log_level = find_root(
+                lambda s, index: function(s, part[index]), low[part], high[part], atol=1e-15
+            )[1]
+            found[part] = np.exp(log_level)
+        return found
+
+    def _inner(self, alpha: FloatArray) -> FloatArray:
+        """Power of the randomized test that counts true answers."""
+        low, high = np.zeros(alpha.shape), np.full(alpha.shape, float(self.count + 1))
+        # the least number whose upper tail under the null is within the level
+        while (high - low > 1).any():
+            middle = np.floor(0.5 * (low + high))
+            fits = self._tail(middle, -self.epsilon) <= alpha
+            low, high = np.where(fits, low, middle), np.where(fits, middle, high)
+        spare = np.maximum(alpha - self._tail(high, -self.epsilon), 0.0)
+        loss = (2.0 * (high - 1.0) - self.count) * self.epsilon
+        with np.errstate(divide="ignore"):
+            gain = np.exp(np.minimum(np.log(spare) + loss, 0.0))
+        return np.minimum(self._tail(high, self.epsilon) + gain, 1.0)
+
+    def _tail(self, least: FloatArray, epsilon: float) -> FloatArray:
+        """P(J ≥ least) for a binomial J of k answers, each true with probability expit(ε)."""
+        inside = (least > 0) & (least <= self.count)
+        at = np.where(inside, least, 1.0)
+        tail = special.betainc(at, self.count - at + 1.0, special.expit(epsilon))
+        return np.where(inside, tail, np.where(least > 0, 0.0, 1.0))
+
+
+def _peak(function: Callable[[int], float], low: int, high: int) -> float:
+    """Largest value of a function of whole numbers that rises or is flat, and then falls."""
+    while high > low:
+        middle = (low + high) // 2
+        rises = function(middle + 1) >= function(middle)
+        low, high = (middle + 1, high) if rises else (low, middle)
+    return function(low)
+
+
+# Gaussian differential privacy: the power of a test between two normal laws.
+
+
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
+
+_FAR = 40.0
+"""Beyond ± this the normal law has no probability left that a float can hold."""
+
+
+@dataclass(frozen=True)
+class GaussianCurve(Curve):
+    """Power Φ(μ + Φ⁻¹(α))."""
+
+    mu: float
+
+    def power(self, alpha: FloatArray) -> FloatArray:
+        """Return the largest power at each level."""
+        return np.asarray(special.ndtr(special.ndtri(alpha) + self.mu))
+
+    def level(self, power: FloatArray) -> FloatArray:
+        """Return the smallest level at which each power is possible."""
+        return np.asarray(special.ndtr(special.ndtri(power) - self.mu))
+
+    def log_level(self, power: FloatArray) -> FloatArray:
+        """Return the logarithm of that level."""
+        return np.asarray(special.log_ndtr(special.ndtri(power) - self.mu))
+
+    def crossing(self, epsilon: FloatArray) -> FloatArray:
+        """Return the largest power β that is e^ε times its level or more, 0 if there is none.
+
+        With z the quantile of β, the log ratio of power and level falls in z.
+        """
+        if self.mu == 0:
+            return np.zeros(epsilon.shape)
+        low, high = np.full(epsilon.shape, -_FAR), np.full(epsilon.shape, _FAR)
+
+        def excess(z: FloatArray, index: NDArray[np.intp]) -> FloatArray:
+            return _log_ratio(z, self.mu) - epsilon[index]
+
+        everything = np.arange(epsilon.size)
+        inside = (excess(low, everything) > 0) & (excess(high, everything) < 0)
+        found = np.where(excess(low, everything) > 0, 1.0, 0.0)
+        if inside.any():
+            part = np.flatnonzero(inside)
+            z = find_root(
+                lambda x, index: excess(x, part[index]), low[part], high[part], rtol=1e-15
+            )
+            found[part] = special.ndtr(z[1])
+        return found
+
+
+def _log_ratio(z: FloatArray, mu: float) -> FloatArray:
+    """Ln Φ(z) - ln Φ(z - μ)."""
+    if mu >= 1.0:
+        with np.errstate(over="ignore"):
+            return np.asarray(special.log_ndtr(z) - special.log_ndtr(z - mu))
+    # where both are close, the integral of φ/Φ between them
+    x = z[:, None] - 0.5 * mu * (1.0 + _NODES)
+    return np.asarray(0.5 * mu * (_hazard(x) @ _WEIGHTS))
+
+
+def _hazard(x: FloatArray) -> FloatArray:
+    """φ(x)/Φ(x)."""
+    tail = special.erfcx(-np.minimum(x, 0.0) / np.sqrt(2.0))
+    above = np.maximum(x, 0.0)
+    right = np.exp(-0.5 * np.square(above)) / np.sqrt(2.0 * np.pi) / special.ndtr(above)
+    return np.asarray(np.where(x < 0, np.sqrt(2.0 / np.pi) / tail, right))
+
+
+# Pure and approximate differential privacy: three straight lines.
+
+
+@dataclass(frozen=True)
+class PiecewiseCurve(Curve):
+    """Power min(1, e^ε·α + δ, 1 - e^{-ε}(1 - α - δ)); pure differential privacy has δ = 0."""
+
+    epsilon: float
+    delta: float
+
+    @property
+    def at_zero(self) -> float:
+        """Return the power at level 0."""
+        return self.delta
+
+    def power(self, alpha: FloatArray) -> FloatArray:
+        """Return the largest power at each level."""
+        with np.errstate(over="ignore"):
+            steep = np.exp(self.epsilon) * alpha + self.delta
+        # 1 - e^{-ε}(1 - α - δ) without cancellation
+        flat = -np.expm1(-self.epsilon) + (alpha + self.delta) * np.exp(-self.epsilon)
+        return np.asarray(np.minimum(np.minimum(steep, flat), 1.0))
+
+    def level(self, power: FloatArray) -> FloatArray:
+        """Return the smallest level at which each power is possible."""
+        low = (power - self.delta) * np.exp(-self.epsilon)
+        with np.errstate(over="ignore"):
+            high = power - self.delta - np.expm1(self.epsilon) * (1.0 - power)
+        return np.asarray(np.maximum(np.maximum(low, high), 0.0))
+
+    def log_level(self, power: FloatArray) -> FloatArray:
+        """Return the logarithm of that level."""
+        with np.errstate(divide="ignore"):
+            low = np.log(np.maximum(power - self.delta, 0.0)) - self.epsilon
+        return np.maximum(low, super().log_level(power))
+
+    def crossing(self, epsilon: FloatArray) -> FloatArray:
+        """Return the largest power β that is e^ε times its level or more, 0 if there is none."""
+        beyond = epsilon > self.epsilon
+        gap = np.where(beyond, -np.expm1(np.minimum(self.epsilon - epsilon, 0.0)), 1.0)
+        steep = np.where(beyond, self.delta / gap, np.inf)
+        rest = -np.expm1(-self.epsilon) + self.delta * np.exp(-self.epsilon)
+        flat = rest / -np.expm1(-self.epsilon - epsilon)
+        return np.asarray(np.minimum(np.minimum(steep, flat), 1.0))
+
+
+MAX_GROUP = 10**9
+
+_LEAST_BOUND = 1e-60
+"""A smaller bound on a divergence moves no power by as much as a float can show."""
+
+_BY_GUARANTEE = (Gaussian, Tulap, ExponentialMechanism, Exact)
+"""Mechanisms whose named guarantee is exact, or the best that is known of them."""
+
+
+def curve_of(protection: Any, sensitivity: ArrayLike = 1.0, group: int = 1) -> Curve:
+    """Return the curve of the largest power, for groups of the given size."""
+    known = resolve(protection, sensitivity, group)
+    if isinstance(known, PrivacyLoss):
+        return LossCurve(known)
+    for kind, rule in _CURVES.items():
+        if isinstance(known, kind):
+            return rule(known)
+    raise InvalidParameterError(f"no bound on the power is known for the guarantee {known}")
+
+
+def resolve(protection: Any, sensitivity: ArrayLike = 1.0, group: int = 1) -> Any:
+    """Return the guarantee or the privacy loss for groups of the given size."""
+    size = check_integer(group, "group", ge=1, le=MAX_GROUP)
+    change = check_array(sensitivity, "sensitivity", ge=0, le=1e100)
+    if isinstance(protection, (Guarantee, PrivacyLoss)):
+        if change.ndim or change != 1.0:
+            raise InvalidParameterError(
+                f"sensitivity must be left at 1 for {type(protection).__name__}, whose parameters "
+                f"account for it already, got {show(sensitivity)}"
+            )
+        if isinstance(protection, Guarantee):
+            return protection.group(size)
+        if size > 1:
+            raise InvalidParameterError(
+                f"group must be 1 for a privacy loss, got {size}: make it from the mechanism with "
+                "the sensitivity of the group"
+            )
+        return protection
+    if isinstance(protection, _BY_GUARANTEE):
+        return guarantee_of(protection, sensitivity).group(size)
+    if isinstance(protection, RandomizedResponse):
+        # every member of the group gives an answer of their own
+        return privacy_loss(protection, sensitivity=sensitivity, compositions=size)
+    return privacy_loss(protection, sensitivity=(size * change)[()])
+
+
+def guarantee_for(protection: Any, sensitivity: ArrayLike = 1.0, group: int = 1) -> Guarantee:
+    """Return the guarantee for groups, of a mechanism the strongest named one."""
+    size = check_integer(group, "group", ge=1, le=MAX_GROUP)
+    if isinstance(protection, Guarantee):
+        found = resolve(protection, sensitivity, size)
+    else:
+        found = guarantee_of(protection, sensitivity).group(size)
+    assert isinstance(found, Guarantee)
+    return found
+
+
+def pure_epsilon(guarantee: Guarantee) -> float:
+    """Return the ε of a guarantee that implies ε-differential privacy, or refuse."""
+    # an amplified guarantee is converted to no other, but its ε holds all the same
+    if isinstance(guarantee, ApproxDP) and guarantee.delta == 0:
+        return guarantee.epsilon
+    return guarantee.to_pure_dp().epsilon
+
+
+def _pure(guarantee: PureDP) -> Curve:
+    return PiecewiseCurve(guarantee.epsilon, 0.0)
+
+
+def _approximate(guarantee: ApproxDP) -> Curve:
+    return PiecewiseCurve(guarantee.epsilon, guarantee.delta)
+
+
+def _gaussian(guarantee: GDP) -> Curve:
+    return GaussianCurve(guarantee.mu)
+
+
+def _concentrated(guarantee: ZCDP) -> Curve:
+    if guarantee.rho == 0:
+        return PiecewiseCurve(0.0, 0.0)
+    return ConcentratedCurve(max(guarantee.rho, _LEAST_BOUND))
+
+
+def _renyi(guarantee: RDP) -> Curve:
+    order, bound = guarantee.curve
+    # a divergence of 0 at one order means that the laws are equal
+    if (bound == 0).any():
+        return PiecewiseCurve(0.0, 0.0)
+    return RenyiCurve(np.asarray(order) - 1.0, np.maximum(bound, _LEAST_BOUND))
+
+
+def _repeated(guarantee: RepeatedDP) -> Curve:
+    return RepeatedCurve(guarantee.epsilon, guarantee.delta, guarantee.count)
+
+
+_CURVES: dict[type, Callable[[Any], Curve]] = {
+    PureDP: _pure,
+    ApproxDP: _approximate,
+    GDP: _gaussian,
+    ZCDP: _concentrated,
+    RDP: _renyi,
+    RepeatedDP: _repeated,
+}

@@ -1,0 +1,619 @@
+"""Sequential composition: several releases from the same data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from math import fsum, hypot
+from typing import Any, Literal, Self
+
+import numpy as np
+from scipy import special
+
+from dpinfer._check import (
+    FloatArray,
+    Neighbours,
+    check_integer,
+    check_items,
+    check_option,
+    check_scalar,
+    show,
+)
+from dpinfer._numerics.counts import bernstein_radius, binom_pmf
+from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
+from dpinfer.privacy.guarantees import (
+    GDP,
+    RDP,
+    ZCDP,
+    Amplification,
+    AmplifiedDP,
+    ApproxDP,
+    Guarantee,
+    PairGuarantee,
+    PureDP,
+    check_delta_within,
+)
+
+# The sum of k privacy losses of randomized response: (k - 2i)ε with i lies, i binomial.
+
+
+_LOG_NEGLIGIBLE = 80.0
+"""Terms below e^-80 of the largest probability are left out: the smallest factor is about e^-40."""
+
+_SMALL = 0.05
+"""Below this ε a lie is so close to probability 1/2 that its difference from 1/2 matters."""
+
+_LARGE = 50.0
+"""Above this ε no lie is expected, among however many answers."""
+
+
+def losses_delta(at: FloatArray, epsilon: float, count: int) -> FloatArray:
+    """δ at each ε: Σ P(i)·(1 - e^(ε - loss)) over the losses above ε."""
+    if epsilon == 0:
+        return np.zeros(at.shape)
+    with np.errstate(over="ignore"):
+        last = np.ceil(0.5 * (count - at / epsilon)) - 1.0
+    return np.array(
+        [_excess(np.array(end), point, epsilon, count) for end, point in zip(last, at, strict=True)]
+    )
+
+
+def losses_epsilon(delta: FloatArray, epsilon: float, count: int) -> FloatArray:
+    """ε at each δ in [0, 1), at least 0."""
+    return np.array([_solve(chance, epsilon, count) for chance in delta])
+
+
+def _solve(delta: float, epsilon: float, count: int) -> float:
+    """Find the pair of neighbouring losses with ε between them, and ε there in closed form."""
+    if epsilon == 0 or losses_delta(np.zeros(1), epsilon, count)[0] <= delta:
+        return 0.0
+    # δ at the loss of i lies is at most the given one for i = low, and above it for i = high
+    low, high = 0, count // 2 + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        at = (count - 2 * middle) * epsilon
+        below = _excess(np.array(middle - 1.0), at, epsilon, count) <= delta
+        low, high = (middle, high) if below else (low, middle)
+    at = (count - 2 * low) * epsilon
+    least = _excess(np.array(low - 1.0), at, epsilon, count)
+    # with s = loss - ε, δ = least + (1 - e^-s)·slope
+    lies, pmf = _terms(low, epsilon, count)
+    slope = (pmf * np.exp(-2.0 * (low - lies) * epsilon)).sum()
+    return float(at + np.log1p(-min((delta - least) / slope, 1.0)))
+
+
+def _excess(last: FloatArray, at: float, epsilon: float, count: int) -> float:
+    """Sum of P(i)·(1 - e^(at - loss)) over at most ``last`` lies."""
+    if last < 0:
+        return 0.0
+    lies, pmf = _terms(float(last), epsilon, count)
+    return float((pmf * -np.expm1(np.minimum(at - (count - 2.0 * lies) * epsilon, 0.0))).sum())
+
+
+def _terms(last: float, epsilon: float, count: int) -> tuple[FloatArray, FloatArray]:
+    """Numbers of lies up to ``last`` that matter, and their probabilities."""
+    lie = float(special.expit(-epsilon))
+    centre = min(last, count * lie)
+    radius = float(bernstein_radius(np.array(count * lie * (1.0 - lie) + 1.0), _LOG_NEGLIGIBLE))
+    lies = np.arange(max(np.floor(centre - radius), 0.0), min(last, centre + radius) + 1.0)
+    trials = np.array(float(count))
+    if epsilon > _LARGE:
+        # few lies, each of tiny probability: ratios of neighbouring probabilities
+        ratios = np.log((count - lies[1:] + 1.0) / lies[1:]) - epsilon
+        log_pmf = np.concatenate([[0.0], np.cumsum(ratios)]) - count * np.log1p(np.exp(-epsilon))
+        return lies, np.exp(log_pmf)
+    if epsilon >= _SMALL:
+        return lies, binom_pmf(lies, trials, np.array(lie))
+    # i - k·P(lie) = (i - k/2) + k·tanh(ε/2)/2, without rounding the probability of a lie
+    excess = (lies - 0.5 * count) + 0.5 * count * np.tanh(0.5 * epsilon)
+    return lies, binom_pmf(lies, trials, np.array(lie), excess=excess)
+
+
+# Checks of the guarantees that are put together.
+
+
+def check_guarantee(value: Any, name: str) -> Guarantee:
+    """Return ``value`` if it is a guarantee."""
+    if isinstance(value, Guarantee):
+        return value
+    raise InvalidParameterError(
+        f"{name} must be a guarantee such as PureDP(1.0), got {show(value)}: that of a mechanism "
+        "is guarantee_of(mechanism, sensitivity)"
+    )
+
+
+def check_guarantees(value: Any) -> list[Guarantee]:
+    """Return at least one guarantee, all of one neighbour relation, as a list."""
+    found = check_items(value, "guarantees", "guarantees")
+    if not found:
+        raise InvalidParameterError("guarantees must hold at least one guarantee, got none")
+    found = [check_guarantee(item, f"guarantees[{at}]") for at, item in enumerate(found)]
+    check_one_relation(found)
+    return found
+
+
+def check_one_relation(guarantees: Iterable[Guarantee]) -> None:
+    """Refuse guarantees for different neighbour relations."""
+    relations = {guarantee.neighbours for guarantee in guarantees}
+    if len(relations) > 1:
+        raise IncompatibleReleaseError(
+            "guarantees must have one neighbour relation, got both 'add-remove' and 'replace': "
+            "turn the former into the latter with to_replace()"
+        )
+
+
+def check_pairs(value: Any) -> tuple[FloatArray, FloatArray, Neighbours]:
+    """Return ε and δ of guarantees that are each a pair and not amplified, and their relation."""
+    found = check_guarantees(value)
+    epsilons, deltas = [], []
+    for guarantee in found:
+        if isinstance(guarantee, AmplifiedDP):
+            raise IncompatibleReleaseError(
+                f"guarantees must not be amplified here, got {show(guarantee)}: compose what was "
+                "computed on one sample first and amplify once; for steps on fresh samples use "
+                "SubsampledLoss"
+            )
+        if not isinstance(guarantee, (PureDP, ApproxDP)):
+            raise InvalidParameterError(
+                f"guarantees must be PureDP or ApproxDP here, got {show(guarantee)}: use compose"
+            )
+        epsilons.append(guarantee.epsilon)
+        deltas.append(guarantee.delta if isinstance(guarantee, ApproxDP) else 0.0)
+    return np.array(epsilons), np.array(deltas), found[0].neighbours
+
+
+# Optimal composition of equal mechanisms, with the exact curve of its worst case.
+
+
+MAX_COUNT = 10**9
+
+
+@dataclass(frozen=True, repr=False)
+class RepeatedDP(PairGuarantee):
+    """All the (ε', δ') of k mechanisms, each (ε, δ)-DP, that are run one after the other.
+
+    Parameters
+    ----------
+    epsilon : float
+        The ε >= 0 of each mechanism.
+    delta : float
+        The δ of each mechanism, within [0, 1).
+    count : int
+        The number k >= 1 of mechanisms.
+    neighbours : {"add-remove", "replace"}, default "add-remove"
+        Whether neighbouring data sets differ by one record more, or by one that is changed.
+
+    Raises
+    ------
+    InvalidParameterError
+        If a parameter is out of range.
+
+    Notes
+    -----
+    The worst case is k times randomized response with ε, each of which tells everything with
+    probability δ. With J truthful answers its privacy loss is (2J - k)ε, J binomial, so that
+
+        δ' = 1 - (1-δ)ᵏ·(1 - Σ P(J = j)·max(1 - exp(ε' - (2j-k)ε), 0)).
+
+    No smaller δ' holds for all such mechanisms; a given mechanism may do better. The sum has
+    positive terms only, and is accurate relative to itself. Between two values of the loss
+    exp(ε') is linear in δ', so that :meth:`epsilon_at` is exact as well.
+
+    References
+    ----------
+    Kairouz, P., Oh, S. and Viswanath, P. (2017). The composition theorem for differential privacy.
+    IEEE Transactions on Information Theory 63(6), 4037-4049. doi:10.1109/TIT.2017.2685505,
+    Theorem 3.3.
+
+    Examples
+    --------
+    >>> total = RepeatedDP(0.1, 0.0, 100)
+    >>> round(total.epsilon_at(1e-6), 6), round(total.delta_at(10.0), 12)
+    (4.774568, 0.0)
+    """
+
+    count: int
+
+    def _check(self) -> None:
+        super()._check()
+        object.__setattr__(self, "count", check_integer(self.count, "count", ge=1, le=MAX_COUNT))
+
+    @property
+    def _times(self) -> int:
+        return self.count
+
+    @property
+    def _told(self) -> float:
+        """Probability 1 - (1-δ)ᵏ that some mechanism tells everything."""
+        return float(-np.expm1(self.count * np.log1p(-self.delta)))
+
+    def _delta_at(self, epsilon: FloatArray) -> FloatArray:
+        inner = losses_delta(epsilon.ravel(), self.epsilon, self.count).reshape(epsilon.shape)
+        return self._told + (1.0 - self._told) * inner
+
+    def _epsilon_at(self, delta: FloatArray) -> FloatArray:
+        left = check_delta_within(delta, self._told, self)
+        # (δ' - s)/(1 - s) with s = 1 - (1-δ)ᵏ
+        inner = left * np.exp(-self.count * np.log1p(-self.delta))
+        return losses_epsilon(inner.ravel(), self.epsilon, self.count).reshape(delta.shape)
+
+    def _group(self, size: int) -> Self:
+        single = ApproxDP(self.epsilon, self.delta).group(size)
+        return replace(self, epsilon=single.epsilon, delta=single.delta)
+
+
+def compose_optimal(guarantee: PureDP | ApproxDP, count: int) -> RepeatedDP:
+    """Optimal composition of k mechanisms with one and the same (ε, δ).
+
+    Parameters
+    ----------
+    guarantee : PureDP or ApproxDP
+        The guarantee of each mechanism. The mechanisms may differ, and be chosen adaptively.
+    count : int
+        The number k >= 1 of mechanisms.
+
+    Returns
+    -------
+    RepeatedDP
+        The curve of all (ε', δ') that follow; ``.to_approx_dp(delta)`` is one of them.
+
+    Raises
+    ------
+    InvalidParameterError
+        If ``count`` is not a whole number from 1 to 10⁹, or the guarantee has no single (ε, δ).
+    IncompatibleReleaseError
+        If the guarantee is amplified.
+
+    See Also
+    --------
+    compose : the sum of guarantees of any kind.
+    compose_advanced : a bound for pairs (ε, δ) that differ.
+
+    Examples
+    --------
+    >>> from dpinfer.privacy import PureDP
+    >>> round(compose_optimal(PureDP(0.1), 100).epsilon_at(1e-6), 6)
+    4.774568
+    """
+    (epsilon,), (delta,), relation = check_pairs([guarantee])
+    return RepeatedDP(epsilon, delta, count, neighbours=relation)
+
+
+def compose(guarantees: Iterable[Guarantee], *, delta: float | None = None) -> Guarantee:
+    """Guarantee of several releases from the same data, each chosen with a view to those before.
+
+    Parameters
+    ----------
+    guarantees : iterable of Guarantee
+        The guarantee of each release, all for one neighbour relation.
+    delta : float, optional
+        The total δ at which the answer is to be an :class:`ApproxDP`. It must be given where
+        (ε, δ) guarantees with δ > 0 meet GDP, zCDP or RDP, and covers all of them.
+
+    Returns
+    -------
+    Guarantee
+        Of the weakest kind among the releases, in the order PureDP, GDP, ZCDP, RDP.
+        :class:`ApproxDP` with ``delta``, or where all releases are pairs (ε, δ) or pure;
+        :class:`AmplifiedDP` where a release is.
+
+    Raises
+    ------
+    IncompatibleReleaseError
+        If neighbour relations are mixed, or amplified guarantees may be for the same sample.
+    InvalidParameterError
+        If there is no guarantee, or ``delta`` is missing or too small.
+
+    Notes
+    -----
+    Σε, Σδ; Σρ; √Σμ²; Σγ at each order. What holds with more than one kind is first converted to
+    the weakest of them, which loses something: a numerical total of the mechanisms is smaller.
+    Amplified guarantees are only composed for different samples, drawn independently of each
+    other: several releases from one sample are composed first, and amplified once.
+
+    References
+    ----------
+    Dwork, C. and Roth, A. (2014). The algorithmic foundations of differential privacy.
+    doi:10.1561/0400000042, Theorem 3.16.
+
+    Bun, M. and Steinke, T. (2016). Concentrated differential privacy: simplifications, extensions,
+    and lower bounds. doi:10.1007/978-3-662-53641-4_24, Lemma 1.7.
+
+    Dong, J., Roth, A. and Su, W. J. (2022). Gaussian differential privacy. doi:10.1111/rssb.12454,
+    Corollary 2.
+
+    Mironov, I. (2017). Rényi differential privacy. doi:10.1109/CSF.2017.11, Proposition 1.
+
+    Examples
+    --------
+    >>> from dpinfer.privacy import GDP, ZCDP, ApproxDP, PureDP
+    >>> compose([PureDP(0.5), PureDP(1.0)])
+    PureDP(epsilon=1.5, neighbours='add-remove')
+    >>> compose([ZCDP(0.5), GDP(1.0)])
+    ZCDP(rho=1.0, neighbours='add-remove')
+    >>> total = compose([ZCDP(0.5), ApproxDP(1.0, 1e-7)], delta=1e-6)
+    >>> round(total.epsilon, 4), total.delta
+    (6.243, 1e-06)
+    """
+    parts = check_guarantees(guarantees)
+    pairs = [part for part in parts if isinstance(part, ApproxDP) and not _is_pure(part)]
+    others = [_plain(part) for part in parts if not isinstance(part, ApproxDP) or _is_pure(part)]
+    if delta is not None:
+        delta = check_scalar(delta, "delta", ge=0, lt=1)
+    if not pairs:
+        total = _compose_kinds(others) if len(parts) > 1 else parts[0]
+        return total if delta is None else total.to_approx_dp(delta)
+    return _with_pairs(pairs, _compose_kinds(others) if others else None, delta)
+
+
+def _with_pairs(pairs: list[ApproxDP], rest: Guarantee | None, delta: float | None) -> ApproxDP:
+    """Add up pairs (ε, δ), and the others at what is left of ``delta``."""
+    spent = fsum(pair.delta for pair in pairs)
+    epsilon = fsum(pair.epsilon for pair in pairs)
+    if isinstance(rest, PureDP):
+        epsilon, rest = epsilon + rest.epsilon, None
+    if rest is not None:
+        if delta is None or delta <= spent:
+            raise InvalidParameterError(
+                f"delta must be > {spent:g}, what the (ε, δ) guarantees use, to express {rest} "
+                f"beside them, got {delta}"
+            )
+        epsilon, spent = epsilon + rest.epsilon_at(delta - spent), delta
+    if spent >= 1:
+        raise InvalidParameterError(
+            f"guarantees must have deltas that add up to less than 1, got {spent:g}"
+        )
+    relation = pairs[0].neighbours
+    sources = _sources(pairs)
+    total = (
+        AmplifiedDP(epsilon, spent, sources, neighbours=relation)
+        if sources
+        else ApproxDP(epsilon, spent, neighbours=relation)
+    )
+    return total if delta is None else total.to_approx_dp(delta)
+
+
+def _sources(pairs: list[ApproxDP]) -> tuple[Amplification, ...]:
+    """Return the samples of amplified guarantees, which must be known to be different."""
+    amplified = [pair for pair in pairs if isinstance(pair, AmplifiedDP)]
+    sources = tuple(source for pair in amplified for source in pair.sources)
+    names = [source.sample for source in sources]
+    if len(amplified) > 1 and (None in names or len(set(names)) < len(names)):
+        raise IncompatibleReleaseError(
+            "amplified guarantees must be for samples drawn independently, each with its own "
+            f"name, got samples {', '.join(map(repr, names))}: what was computed on one sample is "
+            "composed first and amplified once, amplify([first, second], rate=...); give different "
+            'samples names, amplify(..., sample="wave 2")'
+        )
+    return sources
+
+
+def _is_pure(part: Guarantee) -> bool:
+    return type(part) is ApproxDP and part.delta == 0
+
+
+def _plain(part: Guarantee) -> Guarantee:
+    """Return a guarantee as one of the four kinds that have a sum."""
+    if _is_pure(part):
+        return part.to_pure_dp()
+    return part.to_gdp() if isinstance(part, RepeatedDP) else part
+
+
+def _compose_kinds(parts: list[Guarantee]) -> Guarantee:
+    """Compose guarantees of the kinds PureDP, GDP, ZCDP and RDP: as the weakest of them."""
+    kind = max((type(part) for part in parts), key=_KINDS.index)
+    relation = parts[0].neighbours
+    if kind is RDP:
+        return _compose_renyi(parts)
+    if kind is ZCDP:
+        return ZCDP(fsum(part.to_zcdp().rho for part in parts), neighbours=relation)
+    if kind is GDP:
+        return GDP(hypot(*(part.to_gdp().mu for part in parts)), neighbours=relation)
+    return PureDP(fsum(part.to_pure_dp().epsilon for part in parts), neighbours=relation)
+
+
+def _compose_renyi(parts: list[Guarantee]) -> RDP:
+    """Add up bounds at all orders of any curve, up to the smallest of the largest orders."""
+    curves = [part for part in parts if isinstance(part, RDP)]
+    last = min(curve.curve[0][-1] for curve in curves)
+    orders = np.unique(np.concatenate([curve.curve[0] for curve in curves]))
+    orders = orders[orders <= last]
+    bound = np.array([part.to_rdp(orders).bound for part in parts]).sum(axis=0)
+    if all(np.ndim(curve.order) == 0 for curve in curves) and orders.size == 1:
+        return RDP(float(orders[0]), float(bound[0]), neighbours=parts[0].neighbours)
+    return RDP(orders, bound, neighbours=parts[0].neighbours)
+
+
+_KINDS = (PureDP, GDP, ZCDP, RDP)
+
+
+# Parallel composition: releases that each look at their own part of the data.
+
+
+def compose_parallel(guarantees: Iterable[Guarantee]) -> Guarantee:
+    """Guarantee of releases from disjoint parts of the data.
+
+    Parameters
+    ----------
+    guarantees : iterable of Guarantee
+        The guarantee of the release from each part, all of one kind and one neighbour relation.
+        Which part a record belongs to must be a property of the record itself.
+
+    Returns
+    -------
+    Guarantee
+        Of the same kind. For adding or removing a record the largest; for replacing one what the
+        two largest give together, as the record can leave one part and enter another.
+
+    Raises
+    ------
+    InvalidParameterError
+        If there is no guarantee, or kinds are mixed.
+    IncompatibleReleaseError
+        If neighbour relations are mixed, or a guarantee is amplified.
+
+    Notes
+    -----
+    Under ``"replace"`` each guarantee is that of the release as a function of all the data: a
+    record that enters or leaves its part is a replacement too. Of pairs (ε, δ) the largest ε and
+    the largest δ are taken, whichever release they come from.
+
+    References
+    ----------
+    McSherry, F. (2009). Privacy integrated queries. ACM SIGMOD Conference, 19-30.
+    doi:10.1145/1559845.1559850, Theorem 4.
+
+    Guerra-Balboa, P., Miranda-Pascual, À., Parra-Arnau, J. and Strufe, T. (2024). Composition in
+    differential privacy for general granularity notions. 37th IEEE Computer Security Foundations
+    Symposium. arXiv:2308.14649 (other neighbour relations).
+
+    Examples
+    --------
+    >>> from dpinfer.privacy import PureDP
+    >>> compose_parallel([PureDP(0.5), PureDP(1.0), PureDP(0.75)])
+    PureDP(epsilon=1.0, neighbours='add-remove')
+    >>> compose_parallel([PureDP(e, neighbours="replace") for e in (0.5, 1.0, 0.75)])
+    PureDP(epsilon=1.75, neighbours='replace')
+    """
+    parts = check_guarantees(guarantees)
+    kind = type(parts[0])
+    if any(type(part) is not kind for part in parts):
+        listed = ", ".join(sorted({type(part).__name__ for part in parts}))
+        raise InvalidParameterError(
+            f"guarantees must be of one kind to be composed in parallel, got {listed}: convert them"
+        )
+    if kind is AmplifiedDP:
+        raise IncompatibleReleaseError(
+            "guarantees must not be amplified here: compose what was computed on the parts of one "
+            "sample first, and amplify once"
+        )
+    affected = 1 if parts[0].neighbours == "add-remove" else 2
+    return _parallel(parts, affected)
+
+
+def _parallel(parts: Sequence[Guarantee], affected: int) -> Guarantee:
+    """Put together the ``affected`` largest of each parameter."""
+    first, relation = parts[0], parts[0].neighbours
+    if isinstance(first, RDP):
+        return _parallel_renyi([part for part in parts if isinstance(part, RDP)], affected)
+
+    def largest(name: str) -> list[float]:
+        return sorted(float(getattr(part, name)) for part in parts)[-affected:]
+
+    if isinstance(first, PureDP):
+        return PureDP(fsum(largest("epsilon")), neighbours=relation)
+    if isinstance(first, ZCDP):
+        return ZCDP(fsum(largest("rho")), neighbours=relation)
+    if isinstance(first, GDP):
+        return GDP(hypot(*largest("mu")), neighbours=relation)
+    if isinstance(first, ApproxDP):
+        epsilon, delta = fsum(largest("epsilon")), fsum(largest("delta"))
+        return ApproxDP(epsilon, delta, neighbours=relation)
+    raise InvalidParameterError(
+        f"guarantees of kind {type(first).__name__} cannot be composed in parallel: convert them "
+        "with to_approx_dp(delta) or to_zcdp()"
+    )
+
+
+def _parallel_renyi(parts: Sequence[RDP], affected: int) -> RDP:
+    """Put together the bounds at every order of any curve that all curves reach."""
+    orders = np.unique(np.concatenate([part.curve[0] for part in parts]))
+    orders = orders[orders <= min(part.curve[0][-1] for part in parts)]
+    bounds = np.array([part.to_rdp(orders).bound for part in parts])
+    total = np.sort(bounds, axis=0)[-affected:].sum(axis=0)
+    if all(np.ndim(part.order) == 0 for part in parts) and orders.size == 1:
+        return RDP(float(orders[0]), float(total[0]), neighbours=parts[0].neighbours)
+    return RDP(orders, total, neighbours=parts[0].neighbours)
+
+
+# Advanced composition: closed-form bounds for pairs (ε, δ) that may differ.
+
+
+def compose_advanced(
+    guarantees: Iterable[PureDP | ApproxDP],
+    delta: float,
+    *,
+    method: Literal["standard", "kairouz"] = "standard",
+) -> ApproxDP:
+    """Advanced composition: an ε that grows with the root of the number of releases.
+
+    Parameters
+    ----------
+    guarantees : iterable of PureDP or ApproxDP
+        The guarantee of each release, all for one neighbour relation.
+    delta : float
+        The total δ, within (0, 1): more than the releases use by themselves.
+    method : {"standard", "kairouz"}, default "standard"
+        ε' = Σε²/2 + √(2·Σε²·ln(1/δ'')), or the smallest of three bounds of Kairouz, Oh and
+        Viswanath, which is never larger.
+
+    Returns
+    -------
+    ApproxDP
+        The guarantee (ε', δ). It can be worse than the plain sum with ``"standard"``.
+
+    Raises
+    ------
+    InvalidParameterError
+        If a guarantee has no single (ε, δ), or ``delta`` leaves nothing for the bound.
+    IncompatibleReleaseError
+        If neighbour relations are mixed, or a guarantee is amplified.
+
+    Notes
+    -----
+    δ'' is what is left of δ: 1 - δ = (1 - δ'')·Π(1 - δᵢ). The three bounds of ``"kairouz"`` are Σε
+    and D + √(2·Σε²·ln(1/δ'')) and D + √(2·Σε²·ln(e + √(Σε²)/δ'')) with D = Σ ε·tanh(ε/2). For equal
+    guarantees :func:`compose_optimal` is exact.
+
+    References
+    ----------
+    Dwork, C., Rothblum, G. N. and Vadhan, S. (2010). Boosting and differential privacy. 51st IEEE
+    Symposium on Foundations of Computer Science, 51-60. doi:10.1109/FOCS.2010.12.
+
+    Bun, M. and Steinke, T. (2016). doi:10.1007/978-3-662-53641-4_24, Propositions 1.3 and 1.4,
+    whose combination is the standard bound.
+
+    Kairouz, P., Oh, S. and Viswanath, P. (2017). doi:10.1109/TIT.2017.2685505, Theorem 3.5.
+
+    Examples
+    --------
+    >>> from dpinfer.privacy import PureDP
+    >>> round(compose_advanced([PureDP(0.1)] * 100, 1e-6).epsilon, 6)
+    5.756522
+    >>> round(compose_advanced([PureDP(0.1)] * 100, 1e-6, method="kairouz").epsilon, 6)
+    5.756106
+    """
+    losses, own, relation = check_pairs(guarantees)
+    total = check_scalar(delta, "delta", gt=0, lt=1)
+    bound = _BOUNDS[check_option(method, "method", _BOUNDS)]
+    left = total
+    if own.any():
+        # 1 - (1 - δ)/Π(1 - δᵢ), without cancellation
+        left = -float(np.expm1(np.log1p(-total) - fsum(np.log1p(-own))))
+    if left <= 0:
+        raise InvalidParameterError(
+            f"delta must be larger than what the guarantees use by themselves, got {total}"
+        )
+    return ApproxDP(bound(losses, -np.log(left)), total, neighbours=relation)
+
+
+@np.errstate(over="ignore")  # an infinite bound is refused by the guarantee
+def _standard(losses: FloatArray, log_inverse: float) -> float:
+    squared = fsum(np.square(losses))
+    return 0.5 * squared + float(np.sqrt(2.0 * squared) * np.sqrt(log_inverse))
+
+
+@np.errstate(over="ignore")
+def _kairouz(losses: FloatArray, log_inverse: float) -> float:
+    squared = fsum(np.square(losses))
+    drift = fsum(losses * np.tanh(0.5 * losses))
+    # ln(e + √(Σε²)/δ)
+    other = log_inverse + 0.5 * np.log(squared) if squared else -np.inf
+    smaller = min(log_inverse, float(np.logaddexp(1.0, other)))
+    return min(fsum(losses), drift + float(np.sqrt(2.0 * squared) * np.sqrt(smaller)))
+
+
+_BOUNDS: dict[str, Callable[[FloatArray, float], float]] = {
+    "standard": _standard,
+    "kairouz": _kairouz,
+}

@@ -1,5 +1,0 @@
-"""Composition: what several releases protect together, and ledgers of budgets."""
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

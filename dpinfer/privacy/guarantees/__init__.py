@@ -1,5 +1,0 @@
-"""Guarantees of privacy, one value each, and the conversions between them."""
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,672 @@
+"""The privacy loss of a mechanism, of its repeated use, and of several mechanisms together."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import special
+
+from dpinfer._check import (
+    RNG,
+    FloatArray,
+    check_array,
+    check_broadcast,
+    check_integer,
+    check_items,
+    check_rng,
+    check_shape,
+    show,
+)
+from dpinfer.errors import ConvergenceError, InvalidParameterError
+from dpinfer.mechanisms.channels import RandomizedResponse
+from dpinfer.mechanisms.laws import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace
+from dpinfer.privacy._loss_inversion import Inversion, Tails
+from dpinfer.privacy._loss_laws import (
+    DiscreteGaussianLoss,
+    GaussianLoss,
+    GeometricLoss,
+    LaplaceLoss,
+    LossLaw,
+    ResponseLoss,
+)
+
+# From tails to the inverse curve ε(δ) and to the trade-off curve, one point at a time.
+
+
+MOST_STEPS = 200
+CLOSE = 2e-15
+PROVEN = 1e-13
+LONG = 700.0
+ROUNDING = 2e-16
+
+
+def smallest_epsilon(inversion: Inversion, delta: float) -> tuple[float, Tails]:
+    """Return the ε >= 0 with δ(ε) = ``delta``, and the tails there; 0 where δ(0) is smaller.
+
+    Newton's method on ln δ(ε), whose slope is -e^ε·Q(L > ε)/δ(ε), kept within a bracket.
+    """
+    lower, upper = 0.0, inversion.total.largest
+    tails = inversion.tails(0.0)
+    if tails.values[0] <= delta:
+        return 0.0, tails
+    target = float(np.log(delta))
+    total = inversion.total
+    # what a normal loss would have
+    at = min(total.mean + np.sqrt(-2.0 * total.variance * target), 0.999 * upper)
+    for _ in range(MOST_STEPS):
+        tails = inversion.tails(at)
+        value, _, scaled = tails.values
+        if value > delta:
+            lower = at
+        else:
+            upper = at
+        step = 0.0
+        if value > 0 and scaled > 0:
+            step = (float(np.log(value)) - target) * value / scaled
+            if abs(step) <= CLOSE * at:
+                return at, tails
+        if np.isfinite(upper) and upper - lower <= CLOSE * upper:
+            return upper, inversion.tails(upper)
+        at += min(step, at + total.mean + float(np.sqrt(total.variance)))
+        if not step or not lower < at < upper:
+            at = 0.5 * (lower + upper) if np.isfinite(upper) else 2.0 * lower + 1.0
+    raise ConvergenceError(f"epsilon at delta = {delta} still open after {MOST_STEPS} steps")
+
+
+def largest_power(inversion: Inversion, alpha: float) -> float:
+    """Power of the best test of level α, by the Neyman-Pearson lemma.
+
+    With y = e^ε as the threshold of the likelihood ratio the power is at most yα + δ, which is
+    convex in y, of slope α - Q(L > ε), and attained where this changes its sign. Where ε would be
+    negative the curve follows by its symmetry, (α, β) -> (1 - β, 1 - α): 1 - β is the largest
+    x(1 - α - δ) over x = e^-ε, whose slope is 1 - α - P(L > ε).
+    """
+    if alpha in (0.0, 1.0):
+        return alpha
+    delta, above, scaled = inversion.tails(0.0).values
+    missed, log_level = 1.0 - alpha, float(np.log(alpha))
+
+    def rising(epsilon: float) -> _Point:
+        d, p, q = inversion.tails(epsilon).values
+        at = float(np.exp(min(epsilon + log_level, 700.0)))
+        # far on the left q is lost in the rounding of p, and not even its sign is known
+        excess = _log(max(q, ROUNDING * p)) - epsilon - log_level
+        return _Point(epsilon, at + d, at - q, p, excess)
+
+    def falling(epsilon: float) -> _Point:
+        d, p, q = inversion.tails(epsilon).values
+        x = float(np.exp(-epsilon))
+        excess = _log(p) - float(np.log(missed))
+        return _Point(epsilon, x * (d - missed), x * (p - missed), -x * q, excess)
+
+    if alpha <= scaled:
+        return min(_least(inversion, rising, 1.0), 1.0)
+    if missed <= above:
+        return min(1.0 + _least(inversion, falling, -1.0), 1.0)
+    return float(min(alpha + delta, 1.0))
+
+
+@dataclass(frozen=True)
+class _Point:
+    """At an ε: a convex function of c = e^(±ε), c times its slope, and what changes sign.
+
+    ``intercept`` is where its tangent passes c = 0: height less slope, without cancellation.
+    """
+
+    epsilon: float
+    height: float
+    slope: float
+    intercept: float
+    excess: float
+
+
+def _least(inversion: Inversion, point: Callable[[float], _Point], sign: float) -> float:
+    """Least value of a convex function of c = e^(sign·ε), smooth or with kinks.
+
+    The tangents at both ends of a bracket meet below the function: where it is not far above, that
+    is the minimum. In turns the next point is there, which ends at once on a kink, and where the
+    excess, interpolated, is 0, which is quick on a smooth piece.
+    """
+    total = inversion.total
+    low = point(0.0)
+    high = point(min(total.largest, total.mean + float(np.sqrt(total.variance))))
+    while high.excess > 0:
+        low, high = high, point(2.0 * high.epsilon)
+    best, before = min(low.height, high.height), np.inf
+    for turn in range(MOST_STEPS):
+        least, at = _meeting(low, high, sign)
+        width = high.epsilon - low.epsilon
+        if best - least <= PROVEN * abs(best) or width <= CLOSE * high.epsilon:
+            return best
+        if turn % 2:
+            at = low.epsilon + width * low.excess / (low.excess - high.excess)
+        elif width > 0.5 * before:
+            at = low.epsilon + 0.5 * width
+        if not turn % 2:
+            before = width
+        middle = point(min(max(at, low.epsilon), high.epsilon))
+        best = min(best, middle.height)
+        low, high = (middle, high) if middle.excess > 0 else (low, middle)
+    raise ConvergenceError(f"the power is still open after {MOST_STEPS} steps")
+
+
+def _meeting(low: _Point, high: _Point, sign: float) -> tuple[float, float]:
+    """Height and ε at which the tangents at both ends meet.
+
+    Across a wide bracket one end may be larger than the other by more than all digits, so that the
+    intercepts and the smaller tangent are used, not the heights of both.
+    """
+    width = high.epsilon - low.epsilon
+    if width > LONG:
+        return -np.inf, low.epsilon + 0.5 * width
+    distance = abs(float(np.expm1(sign * width)))
+    # slopes in units of c at the low end
+    first, last = low.slope, high.slope * float(np.exp(-sign * width))
+    bend = sign * (last - first)
+    if bend <= 0:
+        return -np.inf, low.epsilon + 0.5 * width
+    # the function less the other tangent at the low end
+    share = min(max((low.height - (high.intercept + last)) / bend, 0.0), distance)
+    at = low.epsilon + sign * float(np.log1p(sign * share)) if sign * share > -1 else high.epsilon
+    c = 1.0 + sign * share
+    tangents = [(low.intercept, first * c), (high.intercept, last * c)]
+    intercept, rise = min(tangents, key=lambda terms: abs(terms[0]) + abs(terms[1]))
+    return intercept + rise, at
+
+
+def _log(value: float) -> float:
+    """Logarithm of a tail; one of 0 is below every level, and finite for interpolation."""
+    return float(np.log(max(value, 1e-320)))
+
+
+# The law of the privacy loss of each mechanism at a sensitivity.
+
+
+WHOLE = 1e-9
+"""Rounding error up to which a sensitivity counts as a whole number."""
+
+LARGEST_LOSS = 1e6
+SMALLEST_LOSS = 1e-12
+MOST_CELLS = 1000
+
+
+def laws_of(mechanism: Any, change: FloatArray) -> list[LossLaw]:
+    """Laws of the losses of the cells that a change reaches; none for a change of nothing."""
+    for kind, rule in _RULES.items():
+        if isinstance(mechanism, kind):
+            return rule(mechanism, change)
+    raise InvalidParameterError(
+        "mechanism must be Laplace, Geometric, Gaussian, DiscreteGaussian or RandomizedResponse, "
+        f"got {show(mechanism)}" + (": it adds no noise" if isinstance(mechanism, Exact) else "")
+    )
+
+
+def _laplace(law: Laplace, change: FloatArray) -> list[LossLaw]:
+    pairs = _cells(law, law.scale, change, "L1")
+    return [LaplaceLoss(_checked(step / scale, change, law)) for step, scale in pairs]
+
+
+def _geometric(law: Geometric, change: FloatArray) -> list[LossLaw]:
+    pairs = _cells(law, law.scale, _whole(change, law), "L1")
+    return [_geometric_loss(1.0 / scale, int(step), law) for step, scale in pairs]
+
+
+def _geometric_loss(rate: float, steps: int, law: Geometric) -> LossLaw:
+    _checked(rate * steps, np.asarray(float(steps)), law)
+    if steps == 1:
+        return ResponseLoss(rate, float(special.expit(rate)))
+    return GeometricLoss(rate, steps)
+
+
+def _gaussian(law: Gaussian, change: FloatArray) -> list[LossLaw]:
+    if change.ndim == 0:  # the cell with the least noise may take up all of the L2 sensitivity
+        mu = float(change) / float(np.min(law.sigma))
+    else:
+        check_broadcast(sensitivity=change.shape, mechanism=law.shape)
+        mu = float(np.linalg.norm((change / law.sigma).ravel()))
+    return [GaussianLoss(_checked(mu, change, law) ** 2)] if mu else []
+
+
+def _discrete(law: DiscreteGaussian, change: FloatArray) -> list[LossLaw]:
+    pairs = _cells(law, law.sigma, _whole(change, law), "L2")
+    for step, sigma in pairs:
+        _checked(step / sigma, change, law)
+        _checked(max(0.5 * (step / sigma) ** 2, SMALLEST_LOSS), change, law)
+    return [DiscreteGaussianLoss(sigma, int(step)) for step, sigma in pairs]
+
+
+def _response(channel: RandomizedResponse, change: FloatArray) -> list[LossLaw]:
+    if change.ndim or change != 1.0:
+        raise InvalidParameterError(
+            "sensitivity must be left at 1 for RandomizedResponse, which knows its own, got "
+            f"{show(change)}"
+        )
+    epsilon = channel.epsilon
+    if epsilon < SMALLEST_LOSS:
+        return []
+    others = channel.categories - 2
+    # the two probabilities as the channel has them, scaled so that they and the rest add up to 1
+    flipped = float(np.exp(-epsilon))
+    kept = 1.0 / (1.0 + (others + 1) * flipped)
+    return [ResponseLoss(epsilon, kept, others * kept * flipped)]
+
+
+def _cells(law: Any, scales: Any, change: FloatArray, norm: str) -> list[tuple[float, float]]:
+    """Change and scale of each cell that changes."""
+    if change.ndim == 0 and np.ndim(scales):
+        raise InvalidParameterError(
+            f"sensitivity must have one entry for each cell of {show(law)}, the largest change of "
+            f"the cell, got the {norm} sensitivity {float(change)}: which cells it moves decides "
+            "the law of the loss, and no worst choice is known"
+        )
+    shape = check_broadcast(sensitivity=change.shape, mechanism=np.shape(scales))
+    steps = np.broadcast_to(change, shape).ravel()
+    noise = np.broadcast_to(np.asarray(scales, dtype=np.float64), shape).ravel()
+    moved = steps > 0
+    return [(float(s), float(b)) for s, b in zip(steps[moved], noise[moved], strict=True)]
+
+
+def _whole(change: FloatArray, law: Any) -> FloatArray:
+    whole = np.rint(change)
+    if (bad := np.abs(change - whole) > WHOLE * np.maximum(whole, 1.0)).any():
+        raise InvalidParameterError(
+            f"sensitivity must be a whole number for {show(law)}, got {change[bad][0]:g}: between "
+            "whole numbers the releases of neighbouring data sets have no value in common; pass "
+            "the changes of the cells for a vector, or use continuous noise"
+        )
+    return whole
+
+
+def _checked(loss: float, change: FloatArray, law: Any) -> float:
+    if not SMALLEST_LOSS <= loss <= LARGEST_LOSS:
+        size = "large" if loss > 1.0 else "small"
+        raise InvalidParameterError(
+            f"sensitivity {show(change)} is too {size} for {show(law)}: the privacy loss must be "
+            f"within [{SMALLEST_LOSS:g}, {LARGEST_LOSS:g}], got {loss:g}"
+        )
+    return loss
+
+
+_RULES: dict[type, Callable[..., list[LossLaw]]] = {
+    Laplace: _laplace,
+    Geometric: _geometric,
+    Gaussian: _gaussian,
+    DiscreteGaussian: _discrete,
+    RandomizedResponse: _response,
+}
+
+
+MOST_COMPOSITIONS = 10**9
+MOST_LOSS = 1e10
+
+
+def privacy_loss(
+    mechanism: Any, sensitivity: ArrayLike = 1.0, compositions: int = 1
+) -> PrivacyLoss:
+    """Law of the privacy loss of a mechanism, used once or several times.
+
+    Parameters
+    ----------
+    mechanism : Laplace, Geometric, Gaussian, DiscreteGaussian or RandomizedResponse
+        What is used.
+    sensitivity : float or array of float, default 1
+        How far the answer of the query can move between neighbours; a whole number for geometric
+        and discrete Gaussian noise. Of a vector published with Gaussian noise, its L2 sensitivity.
+        An array is the largest change of each cell, and all cells may change together. Randomized
+        response knows its own: leave it at 1.
+    compositions : int, default 1
+        How often the mechanism is used, on answers that may depend on earlier releases.
+
+    Returns
+    -------
+    PrivacyLoss
+        The law of the loss. ``+`` composes it with others, ``* k`` with itself.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the mechanism has no law here; if the sensitivity is negative, not whole where it must
+        be, or one number for a vector of several scales; if ``compositions`` is not within
+        [1, 10⁹].
+
+    Examples
+    --------
+    >>> from dpinfer import DiscreteGaussian, Laplace
+    >>> loss = privacy_loss(DiscreteGaussian(sigma=100.0), compositions=10_000)
+    >>> round(loss.epsilon(1e-6), 6)
+    4.886554
+    >>> round((loss + privacy_loss(Laplace(scale=2.0))).epsilon(1e-6), 6)
+    5.258831
+    """
+    change = check_array(sensitivity, "sensitivity", ge=0, le=1e100)
+    count = check_integer(compositions, "compositions", ge=1, le=MOST_COMPOSITIONS)
+    return PrivacyLoss((law, count) for law in laws_of(mechanism, change))
+
+
+class PrivacyLoss:
+    """The law of L = ln(P(X)/Q(X)), X from P: how much an output tells two neighbours apart.
+
+    Made by :func:`privacy_loss`, added with ``+`` and repeated with ``* k``: losses of independent
+    releases add up, and the law of the sum determines every (ε, δ) and every trade-off between
+    errors that the releases offer together.
+
+    Notes
+    -----
+    δ(ε) = E[(1 - e^(ε-L))₊]. All these mechanisms are symmetric: P against Q and Q against P have
+    the same law, so that neither direction is worse.
+
+    How the law of the sum is inverted depends on its parts. Gaussian losses add up to one, in
+    closed form. Losses on a lattice (geometric, discrete Gaussian, randomized response) are summed
+    over the circle of their transform, tilted to the ε asked for, so that δ keeps its relative
+    accuracy down to 1e-300. Atoms of Laplace losses are listed and only what is smooth beside them
+    is integrated: an integral over the whole transform does not converge. Lattices without a
+    common step leave a remainder that is bounded, not computed. All of these errors, and those of
+    rounding, are in the bounds of :meth:`delta_bounds` and :meth:`epsilon_bounds`.
+
+    References
+    ----------
+    Sommer, D. M., Meiser, S. and Mohammadi, E. (2019). Privacy loss classes: the central limit
+    theorem in differential privacy. Proceedings on Privacy Enhancing Technologies 2019(2),
+    245-269. doi:10.2478/popets-2019-0029.
+
+    Koskela, A., Jälkö, J. and Honkela, A. (2020). Computing tight differential privacy guarantees
+    using FFT. AISTATS. arXiv:1906.03049.
+
+    Dong, J., Roth, A. and Su, W. J. (2022). Gaussian differential privacy. Journal of the Royal
+    Statistical Society B 84(1), 3-37. doi:10.1111/rssb.12454, Proposition 2.12.
+
+    Examples
+    --------
+    >>> from dpinfer import Laplace
+    >>> loss = 10 * privacy_loss(Laplace(scale=10.0))
+    >>> round(loss.delta(0.5), 9), round(loss.epsilon(1e-6), 9)
+    (0.008938295, 0.998978089)
+    >>> round(loss.power(0.05), 9)
+    0.090473356
+    """
+
+    def __init__(self, parts: Iterable[tuple[LossLaw, int]]) -> None:
+        counts: Counter[LossLaw] = Counter()
+        squared = 0.0
+        for part in check_items(parts, "parts", "pairs of a loss and how often it is composed"):
+            if not (isinstance(part, tuple) and len(part) == 2 and isinstance(part[0], LossLaw)):
+                raise InvalidParameterError(
+                    "parts must hold pairs of a loss and how often it is composed, which "
+                    f"privacy_loss makes from a mechanism, got {show(part)}"
+                )
+            law, count = part
+            if isinstance(law, GaussianLoss):
+                squared += count * law.squared
+            else:
+                counts[law] += count
+        if squared:
+            counts[GaussianLoss(squared)] = 1
+        self._parts = tuple(sorted(counts.items(), key=repr))
+        for _, count in self._parts:
+            check_integer(count, "compositions", le=MOST_COMPOSITIONS)
+        if self.mean > MOST_LOSS:
+            raise InvalidParameterError(
+                f"compositions must keep the mean privacy loss below {MOST_LOSS:g}, got "
+                f"{self.mean:g}: nothing is private there"
+            )
+
+    def __repr__(self) -> str:
+        listed = " + ".join(f"{count} * {law}" for law, count in self._parts)
+        return f"PrivacyLoss({listed or 0})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PrivacyLoss) and self._parts == other._parts
+
+    def __hash__(self) -> int:
+        return hash(self._parts)
+
+    def __add__(self, other: PrivacyLoss) -> PrivacyLoss:
+        if not isinstance(other, PrivacyLoss):
+            return NotImplemented
+        return PrivacyLoss((*self._parts, *other._parts))
+
+    def __mul__(self, count: int) -> PrivacyLoss:
+        times = check_integer(count, "compositions", ge=1, le=MOST_COMPOSITIONS)
+        return PrivacyLoss((law, times * k) for law, k in self._parts)
+
+    __rmul__ = __mul__
+
+    def delta(self, epsilon: ArrayLike) -> Any:
+        """Smallest δ with which the releases are (ε, δ)-differentially private.
+
+        Parameters
+        ----------
+        epsilon : float or array of float
+            The ε >= 0.
+
+        Returns
+        -------
+        float or array of float
+            δ(ε); :meth:`delta_bounds` brackets it.
+
+        Raises
+        ------
+        InvalidParameterError
+            If ``epsilon`` is negative or not finite.
+        """
+        at = check_array(epsilon, "epsilon", ge=0)
+        return _each(lambda e: self._delta(e)[0], at)
+
+    def delta_bounds(self, epsilon: ArrayLike) -> tuple[Any, Any]:
+        """Certified bounds on :meth:`delta`.
+
+        Parameters
+        ----------
+        epsilon : float or array of float
+            The ε >= 0.
+
+        Returns
+        -------
+        lower, upper : float or array of float
+            Bounds that hold with the errors of truncation, of discretisation and of rounding.
+
+        Raises
+        ------
+        InvalidParameterError
+            If ``epsilon`` is negative or not finite.
+        """
+        at = check_array(epsilon, "epsilon", ge=0)
+        pairs = {float(e): self._delta(float(e)) for e in np.unique(at)}
+        return (
+            _each(lambda e: max(pairs[e][0] - pairs[e][1], 0.0), at),
+            _each(lambda e: min(sum(pairs[e]), 1.0), at),
+        )
+
+    def epsilon(self, delta: ArrayLike) -> Any:
+        """Smallest ε with which the releases are (ε, δ)-differentially private.
+
+        Parameters
+        ----------
+        delta : float or array of float
+            The δ, within [0, 1).
+
+        Returns
+        -------
+        float or array of float
+            ε(δ); :meth:`epsilon_bounds` brackets it.
+
+        Raises
+        ------
+        InvalidParameterError
+            If ``delta`` is outside [0, 1), or 0 where the loss is unbounded.
+        """
+        return _each(lambda d: self._epsilon(d)[0], self._check_delta(delta))
+
+    def epsilon_bounds(self, delta: ArrayLike) -> tuple[Any, Any]:
+        """Certified bounds on :meth:`epsilon`.
+
+        Parameters
+        ----------
+        delta : float or array of float
+            The δ, within [0, 1).
+
+        Returns
+        -------
+        lower, upper : float or array of float
+            The ε at which the bounds of :meth:`delta_bounds` are below or above δ.
+
+        Raises
+        ------
+        InvalidParameterError
+            If ``delta`` is outside [0, 1), or 0 where the loss is unbounded.
+        """
+        at = self._check_delta(delta)
+        return (
+            _each(lambda d: self._epsilon_bound(d, -1), at),
+            _each(lambda d: self._epsilon_bound(d, 1), at),
+        )
+
+    def power(self, alpha: ArrayLike) -> Any:
+        """Largest power of a test of one neighbour against the other.
+
+        Parameters
+        ----------
+        alpha : float or array of float
+            The level, within [0, 1].
+
+        Returns
+        -------
+        float or array of float
+            The power of the likelihood-ratio test, which decides at random at its threshold.
+
+        Raises
+        ------
+        InvalidParameterError
+            If ``alpha`` is outside [0, 1].
+        """
+        level = check_array(alpha, "alpha", ge=0, le=1)
+        if not self._parts:
+            return level if level.ndim else float(level)
+        return _each(lambda a: largest_power(self._inversion, a), level)
+
+    def cdf(self, x: ArrayLike) -> Any:
+        """P(L <= x).
+
+        Parameters
+        ----------
+        x : float or array of float
+            Values of the loss.
+
+        Returns
+        -------
+        float or array of float
+            The probabilities. Lattices without a common step have their smallest jumps smoothed,
+            and at a relative distance d from a jump of Laplace losses errors are about 1e-16/d.
+
+        Raises
+        ------
+        InvalidParameterError
+            If ``x`` is not finite.
+        """
+        return _each(self._cdf, check_array(x, "x"))
+
+    @property
+    def mean(self) -> float:
+        """E[L], the Kullback-Leibler divergence."""
+        return float(sum(count * law.mean for law, count in self._parts))
+
+    @property
+    def variance(self) -> float:
+        """Var[L]."""
+        return float(sum(count * law.variance for law, count in self._parts))
+
+    def rvs(self, size: int | tuple[int, ...] = (), *, rng: RNG = None) -> Any:
+        """Draw losses of the releases together, for simulation.
+
+        Parameters
+        ----------
+        size : int or tuple of int
+            The shape of the result.
+        rng : None, int or numpy.random.Generator
+            The source of randomness, or its seed.
+
+        Returns
+        -------
+        float or array of float
+            The losses. Discrete Gaussian noise, and geometric noise moved by more than 1, is drawn
+            use by use: its time grows with ``compositions``.
+        """
+        shape = check_shape(size)
+        generator = check_rng(rng)
+        total = np.zeros(int(np.prod(shape, dtype=np.int64)))
+        for law, count in self._parts:
+            total += law.rvs(count, total.size, generator)
+        return total.reshape(shape)[()]
+
+    @cached_property
+    def _inversion(self) -> Inversion:
+        return Inversion(self._parts)
+
+    @property
+    def _largest(self) -> float:
+        return sum(count * law.largest for law, count in self._parts)
+
+    def _check_delta(self, delta: ArrayLike) -> FloatArray:
+        at = check_array(delta, "delta", ge=0, lt=1)
+        if (at == 0).any() and np.isinf(self._largest):
+            raise InvalidParameterError(
+                "delta must be > 0, got 0.0: the loss is unbounded, and no epsilon holds at delta "
+                "= 0"
+            )
+        return at
+
+    def _delta(self, epsilon: float) -> tuple[float, float]:
+        """δ(ε) and a bound on its error."""
+        if not self._parts:
+            return 0.0, 0.0
+        tails = self._inversion.tails(epsilon)
+        return float(min(max(tails.values[0], 0.0), 1.0)), float(tails.errors[0])
+
+    def _epsilon(self, delta: float) -> tuple[float, float]:
+        """ε(δ), and roughly how far it may be off."""
+        if not self._parts:
+            return 0.0, 0.0
+        if delta == 0:
+            return self._largest, 0.0
+        epsilon, tails = smallest_epsilon(self._inversion, delta)
+        scaled = float(tails.values[2])
+        error = float(tails.errors[0]) + 1e-15 * delta
+        return epsilon, error / scaled if scaled > 0 else 1e-15 * epsilon
+
+    def _epsilon_bound(self, delta: float, side: int) -> float:
+        """Move ε(δ) until the bound of δ there is on the other side."""
+        epsilon, slack = self._epsilon(delta)
+        if not self._parts or delta == 0 or (epsilon == 0 and side < 0):
+            return epsilon
+        slack = max(2.0 * slack, 4e-16 * epsilon)
+        while True:
+            at = min(max(epsilon + side * slack, 0.0), self._largest)
+            value, error = self._delta(at)
+            certain = value + error <= delta if side > 0 else value - error >= delta
+            if certain or at in (0.0, self._largest):
+                return at
+            slack *= 2.0
+
+    def _cdf(self, x: float) -> float:
+        if not self._parts:
+            return float(x >= 0)
+        if x >= 0:
+            return float(min(max(1.0 - self._inversion.tails(x).values[1], 0.0), 1.0))
+        # P(L <= x) = Q(L >= -x), as the law is symmetric
+        scaled = self._inversion.tails(-x, inclusive=True).values[2]
+        return float(min(max(np.exp(x) * scaled, 0.0), 1.0))
+
+
+def _each(function: Callable[[float], float], values: FloatArray) -> Any:
+    """Apply to each distinct value, and keep the shape."""
+    if values.ndim == 0:
+        return float(function(float(values)))
+    distinct, inverse = np.unique(values, return_inverse=True)
+    results = np.array([function(float(value)) for value in distinct])
+    return results[inverse].reshape(values.shape)

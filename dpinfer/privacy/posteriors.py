@@ -1,0 +1,787 @@
+"""What an attacker can believe with a record, compared with what they would without it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+
+from dpinfer._check import (
+    NEIGHBOURS,
+    FloatArray,
+    Neighbours,
+    check_array,
+    check_broadcast,
+    check_integer,
+    check_integer_array,
+    check_option,
+    show,
+)
+from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
+from dpinfer.mechanisms.channels import ExponentialMechanism, RandomizedResponse
+from dpinfer.mechanisms.law import ContinuousLaw, IntegerLaw, NoiseLaw
+from dpinfer.privacy._protection import MAX_GROUP, guarantee_for, pure_epsilon
+from dpinfer.privacy.guarantees import Guarantee
+from dpinfer.privacy.of_mechanisms import guarantee_of
+from dpinfer.privacy.trade_off import METHODS, Method, TradeOff, markov_log_level
+from dpinfer.results.tables import render_table
+
+Counterfactual = Literal["draw", "default", "deleted"]
+COUNTERFACTUALS: tuple[Counterfactual, ...] = ("draw", "default", "deleted")
+
+_WORLDS: dict[str, str] = {
+    "draw": "replaced, by a draw from what the rest tells",
+    "default": "replaced, by a fixed record",
+    "deleted": "deleted",
+}
+_CHANGES: dict[str, str] = {
+    "add-remove": "adding or removing a record",
+    "replace": "replacing a record",
+}
+
+
+@dataclass(frozen=True)
+class PosteriorBounds:
+    """Bounds on the ratio of two posteriors: with a record, and in a world without it.
+
+    It is what :func:`posterior_bounds` returns. Printed, it says which change of the data the
+    guarantee is for, and how often that change leads from one world to the other.
+
+    Parameters
+    ----------
+    counterfactual : {"draw", "default", "deleted"}
+        The world without the record.
+    neighbours : {"add-remove", "replace"}
+        The change of the data that the guarantee is for.
+    steps : int
+        How many such changes there are between both worlds: 2 where a record is replaced and the
+        guarantee is for adding or removing one. For a group of k records k times as many.
+    log_ratio : float
+        Bound on the absolute log ratio of the posterior probabilities of any event.
+    log_odds_ratio : float
+        Bound on the absolute log ratio of the posterior odds of any two events.
+
+    Examples
+    --------
+    >>> from dpinfer.privacy import PureDP
+    >>> bounds = posterior_bounds(PureDP(0.01), counterfactual="deleted")
+    >>> round(float(bounds.odds(1.1)[1]), 4)
+    1.1222
+    >>> lower, upper = bounds.probability(0.02)
+    >>> round(float(lower), 6), round(float(upper), 6)
+    (0.019612, 0.020396)
+    >>> print(posterior_bounds(PureDP(1.0)))
+                                Posterior bounds
+    ========================================================================
+    World without the record:   replaced, by a draw from what the rest tells
+    Guarantee for:                  adding or removing a record (add-remove)
+    Such changes between worlds:     2
+    Ratio of probabilities:                              0.135335 to 7.38906
+    Ratio of odds:                                      0.0183156 to 54.5982
+    ========================================================================
+    """
+
+    counterfactual: Counterfactual
+    neighbours: Neighbours
+    steps: int
+    log_ratio: float
+    log_odds_ratio: float
+
+    @property
+    def ratio(self) -> tuple[float, float]:
+        """Smallest and largest ratio of the posterior probabilities of an event."""
+        return _factors(self.log_ratio)
+
+    @property
+    def odds_ratio(self) -> tuple[float, float]:
+        """Smallest and largest ratio of the posterior odds of two events."""
+        return _factors(self.log_odds_ratio)
+
+    def summary(self) -> str:
+        """Return the worlds, the relation and the bounds as a plain-text table."""
+        (low, high), (least, most) = self.ratio, self.odds_ratio
+        return render_table(
+            "Posterior bounds",
+            [
+                ("World without the record", _WORLDS[self.counterfactual]),
+                ("Guarantee for", f"{_CHANGES[self.neighbours]} ({self.neighbours})"),
+                ("Such changes between worlds", self.steps),
+                ("Ratio of probabilities", f"{low:.6g} to {high:.6g}"),
+                ("Ratio of odds", f"{least:.6g} to {most:.6g}"),
+            ],
+        )
+
+    def __str__(self) -> str:
+        return self.summary()
+
+    def probability(self, without: ArrayLike) -> tuple[Any, Any]:
+        """Bounds on the posterior probability of an event with the record.
+
+        Parameters
+        ----------
+        without : float or array of float
+            The posterior probability of the event in the world without the record, in [0, 1].
+
+        Returns
+        -------
+        lower, upper : float or array of float
+            The tightest that follow from the bounds for the event, for its complement, and for
+            their odds.
+        """
+        p = check_array(without, "without", ge=0, le=1)
+        return self._bound(p, -1.0)[()], self._bound(p, 1.0)[()]
+
+    def odds(self, without: ArrayLike) -> tuple[Any, Any]:
+        """Bounds on the posterior odds of two events with the record.
+
+        Parameters
+        ----------
+        without : float or array of float
+            The posterior odds >= 0 in the world without the record.
+
+        Returns
+        -------
+        lower, upper : float or array of float
+            The odds divided and multiplied by the largest factor.
+        """
+        odds = check_array(without, "without", ge=0)
+        low, high = self.odds_ratio
+        with np.errstate(over="ignore", invalid="ignore"):
+            upper = np.where(odds > 0, odds * high, 0.0)
+        return (odds * low)[()], upper[()]
+
+    def _bound(self, p: FloatArray, sign: float) -> FloatArray:
+        """Upper bounds on a probability for the sign 1, lower ones for -1.
+
+        Each is accurate relative to itself: where p is close to 0, 1 - (1 - p)e^-ε is the sum of
+        p and -(1 - p)(e^-ε - 1).
+        """
+        tightest = np.minimum if sign > 0 else np.maximum
+        rest = 1.0 - p
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            ratio = np.where(p > 0, p * np.exp(sign * self.log_ratio), 0.0)
+            complement = np.where(rest > 0, p - rest * np.expm1(-sign * self.log_ratio), 1.0)
+            odds = p / (p + np.where(rest > 0, rest * np.exp(-sign * self.log_odds_ratio), 0.0))
+        return np.asarray(tightest(tightest(ratio, complement), np.where(p > 0, odds, 0.0)))
+
+
+def posterior_bounds(
+    protection: Any,
+    *,
+    counterfactual: Counterfactual = "draw",
+    sensitivity: float = 1.0,
+    group: int = 1,
+) -> PosteriorBounds:
+    """How far a record can move what any attacker believes after seeing any release.
+
+    Compared are the posterior with the record, and that in a world in which the record was not
+    used, for the same prior and the same output. The bounds hold for every prior, right or wrong,
+    and every output.
+
+    Parameters
+    ----------
+    protection : Guarantee or mechanism
+        What protects the data. It has to imply ε-differential privacy.
+    counterfactual : {"draw", "default", "deleted"}
+        What is done in the world without the record: it is replaced by a draw from what the
+        attacker would believe of it given all other records; it is replaced by a fixed record; or
+        it is deleted. Replacing is two steps of a guarantee for adding or removing records, the
+        relation that guarantees have by default: ``PureDP(1.0)`` gives e² where
+        ``PureDP(1.0, neighbours="replace")`` gives e.
+    sensitivity : float, default 1
+        Of a mechanism, the sensitivity of its query to adding or removing a record; a guarantee
+        accounts for it already. For the sensitivity to a replacement pass
+        ``guarantee_of(mechanism, sensitivity, "replace")``.
+    group : int, default 1
+        The number of records that are left out together.
+
+    Returns
+    -------
+    PosteriorBounds
+        The largest ratios of probabilities and of odds, and what they do to given ones.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the guarantee implies no ε-DP: see :func:`posterior_tail` for such guarantees.
+    IncompatibleReleaseError
+        If the records are deleted and the guarantee is for replacing records.
+
+    See Also
+    --------
+    posterior_tail : for zCDP, RDP, GDP and (ε, δ), where no ratio is certain.
+    epsilon_for_rise, epsilon_for_odds : the ε at which a stated rise is excluded.
+
+    Notes
+    -----
+    With ε for one step between the two data sets, the ratio of posterior probabilities is within
+    [e^{-ε}, e^ε] for a draw, as the probability of the output is then the same in both worlds, and
+    within [e^{-2ε}, e^{2ε}] otherwise. The ratio of odds is within [e^{-2ε}, e^{2ε}] always. A
+    guarantee for adding or removing a record counts two steps for a replacement. For a group of k
+    records ε becomes kε.
+
+    References
+    ----------
+    Kasiviswanathan, S. P. and Smith, A. (2014). On the 'semantics' of differential privacy: a
+    Bayesian formulation. Journal of Privacy and Confidentiality 6(1). doi:10.29012/jpc.v6i1.634.
+
+    Kifer, D. et al. (2022). Bayesian and frequentist semantics for common variations of
+    differential privacy. arXiv:2209.03310, Theorem 7.3.
+
+    Examples
+    --------
+    >>> from dpinfer.privacy import PureDP
+    >>> low, high = posterior_bounds(PureDP(1.0, neighbours="replace")).ratio
+    >>> round(low, 6), round(high, 6)
+    (0.367879, 2.718282)
+    >>> posterior_bounds(PureDP(0.1), counterfactual="deleted", group=2).log_ratio
+    0.4
+    """
+    world = check_option(counterfactual, "counterfactual", COUNTERFACTUALS)
+    guarantee = guarantee_for(protection, sensitivity)
+    epsilon = pure_epsilon(guarantee)
+    per_probability, per_odds = steps(world, guarantee.neighbours, group)
+    return PosteriorBounds(
+        counterfactual=world,
+        neighbours=guarantee.neighbours,
+        # the odds compare two outputs' probabilities, and take two ε for each change
+        steps=per_odds // 2,
+        log_ratio=per_probability * epsilon,
+        log_odds_ratio=per_odds * epsilon,
+    )
+
+
+def steps(
+    counterfactual: Counterfactual, neighbours: Neighbours, group: int = 1
+) -> tuple[int, int]:
+    """Return how many ε the log ratios of posterior probabilities and of odds can take."""
+    world = check_option(counterfactual, "counterfactual", COUNTERFACTUALS)
+    size = check_integer(group, "group", ge=1, le=MAX_GROUP)
+    if world == "deleted" and neighbours == "replace":
+        raise IncompatibleReleaseError(
+            'counterfactual must be "draw" or "default" for a guarantee with neighbours="replace", '
+            'got "deleted": it says nothing of data sets with a record less'
+        )
+    between = 2 if neighbours == "add-remove" and world != "deleted" else 1
+    return size * between * (1 if world == "draw" else 2), size * between * 2
+
+
+def _factors(log_ratio: float) -> tuple[float, float]:
+    with np.errstate(over="ignore"):
+        return float(np.exp(-log_ratio)), float(np.exp(log_ratio))
+
+
+# What makes an output of a query's answer, and how likely each output is.
+
+
+@dataclass(frozen=True, eq=False)
+class Channel(ABC):
+    """The answers on m possible data sets, shape (m, q), and the mechanism behind them."""
+
+    mechanism: Any
+    answers: FloatArray
+    flat: bool
+    """Whether the answers came without a second axis, as the outputs then do."""
+
+    @property
+    def width(self) -> int:
+        """Number of answers on each data set."""
+        return int(self.answers.shape[1])
+
+    def check_outputs(self, outputs: ArrayLike) -> NDArray[Any]:
+        """Return observed outputs as an array with one row, or one entry, each."""
+        array = check_array(outputs, "outputs")
+        wanted = 1 if self.flat or not self.wide_output else 2
+        if array.ndim != wanted or (wanted == 2 and array.shape[1] != self.width):
+            shape = "(n,)" if wanted == 1 else f"(n, {self.width})"
+            raise InvalidParameterError(f"outputs must have shape {shape}, got {array.shape}")
+        return array
+
+    @property
+    def wide_output(self) -> bool:
+        """Whether an output has as many values as an answer."""
+        return True
+
+    @abstractmethod
+    def log_likelihood(self, outputs: NDArray[Any]) -> FloatArray:
+        """Return ln P(output | data set), shape (n, m)."""
+
+    @abstractmethod
+    def draw(self, chosen: NDArray[np.intp], rng: np.random.Generator) -> NDArray[Any]:
+        """Return one output for each chosen data set."""
+
+    def _columns(self, outputs: NDArray[Any]) -> NDArray[Any]:
+        return outputs[:, None] if outputs.ndim == 1 else outputs
+
+    def _shaped(self, outputs: NDArray[Any]) -> NDArray[Any]:
+        return outputs[:, 0] if self.flat else outputs
+
+
+class NoiseChannel(Channel):
+    """Independent noise on every answer."""
+
+    def log_likelihood(self, outputs: NDArray[Any]) -> FloatArray:
+        """Return the sum of the log densities of the noise."""
+        noise = self._columns(outputs)[:, None, :] - self.answers
+        law = self.mechanism
+        density = law.logpmf(noise) if law.is_integer else law.logpdf(noise)
+        return np.asarray(density.sum(axis=2))
+
+    def draw(self, chosen: NDArray[np.intp], rng: np.random.Generator) -> NDArray[Any]:
+        """Return answers plus noise."""
+        answers = self.answers[chosen]
+        return self._shaped(answers + self.mechanism.rvs(answers.shape, rng=rng))
+
+
+class ResponseChannel(Channel):
+    """Randomized response of every respondent."""
+
+    def check_outputs(self, outputs: ArrayLike) -> NDArray[Any]:
+        """Return observed reports, which are categories."""
+        return _categories(super().check_outputs(outputs), self.mechanism, "outputs")
+
+    def log_likelihood(self, outputs: NDArray[Any]) -> FloatArray:
+        """Return the sum of the log probabilities of the reports."""
+        kept = self._columns(outputs)[:, None, :] == self.answers
+        channel = self.mechanism
+        other = (1.0 - channel.p) / (channel.categories - 1)
+        return np.asarray(np.where(kept, np.log(channel.p), np.log(other)).sum(axis=2))
+
+    def draw(self, chosen: NDArray[np.intp], rng: np.random.Generator) -> NDArray[Any]:
+        """Return reports."""
+        return self._shaped(self.mechanism.randomize(self.answers[chosen], rng=rng))
+
+
+class ChoiceChannel(Channel):
+    """The option that the exponential mechanism chooses."""
+
+    @property
+    def wide_output(self) -> bool:
+        """Whether an output has as many values as an answer: it is one option."""
+        return False
+
+    def check_outputs(self, outputs: ArrayLike) -> NDArray[Any]:
+        """Return observed choices, which are positions of options."""
+        array = check_integer_array(super().check_outputs(outputs), "outputs", ge=0)
+        if (array >= self.width).any():
+            raise InvalidParameterError(
+                f"outputs must be options 0 to {self.width - 1}, got {array.max():g}"
+            )
+        return array
+
+    def log_likelihood(self, outputs: NDArray[Any]) -> FloatArray:
+        """Return the log probability of the choice."""
+        table = self.mechanism.log_probabilities(self.answers)
+        return np.asarray(table.T[outputs.astype(np.intp)])
+
+    def draw(self, chosen: NDArray[np.intp], rng: np.random.Generator) -> NDArray[Any]:
+        """Return choices, by the Gumbel-max trick."""
+        table = self.mechanism.log_probabilities(self.answers)[chosen]
+        return np.asarray(np.argmax(table + rng.gumbel(size=table.shape), axis=1))
+
+
+def channel_of(mechanism: Any, answers: ArrayLike, name: str) -> Channel:
+    """Return the channel of a mechanism, with its answers checked."""
+    array = check_array(answers, name, finite=not isinstance(mechanism, ExponentialMechanism))
+    if array.ndim not in (1, 2) or array.size == 0:
+        raise InvalidParameterError(
+            f"{name} must have one row, or one entry, for each data set, got shape {array.shape}"
+        )
+    table = array[:, None] if array.ndim == 1 else array
+    for kind, rule in _CHANNELS.items():
+        if isinstance(mechanism, kind):
+            return rule(mechanism, table, array.ndim == 1, name)
+    raise InvalidParameterError(
+        "mechanism must be a law of noise with a density or probabilities, a RandomizedResponse or "
+        f"an ExponentialMechanism, got {show(mechanism)}"
+    )
+
+
+def _noise(law: Any, table: FloatArray, flat: bool, name: str) -> Channel:
+    if not isinstance(law, (ContinuousLaw, IntegerLaw)):
+        raise InvalidParameterError(
+            f"mechanism must have a density or probabilities for a likelihood, got {show(law)}"
+        )
+    if law.shape not in ((), (1,), (table.shape[1],)):
+        raise InvalidParameterError(
+            f"mechanism must be one law, or have one scale for each of {table.shape[1]} answers, "
+            f"got scales of shape {law.shape}"
+        )
+    if law.is_integer:
+        check_integer_array(table, name)
+    return NoiseChannel(law, table, flat)
+
+
+def _response(channel: RandomizedResponse, table: FloatArray, flat: bool, name: str) -> Channel:
+    return ResponseChannel(channel, _categories(table, channel, name), flat)
+
+
+def _choice(mechanism: Any, table: FloatArray, flat: bool, name: str) -> Channel:
+    if flat:
+        raise InvalidParameterError(
+            f"{name} must be scores of shape (m, options) for the exponential mechanism"
+        )
+    return ChoiceChannel(mechanism, table, flat)
+
+
+def _categories(table: NDArray[Any], channel: RandomizedResponse, name: str) -> NDArray[Any]:
+    whole = check_integer_array(table, name, ge=0)
+    if (whole >= channel.categories).any():
+        raise InvalidParameterError(
+            f"{name} must be coded 0 to {channel.categories - 1}, got {whole.max():g}"
+        )
+    return whole
+
+
+_CHANNELS: dict[type, Callable[[Any, FloatArray, bool, str], Channel]] = {
+    NoiseLaw: _noise,
+    RandomizedResponse: _response,
+    ExponentialMechanism: _choice,
+}
+
+
+# At which ε a stated rise of what an attacker believes cannot happen.
+
+
+def epsilon_for_rise(
+    rise: ArrayLike,
+    *,
+    baseline: ArrayLike | None = None,
+    counterfactual: Counterfactual = "deleted",
+    neighbours: Neighbours = "add-remove",
+    group: int = 1,
+) -> Any:
+    """Largest ε at which taking part raises what any attacker believes by no more than a share.
+
+    "I take part if the probability that somebody tells my answer from the results rises by at
+    most 25 %": ``epsilon_for_rise(0.25)``, which is ½·ln 1.25.
+
+    Parameters
+    ----------
+    rise : float or array of float
+        The rise >= 0 that is tolerated, relative to the posterior probability in a world without
+        the record: 0.25 for 25 %.
+    baseline : float or array of float, optional
+        A lower bound, within (0, 1), on that posterior probability. Not needed; with it a larger ε
+        may do.
+    counterfactual : {"deleted", "default", "draw"}
+        The world without the record; see :func:`posterior_bounds`.
+    neighbours : {"add-remove", "replace"}
+        The relation of the guarantee.
+    group : int, default 1
+        The number of records that take part, or do not, together.
+
+    Returns
+    -------
+    float or array of float
+        The ε; infinite where the rise leads to a probability of 1 or more, which is no limit.
+
+    Raises
+    ------
+    InvalidParameterError
+        If ``rise`` is negative or ``baseline`` outside (0, 1).
+    IncompatibleReleaseError
+        If the record is deleted and ``neighbours`` is ``"replace"``.
+
+    Notes
+    -----
+    The posterior rises by a factor of at most e^{cε}, so that ε = ln(1 + rise)/c, where c = 2 for a
+    deleted record; see :func:`posterior_bounds`. At a baseline q the odds bound gives
+    ε = (logit((1 + rise)·q) - logit(q))/2, which is more, and grows with q.
+
+    Examples
+    --------
+    >>> round(float(epsilon_for_rise(0.25)), 6)
+    0.111572
+    >>> round(float(epsilon_for_rise(0.25, baseline=0.02)), 6)
+    0.114129
+    >>> epsilon_for_rise([0.1, 1.0], counterfactual="draw", neighbours="replace").round(6)
+    array([0.09531 , 0.693147])
+    """
+    tolerated = check_array(rise, "rise", ge=0)
+    relation = check_option(neighbours, "neighbours", NEIGHBOURS)
+    per_probability, per_odds = steps(counterfactual, relation, group)
+    epsilon = np.log1p(tolerated) / per_probability
+    if baseline is None:
+        return epsilon[()]
+    before = check_array(baseline, "baseline", gt=0, lt=1)
+    check_broadcast(rise=tolerated.shape, baseline=before.shape)
+    after = (1.0 + tolerated) * before
+    with np.errstate(invalid="ignore", divide="ignore"):
+        by_complement = (np.log1p(-before) - np.log1p(-after)) / per_probability
+        by_odds = (special.logit(after) - special.logit(before)) / per_odds
+    best = np.maximum(np.maximum(epsilon, by_complement), by_odds)
+    return np.where(after < 1, best, np.inf)[()]
+
+
+def epsilon_for_odds(
+    limit: ArrayLike,
+    baseline: ArrayLike,
+    *,
+    counterfactual: Counterfactual = "deleted",
+    neighbours: Neighbours = "add-remove",
+    group: int = 1,
+) -> Any:
+    """Largest ε at which the posterior odds stay within a limit.
+
+    An insurer who would hold the odds of a disease at 1.1 without the record, and raises the
+    premium in proportion to the odds above 1, cannot charge more than odds of 1.2 lead to if
+    ε ≤ ``epsilon_for_odds(1.2, 1.1)``.
+
+    Parameters
+    ----------
+    limit : float or array of float
+        The odds that shall not be exceeded, > 0.
+    baseline : float or array of float
+        The posterior odds in the world without the record, > 0 and at most ``limit``.
+    counterfactual : {"deleted", "default", "draw"}
+        The world without the record; see :func:`posterior_bounds`.
+    neighbours : {"add-remove", "replace"}
+        The relation of the guarantee.
+    group : int, default 1
+        The number of records that take part, or do not, together.
+
+    Returns
+    -------
+    float or array of float
+        ε = ln(limit/baseline)/2 for a deleted record.
+
+    Raises
+    ------
+    InvalidParameterError
+        If an argument is not > 0, or ``baseline`` exceeds ``limit``.
+    IncompatibleReleaseError
+        If the record is deleted and ``neighbours`` is ``"replace"``.
+
+    See Also
+    --------
+    posterior_bounds : the other way round, the largest odds at a given ε.
+
+    Examples
+    --------
+    >>> round(float(epsilon_for_odds(1.2, 1.1)), 6)
+    0.043506
+    """
+    most = check_array(limit, "limit", gt=0)
+    before = check_array(baseline, "baseline", gt=0)
+    relation = check_option(neighbours, "neighbours", NEIGHBOURS)
+    check_broadcast(limit=most.shape, baseline=before.shape)
+    per_odds = steps(counterfactual, relation, group)[1]
+    gap = np.log(most) - np.log(before)
+    if (gap < 0).any():
+        raise InvalidParameterError(
+            "baseline must be at most limit: odds that are above it without the record cannot be "
+            "kept within it by any epsilon"
+        )
+    return (gap / per_odds)[()]
+
+
+# How probable it is that a record moves what an attacker believes by more than a factor.
+
+
+Rest = Literal["known", "arbitrary"]
+About = Literal["true", "any"]
+
+
+def posterior_tail(
+    protection: Any,
+    epsilon: ArrayLike,
+    *,
+    rest: Rest = "arbitrary",
+    about: About = "true",
+    method: Method = "exact",
+    sensitivity: float = 1.0,
+    group: int = 1,
+) -> Any:
+    """Probability that a record raises what an attacker believes of it by a factor of e^ε or more.
+
+    Compared are the posterior probabilities of a value of the record, with the record and in a
+    world in which it is replaced by a draw from what the attacker would believe of it given all
+    other records. The prior is that from which the data are, as otherwise no bound holds.
+
+    Parameters
+    ----------
+    protection : Guarantee, mechanism or PrivacyLoss
+        What protects the data. A guarantee for adding or removing records is first turned into
+        that for replacing them; of a mechanism ``sensitivity`` is that to a replacement.
+    epsilon : float or array of float
+        The log ratio ε >= 0.
+    rest : {"arbitrary", "known"}
+        What the attacker knows of all other records: anything, by an arbitrary prior, or
+        everything.
+    about : {"true", "any"}
+        Of which value of the record: the true one, or any given value, true or not, which needs
+        ``rest="known"``.
+    method : {"exact", "tail-bound"}
+        ``"exact"``: from the curve of powers. ``"tail-bound"``: Markov's inequality for a Rényi
+        divergence, a formula that is never smaller; for RDP, zCDP and what implies zCDP.
+    sensitivity : float, default 1
+        Of a mechanism, the sensitivity of its query to a replacement.
+    group : int, default 1
+        The number of records about which the attacker learns together.
+
+    Returns
+    -------
+    float or array of float
+        The probability, over data and noise, of the shape of ``epsilon``.
+
+    Raises
+    ------
+    InvalidParameterError
+        If an argument is not as described.
+
+    See Also
+    --------
+    posterior_bounds : for ε-differential privacy, where the ratio itself is bounded.
+    pbdp_delta : the curve from which this is.
+
+    Notes
+    -----
+    About the true value the probability is at most δ(ε), that of :func:`pbdp_delta`, and about a
+    given value e^{-ε}·δ(ε). Both hold for whatever is computed from the release too, and are
+    attained, in the limit of an attacker who finds the value improbable, by what only tells
+    whether the likelihood ratio passes a threshold. The tail bounds of ρ-zCDP are, for ε ≥ ρ,
+    exp(-(ε-ρ)²/(4ρ)) for the true value and exp(-(ε+ρ)²/(4ρ)) for a given one; those of RDP of
+    order λ and bound γ are exp((λ-1)(γ-ε)) and exp((λ-1)γ - λε).
+
+    With an arbitrary prior the output given the true value, and that of the world without it, are
+    mixtures of outputs on neighbouring data, with the same weights. As the curve of powers is
+    concave they are no easier to tell apart, so that δ(ε) holds there too.
+
+    References
+    ----------
+    Kifer, D. et al. (2022). Bayesian and frequentist semantics for common variations of
+    differential privacy. arXiv:2209.03310, Theorems 7.4.1 and 7.4.2 and the one between them.
+
+    Examples
+    --------
+    >>> from dpinfer.privacy import ZCDP
+    >>> guarantee = ZCDP(0.1115, neighbours="replace")
+    >>> posterior_tail(guarantee, [0.5, 1.0], method="tail-bound").round(6)
+    array([0.712901, 0.170328])
+    >>> posterior_tail(guarantee, [0.5, 1.0], rest="known", about="any").round(6)
+    array([0.358665, 0.057993])
+    """
+    known = check_option(rest, "rest", ("known", "arbitrary"))
+    value = check_option(about, "about", ("true", "any"))
+    how = check_option(method, "method", METHODS)
+    if value == "any" and known == "arbitrary":
+        raise InvalidParameterError(
+            'about must be "true" for rest="arbitrary", got "any": of other values than the true '
+            "one no bound is known unless the attacker knows all other records"
+        )
+    loss = check_array(epsilon, "epsilon", ge=0, le=1e100)
+    target = _for_replacement(protection)
+    factor = loss if value == "true" else np.zeros(loss.shape)
+    if how == "tail-bound":
+        log_level = markov_log_level(guarantee_for(target, sensitivity, group), loss)
+        return np.exp(np.minimum(log_level + factor, 0.0))[()]
+    chance = TradeOff(target, sensitivity, group).pbdp_delta(loss)
+    return (chance * np.exp(factor - loss))[()]
+
+
+def _for_replacement(protection: Any) -> Any:
+    """Return what protects against a replacement; the law of a noise does not depend on it."""
+    if isinstance(protection, ExponentialMechanism):
+        return guarantee_of(protection, neighbours="replace")
+    return protection.to_replace() if isinstance(protection, Guarantee) else protection
+
+
+# Bayes' rule over a finite set of possible data sets, for many outputs at once.
+
+
+_BLOCK = 4_000_000
+"""Log likelihoods that are held at a time."""
+
+
+@dataclass(frozen=True, eq=False)
+class Worlds:
+    """Possible data sets, their prior, their secrets, and the world without the record."""
+
+    prior: FloatArray
+    channel: Channel
+    secrets: tuple[Any, ...]
+    group: NDArray[np.intp]
+    without: Channel | None
+    rest: NDArray[np.intp] | None
+
+    @classmethod
+    def build(
+        cls,
+        prior: FloatArray,
+        channel: Channel,
+        names: Sequence[Any],
+        without: Channel | None,
+        rest: Sequence[Any] | None,
+    ) -> Worlds:
+        """Return them with numbers for the secrets and the rests."""
+        secrets, group = _numbered(names, "secret")
+        others = None if rest is None else _numbered(rest, "rest")[1]
+        return cls(prior, channel, secrets, group, without, others)
+
+    @property
+    def secret_prior(self) -> FloatArray:
+        """Prior probability of each secret."""
+        count = len(self.secrets)
+        return np.asarray(np.bincount(self.group, weights=self.prior, minlength=count) * 1.0)
+
+    def believe(self, outputs: NDArray[Any]) -> tuple[FloatArray, FloatArray]:
+        """Return the posterior of the secrets after each output, with the record and without."""
+        size = max(1, _BLOCK // (self.prior.size * self.channel.width))
+        pairs = [
+            self._block(outputs[start : start + size]) for start in range(0, len(outputs), size)
+        ]
+        return np.concatenate([a for a, _ in pairs]), np.concatenate([b for _, b in pairs])
+
+    def _block(self, outputs: NDArray[Any]) -> tuple[FloatArray, FloatArray]:
+        likelihood = self.channel.log_likelihood(outputs)
+        posterior = self._posterior(likelihood)
+        if self.without is not None:
+            return posterior, self._posterior(self.without.log_likelihood(outputs))
+        if self.rest is not None:
+            return posterior, self._posterior(self._drawn(likelihood, self.rest))
+        return posterior, np.broadcast_to(self.secret_prior, posterior.shape)
+
+    def _posterior(self, likelihood: FloatArray) -> FloatArray:
+        with np.errstate(divide="ignore"):
+            joint = likelihood + np.log(self.prior)
+        top = joint.max(axis=1, keepdims=True)
+        if np.isneginf(top).any():
+            raise InvalidParameterError(
+                "outputs must be possible for some data set with a positive prior"
+            )
+        weight = np.exp(joint - top)
+        weight /= weight.sum(axis=1, keepdims=True)
+        return self._sum(weight, self.group, len(self.secrets))
+
+    def _drawn(self, likelihood: FloatArray, rest: NDArray[np.intp]) -> FloatArray:
+        """Log likelihood with the record drawn from the prior given the rest."""
+        with np.errstate(divide="ignore"):
+            joint = likelihood + np.log(self.prior)
+            top = joint.max(axis=1, keepdims=True)
+            mixed = self._sum(np.exp(joint - top), rest, int(rest.max()) + 1)
+            total = np.bincount(rest, weights=self.prior)
+            log_mixed = np.log(mixed) - np.log(np.where(total > 0, total, 1.0)) + top
+        return np.asarray(log_mixed[:, rest])
+
+    @staticmethod
+    def _sum(weight: FloatArray, group: NDArray[np.intp], count: int) -> FloatArray:
+        """Add up the columns of each group."""
+        order = np.argsort(group, kind="stable")
+        starts = np.searchsorted(group[order], np.arange(count))
+        return np.asarray(np.add.reduceat(weight[:, order], starts, axis=1))
+
+
+def _numbered(names: Sequence[Any], name: str) -> tuple[tuple[Any, ...], NDArray[np.intp]]:
+    """Return the different names in the order of their first appearance, and their numbers."""
+    numbers: dict[Any, int] = {}
+    try:
+        group = [numbers.setdefault(item, len(numbers)) for item in names]
+    except TypeError as error:
+        raise InvalidParameterError(f"{name} must hold hashable values: {error}") from error
+    return tuple(numbers), np.array(group, dtype=np.intp)

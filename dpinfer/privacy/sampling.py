@@ -1,0 +1,741 @@
+"""Many steps, each on its own Poisson sample: the privacy loss by the ``dp-accounting`` package."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from types import ModuleType
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpinfer._check import (
+    FloatArray,
+    Neighbours,
+    check_array,
+    check_broadcast,
+    check_integer,
+    check_option,
+    check_scalar,
+    require,
+    show,
+)
+from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
+from dpinfer.mechanisms.laws import DiscreteGaussian, Gaussian, Geometric, Laplace
+from dpinfer.privacy.composition import check_guarantees, compose
+from dpinfer.privacy.guarantees import (
+    SCHEMES,
+    Amplification,
+    AmplifiedDP,
+    ApproxDP,
+    Guarantee,
+    PureDP,
+    Scheme,
+)
+from dpinfer.privacy.of_mechanisms import guarantee_of
+
+MAX_COUNT = 10**7
+MAX_POINTS = 10**7
+SMALLEST_DELTA = 1e-10
+"""Below it the rounding errors of a transform, about 1e-15 each, decide the answer."""
+
+
+@dataclass(frozen=True)
+class SubsampledLoss:
+    """Privacy loss of many releases, each computed on a fresh Poisson sample of the population.
+
+    Parameters
+    ----------
+    mechanism : Laplace, Geometric, Gaussian or DiscreteGaussian
+        The noise of each step, with one scale.
+    rate : float
+        The sampling rate β of each step, within (0, 1].
+    count : int, default 1
+        The number of steps.
+    sensitivity : float, default 1
+        The sensitivity of the query on a sample when one record is added or removed.
+    grid : float, default 1e-4
+        The width of the grid onto which privacy losses are rounded; narrower is tighter and slower.
+
+    Raises
+    ------
+    InvalidParameterError
+        If an argument is out of range, or the mechanism has no such loss.
+    MissingExtraError
+        If ``dp-accounting`` is not installed: it comes with the extra ``accounting``.
+
+    Notes
+    -----
+    The neighbours add or remove a record. Every step draws a sample of its own: for several
+    releases from one sample use :func:`amplify`. Losses are rounded up for the upper bounds and
+    down for the lower ones, so that the exact value lies between them but for rounding in
+    transforms of about 1e-15 in δ; δ below 1e-10 is therefore refused.
+
+    References
+    ----------
+    Koskela, A., Jälkö, J. and Honkela, A. (2020). Computing tight differential privacy guarantees
+    using FFT. Proceedings of Machine Learning Research 108, 2560-2569. arXiv:1906.03049.
+
+    Doroshenko, V., Ghazi, B., Kamath, P., Kumar, R. and Manurangsi, P. (2022). Connect the dots:
+    tighter discrete approximations of privacy loss distributions. Proceedings on Privacy Enhancing
+    Technologies 2022(4). arXiv:2207.04380.
+
+    Examples
+    --------
+    >>> from dpinfer import Laplace
+    >>> loss = SubsampledLoss(Laplace(scale=2.0), rate=0.01, count=1000)
+    >>> loss.count, loss.grid
+    (1000, 0.0001)
+    >>> loss.to_approx_dp(1e-6).epsilon  # doctest: +SKIP
+    0.6138850951658801
+    """
+
+    mechanism: Laplace | Geometric | Gaussian | DiscreteGaussian
+    rate: float
+    count: int = 1
+    sensitivity: float = 1.0
+    grid: float = 1e-4
+
+    def __post_init__(self) -> None:
+        kinds = tuple(_LAWS)
+        if not isinstance(self.mechanism, kinds) or self.mechanism.shape:
+            raise InvalidParameterError(
+                f"mechanism must be {', '.join(kind.__name__ for kind in kinds)} noise with one "
+                f"scale, got {show(self.mechanism)}"
+            )
+        checked = {
+            "rate": check_scalar(self.rate, "rate", gt=0, le=1),
+            "count": check_integer(self.count, "count", ge=1, le=MAX_COUNT),
+            "sensitivity": check_scalar(self.sensitivity, "sensitivity", gt=0),
+            "grid": check_scalar(self.grid, "grid", ge=1e-8, le=1),
+        }
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+        # refuses, among others, integer noise on a query that is not whole
+        guarantee_of(self.mechanism, self.sensitivity)
+        self._check_grid()
+
+    def delta_bounds(self, epsilon: ArrayLike) -> tuple[Any, Any]:
+        """Lower and upper bound of δ at ε.
+
+        Parameters
+        ----------
+        epsilon : float or array of float
+            The ε >= 0.
+
+        Returns
+        -------
+        tuple of float or array of float
+            Both bounds, each in the shape of ``epsilon``.
+
+        Raises
+        ------
+        InvalidParameterError
+            If ``epsilon`` is negative or not finite.
+        """
+        at = check_array(epsilon, "epsilon", ge=0)
+        return _each(self._lower.get_delta_for_epsilon, at), _each(
+            self._upper.get_delta_for_epsilon, at
+        )
+
+    def epsilon_bounds(self, delta: ArrayLike) -> tuple[Any, Any]:
+        """Lower and upper bound of ε at δ.
+
+        Parameters
+        ----------
+        delta : float or array of float
+            The δ, within [1e-10, 1).
+
+        Returns
+        -------
+        tuple of float or array of float
+            Both bounds, each in the shape of ``delta``.
+
+        Raises
+        ------
+        InvalidParameterError
+            If ``delta`` is outside [1e-10, 1).
+        """
+        at = check_array(delta, "delta", ge=SMALLEST_DELTA, lt=1)
+        return _each(self._lower.get_epsilon_for_delta, at), _each(
+            self._upper.get_epsilon_for_delta, at
+        )
+
+    def to_approx_dp(self, delta: float, *, sample: str | None = None) -> AmplifiedDP:
+        """(ε, δ)-differential privacy of the population, with the upper bound of ε.
+
+        Parameters
+        ----------
+        delta : float
+            The δ, within [1e-10, 1).
+        sample : str, optional
+            A name of the samples of all steps, as in :func:`amplify`. Guarantees compose only
+            where each has a name of its own, which says that no sample served two of them.
+
+        Returns
+        -------
+        AmplifiedDP
+            The guarantee, which cannot be amplified again.
+
+        Raises
+        ------
+        InvalidParameterError
+            If ``delta`` is outside [1e-10, 1), no finite ε holds at it, or ``sample`` is no name.
+        """
+        chance = check_scalar(delta, "delta", ge=SMALLEST_DELTA, lt=1)
+        source = Amplification(
+            guarantee_of(self.mechanism, self.sensitivity),
+            self.rate,
+            "poisson",
+            sample,
+        )
+        return AmplifiedDP(self.epsilon_bounds(chance)[1], chance, (source,))
+
+    @cached_property
+    def _lower(self) -> Any:
+        return self._law(pessimistic=False)
+
+    @cached_property
+    def _upper(self) -> Any:
+        return self._law(pessimistic=True)
+
+    def _check_grid(self) -> None:
+        """Refuse a grid with more points than memory and time allow."""
+        ratio = self.sensitivity / float(np.max(self.mechanism.std))
+        # the loss of one step: at most about √2 ratios for (geometric) Laplace noise, and within
+        # ten deviations of its mean for Gaussian noise
+        reach = max(2.0 * ratio, 10.0 * ratio + 0.5 * ratio * ratio)
+        if reach > MAX_POINTS * self.grid:
+            raise InvalidParameterError(
+                f"grid must be >= {reach / MAX_POINTS:.2g} for losses up to about {reach:.2g}, got "
+                f"{self.grid:g}"
+            )
+
+    def _law(self, *, pessimistic: bool) -> Any:
+        package = require("dp_accounting.pld.privacy_loss_distribution", "accounting")
+        build = _LAWS[type(self.mechanism)]
+        # the grid may end where losses do: connecting the dots exists for upper bounds only
+        law = build(
+            package,
+            self.mechanism,
+            self.sensitivity,
+            pessimistic_estimate=pessimistic,
+            use_connect_dots=pessimistic,
+            value_discretization_interval=self.grid,
+            sampling_prob=self.rate,
+        )
+        return law.self_compose(self.count) if self.count > 1 else law
+
+
+def _each(function: Callable[[float], float], points: FloatArray) -> Any:
+    values = np.array([function(float(point)) for point in points.ravel()])
+    return float(values[0]) if points.ndim == 0 else values.reshape(points.shape)
+
+
+def _laplace(package: ModuleType, law: Any, sensitivity: float, **options: Any) -> Any:
+    return package.from_laplace_mechanism(float(law.scale), sensitivity, **options)
+
+
+def _geometric(package: ModuleType, law: Any, sensitivity: float, **options: Any) -> Any:
+    rate = 1.0 / float(law.scale)
+    return package.from_discrete_laplace_mechanism(rate, round(sensitivity), **options)
+
+
+def _gaussian(package: ModuleType, law: Any, sensitivity: float, **options: Any) -> Any:
+    return package.from_gaussian_mechanism(float(law.sigma), sensitivity, **options)
+
+
+def _discrete(package: ModuleType, law: Any, sensitivity: float, **options: Any) -> Any:
+    return package.from_discrete_gaussian_mechanism(float(law.sigma), round(sensitivity), **options)
+
+
+_LAWS: dict[type, Callable[..., Any]] = {
+    Laplace: _laplace,
+    Geometric: _geometric,
+    Gaussian: _gaussian,
+    DiscreteGaussian: _discrete,
+}
+
+
+# How a sampling rate changes ε, in both directions.
+
+
+SMALLEST_RATE = 1e-100
+
+
+def amplified_epsilon(epsilon: ArrayLike, rate: ArrayLike) -> Any:
+    """ε for the population of what is ε-private on a secret sample: ln(1 + β(e^ε - 1)).
+
+    Parameters
+    ----------
+    epsilon : float or array of float
+        The ε >= 0 of all that is computed on the sample, together.
+    rate : float or array of float
+        The sampling rate β, within [1e-100, 1].
+
+    Returns
+    -------
+    float or array of float
+        The ε of the population, accurate relative to itself.
+
+    Raises
+    ------
+    InvalidParameterError
+        If an argument is out of range, or their shapes do not broadcast.
+
+    See Also
+    --------
+    sample_epsilon : the inverse.
+    amplify : the same for guarantees, with the checks that belong to it.
+
+    Examples
+    --------
+    >>> round(amplified_epsilon(1.0, 0.05), 12)
+    0.082422112879
+    """
+    loss, share = _arguments(epsilon, rate)
+    near = np.log1p(share * np.expm1(np.minimum(loss, 700.0)))
+    far = loss + np.log(share + (1.0 - share) * np.exp(-loss))
+    return _plain(np.where(loss <= 700.0, near, far))
+
+
+def sample_epsilon(epsilon: ArrayLike, rate: ArrayLike) -> Any:
+    """ε that may be spent on a secret sample for ε of the population: ln(1 + (e^ε - 1)/β).
+
+    Parameters
+    ----------
+    epsilon : float or array of float
+        The ε >= 0 of the population.
+    rate : float or array of float
+        The sampling rate β, within [1e-100, 1].
+
+    Returns
+    -------
+    float or array of float
+        The ε of all that is computed on the sample, together; accurate relative to itself.
+
+    Raises
+    ------
+    InvalidParameterError
+        If an argument is out of range, or their shapes do not broadcast.
+
+    Examples
+    --------
+    >>> round(sample_epsilon(amplified_epsilon(1.0, 0.05), 0.05), 12)
+    1.0
+    """
+    loss, share = _arguments(epsilon, rate)
+    near = np.log1p(np.expm1(np.minimum(loss, 1.0)) / share)
+    far = loss - np.log(share) + np.log1p(-(1.0 - share) * np.exp(-np.maximum(loss, 1.0)))
+    return _plain(np.where(loss <= 1.0, near, far))
+
+
+def _arguments(epsilon: ArrayLike, rate: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    loss = check_array(epsilon, "epsilon", ge=0)
+    share = check_array(rate, "rate", gt=0, ge=SMALLEST_RATE, le=1)
+    check_broadcast(epsilon=loss.shape, rate=share.shape)
+    return loss, share
+
+
+def _plain(values: FloatArray) -> Any:
+    return values if values.ndim else float(values)
+
+
+# The sampling schemes whose secrecy has a formula, and why the others have none here.
+
+
+RELATIONS: dict[Scheme, Neighbours] = {
+    "poisson": "add-remove",
+    "without-replacement": "replace",
+}
+"""The neighbour relation for which each scheme has its formula."""
+
+_NO_FORMULA = {
+    "stratified": "the sizes of the strata, and the rates chosen from them, depend on the data; "
+    "with rates fixed beforehand each stratum is its own sample",
+    "cluster": "a person is drawn together with the others of the cluster, so that one person "
+    "can change who else is in the sample",
+    "pps": "the inclusion probabilities depend on a size of all units, so that one unit changes "
+    "those of the others",
+    "systematic": "the position of a person in the list decides who else is drawn",
+    "with-replacement": "a person can be drawn several times, so that groups have to be protected",
+}
+
+
+def check_scheme(scheme: object) -> Scheme:
+    """Return a scheme that has a formula, or say why it has none."""
+    if isinstance(scheme, str) and (reason := _NO_FORMULA.get(scheme)):
+        raise InvalidParameterError(
+            f"scheme must be 'poisson' or 'without-replacement', got {scheme!r}: {reason}. The "
+            "guarantee covers samples that differ in one record, and no more"
+        )
+    return check_option(scheme, "scheme", SCHEMES)
+
+
+def check_relation(guarantee: Guarantee, scheme: Scheme) -> None:
+    """Refuse a guarantee for the neighbour relation of the other scheme."""
+    if guarantee.neighbours == RELATIONS[scheme]:
+        return
+    reason = {
+        "poisson": "a Poisson sample differs from that of a neighbouring population by one record "
+        "more, and its size is random",
+        "without-replacement": "a sample of fixed size differs from that of a neighbouring "
+        "population by one record that is changed",
+    }[scheme]
+    raise IncompatibleReleaseError(
+        f"guarantee must have neighbours={RELATIONS[scheme]!r} with scheme={scheme!r}, got "
+        f"{guarantee.neighbours!r}: {reason}"
+    )
+
+
+# Secrecy of the sample: a stronger guarantee for the population than for the sample.
+
+
+def amplify(
+    guarantee: Guarantee | Iterable[Guarantee],
+    *,
+    rate: float,
+    scheme: Scheme = "poisson",
+    delta: float | None = None,
+    sample: str | None = None,
+) -> AmplifiedDP:
+    """Guarantee for a population of what was computed on one secret sample of it.
+
+    Parameters
+    ----------
+    guarantee : Guarantee or iterable of Guarantee
+        The guarantee for the sample. All that is computed on one sample counts: give several
+        guarantees together, and they are composed before they are amplified.
+    rate : float
+        The sampling rate β, within [1e-100, 1]: the probability of each record to be drawn, or n/N.
+    scheme : {"poisson", "without-replacement"}, default "poisson"
+        Each record drawn independently with probability β, which goes with add-remove neighbours;
+        or n of N records drawn at random, which goes with replace neighbours.
+    delta : float, optional
+        The δ of the answer, within (0, β). It must be given for GDP, zCDP and RDP, and for pairs
+        (ε, δ) selects a smaller ε.
+    sample : str, optional
+        A name of the sample, by which guarantees for several independent samples are told apart
+        when they are composed.
+
+    Returns
+    -------
+    AmplifiedDP
+        (ε₂, δ₂) with ε₂ = ln(1 + β(e^{ε₁} - 1)) and δ₂ = βδ₁. It cannot be amplified again.
+
+    Raises
+    ------
+    IncompatibleReleaseError
+        If the neighbour relation is not that of the scheme, a guarantee is amplified already, or
+        neighbour relations are mixed.
+    InvalidParameterError
+        If ``rate`` is out of range, the scheme has no formula, or ``delta`` is missing.
+
+    Notes
+    -----
+    It holds only if nobody learns who is in the sample. Amplifying each release and then adding
+    up would be wrong: all releases see the same sample, and one that tells who was drawn takes the
+    secrecy from the others. The formulas are attained by randomized response.
+
+    References
+    ----------
+    Li, N., Qardaji, W. and Su, D. (2012). On sampling, anonymization, and differential privacy.
+    7th ACM Symposium on Information, Computer and Communications Security, 32-33.
+    doi:10.1145/2414456.2414474, Theorem 1 (Poisson).
+
+    Balle, B., Barthe, G. and Gaboardi, M. (2018). Privacy amplification by subsampling: tight
+    analyses via couplings and divergences. Advances in Neural Information Processing Systems 31,
+    6280-6290. arXiv:1807.01647, Theorems 8 and 9.
+
+    Examples
+    --------
+    >>> from dpinfer.privacy import PureDP
+    >>> amplified = amplify(PureDP(1.0), rate=0.05)
+    >>> round(amplified.epsilon, 4), amplified.delta
+    (0.0824, 0.0)
+
+    Two releases from one sample are composed first:
+
+    >>> round(amplify([PureDP(0.5), PureDP(0.5)], rate=0.05).epsilon, 4)
+    0.0824
+    """
+    design = check_scheme(scheme)
+    share = check_scalar(rate, "rate", gt=0, ge=SMALLEST_RATE, le=1)
+    chance = None if delta is None else check_scalar(delta, "delta", ge=0, lt=1)
+    spent = _together(guarantee, chance, share)
+    check_relation(spent, design)
+    pair = _as_pair(spent, chance, share)
+    return AmplifiedDP(
+        amplified_epsilon(pair.epsilon, share),
+        share * pair.delta,
+        (Amplification(spent, share, design, sample),),
+        neighbours=pair.neighbours,
+    )
+
+
+def amplify_inverse(
+    target: PureDP | ApproxDP, *, rate: float, scheme: Scheme = "poisson"
+) -> ApproxDP:
+    """Guarantee that all releases from a secret sample must keep, together, for a target.
+
+    Parameters
+    ----------
+    target : PureDP or ApproxDP
+        The guarantee that the population is to have.
+    rate : float
+        The sampling rate β, within [1e-100, 1].
+    scheme : {"poisson", "without-replacement"}, default "poisson"
+        How the sample is drawn, as for :func:`amplify`.
+
+    Returns
+    -------
+    ApproxDP
+        (ε₁, δ₁) with ε₁ = ln(1 + (e^{ε₂} - 1)/β) and δ₁ = δ₂/β: a budget for the sample.
+
+    Raises
+    ------
+    IncompatibleReleaseError
+        If the neighbour relation is not that of the scheme, or the target is amplified.
+    InvalidParameterError
+        If ``rate`` is out of range, the scheme has no formula, the target is no pair (ε, δ), or
+        its δ is not below the rate.
+
+    Examples
+    --------
+    >>> from dpinfer.privacy import PureDP
+    >>> target = amplify(PureDP(1.0), rate=0.05)
+    >>> round(amplify_inverse(PureDP(target.epsilon), rate=0.05).epsilon, 12)
+    1.0
+    """
+    design = check_scheme(scheme)
+    share = check_scalar(rate, "rate", gt=0, ge=SMALLEST_RATE, le=1)
+    if isinstance(target, AmplifiedDP) or not isinstance(target, (PureDP, ApproxDP)):
+        raise InvalidParameterError(
+            f"target must be a PureDP or ApproxDP for the population, got {show(target)}"
+        )
+    check_relation(target, design)
+    pair = target.to_approx_dp() if isinstance(target, PureDP) else target
+    _check_delta(pair.delta, share)
+    return ApproxDP(
+        sample_epsilon(pair.epsilon, share), pair.delta / share, neighbours=pair.neighbours
+    )
+
+
+def _together(
+    guarantee: Guarantee | Iterable[Guarantee], delta: float | None, rate: float
+) -> Guarantee:
+    """Compose what was computed on one sample; at the δ of the sample where kinds are mixed."""
+    parts = check_guarantees([guarantee] if isinstance(guarantee, Guarantee) else guarantee)
+    if amplified := [part for part in parts if isinstance(part, AmplifiedDP)]:
+        raise IncompatibleReleaseError(
+            f"guarantee must not be amplified already, got {show(amplified[0])}: amplify what was "
+            "computed on the sample once; of a sample of a sample, multiply the rates"
+        )
+    if delta is not None:
+        _check_delta(delta, rate)
+    mixed = any(isinstance(part, ApproxDP) and part.delta > 0 for part in parts)
+    return compose(parts, delta=delta / rate if mixed and delta is not None else None)
+
+
+def _as_pair(spent: Guarantee, delta: float | None, rate: float) -> ApproxDP:
+    """Return the guarantee for the sample as a pair, at the δ that gives ``delta`` in the end."""
+    if delta is not None:
+        return spent.to_approx_dp(delta / rate)
+    if isinstance(spent, PureDP):
+        return spent.to_approx_dp()
+    if isinstance(spent, ApproxDP):
+        return spent
+    raise InvalidParameterError(
+        f"delta must be given to amplify {spent}, which is no pair (ε, δ): the formula is one of "
+        "pairs, and gives a pair"
+    )
+
+
+def _check_delta(delta: float, rate: float) -> None:
+    if delta >= rate:
+        raise InvalidParameterError(
+            f"delta must be below the sampling rate {rate:g}, got {delta}: it would allow the "
+            "whole sample to be published"
+        )
+
+
+# The noise that a target for the population allows on a secret sample of it.
+
+
+NoiseKind = Literal["laplace", "geometric", "gaussian"]
+Noise = Laplace | Geometric | Gaussian
+
+MAX_RELEASES = 10**9
+
+
+@dataclass(frozen=True)
+class SampleAdjustment:
+    """Noise for releases from a secret sample, beside what the same target costs without secrecy.
+
+    Parameters
+    ----------
+    target : ApproxDP
+        The guarantee for the population.
+    sample_budget : ApproxDP
+        The guarantee that all releases from the sample keep together.
+    rate : float
+        The sampling rate β.
+    mechanism : Laplace, Geometric or Gaussian
+        The noise of each release that the secrecy of the sample allows.
+    unsampled : Laplace, Geometric or Gaussian
+        The noise of each release that the target needs without it.
+
+    See Also
+    --------
+    adjust_for_sampling : what builds it.
+
+    Examples
+    --------
+    >>> from dpinfer.privacy import PureDP
+    >>> adjustment = adjust_for_sampling(PureDP(0.1), rate=0.05)
+    >>> round(adjustment.scale_ratio, 6)
+    0.0883
+    """
+
+    target: ApproxDP
+    sample_budget: ApproxDP
+    rate: float
+    mechanism: Noise
+    unsampled: Noise
+
+    @property
+    def variance_ratio(self) -> float:
+        """Variance of the noise relative to that without secrecy: at most 1; 1 if both are 0."""
+        return _ratio(self.mechanism.variance, self.unsampled.variance)
+
+    @property
+    def scale_ratio(self) -> float:
+        """Standard deviation of the noise relative to that without secrecy, as for the variance."""
+        return _ratio(self.mechanism.std, self.unsampled.std)
+
+    @property
+    def weighted_variance(self) -> float:
+        """Variance that the noise gives to a count of the sample that is weighted by 1/β."""
+        return float(self.mechanism.variance) / self.rate**2
+
+
+def adjust_for_sampling(
+    target: PureDP | ApproxDP,
+    *,
+    rate: float,
+    scheme: Scheme = "poisson",
+    noise: NoiseKind = "laplace",
+    sensitivity: float = 1.0,
+    releases: int = 1,
+) -> SampleAdjustment:
+    """Noise that a target for the population allows on a secret sample.
+
+    Parameters
+    ----------
+    target : PureDP or ApproxDP
+        The guarantee that the population is to have.
+    rate : float
+        The sampling rate β, within [1e-100, 1].
+    scheme : {"poisson", "without-replacement"}, default "poisson"
+        How the sample is drawn, as for :func:`amplify`; it demands its neighbour relation.
+    noise : {"laplace", "geometric", "gaussian"}, default "laplace"
+        The law of the noise. Gaussian noise needs a target with δ > 0.
+    sensitivity : float, default 1
+        The sensitivity > 0 of each release on the sample under the neighbour relation of the
+        target: L1, or L2 for Gaussian noise.
+    releases : int, default 1
+        The number >= 1 of releases from the one sample, which share its budget equally.
+
+    Returns
+    -------
+    SampleAdjustment
+        The noise of each release, with and without the secrecy of the sample.
+
+    Raises
+    ------
+    IncompatibleReleaseError
+        If the neighbour relation is not that of the scheme.
+    InvalidParameterError
+        If an argument is out of range, ε of the target is 0, or Gaussian noise is asked for a
+        target with δ = 0.
+
+    Notes
+    -----
+    All releases together get ε₁ = ln(1 + (e^{ε₂} - 1)/β), that is (ε₁, δ₁) with δ₁ = δ₂/β. Laplace
+    and geometric noise have the scale kΔ/ε₁ for k releases, Gaussian noise √k times the exact σ of
+    (ε₁, δ₁). The variance falls to about β² of that without secrecy where ε₂ is small against β.
+    A count of the sample that estimates one of the population is weighted by 1/β, which multiplies
+    the variance of the noise by 1/β²: secrecy about makes up for the weight, and pays off for what
+    is inferred about rates and shares.
+
+    References
+    ----------
+    Balle, B., Barthe, G. and Gaboardi, M. (2018). arXiv:1807.01647, Theorems 8 and 9.
+
+    Examples
+    --------
+    >>> from dpinfer import count_confint
+    >>> from dpinfer.privacy import PureDP
+    >>> adjustment = adjust_for_sampling(PureDP(0.0824), rate=0.05)
+    >>> [round(law.scale, 3) for law in (adjustment.mechanism, adjustment.unsampled)]
+    [1.0, 12.136]
+
+    A noisy count of 40.3 in the sample, with the 90 % interval for the count it stands for:
+
+    >>> for law in (adjustment.mechanism, adjustment.unsampled):
+    ...     lower, upper = count_confint(40.3, law, alpha=0.1)
+    ...     print(round(float(lower), 2), round(float(upper), 2))
+    38.0 42.6
+    12.36 68.24
+    """
+    calibrate = _CALIBRATIONS[check_option(noise, "noise", _CALIBRATIONS)]
+    change = check_scalar(sensitivity, "sensitivity", gt=0)
+    shared = check_integer(releases, "releases", ge=1, le=MAX_RELEASES)
+    budget = amplify_inverse(target, rate=rate, scheme=scheme)
+    goal = target.to_approx_dp() if isinstance(target, PureDP) else target
+    if goal.epsilon == 0:
+        raise InvalidParameterError("target must have epsilon > 0: at 0 no noise is enough")
+    return SampleAdjustment(
+        goal,
+        budget,
+        check_scalar(rate, "rate"),
+        calibrate(budget, change, shared),
+        calibrate(goal, change, shared),
+    )
+
+
+def _ratio(part: Any, whole: Any) -> float:
+    return float(part / whole) if whole > 0 else 1.0
+
+
+def _adjusting_laplace(budget: ApproxDP, sensitivity: float, releases: int) -> Laplace:
+    return Laplace.from_epsilon(budget.epsilon / releases, sensitivity=sensitivity)
+
+
+def _adjusting_geometric(budget: ApproxDP, sensitivity: float, releases: int) -> Geometric:
+    if not float(sensitivity).is_integer():
+        raise InvalidParameterError(
+            f"sensitivity must be a whole number for geometric noise, got {sensitivity}"
+        )
+    return Geometric.from_epsilon(budget.epsilon / releases, sensitivity=sensitivity)
+
+
+def _adjusting_gaussian(budget: ApproxDP, sensitivity: float, releases: int) -> Gaussian:
+    if budget.delta == 0:
+        raise InvalidParameterError(
+            "target must have delta > 0 for Gaussian noise, which is never ε-DP: give an ApproxDP, "
+            'or use noise="laplace"'
+        )
+    # k releases with √k·σ are, together, one with σ
+    return Gaussian.from_epsilon_delta(
+        budget.epsilon, budget.delta, sensitivity=sensitivity * np.sqrt(releases)
+    )
+
+
+_CALIBRATIONS: dict[str, Callable[[ApproxDP, float, int], Any]] = {
+    "laplace": _adjusting_laplace,
+    "geometric": _adjusting_geometric,
+    "gaussian": _adjusting_gaussian,
+}

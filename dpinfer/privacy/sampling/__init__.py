@@ -1,5 +1,0 @@
-"""Secrecy of the sample: amplification of guarantees, and what it saves in noise."""
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

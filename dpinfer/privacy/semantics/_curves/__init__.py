@@ -1,1 +1,0 @@
-"""Largest power at each level, one file for each kind of guarantee."""

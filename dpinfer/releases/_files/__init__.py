@@ -1,1 +1,0 @@
-"""A release in files: the table, the sidecar beside it, and what can be wrong with either."""

@@ -1,5 +1,0 @@
-"""Noise laws from what people already have, one small file a source."""
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,518 @@
+"""Labelled tables of the same records, put one below the other."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import MISSING, fields
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpinfer._check import (
+    FloatArray,
+    as_pandas,
+    check_array,
+    check_flag,
+    check_items,
+    check_parameter,
+    show,
+    show_some,
+)
+from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
+from dpinfer.mechanisms.independent import IndependentNoise, as_noise, groups
+from dpinfer.mechanisms.law import ContinuousLaw, NoiseLaw
+from dpinfer.mechanisms.laws import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace
+from dpinfer.mechanisms.rounded import Rounded
+from dpinfer.mechanisms.tulap import Tulap
+from dpinfer.queries.domain import SUMMED, Domain, check_domain, is_summed, refusing, show_label
+from dpinfer.queries.workload import Workload
+from dpinfer.results.labels import stack_labels
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+# Noise laws by the names that files use, and joint laws of many rows.
+
+
+KINDS: dict[str, type[NoiseLaw]] = {
+    "laplace": Laplace,
+    "geometric": Geometric,
+    "gaussian": Gaussian,
+    "discrete_gaussian": DiscreteGaussian,
+    "tulap": Tulap,
+    "exact": Exact,
+}
+"""Laws by the name under which files hold them."""
+
+INTEGER_KINDS = ("geometric", "discrete_gaussian")
+"""Laws that are for integer-valued queries."""
+
+ALIASES = {"discrete_laplace": "geometric", "two_sided_geometric": "geometric", "none": "exact"}
+"""Other names under which published files hold the same laws."""
+
+
+ROUNDED = "rounded"
+"""The entry that says whether the noisy values were rounded to whole numbers."""
+
+
+def parameters(law: NoiseLaw) -> dict[str, Any]:
+    """Return the parameters of a law by name: floats or arrays."""
+    if isinstance(law, Rounded):
+        return parameters(law.law) | {ROUNDED: True}
+    return {field.name: getattr(law, field.name) for field in fields(law)}  # type: ignore[arg-type]
+
+
+def kind_of(law: NoiseLaw) -> str:
+    """Return the name under which files hold a law."""
+    if isinstance(law, Rounded):
+        return kind_of(law.law)
+    for name, kind in KINDS.items():
+        if type(law) is kind:
+            return name
+    raise IncompatibleReleaseError(
+        f"mechanism must be one of {', '.join(KINDS)} to be written to a file, got {show(law)}"
+    )
+
+
+def join_laws(laws: Sequence[NoiseLaw], sizes: Sequence[int]) -> NoiseLaw:
+    """Joint law of consecutive blocks of rows, each with its own law."""
+    parts, start = [], 0
+    for law, size in zip(laws, sizes, strict=True):
+        parts += [(part, cells + start) for part, cells in groups(law, size)]
+        start += size
+    first = parts[0][0]
+    if first.shape == () and all(part == first for part, _ in parts):
+        return first
+    return IndependentNoise.from_groups(parts, start)
+
+
+def spread_laws(mechanism: Any, sizes: Sequence[int]) -> NoiseLaw:
+    """Joint law of the rows of several tables from what a ``mechanism=`` argument takes.
+
+    One law rules all rows; a sequence holds one law for each table, or one for each row.
+    """
+    total = sum(sizes)
+    if isinstance(mechanism, NoiseLaw) or not isinstance(mechanism, (list, tuple)):
+        return as_noise(mechanism, total)
+    if len(mechanism) != len(sizes):
+        if len(mechanism) == total:
+            return as_noise(mechanism, total)
+        raise InvalidParameterError(
+            f"mechanism must be one law, one for each of the {len(sizes)} tables or one for each "
+            f"of the {total} values, got {len(mechanism)}"
+        )
+    named = enumerate(zip(mechanism, sizes, strict=True))
+    laws = [as_noise(law, size, name=f"mechanism of table {k}") for k, (law, size) in named]
+    return join_laws(laws, sizes)
+
+
+def laws_of_rows(kinds: Any, columns: Mapping[str, float | FloatArray], rows: int) -> NoiseLaw:
+    """Joint law of rows from the name of each row's law and columns of parameters.
+
+    ``kinds`` is one name for all rows, or a column with the name for each.
+    """
+    import pandas as pd
+
+    if isinstance(kinds, str):
+        return IndependentNoise.from_groups(_laws_of_kind(kinds, columns, np.arange(rows)), rows)
+    with refusing(kinds, "mechanism"):
+        member, names = pd.factorize(kinds)
+    parts: list[tuple[NoiseLaw, NDArray[np.intp]]] = []
+    for number, name in enumerate(names):
+        cells = np.flatnonzero(member == number)
+        parts += _laws_of_kind(name, columns, cells)
+    return IndependentNoise.from_groups(parts, rows)
+
+
+def canonical_kind(name: str) -> str:
+    """Return the name in ``KINDS`` of the law that a file calls by some name."""
+    key = str(name).strip().lower().replace("-", "_").replace(" ", "_")
+    key = ALIASES.get(key, key)
+    if key not in KINDS:
+        known = ", ".join([*KINDS, *ALIASES])
+        raise InvalidParameterError(f"mechanism must be one of {known}, got {show(name)}")
+    return key
+
+
+def parameters_of_kind(kind: str) -> dict[str, bool]:
+    """Return the names of the parameters of a law, and whether each must be given."""
+    own = {field.name: field.default is MISSING for field in fields(KINDS[kind])}  # type: ignore[arg-type]
+    return own | ({ROUNDED: False} if issubclass(KINDS[kind], ContinuousLaw) else {})
+
+
+def parameter_names() -> tuple[str, ...]:
+    """Return the names of the parameters of all laws."""
+    return tuple(dict.fromkeys(name for kind in KINDS for name in parameters_of_kind(kind)))
+
+
+def _laws_of_kind(
+    name: str, columns: Mapping[str, float | FloatArray], cells: NDArray[np.intp]
+) -> list[tuple[NoiseLaw, NDArray[np.intp]]]:
+    """Return the law of the cells of one kind: two where only some of them were rounded."""
+    kind = canonical_kind(name)
+    chosen: dict[str, Any] = {}
+    for parameter, required in parameters_of_kind(kind).items():
+        if parameter in columns:
+            values = np.asarray(columns[parameter], dtype=np.float64)
+            if parameter == ROUNDED:
+                values = np.nan_to_num(values, nan=0.0)
+                _check_choice(values)
+            chosen[parameter] = float(values) if values.ndim == 0 else values[cells]
+            _check_rows(np.asarray(chosen[parameter]), parameter, name, cells, required)
+        elif required:
+            raise InvalidParameterError(f"mechanism {name} must have a {parameter}")
+    rounded = np.broadcast_to(chosen.pop(ROUNDED, 0.0), cells.shape)
+    law = KINDS[kind](**chosen)
+    if not rounded.any():
+        return [(law, cells)]
+    parts = [(law.take(own), cells[own]) for own in (rounded == 0, rounded == 1)]
+    plain, whole = parts
+    return [part for part in (plain, (Rounded(whole[0]), whole[1])) if part[1].size]  # type: ignore[arg-type]
+
+
+def _check_rows(
+    values: FloatArray, parameter: str, name: str, cells: NDArray[np.intp], positive: bool
+) -> None:
+    """Name the row of a parameter that no law can have."""
+    low = values <= 0 if positive else values < 0
+    bad = low | ~np.isfinite(values)
+    if values.ndim and bad.any():
+        position = int(np.flatnonzero(bad)[0])
+        raise InvalidParameterError(
+            f"{parameter} of {name} noise must be a finite number {'>' if positive else '>='} 0, "
+            f"got {values[position]} in row {int(cells[position])}"
+        )
+
+
+def _check_choice(rounded: FloatArray) -> None:
+    if (bad := (rounded != 0) & (rounded != 1)).any():
+        raise InvalidParameterError(
+            f"rounded must be True or False, or a column of 1 and 0, got {rounded[bad][0]:g}"
+        )
+
+
+def columns_of_law(law: NoiseLaw, rows: int) -> dict[str, Any]:
+    """Columns that say the law of each row: its name and its parameters, NaN where it has none."""
+    names = np.empty(rows, dtype=object)
+    columns: dict[str, Any] = {"mechanism": names}
+    for part, cells in groups(law, rows):
+        names[cells] = kind_of(part)
+        for parameter, value in parameters(part).items():
+            columns.setdefault(parameter, np.full(rows, np.nan))[cells] = value
+    return columns
+
+
+def rows_of_tables(
+    tables: Any, mechanism: Any, domain: Domain | None
+) -> tuple[FloatArray, Workload, NoiseLaw]:
+    """Return the values, the queries and the noise of labelled tables."""
+    if not isinstance(tables, (list, tuple)) or not tables:
+        raise InvalidParameterError(
+            f"tables must be a list of Series, DataFrames and numbers, got {show(tables)}"
+        )
+    parts = [_split(table, f"table {k}") for k, table in enumerate(tables)]
+    if isinstance(mechanism, (list, tuple)) and len(mechanism) == len(parts):
+        mechanism = [
+            _published(law, mask) for law, (_, _, mask) in zip(mechanism, parts, strict=True)
+        ]
+    law = spread_laws(mechanism, [len(values) for values, _, _ in parts])
+    values = np.concatenate([values for values, _, _ in parts])
+    frames = [labels for _, labels, _ in parts]
+    return values, workload_of_labels(frames, [len(v) for v, _, _ in parts], domain), law
+
+
+def workload_of_labels(
+    tables: Sequence[dict[str, Any]], sizes: Sequence[int], domain: Domain | None
+) -> Workload:
+    """Return the queries that labelled rows answer.
+
+    Each table maps its attributes to the label of each of its rows; a row sums over an attribute
+    that the table does not have or whose label says so.
+    """
+    given = domain is not None
+    domain = _infer(tables) if domain is None else check_domain(domain)
+    codes = np.full((sum(sizes), len(domain.attributes)), -1, dtype=np.int32)
+    start = 0
+    for labels, size in zip(tables, sizes, strict=True):
+        domain.check_attributes(labels)
+        for axis, attribute in enumerate(domain.attributes):
+            if attribute in labels:
+                codes[start : start + size, axis] = _codes(domain, attribute, labels[attribute])
+        start += size
+    _refuse_duplicates(domain, codes)
+    if not given and not (codes < 0).any() and len(codes) < domain.size:
+        return Workload.identity(len(codes), domain.label_rows(codes))
+    return Workload.from_codes(domain, codes)
+
+
+def is_single_column(frame: pd.DataFrame) -> bool:
+    """Whether a DataFrame is a Series in all but type: one column that no attribute names."""
+    return bool(frame.shape[1] == 1 and frame.columns.names == [None])
+
+
+def _split(table: Any, name: str) -> tuple[FloatArray, dict[str, Any], NDArray[np.bool_]]:
+    """Return the values of a table, its labels by attribute, and which cells it published."""
+    import pandas as pd
+
+    table = as_pandas(table, name, index="all but last")
+    if isinstance(table, pd.DataFrame) and not is_single_column(table):
+        labels = stack_labels(table)
+        values = table.to_numpy().ravel()
+        published = ~pd.isna(values)
+        stacked = check_array(values[published], name)
+        return stacked, _by_attribute(labels[published], name), published
+    table = table.iloc[:, 0] if isinstance(table, pd.DataFrame) else table
+    if isinstance(table, pd.Series):
+        values = check_array(table.to_numpy(), name, ndim=1)
+        if len(values) == 1 and table.index.names == [None]:
+            return values, {}, np.ones(1, dtype=bool)
+        return values, _by_attribute(table.index, name), np.ones(len(values), dtype=bool)
+    total = check_array(table, name, ndim=0)
+    return total.reshape(1), {}, np.ones(1, dtype=bool)
+
+
+def _by_attribute(labels: pd.Index, name: str) -> dict[str, Any]:
+    unnamed = [k for k, attribute in enumerate(labels.names) if attribute is None]
+    if unnamed:
+        raise InvalidParameterError(
+            f"{name} must have its index levels and columns named after attributes, level "
+            f"{unnamed[0]} has no name: use rename_axis"
+        )
+    if len(set(labels.names)) < len(labels.names):
+        raise InvalidParameterError(f"{name} must name an attribute once, got {labels.names}")
+    return {attribute: labels.get_level_values(attribute) for attribute in labels.names}
+
+
+def _published(law: Any, mask: NDArray[np.bool_]) -> Any:
+    """Keep the laws of the published cells where a law was given for every cell of the table."""
+    if isinstance(law, NoiseLaw) and law.shape == mask.shape and not mask.all():
+        return law.take(mask)
+    return law
+
+
+def _infer(tables: Sequence[dict[str, Any]]) -> Domain:
+    """Domain of the attributes and levels that the tables show."""
+    seen: dict[str, dict[Hashable, None]] = {}
+    for labels in tables:
+        for attribute, column in labels.items():
+            levels = seen.setdefault(attribute, {})
+            with refusing(column, f"labels of {attribute}"):
+                levels |= dict.fromkeys(level for level in _shown(column) if not is_summed(level))
+    for attribute, levels in seen.items():
+        _refuse_mixed_types(attribute, list(levels))
+    return Domain({attribute: list(levels) for attribute, levels in seen.items()})
+
+
+def _refuse_mixed_types(attribute: str, levels: list[Hashable]) -> None:
+    """Refuse 1 beside "1": the same level in tables that were read with different types."""
+    written: dict[str, Hashable] = {}
+    for level in levels:
+        other = written.setdefault(str(level), level)
+        if other is not level:
+            raise InvalidParameterError(
+                f"levels of {attribute} must be of one type, got {show_label(other)} and "
+                f"{show_label(level)}: convert one of the tables"
+            )
+
+
+def _shown(column: Any) -> list[Hashable]:
+    """Distinct labels in order of appearance, of the categories for a categorical."""
+    import pandas as pd
+
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        held = set(column.dropna().unique())
+        return [level for level in column.dtype.categories if level in held]
+    return list(pd.unique(column))
+
+
+def _codes(domain: Domain, attribute: str, column: Any) -> NDArray[np.intp]:
+    """Level numbers of a column of labels, -1 where it says "summed over"."""
+    import pandas as pd
+
+    with refusing(column, f"labels of {attribute}"):
+        numbers, distinct = pd.factorize(column)
+    known = np.full(len(distinct) + 1, -1, dtype=np.intp)
+    shown = [position for position, level in enumerate(distinct) if not is_summed(level)]
+    if shown:
+        known[shown] = domain.codes(attribute, [distinct[k] for k in shown], of="label")
+    return np.asarray(known[numbers])
+
+
+def _refuse_duplicates(domain: Domain, codes: NDArray[np.int32]) -> None:
+    import pandas as pd
+
+    # rows are numbered with one more level an attribute, which stands for "summed over"
+    sizes = [size + 1 for size in domain.shape]
+    number = np.zeros(len(codes), dtype=np.int64 if prod(sizes) < 2**63 else object)
+    for column, size in zip(codes.T, sizes, strict=True):
+        number = number * size + (column + 1).astype(number.dtype)
+    repeated = np.flatnonzero(pd.Series(number).duplicated())
+    if len(repeated):
+        label = show_label(domain.label_rows(codes[repeated[:1]])[0])
+        raise IncompatibleReleaseError(
+            f"labels must be distinct, {label} is published twice (again in row {repeated[0]}): "
+            "give repeated measurements of one query as Release(values, workload=matrix, "
+            "mechanism=...) with labels of your own"
+        )
+
+
+# Long tables: one row a value, with the law of its noise in columns.
+
+
+def check_frame(frame: Any) -> pd.DataFrame:
+    """Return a table of pandas, or of a library that shares its columns, as a DataFrame."""
+    import pandas as pd
+
+    table = as_pandas(frame)
+    if isinstance(table, pd.DataFrame):
+        return table
+    raise InvalidParameterError(
+        f"frame must be a DataFrame of pandas, polars, pyarrow or the like, got {show(frame)}"
+    )
+
+
+def column(frame: pd.DataFrame, name: Any) -> pd.Series:
+    """Return a column of a frame, or say that it is not there."""
+    found = sum(_same(name, known) for known in frame.columns)
+    if found != 1:
+        raise InvalidParameterError(
+            f"frame must have {'one' if found else 'a'} column {show(name)}, "
+            f"got {show_some(frame.columns)}"
+        )
+    return frame[name]
+
+
+def numbers(frame: pd.DataFrame, spec: Any, name: str, missing: float | None = None) -> Any:
+    """Return a number, or the numbers of the column that ``{"column": ...}`` names.
+
+    Missing values of the column become ``missing``; without it they stay NaN.
+    """
+    if isinstance(spec, str):
+        raise InvalidParameterError(
+            f"{name} must be a number or {{'column': name}}, got {show(spec)}"
+        )
+    if not isinstance(spec, Mapping):
+        return spec
+    values = _floats(column(frame, _column_name(spec, name)))
+    return values if missing is None else np.where(np.isnan(values), missing, values)
+
+
+def bounds(frame: pd.DataFrame, clamp: Any) -> tuple[Any, Any] | None:
+    """Return clamping bounds, each of which may be a number or a column."""
+    if clamp is None:
+        return None
+    ends = clamp if isinstance(clamp, (tuple, list)) else (clamp, None)
+    if len(ends) != 2:
+        raise InvalidParameterError(
+            f"clamp must be a lower bound or a pair (lower, upper), got {show(clamp)}"
+        )
+    return numbers(frame, ends[0], "clamp", -np.inf), numbers(frame, ends[1], "clamp", np.inf)
+
+
+def law_of_frame(frame: pd.DataFrame, mechanism: Any) -> NoiseLaw:
+    """Return the noise of the rows of a frame: a law, or the names of its columns."""
+    if not isinstance(mechanism, Mapping):
+        return as_noise(mechanism, len(frame), selected=True)
+    if "mechanism" not in mechanism:
+        raise InvalidParameterError(
+            f"mechanism must have the entry 'mechanism', got {show(dict(mechanism))}"
+        )
+    unknown = [key for key in mechanism if key not in ("mechanism", *parameter_names())]
+    if unknown:
+        raise InvalidParameterError(
+            f"mechanism must have the entries mechanism and {', '.join(parameter_names())}, "
+            f"got {show(unknown[0])}"
+        )
+    parameters = {
+        key: _parameter(frame, spec, key) for key, spec in mechanism.items() if key != "mechanism"
+    }
+    return laws_of_rows(_names(frame, mechanism["mechanism"]), parameters, len(frame))
+
+
+def workload_of_frame(
+    frame: pd.DataFrame, attributes: Sequence[str] | str | None, domain: Domain | None
+) -> Workload:
+    """Return the queries of the rows of a frame from its columns of attributes."""
+    if attributes is None:
+        named = any(name is not None for name in frame.index.names)
+        return Workload.identity(len(frame), frame.index if named else None)
+    names = [attributes] if isinstance(attributes, str) else attributes
+    names = check_items(names, "attributes", "names of columns")
+    labels = {name: column(frame, name) for name in names}
+    return workload_of_labels([labels], [len(frame)], domain)
+
+
+def labels_of_frame(frame: pd.DataFrame, names: Sequence[str]) -> pd.Index | None:
+    """Return labels from columns, with the mark of "summed over" in empty cells."""
+    import pandas as pd
+
+    columns = [frame[name].astype(object).fillna(SUMMED).infer_objects() for name in names]
+    if len(columns) == 1:
+        return pd.Index(columns[0])
+    return pd.MultiIndex.from_arrays(columns, names=names) if columns else None
+
+
+def values_of_frame(frame: pd.DataFrame, name: str) -> FloatArray:
+    """Return the published values of a frame."""
+    return check_array(column(frame, name).to_numpy(), name, ndim=1)
+
+
+def _same(name: object, known: object) -> bool:
+    """Whether a name is that of a column; what does not compare or hash is not."""
+    try:
+        return hash(name) == hash(known) and bool(name == known)
+    except (TypeError, ValueError):
+        return False
+
+
+def _floats(values: pd.Series) -> FloatArray:
+    """Return a column of numbers, NaN where it is missing."""
+    if values.dtype.kind == "f" and isinstance(values.dtype, np.dtype):
+        return np.asarray(values, dtype=np.float64)
+    missing = values.isna().to_numpy()
+    if not missing.any():
+        return check_array(values.to_numpy(), str(values.name), ndim=1, finite=False)
+    filled = values.astype(object).where(~missing, 0.0)
+    out = check_array(filled.to_numpy(), str(values.name), ndim=1, finite=False, nonempty=False)
+    return np.where(missing, np.nan, out)
+
+
+def _parameter(frame: pd.DataFrame, spec: Any, name: str) -> Any:
+    """Return a parameter of the law: a number, or one for each row."""
+    if isinstance(spec, (Mapping, str)):
+        return numbers(frame, spec, name)
+    if name == ROUNDED:
+        return float(check_flag(spec, name))
+    index = getattr(spec, "index", None) if hasattr(spec, "iloc") else None
+    same = index is not None and index.equals(frame.index)
+    values = check_array(spec, name) if same else check_parameter(spec, name)
+    if values.shape not in ((), (len(frame),)):
+        raise InvalidParameterError(
+            f"{name} must be a number, {{'column': name}}, or have {len(frame)} entries, one for "
+            f"each of the rows, got shape {values.shape}"
+        )
+    return values
+
+
+def _names(frame: pd.DataFrame, spec: Any) -> str | pd.Series:
+    """Return the name of the law of each row, or the one name of all."""
+    if isinstance(spec, str):
+        return spec
+    if not isinstance(spec, Mapping):
+        raise InvalidParameterError(
+            f"mechanism must be a name or {{'column': name}}, got {show(spec)}"
+        )
+    values = column(frame, _column_name(spec, "mechanism"))
+    if (missing := values.isna().to_numpy()).any():
+        row = int(np.flatnonzero(missing)[0])
+        raise InvalidParameterError(f"mechanism must have a name in every row, got none in {row}")
+    return values
+
+
+def _column_name(spec: Mapping[str, Any], name: str) -> Any:
+    if set(spec) != {"column"}:
+        raise InvalidParameterError(f"{name} must be {{'column': name}}, got {show(dict(spec))}")
+    return spec["column"]

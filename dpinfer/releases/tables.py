@@ -1,0 +1,495 @@
+"""What is wrong with the cells of a table, column by column."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import os
+import stat
+from array import array
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpinfer._check import FloatArray, show, show_some
+from dpinfer.errors import DPInferError, IncompatibleReleaseError, InvalidParameterError
+from dpinfer.releases.frames import (
+    INTEGER_KINDS,
+    KINDS,
+    ROUNDED,
+    canonical_kind,
+    parameter_names,
+    parameters_of_kind,
+)
+from dpinfer.releases.limits import MOST_TEXT, Limit, Problem, TextTable, decompressed
+from dpinfer.releases.parquet import parquet_as_text, read_parquet
+from dpinfer.releases.sidecar import Sidecar
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+EACH = 5
+"""Cells that are listed for one rule on one column; the rest is counted."""
+
+PARSERS: dict[str, Callable[[str], Any]] = {
+    "string": str,
+    "integer": int,
+    "number": float,
+    "boolean": lambda cell: {"true": True, "1": True, "false": False, "0": False}[cell.lower()],
+}
+"""How a label of each type is read."""
+
+NUMBER = r"^\s*[+-]?(\d[\d.]*|\.\d+|(?i:inf|infinity|nan))(?i:e[+-]?\d+)?\s*$"
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class TableCheck:
+    """A table, read as text, beside the sidecar that it should fit."""
+
+    file: str
+    table: TextTable
+    sidecar: Sidecar
+    _read: dict[str, FloatArray] = field(default_factory=dict, init=False, repr=False)
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield the problems of the file's form, then of its columns, then of their cells."""
+        yield from self.table.problems
+        missing = [name for name in self.sidecar.columns if name not in self.table.columns]
+        for name in missing:
+            listed = show_some(self.table.columns, 20)
+            yield Problem(self.file, f"the column is missing, there are: {listed}", 1, name)
+        if missing:
+            return
+        if not len(self.table.lines):
+            yield Problem(self.file, "must have at least one row of values, got none")
+            return
+        yield from self._value_problems()
+        yield from self._law_problems()
+        yield from self._rule_problems()
+        yield from self._key_problems()
+
+    def _value_problems(self) -> Iterator[Problem]:
+        name = self.sidecar.value
+        values = self._floats(name)
+        yield from self._cells(name, ~np.isfinite(values), "must be a finite number")
+
+    def _law_problems(self) -> Iterator[Problem]:
+        """Yield unknown names of laws, and parameters that the laws of their rows cannot have."""
+        kinds, unknown = self._kinds()
+        spec = self.sidecar.privacy["mechanism"]
+        name = spec["column"] if isinstance(spec, dict) else self.sidecar.value
+        yield from self._cells(name, unknown, "must be the name of a noise law")
+        for parameter in parameter_names():
+            need = [kind for kind in KINDS if parameters_of_kind(kind).get(parameter)]
+            needed = np.isin(kinds, np.array(need, dtype=object))
+            yield from self._parameter_problems(parameter, needed)
+        values = self._floats(self.sidecar.value)
+        lower, upper = self._bounds()
+        fraction = np.isfinite(values) & (values != np.floor(values))
+        rounded = self._numbers(self.sidecar.mechanism.get(ROUNDED), 0.0) == 1
+        fraction &= (
+            (np.isin(kinds, np.array(INTEGER_KINDS, dtype=object)) | rounded)
+            & (values != lower)
+            & (values != upper)
+        )
+        yield from self._cells(
+            self.sidecar.value, fraction, "must be a whole number under integer noise"
+        )
+
+    def _parameter_problems(self, parameter: str, needed: Mask) -> Iterator[Problem]:
+        """Yield what is wrong with a parameter in the rows whose law needs it."""
+        spec = self.sidecar.mechanism.get(parameter)
+        if spec is None:
+            words = f"must have a law without a {parameter}, which the sidecar does not state"
+            yield from self._cells(self.sidecar.value, needed, words)
+        elif isinstance(spec, dict):
+            numbers = self._floats(spec["column"])
+            bad = needed & ~((numbers > 0) & np.isfinite(numbers))
+            yield from self._cells(spec["column"], bad, f"must be a {parameter} > 0")
+
+    def _rule_problems(self) -> Iterator[Problem]:
+        """Yield values that the publishing rule excludes."""
+        values = self._floats(self.sidecar.value)
+        threshold = self._numbers(self.sidecar.privacy.get("threshold"), -np.inf)
+        lower, upper = self._bounds()
+        for bad, words in (
+            (values < threshold, "must not be below its threshold"),
+            (values < lower, "must not be below its clamping bound"),
+            (values > upper, "must not be above its clamping bound"),
+        ):
+            yield from self._cells(self.sidecar.value, bad, words)
+        bins = self._numbers(self.sidecar.privacy.get("bin_size"), 1.0)
+        wrong = np.broadcast_to(~((bins >= 1) & (bins == np.floor(bins))), values.shape)
+        yield from self._cells(
+            self.sidecar.value, wrong, "must have a bin_size that is whole, >= 1"
+        )
+        for spec in self.sidecar.rule:
+            if isinstance(spec, dict):
+                cells = self.table.columns[spec["column"]]
+                bad = np.isnan(self._floats(spec["column"])) & ~_empty(cells)
+                yield from self._cells(spec["column"], bad, "must be a number or empty")
+
+    def _key_problems(self) -> Iterator[Problem]:
+        """Yield labels of the wrong type, unlisted levels, and rows with the same labels."""
+        import pandas as pd
+
+        domain = self.sidecar.domain
+        for name in self.sidecar.keys:
+            codes, distinct = pd.factorize(self.table.columns[name])
+            kind = self.sidecar.types.get(name, "string")
+            labels = [_parse(cell, kind) for cell in distinct]
+            bad = np.array([label is None for label in labels] + [False])
+            yield from self._cells(name, bad[codes], f"must be of type {kind}")
+            if domain is not None:
+                levels = set(domain.levels[name])
+                other = [label is not None and label not in levels for label in labels]
+                words = f"must be one of the {len(levels)} levels that the sidecar lists"
+                yield from self._cells(name, np.array([*other, False])[codes], words)
+        if self.sidecar.keys:
+            frame = pd.DataFrame({name: self.table.columns[name] for name in self.sidecar.keys})
+            words = "must not repeat the labels of an earlier row"
+            repeated = frame.duplicated().to_numpy()
+            yield from self._cells(", ".join(self.sidecar.keys), repeated, words)
+
+    def _kinds(self) -> tuple[NDArray[Any], Mask]:
+        """Return the law of each row by name, "" where unknown, and which rows are unknown."""
+        import pandas as pd
+
+        spec = self.sidecar.privacy["mechanism"]
+        size = len(self.table.lines)
+        if not isinstance(spec, dict):
+            return np.full(size, canonical_kind(spec), dtype=object), np.zeros(size, dtype=bool)
+        codes, distinct = pd.factorize(self.table.columns[spec["column"]])
+        kinds = np.array([*(_kind_or_empty(name) for name in distinct), ""], dtype=object)[codes]
+        return kinds, kinds == ""
+
+    def _floats(self, name: str) -> FloatArray:
+        if name not in self._read:
+            self._read[name] = _as_floats(self.table.columns[name])
+        return self._read[name]
+
+    def _numbers(self, spec: Any, missing: float) -> Any:
+        """Return a number, or those of a column with ``missing`` in cells without one."""
+        if not isinstance(spec, dict):
+            return missing if spec is None else float(spec)
+        floats = self._floats(spec["column"])
+        return np.where(np.isnan(floats), missing, floats)
+
+    def _bounds(self) -> tuple[Any, Any]:
+        lower, upper = self.sidecar.clamp or (None, None)
+        return self._numbers(lower, -np.inf), self._numbers(upper, np.inf)
+
+    def _cells(self, name: str, bad: Mask, words: str) -> Iterator[Problem]:
+        """Yield a problem for the first few bad cells of a column, and count the others."""
+        rows = np.flatnonzero(bad)
+        single = self.table.columns.get(name)
+        place = f"column {name}" if single is not None else f"columns {name}"
+        for row in rows[:EACH]:
+            shown = "" if single is None else f", got {_show(single[row])}"
+            yield Problem(self.file, f"{words}{shown}", int(self.table.lines[row]), place)
+        if len(rows) > EACH:
+            yield Problem(self.file, f"{words}, in {len(rows) - EACH} more rows", None, place)
+
+
+def _as_floats(cells: NDArray[Any]) -> FloatArray:
+    """Return the numbers in cells, NaN where there is none.
+
+    What does not look like a number is not tried, which is slow.
+    """
+    import pandas as pd
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    like = pc.match_substring_regex(pa.array(cells, pa.string()), NUMBER)
+    found = like.fill_null(False).to_numpy(zero_copy_only=False)
+    numbers = np.full(len(cells), np.nan)
+    numbers[found] = pd.to_numeric(pd.Series(cells[found], dtype=object), errors="coerce")
+    return numbers
+
+
+def _empty(cells: NDArray[Any]) -> Mask:
+    return np.array([cell is None for cell in cells], dtype=bool)
+
+
+def _show(cell: str | None) -> str:
+    return "an empty cell" if cell is None else show(cell)
+
+
+def _kind_or_empty(name: str) -> str:
+    try:
+        return canonical_kind(name)
+    except InvalidParameterError:
+        return ""
+
+
+def _parse(cell: str, kind: str) -> Any:
+    """Return a label in its type, None where it does not have that type."""
+    try:
+        return PARSERS[kind](cell)
+    except (ValueError, KeyError):
+        return None
+
+
+# Tables in CSV files, plain or compressed by gzip.
+
+
+LONGEST_HEADER = 2**20
+"""Bytes of the first line, which is all that Arrow takes."""
+
+CHUNK = 2**20
+
+MOST_LISTED = 100
+"""Rows with another number of cells that are listed; the rest is counted."""
+
+
+def read_csv(path: Path, types: Mapping[str, Any], limit: Limit) -> Any:
+    """Return columns of a CSV file as an Arrow table."""
+    import pyarrow as pa
+    from pyarrow import csv as arrow_csv
+
+    names = _names(path, limit)
+    if any(names.count(name) > 1 for name in types):
+        raise KeyError("a column is there twice")
+    found: list[Any] = []
+    size = 0
+    with decompressed(path, limit) as source:
+        batches = arrow_csv.open_csv(
+            source,
+            parse_options=arrow_csv.ParseOptions(newlines_in_values=True),
+            convert_options=_conversion(types),
+        )
+        for batch in batches:
+            found.append(batch)
+            size += batch.nbytes
+            limit.check(size)
+    return pa.Table.from_batches(found, batches.schema)
+
+
+def csv_as_text(path: Path, limit: Limit) -> TextTable:
+    """Return the first rows of a CSV file as text."""
+    import numpy as np
+    import pyarrow as pa
+    from pyarrow import csv as arrow_csv
+
+    bad = array("q")  # lines, of which there may be as many as the file has
+    problems: list[Problem] = []
+
+    def skip(row: Any) -> str:
+        bad.append(row.number)
+        if len(bad) <= MOST_LISTED:
+            words = f"must have {row.expected_columns} cells, got {row.actual_columns}"
+            problems.append(Problem(path.name, words, row.number))
+        return "skip"
+
+    _check_utf8(path, limit)
+    names = _names(path, limit)
+    found: list[Any] = []
+    size = 0
+    with decompressed(path, limit) as source:
+        batches = arrow_csv.open_csv(
+            source,
+            read_options=arrow_csv.ReadOptions(use_threads=False),
+            parse_options=arrow_csv.ParseOptions(newlines_in_values=True, invalid_row_handler=skip),
+            convert_options=_conversion(dict.fromkeys(names, pa.string()), all_columns=True),
+        )
+        for batch in batches:
+            found.append(batch)
+            size += batch.nbytes
+            if size > MOST_TEXT:
+                break
+    table = pa.Table.from_batches(found, batches.schema)
+    whole = np.ones(table.num_rows + len(bad), dtype=bool)
+    skipped = np.frombuffer(bad, dtype=np.int64) - 2
+    whole[skipped[skipped < len(whole)]] = False
+    lines = np.flatnonzero(whole)[: table.num_rows] + 2
+    if len(bad) > MOST_LISTED:
+        words = f"must have {len(names)} cells, in {len(bad) - MOST_LISTED} more rows"
+        problems.append(Problem(path.name, words))
+    columns = {name: table.column(k).to_numpy() for k, name in enumerate(names)}
+    if len(columns) < len(names):
+        repeated = next(name for k, name in enumerate(names) if name in names[:k])
+        problems.append(Problem(path.name, "the column is there twice", 1, f"column {repeated}"))
+    return TextTable(columns, lines, problems)
+
+
+def _conversion(types: Mapping[str, Any], *, all_columns: bool = False) -> Any:
+    from pyarrow import csv as arrow_csv
+
+    return arrow_csv.ConvertOptions(
+        column_types=types,
+        include_columns=None if all_columns else list(types),
+        null_values=[""],
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
+    )
+
+
+def _names(path: Path, limit: Limit) -> list[str]:
+    """Return the names in the header of a CSV file."""
+    with decompressed(path, limit) as stream:
+        beginning = io.BytesIO(io.BufferedReader(stream).read(LONGEST_HEADER))
+    text = io.TextIOWrapper(beginning, encoding="utf-8-sig", newline="")
+    return next((row for row in csv.reader(text) if row), [])
+
+
+def _check_utf8(path: Path, limit: Limit) -> None:
+    """Refuse bytes that are not UTF-8, by their line."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    line = 1
+    with decompressed(path, limit) as stream:
+        while True:
+            chunk = stream.read(CHUNK)
+            try:
+                decoder.decode(chunk, final=not chunk)
+            except UnicodeDecodeError as error:
+                line += error.object[: error.start].count(b"\n")
+                raise IncompatibleReleaseError(
+                    f"{path.name}, line {line}: must be UTF-8 text: {error.reason}"
+                ) from error
+            if not chunk:
+                return
+            line += chunk.count(b"\n")
+
+
+# Tables in CSV and Parquet files, read with the types that the sidecar states.
+
+
+BROKEN = (OSError, KeyError, UnicodeDecodeError, csv.Error)
+"""What reading a file that is not a table of this kind raises, besides Arrow's own errors."""
+
+SUFFIXES = (".csv", ".csv.gz", ".parquet")
+
+
+class UnreadableTableError(DPInferError):
+    """A table does not have the columns and types that were asked for; the reason is its cause."""
+
+
+def check_table_path(path: object) -> Path:
+    """Return the path of a table that exists and has a known format."""
+    table = check_path(path, "path")
+    check_suffix(table)
+    try:
+        mode = table.stat().st_mode
+    except (OSError, ValueError) as error:  # such as a name that is too long
+        raise InvalidParameterError(f"path must be an existing file, got {table}") from error
+    if stat.S_ISDIR(mode):
+        raise InvalidParameterError(f"path must be a file, got the directory {table}")
+    if not stat.S_ISREG(mode):  # a pipe would never end
+        raise InvalidParameterError(f"path must be a regular file, got {table}")
+    return table
+
+
+def check_path(path: object, name: str) -> Path:
+    """Return a path given as a string or a Path."""
+    if not isinstance(path, (str, Path)):
+        raise InvalidParameterError(f"{name} must be a string or a Path, got {show(path)}")
+    try:
+        encoded = os.fsencode(path)
+    except UnicodeEncodeError:  # half a character
+        encoded = b"\0"
+    if b"\0" in encoded:
+        raise InvalidParameterError(f"{name} must be a name that files can have, got {show(path)}")
+    return Path(path)
+
+
+def check_suffix(path: Path) -> None:
+    """Refuse a file whose name does not end as that of a known format."""
+    if not path.name.endswith(SUFFIXES):
+        raise InvalidParameterError(f"path must end in {', '.join(SUFFIXES)}, got {path}")
+
+
+def read_columns(path: Path, types: Mapping[str, str], limit: Limit) -> pd.DataFrame:
+    """Read columns of a table, each by its type.
+
+    ``"string"``, ``"integer"``, ``"number"`` and ``"boolean"`` are labels and become categorical;
+    ``"value"`` is a column of numbers.
+
+    Raises
+    ------
+    UnreadableTableError
+        If the file does not hold such columns.
+    TooLargeError
+        If they would take more memory than they may.
+    """
+    import pyarrow as pa
+
+    wanted = {name: _arrow_type(kind) for name, kind in types.items()}
+    reader = read_parquet if path.suffix == ".parquet" else read_csv
+    try:
+        table = reader(path, wanted, limit)
+        for position, (name, kind) in enumerate(types.items()):
+            if kind != "value":
+                labels = table.column(name)
+                labels = (
+                    labels if pa.types.is_dictionary(labels.type) else labels.dictionary_encode()
+                )
+                table = table.set_column(position, name, labels.unify_dictionaries())
+        return table.to_pandas(split_blocks=True, self_destruct=True)
+    except (*BROKEN, pa.ArrowException) as error:
+        raise UnreadableTableError(str(error)) from error
+
+
+def read_text(path: Path, limit: Limit) -> TextTable:
+    """Read all columns of a table as text.
+
+    Raises
+    ------
+    IncompatibleReleaseError
+        If the file cannot be read as a table at all.
+    """
+    import pyarrow as pa
+
+    reader = parquet_as_text if path.suffix == ".parquet" else csv_as_text
+    try:
+        return reader(path, limit)
+    except (*BROKEN, pa.ArrowException) as error:
+        kind = "a Parquet file" if path.suffix == ".parquet" else "a CSV file in UTF-8"
+        reason = " ".join(str(error).split())
+        raise IncompatibleReleaseError(f"{path.name} must be {kind}: {reason}") from error
+
+
+def write_table(frame: pd.DataFrame, path: Path) -> None:
+    """Write a frame to ``path`` in the format that its name asks for."""
+    import pyarrow as pa
+    from pyarrow import csv as arrow_csv
+    from pyarrow import parquet
+
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    if path.suffix == ".parquet":
+        parquet.write_table(table, path)
+        return
+    compression = "gzip" if path.suffix == ".gz" else None
+    options = arrow_csv.WriteOptions(quoting_style="needed")
+    with pa.output_stream(str(path), compression=compression) as stream:
+        arrow_csv.write_csv(_plain_columns(table), stream, options)
+
+
+def _plain_columns(table: Any) -> Any:
+    """Write categories as the values that they stand for."""
+    import pyarrow as pa
+
+    for position, column in enumerate(table.schema):
+        if pa.types.is_dictionary(column.type):
+            plain = table.column(position).cast(column.type.value_type)
+            table = table.set_column(position, column.name, plain)
+    return table
+
+
+def _arrow_type(kind: str) -> Any:
+    import pyarrow as pa
+
+    return {
+        "string": pa.dictionary(pa.int32(), pa.string()),
+        "integer": pa.int64(),
+        "number": pa.float64(),
+        "boolean": pa.bool_(),
+        "value": pa.float64(),
+    }[kind]
