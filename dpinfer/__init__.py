@@ -1,10 +1,12 @@
 """Valid statistical inference from differentially private noisy counts.
 
 The public names are listed in ``__init__.pyi``; each is loaded when it is first used, so that
-``import dpinfer`` costs next to nothing.
+``import dpinfer`` costs next to nothing. What is not needed with a published table at hand is in
+the packages: ``dpinfer.privacy``, ``dpinfer.curation`` and the others.
 """
 
 import threading
+from importlib import import_module
 
 import lazy_loader
 
@@ -13,9 +15,37 @@ __version__ = "0.1.0"
 _resolve, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 _one_thread = threading.Lock()
 
+_PARTS = [
+    "intervals",
+    "hypothesis_tests",
+    "estimation",
+    "regression",
+    "releases",
+    "mechanisms",
+    "queries",
+    "results",
+    "privacy",
+    "curation",
+    "calibration",
+    "planning",
+    "plotting",
+    "reporting",
+    "datasets",
+    "errors",
+]
+_NOW: dict[str, str] = {}
+"""What is written today for a name that is gone."""
+
 
 def __getattr__(name: str) -> object:
     """Load a name; NumPy, which two threads cannot import at once, is loaded by one before."""
     with _one_thread:
         import numpy.typing  # noqa: F401
+    if name in __all__:
+        return _resolve(name)
+    if name in _NOW:
+        raise AttributeError(f"dpinfer.{name} is no more: write dpinfer.{_NOW[name]}")
+    for part in () if name.startswith("_") else _PARTS:
+        if name in dir(import_module(f"dpinfer.{part}")):
+            raise AttributeError(f"dpinfer.{name} is dpinfer.{part}.{name}")
     return _resolve(name)

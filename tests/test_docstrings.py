@@ -3,8 +3,7 @@
 import inspect
 
 import pytest
-
-import dpinfer
+from public_names import public, public_names
 
 validation = pytest.importorskip("numpydoc.validate", reason="numpydoc is not installed")
 
@@ -34,16 +33,12 @@ OF_FILES = {
 }
 """Functions of files, whose examples are in the vignettes and the guide (no EX01)."""
 
-PUBLIC = sorted(
-    name
-    for name in set(dir(dpinfer)) - {"__version__"}
-    if not inspect.ismodule(getattr(dpinfer, name))
-)
+PUBLIC = sorted(public_names())
 
 
 def checks_left_out(name: str) -> set[str]:
     """Return the codes of the checks that are not made of a name."""
-    value = getattr(dpinfer, name)
+    value = public(name)
     left_out = set(NOT_ASKED_FOR)
     if inspect.isclass(value):
         if issubclass(value, Exception):
@@ -61,13 +56,13 @@ def checks_left_out(name: str) -> set[str]:
 @pytest.mark.parametrize("name", PUBLIC)
 def test_docstring_is_valid(name):
     left_out = checks_left_out(name)
-    found = validation.validate(f"dpinfer.{name}")["errors"]
+    found = validation.validate(f"{public_names()[name]}.{name}")["errors"]
     assert [f"{code}: {text}" for code, text in found if code not in left_out] == []
 
 
 @pytest.mark.parametrize("name", PUBLIC)
 def test_docstrings_of_methods_are_valid(name):
-    value = getattr(dpinfer, name)
+    value = public(name)
     if not inspect.isclass(value):
         return
     checked = {"GL03", "GL08", "PR02", "SS03"}  # short methods have one line of documentation
@@ -75,5 +70,5 @@ def test_docstrings_of_methods_are_valid(name):
         home = getattr(method, "__module__", None) or ""
         if member.startswith("_") or not home.startswith("dpinfer"):
             continue
-        found = validation.validate(f"dpinfer.{name}.{member}")["errors"]
+        found = validation.validate(f"{public_names()[name]}.{name}.{member}")["errors"]
         assert [f"{code}: {text}" for code, text in found if code in checked] == [], member

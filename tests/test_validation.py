@@ -11,19 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpinfer import (
-    Domain,
-    Gaussian,
-    IndependentNoise,
-    Laplace,
-    MissingExtraError,
-    Release,
-    Tulap,
-    Workload,
-    combine,
-    proportions_ztest,
-)
-from dpinfer import InvalidParameterError as Refused
+from dpinfer import Domain, Gaussian, Laplace, Release, Tulap, Workload, combine, proportions_ztest
 from dpinfer._check import (
     check_array,
     check_broadcast,
@@ -42,6 +30,9 @@ from dpinfer._check import (
     show,
     show_some,
 )
+from dpinfer.errors import InvalidParameterError as Refused
+from dpinfer.errors import MissingExtraError
+from dpinfer.mechanisms import IndependentNoise
 
 
 class Ratio:

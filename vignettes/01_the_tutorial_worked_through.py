@@ -74,8 +74,8 @@ assert three_counts.answer(x).tolist() == [3, 5, 2]
 
 # %%
 cells = dpi.Workload.identity(people)
-assert dpi.l1_sensitivity(cells, neighbours="add-remove") == 1
-assert dpi.l1_sensitivity(cells, neighbours="replace") == 2
+assert dpi.queries.l1_sensitivity(cells, neighbours="add-remove") == 1
+assert dpi.queries.l1_sensitivity(cells, neighbours="replace") == 2
 
 # %% [markdown]
 # **Question 2.** And of any workload $A$? The largest L1 norm of a column when records are added
@@ -84,17 +84,17 @@ assert dpi.l1_sensitivity(cells, neighbours="replace") == 2
 
 # %%
 for neighbours in ("add-remove", "replace"):
-    print(neighbours, dpi.l1_sensitivity(three_counts, neighbours=neighbours))
+    print(neighbours, dpi.queries.l1_sensitivity(three_counts, neighbours=neighbours))
 
 # %% [markdown]
 # **Question 3.** The sensitivity of a mean of $n$ records, $n$ public? Infinite, unless the
 # analyst states bounds and clips the records to them; then it is $(U-L)/n$.
 
 # %%
-ages = dpi.clipped_mean_sensitivity(0, 110, n=25)
+ages = dpi.queries.clipped_mean_sensitivity(0, 110, n=25)
 assert ages == 110 / 25
 try:
-    dpi.clipped_mean_sensitivity(0, np.inf, n=25)
+    dpi.queries.clipped_mean_sensitivity(0, np.inf, n=25)
 except dpi.DPInferError as error:
     print(error)
 
@@ -108,7 +108,7 @@ except dpi.DPInferError as error:
 # > variance $2(\Delta/\varepsilon)^2$ falls with $\varepsilon$: it is 18 at 1 and 0.18 at 10.
 
 # %%
-delta = dpi.l1_sensitivity(three_counts)
+delta = dpi.queries.l1_sensitivity(three_counts)
 low, high = (dpi.Laplace.from_epsilon(epsilon, sensitivity=delta) for epsilon in (1, 10))
 assert delta == 3
 assert np.isclose(low.variance, 18)
@@ -159,8 +159,8 @@ overlapping = dpi.Workload.from_predicates(
 disjoint = dpi.Workload.from_predicates(
     people, {"male": {"sex": "Male"}, "female": {"sex": "Female"}}
 )
-assert dpi.l1_sensitivity(overlapping) == 2
-assert dpi.l1_sensitivity(disjoint) == 1
+assert dpi.queries.l1_sensitivity(overlapping) == 2
+assert dpi.queries.l1_sensitivity(disjoint) == 1
 
 # %% [markdown]
 # **Question 8.** Which pairs of counts compose in parallel? Those that no possible record enters
@@ -180,8 +180,8 @@ nested = dpi.Workload.from_predicates(
 married_or_single = dpi.Workload.from_predicates(
     people, {"married": {"mar": "Married"}, "single": {"mar": "Single"}}
 )
-assert dpi.l1_sensitivity(nested) == 2
-assert dpi.l1_sensitivity(married_or_single) == 1
+assert dpi.queries.l1_sensitivity(nested) == 2
+assert dpi.queries.l1_sensitivity(married_or_single) == 1
 
 # %% [markdown]
 # ## Combining what was published: questions 9 and 10
@@ -195,7 +195,7 @@ assert dpi.l1_sensitivity(married_or_single) == 1
 example = dpi.datasets.load_example_4_1()
 release = example.release
 print(release.to_frame())
-assert dpi.l1_sensitivity(release.workload) == 3
+assert dpi.queries.l1_sensitivity(release.workload) == 3
 
 # %% [markdown]
 # **Question 10.** How many people are married? One published value says 2. The two married cells
@@ -271,7 +271,7 @@ bound = dpi.count_confint(z, noise, method="tail-bound", simultaneous=True)
 exact = dpi.count_confint(z, noise, simultaneous=True)
 print(bound.summary())
 print(exact.summary())
-assert dpi.l1_sensitivity(three_counts, neighbours="replace") == 3
+assert dpi.queries.l1_sensitivity(three_counts, neighbours="replace") == 3
 assert np.allclose(bound.lower, [-7.28, -15.28, -11.28], atol=0.005)
 assert np.allclose(bound.upper, [17.28, 9.28, 13.28], atol=0.005)
 assert (exact.width < bound.width).all()

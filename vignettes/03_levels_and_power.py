@@ -57,7 +57,7 @@ def level_table(models):
     rows = {}
     for nobs, model in models.items():
         for noise, law in noises.items():
-            study = dpi.size_study(model, law, alpha=0.05, reps=reps, rng=1)
+            study = dpi.calibration.size_study(model, law, alpha=0.05, reps=reps, rng=1)
             rates = study.summary_frame().set_index("test")["rate"]
             rows[nobs, noise] = {column(test): rate for test, rate in rates.items()}
     return pd.DataFrame(rows).T.rename_axis(["nobs", "noise"])
@@ -92,7 +92,7 @@ assert (levels["projected"] < 0.08).all()
 # nominal levels.
 
 # %%
-study = dpi.size_study(
+study = dpi.calibration.size_study(
     Multinomial(10_000, value), noises["geometric"], alpha=np.linspace(0.01, 0.2, 20), rng=1
 )
 ax = study.plot()

@@ -120,7 +120,9 @@ def publish(rng):
         exact = true_marginal(attributes(marginal))
         law = dpi.DiscreteGaussian(sigma=sigma(marginal))
         noise = np.moveaxis(law.rvs((*exact.shape[1:], len(units)), rng=rng), -1, 0)
-        released.append(dpi.NoisyMarginal(attributes(marginal), exact + noise, law, units))
+        released.append(
+            dpi.estimation.NoisyMarginal(attributes(marginal), exact + noise, law, units)
+        )
     return released
 
 
@@ -211,7 +213,7 @@ assert agreement.pvalue > 1e-4
 wrong = list(released)
 values = np.array(released[0].values, dtype=float)
 values[np.flatnonzero(level == "Tract")[2]] += 60.0
-wrong[0] = dpi.NoisyMarginal((), values, released[0].mechanism, units)
+wrong[0] = dpi.estimation.NoisyMarginal((), values, released[0].mechanism, units)
 suspect = dpi.combine_marginals(wrong, hierarchy, domain=domain).disagreements(3)
 print(suspect.round(2).to_string())
 

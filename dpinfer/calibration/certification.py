@@ -321,15 +321,15 @@ def certify_model(
     mechanism : NoiseLaw or sequence of NoiseLaw
         The law of the noise: one for all counts, or one for each.
     tests : mapping of str to callable, optional
-        Tests of one's own, as for :func:`dpinfer.size_study`.
+        Tests of one's own, as for :func:`dpinfer.calibration.size_study`.
     alpha, reps, margin, error, rng, n_jobs, progress
         As for :func:`certify_interval`.
 
     Returns
     -------
     Certificates
-        One for each test of :func:`dpinfer.size_study`, whose rates they are. Where a rate is known
-        exactly, nothing is simulated.
+        One for each test of :func:`dpinfer.calibration.size_study`, whose rates they are. Where a
+        rate is known exactly, nothing is simulated.
 
     Raises
     ------

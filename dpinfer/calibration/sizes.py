@@ -288,7 +288,7 @@ _ROUNDING = 1e-9
 @final
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class SizeStudy:
-    """Rejection rates of tests; made by :func:`dpinfer.size_study`.
+    """Rejection rates of tests; made by :func:`dpinfer.calibration.size_study`.
 
     Parameters
     ----------
@@ -526,7 +526,7 @@ def size_study(
 
     See Also
     --------
-    dpinfer.null_distribution : the law of any statistic under a null model.
+    dpinfer.hypothesis_tests.null_distribution : the law of any statistic under a null model.
 
     Notes
     -----

@@ -292,7 +292,7 @@ class CorrectedEstimate(Locked):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ErrorEstimate(Drawn, Locked):
-    """Noisy error of published values; made by :func:`dpinfer.spend_on_error`.
+    """Noisy error of published values; made by :func:`dpinfer.curation.spend_on_error`.
 
     Everything in it is public, unless it is ``simulated``: then it carries no ``guarantee``. The
     error is that of the confidential values less the published

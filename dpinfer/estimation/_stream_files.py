@@ -934,7 +934,7 @@ def census_parts(
     -------
     dict of str to TreePart
         The parts by code, or by the codes of their first and last units with a hyphen between, and
-        ``"top"``. For :func:`dpinfer.stream_marginals` ``domain`` and ``groupings`` are
+        ``"top"``. For :func:`dpinfer.estimation.stream_marginals` ``domain`` and ``groupings`` are
         those of the measurements, and ``zero_attributes`` are ``("hhgq", "votingage")``.
 
     Raises

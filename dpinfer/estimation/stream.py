@@ -543,7 +543,7 @@ def _rows_of(labels: NDArray[Any], wanted: NDArray[Any]) -> Places:
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class StreamedMarginals:
-    """Estimates in files; made by :func:`dpinfer.stream_marginals`.
+    """Estimates in files; made by :func:`dpinfer.estimation.stream_marginals`.
 
     The folder ``estimates`` in ``folder`` has a Parquet file for each part with a row for each
     unit, its roots among them: its label ``unit``, and for the j-th wanted marginal the lists

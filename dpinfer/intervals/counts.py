@@ -47,7 +47,7 @@ def count_confint(
     ----------
     count : float, array, Series or DataFrame
         The published values: the confidential values plus noise, not clamped since. Where they
-        were rounded since, ``mechanism`` is :class:`~dpinfer.Rounded` noise.
+        were rounded since, ``mechanism`` is :class:`~dpinfer.mechanisms.Rounded` noise.
     mechanism : NoiseLaw or sequence of NoiseLaw
         The law of the noise: one for all values, or one for each.
     alpha : float, default 0.05
@@ -68,7 +68,7 @@ def count_confint(
     bin_size : float or array of float, default 1
         The counts were rounded up to multiples of this whole number *before* the noise was added,
         as Tor does. The intervals are those for the counts themselves; see
-        :meth:`Intervals.unbinned <dpinfer.Intervals.unbinned>`.
+        :meth:`Intervals.unbinned <dpinfer.results.Intervals.unbinned>`.
 
     Returns
     -------
@@ -121,7 +121,7 @@ def count_confint(
 
     Where the noisy number was rounded, and where counts were rounded up before the noise:
 
-    >>> from dpinfer import Rounded
+    >>> from dpinfer.mechanisms import Rounded
     >>> count_confint(4, Rounded(Laplace.from_epsilon(1)), alpha=0.1)
     Intervals([2, 6], level 0.9, exact)
     >>> count_confint(813.6, Laplace(scale=10.0), bin_size=8)
@@ -205,7 +205,8 @@ def linear_confint(
         DataFrame labels the intervals.
     mechanism : NoiseLaw or sequence of NoiseLaw
         The law of the noise: one for all values, or one for each, independent. Laws that a fit
-        gave of its estimates (:meth:`dpinfer.CombinedEstimate.noise`) know how they depend.
+        gave of its estimates (:meth:`dpinfer.estimation.CombinedEstimate.noise`) know how they
+        depend.
     alpha : float, default 0.05
         One minus the confidence level, in (0, 1).
     method : {"exact", "tail-bound", "normal"}

@@ -74,8 +74,8 @@ class CredibleIntervals(Intervals):
     Parameters
     ----------
     estimate, lower, upper, alpha, method, uncertainty, simultaneous, labels, notes, mc_error
-        As for :class:`~dpinfer.Intervals`; ``alpha`` is one minus the posterior probability that
-        each interval holds at least.
+        As for :class:`~dpinfer.results.Intervals`; ``alpha`` is one minus the posterior probability
+        that each interval holds at least.
     prior : str
         The prior in words.
     probability : array of float
@@ -140,8 +140,8 @@ class CredibleIntervals(Intervals):
         Returns
         -------
         DataFrame
-            As for :class:`~dpinfer.Intervals`, with the column ``probability``, and ``prior`` in
-            ``attrs``.
+            As for :class:`~dpinfer.results.Intervals`, with the column ``probability``, and
+            ``prior`` in ``attrs``.
         """
         frame = super().summary_frame()
         frame["probability"] = self._flat_probability

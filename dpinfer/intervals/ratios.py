@@ -73,8 +73,8 @@ def ratio_confint(
     mechanism : NoiseLaw or sequence of two
         The law of the noise: one for all values, or a pair (that of the numerators, that of the
         denominators), each of them one law or a law for each row. The noises are independent, but
-        for laws that a fit gave of its estimates, as :meth:`dpinfer.CombinedEstimate.noise` does:
-        they know how they depend.
+        for laws that a fit gave of its estimates, as
+        :meth:`dpinfer.estimation.CombinedEstimate.noise` does: they know how they depend.
     alpha : float, default 0.05
         One minus the confidence level, in (0, 1), and at least 1e-50 for each set.
     method : {"exact", "normal"}

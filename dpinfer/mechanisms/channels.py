@@ -47,7 +47,8 @@ class RandomizedResponse:
 
     See Also
     --------
-    dpinfer.response_counts, dpinfer.response_proportions : what the reports say about the truth.
+    dpinfer.estimation.response_counts, dpinfer.estimation.response_proportions : what the reports
+        say about the truth.
 
     Notes
     -----

@@ -139,9 +139,9 @@ class NoiseLaw(ABC):
     Notes
     -----
     Methods take a number or an array and answer in the shape to which it broadcasts with the
-    parameters: a float where all are numbers. They raise :class:`~dpinfer.InvalidParameterError`
-    where the shapes do not fit together, or an argument is NaN or, for a probability, not within
-    [0, 1]. Points ``x`` may be infinite.
+    parameters: a float where all are numbers. They raise
+    :class:`~dpinfer.errors.InvalidParameterError` where the shapes do not fit together, or an
+    argument is NaN or, for a probability, not within [0, 1]. Points ``x`` may be infinite.
 
     Examples
     --------

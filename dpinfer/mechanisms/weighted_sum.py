@@ -62,9 +62,9 @@ class WeightedSum(NoiseLaw):
     Notes
     -----
     Terms with the same law and the same absolute weight are counted, not repeated. Errors of
-    estimates from one release, such as those of :meth:`dpinfer.CombinedEstimate.noise`, know of
-    which noises they are made: their sums have the law that follows from these. All other terms
-    are independent. The way to the law follows from the terms:
+    estimates from one release, such as those of :meth:`dpinfer.estimation.CombinedEstimate.noise`,
+    know of which noises they are made: their sums have the law that follows from these. All other
+    terms are independent. The way to the law follows from the terms:
 
     - a single term, or Gaussian terms only: closed form;
     - Laplace and Gaussian terms: P(S > x) = (1/2πi)∫ exp(K(s) - sx) ds/s, with K the cumulant

@@ -291,7 +291,7 @@ def plot_forest(
     Parameters
     ----------
     results : estimate, Intervals, ConfidenceSets, DataFrame or mapping of str to such
-        What to draw: a :class:`dpinfer.CombinedEstimate` or another estimate that has
+        What to draw: a :class:`dpinfer.estimation.CombinedEstimate` or another estimate that has
         ``summary_frame(alpha, method)``, whose published values are drawn beside the combined
         ones; a result of an interval function; a frame from ``summary_frame``, where it is one of
         polars or pyarrow with the labels in columns; or several of them by name, of the same

@@ -67,7 +67,7 @@ def plot_coverage(
 
     See Also
     --------
-    dpinfer.size_study : the rates at which tests reject, whose result has a ``plot``.
+    dpinfer.calibration.size_study : the rates at which tests reject, whose result has a ``plot``.
 
     Examples
     --------

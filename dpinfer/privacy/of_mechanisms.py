@@ -271,7 +271,8 @@ def zcdp_of(
 
     Examples
     --------
-    >>> from dpinfer import ExponentialMechanism, Laplace
+    >>> from dpinfer import Laplace
+    >>> from dpinfer.mechanisms import ExponentialMechanism
     >>> round(zcdp_of(Laplace(scale=1.0)).rho, 6)
     0.367879
     >>> round(zcdp_of(ExponentialMechanism(epsilon=1.0)).rho, 6)

@@ -819,8 +819,8 @@ def from_pydp(
     -------
     NoiseLaw
         :class:`~dpinfer.Laplace` of scale l0·linf/ε (times the largest magnitude within the bounds,
-        for a sum) or :class:`~dpinfer.Gaussian`; for whole numbers :class:`~dpinfer.Rounded` noise,
-        as PyDP rounds what it publishes of them.
+        for a sum) or :class:`~dpinfer.Gaussian`; for whole numbers
+        :class:`~dpinfer.mechanisms.Rounded` noise, as PyDP rounds what it publishes of them.
 
     Raises
     ------

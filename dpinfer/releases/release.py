@@ -368,7 +368,7 @@ class Release(Locked):
         ``(lower, upper)``, each a number or an array of shape (m,).
     bin_size : int or array of int of shape (m,), default 1
         The counts were rounded up to multiples of this number *before* the noise was added, as Tor
-        does. What was rounded after it has :class:`~dpinfer.Rounded` noise instead.
+        does. What was rounded after it has :class:`~dpinfer.mechanisms.Rounded` noise instead.
     name : str, optional
         A name for the release.
 
@@ -684,7 +684,8 @@ class Release(Locked):
         """Return the law of the noise in one value, which knows which noise it is.
 
         Unlike a law that is written down, it can be used beside the laws of estimates from this
-        release (:meth:`dpinfer.CombinedEstimate.noise`): functions know how the errors depend.
+        release (:meth:`dpinfer.estimation.CombinedEstimate.noise`): functions know how the errors
+        depend.
 
         Parameters
         ----------

@@ -250,7 +250,7 @@ def posterior_by_walks(size, _peer_size):
     rates, values = test_posterior.table(noise, size)
 
     def ours():
-        prior = dpi.PoissonPrior(rates)
+        prior = dpi.intervals.PoissonPrior(rates)
         return dpi.count_posterior(values, mechanism=noise, prior=prior).mean
 
     def agree(ours, theirs):

@@ -56,7 +56,11 @@ class Procedure:
 
 
 def atoms(
-    noise: dpi.NoiseLaw, left_out: float = LEFT_OUT, *, above: float = -np.inf, fine: int = 800
+    noise: dpi.mechanisms.NoiseLaw,
+    left_out: float = LEFT_OUT,
+    *,
+    above: float = -np.inf,
+    fine: int = 800,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return values of the noise from a bound on, and their probabilities given the bound."""
     share = 1.0 if above == -np.inf else float(noise.sf(np.nextafter(above, -np.inf)))
@@ -71,7 +75,9 @@ def atoms(
     return noise.isf(0.5 * share * (edges[1:] + edges[:-1])), np.diff(edges)
 
 
-def pairs(noise: dpi.NoiseLaw, left_out: float = 1e-5) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def pairs(
+    noise: dpi.mechanisms.NoiseLaw, left_out: float = 1e-5
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return all pairs of values of two noises, with their probabilities."""
     e, mass = atoms(noise, left_out, fine=40)
     first, second = np.meshgrid(e, e, indexing="ij")
@@ -106,20 +112,20 @@ def rejected(test: Any) -> np.ndarray:
 def shifted(interval: Callable[..., Any]) -> Study:
     """Study an interval for a confidential count, whose width does not depend on the count."""
 
-    def study(noise: dpi.NoiseLaw) -> Found:
+    def study(noise: dpi.mechanisms.NoiseLaw) -> Found:
         e, mass = atoms(noise)
         yield "any count", float(mass @ missed(interval(e, mechanism=noise), 0.0))
 
     return study
 
 
-def sums(noise: dpi.NoiseLaw) -> Found:
+def sums(noise: dpi.mechanisms.NoiseLaw) -> Found:
     first, second, mass = pairs(noise)
     half = dpi.linear_confint([0.0, 0.0], [1.0, -2.0], mechanism=noise).upper
     yield "a - 2b", float(mass @ (np.abs(first - 2 * second) > half * (1 + 1e-9)))
 
 
-def of_overlaps(noise: dpi.NoiseLaw) -> Found:
+def of_overlaps(noise: dpi.mechanisms.NoiseLaw) -> Found:
     fit = dpi.combine(np.zeros(3), workload=[[1, 0], [0, 1], [1, 1]], mechanism=noise)
     e, mass = atoms(noise, 1e-5, fine=40)
     errors = np.stack(np.meshgrid(e, e, e, indexing="ij"), axis=-1).reshape(-1, 3) @ fit.weights.T
@@ -132,14 +138,14 @@ def of_overlaps(noise: dpi.NoiseLaw) -> Found:
         )
 
 
-def clamped(noise: dpi.NoiseLaw) -> Found:
+def clamped(noise: dpi.mechanisms.NoiseLaw) -> Found:
     e, mass = atoms(noise)
     for truth in (0.0, 1.0, 2.0, 5.0):
         found = dpi.clamped_confint(np.maximum(truth + e, 0.0), mechanism=noise, clamp=0.0)
         yield f"count {truth:g}, clamped at 0", float(mass @ missed(found, truth))
 
 
-def thresholded(noise: dpi.NoiseLaw) -> Found:
+def thresholded(noise: dpi.mechanisms.NoiseLaw) -> Found:
     for away in (-3, -1, 0, 1, 4):
         truth = 50.0 + np.rint(away * noise.std)
         e, mass = atoms(noise, above=50.0 - truth)
@@ -147,7 +153,7 @@ def thresholded(noise: dpi.NoiseLaw) -> Found:
         yield f"count {truth:g}, published from 50", float(mass @ missed(found, truth))
 
 
-def unpublished(noise: dpi.NoiseLaw) -> Found:
+def unpublished(noise: dpi.mechanisms.NoiseLaw) -> Found:
     bound = float(dpi.unpublished_bound(mechanism=noise, threshold=50.0).upper)
     above = np.floor(bound) + 1.0 if noise.is_integer else np.nextafter(bound, np.inf)
     short = 50.0 - above - (1.0 if noise.is_integer else 0.0)
@@ -162,7 +168,7 @@ RATES = (0.01, 0.2, 0.7, 1.5, 3.0, 7.3, 15.0, 40.0)
 
 
 def of_trials(interval: Callable[..., Any], sizes: tuple[int, ...] = SIZES) -> Study:
-    def study(noise: dpi.NoiseLaw) -> Found:
+    def study(noise: dpi.mechanisms.NoiseLaw) -> Found:
         e, mass = atoms(noise)
         for n in sizes:
             x = np.arange(n + 1)
@@ -174,11 +180,11 @@ def of_trials(interval: Callable[..., Any], sizes: tuple[int, ...] = SIZES) -> S
     return study
 
 
-def proportion(y: np.ndarray, n: int, noise: dpi.NoiseLaw) -> Any:
+def proportion(y: np.ndarray, n: int, noise: dpi.mechanisms.NoiseLaw) -> Any:
     return dpi.proportion_confint(y, n, mechanism=noise)
 
 
-def of_events(noise: dpi.NoiseLaw) -> Found:
+def of_events(noise: dpi.mechanisms.NoiseLaw) -> Found:
     e, mass = atoms(noise)
     x = np.arange(90)
     found = dpi.poisson_confint((x[:, None] + e).ravel(), mechanism=noise)
@@ -187,7 +193,7 @@ def of_events(noise: dpi.NoiseLaw) -> Found:
         yield f"rate {rate:g}", float(stats.poisson.pmf(x, rate) @ each)
 
 
-def of_samples(noise: dpi.NoiseLaw) -> Found:
+def of_samples(noise: dpi.mechanisms.NoiseLaw) -> Found:
     """A simple random sample of 20 from populations of 60."""
     e, mass = atoms(noise)
     x = np.arange(21)
@@ -200,14 +206,14 @@ def of_samples(noise: dpi.NoiseLaw) -> Found:
         yield f"{total} of 60, sample of 20", float(weight @ each)
 
 
-def of_strata(noise: dpi.NoiseLaw) -> Found:
+def of_strata(noise: dpi.mechanisms.NoiseLaw) -> Found:
     """Simple random samples of 6 and 8 from strata of 12 and 30."""
     first, second, mass = pairs(noise, 1e-3)
     x1, x2 = (g.ravel() for g in np.mgrid[:7, :9])
     y = np.stack([(x1[:, None] + first).ravel(), (x2[:, None] + second).ravel()])
     seen, back = np.unique(y, axis=1, return_inverse=True)
     found = [
-        dpi.stratified_total(
+        dpi.intervals.stratified_total(
             one, mechanism=noise, sample_size=[6, 8], population_size=[12, 30]
         ).conf_int()
         for one in seen.T
@@ -220,7 +226,7 @@ def of_strata(noise: dpi.NoiseLaw) -> Found:
         yield f"{t1} of 12 and {t2} of 30", float(weight @ wrong)
 
 
-def z_test(noise: dpi.NoiseLaw) -> Found:
+def z_test(noise: dpi.mechanisms.NoiseLaw) -> Found:
     e, mass = atoms(noise)
     for n, p in product(SIZES, (0.02, 0.1, 0.3, 0.5)):
         x = np.arange(n + 1)
@@ -229,7 +235,7 @@ def z_test(noise: dpi.NoiseLaw) -> Found:
         yield f"n = {n}, p = {p:.3g}", float(stats.binom.pmf(x, n, p) @ each)
 
 
-def rate_test(noise: dpi.NoiseLaw) -> Found:
+def rate_test(noise: dpi.mechanisms.NoiseLaw) -> Found:
     e, mass = atoms(noise)
     x = np.arange(90)
     for rate in RATES:
@@ -244,7 +250,7 @@ def rate_test(noise: dpi.NoiseLaw) -> Found:
 def of_pairs(interval: Callable[..., Any], target: Callable[..., float]) -> Study:
     """Study an interval for a function of two confidential counts."""
 
-    def study(noise: dpi.NoiseLaw) -> Found:
+    def study(noise: dpi.mechanisms.NoiseLaw) -> Found:
         first, second, mass = pairs(noise, 1e-3)
         for a, b in ((5.0, 5.0), (3.0, 40.0), (60.0, 90.0)):
             found = interval(a + first, b + second, mechanism=noise)
@@ -257,7 +263,7 @@ def of_pairs(interval: Callable[..., Any], target: Callable[..., float]) -> Stud
 def of_tables(interval: Callable[..., Any], target: Callable[..., float]) -> Study:
     """Study a measure of the confidential 2 × 2 table, from noise in all four cells."""
 
-    def study(noise: dpi.NoiseLaw) -> Found:
+    def study(noise: dpi.mechanisms.NoiseLaw) -> Found:
         e, mass = atoms(noise, 1e-4)
         errors = np.stack(np.meshgrid(e, e, e, e, indexing="ij"), axis=-1).reshape(-1, 2, 2)
         weight = np.einsum("i,j,k,l->ijkl", mass, mass, mass, mass).ravel()
@@ -287,7 +293,7 @@ GROUPS = f"n = {N1} and {N2}"
 
 
 def every_pair(
-    noise: dpi.NoiseLaw, x1: np.ndarray, x2: np.ndarray, left_out: float = 1e-4
+    noise: dpi.mechanisms.NoiseLaw, x1: np.ndarray, x2: np.ndarray, left_out: float = 1e-4
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the distinct published pairs, which of them each outcome is, and its probability."""
     first, second, mass = pairs(noise, left_out)
@@ -302,7 +308,7 @@ def of_groups(interval: Callable[..., Any], target: Callable[..., float]) -> Stu
     With the sizes known, the measure depends on what the two cells of a sample differ by.
     """
 
-    def study(noise: dpi.NoiseLaw) -> Found:
+    def study(noise: dpi.mechanisms.NoiseLaw) -> Found:
         e, mass = atoms(noise, 1e-3)
         both, at = np.unique(e[:, None] - e, return_inverse=True)
         of_both = np.bincount(at.ravel(), np.outer(mass, mass).ravel())
@@ -325,7 +331,7 @@ def of_groups(interval: Callable[..., Any], target: Callable[..., float]) -> Stu
     return study
 
 
-def two_proportions(noise: dpi.NoiseLaw) -> Found:
+def two_proportions(noise: dpi.mechanisms.NoiseLaw) -> Found:
     x1, x2 = (g.ravel() for g in np.mgrid[: N1 + 1, : N2 + 1])
     seen, back, mass = every_pair(noise, x1, x2)
     test = dpi.proportions_2indep(seen[0], N1, seen[1], N2, mechanism=noise)
@@ -335,7 +341,7 @@ def two_proportions(noise: dpi.NoiseLaw) -> Found:
         yield f"{GROUPS}, p = {p:g}", float(weight @ wrong)
 
 
-def two_rates(noise: dpi.NoiseLaw) -> Found:
+def two_rates(noise: dpi.mechanisms.NoiseLaw) -> Found:
     x1, x2 = (g.ravel() for g in np.mgrid[:16, :28])
     seen, back, mass = every_pair(noise, x1, x2, 1e-3)
     test = dpi.poisson_2indep(seen[0], 1.0, seen[1], 2.0, mechanism=noise)
@@ -345,7 +351,7 @@ def two_rates(noise: dpi.NoiseLaw) -> Found:
         yield f"exposures 1 and 2, rate {rate:g}", float(weight @ wrong)
 
 
-def paired_answers(noise: dpi.NoiseLaw) -> Found:
+def paired_answers(noise: dpi.mechanisms.NoiseLaw) -> Found:
     """Twenty pairs of answers, the off-diagonal cells published with noise."""
     n = 20
     x1, x2 = (g.ravel() for g in np.mgrid[: n + 1, : n + 1])
@@ -363,13 +369,13 @@ def paired_answers(noise: dpi.NoiseLaw) -> Found:
         yield f"n = {n}, p = {p:g} twice", float(weight @ wrong)
 
 
-def two_counts(noise: dpi.NoiseLaw) -> Found:
+def two_counts(noise: dpi.mechanisms.NoiseLaw) -> Found:
     first, second, mass = pairs(noise)
     test = dpi.counts_2indep(20.0 + first, 20.0 + second, mechanism=noise)
     yield "equal counts", float(mass @ rejected(test))
 
 
-def linear_test(noise: dpi.NoiseLaw) -> Found:
+def linear_test(noise: dpi.mechanisms.NoiseLaw) -> Found:
     first, second, mass = pairs(noise, 1e-3)
     kinds, back = np.unique(first - second, return_inverse=True)
     found = [
@@ -384,7 +390,9 @@ def of_reports(categories: int) -> Study:
     def study(channel: dpi.RandomizedResponse) -> Found:
         n = 12
         reports = np.array([c for c in product(range(n + 1), repeat=categories) if sum(c) == n])
-        found = [dpi.response_proportions(c, mechanism=channel).conf_int() for c in reports]
+        found = [
+            dpi.estimation.response_proportions(c, mechanism=channel).conf_int() for c in reports
+        ]
         lower, upper = (np.array([np.asarray(getattr(f, k)) for f in found]) for k in ENDS)
         for p in product((0.0, 0.1, 0.3, 0.6, 1.0), repeat=categories - 1):
             if sum(p) > 1.0 + 1e-12:
@@ -417,13 +425,13 @@ def simulated(study: Callable[[Any, np.random.Generator], float], at: str) -> St
     return run
 
 
-def of_trees(noise: dpi.NoiseLaw, rng: np.random.Generator) -> float:
+def of_trees(noise: dpi.mechanisms.NoiseLaw, rng: np.random.Generator) -> float:
     fit = dpi.combine_hierarchy(np.zeros(4), [-1, 0, 0, 0], mechanism=noise)
     errors = np.abs(noise.rvs((40 * REPS, 4), rng=rng) @ fit.weights().T)
     return float((errors > np.asarray(fit.conf_int().upper) * (1 + 1e-9)).mean(axis=0).max())
 
 
-def parents(noise: dpi.NoiseLaw, rng: np.random.Generator) -> float:
+def parents(noise: dpi.mechanisms.NoiseLaw, rng: np.random.Generator) -> float:
     values = noise.rvs((FEW, 4), rng=rng).astype(float)
     found = [
         dpi.combine_hierarchy(v, [-1, 0, 0, 0], mechanism=noise).parent_tests()["pvalue"].min()
@@ -432,7 +440,7 @@ def parents(noise: dpi.NoiseLaw, rng: np.random.Generator) -> float:
     return float(np.mean(np.asarray(found) <= ALPHA))
 
 
-def fit_test(noise: dpi.NoiseLaw, rng: np.random.Generator) -> float:
+def fit_test(noise: dpi.mechanisms.NoiseLaw, rng: np.random.Generator) -> float:
     first = dpi.chisquare([51, 50, 50, 49], np.full(4, 50.0), mechanism=noise, rng=rng)
     tables = rng.multinomial(200, np.full(4, 0.25), REPS) + noise.rvs((REPS, 4), rng=rng)
     statistic = np.square(tables - 50.0).sum(axis=1) / 50.0
@@ -443,7 +451,7 @@ def each(test: Callable[..., Any], cells: Any) -> Callable[[Any, np.random.Gener
     """Reject table by table."""
     p = np.asarray(cells)
 
-    def study(noise: dpi.NoiseLaw, rng: np.random.Generator) -> float:
+    def study(noise: dpi.mechanisms.NoiseLaw, rng: np.random.Generator) -> float:
         tables = rng.multinomial(200, p.ravel(), FEW).reshape(FEW, *p.shape).astype(float)
         tables += noise.rvs(tables.shape, rng=rng)
         return float(np.mean([test(t, noise, rng).pvalue <= ALPHA for t in tables]))

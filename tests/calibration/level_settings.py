@@ -7,7 +7,8 @@ from itertools import product
 
 import numpy as np
 
-from dpinfer import DiscreteGaussian, Gaussian, Geometric, Laplace, NoiseLaw
+from dpinfer import DiscreteGaussian, Gaussian, Geometric, Laplace
+from dpinfer.mechanisms import NoiseLaw
 
 ALTERNATIVES = ("two-sided", "larger", "smaller")
 LEVELS = np.array([0.01, 0.05, 0.1])

@@ -11,8 +11,6 @@ import pytest
 from level_settings import beyond, on_all_sides, on_each_side, shares
 
 from dpinfer import (
-    ConvergenceError,
-    InvalidParameterError,
     RandomizedResponse,
     chi2_contingency,
     chisquare,
@@ -20,6 +18,7 @@ from dpinfer import (
     counts_trend,
     proportions_trend,
 )
+from dpinfer.errors import ConvergenceError, InvalidParameterError
 
 # Tables.
 

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import dpinfer as dpi
-from dpinfer import DPInferError, InvalidParameterError, NotEstimableError
+from dpinfer import DPInferError
 from dpinfer.calibration import Certificates, certify, certify_interval, certify_model, certify_test
+from dpinfer.errors import InvalidParameterError, NotEstimableError
 from dpinfer.hypothesis_tests.models import Binomial, Multinomial, Poisson
 
 LAPLACE = dpi.Laplace(scale=4.0)
@@ -167,7 +168,7 @@ def test_tests_of_counts():
 
 def test_rates_of_a_size_study():
     model = Binomial(nobs=80, value=0.2)
-    study = dpi.size_study(model, LAPLACE, alpha=0.05)
+    study = dpi.calibration.size_study(model, LAPLACE, alpha=0.05)
     aware, not_aware = certify_model(model, LAPLACE)
     np.testing.assert_array_equal([aware.rate, not_aware.rate], study.rate)
     assert (aware.verdict, not_aware.verdict) == ("holds", "fails")

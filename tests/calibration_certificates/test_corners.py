@@ -5,7 +5,6 @@ import pytest
 from scipy import stats
 
 import dpinfer as dpi
-from dpinfer import InvalidParameterError
 from dpinfer.calibration import (
     Certificate,
     Certificates,
@@ -17,6 +16,7 @@ from dpinfer.calibration import (
     write_certificates,
 )
 from dpinfer.calibration._scenes import Scene
+from dpinfer.errors import InvalidParameterError
 from dpinfer.hypothesis_tests.models import Binomial, Poisson
 
 LAPLACE = dpi.Laplace(scale=4.0)

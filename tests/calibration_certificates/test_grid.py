@@ -5,10 +5,10 @@ import json
 
 import pytest
 
-from dpinfer import InvalidParameterError
 from dpinfer.__main__ import main
 from dpinfer.calibration import certify_library, check_certificates_path, write_certificates
 from dpinfer.calibration.library import Setting, cases
+from dpinfer.errors import InvalidParameterError
 from dpinfer.mechanisms import Laplace, Tulap
 
 

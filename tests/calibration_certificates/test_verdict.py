@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from dpinfer import DPInferError, InvalidParameterError
+from dpinfer import DPInferError
 from dpinfer.calibration import replicates_to_decide
 from dpinfer.calibration.certificate import exact_verdicts, largest_rate, verdicts
+from dpinfer.errors import InvalidParameterError
 from dpinfer.results.simulation import clopper_pearson
 
 TRIALS = (1, 2, 19, 200, 1500)

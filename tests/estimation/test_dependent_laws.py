@@ -181,7 +181,7 @@ INDEPENDENT_ONLY = {
         mechanism=[E[0], E[1]],
     ),
     "marginals": lambda: dpi.combine_marginals(
-        [dpi.NoisyMarginal((), P[[row]], E[row]) for row in (0, 1)],
+        [dpi.estimation.NoisyMarginal((), P[[row]], E[row]) for row in (0, 1)],
         [-1],
         domain=dpi.Domain({"sex": ["F", "M"]}),
     ),

@@ -109,7 +109,7 @@ def test_published_values(foreign):
 def test_randomized_answers(foreign):
     frame = pd.DataFrame({"answer": ["no", "yes"], "reports": [45, 55]})
     channel = dpi.RandomizedResponse(p=0.75)
-    for estimate in (dpi.response_counts, dpi.response_proportions):
+    for estimate in (dpi.estimation.response_counts, dpi.estimation.response_proportions):
         found = estimate(foreign(frame), mechanism=channel)
         wanted = estimate(frame.set_index("answer")["reports"], mechanism=channel)
         same_summaries(found, wanted)

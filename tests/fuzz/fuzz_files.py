@@ -49,7 +49,7 @@ def read(path):
     """Read a release, and list its problems."""
     with contextlib.suppress(dpinfer.DPInferError):
         dpinfer.read_release(path)
-        problems = dpinfer.validate_release(path)
+        problems = dpinfer.releases.validate_release(path)
         assert not problems, problems
 
 
@@ -76,7 +76,7 @@ def fuzz_parts(data):
     for name, content in zip(FILES, data.split(BETWEEN), strict=False):
         (PART / name).write_bytes(content)
     with contextlib.suppress(dpinfer.DPInferError):
-        for part in dpinfer.read_marginals_parquet(PART.parent).values():
+        for part in dpinfer.estimation.read_marginals_parquet(PART.parent).values():
             part.load()
 
 
@@ -148,8 +148,10 @@ def seeds():
     dpinfer.write_release(queries, FOLDER / "table.csv")
     small = [FOLDER / "table.csv", default_sidecar(FOLDER / "table.csv")]
     units = dpinfer.Hierarchy.from_codes(["4", "44"])
-    values = dpinfer.NoisyMarginal("sex", [[51, 49], [30, 31]], dpinfer.Gaussian(sigma=2.0))
-    dpinfer.write_marginals_parquet(PART.parent, "top", units, [values])
+    values = dpinfer.estimation.NoisyMarginal(
+        "sex", [[51, 49], [30, 31]], dpinfer.Gaussian(sigma=2.0)
+    )
+    dpinfer.estimation.write_marginals_parquet(PART.parent, "top", units, [values])
     csv = BETWEEN.join(
         (table.read_bytes(), sidecar.read_bytes().replace(b"anes96.csv", b"table.csv"))
     )

@@ -130,9 +130,9 @@ def outcome(path):
         assert "\n" not in message
         assert len(message) < 2000
         with suppress(DPInferError):
-            assert dpinfer.validate_release(path)
+            assert dpinfer.releases.validate_release(path)
         return message
-    assert not dpinfer.validate_release(path)
+    assert not dpinfer.releases.validate_release(path)
     assert np.isfinite(release.values).all()
     return release
 
@@ -370,12 +370,14 @@ def test_damaged_parts_of_trees(folder, file, at, byte, cut):
     parts = folder / "parts"
     shutil.rmtree(parts, ignore_errors=True)
     units = dpinfer.Hierarchy.from_codes(["4", "44"])
-    values = dpinfer.NoisyMarginal("sex", [[51, 49], [30, 31]], dpinfer.Gaussian(sigma=2.0))
-    dpinfer.write_marginals_parquet(parts, "top", units, [values])
+    values = dpinfer.estimation.NoisyMarginal(
+        "sex", [[51, 49], [30, 31]], dpinfer.Gaussian(sigma=2.0)
+    )
+    dpinfer.estimation.write_marginals_parquet(parts, "top", units, [values])
     path = parts / "top" / file
     content = bytearray(path.read_bytes())
     content[at % len(content)] = byte
     path.write_bytes(content[: len(content) // 2] if cut else content)
     with suppress(DPInferError):
-        for part in dpinfer.read_marginals_parquet(parts).values():
+        for part in dpinfer.estimation.read_marginals_parquet(parts).values():
             part.load()

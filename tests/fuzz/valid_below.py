@@ -89,7 +89,7 @@ CALLS_BELOW = {
     },
     "dpinfer.plotting": {
         "plot_allocation": {
-            "allocation": dpinfer.BudgetAllocation(**VALID["BudgetAllocation"]),
+            "allocation": dpinfer.privacy.BudgetAllocation(**VALID["BudgetAllocation"]),
             "ax": None,
         },
         "plot_certificates": {"certificates": certificates(), "most": 60, "ax": None},

@@ -13,14 +13,14 @@ from dpinfer import (
     Geometric,
     Hierarchy,
     Laplace,
-    NoisyMarginal,
-    PoissonPrior,
     PureDP,
     RandomizedResponse,
     Release,
 )
 from dpinfer.datasets import anes96_path
+from dpinfer.estimation import NoisyMarginal
 from dpinfer.hypothesis_tests.models import Multinomial
+from dpinfer.intervals import PoissonPrior
 
 NOISE, SMOOTH = Geometric(scale=3.0), Laplace(scale=2.0)
 CHANNEL = RandomizedResponse(p=0.75)
@@ -316,7 +316,10 @@ VALID = {
     | {"sampler": "simulated"},
     "stratified_mean": STRATA,
     "stratified_total": STRATA,
-    "stream_marginals": {"parts": {"top": dpinfer.TreePart(top_part)}, "folder": "stream"}
+    "stream_marginals": {
+        "parts": {"top": dpinfer.estimation.TreePart(top_part)},
+        "folder": "stream",
+    }
     | {"domain": SEX, "groupings": None, "zeros": None, "zero_attributes": ()}
     | {"marginals_wanted": None, "unestimable": "raise", "n_jobs": 1, "progress": False},
     "survey_mean": ONE_SAMPLE,

@@ -1,5 +1,6 @@
 """Methods of public classes that compute, each with good arguments."""
 
+from public_names import public
 from valid_calls import CHANNEL, NOISE, PURE, RELEASE, SMOOTH, SWAP, THREE, VALID
 
 import dpinfer
@@ -8,17 +9,16 @@ from dpinfer import (
     RDP,
     ZCDP,
     ApproxDP,
-    ExponentialMechanism,
     Gaussian,
     Geometric,
     Laplace,
     RandomizedResponse,
     Release,
-    SmoothNoise,
-    TradeOff,
     Tulap,
     WeightedSum,
 )
+from dpinfer.mechanisms import ExponentialMechanism
+from dpinfer.privacy import SmoothNoise, TradeOff
 
 LAWS = {
     "Laplace": SMOOTH,
@@ -60,20 +60,20 @@ POWERS = {
     "TwoRatesPower": {"exposure1": 6.0, "rate1": 4.0, "rate2": 3.0},
 }
 AT = {"x": 1.5}
-LOSS = dpinfer.privacy_loss(SMOOTH, compositions=3)
+LOSS = dpinfer.privacy.privacy_loss(SMOOTH, compositions=3)
 FIT = dpinfer.combine(THREE, workload=[[1, 0], [0, 1], [1, 1]], mechanism=NOISE)
 TREE = dpinfer.combine_hierarchy([106, 61, 39], [-1, 0, 0], mechanism=NOISE)
 MARGINALS = dpinfer.combine_marginals(**VALID["combine_marginals"])
 POSTERIOR = dpinfer.count_posterior(**VALID["count_posterior"])
 CURVE = TradeOff(PURE)
-MEDIAN = dpinfer.smooth_median_sensitivity(**VALID["smooth_median_sensitivity"])
+MEDIAN = dpinfer.privacy.smooth_median_sensitivity(**VALID["smooth_median_sensitivity"])
 ORDINARY = dpinfer.count_confint(THREE, NOISE)
 SETS = dpinfer.ratio_confint(THREE, [60, 70, 80], mechanism=NOISE, method="normal")
 
 
 def planned(name):
     """Return a plan whose noise follows from a budget."""
-    return getattr(dpinfer, name)(**VALID[name] | {"mechanism": Geometric.from_epsilon})
+    return public(name)(**VALID[name] | {"mechanism": Geometric.from_epsilon})
 
 
 METHODS = {

@@ -9,8 +9,8 @@ from itertools import product
 import numpy as np
 import pandas as pd
 import pytest
+from public_names import public
 
-import dpinfer
 from dpinfer import (
     DiscreteGaussian,
     DPInferError,
@@ -199,14 +199,14 @@ SETTINGS = [
     (name, argument)
     for name in GOOD
     for argument in BAD_SETTINGS
-    if argument in getattr(dpinfer, name).__annotations__
+    if argument in public(name).__annotations__
 ]
 
 
 def run(name, **changes):
     """Call a test with its good arguments, but for the changes."""
     common = {} if name == "rows_ztest" else {"mechanism": NOISE, "method": METHODS[0]} | SIMULATION
-    return getattr(dpinfer, name)(**common | GOOD[name] | changes)
+    return public(name)(**common | GOOD[name] | changes)
 
 
 def is_probability(value):

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpinfer import DPInferError, InvalidParameterError
+from dpinfer import DPInferError
+from dpinfer.errors import InvalidParameterError
 from dpinfer.hypothesis_tests.models import (
     Binomial,
     Independence,

@@ -11,15 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from dpinfer import (
-    DiscreteGaussian,
-    DPInferError,
-    Exact,
-    Gaussian,
-    Geometric,
-    InvalidParameterError,
-    Laplace,
-)
+from dpinfer import DiscreteGaussian, DPInferError, Exact, Gaussian, Geometric, Laplace
+from dpinfer.errors import InvalidParameterError
 from dpinfer.hypothesis_tests import chisquare, null_distribution, proportions_ztest
 from dpinfer.hypothesis_tests.models import Binomial, Multinomial, Poisson, ProductMultinomial
 from dpinfer.results import ExactNull

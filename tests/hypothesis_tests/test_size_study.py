@@ -16,15 +16,15 @@ from dpinfer import (
     Exact,
     Gaussian,
     Geometric,
-    InvalidParameterError,
     Laplace,
     WeightedSum,
     chi2_contingency,
     chisquare,
     poisson_ztest,
     proportions_ztest,
-    size_study,
 )
+from dpinfer.calibration import size_study
+from dpinfer.errors import InvalidParameterError
 from dpinfer.hypothesis_tests.models import (
     Binomial,
     Independence,

@@ -9,6 +9,7 @@ from inspect import ismodule
 import numpy as np
 import pandas as pd
 import pytest
+from public_names import public
 
 import dpinfer
 from dpinfer import (
@@ -36,7 +37,7 @@ TABLE = [[60, 45], [52, 70]]
 
 def survey(name, *, method, **arguments):
     """Estimate from a survey, with an interval about it."""
-    found = getattr(dpinfer, name)(**arguments)
+    found = public(name)(**arguments)
     assert is_number(found.bse)
     return found.conf_int(method=method)
 
@@ -52,12 +53,12 @@ def posterior(*, count, mechanism, k=20.0, q=0.25, alpha=0.1, kind="hdi", prior=
 
 def with_prior(kind, *, count, mechanism, **parameters):
     """Posterior under a prior of some kind."""
-    return posterior(count=count, mechanism=mechanism, prior=getattr(dpinfer, kind)(**parameters))
+    return posterior(count=count, mechanism=mechanism, prior=public(kind)(**parameters))
 
 
 def with_empirical_prior(*, count, mechanism, family):
     """Posterior under a prior that the counts themselves give."""
-    prior = dpinfer.empirical_prior(count, mechanism=mechanism, family=family)
+    prior = dpinfer.intervals.empirical_prior(count, mechanism=mechanism, family=family)
     return posterior(count=count, mechanism=mechanism, prior=prior)
 
 
@@ -141,7 +142,10 @@ GOOD = {
 }
 """Arguments with which each interval works, besides the mechanism."""
 
-PARTS = {"ClippedMeanWidth": {"bounds": (-9, 9)}, "PosteriorWidth": {"prior": dpinfer.PoissonPrior}}
+PARTS = {
+    "ClippedMeanWidth": {"bounds": (-9, 9)},
+    "PosteriorWidth": {"prior": dpinfer.intervals.PoissonPrior},
+}
 SPECIAL = {
     "release_confint": lambda mechanism, **arguments: dpinfer.release_confint(
         Release(THREE, mechanism=mechanism, threshold=10), **arguments
@@ -291,7 +295,7 @@ BAD_SETTINGS = {
     "std_bounds": NO_BOUNDS,
     "row_totals": ["a", np.nan, 1j, [], [1, 2, 3]],
     "nobs_mechanism": ["laplace", 3.0, [], [NOISE] * 7],
-    "prior": ["flat", 1, dpinfer.FlatPrior, object()],
+    "prior": ["flat", 1, dpinfer.intervals.FlatPrior, object()],
     "rng": ["seed", -1, 1.5, True, np.random.RandomState(0), [1], np.random.Generator],
 }
 """None takes these settings."""

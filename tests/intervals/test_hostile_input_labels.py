@@ -3,8 +3,8 @@
 import numpy as np
 import pandas as pd
 import pytest
+from public_names import public
 
-import dpinfer
 from dpinfer import DPInferError, Geometric
 
 THREE = [18, 25, 33]
@@ -32,7 +32,7 @@ ALIGNED = {"ratio_confint", "share_confint", "relative_change_confint", "linear_
 
 def estimate(name, **pair):
     """Estimate of one of the functions."""
-    call = getattr(dpinfer, name)
+    call = public(name)
     found = call(mechanism=Geometric(scale=3.0), **pair, **OTHERS.get(name, {}))
     return found.params if name.startswith(("survey", "strat")) else found.estimate
 

@@ -10,17 +10,15 @@ from dpinfer import (
     DiscreteGaussian,
     Gaussian,
     Geometric,
-    InvalidParameterError,
     Laplace,
-    Rounded,
     Tulap,
     WeightedSum,
-    as_frozen,
     count_confint,
     ratio_confint,
     share_confint,
 )
-from dpinfer.mechanisms import IndependentNoise
+from dpinfer.errors import InvalidParameterError
+from dpinfer.mechanisms import IndependentNoise, Rounded, as_frozen
 from dpinfer.privacy import guarantee_of
 
 LAWS = [

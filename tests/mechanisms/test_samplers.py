@@ -11,16 +11,14 @@ from dpinfer import (
     DiscreteGaussian,
     Gaussian,
     Geometric,
-    IndependentNoise,
     Laplace,
     Release,
     Tulap,
-    multiplicative_weights,
     normal_mean_confint,
-    spend_on_error,
 )
-from dpinfer.curation import OnlineMultiplicativeWeights
+from dpinfer.curation import OnlineMultiplicativeWeights, multiplicative_weights, spend_on_error
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError, MissingExtraError
+from dpinfer.mechanisms import IndependentNoise
 from dpinfer.mechanisms.samplers import noise_source
 from dpinfer.privacy import ZCDP, ApproxDP, BudgetLedger, PureDP
 

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import dpinfer as dpi
-from dpinfer import Gaussian, Geometric, Laplace, PoissonPrior
+from dpinfer import Gaussian, Geometric, Laplace
 from dpinfer.errors import InvalidParameterError
+from dpinfer.intervals import PoissonPrior
 
 L, G, N = Laplace.from_epsilon, Geometric.from_epsilon, Gaussian.from_rho
 

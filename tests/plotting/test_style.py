@@ -16,7 +16,7 @@ mpl.use("agg")
 
 def study(tests):
     """Rejection rates of so many tests, one line each."""
-    return dpi.SizeStudy(
+    return dpi.calibration.SizeStudy(
         tests=tuple(f"test {number}" for number in range(tests)),
         alpha=np.array([0.05, 0.1]),
         rate=np.full((tests, 2), 0.05),

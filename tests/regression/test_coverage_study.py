@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import statsmodels.api as sm
 
-from dpinfer import Laplace, NotEstimableError
+from dpinfer import Laplace
+from dpinfer.errors import NotEstimableError
 from dpinfer.regression import noisy_ols
 
 REPS = 1500

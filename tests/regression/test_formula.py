@@ -4,7 +4,8 @@ import pytest
 import statsmodels.formula
 import statsmodels.formula.api as smf
 
-from dpinfer import InvalidParameterError, Laplace
+from dpinfer import Laplace
+from dpinfer.errors import InvalidParameterError
 from dpinfer.regression import noisy_ols
 
 ENGINES = ["patsy", "formulaic"]

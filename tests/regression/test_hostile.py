@@ -9,7 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from dpinfer import DPInferError, Gaussian, InvalidParameterError, Laplace, NotEstimableError
+from dpinfer import DPInferError, Gaussian, Laplace
+from dpinfer.errors import InvalidParameterError, NotEstimableError
 from dpinfer.regression import noisy_ols
 
 Y = [1.0, 2.5, 2.9, 4.2, 5.1, 5.8]

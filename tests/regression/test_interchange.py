@@ -5,7 +5,8 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from dpinfer import Gaussian, InvalidParameterError, Laplace
+from dpinfer import Gaussian, Laplace
+from dpinfer.errors import InvalidParameterError
 from dpinfer.regression import noisy_ols
 
 

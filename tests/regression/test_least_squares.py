@@ -3,7 +3,8 @@ import pandas as pd
 import pytest
 import statsmodels.api as sm
 
-from dpinfer import DiscreteGaussian, Gaussian, InvalidParameterError, Laplace, NotEstimableError
+from dpinfer import DiscreteGaussian, Gaussian, Laplace
+from dpinfer.errors import InvalidParameterError, NotEstimableError
 from dpinfer.regression import noisy_ols
 
 

@@ -6,7 +6,8 @@ import pandas as pd
 import pytest
 from statsmodels.stats.multitest import multipletests
 
-from dpinfer import InvalidParameterError, Laplace, NotEstimableError
+from dpinfer import Laplace
+from dpinfer.errors import InvalidParameterError, NotEstimableError
 from dpinfer.regression import noisy_ols
 from dpinfer.regression._formula import array_design
 from dpinfer.regression._moments import Moments, Solution, noise_of_scores

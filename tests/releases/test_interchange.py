@@ -357,7 +357,9 @@ def test_a_library_that_fails_is_named():
 CELLS = st.one_of(st.none(), st.booleans(), st.floats(), st.text(max_size=2))
 
 
-@pytest.mark.filterwarnings("ignore::dpinfer.ApproximationWarning")  # small tables do not decide
+@pytest.mark.filterwarnings(
+    "ignore::dpinfer.errors.ApproximationWarning"
+)  # small tables do not decide
 @settings(derandomize=True, deadline=None, max_examples=50)
 @given(st.dictionaries(st.text(max_size=2), st.lists(CELLS, min_size=2, max_size=2), max_size=3))
 def test_only_errors_of_the_library_escape(columns):

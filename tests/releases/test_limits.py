@@ -540,17 +540,17 @@ def test_columns_of_any_type_in_census_files(tmp_path, name):
 
 def test_parts_of_trees_are_bounded(tmp_path):
     units = dpi.Hierarchy.from_codes(["4", "44"])
-    values = dpi.NoisyMarginal("sex", [[51, 49], [30, 31]], dpi.Gaussian(sigma=2.0))
-    dpi.write_marginals_parquet(tmp_path, "top", units, [values])
-    (part,) = dpi.read_marginals_parquet(tmp_path, max_bytes=10_000).values()
+    values = dpi.estimation.NoisyMarginal("sex", [[51, 49], [30, 31]], dpi.Gaussian(sigma=2.0))
+    dpi.estimation.write_marginals_parquet(tmp_path, "top", units, [values])
+    (part,) = dpi.estimation.read_marginals_parquet(tmp_path, max_bytes=10_000).values()
     assert len(part.load()[0]) == 2
     bombs.parquet(tmp_path / "top" / "marginal-0.parquet", {"unit": bombs.constant(10**9)}, rows=1)
     bombs.parquet(tmp_path / "top" / "units.parquet", {"unit": bombs.constant(10**9)}, rows=10**9)
-    (part,) = dpi.read_marginals_parquet(tmp_path).values()
+    (part,) = dpi.estimation.read_marginals_parquet(tmp_path).values()
     with pytest.raises(IncompatibleReleaseError, match=r"units.parquet: this file .* max_bytes"):
         part.load()
     with pytest.raises(InvalidParameterError, match="max_bytes must be"):
-        dpi.read_marginals_parquet(tmp_path, max_bytes=0)
+        dpi.estimation.read_marginals_parquet(tmp_path, max_bytes=0)
 
 
 def test_cells_after_the_first_part_are_not_looked_at_one_by_one(tmp_path, monkeypatch):

@@ -342,7 +342,7 @@ AS_DRAWN = {
     "combine": lambda y, law: dpi.combine(y, mechanism=law),
     "combine_hierarchy": lambda y, law: dpi.combine_hierarchy(y, [-1, 0, 0], mechanism=law),
     "combine_marginals": lambda y, law: dpi.combine_marginals(
-        dpi.NoisyMarginal((), y, law), [-1, 0, 0], domain=dpi.Domain({"a": [0, 1]})
+        dpi.estimation.NoisyMarginal((), y, law), [-1, 0, 0], domain=dpi.Domain({"a": [0, 1]})
     ),
     "sum of laws": lambda y, law: dpi.WeightedSum(np.ones(3), law),
     "list of laws": lambda y, law: dpi.linear_confint(y[:2], [1, 1], [law, law]),

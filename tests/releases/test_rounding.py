@@ -8,9 +8,10 @@ import pandas as pd
 import pytest
 
 import dpinfer as dpi
-from dpinfer import Exact, Gaussian, Geometric, Laplace, Release, Rounded, Tulap
+from dpinfer import Exact, Gaussian, Geometric, Laplace, Release, Tulap
 from dpinfer.calibration import certify
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError, RoundedValuesWarning
+from dpinfer.mechanisms import Rounded
 from dpinfer.releases import read_release, validate_release, write_release
 
 LAPLACE = Laplace(scale=2.0)

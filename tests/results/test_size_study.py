@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpinfer import SizeStudy
+from dpinfer.calibration import SizeStudy
 from dpinfer.results.simulation import Rule, Simulation, Study, largest_replicates
 
 STUDY = SizeStudy(

@@ -38,10 +38,10 @@ def test_the_conversion_of_concentrated_privacy_is_valid_and_not_exact():
 @pytest.mark.parametrize(
     "refused",
     [
-        lambda: dpi.compare_spending(PureDP(1.0), 5.0, mechanism=Geometric),
+        lambda: dpi.curation.compare_spending(PureDP(1.0), 5.0, mechanism=Geometric),
         lambda: dpi.amplify(PureDP(1.0), rate=0.1, scheme="cluster"),
-        lambda: dpi.SmoothNoise.for_guarantee(PureDP(1.0)),
-        lambda: dpi.multiplicative_weights([3, 4], np.eye(2), guarantee=ADD_REMOVE),
+        lambda: dpi.privacy.SmoothNoise.for_guarantee(PureDP(1.0)),
+        lambda: dpi.curation.multiplicative_weights([3, 4], np.eye(2), guarantee=ADD_REMOVE),
     ],
     ids=["compare_spending", "amplify", "SmoothNoise", "multiplicative_weights"],
 )
@@ -66,7 +66,11 @@ def test_plans_of_widths_are_two_sided():
         plan = getattr(dpi, name)
         taken = {*inspect.signature(plan).parameters, *inspect.signature(plan.width).parameters}
         assert "alternative" not in taken, name
-    for function in (dpi.count_confint, dpi.ratio_confint, dpi.CombinedEstimate.conf_int):
+    for function in (
+        dpi.count_confint,
+        dpi.ratio_confint,
+        dpi.estimation.CombinedEstimate.conf_int,
+    ):
         assert "alternative" not in inspect.signature(function).parameters
     for function in (dpi.proportion_confint, dpi.poisson_confint, dpi.release_confint):
         assert "alternative" in inspect.signature(function).parameters

@@ -73,7 +73,7 @@ class GoodnessOfFitPower(TablePower):
 
     Exact: the law of Σ(y - n·value)²/(n·value) at p and at ``value`` by the inversion of
     characteristic functions. Where its error would exceed 1e-8, a
-    :class:`~dpinfer.ConvergenceError` says so: use another method.
+    :class:`~dpinfer.errors.ConvergenceError` says so: use another method.
 
     Asymptotic: y is normal with the mean n·p and the covariance n(diag(p) - ppᵀ) + diag(V). The law
     of the quadratic form is then computed to about 12 digits. It errs where counts are small, and

@@ -109,7 +109,7 @@ class ProportionPower(_OneCountPower):
     numbers of some 100,000, and is refused for much larger ones: solve with ``"normal"``.
 
     The number of trials is known. To plan with a noisy number, or any other test, simulate it by
-    :func:`dpinfer.size_study` with ``truth=``.
+    :func:`dpinfer.calibration.size_study` with ``truth=``.
 
     Examples
     --------

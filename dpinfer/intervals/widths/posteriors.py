@@ -71,7 +71,8 @@ class PosteriorWidth(WidthBySetting):
     --------
     Counts are about 5: which ε tells them to ± 2?
 
-    >>> from dpinfer import Geometric, PoissonPrior
+    >>> from dpinfer import Geometric
+    >>> from dpinfer.intervals import PoissonPrior
     >>> plan = PosteriorWidth(Geometric.from_epsilon, PoissonPrior)
     >>> round(plan.solve_width(mean=5.0, width=4.0, alpha=0.05), 3)
     1.029

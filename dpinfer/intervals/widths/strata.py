@@ -41,7 +41,7 @@ class StratifiedWidth(WidthBySetting):
         Shares of the sample that are drawn from each stratum, or numbers in proportion to them; by
         default those of the population.
     design : {"srs", "poisson"}
-        How each stratum is sampled; see :func:`dpinfer.stratified_total`.
+        How each stratum is sampled; see :func:`dpinfer.intervals.stratified_total`.
     uncertainty : {"noise+sampling", "noise"}
         What the interval covers.
     method : {"exact", "convolution", "normal"}, optional
@@ -51,7 +51,7 @@ class StratifiedWidth(WidthBySetting):
 
     See Also
     --------
-    dpinfer.stratified_total : the estimate and its interval.
+    dpinfer.intervals.stratified_total : the estimate and its interval.
     SurveyWidth : one simple random sample, also for exact intervals.
 
     Notes
@@ -65,8 +65,8 @@ class StratifiedWidth(WidthBySetting):
     Rounding makes the width a saw-tooth in n. The size that is solved for reaches the width, and
     the size that is smaller by one does not.
 
-    The interval for the share in the population (:func:`dpinfer.stratified_mean`) is that for the
-    total divided by the size of the population, and so is its width.
+    The interval for the share in the population (:func:`dpinfer.intervals.stratified_mean`) is that
+    for the total divided by the size of the population, and so is its width.
 
     Examples
     --------

@@ -175,7 +175,7 @@ def test_a_label_of_a_part_may_be_any_text(tmp_path):
     write_marginals_parquet(tmp_path / "in", "a/..", tree, marginal)
     said = json.loads(next((tmp_path / "in").glob("*/part.json")).read_text())
     assert said == {"name": "a/..", "parent": None, "marginals": 1}
-    parts = dpi.read_marginals_parquet(tmp_path / "in")
+    parts = dpi.estimation.read_marginals_parquet(tmp_path / "in")
     found = stream_marginals(parts, tmp_path / "out", domain=DOMAIN)
     wanted = dpi.combine_marginals(marginal, tree, domain=DOMAIN)
     pd.testing.assert_frame_equal(found.marginal("sex"), wanted.marginal("sex"))
@@ -253,10 +253,12 @@ def test_what_part_json_says_belongs_to_the_plan(tmp_path):
     total = NoisyMarginal((), [3.0, 4.0], NOISE)
     write_marginals_parquet(tmp_path / "in", "top", tree, [total, total])
     options = {"domain": DOMAIN, "marginals_wanted": [()]}
-    stream_marginals(dpi.read_marginals_parquet(tmp_path / "in"), tmp_path / "out", **options)
+    stream_marginals(
+        dpi.estimation.read_marginals_parquet(tmp_path / "in"), tmp_path / "out", **options
+    )
     file = next((tmp_path / "in").glob("*/part.json"))
     file.write_text(file.read_text().replace('"marginals": 2', '"marginals": 1'))
-    parts = dpi.read_marginals_parquet(tmp_path / "in")
+    parts = dpi.estimation.read_marginals_parquet(tmp_path / "in")
     with pytest.raises(InvalidParameterError, match="another one"):
         stream_marginals(parts, tmp_path / "out", **options)
 
@@ -269,17 +271,18 @@ from dpinfer.queries import Hierarchy
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 tree = Hierarchy(pd.Series([None, *[0] * 2000], dtype=object))
 noise = dpi.Gaussian(sigma=1.0)
-marginal = dpi.NoisyMarginal((), [1.0] * 2001, noise)
+marginal = dpi.estimation.NoisyMarginal((), [1.0] * 2001, noise)
 resource.setrlimit(resource.RLIMIT_FSIZE, (8000, 8000))
 options = {"domain": dpi.Domain({"sex": ["F", "M"]}), "marginals_wanted": [()]}
 def stream():
-    dpi.stream_marginals({"0": dpi.TreePart(lambda: (tree, [marginal], None))}, "out", **options)
+    part = dpi.estimation.TreePart(lambda: (tree, [marginal], None))
+    dpi.estimation.stream_marginals({"0": part}, "out", **options)
 def write():
-    dpi.write_marginals_parquet("in", "0", tree, marginal)
+    dpi.estimation.write_marginals_parquet("in", "0", tree, marginal)
 for call in (stream, write):
     try:
         call()
-    except dpi.InvalidParameterError as error:
+    except dpi.errors.InvalidParameterError as error:
         print(error)
 """
 

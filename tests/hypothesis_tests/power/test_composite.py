@@ -7,15 +7,8 @@ import pytest
 from scipy import optimize
 from statsmodels.stats.power import GofChisquarePower
 
-from dpinfer import (
-    ApproximationWarning,
-    Exact,
-    Gaussian,
-    Geometric,
-    InvalidParameterError,
-    Laplace,
-    chisquare_fit,
-)
+from dpinfer import Exact, Gaussian, Geometric, Laplace, chisquare_fit
+from dpinfer.errors import ApproximationWarning, InvalidParameterError
 from dpinfer.hypothesis_tests.power import CompositeFitPower, IndependencePower
 
 EVENTS = np.array([0.30, 0.25, 0.20, 0.15, 0.10])

@@ -8,16 +8,8 @@ import pytest
 from scipy import special, stats
 from statsmodels.stats.power import GofChisquarePower
 
-from dpinfer import (
-    ApproximationWarning,
-    ConvergenceError,
-    Exact,
-    Gaussian,
-    Geometric,
-    InvalidParameterError,
-    Laplace,
-    WeightedSum,
-)
+from dpinfer import Exact, Gaussian, Geometric, Laplace, WeightedSum
+from dpinfer.errors import ApproximationWarning, ConvergenceError, InvalidParameterError
 from dpinfer.hypothesis_tests.power import GoodnessOfFitPower
 from dpinfer.hypothesis_tests.power.goodness_of_fit import _exact_power
 

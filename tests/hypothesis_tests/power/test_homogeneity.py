@@ -7,14 +7,8 @@ import pytest
 from scipy import special, stats
 from statsmodels.stats.power import GofChisquarePower
 
-from dpinfer import (
-    ApproximationWarning,
-    Exact,
-    Gaussian,
-    InvalidParameterError,
-    Laplace,
-    chi2_contingency,
-)
+from dpinfer import Exact, Gaussian, Laplace, chi2_contingency
+from dpinfer.errors import ApproximationWarning, InvalidParameterError
 from dpinfer.hypothesis_tests.power import HomogeneityPower
 
 PAIR = np.array([[0.6, 0.4], [0.4, 0.6]])

@@ -4,15 +4,8 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from dpinfer import (
-    ApproximationWarning,
-    Exact,
-    Gaussian,
-    Geometric,
-    InvalidParameterError,
-    Laplace,
-    chi2_contingency,
-)
+from dpinfer import Exact, Gaussian, Geometric, Laplace, chi2_contingency
+from dpinfer.errors import ApproximationWarning, InvalidParameterError
 from dpinfer.hypothesis_tests.power import IndependencePower
 from dpinfer.hypothesis_tests.power._nested_simulation import NestedTests
 

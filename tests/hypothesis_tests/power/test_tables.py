@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpinfer import DPInferError, Exact, Gaussian, InvalidParameterError, Laplace
+from dpinfer import DPInferError, Exact, Gaussian, Laplace
+from dpinfer.errors import InvalidParameterError
 from dpinfer.hypothesis_tests.power import (
     CompositeFitPower,
     GoodnessOfFitPower,

@@ -18,6 +18,7 @@ from dpinfer.privacy import (
     amplify,
     compose_advanced,
     compose_parallel,
+    privacy_loss,
 )
 
 
@@ -129,7 +130,6 @@ def test_totals_side_by_side():
 
 
 def test_numerical_accounting():
-    losses = dpinfer.privacy.loss
     ledger = BudgetLedger(ApproxDP(5.0, 1e-6), accounting="numerical")
     for at in range(100):
         ledger.record(str(at), mechanism=Gaussian(sigma=10.0))
@@ -142,9 +142,9 @@ def test_numerical_accounting():
     mixed.record("survey", PureDP(0.3))
     total = mixed.total("numerical", delta=1e-3)
     parts = [
-        losses.privacy_loss(Geometric(scale=4.0)),
-        losses.privacy_loss(Laplace(scale=2.0), 0.5),
-        losses.privacy_loss(RandomizedResponse.from_epsilon(0.3)),
+        privacy_loss(Geometric(scale=4.0)),
+        privacy_loss(Laplace(scale=2.0), 0.5),
+        privacy_loss(RandomizedResponse.from_epsilon(0.3)),
     ]
     assert total.epsilon == pytest.approx((parts[0] + parts[1] + parts[2]).epsilon(1e-3), rel=1e-3)
     assert total.epsilon <= 0.8

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpinfer import ExponentialMechanism, Gaussian, Laplace, RandomizedResponse
+from dpinfer import Gaussian, Laplace, RandomizedResponse
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
+from dpinfer.mechanisms import ExponentialMechanism
 from dpinfer.privacy import (
     GDP,
     RDP,

@@ -5,16 +5,9 @@ import itertools
 import numpy as np
 import pytest
 
-from dpinfer import (
-    DiscreteGaussian,
-    ExponentialMechanism,
-    Gaussian,
-    Geometric,
-    Laplace,
-    RandomizedResponse,
-    WeightedSum,
-)
+from dpinfer import DiscreteGaussian, Gaussian, Geometric, Laplace, RandomizedResponse, WeightedSum
 from dpinfer.errors import InvalidParameterError
+from dpinfer.mechanisms import ExponentialMechanism
 from dpinfer.privacy import (
     GDP,
     ZCDP,

@@ -7,17 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from dpinfer import (
-    DiscreteGaussian,
-    Exact,
-    ExponentialMechanism,
-    Gaussian,
-    Geometric,
-    Laplace,
-    RandomizedResponse,
-    Tulap,
-)
+from dpinfer import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace, RandomizedResponse, Tulap
 from dpinfer.errors import DPInferError, InvalidParameterError
+from dpinfer.mechanisms import ExponentialMechanism
 from dpinfer.privacy import (
     GDP,
     RDP,

@@ -1,0 +1,29 @@
+"""Every name that the package offers, at the root or in one of its parts, and where it is."""
+
+import importlib
+import inspect
+import pkgutil
+
+import dpinfer
+
+PARTS = ["dpinfer"] + [
+    f"dpinfer.{part.name}"
+    for part in pkgutil.iter_modules(dpinfer.__path__)
+    if part.ispkg and not part.name.startswith("_")
+]
+
+
+def public_names():
+    """Return the module that offers each name, the root first."""
+    homes = {}
+    for part in PARTS:
+        module = importlib.import_module(part)
+        for name in getattr(module, "__all__", []):
+            if not inspect.ismodule(getattr(module, name)):
+                homes.setdefault(name, part)
+    return homes
+
+
+def public(name):
+    """Return what a name stands for, wherever it is."""
+    return getattr(importlib.import_module(public_names()[name]), name)
