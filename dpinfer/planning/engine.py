@@ -14,7 +14,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpinfer._check import Alternative, FloatArray, check_array, check_scalar, show
+from dpinfer._check import (
+    Alternative,
+    FloatArray,
+    check_array,
+    check_option,
+    check_scalar,
+    show,
+)
 from dpinfer.errors import ApproximationWarning, InvalidParameterError
 from dpinfer.mechanisms import Exact
 from dpinfer.mechanisms.law import NoiseLaw
@@ -74,7 +81,7 @@ class Row(ABC):
     def __post_init__(self) -> None:
         self.prepare()
         if self.has_mechanism:
-            self.set(mechanism=check_plan(self.mechanism, self.shape))
+            self.set(mechanism=self.checked_mechanism())
         elif self.mechanism is not None:
             raise InvalidParameterError(
                 f"mechanism must be left out, as {self.procedure.__name__} makes its noise from "
@@ -83,6 +90,10 @@ class Row(ABC):
 
     def prepare(self) -> None:  # noqa: B027
         """Check the fields, and put them into their normal form."""
+
+    def checked_mechanism(self) -> NoisePlan:
+        """Return the law of the noise, or what makes one from a budget."""
+        return check_plan(self.mechanism, self.shape)
 
     @abstractmethod
     def at(self, law: NoiseLaw, alpha: float, columns: Columns) -> tuple[Any, Any]:
@@ -307,6 +318,13 @@ def is_alternative(alternative: Alternative, effect: float) -> bool:
     return (effect > 0.0 and alternative != "smaller") or (effect < 0.0 and alternative != "larger")
 
 
+def check_method(method: Any, options: tuple[str, ...]) -> None:
+    """Refuse what is no method of a plan; the limit is called "asymptotic"."""
+    if isinstance(method, str) and method == "normal" and "asymptotic" in options:
+        raise InvalidParameterError("method must be 'asymptotic' for the limit, got 'normal'")
+    check_option(method, "method", options)
+
+
 __all__ = [
     "BUDGETS",
     "LARGEST_SIZE",
@@ -317,5 +335,6 @@ __all__ = [
     "Search",
     "WidthBySetting",
     "WidthRow",
+    "check_method",
     "is_alternative",
 ]

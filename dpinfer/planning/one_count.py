@@ -25,8 +25,7 @@ from dpinfer.hypothesis_tests._one_count import LARGEST_RATE, OneCount, collapse
 from dpinfer.mechanisms._noisy_count import NoisyBinomial, NoisyCount, NoisyPoisson, work_at_a_point
 from dpinfer.mechanisms.independent import integer_cells
 from dpinfer.mechanisms.law import NoiseLaw
-from dpinfer.planning.engine import Columns, PowerRow, is_alternative
-from dpinfer.planning.searches import LARGEST_SIZE
+from dpinfer.planning.engine import LARGEST_SIZE, Columns, PowerRow, check_method, is_alternative
 
 _EDGE = 1e-9
 """How near to 0 and 1 proportions are looked for."""
@@ -49,13 +48,13 @@ class _OneCountPower(PowerRow):
 
     value: float
     alternative: Alternative = "two-sided"
-    method: Literal["exact", "normal"] = "exact"
+    method: Literal["exact", "asymptotic"] = "exact"
 
     dips = True
 
     def prepare(self) -> None:
         check_option(self.alternative, "alternative", ALTERNATIVES)
-        check_option(self.method, "method", ("exact", "normal"))
+        check_method(self.method, ("exact", "asymptotic"))
 
     @abstractmethod
     def _laws(self, law: NoiseLaw, columns: Columns) -> tuple[OneCount, NoisyCount]:
@@ -93,7 +92,7 @@ class ProportionPower(_OneCountPower):
     - ``proportion``: the true proportion p, in (0, 1); solved for above ``value``, below it for the
       alternative ``"smaller"``.
     - ``value``: the proportion under the null hypothesis, in (0, 1).
-    - ``alternative``, ``method``: ``"exact"`` or ``"normal"``, as for the test.
+    - ``alternative``, ``method``: ``"exact"`` or ``"asymptotic"``, as for the test.
 
     The test rejects where its p-value is at most α, which is a set of published counts T beyond one
     or two critical values. The power is the probability of that set where T = X + e, X ~
@@ -101,7 +100,7 @@ class ProportionPower(_OneCountPower):
     methods. At p = ``value`` it is the size of the test.
 
     A number of trials is tried with its neighbours. With ``"exact"`` that takes a minute for
-    numbers of some 100,000, and is refused for much larger ones: solve with ``"normal"``.
+    numbers of some 100,000, and is refused for much larger ones: solve with ``"asymptotic"``.
     """
 
     size = "nobs"
@@ -138,7 +137,7 @@ class PoissonPower(_OneCountPower):
     - ``rate``: the true rate, > 0; solved for above ``value``, below it for the alternative
       ``"smaller"``.
     - ``value``: the rate under the null hypothesis, > 0.
-    - ``alternative``, ``method``: ``"exact"`` or ``"normal"``, as for the test.
+    - ``alternative``, ``method``: ``"exact"`` or ``"asymptotic"``, as for the test.
 
     As for a proportion, with a Poisson count of mean exposure·rate.
     """
@@ -213,7 +212,7 @@ def _check_work(test: OneCount, centre: FloatArray) -> None:
     if work > max(_MOST_WORK, _WORK_FOR_EACH * centre.size):
         raise InvalidParameterError(
             f"{' and '.join(test.law.parameters)}, or the noise, must be smaller for the power of "
-            f"the exact test, which would take some {1e-7 * work:.2g} s: use method='normal'"
+            f"the exact test, which would take some {1e-7 * work:.2g} s: use method='asymptotic'"
         )
 
 

@@ -22,6 +22,18 @@ Quantity = Literal["power", "width"]
 Procedure = Callable[..., Any]
 
 INDEX: dict[str, tuple[str, ...]] = {
+    "chi2_contingency": ("row_totals", "tables.HomogeneityPower", "tables.IndependencePower"),
+    "chisquare": ("tables.GoodnessOfFitPower",),
+    "chisquare_fit": ("tables.CompositeFitPower",),
+    "counts_2indep": ("noise_only.LinearPower",),
+    "counts_paired": ("noise_only.PairedCountsPower",),
+    "counts_trend": ("trends.TrendPower",),
+    "linear_ztest": ("noise_only.LinearPower",),
+    "mcnemar": ("two_samples.McNemarPower",),
+    "poisson_2indep": ("two_samples.TwoRatesPower",),
+    "poisson_ztest": ("one_count.PoissonPower",),
+    "proportions_2indep": ("two_samples.TwoProportionsPower",),
+    "proportions_trend": ("trends.ProportionsTrendPower",),
     "proportions_ztest": ("one_count.ProportionPower",),
     "count_confint": ("threshold", "widths.ThresholdedWidth", "widths.CountWidth"),
     "unpublished_bound": ("widths.UnpublishedWidth",),
@@ -107,6 +119,17 @@ def power(
     >>> dpi.plan.power(dpi.proportions_ztest, nobs=1147, value=0.25, proportion=0.30,
     ...                mechanism=dpi.Laplace.from_epsilon, budget=[0.05, 0.1, 1.0]).round(3)
     array([0.386, 0.8  , 0.967])
+
+    A test with a noisy number of trials, which has no plan of its own:
+
+    >>> def release(rng, mechanism, nobs, share):
+    ...     count = rng.binomial(nobs, share) + mechanism.rvs(rng=rng)
+    ...     noisy = nobs + mechanism.rvs(rng=rng)
+    ...     return {"count": count, "nobs": noisy, "value": 0.25, "nobs_mechanism": mechanism,
+    ...             "method": "normal"}
+    >>> dpi.plan.power(dpi.proportions_ztest, method="simulate", model=release, nobs=400, share=0.4,
+    ...                mechanism=dpi.Geometric(scale=5.0), reps=50)
+    np.float64(1.0)
     """
     given = {"mechanism": mechanism, "budget": budget, "alpha": alpha, **arguments}
     return _values("power", procedure, given)
@@ -364,8 +387,10 @@ def _row(
     for name, x in known.items():
         if name not in fixed and x.default is MISSING and name != "procedure":
             raise InvalidParameterError(f"{name} must be given to plan {procedure.__name__}")
-    row = kind(procedure=procedure, **fixed)
     rest = {name: value for name, value in given.items() if name not in known}
+    if "numbers_of" in known:  # whatever the model takes
+        fixed["numbers_of"] = tuple(name for name in rest if name not in ("alpha", "budget"))
+    row = kind(procedure=procedure, **fixed)
     return row, row.numbers({**row.optional, **rest})
 
 

@@ -140,13 +140,12 @@ class Search:
         if whole:
             return self._first_whole(low, high)
         _, found = find_root(
-            lambda x, _: np.array([lack(float(np.exp(x[0])))]),
-            np.log([low]),
-            np.log([high]),
-            rtol=0.0,
-            atol=precision,
+            lambda x, _: np.array([lack(float(x[0]))]),
+            np.array([low]),
+            np.array([high]),
+            rtol=precision,
         )
-        return float(np.exp(found[0]))
+        return float(found[0])
 
     def lack(self, at: FloatArray) -> FloatArray:
         """Return what lacks to the target; below 0 where it is just reached, for a step's start."""

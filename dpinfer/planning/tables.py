@@ -1,0 +1,658 @@
+"""Plans of the chi-squared tests: of goodness of fit, independence, homogeneity and of models."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, final
+
+import numpy as np
+
+from dpinfer._check import (
+    FloatArray,
+    check_array,
+    check_integer_array,
+    check_length,
+    check_option,
+    freeze,
+)
+from dpinfer.errors import ConvergenceError, InvalidParameterError
+from dpinfer.hypothesis_tests._fitted_tables import (
+    LARGEST,
+    ProductMargins,
+    RowMargins,
+    TableDraws,
+    TableModel,
+)
+from dpinfer.hypothesis_tests._noisy_tables import (
+    SMALL_EXPECTED,
+    STATISTICS,
+    NoiseForm,
+    NoisyTable,
+    SimulatedStatistic,
+    Statistic,
+)
+from dpinfer.hypothesis_tests._quadratic.law import ACCEPTED_ERROR, QuadraticLaw
+from dpinfer.hypothesis_tests.goodness_of_fit import (
+    ParametricMargins,
+    ProbabilityModel,
+    checked_model,
+)
+from dpinfer.mechanisms.independent import as_noise, groups, integer_cells
+from dpinfer.mechanisms.law import NoiseLaw
+from dpinfer.mechanisms.laws import Gaussian
+from dpinfer.planning.engine import LARGEST_SIZE, Columns, NoisePlan
+from dpinfer.planning.mechanisms import check_law, check_plan
+from dpinfer.planning.replicates import ReplicatedPower, simulated_power, simulated_rate
+from dpinfer.planning.table_laws import (
+    DecidedTables,
+    NestedTests,
+    Releases,
+    SimulatedDeviations,
+    critical_value,
+    fitted_power,
+    shifted_law,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_ROUNDING = 1e-9
+"""Allowed deviation from 1 of the sum of probabilities."""
+
+_PRECISE, _SIMULATED = 1e-10, 1e-4
+"""Relative precision of what is solved for, with known and with simulated powers."""
+
+_SMALLEST_EFFECT = 1e-12
+"""Share of the largest effect at which the search for one ends."""
+
+_MOST_CELLS: dict[Statistic, float] = {"pearson": np.inf, "projected": 1024}
+"""Cells up to which the asymptotic power is computed: eigenvalues for the projected statistic."""
+
+_FEW = 12
+"""With more cells exact laws are quick to compute whatever the noise."""
+
+_VERY_FEW, _FEW_OBSERVATIONS = 3, 1000
+"""With at most so many cells and observations they are if all is whole-numbered."""
+
+_PART_OF_LEVEL = 1e-3
+_CLEAR = 5e-12
+
+_FEWEST_RELEASES, _MOST_RELEASED = 64, 1 << 12
+"""Releases drawn to see whether a test decides: their least number, and their cells in all."""
+
+_FEW_UNDECIDED = 0.02
+
+_TESTS_TOGETHER = 1 << 9
+"""Releases that are drawn and tested at a time."""
+
+_SAME = 1e-12
+
+_SMALLEST_MARGIN = 1e-9
+
+_NOBS = 1e6
+"""Observations of the table without noise to which the null hypothesis is fitted."""
+
+_STEPS = 6
+"""Steps from the true parameters in which the estimates from releases settle."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class EffectPower(ReplicatedPower):
+    """Power at the probabilities null + effect·(truth - null)."""
+
+    truth: Any
+    method: Any = None
+
+    size = "nobs"
+    own = ("nobs", "effect")
+    optional = {"effect": 1.0}  # noqa: RUF012
+
+    @property
+    @abstractmethod
+    def line(self) -> tuple[FloatArray, FloatArray]:
+        """Probabilities under the null hypothesis, and those of the truth less them."""
+
+    @abstractmethod
+    def probability(
+        self, law: NoiseLaw, alpha: float, nobs: int, value: FloatArray
+    ) -> tuple[float, float]:
+        """Probability of a rejection at the probabilities ``value``, and its standard error."""
+
+    @property
+    def largest_effect(self) -> float:
+        """The largest effect, at which a cell has no probability left."""
+        null, step = self.line
+        falls = step < 0.0
+        return float((null[falls] / -step[falls]).min())
+
+    def value_at(self, effect: float) -> FloatArray:
+        """Probabilities of the cells."""
+        null, step = self.line
+        value = np.maximum(null + effect * step, 0.0)
+        return np.asarray(value / value.sum())
+
+    def at(self, law: NoiseLaw, alpha: float, columns: Columns) -> tuple[Any, Any]:
+        rows = zip(columns["nobs"].tolist(), columns["effect"].tolist(), strict=True)
+        found = [self.probability(law, alpha, int(n), self.value_at(effect)) for n, effect in rows]
+        power, error = np.array(found).reshape(-1, 2).T
+        return power, error
+
+    def check(self, name: str, value: Any) -> FloatArray:
+        if name == "nobs":
+            return check_integer_array(value, name, ge=1, le=LARGEST_SIZE)
+        return check_array(value, name, ge=0, le=self.largest_effect)
+
+    def range(self, name: str, known: Columns) -> tuple[float, float]:
+        return (0.0, self.largest_effect) if name == "effect" else super().range(name, known)
+
+    def ends(self, name: str, known: Columns) -> tuple[float, float]:
+        if name == "effect":
+            return _SMALLEST_EFFECT * self.largest_effect, self.largest_effect
+        return super().ends(name, known)
+
+    def precision(self, name: str) -> float:
+        return _SIMULATED if self.method == "monte-carlo" else _PRECISE
+
+    def extra(self, columns: Columns, error: FloatArray) -> dict[str, Any]:
+        """Return by which method powers were had, whatever p-values the test uses."""
+        computed = "asymptotic" if self.method == "asymptotic" else "exact"
+        return {"method": np.where(error > 0.0, "monte-carlo", computed)}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _TablePower(EffectPower):
+    """Power of a chi-squared test, looked for around that of the limit."""
+
+    statistic: Statistic = "pearson"
+
+    def guess(self, name: str, known: Columns, target: float) -> float | None:
+        if self.method == "asymptotic":
+            return None
+        try:
+            return replace(self, method="asymptotic", rng=0).find(name, known, target)
+        except (InvalidParameterError, ConvergenceError):  # by the limit law only, it may be
+            return None
+
+    def doubts(self, columns: Columns) -> list[str]:
+        if self.method != "asymptotic":
+            return []
+        doubts, null = [], self.line[0].ravel()
+        small = columns["nobs"].min() * null.min()
+        if small < SMALL_EXPECTED:
+            doubts.append(f"expected counts as small as {small:.3g}, below {SMALL_EXPECTED:g}")
+        budgets = columns["budget"] if self.has_budget else np.zeros(1)
+        laws = (self.law(float(budget)) for budget in np.unique(budgets))
+        if not all(NoisyTable(1, null, law).has_gaussian_noise for law in laws):
+            doubts.append("noise that is not Gaussian")
+        return [f"{doubt}: the asymptotic power is approximate" for doubt in doubts]
+
+
+@final
+@dataclass(frozen=True, eq=False, kw_only=True)
+class GoodnessOfFitPower(_TablePower):
+    """Power of the chi-squared test of goodness of fit, :func:`dpinfer.chisquare`.
+
+    - ``nobs``: number n of observations, whole, at least 1.
+    - ``effect``: how far the truth is on the way from ``value`` to ``truth``, by default 1; at most
+      where a cell is empty.
+    - ``value``: probabilities > 0 of the cells under the null hypothesis, shape (k,), which add up
+      to 1; ``truth``: the true ones, >= 0.
+    - ``statistic``: ``"pearson"`` or ``"projected"``.
+    - ``method``: where the power comes from, ``"exact"``, ``"monte-carlo"`` or ``"asymptotic"``. By
+      default it is exact for Pearson's statistic where that is quick, and simulated elsewhere. It
+      is quick under Gaussian noise, in tables of more than 12 cells, and in those of 2 or 3 cells
+      with at most 1,000 observations and whole-numbered noise.
+    - ``reps``, ``rng``, ``n_jobs``: of replicates, where powers are simulated.
+
+    The cells have the probabilities p = value + effect·(truth - value). Cohen's effect size
+    w = √Σ(p - value)²/value is ``effect`` times that of ``truth``.
+
+    Exact: the law of Σ(y - n·value)²/(n·value) at p and at ``value`` by the inversion of
+    characteristic functions. Where its error would exceed 1e-8, a ConvergenceError says so: use
+    another method.
+
+    Asymptotic: y is normal with the mean n·p and the covariance n(diag(p) - ppᵀ) + diag(V). The law
+    of the quadratic form is then computed to about 12 digits. It errs where counts are small, and
+    where noise that is not Gaussian dominates.
+    """
+
+    value: Any
+    method: Literal["exact", "monte-carlo", "asymptotic"] | None = None
+
+    def prepare(self) -> None:
+        super().prepare()
+        null = checked_probabilities(self.value, "value", 1, positive=True)
+        other = checked_probabilities(self.truth, "truth", 1)
+        check_length(other, "truth", null.size, "the cells of value")
+        if np.allclose(null, other, rtol=_SAME, atol=0.0):
+            raise InvalidParameterError("truth must differ from value, got the same")
+        check_option(self.statistic, "statistic", STATISTICS)
+        if self.method is not None:
+            check_option(self.method, "method", ("exact", "monte-carlo", "asymptotic"))
+        if self.method == "exact" and self.statistic != "pearson":
+            raise InvalidParameterError(
+                "method must be 'monte-carlo' or 'asymptotic' with statistic='projected', got "
+                "'exact'"
+            )
+        if self.method == "asymptotic" and null.size > _MOST_CELLS[self.statistic]:
+            raise InvalidParameterError(
+                f"value must have at most {_MOST_CELLS[self.statistic]:.0f} cells with "
+                f"method='asymptotic', got {null.size}: use method='monte-carlo'"
+            )
+        self.set(value=freeze(null), truth=freeze(other))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.value.size,)
+
+    @property
+    def line(self) -> tuple[FloatArray, FloatArray]:
+        return self.value, self.truth - self.value
+
+    def probability(
+        self, law: NoiseLaw, alpha: float, nobs: int, value: FloatArray
+    ) -> tuple[float, float]:
+        check_array(law.variance, "the variance of mechanism", le=LARGEST**2)
+        table = NoisyTable(nobs, nobs * self.value, law)
+        if self.method == "asymptotic":
+            null = shifted_law(table, table.expected, self.statistic)
+            truth = shifted_law(table, nobs * value, self.statistic)
+            return truth.upper(null.critical_value(alpha)), 0.0
+        wanted = self.method == "exact"
+        if wanted or (self.method is None and self.statistic == "pearson" and _is_quick(table)):
+            power, error = _exact_power(table, alpha, value)
+            if error <= _accepted(alpha):
+                return power, 0.0
+            if wanted:
+                raise ConvergenceError(
+                    f"the exact power at nobs = {nobs} could be had with an error of "
+                    f"{min(error, 1.0):.1g} only: use method='monte-carlo' or 'asymptotic'"
+                )
+        return simulated_power(
+            SimulatedStatistic(table, self.statistic),
+            SimulatedDeviations(table, NoisyTable(nobs, nobs * value, law), self.statistic),
+            alpha,
+            value.size,
+            self.simulation(),
+        )
+
+
+def _is_quick(table: NoisyTable) -> bool:
+    """Whether the characteristic function decays fast, or there are few tables."""
+    size = table.expected.size
+    if size > _FEW or {type(law) for law, _ in groups(table.noise, size)} == {Gaussian}:
+        return True
+    few = size <= _VERY_FEW and table.nobs <= _FEW_OBSERVATIONS
+    return few and bool(integer_cells(table.noise, size).all())
+
+
+def _exact_power(table: NoisyTable, alpha: float, value: FloatArray) -> tuple[float, float]:
+    """Return the exact power and the larger of the errors of the two laws."""
+    null = table.pearson_law
+    if not null.is_available:
+        return np.nan, np.inf
+    start = float(np.sum(1.0 + table.variance / table.expected))
+    try:
+        critical = critical_value(null.upper, alpha, 2.0 * start)
+    except ConvergenceError:  # the law does not come near the level, for its error
+        return np.nan, np.inf
+    # atoms within rounding of the critical value are not to be told apart by rounding
+    critical *= 1.0 + _CLEAR
+    error = float(null.error(critical))
+    if not error <= _accepted(alpha):
+        return np.nan, error
+    truth = QuadraticLaw(table.nobs, value, table.expected, 1.0 / table.expected, table.noise)
+    return float(truth.upper(critical)), max(error, float(truth.error(critical)))
+
+
+def _accepted(alpha: float) -> float:
+    """Error accepted: a small part of the level, too."""
+    return min(ACCEPTED_ERROR, _PART_OF_LEVEL * alpha)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _FittedPower(_TablePower):
+    """Power of a test that fits the null hypothesis to each table."""
+
+    statistic: Statistic = "projected"
+    method: Literal["monte-carlo", "asymptotic"] = "monte-carlo"
+
+    @abstractmethod
+    def _model(self, law: NoiseLaw, nobs: int) -> TableModel:
+        """Return how tables are published and fitted."""
+
+    def _model_at(self, law: NoiseLaw, nobs: int, value: FloatArray) -> TableModel:
+        """Return how tables are fitted that arise from other probabilities."""
+        return self._model(law, nobs)
+
+    def _trials(self, nobs: int) -> NDArray[np.int64]:
+        """Return numbers of observations, shape (g,): in all, or in each row."""
+        return np.array([nobs], dtype=np.int64)
+
+    def prepare(self) -> None:
+        super().prepare()
+        check_option(self.statistic, "statistic", STATISTICS)
+        check_option(self.method, "method", ("monte-carlo", "asymptotic"))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.truth.size,)
+
+    def checked_mechanism(self) -> NoisePlan:
+        return check_plan(_flat(self.mechanism, self.truth.shape), self.shape)
+
+    def law(self, budget: float) -> NoiseLaw:
+        if isinstance(self.mechanism, NoiseLaw):
+            return self.mechanism
+        return check_law(_flat(self.mechanism(budget), self.truth.shape), self.shape, budget)
+
+    def doubts(self, columns: Columns) -> list[str]:
+        doubts = super().doubts(columns)
+        budgets = columns["budget"] if self.has_budget else np.zeros(columns["nobs"].size)
+        for budget in np.unique(budgets) if self.method == "asymptotic" else ():
+            rows = np.flatnonzero(budgets == budget)
+            row = rows[columns["nobs"][rows].argmin()]
+            value = self.value_at(float(columns["effect"][row]))
+            share = self._undecided(self.law(float(budget)), int(columns["nobs"][row]), value)
+            if share > _FEW_UNDECIDED:
+                doubts.append(
+                    f"releases with {columns['nobs'][row]:.0f} observations, of which the test "
+                    f"does not decide about {share:.0%}: the asymptotic power is approximate"
+                )
+        return doubts
+
+    def _undecided(self, law: NoiseLaw, nobs: int, value: FloatArray) -> float:
+        """Share of some releases in which an expected count is estimated to be small."""
+        size = max(_FEWEST_RELEASES, _MOST_RELEASED // value.size)
+        decided = DecidedTables(self._releases(law, nobs, value), self.statistic, SMALL_EXPECTED)
+        return float(np.mean(decided(size, np.random.default_rng(self._seed)) < 0.0))
+
+    def probability(
+        self, law: NoiseLaw, alpha: float, nobs: int, value: FloatArray
+    ) -> tuple[float, float]:
+        if self.method == "asymptotic":
+            model = self._model_at(law, nobs, value)
+            truth = (self._trials(nobs)[:, np.newaxis] * self._shares(value)).reshape(model.shape)
+            return fitted_power(model, truth, alpha, self.statistic), 0.0
+        releases = self._releases(law, nobs, value)
+        if self.statistic == "pearson":
+            known = self._total_spread == 0.0
+            tests = NestedTests(releases, self.statistic, alpha, known, SMALL_EXPECTED)
+            return simulated_rate(tests, self.simulation(), _TESTS_TOGETHER)
+        shares = self._shares(self.line[0])[0]
+        null = TableDraws(self._model(law, nobs), self._trials(nobs), shares, self.statistic)
+        tables = DecidedTables(releases, self.statistic, SMALL_EXPECTED)
+        return simulated_power(null, tables, alpha, value.size, self.simulation())
+
+    def _releases(self, law: NoiseLaw, nobs: int, value: FloatArray) -> Releases:
+        """Return what draws releases."""
+        model = self._model_at(law, nobs, value)
+        return Releases(model, self._trials(nobs), self._shares(value))
+
+    def _shares(self, value: FloatArray) -> FloatArray:
+        """Return the probabilities of the cells among observations that are counted together."""
+        cells = value.reshape(self._trials(1).size, -1)
+        return np.asarray(cells / cells.sum(axis=1, keepdims=True))
+
+    def _variance(self, law: NoiseLaw) -> FloatArray:
+        """Return the variance of the noise, in the shape of the table."""
+        variance = np.broadcast_to(law.variance, self.shape).reshape(self.truth.shape)
+        return check_array(variance, "the variance of mechanism", le=LARGEST**2)
+
+    @property
+    def _total_spread(self) -> float:
+        """Variance of the noise in the number of observations, infinite if not published."""
+        return np.inf
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _NoisyTotalPower(_FittedPower):
+    """Power of a test of a table whose number of observations may be published with noise."""
+
+    nobs_mechanism: NoiseLaw | None = None
+
+    def prepare(self) -> None:
+        super().prepare()
+        if self.nobs_mechanism is not None:
+            law = as_noise(self.nobs_mechanism, 1, name="nobs_mechanism")
+            self.set(nobs_mechanism=law.take(0) if law.shape else law)
+
+    @property
+    def _total_spread(self) -> float:
+        total = self.nobs_mechanism
+        return np.inf if total is None else float(total.variance)
+
+    @property
+    def _total_noise(self) -> NoiseLaw | None:
+        return self.nobs_mechanism if 0.0 < self._total_spread < np.inf else None
+
+
+@final
+@dataclass(frozen=True, eq=False, kw_only=True)
+class IndependencePower(_NoisyTotalPower):
+    """Power of the chi-squared test of independence, :func:`dpinfer.chi2_contingency`.
+
+    - ``nobs``: number of observations, whole, at least 1.
+    - ``effect``: how far the truth is on the way from independence to ``truth``, by default 1; at
+      most where a cell is empty.
+    - ``truth``: probabilities >= 0 of the cells, shape (r, c), which add up to 1 over the whole
+      table; no row or column is empty.
+    - ``nobs_mechanism``: the law of the noise in the published number of observations; ``Exact()``
+      where that number is public. By default it is not published.
+    - ``statistic``: ``"projected"`` or ``"pearson"``.
+    - ``method``: ``"monte-carlo"`` simulates what the test does with releases; ``"asymptotic"`` is
+      the limit of many observations.
+    - ``reps``, ``rng``, ``n_jobs``: of replicates.
+
+    Under the null hypothesis the cells have the probabilities q = aᵢ·bⱼ, the margins a and b being
+    those of ``truth``. At an effect they are q + effect·(truth - q), with the same margins. Cohen's
+    effect size w = √Σ(p - q)²/q is ``effect`` times that of ``truth``.
+
+    Monte Carlo: releases at the truth are fitted as the test fits them. One counts as rejected
+    where its statistic reaches the critical value, and as not rejected where an estimated expected
+    count is below 5, so that the test does not decide. The critical value is simulated at q, while
+    the test simulates it anew at the margins that it estimates. In 16 settings (n = 50 to 5,000,
+    ε = 0.05 to 1, Laplace, Gaussian and geometric noise, 2 × 2 to 3 × 4 tables, balanced and
+    skewed; 1,500 releases each) the test rejected as often as the power says, up to 1.8 standard
+    errors, though in up to half of the releases it did not decide.
+
+    Asymptotic: noncentral χ² with (r - 1)(c - 1) degrees of freedom, whose noncentrality is the
+    statistic of the expected counts themselves. That the test may not decide is left out: where it
+    did not in 31 % of releases, the power was 0.60, and 0.92 by the limit.
+
+    Pearson's statistic has a critical value that depends much on the estimated margins where noise
+    is large. Each release then has replicates of its own, up to 100/α of them, until those that
+    exceed its statistic tell on which side of the level the p-value is, but for a probability of
+    0.001. That takes some 500 fits for each of the ``reps`` releases, a second for 1,000 of them.
+    In the limit the statistic is a weighted sum of noncentral χ², with the weights at the expected
+    counts themselves. It errs where noise is large: with n = 600, 2 × 3 cells and Laplace noise of
+    scale 15 the power at the level 0.1 is 0.47 by the limit, and 0.41 by simulation.
+
+    Kifer, D. and Rogers, R. (2017). A new class of private chi-square hypothesis tests. AISTATS,
+    PMLR 54:991-1000. arXiv:1610.07662.
+    """
+
+    def prepare(self) -> None:
+        super().prepare()
+        table = checked_probabilities(self.truth, "truth", 2)
+        _check_shape(table)
+        rows, columns = table.sum(axis=1), table.sum(axis=0)
+        if (smallest := min(rows.min(), columns.min())) < _SMALLEST_MARGIN:
+            raise InvalidParameterError(
+                f"truth must have sums of rows and columns >= {_SMALLEST_MARGIN:g}, got "
+                f"{smallest:g}"
+            )
+        _check_differs(table, np.outer(rows, columns), "the product of its margins")
+        self.set(truth=freeze(table))
+
+    @cached_property
+    def line(self) -> tuple[FloatArray, FloatArray]:
+        null = np.outer(self.truth.sum(axis=1), self.truth.sum(axis=0))
+        return null, self.truth - null
+
+    def _model(self, law: NoiseLaw, nobs: int) -> TableModel:
+        form = NoiseForm.published(self._variance(law), self._total_spread)
+        return TableModel(self.truth.shape, ProductMargins(form), law, self._total_noise)
+
+
+@final
+@dataclass(frozen=True, eq=False, kw_only=True)
+class HomogeneityPower(_FittedPower):
+    """Power of the test of homogeneity, :func:`dpinfer.chi2_contingency` with ``row_totals``.
+
+    - ``row_totals``: True, or the sizes of the groups, shape (r,), which count by their shares.
+      Group i has its share of ``nobs`` members, rounded so that they add up to ``nobs``, but 1 at
+      least; with True all have the same.
+    - ``nobs``: number of observations in all groups, whole, at least 1; it is known.
+    - ``effect``: how far the truth is on the way from homogeneity to ``truth``, by default 1; at
+      most where a cell is empty.
+    - ``truth``: probabilities >= 0 of the c answers in each of the r groups, shape (r, c). Each row
+      adds up to 1, and no column is empty.
+    - ``statistic``, ``method``, ``reps``, ``rng``, ``n_jobs``: as for independence, where it is
+      also said how powers are simulated, and what the limits are.
+
+    Under the null hypothesis the answers have the probabilities b in each group, the mean of the
+    rows of ``truth`` weighted by the sizes of the groups. At an effect they are
+    b + effect·(truth - b), with the same mean. Cohen's effect size is
+    w = √Σᵢⱼ shareᵢ·(pᵢⱼ - bⱼ)²/bⱼ, ``effect`` times that of ``truth``.
+    """
+
+    row_totals: Any
+
+    def prepare(self) -> None:
+        super().prepare()
+        table = check_array(self.truth, "truth", ge=0, ndim=2)
+        _check_shape(table)
+        table = np.array([checked_probabilities(row, "rows of truth", 1) for row in table])
+        rows = len(table)
+        totals = np.ones(rows)
+        if self.row_totals is not True:
+            totals = check_array(self.row_totals, "row_totals", gt=0, ndim=1)
+            check_length(totals, "row_totals", rows, "the rows of truth")
+        shares = totals / totals.sum()
+        pooled = shares @ table
+        if pooled.min() < _SMALLEST_MARGIN:
+            raise InvalidParameterError(
+                f"truth must have columns of a mean >= {_SMALLEST_MARGIN:g}, got {pooled.min():g}"
+            )
+        _check_differs(table, np.tile(pooled, (rows, 1)), "homogeneous, with all rows the same")
+        self.set(truth=freeze(table), row_totals=freeze(shares))
+
+    @cached_property
+    def line(self) -> tuple[FloatArray, FloatArray]:
+        pooled = self.row_totals @ self.truth
+        shares = self.row_totals[:, np.newaxis]
+        return shares * pooled, shares * (self.truth - pooled)
+
+    def _trials(self, nobs: int) -> NDArray[np.int64]:
+        ends = np.rint(np.cumsum(self.row_totals) * nobs)
+        return np.asarray(np.maximum(np.diff(ends, prepend=0.0), 1.0), dtype=np.int64)
+
+    def _model(self, law: NoiseLaw, nobs: int) -> TableModel:
+        margins = RowMargins(self._variance(law), self._trials(nobs).astype(np.float64))
+        return TableModel(self.truth.shape, margins, law)
+
+
+@final
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CompositeFitPower(_NoisyTotalPower):
+    """Power of the test of goodness of fit with estimated parameters, ``chisquare_fit``.
+
+    - ``nobs``: number of observations, whole, at least 1.
+    - ``effect``: how far the truth is on the way from the null hypothesis to ``truth``, by default
+      1; at most where a cell is empty.
+    - ``model``: ``model(theta)`` returns the probabilities of the k cells for parameters of shape
+      (q,), with k >= q + 2; smooth. ``start``: parameters to start from; ``bounds``: smallest and
+      largest value of each, infinite ones allowed.
+    - ``truth``: probabilities >= 0 of the cells, shape (k,), which add up to 1.
+    - ``nobs_mechanism``: as for independence.
+    - ``method``: ``"monte-carlo"`` simulates what the test does with releases; ``"asymptotic"`` is
+      the limit of many observations.
+    - ``reps``, ``rng``, ``n_jobs``: of replicates.
+
+    The null hypothesis is p₀ = model(θ) at the θ whose probabilities are nearest to ``truth``: the
+    maximum of its likelihood. At an effect the cells have the probabilities
+    p₀ + effect·(truth - p₀). Cohen's effect size w = √Σ(p - p₀)²/p₀ is ``effect`` times that of
+    ``truth``. The statistic is the projected one, the default of the test.
+
+    Monte Carlo: as for independence. The critical value is simulated at p₀, while the test
+    simulates it anew at the parameters that it estimates. A power takes about 16·(2q + 1) calls of
+    ``model`` for each replicate. Asymptotic: noncentral χ² with k - 1 - q degrees of freedom, whose
+    noncentrality is the statistic of the expected counts themselves.
+
+    Kifer, D. and Rogers, R. (2017). A new class of private chi-square hypothesis tests. AISTATS,
+    PMLR 54:991-1000. arXiv:1610.07662.
+    """
+
+    model: ProbabilityModel
+    start: Any
+    bounds: Any = None
+    _null: ParametricMargins = field(init=False, repr=False)
+
+    def prepare(self) -> None:
+        super().prepare()
+        if self.statistic != "projected":
+            raise InvalidParameterError(
+                f"statistic must be 'projected' to plan chisquare_fit, got {self.statistic!r}"
+            )
+        other = checked_probabilities(self.truth, "truth", 1)
+        cells, theta = checked_model(self.model, self.start, self.bounds, other.size, "truth")
+        exact = NoiseForm.published(np.zeros(other.shape), np.inf)
+        null = ParametricMargins(cells, exact, theta).converged(_NOBS * other, None)
+        self.set(truth=freeze(other), _null=null)
+        _check_differs(other, self.line[0], "a value of model")
+
+    @cached_property
+    def line(self) -> tuple[FloatArray, FloatArray]:
+        null = self._null.cells.checked(self._null.theta)
+        return null, self.truth - null
+
+    def _model(self, law: NoiseLaw, nobs: int) -> TableModel:
+        return self._published(law, self._margins(law))
+
+    def _model_at(self, law: NoiseLaw, nobs: int, value: FloatArray) -> TableModel:
+        margins = self._margins(law).converged(nobs * value, nobs)
+        return self._published(law, replace(margins, steps=_STEPS))
+
+    def _margins(self, law: NoiseLaw) -> ParametricMargins:
+        """Return the null hypothesis, to be fitted to tables with such noise."""
+        form = NoiseForm.published(self._variance(law), self._total_spread)
+        return replace(self._null, form=form)
+
+    def _published(self, law: NoiseLaw, margins: ParametricMargins) -> TableModel:
+        return TableModel(self.truth.shape, margins, law, self._total_noise)
+
+
+def checked_probabilities(
+    value: Any, name: str, ndim: int, *, positive: bool = False
+) -> FloatArray:
+    """Return probabilities that add up to 1."""
+    array = check_array(value, name, ge=0, gt=0.0 if positive else None, ndim=ndim)
+    if array.size < 2 or abs(float(array.sum()) - 1.0) > _ROUNDING:
+        raise InvalidParameterError(
+            f"{name} must be the probabilities of at least 2 cells and add up to 1, got "
+            f"{array.size} with the sum {float(array.sum()):.12g}"
+        )
+    return np.asarray(array / array.sum())
+
+
+def _check_shape(table: FloatArray) -> None:
+    if min(table.shape) < 2:
+        raise InvalidParameterError(
+            f"truth must have at least 2 rows and 2 columns, got shape {table.shape}"
+        )
+
+
+def _check_differs(value: FloatArray, null: FloatArray, reason: str) -> None:
+    """Refuse a truth that is no other than the null hypothesis."""
+    if np.allclose(value, null, rtol=_SAME, atol=0.0):
+        raise InvalidParameterError(f"truth must not be {reason}")
+
+
+def _flat(mechanism: Any, shape: tuple[int, ...]) -> Any:
+    """Return a law of the cells of a table as one of a vector; anything else as it is."""
+    if isinstance(mechanism, NoiseLaw) and mechanism.shape == shape:
+        return mechanism.take(np.ones(shape, dtype=bool))
+    return mechanism
