@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import numpy as np
@@ -187,9 +187,7 @@ class Row(ABC):
     @classmethod
     def arguments(cls) -> list[str]:
         """Names of all arguments of a plan."""
-        fixed = [
-            name for name in cls.__dataclass_fields__ if name[0] != "_" and name != "procedure"
-        ]
+        fixed = [x.name for x in fields(cls) if x.init and x.name != "procedure"]
         return [*cls.own, "alpha", "budget", *fixed]
 
     def columns(self, numbers: Mapping[str, Any]) -> tuple[Columns, tuple[int, ...]]:

@@ -51,8 +51,8 @@ _SMALLEST = 1e-300
 """Smallest proportion and expected count that are planned for."""
 
 _SMALLEST_RISK = 1e-9
-_LEAST_COUNT = 1e-200
-"""Smallest risk, and smallest expected count at which an exposure is looked for."""
+_LEAST_COUNT, _LEAST_EXPOSURE = 1e-200, 1e-100
+"""Smallest risk, and smallest expected count and exposure where an exposure is looked for."""
 
 _PAIRS, _EXACT_PAIRS = 1 << 13, 1 << 3
 """Published counts and numbers of trials of which normal intervals are made, and exact ones."""
@@ -303,7 +303,8 @@ class PoissonWidth(ExpectedWidth):
     def ends(self, name: str, known: Columns) -> tuple[float, float]:
         if name != self.size:
             return super().ends(name, known)
-        return min(_LEAST_COUNT / float(known["rate"]), LARGEST_SIZE), LARGEST_SIZE
+        least = max(_LEAST_COUNT / float(known["rate"]), _LEAST_EXPOSURE)
+        return min(least, LARGEST_SIZE), LARGEST_SIZE
 
     def truth(self, law: NoiseLaw, *own: float) -> tuple[NoisyCount, float]:
         count = np.asarray(own[0] * own[1])

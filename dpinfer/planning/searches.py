@@ -138,7 +138,14 @@ class Search:
                 raise self.reached(least)
             low, high, step = max(float(down(low * np.exp(-step))), least), low, 2.0 * step
         if whole:
-            return self._first_whole(low, high)
+            _, found = find_root(
+                lambda x, _: np.array([lack(float(np.ceil(x[0])))]),
+                np.array([low]),
+                np.array([high]),
+                rtol=0.0,
+                atol=0.5,
+            )
+            return float(np.ceil(found[0]))
         _, found = find_root(
             lambda x, _: np.array([lack(float(x[0]))]),
             np.array([low]),
