@@ -20,8 +20,6 @@ from dpinfer._check import (
     check_scalar,
 )
 from dpinfer.errors import InvalidParameterError
-from dpinfer.intervals import proportions as one_sample
-from dpinfer.intervals import proportions as rates
 from dpinfer.intervals.normal_mean import (
     LARGEST,
     SMALLEST_STD,
@@ -33,6 +31,13 @@ from dpinfer.intervals.normal_mean import (
     scale_bins,
 )
 from dpinfer.intervals.normal_mean import Plan as Steps
+from dpinfer.intervals.proportions import (
+    LARGEST_COUNT,
+    Method,
+    RatesMethod,
+    poisson_confint,
+    proportion_confint,
+)
 from dpinfer.mechanisms import Exact
 from dpinfer.mechanisms._noisy_count import NoisyBinomial, NoisyCount, NoisyPoisson
 from dpinfer.mechanisms.independent import IndependentNoise
@@ -165,11 +170,11 @@ class ProportionWidth(ExpectedWidth):
 
     def prepare(self) -> None:
         self.set(method=spelled(self.method))
-        check_option(self.method, "method", get_args(one_sample.Method))
+        check_option(self.method, "method", get_args(Method))
         if self.nobs_mechanism is not None:
             check_plan(self.nobs_mechanism, name="nobs_mechanism")
         # the interval checks what the plan has in common with it
-        one_sample.proportion_confint(
+        proportion_confint(
             1.0,
             2,
             mechanism=Exact(),
@@ -229,7 +234,7 @@ class ProportionWidth(ExpectedWidth):
         draws, laws = uniforms(number, 3), (law.take(0), law.take(1))
         noise, nobs_noise = (noises(each, draws[:, i + 1]) for i, each in enumerate(laws))
         count = binomial_counts(np.asarray(nobs), np.asarray(value), draws[:, 0]) + noise
-        intervals = one_sample.proportion_confint(
+        intervals = proportion_confint(
             count,
             nobs + nobs_noise + (noise if self.nobs_is_total else 0.0),
             mechanism=laws[0],
@@ -247,7 +252,7 @@ class ProportionWidth(ExpectedWidth):
         return truth, nobs * value * (1.0 - value)
 
     def widths(self, count: FloatArray, law: NoiseLaw, alpha: float, size: float) -> FloatArray:
-        interval = one_sample.proportion_confint(
+        interval = proportion_confint(
             count,
             size,
             mechanism=law,
@@ -295,10 +300,10 @@ class PoissonWidth(ExpectedWidth):
 
     def prepare(self) -> None:
         self.set(method=spelled(self.method))
-        check_option(self.method, "method", get_args(rates.Method))
+        check_option(self.method, "method", get_args(RatesMethod))
 
     def check(self, name: str, value: Any) -> FloatArray:
-        return check_array(value, name, gt=0, le=rates.LARGEST_COUNT)
+        return check_array(value, name, gt=0, le=LARGEST_COUNT)
 
     def ends(self, name: str, known: Columns) -> tuple[float, float]:
         if name != self.size:
@@ -308,11 +313,11 @@ class PoissonWidth(ExpectedWidth):
 
     def truth(self, law: NoiseLaw, *own: float) -> tuple[NoisyCount, float]:
         count = np.asarray(own[0] * own[1])
-        check_array(count, "exposure * rate", ge=_SMALLEST, le=rates.LARGEST_COUNT)
+        check_array(count, "exposure * rate", ge=_SMALLEST, le=LARGEST_COUNT)
         return NoisyPoisson(rate=count, noise=law), float(count)
 
     def widths(self, count: FloatArray, law: NoiseLaw, alpha: float, size: float) -> FloatArray:
-        interval = rates.poisson_confint(
+        interval = poisson_confint(
             count,
             size,
             mechanism=law,

@@ -11,8 +11,6 @@ from dpinfer import (
     Gaussian,
     Geometric,
     Laplace,
-    PoissonPrior,
-    TablePrior,
     Tulap,
     clipped_mean_confint,
     count_confint,
@@ -27,14 +25,19 @@ from dpinfer import (
     ratio_confint,
     risk_difference_confint,
     risk_ratio_confint,
-    stratified_mean,
-    stratified_total,
     survey_mean,
     survey_total,
     unpublished_bound,
 )
 from dpinfer.errors import DPInferError, IncompatibleReleaseError, InvalidParameterError
-from dpinfer.intervals import FunctionPrior, NegativeBinomialPrior
+from dpinfer.intervals import (
+    FunctionPrior,
+    NegativeBinomialPrior,
+    PoissonPrior,
+    TablePrior,
+    stratified_mean,
+    stratified_total,
+)
 from dpinfer.mechanisms import WeightedSum
 
 L, G, N = Laplace.from_epsilon, Geometric.from_epsilon, Gaussian.from_rho

@@ -4,6 +4,7 @@ import inspect
 
 import numpy as np
 import pytest
+from public_names import public
 
 import dpinfer as dpi
 from dpinfer import Gaussian, Geometric, Laplace
@@ -301,7 +302,7 @@ def by_class(asked, procedure, arguments):
         given["measure"] = procedure.removesuffix("_confint").replace("_", " ")
     if given.get("method") == "asymptotic" and name == "ProportionWidth":
         given["method"] = "normal"
-    of = getattr(dpi, name)
+    of = public(name)
     fixed = {key: given.pop(key) for key in list(given) if key in inspect.signature(of).parameters}
     quantity = "width" if name.endswith("Width") else "power"
     method = getattr(of(**fixed), quantity if asked == "power" else f"solve_{quantity}")
@@ -314,7 +315,7 @@ def by_class(asked, procedure, arguments):
 def test_a_plan_gives_the_number_that_is_known(case):
     asked, procedure, arguments, known = CASES[case]
     try:
-        answer = getattr(dpi.plan, asked)(getattr(dpi, procedure), **arguments)
+        answer = getattr(dpi.plan, asked)(public(procedure), **arguments)
     except InvalidParameterError as error:
         if "one that has a plan" not in str(error):
             raise
