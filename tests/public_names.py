@@ -3,6 +3,8 @@
 import importlib
 import inspect
 import pkgutil
+import re
+from pathlib import Path
 
 import dpinfer
 
@@ -27,3 +29,15 @@ def public_names():
 def public(name):
     """Return what a name stands for, wherever it is."""
     return getattr(importlib.import_module(public_names()[name]), name)
+
+
+def documented():
+    """Return the module that each name of the reference is documented under."""
+    pages = sorted((Path(__file__).parents[1] / "vignettes" / "reference").glob("*.md"))
+    blocks = re.compile(r"^```\{api\} ([\w.]+)\n([\w\n]*?)^```$", re.MULTILINE)
+    return {
+        name: module
+        for page in pages
+        for module, names in blocks.findall(page.read_text(encoding="utf-8"))
+        for name in names.split()
+    }

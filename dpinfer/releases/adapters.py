@@ -906,3 +906,15 @@ def _pydp_magnitude(bounds: Any) -> float:
     if not low < high:
         raise InvalidParameterError(f"bounds must have lower < upper, got {show(bounds)}")
     return max(abs(low), abs(high))
+
+
+__all__ = [
+    "from_dp_event",
+    "from_opendp",
+    "from_pipeline_dp",
+    "from_pydp",
+    "from_scale_column",
+    "from_smartnoise",
+    "from_tumult",
+    "smartnoise_laws",
+]

@@ -164,6 +164,8 @@ if find_spec("matplotlib") is None:
     CALLS_BELOW.pop("dpinfer.plotting")
 
 MADE_BELOW = {
+    "dpinfer.calibration.SizeStudy",
+    "dpinfer.calibration.size_study",  # among the others
     "dpinfer.calibration.Certificate",
     "dpinfer.calibration.LibraryCertificates",
     "dpinfer.calibration.certify_library",  # which simulates for seconds whatever it is given
