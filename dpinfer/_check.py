@@ -137,13 +137,18 @@ def check_alpha(alpha: object) -> float:
 
 
 def check_option(value: object, name: str, options: Iterable[Option]) -> Option:
-    """Return ``value`` if it is one of ``options``."""
+    """Return the one of ``options`` that ``value`` is, or means in the words of SciPy."""
     allowed = tuple(options)
+    meant = _SCIPY.get(value, value) if isinstance(value, str) else None
     for option in allowed:
-        if isinstance(value, str) and value == option:
+        if option == meant:
             return option
     listed = ", ".join(repr(option) for option in allowed)
-    raise InvalidParameterError(f"{name} must be one of {listed}, got {show(value)}")
+    hint = ": the limit is 'asymptotic'" if meant == "normal" and "asymptotic" in allowed else ""
+    raise InvalidParameterError(f"{name} must be one of {listed}, got {show(value)}{hint}")
+
+
+_SCIPY = {"greater": "larger", "less": "smaller"}
 
 
 def check_flag(value: object, name: str) -> bool:

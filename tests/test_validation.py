@@ -146,6 +146,13 @@ def test_choices():
         check_length([1, 2, 3], "pair", 2, "two")
 
 
+def test_check_option_understands_other_words():
+    sides = ["two-sided", "larger", "smaller"]
+    assert [check_option(word, "side", sides) for word in ("greater", "less")] == sides[1:]
+    with pytest.raises(Refused, match="the limit is 'asymptotic'"):
+        check_option("normal", "method", ["exact", "asymptotic"])
+
+
 def test_shapes_that_broadcast():
     assert check_broadcast(x=(3, 1), y=(2,)) == (3, 2)
     with pytest.raises(Refused, match=r"the shapes of x and y must .* got x \(3,\), y \(2,\)"):
