@@ -33,7 +33,26 @@ _PARTS = [
     "datasets",
     "errors",
 ]
-_NOW: dict[str, str] = {}
+_WIDTHS = {
+    "ClippedMeanWidth": "clipped_mean_confint",
+    "CountWidth": "count_confint",
+    "LinearRatioWidth": "linear_ratio_confint",
+    "LinearWidth": "linear_confint",
+    "NormalMeanWidth": "normal_mean_confint",
+    "PoissonWidth": "poisson_confint",
+    "PosteriorWidth": "count_posterior",
+    "ProportionWidth": "proportion_confint",
+    "RatioWidth": "ratio_confint",
+    "StratifiedWidth": "intervals.stratified_total",
+    "SurveyWidth": "survey_total",
+    "ThresholdedWidth": "count_confint, threshold=...",
+    "TwoByTwoWidth": "risk_ratio_confint",
+    "UnpublishedWidth": "unpublished_bound",
+}
+_NOW: dict[str, str] = {
+    name: f"plan.width(dpinfer.{procedure}, ...), or plan.solve for what reaches a width"
+    for name, procedure in _WIDTHS.items()
+}
 """What is written today for a name that is gone."""
 
 

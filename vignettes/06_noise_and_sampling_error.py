@@ -42,13 +42,20 @@ assert [round(n) for n in equal.values()] == [4999, 311, 12]
 # %% [markdown]
 # ## The width of the exact interval
 #
-# `ProportionWidth` gives the expected width of the exact 95 % interval, over everything that can be
+# `plan.width` gives the expected width of the exact 95 % interval, over everything that can be
 # published. Without noise that is the interval of Clopper and Pearson.
 
 # %%
-plans = {"no noise": dpi.ProportionWidth(dpi.Exact())}
-plans |= {f"ε = {epsilon:g}": dpi.ProportionWidth(law) for epsilon, law in laws.items()}
-widths = pd.DataFrame({name: plan.width(sizes, proportion) for name, plan in plans.items()}, sizes)
+noises = {"no noise": dpi.Exact()} | {f"ε = {epsilon:g}": law for epsilon, law in laws.items()}
+
+
+def planned(nobs, law):
+    """Return the expected width of the exact interval."""
+    interval = dpi.proportion_confint
+    return dpi.plan.width(interval, nobs=nobs, proportion=proportion, mechanism=law)
+
+
+widths = pd.DataFrame({name: planned(sizes, law) for name, law in noises.items()}, sizes)
 widths.index.name = "n"
 print(widths.round(4).to_string())
 
@@ -66,12 +73,14 @@ fig.tight_layout()
 
 # %%
 assert (longer.loc[200:].diff().dropna() < 0).all(axis=None)
-for (_, n), plan in zip(equal.items(), list(plans.values())[1:], strict=True):
-    n = round(n)
+for name, n in equal.items():
+    once, tenfold = (
+        planned(size, noises[name]) / planned(size, noises["no noise"])
+        for size in (round(n), 10 * round(n))
+    )
     if n > 100:
-        assert abs(plan.width(n, proportion) / plans["no noise"].width(n, proportion) - 1.41) < 0.06
-    ratio = plan.width(10 * n, proportion) / plans["no noise"].width(10 * n, proportion)
-    assert abs(ratio - 1.05) < 0.02
+        assert abs(once - 1.41) < 0.06
+    assert abs(tenfold - 1.05) < 0.02
 
 # %% [markdown]
 # ## What happens if the noise is ignored
@@ -108,13 +117,19 @@ assert covered.loc[(1.0, 5_000), "noise ignored"] > 0.94
 # much privacy can be had for ± 2.5 points?
 
 # %%
+wanted = {"proportion": proportion, "alpha": 0.05}
 needed = {
-    name: plan.solve_width(proportion=proportion, alpha=0.05, width=0.06)
-    for name, plan in plans.items()
+    name: dpi.plan.solve(dpi.proportion_confint, width=0.06, nobs=None, mechanism=law, **wanted)
+    for name, law in noises.items()
 }
 print(pd.Series(needed, name="n"))
-budget = dpi.ProportionWidth(dpi.Geometric.from_epsilon).solve_width(
-    proportion=proportion, nobs=2_000, alpha=0.05, width=0.05
+budget = dpi.plan.solve(
+    dpi.proportion_confint,
+    width=0.05,
+    nobs=2_000,
+    mechanism=dpi.Geometric.from_epsilon,
+    budget=None,
+    **wanted,
 )
 print(f"ε = {budget:.3f}")
 assert needed["no noise"] < needed["ε = 1"] < needed["ε = 0.2"] < needed["ε = 0.05"]

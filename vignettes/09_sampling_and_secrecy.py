@@ -229,14 +229,21 @@ assert abs(adjusted.unsampled.scale - 10.0) < 1e-12
 # An interval for the proportion of all pupils has to cover noise and sampling error. The exact 95 %
 # intervals for a published count of 200, and the widths to be expected:
 
+
 # %%
+def expected_width(nobs, law):
+    """Return that of the interval for a proportion of about 0.2."""
+    interval = dpi.proportion_confint
+    return dpi.plan.width(interval, nobs=nobs, proportion=0.2, mechanism=law)
+
+
 rows = {}
 for name, law in laws.items():
     interval = dpi.proportion_confint(200, size, mechanism=law)
     rows[name] = {
         "lower": float(interval.lower),
         "upper": float(interval.upper),
-        "expected width": float(dpi.ProportionWidth(law).width(size, 0.2)),
+        "expected width": expected_width(size, law),
     }
 intervals = pd.DataFrame(rows).T
 print(intervals.round(4).to_string())
@@ -280,9 +287,9 @@ for n in (100, 200, 500, 1_000, 2_000, 5_000, 10_000):
         goal, rate=n / population, scheme="without-replacement", noise="geometric"
     )
     widths[n] = {
-        name: dpi.ProportionWidth(law).width(n, 0.2)
+        name: expected_width(n, law)
         for name, law in (("not secret", plan.unsampled), ("secret", plan.mechanism))
-    } | {"no noise": dpi.ProportionWidth(dpi.Exact()).width(n, 0.2)}
+    } | {"no noise": expected_width(n, dpi.Exact())}
 frame = pd.DataFrame(widths).T.rename_axis("n")
 print(frame.round(4).to_string())
 extra = frame.div(frame["no noise"], axis=0)

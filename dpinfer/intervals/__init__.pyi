@@ -1,4 +1,3 @@
-from . import widths as widths
 from .clipped_mean import clipped_mean_confint as clipped_mean_confint
 from .counts import count_confint as count_confint
 from .counts import linear_confint as linear_confint
@@ -31,17 +30,3 @@ from .surveys import survey_total as survey_total
 from .two_by_two import odds_ratio_confint as odds_ratio_confint
 from .two_by_two import risk_difference_confint as risk_difference_confint
 from .two_by_two import risk_ratio_confint as risk_ratio_confint
-from .widths.counts import CountWidth as CountWidth
-from .widths.counts import LinearWidth as LinearWidth
-from .widths.linear_ratios import LinearRatioWidth as LinearRatioWidth
-from .widths.means import ClippedMeanWidth as ClippedMeanWidth
-from .widths.normal_means import NormalMeanWidth as NormalMeanWidth
-from .widths.posteriors import PosteriorWidth as PosteriorWidth
-from .widths.proportions import ProportionWidth as ProportionWidth
-from .widths.rates import PoissonWidth as PoissonWidth
-from .widths.ratios import RatioWidth as RatioWidth
-from .widths.strata import StratifiedWidth as StratifiedWidth
-from .widths.surveys import SurveyWidth as SurveyWidth
-from .widths.thresholded import ThresholdedWidth as ThresholdedWidth
-from .widths.two_by_two import TwoByTwoWidth as TwoByTwoWidth
-from .widths.unpublished import UnpublishedWidth as UnpublishedWidth

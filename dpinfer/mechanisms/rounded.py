@@ -32,7 +32,6 @@ _PACKAGE = "dpinfer."
 
 _SUPPOSING = (
     "dpinfer.planning.",
-    "dpinfer.intervals.widths.",
     "dpinfer.hypothesis_tests.power.",
     "dpinfer.calibration.sizes",
     "dpinfer.calibration.",

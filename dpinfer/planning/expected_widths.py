@@ -377,7 +377,9 @@ class TwoByTwoWidth(RoughWidth):
             ratio=check_scalar(self.ratio, "ratio", ge=1e-6, le=1e6),
             row_totals=check_flag(self.row_totals, "row_totals"),
             method=spelled(self.method),
+            uncertainty=check_option(self.uncertainty, "uncertainty", get_args(Uncertainty)),
         )
+        check_option(self.method, "method", _TABLES)
         if (self.method, self.uncertainty) == ("exact", "noise+sampling"):
             raise InvalidParameterError(
                 "method must be 'asymptotic' to plan for uncertainty 'noise+sampling', got "

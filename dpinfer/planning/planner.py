@@ -402,7 +402,7 @@ def _row_class(quantity: str | None, procedure: Procedure, given: Mapping[str, A
             f"{show(procedure)}"
         )
     name = getattr(procedure, "__name__", "")
-    if given.get("method") == "simulate":
+    if isinstance(given.get("method"), str) and given["method"] == "simulate":
         places: tuple[str, ...] = (f"simulated.Simulated{(quantity or 'power').capitalize()}",)
     elif name in INDEX and getattr(procedure, "__module__", "").startswith("dpinfer."):
         places = INDEX[name]

@@ -81,7 +81,7 @@ def found_by(row: Any, method: str, name: str, known: Columns, target: float) ->
 
 def spelled(method: Any) -> Any:
     """Return the name that intervals have for a method."""
-    return "normal" if method == "asymptotic" else method
+    return "normal" if isinstance(method, str) and method == "asymptotic" else method
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -20,7 +20,6 @@ from dpinfer import (
 from dpinfer.datasets import anes96_path
 from dpinfer.estimation import NoisyMarginal
 from dpinfer.hypothesis_tests.models import Multinomial
-from dpinfer.intervals import PoissonPrior
 
 NOISE, SMOOTH = Geometric(scale=3.0), Laplace(scale=2.0)
 CHANNEL = RandomizedResponse(p=0.75)
@@ -68,13 +67,10 @@ VALID = {
         "queries": {"State": {"total": Fraction(1)}},
     },
     "BudgetLedger": {"budget": PURE, "accounting": None},
-    "ClippedMeanWidth": {"mechanism": SMOOTH, "bounds": (0, 9), "std": 1.0}
-    | {"noise_in": "mean", "method": "normal", "uncertainty": "noise+sampling"},
     "CompositeFitPower": PLAN
     | {"model": in_equilibrium, "start": [0.5], "alternative_value": SHARES}
     | {"nobs_mechanism": NOISE, "bounds": [(0.01, 0.99)], "method": "monte-carlo"}
     | FEW,
-    "CountWidth": PLAN | {"cells": 3},
     "DiscreteGaussian": {"sigma": 2.0},
     "Domain": {"levels": {"sex": ["F", "M"]}},
     "Exact": {},
@@ -106,16 +102,11 @@ VALID = {
     "IndependentNoise": {"laws": [NOISE, SMOOTH]},
     "Laplace": {"scale": 2.0},
     "LinearPower": PLAN | {"weights": [1, -1, 1], "alternative": "larger"},
-    "LinearRatioWidth": PLAN
-    | {"values": THREE, "numerator": [1, 0, 0], "denominator": [1, 1, 1], "simultaneous": False},
-    "LinearWidth": PLAN | {"weights": [1, -1, 1], "simultaneous": False, "reps": 20, "rng": 0},
     "McNemarPower": {"mechanism": NOISE, "alternative": "larger", "method": "normal"}
     | {"nuisance_alpha": 1e-4}
     | FEW,
     "NegativeBinomialPrior": {"mean": 20.0, "dispersion": 0.5, "empirical": False},
     "NoisyMarginal": {"attributes": "sex", "values": TABLE, "mechanism": NOISE, "units": None},
-    "NormalMeanWidth": {"known_std": True, "mean_bounds": (-9, 9), "std_bounds": None}
-    | {"delta": 0.0, "method": "exact", "split": (1, 2)},
     "OnlineMultiplicativeWeights": {"histogram": [900, 50, 30], "guarantee": SWAP, "queries": 5}
     | {"beta": 0.1, "max_updates": 3, "ledger": None, "name": "queries", "rng": 1}
     | {"sampler": "simulated"},
@@ -124,48 +115,34 @@ VALID = {
     | FEW,
     "PoissonPower": PLAN | {"value": 3.0, "alternative": "larger"},
     "PoissonPrior": {"rate": 20.0, "empirical": False},
-    "PoissonWidth": PLAN,
-    "PosteriorWidth": {"mechanism": NOISE, "prior": PoissonPrior(9.0), "kind": "hdi"}
-    | {"lower": 0, "upper": 90},
     "ProportionPower": PLAN | {"value": 0.3, "alternative": "larger"},
-    "ProportionWidth": PLAN
-    | {"nobs_mechanism": NOISE, "nobs_is_total": False, "nuisance_alpha": 1e-4},
     "ProportionsTrendPower": {"proportions": SHARES, "mechanism": NOISE, "ratios": [1, 1, 1]}
     | {"scores": [0, 1, 2], "alternative": "larger", "method": "monte-carlo"}
     | FEW,
     "PureDP": {"epsilon": 1.0, "neighbours": "replace"},
     "RDP": {"order": [2.0, 8.0], "bound": [0.2, 0.8], "neighbours": "replace"},
     "RandomizedResponse": {"p": 0.75, "categories": 3},
-    "RatioWidth": PLAN,
     "Release": {"values": THREE, "mechanism": NOISE, "workload": np.eye(3), "labels": list("abc")}
     | {"neighbours": "replace", "sensitivity": 1.0, "guarantee": {"epsilon": 1.0}}
     | {"threshold": 10, "clamp": (0, 50), "bin_size": 2, "name": "release"},
     "Rounded": {"law": SMOOTH},
     "SmoothNoise": {"kind": "laplace", "beta": 0.1, "factor": 2.0},
-    "StratifiedWidth": {"mechanism": NOISE, "population_size": [900, 800], "proportion": [0.3, 0.2]}
-    | {"allocation": [1, 2], "design": "srs", "method": "normal", "uncertainty": "noise"},
     "StructuralZeros": {"levels": {"sex": ["F"]}, "units": ["44"]},
     "SubsampledLoss": {"mechanism": SMOOTH, "rate": 0.1, "count": 5, "sensitivity": 1.0}
     | {"grid": 0.01},
-    "SurveyWidth": PLAN | {"population_size": 900, "uncertainty": "noise"},
     "TablePrior": {"pmf": [0.2, 0.3, 0.5], "first": 2},
-    "ThresholdedWidth": {"mechanism": NOISE, "threshold": 10, "method": "naive", "lower": 0},
     "TradeOff": PROTECTED,
     "TreePart": {"load": top_part, "parent": None, "version": ""},
     "TrendPower": {"alternative_shares": SHARES, "mechanism": NOISE, "shares": [1, 1, 1]}
     | {"scores": [0, 1, 2], "alternative": "larger", "method": "monte-carlo"}
     | FEW,
     "Tulap": {"scale": 2.0, "truncation": 0.05},
-    "TwoByTwoWidth": PLAN
-    | {"measure": "risk ratio", "scale": None, "ratio": 1.5, "known_totals": False}
-    | {"uncertainty": "noise"},
     "TwoProportionsPower": {"mechanism": NOISE, "ratio": 1.5, "alternative": "larger"}
     | {"method": "plug-in", "nuisance_alpha": 1e-4}
     | FEW,
     "TwoRatesPower": {"mechanism": NOISE, "value": 1.0, "ratio": 1.5, "alternative": "larger"}
     | {"method": "normal", "nuisance_alpha": 1e-4}
     | FEW,
-    "UnpublishedWidth": {"mechanism": NOISE, "threshold": 10, "lower": 0, "cells": 2},
     "WeightedSum": {"weights": [1.0, 2.0], "mechanism": NOISE},
     "Workload": {"matrix": [[1, 0], [1, 1]], "labels": ["a", "b"], "columns": ["x", "y"]}
     | {"domain": None},

@@ -2,6 +2,7 @@
 
 from public_names import public
 from valid_calls import CHANNEL, NOISE, PURE, RELEASE, SMOOTH, SWAP, THREE, VALID
+from valid_plans import PLANS
 
 import dpinfer
 from dpinfer import (
@@ -35,17 +36,6 @@ GUARANTEES = {
     "ZCDP": ZCDP(0.5),
     "GDP": GDP(1.0),
     "RDP": RDP([2.0, 8.0], [0.2, 0.8]),
-}
-PLANS = {
-    "CountWidth": {},
-    "PoissonWidth": {"exposure": 6.0, "rate": 3.0},
-    "ProportionWidth": {"nobs": 60, "proportion": 0.3},
-    "RatioWidth": {"numerator": 30, "denominator": 90},
-    "SurveyWidth": {"sample_size": 90, "proportion": 0.3},
-    "ThresholdedWidth": {"count": 40},
-    "UnpublishedWidth": {},
-    "TwoByTwoWidth": {"nobs1": 90, "prop1": 0.4, "prop2": 0.3},
-    "LinearWidth": {},
 }
 POWERS = {
     "GoodnessOfFitPower": {"nobs": 60, "effect": 1.0},
@@ -107,17 +97,11 @@ METHODS |= {
 }
 METHODS |= {
     f"{name}.{method}": (getattr(planned(name), method), arguments)
-    for method, plans in {"width": PLANS, "power": POWERS}.items()
+    for method, plans in {"power": POWERS}.items()
     for name, plan in plans.items()
     for arguments in [plan | {"alpha": 0.1, "budget": 2.0}]
 }
-METHODS |= {
-    f"{name}.solve_{method}": (
-        getattr(planned(name), f"solve_{method}"),
-        {"alpha": 0.1, method: wanted},
-    )
-    for name, method, wanted in [("CountWidth", "width", 9.0), ("UnpublishedWidth", "width", 30.0)]
-}
+METHODS |= PLANS
 METHODS |= {
     "Laplace.from_epsilon": (Laplace.from_epsilon, {"epsilon": 1.0, "sensitivity": 2.0}),
     "Geometric.from_epsilon": (Geometric.from_epsilon, {"epsilon": 1.0, "sensitivity": 2.0}),

@@ -1,7 +1,6 @@
 """Bad and odd input to every interval: one clear error, or a result that can be trusted."""
 
 import pickle
-from dataclasses import fields
 from fractions import Fraction
 from functools import partial
 from inspect import ismodule
@@ -24,8 +23,8 @@ from dpinfer import (
     Tulap,
     WeightedSum,
     intervals,
+    plan,
 )
-from dpinfer.intervals import widths
 from dpinfer.results import ConfidenceSets, Intervals
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpinfer.DPInferWarning")
@@ -64,10 +63,8 @@ def with_empirical_prior(*, count, mechanism, family):
 
 def width(name, /, **arguments):
     """Width that a plan tells, or the argument that reaches a width."""
-    made = getattr(widths, name)
-    parts = {field.name for field in fields(made)} & set(arguments)
-    plan = made(**{name: arguments.pop(name) for name in parts})
-    return plan.solve_width(**arguments) if "width" in arguments else plan.width(**arguments)
+    ask = plan.solve if "width" in arguments else plan.width
+    return ask(public(name), **arguments)
 
 
 SURVEY = {"sample_size": [100, 120, 140], "population_size": [1000, 2000, 3000]}
@@ -103,48 +100,83 @@ GOOD = {
     "PoissonPrior": {"count": THREE, "rate": 20.0},
     "NegativeBinomialPrior": {"count": THREE, "mean": 20.0, "dispersion": 0.5},
     "TablePrior": {"count": THREE, "pmf": np.ones(90), "first": 0},
-    "CountWidth": {"cells": 3, "alpha": 0.1},
-    "LinearWidth": {"weights": [1, 1, -1], "alpha": 0.1},
-    "ProportionWidth": {"nobs": 60, "proportion": 0.3, "alpha": 0.1},
+    "width: counts": {"cells": 3, "alpha": 0.1},
+    "width: linear": {"weights": [1, 1, -1], "alpha": 0.1},
+    "width: proportion": {"nobs": 60, "proportion": 0.3, "alpha": 0.1},
     "noisy trials": {"nobs": 60, "proportion": 0.3, "alpha": 0.1},
-    "PoissonWidth": {"exposure": 6.0, "rate": 3.0, "alpha": 0.1},
-    "RatioWidth": {"numerator": 30, "denominator": 90, "alpha": 0.1},
-    "LinearRatioWidth": {
+    "width: rate": {"exposure": 6.0, "rate": 3.0, "alpha": 0.1},
+    "width: ratio": {"numerator": 30, "denominator": 90, "alpha": 0.1},
+    "width: linear ratio": {
         "values": THREE,
         "numerator": [1, 0, 0],
         "denominator": [1, 1, 1],
         "alpha": 0.1,
         "size": 2.0,
     },
-    "ClippedMeanWidth": {"nobs": 60, "alpha": 0.1},
-    "SurveyWidth": {"population_size": 900, "sample_size": 90, "proportion": 0.3, "alpha": 0.1},
-    "StratifiedWidth": {
+    "width: clipped mean": {"nobs": 60, "alpha": 0.1, "noise_in": "mean"},
+    "width: survey": {
+        "population_size": 900,
+        "sample_size": 90,
+        "proportion": 0.3,
+        "uncertainty": "noise+sampling",
+        "alpha": 0.1,
+    },
+    "width: strata": {
+        "design": "srs",
+        "uncertainty": "noise+sampling",
         "population_size": [900, 800, 700],
         "proportion": [0.3, 0.2, 0.1],
         "allocation": [1, 2, 3],
         "sample_size": 90,
         "alpha": 0.1,
     },
-    "ThresholdedWidth": {"threshold": 10, "count": 40, "alpha": 0.1},
-    "UnpublishedWidth": {"threshold": 10, "lower": 1, "cells": 3, "alpha": 0.1},
-    "TwoByTwoWidth": {"nobs1": 90, "prop1": 0.4, "prop2": 0.3, "ratio": 1.5, "alpha": 0.1},
-    "PosteriorWidth": {"mean": 9.0, "lower": 0, "upper": 90, "alpha": 0.1},
-    "NormalMeanWidth": {
+    "width: thresholded": {"threshold": 10, "count": 40, "alpha": 0.1},
+    "width: unpublished": {"threshold": 10, "lower": 1, "cells": 3, "alpha": 0.1},
+    "width: risk ratio": {
+        "nobs1": 90,
+        "prop1": 0.4,
+        "prop2": 0.3,
+        "ratio": 1.5,
+        "scale": "log",
+        "row_totals": False,
+        "uncertainty": "noise",
+        "alpha": 0.1,
+    },
+    "width: posterior": {"mean": 9.0, "lower": 0, "upper": 90, "alpha": 0.1, "kind": "hdi"},
+    "width: normal mean": {
         "nobs": 900,
         "std": 2.0,
-        "epsilon": 1.0,
+        "budget": 1.0,
+        "known_std": True,
         "delta": 0.0,
         "mean_bounds": (-9, 9),
         "split": [1, 2],
         "alpha": 0.1,
     },
-    "solve_width": {"numerator": 30, "denominator": 90, "width": 0.2},
+    "solve: ratio": {"numerator": 30, "denominator": 90, "width": 0.2},
 }
 """Arguments with which each interval works, besides the mechanism."""
 
+WIDTHS = {
+    "counts": "count_confint",
+    "linear": "linear_confint",
+    "proportion": "proportion_confint",
+    "rate": "poisson_confint",
+    "ratio": "ratio_confint",
+    "linear ratio": "linear_ratio_confint",
+    "clipped mean": "clipped_mean_confint",
+    "survey": "survey_total",
+    "strata": "stratified_total",
+    "thresholded": "count_confint",
+    "unpublished": "unpublished_bound",
+    "risk ratio": "risk_ratio_confint",
+    "posterior": "count_posterior",
+}
+"""What is planned under each name."""
+
 PARTS = {
-    "ClippedMeanWidth": {"bounds": (-9, 9)},
-    "PosteriorWidth": {"prior": dpinfer.intervals.PoissonPrior},
+    "clipped mean": {"bounds": (-9, 9)},
+    "posterior": {"prior": dpinfer.intervals.PoissonPrior},
 }
 SPECIAL = {
     "release_confint": lambda mechanism, **arguments: dpinfer.release_confint(
@@ -156,42 +188,42 @@ SPECIAL = {
     ),
     "count_posterior": posterior,
     "empirical_prior": with_empirical_prior,
-    "solve_width": partial(width, "RatioWidth"),
-    "noisy trials": partial(width, "ProportionWidth", nobs_mechanism=NOISE),
+    "solve: ratio": partial(width, "ratio_confint", alpha=None),
+    "noisy trials": partial(width, "proportion_confint", nobs_mechanism=NOISE),
 }
 SPECIAL |= {name: partial(survey, name) for name in GOOD if name.startswith(("survey", "strat"))}
 SPECIAL |= {
     name: partial(with_prior, name) for name in GOOD if name.endswith("ior") and name[0].isupper()
 }
 SPECIAL |= {
-    name: partial(width, name, **PARTS.get(name, {})) for name in GOOD if name.endswith("Width")
+    f"width: {name}": partial(width, of, **PARTS.get(name, {})) for name, of in WIDTHS.items()
 }
-SPECIAL["NormalMeanWidth"] = lambda mechanism, **parts: width("NormalMeanWidth", **parts)
+SPECIAL["width: normal mean"] = lambda mechanism, **parts: width("normal_mean_confint", **parts)
 
-MANY_EXACT = ["LinearRatioWidth", "noisy trials"]
+MANY_EXACT = ["width: linear ratio", "noisy trials"]
 EACH_METHOD = {
     "exact mid-p wilson normal": ["proportion_confint"],
     "exact mid-p score normal": ["poisson_confint"],
-    "conditional naive": ["thresholded_confint", "release_confint", "ThresholdedWidth"],
+    "conditional naive": ["thresholded_confint", "release_confint", "width: thresholded"],
     "exact naive": ["clamped_confint"],
-    "convolution exact normal": ["survey_total", "survey_mean", "SurveyWidth"],
-    "convolution normal": ["stratified_total", "stratified_mean", "StratifiedWidth"],
-    "exact tail-bound": ["normal_mean_confint", "NormalMeanWidth"],
-    "tail-bound": ["ClippedMeanWidth"],
-    "exact wilson normal": ["ProportionWidth"],
-    "exact score normal": ["PoissonWidth"],
-    "exact tail-bound normal": ["CountWidth", "LinearWidth"],
-    "normal": ["linear_ratio_confint", "solve_width", "clipped_mean_confint", *MANY_EXACT],
+    "convolution exact normal": ["survey_total", "survey_mean", "width: survey"],
+    "convolution normal": ["stratified_total", "stratified_mean", "width: strata"],
+    "exact tail-bound": ["normal_mean_confint", "width: normal mean"],
+    "tail-bound": ["width: clipped mean"],
+    "exact wilson normal": ["width: proportion"],
+    "exact score normal": ["width: rate"],
+    "exact tail-bound normal": ["width: counts", "width: linear"],
+    "normal": ["linear_ratio_confint", "solve: ratio", "clipped_mean_confint", *MANY_EXACT],
 }
 METHODS = {name: found.split() for found, names in EACH_METHOD.items() for name in names}
 """Methods of each, exact and normal where nothing is said; exact would take long for two."""
 
 NO_METHOD = {"count_posterior", "PoissonPrior", "NegativeBinomialPrior", "TablePrior"}
-NO_METHOD |= {"unpublished_bound", "empirical_prior", "PosteriorWidth", "UnpublishedWidth"}
+NO_METHOD |= {"unpublished_bound", "empirical_prior", "width: posterior", "width: unpublished"}
 HAVE_METHOD = set(GOOD) - NO_METHOD
 ELSEWHERE = {"CountPosterior", "CredibleIntervals", "PrivateMeanInterval", "SurveyEstimate"}
 ELSEWHERE |= {"FlatPrior", "FunctionPrior", "count_confint", "linear_confint"}
-SLOW_WITH_SUMS = {"ProportionWidth", "PoissonWidth"}
+SLOW_WITH_SUMS = {"width: proportion", "width: rate"}
 
 NO_NUMBER = {
     "NaN": np.nan,
@@ -282,7 +314,7 @@ BAD_SETTINGS = {
     "design": NO_OPTION,
     "measure": NO_OPTION,
     "scale": NO_OPTION,
-    "known_totals": NO_FLAG,
+    "noise_in": NO_OPTION,
     "known_std": NO_FLAG,
     "simultaneous": NO_FLAG,
     "nobs_is_total": NO_FLAG,
@@ -307,17 +339,17 @@ TAKEN = {
     "thresholded_confint": {"threshold": ENDLESS, "clamp": ENDLESS},
     "clamped_confint": {"clamp": ENDLESS, "count": DEEP},
     "unpublished_bound": {"threshold": DEEP},
-    "ProportionWidth": {"nobs": DEEP},
-    "PoissonWidth": {"exposure": DEEP, "rate": DEEP},
+    "width: proportion": {"nobs": DEEP},
+    "width: rate": {"exposure": DEEP, "rate": DEEP},
     "noisy trials": {"nobs": DEEP},
-    "RatioWidth": {"numerator": DEEP, "denominator": DEEP},
-    "LinearRatioWidth": {"size": DEEP},
-    "ClippedMeanWidth": {"nobs": DEEP},
-    "SurveyWidth": {"proportion": DEEP},
-    "StratifiedWidth": {"sample_size": DEEP},
-    "TwoByTwoWidth": {"nobs1": DEEP},
-    "PosteriorWidth": {"mean": DEEP},
-    "NormalMeanWidth": {"std": DEEP, "epsilon": DEEP},
+    "width: ratio": {"numerator": DEEP, "denominator": DEEP},
+    "width: linear ratio": {"size": DEEP},
+    "width: clipped mean": {"nobs": DEEP},
+    "width: survey": {"proportion": DEEP},
+    "width: strata": {"sample_size": DEEP},
+    "width: risk ratio": {"nobs1": DEEP, "row_totals": {"bool"}},
+    "width: posterior": {"mean": DEEP},
+    "width: normal mean": {"std": DEEP, "budget": DEEP, "known_std": {"bool"}},
 }
 """What is taken after all: infinity for no bound, and arrays of any shape."""
 
@@ -372,7 +404,7 @@ def refused(name, **changes):
 def settings_of(name):
     """Names of the settings that an interval has, among those of the table."""
     parts = {"count_posterior": {"alpha", "kind", "lower", "upper", "prior"}}
-    found = getattr(dpinfer, name, getattr(widths, name, None))
+    found = getattr(dpinfer, name, None)
     annotated = set(getattr(found, "__annotations__", ()))
     known = parts.get(name, annotated | set(GOOD[name]))
     plain = {"method"} if name in HAVE_METHOD else set()
@@ -386,12 +418,7 @@ def methods_of(name):
 
 
 def test_every_interval_is_covered():
-    offered = {
-        name
-        for package in (intervals, widths)
-        for name in package.__all__
-        if not ismodule(getattr(package, name))
-    }
+    offered = {name for name in intervals.__all__ if not ismodule(getattr(intervals, name))}
     assert offered - ELSEWHERE <= set(GOOD)
 
 
@@ -413,7 +440,7 @@ def test_odd_numbers_are_refused_or_answered(name, argument):
             refused(name, **{argument: value}, **method)
 
 
-@pytest.mark.parametrize("name", [name for name in GOOD if not name.lower().startswith("normal")])
+@pytest.mark.parametrize("name", [name for name in GOOD if "normal" not in name])
 def test_odd_mechanisms_are_refused_or_answered(name):
     for kind, law in LAWS.items():
         if kind == "sum" and name in SLOW_WITH_SUMS:

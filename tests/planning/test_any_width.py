@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import dpinfer
 from dpinfer import (
     Exact,
     Gaussian,
@@ -576,3 +577,28 @@ def test_labels_say_which_value_a_weight_is_for():
     assert plan.width(linear_ratio_confint, mechanism=LAW, **named) == plan.width(
         linear_ratio_confint, mechanism=LAW, **placed
     )
+
+
+GONE = {
+    "ClippedMeanWidth": "clipped_mean_confint",
+    "CountWidth": "count_confint",
+    "LinearRatioWidth": "linear_ratio_confint",
+    "LinearWidth": "linear_confint",
+    "NormalMeanWidth": "normal_mean_confint",
+    "PoissonWidth": "poisson_confint",
+    "PosteriorWidth": "count_posterior",
+    "ProportionWidth": "proportion_confint",
+    "RatioWidth": "ratio_confint",
+    "StratifiedWidth": "intervals.stratified_total",
+    "SurveyWidth": "survey_total",
+    "ThresholdedWidth": "count_confint, threshold=",
+    "TwoByTwoWidth": "risk_ratio_confint",
+    "UnpublishedWidth": "unpublished_bound",
+}
+
+
+@pytest.mark.parametrize("name", GONE)
+def test_names_that_are_gone_say_what_is_asked_now(name):
+    words = rf"no more: write dpinfer\.plan\.width\(dpinfer\.{GONE[name]}"
+    with pytest.raises(AttributeError, match=words):
+        getattr(dpinfer, name)

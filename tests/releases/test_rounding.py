@@ -57,7 +57,7 @@ def test_other_values_do_not_warn():
     Release([7.0, 31.2], mechanism=[Exact(), LAPLACE])
     Release([0.0, 0.0, 31.2], mechanism=LAPLACE, clamp=0)
     # what is planned or simulated is nobody's release
-    dpi.CountWidth(Laplace.from_epsilon).solve_width(width=5.0, alpha=0.05)
+    dpi.plan.solve(dpi.count_confint, width=5.0, mechanism=Laplace.from_epsilon)
 
 
 @strict
