@@ -28,6 +28,9 @@ NARROW_SIGMA = 0.5
 LARGEST_FRACTION = 2.0**52
 """From here on all floats are whole."""
 
+_BLOCK = 1 << 13
+"""Values looked at at a time."""
+
 _PACKAGE = "dpinfer."
 
 _SUPPOSING = (
@@ -147,14 +150,7 @@ class Rounded(IntegerLaw):
 def warn_of_rounding(values: FloatArray, noise: NoiseLaw, name: str) -> None:
     """Warn where noise with a density is said to have left whole numbers only.
 
-    Parameters
-    ----------
-    values : array of float
-        Published values, one for each cell of the noise in the last axis.
-    noise : NoiseLaw
-        Its law, of shape ``()`` or with an entry for each value.
-    name : str
-        What the message calls the values.
+    The noise, of shape ``()`` or with an entry for each value, is along the last axis of the values.
     """
     for law, cells in groups(noise, values.size):
         mixed = isinstance(noise, IndependentNoise)
@@ -175,11 +171,16 @@ def warn_of_rounding(values: FloatArray, noise: NoiseLaw, name: str) -> None:
 
 def _are_whole(values: FloatArray) -> bool:
     """Whether all values are whole numbers where floats need not be; most often the first tells."""
-    for some in (values.flat[:64], values):
-        part = np.asarray(some, dtype=np.float64)  # of half precision, too
-        if not ((part == np.floor(part)) & (np.abs(part) < LARGEST_FRACTION)).all():
-            return False
-    return True
+    blocks = np.nditer(
+        values,
+        flags=("external_loop", "buffered"),  # values may be narrow: no copy of them as a whole
+        op_dtypes="f8",
+        casting="unsafe",
+        buffersize=_BLOCK,
+    )
+    return all(
+        ((part == np.floor(part)) & (np.abs(part) < LARGEST_FRACTION)).all() for part in blocks
+    )
 
 
 def _are_supposed() -> bool:
