@@ -119,17 +119,12 @@ class IndependentNoise(NoiseLaw):
     def take(self, index: Any) -> NoiseLaw:
         """Return the law of the selected cells, simplified where they are of one kind.
 
-        Parameters
-        ----------
-        index : int, slice, mask or array of int
-            The cells.
-
-        Returns
-        -------
-        NoiseLaw
-            Their law, in the order of the selection.
+        The cells are an int, a slice, a mask or an array of int, whose order it keeps.
         """
         check_index(index, "index", self.shape)
+        return self._take(index)
+
+    def _take(self, index: Any) -> NoiseLaw:
         chosen = np.arange(self._size)[index]
         if chosen.ndim > 1:
             raise InvalidParameterError(
@@ -137,13 +132,13 @@ class IndependentNoise(NoiseLaw):
             )
         if chosen.ndim == 0:
             law, cells = next(group for group in self._groups if (group[1] == chosen).any())
-            return marked(law.take(int(np.flatnonzero(cells == chosen)[0])), self._selected)
+            return marked(law._take(int(np.flatnonzero(cells == chosen)[0])), self._selected)
         parts = []
         for law, cells in self._groups:
             place = np.full(self._size, -1)
             place[cells] = np.arange(len(cells))
             held = np.flatnonzero(place[chosen] >= 0)
-            parts.append((law.take(place[chosen[held]]), held))
+            parts.append((law._take(place[chosen[held]]), held))
         return marked(IndependentNoise.from_groups(parts, len(chosen)), self._selected)
 
     def __repr__(self) -> str:

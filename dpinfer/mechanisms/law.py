@@ -10,7 +10,6 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
-from dataclasses import fields
 from functools import cached_property, lru_cache
 from hashlib import blake2b
 from math import prod
@@ -173,6 +172,10 @@ class NoiseLaw(ABC):
     def take(self, index: Any) -> NoiseLaw:
         """Return the law of the selected cells; where one law serves all cells, that law."""
 
+    def _take(self, index: Any) -> NoiseLaw:
+        """The same, for an index that was checked."""
+        return self.take(index)
+
     @property
     def _floor(self) -> FloatArray | float:
         """Probability below which tails are not accurate relatively, shape (); 0: all are."""
@@ -316,18 +319,22 @@ class ParametricLaw(Locked, NoiseLaw):
     @final
     def shape(self) -> tuple[int, ...]:
         """Shape of the parameters: ``()`` when there is one law for all cells."""
-        return np.broadcast_shapes(*(np.shape(value) for value in self._parameters().values()))
+        shapes = [np.shape(value) for value in self._parameters().values()]
+        return shapes[0] if len(shapes) == 1 else np.broadcast_shapes(*shapes)
 
     @final
     def take(self, index: Any) -> Self:
         """Return the law of the selected cells; where one law serves all cells, that law."""
-        if self.shape == ():
+        if self.shape:
+            check_index(index, "index", self.shape)
+        return self._take(index)
+
+    @final
+    def _take(self, index: Any) -> Self:
+        if not (shape := self.shape):
             return self
-        check_index(index, "index", self.shape)
-        chosen = {
-            name: np.broadcast_to(value, self.shape)[index]
-            for name, value in self._parameters().items()
-        }
+        own = self._parameters().items()
+        chosen = {name: np.broadcast_to(value, shape)[index] for name, value in own}
         return marked(self._with(chosen), self._selected)
 
     @final
@@ -350,16 +357,21 @@ class ParametricLaw(Locked, NoiseLaw):
         return type(self)
 
     def _with(self, parameters: dict[str, Any]) -> Self:
-        """Return the law of the same kind with other parameters."""
-        return type(self)(**parameters)
+        """Return the law of the same kind with other parameters, which are within its range."""
+        law = object.__new__(type(self))
+        for name, value in parameters.items():
+            law._store(name, np.asarray(value, dtype=np.float64).view())
+        return law
 
     def _parameters(self) -> dict[str, Any]:
-        return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}  # type: ignore[attr-defined]
 
     def _set(self, name: str, value: ArrayLike, **bounds: float) -> None:
-        """Store a checked parameter on the frozen instance: a float, or a read-only array."""
-        array = check_parameter(value, name, nonempty=False, **bounds)
-        array.flags.writeable = False  # a copy already
+        self._store(name, check_parameter(value, name, nonempty=False, **bounds))  # a copy
+
+    def _store(self, name: str, array: FloatArray) -> None:
+        """Put a parameter on the frozen instance: a float, or a read-only array."""
+        array.flags.writeable = False
         object.__setattr__(self, name, float(array) if array.ndim == 0 else array)
 
 

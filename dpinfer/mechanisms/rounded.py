@@ -112,7 +112,9 @@ class Rounded(IntegerLaw):
         return self.law._parameters()
 
     def _with(self, parameters: dict[str, Any]) -> Self:
-        return type(self)(self.law._with(parameters))
+        law = object.__new__(type(self))
+        object.__setattr__(law, "law", self.law._with(parameters))
+        return law
 
     @property
     def _cells(self) -> _Cells:
@@ -157,7 +159,7 @@ def warn_of_rounding(values: FloatArray, noise: NoiseLaw, name: str) -> None:
         part = values.reshape(-1, *noise.shape)[:, cells] if mixed else values
         whole = isinstance(law, ContinuousLaw) and part.size and _are_whole(part)
         if whole and not _are_supposed():
-            shown = show(law.take((0,) * len(law.shape)))
+            shown = show(law._take((0,) * len(law.shape)))
             warnings.warn(
                 f"{name} must not be whole numbers only under noise with a density, which does "
                 f"not leave any: intervals and tests that take {shown} as it is are wrong. Give "

@@ -302,7 +302,7 @@ def weighted_sums(
         key = signature[start:stop].tobytes()
         if key not in found:
             used = order[start:stop]
-            found[key] = WeightedSum(value[used], law.take(column[used]))
+            found[key] = WeightedSum(value[used], law._take(column[used]))
         out.append(found[key])
     return out
 
@@ -370,7 +370,7 @@ class _Noises(NamedTuple):
                 for part, start in zip(parts, starts, strict=True)
                 for law, cells in groups(part.law, len(part.positions))
             ]
-            joint = IndependentNoise.from_groups(own, len(positions)).take(first)
+            joint = IndependentNoise.from_groups(own, len(positions))._take(first)
             laws += [(law, width + cells) for law, cells in groups(joint, len(distinct))]
             if origin is not None:
                 origins.append((origin, distinct))
@@ -397,7 +397,7 @@ class _Noises(NamedTuple):
         for origin, positions in self.origins:
             used = np.flatnonzero(there[start : start + len(positions)])
             if len(used):
-                law = self.law.take(start + used)
+                law = self.law._take(start + used)
                 found.append(Share(origin, positions[used], weights[start + used], law))
             start += len(positions)
         return tuple(found)
@@ -406,7 +406,7 @@ class _Noises(NamedTuple):
         """Return the other noises in such a sum, with their weights."""
         start = sum(len(positions) for _, positions in self.origins)
         used = start + np.flatnonzero(weights[start:])
-        return ((weights[used], self.law.take(used)),) if len(used) else ()
+        return ((weights[used], self.law._take(used)),) if len(used) else ()
 
 
 class _Part(NamedTuple):

@@ -120,7 +120,7 @@ class Lattice:
         if not self.alone:
             *atoms, missing = LatticeSum(self.terms, self.spacing).atoms()
             return (atoms[0], atoms[1]), missing
-        law = self.terms.blocks[0].law.take(0)
+        law = self.terms.blocks[0].law._take(0)
         assert isinstance(law, IntegerLaw)
         reach = float(law._isf(np.array(np.exp(-loss))))
         k = np.arange(-reach, reach + 1.0)
@@ -132,7 +132,7 @@ def single_term(terms: Terms, atol: float = ATOM_ATOL) -> Route | None:
     if len(terms) != 1 or terms.blocks[0].counts[0] != 1:
         return None
     block = terms.blocks[0]
-    return SingleTerm(block.law.take(0), float(block.weights[0]), atol=atol)
+    return SingleTerm(block.law._take(0), float(block.weights[0]), atol=atol)
 
 
 def one_lattice(terms: Terms, *, largest: float | None = None) -> Lattice | None:
@@ -189,12 +189,12 @@ def tulap_and_another(terms: Terms) -> Route | None:
         parts = [Block(part.law, part.weights, np.ones(1)) for part in (parts[0], parts[0])]
     # listed in steps: the one with the larger weight, where both are such
     parts.sort(key=lambda part: (isinstance(part.law, Tulap), part.weights[0]), reverse=True)
-    if not parts or not isinstance(listed := parts[0].law.take(0), Tulap):
+    if not parts or not isinstance(listed := parts[0].law._take(0), Tulap):
         return None
     if len(parts) == 1:
         return single_term(Terms(parts))
     a, b = (float(part.weights[0]) for part in parts)
-    other = parts[1].law.take(0)
+    other = parts[1].law._take(0)
     if isinstance(other, IntegerLaw):
         lattice = Lattice(Terms(parts[1:]), b)
         rest = SingleTerm(listed, a)

@@ -320,7 +320,7 @@ class Block:
 
     def take(self, index: NDArray[np.intp] | slice) -> Block:
         """Return the selected terms."""
-        return Block(self.law.take(index), self.weights[index], self.counts[index])
+        return Block(self.law._take(index), self.weights[index], self.counts[index])
 
     def scaled(self, factor: float) -> Block:
         """Return the terms with every weight multiplied."""
@@ -537,7 +537,7 @@ def _merge_equal(block: Block, columns: list[FloatArray]) -> Block:
     firsts = np.flatnonzero(fresh)
     counts = np.add.reduceat(block.counts[order], firsts)
     chosen = order[firsts]
-    return Block(block.law.take(chosen), block.weights[chosen], counts)
+    return Block(block.law._take(chosen), block.weights[chosen], counts)
 
 
 def _merge_laplace(block: Block) -> Block:
@@ -673,7 +673,7 @@ def _first_return(terms: Terms) -> tuple[float, float] | None:
         return None
     widest = max((float(block.weights.max()), number) for number, block in enumerate(terms.blocks))
     block = terms.blocks[widest[1]]
-    law = block.law.take(int(np.argmax(block.weights)))
+    law = block.law._take(int(np.argmax(block.weights)))
     assert isinstance(law, IntegerLaw)
     return np.pi / widest[0], float(np.exp(law._logpmf(np.zeros(()))))
 
