@@ -173,7 +173,7 @@ class NoiseLaw(ABC):
         """Return the law of the selected cells; where one law serves all cells, that law."""
 
     def _take(self, index: Any) -> NoiseLaw:
-        """The same, for an index that was checked."""
+        """Take as :meth:`take` does, at an index that was checked."""
         return self.take(index)
 
     @property

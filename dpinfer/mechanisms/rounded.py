@@ -152,7 +152,7 @@ class Rounded(IntegerLaw):
 def warn_of_rounding(values: FloatArray, noise: NoiseLaw, name: str) -> None:
     """Warn where noise with a density is said to have left whole numbers only.
 
-    The noise, of shape ``()`` or with an entry for each value, is along the last axis of the values.
+    The noise is of shape ``()``, or has an entry for each value along their last axis.
     """
     for law, cells in groups(noise, values.size):
         mixed = isinstance(noise, IndependentNoise)
