@@ -43,7 +43,6 @@ def check_array(
     finite: bool = True,
     nonempty: bool = True,
 ) -> FloatArray:
-    """Return ``value`` as a float64 array of real numbers within the bounds, NaN refused."""
     array = _as_real_array(value, name)
     if ndim is not None and array.ndim != ndim:
         kind = {0: "a number", 1: "one-dimensional", 2: "two-dimensional"}[ndim]
@@ -98,7 +97,6 @@ def check_scalar(
     le: float | None = None,
     finite: bool = True,
 ) -> float:
-    """Return ``value`` as a float within the bounds."""
     array = check_array(value, name, gt=gt, ge=ge, lt=lt, le=le, ndim=0, finite=finite)  # type: ignore[arg-type]
     return float(array)
 
@@ -122,7 +120,6 @@ def check_integer(value: object, name: str, *, ge: int | None = None, le: int | 
 def check_integer_array(
     value: ArrayLike, name: str, *, ge: float | None = None, le: float | None = None
 ) -> FloatArray:
-    """Return ``value`` as a float64 array that holds whole numbers only."""
     array = check_array(value, name, ge=ge, le=le)
     if (bad := array != np.floor(array)).any():
         raise InvalidParameterError(
@@ -132,12 +129,10 @@ def check_integer_array(
 
 
 def check_alpha(alpha: object) -> float:
-    """Return ``alpha``, the error probability of an interval or a test, as a float in (0, 1)."""
     return check_scalar(alpha, "alpha", gt=0, lt=1)
 
 
 def check_option(value: object, name: str, options: Iterable[Option]) -> Option:
-    """Return the one of ``options`` that ``value`` is, or means in the words of SciPy."""
     allowed = tuple(options)
     meant = _SCIPY.get(value, value) if isinstance(value, str) else None
     for option in allowed:
@@ -152,7 +147,6 @@ _SCIPY = {"greater": "larger", "less": "smaller"}
 
 
 def check_flag(value: object, name: str) -> bool:
-    """Return ``value`` as a bool."""
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
     raise InvalidParameterError(f"{name} must be True or False, got {show(value)}")
@@ -201,7 +195,6 @@ def check_rng(rng: object) -> np.random.Generator:
 
 
 def check_reps(reps: object, *, ge: int = 1) -> int:
-    """Return ``reps``, a number of replicates, as an int that a computer can get through."""
     return check_integer(reps, "reps", ge=ge, le=MAX_REPS)
 
 
@@ -346,7 +339,6 @@ def _is_plain_number(item: object) -> bool:
 
 
 def _where(bad: NDArray[np.bool_]) -> str:
-    """Say at which position of an array the first bad value stands."""
     if bad.ndim == 0:
         return ""
     position = tuple(int(axis[0]) for axis in np.nonzero(bad))
@@ -415,14 +407,7 @@ def as_table(value: Any, name: str = "values") -> Any:
 
 
 def as_values(value: Any, name: str = "values") -> Any:
-    """Return a table of values as :func:`as_table` does, but none with labels among its values.
-
-    Raises
-    ------
-    InvalidParameterError
-        If a column of whole numbers, beside others of numbers, looks like labels, and no index
-        says that it is none.
-    """
+    """Return a table of values as :func:`as_table` does, but none with labels among its values."""
     table = as_table(value, name)
     if hasattr(table, "columns") and hasattr(table, "iloc"):
         _refuse_labels_as_values(table, name, foreign=is_foreign(value))
@@ -501,7 +486,6 @@ def _signed(column: Any) -> Any:
 
 
 def _is_lazy(value: Any) -> bool:
-    """Whether a value is a query of polars (or narwhals) that holds no table yet."""
     return type(value).__name__ == "LazyFrame" and hasattr(value, "collect")
 
 

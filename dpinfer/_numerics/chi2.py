@@ -47,19 +47,14 @@ class RankOne:
     det(I - 2sA) = Π (1 - 2s·dᵢ) · (1 + 2s Σ uᵢ²/(1 - 2s·dᵢ)). The imaginary part of the last
     factor has the sign of Im s, so that principal logarithms are continuous off the real axis.
 
-    Parameters
-    ----------
-    diagonal : array of float, shape (k,)
-        d > 0.
-    squares : array of float, shape (k,)
-        The squares of u; zeros for a diagonal matrix, whose eigenvalues are then d.
+    ``diagonal`` (k,): d > 0; ``squares`` (k,): the squares of u; zeros for a diagonal matrix, whose
+    eigenvalues are then d.
     """
 
     diagonal: FloatArray
     squares: FloatArray
 
     def __call__(self, s: ComplexArray) -> ComplexArray:
-        """Evaluate at complex s, any shape."""
         factors = 1.0 - np.multiply.outer(np.asarray(2.0 * s), self.diagonal)
         last = 1.0 + 2.0 * s * ((1.0 / factors) @ self.squares)
         return np.asarray(_log_sum(factors) + np.log(last))
@@ -84,17 +79,13 @@ class RankOne:
 class ShiftedEigenvalues:
     """What means m add to the cumulant generating function of Σ (√λ·Z + m)²: Σ m²·s/(1 - 2λs).
 
-    Parameters
-    ----------
-    values, squares : array of float, shape (k,)
-        λ > 0, and the squares of m.
+    ``values``, ``squares`` (k,): λ > 0, and the squares of m.
     """
 
     values: FloatArray
     squares: FloatArray
 
     def __call__(self, s: ComplexArray) -> ComplexArray:
-        """Evaluate at complex s, any shape."""
         factors = 1.0 - np.multiply.outer(np.asarray(2.0 * s), self.values)
         return np.asarray(s * ((1.0 / factors) @ self.squares))
 
@@ -105,10 +96,7 @@ class ShiftedRankOne:
 
     It is s·mᵀ(I - 2sA)⁻¹m, by the Sherman-Morrison formula.
 
-    Parameters
-    ----------
-    diagonal, vector, mean : array of float, shape (k,)
-        d > 0, u and m.
+    ``diagonal``, ``vector``, ``mean`` (k,): d > 0, u and m.
     """
 
     diagonal: FloatArray
@@ -116,7 +104,6 @@ class ShiftedRankOne:
     mean: FloatArray
 
     def __call__(self, s: ComplexArray) -> ComplexArray:
-        """Evaluate at complex s, any shape."""
         inverse = 1.0 / (1.0 - np.multiply.outer(np.asarray(2.0 * s), self.diagonal))
         across = inverse @ (self.vector * self.mean)
         bend = 1.0 + 2.0 * s * (inverse @ np.square(self.vector))
@@ -128,26 +115,16 @@ class ShiftedRankOne:
 class WeightedChi2:
     """Law of Q = Zᵀ A Z for a standard normal vector Z, a weighted sum of χ² with one degree each.
 
-    Parameters
-    ----------
-    logdet : callable
-        log det(I - 2sA) at an array of complex s, on the branch that is 0 at s = 0 and continuous
-        off the real half-line s >= 1/(2·largest).
-    largest : float
-        The largest eigenvalue of A, > 0, or a bound above it.
-    exponent : callable, optional
-        What a shift adds to the cumulant generating function, as :class:`ShiftedEigenvalues` and
-        :class:`ShiftedRankOne` do. Zero by default.
+    ``logdet``: log det(I - 2sA) at an array of complex s, on the branch that is 0 at s = 0 and
+    continuous off the real half-line s >= 1/(2·largest); ``largest``: the largest eigenvalue of A,
+    > 0, or a bound above it; ``exponent``: what a shift adds to the cumulant generating function,
+    as :class:`ShiftedEigenvalues` and :class:`ShiftedRankOne` do. Zero by default.
 
-    Notes
-    -----
     P(Q > q) = (1/2πi) ∫ exp(K(s) - s q) ds/s with K(s) = -log det(I - 2sA)/2 + exponent, along a
     hyperbola that crosses the real axis at the saddle point between 0 and 1/(2·largest) and opens
     to the right, where exp(-s q) decays; for P(Q < q) it crosses left of 0. The trapezoidal rule
     converges exponentially, and nothing cancels: tails keep their relative accuracy.
 
-    References
-    ----------
     Imhof, J. P. (1961). Computing the distribution of quadratic forms in normal variables.
     Biometrika 48:419-426, doi:10.1093/biomet/48.3-4.419.
     Rice, S. O. (1980). Distribution of quadratic forms in normal random variables: evaluation by
@@ -185,19 +162,15 @@ class WeightedChi2:
         return cls(form, form.largest, ShiftedRankOne(diagonal, vector, mean))
 
     def upper(self, q: FloatArray) -> FloatArray:
-        """P(Q >= q)."""
         return np.exp(self.log_upper(q))
 
     def lower(self, q: FloatArray) -> FloatArray:
-        """P(Q <= q)."""
         return np.exp(self.log_lower(q))
 
     def log_upper(self, q: FloatArray) -> FloatArray:
-        """Log P(Q >= q)."""
         return self._log_tail(np.asarray(q, dtype=np.float64), upper=True)
 
     def log_lower(self, q: FloatArray) -> FloatArray:
-        """Log P(Q <= q)."""
         return self._log_tail(np.asarray(q, dtype=np.float64), upper=False)
 
     @property

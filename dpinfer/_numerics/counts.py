@@ -32,21 +32,8 @@ def draw_multinomial(
 ) -> FloatArray:
     """Draw independent multinomial counts.
 
-    Parameters
-    ----------
-    nobs : array of int, shape (r,)
-        Numbers of trials.
-    shares : array of float, shape (k,)
-        Probabilities of the categories.
-    size : int
-        Number of replicates.
-    rng : numpy.random.Generator
-        Source of randomness.
-
-    Returns
-    -------
-    array of float, shape (k, r, size)
-        Counts, whole numbers. Over the first axis they add up to ``nobs``.
+    ``nobs`` (r,): numbers of trials; ``shares`` (k,): probabilities of the categories; ``size``:
+    number of replicates; ``rng``: source of randomness.
     """
     inner = shares.size - 1
     # node i has the children 2i + 1 and 2i + 2; the last nodes are the categories
@@ -138,8 +125,6 @@ def _tested(n: FloatArray, p: FloatArray, v: FloatArray, rng: np.random.Generato
 
 
 class _Hat:
-    """Hörmann's constants for n trials with p <= 1/2."""
-
     def __init__(self, n: FloatArray, p: FloatArray) -> None:
         self.mean = n * p
         self.spread = np.sqrt(self.mean * (1.0 - p))

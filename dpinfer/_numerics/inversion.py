@@ -25,14 +25,8 @@ STEPS_OF_RISE = 64
 class SaddleGrid:
     """K(s) = log E[exp(s X)] and K'(s) of a symmetric X on a grid of 0 < s < abscissa.
 
-    Parameters
-    ----------
-    cgf : callable
-        K at complex points in its strip, on any branch.
-    abscissa : float
-        Supremum of the s at which K is finite.
-    std : float
-        Standard deviation of X.
+    ``cgf``: K at complex points in its strip, on any branch; ``abscissa``: supremum of the s at
+    which K is finite; ``std``: standard deviation of X.
     """
 
     def __init__(self, cgf: CGF, abscissa: float, std: float) -> None:
@@ -94,7 +88,6 @@ class SaddleGrid:
             return real.real, stepped.imag / step
 
     def log_mgf(self, tilt: float) -> float:
-        """K at one real point."""
         return float(self.cgf(np.array([tilt], dtype=np.complex128)).real[0]) if tilt else 0.0
 
     def tilt_at(self, x: float) -> float:
@@ -177,18 +170,10 @@ class TailContour:
     It opens to the right, so that Laplace factors, which decay only as powers along a vertical
     line, are met by the decay of exp(-s x).
 
-    Parameters
-    ----------
-    grid : SaddleGrid
-        Of the law.
-    kernel : callable
-        The kernel.
-    ceiling : float
-        Where abs(Im s) stops. π for a law on the whole numbers: the integrand has period 2πi, so
-        the pieces of the path along Im s = ±π, from there to the right, cancel.
+    ``grid``: of the law; ``kernel``: the kernel; ``ceiling``: where abs(Im s) stops. π for a law on
+    the whole numbers: the integrand has period 2πi, so the pieces of the path along Im s = ±π, from
+    there to the right, cancel.
 
-    References
-    ----------
     Trefethen, L. N. and Weideman, J. A. C. (2014). The exponentially convergent trapezoidal rule.
     SIAM Review 56:385-458, doi:10.1137/130932132, section 15.
     """
@@ -261,19 +246,10 @@ class SawtoothSeries:
     Σ_{abs(n) <= N} (1 - abs(n)/(N+1))·exp(2πinu) / (2N + 2): the bracket holds for every law, with
     a density or with atoms.
 
-    Parameters
-    ----------
-    index : ndarray of float
-        The n >= 1 whose coefficient is not negligible.
-    values : ndarray of float
-        The characteristic function at 2πn/period.
-    degree : int
-        The degree N: coefficients left out of ``index`` up to N are negligible.
-    period : float
-        More than twice the largest abs(x) and abs(X), up to negligible mass.
+    ``index``: the n >= 1 whose coefficient is not negligible; ``values``: the characteristic
+    function at 2πn/period; ``degree``: the degree N: coefficients left out of ``index`` up to N are
+    negligible; ``period``: more than twice the largest abs(x) and abs(X), up to negligible mass.
 
-    References
-    ----------
     Vaaler, J. D. (1985). Some extremal functions in Fourier analysis. Bulletin of the American
     Mathematical Society 12:183-216, doi:10.1090/S0273-0979-1985-15349-2, Theorems 6 and 18.
     """
@@ -328,7 +304,6 @@ class HalfLineTable:
         self._panels = np.zeros((0, DEGREE))
 
     def __call__(self, x: FloatArray) -> FloatArray:
-        """Evaluate at x >= 0."""
         _, exponent = np.frexp(x / self._finest)
         panel = np.maximum(exponent, 0)
         self._fill(int(panel.max(initial=-1)) + 1)

@@ -31,28 +31,11 @@ def find_root(
     doi:10.1016/S0965-9978(96)00051-8): inverse quadratic steps where they are safe, bisection
     elsewhere, so that jumps are bracketed as well as roots.
 
-    Parameters
-    ----------
-    function : callable
-        ``function(x, index)`` evaluates equation ``index[j]`` at ``x[j]``. Each equation is
-        non-increasing in x; only equations still open are evaluated.
-    lower, upper : ndarray, shape (n,)
-        Brackets with function >= 0 at ``lower`` and <= 0 at ``upper``.
-    rtol, atol : float
-        A bracket is closed when it is narrower than ``atol + rtol*abs(x)`` or the function is 0
-        at one end.
-    expand : bool
-        Move an end outwards, doubling the width each time, until the signs are as required.
-
-    Returns
-    -------
-    lower, upper : ndarray, shape (n,)
-        The final brackets. Where the root was hit exactly, both ends are that root.
-
-    Raises
-    ------
-    ConvergenceError
-        If the signs at the ends are wrong and expanding does not help.
+    ``function``: ``function(x, index)`` evaluates equation ``index[j]`` at ``x[j]``. Each equation
+    is non-increasing in x; only equations still open are evaluated; ``lower``, ``upper`` (n,):
+    brackets with function >= 0 at ``lower`` and <= 0 at ``upper``; ``rtol``, ``atol``: a bracket is
+    closed when it is narrower than ``atol + rtol*abs(x)`` or the function is 0 at one end;
+    ``expand``: move an end outwards, doubling the width each time, until the signs are as required.
     """
     a, b = np.array(lower, dtype=np.float64), np.array(upper, dtype=np.float64)
     everything = np.arange(a.size)

@@ -62,16 +62,10 @@ class Drawn(NamedTuple):
 class Scene:
     """How releases arise; can be pickled, for workers.
 
-    Parameters
-    ----------
-    truth : array of float, shape () or (m,), or a model
-        The confidential values, or the law from which they are drawn anew for each release.
-    noise : NoiseLaw
-        The law of the noise, of shape () or (m,).
-    threshold : float or array of float, shape (m,)
-        Noisy values are published if they reach it; -inf publishes all.
-    clamp : pair of float or arrays of float, shape (m,)
-        The bounds into which noisy values are moved before.
+    ``truth`` (): the confidential values, or the law from which they are drawn anew for each
+    release; ``noise``: the law of the noise, of shape () or (m,); ``threshold`` (m,): noisy values
+    are published if they reach it; -inf publishes all; ``clamp`` (m,): the bounds into which noisy
+    values are moved before.
     """
 
     truth: FloatArray | StudyModel
@@ -83,7 +77,6 @@ class Scene:
     def checked(
         cls, truth: Any, mechanism: Mechanism, threshold: Any = None, clamp: Any = None
     ) -> Self:
-        """Check the arguments of a study."""
         known = truth if isinstance(truth, get_args(StudyModel)) else _checked_values(truth)
         size = max(1, prod(known.shape))
         noise = as_noise(mechanism, size, selected=True)
@@ -95,16 +88,13 @@ class Scene:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """``()`` for one value, ``(m,)`` for m values."""
         return self.truth.shape
 
     @property
     def block(self) -> int:
-        """Releases drawn at a time."""
         return min(_REPS_IN_BLOCK, max(1, _VALUES_IN_BLOCK // max(1, prod(self.shape))))
 
     def draw(self, size: int, seed: np.random.SeedSequence) -> Drawn:
-        """Draw independent releases."""
         rng = np.random.default_rng(seed)
         if isinstance(self.truth, NullModel):
             counts = self.truth.draw(size, rng)
@@ -130,7 +120,6 @@ class Scene:
         return float(reached.reshape(-1, *self.shape).mean(axis=0).min())
 
     def facts(self) -> dict[str, str]:
-        """Describe the scene in words, for those who want to set it up again."""
         known = self.truth
         truth = show(known) if isinstance(known, NullModel) else show(known.tolist())
         facts = {"truth": truth, "mechanism": show(self.noise)}
@@ -276,7 +265,6 @@ class Terms:
 
 
 def _count(scene: Scene, judges: Sequence[Judge], simulation: Simulation) -> FloatArray:
-    """Return the sums of each judge, shape (judges, 3, k)."""
     total: FloatArray | None = None
     for sums in run_blocks(partial(_judge, scene, tuple(judges)), simulation, scene.block):
         if sums is not None:

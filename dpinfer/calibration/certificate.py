@@ -47,25 +47,7 @@ _DECIDING = 0.99
 
 
 def largest_rate(alpha: float, margin: float) -> float:
-    """Return the largest error probability with which a procedure still holds.
-
-    Parameters
-    ----------
-    alpha : float
-        The nominal error probability, in (0, 1).
-    margin : float
-        By which part of it the true one may exceed it, >= 0.
-
-    Returns
-    -------
-    float
-        α·(1 + margin).
-
-    Raises
-    ------
-    InvalidParameterError
-        If that is not below 1.
-    """
+    """Return the largest error probability with which a procedure still holds."""
     if (limit := alpha * (1.0 + margin)) >= 1.0:
         raise InvalidParameterError(
             f"margin must be below {1.0 / alpha - 1.0:g} for alpha = {alpha:g}, got {margin:g}"
@@ -76,23 +58,6 @@ def largest_rate(alpha: float, margin: float) -> float:
 def verdicts(events: ArrayLike, trials: ArrayLike, limit: float, error: float) -> NDArray[np.str_]:
     """Decide whether probabilities are at most ``limit``, from how often something happened.
 
-    Parameters
-    ----------
-    events, trials : array of float, shape (k,)
-        In how many of how many trials there was an error: an interval that missed, a true null
-        hypothesis that was rejected.
-    limit : float
-        The largest probability that is allowed, in (0, 1).
-    error : float
-        Probability, at most, with which each verdict is wrong, in (0, 1/2).
-
-    Returns
-    -------
-    array of str, shape (k,)
-        ``"holds"``, ``"fails"`` or ``"undecided"``.
-
-    Notes
-    -----
     For x errors in n trials the verdict is "holds" where P(X <= x) <= error for X binomial with n
     trials and the probability ``limit``, and "fails" where P(X >= x) <= error: the bounds of
     Clopper and Pearson are on one side of the limit. A probability above the limit is found to

@@ -528,14 +528,12 @@ class _ReleaseStudy:
         return cls(release, answers, fit)
 
     def applies(self, name: Procedure) -> bool:
-        """Whether a procedure is there for this release."""
         if name == "values":
             return True
         return self.fit is not None and (name == "combined" or self._overlap is not None)
 
     @property
     def combined(self) -> CombinedEstimate:
-        """The combined estimates, or an error."""
         if self.fit is None:
             raise InvalidParameterError(
                 "procedures must be ['values'] for a release with a threshold or a clamp, which "
@@ -545,7 +543,6 @@ class _ReleaseStudy:
 
     @property
     def overlap(self) -> Disagreement:
-        """The statistic of the consistency test, or an error."""
         if self.combined and (found := self._overlap) is not None:
             return found
         raise InvalidParameterError(
@@ -562,7 +559,6 @@ class _ReleaseStudy:
         return found if found.degrees else None
 
     def scene(self, *, rounded: bool) -> Scene:
-        """Return how such releases arise."""
         release = self.release
         answers = self.answers
         if rounded and release.mechanism.is_integer:
@@ -570,7 +566,6 @@ class _ReleaseStudy:
         return Scene.checked(answers, release.mechanism, release.threshold, release.clamp)
 
     def facts(self) -> dict[str, str]:
-        """Describe the release."""
         return {"release": show(self.release), **self.scene(rounded=True).facts()}
 
 
@@ -651,7 +646,6 @@ _STUDIES: dict[Procedure, Callable[[_ReleaseStudy, Terms], Certificate]] = {
 
 
 def _labels(labels: Any, size: int) -> list[str]:
-    """Return a name for each of several values."""
     if labels is None or size > _SHOWN_LABELS:
         return [str(place) for place in range(size)]
     return [

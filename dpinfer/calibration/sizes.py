@@ -73,16 +73,8 @@ class StudiedTest:
 class Question:
     """What is asked about the tests.
 
-    Parameters
-    ----------
-    truth : Binomial, Poisson, Multinomial, ProductMultinomial or Independence
-        What the counts are drawn from.
-    noise : NoiseLaw
-        The noise that is added to them, and that the tests know of.
-    alpha : array of float, shape (a,)
-        The levels.
-    simulation : Simulation
-        How releases are simulated.
+    ``truth``: what the counts are drawn from; ``noise``: the noise that is added to them, and that
+    the tests know of; ``alpha`` (a,): the levels; ``simulation``: how releases are simulated.
     """
 
     truth: StudyModel
@@ -155,7 +147,6 @@ def _goodness_of_fit(model: Multinomial, question: Question) -> list[StudiedTest
 
 
 def _independent_counts(model: Poisson, question: Question) -> list[StudiedTest]:
-    """Return tests of given rates."""
     limit = _limiting_critical(model, question)
     chi2 = special.chdtri(float(model.expected.size), question.alpha)
     statistic = partial(_pearson_statistic, model.expected)
@@ -184,7 +175,6 @@ def _pearson(
 
 
 def _limiting_critical(model: Multinomial | Poisson, question: Question) -> FloatArray:
-    """Critical values of the weighted sum of chi-squared variables."""
     law = null_distribution(model, question.noise, "pearson", method="asymptotic")
     return np.array([law.critical_value(level, "larger") for level in question.alpha])
 
@@ -217,7 +207,6 @@ def _simulated_critical(table: NoisyTable, question: Question) -> FloatArray:
 
 
 def _contingency(model: ProductMultinomial | Independence, question: Question) -> list[StudiedTest]:
-    """Return tests whose margins are estimated from each release anew."""
     fitted = _table_model(model, question.noise)
     critical = special.chdtri(float(fitted.margins.dof), question.alpha)
     aware = partial(_fitted_projected, fitted, float(np.sum(model.nobs)))
@@ -451,7 +440,6 @@ class SizeStudy:
         return self.rate.shape
 
     def _error(self, rate: FloatArray) -> FloatArray:
-        """Return standard errors of relative frequencies with these expectations."""
         reps = self.reps[:, np.newaxis]
         return np.where(reps > 0, np.sqrt(rate * (1.0 - rate) / np.maximum(reps, 1)), 0.0)
 
@@ -660,7 +648,6 @@ class _Releases:
 
 
 def _result(studied: list[StudiedTest], question: Question, *, under_null: bool) -> SizeStudy:
-    """Simulate the rates that are not known exactly."""
     simulation = question.simulation
     rules = tuple(test.how for test in studied if isinstance(test.how, Rule))
     rates: Iterator[FloatArray] = iter(())

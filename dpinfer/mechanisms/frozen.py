@@ -296,7 +296,6 @@ class FrozenNoise:
 
     @np.errstate(over="ignore")
     def _moved(self, noise: Any) -> Any:
-        """Return values of the noise as values of the law."""
         check_broadcast(law=np.shape(noise), loc=self.loc.shape)
         return noise + self.loc[()]
 

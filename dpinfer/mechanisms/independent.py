@@ -58,7 +58,6 @@ class IndependentNoise(NoiseLaw):
         refuse_dependent(laws, "laws")
 
     def _join(self, laws: Sequence[NoiseLaw]) -> None:
-        """Concatenate laws, which may be those of dependent errors."""
         if not isinstance(laws, Sequence) or not len(laws):
             raise InvalidParameterError(
                 f"laws must hold at least one noise law, in a list, got {show(laws)}"
@@ -289,7 +288,6 @@ def join(parts: Sequence[tuple[ParametricLaw, int]]) -> ParametricLaw:
 
 
 def _as_one(parts: list[tuple[NoiseLaw, NDArray[np.intp]]]) -> tuple[NoiseLaw, NDArray[np.intp]]:
-    """Join the laws of one kind, and the cells that they rule."""
     cells = np.concatenate([own for _, own in parts])
     parametric = [(law, len(own)) for law, own in parts if isinstance(law, ParametricLaw)]
     return (join(parametric) if parametric else parts[0][0]), cells

@@ -510,7 +510,6 @@ def marked(law: Law, selected: bool) -> Law:
 
 
 def _unwrap(array: NDArray[Any]) -> Any:
-    """Return a NumPy scalar where there is one value, the array otherwise."""
     return array[()]
 
 
@@ -604,12 +603,10 @@ def gaussian_logdelta(mu: FloatArray, epsilon: FloatArray) -> tuple[FloatArray, 
 
 
 def _positive(value: ArrayLike, name: str) -> FloatArray:
-    """Check a budget or a sensitivity: not so small or large that a scale overflows."""
     return check_parameter(value, name, gt=0, ge=1e-100, le=1e100)
 
 
 def _sensitivity(sensitivity: ArrayLike, **budgets: FloatArray) -> FloatArray:
-    """Check a sensitivity and that it broadcasts with the budgets."""
     change = _positive(sensitivity, "sensitivity")
     shapes = {name: budget.shape for name, budget in budgets.items()}
     check_broadcast(sensitivity=change.shape, **shapes)

@@ -403,7 +403,6 @@ class _Noises(NamedTuple):
         return tuple(found)
 
     def rest(self, weights: FloatArray) -> tuple[tuple[FloatArray, NoiseLaw], ...]:
-        """Return the other noises in such a sum, with their weights."""
         start = sum(len(positions) for _, positions in self.origins)
         used = start + np.flatnonzero(weights[start:])
         return ((weights[used], self.law._take(used)),) if len(used) else ()
@@ -426,7 +425,6 @@ class _Part(NamedTuple):
         weights: FloatArray,
         law: NoiseLaw,
     ) -> _Part:
-        """Noises that bear on each of several errors alike."""
         n, times = len(positions), len(cells)
         rows, noise = np.repeat(cells, n), np.tile(np.arange(n), times)
         return cls(rows, noise, np.tile(weights, times), positions, law)
@@ -459,7 +457,6 @@ def _entries(
 
 
 def _rounded(size: FloatArray) -> FloatArray:
-    """Positive numbers to twelve significant digits."""
     unit = 10.0 ** (np.floor(np.log10(size)) - (SHARED_DIGITS - 1))
     return np.asarray(np.rint(size / unit) * unit)
 
@@ -544,8 +541,6 @@ def spacing_of(law: NoiseLaw) -> float:
 
 
 class _Tabulated(NoiseLaw):
-    """A law with a table for its distribution function."""
-
     def __init__(self, law: WeightedSum) -> None:
         self._law = law
 
@@ -591,8 +586,6 @@ class _Tabulated(NoiseLaw):
 
 @final
 class _SmoothSum(_Tabulated):
-    """A sum of Laplace and Gaussian noises: its tail is smooth on either side of zero."""
-
     def __init__(self, law: WeightedSum, finest: float) -> None:
         super().__init__(law)
         self._finest = finest
@@ -638,8 +631,6 @@ class _LatticeSum(_Tabulated):
 
 @final
 class _AtomicSum(_Tabulated):
-    """A sum of a few whole-numbered noises, by its atoms."""
-
     def __init__(
         self, law: WeightedSum, terms: list[tuple[float, NoiseLaw]], reach: list[float]
     ) -> None:

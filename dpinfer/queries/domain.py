@@ -369,7 +369,6 @@ def show_label(label: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return NumPy scalars as the Python values that they hold."""
     return value.item() if isinstance(value, np.generic) else value
 
 

@@ -31,16 +31,9 @@ _CHILDREN = 1 << 15
 class Families:
     """A run of neighbouring nodes of one depth that have children, and these.
 
-    Parameters
-    ----------
-    parents : slice or array of int, shape (q,)
-        Places of the nodes.
-    children : slice
-        Places of all their children.
-    starts : array of int, shape (q,)
-        Where the children of each begin, counted from ``children.start``.
-    counts : array of int, shape (q,)
-        Number of children of each.
+    ``parents`` (q,): places of the nodes; ``children``: places of all their children; ``starts``
+    (q,): where the children of each begin, counted from ``children.start``; ``counts`` (q,): number
+    of children of each.
     """
 
     parents: slice | Places
@@ -53,14 +46,9 @@ class Families:
 class Tree:
     """Nodes in breadth-first order.
 
-    Parameters
-    ----------
-    order : array of int, shape (n,), or None
-        The number of the node at each place; None where numbers and places are the same.
-    parent : array of int, shape (n,)
-        The place of the parent of the node at each place; -1 for roots.
-    families : tuple of Families
-        From the roots down.
+    ``order`` (n,): the number of the node at each place; None where numbers and places are the
+    same; ``parent`` (n,): the place of the parent of the node at each place; -1 for roots;
+    ``families``: from the roots down.
     """
 
     order: Places | None
@@ -134,7 +122,6 @@ def _gathered(children: Places, first: Places, nodes: Places) -> Places:
 
 
 def _families(parent: Places) -> tuple[Families, ...]:
-    """Cut places in breadth-first order into runs of families."""
     found: list[Families] = []
     stop = int(np.searchsorted(parent, 0))
     while True:
@@ -148,7 +135,6 @@ def _families(parent: Places) -> tuple[Families, ...]:
 
 
 def _runs(parent: Places, starts: Places, first_child: int) -> Iterator[Families]:
-    """Cut the families of one depth into runs."""
     ends = np.append(starts[1:], parent.size)
     begin = 0
     while begin < starts.size:
@@ -334,7 +320,6 @@ def parents_of_columns(columns: Any) -> tuple[Places, pd.Index, Places]:
 
 
 def _childless(parent: Places, inner: NDArray[np.bool_]) -> Places:
-    """Return the units above the lowest level that are the parent of none."""
     has = np.zeros(parent.size, dtype=bool)
     has[parent[parent >= 0]] = True
     return np.flatnonzero(inner & ~has)
@@ -583,7 +568,6 @@ _UNLIKE = (TypeError, ValueError, KeyError, OverflowError, NotImplementedError)
 
 
 def _found_labels(units: Any, labels: pd.Index, name: str) -> NDArray[np.intp]:
-    """Return the positions of units by their labels."""
     import pandas as pd
 
     several = isinstance(labels, pd.MultiIndex)

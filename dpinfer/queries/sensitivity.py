@@ -75,7 +75,6 @@ def _unit(matrix: Matrix) -> float:
 
 
 def _search_dense(matrix: FloatArray, norms: FloatArray, order: int, bound: Any) -> Best:
-    """Visit blocks of columns of a dense matrix."""
     from scipy.spatial.distance import cdist
 
     columns = np.ascontiguousarray(matrix.T)
@@ -131,7 +130,6 @@ def _varying(matrix: Matrix) -> Matrix:
 
 
 def _distinct(matrix: Matrix) -> Matrix:
-    """Leave out repeated columns."""
     if isinstance(matrix, np.ndarray):
         return np.unique(matrix, axis=1)
     columns = matrix.tocsc()

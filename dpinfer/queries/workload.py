@@ -250,7 +250,6 @@ def mask_of(domain: Domain, label: str, given: Condition) -> NDArray[np.bool_]:
 
 
 def _box(domain: Domain, given: Mapping[str, Any]) -> NDArray[np.bool_]:
-    """Cells whose level of each named attribute is among the given ones."""
     mask = np.ones(domain.shape, dtype=bool)
     domain.check_attributes(given)
     for axis, (attribute, levels) in enumerate(domain.levels.items()):
@@ -617,7 +616,6 @@ class Workload:
 
 
 def _check_same_cells(first: Workload, other: Workload) -> None:
-    """Refuse to join workloads whose columns are not the same cells."""
     if first.shape[1] != other.shape[1] or first.domain != other.domain:
         raise InvalidParameterError(
             f"workloads must be on the same cells, got {show(first)} and {show(other)}"

@@ -163,7 +163,6 @@ def from_smartnoise(
 
 
 def _frame(result: Any) -> Any:
-    """Return the rows of a result as a new DataFrame."""
     import pandas as pd
 
     table = as_pandas(result, "result")

@@ -151,7 +151,6 @@ def parameter_names() -> tuple[str, ...]:
 def _laws_of_kind(
     name: str, columns: Mapping[str, float | FloatArray], cells: NDArray[np.intp]
 ) -> list[tuple[NoiseLaw, NDArray[np.intp]]]:
-    """Return the law of the cells of one kind: two where only some of them were rounded."""
     kind = canonical_kind(name)
     chosen: dict[str, Any] = {}
     for parameter, required in parameters_of_kind(kind).items():
@@ -319,7 +318,6 @@ def _refuse_mixed_types(attribute: str, levels: list[Hashable]) -> None:
 
 
 def _shown(column: Any) -> list[Hashable]:
-    """Distinct labels in order of appearance, of the categories for a categorical."""
     import pandas as pd
 
     if isinstance(column.dtype, pd.CategoricalDtype):
@@ -469,7 +467,6 @@ def _same(name: object, known: object) -> bool:
 
 
 def _floats(values: pd.Series) -> FloatArray:
-    """Return a column of numbers, NaN where it is missing."""
     if values.dtype.kind == "f" and isinstance(values.dtype, np.dtype):
         return np.asarray(values, dtype=np.float64)
     missing = values.isna().to_numpy()
@@ -481,7 +478,6 @@ def _floats(values: pd.Series) -> FloatArray:
 
 
 def _parameter(frame: pd.DataFrame, spec: Any, name: str) -> Any:
-    """Return a parameter of the law: a number, or one for each row."""
     if isinstance(spec, (Mapping, str)):
         return numbers(frame, spec, name)
     if name == ROUNDED:
@@ -498,7 +494,6 @@ def _parameter(frame: pd.DataFrame, spec: Any, name: str) -> Any:
 
 
 def _names(frame: pd.DataFrame, spec: Any) -> str | pd.Series:
-    """Return the name of the law of each row, or the one name of all."""
     if isinstance(spec, str):
         return spec
     if not isinstance(spec, Mapping):

@@ -75,7 +75,6 @@ class ThriftReader:
         return [self.struct(wanted, depth) for _ in range(size)]
 
     def _pass(self, kind: int, depth: int) -> None:
-        """Go past a field that is not wanted."""
         if kind in (TRUE, FALSE, BYTE):  # in a list, as others have no bytes of their own
             self._skip(1)
         elif kind in (I16, I32, I64):
@@ -96,7 +95,6 @@ class ThriftReader:
             raise ValueError("a kind of field that is not used in Parquet files")
 
     def _list(self) -> tuple[int, int]:
-        """Return the kind and the number of the items of a list."""
         head = self._byte()
         size = self._natural() if head >> 4 == 15 else head >> 4
         if size > MOST_ITEMS:
@@ -203,7 +201,6 @@ class Footer:
 
 
 def _end(path: Path) -> bytes:
-    """Return the bytes that describe the file."""
     with path.open("rb") as file:
         size = file.seek(0, 2)
         file.seek(max(size - 8, 0))
@@ -218,7 +215,6 @@ def _end(path: Path) -> bytes:
 
 
 def _leaves(elements: Sequence[dict[int, Any]]) -> Iterator[Leaf]:
-    """Yield the columns of values; an element of the schema is followed by those that are in it."""
     waiting = [(elements[0].get(5, 0), "", False)]  # columns to come, where they are in
     for element in elements[1:]:
         while waiting and waiting[-1][0] <= 0:
@@ -285,14 +281,10 @@ _HEADER: Wanted = {1: I32, 2: I32, 3: I32, 5: _HELD, 7: _HELD, 8: {1: I32, 4: I3
 class Manner:
     """How to read a file so that no more memory is taken than was counted.
 
-    Parameters
-    ----------
-    dictionaries : list of str
-        The columns of texts that must be read as dictionaries, as plain texts may take far more.
-    rows : int or None
-        Rows to read at a time, after which what was read so far must be counted; None for all.
-        Texts that are given by their differences are not read as dictionaries, and each may be as
-        long as its page.
+    ``dictionaries``: the columns of texts that must be read as dictionaries, as plain texts may
+    take far more; ``rows``: rows to read at a time, after which what was read so far must be
+    counted; None for all. Texts that are given by their differences are not read as dictionaries,
+    and each may be as long as its page.
     """
 
     dictionaries: list[str]
@@ -364,8 +356,6 @@ class _Tally:
 
 @dataclass(frozen=True)
 class _Page:
-    """Number of values, bytes before compression, and encoding of a page."""
-
     values: int
     size: int
     encoding: int
@@ -512,7 +502,6 @@ def parquet_as_text(path: Path, limit: Limit) -> TextTable:
 
 
 def _read(file: Any, rows: int | None, limit: Limit, columns: list[str] | None = None) -> Any:
-    """Return columns of a file, read as many rows at a time as may be."""
     import pyarrow as pa
 
     if rows is None:

@@ -176,14 +176,12 @@ class _Layout:
         return rule
 
     def _bound(self, name: str, bound: Bound | None) -> Any:
-        """Return a bound as the sidecar states it; infinite ones are left out."""
         if bound is None or isinstance(bound, float):
             return None if bound is None or np.isinf(bound) else bound
         return self.add_free(name, "number", np.where(np.isinf(bound), np.nan, bound))
 
 
 def _stated(release: Release) -> dict[str, Any]:
-    """Return the stated protection, as plain JSON."""
     parts = {
         "sensitivity": release.sensitivity,
         "neighbours": release.neighbours,
@@ -197,7 +195,6 @@ def _stated(release: Release) -> dict[str, Any]:
 
 
 def _queries(workload: Workload) -> dict[str, Any]:
-    """Return the coefficients of the queries, as plain JSON."""
     from scipy.sparse import coo_array
 
     matrix = coo_array(workload.matrix)
@@ -216,7 +213,6 @@ def _queries(workload: Workload) -> dict[str, Any]:
 
 
 def _descriptor_cells(cells: pd.Index) -> dict[str, Any]:
-    """Return the labels of the cells, and their names if they have any, as plain JSON."""
     parts = [cells.get_level_values(level).tolist() for level in range(cells.nlevels)]
     for part in parts:
         _type_of(tuple(part), "the cells")
@@ -298,15 +294,7 @@ class JsonDocument:
 
 
 def load_json(path: Path, limit: Limit) -> JsonDocument:
-    """Read a JSON file; refuse repeated keys, NaN and infinities, which JSON does not have.
-
-    Raises
-    ------
-    IncompatibleReleaseError
-        If the file cannot be read, is not UTF-8 or not JSON; the message names file and line.
-    TooLargeError
-        If it would take more memory than it may.
-    """
+    """Read a JSON file; refuse repeated keys, NaN and infinities, which JSON does not have."""
     try:
         limit.check(path.stat().st_size)
         written = path.read_bytes()
@@ -453,22 +441,11 @@ SUFFIX = "-metadata.json"
 class Sidecar:
     """A table descriptor that fits the schema, reduced to one noisy field.
 
-    Attributes
-    ----------
-    value : str
-        Name of the column of noisy values.
-    keys : tuple of str
-        Names of the columns that label the rows.
-    types : dict
-        The Frictionless type of each described column that has one.
-    privacy : dict
-        The ``privacy`` object of the noisy field.
-    domain : Domain or None
-        The attributes with their levels, where every key lists its levels.
-    queries : dict or None
-        The ``workload`` object, where the labels do not say what was asked.
-    name : str or None
-        Name of the release.
+    ``value``: name of the column of noisy values; ``keys``: names of the columns that label the
+    rows; ``types``: the Frictionless type of each described column that has one; ``privacy``: the
+    ``privacy`` object of the noisy field; ``domain``: the attributes with their levels, where every
+    key lists its levels; ``queries``: the ``workload`` object, where the labels do not say what was
+    asked; ``name``: name of the release.
     """
 
     value: str
@@ -533,15 +510,7 @@ def default_sidecar(path: Path) -> Path:
 def load_sidecar(
     path: Path, table: str, max_bytes: int | None
 ) -> tuple[Mapping[str, Any], list[Problem]]:
-    """Return the content of the sidecar of the table with file name ``table``, and its problems.
-
-    Raises
-    ------
-    IncompatibleReleaseError
-        If it is not JSON.
-    TooLargeError
-        If it takes more memory than it may, or states more cells than fit there.
-    """
+    """Return the content of the sidecar of the table with file name ``table``, and its problems."""
     limit = Limit(path, max(SMALL, Limit.of(path, max_bytes, JSON_EXPANSION).most))
     document = load_json(path, limit)
     problems = list(_problems(document, path.name, table))
@@ -574,7 +543,6 @@ def parse_sidecar(content: Mapping[str, Any], field: str | None = None) -> Sidec
 
 
 def _problems(document: JsonDocument, name: str, table: str) -> Iterator[Problem]:
-    """Yield what is wrong with the sidecar ``name`` of a table."""
     found = list(_schema_problems(document)) or list(_reference_problems(document, table))
     for pointer, message in found:
         place = "/".join(str(part) for part in pointer) or "the document"
@@ -619,7 +587,6 @@ def _reference_problems(document: JsonDocument, table: str) -> Iterator[tuple[Po
 
 
 def _query_problems(queries: Mapping[str, Any]) -> Iterator[tuple[Pointer, str]]:
-    """Yield lengths of the parts of the queries that do not agree."""
     if len({len(queries[key]) for key in ("row", "cell", "coefficient")}) > 1:
         yield ("workload",), "row, cell and coefficient must have the same length"
     parts = {_parts(label) for label in queries.get("labels", ())}
@@ -634,7 +601,6 @@ def _parts(label: Any) -> int:
 
 
 def _cells(queries: Mapping[str, Any]) -> pd.Index | None:
-    """Return the labels of the cells that the queries are about."""
     import pandas as pd
 
     labels = queries.get("labels")
@@ -729,7 +695,6 @@ def _fits(schema: Mapping[str, Any], item: Any) -> bool:
 
 
 def _kinds(schema: Mapping[str, Any]) -> set[type]:
-    """Return the types of Python of plain values that fit a schema."""
     named = schema.get("type", [])
     named = [named] if isinstance(named, str) else named
     return {kind for name in named for kind in PLAIN.get(name, ())}

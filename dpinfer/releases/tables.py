@@ -116,7 +116,6 @@ class TableCheck:
             yield from self._cells(spec["column"], bad, f"must be a {parameter} > 0")
 
     def _rule_problems(self) -> Iterator[Problem]:
-        """Yield values that the publishing rule excludes."""
         values = self._floats(self.sidecar.value)
         threshold = self._numbers(self.sidecar.privacy.get("threshold"), -np.inf)
         lower, upper = self._bounds()
@@ -138,7 +137,6 @@ class TableCheck:
                 yield from self._cells(spec["column"], bad, "must be a number or empty")
 
     def _key_problems(self) -> Iterator[Problem]:
-        """Yield labels of the wrong type, unlisted levels, and rows with the same labels."""
         import pandas as pd
 
         domain = self.sidecar.domain
@@ -333,7 +331,6 @@ def _conversion(types: Mapping[str, Any], *, all_columns: bool = False) -> Any:
 
 
 def _names(path: Path, limit: Limit) -> list[str]:
-    """Return the names in the header of a CSV file."""
     with decompressed(path, limit) as stream:
         beginning = io.BytesIO(io.BufferedReader(stream).read(LONGEST_HEADER))
     text = io.TextIOWrapper(beginning, encoding="utf-8-sig", newline="")
@@ -341,7 +338,6 @@ def _names(path: Path, limit: Limit) -> list[str]:
 
 
 def _check_utf8(path: Path, limit: Limit) -> None:
-    """Refuse bytes that are not UTF-8, by their line."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     line = 1
     with decompressed(path, limit) as stream:
@@ -411,13 +407,6 @@ def read_columns(path: Path, types: Mapping[str, str], limit: Limit) -> pd.DataF
 
     ``"string"``, ``"integer"``, ``"number"`` and ``"boolean"`` are labels and become categorical;
     ``"value"`` is a column of numbers.
-
-    Raises
-    ------
-    UnreadableTableError
-        If the file does not hold such columns.
-    TooLargeError
-        If they would take more memory than they may.
     """
     import pyarrow as pa
 
@@ -438,13 +427,7 @@ def read_columns(path: Path, types: Mapping[str, str], limit: Limit) -> pd.DataF
 
 
 def read_text(path: Path, limit: Limit) -> TextTable:
-    """Read all columns of a table as text.
-
-    Raises
-    ------
-    IncompatibleReleaseError
-        If the file cannot be read as a table at all.
-    """
+    """Read all columns of a table as text."""
     import pyarrow as pa
 
     reader = parquet_as_text if path.suffix == ".parquet" else csv_as_text

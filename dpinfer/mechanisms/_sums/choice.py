@@ -81,8 +81,6 @@ SMALLEST_STEP = 1e-3
 
 @dataclass(frozen=True)
 class Lattice:
-    """Terms that share a lattice."""
-
     terms: Terms
     spacing: float
 
@@ -93,11 +91,9 @@ class Lattice:
 
     @property
     def alone(self) -> bool:
-        """Whether this is one noise times one weight."""
         return len(self.terms) == 1 and float(self.terms.blocks[0].counts[0]) == 1.0
 
     def route(self, atol: float = ATOM_ATOL) -> Route | None:
-        """Return the law of the part; None where it is out of reach."""
         if (few := single_term(self.terms, atol) or two_integers(self.terms)) is not None:
             return few
         cheap = LatticeContour.takes(self.terms, self.spacing) and self.points > SMALL_LATTICE
@@ -128,7 +124,6 @@ class Lattice:
 
 
 def single_term(terms: Terms, atol: float = ATOM_ATOL) -> Route | None:
-    """One noise times one weight, in closed form."""
     if len(terms) != 1 or terms.blocks[0].counts[0] != 1:
         return None
     block = terms.blocks[0]
@@ -214,7 +209,6 @@ def tulap_and_another(terms: Terms) -> Route | None:
 
 
 def _laplace_excess(law: ParametricLaw, y: FloatArray) -> FloatArray:
-    """E[max(Z - y, 0)] for y >= 0."""
     scale = law._parameters()["scale"]
     return np.asarray(0.5 * scale * np.exp(-y / scale))
 
@@ -355,17 +349,14 @@ def _grid(terms: Terms) -> SaddleGrid:
 
 
 def choose_route(terms: Terms) -> Route:
-    """Return the first route that takes the terms."""
     return next(route for candidate in ROUTES if (route := candidate(terms)) is not None)
 
 
 def _point_mass(terms: Terms) -> Route | None:
-    """No terms: always zero."""
     return None if len(terms) else SingleTerm(Exact(), 1.0)
 
 
 def _smooth(terms: Terms) -> Route | None:
-    """Laplace and Gaussian noises only."""
     return ContourSum(terms) if terms.consist_of(Laplace, Gaussian) else None
 
 

@@ -38,11 +38,9 @@ class ContourSum(Route):
         self._smallest = scaled.smallest_std
 
     def upper(self, x: FloatArray, closed: bool) -> FloatArray:
-        """Log P(S > x) at finite x >= 0; there are no atoms."""
         return self._contour.log_upper(x / self._unit)
 
     def upper_isf(self, q: FloatArray, strict: bool) -> FloatArray:
-        """Point x with P(S > x) = q."""
         return _real_quantile(self._contour, q) * self._unit
 
 
@@ -59,11 +57,9 @@ class TabulatedContourSum(Route):
         )
 
     def upper(self, x: FloatArray, closed: bool) -> FloatArray:
-        """Log P(S > x) at finite x >= 0; there are no atoms."""
         return self._table(x)
 
     def upper_isf(self, q: FloatArray, strict: bool) -> FloatArray:
-        """Point x with P(S > x) = q."""
         return self._exact.upper_isf(q, strict)
 
 
@@ -109,7 +105,6 @@ class LatticeContour(Route):
         return bool(terms.cf(outside).max() < VANISHING)
 
     def upper(self, x: FloatArray, closed: bool) -> FloatArray:
-        """Log P(S > x), or log P(S >= x) if ``closed``, at finite x >= 0."""
         k = lattice_floor(x / self.spacing, closed, self._atol)
         out = self._log_upper(np.maximum(k, 0.0))
         # P(J > -1) = 1 - P(J > 0), the law being symmetric
@@ -120,7 +115,6 @@ class LatticeContour(Route):
         return self._contour.log_upper(k)
 
     def upper_isf(self, q: FloatArray, strict: bool) -> FloatArray:
-        """Smallest x with P(S > x) <= q, or < q if ``strict``."""
         middle = np.rint(_real_quantile(self._contour, q))
         candidates = np.maximum(middle[:, None] + np.array([-1.0, 0.0, 1.0, 2.0]), 0.0)
         tails = self._contour.log_upper(candidates.ravel()).reshape(candidates.shape)
@@ -193,14 +187,7 @@ class NodeSearch:
     a multiple of its period. Runs on which the product of these bounds stays below the level are
     dropped, the others are split: the work grows with the number of nodes that matter.
 
-    Parameters
-    ----------
-    terms : Terms
-        Of the sum.
-    period : float
-        Of the series.
-    level : float
-        Values up to this are dropped.
+    ``terms``: of the sum; ``period``: of the series; ``level``: values up to this are dropped.
     """
 
     def __init__(self, terms: Terms, period: float, level: float) -> None:

@@ -26,20 +26,10 @@ Atoms = tuple[FloatArray, FloatArray]
 class ConvolvedSum(Route):
     """S = A + B with A atomic: P(S > x) = Σ P(A = a)·P(B > x - a), a sum of positive terms.
 
-    Parameters
-    ----------
-    atoms : (ndarray, ndarray)
-        Places, increasing, and probabilities of A, which is log-concave.
-    missing : float
-        Bound on the probability that A takes a value that is not listed.
-    reach : float
-        abs(A) exceeds it with probability 1e-17 at most.
-    rest : Route
-        The law of B.
-    grid : SaddleGrid
-        Of S, for brackets.
-    spacing : float
-        Of the lattice of S; 0 if there is none.
+    ``atoms``: places, increasing, and probabilities of A, which is log-concave; ``missing``: bound
+    on the probability that A takes a value that is not listed; ``reach``: abs(A) exceeds it with
+    probability 1e-17 at most; ``rest``: the law of B; ``grid``: of S, for brackets; ``spacing``: of
+    the lattice of S; 0 if there is none.
     """
 
     name = "convolution"
@@ -66,7 +56,6 @@ class ConvolvedSum(Route):
         self.floor = rest.floor + (missing if missing > _TINY else 0.0)
 
     def upper(self, x: FloatArray, closed: bool) -> FloatArray:
-        """Log P(S > x), or log P(S >= x) if ``closed``, at finite x >= 0."""
         order = np.argsort(x)
         out = np.empty(x.shape)
         rows = max(1, BLOCK // len(self._places))
@@ -171,7 +160,6 @@ class SteppedSum(Route):
         self.floor = self.error_bound = narrow.error_bound + wide.error_bound + 1e-15
 
     def upper(self, x: FloatArray, closed: bool) -> FloatArray:
-        """Log P(S > x) at finite x >= 0; there are no atoms."""
         h = self._wide.spacing
         rows = max(1, BLOCK // len(self._cells))
         out = np.empty(x.shape)
@@ -190,7 +178,6 @@ class SteppedSum(Route):
         return out
 
     def upper_isf(self, q: FloatArray, strict: bool) -> FloatArray:
-        """Point x with P(S > x) = q."""
         return _smooth_isf(self, self._grid, q)
 
 
@@ -201,18 +188,9 @@ class PiecewiseSum(Route):
     which is a difference of that expectation: a sum of positive terms. It loses as many digits as
     b·(scale of Z)/a has.
 
-    Parameters
-    ----------
-    edges, densities : ndarray
-        Of the steps of T, upwards from 0; the law is symmetric.
-    missing : float
-        Bound on the probability of the steps that are not listed.
-    scales : (float, float)
-        a and b.
-    excess : callable
-        E[max(Z - y, 0)] at y >= 0.
-    grid : SaddleGrid
-        Of S, for brackets.
+    ``edges``, ``densities``: of the steps of T, upwards from 0; the law is symmetric; ``missing``:
+    bound on the probability of the steps that are not listed; ``scales``: a and b; ``excess``:
+    E[max(Z - y, 0)] at y >= 0; ``grid``: of S, for brackets.
     """
 
     name = "steps"
@@ -236,7 +214,6 @@ class PiecewiseSum(Route):
         self.floor = missing
 
     def upper(self, x: FloatArray, closed: bool) -> FloatArray:
-        """Log P(S > x) at finite x >= 0; there are no atoms."""
         a, b = self._scales
         out = np.empty(x.shape)
         rows = max(1, BLOCK // len(self._edges))
@@ -254,12 +231,10 @@ class PiecewiseSum(Route):
         return out
 
     def upper_isf(self, q: FloatArray, strict: bool) -> FloatArray:
-        """Point x with P(S > x) = q."""
         return np.minimum(_smooth_isf(self, self._grid, q), self.supremum)
 
 
 def _smooth_isf(route: Route, grid: SaddleGrid, q: FloatArray) -> FloatArray:
-    """Points x with P(S > x) = q."""
     logq, bound = np.log(q), grid.chernoff(q)
 
     def excess(x: FloatArray, index: NDArray[np.intp]) -> FloatArray:
@@ -281,7 +256,6 @@ class AtomTable(Route):
         self.floor = self.error_bound = missing + 1e-14
 
     def upper(self, x: FloatArray, closed: bool) -> FloatArray:
-        """Log P(S > x), or log P(S >= x) if ``closed``, at finite x >= 0."""
         shift = -self.tolerance if closed else self.tolerance
         with np.errstate(divide="ignore"):
             tails = self._tails[np.searchsorted(self._places, x + shift, side="right")]
@@ -293,7 +267,6 @@ class AtomTable(Route):
         return np.asarray(np.where(at > 0, self._places[at - 1], -np.inf))
 
     def upper_isf(self, q: FloatArray, strict: bool) -> FloatArray:
-        """Smallest atom x with P(S > x) <= q, or < q if ``strict``."""
         at = np.searchsorted(-self._tails, -q, side="right" if strict else "left")
         return np.asarray(self._places[np.maximum(at - 1, 0)])
 
@@ -339,7 +312,6 @@ class Window:
 
     @property
     def last(self) -> int:
-        """Last k of the window."""
         return self.first + len(self.logsf) - 1
 
 
@@ -368,7 +340,6 @@ class LatticeSum(Route):
         self._tail = contour(self._terms, 1.0) if takes else None
 
     def upper(self, x: FloatArray, closed: bool) -> FloatArray:
-        """Log P(S > x), or log P(S >= x) if ``closed``, at finite x >= 0."""
         k = lattice_floor(x / self.spacing, closed, self._atol)
         # P(J > -1) = 1 - P(J > 0), the law being symmetric
         out = np.empty(k.shape)
@@ -379,7 +350,6 @@ class LatticeSum(Route):
         return out
 
     def upper_isf(self, q: FloatArray, strict: bool) -> FloatArray:
-        """Smallest x with P(S > x) <= q, or < q if ``strict``."""
         logq = np.log(q)
         out = np.full(q.shape, np.nan)
         if self._tail is not None:
@@ -401,7 +371,6 @@ class LatticeSum(Route):
         return out * self.spacing
 
     def atoms(self) -> tuple[FloatArray, FloatArray, float]:
-        """Atoms, their probabilities, and a bound on the probability that is left out."""
         k, pmf = tilted_pmf(self._terms, self._grid, 0.0)
         kept = pmf > NOISE
         missing = 2.0 * np.exp(-LOG_LOSS) + NOISE * len(k)
@@ -422,13 +391,11 @@ class LatticeSum(Route):
         return out
 
     def _covering(self, out: FloatArray, k: FloatArray) -> Iterator[Window]:
-        """Yield windows, the ones at hand first, until every entry is filled."""
         yield from tuple(self._windows)
         while (missing := np.isnan(out)).any():
             yield self._window_at(int(np.min(k[missing])))
 
     def _window_at(self, k: int) -> Window:
-        """Return a window that holds k."""
         for window in self._windows:
             if window.first <= k <= window.last:
                 return window
@@ -437,7 +404,6 @@ class LatticeSum(Route):
         return window
 
     def _candidates(self, k: int) -> Iterator[Window]:
-        """Yield windows around k, the last of which holds it."""
         if not self._windows:
             yield self._window(0.0)
         mean = max(float(k), 1.0)
@@ -483,14 +449,12 @@ class LatticeTable(Route):
         self._atol = atol
 
     def upper(self, x: FloatArray, closed: bool) -> FloatArray:
-        """Log P(S > x), or log P(S >= x) if ``closed``, at finite x >= 0."""
         k = lattice_floor(x / self.spacing, closed, self._atol)
         at = np.minimum(k + 1.0, len(self._tails) - 1.0)
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(self._tails[at.astype(np.intp)]))
 
     def upper_isf(self, q: FloatArray, strict: bool) -> FloatArray:
-        """Smallest x with P(S > x) <= q, or < q if ``strict``."""
         at = np.searchsorted(-self._tails, -q, side="right" if strict else "left")
         return np.asarray(np.maximum(at - 1.0, 0.0) * self.spacing)
 

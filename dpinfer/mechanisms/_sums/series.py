@@ -84,7 +84,6 @@ class FourierSum(Route):
         self.floor = self.error_bound = float(gap) + self._slack
 
     def upper(self, x: FloatArray, closed: bool) -> FloatArray:
-        """Log P(S > x) at finite x >= 0, the middle of the bracket."""
         return self._estimate(x / self._unit)[0]
 
     def upper_isf(self, q: FloatArray, strict: bool) -> FloatArray:
@@ -205,7 +204,6 @@ class LatticeSeries(Route):
         )
 
     def upper(self, x: FloatArray, closed: bool) -> FloatArray:
-        """Log P(S > x), or log P(S >= x) if ``closed``, at finite x >= 0."""
         k = lattice_floor(x / self._spacing, closed)
         with np.errstate(divide="ignore"):
             known = np.log(np.maximum(self._tail(k), 0.0))
@@ -214,7 +212,6 @@ class LatticeSeries(Route):
         return np.where(known < least, np.minimum(bound, least), known)
 
     def upper_isf(self, q: FloatArray, strict: bool) -> FloatArray:
-        """Smallest x with P(S > x) <= q, or < q if ``strict``."""
         logq = np.log(q)
         bound = self._grid.chernoff(q)
 

@@ -131,7 +131,6 @@ class SingleTerm(Route):
         self.spacing = weight if law.is_integer else 0.0
 
     def upper(self, x: FloatArray, closed: bool) -> FloatArray:
-        """Log P(S > x), or log P(S >= x) if ``closed``, at finite x >= 0."""
         ratio = x / self._weight
         if not self._law.is_integer:
             return self._law._logsf(ratio)
@@ -143,7 +142,6 @@ class SingleTerm(Route):
         return np.asarray(self._law._logsf(np.arange(-1.0, last + 1.0))[(k + 1.0).astype(np.intp)])
 
     def upper_isf(self, q: FloatArray, strict: bool) -> FloatArray:
-        """Smallest x with P(S > x) <= q, or < q if ``strict``."""
         if strict and self._law.is_integer:
             return -self._law._ppf(q) * self._weight
         return self._law._isf(q) * self._weight
@@ -154,8 +152,6 @@ class SingleTerm(Route):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CentredUniform(ContinuousLaw):
-    """Uniform on (-width/2, width/2)."""
-
     width: float | FloatArray = 1.0
 
     def __post_init__(self) -> None:
@@ -228,15 +224,12 @@ class UniformSum(Route):
         return float(1.0 / (math.factorial(len(widths)) * np.prod(share)))
 
     def upper(self, x: FloatArray, closed: bool) -> FloatArray:
-        """Log P(S > x) at finite x >= 0; there are no atoms."""
         base = np.maximum((self._half - x)[:, None] - self._shifts, 0.0)
         with np.errstate(divide="ignore"):
             tail = np.maximum(base**self._power @ self._signs, 0.0) / self._scale
             return np.asarray(np.log(tail))
 
     def upper_isf(self, q: FloatArray, strict: bool) -> FloatArray:
-        """Point x with P(S > x) = q."""
-
         def excess(x: FloatArray, index: NDArray[np.intp]) -> FloatArray:
             return np.exp(self.upper(x, closed=False)) - q[index]
 
@@ -319,15 +312,12 @@ class Block:
         return len(self.weights)
 
     def take(self, index: NDArray[np.intp] | slice) -> Block:
-        """Return the selected terms."""
         return Block(self.law._take(index), self.weights[index], self.counts[index])
 
     def scaled(self, factor: float) -> Block:
-        """Return the terms with every weight multiplied."""
         return Block(self.law, self.weights * factor, self.counts)
 
     def cgf(self, s: NDArray[np.complex128]) -> NDArray[np.complex128]:
-        """Sum of the terms' cumulant generating functions at the points ``s``."""
         columns = max(1, CHUNK // max(s.size, 1))
         total = np.zeros(s.shape, dtype=np.complex128)
         for start in range(0, len(self), columns):
@@ -346,7 +336,6 @@ class Terms:
 
     @classmethod
     def join(cls, first: Terms, second: Terms) -> Terms:
-        """Return the terms of both, which are independent of each other."""
         return cls((*first.blocks, *second.blocks))
 
     def __len__(self) -> int:
@@ -354,22 +343,18 @@ class Terms:
 
     @property
     def integer(self) -> Terms:
-        """The terms whose noise takes whole numbers."""
         return Terms(block for block in self.blocks if block.law.is_integer)
 
     @property
     def continuous(self) -> Terms:
-        """The terms whose noise has a density."""
         return Terms(block for block in self.blocks if not block.law.is_integer)
 
     @property
     def weights(self) -> FloatArray:
-        """All weights, block after block."""
         return np.concatenate([block.weights for block in self.blocks])
 
     @cached_property
     def variance(self) -> float:
-        """Variance of the sum."""
         return float(
             sum(
                 np.sum(block.counts * np.square(block.weights) * block.law._variance())
@@ -379,12 +364,10 @@ class Terms:
 
     @property
     def std(self) -> float:
-        """Standard deviation of the sum."""
         return float(np.sqrt(self.variance))
 
     @property
     def supremum(self) -> float:
-        """Least upper bound of the sum."""
         return float(
             sum(
                 np.sum(block.counts * block.weights * block.law._isf(np.zeros(len(block))))
@@ -394,7 +377,6 @@ class Terms:
 
     @property
     def smallest_std(self) -> float:
-        """Smallest standard deviation of a single term."""
         return float(
             min(np.min(block.weights * np.sqrt(block.law._variance())) for block in self.blocks)
         )
@@ -410,21 +392,17 @@ class Terms:
         )
 
     def scaled(self, factor: float) -> Terms:
-        """Return the terms with every weight multiplied."""
         return Terms(block.scaled(factor) for block in self.blocks)
 
     def consist_of(self, *kinds: type[ParametricLaw]) -> bool:
-        """Whether all terms are of the given kinds."""
         return all(isinstance(block.law, kinds) for block in self.blocks)
 
     def singles(self) -> Iterator[Block]:
-        """Yield each distinct term as a block of its own."""
         for block in self.blocks:
             for j in range(len(block)):
                 yield block.take(slice(j, j + 1))
 
     def cgf(self, s: NDArray[np.complex128]) -> NDArray[np.complex128]:
-        """Cumulant generating function of the sum at complex points inside its strip."""
         total = np.zeros(s.shape, dtype=np.complex128)
         for block in self.blocks:
             total += block.cgf(s)
@@ -596,14 +574,12 @@ def _blocks_of(
 
 
 def _stretch(law: ParametricLaw, used: NDArray[np.intp], size: int) -> ParametricLaw:
-    """Return the law with one parameter entry for each used cell."""
     return law._with(
         {name: np.broadcast_to(value, (size,))[used] for name, value in law._parameters().items()}
     )
 
 
 def _concatenate(blocks: list[Block]) -> Block:
-    """Join blocks of one kind."""
     return Block(
         join([(block.law, len(block)) for block in blocks]),
         np.concatenate([block.weights for block in blocks]),

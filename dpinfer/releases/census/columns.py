@@ -186,11 +186,8 @@ def _table(
 class CodeRange:
     """Units that follow one another in order of their codes, with all units below them.
 
-    Parameters
-    ----------
-    first, last : str
-        How the codes of the first and of the last of these units begin, of one length; empty for
-        all units there are.
+    ``first``, ``last``: how the codes of the first and of the last of these units begin, of one
+    length; empty for all units there are.
     """
 
     first: str = ""
@@ -244,22 +241,11 @@ LONGEST = 1000
 class FileRows:
     """Rows of one query or constraint in one file.
 
-    Parameters
-    ----------
-    path : Path
-        The file.
-    name : str
-        The query or constraint, as the file names it.
-    sign : str
-        How confidential values compare to those of a constraint; empty for measurements.
-    shape : tuple of int
-        The ``query_shape`` of all of these rows.
-    codes : array of bytes, shape (m,)
-        Codes of the units.
-    values : array of int, shape (m, cells)
-        Values in row-major order of the shape.
-    variance : array of float, shape (m,)
-        Variances of the noise; 0 for constraints.
+    ``path``: the file; ``name``: the query or constraint, as the file names it; ``sign``: how
+    confidential values compare to those of a constraint; empty for measurements; ``shape``: the
+    ``query_shape`` of all of these rows; ``codes`` (m,): codes of the units; ``values`` (m, cells):
+    values in row-major order of the shape; ``variance`` (m,): variances of the noise; 0 for
+    constraints.
     """
 
     path: Path
@@ -282,21 +268,10 @@ def read_rows(
 ) -> Iterator[FileRows]:
     """Read the rows of a file batch by batch, those of each query in a batch together.
 
-    Parameters
-    ----------
-    path : Path
-        The file.
-    columns : sequence of str
-        The columns of measurements or of constraints.
-    subtree : str, default ""
-        How all codes in the file must begin.
-    among : CodeRange, optional
-        The codes of the rows that are wanted. Row groups are not read whose statistics say that
-        they have none of them.
-    queries : sequence of str, optional
-        Names of the queries that are wanted.
-    max_bytes : int, optional
-        The most bytes that the columns may take once they are decoded.
+    ``path``: the file; ``columns``: the columns of measurements or of constraints; ``subtree``: how
+    all codes in the file must begin; ``among``: the codes of the rows that are wanted. Row groups
+    are not read whose statistics say that they have none of them; ``queries``: names of the queries
+    that are wanted; ``max_bytes``: the most bytes that the columns may take once they are decoded.
     """
     with _reading(path):
         for batch in _batches(path, columns, among, queries, max_bytes):
@@ -366,7 +341,6 @@ def _batches(
 
 
 def _row_groups(footer: Footer, among: CodeRange) -> list[int]:
-    """Return the row groups that may have codes of a range, by their statistics."""
     groups = range(len(footer.groups))
     names = [leaf.path for leaf in footer.leaves]
     if among.everything or "geocode" not in names:
@@ -420,7 +394,6 @@ def _refuse_long(path: Path, batch: pa.RecordBatch) -> None:
 def _wanted(
     batch: pa.RecordBatch, among: CodeRange, queries: Sequence[str] | None
 ) -> pa.Array | None:
-    """Return which rows are wanted; None for all, which then need not be copied."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -490,7 +463,6 @@ def _codes(path: Path, column: pa.Array, subtree: str) -> NDArray[np.bytes_]:
 def _shape(
     path: Path, name: str, rows: pa.RecordBatch, codes: NDArray[np.bytes_]
 ) -> tuple[int, ...]:
-    """Return the shape of a query, which must be the same in all rows."""
     import pyarrow.compute as pc
 
     column = rows.column("query_shape")

@@ -167,7 +167,6 @@ def _numbers(column: pd.Series) -> FloatArray:
 
 
 def _text(file: Path, limit: Limit) -> pd.DataFrame:
-    """Return the columns of a file as text."""
     import pandas as pd
 
     with decompressed(file, limit) as stream:
@@ -308,8 +307,6 @@ def write_census_measurements(
 
 
 class _Subtree:
-    """One subtree of a state, whose files are written chunk by chunk."""
-
     def __init__(
         self,
         folder: Path,

@@ -142,15 +142,9 @@ def file_shape(attributes: Iterable[str]) -> tuple[int, ...]:
 class Part:
     """The files of one subtree of a level, or of the nation.
 
-    Parameters
-    ----------
-    level : str
-        The level.
-    subtree : str
-        Its code: 0 or 1 for the part of a state outside or inside of American Indian and Alaska
-        Native areas, and two digits for the state. Empty for the nation.
-    folder : Path
-        The folder that holds its files.
+    ``level``: the level; ``subtree``: its code: 0 or 1 for the part of a state outside or inside of
+    American Indian and Alaska Native areas, and two digits for the state. Empty for the nation;
+    ``folder``: the folder that holds its files.
     """
 
     level: str
@@ -332,14 +326,8 @@ Places = NDArray[np.intp]
 class Truth:
     """Codes of the lowest units, and what returns their true tables.
 
-    Parameters
-    ----------
-    codes : array of bytes, shape (n,)
-        The codes, sorted.
-    levels : tuple of str
-        The levels below the nation, from the highest.
-    tables : callable
-        ``tables(start, stop)`` returns the tables of some units.
+    ``codes`` (n,): the codes, sorted; ``levels``: the levels below the nation, from the highest;
+    ``tables``: ``tables(start, stop)`` returns the tables of some units.
     """
 
     codes: NDArray[np.bytes_]
@@ -443,18 +431,10 @@ def _check_codes(codes: Any, length: int) -> NDArray[np.bytes_]:
 class Outline:
     """The units of a subtree level by level.
 
-    Parameters
-    ----------
-    levels : tuple of str
-        The levels, from the highest.
-    codes : list of array of bytes
-        The codes of the units of each level.
-    starts : list of array of int
-        The first of the lowest units in each unit.
-    alone : list of array of bool
-        Whether a unit is the only child of its parent, and its budget has been moved there.
-    chains : list of array of int
-        Of how many levels below it a unit has the budget as well.
+    ``levels``: the levels, from the highest; ``codes``: the codes of the units of each level;
+    ``starts``: the first of the lowest units in each unit; ``alone``: whether a unit is the only
+    child of its parent, and its budget has been moved there; ``chains``: of how many levels below
+    it a unit has the budget as well.
     """
 
     levels: tuple[str, ...]
@@ -514,12 +494,8 @@ WHOLE_STATE = "Whole_State"
 class Spine:
     """Units level by level, sorted by their codes within a level.
 
-    Parameters
-    ----------
-    levels : tuple of str
-        The levels that have units, from the highest.
-    codes : tuple of array of bytes
-        The codes of the units of each level, sorted.
+    ``levels``: the levels that have units, from the highest; ``codes``: the codes of the units of
+    each level, sorted.
     """
 
     levels: tuple[str, ...]
@@ -613,12 +589,10 @@ class Spine:
 
 
 def _beginnings(codes: Codes, above: Codes) -> Codes:
-    """Return the beginnings of codes that are as long as the codes of the level above."""
     return codes.astype(f"S{above.dtype.itemsize}")
 
 
 def _check_lengths(codes: Mapping[str, Codes]) -> None:
-    """Refuse codes that are not longer than those of the level above."""
     longest, above = 0, ""
     for level, own in codes.items():
         if level == NATION:

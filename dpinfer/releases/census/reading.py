@@ -581,7 +581,6 @@ class _Choice:
     def of(
         cls, root: Path, states: Any, levels: Any, prefix: object, max_bytes: int | None
     ) -> _Choice:
-        """Check which subtrees, levels and beginnings of codes are wanted."""
         among = check_prefix(prefix)
         subtrees = layout.check_subtrees(states, layout.census_subtrees(root))
         there = tuple(level for level in layout.levels_of(root) if level in layout.LEVELS)
@@ -631,7 +630,6 @@ def _file_names(names: tuple[str, ...] | None) -> list[str] | None:
 
 
 def _all_codes(level: str, rows: list[FileRows]) -> Codes:
-    """Return the codes of a level, each once, sorted; all must be of one length."""
     if not rows:
         return np.empty(0, dtype="S1")
     first = rows[0].codes[0]
@@ -882,16 +880,9 @@ Places = NDArray[np.intp]
 class Inventory:
     """The units of one subtree, level by level.
 
-    Parameters
-    ----------
-    subtree : str
-        Its code.
-    levels : tuple of str
-        The levels that have units, from the highest.
-    codes : tuple of array of bytes
-        The codes of the units of each level, sorted.
-    lacking : tuple of array of bytes
-        Those of them that have units below them, but neither values nor constraints themselves.
+    ``subtree``: its code; ``levels``: the levels that have units, from the highest; ``codes``: the
+    codes of the units of each level, sorted; ``lacking``: those of them that have units below them,
+    but neither values nor constraints themselves.
     """
 
     subtree: str
@@ -940,7 +931,6 @@ class Inventory:
 
 
 def _codes(root: Path, level: str, subtree: str) -> Codes:
-    """Return the codes of a level that have measurements or constraints."""
     found = []
     for kind in (layout.MEASUREMENTS, layout.CONSTRAINTS):
         part = layout.parts_of(root, level, kind).get(subtree)
