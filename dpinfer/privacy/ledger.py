@@ -31,12 +31,19 @@ from dpinfer.mechanisms.laws import Gaussian
 from dpinfer.privacy.composition import (
     RepeatedDP,
     check_guarantee,
-    check_one_relation,
     check_pairs,
     compose,
     compose_advanced,
 )
-from dpinfer.privacy.guarantees import GDP, LETTERS, ZCDP, AmplifiedDP, ApproxDP, Guarantee, PureDP
+from dpinfer.privacy.guarantees import (
+    GDP,
+    LETTERS,
+    ZCDP,
+    ApproxDP,
+    Guarantee,
+    PureDP,
+    check_one_relation,
+)
 from dpinfer.privacy.of_mechanisms import guarantee_of, zcdp_of
 from dpinfer.results.tables import render_table
 
@@ -842,7 +849,7 @@ class BudgetLedger:
             delta = None
         total = ACCOUNTINGS[self._accounting](entries, delta)
         if isinstance(budget, PureDP) and type(total) is not PureDP:
-            return total if isinstance(total, AmplifiedDP) else total.to_pure_dp()
+            return total if isinstance(total, ApproxDP) else total.to_pure_dp()
         return total
 
 
