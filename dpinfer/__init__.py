@@ -52,6 +52,10 @@ _WIDTHS = {
 _NOW: dict[str, str] = {
     name: f"plan.width(dpinfer.{procedure}, ...), or plan.solve for what reaches a width"
     for name, procedure in _WIDTHS.items()
+} | {
+    "release_confint": "count_confint(release)",
+    "thresholded_confint": "count_confint(count, mechanism=..., threshold=...)",
+    "clamped_confint": "count_confint(count, mechanism=..., clamp=...)",
 }
 """What is written today for a name that is gone."""
 

@@ -47,7 +47,6 @@ from .hypothesis_tests import proportions_2indep as proportions_2indep
 from .hypothesis_tests import proportions_trend as proportions_trend
 from .hypothesis_tests import proportions_ztest as proportions_ztest
 from .hypothesis_tests import rows_ztest as rows_ztest
-from .intervals import clamped_confint as clamped_confint
 from .intervals import clipped_mean_confint as clipped_mean_confint
 from .intervals import count_confint as count_confint
 from .intervals import count_posterior as count_posterior
@@ -59,13 +58,11 @@ from .intervals import poisson_confint as poisson_confint
 from .intervals import proportion_confint as proportion_confint
 from .intervals import ratio_confint as ratio_confint
 from .intervals import relative_change_confint as relative_change_confint
-from .intervals import release_confint as release_confint
 from .intervals import risk_difference_confint as risk_difference_confint
 from .intervals import risk_ratio_confint as risk_ratio_confint
 from .intervals import share_confint as share_confint
 from .intervals import survey_mean as survey_mean
 from .intervals import survey_total as survey_total
-from .intervals import thresholded_confint as thresholded_confint
 from .intervals import unpublished_bound as unpublished_bound
 from .mechanisms import DiscreteGaussian as DiscreteGaussian
 from .mechanisms import Exact as Exact
@@ -88,7 +85,9 @@ from .queries import Domain as Domain
 from .queries import Hierarchy as Hierarchy
 from .queries import Workload as Workload
 from .regression import noisy_ols as noisy_ols
+from .releases import NoisyValues as NoisyValues
 from .releases import Release as Release
+from .releases import noisy as noisy
 from .releases import read_release as read_release
 from .releases import write_release as write_release
 from .results import adjust_pvalues as adjust_pvalues

@@ -36,7 +36,7 @@ from dpinfer.calibration.sizes import StudyModel
 from dpinfer.errors import InvalidParameterError, NotEstimableError
 from dpinfer.estimation.consistency import Disagreement
 from dpinfer.hypothesis_tests.models import NullModel
-from dpinfer.intervals.selected import release_confint
+from dpinfer.intervals.counts import count_confint
 from dpinfer.mechanisms.independent import Mechanism, as_noise
 from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.releases.release import Bound, Release, check_bound, check_clamp
@@ -449,7 +449,7 @@ class ValuesJudge:
 
     release: Release
     alpha: float
-    method: Literal["conditional", "naive"]
+    method: Literal["exact", "naive"]
 
     def __call__(self, drawn: Drawn) -> Judged | None:
         release, shown = self.release, drawn.shown
@@ -468,7 +468,7 @@ class ValuesJudge:
             threshold=None if release.threshold is None else each(release.threshold),
             clamp=clamp,
         )
-        found = release_confint(published, alpha=self.alpha, method=self.method)
+        found = count_confint(published, alpha=self.alpha, method=self.method)
         wrong, width = np.zeros(shown.shape, dtype=bool), np.zeros(shown.shape)
         wrong[shown] = ~np.asarray(found.contains(drawn.counts[shown]))
         width[shown] = found.width

@@ -28,7 +28,7 @@ from dpinfer.estimation.combined import CombinedEstimate
 from dpinfer.estimation.consistency import Disagreement
 from dpinfer.estimation.gls import combine
 from dpinfer.estimation.pivots import Method
-from dpinfer.intervals.selected import release_confint
+from dpinfer.intervals.counts import count_confint
 from dpinfer.mechanisms.independent import Mechanism
 from dpinfer.releases.release import Release
 from dpinfer.results.null import beyond_ties
@@ -135,8 +135,8 @@ def certify_interval(
     >>> from dpinfer import Laplace, count_confint
     >>> noise = Laplace.from_epsilon(0.5)
     >>> found = certify_interval(
-    ...     lambda y: count_confint(y, noise, alpha=0.01), 40, noise, alpha=0.01, rng=1,
-    ...     beside=lambda y: count_confint(y, noise, alpha=0.01, method="normal"),
+    ...     lambda y: count_confint(y, mechanism=noise, alpha=0.01), 40, noise, alpha=0.01, rng=1,
+    ...     beside=lambda y: count_confint(y, mechanism=noise, alpha=0.01, method="normal"),
     ...     name="count_confint", margin=0.2,
     ... )
     >>> found
@@ -429,7 +429,7 @@ def certify(
     procedures : sequence of {"values", "combined", "consistency"}, optional
         What to certify; by default all that apply.
 
-        - ``"values"``: :func:`dpinfer.release_confint`, the interval of each published value, by
+        - ``"values"``: :func:`dpinfer.count_confint`, the interval of each published value, by
           the publishing rule;
         - ``"combined"``: the intervals of :func:`dpinfer.combine` for every published query and
           estimable cell, where no publishing rule is in the way;
@@ -522,7 +522,7 @@ class _ReleaseStudy:
         elif fit is not None:
             answers = np.asarray(fit.fitted, dtype=np.float64)
         else:
-            found = np.asarray(release_confint(release).estimate, dtype=np.float64)
+            found = np.asarray(count_confint(release).estimate, dtype=np.float64)
             # what was clamped may be infinitely far beyond: it is taken as it was published
             answers = np.where(np.isfinite(found), found, release.values)
         return cls(release, answers, fit)
@@ -571,7 +571,7 @@ class _ReleaseStudy:
 
 def _of_values(study: _ReleaseStudy, terms: Terms) -> Certificate:
     release, ruled = study.release, study.fit is None
-    methods: tuple[Literal["conditional", "naive"], ...] = ("conditional", "naive")
+    methods: tuple[Literal["exact", "naive"], ...] = ("exact", "naive")
     return terms.certificate(
         scene=study.scene(rounded=True),
         judges=[ValuesJudge(release, terms.alpha, method) for method in methods[: 1 + ruled]],

@@ -31,7 +31,6 @@ from dpinfer.hypothesis_tests.two_samples import proportions_2indep
 from dpinfer.intervals.counts import count_confint
 from dpinfer.intervals.proportions import poisson_confint, proportion_confint
 from dpinfer.intervals.ratios import ratio_confint, relative_change_confint, share_confint
-from dpinfer.intervals.selected import clamped_confint, thresholded_confint
 from dpinfer.intervals.two_by_two import (
     odds_ratio_confint,
     risk_difference_confint,
@@ -124,7 +123,7 @@ def _of_counts(setting: Setting) -> Iterator[Case]:
 
 
 def _count(noise: NoiseLaw, alpha: float, method: Any, y: FloatArray) -> Intervals:
-    return count_confint(y, noise, alpha=alpha, method=method)
+    return count_confint(y, mechanism=noise, alpha=alpha, method=method)
 
 
 def _by_a_rule(setting: Setting) -> Iterator[Case]:
@@ -136,7 +135,7 @@ def _by_a_rule(setting: Setting) -> Iterator[Case]:
     yield _interval(
         setting,
         "thresholded_confint",
-        by["conditional"],
+        by["exact"],
         truth,
         threshold=threshold,
         beside=by["naive"],
@@ -161,15 +160,15 @@ def _by_a_rule(setting: Setting) -> Iterator[Case]:
     )
 
 
-_RULED = ("conditional", "naive")
+_RULED = ("exact", "naive")
 
 
 def _above(noise: NoiseLaw, alpha: float, threshold: float, method: Any, y: FloatArray) -> Any:
-    return thresholded_confint(y, mechanism=noise, threshold=threshold, alpha=alpha, method=method)
+    return count_confint(y, mechanism=noise, threshold=threshold, alpha=alpha, method=method)
 
 
 def _within(noise: NoiseLaw, alpha: float, method: Any, y: FloatArray) -> Any:
-    return clamped_confint(y, mechanism=noise, clamp=0.0, alpha=alpha, method=method)
+    return count_confint(y, mechanism=noise, clamp=0.0, alpha=alpha, method=method)
 
 
 def _of_populations(setting: Setting) -> Iterator[Case]:

@@ -389,7 +389,11 @@ class ErrorEstimate(Drawn, Locked):
             can be: no less than 0, and no more than k·clip² for the squared error of k values.
         """
         intervals = count_confint(
-            self.estimate, self.mechanism, alpha=alpha, method=method, simultaneous=simultaneous
+            self.estimate,
+            mechanism=self.mechanism,
+            alpha=alpha,
+            method=method,
+            simultaneous=simultaneous,
         )
         if self.measure == "signed":
             return intervals

@@ -790,7 +790,7 @@ def adjust_for_sampling(
     A noisy count of 40.3 in the sample, with the 90 % interval for the count it stands for:
 
     >>> for law in (adjustment.mechanism, adjustment.unsampled):
-    ...     lower, upper = count_confint(40.3, law, alpha=0.1)
+    ...     lower, upper = count_confint(40.3, mechanism=law, alpha=0.1)
     ...     print(round(float(lower), 2), round(float(upper), 2))
     38.0 42.6
     12.36 68.24

@@ -51,7 +51,7 @@ def certificates():
 
 def interval(values):
     """Return normal intervals."""
-    return dpinfer.count_confint(values, NOISE, alpha=0.1, method="normal")
+    return dpinfer.count_confint(values, mechanism=NOISE, alpha=0.1, method="normal")
 
 
 def pvalues(values):

@@ -174,9 +174,6 @@ VALID = {
     | {"mechanism": NOISE, "nobs": 200, "nobs_mechanism": None, "bounds": [(0.01, 0.99)]}
     | {"statistic": "projected", "method": "asymptotic", "small_expected": "refuse"}
     | QUICK,
-    "clamped_confint": {"count": THREE, "mechanism": NOISE, "clamp": 0, "method": "naive"}
-    | {"alternative": "larger"}
-    | REPORTS,
     "clipped_mean_confint": {"mean": 3.0, "nobs": 60, "bounds": (0, 9), "mechanism": SMOOTH}
     | {"std": 1.0, "alpha": 0.1, "method": "normal", "uncertainty": "noise+sampling"},
     "clipped_mean_sensitivity": {"lower": 0.0, "upper": 9.0, "n": 60},
@@ -193,7 +190,9 @@ VALID = {
     "compose_advanced": {"guarantees": [PURE] * 9, "delta": 1e-6, "method": "kairouz"},
     "compose_optimal": {"guarantee": PURE, "count": 5},
     "compose_parallel": {"guarantees": [PURE, PURE]},
-    "count_confint": {"count": THREE, "mechanism": NOISE, "method": "normal", "bin_size": 2}
+    "count_confint": {"count": THREE, "mechanism": NOISE, "method": "naive", "bin_size": 2}
+    | {"threshold": 10, "clamp": 0, "alternative": "larger", "estimate": "maximum-likelihood"}
+    | {"reps": 20, "rng": 1}
     | REPORTS,
     "count_posterior": {"count": THREE, "mechanism": NOISE, "prior": None, "lower": 0, "upper": 90},
     "counts_2indep": {"count1": THREE, "count2": [20, 30, 40], "value": 0.0, "mechanism": NOISE}
@@ -228,6 +227,9 @@ VALID = {
     "multiplicative_weights": {"histogram": [900, 50, 30], "workload": np.eye(3), "rng": 1}
     | {"guarantee": SWAP, "form": "offline", "beta": 0.1, "max_updates": 3}
     | {"ledger": None, "name": "queries", "sampler": "simulated"},
+    "noisy": {"values": THREE, "mechanism": NOISE, "labels": None, "weights": None}
+    | {"threshold": 10, "clamp": 0, "rounded": None, "bin_size": 2}
+    | {"name": "values", "called": "mechanism"},
     "noisy_ols": {"endog": np.arange(40.0) % 7, "exog": 9.0 * np.arange(40.0)}
     | {"noise": {"x1": SMOOTH}, "weights": None, "method": "moments", "cov_type": "HC1"}
     | {"groups": None, "uncertainty": "noise+sampling", "nonlinear": "refuse", "use_t": True},
@@ -272,9 +274,6 @@ VALID = {
     "read_marginals_parquet": {"folder": "no folder", "max_bytes": 10**6},
     "read_release": {"path": anes96_path(), "metadata": None, "field": None} | {"max_bytes": 10**6},
     "relative_change_confint": PAIR | {"new": THREE, "old": [60, 70, 80]},
-    "release_confint": {"release": RELEASE, "method": "naive", "alternative": "larger"}
-    | {"estimate": "maximum-likelihood"}
-    | REPORTS,
     "response_counts": {"counts": [60, 40], "mechanism": CHANNEL},
     "response_proportions": {"counts": [60, 40], "mechanism": CHANNEL, "uncertainty": "noise"},
     "risk_difference_confint": TWO_BY_TWO,
@@ -306,9 +305,6 @@ VALID = {
     | {"marginals_wanted": None, "unestimable": "raise", "n_jobs": 1, "progress": False},
     "survey_mean": ONE_SAMPLE,
     "survey_total": ONE_SAMPLE,
-    "thresholded_confint": {"count": THREE, "mechanism": NOISE, "threshold": 10, "clamp": 0}
-    | {"method": "naive", "alternative": "larger", "estimate": "maximum-likelihood"}
-    | REPORTS,
     "unpublished_bound": {"mechanism": NOISE, "threshold": 10} | REPORTS,
     "usefulness": {"mechanism": SMOOTH, "alpha": None, "beta": 0.05, "queries": 3}
     | {"workload": None, "method": "exact", "reps": 20, "rng": 1},

@@ -70,5 +70,5 @@ def test_plans_of_widths_are_two_sided():
         dpi.estimation.CombinedEstimate.conf_int,
     ):
         assert "alternative" not in inspect.signature(function).parameters
-    for function in (dpi.proportion_confint, dpi.poisson_confint, dpi.release_confint):
+    for function in (dpi.proportion_confint, dpi.poisson_confint, dpi.count_confint):
         assert "alternative" in inspect.signature(function).parameters
