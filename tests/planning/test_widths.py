@@ -293,8 +293,15 @@ def test_width_is_that_of_the_interval_of_thresholded(law, method, lower):
 
 
 @pytest.mark.parametrize("made", MAKERS)
-@pytest.mark.parametrize("method", ["exact", "naive"])
-@pytest.mark.parametrize("count", [105, 160])
+@pytest.mark.parametrize(
+    ("method", "count"),
+    [
+        ("exact", 105),
+        pytest.param("exact", 160, marks=pytest.mark.slow),
+        pytest.param("naive", 105, marks=pytest.mark.slow),
+        ("naive", 160),
+    ],
+)
 def test_from_the_budget_on_intervals_are_as_narrow(made, method, count):
     plan = Planned(count_confint, mechanism=made, threshold=100, method=method)
     budget = plan.solve(count=count, alpha=0.1, width=20)
