@@ -56,6 +56,7 @@ _NOW: dict[str, str] = {
     "release_confint": "count_confint(release)",
     "thresholded_confint": "count_confint(count, mechanism=..., threshold=...)",
     "clamped_confint": "count_confint(count, mechanism=..., clamp=...)",
+    "zcdp_of": 'guarantee_of(..., kind="zcdp")',
 }
 """What is written today for a name that is gone."""
 

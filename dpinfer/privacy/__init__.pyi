@@ -15,7 +15,6 @@ from .ledger import LedgerEntry as LedgerEntry
 from .loss import PrivacyLoss as PrivacyLoss
 from .loss import privacy_loss as privacy_loss
 from .of_mechanisms import guarantee_of as guarantee_of
-from .of_mechanisms import zcdp_of as zcdp_of
 from .posterior_simulation import SecretPosterior as SecretPosterior
 from .posterior_simulation import secret_posterior as secret_posterior
 from .posterior_simulation import simulate_posterior as simulate_posterior

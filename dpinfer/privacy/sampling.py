@@ -17,6 +17,7 @@ from dpinfer._check import (
     check_array,
     check_broadcast,
     check_integer,
+    check_items,
     check_option,
     check_scalar,
     require,
@@ -38,6 +39,9 @@ SMALLEST_DELTA = 1e-10
 class SubsampledLoss:
     """Privacy loss of many releases, each computed on a fresh Poisson sample of the population.
 
+    ``+`` and ``sum`` compose losses of one grid, ``* k`` repeats one, as for
+    :class:`~dpinfer.privacy.PrivacyLoss`.
+
     Parameters
     ----------
     mechanism : Laplace, Geometric, Gaussian or DiscreteGaussian
@@ -50,6 +54,8 @@ class SubsampledLoss:
         The sensitivity of the query on a sample when one record is added or removed.
     grid : float, default 1e-4
         The width of the grid onto which privacy losses are rounded; narrower is tighter and slower.
+    others : tuple of SubsampledLoss
+        Other steps that are composed with these; ``+`` puts them there.
 
     Raises
     ------
@@ -80,8 +86,10 @@ class SubsampledLoss:
     >>> loss = SubsampledLoss(Laplace(scale=2.0), rate=0.01, count=1000)
     >>> loss.count, loss.grid
     (1000, 0.0001)
-    >>> loss.to_approx_dp(1e-6).epsilon  # doctest: +SKIP
+    >>> loss.epsilon_at(1e-6)  # doctest: +SKIP
     0.6138850951658801
+    >>> (loss + SubsampledLoss(Laplace(scale=1.0), rate=0.01)).epsilon_at(1e-6)  # doctest: +SKIP
+    0.6152228762872545
     """
 
     mechanism: Laplace | Geometric | Gaussian | DiscreteGaussian
@@ -89,6 +97,7 @@ class SubsampledLoss:
     count: int = 1
     sensitivity: float = 1.0
     grid: float = 1e-4
+    others: tuple[SubsampledLoss, ...] = ()
 
     def __post_init__(self) -> None:
         kinds = tuple(_LAWS)
@@ -108,6 +117,69 @@ class SubsampledLoss:
         # refuses, among others, integer noise on a query that is not whole
         guarantee_of(self.mechanism, self.sensitivity)
         self._check_grid()
+        for other in check_items(self.others, "others", "losses"):
+            if not isinstance(other, SubsampledLoss) or other.grid != self.grid or other.others:
+                raise InvalidParameterError(
+                    f"others must hold single losses with the grid {self.grid:g}, got {show(other)}"
+                )
+        object.__setattr__(self, "others", tuple(self.others))
+
+    def __add__(self, other: SubsampledLoss) -> SubsampledLoss:
+        if not isinstance(other, SubsampledLoss):
+            return NotImplemented
+        return replace(self, others=(*self.others, *other._single))
+
+    def __radd__(self, other: object) -> SubsampledLoss:
+        # the start of sum()
+        return self if type(other) is int and other == 0 else NotImplemented
+
+    def __mul__(self, count: int) -> SubsampledLoss:
+        times = check_integer(count, "count", ge=1, le=MAX_COUNT)
+        more = [replace(one, count=times * one.count) for one in self._single]
+        return replace(more[0], others=tuple(more[1:]))
+
+    __rmul__ = __mul__
+
+    def delta_at(self, epsilon: ArrayLike) -> Any:
+        """Smallest certain δ at ε: the upper of :meth:`delta_bounds`.
+
+        Parameters
+        ----------
+        epsilon : float or array of float
+            The ε >= 0.
+
+        Returns
+        -------
+        float or array of float
+            δ(ε), rounded up to the grid.
+
+        Raises
+        ------
+        InvalidParameterError
+            If ``epsilon`` is negative or not finite.
+        """
+        return _each(self._upper.get_delta_for_epsilon, check_array(epsilon, "epsilon", ge=0))
+
+    def epsilon_at(self, delta: ArrayLike) -> Any:
+        """Smallest certain ε at δ: the upper of :meth:`epsilon_bounds`.
+
+        Parameters
+        ----------
+        delta : float or array of float
+            The δ, within [1e-10, 1).
+
+        Returns
+        -------
+        float or array of float
+            ε(δ), rounded up to the grid.
+
+        Raises
+        ------
+        InvalidParameterError
+            If ``delta`` is outside [1e-10, 1).
+        """
+        at = check_array(delta, "delta", ge=SMALLEST_DELTA, lt=1)
+        return _each(self._upper.get_epsilon_for_delta, at)
 
     def delta_bounds(self, epsilon: ArrayLike) -> tuple[Any, Any]:
         """Lower and upper bound of δ at ε.
@@ -176,14 +248,16 @@ class SubsampledLoss:
         InvalidParameterError
             If ``delta`` is outside [1e-10, 1), no finite ε holds at it, or ``sample`` is no name.
         """
-        chance = check_scalar(delta, "delta", ge=SMALLEST_DELTA, lt=1)
-        source = Amplification(
-            guarantee_of(self.mechanism, self.sensitivity),
-            self.rate,
-            "poisson",
-            sample,
+        at = check_scalar(delta, "delta", ge=SMALLEST_DELTA, lt=1)
+        sources = tuple(
+            Amplification(guarantee_of(one.mechanism, one.sensitivity), one.rate, "poisson", sample)
+            for one in self._single
         )
-        return AmplifiedDP(self.epsilon_bounds(chance)[1], chance, (source,))
+        return AmplifiedDP(self.epsilon_at(at), at, sources)
+
+    @property
+    def _single(self) -> tuple[SubsampledLoss, ...]:
+        return (replace(self, others=()), *self.others)
 
     @cached_property
     def _lower(self) -> Any:
@@ -218,7 +292,10 @@ class SubsampledLoss:
             value_discretization_interval=self.grid,
             sampling_prob=self.rate,
         )
-        return law.self_compose(self.count) if self.count > 1 else law
+        law = law.self_compose(self.count) if self.count > 1 else law
+        for other in self.others:
+            law = law.compose(other._law(pessimistic=pessimistic))
+        return law
 
 
 def _each(function: Callable[[float], float], points: FloatArray) -> Any:

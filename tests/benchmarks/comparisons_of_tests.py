@@ -238,7 +238,7 @@ def accounted(size, _peer_size, law, distribution, agree):
         return distribution(pld).self_compose(size).get_epsilon_for_delta(test_composition.DELTA)
 
     return Calls(
-        lambda: privacy_loss(law, compositions=size).epsilon(test_composition.DELTA),
+        lambda: privacy_loss(law, compositions=size).epsilon_at(test_composition.DELTA),
         theirs,
         agree,
     )

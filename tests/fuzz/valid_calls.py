@@ -129,7 +129,7 @@ VALID = {
     "SmoothNoise": {"kind": "laplace", "beta": 0.1, "factor": 2.0},
     "StructuralZeros": {"levels": {"sex": ["F"]}, "units": ["44"]},
     "SubsampledLoss": {"mechanism": SMOOTH, "rate": 0.1, "count": 5, "sensitivity": 1.0}
-    | {"grid": 0.01},
+    | {"grid": 0.01, "others": ()},
     "TablePrior": {"pmf": [0.2, 0.3, 0.5], "first": 2},
     "TradeOff": PROTECTED,
     "TreePart": {"load": top_part, "parent": None, "version": ""},
@@ -210,7 +210,7 @@ VALID = {
     "epsilon_for_rise": {"rise": 0.25, "baseline": 0.02, "counterfactual": "deleted"}
     | {"neighbours": "add-remove", "group": 1},
     "generalization_bound": {"guarantee": SWAP, "alpha": 0.1, "beta": 0.01, "failure": 0.05},
-    "guarantee_of": {"mechanism": NOISE, "sensitivity": 1.0, "neighbours": None},
+    "guarantee_of": {"mechanism": NOISE, "sensitivity": 1.0, "neighbours": None, "kind": "zcdp"},
     "l1_sensitivity": {"workload": TABLE, "neighbours": "replace"},
     "l2_sensitivity": {"workload": TABLE, "neighbours": "replace"},
     "linear_confint": {"values": THREE, "weights": [1, 1, -1], "mechanism": NOISE, "alpha": 0.1}
@@ -314,6 +314,5 @@ VALID = {
     | {"hierarchy": top_part()[0], "marginals": top_part()[1]},
     "with_labels": {"table": pd.DataFrame({"k": [1, 2], "n": [3, 4]}), "labels": ["k"]},
     "write_release": {"release": RELEASE, "path": "table.csv", "field": "value", "title": "T"},
-    "zcdp_of": {"mechanism": NOISE, "sensitivity": 1.0, "neighbours": None},
 }
 """A good call of every public callable."""
