@@ -36,10 +36,10 @@ from dpinfer.hypothesis_tests.models import (
     draws_in_block,
 )
 from dpinfer.hypothesis_tests.null import null_distribution
-from dpinfer.hypothesis_tests.power._critical import critical_distance
 from dpinfer.mechanisms._noisy_count import NoisyBinomial, NoisyCount, NoisyPoisson
 from dpinfer.mechanisms.independent import Mechanism, as_noise
 from dpinfer.mechanisms.law import NoiseLaw
+from dpinfer.planning.one_count import critical_distance
 from dpinfer.results.null import beyond_ties
 from dpinfer.results.simulation import Simulation, clopper_pearson, largest_replicates
 from dpinfer.results.tables import render_table

@@ -43,7 +43,7 @@ from dpinfer.mechanisms import Exact, Laplace
 from dpinfer.mechanisms.independent import integer_cells
 from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.planning.engine import BUDGETS, Columns, WidthBySetting, WidthRow
-from dpinfer.planning.searches import LARGEST_SIZE, Search
+from dpinfer.planning.search import LARGEST_SIZE, Search
 from dpinfer.results.intervals import Intervals, Uncertainty
 from dpinfer.results.labels import split_labels
 

@@ -67,10 +67,6 @@ VALID = {
         "queries": {"State": {"total": Fraction(1)}},
     },
     "BudgetLedger": {"budget": PURE, "accounting": None},
-    "CompositeFitPower": PLAN
-    | {"model": in_equilibrium, "start": [0.5], "alternative_value": SHARES}
-    | {"nobs_mechanism": NOISE, "bounds": [(0.01, 0.99)], "method": "monte-carlo"}
-    | FEW,
     "DiscreteGaussian": {"sigma": 2.0},
     "Domain": {"levels": {"sex": ["F", "M"]}},
     "Exact": {},
@@ -80,45 +76,15 @@ VALID = {
     "GDP": {"mu": 1.0, "neighbours": "replace"},
     "Gaussian": {"sigma": 2.0},
     "Geometric": {"scale": 2.0},
-    "GoodnessOfFitPower": PLAN
-    | {"value": SHARES, "alternative_value": SHARES[::-1], "statistic": "pearson"}
-    | {"method": "monte-carlo"}
-    | FEW,
     "Hierarchy": {"parent": {"a": None, "b": "a"}, "not_exhausted": ()},
-    "HomogeneityPower": {
-        "alternative_value": [[0.4, 0.6], [0.5, 0.5]],
-        "mechanism": NOISE,
-        "row_shares": [0.4, 0.6],
-    }
-    | {"statistic": "projected", "method": "monte-carlo"}
-    | FEW,
-    "IndependencePower": {
-        "alternative_value": [[0.2, 0.3], [0.1, 0.4]],
-        "mechanism": NOISE,
-        "nobs_mechanism": NOISE,
-    }
-    | {"statistic": "projected", "method": "monte-carlo"}
-    | FEW,
     "IndependentNoise": {"laws": [NOISE, SMOOTH]},
     "Laplace": {"scale": 2.0},
-    "LinearPower": PLAN | {"weights": [1, -1, 1], "alternative": "larger"},
-    "McNemarPower": {"mechanism": NOISE, "alternative": "larger", "method": "normal"}
-    | {"nuisance_alpha": 1e-4}
-    | FEW,
     "NegativeBinomialPrior": {"mean": 20.0, "dispersion": 0.5, "empirical": False},
     "NoisyMarginal": {"attributes": "sex", "values": TABLE, "mechanism": NOISE, "units": None},
     "OnlineMultiplicativeWeights": {"histogram": [900, 50, 30], "guarantee": SWAP, "queries": 5}
     | {"beta": 0.1, "max_updates": 3, "ledger": None, "name": "queries", "rng": 1}
     | {"sampler": "simulated"},
-    "PairedCountsPower": {"difference": [1, 2, 3], "mechanism": (NOISE, NOISE)}
-    | {"statistic": "max", "method": "monte-carlo"}
-    | FEW,
-    "PoissonPower": PLAN | {"value": 3.0, "alternative": "larger"},
     "PoissonPrior": {"rate": 20.0, "empirical": False},
-    "ProportionPower": PLAN | {"value": 0.3, "alternative": "larger"},
-    "ProportionsTrendPower": {"proportions": SHARES, "mechanism": NOISE, "ratios": [1, 1, 1]}
-    | {"scores": [0, 1, 2], "alternative": "larger", "method": "monte-carlo"}
-    | FEW,
     "PureDP": {"epsilon": 1.0, "neighbours": "replace"},
     "RDP": {"order": [2.0, 8.0], "bound": [0.2, 0.8], "neighbours": "replace"},
     "RandomizedResponse": {"p": 0.75, "categories": 3},
@@ -133,16 +99,7 @@ VALID = {
     "TablePrior": {"pmf": [0.2, 0.3, 0.5], "first": 2},
     "TradeOff": PROTECTED,
     "TreePart": {"load": top_part, "parent": None, "version": ""},
-    "TrendPower": {"alternative_shares": SHARES, "mechanism": NOISE, "shares": [1, 1, 1]}
-    | {"scores": [0, 1, 2], "alternative": "larger", "method": "monte-carlo"}
-    | FEW,
     "Tulap": {"scale": 2.0, "truncation": 0.05},
-    "TwoProportionsPower": {"mechanism": NOISE, "ratio": 1.5, "alternative": "larger"}
-    | {"method": "plug-in", "nuisance_alpha": 1e-4}
-    | FEW,
-    "TwoRatesPower": {"mechanism": NOISE, "value": 1.0, "ratio": 1.5, "alternative": "larger"}
-    | {"method": "normal", "nuisance_alpha": 1e-4}
-    | FEW,
     "WeightedSum": {"weights": [1.0, 2.0], "mechanism": NOISE},
     "Workload": {"matrix": [[1, 0], [1, 1]], "labels": ["a", "b"], "columns": ["x", "y"]}
     | {"domain": None},
