@@ -111,7 +111,11 @@ def test_simulated_power_is_that_of_the_sum(method):
     assert source["mc_error"][0] == 0.0
 
 
-@pytest.mark.parametrize("law", [Laplace(scale=0.8), Gaussian(sigma=1.5)], ids=repr)
+@pytest.mark.parametrize(
+    "law",
+    [pytest.param(Laplace(scale=0.8), marks=pytest.mark.slow), Gaussian(sigma=1.5)],
+    ids=repr,
+)
 def test_power_is_how_often_the_test_rejects(law):
     rng, runs, props = np.random.default_rng(3), 60, (0.35, 0.15)
     frame = PlannedPower(mcnemar, mechanism=law, alternative="larger", rng=4, reps=2_000).curve(
