@@ -1,4 +1,4 @@
-"""Margins of noisy tables, estimated by generalised least squares in many tables at once.
+"""Tables of noisy counts under a null hypothesis with unknown parameters: fits, draws, p-values.
 
 Tables have the shape (r, c, m): m tables, the innermost axis, of r rows and c columns.
 """
@@ -14,20 +14,21 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dpinfer._check import FloatArray, check_array, check_integer, check_scalar
+from dpinfer._check import FloatArray, check_array, check_integer
 from dpinfer._numerics.chi2 import WeightedChi2
 from dpinfer._numerics.counts import draw_multinomial
 from dpinfer.errors import ApproximationWarning, InvalidParameterError
-from dpinfer.estimation.published import LARGEST_NOBS, check_published
+from dpinfer.estimation.published import LARGEST_NOBS
 from dpinfer.hypothesis_tests._noisy_tables import (
     SMALL_EXPECTED,
     SMALLEST_EXPECTED,
     NoiseForm,
-    NoisyTable,
     Statistic,
+    check_cells,
     converged,
     dot,
     fitted_part,
+    is_gaussian,
     outer,
     project_out,
     shares,
@@ -37,9 +38,8 @@ from dpinfer.hypothesis_tests._noisy_tables import (
 )
 from dpinfer.hypothesis_tests.models import draws_in_block
 from dpinfer.mechanisms.channels import RandomizedResponse
-from dpinfer.mechanisms.independent import as_noise
 from dpinfer.mechanisms.law import NoiseLaw
-from dpinfer.mechanisms.laws import Exact
+from dpinfer.releases.noisy import NoisyValues, noisy
 from dpinfer.results.null import AsymptoticNull, NullDistribution
 from dpinfer.results.simulation import Simulation, simulate_null
 
@@ -49,18 +49,14 @@ _SMALLEST_SHARE = 1e-12
 
 @dataclass(frozen=True)
 class Fit:
-    """Expected counts fitted to tables.
+    """Expected counts > 0 fitted to tables, and what these deviate from them.
 
-    Parameters
-    ----------
-    expected : array of float, shape (r, c, m)
-        Expected counts, > 0.
-    deviations : array of float, shape (r, c, m)
-        Counts, less the noise that known totals tell, less expected counts.
+    The noise that known totals tell of is taken out of the tables first.
     """
 
     expected: FloatArray
     deviations: FloatArray
+    params: FloatArray | None = None  # shape (q, m), where there are some besides margins
 
 
 class Margins(Protocol):
@@ -79,8 +75,16 @@ class Margins(Protocol):
     def projected(self, tables: FloatArray, nobs: FloatArray) -> FloatArray:
         """Return the projected statistic of tables, shape (m,)."""
 
-    def residual_covariance(self, expected: FloatArray) -> FloatArray:
-        """Return the covariance of the near deviations at these expected counts, shape (k, k)."""
+    def tangents(self, fit: Fit) -> FloatArray:
+        """Return derivatives of the expected counts by the parameters, shape (k, q, m)."""
+
+    def residual_covariance(
+        self, expected: FloatArray, noise: FloatArray | None = None
+    ) -> FloatArray:
+        """Return the covariance of the near deviations at these expected counts, shape (k, k).
+
+        The covariance of the noise may be given where errors depend on one another.
+        """
 
 
 @dataclass(frozen=True)
@@ -89,35 +93,26 @@ class ProductMargins:
 
     Given b and the weights of the form, its minimum over a is a linear problem that is diagonal
     but for one direction, and so has a closed form.
-
-    Parameters
-    ----------
-    form : NoiseForm
-        What is minimised.
     """
 
     form: NoiseForm
 
     @property
     def dof(self) -> int:
-        """(r - 1)(c - 1)."""
         rows, columns = self.form.variance.shape
         return int((rows - 1) * (columns - 1))
 
     def fit(self, tables: FloatArray, nobs: FloatArray) -> Fit:
-        """Fit independent margins, rows and columns in turn."""
         tables = self.form.adjust(tables, nobs)
         expected = outer(*self._best(tables))
         return Fit(expected, tables - expected)
 
     def near(self, tables: FloatArray, nobs: FloatArray) -> Fit:
-        """Fit the sums of rows and columns, where that is good enough."""
         tables = self.form.adjust(tables, nobs)
         expected = outer(*self._near(tables))
         return Fit(expected, tables - expected)
 
     def projected(self, tables: FloatArray, nobs: FloatArray) -> FloatArray:
-        """Return what the form has left of the deviations from near margins."""
         tables = self.form.adjust(tables, nobs)
         return project_out(self.form, tables, *self._near(tables))
 
@@ -137,33 +132,33 @@ class ProductMargins:
         scale = columns.sum(axis=0)
         return rows * scale, columns / np.where(scale > 0.0, scale, 1.0)
 
-    def residual_covariance(self, expected: FloatArray) -> FloatArray:
-        """Covariance of the near deviations, by linearising them; shape (r·c, r·c)."""
-        rows, columns = expected.sum(axis=1), expected.sum(axis=0)
+    def tangents(self, fit: Fit) -> FloatArray:
+        rows, columns = fit.expected.sum(axis=1), fit.expected.sum(axis=0)
+        by_row = np.einsum("ik,jm->ijkm", np.eye(len(rows)), columns)
+        by_column = np.einsum("im,jk->ijkm", rows, np.eye(len(columns)))
+        parts = (part.reshape(-1, *part.shape[2:]) for part in (by_row, by_column))
+        return np.concatenate(list(parts), axis=1)
+
+    def residual_covariance(
+        self, expected: FloatArray, noise: FloatArray | None = None
+    ) -> FloatArray:
         if self.form.is_even:
-            left = [np.eye(x.size) - x[:, np.newaxis] / x.sum() for x in (rows, columns)]
-            return self.form.covariance_of(np.kron(*left), expected)
-        by_row = np.kron(np.eye(rows.size), columns[:, np.newaxis])
-        by_column = np.kron(rows[:, np.newaxis], np.eye(columns.size))
-        return self.form.residual_covariance(np.hstack([by_row, by_column]), expected)
+            margins = expected.sum(axis=1), expected.sum(axis=0)
+            left = [np.eye(x.size) - x[:, np.newaxis] / x.sum() for x in margins]
+            return self.form.covariance_of(np.kron(*left), expected, noise)
+        one = expected[..., np.newaxis]
+        tangents = self.tangents(Fit(one, one))[..., 0]
+        return self.form.residual_covariance(tangents, expected, noise)
 
 
 @dataclass(frozen=True)
 class _Alternating:
-    """The form with fixed weights, to be minimised over rows and columns in turn.
+    """The form with fixed weights, to be minimised over rows and columns in turn."""
 
-    Parameters
-    ----------
-    weighted, weights, loaded : array of float, shape (r, c, m)
-        w·z, w and, where the noise of the cells is shared, w·V in units of the largest V.
-    factor, seen : array of float, shape (m,)
-        γ and Σ w V z in these units.
-    """
-
-    weighted: FloatArray
-    weights: FloatArray
-    loaded: FloatArray | None
-    factor: FloatArray
+    weighted: FloatArray  # w·z, shape (r, c, m)
+    weights: FloatArray  # w
+    loaded: FloatArray | None  # w·V in units of the largest V, where the cells share noise
+    factor: FloatArray  # γ and, below, Σ w V z in these units, shape (m,)
     seen: FloatArray
 
     @classmethod
@@ -250,38 +245,27 @@ class RowMargins:
     with d = z - m·b is minimised over b, which is a linear problem given the weights. That Σb = 1
     comes out by itself, and with it that the form does not depend on the term m b bᵀ that is
     missing.
-
-    Parameters
-    ----------
-    variance : array of float, shape (r, c)
-        Variance V of the noise.
-    totals : array of float, shape (r,)
-        Row totals m.
     """
 
-    variance: FloatArray
-    totals: FloatArray
+    variance: FloatArray  # V, shape (r, c)
+    totals: FloatArray  # m, shape (r,)
 
     @property
     def dof(self) -> int:
-        """(r - 1)(c - 1)."""
         rows, columns = self.variance.shape
         return int((rows - 1) * (columns - 1))
 
     def fit(self, tables: FloatArray, nobs: FloatArray) -> Fit:
-        """Fit common column shares."""
         tables = self._adjusted(tables)
         expected = self._expected(self._best(tables))
         return Fit(expected, tables - expected)
 
     def near(self, tables: FloatArray, nobs: FloatArray) -> Fit:
-        """Fit the sums of columns, where that is good enough."""
         tables = self._adjusted(tables)
         expected = self._expected(self._near(tables))
         return Fit(expected, tables - expected)
 
     def projected(self, tables: FloatArray, nobs: FloatArray) -> FloatArray:
-        """Return the smallest value of the form with its weights at near shares."""
         tables = self._adjusted(tables)
         near = self._near(tables)
         weights, loaded, factor = self._weights(self._expected(near))
@@ -308,13 +292,19 @@ class RowMargins:
     def _is_even(self) -> bool:
         return bool((self.variance == self.variance.flat[0]).all())
 
-    def residual_covariance(self, expected: FloatArray) -> FloatArray:
-        """Covariance of the near deviations, by linearising them; shape (r·c, r·c)."""
+    def tangents(self, fit: Fit) -> FloatArray:
+        tangents = np.kron(self.totals[:, np.newaxis], np.eye(fit.expected.shape[1]))
+        return np.repeat(tangents[..., np.newaxis], fit.expected.shape[-1], axis=-1)
+
+    def residual_covariance(
+        self, expected: FloatArray, noise: FloatArray | None = None
+    ) -> FloatArray:
         rows, columns = expected.shape
         weights, loaded, factor = (
             part[..., 0] for part in self._weights(expected[..., np.newaxis])
         )
-        sampled, adjust = np.diag((expected + self.variance).ravel()), np.eye(expected.size)
+        sampled, adjust = np.diag(expected.ravel()), np.eye(expected.size)
+        sampled += np.diag(self.variance.ravel()) if noise is None else noise
         directions = np.zeros((rows, expected.size))
         for row in range(rows):
             cells = slice(row * columns, (row + 1) * columns)
@@ -368,33 +358,96 @@ class RowMargins:
 # Noisy tables under a null hypothesis with unknown parameters: fits, statistics and draws.
 
 
-_MOST_CELLS = 4096
-"""Cells up to which the covariance of the residuals is computed."""
+_NOT_DETERMINED = 1e-10
+"""Ratio of eigenvalues of a scaled normal matrix below which parameters are not determined."""
+
+_MOST_JOINT = 512
+"""Cells up to which the covariance of each replicate is inverted."""
+
+
+@dataclass(frozen=True, eq=False)
+class Told:
+    """What known sums tell of errors with covariance C, which depend on one another.
+
+    Sums S y of the table are known to be m but for noise of variance T: z = y - K(S y - m) with
+    K = C Sᵀ(S C Sᵀ + T)⁺ has noise of covariance C - K S C, which is uncorrelated with S y - m.
+    """
+
+    errors: NoisyValues
+    sums: FloatArray  # S, shape (s, k)
+    gain: FloatArray  # K, shape (k, s)
+    covariance: FloatArray  # of the noise of z, shape (k, k)
+    totals: FloatArray | None  # m, shape (s,); the published number of observations where None
+
+    @classmethod
+    def of(
+        cls, x: NoisyValues, sums: FloatArray, spread: float, totals: FloatArray | None = None
+    ) -> Told:
+        """Return it for known sums; none are known where their noise has infinite variance."""
+        check_cells(len(x))
+        error = x.cov()
+        sums = sums if np.isfinite(spread) else sums[:0]
+        across = error @ sums.T
+        between = sums @ across + (spread if sums.size else 0.0) * np.eye(len(sums))
+        gain = across @ np.linalg.pinv(between, rcond=_NOT_DETERMINED, hermitian=True)
+        left = error - gain @ across.T
+        return cls(x, sums, gain, 0.5 * (left + left.T), totals)
+
+    def adjust(self, tables: FloatArray, nobs: FloatArray) -> FloatArray:
+        """Remove from tables the noise that their known sums tell."""
+        flat = tables.reshape(len(self.gain), -1)
+        known = nobs if self.totals is None else self.totals[:, np.newaxis]
+        excess = np.einsum("sk,km->sm", self.sums, flat) - known
+        return np.asarray(flat - np.einsum("ks,sm->km", self.gain, excess)).reshape(tables.shape)
+
+    def projected(self, margins: Margins, tables: FloatArray, nobs: FloatArray) -> FloatArray:
+        """Return Neyman's C(α) statistic of adjusted tables, shape (m,).
+
+        It is dᵀM⁻¹d less what the tangents A explain of it, M = diag(e) + cov at near margins: the
+        form in contrasts B with B A = 0, whose covariance B M Bᵀ has full rank. The term e eᵀ/n of
+        the covariance of counts has none in them, as e is a combination of tangents.
+        """
+        if len(self.gain) > _MOST_JOINT:
+            raise InvalidParameterError(
+                f"the table must have at most {_MOST_JOINT} cells with statistic='projected' where "
+                f"errors depend on one another, got {len(self.gain)}: use statistic='pearson'"
+            )
+        fit = margins.near(tables, nobs)
+        expected, deviations = (
+            x.reshape(len(self.gain), -1) for x in (fit.expected, fit.deviations)
+        )
+        tangents = np.moveaxis(margins.tangents(fit), -1, 0)
+        scale = 1.0 / np.sqrt(expected + np.diag(self.covariance)[:, np.newaxis]).T
+        matrix = scale[:, :, np.newaxis] * self.covariance * scale[:, np.newaxis]
+        cells = np.arange(len(self.gain))
+        matrix[:, cells, cells] = 1.0
+        right = np.concatenate([tangents, deviations.T[..., np.newaxis]], axis=2)
+        right = right * scale[..., np.newaxis]
+        both = np.swapaxes(right, 1, 2) @ np.linalg.solve(matrix, right)
+        normal, along, left = both[:, :-1, :-1], both[:, :-1, -1], both[:, -1, -1]
+        explained = np.einsum("mq,mq->m", along, solve_normal(normal, along))
+        return np.asarray(np.maximum(left - explained, 0.0))
+
+
+def solve_normal(normal: FloatArray, right: FloatArray) -> FloatArray:
+    """Solve normal equations, shapes (m, q, q) and (m, q); what is not determined is 0."""
+    size = np.sqrt(np.einsum("mqq->mq", normal))
+    size = np.where(size > 0.0, size, 1.0)
+    scaled = normal / size[:, :, np.newaxis] / size[:, np.newaxis]
+    inverse = np.linalg.pinv(scaled, rcond=_NOT_DETERMINED, hermitian=True)
+    return np.asarray((inverse @ (right / size)[..., np.newaxis])[..., 0] / size)
 
 
 @dataclass(frozen=True)
 class TableModel:
-    """How tables are published and fitted under the null hypothesis.
+    """How tables are published and fitted under the null hypothesis."""
 
-    Parameters
-    ----------
-    shape : tuple of int
-        (r, c), or (k,).
-    margins : Margins
-        The null hypothesis and its fit.
-    noise : NoiseLaw
-        Law of the noise, shape () or (k,) for k cells.
-    nobs_noise : NoiseLaw, optional
-        Law of the noise in the published number of observations, if it has any.
-    channel : RandomizedResponse, optional
-        Channel with k categories that the respondents' cells went through.
-    """
-
-    shape: tuple[int, ...]
+    shape: tuple[int, ...]  # (r, c), or (k,)
     margins: Margins
-    noise: NoiseLaw
-    nobs_noise: NoiseLaw | None = None
-    channel: RandomizedResponse | None = None
+    noise: NoiseLaw  # of the cells, shape () or (k,); of what their errors are made of with `told`
+    nobs_noise: NoiseLaw | None = None  # in the published number of observations
+    channel: RandomizedResponse | None = None  # that the respondents' cells went through
+    told: Told | None = None  # where errors depend on one another: margins take adjusted tables
 
     @property
     def size(self) -> int:
@@ -417,14 +470,19 @@ class TableModel:
         """
         if self.channel is not None:
             return self.fit(tables, nobs)
-        return self.margins.near(tables, nobs)
+        return self.margins.near(self._answers(tables, nobs), nobs)
 
     def projected(self, tables: FloatArray, nobs: FloatArray) -> FloatArray:
         """Return the projected statistic of tables, shape (m,)."""
-        return self.margins.projected(self._answers(tables, nobs), nobs)
+        answers = self._answers(tables, nobs)
+        if self.told is not None:
+            return self.told.projected(self.margins, answers, nobs)
+        return self.margins.projected(answers, nobs)
 
     def _answers(self, tables: FloatArray, nobs: FloatArray) -> FloatArray:
-        """Return what reports say about the answers."""
+        """Return what reports say about the answers, and known sums about dependent errors."""
+        if self.told is not None:
+            return self.told.adjust(tables, nobs)
         if self.channel is None:
             return tables
         slope, other = split_channel(self.channel)
@@ -450,15 +508,12 @@ class TableModel:
 
     def residual_law(self, fit: Fit) -> WeightedChi2:
         """Limit law of Pearson's statistic under Gaussian noise: eigenvalues of a covariance."""
-        if self.size > _MOST_CELLS:
-            raise InvalidParameterError(
-                f"table must have at most {_MOST_CELLS} cells with statistic='pearson' and "
-                f"method='asymptotic', got {self.size}: use statistic='projected'"
-            )
+        check_cells(self.size)
         expected = fit.expected[..., 0]
+        noise = None if self.told is None else self.told.covariance
         scale = 1.0 / np.sqrt(expected.ravel())
-        covariance = scale[:, np.newaxis] * self.margins.residual_covariance(expected) * scale
-        values = np.linalg.eigvalsh(covariance)[-self.margins.dof :]
+        left = self.margins.residual_covariance(expected, noise)
+        values = np.linalg.eigvalsh(scale[:, np.newaxis] * left * scale)[-self.margins.dof :]
         return WeightedChi2.from_eigenvalues(np.maximum(values, 0.0))
 
 
@@ -482,23 +537,11 @@ STATISTICS: dict[Statistic, Callable[[TableModel, FloatArray, FloatArray], Float
 
 @dataclass(frozen=True)
 class TableDraws:
-    """Draws statistics of tables under a fitted null hypothesis, each fitted anew.
-
-    Parameters
-    ----------
-    model : TableModel
-        How tables are published and fitted.
-    nobs : array of int, shape (1,) or (r,)
-        Number of observations in all, or in each row.
-    shares : array of float, shape (k,) or (c,)
-        Probabilities of the cells, or of the columns in each row.
-    statistic : {"pearson", "projected"}
-        What to compute.
-    """
+    """Draws statistics of tables under a fitted null hypothesis, each fitted anew."""
 
     model: TableModel
-    nobs: NDArray[np.int64]
-    shares: FloatArray
+    nobs: NDArray[np.int64]  # in all, shape (1,), or in each row
+    shares: FloatArray  # probabilities of the cells, or of the columns in each row
     statistic: Statistic
 
     @classmethod
@@ -510,7 +553,6 @@ class TableDraws:
         return cls(model, nobs, (cells / cells.sum()).ravel(), statistic)
 
     def __call__(self, size: int, rng: np.random.Generator) -> FloatArray:
-        """Draw statistics."""
         return STATISTICS[self.statistic](self.model, *self.draw_tables(size, rng))
 
     def draw_tables(self, size: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
@@ -526,9 +568,11 @@ class TableDraws:
     def _draw_noise(self, size: int, rng: np.random.Generator) -> FloatArray:
         """Draw the noise of the cells, shape (k, size)."""
         noise, cells = self.model.noise, self.model.size
+        if self.model.told is not None:
+            return np.array(self.model.told.errors.draw(size, rng=rng).T, order="C")
         if noise.shape == ():
-            return np.asarray(noise.rvs((cells, size), rng=rng), dtype=np.float64)
-        return np.array(noise.rvs((size, cells), rng=rng).T, dtype=np.float64, order="C")
+            return np.asarray(noise._rvs((cells, size), rng), dtype=np.float64)
+        return np.array(noise._rvs((size, cells), rng).T, dtype=np.float64, order="C")
 
 
 def split_channel(channel: RandomizedResponse) -> tuple[float, float]:
@@ -548,25 +592,11 @@ SMALL_EXPECTED_RULES: tuple[SmallExpected, ...] = ("refuse", "compute")
 
 @dataclass(frozen=True)
 class EstimatedNull:
-    """A published table with its fit under the null hypothesis.
-
-    Parameters
-    ----------
-    model : TableModel
-        How tables are published and fitted.
-    fit : Fit
-        The fit of the published table.
-    nobs : float, optional
-        The published number of observations.
-    statistic : {"pearson", "projected"}
-        What is tested.
-    value : array of float, shape ()
-        The observed statistic.
-    """
+    """A published table with its fit under the null hypothesis, and the observed statistic."""
 
     model: TableModel
     fit: Fit
-    nobs: float | None
+    nobs: float | None  # as published
     statistic: Statistic
     value: FloatArray
 
@@ -641,8 +671,8 @@ def _asymptotic(
     test: EstimatedNull, simulation: Simulation
 ) -> tuple[NullDistribution, Sequence[str]]:
     model, dof = test.model, test.model.margins.dof
-    table = NoisyTable(nobs=1, expected=test.expected.ravel(), noise=model.noise)
-    doubts = () if table.has_gaussian_noise else ("noise that is not Gaussian",)
+    size = model.size if model.told is None else model.told.errors.noises.size
+    doubts = () if is_gaussian(model.noise, size) else ("noise that is not Gaussian",)
     if test.statistic == "projected" or not model.is_noisy:
         return AsymptoticNull.chi2(dof), doubts
     law = model.residual_law(test.fit)
@@ -676,54 +706,98 @@ _SMALLEST_SLOPE = 1e-6
 """Reports that depend on the answers less than this are worth nothing."""
 
 
-def check_noise(cells: FloatArray, mechanism: Any, name: str) -> tuple[NoiseLaw, FloatArray]:
-    """Return the law of the noise, shape () or (k,), and its variance in the shape of the cells."""
-    if isinstance(mechanism, NoiseLaw) and mechanism.shape == cells.shape:
-        mechanism = mechanism.take(np.ones(cells.shape, dtype=bool))
-    noise = as_noise(mechanism, cells.size)
-    check_published(cells.ravel(), name, noise)
-    variance = np.broadcast_to(noise.variance, cells.size).reshape(cells.shape)
-    return noise, check_array(variance, "the variance of mechanism", le=LARGEST**2)
+@dataclass(frozen=True, eq=False)
+class Total:
+    """A number of observations: known, published with noise (in a law, or None), or unknown."""
+
+    value: float | None = None
+    noise: NoiseLaw | None = None
+
+    @classmethod
+    def of(cls, x: NoisyValues, nobs: Any, mechanism: NoiseLaw | None) -> Total:
+        """Check it beside a table, from whose errors its own are independent."""
+        if nobs is None:
+            if mechanism is not None:
+                raise InvalidParameterError("nobs must be given with nobs_mechanism, got None")
+            return cls()
+        if mechanism is None and not hasattr(nobs, "__noisy__"):
+            total = float(check_integer(nobs, "nobs", ge=1, le=int(LARGEST_NOBS)))
+            if not x.variance.any():
+                check_sums(x.values.sum(), total, x.name, "nobs")
+            return cls(total)
+        count = noisy(nobs, mechanism=mechanism, name="nobs", called="nobs_mechanism")
+        count.need(unruled=True, whole=True, who="nobs")
+        if len(count) > 1:
+            raise InvalidParameterError(f"nobs must be one number, got {len(count)}")
+        check_array(count.values, "nobs", ge=-LARGEST, le=LARGEST)
+        spread = check_array(count.variance, "the variance of nobs_mechanism", le=LARGEST**2).item()
+        if spread == 0.0:
+            return cls.of(x, count.values.item(), None)
+        if not are_apart(x, count):
+            raise InvalidParameterError(
+                f"nobs must have noise of its own, got one that shares noise with {x.name}: leave "
+                "nobs out, or give the number that was published of it"
+            )
+        law, _ = count.laws()[0]
+        return cls(count.values.item(), law.take(0) if law.shape else law)
+
+    @property
+    def variance(self) -> float:
+        """Variance of its noise, infinite where it is unknown."""
+        if self.value is None:
+            return np.inf
+        return 0.0 if self.noise is None else float(np.max(self.noise.variance))
 
 
-def check_nobs(
-    cells: FloatArray, variance: FloatArray, nobs: Any, nobs_mechanism: Any, name: str
-) -> tuple[float | None, NoiseForm, NoiseLaw | None]:
-    """Return the published number of observations, the form, and the law of the noise in it."""
-    if nobs is None:
-        if nobs_mechanism is not None:
-            raise InvalidParameterError("nobs must be given with nobs_mechanism, got None")
-        return None, NoiseForm.published(variance, np.inf), None
-    if nobs_mechanism is None:
-        total = float(check_integer(nobs, "nobs", ge=1, le=int(LARGEST_NOBS)))
-        if not variance.any():
-            check_sums(cells.sum(), total, name, "nobs")
-        return total, NoiseForm.published(variance, 0.0), None
-    law = as_noise(nobs_mechanism, 1, name="nobs_mechanism")
-    law = law.take(0) if law.shape else law
-    total = check_scalar(nobs, "nobs", ge=-LARGEST, le=LARGEST)
-    check_published(np.array([total]), "nobs", law)
-    spread = check_array(law.variance, "the variance of nobs_mechanism", le=LARGEST**2).item()
-    if spread == 0.0:
-        return check_nobs(cells, variance, nobs, None, name)
-    return total, NoiseForm.published(variance, spread), law
+def are_apart(one: NoisyValues, other: NoisyValues) -> bool:
+    """Whether no noise with variance has a part in both."""
+    both = one.beside(other)
+    if both.weights is None:
+        return True
+    used = both._rows(np.arange(len(both)))
+    used = used.multiply(np.sqrt(both._noise_variance())[np.newaxis]).tocsr()
+    used.eliminate_zeros()
+    first, second = used[: len(one)], used[len(one) :]
+    return not np.intersect1d(first.indices, second.indices).size
 
 
-def check_reports(cells: FloatArray, nobs: Any, nobs_mechanism: Any, name: str) -> float:
+def check_spread(x: NoisyValues) -> FloatArray:
+    """Return the variances of the noise of a table, flat, if they can be computed with."""
+    check_array(x.values, x.name, ge=-LARGEST, le=LARGEST)
+    return check_array(x.variance, "the variance of mechanism", le=LARGEST**2)
+
+
+def joint_errors(x: NoisyValues) -> tuple[NoiseLaw, NoisyValues | None]:
+    """Return the law of errors that are independent; else of their noises, with the values."""
+    return (x.marginal, None) if x.are_independent() else (x.noises.law, x)
+
+
+def form_of(
+    x: NoisyValues, shape: tuple[int, ...], total: Total
+) -> tuple[NoiseForm, NoiseLaw, Told | None]:
+    """Return the form of a table with such a total, its noise, and what the total tells."""
+    variance, (noise, errors) = check_spread(x).reshape(shape), joint_errors(x)
+    if errors is None:
+        return NoiseForm.published(variance, total.variance), noise, None
+    told = Told.of(errors, np.ones((1, len(x))), total.variance)
+    left = np.maximum(np.diag(told.covariance), 0.0).reshape(shape)
+    return NoiseForm.published(left, np.inf), noise, told
+
+
+def check_reports(x: NoisyValues, nobs: Any, nobs_mechanism: Any) -> float:
     """Return the number of reports, which are counted without noise."""
     if nobs_mechanism is not None:
         raise InvalidParameterError(
             "nobs_mechanism must not be given with randomized response, whose reports are counted "
             "without noise"
         )
-    check_published(cells.ravel(), name, Exact())
-    total = float(check_array(cells, name, ge=0, le=LARGEST_NOBS).sum())
+    total = float(check_array(x.values, x.name, ge=0, le=LARGEST_NOBS).sum())
     if not 1 <= total <= LARGEST_NOBS:
         raise InvalidParameterError(
-            f"{name} must hold between 1 and {LARGEST_NOBS:.0f} reports, got {total:g}"
+            f"{x.name} must hold between 1 and {LARGEST_NOBS:.0f} reports, got {total:g}"
         )
     if nobs is not None:
-        check_sums(total, float(check_integer(nobs, "nobs", ge=1)), name, "nobs")
+        check_sums(total, float(check_integer(nobs, "nobs", ge=1)), x.name, "nobs")
     return total
 
 

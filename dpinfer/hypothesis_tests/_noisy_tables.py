@@ -14,10 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpinfer._check import FloatArray
+from dpinfer.errors import InvalidParameterError
 from dpinfer.hypothesis_tests._quadratic.law import QuadraticLaw
 from dpinfer.mechanisms.independent import groups
 from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.mechanisms.laws import DiscreteGaussian, Exact, Gaussian
+from dpinfer.releases.noisy import NoisyValues
 
 _DEPENDENT = 1e-10
 """Ratio of singular values below which columns are taken to depend on the others."""
@@ -31,23 +33,12 @@ class NoiseForm:
 
     The covariance of the counts is n(diag(p) - p pᵀ) + diag(V). Its part n p pᵀ is missing here:
     the form is minimised over multiples of p, too, and its minimum does not depend on that part.
-
-    Parameters
-    ----------
-    variance : array of float, the shape of a table
-        Variance V of the noise.
-    shared : float
-        The factor g.
-    slack : float
-        1 - g ΣV, which would cancel.
-    inflation : float
-        The factor s: sampling variance in units of the expected count.
     """
 
-    variance: FloatArray
-    shared: float
-    slack: float
-    inflation: float = 1.0
+    variance: FloatArray  # V, in the shape of a table
+    shared: float  # g
+    slack: float  # 1 - g ΣV, which would cancel
+    inflation: float = 1.0  # s: sampling variance in units of the expected count
 
     @classmethod
     def published(cls, variance: FloatArray, nobs_variance: float) -> NoiseForm:
@@ -108,29 +99,29 @@ class NoiseForm:
             form += factor * np.square(self.dot_noise(weighted))
         return form
 
-    def residual_covariance(self, tangents: FloatArray, expected: FloatArray) -> FloatArray:
+    def residual_covariance(
+        self, tangents: FloatArray, expected: FloatArray, noise: FloatArray | None = None
+    ) -> FloatArray:
         """Return the covariance, shape (k, k), of deviations from a fit, by linearising the fit.
 
-        Parameters
-        ----------
-        tangents : array of float, shape (k, q)
-            Derivatives of the k expected counts with respect to the parameters, the scale of all
-            of them among these.
-        expected : array of float
-            Expected counts in the shape of a table.
+        Tangents, shape (k, q), are the derivatives of the expected counts by the parameters, the
+        scale of all among them. ``noise`` is the covariance of the noise where it is not diag(V).
         """
         weights, gamma = self.weights(expected[..., np.newaxis])
         weights = weights.ravel()
         direction = np.sqrt(gamma) * weights * self.variance.ravel()
         fitted = fitted_part(tangents, weights, direction[np.newaxis])
-        return self.covariance_of(np.eye(expected.size) - fitted, expected)
+        return self.covariance_of(np.eye(expected.size) - fitted, expected, noise)
 
-    def covariance_of(self, left: FloatArray, expected: FloatArray) -> FloatArray:
+    def covariance_of(
+        self, left: FloatArray, expected: FloatArray, noise: FloatArray | None = None
+    ) -> FloatArray:
         """Return the covariance of a linear function, shape (q, k), of adjusted tables."""
-        noise, cells = self.variance.ravel(), expected.ravel()
-        told = left @ noise
+        variance, cells = self.variance.ravel(), expected.ravel()
+        told = left @ variance
         factor = left - self.shared * told[:, np.newaxis]
-        sampled = np.diag(cells + noise) - np.outer(cells, cells) / cells.sum()
+        sampled = np.diag(cells) + (np.diag(variance) if noise is None else noise)
+        sampled -= np.outer(cells, cells) / cells.sum()
         # the noise of the published total adds g² var N = g·(1 - g ΣV) in one direction
         from_total = self.shared * self.slack * np.outer(told, told)
         return np.asarray(factor @ sampled @ factor.T + from_total)
@@ -174,39 +165,60 @@ QuadraticForm = Callable[[FloatArray], FloatArray]
 SMALL_EXPECTED = 5.0
 """Below this expected count the chi-squared limit is not to be trusted."""
 
+_MOST_CELLS = 4096
+"""Cells up to which a covariance of all of them is computed."""
+
+
+def is_gaussian(noise: NoiseLaw, cells: int) -> bool:
+    """Whether all noises are Gaussian or 0; then weighted sums of them are Gaussian, too."""
+    return all(
+        isinstance(law, (Gaussian, DiscreteGaussian, Exact)) for law, _ in groups(noise, cells)
+    )
+
+
+def check_cells(cells: int) -> None:
+    """Refuse covariances of too many cells."""
+    if cells > _MOST_CELLS:
+        raise InvalidParameterError(
+            f"table must have at most {_MOST_CELLS} cells where their covariance is needed, as "
+            "with statistic='pearson' and method='asymptotic' and for errors that depend on one "
+            f"another, got {cells}: use statistic='projected' for independent ones"
+        )
+
 
 @dataclass(frozen=True)
 class NoisyTable:
-    """Law of k multinomial counts with independent noise.
-
-    Parameters
-    ----------
-    nobs : int
-        Number of observations.
-    expected : array of float, shape (k,)
-        Expected counts > 0, which add up to ``nobs``.
-    noise : NoiseLaw
-        Law of the noise, shape () or (k,).
-    """
+    """Law of k multinomial counts, whose expectations are > 0 and add up to nobs, with noise."""
 
     nobs: int
     expected: FloatArray
-    noise: NoiseLaw
+    noise: NoiseLaw  # shape () or (k,); of what the errors are made of where these are given
+    errors: NoisyValues | None = None  # where they depend on one another
 
     @property
     def variance(self) -> FloatArray:
         """Variance of the noise, shape (k,)."""
+        if self.errors is not None:
+            return self.errors.variance
         return np.broadcast_to(self.noise.variance, self.expected.shape)
 
     @property
     def has_gaussian_noise(self) -> bool:
         """Whether the noise is Gaussian in every cell, if it has any."""
-        kinds = (law for law, _ in groups(self.noise, self.expected.size))
-        return all(isinstance(law, (Gaussian, DiscreteGaussian, Exact)) for law in kinds)
+        size = self.expected.size if self.errors is None else self.errors.noises.size
+        return is_gaussian(self.noise, size)
+
+    @property
+    def covariance(self) -> FloatArray:
+        """Covariance of the published counts, shape (k, k)."""
+        check_cells(self.expected.size)
+        noise = np.diag(self.variance) if self.errors is None else self.errors.cov()
+        across = np.outer(self.expected, self.expected) / self.nobs
+        return np.asarray(np.diag(self.expected) - across + noise)
 
     @cached_property
     def pearson_law(self) -> QuadraticLaw:
-        """Exact law of Pearson's statistic."""
+        """Exact law of Pearson's statistic, for independent errors."""
         return QuadraticLaw(
             self.nobs, self.expected / self.nobs, self.expected, 1.0 / self.expected, self.noise
         )
@@ -214,9 +226,13 @@ class NoisyTable:
     def draw_deviations(self, size: int, rng: np.random.Generator) -> FloatArray:
         """Draw deviations of published from expected counts, shape (size, k)."""
         counts = rng.multinomial(self.nobs, self.expected / self.expected.sum(), size)
-        noise = self.noise.rvs(counts.shape, rng=rng)
+        if self.errors is None:
+            noise = np.asarray(self.noise._rvs(counts.shape, rng), dtype=np.float64)
+        else:
+            noise = self.errors.draw(size, rng=rng)
         noise += counts
-        return np.asarray(np.subtract(noise, self.expected))
+        noise -= self.expected
+        return noise
 
 
 @dataclass(frozen=True)
@@ -227,7 +243,6 @@ class SimulatedStatistic:
     statistic: Statistic
 
     def __call__(self, size: int, rng: np.random.Generator) -> FloatArray:
-        """Draw so many independent replicates."""
         return STATISTICS[self.statistic](self.table)(self.table.draw_deviations(size, rng))
 
 
@@ -238,12 +253,15 @@ def pearson(table: NoisyTable) -> QuadraticForm:
 
 
 def projected(table: NoisyTable) -> QuadraticForm:
-    """Return min over c of (d - c·1)ᵀ Σ⁻¹ (d - c·1) with Σ = diag(n p + V) - n p pᵀ.
+    """Return min over c of (d - c·1)ᵀ Σ⁻¹ (d - c·1), Σ = diag(n p) - n p pᵀ + noise.
 
     With w = 1/(n p + V) and the deviations centred so that Σ w d = 0, the Sherman-Morrison formula
     makes it Σ w d² + (Σ w)(Σ w p d)²/((Σ w p)² + (Σ w)(Σ w p V)/n): no term is negative, and it
-    holds without noise, too, where Σ is singular.
+    holds without noise, too, where Σ is singular. That is for independent noise of variances V.
     """
+    if table.errors is not None:
+        root = contrast_root(table)
+        return lambda deviations: np.asarray(np.square(deviations @ root.T).sum(axis=-1))
     share = table.expected / table.nobs
     weights = 1.0 / (table.expected + table.variance)
     shared = weights * share
@@ -255,6 +273,19 @@ def projected(table: NoisyTable) -> QuadraticForm:
         return np.asarray(np.square(centred) @ weights + factor * np.square(centred @ shared))
 
     return statistic
+
+
+def contrast_root(table: NoisyTable) -> FloatArray:
+    """Return R, shape (r, k), with RᵀR = Bᵀ(BΣBᵀ)⁺B for contrasts B, and RΣRᵀ = 1; r is the rank.
+
+    In units of the standard deviations: where errors depend, variances differ by many orders.
+    """
+    scale = 1.0 / np.sqrt(table.expected + table.variance)
+    # contrasts are orthogonal to 1, and to the scale in these units
+    basis = np.linalg.qr(scale[:, np.newaxis], mode="complete")[0][:, 1:].T * scale
+    values, vectors = np.linalg.eigh(basis @ table.covariance @ basis.T)
+    kept = values > _DEPENDENT * values[-1]
+    return np.asarray((vectors[:, kept] / np.sqrt(values[kept])).T @ basis)
 
 
 STATISTICS: dict[Statistic, Callable[[NoisyTable], QuadraticForm]] = {
@@ -292,15 +323,6 @@ def project_out(
     makes V one more column of A, with -1/g added to its diagonal. The equations of a are diagonal
     and are eliminated first. Those of b, the shorter margin, follow, made definite by a multiple of
     b·bᵀ: the scale of b is also that of a. The pivot of V comes last, and is negative.
-
-    Parameters
-    ----------
-    form : NoiseForm
-        The form.
-    tables : array of float, shape (r, c, m)
-        The adjusted tables z.
-    rows, columns : array of float, shape (r, m) and (c, m)
-        Margins a and b >= 0, neither of them all 0.
     """
     if len(columns) > len(rows):
         turned = replace(form, variance=form.variance.T)
@@ -447,22 +469,7 @@ def solve_loaded(
     The matrices are positive definite, so that elimination needs no exchange of pivots, and no
     pivot is below its d but by rounding. Where there are fewer loads than equations, Woodbury's
     formula leaves r equations, of the same kind.
-
-    Parameters
-    ----------
-    diagonal : array of float, shape (c, m)
-        d > 0.
-    factor : array of float, shape (r, m)
-        f >= 0.
-    loads : array of float, shape (r, c, m)
-        The vectors l.
-    right : array of float, shape (c, m)
-        y.
-
-    Returns
-    -------
-    array of float, shape (c, m)
-        The solutions x.
+    Shapes: d > 0 and y (c, m), f >= 0 (r, m), l (r, c, m).
     """
     size = len(diagonal)
     if len(factor) < size:

@@ -7,20 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpinfer._check import (
-    RNG,
-    FloatArray,
-    as_values,
-    check_array,
-    check_integer_array,
-    check_length,
-    check_option,
-    freeze,
-)
+from dpinfer._check import RNG, FloatArray, check_option, freeze
 from dpinfer.errors import InvalidParameterError
-from dpinfer.estimation.published import LARGEST_NOBS, unlabelled
+from dpinfer.estimation.published import LARGEST_NOBS
 from dpinfer.hypothesis_tests._fitted_tables import (
-    LARGEST,
     METHODS,
     SMALL_EXPECTED_RULES,
     STATISTICS,
@@ -30,100 +20,95 @@ from dpinfer.hypothesis_tests._fitted_tables import (
     RowMargins,
     SmallExpected,
     TableModel,
+    Told,
+    Total,
     check_channel,
-    check_nobs,
-    check_noise,
     check_reports,
+    check_spread,
     check_sums,
+    form_of,
+    joint_errors,
     split_channel,
 )
 from dpinfer.hypothesis_tests._noisy_tables import NoiseForm, Statistic
 from dpinfer.mechanisms.channels import RandomizedResponse
 from dpinfer.mechanisms.independent import Mechanism
-from dpinfer.mechanisms.law import NoiseLaw, refuse_dependent
+from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.mechanisms.laws import Exact
+from dpinfer.releases.noisy import NoisyValues, noisy
 from dpinfer.results.hypothesis import HypothesisResult
 from dpinfer.results.simulation import Simulation
 
 if TYPE_CHECKING:
     import pandas as pd
 
-
-# A published contingency table with the null hypothesis about it, checked.
-
-
 _INDEPENDENCE = "Independence in a contingency table"
+
+Axes = tuple["pd.Index", "pd.Index"]
 
 
 @dataclass(frozen=True)
 class PublishedTable:
-    """A table with the model of how it came about.
-
-    Parameters
-    ----------
-    name : str
-        What is tested.
-    cells : array of float, shape (r, c)
-        The published values.
-    estimate : array of float, shape (r, c)
-        Unbiased estimate of the confidential counts.
-    nobs : float, optional
-        The published number of observations.
-    model : TableModel
-        The null hypothesis.
-    """
+    """A table with the model of how it came about."""
 
     name: str
     cells: FloatArray
-    estimate: FloatArray
-    nobs: float | None
+    estimate: FloatArray  # of the confidential counts, unbiased
+    nobs: float | None  # as published
     model: TableModel
 
     @classmethod
-    def checked(
+    def of(
         cls,
-        table: Any,
-        labels: pd.Index | None,
+        x: NoisyValues,
+        axes: Axes | None,
         mechanism: Any,
         nobs: Any,
         nobs_mechanism: Any,
         row_totals: Any,
     ) -> PublishedTable:
-        """Check the arguments of the test, each by itself and against the others."""
-        cells = np.ascontiguousarray(check_array(table, "table", ge=-LARGEST, le=LARGEST, ndim=2))
-        if min(cells.shape) < 2:
-            raise InvalidParameterError(
-                f"table must have at least 2 rows and 2 columns, got shape {cells.shape}"
-            )
+        """Check the arguments of the test against the table."""
+        cells = x.values.reshape(x.shape)
         if row_totals is not None:
             if nobs is not None or nobs_mechanism is not None or _is_channel(mechanism):
                 raise InvalidParameterError(
                     "row_totals must not be given with nobs, nobs_mechanism or randomized response"
                 )
-            totals = unlabelled(row_totals, "row_totals", labels, "the rows of table")
-            return cls._homogeneity(cells, mechanism, totals)
+            return cls._homogeneity(x, cells, axes, row_totals)
         if _is_channel(mechanism):
-            total = check_reports(cells, nobs, nobs_mechanism, "table")
+            total = check_reports(x, nobs, nobs_mechanism)
             if isinstance(mechanism, RandomizedResponse):
                 return cls._randomized_jointly(cells, mechanism, total)
             return cls._randomized_apart(cells, mechanism, total)
-        noise, variance = check_noise(cells, mechanism, "table")
-        known, form, law = check_nobs(cells, variance, nobs, nobs_mechanism, "table")
-        refuse_dependent([noise, *([law] if law else [])], "mechanism and nobs_mechanism")
-        model = TableModel(cells.shape, ProductMargins(form), noise, law)
-        return cls(_INDEPENDENCE, cells, cells, known, model)
+        number = Total.of(x, nobs, nobs_mechanism)
+        form, noise, told = form_of(x, x.shape, number)
+        model = TableModel(x.shape, ProductMargins(form), noise, number.noise, told=told)
+        return cls(_INDEPENDENCE, cells, cells, number.value, model)
 
     @classmethod
     def _homogeneity(
-        cls, cells: FloatArray, mechanism: Any, row_totals: FloatArray
+        cls, x: NoisyValues, cells: FloatArray, axes: Axes | None, row_totals: Any
     ) -> PublishedTable:
-        noise, variance = check_noise(cells, mechanism, "table")
-        totals = check_integer_array(row_totals, "row_totals", ge=1)
-        check_array(totals, "row_totals", le=LARGEST_NOBS, ndim=1)
-        check_length(totals, "row_totals", len(cells), "the rows of table")
+        rows = NoisyValues(
+            cells.sum(axis=1),
+            x.noises,
+            labels=None if axes is None else axes[0],
+            name="the rows of table",
+        )
+        totals = rows.setting(row_totals, "row_totals", whole=True, ge=1, le=LARGEST_NOBS)
+        if totals.shape != (len(cells),):
+            raise InvalidParameterError(
+                f"row_totals must have one entry for each of the {len(cells)} rows of table, got "
+                f"shape {totals.shape}"
+            )
+        variance, (noise, errors) = check_spread(x).reshape(x.shape), joint_errors(x)
         exact = ~variance.any(axis=1)
         check_sums(cells[exact].sum(axis=1), totals[exact], "rows of table", "row_totals")
-        model = TableModel(cells.shape, RowMargins(variance, totals), noise)
+        told = None
+        if errors is not None:
+            sums = np.repeat(np.eye(len(cells)), cells.shape[1], axis=1)
+            told, variance = Told.of(errors, sums, 0.0, totals), np.zeros(x.shape)
+        model = TableModel(x.shape, RowMargins(variance, totals), noise, told=told)
         name = "Homogeneity of the rows of a table"
         return cls(name, cells, cells, float(totals.sum()), model)
 
@@ -205,7 +190,7 @@ class ContingencyResult(HypothesisResult):
 def chi2_contingency(
     table: Any,
     *,
-    mechanism: Mechanism | RandomizedResponse | tuple[Channel, Channel],
+    mechanism: Mechanism | RandomizedResponse | tuple[Channel, Channel] | None = None,
     nobs: float | None = None,
     nobs_mechanism: NoiseLaw | None = None,
     row_totals: Any = None,
@@ -222,11 +207,13 @@ def chi2_contingency(
 
     Parameters
     ----------
-    table : array of shape (r, c) or DataFrame
+    table : array of shape (r, c), DataFrame, Release or fit
         The published counts of r >= 2 rows and c >= 2 columns: counts plus noise, not clamped or
-        rounded since. Negative counts are ordinary values.
-    mechanism : NoiseLaw, sequence of NoiseLaw, RandomizedResponse or pair of these
-        The law of the noise: one for all cells, or one for each, row by row. If the respondents'
+        rounded since. Negative counts are ordinary values. A release or a combined estimate holds
+        a value for each label (row, column).
+    mechanism : NoiseLaw, sequence of NoiseLaw, RandomizedResponse or pair of these, optional
+        The law of the noise: one for all cells, or one for each, row by row; left out where
+        ``table`` carries its law. If the respondents'
         answers were randomized: a channel with r·c categories for both attributes together, or a
         pair of channels, for the row and for the column, None for one that was not randomized.
         The table then holds the reports.
@@ -301,6 +288,15 @@ def chi2_contingency(
     to a sixth less variable than the sums of rows and columns where the margins are unequal, and
     as good elsewhere.
 
+    Errors that depend on one another, as those of a combined estimate do, have a covariance C in
+    place of diag(V), and V Vᵀ/(ΣV + var N) becomes C1 1ᵀC/(1ᵀC1 + var N). The margins minimise the
+    form with the diagonal of what is left, C'. ``"projected"`` is Neyman's C(α) statistic with all
+    of C': d'M⁻¹d less what the derivatives by the margins explain of it, M = diag(a·bᵀ) + C', up to
+    512 cells. The simulation draws from the joint law of the errors. For 2 × 3 tables with n = 300
+    combined from cells, margins and total, with noise of standard deviations 8, 1.4 and 0.7, both
+    statistics rejected in 4.3 to 5.8 % of 1,000 tables at the level 5 % by their limits under
+    Gaussian noise, in 4.7 to 6.5 % under Laplace noise, and in 4.0 to 5.9 % by simulation.
+
     The p-value is that of a simulation from the estimated margins (Gaboardi et al. 2016, MCIndep),
     so that its level is nominal only in the limit. In 432 settings (n = 50, 500, 5,000; four laws
     of noise at ε = 0.05, 0.2, 1; 2 × 2 and 3 × 4 tables, balanced and skewed; independence with n
@@ -355,11 +351,10 @@ def chi2_contingency(
     statistic = check_option(statistic, "statistic", STATISTICS)
     rule = check_option(small_expected, "small_expected", SMALL_EXPECTED_RULES)
     simulation = Simulation.checked(reps, rng, progress, n_jobs, precision)
-    cells, axes = _split_axes(table)
-    labels = None if axes is None else axes[0]
-    published = PublishedTable.checked(cells, labels, mechanism, nobs, nobs_mechanism, row_totals)
+    x, axes = table_of(table, mechanism)
+    published = PublishedTable.of(x, axes, mechanism, nobs, nobs_mechanism, row_totals)
     test = EstimatedNull.of(published.model, published.cells, published.nobs, statistic)
-    rows, columns = published.cells.shape
+    rows, columns = x.shape
     return ContingencyResult(
         **test.report(method, rule, simulation, f"{rows} x {columns} table"),
         name=published.name,
@@ -369,12 +364,33 @@ def chi2_contingency(
     )
 
 
-def _split_axes(table: Any) -> tuple[Any, tuple[pd.Index, pd.Index] | None]:
-    """Return the values of a table, and the labels of its axes if it is a DataFrame."""
-    table = as_values(table, "table")
-    if hasattr(table, "columns") and hasattr(table, "iloc"):
-        return table.to_numpy(), (table.index, table.columns)
-    return table, None
+def table_of(table: Any, mechanism: Any) -> tuple[NoisyValues, Axes | None]:
+    """Return a table as noisy values of two dimensions, and the labels of its axes."""
+    law = Exact() if _is_channel(mechanism) else mechanism
+    x = noisy(table, mechanism=law, name="table")
+    x.need(unruled=True, whole=True, who="chi2_contingency")
+    axes: Axes | None = None
+    shape = x.shape
+    if len(shape) == 2 and hasattr(table, "iloc"):
+        axes = table.index, table.columns
+    elif x.labels is not None and x.labels.nlevels == 2:
+        import pandas as pd
+
+        rows, columns = (x.labels.unique(level) for level in (0, 1))
+        if len(x) == len(rows) * len(columns):
+            axes, shape = (rows, columns), (len(rows), len(columns))
+            x = x._take(x.labels.get_indexer(pd.MultiIndex.from_product(axes)))
+    if len(shape) != 2:
+        raise InvalidParameterError(
+            "table must be two-dimensional, or hold a value for each label (row, column) of a "
+            f"table, got shape {shape}"
+        )
+    if min(shape) < 2:
+        raise InvalidParameterError(
+            f"table must have at least 2 rows and 2 columns, got shape {shape}"
+        )
+    table = NoisyValues(x.values, x.noises, shape=shape, weights=x.weights, at=x.at, name=x.name)
+    return table, axes
 
 
 def _attach_axes(cells: FloatArray, axes: tuple[pd.Index, pd.Index] | None) -> Any:

@@ -15,14 +15,13 @@ from dpinfer._check import (
     FloatArray,
     check_array,
     check_integer,
-    check_length,
     check_option,
     freeze,
     show,
 )
 from dpinfer._numerics.chi2 import WeightedChi2
 from dpinfer.errors import ApproximationWarning, ConvergenceError, InvalidParameterError
-from dpinfer.estimation.published import LARGEST_NOBS, unlabelled
+from dpinfer.estimation.published import LARGEST_NOBS
 from dpinfer.hypothesis_tests._fitted_tables import (
     LARGEST,
     METHODS,
@@ -33,11 +32,14 @@ from dpinfer.hypothesis_tests._fitted_tables import (
     Method,
     SmallExpected,
     TableModel,
+    Total,
     check_channel,
-    check_nobs,
-    check_noise,
     check_reports,
+    check_spread,
     check_sums,
+    form_of,
+    joint_errors,
+    solve_normal,
 )
 from dpinfer.hypothesis_tests._noisy_tables import (
     SMALL_EXPECTED,
@@ -46,6 +48,7 @@ from dpinfer.hypothesis_tests._noisy_tables import (
     NoisyTable,
     SimulatedStatistic,
     Statistic,
+    contrast_root,
     total,
 )
 from dpinfer.hypothesis_tests._noisy_tables import STATISTICS as NOISY_TABLE_STATISTICS
@@ -53,10 +56,11 @@ from dpinfer.hypothesis_tests._quadratic.law import ACCEPTED_ERROR
 from dpinfer.hypothesis_tests.models import draws_in_block
 from dpinfer.mechanisms.channels import RandomizedResponse
 from dpinfer.mechanisms.independent import Mechanism
-from dpinfer.mechanisms.law import NoiseLaw, refuse_dependent
+from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.mechanisms.laws import Exact
+from dpinfer.releases.noisy import NoisyValues, noisy
 from dpinfer.results.hypothesis import HypothesisResult
-from dpinfer.results.labels import attach_labels, split_labels
+from dpinfer.results.labels import attach_labels
 from dpinfer.results.null import AsymptoticNull, ExactNull, NullDistribution
 from dpinfer.results.simulation import Simulation, simulate_null
 
@@ -65,13 +69,16 @@ GoodnessOfFitMethod = Literal["exact", "monte-carlo", "asymptotic"]
 _ROUNDING = 1e-9
 """Relative error allowed to the sum of the expected counts."""
 
+_SINGULAR = 1e-12
+"""Eigenvalues of a covariance below this, relative to the largest, are 0 but for rounding."""
+
 
 def chisquare(
     f_obs: Any,
     f_exp: Any = None,
     ddof: int = 0,
     *,
-    mechanism: Mechanism | RandomizedResponse,
+    mechanism: Mechanism | RandomizedResponse | None = None,
     nobs: int | None = None,
     statistic: Statistic = "pearson",
     method: GoodnessOfFitMethod | None = None,
@@ -85,10 +92,10 @@ def chisquare(
 
     Parameters
     ----------
-    f_obs : array of shape (k,) or Series
+    f_obs : array of shape (k,), Series, Release or fit
         The published counts of k >= 2 cells: counts plus noise, not clamped or rounded since.
-        Negative counts are ordinary values. With randomized response: the number of reports of
-        each category.
+        Negative counts are ordinary values. A combined estimate brings the joint law of its
+        errors. With randomized response: the number of reports of each category.
     f_exp : array of shape (k,) or Series, optional
         Expected counts under the null hypothesis, > 0, that add up to the public number of
         observations. By default all cells are equally likely, and ``nobs`` is needed. With
@@ -96,9 +103,9 @@ def chisquare(
     ddof : int, default 0
         Must be 0; it is here to refuse what SciPy's argument of this name stands for. Where
         parameters were estimated, use :func:`~dpinfer.hypothesis_tests.chisquare_fit`.
-    mechanism : NoiseLaw, sequence of NoiseLaw or RandomizedResponse
+    mechanism : NoiseLaw, sequence of NoiseLaw or RandomizedResponse, optional
         The law of the noise: one for all cells, or one for each. Or the channel through which
-        every respondent's answer went.
+        every respondent's answer went. Left out where ``f_obs`` carries its law.
     nobs : int, optional
         The public number of observations n >= 1. By default the sum of ``f_exp``; the sum of the
         noisy counts does not tell it. With randomized response it is the number of reports.
@@ -181,6 +188,12 @@ def chisquare(
     (2017, §5.2). Its limit for large n under Gaussian noise, however large V, is χ² with k - 1
     degrees of freedom. Without noise both statistics are Pearson's.
 
+    Errors that depend on one another, as those of a combined estimate do, have a covariance C in
+    place of diag(V). The table is drawn from their joint law, and the limits take C: Pearson's is
+    Σ λZ² with the eigenvalues of the covariance in units of √(n p), the projected form is
+    (Bd)ᵀ(BΣBᵀ)⁺Bd for contrasts B, and the rank of BΣBᵀ is its degrees of freedom. ``"exact"``
+    needs independent errors.
+
     Randomized response: the reports of n respondents are multinomial with the probabilities that
     the channel makes of p, without noise. They are tested against these.
 
@@ -212,7 +225,7 @@ def chisquare(
             "use chisquare_fit, which estimates them anew in every replicate"
         )
     simulation = Simulation.checked(reps, rng, progress, n_jobs, precision)
-    deviations, table = _checked(f_obs, f_exp, nobs, mechanism)
+    deviations, table = _deviations(_cells(f_obs, mechanism, "chisquare"), f_exp, nobs, mechanism)
     test = _Test(table, statistic, NOISY_TABLE_STATISTICS[statistic](table)(deviations))
     if chosen is None:
         chosen, doubts = test.best_method()
@@ -245,6 +258,8 @@ class _Test:
         """Return the exact method or, with the reason, simulation."""
         if self.statistic != "pearson":
             return "monte-carlo", ()
+        if self.table.errors is not None:
+            return "monte-carlo", ("simulated because the errors of the cells are dependent",)
         error = self.table.pearson_law.error(self.value)
         if error <= ACCEPTED_ERROR:
             return "exact", ()
@@ -257,39 +272,49 @@ def _why_not_exact(error: float) -> str:
     return f"the exact p-value could be had with an error of {min(error, 1.0):.1g} only"
 
 
-def _checked(f_obs: Any, f_exp: Any, nobs: object, mechanism: Any) -> tuple[FloatArray, NoisyTable]:
-    """Check the arguments against each other; return the deviations and their law."""
-    values, labels = split_labels(f_obs, "f_obs")
-    observed = check_array(values, "f_obs", ndim=1)
-    if observed.size < 2:
-        raise InvalidParameterError(f"f_obs must have at least 2 cells, got {observed.size}")
-    total = None if nobs is None else check_integer(nobs, "nobs", ge=1, le=int(LARGEST_NOBS))
+def _cells(f_obs: Any, mechanism: Any, who: str) -> NoisyValues:
+    """Return the cells of a table; reports through a channel have no noise of their own."""
+    reports = isinstance(mechanism, RandomizedResponse)
+    law = Exact() if reports else mechanism
+    x = noisy(f_obs, mechanism=law, name="f_obs")
+    if len(x.shape) != 1:
+        raise InvalidParameterError(f"f_obs must be one-dimensional, got shape {x.shape}")
+    if len(x) < 2:
+        raise InvalidParameterError(f"f_obs must have at least 2 cells, got {len(x)}")
+    if reports:
+        check_channel(mechanism, len(x), "cells of f_obs")
+    return x.need(unruled=True, whole=True, who=who)
+
+
+def _deviations(
+    x: NoisyValues, f_exp: Any, nobs: object, mechanism: Any
+) -> tuple[FloatArray, NoisyTable]:
+    """Check the other arguments against the cells; return their deviations and the law of these."""
+    number = None if nobs is None else check_integer(nobs, "nobs", ge=1, le=int(LARGEST_NOBS))
     reports = isinstance(mechanism, RandomizedResponse)
     if reports:
-        check_channel(mechanism, observed.size, "cells of f_obs")
-        total = int(check_reports(observed, nobs, None, "f_obs"))
+        number = int(check_reports(x, nobs, None))
     if f_exp is not None:
-        array = unlabelled(f_exp, "f_exp", labels, "f_obs")
         positive = None if reports else 0.0
-        expected = check_array(array, "f_exp", ge=0, gt=positive, le=LARGEST_NOBS, ndim=1)
-        check_length(expected, "f_exp", observed.size, "the cells of f_obs")
-        total = _checked_total(expected, total)
-    elif total is not None:
-        expected = np.full(observed.size, total / observed.size)
+        expected = x.setting(f_exp, "f_exp", ge=0, gt=positive, le=LARGEST_NOBS)
+        if expected.shape != x.shape:
+            raise InvalidParameterError(
+                f"f_exp must have one entry for each of the {len(x)} cells of f_obs, got shape "
+                f"{expected.shape}"
+            )
+        number = _checked_total(expected, number)
+    elif number is not None:
+        expected = np.full(len(x), number / len(x))
     else:
         raise InvalidParameterError(
             "nobs must be given where f_exp is not: the sum of noisy counts does not tell it"
         )
     if reports:
-        return _deviations(observed, NoisyTable(total, expected @ mechanism.channel, Exact()))
-    noise, variance = check_noise(observed, mechanism, "f_obs")
-    if not variance.any():
-        check_sums(observed.sum(), total, "f_obs", "nobs")
-    return _deviations(observed, NoisyTable(total, expected, noise))
-
-
-def _deviations(observed: FloatArray, table: NoisyTable) -> tuple[FloatArray, NoisyTable]:
-    return observed - table.expected, table
+        table = NoisyTable(number, expected @ mechanism.channel, Exact())
+        return x.values - table.expected, table
+    if not check_spread(x).any():
+        check_sums(x.values.sum(), number, "f_obs", "nobs")
+    return x.values - expected, NoisyTable(number, expected, *joint_errors(x))
 
 
 def _checked_total(expected: FloatArray, nobs: int | None) -> int:
@@ -316,6 +341,12 @@ def _exact(test: _Test, simulation: Simulation) -> tuple[NullDistribution, tuple
         raise InvalidParameterError(
             f"statistic must be 'pearson' with method='exact', got '{test.statistic}': use "
             "method='monte-carlo'"
+        )
+    if test.table.errors is not None:
+        raise InvalidParameterError(
+            "method 'exact' needs independent errors: those of f_obs share noises, as the cells of "
+            "a combined table do; use method='monte-carlo', which is valid for them, or test what "
+            "was published before it was combined"
         )
     law = test.table.pearson_law
     error = law.error(test.value)
@@ -350,8 +381,15 @@ def _asymptotic(test: _Test, simulation: Simulation) -> tuple[NullDistribution, 
     notes = tuple(f"{doubt}; the chi-squared limit is not to be trusted" for doubt in doubts)
     for note in notes:
         warnings.warn(note, ApproximationWarning, stacklevel=3)
+    joint = table.errors is not None
     if test.statistic == "projected":
-        return AsymptoticNull.chi2(table.expected.size - 1), notes
+        dof = len(contrast_root(table)) if joint else table.expected.size - 1
+        return AsymptoticNull.chi2(dof), notes
+    if joint:
+        scale = 1.0 / np.sqrt(table.expected)
+        values = np.linalg.eigvalsh(scale[:, np.newaxis] * table.covariance * scale)
+        law = WeightedChi2.from_eigenvalues(np.where(values > _SINGULAR * values[-1], values, 0.0))
+        return AsymptoticNull(law.upper, law.lower, "weighted sum of chi-squared variables"), notes
     law = WeightedChi2.rank_one(1.0 + table.variance / table.expected, table.expected / table.nobs)
     return AsymptoticNull(law.upper, law.lower, "weighted sum of chi-squared variables"), notes
 
@@ -384,30 +422,15 @@ _HALVINGS = 12
 _CONVERGED = 1e-16
 """What a step gains in the quadratic form when it is over."""
 
-_NOT_DETERMINED = 1e-10
-"""Ratio of eigenvalues of the scaled normal matrix below which parameters are not determined."""
-
 
 @dataclass(frozen=True)
 class Cells:
-    """A user's model of k probabilities, evaluated at many parameters.
-
-    Parameters
-    ----------
-    model : callable
-        Parameters, shape (q,), to probabilities, shape (k,).
-    size : int
-        k.
-    bounds : array of float, shape (q, 2)
-        Smallest and largest parameters, infinite where there are no bounds.
-    channel : RandomizedResponse, optional
-        What the answers went through before they were counted.
-    """
+    """A user's model of k probabilities, evaluated at many parameters."""
 
     model: ProbabilityModel
     size: int
-    bounds: FloatArray
-    channel: RandomizedResponse | None = None
+    bounds: FloatArray  # shape (q, 2), infinite where there are none
+    channel: RandomizedResponse | None = None  # that the answers went through
 
     def checked(self, theta: FloatArray) -> FloatArray:
         """Return the probabilities at one parameter, or say what is wrong with them."""
@@ -459,20 +482,8 @@ class ParametricMargins:
     """Expected counts n·p(theta): a null hypothesis that is fitted by Gauss-Newton steps.
 
     The weights of the form are those at the last estimate, so that without noise the fit is the
-    maximum of the likelihood.
-
-    Parameters
-    ----------
-    cells : Cells
-        p.
-    form : NoiseForm
-        What is minimised.
-    theta : array of float, shape (q,)
-        Where the steps start.
-    scale : float
-        Where they start: ratio of the sum of the expected counts to that of the table.
-    steps : int
-        How many steps a fit of many tables takes.
+    maximum of the likelihood. Steps start from ``theta``, and from the sum of the table times
+    ``scale``; a fit of many tables takes ``steps`` of them.
     """
 
     cells: Cells
@@ -507,7 +518,7 @@ class ParametricMargins:
         state = _State.start(self, self.form.adjust(tables, nobs))
         for _ in range(self.steps):
             state, _ = state.step()
-        return Fit(state.expected, state.tables - state.expected)
+        return Fit(state.expected, state.tables - state.expected, state.thetas)
 
     near = fit
 
@@ -516,10 +527,17 @@ class ParametricMargins:
         fit = self.fit(tables, nobs)
         return self.form.value(fit.deviations, *self.form.weights(fit.expected))
 
-    def residual_covariance(self, expected: FloatArray) -> FloatArray:
-        """Covariance of the deviations, from the linear problem at the fit; shape (k, k)."""
+    def tangents(self, fit: Fit) -> FloatArray:
+        """Differentiate by the logarithmic scale and by theta."""
+        assert fit.params is not None
+        return _tangents(self.cells, fit.params, fit.expected)
+
+    def residual_covariance(
+        self, expected: FloatArray, noise: FloatArray | None = None
+    ) -> FloatArray:
+        """Return the covariance of the deviations from the fit, from the linear problem there."""
         tangents = _tangents(self.cells, self.theta[:, np.newaxis], expected[:, np.newaxis])
-        return self.form.residual_covariance(tangents[..., 0], expected)
+        return self.form.residual_covariance(tangents[..., 0], expected, noise)
 
 
 @dataclass(frozen=True)
@@ -610,11 +628,7 @@ def _solve(
         seen = total(weights * form.noise * deviations)
         normal += factor[:, np.newaxis, np.newaxis] * along[:, :, np.newaxis] * along[:, np.newaxis]
         right += (factor * seen)[:, np.newaxis] * along
-    size = np.sqrt(np.einsum("mqq->mq", normal))
-    size = np.where(size > 0.0, size, 1.0)
-    scaled = normal / size[:, :, np.newaxis] / size[:, np.newaxis]
-    inverse = np.linalg.pinv(scaled, rcond=_NOT_DETERMINED, hermitian=True)
-    return np.asarray(((inverse @ (right / size)[..., np.newaxis])[..., 0] / size).T)
+    return solve_normal(normal, right).T
 
 
 # Goodness of fit of a model whose parameters are estimated from the noisy counts.
@@ -646,7 +660,7 @@ def chisquare_fit(
     model: ProbabilityModel,
     start: Any,
     *,
-    mechanism: Mechanism | RandomizedResponse,
+    mechanism: Mechanism | RandomizedResponse | None = None,
     nobs: float | None = None,
     nobs_mechanism: NoiseLaw | None = None,
     bounds: Any = None,
@@ -663,7 +677,7 @@ def chisquare_fit(
 
     Parameters
     ----------
-    f_obs : array of shape (k,) or Series
+    f_obs : array of shape (k,), Series, Release or fit
         The published counts of the cells: counts plus noise, not clamped or rounded since.
         Negative counts are ordinary values. With randomized response, the counts of the reports.
     model : callable
@@ -671,9 +685,9 @@ def chisquare_fit(
         with k >= q + 2. It has to be smooth.
     start : float or array of float, shape (q,)
         Parameters to start from.
-    mechanism : NoiseLaw, sequence of NoiseLaw or RandomizedResponse
+    mechanism : NoiseLaw, sequence of NoiseLaw or RandomizedResponse, optional
         The law of the noise: one for all cells, or one for each. Or the channel that the
-        respondents' answers went through.
+        respondents' answers went through. Left out where ``f_obs`` carries its law.
     nobs : float, optional
         The number of observations n: public, a whole number, or published with noise, together
         with ``nobs_mechanism``. By default it is unknown and estimated from the table.
@@ -728,7 +742,8 @@ def chisquare_fit(
     parameters minimise (z - s·p)ᵀ (diag(s·p + V) - V Vᵀ/(ΣV + var N))⁻¹ (z - s·p), over theta and
     the scale s, by Gauss-Newton steps with numerical derivatives. Without noise they are maximum
     likelihood estimates. The minimum is the ``"projected"`` statistic, with the limit χ² with
-    k - 1 - q degrees of freedom under Gaussian noise (Kifer and Rogers 2017).
+    k - 1 - q degrees of freedom under Gaussian noise (Kifer and Rogers 2017). Errors that depend
+    on one another are treated as in :func:`chi2_contingency`.
 
     The simulation draws from the estimated model and takes three steps from there for each
     replicate, which costs about 3·(2q + 1) calls of ``model``. The level is nominal only in the
@@ -766,24 +781,25 @@ def chisquare_fit(
     statistic = check_option(statistic, "statistic", STATISTICS)
     rule = check_option(small_expected, "small_expected", SMALL_EXPECTED_RULES)
     simulation = Simulation.checked(reps, rng, progress, n_jobs, precision)
-    values, labels = split_labels(f_obs, "f_obs")
-    counts = check_array(values, "f_obs", ge=-LARGEST, le=LARGEST, ndim=1)
-    cells, theta = checked_model(model, start, bounds, counts.size, "f_obs")
+    x = _cells(f_obs, mechanism, "chisquare_fit")
+    cells, theta = checked_model(model, start, bounds, len(x), "f_obs")
     if isinstance(mechanism, RandomizedResponse):
-        check_channel(mechanism, counts.size, "cells of f_obs")
         cells = replace(cells, channel=mechanism)
-        nobs = check_reports(counts, nobs, nobs_mechanism, "f_obs")
-        mechanism = Exact()
-    noise, variance = check_noise(counts, mechanism, "f_obs")
-    total, form, law = check_nobs(counts, variance, nobs, nobs_mechanism, "f_obs")
-    refuse_dependent([noise, *([law] if law else [])], "mechanism and nobs_mechanism")
-    margins = ParametricMargins(cells, form, theta).converged(counts, total)
-    test = EstimatedNull.of(TableModel(counts.shape, margins, noise, law), counts, total, statistic)
+        nobs, nobs_mechanism = check_reports(x, nobs, nobs_mechanism), None
+    number = Total.of(x, nobs, nobs_mechanism)
+    form, noise, told = form_of(x, x.shape, number)
+    margins = ParametricMargins(cells, form, theta)
+    table = x.values
+    if told is not None:
+        table = told.adjust(table[:, np.newaxis], np.asarray(number.value))[:, 0]
+    margins = margins.converged(table, number.value)
+    published = TableModel(x.shape, margins, noise, number.noise, told=told)
+    test = EstimatedNull.of(published, x.values, number.value, statistic)
     return CompositeFitResult(
-        **test.report(method, rule, simulation, f"{counts.size} cells"),
+        **test.report(method, rule, simulation, f"{len(x)} cells"),
         name="Goodness of fit of a model with estimated parameters",
         params=freeze(margins.theta),
-        expected_freq=attach_labels(test.expected, labels),
+        expected_freq=attach_labels(test.expected, x.labels),
         dof=margins.dof,
     )
 

@@ -35,6 +35,7 @@ _PACKAGE = "dpinfer."
 
 _SUPPOSING = (
     "dpinfer.planning.",
+    "dpinfer.hypothesis_tests.power.",
     "dpinfer.calibration.sizes",
     "dpinfer.calibration.",
 )

@@ -3,14 +3,13 @@
 import numpy as np
 import pytest
 
-from dpinfer import (
-    Geometric,
-    Laplace,
-    linear_ztest,
-    plan,
-    poisson_ztest,
-    proportions_2indep,
-    proportions_ztest,
+from dpinfer import Geometric, Laplace
+from dpinfer.hypothesis_tests import proportions_2indep, proportions_ztest
+from dpinfer.hypothesis_tests.power import (
+    LinearPower,
+    PoissonPower,
+    ProportionPower,
+    TwoProportionsPower,
 )
 
 NOISES = [Laplace(scale=2.0), Geometric(scale=2.0)]
@@ -29,12 +28,6 @@ def simulated_curve(noise, reps):
     return np.array(curve)
 
 
-def planned_power(nobs, noise):
-    """The power by the law of the test."""
-    truth = {"value": NULL, "proportion": TRUTH, "alpha": ALPHA}
-    return plan.power(proportions_ztest, nobs=nobs, mechanism=noise, **truth)
-
-
 def by_replicates(noise, reps):
     """One point of the curve by the loop of a tutorial: a test for each replicate."""
     rng = np.random.default_rng(1)
@@ -48,7 +41,7 @@ def by_replicates(noise, reps):
 @pytest.mark.benchmark(group="power at 100 sample sizes")
 @pytest.mark.parametrize("noise", NOISES, ids=repr)
 def test_curve(benchmark, noise):
-    power = benchmark(planned_power, NOBS, noise)
+    power = benchmark(ProportionPower(NULL, noise).power, NOBS, TRUTH, ALPHA)
     # 6 standard errors of 1,000 replicates: 2e-9 each
     error = np.sqrt(power * (1 - power) / 1000)
     assert (np.abs(simulated_curve(noise, 1000) - power) <= 6 * error).all()
@@ -63,7 +56,7 @@ def test_simulated_curve(benchmark, noise):
 @pytest.mark.benchmark(group="power at 1 sample size")
 @pytest.mark.parametrize("noise", NOISES, ids=repr)
 def test_point(benchmark, noise):
-    benchmark(planned_power, NOBS[-1], noise)
+    benchmark(ProportionPower(NULL, noise).power, NOBS[-1], TRUTH, ALPHA)
 
 
 @pytest.mark.benchmark(group="power at 1 sample size")
@@ -76,29 +69,28 @@ def test_point_by_replicates(benchmark, noise):
 @pytest.mark.parametrize("unknown", ["nobs", "proportion", "alpha", "budget"])
 def test_solve_proportion(benchmark, unknown):
     known = {"nobs": 1200, "proportion": TRUTH, "alpha": ALPHA, "budget": 0.1, "power": 0.8}
-    noise = Geometric.from_epsilon
-    asked = {**known, "value": NULL, "mechanism": noise, unknown: None}
-    benchmark(plan.solve, proportions_ztest, **asked)
+    plan = ProportionPower(NULL, Geometric.from_epsilon)
+    benchmark(plan.solve_power, **{**known, unknown: None})
 
 
 @pytest.mark.benchmark(group="what reaches a power")
 def test_solve_exposure(benchmark):
-    asked = {"value": 2.0, "mechanism": Laplace(scale=10.0), "rate": 2.5, "power": 0.8}
-    benchmark(plan.solve, poisson_ztest, **asked)
+    plan = PoissonPower(2.0, Laplace(scale=10.0))
+    benchmark(plan.solve_power, rate=2.5, alpha=ALPHA, power=0.8)
 
 
 @pytest.mark.benchmark(group="what reaches a power")
 def test_solve_shift(benchmark):
-    asked = {"weights": [1, -1], "mechanism": Geometric(scale=5.0), "power": 0.8}
-    benchmark(plan.solve, linear_ztest, **asked)
+    plan = LinearPower([1, -1], Geometric(scale=5.0))
+    benchmark(plan.solve_power, alpha=ALPHA, power=0.8)
 
 
 @pytest.mark.benchmark(group="power, two proportions")
-@pytest.mark.parametrize("method", ["plug-in", "asymptotic"])
+@pytest.mark.parametrize("method", ["plug-in", "normal"])
 @pytest.mark.parametrize("noise", NOISES, ids=repr)
 def test_two_proportions(benchmark, noise, method):
-    asked = {"nobs1": 200, "prop1": 0.45, "prop2": 0.3, "mechanism": noise, "method": method}
-    benchmark.pedantic(plan.power, args=(proportions_2indep,), kwargs=asked | {"rng": 1}, rounds=3)
+    plan = TwoProportionsPower(noise, method=method, rng=1)
+    benchmark.pedantic(plan.power, args=(200, 0.45, 0.3), rounds=3)
 
 
 @pytest.mark.benchmark(group="power, two proportions")

@@ -553,7 +553,7 @@ GOOD = {"table": PUBLISHED, "mechanism": NOISE}
     [
         ({"table": [[1.0, 2.0]]}, "table must have at least 2 rows and 2 columns"),
         ({"table": [1.0, 2.0]}, "table must be two-dimensional"),
-        ({"table": []}, "table must be two-dimensional"),
+        ({"table": []}, "table must hold at least one value"),
         ({"table": [[1.0, np.nan], [2.0, 3.0]]}, "table must not contain NaN"),
         ({"table": PUBLISHED * 1e40}, "table must be <="),
         ({"table": PUBLISHED * 1j}, "table must be real"),
@@ -569,7 +569,7 @@ GOOD = {"table": PUBLISHED, "mechanism": NOISE}
         ({"nobs": 10.5, "nobs_mechanism": Geometric(scale=1.0)}, "nobs must hold whole numbers"),
         ({"nobs_mechanism": NOISE}, "nobs must be given with nobs_mechanism"),
         ({"nobs": 10, "nobs_mechanism": "x"}, "nobs_mechanism must be a noise law"),
-        ({"row_totals": [100]}, "row_totals must have 2 entries"),
+        ({"row_totals": [100]}, "row_totals must have one entry for each of the 2 rows"),
         ({"row_totals": [100, 0]}, "row_totals must be >= 1"),
         ({"row_totals": [100, 134], "nobs": 234}, "row_totals must not be given with nobs"),
         ({"mechanism": Exact(), "table": COUNTS, "row_totals": [1, 2]}, "must add up to row_tot"),

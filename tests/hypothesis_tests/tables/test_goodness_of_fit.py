@@ -324,7 +324,10 @@ GOOD = {"f_obs": PUBLISHED, "f_exp": EXPECTED, "mechanism": Laplace(scale=2.0)}
         ({"f_obs": [1.0, np.nan]}, "f_obs must not contain NaN"),
         ({"f_obs": [1.0, 2.0, 3.0, 1e200]}, "f_obs must be <="),
         ({"f_obs": np.ones((2, 2))}, "f_obs must be one-dimensional"),
-        ({"f_obs": [1.0, 2.0]}, "f_exp must have 2 entries, one for each of the cells of f_obs"),
+        (
+            {"f_obs": [1.0, 2.0]},
+            "f_exp must be a number, or have one entry for each of the 2 values",
+        ),
         ({"f_obs": [1.0, 1j]}, "f_obs must be real"),
         ({"f_exp": [40.0, 60.0, 100.0, 0.0]}, "f_exp must be > 0, got 0.0 at position 3"),
         ({"f_exp": [40.0, 60.0, 100.0, np.inf]}, "f_exp must be finite"),

@@ -1,0 +1,13 @@
+from .composite import CompositeFitPower as CompositeFitPower
+from .goodness_of_fit import GoodnessOfFitPower as GoodnessOfFitPower
+from .homogeneity import HomogeneityPower as HomogeneityPower
+from .independence import IndependencePower as IndependencePower
+from .linear import LinearPower as LinearPower
+from .mcnemar import McNemarPower as McNemarPower
+from .one_count import PoissonPower as PoissonPower
+from .one_count import ProportionPower as ProportionPower
+from .paired import PairedCountsPower as PairedCountsPower
+from .trend import ProportionsTrendPower as ProportionsTrendPower
+from .trend import TrendPower as TrendPower
+from .two_proportions import TwoProportionsPower as TwoProportionsPower
+from .two_rates import TwoRatesPower as TwoRatesPower
