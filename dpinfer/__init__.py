@@ -49,9 +49,30 @@ _WIDTHS = {
     "TwoByTwoWidth": "risk_ratio_confint",
     "UnpublishedWidth": "unpublished_bound",
 }
+_POWERS = {
+    "CompositeFitPower": "chisquare_fit",
+    "GoodnessOfFitPower": "chisquare",
+    "HomogeneityPower": "chi2_contingency, row_totals=...",
+    "IndependencePower": "chi2_contingency",
+    "LinearPower": "linear_ztest",
+    "McNemarPower": "mcnemar",
+    "PairedCountsPower": "counts_paired",
+    "PoissonPower": "poisson_ztest",
+    "ProportionPower": "proportions_ztest",
+    "ProportionsTrendPower": "proportions_trend",
+    "TrendPower": "counts_trend",
+    "TwoProportionsPower": "proportions_2indep",
+    "TwoRatesPower": "poisson_2indep",
+}
 _NOW: dict[str, str] = {
-    name: f"plan.width(dpinfer.{procedure}, ...), or plan.solve for what reaches a width"
-    for name, procedure in _WIDTHS.items()
+    name: f"plan.{quantity}(dpinfer.{procedure}, ...), or plan.solve for what reaches a {quantity}"
+    for quantity, names in (("width", _WIDTHS), ("power", _POWERS))
+    for name, procedure in names.items()
+} | {
+    "release_confint": "count_confint(release)",
+    "thresholded_confint": "count_confint(count, mechanism=..., threshold=...)",
+    "clamped_confint": "count_confint(count, mechanism=..., clamp=...)",
+    "zcdp_of": 'guarantee_of(..., kind="zcdp")',
 }
 """What is written today for a name that is gone."""
 

@@ -26,7 +26,7 @@ def test_table_of_sizes(nobs, shown):
 
 
 def test_interval_of_the_notebook_example():
-    interval = dpi.count_confint(4.2, dpi.Laplace.from_epsilon(1), alpha=0.1)
+    interval = dpi.count_confint(4.2, mechanism=dpi.Laplace.from_epsilon(1), alpha=0.1)
     assert np.round([*interval], 2).tolist() == [1.90, 6.50]
 
 

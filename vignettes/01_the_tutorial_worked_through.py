@@ -253,7 +253,7 @@ assert agreement.pvalue > 0.05
 # %%
 warnings.simplefilter("ignore", dpi.errors.RoundedValuesWarning)
 for epsilon, expected in ((1, (1.70, 6.30)), (10, (3.77, 4.23))):
-    interval = dpi.count_confint(4, dpi.Laplace.from_epsilon(epsilon), alpha=0.1)
+    interval = dpi.count_confint(4, mechanism=dpi.Laplace.from_epsilon(epsilon), alpha=0.1)
     lower, upper = interval
     print(f"ε = {epsilon}: ({lower:.2f}, {upper:.2f})")
     assert (round(float(lower), 2), round(float(upper), 2)) == expected
@@ -267,8 +267,8 @@ for epsilon, expected in ((1, (1.70, 6.30)), (10, (3.77, 4.23))):
 # %%
 z = [5, -3, 1]
 noise = dpi.Laplace.from_epsilon(1, sensitivity=3)
-bound = dpi.count_confint(z, noise, method="tail-bound", simultaneous=True)
-exact = dpi.count_confint(z, noise, simultaneous=True)
+bound = dpi.count_confint(z, mechanism=noise, method="tail-bound", simultaneous=True)
+exact = dpi.count_confint(z, mechanism=noise, simultaneous=True)
 print(bound.summary())
 print(exact.summary())
 assert dpi.queries.l1_sensitivity(three_counts, neighbours="replace") == 3
@@ -314,7 +314,7 @@ print(f"published estimate of the error: {error_estimate:.2f}")
 # now 2: the guarantee is weaker than it was.
 
 # %%
-lower, upper = dpi.count_confint(error_estimate, extra, alpha=0.1)
+lower, upper = dpi.count_confint(error_estimate, mechanism=extra, alpha=0.1)
 print(f"men: ({0 + lower:.2f}, {0 + upper:.2f})")
 assert np.isclose(upper - lower, 2 * np.log(10))
 

@@ -120,7 +120,7 @@ except dpi.errors.IncompatibleReleaseError as refusal:
 else:
     raise AssertionError("values with a threshold were combined")
 
-least = float(dpi.release_confint(views, alpha=0.001, simultaneous=True).lower.min())
+least = float(dpi.count_confint(views, alpha=0.001, simultaneous=True).lower.min())
 print(f"with 99.9 % confidence, each of the 15 counts is at least {least:.0f}")
 assert least == 689
 
@@ -169,7 +169,7 @@ assert (frame["estimate"] == weights @ views.values).all()
 
 # %%
 lower, upper = (np.asarray(end) for end in sums)
-day_lower, day_upper = dpi.count_confint(views.values[0], law)
+day_lower, day_upper = dpi.count_confint(views.values[0], mechanism=law)
 print(upper[0] - np.asarray(sums.estimate)[0], 5 * (day_upper - views.values[0]))
 assert upper[0] - np.asarray(sums.estimate)[0] == 190
 assert 5 * (day_upper - views.values[0]) == 450

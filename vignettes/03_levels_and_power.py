@@ -106,9 +106,12 @@ ax = study.plot()
 # %%
 shifted = value + 0.01 * np.array([-3, 1, 1, 1])
 laws = {"no noise": dpi.Exact(), **noises}
-plans = {name: dpi.GoodnessOfFitPower(value, shifted, law, rng=1) for name, law in laws.items()}
+fit = {"procedure": dpi.chisquare, "value": value, "truth": shifted, "rng": 1}
 nobs = np.array([500, 1_000, 2_000, 3_000, 4_000, 6_000, 8_000, 12_000])
-power = pd.DataFrame({name: plan.power(nobs) for name, plan in plans.items()}, index=nobs)
+power = pd.DataFrame(
+    {name: dpi.plan.power(**fit, nobs=nobs, mechanism=law) for name, law in laws.items()},
+    index=nobs,
+)
 power.index.name = "nobs"
 print(power.round(3).to_string())
 
@@ -121,8 +124,9 @@ fig.tight_layout()
 # the same random numbers for all n. How many observations give a power of 80 %?
 
 # %%
-question = {"alpha": 0.05, "effect": 1.0, "power": 0.8}
-needed = pd.Series({name: plan.solve_power(**question) for name, plan in plans.items()})
+needed = pd.Series(
+    {name: dpi.plan.solve(**fit, power=0.8, nobs=None, mechanism=law) for name, law in laws.items()}
+)
 print(needed.astype(int))
 
 assert 2_500 < needed["no noise"] < 3_200
@@ -134,10 +138,13 @@ assert needed[["Laplace", "geometric"]].max() < needed[["Gaussian", "discrete Ga
 # makes the noise from a budget.
 
 # %%
-budget = dpi.GoodnessOfFitPower(
-    value, shifted, lambda epsilon: dpi.Geometric.from_epsilon(epsilon, sensitivity=2), rng=1
+epsilon_needed = dpi.plan.solve(
+    **fit,
+    power=0.8,
+    nobs=5_000,
+    mechanism=lambda epsilon: dpi.Geometric.from_epsilon(epsilon, sensitivity=2),
+    budget=None,
 )
-epsilon_needed = budget.solve_power(nobs=5_000, alpha=0.05, effect=1.0, power=0.8)
 print(f"ε = {epsilon_needed:.3f}")
 assert 0.05 < epsilon_needed < 0.2
 
@@ -174,11 +181,12 @@ assert (levels.loc[100_000, "projected"] < 0.05 + 6 * error).all()
 # %%
 dependent = np.outer(rows, columns)
 dependent[:2, :2] += 0.03 * np.array([[1, -1], [-1, 1]])
-plans = {name: dpi.IndependencePower(dependent, law, rng=1) for name, law in laws.items()}
+table = {"procedure": dpi.chi2_contingency, "truth": dependent, "rng": 1}
 nobs = np.array([500, 1_000, 2_000, 4_000, 8_000, 16_000])
-power = pd.DataFrame({name: plan.power(nobs) for name, plan in plans.items()}, index=nobs)
+curves = {name: dpi.plan.curve(**table, nobs=nobs, mechanism=law) for name, law in laws.items()}
+power = pd.DataFrame({name: curve["power"].to_numpy() for name, curve in curves.items()}, nobs)
 power.index.name = "nobs"
-print(f"Cohen's w = {plans['no noise'].effect_size:.3f}")
+print(f"Cohen's w = {curves['no noise'].attrs['effect_size']:.3f}")
 print(power.round(3).to_string())
 
 fig, ax = plt.subplots(figsize=(6, 4))
@@ -194,6 +202,11 @@ assert (power.loc[16_000] > 0.9).all()
 # until it is so large that its own sampling error outweighs the noise.
 
 # %%
-needed = pd.Series({name: plan.solve_power(**question) for name, plan in plans.items()})
+needed = pd.Series(
+    {
+        name: dpi.plan.solve(**table, power=0.8, nobs=None, mechanism=law)
+        for name, law in laws.items()
+    }
+)
 print((needed / needed["no noise"]).round(2))
 assert (needed.drop("no noise") > 1.5 * needed["no noise"]).all()

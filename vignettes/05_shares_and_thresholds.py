@@ -54,8 +54,8 @@ thresholds = {"geometric": 450.0, "discrete Gaussian": 90.0}
 recent = rows[gaussian]
 counts = recent["noisy_count"].to_numpy(float)
 rule = {"mechanism": laws["discrete Gaussian"], "threshold": 90.0, "lower": 0}
-conditional = dpi.thresholded_confint(counts, **rule)
-naive = dpi.thresholded_confint(counts, **rule, method="naive")
+conditional = dpi.count_confint(counts, **rule)
+naive = dpi.count_confint(counts, **rule, method="naive")
 
 above = pd.cut(counts - 90, [0, 5, 20, 40, 80, 160, np.inf], right=False)
 shown = pd.DataFrame(
@@ -100,7 +100,7 @@ def coverage(law, threshold, method, counts):
     """Probability that the interval of a published value holds the count behind it."""
     reach = int(np.ceil(law.isf(1e-12)))
     y = np.arange(threshold, counts.max() + reach)
-    lower, upper = dpi.thresholded_confint(y, mechanism=law, threshold=threshold, method=method)
+    lower, upper = dpi.count_confint(y, mechanism=law, threshold=threshold, method=method)
     rates = []
     for count in counts:
         chance = law.pmf(y - count)
@@ -113,14 +113,13 @@ fig, axes = plt.subplots(1, 2, figsize=(8, 3.5), sharey=True)
 for ax, (name, law) in zip(axes, laws.items(), strict=True):
     around = np.arange(thresholds[name] - 100, thresholds[name] + 150, 10.0)
     rates = {
-        method: coverage(law, thresholds[name], method, around)
-        for method in ("conditional", "naive")
+        method: coverage(law, thresholds[name], method, around) for method in ("exact", "naive")
     }
     for method, rate in rates.items():
         ax.plot(around, rate, label=method)
     ax.set(title=name, xlabel="confidential count")
     print(f"{name}: smallest coverage", {m: round(float(r.min()), 3) for m, r in rates.items()})
-    assert rates["conditional"].min() > 0.95 - 1e-9
+    assert rates["exact"].min() > 0.95 - 1e-9
     assert rates["naive"].min() < 0.01
 axes[0].set_ylabel("coverage of 95 % intervals")
 axes[0].legend()

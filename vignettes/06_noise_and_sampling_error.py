@@ -73,9 +73,9 @@ fig.tight_layout()
 
 # %%
 assert (longer.loc[200:].diff().dropna() < 0).all(axis=None)
-for name, n in equal.items():
+for epsilon, n in equal.items():
     once, tenfold = (
-        planned(size, noises[name]) / planned(size, noises["no noise"])
+        planned(size, laws[epsilon]) / planned(size, dpi.Exact())
         for size in (round(n), 10 * round(n))
     )
     if n > 100:

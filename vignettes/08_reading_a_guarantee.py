@@ -201,7 +201,7 @@ totals = pd.Series(
         "sum of the ε": compose([PureDP(0.1)] * 100).epsilon,
         "advanced composition": compose_advanced([PureDP(0.1)] * 100, delta).epsilon,
         "by ρ": compose([PureDP(0.1).to_zcdp()] * 100).epsilon_at(delta),
-        "exact": hundred.epsilon(delta),
+        "exact": hundred.epsilon_at(delta),
     }
 )
 print(totals.round(3).to_string())

@@ -130,7 +130,7 @@ assert float(half.variance) == 0.5
 
 # %%
 rounded = dpi.mechanisms.Rounded(law)
-known_rule = dpi.clamped_confint([0, 7], mechanism=rounded, clamp=0, alpha=0.1, lower=0)
+known_rule = dpi.count_confint([0, 7], mechanism=rounded, clamp=0, alpha=0.1, lower=0)
 print(known_rule.summary_frame().round(3).to_string())
 assert np.allclose(known_rule.upper, [2, 9])
 assert round(float(law.cdf(-6.0)), 4) == 0.0012

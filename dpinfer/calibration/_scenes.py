@@ -32,11 +32,10 @@ from dpinfer.calibration.certificate import (
     largest_rate,
     replicates_to_decide,
 )
-from dpinfer.calibration.sizes import StudyModel
 from dpinfer.errors import InvalidParameterError, NotEstimableError
 from dpinfer.estimation.consistency import Disagreement
-from dpinfer.hypothesis_tests.models import NullModel
-from dpinfer.intervals.selected import release_confint
+from dpinfer.hypothesis_tests.models import Independence, Model, NullModel
+from dpinfer.intervals.counts import count_confint
 from dpinfer.mechanisms.independent import Mechanism, as_noise
 from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.releases.release import Bound, Release, check_bound, check_clamp
@@ -44,6 +43,8 @@ from dpinfer.results.simulation import SeededBlock, Simulation, run_blocks
 
 # What is simulated: confidential values, the noise, and the rule by which they are published.
 
+
+StudyModel = Model | Independence
 
 _REPS_IN_BLOCK = 4096
 _VALUES_IN_BLOCK = 1 << 18
@@ -62,16 +63,14 @@ class Drawn(NamedTuple):
 class Scene:
     """How releases arise; can be pickled, for workers.
 
-    ``truth`` (): the confidential values, or the law from which they are drawn anew for each
-    release; ``noise``: the law of the noise, of shape () or (m,); ``threshold`` (m,): noisy values
-    are published if they reach it; -inf publishes all; ``clamp`` (m,): the bounds into which noisy
-    values are moved before.
+    The m values are ``truth``, of shape () or (m,), or drawn anew for each release from a model.
+    Noisy ones are moved within the bounds of ``clamp`` and published if they reach ``threshold``.
     """
 
     truth: FloatArray | StudyModel
     noise: NoiseLaw
-    threshold: Bound
-    clamp: tuple[Bound, Bound]
+    threshold: Bound = -np.inf
+    clamp: tuple[Bound, Bound] = (-np.inf, np.inf)
 
     @classmethod
     def checked(
@@ -193,7 +192,6 @@ class Terms:
     @classmethod
     def checked(
         cls,
-        *,
         alpha: Any,
         margin: Any,
         error: Any,
@@ -201,6 +199,7 @@ class Terms:
         rng: RNG,
         n_jobs: int | None,
         progress: bool,
+        *,
         rates: int = 1,
         published: float = 1.0,
     ) -> Self:
@@ -237,7 +236,7 @@ class Terms:
         notes: tuple[str, ...] = (),
     ) -> Certificate:
         """Simulate a procedure and, if there is a second judge, what is looked at beside."""
-        sums = _count(scene, judges, self.simulation)
+        sums = count_errors(scene, judges, self.simulation, scene.block)
         trials, errors, widths = sums[0]
         with np.errstate(invalid="ignore"):  # 0/0, where nothing was published, is NaN on purpose
             rates, mean = errors / trials, widths / trials
@@ -264,9 +263,12 @@ class Terms:
         )
 
 
-def _count(scene: Scene, judges: Sequence[Judge], simulation: Simulation) -> FloatArray:
+def count_errors(
+    scene: Scene, judges: Sequence[Judge], simulation: Simulation, block: int
+) -> FloatArray:
+    """Return the sums of each judge, shape (judges, 3, k)."""
     total: FloatArray | None = None
-    for sums in run_blocks(partial(_judge, scene, tuple(judges)), simulation, scene.block):
+    for sums in run_blocks(partial(_judge, scene, tuple(judges)), simulation, block):
         if sums is not None:
             if total is not None and total.shape != sums.shape:
                 raise InvalidParameterError(
@@ -299,17 +301,6 @@ def _judge(scene: Scene, judges: tuple[Judge, ...], block: SeededBlock) -> Float
 
 Procedure = Callable[[FloatArray], Any]
 """A function of published values: of many releases at once, or of one."""
-
-
-def procedures(function: Any, which: str, beside: Any) -> list[tuple[Procedure, str]]:
-    """Return what is to be judged, and what is looked at beside, with their names in messages."""
-    given = [(function, which)] if beside is None else [(function, which), (beside, "beside")]
-    for one, name in given:
-        if not callable(one):
-            raise InvalidParameterError(
-                f"{name} must be a function of published values, got {show(one)}"
-            )
-    return given
 
 
 def name_of(function: Any, name: str | None) -> str:
@@ -444,12 +435,23 @@ class TestJudge:
 
 
 @dataclass(frozen=True)
+class RuleJudge:
+    """Counts statistics, shape (r,), that reach the critical value of each level, shape (a,)."""
+
+    statistic: Callable[[FloatArray], FloatArray]
+    critical: FloatArray
+
+    def __call__(self, drawn: Drawn) -> Judged:
+        return Judged(self.statistic(drawn.published)[:, np.newaxis] >= self.critical)
+
+
+@dataclass(frozen=True)
 class ValuesJudge:
     """Counts misses of the intervals of published values."""
 
     release: Release
     alpha: float
-    method: Literal["conditional", "naive"]
+    method: Literal["exact", "naive"]
 
     def __call__(self, drawn: Drawn) -> Judged | None:
         release, shown = self.release, drawn.shown
@@ -468,7 +470,7 @@ class ValuesJudge:
             threshold=None if release.threshold is None else each(release.threshold),
             clamp=clamp,
         )
-        found = release_confint(published, alpha=self.alpha, method=self.method)
+        found = count_confint(published, alpha=self.alpha, method=self.method)
         wrong, width = np.zeros(shown.shape, dtype=bool), np.zeros(shown.shape)
         wrong[shown] = ~np.asarray(found.contains(drawn.counts[shown]))
         width[shown] = found.width

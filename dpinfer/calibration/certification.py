@@ -13,22 +13,24 @@ from dpinfer.calibration._scenes import (
     ROUNDING,
     ConsistencyJudge,
     IntervalJudge,
+    Judge,
     LinearJudge,
+    Procedure,
     Scene,
+    StudyModel,
     Terms,
     TestJudge,
     ValuesJudge,
     name_of,
-    procedures,
 )
-from dpinfer.calibration.certificate import Certificate, Certificates
-from dpinfer.calibration.sizes import StudyModel, Tests, size_study
+from dpinfer.calibration.certificate import Certificate, Certificates, Kind
+from dpinfer.calibration.sizes import Tests, size_study
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.combined import CombinedEstimate
 from dpinfer.estimation.consistency import Disagreement
 from dpinfer.estimation.gls import combine
 from dpinfer.estimation.pivots import Method
-from dpinfer.intervals.selected import release_confint
+from dpinfer.intervals.counts import count_confint
 from dpinfer.mechanisms.independent import Mechanism
 from dpinfer.releases.release import Release
 from dpinfer.results.null import beyond_ties
@@ -135,8 +137,8 @@ def certify_interval(
     >>> from dpinfer import Laplace, count_confint
     >>> noise = Laplace.from_epsilon(0.5)
     >>> found = certify_interval(
-    ...     lambda y: count_confint(y, noise, alpha=0.01), 40, noise, alpha=0.01, rng=1,
-    ...     beside=lambda y: count_confint(y, noise, alpha=0.01, method="normal"),
+    ...     lambda y: count_confint(y, mechanism=noise, alpha=0.01), 40, noise, alpha=0.01, rng=1,
+    ...     beside=lambda y: count_confint(y, mechanism=noise, alpha=0.01, method="normal"),
     ...     name="count_confint", margin=0.2,
     ... )
     >>> found
@@ -154,31 +156,54 @@ def certify_interval(
             "for a release of several"
         )
     terms = Terms.checked(
-        alpha=alpha,
-        margin=margin,
-        error=error,
-        reps=reps,
-        rng=rng,
-        n_jobs=n_jobs,
-        progress=progress,
+        alpha,
+        margin,
+        error,
+        reps,
+        rng,
+        n_jobs,
+        progress,
         published=scene.published_share(),
     )
     aim = _checked_target(target)
     one, all_of_them = check_flag(one_by_one, "one_by_one"), check_flag(together, "together")
-    judges = [
-        IntervalJudge(function, which, aim, terms.alpha, one, all_of_them)
-        for function, which in procedures(interval, "interval", beside)
-    ]
     facts = scene.facts()
     if target is not None and not callable(target):
         facts["target"] = show(np.asarray(target).tolist())
+
+    def judge(function: Procedure, which: str) -> IntervalJudge:
+        return IntervalJudge(function, which, aim, terms.alpha, one, all_of_them)
+
+    return _certified(
+        "coverage", scene, terms, judge, (interval, name), (beside, beside_name), facts
+    )
+
+
+def _certified(
+    kind: Kind,
+    scene: Scene,
+    terms: Terms,
+    judge: Callable[[Procedure, str], Judge],
+    procedure: tuple[Any, str | None],
+    beside: tuple[Any, str | None],
+    settings: dict[str, str] | None = None,
+) -> Certificate:
+    given = [(*procedure, "interval" if kind == "coverage" else "test")]
+    if beside[0] is not None:
+        given.append((*beside, "beside"))
+    for function, _, which in given:
+        if not callable(function):
+            raise InvalidParameterError(
+                f"{which} must be a function of published values, got {show(function)}"
+            )
+    names = [name_of(function, name) for function, name, _ in given]
     return terms.certificate(
         scene=scene,
-        judges=judges,
-        procedure=name_of(interval, name),
-        kind="coverage",
-        beside=None if beside is None else name_of(beside, beside_name),
-        settings=facts,
+        judges=[judge(function, which) for function, _, which in given],
+        procedure=names[0],
+        kind=kind,
+        beside=names[-1],
+        settings=settings,
     )
 
 
@@ -277,26 +302,20 @@ def certify_test(
     """
     scene = Scene.checked(truth, mechanism)
     terms = Terms.checked(
-        alpha=alpha,
-        margin=margin,
-        error=error,
-        reps=reps,
-        rng=rng,
-        n_jobs=n_jobs,
-        progress=progress,
+        alpha,
+        margin,
+        error,
+        reps,
+        rng,
+        n_jobs,
+        progress,
     )
-    flag = check_flag(one_by_one, "one_by_one")
-    judges = [
-        TestJudge(function, which, terms.alpha, flag)
-        for function, which in procedures(test, "test", beside)
-    ]
-    return terms.certificate(
-        scene=scene,
-        judges=judges,
-        procedure=name_of(test, name),
-        kind="size",
-        beside=None if beside is None else name_of(beside, beside_name),
-    )
+    one = check_flag(one_by_one, "one_by_one")
+
+    def judge(function: Procedure, which: str) -> TestJudge:
+        return TestJudge(function, which, terms.alpha, one)
+
+    return _certified("size", scene, terms, judge, (test, name), (beside, beside_name))
 
 
 def certify_model(
@@ -348,13 +367,13 @@ def certify_model(
     Certificate(z test, noise ignored: size fails, rate 0.0984)
     """
     terms = Terms.checked(
-        alpha=alpha,
-        margin=margin,
-        error=error,
-        reps=reps,
-        rng=rng,
-        n_jobs=n_jobs,
-        progress=progress,
+        alpha,
+        margin,
+        error,
+        reps,
+        rng,
+        n_jobs,
+        progress,
     )
     study = size_study(
         model,
@@ -391,7 +410,7 @@ def certify_model(
 # Certificates of what the library says about a release, from its own settings.
 
 
-Procedure = Literal["values", "combined", "consistency"]
+Statement = Literal["values", "combined", "consistency"]
 
 _NULL_REPS = 10
 """Replicates behind a critical value, for each release."""
@@ -407,7 +426,7 @@ def certify(
     release: Release,
     *,
     truth: Any = None,
-    procedures: Sequence[Procedure] | None = None,
+    procedures: Sequence[Statement] | None = None,
     alpha: float = 0.05,
     reps: int | None = None,
     margin: float = 0.1,
@@ -429,7 +448,7 @@ def certify(
     procedures : sequence of {"values", "combined", "consistency"}, optional
         What to certify; by default all that apply.
 
-        - ``"values"``: :func:`dpinfer.release_confint`, the interval of each published value, by
+        - ``"values"``: :func:`dpinfer.count_confint`, the interval of each published value, by
           the publishing rule;
         - ``"combined"``: the intervals of :func:`dpinfer.combine` for every published query and
           estimable cell, where no publishing rule is in the way;
@@ -485,13 +504,13 @@ def certify(
         )
     study = _ReleaseStudy.of(release, truth)
     terms = Terms.checked(
-        alpha=alpha,
-        margin=margin,
-        error=error,
-        reps=reps,
-        rng=rng,
-        n_jobs=n_jobs,
-        progress=progress,
+        alpha,
+        margin,
+        error,
+        reps,
+        rng,
+        n_jobs,
+        progress,
         rates=len(release),
         published=study.scene(rounded=True).published_share(),
     )
@@ -522,12 +541,12 @@ class _ReleaseStudy:
         elif fit is not None:
             answers = np.asarray(fit.fitted, dtype=np.float64)
         else:
-            found = np.asarray(release_confint(release).estimate, dtype=np.float64)
+            found = np.asarray(count_confint(release).estimate, dtype=np.float64)
             # what was clamped may be infinitely far beyond: it is taken as it was published
             answers = np.where(np.isfinite(found), found, release.values)
         return cls(release, answers, fit)
 
-    def applies(self, name: Procedure) -> bool:
+    def applies(self, name: Statement) -> bool:
         if name == "values":
             return True
         return self.fit is not None and (name == "combined" or self._overlap is not None)
@@ -571,7 +590,7 @@ class _ReleaseStudy:
 
 def _of_values(study: _ReleaseStudy, terms: Terms) -> Certificate:
     release, ruled = study.release, study.fit is None
-    methods: tuple[Literal["conditional", "naive"], ...] = ("conditional", "naive")
+    methods: tuple[Literal["exact", "naive"], ...] = ("exact", "naive")
     return terms.certificate(
         scene=study.scene(rounded=True),
         judges=[ValuesJudge(release, terms.alpha, method) for method in methods[: 1 + ruled]],
@@ -638,7 +657,7 @@ def _simulated_critical(overlap: Disagreement, terms: Terms) -> float:
     return float(beyond_ties(largest[-1]))
 
 
-_STUDIES: dict[Procedure, Callable[[_ReleaseStudy, Terms], Certificate]] = {
+_STUDIES: dict[Statement, Callable[[_ReleaseStudy, Terms], Certificate]] = {
     "values": _of_values,
     "combined": _of_combined,
     "consistency": _of_consistency,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -31,7 +31,6 @@ from dpinfer.hypothesis_tests.two_samples import proportions_2indep
 from dpinfer.intervals.counts import count_confint
 from dpinfer.intervals.proportions import poisson_confint, proportion_confint
 from dpinfer.intervals.ratios import ratio_confint, relative_change_confint, share_confint
-from dpinfer.intervals.selected import clamped_confint, thresholded_confint
 from dpinfer.intervals.two_by_two import (
     odds_ratio_confint,
     risk_difference_confint,
@@ -41,14 +40,12 @@ from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.mechanisms.laws import DiscreteGaussian, Gaussian, Geometric, Laplace
 from dpinfer.mechanisms.tulap import Tulap
 from dpinfer.releases.release import Release
-from dpinfer.results.intervals import Intervals
 from dpinfer.results.simulation import progress_bar
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-_BESIDE = "normal intervals"
 _PROPORTION = 0.3
 _ROWS, _COLUMNS = np.array([0.6, 0.4]), np.array([0.5, 0.3, 0.2])
 _QUERIES = np.array([[1.0, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 0], [1, 1, 1]])
@@ -80,144 +77,131 @@ def cases(setting: Setting) -> Iterator[Case]:
         yield from _of_risks(setting)
 
 
-# What is called: functions of the module, so that they can be pickled.
+# What is called: objects, so that they can be pickled.
+
+
+Split = Callable[[FloatArray], tuple[FloatArray, ...]]
+"""Makes the first arguments of a function of simulated releases."""
+
+
+def _whole(published: FloatArray) -> tuple[FloatArray, ...]:
+    return (published,)
+
+
+def _columns(published: FloatArray) -> tuple[FloatArray, ...]:
+    return tuple(published.T)
+
+
+def _tables(published: FloatArray) -> tuple[FloatArray, ...]:
+    return (published.reshape(-1, 2, 2),)
 
 
 @dataclass(frozen=True)
-class _Columns:
-    """A function of the columns of simulated releases."""
+class _Call:
+    """A function of simulated releases, with what it knows of them."""
 
     function: Callable[..., Any]
-    fixed: dict[str, Any] = field(default_factory=dict)
+    known: dict[str, Any]
+    split: Split = _whole
 
     def __call__(self, published: FloatArray) -> Any:
-        return self.function(*published.T, **self.fixed)
+        return self.function(*self.split(published), **self.known)
 
 
-@dataclass(frozen=True)
-class _Tables:
-    """A function of 2 × 2 tables."""
-
-    function: Callable[..., Any]
-    fixed: dict[str, Any]
-
-    def __call__(self, published: FloatArray) -> Any:
-        return self.function(published.reshape(-1, 2, 2), **self.fixed)
-
-
-def _interval(
-    setting: Setting, name: str, interval: Any, truth: Any, role: Role = "procedure", **more: Any
+def _certified(
+    setting: Setting,
+    certify_one: Callable[..., Certificate],
+    procedure: Any,
+    truth: Any,
+    name: str,
+    role: Role = "procedure",
+    **more: Any,
 ) -> Case:
     def run(**terms: Any) -> list[tuple[Role, Certificate]]:
-        known = {"alpha": setting.alpha, "name": name, "beside_name": _BESIDE, **more, **terms}
-        return [(role, certify_interval(interval, truth, setting.noise, **known))]
+        known = {"alpha": setting.alpha, "name": name, **more, **terms}
+        return [(role, certify_one(procedure, truth, setting.noise, **known))]
 
     return run
 
 
-def _of_counts(setting: Setting) -> Iterator[Case]:
-    noise, alpha = setting.noise, setting.alpha
-    one = partial(_count, noise, alpha)
-    yield _interval(
-        setting, "count_confint", partial(one, "exact"), 40.0, beside=partial(one, "normal")
+def _interval(
+    setting: Setting,
+    function: Callable[..., Any],
+    truth: Any,
+    target: Any = None,
+    *,
+    name: str | None = None,
+    split: Split = _whole,
+    beside: str = "normal",
+    beside_name: str = "normal intervals",
+    rule: dict[str, Any] | None = None,
+    **known: Any,
+) -> Case:
+    """Certify an interval, with one by another method beside it."""
+    own = rule or {}
+    known = {"mechanism": setting.noise, "alpha": setting.alpha, **known}
+    return _certified(
+        setting,
+        certify_interval,
+        _Call(function, {**known, **own}, split),
+        truth,
+        name or function.__name__,
+        target=target,
+        beside=_Call(function, {**known, **own, "method": beside}, split),
+        beside_name=beside_name,
+        **own,
     )
 
 
-def _count(noise: NoiseLaw, alpha: float, method: Any, y: FloatArray) -> Intervals:
-    return count_confint(y, noise, alpha=alpha, method=method)
+def _control(setting: Setting, name: str, interval: Any, truth: Any, **more: Any) -> Case:
+    return _certified(setting, certify_interval, interval, truth, name, "control", **more)
+
+
+def _of_counts(setting: Setting) -> Iterator[Case]:
+    yield _interval(setting, count_confint, 40.0)
 
 
 def _by_a_rule(setting: Setting) -> Iterator[Case]:
     """Thresholded and clamped values; one of them a little below, where the rule matters most."""
-    noise, alpha = setting.noise, setting.alpha
-    threshold, spread = 90.0, float(np.ceil(noise.std))
-    truth = threshold - spread
-    by = {method: partial(_above, noise, alpha, threshold, method) for method in _RULED}
+    spread = float(np.ceil(setting.noise.std))
+    reached: dict[str, Any] = {"threshold": 90.0}
+    truth = reached["threshold"] - spread
+    naive = {"mechanism": setting.noise, "alpha": setting.alpha, "method": "naive", **reached}
     yield _interval(
         setting,
-        "thresholded_confint",
-        by["conditional"],
+        count_confint,
         truth,
-        threshold=threshold,
-        beside=by["naive"],
+        name="thresholded_confint",
+        rule=reached,
+        beside="naive",
         beside_name="threshold ignored",
     )
+    yield _control(setting, "threshold ignored", _Call(count_confint, naive), truth, **reached)
     yield _interval(
         setting,
-        "threshold ignored",
-        by["naive"],
-        truth,
-        threshold=threshold,
-        role="control",
-    )
-    yield _interval(
-        setting,
-        "clamped_confint",
-        partial(_within, noise, alpha, "exact"),
+        count_confint,
         np.ceil(0.5 * spread),
-        clamp=0.0,
-        beside=partial(_within, noise, alpha, "naive"),
+        name="clamped_confint",
+        rule={"clamp": 0.0},
+        beside="naive",
         beside_name="clamp ignored",
     )
 
 
-_RULED = ("conditional", "naive")
-
-
-def _above(noise: NoiseLaw, alpha: float, threshold: float, method: Any, y: FloatArray) -> Any:
-    return thresholded_confint(y, mechanism=noise, threshold=threshold, alpha=alpha, method=method)
-
-
-def _within(noise: NoiseLaw, alpha: float, method: Any, y: FloatArray) -> Any:
-    return clamped_confint(y, mechanism=noise, clamp=0.0, alpha=alpha, method=method)
-
-
 def _of_populations(setting: Setting) -> Iterator[Case]:
-    noise, nobs, alpha = setting.noise, setting.nobs, setting.alpha
-    trials = Binomial(nobs=nobs, value=_PROPORTION)
-    of_trials = partial(_proportion, noise, nobs, alpha)
-    yield _interval(
-        setting,
-        "proportion_confint",
-        partial(of_trials, "exact"),
-        trials,
-        target=_PROPORTION,
-        beside=partial(of_trials, "normal"),
-    )
-    yield _interval(
-        setting,
-        "Wilson's interval, noise ignored",
-        partial(_wilson, nobs, alpha),
-        trials,
-        target=_PROPORTION,
-        role="control",
-    )
-    rate = np.array(0.2 * nobs)
-    of_events = partial(_rate, noise, alpha)
-    yield _interval(
-        setting,
-        "poisson_confint",
-        partial(of_events, "exact"),
-        Poisson(rate=rate),
-        target=float(rate),
-        beside=partial(of_events, "normal"),
-    )
-    yield _interval(
-        setting,
-        "Garwood's interval, noise ignored",
-        partial(_garwood, alpha),
-        Poisson(rate=rate),
-        target=float(rate),
-        role="control",
-    )
+    nobs, alpha = setting.nobs, setting.alpha
+    trials, rate = Binomial(nobs=nobs, value=_PROPORTION), 0.2 * nobs
+    events = Poisson(rate=np.array(rate))
+    yield _interval(setting, proportion_confint, trials, _PROPORTION, nobs=nobs)
+    wilson = _Call(_wilson, {"nobs": nobs, "alpha": alpha})
+    name = "Wilson's interval, noise ignored"
+    yield _control(setting, name, wilson, trials, target=_PROPORTION)
+    yield _interval(setting, poisson_confint, events, rate)
+    garwood = _Call(_garwood, {"alpha": alpha})
+    yield _control(setting, "Garwood's interval, noise ignored", garwood, events, target=rate)
 
 
-def _proportion(noise: NoiseLaw, nobs: int, alpha: float, method: Any, y: FloatArray) -> Intervals:
-    return proportion_confint(y, nobs, mechanism=noise, alpha=alpha, method=method)
-
-
-def _wilson(nobs: int, alpha: float, y: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Wilson's interval of a published count, as if it had no noise."""
+def _wilson(y: FloatArray, nobs: int, alpha: float) -> tuple[FloatArray, FloatArray]:
     z = special.ndtri(1.0 - 0.5 * alpha)
     p = np.clip(y / nobs, 0.0, 1.0)
     centre = (p + 0.5 * z**2 / nobs) / (1.0 + z**2 / nobs)
@@ -225,37 +209,23 @@ def _wilson(nobs: int, alpha: float, y: FloatArray) -> tuple[FloatArray, FloatAr
     return centre - half, centre + half
 
 
-def _rate(noise: NoiseLaw, alpha: float, method: Any, y: FloatArray) -> Intervals:
-    return poisson_confint(y, mechanism=noise, alpha=alpha, method=method)
-
-
-def _garwood(alpha: float, y: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Garwood's interval of a published count, as if it had no noise."""
+def _garwood(y: FloatArray, alpha: float) -> tuple[FloatArray, FloatArray]:
     events = np.maximum(np.rint(y), 0.0)
     lower = np.where(events > 0, special.gammaincinv(np.maximum(events, 1.0), 0.5 * alpha), 0.0)
     return lower, special.gammainccinv(events + 1.0, 0.5 * alpha)
 
 
 def _of_ratios(setting: Setting) -> Iterator[Case]:
-    known = {"mechanism": setting.noise, "alpha": setting.alpha}
     part, rest = np.rint(_PROPORTION * setting.nobs), np.rint(0.7 * setting.nobs)
     for function, target in (
         (ratio_confint, part / rest),
         (share_confint, part / (part + rest)),
         (relative_change_confint, part / rest - 1.0),
     ):
-        yield _interval(
-            setting,
-            function.__name__,
-            _Columns(function, known),
-            [part, rest],
-            target=target,
-            beside=_Columns(function, {**known, "method": "normal"}),
-        )
+        yield _interval(setting, function, [part, rest], target, split=_columns)
 
 
 def _of_risks(setting: Setting) -> Iterator[Case]:
-    known = {"mechanism": setting.noise, "alpha": setting.alpha}
     counts = np.rint(setting.nobs * np.array([0.3, 0.7, 0.4, 0.6]))
     a, b, c, d = counts
     for function, target in (
@@ -263,14 +233,7 @@ def _of_risks(setting: Setting) -> Iterator[Case]:
         (risk_ratio_confint, a / (a + b) / (c / (c + d))),
         (odds_ratio_confint, a * d / (b * c)),
     ):
-        yield _interval(
-            setting,
-            function.__name__,
-            _Tables(function, known),
-            counts,
-            target=target,
-            beside=_Tables(function, {**known, "method": "normal"}),
-        )
+        yield _interval(setting, function, counts, target, split=_tables)
 
 
 def _releases(setting: Setting) -> Iterator[Case]:
@@ -294,14 +257,27 @@ def _tests(setting: Setting) -> Iterator[Case]:
         Independence(nobs=8 * nobs, rows=_ROWS, columns=_COLUMNS),
     ):
         yield partial(_of_model, setting, model)
-    known = {"mechanism": setting.noise}
-    yield _test(setting, "counts_2indep", _Columns(counts_2indep, known), [40.0, 40.0])
-    rates = Poisson(rate=np.full(2, 0.2 * nobs))
-    test: Any = partial(_two_rates, setting.noise)
-    yield _test(setting, "poisson_2indep, normal", test, rates, "approximation")
-    groups = ProductMultinomial(np.full(2, float(nobs)), np.array([_PROPORTION, 1.0 - _PROPORTION]))
-    test = partial(_two_proportions, setting.noise, nobs)
-    yield _test(setting, "proportions_2indep, normal", test, groups, "approximation")
+    two_cells = _Call(counts_2indep, {"mechanism": setting.noise}, _columns)
+    yield _certified(setting, certify_test, two_cells, [40.0, 40.0], "counts_2indep")
+    limit = {"mechanism": setting.noise, "method": "normal"}
+    rates, groups = _Call(_two_rates, limit), _Call(_two_proportions, {"nobs": nobs, **limit})
+    for name, test, truth in (
+        ("poisson_2indep, normal", rates, Poisson(rate=np.full(2, 0.2 * nobs))),
+        (
+            "proportions_2indep, normal",
+            groups,
+            ProductMultinomial(np.full(2, float(nobs)), np.array([_PROPORTION, 1.0 - _PROPORTION])),
+        ),
+    ):
+        yield _certified(setting, certify_test, test, truth, name, "approximation")
+
+
+def _two_rates(y: FloatArray, **known: Any) -> Any:
+    return poisson_2indep(y[:, 0], 1.0, y[:, 1], 1.0, **known)
+
+
+def _two_proportions(y: FloatArray, nobs: int, **known: Any) -> Any:
+    return proportions_2indep(y[:, 0], nobs, y[:, 2], nobs, **known)
 
 
 def _of_model(setting: Setting, model: Any, /, **terms: Any) -> list[tuple[Role, Certificate]]:
@@ -314,22 +290,6 @@ def _role(test: str) -> Role:
     if "noise ignored" in test:
         return "control"
     return "approximation" if "asymptotic" in test else "procedure"
-
-
-def _test(setting: Setting, name: str, test: Any, truth: Any, role: Role = "procedure") -> Case:
-    def run(**terms: Any) -> list[tuple[Role, Certificate]]:
-        known = {"alpha": setting.alpha, "name": name, **terms}
-        return [(role, certify_test(test, truth, setting.noise, **known))]
-
-    return run
-
-
-def _two_rates(noise: NoiseLaw, y: FloatArray) -> Any:
-    return poisson_2indep(y[:, 0], 1.0, y[:, 1], 1.0, mechanism=noise, method="normal")
-
-
-def _two_proportions(noise: NoiseLaw, nobs: int, y: FloatArray) -> Any:
-    return proportions_2indep(y[:, 0], nobs, y[:, 2], nobs, mechanism=noise, method="normal")
 
 
 # The library's own certificates, over a grid of settings.

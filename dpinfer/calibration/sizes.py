@@ -15,6 +15,7 @@ from scipy import special
 from dpinfer._check import RNG, FloatArray, check_array, freeze, show
 from dpinfer._numerics.roots import find_root
 from dpinfer._style import REFERENCE, add_legend, marker, series, styled_axes
+from dpinfer.calibration._scenes import RuleJudge, Scene, StudyModel, count_errors
 from dpinfer.errors import InvalidParameterError
 from dpinfer.hypothesis_tests._fitted_tables import Margins, ProductMargins, RowMargins, TableModel
 from dpinfer.hypothesis_tests._noisy_tables import (
@@ -29,26 +30,23 @@ from dpinfer.hypothesis_tests._quadratic.law import ACCEPTED_ERROR, QuadraticLaw
 from dpinfer.hypothesis_tests.models import (
     Binomial,
     Independence,
-    Model,
     Multinomial,
     Poisson,
     ProductMultinomial,
     draws_in_block,
 )
 from dpinfer.hypothesis_tests.null import null_distribution
-from dpinfer.hypothesis_tests.power._critical import critical_distance
 from dpinfer.mechanisms._noisy_count import NoisyBinomial, NoisyCount, NoisyPoisson
 from dpinfer.mechanisms.independent import Mechanism, as_noise
 from dpinfer.mechanisms.law import NoiseLaw
+from dpinfer.planning.one_count import critical_distance
 from dpinfer.results.null import beyond_ties
-from dpinfer.results.simulation import Rule, Simulation, Study, clopper_pearson, largest_replicates
+from dpinfer.results.simulation import Simulation, clopper_pearson, largest_replicates
 from dpinfer.results.tables import render_table
 
 if TYPE_CHECKING:
     import pandas as pd
 
-
-StudyModel = Model | Independence
 
 _PEARSON_IGNORANT = "Pearson's test, noise ignored"
 _ZTEST_IGNORANT = "z test, noise ignored"
@@ -66,7 +64,7 @@ class StudiedTest:
     """A test whose rates are known, or can be simulated by its rule."""
 
     name: str
-    how: FloatArray | Rule
+    how: FloatArray | RuleJudge
 
 
 @dataclass(frozen=True)
@@ -133,7 +131,7 @@ def _goodness_of_fit(model: Multinomial, question: Question) -> list[StudiedTest
     chi2 = special.chdtri(float(expected.size - 1), alpha)
     table = NoisyTable(model.nobs, expected, question.noise)
     if critical is None:
-        simulated = Rule(
+        simulated = RuleJudge(
             partial(_pearson_statistic, expected), _simulated_critical(table, question)
         )
         by_pearson = StudiedTest("chisquare, pearson, monte-carlo", simulated)
@@ -141,7 +139,9 @@ def _goodness_of_fit(model: Multinomial, question: Question) -> list[StudiedTest
         by_pearson = StudiedTest("chisquare, pearson, exact", _pearson(expected, truth, critical))
     return [
         by_pearson,
-        StudiedTest("chisquare, projected, asymptotic", Rule(partial(_projected, table), chi2)),
+        StudiedTest(
+            "chisquare, projected, asymptotic", RuleJudge(partial(_projected, table), chi2)
+        ),
         StudiedTest(_PEARSON_IGNORANT, _pearson(expected, truth, chi2)),
     ]
 
@@ -151,8 +151,8 @@ def _independent_counts(model: Poisson, question: Question) -> list[StudiedTest]
     chi2 = special.chdtri(float(model.expected.size), question.alpha)
     statistic = partial(_pearson_statistic, model.expected)
     return [
-        StudiedTest("Pearson's test, asymptotic", Rule(statistic, limit)),
-        StudiedTest(_PEARSON_IGNORANT, Rule(statistic, chi2)),
+        StudiedTest("Pearson's test, asymptotic", RuleJudge(statistic, limit)),
+        StudiedTest(_PEARSON_IGNORANT, RuleJudge(statistic, chi2)),
     ]
 
 
@@ -167,11 +167,11 @@ def _truth_of(null: QuadraticLaw, truth: StudyModel) -> QuadraticLaw | None:
 
 def _pearson(
     expected: FloatArray, truth: QuadraticLaw | None, critical: FloatArray
-) -> FloatArray | Rule:
+) -> FloatArray | RuleJudge:
     """Return the exact rates of a test by Pearson's statistic, or else its rule."""
     if truth is not None and (truth.error(critical) <= ACCEPTED_ERROR).all():
         return np.asarray(truth.upper(critical))
-    return Rule(partial(_pearson_statistic, expected), critical)
+    return RuleJudge(partial(_pearson_statistic, expected), critical)
 
 
 def _limiting_critical(model: Multinomial | Poisson, question: Question) -> FloatArray:
@@ -211,8 +211,8 @@ def _contingency(model: ProductMultinomial | Independence, question: Question) -
     critical = special.chdtri(float(fitted.margins.dof), question.alpha)
     aware = partial(_fitted_projected, fitted, float(np.sum(model.nobs)))
     return [
-        StudiedTest("chi2_contingency, projected, asymptotic", Rule(aware, critical)),
-        StudiedTest(_PEARSON_IGNORANT, Rule(partial(_plain_pearson, fitted.shape), critical)),
+        StudiedTest("chi2_contingency, projected, asymptotic", RuleJudge(aware, critical)),
+        StudiedTest(_PEARSON_IGNORANT, RuleJudge(partial(_plain_pearson, fitted.shape), critical)),
     ]
 
 
@@ -617,7 +617,7 @@ def _own_tests(tests: Any, question: Question) -> list[StudiedTest]:
             )
     critical = -question.alpha
     return [
-        StudiedTest(name, Rule(partial(_negative_pvalues, name, test), critical))
+        StudiedTest(name, RuleJudge(partial(_negative_pvalues, name, test), critical))
         for name, test in tests.items()
     ]
 
@@ -634,32 +634,20 @@ def _negative_pvalues(
     return -pvalues
 
 
-@dataclass(frozen=True)
-class _Releases:
-    """Draws releases; an object, so that other processes can be sent it."""
-
-    model: StudyModel
-    noise: NoiseLaw
-
-    def __call__(self, size: int, rng: np.random.Generator) -> FloatArray:
-        counts = self.model.draw(size, rng)
-        counts += self.noise.rvs(counts.shape, rng=rng)
-        return counts
-
-
 def _result(studied: list[StudiedTest], question: Question, *, under_null: bool) -> SizeStudy:
-    simulation = question.simulation
-    rules = tuple(test.how for test in studied if isinstance(test.how, Rule))
+    judges = [test.how for test in studied if isinstance(test.how, RuleJudge)]
     rates: Iterator[FloatArray] = iter(())
-    if rules:
-        draw = _Releases(question.truth, question.noise)
+    if judges:
         block = draws_in_block(prod(question.truth.shape))
-        rates = iter(Study(draw, rules).count(simulation, block) / simulation.reps)
-    simulated = [isinstance(test.how, Rule) for test in studied]
+        sums = count_errors(
+            Scene(question.truth, question.noise), judges, question.simulation, block
+        )
+        rates = iter(sums[:, 1] / question.simulation.reps)
+    exact = [not isinstance(test.how, RuleJudge) for test in studied]
     return SizeStudy(
         tests=tuple(test.name for test in studied),
         alpha=question.alpha,
-        rate=np.array([next(rates) if isinstance(t.how, Rule) else t.how for t in studied]),
-        reps=np.where(simulated, simulation.reps, 0),
+        rate=np.array([next(rates) if isinstance(t.how, RuleJudge) else t.how for t in studied]),
+        reps=np.where(exact, 0, question.simulation.reps),
         under_null=under_null,
     )

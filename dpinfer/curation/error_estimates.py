@@ -29,7 +29,8 @@ from dpinfer.mechanisms.laws import Gaussian, Laplace
 from dpinfer.mechanisms.samplers import Sampler
 from dpinfer.mechanisms.weighted_sum import WeightedSum, weighted_sums
 from dpinfer.privacy.composition import compose
-from dpinfer.privacy.guarantees import Drawn, Guarantee
+from dpinfer.privacy.guarantees import Guarantee
+from dpinfer.privacy.of_mechanisms import Drawn
 from dpinfer.results.intervals import ERROR_COVERED, Intervals
 from dpinfer.results.labels import attach_labels, split_labels
 from dpinfer.results.tables import render_table
@@ -388,7 +389,11 @@ class ErrorEstimate(Drawn, Locked):
             can be: no less than 0, and no more than k·clip² for the squared error of k values.
         """
         intervals = count_confint(
-            self.estimate, self.mechanism, alpha=alpha, method=method, simultaneous=simultaneous
+            self.estimate,
+            mechanism=self.mechanism,
+            alpha=alpha,
+            method=method,
+            simultaneous=simultaneous,
         )
         if self.measure == "signed":
             return intervals

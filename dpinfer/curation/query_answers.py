@@ -24,8 +24,9 @@ from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
 from dpinfer.estimation.pivots import sidak
 from dpinfer.mechanisms.laws import Laplace
 from dpinfer.mechanisms.samplers import NoiseSource, Sampler, Simulation, noise_source
-from dpinfer.privacy.guarantees import ZCDP, ApproxDP, Drawn, Guarantee, PureDP
+from dpinfer.privacy.guarantees import ZCDP, ApproxDP, Guarantee, PureDP
 from dpinfer.privacy.ledger import BudgetLedger
+from dpinfer.privacy.of_mechanisms import Drawn
 from dpinfer.queries.workload import Workload
 from dpinfer.results.intervals import Intervals
 from dpinfer.results.labels import attach_labels, split_labels

@@ -672,7 +672,7 @@ def compare_spending(
     holds them (Pratt 1961). For y ± t restricted to values above the bound, with a truth that is d
     above it, this is the integral of the distribution function of the noise over d ± t.
 
-    A value that was merely clamped has its exact interval (:func:`dpinfer.clamped_confint`), and an
+    A value that was merely clamped has its exact interval (:func:`dpinfer.count_confint`), and an
     error estimate would only make it wider. It is worth its budget where what was done to the value
     is not known, or has no law that could be inverted; the comparison says what that knowledge
     would have saved.

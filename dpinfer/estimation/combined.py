@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from dpinfer._check import RNG, FloatArray, check_array, check_reps, check_rng, check_scalar, freeze
 from dpinfer.errors import InvalidParameterError
@@ -15,6 +17,7 @@ from dpinfer.estimation.consistency import Disagreement, OverlappingEstimate
 from dpinfer.estimation.design import BLOCK, as_dense
 from dpinfer.estimation.pivots import Method, Pivots, clean_weights
 from dpinfer.mechanisms.weighted_sum import WeightedSum
+from dpinfer.releases.values import HELD, NoisyValues
 from dpinfer.results.intervals import ERROR_COVERED, Intervals
 from dpinfer.results.labels import attach_labels
 from dpinfer.results.tables import render_table
@@ -99,6 +102,12 @@ class ClippedEstimate:
     def is_unbiased(self) -> bool:
         """Whether the estimates are unbiased: no."""
         return False
+
+    def __noisy__(self) -> NoReturn:
+        raise InvalidParameterError(
+            "clipped estimates have no law: use the estimate before clip(), and bounds where the "
+            "function takes them"
+        )
 
     def conf_int(self, *args: Any, **kwargs: Any) -> Intervals:
         """Intersect the intervals of :meth:`CombinedEstimate.conf_int` with the bounds.
@@ -211,6 +220,26 @@ def covariance_frame(covariance: FloatArray, labels: pd.Index | None) -> Any:
 _COVARIANCE_LIMIT = 20_000
 _WEIGHTS_LIMIT = 100_000_000
 _BLOCK_SIZE = 20_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """The weights of the targets of a fit on its values, made when they are asked for."""
+
+    fit: CombinedEstimate
+
+    def take(self, positions: NDArray[np.intp]) -> Any:
+        """Return some rows, a sparse array."""
+        fit = self.fit
+        return csr_array(clean_weights(as_dense(fit._solver.weights(fit._coordinates[positions]))))
+
+    def apply(self, noises: FloatArray) -> FloatArray:
+        """Return the errors that noises make."""
+        return np.asarray(self.fit._coordinates @ self.fit._solver.coefficients(noises))
+
+    def variance(self) -> FloatArray:
+        """Return the variance of each error."""
+        return np.asarray(np.square(np.asarray(self.fit.bse)))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -332,13 +361,24 @@ class CombinedEstimate(OverlappingEstimate):
             functions that take several such laws use how the errors depend, or refuse.
         """
         row = self.targets.position(target)
-        release = self.release
         if self._coordinates is None:
-            weights = np.zeros(len(release))
-            weights[row] = 1.0
-        else:
-            weights = clean_weights(as_dense(self._solver.weights(self._coordinates[[row]]))[0])
-        return WeightedSum.of_origin(weights, release.mechanism, release._origin, release._rows)
+            return self.release.noise(row)
+        weights = clean_weights(as_dense(self._solver.weights(self._coordinates[[row]]))[0])
+        used = np.flatnonzero(weights)
+        return self.release.__noisy__()._law_of(weights[used], used)
+
+    def __noisy__(self) -> NoisyValues:
+        published = self.release.__noisy__()
+        if self._coordinates is None:
+            return published.relabelled(self.targets.labels)
+        rows = _Rows(self)
+        held = len(self) * len(self.release) <= HELD
+        return NoisyValues(
+            np.array(self.params, dtype=np.float64),
+            published.own_noises(),
+            labels=self.targets.labels,
+            weights=rows.take(np.arange(len(self))) if held else rows,
+        )
 
     def simulate_errors(self, reps: int, *, rng: RNG = None) -> FloatArray:
         """Draw the joint errors of the estimates from the law of the noise.

@@ -66,7 +66,7 @@ def combine(
         If the published values do not determine a target; the message names it.
     IncompatibleReleaseError
         If values published without noise contradict one another, or values have a threshold or
-        clamping bounds: see :func:`dpinfer.release_confint` for these, one by one.
+        clamping bounds: see :func:`dpinfer.count_confint` for these, one by one.
     InvalidParameterError
         If an argument is outside what is allowed, or the equations would take minutes or more to
         solve, as predicted from the pattern of the workload; the message says how many.
@@ -159,7 +159,7 @@ def _refuse_selected(release: Release) -> None:
     raise IncompatibleReleaseError(
         f"{len(ruled)} of {len(release)} values must not be combined, because {why}a threshold or "
         f"clamping bounds decide by their noise what is published of them: {names}{more}; "
-        f"release_confint has an interval for each of them{rest}"
+        f"count_confint has an interval for each of them{rest}"
     )
 
 

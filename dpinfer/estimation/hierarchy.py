@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse import csr_array
 
 from dpinfer._check import (
     RNG,
@@ -46,10 +48,11 @@ from dpinfer.estimation.pivots import (
 )
 from dpinfer.estimation.targets import checked_weights
 from dpinfer.mechanisms.independent import Mechanism, as_noise
-from dpinfer.mechanisms.law import NoiseLaw, Origin
+from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.mechanisms.rounded import warn_of_rounding
 from dpinfer.mechanisms.weighted_sum import WeightedSum
 from dpinfer.queries.hierarchy import Hierarchy
+from dpinfer.releases.values import HELD, NoisyValues
 from dpinfer.results.intervals import ERROR_COVERED, Intervals
 from dpinfer.results.labels import attach_labels, split_labels
 
@@ -83,7 +86,7 @@ class HierarchyFunctions:
     values: FloatArray
     mechanism: NoiseLaw
     labels: pd.Index | None
-    _origin: Origin
+    _published: NoisyValues
 
     @property
     def bse(self) -> Any:
@@ -115,7 +118,18 @@ class HierarchyFunctions:
             The law of estimate minus confidential value.
         """
         weights = clean_weights(self.weights[function])
-        return WeightedSum.of_origin(weights, self.mechanism, self._origin)
+        used = np.flatnonzero(weights)
+        return self._published._law_of(weights[used], used)
+
+    def __noisy__(self) -> NoisyValues:
+        params = np.asarray(self.params, dtype=np.float64)
+        return NoisyValues(
+            np.array(np.atleast_1d(params)),
+            self._published.noises,
+            shape=params.shape,
+            labels=self.labels,
+            weights=sparse.csr_array(clean_weights(self.weights)),
+        )
 
     def conf_int(
         self,
@@ -327,6 +341,26 @@ def parent_tests(fit: HierarchyFit) -> pd.DataFrame:
 _COVARIANCE_LIMIT = 5_000
 
 
+@dataclass(frozen=True, eq=False)
+class _UnitRows:
+    """The weights of the units of a fit on its values, made when they are asked for."""
+
+    fit: HierarchyFit
+
+    def take(self, positions: NDArray[np.intp]) -> Any:
+        """Return some rows, a sparse array."""
+        blocks = self.fit.weight_blocks(positions)
+        return sparse.vstack([csr_array(clean_weights(block)) for block in blocks], format="csr")
+
+    def apply(self, noises: FloatArray) -> FloatArray:
+        """Return the errors that noises make."""
+        return self.fit.refit(noises.T).T
+
+    def variance(self) -> FloatArray:
+        """Return the variance of each error."""
+        return self.fit.variance
+
+
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class HierarchyEstimate(OverlappingEstimate):
     """Best linear unbiased estimates of all units; made by :func:`dpinfer.combine_hierarchy`.
@@ -472,7 +506,7 @@ class HierarchyEstimate(OverlappingEstimate):
             values=self.values,
             mechanism=self.mechanism,
             labels=labels,
-            _origin=self._fit.origin,
+            _published=self._fit.published,
         )
 
     def weights(self, units: Any = None) -> FloatArray:
@@ -582,6 +616,17 @@ class HierarchyEstimate(OverlappingEstimate):
         if chosen != "normal" or self._fit.is_gaussian:
             return found
         return replace(found, notes=(*found.notes, NORMAL_NOTE))
+
+    def __noisy__(self) -> NoisyValues:
+        self.refuse_unknown()
+        fit = self._fit
+        rows, held = _UnitRows(fit), len(self) * fit.values.size <= HELD
+        return NoisyValues(
+            np.array(fit.estimates),
+            fit.published.noises,
+            labels=self.hierarchy.labels,
+            weights=rows.take(np.arange(len(self))) if held else rows,
+        )
 
     def published_half_widths(self, alpha: float = 0.05) -> FloatArray:
         """Half-widths of exact intervals from what was published of each unit alone, shape (n,).

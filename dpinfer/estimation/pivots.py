@@ -104,7 +104,7 @@ _SMALL_TAIL = 1e3 * INVERSION_ERROR
 
 NORMAL_NOTE = "Normal quantiles, which are approximate as the noise is not Gaussian."
 
-_ROUNDING = 64 * np.finfo(float).eps
+ROUNDING = 64 * np.finfo(float).eps
 """Rounding error of an estimate and its interval, relative to the size of their terms."""
 
 SECONDS = 20.0
@@ -171,7 +171,7 @@ class ManyErrors:
             half, bounded, notes = self._exact(alpha, number)
             chosen = "bound" if bounded else "exact"
         if self.integer and chosen != "normal":
-            half = np.where(half > 0.0, half + _ROUNDING * (self.magnitude + half), half)
+            half = np.where(half > 0.0, half + ROUNDING * (self.magnitude + half), half)
         half = half[number]
         return Intervals(
             estimate=estimate,
@@ -349,7 +349,7 @@ class Pivots:
         if self.blocks is None or not atoms:
             return np.zeros(half.shape)
         exact = (half == np.rint(half)) & (estimate == np.rint(estimate))
-        width = _ROUNDING * (self.magnitude + half)
+        width = ROUNDING * (self.magnitude + half)
         return np.where(exact | (self.std_errors == 0), 0.0, width)
 
     @property

@@ -12,7 +12,7 @@ from dpinfer.errors import InvalidParameterError
 from dpinfer.mechanisms.independent import integer_cells
 from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.mechanisms.rounded import warn_of_rounding
-from dpinfer.releases.release import Release
+from dpinfer.releases.values import Rule
 from dpinfer.results.labels import split_labels
 
 if TYPE_CHECKING:
@@ -46,15 +46,15 @@ class PublishedRows:
     highest: FloatArray
 
     @classmethod
-    def of(cls, release: Release, target: FloatArray) -> PublishedRows:
-        """Read the publishing rule of a release."""
-        size = len(release)
-        none = -np.inf if release.threshold is None else release.threshold
-        low, high = (-np.inf, np.inf) if release.clamp is None else release.clamp
-        threshold, lowest, highest = (np.broadcast_to(x, size) for x in (none, low, high))
+    def of(cls, published: Any, target: FloatArray) -> PublishedRows:
+        """Read the publishing rule of a release or of noisy values."""
+        x = published.__noisy__()
+        rule, size = x.rule or Rule(), len(x)
+        bounds = (rule.threshold, rule.lowest, rule.highest)
+        threshold, lowest, highest = (np.broadcast_to(bound, size) for bound in bounds)
         return cls(
             target=np.broadcast_to(target, size),
-            noise=release.mechanism,
+            noise=x.marginal,
             threshold=threshold,
             lowest=lowest,
             highest=highest,

@@ -1,4 +1,3 @@
-from . import power as power
 from .contingency import chi2_contingency as chi2_contingency
 from .counts import counts_2indep as counts_2indep
 from .counts import counts_paired as counts_paired
@@ -7,19 +6,6 @@ from .counts import rows_ztest as rows_ztest
 from .goodness_of_fit import chisquare as chisquare
 from .goodness_of_fit import chisquare_fit as chisquare_fit
 from .null import null_distribution as null_distribution
-from .power.composite import CompositeFitPower as CompositeFitPower
-from .power.goodness_of_fit import GoodnessOfFitPower as GoodnessOfFitPower
-from .power.homogeneity import HomogeneityPower as HomogeneityPower
-from .power.independence import IndependencePower as IndependencePower
-from .power.linear import LinearPower as LinearPower
-from .power.mcnemar import McNemarPower as McNemarPower
-from .power.one_count import PoissonPower as PoissonPower
-from .power.one_count import ProportionPower as ProportionPower
-from .power.paired import PairedCountsPower as PairedCountsPower
-from .power.trend import ProportionsTrendPower as ProportionsTrendPower
-from .power.trend import TrendPower as TrendPower
-from .power.two_proportions import TwoProportionsPower as TwoProportionsPower
-from .power.two_rates import TwoRatesPower as TwoRatesPower
 from .proportions import poisson_2indep as poisson_2indep
 from .proportions import poisson_ztest as poisson_ztest
 from .proportions import proportions_ztest as proportions_ztest

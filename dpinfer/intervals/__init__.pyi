@@ -18,9 +18,6 @@ from .ratios import linear_ratio_confint as linear_ratio_confint
 from .ratios import ratio_confint as ratio_confint
 from .ratios import relative_change_confint as relative_change_confint
 from .ratios import share_confint as share_confint
-from .selected import clamped_confint as clamped_confint
-from .selected import release_confint as release_confint
-from .selected import thresholded_confint as thresholded_confint
 from .selected import unpublished_bound as unpublished_bound
 from .surveys import SurveyEstimate as SurveyEstimate
 from .surveys import stratified_mean as stratified_mean

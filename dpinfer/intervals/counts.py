@@ -2,61 +2,106 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
+from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy import special
 
 from dpinfer._check import (
+    ALTERNATIVES,
     RNG,
+    Alternative,
     FloatArray,
     as_table,
     check_alpha,
     check_array,
     check_flag,
     check_option,
+    check_scalar,
 )
 from dpinfer.errors import InvalidParameterError
-from dpinfer.estimation.pivots import Method, Pivots, sidak
+from dpinfer.estimation.pivots import ROUNDING, Method, Pivots, critical_pivot, sidak
 from dpinfer.estimation.targets import checked_weights
-from dpinfer.mechanisms.independent import Mechanism, as_noise, refuse_selected
+from dpinfer.intervals.selected import ESTIMATORS, Estimator, SelectedRows
+from dpinfer.mechanisms.independent import Mechanism, as_noise, groups
 from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.mechanisms.rounded import warn_of_rounding
 from dpinfer.mechanisms.weighted_sum import on_noises
+from dpinfer.releases.coerce import noisy
+from dpinfer.releases.values import NoisyValues
 from dpinfer.results.intervals import Intervals
 from dpinfer.results.labels import split_labels
+
+CountMethod = Literal["exact", "tail-bound", "normal", "naive"]
+
+COUNT_METHODS: tuple[Method, ...] = ("exact", "tail-bound", "normal")
+
+_SIDES: dict[Alternative, tuple[str, ...]] = {
+    "two-sided": ("lower", "upper"),
+    "larger": ("lower",),
+    "smaller": ("upper",),
+}
+
+_OPEN = {"lower": -np.inf, "upper": np.inf}
+
+_SMALLEST = float(np.nextafter(0.0, 1.0))
 
 
 def count_confint(
     count: Any,
-    mechanism: Mechanism,
     *,
+    mechanism: Mechanism | None = None,
+    threshold: Any = None,
+    clamp: Any = None,
+    bin_size: Any = None,
     alpha: float = 0.05,
-    method: Method = "exact",
+    method: CountMethod = "exact",
+    alternative: Alternative = "two-sided",
+    estimate: Estimator = "maximum-likelihood",
     simultaneous: bool = False,
     integer: bool = False,
     lower: float | None = None,
     upper: float | None = None,
-    bin_size: ArrayLike = 1,
+    reps: int = 10_000,
+    rng: RNG = None,
 ) -> Intervals:
     """Confidence intervals for confidential counts (or any other values) published with noise.
 
     Parameters
     ----------
-    count : float, array, Series or DataFrame
-        The published values: the confidential values plus noise, not clamped since. Where they
-        were rounded since, ``mechanism`` is :class:`~dpinfer.mechanisms.Rounded` noise.
-    mechanism : NoiseLaw or sequence of NoiseLaw
+    count : float, array, Series, DataFrame, Release or estimate
+        The published values: the confidential values plus noise. Where they were rounded since,
+        ``mechanism`` is :class:`~dpinfer.mechanisms.Rounded` noise. A release or an estimate brings
+        its law and how it was published; for many estimates of one fit use its own ``conf_int``.
+    mechanism : NoiseLaw or sequence of NoiseLaw, optional
         The law of the noise: one for all values, or one for each.
+    threshold : float, array or Series, optional
+        The noisy value was published if it was at least this: one bound for all values or one for
+        each; -inf where there is none. Where whole numbers were published if they *exceeded* a
+        whole number, give the next one.
+    clamp : float or pair, optional
+        The bounds into which noisy values were moved (before they were compared with the
+        threshold): a lower bound such as 0, or ``(lower, upper)``, each a number, or an array or
+        Series with one bound for each value; infinite or None where there is none.
+    bin_size : float or array of float, optional
+        The counts were rounded up to multiples of this whole number *before* the noise was added,
+        as Tor does. The intervals are those for the counts themselves; see
+        :meth:`Intervals.unbinned <dpinfer.results.Intervals.unbinned>`.
     alpha : float, default 0.05
         One minus the confidence level, in (0, 1).
-    method : {"exact", "tail-bound", "normal"}
-        ``"exact"``: the quantile of the noise. ``"tail-bound"``: the union bound over all values,
-        which holds for all of them together whatever ``simultaneous`` says. ``"normal"``: the
-        normal quantile times the standard deviation, offered for comparison; it does not have
-        the stated coverage unless the noise is Gaussian.
+    method : {"exact", "tail-bound", "normal", "naive"}
+        ``"exact"``: by the law of the published value, whether it is the noise or follows a
+        threshold and a clamp. ``"tail-bound"``: the union bound over all values, which holds for
+        all of them together whatever ``simultaneous`` says. ``"normal"``: the normal quantile
+        times the standard deviation, offered for comparison; it does not have the stated coverage
+        unless the noise is Gaussian. ``"naive"``: as if there were no threshold and no clamp,
+        offered for comparison: it does not have the stated coverage where there are.
+    alternative : {"two-sided", "larger", "smaller"}
+        An equal-tailed interval, or a one-sided one at the full ``alpha``: ``"larger"`` has a
+        lower end only, ``"smaller"`` an upper end only.
+    estimate : {"maximum-likelihood", "median-unbiased"}
+        The point estimate of values with a threshold; see the notes.
     simultaneous : bool, default False
         Whether the intervals shall cover all confidential values together with probability
         1 - ``alpha``, rather than each of them.
@@ -64,23 +109,29 @@ def count_confint(
         Whether the confidential values are whole numbers; the ends are then rounded inward.
     lower, upper : float, optional
         Bounds that the confidential values respect, such as ``lower=0`` for counts. The intervals
-        are intersected with them, which keeps their coverage.
-    bin_size : float or array of float, default 1
-        The counts were rounded up to multiples of this whole number *before* the noise was added,
-        as Tor does. The intervals are those for the counts themselves; see
-        :meth:`Intervals.unbinned <dpinfer.results.Intervals.unbinned>`.
+        are intersected with them, which keeps their coverage; estimates of values with a threshold
+        or a clamp are moved to them.
+    reps : int, default 10_000
+        Number of simulated errors for simultaneous exact intervals of dependent estimates.
+    rng : None, int or numpy.random.Generator, optional
+        Source of these.
 
     Returns
     -------
     Intervals
         One interval for each value, with the labels of ``count``; unpacks as ``lower, upper``.
+        Those by a threshold or a clamp say that their method is ``"conditional"``.
         They cover the noise only: they are about the confidential values. An interval that
         ``integer``, ``lower`` or ``upper`` leaves without any value is marked as empty.
 
     Raises
     ------
     InvalidParameterError
-        If an argument is outside what is allowed, or ``mechanism`` does not fit ``count``.
+        If an argument is outside what is allowed, or ``mechanism`` does not fit ``count``; if a
+        value with a threshold has noise of another law than Laplace, Geometric, Gaussian,
+        DiscreteGaussian or Tulap.
+    IncompatibleReleaseError
+        If a value is below its threshold or outside its clamping bounds.
 
     Warns
     -----
@@ -89,6 +140,10 @@ def count_confint(
         happens with probability 0 unless they were rounded. At ε = 3 a nominal 90 % interval of
         rounded Laplace noise would cover 77.7 %: give ``Rounded(Laplace(...))``.
 
+    See Also
+    --------
+    dpinfer.unpublished_bound : what it says about a count that it was not published.
+
     Notes
     -----
     For symmetric noise e and a published y = f + e, the interval y ± t with t the smallest number
@@ -96,86 +151,215 @@ def count_confint(
     continuous noise. For Laplace noise t = b·ln(1/α). For k independent noises,
     α is replaced by 1 - (1 - α)^(1/k) if ``simultaneous``, and by α/k in the union bound, which
     for Laplace noise is t = b·ln(k/α) (Dwork and Roth 2014, Theorem 3.8) and never narrower. Values
-    published as they are (:class:`~dpinfer.mechanisms.Exact`) do not count towards k.
+    published as they are (:class:`~dpinfer.mechanisms.Exact`) do not count towards k. Simultaneous
+    exact intervals of dependent estimates are those of :func:`~dpinfer.linear_confint`.
 
-    The noise has to be independent of the selection of the values: for values that were published
-    because they passed a threshold, or that were clamped, these intervals do not hold.
+    *With a threshold.* A confidential value f is published as Y = f + e if that reaches the
+    threshold τ. Given that it was, P(Y ≥ y) = S(y-f)/S(τ-f) with S(x) = P(e ≥ x), which grows with
+    f. The interval holds the f with P(Y ≥ y | Y ≥ τ; f) > α/2 and P(Y ≤ y | Y ≥ τ; f) > α/2.
+    Whatever f is, it misses at most a share α of the published values: exactly α for continuous
+    noise, less where noise takes whole numbers. Intervals of unpublished values are not part of
+    that; see :func:`~dpinfer.unpublished_bound`.
+
+    Near the threshold the data say little. Laplace and geometric noise have no memory, so that
+    for f ≤ τ the conditional law is the same for every f: where exp(-(y-τ)/b) > α/2 the lower
+    end is -inf (which ``lower=0`` cuts off). Gaussian noise gives a finite, if far, lower end for
+    every y > τ; one that is 447 standard deviations below the threshold is given as -inf, since
+    rounding matters there. On the other side, a value may be so close above τ that no f makes
+    that likely enough: its interval is empty, as are those that ``lower`` leaves without a value.
+    Where f ≤ τ, Laplace noise leaves a share α/2 of published values with an empty interval.
+
+    The maximum-likelihood estimate maximises the conditional likelihood p(y-f)/S(τ-f). Under
+    Gaussian noise it is the f with E[Y | Y ≥ τ; f] = y, which decreases to -inf as y decreases to
+    τ. Under Laplace and geometric noise it is y itself: the likelihood has its peak there,
+    however unlikely publication was (where y = τ it is the same for all f ≤ τ, and y the largest
+    of them). The median-unbiased estimate solves P(Y ≥ y | Y ≥ τ; f) = 1/2, so that it is above and
+    below f equally often among published values; where noise takes whole numbers it is the middle
+    of the interval with both tails at 1/2. Tulap noise is made for counts: with a threshold its
+    ends and maximum-likelihood estimates are whole numbers, as the confidential values are; where
+    it is bounded, the likeliest value near the threshold may be the lowest that can reach it.
+
+    The naive interval falls short where f is below the threshold. Under Laplace noise it covers
+    f = τ - d in a share 1 - α·exp(d/b) of the published values: at the 95 % level 0.95 for d = 0,
+    0.86 for d = b, 0.63 for d = 2b and, from d = 3b on, in *none*.
+
+    *With a clamp.* Of a value at the upper bound c it is known only that f + e ≥ c, so the interval
+    has no upper end; its lower end is the ordinary one, at P(e ≥ c - f) = α/2. At the lower bound
+    it is the other way round. Within the bounds the intervals are the ordinary ones. The end that
+    is left keeps the error probability α/2, although the other side cannot be missed: at the full
+    α, a confidential value near the bound would be missed with probability up to 3α/2, from above
+    and from below. Whether a value is at a bound is itself random. Estimates at a bound are
+    infinite, as the likelihood grows without end, unless ``lower`` or ``upper`` stops them.
 
     References
     ----------
     Dwork, C. and Roth, A. (2014). The Algorithmic Foundations of Differential Privacy.
     doi:10.1561/0400000042.
+    Fithian, W., Sun, D. and Taylor, J. (2014). Optimal inference after model selection.
+    arXiv:1410.2597.
     Šidák, Z. (1967). Rectangular confidence regions for the means of multivariate normal
     distributions. doi:10.1080/01621459.1967.10482935.
+    Zhong, H. and Prentice, R. L. (2008). Bias-reduced estimators and confidence intervals for odds
+    ratios in genome-wide association studies. Biostatistics 9(4), 621-634.
+    doi:10.1093/biostatistics/kxn001.
 
     Examples
     --------
     >>> from dpinfer.mechanisms import Laplace
-    >>> lower, upper = count_confint(4.2, Laplace.from_epsilon(1), alpha=0.1)
+    >>> lower, upper = count_confint(4.2, mechanism=Laplace.from_epsilon(1), alpha=0.1)
     >>> lower.round(2), upper.round(2)
     (np.float64(1.9), np.float64(6.5))
     >>> noise = Laplace.from_epsilon(1, sensitivity=3)
-    >>> intervals = count_confint([5.3, -2.8, 1.1], noise, method="tail-bound")
+    >>> intervals = count_confint([5.3, -2.8, 1.1], mechanism=noise, method="tail-bound")
     >>> intervals.upper - [5.3, -2.8, 1.1]
     array([12.28303369, 12.28303369, 12.28303369])
 
     Where the noisy number was rounded, and where counts were rounded up before the noise:
 
     >>> from dpinfer.mechanisms import Rounded
-    >>> count_confint(4, Rounded(Laplace.from_epsilon(1)), alpha=0.1)
+    >>> count_confint(4, mechanism=Rounded(Laplace.from_epsilon(1)), alpha=0.1)
     Intervals([2, 6], level 0.9, exact)
-    >>> count_confint(813.6, Laplace(scale=10.0), bin_size=8)
+    >>> count_confint(813.6, mechanism=Laplace(scale=10.0), bin_size=8)
     Intervals([777, 840], level 0.95, exact)
+
+    Values that were published because they reached a threshold, and values cut off at 0:
+
+    >>> intervals = count_confint(
+    ...     [107.3, 140.2, 190.6], mechanism=Laplace(scale=10.0), threshold=100, lower=0
+    ... )
+    >>> intervals.lower.round(1), intervals.upper.round(1)
+    (array([  0. , 107.6, 160.6]), array([130.9, 170. , 220.6]))
+    >>> intervals = count_confint([0.0, 3.2, 25.4], mechanism=Laplace(scale=2.0), clamp=0)
+    >>> intervals.lower.round(2), intervals.upper.round(2)
+    (array([ -inf, -2.79, 19.41]), array([ 5.99,  9.19, 31.39]))
+
+    A release knows how it was published:
+
+    >>> from dpinfer import Geometric, Release
+    >>> release = Release([530.0, 97.0, 91.0], mechanism=Geometric(scale=10.0), threshold=90)
+    >>> lower, upper = count_confint(release, lower=0, integer=True)
+    >>> lower, upper
+    (array([500.,   0.,   0.]), array([560., 121., 105.]))
     """
     alpha = check_alpha(alpha)
-    method = check_option(method, "method", HALF_WIDTHS)
-    values, labels = split_labels(count, "count")
+    method = check_option(method, "method", (*COUNT_METHODS, "naive"))
+    sides = _SIDES[check_option(alternative, "alternative", ALTERNATIVES)]
+    chosen = ESTIMATORS[check_option(estimate, "estimate", ESTIMATORS)]
     together = check_flag(simultaneous, "simultaneous") or method == "tail-bound"
-    law = _law_of(mechanism, values, np.shape(count), together=together)
-    warn_of_rounding(values, law, "count")
-    noisy = np.count_nonzero(law.variance) if law.shape else values.size
-    half = HALF_WIDTHS[method](law, alpha, max(1, int(noisy)) if together else 1)
-    half = half.reshape(values.shape if law.shape else ())
+    bounds = {
+        name: None if bound is None else check_scalar(bound, name)
+        for name, bound in (("lower", lower), ("upper", upper))
+    }
+    x = noisy(
+        count,
+        mechanism=mechanism,
+        threshold=threshold,
+        clamp=clamp,
+        bin_size=bin_size,
+        name="count",
+    )
+    rows = SelectedRows.of(x) if method != "naive" and x.is_selected else None
+    if rows is not None and method != "exact":
+        raise InvalidParameterError(
+            f"method must be 'exact' or 'naive' for values that {rows.rule.kind()}, got {method!r}"
+        )
+    tests = max(1, int(np.count_nonzero(x.variance))) if together else 1
+    q = tail_of(alpha, method, tests, len(sides))
+    with np.errstate(over="ignore"):
+        half, notes, mc_error = _half_widths(x, q, method), tuple[str, ...](), 0.0
+    if together and method == "exact" and not x.are_independent():
+        if len(sides) < 2:
+            raise InvalidParameterError(
+                f"alternative must be 'two-sided' for dependent estimates together, got "
+                f"{alternative!r}: or divide alpha by their number"
+            )
+        pivot = critical_pivot(
+            lambda size, generator: x.draw(size, rng=generator),
+            x.std,
+            alpha,
+            reps,
+            rng,
+            noises=x.noises.size,
+        )
+        half, mc_error, notes = pivot.value * x.std, pivot.mc_error, (pivot.note,)
+    values = x.values
+    with np.errstate(over="ignore"):
+        centre = values if rows is None else rows.values
+        ends = {"lower": centre - half, "upper": centre + half}
+    if rows is not None:
+        with np.errstate(over="ignore"):
+            values = rows.estimate(chosen)
+            rows.follow_rule(ends, q, sides)
+    if x.rule is not None and x.rule.after > 0:
+        reach = x.rule.after / 2
+        ends = {"lower": ends["lower"] - reach, "upper": ends["upper"] + reach}
+        notes = (*notes, f"widened by {reach:g} on either side for rounding after the noise")
+    for side in {"lower", "upper"}.difference(sides):
+        ends[side] = np.full(len(x), _OPEN[side])
+    if rows is not None:
+        empty = (ends["upper"] == -np.inf) | (ends["lower"] > ends["upper"])
+        notes = (*notes, *rows.notes(int(np.count_nonzero(empty))))
+        ends["lower"] = np.where(empty, np.inf, ends["lower"])
+        ends["upper"] = np.where(empty, -np.inf, ends["upper"])
     intervals = Intervals(
-        estimate=values,
-        lower=values - half,
-        upper=values + half,
+        estimate=x.shaped(values),
+        lower=x.shaped(ends["lower"]),
+        upper=x.shaped(ends["upper"]),
         alpha=alpha,
-        method=method,
+        method=method if rows is None else "conditional",
         uncertainty="noise",
         simultaneous=together,
-        labels=labels,
+        labels=x.labels,
+        notes=notes,
+        mc_error=mc_error,
     )
-    return intervals.unbinned(bin_size).restrict(lower=lower, upper=upper, integer=integer)
+    if x.rule is not None:
+        intervals = intervals.unbinned(x.shaped(np.asarray(x.rule.before)))
+    intervals = intervals.restrict(**bounds, integer=integer)
+    return intervals if rows is None else _within(intervals, **bounds)
 
 
-def _law_of(
-    mechanism: Mechanism, values: FloatArray, shape: tuple[int, ...], *, together: bool
-) -> NoiseLaw:
-    """Return the law of the noise: one for all values, or in the shape in which they came."""
-    if isinstance(mechanism, NoiseLaw) and mechanism.shape == shape:
-        refuse_selected([mechanism])
-        return mechanism
-    return as_noise(mechanism, values.size, dependence="refused" if together else "irrelevant")
+def tail_of(alpha: float, method: str, tests: int, sides: int = 2) -> float:
+    """Return the error probability of each end of each of several intervals."""
+    each = alpha / tests if method == "tail-bound" else sidak(alpha, tests)
+    return max(each / sides, _SMALLEST)
 
 
-def _exact(law: NoiseLaw, alpha: float, tests: int) -> FloatArray:
-    return np.asarray(law.isf(sidak(alpha, tests) / 2))
+def half_width(law: NoiseLaw, q: float, method: str) -> Any:
+    """Return how far the ends are from the value, for such a probability of each."""
+    return -special.ndtri(q) * law.std if method == "normal" else law.isf(q)
 
 
-def _tail_bound(law: NoiseLaw, alpha: float, tests: int) -> FloatArray:
-    return np.asarray(law.isf(alpha / (2 * tests)))
+def _half_widths(x: NoisyValues, q: float, method: str) -> FloatArray:
+    """Return the quantile of each error; of weighted sums of whole numbers from just outside."""
+    if x.weights is None:
+        return np.broadcast_to(half_width(x.marginal, q, method), len(x))
+    if method == "normal":
+        return np.asarray(-special.ndtri(q) * x.std)
+    if not hasattr(x.weights, "indices"):
+        raise InvalidParameterError(
+            f"count must be fewer than {len(x)} estimates of one fit, whose laws would be found "
+            "one by one: use its conf_int, or its estimates of the units or targets needed"
+        )
+    half = np.asarray(x.marginal.isf(q))
+    whole = (half == np.rint(half)) & (x.values == np.rint(x.values))
+    integer = any(law.is_integer for law, _ in groups(x.noises.law, x.noises.size))
+    slack = ROUNDING * (np.abs(x.values).max() + half)
+    return half + np.where(whole | (x.variance == 0) | (not integer), 0.0, slack)
 
 
-def _normal(law: NoiseLaw, alpha: float, tests: int) -> FloatArray:
-    return np.asarray(-special.ndtri(sidak(alpha, tests) / 2) * law.std)
-
-
-HALF_WIDTHS: dict[Method, Callable[[NoiseLaw, float, int], FloatArray]] = {
-    "exact": _exact,
-    "tail-bound": _tail_bound,
-    "normal": _normal,
-}
+def _within(intervals: Intervals, *, lower: float | None, upper: float | None) -> Intervals:
+    """Move the estimates to the nearest possible values, and say which are at no value at all."""
+    least, most = -np.inf if lower is None else lower, np.inf if upper is None else upper
+    estimate = np.clip(intervals.estimate, least, most)
+    moved = int(np.count_nonzero(estimate != intervals.estimate))
+    endless = int(np.count_nonzero(np.isinf(estimate)))
+    notes = [
+        (moved, "estimates were moved to the bounds of possible values"),
+        (endless, "estimates are infinite: give lower= or upper= to bound them"),
+    ]
+    said = tuple(f"{number} {words}" for number, words in notes if number)
+    return replace(intervals, estimate=estimate, notes=intervals.notes + said)
 
 
 # Intervals for linear functions of published values.

@@ -27,7 +27,8 @@ from dpinfer.estimation.pivots import sidak
 from dpinfer.mechanisms.laws import Gaussian, Laplace
 from dpinfer.mechanisms.samplers import NoiseSource, Sampler, Simulation, noise_source
 from dpinfer.mechanisms.weighted_sum import WeightedSum
-from dpinfer.privacy.guarantees import ApproxDP, Drawn, Guarantee, PureDP
+from dpinfer.privacy.guarantees import ApproxDP, Guarantee, PureDP
+from dpinfer.privacy.of_mechanisms import Drawn
 from dpinfer.results.intervals import Intervals
 
 # Private histograms that find where a normal sample lies, and how often they fail.

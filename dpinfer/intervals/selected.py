@@ -12,16 +12,10 @@ from numpy.typing import NDArray
 from scipy import special
 
 from dpinfer._check import (
-    ALTERNATIVES,
-    Alternative,
     FloatArray,
-    as_table,
     check_alpha,
     check_array,
     check_flag,
-    check_option,
-    check_scalar,
-    show,
 )
 from dpinfer._numerics.lattice import smallest_whole
 from dpinfer._numerics.roots import find_root
@@ -40,7 +34,7 @@ from dpinfer.mechanisms.laws import (
 )
 from dpinfer.mechanisms.rounded import Rounded
 from dpinfer.mechanisms.tulap import Tulap
-from dpinfer.releases.release import Release
+from dpinfer.releases.values import NoisyValues, Rule
 from dpinfer.results.intervals import Intervals
 from dpinfer.results.labels import split_labels
 
@@ -372,112 +366,22 @@ _MAXIMA: dict[type, Callable[[SelectedValues], FloatArray]] = {
 
 Estimator = Literal["maximum-likelihood", "median-unbiased"]
 
-_ESTIMATORS: dict[Estimator, Callable[[SelectedValues], FloatArray]] = {
+ESTIMATORS: dict[Estimator, Callable[[SelectedValues], FloatArray]] = {
     "maximum-likelihood": most_likely,
     "median-unbiased": median_unbiased,
 }
 
-_SIDES: dict[Alternative, tuple[str, ...]] = {
-    "two-sided": ("lower", "upper"),
-    "larger": ("lower",),
-    "smaller": ("upper",),
-}
-
-_OPEN = {"lower": -np.inf, "upper": np.inf}
-
-_SMALLEST = float(np.nextafter(0.0, 1.0))
-
-_LARGEST = 1e100
-"""Beyond it, squares of deviations overflow."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """What the user chose; see :func:`~dpinfer.intervals.selected.release_confint`."""
-
-    alpha: float = 0.05
-    follow_rule: bool = True
-    alternative: Alternative = "two-sided"
-    estimate: Estimator = "maximum-likelihood"
-    integer: bool = False
-    lower: float | None = None
-    upper: float | None = None
-    simultaneous: bool = False
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "alpha", check_alpha(self.alpha))
-        check_option(self.alternative, "alternative", ALTERNATIVES)
-        check_option(self.estimate, "estimate", _ESTIMATORS)
-        check_flag(self.simultaneous, "simultaneous")
-        for name in ("lower", "upper"):
-            if (bound := getattr(self, name)) is not None:
-                object.__setattr__(self, name, check_scalar(bound, name))
-
-    @property
-    def sides(self) -> tuple[str, ...]:
-        """The ends that the intervals have."""
-        return _SIDES[self.alternative]
-
-    def tail(self, noisy: int) -> float:
-        """Error probability of each end of each interval."""
-        each = sidak(self.alpha, max(1, noisy)) if self.simultaneous else self.alpha
-        return max(each / len(self.sides), _SMALLEST)
-
-
-def intervals_of(release: Release, options: Options, *, method: str) -> Intervals:
-    """Return one interval for each value of a release, without labels."""
-    check_array(release.values, "count", ge=-_LARGEST, le=_LARGEST)
-    rows = _Rows.of(release)
-    q = options.tail(int(np.count_nonzero(release.variance)))
-    with np.errstate(over="ignore"):
-        half = np.broadcast_to(release.mechanism.isf(q), len(release))
-        estimate = release.values
-        centre = rows.values if options.follow_rule else estimate
-        ends = {"lower": centre - half, "upper": centre + half}
-        if options.follow_rule:
-            estimate = rows.estimate(_ESTIMATORS[options.estimate])
-            rows.follow_rule(ends, q, options.sides)
-    for side in {"lower", "upper"}.difference(options.sides):
-        ends[side] = np.full(len(release), _OPEN[side])
-    empty = (ends["upper"] == -np.inf) | (ends["lower"] > ends["upper"])
-    intervals = Intervals(
-        estimate=estimate,
-        lower=np.where(empty, np.inf, ends["lower"]),
-        upper=np.where(empty, -np.inf, ends["upper"]),
-        alpha=options.alpha,
-        method=method,
-        uncertainty="noise",
-        simultaneous=options.simultaneous,
-        notes=rows.notes(int(np.count_nonzero(empty))) if options.follow_rule else (),
-    )
-    bounds = {"lower": options.lower, "upper": options.upper}
-    intervals = intervals.unbinned(release.bin_size)
-    intervals = intervals.restrict(**bounds, integer=options.integer)
-    return _within(intervals, **bounds) if options.follow_rule else intervals
-
-
-def _within(intervals: Intervals, *, lower: float | None, upper: float | None) -> Intervals:
-    """Move the estimates to the nearest possible values, and say which are at no value at all."""
-    least, most = -np.inf if lower is None else lower, np.inf if upper is None else upper
-    estimate = np.clip(intervals.estimate, least, most)
-    moved = int(np.count_nonzero(estimate != intervals.estimate))
-    endless = int(np.count_nonzero(np.isinf(estimate)))
-    notes = [
-        (moved, "estimates were moved to the bounds of possible values"),
-        (endless, "estimates are infinite: give lower= or upper= to bound them"),
-    ]
-    said = tuple(f"{number} {words}" for number, words in notes if number)
-    return replace(intervals, estimate=estimate, notes=intervals.notes + said)
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Rows:
-    """Values of a release, with the part of its publishing rule that matters for each.
+class SelectedRows:
+    """Noisy values, with the part of their publishing rule that matters for each.
 
     Parameters
     ----------
-    release : Release
-        What was published.
+    noise : NoiseLaw
+        The law of the noise, of shape () or (m,).
+    rule : Rule
+        How they were published.
     values : array of float, shape (m,)
         The values; under integer noise, those at a bound are the first ones beyond it.
     threshold : array of float, shape (m,)
@@ -486,21 +390,27 @@ class _Rows:
         Whether a value is at a clamping bound.
     """
 
-    release: Release
+    noise: NoiseLaw
+    rule: Rule
     values: FloatArray
     threshold: FloatArray
     at_low: NDArray[np.bool_]
     at_high: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, release: Release) -> _Rows:
-        """Read the rule of a release."""
-        rule, y = PublishedRows.of(release, np.zeros(())), release.values
-        at_low, at_high = y <= rule.lowest, y >= rule.highest
-        whole = integer_cells(release.mechanism, len(y))
-        y = np.where(whole & at_low, np.floor(y), np.where(whole & at_high, np.ceil(y), y))
-        threshold = np.where(rule.threshold <= rule.lowest, -np.inf, rule.threshold)
-        return cls(release=release, values=y, threshold=threshold, at_low=at_low, at_high=at_high)
+    def of(cls, x: NoisyValues) -> SelectedRows:
+        """Read the rule of values that have one."""
+        law, y = PublishedRows.of(x, np.zeros(())), x.values
+        at_low, at_high = y <= law.lowest, y >= law.highest
+        whole = integer_cells(law.noise, len(y))
+        return cls(
+            noise=law.noise,
+            rule=x.rule or Rule(),
+            values=np.where(whole & at_low, np.floor(y), np.where(whole & at_high, np.ceil(y), y)),
+            threshold=np.where(law.threshold <= law.lowest, -np.inf, law.threshold),
+            at_low=at_low,
+            at_high=at_high,
+        )
 
     def estimate(self, estimator: Callable[[SelectedValues], FloatArray]) -> FloatArray:
         """Return point estimates: infinite at a clamping bound, unless only it is published."""
@@ -537,7 +447,7 @@ class _Rows:
 
     def _selected(self) -> Iterator[tuple[SelectedValues, NDArray[np.intp]]]:
         """Yield the values with a threshold, by kind of noise; without noise it says nothing."""
-        for law, cells in groups(self.release.mechanism, len(self.values)):
+        for law, cells in groups(self.noise, len(self.values)):
             held = np.flatnonzero(np.isfinite(self.threshold[cells]))
             if held.size and not isinstance(law, Exact):
                 rows = cells[held]
@@ -635,344 +545,3 @@ def _laws_of(mechanism: Mechanism, threshold: FloatArray) -> tuple[NoiseLaw, tup
     parts = mechanism if isinstance(mechanism, (list, tuple)) else ()
     shape = mechanism.shape if isinstance(mechanism, NoiseLaw) else (len(parts),)
     return as_noise(mechanism, prod(shape), selected=True), shape
-
-
-# Intervals for the values of a release, whatever its publishing rule.
-
-
-RELEASES_METHODS = ("conditional", "naive")
-
-
-def release_confint(
-    release: Release,
-    *,
-    alpha: float = 0.05,
-    method: Literal["conditional", "naive"] = "conditional",
-    alternative: Alternative = "two-sided",
-    estimate: Estimator = "maximum-likelihood",
-    integer: bool = False,
-    lower: float | None = None,
-    upper: float | None = None,
-    simultaneous: bool = False,
-) -> Intervals:
-    """Confidence intervals for the confidential values behind a release, by its publishing rule.
-
-    Parameters
-    ----------
-    release : Release
-        What was published: values with the law of their noise and, where it has them, the
-        threshold that they reached and the bounds into which they were moved.
-    alpha, method, alternative, estimate, integer, lower, upper, simultaneous
-        As in :func:`~dpinfer.intervals.selected.thresholded_confint`.
-
-    Returns
-    -------
-    Intervals
-        One interval for each value, with the labels of the release. Without threshold and clamp
-        they are those of :func:`~dpinfer.count_confint`.
-
-    Raises
-    ------
-    InvalidParameterError
-        If an argument is outside what is allowed, or a value with a threshold has noise of another
-        law than Laplace, Geometric, Gaussian, DiscreteGaussian or Tulap.
-
-    Examples
-    --------
-    >>> from dpinfer import Geometric, Release
-    >>> release = Release([530.0, 97.0, 91.0], mechanism=Geometric(scale=10.0), threshold=90)
-    >>> lower, upper = release_confint(release, lower=0, integer=True)
-    >>> lower, upper
-    (array([500.,   0.,   0.]), array([560., 121., 105.]))
-    """
-    if not isinstance(release, Release):
-        raise InvalidParameterError(
-            f"release must be a Release, got {show(release)}: see thresholded_confint for values "
-            "with a threshold"
-        )
-    options = Options(
-        alpha=alpha,
-        follow_rule=check_option(method, "method", RELEASES_METHODS) == "conditional",
-        alternative=alternative,
-        estimate=estimate,
-        integer=integer,
-        lower=lower,
-        upper=upper,
-        simultaneous=simultaneous,
-    )
-    return replace(intervals_of(release, options, method=method), labels=release.labels)
-
-
-# Arguments of the intervals for selected and clamped values, as a release.
-
-
-def as_release(
-    count: Any, mechanism: Mechanism, *, threshold: Any = None, clamp: Any = None
-) -> tuple[Release, tuple[int, ...], Any]:
-    """Return values with their publishing rule, the shape in which they came, and their labels."""
-    if isinstance(count, Release):
-        raise InvalidParameterError(
-            "count must be the published values, got a Release: use release_confint for it"
-        )
-    values, labels = split_labels(count, "count")
-    if clamp is not None:
-        ends = clamp if isinstance(clamp, (tuple, list)) else (clamp, None)
-        clamp = tuple(_ravelled(end, "clamp", values.shape, labels) for end in ends)
-    release = Release(
-        values.ravel(),
-        mechanism=mechanism,
-        threshold=_ravelled(threshold, "threshold", values.shape, labels),
-        clamp=clamp,
-    )
-    return release, values.shape, labels
-
-
-def relabelled(intervals: Intervals, shape: tuple[int, ...], labels: Any) -> Intervals:
-    """Return intervals in the shape of the values and under their labels."""
-    return replace(
-        intervals,
-        estimate=np.reshape(intervals.estimate, shape),
-        lower=np.reshape(intervals.lower, shape),
-        upper=np.reshape(intervals.upper, shape),
-        labels=labels,
-    )
-
-
-def _ravelled(bound: Any, name: str, shape: tuple[int, ...], labels: Any) -> Any:
-    """Return a bound in the order of the values; its labels, if any, have to be theirs."""
-    bound = as_table(bound, name)
-    if hasattr(bound, "index") and hasattr(bound, "to_numpy"):
-        if labels is not None and not bound.index.equals(labels):
-            raise InvalidParameterError(
-                f"{name} must have the labels of count in the same order: reindex it first"
-            )
-        bound = bound.to_numpy()
-    nested = getattr(bound, "shape", ()) == shape and len(shape) > 1
-    return bound.ravel() if nested else bound
-
-
-# Intervals for values that were published because they reached a threshold.
-
-
-METHODS = ("conditional", "naive")
-
-
-def thresholded_confint(
-    count: Any,
-    *,
-    mechanism: Mechanism,
-    threshold: Any,
-    clamp: Any = None,
-    alpha: float = 0.05,
-    method: Literal["conditional", "naive"] = "conditional",
-    alternative: Alternative = "two-sided",
-    estimate: Estimator = "maximum-likelihood",
-    integer: bool = False,
-    lower: float | None = None,
-    upper: float | None = None,
-    simultaneous: bool = False,
-) -> Intervals:
-    """Confidence intervals for counts that were published because they reached a threshold.
-
-    Parameters
-    ----------
-    count : float, array, Series or DataFrame
-        The published values, none of them below its threshold.
-    mechanism : NoiseLaw or sequence of NoiseLaw
-        The law of the noise: one for all values, or one for each.
-    threshold : float, array or Series
-        The noisy value was published if it was at least this: one bound for all values or one for
-        each; -inf where there is none. Where whole numbers were published if they *exceeded* a
-        whole number, give the next one.
-    clamp : float or pair, optional
-        The bounds into which noisy values were moved before they were compared with the
-        threshold, as for :class:`~dpinfer.Release`.
-    alpha : float, default 0.05
-        One minus the confidence level, in (0, 1).
-    method : {"conditional", "naive"}
-        ``"conditional"`` takes account of the threshold. ``"naive"`` is the interval of
-        :func:`~dpinfer.count_confint`, offered for comparison: it does not have the stated
-        coverage among published values.
-    alternative : {"two-sided", "larger", "smaller"}
-        An equal-tailed interval, or a one-sided one at the full ``alpha``: ``"larger"`` has a
-        lower end only, ``"smaller"`` an upper end only.
-    estimate : {"maximum-likelihood", "median-unbiased"}
-        The point estimate; see the notes. ``"naive"`` intervals have the published value.
-    integer : bool, default False
-        Whether the confidential values are whole numbers; the ends are then rounded inward.
-    lower, upper : float, optional
-        Bounds that the confidential values respect, such as ``lower=0`` for counts. The intervals
-        are intersected with them, and estimates beyond them are moved to them.
-    simultaneous : bool, default False
-        Whether the intervals shall cover all confidential values together with probability
-        1 - ``alpha``, rather than each of them; the noises are independent.
-
-    Returns
-    -------
-    Intervals
-        One interval for each value, with the labels of ``count``; unpacks as ``lower, upper``.
-        They cover the noise only: they are about the confidential values.
-
-    Raises
-    ------
-    InvalidParameterError
-        If an argument is outside what is allowed, or a value with a threshold has noise of another
-        law than Laplace, Geometric, Gaussian, DiscreteGaussian or Tulap.
-    IncompatibleReleaseError
-        If a value is below its threshold or outside its clamping bounds, or is a fraction under
-        noise that takes whole numbers only.
-
-    Notes
-    -----
-    A confidential value f is published as Y = f + e if that reaches the threshold τ. Given that
-    it was, P(Y ≥ y) = S(y-f)/S(τ-f) with S(x) = P(e ≥ x), which grows with f. The interval
-    holds the f with P(Y ≥ y | Y ≥ τ; f) > α/2 and P(Y ≤ y | Y ≥ τ; f) > α/2. Whatever f is, it
-    misses at most a share α of the published values: exactly α for continuous noise, less where
-    noise takes whole numbers. Intervals of unpublished values are not part of that; see
-    :func:`~dpinfer.intervals.selected.unpublished_bound`.
-
-    Near the threshold the data say little. Laplace and geometric noise have no memory, so that
-    for f ≤ τ the conditional law is the same for every f: where exp(-(y-τ)/b) > α/2 the lower
-    end is -inf (which ``lower=0`` cuts off). Gaussian noise gives a finite, if far, lower end for
-    every y > τ; one that is 447 standard deviations below the threshold is given as -inf, since
-    rounding matters there. On the other side, a value may be so close above τ that no f makes
-    that likely enough: its interval is empty, as are those that ``lower`` leaves without a value.
-    Where f ≤ τ, Laplace noise leaves a share α/2 of published values with an empty interval.
-
-    The maximum-likelihood estimate maximises the conditional likelihood p(y-f)/S(τ-f). Under
-    Gaussian noise it is the f with E[Y | Y ≥ τ; f] = y, which decreases to -inf as y decreases to
-    τ. Under Laplace and geometric noise it is y itself: the likelihood has its peak there,
-    however unlikely publication was (where y = τ it is the same for all f ≤ τ, and y the largest
-    of them). The median-unbiased estimate solves P(Y ≥ y | Y ≥ τ; f) = 1/2, so that it is above and
-    below f equally often among published values; where noise takes whole numbers it is the middle
-    of the interval with both tails at 1/2. At a clamping bound both estimates are infinite unless
-    ``lower`` or ``upper`` stops them. Tulap noise is made for counts: with a threshold its ends and
-    maximum-likelihood estimates are whole numbers, as the confidential values are; where it is
-    bounded, the likeliest value near the threshold may be the lowest that can reach it.
-
-    The naive interval falls short where f is below the threshold. Under Laplace noise it covers
-    f = τ - d in a share 1 - α·exp(d/b) of the published values: at the 95 % level 0.95 for d = 0,
-    0.86 for d = b, 0.63 for d = 2b and, from d = 3b on, in *none*.
-
-    References
-    ----------
-    Fithian, W., Sun, D. and Taylor, J. (2014). Optimal inference after model selection.
-    arXiv:1410.2597.
-    Zhong, H. and Prentice, R. L. (2008). Bias-reduced estimators and confidence intervals for odds
-    ratios in genome-wide association studies. Biostatistics 9(4), 621-634.
-    doi:10.1093/biostatistics/kxn001.
-
-    Examples
-    --------
-    >>> from dpinfer.mechanisms import Laplace
-    >>> intervals = thresholded_confint(
-    ...     [107.3, 140.2, 190.6], mechanism=Laplace(scale=10.0), threshold=100, lower=0
-    ... )
-    >>> intervals.lower.round(1), intervals.upper.round(1)
-    (array([  0. , 107.6, 160.6]), array([130.9, 170. , 220.6]))
-    """
-    options = Options(
-        alpha=alpha,
-        follow_rule=check_option(method, "method", METHODS) == "conditional",
-        alternative=alternative,
-        estimate=estimate,
-        integer=integer,
-        lower=lower,
-        upper=upper,
-        simultaneous=simultaneous,
-    )
-    release, shape, labels = as_release(count, mechanism, threshold=threshold, clamp=clamp)
-    return relabelled(intervals_of(release, options, method=method), shape, labels)
-
-
-# Intervals for values that were moved into bounds before they were published.
-
-
-CLAMPED_METHODS = ("exact", "naive")
-
-
-def clamped_confint(
-    count: Any,
-    *,
-    mechanism: Mechanism,
-    clamp: Any,
-    alpha: float = 0.05,
-    method: Literal["exact", "naive"] = "exact",
-    alternative: Alternative = "two-sided",
-    integer: bool = False,
-    lower: float | None = None,
-    upper: float | None = None,
-    simultaneous: bool = False,
-) -> Intervals:
-    """Confidence intervals for counts that were clamped after the noise was added.
-
-    Parameters
-    ----------
-    count : float, array, Series or DataFrame
-        The published values, each within its bounds.
-    mechanism : NoiseLaw or sequence of NoiseLaw
-        The law of the noise: one for all values, or one for each.
-    clamp : float or pair
-        The bounds into which noisy values were moved: a lower bound such as 0, or ``(lower,
-        upper)``, each a number, or an array or Series with one bound for each value; infinite or
-        None where there is none.
-    alpha : float, default 0.05
-        One minus the confidence level, in (0, 1).
-    method : {"exact", "naive"}
-        ``"exact"`` takes account of the bounds. ``"naive"`` is the interval of
-        :func:`~dpinfer.count_confint`, offered for comparison: a value at a bound may be any
-        distance from the confidential one, so that it does not have the stated coverage.
-    alternative : {"two-sided", "larger", "smaller"}
-        An equal-tailed interval, or a one-sided one at the full ``alpha``: ``"larger"`` has a
-        lower end only, ``"smaller"`` an upper end only.
-    integer : bool, default False
-        Whether the confidential values are whole numbers; the ends are then rounded inward.
-    lower, upper : float, optional
-        Bounds that the *confidential* values respect. The intervals are intersected with them, and
-        estimates beyond them are moved to them.
-    simultaneous : bool, default False
-        Whether the intervals shall cover all confidential values together with probability
-        1 - ``alpha``, rather than each of them; the noises are independent.
-
-    Returns
-    -------
-    Intervals
-        One interval for each value, with the labels of ``count``; unpacks as ``lower, upper``.
-        The estimates are the values; those at a bound are infinite, as the likelihood grows
-        without end, unless ``lower`` or ``upper`` stops them.
-
-    Raises
-    ------
-    InvalidParameterError
-        If an argument is outside what is allowed, or ``mechanism`` does not fit ``count``.
-    IncompatibleReleaseError
-        If a value is outside its bounds, or is a fraction within them under noise that takes
-        whole numbers only.
-
-    Notes
-    -----
-    Of a value at the upper bound c it is known only that f + e ≥ c, so the interval has no upper
-    end; its lower end is the ordinary one, at P(e ≥ c - f) = α/2. At the lower bound it is the
-    other way round. Within the bounds the intervals are the ordinary ones. The end that is left
-    keeps the error probability α/2, although the other side cannot be missed: at the full α,
-    a confidential value near the bound would be missed with probability up to 3α/2, from above and
-    from below. Whether a value is at a bound is itself random.
-
-    Examples
-    --------
-    >>> from dpinfer.mechanisms import Laplace
-    >>> intervals = clamped_confint([0.0, 3.2, 25.4], mechanism=Laplace(scale=2.0), clamp=0)
-    >>> intervals.lower.round(2), intervals.upper.round(2)
-    (array([ -inf, -2.79, 19.41]), array([ 5.99,  9.19, 31.39]))
-    """
-    options = Options(
-        alpha=alpha,
-        follow_rule=check_option(method, "method", CLAMPED_METHODS) == "exact",
-        alternative=alternative,
-        integer=integer,
-        lower=lower,
-        upper=upper,
-        simultaneous=simultaneous,
-    )
-    release, shape, labels = as_release(count, mechanism, clamp=clamp)
-    return relabelled(intervals_of(release, options, method=method), shape, labels)

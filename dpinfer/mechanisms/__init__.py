@@ -1,4 +1,4 @@
-"""Laws of the noise: one file a mechanism, and the law of weighted sums of them."""
+"""Laws of the noise, of weighted sums of it, and of channels."""
 
 import lazy_loader
 

@@ -270,7 +270,7 @@ def refuse_selected(laws: Iterable[NoiseLaw], name: str = "mechanism") -> None:
     if any(law._selected for law in laws):
         raise InvalidParameterError(
             f"{name} must not be that of a release with a threshold, a clamp or bins, which "
-            "decide what is published beside the noise: release_confint has an interval for each "
+            "decide what is published beside the noise: count_confint has an interval for each "
             "value of it; values without a rule have their law in release.select(~release.has_rule)"
         )
 

@@ -71,6 +71,15 @@ class Share(NamedTuple):
     law: NoiseLaw
     """The law of these noises, of shape () or one for each position."""
 
+    def with_variance(self) -> tuple[Share, ...]:
+        """Return the part of the noises that are not always 0, if there are any."""
+        there = np.flatnonzero(np.broadcast_to(self.law.variance, self.weights.shape) > 0)
+        if len(there) == len(self.weights):
+            return (self,) if len(there) else ()
+        law = self.law.take(there) if self.law.shape else self.law
+        part = Share(self.origin, self.positions[there], self.weights[there], law)
+        return (part,) if len(there) else ()
+
 
 def are_dependent(laws: Sequence[NoiseLaw]) -> bool:
     """Whether two of the errors are known to share a noise; what may do so is refused."""

@@ -1,4 +1,4 @@
-"""The Gaussian mechanism."""
+"""Laws of one parameter: Gaussian, discrete Gaussian, geometric and Laplace noise, and none."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from dpinfer.mechanisms.law import (
     WORTHWHILE,
     ContinuousLaw,
     IntegerLaw,
+    ParametricLaw,
     approximate_sigma,
     discrete_gaussian_draws,
     gdp_sigma,
@@ -31,7 +32,73 @@ from dpinfer.mechanisms.law import (
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Gaussian(ContinuousLaw):
+class _LawOfSigma(ParametricLaw):
+    sigma: float | FloatArray
+
+    def __post_init__(self) -> None:
+        limits = INTEGER_RANGE if self.is_integer else CONTINUOUS_RANGE
+        self._set("sigma", self.sigma, **limits)
+
+    @classmethod
+    def from_rho(cls, rho: ArrayLike, *, sensitivity: ArrayLike = 1.0) -> Self:
+        """Noise that makes a query ρ-zCDP: σ² = Δ₂²/(2ρ).
+
+        Parameters
+        ----------
+        rho : float or array of float
+            The budget ρ > 0.
+        sensitivity : float or array of float
+            The L2 sensitivity Δ₂ > 0 of the query, which is whole-numbered if the noise is.
+
+        Returns
+        -------
+        Gaussian or DiscreteGaussian
+            The calibrated law.
+        """
+        return cls(sigma=zcdp_sigma(rho, sensitivity))
+
+    @property
+    def _abscissa(self) -> FloatArray:
+        return np.full(self.shape, np.inf)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _LawOfScale(ParametricLaw):
+    scale: float | FloatArray
+
+    def __post_init__(self) -> None:
+        limits = INTEGER_RANGE if self.is_integer else CONTINUOUS_RANGE
+        self._set("scale", self.scale, **limits)
+
+    @classmethod
+    def from_epsilon(cls, epsilon: ArrayLike, *, sensitivity: ArrayLike = 1.0) -> Self:
+        """Noise that makes a query ε-differentially private: the scale Δ₁/ε.
+
+        Parameters
+        ----------
+        epsilon : float or array of float
+            The budget ε > 0.
+        sensitivity : float or array of float
+            The L1 sensitivity Δ₁ > 0 of the query, which is whole-numbered if the noise is.
+
+        Returns
+        -------
+        Laplace or Geometric
+            The calibrated law.
+        """
+        return cls(scale=pure_scale(epsilon, sensitivity))
+
+    @property
+    def _rate(self) -> FloatArray:
+        return 1.0 / np.asarray(self.scale)
+
+    @property
+    def _abscissa(self) -> FloatArray:
+        return self._rate
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Gaussian(_LawOfSigma, ContinuousLaw):
     """Normal noise N(0, σ²).
 
     Parameters
@@ -76,29 +143,6 @@ class Gaussian(ContinuousLaw):
     >>> round(Gaussian.from_epsilon_delta(0.5, 1e-6, calibration="classical").sigma, 10)
     10.5976050537
     """
-
-    sigma: float | FloatArray
-
-    def __post_init__(self) -> None:
-        self._set("sigma", self.sigma, **CONTINUOUS_RANGE)
-
-    @classmethod
-    def from_rho(cls, rho: ArrayLike, *, sensitivity: ArrayLike = 1.0) -> Self:
-        """Noise that makes a query ρ-zCDP: σ² = Δ₂²/(2ρ).
-
-        Parameters
-        ----------
-        rho : float or array of float
-            The budget ρ > 0.
-        sensitivity : float or array of float
-            The L2 sensitivity Δ₂ > 0 of the query.
-
-        Returns
-        -------
-        Gaussian
-            The calibrated law.
-        """
-        return cls(sigma=zcdp_sigma(rho, sensitivity))
 
     @classmethod
     def from_mu(cls, mu: ArrayLike, *, sensitivity: ArrayLike = 1.0) -> Self:
@@ -172,10 +216,6 @@ class Gaussian(ContinuousLaw):
 
     def _cf(self, t: FloatArray) -> FloatArray:
         return np.asarray(np.exp(-0.5 * np.square(np.asarray(self.sigma) * t)))
-
-    @property
-    def _abscissa(self) -> FloatArray:
-        return np.full(self.shape, np.inf)
 
     def _cgf(self, s: NDArray[np.complex128]) -> NDArray[np.complex128]:
         return np.asarray(0.5 * np.square(np.asarray(self.sigma) * s), dtype=np.complex128)
@@ -339,7 +379,7 @@ LARGEST_TABULATED = 512.0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class DiscreteGaussian(IntegerLaw):
+class DiscreteGaussian(_LawOfSigma, IntegerLaw):
     """Discrete Gaussian noise: P(k) proportional to ``exp(-k**2 / (2*sigma**2))``, k whole.
 
     Parameters
@@ -380,29 +420,6 @@ class DiscreteGaussian(IntegerLaw):
     (np.float64(10.0), np.float64(0.017710733047))
     """
 
-    sigma: float | FloatArray
-
-    def __post_init__(self) -> None:
-        self._set("sigma", self.sigma, **INTEGER_RANGE)
-
-    @classmethod
-    def from_rho(cls, rho: ArrayLike, *, sensitivity: ArrayLike = 1.0) -> Self:
-        """Noise that makes an integer query of L2 ``sensitivity`` ρ-zCDP: σ² = Δ₂²/(2ρ).
-
-        Parameters
-        ----------
-        rho : float or array of float
-            The budget ρ > 0.
-        sensitivity : float or array of float
-            The L2 sensitivity Δ₂ > 0 of the query.
-
-        Returns
-        -------
-        DiscreteGaussian
-            The calibrated law.
-        """
-        return cls(sigma=zcdp_sigma(rho, sensitivity))
-
     def _variance(self) -> FloatArray:
         return variance(np.asarray(self.sigma))
 
@@ -434,10 +451,6 @@ class DiscreteGaussian(IntegerLaw):
     def _cf(self, t: FloatArray) -> FloatArray:
         return characteristic(t, np.asarray(self.sigma))
 
-    @property
-    def _abscissa(self) -> FloatArray:
-        return np.full(self.shape, np.inf)
-
     def _cgf(self, s: NDArray[np.complex128]) -> NDArray[np.complex128]:
         return cumulant(s, np.asarray(self.sigma))
 
@@ -458,7 +471,7 @@ GEOMETRIC_LARGEST_TABULATED = 100.0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Geometric(IntegerLaw):
+class Geometric(_LawOfScale, IntegerLaw):
     """Two-sided geometric noise: P(k) = (1-a)/(1+a)·a^abs(k) with a = exp(-1/scale), k whole.
 
     Parameters
@@ -493,33 +506,6 @@ class Geometric(IntegerLaw):
     (np.float64(5.0), array([0.24491866, 0.        ]))
     """
 
-    scale: float | FloatArray
-
-    def __post_init__(self) -> None:
-        self._set("scale", self.scale, **INTEGER_RANGE)
-
-    @classmethod
-    def from_epsilon(cls, epsilon: ArrayLike, *, sensitivity: ArrayLike = 1.0) -> Self:
-        """Noise that makes a counting query ε-differentially private: s = Δ₁/ε.
-
-        Parameters
-        ----------
-        epsilon : float or array of float
-            The budget ε > 0.
-        sensitivity : float or array of float
-            The L1 sensitivity Δ₁ > 0 of the query.
-
-        Returns
-        -------
-        Geometric
-            The calibrated law.
-        """
-        return cls(scale=pure_scale(epsilon, sensitivity))
-
-    @property
-    def _rate(self) -> FloatArray:
-        return 1.0 / np.asarray(self.scale)
-
     def _variance(self) -> FloatArray:
         return 2.0 * np.exp(-self._rate) / np.square(np.expm1(-self._rate))
 
@@ -544,10 +530,6 @@ class Geometric(IntegerLaw):
         # (1-a)²/(1-2a·cos t+a²) = 1/(1 + 2v·sin²(t/2)) with the variance v
         return 1.0 / (1.0 + 2.0 * self._variance() * np.square(np.sin(0.5 * t)))
 
-    @property
-    def _abscissa(self) -> FloatArray:
-        return self._rate
-
     def _cgf(self, s: NDArray[np.complex128]) -> NDArray[np.complex128]:
         # the same at t = -is, as a product of two factors: accurate close to the abscissa
         ratio = np.sinh(0.5 * s) / np.sinh(0.5 * self._rate)
@@ -564,7 +546,7 @@ class Geometric(IntegerLaw):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Laplace(ContinuousLaw):
+class Laplace(_LawOfScale, ContinuousLaw):
     """Laplace noise with density ``exp(-abs(x)/scale) / (2*scale)``.
 
     Parameters
@@ -598,29 +580,6 @@ class Laplace(ContinuousLaw):
     np.float64(0.05)
     """
 
-    scale: float | FloatArray
-
-    def __post_init__(self) -> None:
-        self._set("scale", self.scale, **CONTINUOUS_RANGE)
-
-    @classmethod
-    def from_epsilon(cls, epsilon: ArrayLike, *, sensitivity: ArrayLike = 1.0) -> Self:
-        """Noise that makes a query ε-differentially private: b = Δ₁/ε.
-
-        Parameters
-        ----------
-        epsilon : float or array of float
-            The budget ε > 0.
-        sensitivity : float or array of float
-            The L1 sensitivity Δ₁ > 0 of the query.
-
-        Returns
-        -------
-        Laplace
-            The calibrated law.
-        """
-        return cls(scale=pure_scale(epsilon, sensitivity))
-
     def _variance(self) -> FloatArray:
         return np.asarray(2.0 * np.square(np.asarray(self.scale)))
 
@@ -643,10 +602,6 @@ class Laplace(ContinuousLaw):
 
     def _cf(self, t: FloatArray) -> FloatArray:
         return np.asarray(1.0 / (1.0 + np.square(np.asarray(self.scale) * t)))
-
-    @property
-    def _abscissa(self) -> FloatArray:
-        return 1.0 / np.asarray(self.scale)
 
     def _cgf(self, s: NDArray[np.complex128]) -> NDArray[np.complex128]:
         # two factors of 1 - (bs)²: accurate close to the abscissa

@@ -35,7 +35,6 @@ _PACKAGE = "dpinfer."
 
 _SUPPOSING = (
     "dpinfer.planning.",
-    "dpinfer.hypothesis_tests.power.",
     "dpinfer.calibration.sizes",
     "dpinfer.calibration.",
 )

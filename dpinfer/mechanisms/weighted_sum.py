@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, final
@@ -115,18 +115,21 @@ class WeightedSum(NoiseLaw):
         self._set(checked, law, _Noises.of(law, len(checked)) if law._shares else None)
 
     @classmethod
-    def of_origin(
-        cls,
-        weights: FloatArray,
-        law: NoiseLaw,
-        origin: Origin,
-        positions: NDArray[np.intp] | None = None,
-    ) -> Self:
-        """Law of a sum of noises of which it is known which they are: by default all of them."""
+    def of_shares(cls, shares: Sequence[Share]) -> Self:
+        """Law of a sum of noises of which it is known which they are."""
         total = cls.__new__(cls)
-        positions = np.arange(len(weights)) if positions is None else positions
-        noises = _Noises.of(law, len(weights), origin, positions)
-        total._set(np.asarray(weights, dtype=np.float64), law, noises)
+        sizes = [len(share.weights) for share in shares]
+        stops = np.cumsum([0, *sizes])
+        parts = [
+            (law, start + cells)
+            for share, start in zip(shares, stops[:-1], strict=True)
+            for law, cells in groups(share.law, len(share.weights))
+        ]
+        weights = np.concatenate([share.weights for share in shares]) if shares else np.empty(0)
+        law = IndependentNoise.from_groups(parts, len(weights)) if shares else Exact()
+        _check_magnitude(weights)
+        total._set(weights, law, None)
+        total._shares = tuple(part for share in shares for part in share.with_variance())
         return total
 
     def _set(self, weights: FloatArray, law: NoiseLaw, noises: _Noises | None) -> None:
@@ -321,14 +324,8 @@ class _Noises(NamedTuple):
     """The positions of the noises among those of their origin."""
 
     @classmethod
-    def of(
-        cls,
-        law: NoiseLaw,
-        size: int,
-        origin: Origin | None = None,
-        positions: NDArray[np.intp] | None = None,
-    ) -> _Noises:
-        """Take errors apart; those of laws that know no noises are the noises of ``origin``."""
+    def of(cls, law: NoiseLaw, size: int) -> _Noises:
+        """Take errors apart."""
         known: dict[Origin, list[_Part]] = {}
         other: list[_Part] = []
         for own, cells in groups(law, size):
@@ -338,11 +335,6 @@ class _Noises(NamedTuple):
                     known.setdefault(share.origin, []).append(part)
                 for weights, rest in own._rest:
                     other.append(_Part.repeated(cells, np.arange(len(weights)), weights, rest))
-            elif origin is not None and positions is not None:
-                part = _Part(
-                    cells, np.arange(len(cells)), np.ones(len(cells)), positions[cells], own
-                )
-                known.setdefault(origin, []).append(part)
             else:
                 at = np.arange(len(cells))
                 other.append(_Part(cells, at, np.ones(len(cells)), at, own))

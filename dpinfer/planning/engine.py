@@ -26,7 +26,7 @@ from dpinfer.errors import ApproximationWarning, InvalidParameterError
 from dpinfer.mechanisms import Exact
 from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.planning.mechanisms import NoisePlan, check_law, check_plan
-from dpinfer.planning.searches import LARGEST_SIZE, Search
+from dpinfer.planning.search import LARGEST_SIZE, Search
 
 Columns = Mapping[str, FloatArray]
 """Numbers by their names: arrays of one shape (m,), or of shape () where all but one are known."""
@@ -125,6 +125,10 @@ class Row(ABC):
 
     def extra(self, columns: Columns, error: FloatArray) -> dict[str, Any]:
         """Return further columns of the frame of a curve."""
+        return {}
+
+    def facts(self) -> dict[str, Any]:
+        """Return what else is known of the truth, for the attributes of the frame of a curve."""
         return {}
 
     @property

@@ -45,7 +45,7 @@ from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.planning.engine import BUDGETS, Columns, WidthBySetting
 from dpinfer.planning.expectations import Nodes, binomial_counts, mean, median, noises, uniforms
 from dpinfer.planning.mechanisms import check_law, check_plan
-from dpinfer.planning.searches import LARGEST_SIZE, Search
+from dpinfer.planning.search import LARGEST_SIZE, Search
 from dpinfer.planning.widths import COSTLY_PRECISION, MOST_ERROR, found_by, rough_error, spelled
 from dpinfer.results.intervals import Intervals, Uncertainty
 

@@ -281,7 +281,8 @@ def curve(
     DataFrame
         One row a combination, with a column for each number, and ``power`` with its Monte Carlo
         standard error ``mc_error``, 0 where nothing was simulated, or ``width`` with its estimated
-        numerical ``error``. :func:`dpinfer.plotting.plot_curve` draws it.
+        numerical ``error``. :func:`dpinfer.plotting.plot_curve` draws it. Its ``attrs`` have, where
+        there is an ``effect``, Cohen's ``effect_size`` of ``truth`` and the ``largest_effect``.
 
     Raises
     ------
@@ -323,7 +324,7 @@ def curve(
     extra = row.extra(columns, errors)
     frame = pd.DataFrame({**columns, row.quantity: values, row.error: errors, **extra})
     varied = [name for name, axis in axes.items() if axis.size > 1]
-    frame.attrs = {"x": varied, "y": row.quantity, "error": row.error}
+    frame.attrs = {"x": varied, "y": row.quantity, "error": row.error, **row.facts()}
     return frame
 
 

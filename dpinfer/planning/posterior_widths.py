@@ -26,7 +26,7 @@ from dpinfer.mechanisms import Laplace
 from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.planning.engine import BUDGETS, Columns, WidthRow
 from dpinfer.planning.expectations import mean, noises, poisson_counts, uniforms
-from dpinfer.planning.searches import Search
+from dpinfer.planning.search import Search
 
 _SMALLEST_MEAN, _LARGEST_MEAN = 1e-6, 1e12
 """Range in which an expected count is looked for."""

@@ -23,8 +23,8 @@ _WINDOW = 2048
 _COSTLY, _FEW = 1e5, 129
 """Beyond this size, so many of these neighbours are tried."""
 
-_AROUND = 0.05
-"""How far around a guess of a size to look first, relatively."""
+_AROUND = 0.02
+"""How far around a guess to look first, as a logarithm; doubled each time."""
 
 _FIRST_STEP = 2.0**-6
 """Share of a range at which the search for an argument begins."""
@@ -69,13 +69,13 @@ class Search:
             return np.asarray(back(start + span * np.array([share])))
 
         if self.lack(at(0.0))[0] <= 0.0:
-            raise self._reached(low)
+            raise self.reached(low)
         # the far end may be costly, and is rarely needed
         end = _FIRST_STEP
         while (lack := self.lack(at(end))[0]) > 0.0 and end < 1.0:
             end *= 2.0
         if lack > 0.0:
-            raise self._unreachable(high)
+            raise self.unreachable(high)
         # an error of the logarithm is a relative one of the argument
         precision = _PRECISION / max(1.0, abs(span) * end if logarithmic else end)
         share = _bracket(
@@ -83,28 +83,25 @@ class Search:
         )
         return float(back(start + span * share))
 
-    def smallest_size(self, *, integer: bool, sawtooth: bool) -> float:
+    def size(self, *, whole: bool, dips: bool) -> float:
         """Return the size from which on all sizes that are tried reach the target.
 
-        ``sawtooth`` says that the quantity is not monotone, so that neighbours are tried, too.
+        ``dips`` says that the quantity is not monotone, so that neighbours are tried, too.
         """
         high = 1.0
-        while self._lack_at(high) > 0.0:
+        while self.lack_at(high) > 0.0:
             high *= 2.0
             if high > LARGEST_SIZE:
-                raise self._unreachable(LARGEST_SIZE)
-        while not integer and self._lack_at(0.5 * high) <= 0.0:
+                raise self.unreachable(LARGEST_SIZE)
+        while not whole and self.lack_at(0.5 * high) <= 0.0:
             high *= 0.5
             if high < _SMALLEST_SIZE:
-                raise self._reached(high)
-        if integer:
-            low = np.floor(0.5 * high)
-            while high - low > 1.0:
-                middle = np.floor(0.5 * (low + high))
-                low, high = (low, middle) if self._lack_at(middle) <= 0.0 else (middle, high)
+                raise self.reached(high)
+        if whole:
+            high = self._first_whole(np.floor(0.5 * high), high)
         else:
             high = _bracket(self.lack, 0.5 * high, high)
-        return self._after_dips(high, integer=integer) if sawtooth else float(high)
+        return self._after_dips(high, whole=whole) if dips else float(high)
 
     def near(
         self,
@@ -112,81 +109,99 @@ class Search:
         least: float,
         largest: float,
         *,
-        integer: bool = False,
+        whole: bool = False,
         precision: float = _PRECISION,
     ) -> float:
-        """Return where a monotone quantity reaches the target, from a guess above 0.
+        """Return where the target is reached and just before it is not, from a guess above 0.
 
-        Arguments are looked for between ``least`` and ``largest``, and few that are far from the
-        answer are tried. Whole numbers may start at one that is more than enough.
+        Arguments are looked for between ``least`` and ``largest``, few that are far from the
+        answer are tried, and none twice. Whole numbers may start at one that is more than enough.
         """
-        up, down = (np.ceil, np.floor) if integer else (np.positive, np.positive)
+        known: dict[float, float] = {}
+
+        def lack(at: float) -> float:
+            if at not in known:
+                known[at] = self.lack_at(at)
+            return known[at]
+
+        up, down = (np.ceil, np.floor) if whole else (np.positive, np.positive)
         low = high = float(np.clip(up(guess), least, largest))
-        factor = 1.0 + _AROUND
-        while self._lack_at(high) > 0.0:
+        step = _AROUND
+        while lack(high) > 0.0:
             if high >= largest:
-                raise self._unreachable(largest)
-            low, high, factor = high, min(float(up(high * factor)), largest), factor**2
-        while low == high or self._lack_at(low) <= 0.0:
+                raise self.unreachable(largest)
+            low, high, step = high, min(float(up(high * np.exp(step))), largest), 2.0 * step
+        while low == high or lack(low) <= 0.0:
             if low <= least:
-                if integer:
+                if whole:
                     return low
-                raise self._reached(least)
-            low, high, factor = max(float(down(low / factor)), least), low, factor**2
-        if not integer:
-            return _bracket(self.lack, low, high, precision)
+                raise self.reached(least)
+            low, high, step = max(float(down(low * np.exp(-step))), least), low, 2.0 * step
+        if whole:
+            _, found = find_root(
+                lambda x, _: np.array([lack(float(np.ceil(x[0])))]),
+                np.array([low]),
+                np.array([high]),
+                rtol=0.0,
+                atol=0.5,
+            )
+            return float(np.ceil(found[0]))
         _, found = find_root(
-            lambda x, _: self.lack(np.ceil(x)),
+            lambda x, _: np.array([lack(float(x[0]))]),
             np.array([low]),
             np.array([high]),
-            rtol=0.0,
-            atol=0.5,
+            rtol=precision,
         )
-        return float(np.ceil(found[0]))
+        return float(found[0])
 
     def lack(self, at: FloatArray) -> FloatArray:
-        """Return what lacks to the target."""
-        values = self.values(at)
+        """Return what lacks to the target; below 0 where it is just reached, for a step's start."""
         sign = 1.0 if self.rises else -1.0
-        return shortfall(sign * values, sign * self.target)
+        missing = sign * (self.target - self.values(at))
+        return np.where(missing <= 0.0, np.minimum(missing, -_LEAST), missing)
 
-    def _lack_at(self, size: float) -> float:
-        return float(self.lack(np.array([size]))[0])
+    def lack_at(self, at: float) -> float:
+        """Return what lacks at one argument."""
+        return float(self.lack(np.array([at]))[0])
 
-    def _after_dips(self, size: float, *, integer: bool) -> float:
+    def _first_whole(self, low: float, high: float) -> float:
+        """Bisect between a whole number that does not reach the target and one that does."""
+        while high - low > 1.0:
+            middle = float(np.floor(0.5 * (low + high)))
+            low, high = (low, middle) if self.lack_at(middle) <= 0.0 else (middle, high)
+        return high
+
+    def _after_dips(self, size: float, *, whole: bool) -> float:
         """Return the size after the last of its neighbours that fails, if one does."""
         reach = min(_WINDOW, np.ceil(8.0 * np.sqrt(size)))
-        step = 1.0 if integer else size * 1e-3
+        step = 1.0 if whole else size * 1e-3
         # where powers are costly, teeth are small, and fewer neighbours tell
         tried = 2.0 * reach + 1.0 if size <= _COSTLY else _FEW
         near = size + step * np.unique(np.rint(np.linspace(-reach, reach, int(tried))))
-        near = near[near >= (1.0 if integer else step)]
-        fails = np.flatnonzero(self.lack(near) > (0.0 if integer else _LEAST))
+        near = near[near >= (1.0 if whole else step)]
+        fails = np.flatnonzero(self.lack(near) > (0.0 if whole else _LEAST))
         if not fails.size:
             return float(near[0])
         if fails[-1] == near.size - 1:
-            return self._after_dips(float(near[-1]) + step, integer=integer)
+            return self._after_dips(float(near[-1]) + step, whole=whole)
         last, following = near[fails[-1]], near[fails[-1] + 1]
-        return float(following) if integer else _bracket(self.lack, last, following)
+        return float(following) if whole else _bracket(self.lack, last, following)
 
-    def _reached(self, least: float) -> InvalidParameterError:
+    def reached(self, least: float) -> InvalidParameterError:
+        """Return the error that the least argument is more than enough."""
         reached = self.values(np.array([least]))[0]
         return InvalidParameterError(
             f"{self.quantity} must be {'larger' if self.rises else 'smaller'} than {reached:.6g}, "
             f"which {self.by} = {least:.6g} has already, got {self.target}"
         )
 
-    def _unreachable(self, largest: float) -> InvalidParameterError:
+    def unreachable(self, largest: float) -> InvalidParameterError:
+        """Return the error that the largest argument is not enough."""
         reached = self.values(np.array([largest]))[0]
         return InvalidParameterError(
             f"{self.quantity} must be one that can be reached: it is {reached:.6g} at "
             f"{self.by} = {largest:.6g}, got {self.target}"
         )
-
-
-def shortfall(value: FloatArray, target: float) -> FloatArray:
-    """Return what lacks to a value; below 0 where it is just reached, for the start of a step."""
-    return np.where(value >= target, np.minimum(target - value, -_LEAST), target - value)
 
 
 def _bracket(

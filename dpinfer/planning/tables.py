@@ -155,6 +155,15 @@ class EffectPower(ReplicatedPower):
     def precision(self, name: str) -> float:
         return _SIMULATED if self.method == "monte-carlo" else _PRECISE
 
+    @property
+    def effect_size(self) -> float:
+        """Cohen's w of the truth."""
+        null, step = self.line
+        return float(np.sqrt((np.square(step) / null).sum()))
+
+    def facts(self) -> dict[str, Any]:
+        return {"effect_size": self.effect_size, "largest_effect": self.largest_effect}
+
     def extra(self, columns: Columns, error: FloatArray) -> dict[str, Any]:
         """Return by which method powers were had, whatever p-values the test uses."""
         computed = "asymptotic" if self.method == "asymptotic" else "exact"
@@ -262,7 +271,7 @@ class GoodnessOfFitPower(_TablePower):
             return truth.upper(null.critical_value(alpha)), 0.0
         wanted = self.method == "exact"
         if wanted or (self.method is None and self.statistic == "pearson" and _is_quick(table)):
-            power, error = _exact_power(table, alpha, value)
+            power, error = exact_power(table, alpha, value)
             if error <= _accepted(alpha):
                 return power, 0.0
             if wanted:
@@ -288,7 +297,7 @@ def _is_quick(table: NoisyTable) -> bool:
     return few and bool(integer_cells(table.noise, size).all())
 
 
-def _exact_power(table: NoisyTable, alpha: float, value: FloatArray) -> tuple[float, float]:
+def exact_power(table: NoisyTable, alpha: float, value: FloatArray) -> tuple[float, float]:
     """Return the exact power and the larger of the errors of the two laws."""
     null = table.pearson_law
     if not null.is_available:
@@ -366,7 +375,7 @@ class _FittedPower(_TablePower):
     def _undecided(self, law: NoiseLaw, nobs: int, value: FloatArray) -> float:
         """Share of some releases in which an expected count is estimated to be small."""
         size = max(_FEWEST_RELEASES, _MOST_RELEASED // value.size)
-        decided = DecidedTables(self._releases(law, nobs, value), self.statistic, SMALL_EXPECTED)
+        decided = DecidedTables(self.releases(law, nobs, value), self.statistic, SMALL_EXPECTED)
         return float(np.mean(decided(size, np.random.default_rng(self._seed)) < 0.0))
 
     def probability(
@@ -376,7 +385,7 @@ class _FittedPower(_TablePower):
             model = self._model_at(law, nobs, value)
             truth = (self._trials(nobs)[:, np.newaxis] * self._shares(value)).reshape(model.shape)
             return fitted_power(model, truth, alpha, self.statistic), 0.0
-        releases = self._releases(law, nobs, value)
+        releases = self.releases(law, nobs, value)
         if self.statistic == "pearson":
             known = self._total_spread == 0.0
             tests = NestedTests(releases, self.statistic, alpha, known, SMALL_EXPECTED)
@@ -386,7 +395,7 @@ class _FittedPower(_TablePower):
         tables = DecidedTables(releases, self.statistic, SMALL_EXPECTED)
         return simulated_power(null, tables, alpha, value.size, self.simulation())
 
-    def _releases(self, law: NoiseLaw, nobs: int, value: FloatArray) -> Releases:
+    def releases(self, law: NoiseLaw, nobs: int, value: FloatArray) -> Releases:
         """Return what draws releases."""
         model = self._model_at(law, nobs, value)
         return Releases(model, self._trials(nobs), self._shares(value))
@@ -547,8 +556,7 @@ class HomogeneityPower(_FittedPower):
         return shares * pooled, shares * (self.truth - pooled)
 
     def _trials(self, nobs: int) -> NDArray[np.int64]:
-        ends = np.rint(np.cumsum(self.row_totals) * nobs)
-        return np.asarray(np.maximum(np.diff(ends, prepend=0.0), 1.0), dtype=np.int64)
+        return group_sizes(self.row_totals, nobs)
 
     def _model(self, law: NoiseLaw, nobs: int) -> TableModel:
         margins = RowMargins(self._variance(law), self._trials(nobs).astype(np.float64))
@@ -609,6 +617,9 @@ class CompositeFitPower(_NoisyTotalPower):
         null = self._null.cells.checked(self._null.theta)
         return null, self.truth - null
 
+    def facts(self) -> dict[str, Any]:
+        return {**super().facts(), "params": self._null.theta.tolist()}
+
     def _model(self, law: NoiseLaw, nobs: int) -> TableModel:
         return self._published(law, self._margins(law))
 
@@ -623,6 +634,12 @@ class CompositeFitPower(_NoisyTotalPower):
 
     def _published(self, law: NoiseLaw, margins: ParametricMargins) -> TableModel:
         return TableModel(self.truth.shape, margins, law, self._total_noise)
+
+
+def group_sizes(shares: FloatArray, nobs: int) -> NDArray[np.int64]:
+    """Return numbers of members that add up to all, but 1 at least."""
+    ends = np.rint(np.cumsum(shares) * nobs)
+    return np.asarray(np.maximum(np.diff(ends, prepend=0.0), 1.0), dtype=np.int64)
 
 
 def checked_probabilities(

@@ -229,6 +229,12 @@ class ProportionsTrendPower(_TrendPower):
         room = np.where(step < 0.0, null, 1.0 - null)[step != 0.0]
         return float((room / np.abs(step[step != 0.0])).min())
 
+    @property
+    def effect_size(self) -> float:
+        null, step = self.line
+        weights = self.ratios / self.ratios.sum()
+        return float(np.sqrt(weights @ (np.square(step) / (null * (1.0 - null)))))
+
     @cached_property
     def line(self) -> tuple[FloatArray, FloatArray]:
         common = float(self.ratios @ self.truth / self.ratios.sum())

@@ -29,15 +29,21 @@ from dpinfer.estimation.published import LARGEST_NOBS
 from dpinfer.estimation.targets import checked_weights
 from dpinfer.intervals._survey_designs import DESIGNS, DesignName
 from dpinfer.intervals.clipped_mean import clipped_mean_confint
-from dpinfer.intervals.counts import HALF_WIDTHS, linear_confint
+from dpinfer.intervals.counts import (
+    COUNT_METHODS,
+    count_confint,
+    half_width,
+    linear_confint,
+    tail_of,
+)
 from dpinfer.intervals.ratios import LARGEST, METHODS, linear_ratio_confint, ratio_confint
-from dpinfer.intervals.selected import thresholded_confint, unpublished_bound
+from dpinfer.intervals.selected import unpublished_bound
 from dpinfer.intervals.surveys import stratified_total, survey_total
 from dpinfer.mechanisms import Exact, Laplace
 from dpinfer.mechanisms.independent import integer_cells
 from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.planning.engine import BUDGETS, Columns, WidthBySetting, WidthRow
-from dpinfer.planning.searches import LARGEST_SIZE, Search
+from dpinfer.planning.search import LARGEST_SIZE, Search
 from dpinfer.results.intervals import Intervals, Uncertainty
 from dpinfer.results.labels import split_labels
 
@@ -100,12 +106,12 @@ class CountWidth(WidthRow):
 
     def prepare(self) -> None:
         method = spelled(self.method)
-        check_option(method, "method", HALF_WIDTHS)
+        check_option(method, "method", COUNT_METHODS)
         cells = check_integer(self.cells, "cells", ge=1, le=_MOST_CELLS)
         self.set(method=method, cells=cells)
 
     def at(self, law: NoiseLaw, alpha: float, columns: Columns) -> tuple[Any, Any]:
-        return 2.0 * HALF_WIDTHS[self.method](law, alpha, self.cells), 0.0
+        return 2.0 * half_width(law, tail_of(alpha, self.method, self.cells), self.method), 0.0
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -137,7 +143,7 @@ class LinearWidth(WidthRow):
         if not weights.any():
             raise InvalidParameterError("weights must not all be 0: the function is 0 for sure")
         method = spelled(self.method)
-        check_option(method, "method", HALF_WIDTHS)
+        check_option(method, "method", COUNT_METHODS)
         self.set(
             weights=weights,
             method=method,
@@ -228,7 +234,7 @@ class ThresholdedWidth(WidthRow):
     """
 
     threshold: float
-    method: Literal["conditional", "naive"] = "conditional"
+    method: Literal["exact", "naive"] = "exact"
     lower: float | None = 0.0
 
     own = ("count",)
@@ -273,7 +279,7 @@ class ThresholdedWidth(WidthRow):
         return search.first(*BUDGETS, logarithmic=True)
 
     def _intervals(self, law: NoiseLaw, alpha: float, count: FloatArray) -> Intervals:
-        return thresholded_confint(
+        return count_confint(
             count,
             mechanism=law,
             threshold=self.threshold,

@@ -8,3 +8,4 @@ from .results import plot_level_widths as plot_level_widths
 from .results import plot_null as plot_null
 from .studies import plot_certificates as plot_certificates
 from .studies import plot_coverage as plot_coverage
+from .studies import plot_curve as plot_curve

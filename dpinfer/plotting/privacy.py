@@ -231,17 +231,14 @@ def _delta_of(
     one: Any, sensitivity: float
 ) -> tuple[Callable[[FloatArray], Any], Callable[[float], Any]]:
     """Return δ as a function of ε, and its inverse."""
-    if isinstance(one, Guarantee):
-        return one.delta_at, one.epsilon_at
-    if isinstance(one, SubsampledLoss):
-        return lambda at: one.delta_bounds(at)[1], lambda delta: one.epsilon_bounds(delta)[1]
     if isinstance(one, TradeOff):
         raise InvalidParameterError(
             f"protections must be guarantees, mechanisms or losses, got {show(one)}: pass its "
             "protection"
         )
-    loss = one if isinstance(one, PrivacyLoss) else privacy_loss(one, sensitivity)
-    return loss.delta, loss.epsilon
+    known = isinstance(one, (Guarantee, PrivacyLoss, SubsampledLoss))
+    loss = one if known else privacy_loss(one, sensitivity)
+    return loss.delta_at, loss.epsilon_at
 
 
 def _reach(inverse: Callable[[float], Any]) -> float:

@@ -115,6 +115,65 @@ def plot_coverage(
     return axes
 
 
+def plot_curve(frame: pd.DataFrame, *, x: str | None = None, ax: Axes | None = None) -> Axes:
+    """Draw what a plan says against one number; needs the extra ``[plot]``.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        What :func:`dpinfer.plan.curve` answered.
+    x : str, optional
+        The number on the horizontal axis; by default the first of which there are several values.
+        There is one line for each combination of the others.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; by default a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes with the drawing, with bars of one error to each side.
+
+    Raises
+    ------
+    InvalidParameterError
+        If ``frame`` is no curve, or ``x`` is not one of its numbers.
+    MissingExtraError
+        If matplotlib is not installed.
+
+    Examples
+    --------
+    >>> import dpinfer as dpi
+    >>> import matplotlib; matplotlib.use("Agg")
+    >>> frame = dpi.plan.curve(dpi.linear_ztest, weights=[1, -1], shift=[0, 10, 20],
+    ...                        mechanism=dpi.Laplace.from_epsilon, budget=[0.1, 0.5])
+    >>> axes = dpi.plotting.plot_curve(frame, x="shift")
+    >>> axes.get_xlabel(), axes.get_ylabel()
+    ('shift', 'power')
+    """
+    about = getattr(frame, "attrs", {})
+    if not {"x", "y", "error"} <= set(about):
+        raise InvalidParameterError(
+            f"frame must be what dpinfer.plan.curve answers, got {show(frame)}"
+        )
+    quantity, error = about["y"], about["error"]
+    numbers = list(frame.columns[: frame.columns.get_loc(quantity)])
+    if x is None:
+        x = (about["x"] or numbers)[0]
+    if x not in numbers:
+        raise InvalidParameterError(f"x must be one of {', '.join(numbers)}, got {show(x)}")
+    others = [name for name in about["x"] if name != x]
+    axes = styled_axes(ax)
+    lines = frame.groupby(others) if others else [((), frame)]
+    for place, (key, part) in enumerate(lines):
+        label = ", ".join(f"{name} = {v:g}" for name, v in zip(others, key, strict=True))
+        look = {**series(place), **marker(place)}
+        axes.errorbar(part[x], part[quantity], yerr=part[error], label=label or None, **look)
+    add_legend(axes)
+    axes.set_xlabel(x)
+    axes.set_ylabel(quantity)
+    return axes
+
+
 def _bars(shares: Any, reps: int) -> Any:
     """Return how far intervals for the shares reach below and above them."""
     from statsmodels.stats.proportion import proportion_confint

@@ -6,8 +6,6 @@ from .composition import compose_parallel as compose_parallel
 from .guarantees import GDP as GDP
 from .guarantees import RDP as RDP
 from .guarantees import ZCDP as ZCDP
-from .guarantees import Amplification as Amplification
-from .guarantees import AmplifiedDP as AmplifiedDP
 from .guarantees import ApproxDP as ApproxDP
 from .guarantees import Guarantee as Guarantee
 from .guarantees import PureDP as PureDP
@@ -17,7 +15,6 @@ from .ledger import LedgerEntry as LedgerEntry
 from .loss import PrivacyLoss as PrivacyLoss
 from .loss import privacy_loss as privacy_loss
 from .of_mechanisms import guarantee_of as guarantee_of
-from .of_mechanisms import zcdp_of as zcdp_of
 from .posterior_simulation import SecretPosterior as SecretPosterior
 from .posterior_simulation import secret_posterior as secret_posterior
 from .posterior_simulation import simulate_posterior as simulate_posterior
@@ -34,6 +31,8 @@ from .redistricting import AffectedQuery as AffectedQuery
 from .redistricting import Scenario as Scenario
 from .redistricting import attributes as attributes
 from .redistricting import build_scenario as build_scenario
+from .sampling import Amplification as Amplification
+from .sampling import AmplifiedDP as AmplifiedDP
 from .sampling import SampleAdjustment as SampleAdjustment
 from .sampling import SubsampledLoss as SubsampledLoss
 from .sampling import adjust_for_sampling as adjust_for_sampling

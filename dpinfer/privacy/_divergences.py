@@ -22,6 +22,7 @@ from scipy import special
 
 from dpinfer._check import FloatArray
 from dpinfer._numerics.roots import find_root
+from dpinfer.mechanisms.law import gaussian_logdelta
 
 # What the curves of all guarantees share.
 
@@ -405,6 +406,116 @@ def zcdp_log_delta(epsilon: FloatArray, rho: float) -> FloatArray:
         lower, upper = np.where(short, log_above, lower), np.where(short, upper, log_above)
     above = np.exp(log_above)
     return renyi_log_delta(above, (1.0 + above) * rho, epsilon)
+
+
+_LARGEST_ORDER = 1e8
+_LARGEST_LOSS = 1e5
+_LEAST_EXPONENT = -700.0
+_LEAST_BOUND = 1e-60
+_REACH = 60.0
+
+
+def renyi_delta_at(orders: FloatArray, bounds: FloatArray, epsilon: FloatArray) -> FloatArray:
+    """δ at ε that bounds at the orders allow."""
+    start = np.full(epsilon.shape, log_variation(bounds[0]))
+
+    def gain(log_power: FloatArray, loss: FloatArray, at: FloatArray) -> FloatArray:
+        # ln(π - e^ε·α)
+        with np.errstate(divide="ignore"):
+            return log_power + np.log(-np.expm1(np.minimum(at - loss, 0.0)))
+
+    return np.exp(_best(orders, bounds, renyi_log_delta, gain, epsilon, start))
+
+
+def renyi_epsilon_at(orders: FloatArray, bounds: FloatArray, delta: FloatArray) -> FloatArray:
+    """ε at δ > 0 that bounds > 0 at the orders allow."""
+    log_delta = np.log(delta)
+    start = np.where(log_delta >= log_variation(bounds[0]), 0.0, np.inf)
+
+    def gain(log_power: FloatArray, loss: FloatArray, at: FloatArray) -> FloatArray:
+        # ln((π - δ)/α)
+        with np.errstate(divide="ignore"):
+            return loss + np.log(-np.expm1(np.minimum(at - log_power, 0.0)))
+
+    return _best(orders, bounds, renyi_epsilon, gain, log_delta, start)
+
+
+def _best(
+    orders: FloatArray,
+    bounds: FloatArray,
+    formula: Callable[..., FloatArray],
+    gain: Gain,
+    given: FloatArray,
+    best: FloatArray,
+) -> FloatArray:
+    """Smallest ε or ln δ: by a formula for each order, and by what a test can do at most."""
+    at, best = given.ravel(), best.ravel()
+    start = np.zeros(at.shape, dtype=np.intp)
+    least = np.full(at.shape, np.inf)
+    # one order after the other to bound memory
+    for place, (order, bound) in enumerate(zip(orders, bounds, strict=True)):
+        found = formula(order - 1.0, bound, at)
+        start = np.where(found < least, place, start)
+        least = np.minimum(least, found)
+    best = np.minimum(best, least)
+    inside = (best > _LEAST_EXPONENT) & (at < _LARGEST_LOSS)
+    usable = (orders[start] <= _LARGEST_ORDER) & (bounds[start] <= _LARGEST_LOSS)
+    if (part := np.flatnonzero(inside & usable & (bounds[start] > 0))).size:
+        kept = (orders <= _LARGEST_ORDER) & (bounds <= _LARGEST_LOSS)
+        above, gamma = orders[kept] - 1.0, np.maximum(bounds[kept], _LEAST_BOUND)
+        # the best power is at least the δ, and that at least some e^-60 of its bound
+        lowest = np.minimum(np.minimum(best[part], at[part]), 0.0) - _REACH
+        first = (np.cumsum(kept) - 1)[start[part]]
+        tight = renyi_conversion(above, gamma, at[part], first, lowest, gain)
+        # log ratios are cut off far above that
+        best[part] = np.where(tight < _LARGEST_LOSS, np.minimum(best[part], tight), best[part])
+    return best.reshape(given.shape)
+
+
+def between_orders(wanted: FloatArray, orders: FloatArray, bounds: FloatArray) -> FloatArray:
+    """Bounds at orders up to the largest, by the convexity of (α-1)·D(α)."""
+    right = np.searchsorted(orders, wanted)
+    left = np.maximum(right - 1, 0)
+    inside = (right > 0) & (orders[right] != wanted)
+    gap = np.where(inside, orders[right] - orders[left], 1.0)
+    weight = np.where(inside, (orders[right] - wanted) / gap, 0.0)
+    share = weight * (orders[left] - 1.0) / (wanted - 1.0)
+    return share * bounds[left] + (1.0 - share) * bounds[right]
+
+
+# Gaussian differential privacy.
+
+
+def gaussian_epsilon(mu: float, log_delta: FloatArray) -> FloatArray:
+    """ε at ln δ, both of shape (m,), for μ > 0."""
+    # δ(ε) <= Φ(μ/2 - ε/μ)
+    upper = np.maximum(mu * (0.5 * mu - special.ndtri_exp(log_delta)), 0.0)
+    lower = np.zeros(upper.shape)
+    start = gaussian_log_delta(mu, lower)
+    upper = np.where(start <= log_delta, 0.0, upper * (1.0 + 1e-12))
+
+    def excess(epsilon: FloatArray, index: NDArray[np.intp]) -> FloatArray:
+        return np.where(upper[index] > 0, gaussian_log_delta(mu, epsilon) - log_delta[index], 0.0)
+
+    return find_root(excess, lower, upper)[1]
+
+
+def gaussian_log_delta(mu: float, epsilon: FloatArray) -> FloatArray:
+    """Ln δ(ε) for every μ > 0 and ε >= 0."""
+    distance = np.full(epsilon.shape, mu)
+    with np.errstate(over="ignore"):
+        a = epsilon / mu - 0.5 * mu
+    middle = (a > -5.0) & (a < 40.0)
+    log_delta = np.full(epsilon.shape, -np.inf)
+    if middle.any():
+        log_delta[middle] = gaussian_logdelta(distance[middle], epsilon[middle])[0]
+    # nothing cancels where δ is close to 1, and e^ε·Φ(-a-μ) <= φ(a)/(a+μ)
+    left = a <= -5.0
+    tail = epsilon[left] + special.log_ndtr(-a[left] - mu)
+    log_delta[left] = special.log_ndtr(-a[left]) + np.log1p(
+        -np.exp(np.minimum(tail - special.log_ndtr(-a[left]), -1.0))
+    )
+    return log_delta
 
 
 # The worst pair of ε-DP: randomized response with odds e^ε, against the same with its odds turned.

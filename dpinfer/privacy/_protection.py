@@ -73,7 +73,7 @@ class LossCurve(Curve):
         for at in np.flatnonzero(np.isneginf(found) & (power > self.at_zero)):
             wanted = float(power[at])
             # below this loss the tangent says nothing
-            first = float(self.loss.epsilon(wanted))
+            first = float(self.loss.epsilon_at(wanted))
             found[at] = -_least(partial(gain, wanted=wanted), first, reach)
         return found
 
@@ -99,7 +99,7 @@ class LossCurve(Curve):
 
     def _delta(self, t: float) -> float:
         """δ(t) for t of any sign."""
-        found = float(self.loss.delta(abs(t)))
+        found = float(self.loss.delta_at(abs(t)))
         return found if t >= 0 else 1.0 - float(np.exp(t)) * (1.0 - found)
 
 

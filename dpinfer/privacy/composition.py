@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from math import fsum, hypot
+from math import fsum
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -25,13 +25,14 @@ from dpinfer.privacy.guarantees import (
     GDP,
     RDP,
     ZCDP,
-    Amplification,
-    AmplifiedDP,
     ApproxDP,
     Guarantee,
     PairGuarantee,
     PureDP,
+    add_kinds,
+    add_up,
     check_delta_within,
+    check_one_relation,
 )
 
 # The sum of k privacy losses of randomized response: (k - 2i)ε with i lies, i binomial.
@@ -132,22 +133,12 @@ def check_guarantees(value: Any) -> list[Guarantee]:
     return found
 
 
-def check_one_relation(guarantees: Iterable[Guarantee]) -> None:
-    """Refuse guarantees for different neighbour relations."""
-    relations = {guarantee.neighbours for guarantee in guarantees}
-    if len(relations) > 1:
-        raise IncompatibleReleaseError(
-            "guarantees must have one neighbour relation, got both 'add-remove' and 'replace': "
-            "turn the former into the latter with to_replace()"
-        )
-
-
 def check_pairs(value: Any) -> tuple[FloatArray, FloatArray, Neighbours]:
     """Return ε and δ of guarantees that are each a pair and not amplified, and their relation."""
     found = check_guarantees(value)
     epsilons, deltas = [], []
     for guarantee in found:
-        if isinstance(guarantee, AmplifiedDP):
+        if isinstance(guarantee, ApproxDP) and guarantee._samples:
             raise IncompatibleReleaseError(
                 f"guarantees must not be amplified here, got {show(guarantee)}: compose what was "
                 "computed on one sample first and amplify once; for steps on fresh samples use "
@@ -335,96 +326,8 @@ def compose(guarantees: Iterable[Guarantee], *, delta: float | None = None) -> G
     >>> round(total.epsilon, 4), total.delta
     (6.243, 1e-06)
     """
-    parts = check_guarantees(guarantees)
-    pairs = [part for part in parts if isinstance(part, ApproxDP) and not _is_pure(part)]
-    others = [_plain(part) for part in parts if not isinstance(part, ApproxDP) or _is_pure(part)]
-    if delta is not None:
-        delta = check_scalar(delta, "delta", ge=0, lt=1)
-    if not pairs:
-        total = _compose_kinds(others) if len(parts) > 1 else parts[0]
-        return total if delta is None else total.to_approx_dp(delta)
-    return _with_pairs(pairs, _compose_kinds(others) if others else None, delta)
-
-
-def _with_pairs(pairs: list[ApproxDP], rest: Guarantee | None, delta: float | None) -> ApproxDP:
-    """Add up pairs (ε, δ), and the others at what is left of ``delta``."""
-    spent = fsum(pair.delta for pair in pairs)
-    epsilon = fsum(pair.epsilon for pair in pairs)
-    if isinstance(rest, PureDP):
-        epsilon, rest = epsilon + rest.epsilon, None
-    if rest is not None:
-        if delta is None or delta <= spent:
-            raise InvalidParameterError(
-                f"delta must be > {spent:g}, what the (ε, δ) guarantees use, to express {rest} "
-                f"beside them, got {delta}"
-            )
-        epsilon, spent = epsilon + rest.epsilon_at(delta - spent), delta
-    if spent >= 1:
-        raise InvalidParameterError(
-            f"guarantees must have deltas that add up to less than 1, got {spent:g}"
-        )
-    relation = pairs[0].neighbours
-    sources = _sources(pairs)
-    total = (
-        AmplifiedDP(epsilon, spent, sources, neighbours=relation)
-        if sources
-        else ApproxDP(epsilon, spent, neighbours=relation)
-    )
-    return total if delta is None else total.to_approx_dp(delta)
-
-
-def _sources(pairs: list[ApproxDP]) -> tuple[Amplification, ...]:
-    """Return the samples of amplified guarantees, which must be known to be different."""
-    amplified = [pair for pair in pairs if isinstance(pair, AmplifiedDP)]
-    sources = tuple(source for pair in amplified for source in pair.sources)
-    names = [source.sample for source in sources]
-    if len(amplified) > 1 and (None in names or len(set(names)) < len(names)):
-        raise IncompatibleReleaseError(
-            "amplified guarantees must be for samples drawn independently, each with its own "
-            f"name, got samples {', '.join(map(repr, names))}: what was computed on one sample is "
-            "composed first and amplified once, amplify([first, second], rate=...); give different "
-            'samples names, amplify(..., sample="wave 2")'
-        )
-    return sources
-
-
-def _is_pure(part: Guarantee) -> bool:
-    return type(part) is ApproxDP and part.delta == 0
-
-
-def _plain(part: Guarantee) -> Guarantee:
-    """Return a guarantee as one of the four kinds that have a sum."""
-    if _is_pure(part):
-        return part.to_pure_dp()
-    return part.to_gdp() if isinstance(part, RepeatedDP) else part
-
-
-def _compose_kinds(parts: list[Guarantee]) -> Guarantee:
-    """Compose guarantees of the kinds PureDP, GDP, ZCDP and RDP: as the weakest of them."""
-    kind = max((type(part) for part in parts), key=_KINDS.index)
-    relation = parts[0].neighbours
-    if kind is RDP:
-        return _compose_renyi(parts)
-    if kind is ZCDP:
-        return ZCDP(fsum(part.to_zcdp().rho for part in parts), neighbours=relation)
-    if kind is GDP:
-        return GDP(hypot(*(part.to_gdp().mu for part in parts)), neighbours=relation)
-    return PureDP(fsum(part.to_pure_dp().epsilon for part in parts), neighbours=relation)
-
-
-def _compose_renyi(parts: list[Guarantee]) -> RDP:
-    """Add up bounds at all orders of any curve, up to the smallest of the largest orders."""
-    curves = [part for part in parts if isinstance(part, RDP)]
-    last = min(curve.curve[0][-1] for curve in curves)
-    orders = np.unique(np.concatenate([curve.curve[0] for curve in curves]))
-    orders = orders[orders <= last]
-    bound = np.array([part.to_rdp(orders).bound for part in parts]).sum(axis=0)
-    if all(np.ndim(curve.order) == 0 for curve in curves) and orders.size == 1:
-        return RDP(float(orders[0]), float(bound[0]), neighbours=parts[0].neighbours)
-    return RDP(orders, bound, neighbours=parts[0].neighbours)
-
-
-_KINDS = (PureDP, GDP, ZCDP, RDP)
+    at = None if delta is None else check_scalar(delta, "delta", ge=0, lt=1)
+    return add_up(check_guarantees(guarantees), at)
 
 
 # Parallel composition: releases that each look at their own part of the data.
@@ -482,48 +385,25 @@ def compose_parallel(guarantees: Iterable[Guarantee]) -> Guarantee:
         raise InvalidParameterError(
             f"guarantees must be of one kind to be composed in parallel, got {listed}: convert them"
         )
-    if kind is AmplifiedDP:
+    if any(isinstance(part, ApproxDP) and part._samples for part in parts):
         raise IncompatibleReleaseError(
             "guarantees must not be amplified here: compose what was computed on the parts of one "
             "sample first, and amplify once"
         )
     affected = 1 if parts[0].neighbours == "add-remove" else 2
-    return _parallel(parts, affected)
-
-
-def _parallel(parts: Sequence[Guarantee], affected: int) -> Guarantee:
-    """Put together the ``affected`` largest of each parameter."""
-    first, relation = parts[0], parts[0].neighbours
-    if isinstance(first, RDP):
-        return _parallel_renyi([part for part in parts if isinstance(part, RDP)], affected)
-
-    def largest(name: str) -> list[float]:
-        return sorted(float(getattr(part, name)) for part in parts)[-affected:]
-
-    if isinstance(first, PureDP):
-        return PureDP(fsum(largest("epsilon")), neighbours=relation)
-    if isinstance(first, ZCDP):
-        return ZCDP(fsum(largest("rho")), neighbours=relation)
-    if isinstance(first, GDP):
-        return GDP(hypot(*largest("mu")), neighbours=relation)
-    if isinstance(first, ApproxDP):
-        epsilon, delta = fsum(largest("epsilon")), fsum(largest("delta"))
-        return ApproxDP(epsilon, delta, neighbours=relation)
-    raise InvalidParameterError(
-        f"guarantees of kind {type(first).__name__} cannot be composed in parallel: convert them "
-        "with to_approx_dp(delta) or to_zcdp()"
-    )
-
-
-def _parallel_renyi(parts: Sequence[RDP], affected: int) -> RDP:
-    """Put together the bounds at every order of any curve that all curves reach."""
-    orders = np.unique(np.concatenate([part.curve[0] for part in parts]))
-    orders = orders[orders <= min(part.curve[0][-1] for part in parts)]
-    bounds = np.array([part.to_rdp(orders).bound for part in parts])
-    total = np.sort(bounds, axis=0)[-affected:].sum(axis=0)
-    if all(np.ndim(part.order) == 0 for part in parts) and orders.size == 1:
-        return RDP(float(orders[0]), float(total[0]), neighbours=parts[0].neighbours)
-    return RDP(orders, total, neighbours=parts[0].neighbours)
+    if kind is ApproxDP:
+        pairs = [part for part in parts if isinstance(part, ApproxDP)]
+        epsilon, delta = (
+            fsum(sorted(values)[-affected:])
+            for values in zip(*((pair.epsilon, pair.delta) for pair in pairs), strict=True)
+        )
+        return ApproxDP(epsilon, delta, neighbours=parts[0].neighbours)
+    if kind not in (PureDP, GDP, ZCDP, RDP):
+        raise InvalidParameterError(
+            f"guarantees of kind {kind.__name__} cannot be composed in parallel: convert them with "
+            "to_approx_dp(delta) or to_zcdp()"
+        )
+    return add_kinds(parts, affected)
 
 
 # Advanced composition: closed-form bounds for pairs (ε, δ) that may differ.

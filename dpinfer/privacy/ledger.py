@@ -31,13 +31,20 @@ from dpinfer.mechanisms.laws import Gaussian
 from dpinfer.privacy.composition import (
     RepeatedDP,
     check_guarantee,
-    check_one_relation,
     check_pairs,
     compose,
     compose_advanced,
 )
-from dpinfer.privacy.guarantees import GDP, LETTERS, ZCDP, AmplifiedDP, ApproxDP, Guarantee, PureDP
-from dpinfer.privacy.of_mechanisms import guarantee_of, zcdp_of
+from dpinfer.privacy.guarantees import (
+    GDP,
+    LETTERS,
+    ZCDP,
+    ApproxDP,
+    Guarantee,
+    PureDP,
+    check_one_relation,
+)
+from dpinfer.privacy.of_mechanisms import guarantee_of
 from dpinfer.results.tables import render_table
 
 if TYPE_CHECKING:
@@ -368,7 +375,7 @@ def as_zcdp(entries: Sequence[LedgerEntry], delta: float | None) -> Guarantee:
 def _zcdp(entry: LedgerEntry) -> Guarantee:
     if entry.mechanism is None:
         return entry.guarantee.to_zcdp()
-    return zcdp_of(entry.mechanism, entry.sensitivity, entry.guarantee.neighbours)
+    return guarantee_of(entry.mechanism, entry.sensitivity, entry.guarantee.neighbours, kind="zcdp")
 
 
 def as_gdp(entries: Sequence[LedgerEntry], delta: float | None) -> Guarantee:
@@ -408,15 +415,12 @@ def numerical(entries: Sequence[LedgerEntry], delta: float | None) -> Guarantee:
 def loss_of(entries: Sequence[LedgerEntry]) -> PrivacyLoss:
     """Law of the privacy loss of all releases together."""
     # imported here because most ledgers never need it
-    from dpinfer.privacy.loss import privacy_loss
+    from dpinfer.privacy.loss import PrivacyLoss, privacy_loss
 
     counts = Counter(_loss_key(entry) for entry in entries)
     mechanisms = {_loss_key(entry): _mechanism(entry) for entry in entries}
-    parts = [privacy_loss(*mechanisms[key], compositions=count) for key, count in counts.items()]
-    total = parts[0]
-    for part in parts[1:]:
-        total = total + part
-    return total
+    parts = (privacy_loss(*mechanisms[key], compositions=count) for key, count in counts.items())
+    return sum(parts, PrivacyLoss(()))
 
 
 def _mechanism(entry: LedgerEntry) -> tuple[Any, float]:
@@ -842,7 +846,7 @@ class BudgetLedger:
             delta = None
         total = ACCOUNTINGS[self._accounting](entries, delta)
         if isinstance(budget, PureDP) and type(total) is not PureDP:
-            return total if isinstance(total, AmplifiedDP) else total.to_pure_dp()
+            return total if isinstance(total, ApproxDP) else total.to_pure_dp()
         return total
 
 

@@ -339,9 +339,9 @@ def privacy_loss(
     --------
     >>> from dpinfer import DiscreteGaussian, Laplace
     >>> loss = privacy_loss(DiscreteGaussian(sigma=100.0), compositions=10_000)
-    >>> round(loss.epsilon(1e-6), 6)
+    >>> round(loss.epsilon_at(1e-6), 6)
     4.886554
-    >>> round((loss + privacy_loss(Laplace(scale=2.0))).epsilon(1e-6), 6)
+    >>> round((loss + privacy_loss(Laplace(scale=2.0))).epsilon_at(1e-6), 6)
     5.258831
     """
     change = check_array(sensitivity, "sensitivity", ge=0, le=1e100)
@@ -352,9 +352,9 @@ def privacy_loss(
 class PrivacyLoss:
     """The law of L = ln(P(X)/Q(X)), X from P: how much an output tells two neighbours apart.
 
-    Made by :func:`privacy_loss`, added with ``+`` and repeated with ``* k``: losses of independent
-    releases add up, and the law of the sum determines every (ε, δ) and every trade-off between
-    errors that the releases offer together.
+    Made by :func:`privacy_loss`, added with ``+`` or ``sum`` and repeated with ``* k``: losses of
+    independent releases add up, and the law of the sum determines every (ε, δ) and every trade-off
+    between errors that the releases offer together.
 
     Notes
     -----
@@ -385,7 +385,7 @@ class PrivacyLoss:
     --------
     >>> from dpinfer import Laplace
     >>> loss = 10 * privacy_loss(Laplace(scale=10.0))
-    >>> round(loss.delta(0.5), 9), round(loss.epsilon(1e-6), 9)
+    >>> round(loss.delta_at(0.5), 9), round(loss.epsilon_at(1e-6), 9)
     (0.008938295, 0.998978089)
     >>> round(loss.power(0.05), 9)
     0.090473356
@@ -431,13 +431,17 @@ class PrivacyLoss:
             return NotImplemented
         return PrivacyLoss((*self._parts, *other._parts))
 
+    def __radd__(self, other: object) -> PrivacyLoss:
+        # the start of sum()
+        return self if type(other) is int and other == 0 else NotImplemented
+
     def __mul__(self, count: int) -> PrivacyLoss:
         times = check_integer(count, "compositions", ge=1, le=MOST_COMPOSITIONS)
         return PrivacyLoss((law, times * k) for law, k in self._parts)
 
     __rmul__ = __mul__
 
-    def delta(self, epsilon: ArrayLike) -> Any:
+    def delta_at(self, epsilon: ArrayLike) -> Any:
         """Smallest δ with which the releases are (ε, δ)-differentially private.
 
         Parameters
@@ -459,7 +463,7 @@ class PrivacyLoss:
         return _each(lambda e: self._delta(e)[0], at)
 
     def delta_bounds(self, epsilon: ArrayLike) -> tuple[Any, Any]:
-        """Certified bounds on :meth:`delta`.
+        """Certified bounds on :meth:`delta_at`.
 
         Parameters
         ----------
@@ -483,7 +487,7 @@ class PrivacyLoss:
             _each(lambda e: min(sum(pairs[e]), 1.0), at),
         )
 
-    def epsilon(self, delta: ArrayLike) -> Any:
+    def epsilon_at(self, delta: ArrayLike) -> Any:
         """Smallest ε with which the releases are (ε, δ)-differentially private.
 
         Parameters
@@ -504,7 +508,7 @@ class PrivacyLoss:
         return _each(lambda d: self._epsilon(d)[0], self._check_delta(delta))
 
     def epsilon_bounds(self, delta: ArrayLike) -> tuple[Any, Any]:
-        """Certified bounds on :meth:`epsilon`.
+        """Certified bounds on :meth:`epsilon_at`.
 
         Parameters
         ----------

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
+from typing import Any, Literal, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,6 +24,7 @@ from dpinfer.mechanisms.channels import ExponentialMechanism, RandomizedResponse
 from dpinfer.mechanisms.independent import IndependentNoise
 from dpinfer.mechanisms.laws import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace
 from dpinfer.mechanisms.rounded import Rounded
+from dpinfer.mechanisms.samplers import Sampler
 from dpinfer.mechanisms.tulap import Tulap
 from dpinfer.mechanisms.weighted_sum import WeightedSum
 from dpinfer.privacy.guarantees import GDP, ZCDP, ApproxDP, Guarantee, PureDP
@@ -31,11 +33,30 @@ _WHOLE = 1e-9
 """Rounding error up to which a sensitivity counts as a whole number."""
 
 
-@np.errstate(over="ignore")  # what overflows is refused by the guarantee
+@overload
 def guarantee_of(
     mechanism: Any, sensitivity: ArrayLike = 1.0, neighbours: Neighbours | None = None
+) -> Guarantee: ...
+
+
+@overload
+def guarantee_of(
+    mechanism: Any,
+    sensitivity: ArrayLike = 1.0,
+    neighbours: Neighbours | None = None,
+    *,
+    kind: Literal["zcdp"],
+) -> ZCDP: ...
+
+
+def guarantee_of(
+    mechanism: Any,
+    sensitivity: ArrayLike = 1.0,
+    neighbours: Neighbours | None = None,
+    *,
+    kind: Literal["zcdp"] | None = None,
 ) -> Guarantee:
-    """Strongest named guarantee of a mechanism.
+    """Strongest named guarantee of a mechanism, or its smallest known ρ.
 
     Parameters
     ----------
@@ -50,6 +71,9 @@ def guarantee_of(
         The relation for which the sensitivity holds. By default ``"add-remove"``, and for
         randomized response ``"replace"``, the only one it protects: the number of respondents is
         seen.
+    kind : {"zcdp"}, optional
+        Zero-concentrated differential privacy, from the law of the mechanism and not only from
+        its ε: never above ``guarantee_of(...).to_zcdp()``.
 
     Returns
     -------
@@ -61,7 +85,7 @@ def guarantee_of(
     ------
     InvalidParameterError
         If the mechanism has no guarantee: no noise; integer noise on a query that is not whole; a
-        sum of noises, which is not what was published.
+        sum of noises, which is not what was published; or, for ``kind="zcdp"``, δ > 0.
 
     Notes
     -----
@@ -70,6 +94,14 @@ def guarantee_of(
     With one sensitivity for cells of several scales the cell with the smallest scale may take up
     all of it, and decides. The exponential mechanism with ``monotonic=True`` is ε-DP for adding or
     removing a record, and 2ε-DP for replacing one.
+
+    As zCDP, with ε the privacy loss: Laplace ε + e^{-ε} - 1; geometric noise of scale s and a
+    change of Δ the sum over j = 1, …, Δ of (1 + a - 2aʲ)/((1 + a)s) with a = e^{-1/s}; randomized
+    response (p - q)ε with q = (1-p)/(k-1) for k <= 6 categories; the exponential mechanism
+    r - 1 - ln r with r = ε/(e^ε - 1), at most ε²/8. Each is the Kullback-Leibler divergence of the
+    worst pair, and the smallest possible ρ. For k > 6 it is the largest divergence per order, found
+    numerically on a grid of orders; for (discrete) Gaussian noise it is Δ²/(2σ²), and for other
+    mechanisms ε·tanh(ε/2).
 
     References
     ----------
@@ -82,6 +114,12 @@ def guarantee_of(
     Canonne, C. L., Kamath, G. and Steinke, T. (2022). The discrete Gaussian for differential
     privacy. doi:10.29012/jpc.784, Theorem 4.
 
+    Harrison, C. and Manurangsi, P. (2025). Exact zCDP characterizations for fundamental
+    differentially private mechanisms. doi:10.4230/LIPIcs.FORC.2026.3.
+
+    Cesar, M. and Rogers, R. (2021). Bounding, concentrating, and truncating: unifying privacy loss
+    composition for data analytics. arXiv:2004.07223 (ε²/8 of the exponential mechanism).
+
     Examples
     --------
     >>> from dpinfer import DiscreteGaussian, Gaussian, Laplace
@@ -91,17 +129,23 @@ def guarantee_of(
     GDP(mu=0.5, neighbours='replace')
     >>> guarantee_of(DiscreteGaussian(sigma=2.0), [1, 1])
     ZCDP(rho=0.25, neighbours='add-remove')
+    >>> round(guarantee_of(Laplace(scale=1.0), kind="zcdp").rho, 6)
+    0.367879
     """
+    if kind is not None:
+        check_option(kind, "kind", ("zcdp",))
     if neighbours is not None:
         check_option(neighbours, "neighbours", NEIGHBOURS)
     change = check_array(sensitivity, "sensitivity", ge=0, le=1e100)
     if isinstance(mechanism, Rounded):
         mechanism = mechanism.law
-    for kind, rule in _RULES.items():
-        if isinstance(mechanism, kind):
-            return rule(mechanism, change, neighbours)
-    for kind, reason in _NO_GUARANTEE.items():
-        if isinstance(mechanism, kind):
+    for law, rule in _RULES.items():
+        if isinstance(mechanism, law):
+            with np.errstate(over="ignore"):  # what overflows is refused by the guarantee
+                found = rule(mechanism, change, neighbours)
+            return found if kind is None else _concentrated(mechanism, change, found)
+    for law, reason in _NO_GUARANTEE.items():
+        if isinstance(mechanism, law):
             raise InvalidParameterError(f"mechanism {show(mechanism)} has no guarantee: {reason}")
     raise InvalidParameterError(
         "mechanism must be a law of noise, a RandomizedResponse or an ExponentialMechanism, got "
@@ -225,70 +269,16 @@ _LOG_X = np.linspace(np.log(1e-6), np.log(600.0), 2001)
 _ZOOMS = 5
 
 
-def zcdp_of(
-    mechanism: Any, sensitivity: ArrayLike = 1.0, neighbours: Neighbours | None = None
-) -> ZCDP:
-    """Smallest known ρ of a mechanism, from its law and not only from its ε.
-
-    Parameters
-    ----------
-    mechanism : NoiseLaw, RandomizedResponse or ExponentialMechanism
-        What was used, as for :func:`guarantee_of`.
-    sensitivity : float or array of float, default 1
-        The sensitivity of the query, as for :func:`guarantee_of`.
-    neighbours : {"add-remove", "replace"}, optional
-        The relation for which the sensitivity holds, as for :func:`guarantee_of`.
-
-    Returns
-    -------
-    ZCDP
-        The guarantee ρ, never above that of ``guarantee_of(...).to_zcdp()``.
-
-    Raises
-    ------
-    InvalidParameterError
-        If the mechanism has no guarantee, or has δ > 0.
-
-    Notes
-    -----
-    With ε the privacy loss: Laplace ε + e^{-ε} - 1; geometric noise of scale s and a change of Δ
-    the sum over j = 1, …, Δ of (1 + a - 2aʲ)/((1 + a)s) with a = e^{-1/s}; randomized response
-    (p - q)ε with q = (1-p)/(k-1) for k <= 6 categories; the exponential mechanism r - 1 - ln r with
-    r = ε/(e^ε - 1), at most ε²/8. Each is the Kullback-Leibler divergence of the worst pair, and
-    the smallest possible ρ. For k > 6 it is the largest divergence per order, found numerically on
-    a grid of orders; for (discrete) Gaussian noise it is Δ²/(2σ²), and for other mechanisms
-    ε·tanh(ε/2).
-
-    References
-    ----------
-    Harrison, C. and Manurangsi, P. (2025). Exact zCDP characterizations for fundamental
-    differentially private mechanisms. 7th Symposium on Foundations of Responsible Computing,
-    3:1-3:18. doi:10.4230/LIPIcs.FORC.2026.3.
-
-    Cesar, M. and Rogers, R. (2021). Bounding, concentrating, and truncating: unifying privacy loss
-    composition for data analytics. Proceedings of Machine Learning Research 132, 421-457.
-    arXiv:2004.07223 (ε²/8 of the exponential mechanism).
-
-    Examples
-    --------
-    >>> from dpinfer import Laplace
-    >>> from dpinfer.mechanisms import ExponentialMechanism
-    >>> round(zcdp_of(Laplace(scale=1.0)).rho, 6)
-    0.367879
-    >>> round(zcdp_of(ExponentialMechanism(epsilon=1.0)).rho, 6)
-    0.123302
-    """
-    guarantee = guarantee_of(mechanism, sensitivity, neighbours)
+def _concentrated(mechanism: Any, change: FloatArray, guarantee: Guarantee) -> ZCDP:
     general = guarantee.to_zcdp()
-    rule = _CONCENTRATION_RULES.get(type(mechanism))
+    rule = _RHO_RULES.get(type(mechanism))
     if rule is None:
         return general
-    change = check_array(sensitivity, "sensitivity")
     own = rule(mechanism, change, guarantee.epsilon_at(0.0))
-    return ZCDP(min(own, general.rho), neighbours=general.neighbours)
+    return replace(general, rho=min(own, general.rho))
 
 
-def _concentration_laplace(law: Laplace, change: FloatArray, epsilon: float) -> float:
+def _rho_laplace(law: Laplace, change: FloatArray, epsilon: float) -> float:
     losses = np.atleast_1d(epsilon) if change.ndim == 0 else (change / law.scale).ravel()
     # ε + e^-ε - 1 is the integral of 1 - e^-t, without cancellation
     near = np.minimum(losses, 1.0)
@@ -297,7 +287,7 @@ def _concentration_laplace(law: Laplace, change: FloatArray, epsilon: float) -> 
     return float(np.where(losses <= 1.0, integral, losses + np.expm1(-losses)).sum())
 
 
-def _concentration_geometric(law: Geometric, change: FloatArray, epsilon: float) -> float:
+def _rho_geometric(law: Geometric, change: FloatArray, epsilon: float) -> float:
     scales = np.min(law.scale) if change.ndim == 0 else law.scale
     changes, steps = np.broadcast_arrays(np.rint(change), scales)
     if changes.sum() > _MAX_STEPS:
@@ -314,9 +304,7 @@ def _geometric_cell(change: float, scale: float) -> float:
     return float(terms.sum() * rate / (1.0 + a))
 
 
-def _concentration_response(
-    channel: RandomizedResponse, change: FloatArray, epsilon: float
-) -> float:
+def _rho_response(channel: RandomizedResponse, change: FloatArray, epsilon: float) -> float:
     others = channel.categories - 1
     wrong = (1.0 - channel.p) / others
     divergence = wrong * float(np.expm1(epsilon)) * epsilon
@@ -343,9 +331,7 @@ def _largest_response(wrong: float, epsilon: float) -> float:
     return float(ratio(points).max())
 
 
-def _concentration_exponential(
-    mechanism: ExponentialMechanism, change: FloatArray, epsilon: float
-) -> float:
+def _rho_exponential(mechanism: ExponentialMechanism, change: FloatArray, epsilon: float) -> float:
     # r - 1 - ln r with r = ε/(e^ε - 1), of which ln r is computed
     if epsilon >= 1.0:
         log_r = np.log(epsilon) - epsilon - np.log1p(-np.exp(-epsilon))
@@ -357,9 +343,40 @@ def _concentration_exponential(
     return float((1.0 + u) * deviance(np.array(-u / (1.0 + u))))
 
 
-_CONCENTRATION_RULES: dict[type, Callable[..., float]] = {
-    Laplace: _concentration_laplace,
-    Geometric: _concentration_geometric,
-    RandomizedResponse: _concentration_response,
-    ExponentialMechanism: _concentration_exponential,
+_RHO_RULES: dict[type, Callable[..., float]] = {
+    Laplace: _rho_laplace,
+    Geometric: _rho_geometric,
+    RandomizedResponse: _rho_response,
+    ExponentialMechanism: _rho_exponential,
 }
+
+
+# What was drawn with noise from confidential data, and whether that keeps a guarantee.
+
+
+class Drawn:
+    """What carries its guarantee only where its noise came from a sampler made for releases."""
+
+    sampler: Sampler
+    nominal: Guarantee
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the noise is that of a simulation, in floating point: not to be published."""
+        return self.sampler == "simulated"
+
+    @property
+    def guarantee(self) -> Guarantee | None:
+        """What is guaranteed: ``nominal`` for a release, nothing (None) if simulated."""
+        return None if self.simulated else self.nominal
+
+    def _facts(self, spent: str) -> list[tuple[str, object]]:
+        """Return the lines of a summary that say what was spent, or that nothing is guaranteed."""
+        relation = ("Neighbours", self.nominal.neighbours)
+        if self.simulated:
+            return [
+                ("Noise drawn by", "simulation: carries no guarantee, not for publication"),
+                (f"Would be: {spent.lower()}", self.nominal.in_words()),
+                relation,
+            ]
+        return [("Noise drawn by", "OpenDP"), (spent, self.nominal.in_words()), relation]

@@ -247,17 +247,14 @@ class Scenario:
     def privacy_loss(self) -> PrivacyLoss:
         """Privacy loss of the discrete Gaussian noise of all affected queries."""
         counts = Counter(item.rho for item in self.queries)
-        losses = [
+        losses = (
             privacy_loss(
                 DiscreteGaussian(sigma=float(1 / rho) ** 0.5),
                 compositions=_CHANGED_CELLS * count,
             )
             for rho, count in counts.items()
-        ]
-        total = losses[0]
-        for loss in losses[1:]:
-            total = total + loss
-        return total
+        )
+        return sum(losses, PrivacyLoss(()))
 
     def trade_off(self, noise: Noise = "gaussian") -> TradeOff:
         """Largest power at every level.

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import ModuleType
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,6 +17,7 @@ from dpinfer._check import (
     check_array,
     check_broadcast,
     check_integer,
+    check_items,
     check_option,
     check_scalar,
     require,
@@ -25,15 +26,7 @@ from dpinfer._check import (
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
 from dpinfer.mechanisms.laws import DiscreteGaussian, Gaussian, Geometric, Laplace
 from dpinfer.privacy.composition import check_guarantees, compose
-from dpinfer.privacy.guarantees import (
-    SCHEMES,
-    Amplification,
-    AmplifiedDP,
-    ApproxDP,
-    Guarantee,
-    PureDP,
-    Scheme,
-)
+from dpinfer.privacy.guarantees import ApproxDP, Guarantee, PureDP
 from dpinfer.privacy.of_mechanisms import guarantee_of
 
 MAX_COUNT = 10**7
@@ -45,6 +38,9 @@ SMALLEST_DELTA = 1e-10
 @dataclass(frozen=True)
 class SubsampledLoss:
     """Privacy loss of many releases, each computed on a fresh Poisson sample of the population.
+
+    ``+`` and ``sum`` compose losses of one grid, ``* k`` repeats one, as for
+    :class:`~dpinfer.privacy.PrivacyLoss`.
 
     Parameters
     ----------
@@ -58,6 +54,8 @@ class SubsampledLoss:
         The sensitivity of the query on a sample when one record is added or removed.
     grid : float, default 1e-4
         The width of the grid onto which privacy losses are rounded; narrower is tighter and slower.
+    others : tuple of SubsampledLoss
+        Other steps that are composed with these; ``+`` puts them there.
 
     Raises
     ------
@@ -88,8 +86,10 @@ class SubsampledLoss:
     >>> loss = SubsampledLoss(Laplace(scale=2.0), rate=0.01, count=1000)
     >>> loss.count, loss.grid
     (1000, 0.0001)
-    >>> loss.to_approx_dp(1e-6).epsilon  # doctest: +SKIP
+    >>> loss.epsilon_at(1e-6)  # doctest: +SKIP
     0.6138850951658801
+    >>> (loss + SubsampledLoss(Laplace(scale=1.0), rate=0.01)).epsilon_at(1e-6)  # doctest: +SKIP
+    0.6152228762872545
     """
 
     mechanism: Laplace | Geometric | Gaussian | DiscreteGaussian
@@ -97,6 +97,7 @@ class SubsampledLoss:
     count: int = 1
     sensitivity: float = 1.0
     grid: float = 1e-4
+    others: tuple[SubsampledLoss, ...] = ()
 
     def __post_init__(self) -> None:
         kinds = tuple(_LAWS)
@@ -116,6 +117,69 @@ class SubsampledLoss:
         # refuses, among others, integer noise on a query that is not whole
         guarantee_of(self.mechanism, self.sensitivity)
         self._check_grid()
+        for other in check_items(self.others, "others", "losses"):
+            if not isinstance(other, SubsampledLoss) or other.grid != self.grid or other.others:
+                raise InvalidParameterError(
+                    f"others must hold single losses with the grid {self.grid:g}, got {show(other)}"
+                )
+        object.__setattr__(self, "others", tuple(self.others))
+
+    def __add__(self, other: SubsampledLoss) -> SubsampledLoss:
+        if not isinstance(other, SubsampledLoss):
+            return NotImplemented
+        return replace(self, others=(*self.others, *other._single))
+
+    def __radd__(self, other: object) -> SubsampledLoss:
+        # the start of sum()
+        return self if type(other) is int and other == 0 else NotImplemented
+
+    def __mul__(self, count: int) -> SubsampledLoss:
+        times = check_integer(count, "count", ge=1, le=MAX_COUNT)
+        more = [replace(one, count=times * one.count) for one in self._single]
+        return replace(more[0], others=tuple(more[1:]))
+
+    __rmul__ = __mul__
+
+    def delta_at(self, epsilon: ArrayLike) -> Any:
+        """Smallest certain δ at ε: the upper of :meth:`delta_bounds`.
+
+        Parameters
+        ----------
+        epsilon : float or array of float
+            The ε >= 0.
+
+        Returns
+        -------
+        float or array of float
+            δ(ε), rounded up to the grid.
+
+        Raises
+        ------
+        InvalidParameterError
+            If ``epsilon`` is negative or not finite.
+        """
+        return _each(self._upper.get_delta_for_epsilon, check_array(epsilon, "epsilon", ge=0))
+
+    def epsilon_at(self, delta: ArrayLike) -> Any:
+        """Smallest certain ε at δ: the upper of :meth:`epsilon_bounds`.
+
+        Parameters
+        ----------
+        delta : float or array of float
+            The δ, within [1e-10, 1).
+
+        Returns
+        -------
+        float or array of float
+            ε(δ), rounded up to the grid.
+
+        Raises
+        ------
+        InvalidParameterError
+            If ``delta`` is outside [1e-10, 1).
+        """
+        at = check_array(delta, "delta", ge=SMALLEST_DELTA, lt=1)
+        return _each(self._upper.get_epsilon_for_delta, at)
 
     def delta_bounds(self, epsilon: ArrayLike) -> tuple[Any, Any]:
         """Lower and upper bound of δ at ε.
@@ -184,14 +248,16 @@ class SubsampledLoss:
         InvalidParameterError
             If ``delta`` is outside [1e-10, 1), no finite ε holds at it, or ``sample`` is no name.
         """
-        chance = check_scalar(delta, "delta", ge=SMALLEST_DELTA, lt=1)
-        source = Amplification(
-            guarantee_of(self.mechanism, self.sensitivity),
-            self.rate,
-            "poisson",
-            sample,
+        at = check_scalar(delta, "delta", ge=SMALLEST_DELTA, lt=1)
+        sources = tuple(
+            Amplification(guarantee_of(one.mechanism, one.sensitivity), one.rate, "poisson", sample)
+            for one in self._single
         )
-        return AmplifiedDP(self.epsilon_bounds(chance)[1], chance, (source,))
+        return AmplifiedDP(self.epsilon_at(at), at, sources)
+
+    @property
+    def _single(self) -> tuple[SubsampledLoss, ...]:
+        return (replace(self, others=()), *self.others)
 
     @cached_property
     def _lower(self) -> Any:
@@ -226,7 +292,10 @@ class SubsampledLoss:
             value_discretization_interval=self.grid,
             sampling_prob=self.rate,
         )
-        return law.self_compose(self.count) if self.count > 1 else law
+        law = law.self_compose(self.count) if self.count > 1 else law
+        for other in self.others:
+            law = law.compose(other._law(pessimistic=pessimistic))
+        return law
 
 
 def _each(function: Callable[[float], float], points: FloatArray) -> Any:
@@ -257,6 +326,119 @@ _LAWS: dict[type, Callable[..., Any]] = {
     Gaussian: _gaussian,
     DiscreteGaussian: _discrete,
 }
+
+
+# A guarantee for a population that a secret sample amplified, and what it came from.
+
+
+Scheme = Literal["poisson", "without-replacement"]
+SCHEMES: tuple[Scheme, ...] = ("poisson", "without-replacement")
+
+
+@dataclass(frozen=True)
+class Amplification:
+    """What an amplified guarantee came from.
+
+    Parameters
+    ----------
+    guarantee : Guarantee
+        The guarantee for the sample: of everything that was computed on it.
+    rate : float
+        The sampling rate, within (0, 1].
+    scheme : {"poisson", "without-replacement"}
+        How the sample was drawn.
+    sample : str, optional
+        A name for the sample.
+
+    Raises
+    ------
+    InvalidParameterError
+        If a field is not as described.
+
+    Examples
+    --------
+    >>> from dpinfer.privacy import PureDP
+    >>> Amplification(PureDP(1.0), 0.05, "poisson").sample is None
+    True
+    """
+
+    guarantee: Guarantee
+    rate: float
+    scheme: Scheme
+    sample: str | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.guarantee, Guarantee):
+            raise InvalidParameterError(f"guarantee must be one, got {show(self.guarantee)}")
+        if self.sample is not None and not isinstance(self.sample, str):
+            raise InvalidParameterError(f"sample must be a name or None, got {show(self.sample)}")
+        object.__setattr__(self, "rate", check_scalar(self.rate, "rate", gt=0, le=1))
+        object.__setattr__(self, "scheme", check_option(self.scheme, "scheme", SCHEMES))
+
+
+@dataclass(frozen=True, repr=False)
+class AmplifiedDP(ApproxDP):
+    """(ε, δ)-differential privacy for a population, by the secrecy of the samples that were used.
+
+    It is what :func:`amplify` returns. It cannot be amplified again, and
+    is composed only with what was computed on other samples or on the population.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        The ε >= 0 and the δ within [0, 1), for the population.
+    sources : tuple of Amplification
+        What was computed on which sample.
+    neighbours : {"add-remove", "replace"}, default "add-remove"
+        Whether neighbouring populations differ by one record more, or by one that is changed.
+
+    Raises
+    ------
+    InvalidParameterError
+        If a parameter is out of range, or ``sources`` holds no :class:`Amplification`.
+
+    Examples
+    --------
+    >>> from dpinfer.privacy import PureDP
+    >>> from dpinfer.privacy import amplify
+    >>> amplified = amplify(PureDP(1.0), rate=0.05)
+    >>> round(amplified.epsilon, 6), amplified.sources[0].rate
+    (0.082422, 0.05)
+    >>> AmplifiedDP(0.25, 0.0, amplified.sources)
+    AmplifiedDP(epsilon=0.25, delta=0.0, neighbours='add-remove', sources=<1 sample, rate 0.05>)
+    """
+
+    sources: tuple[Amplification, ...] = field(repr=False)
+
+    def __repr__(self) -> str:
+        count, rates = len(self.sources), [source.rate for source in self.sources]
+        samples = f"1 sample, rate {rates[0]:g}"
+        if count > 1:
+            samples = f"{count} samples, rates from {min(rates):g} to {max(rates):g}"
+        return f"{super().__repr__()[:-1]}, sources=<{samples}>)"
+
+    def _check(self) -> None:
+        super()._check()
+        ok = isinstance(self.sources, (tuple, list)) and len(self.sources) > 0
+        if not ok or not all(isinstance(source, Amplification) for source in self.sources):
+            raise InvalidParameterError(
+                f"sources must hold at least one Amplification, got {show(self.sources)}"
+            )
+        object.__setattr__(self, "sources", tuple(self.sources))
+
+    @property
+    def _samples(self) -> tuple[Amplification, ...]:
+        return self.sources
+
+    def _pair(self, epsilon: float, delta: float) -> AmplifiedDP:
+        return replace(self, epsilon=epsilon, delta=delta)
+
+    def _as_pure(self, kind: str) -> NoReturn:
+        self._refuse(
+            kind,
+            "it holds for a population by the secrecy of a sample, and that must stay on record; "
+            "convert the guarantee for the sample before it is amplified",
+        )
 
 
 # How a sampling rate changes ε, in both directions.
@@ -685,7 +867,7 @@ def adjust_for_sampling(
     A noisy count of 40.3 in the sample, with the 90 % interval for the count it stands for:
 
     >>> for law in (adjustment.mechanism, adjustment.unsampled):
-    ...     lower, upper = count_confint(40.3, law, alpha=0.1)
+    ...     lower, upper = count_confint(40.3, mechanism=law, alpha=0.1)
     ...     print(round(float(lower), 2), round(float(upper), 2))
     38.0 42.6
     12.36 68.24

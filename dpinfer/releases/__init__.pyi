@@ -7,8 +7,12 @@ from .adapters import from_scale_column as from_scale_column
 from .adapters import from_smartnoise as from_smartnoise
 from .adapters import from_tumult as from_tumult
 from .adapters import smartnoise_laws as smartnoise_laws
+from .coerce import noisy as noisy
 from .files import read_release as read_release
 from .files import validate_release as validate_release
 from .files import write_release as write_release
 from .limits import Problem as Problem
 from .release import Release as Release
+from .values import Noises as Noises
+from .values import NoisyValues as NoisyValues
+from .values import Rule as Rule

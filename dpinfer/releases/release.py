@@ -20,11 +20,9 @@ from dpinfer._check import (
     as_values,
     check_array,
     check_integer_array,
-    check_length,
     check_option,
     check_scalar,
     freeze,
-    one_line,
     show,
 )
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
@@ -37,6 +35,7 @@ from dpinfer.mechanisms.weighted_sum import WeightedSum
 from dpinfer.queries.domain import Domain, check_distinct, show_label
 from dpinfer.queries.workload import Workload, check_counting
 from dpinfer.releases.frames import is_single_column
+from dpinfer.releases.values import Noises, NoisyValues, Rule, positions_of
 from dpinfer.results.labels import stack_labels
 
 if TYPE_CHECKING:
@@ -268,77 +267,6 @@ def _row(release: Published, position: int) -> str:
 # Some of the values of a release.
 
 
-def positions_of(where: Any, size: int, labels: pd.Index | None) -> NDArray[np.intp]:
-    """Return the positions of values chosen by a mask, by positions, by a slice or by labels."""
-    where = as_table(where, "where")
-    if isinstance(where, slice):
-        return np.arange(size)[where]
-    if isinstance(where, (str, bytes)) or not _has_length(where):
-        raise InvalidParameterError(
-            f"where must be a mask, positions, a slice or a list of labels, got {show(where)}"
-        )
-    if _holds(where, "b", bool):
-        _check_order(where, labels)
-        check_length(where, "where", size, "the values")
-        if np.ndim(where) != 1:
-            raise InvalidParameterError(
-                f"where must be one-dimensional, got a mask of shape {np.shape(where)}"
-            )
-        return np.flatnonzero(where)
-    if labels is None or _holds(where, "iu", int):
-        positions = check_array(where, "where", ndim=1, ge=-size, le=size - 1).astype(np.intp)
-        return np.asarray(np.arange(size)[positions])
-    chosen = list(where)
-    try:
-        found = np.asarray(labels.get_indexer(chosen), dtype=np.intp)
-    except (TypeError, ValueError, NotImplementedError) as error:
-        raise InvalidParameterError(
-            f"where must hold labels of the release, got {show(where)}: {one_line(error)}"
-        ) from error
-    if (found < 0).any():
-        missing = chosen[int(np.flatnonzero(found < 0)[0])]
-        raise InvalidParameterError(
-            f"where must hold labels of the release, got {show_label(missing)}"
-        )
-    return found
-
-
-def _has_length(where: Any) -> bool:
-    try:
-        len(where)
-    except TypeError:
-        return False
-    return True
-
-
-def _check_order(where: Any, labels: pd.Index | None) -> None:
-    """Refuse a labelled mask in another order than that of the values."""
-    import pandas as pd
-
-    if labels is None or not isinstance(where, pd.Series) or where.index.equals(labels):
-        return
-    if not where.index.equals(pd.RangeIndex(len(where))):
-        raise InvalidParameterError(
-            "where must be labelled like the values and in their order, got a Series with another "
-            "index: reindex it, or pass an array to go by position"
-        )
-
-
-def _holds(where: Any, kinds: str, plain: type) -> bool:
-    """Whether a selection holds values of one kind only: of a NumPy kind or of a plain type."""
-    if isinstance(where, np.ndarray):
-        return where.dtype.kind in kinds
-    return len(where) > 0 and all(
-        isinstance(item, plain) or (isinstance(item, np.generic) and item.dtype.kind in kinds)
-        for item in where
-    )
-
-
-def take_bound(bound: Bound | None, rows: NDArray[np.intp]) -> Bound | None:
-    """Return the bounds of some of the values, if there are any."""
-    return bound[rows] if isinstance(bound, np.ndarray) else bound
-
-
 @final
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class Release(Locked):
@@ -408,20 +336,12 @@ class Release(Locked):
     Release(3 values, 2 cells, Geometric(scale=2.0))
     """
 
-    values: FloatArray
     workload: Workload
-    mechanism: NoiseLaw
     neighbours: Neighbours | None
     sensitivity: float | Mapping[str, float] | None
     guarantee: Mapping[str, float] | None
-    threshold: Bound | None
-    clamp: tuple[Bound, Bound] | None
-    bin_size: Bound
     name: str | None
-    _origin: Origin
-    """Which noises those of the values are: the same in every selection of them."""
-    _rows: NDArray[np.intp] | None
-    """The positions of these noises in what the selection is of; None for all in order."""
+    _noisy: NoisyValues
 
     def __init__(
         self,
@@ -442,33 +362,75 @@ class Release(Locked):
         labels = found if labels is None else labels
         published = freeze(check_array(plain, "values", ndim=1))
         size = len(published)
+        queries = check_workload(workload, labels, size)
+        law = as_noise(mechanism, size, selected=True)
         known: dict[str, Any] = {
-            "values": published,
-            "workload": check_workload(workload, labels, size),
-            "mechanism": as_noise(mechanism, size, selected=True),
+            "workload": queries,
             "neighbours": None
             if neighbours is None
             else check_option(neighbours, "neighbours", NEIGHBOURS),
             "sensitivity": check_sensitivity(sensitivity),
             "guarantee": check_mapping(guarantee, "guarantee", GUARANTEES),
-            "threshold": check_threshold(threshold, size, labels),
-            "clamp": check_clamp(clamp, size, labels),
-            "bin_size": check_bin_size(bin_size, size, labels),
-            "name": check_name(name),
-            "_origin": Origin(published),
-            "_rows": None,
         }
-        if not self._hold(known):
-            refuse_selected([known["mechanism"]])
+        least = check_threshold(threshold, size, labels)
+        lowest, highest = check_clamp(clamp, size, labels) or (-np.inf, np.inf)
+        rule = Rule(
+            threshold=-np.inf if least is None else least,
+            lowest=lowest,
+            highest=highest,
+            before=check_bin_size(bin_size, size, labels),
+        )
+        known["name"] = check_name(name)
+        ruled = bool(rule.of(size).any())
+        if not ruled:
+            refuse_selected([law])
+        known["_noisy"] = NoisyValues(
+            published,
+            Noises(marked(law, selected=False), size, [(Origin(published), None, size)]),
+            labels=queries.labels,
+            rule=rule if ruled else None,
+        )
+        self._hold(known)
         check_consistency(self)
 
-    def _hold(self, known: Mapping[str, Any]) -> bool:
-        """Set the fields, with a law that knows of the publishing rule; return whether it does."""
+    def _hold(self, known: Mapping[str, Any]) -> None:
         for field, value in known.items():
             object.__setattr__(self, field, value)
-        ruled = bool(self.has_rule.any())
-        object.__setattr__(self, "mechanism", marked(self.mechanism, ruled))
-        return ruled
+
+    def __noisy__(self) -> NoisyValues:
+        return self._noisy
+
+    @property
+    def values(self) -> FloatArray:
+        """The published values, shape (m,), read-only."""
+        return self._noisy.values
+
+    @property
+    def mechanism(self) -> NoiseLaw:
+        """The law of their noise, of shape () or (m,).
+
+        Where values have a publishing rule, functions that take values as they are refuse it.
+        """
+        return marked(self._noisy.marginal, self._noisy.rule is not None)
+
+    @property
+    def threshold(self) -> Bound | None:
+        """The bound that the published values reached, -inf for those without; None for none."""
+        rule = self._noisy.rule
+        return None if rule is None or not np.isfinite(rule.threshold).any() else rule.threshold
+
+    @property
+    def clamp(self) -> tuple[Bound, Bound] | None:
+        """The bounds into which values were moved, infinite where there are none."""
+        rule = self._noisy.rule
+        if rule is None or not (np.isfinite(rule.lowest) | np.isfinite(rule.highest)).any():
+            return None
+        return rule.lowest, rule.highest
+
+    @property
+    def bin_size(self) -> Bound:
+        """The number to multiples of which the counts were rounded up before the noise."""
+        return 1.0 if self._noisy.rule is None else self._noisy.rule.before
 
     @classmethod
     def from_tables(
@@ -716,9 +678,7 @@ class Release(Locked):
         np.float64(0.5596)
         """
         [row] = positions_of([value], len(self), self.labels)
-        law = self.mechanism.take([row]) if self.mechanism.shape else self.mechanism
-        position = np.array([row if self._rows is None else self._rows[row]])
-        found = WeightedSum.of_origin(np.ones(1), law, self._origin, position)
+        found = self._noisy._law_of(np.ones(1), np.array([row]))
         return marked(found, bool(self.has_rule[row]))
 
     @property
@@ -726,15 +686,11 @@ class Release(Locked):
         """Whether each value has a threshold, a clamping bound or a bin, shape (m,).
 
         What is published of such a value depends on its noise, or is not about the count alone: no
-        linear function of it is unbiased. See :func:`dpinfer.release_confint`, which gives each its
+        linear function of it is unbiased. See :func:`dpinfer.count_confint`, which gives each its
         own interval.
         """
-        bounds = [] if self.threshold is None else [self.threshold]
-        bounds += [] if self.clamp is None else self.clamp
-        ruled = np.zeros(len(self), dtype=bool)
-        for bound in bounds:
-            ruled |= np.isfinite(bound)
-        return ruled | np.greater(self.bin_size, 1)
+        rule = self._noisy.rule
+        return np.zeros(len(self), dtype=bool) if rule is None else rule.of(len(self))
 
     def select(self, where: Any) -> Release:
         """Return the release of some of the values.
@@ -758,20 +714,11 @@ class Release(Locked):
         rows = positions_of(where, len(self), self.labels)
         if not len(rows):
             raise InvalidParameterError("where must select at least one value, got none")
-        clamp = None if self.clamp is None else tuple(take_bound(end, rows) for end in self.clamp)
         if len(np.unique(rows)) < len(rows):
             raise InvalidParameterError("where must name each value once: its noise is one noise")
-        chosen = {
-            "values": freeze(self.values[rows]),
-            "workload": self.workload.take(rows),
-            "mechanism": marked(self.mechanism.take(rows), selected=False),
-            "threshold": take_bound(self.threshold, rows),
-            "clamp": clamp,
-            "bin_size": take_bound(self.bin_size, rows),
-            "_rows": rows if self._rows is None else self._rows[rows],
-        }
         found = object.__new__(Release)
-        found._hold({field.name: getattr(self, field.name) for field in fields(self)} | chosen)
+        found._hold({field.name: getattr(self, field.name) for field in fields(self)})
+        found._hold({"workload": self.workload.take(rows), "_noisy": self._noisy._take(rows)})
         return found
 
     def to_frame(self) -> pd.DataFrame:

@@ -15,7 +15,7 @@ from dpinfer._check import FloatArray, one_line
 from dpinfer._style import COLOURS, GRID, INK, REFERENCE
 from dpinfer.estimation.combined import CombinedEstimate
 from dpinfer.estimation.hierarchy import HierarchyEstimate
-from dpinfer.intervals.counts import count_confint
+from dpinfer.intervals.counts import half_width, tail_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -127,8 +127,10 @@ def published_layer(fit: Any, frame: pd.DataFrame) -> Layer | None:
         rows = fit.targets.published[there]
         law = fit.release.mechanism
         law = law.take(rows) if law.shape else law
-        own = count_confint(fit.release.values[rows], law, alpha=alpha, method=method)
-        lower[there], upper[there] = own
+        noisy = int(np.count_nonzero(fit.release.variance[rows]))
+        tests = max(1, noisy) if method == "tail-bound" else 1
+        half = half_width(law, tail_of(alpha, str(method), tests), str(method))
+        lower[there], upper[there] = value[there] - half, value[there] + half
     elif isinstance(fit, HierarchyEstimate) and alpha is not None and method != "normal":
         half = fit.published_half_widths(alpha)
         lower, upper = value - half, value + half

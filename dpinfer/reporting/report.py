@@ -22,7 +22,7 @@ from dpinfer._style import GRID, INK, PALE
 from dpinfer.errors import DPInferWarning, InvalidParameterError, NotEstimableError
 from dpinfer.estimation.combined import CombinedEstimate, add_published, summary_table
 from dpinfer.estimation.gls import combine
-from dpinfer.intervals.selected import release_confint
+from dpinfer.intervals.counts import count_confint
 from dpinfer.releases.release import Release
 from dpinfer.releases.tables import check_path
 from dpinfer.reporting.forest import forest_of, forest_svg, label_text
@@ -104,7 +104,7 @@ class Analysis:
     @cached_property
     def intervals(self) -> Intervals:
         """The intervals of the published values, each by its publishing rule."""
-        return release_confint(self.release, alpha=self.alpha)
+        return count_confint(self.release, alpha=self.alpha)
 
     @property
     def labels(self) -> pd.Index | None:

@@ -198,7 +198,7 @@ class Intervals:
         Examples
         --------
         >>> from dpinfer import Laplace, count_confint
-        >>> count_confint(813.6, Laplace(scale=10.0)).unbinned(8)
+        >>> count_confint(813.6, mechanism=Laplace(scale=10.0)).unbinned(8)
         Intervals([777, 840], level 0.95, exact)
         """
         plain, own = split_labels(bin_size, "bin_size")

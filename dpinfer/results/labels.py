@@ -70,7 +70,8 @@ def with_labels(table: Any, labels: str | Sequence[Any]) -> pd.DataFrame | pd.Se
     >>> import pyarrow as pa
     >>> import dpinfer as dpi
     >>> table = pa.table({"year": [2019, 2020], "count": [12.4, 9.2]})
-    >>> dpi.count_confint(dpi.with_labels(table, "year"), dpi.Laplace(scale=1.0)).upper.round(2)
+    >>> labelled = dpi.with_labels(table, "year")
+    >>> dpi.count_confint(labelled, mechanism=dpi.Laplace(scale=1.0)).upper.round(2)
     year
     2019    15.4
     2020    12.2

@@ -211,7 +211,7 @@ def contingency_by_draws(size, _peer_size):
 
 @comparison(
     "Planning",
-    "ProportionPower",
+    "plan.power",
     "exact power at 100 sample sizes",
     "1,000 simulated counts at each",
     "with simulation error",
@@ -219,9 +219,9 @@ def contingency_by_draws(size, _peer_size):
     100,
 )
 def power_curve(_size, _peer_size):
-    noise, truth, alpha = test_power.NOISES[0], test_power.TRUTH, test_power.ALPHA
+    noise = test_power.NOISES[0]
     return Calls(
-        lambda: dpi.ProportionPower(test_power.NULL, noise).power(test_power.NOBS, truth, alpha),
+        lambda: test_power.planned_power(test_power.NOBS, noise),
         lambda: test_power.simulated_curve(noise, 1_000),
         lambda ours, theirs: np.abs(ours - theirs).max() < 6 * np.sqrt(0.25 / 1_000),
     )
@@ -238,7 +238,7 @@ def accounted(size, _peer_size, law, distribution, agree):
         return distribution(pld).self_compose(size).get_epsilon_for_delta(test_composition.DELTA)
 
     return Calls(
-        lambda: privacy_loss(law, compositions=size).epsilon(test_composition.DELTA),
+        lambda: privacy_loss(law, compositions=size).epsilon_at(test_composition.DELTA),
         theirs,
         agree,
     )

@@ -3,13 +3,14 @@
 import numpy as np
 import pytest
 
-from dpinfer import Geometric, Laplace
-from dpinfer.hypothesis_tests import proportions_2indep, proportions_ztest
-from dpinfer.hypothesis_tests.power import (
-    LinearPower,
-    PoissonPower,
-    ProportionPower,
-    TwoProportionsPower,
+from dpinfer import (
+    Geometric,
+    Laplace,
+    linear_ztest,
+    plan,
+    poisson_ztest,
+    proportions_2indep,
+    proportions_ztest,
 )
 
 NOISES = [Laplace(scale=2.0), Geometric(scale=2.0)]
@@ -28,6 +29,12 @@ def simulated_curve(noise, reps):
     return np.array(curve)
 
 
+def planned_power(nobs, noise):
+    """The power by the law of the test."""
+    truth = {"value": NULL, "proportion": TRUTH, "alpha": ALPHA}
+    return plan.power(proportions_ztest, nobs=nobs, mechanism=noise, **truth)
+
+
 def by_replicates(noise, reps):
     """One point of the curve by the loop of a tutorial: a test for each replicate."""
     rng = np.random.default_rng(1)
@@ -41,7 +48,7 @@ def by_replicates(noise, reps):
 @pytest.mark.benchmark(group="power at 100 sample sizes")
 @pytest.mark.parametrize("noise", NOISES, ids=repr)
 def test_curve(benchmark, noise):
-    power = benchmark(ProportionPower(NULL, noise).power, NOBS, TRUTH, ALPHA)
+    power = benchmark(planned_power, NOBS, noise)
     # 6 standard errors of 1,000 replicates: 2e-9 each
     error = np.sqrt(power * (1 - power) / 1000)
     assert (np.abs(simulated_curve(noise, 1000) - power) <= 6 * error).all()
@@ -56,7 +63,7 @@ def test_simulated_curve(benchmark, noise):
 @pytest.mark.benchmark(group="power at 1 sample size")
 @pytest.mark.parametrize("noise", NOISES, ids=repr)
 def test_point(benchmark, noise):
-    benchmark(ProportionPower(NULL, noise).power, NOBS[-1], TRUTH, ALPHA)
+    benchmark(planned_power, NOBS[-1], noise)
 
 
 @pytest.mark.benchmark(group="power at 1 sample size")
@@ -69,28 +76,29 @@ def test_point_by_replicates(benchmark, noise):
 @pytest.mark.parametrize("unknown", ["nobs", "proportion", "alpha", "budget"])
 def test_solve_proportion(benchmark, unknown):
     known = {"nobs": 1200, "proportion": TRUTH, "alpha": ALPHA, "budget": 0.1, "power": 0.8}
-    plan = ProportionPower(NULL, Geometric.from_epsilon)
-    benchmark(plan.solve_power, **{**known, unknown: None})
+    noise = Geometric.from_epsilon
+    asked = {**known, "value": NULL, "mechanism": noise, unknown: None}
+    benchmark(plan.solve, proportions_ztest, **asked)
 
 
 @pytest.mark.benchmark(group="what reaches a power")
 def test_solve_exposure(benchmark):
-    plan = PoissonPower(2.0, Laplace(scale=10.0))
-    benchmark(plan.solve_power, rate=2.5, alpha=ALPHA, power=0.8)
+    asked = {"value": 2.0, "mechanism": Laplace(scale=10.0), "rate": 2.5, "power": 0.8}
+    benchmark(plan.solve, poisson_ztest, **asked)
 
 
 @pytest.mark.benchmark(group="what reaches a power")
 def test_solve_shift(benchmark):
-    plan = LinearPower([1, -1], Geometric(scale=5.0))
-    benchmark(plan.solve_power, alpha=ALPHA, power=0.8)
+    asked = {"weights": [1, -1], "mechanism": Geometric(scale=5.0), "power": 0.8}
+    benchmark(plan.solve, linear_ztest, **asked)
 
 
 @pytest.mark.benchmark(group="power, two proportions")
-@pytest.mark.parametrize("method", ["plug-in", "normal"])
+@pytest.mark.parametrize("method", ["plug-in", "asymptotic"])
 @pytest.mark.parametrize("noise", NOISES, ids=repr)
 def test_two_proportions(benchmark, noise, method):
-    plan = TwoProportionsPower(noise, method=method, rng=1)
-    benchmark.pedantic(plan.power, args=(200, 0.45, 0.3), rounds=3)
+    asked = {"nobs1": 200, "prop1": 0.45, "prop2": 0.3, "mechanism": noise, "method": method}
+    benchmark.pedantic(plan.power, args=(proportions_2indep,), kwargs=asked | {"rng": 1}, rounds=3)
 
 
 @pytest.mark.benchmark(group="power, two proportions")

@@ -141,7 +141,7 @@ def of_overlaps(noise: dpi.mechanisms.NoiseLaw) -> Found:
 def clamped(noise: dpi.mechanisms.NoiseLaw) -> Found:
     e, mass = atoms(noise)
     for truth in (0.0, 1.0, 2.0, 5.0):
-        found = dpi.clamped_confint(np.maximum(truth + e, 0.0), mechanism=noise, clamp=0.0)
+        found = dpi.count_confint(np.maximum(truth + e, 0.0), mechanism=noise, clamp=0.0)
         yield f"count {truth:g}, clamped at 0", float(mass @ missed(found, truth))
 
 
@@ -149,7 +149,7 @@ def thresholded(noise: dpi.mechanisms.NoiseLaw) -> Found:
     for away in (-3, -1, 0, 1, 4):
         truth = 50.0 + np.rint(away * noise.std)
         e, mass = atoms(noise, above=50.0 - truth)
-        found = dpi.thresholded_confint(truth + e, mechanism=noise, threshold=50.0)
+        found = dpi.count_confint(truth + e, mechanism=noise, threshold=50.0)
         yield f"count {truth:g}, published from 50", float(mass @ missed(found, truth))
 
 
@@ -491,7 +491,7 @@ PROCEDURES = (
     P("combine().conf_int", "exact", "two cells and their total", of_overlaps, LATTICES),
     P("combine_hierarchy().conf_int", "exact", TREE, simulated(of_trees, TREE), ALL, True),
     P("clamped_confint", "exact", "counts 0 to 5, clamped at 0", clamped),
-    P("thresholded_confint", "conditional", "counts around the threshold 50", thresholded),
+    P("thresholded_confint", "exact", "counts around the threshold 50", thresholded),
     P("unpublished_bound", "exact", "the least count above the bound", unpublished),
     P("proportion_confint", "exact", "n 4 to 60, p .001 to .999", of_trials(proportion)),
     P("poisson_confint", "exact", "rates 0.01 to 40", of_events),

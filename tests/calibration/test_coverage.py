@@ -52,7 +52,7 @@ def assert_covers(hits, trials, nominal, *, exactly):
 @every_alpha
 def test_coverage_in_closed_form(name, epsilon, alpha):
     noise = MECHANISMS[name](epsilon)
-    half = count_confint(0.0, noise, alpha=alpha).upper
+    half = count_confint(0.0, mechanism=noise, alpha=alpha).upper
     coverage = 1 - 2 * noise.sf(half)
     assert coverage >= 1 - alpha - 1e-12
     if not noise.is_integer:
@@ -68,8 +68,8 @@ def test_restricted_intervals_cover_as_often(name, epsilon, truth):
     errors = np.arange(-reach, reach + 1)
     published = truth + errors
     for alpha in ALPHAS:
-        free = count_confint(published, noise, alpha=alpha)
-        bound = count_confint(published, noise, alpha=alpha, integer=True, lower=0)
+        free = count_confint(published, mechanism=noise, alpha=alpha)
+        bound = count_confint(published, mechanism=noise, alpha=alpha, integer=True, lower=0)
         np.testing.assert_array_equal(free.contains(truth), bound.contains(truth))
         coverage = noise.pmf(errors)[bound.contains(truth)].sum()
         assert coverage >= 1 - alpha - 1e-11
@@ -78,7 +78,7 @@ def test_restricted_intervals_cover_as_often(name, epsilon, truth):
 
 def simulated_hits(noise, truth, alpha, reps, seed):
     published = truth + noise.rvs(reps, rng=seed)
-    return np.count_nonzero(count_confint(published, noise, alpha=alpha).contains(truth))
+    return np.count_nonzero(count_confint(published, mechanism=noise, alpha=alpha).contains(truth))
 
 
 @every_mechanism
@@ -105,7 +105,7 @@ def test_simulated_coverage_study(name, epsilon, truth, alpha):
 def test_simultaneous_coverage(name):
     noise, k = MECHANISMS[name](1.0), 10
     published = noise.rvs((20_000, k), rng=2)
-    half = count_confint(np.zeros(k), noise, alpha=0.1, simultaneous=True).upper
+    half = count_confint(np.zeros(k), mechanism=noise, alpha=0.1, simultaneous=True).upper
     hits = np.count_nonzero((np.abs(published) <= half).all(axis=1))
     assert_covers(hits, 20_000, 0.9, exactly=not noise.is_integer)
 

@@ -7,7 +7,7 @@ by accident with probability below 2e-9.
 import numpy as np
 import pytest
 
-from dpinfer.intervals import clamped_confint, thresholded_confint
+from dpinfer.intervals import count_confint
 from dpinfer.mechanisms import DiscreteGaussian, Gaussian, Geometric, Laplace, Tulap
 
 THRESHOLD = 90
@@ -51,7 +51,7 @@ def test_coverage_given_publication(name, alternative, alpha):
         if noise.sf(THRESHOLD - f) == 0:  # the noise does not reach so far
             continue
         y = published_values(noise, f, reps, seed=f)
-        found = thresholded_confint(
+        found = count_confint(
             y, mechanism=noise, threshold=THRESHOLD, alpha=alpha, alternative=alternative
         )
         coverage = found.contains(f).mean()
@@ -73,7 +73,7 @@ def test_naive_coverage_given_publication(name):
         in_closed_form = reached / noise.sf(THRESHOLD - f)
         assert in_closed_form == pytest.approx(expected, abs=6e-5)
         y = published_values(noise, f, 20_000, seed=f)
-        naive = thresholded_confint(y, mechanism=noise, threshold=THRESHOLD, method="naive")
+        naive = count_confint(y, mechanism=noise, threshold=THRESHOLD, method="naive")
         slack = 6 * np.sqrt(max(expected * (1 - expected), 1e-5) / 20_000)
         assert abs(naive.contains(f).mean() - in_closed_form) <= slack
 
@@ -83,9 +83,9 @@ def test_coverage_of_clamped_values(name):
     noise, reps, alpha = MECHANISMS[name], 20_000, 0.1
     for f in (-30, 0, 5, 12, 50, 95, 130):
         y = np.clip(f + noise.rvs(reps, rng=abs(f)), 0, 100)
-        exact = clamped_confint(y, mechanism=noise, clamp=(0, 100), alpha=alpha)
+        exact = count_confint(y, mechanism=noise, clamp=(0, 100), alpha=alpha)
         slack = 6 * np.sqrt(alpha * (1 - alpha) / reps)
         assert exact.contains(f).mean() >= 1 - alpha - slack
         if f == -30:  # a confidential value that is not within the clamping bounds itself
-            naive = clamped_confint(y, mechanism=noise, clamp=(0, 100), alpha=alpha, method="naive")
+            naive = count_confint(y, mechanism=noise, clamp=(0, 100), alpha=alpha, method="naive")
             assert naive.contains(f).mean() < 0.2

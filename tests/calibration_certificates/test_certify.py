@@ -26,7 +26,7 @@ WORKLOAD = np.array([[1.0, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 0], [1, 1, 1]])
 
 
 def count(y, noise=LAPLACE, alpha=0.05, method="exact"):
-    return dpi.count_confint(y, noise, alpha=alpha, method=method)
+    return dpi.count_confint(y, mechanism=noise, alpha=alpha, method=method)
 
 
 def ignorant(y):
@@ -132,8 +132,8 @@ def test_together():
 def test_coverage_given_publication():
     noise = dpi.Geometric(scale=10.0)
     by_rule, naive = (
-        partial(dpi.thresholded_confint, mechanism=noise, threshold=90, method=method)
-        for method in ("conditional", "naive")
+        partial(dpi.count_confint, mechanism=noise, threshold=90, method=method)
+        for method in ("exact", "naive")
     )
     found = quick(by_rule, 70, noise, threshold=90, beside=naive, beside_name="rule ignored")
     assert found.verdict == "holds"

@@ -68,7 +68,7 @@ def test_intervals_without_overlap_are_those_of_the_counts():
             arguments = {"method": method, "simultaneous": together}
             np.testing.assert_array_equal(
                 np.asarray(fit.conf_int(**arguments)),
-                np.asarray(count_confint([1, 2, 3], law, **arguments)),
+                np.asarray(count_confint([1, 2, 3], mechanism=law, **arguments)),
             )
 
 

@@ -84,7 +84,10 @@ def test_linear_functions_and_differences_use_the_dependence():
     assert [float(test.pvalue) for test in tests] == pytest.approx([float(tests[2].pvalue)] * 3)
     rows = dpi.counts_2indep(P[[0, 2]], P[[1, 0]], mechanism=([E[0], E[2]], [E[1], E[0]]))
     assert rows.pvalue[0] == pytest.approx(tests[0].pvalue)
-    same(dpi.count_confint(P[:2], E[:2]), FIT.conf_int().__array__()[:2].T)
+    same(dpi.count_confint(P[:2], mechanism=E[:2]), FIT.conf_int().__array__()[:2].T)
+    together = dpi.count_confint(P[:2], mechanism=E[:2], simultaneous=True, rng=1)
+    assert together.mc_error > 0
+    same(dpi.count_confint(FIT, simultaneous=True, rng=1), FIT.conf_int(simultaneous=True, rng=1))
 
 
 def test_sums_of_laws_are_sums_of_noises():
@@ -126,8 +129,8 @@ def test_published_values_beside_estimates():
     )
     assert part.noise(1).variance == pytest.approx(2.0)
     ruled = dpi.Release(pd.Series({"a": 3.5, "b": 4.5}), mechanism=NOISE[0], threshold=3)
-    with pytest.raises(InvalidParameterError, match="release_confint"):
-        dpi.count_confint(3.5, ruled.noise("a"))
+    with pytest.raises(InvalidParameterError, match="count_confint"):
+        dpi.count_confint(3.5, mechanism=ruled.noise("a"))
     with pytest.raises(InvalidParameterError, match="labels of the release"):
         ruled.noise("c")
 
@@ -167,7 +170,6 @@ INDEPENDENT_ONLY = {
     ),
     "release": lambda: dpi.combine(P[:2], mechanism=E[:2]),
     "hierarchy": lambda: dpi.combine_hierarchy(P, [2, 2, -1], mechanism=E),
-    "together": lambda: dpi.count_confint(P[:2], E[:2], simultaneous=True),
     "proportions": lambda: dpi.proportions_2indep(P[0], 200, P[1], 200, mechanism=(E[0], E[1])),
     "nobs": lambda: dpi.proportion_confint(P[0], P[2], mechanism=E[0], nobs_mechanism=E[2]),
     "nobs of two": lambda: dpi.proportions_2indep(

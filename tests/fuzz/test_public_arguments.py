@@ -82,7 +82,7 @@ RESULTS = set(
     AdjustedTests AffectedQuery Amplification AmplifiedDP BudgetSplit ClippedEstimate
     CombinedEstimate ConfidenceSets CorrectedEstimate CountPosterior CredibleIntervals
     ErrorEstimate FrozenDensity FrozenMass FrozenNoise GeneralizationBound HierarchyEstimate
-    HierarchyFunctions HypothesisResult Intervals LedgerEntry MarginalsEstimate
+    HierarchyFunctions HypothesisResult Intervals LedgerEntry MarginalsEstimate NoisyValues
     MultiplicativeWeightsRelease NoisyRegression PosteriorBounds PrivacyLoss PrivateMeanInterval
     ReleasePlan RepeatedDP ResponseEstimate SampleAdjustment Scenario SecretPosterior SizeStudy
     SmoothSensitivity SpendingComparison StreamedMarginals SurveyEstimate TableContrast Usefulness

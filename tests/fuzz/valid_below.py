@@ -51,7 +51,7 @@ def certificates():
 
 def interval(values):
     """Return normal intervals."""
-    return dpinfer.count_confint(values, NOISE, alpha=0.1, method="normal")
+    return dpinfer.count_confint(values, mechanism=NOISE, alpha=0.1, method="normal")
 
 
 def pvalues(values):
@@ -93,6 +93,13 @@ CALLS_BELOW = {
             "ax": None,
         },
         "plot_certificates": {"certificates": certificates(), "most": 60, "ax": None},
+        "plot_curve": {
+            "frame": dpinfer.plan.curve(
+                dpinfer.linear_ztest, weights=[1], shift=[0, 3, 9], mechanism=NOISE
+            ),
+            "x": "shift",
+            "ax": None,
+        },
         "plot_coverage": {
             "coverage": {"a": [0.94, 0.95]},
             "nominal": 0.95,

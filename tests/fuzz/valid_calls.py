@@ -67,10 +67,6 @@ VALID = {
         "queries": {"State": {"total": Fraction(1)}},
     },
     "BudgetLedger": {"budget": PURE, "accounting": None},
-    "CompositeFitPower": PLAN
-    | {"model": in_equilibrium, "start": [0.5], "alternative_value": SHARES}
-    | {"nobs_mechanism": NOISE, "bounds": [(0.01, 0.99)], "method": "monte-carlo"}
-    | FEW,
     "DiscreteGaussian": {"sigma": 2.0},
     "Domain": {"levels": {"sex": ["F", "M"]}},
     "Exact": {},
@@ -80,45 +76,15 @@ VALID = {
     "GDP": {"mu": 1.0, "neighbours": "replace"},
     "Gaussian": {"sigma": 2.0},
     "Geometric": {"scale": 2.0},
-    "GoodnessOfFitPower": PLAN
-    | {"value": SHARES, "alternative_value": SHARES[::-1], "statistic": "pearson"}
-    | {"method": "monte-carlo"}
-    | FEW,
     "Hierarchy": {"parent": {"a": None, "b": "a"}, "not_exhausted": ()},
-    "HomogeneityPower": {
-        "alternative_value": [[0.4, 0.6], [0.5, 0.5]],
-        "mechanism": NOISE,
-        "row_shares": [0.4, 0.6],
-    }
-    | {"statistic": "projected", "method": "monte-carlo"}
-    | FEW,
-    "IndependencePower": {
-        "alternative_value": [[0.2, 0.3], [0.1, 0.4]],
-        "mechanism": NOISE,
-        "nobs_mechanism": NOISE,
-    }
-    | {"statistic": "projected", "method": "monte-carlo"}
-    | FEW,
     "IndependentNoise": {"laws": [NOISE, SMOOTH]},
     "Laplace": {"scale": 2.0},
-    "LinearPower": PLAN | {"weights": [1, -1, 1], "alternative": "larger"},
-    "McNemarPower": {"mechanism": NOISE, "alternative": "larger", "method": "normal"}
-    | {"nuisance_alpha": 1e-4}
-    | FEW,
     "NegativeBinomialPrior": {"mean": 20.0, "dispersion": 0.5, "empirical": False},
     "NoisyMarginal": {"attributes": "sex", "values": TABLE, "mechanism": NOISE, "units": None},
     "OnlineMultiplicativeWeights": {"histogram": [900, 50, 30], "guarantee": SWAP, "queries": 5}
     | {"beta": 0.1, "max_updates": 3, "ledger": None, "name": "queries", "rng": 1}
     | {"sampler": "simulated"},
-    "PairedCountsPower": {"difference": [1, 2, 3], "mechanism": (NOISE, NOISE)}
-    | {"statistic": "max", "method": "monte-carlo"}
-    | FEW,
-    "PoissonPower": PLAN | {"value": 3.0, "alternative": "larger"},
     "PoissonPrior": {"rate": 20.0, "empirical": False},
-    "ProportionPower": PLAN | {"value": 0.3, "alternative": "larger"},
-    "ProportionsTrendPower": {"proportions": SHARES, "mechanism": NOISE, "ratios": [1, 1, 1]}
-    | {"scores": [0, 1, 2], "alternative": "larger", "method": "monte-carlo"}
-    | FEW,
     "PureDP": {"epsilon": 1.0, "neighbours": "replace"},
     "RDP": {"order": [2.0, 8.0], "bound": [0.2, 0.8], "neighbours": "replace"},
     "RandomizedResponse": {"p": 0.75, "categories": 3},
@@ -129,20 +95,11 @@ VALID = {
     "SmoothNoise": {"kind": "laplace", "beta": 0.1, "factor": 2.0},
     "StructuralZeros": {"levels": {"sex": ["F"]}, "units": ["44"]},
     "SubsampledLoss": {"mechanism": SMOOTH, "rate": 0.1, "count": 5, "sensitivity": 1.0}
-    | {"grid": 0.01},
+    | {"grid": 0.01, "others": ()},
     "TablePrior": {"pmf": [0.2, 0.3, 0.5], "first": 2},
     "TradeOff": PROTECTED,
     "TreePart": {"load": top_part, "parent": None, "version": ""},
-    "TrendPower": {"alternative_shares": SHARES, "mechanism": NOISE, "shares": [1, 1, 1]}
-    | {"scores": [0, 1, 2], "alternative": "larger", "method": "monte-carlo"}
-    | FEW,
     "Tulap": {"scale": 2.0, "truncation": 0.05},
-    "TwoProportionsPower": {"mechanism": NOISE, "ratio": 1.5, "alternative": "larger"}
-    | {"method": "plug-in", "nuisance_alpha": 1e-4}
-    | FEW,
-    "TwoRatesPower": {"mechanism": NOISE, "value": 1.0, "ratio": 1.5, "alternative": "larger"}
-    | {"method": "normal", "nuisance_alpha": 1e-4}
-    | FEW,
     "WeightedSum": {"weights": [1.0, 2.0], "mechanism": NOISE},
     "Workload": {"matrix": [[1, 0], [1, 1]], "labels": ["a", "b"], "columns": ["x", "y"]}
     | {"domain": None},
@@ -174,9 +131,6 @@ VALID = {
     | {"mechanism": NOISE, "nobs": 200, "nobs_mechanism": None, "bounds": [(0.01, 0.99)]}
     | {"statistic": "projected", "method": "asymptotic", "small_expected": "refuse"}
     | QUICK,
-    "clamped_confint": {"count": THREE, "mechanism": NOISE, "clamp": 0, "method": "naive"}
-    | {"alternative": "larger"}
-    | REPORTS,
     "clipped_mean_confint": {"mean": 3.0, "nobs": 60, "bounds": (0, 9), "mechanism": SMOOTH}
     | {"std": 1.0, "alpha": 0.1, "method": "normal", "uncertainty": "noise+sampling"},
     "clipped_mean_sensitivity": {"lower": 0.0, "upper": 9.0, "n": 60},
@@ -193,7 +147,9 @@ VALID = {
     "compose_advanced": {"guarantees": [PURE] * 9, "delta": 1e-6, "method": "kairouz"},
     "compose_optimal": {"guarantee": PURE, "count": 5},
     "compose_parallel": {"guarantees": [PURE, PURE]},
-    "count_confint": {"count": THREE, "mechanism": NOISE, "method": "normal", "bin_size": 2}
+    "count_confint": {"count": THREE, "mechanism": NOISE, "method": "naive", "bin_size": 2}
+    | {"threshold": 10, "clamp": 0, "alternative": "larger", "estimate": "maximum-likelihood"}
+    | {"reps": 20, "rng": 1}
     | REPORTS,
     "count_posterior": {"count": THREE, "mechanism": NOISE, "prior": None, "lower": 0, "upper": 90},
     "counts_2indep": {"count1": THREE, "count2": [20, 30, 40], "value": 0.0, "mechanism": NOISE}
@@ -211,7 +167,7 @@ VALID = {
     "epsilon_for_rise": {"rise": 0.25, "baseline": 0.02, "counterfactual": "deleted"}
     | {"neighbours": "add-remove", "group": 1},
     "generalization_bound": {"guarantee": SWAP, "alpha": 0.1, "beta": 0.01, "failure": 0.05},
-    "guarantee_of": {"mechanism": NOISE, "sensitivity": 1.0, "neighbours": None},
+    "guarantee_of": {"mechanism": NOISE, "sensitivity": 1.0, "neighbours": None, "kind": "zcdp"},
     "l1_sensitivity": {"workload": TABLE, "neighbours": "replace"},
     "l2_sensitivity": {"workload": TABLE, "neighbours": "replace"},
     "linear_confint": {"values": THREE, "weights": [1, 1, -1], "mechanism": NOISE, "alpha": 0.1}
@@ -228,6 +184,9 @@ VALID = {
     "multiplicative_weights": {"histogram": [900, 50, 30], "workload": np.eye(3), "rng": 1}
     | {"guarantee": SWAP, "form": "offline", "beta": 0.1, "max_updates": 3}
     | {"ledger": None, "name": "queries", "sampler": "simulated"},
+    "noisy": {"values": THREE, "mechanism": NOISE, "labels": None, "weights": None}
+    | {"threshold": 10, "clamp": 0, "rounded": None, "bin_size": 2}
+    | {"name": "values", "called": "mechanism"},
     "noisy_ols": {"endog": np.arange(40.0) % 7, "exog": 9.0 * np.arange(40.0)}
     | {"noise": {"x1": SMOOTH}, "weights": None, "method": "moments", "cov_type": "HC1"}
     | {"groups": None, "uncertainty": "noise+sampling", "nonlinear": "refuse", "use_t": True},
@@ -272,9 +231,6 @@ VALID = {
     "read_marginals_parquet": {"folder": "no folder", "max_bytes": 10**6},
     "read_release": {"path": anes96_path(), "metadata": None, "field": None} | {"max_bytes": 10**6},
     "relative_change_confint": PAIR | {"new": THREE, "old": [60, 70, 80]},
-    "release_confint": {"release": RELEASE, "method": "naive", "alternative": "larger"}
-    | {"estimate": "maximum-likelihood"}
-    | REPORTS,
     "response_counts": {"counts": [60, 40], "mechanism": CHANNEL},
     "response_proportions": {"counts": [60, 40], "mechanism": CHANNEL, "uncertainty": "noise"},
     "risk_difference_confint": TWO_BY_TWO,
@@ -306,9 +262,6 @@ VALID = {
     | {"marginals_wanted": None, "unestimable": "raise", "n_jobs": 1, "progress": False},
     "survey_mean": ONE_SAMPLE,
     "survey_total": ONE_SAMPLE,
-    "thresholded_confint": {"count": THREE, "mechanism": NOISE, "threshold": 10, "clamp": 0}
-    | {"method": "naive", "alternative": "larger", "estimate": "maximum-likelihood"}
-    | REPORTS,
     "unpublished_bound": {"mechanism": NOISE, "threshold": 10} | REPORTS,
     "usefulness": {"mechanism": SMOOTH, "alpha": None, "beta": 0.05, "queries": 3}
     | {"workload": None, "method": "exact", "reps": 20, "rng": 1},
@@ -318,6 +271,5 @@ VALID = {
     | {"hierarchy": top_part()[0], "marginals": top_part()[1]},
     "with_labels": {"table": pd.DataFrame({"k": [1, 2], "n": [3, 4]}), "labels": ["k"]},
     "write_release": {"release": RELEASE, "path": "table.csv", "field": "value", "title": "T"},
-    "zcdp_of": {"mechanism": NOISE, "sensitivity": 1.0, "neighbours": None},
 }
 """A good call of every public callable."""

@@ -1,6 +1,5 @@
 """Methods of public classes that compute, each with good arguments."""
 
-from public_names import public
 from valid_calls import CHANNEL, NOISE, PURE, RELEASE, SMOOTH, SWAP, THREE, VALID
 from valid_plans import PLANS
 
@@ -37,18 +36,6 @@ GUARANTEES = {
     "GDP": GDP(1.0),
     "RDP": RDP([2.0, 8.0], [0.2, 0.8]),
 }
-POWERS = {
-    "GoodnessOfFitPower": {"nobs": 60, "effect": 1.0},
-    "HomogeneityPower": {"nobs": 60, "effect": 1.0},
-    "LinearPower": {"shift": 5.0},
-    "McNemarPower": {"nobs": 60, "prop12": 0.3, "prop21": 0.2},
-    "PairedCountsPower": {"effect": 1.0},
-    "PoissonPower": {"exposure": 6.0, "rate": 4.0},
-    "ProportionPower": {"nobs": 60, "proportion": 0.4},
-    "TrendPower": {"nobs": 60, "effect": 1.0},
-    "TwoProportionsPower": {"nobs1": 60, "prop1": 0.4, "prop2": 0.3},
-    "TwoRatesPower": {"exposure1": 6.0, "rate1": 4.0, "rate2": 3.0},
-}
 AT = {"x": 1.5}
 LOSS = dpinfer.privacy.privacy_loss(SMOOTH, compositions=3)
 FIT = dpinfer.combine(THREE, workload=[[1, 0], [0, 1], [1, 1]], mechanism=NOISE)
@@ -57,13 +44,8 @@ MARGINALS = dpinfer.combine_marginals(**VALID["combine_marginals"])
 POSTERIOR = dpinfer.count_posterior(**VALID["count_posterior"])
 CURVE = TradeOff(PURE)
 MEDIAN = dpinfer.privacy.smooth_median_sensitivity(**VALID["smooth_median_sensitivity"])
-ORDINARY = dpinfer.count_confint(THREE, NOISE)
+ORDINARY = dpinfer.count_confint(THREE, mechanism=NOISE)
 SETS = dpinfer.ratio_confint(THREE, [60, 70, 80], mechanism=NOISE, method="normal")
-
-
-def planned(name):
-    """Return a plan whose noise follows from a budget."""
-    return public(name)(**VALID[name] | {"mechanism": Geometric.from_epsilon})
 
 
 METHODS = {
@@ -94,12 +76,6 @@ METHODS |= {
         "to_rdp": {"order": 4.0},
     }.items()
     if (name, method) != ("ApproxDP", "to_rdp")  # which it never implies
-}
-METHODS |= {
-    f"{name}.{method}": (getattr(planned(name), method), arguments)
-    for method, plans in {"power": POWERS}.items()
-    for name, plan in plans.items()
-    for arguments in [plan | {"alpha": 0.1, "budget": 2.0}]
 }
 METHODS |= PLANS
 METHODS |= {
@@ -136,8 +112,8 @@ METHODS |= {
     ),
     "SmoothNoise.isf": (SmoothNoise("laplace", 0.5, 2.0).isf, {"q": 0.1, "sensitivity": MEDIAN}),
     "SmoothNoise.for_guarantee": (SmoothNoise.for_guarantee, {"guarantee": SWAP, "share": 0.5}),
-    "PrivacyLoss.delta": (LOSS.delta, {"epsilon": 0.5}),
-    "PrivacyLoss.epsilon": (LOSS.epsilon, {"delta": 1e-3}),
+    "PrivacyLoss.delta_at": (LOSS.delta_at, {"epsilon": 0.5}),
+    "PrivacyLoss.epsilon_at": (LOSS.epsilon_at, {"delta": 1e-3}),
     "PrivacyLoss.power": (LOSS.power, {"alpha": 0.05}),
     "PrivacyLoss.cdf": (LOSS.cdf, {"x": 0.5}),
     "PrivacyLoss.rvs": (LOSS.rvs, {"size": 3, "rng": 1}),

@@ -3,7 +3,7 @@
 from functools import partial
 
 from public_names import public
-from valid_calls import NOISE, SMOOTH, THREE
+from valid_calls import NOISE, SMOOTH, THREE, in_equilibrium
 
 from dpinfer import Geometric, plan
 from dpinfer.intervals import PoissonPrior
@@ -40,6 +40,43 @@ WIDTHS = {
     | {"nobs1": 90, "prop1": 0.4, "prop2": 0.3},
     "unpublished_bound": QUICK | {"threshold": 10, "lower": 0, "cells": 2},
 }
+LIMIT = QUICK | {"method": "asymptotic", "alternative": "larger"}
+FEW = {"reps": 20, "rng": 1, "n_jobs": 1}
+SHARES = [0.5, 0.3, 0.2]
+SIMULATED = QUICK | FEW | {"method": "monte-carlo"}
+POWERS = {
+    "chi2_contingency": SIMULATED
+    | {"truth": [[0.2, 0.3], [0.1, 0.4]], "nobs_mechanism": NOISE, "statistic": "projected"}
+    | {"nobs": 60, "effect": 1.0},
+    "chi2_contingency, by rows": SIMULATED
+    | {"truth": [[0.4, 0.6], [0.5, 0.5]], "row_totals": [40, 60], "statistic": "projected"}
+    | {"nobs": 60, "effect": 1.0},
+    "chisquare": SIMULATED
+    | {"value": SHARES, "truth": SHARES[::-1], "statistic": "pearson", "nobs": 60, "effect": 1.0},
+    "chisquare_fit": SIMULATED
+    | {"model": in_equilibrium, "start": [0.5], "truth": SHARES, "nobs_mechanism": NOISE}
+    | {"bounds": [(0.01, 0.99)], "nobs": 60, "effect": 1.0},
+    "counts_2indep": LIMIT | {"shift": 5.0},
+    "counts_paired": SIMULATED | {"difference": [1, 2, 3], "statistic": "max", "effect": 1.0},
+    "counts_trend": SIMULATED
+    | {"truth": SHARES, "shares": [1, 1, 1], "scores": [0, 1, 2], "alternative": "larger"}
+    | {"nobs": 60, "effect": 1.0},
+    "linear_ztest": LIMIT | {"weights": [1, -1, 1], "shift": 5.0},
+    "mcnemar": LIMIT | FEW | {"nuisance_alpha": 1e-4, "nobs": 60, "prop12": 0.3, "prop21": 0.2},
+    "poisson_2indep": LIMIT
+    | FEW
+    | {"value": 1.0, "ratio": 1.5, "nuisance_alpha": 1e-4}
+    | {"exposure1": 6.0, "rate1": 4.0, "rate2": 3.0},
+    "poisson_ztest": LIMIT | {"value": 3.0, "exposure": 6.0, "rate": 4.0},
+    "proportions_2indep": LIMIT
+    | FEW
+    | {"ratio": 1.5, "nuisance_alpha": 1e-4, "method": "plug-in"}
+    | {"nobs1": 60, "prop1": 0.4, "prop2": 0.3},
+    "proportions_trend": SIMULATED
+    | {"truth": SHARES, "ratios": [1, 1, 1], "scores": [0, 1, 2], "alternative": "smaller"}
+    | {"nobs": 60, "effect": 1.0},
+    "proportions_ztest": LIMIT | {"value": 0.3, "nobs": 60, "proportion": 0.4},
+}
 PLANS = {
     f"plan.width of {name}": (partial(plan.width, public(name.partition(",")[0])), arguments)
     for name, arguments in WIDTHS.items()
@@ -51,6 +88,14 @@ PLANS |= {
     )
     for name, wanted in {"count_confint": 9.0, "unpublished_bound": 30.0}.items()
 }
+PLANS |= {
+    f"plan.power of {name}": (partial(plan.power, public(name.partition(",")[0])), arguments)
+    for name, arguments in POWERS.items()
+}
+PLANS["plan.power"] = (
+    plan.power,
+    POWERS["counts_2indep"] | {"procedure": public("counts_2indep")},
+)
 PLANS["plan.width"] = (plan.width, NORMAL | {"procedure": public("count_confint")})
 PLANS["plan.curve"] = (plan.curve, NORMAL | {"procedure": public("count_confint")})
 PLANS["plan.describe"] = (plan.describe, {"procedure": public("count_confint")})

@@ -76,7 +76,7 @@ def test_lists_that_are_too_long_to_be_kept(monkeypatch):
     cells = Cells.collect(8, law.value, law.centre, law.weight, law.noise)
     kept = Enumeration(cells, Transform(cells).circle)
     expected = kept.upper(POINTS), kept.lower(POINTS)
-    monkeypatch.setattr(half, "_KEPT", 0.0)
+    monkeypatch.setattr(half, "_HALF_KEPT", 0.0)
     anew = Enumeration(cells, Transform(cells).circle)
     np.testing.assert_allclose(anew.upper(POINTS), expected[0], rtol=0, atol=1e-15)
     np.testing.assert_allclose(anew.lower(POINTS), expected[1], rtol=0, atol=1e-15)
@@ -187,7 +187,7 @@ def test_returns_that_are_not_looked_at_are_taken_to_be_larger(monkeypatch):
     of_two = recurrence._angles(cells, order[:2]) * recurrence._points(cells, order[:2])
     bounds = []
     for largest in (2e7, of_two, 1):
-        monkeypatch.setattr(recurrence, "_LARGEST", largest)
+        monkeypatch.setattr(recurrence, "_RECURRENCE_LARGEST", largest)
         bounds.append(recurrence.recurrence(transform, 0.5, 5.0, 2000.0))
     assert bounds[0] < bounds[1] < bounds[2]
     fractions = {j / q for q in range(1, 7) for j in range(1, q + 1)}

@@ -179,7 +179,7 @@ PARTS = {
     "posterior": {"prior": dpinfer.intervals.PoissonPrior},
 }
 SPECIAL = {
-    "release_confint": lambda mechanism, **arguments: dpinfer.release_confint(
+    "release_confint": lambda mechanism, **arguments: dpinfer.count_confint(
         Release(THREE, mechanism=mechanism, threshold=10), **arguments
     ),
     "clipped_mean_confint": partial(dpinfer.clipped_mean_confint, bounds=(-9, 9)),
@@ -191,6 +191,7 @@ SPECIAL = {
     "solve: ratio": partial(width, "ratio_confint", alpha=None),
     "noisy trials": partial(width, "proportion_confint", nobs_mechanism=NOISE),
 }
+SPECIAL |= dict.fromkeys(("thresholded_confint", "clamped_confint"), dpinfer.count_confint)
 SPECIAL |= {name: partial(survey, name) for name in GOOD if name.startswith(("survey", "strat"))}
 SPECIAL |= {
     name: partial(with_prior, name) for name in GOOD if name.endswith("ior") and name[0].isupper()
@@ -204,8 +205,12 @@ MANY_EXACT = ["width: linear ratio", "noisy trials"]
 EACH_METHOD = {
     "exact mid-p wilson normal": ["proportion_confint"],
     "exact mid-p score normal": ["poisson_confint"],
-    "conditional naive": ["thresholded_confint", "release_confint", "width: thresholded"],
-    "exact naive": ["clamped_confint"],
+    "exact naive": [
+        "thresholded_confint",
+        "release_confint",
+        "clamped_confint",
+        "width: thresholded",
+    ],
     "convolution exact normal": ["survey_total", "survey_mean", "width: survey"],
     "convolution normal": ["stratified_total", "stratified_mean", "width: strata"],
     "exact tail-bound": ["normal_mean_confint", "width: normal mean"],

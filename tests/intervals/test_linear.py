@@ -35,7 +35,7 @@ def test_one_value_has_the_interval_of_its_own_noise():
     noise = [Laplace(scale=2.0), Geometric(scale=2.0), Exact()]
     for method in ("exact", "tail-bound", "normal"):
         sums = linear_confint([5, 6, 7], np.diag([1.0, 1.0, 1.0]), noise, method=method)
-        counts = count_confint([5, 6, 7], noise, method=method)
+        counts = count_confint([5, 6, 7], mechanism=noise, method=method)
         np.testing.assert_allclose(np.asarray(sums), np.asarray(counts), rtol=1e-12)
 
 

@@ -180,7 +180,7 @@ def test_scales_that_floats_cannot_round_are_refused():
 def test_intervals_cover_rounded_counts(epsilon, alpha):
     law = Laplace.from_epsilon(epsilon)
     k, pmf = atoms(Rounded(law))
-    held = count_confint(100 + k, Rounded(law), alpha=alpha).contains(100)
+    held = count_confint(100 + k, mechanism=Rounded(law), alpha=alpha).contains(100)
     assert pmf @ held >= 1 - alpha - 1e-12
     # the intervals of the noise that was not rounded do not, at the scales and levels of old
     bare = pmf @ (np.abs(k) <= law.isf(alpha / 2))

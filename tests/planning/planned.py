@@ -15,3 +15,21 @@ class Planned:
 
     def curve(self, **numbers):
         return plan.curve(self.procedure, **self.fixed, **numbers)
+
+
+class PlannedPower(Planned):
+    """Numbers may go by position in the order of the plan; solves for the one not named."""
+
+    def __init__(self, procedure, **fixed):
+        if isinstance(fixed.get("method"), str) and fixed["method"] == "normal":
+            fixed["method"] = "asymptotic"
+        super().__init__(procedure, **fixed)
+        listed = plan.describe(procedure, **fixed).split("\n")[1]
+        self.names = listed.removeprefix("numbers: ").split(", ")
+
+    def power(self, *numbers, **named):
+        given = dict(zip(self.names, numbers, strict=False)) | named
+        return plan.power(self.procedure, **self.fixed, **given)
+
+    def solve(self, **numbers):
+        return super().solve(**dict.fromkeys(self.names) | numbers)

@@ -122,10 +122,15 @@ def solved():
 
 
 SOLVED = {name: case for name, *case in solved()}
+# a third of those for three laws each, so that each kind is solved for under one of them
+QUICK = [x for i, x in enumerate(SOLVED) if i % 3 == 0 or not x.endswith(tuple(MADE))]
 WHOLE = {"nobs", "nobs1", "sample_size"}
 
 
-@pytest.mark.parametrize("name", SOLVED)
+@pytest.mark.parametrize(
+    "name",
+    [x if x in QUICK else pytest.param(x, marks=pytest.mark.slow) for x in SOLVED],
+)
 def test_what_is_solved_for_reaches_the_width_and_no_more(name):
     procedure, known, wanted = SOLVED[name]
     known = {"alpha": 0.05, **known}
@@ -240,7 +245,7 @@ REFUSED = {
         (ABOVE | {"threshold": np.nan}, "threshold must not contain NaN"),
         (ABOVE | {"threshold": -np.inf}, "threshold must be finite"),
         (ABOVE | {"threshold": [1, 2]}, "threshold must be a number"),
-        (ABOVE | {"method": "exact"}, "method must be one"),
+        (ABOVE | {"method": "wald"}, "method must be one"),
         (ABOVE | {"lower": "x"}, "lower must hold real"),
         (ABOVE | {"count": 8, "budget": 1.0}, "count must be >= 9"),
         (
@@ -252,7 +257,7 @@ REFUSED = {
         (ABOVE | {"width": 10.0}, "width must be one that can be reached"),
         (
             {"mechanism": Geometric(scale=2.0), "threshold": 9, "count": 10.5},
-            "must be a whole number under Geometric noise",
+            "count must hold whole numbers",
         ),
     ],
     linear_confint: [
@@ -552,7 +557,7 @@ ANY = {
 
 
 @pytest.mark.parametrize("kind", ANY)
-@settings(derandomize=True, deadline=None, max_examples=30)
+@settings(derandomize=True, deadline=None, max_examples=20)
 @given(data=st.data())
 def test_any_arguments_give_a_number_or_a_clear_error(kind, data):
     procedure, fixed, own = ANY[kind]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dpinfer.errors import InvalidParameterError
-from dpinfer.planning.search import Search, shortfall
+from dpinfer.planning.search import Search
 
 
 def falling(x):
@@ -12,7 +12,7 @@ def falling(x):
 
 
 def test_a_value_that_is_just_reached_is_no_shortfall():
-    lacks = shortfall(np.array([0.7, 0.8, 0.9]), 0.8)
+    lacks = Search("power", 0.8, True, "nobs", np.asarray).lack(np.array([0.7, 0.8, 0.9]))
     np.testing.assert_allclose(lacks, [0.1, 0.0, -0.1], atol=1e-11)
     assert lacks[1] < 0
 
@@ -62,7 +62,7 @@ def test_sizes_near_any_guess(guess, integer, expected):
         return 2.0 / np.sqrt(x)
 
     search = Search("width", 2.0 / np.sqrt(25.6), False, "nobs", width)
-    assert search.near(guess, 1e-9, 1e12, integer=integer) == pytest.approx(expected, rel=1e-9)
+    assert search.near(guess, 1e-9, 1e12, whole=integer) == pytest.approx(expected, rel=1e-9)
     assert len(sizes) < 60
     if integer:
         assert all(size == np.floor(size) >= 1.0 for size in sizes)
@@ -70,7 +70,7 @@ def test_sizes_near_any_guess(guess, integer, expected):
 
 def test_a_size_that_is_more_than_enough_is_the_least():
     search = Search("width", 50.0, False, "nobs", falling)
-    assert search.near(7.0, 1.0, 1e12, integer=True) == 1.0
+    assert search.near(7.0, 1.0, 1e12, whole=True) == 1.0
     with pytest.raises(InvalidParameterError, match="smaller than 5, which nobs = 2 has already"):
         search.near(7.0, 2.0, 1e12)
 
@@ -78,7 +78,7 @@ def test_a_size_that_is_more_than_enough_is_the_least():
 def test_a_size_that_is_too_large_is_refused():
     search = Search("width", 1e-13, False, "nobs", lambda x: 1.0 / np.sqrt(x))
     with pytest.raises(InvalidParameterError, match="it is 1e-06 at nobs = 1e"):
-        search.near(5.0, 1.0, 1e12, integer=True)
+        search.near(5.0, 1.0, 1e12, whole=True)
 
 
 @pytest.mark.parametrize("target", range(2, 12))
@@ -89,26 +89,26 @@ def test_sizes_of_a_sawtooth_are_those_after_which_all_reach(target):
     sizes = np.arange(1.0, 200.0)
     expected = sizes[np.flatnonzero(saw(sizes) < target)[-1] + 1]
     search = Search("power", float(target), True, "nobs", saw)
-    assert search.smallest_size(integer=True, sawtooth=True) == expected
+    assert search.size(whole=True, dips=True) == expected
 
 
 @pytest.mark.parametrize("target", [0.01, 0.3, 0.7, 5.0])
 def test_sizes_that_are_no_whole_numbers_may_be_small(target):
     search = Search("power", target, True, "exposure", lambda x: x)
-    found = search.smallest_size(integer=False, sawtooth=False)
+    found = search.size(whole=False, dips=False)
     assert found == pytest.approx(target, rel=1e-9)
 
 
 def test_a_power_that_every_size_has_is_refused():
     search = Search("power", 0.05, True, "exposure", lambda x: 0.06 + x)
     with pytest.raises(InvalidParameterError, match=r"larger than 0\.06, which exposure = "):
-        search.smallest_size(integer=False, sawtooth=False)
+        search.size(whole=False, dips=False)
 
 
 def test_a_size_that_no_number_reaches_is_refused():
     search = Search("power", 0.9, True, "nobs", lambda x: 0.5 - 1.0 / (1.0 + x))
     with pytest.raises(InvalidParameterError, match=r"be reached: it is 0\.5 at nobs = 1e\+12"):
-        search.smallest_size(integer=True, sawtooth=True)
+        search.size(whole=True, dips=True)
 
 
 def test_a_dip_at_the_end_of_the_neighbours_is_passed():
@@ -119,7 +119,7 @@ def test_a_dip_at_the_end_of_the_neighbours_is_passed():
 
     search = Search("power", 0.9, True, "nobs", dips)
     # from a power of two on, 8·√n neighbours on either side are tried
-    assert search.smallest_size(integer=True, sawtooth=True) == 260.0
+    assert search.size(whole=True, dips=True) == 260.0
 
 
 def test_sizes_beyond_the_dips_that_are_no_whole_numbers():
@@ -127,10 +127,10 @@ def test_sizes_beyond_the_dips_that_are_no_whole_numbers():
         return np.where((x > 10.02) & (x < 10.05), 0.0, x)
 
     search = Search("power", 10.0, True, "exposure", dips)
-    found = search.smallest_size(integer=False, sawtooth=True)
+    found = search.size(whole=False, dips=True)
     assert found == pytest.approx(10.05, rel=1e-6)
 
 
 def test_one_observation_may_be_enough():
     search = Search("power", 0.5, True, "nobs", lambda x: x)
-    assert search.smallest_size(integer=True, sawtooth=True) == 1.0
+    assert search.size(whole=True, dips=True) == 1.0

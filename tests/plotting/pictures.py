@@ -106,7 +106,15 @@ PICTURES = {
     "allocation": lambda ax: plotting.plot_allocation(allocation(), ax=ax),
     "size_study": lambda ax: study().plot(ax=ax),
     "null_distribution": lambda ax: AsymptoticNull.normal().plot(ax=ax, statistic=1.0),
-    "power": lambda ax: dpi.LinearPower([1], dpi.Laplace(scale=1.0)).plot(
-        "shift", shift=np.linspace(0, 8, 9), alpha=[0.01, 0.05], ax=ax
+    "power": lambda ax: plotting.plot_curve(
+        dpi.plan.curve(
+            dpi.linear_ztest,
+            weights=[1],
+            mechanism=dpi.Laplace(scale=1.0),
+            shift=np.linspace(0, 8, 9),
+            alpha=[0.01, 0.05],
+        ),
+        x="shift",
+        ax=ax,
     ),
 }

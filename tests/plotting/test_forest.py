@@ -31,7 +31,7 @@ def test_intervals_before_and_after(method):
     before, after = intervals(plot_forest(combined, alpha=0.1, method=method))
     np.testing.assert_allclose(after, np.asarray(combined.conf_int(0.1, method)))
     release = combined.release
-    own = dpi.count_confint(release.values, release.mechanism, alpha=0.1, method=method)
+    own = dpi.count_confint(release.values, mechanism=release.mechanism, alpha=0.1, method=method)
     np.testing.assert_allclose(before, np.asarray(own))
 
 
@@ -40,7 +40,7 @@ def test_intervals_of_a_hierarchy_are_beside_those_of_its_values(method):
     combined = hierarchy()
     before, after = intervals(plot_forest(combined, method=method, centred=False))
     np.testing.assert_allclose(after, np.asarray(combined.conf_int(method=method)))
-    own = dpi.count_confint(combined.values, combined.mechanism, method=method)
+    own = dpi.count_confint(combined.values, mechanism=combined.mechanism, method=method)
     np.testing.assert_allclose(before, np.asarray(own))
 
 
@@ -61,7 +61,7 @@ def test_centred_intervals_are_differences_and_carry_their_estimates():
 
 
 def test_short_intervals_are_centred():
-    far = dpi.count_confint([0.0, 1e6], dpi.Laplace(scale=1.0))
+    far = dpi.count_confint([0.0, 1e6], mechanism=dpi.Laplace(scale=1.0))
     assert "difference" in plot_forest(far).get_xlabel()
     assert "difference" not in plot_forest(far, centred=False).get_xlabel()
 
@@ -70,13 +70,14 @@ def test_several_results_side_by_side():
     counts = pd.Series([4.0, 9.0], ["a", "b"])
     noise = dpi.Laplace(scale=1.0)
     results = {
-        name: dpi.count_confint(counts, noise, method=name) for name in ("tail-bound", "exact")
+        name: dpi.count_confint(counts, mechanism=noise, method=name)
+        for name in ("tail-bound", "exact")
     }
     axes = plot_forest(results)
     for drawn, result in zip(intervals(axes), results.values(), strict=True):
         np.testing.assert_allclose(drawn, np.asarray(result))
     assert "\n95 % intervals\nerror covered: noise" in axes.get_xlabel()  # of two methods
-    results["exact"] = dpi.count_confint([1.0, 2.0, 3.0], noise)
+    results["exact"] = dpi.count_confint([1.0, 2.0, 3.0], mechanism=noise)
     with pytest.raises(IncompatibleReleaseError, match="same values"):
         plot_forest(results)
 
@@ -94,14 +95,14 @@ def test_sets_that_are_not_intervals():
 
 
 def test_empty_intervals_have_no_line():
-    none = dpi.count_confint([-50.0, 5.0], dpi.Laplace(scale=1.0), lower=0.0)
+    none = dpi.count_confint([-50.0, 5.0], mechanism=dpi.Laplace(scale=1.0), lower=0.0)
     assert none.empty.tolist() == [True, False]
     (drawn,) = intervals(plot_forest(none, centred=False))
     assert len(drawn) == 1
 
 
 def test_long_tables_say_how_much_is_shown():
-    many = dpi.count_confint(np.arange(100.0), dpi.Laplace(scale=1.0))
+    many = dpi.count_confint(np.arange(100.0), mechanism=dpi.Laplace(scale=1.0))
     axes = plot_forest(many, most=7)
     assert len(axes.get_yticks()) == 7
     assert axes.get_xlabel().endswith("the first 7 of 100 rows")
@@ -109,7 +110,7 @@ def test_long_tables_say_how_much_is_shown():
 
 def test_labels_are_shown_letter_by_letter():
     labels = ["$\\frac{1}{0}$", "_x", "a\x00", "<b>"]
-    hostile = dpi.count_confint(pd.Series([1.0, 2, 3, 4], labels), dpi.Laplace(scale=1.0))
+    hostile = dpi.count_confint(pd.Series([1.0, 2, 3, 4], labels), mechanism=dpi.Laplace(scale=1.0))
     axes = plot_forest({"_$": hostile})
     axes.figure.canvas.draw()
     assert axes.get_yticklabels()[0].get_text() == r"\$\frac{1}{0}\$"
@@ -127,7 +128,7 @@ def test_labels_are_shown_letter_by_letter():
         (fit(), {"ax": 3}, "ax must be"),
         (fit(), {"alpha": 2}, "alpha"),
         (fit(), {"centred": "yes"}, "centred must be"),
-        (dpi.count_confint(3.0, dpi.Laplace(scale=1.0)), {"alpha": 0.1}, "level already"),
+        (dpi.count_confint(3.0, mechanism=dpi.Laplace(scale=1.0)), {"alpha": 0.1}, "level already"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused(results, options, words):

@@ -101,7 +101,7 @@ def test_axes_are_new_or_those_given():
 
 def test_a_legend_needs_two_things():
     fit = dpi.combine(dpi.Release([3.0, 4.0], mechanism=dpi.Laplace(scale=1.0)))
-    one = plot_forest(dpi.count_confint([3.0, 4.0], dpi.Laplace(scale=1.0)))
+    one = plot_forest(dpi.count_confint([3.0, 4.0], mechanism=dpi.Laplace(scale=1.0)))
     two = plot_forest(fit)
     assert one.get_legend() is None
     assert len(two.get_legend().get_texts()) == 2

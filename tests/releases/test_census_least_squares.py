@@ -44,7 +44,7 @@ def test_published_lines(place):
 def test_the_convention_of_its_intervals(place, alpha):
     release = read_census_least_squares(place(PUBLISHED + "010|P0010004|0.7|2.0|none\n"))
     lower, upper = count_confint(
-        release.values, release.mechanism, alpha=alpha, integer=True, lower=0
+        release.values, mechanism=release.mechanism, alpha=alpha, integer=True, lower=0
     )
     half = stats.norm.isf(alpha / 2) * release.mechanism.sigma
     np.testing.assert_array_equal(lower, np.maximum(np.ceil(release.values - half), 0))

@@ -92,13 +92,13 @@ def assert_same(release, other):
 def test_pandas_and_arrays_stay_what_they_are():
     """Labels of pandas are kept, and nothing else gets any."""
     for value in (LONG["count"], LONG.set_index(["sex", "age"])["count"]):
-        found = dpi.count_confint(value, LAPLACE).estimate
+        found = dpi.count_confint(value, mechanism=LAPLACE).estimate
         pd.testing.assert_series_equal(found, value, check_names=False)
-    wide = dpi.count_confint(WIDE.set_index("sex"), LAPLACE).estimate
+    wide = dpi.count_confint(WIDE.set_index("sex"), mechanism=LAPLACE).estimate
     assert wide.to_list() == [40.0, 60.0, 55.0, 30.0]
     assert wide.index.to_list() == [("F", "no"), ("F", "yes"), ("M", "no"), ("M", "yes")]
     for value in (np.ones(3), [1.0], 3.0):
-        assert isinstance(dpi.count_confint(value, LAPLACE).lower, (np.ndarray, float))
+        assert isinstance(dpi.count_confint(value, mechanism=LAPLACE).lower, (np.ndarray, float))
 
 
 def test_a_long_table_is_a_release(foreign):
@@ -143,8 +143,8 @@ def test_columns_without_numbers_are_labels(foreign):
 
 
 def test_intervals_and_tests_of_a_frame(foreign):
-    wanted = dpi.count_confint(WIDE.set_index("sex"), LAPLACE).summary_frame()
-    found = dpi.count_confint(foreign(WIDE), LAPLACE).summary_frame()
+    wanted = dpi.count_confint(WIDE.set_index("sex"), mechanism=LAPLACE).summary_frame()
+    found = dpi.count_confint(foreign(WIDE), mechanism=LAPLACE).summary_frame()
     pd.testing.assert_frame_equal(found, wanted, check_index_type=False)
     wanted = dpi.chi2_contingency(WIDE.set_index("sex"), mechanism=GAUSSIAN, rng=1)
     found = dpi.chi2_contingency(foreign(WIDE), mechanism=GAUSSIAN, rng=1)
@@ -166,12 +166,10 @@ def test_series(foreign):
         pytest.skip("the older protocol has no series")
     if foreign is capsule:
         pytest.skip("no series without a library")
-    wanted = dpi.count_confint([10, 20, 30], LAPLACE)
-    found = dpi.count_confint(counts, LAPLACE)
+    wanted = dpi.count_confint([10, 20, 30], mechanism=LAPLACE)
+    found = dpi.count_confint(counts, mechanism=LAPLACE)
     np.testing.assert_array_equal(found.lower, wanted.lower)
-    thresholded = dpi.thresholded_confint(
-        counts, mechanism=dpi.Geometric(scale=2.0), threshold=bounds
-    )
+    thresholded = dpi.count_confint(counts, mechanism=dpi.Geometric(scale=2.0), threshold=bounds)
     assert thresholded.lower.shape == (3,)
     release = dpi.Release(counts, mechanism=LAPLACE, labels=names, threshold=bounds)
     assert release.labels.to_list() == ["a", "b", "c"]
@@ -218,9 +216,9 @@ def test_kinds_of_columns():
         }
     )
     with pytest.raises(InvalidParameterError, match=r"'small'.*look like labels"):
-        dpi.count_confint(frame, LAPLACE)
+        dpi.count_confint(frame, mechanism=LAPLACE)
     labelled = dpi.with_labels(frame, ["level", "group", "known"])
-    estimate = dpi.count_confint(labelled, LAPLACE).estimate
+    estimate = dpi.count_confint(labelled, mechanism=LAPLACE).estimate
     assert estimate.to_list() == [3, 1.5, 4, 2.5]
     assert estimate.index.names[:3] == ["level", "group", "known"]
     assert estimate.index.get_level_values(-1).to_list() == ["small", "exact"] * 2
@@ -248,8 +246,8 @@ def test_whole_numbers_that_look_like_labels_are_no_values(foreign, name, labels
     message = rf"must say which of its columns are labels, got the column '{name}'"
     for call in (
         lambda: dpi.chi2_contingency(table, mechanism=LAPLACE, reps=100, rng=1),
-        lambda: dpi.count_confint(table, LAPLACE),
-        lambda: dpi.count_confint(long, LAPLACE),
+        lambda: dpi.count_confint(table, mechanism=LAPLACE),
+        lambda: dpi.count_confint(long, mechanism=LAPLACE),
         lambda: dpi.Release(long, mechanism=LAPLACE),
         lambda: dpi.risk_ratio_confint(table, mechanism=LAPLACE),
     ):
@@ -257,9 +255,9 @@ def test_whole_numbers_that_look_like_labels_are_no_values(foreign, name, labels
             call()
     test = dpi.chi2_contingency(dpi.with_labels(table, name), mechanism=LAPLACE, reps=100, rng=1)
     assert test.expected_freq.index.to_list() == labels
-    found = dpi.count_confint(dpi.with_labels(long, ["state", name]), LAPLACE).estimate
+    found = dpi.count_confint(dpi.with_labels(long, ["state", name]), mechanism=LAPLACE).estimate
     assert found.to_dict() == {("a", label): n for label, n in zip(labels, counts, strict=True)}
-    everything = dpi.count_confint(dpi.with_labels(table, []), LAPLACE).estimate
+    everything = dpi.count_confint(dpi.with_labels(table, []), mechanism=LAPLACE).estimate
     assert everything.to_list()[::3] == [float(label) for label in labels]
 
 
@@ -268,7 +266,7 @@ def test_columns_of_pandas_that_are_named_as_labels():
     with pytest.raises(InvalidParameterError, match=r"with_labels\(table, \['year'\]\)"):
         dpi.chi2_contingency(table, mechanism=LAPLACE)
     values = table.rename(columns={"year": "other"})
-    assert dpi.count_confint(values, LAPLACE).estimate.size == 6
+    assert dpi.count_confint(values, mechanism=LAPLACE).estimate.size == 6
 
 
 @pytest.mark.parametrize(
@@ -306,7 +304,7 @@ def test_parameters_of_laws_with_labels_are_not_taken_by_position():
         with pytest.raises(InvalidParameterError, match="labels, which would not be compared"):
             make()
     ordered = dpi.Laplace(scale=scale.reindex(counts.index).to_numpy())
-    assert (dpi.count_confint(counts, ordered).width.round(2) == [59.91, 5.99]).all()
+    assert (dpi.count_confint(counts, mechanism=ordered).width.round(2) == [59.91, 5.99]).all()
     plain = dpi.Laplace(scale=pd.Series([1.0, 2.0]))
     assert plain.scale.tolist() == [1.0, 2.0]
 
@@ -314,10 +312,16 @@ def test_parameters_of_laws_with_labels_are_not_taken_by_position():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda pl, frame: dpi.count_confint(pl.Series([1, None]), LAPLACE), "NaN"),
-        (lambda pl, frame: dpi.count_confint(pl.Series(["a"]), LAPLACE), "must hold real"),
-        (lambda pl, frame: dpi.count_confint(pl.DataFrame(), LAPLACE), "at least one value"),
-        (lambda pl, frame: dpi.count_confint(frame.lazy(), LAPLACE), "call its collect"),
+        (lambda pl, frame: dpi.count_confint(pl.Series([1, None]), mechanism=LAPLACE), "NaN"),
+        (
+            lambda pl, frame: dpi.count_confint(pl.Series(["a"]), mechanism=LAPLACE),
+            "must hold real",
+        ),
+        (
+            lambda pl, frame: dpi.count_confint(pl.DataFrame(), mechanism=LAPLACE),
+            "at least one value",
+        ),
+        (lambda pl, frame: dpi.count_confint(frame.lazy(), mechanism=LAPLACE), "call its collect"),
         (lambda pl, frame: from_table(frame.lazy()), "call its collect"),
         (lambda pl, frame: from_table(frame["count"]), "DataFrame of pandas, polars"),
         (lambda pl, frame: from_table(frame.select("sex")), "column 'count'"),
@@ -346,7 +350,7 @@ class Broken:
 
 def test_a_library_that_fails_is_named():
     for call in (
-        lambda: dpi.count_confint(Broken(), LAPLACE),
+        lambda: dpi.count_confint(Broken(), mechanism=LAPLACE),
         lambda: from_table(Broken()),
         lambda: dpi.Release.from_tables([Broken()], mechanism=LAPLACE),
     ):
@@ -368,7 +372,7 @@ def test_only_errors_of_the_library_escape(columns):
     except (pa.ArrowException, TypeError):  # columns of mixed types
         return
     for call in (
-        lambda: dpi.count_confint(table, LAPLACE),
+        lambda: dpi.count_confint(table, mechanism=LAPLACE),
         lambda: dpi.Release(table, mechanism=LAPLACE),
         lambda: dpi.Release.from_tables([table], mechanism=LAPLACE),
         lambda: dpi.Release.from_frame(table, value="a", mechanism=LAPLACE),
@@ -390,10 +394,13 @@ def test_series_of_totals_and_bins_keep_to_their_labels():
         assert ours.lower == function(table, mechanism=LAPLACE, row_totals=[30, 45]).lower
     counts = pd.Series([10.2, 20.3], index=["a", "b"])
     with pytest.raises(InvalidParameterError, match="bin_size must have the labels of"):
-        dpi.count_confint(counts, LAPLACE, bin_size=pd.Series([1, 8], index=swapped))
-    ours = dpi.count_confint(counts, LAPLACE, bin_size=pd.Series([1, 8], index=["a", "b"]))
+        dpi.count_confint(counts, mechanism=LAPLACE, bin_size=pd.Series([1, 8], index=swapped))
+    ours = dpi.count_confint(
+        counts, mechanism=LAPLACE, bin_size=pd.Series([1, 8], index=["a", "b"])
+    )
     assert (
-        ours.upper.to_list() == dpi.count_confint(counts, LAPLACE, bin_size=[1, 8]).upper.to_list()
+        ours.upper.to_list()
+        == dpi.count_confint(counts, mechanism=LAPLACE, bin_size=[1, 8]).upper.to_list()
     )
 
 

@@ -13,7 +13,8 @@ from scipy import sparse
 import dpinfer as dpi
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError, RoundedValuesWarning
 from dpinfer.mechanisms import Exact, Gaussian, Geometric, IndependentNoise, Laplace, Rounded
-from dpinfer.releases.noisy import NoisyValues, noisy
+from dpinfer.releases.coerce import noisy
+from dpinfer.releases.values import NoisyValues
 
 LAPLACE = Laplace(scale=2.0)
 NAMES = ["a", "b", "c"]
@@ -117,7 +118,7 @@ def test_given_labels_take_the_place_of_their_own():
 def test_numbers_and_arrays_do_not_load_pandas():
     code = (
         "import sys, numpy as np; from dpinfer.mechanisms import Laplace\n"
-        "from dpinfer.releases.noisy import noisy\n"
+        "from dpinfer.releases import noisy\n"
         "x = noisy(3.5, mechanism=Laplace(scale=1.0)); x.setting(5, 'nobs', whole=True)\n"
         "x.need(independent=True, unruled=True, who='f'); x.key(np.array(1.0))\n"
         "x.answer(x.values)\n"
@@ -338,12 +339,12 @@ def test_rounding_to_whole_numbers_is_a_law():
 
 
 def test_bins_before_the_noise_are_known():
-    x = noisy([10.5, 25.5], mechanism=LAPLACE, binned=[8, 1])
+    x = noisy([10.5, 25.5], mechanism=LAPLACE, bin_size=[8, 1])
     assert x.rule.of(2).tolist() == [True, False]
     with pytest.raises(InvalidParameterError, match="rounded up before the noise"):
         x.need(unruled=True, who="f")
-    with pytest.raises(InvalidParameterError, match="binned must be >= 1"):
-        noisy([10.5, 25.5], mechanism=LAPLACE, binned=0)
+    with pytest.raises(InvalidParameterError, match="bin_size must be >= 1"):
+        noisy([10.5, 25.5], mechanism=LAPLACE, bin_size=0)
 
 
 def test_a_value_at_a_clamping_bound_may_be_a_fraction():

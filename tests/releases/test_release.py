@@ -323,8 +323,8 @@ AS_DRAWN = {
     "linear_ratio_confint": lambda y, law: dpi.linear_ratio_confint(
         y, [1, 0, 0], [1, 1, 1], mechanism=law
     ),
-    "count_confint": lambda y, law: dpi.count_confint(y, law),
-    "one count": lambda y, law: dpi.count_confint(y[0], law.take(0)),
+    "count_confint": lambda y, law: dpi.count_confint(y, mechanism=law),
+    "one count": lambda y, law: dpi.count_confint(y[0], mechanism=law.take(0)),
     "share_confint": lambda y, law: dpi.share_confint(y[0], y[1], mechanism=(law, law)),
     "counts_2indep": lambda y, law: dpi.counts_2indep(y, y, mechanism=law),
     "counts_trend": lambda y, law: dpi.counts_trend(y, 900, mechanism=law),
@@ -352,7 +352,7 @@ AS_DRAWN = {
 
 @pytest.mark.parametrize("call", AS_DRAWN.values(), ids=AS_DRAWN)
 def test_the_law_of_selected_values_is_refused_for_values_as_drawn(call):
-    with pytest.raises(DPInferError, match="release_confint has an interval for each value"):
+    with pytest.raises(DPInferError, match="count_confint has an interval for each value"):
         call(RULED.values, RULED.mechanism)
     call(RULED.values, DiscreteGaussian(sigma=18.23))
 
@@ -362,18 +362,18 @@ def test_the_law_of_selected_values_follows_the_rule():
     assert law == DiscreteGaussian(sigma=18.23)
     assert law.variance == DiscreteGaussian(sigma=18.23).variance
     for copied in (pickle.loads(pickle.dumps(RULED)), copy.deepcopy(RULED), RULED.select([1])):
-        with pytest.raises(InvalidParameterError, match="release_confint"):
-            dpi.count_confint(copied.values, copied.mechanism)
+        with pytest.raises(InvalidParameterError, match="count_confint"):
+            dpi.count_confint(copied.values, mechanism=copied.mechanism)
     free = RULED.select(~RULED.has_rule)
-    assert dpi.count_confint(free.values, free.mechanism).contains(101.0).all()
+    assert dpi.count_confint(free.values, mechanism=free.mechanism).contains(101.0).all()
     scales = Laplace(scale=[1.0, 2.0])
     mixed = Release([5.0, 7.0, 9.0], mechanism=[scales, Exact()], threshold=4.0)
     for taken in (mixed.mechanism.take(0), mixed.mechanism.take([1, 2])):
-        with pytest.raises(InvalidParameterError, match="release_confint"):
-            dpi.count_confint(np.ones(taken.shape), taken)
+        with pytest.raises(InvalidParameterError, match="count_confint"):
+            dpi.count_confint(np.ones(taken.shape), mechanism=taken)
     # with its rule, or for simulation, it is the law that it is
     Release(RULED.values, mechanism=law, threshold=RULED.threshold)
-    assert len(dpi.thresholded_confint(RULED.values, mechanism=law, threshold=90).lower) == 3
+    assert len(dpi.count_confint(RULED.values, mechanism=law, threshold=90).lower) == 3
     dpi.unpublished_bound(mechanism=law, threshold=90)
     drawn = Release.draw([100, 200], mechanism=law, rng=1)
-    assert dpi.count_confint(drawn.values, drawn.mechanism).estimate.shape == (2,)
+    assert dpi.count_confint(drawn.values, mechanism=drawn.mechanism).estimate.shape == (2,)

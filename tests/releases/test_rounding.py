@@ -26,8 +26,8 @@ strict = pytest.mark.filterwarnings(
 @pytest.mark.parametrize(
     "call",
     [
-        lambda law: dpi.count_confint(4, law),
-        lambda law: dpi.count_confint([[4, 5], [6, 7]], law),
+        lambda law: dpi.count_confint(4, mechanism=law),
+        lambda law: dpi.count_confint([[4, 5], [6, 7]], mechanism=law),
         lambda law: dpi.linear_confint(WHOLE, [1, 1, -1], law),
         lambda law: dpi.ratio_confint(30.0, 61.5, mechanism=law),
         lambda law: dpi.linear_ratio_confint(WHOLE, [1, 0, 0], [0, 0, 1], mechanism=law),
@@ -50,10 +50,10 @@ def test_whole_values_under_a_density_warn_where_the_user_called(call, law):
 
 @strict
 def test_other_values_do_not_warn():
-    dpi.count_confint([4, 5.5], LAPLACE)
-    dpi.count_confint(4, Geometric(scale=2.0))
-    dpi.count_confint(4, Rounded(LAPLACE))
-    dpi.count_confint(2.0**60, Laplace(scale=2.0**55))
+    dpi.count_confint([4, 5.5], mechanism=LAPLACE)
+    dpi.count_confint(4, mechanism=Geometric(scale=2.0))
+    dpi.count_confint(4, mechanism=Rounded(LAPLACE))
+    dpi.count_confint(2.0**60, mechanism=Laplace(scale=2.0**55))
     Release([7.0, 31.2], mechanism=[Exact(), LAPLACE])
     Release([0.0, 0.0, 31.2], mechanism=LAPLACE, clamp=0)
     # what is planned or simulated is nobody's release
@@ -66,7 +66,7 @@ def test_parts_of_a_release_do_not_warn_again():
         warnings.simplefilter("ignore")
         release = Release(WHOLE, mechanism=LAPLACE)
     assert (release.select([0, 2]).values == [31.0, 61.0]).all()
-    dpi.release_confint(release)
+    dpi.count_confint(release)
 
 
 @pytest.mark.parametrize("epsilon", [0.3, 2.0, 3.0])
@@ -79,15 +79,15 @@ def test_intervals_of_binned_counts_cover_by_enumeration(epsilon, bin_size, alph
     pmf = law.pmf(k)
     for count in (48, 45, 40, 41):
         values = np.ceil(count / bin_size) * bin_size + k
-        one = dpi.count_confint(values, law, alpha=alpha, bin_size=bin_size)
+        one = dpi.count_confint(values, mechanism=law, alpha=alpha, bin_size=bin_size)
         assert pmf @ one.contains(count) >= 1 - alpha - 1e-12
         release = Release(values, mechanism=law, bin_size=bin_size)
-        same = dpi.release_confint(release, alpha=alpha)
+        same = dpi.count_confint(release, alpha=alpha)
         assert (same.lower == one.lower).all()
         assert (same.upper == one.upper).all()
         if bin_size > 1:
             # as if counts had not been rounded up, some are covered less often
-            plain = pmf @ dpi.count_confint(values, law, alpha=alpha).contains(count)
+            plain = pmf @ dpi.count_confint(values, mechanism=law, alpha=alpha).contains(count)
             pvalue = np.asarray(dpi.rows_ztest(release, count).tests.pvalue)
             assert pmf @ (pvalue <= alpha) <= alpha + 1e-12
     if (epsilon, bin_size, alpha) == (3.0, 8, 0.05):
@@ -96,7 +96,7 @@ def test_intervals_of_binned_counts_cover_by_enumeration(epsilon, bin_size, alph
 
 def test_binned_counts_under_a_density_are_covered_as_often_as_their_bins():
     law, y = LAPLACE, np.linspace(20.05, 90.05, 141)
-    plain = dpi.count_confint(y, law)
+    plain = dpi.count_confint(y, mechanism=law)
     binned = plain.unbinned(8)
     for count in range(41, 49):
         assert (binned.contains(count) == plain.contains(48)).all()
@@ -112,7 +112,7 @@ def test_a_threshold_and_rounding_hold_together():
             values = count + k
             shown = values >= 20
             release = Release(values[shown], mechanism=law, threshold=20)
-            found = dpi.release_confint(release, alpha=0.1)
+            found = dpi.count_confint(release, alpha=0.1)
             pmf = law.pmf(k[shown])
             assert pmf @ found.contains(count) / pmf.sum() >= 0.9 - 1e-12
             # the estimates are the most likely whole numbers
@@ -125,7 +125,7 @@ def test_a_threshold_and_rounding_hold_together():
 def test_what_bins_do_not_allow_is_refused():
     release = Release([16.5, 24.5], mechanism=LAPLACE, bin_size=[8, 1])
     assert release.has_rule.tolist() == [True, False]
-    assert release.select([1]).bin_size == [1.0]
+    assert release.select([1]).bin_size == 1.0
     with pytest.raises(IncompatibleReleaseError, match="counts were rounded up before the noise"):
         dpi.combine(release)
     with pytest.raises(InvalidParameterError, match="release must have no bin_size"):
@@ -136,7 +136,7 @@ def test_what_bins_do_not_allow_is_refused():
         with pytest.raises(InvalidParameterError, match="bin_size must"):
             Release([16.5, 24.5], mechanism=LAPLACE, bin_size=wrong)
         with pytest.raises(InvalidParameterError, match="bin_size"):
-            dpi.count_confint([16.5, 24.5], LAPLACE, bin_size=wrong)
+            dpi.count_confint([16.5, 24.5], mechanism=LAPLACE, bin_size=wrong)
 
 
 def test_rounded_noise_needs_whole_values_and_whole_queries():

@@ -161,7 +161,7 @@ def test_values_with_a_publishing_rule_are_reported_one_by_one(tmp_path, capsys,
     options = [part for path in all_paths(tmp_path) for part in ("--output", str(path))]
     assert main(["analyze", str(table), "--alpha", "0.1", *options]) == 0
     printed = capsys.readouterr().out
-    own = dpi.release_confint(release, alpha=0.1)
+    own = dpi.count_confint(release, alpha=0.1)
     csv = pd.read_csv(tmp_path / "report.csv")
     parquet = pq.read_table(tmp_path / "report.parquet").to_pandas()
     document = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))

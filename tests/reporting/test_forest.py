@@ -80,14 +80,14 @@ def test_values_that_were_not_published_have_no_interval():
     domain = dpi.Domain({"sex": ["F", "M"]})
     fit = dpi.combine(dpi.Release.from_tables([girls, 61.2], mechanism=NOISE, domain=domain))
     layer = published_layer(fit, fit.summary_frame())
-    own = dpi.count_confint([30.5, 61.2], NOISE)
+    own = dpi.count_confint([30.5, 61.2], mechanism=NOISE)
     np.testing.assert_array_equal(layer.lower, [*own.lower, np.nan])
     np.testing.assert_array_equal(layer.upper, [*own.upper, np.nan])
     np.testing.assert_array_equal(layer.estimate, [30.5, 61.2, np.nan])
 
 
 def test_a_forest_without_published_values_has_one_layer():
-    intervals = dpi.count_confint([3.0, 4.0], NOISE)
+    intervals = dpi.count_confint([3.0, 4.0], mechanism=NOISE)
     forest = forest_of(intervals, intervals.summary_frame(), ["a", "b"], 2)
     assert [layer.name for layer in forest.layers] == ["combined"]
     drawing = forest_svg(forest, "two", ["value"])

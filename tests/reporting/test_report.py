@@ -148,7 +148,7 @@ def test_the_drawing_has_the_intervals_to_scale(page):
     factor = (ends[0, 1] - ends[0, 0]) / width[0]
     np.testing.assert_allclose(ends[:, 1] - ends[:, 0], factor * width, atol=0.02)
     dashed = re.findall(r'x1="([\d.]+)%" x2="([\d.]+)%"[^/]*stroke-dasharray', page)
-    own = dpi.count_confint(fit.release.values, fit.release.mechanism)
+    own = dpi.count_confint(fit.release.values, mechanism=fit.release.mechanism)
     lengths = [float(high) - float(low) for low, high in dashed]
     np.testing.assert_allclose(lengths, factor * np.asarray(own.width), atol=0.02)
 

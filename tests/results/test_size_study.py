@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpinfer.calibration import SizeStudy
-from dpinfer.results.simulation import Rule, Simulation, Study, largest_replicates
+from dpinfer import Laplace
+from dpinfer.calibration import SizeStudy, size_study
+from dpinfer.hypothesis_tests.models import Poisson
+from dpinfer.results.simulation import Simulation, largest_replicates
 
 STUDY = SizeStudy(
     tests=("simulated", "exact"),
@@ -90,22 +92,28 @@ def uniform(size, rng):
     return rng.random(size)
 
 
-def same(values):
-    return values
-
-
 def test_rejections_are_counted_block_by_block():
-    """Against the same blocks drawn here."""
-    simulation = Simulation.checked(250, 3)
-    rules = (Rule(same, np.array([0.5, 0.9])), Rule(np.negative, np.array([-0.25, np.inf])))
-    counts = Study(uniform, rules).count(simulation, 100)
-    root = Simulation.checked(250, 3).draw_seed()
-    seeds = root.spawn(3)
-    draws = np.concatenate(
-        [uniform(n, np.random.default_rng(s)) for n, s in zip((100, 100, 50), seeds, strict=True)]
-    )
-    expected = [[(draws >= 0.5).sum(), (draws >= 0.9).sum()], [(draws <= 0.25).sum(), 0]]
-    np.testing.assert_array_equal(counts, expected)
+    """Against counts of the p-values of all blocks, of which the levels hit one each."""
+    seen = []
+
+    def distance(releases):
+        seen.append(releases.copy())
+        return np.exp(-np.abs(releases - 5.0))
+
+    def rounded(releases):
+        return np.round(distance(releases), 1)
+
+    tests = {"distance": distance, "rounded": rounded}
+    model, noise = Poisson(rate=5.0), Laplace(scale=2.0)
+    levels, reps = np.array([0.1, 0.5]), 70_000
+    study = size_study(model, noise, tests, alpha=levels, reps=reps, rng=3)
+    first, second = np.concatenate(seen[::2]), np.concatenate(seen[1::2])
+    assert len(seen) > 2
+    np.testing.assert_array_equal(first, second)
+    assert len(np.unique(first)) == reps
+    pvalues = np.exp(-np.abs(first - 5.0)), np.round(np.exp(-np.abs(first - 5.0)), 1)
+    expected = [[(p <= level).sum() for level in levels] for p in pvalues]
+    np.testing.assert_array_equal(np.rint(study.rate * reps), expected)
 
 
 @pytest.mark.parametrize("keep", [1, 7, 120, 1000])
@@ -118,12 +126,12 @@ def test_largest_replicates(keep):
 
 
 def test_a_test_cannot_change_the_releases():
-    def spoil(values):
-        values[:] = 0.0
-        return values
+    def spoil(releases):
+        releases[:] = 0.0
+        return releases
 
     with pytest.raises(ValueError, match="read-only"):
-        Study(uniform, (Rule(spoil, np.array([0.5])),)).count(Simulation.checked(10, 1), 10)
+        size_study(Poisson(rate=5.0), Laplace(scale=2.0), {"spoil": spoil}, reps=10, rng=1)
 
 
 def test_exact_rates_are_named_in_the_notes():

@@ -74,7 +74,7 @@ def test_signed_intervals_cover():
     together = error.value_conf_int(alpha=0.1, simultaneous=True)
     assert together.simultaneous
     assert together.width[0] == pytest.approx(
-        count_confint(np.zeros(4000), UNIT, alpha=0.1, simultaneous=True).width[0]
+        count_confint(np.zeros(4000), mechanism=UNIT, alpha=0.1, simultaneous=True).width[0]
     )
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dpinfer.curation import best_split, compare_spending
 from dpinfer.curation.spending import final_law
 from dpinfer.errors import DPInferError, InvalidParameterError
-from dpinfer.intervals import clamped_confint, count_confint
+from dpinfer.intervals import count_confint
 from dpinfer.mechanisms import DiscreteGaussian, Gaussian, Geometric, Laplace, WeightedSum
 from dpinfer.privacy import GDP, ZCDP, PureDP
 
@@ -104,11 +104,13 @@ def test_expected_widths_by_simulation(budget, law):
     reps = 40_000
     for at, value in enumerate(truth):
         noisy = value + full.rvs(reps, rng=rng)
-        first = count_confint(noisy, full, alpha=0.1, lower=1.0).width
-        clamped = clamped_confint(
+        first = count_confint(noisy, mechanism=full, alpha=0.1, lower=1.0).width
+        clamped = count_confint(
             np.maximum(noisy, 1.0), mechanism=full, clamp=1.0, alpha=0.1, lower=1.0
         ).width
-        error = count_confint(value + half.rvs(reps, rng=rng), half, alpha=0.1, lower=1.0).width
+        error = count_confint(
+            value + half.rvs(reps, rng=rng), mechanism=half, alpha=0.1, lower=1.0
+        ).width
         both = WeightedSum([0.5, 0.5], half)
         t = both.isf(0.05)
         average = value + (half.rvs((2, reps), rng=rng)).mean(axis=0)

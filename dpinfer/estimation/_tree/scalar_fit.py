@@ -24,6 +24,7 @@ from dpinfer.mechanisms.law import NoiseLaw, Origin
 from dpinfer.mechanisms.laws import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace
 from dpinfer.mechanisms.weighted_sum import WeightedSum
 from dpinfer.queries.hierarchy import Hierarchy, Places
+from dpinfer.releases.values import Noises, NoisyValues
 
 # Laws of the errors of all units of a tree of numbers at once, from characteristic functions.
 
@@ -656,9 +657,11 @@ class HierarchyFit:
     gains: Gains
 
     @cached_property
-    def origin(self) -> Origin:
-        """Which noises those of the values are."""
-        return Origin(self.values)
+    def published(self) -> NoisyValues:
+        """The values with their noises."""
+        size = self.values.size
+        noises = Noises(self.mechanism, size, [(Origin(self.values), None, size)])
+        return NoisyValues(self.values, noises)
 
     @cached_property
     def placed(self) -> FloatArray:
@@ -744,8 +747,7 @@ class HierarchyFit:
         """Return the law of the error of an estimate that combines the values by weights, (m,)."""
         weights = clean_weights(weights)
         used = np.flatnonzero(weights)
-        law = self.mechanism.take(used) if self.mechanism.shape else self.mechanism
-        return WeightedSum.of_origin(weights[used], law, self.origin, used)
+        return self.published._law_of(weights[used], used)
 
     @cached_property
     def laws(self) -> TreeLaws:

@@ -73,8 +73,8 @@ def read_census_least_squares(path: str | Path, *, max_bytes: int | None = None)
     Notes
     -----
     The Bureau's intervals take the normal quantile, round the ends inward to whole numbers, and
-    clip them at 0, as does ``count_confint(values, mechanism, integer=True, lower=0)`` on those of
-    the release.
+    clip them at 0, as does ``count_confint(release, integer=True, lower=0)`` on those of the
+    release.
 
     The files state no covariances, while estimates of overlapping tables and units are correlated.
     Intervals of single estimates are right; sums and differences of estimates of this release, and

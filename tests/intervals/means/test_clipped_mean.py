@@ -21,7 +21,7 @@ def test_noise_alone_is_the_quantile_of_the_noise(law):
     intervals = clipped_mean_confint(
         [3.0, 40.0], 10, bounds=(0, 50), mechanism=law, uncertainty="noise"
     )
-    expected = count_confint([3.0, 40.0], law, lower=0, upper=50)
+    expected = count_confint([3.0, 40.0], mechanism=law, lower=0, upper=50)
     np.testing.assert_allclose(np.asarray(intervals), np.asarray(expected))
     assert intervals.uncertainty == "noise"
 

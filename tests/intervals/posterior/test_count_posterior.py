@@ -183,7 +183,7 @@ def test_flat_prior_without_ends_is_the_noise_around_the_count(noise):
     np.testing.assert_allclose(posterior.sf(k)[:, 0], noise.sf(offset), rtol=1e-12, atol=1e-15)
     np.testing.assert_allclose(posterior.mean, posterior.count, rtol=1e-14, atol=1e-14)
     np.testing.assert_allclose(posterior.std, noise.std, rtol=1e-12)
-    interval = count_confint(posterior.count, noise, alpha=0.1)
+    interval = count_confint(posterior.count, mechanism=noise, alpha=0.1)
     credible = posterior.interval(0.1, kind="equal-tailed")
     np.testing.assert_array_equal(np.asarray(credible), np.asarray(interval))
 

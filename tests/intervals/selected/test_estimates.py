@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy import optimize, stats
 
-from dpinfer.intervals import thresholded_confint
+from dpinfer.intervals import count_confint
 from dpinfer.mechanisms import DiscreteGaussian, Gaussian, Geometric, Laplace, Tulap
 
 WHOLE = [
@@ -25,9 +25,7 @@ def test_gaussian_likelihood(gap):
     def minus(f):
         return -stats.norm.logpdf(y, f, sigma) + stats.norm.logsf(THRESHOLD, f, sigma)
 
-    found = float(
-        thresholded_confint(y, mechanism=Gaussian(sigma=sigma), threshold=THRESHOLD).estimate
-    )
+    found = float(count_confint(y, mechanism=Gaussian(sigma=sigma), threshold=THRESHOLD).estimate)
     # E[Y | Y >= τ] = y, from the moments of a normal law that is cut off
     with mpmath.workdps(60):
         z = (mpmath.mpf(found) - THRESHOLD) / sigma
@@ -51,7 +49,7 @@ def test_likelihood_over_whole_numbers(noise):
         tail = noise.logsf(THRESHOLD - candidates - (0.5 if noise.is_integer else 0.0))
         likelihood = density(y[:, None] - candidates) - tail
     likelihood[np.isnan(likelihood)] = -np.inf
-    found = thresholded_confint(y, mechanism=noise, threshold=THRESHOLD).estimate
+    found = count_confint(y, mechanism=noise, threshold=THRESHOLD).estimate
     at_found = likelihood[np.arange(y.size), np.searchsorted(candidates, found)]
     assert (found == np.rint(found)).all()
     np.testing.assert_allclose(at_found, likelihood.max(axis=1), rtol=1e-9, atol=1e-10)
@@ -62,14 +60,14 @@ def test_laplace_likelihood_has_its_peak_at_the_value():
     f = np.linspace(-100, 60, 3201)
     likelihood = noise.logpdf(y - f) - noise.logsf(THRESHOLD - f)
     assert f[likelihood.argmax()] == pytest.approx(y)
-    assert thresholded_confint(y, mechanism=noise, threshold=THRESHOLD).estimate == y
+    assert count_confint(y, mechanism=noise, threshold=THRESHOLD).estimate == y
 
 
 @pytest.mark.parametrize("noise", [DiscreteGaussian(sigma=1e4), Gaussian(sigma=1e4)], ids=repr)
 def test_likelihood_far_below_the_threshold(noise):
     # where f is far below τ, Y - τ is nearly exponential with mean σ²/(τ - f), or geometric
     gap = 3.0
-    found = float(thresholded_confint(gap, mechanism=noise, threshold=0.0).estimate)
+    found = float(count_confint(gap, mechanism=noise, threshold=0.0).estimate)
     rate = np.log1p(1 / gap) if noise.is_integer else 1 / gap
     assert found == pytest.approx(-rate * 1e8, rel=1e-6)
 
@@ -79,7 +77,7 @@ def test_likelihood_far_below_the_threshold(noise):
 def test_median_unbiased(noise, f):
     # the estimate increases with y, and equals f at the median of the published values
     median = f + noise.isf(0.5 * noise.sf(THRESHOLD - f))
-    found = thresholded_confint(
+    found = count_confint(
         median, mechanism=noise, threshold=THRESHOLD, estimate="median-unbiased"
     ).estimate
     if isinstance(noise, Laplace) and f <= THRESHOLD:  # the median is the same for all of them
@@ -91,12 +89,12 @@ def test_median_unbiased(noise, f):
 @pytest.mark.parametrize("noise", WHOLE, ids=repr)
 def test_median_unbiased_whole(noise):
     y = np.arange(THRESHOLD, THRESHOLD + 30)
-    found = thresholded_confint(
+    found = count_confint(
         y, mechanism=noise, threshold=THRESHOLD, estimate="median-unbiased"
     ).estimate
     rule = {"mechanism": noise, "threshold": THRESHOLD, "alpha": 0.5}
-    lower = thresholded_confint(y, **rule, alternative="larger").lower
-    upper = thresholded_confint(y, **rule, alternative="smaller")
+    lower = count_confint(y, **rule, alternative="larger").lower
+    upper = count_confint(y, **rule, alternative="smaller")
     middle = np.where(upper.empty, -np.inf, 0.5 * (lower + upper.upper))
     np.testing.assert_array_equal(found, middle)
     assert (np.diff(found[np.isfinite(found)]) >= 0).all()
@@ -104,9 +102,9 @@ def test_median_unbiased_whole(noise):
 
 def test_no_maximum():
     noise = [Gaussian(sigma=2.0), DiscreteGaussian(sigma=2.0), Laplace(scale=2.0)]
-    free = thresholded_confint([20.0, 20.0, 20.0], mechanism=noise, threshold=THRESHOLD)
+    free = count_confint([20.0, 20.0, 20.0], mechanism=noise, threshold=THRESHOLD)
     np.testing.assert_array_equal(free.estimate, [-np.inf, -np.inf, 20.0])
     assert any("infinite" in note for note in free.notes)
-    bound = thresholded_confint([20.0, 20.0, 20.0], mechanism=noise, threshold=THRESHOLD, lower=0)
+    bound = count_confint([20.0, 20.0, 20.0], mechanism=noise, threshold=THRESHOLD, lower=0)
     np.testing.assert_array_equal(bound.estimate, [0.0, 0.0, 20.0])
     assert any("moved" in note for note in bound.notes)

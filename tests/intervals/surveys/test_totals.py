@@ -160,7 +160,7 @@ def test_a_large_population_gives_clopper_pearson():
 @pytest.mark.parametrize("law", LAWS)
 def test_a_census_has_noise_only(law):
     census = survey_total([30, 7], mechanism=law, sample_size=100, population_size=100)
-    expected = np.asarray(count_confint([30, 7], law))
+    expected = np.asarray(count_confint([30, 7], mechanism=law))
     np.testing.assert_array_equal(census.variance_sampling, 0)
     for method in ("exact", "convolution"):
         np.testing.assert_allclose(census.conf_int(method=method), expected, rtol=1e-9)

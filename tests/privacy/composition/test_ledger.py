@@ -146,7 +146,9 @@ def test_numerical_accounting():
         privacy_loss(Laplace(scale=2.0), 0.5),
         privacy_loss(RandomizedResponse.from_epsilon(0.3)),
     ]
-    assert total.epsilon == pytest.approx((parts[0] + parts[1] + parts[2]).epsilon(1e-3), rel=1e-3)
+    assert total.epsilon == pytest.approx(
+        (parts[0] + parts[1] + parts[2]).epsilon_at(1e-3), rel=1e-3
+    )
     assert total.epsilon <= 0.8
     mixed.record("nothing", ApproxDP(0.0, 0.0))
     assert mixed.total("numerical", delta=1e-3) == total

@@ -202,3 +202,29 @@ def test_advanced_stays_finite_at_the_ends():
 def test_advanced_refuses(parts, delta, options, message):
     with pytest.raises(InvalidParameterError, match=message):
         compose_advanced(parts, delta, **options)
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [PureDP(0.5), PureDP(1.0), PureDP(0.25)],
+        [GDP(0.5), GDP(1.0)],
+        [ZCDP(0.5), ZCDP(0.1)],
+        [ApproxDP(0.5, 1e-6), ApproxDP(1.0, 1e-7), PureDP(0.1)],
+    ],
+)
+def test_plus_and_sum_compose(parts):
+    assert sum(parts).in_words() == compose(parts).in_words()
+    assert (parts[0] + parts[1]).in_words() == compose(parts[:2]).in_words()
+    assert type(sum(parts)) is type(compose(parts))
+
+
+def test_sums_of_what_has_no_sum():
+    with pytest.raises(InvalidParameterError, match="delta must be > 1e-06"):
+        ZCDP(0.5) + ApproxDP(0.5, 1e-6)
+    with pytest.raises(IncompatibleReleaseError, match="one neighbour relation"):
+        PureDP(1.0) + PureDP(1.0, neighbours="replace")
+    with pytest.raises(TypeError, match="unsupported operand"):
+        PureDP(1.0) + 1.0
+    with pytest.raises(TypeError, match="unsupported operand"):
+        1 + PureDP(1.0)

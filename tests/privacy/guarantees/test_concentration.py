@@ -14,10 +14,14 @@ from dpinfer.mechanisms import (
     RandomizedResponse,
     Tulap,
 )
-from dpinfer.privacy import PureDP, guarantee_of, zcdp_of
+from dpinfer.privacy import PureDP, guarantee_of
 
 EPSILONS = [1e-100, 1e-8, 1e-3, 0.0099, 0.0101, 0.3, 0.999, 1.001, 5.0, 40.0, 700.0, 1e6]
 ORDERS = 1.0 + np.logspace(-7, 4, 300)
+
+
+def zcdp(*arguments, **options):
+    return guarantee_of(*arguments, **options, kind="zcdp")
 
 
 def per_order(log_p, log_q, orders=ORDERS):
@@ -36,9 +40,9 @@ def test_laplace_and_exponential_with_many_digits(epsilon):
         laplace = e + mp.exp(-e) - 1
         r = e / mp.expm1(e)
         exponential = r - 1 - mp.log(r)
-    found = zcdp_of(Laplace(scale=1.0), epsilon).rho
+    found = zcdp(Laplace(scale=1.0), epsilon).rho
     assert found == pytest.approx(float(laplace), rel=1e-14, abs=0)
-    found = zcdp_of(ExponentialMechanism(epsilon=epsilon)).rho
+    found = zcdp(ExponentialMechanism(epsilon=epsilon)).rho
     assert found == pytest.approx(float(exponential), rel=1e-13, abs=0)
     assert found <= epsilon**2 / 8 * (1 + 1e-12)
 
@@ -50,7 +54,7 @@ def test_no_order_of_laplace_exceeds_it(epsilon):
     moment = np.logaddexp(
         np.log(a / (2 * a - 1)) + (a - 1) * epsilon, np.log((a - 1) / (2 * a - 1)) - a * epsilon
     )
-    rho = zcdp_of(Laplace(scale=1.0), epsilon).rho
+    rho = zcdp(Laplace(scale=1.0), epsilon).rho
     ratios = moment / (a - 1) / a
     assert (ratios <= rho * (1 + 1e-7)).all()
     assert ratios.max() == pytest.approx(rho, rel=0.01)
@@ -61,7 +65,7 @@ def test_no_order_of_laplace_exceeds_it(epsilon):
 def test_no_order_of_geometric_noise_exceeds_it(scale, change):
     law = Geometric(scale=scale)
     k = np.arange(-int(60 * scale + 60), int(60 * scale + 60) + change).astype(float)
-    rho = zcdp_of(law, change).rho
+    rho = zcdp(law, change).rho
     # a divergence close to order 1 loses digits: sums of k terms divided by order - 1
     found = per_order(law.logpmf(k - change), law.logpmf(k), ORDERS[60:])
     assert found == pytest.approx(rho, rel=1e-4)
@@ -79,7 +83,7 @@ def test_no_order_of_randomized_response_exceeds_it(categories, epsilon):
     rest = [np.log((categories - 2) * q)] if categories > 2 else []
     log_p, log_q = np.log([p, q]), np.log([q, p])
     found = per_order(np.r_[log_p, rest], np.r_[log_q, rest], 1 + np.logspace(-5, 4, 2000))
-    rho = zcdp_of(channel).rho
+    rho = zcdp(channel).rho
     assert found <= rho * (1 + 1e-5)
     assert rho == pytest.approx(found, rel=1e-4)
     assert rho <= PureDP(channel.epsilon).to_zcdp().rho * (1 + 1e-12)
@@ -94,31 +98,31 @@ def test_bounded_range_is_the_worst_over_positions(epsilon):
         p = q * np.exp(epsilon - t)
         laws = np.log([p, 1 - p]), np.log([q, 1 - q])
         best = max(best, per_order(*laws, ORDERS[::10]))
-    rho = zcdp_of(ExponentialMechanism(epsilon=epsilon)).rho
+    rho = zcdp(ExponentialMechanism(epsilon=epsilon)).rho
     assert best <= rho * (1 + 1e-6)
     assert best == pytest.approx(rho, rel=1e-3)
 
 
 def test_vectors_add_up():
-    both = zcdp_of(Laplace(scale=[1.0, 2.0]), [1.0, 0.5]).rho
-    single = zcdp_of(Laplace(scale=1.0)).rho + zcdp_of(Laplace(scale=2.0), 0.5).rho
+    both = zcdp(Laplace(scale=[1.0, 2.0]), [1.0, 0.5]).rho
+    single = zcdp(Laplace(scale=1.0)).rho + zcdp(Laplace(scale=2.0), 0.5).rho
     assert both == pytest.approx(single)
-    counts = zcdp_of(Geometric(scale=2.0), [1, 3]).rho
+    counts = zcdp(Geometric(scale=2.0), [1, 3]).rho
     assert counts == pytest.approx(
-        zcdp_of(Geometric(scale=2.0)).rho + zcdp_of(Geometric(scale=2.0), 3).rho
+        zcdp(Geometric(scale=2.0)).rho + zcdp(Geometric(scale=2.0), 3).rho
     )
     # one sensitivity shared between cells costs most where one cell takes it all
-    assert zcdp_of(Laplace(scale=1.0), 1.5).rho >= both
-    assert zcdp_of(Geometric(scale=1e9), 10**8).rho == PureDP(0.1).to_zcdp().rho
+    assert zcdp(Laplace(scale=1.0), 1.5).rho >= both
+    assert zcdp(Geometric(scale=1e9), 10**8).rho == PureDP(0.1).to_zcdp().rho
 
 
 def test_others_are_converted():
     for law in (Gaussian(sigma=2.0), DiscreteGaussian(sigma=2.0), Tulap(scale=1.0)):
-        assert zcdp_of(law) == guarantee_of(law).to_zcdp()
-    assert zcdp_of(RandomizedResponse(p=0.5)).rho == 0
-    assert zcdp_of(RandomizedResponse(p=0.1, categories=10)).rho == pytest.approx(0, abs=1e-15)
-    assert zcdp_of(Laplace(scale=1.0), 1.0, "replace").neighbours == "replace"
-    twice = zcdp_of(ExponentialMechanism(epsilon=1.0, monotonic=True), neighbours="replace")
-    assert twice.rho == zcdp_of(ExponentialMechanism(epsilon=2.0)).rho
+        assert zcdp(law) == guarantee_of(law).to_zcdp()
+    assert zcdp(RandomizedResponse(p=0.5)).rho == 0
+    assert zcdp(RandomizedResponse(p=0.1, categories=10)).rho == pytest.approx(0, abs=1e-15)
+    assert zcdp(Laplace(scale=1.0), 1.0, "replace").neighbours == "replace"
+    twice = zcdp(ExponentialMechanism(epsilon=1.0, monotonic=True), neighbours="replace")
+    assert twice.rho == zcdp(ExponentialMechanism(epsilon=2.0)).rho
     with pytest.raises(InvalidParameterError, match="implies no zCDP"):
-        zcdp_of(Tulap(scale=1.0, truncation=0.01))
+        zcdp(Tulap(scale=1.0, truncation=0.01))

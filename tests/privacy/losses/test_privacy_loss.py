@@ -53,7 +53,7 @@ def brackets(loss, epsilon, exact, rtol=1e-11):
     lower, upper = loss.delta_bounds(epsilon)
     assert lower <= exact * (1 + rtol)
     assert exact * (1 - rtol) <= upper
-    assert loss.delta(epsilon) == pytest.approx(exact, rel=rtol)
+    assert loss.delta_at(epsilon) == pytest.approx(exact, rel=rtol)
 
 
 GEOMETRIC = Geometric(scale=1.3)
@@ -182,9 +182,9 @@ def test_lattices_without_a_common_step_stay_in_their_bracket():
     mu = float(np.sqrt(1 + (100 / 417.77) ** 2))
     for epsilon in (0.0, 1.0, 5.0, 20.0):
         lower, upper = loss.delta_bounds(epsilon)
-        assert lower <= loss.delta(epsilon) <= upper
+        assert lower <= loss.delta_at(epsilon) <= upper
         assert upper - lower <= 1e-7 * upper
-        assert loss.delta(epsilon) == pytest.approx(GDP(mu).delta_at(epsilon), rel=1e-5)
+        assert loss.delta_at(epsilon) == pytest.approx(GDP(mu).delta_at(epsilon), rel=1e-5)
 
 
 def test_laplace_power_in_closed_form():
@@ -222,14 +222,14 @@ def test_composition_is_associative():
 def test_nothing_moves():
     for mechanism in (Laplace(scale=1.0), Gaussian(sigma=1.0), DiscreteGaussian(sigma=1.0)):
         loss = privacy_loss(mechanism, 0.0)
-        assert loss.delta(0.0) == 0.0
-        assert loss.epsilon(1e-9) == 0.0
+        assert loss.delta_at(0.0) == 0.0
+        assert loss.epsilon_at(1e-9) == 0.0
         assert loss.epsilon_bounds(0.0) == (0.0, 0.0)
         assert loss.delta_bounds([0.0, 1.0])[1].tolist() == [0.0, 0.0]
         assert loss.power([0.0, 0.3]).tolist() == [0.0, 0.3]
         assert loss.cdf([-1e-300, 0.0]).tolist() == [0.0, 1.0]
         assert loss.mean == loss.variance == loss.rvs() == 0.0
-    assert privacy_loss(RandomizedResponse(p=0.5)).epsilon(0.0) == 0.0
+    assert privacy_loss(RandomizedResponse(p=0.5)).epsilon_at(0.0) == 0.0
 
 
 @pytest.mark.parametrize(
@@ -245,8 +245,8 @@ def test_nothing_moves():
 )
 def test_epsilon_inverts_delta(loss):
     for delta in (0.2, 1e-3, 1e-6) if loss.cdf(27.0) == 1.0 else (0.2, 1e-6, 1e-40, 1e-250):
-        epsilon = loss.epsilon(delta)
-        assert loss.delta(epsilon) == pytest.approx(delta, rel=1e-10, abs=1e-300)
+        epsilon = loss.epsilon_at(delta)
+        assert loss.delta_at(epsilon) == pytest.approx(delta, rel=1e-10, abs=1e-300)
         lower, upper = loss.epsilon_bounds(delta)
         assert lower <= epsilon <= upper
         assert upper - lower <= 1e-10 * upper
@@ -255,15 +255,15 @@ def test_epsilon_inverts_delta(loss):
 
 def test_epsilon_at_zero_delta_is_the_largest_loss():
     loss = privacy_loss(Laplace(scale=2.0), compositions=3) + privacy_loss(RESPONSE)
-    assert loss.epsilon(0.0) == pytest.approx(1.5 + RESPONSE.epsilon, rel=1e-15)
-    assert loss.delta(loss.epsilon(0.0) * (1 + 1e-12)) == 0.0
-    assert loss.epsilon(0.999) == 0.0
+    assert loss.epsilon_at(0.0) == pytest.approx(1.5 + RESPONSE.epsilon, rel=1e-15)
+    assert loss.delta_at(loss.epsilon_at(0.0) * (1 + 1e-12)) == 0.0
+    assert loss.epsilon_at(0.999) == 0.0
 
 
 def test_curves_are_monotone_and_bounded_by_named_guarantees():
     loss = privacy_loss(DiscreteGaussian(sigma=5.0), compositions=20)
     epsilon = np.linspace(0.0, 12.0, 25)
-    delta = loss.delta(epsilon)
+    delta = loss.delta_at(epsilon)
     assert (np.diff(delta) < 0).all()
     assert (delta <= ZCDP(0.4).delta_at(epsilon)).all()
     alpha = np.linspace(0.0, 1.0, 21)
@@ -295,7 +295,7 @@ def test_draws(loss):
         assert abs((draws <= at).mean() - p) < 6 * np.sqrt(p * (1 - p) / size) + 1e-12
     # δ(ε) is a mean of the draws: E[(1 - e^(ε-L))₊], between 0 and 1
     payoff = -np.expm1(np.minimum(0.5 - draws, 0.0))
-    assert abs(payoff.mean() - loss.delta(0.5)) < 6 * payoff.std() / np.sqrt(size)
+    assert abs(payoff.mean() - loss.delta_at(0.5)) < 6 * payoff.std() / np.sqrt(size)
 
 
 def test_within_the_brackets_of_dp_accounting():
@@ -338,11 +338,11 @@ def test_within_the_brackets_of_dp_accounting():
 
 def test_shapes():
     loss = privacy_loss(Laplace(scale=1.0), compositions=2)
-    assert isinstance(loss.delta(0.5), float)
-    assert isinstance(loss.epsilon(0.1), float)
+    assert isinstance(loss.delta_at(0.5), float)
+    assert isinstance(loss.epsilon_at(0.1), float)
     assert isinstance(loss.power(0.1), float)
     assert isinstance(loss.cdf(0.1), float)
-    assert loss.delta([[0.1, 0.2], [0.2, 0.1]]).shape == (2, 2)
+    assert loss.delta_at([[0.1, 0.2], [0.2, 0.1]]).shape == (2, 2)
     assert loss.delta_bounds([0.1, 0.2])[0].shape == (2,)
     assert loss.rvs(3, rng=1).shape == (3,)
     assert "2 * LaplaceLoss(shift=1.0)" in repr(loss)
@@ -369,10 +369,10 @@ def test_shapes():
         (lambda: privacy_loss(Laplace(scale=1e20)), "too small"),
         (lambda: privacy_loss(Laplace(scale=1.0)) * 0, "compositions must be >= 1"),
         (lambda: privacy_loss(Laplace(scale=1.0)) * 1.5, "whole number"),
-        (lambda: privacy_loss(Laplace(scale=1.0)).delta(-0.1), "epsilon must be >= 0"),
-        (lambda: privacy_loss(Laplace(scale=1.0)).delta(np.inf), "finite"),
-        (lambda: privacy_loss(Laplace(scale=1.0)).epsilon(1.0), "delta must be < 1"),
-        (lambda: privacy_loss(Gaussian(sigma=1.0)).epsilon(0.0), "the loss is unbounded"),
+        (lambda: privacy_loss(Laplace(scale=1.0)).delta_at(-0.1), "epsilon must be >= 0"),
+        (lambda: privacy_loss(Laplace(scale=1.0)).delta_at(np.inf), "finite"),
+        (lambda: privacy_loss(Laplace(scale=1.0)).epsilon_at(1.0), "delta must be < 1"),
+        (lambda: privacy_loss(Gaussian(sigma=1.0)).epsilon_at(0.0), "the loss is unbounded"),
         (lambda: privacy_loss(Gaussian(sigma=1.0)).power(1.1), "alpha must be <= 1"),
         (lambda: privacy_loss(Gaussian(sigma=1.0)).cdf(np.nan), "NaN"),
         (lambda: privacy_loss(Gaussian(sigma=1e-5)) * 10**9, "nothing is private there"),
@@ -404,7 +404,7 @@ def test_any_composition_is_sound(parts, place, alpha):
     loss = sum_of(privacy_loss(mechanism, compositions=k) for mechanism, k in parts)
     epsilon = place * (loss.mean + 5 * np.sqrt(loss.variance))
     lower, upper = loss.delta_bounds(epsilon)
-    delta = loss.delta(epsilon)
+    delta = loss.delta_at(epsilon)
     assert 0 <= lower <= delta <= upper <= 1
     assert upper - lower <= 1e-3 * upper + 1e-300
     power = loss.power(alpha)
@@ -418,7 +418,9 @@ def test_any_composition_is_sound(parts, place, alpha):
 @settings(derandomize=True, deadline=None, max_examples=100)
 @given(
     st.one_of(st.floats(), st.none(), st.text(max_size=2), st.lists(st.floats(), max_size=3)),
-    st.sampled_from(["delta", "delta_bounds", "epsilon", "epsilon_bounds", "power", "cdf", "rvs"]),
+    st.sampled_from(
+        ["delta_at", "delta_bounds", "epsilon_at", "epsilon_bounds", "power", "cdf", "rvs"]
+    ),
 )
 def test_junk_is_refused(value, name):
     loss = privacy_loss(Laplace(scale=2.0))
@@ -433,3 +435,10 @@ def test_junk_is_refused(value, name):
 def test_parts_that_are_no_losses(parts):
     with pytest.raises(InvalidParameterError, match=r"^parts must"):
         PrivacyLoss(parts)
+
+
+def test_sum_is_plus():
+    parts = [privacy_loss(Laplace(scale=2.0)), privacy_loss(Gaussian(sigma=3.0))]
+    assert sum(parts) == parts[0] + parts[1]
+    with pytest.raises(TypeError, match="unsupported operand"):
+        1 + parts[0]

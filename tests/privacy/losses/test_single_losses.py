@@ -26,7 +26,7 @@ def agrees(loss, epsilon, exact, rtol=1e-12):
     lower, upper = loss.delta_bounds(epsilon)
     assert lower <= exact * (1 + 1e-15) + 1e-320
     assert exact * (1 - 1e-15) - 1e-320 <= upper
-    assert loss.delta(epsilon) == pytest.approx(exact, rel=rtol, abs=1e-307)
+    assert loss.delta_at(epsilon) == pytest.approx(exact, rel=rtol, abs=1e-307)
 
 
 @pytest.mark.parametrize("shift", SHIFTS)
@@ -64,7 +64,7 @@ def test_randomized_response(p, categories, fraction):
     exact = p - mp.exp(mp.mpf(epsilon)) * other
     # the channel's ε, a rounded logarithm, is what its δ starts from
     rounding = 1e-15 * max(p, 1.0) / float(exact)
-    agrees_roughly = privacy_loss(channel).delta(epsilon)
+    agrees_roughly = privacy_loss(channel).delta_at(epsilon)
     assert agrees_roughly == pytest.approx(float(exact), rel=1e-12 + rounding)
 
 
@@ -80,7 +80,7 @@ def test_gaussian(mu, compositions, deviations):
         exact = mp.ncdf(m / 2 - e / m) - mp.exp(e) * mp.ncdf(-m / 2 - e / m)
     # ε is a float: where it is large, its last digit moves δ
     rtol = 1e-12 + 4e-16 * epsilon * (deviations + 1) / float(m)
-    assert loss.delta(epsilon) == pytest.approx(float(exact), rel=rtol, abs=1e-307)
+    assert loss.delta_at(epsilon) == pytest.approx(float(exact), rel=rtol, abs=1e-307)
 
 
 @pytest.mark.parametrize("sigma", [0.1, 0.3, 1.0, 7.5, 100.0])
@@ -168,7 +168,7 @@ def test_figures_of_the_discrete_gaussian():
     for sigma, compositions in ((100.0, 10**4), (1000.0, 10**6)):
         loss = privacy_loss(DiscreteGaussian(sigma=sigma), compositions=compositions)
         lower, upper = loss.epsilon_bounds(1e-6)
-        assert lower <= loss.epsilon(1e-6) <= upper
+        assert lower <= loss.epsilon_at(1e-6) <= upper
         assert upper - lower < 1e-12
         assert round(upper, 3) == 4.887
 
@@ -306,7 +306,7 @@ def test_epsilon_at_the_smallest_delta():
     p = mp.mpf(0.7)
     each = mp.log(p / (1 - p))
     for delta in (1e-300, 1e-100):
-        epsilon = mp.mpf(loss.epsilon(delta))
+        epsilon = mp.mpf(loss.epsilon_at(delta))
         exact = mp.fsum(
             mp.binomial(count, lies)
             * p ** (count - lies)

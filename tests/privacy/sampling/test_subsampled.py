@@ -27,7 +27,7 @@ def installed():
 def test_without_sampling_the_gaussian_is_known():
     installed()
     discrete = DiscreteGaussian(sigma=10.0)
-    repeated = privacy_loss(discrete, compositions=100).epsilon([1e-6, 1e-3])
+    repeated = privacy_loss(discrete, compositions=100).epsilon_at([1e-6, 1e-3])
     for law, exact in (
         (Gaussian(sigma=10.0), GDP(1.0).epsilon_at([1e-6, 1e-3])),
         (discrete, repeated),
@@ -127,3 +127,33 @@ def test_missing_package_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "dp_accounting.pld.privacy_loss_distribution", None)
     with pytest.raises(MissingExtraError, match=r"dpinfer\[accounting\]"):
         SubsampledLoss(Laplace(scale=1.0), rate=0.1).delta_bounds(1.0)
+
+
+def test_sums_of_sampled_losses():
+    pytest.importorskip("dp_accounting")
+    first = SubsampledLoss(Laplace(scale=2.0), rate=0.05, count=20, grid=1e-3)
+    second = SubsampledLoss(Gaussian(sigma=3.0), rate=0.1, count=5, grid=1e-3)
+    total = first + second
+    assert total.epsilon_at(1e-5) == total.epsilon_bounds(1e-5)[1]
+    assert total.delta_at(0.5) == total.delta_bounds(0.5)[1]
+    # more than either alone, less than both at half of δ
+    parts = [one.epsilon_at(0.5e-5) for one in (first, second)]
+    assert max(parts) < total.epsilon_at(0.5e-5)
+    assert total.epsilon_at(1e-5) < sum(parts)
+    assert sum([first, first]).epsilon_at(1e-5) == pytest.approx((2 * first).epsilon_at(1e-5))
+    assert (3 * total).others[0].count == 15
+    assert [source.rate for source in total.to_approx_dp(1e-5, sample="x").sources] == [0.05, 0.1]
+    with pytest.raises(InvalidParameterError, match="others must hold single losses with the grid"):
+        first + SubsampledLoss(Laplace(scale=2.0), rate=0.05, grid=1e-2)
+    with pytest.raises(TypeError, match="unsupported operand"):
+        first + 1.0
+
+
+def test_certain_sampling_is_no_sampling():
+    pytest.importorskip("dp_accounting")
+    sampled = SubsampledLoss(Laplace(scale=2.0), rate=1.0, count=3, grid=1e-3)
+    sampled += SubsampledLoss(Gaussian(sigma=3.0), rate=1.0, grid=1e-3)
+    exact = 3 * privacy_loss(Laplace(scale=2.0)) + privacy_loss(Gaussian(sigma=3.0))
+    low, high = sampled.epsilon_bounds(1e-4)
+    assert low <= exact.epsilon_at(1e-4) <= high
+    assert high == pytest.approx(low, abs=0.01)

@@ -159,7 +159,7 @@ def test_it_bounds_the_tail_of_the_privacy_loss():
         loss = privacy_loss(subject)
         for epsilon in (0.1, 0.3, 0.8):
             assert 1 - loss.cdf(epsilon) <= pbdp_delta(subject, epsilon) + 1e-12
-            assert loss.delta(epsilon) <= pbdp_delta(subject, epsilon) + 1e-12
+            assert loss.delta_at(epsilon) <= pbdp_delta(subject, epsilon) + 1e-12
 
 
 def test_groups_and_shapes():

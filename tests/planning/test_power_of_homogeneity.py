@@ -4,12 +4,13 @@ import warnings
 
 import numpy as np
 import pytest
+from planned import PlannedPower
 from scipy import special, stats
 from statsmodels.stats.power import GofChisquarePower
 
 from dpinfer import Exact, Gaussian, Laplace, chi2_contingency
 from dpinfer.errors import ApproximationWarning, InvalidParameterError
-from dpinfer.hypothesis_tests.power import HomogeneityPower
+from dpinfer.planning.tables import group_sizes
 
 PAIR = np.array([[0.6, 0.4], [0.4, 0.6]])
 GROUPS = np.array([[0.5, 0.3, 0.2], [0.3, 0.3, 0.4], [0.4, 0.3, 0.3]])
@@ -18,12 +19,17 @@ SHARES = np.array([0.2, 0.5, 0.3])
 
 @pytest.mark.parametrize("statistic", ["projected", "pearson"])
 def test_without_noise_the_limit_is_that_of_statsmodels(statistic):
-    plan = HomogeneityPower(
-        GROUPS, Exact(), row_shares=SHARES, statistic=statistic, method="asymptotic"
+    plan = PlannedPower(
+        chi2_contingency,
+        truth=GROUPS,
+        mechanism=Exact(),
+        row_totals=SHARES,
+        statistic=statistic,
+        method="asymptotic",
     )
     pooled = SHARES @ GROUPS
     w = np.sqrt((SHARES[:, None] * np.square(GROUPS - pooled) / pooled).sum())
-    assert plan.effect_size == pytest.approx(w)
+    assert plan.curve(nobs=400).attrs["effect_size"] == pytest.approx(w)
     for effect, alpha in ((0.5, 0.05), (1.0, 0.001)):
         # 4 degrees of freedom are those of 5 cells
         peer = GofChisquarePower().power(effect * w, 400, alpha, n_bins=5)
@@ -37,7 +43,14 @@ def test_limit_of_two_groups_by_symmetry(sigma, statistic):
     """With known row totals (Y11 - Y12 - Y21 + Y22)/2 is what is left, of variance n/4 + sigma²."""
     nobs = 1000
     mean, variance = 0.2 * nobs / 2.0, nobs / 4.0 + sigma**2
-    plan = HomogeneityPower(PAIR, Gaussian(sigma=sigma), statistic=statistic, method="asymptotic")
+    plan = PlannedPower(
+        chi2_contingency,
+        truth=PAIR,
+        mechanism=Gaussian(sigma=sigma),
+        statistic=statistic,
+        method="asymptotic",
+        row_totals=True,
+    )
     peer = stats.ncx2.sf(special.chdtri(1, 0.05), 1, mean**2 / variance)
     assert plan.power(nobs) == pytest.approx(peer, rel=1e-8)
 
@@ -58,8 +71,8 @@ def test_simulated_power_without_noise_is_that_of_an_enumeration():
     tail = np.array([null[z2 >= value - 1e-9].sum() for value in values])
     critical = values[tail <= alpha].min()
     exact = law[(z2 >= critical - 1e-9) & (expected >= 5.0)].sum()
-    plan = HomogeneityPower(PAIR, Exact(), rng=1)
-    frame = plan.power_frame(nobs=2 * n, effect=1.0, alpha=alpha)
+    plan = PlannedPower(chi2_contingency, truth=PAIR, mechanism=Exact(), rng=1, row_totals=True)
+    frame = plan.curve(nobs=2 * n, effect=1.0, alpha=alpha)
     assert abs(frame["power"].item() - exact) <= 6.0 * frame["mc_error"].item()
 
 
@@ -91,8 +104,16 @@ def test_power_is_how_often_the_test_rejects(statistic, sizes, noise):
                 ).pvalue
                 <= alpha
             )
-    plan = HomogeneityPower(GROUPS, noise, row_shares=SHARES, statistic=statistic, rng=1, reps=1000)
-    frame = plan.power_frame(nobs=sum(sizes), effect=1.0, alpha=alpha)
+    plan = PlannedPower(
+        chi2_contingency,
+        truth=GROUPS,
+        mechanism=noise,
+        row_totals=SHARES,
+        statistic=statistic,
+        rng=1,
+        reps=1000,
+    )
+    frame = plan.curve(nobs=sum(sizes), effect=1.0, alpha=alpha)
     power = frame["power"].item()
     error = np.hypot(np.sqrt(power * (1.0 - power) / size), frame["mc_error"].item())
     assert hits / size == pytest.approx(power, abs=6.0 * error)
@@ -101,15 +122,22 @@ def test_power_is_how_often_the_test_rejects(statistic, sizes, noise):
 @pytest.mark.parametrize("statistic", ["projected", "pearson"])
 def test_power_at_the_null_hypothesis_is_the_level(statistic):
     """Six standard errors, which include that of the critical value."""
-    plan = HomogeneityPower(GROUPS, Gaussian(sigma=5.0), statistic=statistic, rng=4, reps=1000)
-    frame = plan.power_frame(nobs=1500, effect=0.0, alpha=[0.02, 0.1])
+    plan = PlannedPower(
+        chi2_contingency,
+        truth=GROUPS,
+        mechanism=Gaussian(sigma=5.0),
+        statistic=statistic,
+        rng=4,
+        reps=1000,
+        row_totals=True,
+    )
+    frame = plan.curve(nobs=1500, effect=0.0, alpha=[0.02, 0.1])
     assert (np.abs(frame["power"] - frame["alpha"]) <= 6.0 * frame["mc_error"]).all()
 
 
 def test_sizes_of_groups_are_whole_and_add_up():
-    plan = HomogeneityPower(GROUPS, Exact(), row_shares=SHARES)
     for nobs in (1, 2, 7, 100, 10**9 + 7):
-        sizes = plan._trials(nobs)
+        sizes = group_sizes(SHARES, nobs)
         assert (sizes >= 1).all()
         assert nobs < 3 or sizes.sum() == nobs
         assert (np.abs(sizes - SHARES * nobs) <= 1.0).all()
@@ -118,26 +146,41 @@ def test_sizes_of_groups_are_whole_and_add_up():
 def test_noise_of_each_cell_and_doubts():
     sigma = np.arange(1.0, 10.0).reshape(3, 3)
     given = [Gaussian(sigma=sigma), [Gaussian(sigma=x) for x in sigma.ravel()]]
-    powers = {HomogeneityPower(GROUPS, law, method="asymptotic").power(300) for law in given}
+    powers = {
+        PlannedPower(
+            chi2_contingency, truth=GROUPS, mechanism=law, method="asymptotic", row_totals=True
+        ).power(300)
+        for law in given
+    }
     assert len(powers) == 1
     with pytest.warns(ApproximationWarning, match="not Gaussian") as caught:
-        HomogeneityPower(GROUPS, Laplace(scale=2.0), method="asymptotic").power(1000)
-    assert caught[0].filename == __file__
+        PlannedPower(
+            chi2_contingency,
+            truth=GROUPS,
+            mechanism=Laplace(scale=2.0),
+            method="asymptotic",
+            row_totals=True,
+        ).power(1000)
+    assert caught[0].filename == PlannedPower.power.__code__.co_filename
 
 
 @pytest.mark.parametrize(
     ("table", "shares", "message"),
     [
         ([[0.5, 0.5], [0.5, 0.5]], None, "homogeneous"),
-        ([[0.3, 0.2], [0.2, 0.3]], None, "rows of alternative_value"),
+        ([[0.3, 0.2], [0.2, 0.3]], None, "rows of truth"),
         ([[1.0, 0.0], [1.0, 0.0]], None, "columns"),
         ([[0.5, 0.5]], None, "at least 2 rows"),
         ([0.5, 0.5], None, "two-dimensional"),
-        (PAIR, [0.5, 0.6], "row_shares"),
-        (PAIR, [0.2, 0.3, 0.5], "row_shares"),
-        (PAIR, [1.0, 0.0], "row_shares"),
+        (PAIR, [0.2, 0.3, 0.5], "row_totals"),
+        (PAIR, [1.0, 0.0], "row_totals"),
     ],
 )
 def test_bad_tables_are_refused(table, shares, message):
     with pytest.raises(InvalidParameterError, match=message):
-        HomogeneityPower(table, Exact(), row_shares=shares)
+        PlannedPower(
+            chi2_contingency,
+            truth=table,
+            mechanism=Exact(),
+            row_totals=True if shares is None else shares,
+        ).power()

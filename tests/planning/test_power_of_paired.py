@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from planned import PlannedPower
 from scipy import stats
 
 from dpinfer.errors import DPInferError, InvalidParameterError
-from dpinfer.hypothesis_tests import counts_paired
-from dpinfer.hypothesis_tests.power import LinearPower, PairedCountsPower
+from dpinfer.hypothesis_tests import counts_paired, linear_ztest
 from dpinfer.mechanisms import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace
 
 LEVELS = np.array([0.01, 0.05, 0.3, 0.9])
@@ -51,7 +51,9 @@ def test_power_of_the_largest_difference_equals_enumeration(pair, shift):
     pvalue = beyond[np.searchsorted(null, reached.ravel() - 1e-9)].reshape(reached.shape)
     want = [chances[pvalue <= level].sum() for level in LEVELS]
     direction = difference if shift else np.ones(2)
-    got = PairedCountsPower(direction, pair).power(1.0 if shift else 0.0, LEVELS)
+    got = PlannedPower(counts_paired, difference=direction, mechanism=pair).power(
+        1.0 if shift else 0.0, LEVELS
+    )
     np.testing.assert_allclose(got, want, atol=1e-10)
     if not shift:
         assert (got <= LEVELS + 1e-12).all()
@@ -59,7 +61,7 @@ def test_power_of_the_largest_difference_equals_enumeration(pair, shift):
 
 def test_enumeration_agrees_with_the_test_at_its_steps():
     law, rng = Geometric(scale=2.0), np.random.default_rng(1)
-    plan = PairedCountsPower([4.0, 0.0, -7.0], law)
+    plan = PlannedPower(counts_paired, difference=[4.0, 0.0, -7.0], mechanism=law)
     for _ in range(20):
         noise = law.rvs((2, 3), rng=rng)
         pvalue = float(counts_paired(*noise, mechanism=law).pvalue)
@@ -71,9 +73,11 @@ def test_enumeration_agrees_with_the_test_at_its_steps():
 @pytest.mark.parametrize("law", [Laplace(scale=2.0), Gaussian(sigma=3.0)], ids=repr)
 @pytest.mark.parametrize("statistic", ["max", "chi2"])
 def test_one_cell_is_a_difference_of_two_counts(law, statistic):
-    want = LinearPower([1, -1], law).power([0.0, 6.0, -9.0])
-    plan = PairedCountsPower([3.0], law, statistic=statistic, reps=100_000, rng=3)
-    frame = plan.power_frame(effect=[0.0, 2.0, -3.0])
+    want = PlannedPower(linear_ztest, weights=[1, -1], mechanism=law).power([0.0, 6.0, -9.0])
+    plan = PlannedPower(
+        counts_paired, difference=[3.0], mechanism=law, statistic=statistic, reps=100_000, rng=3
+    )
+    frame = plan.curve(effect=[0.0, 2.0, -3.0])
     # 6 standard errors: 2e-9 each
     slack = 6 * frame["mc_error"] + 1e-10
     assert (np.abs(frame["power"] - want) <= slack).all()
@@ -86,15 +90,23 @@ def test_squares_under_normal_noise_are_noncentral_chi2():
     centrality = np.square(difference / [1.0, 2.0, 3.0]).sum()
     want = stats.ncx2.sf(stats.chi2.isf(LEVELS, 3), 3, 0.25 * centrality)
     for method in (None, "asymptotic"):
-        plan = PairedCountsPower(difference, laws, statistic="chi2", method=method)
+        plan = PlannedPower(
+            counts_paired, difference=difference, mechanism=laws, statistic="chi2", method=method
+        )
         np.testing.assert_allclose(plan.power(0.5, LEVELS), want, rtol=1e-9)
     np.testing.assert_allclose(plan.power(0.0, LEVELS), LEVELS, rtol=1e-9)
 
 
 def test_the_law_may_have_a_parameter_for_each_cell():
     scales = np.array([1.0, 4.0])
-    one = PairedCountsPower([3.0, 9.0], Laplace(scale=scales)).power()
-    pair = PairedCountsPower([3.0, 9.0], (Laplace(scale=scales), Laplace(scale=scales))).power()
+    one = PlannedPower(
+        counts_paired, difference=[3.0, 9.0], mechanism=Laplace(scale=scales)
+    ).power()
+    pair = PlannedPower(
+        counts_paired,
+        difference=[3.0, 9.0],
+        mechanism=(Laplace(scale=scales), Laplace(scale=scales)),
+    ).power()
     assert one == pytest.approx(pair, rel=1e-12)
 
 
@@ -105,8 +117,15 @@ def test_the_law_may_have_a_parameter_for_each_cell():
 def test_power_is_how_often_the_test_rejects(statistic, method):
     law, rng, runs = Geometric(scale=3.0), np.random.default_rng(4), 60
     difference = np.array([8.0, 0.0, -6.0, 3.0])
-    plan = PairedCountsPower(difference, law, statistic=statistic, method=method, rng=5)
-    frame = plan.power_frame(effect=1.0, alpha=0.1)
+    plan = PlannedPower(
+        counts_paired,
+        difference=difference,
+        mechanism=law,
+        statistic=statistic,
+        method=method,
+        rng=5,
+    )
+    frame = plan.curve(effect=1.0, alpha=0.1)
     power, error = frame["power"][0], frame["mc_error"][0]
     noise = law.rvs((runs, 2, 4), rng=rng)
     options = {"mechanism": law, "statistic": statistic, "method": method, "reps": 999}
@@ -123,13 +142,20 @@ def test_power_is_how_often_the_test_rejects(statistic, method):
 @pytest.mark.parametrize("statistic", ["max", "chi2"])
 @pytest.mark.parametrize("mechanism", [Laplace.from_epsilon, Gaussian.from_rho], ids=repr)
 def test_solving_is_the_inverse_of_power(statistic, mechanism):
-    plan = PairedCountsPower([9.0, -3.0, 1.0], mechanism, statistic=statistic, reps=999, rng=6)
+    plan = PlannedPower(
+        counts_paired,
+        difference=[9.0, -3.0, 1.0],
+        mechanism=mechanism,
+        statistic=statistic,
+        reps=999,
+        rng=6,
+    )
     known = {"effect": 1.5, "alpha": 0.05, "budget": 0.2}
-    frame = plan.power_frame(**known)
+    frame = plan.curve(**known)
     power = frame["power"][0]
-    assert plan.solve_power(**known) == power
+    assert plan.solve(**known) == power
     for name, value in known.items():
-        found = plan.solve_power(**{**known, name: None}, power=power)
+        found = plan.solve(**{**known, name: None}, power=power)
         reached = plan.power(**{**known, name: found})
         if frame["mc_error"][0]:  # that of the replicates is a step function
             assert power <= reached <= power + 0.01
@@ -138,13 +164,15 @@ def test_solving_is_the_inverse_of_power(statistic, mechanism):
 
 
 def test_smallest_budget_where_the_power_has_steps():
-    plan = PairedCountsPower([20] + 4 * [0], Geometric.from_epsilon)
-    found = plan.solve_power(effect=1, alpha=0.05, power=0.8)
+    plan = PlannedPower(counts_paired, difference=[20] + 4 * [0], mechanism=Geometric.from_epsilon)
+    found = plan.solve(effect=1, alpha=0.05, power=0.8)
     assert plan.power(budget=found) >= 0.8 > plan.power(budget=found * (1 - 1e-6))
 
 
 def test_powers_of_one_plan_are_of_the_same_replicates():
-    plan = PairedCountsPower([3.0, 4.0], Laplace(scale=1.0), statistic="chi2", rng=7)
+    plan = PlannedPower(
+        counts_paired, difference=[3.0, 4.0], mechanism=Laplace(scale=1.0), statistic="chi2", rng=7
+    )
     powers = plan.power(np.linspace(0.0, 3.0, 9))
     np.testing.assert_array_equal(plan.power(np.linspace(0.0, 3.0, 9)), powers)
     assert (np.diff(powers) > 0).all()
@@ -172,16 +200,22 @@ def test_powers_of_one_plan_are_of_the_same_replicates():
 )
 def test_bad_plans_are_refused(name, options):
     with pytest.raises((InvalidParameterError, TypeError), match=name):
-        PairedCountsPower(**{"difference": [1.0, 2.0], "mechanism": Laplace(scale=1.0), **options})
+        PlannedPower(
+            counts_paired, **{"difference": [1.0, 2.0], "mechanism": Laplace(scale=1.0), **options}
+        ).power()
 
 
 def test_impossible_powers_are_refused():
-    plan = PairedCountsPower([1.0, 2.0], Laplace.from_epsilon)
+    plan = PlannedPower(counts_paired, difference=[1.0, 2.0], mechanism=Laplace.from_epsilon)
     with pytest.raises(InvalidParameterError, match="power must be larger than"):
-        plan.solve_power(alpha=0.05, budget=1.0, power=0.04)
+        plan.solve(alpha=0.05, budget=1.0, power=0.04)
     with pytest.raises(InvalidParameterError, match="mechanism must have noise"):
-        PairedCountsPower([1.0], lambda budget: Exact()).power(budget=1.0)
-    few = PairedCountsPower([1.0], Laplace(scale=1.0), statistic="chi2", reps=99)
+        PlannedPower(counts_paired, difference=[1.0], mechanism=lambda budget: Exact()).power(
+            budget=1.0
+        )
+    few = PlannedPower(
+        counts_paired, difference=[1.0], mechanism=Laplace(scale=1.0), statistic="chi2", reps=99
+    )
     with pytest.raises(InvalidParameterError, match="reps must be >= 999"):
         few.power(1.0, 0.001)
 
@@ -196,7 +230,14 @@ BAD = st.one_of(
 @given(st.sampled_from(["effect", "alpha", "budget"]), BAD, st.sampled_from(["max", "chi2"]))
 def test_only_our_errors_escape(name, value, statistic):
     for mechanism in (Laplace.from_epsilon, Geometric.from_epsilon):
-        plan = PairedCountsPower([4.0, -1.0], mechanism, statistic=statistic, reps=99, rng=1)
+        plan = PlannedPower(
+            counts_paired,
+            difference=[4.0, -1.0],
+            mechanism=mechanism,
+            statistic=statistic,
+            reps=99,
+            rng=1,
+        )
         try:
             power = plan.power(**{"effect": 3.0, "alpha": 0.05, "budget": 1.0, name: value})
         except DPInferError:

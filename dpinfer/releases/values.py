@@ -1,12 +1,12 @@
 """Noisy values: numbers with their labels, the joint law of their noise, and how they came out.
 
-Every public function makes them once of what it is given, checked and aligned (:func:`noisy`); all
-that comes after takes them and checks nothing.
+Every public function makes them once of what it is given (:func:`dpinfer.noisy`); all that
+comes after takes them and checks nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Self, TypeVar, cast, final
 
@@ -17,24 +17,23 @@ from dpinfer._check import (
     RNG,
     FloatArray,
     Locked,
+    as_table,
     check_array,
     check_integer_array,
     check_length,
     check_reps,
     check_rng,
-    check_scalar,
+    one_line,
     show,
 )
-from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
+from dpinfer.errors import InvalidParameterError
 from dpinfer.mechanisms.independent import (
     IndependentNoise,
-    Mechanism,
-    as_noise,
     groups,
-    refuse_selected,
 )
-from dpinfer.mechanisms.law import NoiseLaw, Origin, ParametricLaw, marked
+from dpinfer.mechanisms.law import NoiseLaw, Origin, ParametricLaw, Share
 from dpinfer.mechanisms.laws import Exact
+from dpinfer.queries.domain import show_label
 from dpinfer.results.labels import attach_labels, split_labels
 
 if TYPE_CHECKING:
@@ -50,7 +49,9 @@ Found = TypeVar("Found")
 LARGEST_VALUE = 1e100
 """Beyond it, squares of deviations overflow."""
 
-_LARGEST_BIN = 2.0**52
+HELD = 1_000_000
+"""Weights of at most so many are held; of more, rows are made when they are asked for."""
+
 _CANCELLED = 1e-13
 """What is left of weights that cancel, relative to them, is rounding."""
 
@@ -110,7 +111,7 @@ class Noises(Locked):
     def parts(self) -> tuple[Part, ...]:
         """Which noises they are; new ones become so by being asked."""
         if self._parts is None:
-            self._parts = ((_new_origin(), None, self.size),)
+            self._parts = ((new_origin(), None, self.size),)
         return self._parts
 
     def are(self, other: Noises) -> bool:
@@ -212,7 +213,7 @@ class Rule(Locked):
 class NoisyValues:
     """Numbers with labels, the joint law of their noise, and how they were published.
 
-    Made by :func:`noisy`. What is published of m confidential values f is f + W z, with q
+    Made by :func:`dpinfer.noisy`. What is published of m confidential values f is f + W z, with q
     independent noises z; a release, a combined estimate and plain numbers with ``mechanism=`` are
     or give such values.
 
@@ -357,13 +358,11 @@ class NoisyValues:
         InvalidParameterError
             If a value with a coefficient has a publishing rule, or the lengths do not fit.
         """
-        from dpinfer.mechanisms.weighted_sum import WeightedSum
-
-        c = self._coefficients(coefficients)
-        if self.weights is None:
-            return WeightedSum(c, self._own_law())
-        row = _product(c[np.newaxis], self._rows(np.flatnonzero(c)), np.flatnonzero(c))
-        return WeightedSum(row.data, _take(self.noises.law, row.indices))
+        c = check_array(coefficients, "coefficients", ndim=1)
+        check_length(c, "coefficients", len(self), self.name)
+        used = np.flatnonzero(c)
+        self._refuse_ruled(used)
+        return self._law_of(c[used], used)
 
     def linear(
         self, coefficients: Any, *, labels: pd.Index | None = None, name: str | None = None
@@ -404,7 +403,7 @@ class NoisyValues:
             self.noises,
             shape=shape,
             labels=labels,
-            weights=_product(c, self._rows(used), used),
+            weights=product(c, self._rows(used), used),
             name=self.name if name is None else name,
         )
 
@@ -497,8 +496,6 @@ class NoisyValues:
         InvalidParameterError
             If no value is named, or one is named twice.
         """
-        from dpinfer.releases.release import positions_of
-
         rows = positions_of(where, len(self), self.labels)
         if not len(rows):
             raise InvalidParameterError("where must select at least one value, got none")
@@ -517,6 +514,33 @@ class NoisyValues:
             rule=None if self.rule is None else self.rule.take(rows, len(self)),
             name=self.name,
         )
+
+    def relabelled(self, labels: pd.Index | None) -> NoisyValues:
+        """Return the same values under other labels, or none."""
+        return NoisyValues(
+            self.values,
+            self.noises,
+            shape=self.shape if labels is None else None,
+            labels=labels,
+            weights=self.weights,
+            at=self.at,
+            rule=self.rule,
+            name=self.name,
+        )
+
+    def own_noises(self) -> Noises:
+        """Return the noises of values that each have one of their own, in their order."""
+        if self.at is None:
+            return self.noises
+        starts = np.cumsum([0, *(size for *_, size in self.noises.parts)])
+        number = np.searchsorted(starts, self.at, side="right") - 1
+        cuts = np.flatnonzero(np.diff(number)) + 1
+        parts: list[Part] = []
+        for at, which in zip(np.split(self.at, cuts), np.split(number, cuts), strict=True):
+            origin, positions, _ = self.noises.parts[which[0]]
+            place = at - starts[which[0]]
+            parts.append((origin, place if positions is None else positions[place], len(at)))
+        return Noises(self._own_law(), len(self), parts)
 
     def beside(self, other: NoisyValues) -> NoisyValues:
         """Return these values and others, one after the other, over the noises of both.
@@ -636,7 +660,7 @@ class NoisyValues:
                         f"{self._named(int(cells[0]))} whose error is {law!r}"
                     )
         if whole and self.weights is None:
-            _check_whole(self, exact=True)
+            check_whole(self, exact=True)
         return self
 
     def setting(
@@ -756,6 +780,19 @@ class NoisyValues:
 
     # inside
 
+    @property
+    def is_selected(self) -> bool:
+        """Whether some of the values have a threshold or a clamping bound."""
+        rule = self.rule
+        return rule is not None and bool(
+            np.isfinite(rule.threshold).any()
+            or (np.isfinite(rule.lowest) | np.isfinite(rule.highest)).any()
+        )
+
+    def shaped(self, found: FloatArray) -> FloatArray:
+        """Return what was found for each value in the shape of the values, which are unlabelled."""
+        return found if self.labels is not None or not found.ndim else found.reshape(self.shape)
+
     def _once(self, name: str, find: Callable[[], Found]) -> Found:
         if name not in self._found:
             self._found[name] = find()
@@ -826,11 +863,28 @@ class NoisyValues:
 
         return self._once("kinds", lambda: kinds(self.laws(), len(self)))
 
-    def _coefficients(self, coefficients: ArrayLike) -> FloatArray:
-        c = check_array(coefficients, "coefficients", ndim=1)
-        check_length(c, "coefficients", len(self), self.name)
-        self._refuse_ruled(np.flatnonzero(c))
-        return c
+    def _law_of(self, c: FloatArray, used: Positions) -> WeightedSum:
+        """Return the law of Σ cᵢ times the errors of some values, which knows its noises."""
+        from dpinfer.mechanisms.weighted_sum import WeightedSum
+
+        if self.weights is None:
+            column = used if self.at is None else self.at[used]
+        else:
+            row = product(c[np.newaxis], self._rows(used), np.arange(len(used)))
+            c, column = row.data, row.indices.astype(np.intp)
+        order = np.argsort(column, kind="stable")
+        c, column = c[order], column[order]
+        parts, start = [], 0
+        for origin, positions, size in self.noises.parts:
+            first, last = np.searchsorted(column, (start, start + size))
+            at = column[first:last] - start
+            if len(at):
+                law = _take(self.noises.law, column[first:last])
+                parts.append(
+                    Share(origin, at if positions is None else positions[at], c[first:last], law)
+                )
+            start += size
+        return WeightedSum.of_shares(parts)
 
     def _refuse_ruled(self, used: Positions) -> None:
         if self.rule is not None and (rule := self.rule.take(used, len(self))) is not None:
@@ -843,356 +897,10 @@ class NoisyValues:
 
     def _named(self, position: int) -> str:
         """Name a value in a message."""
-        return f"the value {self.values[position]:g}{_where(position, self)}"
+        return f"the value {self.values[position]:g}{row_name(position, self)}"
 
 
-def noisy(
-    values: Any,
-    *,
-    mechanism: Mechanism | Mapping[str, Any] | None = None,
-    labels: Sequence[Any] | pd.Index | None = None,
-    weights: Any = None,
-    threshold: Any = None,
-    clamp: Any = None,
-    rounded: Any = None,
-    binned: Any = None,
-    name: str = "values",
-    called: str = "mechanism",
-) -> NoisyValues:
-    """Return noisy values of whatever holds or gives them, checked.
-
-    Parameters
-    ----------
-    values : float, array, Series, DataFrame, Release or estimate
-        The published values. A Series or DataFrame gives their labels, as do the columns without
-        numbers of a frame of polars or pyarrow. A release or a fit carries its own law.
-    mechanism : NoiseLaw, sequence of NoiseLaw, or mapping
-        The law of the noise: one for all values, or one for each. ``{"laplace": scales}`` names a
-        law and gives its scales: a number, an array in the order of the values, or a Series, which
-        is aligned with their labels. Left out where ``values`` carries its own.
-    labels : sequence of length m, optional
-        Labels of the values; by default their own.
-    weights : array or sparse array, shape (m, q), optional
-        The matrix W, known and not found from the values, where they are confidential values plus
-        W z with q independent noises z of law ``mechanism``. For Gaussian noise with covariance
-        matrix C it is the Cholesky factor of C, with ``Gaussian(sigma=1)``.
-    threshold : float, array or Series, optional
-        The values were published because they reached this.
-    clamp : float or pair, optional
-        The values were moved into these bounds: a lower bound, or ``(lower, upper)``.
-    rounded : float or bool, optional
-        The noisy values were rounded to multiples of this number; True is 1. With 1 the
-        confidential values are taken to be whole numbers, so that the error is rounded noise.
-    binned : int or array, optional
-        The counts were rounded up to multiples of this *before* the noise.
-    name, called : str
-        What messages call the values and the law.
-
-    Returns
-    -------
-    NoisyValues
-        The values with their law and their publishing rule.
-
-    Raises
-    ------
-    InvalidParameterError
-        If an argument is outside what is allowed, or the parts do not fit together: no law for
-        plain numbers, or one for values that carry their own; NaN, infinite or absurd values;
-        fractions under noise that takes whole numbers only; labels that are not distinct.
-    IncompatibleReleaseError
-        If a value is below its threshold or outside of its clamping bounds.
-
-    Warns
-    -----
-    RoundedValuesWarning
-        If all values under noise with a density are whole numbers.
-
-    Notes
-    -----
-    Values made in two calls are taken to be independent, even if they are the same numbers: to
-    compare values with a function of themselves, make them once and derive the other from them.
-
-    Examples
-    --------
-    >>> from dpinfer.mechanisms import Laplace
-    >>> from dpinfer.releases.noisy import noisy
-    >>> x = noisy([120.5, 100.5], mechanism=Laplace(scale=2.0))
-    >>> x.variance, x.law_of([1, -1]).variance.round(9)
-    (array([8., 8.]), np.float64(16.0))
-    >>> total = x.linear([1, 1])
-    >>> x.beside(total).cov()
-    array([[ 8.,  0.,  8.],
-           [ 0.,  8.,  8.],
-           [ 8.,  8., 16.]])
-    """
-    plain = threshold is None and clamp is None and rounded is None and binned is None
-    if type(values) in (int, float) and plain and weights is None and labels is None:
-        single = isinstance(mechanism, ParametricLaw) and mechanism.shape == ()
-        if single and abs(values) <= LARGEST_VALUE:
-            law = cast("ParametricLaw", mechanism)
-            one = np.array((values,), dtype=np.float64)
-            x = NoisyValues(one, Noises(law, 1), shape=(), name=name)
-            if law._selected:
-                refuse_selected([law], called)
-            if law.is_integer is not float(values).is_integer():
-                _check_fit(x)
-            return x
-    elif hasattr(values, "__noisy__") and not isinstance(values, type):
-        stated = (
-            (called, mechanism),
-            ("labels", labels),
-            ("weights", weights),
-            ("threshold", threshold),
-            ("clamp", clamp),
-            ("rounded", rounded),
-            ("binned", binned),
-        )
-        for what, given in stated:
-            if given is not None:
-                raise InvalidParameterError(
-                    f"{what} must be left out where {name} carries "
-                    + ("its own law" if what == called else "how it was published")
-                )
-        return cast("NoisyValues", values.__noisy__())
-    if mechanism is None:
-        raise InvalidParameterError(
-            f"{called} must be given, as {name} is plain numbers: the law of the noise in them, "
-            "such as Laplace(scale=2.0)"
-        )
-    array, own = _numbers(values, name)
-    if labels is not None:
-        from dpinfer.queries.domain import check_labels
-
-        own = check_labels(labels, "labels", array.size, name)
-    elif own is not None and not own.is_unique:
-        from dpinfer.queries.domain import show_label
-
-        raise InvalidParameterError(
-            f"{name} must have distinct labels, got {show_label(own[own.duplicated()][0])} twice"
-        )
-    if weights is not None:
-        if not plain:
-            raise InvalidParameterError(
-                f"weights must be left out where {name} were selected, clamped or rounded: what "
-                "is known of such values is about noises of their own"
-            )
-        return _weighted(array, own, weights, mechanism, name, called)
-    if isinstance(mechanism, Mapping) or hasattr(mechanism, "reindex"):
-        mechanism = _laws_by_label(mechanism, own, array.size, name, called)
-    noise = _as_law(mechanism, array.shape, array.size, called, selected=not plain)
-    noises, matrix = _base(noise, array.size, called)
-    x = NoisyValues(
-        array.reshape(-1), noises, shape=array.shape, labels=own, weights=matrix, name=name
-    )
-    if not plain:
-        return _ruled(x, threshold, clamp, rounded, binned)
-    _check_fit(x)
-    return x
-
-
-def _numbers(values: Any, name: str) -> tuple[FloatArray, pd.Index | None]:
-    """Return values as finite numbers of a sane size, and their labels, which messages name."""
-    if type(values) is np.ndarray:
-        return check_array(values, name, ge=-LARGEST_VALUE, le=LARGEST_VALUE), None
-    if hasattr(values, "iloc") and not hasattr(values, "columns"):
-        raw = values.to_numpy()
-        if raw.dtype.kind == "f" and not (finite := np.isfinite(raw)).all():
-            from dpinfer.queries.domain import show_label
-
-            at = int(np.flatnonzero(~finite)[0])
-            word = "not contain NaN" if np.isnan(raw[at]) else f"be finite, got {raw[at]}"
-            raise InvalidParameterError(
-                f"{name} must {word} at position {at} ({show_label(values.index[at])})"
-            )
-    return split_labels(values, name, ge=-LARGEST_VALUE, le=LARGEST_VALUE)
-
-
-def _as_law(
-    mechanism: Any, shape: tuple[int, ...], size: int, called: str, *, selected: bool = False
-) -> NoiseLaw:
-    """Return the joint law of so many noises, of shape () or (size,)."""
-    if (
-        isinstance(mechanism, ParametricLaw)
-        and len(mechanism.shape) > 1
-        and mechanism.shape == shape
-    ):
-        own = mechanism._parameters()
-        flat = {key: np.broadcast_to(value, shape).ravel() for key, value in own.items()}
-        mechanism = marked(mechanism._with(flat), mechanism._selected)
-    law = as_noise(mechanism, size, name=called, dependence="used", selected=True)
-    if not selected:
-        refuse_selected([mechanism] if isinstance(mechanism, NoiseLaw) else mechanism, called)
-    return marked(law, selected=False)
-
-
-def _base(law: NoiseLaw, size: int, called: str) -> tuple[Noises, Any]:
-    """Return the noises of a law, and weights where it is that of sums which know theirs."""
-    if not law._shares:
-        return Noises(law, size), None
-    from dpinfer.mechanisms.weighted_sum import _Noises
-
-    found = _Noises.of(law, size)
-    parts: list[Part] = [(origin, positions, len(positions)) for origin, positions in found.origins]
-    rest = found.matrix.shape[1] - sum(count for *_, count in parts)
-    if rest:
-        parts.append((_new_origin(), None, rest))
-    return Noises(found.law, found.matrix.shape[1], parts), found.matrix.tocsr()
-
-
-def _laws_by_label(
-    mechanism: Any, labels: pd.Index | None, size: int, name: str, called: str
-) -> Any:
-    """Return the law whose parameters, or the laws, are given under the labels of the values."""
-    from dpinfer.releases.frames import canonical_kind, laws_of_rows, parameters_of_kind
-
-    if not isinstance(mechanism, Mapping):
-        return _by_label(mechanism, labels, size, name, called).tolist()
-    given = dict(mechanism)
-    if "mechanism" in given:
-        kind = given.pop("mechanism")
-    elif len(given) == 1:
-        [(kind, value)] = given.items()
-        [first, *_] = parameters_of_kind(canonical_kind(kind)) or [None]
-        given = {} if first is None else {first: value}
-    else:
-        raise InvalidParameterError(
-            f"{called} must be a law, or name one law and its parameters, as in {{'laplace': "
-            f"scales}}, got {show(mechanism)}"
-        )
-    columns: dict[str, Any] = {}
-    for key, value in given.items():
-        if hasattr(value, "reindex"):
-            value = _by_label(value, labels, size, name, key)
-        columns[key] = check_array(value, key)
-        if columns[key].shape not in ((), (size,)):
-            raise InvalidParameterError(
-                f"{key} must be a number, or have one entry for each of the {size} values, got "
-                f"shape {columns[key].shape}"
-            )
-    return laws_of_rows(kind, columns, size)
-
-
-def _by_label(
-    series: Any, labels: pd.Index | None, size: int, name: str, called: str
-) -> NDArray[Any]:
-    """Return a Series in the order of the values."""
-    if labels is None:
-        raise InvalidParameterError(
-            f"{called} must be an array in the order of the values, as {name} has no labels, got a "
-            "Series: pass its to_numpy()"
-        )
-    rows = labels.get_indexer(series.index) if series.index.is_unique else np.array([-1])
-    if len(series) != size or (rows < 0).any():
-        raise InvalidParameterError(f"{called} must have the labels of {name}, each once")
-    return np.asarray(series.reindex(labels).to_numpy())
-
-
-def _weighted(
-    array: FloatArray, labels: Any, weights: Any, mechanism: Any, name: str, called: str
-) -> NoisyValues:
-    """Return values whose noise is a matrix times independent noises."""
-    from scipy import sparse
-
-    from dpinfer.mechanisms.weighted_sum import _check_magnitude
-
-    dense = not sparse.issparse(weights)
-    held = check_array(weights if dense else weights.tocsr().data, "weights", nonempty=False)
-    _check_magnitude(np.ravel(held))
-    matrix = sparse.csr_array(held if dense else weights)
-    matrix.sum_duplicates()
-    matrix.eliminate_zeros()
-    if matrix.ndim != 2 or matrix.shape[0] != array.size:
-        raise InvalidParameterError(
-            f"weights must have {array.size} rows, one for each of the values, got shape "
-            f"{matrix.shape}"
-        )
-    columns = matrix.shape[1]
-    noises, inner = _base(_as_law(mechanism, (columns,), columns, called), columns, called)
-    if inner is not None:
-        matrix = _product(matrix, inner, np.arange(columns))
-    return NoisyValues(
-        array.reshape(-1), noises, shape=array.shape, labels=labels, weights=matrix, name=name
-    )
-
-
-def _ruled(x: NoisyValues, threshold: Any, clamp: Any, rounded: Any, binned: Any) -> NoisyValues:
-    """Return the values with a publishing rule, which they have to fit."""
-    if x.weights is not None:
-        raise InvalidParameterError(
-            f"{x.name} must be published values where they have a threshold, a clamp or bins, "
-            "got estimates that combine several"
-        )
-    noises, rule = x.noises, Rule()
-    if threshold is not None:
-        rule = replace(rule, threshold=_bound(x, threshold, "threshold"))
-    if clamp is not None:
-        ends = clamp if isinstance(clamp, (tuple, list)) else (clamp, None)
-        if len(ends) != 2:
-            raise InvalidParameterError(
-                f"clamp must be a lower bound or a pair (lower, upper), got {show(clamp)}"
-            )
-        lowest = _bound(x, -np.inf if ends[0] is None else ends[0], "clamp")
-        highest = _bound(x, np.inf if ends[1] is None else ends[1], "clamp")
-        if np.any(np.asarray(lowest) >= highest):
-            raise InvalidParameterError(f"clamp must have lower < upper, got {show(clamp)}")
-        rule = replace(rule, lowest=lowest, highest=highest)
-    if binned is not None:
-        held = x.setting(binned, "binned", whole=True, ge=1, le=_LARGEST_BIN)
-        rule = replace(rule, before=_frozen(held))
-    if rounded is not None and rounded is not False:
-        step = 1.0 if rounded is True else check_scalar(rounded, "rounded", gt=0)
-        off = np.abs(x.values - np.rint(x.values / step) * step) > 1e-9 * step
-        if off.any():
-            raise InvalidParameterError(
-                f"{x.name} must be multiples of {step:g} where they were rounded to such, got "
-                f"{x._named(int(off.argmax()))}"
-            )
-        if step == 1.0:
-            parts = [(_rounded(law), cells) for law, cells in x.laws()]
-            noises = Noises(IndependentNoise.from_groups(parts, len(x)), len(x), noises.parts)
-        else:
-            rule = replace(rule, after=step)
-    found = NoisyValues(
-        x.values,
-        noises,
-        shape=x.shape,
-        labels=x.labels,
-        rule=rule if rule.of(len(x)).any() else None,
-        name=x.name,
-    )
-    if found.rule is not None:
-        values = found.values
-        _refuse_outside(found, values < rule.lowest, "below its clamping bound", rule.lowest)
-        _refuse_outside(found, values > rule.highest, "above its clamping bound", rule.highest)
-        below = values < rule.threshold
-        _refuse_outside(found, below, "below the threshold of publication", rule.threshold)
-    _check_fit(found, rounded=rounded is not None)
-    return found
-
-
-def _rounded(law: NoiseLaw) -> NoiseLaw:
-    from dpinfer.mechanisms.rounded import Rounded
-
-    return law if law.is_integer else Rounded(cast("Any", law))
-
-
-def _check_fit(x: NoisyValues, *, rounded: bool = False) -> None:
-    """Refuse, or warn of, values that noises of their own do not leave."""
-    if x.weights is not None:
-        return
-    _check_whole(x)
-    if rounded or (len(x) == 1 and x.values[0] != np.floor(x.values[0])):
-        return
-    from dpinfer.mechanisms.rounded import warn_of_rounding
-
-    law, values = x._own_law(), x.values
-    if x.rule is not None:
-        free = np.flatnonzero((values != x.rule.lowest) & (values != x.rule.highest))
-        law, values = _take(law, free), values[free]
-    warn_of_rounding(values, law, x.name)
-
-
-def _check_whole(x: NoisyValues, *, exact: bool = False) -> None:
+def check_whole(x: NoisyValues, *, exact: bool = False) -> None:
     """Refuse fractions under whole-numbered noise, and without noise if asked; not at a clamp."""
     fraction = x.values != np.floor(x.values)
     if not fraction.any():
@@ -1204,13 +912,9 @@ def _check_whole(x: NoisyValues, *, exact: bool = False) -> None:
             at = int(cells[fraction[cells]][0])
             raise InvalidParameterError(
                 f"{x.name} must hold whole numbers where the noise takes whole numbers only, got "
-                f"{x.values[at]}{_where(at, x)}: check that mechanism is the one that was used; a "
-                "value that was scaled or fitted after the noise was added has another law"
+                f"{x.values[at]}{row_name(at, x)}: check that mechanism is the one that was used; "
+                "a value that was scaled or fitted after the noise was added has another law"
             )
-
-
-def _bound(x: NoisyValues, value: Any, name: str) -> Bound:
-    return _frozen(x.setting(value, name, finite=False))
 
 
 def _bounds(value: Any, name: str) -> tuple[FloatArray, pd.Index | None]:
@@ -1227,29 +931,12 @@ def _bounds(value: Any, name: str) -> tuple[FloatArray, pd.Index | None]:
     return check_array(value, name, finite=False), None
 
 
-def _frozen(array: FloatArray) -> Bound:
-    if array.ndim == 0:
-        return float(array)
-    array = array.copy()
-    array.flags.writeable = False
-    return array
-
-
-def _refuse_outside(x: NoisyValues, bad: NDArray[np.bool_], words: str, bound: Bound) -> None:
-    if bad.any():
-        at = int(bad.argmax())
-        limit = np.broadcast_to(bound, len(x))[at]
-        raise IncompatibleReleaseError(f"{x._named(at)} must not be {words} {limit:g}")
-
-
-def _where(position: int, x: NoisyValues) -> str:
+def row_name(position: int, x: NoisyValues) -> str:
     """Say where a value stands."""
     if not x.shape:
         return ""
     if x.labels is None:
         return f" at position {position}"
-    from dpinfer.queries.domain import show_label
-
     return f" in row {position} ({show_label(x.labels[position])})"
 
 
@@ -1257,7 +944,7 @@ def _take(law: NoiseLaw, positions: Positions) -> NoiseLaw:
     return law.take(positions) if law.shape else law
 
 
-def _product(coefficients: Any, rows: Any, used: Positions) -> Any:
+def product(coefficients: Any, rows: Any, used: Positions) -> Any:
     """Return C W without what cancels; ``rows`` are those of W that C has coefficients for."""
     from scipy import sparse
 
@@ -1338,8 +1025,74 @@ def _same_positions(one: Positions | None, other: Positions | None) -> bool:
     return one is other or (one is not None and other is not None and np.array_equal(one, other))
 
 
-def _new_origin() -> Origin:
+def new_origin() -> Origin:
     """Return the origin of noises of values that are nobody else's, whatever their numbers."""
     origin = Origin(np.empty(0))
     origin.__dict__["digest"] = origin._token
     return origin
+
+
+def positions_of(where: Any, size: int, labels: pd.Index | None) -> NDArray[np.intp]:
+    """Return the positions of values chosen by a mask, by positions, by a slice or by labels."""
+    where = as_table(where, "where")
+    if isinstance(where, slice):
+        return np.arange(size)[where]
+    if isinstance(where, (str, bytes)) or not _has_length(where):
+        raise InvalidParameterError(
+            f"where must be a mask, positions, a slice or a list of labels, got {show(where)}"
+        )
+    if _holds(where, "b", bool):
+        _check_order(where, labels)
+        check_length(where, "where", size, "the values")
+        if np.ndim(where) != 1:
+            raise InvalidParameterError(
+                f"where must be one-dimensional, got a mask of shape {np.shape(where)}"
+            )
+        return np.flatnonzero(where)
+    if labels is None or _holds(where, "iu", int):
+        positions = check_array(where, "where", ndim=1, ge=-size, le=size - 1).astype(np.intp)
+        return np.asarray(np.arange(size)[positions])
+    chosen = list(where)
+    try:
+        found = np.asarray(labels.get_indexer(chosen), dtype=np.intp)
+    except (TypeError, ValueError, NotImplementedError) as error:
+        raise InvalidParameterError(
+            f"where must hold labels of the release, got {show(where)}: {one_line(error)}"
+        ) from error
+    if (found < 0).any():
+        missing = chosen[int(np.flatnonzero(found < 0)[0])]
+        raise InvalidParameterError(
+            f"where must hold labels of the release, got {show_label(missing)}"
+        )
+    return found
+
+
+def _has_length(where: Any) -> bool:
+    try:
+        len(where)
+    except TypeError:
+        return False
+    return True
+
+
+def _check_order(where: Any, labels: pd.Index | None) -> None:
+    """Refuse a labelled mask in another order than that of the values."""
+    import pandas as pd
+
+    if labels is None or not isinstance(where, pd.Series) or where.index.equals(labels):
+        return
+    if not where.index.equals(pd.RangeIndex(len(where))):
+        raise InvalidParameterError(
+            "where must be labelled like the values and in their order, got a Series with another "
+            "index: reindex it, or pass an array to go by position"
+        )
+
+
+def _holds(where: Any, kinds: str, plain: type) -> bool:
+    """Whether a selection holds values of one kind only: of a NumPy kind or of a plain type."""
+    if isinstance(where, np.ndarray):
+        return where.dtype.kind in kinds
+    return len(where) > 0 and all(
+        isinstance(item, plain) or (isinstance(item, np.generic) and item.dtype.kind in kinds)
+        for item in where
+    )

@@ -4,12 +4,13 @@ import warnings
 
 import numpy as np
 import pytest
+from planned import PlannedPower
 from scipy import optimize
 from statsmodels.stats.power import GofChisquarePower
 
 from dpinfer import Exact, Gaussian, Geometric, Laplace, chisquare_fit
 from dpinfer.errors import ApproximationWarning, InvalidParameterError
-from dpinfer.hypothesis_tests.power import CompositeFitPower, IndependencePower
+from dpinfer.hypothesis_tests import chi2_contingency
 
 EVENTS = np.array([0.30, 0.25, 0.20, 0.15, 0.10])
 
@@ -32,19 +33,31 @@ def table(theta):
 
 
 def test_parameters_are_those_of_the_largest_likelihood():
-    plan = CompositeFitPower(events, 1.0, EVENTS, Exact(), bounds=[(0.05, 5.0)])
+    plan = PlannedPower(
+        chisquare_fit,
+        model=events,
+        start=1.0,
+        truth=EVENTS,
+        mechanism=Exact(),
+        bounds=[(0.05, 5.0)],
+        reps=30,
+    )
     best = optimize.minimize_scalar(
         lambda rate: -EVENTS @ np.log(events([rate])), bounds=(0.5, 3.0), options={"xatol": 1e-10}
     )
-    assert plan.params == pytest.approx([best.x], abs=1e-6)
-    null = events(plan.params)
-    assert plan.effect_size == pytest.approx(np.sqrt((np.square(EVENTS - null) / null).sum()))
+    facts = plan.curve(nobs=100, effect=0.0).attrs
+    assert facts["params"] == pytest.approx([best.x], abs=1e-6)
+    null = events(facts["params"])
+    assert facts["effect_size"] == pytest.approx(np.sqrt((np.square(EVENTS - null) / null).sum()))
 
 
 def test_limit_without_noise_and_close_to_the_null_hypothesis_is_that_of_statsmodels():
-    plan = CompositeFitPower(events, 1.0, EVENTS, Exact(), method="asymptotic")
+    plan = PlannedPower(
+        chisquare_fit, model=events, start=1.0, truth=EVENTS, mechanism=Exact(), method="asymptotic"
+    )
+    distance = 0.2 * plan.curve(nobs=3000).attrs["effect_size"]
     # 3 degrees of freedom are those of 4 cells
-    peer = GofChisquarePower().power(0.2 * plan.effect_size, 3000, 0.05, n_bins=4)
+    peer = GofChisquarePower().power(distance, 3000, 0.05, n_bins=4)
     # the noncentrality is Pearson's statistic at the fit to the truth: the same in first order
     assert plan.power(3000, 0.2) == pytest.approx(peer, abs=2e-3)
     assert plan.power(3000, 0.0, 0.01) == pytest.approx(0.01, rel=1e-6)
@@ -58,8 +71,15 @@ def test_limit_of_independence_as_a_model_is_that_of_independence(known):
     sigma = np.array([[10.0, 11.0], [9.0, 10.0]])  # unequal: both take the fitted margins then
     options = {"nobs_mechanism": known, "method": "asymptotic"}
     noise = Gaussian(sigma=sigma.ravel())
-    plan = CompositeFitPower(table, [0.4, 0.4], cells.ravel(), noise, **options)
-    peer = IndependencePower(cells, Gaussian(sigma=sigma), **options)
+    plan = PlannedPower(
+        chisquare_fit,
+        model=table,
+        start=[0.4, 0.4],
+        truth=cells.ravel(),
+        mechanism=noise,
+        **options,
+    )
+    peer = PlannedPower(chi2_contingency, truth=cells, mechanism=Gaussian(sigma=sigma), **options)
     powers = [each.power([200, 500], 0.7) for each in (plan, peer)]
     np.testing.assert_allclose(*powers, rtol=1e-6)
 
@@ -69,9 +89,16 @@ def test_simulation_of_independence_as_a_model_is_that_of_independence(known):
     """Six standard errors of both."""
     cells = np.array([[0.35, 0.15], [0.20, 0.30]])
     options = {"nobs_mechanism": known, "rng": 1, "reps": 1000}
-    plan = CompositeFitPower(table, [0.4, 0.4], cells.ravel(), Laplace(scale=5.0), **options)
-    peer = IndependencePower(cells, Laplace(scale=5.0), **options)
-    frames = [each.power_frame(nobs=200, effect=0.7) for each in (plan, peer)]
+    plan = PlannedPower(
+        chisquare_fit,
+        model=table,
+        start=[0.4, 0.4],
+        truth=cells.ravel(),
+        mechanism=Laplace(scale=5.0),
+        **options,
+    )
+    peer = PlannedPower(chi2_contingency, truth=cells, mechanism=Laplace(scale=5.0), **options)
+    frames = [each.curve(nobs=200, effect=0.7) for each in (plan, peer)]
     gap = frames[0]["power"].item() - frames[1]["power"].item()
     assert abs(gap) <= 6.0 * np.hypot(*(frame["mc_error"].item() for frame in frames))
 
@@ -103,10 +130,18 @@ def test_power_is_how_often_the_test_rejects(model, start, value, nobs, noise, k
             warnings.simplefilter("ignore", ApproximationWarning)
             noisy = cells + noise.rvs(cells.shape, rng=rng)
             hits += chisquare_fit(noisy, model, start, **options).pvalue <= alpha
-    plan = CompositeFitPower(
-        model, start, value, noise, nobs_mechanism=known, bounds=options["bounds"], rng=1, reps=700
+    plan = PlannedPower(
+        chisquare_fit,
+        model=model,
+        start=start,
+        truth=value,
+        mechanism=noise,
+        nobs_mechanism=known,
+        bounds=options["bounds"],
+        rng=1,
+        reps=700,
     )
-    frame = plan.power_frame(nobs=nobs, effect=1.0, alpha=alpha)
+    frame = plan.curve(nobs=nobs, effect=1.0, alpha=alpha)
     power = frame["power"].item()
     error = np.hypot(np.sqrt(power * (1.0 - power) / size), frame["mc_error"].item())
     assert hits / size == pytest.approx(power, abs=6.0 * error)
@@ -114,25 +149,46 @@ def test_power_is_how_often_the_test_rejects(model, start, value, nobs, noise, k
 
 def test_power_at_the_null_hypothesis_is_the_level():
     """Six standard errors, which include that of the critical value."""
-    plan = CompositeFitPower(genotypes, 0.5, [0.4, 0.4, 0.2], Laplace(scale=4.0), rng=4, reps=1000)
-    frame = plan.power_frame(nobs=1500, effect=0.0, alpha=[0.02, 0.1])
+    plan = PlannedPower(
+        chisquare_fit,
+        model=genotypes,
+        start=0.5,
+        truth=[0.4, 0.4, 0.2],
+        mechanism=Laplace(scale=4.0),
+        rng=4,
+        reps=1000,
+    )
+    frame = plan.curve(nobs=1500, effect=0.0, alpha=[0.02, 0.1])
     assert (np.abs(frame["power"] - frame["alpha"]) <= 6.0 * frame["mc_error"]).all()
 
 
 def test_a_number_of_observations_that_reaches_the_power():
-    plan = CompositeFitPower(genotypes, 0.5, [0.4, 0.4, 0.2], Gaussian.from_rho, rng=4, reps=200)
+    plan = PlannedPower(
+        chisquare_fit,
+        model=genotypes,
+        start=0.5,
+        truth=[0.4, 0.4, 0.2],
+        mechanism=Gaussian.from_rho,
+        rng=4,
+        reps=200,
+    )
     known = {"effect": 1.0, "alpha": 0.05, "budget": 0.05}
-    nobs = plan.solve_power(**known, power=0.7)
+    nobs = plan.solve(**known, power=0.7)
     assert plan.power(nobs - 1, **known) < 0.7 <= plan.power(nobs, **known)
 
 
 def test_doubts_about_the_limit():
-    plan = CompositeFitPower(
-        genotypes, 0.5, [0.4, 0.4, 0.2], Laplace(scale=1.0), method="asymptotic"
+    plan = PlannedPower(
+        chisquare_fit,
+        model=genotypes,
+        start=0.5,
+        truth=[0.4, 0.4, 0.2],
+        mechanism=Laplace(scale=1.0),
+        method="asymptotic",
     )
     with pytest.warns(ApproximationWarning, match="not Gaussian") as caught:
         plan.power(1000)
-    assert caught[0].filename == __file__
+    assert caught[0].filename == PlannedPower.power.__code__.co_filename
 
 
 @pytest.mark.parametrize(
@@ -148,4 +204,6 @@ def test_doubts_about_the_limit():
 )
 def test_bad_plans_are_refused(model, start, value, message):
     with pytest.raises(InvalidParameterError, match=message):
-        CompositeFitPower(model, start, value, Exact())
+        PlannedPower(
+            chisquare_fit, model=model, start=start, truth=value, mechanism=Exact()
+        ).power()

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from planned import PlannedPower
 from scipy import stats
 
 from dpinfer._check import ALTERNATIVES
 from dpinfer.errors import DPInferError, InvalidParameterError
 from dpinfer.hypothesis_tests import counts_trend, proportions_trend
-from dpinfer.hypothesis_tests.power import ProportionsTrendPower, TrendPower
 from dpinfer.mechanisms import Exact, Gaussian, Geometric, Laplace
 
 LEVELS = np.array([0.01, 0.05, 0.3, 0.9])
@@ -68,7 +68,7 @@ def test_power_equals_enumeration(laws, method, alternative):
             for table in tables[first[kept]]
         ]
     )
-    plan = TrendPower(OTHER, mechanism, **options)
+    plan = PlannedPower(counts_trend, truth=OTHER, mechanism=mechanism, **options)
     for effect, chance in zip((0.0, 1.0), grouped[:, kept], strict=True):
         want = [chance[pvalue <= level].sum() for level in LEVELS]
         got = plan.power(3, effect, LEVELS)
@@ -79,7 +79,7 @@ def test_power_equals_enumeration(laws, method, alternative):
 
 @pytest.mark.parametrize("alternative", ALTERNATIVES)
 def test_two_cells_without_noise_are_the_binomial_test(alternative):
-    plan = TrendPower([0.3, 0.7], Exact(), alternative=alternative)
+    plan = PlannedPower(counts_trend, truth=[0.3, 0.7], mechanism=Exact(), alternative=alternative)
     count = np.arange(31)
     tails = {
         "larger": stats.binom.sf(count - 1, 30, 0.5),
@@ -95,9 +95,9 @@ def test_two_cells_without_noise_are_the_binomial_test(alternative):
 @pytest.mark.parametrize("method", [None, "monte-carlo", "normal"])
 def test_power_is_how_often_the_test_rejects(law, method):
     rng, runs, nobs = np.random.default_rng(1), 40, 80
-    frame = TrendPower(OTHER, law, shares=NULL + 0.4, method=method, rng=2).power_frame(
-        nobs=nobs, effect=0.6, alpha=0.1
-    )
+    frame = PlannedPower(
+        counts_trend, truth=OTHER, mechanism=law, shares=NULL + 0.4, method=method, rng=2
+    ).curve(nobs=nobs, effect=0.6, alpha=0.1)
     power, error = frame["power"][0], frame["mc_error"][0]
     assert (error > 0) == (method == "monte-carlo")
     null = (NULL + 0.4) / (NULL + 0.4).sum()
@@ -114,29 +114,54 @@ def test_simulated_power_is_the_exact_one():
     for alternative in ALTERNATIVES:
         for effect in (0.0, 0.3):
             options = {"shares": NULL, "alternative": alternative}
-            exact = TrendPower(OTHER, Geometric(scale=3.0), **options).power(100, effect)
-            plan = TrendPower(
-                OTHER, Geometric(scale=3.0), method="monte-carlo", rng=3, reps=20_000, **options
+            exact = PlannedPower(
+                counts_trend, truth=OTHER, mechanism=Geometric(scale=3.0), **options
+            ).power(100, effect)
+            plan = PlannedPower(
+                counts_trend,
+                truth=OTHER,
+                mechanism=Geometric(scale=3.0),
+                method="monte-carlo",
+                rng=3,
+                reps=20_000,
+                **options,
             )
-            row = plan.power_frame(nobs=100, effect=effect).iloc[0]
+            row = plan.curve(nobs=100, effect=effect).iloc[0]
             # 6 standard errors: 2e-9
             assert abs(row["power"] - exact) <= 6 * row["mc_error"]
 
 
 def test_scores_without_a_spacing_are_simulated():
-    plan = TrendPower(OTHER, Laplace(scale=1.0), shares=NULL, scores=[0, 1, np.sqrt(2)], rng=4)
-    frame = plan.power_frame(nobs=50, effect=1.0)
+    plan = PlannedPower(
+        counts_trend,
+        truth=OTHER,
+        mechanism=Laplace(scale=1.0),
+        shares=NULL,
+        scores=[0, 1, np.sqrt(2)],
+        rng=4,
+    )
+    frame = plan.curve(nobs=50, effect=1.0)
     assert frame["mc_error"][0] > 0
     assert frame["method"][0] == "monte-carlo"
     with pytest.raises(InvalidParameterError, match="method must be"):
-        TrendPower(OTHER, Laplace(scale=1.0), scores=[0, 1, np.sqrt(2)], method="exact").power(50)
+        PlannedPower(
+            counts_trend,
+            truth=OTHER,
+            mechanism=Laplace(scale=1.0),
+            scores=[0, 1, np.sqrt(2)],
+            method="exact",
+        ).power(50)
 
 
 def test_the_normal_test_of_such_scores_is_simulated_as_it_is():
     """Six standard errors of both simulations: a chance of 2e-9."""
     law, nobs, size = Laplace(scale=1.0), 50, 1500
     options = {"shares": NULL, "scores": [0, 1, np.sqrt(2)], "method": "normal"}
-    row = TrendPower(OTHER, law, rng=4, **options).power_frame(nobs=nobs, effect=0.4).iloc[0]
+    row = (
+        PlannedPower(counts_trend, truth=OTHER, mechanism=law, rng=4, **options)
+        .curve(nobs=nobs, effect=0.4)
+        .iloc[0]
+    )
     assert row["mc_error"] > 0
     rng = np.random.default_rng(5)
     counts = rng.multinomial(nobs, NULL + 0.4 * (OTHER - NULL), size) + law.rvs((size, 3), rng=rng)
@@ -148,14 +173,19 @@ def test_the_normal_test_of_such_scores_is_simulated_as_it_is():
 @pytest.mark.parametrize(("method", "alternative"), [(None, "two-sided"), ("normal", "smaller")])
 def test_solving_is_the_inverse_of_power(method, alternative):
     shares = (NULL, OTHER) if alternative == "two-sided" else (OTHER, NULL)
-    plan = TrendPower(
-        shares[1], Laplace.from_epsilon, shares=shares[0], method=method, alternative=alternative
+    plan = PlannedPower(
+        counts_trend,
+        truth=shares[1],
+        mechanism=Laplace.from_epsilon,
+        shares=shares[0],
+        method=method,
+        alternative=alternative,
     )
     known = {"nobs": 60, "effect": 0.5, "alpha": 0.05, "budget": 0.5}
     power = plan.power(**known)
-    assert plan.solve_power(**known) == power
+    assert plan.solve(**known) == power
     for name, value in known.items():
-        found = plan.solve_power(**{**known, name: None}, power=power)
+        found = plan.solve(**{**known, name: None}, power=power)
         assert found == pytest.approx(value, rel=1e-6)
 
 
@@ -167,10 +197,16 @@ def test_power_of_a_trend_of_proportions_is_how_often_the_test_rejects(method, a
     if alternative == "smaller":
         proportions = proportions[::-1]
     trials = np.array([30, 60, 30, 45])
-    plan = ProportionsTrendPower(
-        proportions, law, ratios=trials / 30, alternative=alternative, method=method, rng=6
+    plan = PlannedPower(
+        proportions_trend,
+        truth=proportions,
+        mechanism=law,
+        ratios=trials / 30,
+        alternative=alternative,
+        method=method,
+        rng=6,
     )
-    row = plan.power_frame(nobs=30, effect=1.0, alpha=0.1).iloc[0]
+    row = plan.curve(nobs=30, effect=1.0, alpha=0.1).iloc[0]
     power, error = row["power"], row["mc_error"]
     counts = rng.binomial(trials, proportions, (runs, 4)) + law.rvs((runs, 4), rng=rng)
     options = {"mechanism": law, "method": method, "alternative": alternative, "reps": 999}
@@ -182,71 +218,84 @@ def test_power_of_a_trend_of_proportions_is_how_often_the_test_rejects(method, a
 
 
 def test_two_groups_without_noise_are_the_z_test():
-    plan = ProportionsTrendPower([0.2, 0.5], Exact(), method="normal", reps=50_000, rng=7)
+    plan = PlannedPower(
+        proportions_trend, truth=[0.2, 0.5], mechanism=Exact(), method="normal", reps=50_000, rng=7
+    )
     x, y = np.meshgrid(np.arange(41), np.arange(41), indexing="ij")
     share = np.clip(x + y, 0.5, 79.5) / 80
     z = (y - x) / 40 / np.sqrt(share * (1 - share) * 2 / 40)
     chance = np.multiply.outer(stats.binom.pmf(x[:, 0], 40, 0.2), stats.binom.pmf(y[0], 40, 0.5))
     want = chance[np.abs(z) >= stats.norm.isf(0.025)].sum()
-    row = plan.power_frame(nobs=40, effect=1.0).iloc[0]
+    frame = plan.curve(nobs=40, effect=1.0)
+    row = frame.iloc[0]
     # 6 standard errors: 2e-9
     assert abs(row["power"] - want) <= 6 * row["mc_error"]
-    assert plan.effect_size == pytest.approx(0.15 / np.sqrt(0.35 * 0.65))
-    assert plan.largest_effect == pytest.approx(0.35 / 0.15)
+    assert frame.attrs["effect_size"] == pytest.approx(0.15 / np.sqrt(0.35 * 0.65))
+    assert frame.attrs["largest_effect"] == pytest.approx(0.35 / 0.15)
 
 
 @pytest.mark.parametrize("method", ["monte-carlo", "normal"])
 def test_a_trend_of_proportions_is_solved_for(method):
-    plan = ProportionsTrendPower(
-        [0.2, 0.3, 0.4], Laplace.from_epsilon, method=method, reps=499, rng=8
+    plan = PlannedPower(
+        proportions_trend,
+        truth=[0.2, 0.3, 0.4],
+        mechanism=Laplace.from_epsilon,
+        method=method,
+        reps=499,
+        rng=8,
     )
     known = {"nobs": 80, "effect": 1.0, "alpha": 0.05, "budget": 0.5}
     for name in known:
-        found = plan.solve_power(**{**known, name: None}, power=0.7)
-        row = plan.power_frame(**{**known, name: found}).iloc[0]
+        found = plan.solve(**{**known, name: None}, power=0.7)
+        row = plan.curve(**{**known, name: found}).iloc[0]
         # power and answer are of the same replicates: a step function
         assert 0.699 <= row["power"] <= 0.75
 
 
 @pytest.mark.parametrize(
-    ("plan", "name", "options"),
+    ("test", "name", "options"),
     [
-        (TrendPower, "alternative_shares", {"alternative_shares": [1.0]}),
-        (TrendPower, "alternative_shares", {"alternative_shares": [0.0, 0.0]}),
-        (TrendPower, "alternative_shares", {"alternative_shares": [1.0, np.nan]}),
-        (TrendPower, "alternative_shares", {"alternative_shares": [2.0, 2.0]}),
-        (TrendPower, "shares", {"shares": [1.0, 0.0]}),
-        (TrendPower, "shares", {"shares": [1.0, 2.0, 3.0]}),
-        (TrendPower, "scores", {"scores": [1.0, 1.0]}),
-        (TrendPower, "scores", {"scores": [1.0, 2.0, 3.0]}),
-        (TrendPower, "mechanism", {"mechanism": Laplace}),
-        (TrendPower, "mechanism", {"mechanism": Laplace(scale=[1.0, 2.0, 3.0])}),
-        (TrendPower, "method", {"method": "plug-in"}),
-        (TrendPower, "alternative", {"alternative": "up"}),
-        (TrendPower, "reps", {"reps": 0}),
-        (ProportionsTrendPower, "proportions", {"proportions": [0.2, 0.2]}),
-        (ProportionsTrendPower, "proportions", {"proportions": [0.2]}),
-        (ProportionsTrendPower, "proportions", {"proportions": [0.2, 1.2]}),
-        (ProportionsTrendPower, "ratios", {"ratios": [1.0, 0.0]}),
-        (ProportionsTrendPower, "ratios", {"ratios": [1.0]}),
-        (ProportionsTrendPower, "scores", {"scores": "ab"}),
-        (ProportionsTrendPower, "method", {"method": "exact"}),
-        (ProportionsTrendPower, "mechanism", {"mechanism": 3}),
+        (counts_trend, "truth", {"truth": [1.0]}),
+        (counts_trend, "truth", {"truth": [0.0, 0.0]}),
+        (counts_trend, "truth", {"truth": [1.0, np.nan]}),
+        (counts_trend, "truth", {"truth": [2.0, 2.0]}),
+        (counts_trend, "shares", {"shares": [1.0, 0.0]}),
+        (counts_trend, "shares", {"shares": [1.0, 2.0, 3.0]}),
+        (counts_trend, "scores", {"scores": [1.0, 1.0]}),
+        (counts_trend, "scores", {"scores": [1.0, 2.0, 3.0]}),
+        (counts_trend, "mechanism", {"mechanism": Laplace}),
+        (counts_trend, "mechanism", {"mechanism": Laplace(scale=[1.0, 2.0, 3.0])}),
+        (counts_trend, "method", {"method": "plug-in"}),
+        (counts_trend, "alternative", {"alternative": "up"}),
+        (counts_trend, "reps", {"reps": 0}),
+        (proportions_trend, "truth", {"truth": [0.2, 0.2]}),
+        (proportions_trend, "truth", {"truth": [0.2]}),
+        (proportions_trend, "truth", {"truth": [0.2, 1.2]}),
+        (proportions_trend, "ratios", {"ratios": [1.0, 0.0]}),
+        (proportions_trend, "ratios", {"ratios": [1.0]}),
+        (proportions_trend, "scores", {"scores": "ab"}),
+        (proportions_trend, "method", {"method": "exact"}),
+        (proportions_trend, "mechanism", {"mechanism": 3}),
     ],
 )
-def test_bad_plans_are_refused(plan, name, options):
-    first = "alternative_shares" if plan is TrendPower else "proportions"
+def test_bad_plans_are_refused(test, name, options):
     with pytest.raises(InvalidParameterError, match=name):
-        plan(**{first: [0.2, 0.5], "mechanism": Laplace(scale=1.0), **options})
+        PlannedPower(
+            test, **{"truth": [0.2, 0.5], "mechanism": Laplace(scale=1.0), **options}
+        ).power()
 
 
 def test_impossible_powers_are_refused():
-    plan = TrendPower(OTHER, Laplace(scale=1.0), shares=NULL, alternative="smaller")
+    plan = PlannedPower(
+        counts_trend, truth=OTHER, mechanism=Laplace(scale=1.0), shares=NULL, alternative="smaller"
+    )
     with pytest.raises(InvalidParameterError, match="power must be at most alpha"):
-        plan.solve_power(effect=1.0, alpha=0.05, power=0.5)
-    flat = ProportionsTrendPower([0.2, 0.5, 0.2], Laplace(scale=1.0), reps=99)
+        plan.solve(effect=1.0, alpha=0.05, power=0.5)
+    flat = PlannedPower(
+        proportions_trend, truth=[0.2, 0.5, 0.2], mechanism=Laplace(scale=1.0), reps=99
+    )
     with pytest.raises(InvalidParameterError, match="power must be at most alpha"):
-        flat.solve_power(effect=1.0, alpha=0.05, power=0.5)
+        flat.solve(effect=1.0, alpha=0.05, power=0.5)
     with pytest.raises(InvalidParameterError, match="reps must be >= 999"):
         flat.power(20, 1.0, 0.001)
 
@@ -263,8 +312,10 @@ def test_only_our_errors_escape(name, value):
     given = {"nobs": 20, "effect": 0.5, "alpha": 0.05, "budget": 2.0, name: value}
     for mechanism in (Geometric.from_epsilon, Laplace.from_epsilon):
         for plan in (
-            TrendPower(OTHER, mechanism, reps=99, rng=1),
-            ProportionsTrendPower([0.1, 0.0, 0.4], mechanism, reps=99, rng=1),
+            PlannedPower(counts_trend, truth=OTHER, mechanism=mechanism, reps=99, rng=1),
+            PlannedPower(
+                proportions_trend, truth=[0.1, 0.0, 0.4], mechanism=mechanism, reps=99, rng=1
+            ),
         ):
             try:
                 power = plan.power(**given)

@@ -5,24 +5,27 @@ import inspect
 import matplotlib as mpl
 import numpy as np
 import pytest
+from planned import PlannedPower
 
-import dpinfer
+from dpinfer import plan
 from dpinfer.errors import InvalidParameterError
-from dpinfer.hypothesis_tests.power import (
-    CompositeFitPower,
-    HomogeneityPower,
-    IndependencePower,
-    LinearPower,
-    McNemarPower,
-    PairedCountsPower,
-    PoissonPower,
-    ProportionPower,
-    ProportionsTrendPower,
-    TrendPower,
-    TwoRatesPower,
+from dpinfer.hypothesis_tests import (
+    chi2_contingency,
+    chisquare,
+    chisquare_fit,
+    counts_paired,
+    counts_trend,
+    linear_ztest,
+    mcnemar,
+    poisson_2indep,
+    poisson_ztest,
+    proportions_2indep,
+    proportions_trend,
+    proportions_ztest,
 )
-from dpinfer.hypothesis_tests.power._plan import is_alternative
 from dpinfer.mechanisms import Gaussian, Geometric, Laplace
+from dpinfer.planning.engine import is_alternative
+from dpinfer.plotting import plot_curve
 
 TABLE = np.array([[1.2, 0.8], [0.8, 1.2]])
 
@@ -32,8 +35,8 @@ def genotypes(p):
     return np.array([p[0] ** 2, 2 * p[0] * (1 - p[0]), (1 - p[0]) ** 2])
 
 
-FIXED = ProportionPower(0.25, Laplace(scale=2.0))
-BUDGET = ProportionPower(0.25, Laplace.from_epsilon)
+FIXED = PlannedPower(proportions_ztest, value=0.25, mechanism=Laplace(scale=2.0))
+BUDGET = PlannedPower(proportions_ztest, value=0.25, mechanism=Laplace.from_epsilon)
 
 
 @pytest.fixture
@@ -54,13 +57,18 @@ def test_power_broadcasts():
 
 def test_a_budget_is_the_law_that_is_made_of_it():
     for mechanism in (Laplace.from_epsilon, Gaussian.from_rho, lambda b: Geometric(scale=3 / b)):
-        powers = ProportionPower(0.25, mechanism).power(60, 0.4, budget=[0.1, 1.0])
-        alone = [ProportionPower(0.25, mechanism(b)).power(60, 0.4) for b in (0.1, 1.0)]
+        powers = PlannedPower(proportions_ztest, value=0.25, mechanism=mechanism).power(
+            60, 0.4, budget=[0.1, 1.0]
+        )
+        alone = [
+            PlannedPower(proportions_ztest, value=0.25, mechanism=mechanism(b)).power(60, 0.4)
+            for b in (0.1, 1.0)
+        ]
         np.testing.assert_allclose(powers, alone, rtol=1e-12)
 
 
 def test_frame_has_all_combinations():
-    frame = BUDGET.power_frame(nobs=[50, 80], proportion=0.4, alpha=[0.05, 0.1], budget=[0.5, 1.0])
+    frame = BUDGET.curve(nobs=[50, 80], proportion=0.4, alpha=[0.05, 0.1], budget=[0.5, 1.0])
     assert len(frame) == 8
     assert list(frame.columns[-2:]) == ["power", "mc_error"]
     for row in frame.itertuples():
@@ -70,13 +78,15 @@ def test_frame_has_all_combinations():
 
 
 def test_level_of_a_frame_is_five_percent_and_a_budget_that_is_none_is_left_out():
-    frame = FIXED.power_frame(nobs=[50, 80], proportion=0.4, budget=None)
+    frame = FIXED.curve(nobs=[50, 80], proportion=0.4, budget=None)
     assert (frame["alpha"] == 0.05).all()
     assert "budget" not in frame
 
 
 def test_plot_has_a_line_for_each_combination(pyplot):
-    axes = BUDGET.plot("nobs", nobs=[20, 50, 90], proportion=[0.3, 0.4], budget=[0.1, 1.0])
+    axes = plot_curve(
+        BUDGET.curve(nobs=[20, 50, 90], proportion=[0.3, 0.4], budget=[0.1, 1.0]), x="nobs"
+    )
     assert len(axes.containers) == 4
     labels = [text.get_text() for text in axes.get_legend().get_texts()]
     assert labels[0] == "proportion = 0.3, budget = 0.1"
@@ -87,7 +97,8 @@ def test_plot_has_a_line_for_each_combination(pyplot):
 
 def test_plot_on_given_axes(pyplot):
     _, given = pyplot.subplots()
-    axes = LinearPower([1], Laplace(scale=1.0)).plot("shift", ax=given, shift=np.arange(5))
+    plan = PlannedPower(linear_ztest, weights=[1], mechanism=Laplace(scale=1.0))
+    axes = plot_curve(plan.curve(shift=np.arange(5)), ax=given)
     assert axes is given
     assert axes.get_legend() is None
 
@@ -95,21 +106,58 @@ def test_plot_on_given_axes(pyplot):
 NOISE = Geometric(scale=1.0)
 NOBS = {"nobs": [30, 60]}
 DRAWN = [
-    (McNemarPower(NOISE, method="plug-in"), NOBS | {"prop12": 0.4, "prop21": [0.1, 0.2]}),
-    (TwoRatesPower(NOISE, method="plug-in"), {"exposure1": [9, 20], "rate1": 1, "rate2": [2, 3]}),
-    (PairedCountsPower([3.0, -3.0, 0.0], NOISE), {"effect": [1.0, 2.0], "alpha": [0.05, 0.1]}),
-    (TrendPower([0.2, 0.3, 0.5], NOISE), NOBS | {"effect": [0.5, 1.0]}),
-    (ProportionsTrendPower([0.1, 0.3], NOISE, reps=99), NOBS | {"effect": [0.5, 1.0]}),
-    (HomogeneityPower([[0.4, 0.6], [0.6, 0.4]], NOISE, reps=99), NOBS | {"effect": [0.5, 1.0]}),
-    (IndependencePower(0.25 * TABLE, NOISE, reps=99), NOBS | {"effect": [0.5, 1.0]}),
-    (CompositeFitPower(genotypes, 0.5, [0.4, 0.4, 0.2], NOISE, reps=99), NOBS | {"effect": [1, 2]}),
+    (
+        PlannedPower(mcnemar, mechanism=NOISE, method="plug-in"),
+        NOBS | {"prop12": 0.4, "prop21": [0.1, 0.2]},
+    ),
+    (
+        PlannedPower(poisson_2indep, mechanism=NOISE, method="plug-in"),
+        {"exposure1": [9, 20], "rate1": 1, "rate2": [2, 3]},
+    ),
+    (
+        PlannedPower(counts_paired, difference=[3.0, -3.0, 0.0], mechanism=NOISE),
+        {"effect": [1.0, 2.0], "alpha": [0.05, 0.1]},
+    ),
+    (
+        PlannedPower(counts_trend, truth=[0.2, 0.3, 0.5], mechanism=NOISE),
+        NOBS | {"effect": [0.5, 1.0]},
+    ),
+    (
+        PlannedPower(proportions_trend, truth=[0.1, 0.3], mechanism=NOISE, reps=99),
+        NOBS | {"effect": [0.5, 1.0]},
+    ),
+    (
+        PlannedPower(
+            chi2_contingency,
+            truth=[[0.4, 0.6], [0.6, 0.4]],
+            mechanism=NOISE,
+            reps=99,
+            row_totals=True,
+        ),
+        NOBS | {"effect": [0.5, 1.0]},
+    ),
+    (
+        PlannedPower(chi2_contingency, truth=0.25 * TABLE, mechanism=NOISE, reps=99),
+        NOBS | {"effect": [0.5, 1.0]},
+    ),
+    (
+        PlannedPower(
+            chisquare_fit,
+            model=genotypes,
+            start=0.5,
+            truth=[0.4, 0.4, 0.2],
+            mechanism=NOISE,
+            reps=99,
+        ),
+        NOBS | {"effect": [1, 2]},
+    ),
 ]
 
 
 @pytest.mark.parametrize(("plan", "arguments"), DRAWN, ids=lambda x: type(x).__name__)
 def test_every_plan_is_drawn(pyplot, plan, arguments):
     x = next(iter(arguments))
-    axes = plan.plot(x, **arguments)
+    axes = plot_curve(plan.curve(**arguments), x=x)
     assert len(axes.containers) == 2
     assert (axes.get_xlabel(), axes.get_ylabel()) == (x, "power")
 
@@ -118,38 +166,42 @@ def test_every_plan_is_drawn(pyplot, plan, arguments):
     ("arguments", "message"),
     [
         ({"nobs": 20}, "proportion must be given"),
-        ({"nobs": 20, "proportion": 0.4, "size": 3}, "arguments must be among"),
+        ({"nobs": 20, "proportion": 0.4, "size": 3}, "must be among"),
         ({"nobs": [[20]], "proportion": 0.4}, "nobs must be a number or one-dimensional"),
-        ({"nobs": 20, "proportion": 0.4, "budget": 1.0}, "budget must be None"),
+        ({"nobs": 20, "proportion": 0.4, "budget": 1.0}, "budget must be left out"),
         ({"nobs": 20.5, "proportion": 0.4}, "nobs must hold whole numbers"),
     ],
 )
 def test_bad_frames_are_refused(arguments, message):
     with pytest.raises(InvalidParameterError, match=message):
-        FIXED.power_frame(**arguments)
+        FIXED.curve(**arguments)
 
 
 def test_bad_plots_are_refused(pyplot):
-    with pytest.raises(InvalidParameterError, match="x must be one of the arguments"):
-        FIXED.plot("budget", nobs=20, proportion=0.4)
+    with pytest.raises(InvalidParameterError, match="x must be one of"):
+        plot_curve(FIXED.curve(nobs=20, proportion=0.4), x="budget")
 
 
 def test_budgets_where_there_are_none_and_none_where_there_are():
-    with pytest.raises(InvalidParameterError, match="budget must be None"):
+    with pytest.raises(InvalidParameterError, match="budget must be left out"):
         FIXED.power(20, 0.4, budget=1.0)
     with pytest.raises(InvalidParameterError, match="budget must be given"):
         BUDGET.power(20, 0.4)
     with pytest.raises(InvalidParameterError, match="budget must be given"):
-        BUDGET.power_frame(nobs=20, proportion=0.4)
-    with pytest.raises(InvalidParameterError, match="budget must be None"):
-        FIXED.solve_power(nobs=20, proportion=0.4, alpha=0.05, budget=1.0)
+        BUDGET.curve(nobs=20, proportion=0.4)
+    with pytest.raises(InvalidParameterError, match="budget must be left out"):
+        FIXED.solve(nobs=20, proportion=0.4, alpha=0.05, budget=1.0)
 
 
 def test_what_makes_laws_has_to_make_laws():
     with pytest.raises(InvalidParameterError, match="must return a noise law"):
-        ProportionPower(0.25, lambda budget: budget).power(20, 0.4, budget=1.0)
+        PlannedPower(proportions_ztest, value=0.25, mechanism=lambda budget: budget).power(
+            20, 0.4, budget=1.0
+        )
     with pytest.raises(InvalidParameterError, match="scalar parameters"):
-        PoissonPower(0.25, lambda b: Laplace(scale=[b, b])).power(20, 0.4, budget=1.0)
+        PlannedPower(poisson_ztest, value=0.25, mechanism=lambda b: Laplace(scale=[b, b])).power(
+            20, 0.4, budget=1.0
+        )
 
 
 def test_shapes_that_do_not_fit_are_refused():
@@ -167,18 +219,18 @@ def test_shapes_that_do_not_fit_are_refused():
 )
 def test_one_argument_has_to_be_unknown(known):
     with pytest.raises(InvalidParameterError, match="exactly one of"):
-        FIXED.solve_power(**known)
+        FIXED.solve(**known)
 
 
 @pytest.mark.parametrize("power", [0.0, 1.0, np.nan, [0.8, 0.9], "x"])
 def test_bad_powers_are_refused(power):
     with pytest.raises(InvalidParameterError, match="power must"):
-        FIXED.solve_power(nobs=20, alpha=0.05, power=power)
+        FIXED.solve(nobs=20, alpha=0.05, power=power)
 
 
 def test_solving_takes_single_numbers():
     with pytest.raises(InvalidParameterError, match="nobs must be a number"):
-        FIXED.solve_power(nobs=[20, 30], alpha=0.05, power=0.8)
+        FIXED.solve(nobs=[20, 30], alpha=0.05, power=0.8)
 
 
 def test_direction_of_an_effect():
@@ -189,25 +241,23 @@ def test_direction_of_an_effect():
 
 def test_plans_are_made_for_the_default_method_of_the_test():
     """None is no method: the test chooses by the table, and so does the plan."""
-    pairs = {
-        "ProportionPower": "proportions_ztest",
-        "PoissonPower": "poisson_ztest",
-        "TwoProportionsPower": "proportions_2indep",
-        "TwoRatesPower": "poisson_2indep",
-        "McNemarPower": "mcnemar",
-        "LinearPower": "linear_ztest",
-        "PairedCountsPower": "counts_paired",
-        "TrendPower": "counts_trend",
-        "ProportionsTrendPower": "proportions_trend",
-        "GoodnessOfFitPower": "chisquare",
-        "CompositeFitPower": "chisquare_fit",
-        "IndependencePower": "chi2_contingency",
-        "HomogeneityPower": "chi2_contingency",
-    }
-    for plan, test in pairs.items():
-        planned, used = (
-            inspect.signature(getattr(dpinfer, name)).parameters["method"].default
-            for name in (plan, test)
-        )
+    tests = [
+        (proportions_ztest, {}),
+        (poisson_ztest, {}),
+        (proportions_2indep, {}),
+        (poisson_2indep, {}),
+        (mcnemar, {}),
+        (linear_ztest, {}),
+        (counts_paired, {}),
+        (counts_trend, {}),
+        (proportions_trend, {}),
+        (chisquare, {}),
+        (chisquare_fit, {}),
+        (chi2_contingency, {}),
+        (chi2_contingency, {"row_totals": True}),
+    ]
+    for test, design in tests:
+        used = inspect.signature(test).parameters["method"].default
         # the exact law of two proportions is the default where their sizes are known, as in plans
-        assert planned == ("exact" if test == "proportions_2indep" else used), plan
+        wanted = "exact" if test is proportions_2indep else used
+        assert f"method={wanted!r}" in plan.describe(test, **design), test

@@ -5,13 +5,14 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from planned import PlannedPower
 from scipy import special, stats
 from statsmodels.stats.power import GofChisquarePower
 
 from dpinfer import Exact, Gaussian, Geometric, Laplace, WeightedSum
 from dpinfer.errors import ApproximationWarning, ConvergenceError, InvalidParameterError
-from dpinfer.hypothesis_tests.power import GoodnessOfFitPower
-from dpinfer.hypothesis_tests.power.goodness_of_fit import _exact_power
+from dpinfer.hypothesis_tests import chisquare
+from dpinfer.planning.tables import exact_power
 
 NULL = np.array([0.5, 0.3, 0.2])
 OTHER = np.array([0.4, 0.35, 0.25])
@@ -21,9 +22,16 @@ OTHER = np.array([0.4, 0.35, 0.25])
 @pytest.mark.parametrize("distance", [1.0, 3.0, 4.5])
 def test_without_noise_the_limit_is_that_of_statsmodels(statistic, distance):
     """At many observations the covariance at the alternative is that at the null hypothesis."""
-    plan = GoodnessOfFitPower(NULL, OTHER, Exact(), statistic=statistic, method="asymptotic")
+    plan = PlannedPower(
+        chisquare,
+        value=NULL,
+        truth=OTHER,
+        mechanism=Exact(),
+        statistic=statistic,
+        method="asymptotic",
+    )
     nobs = 10**11
-    effect = distance / np.sqrt(nobs) / plan.effect_size
+    effect = distance / np.sqrt(nobs * (np.square(OTHER - NULL) / NULL).sum())
     peer = GofChisquarePower().power(distance / np.sqrt(nobs), nobs, 0.05, n_bins=3)
     assert plan.power(nobs, effect) == pytest.approx(peer, abs=2e-5)
 
@@ -31,8 +39,13 @@ def test_without_noise_the_limit_is_that_of_statsmodels(statistic, distance):
 @pytest.mark.parametrize("statistic", ["pearson", "projected"])
 @pytest.mark.parametrize("alpha", [0.2, 0.01, 1e-9])
 def test_asymptotic_power_at_the_null_hypothesis_is_the_level(statistic, alpha):
-    plan = GoodnessOfFitPower(
-        NULL, OTHER, Gaussian(sigma=20.0), statistic=statistic, method="asymptotic"
+    plan = PlannedPower(
+        chisquare,
+        value=NULL,
+        truth=OTHER,
+        mechanism=Gaussian(sigma=20.0),
+        statistic=statistic,
+        method="asymptotic",
     )
     assert plan.power(500, 0.0, alpha) == pytest.approx(alpha, rel=1e-9)
 
@@ -56,8 +69,13 @@ def test_asymptotic_power_is_that_of_normal_tables():
     null_pearson = (np.square(null_tables) / (nobs * NULL)).sum(axis=1)
     critical = {"pearson": np.quantile(null_pearson, 0.95), "projected": special.chdtri(2.0, 0.05)}
     for statistic, drawn in {"pearson": pearson, "projected": projected}.items():
-        plan = GoodnessOfFitPower(
-            NULL, OTHER, Gaussian(sigma=sigma), statistic=statistic, method="asymptotic"
+        plan = PlannedPower(
+            chisquare,
+            value=NULL,
+            truth=OTHER,
+            mechanism=Gaussian(sigma=sigma),
+            statistic=statistic,
+            method="asymptotic",
         )
         power = plan.power(nobs, effect)
         error = np.sqrt(power * (1.0 - power) / size)
@@ -92,7 +110,12 @@ def test_exact_power_is_that_of_enumeration(epsilon, alpha):
     noise = None if epsilon is None else Geometric.from_epsilon(epsilon)
     nobs = 6 if epsilon else 14
     value = (np.array([0.5, 0.25, 0.25]), np.array([0.2, 0.7, 0.1]))
-    plan = GoodnessOfFitPower(*value, noise or Exact(), method="exact")
+    plan = PlannedPower(
+        chisquare,
+        **dict(zip(("value", "truth", "mechanism"), value, strict=False)),
+        mechanism=noise or Exact(),
+        method="exact",
+    )
     for effect in (0.0, 0.6, 1.0):
         expected = _brute_force(nobs, value, effect, noise, alpha)
         assert plan.power(nobs, effect, alpha) == pytest.approx(expected, abs=1e-9)
@@ -103,10 +126,18 @@ def test_exact_power_is_that_of_enumeration(epsilon, alpha):
 )
 def test_simulated_power_is_exact_within_its_error(noise):
     """Six standard errors: a chance of 2e-9 each."""
-    exact = GoodnessOfFitPower(NULL, OTHER, noise, method="exact")
-    simulated = GoodnessOfFitPower(NULL, OTHER, noise, method="monte-carlo", rng=2, reps=40_000)
+    exact = PlannedPower(chisquare, value=NULL, truth=OTHER, mechanism=noise, method="exact")
+    simulated = PlannedPower(
+        chisquare,
+        value=NULL,
+        truth=OTHER,
+        mechanism=noise,
+        method="monte-carlo",
+        rng=2,
+        reps=40_000,
+    )
     settings = {"nobs": 120, "effect": [0.0, 1.5], "alpha": 0.1}
-    found, wanted = simulated.power_frame(**settings), exact.power_frame(**settings)
+    found, wanted = simulated.curve(**settings), exact.curve(**settings)
     assert (found["method"] == "monte-carlo").all()
     assert (wanted["method"] == "exact").all()
     assert (np.abs(found["power"] - wanted["power"]) <= 6.0 * found["mc_error"]).all()
@@ -115,9 +146,18 @@ def test_simulated_power_is_exact_within_its_error(noise):
 def test_simulated_projected_power_is_near_the_limit_at_many_observations():
     """Six standard errors, and 0.01 for what the limit leaves out."""
     arguments = {"statistic": "projected", "rng": 1}
-    simulated = GoodnessOfFitPower(NULL, OTHER, Gaussian(sigma=30.0), **arguments)
-    limit = GoodnessOfFitPower(NULL, OTHER, Gaussian(sigma=30.0), method="asymptotic", **arguments)
-    frame = simulated.power_frame(nobs=3000, effect=[0.3, 0.6])
+    simulated = PlannedPower(
+        chisquare, value=NULL, truth=OTHER, mechanism=Gaussian(sigma=30.0), **arguments
+    )
+    limit = PlannedPower(
+        chisquare,
+        value=NULL,
+        truth=OTHER,
+        mechanism=Gaussian(sigma=30.0),
+        method="asymptotic",
+        **arguments,
+    )
+    frame = simulated.curve(nobs=3000, effect=[0.3, 0.6])
     wanted = limit.power(3000, [0.3, 0.6])
     assert (np.abs(frame["power"] - wanted) <= 6.0 * frame["mc_error"] + 0.01).all()
 
@@ -133,24 +173,28 @@ def test_simulated_projected_power_is_near_the_limit_at_many_observations():
     ids=repr,
 )
 def test_the_default_is_exact_where_that_is_quick(noise, nobs, method):
-    frame = GoodnessOfFitPower(NULL, OTHER, noise, rng=1).power_frame(nobs=nobs, effect=1.0)
+    frame = PlannedPower(chisquare, value=NULL, truth=OTHER, mechanism=noise, rng=1).curve(
+        nobs=nobs, effect=1.0
+    )
     assert frame["method"].tolist() == [method]
     assert (frame["mc_error"].item() > 0.0) == (method == "monte-carlo")
 
 
 def test_whole_numbers_of_observations_are_solved_for_exactly():
     """Powers of whole-numbered tables are no monotone functions of their number."""
-    plan = GoodnessOfFitPower([0.5, 0.5], [0.3, 0.7], Geometric(scale=2.0))
-    nobs = plan.solve_power(effect=1.0, alpha=0.05, power=0.8)
+    plan = PlannedPower(
+        chisquare, value=[0.5, 0.5], truth=[0.3, 0.7], mechanism=Geometric(scale=2.0)
+    )
+    nobs = plan.solve(effect=1.0, alpha=0.05, power=0.8)
     assert plan.power(nobs) >= 0.8 > plan.power(nobs - 1)
     assert plan.power(nobs + 40) > 0.8
 
 
 def test_exact_solutions_reach_the_power():
-    plan = GoodnessOfFitPower(NULL, [0.3, 0.3, 0.4], Gaussian(sigma=4.0))
-    nobs = plan.solve_power(effect=1.0, alpha=0.05, power=0.5)
+    plan = PlannedPower(chisquare, value=NULL, truth=[0.3, 0.3, 0.4], mechanism=Gaussian(sigma=4.0))
+    nobs = plan.solve(effect=1.0, alpha=0.05, power=0.5)
     assert plan.power(nobs) >= 0.5 > plan.power(nobs - 1)
-    effect = plan.solve_power(nobs=40, alpha=0.05, power=0.3)
+    effect = plan.solve(nobs=40, alpha=0.05, power=0.3)
     assert plan.power(40, effect) == pytest.approx(0.3, abs=1e-9)
 
 
@@ -159,14 +203,17 @@ def test_cells_that_lose_all_probability(k):
     null = np.full(k, 1.0 / k)
     other = null.copy()
     other[0], other[1] = 0.0, 2.0 / k
-    plan = GoodnessOfFitPower(null, other, Gaussian(sigma=2.0))
-    assert plan.largest_effect == pytest.approx(1.0)
-    assert plan.effect_size == pytest.approx(np.sqrt(2.0 / k))
-    assert 0.05 < plan.power(20 * k) <= 1.0
+    plan = PlannedPower(chisquare, value=null, truth=other, mechanism=Gaussian(sigma=2.0))
+    frame = plan.curve(nobs=20 * k)
+    assert frame.attrs["largest_effect"] == pytest.approx(1.0)
+    assert frame.attrs["effect_size"] == pytest.approx(np.sqrt(2.0 / k))
+    assert 0.05 < frame["power"].item() <= 1.0
 
 
 def test_an_exact_power_that_cannot_be_had_says_so():
-    plan = GoodnessOfFitPower(NULL, OTHER, Gaussian(sigma=4.0), method="exact")
+    plan = PlannedPower(
+        chisquare, value=NULL, truth=OTHER, mechanism=Gaussian(sigma=4.0), method="exact"
+    )
     with pytest.raises(ConvergenceError, match="use method="):
         plan.power(120, alpha=1e-11)
 
@@ -174,16 +221,20 @@ def test_an_exact_power_that_cannot_be_had_says_so():
 @pytest.mark.parametrize("method", [None, "monte-carlo", "asymptotic"])
 def test_noise_beyond_all_bounds(method):
     with pytest.raises(InvalidParameterError, match="variance"):
-        GoodnessOfFitPower(NULL, OTHER, Laplace(scale=1e80), method=method).power(100)
+        PlannedPower(
+            chisquare, value=NULL, truth=OTHER, mechanism=Laplace(scale=1e80), method=method
+        ).power(100)
 
 
 def test_an_exact_power_without_a_route_is_refused_and_one_by_default_simulated():
     law = WeightedSum([1.0, 1.5], Laplace(scale=1.0))  # no characteristic function, not whole
     with pytest.raises(ConvergenceError, match="use method="):
-        GoodnessOfFitPower(NULL, OTHER, law, method="exact").power(100)
+        PlannedPower(chisquare, value=NULL, truth=OTHER, mechanism=law, method="exact").power(100)
     # quick, but too inaccurate at this level: replicates are what is missing then
     with pytest.raises(InvalidParameterError, match=r"reps must be >= 99999999999 to simulate"):
-        GoodnessOfFitPower(NULL, OTHER, Gaussian(sigma=4.0)).power(120, alpha=1e-11)
+        PlannedPower(chisquare, value=NULL, truth=OTHER, mechanism=Gaussian(sigma=4.0)).power(
+            120, alpha=1e-11
+        )
 
 
 def test_a_law_that_stays_above_the_level_has_no_exact_power():
@@ -196,7 +247,7 @@ def test_a_law_that_stays_above_the_level_has_no_exact_power():
             return np.full(np.shape(q), 0.02)
 
     table = SimpleNamespace(pearson_law=Inaccurate(), variance=np.ones(3), expected=np.ones(3))
-    power, error = _exact_power(table, 0.01, OTHER)
+    power, error = exact_power(table, 0.01, OTHER)
     assert np.isnan(power)
     assert error == np.inf
 
@@ -204,7 +255,14 @@ def test_a_law_that_stays_above_the_level_has_no_exact_power():
 @pytest.mark.parametrize("statistic", ["pearson", "projected"])
 def test_a_table_that_is_certain_is_rejected_or_not(statistic):
     """All observations in one cell: both statistics are n, as (n/2)²/(n/2) twice."""
-    plan = GoodnessOfFitPower([0.5, 0.5], [1, 0], Exact(), statistic=statistic, method="asymptotic")
+    plan = PlannedPower(
+        chisquare,
+        value=[0.5, 0.5],
+        truth=[1, 0],
+        mechanism=Exact(),
+        statistic=statistic,
+        method="asymptotic",
+    )
     # at levels whose critical value, of χ² with one degree of freedom, is just below and above 50
     below, above = stats.chi2.sf([49.9, 50.1], df=1)
     np.testing.assert_array_equal(plan.power(50, 1.0, [below, above]), [1.0, 0.0])
@@ -213,7 +271,7 @@ def test_a_table_that_is_certain_is_rejected_or_not(statistic):
 @pytest.mark.parametrize(
     ("value", "other", "options", "message"),
     [
-        (NULL, NULL, {}, "alternative_value must differ from value"),
+        (NULL, NULL, {}, "truth must differ from value"),
         (
             NULL,
             OTHER,
@@ -230,13 +288,17 @@ def test_a_table_that_is_certain_is_rejected_or_not(statistic):
 )
 def test_bad_plans_are_refused(value, other, options, message):
     with pytest.raises(InvalidParameterError, match=message):
-        GoodnessOfFitPower(value, other, Exact(), **options)
+        PlannedPower(chisquare, value=value, truth=other, mechanism=Exact(), **options).power()
 
 
 def test_doubts_about_the_limit():
-    plan = GoodnessOfFitPower(NULL, OTHER, Laplace(scale=2.0), method="asymptotic")
+    plan = PlannedPower(
+        chisquare, value=NULL, truth=OTHER, mechanism=Laplace(scale=2.0), method="asymptotic"
+    )
     with pytest.warns(ApproximationWarning, match="not Gaussian") as caught:
         plan.power(1000)
-    assert caught[0].filename == __file__
+    assert caught[0].filename == PlannedPower.power.__code__.co_filename
     with pytest.warns(ApproximationWarning, match="expected counts as small as 4"):
-        GoodnessOfFitPower(NULL, OTHER, Exact(), method="asymptotic").power([20, 500])
+        PlannedPower(
+            chisquare, value=NULL, truth=OTHER, mechanism=Exact(), method="asymptotic"
+        ).power([20, 500])

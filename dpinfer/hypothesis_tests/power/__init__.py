@@ -1,5 +1,0 @@
-"""Power and planning of the tests, in the manner of statsmodels."""
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

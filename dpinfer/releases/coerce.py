@@ -1,0 +1,414 @@
+"""Noisy values of whatever holds or gives them: the edge of every public function."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpinfer._check import (
+    FloatArray,
+    check_array,
+    check_scalar,
+    show,
+)
+from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
+from dpinfer.mechanisms.independent import (
+    IndependentNoise,
+    Mechanism,
+    as_noise,
+    refuse_selected,
+)
+from dpinfer.mechanisms.law import NoiseLaw, ParametricLaw, marked
+from dpinfer.queries.domain import show_label
+from dpinfer.results.labels import split_labels
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+from dpinfer.releases.values import (
+    LARGEST_VALUE,
+    Bound,
+    Noises,
+    NoisyValues,
+    Part,
+    Rule,
+    check_whole,
+    new_origin,
+    product,
+)
+
+
+def noisy(
+    values: Any,
+    *,
+    mechanism: Mechanism | Mapping[str, Any] | None = None,
+    labels: Sequence[Any] | pd.Index | None = None,
+    weights: Any = None,
+    threshold: Any = None,
+    clamp: Any = None,
+    rounded: Any = None,
+    bin_size: Any = None,
+    name: str = "values",
+    called: str = "mechanism",
+) -> NoisyValues:
+    """Return noisy values of whatever holds or gives them, checked.
+
+    Parameters
+    ----------
+    values : float, array, Series, DataFrame, Release or estimate
+        The published values. A Series or DataFrame gives their labels, as do the columns without
+        numbers of a frame of polars or pyarrow. A release or a fit carries its own law.
+    mechanism : NoiseLaw, sequence of NoiseLaw, or mapping
+        The law of the noise: one for all values, or one for each. ``{"laplace": scales}`` names a
+        law and gives its scales: a number, an array in the order of the values, or a Series, which
+        is aligned with their labels. Left out where ``values`` carries its own.
+    labels : sequence of length m, optional
+        Labels of the values; by default their own.
+    weights : array or sparse array, shape (m, q), optional
+        The matrix W, known and not found from the values, where they are confidential values plus
+        W z with q independent noises z of law ``mechanism``. For Gaussian noise with covariance
+        matrix C it is the Cholesky factor of C, with ``Gaussian(sigma=1)``.
+    threshold : float, array or Series, optional
+        The values were published because they reached this.
+    clamp : float or pair, optional
+        The values were moved into these bounds: a lower bound, or ``(lower, upper)``.
+    rounded : float or bool, optional
+        The noisy values were rounded to multiples of this number; True is 1. With 1 the
+        confidential values are taken to be whole numbers, so that the error is rounded noise.
+    bin_size : int or array, optional
+        The counts were rounded up to multiples of this *before* the noise.
+    name, called : str
+        What messages call the values and the law.
+
+    Returns
+    -------
+    NoisyValues
+        The values with their law and their publishing rule.
+
+    Raises
+    ------
+    InvalidParameterError
+        If an argument is outside what is allowed, or the parts do not fit together: no law for
+        plain numbers, or one for values that carry their own; NaN, infinite or absurd values;
+        fractions under noise that takes whole numbers only; labels that are not distinct.
+    IncompatibleReleaseError
+        If a value is below its threshold or outside of its clamping bounds.
+
+    Warns
+    -----
+    RoundedValuesWarning
+        If all values under noise with a density are whole numbers.
+
+    Notes
+    -----
+    Values made in two calls are taken to be independent, even if they are the same numbers: to
+    compare values with a function of themselves, make them once and derive the other from them.
+
+    Examples
+    --------
+    >>> from dpinfer.mechanisms import Laplace
+    >>> from dpinfer.releases.values import noisy
+    >>> x = noisy([120.5, 100.5], mechanism=Laplace(scale=2.0))
+    >>> x.variance, x.law_of([1, -1]).variance.round(9)
+    (array([8., 8.]), np.float64(16.0))
+    >>> total = x.linear([1, 1])
+    >>> x.beside(total).cov()
+    array([[ 8.,  0.,  8.],
+           [ 0.,  8.,  8.],
+           [ 8.,  8., 16.]])
+    """
+    plain = threshold is None and clamp is None and rounded is None and bin_size is None
+    if type(values) in (int, float) and plain and weights is None and labels is None:
+        single = isinstance(mechanism, ParametricLaw) and mechanism.shape == ()
+        if single and abs(values) <= LARGEST_VALUE:
+            law = cast("ParametricLaw", mechanism)
+            one = np.array((values,), dtype=np.float64)
+            x = NoisyValues(one, Noises(law, 1), shape=(), name=name)
+            if law._selected:
+                refuse_selected([law], called)
+            if law.is_integer is not float(values).is_integer():
+                _check_fit(x)
+            return x
+    elif hasattr(values, "__noisy__") and not isinstance(values, type):
+        stated = (
+            (called, mechanism),
+            ("labels", labels),
+            ("weights", weights),
+            ("threshold", threshold),
+            ("clamp", clamp),
+            ("rounded", rounded),
+            ("bin_size", bin_size),
+        )
+        for what, given in stated:
+            if given is not None:
+                raise InvalidParameterError(
+                    f"{what} must be left out where {name} carries "
+                    + ("its own law" if what == called else "how it was published")
+                )
+        return cast("NoisyValues", values.__noisy__())
+    if mechanism is None:
+        raise InvalidParameterError(
+            f"{called} must be given, as {name} is plain numbers: the law of the noise in them, "
+            "such as Laplace(scale=2.0)"
+        )
+    array, own = _numbers(values, name)
+    if labels is not None:
+        from dpinfer.queries.domain import check_labels
+
+        own = check_labels(labels, "labels", array.size, name)
+    elif own is not None and not own.is_unique:
+        raise InvalidParameterError(
+            f"{name} must have distinct labels, got {show_label(own[own.duplicated()][0])} twice"
+        )
+    if weights is not None:
+        if not plain:
+            raise InvalidParameterError(
+                f"weights must be left out where {name} were selected, clamped or rounded: what "
+                "is known of such values is about noises of their own"
+            )
+        return _weighted(array, own, weights, mechanism, name, called)
+    if isinstance(mechanism, Mapping) or hasattr(mechanism, "reindex"):
+        mechanism = _laws_by_label(mechanism, own, array.size, name, called)
+    given = array.shape if own is None else getattr(values, "shape", array.shape)
+    noise = _as_law(mechanism, given, array.size, called, selected=not plain)
+    noises, matrix = _base(noise, array.size, called)
+    x = NoisyValues(
+        array.reshape(-1), noises, shape=array.shape, labels=own, weights=matrix, name=name
+    )
+    if not plain:
+        return _ruled(x, threshold, clamp, rounded, bin_size)
+    _check_fit(x)
+    return x
+
+
+def _numbers(values: Any, name: str) -> tuple[FloatArray, pd.Index | None]:
+    """Return values as finite numbers of a sane size, and their labels, which messages name."""
+    if type(values) is np.ndarray:
+        return check_array(values, name, ge=-LARGEST_VALUE, le=LARGEST_VALUE), None
+    if hasattr(values, "iloc") and not hasattr(values, "columns"):
+        raw = values.to_numpy()
+        if raw.dtype.kind == "f" and not (finite := np.isfinite(raw)).all():
+            at = int(np.flatnonzero(~finite)[0])
+            word = "not contain NaN" if np.isnan(raw[at]) else f"be finite, got {raw[at]}"
+            raise InvalidParameterError(
+                f"{name} must {word} at position {at} ({show_label(values.index[at])})"
+            )
+    return split_labels(values, name, ge=-LARGEST_VALUE, le=LARGEST_VALUE)
+
+
+def _as_law(
+    mechanism: Any, shape: tuple[int, ...], size: int, called: str, *, selected: bool = False
+) -> NoiseLaw:
+    """Return the joint law of so many noises, of shape () or (size,)."""
+    if (
+        isinstance(mechanism, ParametricLaw)
+        and len(mechanism.shape) > 1
+        and mechanism.shape == shape
+    ):
+        own = mechanism._parameters()
+        flat = {key: np.broadcast_to(value, shape).ravel() for key, value in own.items()}
+        mechanism = marked(mechanism._with(flat), mechanism._selected)
+    law = as_noise(mechanism, size, name=called, dependence="used", selected=True)
+    if not selected:
+        refuse_selected([mechanism] if isinstance(mechanism, NoiseLaw) else mechanism, called)
+    return marked(law, selected=False)
+
+
+def _base(law: NoiseLaw, size: int, called: str) -> tuple[Noises, Any]:
+    """Return the noises of a law, and weights where it is that of sums which know theirs."""
+    if not law._shares:
+        return Noises(law, size), None
+    from dpinfer.mechanisms.weighted_sum import _Noises
+
+    found = _Noises.of(law, size)
+    parts: list[Part] = [(origin, positions, len(positions)) for origin, positions in found.origins]
+    rest = found.matrix.shape[1] - sum(count for *_, count in parts)
+    if rest:
+        parts.append((new_origin(), None, rest))
+    return Noises(found.law, found.matrix.shape[1], parts), found.matrix.tocsr()
+
+
+def _laws_by_label(
+    mechanism: Any, labels: pd.Index | None, size: int, name: str, called: str
+) -> Any:
+    """Return the law whose parameters, or the laws, are given under the labels of the values."""
+    from dpinfer.releases.frames import canonical_kind, laws_of_rows, parameters_of_kind
+
+    if not isinstance(mechanism, Mapping):
+        return _by_label(mechanism, labels, size, name, called).tolist()
+    given = dict(mechanism)
+    if "mechanism" in given:
+        kind = given.pop("mechanism")
+    elif len(given) == 1:
+        [(kind, value)] = given.items()
+        [first, *_] = parameters_of_kind(canonical_kind(kind)) or [None]
+        given = {} if first is None else {first: value}
+    else:
+        raise InvalidParameterError(
+            f"{called} must be a law, or name one law and its parameters, as in {{'laplace': "
+            f"scales}}, got {show(mechanism)}"
+        )
+    columns: dict[str, Any] = {}
+    for key, value in given.items():
+        if hasattr(value, "reindex"):
+            value = _by_label(value, labels, size, name, key)
+        columns[key] = check_array(value, key)
+        if columns[key].shape not in ((), (size,)):
+            raise InvalidParameterError(
+                f"{key} must be a number, or have one entry for each of the {size} values, got "
+                f"shape {columns[key].shape}"
+            )
+    return laws_of_rows(kind, columns, size)
+
+
+def _by_label(
+    series: Any, labels: pd.Index | None, size: int, name: str, called: str
+) -> NDArray[Any]:
+    """Return a Series in the order of the values."""
+    if labels is None:
+        raise InvalidParameterError(
+            f"{called} must be an array in the order of the values, as {name} has no labels, got a "
+            "Series: pass its to_numpy()"
+        )
+    rows = labels.get_indexer(series.index) if series.index.is_unique else np.array([-1])
+    if len(series) != size or (rows < 0).any():
+        raise InvalidParameterError(f"{called} must have the labels of {name}, each once")
+    return np.asarray(series.reindex(labels).to_numpy())
+
+
+def _weighted(
+    array: FloatArray, labels: Any, weights: Any, mechanism: Any, name: str, called: str
+) -> NoisyValues:
+    """Return values whose noise is a matrix times independent noises."""
+    from scipy import sparse
+
+    from dpinfer.mechanisms.weighted_sum import _check_magnitude
+
+    dense = not sparse.issparse(weights)
+    held = check_array(weights if dense else weights.tocsr().data, "weights", nonempty=False)
+    _check_magnitude(np.ravel(held))
+    matrix = sparse.csr_array(held if dense else weights)
+    matrix.sum_duplicates()
+    matrix.eliminate_zeros()
+    if matrix.ndim != 2 or matrix.shape[0] != array.size:
+        raise InvalidParameterError(
+            f"weights must have {array.size} rows, one for each of the values, got shape "
+            f"{matrix.shape}"
+        )
+    columns = matrix.shape[1]
+    noises, inner = _base(_as_law(mechanism, (columns,), columns, called), columns, called)
+    if inner is not None:
+        matrix = product(matrix, inner, np.arange(columns))
+    return NoisyValues(
+        array.reshape(-1), noises, shape=array.shape, labels=labels, weights=matrix, name=name
+    )
+
+
+def _ruled(x: NoisyValues, threshold: Any, clamp: Any, rounded: Any, bin_size: Any) -> NoisyValues:
+    """Return the values with a publishing rule, which they have to fit."""
+    if x.weights is not None:
+        raise InvalidParameterError(
+            f"{x.name} must be published values where they have a threshold, a clamp or bins, "
+            "got estimates that combine several"
+        )
+    noises, rule = x.noises, Rule()
+    if threshold is not None:
+        rule = replace(rule, threshold=_bound(x, threshold, "threshold"))
+    if clamp is not None:
+        ends = clamp if isinstance(clamp, (tuple, list)) else (clamp, None)
+        if len(ends) != 2:
+            raise InvalidParameterError(
+                f"clamp must be a lower bound or a pair (lower, upper), got {show(clamp)}"
+            )
+        lowest = _bound(x, -np.inf if ends[0] is None else ends[0], "clamp")
+        highest = _bound(x, np.inf if ends[1] is None else ends[1], "clamp")
+        if np.any(np.asarray(lowest) >= highest):
+            raise InvalidParameterError(f"clamp must have lower < upper, got {show(clamp)}")
+        rule = replace(rule, lowest=lowest, highest=highest)
+    if bin_size is not None:
+        x.setting(bin_size, "bin_size", whole=True, ge=1, le=_LARGEST_BIN)
+        rule = replace(rule, before=_bound(x, bin_size, "bin_size"))
+    if rounded is not None and rounded is not False:
+        step = 1.0 if rounded is True else check_scalar(rounded, "rounded", gt=0)
+        off = np.abs(x.values - np.rint(x.values / step) * step) > 1e-9 * step
+        if off.any():
+            raise InvalidParameterError(
+                f"{x.name} must be multiples of {step:g} where they were rounded to such, got "
+                f"{x._named(int(off.argmax()))}"
+            )
+        if step == 1.0:
+            parts = [(_rounded(law), cells) for law, cells in x.laws()]
+            noises = Noises(IndependentNoise.from_groups(parts, len(x)), len(x), noises.parts)
+        else:
+            rule = replace(rule, after=step)
+    found = NoisyValues(
+        x.values,
+        noises,
+        shape=x.shape,
+        labels=x.labels,
+        rule=rule if rule.of(len(x)).any() else None,
+        name=x.name,
+    )
+    if found.rule is not None:
+        values = found.values
+        _refuse_outside(found, values < rule.lowest, "below its clamping bound", rule.lowest)
+        _refuse_outside(found, values > rule.highest, "above its clamping bound", rule.highest)
+        below = values < rule.threshold
+        _refuse_outside(found, below, "below the threshold of publication", rule.threshold)
+    _check_fit(found, rounded=rounded is not None)
+    return found
+
+
+def _rounded(law: NoiseLaw) -> NoiseLaw:
+    from dpinfer.mechanisms.rounded import Rounded
+
+    return law if law.is_integer else Rounded(cast("Any", law))
+
+
+def _check_fit(x: NoisyValues, *, rounded: bool = False) -> None:
+    """Refuse, or warn of, values that noises of their own do not leave."""
+    if x.weights is not None:
+        return
+    check_whole(x)
+    if rounded or (len(x) == 1 and x.values[0] != np.floor(x.values[0])):
+        return
+    from dpinfer.mechanisms.rounded import warn_of_rounding
+
+    law, values = x._own_law(), x.values
+    if x.rule is not None:
+        free = np.flatnonzero((values != x.rule.lowest) & (values != x.rule.highest))
+        law, values = law.take(free) if law.shape else law, values[free]
+    warn_of_rounding(values, law, x.name)
+
+
+def _bound(x: NoisyValues, value: Any, name: str) -> Bound:
+    array = x.setting(value, name, finite=False)
+    if array.ndim and array.size != len(x):
+        raise InvalidParameterError(
+            f"{name} must be a number or have {len(x)} entries, one for each of the values, got "
+            f"shape {array.shape}"
+        )
+    return _frozen(array)
+
+
+def _frozen(array: FloatArray) -> Bound:
+    if array.ndim == 0:
+        return float(array)
+    array = array.copy()
+    array.flags.writeable = False
+    return array
+
+
+def _refuse_outside(x: NoisyValues, bad: NDArray[np.bool_], words: str, bound: Bound) -> None:
+    if bad.any():
+        at = int(bad.argmax())
+        limit = np.broadcast_to(bound, len(x))[at]
+        raise IncompatibleReleaseError(f"{x._named(at)} must not be {words} {limit:g}")
+
+
+_LARGEST_BIN = 2.0**52
