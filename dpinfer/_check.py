@@ -97,6 +97,8 @@ def check_scalar(
     le: float | None = None,
     finite: bool = True,
 ) -> float:
+    if type(value) is float and gt is not None and lt is not None and gt < value < lt:
+        return value
     array = check_array(value, name, gt=gt, ge=ge, lt=lt, le=le, ndim=0, finite=finite)  # type: ignore[arg-type]
     return float(array)
 

@@ -110,7 +110,9 @@ print(adjusted.summary_frame().query("reject").sort_values("pvalue").head())
 # finds 30.
 
 # %%
-week = dpi.poisson_2indep(pairs["now"], 1.0, pairs["before"], 1.0, mechanism=noise, method="normal")
+week = dpi.poisson_2indep(
+    pairs["now"], 1.0, pairs["before"], 1.0, mechanism=noise, method="asymptotic"
+)
 naive = 2 * stats.norm.sf(
     np.abs(pairs["now"] - pairs["before"]) / np.sqrt(pairs["now"] + pairs["before"])
 )

@@ -96,9 +96,10 @@ def _one_count(model: Binomial | Poisson, question: Question) -> list[StudiedTes
     """Return tests of one count: all rates are sums over the counts."""
     noise, alpha = question.noise, question.alpha
     if isinstance(model, Binomial):
-        name, test = "proportions_ztest", OneCount.of_trials(0, model.nobs, model.value, noise)
+        name = "proportions_ztest"
+        test = OneCount.of_trials(np.asarray(float(model.nobs)), np.asarray(model.value), noise)
     else:
-        name, test = "poisson_ztest", OneCount.of_events(0, 1.0, model.rate, noise)
+        name, test = "poisson_ztest", OneCount.of_events(model.expected, noise)
     truth = _noisy_count(question.truth, noise)
     aware = np.array([float(critical_distance(test, level, "two-sided")) for level in alpha])
     ignorant = special.ndtri(1.0 - 0.5 * alpha) * test.spread

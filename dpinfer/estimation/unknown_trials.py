@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpinfer._check import Alternative, FloatArray, check_array, check_scalar
+from dpinfer._check import (
+    Alternative,
+    FloatArray,
+    check_array,
+    check_flag,
+    check_integer_array,
+    check_scalar,
+)
 from dpinfer._numerics.counts import LOG_NEGLIGIBLE, binom_radius
 from dpinfer._numerics.roots import evaluated, largest_over_integers
 from dpinfer.errors import InvalidParameterError
@@ -29,6 +36,8 @@ from dpinfer.mechanisms._noisy_count import MOST_WORK, NoisyBinomial, work_at_a_
 from dpinfer.mechanisms.independent import IndependentNoise, Mechanism, as_noise
 from dpinfer.mechanisms.law import NoiseLaw, refuse_dependent
 from dpinfer.mechanisms.weighted_sum import fast_sum
+from dpinfer.releases.coerce import noisy
+from dpinfer.releases.values import NoisyValues
 from dpinfer.results.labels import split_labels
 
 if TYPE_CHECKING:
@@ -119,6 +128,49 @@ class UnknownTrials:
             nuisance_alpha=check_scalar(nuisance_alpha, "nuisance_alpha", gt=0, lt=0.5),
             shape=shape,
             labels=labels,
+        )
+
+    @classmethod
+    def of(
+        cls,
+        x: NoisyValues,
+        nobs: Any,
+        mechanism: Mechanism | None,
+        is_total: bool,
+        value: FloatArray,
+        nuisance_alpha: float,
+    ) -> UnknownTrials:
+        """Return checked counts with their numbers of trials, whose law says how they depend.
+
+        Numbers that carry their law may share noise with the counts only as totals that the
+        counts are summands of; for others ``is_total`` says so, and ``mechanism`` is the law of
+        what the total has besides the count.
+        """
+        if is_total and not hasattr(nobs, "__noisy__"):
+            total = x.setting(nobs, "nobs")
+            size = max(len(x), total.size)
+            own, other = x.marginal, as_noise(mechanism, size, name="nobs_mechanism")  # type: ignore[arg-type]
+            if own.is_integer and other.is_integer:
+                check_integer_array(total, "nobs")
+        else:
+            y = x.aligned(noisy(nobs, mechanism=mechanism, name="nobs", called="nobs_mechanism"))
+            y.need(unruled=True, who="a test or an interval of a proportion")
+            total = y.values if y.shape else y.values.reshape(())
+            own, other, is_total = _joint(x, y)
+        check_array(total, "nobs", ge=-LARGEST_TRIALS, le=LARGEST_TRIALS)
+        count = column(x, total, value)
+        shape = np.broadcast_shapes(count.shape, own.shape, other.shape)
+        columns = [np.broadcast_to(held, shape or (1,)) for held in (count, total, value)]
+        return cls(
+            count=columns[0],
+            nobs=columns[1],
+            value=columns[2],
+            noise=own,
+            nobs_noise=other,
+            is_total=is_total,
+            nuisance_alpha=nuisance_alpha,
+            shape=shape,
+            labels=x.labels,
         )
 
     def under(self, value: FloatArray, rows: Rows) -> UnknownTrials:
@@ -240,7 +292,7 @@ class UnknownTrials:
         if work > max(MOST_WORK, _WORK_FOR_EACH * self.count.size):
             raise InvalidParameterError(
                 "nobs, or the noise, is too large for the exact test, which would take some "
-                f"{1e-7 * work:.2g} s: use method='plug-in' or method='normal'"
+                f"{1e-7 * work:.2g} s: use method='plug-in' or method='asymptotic'"
             )
 
     @cached_property
@@ -273,6 +325,65 @@ class UnknownTrials:
         belongs = np.zeros(self.count.size, dtype=bool)
         belongs[members] = True
         return belongs[rows]
+
+
+def is_noisy(nobs: Any, mechanism: Mechanism | None, is_total: bool) -> bool:
+    """Whether numbers of trials were published with noise."""
+    carried = hasattr(nobs, "__noisy__")
+    if check_flag(is_total, "nobs_is_total") and (carried or mechanism is None):
+        raise InvalidParameterError(
+            "nobs_is_total must be left out where nobs carries its own law: whether count is a "
+            "summand of it is known then"
+            if carried
+            else "nobs_mechanism must be given with nobs_is_total=True: the law of the noise of "
+            "the other summands, Exact() where they have none"
+        )
+    return carried or mechanism is not None
+
+
+def column(x: NoisyValues, *settings: FloatArray) -> FloatArray:
+    """Return the values in the shape, () or (m,), that they have together with settings."""
+    if len(x.shape) > 1 and x.labels is None:
+        raise InvalidParameterError(
+            f"{x.name} must be a number or one-dimensional, got shape {x.shape}"
+        )
+    values = x.values if x.shape else x.values.reshape(())
+    if max(map(np.ndim, settings)) == 0:
+        return values
+    return np.asarray(np.broadcast_arrays(values, *settings)[0])
+
+
+def _joint(x: NoisyValues, y: NoisyValues) -> tuple[NoiseLaw, NoiseLaw, bool]:
+    """Return the noise of counts, the noise that only their totals have, and if they are such."""
+    size = max(len(x), len(y))
+    both = x.beside(y)
+    if both.weights is None:
+        return x.marginal, y.marginal, False
+    rows = [
+        np.broadcast_to(np.arange(len(values)), size) + start
+        for values, start in ((x, 0), (y, len(x)))
+    ]
+    own, all_ = (both._rows(positions) for positions in rows)
+    counts = both._noise_variance() > 0
+
+    def share(one: Any, other: Any) -> bool:
+        return bool((abs(one).multiply(abs(other)).tocsr() @ counts.astype(float)).any())
+
+    if not share(own, all_):
+        return x.marginal, y.marginal, False
+    from scipy import sparse
+
+    signs, at = np.repeat([1.0, -1.0], size), np.concatenate(rows[::-1])
+    place = np.tile(np.arange(size), 2)
+
+    rest = both.linear(sparse.csr_array((signs, (place, at)), shape=(size, len(both))))
+    if share(own, rest._rows(np.arange(size))):
+        raise InvalidParameterError(
+            "count must be a summand of nobs, or published with noise of its own, got estimates "
+            "that share noise in another way: use share_confint or linear_ztest, which know how "
+            "they depend"
+        )
+    return x.marginal, rest.marginal, True
 
 
 def _larger(law: NoisyBinomial, centre: FloatArray, t: FloatArray, slack: FloatArray) -> FloatArray:

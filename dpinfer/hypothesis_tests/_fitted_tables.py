@@ -39,7 +39,8 @@ from dpinfer.hypothesis_tests._noisy_tables import (
 from dpinfer.hypothesis_tests.models import draws_in_block
 from dpinfer.mechanisms.channels import RandomizedResponse
 from dpinfer.mechanisms.law import NoiseLaw
-from dpinfer.releases.noisy import NoisyValues, noisy
+from dpinfer.releases.coerce import noisy
+from dpinfer.releases.values import NoisyValues
 from dpinfer.results.null import AsymptoticNull, NullDistribution
 from dpinfer.results.simulation import Simulation, simulate_null
 

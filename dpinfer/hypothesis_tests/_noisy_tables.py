@@ -19,7 +19,7 @@ from dpinfer.hypothesis_tests._quadratic.law import QuadraticLaw
 from dpinfer.mechanisms.independent import groups
 from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.mechanisms.laws import DiscreteGaussian, Exact, Gaussian
-from dpinfer.releases.noisy import NoisyValues
+from dpinfer.releases.values import NoisyValues
 
 _DEPENDENT = 1e-10
 """Ratio of singular values below which columns are taken to depend on the others."""

@@ -1,37 +1,19 @@
-"""Null distributions of the z statistic of one noisy count: exact, simulated, normal."""
+"""Null distributions of the z statistic of one noisy count: exact, simulated, asymptotic."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Literal, final
+from functools import partial
+from typing import Literal, final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpinfer._check import Alternative, FloatArray, check_array, check_integer_array
-from dpinfer.estimation.published import (
-    LARGEST_NOBS,
-    SMALLEST_VALUE,
-    check_published,
-    checked_proportion,
-    common_shape,
-    unlabelled,
-)
+from dpinfer._check import Alternative, FloatArray
 from dpinfer.mechanisms._noisy_count import NoisyBinomial, NoisyCount, NoisyPoisson
-from dpinfer.mechanisms.independent import Mechanism, as_noise
 from dpinfer.mechanisms.law import NoiseLaw
-from dpinfer.results.hypothesis import HypothesisResult
-from dpinfer.results.labels import split_labels
 from dpinfer.results.null import AsymptoticNull, ExactNull, NullDistribution, _KnownTails, around
 from dpinfer.results.simulation import BLOCK, Simulation, simulate_null
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-
-Method = Literal["exact", "monte-carlo", "normal"]
 
 _BLOCK = 4 * BLOCK
 """Replicates in a block: they are cheap, as the counts are drawn all at once."""
@@ -46,64 +28,34 @@ _ROUNDING = 1e-14
 """Relative error of a count that was computed from nobs·value."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False)
 class OneCount:
-    """Noisy counts, shape () or (m,), and their law under the null hypothesis.
+    """Noisy counts T under a null hypothesis, and z = (T - centre)/spread.
 
-    Parameters
-    ----------
-    count : array of float
-        The published counts.
-    law : NoisyCount
-        Their law.
-    centre, spread : array of float
-        Mean and standard deviation of the counts before noise was added.
-    labels : pandas.Index or None
-        One label for each count.
+    Centre and spread are the mean and the standard deviation before noise was added.
     """
 
-    count: FloatArray
     law: NoisyCount
     centre: FloatArray
     spread: FloatArray
-    labels: pd.Index | None
 
     @classmethod
-    def of_trials(cls, count: Any, nobs: Any, value: Any, mechanism: Mechanism) -> OneCount:
-        """Check the arguments of the test of a proportion."""
-        counts, labels = split_labels(count, "count")
-        trials = check_integer_array(unlabelled(nobs, "nobs", labels, "count"), "nobs", ge=1)
-        check_array(trials, "nobs", le=LARGEST_NOBS)
-        proportion = checked_proportion(value, labels)
-        counts, noise = with_noise(counts, mechanism, nobs=trials, value=proportion)
-        n, p = collapse(trials), collapse(proportion)
-        return cls(
-            count=counts,
-            law=NoisyBinomial(nobs=n, value=p, noise=noise),
-            centre=np.asarray(n * p),
-            spread=np.asarray(np.sqrt(n * p * (1.0 - p))),
-            labels=labels,
-        )
+    def of_trials(cls, nobs: FloatArray, value: FloatArray, noise: NoiseLaw) -> OneCount:
+        """Return the test of proportions; rows that are all alike share a law."""
+        n, p = collapse(nobs), collapse(value)
+        centre = np.asarray(n * p)
+        spread = np.sqrt(np.asarray(centre * (1.0 - p)))
+        return cls(NoisyBinomial(nobs=n, value=p, noise=noise), centre, spread)
 
     @classmethod
-    def of_events(cls, count: Any, exposure: Any, value: Any, mechanism: Mechanism) -> OneCount:
-        """Check the arguments of the test of a rate."""
-        counts, labels = split_labels(count, "count")
-        time = check_array(unlabelled(exposure, "exposure", labels, "count"), "exposure", gt=0)
-        rate = check_array(unlabelled(value, "value", labels, "count"), "value", gt=0)
-        shape = common_shape(exposure=time, value=rate)
-        with np.errstate(over="ignore", under="ignore"):
-            expected = np.broadcast_to(time * rate, shape)
-        check_array(expected, "exposure * value", ge=SMALLEST_VALUE, le=LARGEST_RATE, finite=False)
-        counts, noise = with_noise(counts, mechanism, exposure=time, value=rate)
+    def of_events(cls, expected: FloatArray, noise: NoiseLaw) -> OneCount:
+        """Return the test of expected counts of events."""
         centre = collapse(expected)
-        law = NoisyPoisson(rate=centre, noise=noise)
-        return cls(count=counts, law=law, centre=centre, spread=np.sqrt(centre), labels=labels)
+        return cls(NoisyPoisson(rate=centre, noise=noise), centre, np.sqrt(centre))
 
-    @cached_property
-    def statistic(self) -> FloatArray:
+    def statistic(self, count: FloatArray) -> FloatArray:
         """Distance from the expected count, in standard deviations before noise was added."""
-        return np.asarray((self.count - self.centre) / self.spread)
+        return np.asarray((count - self.centre) / self.spread)
 
     def larger(self, count: FloatArray) -> FloatArray:
         """P(T >= count); the rounding of a computed count loses no atom."""
@@ -115,53 +67,48 @@ class OneCount:
 
     def further(self, count: FloatArray) -> FloatArray:
         """P(abs(T - E[T]) >= abs(count - E[T]))."""
-        mirrored = (self.centre - count) + self.centre
+        mirrored, slack = (self.centre - count) + self.centre, self.slack(count)
         low, high = np.minimum(count, mirrored), np.maximum(count, mirrored)
-        both = np.minimum(self.larger(high) + self.smaller(low), 1.0)
-        return np.where(high - low <= 2.0 * self.slack(count), 1.0, both)
+        both = self.law.upper(high, slack) + self.law.lower(low, slack)
+        return np.where(high - low <= 2.0 * slack, 1.0, np.minimum(both, 1.0))
 
-    def null(self, method: Literal["exact", "normal"]) -> NullDistribution:
-        """Law of the z statistic, exact or in the limit of many counts."""
-        if method == "normal":
-            return AsymptoticNull.normal(
-                np.sqrt(1.0 + self.law.noise.variance / np.square(self.spread))
-            )
+    def null(self) -> ExactNull:
+        """Return the exact law of the z statistic, whose tails are found when asked for."""
         return ExactNull(
-            partial(_beyond, self.larger, self.centre, self.spread),
-            partial(_beyond, self.smaller, self.centre, self.spread),
+            partial(self._beyond, self.larger),
+            partial(self._beyond, self.smaller),
             error=self.law.noise._floor,
-            atoms=counts_around(self.law, self.centre, self.spread),
+            atoms=self.around,
+        )
+
+    def limit(self) -> AsymptoticNull:
+        """Return the law in the limit of many counts; the variance of the noise is part of it."""
+        noise = self.law.noise.variance
+        return AsymptoticNull.normal(np.sqrt(1.0 + noise / np.square(self.spread)))
+
+    def around(self, z: FloatArray) -> FloatArray:
+        """Return the z statistics of the whole counts around given ones."""
+        whole, noisy = np.asarray(self.law._is_integer), np.asarray(self.law.noise.std) > 0
+        return around(
+            z,
+            unit=np.where(whole, 1.0, 0.0),
+            centre=self.centre,
+            spread=self.spread,
+            least=np.where(noisy, -np.inf, 0.0),
+            most=np.where(noisy, np.inf, self.law._last),
         )
 
     def slack(self, count: FloatArray) -> FloatArray:
         """Error of a computed count, where whole numbers can still be told apart."""
         return np.minimum(_ROUNDING * (np.abs(count) + 2.0 * self.centre + 1.0), 0.25)
 
-
-def counts_around(
-    law: NoisyCount, centre: FloatArray, spread: FloatArray
-) -> Callable[[FloatArray], FloatArray]:
-    """Return the function that finds the z statistics of whole counts around given ones."""
-    whole, noisy = np.asarray(law._is_integer), np.asarray(law.noise.std) > 0
-    return partial(
-        around,
-        unit=np.where(whole, 1.0, 0.0),
-        centre=centre,
-        spread=spread,
-        least=np.where(noisy, -np.inf, 0.0),
-        most=np.where(noisy, np.inf, law._last),
-    )
-
-
-def _beyond(
-    tail: Callable[[FloatArray], FloatArray], centre: FloatArray, spread: FloatArray, z: FloatArray
-) -> FloatArray:
-    """Tail of the count at the z statistic (no closure, so that results can be pickled)."""
-    return tail(centre + z * spread)
+    def _beyond(self, tail: Callable[[FloatArray], FloatArray], z: FloatArray) -> FloatArray:
+        """Tail of the count at the z statistic (no closure, so that results can be pickled)."""
+        return tail(self.centre + z * self.spread)
 
 
 def exact(
-    test: OneCount, alternative: Alternative, simulation: Simulation
+    test: OneCount, count: FloatArray, alternative: Alternative, simulation: Simulation
 ) -> tuple[FloatArray, NullDistribution]:
     """P-values at the counts themselves, which going through z would round."""
     tails: dict[Alternative, Callable[[FloatArray], FloatArray]] = {
@@ -169,7 +116,7 @@ def exact(
         "larger": test.larger,
         "smaller": test.smaller,
     }
-    return tails[alternative](test.count), test.null("exact")
+    return tails[alternative](count), test.null()
 
 
 @final
@@ -197,14 +144,14 @@ class UnbiasedNull(_KnownTails):
 
 
 def unbiased(
-    test: OneCount, alternative: Alternative, simulation: Simulation
+    test: OneCount, count: FloatArray, alternative: Alternative, simulation: Simulation
 ) -> tuple[FloatArray, NullDistribution]:
     """P-values of the locally unbiased test; one-sided ones are those of the exact test."""
-    pvalue, known = exact(test, alternative, simulation)
-    assert isinstance(known, ExactNull)
-    both = partial(_beyond, partial(_unbiased, test), test.centre, test.spread)
-    null = UnbiasedNull(known.larger, known.smaller, both)
-    return (_unbiased(test, test.count) if alternative == "two-sided" else pvalue), null
+    known, both = test.null(), partial(_unbiased, test)
+    null = UnbiasedNull(known.larger, known.smaller, partial(test._beyond, both))
+    if alternative == "two-sided":
+        return both(count), null
+    return exact(test, count, alternative, simulation)[0], null
 
 
 def _unbiased(test: OneCount, count: FloatArray) -> FloatArray:
@@ -240,7 +187,11 @@ def _unbiased(test: OneCount, count: FloatArray) -> FloatArray:
         rises = above(first + step) < above(second + step)
         moves = high - low > 2.0 * step
         low, high = np.where(moves & rises, first, low), np.where(moves & ~rises, second, high)
-    middle = np.where(is_whole & (above(low + 1.0) < above(high + 1.0)), high, low)
+    middle = low
+    if is_whole:
+        places = np.stack([low, low + 1.0, high])
+        best = np.argmax([above(x + 1.0) for x in places], axis=0)
+        middle = np.take_along_axis(places, best[np.newaxis], axis=0)[0]
     # T = middle + 1 and more above, T = middle and less below, where T is whole
     is_above = t > middle
     own = np.where(is_above, above(t), below(t)) * (1.0 + _ROUNDING * 1e4)
@@ -264,58 +215,37 @@ def _unbiased(test: OneCount, count: FloatArray) -> FloatArray:
 
 
 def monte_carlo(
-    test: OneCount, alternative: Alternative, simulation: Simulation
+    test: OneCount, count: FloatArray, alternative: Alternative, simulation: Simulation
 ) -> tuple[FloatArray, NullDistribution]:
     """P-values by simulation; one simulation where all counts have one law."""
-    rows = [test.law] if test.law.is_one_law else test.law.rows(test.count.size)
-    statistic, centre, spread = (
-        np.broadcast_to(x, test.count.shape) for x in (test.statistic, test.centre, test.spread)
-    )
+    rows = [test.law] if test.law.is_one_law else test.law.rows(count.size)
+    statistic = test.statistic(count)
+    centre, spread = (np.broadcast_to(x, count.shape) for x in (test.centre, test.spread))
     draws = [DrawZ(law, float(centre.flat[i]), float(spread.flat[i])) for i, law in enumerate(rows)]
-    null = simulate_null(
-        draws, np.asarray(statistic), simulation, alternative=alternative, block=_BLOCK
-    )
-    return null.pvalue(test.statistic, alternative), null
+    null = simulate_null(draws, statistic, simulation, alternative=alternative, block=_BLOCK)
+    return null.pvalue(statistic, alternative), null
 
 
-def normal(
-    test: OneCount, alternative: Alternative, simulation: Simulation
+def asymptotic(
+    test: OneCount, count: FloatArray, alternative: Alternative, simulation: Simulation
 ) -> tuple[FloatArray, NullDistribution]:
-    """P-values in the limit of many trials; the variance of the noise is part of it."""
-    null = test.null("normal")
-    return null.pvalue(test.statistic, alternative), null
+    """P-values in the limit of many trials or events."""
+    null = test.limit()
+    return null.pvalue(test.statistic(count), alternative), null
 
+
+Method = Literal["exact", "monte-carlo", "asymptotic", "unbiased"]
 
 NULLS: dict[
     Method,
-    Callable[[OneCount, Alternative, Simulation], tuple[FloatArray, NullDistribution]],
-] = {"exact": exact, "monte-carlo": monte_carlo, "normal": normal}
+    Callable[[OneCount, FloatArray, Alternative, Simulation], tuple[FloatArray, NullDistribution]],
+] = {
+    "exact": exact,
+    "monte-carlo": monte_carlo,
+    "asymptotic": asymptotic,
+    "unbiased": unbiased,
+}
 """The p-values and the null distribution of each method."""
-
-
-def run(
-    name: str,
-    test: OneCount,
-    alternative: Alternative,
-    method: Method | Literal["unbiased"],
-    simulation: Simulation,
-    nobs: Any = None,
-) -> HypothesisResult:
-    """Test and report."""
-    pvalue_of = unbiased if method == "unbiased" else NULLS[method]
-    pvalue, null = pvalue_of(test, alternative, simulation)
-    return HypothesisResult(
-        name=name,
-        statistic=test.statistic,
-        pvalue=pvalue,
-        alternative=alternative,
-        method=method,
-        null_distribution=null,
-        uncertainty="noise+sampling",
-        nobs=nobs,
-        mc_error=null.mc_error(test.statistic, alternative),
-        labels=test.labels,
-    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -334,18 +264,9 @@ class DrawZ:
         return z
 
 
-def with_noise(
-    counts: FloatArray, mechanism: Mechanism, **others: FloatArray
-) -> tuple[FloatArray, NoiseLaw]:
-    """Return the counts in the shape of all arguments together, and their noise."""
-    shape = common_shape(count=counts, **others)
-    noise = as_noise(mechanism, shape[0] if shape else 1)
-    counts = np.broadcast_to(counts, np.broadcast_shapes(shape, noise.shape))
-    check_published(counts, "count", noise)
-    return counts, noise
-
-
 def collapse(array: FloatArray) -> FloatArray:
     """Return one number where all entries are the same: the rows then share a law."""
-    first: NDArray[np.float64] = np.asarray(array.flat[0])
+    if not array.ndim:
+        return array
+    first = np.asarray(array.flat[0])
     return first if (array == first).all() else array

@@ -12,20 +12,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from typing import Literal, final
 
 import numpy as np
 from scipy import special
 
 from dpinfer._check import Alternative, FloatArray
 from dpinfer._numerics.counts import LOG_NEGLIGIBLE, binom_pmf, binom_radius
-from dpinfer._numerics.roots import find_root
+from dpinfer._numerics.roots import ENUMERATED, find_root
 from dpinfer.estimation.unknown_trials import Rows, UnknownTrials
-from dpinfer.mechanisms._noisy_count import work_at_a_point
+from dpinfer.hypothesis_tests._one_count import DrawZ
+from dpinfer.mechanisms._noisy_count import NoisyBinomial, work_at_a_point
 from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.mechanisms.laws import Exact, Geometric, Laplace
 from dpinfer.mechanisms.tulap import Tulap
-from dpinfer.results.null import SIGNS
+from dpinfer.results.hypothesis import HypothesisResult
+from dpinfer.results.null import SIGNS, AsymptoticNull, ExactNull, NullDistribution, _KnownTails
+from dpinfer.results.simulation import Simulation, simulate_null
 
 _LEFT_OUT = 1e-10
 """Probability of the noise, and of the counts, that are left out; less for a small β."""
@@ -602,3 +606,190 @@ def _normal_and_laplace(t: FloatArray, spread: FloatArray, scale: float) -> Floa
     rise = np.exp(np.minimum(0.5 * ratio**2 - t / scale + special.log_ndtr(x - ratio), 0.7))
     fall = np.exp(np.minimum(0.5 * ratio**2 + t / scale + special.log_ndtr(-x - ratio), 0.7))
     return np.asarray(special.ndtr(-x) + 0.5 * (rise - fall))
+
+
+# P-values that hold whatever the value of a nuisance parameter.
+
+
+_START = 65
+"""Points from which the search for a certified maximum starts."""
+
+
+def certified_maximum(
+    tail: Callable[[FloatArray], FloatArray],
+    low: float,
+    high: float,
+    information: float,
+    tolerance: float,
+) -> float:
+    """Upper bound on the largest probability of an event over an interval of a parameter x.
+
+    ``information`` I bounds the Fisher information about x, and minus the expected second
+    derivative of the log-likelihood is I as well. Then asin√P changes by √I/2 per unit of x at
+    most, and, as P'' = E[1{event}·(s² + s')] with the score s and E[s² + s'] = 0,
+    abs(P'') <= E[s² + abs(s')]/2 <= I. Between two points P is thus bounded from its values there.
+
+    Branch and bound: pieces are halved until no bound exceeds the largest value by more than
+    ``tolerance``. The largest bound is returned.
+    """
+    x = np.linspace(low, high, _START if high > low else 1)
+    y = tail(x)
+    best = bound = float(y.max())
+    left, right, y_left, y_right = x[:-1], x[1:], y[:-1], y[1:]
+    while left.size:
+        inside = _bound_between(y_left, y_right, right - left, information)
+        unsure = inside > best + tolerance
+        bound = max(bound, float(np.max(inside[~unsure], initial=0.0)))
+        left, right, y_left, y_right = (part[unsure] for part in (left, right, y_left, y_right))
+        middle = 0.5 * (left + right)
+        y_middle = tail(middle) if middle.size else middle
+        best = max(best, float(np.max(y_middle, initial=0.0)))
+        left, right = np.concatenate([left, middle]), np.concatenate([middle, right])
+        y_left, y_right = np.concatenate([y_left, y_middle]), np.concatenate([y_middle, y_right])
+    return max(bound, best)
+
+
+def _bound_between(
+    y_left: FloatArray, y_right: FloatArray, width: FloatArray, information: float
+) -> FloatArray:
+    """Bound on the probability between two points, by its slope and by its curvature."""
+    curved = np.maximum(y_left, y_right) + information * np.square(width) / 8.0
+    rise = 0.5 * np.sqrt(information) * width
+    angle = np.minimum(0.5 * (_angle(y_left) + _angle(y_right) + rise), 0.5 * np.pi)
+    return np.asarray(np.minimum(curved, np.sin(angle) ** 2))
+
+
+def _angle(probability: FloatArray) -> FloatArray:
+    return np.asarray(np.arcsin(np.sqrt(np.clip(probability, 0.0, 1.0))))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class GuaranteedNull(_KnownTails):
+    """Upper bounds on the tails of a statistic that hold for all nuisance parameters in a set.
+
+    Parameters
+    ----------
+    larger, smaller, further : callable
+        Bounds on P(S >= s), P(S <= s) and P(abs(S) >= s), the probability β included.
+    """
+
+    further: Callable[[FloatArray], FloatArray]
+
+    def _extreme(self, statistic: FloatArray, alternative: Alternative) -> FloatArray:
+        if alternative == "two-sided":
+            return np.asarray(self.further(np.abs(statistic)))
+        return super()._extreme(statistic, alternative)
+
+    def _facts(self) -> list[tuple[str, object]]:
+        return [("Kind", "exact, the largest over a confidence set for the nuisance parameter")]
+
+
+# Tests of counts out of a number of trials that is known only with noise.
+
+
+Method = Literal["exact", "plug-in", "monte-carlo", "asymptotic"]
+
+
+def exact(
+    test: UnknownTrials, alternative: Alternative, simulation: Simulation
+) -> tuple[FloatArray, NullDistribution]:
+    """P-values that hold whatever the number of trials."""
+    pvalue = largest(test, alternative, test.difference).reshape(test.shape)
+    null = GuaranteedNull(
+        partial(_largest_tail, test, "larger"),
+        partial(_largest_tail, test, "smaller"),
+        partial(_largest_tail, test, "two-sided"),
+    )
+    return pvalue, null
+
+
+def _largest_tail(test: UnknownTrials, alternative: Alternative, z: FloatArray) -> FloatArray:
+    """P-value at a statistic with the published number of trials."""
+    point = np.broadcast_to(z, test.shape).reshape(-1) * test.spread
+    return largest(test, alternative, point).reshape(test.shape)
+
+
+def plug_in(
+    test: UnknownTrials, alternative: Alternative, simulation: Simulation
+) -> tuple[FloatArray, NullDistribution]:
+    """P-values at the estimated number of trials."""
+    rows = np.arange(test.count.size)
+    pvalue = test.tail(alternative, test.difference, test.trials, rows).reshape(test.shape)
+    null = ExactNull(
+        partial(test.plug_in_tail, "larger"),
+        partial(test.plug_in_tail, "smaller"),
+        error=test.error.reshape(test.shape),
+    )
+    return pvalue, null
+
+
+def monte_carlo(
+    test: UnknownTrials, alternative: Alternative, simulation: Simulation
+) -> tuple[FloatArray, NullDistribution]:
+    """P-values by simulation at the estimated number of trials."""
+    n, p = test.trials, test.value
+    laws: dict[int, NoiseLaw] = {int(row): law for law, _, rows in test.groups for row in rows}
+    draws = [
+        DrawZ(
+            NoisyBinomial(nobs=n[row], value=p[row], noise=laws[row]),
+            float(n[row] * p[row]),
+            float(test.spread[row]),
+        )
+        for row in range(test.count.size)
+    ]
+    statistic = test.statistic.reshape(test.shape)
+    null = simulate_null(draws, statistic, simulation, alternative=alternative)
+    return null.pvalue(statistic, alternative), null
+
+
+def asymptotic(
+    test: UnknownTrials, alternative: Alternative, simulation: Simulation
+) -> tuple[FloatArray, NullDistribution]:
+    """P-values in the limit of many trials, at their estimated number."""
+    scale = np.sqrt(1.0 + test.variance / np.square(test.spread))
+    null = AsymptoticNull.normal(np.broadcast_to(scale, test.count.shape).reshape(test.shape))
+    statistic = test.statistic.reshape(test.shape)
+    return null.pvalue(statistic, alternative), null
+
+
+NULLS: dict[
+    Method,
+    Callable[[UnknownTrials, Alternative, Simulation], tuple[FloatArray, NullDistribution]],
+] = {"exact": exact, "plug-in": plug_in, "monte-carlo": monte_carlo, "asymptotic": asymptotic}
+"""The p-values and the null distribution of each method."""
+
+
+def run(
+    name: str, test: UnknownTrials, alternative: Alternative, method: Method, simulation: Simulation
+) -> HypothesisResult:
+    """Test and report; the number of observations is the estimated one."""
+    pvalue, null = NULLS[method](test, alternative, simulation)
+    statistic = test.statistic.reshape(test.shape)
+    return HypothesisResult(
+        name=name,
+        statistic=statistic,
+        pvalue=pvalue,
+        alternative=alternative,
+        method=method,
+        null_distribution=null,
+        uncertainty="noise+sampling",
+        nobs=test.nobs.reshape(test.shape),
+        mc_error=null.mc_error(statistic, alternative),
+        labels=test.labels,
+        notes=_notes(test, method),
+    )
+
+
+def _notes(test: UnknownTrials, method: Method) -> tuple[str, ...]:
+    """Say what the p-values take for granted, unless the number of trials is known after all."""
+    noisy = np.any(test.nobs_noise.variance) or (test.is_total and np.any(test.noise.variance))
+    if not noisy:
+        return ()
+    if method != "exact":
+        return ("p-values take the estimated number as the true one",)
+    note = f"p-values hold whatever the true number; they include {test.nuisance_alpha:g} for that"
+    low, high, _ = test.confidence_set
+    if (high - low < ENUMERATED).all():
+        return (note,)
+    return (note, "the maximum over long ranges of that number is a numerical one, on a fine grid")

@@ -15,8 +15,7 @@ from dpinfer._check import Alternative, FloatArray
 from dpinfer._numerics.counts import LOG_NEGLIGIBLE, binom_pmf, binom_radius
 from dpinfer._numerics.roots import find_root
 from dpinfer.errors import InvalidParameterError
-from dpinfer.hypothesis_tests._plug_in import TwoPooled
-from dpinfer.hypothesis_tests.proportions import GuaranteedNull, certified_maximum
+from dpinfer.hypothesis_tests._plug_in import GuaranteedNull, TwoPooled, certified_maximum
 from dpinfer.mechanisms._noisy_count import NoisyBinomial, decaying_sums
 from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.mechanisms.laws import Exact, Geometric

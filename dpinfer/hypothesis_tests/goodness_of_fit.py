@@ -58,7 +58,8 @@ from dpinfer.mechanisms.channels import RandomizedResponse
 from dpinfer.mechanisms.independent import Mechanism
 from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.mechanisms.laws import Exact
-from dpinfer.releases.noisy import NoisyValues, noisy
+from dpinfer.releases.coerce import noisy
+from dpinfer.releases.values import NoisyValues
 from dpinfer.results.hypothesis import HypothesisResult
 from dpinfer.results.labels import attach_labels
 from dpinfer.results.null import AsymptoticNull, ExactNull, NullDistribution

@@ -25,7 +25,7 @@ from dpinfer._numerics.chi2 import RankOne, WeightedChi2
 from dpinfer._numerics.counts import binom_pmf, poisson_pmf, poisson_radius
 from dpinfer.errors import InvalidParameterError
 from dpinfer.hypothesis_tests._noisy_tables import NoisyTable, projected
-from dpinfer.hypothesis_tests._one_count import counts_around
+from dpinfer.hypothesis_tests._one_count import OneCount
 from dpinfer.hypothesis_tests._quadratic.law import ACCEPTED_ERROR, QuadraticLaw
 from dpinfer.hypothesis_tests.models import (
     Binomial,
@@ -35,7 +35,6 @@ from dpinfer.hypothesis_tests.models import (
     ProductMultinomial,
     draws_in_block,
 )
-from dpinfer.mechanisms._noisy_count import NoisyBinomial, NoisyCount, NoisyPoisson
 from dpinfer.mechanisms.independent import Mechanism, as_noise
 from dpinfer.mechanisms.law import IntegerLaw, NoiseLaw
 from dpinfer.results.null import AsymptoticNull, ExactNull, NullDistribution
@@ -322,9 +321,7 @@ def exact(problem: Problem, points: FloatArray | None, *, wanted: bool) -> NullD
     points.
     """
     if problem.name == "z":
-        count = _standardised(problem)
-        near = counts_around(count.law, count.centre, count.spread)
-        return ExactNull(count.larger, count.smaller, error=problem.noise._floor, atoms=near)
+        return _one_count(problem).null()
     if (lattice := enumerate_published(problem.model, problem.noise)) is not None:
         atoms = lattice.atoms(problem.evaluate, problem.model.shape)
         return ExactNull(atoms.upper, atoms.lower, error=LISTED_ERROR, atoms=atoms.values)
@@ -387,40 +384,12 @@ class _LogDeterminants:
         return np.asarray(np.sum([part(s) for part in self.parts], axis=0))
 
 
-@dataclass(frozen=True)
-class _StandardisedCount:
-    """Tails of z = (T - centre)/spread; the rounding of a computed count loses no atom."""
-
-    law: NoisyCount
-    centre: FloatArray
-    spread: FloatArray
-
-    def larger(self, z: FloatArray) -> FloatArray:
-        """P(Z >= z)."""
-        count, slack = self._count(z)
-        return self.law.upper(count, slack)
-
-    def smaller(self, z: FloatArray) -> FloatArray:
-        """P(Z <= z)."""
-        count, slack = self._count(z)
-        return self.law.lower(count, slack)
-
-    def _count(self, z: FloatArray) -> tuple[FloatArray, FloatArray]:
-        count = self.centre + z * self.spread
-        slack = _ROUNDING * (np.abs(count) + 2.0 * self.centre + 1.0)
-        return count, np.minimum(slack, 0.25)
-
-
-def _standardised(problem: Problem) -> _StandardisedCount:
+def _one_count(problem: Problem) -> OneCount:
     """Return the law of z by a sum over the counts."""
     model, noise = problem.model, problem.noise
-    law: NoisyCount
     if isinstance(model, Binomial):
-        nobs, value = np.asarray(float(model.nobs)), np.asarray(model.value)
-        law = NoisyBinomial(nobs=nobs, value=value, noise=noise)
-    else:
-        law = NoisyPoisson(rate=model.expected, noise=noise)
-    return _StandardisedCount(law, model.expected, spread(model))
+        return OneCount.of_trials(np.asarray(float(model.nobs)), np.asarray(model.value), noise)
+    return OneCount.of_events(np.asarray(model.expected), noise)
 
 
 def _quadratic(problem: Problem) -> QuadraticLaw | None:

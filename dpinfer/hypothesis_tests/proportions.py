@@ -1,11 +1,8 @@
-"""Tests of one proportion from noisy counts."""
+"""Tests of one proportion, and of one rate of events, from noisy counts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
-from typing import Any, Literal, final
+from typing import Any, Literal
 
 import numpy as np
 
@@ -19,216 +16,26 @@ from dpinfer._check import (
     check_option,
     check_scalar,
 )
-from dpinfer._numerics.roots import ENUMERATED
 from dpinfer.errors import InvalidParameterError
-from dpinfer.estimation.published import check_published, common_shape, unlabelled
-from dpinfer.estimation.unknown_trials import UnknownTrials
-from dpinfer.hypothesis_tests._one_count import NULLS, DrawZ, Method, OneCount, run
-from dpinfer.hypothesis_tests._one_count import Method as OneMethod
-from dpinfer.hypothesis_tests._plug_in import largest
-from dpinfer.hypothesis_tests.models import checked_total, law_pair
-from dpinfer.mechanisms._noisy_count import NoisyBinomial
+from dpinfer.estimation.published import (
+    LARGEST_NOBS,
+    SMALLEST_VALUE,
+    check_published,
+    common_shape,
+    unlabelled,
+)
+from dpinfer.estimation.unknown_trials import UnknownTrials, column, is_noisy
+from dpinfer.hypothesis_tests import _plug_in
+from dpinfer.hypothesis_tests._one_count import LARGEST_RATE, NULLS, Method, OneCount, collapse
+from dpinfer.hypothesis_tests.models import law_pair
 from dpinfer.mechanisms.channels import RandomizedResponse
 from dpinfer.mechanisms.independent import Mechanism
-from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.mechanisms.laws import Exact
+from dpinfer.releases.coerce import noisy
+from dpinfer.releases.values import NoisyValues
 from dpinfer.results.hypothesis import HypothesisResult
-from dpinfer.results.labels import attach_labels, split_labels
-from dpinfer.results.null import AsymptoticNull, ExactNull, NullDistribution, _KnownTails
-from dpinfer.results.simulation import Simulation, simulate_null
-
-# P-values that hold whatever the value of a nuisance parameter.
-
-
-_START = 65
-"""Points from which the search for a certified maximum starts."""
-
-
-def certified_maximum(
-    tail: Callable[[FloatArray], FloatArray],
-    low: float,
-    high: float,
-    information: float,
-    tolerance: float,
-) -> float:
-    """Upper bound on the largest probability of an event over an interval of a parameter x.
-
-    ``information`` I bounds the Fisher information about x, and minus the expected second
-    derivative of the log-likelihood is I as well. Then asin√P changes by √I/2 per unit of x at
-    most, and, as P'' = E[1{event}·(s² + s')] with the score s and E[s² + s'] = 0,
-    abs(P'') <= E[s² + abs(s')]/2 <= I. Between two points P is thus bounded from its values there.
-
-    Branch and bound: pieces are halved until no bound exceeds the largest value by more than
-    ``tolerance``. The largest bound is returned.
-    """
-    x = np.linspace(low, high, _START if high > low else 1)
-    y = tail(x)
-    best = bound = float(y.max())
-    left, right, y_left, y_right = x[:-1], x[1:], y[:-1], y[1:]
-    while left.size:
-        inside = _bound_between(y_left, y_right, right - left, information)
-        unsure = inside > best + tolerance
-        bound = max(bound, float(np.max(inside[~unsure], initial=0.0)))
-        left, right, y_left, y_right = (part[unsure] for part in (left, right, y_left, y_right))
-        middle = 0.5 * (left + right)
-        y_middle = tail(middle) if middle.size else middle
-        best = max(best, float(np.max(y_middle, initial=0.0)))
-        left, right = np.concatenate([left, middle]), np.concatenate([middle, right])
-        y_left, y_right = np.concatenate([y_left, y_middle]), np.concatenate([y_middle, y_right])
-    return max(bound, best)
-
-
-def _bound_between(
-    y_left: FloatArray, y_right: FloatArray, width: FloatArray, information: float
-) -> FloatArray:
-    """Bound on the probability between two points, by its slope and by its curvature."""
-    curved = np.maximum(y_left, y_right) + information * np.square(width) / 8.0
-    rise = 0.5 * np.sqrt(information) * width
-    angle = np.minimum(0.5 * (_angle(y_left) + _angle(y_right) + rise), 0.5 * np.pi)
-    return np.asarray(np.minimum(curved, np.sin(angle) ** 2))
-
-
-def _angle(probability: FloatArray) -> FloatArray:
-    return np.asarray(np.arcsin(np.sqrt(np.clip(probability, 0.0, 1.0))))
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class GuaranteedNull(_KnownTails):
-    """Upper bounds on the tails of a statistic that hold for all nuisance parameters in a set.
-
-    Parameters
-    ----------
-    larger, smaller, further : callable
-        Bounds on P(S >= s), P(S <= s) and P(abs(S) >= s), the probability β included.
-    """
-
-    further: Callable[[FloatArray], FloatArray]
-
-    def _extreme(self, statistic: FloatArray, alternative: Alternative) -> FloatArray:
-        if alternative == "two-sided":
-            return np.asarray(self.further(np.abs(statistic)))
-        return super()._extreme(statistic, alternative)
-
-    def _facts(self) -> list[tuple[str, object]]:
-        return [("Kind", "exact, the largest over a confidence set for the nuisance parameter")]
-
-
-# Tests of a proportion where the number of trials is known only with noise.
-
-
-NoisyTrialsMethod = Literal["exact", "plug-in", "monte-carlo", "normal"]
-
-
-def exact(
-    test: UnknownTrials, alternative: Alternative, simulation: Simulation
-) -> tuple[FloatArray, NullDistribution]:
-    """P-values that hold whatever the number of trials."""
-    pvalue = largest(test, alternative, test.difference).reshape(test.shape)
-    null = GuaranteedNull(
-        partial(_largest_tail, test, "larger"),
-        partial(_largest_tail, test, "smaller"),
-        partial(_largest_tail, test, "two-sided"),
-    )
-    return pvalue, null
-
-
-def _largest_tail(test: UnknownTrials, alternative: Alternative, z: FloatArray) -> FloatArray:
-    """P-value at a statistic with the published number of trials."""
-    point = np.broadcast_to(z, test.shape).reshape(-1) * test.spread
-    return largest(test, alternative, point).reshape(test.shape)
-
-
-def plug_in(
-    test: UnknownTrials, alternative: Alternative, simulation: Simulation
-) -> tuple[FloatArray, NullDistribution]:
-    """P-values at the estimated number of trials."""
-    rows = np.arange(test.count.size)
-    pvalue = test.tail(alternative, test.difference, test.trials, rows).reshape(test.shape)
-    null = ExactNull(
-        partial(test.plug_in_tail, "larger"),
-        partial(test.plug_in_tail, "smaller"),
-        error=test.error.reshape(test.shape),
-    )
-    return pvalue, null
-
-
-def monte_carlo(
-    test: UnknownTrials, alternative: Alternative, simulation: Simulation
-) -> tuple[FloatArray, NullDistribution]:
-    """P-values by simulation at the estimated number of trials."""
-    n, p = test.trials, test.value
-    laws: dict[int, NoiseLaw] = {int(row): law for law, _, rows in test.groups for row in rows}
-    draws = [
-        DrawZ(
-            NoisyBinomial(nobs=n[row], value=p[row], noise=laws[row]),
-            float(n[row] * p[row]),
-            float(test.spread[row]),
-        )
-        for row in range(test.count.size)
-    ]
-    statistic = test.statistic.reshape(test.shape)
-    null = simulate_null(draws, statistic, simulation, alternative=alternative)
-    return null.pvalue(statistic, alternative), null
-
-
-def normal(
-    test: UnknownTrials, alternative: Alternative, simulation: Simulation
-) -> tuple[FloatArray, NullDistribution]:
-    """P-values in the limit of many trials, at their estimated number."""
-    scale = np.sqrt(1.0 + test.variance / np.square(test.spread))
-    null = AsymptoticNull.normal(np.broadcast_to(scale, test.count.shape).reshape(test.shape))
-    statistic = test.statistic.reshape(test.shape)
-    return null.pvalue(statistic, alternative), null
-
-
-NOISY_TRIALS_NULLS: dict[
-    NoisyTrialsMethod,
-    Callable[[UnknownTrials, Alternative, Simulation], tuple[FloatArray, NullDistribution]],
-] = {"exact": exact, "plug-in": plug_in, "monte-carlo": monte_carlo, "normal": normal}
-"""The p-values and the null distribution of each method."""
-
-
-def noisy_trials_run(
-    name: str,
-    test: UnknownTrials,
-    alternative: Alternative,
-    method: NoisyTrialsMethod,
-    simulation: Simulation,
-) -> HypothesisResult:
-    """Test and report; the number of observations is the estimated one."""
-    pvalue, null = NOISY_TRIALS_NULLS[method](test, alternative, simulation)
-    statistic = test.statistic.reshape(test.shape)
-    return HypothesisResult(
-        name=name,
-        statistic=statistic,
-        pvalue=pvalue,
-        alternative=alternative,
-        method=method,
-        null_distribution=null,
-        uncertainty="noise+sampling",
-        nobs=test.nobs.reshape(test.shape),
-        mc_error=null.mc_error(statistic, alternative),
-        labels=test.labels,
-        notes=_notes(test, method),
-    )
-
-
-def _notes(test: UnknownTrials, method: NoisyTrialsMethod) -> tuple[str, ...]:
-    """Say what the p-values take for granted, unless the number of trials is known after all."""
-    noisy = np.any(test.nobs_noise.variance) or (test.is_total and np.any(test.noise.variance))
-    if not noisy:
-        return ()
-    if method != "exact":
-        return ("p-values take the estimated number as the true one",)
-    note = f"p-values hold whatever the true number; they include {test.nuisance_alpha:g} for that"
-    low, high, _ = test.confidence_set
-    if (high - low < ENUMERATED).all():
-        return (note,)
-    return (note, "the maximum over long ranges of that number is a numerical one, on a fine grid")
-
-
-_NAME = "Test of one proportion"
+from dpinfer.results.labels import split_labels
+from dpinfer.results.simulation import Simulation
 
 
 def proportions_ztest(
@@ -236,11 +43,11 @@ def proportions_ztest(
     nobs: Any,
     value: Any,
     *,
-    mechanism: Mechanism | RandomizedResponse,
+    mechanism: Mechanism | RandomizedResponse | None = None,
     nobs_mechanism: Mechanism | None = None,
     nobs_is_total: bool = False,
     alternative: Alternative = "two-sided",
-    method: NoisyTrialsMethod | Literal["unbiased"] = "exact",
+    method: Method | Literal["plug-in"] = "exact",
     nuisance_alpha: float = 1e-4,
     reps: int = 10_000,
     rng: RNG = None,
@@ -252,27 +59,30 @@ def proportions_ztest(
 
     Parameters
     ----------
-    count : float, array of shape (m,) or Series
-        The published counts: the number of successes plus noise, not clamped or rounded since.
-        They may be negative or exceed ``nobs``.
-    nobs : int, array of shape (m,) or Series
+    count : float, array of shape (m,), Series, Release or estimate
+        The published counts: the number of successes plus noise, not clamped since. They may be
+        negative or exceed ``nobs``. A release or a fit carries the law of its noise.
+    nobs : int, array of shape (m,), Series, Release or estimate
         The number of trials behind each count: public and >= 1, or published with noise.
     value : float, array of shape (m,) or Series
         The proportion under the null hypothesis, in (0, 1).
     mechanism : NoiseLaw, sequence of NoiseLaw or RandomizedResponse
-        The law of the noise: one for all counts, or one for each. With randomized response of two
-        categories ``count`` is the number of reports "success", which has no more noise.
+        The law of the noise: one for all counts, or one for each; left out where ``count`` carries
+        it. With randomized response of two categories ``count`` is the number of reports
+        "success", which has no more noise.
     nobs_mechanism : NoiseLaw or sequence of NoiseLaw, optional
-        The law of the noise in ``nobs``, where it was published with noise.
+        The law of the noise in ``nobs``, where that was published with noise and does not carry
+        it.
     nobs_is_total : bool, default False
         Whether ``count`` is a summand of ``nobs``, its noise included. ``nobs_mechanism`` is then
-        the noise of the other summands; :class:`WeightedSum` adds up several.
+        the noise of the other summands; :class:`WeightedSum` adds up several. Where both carry
+        their law this is known, and left out.
     alternative : {"two-sided", "larger", "smaller"}
         Whether the proportion differs from ``value``, exceeds it, or falls short of it.
-    method : {"exact", "monte-carlo", "normal", "plug-in", "unbiased"}
+    method : {"exact", "monte-carlo", "asymptotic", "plug-in", "unbiased"}
         Where the null distribution comes from: ``"exact"`` sums the binomial probabilities
-        against the tail of the noise, ``"monte-carlo"`` simulates, ``"normal"`` is the limit for
-        many trials, with the variance of the noise in it. Where ``nobs`` is noisy, ``"exact"``
+        against the tail of the noise, ``"monte-carlo"`` simulates, ``"asymptotic"`` is the limit
+        for many trials, with the variance of the noise in it. Where ``nobs`` is noisy, ``"exact"``
         holds whatever the true number of trials, and ``"plug-in"`` and the others take it to be
         the published one. ``"unbiased"``, where ``nobs`` is known, is exact too, and weighs the
         two sides so that a two-sided test has its least power at ``value``.
@@ -345,8 +155,8 @@ def proportions_ztest(
     with Laplace or geometric noise and few successes (50 trials, p = 0.05).
 
     Through randomized response that keeps the answer with probability π, the reports "success"
-    have the proportion π·p + (1-π)(1-p): they are tested for that. ``"normal"`` is off there as for
-    any binomial count, with 50 reports up to 1.4, 6.6 and 12.7 % at levels 1, 5 and 10 %.
+    have the proportion π·p + (1-π)(1-p): they are tested for that. ``"asymptotic"`` is off there as
+    for any binomial count, with 50 reports up to 1.4, 6.6 and 12.7 % at levels 1, 5 and 10 %.
 
     The test assumes that the count was published whatever its value. It does not hold for counts
     that were published because they passed a threshold.
@@ -388,37 +198,52 @@ def proportions_ztest(
     >>> result.statistic.round(4), result.pvalue.round(4)
     (np.float64(1.7486), np.float64(0.1433))
     """
-    alternative = check_option(alternative, "alternative", ALTERNATIVES)
+    side = check_option(alternative, "alternative", ALTERNATIVES)
     simulation = Simulation.checked(reps, rng, progress, n_jobs, precision)
-    is_total = checked_total(nobs_is_total, nobs_mechanism)
-    if isinstance(mechanism, RandomizedResponse):
-        value = _reported(mechanism, value)
-        mechanism = reports_noise(mechanism, count, nobs, "count", "nobs")
-    if nobs_mechanism is not None:
-        unknown = UnknownTrials.checked(
-            count=count,
-            nobs=nobs,
-            value=value,
-            mechanism=mechanism,
-            nobs_mechanism=nobs_mechanism,
-            is_total=is_total,
-            nuisance_alpha=nuisance_alpha,
-        )
-        chosen = check_option(method, "method", NOISY_TRIALS_NULLS)
-        return noisy_trials_run(_NAME, unknown, alternative, chosen, simulation)
     check_scalar(nuisance_alpha, "nuisance_alpha", gt=0, lt=0.5)
-    known: OneMethod | Literal["unbiased"]
-    known = check_option(method, "method", ("exact", "monte-carlo", "normal", "unbiased"))
-    test = OneCount.of_trials(count, nobs, value, mechanism)
-    trials = test.law.parameters["nobs"][()]
-    return run(_NAME, test, alternative, known, simulation, nobs=trials)
+    channel = None
+    if isinstance(mechanism, RandomizedResponse):
+        channel, mechanism = mechanism, reports_noise(mechanism, count, nobs, "count", "nobs")
+    x = noisy(count, mechanism=mechanism, name="count")
+    x.need(unruled=True, whole=True, who="proportions_ztest")
+    p = x.setting(value, "value", ge=SMALLEST_VALUE, gt=0, lt=1)
+    p = p if channel is None else channel.p * p + (1.0 - channel.p) * (1.0 - p)
+    if is_noisy(nobs, nobs_mechanism, nobs_is_total):
+        unknown = UnknownTrials.of(x, nobs, nobs_mechanism, nobs_is_total, p, nuisance_alpha)
+        chosen = check_option(method, "method", _plug_in.NULLS)
+        return _plug_in.run("Test of one proportion", unknown, side, chosen, simulation)
+    known = check_option(method, "method", NULLS)
+    n = x.setting(nobs, "nobs", whole=True, ge=1, le=LARGEST_NOBS)
+    test = OneCount.of_trials(n, p, x.marginal)
+    t = column(x, n, p)
+    return _run("Test of one proportion", test, x, t, side, known, simulation, nobs=n)
 
 
-def _reported(channel: RandomizedResponse, value: Any) -> Any:
-    """Return the proportion of reports that belongs to a proportion of true answers."""
-    values, labels = split_labels(value, "value")
-    check_array(values, "value", gt=0, lt=1)
-    return attach_labels(channel.p * values + (1.0 - channel.p) * (1.0 - values), labels)
+def _run(
+    name: str,
+    test: OneCount,
+    x: NoisyValues,
+    count: FloatArray,
+    side: Alternative,
+    method: Method,
+    simulation: Simulation,
+    nobs: FloatArray | None = None,
+) -> HypothesisResult:
+    pvalue, null = NULLS[method](test, count, side, simulation)
+    statistic = test.statistic(count)
+    return HypothesisResult(
+        name=name,
+        statistic=statistic,
+        pvalue=pvalue,
+        alternative=side,
+        method=method,
+        null_distribution=null,
+        uncertainty="noise+sampling",
+        nobs=None if nobs is None else collapse(nobs)[()],
+        mc_error=null.mc_error(statistic, side) if method == "monte-carlo" else 0.0,
+        pvalue_error=test.law.noise._floor if method == "exact" else 0.0,
+        labels=x.labels,
+    )
 
 
 def reports_noise(
@@ -437,17 +262,14 @@ def reports_noise(
     return Exact()
 
 
-# Tests of Poisson rates from noisy counts.
-
-
 def poisson_ztest(
     count: Any,
     exposure: Any,
     value: Any,
     *,
-    mechanism: Mechanism,
+    mechanism: Mechanism | None = None,
     alternative: Alternative = "two-sided",
-    method: Method = "exact",
+    method: Literal["exact", "monte-carlo", "asymptotic"] = "exact",
     reps: int = 10_000,
     rng: RNG = None,
     n_jobs: int | None = 1,
@@ -458,19 +280,20 @@ def poisson_ztest(
 
     Parameters
     ----------
-    count : float, array of shape (m,) or Series
-        The published counts: the number of events plus noise, not clamped or rounded since.
+    count : float, array of shape (m,), Series, Release or estimate
+        The published counts: the number of events plus noise, not clamped since.
     exposure : float, array of shape (m,) or Series
         The public exposure behind each count, > 0: person-years, area, time.
     value : float, array of shape (m,) or Series
         The rate under the null hypothesis, events per unit of exposure, > 0.
     mechanism : NoiseLaw or sequence of NoiseLaw
-        The law of the noise: one for all counts, or one for each.
+        The law of the noise: one for all counts, or one for each; left out where ``count`` carries
+        it.
     alternative : {"two-sided", "larger", "smaller"}
         Whether the rate differs from ``value``, exceeds it, or falls short of it.
-    method : {"exact", "monte-carlo", "normal"}
+    method : {"exact", "monte-carlo", "asymptotic"}
         ``"exact"`` sums the Poisson probabilities against the tail of the noise, ``"monte-carlo"``
-        simulates, ``"normal"`` is the limit for many events, with the variance of the noise in it.
+        simulates, ``"asymptotic"`` is the limit for many events, with the variance of the noise.
     reps : int, default 10_000
         Number of replicates for ``"monte-carlo"``.
     rng : None, int or numpy.random.Generator
@@ -510,11 +333,18 @@ def poisson_ztest(
     >>> result.statistic.round(4), result.pvalue.round(6)
     (np.float64(2.4597), np.float64(0.047244))
     """
-    alternative = check_option(alternative, "alternative", ALTERNATIVES)
-    method = check_option(method, "method", NULLS)
+    side = check_option(alternative, "alternative", ALTERNATIVES)
     simulation = Simulation.checked(reps, rng, progress, n_jobs, precision)
-    test = OneCount.of_events(count, exposure, value, mechanism)
-    return run("Test of one rate", test, alternative, method, simulation)
+    known: Method = check_option(method, "method", ("exact", "monte-carlo", "asymptotic"))
+    x = noisy(count, mechanism=mechanism, name="count")
+    x.need(unruled=True, whole=True, who="poisson_ztest")
+    time = x.setting(exposure, "exposure", gt=0)
+    rate = x.setting(value, "value", gt=0)
+    with np.errstate(over="ignore", under="ignore"):
+        expected = np.asarray(time * rate)
+    check_array(expected, "exposure * value", ge=SMALLEST_VALUE, le=LARGEST_RATE, finite=False)
+    test = OneCount.of_events(expected, x.marginal)
+    return _run("Test of one rate", test, x, column(x, expected), side, known, simulation)
 
 
 def poisson_2indep(
@@ -526,7 +356,7 @@ def poisson_2indep(
     mechanism: Mechanism | tuple[Mechanism, Mechanism],
     value: Any = 1.0,
     alternative: Alternative = "two-sided",
-    method: NoisyTrialsMethod = "exact",
+    method: _plug_in.Method = "exact",
     nuisance_alpha: float = 1e-4,
     reps: int = 10_000,
     rng: RNG = None,
@@ -623,7 +453,7 @@ def poisson_2indep(
     (np.float64(3.4704), np.float64(0.00075))
     """
     alternative = check_option(alternative, "alternative", ALTERNATIVES)
-    method = check_option(method, "method", NOISY_TRIALS_NULLS)
+    method = check_option(method, "method", _plug_in.NULLS)
     simulation = Simulation.checked(reps, rng, progress, n_jobs, precision)
     counts, labels = split_labels(count1, "count1")
     others = unlabelled(count2, "count2", labels, "count1")
@@ -650,4 +480,4 @@ def poisson_2indep(
         nuisance_alpha=nuisance_alpha,
         names=("count1", "count1 + count2"),
     )
-    return noisy_trials_run("Test of two rates", test, alternative, method, simulation)
+    return _plug_in.run("Test of two rates", test, alternative, method, simulation)

@@ -19,14 +19,12 @@ from dpinfer._check import (
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.published import LARGEST_NOBS, check_published, common_shape, unlabelled
 from dpinfer.estimation.unknown_trials import UnknownTrials
+from dpinfer.hypothesis_tests._plug_in import NULLS as NOISY_TRIALS_NULLS
+from dpinfer.hypothesis_tests._plug_in import Method as NoisyTrialsMethod
+from dpinfer.hypothesis_tests._plug_in import run
 from dpinfer.hypothesis_tests._two_samples import NULLS, Method, Sample, TwoSamples
 from dpinfer.hypothesis_tests.models import checked_total, law_pair
-from dpinfer.hypothesis_tests.proportions import (
-    NOISY_TRIALS_NULLS,
-    NoisyTrialsMethod,
-    reports_noise,
-)
-from dpinfer.hypothesis_tests.proportions import noisy_trials_run as run
+from dpinfer.hypothesis_tests.proportions import reports_noise
 from dpinfer.mechanisms.channels import RandomizedResponse
 from dpinfer.mechanisms.independent import Mechanism
 from dpinfer.mechanisms.law import refuse_dependent

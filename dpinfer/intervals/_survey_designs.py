@@ -78,10 +78,10 @@ class NoisyHypergeometric(NoisyCount):
         pmf = binom_pmf(inside, self.total, p) * binom_pmf(self.nobs - inside, rest, p)
         return np.where(k == inside, pmf / binom_pmf(self.nobs, self.population, p), 0.0)
 
-    def _log_slope(self, k: FloatArray) -> FloatArray:
-        rises = np.log((self.total - k) * (self.nobs - k))
+    def _ratio(self, k: FloatArray) -> FloatArray:
         room = self.population - self.total - self.nobs + k + 1.0
-        return np.asarray(rises - np.log((k + 1.0) * np.maximum(room, 0.0)))
+        rises = (self.total - k) * (self.nobs - k)
+        return np.asarray(rises / ((k + 1.0) * np.maximum(room, 0.0)))
 
     def _radius(self, centre: FloatArray, log_ratio: float) -> FloatArray:
         return binom_radius(centre, self.nobs, log_ratio)

@@ -155,8 +155,8 @@ class NoisyCount(ABC):
         """P(X = k) for whole numbers 0 <= k <= last."""
 
     @abstractmethod
-    def _log_slope(self, k: FloatArray) -> FloatArray:
-        """Logarithm of P(X = k + 1)/P(X = k)."""
+    def _ratio(self, k: FloatArray) -> FloatArray:
+        """P(X = k + 1)/P(X = k)."""
 
     @abstractmethod
     def _radius(self, centre: FloatArray, log_ratio: float) -> FloatArray:
@@ -206,7 +206,7 @@ class NoisyCount(ABC):
     @cached_property
     def is_one_law(self) -> bool:
         """Whether the parameters are scalars, so that one law serves all points."""
-        return self.noise.shape == () and all(x.ndim == 0 for x in self.parameters.values())
+        return self.noise.shape == () and max(map(np.ndim, self.parameters.values())) == 0
 
     @cached_property
     def _allocation(self) -> tuple[FloatArray, FloatArray]:
@@ -228,7 +228,14 @@ class NoisyCount(ABC):
         return self.noise.is_integer
 
     def _tail(self, t: FloatArray, side: Side) -> FloatArray:
-        if not self.is_one_law:
+        if self._is_short and t.size < _FILTER_FROM:
+            k, pmf = self._table
+            points, inverse = (t, None) if t.size == 1 else np.unique(t, return_inverse=True)
+            # by symmetry P(e >= x) = P(e <= -x), which counts the atom at x
+            distance = k - points.reshape(-1, 1)
+            tail = self.noise._cdf(distance if side == "upper" else -distance) @ pmf
+            tail = (tail if inverse is None else tail[inverse]).reshape(t.shape)
+        elif not self.is_one_law:
             shapes = (x.shape for x in self.parameters.values())
             settings = np.broadcast_shapes(self.noise.shape, *shapes)
             points = np.broadcast_to(t, np.broadcast_shapes(t.shape, settings))
@@ -236,8 +243,6 @@ class NoisyCount(ABC):
             tail = np.stack([self._summed(row, side) for row in rows]).reshape(points.shape)
         elif isinstance(self.noise, (Laplace, Geometric)) and self._prefers_filter(t):
             tail = self._filtered(self.noise, t, side)
-        elif t.size == 1:
-            tail = self._summed(t.reshape(1), side).reshape(t.shape)
         else:
             points, inverse = np.unique(t, return_inverse=True)
             tail = self._summed(points, side)[inverse].reshape(t.shape)
@@ -269,7 +274,7 @@ class NoisyCount(ABC):
             raise InvalidParameterError(
                 f"{' and '.join(self.parameters)}, or the noise, must be smaller for the exact law "
                 f"at {points} points: its sums have {terms:.3g} terms, some {1e-7 * work:.2g} s of "
-                "work. Use method='monte-carlo' or method='normal', or fewer points"
+                "work. Use method='monte-carlo' or method='asymptotic', or fewer points"
             )
 
     def _block(
@@ -295,8 +300,6 @@ class NoisyCount(ABC):
 
     def _table_for(self, low: FloatArray, high: FloatArray) -> Table | None:
         """First count and probabilities from there on, if that is less work than term by term."""
-        if self._is_short:
-            return self._table
         first, last = float(low.min()), float(high.max())
         worth = self.is_one_law and last - first < min(_LONGEST, float((high - low).sum()))
         return (first, self._pmf_between(first, last)) if worth else None
@@ -315,8 +318,16 @@ class NoisyCount(ABC):
         return self.is_one_law and bool(self._last <= _TABLE_UP_TO)
 
     @cached_property
-    def _table(self) -> Table:
-        return 0.0, self._pmf_between(0.0, float(self._last))
+    def _table(self) -> tuple[FloatArray, FloatArray]:
+        """All counts and their probabilities: products of ratios, outwards from the mode."""
+        k = np.arange(float(self._last) + 1.0)
+        pmf, mode = np.ones(k.size), int(self._mode)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            ratio = self._ratio(k[:-1])
+            np.cumprod(ratio[mode:], out=pmf[mode + 1 :])
+            np.cumprod(1.0 / ratio[:mode][::-1], out=pmf[:mode][::-1])
+        pmf /= pmf.sum()
+        return k, pmf
 
     def _take(self, rows: NDArray[np.intp]) -> Self:
         """Return the laws of some of the points."""
@@ -332,8 +343,6 @@ class NoisyCount(ABC):
         largest term is between the mode of the count and t, give or take the radius. The lower
         tail is the mirror image.
         """
-        if self._is_short:
-            return np.zeros(t.shape), np.full(t.shape, self._last)
         mode = self._mode + np.zeros(t.shape)
         upper = side == "upper"
         end = np.clip(np.ceil(t), mode, self._last) if upper else np.clip(np.floor(t), 0.0, mode)
@@ -354,7 +363,7 @@ class NoisyCount(ABC):
             k = np.floor(0.5 * (low + high))
             with np.errstate(divide="ignore", invalid="ignore"):
                 reach, reach_next = (self.noise._logcdf(sign * (x - t)) for x in (k, k + 1.0))
-                slope = self._log_slope(k) + reach_next - reach
+                slope = np.log(self._ratio(k)) + reach_next - reach
             # where the noise cannot reach t (nan), the peak is on the side of t
             falls = slope <= 0.0 if side == "upper" else ~(slope > 0.0)
             high = np.where(falls, k, high)
@@ -421,9 +430,8 @@ class NoisyBinomial(NoisyCount):
     def _pmf_at(self, k: FloatArray) -> FloatArray:
         return binom_pmf(k, self.nobs, self.value)
 
-    def _log_slope(self, k: FloatArray) -> FloatArray:
-        rises = np.log((self.nobs - k) * self.value)
-        return np.asarray(rises - np.log((k + 1.0) * (1.0 - self.value)))
+    def _ratio(self, k: FloatArray) -> FloatArray:
+        return np.asarray((self.nobs - k) / (k + 1.0) * (self.value / (1.0 - self.value)))
 
     def _radius(self, centre: FloatArray, log_ratio: float) -> FloatArray:
         return binom_radius(centre, self.nobs, log_ratio)
@@ -466,8 +474,8 @@ class NoisyPoisson(NoisyCount):
     def _pmf_at(self, k: FloatArray) -> FloatArray:
         return poisson_pmf(k, self.rate)
 
-    def _log_slope(self, k: FloatArray) -> FloatArray:
-        return np.asarray(np.log(self.rate) - np.log(k + 1.0))
+    def _ratio(self, k: FloatArray) -> FloatArray:
+        return np.asarray(self.rate / (k + 1.0))
 
     def _radius(self, centre: FloatArray, log_ratio: float) -> FloatArray:
         return poisson_radius(centre, log_ratio)

@@ -328,8 +328,12 @@ class ParametricLaw(Locked, NoiseLaw):
     @final
     def shape(self) -> tuple[int, ...]:
         """Shape of the parameters: ``()`` when there is one law for all cells."""
-        shapes = [np.shape(value) for value in self._parameters().values()]
-        return shapes[0] if len(shapes) == 1 else np.broadcast_shapes(*shapes)
+        held: tuple[int, ...] | None = self.__dict__.get("_shape")
+        if held is None:
+            shapes = [np.shape(value) for value in self._parameters().values()]
+            held = shapes[0] if len(shapes) == 1 else np.broadcast_shapes(*shapes)
+            object.__setattr__(self, "_shape", held)
+        return held
 
     @final
     def take(self, index: Any) -> Self:

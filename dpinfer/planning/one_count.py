@@ -79,7 +79,7 @@ class _OneCountPower(PowerRow):
         """Distance from the expected count from which on the test rejects."""
         if self.method == "exact":
             return critical_distance(test, alpha, self.alternative)
-        z = test.null("normal").critical_value(alpha, self.alternative)
+        z = test.limit().critical_value(alpha, self.alternative)
         return np.asarray((-z if self.alternative == "smaller" else z) * test.spread)
 
 
@@ -117,7 +117,7 @@ class ProportionPower(_OneCountPower):
 
     def _laws(self, law: NoiseLaw, columns: Columns) -> tuple[OneCount, NoisyCount]:
         nobs = collapse(columns["nobs"])
-        test = OneCount.of_trials(np.zeros(nobs.shape), nobs, self.value, law)
+        test = OneCount.of_trials(nobs, np.asarray(self.value), law)
         value = collapse(columns["proportion"])
         return test, NoisyBinomial(nobs=nobs, value=value, noise=law)
 
@@ -156,9 +156,8 @@ class PoissonPower(_OneCountPower):
 
     def _laws(self, law: NoiseLaw, columns: Columns) -> tuple[OneCount, NoisyCount]:
         exposure = collapse(columns["exposure"])
-        test = OneCount.of_events(np.zeros(exposure.shape), exposure, self.value, law)
-        mean = collapse(columns["exposure"] * columns["rate"])
-        check_array(mean, "exposure * rate", ge=SMALLEST_VALUE, le=LARGEST_RATE)
+        test = OneCount.of_events(_expected(exposure, self.value, "exposure * value"), law)
+        mean = _expected(columns["exposure"], columns["rate"], "exposure * rate")
         return test, NoisyPoisson(rate=mean, noise=law)
 
     def range(self, name: str, known: Columns) -> tuple[float, float]:
@@ -167,6 +166,14 @@ class PoissonPower(_OneCountPower):
         if self.alternative == "smaller":
             return self.value, max(_EDGE * self.value, SMALLEST_VALUE)
         return self.value, 0.5 * LARGEST_RATE / max(float(known["exposure"]), 1.0)
+
+
+def _expected(exposure: FloatArray, rate: Any, name: str) -> FloatArray:
+    """Return expected counts that the tests take."""
+    with np.errstate(over="ignore", under="ignore"):
+        expected = np.asarray(exposure * rate)
+    check_array(expected, name, ge=SMALLEST_VALUE, le=LARGEST_RATE, finite=False)
+    return collapse(expected)
 
 
 def critical_distance(test: OneCount, alpha: float, alternative: Alternative) -> FloatArray:

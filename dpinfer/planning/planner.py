@@ -126,7 +126,7 @@ def power(
     ...     count = rng.binomial(nobs, share) + mechanism.rvs(rng=rng)
     ...     noisy = nobs + mechanism.rvs(rng=rng)
     ...     return {"count": count, "nobs": noisy, "value": 0.25, "nobs_mechanism": mechanism,
-    ...             "method": "normal"}
+    ...             "method": "asymptotic"}
     >>> dpi.plan.power(dpi.proportions_ztest, method="simulate", model=release, nobs=400, share=0.4,
     ...                mechanism=dpi.Geometric(scale=5.0), reps=50)
     np.float64(1.0)

@@ -22,10 +22,10 @@ from dpinfer._numerics.counts import LOG_NEGLIGIBLE, binom_pmf, binom_radius
 from dpinfer._numerics.roots import find_root
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.unknown_trials import UnknownTrials
+from dpinfer.hypothesis_tests._plug_in import NULLS as TRIALS_NULLS
 from dpinfer.hypothesis_tests._plug_in import work as guaranteed_work
 from dpinfer.hypothesis_tests._two_samples import NULLS as SAMPLE_NULLS
 from dpinfer.hypothesis_tests._two_samples import Sample, TwoSamples
-from dpinfer.hypothesis_tests.proportions import NOISY_TRIALS_NULLS as TRIALS_NULLS
 from dpinfer.mechanisms._noisy_count import MOST_WORK, NoisyBinomial, NoisyCount, work_at_a_point
 from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.mechanisms.weighted_sum import fast_sum
@@ -465,7 +465,9 @@ class ShareOfTotal(TwoCounts):
         """P-values of pairs of published counts, shape (m,)."""
         method = method or self.method
         if method == "normal":
-            return TRIALS_NULLS[method](self._test(first, second), self.alternative, _UNUSED)[0]
+            return TRIALS_NULLS["asymptotic"](self._test(first, second), self.alternative, _UNUSED)[
+                0
+            ]
         keys = [(method, *pair) for pair in zip(first.tolist(), second.tolist(), strict=True)]
         if len(self.known) + len(keys) > _MOST_KNOWN:
             self.known.clear()

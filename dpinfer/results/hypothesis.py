@@ -91,10 +91,11 @@ class HypothesisResult:
                 raise InvalidParameterError(
                     f"{name} must have shape {shape}, one entry a test, got {np.shape(value)}"
                 )
-            array = np.broadcast_to(value, shape)
+            array = np.broadcast_to(value, shape) if shape else np.asarray(value, dtype=np.float64)
             if name == "pvalue":
                 array = np.maximum(array, np.asarray(self.pvalue_error))
-            object.__setattr__(self, name, attach_labels(freeze(array), self.labels))
+            held = array[()] if shape == () else attach_labels(freeze(array), self.labels)
+            object.__setattr__(self, name, held)
 
     def summary_frame(self) -> pd.DataFrame:
         """Return statistics and p-values as a DataFrame.

@@ -22,6 +22,7 @@ from scipy import special
 
 from dpinfer._check import (
     ALTERNATIVES,
+    MAX_REPS,
     RNG,
     Alternative,
     FloatArray,
@@ -355,8 +356,8 @@ class Simulation:
     ----------
     reps : int
         Number of replicates of each statistic, >= 1; the largest number with ``precision``.
-    rng : numpy.random.Generator
-        What the seed is drawn from.
+    rng : numpy.random.Generator or None
+        What the seed is drawn from; None is the system.
     progress : bool
         Whether to show a progress bar.
     n_jobs : int or None
@@ -367,7 +368,7 @@ class Simulation:
     """
 
     reps: int
-    rng: np.random.Generator
+    rng: np.random.Generator | None
     progress: bool = False
     n_jobs: int | None = 1
     precision: float | None = None
@@ -382,17 +383,19 @@ class Simulation:
         precision: float | None = None,
     ) -> Simulation:
         """Check the arguments of a test."""
+        alone = type(n_jobs) is int and n_jobs == 1
         return cls(
-            check_reps(reps),
-            check_rng(rng),
-            check_flag(progress, "progress"),
-            None if n_jobs is None else checked_jobs(n_jobs),
+            reps if type(reps) is int and 0 < reps <= MAX_REPS else check_reps(reps),
+            None if rng is None else check_rng(rng),
+            progress if progress is False else check_flag(progress, "progress"),
+            n_jobs if alone or n_jobs is None else checked_jobs(n_jobs),
             None if precision is None else check_scalar(precision, "precision", gt=0, le=1),
         )
 
     def draw_seed(self) -> np.random.SeedSequence:
         """Draw 256 bits of seed: what the generator does later does not matter."""
-        return np.random.SeedSequence(self.rng.integers(0, 1 << 32, size=8).tolist())
+        drawn = check_rng(self.rng).integers(0, 1 << 32, size=8)
+        return np.random.SeedSequence(drawn.tolist())
 
 
 def run_blocks(

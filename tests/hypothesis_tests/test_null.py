@@ -287,7 +287,7 @@ def test_results_can_be_pickled_plotted_and_summarised():
         ({"model": Poisson(rate=[1.0, 2.0]), "statistic": "projected"}, "statistic"),
         ({"observed": np.nan}, "observed"),
         ({"observed": [[1.0]]}, "observed"),
-        ({"alternative": "greater"}, "alternative"),
+        ({"alternative": "both"}, "alternative"),
         ({"method": "normal"}, "method"),
         ({"reps": 0}, "reps"),
         ({"n_jobs": 0}, "n_jobs"),

@@ -132,4 +132,4 @@ def test_slopes_are_those_of_the_logarithmic_probabilities():
         ),
     ):
         slopes = np.diff(counts.logpmf(np.arange(61.0)))
-        np.testing.assert_allclose(noisy._log_slope(k), slopes, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(np.log(noisy._ratio(k)), slopes, rtol=1e-9, atol=1e-9)

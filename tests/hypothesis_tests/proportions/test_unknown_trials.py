@@ -231,9 +231,9 @@ def two_laplace(t, total, scale=1.0):
     return (one(scale * 1.001) - one(scale * 0.999)) / (1.001**2 - 0.999**2) / scale**2
 
 
-@pytest.mark.parametrize("method", ["exact", "plug-in", "normal"])
+@pytest.mark.parametrize("method", ["exact", "plug-in", "asymptotic"])
 def test_known_trials_are_the_limit_of_noisy_ones(method):
-    known = {"exact": "exact", "plug-in": "exact", "normal": "normal"}[method]
+    known = {"exact": "exact", "plug-in": "exact", "asymptotic": "asymptotic"}[method]
     for noise in (Geometric(scale=2.0), Laplace(scale=2.0), Exact()):
         for alternative in ALTERNATIVES:
             options = {"mechanism": noise, "alternative": alternative}
@@ -250,7 +250,7 @@ def test_rows_are_independent_of_each_other_and_keep_labels():
     count = pd.Series([34.0, 20.0, 30.5], index=list("abc"))
     nobs, value = np.array([100.0, 60.0, 110.0]), np.array([0.25, 0.25, 0.3])
     other = Geometric(scale=2.0)
-    for method in ("exact", "plug-in", "monte-carlo", "normal"):
+    for method in ("exact", "plug-in", "monte-carlo", "asymptotic"):
         options = {"method": method, "nobs_mechanism": other, "reps": 2000, "rng": 1}
         together = proportions_ztest(count, nobs, value, mechanism=laws, **options)
         assert list(together.pvalue.index) == list("abc")
@@ -308,13 +308,15 @@ def test_mcnemar_with_noise_much_wider_than_the_counts(law):
     ],
 )
 def test_too_much_work_is_refused_at_once(call):
-    with pytest.raises(InvalidParameterError, match="use method='plug-in' or method='normal'"):
+    with pytest.raises(InvalidParameterError, match="use method='plug-in' or method='asymptotic'"):
         call()
 
 
 def test_sums_over_too_many_counts_are_refused_at_once():
     count = 3e11 + np.arange(20.0)
-    with pytest.raises(InvalidParameterError, match="Use method='monte-carlo' or method='normal'"):
+    with pytest.raises(
+        InvalidParameterError, match="Use method='monte-carlo' or method='asymptotic'"
+    ):
         proportions_ztest(count, 10**12, 0.3, mechanism=Laplace(scale=2.0))
 
 
@@ -371,8 +373,8 @@ class TestRates:
             ).pvalue
         assert got == pytest.approx(expected, rel=1e-10)
 
-    def test_two_rates_normal_is_the_score_test_of_statsmodels(self):
-        got = poisson_2indep(60, 51_477.5, 30, 54_308.7, mechanism=Exact(), method="normal")
+    def test_two_rates_asymptotic_is_the_score_test_of_statsmodels(self):
+        got = poisson_2indep(60, 51_477.5, 30, 54_308.7, mechanism=Exact(), method="asymptotic")
         theirs = rates.test_poisson_2indep(60, 51_477.5, 30, 54_308.7, method="score")
         assert got.pvalue == pytest.approx(theirs.pvalue, rel=1e-10)
         assert got.statistic == pytest.approx(theirs.statistic, rel=1e-10)
@@ -416,9 +418,9 @@ class TestMcNemar:
             assert got == pytest.approx(expected, rel=1e-9)
         assert mcnemar(self.TABLE, mechanism=Exact()).pvalue == pytest.approx(expected, rel=1e-10)
 
-    def test_normal_is_the_square_root_of_the_chi_squared_test(self):
+    def test_asymptotic_is_the_square_root_of_the_chi_squared_test(self):
         theirs = contingency_tables.mcnemar(self.TABLE, exact=False, correction=False)
-        got = mcnemar(self.TABLE, mechanism=Exact(), method="normal")
+        got = mcnemar(self.TABLE, mechanism=Exact(), method="asymptotic")
         assert got.statistic**2 == pytest.approx(theirs.statistic, rel=1e-12)
         assert got.pvalue == pytest.approx(theirs.pvalue, rel=1e-10)
 
@@ -468,7 +470,7 @@ GOOD = {
         ({"nobs_is_total": 1}, "nobs_is_total must be True or False"),
         ({"nuisance_alpha": 0}, "nuisance_alpha must be > 0"),
         ({"nuisance_alpha": 0.7}, "nuisance_alpha must be < 0.5"),
-        ({"method": "asymptotic"}, "method must be one of"),
+        ({"method": "normal"}, "the limit is 'asymptotic'"),
         ({"nobs_mechanism": None, "method": "plug-in"}, "method must be one of"),
         ({"n_jobs": 0}, "n_jobs must be"),
         ({"precision": 2}, "precision must be <= 1"),
@@ -514,7 +516,7 @@ anything = st.one_of(
     st.lists(st.one_of(st.floats(-50, 200), st.integers(-5, 200), st.none()), max_size=3),
 )
 LAWS = st.sampled_from([Laplace(scale=2.0), Geometric(scale=2.0), Gaussian(sigma=3.0), Exact()])
-METHODS = st.sampled_from(["exact", "plug-in", "monte-carlo", "normal"])
+METHODS = st.sampled_from(["exact", "plug-in", "monte-carlo", "asymptotic"])
 
 
 @settings(derandomize=True, deadline=None, max_examples=150)

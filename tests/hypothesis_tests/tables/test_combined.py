@@ -3,12 +3,12 @@
 import numpy as np
 import pandas as pd
 import pytest
-from dpinfer.releases.noisy import noisy
 from scipy.linalg import null_space
 
 from dpinfer.errors import InvalidParameterError
 from dpinfer.hypothesis_tests import chi2_contingency, chisquare, chisquare_fit
 from dpinfer.mechanisms import Gaussian, IndependentNoise, Laplace
+from dpinfer.releases.coerce import noisy
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpinfer.errors.ApproximationWarning")
 
