@@ -22,7 +22,7 @@ from scipy import special
 
 from dpinfer._check import FloatArray
 from dpinfer._numerics.roots import find_root
-from dpinfer.mechanisms.law import gaussian_logdelta
+from dpinfer.mechanisms.laws import gaussian_logdelta
 
 # What the curves of all guarantees share.
 

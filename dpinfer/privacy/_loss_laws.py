@@ -11,7 +11,7 @@ from scipy import special
 
 from dpinfer._check import FloatArray
 from dpinfer.mechanisms import laws as _theta
-from dpinfer.mechanisms.law import geometric_draws
+from dpinfer.mechanisms.draws import geometric_draws
 from dpinfer.mechanisms.laws import DiscreteGaussian
 
 # What the inversion asks of the law of a privacy loss.

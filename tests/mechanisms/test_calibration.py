@@ -130,6 +130,6 @@ def test_other_bad_calls_are_refused():
 
 def test_a_calibration_that_does_not_converge_is_given_up(monkeypatch):
     flat = (np.zeros(()), np.ones(()))
-    monkeypatch.setattr("dpinfer.mechanisms.law.gaussian_logdelta", lambda *_: flat)
+    monkeypatch.setattr("dpinfer.mechanisms.laws.gaussian_logdelta", lambda *_: flat)
     with pytest.raises(ConvergenceError, match="analytic calibration"):
         Gaussian.from_epsilon_delta(1.0, 1e-6)

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from dpinfer.mechanisms import DiscreteGaussian, Gaussian, Geometric, Laplace, Tulap
-from dpinfer.mechanisms.law import (
+from dpinfer.mechanisms.draws import (
     BINS,
     GuideTable,
     discrete_gaussian_draws,
