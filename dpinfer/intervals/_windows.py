@@ -614,7 +614,7 @@ class Rows:
         return 1.0 / (self.prior.step(before) * noise_step(self.law, self.count - before))
 
 
-def _check_columns(columns: int) -> None:
+def _check_columns(columns: float) -> None:
     if columns > MOST_COLUMNS:
         raise InvalidParameterError(
             f"mechanism must have a scale at which a posterior spreads over at most {MOST_COLUMNS} "
@@ -622,7 +622,8 @@ def _check_columns(columns: int) -> None:
         )
 
 
-# Windows of posteriors under one prior that is a table of probabilities.
+# Windows of posteriors of which each count is weighed by itself: under one prior that is a table,
+# and of values that a publishing rule selected or clamped.
 
 
 @dataclass(frozen=True)
@@ -637,7 +638,7 @@ class Table:
         """The counts that have a probability."""
         return np.asarray(np.flatnonzero(np.isfinite(self.logpmf)) + self.first, dtype=np.float64)
 
-    def at(self, k: FloatArray) -> FloatArray:
+    def logpmf_at(self, k: FloatArray) -> FloatArray:
         """Logarithm of the prior; -inf outside the table."""
         place = k - self.first
         inside = (place >= 0) & (place < self.logpmf.size)
@@ -645,26 +646,65 @@ class Table:
         return np.where(inside, taken, -np.inf)
 
 
+class WeighedRows(ABC):
+    """Published counts with noise of one kind, the posteriors of which are weighed count by count.
+
+    ``ends`` are the first and last count of each window: beyond them the weights are negligible.
+    """
+
+    count: FloatArray
+    law: NoiseLaw
+
+    @property
+    @abstractmethod
+    def ends(self) -> tuple[FloatArray, FloatArray]: ...
+
+    @abstractmethod
+    def take(self, rows: NDArray[np.intp]) -> Self: ...
+
+    @abstractmethod
+    def log_weight(self, k: FloatArray) -> FloatArray:
+        """Logarithm of prior times likelihood, at counts of shape (w, n)."""
+
+    @property
+    def width(self) -> FloatArray:
+        low, high = self.ends
+        return high - low + 1.0
+
+    def window(self) -> Window:
+        low, high = self.ends
+        columns = float((high - low).max() + 1.0)
+        _check_columns(columns)
+        k = low + np.arange(columns)[:, None]
+        weight = self.log_weight(k)
+        weight[k > high] = -np.inf
+        peak = weight.max(axis=0)
+        mass = np.exp(weight - peak)
+        total = mass.sum(axis=0)
+        return Window(low, mass / total, lambda: np.log(total) + peak)
+
+
 @dataclass(frozen=True)
-class TableRows:
-    """Published counts with noise of one kind, and one table as their prior."""
+class TableRows(WeighedRows):
+    """Values as they were drawn, and one table as their prior."""
 
     count: FloatArray
     law: NoiseLaw
     prior: Table
 
     def take(self, rows: NDArray[np.intp]) -> Self:
-        """Return some of the rows."""
         law = self.law.take(rows) if self.law.shape else self.law
         return type(self)(self.count[rows], law, self.prior)
 
+    def log_weight(self, k: FloatArray) -> FloatArray:
+        return self.prior.logpmf_at(k) + log_density(self.law, self.count - k)
+
     @cached_property
     def ends(self) -> tuple[FloatArray, FloatArray]:
-        """First and last count of each window: beyond them the noise is negligible by itself."""
         possible = self.prior.possible
         after = np.searchsorted(possible, self.count)
         beside = possible[np.clip([after - 1, after], 0, possible.size - 1)]
-        known = (self.prior.at(beside) + log_density(self.law, self.count - beside)).max(axis=0)
+        known = self.log_weight(beside).max(axis=0)
         peak = log_density(self.law, np.zeros_like(self.count)) + self.prior.logpmf.max()
         # as many counts again as there are in the table, of at most this weight each
         drop = peak - known + LOG_LEFT_OUT + np.log(possible.size)
@@ -673,22 +713,79 @@ class TableRows:
         high = np.clip(np.ceil(self.count + far), possible[0], possible[-1])
         return np.minimum(low, beside.min(axis=0)), np.maximum(high, beside.max(axis=0))
 
-    @property
-    def width(self) -> FloatArray:
-        """How many columns the window of each row has."""
-        low, high = self.ends
-        return high - low + 1.0
 
-    def window(self) -> Window:
-        """Return the posteriors of these rows."""
-        low, high = self.ends
-        k = low + np.arange(float((high - low).max() + 1.0))[:, None]
-        weight = self.prior.at(k) + log_density(self.law, self.count - k)
-        weight[k > high] = -np.inf
-        peak = weight.max(axis=0)
-        mass = np.exp(weight - peak)
-        total = mass.sum(axis=0)
-        return Window(low, mass / total, lambda: np.log(total) + peak)
+@dataclass(frozen=True)
+class SelectedRows(WeighedRows):
+    """Values published because they reached a threshold, or moved into bounds before.
+
+    With e the noise, the likelihood of a count k is g(y - k)/P(k + e >= τ), with P(k + e <= a) or
+    P(k + e >= b) in the place of g(y - k) for a value at the lower bound a or at the upper bound b.
+    The last two, and all for log-concave g, are monotone in k as far as y.
+
+    ``lower`` is finite where the value has a threshold or is at its lower bound, ``upper`` where it
+    is at its upper bound and the prior never falls.
+    """
+
+    count: FloatArray
+    law: NoiseLaw
+    prior: Ladder | Table
+    lower: FloatArray
+    upper: FloatArray
+    threshold: FloatArray
+    lowest: FloatArray
+    highest: FloatArray
+
+    def take(self, rows: NDArray[np.intp]) -> Self:
+        cut = {
+            name: getattr(self, name)[rows]
+            for name in ("count", "lower", "upper", "threshold", "lowest", "highest")
+        }
+        law = self.law.take(rows) if self.law.shape else self.law
+        prior = self.prior if isinstance(self.prior, Table) else self.prior.take(rows)
+        return replace(self, law=law, prior=prior, **cut)
+
+    def log_weight(self, k: FloatArray) -> FloatArray:
+        prior = self.prior
+        belief = prior.logpmf_at(k) if isinstance(prior, Table) else prior.logpmf(k)
+        published = np.where(
+            self.threshold <= self.lowest, 0.0, self.law._logcdf(k - self.threshold)
+        )
+        drawn = log_density(self.law, self.count - k)
+        drawn = np.where(self.count == self.lowest, self.law._logcdf(self.lowest - k), drawn)
+        drawn = np.where(self.count == self.highest, self.law._logcdf(k - self.highest), drawn)
+        possible = (belief > -np.inf) & (drawn > -np.inf) & (published > -np.inf)
+        return np.where(possible, belief + drawn - np.where(possible, published, 0.0), -np.inf)
+
+    @cached_property
+    def ends(self) -> tuple[FloatArray, FloatArray]:
+        at_lowest, at_highest = self.count == self.lowest, self.count == self.highest
+        near = np.clip(np.rint(self.count), self.lower, self.upper)
+        prior = self.prior
+        if isinstance(prior, Table):
+            mode = prior.possible[np.argmax(prior.logpmf_at(prior.possible))] + np.zeros_like(near)
+            most = np.asarray(prior.logpmf.max())
+        else:
+            mode = np.clip(prior.mode(near) + np.zeros_like(near), self.lower, self.upper)
+            most = prior.logpmf(mode)
+        known = self.log_weight(np.stack([near, mode])).max(axis=0)
+        peak = np.where(
+            at_lowest | at_highest, 0.0, log_density(self.law, np.zeros_like(self.count))
+        )
+        # P(k + e >= τ) is 1/2 or more from τ on; below τ there are so many counts
+        span = np.where(np.isfinite(self.lower), np.maximum(self.count - self.lower, 0.0), 0.0)
+        drop = peak + np.log(2.0) + most - known + LOG_LEFT_OUT + np.log1p(span)
+        drop = np.where(np.isfinite(drop), np.maximum(drop, 0.0), np.inf)
+        far = np.ceil(reach(self.law, drop)) + 1.0
+        whole = at_lowest | (self.count - far <= self.threshold)
+        low = np.where(whole, self.lower, np.maximum(self.lower, np.floor(self.count) - far))
+        high = np.minimum(self.upper, np.ceil(self.count) + far)
+        if at_highest.any():
+            end = self.upper
+            if isinstance(prior, Panjer):
+                falls = np.asarray(drop[at_highest].max())
+                end = np.minimum(end, np.maximum(near, mode) + np.ceil(prior.radius(falls)) + 1.0)
+            high = np.where(at_highest, end, high)
+        return np.minimum(low, near), np.maximum(high, near)
 
 
 # The rows of a table in parts, of one kind of noise each, and their windows block by block.
@@ -709,7 +806,7 @@ class Part:
 
     Parameters
     ----------
-    rows : Rows or TableRows
+    rows : Rows or WeighedRows
         The different rows.
     cells : array of int
         The numbers of the cells of the table.
@@ -717,7 +814,7 @@ class Part:
         The row of each of these cells; by default they have a row each, in order.
     """
 
-    rows: Rows | TableRows
+    rows: Rows | WeighedRows
     cells: NDArray[np.intp]
     inverse: NDArray[np.intp] | None = None
 

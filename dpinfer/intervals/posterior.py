@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
@@ -21,7 +21,6 @@ from dpinfer._check import (
     show,
 )
 from dpinfer.errors import ConvergenceError, InvalidParameterError, NotEstimableError
-from dpinfer.estimation.published import check_published, common_shape, unlabelled
 from dpinfer.intervals._windows import (
     LOG_LEFT_OUT,
     MOST_COLUMNS,
@@ -32,6 +31,7 @@ from dpinfer.intervals._windows import (
     Part,
     Point,
     Rows,
+    SelectedRows,
     Table,
     TableRows,
     Window,
@@ -49,12 +49,13 @@ from dpinfer.intervals.priors import (
     PoissonPrior,
     TablePrior,
 )
-from dpinfer.mechanisms.independent import Mechanism, as_noise, groups
+from dpinfer.mechanisms.independent import Mechanism, groups
 from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.mechanisms.laws import Gaussian
-from dpinfer.mechanisms.rounded import warn_of_rounding
+from dpinfer.releases.coerce import noisy
+from dpinfer.releases.values import NoisyValues, Rule
 from dpinfer.results.intervals import ERROR_COVERED, Intervals
-from dpinfer.results.labels import attach_labels, split_labels
+from dpinfer.results.labels import attach_labels
 from dpinfer.results.tables import render_table
 
 if TYPE_CHECKING:
@@ -169,34 +170,39 @@ _SMALLEST_MEAN = 1e-100
 _CONSTANT = Gaussian(sigma=1e50)
 
 
-def ladder_of(prior: CountPrior, labels: pd.Index | None) -> Ladder | None:
+def ladder_of(prior: CountPrior, x: NoisyValues) -> Ladder | None:
     """Return a prior in the form from which windows are climbed, where it has one."""
     if isinstance(prior, FlatPrior):
         return Flat()
     if isinstance(prior, PoissonPrior):
-        return Panjer(unlabelled(prior.rate, "rate", labels, "count"), np.zeros(()))
+        return Panjer(x.setting(prior.rate, "rate"), np.zeros(()))
     if isinstance(prior, NegativeBinomialPrior):
-        return Panjer(
-            unlabelled(prior.mean, "mean", labels, "count"),
-            unlabelled(prior.dispersion, "dispersion", labels, "count"),
-        )
+        return Panjer(x.setting(prior.mean, "mean"), x.setting(prior.dispersion, "dispersion"))
     return None
 
 
 def ladder_parts(
-    count: FloatArray, law: NoiseLaw, ladder: Ladder, lower: float, upper: float
+    count: FloatArray,
+    law: NoiseLaw,
+    ladder: Ladder,
+    lower: float,
+    upper: float,
+    rule: Rule | None = None,
 ) -> list[Part]:
     """Return the rows of each kind of noise, with a prior that is a ladder."""
     parts = []
     for own, cells in groups(law, count.size):
         prior = ladder if ladder.shared else ladder.take(cells)
-        shared = own.shape == () and ladder.shared and own.is_integer
+        shared = own.shape == () and ladder.shared and own.is_integer and rule is None
         values, inverse = _distinct(count[cells]) if shared else (count[cells], None)
         low, high = np.full(values.size, lower), np.full(values.size, upper)
         if isinstance(prior, Panjer):
             low = np.maximum(low, 0.0)
             high = np.where(prior.mean == 0, np.minimum(high, 0.0), high)
             prior = Panjer(np.maximum(prior.mean, _SMALLEST_MEAN), prior.dispersion)
+        if rule is not None:
+            parts.append(Part(selected_rows(values, own, prior, low, high, cells, rule), cells))
+            continue
         ends = bound(own)
         low, high = (
             np.maximum(low, np.ceil(values - ends)),
@@ -208,10 +214,50 @@ def ladder_parts(
     return parts
 
 
-def table_parts(count: FloatArray, law: NoiseLaw, table: Table) -> list[Part]:
+def selected_rows(
+    values: FloatArray,
+    law: NoiseLaw,
+    prior: Ladder | Table,
+    lower: FloatArray,
+    upper: FloatArray,
+    cells: NDArray[np.intp],
+    rule: Rule,
+) -> SelectedRows:
+    """Return rows with a publishing rule; a support without an end is refused where it matters."""
+    bounds = (rule.threshold, rule.lowest, rule.highest)
+    threshold, lowest, highest = (
+        limit[cells] if isinstance(limit, np.ndarray) else np.full(cells.size, limit)
+        for limit in bounds
+    )
+    needed = np.isfinite(threshold) | (values == lowest)
+    if (needed & np.isinf(lower)).any():
+        raise InvalidParameterError(
+            "lower must be given for values with a threshold or at a clamping bound: however far "
+            "below a count may be, the value says little against it"
+        )
+    if ((values == highest) & np.isinf(upper)).any() and not isinstance(prior, Panjer):
+        raise InvalidParameterError(
+            "upper must be given for values at an upper clamping bound: no count is too large for "
+            "them"
+        )
+    ends = bound(law)
+    lower = np.where(values == lowest, lower, np.maximum(lower, np.ceil(values - ends)))
+    upper = np.where(values == highest, upper, np.minimum(upper, np.floor(values + ends)))
+    _check_possible(lower <= upper, values)
+    return SelectedRows(values, law, prior, lower, upper, threshold, lowest, highest)
+
+
+def table_parts(
+    count: FloatArray, law: NoiseLaw, table: Table, rule: Rule | None = None
+) -> list[Part]:
     """Return the rows of each kind of noise, with a prior that is a table."""
     parts = []
     for own, cells in groups(law, count.size):
+        if rule is not None:
+            low, high = (np.full(cells.size, table.possible[end]) for end in (0, -1))
+            rows = selected_rows(count[cells], own, table, low, high, cells, rule)
+            parts.append(Part(rows, cells))
+            continue
         shared = own.shape == () and own.is_integer
         values, inverse = _distinct(count[cells]) if shared else (count[cells], None)
         ends = bound(own)
@@ -229,7 +275,8 @@ def log_prior_mass(part: Part, lower: float, upper: float) -> FloatArray:
     It is a posterior's normaliser again, under noise so wide that its density is constant.
     """
     rows = part.rows
-    assert isinstance(rows, Rows)
+    assert isinstance(rows, (Rows, SelectedRows))
+    assert isinstance(rows.prior, Ladder)
     size = 1 if rows.prior.shared else rows.count.size
     low, high = np.full(size, max(lower, 0.0)), np.full(size, upper)
     alone = Part(Rows(np.zeros(size), _CONSTANT, rows.prior, low, high), np.arange(size))
@@ -252,7 +299,12 @@ def table_of(prior: TablePrior, lower: float, upper: float) -> Table:
 
 
 def tabulate(
-    prior: FunctionPrior, count: FloatArray, law: NoiseLaw, lower: float, upper: float
+    prior: FunctionPrior,
+    count: FloatArray,
+    law: NoiseLaw,
+    lower: float,
+    upper: float,
+    rule: Rule | None = None,
 ) -> Table:
     """Return the values of a function prior as far as any posterior has mass.
 
@@ -261,6 +313,12 @@ def tabulate(
     """
     if upper - lower < MOST_COLUMNS:
         return _checked_table(prior, lower, upper)
+    if rule is not None:
+        raise InvalidParameterError(
+            "lower and upper must be given for a prior that is a function and values with a "
+            f"threshold or clamping bounds, less than {MOST_COLUMNS} apart, got {lower:g} and "
+            f"{upper:g}"
+        )
     centre = np.clip(np.rint(count), lower, upper)
     widest = max(
         float(np.max(reach(own, np.asarray(LOG_LEFT_OUT)))) for own, _ in groups(law, count.size)
@@ -342,8 +400,10 @@ def _check_work(parts: list[Part]) -> None:
 
 
 Kind = Literal["hdi", "equal-tailed"]
+PriorOf = Literal["published", "all"]
 
 KINDS: tuple[Kind, ...] = ("hdi", "equal-tailed")
+PRIORS_OF: tuple[PriorOf, ...] = ("published", "all")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -620,8 +680,11 @@ EMPIRICAL = (
 def count_posterior(
     count: Any,
     *,
-    mechanism: Mechanism,
+    mechanism: Mechanism | None = None,
+    threshold: Any = None,
+    clamp: Any = None,
     prior: CountPrior | None = None,
+    prior_of: PriorOf = "published",
     lower: float | None = 0,
     upper: float | None = None,
 ) -> CountPosterior:
@@ -629,15 +692,20 @@ def count_posterior(
 
     Parameters
     ----------
-    count : float, array of shape (m,), Series or DataFrame
-        The published values: the confidential counts plus noise, not rounded or clamped since.
-        Within ±2^52.
-    mechanism : NoiseLaw or sequence of NoiseLaw
+    count : float, array of shape (m,), Series, DataFrame, Release or estimate
+        The published values: the confidential counts plus noise. Within ±2^52. Each is taken by
+        itself, by the law of its own error.
+    mechanism : NoiseLaw or sequence of NoiseLaw, optional
         The law of the noise: one for all values, or one for each. Laplace, Geometric, Gaussian,
-        DiscreteGaussian, Tulap or Exact.
+        DiscreteGaussian, Tulap, Rounded or Exact. Left out where ``count`` carries its law.
+    threshold, clamp : optional
+        How the values were published, as for :func:`~dpinfer.count_confint`.
     prior : FlatPrior, PoissonPrior, NegativeBinomialPrior, TablePrior or FunctionPrior, optional
         What is believed of the counts beforehand, independently of each other. By default flat.
         See :func:`empirical_prior` for one from the table itself.
+    prior_of : {"published", "all"}
+        Of values with a threshold: whether ``prior`` is that of the counts whose values reached it,
+        or of all counts, many of whose values did not.
     lower, upper : float, optional
         Ends of the support; by default the whole numbers from 0 on. ``None`` is no end.
 
@@ -659,13 +727,24 @@ def count_posterior(
     far from all counts that the prior allows, that window is far from y.
 
     Under a flat prior without ends, and symmetric noise on the whole numbers, the posterior is
-    the law of the noise around y. Values published after others of the table were looked at
-    (thresholded, clamped, the largest of many) need the law of that selection as well.
+    the law of the noise around y. Of a value that a clamp moved to
+    its lower (upper) bound c, P(k + e ≤ c) (P(k + e ≥ c)) takes the place of g(y - k).
+
+    Where a value was published because it reached a threshold τ, the meaning of the prior matters.
+    For counts that were drawn from it one by one, each published by noise that reached τ, the
+    likelihood is g(y - k)/P(k + e ≥ τ) (``prior_of="published"``). Where the prior is that of all
+    counts, and those whose values fell short were left out, it is g(y - k) as ever
+    (``prior_of="all"``): counts far below τ are then rare among the published ones. See Yekutieli
+    (2012) for the two. By the first one, a value says little against counts far below τ: ``lower``
+    must be given there unless the prior has an end, as must ``upper`` at an upper clamping bound
+    unless it falls. Other selections, such as the largest of many, are not known to this function.
 
     References
     ----------
     Ghosh, A., Roughgarden, T. and Sundararajan, M. (2012). Universally utility-maximizing privacy
     mechanisms. SIAM Journal on Computing 41(6), 1673-1693. doi:10.1137/09076828X.
+    Yekutieli, D. (2012). Adjusted Bayesian inference for selected parameters. Journal of the Royal
+    Statistical Society B 74(3), 515-541. doi:10.1111/j.1467-9868.2011.01016.x.
 
     Examples
     --------
@@ -676,52 +755,63 @@ def count_posterior(
     >>> lower, upper = posterior.interval(alpha=0.1)
     >>> lower, upper
     (array([0., 0., 6.]), array([ 4.,  5., 14.]))
+    >>> count_posterior([22, 40], mechanism=Geometric(scale=2.0), threshold=20).mean.round(3)
+    array([12.889, 39.989])
     """
-    values, labels = split_labels(count, "count")
-    check_array(values, "count", ge=-LARGEST_COUNT, le=LARGEST_COUNT)
     belief = FlatPrior() if prior is None else prior
     if not isinstance(belief, CountPrior):
         raise InvalidParameterError(
             f"prior must be a prior such as PoissonPrior(5.0), got {show(prior)}"
         )
     low, high = _support(lower, upper)
-    ladder = ladder_of(belief, labels)
-    shape = values.shape
+    x = noisy(count, mechanism=mechanism, threshold=threshold, clamp=clamp, name="count")
+    check_array(x.values, "count", ge=-LARGEST_COUNT, le=LARGEST_COUNT)
+    _check_laws(x)
+    ladder = ladder_of(belief, x)
+    shape, rows, law = x.values.shape if x.labels is not None else x.shape, x.values, x.marginal
+    if len(shape) > 1:
+        raise InvalidParameterError(f"count must be a number or one-dimensional, got shape {shape}")
     if isinstance(ladder, Panjer):
-        shape = common_shape(count=values, mean=ladder.mean, dispersion=ladder.dispersion)
+        shape = np.broadcast_shapes(shape, ladder.mean.shape, ladder.dispersion.shape)
+        rows = np.broadcast_to(rows, max(1, *shape)) if shape else rows
         ladder = Panjer(*(_flat(part, shape) for part in (ladder.mean, ladder.dispersion)))
-    elif values.ndim > 1:
-        common_shape(count=values)
-    if labels is not None and shape != values.shape:
-        raise InvalidParameterError(
-            f"count must have one value for each of the {shape[0]} entries of prior, got "
-            f"{values.size} with labels"
-        )
-    law = as_noise(mechanism, max(1, int(np.prod(shape, dtype=int))))
-    rows = np.ravel(np.broadcast_to(values, shape))
-    for own, _ in groups(law, rows.size):
-        check_law(own)
-    check_published(rows, "count", law)
+        law = law if law.shape in ((), rows.shape) else law.take(np.zeros(rows.size, dtype=int))
+    rule, of_all = x.rule, check_option(prior_of, "prior_of", PRIORS_OF) == "all"
+    if rule is not None and of_all:
+        rule = replace(rule, threshold=-np.inf)
     if ladder is not None:
-        parts = ladder_parts(rows, law, ladder, low, high)
+        parts = ladder_parts(rows, law, ladder, low, high, rule)
     elif isinstance(belief, TablePrior):
-        parts = table_parts(rows, law, table_of(belief, low, high))
+        parts = table_parts(rows, law, table_of(belief, low, high), rule)
     elif isinstance(belief, FunctionPrior):
-        parts = table_parts(rows, law, tabulate(belief, rows, law, low, high))
+        parts = table_parts(rows, law, tabulate(belief, rows, law, low, high, rule), rule)
     else:
         raise InvalidParameterError(
             f"prior must be one of this package, got {show(prior)}: pass the logarithms of its "
             "probabilities as FunctionPrior"
         )
+    notes = (EMPIRICAL,) if getattr(belief, "empirical", False) else ()
+    if x.rule is not None:
+        about = "of all counts" if of_all else "of the counts that were published"
+        notes = (*notes, f"some values {x.rule.kind()}: the prior is taken to be that {about}")
     return CountPosterior(
-        count=attach_labels(np.broadcast_to(values, shape), labels),
+        count=attach_labels(rows.reshape(shape), x.labels),
         prior=belief,
         lower=low,
         upper=high,
-        labels=labels,
-        notes=(EMPIRICAL,) if getattr(belief, "empirical", False) else (),
+        labels=x.labels,
+        notes=notes,
         parts=tuple(parts),
     )
+
+
+def _check_laws(x: NoisyValues) -> None:
+    """Refuse errors without a density in closed form, and rules that posteriors do not know."""
+    if x.rule is not None and (x.rule.after > 0 or np.any(np.greater(x.rule.before, 1))):
+        x.need(unruled=True, who="count_posterior")
+    x.need(marginal=True, who="count_posterior")
+    for law, _ in x.laws():
+        check_law(law)
 
 
 def _support(lower: float | None, upper: float | None) -> tuple[float, float]:
@@ -762,15 +852,15 @@ _DISPERSIONS = (1e-6, 1e4)
 
 
 def empirical_prior(
-    count: Any, *, mechanism: Mechanism, family: Family = "poisson"
+    count: Any, *, mechanism: Mechanism | None = None, family: Family = "poisson"
 ) -> PoissonPrior | NegativeBinomialPrior:
     """Prior shared by all counts of a table, estimated from their published values.
 
     Parameters
     ----------
-    count : array, Series or DataFrame
+    count : array, Series, DataFrame, Release or estimate
         The published values, as for :func:`count_posterior`, at most 1e14.
-    mechanism : NoiseLaw or sequence of NoiseLaw
+    mechanism : NoiseLaw or sequence of NoiseLaw, optional
         The law of the noise.
     family : {"poisson", "negative-binomial"}
         The family of the prior.
@@ -815,23 +905,25 @@ def empirical_prior(
     'Poisson, mean 4.22401'
     """
     family = check_option(family, "family", FAMILIES)
+    x = noisy(count, mechanism=mechanism, name="count")
+    check_array(x.values, "count", le=_LARGEST)
+    if x.is_selected:
+        x.need(unruled=True, who="empirical_prior")
     if family == "poisson":
-        return PoissonPrior(_rate(count, mechanism), empirical=True)
-    return _negative_binomial(count, mechanism)
+        return PoissonPrior(_rate(x), empirical=True)
+    return _negative_binomial(x)
 
 
-def _rate(count: Any, mechanism: Mechanism) -> float:
+def _rate(x: NoisyValues) -> float:
     """Return the root of mean(E[f | y])/λ = 1, which is 0 where the left side is always less."""
     from scipy import optimize
 
     def excess(log_rate: float) -> float:
         rate = float(np.exp(log_rate))
-        posterior = count_posterior(count, mechanism=mechanism, prior=PoissonPrior(rate))
+        posterior = count_posterior(x, prior=PoissonPrior(rate))
         return float(np.mean(posterior.mean)) / rate - 1.0
 
-    values, _ = split_labels(count, "count")
-    check_array(values, "count", le=_LARGEST)
-    start = np.log(max(float(np.mean(values)), 0.1))
+    start = np.log(max(float(np.mean(x.values)), 0.1))
     low, high = start - 0.25, start + 0.25
     while excess(high) > 0:
         low, high = high, high + 2.0
@@ -842,23 +934,19 @@ def _rate(count: Any, mechanism: Mechanism) -> float:
     return float(np.exp(optimize.brentq(excess, low, high, xtol=1e-12, rtol=1e-12)))
 
 
-def _negative_binomial(count: Any, mechanism: Mechanism) -> NegativeBinomialPrior:
+def _negative_binomial(x: NoisyValues) -> NegativeBinomialPrior:
     """Maximise the likelihood by the logarithms of mean and dispersion."""
     from scipy import optimize
 
-    values, _ = split_labels(count, "count")
-    law = as_noise(mechanism, values.size)
-    warn_of_rounding(values, law, "count")
-    poisson = _rate(count, mechanism)
+    poisson = _rate(x)
     rate = poisson or _SMALLEST_START
-    spread = float(np.var(values) - np.mean(law.variance)) - rate
+    spread = float(np.var(x.values) - np.mean(x.variance)) - rate
     start = [np.log(rate), np.log(np.clip(spread / rate**2, 0.01, 100.0))]
     bounds = [(np.log(_SMALLEST), start[0] + 5.0), tuple(np.log(_DISPERSIONS))]
 
     def loss(point: FloatArray) -> tuple[float, FloatArray]:
-        mean, dispersion = (float(x) for x in np.exp(point))
-        prior = NegativeBinomialPrior(mean, dispersion)
-        posterior = count_posterior(count, mechanism=mechanism, prior=prior)
+        mean, dispersion = (float(parameter) for parameter in np.exp(point))
+        posterior = count_posterior(x, prior=NegativeBinomialPrior(mean, dispersion))
         return -float(np.mean(posterior.log_marginal)), -_gradient(posterior, mean, dispersion)
 
     options = {"ftol": 1e-14, "gtol": 1e-9}
@@ -873,10 +961,10 @@ def _negative_binomial(count: Any, mechanism: Mechanism) -> NegativeBinomialPrio
             "a prior from another source"
         )
     if poisson == 0:
-        nothing = count_posterior(count, mechanism=mechanism, prior=PoissonPrior(0.0))
+        nothing = count_posterior(x, prior=PoissonPrior(0.0))
         if -float(np.mean(nothing.log_marginal)) <= fit.fun + _ROUNDING:
             return NegativeBinomialPrior(0.0, 0.0, empirical=True)
-    mean, dispersion = (float(x) for x in np.exp(fit.x))
+    mean, dispersion = (float(parameter) for parameter in np.exp(fit.x))
     return NegativeBinomialPrior(mean, 0.0 if at_bound else dispersion, empirical=True)
 
 

@@ -151,7 +151,8 @@ VALID = {
     | {"threshold": 10, "clamp": 0, "alternative": "larger", "estimate": "maximum-likelihood"}
     | {"reps": 20, "rng": 1}
     | REPORTS,
-    "count_posterior": {"count": THREE, "mechanism": NOISE, "prior": None, "lower": 0, "upper": 90},
+    "count_posterior": {"count": THREE, "mechanism": NOISE, "prior": None, "lower": 0, "upper": 90}
+    | {"threshold": 5.0, "clamp": (0.0, 95.0), "prior_of": "published"},
     "counts_2indep": {"count1": THREE, "count2": [20, 30, 40], "value": 0.0, "mechanism": NOISE}
     | {"alternative": "larger", "method": "monte-carlo"}
     | QUICK,

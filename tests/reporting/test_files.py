@@ -115,7 +115,7 @@ def test_a_killed_run_leaves_what_was_there(tmp_path):
     report.write_text("before", encoding="utf-8")
     code = (
         "import os, sys\n"
-        "from dpinfer.reporting import writing\n"
+        "from dpinfer.reporting import report as writing\n"
         "from dpinfer.reporting.report import page_of\n"
         "from dpinfer.__main__ import main\n"
         "def dies(analysis, path):\n"
