@@ -73,6 +73,8 @@ _NOW: dict[str, str] = {
     "thresholded_confint": "count_confint(count, mechanism=..., threshold=...)",
     "clamped_confint": "count_confint(count, mechanism=..., clamp=...)",
     "zcdp_of": 'guarantee_of(..., kind="zcdp")',
+    "query_release": "curation",
+    "spending": "curation",
 }
 """What is written today for a name that is gone."""
 

@@ -1,6 +1,7 @@
 """The figures of the README are what the library computes."""
 
 import re
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
@@ -32,5 +33,5 @@ def test_interval_of_the_notebook_example():
 
 def test_names_in_the_table_of_calls_exist():
     table = README[README.index("| you have |") : README.index("[`vignettes/`]")]
-    for name in re.findall(r"`(\w+)`", table):
-        assert hasattr(dpi, name), name
+    for name in re.findall(r"`([\w.]+)`", table):
+        assert attrgetter(name)(dpi), name
