@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 from scipy.linalg import null_space
 
+from dpinfer import noisy
 from dpinfer.errors import InvalidParameterError
 from dpinfer.hypothesis_tests import chi2_contingency, chisquare, chisquare_fit
 from dpinfer.mechanisms import Gaussian, IndependentNoise, Laplace
