@@ -12,7 +12,9 @@ from dpinfer._check import FloatArray, Neighbours, show
 from dpinfer.errors import InvalidParameterError
 from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.mechanisms.laws import DiscreteGaussian, Gaussian, Geometric, Laplace
+from dpinfer.mechanisms.samplers import NoiseSource
 from dpinfer.privacy.guarantees import GDP, ZCDP, Guarantee, PureDP
+from dpinfer.privacy.ledger import BudgetLedger
 from dpinfer.queries.sensitivity import l1_sensitivity, l2_sensitivity
 from dpinfer.queries.workload import Workload
 
@@ -155,8 +157,19 @@ class ErrorMeasure:
         return self.factor(clip) * (l1_sensitivity, l2_sensitivity)[norm - 1](workload, neighbours)
 
 
+def enter(
+    ledger: object, name: str, source: NoiseSource, guarantee: Guarantee, **mechanism: Any
+) -> None:
+    """Enter an expense into a ledger, if there is one; it may refuse, before noise is drawn."""
+    if ledger is None:
+        return
+    if not isinstance(ledger, BudgetLedger):
+        raise InvalidParameterError(f"ledger must be a BudgetLedger, got {show(ledger)}")
+    called = f"{name} (simulated)" if source.simulated else name
+    ledger.record(called, None if mechanism else guarantee, **mechanism)
+
+
 def check_workload(workload: Any, size: int, measure: Measure) -> Workload | None:
-    """Return the queries that the values answer, one for each, if they are given."""
     if workload is None:
         return None
     queries = workload if isinstance(workload, Workload) else Workload(workload)

@@ -23,7 +23,7 @@ from dpinfer.curation._measures import MEASURES, Measure
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
 from dpinfer.estimation.pivots import METHODS, Method, sidak
 from dpinfer.intervals.counts import count_confint
-from dpinfer.mechanisms.independent import IndependentNoise, Mechanism, as_noise, groups
+from dpinfer.mechanisms.independent import IndependentNoise, Mechanism, groups
 from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.mechanisms.laws import Gaussian, Laplace
 from dpinfer.mechanisms.samplers import Sampler
@@ -31,8 +31,9 @@ from dpinfer.mechanisms.weighted_sum import WeightedSum, weighted_sums
 from dpinfer.privacy.composition import compose
 from dpinfer.privacy.guarantees import Guarantee
 from dpinfer.privacy.of_mechanisms import Drawn
+from dpinfer.releases.coerce import noisy
 from dpinfer.results.intervals import ERROR_COVERED, Intervals
-from dpinfer.results.labels import attach_labels, split_labels
+from dpinfer.results.labels import attach_labels
 from dpinfer.results.tables import render_table
 
 if TYPE_CHECKING:
@@ -238,7 +239,7 @@ class CorrectedEstimate(Locked):
 
     def _half_widths(self, alpha: float, method: Method, tests: int) -> FloatArray:
         gaussian = all(isinstance(law, Gaussian) for law in self._laws)
-        if method == "normal" or (gaussian and method == "exact"):
+        if method not in ("exact", "tail-bound") or (gaussian and method == "exact"):
             return np.asarray(-special.ndtri(sidak(alpha, tests) / 2) * np.asarray(self.bse))
         q = alpha / (2 * tests) if method == "tail-bound" else sidak(alpha, tests) / 2
         if len(self._laws) == 1:
@@ -469,12 +470,12 @@ class ErrorEstimate(Drawn, Locked):
 
         Parameters
         ----------
-        unprocessed : float, array of float, shape (k,), or Series, optional
+        unprocessed : float, array of float, shape (k,), Series, Release or fit, optional
             The noisy values before the processing, where they were published as well. They must
             have been, whatever they are: to take as unprocessed only those values that a bound
             happened to leave alone makes the estimates biased.
-        mechanism : NoiseLaw or sequence of NoiseLaw
-            The law of their noise.
+        mechanism : NoiseLaw or sequence of NoiseLaw, optional
+            The law of their noise; left out where ``unprocessed`` carries it.
 
         Returns
         -------
@@ -505,20 +506,19 @@ class ErrorEstimate(Drawn, Locked):
             if mechanism is not None:
                 raise InvalidParameterError("mechanism must be left out without unprocessed values")
             return CorrectedEstimate.of(published, (values,), (self.mechanism,), self.labels)
-        noisy, labels = split_labels(unprocessed, "unprocessed")
-        if noisy.shape != values.shape:
+        second = noisy(unprocessed, mechanism=mechanism, name="unprocessed")
+        second.need(independent=True, unruled=True, who="corrected")
+        if second.shape != values.shape:
             raise InvalidParameterError(
                 f"unprocessed must have the shape {values.shape} of what was published, got "
-                f"{noisy.shape}"
+                f"{second.shape}"
             )
-        check_same_labels(labels, self.labels, "unprocessed")
-        if mechanism is None:
-            raise InvalidParameterError(
-                "mechanism must be given with unprocessed values: the law of their noise"
-            )
-        laws = (self.mechanism, as_noise(mechanism, noisy.size))
+        check_same_labels(second.labels, self.labels, "unprocessed")
         return CorrectedEstimate.of(
-            published, (values, noisy), laws, labels if self.labels is None else self.labels
+            published,
+            (values, second.values.reshape(second.shape)),
+            (self.mechanism, second.marginal),
+            second.labels if self.labels is None else self.labels,
         )
 
     def summary_frame(self, alpha: float = 0.05, method: Method = "exact") -> pd.DataFrame:
@@ -595,7 +595,7 @@ class ErrorEstimate(Drawn, Locked):
     def _largest_error(self, alpha: float, method: Method) -> float:
         """Return a bound on the error of every value, at the full ``alpha``; negative if none."""
         quantile = self.mechanism.isf(alpha)
-        if check_option(method, "method", METHODS) == "normal":
+        if check_option(method, "method", METHODS) not in ("exact", "tail-bound"):
             quantile = -special.ndtri(alpha) * self.mechanism.std
         bound = float(np.asarray(self.estimate) + quantile)
         if self.clip is None or bound < 0:

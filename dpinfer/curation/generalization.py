@@ -244,7 +244,6 @@ def _is_simulator(mechanism: object) -> bool:
 
 
 def _law_of(mechanism: Any, queries: int | None) -> tuple[NoiseLaw, int]:
-    """Return the law of the answers and their number."""
     if queries is not None:
         size = check_integer(queries, "queries", ge=1, le=10**12)
         return as_noise(mechanism, size), size
@@ -256,7 +255,6 @@ def _law_of(mechanism: Any, queries: int | None) -> tuple[NoiseLaw, int]:
 
 
 def _noisy_cells(workload: Any, mechanism: Any, queries: int | None) -> tuple[Any, NoiseLaw]:
-    """Return the coefficients of the queries and the noise of the cells."""
     if queries is not None:
         raise InvalidParameterError("queries must be left out where a workload is given")
     asked = workload if isinstance(workload, Workload) else Workload(workload)
@@ -294,7 +292,6 @@ def _largest_errors(
 def _from_runs(
     size: int, largest: FloatArray, alpha: float | None, beta: float | None
 ) -> Usefulness:
-    """Return what simulated largest errors, in order, say."""
     reps = len(largest)
     if alpha is None:
         assert beta is not None
@@ -460,7 +457,6 @@ def generalization_bound(
 
 
 def _curve(guarantee: Guarantee) -> tuple[FloatArray, FloatArray]:
-    """Return points (ε, δ) at which a guarantee holds."""
     own = getattr(guarantee, "delta", 0.0)
     deltas = np.concatenate([[own], _DELTAS[own < _DELTAS]])
     low, high = 0, len(deltas)
@@ -474,7 +470,6 @@ def _curve(guarantee: Guarantee) -> tuple[FloatArray, FloatArray]:
 
 
 def _holds(guarantee: Guarantee, delta: float) -> bool:
-    """Whether a guarantee holds with a finite ε at δ."""
     try:
         guarantee.epsilon_at(delta)
     except InvalidParameterError:

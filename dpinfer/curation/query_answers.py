@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpinfer._check import (
     RNG,
@@ -20,6 +19,7 @@ from dpinfer._check import (
     freeze,
     show,
 )
+from dpinfer.curation._measures import enter
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
 from dpinfer.estimation.pivots import sidak
 from dpinfer.mechanisms.laws import Laplace
@@ -46,7 +46,7 @@ _SHARES = np.linspace(0.005, 0.995, 199)
 
 
 @dataclass(frozen=True)
-class NoisePlan:
+class NoiseSchedule:
     """Parameters of one run.
 
     ``accuracy`` bounds the error of all answers, with the probability that was asked for.
@@ -69,7 +69,7 @@ class NoisePlan:
 
 @dataclass(frozen=True)
 class Setting:
-    """What a plan depends on.
+    """What a schedule depends on.
 
     The budget is ``epsilon``, or where that is 0, ``rho``; ``beta`` is the probability to fail.
     """
@@ -86,10 +86,10 @@ class Setting:
         return self.records * float(np.sqrt(np.log(self.cells) / (2.0 * updates)))
 
 
-def plan_noise(
-    make: Callable[[Setting, int], NoisePlan], setting: Setting, updates: int | None
-) -> NoisePlan:
-    """Return the plan for a number of updates, or for the number that is most accurate."""
+def schedule_noise(
+    make: Callable[[Setting, int], NoiseSchedule], setting: Setting, updates: int | None
+) -> NoiseSchedule:
+    """Return the schedule for a number of updates, or for the number that is most accurate."""
     if updates is not None:
         return make(setting, updates)
     grid = np.unique(np.geomspace(1, MOST_UPDATES, 160).round().astype(int))
@@ -97,7 +97,7 @@ def plan_noise(
     best = int(np.argmin(bounds))
     low, high = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
     near = np.unique(np.linspace(low, high, 60).round().astype(int))
-    return min((make(setting, int(number)) for number in near), key=lambda plan: plan.accuracy)
+    return min((make(setting, int(number)) for number in near), key=lambda one: one.accuracy)
 
 
 def read_setting(
@@ -135,8 +135,8 @@ def _budget_of(guarantee: Guarantee) -> tuple[float, float]:
     return 0.0, _rho_of(guarantee)
 
 
-def offline_plan(setting: Setting, updates: int) -> NoisePlan:
-    """Return the plan of rounds that choose the worst query and measure it.
+def offline_schedule(setting: Setting, updates: int) -> NoiseSchedule:
+    """Return the schedule of rounds that choose the worst query and measure it.
 
     A round chooses a query at most w below the worst, and stops where its noisy error is within
     n·γ plus the bound on the noise; every error is then at most n·γ + 2·(bound on noise) + w.
@@ -153,7 +153,7 @@ def offline_plan(setting: Setting, updates: int) -> NoisePlan:
         size = np.sqrt(setting.rho / updates / (chosen**2 / 8.0 + measured**2 / 2.0))
         measured, chosen = size * measured, size * chosen
     least, bound = setting.least(updates), answer / measured
-    return NoisePlan(
+    return NoiseSchedule(
         updates=updates,
         accuracy=float(least + 2.0 * bound + choice / chosen),
         least=least,
@@ -166,8 +166,8 @@ def offline_plan(setting: Setting, updates: int) -> NoisePlan:
     )
 
 
-def online_plan(setting: Setting, updates: int) -> NoisePlan:
-    """Return the plan of the sparse vector technique with numeric answers.
+def online_schedule(setting: Setting, updates: int) -> NoiseSchedule:
+    """Return the schedule of the sparse vector technique with numeric answers.
 
     A query is answered from the hypothesis while abs(error) + noise stays below the threshold plus
     its own noise. Pure budgets keep the noise of the threshold (Lyu, Su and Li 2017, Algorithm 7);
@@ -193,7 +193,7 @@ def online_plan(setting: Setting, updates: int) -> NoisePlan:
     best = int(np.argmin(least + 2.0 * slack))
     first = float(compared[best]) * roots[0] / sum(roots)
     second = float(compared[best]) - first
-    return NoisePlan(
+    return NoiseSchedule(
         updates=updates,
         accuracy=float(least[best] + 2.0 * slack[best]),
         least=float(least[best]),
@@ -364,6 +364,34 @@ class Hypothesis:
         self.weights = weights / weights.sum()
 
 
+class Run:
+    """The confidential counts, the hypothesis about them, and how noisy answers correct it."""
+
+    def __init__(
+        self, counts: FloatArray, setting: Setting, schedule: NoiseSchedule, source: NoiseSource
+    ) -> None:
+        self.counts, self.schedule, self.source = counts, schedule, source
+        self.records = setting.records
+        self.hypothesis = Hypothesis(counts.size)
+        self.updates = 0
+
+    @property
+    def histogram(self) -> FloatArray:
+        """The hypothesis as a table with the number of records."""
+        return self.records * self.hypothesis.weights
+
+    def measure(self, true: Any) -> float:
+        """Return a noisy answer of the data."""
+        return float(self.source.add(true, Laplace(scale=self.schedule.answer_scale)))
+
+    def learn(self, query: FloatArray, noisy_error: float) -> None:
+        """Correct the hypothesis by the least error that the noisy one allows."""
+        size = max(self.schedule.least, abs(noisy_error) - self.schedule.answer_bound)
+        share = min(size / self.records, 1.0)
+        self.hypothesis.update(query, float(np.copysign(share, noisy_error)))
+        self.updates += 1
+
+
 def query_row(matrix: Any, row: int) -> FloatArray:
     """Return one row of an array or a sparse array, as a vector."""
     chosen = matrix[[row]]
@@ -478,19 +506,16 @@ class OnlineMultiplicativeWeights(Drawn):
         rng: RNG = None,
     ) -> None:
         counts, self._columns = check_histogram(histogram)
-        self._counts = counts
-        self._records = float(counts.sum())
         self._most = check_integer(queries, "queries", ge=1, le=MOST_QUERIES)
         self.beta = check_failure(beta)
-        setting = read_setting(guarantee, self._records, counts.size, self._most, self.beta)
-        self._plan = plan_noise(online_plan, setting, check_updates(max_updates))
-        self.nominal = guarantee
-        self._source = noise_source(sampler, rng)
-        self.sampler = self._source.sampler
-        record(ledger, name, guarantee, self._source)
-        self._hypothesis = Hypothesis(counts.size)
+        source = noise_source(sampler, rng)
+        self._run = make_run(
+            online_schedule, counts, guarantee, self._most, self.beta, max_updates, source
+        )
+        self.nominal, self.sampler = guarantee, source.sampler
+        enter(ledger, name, source, guarantee)
         self._threshold = self._noisy_threshold()
-        self._asked = self._updates = 0
+        self._asked = 0
 
     @property
     def asked(self) -> int:
@@ -500,22 +525,22 @@ class OnlineMultiplicativeWeights(Drawn):
     @property
     def updates(self) -> int:
         """How often the hypothesis was corrected so far."""
-        return self._updates
+        return self._run.updates
 
     @property
     def accuracy(self) -> float:
         """Bound on the errors of all answers together, in records."""
-        return self._plan.accuracy + 8.0 / _STEPS
+        return self._run.schedule.accuracy + 8.0 / _STEPS
 
     @property
     def max_updates(self) -> int:
         """How often the hypothesis can be corrected."""
-        return self._plan.updates
+        return self._run.schedule.updates
 
     @property
     def histogram(self) -> Any:
         """The hypothesis so far: a table with the number of records."""
-        return attach_labels(self._records * self._hypothesis.weights, self._columns)
+        return attach_labels(self._run.histogram, self._columns)
 
     def answer(self, query: Any) -> float:
         """Answer one counting query.
@@ -545,10 +570,11 @@ class OnlineMultiplicativeWeights(Drawn):
         query : array of float, shape (n,)
             As for :meth:`answer`.
         """
+        run, schedule = self._run, self._run.schedule
         values = check_array(query, "query", ndim=1, ge=0, le=1)
-        if values.size != self._counts.size:
+        if values.size != run.counts.size:
             raise InvalidParameterError(
-                f"query must have {self._counts.size} entries, one for each cell, got {values.size}"
+                f"query must have {run.counts.size} entries, one for each cell, got {values.size}"
             )
         if self.asked >= self._most:
             raise IncompatibleReleaseError(
@@ -558,18 +584,17 @@ class OnlineMultiplicativeWeights(Drawn):
         if not self.simulated:
             check_whole(values, "query")
         self._asked += 1
-        guess = self._records * float(values @ self._hypothesis.weights)
-        if self.updates >= self._plan.updates:
+        guess = run.records * float(values @ run.hypothesis.weights)
+        if run.updates >= schedule.updates:
             return guess, False
-        true = values @ self._counts
+        true = values @ run.counts
         error = abs(_steps(float(true)) - _steps(guess))
-        if error + self._source.steps(self._plan.query_scale * _STEPS) < self._threshold:
+        if error + run.source.steps(schedule.query_scale * _STEPS) < self._threshold:
             return guess, False
-        noisy = float(self._source.add(true, Laplace(scale=self._plan.answer_scale)))
-        self._updates += 1
-        if self._plan.renewed:
+        noisy = run.measure(true)
+        if schedule.renewed:
             self._threshold = self._noisy_threshold()
-        self._learn(values, noisy - guess)
+        run.learn(values, noisy - guess)
         return noisy, True
 
     def __repr__(self) -> str:
@@ -579,29 +604,31 @@ class OnlineMultiplicativeWeights(Drawn):
             f"{'simulated: no guarantee' if self.simulated else self.guarantee})"
         )
 
-    def _learn(self, query: FloatArray, noisy_error: float) -> None:
-        """Correct the hypothesis by the least error that the noisy one allows."""
-        size = max(self._plan.least, abs(noisy_error) - self._plan.answer_bound)
-        share = min(size / self._records, 1.0)
-        self._hypothesis.update(query, float(np.copysign(share, noisy_error)))
-
     def _noisy_threshold(self) -> int:
         # three steps more, so that rounding makes no error that is answered for a smaller one
-        noise = self._source.steps(self._plan.threshold_scale * _STEPS)
-        return int(np.ceil(self._plan.threshold * _STEPS)) + 3 + noise
+        noise = self._run.source.steps(self._run.schedule.threshold_scale * _STEPS)
+        return int(np.ceil(self._run.schedule.threshold * _STEPS)) + 3 + noise
 
 
 def _steps(records: float) -> int:
     return round(records * _STEPS)
 
 
-def record(ledger: object, name: str, guarantee: Guarantee, source: NoiseSource) -> None:
-    """Enter the expense into a ledger, if there is one; it may refuse."""
-    if ledger is None:
-        return
-    if not isinstance(ledger, BudgetLedger):
-        raise InvalidParameterError(f"ledger must be a BudgetLedger, got {show(ledger)}")
-    ledger.record(f"{name} (simulated)" if source.simulated else name, guarantee)
+def make_run(
+    schedule: Callable[[Setting, int], NoiseSchedule],
+    counts: FloatArray,
+    guarantee: Guarantee,
+    queries: int,
+    beta: float,
+    max_updates: int | None,
+    source: NoiseSource,
+) -> Run:
+    """Return a run with the noise of a schedule."""
+    most = max_updates
+    if most is not None:
+        most = check_integer(most, "max_updates", ge=1, le=MOST_UPDATES)
+    setting = read_setting(guarantee, float(counts.sum()), counts.size, queries, beta)
+    return Run(counts, setting, schedule_noise(schedule, setting, most), source)
 
 
 def check_whole(coefficients: FloatArray, name: str) -> None:
@@ -627,17 +654,11 @@ def check_histogram(histogram: Any) -> tuple[FloatArray, Any]:
     return counts, labels
 
 
-def check_updates(max_updates: int | None) -> int | None:
-    """Return the number of updates, if it is given."""
-    if max_updates is None:
-        return None
-    return check_integer(max_updates, "max_updates", ge=1, le=MOST_UPDATES)
-
-
 # Private multiplicative weights for queries that are known beforehand.
 
 
 Form = Literal["offline", "online"]
+FORMS: tuple[Form, ...] = ("offline", "online")
 
 
 def multiplicative_weights(
@@ -760,114 +781,58 @@ def multiplicative_weights(
             f"workload must have coefficients between 0 and 1, got {show(queries)} with "
             f"{matrix.min():g} to {matrix.max():g}"
         )
-    chance = check_failure(beta)
+    failure = check_failure(beta)
     source = noise_source(sampler, rng)
     if not source.simulated:
         check_whole(matrix if isinstance(matrix, np.ndarray) else matrix.data, "workload")
-    run = _RUNS[check_option(form, "form", _RUNS)]
-    prepared = run(counts, matrix, guarantee, chance, check_updates(max_updates), source)
-    record(ledger, name, guarantee, source)
-    found = prepared()
+    if check_option(form, "form", FORMS) == "online":
+        curator = OnlineMultiplicativeWeights(
+            counts,
+            guarantee=guarantee,
+            queries=matrix.shape[0],
+            beta=failure,
+            max_updates=max_updates,
+            ledger=ledger,
+            name=name,
+            sampler=sampler,
+            rng=source.rng if isinstance(source, Simulation) else None,
+        )
+        rows = (query_row(matrix, row) for row in range(matrix.shape[0]))
+        found = np.array([curator.answer_noting(row) for row in rows])
+        answers, measured = found[:, 0], found[:, 1] > 0
+        run, accuracy = curator._run, curator.accuracy
+    else:
+        run = make_run(
+            offline_schedule, counts, guarantee, matrix.shape[0], failure, max_updates, source
+        )
+        enter(ledger, name, source, guarantee)
+        answers, measured = _offline(run, matrix), np.zeros(matrix.shape[0], dtype=np.bool_)
+        accuracy = run.schedule.accuracy + (not source.simulated)
     return MultiplicativeWeightsRelease(
-        answers=attach_labels(freeze(found.answers), queries.labels),
-        measured=freeze(found.measured),
-        histogram=attach_labels(freeze(found.histogram), columns),
+        answers=attach_labels(freeze(answers), queries.labels),
+        measured=freeze(measured),
+        histogram=attach_labels(freeze(run.histogram), columns),
         sampler=source.sampler,
         nominal=guarantee,
-        updates=found.updates,
-        max_updates=found.max_updates,
-        accuracy=found.accuracy,
-        beta=chance,
+        updates=run.updates,
+        max_updates=run.schedule.updates,
+        accuracy=accuracy,
+        beta=failure,
         form=form,
         labels=queries.labels,
     )
 
 
-@dataclass(frozen=True)
-class _Found:
-    """What a run gives."""
-
-    answers: FloatArray
-    measured: NDArray[np.bool_]
-    histogram: FloatArray
-    updates: int
-    max_updates: int
-    accuracy: float
-
-
-def _offline(
-    counts: FloatArray,
-    matrix: Any,
-    guarantee: Guarantee,
-    beta: float,
-    max_updates: int | None,
-    source: NoiseSource,
-) -> Callable[[], _Found]:
-    """Prepare rounds that choose the worst query, measure it and correct the hypothesis."""
-    records = float(counts.sum())
-    setting = read_setting(guarantee, records, counts.size, matrix.shape[0], beta)
-    plan = plan_noise(offline_plan, setting, max_updates)
-    noise = Laplace(scale=plan.answer_scale)
-
-    def run() -> _Found:
-        hypothesis = Hypothesis(counts.size)
-        true = np.asarray(matrix @ counts)
-        updates = 0
-        for _ in range(plan.updates):
-            answers = records * np.asarray(matrix @ hypothesis.weights)
-            # exact scores are whole: a rounded answer makes the choice worse by 1 at most
-            known = answers if source.simulated else np.rint(answers)
-            worst = source.choose(np.abs(true - known), 1.0 / plan.query_scale)
-            error = float(source.add(true[worst], noise) - answers[worst])
-            if abs(error) <= plan.threshold:
-                break
-            size = min(max(plan.least, abs(error) - plan.answer_bound) / records, 1.0)
-            hypothesis.update(query_row(matrix, worst), float(np.copysign(size, error)))
-            updates += 1
-        return _Found(
-            answers=records * np.asarray(matrix @ hypothesis.weights),
-            measured=np.zeros(matrix.shape[0], dtype=np.bool_),
-            histogram=records * hypothesis.weights,
-            updates=updates,
-            max_updates=plan.updates,
-            accuracy=plan.accuracy + (not source.simulated),
-        )
-
-    return run
-
-
-def _online(
-    counts: FloatArray,
-    matrix: Any,
-    guarantee: Guarantee,
-    beta: float,
-    max_updates: int | None,
-    source: NoiseSource,
-) -> Callable[[], _Found]:
-    """Prepare to ask the queries one by one."""
-    curator = OnlineMultiplicativeWeights(
-        counts,
-        guarantee=guarantee,
-        queries=matrix.shape[0],
-        beta=beta,
-        max_updates=max_updates,
-        sampler=source.sampler,
-        rng=source.rng if isinstance(source, Simulation) else None,
-    )
-
-    def run() -> _Found:
-        rows = (query_row(matrix, row) for row in range(matrix.shape[0]))
-        answers, measured = zip(*(curator.answer_noting(row) for row in rows), strict=True)
-        return _Found(
-            answers=np.array(answers),
-            measured=np.array(measured),
-            histogram=curator.histogram,
-            updates=curator.updates,
-            max_updates=curator.max_updates,
-            accuracy=curator.accuracy,
-        )
-
-    return run
-
-
-_RUNS: dict[Form, Callable[..., Callable[[], _Found]]] = {"offline": _offline, "online": _online}
+def _offline(run: Run, matrix: Any) -> FloatArray:
+    """Answer by rounds that choose the worst query and measure it, until it is good enough."""
+    true = np.asarray(matrix @ run.counts)
+    for _ in range(run.schedule.updates):
+        answers = run.records * np.asarray(matrix @ run.hypothesis.weights)
+        # exact scores are whole: a rounded answer makes the choice worse by 1 at most
+        known = answers if run.source.simulated else np.rint(answers)
+        worst = run.source.choose(np.abs(true - known), 1.0 / run.schedule.query_scale)
+        error = run.measure(true[worst]) - float(answers[worst])
+        if abs(error) <= run.schedule.threshold:
+            break
+        run.learn(query_row(matrix, worst), error)
+    return run.records * np.asarray(matrix @ run.hypothesis.weights)

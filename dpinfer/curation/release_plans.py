@@ -153,7 +153,6 @@ def _subsets(names: Names) -> Iterable[Names]:
 
 
 def _refuse(bad: NDArray[np.bool_], labels: pd.Index | None) -> None:
-    """Refuse targets that are not estimable, by name."""
     if bad.any():
         at = int(np.flatnonzero(bad)[0])
         raise NotEstimableError(
@@ -228,7 +227,6 @@ class MatrixMeasurements:
     def _normal_equations(
         self, weights: FloatArray
     ) -> Callable[[FloatArray], tuple[float, FloatArray] | None]:
-        """Return the objective by the normal equations, or None where they do not serve."""
         from scipy.linalg import lapack
 
         everything = np.arange(self._matrix.shape[0])
@@ -262,7 +260,6 @@ class MatrixMeasurements:
         return value
 
     def _weights(self, precision: FloatArray) -> tuple[FloatArray, FloatArray, NDArray[np.intp]]:
-        """Return the weights of the measured rows, their variances, and which rows they are."""
         row_precision = precision[self._group]
         rows = np.flatnonzero(row_precision > 0)
         design = self._design(rows)
@@ -357,14 +354,12 @@ def _named(measured: Any) -> tuple[list[str | None], list[Any]]:
 
 
 def _is_marginal(item: Any) -> bool:
-    """Whether an item names attributes, rather than being a matrix."""
     if isinstance(item, str):
         return True
     return isinstance(item, (tuple, list)) and all(isinstance(name, str) for name in item)
 
 
 def _marginal(item: Any, domain: Domain) -> Names:
-    """Return the attributes of a marginal in the order of the domain."""
     names = (item,) if isinstance(item, str) else tuple(item)
     domain.check_attributes(names)
     if len(set(names)) < len(names):
@@ -793,7 +788,6 @@ class _Problem:
 
     @property
     def floor(self) -> float:
-        """Smallest share that a search gives to a measurement."""
         return _FLOOR if self.convex else np.sqrt(_FLOOR)
 
     def solve(self, rng: np.random.Generator) -> tuple[FloatArray, float | None]:
@@ -903,7 +897,6 @@ class _Problem:
         return fewer if no_worse else shares
 
     def _polished(self, shares: FloatArray) -> FloatArray:
-        """Search once more among the measurements that were kept."""
         kept = np.flatnonzero(shares)
         if len(kept) < 2 or len(kept) == self.size:
             return shares
@@ -928,6 +921,5 @@ class _Problem:
             yield self._floored(rng.dirichlet(np.ones(self.size)))
 
     def _floored(self, shares: FloatArray) -> FloatArray:
-        """Return shares that add up to one, none below the floor."""
         raised = np.maximum(shares / shares.sum(), self.floor)
         return np.asarray(raised / raised.sum())

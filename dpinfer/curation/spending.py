@@ -22,7 +22,14 @@ from dpinfer._check import (
     freeze,
     show,
 )
-from dpinfer.curation._measures import MEASURES, Family, Measure, check_workload, find_family
+from dpinfer.curation._measures import (
+    MEASURES,
+    Family,
+    Measure,
+    check_workload,
+    enter,
+    find_family,
+)
 from dpinfer.curation.error_estimates import ErrorEstimate, check_same_labels
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
 from dpinfer.mechanisms.independent import Mechanism, as_noise, groups
@@ -190,8 +197,8 @@ def spend_on_error(
         _check_sums(known, bound)
     with np.errstate(over="ignore"):
         value = check_array(kind.reduce(true - known, bound), "truth - published")
-    if ledger is not None:
-        _record(ledger, f"{name} (simulated)" if source.simulated else name, law, change, guarantee)
+    check_relation(ledger.budget if isinstance(ledger, BudgetLedger) else None, guarantee)
+    enter(ledger, name, source, guarantee, mechanism=law, sensitivity=change)
     # what was published is known, and is taken off the noisy truth for a release: it may be no
     # whole number
     exact = kind.vector and not source.simulated
@@ -208,16 +215,6 @@ def spend_on_error(
         release=release,
         labels=labels,
     )
-
-
-def _record(
-    ledger: object, name: str, law: NoiseLaw, sensitivity: float, guarantee: Guarantee
-) -> None:
-    """Enter the expense into a ledger, which may refuse it."""
-    if not isinstance(ledger, BudgetLedger):
-        raise InvalidParameterError(f"ledger must be a BudgetLedger, got {show(ledger)}")
-    check_relation(ledger.budget, guarantee)
-    ledger.record(name, mechanism=law, sensitivity=sensitivity)
 
 
 def check_relation(release: object, guarantee: Guarantee) -> None:
@@ -268,7 +265,6 @@ def _check_clip(clip: object, measure: Measure) -> float:
 
 
 def _check_values(truth: Any, published: Any) -> tuple[FloatArray, FloatArray, Any]:
-    """Return both vectors, and the labels of either."""
     true, labels = split_labels(truth, "truth")
     known, own = split_labels(published, "published")
     if true.ndim > 1 and labels is None:
@@ -503,7 +499,6 @@ def final_law(release: NoiseLaw | None, error: NoiseLaw | None) -> NoiseLaw | No
 def _widths(
     family: Family, unit: float, shares: FloatArray, alpha: float, unprocessed: bool
 ) -> FloatArray:
-    """Return the width of the final interval for each share of the release."""
     out = np.full(len(shares), np.inf)
     for at, share in enumerate(shares):
         release = _law(family, unit, share) if unprocessed else None
@@ -514,7 +509,6 @@ def _widths(
 
 
 def _best(shares: FloatArray, widths: FloatArray) -> int:
-    """Return the largest share among those with the smallest width."""
     return int(np.flatnonzero(widths <= widths.min() * (1.0 + _TIE))[-1])
 
 
@@ -527,7 +521,6 @@ def _refine(
     widths: FloatArray,
     best: int,
 ) -> tuple[FloatArray, FloatArray]:
-    """Add shares ever closer to the best, unless it is one of the ends."""
     low, high = shares[max(best - 1, 0)], shares[min(best + 1, len(shares) - 1)]
     while 0 < best < len(shares) - 1 and high - low > _REFINED:
         new = np.linspace(low, high, 7)[1:-1]
@@ -724,7 +717,6 @@ def compare_spending(
 
 
 def _restricted(law: NoiseLaw, above: FloatArray, half: float) -> FloatArray:
-    """Return the expected width of y ± half, restricted to values above the bound."""
     return _integral(law.cdf, above - half, above + half)
 
 

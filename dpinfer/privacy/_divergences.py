@@ -106,7 +106,6 @@ class DivergenceCurve(Curve):
         """Return a bound on the log level whose power is e^ε times as large."""
 
     def power(self, alpha: FloatArray) -> FloatArray:
-        """Return the largest power at each level."""
         log_alpha = np.log(alpha)
         room = -log_alpha
         loss = self._largest(lambda a, i: (log_alpha[i], a), np.zeros(alpha.shape), room)
@@ -114,11 +113,9 @@ class DivergenceCurve(Curve):
         return np.minimum(alpha * np.exp(0.5 * loss) * np.exp(0.5 * loss), 1.0)
 
     def level(self, power: FloatArray) -> FloatArray:
-        """Return the smallest level at which each power is possible."""
         return np.asarray(power * np.exp(-self.loss(np.log(power), _MOST_LOSS)))
 
     def log_level(self, power: FloatArray) -> FloatArray:
-        """Return the logarithm of that level."""
         return np.asarray(np.log(power) - self.loss(np.log(power), _FAR))
 
     def loss(self, log_power: FloatArray, cut: float) -> FloatArray:
@@ -129,7 +126,6 @@ class DivergenceCurve(Curve):
         )
 
     def crossing(self, epsilon: FloatArray) -> FloatArray:
-        """Return the largest power β that is e^ε times its level or more, 0 if there is none."""
         bound = self.markov_log_level(epsilon)
         # beyond that a level has no digits left, and its bound is taken
         far = epsilon > _FAR
@@ -204,7 +200,6 @@ class RenyiCurve(DivergenceCurve):
         return np.asarray((self.bound - log_power[:, None] / self.t).min(axis=1))
 
     def markov_log_level(self, epsilon: FloatArray) -> FloatArray:
-        """Return the Markov bound on the level."""
         best = -epsilon
         with np.errstate(over="ignore"):
             for t, bound in zip(self.t, self.bound, strict=True):
@@ -238,7 +233,6 @@ class ConcentratedCurve(DivergenceCurve):
         return np.asarray(self.rho + 2.0 * np.sqrt(self.rho * -log_power))
 
     def markov_log_level(self, epsilon: FloatArray) -> FloatArray:
-        """Return the Markov bound on the level."""
         above = np.maximum(epsilon - self.rho, 0.0)
         with np.errstate(over="ignore"):
             # in this order, as the square may overflow where the quotient does not

@@ -466,7 +466,6 @@ def _windows(total: Total, theta: float) -> list[tuple[float, float]]:
 
 
 def _inside(n: NDArray[np.int64], step: float, windows: list[tuple[float, float]]) -> NDArray[Any]:
-    """Nodes that are not negligible."""
     for period, width in windows:
         t = step * n
         n = n[np.abs(t - period * np.rint(t / period)) <= width]
@@ -823,7 +822,6 @@ def _plan(parts: Parts) -> _Plan:
 
 
 def _smooth(law: object, total: Total) -> bool:
-    """Whether the transform decays soon enough by the Gaussian part alone."""
     assert isinstance(law, GaussianLoss)
     return law.squared > 1e-4 * total.variance
 

@@ -138,7 +138,6 @@ class GeometricLoss(LossLaw):
 
     @property
     def largest(self) -> float:
-        """The loss rΔ of an output on the far side."""
         return self.rate * self.steps
 
     @property
@@ -188,7 +187,6 @@ class GeometricLoss(LossLaw):
             return np.asarray(np.minimum(pairs, np.log(ends + inner)))
 
     def tilted_atoms(self, theta: float) -> tuple[FloatArray, FloatArray] | None:
-        """List the values, where they are not many."""
         return self._atoms(theta) if self.steps <= MOST_ATOMS else None
 
     def _atoms(self, theta: float) -> tuple[FloatArray, FloatArray]:
@@ -199,7 +197,6 @@ class GeometricLoss(LossLaw):
         return r * (m - 2.0 * x), mass / mass.sum()
 
     def rvs(self, count: int, size: int, rng: np.random.Generator) -> FloatArray:
-        """Draw the noise, in blocks, and add its losses up."""
         total = np.zeros(size)
         scale, m = np.asarray(1.0 / self.rate), self.steps
         rows = max(BLOCK // max(size, 1), 1)
@@ -248,7 +245,6 @@ class LaplaceLoss(LossLaw):
 
     @property
     def largest(self) -> float:
-        """The loss of an output on the far side, t."""
         return self.shift
 
     @property
@@ -266,7 +262,6 @@ class LaplaceLoss(LossLaw):
         return np.asarray(special.log1p(self._excess(z)))
 
     def noise(self, theta: float) -> float:
-        """One rounding where the logarithm is taken of what is not near 1."""
         return 1.0 if self._from_top(theta) else self.shift
 
     def log_decay(self, t: FloatArray, theta: float) -> FloatArray:
@@ -295,7 +290,6 @@ class LaplaceLoss(LossLaw):
         return np.asarray(-flip / (2.0 + flip) / (2.0 * w))
 
     def tilted_atoms(self, theta: float) -> tuple[FloatArray, FloatArray]:
-        """List the two atoms, whose masses do not add up to 1."""
         log_mass = self.log_atomic(np.array([complex(theta)])).real
         rest = self.cgf(np.array([complex(theta)])).real
         share = float(np.exp(log_mass - rest)[0])
@@ -364,7 +358,6 @@ class ResponseLoss(LossLaw):
 
     @property
     def largest(self) -> float:
-        """The loss ε of an answer kept."""
         return self.epsilon
 
     @property
@@ -388,7 +381,6 @@ class ResponseLoss(LossLaw):
         return np.asarray(special.log1p(excess))
 
     def noise(self, theta: float) -> float:
-        """One rounding where the logarithm is taken of what is not near 1."""
         return 1.0 if self._from_top(theta) else self.epsilon
 
     def log_decay(self, t: FloatArray, theta: float) -> FloatArray:
@@ -401,7 +393,6 @@ class ResponseLoss(LossLaw):
             return np.asarray(0.5 * np.log1p(-np.minimum(drop, 1.0)))
 
     def tilted_atoms(self, theta: float) -> tuple[FloatArray, FloatArray]:
-        """Two atoms, or three."""
         e = self.epsilon
         high, low = self.kept, self.kept * np.exp(-e * (2.0 * theta + 1.0))
         if self.rest > 0:
@@ -412,7 +403,6 @@ class ResponseLoss(LossLaw):
         return values, mass / mass.sum()
 
     def rvs(self, count: int, size: int, rng: np.random.Generator) -> FloatArray:
-        """Draw how many losses are ε and how many are -ε."""
         r = self.flipped
         counts = rng.multinomial(count, [self.kept, r, max(1.0 - self.kept - r, 0.0)], size)
         if self.rest == 0:  # what rounding left over belongs to the flips
@@ -487,7 +477,6 @@ class DiscreteGaussianLoss(LossLaw):
         return self.mean + self._step * x, mass / mass.sum()
 
     def rvs(self, count: int, size: int, rng: np.random.Generator) -> FloatArray:
-        """Draw the noise, in blocks, and add it up."""
         noise = DiscreteGaussian(sigma=self.sigma)
         total = np.zeros(size)
         rows = max(BLOCK // max(size, 1), 1)
@@ -512,12 +501,10 @@ class GaussianLoss(LossLaw):
 
     @property
     def mean(self) -> float:
-        """μ²/2."""
         return 0.5 * self.squared
 
     @property
     def variance(self) -> float:
-        """μ²."""
         return self.squared
 
     def cgf(self, z: ComplexArray) -> ComplexArray:
@@ -529,6 +516,5 @@ class GaussianLoss(LossLaw):
         return np.asarray(-0.5 * self.squared * np.square(t))
 
     def rvs(self, count: int, size: int, rng: np.random.Generator) -> FloatArray:
-        """Draw from the normal law of the sum."""
         total = count * self.squared
         return np.asarray(0.5 * total + np.sqrt(total) * rng.standard_normal(size))

@@ -45,11 +45,9 @@ class LossCurve(Curve):
 
     @property
     def at_zero(self) -> float:
-        """Return the power at level 0."""
         return float(self.loss.power(0.0))
 
     def power(self, alpha: FloatArray) -> FloatArray:
-        """Return the largest power at each level."""
         return np.asarray(self.loss.power(alpha), dtype=np.float64)
 
     def level(self, power: FloatArray) -> FloatArray:
@@ -63,7 +61,6 @@ class LossCurve(Curve):
         return np.maximum([one(float(wanted)) for wanted in power], 0.0)
 
     def log_level(self, power: FloatArray) -> FloatArray:
-        """Return the logarithm of that level."""
         found = super().log_level(power)
         reach = self._reach()
 
@@ -155,26 +152,20 @@ class RepeatedCurve(Curve):
 
     @property
     def at_zero(self) -> float:
-        """Return the power at level 0."""
         return float(-np.expm1(self.count * np.log1p(-self.delta)))
 
     def power(self, alpha: FloatArray) -> FloatArray:
-        """Return the largest power at each level."""
         told = self.at_zero
         inner = np.minimum(alpha / (1.0 - told), 1.0) if told < 1 else np.ones(alpha.shape)
         return np.minimum(told + (1.0 - told) * self._inner(inner), 1.0)
 
     def level(self, power: FloatArray) -> FloatArray:
-        """Return the smallest level at which each power is possible."""
-
         def missing(s: FloatArray, index: NDArray[np.intp]) -> FloatArray:
             return power[index] - self._at(s)
 
         return self._root(missing, power.shape)
 
     def crossing(self, epsilon: FloatArray) -> FloatArray:
-        """Return the largest power β that is e^ε times its level or more, 0 if there is none."""
-
         def ratio(s: FloatArray, index: NDArray[np.intp]) -> FloatArray:
             return np.log(np.maximum(self._at(s), 1e-320)) - s - epsilon[index]
 
@@ -291,15 +282,12 @@ class GaussianCurve(Curve):
     mu: float
 
     def power(self, alpha: FloatArray) -> FloatArray:
-        """Return the largest power at each level."""
         return np.asarray(special.ndtr(special.ndtri(alpha) + self.mu))
 
     def level(self, power: FloatArray) -> FloatArray:
-        """Return the smallest level at which each power is possible."""
         return np.asarray(special.ndtr(special.ndtri(power) - self.mu))
 
     def log_level(self, power: FloatArray) -> FloatArray:
-        """Return the logarithm of that level."""
         return np.asarray(special.log_ndtr(special.ndtri(power) - self.mu))
 
     def crossing(self, epsilon: FloatArray) -> FloatArray:
@@ -356,11 +344,9 @@ class PiecewiseCurve(Curve):
 
     @property
     def at_zero(self) -> float:
-        """Return the power at level 0."""
         return self.delta
 
     def power(self, alpha: FloatArray) -> FloatArray:
-        """Return the largest power at each level."""
         with np.errstate(over="ignore"):
             steep = np.exp(self.epsilon) * alpha + self.delta
         # 1 - e^{-ε}(1 - α - δ) without cancellation
@@ -368,20 +354,17 @@ class PiecewiseCurve(Curve):
         return np.asarray(np.minimum(np.minimum(steep, flat), 1.0))
 
     def level(self, power: FloatArray) -> FloatArray:
-        """Return the smallest level at which each power is possible."""
         low = (power - self.delta) * np.exp(-self.epsilon)
         with np.errstate(over="ignore"):
             high = power - self.delta - np.expm1(self.epsilon) * (1.0 - power)
         return np.asarray(np.maximum(np.maximum(low, high), 0.0))
 
     def log_level(self, power: FloatArray) -> FloatArray:
-        """Return the logarithm of that level."""
         with np.errstate(divide="ignore"):
             low = np.log(np.maximum(power - self.delta, 0.0)) - self.epsilon
         return np.maximum(low, super().log_level(power))
 
     def crossing(self, epsilon: FloatArray) -> FloatArray:
-        """Return the largest power β that is e^ε times its level or more, 0 if there is none."""
         beyond = epsilon > self.epsilon
         gap = np.where(beyond, -np.expm1(np.minimum(self.epsilon - epsilon, 0.0)), 1.0)
         steep = np.where(beyond, self.delta / gap, np.inf)
@@ -400,7 +383,6 @@ _BY_GUARANTEE = (Gaussian, Tulap, ExponentialMechanism, Exact)
 
 
 def curve_of(protection: Any, sensitivity: ArrayLike = 1.0, group: int = 1) -> Curve:
-    """Return the curve of the largest power, for groups of the given size."""
     known = resolve(protection, sensitivity, group)
     if isinstance(known, PrivacyLoss):
         return LossCurve(known)
@@ -411,7 +393,6 @@ def curve_of(protection: Any, sensitivity: ArrayLike = 1.0, group: int = 1) -> C
 
 
 def resolve(protection: Any, sensitivity: ArrayLike = 1.0, group: int = 1) -> Any:
-    """Return the guarantee or the privacy loss for groups of the given size."""
     size = check_integer(group, "group", ge=1, le=MAX_GROUP)
     change = check_array(sensitivity, "sensitivity", ge=0, le=1e100)
     if isinstance(protection, (Guarantee, PrivacyLoss)):
@@ -437,7 +418,6 @@ def resolve(protection: Any, sensitivity: ArrayLike = 1.0, group: int = 1) -> An
 
 
 def guarantee_for(protection: Any, sensitivity: ArrayLike = 1.0, group: int = 1) -> Guarantee:
-    """Return the guarantee for groups, of a mechanism the strongest named one."""
     size = check_integer(group, "group", ge=1, le=MAX_GROUP)
     if isinstance(protection, Guarantee):
         found = resolve(protection, sensitivity, size)
@@ -455,41 +435,21 @@ def pure_epsilon(guarantee: Guarantee) -> float:
     return guarantee.to_pure_dp().epsilon
 
 
-def _pure(guarantee: PureDP) -> Curve:
-    return PiecewiseCurve(guarantee.epsilon, 0.0)
-
-
-def _approximate(guarantee: ApproxDP) -> Curve:
-    return PiecewiseCurve(guarantee.epsilon, guarantee.delta)
-
-
-def _gaussian(guarantee: GDP) -> Curve:
-    return GaussianCurve(guarantee.mu)
-
-
-def _concentrated(guarantee: ZCDP) -> Curve:
-    if guarantee.rho == 0:
-        return PiecewiseCurve(0.0, 0.0)
-    return ConcentratedCurve(max(guarantee.rho, _LEAST_BOUND))
+def _of_bound(bound: float, curve: Callable[[float], Curve]) -> Curve:
+    """Return a curve of divergences; a divergence of 0 means that the laws are equal."""
+    return curve(max(bound, _LEAST_BOUND)) if bound else PiecewiseCurve(0.0, 0.0)
 
 
 def _renyi(guarantee: RDP) -> Curve:
     order, bound = guarantee.curve
-    # a divergence of 0 at one order means that the laws are equal
-    if (bound == 0).any():
-        return PiecewiseCurve(0.0, 0.0)
-    return RenyiCurve(np.asarray(order) - 1.0, np.maximum(bound, _LEAST_BOUND))
-
-
-def _repeated(guarantee: RepeatedDP) -> Curve:
-    return RepeatedCurve(guarantee.epsilon, guarantee.delta, guarantee.count)
+    return _of_bound(bound[0], lambda _: RenyiCurve(order - 1.0, np.maximum(bound, _LEAST_BOUND)))
 
 
 _CURVES: dict[type, Callable[[Any], Curve]] = {
-    PureDP: _pure,
-    ApproxDP: _approximate,
-    GDP: _gaussian,
-    ZCDP: _concentrated,
+    PureDP: lambda pure: PiecewiseCurve(pure.epsilon, 0.0),
+    ApproxDP: lambda pair: PiecewiseCurve(pair.epsilon, pair.delta),
+    GDP: lambda gdp: GaussianCurve(gdp.mu),
+    ZCDP: lambda zcdp: _of_bound(zcdp.rho, ConcentratedCurve),
     RDP: _renyi,
-    RepeatedDP: _repeated,
+    RepeatedDP: lambda many: RepeatedCurve(many.epsilon, many.delta, many.count),
 }

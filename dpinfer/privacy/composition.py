@@ -61,7 +61,7 @@ def losses_delta(at: FloatArray, epsilon: float, count: int) -> FloatArray:
 
 def losses_epsilon(delta: FloatArray, epsilon: float, count: int) -> FloatArray:
     """ε at each δ in [0, 1), at least 0."""
-    return np.array([_solve(chance, epsilon, count) for chance in delta])
+    return np.array([_solve(at, epsilon, count) for at in delta])
 
 
 def _solve(delta: float, epsilon: float, count: int) -> float:

@@ -403,13 +403,13 @@ def optimal(entries: Sequence[LedgerEntry], delta: float | None) -> Guarantee:
 
 def numerical(entries: Sequence[LedgerEntry], delta: float | None) -> Guarantee:
     """Certified upper ε at δ from the laws of the privacy losses."""
-    chance = _demand(delta, "numerical")
+    at = _demand(delta, "numerical")
     relation = entries[0].guarantee.neighbours
     costly = [entry for entry in entries if entry.guarantee.delta_at(0.0) > 0]
     if not costly:
-        return ApproxDP(0.0, chance, neighbours=relation)
-    epsilon = float(loss_of(costly).epsilon_bounds(chance)[1])
-    return ApproxDP(epsilon, chance, neighbours=relation)
+        return ApproxDP(0.0, at, neighbours=relation)
+    epsilon = float(loss_of(costly).epsilon_bounds(at)[1])
+    return ApproxDP(epsilon, at, neighbours=relation)
 
 
 def loss_of(entries: Sequence[LedgerEntry]) -> PrivacyLoss:
@@ -736,8 +736,8 @@ class BudgetLedger:
             If a release has no cost under this accounting, or ``delta`` is missing.
         """
         name = check_option(accounting or self._accounting, "accounting", ACCOUNTINGS)
-        chance = None if delta is None else check_scalar(delta, "delta", ge=0, lt=1)
-        return self._total(name, chance)
+        at = None if delta is None else check_scalar(delta, "delta", ge=0, lt=1)
+        return self._total(name, at)
 
     def totals(self, delta: float) -> pd.DataFrame:
         """Every accounting side by side, as (ε, δ).
@@ -760,8 +760,8 @@ class BudgetLedger:
         """
         import pandas as pd
 
-        chance = check_scalar(delta, "delta", gt=0, lt=1)
-        rows = [self._row(name, chance) for name in ACCOUNTINGS]
+        at = check_scalar(delta, "delta", gt=0, lt=1)
+        rows = [self._row(name, at) for name in ACCOUNTINGS]
         index = pd.Index(ACCOUNTINGS, name="accounting")
         return pd.DataFrame(rows, columns=["epsilon", "note"], index=index)
 
@@ -821,7 +821,6 @@ class BudgetLedger:
         return ACCOUNTINGS[accounting](list(self._entries.values()), delta)
 
     def _after(self, entry: LedgerEntry) -> Guarantee:
-        """Return the total with one more release."""
         pair = isinstance(entry.guarantee, (PureDP, ApproxDP))
         if self._adds_up and (pair or not isinstance(self._budget, ApproxDP)):
             # from the running total, so that many releases take a time linear in their number

@@ -258,7 +258,6 @@ def _response(channel: RandomizedResponse, change: FloatArray) -> list[LossLaw]:
 
 
 def _cells(law: Any, scales: Any, change: FloatArray, norm: str) -> list[tuple[float, float]]:
-    """Change and scale of each cell that changes."""
     if change.ndim == 0 and np.ndim(scales):
         raise InvalidParameterError(
             f"sensitivity must have one entry for each cell of {show(law)}, the largest change of "

@@ -282,7 +282,6 @@ def simulate_posterior(
 def _worlds(
     prior: ArrayLike, answers: ArrayLike, mechanism: Any, secret: Any, without: Any, rest: Any
 ) -> Worlds:
-    """Check the arguments that both functions have."""
     weights = check_array(prior, "prior", ge=0, ndim=1)
     total = float(weights.sum())
     if not (total > 0 and np.isfinite(total)):

@@ -681,8 +681,8 @@ def posterior_tail(
     if how == "tail-bound":
         log_level = markov_log_level(guarantee_for(target, sensitivity, group), loss)
         return np.exp(np.minimum(log_level + factor, 0.0))[()]
-    chance = TradeOff(target, sensitivity, group).pbdp_delta(loss)
-    return (chance * np.exp(factor - loss))[()]
+    probability = TradeOff(target, sensitivity, group).pbdp_delta(loss)
+    return (probability * np.exp(factor - loss))[()]
 
 
 def _for_replacement(protection: Any) -> Any:
@@ -771,7 +771,6 @@ class Worlds:
 
     @staticmethod
     def _sum(weight: FloatArray, group: NDArray[np.intp], count: int) -> FloatArray:
-        """Add up the columns of each group."""
         order = np.argsort(group, kind="stable")
         starts = np.searchsorted(group[order], np.arange(count))
         return np.asarray(np.add.reduceat(weight[:, order], starts, axis=1))

@@ -462,7 +462,6 @@ def build_scenario(
 def _named(
     within: Iterable[str], about: Iterable[str], budgets: Sequence[BudgetAllocation]
 ) -> Callable[[str, str], bool] | None:
-    """Return whether a query is of a level or about an attribute, which must exist."""
     known = dict.fromkeys(level for budget in budgets for level in budget.levels)
     levels = {check_option(one, "within", known) for one in check_items(within, "within", "levels")}
     kinds = check_items(about, "about", "attributes")

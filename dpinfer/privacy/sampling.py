@@ -268,7 +268,6 @@ class SubsampledLoss:
         return self._law(pessimistic=True)
 
     def _check_grid(self) -> None:
-        """Refuse a grid with more points than memory and time allow."""
         ratio = self.sensitivity / float(np.max(self.mechanism.std))
         # the loss of one step: at most about √2 ratios for (geometric) Laplace noise, and within
         # ten deviations of its mean for Gaussian noise
@@ -645,10 +644,10 @@ def amplify(
     """
     design = check_scheme(scheme)
     share = check_scalar(rate, "rate", gt=0, ge=SMALLEST_RATE, le=1)
-    chance = None if delta is None else check_scalar(delta, "delta", ge=0, lt=1)
-    spent = _together(guarantee, chance, share)
+    at = None if delta is None else check_scalar(delta, "delta", ge=0, lt=1)
+    spent = _together(guarantee, at, share)
     check_relation(spent, design)
-    pair = _as_pair(spent, chance, share)
+    pair = _as_pair(spent, at, share)
     return AmplifiedDP(
         amplified_epsilon(pair.epsilon, share),
         share * pair.delta,
@@ -722,7 +721,6 @@ def _together(
 
 
 def _as_pair(spent: Guarantee, delta: float | None, rate: float) -> ApproxDP:
-    """Return the guarantee for the sample as a pair, at the δ that gives ``delta`` in the end."""
     if delta is not None:
         return spent.to_approx_dp(delta / rate)
     if isinstance(spent, PureDP):

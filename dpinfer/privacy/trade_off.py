@@ -170,12 +170,12 @@ class TradeOff:
         float or array of float
             The ε >= 0; infinite where a test has that power at level 0.
         """
-        chance = check_array(delta, "delta", gt=0, le=1)
+        probability = check_array(delta, "delta", gt=0, le=1)
         with np.errstate(divide="ignore"):
-            log_level = np.full(chance.shape, np.log1p(-self._curve.at_zero))
-        if (inside := chance < 1).any():
-            log_level[inside] = self._curve.log_level(np.atleast_1d(chance[inside]).ravel())
-        return np.maximum(np.log(chance) - log_level, 0.0)[()]
+            log_level = np.full(probability.shape, np.log1p(-self._curve.at_zero))
+        if (inside := probability < 1).any():
+            log_level[inside] = self._curve.log_level(np.atleast_1d(probability[inside]).ravel())
+        return np.maximum(np.log(probability) - log_level, 0.0)[()]
 
     def frame(self, alpha: ArrayLike | None = None) -> pd.DataFrame:
         """Table of levels and powers.

@@ -5,8 +5,9 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from dpinfer import noisy
 from dpinfer.curation import spend_on_error
-from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
+from dpinfer.errors import DPInferError, IncompatibleReleaseError, InvalidParameterError
 from dpinfer.estimation import combine
 from dpinfer.intervals import count_confint
 from dpinfer.mechanisms import Exact, Gaussian, Geometric, Laplace
@@ -197,15 +198,30 @@ def test_refusals():
         error.value_conf_int(alpha=1.0)
     signed = spend_on_error(pd.Series({"a": 3.0}), [0.0], mechanism=UNIT, rng=1)
     for arguments, message in (
-        (((1.0, 2.0),), "unprocessed must have the shape"),
-        (((1.0,),), "mechanism must be given"),
-        ((pd.Series({"b": 3.0}),), "labels"),
+        (((1.0, 2.0), UNIT), "unprocessed must have the shape"),
+        (((1.0,), None), "mechanism must be given"),
+        ((pd.Series({"b": 3.0}), UNIT), "labels"),
     ):
         with pytest.raises(InvalidParameterError, match=message):
-            signed.corrected(*arguments)
+            signed.corrected(arguments[0], mechanism=arguments[1])
     with pytest.raises(InvalidParameterError, match="left out"):
         signed.corrected(mechanism=UNIT)
     with pytest.raises(InvalidParameterError, match="method"):
         signed.corrected().conf_int(method="bayes")
     with pytest.raises(InvalidParameterError, match="mechanism"):
         signed.corrected([1.0], mechanism="laplace")
+
+
+def test_unprocessed_values_may_be_a_release_with_its_law():
+    cells = noisy(pd.Series({"a": 1.0, "b": 6.0}), mechanism=UNIT)
+    error = spend_on_error(pd.Series({"a": 3.0, "b": 5.0}), [0.0, 7.0], mechanism=UNIT, rng=1)
+    fit = error.corrected(cells)
+    same = error.corrected(pd.Series({"a": 1.0, "b": 6.0}), mechanism=UNIT)
+    assert fit.params.equals(same.params)
+    assert fit.bse.equals(same.bse)
+    selected = noisy([1.0, 6.0], mechanism=UNIT, threshold=0.5)
+    with pytest.raises(DPInferError, match="corrected"):
+        error.corrected(selected)
+    sums = cells.linear([[1, 1], [1, -1]])
+    with pytest.raises(DPInferError, match="corrected"):
+        error.corrected(sums)

@@ -13,10 +13,10 @@ from dpinfer.curation import OnlineMultiplicativeWeights, multiplicative_weights
 from dpinfer.curation.query_answers import (
     Hypothesis,
     Setting,
-    offline_plan,
-    online_plan,
-    plan_noise,
+    offline_schedule,
+    online_schedule,
     read_setting,
+    schedule_noise,
 )
 from dpinfer.errors import DPInferError, IncompatibleReleaseError, InvalidParameterError
 from dpinfer.mechanisms import Gaussian, Laplace
@@ -130,7 +130,7 @@ def test_noise_free_rounds_end_within_the_bound():
 def test_transcripts_of_the_sparse_vector_technique_are_private(distance):
     # the probability that queries with errors d₁ … stay below and the last one does not, exactly
     setting = read_setting(PURE, 1000.0, 4, 6, 0.05)
-    plan = online_plan(setting, 3)
+    plan = online_schedule(setting, 3)
     first, second = 1.0 / plan.threshold_scale, 2.0 * 3 / plan.query_scale
     third = 3.0 / plan.answer_scale
     assert first + second + third == pytest.approx(1.0, rel=1e-12)
@@ -163,14 +163,14 @@ def test_transcripts_of_the_sparse_vector_technique_are_private(distance):
 def test_budgets_of_the_rounds_add_up():
     for updates in (1, 7, 200):
         setting = read_setting(PURE, 1e5, 32, 50, 0.05)
-        plan = offline_plan(setting, updates)
+        plan = offline_schedule(setting, updates)
         each = 1.0 / plan.query_scale + 1.0 / plan.answer_scale
         assert compose([PureDP(each)] * updates).epsilon == pytest.approx(1.0, rel=1e-12)
         setting = read_setting(ZCDP(0.3, neighbours="replace"), 1e5, 32, 50, 0.05)
-        plan = offline_plan(setting, updates)
+        plan = offline_schedule(setting, updates)
         each = plan.query_scale**-2 / 8 + plan.answer_scale**-2 / 2
         assert updates * each == pytest.approx(0.3, rel=1e-12)
-        plan = online_plan(setting, updates)
+        plan = online_schedule(setting, updates)
         compared = 1.0 / plan.threshold_scale + 2.0 / plan.query_scale
         each = PureDP(compared).to_zcdp(method="simple").rho + plan.answer_scale**-2 / 2
         assert updates * each == pytest.approx(0.3, rel=1e-12)
@@ -198,7 +198,9 @@ def test_it_pays_only_for_many_queries_and_many_cells():
     for epsilon, rho, queries, cells in ((1.0, 0.0, 4e3, 2e7), (0.0, 0.5, 2.5e6, 2.5e6)):
 
         def promised(k, n, epsilon=epsilon, rho=rho):
-            return plan_noise(offline_plan, Setting(epsilon, rho, records, n, k, beta), None)
+            return schedule_noise(
+                offline_schedule, Setting(epsilon, rho, records, n, k, beta), None
+            )
 
         def on_each(k, epsilon=epsilon, rho=rho):
             law = Laplace(scale=k / epsilon) if epsilon else Gaussian(sigma=np.sqrt(k / (2 * rho)))
@@ -229,17 +231,17 @@ def test_no_more_updates_than_there_may_be():
         assert bool(one.histogram[0] == one.histogram[1]) is (one.updates == 0)
 
 
-@pytest.mark.parametrize("make", [offline_plan, online_plan])
+@pytest.mark.parametrize("make", [offline_schedule, online_schedule])
 @pytest.mark.parametrize("budget", BUDGETS)
 def test_the_number_of_updates_is_the_best(make, budget):
     setting = read_setting(budget, 1e5, 256, 100, 0.05)
-    chosen = plan_noise(make, setting, None)
+    chosen = schedule_noise(make, setting, None)
     others = [make(setting, int(number)).accuracy for number in np.geomspace(1, 3e4, 60)]
     assert chosen.accuracy <= min(others) * (1 + 1e-3)
     # more records, more budget or fewer queries: never worse, relative to the records
     share = chosen.accuracy / 1e5
-    more = plan_noise(make, read_setting(budget, 1e6, 256, 100, 0.05), None)
-    fewer = plan_noise(make, read_setting(budget, 1e5, 256, 10, 0.05), None)
+    more = schedule_noise(make, read_setting(budget, 1e6, 256, 100, 0.05), None)
+    fewer = schedule_noise(make, read_setting(budget, 1e5, 256, 10, 0.05), None)
     assert more.accuracy / 1e6 < share
     assert fewer.accuracy / 1e5 <= share
 
