@@ -6,20 +6,11 @@ import json
 import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from dpinfer._check import show
 from dpinfer.errors import DPInferError, IncompatibleReleaseError, InvalidParameterError
-from dpinfer.releases.frames import (
-    bounds,
-    labels_of_frame,
-    law_of_frame,
-    numbers,
-    values_of_frame,
-    workload_of_frame,
-)
+from dpinfer.releases.frames import labels_of_frame, published_in_frame, workload_of_frame
 from dpinfer.releases.limits import Limit, Problem, TooLargeError, raise_first
 from dpinfer.releases.release import Release
 from dpinfer.releases.sidecar import Sidecar, default_sidecar, describe, load_sidecar, parse_sidecar
@@ -234,18 +225,12 @@ def _release(frame: pd.DataFrame, sidecar: Sidecar) -> Release:
     elif sidecar.keys:
         queries = queries.with_labels(labels_of_frame(frame, sidecar.keys))
     privacy = sidecar.privacy
-    return Release(
-        values_of_frame(frame, sidecar.value),
-        workload=queries,
-        mechanism=law_of_frame(frame, sidecar.mechanism),
-        neighbours=privacy.get("neighbours"),
-        sensitivity=privacy.get("sensitivity"),
-        guarantee=privacy.get("guarantee"),
-        threshold=numbers(frame, privacy.get("threshold"), "threshold", -np.inf),
-        clamp=bounds(frame, sidecar.clamp),
-        bin_size=numbers(frame, privacy.get("bin_size", 1), "bin_size", 1.0),
-        name=sidecar.name,
-    )
+    rule = privacy.get("threshold"), sidecar.clamp, privacy.get("bin_size", 1)
+    published = published_in_frame(frame, sidecar.value, sidecar.mechanism, *rule)
+    stated: dict[str, Any] = {
+        name: privacy.get(name) for name in ("neighbours", "sensitivity", "guarantee")
+    }
+    return Release(**published, workload=queries, name=sidecar.name, **stated)
 
 
 def _table_problems(table: Path, sidecar: Sidecar, limit: Limit) -> list[Problem]:

@@ -372,6 +372,19 @@ def check_frame(frame: Any) -> pd.DataFrame:
     )
 
 
+def published_in_frame(
+    frame: pd.DataFrame, value: str, mechanism: Any, threshold: Any, clamp: Any, bin_size: Any
+) -> dict[str, Any]:
+    """Return values, noise and publishing rule of the rows, each a number, a column, or its own."""
+    return {
+        "values": check_array(column(frame, value).to_numpy(), value, ndim=1),
+        "mechanism": law_of_frame(frame, mechanism),
+        "threshold": numbers(frame, threshold, "threshold", -np.inf),
+        "clamp": bounds(frame, clamp),
+        "bin_size": numbers(frame, bin_size, "bin_size", 1.0),
+    }
+
+
 def column(frame: pd.DataFrame, name: Any) -> pd.Series:
     """Return a column of a frame, or say that it is not there."""
     found = sum(_same(name, known) for known in frame.columns)
@@ -451,11 +464,6 @@ def labels_of_frame(frame: pd.DataFrame, names: Sequence[str]) -> pd.Index | Non
     if len(columns) == 1:
         return pd.Index(columns[0])
     return pd.MultiIndex.from_arrays(columns, names=names) if columns else None
-
-
-def values_of_frame(frame: pd.DataFrame, name: str) -> FloatArray:
-    """Return the published values of a frame."""
-    return check_array(column(frame, name).to_numpy(), name, ndim=1)
 
 
 def _same(name: object, known: object) -> bool:

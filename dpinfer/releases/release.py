@@ -556,15 +556,9 @@ class Release(Locked):
         from dpinfer.releases import frames as _frame
 
         frame = _frame.check_frame(frame)
-        return cls(
-            _frame.values_of_frame(frame, value),
-            workload=_frame.workload_of_frame(frame, attributes, domain),
-            mechanism=_frame.law_of_frame(frame, mechanism),
-            threshold=_frame.numbers(frame, threshold, "threshold", -np.inf),
-            clamp=_frame.bounds(frame, clamp),
-            bin_size=_frame.numbers(frame, bin_size, "bin_size", 1.0),
-            **details,
-        )
+        published = _frame.published_in_frame(frame, value, mechanism, threshold, clamp, bin_size)
+        queries = _frame.workload_of_frame(frame, attributes, domain)
+        return cls(**published, workload=queries, **details)
 
     @classmethod
     def draw(
