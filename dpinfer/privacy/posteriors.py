@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import special
 
 from dpinfer._check import (
@@ -18,13 +16,10 @@ from dpinfer._check import (
     check_array,
     check_broadcast,
     check_integer,
-    check_integer_array,
     check_option,
-    show,
 )
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
-from dpinfer.mechanisms.channels import ExponentialMechanism, RandomizedResponse
-from dpinfer.mechanisms.law import ContinuousLaw, IntegerLaw, NoiseLaw
+from dpinfer.mechanisms.channels import ExponentialMechanism
 from dpinfer.privacy._protection import MAX_GROUP, guarantee_for, pure_epsilon
 from dpinfer.privacy.guarantees import Guarantee
 from dpinfer.privacy.of_mechanisms import guarantee_of
@@ -276,175 +271,6 @@ def _factors(log_ratio: float) -> tuple[float, float]:
         return float(np.exp(-log_ratio)), float(np.exp(log_ratio))
 
 
-# What makes an output of a query's answer, and how likely each output is.
-
-
-@dataclass(frozen=True, eq=False)
-class Channel(ABC):
-    """The answers on m possible data sets, shape (m, q), and the mechanism behind them."""
-
-    mechanism: Any
-    answers: FloatArray
-    flat: bool
-    """Whether the answers came without a second axis, as the outputs then do."""
-
-    @property
-    def width(self) -> int:
-        """Number of answers on each data set."""
-        return int(self.answers.shape[1])
-
-    def check_outputs(self, outputs: ArrayLike) -> NDArray[Any]:
-        """Return observed outputs as an array with one row, or one entry, each."""
-        array = check_array(outputs, "outputs")
-        wanted = 1 if self.flat or not self.wide_output else 2
-        if array.ndim != wanted or (wanted == 2 and array.shape[1] != self.width):
-            shape = "(n,)" if wanted == 1 else f"(n, {self.width})"
-            raise InvalidParameterError(f"outputs must have shape {shape}, got {array.shape}")
-        return array
-
-    @property
-    def wide_output(self) -> bool:
-        """Whether an output has as many values as an answer."""
-        return True
-
-    @abstractmethod
-    def log_likelihood(self, outputs: NDArray[Any]) -> FloatArray:
-        """Return ln P(output | data set), shape (n, m)."""
-
-    @abstractmethod
-    def draw(self, chosen: NDArray[np.intp], rng: np.random.Generator) -> NDArray[Any]:
-        """Return one output for each chosen data set."""
-
-    def _columns(self, outputs: NDArray[Any]) -> NDArray[Any]:
-        return outputs[:, None] if outputs.ndim == 1 else outputs
-
-    def _shaped(self, outputs: NDArray[Any]) -> NDArray[Any]:
-        return outputs[:, 0] if self.flat else outputs
-
-
-class NoiseChannel(Channel):
-    """Independent noise on every answer."""
-
-    def log_likelihood(self, outputs: NDArray[Any]) -> FloatArray:
-        """Return the sum of the log densities of the noise."""
-        noise = self._columns(outputs)[:, None, :] - self.answers
-        law = self.mechanism
-        density = law.logpmf(noise) if law.is_integer else law.logpdf(noise)
-        return np.asarray(density.sum(axis=2))
-
-    def draw(self, chosen: NDArray[np.intp], rng: np.random.Generator) -> NDArray[Any]:
-        """Return answers plus noise."""
-        answers = self.answers[chosen]
-        return self._shaped(answers + self.mechanism.rvs(answers.shape, rng=rng))
-
-
-class ResponseChannel(Channel):
-    """Randomized response of every respondent."""
-
-    def check_outputs(self, outputs: ArrayLike) -> NDArray[Any]:
-        """Return observed reports, which are categories."""
-        return _categories(super().check_outputs(outputs), self.mechanism, "outputs")
-
-    def log_likelihood(self, outputs: NDArray[Any]) -> FloatArray:
-        """Return the sum of the log probabilities of the reports."""
-        kept = self._columns(outputs)[:, None, :] == self.answers
-        channel = self.mechanism
-        other = (1.0 - channel.p) / (channel.categories - 1)
-        return np.asarray(np.where(kept, np.log(channel.p), np.log(other)).sum(axis=2))
-
-    def draw(self, chosen: NDArray[np.intp], rng: np.random.Generator) -> NDArray[Any]:
-        """Return reports."""
-        return self._shaped(self.mechanism.randomize(self.answers[chosen], rng=rng))
-
-
-class ChoiceChannel(Channel):
-    """The option that the exponential mechanism chooses."""
-
-    @property
-    def wide_output(self) -> bool:
-        """Whether an output has as many values as an answer: it is one option."""
-        return False
-
-    def check_outputs(self, outputs: ArrayLike) -> NDArray[Any]:
-        """Return observed choices, which are positions of options."""
-        array = check_integer_array(super().check_outputs(outputs), "outputs", ge=0)
-        if (array >= self.width).any():
-            raise InvalidParameterError(
-                f"outputs must be options 0 to {self.width - 1}, got {array.max():g}"
-            )
-        return array
-
-    def log_likelihood(self, outputs: NDArray[Any]) -> FloatArray:
-        """Return the log probability of the choice."""
-        table = self.mechanism.log_probabilities(self.answers)
-        return np.asarray(table.T[outputs.astype(np.intp)])
-
-    def draw(self, chosen: NDArray[np.intp], rng: np.random.Generator) -> NDArray[Any]:
-        """Return choices, by the Gumbel-max trick."""
-        table = self.mechanism.log_probabilities(self.answers)[chosen]
-        return np.asarray(np.argmax(table + rng.gumbel(size=table.shape), axis=1))
-
-
-def channel_of(mechanism: Any, answers: ArrayLike, name: str) -> Channel:
-    """Return the channel of a mechanism, with its answers checked."""
-    array = check_array(answers, name, finite=not isinstance(mechanism, ExponentialMechanism))
-    if array.ndim not in (1, 2) or array.size == 0:
-        raise InvalidParameterError(
-            f"{name} must have one row, or one entry, for each data set, got shape {array.shape}"
-        )
-    table = array[:, None] if array.ndim == 1 else array
-    for kind, rule in _CHANNELS.items():
-        if isinstance(mechanism, kind):
-            return rule(mechanism, table, array.ndim == 1, name)
-    raise InvalidParameterError(
-        "mechanism must be a law of noise with a density or probabilities, a RandomizedResponse or "
-        f"an ExponentialMechanism, got {show(mechanism)}"
-    )
-
-
-def _noise(law: Any, table: FloatArray, flat: bool, name: str) -> Channel:
-    if not isinstance(law, (ContinuousLaw, IntegerLaw)):
-        raise InvalidParameterError(
-            f"mechanism must have a density or probabilities for a likelihood, got {show(law)}"
-        )
-    if law.shape not in ((), (1,), (table.shape[1],)):
-        raise InvalidParameterError(
-            f"mechanism must be one law, or have one scale for each of {table.shape[1]} answers, "
-            f"got scales of shape {law.shape}"
-        )
-    if law.is_integer:
-        check_integer_array(table, name)
-    return NoiseChannel(law, table, flat)
-
-
-def _response(channel: RandomizedResponse, table: FloatArray, flat: bool, name: str) -> Channel:
-    return ResponseChannel(channel, _categories(table, channel, name), flat)
-
-
-def _choice(mechanism: Any, table: FloatArray, flat: bool, name: str) -> Channel:
-    if flat:
-        raise InvalidParameterError(
-            f"{name} must be scores of shape (m, options) for the exponential mechanism"
-        )
-    return ChoiceChannel(mechanism, table, flat)
-
-
-def _categories(table: NDArray[Any], channel: RandomizedResponse, name: str) -> NDArray[Any]:
-    whole = check_integer_array(table, name, ge=0)
-    if (whole >= channel.categories).any():
-        raise InvalidParameterError(
-            f"{name} must be coded 0 to {channel.categories - 1}, got {whole.max():g}"
-        )
-    return whole
-
-
-_CHANNELS: dict[type, Callable[[Any, FloatArray, bool, str], Channel]] = {
-    NoiseLaw: _noise,
-    RandomizedResponse: _response,
-    ExponentialMechanism: _choice,
-}
-
-
 # At which ε a stated rise of what an attacker believes cannot happen.
 
 
@@ -690,97 +516,3 @@ def _for_replacement(protection: Any) -> Any:
     if isinstance(protection, ExponentialMechanism):
         return guarantee_of(protection, neighbours="replace")
     return protection.to_replace() if isinstance(protection, Guarantee) else protection
-
-
-# Bayes' rule over a finite set of possible data sets, for many outputs at once.
-
-
-_BLOCK = 4_000_000
-"""Log likelihoods that are held at a time."""
-
-
-@dataclass(frozen=True, eq=False)
-class Worlds:
-    """Possible data sets, their prior, their secrets, and the world without the record."""
-
-    prior: FloatArray
-    channel: Channel
-    secrets: tuple[Any, ...]
-    group: NDArray[np.intp]
-    without: Channel | None
-    rest: NDArray[np.intp] | None
-
-    @classmethod
-    def build(
-        cls,
-        prior: FloatArray,
-        channel: Channel,
-        names: Sequence[Any],
-        without: Channel | None,
-        rest: Sequence[Any] | None,
-    ) -> Worlds:
-        """Return them with numbers for the secrets and the rests."""
-        secrets, group = _numbered(names, "secret")
-        others = None if rest is None else _numbered(rest, "rest")[1]
-        return cls(prior, channel, secrets, group, without, others)
-
-    @property
-    def secret_prior(self) -> FloatArray:
-        """Prior probability of each secret."""
-        count = len(self.secrets)
-        return np.asarray(np.bincount(self.group, weights=self.prior, minlength=count) * 1.0)
-
-    def believe(self, outputs: NDArray[Any]) -> tuple[FloatArray, FloatArray]:
-        """Return the posterior of the secrets after each output, with the record and without."""
-        size = max(1, _BLOCK // (self.prior.size * self.channel.width))
-        pairs = [
-            self._block(outputs[start : start + size]) for start in range(0, len(outputs), size)
-        ]
-        return np.concatenate([a for a, _ in pairs]), np.concatenate([b for _, b in pairs])
-
-    def _block(self, outputs: NDArray[Any]) -> tuple[FloatArray, FloatArray]:
-        likelihood = self.channel.log_likelihood(outputs)
-        posterior = self._posterior(likelihood)
-        if self.without is not None:
-            return posterior, self._posterior(self.without.log_likelihood(outputs))
-        if self.rest is not None:
-            return posterior, self._posterior(self._drawn(likelihood, self.rest))
-        return posterior, np.broadcast_to(self.secret_prior, posterior.shape)
-
-    def _posterior(self, likelihood: FloatArray) -> FloatArray:
-        with np.errstate(divide="ignore"):
-            joint = likelihood + np.log(self.prior)
-        top = joint.max(axis=1, keepdims=True)
-        if np.isneginf(top).any():
-            raise InvalidParameterError(
-                "outputs must be possible for some data set with a positive prior"
-            )
-        weight = np.exp(joint - top)
-        weight /= weight.sum(axis=1, keepdims=True)
-        return self._sum(weight, self.group, len(self.secrets))
-
-    def _drawn(self, likelihood: FloatArray, rest: NDArray[np.intp]) -> FloatArray:
-        """Log likelihood with the record drawn from the prior given the rest."""
-        with np.errstate(divide="ignore"):
-            joint = likelihood + np.log(self.prior)
-            top = joint.max(axis=1, keepdims=True)
-            mixed = self._sum(np.exp(joint - top), rest, int(rest.max()) + 1)
-            total = np.bincount(rest, weights=self.prior)
-            log_mixed = np.log(mixed) - np.log(np.where(total > 0, total, 1.0)) + top
-        return np.asarray(log_mixed[:, rest])
-
-    @staticmethod
-    def _sum(weight: FloatArray, group: NDArray[np.intp], count: int) -> FloatArray:
-        order = np.argsort(group, kind="stable")
-        starts = np.searchsorted(group[order], np.arange(count))
-        return np.asarray(np.add.reduceat(weight[:, order], starts, axis=1))
-
-
-def _numbered(names: Sequence[Any], name: str) -> tuple[tuple[Any, ...], NDArray[np.intp]]:
-    """Return the different names in the order of their first appearance, and their numbers."""
-    numbers: dict[Any, int] = {}
-    try:
-        group = [numbers.setdefault(item, len(numbers)) for item in names]
-    except TypeError as error:
-        raise InvalidParameterError(f"{name} must hold hashable values: {error}") from error
-    return tuple(numbers), np.array(group, dtype=np.intp)
