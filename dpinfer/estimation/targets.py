@@ -13,6 +13,8 @@ from dpinfer._check import FloatArray, as_table, check_array, check_integer, sho
 from dpinfer.errors import InvalidParameterError, NotEstimableError
 from dpinfer.mechanisms.weighted_sum import LARGEST_WEIGHT
 from dpinfer.queries.workload import Workload, stack_rows
+from dpinfer.releases.coerce import noisy
+from dpinfer.releases.values import NoisyValues
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -310,6 +312,14 @@ def _append(rows: pd.Index, cells: pd.Index) -> pd.Index:
 
 
 # Weights of linear functions of published values.
+
+
+def noisy_vector(values: Any, mechanism: Any) -> NoisyValues:
+    """Return the values of which linear functions are asked for."""
+    x = noisy(values, mechanism=mechanism)
+    if len(x.shape) != 1:
+        raise InvalidParameterError(f"values must be one-dimensional, got shape {x.shape}")
+    return x
 
 
 def checked_weights(

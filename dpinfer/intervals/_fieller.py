@@ -1,7 +1,8 @@
 """Fieller's sets with the exact law of the noise, for pairs with noise that has a density.
 
 The ratio r is accepted when abs(y₁ - r·y₂) is at most the quantile of e₁ - r·e₂. Divided by the
-standard deviations, that compares <u, y> with Q(u) for a direction u: see :mod:`._support`.
+standard deviations, that compares <u, y> with Q(u) for a direction u, where Q(u) is the quantile of
+the weighted sum of standardised noises: for log-concave noise a norm.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from dpinfer._check import FloatArray
+from dpinfer._check import Alternative, FloatArray
 from dpinfer._numerics.roots import find_root
 from dpinfer.mechanisms.independent import as_noise
 from dpinfer.mechanisms.law import NoiseLaw
-from dpinfer.mechanisms.weighted_sum import WeightedSum, on_noises
+from dpinfer.mechanisms.weighted_sum import WeightedSum
+from dpinfer.releases.values import NoisyValues
 
 # How far a weighted sum of two noises with densities reaches, as a function of its direction.
 
@@ -390,7 +392,7 @@ CHANGE: Map = ((1.0, -1.0), (0.0, 1.0))
 
 
 def number_sets(
-    arcs: Arcs, form: Map
+    arcs: Arcs, form: Map, side: Alternative = "two-sided"
 ) -> tuple[FloatArray, FloatArray, FloatArray, NDArray[np.str_]]:
     """Return estimates, lower and upper ends and kinds of the sets of numbers behind directions.
 
@@ -419,7 +421,20 @@ def number_sets(
     kind = np.where(arcs.everything, "line", kind)
     lower = np.where(arcs.everything, -np.inf, lower)
     upper = np.where(arcs.everything, np.inf, upper)
-    return estimate, lower, upper, kind
+    if side == "two-sided":
+        return estimate, lower, upper, kind
+    # t - θ·b is rejected for its sign: in the gap of a complement that of its middle, else that
+    # beyond the lower end of the set
+    top, bottom = (arcs.published @ np.transpose(form)).T
+    gap = kind == "complement"
+    with np.errstate(invalid="ignore", over="ignore"):
+        sign = np.where(gap, top - 0.5 * (lower + upper) * bottom, bottom)
+    wanted = sign > 0 if side == "larger" else sign < 0
+    one = kind == "interval"
+    lower = np.where((one | gap) & ~wanted, -np.inf, lower)
+    upper = np.where((one & wanted) | (gap & ~wanted), np.inf, upper)
+    line = (one | gap) & np.isinf(lower) & np.isinf(upper)
+    return estimate, lower, upper, np.where(line, "line", kind)
 
 
 def _number(direction: FloatArray, form: Map) -> tuple[FloatArray, FloatArray]:
@@ -567,21 +582,26 @@ def _end(excess: Callable[[float], float], accepted: float, rejected: float) -> 
     return accepted + float(high[0]) * step
 
 
-def dependent_arcs(
-    published: FloatArray, first: NoiseLaw, second: NoiseLaw, tail: float, method: str
+def joint_arcs(
+    joint: NoisyValues,
+    first: NDArray[np.intp],
+    second: NDArray[np.intp],
+    tail: float,
+    method: str,
 ) -> Arcs:
-    """Return what is accepted for pairs (n, 2) of estimates whose errors may share noises."""
-    arcs = Arcs.empty(published)
-    for row, point in enumerate(published):
-        pair = [law.take(row) if law.shape else law for law in (first, second)]
-        joint = as_noise(pair, 2, dependence="used")
-        weights, noises = on_noises(np.eye(2), joint)
-        ends = ends_of_weights(point, weights[0], weights[1], noises, tail, method)
-        arcs.fill(np.array([row]), *ends)
+    """Return what is accepted for pairs of values, by position, whose errors may share noises."""
+    arcs = Arcs.empty(np.column_stack([joint.values[first], joint.values[second]]))
+    for row, pair in enumerate(zip(first, second, strict=True)):
+        rows = joint._rows(np.array(pair))
+        used = np.unique(rows.indices) if rows.nnz else np.zeros(1, dtype=np.intp)
+        law = joint.noises.law
+        law = law.take(used) if law.shape else law
+        one, other = rows[:, used].toarray()
+        arcs.fill(np.array([row]), *_ends(arcs.published[row], one, other, law, tail, method))
     return arcs
 
 
-def ends_of_weights(
+def _ends(
     point: FloatArray,
     first: FloatArray,
     second: FloatArray,
@@ -595,7 +615,7 @@ def ends_of_weights(
     if not all(deviations):
         reach = [_quantile(part, law, variances, tail, method) for part in (first, second)]
         return one_exact(point[np.newaxis], np.array([reach]))
-    if method == "normal":
+    if method == "asymptotic":
         log_tail = _normal_tail(first, second, variances)
     else:
         log_tail = weighted_tail(first, second, law, tail)
@@ -608,7 +628,7 @@ def _quantile(
     weights: FloatArray, law: NoiseLaw, variances: FloatArray, tail: float, method: str
 ) -> float:
     """Upper quantile of the error of one function."""
-    if method == "normal":
+    if method == "asymptotic":
         return float(-special.ndtri(tail) * np.sqrt(np.square(weights) @ variances))
     return float(WeightedSum(weights, law).isf(tail))
 

@@ -5,52 +5,42 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpinfer._check import (
-    FloatArray,
+    ALTERNATIVES,
+    Alternative,
     as_table,
     check_alpha,
     check_array,
-    check_broadcast,
     check_flag,
     check_option,
 )
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.pivots import sidak
-from dpinfer.estimation.targets import checked_weights
-from dpinfer.intervals._fieller import (
-    CHANGE,
-    RATIO,
-    SHARE,
-    Arcs,
-    Map,
-    dependent_arcs,
-    ends_of_weights,
-    number_sets,
-)
+from dpinfer.estimation.targets import checked_weights, noisy_vector
+from dpinfer.intervals._fieller import CHANGE, RATIO, SHARE, Arcs, Map, joint_arcs, number_sets
 from dpinfer.intervals._ratio_sets import MOST_ROWS, exact_arcs, normal_arcs
-from dpinfer.mechanisms.independent import Mechanism, as_noise
-from dpinfer.mechanisms.law import NoiseLaw, refuse_same
-from dpinfer.mechanisms.rounded import warn_of_rounding
-from dpinfer.mechanisms.weighted_sum import on_noises
+from dpinfer.mechanisms.independent import Mechanism
+from dpinfer.mechanisms.law import NoiseLaw
+from dpinfer.releases.coerce import noisy_pair
+from dpinfer.releases.values import NoisyValues
 from dpinfer.results.intervals import ConfidenceSets
-from dpinfer.results.labels import split_labels
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-Method = Literal["exact", "normal"]
+Method = Literal["exact", "asymptotic"]
 
-PairMechanism = Mechanism | tuple[Mechanism, Mechanism]
+PairMechanism = Mechanism | tuple[Mechanism | None, Mechanism | None] | None
 """One law for both values, or the pair of that of the numerators and that of the denominators."""
 
-METHODS: tuple[Method, ...] = ("exact", "normal")
+METHODS: tuple[Method, ...] = ("exact", "asymptotic")
+
 SMALLEST_ALPHA = 1e-50
 """The laws of weighted sums are not followed farther out."""
 
-LARGEST = 1e150
+_LARGEST = 1e150
 """Larger values than this, or ratios of them, leave the range of floats when multiplied."""
 
 
@@ -58,28 +48,32 @@ def ratio_confint(
     numerator: Any,
     denominator: Any,
     *,
-    mechanism: PairMechanism,
+    mechanism: PairMechanism = None,
     alpha: float = 0.05,
     method: Method = "exact",
+    alternative: Alternative = "two-sided",
     simultaneous: bool = False,
 ) -> ConfidenceSets:
     """Confidence sets for ratios of two confidential values, both published with noise.
 
     Parameters
     ----------
-    numerator, denominator : float, array, Series or DataFrame
-        The published values, up to 1e150 in size: the confidential values plus noise, not rounded
-        or clamped since. Their shapes broadcast; labels have to match.
-    mechanism : NoiseLaw or sequence of two
-        The law of the noise: one for all values, or a pair (that of the numerators, that of the
-        denominators), each of them one law or a law for each row. The noises are independent, but
-        for laws that a fit gave of its estimates, as
-        :meth:`dpinfer.estimation.CombinedEstimate.noise` does: they know how they depend.
+    numerator, denominator : float, array, Series, DataFrame, Release or estimate
+        The published values: the confidential values plus noise, not rounded or clamped since. One
+        number serves all of the others; labels have to match, in any order.
+    mechanism : NoiseLaw, sequence of NoiseLaw or pair
+        The law of the noise: one for all values, a list with one for each, or a tuple: that of the
+        numerators and that of the denominators. Left out (None in a tuple) for what carries its
+        law. Noises of plain numbers are independent; how the errors of estimates, and of values of
+        one release, depend is known and used.
     alpha : float, default 0.05
         One minus the confidence level, in (0, 1), and at least 1e-50 for each set.
-    method : {"exact", "normal"}
-        ``"exact"``: by the law of e₁ - r·e₂ for the noises e₁ and e₂. ``"normal"``: Fieller's
+    method : {"exact", "asymptotic"}
+        ``"exact"``: by the law of e₁ - r·e₂ for the noises e₁ and e₂. ``"asymptotic"``: Fieller's
         formula, which takes the noise as Gaussian; offered for comparison.
+    alternative : {"two-sided", "larger", "smaller"}
+        ``"larger"`` rejects ratios only for being too small: a lower limit, and all beyond, where
+        the denominator is positive and distinct from 0. ``"smaller"`` gives upper limits.
     simultaneous : bool, default False
         Whether the sets shall cover all ratios together with probability 1 - ``alpha``.
 
@@ -106,7 +100,9 @@ def ratio_confint(
     With y₁ = f₁ + e₁ and y₂ = f₂ + e₂, the number y₁ - θ·y₂ is e₁ - θ·e₂ for θ = f₁/f₂ and has a
     known law. The set holds every r at which abs(y₁ - r·y₂) is at most the smallest t with
     P(e₁ - r·e₂ > t) ≤ α/2, and covers θ with probability at least 1 - α, exactly 1 - α for noise
-    with a density. Where f₂ = 0 there is no ratio. For Gaussian noise this is Fieller's theorem.
+    with a density. A one-sided set leaves out only those r with y₁ - r·y₂ > t, or < -t, with t at
+    α, which is below 1/2. Where f₂ = 0 there is no ratio. For Gaussian noise this is Fieller's
+    theorem.
 
     The quantile t is a norm of (1, -r) for symmetric log-concave noise such as Laplace and Gaussian
     noise (Bobkov 2010). The rejected r are then one arc of the projective line, and the set is an
@@ -123,8 +119,8 @@ def ratio_confint(
     Errors of estimates from one fit are weighted sums of the same noises, and so is e₁ - r·e₂: its
     law is found anew for each r, as in :func:`linear_ratio_confint`, for at most 2,000 pairs.
 
-    Simultaneous sets have α/k or, where no value stands in several rows, 1 - (1 - α)^(1/k) for
-    each of k rows.
+    Simultaneous sets have α/k or, where all errors are independent, 1 - (1 - α)^(1/k) for each of
+    k rows.
 
     References
     ----------
@@ -146,15 +142,9 @@ def ratio_confint(
     >>> ratio_confint([60.4, 60.4, 3.1], [120.3, 2.9, 1.1], mechanism=Laplace(scale=2.0)).kind
     array(['interval', 'complement', 'line'], dtype='<U10')
     """
-    return _confint(
-        ("numerator", numerator),
-        ("denominator", denominator),
-        RATIO,
-        mechanism,
-        alpha,
-        method,
-        simultaneous,
-    )
+    named = {"numerator": numerator, "denominator": denominator}
+    how = mechanism, alpha, method, alternative, simultaneous
+    return _confint("ratio_confint", named, RATIO, *how)
 
 
 def share_confint(
@@ -162,27 +152,26 @@ def share_confint(
     rest: Any = None,
     *,
     total: Any = None,
-    mechanism: PairMechanism,
+    mechanism: PairMechanism = None,
     alpha: float = 0.05,
     method: Method = "exact",
+    alternative: Alternative = "two-sided",
     simultaneous: bool = False,
 ) -> ConfidenceSets:
     """Confidence sets for shares of confidential values in totals.
 
     Parameters
     ----------
-    part : float, array, Series or DataFrame
+    part : float, array, Series, DataFrame, Release or estimate
         The published parts.
-    rest : float, array, Series or DataFrame, optional
+    rest : like ``part``, optional
         The published remainders, with noise of their own: the share is part/(part + rest).
-    total : float, array, Series or DataFrame, optional
+    total : like ``part``, optional
         In the place of ``rest``, totals that were published with noise of their own: the share is
         part/total. For totals that are sums of published values, the part among them, see
         :func:`linear_ratio_confint`.
-    mechanism : NoiseLaw or sequence of two
-        One law for all values, or the pair of that of the parts and that of the other values.
-    alpha, method, simultaneous
-        As for :func:`ratio_confint`.
+    mechanism, alpha, method, alternative, simultaneous
+        As for :func:`ratio_confint`; in a pair of laws that of the parts is the first.
 
     Returns
     -------
@@ -207,32 +196,41 @@ def share_confint(
     >>> lower, upper = share_confint(60, 120, mechanism=Geometric(scale=2.0))
     >>> lower.round(4), upper.round(4)
     (np.float64(0.3086), np.float64(0.3568))
+
+    The share of a cell of a combined table, whose errors are dependent:
+
+    >>> from dpinfer import Release, combine, noisy
+    >>> queries = [[1, 0], [0, 1], [1, 1]]
+    >>> release = Release([58, 43, 99], workload=queries, mechanism=Geometric(scale=2.0))
+    >>> fit = noisy(combine(release))
+    >>> share_confint(fit.take([0]), total=fit.take([2]))
+    ConfidenceSets([0.534653, 0.616883], level 0.95, exact)
     """
     if (rest is None) == (total is None):
         raise InvalidParameterError("rest or total must be given, and not both")
-    other, form = (("rest", rest), SHARE) if total is None else (("total", total), RATIO)
-    return _confint(("part", part), other, form, mechanism, alpha, method, simultaneous)
+    other, form = ({"rest": rest}, SHARE) if total is None else ({"total": total}, RATIO)
+    how = mechanism, alpha, method, alternative, simultaneous
+    return _confint("share_confint", {"part": part} | other, form, *how)
 
 
 def relative_change_confint(
     new: Any,
     old: Any,
     *,
-    mechanism: PairMechanism,
+    mechanism: PairMechanism = None,
     alpha: float = 0.05,
     method: Method = "exact",
+    alternative: Alternative = "two-sided",
     simultaneous: bool = False,
 ) -> ConfidenceSets:
     """Confidence sets for relative changes of confidential values, (new - old)/old.
 
     Parameters
     ----------
-    new, old : float, array, Series or DataFrame
+    new, old : float, array, Series, DataFrame, Release or estimate
         The published values.
-    mechanism : NoiseLaw or sequence of two
-        One law for all values, or the pair of that of the new values and that of the old ones.
-    alpha, method, simultaneous
-        As for :func:`ratio_confint`.
+    mechanism, alpha, method, alternative, simultaneous
+        As for :func:`ratio_confint`; in a pair of laws that of the new values is the first.
 
     Returns
     -------
@@ -251,53 +249,80 @@ def relative_change_confint(
     >>> change.estimate.round(4), change.lower.round(4), change.upper.round(4)
     (np.float64(0.2485), np.float64(0.174), np.float64(0.3291))
     """
-    return _confint(("new", new), ("old", old), CHANGE, mechanism, alpha, method, simultaneous)
+    how = mechanism, alpha, method, alternative, simultaneous
+    return _confint("relative_change_confint", {"new": new, "old": old}, CHANGE, *how)
 
 
 def _confint(
-    first: tuple[str, Any],
-    second: tuple[str, Any],
+    who: str,
+    named: dict[str, Any],
     form: Map,
     mechanism: PairMechanism,
     alpha: float,
     method: Method,
+    alternative: Alternative,
     simultaneous: bool,
 ) -> ConfidenceSets:
-    """Return the sets of a number that is a function of the ratio of two values, named."""
+    """Return the sets of a number that is a function of the ratio of two values."""
     alpha = check_alpha(alpha)
     method = check_option(method, "method", METHODS)
-    pairs, shape, labels, shared, moved = _pairs(first, second)
-    laws = _pair_of_laws(mechanism, len(pairs))
-    estimates = any(law._shares for law in laws)
-    if estimates:
-        _check_estimates(laws, mechanism, [np.size(part) for _, part in (first, second)])
-    for (called, _), column, law in zip((first, second), pairs.T, laws, strict=True):
-        warn_of_rounding(column, law, called)
-    if moved and laws[1].shape:
-        raise InvalidParameterError(
-            f"{second[0]} must have its labels in the order of those of {first[0]}, or mechanism "
-            "one law for all rows"
-        )
+    side = check_option(alternative, "alternative", ALTERNATIVES)
     together = check_flag(simultaneous, "simultaneous")
-    scales = np.column_stack([np.broadcast_to(law.std, len(pairs)) for law in laws])
+    first, second = named
+    x, y = noisy_pair(named[first], named[second], mechanism, (first, second))
+    for part in (x, y):
+        part.need(unruled=True, who=who)
+    joint = _joint(x, y)
+    size = max(len(x), len(y))
+    pairs = np.column_stack([np.broadcast_to(part.values, size) for part in (x, y)])
+    scales = np.column_stack([np.broadcast_to(part.std, size) for part in (x, y)])
     rows = max(1, int(np.count_nonzero(scales.any(axis=1)))) if together else 1
-    each = alpha / rows if shared or estimates else sidak(alpha, rows)
-    check_level(each)
-    if estimates:
-        arcs = dependent_arcs(pairs, *laws, each / 2.0, method)
-    elif method == "normal":
-        arcs = normal_arcs(pairs, scales, each / 2.0)
+    apart = len(x) == len(y) and (joint is None or joint.are_independent())
+    tail = tail_of(sidak(alpha, rows) if apart else alpha / rows, side)
+    if joint is not None:
+        tops = np.broadcast_to(np.arange(len(x)), size)
+        arcs = joint_arcs(
+            joint, tops, np.broadcast_to(len(x) + np.arange(len(y)), size), tail, method
+        )
+    elif method == "asymptotic":
+        arcs = normal_arcs(pairs, scales, tail)
     else:
-        arcs = exact_arcs(pairs, *laws, each / 2.0)
-    return as_sets(arcs, form, shape, alpha, method, together, labels)
+        one, other = (_for_each(part.marginal, len(part), size) for part in (x, y))
+        arcs = exact_arcs(pairs, one, other, tail)
+    labels = x.labels if x.labels is not None else y.labels
+    return as_sets(arcs, form, x.shape or y.shape, alpha, method, side, together, labels)
 
 
-def check_level(alpha: float) -> None:
-    """Refuse an error probability of a single set that is out of reach."""
+def _for_each(law: NoiseLaw, own: int, size: int) -> NoiseLaw:
+    """Return the law of one number, or of so many, for so many pairs."""
+    return law.take(np.zeros(size, dtype=np.intp)) if law.shape and own < size else law
+
+
+def _joint(x: NoisyValues, y: NoisyValues) -> NoisyValues | None:
+    """Return both over the noises of both, None where each value has a noise of its own."""
+    own = x.weights is None and y.weights is None
+    if own and x.apart_from(y):
+        return None
+    if not own and max(len(x), len(y)) > MOST_ROWS:
+        raise InvalidParameterError(
+            f"{x.name} must be at most {MOST_ROWS} estimates, each of which takes up to a second, "
+            f"got {max(len(x), len(y))}: give those that are needed, or published values"
+        )
+    joint = x.beside(y)
+    return None if joint.weights is None else joint
+
+
+def tail_of(alpha: float, side: Alternative) -> float:
+    """Return the probability of each tail of a single set, unless it is out of reach."""
     if alpha < SMALLEST_ALPHA:
         raise InvalidParameterError(
             f"alpha must be >= {SMALLEST_ALPHA:g} for each set, got {alpha:g}"
         )
+    if side == "two-sided":
+        return alpha / 2.0
+    if alpha >= 0.5:
+        raise InvalidParameterError(f"alpha must be < 0.5 for a one-sided set, got {alpha:g}")
+    return alpha
 
 
 def as_sets(
@@ -306,11 +331,12 @@ def as_sets(
     shape: tuple[int, ...],
     alpha: float,
     method: str,
+    side: Alternative,
     simultaneous: bool,
     labels: pd.Index | None,
 ) -> ConfidenceSets:
     """Return the result, in the shape of the published values."""
-    estimate, lower, upper, kind = (part.reshape(shape) for part in number_sets(arcs, form))
+    estimate, lower, upper, kind = (part.reshape(shape) for part in number_sets(arcs, form, side))
     return ConfidenceSets(
         estimate=estimate,
         lower=lower,
@@ -324,77 +350,6 @@ def as_sets(
     )
 
 
-def _pairs(
-    first: tuple[str, Any], second: tuple[str, Any]
-) -> tuple[FloatArray, tuple[int, ...], pd.Index | None, bool, bool]:
-    """Return the pairs in rows, the shape of the answer and its labels.
-
-    And whether rows share values, and whether the second values were brought in the order of the
-    labels of the first, which have to be the same.
-    """
-    (name, _), (other_name, _) = first, second
-    values, labels = split_labels(first[1], name)
-    others, other_labels = split_labels(second[1], other_name)
-    moved = False
-    if labels is not None and other_labels is not None and not labels.equals(other_labels):
-        moved = True
-        order = _order(labels, other_labels)
-        if order is None:
-            raise InvalidParameterError(
-                f"{name} and {other_name} must have the same labels; pass arrays to go by position"
-            )
-        others = others[order]
-    shape = check_broadcast(**{name: values.shape, other_name: others.shape})
-    for array, called in ((values, name), (others, other_name)):
-        if np.abs(array).max() > LARGEST:
-            raise InvalidParameterError(f"{called} must be within ±{LARGEST:g}: rescale the values")
-    labels = labels if labels is not None else other_labels
-    if labels is not None and shape != (len(labels),):
-        raise InvalidParameterError(
-            f"{name} and {other_name} must have one value for each label, got shape {shape}"
-        )
-    pairs = np.column_stack([np.broadcast_to(part, shape).ravel() for part in (values, others)])
-    return pairs, shape, labels, not values.shape == others.shape == shape, moved
-
-
-def _order(labels: pd.Index, others: pd.Index) -> NDArray[np.intp] | None:
-    """Return where each label is among others, None where they are not the same."""
-    if not (labels.is_unique and others.is_unique and len(labels) == len(others)):
-        return None
-    order = np.asarray(others.get_indexer(labels), dtype=np.intp)
-    return order if (order >= 0).all() else None
-
-
-def _pair_of_laws(mechanism: PairMechanism, rows: int) -> tuple[NoiseLaw, NoiseLaw]:
-    """Return the laws of both values, each one law or one for each row."""
-    if isinstance(mechanism, (tuple, list)):
-        if len(mechanism) != 2:
-            raise InvalidParameterError(
-                "mechanism must be one law or a pair of laws, one for either value, got "
-                f"{len(mechanism)}"
-            )
-        one, other = (as_noise(part, rows, dependence="irrelevant") for part in mechanism)
-        return one, other
-    law = as_noise(mechanism, rows)
-    return law, law
-
-
-def _check_estimates(
-    laws: tuple[NoiseLaw, NoiseLaw], mechanism: PairMechanism, sizes: list[int]
-) -> None:
-    """Refuse the law of one estimate for several values, and more pairs than there is time for."""
-    if isinstance(mechanism, NoiseLaw):
-        refuse_same(laws, "mechanism")
-    for law, size in zip(laws, sizes, strict=True):
-        if size > 1:
-            refuse_same([law.take(row) if law.shape else law for row in range(size)], "mechanism")
-    if max(sizes) > MOST_ROWS:
-        raise InvalidParameterError(
-            f"mechanism must be laws of published values for more than {MOST_ROWS} pairs, got "
-            f"those of estimates for {max(sizes)}"
-        )
-
-
 # Confidence sets for ratios of two linear functions of published values.
 
 
@@ -403,28 +358,31 @@ def linear_ratio_confint(
     numerator: Any,
     denominator: Any,
     *,
-    mechanism: Mechanism,
+    mechanism: Mechanism | None = None,
     alpha: float = 0.05,
     method: Method = "exact",
+    alternative: Alternative = "two-sided",
     simultaneous: bool = False,
 ) -> ConfidenceSets:
     """Confidence sets for ratios of linear functions of the values behind one noisy vector.
 
     Parameters
     ----------
-    values : array of float, shape (m,), or Series
+    values : array of float, shape (m,), Series, Release or estimate
         The published values.
     numerator, denominator : array of float, shape (m,) or (k, m), Series, DataFrame or mapping
         The weights of either function, or of k functions, one a row, as for
         :func:`dpinfer.linear_confint`; one function serves all rows of the other.
     mechanism : NoiseLaw or sequence of NoiseLaw
-        The law of the noise: one for all values, or one for each, independent. Laws that a fit
-        gave of its estimates know how they depend.
+        The law of the noise: one for all values, or one for each. Left out where ``values`` carries
+        its own.
     alpha : float, default 0.05
         One minus the confidence level, in (0, 1), and at least 1e-50 for each set.
-    method : {"exact", "normal"}
-        ``"exact"``: by the law of the weighted sum of noises. ``"normal"``: normal quantiles,
+    method : {"exact", "asymptotic"}
+        ``"exact"``: by the law of the weighted sum of noises. ``"asymptotic"``: normal quantiles,
         offered for comparison.
+    alternative : {"two-sided", "larger", "smaller"}
+        As for :func:`ratio_confint`.
     simultaneous : bool, default False
         Whether the sets shall cover all ratios together with probability 1 - ``alpha``; each has
         the level 1 - α/k then.
@@ -464,34 +422,24 @@ def linear_ratio_confint(
     """
     alpha = check_alpha(alpha)
     method = check_option(method, "method", METHODS)
+    side = check_option(alternative, "alternative", ALTERNATIVES)
     together = check_flag(simultaneous, "simultaneous")
-    published, labels = split_labels(values, "values")
-    if published.ndim != 1:
-        raise InvalidParameterError(f"values must be one-dimensional, got shape {published.shape}")
-    law = as_noise(mechanism, len(published), dependence="used")
-    warn_of_rounding(published, law, "values")
-    numerator = as_table(numerator, "numerator")
-    denominator = as_table(denominator, "denominator")
-    first = checked_weights(numerator, labels, len(published))
-    second = checked_weights(denominator, labels, len(published))
-    rows = max(len(np.atleast_2d(first)), len(np.atleast_2d(second)))
-    if not {len(np.atleast_2d(first)), len(np.atleast_2d(second))} <= {1, rows}:
+    x = noisy_vector(values, mechanism)
+    tables = as_table(numerator, "numerator"), as_table(denominator, "denominator")
+    first, second = (checked_weights(table, x.labels, len(x)) for table in tables)
+    counts = [len(np.atleast_2d(part)) for part in (first, second)]
+    rows = max(counts)
+    if not set(counts) <= {1, rows}:
         raise InvalidParameterError(
             f"numerator and denominator must have as many rows as each other, or one, got "
-            f"{len(first)} and {len(second)}"
+            f"{counts[0]} and {counts[1]}"
         )
-    tops, bottoms = (np.broadcast_to(part, (rows, len(published))) for part in (first, second))
-    with np.errstate(over="ignore", invalid="ignore"):
-        points = np.column_stack([tops @ published, bottoms @ published])
-    check_array(points, "weights @ values", ge=-LARGEST, le=LARGEST)
-    tail = (alpha / rows if together else alpha) / 2.0
-    check_level(2.0 * tail)
-    joint, law = on_noises(np.concatenate([tops, bottoms]), law)
-    arcs = Arcs.empty(points)
-    for row in range(rows):
-        ends = ends_of_weights(points[row], joint[row], joint[rows + row], law, tail, method)
-        arcs.fill(np.array([row]), *ends)
+    both = np.concatenate([np.broadcast_to(part, (rows, len(x))) for part in (first, second)])
+    joint = x.linear(both)
+    check_array(joint.values, "weights @ values", ge=-_LARGEST, le=_LARGEST)
+    tail = tail_of(alpha / rows if together else alpha, side)
+    arcs = joint_arcs(joint, np.arange(rows), rows + np.arange(rows), tail, method)
     shape = (rows,) if max(first.ndim, second.ndim) == 2 else ()
-    framed = [part.index for part in (numerator, denominator) if hasattr(part, "columns")]
+    framed = [part.index for part in tables if hasattr(part, "columns")]
     index = next((part for part in framed if len(part) == rows), None)
-    return as_sets(arcs, RATIO, shape, alpha, method, together, index)
+    return as_sets(arcs, RATIO, shape, alpha, method, side, together, index)

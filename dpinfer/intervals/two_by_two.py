@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from scipy import special
 
 from dpinfer._check import (
+    ALTERNATIVES,
+    Alternative,
     FloatArray,
     as_values,
     check_alpha,
@@ -44,20 +46,21 @@ from dpinfer.intervals._ratio_sets import (
 )
 from dpinfer.intervals._two_binomials import Sample, Transform, lower_limit
 from dpinfer.intervals.ratios import (
-    LARGEST,
     METHODS,
     Method,
     as_sets,
-    check_level,
     linear_ratio_confint,
     ratio_confint,
     share_confint,
+    tail_of,
 )
 from dpinfer.mechanisms.independent import Mechanism, as_noise, groups, integer_cells
 from dpinfer.mechanisms.law import NoiseLaw, refuse_dependent
 from dpinfer.mechanisms.laws import Exact, Gaussian
 from dpinfer.mechanisms.rounded import warn_of_rounding
 from dpinfer.mechanisms.weighted_sum import WeightedSum, fast_sum, weighted_sums
+from dpinfer.releases.coerce import noisy
+from dpinfer.releases.values import LARGEST_VALUE
 from dpinfer.results.intervals import Intervals, Uncertainty
 
 if TYPE_CHECKING:
@@ -87,6 +90,10 @@ MOST_LINEAR = 60
 
 NARROW = 20.0
 """Sums of whole-numbered noise of a larger standard deviation have no polygon."""
+
+
+Sides = tuple[Alternative, Alternative]
+"""What is asked of the risk of either row."""
 
 
 @dataclass(frozen=True)
@@ -148,13 +155,13 @@ class NoisyTotals:
         inside = np.clip(risk, 0.0, 1.0)
         return Risks(risk, noise, inside * (1.0 - inside) / safe)
 
-    def sets(self, counts: FloatArray, alpha: float) -> tuple[FloatArray, FloatArray]:
+    def sets(self, counts: FloatArray, alpha: float, sides: Sides) -> tuple[FloatArray, FloatArray]:
         """Return ends of the risks of both rows, (m, 2); inf and -inf where empty."""
         if not self.alone and len(counts) > MOST_LINEAR:
             raise InvalidParameterError(
                 f"table must hold at most {MOST_LINEAR} tables for method='exact' with "
                 f"row_totals_mechanism, which takes up to a second for each, got {len(counts)}: "
-                "pass the first column alone, fewer tables at a time, or use method='normal'"
+                "pass the first column alone, fewer tables at a time, or use method='asymptotic'"
             )
         low, high = np.empty(self.values.shape), np.empty(self.values.shape)
         for row, laws in enumerate(self.laws):
@@ -164,13 +171,14 @@ class NoisyTotals:
                     self.values[:, row],
                     mechanism=(laws[0], laws[2]),
                     alpha=alpha,
+                    alternative=sides[row],
                 ).restrict(lower=0.0, upper=1.0)
                 continue
             events, size = self.weights(row)
             for number, cells in enumerate(counts[:, row]):
                 values = [*cells, self.values[number, row]]
                 low[number, row], high[number, row] = linear_ratio_confint(
-                    values, events, size, mechanism=laws, alpha=alpha
+                    values, events, size, mechanism=laws, alpha=alpha, alternative=sides[row]
                 ).restrict(lower=0.0, upper=1.0)
         return low, high
 
@@ -216,7 +224,12 @@ def estimated_risks(counts: FloatArray, law: NoiseLaw, totals: FloatArray | None
 
 
 def exact_risks(
-    counts: FloatArray, law: NoiseLaw, totals: FloatArray | None, risks: Risks, alpha: float
+    counts: FloatArray,
+    law: NoiseLaw,
+    totals: FloatArray | None,
+    risks: Risks,
+    alpha: float,
+    sides: Sides,
 ) -> tuple[FloatArray, FloatArray]:
     """Return lower and upper ends of the risks of both rows, (m, 2); inf and -inf where empty."""
     low, high = np.empty(risks.estimate.shape), np.empty(risks.estimate.shape)
@@ -224,7 +237,8 @@ def exact_risks(
         weight = _weights(law)
         cells = np.zeros((2, 4))
         cells[0, :2], cells[1, 2:] = np.column_stack([weight, 1.0 - weight])
-        reach = np.array([float(one.isf(alpha / 2)) for one in weighted_sums(cells, law)])
+        tail = tail_of(alpha, sides[0])
+        reach = np.array([float(one.isf(tail)) for one in weighted_sums(cells, law)])
         # rounding must not take away an end that is attained
         half = reach / totals + ROUNDING * (np.abs(risks.estimate) + reach / totals)
         low = np.maximum(risks.estimate - half, 0.0)
@@ -233,9 +247,13 @@ def exact_risks(
     for row in range(2):
         laws = [law.take(2 * row + cell) if law.shape else law for cell in range(2)]
         sets = share_confint(
-            counts[:, row, 0], counts[:, row, 1], mechanism=(laws[0], laws[1]), alpha=alpha
-        ).restrict(lower=0.0, upper=1.0)
-        low[:, row], high[:, row] = sets
+            counts[:, row, 0],
+            counts[:, row, 1],
+            mechanism=(laws[0], laws[1]),
+            alpha=alpha,
+            alternative=sides[row],
+        )
+        low[:, row], high[:, row] = sets.restrict(lower=0.0, upper=1.0)
     return low, high
 
 
@@ -274,7 +292,7 @@ def _reach_of_many(
 
 
 def ratio_ends(
-    risks: Risks, law: NoiseLaw, totals: FloatArray, alpha: float
+    risks: Risks, law: NoiseLaw, totals: FloatArray, tail: float, side: Alternative
 ) -> tuple[FloatArray, FloatArray]:
     """Return ends of the ratio of two risks with public row totals; inf and -inf where empty.
 
@@ -283,9 +301,9 @@ def ratio_ends(
     """
     points = risks.estimate * totals
     arcs = Arcs.empty(points)
-    arcs.fill(np.arange(len(points)), *_count_arcs(points, law, alpha / 2.0))
-    sets = as_sets(arcs, RATIO, (len(points),), alpha, "exact", False, None).restrict(lower=0.0)
-    lower, upper = sets
+    arcs.fill(np.arange(len(points)), *_count_arcs(points, law, tail))
+    sets = as_sets(arcs, RATIO, (len(points),), 2.0 * tail, "exact", side, False, None)
+    lower, upper = sets.restrict(lower=0.0)
     with np.errstate(over="ignore"):
         return lower * (totals[:, 1] / totals[:, 0]), upper * (totals[:, 1] / totals[:, 0])
 
@@ -357,7 +375,7 @@ def _check_rows(rows: int) -> None:
     if rows > MOST_ROWS:
         raise InvalidParameterError(
             f"row_totals must hold at most {MOST_ROWS} different pairs for noise of this kind, got "
-            f"{rows}: pass fewer tables at a time, or use method='normal'"
+            f"{rows}: pass fewer tables at a time, or use method='asymptotic'"
         )
 
 
@@ -366,13 +384,16 @@ def sampling_ends(
     law: NoiseLaw,
     totals: FloatArray | NoisyTotals | None,
     f: Transform,
-    alpha: float,
+    limit: float,
 ) -> tuple[FloatArray, FloatArray]:
-    """Return exact ends of f(p₁) - f(p₂) for the risks in the population; inf, -inf where empty."""
+    """Return limits of f(p₁) - f(p₂) for the risks in the population, of error ``limit`` each.
+
+    They are inf and -inf where the interval is empty.
+    """
     if len(counts) > MOST_TABLES:
         raise InvalidParameterError(
             f"table must hold at most {MOST_TABLES} tables for method='exact' with sampling, which "
-            f"takes some 0.1 s for each, got {len(counts)}: use method='normal', or fewer at a time"
+            f"takes some 0.1 s for each, got {len(counts)}: take fewer, or method='asymptotic'"
         )
     noisy = totals if isinstance(totals, NoisyTotals) else None
     known = None if isinstance(totals, NoisyTotals) else totals
@@ -388,7 +409,6 @@ def sampling_ends(
             raise InvalidParameterError("row_totals must hold whole numbers where their noise does")
     elif known is not None:
         check_array(check_integer_array(known, "row_totals", ge=1), "row_totals", le=LARGEST_NOBS)
-    limit = 0.5 * alpha
     lower, upper = np.empty(len(counts)), np.empty(len(counts))
     for number, table in enumerate(counts):
         if known is None:
@@ -531,11 +551,12 @@ Measure = Literal["risk ratio", "odds ratio", "risk difference"]
 def risk_ratio_confint(
     table: Any,
     *,
-    mechanism: Mechanism,
+    mechanism: Mechanism | None = None,
     row_totals: Any = None,
     row_totals_mechanism: Mechanism | None = None,
     alpha: float = 0.05,
     method: Method = "exact",
+    alternative: Alternative = "two-sided",
     uncertainty: Uncertainty = "noise",
     simultaneous: bool = False,
 ) -> Intervals:
@@ -543,12 +564,14 @@ def risk_ratio_confint(
 
     Parameters
     ----------
-    table : array of float, shape (2, 2) or (m, 2, 2), or DataFrame
+    table : array of float, shape (2, 2) or (m, 2, 2), DataFrame, Release or estimate
         The published counts: a row for each group, the column of those with the event before that
         of those without. With ``row_totals_mechanism`` the first column may be all there is, in
-        the shape (2, 1) or (m, 2, 1).
-    mechanism : NoiseLaw or sequence of NoiseLaw
-        The law of the noise: one for all cells, or one for each, row by row.
+        the shape (2, 1) or (m, 2, 1). A release or an estimate has the four values in that order,
+        row by row, with independent errors.
+    mechanism : NoiseLaw or sequence of NoiseLaw, optional
+        The law of the noise: one for all cells, or one for each, row by row. Left out where
+        ``table`` carries its own.
     row_totals : array of float, shape (2,) or (m, 2), optional
         The totals of the rows where they are public, positive. They are taken as exact, and both
         cells of a row then bear on its risk.
@@ -558,12 +581,15 @@ def risk_ratio_confint(
         any sign then. Sums of the noisy cells are no such totals: leave both arguments out.
     alpha : float, default 0.05
         One minus the confidence level, in (0, 1), and at least 1e-50 for each table.
-    method : {"exact", "normal"}
+    method : {"exact", "asymptotic"}
         ``"exact"``: by the law of the noise. From the sets of the two risks at the level √(1 - α)
         each, which is conservative; with public ``row_totals``, for ratios and differences of
-        risks, from the law of the one linear statistic. ``"normal"``: the delta method, on the
+        risks, from the law of the one linear statistic. ``"asymptotic"``: the delta method, on the
         logarithmic scale; approximate, and the whole possible range where an estimated risk is not
         inside (0, 1).
+    alternative : {"two-sided", "larger", "smaller"}
+        Both limits, or one at the full ``alpha``, which is then below 1/2: ``"larger"`` gives the
+        lower limit only, ``"smaller"`` the upper one.
     uncertainty : {"noise", "noise+sampling"}
         Whether the interval is about the risks in the confidential table, or about those in a
         population of which each row is a binomial sample. For the latter ``row_totals`` are whole
@@ -608,14 +634,14 @@ def risk_ratio_confint(
     is the approximate limit of Donner and Zou (2012) from Wilson's limits with the noise in them,
     and the risks are looked for within limits that miss with probability α/1000 (Berger and Boos
     1994). Sums over cells and steps are rounded to the safe side, by about 1 % of the length. With
-    public totals the interval is about as long as the normal one, and without noise the smallest
-    coverage found by enumeration is .952 for samples of 10 to 50 at 1 - α = .95, where that of
-    the normal one is .905. Without public totals a row's events (for risks up to 1/2, and the
-    others beyond) have an unknown number of trials, within limits from the sum of the row that miss
-    with probability α/100: with Laplace noise of scale 1 that makes the interval 1.3 times as
-    long for rows of 200 and 1.1 times for rows of 2,000, and more for smaller ones. Where the
-    sum of a row may be all noise, every value is possible. It takes some 0.1 s for a table, and up
-    to a second without totals.
+    public totals the interval is about as long as the asymptotic one, and without noise the
+    smallest coverage found by enumeration is .952 for samples of 10 to 50 at 1 - α = .95, where
+    that of the asymptotic one is .905. Without public totals a row's events (for risks up to 1/2,
+    and the others beyond) have an unknown number of trials, within limits from the sum of the row
+    that miss with probability α/100: with Laplace noise of scale 1 that makes the interval 1.3
+    times as long for rows of 200 and 1.1 times for rows of 2,000, and more for smaller ones. Where
+    the sum of a row may be all noise, every value is possible. It takes some 0.1 s for a table, and
+    up to a second without totals.
 
     With ``row_totals_mechanism`` the cells and the total N of a row are combined by least squares,
     â = a + v_a·(N - a - b)/v and n̂ = a + b + (v_a + v_b)·(N - a - b)/v, with v the sum of the three
@@ -627,7 +653,7 @@ def risk_ratio_confint(
     what limits the number of trials and what counts the events. It takes up to a second for a
     table, and some five where the totals have noise of a scale of tens.
 
-    The normal interval is exp(log(p₁/p₂) ± z·√v), with v the sum over the rows of var(p)/p²,
+    The asymptotic interval is exp(log(p₁/p₂) ± z·√v), with v the sum over the rows of var(p)/p²,
     where the noise contributes ((1 - p)²v_a + p²v_b)/n² to var(p), and sampling p(1 - p)/n
     (Katz et al. 1978).
 
@@ -658,27 +684,20 @@ def risk_ratio_confint(
     >>> lower.round(2), upper.round(2)
     (np.float64(1.35), np.float64(3.05))
     """
-    return _confint(
-        "risk ratio",
-        table,
-        mechanism,
-        row_totals,
-        row_totals_mechanism,
-        alpha,
-        method,
-        uncertainty,
-        simultaneous,
-    )
+    totals = row_totals, row_totals_mechanism
+    how = alpha, method, alternative, uncertainty, simultaneous
+    return _confint("risk ratio", table, mechanism, totals, how)
 
 
 def odds_ratio_confint(
     table: Any,
     *,
-    mechanism: Mechanism,
+    mechanism: Mechanism | None = None,
     row_totals: Any = None,
     row_totals_mechanism: Mechanism | None = None,
     alpha: float = 0.05,
     method: Method = "exact",
+    alternative: Alternative = "two-sided",
     uncertainty: Uncertainty = "noise",
     simultaneous: bool = False,
 ) -> Intervals:
@@ -686,7 +705,8 @@ def odds_ratio_confint(
 
     Parameters
     ----------
-    table, mechanism, row_totals, row_totals_mechanism, alpha, method, uncertainty, simultaneous
+    table, mechanism, row_totals, row_totals_mechanism, alpha, method, alternative, uncertainty, \
+simultaneous
         As for :func:`risk_ratio_confint`.
 
     Returns
@@ -702,7 +722,7 @@ def odds_ratio_confint(
     Notes
     -----
     The odds p/(1 - p) increase with the risk p, so that the exact interval follows from those of
-    the two risks as in :func:`risk_ratio_confint`. The normal interval has the variance
+    the two risks as in :func:`risk_ratio_confint`. The asymptotic interval has the variance
     Σ var(p)/(p(1 - p))² on the logarithmic scale, to which sampling contributes 1/(n·p(1 - p))
     (Woolf 1955).
 
@@ -718,27 +738,20 @@ def odds_ratio_confint(
     >>> odds_ratio_confint(table, mechanism=Laplace(scale=1.0))
     Intervals([2.02976, 2.95714], level 0.95, exact)
     """
-    return _confint(
-        "odds ratio",
-        table,
-        mechanism,
-        row_totals,
-        row_totals_mechanism,
-        alpha,
-        method,
-        uncertainty,
-        simultaneous,
-    )
+    totals = row_totals, row_totals_mechanism
+    how = alpha, method, alternative, uncertainty, simultaneous
+    return _confint("odds ratio", table, mechanism, totals, how)
 
 
 def risk_difference_confint(
     table: Any,
     *,
-    mechanism: Mechanism,
+    mechanism: Mechanism | None = None,
     row_totals: Any = None,
     row_totals_mechanism: Mechanism | None = None,
     alpha: float = 0.05,
     method: Method = "exact",
+    alternative: Alternative = "two-sided",
     uncertainty: Uncertainty = "noise",
     simultaneous: bool = False,
 ) -> Intervals:
@@ -746,7 +759,8 @@ def risk_difference_confint(
 
     Parameters
     ----------
-    table, mechanism, row_totals, row_totals_mechanism, alpha, method, uncertainty, simultaneous
+    table, mechanism, row_totals, row_totals_mechanism, alpha, method, alternative, uncertainty, \
+simultaneous
         As for :func:`risk_ratio_confint`.
 
     Returns
@@ -762,7 +776,7 @@ def risk_difference_confint(
     Notes
     -----
     The exact interval is [l₁ - u₂, u₁ - l₂] for the sets of the two risks, as in
-    :func:`risk_ratio_confint`; the normal one is p₁ - p₂ ± z·√(Σ var(p)). With public
+    :func:`risk_ratio_confint`; the asymptotic one is p₁ - p₂ ± z·√(Σ var(p)). With public
     ``row_totals`` the estimated difference has an error that is a weighted sum of the four noises,
     and the exact interval is the estimate give or take a quantile of its law. From 33 different
     pairs of totals on, that quantile is a bound at most 1.4e-4 of it too large for noise with a
@@ -775,65 +789,62 @@ def risk_difference_confint(
     >>> risk_difference_confint(table, mechanism=Laplace(scale=1.0))
     Intervals([0.121829, 0.180459], level 0.95, exact)
     """
-    return _confint(
-        "risk difference",
-        table,
-        mechanism,
-        row_totals,
-        row_totals_mechanism,
-        alpha,
-        method,
-        uncertainty,
-        simultaneous,
-    )
+    totals = row_totals, row_totals_mechanism
+    how = alpha, method, alternative, uncertainty, simultaneous
+    return _confint("risk difference", table, mechanism, totals, how)
 
 
 def _confint(
     measure: Measure,
     table: Any,
-    mechanism: Mechanism,
-    row_totals: Any,
-    row_totals_mechanism: Mechanism | None,
-    alpha: float,
-    method: Method,
-    uncertainty: Uncertainty,
-    simultaneous: bool,
+    mechanism: Mechanism | None,
+    known: tuple[Any, Mechanism | None],
+    how: tuple[float, Method, Alternative, Uncertainty, bool],
 ) -> Intervals:
-    """Return the intervals for one of the measures."""
+    """Return the intervals for one of the measures, with totals of rows and the law of these."""
+    alpha, method, alternative, uncertainty, simultaneous = how
+    row_totals, row_totals_mechanism = known
     alpha = check_alpha(alpha)
     method = check_option(method, "method", METHODS)
+    side = check_option(alternative, "alternative", ALTERNATIVES)
     uncertainty = check_option(uncertainty, "uncertainty", UNCERTAINTIES)
     together = check_flag(simultaneous, "simultaneous")
-    counts, single, rows = _tables(table, row_totals_mechanism is not None)
-    columns = counts.shape[2]
-    law = as_noise(mechanism, 2 * columns)
-    warn_of_rounding(counts.reshape(-1, 2 * columns), law, "table")
-    totals = noisy = None
+    counts, single, rows, law = _tables(table, mechanism, row_totals_mechanism is not None)
+    totals = noisy_totals = None
     if row_totals_mechanism is not None:
-        counts, noisy = _noisy_totals(row_totals, row_totals_mechanism, counts, law, single, rows)
+        counts, noisy_totals = _noisy_totals(
+            row_totals, row_totals_mechanism, counts, law, single, rows
+        )
     elif row_totals is not None:
-        totals = _totals(row_totals, counts, single, rows, noisy=False)
+        totals = _totals(row_totals, counts, single, rows, known=True)
     each = sidak(alpha, len(counts)) if together else alpha
-    check_level(each)
-    risks = noisy.risks(counts) if noisy else estimated_risks(counts, law, totals)
+    tail = tail_of(each, side)
+    risks = noisy_totals.risks(counts) if noisy_totals else estimated_risks(counts, law, totals)
     notes: tuple[str, ...] = ()
     if method == "exact" and uncertainty == "noise+sampling":
         transform, back = _SCALES[measure]
-        ends = sampling_ends(counts, law, noisy or totals, transform, each)
+        ends = sampling_ends(counts, law, noisy_totals or totals, transform, tail)
         empty = ends[0] > ends[1]
         lower, upper = (back(np.where(empty, 0.0, end)) for end in ends)
         lower, upper = np.where(empty, np.inf, lower), np.where(empty, -np.inf, upper)
     elif method == "exact" and totals is not None and measure == "risk difference":
-        lower, upper = _linear_difference(risks, law, totals, each)
+        lower, upper = _linear_difference(risks, law, totals, tail)
     elif method == "exact" and totals is not None and measure == "risk ratio":
-        lower, upper = ratio_ends(risks, law, totals, each)
+        lower, upper = ratio_ends(risks, law, totals, tail, side)
     elif method == "exact":
-        half = sidak(each, 2)
-        sets = noisy.sets(counts, half) if noisy else None
-        low, high = sets or exact_risks(counts, law, totals, risks, half)
+        half, sides = sidak(each, 2), _SIDES[side]
+        if noisy_totals:
+            low, high = noisy_totals.sets(counts, half, sides)
+        else:
+            low, high = exact_risks(counts, law, totals, risks, half, sides)
         lower, upper = _combined(measure, low, high)
     else:
-        lower, upper, notes = _by_delta_method(measure, risks, uncertainty, each)
+        lower, upper, notes = _by_delta_method(measure, risks, uncertainty, tail)
+    least, most = (-1.0, 1.0) if measure == "risk difference" else (0.0, np.inf)
+    if side == "larger":
+        upper = np.where(lower > upper, upper, most)
+    elif side == "smaller":
+        lower = np.where(lower > upper, lower, least)
     first, second = np.clip(risks.estimate, 0.0, 1.0).T
     parts = [_VALUES[measure](first, second), lower, upper]
     estimate, lower, upper = (part[0] if single else part for part in parts)
@@ -849,19 +860,43 @@ def _confint(
     )
 
 
-def _tables(table: Any, short: bool) -> tuple[FloatArray, bool, pd.Index | None]:
-    """Return the tables in three axes, whether the first was missing, and labels of rows."""
+_SIDES: dict[Alternative, Sides] = {
+    "two-sided": ("two-sided", "two-sided"),
+    "larger": ("larger", "smaller"),
+    "smaller": ("smaller", "larger"),
+}
+"""What is asked of either risk; all measures increase with the first and decrease with the second.
+"""
+
+
+def _tables(
+    table: Any, mechanism: Mechanism | None, short: bool
+) -> tuple[FloatArray, bool, pd.Index | None, NoiseLaw]:
+    """Return the tables in three axes, whether the first was missing, labels of rows, the law."""
+    if hasattr(table, "__noisy__"):
+        x = noisy(table, mechanism=mechanism, name="table")
+        x.need(independent=True, unruled=True, who="an interval of a 2 × 2 table")
+        if len(x) != 4:
+            raise InvalidParameterError(f"table must have 4 values, row by row, got {len(x)}")
+        return x.values.reshape(1, 2, 2), True, None, x.marginal
     table = as_values(table, "table")
     values = table.to_numpy() if hasattr(table, "iloc") else table
-    counts = check_array(values, "table", ge=-LARGEST, le=LARGEST)
+    counts = check_array(values, "table", ge=-LARGEST_VALUE, le=LARGEST_VALUE)
     allowed = ((2, 2), (2, 1)) if short else ((2, 2),)
     if counts.ndim not in (2, 3) or counts.shape[-2:] not in allowed:
         also = ", or (2, 1) or (m, 2, 1)" if short else ""
         raise InvalidParameterError(
             f"table must have the shape (2, 2) or (m, 2, 2){also}, got {counts.shape}"
         )
+    flat = counts.reshape(-1, 2 * counts.shape[-1])
+    x = noisy(flat[0], mechanism=mechanism, name="table")
+    law = x.need(independent=True, who="an interval of a 2 × 2 table").marginal
+    if len(flat) > 1:
+        # all tables have the laws of the first
+        cells = np.tile(np.arange(flat.shape[1]), len(flat))
+        noisy(flat.ravel(), mechanism=law.take(cells) if law.shape else law, name="table")
     rows = table.index if hasattr(table, "iloc") else None
-    return counts.reshape(-1, *counts.shape[-2:]), counts.ndim == 2, rows
+    return counts.reshape(-1, *counts.shape[-2:]), counts.ndim == 2, rows, law
 
 
 def _noisy_totals(
@@ -877,7 +912,7 @@ def _noisy_totals(
         raise InvalidParameterError("row_totals_mechanism must not be given without row_totals")
     own = as_noise(mechanism, 2, name="row_totals_mechanism")
     refuse_dependent([law, own], "mechanism and row_totals_mechanism")
-    totals = _totals(row_totals, counts, single, rows, noisy=True)
+    totals = _totals(row_totals, counts, single, rows, known=False)
     warn_of_rounding(totals, own, "row_totals")
     alone = counts.shape[2] == 1
     cells = [law.take(k) if law.shape else law for k in range(2 * counts.shape[2])]
@@ -889,12 +924,12 @@ def _noisy_totals(
 
 
 def _totals(
-    row_totals: Any, counts: FloatArray, single: bool, rows: pd.Index | None, noisy: bool
+    row_totals: Any, counts: FloatArray, single: bool, rows: pd.Index | None, known: bool
 ) -> FloatArray:
     """Return the totals as (m, 2)."""
     own = unlabelled(row_totals, "row_totals", rows, "the rows of table")
-    totals = check_array(own, "row_totals", ge=-LARGEST, le=LARGEST)
-    if not noisy:
+    totals = check_array(own, "row_totals", ge=-LARGEST_VALUE, le=LARGEST_VALUE)
+    if known:
         check_array(totals, "row_totals", gt=0)
     if totals.shape not in ((2,), (len(counts), 2)):
         wanted = "(2,)" if single else f"(2,) or ({len(counts)}, 2)"
@@ -903,11 +938,11 @@ def _totals(
 
 
 def _by_delta_method(
-    measure: Measure, risks: Risks, uncertainty: Uncertainty, alpha: float
+    measure: Measure, risks: Risks, uncertainty: Uncertainty, tail: float
 ) -> tuple[FloatArray, FloatArray, tuple[str, ...]]:
     """Return the ends by the delta method, and what there is to say about them."""
     variance = risks.noise + (risks.sampling if uncertainty == "noise+sampling" else 0.0)
-    z = float(-special.ndtri(alpha / 2))
+    z = float(-special.ndtri(tail))
     usable = np.all((risks.estimate > 0) & (risks.estimate < 1), axis=1)
     p = np.where(usable[:, None], risks.estimate, 0.5)
     spread = z * np.sqrt((variance * np.square(_SLOPES[measure](p))).sum(axis=1))
@@ -978,10 +1013,10 @@ _SLOPES: dict[Measure, Callable[[FloatArray], FloatArray]] = {
 
 
 def _linear_difference(
-    risks: Risks, law: NoiseLaw, totals: FloatArray, alpha: float
+    risks: Risks, law: NoiseLaw, totals: FloatArray, tail: float
 ) -> tuple[FloatArray, FloatArray]:
     """Return the difference of the risks give or take a quantile of its error, within [-1, 1]."""
-    reach = difference_reach(law, totals, alpha / 2)
+    reach = difference_reach(law, totals, tail)
     centre = risks.estimate[:, 0] - risks.estimate[:, 1]
     # rounding must not take away an end that is attained
     half = reach + ROUNDING * (np.abs(risks.estimate).sum(axis=1) + reach)

@@ -62,7 +62,7 @@ _LEAST_COUNT, _LEAST_EXPOSURE = 1e-200, 1e-100
 _PAIRS, _EXACT_PAIRS = 1 << 13, 1 << 3
 """Published counts and numbers of trials of which normal intervals are made, and exact ones."""
 
-_TABLES = {"exact": 1 << 11, "normal": 1 << 13}
+_TABLES = {"exact": 1 << 11, "asymptotic": 1 << 13}
 """Number of published tables that are tried."""
 
 _CELLS = 4
@@ -345,7 +345,7 @@ class TwoByTwoWidth(RoughWidth):
     members, rounded, but 1 at least; with ``row_totals=True`` their sizes are public.
     ``mechanism`` may be a list of four laws, one for each cell, row by row. The confidential table
     has nobs1·prop1 events in the first row, rounded, and likewise in the second, for the
-    uncertainty ``"noise"``; for ``"noise+sampling"``, by the normal method only, as exact intervals
+    uncertainty ``"noise"``; for ``"noise+sampling"``, by ``"asymptotic"`` only, as exact intervals
     of so many tables would take minutes, they are binomial. Published tables are made from 8192
     points (2048 for the exact method) of a Sobol sequence in place of random numbers; the ``error``
     of a curve is the difference from the rule with half as many points.
@@ -376,10 +376,9 @@ class TwoByTwoWidth(RoughWidth):
             scale=scale,
             ratio=check_scalar(self.ratio, "ratio", ge=1e-6, le=1e6),
             row_totals=check_flag(self.row_totals, "row_totals"),
-            method=spelled(self.method),
+            method=check_option(self.method, "method", _TABLES),
             uncertainty=check_option(self.uncertainty, "uncertainty", get_args(Uncertainty)),
         )
-        check_option(self.method, "method", _TABLES)
         if (self.method, self.uncertainty) == ("exact", "noise+sampling"):
             raise InvalidParameterError(
                 "method must be 'asymptotic' to plan for uncertainty 'noise+sampling', got "

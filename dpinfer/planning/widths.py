@@ -36,7 +36,7 @@ from dpinfer.intervals.counts import (
     linear_confint,
     tail_of,
 )
-from dpinfer.intervals.ratios import LARGEST, METHODS, linear_ratio_confint, ratio_confint
+from dpinfer.intervals.ratios import METHODS, linear_ratio_confint, ratio_confint
 from dpinfer.intervals.selected import unpublished_bound
 from dpinfer.intervals.surveys import stratified_total, survey_total
 from dpinfer.mechanisms import Exact, Laplace
@@ -44,6 +44,7 @@ from dpinfer.mechanisms.independent import integer_cells
 from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.planning.engine import BUDGETS, Columns, WidthBySetting, WidthRow
 from dpinfer.planning.search import LARGEST_SIZE, Search
+from dpinfer.releases.values import LARGEST_VALUE
 from dpinfer.results.intervals import Intervals, Uncertainty
 from dpinfer.results.labels import split_labels
 
@@ -307,11 +308,10 @@ class RatioWidth(WidthRow):
     given = ("numerator", "denominator")
 
     def prepare(self) -> None:
-        self.set(method=spelled(self.method))
         check_option(self.method, "method", METHODS)
 
     def check(self, name: str, value: Any) -> FloatArray:
-        return check_array(value, name, ge=-LARGEST, le=LARGEST)
+        return check_array(value, name, ge=-LARGEST_VALUE, le=LARGEST_VALUE)
 
     def at(self, law: NoiseLaw, alpha: float, columns: Columns) -> tuple[Any, Any]:
         sets = ratio_confint(
@@ -361,7 +361,7 @@ class LinearRatioWidth(WidthBySetting):
             self.set(**{name: freeze(weights)})
         self.set(
             values=freeze(values),
-            method=spelled(self.method),
+            method=check_option(self.method, "method", METHODS),
             simultaneous=check_flag(self.simultaneous, "simultaneous"),
         )
         # the interval checks what the plan has in common with it
@@ -392,8 +392,8 @@ class LinearRatioWidth(WidthBySetting):
         return float(np.max(sets.width)), 0.0
 
     def guess(self, name: str, known: Columns, target: float) -> float | None:
-        """Return what normal sets need, which cost less."""
-        return None if self.method != "exact" else found_by(self, "normal", name, known, target)
+        """Return what asymptotic sets need, which cost less."""
+        return None if self.method != "exact" else found_by(self, "asymptotic", name, known, target)
 
     def precision(self, name: str) -> float:
         return COSTLY_PRECISION

@@ -22,7 +22,7 @@ from dpinfer.mechanisms.independent import (
     as_noise,
     refuse_selected,
 )
-from dpinfer.mechanisms.law import NoiseLaw, ParametricLaw, marked
+from dpinfer.mechanisms.law import NoiseLaw, ParametricLaw, marked, refuse_same
 from dpinfer.queries.domain import show_label
 from dpinfer.results.labels import split_labels
 
@@ -184,6 +184,40 @@ def noisy(
         return _ruled(x, threshold, clamp, rounded, bin_size)
     _check_fit(x)
     return x
+
+
+def noisy_pair(
+    first: Any,
+    second: Any,
+    mechanism: Any,
+    names: tuple[str, str],
+    called: str = "mechanism",
+) -> tuple[NoisyValues, NoisyValues]:
+    """Return two arguments as noisy values of one shape, or one of them a number.
+
+    ``mechanism`` is a tuple with the law of each, or serves both that do not carry their own.
+    """
+    pair = mechanism
+    if not isinstance(mechanism, tuple):
+        carried = [hasattr(value, "__noisy__") for value in (first, second)]
+        pair = [None if own and not all(carried) else mechanism for own in carried]
+    if len(pair) != 2:
+        raise InvalidParameterError(
+            f"{called} must be one law, a list with a law for each value, or a pair of laws, got "
+            f"a tuple of {len(pair)}"
+        )
+    refuse_same([law for law in pair if isinstance(law, NoiseLaw)], called)
+    x, other = (
+        noisy(value, mechanism=law, name=name, called=called)
+        for value, law, name in zip((first, second), pair, names, strict=True)
+    )
+    y = x.aligned(other)
+    if x.shape and y.shape and x.shape != y.shape:
+        raise InvalidParameterError(
+            f"{names[0]} and {names[1]} must have one shape, or one of them must be a number, got "
+            f"{x.shape} and {y.shape}"
+        )
+    return x, y
 
 
 def _numbers(values: Any, name: str) -> tuple[FloatArray, pd.Index | None]:

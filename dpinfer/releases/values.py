@@ -580,6 +580,22 @@ class NoisyValues:
             name=self.name,
         )
 
+    def apart_from(self, other: NoisyValues) -> bool:
+        """Whether the values and others have no noise in common.
+
+        Raises
+        ------
+        InvalidParameterError
+            If that cannot be told: equal values of equal laws came in twice.
+        """
+        mine, theirs = ({origin for origin, *_ in x.noises.parts} for x in (self, other))
+        if not mine.isdisjoint(theirs):
+            return False
+        if not {origin.digest for origin in mine}.isdisjoint(origin.digest for origin in theirs):
+            raise InvalidParameterError(_READ_TWICE)
+        _refuse_twice(self, other)
+        return True
+
     def aligned(self, other: NoisyValues) -> NoisyValues:
         """Return other values in the order of these, by their labels where both have some.
 

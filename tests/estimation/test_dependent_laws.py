@@ -24,7 +24,7 @@ def same(found, wanted, rtol=1e-9):
     np.testing.assert_allclose(np.asarray(list(found)), np.asarray(list(wanted)), rtol=rtol)
 
 
-@pytest.mark.parametrize("method", ["exact", "normal"])
+@pytest.mark.parametrize("method", ["exact", "asymptotic"])
 def test_ratios_of_estimates_are_those_of_linear_functions_of_the_release(method):
     def by_release(first, second):
         return dpi.linear_ratio_confint(

@@ -33,14 +33,16 @@ STRATA = SURVEY | {"counts": THREE, "rate": None, "design": "srs"}
 FEW = {"reps": 20, "rng": 1, "n_jobs": 1}
 QUICK = FEW | {"precision": None, "progress": False}
 PLAN = {"mechanism": NOISE, "method": "normal"}
-TWO_BY_TWO = {"table": TABLE, "mechanism": NOISE, "row_totals": None, "method": "normal"}
+TWO_BY_TWO = {"table": TABLE, "mechanism": NOISE, "row_totals": None, "method": "asymptotic"}
 TWO_BY_TWO |= {
+    "alternative": "two-sided",
     "row_totals_mechanism": None,
     "alpha": 0.1,
     "uncertainty": "noise",
     "simultaneous": False,
 }
-PAIR = {"mechanism": NOISE, "alpha": 0.1, "method": "normal", "simultaneous": False}
+PAIR = {"mechanism": NOISE, "alpha": 0.1, "method": "asymptotic", "simultaneous": False}
+PAIR |= {"alternative": "larger"}
 REPORTS = {"alpha": 0.1, "integer": False, "lower": 0, "upper": 90, "simultaneous": False}
 PROTECTED = {"protection": PURE, "sensitivity": 1.0, "group": 1}
 MEASURED = {"measured": {"cells": np.eye(2), "sum": [[1, 1]]}, "budget": PURE, "target": None}

@@ -45,7 +45,7 @@ POSTERIOR = dpinfer.count_posterior(**VALID["count_posterior"])
 CURVE = TradeOff(PURE)
 MEDIAN = dpinfer.privacy.smooth_median_sensitivity(**VALID["smooth_median_sensitivity"])
 ORDINARY = dpinfer.count_confint(THREE, mechanism=NOISE)
-SETS = dpinfer.ratio_confint(THREE, [60, 70, 80], mechanism=NOISE, method="normal")
+SETS = dpinfer.ratio_confint(THREE, [60, 70, 80], mechanism=NOISE, method="asymptotic")
 
 
 METHODS = {

@@ -9,7 +9,7 @@ from dpinfer import Geometric, plan
 from dpinfer.intervals import PoissonPrior
 
 QUICK = {"mechanism": Geometric.from_epsilon, "budget": 2.0, "alpha": 0.1}
-NORMAL = QUICK | {"method": "normal"}
+NORMAL = QUICK | {"method": "asymptotic"}
 WIDTHS = {
     "clipped_mean_confint": NORMAL
     | {"mechanism": SMOOTH, "budget": None, "bounds": (0, 9), "std": 1.0, "noise_in": "mean"}

@@ -201,7 +201,9 @@ SPECIAL |= {
 }
 SPECIAL["width: normal mean"] = lambda mechanism, **parts: width("normal_mean_confint", **parts)
 
-MANY_EXACT = ["width: linear ratio", "noisy trials"]
+RATIOS = ["ratio_confint", "share_confint", "relative_change_confint"]
+RATIOS += ["risk_ratio_confint", "odds_ratio_confint", "risk_difference_confint"]
+RATIOS += ["width: ratio", "width: risk ratio"]
 EACH_METHOD = {
     "exact mid-p wilson normal": ["proportion_confint"],
     "exact mid-p score normal": ["poisson_confint"],
@@ -218,7 +220,9 @@ EACH_METHOD = {
     "exact wilson normal": ["width: proportion"],
     "exact score normal": ["width: rate"],
     "exact tail-bound normal": ["width: counts", "width: linear"],
-    "normal": ["linear_ratio_confint", "solve: ratio", "clipped_mean_confint", *MANY_EXACT],
+    "normal": ["clipped_mean_confint", "noisy trials"],
+    "exact asymptotic": RATIOS,
+    "asymptotic": ["linear_ratio_confint", "solve: ratio", "width: linear ratio"],
 }
 METHODS = {name: found.split() for found, names in EACH_METHOD.items() for name in names}
 """Methods of each, exact and normal where nothing is said; exact would take long for two."""

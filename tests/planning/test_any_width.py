@@ -539,7 +539,7 @@ ANY = {
         ("nobs", "proportion"),
     ),
     "rate": (poisson_confint, {"method": "score"}, ("exposure", "rate")),
-    "table": (odds_ratio_confint, {"method": "normal"}, ("nobs1", "prop1", "prop2")),
+    "table": (odds_ratio_confint, {"method": "asymptotic"}, ("nobs1", "prop1", "prop2")),
     "normal mean": (normal_mean_confint, {"mean_bounds": (0, 300)}, ("nobs", "std")),
     "normal mean and deviation": (
         normal_mean_confint,

@@ -293,9 +293,9 @@ CONFINTS = {
 KINDS = [
     {"method": "exact"},
     {"method": "exact", "row_totals": True},
-    {"method": "normal"},
-    {"method": "normal", "uncertainty": "noise+sampling"},
-    {"method": "normal", "uncertainty": "noise+sampling", "row_totals": True},
+    {"method": "asymptotic"},
+    {"method": "asymptotic", "uncertainty": "noise+sampling"},
+    {"method": "asymptotic", "uncertainty": "noise+sampling", "row_totals": True},
 ]
 
 
@@ -355,8 +355,8 @@ def test_width_is_that_of_an_enumeration_of_noises(measure):
         list(product(noise, repeat=4)), dtype=float
     ).reshape(-1, 2, 2)
     weights = np.prod(np.array(list(product(law.pmf(noise), repeat=4))), axis=1)
-    widths = widths_of(measure, tables, law, {"method": "normal"})
-    plan = Planned(CONFINTS[measure], mechanism=law, ratio=1.5, method="normal")
+    widths = widths_of(measure, tables, law, {"method": "asymptotic"})
+    plan = Planned(CONFINTS[measure], mechanism=law, ratio=1.5, method="asymptotic")
     if measure == "risk difference":
         assert plan.width(**SETTING) == pytest.approx(weights @ widths, rel=1e-5)
         return
@@ -373,7 +373,7 @@ def test_width_is_that_of_an_enumeration_of_samples(measure):
     weights = np.multiply.outer(
         stats.binom.pmf(np.arange(81), 80, 0.4), stats.binom.pmf(np.arange(121), 120, 0.25)
     ).ravel()
-    kind = {"method": "normal", "uncertainty": "noise+sampling"}
+    kind = {"method": "asymptotic", "uncertainty": "noise+sampling"}
     widths = widths_of(measure, tables, Exact(), kind)
     plan = Planned(CONFINTS[measure], mechanism=Exact(), ratio=1.5, **kind)
     if measure == "risk difference":

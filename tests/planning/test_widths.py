@@ -337,7 +337,7 @@ def test_empty_intervals_are_not_taken_for_narrow_ones():
 RATIO_MAKERS = [Laplace.from_epsilon, Geometric.from_epsilon, Gaussian.from_rho]
 
 
-RATIO_METHODS = ["exact", "normal"]
+RATIO_METHODS = ["exact", "asymptotic"]
 
 
 @pytest.mark.parametrize("method", RATIO_METHODS)
@@ -367,14 +367,14 @@ def test_width_is_that_of_the_set_and_infinite_where_it_is_not_bounded(law, meth
 TABLE = [60.0, 90.0, 30.0]
 
 
-LINEAR_RATIO_METHODS = ["exact", "normal"]
+LINEAR_RATIO_METHODS = ["exact", "asymptotic"]
 
 
 SHARES = ([[1, 0, 0], [0, 1, 0], [0, 0, 1]], [1, 1, 1])
 PARTS = {"numerator": SHARES[0], "denominator": SHARES[1]}
 
 
-@pytest.mark.parametrize("method", ["exact", "normal"])
+@pytest.mark.parametrize("method", ["exact", "asymptotic"])
 def test_gaussian_noise_has_the_width_of_fieller_of_linear_ratio(method):
     sigma = 5.0
     a, b = np.array([1.0, 0.0, -0.5]), np.array([1.0, 2.0, 1.0])
@@ -423,7 +423,7 @@ def test_a_part_and_the_sum_have_the_width_of_a_share():
 
 
 @pytest.mark.parametrize("together", [False, True])
-@pytest.mark.parametrize("method", ["exact", "normal"])
+@pytest.mark.parametrize("method", ["exact", "asymptotic"])
 def test_of_several_ratios_the_widest_counts(method, together):
     laws = [Laplace(scale=2.0), Laplace(scale=3.0), Laplace(scale=1.0)]
     known = {"method": method, "simultaneous": together}
@@ -469,9 +469,9 @@ def test_whole_numbered_noise_has_whole_values():
         numerator=[1, 0],
         denominator=[1, 1],
         mechanism=law,
-        method="normal",
+        method="asymptotic",
     )
-    rounded = linear_ratio_confint([2, 8], [1, 0], [1, 1], mechanism=law, method="normal")
+    rounded = linear_ratio_confint([2, 8], [1, 0], [1, 1], mechanism=law, method="asymptotic")
     assert plan.width(size=10.0) == rounded.width
 
 
@@ -502,7 +502,7 @@ def test_widths_are_infinite_where_a_set_is_not_bounded():
         numerator=[1, 0, 0],
         denominator=[1, -1, 1],
         mechanism=Laplace.from_epsilon,
-        method="normal",
+        method="asymptotic",
     )
     np.testing.assert_array_equal(np.isinf(plan.width(budget=[0.1, 10.0])), [True, True])
     with pytest.raises(InvalidParameterError, match="width must be one that can be reached"):

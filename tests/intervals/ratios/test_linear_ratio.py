@@ -31,7 +31,7 @@ def test_normal_method_is_fieller_with_a_covariance():
     # share of a cell in the total: the errors have covariance v
     y, v, z = np.array([60.0, 90.0, 30.0]), 8.0, 1.959963984540054
     share = linear_ratio_confint(
-        y, [1, 0, 0], [1, 1, 1], mechanism=Laplace(scale=2.0), method="normal"
+        y, [1, 0, 0], [1, 1, 1], mechanism=Laplace(scale=2.0), method="asymptotic"
     )
     for r in share:
         d = 60 - r * 180
@@ -77,16 +77,16 @@ def test_normal_method_where_noise_is_missing_or_cancels():
         (([1, 0], [0, 1]), [(10 - half) / 5, (10 + half) / 5]),
         (([0, 1], [1, 0]), [5 / (10 + half), 5 / (10 - half)]),
     ):
-        sets = linear_ratio_confint([10.0, 5.0], *functions, mechanism=noise, method="normal")
+        sets = linear_ratio_confint([10.0, 5.0], *functions, mechanism=noise, method="asymptotic")
         np.testing.assert_allclose(tuple(sets), wanted, rtol=1e-12)
     # the errors of the functions are multiples of each other
     same = linear_ratio_confint(
-        [50.0, 60.0], [1, 1], [2, 2], mechanism=Laplace(scale=1.0), method="normal"
+        [50.0, 60.0], [1, 1], [2, 2], mechanism=Laplace(scale=1.0), method="asymptotic"
     )
     np.testing.assert_allclose(tuple(same), [0.5, 0.5], atol=1e-9)
 
 
-@pytest.mark.parametrize("method", ["exact", "normal"])
+@pytest.mark.parametrize("method", ["exact", "asymptotic"])
 def test_a_difference_without_error_has_a_point_as_law(method):
     # errors that are multiples of each other, as the values are, and as they are not
     functions, noise = ([1.0, 3.0], [2.0, 6.0]), Laplace(scale=2.0)
@@ -153,7 +153,7 @@ def test_bad_arguments(arguments, message):
     st.lists(st.sampled_from([0.0, 1.0, -2.0, 0.3]), min_size=2, max_size=2),
     st.lists(st.sampled_from([0.0, 1.0, -2.0, 0.3]), min_size=2, max_size=2),
     st.sampled_from([Laplace(scale=1.0), Geometric(scale=0.7), Gaussian(sigma=1.0)]),
-    st.sampled_from(["exact", "normal"]),
+    st.sampled_from(["exact", "asymptotic"]),
 )
 def test_any_arguments(values, numerator, denominator, noise, method):
     try:

@@ -8,14 +8,14 @@ from dpinfer.intervals import ratio_confint
 from dpinfer.mechanisms import Exact, Gaussian, Geometric, Laplace, Tulap
 
 
-@pytest.mark.parametrize("method", ["exact", "normal"])
+@pytest.mark.parametrize("method", ["exact", "asymptotic"])
 def test_pairs_without_any_noise_are_points(method):
     sets = ratio_confint([3.0, 3.0, 0.0], [4.0, 0.0, 0.0], mechanism=Exact(), method=method)
     assert list(sets.kind) == ["interval", "empty", "line"]
     assert sets.lower[0] == sets.upper[0] == 0.75
 
 
-@pytest.mark.parametrize("method", ["exact", "normal"])
+@pytest.mark.parametrize("method", ["exact", "asymptotic"])
 def test_kinds_that_never_meet(method):
     # of the six pairs of kinds, three are in no row
     first = [Laplace(scale=2.0), Geometric(scale=1.0), Gaussian(sigma=2.0)]

@@ -26,7 +26,7 @@ MEASURES = {
 
 
 def test_without_noise_sampling_intervals_are_those_of_statsmodels():
-    known = {"mechanism": Exact(), "method": "normal", "uncertainty": "noise+sampling"}
+    known = {"mechanism": Exact(), "method": "asymptotic", "uncertainty": "noise+sampling"}
     table = Table2x2(TABLE)
     np.testing.assert_allclose(
         tuple(odds_ratio_confint(TABLE, **known)), table.oddsratio_confint(), rtol=1e-9
@@ -67,7 +67,7 @@ def test_delta_method_by_differences(measure):
     half = 1.959963984540054 * np.sqrt(np.square(slopes) @ variances)
     ends = statistic(cells) + np.array([-half, half])
     wanted = ends if measure is risk_difference_confint else np.exp(ends)
-    interval = measure(TABLE, mechanism=noise, method="normal")
+    interval = measure(TABLE, mechanism=noise, method="asymptotic")
     np.testing.assert_allclose(tuple(interval), wanted, rtol=1e-6)
     assert "approximate" in interval.notes[0]
 
@@ -199,7 +199,7 @@ def test_exact_intervals_with_sampling_are_about_as_wide_as_normal_ones(measure,
     table = np.array([[600.0, 1400.0], [350.0, 1650.0]])
     given = {"mechanism": noise, "uncertainty": "noise+sampling"}
     exact = measure(table, row_totals=[2000, 2000], **given)
-    normal = measure(table, row_totals=[2000, 2000], method="normal", **given)
+    normal = measure(table, row_totals=[2000, 2000], method="asymptotic", **given)
     assert 0.99 < exact.width / normal.width < 1.03
     if noise == Exact():
         unknown = measure(table, **given)
@@ -228,11 +228,14 @@ def test_without_noise_it_is_near_the_score_interval():
 def test_small_counts_give_the_whole_range():
     table = [[1.0, -2.0], [30.0, 170.0]]
     noise = Laplace(scale=2.0)
-    for method in ("exact", "normal"):
+    for method in ("exact", "asymptotic"):
         interval = odds_ratio_confint(table, mechanism=noise, method=method)
         assert (interval.lower, interval.upper) == (0.0, np.inf)
     assert "outside (0, 1)" in interval.notes[1]
-    assert tuple(risk_difference_confint(table, mechanism=noise, method="normal")) == (-1.0, 1.0)
+    assert tuple(risk_difference_confint(table, mechanism=noise, method="asymptotic")) == (
+        -1.0,
+        1.0,
+    )
 
 
 def test_many_tables_at_once():
@@ -280,7 +283,7 @@ def test_noisy_totals_cover_noise(measure):
     tables = TABLE + law.rvs((4000, 2, 2), rng=rng)
     totals = 200.0 + own.rvs((4000, 2), rng=rng)
     known = {"mechanism": law, "row_totals_mechanism": own, "alpha": 0.2}
-    for method in ("exact", "normal"):
+    for method in ("exact", "asymptotic"):
         found = measure(tables[..., :1], row_totals=totals, method=method, **known)
         assert found.contains(value).mean() >= 0.76
     few = measure(tables[:14], row_totals=totals[:14], **known)
@@ -369,7 +372,7 @@ def test_bad_arguments(arguments, message):
     st.lists(st.sampled_from([-3.0, 0.0, 1.0, 5.0, 1e150, -1e9]), min_size=4, max_size=4),
     st.sampled_from([Laplace(scale=1.0), Geometric(scale=1.0), Exact(), Gaussian(sigma=1e-80)]),
     st.sampled_from(list(MEASURES)),
-    st.sampled_from(["exact", "normal"]),
+    st.sampled_from(["exact", "asymptotic"]),
     st.sampled_from(["noise", "noise+sampling"]),
     st.sampled_from([None, [3.0, 5.0], [1e-100, 1e100]]),
 )
