@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,14 +14,11 @@ from dpinfer._check import FloatArray, check_array, check_integer_array, check_o
 from dpinfer._numerics.counts import LOG_NEGLIGIBLE, binom_pmf, binom_radius
 from dpinfer._numerics.lattice import smallest_whole
 from dpinfer.errors import InvalidParameterError
-from dpinfer.estimation.published import LARGEST_NOBS, unlabelled
+from dpinfer.estimation.published import LARGEST_NOBS
 from dpinfer.mechanisms._noisy_count import NoisyBinomial, NoisyCount
 from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.mechanisms.laws import Exact
-
-if TYPE_CHECKING:
-    import pandas as pd
-
+from dpinfer.releases.values import NoisyValues
 
 # The law of a count in a simple random sample, published with noise.
 
@@ -277,8 +274,7 @@ class PoissonSampling(Design):
 
 def checked_design(
     design: DesignName,
-    count: FloatArray,
-    labels: pd.Index | None,
+    x: NoisyValues,
     *,
     sample_size: Any,
     population_size: Any,
@@ -296,13 +292,13 @@ def checked_design(
             raise InvalidParameterError(f"{name} must not be given for design={option!r}")
 
     def one_each(name: str) -> FloatArray:
-        array = unlabelled(given[name], name, labels, "count")
-        if array.shape not in ((), count.shape):
+        array = x.setting(given[name], name)
+        if array.size not in (1, len(x)):
             raise InvalidParameterError(
-                f"{name} must be a number or have one entry for each of the {count.size} counts, "
-                f"got shape {array.shape}"
+                f"{name} must be a number or have one entry for each of the {len(x)} counts, got "
+                f"shape {array.shape}"
             )
-        return np.broadcast_to(array, count.shape).reshape(-1)
+        return np.broadcast_to(array, len(x))
 
     size = None if population_size is None else _checked_size(one_each("population_size"))
     if option == "poisson":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,25 +12,20 @@ from dpinfer._check import (
     FloatArray,
     check_alpha,
     check_array,
-    check_integer_array,
     check_option,
     show,
 )
 from dpinfer._numerics.roots import find_root
 from dpinfer.errors import InvalidParameterError
-from dpinfer.estimation.published import LARGEST_NOBS, common_shape, unlabelled
-from dpinfer.mechanisms.independent import IndependentNoise, Mechanism, as_noise
+from dpinfer.estimation.published import LARGEST_NOBS
+from dpinfer.mechanisms.independent import IndependentNoise, Mechanism
 from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.mechanisms.laws import Gaussian
 from dpinfer.mechanisms.weighted_sum import WeightedSum
+from dpinfer.releases.coerce import noisy
 from dpinfer.results.intervals import ERROR_COVERED, Intervals, Uncertainty
-from dpinfer.results.labels import split_labels
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-
-ClippedMethod = Literal["exact", "normal", "tail-bound"]
+ClippedMethod = Literal["exact", "asymptotic", "tail-bound"]
 
 _STEPS = 4096
 """Steps of the bound on the sampling error, each counted at its far end."""
@@ -46,7 +41,7 @@ def clipped_mean_confint(
     nobs: Any,
     *,
     bounds: tuple[float, float],
-    mechanism: Mechanism,
+    mechanism: Mechanism | None = None,
     std: Any = None,
     alpha: float = 0.05,
     method: ClippedMethod | None = None,
@@ -56,22 +51,23 @@ def clipped_mean_confint(
 
     Parameters
     ----------
-    mean : float, array of shape (m,) or Series
+    mean : float, array of shape (m,), Series, Release or estimate
         Published means of values that were clipped to ``bounds``, plus noise; not clipped again.
     nobs : int, array or Series
         Numbers n of the values behind each mean.
     bounds : (float, float)
         The bounds a < b of the clipping.
-    mechanism : NoiseLaw or sequence of NoiseLaw
+    mechanism : NoiseLaw or sequence of NoiseLaw, optional
         The law of the noise *in the mean*: if noise of scale b was added to the sum of n values,
-        its scale is b/n here. One for all means, or one for each.
+        its scale is b/n here. One for all means, or one for each. Left out where ``mean`` carries
+        its law.
     std : float, array or Series, optional
         Standard deviation of the clipped variable, at most (b - a)/2, where it is known.
     alpha : float, default 0.05
         One minus the confidence level, in (0, 1).
-    method : {"exact", "normal", "tail-bound"}, optional
+    method : {"exact", "asymptotic", "tail-bound"}, optional
         ``"exact"``, for noise alone: quantiles of the law of the noise. For noise and sampling,
-        ``"normal"`` if ``std`` is given: a normal sampling error plus noise of its exact law;
+        ``"asymptotic"`` if ``std`` is given: a normal sampling error plus noise of its exact law;
         ``"tail-bound"`` otherwise: Hoeffding's bound on the sampling error plus noise of its exact
         law.
     uncertainty : {"noise+sampling", "noise"}
@@ -101,8 +97,8 @@ def clipped_mean_confint(
     With sampling error S and noise e, the half-width is the smallest t with a bound of at most
     α/2 on P(S + e > t).
 
-    - ``"normal"``: S is normal with standard deviation ``std``/√n. That is approximate, and good
-      where n is large and the clipped variable not very skew.
+    - ``"asymptotic"``: S is normal with standard deviation ``std``/√n. That is approximate, and
+      good where n is large and the clipped variable not very skew.
     - ``"tail-bound"``: P(S >= s) <= exp(-2ns²/(b - a)²) for every law on [a, b] (Hoeffding 1963,
       Theorem 2), so that S lies below a random variable R with this tail, and P(S + e > t) <=
       P(R + e > t). R is taken to the far end of one of 4096 steps, and so errs by at most 1 in
@@ -123,27 +119,32 @@ def clipped_mean_confint(
     >>> clipped_mean_confint(37.2, 500, bounds=(0, 100), mechanism=noise, uncertainty="noise")
     Intervals([36.6009, 37.7991], level 0.95, exact)
     >>> clipped_mean_confint(37.2, 500, bounds=(0, 100), mechanism=noise, std=20.0)
-    Intervals([35.3602, 39.0398], level 0.95, normal)
+    Intervals([35.3602, 39.0398], level 0.95, asymptotic)
     >>> clipped_mean_confint(37.2, 500, bounds=(0, 100), mechanism=noise)
     Intervals([31.0826, 43.3174], level 0.95, tail-bound)
     """
     alpha = check_alpha(alpha)
     covered = check_option(uncertainty, "uncertainty", ERROR_COVERED)
-    values, labels = split_labels(mean, "mean")
-    check_array(values, "mean", ge=-_LARGEST, le=_LARGEST)
     low, high = _checked_bounds(bounds)
-    sizes = check_integer_array(unlabelled(nobs, "nobs", labels, "mean"), "nobs", ge=1)
-    check_array(sizes, "nobs", le=LARGEST_NOBS)
-    known = None if std is None else _checked_std(std, labels, high - low)
-    given = {"mean": values, "nobs": sizes} | ({} if known is None else {"std": known})
-    shape = common_shape(**given)
-    size = int(np.prod(shape))
-    noise = as_noise(mechanism, size)
+    x = noisy(mean, mechanism=mechanism, name="mean")
+    x.need(unruled=True, who="clipped_mean_confint")
+    check_array(x.values, "mean", ge=-_LARGEST, le=_LARGEST)
+    sizes = x.setting(nobs, "nobs", whole=True, ge=1, le=LARGEST_NOBS)
+    # rounding of (b - a)/2 shall not refuse the largest one that there is (Popoviciu)
+    most = (high - low) * (0.5 + 1e-12)
+    known = None if std is None else x.setting(std, "std", ge=0, le=most)
+    settings = [sizes] if known is None else [sizes, known]
+    shape = x.shape if x.labels is None else (len(x),)
+    if len(shape) > 1:
+        raise InvalidParameterError(f"mean must be a number or one-dimensional, got shape {shape}")
+    shape = np.broadcast_shapes(shape, *(setting.shape for setting in settings))
+    size = max(1, *shape) if shape else 1
+    noise = x.marginal if len(x) == size or not x.marginal.shape else x.marginal.take(0)
     table = _methods(covered, known)
     chosen = next(iter(table)) if method is None else check_option(method, "method", table)
     spread = np.full(size, high - low) if known is None else np.broadcast_to(known, shape)
     half = table[chosen](noise, np.broadcast_to(sizes, shape).ravel(), spread.ravel(), alpha)
-    centre = np.broadcast_to(values, shape)
+    centre = np.broadcast_to(x.values, size).reshape(shape)
     half = half.reshape(shape)
     intervals = Intervals(
         estimate=centre,
@@ -152,7 +153,7 @@ def clipped_mean_confint(
         alpha=alpha,
         method=chosen,
         uncertainty=covered,
-        labels=labels,
+        labels=x.labels,
         notes=_NOTES.get(chosen, ()),
     )
     return intervals.restrict(lower=low, upper=high)
@@ -213,11 +214,11 @@ def _methods(covered: Uncertainty, std: FloatArray | None) -> dict[ClippedMethod
     """Return the procedures for what is covered and known."""
     if covered == "noise":
         return {"exact": _noise_only}
-    return {"tail-bound": _hoeffding} if std is None else {"normal": _normal}
+    return {"tail-bound": _hoeffding} if std is None else {"asymptotic": _normal}
 
 
 _NOTES: dict[ClippedMethod, tuple[str, ...]] = {
-    "normal": ("the sampling error is taken as normal: approximate",),
+    "asymptotic": ("the sampling error is taken as normal: approximate",),
 }
 
 
@@ -229,10 +230,3 @@ def _checked_bounds(bounds: Any) -> tuple[float, float]:
             f"bounds must be two numbers, the smaller one first, got {show(bounds)}"
         )
     return float(array[0]), float(array[1])
-
-
-def _checked_std(std: Any, labels: pd.Index | None, width: float) -> FloatArray:
-    """Return standard deviations that a variable within the bounds may have."""
-    # rounding of (b - a)/2 shall not refuse the largest one that there is (Popoviciu)
-    most = width * (0.5 + 1e-12)
-    return check_array(unlabelled(std, "std", labels, "mean"), "std", ge=0, le=most)

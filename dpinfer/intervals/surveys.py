@@ -11,7 +11,6 @@ from scipy import special
 
 from dpinfer._check import FloatArray, check_alpha, check_array, check_option, freeze
 from dpinfer.errors import InvalidParameterError
-from dpinfer.estimation.published import check_published
 from dpinfer.intervals._survey_designs import (
     Design,
     DesignName,
@@ -20,12 +19,13 @@ from dpinfer.intervals._survey_designs import (
     invert_total,
 )
 from dpinfer.intervals.counts import linear_confint
-from dpinfer.mechanisms.independent import IndependentNoise, Mechanism, as_noise, groups
+from dpinfer.mechanisms.independent import IndependentNoise, Mechanism, groups
 from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.mechanisms.laws import Gaussian
 from dpinfer.mechanisms.weighted_sum import WeightedSum
+from dpinfer.releases.coerce import noisy
 from dpinfer.results.intervals import Intervals, Uncertainty
-from dpinfer.results.labels import attach_labels, split_labels
+from dpinfer.results.labels import attach_labels
 from dpinfer.results.tables import render_table
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 Quantity = Literal["total", "mean"]
-SurveyMethod = Literal["exact", "convolution", "normal"]
+SurveyMethod = Literal["exact", "convolution", "asymptotic"]
 
 _APPROXIMATE = "the sampling error is taken as normal, with an estimated variance: approximate"
 
@@ -126,11 +126,11 @@ class SurveyEstimate:
         uncertainty : {"noise+sampling", "noise"}
             ``"noise+sampling"``: for the quantity in the population. ``"noise"``: for what the
             confidential sample would have given without noise.
-        method : {"exact", "convolution", "normal"}, optional
+        method : {"exact", "convolution", "asymptotic"}, optional
             For noise alone: ``"exact"`` (default), quantiles of the law of the noise, or
-            ``"normal"``. For both: ``"exact"`` (default), inversion of the exact laws of the
+            ``"asymptotic"``. For both: ``"exact"`` (default), inversion of the exact laws of the
             noisy counts over all possible totals; ``"convolution"``, a normal sampling error plus
-            noise of its exact law; ``"normal"``, a normal quantile times ``bse``.
+            noise of its exact law; ``"asymptotic"``, a normal quantile times ``bse``.
 
         Returns
         -------
@@ -145,7 +145,7 @@ class SurveyEstimate:
         Notes
         -----
         In a census ``"exact"`` and ``"convolution"`` are the intervals for noise alone. Without
-        noise, ``"convolution"`` and ``"normal"`` are the textbook interval, and ``"exact"`` the
+        noise, ``"convolution"`` and ``"asymptotic"`` are the textbook interval, and ``"exact"`` the
         hypergeometric one (or, in Poisson sampling, that for the number of binomial trials). Exact
         intervals cover with probability 1 - α or more. The others lean on an estimated variance
         and on a normal law: where the expected count, or the number of those who do not count, is
@@ -262,7 +262,7 @@ def _noise_exact(estimate: SurveyEstimate, alpha: float) -> Ends:
     """Quantiles of the law of the noise."""
     count, weights, noise = estimate.count, estimate.weights, estimate.mechanism
     if not estimate._one_count_each:
-        lower, upper = linear_confint(count, weights, noise, alpha=alpha)
+        lower, upper = linear_confint(count, weights, mechanism=noise, alpha=alpha)
         return np.atleast_1d(lower), np.atleast_1d(upper)
     # ends of counts first: they may be attained, and rounding is monotone
     half = np.asarray(noise.isf(alpha / 2))
@@ -324,8 +324,8 @@ def _exact(estimate: SurveyEstimate, alpha: float) -> Ends:
 
 
 _METHODS: dict[Uncertainty, dict[SurveyMethod, Callable[[SurveyEstimate, float], Ends]]] = {
-    "noise+sampling": {"exact": _exact, "convolution": _convolution, "normal": _normal},
-    "noise": {"exact": _noise_exact, "normal": _noise_normal},
+    "noise+sampling": {"exact": _exact, "convolution": _convolution, "asymptotic": _normal},
+    "noise": {"exact": _noise_exact, "asymptotic": _noise_normal},
 }
 """Procedures by the error that they cover; the first one is the default."""
 
@@ -336,7 +336,7 @@ _METHODS: dict[Uncertainty, dict[SurveyMethod, Callable[[SurveyEstimate, float],
 def survey_total(
     count: Any,
     *,
-    mechanism: Mechanism,
+    mechanism: Mechanism | None = None,
     sample_size: Any = None,
     population_size: Any = None,
     rate: Any = None,
@@ -346,11 +346,12 @@ def survey_total(
 
     Parameters
     ----------
-    count : float, array of shape (m,) or Series
+    count : float, array of shape (m,), Series, Release or estimate
         Noisy counts of the units in the sample that have the property, one for each of m
         properties, areas or times: each gives an estimate of its own.
-    mechanism : NoiseLaw or sequence of NoiseLaw
-        The law of the noise: one for all counts, or one for each.
+    mechanism : NoiseLaw or sequence of NoiseLaw, optional
+        The law of the noise: one for all counts, or one for each. Left out where ``count`` carries
+        its law.
     sample_size, population_size : int, array or Series
         Sizes n and N of the sample and of the population, for ``design="srs"``. Under
         ``design="poisson"`` there is no fixed sample size, and N, if given, bounds exact intervals.
@@ -410,7 +411,7 @@ def survey_total(
 def survey_mean(
     count: Any,
     *,
-    mechanism: Mechanism,
+    mechanism: Mechanism | None = None,
     population_size: Any,
     sample_size: Any = None,
     rate: Any = None,
@@ -449,7 +450,7 @@ def survey_mean(
 def stratified_total(
     counts: Any,
     *,
-    mechanism: Mechanism,
+    mechanism: Mechanism | None = None,
     sample_size: Any = None,
     population_size: Any = None,
     rate: Any = None,
@@ -459,10 +460,11 @@ def stratified_total(
 
     Parameters
     ----------
-    counts : array of float, shape (H,), or Series
-        The noisy count of each stratum.
-    mechanism : NoiseLaw or sequence of NoiseLaw
-        The law of the noise: one for all strata, or one for each.
+    counts : array of float, shape (H,), Series, Release or estimate
+        The noisy count of each stratum; their errors must be independent.
+    mechanism : NoiseLaw or sequence of NoiseLaw, optional
+        The law of the noise: one for all strata, or one for each. Left out where ``counts`` carries
+        its law.
     sample_size, population_size, rate : array or Series, shape (H,), or number
         Sizes n and N, or rates π, of the strata; see :func:`survey_total`.
     design : {"srs", "poisson"}
@@ -502,7 +504,7 @@ def stratified_total(
 def stratified_mean(
     counts: Any,
     *,
-    mechanism: Mechanism,
+    mechanism: Mechanism | None = None,
     population_size: Any,
     sample_size: Any = None,
     rate: Any = None,
@@ -542,7 +544,7 @@ def stratified_mean(
 
 def _estimate(
     count: Any,
-    mechanism: Mechanism,
+    mechanism: Mechanism | None,
     quantity: Quantity,
     stratified: bool,
     sample_size: Any,
@@ -552,20 +554,16 @@ def _estimate(
 ) -> SurveyEstimate:
     """Horvitz-Thompson estimates of each count and, for strata, of their sum."""
     name = "counts" if stratified else "count"
-    values, labels = split_labels(count, name)
-    if values.ndim > 1 or (stratified and values.ndim == 0):
+    who = f"{'stratified' if stratified else 'survey'}_{quantity}"
+    x = noisy(count, mechanism=mechanism, name=name)
+    x.need(unruled=True, independent=stratified, who=who)
+    shape = x.shape if x.labels is None else (len(x),)
+    if len(shape) > 1 or (stratified and not shape):
         kind = "one-dimensional" if stratified else "a number or one-dimensional"
-        raise InvalidParameterError(f"{name} must be {kind}, got shape {values.shape}")
-    published = values.reshape(-1)
-    noise = as_noise(mechanism, published.size)
-    check_published(published, name, noise)
+        raise InvalidParameterError(f"{name} must be {kind}, got shape {shape}")
+    published, noise, labels = x.values, x.marginal, x.labels
     sampling = checked_design(
-        design,
-        values,
-        labels,
-        sample_size=sample_size,
-        population_size=population_size,
-        rate=rate,
+        design, x, sample_size=sample_size, population_size=population_size, rate=rate
     )
     weights = sampling.expansion
     if quantity == "mean":
@@ -574,13 +572,13 @@ def _estimate(
             raise InvalidParameterError("population_size must be given for a mean, got None")
         weights = weights / (size.sum() if stratified else size)
     ratio = weights / sampling.expansion
-    noise_variance = np.broadcast_to(np.asarray(noise.variance), published.shape)
+    noise_variance = x.variance
     unbiased = np.square(ratio) * sampling.sampling_variance(published, noise_variance)
     cells = SurveyEstimate(
         quantity=quantity,
-        params=check_array((weights * published).reshape(values.shape), "weighted count"),
-        variance_noise=(np.square(weights) * noise_variance).reshape(values.shape),
-        variance_sampling=np.maximum(unbiased, 0.0).reshape(values.shape),
+        params=check_array((weights * published).reshape(shape), "weighted count"),
+        variance_noise=(np.square(weights) * noise_variance).reshape(shape),
+        variance_sampling=np.maximum(unbiased, 0.0).reshape(shape),
         count=published,
         weights=weights,
         mechanism=noise,

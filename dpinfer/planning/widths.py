@@ -424,7 +424,7 @@ class ClippedMeanWidth(WidthBySetting):
         check_option(self.noise_in, "noise_in", ("mean", "sum"))
         bounds = check_array(self.bounds, "bounds", ndim=1, ge=-_LARGEST_BOUND, le=_LARGEST_BOUND)
         std = None if self.std is None else check_scalar(self.std, "std")
-        self.set(bounds=tuple(bounds.tolist()), std=std, method=spelled(self.method))
+        self.set(bounds=tuple(bounds.tolist()), std=std)
         # the interval checks what the plan has in common with it
         self._interval(Exact(), 0.05, 1.0, 0.0, self.bounds)
 
@@ -482,7 +482,7 @@ class SurveyWidth(WidthRow):
 
     def prepare(self) -> None:
         size = check_integer(self.population_size, "population_size", ge=1, le=int(LARGEST_NOBS))
-        self.set(population_size=size, method=spelled(self.method))
+        self.set(population_size=size)
         # the interval checks what the plan has in common with it
         self.at(Exact(), 0.05, {"sample_size": np.array([size]), "proportion": np.zeros(1)})
 
@@ -563,7 +563,7 @@ class StratifiedWidth(WidthBySetting):
                 f"population_size must have one entry for each stratum, got shape {size.shape}"
             )
         check_array(size, "population_size", le=LARGEST_NOBS / size.size)
-        self.set(population_size=freeze(size), method=spelled(self.method))
+        self.set(population_size=freeze(size))
         share = self._one_each(check_array(self.proportion, "proportion", ge=0, le=1), "proportion")
         parts = size
         if self.allocation is not None:

@@ -134,7 +134,7 @@ VALID = {
     | {"statistic": "projected", "method": "asymptotic", "small_expected": "refuse"}
     | QUICK,
     "clipped_mean_confint": {"mean": 3.0, "nobs": 60, "bounds": (0, 9), "mechanism": SMOOTH}
-    | {"std": 1.0, "alpha": 0.1, "method": "normal", "uncertainty": "noise+sampling"},
+    | {"std": 1.0, "alpha": 0.1, "method": "asymptotic", "uncertainty": "noise+sampling"},
     "clipped_mean_sensitivity": {"lower": 0.0, "upper": 9.0, "n": 60},
     "combine": {"release": THREE, "workload": [[1, 0], [0, 1], [1, 1]], "mechanism": NOISE}
     | {"target": [[1, 0]]},

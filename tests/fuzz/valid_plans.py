@@ -13,7 +13,7 @@ NORMAL = QUICK | {"method": "asymptotic"}
 WIDTHS = {
     "clipped_mean_confint": NORMAL
     | {"mechanism": SMOOTH, "budget": None, "bounds": (0, 9), "std": 1.0, "noise_in": "mean"}
-    | {"nobs": 60, "uncertainty": "noise+sampling"},
+    | {"nobs": 60, "uncertainty": "noise+sampling", "method": "asymptotic"},
     "count_confint": NORMAL | {"cells": 3},
     "linear_confint": NORMAL | {"weights": [1, -1, 1], "simultaneous": False, "reps": 20, "rng": 0},
     "linear_ratio_confint": NORMAL
@@ -30,9 +30,10 @@ WIDTHS = {
     "ratio_confint": NORMAL | {"numerator": 30, "denominator": 90},
     "stratified_total": NORMAL
     | {"population_size": [900, 800], "proportion": [0.3, 0.2], "allocation": [1, 2]}
-    | {"design": "srs", "uncertainty": "noise", "sample_size": 90},
+    | {"design": "srs", "uncertainty": "noise", "sample_size": 90, "method": "asymptotic"},
     "survey_total": NORMAL
-    | {"population_size": 900, "uncertainty": "noise", "sample_size": 90, "proportion": 0.3},
+    | {"population_size": 900, "uncertainty": "noise", "sample_size": 90, "proportion": 0.3}
+    | {"method": "asymptotic"},
     "count_confint, thresholded": QUICK
     | {"threshold": 10, "method": "naive", "lower": 0, "count": 40},
     "risk_ratio_confint": NORMAL

@@ -340,7 +340,7 @@ REFUSED = {
         (SURVEY | {"uncertainty": "sampling"}, "uncertainty must be one of"),
         (
             SURVEY | {"uncertainty": "noise", "method": "convolution"},
-            "method must be one of 'exact', 'normal'",
+            "method must be one of 'exact', 'asymptotic'",
         ),
         (SURVEY | {"sample_size": 1}, "sample_size must be >= 2"),
         (SURVEY | {"sample_size": 101}, "sample_size must be <= 100"),
@@ -531,7 +531,7 @@ ANY = {
         {"population_size": 500, "uncertainty": "noise"},
         ("sample_size", "proportion"),
     ),
-    "strata": (stratified_total, STRATA | {"method": "normal"}, ("sample_size",)),
+    "strata": (stratified_total, STRATA | {"method": "asymptotic"}, ("sample_size",)),
     "proportion": (proportion_confint, {"method": "wilson"}, ("nobs", "proportion")),
     "noisy trials": (
         proportion_confint,

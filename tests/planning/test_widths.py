@@ -615,7 +615,7 @@ def gaussian_width(n, share, alpha, sigma, population=POPULATION):
     return 2.0 * stats.norm.isf(alpha / 2) * np.sqrt(variance)
 
 
-@pytest.mark.parametrize("method", ["convolution", "normal"])
+@pytest.mark.parametrize("method", ["convolution", "asymptotic"])
 def test_gaussian_noise_has_a_closed_form(method):
     plan = Planned(
         survey_total, mechanism=Gaussian(sigma=15.0), population_size=POPULATION, method=method
@@ -650,7 +650,7 @@ def test_without_noise_the_exact_one_is_hypergeometric():
 
 
 @pytest.mark.parametrize("law", [Laplace(scale=8.0), Geometric(scale=8.0), Gaussian(sigma=8.0)])
-@pytest.mark.parametrize("method", ["convolution", "normal", "exact"])
+@pytest.mark.parametrize("method", ["convolution", "asymptotic", "exact"])
 def test_width_is_that_of_the_interval_of_survey(law, method):
     n, share = np.array([100, 101, 3001]), 0.213
     # 21.3, 21.513 and 639.213
@@ -670,7 +670,10 @@ def test_width_is_that_of_the_interval_of_survey(law, method):
 
 def test_sizes_are_those_of_the_closed_form():
     plan = Planned(
-        survey_total, mechanism=Gaussian(sigma=30.0), population_size=POPULATION, method="normal"
+        survey_total,
+        mechanism=Gaussian(sigma=30.0),
+        population_size=POPULATION,
+        method="asymptotic",
     )
     sizes = np.arange(2, POPULATION + 1)
     for share in (0.0, 0.02, 0.5):
@@ -700,7 +703,7 @@ def test_small_populations(population):
 SIZES, STRATA_SHARES = [10_000, 4_000], [0.2, 0.15]
 
 
-@pytest.mark.parametrize("method", ["convolution", "normal"])
+@pytest.mark.parametrize("method", ["convolution", "asymptotic"])
 @pytest.mark.parametrize("design", ["srs", "poisson"])
 def test_gaussian_noise_has_a_closed_form_of_strata(method, design):
     sigma, size, share = np.array([5.0, 9.0]), np.array(SIZES), np.array(STRATA_SHARES)
@@ -794,13 +797,13 @@ def test_samples_are_of_two_units_at_least_and_of_all_at_most():
         mechanism=Exact(),
         population_size=[1, 50, 10_000],
         proportion=0.5,
-        method="normal",
+        method="asymptotic",
     )
     few = stratified_total(
         [0, 1, 1], mechanism=Exact(), sample_size=[1, 2, 2], population_size=[1, 50, 10_000]
     )
     assert plan.width(sample_size=1) == pytest.approx(
-        float(few.conf_int(method="normal").width), rel=1e-12
+        float(few.conf_int(method="asymptotic").width), rel=1e-12
     )
     assert plan.width(sample_size=10_051) == 0.0
 

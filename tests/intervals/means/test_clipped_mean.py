@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, optimize, stats
 
+import dpinfer as dpi
 from dpinfer.errors import DPInferError, InvalidParameterError
 from dpinfer.intervals import clipped_mean_confint, count_confint
 from dpinfer.mechanisms import Exact, Gaussian, Geometric, Laplace, WeightedSum
@@ -126,7 +127,7 @@ def test_coverage_by_simulation():
         ({"bounds": (0, np.inf)}, "bounds must be finite"),
         ({"std": 0.6}, "std must be <= 0.5"),
         ({"nobs": 0}, "nobs must be >= 1"),
-        ({"nobs": [1, 2, 3], "mean": [0.1, 0.2]}, "one length"),
+        ({"nobs": [1, 2, 3], "mean": [0.1, 0.2]}, "nobs must .* one entry for each"),
         ({"method": "normal"}, "method must be one of 'tail-bound'"),
         ({"uncertainty": "sampling"}, "uncertainty must be one of"),
         ({"mechanism": 3}, "mechanism must be a noise law"),
@@ -165,3 +166,19 @@ def test_fuzz(mean, nobs, bounds, std, alpha, scale, uncertainty):
     except DPInferError:
         return
     assert not np.isnan(np.asarray(intervals)).any()
+
+
+def test_a_release_and_a_fit_bring_their_laws():
+    law = Laplace(scale=0.05)
+    means = pd.Series([0.31, 0.52, 0.44], index=list("abc"))
+    kind = {"bounds": (0, 1)}
+    asked = clipped_mean_confint(means, 40, mechanism=law, **kind)
+    found = clipped_mean_confint(dpi.Release(means, mechanism=law), 40, **kind)
+    pd.testing.assert_frame_equal(found.summary_frame(), asked.summary_frame())
+    # two releases of one mean, the variances of which are added up by the fit
+    fit = dpi.combine([0.31, 0.33], workload=[[1], [1]], mechanism=law)
+    own = clipped_mean_confint(fit, 40, std=0.2, **kind)
+    both = clipped_mean_confint(0.32, 40, std=0.2, mechanism=WeightedSum([0.5, 0.5], law), **kind)
+    np.testing.assert_allclose(np.asarray(own).ravel(), np.asarray(both), rtol=1e-9)
+    with pytest.raises(InvalidParameterError, match="clipped_mean_confint does not take values"):
+        clipped_mean_confint(dpi.Release(means, mechanism=law, threshold=0.3), 40, **kind)

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+import dpinfer as dpi
 from dpinfer.errors import DPInferError, InvalidParameterError
 from dpinfer.intervals import (
     count_confint,
@@ -143,7 +144,7 @@ def test_without_noise_it_is_the_textbook():
     assert total.variance_noise == 0
     assert total.variance_sampling == pytest.approx(variance)
     half = stats.norm.isf(0.025) * np.sqrt(variance)
-    for method in ("normal", "convolution"):
+    for method in ("asymptotic", "convolution"):
         np.testing.assert_allclose(
             total.conf_int(method=method), [950 - half, 950 + half], rtol=1e-9
         )
@@ -179,7 +180,7 @@ def test_noise_intervals_are_those_of_linear_functions():
     np.testing.assert_allclose(
         share.conf_int(uncertainty="noise"), np.asarray(expected) / 1300, rtol=1e-12
     )
-    normal = total.conf_int(uncertainty="noise", method="normal")
+    normal = total.conf_int(uncertainty="noise", method="asymptotic")
     half = stats.norm.isf(0.025) * np.sqrt(136 * law.variance)
     assert normal.upper - total.params == pytest.approx(half)
 
@@ -364,7 +365,7 @@ junk = st.one_of(
     rate=junk,
     alpha=junk,
     design=st.sampled_from(["srs", "poisson"]),
-    method=st.sampled_from(["exact", "normal", "convolution", None, "x"]),
+    method=st.sampled_from(["exact", "asymptotic", "convolution", None, "x"]),
 )
 def test_fuzz(count, sample_size, population_size, rate, alpha, design, method):
     try:
@@ -394,7 +395,7 @@ laws = st.sampled_from([Laplace(scale=1e-50), Laplace(scale=1e4), Gaussian(sigma
     factor=st.sampled_from([1, 1.5, 100, 10**6]),
     rate=st.sampled_from([1e-15, 1e-6, 0.3, 1.0]),
     alpha=st.floats(1e-12, 1 - 1e-12),
-    method=st.sampled_from(["exact", "normal", "convolution"]),
+    method=st.sampled_from(["exact", "asymptotic", "convolution"]),
 )
 def test_fuzz_of_sound_values(count, law, sample_size, factor, rate, alpha, method):
     population = {"population_size": int(sample_size * factor)}
@@ -496,7 +497,7 @@ def test_exact_sums_over_strata_are_not_much_wider_than_normal_ones(design):
         design=design,
         **given,
     )
-    exact, normal = total.conf_int(), total.conf_int(method="normal")
+    exact, normal = total.conf_int(), total.conf_int(method="asymptotic")
     assert 0.98 < exact.width / normal.width < 1.1
     assert exact.notes == ()
 
@@ -512,4 +513,34 @@ def test_exact_sums_with_strata_that_are_censuses():
         [30, 7], mechanism=law, sample_size=[100, 50], population_size=[100, 500]
     )
     other = stratified_total([7], mechanism=law, sample_size=50, population_size=500)
-    assert other.conf_int().width < one.conf_int().width < 1.3 * one.conf_int(method="normal").width
+    assert (
+        other.conf_int().width
+        < one.conf_int().width
+        < 1.3 * one.conf_int(method="asymptotic").width
+    )
+
+
+def test_a_release_and_a_fit_bring_their_laws():
+    counts = pd.Series([40.2, 74.9], index=["north", "south"])
+    sizes = {"sample_size": [200, 500], "population_size": [10_000, 4_000]}
+    noise = Laplace(scale=2.0)
+    release = dpi.Release(counts, mechanism=noise)
+    for estimate in (survey_total, survey_mean, stratified_total, stratified_mean):
+        asked = estimate(counts, mechanism=noise, **sizes)
+        pd.testing.assert_frame_equal(
+            estimate(release, **sizes).summary_frame(), asked.summary_frame()
+        )
+    fit = dpi.combine([40.2, 74.9, 115.0], workload=[[1, 0], [0, 1], [1, 1]], mechanism=noise)
+    found = survey_total(fit, **sizes)
+    weights = 10_000 / 200, 4_000 / 500
+    np.testing.assert_allclose(
+        found.variance_noise, np.square(np.array(weights) * fit.bse), rtol=1e-12
+    )
+    own = found.conf_int(uncertainty="noise")
+    np.testing.assert_allclose(own.width, np.array(weights) * fit.conf_int().width, rtol=1e-9)
+    with pytest.raises(InvalidParameterError, match="stratified_total needs independent errors"):
+        stratified_total(fit, **sizes)
+    with pytest.raises(InvalidParameterError, match="survey_mean does not take values that were"):
+        survey_mean(dpi.Release(counts, mechanism=noise, threshold=30), **sizes)
+    with pytest.raises(InvalidParameterError, match="the limit is 'asymptotic'"):
+        found.conf_int(method="normal")
