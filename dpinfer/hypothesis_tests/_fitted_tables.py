@@ -36,7 +36,7 @@ from dpinfer.hypothesis_tests._noisy_tables import (
     taken,
     total,
 )
-from dpinfer.hypothesis_tests.models import draws_in_block
+from dpinfer.hypothesis_tests.models import draws_in_block, joint_errors
 from dpinfer.mechanisms.channels import RandomizedResponse
 from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.releases.coerce import noisy
@@ -766,11 +766,6 @@ def check_spread(x: NoisyValues) -> FloatArray:
     """Return the variances of the noise of a table, flat, if they can be computed with."""
     check_array(x.values, x.name, ge=-LARGEST, le=LARGEST)
     return check_array(x.variance, "the variance of mechanism", le=LARGEST**2)
-
-
-def joint_errors(x: NoisyValues) -> tuple[NoiseLaw, NoisyValues | None]:
-    """Return the law of errors that are independent; else of their noises, with the values."""
-    return (x.marginal, None) if x.are_independent() else (x.noises.law, x)
 
 
 def form_of(

@@ -27,10 +27,10 @@ from dpinfer.hypothesis_tests._fitted_tables import (
     check_spread,
     check_sums,
     form_of,
-    joint_errors,
     split_channel,
 )
 from dpinfer.hypothesis_tests._noisy_tables import NoiseForm, Statistic
+from dpinfer.hypothesis_tests.models import joint_errors
 from dpinfer.mechanisms.channels import RandomizedResponse
 from dpinfer.mechanisms.independent import Mechanism
 from dpinfer.mechanisms.law import NoiseLaw

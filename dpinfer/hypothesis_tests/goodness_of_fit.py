@@ -38,7 +38,6 @@ from dpinfer.hypothesis_tests._fitted_tables import (
     check_spread,
     check_sums,
     form_of,
-    joint_errors,
     solve_normal,
 )
 from dpinfer.hypothesis_tests._noisy_tables import (
@@ -53,7 +52,7 @@ from dpinfer.hypothesis_tests._noisy_tables import (
 )
 from dpinfer.hypothesis_tests._noisy_tables import STATISTICS as NOISY_TABLE_STATISTICS
 from dpinfer.hypothesis_tests._quadratic.law import ACCEPTED_ERROR
-from dpinfer.hypothesis_tests.models import draws_in_block
+from dpinfer.hypothesis_tests.models import draws_in_block, joint_errors
 from dpinfer.mechanisms.channels import RandomizedResponse
 from dpinfer.mechanisms.independent import Mechanism
 from dpinfer.mechanisms.law import NoiseLaw

@@ -23,7 +23,8 @@ from dpinfer._check import (
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.published import LARGEST_NOBS
 from dpinfer.mechanisms.independent import Dependence, as_noise
-from dpinfer.mechanisms.law import refuse_dependent, refuse_same
+from dpinfer.mechanisms.law import NoiseLaw, refuse_dependent, refuse_same
+from dpinfer.releases.values import NoisyValues
 from dpinfer.results.simulation import BLOCK
 
 Counts = NDArray[np.int64]
@@ -381,7 +382,7 @@ def checked_total(nobs_is_total: Any, nobs_mechanism: Any) -> bool:
     return is_total
 
 
-# How many tables a simulation draws at a time.
+# What simulations of tables share.
 
 
 _CELLS = 1 << 16
@@ -391,3 +392,8 @@ _CELLS = 1 << 16
 def draws_in_block(cells: int) -> int:
     """Return the number of tables of so many cells that are drawn at a time."""
     return min(BLOCK, max(1, _CELLS // cells))
+
+
+def joint_errors(x: NoisyValues) -> tuple[NoiseLaw, NoisyValues | None]:
+    """Return the law of errors that are independent; else of their noises, with the values."""
+    return (x.marginal, None) if x.are_independent() else (x.noises.law, x)

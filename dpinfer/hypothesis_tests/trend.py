@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from math import lgamma
 from typing import Any, Literal
@@ -17,21 +17,21 @@ from dpinfer._check import (
     FloatArray,
     check_array,
     check_integer,
-    check_integer_array,
     check_length,
     check_option,
 )
 from dpinfer._numerics.counts import binom_pmf
 from dpinfer._numerics.lattice import common_spacing
 from dpinfer.errors import InvalidParameterError
-from dpinfer.estimation.published import LARGEST_NOBS, check_published, unlabelled
-from dpinfer.hypothesis_tests.models import draws_in_block
+from dpinfer.estimation.published import LARGEST_NOBS
+from dpinfer.hypothesis_tests.models import draws_in_block, joint_errors
 from dpinfer.mechanisms._noisy_count import MOST_WORK, work_at_a_point
-from dpinfer.mechanisms.independent import Mechanism, as_noise
+from dpinfer.mechanisms.independent import Mechanism
 from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.mechanisms.weighted_sum import fast_sum, spacing_of, untabulated
+from dpinfer.releases.coerce import noisy
+from dpinfer.releases.values import NoisyValues
 from dpinfer.results.hypothesis import HypothesisResult
-from dpinfer.results.labels import split_labels
 from dpinfer.results.null import (
     LARGEST_STATISTIC,
     AsymptoticNull,
@@ -69,36 +69,38 @@ _WORK_FOR_EACH = 1 << 17
 
 @dataclass(frozen=True, eq=False)
 class NoisyScores:
-    """Law of T = Σ sᵢ(yᵢ - n pᵢ), y = X + e, with X ~ multinomial(n, p) and independent noise e.
-
-    Parameters
-    ----------
-    nobs : int
-        Number of observations n.
-    shares : array of float, shape (k,)
-        Probabilities p of the cells.
-    scores : array of float, shape (k,)
-        Scores s, not all equal.
-    noise : NoiseLaw
-        Law of the noise, of shape () or (k,).
-    """
+    """Law of T = Σ sᵢ(yᵢ - n pᵢ), y = X + e, with X ~ multinomial(n, p) and noise e."""
 
     nobs: int
-    shares: FloatArray
-    scores: FloatArray
-    noise: NoiseLaw
+    shares: FloatArray  # p, shape (k,)
+    scores: FloatArray  # s, not all equal
+    noise: NoiseLaw  # of shape () or (k,); of what errors are made of where these are given
+    errors: NoisyValues | None = None  # where they depend on one another
 
     @classmethod
-    def of(cls, nobs: int, shares: FloatArray, scores: FloatArray, noise: NoiseLaw) -> NoisyScores:
+    def of(
+        cls,
+        nobs: int,
+        shares: FloatArray,
+        scores: FloatArray,
+        noise: NoiseLaw,
+        errors: NoisyValues | None = None,
+    ) -> NoisyScores:
         """Law for scores that are shifted first, so that the variance of the noise is least.
 
-        A shift changes nothing in the counts, whose total is known.
+        A shift changes nothing in the counts, whose total is known. The best one for errors of
+        covariance C has C1 for weights.
         """
-        variance = np.broadcast_to(noise.variance, scores.shape)
-        weights = variance if variance.any() else shares
+        if errors is not None:
+            weights = errors.cov() @ np.ones(scores.size)
+            negligible = weights.sum() <= _ROUNDING * errors.variance.sum()
+            weights = shares if negligible else weights
+        else:
+            variance = np.broadcast_to(noise.variance, scores.shape)
+            weights = variance if variance.any() else shares
         # the lowest score first: equally spaced scores stay so in float64, however far from zero
         above = scores - scores.min()
-        return cls(nobs, shares, above - above @ weights / weights.sum(), noise)
+        return cls(nobs, shares, above - above @ weights / weights.sum(), noise, errors)
 
     def deviation(self, counts: FloatArray) -> FloatArray:
         """T for published counts of shape (..., k)."""
@@ -113,6 +115,8 @@ class NoisyScores:
     @cached_property
     def noise_std(self) -> float:
         """Standard deviation of Σ sᵢeᵢ."""
+        if self.errors is not None:
+            return float(np.sqrt(max(self.scores @ self.errors.cov() @ self.scores, 0.0)))
         return float(np.sqrt(np.sum(np.square(self.scores) * self.noise.variance)))
 
     @property
@@ -190,7 +194,7 @@ class NoisyScores:
         exponent = theta[0] * centred
         weights = self.shares * np.exp(exponent - exponent.max())
         log_mgf = self.nobs * (np.log(weights.sum()) + exponent.max())
-        tilted = NoisyScores(self.nobs, weights / weights.sum(), scores, self.noise)
+        tilted = replace(self, shares=weights / weights.sum(), scores=scores)
         values, chances = tilted._sum
         values = values + self.nobs * (tilted.shares @ centred)
         with np.errstate(divide="ignore"):
@@ -199,8 +203,10 @@ class NoisyScores:
 
     def draw(self, size: int, rng: np.random.Generator) -> FloatArray:
         """Draw T in units of ``spread``."""
-        shape = (size, self.scores.size)
-        counts = self.noise._rvs(shape, rng).astype(np.float64)
+        if self.errors is None:
+            counts = self.noise._rvs((size, self.scores.size), rng).astype(np.float64)
+        else:
+            counts = self.errors.draw(size, rng=rng)
         counts += rng.multinomial(self.nobs, self.shares, size)
         return self.deviation(counts) / self.spread
 
@@ -222,13 +228,13 @@ class NoisyScores:
         """Refuse sums over more values than can be gone through."""
         if self._grid is None:
             raise InvalidParameterError(
-                "method must be 'monte-carlo' or 'normal' where the scores have no common spacing, "
-                f"or their sum has more than {LONGEST} values, got 'exact'"
+                "method must be 'monte-carlo' or 'asymptotic' where the scores have no common "
+                f"spacing, or their sum has more than {LONGEST} values, got 'exact'"
             )
         if points * self.work > max(2.0 * MOST_WORK, _WORK_FOR_EACH * points):
             raise InvalidParameterError(
-                "method must be 'monte-carlo' or 'normal' where the sum of the scores and that of "
-                "their noise have so many values, got 'exact', which would take some "
+                "method must be 'monte-carlo' or 'asymptotic' where the sum of the scores and that "
+                "of their noise have so many values, got 'exact', which would take some "
                 f"{1e-7 * points * self.work:.2g} s"
             )
 
@@ -242,6 +248,8 @@ class NoisyScores:
     @cached_property
     def _noise_sum(self) -> NoiseLaw:
         """Law of Σ sᵢeᵢ in the unit of the noise."""
+        if self.errors is not None:
+            return self.errors.law_of(self.scores)
         cells = range(self.scores.size)
         weights = np.rint(self.scores / self._unit) if self._is_whole else self.scores
         return fast_sum(
@@ -251,7 +259,8 @@ class NoisyScores:
     @property
     def _is_whole(self) -> bool:
         """Whether Σ sᵢeᵢ is on a known lattice: the shift of the scores is their mean."""
-        return bool(self._grid and self.noise.shape == () and self.noise.is_integer)
+        single = self.noise.shape == () and self.errors is None
+        return bool(self._grid and single and self.noise.is_integer)
 
     @property
     def _unit(self) -> float:
@@ -332,7 +341,7 @@ class NoisyScores:
 # The z statistic of a trend of proportions over groups, and its null distributions.
 
 
-Method = Literal["monte-carlo", "normal"]
+Method = Literal["monte-carlo", "asymptotic"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -394,7 +403,7 @@ def _monte_carlo(
     )
 
 
-def _normal(
+def _asymptotic(
     model: TrendOfProportions,
     counts: FloatArray,
     z: FloatArray,
@@ -409,10 +418,10 @@ PROPORTIONS: dict[
     Callable[
         [TrendOfProportions, FloatArray, FloatArray, Alternative, Simulation], NullDistribution
     ],
-] = {"monte-carlo": _monte_carlo, "normal": _normal}
+] = {"monte-carlo": _monte_carlo, "asymptotic": _asymptotic}
 
 
-CountsMethod = Literal["exact", "monte-carlo", "normal"]
+CountsMethod = Literal["exact", "monte-carlo", "asymptotic"]
 
 _LARGEST_SCORE = 1e50
 
@@ -422,7 +431,7 @@ def counts_trend(
     nobs: int,
     scores: Any = None,
     *,
-    mechanism: Mechanism,
+    mechanism: Mechanism | None = None,
     shares: Any = None,
     alternative: Alternative = "two-sided",
     method: CountsMethod | None = None,
@@ -436,24 +445,26 @@ def counts_trend(
 
     Parameters
     ----------
-    count : array of float, shape (k,), or Series
-        The published counts of k >= 2 ordered cells, noise included.
+    count : array of float, shape (k,), Series, Release or fit
+        The published counts of k >= 2 ordered cells, noise included. The errors of a combined
+        estimate depend on one another: that of the sum of scores is a weighted sum of its noises.
     nobs : int
         The public number of observations >= 1, in all cells together.
     scores : array of float, shape (k,), or Series, optional
         The places of the cells on the scale on which a trend is looked for; by default 0, 1, ….
-    mechanism : NoiseLaw or sequence of NoiseLaw
-        The law of the noise: one for all cells, or one for each.
+    mechanism : NoiseLaw or sequence of NoiseLaw, optional
+        The law of the noise: one for all cells, or one for each; left out where ``count`` carries
+        its law.
     shares : array of float, shape (k,), or Series, optional
         What the counts are proportional to under the null hypothesis, > 0: exposure, person-years.
         By default all cells are equally likely.
     alternative : {"two-sided", "larger", "smaller"}
         Whether there is a trend, an upward or a downward one.
-    method : {"exact", "monte-carlo", "normal"}, optional
+    method : {"exact", "monte-carlo", "asymptotic"}, optional
         ``"exact"``: the law of the scores' sum and of the noise, available and the default where
         the scores are whole multiples of one number, unless it takes many seconds.
-        ``"monte-carlo"`` simulates, ``"normal"`` is the limit, with the variance of the noise in
-        it.
+        ``"monte-carlo"`` simulates, ``"asymptotic"`` is the limit, with the variance of the noise
+        in it.
     reps : int, default 10_000
         Number of replicates for ``"monte-carlo"``.
     rng : None, int or numpy.random.Generator
@@ -484,8 +495,9 @@ def counts_trend(
 
     Notes
     -----
-    The scores are shifted first so that Σ vᵢsᵢ = 0, with v the variances of the noise: the counts
-    of known total n have the same sum whatever the shift, and the variance of the noise is least.
+    The scores are shifted first so that Σ vᵢsᵢ = 0, with v the variances of the noise, or C1 for
+    errors with a covariance C: the counts of known total n have the same sum whatever the shift,
+    and the variance of the noise is least.
 
     Under the null hypothesis the counts are multinomial(n, p), so that Σ sᵢXᵢ is the sum of n
     independent scores. Its probabilities are the Fourier coefficients of (Σ pᵢ exp(iθsᵢ))ⁿ, or
@@ -493,9 +505,9 @@ def counts_trend(
     Σ sᵢeᵢ. Small p-values are computed anew under shares p·exp(θs) that make the counts probable:
     their error is below 1e-8 of their size. Where the tail of Σ sᵢeᵢ itself has an absolute error
     only, ``pvalue_error`` says so. The exact and the simulated test keep every level.
-    ``"normal"`` errs where the noise dominates: with four cells, n = 50, 500 or 5,000 and Laplace
-    or geometric noise of ε = 0.05, 0.2 or 1 it rejects up to 2.0 and 5.9 % at levels 1 and 5 %,
-    and no more than 10 % at 10 %.
+    ``"asymptotic"`` errs where the noise dominates: with four cells, n = 50, 500 or 5,000 and
+    Laplace or geometric noise of ε = 0.05, 0.2 or 1 it rejects up to 2.0 and 5.9 % at levels 1 and
+    5 %, and no more than 10 % at 10 %.
 
     Examples
     --------
@@ -505,16 +517,14 @@ def counts_trend(
     """
     alternative = check_option(alternative, "alternative", ALTERNATIVES)
     simulation = Simulation.checked(reps, rng, progress, n_jobs, precision)
-    counts, places, noise, labels = _checked(count, scores, mechanism)
+    x, places = _checked(count, scores, mechanism, "counts_trend")
     total = check_integer(nobs, "nobs", ge=1, le=int(LARGEST_NOBS))
-    share = np.ones(counts.size)
+    share = np.ones(len(x))
     if shares is not None:
-        share = check_array(
-            unlabelled(shares, "shares", labels, "count"), "shares", ndim=1, gt=0, le=1e100
-        )
-        check_length(share, "shares", counts.size, "the cells of count")
+        share = _for_each(x, shares, "shares", gt=0, le=1e100)
     share = share / share.sum()
-    law = NoisyScores.of(total, share, places, noise)
+    law = NoisyScores.of(total, share, places, *joint_errors(x))
+    counts = x.values
     chosen = check_option(law.default_method if method is None else method, "method", _COUNTS)
     pvalue, null = _COUNTS[chosen](law, law.deviation(counts), alternative, simulation)
     z = law.deviation(counts) / law.spread
@@ -536,7 +546,7 @@ def proportions_trend(
     nobs: Any,
     scores: Any = None,
     *,
-    mechanism: Mechanism,
+    mechanism: Mechanism | None = None,
     alternative: Alternative = "two-sided",
     method: Method = "monte-carlo",
     reps: int = 10_000,
@@ -549,18 +559,20 @@ def proportions_trend(
 
     Parameters
     ----------
-    count : array of float, shape (k,), or Series
-        The published counts of successes in k >= 2 ordered groups, noise included.
+    count : array of float, shape (k,), Series, Release or fit
+        The published counts of successes in k >= 2 ordered groups, with independent errors.
     nobs : array of int, shape (k,), or Series
         The public numbers of trials >= 1.
     scores : array of float, shape (k,), or Series, optional
         The places of the groups on the scale on which a trend is looked for; by default 0, 1, ….
-    mechanism : NoiseLaw or sequence of NoiseLaw
-        The law of the noise: one for all counts, or one for each.
+    mechanism : NoiseLaw or sequence of NoiseLaw, optional
+        The law of the noise: one for all counts, or one for each; left out where ``count`` carries
+        its law.
     alternative : {"two-sided", "larger", "smaller"}
         Whether there is a trend, an upward or a downward one.
-    method : {"monte-carlo", "normal"}
-        ``"monte-carlo"`` simulates at the estimated common proportion, ``"normal"`` is the limit.
+    method : {"monte-carlo", "asymptotic"}
+        ``"monte-carlo"`` simulates at the estimated common proportion, ``"asymptotic"`` is the
+        limit.
     reps : int, default 10_000
         Number of replicates for ``"monte-carlo"``.
     rng : None, int or numpy.random.Generator
@@ -592,7 +604,7 @@ def proportions_trend(
     σ² = p(1-p)·Σ nᵢcᵢ² + Σ cᵢ²vᵢ, where p = Σ yᵢ/Σ nᵢ is kept half a success away from 0 and 1,
     and v are the variances of the noise. Σ cᵢyᵢ has mean 0 whatever the common proportion; its
     spread depends on it. The simulation takes the estimate of p for the truth and estimates it
-    anew in each replicate, so that the level holds approximately: as n grows. ``"normal"`` errs
+    anew in each replicate, so that the level holds approximately: as n grows. ``"asymptotic"`` errs
     where the noise dominates: with four groups of 50, 500 or 5,000, proportion 0.05 or 0.5 and
     Laplace or geometric noise of ε = 0.05, 0.2 or 1 it rejects up to 2.0, 5.9 and 10.6 % at levels
     1, 5 and 10 %. Of the simulated test, in 27 simulations of 4000 tests at level 0.05 (four groups
@@ -608,17 +620,17 @@ def proportions_trend(
     --------
     >>> from dpinfer import Laplace
     >>> proportions_trend([11.2, 18.9, 30.4], [100, 100, 100], mechanism=Laplace(scale=2.0),
-    ...                   method="normal")
+    ...                   method="asymptotic")
     HypothesisResult('Test of a trend of proportions', statistic=2.76554, pvalue=0.00568283)
     """
     alternative = check_option(alternative, "alternative", ALTERNATIVES)
     method = check_option(method, "method", PROPORTIONS)
     simulation = Simulation.checked(reps, rng, progress, n_jobs, precision)
-    counts, places, noise, labels = _checked(count, scores, mechanism)
-    trials = check_integer_array(unlabelled(nobs, "nobs", labels, "count"), "nobs", ge=1)
-    check_array(trials, "nobs", ndim=1, le=LARGEST_NOBS / counts.size)
-    check_length(trials, "nobs", counts.size, "the groups of count")
-    model = TrendOfProportions.of(trials, places, noise)
+    x, places = _checked(count, scores, mechanism, "proportions_trend")
+    x.need(independent=True, who="proportions_trend")
+    trials = _for_each(x, nobs, "nobs", whole=True, ge=1, le=LARGEST_NOBS / len(x))
+    counts = x.values
+    model = TrendOfProportions.of(trials, places, x.marginal)
     z = model.statistic(counts)
     null = PROPORTIONS[method](model, counts, z, alternative, simulation)
     return HypothesisResult(
@@ -634,19 +646,26 @@ def proportions_trend(
     )
 
 
-def _checked(
-    count: Any, scores: Any, mechanism: Mechanism
-) -> tuple[FloatArray, FloatArray, NoiseLaw, Any]:
+def _checked(count: Any, scores: Any, mechanism: Any, who: str) -> tuple[NoisyValues, FloatArray]:
     """Check what both tests take."""
-    counts, labels = split_labels(count, "count")
-    counts = check_array(counts, "count", ndim=1)
-    if counts.size < 2:
-        raise InvalidParameterError(f"count must have at least 2 cells, got {counts.size}")
-    places = None if scores is None else unlabelled(scores, "scores", labels, "count")
-    places = checked_scores(places, counts.size, "the cells of count")
-    noise = as_noise(mechanism, counts.size)
-    check_published(counts, "count", noise)
-    return counts, places, noise, labels
+    x = noisy(count, mechanism=mechanism, name="count").need(unruled=True, whole=True, who=who)
+    if len(x.shape) != 1 or len(x) < 2:
+        raise InvalidParameterError(
+            f"count must be one-dimensional with at least 2 cells, got shape {x.shape}"
+        )
+    places = None if scores is None else _for_each(x, scores, "scores")
+    return x, checked_scores(places, len(x), "the cells of count")
+
+
+def _for_each(x: NoisyValues, value: Any, name: str, **bounds: Any) -> FloatArray:
+    """Return one number for each cell."""
+    found = x.setting(value, name, **bounds)
+    if found.shape != (len(x),):
+        raise InvalidParameterError(
+            f"{name} must have {len(x)} entries, one for each of the cells of count, got shape "
+            f"{found.shape}"
+        )
+    return found
 
 
 def checked_scores(scores: Any, cells: int, what: str) -> FloatArray:
@@ -693,7 +712,7 @@ def _counts_monte_carlo(
     return np.asarray(null.pvalue(z, alternative)), null
 
 
-def _counts_normal(
+def _counts_asymptotic(
     law: NoisyScores, deviation: FloatArray, alternative: Alternative, simulation: Simulation
 ) -> tuple[FloatArray, NullDistribution]:
     null = AsymptoticNull.normal(np.hypot(1.0, law.noise_std / law.spread))
@@ -705,4 +724,4 @@ _COUNTS: dict[
     Callable[
         [NoisyScores, FloatArray, Alternative, Simulation], tuple[FloatArray, NullDistribution]
     ],
-] = {"exact": _exact, "monte-carlo": _counts_monte_carlo, "normal": _counts_normal}
+] = {"exact": _exact, "monte-carlo": _counts_monte_carlo, "asymptotic": _counts_asymptotic}

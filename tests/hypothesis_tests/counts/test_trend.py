@@ -2,6 +2,7 @@
 
 import itertools
 import pickle
+from functools import partial
 from math import factorial, prod
 
 import numpy as np
@@ -19,10 +20,12 @@ from dpinfer.mechanisms import (
     Exact,
     Gaussian,
     Geometric,
+    IndependentNoise,
     Laplace,
     Tulap,
     WeightedSum,
 )
+from dpinfer.releases import noisy
 
 ALTERNATIVES = ["two-sided", "larger", "smaller"]
 REACH = 45
@@ -224,7 +227,7 @@ def test_no_common_spacing():
     scores, noise = [0.0, 1.0, np.sqrt(2.0), np.pi], Laplace(scale=2.0)
     result = counts_trend([18, 25, 33, 41], 120, scores, mechanism=noise, rng=1)
     assert result.method == "monte-carlo"
-    normal = counts_trend([18, 25, 33, 41], 120, scores, mechanism=noise, method="normal")
+    normal = counts_trend([18, 25, 33, 41], 120, scores, mechanism=noise, method="asymptotic")
     assert abs(float(result.pvalue) - float(normal.pvalue)) < 0.02
     with pytest.raises(InvalidParameterError, match="spacing"):
         counts_trend([18, 25, 33, 41], 120, scores, mechanism=noise, method="exact")
@@ -235,7 +238,7 @@ def test_a_million_observations():
     count = [249_000, 249_700, 250_300, 251_000]
     exact = counts_trend(count, n, mechanism=noise)
     assert exact.method == "exact"
-    normal = counts_trend(count, n, mechanism=noise, method="normal")
+    normal = counts_trend(count, n, mechanism=noise, method="asymptotic")
     assert exact.pvalue == pytest.approx(float(normal.pvalue), rel=1e-2)
     # without noise and with two cells it is a binomial tail
     half = counts_trend([499_000, 501_000], n, mechanism=Exact(), alternative="larger")
@@ -246,7 +249,7 @@ GROUPS, TRIALS = np.array([11, 19, 30, 34]), np.array([100, 90, 110, 100])
 
 
 def test_without_noise_it_is_cochran_armitage():
-    result = proportions_trend(GROUPS, TRIALS, mechanism=Exact(), method="normal")
+    result = proportions_trend(GROUPS, TRIALS, mechanism=Exact(), method="asymptotic")
     found = Table(np.column_stack([TRIALS - GROUPS, GROUPS])).test_ordinal_association(
         row_scores=np.arange(4), col_scores=np.array([0, 1])
     )
@@ -282,7 +285,7 @@ def test_nothing_random():
 
 
 @pytest.mark.parametrize("alternative", ALTERNATIVES)
-@pytest.mark.parametrize("method", ["exact", "monte-carlo", "normal"])
+@pytest.mark.parametrize("method", ["exact", "monte-carlo", "asymptotic"])
 def test_null_distribution_gives_the_pvalue(alternative, method):
     keywords = {"mechanism": DiscreteGaussian(sigma=2.0), "alternative": alternative, "rng": 1}
     results = [counts_trend([18, 25, 33, 41], 120, method=method, **keywords)]
@@ -303,9 +306,9 @@ def test_labels():
         with pytest.raises(InvalidParameterError, match="labels"):
             counts_trend(count, 80, wrong, mechanism=noise)
         with pytest.raises(InvalidParameterError, match="labels"):
-            proportions_trend(count, trials, wrong, mechanism=noise, method="normal")
+            proportions_trend(count, trials, wrong, mechanism=noise, method="asymptotic")
     with pytest.raises(InvalidParameterError, match="labels"):
-        proportions_trend(count, trials[::-1], mechanism=noise, method="normal")
+        proportions_trend(count, trials[::-1], mechanism=noise, method="asymptotic")
 
 
 def simulated_level(nobs, epsilon, share, studies, reps, seed, alpha=0.05):
@@ -343,7 +346,7 @@ ODD = st.sampled_from(
         [1e50, 1e49],
     ]
 )  # fmt: skip
-WORDS = st.sampled_from(["exact", "normal", "two-sided", "larger", "z", None, [], {}, 1, True])
+WORDS = st.sampled_from(["exact", "asymptotic", "two-sided", "larger", "z", None, [], {}, 1, True])
 NOISES = st.sampled_from([Laplace(scale=2.0), Geometric(scale=2.0), Exact()])
 
 
@@ -403,3 +406,44 @@ def test_a_pvalue_at_the_error_of_the_noise_is_a_bound():
     bounded = counts_trend([9000, 10000, 11000], 30000, mechanism=mixed)
     assert 0.0 < bounded.pvalue == bounded.pvalue_error < 1e-11
     assert "pvalue < " in repr(bounded)
+
+
+COMBINED = np.array([[1.0, 0, 0, 0.4], [0, 1.0, 0, 0.4], [0, 0, 1.0, 0.4], [0, 0, 0.2, 1.0]])
+
+
+class TestDependentErrors:
+    """Errors that share noises, as those of a combined estimate do."""
+
+    laws = IndependentNoise([Geometric(scale=3.0), *[Laplace(scale=2.0)] * 2, Gaussian(sigma=4.0)])
+    x = noisy([18.3, 25.1, 33.7, 41.9], mechanism=laws, weights=COMBINED)
+
+    @pytest.mark.parametrize("scores", [None, [0, 1, 3, 4]])
+    def test_exact_and_simulated_law_agree(self, scores):
+        exact = counts_trend(self.x, 120, scores)
+        drawn = counts_trend(self.x, 120, scores, method="monte-carlo", reps=100_000, rng=1)
+        assert exact.method == "exact"
+        assert exact.statistic == pytest.approx(drawn.statistic, rel=1e-12)
+        # 6 standard errors: 2e-9
+        assert abs(exact.pvalue - drawn.pvalue) < 6 * drawn.mc_error
+
+    def test_the_shift_makes_the_variance_of_the_noise_least(self):
+        limit = counts_trend(self.x, 120, method="asymptotic")
+        covariance, scores = self.x.cov(), np.arange(4.0)
+        shift = scores @ covariance.sum(axis=1) / covariance.sum()
+        best = scores - shift
+        spread = np.sqrt(120 * 1.25)
+        assert limit.statistic == pytest.approx(best @ (self.x.values - 30) / spread, rel=1e-12)
+        scale = np.sqrt(1 + best @ covariance @ best / spread**2)
+        pvalue = 2 * stats.norm.sf(abs(limit.statistic) / scale)
+        assert limit.pvalue == pytest.approx(pvalue, rel=1e-9)
+
+    def test_groups_need_independent_errors(self):
+        with pytest.raises(InvalidParameterError, match="needs independent errors"):
+            proportions_trend(self.x, [100] * 4)
+
+
+def test_selected_counts_are_refused():
+    x = noisy([18.5, 25.0, 33.0], mechanism=Laplace(scale=2.0), threshold=10)
+    for call in (partial(counts_trend, nobs=80), partial(proportions_trend, nobs=[90] * 3)):
+        with pytest.raises(InvalidParameterError, match="does not take values that were selected"):
+            call(x)
