@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scipy import special, stats
 from statsmodels.stats.contingency_tables import Table
 
+from dpinfer import noisy
 from dpinfer.errors import DPInferError, InvalidParameterError
 from dpinfer.hypothesis_tests import counts_trend, proportions_trend
 from dpinfer.mechanisms import (
@@ -25,7 +26,6 @@ from dpinfer.mechanisms import (
     Tulap,
     WeightedSum,
 )
-from dpinfer.releases import noisy
 
 ALTERNATIVES = ["two-sided", "larger", "smaller"]
 REACH = 45

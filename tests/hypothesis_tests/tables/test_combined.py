@@ -9,7 +9,6 @@ from dpinfer import noisy
 from dpinfer.errors import InvalidParameterError
 from dpinfer.hypothesis_tests import chi2_contingency, chisquare, chisquare_fit
 from dpinfer.mechanisms import Gaussian, IndependentNoise, Laplace
-from dpinfer.releases import noisy
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpinfer.errors.ApproximationWarning")
 
