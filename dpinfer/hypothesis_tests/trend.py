@@ -116,7 +116,7 @@ class NoisyScores:
     def noise_std(self) -> float:
         """Standard deviation of Σ sᵢeᵢ."""
         if self.errors is not None:
-            return float(np.sqrt(max(self.scores @ self.errors.cov() @ self.scores, 0.0)))
+            return float(np.sqrt(np.maximum(self.scores @ self.errors.cov() @ self.scores, 0.0)))
         return float(np.sqrt(np.sum(np.square(self.scores) * self.noise.variance)))
 
     @property
