@@ -305,7 +305,7 @@ class Scenario:
             The noise for which it holds.
         **options
             ``rest``, ``about`` and ``method`` of
-            :func:`~dpinfer.privacy.posteriors`.
+            :func:`~dpinfer.privacy.posterior_tail`.
 
         Returns
         -------
