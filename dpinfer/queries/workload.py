@@ -334,7 +334,7 @@ class Workload:
         if isinstance(cells, Domain):
             if labels is not None:
                 raise InvalidParameterError("labels must be left out: the domain has labels")
-            return cls.from_codes(cells, marginal_codes(cells, cells.attributes))
+            return cls._of_codes(cells, marginal_codes(cells, cells.attributes))
         size = check_integer(cells, "cells", ge=1)
         names = check_labels(labels, "labels", size, "the cells")
         return cls._build(None, (size, size), labels=names, columns=names)
@@ -379,7 +379,7 @@ class Workload:
             raise InvalidParameterError("marginals must hold at least one table, got none")
         check_entries(domain.size * len(tables))
         codes = [marginal_codes(domain, names) for names in tables]
-        return cls.from_codes(domain, np.concatenate(codes))
+        return cls._of_codes(domain, np.concatenate(codes))
 
     @classmethod
     def from_predicates(cls, domain: Domain, predicates: Mapping[str, Condition]) -> Self:
@@ -440,7 +440,7 @@ class Workload:
             _check_same_cells(parts[0], part)
         codes = [part._codes for part in parts]
         if domain is not None and all(code is not None for code in codes):
-            return cls.from_codes(domain, np.concatenate([c for c in codes if c is not None]))
+            return cls._of_codes(domain, np.concatenate([c for c in codes if c is not None]))
         matrix = stack_rows([part.matrix for part in parts])
         stacked = cls._build(matrix, matrix.shape, columns=parts[0]._columns)
         stacked._domain = domain
@@ -460,7 +460,12 @@ class Workload:
         codes : array of int, shape (m, attributes)
             The level numbers of each query, -1 for an attribute that it sums over.
         """
-        codes = check_codes(check_domain(domain), codes)
+        return cls._of_codes(domain, check_codes(check_domain(domain), codes))
+
+    @classmethod
+    def _of_codes(cls, domain: Domain, codes: Codes) -> Self:
+        """Count boxes by level numbers of the domain, which nobody else holds."""
+        codes.flags.writeable = False
         identity = is_row_major(domain, codes)
         matrix = None if identity else marginal_matrix(domain, codes)
         workload = cls._build(matrix, (len(codes), domain.size))

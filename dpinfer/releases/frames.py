@@ -243,8 +243,9 @@ def workload_of_labels(
         start += size
     _refuse_duplicates(domain, codes)
     if not given and not (codes < 0).any() and len(codes) < domain.size:
-        return Workload.identity(len(codes), domain.label_rows(codes))
-    return Workload.from_codes(domain, codes)
+        labels = domain.label_rows(codes)
+        return Workload._build(None, (len(codes), len(codes)), labels, labels)
+    return Workload._of_codes(domain, codes)
 
 
 def is_single_column(frame: pd.DataFrame) -> bool:
