@@ -268,7 +268,7 @@ def _results():
         [1.0, 2, 4], workload=[[1, 0], [0, 1], [1, 1]], mechanism=Gaussian(sigma=1.0)
     )
     yield from (fit.consistency_test(rng=0), gaussian.consistency_test())
-    for method in ("exact", "normal", "monte-carlo"):
+    for method in ("exact", "asymptotic", "monte-carlo"):
         yield proportions_ztest(30, 100, 0.3, mechanism=noise.take(0), method=method, rng=0)
 
 

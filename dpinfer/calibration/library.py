@@ -222,7 +222,9 @@ def _of_ratios(setting: Setting) -> Iterator[Case]:
         (share_confint, part / (part + rest)),
         (relative_change_confint, part / rest - 1.0),
     ):
-        yield _interval(setting, function, [part, rest], target, split=_columns)
+        yield _interval(
+            setting, function, [part, rest], target, split=_columns, beside="asymptotic"
+        )
 
 
 def _of_risks(setting: Setting) -> Iterator[Case]:
@@ -233,7 +235,7 @@ def _of_risks(setting: Setting) -> Iterator[Case]:
         (risk_ratio_confint, a / (a + b) / (c / (c + d))),
         (odds_ratio_confint, a * d / (b * c)),
     ):
-        yield _interval(setting, function, counts, target, split=_tables)
+        yield _interval(setting, function, counts, target, split=_tables, beside="asymptotic")
 
 
 def _releases(setting: Setting) -> Iterator[Case]:
@@ -259,9 +261,9 @@ def _tests(setting: Setting) -> Iterator[Case]:
         yield partial(_of_model, setting, model)
     two_cells = _Call(counts_2indep, {"mechanism": setting.noise}, _columns)
     yield _certified(setting, certify_test, two_cells, [40.0, 40.0], "counts_2indep")
-    limit = {"mechanism": setting.noise, "method": "normal"}
-    rates = _Call(_two_rates, {**limit, "method": "asymptotic"})
-    groups = _Call(_two_proportions, {"nobs": nobs, **limit})
+    known = {"mechanism": setting.noise}
+    rates = _Call(_two_rates, {**known, "method": "asymptotic"})
+    groups = _Call(_two_proportions, {"nobs": nobs, **known, "method": "normal"})
     for name, test, truth in (
         ("poisson_2indep, normal", rates, Poisson(rate=np.full(2, 0.2 * nobs))),
         (
