@@ -116,7 +116,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     command.add_argument(
         "--method",
-        choices=["exact", "normal", "tail-bound"],
+        choices=["exact", "asymptotic", "tail-bound"],
         default="exact",
         help="how the intervals are made (default: exact)",
     )

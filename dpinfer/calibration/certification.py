@@ -80,7 +80,7 @@ def certify_interval(
         One minus the level that the intervals claim, in (0, 1).
     beside : callable, optional
         Other intervals for the same values, whose coverage and mean width are to be shown beside,
-        such as those with ``method="normal"``.
+        such as those with ``method="asymptotic"``.
     threshold : float, optional
         For one value: only releases that reach it are published, and count.
     clamp : float or pair, optional
@@ -138,7 +138,7 @@ def certify_interval(
     >>> noise = Laplace.from_epsilon(0.5)
     >>> found = certify_interval(
     ...     lambda y: count_confint(y, mechanism=noise, alpha=0.01), 40, noise, alpha=0.01, rng=1,
-    ...     beside=lambda y: count_confint(y, mechanism=noise, alpha=0.01, method="normal"),
+    ...     beside=lambda y: count_confint(y, mechanism=noise, alpha=0.01, method="asymptotic"),
     ...     name="count_confint", margin=0.2,
     ... )
     >>> found
@@ -605,7 +605,7 @@ def _of_values(study: _ReleaseStudy, terms: Terms) -> Certificate:
 
 def _of_combined(study: _ReleaseStudy, terms: Terms) -> Certificate:
     fit, weights = study.combined, study.combined.weights
-    methods: tuple[Method, ...] = ("exact", "normal")
+    methods: tuple[Method, ...] = ("exact", "asymptotic")
     upper = [np.asarray(fit.conf_int(terms.alpha, method).upper) for method in methods]
     return terms.certificate(
         scene=study.scene(rounded=False),

@@ -158,7 +158,7 @@ def _control(setting: Setting, name: str, interval: Any, truth: Any, **more: Any
 
 
 def _of_counts(setting: Setting) -> Iterator[Case]:
-    yield _interval(setting, count_confint, 40.0)
+    yield _interval(setting, count_confint, 40.0, beside="asymptotic")
 
 
 def _by_a_rule(setting: Setting) -> Iterator[Case]:

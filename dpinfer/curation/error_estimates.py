@@ -163,10 +163,10 @@ class CorrectedEstimate(Locked):
         ----------
         alpha : float, default 0.05
             One minus the confidence level, in (0, 1).
-        method : {"exact", "tail-bound", "normal"}
+        method : {"exact", "tail-bound", "asymptotic"}
             ``"exact"``: quantiles of the noise, or of the weighted sum of two noises.
             ``"tail-bound"``: for all values together, by the union bound, and Chernoff's for a
-            weighted sum. ``"normal"``: normal quantiles, offered for comparison.
+            weighted sum. ``"asymptotic"``: normal quantiles, offered for comparison.
         simultaneous : bool, default False
             Whether all values shall be covered together with probability 1 - ``alpha``.
         integer, lower, upper
@@ -378,7 +378,7 @@ class ErrorEstimate(Drawn, Locked):
         ----------
         alpha : float, default 0.05
             One minus the confidence level, in (0, 1).
-        method : {"exact", "tail-bound", "normal"}
+        method : {"exact", "tail-bound", "asymptotic"}
             As for :func:`dpinfer.count_confint`.
         simultaneous : bool, default False
             Whether the errors of all values shall be covered together.

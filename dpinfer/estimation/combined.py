@@ -412,10 +412,10 @@ class CombinedEstimate(OverlappingEstimate):
         ----------
         alpha : float, default 0.05
             One minus the confidence level, in (0, 1).
-        method : {"exact", "tail-bound", "normal"}
+        method : {"exact", "tail-bound", "asymptotic"}
             ``"exact"``: quantiles of the law of each error, a weighted sum of the noises.
             ``"tail-bound"``: Chernoff bounds, joined by a union bound, so that they hold for all
-            targets together. ``"normal"``: normal quantiles, offered for comparison.
+            targets together. ``"asymptotic"``: normal quantiles, offered for comparison.
         simultaneous : bool, default False
             Whether all targets shall be covered together with probability 1 - ``alpha``.
         reps : int, default 10_000

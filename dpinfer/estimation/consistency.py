@@ -8,16 +8,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
-from scipy import special
 
-from dpinfer._check import RNG, FloatArray, check_alpha, check_option
+from dpinfer._check import RNG, FloatArray, check_option
 from dpinfer.errors import ConvergenceError, InvalidParameterError, NotEstimableError
 from dpinfer.estimation.design import OVERFLOW
 from dpinfer.mechanisms.independent import groups
 from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.mechanisms.laws import Exact, Gaussian
 from dpinfer.results.hypothesis import HypothesisResult
-from dpinfer.results.intervals import Intervals, Uncertainty
 from dpinfer.results.null import AsymptoticNull, ExactNull, NullDistribution
 from dpinfer.results.simulation import BLOCK, Simulation, simulate_null
 
@@ -34,30 +32,6 @@ if TYPE_CHECKING:
 def is_gaussian(mechanism: NoiseLaw, size: int) -> bool:
     """Whether the noise of all of so many values is Gaussian, if they have any."""
     return all(isinstance(law, (Gaussian, Exact)) for law, _ in groups(mechanism, size))
-
-
-def normal_intervals(
-    estimate: FloatArray,
-    std_err: FloatArray,
-    alpha: float,
-    labels: pd.Index | None,
-    *,
-    uncertainty: Uncertainty = "noise",
-    notes: tuple[str, ...] = (),
-) -> Intervals:
-    """Return estimates ± normal quantiles times standard errors."""
-    alpha = check_alpha(alpha)
-    half = -special.ndtri(alpha / 2) * std_err
-    return Intervals(
-        estimate=estimate,
-        lower=estimate - half,
-        upper=estimate + half,
-        alpha=alpha,
-        method="normal",
-        uncertainty=uncertainty,
-        labels=labels,
-        notes=notes,
-    )
 
 
 Method = Literal["exact", "monte-carlo", "asymptotic"]

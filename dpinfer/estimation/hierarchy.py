@@ -557,14 +557,14 @@ class HierarchyEstimate(OverlappingEstimate):
         ----------
         alpha : float, default 0.05
             One minus the confidence level, in (0, 1).
-        method : {"exact", "bound", "tail-bound", "normal"}
+        method : {"exact", "bound", "tail-bound", "asymptotic"}
             ``"exact"``: quantiles of the laws of the errors, each once for all units that have it;
             where that would take more than about 20 seconds, bounds for the units whose laws are
             left. The result then has the method ``"bound"`` and says for how many.
             ``"bound"``: half-widths that hold for all units, by how large a part one noise can have
             in the variance of an error.
             ``"tail-bound"``: for all units together, as for :meth:`CombinedEstimate.conf_int`.
-            ``"normal"``: normal quantiles; the notes say what one of them covers.
+            ``"asymptotic"``: normal quantiles; the notes say what one of them covers.
         units : list or array, optional
             Labels, or positions where units have no labels; by default all.
         simultaneous, reps, rng
@@ -596,14 +596,16 @@ class HierarchyEstimate(OverlappingEstimate):
         together = check_flag(simultaneous, "simultaneous")
         if together and chosen == "bound":
             raise InvalidParameterError(
-                "method must be 'exact', 'tail-bound' or 'normal' for simultaneous intervals, got "
-                "'bound'; or divide alpha by the number of units"
+                "method must be 'exact', 'tail-bound' or 'asymptotic' for simultaneous intervals, "
+                "got 'bound'; or divide alpha by the number of units"
             )
         if not together and chosen != "tail-bound":
             errors, number = self._fit.errors(at)
             return errors.intervals(self._fit.estimates[at], number, alpha, chosen, labels)
-        if chosen != "normal":
-            self._fit.check_size(at.size, "units must be fewer, or method 'normal', for intervals:")
+        if chosen != "asymptotic":
+            self._fit.check_size(
+                at.size, "units must be fewer, or method 'asymptotic', for intervals:"
+            )
         found = self._fit.pivots(at).intervals(
             self._fit.estimates[at],
             alpha=alpha,
@@ -613,7 +615,7 @@ class HierarchyEstimate(OverlappingEstimate):
             rng=rng,
             labels=labels,
         )
-        if chosen != "normal" or self._fit.is_gaussian:
+        if chosen != "asymptotic" or self._fit.is_gaussian:
             return found
         return replace(found, notes=(*found.notes, NORMAL_NOTE))
 

@@ -518,13 +518,14 @@ class MarginalsEstimate(OverlappingEstimate):
             As for :meth:`marginal`.
         alpha : float, default 0.05
             One minus the confidence level of each interval.
-        method : {"exact", "bound", "normal"}
+        method : {"exact", "bound", "asymptotic"}
             ``"exact"``: quantiles of the laws of the errors, each once for all cells and units that
             have it; where that would take more than about 20 seconds, and for tables with groupings
             or zeros, bounds instead. The result then has the method ``"bound"`` and says for how
             many cells, and how wide. ``"bound"``: half-widths that hold for all cells, by how large
-            a part one noise can have in the variance of an error. ``"normal"``: normal quantiles;
-            the notes say what one of them covers. All are the same where all noise is Gaussian.
+            a part one noise can have in the variance of an error. ``"asymptotic"``: normal
+            quantiles; the notes say what one of them covers. All are the same where all noise is
+            Gaussian.
 
         Returns
         -------

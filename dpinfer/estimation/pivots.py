@@ -85,8 +85,8 @@ def critical_pivot(
     return CriticalPivot(value, float(np.sqrt(alpha * (1.0 - alpha) / number)), number)
 
 
-Method = Literal["exact", "tail-bound", "normal"]
-ManyMethod = Literal["exact", "bound", "normal"]
+Method = Literal["exact", "tail-bound", "asymptotic"]
+ManyMethod = Literal["exact", "bound", "asymptotic"]
 """Methods for many errors of fewer laws."""
 
 _NEGLIGIBLE = 1e-13
@@ -160,7 +160,7 @@ class ManyErrors:
         alpha = check_alpha(alpha)
         chosen = check_option(method, "method", MANY_METHODS)
         notes = tuple[str, ...]()
-        if chosen == "normal" or self.gaussian:
+        if chosen == "asymptotic" or self.gaussian:
             half = -special.ndtri(0.5 * alpha) * self.std_errors
             if not self.gaussian and self.std_errors.size:
                 notes = (self._normal_note(alpha),)
@@ -170,7 +170,7 @@ class ManyErrors:
         else:
             half, bounded, notes = self._exact(alpha, number)
             chosen = "bound" if bounded else "exact"
-        if self.integer and chosen != "normal":
+        if self.integer and chosen != "asymptotic":
             half = np.where(half > 0.0, half + ROUNDING * (self.magnitude + half), half)
         half = half[number]
         return Intervals(
@@ -392,7 +392,7 @@ def _tail_bound(pivots: Pivots, alpha: float, tests: int) -> FloatArray:
     return _by_law(pivots, each, lambda law, q: float(law.chernoff(q)))
 
 
-def _normal(pivots: Pivots, alpha: float, tests: int) -> FloatArray:
+def _asymptotic(pivots: Pivots, alpha: float, tests: int) -> FloatArray:
     """Use normal quantiles times standard errors."""
     return np.asarray(-special.ndtri(sidak(alpha, tests) / 2) * pivots.std_errors)
 
@@ -416,8 +416,8 @@ def _by_law(pivots: Pivots, q: float, bound: Callable[[WeightedSum, float], floa
 _HALF_WIDTHS: dict[Method, Callable[[Pivots, float, int], FloatArray]] = {
     "exact": _exact,
     "tail-bound": _tail_bound,
-    "normal": _normal,
+    "asymptotic": _asymptotic,
 }
 
 METHODS = tuple(_HALF_WIDTHS)
-MANY_METHODS = ("exact", "bound", "normal")
+MANY_METHODS = ("exact", "bound", "asymptotic")

@@ -14,7 +14,6 @@ from dpinfer._numerics.counts import LOG_NEGLIGIBLE, binom_radius
 from dpinfer._numerics.lattice import smallest_whole
 from dpinfer.errors import InvalidParameterError, NotEstimableError
 from dpinfer.estimation.combined import covariance_frame, estimates_frame, summary_table
-from dpinfer.estimation.consistency import normal_intervals
 from dpinfer.mechanisms import RandomizedResponse
 from dpinfer.results.intervals import ERROR_COVERED, Intervals, Uncertainty
 from dpinfer.results.labels import attach_labels, split_labels
@@ -23,8 +22,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-ResponseMethod = Literal["exact", "normal"]
-METHODS: tuple[ResponseMethod, ...] = ("exact", "normal")
+ResponseMethod = Literal["exact", "asymptotic"]
+METHODS: tuple[ResponseMethod, ...] = ("exact", "asymptotic")
 
 CELLS = 512
 """Intervals into which the counts of true reports are divided at most."""
@@ -98,9 +97,9 @@ class ResponseEstimate:
         ----------
         alpha : float, default 0.05
             One minus the confidence level of each interval, in (0, 1).
-        method : {"exact", "normal"}
+        method : {"exact", "asymptotic"}
             ``"exact"``: inversion of the exact law of the number of reports; covers with
-            probability 1 - α or more. ``"normal"``: estimate ± z·bse, approximate and not clipped.
+            probability 1 - α or more. ``"asymptotic"``: estimate ± z·bse, not clipped.
 
         Returns
         -------
@@ -135,14 +134,17 @@ class ResponseEstimate:
         method = check_option(method, "method", METHODS)
         alpha = check_alpha(alpha)
         estimate = np.asarray(self.params)
-        if method == "normal":
+        if method == "asymptotic":
             note = "Normal quantiles and an estimated variance: approximate."
-            return normal_intervals(
-                estimate,
-                np.asarray(self.bse),
-                alpha,
-                self.labels,
+            half = -special.ndtri(alpha / 2) * np.asarray(self.bse)
+            return Intervals(
+                estimate=estimate,
+                lower=estimate - half,
+                upper=estimate + half,
+                alpha=alpha,
+                method=method,
                 uncertainty=self.uncertainty,
+                labels=self.labels,
                 notes=(note,),
             )
         if self.uncertainty == "noise+sampling":

@@ -652,7 +652,7 @@ class StreamedMarginals:
         attributes: Any = (),
         parts: Any = None,
         alpha: float = 0.05,
-        method: Literal["bound", "normal"] = "bound",
+        method: Literal["bound", "asymptotic"] = "bound",
     ) -> Intervals:
         """Confidence intervals for the cells of a marginal.
 
@@ -662,11 +662,11 @@ class StreamedMarginals:
             As for :meth:`marginal`.
         alpha : float, default 0.05
             One minus the confidence level of each interval.
-        method : {"bound", "normal"}
+        method : {"bound", "asymptotic"}
             ``"bound"``: half-widths that hold for all cells, from the noises of all parts, as for
             :meth:`MarginalsEstimate.conf_int`; where all noise is Gaussian, normal ones, which are
-            exact then. ``"normal"``: normal quantiles, approximate for other noise. Exact laws of
-            other noise need all values in memory: :func:`dpinfer.combine_marginals`.
+            exact then. ``"asymptotic"``: normal quantiles, approximate for other noise. Exact laws
+            of other noise need all values in memory: :func:`dpinfer.combine_marginals`.
 
         Returns
         -------
@@ -683,7 +683,7 @@ class StreamedMarginals:
         labels = (
             pd.MultiIndex.from_product([units, *levels], names=["unit", *names]) if names else units
         )
-        check_option(method, "method", ("bound", "normal"))
+        check_option(method, "method", ("bound", "asymptotic"))
         bound = read_bound(self._plan.folder)
         errors = ManyErrors(
             std_errors=std_err,

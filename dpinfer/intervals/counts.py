@@ -33,9 +33,9 @@ from dpinfer.releases.values import NoisyValues
 from dpinfer.results.intervals import Intervals
 from dpinfer.results.labels import split_labels
 
-CountMethod = Literal["exact", "tail-bound", "normal", "naive"]
+CountMethod = Literal["exact", "tail-bound", "asymptotic", "naive"]
 
-COUNT_METHODS: tuple[Method, ...] = ("exact", "tail-bound", "normal")
+COUNT_METHODS: tuple[Method, ...] = ("exact", "tail-bound", "asymptotic")
 
 _SIDES: dict[Alternative, tuple[str, ...]] = {
     "two-sided": ("lower", "upper"),
@@ -90,10 +90,10 @@ def count_confint(
         :meth:`Intervals.unbinned <dpinfer.results.Intervals.unbinned>`.
     alpha : float, default 0.05
         One minus the confidence level, in (0, 1).
-    method : {"exact", "tail-bound", "normal", "naive"}
+    method : {"exact", "tail-bound", "asymptotic", "naive"}
         ``"exact"``: by the law of the published value, whether it is the noise or follows a
         threshold and a clamp. ``"tail-bound"``: the union bound over all values, which holds for
-        all of them together whatever ``simultaneous`` says. ``"normal"``: the normal quantile
+        all of them together whatever ``simultaneous`` says. ``"asymptotic"``: the normal quantile
         times the standard deviation, offered for comparison; it does not have the stated coverage
         unless the noise is Gaussian. ``"naive"``: as if there were no threshold and no clamp,
         offered for comparison: it does not have the stated coverage where there are.
@@ -327,14 +327,14 @@ def tail_of(alpha: float, method: str, tests: int, sides: int = 2) -> float:
 
 def half_width(law: NoiseLaw, q: float, method: str) -> Any:
     """Return how far the ends are from the value, for such a probability of each."""
-    return -special.ndtri(q) * law.std if method == "normal" else law.isf(q)
+    return -special.ndtri(q) * law.std if method == "asymptotic" else law.isf(q)
 
 
 def _half_widths(x: NoisyValues, q: float, method: str) -> FloatArray:
     """Return the quantile of each error; of weighted sums of whole numbers from just outside."""
     if x.weights is None:
         return np.broadcast_to(half_width(x.marginal, q, method), len(x))
-    if method == "normal":
+    if method == "asymptotic":
         return np.asarray(-special.ndtri(q) * x.std)
     if not hasattr(x.weights, "indices"):
         raise InvalidParameterError(
@@ -393,10 +393,10 @@ def linear_confint(
         depend.
     alpha : float, default 0.05
         One minus the confidence level, in (0, 1).
-    method : {"exact", "tail-bound", "normal"}
+    method : {"exact", "tail-bound", "asymptotic"}
         ``"exact"``: quantiles of the law of each weighted sum of noises. ``"tail-bound"``:
         Chernoff bounds, joined by a union bound, so that all intervals hold together.
-        ``"normal"``: normal quantiles, offered for comparison.
+        ``"asymptotic"``: normal quantiles, offered for comparison.
     simultaneous : bool, default False
         Whether all functions shall be covered together with probability 1 - ``alpha``.
     reps : int, default 10_000

@@ -106,8 +106,7 @@ class CountWidth(WidthRow):
     cells: int = 1
 
     def prepare(self) -> None:
-        method = spelled(self.method)
-        check_option(method, "method", COUNT_METHODS)
+        method = check_option(self.method, "method", COUNT_METHODS)
         cells = check_integer(self.cells, "cells", ge=1, le=_MOST_CELLS)
         self.set(method=method, cells=cells)
 
@@ -143,8 +142,7 @@ class LinearWidth(WidthRow):
         weights = freeze(checked_weights(weights, None, weights.shape[-1] if weights.ndim else 1))
         if not weights.any():
             raise InvalidParameterError("weights must not all be 0: the function is 0 for sure")
-        method = spelled(self.method)
-        check_option(method, "method", COUNT_METHODS)
+        method = check_option(self.method, "method", COUNT_METHODS)
         self.set(
             weights=weights,
             method=method,

@@ -131,10 +131,10 @@ def published_layer(fit: Any, frame: pd.DataFrame) -> Layer | None:
         tests = max(1, noisy) if method == "tail-bound" else 1
         half = half_width(law, tail_of(alpha, str(method), tests), str(method))
         lower[there], upper[there] = value[there] - half, value[there] + half
-    elif isinstance(fit, HierarchyEstimate) and alpha is not None and method != "normal":
+    elif isinstance(fit, HierarchyEstimate) and alpha is not None and method != "asymptotic":
         half = fit.published_half_widths(alpha)
         lower, upper = value - half, value + half
-    elif method == "normal" and alpha is not None:
+    elif method == "asymptotic" and alpha is not None:
         half = (
             -special.ndtri_exp(np.log(alpha) - np.log(2.0)) * frame["published_std_err"].to_numpy()
         )

@@ -274,8 +274,8 @@ _LONGEST_LABEL = 200
 
 _INTERVALS = {
     "exact": "The ends are quantiles of the exact law of each error, a weighted sum of the noises.",
-    "normal": "The ends are normal quantiles times the standard errors: exact for Gaussian noise, "
-    "approximate for other noise.",
+    "asymptotic": "The ends are normal quantiles times the standard errors: exact for Gaussian "
+    "noise, approximate for other noise.",
     "tail-bound": "The ends are Chernoff bounds joined by a union bound: the intervals hold for "
     "all rows together, and are wider than they need be.",
     "conditional": "The ends follow from the law that the publishing rule gives each value: that "

@@ -39,7 +39,7 @@ quick = partial(certify_interval, margin=0.2, rng=1)
 
 
 def test_right_interval_holds():
-    found = quick(count, 40, LAPLACE, beside=partial(count, method="normal"))
+    found = quick(count, 40, LAPLACE, beside=partial(count, method="asymptotic"))
     assert found.verdict == "holds"
     # 6 standard errors: by accident below 2e-9
     assert abs(found.rate[0] - 0.95) <= 6 * found.mc_error[0]
@@ -250,7 +250,7 @@ def test_progress(capsys):
 
 
 def test_what_it_says():
-    found = quick(count, 40, LAPLACE, beside=partial(count, method="normal"), name="counts")
+    found = quick(count, 40, LAPLACE, beside=partial(count, method="asymptotic"), name="counts")
     text = found.summary()
     assert text == str(found)
     for words in ("Coverage of intervals: counts", "holds", "Seed", "at least 0.94", "0.001"):

@@ -109,7 +109,7 @@ def test_bounds_at_the_clip_and_below_zero():
     assert negative.conf_int(alpha=0.05).empty
     one_sided = noise[0].value_conf_int(alpha=0.1).upper[0] - 5.0
     assert one_sided == pytest.approx(noise[0].estimate + UNIT.isf(0.1))
-    normal = noise[0].value_conf_int(alpha=0.1, method="normal").upper[0] - 5.0
+    normal = noise[0].value_conf_int(alpha=0.1, method="asymptotic").upper[0] - 5.0
     assert normal == pytest.approx(noise[0].estimate + stats.norm.isf(0.1) * np.sqrt(2))
 
 
@@ -139,7 +139,7 @@ def test_the_combination_is_that_of_least_squares(first, second):
     )
     np.testing.assert_allclose(both.params, fit.params, atol=1e-12)
     np.testing.assert_allclose(both.bse, fit.bse, atol=1e-12)
-    for method in ("exact", "tail-bound", "normal"):
+    for method in ("exact", "tail-bound", "asymptotic"):
         ours, theirs = both.conf_int(0.1, method), fit.conf_int(0.1, method)
         np.testing.assert_allclose(ours.upper, theirs.upper, rtol=1e-9)
         assert ours.simultaneous == theirs.simultaneous

@@ -2,6 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import dpinfer as dpi
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation import combine
 from dpinfer.intervals import count_confint, linear_confint
@@ -54,7 +55,7 @@ def test_exact_intervals_are_quantiles_of_the_law_of_the_error(fit):
 
 
 def test_intervals_are_those_of_the_linear_functions(fit):
-    for method in ("exact", "tail-bound", "normal"):
+    for method in ("exact", "tail-bound", "asymptotic"):
         direct = linear_confint(VALUES, fit.weights, Laplace(scale=2.0), method=method)
         combined = fit.conf_int(method=method)
         np.testing.assert_allclose(np.asarray(combined), np.asarray(direct), rtol=1e-7)
@@ -63,7 +64,7 @@ def test_intervals_are_those_of_the_linear_functions(fit):
 def test_intervals_without_overlap_are_those_of_the_counts():
     law = [Laplace(scale=2.0), Geometric(scale=3.0), Exact()]
     fit = combine([1, 2, 3], mechanism=law)
-    for method in ("exact", "tail-bound", "normal"):
+    for method in ("exact", "tail-bound", "asymptotic"):
         for together in (False, True):
             arguments = {"method": method, "simultaneous": together}
             np.testing.assert_array_equal(
@@ -234,3 +235,23 @@ def test_values_near_the_end_of_the_range(law):
     lower, upper = fit.conf_int()
     assert (np.isfinite(lower) & (lower <= 1e308) & (upper >= 1e308)).all()
     assert "1.0000e+308" in fit.summary()
+
+
+REPORTS = dpi.RandomizedResponse.from_epsilon(1.0, categories=2)
+FITS = {
+    "values": lambda: dpi.combine([4.5], mechanism=dpi.Laplace(scale=1.0)),
+    "units": lambda: dpi.combine_hierarchy([4.5], [-1], mechanism=dpi.Laplace(scale=1.0)),
+    "tables": lambda: dpi.estimation.combine_marginals(
+        dpi.estimation.NoisyMarginal((), [4.5], dpi.Laplace(scale=1.0)),
+        [-1],
+        domain=dpi.Domain({"sex": ["F", "M"]}),
+    ),
+    "answers": lambda: dpi.estimation.response_counts([40, 60], mechanism=REPORTS),
+}
+
+
+@pytest.mark.parametrize("fit", FITS.values(), ids=FITS)
+def test_the_limit_has_one_name(fit):
+    with pytest.raises(InvalidParameterError, match=r"method .* the limit is 'asymptotic'"):
+        fit().conf_int(method="normal")
+    assert fit().conf_int(method="asymptotic").method == "asymptotic"

@@ -100,7 +100,7 @@ def test_normal_intervals_are_those_of_statsmodels_when_nothing_is_randomized():
     answers = pd.Series([30, 70], index=["yes", "no"])
     nearly_plain = RandomizedResponse(p=1 - 1e-12)
     estimate = response_proportions(answers, mechanism=nearly_plain)
-    for method, theirs in (("normal", "normal"), ("exact", "beta")):
+    for method, theirs in (("asymptotic", "normal"), ("exact", "beta")):
         lower, upper = estimate.conf_int(alpha=0.1, method=method)
         expected = proportion_confint(answers, 100, alpha=0.1, method=theirs)
         np.testing.assert_allclose([lower, upper], expected, rtol=1e-9)
@@ -165,7 +165,7 @@ def test_exact_intervals_of_many_respondents():
     assert pmf[1][:4_001].sum() > 0.025
     for n in (10_000.0, 1e9):
         many = response_counts([0.4 * n, 0.6 * n], mechanism=law)
-        exact, normal = many.conf_int(), many.conf_int(method="normal")
+        exact, normal = many.conf_int(), many.conf_int(method="asymptotic")
         np.testing.assert_array_less(exact.lower, normal.lower + 1)
         np.testing.assert_array_less(normal.upper - 1, exact.upper)
         np.testing.assert_allclose(exact.width, normal.width, rtol=0.03)

@@ -164,7 +164,7 @@ def seeds():
         "command": [
             line + b"\n" + plain
             for line in (
-                b"analyze table.csv --alpha 0.1 --method normal --seed 1 --output r.html",
+                b"analyze table.csv --alpha 0.1 --method asymptotic --seed 1 --output r.html",
                 b"validate table.csv",
                 b"analyze table.csv --output r.csv --output r.json --output r.parquet",
             )

@@ -321,7 +321,7 @@ WORDS = st.sampled_from(
         "inf",
         "9" * 5000,
         "exact",
-        "normal",
+        "asymptotic",
         "r.html",
         "r.csv",
         "",

@@ -51,7 +51,7 @@ def certificates():
 
 def interval(values):
     """Return normal intervals."""
-    return dpinfer.count_confint(values, mechanism=NOISE, alpha=0.1, method="normal")
+    return dpinfer.count_confint(values, mechanism=NOISE, alpha=0.1, method="asymptotic")
 
 
 def pvalues(values):
@@ -108,7 +108,7 @@ CALLS_BELOW = {
         }
         | {"x_label": "size", "ax": None},
         "plot_delta": TRADE_OFF | {"epsilon": [0.0, 1.0]},
-        "plot_forest": {"results": dpinfer.combine(RELEASED), "alpha": 0.1, "method": "normal"}
+        "plot_forest": {"results": dpinfer.combine(RELEASED), "alpha": 0.1, "method": "asymptotic"}
         | {"centred": False, "most": 40, "unit": "people", "ax": None},
         "plot_ledger": {"ledger": dpinfer.BudgetLedger(PURE), "most": 40, "ax": None},
         "plot_level_widths": {"std_errors": {"a": [1.0, 2.0]}, "levels": ["a", "b"], "alpha": 0.1}

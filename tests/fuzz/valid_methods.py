@@ -124,7 +124,7 @@ METHODS |= {
     "TradeOff.frame": (CURVE.frame, {"alpha": [0.1, 0.2]}),
     "CombinedEstimate.conf_int": (
         FIT.conf_int,
-        {"alpha": 0.1, "method": "normal", "simultaneous": False, "reps": 20, "rng": 1},
+        {"alpha": 0.1, "method": "asymptotic", "simultaneous": False, "reps": 20, "rng": 1},
     ),
     "CombinedEstimate.consistency_test": (
         FIT.consistency_test,
@@ -133,7 +133,10 @@ METHODS |= {
     "CombinedEstimate.clip": (FIT.clip, {"lower": 0.0, "upper": 50.0}),
     "CombinedEstimate.noise": (FIT.noise, {"target": 1}),
     "CombinedEstimate.simulate_errors": (FIT.simulate_errors, {"reps": 5, "rng": 1}),
-    "HierarchyEstimate.conf_int": (TREE.conf_int, {"alpha": 0.1, "units": [1], "method": "normal"}),
+    "HierarchyEstimate.conf_int": (
+        TREE.conf_int,
+        {"alpha": 0.1, "units": [1], "method": "asymptotic"},
+    ),
     "HierarchyEstimate.cov_params": (TREE.cov_params, {"units": [1]}),
     "HierarchyEstimate.functions": (TREE.functions, {"target": [[1, 0, -1]]}),
     "HierarchyEstimate.noise": (TREE.noise, {"unit": 1}),

@@ -63,11 +63,11 @@ def test_simultaneous_level_is_exact_for_continuous_noise(k):
 
 
 def test_normal_uses_the_standard_deviation():
-    interval = count_confint(0.0, mechanism=Laplace(scale=1.0), method="normal")
+    interval = count_confint(0.0, mechanism=Laplace(scale=1.0), method="asymptotic")
     assert interval.upper == pytest.approx(1.959963984540054 * np.sqrt(2), rel=1e-14)
     gaussian = Gaussian(sigma=3.0)
     np.testing.assert_allclose(
-        np.asarray(count_confint(1.0, mechanism=gaussian, method="normal", simultaneous=True)),
+        np.asarray(count_confint(1.0, mechanism=gaussian, method="asymptotic", simultaneous=True)),
         np.asarray(count_confint(1.0, mechanism=gaussian, simultaneous=True)),
         rtol=1e-13,
     )

@@ -35,7 +35,7 @@ LAWS = [
 ]
 
 
-METHODS = ["exact", "tail-bound", "normal"]
+METHODS = ["exact", "tail-bound", "asymptotic"]
 
 
 def test_laplace_has_a_closed_form():

@@ -56,7 +56,7 @@ def test_the_range_is_of_two_finite_numbers(numbers, wanted):
 
 def test_published_values_of_a_hierarchy_have_intervals():
     fit = tree()
-    layer = published_layer(fit, fit.summary_frame(alpha=0.1, method="normal"))
+    layer = published_layer(fit, fit.summary_frame(alpha=0.1, method="asymptotic"))
     half = stats.norm.isf(0.05) * np.sqrt(8.0)
     np.testing.assert_allclose(layer.estimate, [106, 61, 39])
     np.testing.assert_allclose(layer.upper - layer.estimate, half, rtol=1e-12)
@@ -68,7 +68,7 @@ def test_published_values_of_a_hierarchy_have_intervals():
 
 def test_intervals_of_a_tiny_level_are_finite():
     fit = tree()
-    table = fit.summary_frame(alpha=0.1, method="normal")
+    table = fit.summary_frame(alpha=0.1, method="asymptotic")
     table.attrs["alpha"] = 1e-300
     layer = published_layer(fit, table)
     half = -stats.norm.ppf(5e-301) * np.sqrt(8.0)

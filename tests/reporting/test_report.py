@@ -163,7 +163,7 @@ def test_long_tables_are_cut_and_say_so():
     assert len(page) < 1_000_000
 
 
-@pytest.mark.parametrize("method", ["exact", "normal", "tail-bound"])
+@pytest.mark.parametrize("method", ["exact", "asymptotic", "tail-bound"])
 def test_every_method_is_explained(method):
     release = dpi.Release([3.0, 4.0], mechanism=dpi.Laplace(scale=1.0))
     page = page_of(analysis_of(release, alpha=0.1, method=method))

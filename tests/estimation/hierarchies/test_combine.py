@@ -199,7 +199,7 @@ def test_the_law_of_an_error_is_the_sum_of_the_noises(law):
     assert upper[0] - fit.params[1] == pytest.approx(half, rel=1e-9)
     assert fit.params[1] - lower[0] == pytest.approx(half, rel=1e-9)
     np.testing.assert_array_equal(fit.conf_int(0.1, units=[1]).upper, upper)
-    assert "not Gaussian" in fit.conf_int(0.1, "normal").notes[0]
+    assert "not Gaussian" in fit.conf_int(0.1, "asymptotic").notes[0]
 
 
 def test_functions_of_units():

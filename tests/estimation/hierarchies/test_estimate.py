@@ -71,7 +71,10 @@ def test_covariances_of_too_many_units_are_refused():
     ("use", "message"),
     [
         (lambda fit: fit.weights(), "units must be fewer got 3"),
-        (lambda fit: fit.conf_int(simultaneous=True), "units must be fewer, or method 'normal'"),
+        (
+            lambda fit: fit.conf_int(simultaneous=True),
+            "units must be fewer, or method 'asymptotic'",
+        ),
         (lambda fit: fit.functions(np.eye(3)), "target must have fewer rows got 3"),
     ],
 )

@@ -47,7 +47,7 @@ def test_the_default_is_the_law_of_the_noise_where_nothing_else_is_known(law, al
     assert intervals.method == "exact"
     np.testing.assert_allclose(found, half, rtol=1e-12)
     assert fit.summary_frame(alpha).attrs["method"] == "exact"
-    normal = fit.conf_int(alpha, "normal")
+    normal = fit.conf_int(alpha, "asymptotic")
     covered = 1.0 - 2.0 * law.sf(np.asarray(normal.upper)[0] - 20.0)
     assert f"covers {covered:.4f}" in normal.notes[0]
 

@@ -53,7 +53,7 @@ def coverage(found, truth, parts=(None,)):
         tables = np.array([truth[unit] for unit in units])
         levels = [LEVEL_OF[len(unit)] for unit in units]
         for names in WANTED:
-            intervals = found.conf_int(names, part, ALPHA, "normal")
+            intervals = found.conf_int(names, part, ALPHA, "asymptotic")
             bounds = found.conf_int(names, part, ALPHA)
             assert (bounds.lower <= intervals.lower).all()
             assert bounds.method == "bound"
@@ -91,7 +91,7 @@ def test_intervals_are_those_of_the_estimates(tmp_path):
     truth = synthetic_population(counties=2, tracts=1, block_groups=1, blocks=2, seed=1)
     found = streamed(tmp_path, truth, 1, states="01", cut="County")
     names = ("votingage", "hhgq")
-    intervals = found.conf_int(names, alpha=ALPHA, method="normal")
+    intervals = found.conf_int(names, alpha=ALPHA, method="asymptotic")
     estimate, std_err = found.marginal(names), found.marginal_bse(names)
     half = stats.norm.isf(ALPHA / 2) * std_err
     unit, age, quarters = estimate.index[-1], "18-and-over", "nursing"
@@ -101,7 +101,7 @@ def test_intervals_are_those_of_the_estimates(tmp_path):
         estimate.loc[unit, (age, quarters)] - half.loc[unit, (age, quarters)], rel=1e-12
     )
     np.testing.assert_allclose(intervals.upper, (estimate + half).to_numpy().ravel(), rtol=1e-12)
-    total = found.conf_int((), "top", method="normal")
+    total = found.conf_int((), "top", method="asymptotic")
     assert total.labels.tolist() == found.marginal((), "top").index.tolist()
     assert "approximate" in " ".join(total.notes)
     # the noises of all parts were written; half a step of one is added to normal half-widths

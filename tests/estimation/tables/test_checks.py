@@ -68,7 +68,7 @@ def test_summaries_say_which_error_they_cover(law):
     assert "noise (inference on the confidential values)" in text
     assert "0.95, exact" in text
     assert "approximate" not in text
-    assert ("approximate" in fit.summary(method="normal")) == (law is not NOISE)
+    assert ("approximate" in fit.summary(method="asymptotic")) == (law is not NOISE)
     assert "approximate" not in combine_marginals(
         NoisyMarginal("sex", [[3.0, 5.0]], NOISE), [-1], domain=DOMAIN
     ).summary("sex")

@@ -66,7 +66,7 @@ def test_cells_have_the_laws_of_their_weights():
     assert fit.summary_frame("age").attrs["method"] == "exact"
     bound = fit.conf_int("age", alpha=0.1, method="bound")
     assert (bound.upper - bound.lower >= intervals.upper - intervals.lower).all()
-    normal = fit.conf_int("age", alpha=0.1, method="normal")
+    normal = fit.conf_int("age", alpha=0.1, method="asymptotic")
     assert "covers 0." in normal.notes[0]
 
 
@@ -105,7 +105,7 @@ def test_tables_with_groupings_have_bounds():
     found = fit.conf_int("adult")
     assert found.method == "bound"
     assert "16 of 16 intervals are bounds" in found.notes[0]
-    normal = fit.conf_int("adult", method="normal")
+    normal = fit.conf_int("adult", method="asymptotic")
     ratio = np.asarray(found.upper - found.lower) / np.asarray(normal.upper - normal.lower)
     # no more than one Laplace noise alone
     assert (ratio > 1.0).all()
