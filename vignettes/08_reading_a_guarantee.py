@@ -22,14 +22,10 @@ import dpinfer as dpi
 from dpinfer.errors import InvalidParameterError
 from dpinfer.privacy import (
     GDP,
-    SCENARIOS,
-    WHOLE_RELEASE,
     ZCDP,
     ApproxDP,
     PureDP,
     TradeOff,
-    attributes,
-    build_scenario,
     compose,
     compose_advanced,
     epsilon_for_odds,
@@ -42,6 +38,7 @@ from dpinfer.privacy import (
     privacy_loss,
     simulate_posterior,
 )
+from dpinfer.releases.census import SCENARIOS, WHOLE_RELEASE, attributes, build_scenario
 
 pd.set_option("display.width", 100)
 

@@ -23,14 +23,6 @@ from .posteriors import epsilon_for_odds as epsilon_for_odds
 from .posteriors import epsilon_for_rise as epsilon_for_rise
 from .posteriors import posterior_bounds as posterior_bounds
 from .posteriors import posterior_tail as posterior_tail
-from .redistricting import PERSONS as PERSONS
-from .redistricting import SCENARIOS as SCENARIOS
-from .redistricting import UNITS as UNITS
-from .redistricting import WHOLE_RELEASE as WHOLE_RELEASE
-from .redistricting import AffectedQuery as AffectedQuery
-from .redistricting import Scenario as Scenario
-from .redistricting import attributes as attributes
-from .redistricting import build_scenario as build_scenario
 from .sampling import Amplification as Amplification
 from .sampling import AmplifiedDP as AmplifiedDP
 from .sampling import SampleAdjustment as SampleAdjustment

@@ -79,12 +79,12 @@ HOSTILE = {
 
 RESULTS = set(
     """
-    AdjustedTests AffectedQuery Amplification AmplifiedDP BudgetSplit ClippedEstimate
+    AdjustedTests Amplification AmplifiedDP BudgetSplit ClippedEstimate
     CombinedEstimate ConfidenceSets CorrectedEstimate CountPosterior CredibleIntervals
     ErrorEstimate FrozenDensity FrozenMass FrozenNoise GeneralizationBound HierarchyEstimate
     HierarchyFunctions HypothesisResult Intervals LedgerEntry MarginalsEstimate NoisyValues
     MultiplicativeWeightsRelease NoisyRegression PosteriorBounds PrivacyLoss PrivateMeanInterval
-    ReleasePlan RepeatedDP ResponseEstimate SampleAdjustment Scenario SecretPosterior SizeStudy
+    ReleasePlan RepeatedDP ResponseEstimate SampleAdjustment SecretPosterior SizeStudy
     SmoothSensitivity SpendingComparison StreamedMarginals SurveyEstimate TableContrast Usefulness
     """.split()  # noqa: SIM905
 )

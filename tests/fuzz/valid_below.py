@@ -17,7 +17,7 @@ from valid_calls import NOISE, PURE, SHARES, THREE, VALID
 import dpinfer
 from dpinfer.calibration import Certificate, Certificates
 from dpinfer.hypothesis_tests.models import Multinomial
-from dpinfer.releases.census import PL94_PERSONS_ALLOCATION, spine_codes
+from dpinfer.releases.census import PERSONS, PL94_PERSONS_ALLOCATION, spine_codes
 
 ROOT = Path(mkdtemp(prefix="dpinfer-fuzz-"))
 """Files to read, which are gone at the end."""
@@ -119,6 +119,9 @@ CALLS_BELOW = {
         "plot_trade_off": TRADE_OFF | {"group": 1},
     },
     "dpinfer.releases.census": {
+        "attributes": {"query": "total"},
+        "build_scenario": {"affected": None, "within": ("Block",), "about": (), "secret": "a"}
+        | {"allocations": (PERSONS,)},
         "block_geoid": {"codes": ["04410007000101014400700010111000"]},
         "census_codes": {"root": ROOT, "level": "State"} | PART,
         "census_subtrees": {"root": ROOT},
@@ -178,11 +181,13 @@ MADE_BELOW = {
     "dpinfer.calibration.certify_library",  # which simulates for seconds whatever it is given
     "dpinfer.datasets.EmbeddedRelease",
     "dpinfer.datasets.SyntheticPopulation",
+    "dpinfer.releases.census.AffectedQuery",
     "dpinfer.releases.census.CensusConstraint",
     "dpinfer.releases.census.CensusMeasurements",
     "dpinfer.releases.census.CensusRow",
     "dpinfer.releases.census.KnownZeros",
     "dpinfer.releases.census.QueryMeasurements",
+    "dpinfer.releases.census.Scenario",
 }
 """Made by the library, but for the one function."""
 

@@ -113,9 +113,6 @@ VALID = {
     | {"delta": None, "sample": "s"},
     "amplify_inverse": {"target": PURE, "rate": 0.05, "scheme": "poisson"},
     "amplified_epsilon": {"epsilon": 1.0, "rate": 0.1},
-    "attributes": {"query": "total"},
-    "build_scenario": {"affected": None, "within": ("Block",), "about": (), "secret": "a"}
-    | {"allocations": (dpinfer.privacy.PERSONS,)},
     "sample_epsilon": {"epsilon": 1.0, "rate": 0.1},
     "as_frozen": {"law": SMOOTH, "loc": 3.0},
     "best_split": {"budget": PURE, "mechanism": None, "sensitivity": 1.0, "alpha": 0.1}

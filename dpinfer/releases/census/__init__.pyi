@@ -12,3 +12,11 @@ from .reading import QueryMeasurements as QueryMeasurements
 from .reading import census_codes as census_codes
 from .reading import read_census_measurements as read_census_measurements
 from .reading import read_census_rows as read_census_rows
+from .redistricting import PERSONS as PERSONS
+from .redistricting import SCENARIOS as SCENARIOS
+from .redistricting import UNITS as UNITS
+from .redistricting import WHOLE_RELEASE as WHOLE_RELEASE
+from .redistricting import AffectedQuery as AffectedQuery
+from .redistricting import Scenario as Scenario
+from .redistricting import attributes as attributes
+from .redistricting import build_scenario as build_scenario

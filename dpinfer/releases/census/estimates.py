@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from dpinfer._check import RNG, FloatArray, check_flag, check_rng, one_line, show
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
 from dpinfer.privacy.ledger import BudgetAllocation
-from dpinfer.privacy.redistricting import PERSONS
 from dpinfer.releases.adapters import from_scale_column
 from dpinfer.releases.census import geography as layout
 from dpinfer.releases.census.columns import constraint_table, measurement_table, schemas
 from dpinfer.releases.census.geography import Outline, Truth
+from dpinfer.releases.census.redistricting import PERSONS
 from dpinfer.releases.limits import Limit, decompressed
 from dpinfer.releases.release import Release
 from dpinfer.releases.tables import check_path

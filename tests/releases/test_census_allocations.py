@@ -5,8 +5,7 @@ from fractions import Fraction
 import pytest
 
 from dpinfer.errors import InvalidParameterError
-from dpinfer.privacy import PERSONS, UNITS, attributes
-from dpinfer.releases.census import PL94_PERSONS_ALLOCATION
+from dpinfer.releases.census import PERSONS, PL94_PERSONS_ALLOCATION, UNITS, attributes
 
 LEVELS = ("US", "State", "County", "Tract", "Block_Group", "Block")
 

@@ -8,14 +8,13 @@ from scipy import optimize, special
 
 from dpinfer import DiscreteGaussian, WeightedSum
 from dpinfer.errors import InvalidParameterError
-from dpinfer.privacy import (
+from dpinfer.privacy import ZCDP, BudgetAllocation
+from dpinfer.releases.census import (
     PERSONS,
     SCENARIOS,
     UNITS,
     WHOLE_RELEASE,
-    ZCDP,
     AffectedQuery,
-    BudgetAllocation,
     Scenario,
     attributes,
     build_scenario,
