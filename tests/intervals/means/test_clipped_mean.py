@@ -177,7 +177,7 @@ def test_a_release_and_a_fit_bring_their_laws():
     pd.testing.assert_frame_equal(found.summary_frame(), asked.summary_frame())
     # two releases of one mean, the variances of which are added up by the fit
     fit = dpi.combine([0.31, 0.33], workload=[[1], [1]], mechanism=law)
-    own = clipped_mean_confint(fit, 40, std=0.2, **kind)
+    own = clipped_mean_confint(dpi.noisy(fit).take([0]), 40, std=0.2, **kind)
     both = clipped_mean_confint(0.32, 40, std=0.2, mechanism=WeightedSum([0.5, 0.5], law), **kind)
     np.testing.assert_allclose(np.asarray(own).ravel(), np.asarray(both), rtol=1e-9)
     with pytest.raises(InvalidParameterError, match="clipped_mean_confint does not take values"):
