@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
-from itertools import compress
+from itertools import combinations, compress
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -28,6 +28,8 @@ from dpinfer.estimation.published import check_published
 from dpinfer.mechanisms.independent import as_noise, groups
 from dpinfer.mechanisms.law import NoiseLaw, ParametricLaw, refuse_dependent
 from dpinfer.mechanisms.weighted_sum import WeightedSum
+from dpinfer.releases.coerce import noisy
+from dpinfer.releases.values import NoisyValues
 from dpinfer.results.labels import split_labels
 
 if TYPE_CHECKING:
@@ -92,6 +94,94 @@ _ERRORS_ROUNDING = 1e-9
 
 NoiseOf = Mapping[Any, Any]
 """What a ``noise=`` argument takes: a law or standard deviations for each noisy column."""
+
+
+def published_columns(endog: Any, exog: Any, noise: Any, *, grouped: bool) -> tuple[Any, Any, Any]:
+    """Return response and columns as plain data, and what noise there is in each.
+
+    Noisy values among them bring their laws; where they share noises, the covariances of their
+    errors within a row.
+    """
+    held: dict[Hashable, NoisyValues] = {}
+    if not isinstance(endog, str) and hasattr(endog, "__noisy__"):
+        held["y"] = noisy(endog, name="endog")
+        endog = _plain(held["y"])
+    if isinstance(exog, Mapping) and not hasattr(exog, "iloc"):
+        import pandas as pd
+
+        found = {key: noisy(x) for key, x in exog.items() if hasattr(x, "__noisy__")}
+        try:
+            exog = pd.DataFrame({**exog, **{key: _plain(x) for key, x in found.items()}})
+        except (TypeError, ValueError) as error:
+            raise InvalidParameterError(
+                f"exog must be a mapping of names to columns of one length: {one_line(error)}"
+            ) from error
+        held |= found
+    elif hasattr(exog, "__noisy__"):
+        raise InvalidParameterError(
+            "exog must be a table, or a mapping of names to columns of which some carry their own "
+            f"law, got {show(exog)}: write {{'x1': values, ...}}, with a constant if there is one"
+        )
+    if not held:
+        if noise is None:
+            raise InvalidParameterError(
+                "noise must be given, as endog and exog are plain numbers: a mapping of each noisy "
+                "column to the law or the standard deviation of its errors"
+            )
+        return endog, exog, noise
+    laws = {} if noise is None else dict(noise) if isinstance(noise, Mapping) else {None: noise}
+    for key, x in held.items():
+        if key in laws:
+            raise InvalidParameterError(f"noise must leave out {key!r}, which carries its own law")
+        x.need(unruled=True, who="noisy_ols")
+        laws[key] = x.marginal
+    if len({len(x) for x in held.values()}) > 1:
+        sizes = ", ".join(f"{show(key)} has {len(x)}" for key, x in held.items())
+        raise InvalidParameterError(f"columns must have one length: {sizes}")
+    return endog, exog, laws | _covariances(held, grouped)
+
+
+def _plain(x: NoisyValues) -> Any:
+    if x.labels is None:
+        return x.values
+    import pandas as pd
+
+    return pd.Series(x.values, index=x.labels)
+
+
+def _covariances(held: dict[Hashable, NoisyValues], grouped: bool) -> dict[Any, FloatArray]:
+    """Return the covariances of the errors of pairs of columns within rows, where there are any."""
+    names, (together, *others) = list(held), held.values()
+    for x in others:
+        together = together.beside(x)
+    if together.are_independent():
+        return {}
+    size = len(together) // len(names)
+    rows = np.arange(size)
+    # of blocks of rows, so that no n × n matrix is made
+    found = {pair: np.empty(size) for pair in combinations(range(len(names)), 2)}
+    step = max(1, _BLOCK // len(together))
+    weights = together._rows(np.arange(len(together)))
+    scaled = weights.multiply(np.sqrt(together._noise_variance())[np.newaxis]).tocsr()
+    for start in range(0, size, step):
+        part = rows[start : start + step]
+        for i in range(len(names)):
+            block = (scaled[part + i * size] @ scaled.T).toarray()
+            own = part + np.arange(len(names))[:, np.newaxis] * size
+            between = block.copy()
+            between[part - start, own] = 0.0
+            if between.any() and not grouped:
+                raise InvalidParameterError(
+                    f"{show(names[i])} must have errors that are independent from row to row, got "
+                    "values that share noises between rows: give groups and cov_type='cluster'"
+                )
+            for j in range(i + 1, len(names)):
+                found[i, j][part] = block[part - start, own[j]]
+    return {(names[i], names[j]): value for (i, j), value in found.items() if value.any()}
+
+
+_BLOCK = 1 << 22
+"""Covariances that are looked at together."""
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ from dpinfer.regression._formula import (
     array_design,
     column_of,
     formula_design,
+    published_columns,
     rebuilt,
 )
 from dpinfer.regression._moments import (
@@ -42,7 +43,7 @@ from dpinfer.regression._moments import (
     check_groups,
     noise_covariance,
 )
-from dpinfer.results.intervals import ERROR_COVERED, Uncertainty
+from dpinfer.results.intervals import ERROR_COVERED, Intervals, Uncertainty
 from dpinfer.results.labels import attach_labels
 from dpinfer.results.tables import render_table
 
@@ -158,7 +159,7 @@ class NoisyRegression:
         """
         return self._square(self.covariance)
 
-    def conf_int(self, alpha: float = 0.05) -> Any:
+    def conf_int(self, alpha: float = 0.05) -> Intervals:
         """Confidence intervals for the coefficients.
 
         Parameters
@@ -168,16 +169,24 @@ class NoisyRegression:
 
         Returns
         -------
-        array of float, shape (p, 2), or DataFrame
-            Lower and upper ends, in columns 0 and 1 as in statsmodels.
+        Intervals
+            One for each of the p coefficients; unpacks as ``lower, upper``, and ``np.asarray`` of
+            it has the ends in two columns, as in statsmodels.
         """
-        reach = self._reference.isf(check_alpha(alpha) / 2.0) * self._std
-        ends = np.column_stack([self._params - reach, self._params + reach])
-        if not self.design.labelled:
-            return ends
+        level = check_alpha(alpha)
+        reach = self._reference.isf(level / 2.0) * self._std
         import pandas as pd
 
-        return pd.DataFrame(ends, index=self.design.names)
+        return Intervals(
+            estimate=self._params,
+            lower=self._params - reach,
+            upper=self._params + reach,
+            alpha=level,
+            method=f"{self.method}, {self.cov_type}",
+            uncertainty=self.uncertainty,
+            labels=pd.Index(self.design.names) if self.design.labelled else None,
+            notes=self.notes,
+        )
 
     @property
     def nobs(self) -> float:
@@ -337,14 +346,14 @@ class NoisyRegression:
         """
         import pandas as pd
 
-        ends = np.asarray(self.conf_int(alpha))
+        lower, upper = map(np.asarray, self.conf_int(alpha))
         columns = {
             "estimate": self._params,
             "std_err": self._std,
             "t" if self.use_t else "z": np.asarray(self.tvalues),
             "pvalue": np.asarray(self.pvalues),
-            "ci_lower": ends[:, 0],
-            "ci_upper": ends[:, 1],
+            "ci_lower": lower,
+            "ci_upper": upper,
             "naive": np.asarray(self.naive.params),
             "naive_std_err": np.asarray(self.naive.bse),
             "reliability": np.asarray(self.reliability),
@@ -460,7 +469,7 @@ def noisy_ols(
     endog: Any,
     exog: Any,
     *,
-    noise: NoiseOf,
+    noise: NoiseOf | None = None,
     weights: Any = None,
     method: Method = "moments",
     cov_type: Covariance = "HC1",
@@ -477,14 +486,17 @@ def noisy_ols(
 
     Parameters
     ----------
-    endog : str, array of float, shape (n,), or Series
+    endog : str, array of float, shape (n,), Series, Release or estimate
         A formula such as ``"cases ~ population + region"``, read by the library that statsmodels
         uses; or the published response.
-    exog : DataFrame or array of float, shape (n, p)
+    exog : DataFrame, array of float, shape (n, p), or mapping
         For a formula, the data, without missing values in its columns. Otherwise the design
         matrix; as in statsmodels, a constant is not added. Frames and series may be those of
-        pandas, polars, pyarrow or the like.
-    noise : mapping
+        pandas, polars, pyarrow or the like. A mapping of names to columns may hold releases,
+        estimates and :class:`~dpinfer.NoisyValues`, which bring the law of their errors: columns
+        that share noises within a row are dependent, which is used; those that share noises
+        between rows are refused without ``groups``.
+    noise : mapping, optional
         For each noisy column the law of its errors (a law, or a sequence with one for each row)
         or their standard deviation, a number or one for each row. With a formula, keys are
         columns of the data, and a string names the column that holds standard deviations.
@@ -586,11 +598,19 @@ def noisy_ols(
     >>> fit = noisy_ols("visits ~ people", table, noise={"people": law})
     >>> fit.naive.params.round(3).to_list(), fit.params.round(3).to_list()
     ([26.553, 0.334], [8.536, 0.52])
+
+    Columns that carry their own law:
+
+    >>> from dpinfer import Release
+    >>> data = {"people": Release(table["people"], mechanism=law), "visits": table["visits"]}
+    >>> noisy_ols("visits ~ people", data).params.round(3).to_list()
+    [8.536, 0.52]
     """
     check_option(method, "method", SOLVERS)
     check_option(cov_type, "cov_type", COVARIANCES)
     check_option(uncertainty, "uncertainty", _UNCERTAINTIES)
     check_option(nonlinear, "nonlinear", _NONLINEAR)
+    endog, exog, noise = published_columns(endog, exog, noise, grouped=groups is not None)
     if isinstance(endog, str):
         exog = as_pandas(exog, "exog")
         design = formula_design(endog, exog, noise, weights, nonlinear, depth=2)

@@ -151,7 +151,7 @@ def test_missing_values_and_queries_that_hold_no_table(foreign, table):
     with pytest.raises(InvalidParameterError, match="must not"):
         noisy_ols("visits ~ people", foreign(holes), noise={"people": 1.0})
     with pytest.raises(InvalidParameterError, match="exog must be"):
-        noisy_ols("visits ~ people", {"people": [1.0]}, noise={"people": 1.0})
+        noisy_ols("visits ~ people", [["people", 1.0]], noise={"people": 1.0})
     pl = pytest.importorskip("polars", reason="polars is not installed")
     with pytest.raises(InvalidParameterError, match="exog must be a table that has been computed"):
         noisy_ols("visits ~ people", pl.DataFrame({"a": [1]}).lazy(), noise={"people": 1.0})

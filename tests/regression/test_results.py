@@ -6,11 +6,15 @@ import pandas as pd
 import pytest
 from statsmodels.stats.multitest import multipletests
 
-from dpinfer import Laplace
+from dpinfer import Laplace, Release, noisy
 from dpinfer.errors import InvalidParameterError, NotEstimableError
 from dpinfer.regression import noisy_ols
 from dpinfer.regression._formula import array_design
 from dpinfer.regression._moments import Moments, Solution, noise_of_scores
+
+RELEASE = Release(np.arange(9.0) * 7.0 + 0.3, mechanism=Laplace(scale=1.0))
+SUMS = noisy(RELEASE).linear(np.tril(np.ones((9, 9))))
+SELECTED = Release(np.arange(9.0) * 7.0 + 0.3, mechanism=Laplace(scale=1.0), threshold=0)
 
 
 @pytest.fixture
@@ -41,7 +45,9 @@ def test_summary_frame_and_summary(fit):
         "reliability",
     ]
     assert table["estimate"].to_list() == fit.params.to_list()
-    assert table[["ci_lower", "ci_upper"]].to_numpy() == pytest.approx(fit.conf_int(0.1).to_numpy())
+    assert table[["ci_lower", "ci_upper"]].to_numpy() == pytest.approx(
+        np.asarray(fit.conf_int(0.1))
+    )
     assert table["naive"].to_list() == fit.naive.params.to_list()
     assert table.attrs["uncertainty"] == "noise+sampling"
     text = fit.summary(0.1)
@@ -173,3 +179,68 @@ def test_noise_of_the_scores_by_enumeration():
     assert mean == pytest.approx(truth[1:] * (truth[0] - truth[1:] @ beta))
     covariance = (scores - mean).T @ ((scores - mean) * weights[:, None])
     assert total == pytest.approx(covariance)
+
+
+def test_columns_bring_their_laws_and_what_they_share():
+    rng = np.random.default_rng(8)
+    law = Laplace(scale=2.0)
+    size = 300
+    men, women = rng.gamma(4.0, 10.0, (2, size))
+    cases = 3.0 + 0.5 * men + 0.2 * women + rng.normal(0.0, 2.0, size)
+    index = [f"area {i}" for i in range(size)]
+    men, women = (pd.Series(x + law.rvs(size, rng=rng), index=index) for x in (men, women))
+    plain = pd.DataFrame({"cases": cases, "men": men, "women": women}, index=index)
+    asked = noisy_ols("cases ~ men + women", plain, noise={"men": law, "women": law})
+    releases = {"men": Release(men, mechanism=law), "women": Release(women, mechanism=law)}
+    found = noisy_ols("cases ~ men + women", {"cases": cases} | releases)
+    pd.testing.assert_frame_equal(found.summary_frame(), asked.summary_frame())
+    # all people and the women among them share the noise of the women
+    m, w = noisy(releases["men"]), noisy(releases["women"])
+    both = m.beside(w)
+    people = both.linear(np.hstack([np.eye(size), np.eye(size)]))
+    shared = noisy_ols(
+        "cases ~ people + women", {"cases": cases, "people": people, "women": w.relabelled(None)}
+    )
+    table = pd.DataFrame({"cases": cases, "people": people.values, "women": w.values})
+    stds = {"people": people.std, "women": w.std, ("people", "women"): w.variance}
+    stated = noisy_ols("cases ~ people + women", table, noise=stds)
+    pd.testing.assert_frame_equal(shared.summary_frame(), stated.summary_frame())
+    # the same line in other words, by equivariance of the corrected moments
+    np.testing.assert_allclose(
+        shared.params.to_numpy(),
+        [
+            found.params["Intercept"],
+            found.params["men"],
+            found.params["women"] - found.params["men"],
+        ],
+        rtol=1e-8,
+    )
+    response = noisy_ols(releases["men"], plain[["women"]].assign(const=1.0), noise={"women": law})
+    stated = noisy_ols(men, plain[["women"]].assign(const=1.0), noise={"women": law, "y": law})
+    np.testing.assert_array_equal(response.params, stated.params)
+
+
+@pytest.mark.parametrize(
+    ("exog", "noise", "words"),
+    [
+        ({"x1": np.arange(9.0)}, None, "noise must be given"),
+        ({"x1": RELEASE}, {"x1": 2.0}, "noise must leave out 'x1', which carries its own law"),
+        ({"x1": RELEASE.select([0, 1, 2])}, None, "exog must have 9 entries"),
+        ({"x1": SUMS}, None, "'x1' must have errors that are independent from row to row"),
+        ({"x1": SELECTED}, None, "noisy_ols does not take values that were selected"),
+        (RELEASE, None, "exog must be a table, or a mapping"),
+    ],
+)
+def test_columns_that_are_refused(exog, noise, words):
+    with pytest.raises(InvalidParameterError, match=words):
+        noisy_ols(np.arange(9.0), exog, noise=noise)
+
+
+def test_intervals_of_coefficients_are_intervals():
+    fit = noisy_ols(np.arange(9.0) % 4, {"const": np.ones(9), "x1": RELEASE})
+    intervals = fit.conf_int(0.1)
+    lower, upper = intervals
+    assert list(lower.index) == ["const", "x1"]
+    assert (lower < fit.params).all()
+    assert (fit.params < upper).all()
+    assert (intervals.alpha, intervals.uncertainty) == (0.1, "noise+sampling")
