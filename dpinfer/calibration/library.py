@@ -192,11 +192,12 @@ def _of_populations(setting: Setting) -> Iterator[Case]:
     nobs, alpha = setting.nobs, setting.alpha
     trials, rate = Binomial(nobs=nobs, value=_PROPORTION), 0.2 * nobs
     events = Poisson(rate=np.array(rate))
-    yield _interval(setting, proportion_confint, trials, _PROPORTION, nobs=nobs)
+    limit = "asymptotic"
+    yield _interval(setting, proportion_confint, trials, _PROPORTION, nobs=nobs, beside=limit)
     wilson = _Call(_wilson, {"nobs": nobs, "alpha": alpha})
     name = "Wilson's interval, noise ignored"
     yield _control(setting, name, wilson, trials, target=_PROPORTION)
-    yield _interval(setting, poisson_confint, events, rate)
+    yield _interval(setting, poisson_confint, events, rate, beside=limit)
     garwood = _Call(_garwood, {"alpha": alpha})
     yield _control(setting, "Garwood's interval, noise ignored", garwood, events, target=rate)
 

@@ -202,7 +202,7 @@ def _unbiased(test: OneCount, count: FloatArray) -> FloatArray:
         if not short.any():
             break
         far = np.where(short, middle + 2.0 * (far - middle), far)
-    far = np.rint(far) if is_whole else far
+    far = np.where(is_above, np.floor(far), np.ceil(far)) if is_whole else far
     for _ in range(_SEARCH):
         x = 0.5 * (near + far)
         x = np.where(is_above, np.floor(x), np.ceil(x)) if is_whole else x

@@ -508,8 +508,8 @@ class NoisyTails:
             raise InvalidParameterError(
                 f"the numbers of trials or events, or the noise, must be smaller for exact "
                 f"intervals: the tails of {rows} rows have sums of {terms:.3g} terms, some "
-                f"{1e-7 * work:.2g} s of work. Use method={self.family.approximate!r} or 'normal', "
-                "or fewer rows"
+                f"{1e-7 * work:.2g} s of work. Use method={self.family.approximate!r} or "
+                "'asymptotic', or fewer rows"
             )
 
 

@@ -287,7 +287,7 @@ def _newton(tails: NoisyTails, rows: Rows, theta: FloatArray) -> FloatArray:
             return theta
     raise ConvergenceError(
         f"an end of an interval is still open after {MAX_STEPS} steps: if alpha is very close to 0 "
-        f"or 1, move it away, else use method={tails.family.approximate!r} or 'normal'"
+        f"or 1, move it away, else use method={tails.family.approximate!r} or 'asymptotic'"
     )
 
 
@@ -448,7 +448,7 @@ def _by_normal(rows: NoisyRows, probability: float, side: int) -> FloatArray:
 EXACT: End = partial(_by_inversion, mid=False)
 MID_P: End = partial(_by_inversion, mid=True)
 SCORE: End = _by_score
-NORMAL: End = _by_normal
+WALD: End = _by_normal
 
 
 def restricted(

@@ -18,25 +18,24 @@ from dpinfer._check import (
     check_alpha,
     check_array,
     check_flag,
-    check_integer_array,
     check_option,
     check_scalar,
 )
 from dpinfer._numerics.roots import ENUMERATED, find_root
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.pivots import sidak
-from dpinfer.estimation.published import LARGEST_NOBS, check_published, common_shape, unlabelled
-from dpinfer.estimation.unknown_trials import Rows, UnknownTrials
+from dpinfer.estimation.published import LARGEST_NOBS
+from dpinfer.estimation.unknown_trials import Rows, UnknownTrials, column, is_noisy
 from dpinfer.intervals._count_tails import BinomialCounts, PoissonCounts
-from dpinfer.intervals._one_count import EXACT, MID_P, NORMAL, SCORE, End, NoisyRows, ends
-from dpinfer.mechanisms.independent import Mechanism, as_noise
+from dpinfer.intervals._one_count import EXACT, MID_P, SCORE, WALD, End, NoisyRows, ends
+from dpinfer.mechanisms.independent import Mechanism
+from dpinfer.releases.coerce import noisy
 from dpinfer.results.intervals import Intervals
-from dpinfer.results.labels import split_labels
 
 # Intervals for Poisson rates of a population, from counts published with noise.
 
 
-RatesMethod = Literal["exact", "mid-p", "score", "normal"]
+RatesMethod = Literal["exact", "mid-p", "score", "asymptotic"]
 
 LARGEST_COUNT = 1e15
 """Beyond it, neighbouring whole numbers run together in sums."""
@@ -46,7 +45,7 @@ def poisson_confint(
     count: Any,
     exposure: Any = 1.0,
     *,
-    mechanism: Mechanism,
+    mechanism: Mechanism | None = None,
     alpha: float = 0.05,
     method: RatesMethod = "exact",
     alternative: Alternative = "two-sided",
@@ -56,22 +55,23 @@ def poisson_confint(
 
     Parameters
     ----------
-    count : float, array of shape (m,) or Series
-        The published counts: the number of events plus noise, not clamped or rounded since. They
-        may be negative.
+    count : float, array of shape (m,), Series, Release or estimate
+        The published counts: the number of events plus noise, not clamped since. They may be
+        negative. A release or a fit carries the law of its noise.
     exposure : float, array of shape (m,) or Series, default 1
         The public exposure behind each count, > 0: person-years, area, time.
     mechanism : NoiseLaw or sequence of NoiseLaw
-        The law of the noise: one for all counts, or one for each.
+        The law of the noise: one for all counts, or one for each; left out where ``count`` carries
+        it.
     alpha : float, default 0.05
         One minus the confidence level, in (0, 1).
-    method : {"exact", "mid-p", "score", "normal"}
+    method : {"exact", "mid-p", "score", "asymptotic"}
         As in :func:`proportion_confint`; ``"score"`` is its ``"wilson"``.
     alternative : {"two-sided", "larger", "smaller"}
         ``"larger"`` gives intervals [lower, ∞), ``"smaller"`` [0, upper].
     simultaneous : bool, default False
         Whether the intervals shall cover all rates together with probability 1 - ``alpha``. The
-        counts of events then have to be independent.
+        counts of events then have to be independent; their errors may be dependent.
 
     Returns
     -------
@@ -93,7 +93,7 @@ def poisson_confint(
     set of μ with P(T >= t) >= α/2 and P(T <= t) >= α/2; its ends satisfy one of them with equality.
     Without noise they are quantiles of χ²/2 (Garwood 1936). ``"mid-p"`` counts half of P(T = t)
     and covers 1 - α on average rather than at least. ``"score"`` solves (t - μ)² = z²(μ + v) with v
-    the variance of the noise, and ``"normal"`` is t ± z√(max(t, 0) + v). Both err where μ is
+    the variance of the noise, and ``"asymptotic"`` is t ± z√(max(t, 0) + v). Both err where μ is
     small, and in the tails where Laplace or geometric noise dominates.
 
     References
@@ -110,38 +110,39 @@ def poisson_confint(
     """
     alpha = check_alpha(alpha)
     method = check_option(method, "method", _RATES_ENDS)
-    alternative = check_option(alternative, "alternative", ALTERNATIVES)
+    side = check_option(alternative, "alternative", ALTERNATIVES)
     together = check_flag(simultaneous, "simultaneous")
-    counts, labels = split_labels(count, "count")
-    time = check_array(
-        unlabelled(exposure, "exposure", labels, "count"), "exposure", gt=0, ge=1e-100, le=1e100
-    )
-    shape = common_shape(count=counts, exposure=time)
-    noise = as_noise(mechanism, shape[0] if shape else 1)
-    shape = np.broadcast_shapes(shape, noise.shape)
-    t, unit = (np.broadcast_to(x, shape).reshape(-1) for x in (counts, time))
-    check_published(t, "count", noise)
-    check_array(t, "count", le=LARGEST_COUNT)
-    rows = NoisyRows(count=t, family=PoissonCounts(size=t.size), noise=noise)
-    each = sidak(alpha, t.size) if together else alpha
-    lower, upper = ends(partial(_RATES_ENDS[method], rows), rows.family.largest, each, alternative)
+    x = noisy(count, mechanism=mechanism, name="count")
+    x.need(unruled=True, whole=True, who="poisson_confint")
+    check_array(x.values, "count", le=LARGEST_COUNT)
+    time = x.setting(exposure, "exposure", gt=0, ge=1e-100, le=1e100)
+    published = column(x, time)
+    t, unit = (np.broadcast_to(part, published.shape).reshape(-1) for part in (published, time))
+    rows = NoisyRows(count=t, family=PoissonCounts(size=t.size), noise=x.marginal)
+    each = _each(alpha, t.size, x.are_independent()) if together else alpha
+    lower, upper = ends(partial(_RATES_ENDS[method], rows), rows.family.largest, each, side)
     return Intervals(
-        estimate=(t / unit).reshape(shape),
-        lower=(lower / unit).reshape(shape),
-        upper=(upper / unit).reshape(shape),
+        estimate=(t / unit).reshape(published.shape),
+        lower=(lower / unit).reshape(published.shape),
+        upper=(upper / unit).reshape(published.shape),
         alpha=alpha,
         method=method,
         uncertainty="noise+sampling",
         simultaneous=together,
-        labels=labels,
+        labels=x.labels,
     )
+
+
+def _each(alpha: float, tests: int, are_independent: bool) -> float:
+    """Level of each of several intervals that hold together."""
+    return sidak(alpha, tests) if are_independent else alpha / tests
 
 
 _RATES_ENDS: dict[RatesMethod, End] = {
     "exact": EXACT,
     "mid-p": MID_P,
     "score": SCORE,
-    "normal": NORMAL,
+    "asymptotic": WALD,
 }
 
 
@@ -176,7 +177,7 @@ def exact_end(rows: UnknownTrials, probability: float, side: int) -> FloatArray:
     return _Search(rows=rows, probability=probability, side=side).ends()
 
 
-def normal_end(rows: UnknownTrials, probability: float, side: int) -> FloatArray:
+def asymptotic_end(rows: UnknownTrials, probability: float, side: int) -> FloatArray:
     """Return the ratio and a normal quantile of its approximate standard error."""
     half = special.ndtri(probability) * _standard_error(rows)
     return np.asarray(estimate(rows) + side * half)
@@ -253,14 +254,14 @@ class _Search:
         return end
 
 
-Method = Literal["exact", "mid-p", "wilson", "normal"]
+Method = Literal["exact", "mid-p", "wilson", "asymptotic"]
 
 
 def proportion_confint(
     count: Any,
     nobs: Any,
     *,
-    mechanism: Mechanism,
+    mechanism: Mechanism | None = None,
     nobs_mechanism: Mechanism | None = None,
     nobs_is_total: bool = False,
     alpha: float = 0.05,
@@ -273,31 +274,35 @@ def proportion_confint(
 
     Parameters
     ----------
-    count : float, array of shape (m,) or Series
-        The published counts: the number of successes plus noise, not clamped or rounded since.
-        They may be negative or exceed ``nobs``.
-    nobs : int, array of shape (m,) or Series
+    count : float, array of shape (m,), Series, Release or estimate
+        The published counts: the number of successes plus noise, not clamped since. They may be
+        negative or exceed ``nobs``. A release or a fit carries the law of its noise.
+    nobs : int, array of shape (m,), Series, Release or estimate
         The number of trials behind each count: public and >= 1, or published with noise.
     mechanism : NoiseLaw or sequence of NoiseLaw
-        The law of the noise: one for all counts, or one for each.
+        The law of the noise: one for all counts, or one for each; left out where ``count`` carries
+        it.
     nobs_mechanism : NoiseLaw or sequence of NoiseLaw, optional
-        The law of the noise in ``nobs``, where it was published with noise.
+        The law of the noise in ``nobs``, where that was published with noise and does not carry
+        it.
     nobs_is_total : bool, default False
         Whether ``count`` is a summand of ``nobs``, its noise included. ``nobs_mechanism`` is then
-        the noise of the other summands; :class:`WeightedSum` adds up several.
+        the noise of the other summands; :class:`WeightedSum` adds up several. Where both carry
+        their law this is known, and left out.
     alpha : float, default 0.05
         One minus the confidence level, in (0, 1).
-    method : {"exact", "mid-p", "wilson", "normal"}
+    method : {"exact", "mid-p", "wilson", "asymptotic"}
         ``"exact"`` never covers less often than stated. ``"mid-p"`` is narrower and does so on
-        average only. ``"wilson"`` and ``"normal"`` take the count as normal, with the variance of
-        the noise in it, and are offered for comparison. Where ``nobs`` is noisy, ``"exact"`` or
-        ``"normal"``.
+        average only. ``"wilson"`` and ``"asymptotic"`` take the count as normal, with the variance
+        of the noise in it, and are offered for comparison. Where ``nobs`` is noisy, ``"exact"`` or
+        ``"asymptotic"``.
     alternative : {"two-sided", "larger", "smaller"}
         ``"larger"`` gives intervals [lower, 1], the proportions that the test against larger ones
         does not reject; ``"smaller"`` gives [0, upper].
     simultaneous : bool, default False
         Whether the intervals shall cover all proportions together with probability 1 - ``alpha``.
-        The published counts then have to be independent.
+        The counts then have to be independent; where their errors are not, or share a number of
+        trials, each interval has the level of Bonferroni.
     nuisance_alpha : float, default 1e-4
         Probability in (0, 0.5) with which the confidence set for the true number of trials may
         miss it, below the error probability of each end. Used where ``nobs`` is noisy.
@@ -325,9 +330,9 @@ def proportion_confint(
     of them with equality, or are 0 or 1 where the inequality holds there. Without noise it is that
     of Clopper and Pearson (1934). ``"mid-p"`` counts half of P(T = t), and is the same for
     continuous noise. ``"wilson"`` solves (t/n - p)² = z²(p(1-p)/n + v/n²) for p, with v the
-    variance of the noise and z the normal quantile (Wilson 1927 with v = 0), and ``"normal"`` is
-    p̂ ± z√(p̂(1-p̂)/n + v/n²) with p̂ = t/n, taken into [0, 1] under the root. Both err where n·p is
-    small, and in the tails where Laplace or geometric noise dominates. All are intersected with
+    variance of the noise and z the normal quantile (Wilson 1927 with v = 0), and ``"asymptotic"``
+    is p̂ ± z√(p̂(1-p̂)/n + v/n²) with p̂ = t/n, taken into [0, 1] under the root. Both err where n·p
+    is small, and in the tails where Laplace or geometric noise dominates. All are intersected with
     [0, 1], which keeps their coverage.
 
     The work is done once for all rows that share ``count``, ``nobs`` and mechanism. For Laplace,
@@ -341,7 +346,7 @@ def proportion_confint(
     p-values are the largest over a confidence set for the number of trials, plus the probability
     to miss it (Berger and Boos 1994). The ends are searched numerically, on a grid that is refined
     where the p-value passes α/2, and among fractions with denominators up to 12, at which ties
-    between outcomes make p-values jump. That takes up to seconds a row. ``"normal"`` is
+    between outcomes make p-values jump. That takes up to seconds a row. ``"asymptotic"`` is
     count/nobs ± z√(n·p̂(1-p̂) + w²·v + p̂²·v')/n with n = nobs, v' the variance of its noise and
     w = 1, or 1 - p̂ where ``count`` is part of it.
 
@@ -381,23 +386,31 @@ def proportion_confint(
     (np.float64(0.2249), np.float64(0.4497))
     """
     alpha = check_alpha(alpha)
-    alternative = check_option(alternative, "alternative", ALTERNATIVES)
+    side = check_option(alternative, "alternative", ALTERNATIVES)
     together = check_flag(simultaneous, "simultaneous")
-    if nobs_mechanism is not None:
-        problem = _with_noisy_trials(
-            count, nobs, mechanism, nobs_mechanism, nobs_is_total, nuisance_alpha, method
-        )
+    check_scalar(nuisance_alpha, "nuisance_alpha", gt=0, lt=0.5)
+    x = noisy(count, mechanism=mechanism, name="count")
+    x.need(unruled=True, whole=True, who="proportion_confint")
+    independent = x.are_independent()
+    notes: tuple[str, ...] = ()
+    end: Callable[[float, int], FloatArray]
+    if is_noisy(nobs, nobs_mechanism, nobs_is_total):
+        noisy_end = _NOISY_ENDS[check_option(method, "method", _NOISY_ENDS)]
+        half = np.asarray(0.5)
+        unknown = UnknownTrials.of(x, nobs, nobs_mechanism, nobs_is_total, half, nuisance_alpha)
+        independent &= np.size(nobs) == unknown.nobs.size and not hasattr(nobs, "__noisy__")
+        end, centre, shape = partial(noisy_end, unknown), estimate(unknown), unknown.shape
+        notes = _notes(unknown, method)
     else:
-        if check_flag(nobs_is_total, "nobs_is_total"):
-            raise InvalidParameterError(
-                "nobs_mechanism must be given with nobs_is_total=True: the law of the noise of the "
-                "other summands, Exact() where they have none"
-            )
-        check_scalar(nuisance_alpha, "nuisance_alpha", gt=0, lt=0.5)
-        problem = _with_known_trials(count, nobs, mechanism, method)
-    end, centre, shape, notes = problem
-    each = sidak(alpha, centre.size) if together else alpha
-    lower, upper = ends(end, np.ones(centre.size), each, alternative)
+        known_end = _ENDS[check_option(method, "method", _ENDS)]
+        trials = x.setting(nobs, "nobs", whole=True, ge=1, le=LARGEST_NOBS)
+        published = column(x, trials)
+        shape = published.shape
+        t, n = (np.broadcast_to(part, shape).reshape(-1) for part in (published, trials))
+        rows = NoisyRows(count=t, family=BinomialCounts(nobs=n), noise=x.marginal)
+        end, centre = partial(known_end, rows), t / n
+    each = _each(alpha, centre.size, independent) if together else alpha
+    lower, upper = ends(end, np.ones(centre.size), each, side)
     return Intervals(
         estimate=centre.reshape(shape),
         lower=lower.reshape(shape),
@@ -406,51 +419,9 @@ def proportion_confint(
         method=method,
         uncertainty="noise+sampling",
         simultaneous=together,
-        labels=split_labels(count, "count")[1],
+        labels=x.labels,
         notes=notes,
     )
-
-
-_Problem = tuple[Callable[[float, int], FloatArray], FloatArray, tuple[int, ...], tuple[str, ...]]
-"""How ends are found, the estimates, their shape, and what the reader has to know."""
-
-
-def _with_known_trials(count: Any, nobs: Any, mechanism: Mechanism, method: Method) -> _Problem:
-    """Check the arguments where the number of trials is public."""
-    end = _ENDS[check_option(method, "method", _ENDS)]
-    counts, labels = split_labels(count, "count")
-    trials = check_integer_array(unlabelled(nobs, "nobs", labels, "count"), "nobs", ge=1)
-    check_array(trials, "nobs", le=LARGEST_NOBS)
-    shape = common_shape(count=counts, nobs=trials)
-    noise = as_noise(mechanism, shape[0] if shape else 1)
-    shape = np.broadcast_shapes(shape, noise.shape)
-    t, n = (np.broadcast_to(x, shape).reshape(-1) for x in (counts, trials))
-    check_published(t, "count", noise)
-    rows = NoisyRows(count=t, family=BinomialCounts(nobs=n), noise=noise)
-    return partial(end, rows), t / n, shape, ()
-
-
-def _with_noisy_trials(
-    count: Any,
-    nobs: Any,
-    mechanism: Mechanism,
-    nobs_mechanism: Mechanism,
-    nobs_is_total: bool,
-    nuisance_alpha: float,
-    method: Method,
-) -> _Problem:
-    """Check the arguments where the number of trials was published with noise."""
-    end = _NOISY_ENDS[check_option(method, "method", _NOISY_ENDS)]
-    rows = UnknownTrials.checked(
-        count=count,
-        nobs=nobs,
-        value=0.5,
-        mechanism=mechanism,
-        nobs_mechanism=nobs_mechanism,
-        is_total=check_flag(nobs_is_total, "nobs_is_total"),
-        nuisance_alpha=nuisance_alpha,
-    )
-    return partial(end, rows), estimate(rows), rows.shape, _notes(rows, method)
 
 
 def _notes(rows: UnknownTrials, method: Method) -> tuple[str, ...]:
@@ -468,8 +439,8 @@ def _notes(rows: UnknownTrials, method: Method) -> tuple[str, ...]:
     return (*notes, "long ranges of the number of trials are looked at on a fine grid")
 
 
-_ENDS: dict[Method, End] = {"exact": EXACT, "mid-p": MID_P, "wilson": SCORE, "normal": NORMAL}
+_ENDS: dict[Method, End] = {"exact": EXACT, "mid-p": MID_P, "wilson": SCORE, "asymptotic": WALD}
 _NOISY_ENDS: dict[Method, Callable[[UnknownTrials, float, int], FloatArray]] = {
     "exact": exact_end,
-    "normal": normal_end,
+    "asymptotic": asymptotic_end,
 }

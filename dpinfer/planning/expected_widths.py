@@ -46,7 +46,7 @@ from dpinfer.planning.engine import BUDGETS, Columns, WidthBySetting
 from dpinfer.planning.expectations import Nodes, binomial_counts, mean, median, noises, uniforms
 from dpinfer.planning.mechanisms import check_law, check_plan
 from dpinfer.planning.search import LARGEST_SIZE, Search
-from dpinfer.planning.widths import COSTLY_PRECISION, MOST_ERROR, found_by, rough_error, spelled
+from dpinfer.planning.widths import COSTLY_PRECISION, MOST_ERROR, found_by, rough_error
 from dpinfer.results.intervals import Intervals, Uncertainty
 
 _LARGE_BUDGET = 100.0
@@ -169,7 +169,6 @@ class ProportionWidth(ExpectedWidth):
     size = "nobs"
 
     def prepare(self) -> None:
-        self.set(method=spelled(self.method))
         check_option(self.method, "method", get_args(Method))
         if self.nobs_mechanism is not None:
             check_plan(self.nobs_mechanism, name="nobs_mechanism")
@@ -217,13 +216,12 @@ class ProportionWidth(ExpectedWidth):
     def one(self, law: NoiseLaw, alpha: float, *own: float) -> tuple[float, float]:
         if self.nobs_mechanism is None:
             return super().one(law, alpha, *own)
-        found, error = mean(self._pairs(_PAIRS, law, alpha, "normal", *own))
-        if self.method == "normal":
+        found, error = mean(self._pairs(_PAIRS, law, alpha, "asymptotic", *own))
+        if self.method == "asymptotic":
             return found, error
         # normal intervals are a control variate: both differ by nearly the same for all pairs
-        exact, normal = (
-            self._pairs(_EXACT_PAIRS, law, alpha, method, *own) for method in ("exact", "normal")
-        )
+        exact = self._pairs(_EXACT_PAIRS, law, alpha, "exact", *own)
+        normal = self._pairs(_EXACT_PAIRS, law, alpha, "asymptotic", *own)
         more, more_error = mean(exact - normal)
         return max(found + more, 0.0), error + more_error
 
@@ -275,7 +273,7 @@ class ProportionWidth(ExpectedWidth):
 
     def guess(self, name: str, known: Columns, target: float) -> float | None:
         """Return what costly intervals need by what others do."""
-        found = found_by(self, "normal", name, known, target) if self._is_costly else None
+        found = found_by(self, "asymptotic", name, known, target) if self._is_costly else None
         return super().guess(name, known, target) if found is None else found
 
     def precision(self, name: str) -> float:
@@ -299,7 +297,6 @@ class PoissonWidth(ExpectedWidth):
     whole = False
 
     def prepare(self) -> None:
-        self.set(method=spelled(self.method))
         check_option(self.method, "method", get_args(RatesMethod))
 
     def check(self, name: str, value: Any) -> FloatArray:

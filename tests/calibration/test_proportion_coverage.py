@@ -62,7 +62,7 @@ def check_proportion(law, n, p, rng):
         return lambda y: proportion_confint(y, n, mechanism=law, alpha=ALPHA, method=method)
 
     exact = assert_covers(p, values, chance, allowed, interval("exact"))
-    normal = interval("normal")(values)
+    normal = interval("asymptotic")(values)
     return exact, float(chance @ normal.width), chance[normal.contains(p)].sum() / chance.sum()
 
 

@@ -387,7 +387,7 @@ REFUSED = {
         (PROPORTION | {"method": "score"}, "method must be one of 'exact', 'mid-p'"),
         (NOISY | {"nobs_mechanism": "laplace"}, "nobs_mechanism must be a law of noise"),
         (NOISY | {"nobs_mechanism": Laplace(scale=[1.0, 2.0])}, "nobs_mechanism must have scalar"),
-        (NOISY | {"method": "wilson"}, "method must be one of 'exact', 'normal'"),
+        (NOISY | {"method": "wilson"}, "method must be one of 'exact', 'asymptotic'"),
         (NOISY | {"nobs_is_total": 1}, "nobs_is_total must be True or False"),
         (
             NOISY | {"nobs_mechanism": None, "nobs_is_total": True},
@@ -535,7 +535,7 @@ ANY = {
     "proportion": (proportion_confint, {"method": "wilson"}, ("nobs", "proportion")),
     "noisy trials": (
         proportion_confint,
-        {"method": "normal", "nobs_mechanism": L, "nobs_is_total": True},
+        {"method": "asymptotic", "nobs_mechanism": L, "nobs_is_total": True},
         ("nobs", "proportion"),
     ),
     "rate": (poisson_confint, {"method": "score"}, ("exposure", "rate")),

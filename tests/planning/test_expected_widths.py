@@ -26,14 +26,14 @@ from dpinfer import (
 )
 from dpinfer.errors import InvalidParameterError
 
-METHODS = ["exact", "mid-p", "wilson", "normal"]
+METHODS = ["exact", "mid-p", "wilson", "asymptotic"]
 
 
 MAKERS = [Laplace.from_epsilon, Geometric.from_epsilon, Gaussian.from_rho, Tulap.from_epsilon]
 
 
 @pytest.mark.parametrize(
-    ("method", "name"), [("exact", "beta"), ("wilson", "wilson"), ("normal", "normal")]
+    ("method", "name"), [("exact", "beta"), ("wilson", "wilson"), ("asymptotic", "normal")]
 )
 @pytest.mark.parametrize(("nobs", "value"), [(1, 0.3), (40, 0.5), (300, 0.02)])
 def test_without_noise_it_is_the_expectation_of_statsmodels(method, name, nobs, value):
@@ -48,7 +48,7 @@ def test_without_noise_it_is_the_expectation_of_statsmodels(method, name, nobs, 
 
 @pytest.mark.parametrize("half", [0.05, 0.01, 0.003])
 def test_without_noise_sample_sizes_are_those_of_statsmodels(half):
-    n = Planned(proportion_confint, mechanism=Exact(), method="normal").solve(
+    n = Planned(proportion_confint, mechanism=Exact(), method="asymptotic").solve(
         width=2.0 * half, proportion=0.3, alpha=0.05
     )
     # theirs is the width at the expected count, that differs by O(1/n)
@@ -106,7 +106,7 @@ def test_one_trial_is_enough_for_any_width_above_one():
     assert plan.solve(width=1e300, proportion=0.3, alpha=0.05, budget=1.0) == 1.0
 
 
-RATE_METHODS = ["exact", "mid-p", "score", "normal"]
+RATE_METHODS = ["exact", "mid-p", "score", "asymptotic"]
 
 
 RATE_MAKERS = [Laplace.from_epsilon, Geometric.from_epsilon, Gaussian.from_rho]
@@ -167,7 +167,7 @@ def frame_of(plan, **arguments):
 def test_width_is_the_average_of_simulated_normal_intervals(law, is_total, nobs, value):
     other, reps = Gaussian(sigma=4.0) if not law.is_integer else Geometric(scale=3.0), 20_000
     pairs = published(nobs, value, law, other, is_total, reps, np.random.default_rng(5))
-    known = {"method": "normal", "nobs_mechanism": other, "nobs_is_total": is_total}
+    known = {"method": "asymptotic", "nobs_mechanism": other, "nobs_is_total": is_total}
     widths = proportion_confint(*pairs, mechanism=law, **known).width
     planned, error = frame_of(
         Planned(proportion_confint, mechanism=law, **known), nobs=nobs, proportion=value
@@ -185,7 +185,7 @@ def test_width_is_the_average_of_simulated_exact_intervals(law, is_total):
     pairs = published(nobs, value, law, law, is_total, reps, np.random.default_rng(6))
     known = {"nobs_mechanism": law, "nobs_is_total": is_total}
     exact = proportion_confint(*pairs, mechanism=law, **known).width
-    normal = proportion_confint(*pairs, mechanism=law, method="normal", **known).width
+    normal = proportion_confint(*pairs, mechanism=law, method="asymptotic", **known).width
     planned, error = frame_of(
         Planned(proportion_confint, mechanism=law, **known), nobs=nobs, proportion=value
     )
@@ -193,7 +193,7 @@ def test_width_is_the_average_of_simulated_exact_intervals(law, is_total):
     slack = 6.0 / np.sqrt(reps)
     assert abs(exact.mean() - planned) < slack * exact.std() + 3.0 * error
     # by how much exact intervals are wider varies less, and is planned from 8 pairs
-    more = planned - Planned(proportion_confint, mechanism=law, method="normal", **known).width(
+    more = planned - Planned(proportion_confint, mechanism=law, method="asymptotic", **known).width(
         nobs=nobs, proportion=value
     )
     wider = exact - normal
@@ -222,7 +222,7 @@ def test_width_is_that_of_an_enumeration(is_total):
     x, e, d = np.meshgrid(np.arange(nobs + 1.0), first, second, indexing="ij")
     weights = stats.binom.pmf(x, nobs, value) * law.pmf(e) * other.pmf(d)
     count, total = x + e, nobs + d + (e if is_total else 0.0)
-    known = {"method": "normal", "nobs_mechanism": other, "nobs_is_total": is_total}
+    known = {"method": "asymptotic", "nobs_mechanism": other, "nobs_is_total": is_total}
     widths = proportion_confint(count.ravel(), total.ravel(), mechanism=law, **known).width
     planned, error = frame_of(
         Planned(proportion_confint, mechanism=law, **known), nobs=nobs, proportion=value
@@ -233,11 +233,11 @@ def test_width_is_that_of_an_enumeration(is_total):
 
 def test_without_noise_in_the_number_it_is_the_plan_for_a_known_one():
     law = Gaussian(sigma=2.0)
-    known = Planned(proportion_confint, mechanism=law, method="normal").width(
+    known = Planned(proportion_confint, mechanism=law, method="asymptotic").width(
         nobs=200, proportion=0.3
     )
     noisy = Planned(
-        proportion_confint, mechanism=law, method="normal", nobs_mechanism=Exact()
+        proportion_confint, mechanism=law, method="asymptotic", nobs_mechanism=Exact()
     ).width(nobs=200, proportion=0.3)
     assert noisy == pytest.approx(known, rel=1e-5)
 
@@ -246,10 +246,18 @@ def test_a_sum_of_noises_may_be_in_the_total():
     law = Gaussian(sigma=2.0)
     other = WeightedSum([1.0, 1.0, 1.0], law)
     plan = Planned(
-        proportion_confint, mechanism=law, method="normal", nobs_mechanism=other, nobs_is_total=True
+        proportion_confint,
+        mechanism=law,
+        method="asymptotic",
+        nobs_mechanism=other,
+        nobs_is_total=True,
     )
     alone = Planned(
-        proportion_confint, mechanism=law, method="normal", nobs_mechanism=law, nobs_is_total=True
+        proportion_confint,
+        mechanism=law,
+        method="asymptotic",
+        nobs_mechanism=law,
+        nobs_is_total=True,
     )
     assert plan.width(nobs=90, proportion=0.4) > alone.width(nobs=90, proportion=0.4)
 
@@ -277,7 +285,10 @@ def test_exact_intervals_are_planned_near_normal_ones():
 
 def test_a_budget_may_be_for_the_number_of_trials_alone():
     plan = Planned(
-        proportion_confint, mechanism=Exact(), method="normal", nobs_mechanism=Laplace.from_epsilon
+        proportion_confint,
+        mechanism=Exact(),
+        method="asymptotic",
+        nobs_mechanism=Laplace.from_epsilon,
     )
     budget = plan.solve(width=0.2, proportion=0.4, alpha=0.05, nobs=100)
     assert plan.width(nobs=100, proportion=0.4, budget=budget) == pytest.approx(0.2, rel=1e-8)

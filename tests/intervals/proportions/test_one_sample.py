@@ -44,7 +44,7 @@ class TestWithoutNoise:
     count = np.arange(41)
 
     @pytest.mark.parametrize(
-        ("method", "theirs"), [("exact", "beta"), ("wilson", "wilson"), ("normal", "normal")]
+        ("method", "theirs"), [("exact", "beta"), ("wilson", "wilson"), ("asymptotic", "normal")]
     )
     @pytest.mark.parametrize("alternative", ["two-sided", "larger", "smaller"])
     def test_is_what_statsmodels_has(self, method, theirs, alternative):
@@ -157,7 +157,7 @@ class TestEquations:
         for ours, direct in ((many.lower[rows], few.lower), (many.upper[rows], few.upper)):
             np.testing.assert_allclose(ours[there], direct[there], rtol=0, atol=1e-11)
 
-    @pytest.mark.parametrize("method", ["exact", "mid-p", "wilson", "normal"])
+    @pytest.mark.parametrize("method", ["exact", "mid-p", "wilson", "asymptotic"])
     def test_rows_are_worked_on_each_by_itself(self, method):
         n, count = np.array([9, 30, 9, 400]), np.array([2, 31, 2, 1])
         noise = [Geometric(scale=1.0), Gaussian(sigma=4.0), Exact(), Geometric(scale=3.0)]
@@ -223,7 +223,7 @@ class TestWhatNoiseAllows:
 
     def test_mirrored_counts_have_mirrored_intervals(self):
         count = np.arange(-3, 24)
-        for method in ("exact", "mid-p", "wilson", "normal"):
+        for method in ("exact", "mid-p", "wilson", "asymptotic"):
             lower, upper = proportion_confint(
                 count, 20, mechanism=Geometric(scale=1.0), method=method
             )
@@ -284,8 +284,8 @@ class TestApproximations:
             right = z**2 * (p * (1 - p) / n + noise.variance / n**2)
             np.testing.assert_allclose(left, right, rtol=1e-11)
 
-    def test_normal_has_the_variance_of_the_noise(self):
-        intervals = proportion_confint(80, 200, mechanism=Gaussian(sigma=6.0), method="normal")
+    def test_asymptotic_has_the_variance_of_the_noise(self):
+        intervals = proportion_confint(80, 200, mechanism=Gaussian(sigma=6.0), method="asymptotic")
         half = stats.norm.isf(0.025) * np.sqrt(0.4 * 0.6 / 200 + (6.0 / 200) ** 2)
         assert float(intervals.lower) == pytest.approx(0.4 - half, rel=1e-12)
         assert float(intervals.upper) == pytest.approx(0.4 + half, rel=1e-12)
@@ -301,7 +301,7 @@ class TestApproximations:
         assert above.empty.tolist() == [False, True]
         assert above.lower[0] == 0.0
 
-    @pytest.mark.parametrize("method", ["exact", "mid-p", "wilson", "normal"])
+    @pytest.mark.parametrize("method", ["exact", "mid-p", "wilson", "asymptotic"])
     def test_methods_agree_in_large_samples(self, method):
         intervals = proportion_confint(
             400_000, 1_000_000, mechanism=Gaussian(sigma=300.0), method=method
@@ -311,7 +311,7 @@ class TestApproximations:
         assert float(intervals.lower) == pytest.approx(0.4 - z * sd, abs=2e-6)
         assert float(intervals.upper) == pytest.approx(0.4 + z * sd, abs=2e-6)
 
-    @pytest.mark.parametrize("method", ["exact", "mid-p", "wilson", "normal"])
+    @pytest.mark.parametrize("method", ["exact", "mid-p", "wilson", "asymptotic"])
     @pytest.mark.parametrize("alternative", ["two-sided", "larger", "smaller"])
     def test_levels_near_zero_and_one_are_ordinary(self, method, alternative):
         for alpha in (1e-12, 0.6, 0.999, 1 - 1e-15):
@@ -362,10 +362,11 @@ class TestArguments:
             ({"count": [[1, 2]]}, "one-dimensional"),
             ({"nobs": 0}, "nobs must be >= 1"),
             ({"nobs": 2.5}, "whole numbers"),
-            ({"nobs": [1, 2, 3], "count": [1, 2]}, "one length"),
+            ({"nobs": [1, 2, 3], "count": [1, 2]}, "one entry for each of the 2 values"),
             ({"alpha": 1.0}, "alpha"),
             ({"method": "score"}, "method"),
-            ({"alternative": "greater"}, "alternative"),
+            ({"alternative": "both"}, "alternative"),
+            ({"method": "normal"}, "the limit is 'asymptotic'"),
             ({"simultaneous": 1}, "simultaneous"),
             ({"mechanism": "laplace"}, "mechanism"),
         ],
@@ -399,7 +400,7 @@ class TestArguments:
             ]
         ),
         alpha=st.sampled_from([0.05, 1e-300, 1 - 1e-16, 0.0, np.nan, "a"]),
-        method=st.sampled_from(["exact", "mid-p", "wilson", "normal"]),
+        method=st.sampled_from(["exact", "mid-p", "wilson", "asymptotic"]),
         alternative=st.sampled_from(["two-sided", "larger", "smaller"]),
     )
     def test_gives_an_answer_or_an_error_that_is_ours(

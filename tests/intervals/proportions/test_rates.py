@@ -33,9 +33,9 @@ class TestWithoutNoise:
         np.testing.assert_allclose(lower, expected[0], rtol=1e-12)
         np.testing.assert_allclose(upper, expected[1], rtol=1e-12)
 
-    def test_normal_is_the_wald_interval(self):
+    def test_asymptotic_is_the_wald_interval(self):
         count = np.arange(4, 60)
-        lower, upper = poisson_confint(count, 2.5, mechanism=Exact(), method="normal")
+        lower, upper = poisson_confint(count, 2.5, mechanism=Exact(), method="asymptotic")
         expected = confint_poisson(count, 2.5, method="waldccv")
         half = stats.norm.isf(0.025) * np.sqrt(count) / 2.5
         np.testing.assert_allclose(lower, count / 2.5 - half, rtol=1e-12)
@@ -131,8 +131,8 @@ class TestApproximations:
             left, right = (count[inside] - mu) ** 2, z**2 * (mu + noise.variance)
             np.testing.assert_allclose(left, right, rtol=1e-9)
 
-    def test_normal_has_the_variance_of_the_noise(self):
-        lower, upper = poisson_confint(80, 4.0, mechanism=Gaussian(sigma=6.0), method="normal")
+    def test_asymptotic_has_the_variance_of_the_noise(self):
+        lower, upper = poisson_confint(80, 4.0, mechanism=Gaussian(sigma=6.0), method="asymptotic")
         half = stats.norm.isf(0.025) * np.sqrt(80 + 36.0)
         assert float(lower) == pytest.approx((80 - half) / 4, rel=1e-12)
         assert float(upper) == pytest.approx((80 + half) / 4, rel=1e-12)
@@ -158,7 +158,7 @@ class TestResult:
             ({"count": 2.5}, "whole numbers"),
             ({"count": 1e16}, "count must be <= 1e\\+15"),
             ({"exposure": 0.0}, "exposure must be > 0"),
-            ({"exposure": [1, 2, 3], "count": [1, 2]}, "one length"),
+            ({"exposure": [1, 2, 3], "count": [1, 2]}, "one entry for each of the 2 values"),
             ({"method": "wilson"}, "method"),
         ],
     )
@@ -179,7 +179,7 @@ class TestResult:
         ),
         noise=st.sampled_from([*LAWS.values(), Laplace(scale=1e100), Geometric(scale=1e-100)]),
         alpha=st.sampled_from([0.05, 1e-300, 1 - 1e-16, 0.0, np.nan]),
-        method=st.sampled_from(["exact", "mid-p", "score", "normal"]),
+        method=st.sampled_from(["exact", "mid-p", "score", "asymptotic"]),
         alternative=st.sampled_from(["two-sided", "larger", "smaller"]),
     )
     def test_gives_an_answer_or_an_error_that_is_ours(

@@ -81,9 +81,9 @@ def test_it_is_wider_than_with_the_number_known():
     assert noisy.lower < known.lower < known.upper < noisy.upper
 
 
-def test_normal_has_both_variances():
+def test_asymptotic_has_both_variances():
     noise, other = Gaussian(sigma=3.0), Gaussian(sigma=5.0)
-    options = {"mechanism": noise, "nobs_mechanism": other, "method": "normal"}
+    options = {"mechanism": noise, "nobs_mechanism": other, "method": "asymptotic"}
     z = stats.norm.isf(0.025)
     for is_total, weight in ((False, 1.0), (True, 0.7)):
         lower, upper = proportion_confint(60, 200, nobs_is_total=is_total, **options)
@@ -115,7 +115,7 @@ def test_one_sided_and_labels_and_notes():
     [
         ({"nuisance_alpha": 0.03}, "nuisance_alpha must be below 0.025"),
         ({"nuisance_alpha": 0.0}, "nuisance_alpha must be > 0"),
-        ({"method": "wilson"}, "method must be one of 'exact', 'normal'"),
+        ({"method": "wilson"}, "method must be one of 'exact', 'asymptotic'"),
         ({"nobs_mechanism": None, "nobs_is_total": True}, "nobs_mechanism must be given"),
         ({"nobs_is_total": 1}, "nobs_is_total"),
         ({"nobs": 20.5}, "whole numbers"),
@@ -133,7 +133,7 @@ def test_mistakes_are_named(change, message):
     nobs=st.sampled_from([-5, 0, 1, 20, 1e13, np.inf, [3, 4], None]),
     noise=st.sampled_from([NARROW, Exact(), Gaussian(sigma=0.5), DiscreteGaussian(sigma=1.0)]),
     other=st.sampled_from([NARROW, Exact(), Laplace(scale=1e90)]),
-    method=st.sampled_from(["exact", "normal"]),
+    method=st.sampled_from(["exact", "asymptotic"]),
     is_total=st.booleans(),
 )
 def test_gives_an_answer_or_an_error_that_is_ours(count, nobs, noise, other, method, is_total):
