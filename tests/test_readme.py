@@ -35,3 +35,13 @@ def test_names_in_the_table_of_calls_exist():
     table = README[README.index("| you have |") : README.index("[`vignettes/`]")]
     for name in re.findall(r"`([\w.]+)`", table):
         assert attrgetter(name)(dpi), name
+
+
+def test_rooms_in_the_tour_of_the_house_are_there():
+    guide = (Path(__file__).parent.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    rooms = re.findall(r"`(\w+/[\w/]+\.py)`", guide)
+    assert len(rooms) > 20
+    for room in rooms:
+        assert (
+            Path(dpi.__file__).with_name(room.split("/")[0]).joinpath(*room.split("/")[1:]).exists()
+        )
