@@ -26,8 +26,7 @@ from dpinfer.hypothesis_tests.models import (
     Poisson,
     ProductMultinomial,
 )
-from dpinfer.hypothesis_tests.proportions import poisson_2indep
-from dpinfer.hypothesis_tests.two_samples import proportions_2indep
+from dpinfer.hypothesis_tests.two_samples import poisson_2indep, proportions_2indep
 from dpinfer.intervals.counts import count_confint
 from dpinfer.intervals.proportions import poisson_confint, proportion_confint
 from dpinfer.intervals.ratios import ratio_confint, relative_change_confint, share_confint

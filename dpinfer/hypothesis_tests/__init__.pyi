@@ -6,10 +6,10 @@ from .counts import rows_ztest as rows_ztest
 from .goodness_of_fit import chisquare as chisquare
 from .goodness_of_fit import chisquare_fit as chisquare_fit
 from .null import null_distribution as null_distribution
-from .proportions import poisson_2indep as poisson_2indep
 from .proportions import poisson_ztest as poisson_ztest
 from .proportions import proportions_ztest as proportions_ztest
 from .trend import counts_trend as counts_trend
 from .trend import proportions_trend as proportions_trend
 from .two_samples import mcnemar as mcnemar
+from .two_samples import poisson_2indep as poisson_2indep
 from .two_samples import proportions_2indep as proportions_2indep

@@ -36,7 +36,7 @@ from dpinfer.hypothesis_tests._noisy_tables import (
     taken,
     total,
 )
-from dpinfer.hypothesis_tests.models import draws_in_block, joint_errors
+from dpinfer.hypothesis_tests.models import are_apart, draws_in_block, joint_errors
 from dpinfer.mechanisms.channels import RandomizedResponse
 from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.releases.coerce import noisy
@@ -748,18 +748,6 @@ class Total:
         if self.value is None:
             return np.inf
         return 0.0 if self.noise is None else float(np.max(self.noise.variance))
-
-
-def are_apart(one: NoisyValues, other: NoisyValues) -> bool:
-    """Whether no noise with variance has a part in both."""
-    both = one.beside(other)
-    if both.weights is None:
-        return True
-    used = both._rows(np.arange(len(both)))
-    used = used.multiply(np.sqrt(both._noise_variance())[np.newaxis]).tocsr()
-    used.eliminate_zeros()
-    first, second = used[: len(one)], used[len(one) :]
-    return not np.intersect1d(first.indices, second.indices).size
 
 
 def check_spread(x: NoisyValues) -> FloatArray:

@@ -148,7 +148,7 @@ class NoisyDifference:
         if high - low + 1.0 + 2.0 * reach > _MOST_CELLS:
             raise InvalidParameterError(
                 f"nobs{which + 1} or the noise of count{which + 1} is too large for the exact law: "
-                "use method='normal'"
+                "use method='asymptotic'"
             )
         return low, high, reach
 
@@ -203,7 +203,7 @@ class NoisyDifference:
         if a.size * b.size > _MOST_PAIRS:
             raise InvalidParameterError(
                 "nobs1 and nobs2 are too large for the exact law with continuous noise: use "
-                "method='normal'"
+                "method='asymptotic'"
             )
         rows = max(1, _BLOCK // b.size)
         total = np.zeros(others.shape)
@@ -290,7 +290,7 @@ def _blurred(pmf: FloatArray, noise: NoiseLaw, reach: int) -> FloatArray:
     return np.array([np.convolve(row, chances) for row in pmf])
 
 
-Method = Literal["exact", "plug-in", "monte-carlo", "normal"]
+Method = Literal["exact", "plug-in", "monte-carlo", "asymptotic"]
 Rows = NDArray[np.intp]
 
 _EDGE = 1e-8
@@ -565,7 +565,7 @@ def monte_carlo(
     return null.pvalue(statistic, alternative), null
 
 
-def normal(
+def asymptotic(
     test: TwoSamples, alternative: Alternative, simulation: Simulation
 ) -> tuple[FloatArray, NullDistribution]:
     """P-values in the limit of many trials."""
@@ -622,5 +622,5 @@ def _row_of(sample: Sample, row: int) -> Sample:
 
 NULLS: dict[
     Method, Callable[[TwoSamples, Alternative, Simulation], tuple[FloatArray, NullDistribution]]
-] = {"exact": exact, "plug-in": plug_in, "monte-carlo": monte_carlo, "normal": normal}
+] = {"exact": exact, "plug-in": plug_in, "monte-carlo": monte_carlo, "asymptotic": asymptotic}
 """The p-values and the null distribution of each method."""

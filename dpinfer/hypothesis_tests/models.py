@@ -13,7 +13,6 @@ from dpinfer._check import (
     FloatArray,
     Locked,
     check_array,
-    check_flag,
     check_integer,
     check_integer_array,
     check_length,
@@ -24,6 +23,7 @@ from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.published import LARGEST_NOBS
 from dpinfer.mechanisms.independent import Dependence, as_noise
 from dpinfer.mechanisms.law import NoiseLaw, refuse_dependent, refuse_same
+from dpinfer.releases.coerce import noisy
 from dpinfer.releases.values import NoisyValues
 from dpinfer.results.simulation import BLOCK
 
@@ -371,17 +371,6 @@ def law_pair(
     return law, law
 
 
-def checked_total(nobs_is_total: Any, nobs_mechanism: Any) -> bool:
-    """Return whether the counts are summands of their numbers of trials; those have noise then."""
-    is_total = check_flag(nobs_is_total, "nobs_is_total")
-    if is_total and nobs_mechanism is None:
-        raise InvalidParameterError(
-            "nobs_mechanism must be given with nobs_is_total=True: the law of the noise of the "
-            "other summands, Exact() where they have none"
-        )
-    return is_total
-
-
 # What simulations of tables share.
 
 
@@ -397,3 +386,47 @@ def draws_in_block(cells: int) -> int:
 def joint_errors(x: NoisyValues) -> tuple[NoiseLaw, NoisyValues | None]:
     """Return the law of errors that are independent; else of their noises, with the values."""
     return (x.marginal, None) if x.are_independent() else (x.noises.law, x)
+
+
+def are_apart(one: NoisyValues, other: NoisyValues) -> bool:
+    """Whether no noise with variance has a part in both, value by value; one may serve all."""
+    both = one.beside(other)
+    if both.weights is None:
+        return True
+    size = max(len(one), len(other))
+    rows = (
+        both._rows(np.broadcast_to(np.arange(len(x)), size) + start)
+        for x, start in ((one, 0), (other, len(one)))
+    )
+    first, second = (abs(held) for held in rows)
+    return not (first.multiply(second).tocsr() @ both._noise_variance()).any()
+
+
+def two_samples(
+    first: Any, second: Any, mechanism: Any, names: tuple[str, str], who: str
+) -> tuple[NoisyValues, NoisyValues]:
+    """Return the counts of two samples, whose errors are independent row by row.
+
+    A tuple is a pair of laws; one law serves both that do not carry their own.
+    """
+    if isinstance(mechanism, tuple):
+        if len(mechanism) != 2:
+            raise InvalidParameterError(
+                f"mechanism must be one noise law for both samples, or a pair, got {len(mechanism)}"
+            )
+        laws = list(mechanism)
+    else:
+        carried = [hasattr(x, "__noisy__") for x in (first, second)]
+        laws = [None if own and not all(carried) else mechanism for own in carried]
+    x, y = (
+        noisy(count, mechanism=law, name=name).need(unruled=True, whole=True, who=who)
+        for count, law, name in zip((first, second), laws, names, strict=True)
+    )
+    y = x.aligned(y)
+    if not are_apart(x, y):
+        raise InvalidParameterError(
+            f"{who} needs independent errors, got {names[0]} and {names[1]} that share noises: "
+            "test a contrast of them with linear_ztest, or make an interval for their ratio or "
+            "share, which know how they depend"
+        )
+    return x, y

@@ -1,7 +1,8 @@
-"""Test of the equality of two proportions from noisy counts."""
+"""Tests of two samples: proportions, paired proportions and rates from noisy counts."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,24 +13,24 @@ from dpinfer._check import (
     Alternative,
     FloatArray,
     check_array,
-    check_integer_array,
     check_option,
     check_scalar,
 )
 from dpinfer.errors import InvalidParameterError
-from dpinfer.estimation.published import LARGEST_NOBS, check_published, common_shape, unlabelled
-from dpinfer.estimation.unknown_trials import UnknownTrials
+from dpinfer.estimation.published import LARGEST_NOBS, common_shape
+from dpinfer.estimation.unknown_trials import LARGEST_TRIALS, UnknownTrials, column, is_noisy
 from dpinfer.hypothesis_tests._plug_in import NULLS as NOISY_TRIALS_NULLS
 from dpinfer.hypothesis_tests._plug_in import Method as NoisyTrialsMethod
 from dpinfer.hypothesis_tests._plug_in import run
 from dpinfer.hypothesis_tests._two_samples import NULLS, Method, Sample, TwoSamples
-from dpinfer.hypothesis_tests.models import checked_total, law_pair
+from dpinfer.hypothesis_tests.models import are_apart, two_samples
 from dpinfer.hypothesis_tests.proportions import reports_noise
 from dpinfer.mechanisms.channels import RandomizedResponse
 from dpinfer.mechanisms.independent import Mechanism
-from dpinfer.mechanisms.law import refuse_dependent
+from dpinfer.mechanisms.laws import Exact
+from dpinfer.releases.coerce import noisy
+from dpinfer.releases.values import NoisyValues
 from dpinfer.results.hypothesis import HypothesisResult
-from dpinfer.results.labels import split_labels
 from dpinfer.results.simulation import Simulation
 
 Pair = Mechanism | RandomizedResponse | tuple[Mechanism, Mechanism]
@@ -41,8 +42,8 @@ def proportions_2indep(
     count2: Any,
     nobs2: Any,
     *,
-    mechanism: Pair,
-    nobs_mechanism: Pair | None = None,
+    mechanism: Pair | None = None,
+    nobs_mechanism: Mechanism | tuple[Mechanism, Mechanism] | None = None,
     nobs_is_total: bool = False,
     alternative: Alternative = "two-sided",
     method: Method | None = None,
@@ -57,14 +58,17 @@ def proportions_2indep(
 
     Parameters
     ----------
-    count1, count2 : float, array of shape (m,) or Series
-        The published counts of successes, not clamped or rounded since. They may be negative.
-    nobs1, nobs2 : int, array of shape (m,) or Series
-        The numbers of trials, >= 1; with ``nobs_mechanism`` any numbers up to 9e15 in size.
-    mechanism : NoiseLaw, (NoiseLaw, NoiseLaw) or RandomizedResponse
-        The law of the noise: one for both counts, or a pair. Each has scalar parameters or one
-        for each of the m rows. With randomized response of two categories the counts are those of
-        the reports "success", which have no more noise; both groups use the same channel.
+    count1, count2 : float, array of shape (m,), Series, Release or fit
+        The published counts of successes, not clamped or rounded since. They may be negative. In
+        each row the errors of both samples must be independent.
+    nobs1, nobs2 : int, array of shape (m,), Series, Release or fit
+        The numbers of trials, >= 1; where they are noisy, any numbers up to 1e12 in size. Whether
+        a count is a summand of numbers that carry their own law is known.
+    mechanism : NoiseLaw, (NoiseLaw, NoiseLaw) or RandomizedResponse, optional
+        The law of the noise: one for both counts, or a pair; left out where the counts carry
+        theirs. Each has scalar parameters or one for each of the m rows. With randomized response
+        of two categories the counts are those of the reports "success", which have no more noise;
+        both groups use the same channel.
     nobs_mechanism : NoiseLaw or (NoiseLaw, NoiseLaw), optional
         The law of the noise in the numbers of trials, where they were published with noise.
     nobs_is_total : bool, default False
@@ -72,12 +76,12 @@ def proportions_2indep(
         included. ``nobs_mechanism`` is then the noise of the other summands.
     alternative : {"two-sided", "larger", "smaller"}
         Whether the first proportion differs from the second, exceeds it, or falls short of it.
-    method : {"exact", "plug-in", "monte-carlo", "normal"}, optional
+    method : {"exact", "plug-in", "monte-carlo", "asymptotic"}, optional
         ``"exact"``, the default where the numbers of trials are known, holds whatever the common
         proportion: it takes the largest p-value over a confidence set. ``"plug-in"`` is the exact
         law at the estimated common proportion, ``"monte-carlo"``, the default where the numbers
-        of trials are noisy, a simulation there, and ``"normal"`` the limit for many trials. Where
-        the numbers of trials are noisy, the last two exist.
+        of trials are noisy, a simulation there, and ``"asymptotic"`` the limit for many trials.
+        Where the numbers of trials are noisy, the last two exist.
     nuisance_alpha : float, default 1e-4
         Probability in (0, 0.5) with which the confidence set may miss the common proportion.
     reps : int, default 10_000
@@ -135,7 +139,7 @@ def proportions_2indep(
     6.2 and 10.7 %.
 
     With noisy numbers of trials the statistic compares products, count1·nobs2 - count2·nobs1,
-    which need no ratio of noisy numbers. Where their noise is as large as the numbers, ``"normal"``
+    which need no ratio of noisy numbers. Where their noise is as large as they, ``"asymptotic"``
     is not to be used: with 50 trials and Gaussian noise of standard deviation 106 it rejects 15, 19
     and 23 % at levels 1, 5 and 10 %, and 19, 22 and 26 % where the counts are summands of them.
     ``"monte-carlo"`` rejects less than the level there.
@@ -160,22 +164,41 @@ def proportions_2indep(
     np.float64(0.02623)
     """
     alternative = check_option(alternative, "alternative", ALTERNATIVES)
-    fallback: Method = "exact" if nobs_mechanism is None else "monte-carlo"
-    method = check_option(fallback if method is None else method, "method", NULLS)
-    if nobs_mechanism is not None and method in ("exact", "plug-in"):
+    stated = nobs_mechanism[0] if isinstance(nobs_mechanism, tuple) else nobs_mechanism
+    flags = [is_noisy(nobs, stated, nobs_is_total) for nobs in (nobs1, nobs2)]
+    unknown = any(flags)
+    method = check_option(method or ("monte-carlo" if unknown else "exact"), "method", NULLS)
+    if unknown and method in ("exact", "plug-in"):
         raise InvalidParameterError(
-            "method must be 'monte-carlo' or 'normal' where nobs_mechanism is given, got "
-            f"{method!r}: the exact law is known for known numbers of trials only"
+            "method must be 'monte-carlo' or 'asymptotic' where the numbers of trials are noisy, "
+            f"got {method!r}: the exact law is known for known numbers of trials only"
         )
-    is_total = checked_total(nobs_is_total, nobs_mechanism)
     simulation = Simulation.checked(reps, rng, progress, n_jobs, precision)
-    test = _checked(
-        (count1, nobs1),
-        (count2, nobs2),
-        mechanism,
-        nobs_mechanism,
-        is_total,
-        check_scalar(nuisance_alpha, "nuisance_alpha", gt=0, lt=0.5),
+    check_scalar(nuisance_alpha, "nuisance_alpha", gt=0, lt=0.5)
+    if isinstance(mechanism, RandomizedResponse):
+        for name, count, nobs in (("1", count1, nobs1), ("2", count2, nobs2)):
+            reports_noise(mechanism, count, nobs, f"count{name}", f"nobs{name}")
+        mechanism = Exact()
+    pair = two_samples(count1, count2, mechanism, ("count1", "count2"), "proportions_2indep")
+    if unknown:
+        found = _unknown_trials(pair, (nobs1, nobs2), nobs_mechanism, nobs_is_total)
+    else:
+        found = _known_trials(pair, (nobs1, nobs2))
+    arrays = {f"{n}{i}": getattr(s, n) for i, s in enumerate(found, 1) for n in ("count", "nobs")}
+    shape = common_shape(**arrays)
+    first, second = (
+        replace(
+            s,
+            count=np.broadcast_to(s.count, shape or (1,)),
+            nobs=np.broadcast_to(s.nobs, shape or (1,)),
+        )
+        for s in found
+    )
+    test = TwoSamples(
+        samples=(first, second),
+        nuisance_alpha=nuisance_alpha,
+        shape=shape,
+        labels=pair[0].labels,
     )
     pvalue, null = NULLS[method](test, alternative, simulation)
     statistic = test.statistic.reshape(test.shape)
@@ -201,51 +224,58 @@ def proportions_2indep(
     )
 
 
-def _checked(
-    first: tuple[Any, Any],
-    second: tuple[Any, Any],
-    mechanism: Pair,
-    nobs_mechanism: Pair | None,
-    is_total: bool,
-    nuisance_alpha: float,
-) -> TwoSamples:
-    """Check the arguments, each by itself and against the others."""
-    if isinstance(mechanism, RandomizedResponse):
-        for name, count, nobs in (("1", *first), ("2", *second)):
-            reports_noise(mechanism, count, nobs, f"count{name}", f"nobs{name}")
-        mechanism = reports_noise(mechanism, *first, "count1", "nobs1")
-    columns: dict[str, FloatArray] = {}
-    labels = None
-    for name, value in zip(("count1", "nobs1", "count2", "nobs2"), (*first, *second), strict=True):
-        if name == "count1":
-            columns[name], labels = split_labels(value, name)
-        else:
-            columns[name] = unlabelled(value, name, labels, "count1")
-    shape = common_shape(**columns)
-    size = shape[0] if shape else 1
-    noises = law_pair(mechanism, size, "mechanism")
-    others = (
-        (None, None) if nobs_mechanism is None else law_pair(nobs_mechanism, size, "nobs_mechanism")
-    )
-    refuse_dependent([law for law in (*noises, *others) if law is not None], "mechanism")
-    shapes = [law.shape for law in (*noises, *others) if law is not None]
-    shape = np.broadcast_shapes(shape, *shapes)
-    rows = {name: np.broadcast_to(column, shape or (1,)) for name, column in columns.items()}
-    samples = []
-    for number, noise, other in zip("12", noises, others, strict=True):
-        count, nobs = rows[f"count{number}"], rows[f"nobs{number}"]
-        check_published(count, f"count{number}", noise)
-        check_array(nobs, f"nobs{number}", ge=-LARGEST_NOBS, le=LARGEST_NOBS)
-        if other is None:
-            check_integer_array(nobs, f"nobs{number}", ge=1)
-        elif not is_total or noise.is_integer:
-            check_published(nobs, f"nobs{number}", other)
-        samples.append(
-            Sample(count=count, nobs=nobs, noise=noise, nobs_noise=other, is_total=is_total)
+def _known_trials(pair: tuple[NoisyValues, NoisyValues], nobs: tuple[Any, Any]) -> list[Sample]:
+    found = []
+    for number, x, given in zip("12", pair, nobs, strict=True):
+        trials = x.setting(given, f"nobs{number}", whole=True, ge=1, le=LARGEST_NOBS)
+        found.append(
+            Sample(
+                count=column(x, trials),
+                nobs=trials,
+                noise=x.marginal,
+                nobs_noise=None,
+                is_total=False,
+            )
         )
-    return TwoSamples(
-        samples=(samples[0], samples[1]), nuisance_alpha=nuisance_alpha, shape=shape, labels=labels
-    )
+    return found
+
+
+def _unknown_trials(
+    pair: tuple[NoisyValues, NoisyValues], nobs: tuple[Any, Any], mechanism: Any, is_total: bool
+) -> list[Sample]:
+    """Return samples with noisy numbers of trials: totals, or with noise of their own."""
+    laws = mechanism if isinstance(mechanism, tuple) else (mechanism, mechanism)
+    found = []
+    for x, given, law in zip(pair, nobs, laws, strict=True):
+        carried = hasattr(given, "__noisy__")
+        own = None if carried else Exact() if law is None else law
+        rows = UnknownTrials.of(x, given, own, is_total, np.asarray(0.5), 0.5)
+        count, trials = (part.reshape(rows.shape) for part in (rows.count, rows.nobs))
+        found.append(
+            Sample(
+                count=count,
+                nobs=trials,
+                noise=rows.noise,
+                nobs_noise=rows.nobs_noise,
+                is_total=rows.is_total,
+            )
+        )
+    _check_apart(pair, nobs)
+    return found
+
+
+def _check_apart(pair: tuple[NoisyValues, NoisyValues], nobs: tuple[Any, Any]) -> None:
+    """Refuse numbers of trials that carry noise of the other sample."""
+    for x, other, given in ((pair[0], nobs[0], nobs[1]), (pair[1], nobs[1], nobs[0])):
+        if not hasattr(given, "__noisy__"):
+            continue
+        theirs = given.__noisy__()
+        known = [x, *([other.__noisy__()] if hasattr(other, "__noisy__") else [])]
+        if not all(are_apart(one, theirs) for one in known):
+            raise InvalidParameterError(
+                "proportions_2indep needs independent errors, got nobs1 or nobs2 that share noises "
+                "with the other sample: test a contrast of the counts with linear_ztest"
+            )
 
 
 # McNemar's test of paired proportions from noisy counts.
@@ -254,7 +284,7 @@ def _checked(
 def mcnemar(
     table: Any,
     *,
-    mechanism: Mechanism | tuple[Mechanism, Mechanism],
+    mechanism: Mechanism | tuple[Mechanism, Mechanism] | None = None,
     alternative: Alternative = "two-sided",
     method: NoisyTrialsMethod = "exact",
     nuisance_alpha: float = 1e-4,
@@ -268,17 +298,19 @@ def mcnemar(
 
     Parameters
     ----------
-    table : array of shape (2, 2) or (2,), or DataFrame
-        The published counts of pairs by first and second answer, or only those of the two kinds
-        of pairs whose answers differ: ``table[0, 1]`` and ``table[1, 0]``.
-    mechanism : NoiseLaw or (NoiseLaw, NoiseLaw)
-        The law of the noise: one for both of these counts, or a pair.
+    table : array of shape (2, 2) or (2,), DataFrame, Release or fit
+        The published counts of pairs by first and second answer, row by row, or only those of the
+        two kinds of pairs whose answers differ: ``table[0, 1]`` and ``table[1, 0]``. The errors of
+        these two must be independent.
+    mechanism : NoiseLaw or (NoiseLaw, NoiseLaw), optional
+        The law of the noise: one for both of these counts, or a pair; left out where ``table``
+        carries its law.
     alternative : {"two-sided", "larger", "smaller"}
         Whether pairs of the first kind are as probable as those of the second, more, or less.
-    method : {"exact", "plug-in", "monte-carlo", "normal"}
+    method : {"exact", "plug-in", "monte-carlo", "asymptotic"}
         ``"exact"`` holds whatever the true number of pairs that differ: it takes the largest
         chance over a confidence set for it. ``"plug-in"`` is the exact law at the published
-        number, ``"monte-carlo"`` a simulation there, ``"normal"`` the limit for many pairs.
+        number, ``"monte-carlo"`` a simulation there, ``"asymptotic"`` the limit for many pairs.
     nuisance_alpha : float, default 1e-4
         Probability in (0, 0.5) with which the confidence set may miss that number.
     reps : int, default 10_000
@@ -303,7 +335,9 @@ def mcnemar(
         If an argument is outside what is allowed, or ``"exact"`` would take many seconds, as for
         noise with a scale beyond some 1e6.
 
-    Notes ----- With b and c the two counts, the statistic is z = (b - c)/√(b + c), with b + c at
+    Notes
+    -----
+    With b and c the two counts, the statistic is z = (b - c)/√(b + c), with b + c at
     least 1; its square is McNemar's. Given the true number m of pairs that differ, (b - c)/2 is
     Binomial(m, ½) - m/2 plus the noise of (b - c)/2, which is known exactly. The true m is a
     nuisance parameter, treated as in :func:`poisson_2indep`: the exact p-value is the largest
@@ -311,7 +345,7 @@ def mcnemar(
     c, plus ``nuisance_alpha`` (Berger and Boos 1994, Lloyd 2008). Without noise it is the exact
     test of McNemar (1947). ``"plug-in"`` and ``"monte-carlo"`` take b + c as the true number, which
     has no guarantee; by enumeration with geometric noise of ε = 1 and 2 to 50 such pairs the
-    plug-in test rejects no more than 1.1, 4.7 and 9.3 % at levels 1, 5 and 10 %. ``"normal"``
+    plug-in test rejects no more than 1.1, 4.7 and 9.3 % at levels 1, 5 and 10 %. ``"asymptotic"``
     rejects up to 2.2, 6.1 and 12.1 % with 5 to 2,500 such pairs and Laplace or geometric noise of ε
     = 0.05, 0.2 or 1.
 
@@ -337,24 +371,168 @@ def mcnemar(
     alternative = check_option(alternative, "alternative", ALTERNATIVES)
     method = check_option(method, "method", NOISY_TRIALS_NULLS)
     simulation = Simulation.checked(reps, rng, progress, n_jobs, precision)
-    counts, _ = split_labels(table, "table")
-    if counts.shape not in ((2, 2), (4,), (2,)):
+    laws: Any = mechanism
+    if isinstance(mechanism, tuple):  # those of the two counts, whatever else is in the table
+        laws = [law for law in mechanism for _ in range(max(np.size(table) // 2, 1))]
+    x = noisy(table, mechanism=laws, name="table")
+    x.need(unruled=True, whole=True, who="mcnemar")
+    if x.shape not in ((2, 2), (4,), (2,)):
         raise InvalidParameterError(
-            f"table must have the shape (2, 2), or (2,) for the pairs that differ, got "
-            f"{counts.shape}"
+            f"table must have the shape (2, 2), or (2,) for the pairs that differ, got {x.shape}"
         )
-    first, second = counts if counts.size == 2 else counts.ravel()[1:3]
-    noises = law_pair(mechanism, 1, "mechanism")
-    for count, noise in zip((first, second), noises, strict=True):
-        check_published(check_array(count, "table", ndim=0), "table", noise)
-    test = UnknownTrials.checked(
-        count=first,
-        nobs=first + second,
-        value=0.5,
-        mechanism=noises[0],
-        nobs_mechanism=noises[1],
-        is_total=True,
-        nuisance_alpha=nuisance_alpha,
-        names=("table", "the number of pairs that differ"),
+    x = x if len(x) == 2 else x._take(np.array([1, 2]))
+    x.need(independent=True, who="mcnemar")
+    test = _of_total(
+        x._take(np.array([0])),
+        x._take(np.array([1])),
+        np.asarray(0.5),
+        nuisance_alpha,
+        "the number of pairs that differ",
     )
-    return run("McNemar's test", test, alternative, method, simulation)
+    return run(
+        "McNemar's test", replace(test, shape=(), labels=None), alternative, method, simulation
+    )
+
+
+def _of_total(
+    x: NoisyValues, y: NoisyValues, share: FloatArray, nuisance_alpha: float, name: str
+) -> UnknownTrials:
+    """Return counts as parts of x + y, which are binomial given the sum of the true counts."""
+    first, second = column(x, share, y.values.reshape(y.shape)), column(y, share)
+    total = first + second
+    check_array(total, name, ge=-LARGEST_TRIALS, le=LARGEST_TRIALS)
+    shape = np.broadcast_shapes(total.shape, share.shape)
+    rows = shape or (1,)
+    return UnknownTrials(
+        count=np.broadcast_to(first, rows),
+        nobs=np.broadcast_to(total, rows),
+        value=np.broadcast_to(share, rows),
+        noise=x.marginal,
+        nobs_noise=y.marginal,
+        is_total=True,
+        nuisance_alpha=check_scalar(nuisance_alpha, "nuisance_alpha", gt=0, lt=0.5),
+        shape=shape,
+        labels=x.labels,
+    )
+
+
+# The ratio of two rates.
+
+
+def poisson_2indep(
+    count1: Any,
+    exposure1: Any,
+    count2: Any,
+    exposure2: Any,
+    *,
+    mechanism: Mechanism | tuple[Mechanism, Mechanism] | None = None,
+    value: Any = 1.0,
+    alternative: Alternative = "two-sided",
+    method: NoisyTrialsMethod = "exact",
+    nuisance_alpha: float = 1e-4,
+    reps: int = 10_000,
+    rng: RNG = None,
+    n_jobs: int | None = 1,
+    precision: float | None = None,
+    progress: bool = False,
+) -> HypothesisResult:
+    """Test of the ratio of two Poisson rates when the counts were published with noise.
+
+    Parameters
+    ----------
+    count1, count2 : float, array of shape (m,), Series, Release or fit
+        The published counts of events, not clamped or rounded since. In each row the errors of
+        both must be independent.
+    exposure1, exposure2 : float, array of shape (m,) or Series
+        The public exposures, > 0, in one unit.
+    mechanism : NoiseLaw or (NoiseLaw, NoiseLaw), optional
+        The law of the noise: one for both counts, or a pair; left out where they carry theirs.
+        Each has scalar parameters or one for each of the m rows.
+    value : float, array of shape (m,) or Series, default 1
+        The ratio of the first rate to the second under the null hypothesis, > 0.
+    alternative : {"two-sided", "larger", "smaller"}
+        Whether the ratio differs from ``value``, exceeds it, or falls short of it.
+    method : {"exact", "plug-in", "monte-carlo", "asymptotic"}
+        ``"exact"`` holds whatever the true total of events: it takes the largest p-value over a
+        confidence set for it. ``"plug-in"`` is the exact law at the published total,
+        ``"monte-carlo"`` a simulation there, ``"asymptotic"`` the limit for many events.
+    nuisance_alpha : float, default 1e-4
+        Probability in (0, 0.5) with which the confidence set may miss the total.
+    reps : int, default 10_000
+        Number of replicates for ``"monte-carlo"``.
+    rng : None, int or numpy.random.Generator
+        Source of the replicates; an int is a seed.
+    n_jobs : int or None, default 1
+        Number of workers that simulate, as joblib takes it.
+    precision : float, optional
+        Relative standard error of the p-value at which to stop simulating.
+    progress : bool, default False
+        Whether to show a progress bar while simulating.
+
+    Returns
+    -------
+    HypothesisResult
+        Statistics and p-values, with the labels of ``count1``. They account for sampling and
+        noise.
+
+    Raises
+    ------
+    InvalidParameterError
+        If an argument is outside what is allowed or the shapes do not fit together.
+
+    Notes
+    -----
+    Given the true total m of events, the first count is binomial(m, w) with
+    w = value·exposure1/(value·exposure1 + exposure2), whatever the rates (Przyborowski and Wilenski
+    1940). The statistic is z = T/√(M w (1-w)) with M = count1 + count2, at least 1, and
+    T = count1 - w·M, whose law given m is known exactly: binomial plus noise. The true m is a
+    nuisance parameter. Since M - m is noise of a known law, all whole numbers m within its upper
+    ``nuisance_alpha``/2 quantile of M form a confidence set. Published pairs are ordered by a
+    plug-in p-value, which takes M for m: the tail of T by a normal law of variance w(1-w)·max(M, 1)
+    plus the noise, which is as good an order and smooth. The exact p-value is the largest chance,
+    over the set, of one as small as the observed one, plus ``nuisance_alpha`` (estimate, then
+    maximise: Berger and Boos 1994, Lloyd 2008). It never rejects a true null hypothesis with a
+    probability above the level. With continuous noise a relative 1e-4 is added, the error of
+    integrals. Without noise it is the conditional binomial test.
+
+    Where the noise has scales of some 25 or more, T itself sets the order, which costs little
+    there: the p-value is the largest tail of T over the set. Sets of more than 4,096 numbers are
+    then searched on a grid that is refined around its maximum.
+
+    ``"plug-in"`` and ``"monte-carlo"`` take M as the true total and can exceed their level, where
+    few events are expected in one group: by enumeration with geometric noise of ε = 1, up to 1.4,
+    6.0 and 12.1 % at levels 1, 5 and 10 % for w = 0.2 and 2 to 50 events in all (one-sided, towards
+    the rarer events); for w = 0.5 no more than 1.1, 4.7 and 9.3 %. ``"asymptotic"`` lacks the
+    tails of Laplace and geometric noise: with 50, 500 or 5,000 events and ε = 0.05, 0.2 or 1 it rejects up
+    to 2.7, 6.3 and 10.7 %.
+
+    References
+    ----------
+    Przyborowski, J. and Wilenski, H. (1940). Homogeneity of results in testing samples from Poisson
+    series. Biometrika 31, 313-323. doi:10.1093/biomet/31.3-4.313.
+    Berger, R. L. and Boos, D. D. (1994). P values maximized over a confidence set for the nuisance
+    parameter. Journal of the American Statistical Association 89, 1012-1016.
+    doi:10.1080/01621459.1994.10476836.
+    Lloyd, C. J. (2008). Exact p-values for discrete models obtained by estimation and
+    maximization. Australian & New Zealand Journal of Statistics 50, 329-345.
+    doi:10.1111/j.1467-842X.2008.00520.x.
+
+    Examples
+    --------
+    >>> from dpinfer.mechanisms import Laplace
+    >>> noise = Laplace.from_epsilon(1.0)
+    >>> result = poisson_2indep(60.3, 51477.5, 29.8, 54308.7, mechanism=noise)
+    >>> result.statistic.round(4), result.pvalue.round(5)
+    (np.float64(3.4704), np.float64(0.00075))
+    """
+    alternative = check_option(alternative, "alternative", ALTERNATIVES)
+    method = check_option(method, "method", NOISY_TRIALS_NULLS)
+    simulation = Simulation.checked(reps, rng, progress, n_jobs, precision)
+    x, y = two_samples(count1, count2, mechanism, ("count1", "count2"), "poisson_2indep")
+    first, second, ratio = (
+        x.setting(given, name, gt=0, ge=1e-100, le=1e100)
+        for name, given in (("exposure1", exposure1), ("exposure2", exposure2), ("value", value))
+    )
+    share = np.asarray(ratio * first / (ratio * first + second))
+    test = _of_total(x, y, share, nuisance_alpha, "count1 + count2")
+    return run("Test of two rates", test, alternative, method, simulation)

@@ -32,7 +32,7 @@ from dpinfer.mechanisms.weighted_sum import fast_sum
 from dpinfer.planning.replicates import simulated_rate
 from dpinfer.results.simulation import Simulation
 
-Method = Literal["exact", "plug-in", "normal"]
+Method = Literal["exact", "plug-in", "asymptotic"]
 
 _LEFT_OUT = 4e-9
 """Probability of the pairs that are left out."""
@@ -62,7 +62,7 @@ _NEAR = 0.01
 _STRIDE = 8
 """Every so many totals, critical counts are looked for first."""
 
-_REFINEMENTS: tuple[Method, ...] = ("normal", "plug-in", "exact")
+_REFINEMENTS: tuple[Method, ...] = ("asymptotic", "plug-in", "exact")
 """Versions of the test by their cost: the critical counts of one are near to those of the next."""
 
 Holds = Callable[[FloatArray, NDArray[np.intp]], NDArray[np.bool_]]
@@ -181,7 +181,7 @@ class TwoCounts(ABC):
 
     def simulated(self, alpha: float, simulation: Simulation) -> tuple[float, float]:
         """Share of replicates that the test rejects, and its standard error, which is never 0."""
-        screen = None if self.method == "normal" else self._screen(alpha)
+        screen = None if self.method == "asymptotic" else self._screen(alpha)
         if screen is not None:
             few = self._draw(_PILOT, np.random.default_rng(0))
             share = np.count_nonzero(self._is_doubtful(screen, *few)) / _PILOT
@@ -195,7 +195,7 @@ class TwoCounts(ABC):
             raise InvalidParameterError(
                 "the counts, the noise or reps must be smaller for the power of "
                 f"method={self.method!r}, which would take some {1e-7 * work:.2g} s: use "
-                f"method={'plug-in' if self.method == 'exact' else 'normal'!r}"
+                f"method={'plug-in' if self.method == 'exact' else 'asymptotic'!r}"
             )
 
     def _rejections(
@@ -399,7 +399,7 @@ class TwoBinomials(TwoCounts):
 
     @property
     def _work(self) -> float:
-        if self.method == "normal":
+        if self.method == "asymptotic":
             return 0.0
         noises = [law.noise for law in self.laws]
         share = self._moments[0] / sum(self._nobs)
@@ -464,7 +464,7 @@ class ShareOfTotal(TwoCounts):
     ) -> FloatArray:
         """P-values of pairs of published counts, shape (m,)."""
         method = method or self.method
-        if method == "normal":
+        if method == "asymptotic":
             return TRIALS_NULLS["asymptotic"](self._test(first, second), self.alternative, _UNUSED)[
                 0
             ]
@@ -525,7 +525,7 @@ class ShareOfTotal(TwoCounts):
 
     @property
     def _work(self) -> float:
-        if self.method == "normal":
+        if self.method == "asymptotic":
             return 0.0
         total = np.array([self._moments[0]])
         test = self._test(self._share * total, (1.0 - self._share) * total)

@@ -77,7 +77,7 @@ class _TwoCountsPower(PowerWithLimit):
     @property
     def _test(self) -> tuple[Alternative, Method, float]:
         """What the test is told beside the counts and their laws."""
-        method: Method = "normal" if self.method == "asymptotic" else self.method
+        method: Method = self.method
         return self.alternative, method, self.nuisance_alpha
 
     def at(self, law: NoiseLaw, alpha: float, columns: Columns) -> tuple[Any, Any]:

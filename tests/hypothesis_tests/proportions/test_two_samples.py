@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats import proportion
 
+from dpinfer import noisy
 from dpinfer.errors import DPInferError, InvalidParameterError
-from dpinfer.hypothesis_tests import proportions_2indep
+from dpinfer.hypothesis_tests import mcnemar, poisson_2indep, proportions_2indep
 from dpinfer.mechanisms import (
     DiscreteGaussian,
     Exact,
@@ -257,13 +258,13 @@ class TestWithoutNoise:
     def test_normal_is_the_z_test_of_statsmodels(self):
         for alternative in ALTERNATIVES:
             statistic, pvalue = proportions_2indep(
-                61, 200, 42, 210, mechanism=Exact(), method="normal", alternative=alternative
+                61, 200, 42, 210, mechanism=Exact(), method="asymptotic", alternative=alternative
             )
             theirs = proportion.proportions_ztest([61, 42], [200, 210], alternative=alternative)
             assert (statistic, pvalue) == pytest.approx(theirs, rel=1e-12)
 
     def test_no_successes_at_all(self):
-        for method in ("exact", "plug-in", "normal", "monte-carlo"):
+        for method in ("exact", "plug-in", "asymptotic", "monte-carlo"):
             _, pvalue = proportions_2indep(0, 20, 0, 20, mechanism=Exact(), method=method)
             assert pvalue == 1.0
 
@@ -299,13 +300,13 @@ def test_noisy_numbers_of_trials():
         # 6 standard errors of the difference: 2e-9
         assert abs(simulated.pvalue - plain) < 6 * np.sqrt(2) * simulated.mc_error
         normal = proportions_2indep(
-            c1, n1, c2, n2, **options, nobs_is_total=is_total, method="normal"
+            c1, n1, c2, n2, **options, nobs_is_total=is_total, method="asymptotic"
         )
         assert normal.pvalue == pytest.approx(simulated.pvalue, rel=0.1)
 
 
 def test_results_can_be_pickled():
-    for method in ("exact", "plug-in", "monte-carlo", "normal"):
+    for method in ("exact", "plug-in", "monte-carlo", "asymptotic"):
         result = proportions_2indep(
             61, 200, 45, 210, mechanism=Laplace(scale=2.0), method=method, reps=1000, rng=1
         )
@@ -318,7 +319,7 @@ def test_rows_share_nothing_but_work_and_keep_labels():
     laws = (Laplace(scale=[1.0, 2.0, 2.0]), Geometric(scale=2.0))
     count1 = pd.Series([10.5, 22.0, 31.0], index=list("abc"))
     count2, nobs1, nobs2 = np.array([12, 30, 20]), np.array([40, 60, 60]), np.array([40, 70, 70])
-    for method in ("exact", "plug-in", "normal"):
+    for method in ("exact", "plug-in", "asymptotic"):
         together = proportions_2indep(
             count1, nobs1, count2, nobs2, mechanism=laws, method=method
         ).pvalue
@@ -332,7 +333,7 @@ def test_rows_share_nothing_but_work_and_keep_labels():
 
 def test_swapping_the_samples_turns_the_alternative_round():
     laws = (Laplace(scale=2.0), Geometric(scale=3.0))
-    for method in ("exact", "plug-in", "normal"):
+    for method in ("exact", "plug-in", "asymptotic"):
         one = proportions_2indep(
             30, 90, 20, 100, mechanism=laws, method=method, alternative="larger"
         )
@@ -367,8 +368,8 @@ GOOD = {"count1": 61, "nobs1": 200, "count2": 42, "nobs2": 210, "mechanism": Geo
         ({"nobs_mechanism": Exact(), "method": "exact"}, "method must be 'monte-carlo' or"),
         ({"nobs_mechanism": Exact(), "method": "plug-in"}, "method must be 'monte-carlo' or"),
         ({"nobs_is_total": True}, "nobs_mechanism must be given"),
-        ({"method": "asymptotic"}, "method must be one of"),
-        ({"alternative": "greater"}, "alternative must be one of"),
+        ({"method": "limit"}, "method must be one of"),
+        ({"alternative": "bigger"}, "alternative must be one of"),
         ({"nuisance_alpha": 1}, "nuisance_alpha must be < 0.5"),
         ({"nobs1": 1e15, "nobs2": 1e15}, "too large for the exact law"),
         (
@@ -403,7 +404,7 @@ anything = st.one_of(
     c2=anything,
     n2=st.one_of(st.integers(1, 300), anything),
     law=st.sampled_from(LAWS),
-    method=st.sampled_from(["exact", "plug-in", "monte-carlo", "normal"]),
+    method=st.sampled_from(["exact", "plug-in", "monte-carlo", "asymptotic"]),
     noisy=st.booleans(),
 )
 def test_only_our_own_errors_escape(c1, n1, c2, n2, law, method, noisy):
@@ -445,3 +446,71 @@ def test_exact_falls_towards_the_alternative(n1, n2, share1, share2, scale, kind
         for moved in (0, step)
     )
     assert 1e-4 <= further <= nearer + 5e-5 <= 1 + 5e-5
+
+
+PUBLISHED = noisy([61, 42, 200, 210], mechanism=Geometric(scale=2.0))
+
+
+def test_releases_know_the_law_of_counts_and_numbers():
+    plain = proportions_2indep(61, 200, 42, 210, mechanism=Geometric(scale=2.0), method="plug-in")
+    one, other = PUBLISHED.take([0]), PUBLISHED.take([1])
+    found = proportions_2indep(one, 200, other, 210, method="plug-in")
+    assert (found.statistic.item(), found.pvalue.item()) == tuple(plain)
+    options = {"mechanism": Geometric(scale=2.0), "reps": 500, "rng": 1}
+    apart = proportions_2indep(61, 200, 42, 210, nobs_mechanism=Geometric(scale=2.0), **options)
+    known = (PUBLISHED.take([place]) for place in (0, 2, 1, 3))
+    found = proportions_2indep(*known, reps=500, rng=1)
+    assert (found.statistic.item(), found.pvalue.item()) == tuple(apart)
+
+
+def test_totals_over_the_same_noises_are_known_to_be_totals():
+    rest = noisy([139, 168], mechanism=Geometric(scale=2.0))
+    both = PUBLISHED.take([0, 1]).beside(rest)
+    totals = [both.linear(row) for row in ([1, 0, 1, 0], [0, 1, 0, 1])]
+    one, other = both.take([0]), both.take([1])
+    found = proportions_2indep(one, totals[0], other, totals[1], reps=500, rng=1)
+    stated = {"nobs_mechanism": Geometric(scale=2.0), "nobs_is_total": True, "reps": 500, "rng": 1}
+    plain = proportions_2indep(61, 200, 42, 210, mechanism=Geometric(scale=2.0), **stated)
+    assert found.statistic.item() == pytest.approx(plain.statistic, rel=1e-12)
+    # the same replicates, one law drawn as a sum and the other as itself: 6 standard errors
+    assert abs(found.pvalue.item() - plain.pvalue) < 6 * np.sqrt(2) * max(plain.mc_error, 0.002)
+
+
+COMBINED = noisy([61.2, 42.1], mechanism=Laplace(scale=2.0), weights=[[1.0, 0.2], [0.2, 1.0]])
+DEPENDENT = COMBINED.take([0]), COMBINED.take([1])
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: proportions_2indep(DEPENDENT[0], 200, DEPENDENT[1], 210),
+        lambda: poisson_2indep(DEPENDENT[0], 5.0, DEPENDENT[1], 6.0),
+        lambda: mcnemar(COMBINED),
+        lambda: proportions_2indep(PUBLISHED.take([0]), 200, PUBLISHED.take([0]), 210),
+        lambda: proportions_2indep(*(PUBLISHED.take([place]) for place in (0, 2, 1, 2))),
+    ],
+)
+def test_dependent_errors_are_refused_with_what_to_do(call):
+    with pytest.raises(InvalidParameterError, match=r"needs independent errors.*linear_ztest"):
+        call()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: proportions_2indep(x, 200, 40.5, 210, mechanism=Laplace(scale=2.0)),
+        lambda x: poisson_2indep(40.5, 5.0, x, 6.0, mechanism=Laplace(scale=2.0)),
+        lambda x: mcnemar(x),
+    ],
+)
+def test_selected_counts_are_refused(call):
+    x = noisy([61.5, 30.2], mechanism=Laplace(scale=2.0), threshold=10)
+    with pytest.raises(InvalidParameterError, match="does not take values that were selected"):
+        call(x)
+
+
+def test_rows_that_share_noise_are_tested_one_by_one():
+    x = noisy([61.2, 42.1], mechanism=Laplace(scale=2.0), weights=[[1.0, 0.2], [0.2, 1.0]])
+    other = [50.5, 39.5]
+    rows = proportions_2indep(x, 200, other, 210, mechanism=Laplace(scale=2.0), method="asymptotic")
+    assert rows.pvalue.shape == (2,)

@@ -496,7 +496,7 @@ def test_bad_arguments_say_what_is_wrong(changes, message):
         (lambda: poisson_2indep(3, 1, 4, 0, mechanism=Exact()), "exposure2 must be > 0"),
         (lambda: poisson_2indep(3.5, 1, 4, 1, mechanism=Exact()), "count1 must hold whole"),
         (lambda: poisson_2indep(3, 1, 4.5, 1, mechanism=Exact()), "count2 must hold whole"),
-        (lambda: poisson_2indep(3, 1, 4, 1, mechanism=[Exact()] * 3), "or a pair, got 3"),
+        (lambda: poisson_2indep(3, 1, 4, 1, mechanism=(Exact(),) * 3), "or a pair, got 3"),
         (lambda: mcnemar([1, 2, 3], mechanism=Exact()), "table must have the shape"),
         (lambda: mcnemar([1.5, 2], mechanism=Exact()), "table must hold whole numbers"),
         (lambda: mcnemar([1, np.nan], mechanism=Exact()), "table must not contain NaN"),
