@@ -503,8 +503,8 @@ def poisson_2indep(
     few events are expected in one group: by enumeration with geometric noise of ε = 1, up to 1.4,
     6.0 and 12.1 % at levels 1, 5 and 10 % for w = 0.2 and 2 to 50 events in all (one-sided, towards
     the rarer events); for w = 0.5 no more than 1.1, 4.7 and 9.3 %. ``"asymptotic"`` lacks the
-    tails of Laplace and geometric noise: with 50, 500 or 5,000 events and ε = 0.05, 0.2 or 1 it rejects up
-    to 2.7, 6.3 and 10.7 %.
+    tails of Laplace and geometric noise: with 50, 500 or 5,000 events and ε = 0.05, 0.2 or 1 it
+    rejects up to 2.7, 6.3 and 10.7 %.
 
     References
     ----------

@@ -179,7 +179,7 @@ VALID = {
     | QUICK,
     "max_power": PROTECTED | {"alpha": 0.05},
     "mcnemar": {"table": [[30, 12], [5, 40]], "mechanism": NOISE, "alternative": "larger"}
-    | {"method": "normal", "nuisance_alpha": 1e-4}
+    | {"method": "asymptotic", "nuisance_alpha": 1e-4}
     | QUICK,
     "multiplicative_weights": {"histogram": [900, 50, 30], "workload": np.eye(3), "rng": 1}
     | {"guarantee": SWAP, "form": "offline", "beta": 0.1, "max_updates": 3}
@@ -202,7 +202,7 @@ VALID = {
     "pbdp_epsilon": PROTECTED | {"delta": 0.1},
     "plan_release": MEASURED | {"shares": [0.5, 0.5]},
     "poisson_2indep": {"count1": 18, "exposure1": 6.0, "count2": 20, "exposure2": 9.0}
-    | {"mechanism": NOISE, "value": 1.0, "alternative": "larger", "method": "normal"}
+    | {"mechanism": NOISE, "value": 1.0, "alternative": "larger", "method": "asymptotic"}
     | {"nuisance_alpha": 1e-4}
     | QUICK,
     "poisson_confint": PAIR | {"count": THREE, "exposure": 6.0, "alternative": "larger"},

@@ -55,8 +55,8 @@ def tables():
         ("unlike", "exact", "smaller"),
         ("unlike", "plug-in", "two-sided"),
         ("alike", "plug-in", "larger"),
-        ("alike", "normal", "two-sided"),
-        ("unlike", "normal", "smaller"),
+        ("alike", "asymptotic", "two-sided"),
+        ("unlike", "asymptotic", "smaller"),
     ],
 )
 def test_power_equals_enumeration(tables, noise, method, alternative):
@@ -98,7 +98,7 @@ def test_the_guaranteed_test_keeps_its_level():
         assert (plan.power(nobs, share, share, LEVELS) <= LEVELS).all()
 
 
-@pytest.mark.parametrize("method", ["exact", "plug-in", "normal"])
+@pytest.mark.parametrize("method", ["exact", "plug-in", "asymptotic"])
 def test_simulated_power_is_that_of_the_sum(method):
     plan = PlannedPower(mcnemar, mechanism=Geometric(scale=1.0), method=method, rng=1)
     law = Geometric(scale=1.0)
@@ -140,9 +140,9 @@ def test_smaller_is_the_mirror_of_larger():
     np.testing.assert_allclose(larger, smaller, rtol=1e-10)
 
 
-@pytest.mark.parametrize("method", ["plug-in", "normal"])
+@pytest.mark.parametrize("method", ["plug-in", "asymptotic"])
 def test_solving_is_the_inverse_of_power(method):
-    alternative = {"plug-in": "two-sided", "normal": "smaller"}[method]
+    alternative = {"plug-in": "two-sided", "asymptotic": "smaller"}[method]
     plan = PlannedPower(
         mcnemar, mechanism=Geometric.from_epsilon, method=method, alternative=alternative
     )
@@ -191,7 +191,7 @@ def test_bad_plans_are_refused(name, options):
 
 def test_impossible_powers_are_refused():
     plan = PlannedPower(
-        mcnemar, mechanism=Geometric(scale=1.0), method="normal", alternative="larger"
+        mcnemar, mechanism=Geometric(scale=1.0), method="asymptotic", alternative="larger"
     )
     with pytest.raises(InvalidParameterError, match="power must be at most alpha"):
         plan.solve(prop12=0.1, prop21=0.2, alpha=0.05, power=0.5)
@@ -227,7 +227,7 @@ def test_a_little_noise_may_help():
 
 def test_noise_that_no_budget_takes_away_is_no_search_without_end():
     plan = PlannedPower(
-        mcnemar, mechanism=lambda budget: Geometric(scale=1.0 + 1.0 / budget), method="normal"
+        mcnemar, mechanism=lambda budget: Geometric(scale=1.0 + 1.0 / budget), method="asymptotic"
     )
     known = {"nobs": 5, "prop12": 0.3, "prop21": 0.2, "alpha": 0.05}
     best = plan.power(**known, budget=1e9)
@@ -264,7 +264,7 @@ def test_only_our_errors_escape(name, value):
         (Geometric.from_epsilon, "exact"),
         (Laplace.from_epsilon, "exact"),
         (Geometric.from_epsilon, "plug-in"),
-        (Laplace.from_epsilon, "normal"),
+        (Laplace.from_epsilon, "asymptotic"),
     ):
         plan = PlannedPower(mcnemar, mechanism=mechanism, method=method, reps=99, rng=1)
         try:

@@ -15,7 +15,7 @@ from dpinfer.mechanisms import DiscreteGaussian, Exact, Gaussian, Geometric, Lap
 from dpinfer.planning.two_counts import TwoBinomials
 from dpinfer.results.simulation import Simulation
 
-METHODS = ("plug-in", "normal")
+METHODS = ("plug-in", "asymptotic")
 
 
 def published(nobs, proportion, law):
@@ -85,7 +85,7 @@ def test_simulated_power_is_that_of_the_test(noise, alternative):
     rng = np.random.default_rng(7)
     first = rng.binomial(n1, p1, runs) + noise.rvs(runs, rng=rng)
     second = rng.binomial(n2, p2, runs) + noise.rvs(runs, rng=rng)
-    options = {"mechanism": noise, "alternative": alternative, "method": "normal"}
+    options = {"mechanism": noise, "alternative": alternative, "method": "asymptotic"}
     # the plug-in test costs more, and is compared pair by pair below
     rate = np.mean(proportions_2indep(first, n1, second, n2, **options).pvalue <= 0.1)
     normal = PlannedPower(
@@ -93,7 +93,7 @@ def test_simulated_power_is_that_of_the_test(noise, alternative):
         mechanism=noise,
         ratio=1.5,
         alternative=alternative,
-        method="normal",
+        method="asymptotic",
         rng=1,
         reps=3000,
     )
@@ -153,7 +153,7 @@ def test_without_noise_and_many_trials_it_is_the_normal_formula(alternative):
 
 
 def test_solving_is_the_inverse_of_power():
-    plan = PlannedPower(proportions_2indep, mechanism=Geometric.from_epsilon, method="normal")
+    plan = PlannedPower(proportions_2indep, mechanism=Geometric.from_epsilon, method="asymptotic")
     known = {"nobs1": 200, "prop1": 0.45, "prop2": 0.3, "alpha": 0.05, "budget": 0.5}
     power = plan.power(**known)
     assert plan.solve(**{**known, "nobs1": None}, power=0.8) > 100
@@ -195,7 +195,7 @@ def test_smaller_is_the_mirror_of_larger():
 
 
 def test_impossible_powers_are_refused():
-    plan = PlannedPower(proportions_2indep, mechanism=Geometric(scale=1.0), method="normal")
+    plan = PlannedPower(proportions_2indep, mechanism=Geometric(scale=1.0), method="asymptotic")
     with pytest.raises(InvalidParameterError, match="power must be"):
         plan.solve(nobs1=2, prop2=0.5, alpha=0.01, power=0.9)
     with pytest.raises(InvalidParameterError, match="power must be"):
@@ -229,17 +229,17 @@ def test_a_budget_may_make_a_pair_of_laws():
 
 def test_a_plan_repeats_its_replicates_whatever_else_is_asked():
     plan = PlannedPower(
-        proportions_2indep, mechanism=Laplace(scale=1.0), method="normal", rng=5, reps=500
+        proportions_2indep, mechanism=Laplace(scale=1.0), method="asymptotic", rng=5, reps=500
     )
     same = PlannedPower(
-        proportions_2indep, mechanism=Laplace(scale=1.0), method="normal", rng=5, reps=500
+        proportions_2indep, mechanism=Laplace(scale=1.0), method="asymptotic", rng=5, reps=500
     )
     power = plan.power(40, 0.5, 0.3)
     assert power == plan.power(40, 0.5, 0.3) == same.power(40, 0.5, 0.3)
 
 
 def test_shapes_and_frame():
-    plan = PlannedPower(proportions_2indep, mechanism=Geometric.from_epsilon, method="normal")
+    plan = PlannedPower(proportions_2indep, mechanism=Geometric.from_epsilon, method="asymptotic")
     power = plan.power([20, 40], 0.5, 0.3, budget=[[0.5], [1.0]])
     assert power.shape == (2, 2)
     assert np.ndim(plan.power(20, 0.5, 0.3, budget=1)) == 0
@@ -278,7 +278,7 @@ BAD = st.sampled_from([np.nan, np.inf, -1.0, 0.0, 1.0, 2.5, "x", None, [], 1j, [
 @settings(derandomize=True, deadline=None, max_examples=60)
 @given(st.sampled_from(["nobs1", "prop1", "prop2", "alpha", "budget"]), BAD)
 def test_only_our_errors_escape(name, value):
-    plan = PlannedPower(proportions_2indep, mechanism=Geometric.from_epsilon, method="normal")
+    plan = PlannedPower(proportions_2indep, mechanism=Geometric.from_epsilon, method="asymptotic")
     good = {"nobs1": 9, "prop1": 0.5, "prop2": 0.3, "alpha": 0.05, "budget": 1.0}
     for call in (plan.power, plan.curve):
         try:

@@ -17,7 +17,7 @@ from dpinfer.planning import two_counts
 from dpinfer.planning.two_counts import TwoPoissons
 from dpinfer.results.simulation import Simulation
 
-METHODS = ("exact", "plug-in", "normal")
+METHODS = ("exact", "plug-in", "asymptotic")
 
 
 def published(mean, law):
@@ -267,7 +267,7 @@ def test_units_do_not_matter():
 
 
 def test_impossible_powers_are_refused():
-    plan = PlannedPower(poisson_2indep, mechanism=Geometric(scale=1.0), method="normal")
+    plan = PlannedPower(poisson_2indep, mechanism=Geometric(scale=1.0), method="asymptotic")
     with pytest.raises(InvalidParameterError, match="power must be"):
         plan.solve(exposure1=2.0, rate2=1e-9, alpha=1e-9, power=1e-12)
     with pytest.raises(InvalidParameterError, match="power must be"):
@@ -308,7 +308,7 @@ def test_a_plan_repeats_its_replicates_whatever_else_is_asked():
 
 
 def test_shapes_and_frame():
-    plan = PlannedPower(poisson_2indep, mechanism=Geometric.from_epsilon, method="normal")
+    plan = PlannedPower(poisson_2indep, mechanism=Geometric.from_epsilon, method="asymptotic")
     power = plan.power([20, 40], 0.5, 0.3, budget=[[0.5], [1.0]])
     assert power.shape == (2, 2)
     assert np.ndim(plan.power(20, 0.5, 0.3, budget=1)) == 0
@@ -355,7 +355,7 @@ BAD = st.one_of(
 )
 def test_only_our_errors_escape(name, value, call):
     plan = PlannedPower(
-        poisson_2indep, mechanism=Geometric.from_epsilon, method="normal", reps=200, rng=1
+        poisson_2indep, mechanism=Geometric.from_epsilon, method="asymptotic", reps=200, rng=1
     )
     good = {"exposure1": 9.0, "rate1": 0.5, "rate2": 0.3, "alpha": 0.05, "budget": 1.0}
     try:
