@@ -1,4 +1,4 @@
-"""Multinomial counts, drawn for many replicates at once, faster than one by one.
+"""Counts: multinomial and binomial draws for many replicates at once, and their probabilities.
 
 The categories are the leaves of a binary tree. At each node the trials that reached it are divided
 in two by a binomial draw: a whole level of the tree, of all replicates, at a time.

@@ -1,4 +1,4 @@
-"""The cumulant generating function of a symmetric law on a grid: tilts, ranges, Chernoff bounds."""
+"""Tails from transforms: saddle points, Chernoff bounds, contours, Fourier series, tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Detection of a common spacing of real weights."""
+"""Lattices: the common spacing of weights, and the whole number at which a condition turns."""
 
 from __future__ import annotations
 

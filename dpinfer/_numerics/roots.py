@@ -1,4 +1,4 @@
-"""A vectorised root finder with guaranteed brackets, for many monotone equations at once."""
+"""Roots of many monotone equations at once, in brackets; maxima over whole numbers."""
 
 from __future__ import annotations
 

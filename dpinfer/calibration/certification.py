@@ -1,4 +1,4 @@
-"""Certificates of intervals."""
+"""Certificates of intervals, of tests, and of what is said about a release."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The intervals and tests of the library's own grid, each in one setting."""
+"""The library's own certificates: its intervals and tests over a grid of settings."""
 
 from __future__ import annotations
 

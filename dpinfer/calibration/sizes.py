@@ -1,4 +1,4 @@
-"""The tests that a size study looks at, by null model, each with its exact rates or its rule."""
+"""How often tests reject a true null hypothesis or a false one, with and without the noise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Randomized response: every respondent keeps or changes the own answer at random."""
+"""Randomized response and the exponential mechanism: answers that are drawn, not added to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The law of a weighted sum of independent noises."""
+"""The law of a weighted sum of independent noises, and tables of it for very many points."""
 
 from __future__ import annotations
 

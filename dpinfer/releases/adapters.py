@@ -1,4 +1,4 @@
-"""Releases from SmartNoise SQL."""
+"""Laws and releases from what other tools say: SmartNoise, OpenDP, Tumult, PyDP and more."""
 
 from __future__ import annotations
 

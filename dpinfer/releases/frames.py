@@ -1,4 +1,4 @@
-"""Labelled tables of the same records, put one below the other."""
+"""Releases in frames and labelled tables: laws by the names of files, labels, queries."""
 
 from __future__ import annotations
 

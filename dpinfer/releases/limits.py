@@ -1,4 +1,4 @@
-"""Files as streams of bytes that are decompressed on the way, and end where they become too large.
+"""What a file may take, what is wrong with one, and its bytes, decompressed on the way.
 
 The ending of the name says how a file is compressed, as it does for pandas.
 """

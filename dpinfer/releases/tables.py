@@ -1,4 +1,4 @@
-"""What is wrong with the cells of a table, column by column."""
+"""Tables in CSV and Parquet files: read by the types that a sidecar states, and checked."""
 
 from __future__ import annotations
 

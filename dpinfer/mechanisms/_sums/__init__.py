@@ -1,1 +1,1 @@
-"""The law of a weighted sum of noises, by route: ``routing`` says which sum takes which."""
+"""The law of a weighted sum of noises, by route: ``choice`` says which sum takes which."""

@@ -1,4 +1,4 @@
-"""Sums of several lattices, or of a lattice and a law with a density, split in two parts."""
+"""Which way to the law of a weighted sum its terms take, and sums that are split in two."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sums split in two: the atoms of one part against the tail of the other."""
+"""Sums with atoms: on a lattice, in a table, or one part's against the tail of the other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Any weighted sum: Fourier series of its distribution function, with a rigorous error bound."""
+"""Fourier series of distribution functions: of any weighted sum, with a rigorous error bound."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Noisy measurement files in the layout of the 2020 Census, generated from true tables."""
+"""Files of the 2020 Census: least-squares estimates read, noisy measurements generated."""
 
 from __future__ import annotations
 
