@@ -69,6 +69,7 @@ _NOW: dict[str, str] = {
     for quantity, names in (("width", _WIDTHS), ("power", _POWERS))
     for name, procedure in names.items()
 } | {
+    "rows_ztest": "adjust_pvalues(dpinfer.linear_ztest(release, value=...))",
     "release_confint": "count_confint(release)",
     "thresholded_confint": "count_confint(count, mechanism=..., threshold=...)",
     "clamped_confint": "count_confint(count, mechanism=..., clamp=...)",

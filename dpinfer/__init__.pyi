@@ -33,7 +33,6 @@ from .hypothesis_tests import poisson_ztest as poisson_ztest
 from .hypothesis_tests import proportions_2indep as proportions_2indep
 from .hypothesis_tests import proportions_trend as proportions_trend
 from .hypothesis_tests import proportions_ztest as proportions_ztest
-from .hypothesis_tests import rows_ztest as rows_ztest
 from .intervals import clipped_mean_confint as clipped_mean_confint
 from .intervals import count_confint as count_confint
 from .intervals import count_posterior as count_posterior

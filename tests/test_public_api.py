@@ -83,7 +83,6 @@ PUBLIC = {
     "results",
     "risk_difference_confint",
     "risk_ratio_confint",
-    "rows_ztest",
     "share_confint",
     "survey_mean",
     "survey_total",

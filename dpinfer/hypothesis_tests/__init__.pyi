@@ -2,7 +2,6 @@ from .contingency import chi2_contingency as chi2_contingency
 from .counts import counts_2indep as counts_2indep
 from .counts import counts_paired as counts_paired
 from .counts import linear_ztest as linear_ztest
-from .counts import rows_ztest as rows_ztest
 from .goodness_of_fit import chisquare as chisquare
 from .goodness_of_fit import chisquare_fit as chisquare_fit
 from .null import null_distribution as null_distribution

@@ -19,23 +19,17 @@ from dpinfer._check import (
     check_array,
     check_option,
 )
-from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
-from dpinfer.estimation.published import PublishedRows, check_published, common_shape, unlabelled
-from dpinfer.estimation.targets import checked_weights
-from dpinfer.hypothesis_tests.models import draws_in_block, law_pair
-from dpinfer.hypothesis_tests.proportions import proportions_ztest
+from dpinfer.errors import InvalidParameterError
+from dpinfer.estimation.published import PublishedRows
+from dpinfer.estimation.targets import checked_weights, noisy_vector
+from dpinfer.hypothesis_tests.models import draws_in_block
 from dpinfer.mechanisms._sums.terms import kinds
-from dpinfer.mechanisms.independent import Dependence, Mechanism, as_noise, groups, integer_cells
+from dpinfer.mechanisms.independent import Mechanism, groups, integer_cells
 from dpinfer.mechanisms.law import NoiseLaw
-from dpinfer.mechanisms.weighted_sum import (
-    WeightedSum,
-    fast_sum,
-    spacing_of,
-    untabulated,
-    weighted_sums,
-)
-from dpinfer.releases.release import Release
-from dpinfer.results.hypothesis import AdjustedTests, Adjustment, HypothesisResult, adjust_pvalues
+from dpinfer.mechanisms.weighted_sum import fast_sum, spacing_of, untabulated
+from dpinfer.releases.coerce import noisy_pair
+from dpinfer.releases.values import NoisyValues
+from dpinfer.results.hypothesis import HypothesisResult
 from dpinfer.results.labels import split_labels
 from dpinfer.results.null import (
     LARGEST_STATISTIC,
@@ -51,7 +45,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-# A test for every row of a release.
+# A test of each published value, by the law that it has after a threshold and a clamp.
 
 
 _LARGEST = 1e100
@@ -87,105 +81,30 @@ def _exact_points(y: FloatArray) -> FloatArray:
     return np.where(np.abs(y - whole) <= 1e-12 * (1.0 + np.abs(y)), whole, y)
 
 
-def rows_ztest(
-    release: Release,
-    value: Any = 0.0,
-    *,
-    nobs: Any = None,
-    alternative: Alternative = "two-sided",
-    alpha: float = 0.05,
-    adjust: Adjustment = "holm",
-) -> AdjustedTests:
-    """Test every row of a release against a value, adjusted for the number of rows.
-
-    Parameters
-    ----------
-    release : Release
-        What was published.
-    value : float, array of shape (m,) or Series, default 0
-        The confidential value under the null hypothesis, one for all rows or one for each; a
-        Series has the labels of the release. With ``nobs``, the proportion in (0, 1).
-    nobs : int, array of int, shape (m,), or Series, optional
-        Numbers of trials. With them the hypothesis is about the population: each value is a count
-        of successes among so many trials, and the exact test of
-        :func:`~dpinfer.proportions_ztest` is made.
-    alternative : {"two-sided", "larger", "smaller"}
-        Whether a value differs from ``value``, exceeds it, or falls short of it.
-    alpha : float, default 0.05
-        The error rate to control over all rows, in (0, 1).
-    adjust : str, default "holm"
-        The adjustment; see :func:`~dpinfer.adjust_pvalues`.
-
-    Returns
-    -------
-    AdjustedTests
-        One test for each row, under its label; ``tests`` holds the single tests.
-
-    Raises
-    ------
-    InvalidParameterError
-        If an argument is outside what is allowed, a row has no noise, or ``value`` is so far below
-        the threshold that the noise reaches it with a probability below exp(-1e6).
-    IncompatibleReleaseError
-        If ``nobs`` is given for values with a threshold, clamping bounds or bins.
-
-    Notes
-    -----
-    Without ``nobs`` the published value is value + e, with e the noise. Where rows were published
-    because they reached a threshold τ, the p-value is conditional on that:
-    P(value + e ≥ y)/P(value + e ≥ τ) for ``"larger"``. Clamped values keep their place in the
-    order: a value at the upper bound is as large as any. The two-sided p-value is that of values at
-    least as far from ``value``. Where counts were rounded up before the noise, so is ``value``.
-
-    Examples
-    --------
-    >>> from dpinfer import Geometric, Release
-    >>> release = Release([530.0, 118.0, 96.0], mechanism=Geometric(scale=10.0), threshold=90)
-    >>> rows_ztest(release, 100).pvalue.round(4)
-    array([0.    , 0.1052, 0.6411])
-    """
-    check_option(alternative, "alternative", ALTERNATIVES)
-    if not isinstance(release, Release):
-        raise InvalidParameterError(
-            f"release must be a Release, got {type(release).__name__}: see Release.from_tables"
-        )
-    tests = _about_values if nobs is None else partial(_about_proportions, nobs)
-    return adjust_pvalues(tests(release, value, alternative), alpha=alpha, method=adjust)
-
-
-def _about_values(release: Release, value: Any, alternative: Alternative) -> HypothesisResult:
-    """Test confidential values; nothing is random but the noise."""
-    target = unlabelled(value, "value", release.labels, "the release")
-    check_array(target, "value", ge=-_LARGEST, le=_LARGEST)
-    if target.shape not in ((), (len(release),)):
-        raise InvalidParameterError(
-            f"value must be a number, or have one entry for each of the {len(release)} rows, got "
-            f"shape {target.shape}"
-        )
+def _of_each(x: NoisyValues, target: FloatArray, alternative: Alternative) -> HypothesisResult:
+    """Test each value, given that it was published."""
     # a count is in the bin of the one that it is tested for, whatever the noise
-    bin_size = release.bin_size
-    binned = np.ceil(target / bin_size) * bin_size
-    rows = PublishedRows.of(release, np.where(np.greater(bin_size, 1), binned, target))
+    before = 1.0 if x.rule is None else x.rule.before
+    binned = np.ceil(target / before) * before
+    rows = PublishedRows.of(x, np.where(np.greater(before, 1), binned, target))
     if (rows.spread == 0).any():
-        raise InvalidParameterError(
-            "release must have noise in every row that is tested: compare exact values directly"
-        )
+        raise InvalidParameterError(_NO_NOISE)
     _check_reachable(rows)
-    larger, smaller = rows.larger(release.values), rows.smaller(release.values)
-    distance = np.abs(release.values - rows.target)
+    larger, smaller = rows.larger(x.values), rows.smaller(x.values)
+    distance = np.abs(x.values - rows.target)
     both = rows.larger(rows.target + distance) + rows.smaller(rows.target - distance)
     pvalues = {
         "larger": larger,
         "smaller": smaller,
         "two-sided": np.where(distance == 0, 1.0, np.minimum(both, 1.0)),
     }
-    conditional = release.threshold is not None and bool(np.isfinite(release.threshold).any())
+    conditional = bool(np.isfinite(rows.threshold).any())
     return HypothesisResult(
-        name="Test of each row",
-        statistic=(release.values - rows.target) / rows.spread,
+        name="Test of each value",
+        statistic=(x.values - rows.target) / rows.spread,
         pvalue=pvalues[alternative],
         alternative=alternative,
-        method="conditional" if release.has_rule.any() else "exact",
+        method="exact",
         null_distribution=ExactNull(
             partial(_at, rows, "larger"),
             partial(_at, rows, "smaller"),
@@ -193,7 +112,7 @@ def _about_values(release: Release, value: Any, alternative: Alternative) -> Hyp
             atoms=partial(_around, rows),
         ),
         uncertainty="noise",
-        labels=release.labels,
+        labels=x.labels,
         notes=("conditional on reaching the threshold",) if conditional else (),
     )
 
@@ -209,35 +128,20 @@ def _check_reachable(rows: PublishedRows) -> None:
         )
 
 
-def _about_proportions(
-    nobs: Any, release: Release, value: Any, alternative: Alternative
-) -> HypothesisResult:
-    """Test population proportions."""
-    if release.has_rule.any():
-        raise IncompatibleReleaseError(
-            "release must have no threshold, clamp or bin_size for a test of proportions: values "
-            "that were selected, cut off or rounded before the noise have another law"
-        )
-    shown = release.values
-    if release.labels is not None:
-        import pandas as pd
-
-        shown = pd.Series(release.values, index=release.labels)
-    return proportions_ztest(
-        shown, nobs, value, mechanism=release.mechanism, alternative=alternative
-    )
-
-
 # Null distributions of statistics in which nothing is random but the noise.
 
 
-NoiseOnlyMethod = Literal["exact", "monte-carlo", "normal"]
+NoiseOnlyMethod = Literal["exact", "monte-carlo", "asymptotic"]
 
 _FAR = 1e-8
 """Tails below this are not taken from the tables of :func:`fast_sum`."""
 
 _ROUNDING = 64 * np.finfo(float).eps
 """Rounding error of a deviation, relative to the size of the terms of which it is the sum."""
+
+
+PairMechanism = Mechanism | tuple[Mechanism | None, Mechanism | None] | None
+"""One law for both counts, or a pair of laws."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -341,7 +245,7 @@ def monte_carlo(
     return np.asarray(null.pvalue(z, alternative)), null
 
 
-def normal(
+def asymptotic(
     problem: NoiseOnly, alternative: Alternative, simulation: Simulation
 ) -> tuple[FloatArray, NullDistribution]:
     """P-values of the normal law with the variance of the noise."""
@@ -364,16 +268,16 @@ class DrawNoise:
 NULLS: dict[
     NoiseOnlyMethod,
     Callable[[NoiseOnly, Alternative, Simulation], tuple[FloatArray, NullDistribution]],
-] = {"exact": exact, "monte-carlo": monte_carlo, "normal": normal}
+] = {"exact": exact, "monte-carlo": monte_carlo, "asymptotic": asymptotic}
 """The p-values and the null distribution of each method."""
 
 
 def linear_ztest(
     values: Any,
-    weights: Any,
+    weights: Any = None,
     value: Any = 0.0,
     *,
-    mechanism: Mechanism,
+    mechanism: Mechanism | None = None,
     alternative: Alternative = "two-sided",
     method: NoiseOnlyMethod = "exact",
     reps: int = 10_000,
@@ -382,26 +286,28 @@ def linear_ztest(
     precision: float | None = None,
     progress: bool = False,
 ) -> HypothesisResult:
-    """Test whether linear functions of the confidential values have given values.
+    """Test whether linear functions of the confidential values, or these, have given values.
 
     Parameters
     ----------
-    values : array of float, shape (m,), or Series
-        The published values: confidential values plus noise, not clamped or rounded since.
-    weights : array of float, shape (m,) or (k, m), Series, DataFrame or mapping
+    values : array of float, shape (m,), Series, Release or estimate
+        The published values: confidential values plus noise. How they were selected, clamped or
+        binned is known of a release.
+    weights : array of float, shape (m,) or (k, m), Series, DataFrame or mapping, optional
         The weights of one linear function, or of k functions, one a row. Where ``values`` has
         labels, the index of a Series, the columns of a DataFrame or the keys of a mapping say
         which value each weight is for, and values without a weight have no part; the index of a
-        DataFrame labels the tests.
+        DataFrame labels the tests. By default each value is tested.
     value : float, array of shape (k,) or Series, default 0
         What each function is under the null hypothesis.
     mechanism : NoiseLaw or sequence of NoiseLaw
-        The law of the noise: one for all values, or one for each.
+        The law of the noise: one for all values, or one for each. Left out where ``values`` carries
+        its own, of dependent errors, too.
     alternative : {"two-sided", "larger", "smaller"}
         Whether the function differs from ``value``, exceeds it, or falls short of it.
-    method : {"exact", "monte-carlo", "normal"}
-        ``"exact"``: the law of the weighted sum of the noises. ``"monte-carlo"`` simulates it.
-        ``"normal"``: the normal law with its variance.
+    method : {"exact", "monte-carlo", "asymptotic"}
+        ``"exact"``: the law of the weighted sum of the noises, or of the published value.
+        ``"monte-carlo"`` simulates it. ``"asymptotic"``: the normal law with its variance.
     reps : int, default 10_000
         Number of replicates for ``"monte-carlo"``.
     rng : None, int or numpy.random.Generator
@@ -423,23 +329,28 @@ def linear_ztest(
     ------
     InvalidParameterError
         If an argument is outside what is allowed, the parts do not fit together, or a function
-        has no noise.
+        has no noise; if values with a threshold, a clamp or bins have a weight; if ``value`` is so
+        far below the threshold that the noise reaches it with a probability below exp(-1e6).
 
     See Also
     --------
     dpinfer.linear_confint : the interval that holds the values this test does not reject.
     dpinfer.counts_2indep : many differences of two counts.
+    dpinfer.adjust_pvalues : many tests at once.
 
     Notes
     -----
     The error of Σ cᵢyᵢ is Σ cᵢeᵢ, whose law is that of :class:`~dpinfer.WeightedSum`. It is
-    symmetric: the two-sided p-value is 2·P(Σ cᵢeᵢ ≥ abs(deviation)), at most 1. ``"normal"`` is
+    symmetric: the two-sided p-value is 2·P(Σ cᵢeᵢ ≥ abs(deviation)), at most 1. ``"asymptotic"`` is
     exact for Gaussian noise. For three Laplace or geometric noises of ε = 0.05, 0.2 or 1 it rejects
     up to 2.1, 6.4 and 12.6 % at levels 1, 5 and 10 %, and more for fewer; the other methods keep
     every level.
 
-    The test assumes that the values were published whatever they are. It does not hold for values
-    that were published because they passed a threshold.
+    Where values were published because they reached a threshold τ, the test of each is conditional
+    on that: its p-value is P(value + e ≥ y)/P(value + e ≥ τ) for ``"larger"``. Clamped values keep
+    their place in the order: a value at the upper bound is as large as any. The two-sided p-value
+    is that of values at least as far from ``value``. Where counts were rounded up before the noise,
+    so is ``value``. Linear functions of such values have no simple law.
 
     Examples
     --------
@@ -448,20 +359,36 @@ def linear_ztest(
     >>> from dpinfer import DiscreteGaussian
     >>> linear_ztest([14619, 14629], [1, 1], 29277, mechanism=DiscreteGaussian(sigma=8.0))
     HypothesisResult('Test of a linear function', statistic=-2.56326, pvalue=0.0117392)
+
+    Each value of a release that was published above a threshold:
+
+    >>> from dpinfer import Geometric, Release
+    >>> release = Release([530.0, 118.0, 96.0], mechanism=Geometric(scale=10.0), threshold=90)
+    >>> linear_ztest(release, value=100).pvalue.round(4)
+    array([0.    , 0.1052, 0.6411])
     """
     alternative = check_option(alternative, "alternative", ALTERNATIVES)
     method = check_option(method, "method", NULLS)
     simulation = Simulation.checked(reps, rng, progress, n_jobs, precision)
-    published, labels = split_labels(values, "values")
-    if published.ndim != 1:
-        raise InvalidParameterError(f"values must be one-dimensional, got shape {published.shape}")
-    noise = as_noise(mechanism, published.size, dependence="used")
-    check_published(published, "values", noise)
-    weights = as_table(weights, "weights")
-    matrix = checked_weights(weights, labels, published.size)
-    rows = weights.index if hasattr(weights, "columns") else None
-    problem = _linear(published, matrix, _target(value, rows, matrix.shape[:-1]), noise)
-    _check_noise(problem)
+    x = noisy_vector(values, mechanism)
+    if weights is None:
+        target = x.setting(value, "value", ge=-_LARGEST, le=_LARGEST)
+        rule = x.rule
+        if rule is not None and (rule.after > 0 or method != "exact"):
+            raise InvalidParameterError(
+                "method must be 'exact' for values with a threshold, a clamp or bins, and values "
+                f"not be rounded to multiples above 1: they {rule.kind()}, got {method!r}"
+            )
+        if rule is not None or (method == "exact" and x.weights is None):
+            return _of_each(x, target, alternative)
+        found, magnitude, rows = x, np.abs(x.values), x.labels
+    else:
+        table = as_table(weights, "weights")
+        matrix = checked_weights(table, x.labels, len(x))
+        rows = table.index if hasattr(table, "columns") else None
+        target = _target(value, rows, matrix.shape[:-1])
+        found, magnitude = x.linear(matrix), np.abs(np.atleast_2d(matrix)) @ np.abs(x.values)
+    problem = _deviations(found, magnitude, target)
     return _result("Test of a linear function", problem, alternative, method, simulation, rows)
 
 
@@ -470,7 +397,7 @@ def counts_2indep(
     count2: Any,
     value: Any = 0.0,
     *,
-    mechanism: Mechanism | tuple[Mechanism, Mechanism],
+    mechanism: PairMechanism = None,
     alternative: Alternative = "two-sided",
     method: NoiseOnlyMethod = "exact",
     reps: int = 10_000,
@@ -483,19 +410,19 @@ def counts_2indep(
 
     Parameters
     ----------
-    count1, count2 : float, array of shape (m,) or Series
+    count1, count2 : float, array of shape (m,), Series, Release or estimate
         The published counts: confidential counts plus independent noise, not clamped or rounded
-        since. Two Series have the same labels in the same order.
+        since. Two Series have the same labels.
     value : float, array of shape (m,) or Series, default 0
         The difference, first less second, under the null hypothesis.
-    mechanism : NoiseLaw or (NoiseLaw, NoiseLaw)
-        The law of the noise: one for both counts, or a pair. Each has scalar parameters or one
-        for each of the m rows. Laws that a fit gave of its estimates know how they depend.
+    mechanism : NoiseLaw, sequence of NoiseLaw or pair
+        The law of the noise: one for both counts, a list with one for each row, or a tuple with
+        that of each count. Left out (None in a tuple) for what carries its law.
     alternative : {"two-sided", "larger", "smaller"}
         Whether the difference differs from ``value``, exceeds it, or falls short of it.
-    method : {"exact", "monte-carlo", "normal"}
+    method : {"exact", "monte-carlo", "asymptotic"}
         ``"exact"``: the law of the difference of the noises. ``"monte-carlo"`` simulates it.
-        ``"normal"``: the normal law with its variance.
+        ``"asymptotic"``: the normal law with its variance.
     reps : int, default 10_000
         Number of replicates for ``"monte-carlo"``.
     rng : None, int or numpy.random.Generator
@@ -516,8 +443,8 @@ def counts_2indep(
     Raises
     ------
     InvalidParameterError
-        If an argument is outside what is allowed, the parts do not fit together, or a difference
-        has no noise.
+        If an argument is outside what is allowed, the parts do not fit together, a difference has
+        no noise, or the errors are dependent: test the contrast with :func:`linear_ztest`.
 
     See Also
     --------
@@ -528,9 +455,9 @@ def counts_2indep(
     Notes
     -----
     The law of e₁ - e₂ is symmetric: the two-sided p-value is 2·P(e₁ - e₂ ≥ abs(deviation)), at
-    most 1. Where there are many rows it is tabulated, to 1e-12. ``"normal"`` is exact for Gaussian
-    noise; for two Laplace or geometric noises of ε = 0.05 to 3 it rejects up to 3.2, 7.5 and
-    10.6 % at levels 1, 5 and 10 %. The other methods keep every level.
+    most 1. Where there are many rows it is tabulated, to 1e-12. ``"asymptotic"`` is exact for
+    Gaussian noise; for two Laplace or geometric noises of ε = 0.05 to 3 it rejects up to 3.2, 7.5
+    and 10.6 % at levels 1, 5 and 10 %. The other methods keep every level.
 
     Examples
     --------
@@ -542,34 +469,32 @@ def counts_2indep(
     alternative = check_option(alternative, "alternative", ALTERNATIVES)
     method = check_option(method, "method", NULLS)
     simulation = Simulation.checked(reps, rng, progress, n_jobs, precision)
-    problem, labels = differences(count1, count2, value, mechanism, dependence="used")
+    x, y = noisy_pair(count1, count2, mechanism, ("count1", "count2"))
+    whole = x if x.shape else y
+    problem = differences(x, y, whole.setting(value, "value", ge=-_LARGEST, le=_LARGEST))
+    labels = x.labels if x.labels is not None else y.labels
     name = "Test of two counts"
     return _result(name, problem, alternative, method, simulation, labels)
 
 
-def differences(
-    count1: Any,
-    count2: Any,
-    value: Any,
-    mechanism: Mechanism | tuple[Mechanism, Mechanism],
-    *,
-    dependence: Dependence = "refused",
-) -> tuple[NoiseOnly, pd.Index | None]:
-    """Check two rows of counts against each other; return their differences and the labels."""
-    first, labels = split_labels(count1, "count1")
-    second, shift = unlabelled(count2, "count2", labels, "count1"), _target(value, labels)
-    shape = common_shape(count1=first, count2=second, value=shift)
-    if dependence == "refused" and first.shape != second.shape:
+def differences(x: NoisyValues, y: NoisyValues, shift: FloatArray) -> NoiseOnly:
+    """Return the differences of counts with independent errors, less what they should be."""
+    for part in (x, y):
+        part.need(unruled=True, who="a test of two counts")
+        if len(part.shape) > 1:
+            raise InvalidParameterError(
+                f"{part.name} must be a number or one-dimensional, got shape {part.shape}"
+            )
+    own = x.weights is None and y.weights is None
+    if not (own and x.apart_from(y)) and not x.beside(y).are_independent():
         raise InvalidParameterError(
-            "count1 and count2 must have one value for each cell, got shapes "
-            f"{first.shape} and {second.shape}: a value that stands in several differences makes "
-            "them dependent"
+            f"{x.name} and {y.name} must have independent errors, got some that are dependent: "
+            "test the contrast with linear_ztest"
         )
-    pair = law_pair(mechanism, shape[0] if shape else 1, "mechanism", dependence=dependence)
-    shape = np.broadcast_shapes(shape, pair[0].shape, pair[1].shape)
-    for name, count, noise in zip(("count1", "count2"), (first, second), pair, strict=True):
-        check_published(np.broadcast_to(count, shape), name, noise)
-    laws, which = _laws_of(pair, shape)
+    shape = np.broadcast_shapes(x.shape, y.shape, shift.shape)
+    size = shape[0] if shape else 1
+    first, second = (np.broadcast_to(part.values, size).reshape(shape) for part in (x, y))
+    laws, which = _laws_of((x.marginal, y.marginal), shape)
     problem = NoiseOnly(
         deviation=np.broadcast_to((first - second) - shift, shape),
         magnitude=np.broadcast_to(np.abs(first) + np.abs(second) + np.abs(shift), shape),
@@ -577,7 +502,7 @@ def differences(
         which=which,
     )
     _check_noise(problem)
-    return problem, labels
+    return problem
 
 
 def _result(
@@ -606,20 +531,24 @@ def _result(
 def _check_noise(problem: NoiseOnly) -> None:
     """Refuse what is not random."""
     if any(float(law.std) == 0.0 for law in problem.laws):
+        raise InvalidParameterError(_NO_NOISE)
+
+
+_NO_NOISE = (
+    "mechanism must have noise in every value that is tested: without noise there is nothing to "
+    "test, compare the values"
+)
+
+
+def _target(value: Any, labels: pd.Index | None, shape: tuple[int, ...]) -> FloatArray:
+    """Return what is expected under the null hypothesis, one number or one for each function."""
+    array, own = split_labels(value, "value")
+    target = check_array(array, "value", ge=-_LARGEST, le=_LARGEST)
+    if own is not None and labels is not None and not own.equals(labels):
         raise InvalidParameterError(
-            "mechanism must have noise in every value that is tested: without noise there is "
-            "nothing to test, compare the values"
+            "value must have the labels of weights in the same order: reindex it first"
         )
-
-
-def _target(
-    value: Any, labels: pd.Index | None, shape: tuple[int, ...] | None = None
-) -> FloatArray:
-    """Return what is expected under the null hypothesis, one number or one for each row."""
-    target = check_array(
-        unlabelled(value, "value", labels, "the rows"), "value", ge=-1e100, le=1e100
-    )
-    if target.ndim and shape is not None and target.shape != shape:
+    if target.ndim and target.shape != shape:
         raise InvalidParameterError(
             f"value must be a number, or have one entry for each row of weights, {shape}, got "
             f"shape {target.shape}"
@@ -627,22 +556,23 @@ def _target(
     return target
 
 
-def _linear(
-    published: FloatArray, matrix: FloatArray, target: FloatArray, noise: NoiseLaw
-) -> NoiseOnly:
-    """Deviations of linear functions, and their laws, each once."""
-    rows = weighted_sums(np.atleast_2d(matrix), noise)
-    laws = list({id(law): law for law in rows}.values())
-    place = {id(law): number for number, law in enumerate(laws)}
-    shape = matrix.shape[:-1]
+def _deviations(y: NoisyValues, magnitude: FloatArray, target: FloatArray) -> NoiseOnly:
+    """Return how far linear functions are from what is expected, and their laws, each once."""
+    laws: list[NoiseLaw] = []
+    which = np.empty(len(y), dtype=np.intp)
+    for law, cells in y.laws():
+        which[cells] = len(laws) + (np.arange(len(cells)) if law.shape else 0)
+        laws += [law.take(row) for row in range(len(cells))] if law.shape else [law]
     with np.errstate(over="ignore", invalid="ignore"):
-        deviation = check_array(matrix @ published - target, "weights @ values - value")
-    return NoiseOnly(
+        deviation = check_array(y.values.reshape(y.shape) - target, "weights @ values - value")
+    problem = NoiseOnly(
         deviation=deviation,
-        magnitude=np.abs(matrix) @ np.abs(published) + np.abs(target),
-        laws=[*laws],
-        which=np.array([place[id(law)] for law in rows], dtype=np.intp).reshape(shape),
+        magnitude=magnitude.reshape(y.shape) + np.abs(target),
+        laws=laws,
+        which=which.reshape(y.shape),
     )
+    _check_noise(problem)
+    return problem
 
 
 def _laws_of(
@@ -653,14 +583,7 @@ def _laws_of(
     numbers = [kinds(groups(law, size), size) for law in pair]
     _, first, which = np.unique(np.stack(numbers), axis=1, return_index=True, return_inverse=True)
     parts = [[law.take(row) if law.shape else law for law in pair] for row in first]
-    laws = [
-        # errors that share noises need their signs, of which other sums have no need
-        WeightedSum([1.0, -1.0], part)
-        if any(law._shares for law in part)
-        else fast_sum(np.ones(2), part)
-        for part in parts
-    ]
-    return laws, which.reshape(shape)
+    return [fast_sum(np.ones(2), part) for part in parts], which.reshape(shape)
 
 
 # Test whether two tables, published with noise, are the same.
@@ -668,14 +591,13 @@ def _laws_of(
 
 Statistic = Literal["max", "chi2"]
 Method = Literal["exact", "monte-carlo", "asymptotic"]
-Pair = tuple[Mechanism, Mechanism]
 
 
 def counts_paired(
     count1: Any,
     count2: Any,
     *,
-    mechanism: Mechanism | Pair,
+    mechanism: PairMechanism = None,
     statistic: Statistic = "max",
     method: Method | None = None,
     reps: int = 10_000,
@@ -688,12 +610,12 @@ def counts_paired(
 
     Parameters
     ----------
-    count1, count2 : array of float, shape (k,), or Series
+    count1, count2 : array of float, shape (k,), Series, Release or estimate
         The published counts of the same k cells, each with noise of its own, not clamped or
-        rounded since. Two Series have the same labels in the same order.
-    mechanism : NoiseLaw or (NoiseLaw, NoiseLaw)
-        The law of the noise: one for both tables, or a pair. Each has scalar parameters or one
-        for each cell.
+        rounded since. Two Series have the same labels.
+    mechanism : NoiseLaw, sequence of NoiseLaw or pair
+        The law of the noise: one for both tables, a list with one for each cell, or a tuple with
+        that of each table. Left out (None in a tuple) for what carries its law.
     statistic : {"max", "chi2"}
         ``"max"``: the largest difference in standard deviations of its noise, which finds a change
         in a few cells. ``"chi2"``: the sum of their squares, which finds small changes in many.
@@ -745,9 +667,14 @@ def counts_paired(
     """
     chosen = check_option(statistic, "statistic", STATISTICS)
     simulation = Simulation.checked(reps, rng, progress, n_jobs, precision)
-    problem, _ = differences(count1, count2, 0.0, mechanism)
-    if problem.deviation.ndim == 0:
-        raise InvalidParameterError("count1 must be one-dimensional, got a number")
+    x, y = noisy_pair(count1, count2, mechanism, ("count1", "count2"))
+    if len(x.shape) != 1 or x.shape != y.shape:
+        raise InvalidParameterError(
+            "count1 and count2 must have one value for each cell, got shapes "
+            f"{x.shape} and {y.shape}: a value that stands in several differences makes them "
+            "dependent"
+        )
+    problem = differences(x, y, np.zeros(()))
     name = checked_method(method, chosen)
     value = STATISTICS[chosen](problem.statistic)
     null = _NULLS[name](problem, chosen, value, simulation)

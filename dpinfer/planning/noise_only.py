@@ -39,6 +39,7 @@ from dpinfer.mechanisms.weighted_sum import WeightedSum
 from dpinfer.planning.engine import Columns, NoisePlan, PowerRow, check_method
 from dpinfer.planning.replicates import Beyond, ReplicatedPower, simulated_power, simulated_rate
 from dpinfer.planning.table_laws import critical_value
+from dpinfer.releases.coerce import noisy_pair
 
 _LARGEST_SHIFT, _LARGEST_DIFFERENCE = 1e100, 1e15
 """Beyond the latter, neighbouring whole numbers run together."""
@@ -217,7 +218,8 @@ class PairedCountsPower(ReplicatedPower):
         pair: NoiseLaw | tuple[NoiseLaw, NoiseLaw] = law
         if law.shape == (2 * cells,):
             pair = law.take(np.arange(cells)), law.take(np.arange(cells, 2 * cells))
-        return differences(nothing, nothing, 0.0, pair)[0]
+        tables = noisy_pair(nothing, nothing, pair, ("count1", "count2"))
+        return differences(*tables, np.zeros(()))
 
     def at(self, law: NoiseLaw, alpha: float, columns: Columns) -> tuple[Any, Any]:
         problem = self._noise(law)

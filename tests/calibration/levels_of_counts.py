@@ -30,7 +30,6 @@ from dpinfer import (
     poisson_ztest,
     proportions_2indep,
     proportions_ztest,
-    rows_ztest,
 )
 
 # One count.
@@ -255,11 +254,11 @@ def rows_of_a_release(threshold, s, runs, rng):
         published = published[published >= lowest][:runs]
         assert published.size == runs
     release = Release(published, mechanism=s.noise, threshold=lowest if threshold else None)
-    tests = [rows_ztest(release, s.nobs, alternative=a).tests for a in ALTERNATIVES]
+    tests = [linear_ztest(release, None, s.nobs, alternative=a) for a in ALTERNATIVES]
     return shares(*(test.pvalue for test in tests))
 
 
 def proportions_of_rows(s, runs, rng):
     release = Release(s.noisy(rng.binomial(s.nobs, s.share, runs), rng), mechanism=s.noise)
-    test = partial(rows_ztest, release, s.share, nobs=s.nobs)
-    return shares(*(test(alternative=a).tests.pvalue for a in ALTERNATIVES))
+    test = partial(proportions_ztest, release, s.nobs, s.share)
+    return shares(*(test(alternative=a).pvalue for a in ALTERNATIVES))

@@ -78,11 +78,11 @@ def test_linear_functions_and_differences_use_the_dependence():
     assert joint.mc_error > 0  # simulated, as they are not independent
     tests = [
         dpi.linear_ztest(P[:2], [1, -1], mechanism=E[:2]),
-        dpi.counts_2indep(P[0], P[1], mechanism=(E[0], E[1])),
+        dpi.linear_ztest(FIT, [1, -1, 0]),
         dpi.linear_ztest(RELEASE.values, WEIGHTS[0] - WEIGHTS[1], mechanism=NOISE),
     ]
     assert [float(test.pvalue) for test in tests] == pytest.approx([float(tests[2].pvalue)] * 3)
-    rows = dpi.counts_2indep(P[[0, 2]], P[[1, 0]], mechanism=([E[0], E[2]], [E[1], E[0]]))
+    rows = dpi.linear_ztest(FIT, [[1, -1, 0], [-1, 0, 1]])
     assert rows.pvalue[0] == pytest.approx(tests[0].pvalue)
     same(dpi.count_confint(P[:2], mechanism=E[:2]), FIT.conf_int().__array__()[:2].T)
     together = dpi.count_confint(P[:2], mechanism=E[:2], simultaneous=True, rng=1)
@@ -109,8 +109,8 @@ def test_two_fits_of_one_release_and_its_selections_are_joined():
     difference = dpi.WeightedSum([1.0, -1.0], [E[0], part.noise(0)])
     assert difference.variance == pytest.approx(E[0].variance + 72.0 - 2 * covariance)
     copied = pickle.loads(pickle.dumps(E[1]))
-    found = dpi.counts_2indep(P[0], P[1], mechanism=(E[0], copied))
-    assert found.pvalue == pytest.approx(dpi.counts_2indep(*P[:2], mechanism=(E[0], E[1])).pvalue)
+    found = dpi.linear_ztest(P[:2], [1, -1], mechanism=[E[0], copied])
+    assert found.pvalue == pytest.approx(dpi.linear_ztest(FIT, [1, -1, 0]).pvalue)
     # different values of one release are independent
     [one, other] = (dpi.combine(RELEASE.select([row])).noise(0) for row in (0, 1))
     assert IndependentNoise([one, other]).shape == (2,)
@@ -175,6 +175,7 @@ INDEPENDENT_ONLY = {
     "nobs of two": lambda: dpi.proportions_2indep(
         P[0], P[2], 3.0, 9.0, mechanism=(E[0], E[1]), nobs_mechanism=(E[2], E[2])
     ),
+    "counts": lambda: dpi.counts_2indep(P[0], P[1], mechanism=(E[0], E[1])),
     "rates": lambda: dpi.poisson_2indep(P[0], 9.0, P[1], 9.0, mechanism=(E[0], E[1])),
     "tables": lambda: dpi.counts_paired(P[:2], [1.0, 2.0], mechanism=(E[:2], dpi.Exact())),
     "a value in all": lambda: dpi.counts_paired([4.0, 5.0], 3.0, mechanism=NOISE[0]),
@@ -187,7 +188,6 @@ INDEPENDENT_ONLY = {
         [-1],
         domain=dpi.Domain({"sex": ["F", "M"]}),
     ),
-    "cells": lambda: dpi.chisquare(P[:2], nobs=100, mechanism=E[:2]),
     "cells and their number": lambda: dpi.chi2_contingency(
         [[P[0], 9.0], [9.0, 9.0]],
         mechanism=[E[0], dpi.Exact(), dpi.Exact(), dpi.Exact()],
@@ -196,9 +196,6 @@ INDEPENDENT_ONLY = {
     ),
     "risks": lambda: dpi.risk_ratio_confint(
         [[P[0], P[1]], [9.0, 9.0]], mechanism=[E[0], E[1], dpi.Exact(), dpi.Exact()]
-    ),
-    "survey": lambda: dpi.survey_total(
-        P[:2], sample_size=[200, 200], population_size=[900, 900], mechanism=E[:2]
     ),
     "columns": lambda: dpi.noisy_ols(
         [1.0, 2.0, 4.0, 3.0],
@@ -216,7 +213,8 @@ INDEPENDENT_ONLY = {
 @pytest.mark.parametrize("call", INDEPENDENT_ONLY.values(), ids=INDEPENDENT_ONLY)
 def test_dependence_is_never_ignored(call):
     with pytest.raises(
-        InvalidParameterError, match=r"independent errors|that of one estimate|dependent$"
+        InvalidParameterError,
+        match=r"independent errors|that of one estimate|dependent$|noise of its own",
     ):
         call()
 

@@ -12,7 +12,7 @@ from dpinfer.errors import DPInferError, InvalidParameterError
 from dpinfer.hypothesis_tests import linear_ztest
 from dpinfer.mechanisms import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace
 
-METHODS = ("exact", "normal")
+METHODS = ("exact", "asymptotic")
 LEVELS = np.array([0.01, 0.05, 0.3, 0.9])
 SIGNS = {"two-sided": (1, -1), "larger": (1,), "smaller": (-1,)}
 
@@ -78,7 +78,7 @@ def test_power_under_normal_noise_has_a_closed_form(alternative):
         weights=[2.0, -1.0],
         mechanism=Gaussian(sigma=3.0),
         alternative=alternative,
-        method="normal",
+        method="asymptotic",
     )
     np.testing.assert_allclose(normal.power(shift, LEVELS), want, rtol=1e-11)
 

@@ -88,7 +88,7 @@ def test_intervals_of_binned_counts_cover_by_enumeration(epsilon, bin_size, alph
         if bin_size > 1:
             # as if counts had not been rounded up, some are covered less often
             plain = pmf @ dpi.count_confint(values, mechanism=law, alpha=alpha).contains(count)
-            pvalue = np.asarray(dpi.rows_ztest(release, count).tests.pvalue)
+            pvalue = np.asarray(dpi.linear_ztest(release, value=count).pvalue)
             assert pmf @ (pvalue <= alpha) <= alpha + 1e-12
     if (epsilon, bin_size, alpha) == (3.0, 8, 0.05):
         assert plain < 0.5
@@ -130,8 +130,8 @@ def test_what_bins_do_not_allow_is_refused():
         dpi.combine(release)
     with pytest.raises(InvalidParameterError, match="release must have no bin_size"):
         certify(release)
-    with pytest.raises(IncompatibleReleaseError, match="no threshold, clamp or bin_size"):
-        dpi.rows_ztest(release, 0.2, nobs=100)
+    with pytest.raises(InvalidParameterError, match="proportions_ztest does not take values"):
+        dpi.proportions_ztest(release, 100, 0.2)
     for wrong in (0, 2.5, -8, [8, 8, 8]):
         with pytest.raises(InvalidParameterError, match="bin_size must"):
             Release([16.5, 24.5], mechanism=LAPLACE, bin_size=wrong)

@@ -29,7 +29,7 @@ def test_the_p_values_of_a_noisy_table_feed_multipletests(ours, theirs):
 
 def test_the_rows_of_a_release_feed_multipletests():
     release = dpi.Release(BEFORE - AFTER, mechanism=dpi.Geometric(scale=3.0))
-    tests = dpi.rows_ztest(release, adjust="holm")
+    tests = dpi.adjust_pvalues(dpi.linear_ztest(release), method="holm")
     reject, adjusted, _, _ = multipletests(tests.summary_frame()["pvalue"], method="holm")
     np.testing.assert_array_equal(tests.reject, reject)
     np.testing.assert_allclose(tests.pvalue_adjusted, adjusted, rtol=1e-12)
