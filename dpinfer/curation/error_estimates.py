@@ -239,7 +239,7 @@ class CorrectedEstimate(Locked):
 
     def _half_widths(self, alpha: float, method: Method, tests: int) -> FloatArray:
         gaussian = all(isinstance(law, Gaussian) for law in self._laws)
-        if method not in ("exact", "tail-bound") or (gaussian and method == "exact"):
+        if method == "asymptotic" or (gaussian and method == "exact"):
             return np.asarray(-special.ndtri(sidak(alpha, tests) / 2) * np.asarray(self.bse))
         q = alpha / (2 * tests) if method == "tail-bound" else sidak(alpha, tests) / 2
         if len(self._laws) == 1:
@@ -595,7 +595,7 @@ class ErrorEstimate(Drawn, Locked):
     def _largest_error(self, alpha: float, method: Method) -> float:
         """Return a bound on the error of every value, at the full ``alpha``; negative if none."""
         quantile = self.mechanism.isf(alpha)
-        if check_option(method, "method", METHODS) not in ("exact", "tail-bound"):
+        if check_option(method, "method", METHODS) == "asymptotic":
             quantile = -special.ndtri(alpha) * self.mechanism.std
         bound = float(np.asarray(self.estimate) + quantile)
         if self.clip is None or bound < 0:

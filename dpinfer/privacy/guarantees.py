@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from math import fsum, hypot
 from typing import Any, Literal, NoReturn, Self, TypeVar, final
@@ -71,7 +71,9 @@ class Guarantee(ABC):
         return f"{type(self).__name__}({', '.join(shown)})"
 
     def __add__(self, other: Guarantee) -> Guarantee:
-        return add_up([self, other]) if isinstance(other, Guarantee) else NotImplemented
+        if not isinstance(other, Guarantee):
+            return NotImplemented
+        return add_up(check_one_relation([self, other]))
 
     def __radd__(self, other: object) -> Guarantee:
         return self if type(other) is int and other == 0 else NotImplemented
@@ -240,8 +242,8 @@ class Guarantee(ABC):
         """Convert by the table."""
         if type(self) is kind and not options:
             return self
-        rules = (_CONVERSIONS.get((source, kind)) for source in type(self).__mro__)
-        rule = next(filter(None, rules), None)
+        source = PairGuarantee if isinstance(self, PairGuarantee) else type(self)
+        rule = _CONVERSIONS.get((source, kind))
         if rule is None:
             self._refuse(*_NO_CONVERSION[kind])
         found: Kind = rule(self, *options)
@@ -810,19 +812,18 @@ _ADDS_UP: dict[type, tuple[str, int]] = {
 # Sums of guarantees: each kind converted into the weakest of them.
 
 
-def check_one_relation(guarantees: Iterable[Guarantee]) -> None:
+def check_one_relation(guarantees: Sequence[Guarantee]) -> Sequence[Guarantee]:
     """Refuse guarantees for different neighbour relations."""
-    relations = {guarantee.neighbours for guarantee in guarantees}
-    if len(relations) > 1:
+    if len({guarantee.neighbours for guarantee in guarantees}) > 1:
         raise IncompatibleReleaseError(
             "guarantees must have one neighbour relation, got both 'add-remove' and 'replace': "
             "turn the former into the latter with to_replace()"
         )
+    return guarantees
 
 
 def add_up(parts: Sequence[Guarantee], delta: float | None = None) -> Guarantee:
-    """Compose guarantees, as :func:`~dpinfer.privacy.compose` says."""
-    check_one_relation(parts)
+    """Compose guarantees for one neighbour relation."""
     pairs = [part for part in parts if isinstance(part, ApproxDP)]
     pairs = [pair for pair in pairs if pair.delta > 0 or pair._samples]
     paired = set(map(id, pairs))
@@ -882,7 +883,8 @@ def add_kinds(parts: Sequence[Guarantee], largest: int | None = None) -> Guarant
     if kind is RDP:
         return _add_renyi(parts, largest)
     name, power = _ADDS_UP[kind]
-    values = sorted(float(getattr(part._to(kind), name)) for part in parts)[-(largest or 0) :]
+    values = [float(getattr(part._to(kind), name)) for part in parts]
+    values = values if largest is None else sorted(values)[-largest:]
     make: Callable[..., Guarantee] = kind
     return make(hypot(*values) if power == 2 else fsum(values), neighbours=parts[0].neighbours)
 
