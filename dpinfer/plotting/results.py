@@ -29,6 +29,7 @@ from dpinfer._check import (
 from dpinfer._style import COLOURS, REFERENCE, add_legend, marker, plain, series, styled_axes
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
 from dpinfer.estimation.hierarchy import HierarchyEstimate
+from dpinfer.intervals.posterior import CountPosterior
 from dpinfer.reporting.forest import Forest, Layer, label_text, published_layer
 from dpinfer.results.hypothesis import HypothesisResult
 from dpinfer.results.intervals import ERROR_COVERED
@@ -290,14 +291,16 @@ def plot_forest(
 
     Parameters
     ----------
-    results : estimate, Intervals, ConfidenceSets, DataFrame or mapping of str to such
+    results : estimate, Release, Intervals, ConfidenceSets, DataFrame or mapping of str to such
         What to draw: a :class:`dpinfer.estimation.CombinedEstimate` or another estimate that has
         ``summary_frame(alpha, method)``, whose published values are drawn beside the combined
-        ones; a result of an interval function; a frame from ``summary_frame``, where it is one of
-        polars or pyarrow with the labels in columns; or several of them by name, of the same
-        values, which are drawn side by side.
+        ones; a release or :class:`~dpinfer.NoisyValues`, with the intervals of
+        :func:`~dpinfer.count_confint`; posteriors; a result of an interval function; a frame from
+        ``summary_frame``, where it is one of polars or pyarrow with the labels in columns; or
+        several of them by name, of the same values, which are drawn side by side.
     alpha, method : optional
-        Passed to the ``summary_frame`` of an estimate. Intervals have theirs already.
+        The level and the way of the intervals of an estimate or of noisy values. Intervals have
+        theirs already.
     centred : bool, optional
         Whether to draw differences from the estimates (the last ones, where there are several),
         which then stand beside the labels.
@@ -406,10 +409,14 @@ def _forest(
 
 def _frame(result: Any, alpha: float | None, method: str | None) -> pd.DataFrame:
     """Return estimates and intervals as a frame, at a level where there is a choice."""
-    options = {"alpha": alpha, "method": method}
+    options: dict[str, Any] = {"alpha": alpha, "method": method}
     given = {name: value for name, value in options.items() if value is not None}
     frame = result
-    if hasattr(result, "summary_frame"):
+    if hasattr(result, "__noisy__") and not hasattr(result, "summary_frame"):
+        from dpinfer.intervals.counts import count_confint
+
+        frame = count_confint(result, **given).summary_frame()
+    elif hasattr(result, "summary_frame"):
         try:
             frame = result.summary_frame(**given)
         except TypeError as error:
@@ -423,6 +430,8 @@ def _frame(result: Any, alpha: float | None, method: str | None) -> pd.DataFrame
         )
     if is_foreign(frame):
         frame = _labelled(as_pandas(frame, "results"))
+    if isinstance(result, CountPosterior):
+        frame = frame.rename(columns={"mean": "estimate"})
     if not hasattr(frame, "columns") or not {"estimate", "ci_lower", "ci_upper"} <= set(frame):
         raise InvalidParameterError(
             "results must be an estimate, intervals or a summary frame with the columns estimate, "

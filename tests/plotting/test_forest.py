@@ -25,7 +25,7 @@ def intervals(axes):
     return [np.array(ends) for ends in found.values()]
 
 
-@pytest.mark.parametrize("method", ["exact", "normal", "tail-bound"])
+@pytest.mark.parametrize("method", ["exact", "asymptotic", "tail-bound"])
 def test_intervals_before_and_after(method):
     combined = fit()
     before, after = intervals(plot_forest(combined, alpha=0.1, method=method))
@@ -35,7 +35,7 @@ def test_intervals_before_and_after(method):
     np.testing.assert_allclose(before, np.asarray(own))
 
 
-@pytest.mark.parametrize("method", ["exact", "normal"])
+@pytest.mark.parametrize("method", ["exact", "asymptotic"])
 def test_intervals_of_a_hierarchy_are_beside_those_of_its_values(method):
     combined = hierarchy()
     before, after = intervals(plot_forest(combined, method=method, centred=False))
@@ -148,3 +148,30 @@ def test_a_table_without_level_is_drawn_as_it_is():
     axes = plot_forest(frame)
     assert "intervals" not in axes.get_xlabel()
     assert len(intervals(axes)) == 1  # the published values have no intervals of their own
+
+
+def test_whatever_carries_its_law_is_drawn_with_its_intervals():
+    counts = pd.Series([14.2, 3.9, 31.0], index=list("abc"))
+    law = dpi.Laplace(scale=2.0)
+    release = dpi.Release(counts, mechanism=law, threshold=3.0)
+    own = dpi.count_confint(counts, mechanism=law, threshold=3.0, alpha=0.1, lower=None)
+    plain = dpi.noisy(counts, mechanism=law)
+    posterior = dpi.count_posterior(plain, prior=dpi.intervals.PoissonPrior(9.0))
+    survey = dpi.survey_total(plain, sample_size=50, population_size=900)
+    line = {"const": np.ones(4), "x1": np.arange(4.0)}
+    fit = dpi.noisy_ols([1.0, 2.2, 2.9, 4.4], line, noise={"y": 0.1})
+    for result, ends in (
+        (release, own),
+        (plain, dpi.count_confint(plain, alpha=0.1)),
+        (posterior, posterior.interval(0.1)),
+        (survey, survey.conf_int(0.1)),
+        (fit, fit.conf_int(0.1)),
+        (dpi.count_confint(plain), dpi.count_confint(plain)),
+    ):
+        level = {} if result.__class__.__name__ == "Intervals" else {"alpha": 0.1}
+        axes = plot_forest(result, centred=False, **level)
+        (drawn,) = intervals(axes)
+        finite = np.isfinite(np.asarray(ends)).all(axis=1)
+        np.testing.assert_allclose(drawn[finite], np.asarray(ends)[finite])
+        labels = [text.get_text() for text in axes.get_yticklabels()]
+        assert labels == list(map(str, ends.labels))
