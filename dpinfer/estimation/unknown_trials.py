@@ -59,22 +59,8 @@ LARGEST_TRIALS = 1e12
 class UnknownTrials:
     """Rows of noisy counts and noisy numbers of trials, all of shape (m,).
 
-    Parameters
-    ----------
-    count, nobs : array of float
-        What was published. With ``is_total``, ``nobs`` has the noise of ``count`` in it.
-    value : array of float
-        The proportion under the null hypothesis.
-    noise, nobs_noise : NoiseLaw
-        Law of the noise of ``count``, and of the noise that only ``nobs`` has.
-    is_total : bool
-        Whether ``count`` is a summand of ``nobs``.
-    nuisance_alpha : float
-        Probability with which the confidence set may miss the number of trials.
-    shape : tuple of int
-        Shape of the answer, () or (m,).
-    labels : pandas.Index or None
-        One label for each row.
+    ``nobs_noise`` is the noise that only ``nobs`` has; with ``is_total`` it has that of ``count``
+    too. The confidence set misses with probability ``nuisance_alpha``; answers have ``shape``.
     """
 
     count: FloatArray

@@ -122,15 +122,7 @@ def exact(
 @final
 @dataclass(frozen=True, eq=False)
 class UnbiasedNull(_KnownTails):
-    """Law of the z statistic, whose two sides are weighed against each other.
-
-    Parameters
-    ----------
-    larger, smaller : callable
-        P(Z >= z) and P(Z <= z).
-    both : callable
-        The two-sided p-value at z, of either sign.
-    """
+    """Law of the z statistic, whose two sides are weighed against each other."""
 
     both: Callable[[FloatArray], FloatArray]
 

@@ -79,18 +79,8 @@ class PlugIn:
     With T = count - w·M, and M = count + other if ``is_total``, the plug-in tail of T at M is that
     of a normal variable with the variance w(1-w)·max(M, 1) and the noise, Laplace where that is
     Laplace or geometric, normal by its variance elsewhere. It only sets the order, so that it need
-    not be exact.
-
-    Parameters
-    ----------
-    share : float
-        The proportion w under the null hypothesis.
-    own, other : NoiseLaw
-        Noise of the count, and of the other summand, or of M if there is no such.
-    is_total : bool
-        Whether M is the sum of the count and another one.
-    left_out : float
-        Probability of the noise that may be left out.
+    not be exact. ``other`` is the noise of the other summand, or of M if there is no such; noise of
+    probability ``left_out`` may be left out.
     """
 
     share: float
@@ -336,11 +326,6 @@ class PooledPlugIn(PlugIn):
     T = count - w·M is n₁n₂/N times the difference of the proportions. At the pooled estimate M/N
     its variance is w(1-w)·M(1 - M/N), and so grows with M up to M = N/2. Beyond, the failures take
     the place of the successes.
-
-    Parameters
-    ----------
-    nobs : float
-        N, the number of trials of both samples.
     """
 
     nobs: float
@@ -368,17 +353,7 @@ class PooledPlugIn(PlugIn):
 
 
 class TwoPooled:
-    """How often two samples with one proportion give a plug-in p-value as small as a level.
-
-    Parameters
-    ----------
-    nobs : pair of int
-        Numbers of trials.
-    noises : pair of NoiseLaw
-        Laws of the noise of the two counts.
-    nuisance_alpha : float
-        Probability with which the confidence set may miss the proportion.
-    """
+    """How often two samples with one proportion give a plug-in p-value as small as a level."""
 
     def __init__(
         self, nobs: tuple[int, int], noises: tuple[NoiseLaw, NoiseLaw], nuisance_alpha: float
@@ -666,13 +641,7 @@ def _angle(probability: FloatArray) -> FloatArray:
 @final
 @dataclass(frozen=True, eq=False)
 class GuaranteedNull(_KnownTails):
-    """Upper bounds on the tails of a statistic that hold for all nuisance parameters in a set.
-
-    Parameters
-    ----------
-    larger, smaller, further : callable
-        Bounds on P(S >= s), P(S <= s) and P(abs(S) >= s), the probability β included.
-    """
+    """Upper bounds on the tails of a statistic that hold for all nuisance parameters in a set."""
 
     further: Callable[[FloatArray], FloatArray]
 

@@ -25,7 +25,7 @@ from dpinfer._numerics.counts import (
     poisson_radius,
 )
 from dpinfer.errors import InvalidParameterError
-from dpinfer.mechanisms._noisy_count import MOST_WORK, work_at_a_point
+from dpinfer.mechanisms._noisy_count import MOST_WORK, largest_term, work_at_a_point
 from dpinfer.mechanisms.law import ContinuousLaw, NoiseLaw
 from dpinfer.mechanisms.laws import Geometric, Laplace
 from dpinfer.mechanisms.tulap import Tulap
@@ -114,30 +114,24 @@ class BinomialCounts(CountFamily):
 
     @property
     def largest(self) -> FloatArray:
-        """One."""
         return np.ones(self.nobs.shape)
 
     @property
     def last(self) -> FloatArray:
-        """Number of trials."""
         return self.nobs
 
     @property
     def scale(self) -> FloatArray:
-        """Number of trials."""
         return self.nobs
 
     @property
     def columns(self) -> list[FloatArray]:
-        """Number of trials."""
         return [self.nobs]
 
     def take(self, rows: Rows) -> BinomialCounts:
-        """Return the laws of some rows."""
         return BinomialCounts(nobs=self.nobs[rows])
 
     def variance(self, theta: FloatArray) -> FloatArray:
-        """n·p·(1 - p)."""
         return np.asarray(self.nobs * theta * (1.0 - theta))
 
     def score_root(
@@ -152,21 +146,17 @@ class BinomialCounts(CountFamily):
         return np.where(inside >= 0.0, root, np.copysign(np.inf, p))
 
     def pmf(self, k: FloatArray, theta: FloatArray, log_lift: float = 0.0) -> FloatArray:
-        """P(X = k), times e^log_lift."""
         return binom_pmf(k, self.nobs, theta, log_lift)
 
     def ratio(self, k: FloatArray, theta: FloatArray) -> FloatArray:
-        """P(X = k)/P(X = k - 1)."""
         return np.asarray((self.nobs + 1.0 - k) / k * (theta / (1.0 - theta)))
 
     def radius(self, centre: FloatArray, log_ratio: float) -> FloatArray:
-        """Distance from a count within which the probability falls by e^-log_ratio."""
         # Hoeffding's bound on the mass is the tighter one where p is near 1/2
         hoeffding = np.ceil(np.sqrt(0.5 * log_ratio * self.nobs)) + 1.0
         return np.minimum(binom_radius(centre, self.nobs, log_ratio), hoeffding)
 
     def head(self, j: FloatArray, theta: FloatArray, side: int) -> tuple[FloatArray, FloatArray]:
-        """P(X >= j) or P(X < j), and its derivative."""
         slope = side * j * self.pmf(j, theta) / theta
         if side > 0:
             return np.asarray(special.betainc(j, self.nobs - j + 1.0, theta)), slope
@@ -186,30 +176,24 @@ class PoissonCounts(CountFamily):
 
     @property
     def largest(self) -> FloatArray:
-        """Without bound."""
         return np.full(self.size, np.inf)
 
     @property
     def last(self) -> FloatArray:
-        """Without bound."""
         return np.full(self.size, np.inf)
 
     @property
     def scale(self) -> FloatArray:
-        """One."""
         return np.ones(self.size)
 
     @property
     def columns(self) -> list[FloatArray]:
-        """Nothing."""
         return []
 
     def take(self, rows: Rows) -> PoissonCounts:
-        """Return the laws of some rows."""
         return PoissonCounts(size=rows.size)
 
     def variance(self, theta: FloatArray) -> FloatArray:
-        """Return the expected count."""
         return theta
 
     def score_root(
@@ -222,15 +206,12 @@ class PoissonCounts(CountFamily):
         return np.where(inside >= 0.0, root, np.copysign(np.inf, count))
 
     def pmf(self, k: FloatArray, theta: FloatArray, log_lift: float = 0.0) -> FloatArray:
-        """P(X = k), times e^log_lift."""
         return poisson_pmf(k, theta, log_lift)
 
     def ratio(self, k: FloatArray, theta: FloatArray) -> FloatArray:
-        """P(X = k)/P(X = k - 1)."""
         return np.asarray(theta / k)
 
     def radius(self, centre: FloatArray, log_ratio: float) -> FloatArray:
-        """Distance from a count within which the probability falls by e^-log_ratio."""
         return poisson_radius(centre, log_ratio)
 
     def has_head(self, j: FloatArray, theta: FloatArray) -> NDArray[np.bool_]:
@@ -239,7 +220,6 @@ class PoissonCounts(CountFamily):
         return np.asarray(near | (np.maximum(j, theta) < _SMALL))
 
     def head(self, j: FloatArray, theta: FloatArray, side: int) -> tuple[FloatArray, FloatArray]:
-        """P(X >= j) or P(X < j), and its derivative."""
         tail = special.gammainc(j, theta) if side > 0 else special.gammaincc(j, theta)
         return np.asarray(tail), side * j * self.pmf(j, theta) / theta
 
@@ -267,15 +247,6 @@ class Kernel:
 
     The lift is 0 but where very small probabilities are wanted: of a sum whose terms are products
     of two probabilities it takes each into the range of floats.
-
-    Parameters
-    ----------
-    noise : NoiseLaw
-        Law of the noise, of shape () or (m,).
-    probability : float
-        The tail probability that the sums are compared with.
-    mid : bool
-        Whether half of the atom at d counts.
     """
 
     def __init__(self, noise: NoiseLaw, probability: float, *, mid: bool) -> None:
@@ -323,21 +294,7 @@ _WORK_FOR_EACH = 1 << 17
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NoisyTails:
-    """Tails P(T >= t) (side 1) or P(T <= t) (side -1) of T = X + e in m rows.
-
-    Parameters
-    ----------
-    family : CountFamily
-        Law of X in the rows.
-    kernel : Kernel
-        The noise.
-    t : array of float, shape (m,)
-        The published counts.
-    side : int
-        Which tail: 1 or -1.
-    probability : float
-        The tail probability that is looked for.
-    """
+    """Tails P(T >= t) (side 1) or P(T <= t) (side -1) of T = X + e in m rows."""
 
     family: CountFamily
     kernel: Kernel
@@ -417,22 +374,17 @@ class NoisyTails:
         return low, high, local.astype(np.float64)
 
     def _peaks(self, mode: FloatArray, theta: FloatArray, rows: Rows) -> FloatArray:
-        """Find the counts with the largest terms, between the mode and t, by bisection."""
+        """Find the counts with the largest terms, between the mode and t."""
         family, t, noise = self.family.take(rows), self.t[rows], self.kernel.noise
         noise = noise.take(rows) if noise.shape else noise
         upper = self.side > 0
         low = mode if upper else np.clip(np.floor(t), 0.0, mode)
         high = np.clip(np.ceil(t), mode, family.last) if upper else mode
-        for _ in range(int(np.log2(np.max(high - low) + 1.0)) + 2):
-            k = np.floor(0.5 * (low + high))
-            with np.errstate(divide="ignore", invalid="ignore"):
-                here, beyond = (noise._logcdf(self.side * (x - t)) for x in (k, k + 1.0))
-                slope = np.log(family.ratio(k + 1.0, theta)) + beyond - here
-            # where the noise cannot reach t (nan), the peak is on the side of t
-            falls = slope <= 0.0 if upper else ~(slope > 0.0)
-            high = np.where(falls, k, high)
-            low = np.where(falls | (low >= high), low, k + 1.0)
-        return high
+
+        def ratio(k: FloatArray) -> FloatArray:
+            return family.ratio(k + 1.0, theta)
+
+        return largest_term(noise, ratio, self.side, t, low, high)
 
     def _in_range(
         self, family: CountFamily, theta: FloatArray, low: FloatArray, peak: FloatArray

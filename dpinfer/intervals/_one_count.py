@@ -46,20 +46,8 @@ Pieces = NDArray[np.intp]
 def interpolated(ends: Ends, tolerance: Ends, x: FloatArray, low: float, high: float) -> FloatArray:
     """Values of a function at many points between ``low`` and ``high``.
 
-    Parameters
-    ----------
-    ends : callable
-        The function, smooth between ``low``, the whole numbers, and ``high``.
-    tolerance : callable
-        The largest error allowed, from the value of the function.
-    x : array of float, shape (m,)
-        The points.
-
-    Returns
-    -------
-    array of float, shape (m,)
-        The values. Where polynomials between whole numbers are not accurate enough, they are cut
-        in parts; where there are too few points for that, the function is evaluated at each.
+    The values. Where polynomials between whole numbers are not accurate enough, they are cut
+    in parts; where there are too few points for that, the function is evaluated at each.
     """
     left, piece = np.unique(np.maximum(np.floor(x), low), return_inverse=True)
     right = np.minimum(np.floor(left) + 1.0, high)
@@ -155,25 +143,9 @@ def tail_roots(
 ) -> FloatArray:
     """Parameter at which P(T >= t) (side 1) or P(T <= t) (side -1) has a given value.
 
-    Parameters
-    ----------
-    family : CountFamily
-        Law of the count before noise, in m rows.
-    kernel : Kernel
-        The noise.
-    t : array of float, shape (m,)
-        The published counts.
-    side : int
-        Which tail: 1 or -1.
-    probability : float
-        Value of the tail, in (0, 1).
-
-    Returns
-    -------
-    array of float, shape (m,)
-        The roots. The end of the range where the tail is larger than ``probability`` all over it,
-        and, where it is smaller all over it, a number beyond the other end: inf for side 1 and
-        -inf for side -1.
+    The roots. The end of the range where the tail is larger than ``probability`` all over it,
+    and, where it is smaller all over it, a number beyond the other end: inf for side 1 and
+    -inf for side -1.
     """
     noise = kernel.noise
     one_law = noise.shape == () and all((x == x[0]).all() for x in family.columns)
@@ -332,13 +304,7 @@ _LARGEST_KEY = 2.0**62
 def alike(
     columns: Sequence[FloatArray],
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return one row of each kind, and the number of the kind of each row.
-
-    Parameters
-    ----------
-    columns : sequence of array of float, shape (m,)
-        What has to be equal in rows that are alike.
-    """
+    """Return one row of each kind, equal in all columns, and the number of the kind of each."""
     key, kinds = _numbered(columns[0])
     for column in columns[1:]:
         codes, count = _numbered(column)
@@ -375,17 +341,7 @@ End = Callable[["NoisyRows", float, int], FloatArray]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NoisyRows:
-    """Counts published with noise, in m rows.
-
-    Parameters
-    ----------
-    count : array of float, shape (m,)
-        The published counts.
-    family : CountFamily
-        Law of the counts before noise was added.
-    noise : NoiseLaw
-        Law of the noise, of shape () or (m,).
-    """
+    """Counts published with noise, in m rows."""
 
     count: FloatArray
     family: CountFamily
@@ -470,16 +426,7 @@ def ends(
 ) -> tuple[FloatArray, FloatArray]:
     """Lower and upper ends of intervals that miss with probability ``alpha`` each.
 
-    Parameters
-    ----------
-    end : callable
-        ``end(probability, side)`` gives lower (side 1) or upper (side -1) ends.
-    largest : array of float, shape (m,)
-        The largest possible values.
-    alpha : float
-        Probability with which each interval may miss.
-    alternative : str
-        Which ends are wanted.
+    ``end(probability, side)`` gives lower (side 1) or upper (side -1) ends.
     """
     probability = 0.5 * alpha if alternative == "two-sided" else alpha
     lower, upper = np.zeros(largest.shape), largest

@@ -56,17 +56,7 @@ COARSE = Rule.of(8, 12.0)
 
 
 def tail_ratio(j: FloatArray, rest: FloatArray, odds: FloatArray, rule: Rule) -> FloatArray:
-    """P(X >= j)/P(X = j) for a binomial law of j + ``rest`` trials, j >= 1 not below its mean.
-
-    Parameters
-    ----------
-    j, rest : array of float, shape (m,)
-        Whole numbers j >= 1 and ``rest`` >= 0.
-    odds : array of float, shape (m,)
-        Odds of success.
-    rule : Rule
-        The rule of integration.
-    """
+    """P(X >= j)/P(X = j) for a binomial law of j + ``rest`` trials, j >= 1 not below its mean."""
     width = _width(j - 1.0, rest, odds, rule.depth)
     x = rule.nodes * width
     exponent = np.log1p(-x)
@@ -115,15 +105,7 @@ class Expansion(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TiltedTails:
-    """Tails P(T >= t) of T = X + e in m rows, X binomial.
-
-    Parameters
-    ----------
-    nobs : array of float, shape (m,)
-        Number of trials.
-    edge : Edge
-        The edges of the noise, with 0 <= k < nobs and rates <= 400.
-    """
+    """Tails P(T >= t) of T = X + e in m rows, X binomial; 0 <= k < nobs and rates <= 400."""
 
     nobs: FloatArray
     edge: Edge
@@ -276,21 +258,8 @@ _NEAR = 0.05
 def tilted_roots(nobs: FloatArray, edge: Edge, probability: float, start: FloatArray) -> FloatArray:
     """Logits of p at which P(T >= t) has a given value.
 
-    Parameters
-    ----------
-    nobs : array of float, shape (m,)
-        Number of trials.
-    edge : Edge
-        The edges of the noise, in m rows.
-    probability : float
-        Value of the tail, at most 1/2.
-    start : array of float, shape (m,)
-        Logits near the roots.
-
-    Returns
-    -------
-    array of float, shape (m,)
-        The roots. NaN where they are not found to within 1e-11 of the tail, which is rare.
+    The probability is at most 1/2. NaN where roots are not found to within 1e-11 of the tail,
+    which is rare.
     """
     root = np.full(nobs.size, np.nan)
     with np.errstate(all="ignore"):

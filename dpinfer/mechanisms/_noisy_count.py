@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, Self
@@ -91,6 +92,30 @@ def work_at_a_point(law: NoiseLaw) -> float:
     if isinstance(route, FourierSum):
         return _TERM * float(route._series._frequency.size)
     return _CONTOUR if isinstance(route, (ContourSum, LatticeContour)) else 2.0
+
+
+def largest_term(
+    noise: NoiseLaw,
+    ratio: Callable[[FloatArray], FloatArray],
+    sign: float,
+    t: FloatArray,
+    low: FloatArray,
+    high: FloatArray,
+) -> FloatArray:
+    """Count between two with the largest P(X = k)·P(e <= sign·(k - t)): bisection on its slope.
+
+    ``ratio(k)`` is P(X = k + 1)/P(X = k).
+    """
+    for _ in range(int(np.log2(np.max(high - low) + 1.0)) + 2):
+        k = np.floor(0.5 * (low + high))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            here, beyond = (noise._logcdf(sign * (x - t)) for x in (k, k + 1.0))
+            slope = np.log(ratio(k)) + beyond - here
+        # where the noise cannot reach t (nan), the peak is on the side of t
+        falls = slope <= 0.0 if sign > 0 else ~(slope > 0.0)
+        high = np.where(falls, k, high)
+        low = np.where(falls | (low >= high), low, k + 1.0)
+    return high
 
 
 Side = Literal["upper", "lower"]
@@ -357,18 +382,9 @@ class NoisyCount(ABC):
         return np.maximum(low, 0.0), np.minimum(high, self._last)
 
     def _peak(self, t: FloatArray, low: FloatArray, high: FloatArray, side: Side) -> FloatArray:
-        """Count with the largest term of a tail: bisection on its logarithmic slope."""
+        """Count with the largest term of a tail, between two."""
         sign = 1.0 if side == "upper" else -1.0
-        for _ in range(int(np.log2(np.max(high - low))) + 2):
-            k = np.floor(0.5 * (low + high))
-            with np.errstate(divide="ignore", invalid="ignore"):
-                reach, reach_next = (self.noise._logcdf(sign * (x - t)) for x in (k, k + 1.0))
-                slope = np.log(self._ratio(k)) + reach_next - reach
-            # where the noise cannot reach t (nan), the peak is on the side of t
-            falls = slope <= 0.0 if side == "upper" else ~(slope > 0.0)
-            high = np.where(falls, k, high)
-            low = np.where(falls | (low >= high), low, k + 1.0)
-        return high
+        return largest_term(self.noise, self._ratio, sign, t, low, high)
 
     def _prefers_filter(self, t: FloatArray) -> bool:
         """Whether there are enough points for the recursion, and it is not too long."""
@@ -399,24 +415,13 @@ def _whole_numbers(first: float, last: float) -> FloatArray:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NoisyBinomial(NoisyCount):
-    """Law of T = X + e with X ~ Binomial(nobs, value) and symmetric noise e of a given law.
-
-    Parameters
-    ----------
-    nobs : array of float
-        Number of trials, whole numbers >= 0, shape () or (m,).
-    value : array of float
-        Probability of success in (0, 1), shape () or (m,).
-    noise : NoiseLaw
-        Law of the noise, of shape () or (m,).
-    """
+    """Law of T = X + e with X ~ Binomial(nobs, value) and symmetric noise e of a given law."""
 
     nobs: FloatArray
     value: FloatArray
 
     @property
     def parameters(self) -> dict[str, FloatArray]:
-        """Number of trials and probability of success."""
         return {"nobs": self.nobs, "value": self.value}
 
     @property
@@ -445,21 +450,12 @@ class NoisyBinomial(NoisyCount):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NoisyPoisson(NoisyCount):
-    """Law of T = X + e with X ~ Poisson(rate) and symmetric noise e of a given law.
-
-    Parameters
-    ----------
-    rate : array of float
-        Expected count > 0, shape () or (m,).
-    noise : NoiseLaw
-        Law of the noise, of shape () or (m,).
-    """
+    """Law of T = X + e with X ~ Poisson(rate) and symmetric noise e of a given law."""
 
     rate: FloatArray
 
     @property
     def parameters(self) -> dict[str, FloatArray]:
-        """Expected count."""
         return {"rate": self.rate}
 
     @property

@@ -207,7 +207,7 @@ VALID = {
     | QUICK,
     "poisson_confint": PAIR | {"count": THREE, "exposure": 6.0, "alternative": "larger"},
     "poisson_ztest": {"count": 18, "exposure": 6.0, "value": 3.0, "mechanism": NOISE}
-    | {"alternative": "larger", "method": "normal"}
+    | {"alternative": "larger", "method": "asymptotic"}
     | QUICK,
     "posterior_bounds": PROTECTED | {"counterfactual": "draw"},
     "posterior_tail": PROTECTED
@@ -225,7 +225,7 @@ VALID = {
     | QUICK,
     "proportions_ztest": {"count": 18, "nobs": 60, "value": 0.3, "mechanism": NOISE}
     | {"nobs_mechanism": NOISE, "nobs_is_total": False, "alternative": "larger"}
-    | {"method": "normal", "nuisance_alpha": 1e-4}
+    | {"method": "asymptotic", "nuisance_alpha": 1e-4}
     | QUICK,
     "ratio_confint": PAIR | {"numerator": THREE, "denominator": [60, 70, 80]},
     "read_marginals_parquet": {"folder": "no folder", "max_bytes": 10**6},
