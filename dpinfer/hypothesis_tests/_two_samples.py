@@ -52,18 +52,10 @@ Pmf = tuple[FloatArray, FloatArray]
 
 @dataclass(frozen=True, eq=False)
 class NoisyDifference:
-    """Law of D for a pair of numbers of trials and a pair of noises, at any p.
-
-    Parameters
-    ----------
-    nobs : pair of int
-        Numbers of trials, >= 1.
-    noises : pair of NoiseLaw
-        Laws of the noise of the two counts, with scalar parameters.
-    """
+    """Law of D for a pair of numbers of trials and a pair of noises, at any p."""
 
     nobs: tuple[int, int]
-    noises: tuple[NoiseLaw, NoiseLaw]
+    noises: tuple[NoiseLaw, NoiseLaw]  # of shape ()
 
     def tail(
         self,
@@ -99,7 +91,6 @@ class NoisyDifference:
         return np.concatenate(rows)
 
     def check_size(self, value: FloatArray) -> None:
-        """Refuse laws with more counts than can be gone through."""
         for which in (0, 1):
             self._window(which, value)
 
@@ -308,25 +299,13 @@ _BRACKET = 1e-4
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Sample:
-    """Noisy counts of successes and their numbers of trials, of shape (m,).
-
-    Parameters
-    ----------
-    count, nobs : array of float
-        What was published.
-    noise : NoiseLaw
-        Law of the noise of ``count``, of shape () or (m,).
-    nobs_noise : NoiseLaw or None
-        Law of the noise that only ``nobs`` has; None where ``nobs`` is known.
-    is_total : bool
-        Whether ``count`` is a summand of ``nobs``, which then has its noise too.
-    """
+    """Noisy counts of successes and their numbers of trials, of shape (m,)."""
 
     count: FloatArray
     nobs: FloatArray
-    noise: NoiseLaw
-    nobs_noise: NoiseLaw | None
-    is_total: bool
+    noise: NoiseLaw  # of the counts, of shape () or (m,)
+    nobs_noise: NoiseLaw | None  # that only nobs has; None where nobs is known
+    is_total: bool  # whether the count is a summand of nobs, which then has its noise too
 
     @cached_property
     def trials(self) -> FloatArray:
@@ -345,23 +324,11 @@ class Sample:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TwoSamples:
-    """Pairs of samples whose proportions are equal under the null hypothesis.
-
-    Parameters
-    ----------
-    samples : pair of Sample
-        Both with rows of shape (m,).
-    nuisance_alpha : float
-        Probability with which the confidence set may miss the common proportion.
-    shape : tuple of int
-        Shape of the answer, () or (m,).
-    labels : pandas.Index or None
-        One label for each row.
-    """
+    """Pairs of samples whose proportions are equal under the null hypothesis."""
 
     samples: tuple[Sample, Sample]
-    nuisance_alpha: float
-    shape: tuple[int, ...]
+    nuisance_alpha: float  # with which the confidence set may miss the common proportion
+    shape: tuple[int, ...]  # of the answer, () or (m,)
     labels: pd.Index | None
 
     @property
@@ -462,7 +429,6 @@ class TwoSamples:
         return np.minimum(out + self.nuisance_alpha, 1.0)
 
     def plug_in_tail(self, alternative: Alternative, z: FloatArray) -> FloatArray:
-        """Tails at a statistic, at the estimated proportion."""
         return self.plug_in(alternative, self._scaled(z)).reshape(self.shape)
 
     def largest_tail(self, alternative: Alternative, z: FloatArray) -> FloatArray:
@@ -583,12 +549,10 @@ class DrawDifference:
 
     @classmethod
     def of_row(cls, test: TwoSamples, row: int) -> DrawDifference:
-        """Return what draws the statistic of one row."""
         first, second = (_row_of(sample, row) for sample in test.samples)
         return cls((first, second), float(test.value[row]), float(test.spread[row]))
 
     def __call__(self, size: int, rng: np.random.Generator) -> FloatArray:
-        """Draw so many."""
         first, second = self.samples
         count1, nobs1 = self._published(first, size, rng)
         count2, nobs2 = self._published(second, size, rng)

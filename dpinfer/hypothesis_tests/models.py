@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, final
 
 import numpy as np
@@ -110,9 +110,7 @@ class Binomial(Locked, NullModel):
     value: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(
-            self, "nobs", check_integer(self.nobs, "nobs", ge=1, le=int(LARGEST_NOBS))
-        )
+        object.__setattr__(self, "nobs", _number(self.nobs))
         object.__setattr__(self, "value", check_scalar(self.value, "value", ge=1e-300, lt=1))
 
     @property
@@ -174,9 +172,31 @@ class Poisson(Locked, NullModel):
         return rng.poisson(self.rate, (size, *self.rate.shape))
 
 
+class _OneTotal(Locked, NullModel):
+    """Cells with probabilities ``value`` whose counts add up to ``nobs``."""
+
+    nobs: int
+    value: FloatArray
+
+    @property
+    @final
+    def expected(self) -> FloatArray:
+        """Expected counts, row by row."""
+        return np.asarray(self.nobs * self.value)
+
+    @property
+    @final
+    def totals(self) -> tuple[FloatArray, ...]:
+        """One total is fixed, that of all cells."""
+        return (self.value,)
+
+    def _draw(self, size: int, rng: np.random.Generator) -> Counts:
+        return rng.multinomial(self.nobs, self.value, size)
+
+
 @final
 @dataclass(frozen=True, eq=False)
-class Multinomial(Locked, NullModel):
+class Multinomial(_OneTotal):
     """Counts of observations that each fall into one of k cells.
 
     Parameters
@@ -201,24 +221,9 @@ class Multinomial(Locked, NullModel):
     value: FloatArray
 
     def __post_init__(self) -> None:
-        object.__setattr__(
-            self, "nobs", check_integer(self.nobs, "nobs", ge=1, le=int(LARGEST_NOBS))
-        )
+        object.__setattr__(self, "nobs", _number(self.nobs))
         value = check_array(self.value, "value", ge=1e-300, ndim=1)
         object.__setattr__(self, "value", freeze(_shares(value)))
-
-    @property
-    def expected(self) -> FloatArray:
-        """Expected counts."""
-        return np.asarray(self.nobs * self.value)
-
-    @property
-    def totals(self) -> tuple[FloatArray, ...]:
-        """One total is fixed, that of all cells."""
-        return (self.value,)
-
-    def _draw(self, size: int, rng: np.random.Generator) -> Counts:
-        return rng.multinomial(self.nobs, self.value, size)
 
 
 @final
@@ -277,7 +282,7 @@ class ProductMultinomial(Locked, NullModel):
 
 @final
 @dataclass(frozen=True, eq=False)
-class Independence(Locked, NullModel):
+class Independence(_OneTotal):
     """A table of two attributes that are independent, as in a test of independence.
 
     The cells are those of the table row by row: k = r·c of them.
@@ -305,36 +310,23 @@ class Independence(Locked, NullModel):
     nobs: int
     rows: FloatArray
     columns: FloatArray
+    value: FloatArray = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(
-            self, "nobs", check_integer(self.nobs, "nobs", ge=1, le=int(LARGEST_NOBS))
-        )
+        object.__setattr__(self, "nobs", _number(self.nobs))
         for name in ("rows", "columns"):
             shares = check_array(getattr(self, name), name, ge=_SMALLEST_MARGIN, ndim=1)
             object.__setattr__(self, name, freeze(_shares(shares, name)))
-
-    @property
-    def value(self) -> FloatArray:
-        """Probabilities of the cells, row by row."""
-        return np.outer(self.rows, self.columns).reshape(-1)
-
-    @property
-    def expected(self) -> FloatArray:
-        """Expected counts, row by row."""
-        return np.asarray(self.nobs * self.value)
-
-    @property
-    def totals(self) -> tuple[FloatArray, ...]:
-        """One total is fixed, that of all cells."""
-        return (self.value,)
-
-    def _draw(self, size: int, rng: np.random.Generator) -> Counts:
-        return rng.multinomial(self.nobs, self.value, size)
+        value = np.outer(self.rows, self.columns).reshape(-1)
+        object.__setattr__(self, "value", freeze(value))
 
 
 Model = Binomial | Poisson | Multinomial | ProductMultinomial
 """The models whose statistics have one law; the margins of an Independence are to be estimated."""
+
+
+def _number(nobs: int) -> int:
+    return check_integer(nobs, "nobs", ge=1, le=int(LARGEST_NOBS))
 
 
 def _shares(value: FloatArray, name: str = "value") -> FloatArray:

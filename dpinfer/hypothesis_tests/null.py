@@ -61,19 +61,11 @@ _TIE = 1e-10
 
 @dataclass(frozen=True)
 class Atoms:
-    """A law with finitely many values.
+    """A law with finitely many values."""
 
-    Parameters
-    ----------
-    values : array of float, shape (m,)
-        The values, ascending.
-    above, below : array of float, shape (m + 1,)
-        Probability of the values from the i-th on, and of those before the i-th.
-    """
-
-    values: FloatArray
-    above: FloatArray
-    below: FloatArray
+    values: FloatArray  # ascending, shape (m,)
+    above: FloatArray  # probability of the values from the i-th on, shape (m + 1,)
+    below: FloatArray  # and of those before the i-th
 
     @classmethod
     def of(cls, values: FloatArray, pmf: FloatArray) -> Atoms:
@@ -97,18 +89,10 @@ class Atoms:
 
 @dataclass(frozen=True)
 class Lattice:
-    """The published values that can be, and their probabilities.
+    """The published values that can be, and their probabilities."""
 
-    Parameters
-    ----------
-    first : array of float, shape (k,)
-        The smallest value in each cell.
-    pmf : array of float, one axis for each cell
-        Probabilities of the values from there on.
-    """
-
-    first: FloatArray
-    pmf: FloatArray
+    first: FloatArray  # the smallest in each cell, shape (k,)
+    pmf: FloatArray  # of the values from there on, one axis for each cell
 
     def atoms(self, statistic: Callable[[FloatArray], FloatArray], shape: tuple[int, ...]) -> Atoms:
         """Return the law of a statistic of counts of that shape, () or (k,)."""

@@ -17,7 +17,7 @@ from dpinfer._check import (
     check_scalar,
 )
 from dpinfer.errors import InvalidParameterError
-from dpinfer.estimation.published import LARGEST_NOBS, common_shape
+from dpinfer.estimation.published import LARGEST_NOBS, SMALLEST_VALUE, common_shape
 from dpinfer.estimation.unknown_trials import LARGEST_TRIALS, UnknownTrials, column, is_noisy
 from dpinfer.hypothesis_tests._plug_in import NULLS as NOISY_TRIALS_NULLS
 from dpinfer.hypothesis_tests._plug_in import Method as NoisyTrialsMethod
@@ -167,7 +167,8 @@ def proportions_2indep(
     stated = nobs_mechanism[0] if isinstance(nobs_mechanism, tuple) else nobs_mechanism
     flags = [is_noisy(nobs, stated, nobs_is_total) for nobs in (nobs1, nobs2)]
     unknown = any(flags)
-    method = check_option(method or ("monte-carlo" if unknown else "exact"), "method", NULLS)
+    fallback: Method = "monte-carlo" if unknown else "exact"
+    method = check_option(fallback if method is None else method, "method", NULLS)
     if unknown and method in ("exact", "plug-in"):
         raise InvalidParameterError(
             "method must be 'monte-carlo' or 'asymptotic' where the numbers of trials are noisy, "
@@ -534,5 +535,6 @@ def poisson_2indep(
         for name, given in (("exposure1", exposure1), ("exposure2", exposure2), ("value", value))
     )
     share = np.asarray(ratio * first / (ratio * first + second))
+    check_array(share, "the share of the first in all expected events", ge=SMALLEST_VALUE, lt=1)
     test = _of_total(x, y, share, nuisance_alpha, "count1 + count2")
     return run("Test of two rates", test, alternative, method, simulation)

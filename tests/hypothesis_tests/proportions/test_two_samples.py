@@ -364,7 +364,7 @@ GOOD = {"count1": 61, "nobs1": 200, "count2": 42, "nobs2": 210, "mechanism": Geo
         ({"count2": np.nan}, "count2 must not contain NaN"),
         ({"count2": [1, 2], "nobs1": [10, 20, 30]}, "one length"),
         ({"mechanism": 2.0}, "mechanism must be a noise law"),
-        ({"mechanism": [Exact()] * 3}, "mechanism must be one noise law for both samples, or a"),
+        ({"mechanism": (Exact(),) * 3}, "mechanism must be one noise law for both samples, or a"),
         ({"nobs_mechanism": Exact(), "method": "exact"}, "method must be 'monte-carlo' or"),
         ({"nobs_mechanism": Exact(), "method": "plug-in"}, "method must be 'monte-carlo' or"),
         ({"nobs_is_total": True}, "nobs_mechanism must be given"),
