@@ -261,9 +261,8 @@ def _tests(setting: Setting) -> Iterator[Case]:
         yield partial(_of_model, setting, model)
     two_cells = _Call(counts_2indep, {"mechanism": setting.noise}, _columns)
     yield _certified(setting, certify_test, two_cells, [40.0, 40.0], "counts_2indep")
-    known = {"mechanism": setting.noise}
-    rates = _Call(_two_rates, {**known, "method": "asymptotic"})
-    groups = _Call(_two_proportions, {"nobs": nobs, **known, "method": "normal"})
+    limit = {"mechanism": setting.noise, "method": "asymptotic"}
+    rates, groups = _Call(_two_rates, limit), _Call(_two_proportions, {"nobs": nobs, **limit})
     for name, test, truth in (
         ("poisson_2indep, normal", rates, Poisson(rate=np.full(2, 0.2 * nobs))),
         (
