@@ -809,9 +809,6 @@ _ADDS_UP: dict[type, tuple[str, int]] = {
 """The parameter whose power adds up over releases: from the strongest kind to the weakest."""
 
 
-# Sums of guarantees: each kind converted into the weakest of them.
-
-
 def check_one_relation(guarantees: Sequence[Guarantee]) -> Sequence[Guarantee]:
     """Refuse guarantees for different neighbour relations."""
     if len({guarantee.neighbours for guarantee in guarantees}) > 1:
@@ -823,7 +820,7 @@ def check_one_relation(guarantees: Sequence[Guarantee]) -> Sequence[Guarantee]:
 
 
 def add_up(parts: Sequence[Guarantee], delta: float | None = None) -> Guarantee:
-    """Compose guarantees for one neighbour relation."""
+    """Compose guarantees for one neighbour relation: as the weakest of their kinds."""
     pairs = [part for part in parts if isinstance(part, ApproxDP)]
     pairs = [pair for pair in pairs if pair.delta > 0 or pair._samples]
     paired = set(map(id, pairs))
