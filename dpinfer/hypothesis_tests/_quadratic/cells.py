@@ -41,28 +41,14 @@ _LARGEST_SCALE = 1e70
 
 @dataclass(frozen=True)
 class NoiseParts:
-    """Noise as a sum of a whole number and a continuous part, either of which may be missing.
+    """Noise as a sum of a whole number and a continuous part, either of which may be missing."""
 
-    Parameters
-    ----------
-    pmf : array of float, shape (2r + 1,)
-        Probabilities of the whole numbers -r to r.
-    kernel : callable
-        Average of exp(s (d + u)²) over the continuous part u.
-    variance, fourth : float
-        Second and fourth moment of the noise.
-    reach : float
-        What the noise exceeds with negligible probability.
-    cost : float
-        What the kernel takes at one point, in multiplications of complex numbers.
-    """
-
-    pmf: FloatArray
-    kernel: Kernel
+    pmf: FloatArray  # probabilities of the whole numbers -r to r, shape (2r + 1,)
+    kernel: Kernel  # average of exp(s (d + u)²) over the continuous part u
     variance: float
-    fourth: float
-    reach: float
-    cost: float
+    fourth: float  # fourth moment
+    reach: float  # what the noise exceeds with negligible probability
+    cost: float  # what the kernel takes at one point, in multiplications of complex numbers
 
     @property
     def is_integer(self) -> bool:
@@ -186,22 +172,12 @@ expectation is large."""
 
 @dataclass(frozen=True)
 class Cell:
-    """The term of one cell.
+    """The term of one cell."""
 
-    Parameters
-    ----------
-    rate : float
-        Expectation λ >= 0 of X.
-    centre, weight : float
-        c and a > 0.
-    noise : NoiseParts
-        The law of e.
-    """
-
-    rate: float
-    centre: float
-    weight: float
-    noise: NoiseParts
+    rate: float  # expectation λ >= 0 of X
+    centre: float  # c
+    weight: float  # a > 0
+    noise: NoiseParts  # the law of e
 
     @property
     def fewest_points(self) -> float:
@@ -314,29 +290,15 @@ _LOG_REACH = 37.0
 
 @dataclass(frozen=True)
 class Cells:
-    """Distinct cells with their numbers.
+    """Distinct cells with their numbers."""
 
-    Parameters
-    ----------
-    rate, centre, weight : array of float, shape (d,)
-        The expectation, centre and weight of each.
-    parts : tuple of NoiseParts
-        The different noises.
-    kind : array of int, shape (d,)
-        Which noise each has.
-    count : array of float, shape (d,)
-        How many cells are like it.
-    nobs : int
-        The total of all counts.
-    """
-
-    rate: FloatArray
+    rate: FloatArray  # the expectation of each, shape (d,)
     centre: FloatArray
     weight: FloatArray
-    parts: tuple[NoiseParts, ...]
-    kind: NDArray[np.intp]
-    count: FloatArray
-    nobs: int
+    parts: tuple[NoiseParts, ...]  # the different noises
+    kind: NDArray[np.intp]  # which noise each has, shape (d,)
+    count: FloatArray  # how many cells are like it, shape (d,)
+    nobs: int  # the total of all counts
 
     @classmethod
     def collect(

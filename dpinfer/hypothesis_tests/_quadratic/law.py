@@ -49,21 +49,11 @@ _HALF_KEPT = 1.6e7
 
 @dataclass(frozen=True)
 class Term:
-    """One term a(y - c)² with whole-numbered y.
+    """One term a(y - c)² with whole-numbered y."""
 
-    Parameters
-    ----------
-    square : array of float, shape (m,)
-        The values at the points y.
-    joint : complex array, shape (m, θ)
-        E[exp(iθ(X - λ)); y], beginning with θ = 0.
-    weight : float
-        The factor a.
-    """
-
-    square: FloatArray
-    joint: ComplexArray
-    weight: float
+    square: FloatArray  # the values at the points y, shape (m,)
+    joint: ComplexArray  # E[exp(iθ(X - λ)); y], beginning with θ = 0, shape (m, θ)
+    weight: float  # the factor a
 
     def below(self, bound: float) -> NDArray[np.intp]:
         """Return the places of the values up to a bound."""
@@ -84,17 +74,7 @@ class _Step:
 
 
 class Half:
-    """The values of a sum of terms up to a bound, upwards, with their probabilities.
-
-    Parameters
-    ----------
-    terms : sequence of Term
-        Independent given θ; none gives the value 0.
-    angles : int
-        Number of θ.
-    bound : float
-        Largest value that is listed.
-    """
+    """The values of a sum of terms up to a bound, upwards, with their probabilities."""
 
     def __init__(self, terms: Sequence[Term], angles: int, bound: float) -> None:
         self._terms = terms
@@ -170,13 +150,6 @@ class Enumeration:
     The counts are Poisson counts given their total, which the trapezoidal rule fixes: for each θ
     the halves are independent, and a value of one half goes with the sum of all of the other one
     that are small enough.
-
-    Parameters
-    ----------
-    cells : Cells
-        The cells, all with whole-numbered noise.
-    circle : int
-        Nodes of the trapezoidal rule for the total.
     """
 
     def __init__(self, cells: Cells, circle: int) -> None:
@@ -377,15 +350,6 @@ Maker = Callable[[], Tails | None]
 class FirstAccurate:
     """At each point the first way that is accurate there, or else the best.
 
-    Parameters
-    ----------
-    makers : sequence of callable
-        Make the ways, in the order of preference; None where there is no such way.
-    accepted : float
-        Absolute error up to which a way is accurate.
-
-    Attributes
-    ----------
     made : list
         The ways that were needed so far.
     """
@@ -477,18 +441,11 @@ _ERROR = 1e-13
 
 @dataclass(frozen=True)
 class Lattice:
-    """The values origin + spacing·(whole numbers).
-
-    Parameters
-    ----------
-    spacing, origin : float
-        Difference between neighbouring values, and one of the values.
-    linear : array of float, shape (d,)
-        The multiple for y in cell i is (a·y(y - 1) + linear·y)/spacing.
-    """
+    """The values origin + spacing·(whole numbers)."""
 
     spacing: float
     origin: float
+    # the multiple for y in cell i is (a·y(y - 1) + linear·y)/spacing, shape (d,)
     linear: FloatArray
 
     @classmethod
@@ -853,20 +810,6 @@ ACCEPTED_ERROR = 1e-8
 class QuadraticLaw:
     """Exact law of Q = Σ aᵢ(Xᵢ + eᵢ - cᵢ)² for multinomial X and independent noise e.
 
-    Parameters
-    ----------
-    nobs : int
-        Number of observations n >= 1.
-    value : array of float, shape (k,)
-        Probabilities of the cells, in units of their sum; 0 is allowed.
-    centre, weight : array of float, shape (k,)
-        c, and a > 0. For Pearson's statistic of the null hypothesis p they are n·p and 1/(n·p),
-        whatever ``value`` is: at another ``value`` the law gives the power of the test.
-    noise : NoiseLaw
-        Law of the noise, of shape () or (k,).
-
-    Notes
-    -----
     There are these routes: for two cells a direct sum or quadrature; for few cells with
     whole-numbered noise, a table of all values where they have a common spacing, or lists of the
     values of two halves; else the characteristic function is inverted. The first that is accurate
@@ -875,11 +818,13 @@ class QuadraticLaw:
     then too large rather than too small.
     """
 
-    nobs: int
-    value: FloatArray
+    nobs: int  # number of observations n >= 1
+    value: FloatArray  # probabilities of the cells, in units of their sum; 0 is allowed, shape (k,)
+    # c, and a > 0. For Pearson's statistic of the null hypothesis p they are n·p and 1/(n·p),
+    # whatever ``value`` is: at another ``value`` the law gives the power of the test, shape (k,)
     centre: FloatArray
     weight: FloatArray
-    noise: NoiseLaw
+    noise: NoiseLaw  # law of the noise, of shape () or (k,)
 
     @property
     def is_available(self) -> bool:

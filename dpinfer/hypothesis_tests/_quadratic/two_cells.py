@@ -22,21 +22,11 @@ from dpinfer.mechanisms.laws import Exact, Gaussian, Laplace
 
 @dataclass(frozen=True)
 class BinomialCount:
-    """Binomial(n, p), in which p may be 0 or 1.
+    """Binomial(n, p), in which p may be 0 or 1."""
 
-    Parameters
-    ----------
-    nobs : int
-        Number of observations.
-    share : float
-        Probability of the cell.
-    log_negligible : float
-        Counts are listed down to exp(-this) of the likeliest.
-    """
-
-    nobs: int
-    share: float
-    log_negligible: float = LOG_NEGLIGIBLE
+    nobs: int  # number of observations
+    share: float  # probability of the cell
+    log_negligible: float = LOG_NEGLIGIBLE  # counts are listed down to exp(-this) of the likeliest
 
     @cached_property
     def ends(self) -> tuple[float, float]:
@@ -90,15 +80,6 @@ class TwoSmoothCells:
     With y - c = √(q/a)·sin φ in the first cell the other one's deviation has to be below
     √(q/a)·cos φ in size: an integrand without singularities between the kinks of the noise. It is
     integrated by Gauss's rule on panels that are short against the scales of the noise.
-
-    Parameters
-    ----------
-    nobs : int
-        Number of observations.
-    share, centre, weight : array of float, shape (2,)
-        Probabilities p, c and a of the cells.
-    laws : list of Laplace or Gaussian
-        Their noises.
     """
 
     def __init__(
@@ -276,17 +257,6 @@ class TwoWholeCells:
 
     Given the value y of one cell, the other one's has to lie in an interval; given the count, too,
     that is an interval of its noise.
-
-    Parameters
-    ----------
-    nobs : int
-        Number of observations.
-    share, centre, weight : array of float, shape (2,)
-        Probabilities p, c and a of the cells.
-    laws : list of NoiseLaw
-        Their noises, both whole-numbered.
-    parts : list of NoiseParts
-        The same, listed.
     """
 
     def __init__(
