@@ -27,7 +27,6 @@ _PARTS = [
     "privacy",
     "curation",
     "calibration",
-    "planning",
     "plotting",
     "reporting",
     "datasets",

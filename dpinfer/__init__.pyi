@@ -7,7 +7,6 @@ from . import hypothesis_tests as hypothesis_tests
 from . import intervals as intervals
 from . import mechanisms as mechanisms
 from . import plan as plan
-from . import planning as planning
 from . import plotting as plotting
 from . import privacy as privacy
 from . import queries as queries

@@ -63,7 +63,6 @@ PUBLIC = {
     "normal_mean_confint",
     "odds_ratio_confint",
     "plan",
-    "planning",
     "plotting",
     "poisson_2indep",
     "poisson_confint",

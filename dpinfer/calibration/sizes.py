@@ -14,6 +14,7 @@ from scipy import special
 
 from dpinfer._check import RNG, FloatArray, check_array, freeze, show
 from dpinfer._numerics.roots import find_root
+from dpinfer._planning.one_count import critical_distance
 from dpinfer._style import REFERENCE, add_legend, marker, series, styled_axes
 from dpinfer.calibration._scenes import RuleJudge, Scene, StudyModel, count_errors
 from dpinfer.errors import InvalidParameterError
@@ -39,7 +40,6 @@ from dpinfer.hypothesis_tests.null import null_distribution
 from dpinfer.mechanisms._noisy_count import NoisyBinomial, NoisyCount, NoisyPoisson
 from dpinfer.mechanisms.independent import Mechanism, as_noise
 from dpinfer.mechanisms.law import NoiseLaw
-from dpinfer.planning.one_count import critical_distance
 from dpinfer.results.null import beyond_ties
 from dpinfer.results.simulation import Simulation, clopper_pearson, largest_replicates
 from dpinfer.results.tables import render_table

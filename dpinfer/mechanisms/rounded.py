@@ -34,7 +34,7 @@ _BLOCK = 1 << 13
 _PACKAGE = "dpinfer."
 
 _SUPPOSING = (
-    "dpinfer.planning.",
+    "dpinfer._planning.",
     "dpinfer.calibration.sizes",
     "dpinfer.calibration.",
 )

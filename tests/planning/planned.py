@@ -21,8 +21,6 @@ class PlannedPower(Planned):
     """Numbers may go by position in the order of the plan; solves for the one not named."""
 
     def __init__(self, procedure, **fixed):
-        if isinstance(fixed.get("method"), str) and fixed["method"] == "normal":
-            fixed["method"] = "asymptotic"
         super().__init__(procedure, **fixed)
         listed = plan.describe(procedure, **fixed).split("\n")[1]
         self.names = listed.removeprefix("numbers: ").split(", ")

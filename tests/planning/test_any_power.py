@@ -8,6 +8,7 @@ import pytest
 from planned import PlannedPower
 
 from dpinfer import plan
+from dpinfer._planning.engine import is_alternative
 from dpinfer.errors import InvalidParameterError
 from dpinfer.hypothesis_tests import (
     chi2_contingency,
@@ -24,7 +25,6 @@ from dpinfer.hypothesis_tests import (
     proportions_ztest,
 )
 from dpinfer.mechanisms import Gaussian, Geometric, Laplace
-from dpinfer.planning.engine import is_alternative
 from dpinfer.plotting import plot_curve
 
 TABLE = np.array([[1.2, 0.8], [0.8, 1.2]])

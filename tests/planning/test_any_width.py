@@ -128,8 +128,7 @@ WHOLE = {"nobs", "nobs1", "sample_size"}
 
 
 @pytest.mark.parametrize(
-    "name",
-    [x if x in QUICK else pytest.param(x, marks=pytest.mark.slow) for x in SOLVED],
+    "name", [x if x in QUICK else pytest.param(x, marks=pytest.mark.slow) for x in SOLVED]
 )
 def test_what_is_solved_for_reaches_the_width_and_no_more(name):
     procedure, known, wanted = SOLVED[name]
@@ -352,10 +351,7 @@ REFUSED = {
         (SURVEY | {"proportion": None, "width": 1.0}, "proportion must be given"),
     ],
     stratified_total: [
-        (
-            SAMPLED | {"population_size": 100},
-            "population_size must have one entry for each",
-        ),
+        (SAMPLED | {"population_size": 100}, "population_size must have one entry for each"),
         (SAMPLED | {"population_size": [0, 5]}, "population_size must be >= 1"),
         (SAMPLED | {"proportion": [0.5, 1.5]}, "proportion must be <= 1"),
         (SAMPLED | {"proportion": [0.5] * 3}, "proportion must be a number or have one entry"),
@@ -419,10 +415,7 @@ REFUSED = {
         (RATE | {"method": "wilson"}, "method must be one of 'exact', 'mid-p'"),
     ],
     risk_ratio_confint: [
-        (
-            TABLE | {"width": None, "nobs1": None},
-            "exactly one of nobs1, prop1, prop2, alpha, wi",
-        ),
+        (TABLE | {"width": None, "nobs1": None}, "exactly one of nobs1, prop1, prop2, alpha, wi"),
         (TABLE | {"nobs1": None, "width": 0.1, "prop1": 0.0}, "prop1 must be >= 1e-09"),
         (TABLE | {"nobs1": None, "width": 0.1, "prop2": 1.0}, "prop2 must be < 1"),
         (TABLE | {"width": 0.1, "prop2": None}, "prop2 must be given"),
@@ -489,10 +482,7 @@ REFUSED = {
         ({"mechanism": LAW, "prior": TablePrior([1, 2]), "lower": 9}, "prior must give lower..upp"),
         ({"mechanism": LAW, "prior": FunctionPrior(lambda k: -k)}, "lower and upper must be given"),
         ({"mechanism": LAW, "width": None, "alpha": None}, "exactly one of alpha, width must be"),
-        (
-            {"mechanism": L, "prior": PoissonPrior(3.0), "width": 40.0},
-            "width must be smaller than",
-        ),
+        ({"mechanism": L, "prior": PoissonPrior(3.0), "width": 40.0}, "width must be smaller than"),
     ],
 }
 

@@ -5,14 +5,7 @@ import pytest
 from planned import Planned
 from scipy import stats
 
-from dpinfer import (
-    DiscreteGaussian,
-    Gaussian,
-    Geometric,
-    Laplace,
-    Tulap,
-    count_posterior,
-)
+from dpinfer import DiscreteGaussian, Gaussian, Geometric, Laplace, Tulap, count_posterior
 from dpinfer.intervals import (
     FlatPrior,
     FunctionPrior,

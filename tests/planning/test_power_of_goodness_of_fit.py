@@ -10,9 +10,9 @@ from scipy import special, stats
 from statsmodels.stats.power import GofChisquarePower
 
 from dpinfer import Exact, Gaussian, Geometric, Laplace, WeightedSum
+from dpinfer._planning.tables import exact_power
 from dpinfer.errors import ApproximationWarning, ConvergenceError, InvalidParameterError
 from dpinfer.hypothesis_tests import chisquare
-from dpinfer.planning.tables import exact_power
 
 NULL = np.array([0.5, 0.3, 0.2])
 OTHER = np.array([0.4, 0.35, 0.25])

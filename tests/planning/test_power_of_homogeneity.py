@@ -9,8 +9,8 @@ from scipy import special, stats
 from statsmodels.stats.power import GofChisquarePower
 
 from dpinfer import Exact, Gaussian, Laplace, chi2_contingency
+from dpinfer._planning.tables import group_sizes
 from dpinfer.errors import ApproximationWarning, InvalidParameterError
-from dpinfer.planning.tables import group_sizes
 
 PAIR = np.array([[0.6, 0.4], [0.4, 0.6]])
 GROUPS = np.array([[0.5, 0.3, 0.2], [0.3, 0.3, 0.4], [0.4, 0.3, 0.3]])

@@ -6,9 +6,9 @@ from planned import PlannedPower
 from scipy import special, stats
 
 from dpinfer import Exact, Gaussian, Geometric, Laplace, chi2_contingency
+from dpinfer._planning.table_laws import NestedTests
+from dpinfer._planning.tables import IndependencePower
 from dpinfer.errors import ApproximationWarning, InvalidParameterError
-from dpinfer.planning.table_laws import NestedTests
-from dpinfer.planning.tables import IndependencePower
 
 SMALL = np.array([[0.3, 0.2], [0.2, 0.3]])
 LARGE = np.array([[0.20, 0.10, 0.10], [0.10, 0.25, 0.25]])

@@ -8,10 +8,10 @@ from planned import PlannedPower
 from scipy import stats
 
 from dpinfer._check import ALTERNATIVES
+from dpinfer._planning.two_counts import DifferingPairs
 from dpinfer.errors import DPInferError, InvalidParameterError
 from dpinfer.hypothesis_tests import mcnemar
 from dpinfer.mechanisms import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace
-from dpinfer.planning.two_counts import DifferingPairs
 from dpinfer.results.simulation import Simulation
 
 LEVELS = np.array([0.01, 0.05, 0.3, 0.9])
@@ -112,9 +112,7 @@ def test_simulated_power_is_that_of_the_sum(method):
 
 
 @pytest.mark.parametrize(
-    "law",
-    [pytest.param(Laplace(scale=0.8), marks=pytest.mark.slow), Gaussian(sigma=1.5)],
-    ids=repr,
+    "law", [pytest.param(Laplace(scale=0.8), marks=pytest.mark.slow), Gaussian(sigma=1.5)], ids=repr
 )
 def test_power_is_how_often_the_test_rejects(law):
     rng, runs, props = np.random.default_rng(3), 60, (0.35, 0.15)

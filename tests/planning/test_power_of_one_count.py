@@ -12,7 +12,7 @@ from dpinfer.errors import DPInferError, InvalidParameterError
 from dpinfer.hypothesis_tests import poisson_ztest, proportions_ztest
 from dpinfer.mechanisms import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace
 
-METHODS = ("exact", "normal")
+METHODS = ("exact", "asymptotic")
 LEVELS = np.array([0.01, 0.05, 0.3, 0.9])
 WHOLE = [Geometric(scale=0.3), Geometric(scale=4.0), DiscreteGaussian(sigma=2.0)]
 CONTINUOUS = [Laplace(scale=2.0), Gaussian(sigma=3.0)]

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from planned import PlannedPower
 
 from dpinfer import DPInferError, Exact, Gaussian, Laplace
+from dpinfer._planning.replicates import critical_values
+from dpinfer._planning.search import Search
 from dpinfer.errors import InvalidParameterError
 from dpinfer.hypothesis_tests import chi2_contingency, chisquare, chisquare_fit
-from dpinfer.planning.replicates import critical_values
-from dpinfer.planning.search import Search
 from dpinfer.results.simulation import Simulation
 
 CELLS = ([0.5, 0.3, 0.2], [0.4, 0.35, 0.25])

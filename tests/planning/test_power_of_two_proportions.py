@@ -9,10 +9,10 @@ from scipy import stats
 from statsmodels.stats.proportion import power_proportions_2indep
 
 from dpinfer._check import ALTERNATIVES
+from dpinfer._planning.two_counts import TwoBinomials
 from dpinfer.errors import DPInferError, InvalidParameterError
 from dpinfer.hypothesis_tests import proportions_2indep
 from dpinfer.mechanisms import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace
-from dpinfer.planning.two_counts import TwoBinomials
 from dpinfer.results.simulation import Simulation
 
 METHODS = ("plug-in", "asymptotic")

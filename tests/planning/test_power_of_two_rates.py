@@ -9,12 +9,12 @@ from scipy import stats
 from statsmodels.stats.rates import power_poisson_ratio_2indep
 
 from dpinfer._check import ALTERNATIVES
+from dpinfer._planning import two_counts
+from dpinfer._planning.two_counts import TwoPoissons
 from dpinfer.errors import DPInferError, InvalidParameterError
 from dpinfer.hypothesis_tests import poisson_2indep
 from dpinfer.mechanisms import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace
 from dpinfer.mechanisms._noisy_count import NoisyPoisson
-from dpinfer.planning import two_counts
-from dpinfer.planning.two_counts import TwoPoissons
 from dpinfer.results.simulation import Simulation
 
 METHODS = ("exact", "plug-in", "asymptotic")

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from dpinfer._planning.search import Search
 from dpinfer.errors import InvalidParameterError
-from dpinfer.planning.search import Search
 
 
 def falling(x):
@@ -62,7 +62,9 @@ def test_sizes_near_any_guess(guess, integer, expected):
         return 2.0 / np.sqrt(x)
 
     search = Search("width", 2.0 / np.sqrt(25.6), False, "nobs", width)
-    assert search.near(guess, 1e-9, 1e12, whole=integer) == pytest.approx(expected, rel=1e-9)
+    assert search.near(guess, 1.0 if integer else 1e-9, 1e12, whole=integer) == pytest.approx(
+        expected, rel=1e-9
+    )
     assert len(sizes) < 60
     if integer:
         assert all(size == np.floor(size) >= 1.0 for size in sizes)

@@ -259,10 +259,7 @@ def test_naive_intervals_have_the_width_of_the_noise():
 
 @pytest.mark.parametrize(
     ("law", "noise"),
-    [
-        (Laplace(scale=7.0), stats.laplace(scale=7.0)),
-        (Gaussian(sigma=7.0), stats.norm(scale=7.0)),
-    ],
+    [(Laplace(scale=7.0), stats.laplace(scale=7.0)), (Gaussian(sigma=7.0), stats.norm(scale=7.0))],
     ids=["Laplace", "Gaussian"],
 )
 @pytest.mark.parametrize("count", [103.0, 110.0, 150.0])
@@ -520,11 +517,7 @@ def gaussian(budget):
     return Gaussian.from_rho(budget, sensitivity=100.0)
 
 
-SETTINGS = [
-    {"uncertainty": "noise"},
-    {"std": 15.0},
-    {},
-]
+SETTINGS = [{"uncertainty": "noise"}, {"std": 15.0}, {}]
 
 
 def test_noise_alone_has_a_closed_form():

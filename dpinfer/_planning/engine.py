@@ -8,25 +8,55 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from math import prod
 from typing import Any, ClassVar
 
 import numpy as np
 
-from dpinfer._check import (
-    Alternative,
-    FloatArray,
-    check_array,
-    check_option,
-    check_scalar,
-    show,
-)
+from dpinfer._check import Alternative, FloatArray, check_array, check_option, check_scalar, show
+from dpinfer._planning.search import LARGEST_SIZE, Search
 from dpinfer.errors import ApproximationWarning, InvalidParameterError
 from dpinfer.mechanisms import Exact
+from dpinfer.mechanisms.independent import as_noise
 from dpinfer.mechanisms.law import NoiseLaw
-from dpinfer.planning.mechanisms import NoisePlan, check_law, check_plan
-from dpinfer.planning.search import LARGEST_SIZE, Search
+
+NoisePlan = NoiseLaw | Callable[[float], NoiseLaw]
+"""A law of noise, or what makes one from a privacy budget, as ``Laplace.from_epsilon`` does."""
+
+
+def check_plan(
+    mechanism: Any, cells: tuple[int, ...] = (), *, name: str = "mechanism"
+) -> NoisePlan:
+    """Return a law, or what makes one; refuse what is neither."""
+    if isinstance(mechanism, NoiseLaw) or (cells and isinstance(mechanism, (list, tuple))):
+        return check_law(mechanism, cells, name=name)
+    if isinstance(mechanism, type) or not callable(mechanism):
+        raise InvalidParameterError(
+            f"{name} must be a law of noise, such as Laplace(scale=2.0), or a function that "
+            f"makes one from a budget, such as Laplace.from_epsilon, got {show(mechanism)}"
+        )
+    made: NoisePlan = mechanism
+    return made
+
+
+def check_law(
+    mechanism: Any, cells: tuple[int, ...], budget: float | None = None, *, name: str = "mechanism"
+) -> NoiseLaw:
+    if cells and isinstance(mechanism, (list, tuple)):
+        return as_noise(mechanism, prod(cells), name=name, selected=True)
+    if not isinstance(mechanism, NoiseLaw):
+        raise InvalidParameterError(
+            f"{name} must return a noise law, got {show(mechanism)} for the budget {budget:g}"
+        )
+    if mechanism.shape not in ((), cells):
+        raise InvalidParameterError(
+            f"{name} must have scalar parameters{f' or shape {cells}' if cells else ''}, got "
+            f"shape {mechanism.shape}"
+        )
+    return mechanism
+
 
 Columns = Mapping[str, FloatArray]
 """Numbers by their names: arrays of one shape (m,), or of shape () where all but one are known."""
@@ -92,7 +122,6 @@ class Row(ABC):
         """Check the fields, and put them into their normal form."""
 
     def checked_mechanism(self) -> NoisePlan:
-        """Return the law of the noise, or what makes one from a budget."""
         return check_plan(self.mechanism, self.shape)
 
     @abstractmethod
@@ -100,7 +129,6 @@ class Row(ABC):
         """Return the quantity under one law and level, and its errors; they broadcast to (m,)."""
 
     def check(self, name: str, value: Any) -> FloatArray:
-        """Return one of the own numbers, if it is valid."""
         return check_array(value, name)
 
     def range(self, name: str, known: Columns) -> tuple[float, float]:
@@ -116,15 +144,12 @@ class Row(ABC):
         return (1.0, LARGEST_SIZE) if name == self.size else self.range(name, known)
 
     def precision(self, name: str) -> float:
-        """Relative precision of a number that is looked for from a guess."""
         return 1e-10
 
     def doubts(self, columns: Columns) -> list[str]:
-        """Return what makes the quantity doubtful, to be warned of."""
         return []
 
     def extra(self, columns: Columns, error: FloatArray) -> dict[str, Any]:
-        """Return further columns of the frame of a curve."""
         return {}
 
     def facts(self) -> dict[str, Any]:
@@ -133,21 +158,17 @@ class Row(ABC):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of the published values."""
         return ()
 
     @property
     def has_budget(self) -> bool:
-        """Whether the law of the noise is a function of a budget."""
         return self.has_mechanism and not isinstance(self.mechanism, NoiseLaw)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the numbers."""
         return (*self.own, "alpha", *(("budget",) if self.has_budget else ()))
 
     def law(self, budget: float) -> NoiseLaw:
-        """Return the law of the noise."""
         if not self.has_mechanism:
             return Exact()
         if isinstance(self.mechanism, NoiseLaw):
@@ -159,12 +180,10 @@ class Row(ABC):
         return self.law(float(known["budget"]) if self.has_budget else 0.0)
 
     def set(self, **fields: Any) -> None:
-        """Set fields while a row, which is frozen, is made."""
         for name, value in fields.items():
             object.__setattr__(self, name, value)
 
     def checked(self, name: str, value: Any) -> FloatArray:
-        """Return a number, which may be an array, if it is valid."""
         if name == "alpha":
             return check_array(check_array(value, name, gt=0, lt=1), name, ge=_LEAST_ALPHA)
         if name == "budget" and name not in self.own:
@@ -190,7 +209,6 @@ class Row(ABC):
 
     @classmethod
     def arguments(cls) -> list[str]:
-        """Names of all arguments of a plan."""
         fixed = [x.name for x in fields(cls) if x.init and x.name != "procedure"]
         return [*cls.own, "alpha", "budget", *fixed]
 
@@ -277,7 +295,6 @@ class PowerRow(Row):
     error = "mc_error"
 
     def has_effect(self, known: Columns) -> bool:
-        """Whether with more observations there would be more power."""
         return True
 
     def find(self, name: str, known: Columns, target: float) -> float:
@@ -316,7 +333,6 @@ class WidthBySetting(WidthRow):
 
 
 def is_alternative(alternative: Alternative, effect: float) -> bool:
-    """Whether an effect lies in the direction in which a test looks."""
     return (effect > 0.0 and alternative != "smaller") or (effect < 0.0 and alternative != "larger")
 
 
@@ -325,18 +341,3 @@ def check_method(method: Any, options: tuple[str, ...]) -> None:
     if isinstance(method, str) and method == "normal" and "asymptotic" in options:
         raise InvalidParameterError("method must be 'asymptotic' for the limit, got 'normal'")
     check_option(method, "method", options)
-
-
-__all__ = [
-    "BUDGETS",
-    "LARGEST_SIZE",
-    "Columns",
-    "NoisePlan",
-    "PowerRow",
-    "Row",
-    "Search",
-    "WidthBySetting",
-    "WidthRow",
-    "check_method",
-    "is_alternative",
-]

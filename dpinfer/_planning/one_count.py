@@ -19,13 +19,14 @@ from dpinfer._check import (
     check_scalar,
 )
 from dpinfer._numerics.roots import find_root
+from dpinfer._planning.engine import Columns, PowerRow, check_method, is_alternative
+from dpinfer._planning.search import LARGEST_SIZE
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.published import SMALLEST_VALUE
 from dpinfer.hypothesis_tests._one_count import LARGEST_RATE, OneCount, collapse
 from dpinfer.mechanisms._noisy_count import NoisyBinomial, NoisyCount, NoisyPoisson, work_at_a_point
 from dpinfer.mechanisms.independent import integer_cells
 from dpinfer.mechanisms.law import NoiseLaw
-from dpinfer.planning.engine import LARGEST_SIZE, Columns, PowerRow, check_method, is_alternative
 
 _EDGE = 1e-9
 """How near to 0 and 1 proportions are looked for."""
@@ -76,7 +77,6 @@ class _OneCountPower(PowerRow):
         return is_alternative(self.alternative, float(known[self.own[1]]) - self.value)
 
     def _distance(self, test: OneCount, alpha: float) -> FloatArray:
-        """Distance from the expected count from which on the test rejects."""
         if self.method == "exact":
             return critical_distance(test, alpha, self.alternative)
         z = test.limit().critical_value(alpha, self.alternative)
@@ -169,7 +169,6 @@ class PoissonPower(_OneCountPower):
 
 
 def _expected(exposure: FloatArray, rate: Any, name: str) -> FloatArray:
-    """Return expected counts that the tests take."""
     with np.errstate(over="ignore", under="ignore"):
         expected = np.asarray(exposure * rate)
     check_array(expected, name, ge=SMALLEST_VALUE, le=LARGEST_RATE, finite=False)
@@ -226,7 +225,6 @@ def _check_work(test: OneCount, centre: FloatArray) -> None:
 def _tail(
     test: OneCount, centre: FloatArray, distance: FloatArray, alternative: Alternative
 ) -> FloatArray:
-    """P-value at a distance."""
     if alternative == "larger":
         return test.larger(centre + distance)
     if alternative == "smaller":
@@ -235,7 +233,6 @@ def _tail(
 
 
 def _rows(test: OneCount, index: NDArray[np.intp]) -> OneCount:
-    """Return some rows of a test; all where they have one law."""
     if test.centre.ndim == 0:
         return test
     own: dict[str, Any] = {

@@ -1,11 +1,11 @@
-"""Plans of the tests of a trend over ordered cells and over ordered groups."""
+"""Plans of the tests of counts: of linear functions, of two tables, and of trends."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal, Self, final
 
 import numpy as np
@@ -22,28 +22,292 @@ from dpinfer._check import (
     check_option,
     freeze,
 )
+from dpinfer._numerics.chi2 import WeightedChi2
 from dpinfer._numerics.roots import find_root
+from dpinfer._planning.engine import Columns, NoisePlan, PowerRow, check_method, is_alternative
+from dpinfer._planning.replicates import (
+    Beyond,
+    Moments,
+    PowerWithLimit,
+    ReplicatedPower,
+    counting_error,
+    critical_values,
+    simulated_power,
+    simulated_rate,
+)
+from dpinfer._planning.search import LARGEST_SIZE
+from dpinfer._planning.table_laws import critical_value
+from dpinfer._planning.tables import EffectPower
 from dpinfer.errors import InvalidParameterError
-from dpinfer.hypothesis_tests.models import draws_in_block
+from dpinfer.estimation.targets import checked_weights
+from dpinfer.hypothesis_tests.counts import (
+    STATISTICS,
+    DrawTables,
+    Method,
+    NoiseOnly,
+    Statistic,
+    checked_method,
+    differences,
+    max_upper,
+)
+from dpinfer.hypothesis_tests.models import draws_in_block, law_pair
 from dpinfer.hypothesis_tests.trend import (
     DrawTrend,
     NoisyScores,
     TrendOfProportions,
     checked_scores,
 )
+from dpinfer.mechanisms.independent import IndependentNoise
 from dpinfer.mechanisms.law import NoiseLaw
-from dpinfer.planning.engine import LARGEST_SIZE, Columns, check_method, is_alternative
-from dpinfer.planning.limits import Moments, PowerWithLimit
-from dpinfer.planning.replicates import (
-    Beyond,
-    counting_error,
-    critical_values,
-    simulated_power,
-    simulated_rate,
-)
-from dpinfer.planning.tables import EffectPower
+from dpinfer.mechanisms.laws import Gaussian
+from dpinfer.mechanisms.weighted_sum import WeightedSum
+from dpinfer.releases.coerce import noisy_pair
 from dpinfer.results.null import SIGNS
 from dpinfer.results.simulation import Draw, Simulation
+
+_LARGEST_SHIFT, _LARGEST_DIFFERENCE = 1e100, 1e15
+"""Beyond the latter, neighbouring whole numbers run together."""
+
+_MISSED = 1e-17
+"""Chance of missing the largest shift or difference that is looked for."""
+
+_ROUNDING = 64 * np.finfo(float).eps
+"""Rounding error of a deviation, as the test allows for it."""
+
+
+@final
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LinearPower(PowerRow):
+    """Power of the test of a linear function, :func:`dpinfer.linear_ztest` or ``counts_2indep``.
+
+    - ``shift``: the confidential value of the function less its value under the null hypothesis;
+      solved for as the smallest in size, above 0, or below 0 for the alternative ``"smaller"``.
+    - ``weights``: those of the function of m published values, shape (m,): ``[1]`` for one value,
+      ``[1, -1]`` for the difference of two counts, the default for ``counts_2indep``. The noise
+      may have a law for each value.
+    - ``alternative``, ``method``: ``"exact"`` or ``"asymptotic"``, as for the test.
+
+    The deviation of the published function from its value under the null hypothesis is S + shift,
+    where S = Σ cᵢeᵢ is the noise. With c the upper α/2 quantile of S the two-sided test rejects
+    beyond ±c, and its power is P(S > c - shift) + P(S > c + shift), by the law of S for both
+    methods; one-sided tests reject on one side, beyond the upper α quantile. There is no number of
+    observations: a small shift cannot be seen but with less noise. Under whole-numbered noise the
+    power has a step where the critical value changes: at a budget that is solved for it may be more
+    than was asked for.
+    """
+
+    weights: Any = None
+    alternative: Alternative = "two-sided"
+    method: Literal["exact", "asymptotic"] = "exact"
+
+    own = ("shift",)
+
+    def prepare(self) -> None:
+        given = self.weights
+        if given is None and self.procedure.__name__ == "counts_2indep":
+            given = [1.0, -1.0]
+        weights = check_array(given, "weights", ndim=1)
+        weights = checked_weights(weights, None, weights.size).copy()
+        if not weights.any():
+            raise InvalidParameterError("weights must not all be 0: there is nothing to test")
+        self.set(weights=freeze(weights))
+        check_option(self.alternative, "alternative", ALTERNATIVES)
+        check_method(self.method, ("exact", "asymptotic"))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return np.shape(self.weights)
+
+    def check(self, name: str, value: Any) -> FloatArray:
+        return check_array(value, name, ge=-_LARGEST_SHIFT, le=_LARGEST_SHIFT)
+
+    def at(self, law: NoiseLaw, alpha: float, columns: Columns) -> tuple[Any, Any]:
+        noise = self._noise(law)
+        level = np.asarray(0.5 * alpha if self.alternative == "two-sided" else alpha)
+        signs = {"two-sided": [1.0, -1.0], "larger": [1.0], "smaller": [-1.0]}[self.alternative]
+        power = sum(self._beyond(noise, level, sign * columns["shift"]) for sign in signs)
+        return np.minimum(power, 1.0), 0.0
+
+    def _noise(self, law: NoiseLaw) -> WeightedSum:
+        noise = WeightedSum(self.weights, law)
+        if float(noise.std) == 0.0:
+            raise InvalidParameterError(
+                "mechanism must have noise in a value that has a weight: without noise there is "
+                "nothing to test, compare the values"
+            )
+        return noise
+
+    def _beyond(self, noise: WeightedSum, level: FloatArray, shift: FloatArray) -> FloatArray:
+        """Probability that S + shift is beyond the upper critical value."""
+        if self.method == "asymptotic":
+            # the critical value itself is rejected: P(S >= x) = P(S <= -x)
+            critical = float(noise.std) * -special.ndtri(level)
+            return noise._cdf(shift - critical)
+        # P(S >= t) <= level exactly where t is beyond the upper quantile, itself not included
+        critical = noise._isf(level)
+        slack = _ROUNDING * (np.abs(critical) + np.abs(shift))
+        whole = (critical == np.rint(critical)) & (shift == np.rint(shift))
+        return noise._sf(critical - shift + np.where(whole, 0.0, slack))
+
+    def range(self, name: str, known: Columns) -> tuple[float, float]:
+        if name != "shift":
+            return super().range(name, known)
+        noise = self._noise(self.law_at(known))
+        # a shift of c + d is missed with the probability P(S > d) at most
+        farthest = float(noise.isf(0.25 * float(known["alpha"])) + noise.isf(_MISSED))
+        return 0.0, -farthest if self.alternative == "smaller" else farthest
+
+
+@final
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PairedCountsPower(ReplicatedPower):
+    """Power of the test whether two tables are the same, :func:`dpinfer.counts_paired`.
+
+    - ``effect``: the confidential differences as a multiple of ``difference``, by default 1.
+    - ``difference``: the differences of the confidential counts of k cells, first table less
+      second, shape (k,); not all 0.
+    - ``mechanism``: one law for both tables, or a pair, each with scalar parameters or one for each
+      cell; or a function that makes one for both.
+    - ``statistic``: ``"max"`` or ``"chi2"``; ``method``: ``"exact"``, ``"monte-carlo"`` or
+      ``"asymptotic"``, by default that of the test, exact for ``"max"`` and simulated for
+      ``"chi2"``.
+    - ``reps``, ``rng``, ``n_jobs``: of replicates, where powers or critical values are simulated.
+
+    The published differences are dᵢ = effect·differenceᵢ + eᵢ. The largest, abs(dᵢ)/σᵢ, is not
+    rejected up to a critical value c, and the exact power is 1 - Π P(abs(dᵢ) <= c·σᵢ). The sum of
+    squares has a noncentral χ² law where the noise is Gaussian, and its power is that of this law,
+    whatever the method. Under other noise it is simulated: the Monte Carlo error includes that of
+    the critical value where this is simulated, too. Only the noise is random: there is no number of
+    observations.
+    """
+
+    difference: Any
+    statistic: Statistic = "max"
+    method: Method | None = None
+
+    own = ("effect",)
+    optional = {"effect": 1.0}  # noqa: RUF012
+
+    def prepare(self) -> None:
+        super().prepare()
+        limit = _LARGEST_DIFFERENCE
+        cells = check_array(self.difference, "difference", ndim=1, ge=-limit, le=limit)
+        if not cells.any():
+            raise InvalidParameterError(
+                "difference must have a cell that is not 0: it is the alternative"
+            )
+        checked_method(self.method, check_option(self.statistic, "statistic", STATISTICS))
+        self.set(difference=freeze(cells))
+
+    def checked_mechanism(self) -> NoisePlan:
+        if not isinstance(self.mechanism, (list, tuple)):
+            return super().checked_mechanism()
+        cells = range(self.difference.size)
+        pair = law_pair(self.mechanism, len(cells), "mechanism")
+        return IndependentNoise([x.take(i) if x.shape else x for x in pair for i in cells])
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (np.size(self.difference),)
+
+    def check(self, name: str, value: Any) -> FloatArray:
+        limit = _LARGEST_DIFFERENCE / float(np.abs(self.difference).max())
+        return check_array(value, name, ge=-limit, le=limit)
+
+    def range(self, name: str, known: Columns) -> tuple[float, float]:
+        if name == "budget":
+            return super().range(name, known)
+        problem = self._noise(self.law_at(known))
+        if name == "alpha":
+            low, high = super().range(name, known)
+            if self._critical(problem, 0.5) is None:
+                low = (1.0 + 1e-9) / (self.reps + 1.0)  # replicates show no smaller level
+            return low, high
+        size, alpha = np.abs(self.difference), float(known["alpha"])
+        critical = self._critical(problem, alpha)
+        if critical is None:  # Markov: P(Σ z² >= k/α) <= α
+            critical = float(np.sqrt(size.size / alpha))
+        elif self.statistic == "chi2":
+            critical = float(np.sqrt(critical))
+        law = problem.laws[problem.which[int(size.argmax())]]
+        missed = float(law._isf(np.asarray(_MISSED)))
+        farthest = (critical * float(law.std) + missed) / float(size.max())
+        return 0.0, min(farthest, _LARGEST_DIFFERENCE / float(size.max()))
+
+    def _noise(self, law: NoiseLaw) -> NoiseOnly:
+        nothing = np.zeros(self.difference.shape)
+        cells = nothing.size
+        pair: NoiseLaw | tuple[NoiseLaw, NoiseLaw] = law
+        if law.shape == (2 * cells,):
+            pair = law.take(np.arange(cells)), law.take(np.arange(cells, 2 * cells))
+        tables = noisy_pair(nothing, nothing, pair, ("count1", "count2"))
+        return differences(*tables, np.zeros(()))
+
+    def at(self, law: NoiseLaw, alpha: float, columns: Columns) -> tuple[Any, Any]:
+        problem = self._noise(law)
+        critical = self._critical(problem, alpha)
+        found = [
+            self._rejected(problem, alpha, critical, effect * self.difference)
+            for effect in columns["effect"].tolist()
+        ]
+        power, error = np.array(found).reshape(-1, 2).T
+        return power, error
+
+    def _critical(self, problem: NoiseOnly, alpha: float) -> float | None:
+        """Return the critical value of the test, or None where it is simulated."""
+        method = checked_method(self.method, self.statistic)
+        if method == "exact":
+            return critical_value(partial(max_upper, problem), alpha, 4.0)
+        if self.statistic == "chi2" and (method == "asymptotic" or _is_gaussian(problem)):
+            return float(special.chdtri(problem.which.size, alpha))
+        return None
+
+    def _rejected(
+        self, problem: NoiseOnly, alpha: float, critical: float | None, shift: FloatArray
+    ) -> tuple[float, float]:
+        if critical is not None and (self.statistic == "max" or _is_gaussian(problem)):
+            return _KNOWN[self.statistic](problem, critical, shift), 0.0
+        truth = DrawTables(problem.laws, problem.which, self.statistic, shift / problem.spread)
+        if critical is None:
+            null = DrawTables(problem.laws, problem.which, self.statistic)
+            return simulated_power(null, truth, alpha, shift.size, self.simulation())
+        draw = Beyond(truth, critical)
+        return simulated_rate(draw, self.simulation(), draws_in_block(shift.size))
+
+
+def _max_power(problem: NoiseOnly, critical: float, shift: FloatArray) -> float:
+    """1 - Π P(abs(e + shift) <= c·σ): the critical value is just above what is not rejected."""
+    within = 0.0
+    size = np.abs(shift)
+    with np.errstate(divide="ignore"):
+        for number, law in enumerate(problem.laws):
+            own = size[problem.which == number]
+            end = critical * float(law.std)
+            # whole numbers exactly; other noise is at the critical value with probability 0
+            is_whole = law.is_integer & (own == np.rint(own))
+            reach = np.where(is_whole, np.floor(end), end)
+            beyond = law._sf(reach - own) + law._sf(reach + own)
+            within += float(np.log1p(-np.minimum(beyond, 1.0)).sum())
+    return float(-np.expm1(within))
+
+
+def _chi2_power(problem: NoiseOnly, critical: float, shift: FloatArray) -> float:
+    """Tail of noncentral χ²; only the sum of the squared means matters."""
+    means = np.zeros(shift.size)
+    means[0] = float(np.linalg.norm(shift / problem.spread))
+    law = WeightedChi2.from_eigenvalues(np.ones(shift.size), means)
+    return float(law.upper(np.asarray(critical)))
+
+
+_KNOWN: dict[Statistic, Callable[[NoiseOnly, float, FloatArray], float]] = {
+    "max": _max_power,
+    "chi2": _chi2_power,
+}
+
+
+def _is_gaussian(problem: NoiseOnly) -> bool:
+    return all(isinstance(law, Gaussian) for law in problem.laws)
+
 
 _FLAT = 1e-12
 """Trends this small, relative to the terms of which they are the sum, are none but for rounding."""
@@ -224,7 +488,6 @@ class ProportionsTrendPower(_TrendPower):
 
     @property
     def largest_effect(self) -> float:
-        """The largest effect, at which a proportion is 0 or 1."""
         null, step = self.line
         room = np.where(step < 0.0, null, 1.0 - null)[step != 0.0]
         return float((room / np.abs(step[step != 0.0])).min())
@@ -274,7 +537,6 @@ class ProportionsTrendPower(_TrendPower):
 
 
 def _checked_shares(shares: Any, name: str) -> FloatArray:
-    """Return probabilities that are proportional to something."""
     array = check_array(shares, name, ndim=1, ge=0, le=1e100)
     if array.size < 2 or not array.any():
         raise InvalidParameterError(
@@ -300,34 +562,28 @@ class TrendOfCounts:
         noise: NoiseLaw,
         alternative: Alternative,
     ) -> Self:
-        """Return the laws for the shares of the cells under the null hypothesis and in truth."""
         null = NoisyScores.of(nobs, shares[0], scores, noise)
         return cls(null, NoisyScores(nobs, shares[1], null.scores, noise), alternative)
 
     @cached_property
     def shift(self) -> float:
-        """Mean of the deviation."""
         return float(self.null.nobs * ((self.truth.shares - self.null.shares) @ self.null.scores))
 
     @property
     def spreads(self) -> tuple[float, float]:
-        """Standard deviations of the deviation under the null hypothesis and in truth."""
         null, truth = (np.hypot(law.spread, law.noise_std) for law in (self.null, self.truth))
         return float(null), float(truth)
 
     @property
     def is_quick(self) -> bool:
-        """Whether the exact law is available, and dozens of its tails take little time."""
         return all(
             law.default_method == "exact" and law.work <= _QUICK for law in (self.null, self.truth)
         )
 
     def exact(self, alpha: float, simulation: Simulation) -> tuple[float, float]:
-        """Power of the exact test."""
         return self._beyond(self._critical(alpha)), 0.0
 
     def asymptotic(self, alpha: float, simulation: Simulation) -> tuple[float, float]:
-        """Power of the test by the normal limit, at the exact law where that is quick."""
         two_sided = self.alternative == "two-sided"
         critical = -special.ndtri(0.5 * alpha if two_sided else alpha) * self.spreads[0]
         if self.is_quick:
@@ -380,7 +636,6 @@ class TrendOfCounts:
         return min(power, 1.0)
 
     def _slack(self, critical: float) -> float:
-        """Return the rounding error of a deviation near a critical one."""
         far = np.asarray(abs(critical) + abs(self.shift))
         return float(self.null.slack(far) + self.truth.slack(far))
 
@@ -394,7 +649,6 @@ class ShiftedScores:
     spread: float
 
     def __call__(self, size: int, rng: np.random.Generator) -> FloatArray:
-        """Draw so many."""
         return (self.truth.draw(size, rng) * self.truth.spread + self.shift) / self.spread
 
 
@@ -419,7 +673,6 @@ class TrendOfGroups:
         return float((trials * self.value) @ centred), null, max(truth, 1e-9 * null)
 
     def asymptotic(self, alpha: float, source: Source) -> tuple[float, float]:
-        """Power of the test by the normal limit."""
         critical = -float(special.ndtri(0.5 * alpha if self.alternative == "two-sided" else alpha))
         draw = Beyond(Scored(self._draw, self.alternative), critical)
         return simulated_rate(draw, source(), self._block)
@@ -449,7 +702,6 @@ class TrendOfGroups:
 
     @property
     def _knots(self) -> FloatArray:
-        """Common proportions that are estimated."""
         trials = self.model.trials
         sampling = float(trials @ (self.value * (1.0 - self.value)))
         noise = float(np.broadcast_to(self.model.noise.variance, trials.shape).sum())
@@ -472,7 +724,6 @@ class _RejectedTrends:
     critical: FloatArray
 
     def __call__(self, size: int, rng: np.random.Generator) -> FloatArray:
-        """Draw so many."""
         counts = self.draw.counts(size, rng)
         model = self.draw.model
         critical = np.interp(model.share(counts), self.knots, self.critical)
@@ -488,7 +739,6 @@ class Scored:
     alternative: Alternative
 
     def __call__(self, size: int, rng: np.random.Generator) -> FloatArray:
-        """Draw so many."""
         return score(self.draw(size, rng), self.alternative)
 
 

@@ -23,6 +23,8 @@ from dpinfer._check import (
     check_scalar,
     freeze,
 )
+from dpinfer._planning.engine import BUDGETS, Columns, WidthBySetting, WidthRow
+from dpinfer._planning.search import LARGEST_SIZE, Search
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.pivots import sidak
 from dpinfer.estimation.published import LARGEST_NOBS
@@ -42,8 +44,6 @@ from dpinfer.intervals.surveys import stratified_total, survey_total
 from dpinfer.mechanisms import Exact, Laplace
 from dpinfer.mechanisms.independent import integer_cells
 from dpinfer.mechanisms.law import NoiseLaw
-from dpinfer.planning.engine import BUDGETS, Columns, WidthBySetting, WidthRow
-from dpinfer.planning.search import LARGEST_SIZE, Search
 from dpinfer.releases.values import LARGEST_VALUE
 from dpinfer.results.intervals import Intervals, Uncertainty
 from dpinfer.results.labels import split_labels
@@ -264,8 +264,6 @@ class ThresholdedWidth(WidthRow):
         return found
 
     def _last_step(self, known: Columns, target: float) -> float:
-        """Return the budget from which on the target is reached, looking from the large ones."""
-
         def told(budgets: FloatArray) -> FloatArray:
             # an empty interval, which tells nothing, is the widest
             found = [self._intervals_at({**known, "budget": budget}) for budget in budgets]
@@ -496,7 +494,6 @@ class SurveyWidth(WidthRow):
 
     @property
     def _unit(self) -> float:
-        """What the widths are divided by."""
         return 1.0 if self.procedure.__name__ == "survey_total" else float(self.population_size)
 
     def at(self, law: NoiseLaw, alpha: float, columns: Columns) -> tuple[Any, Any]:
@@ -507,11 +504,7 @@ class SurveyWidth(WidthRow):
             sample_size=columns["sample_size"],
             population_size=self.population_size,
         )
-        intervals = estimate.conf_int(
-            alpha,
-            uncertainty=self.uncertainty,
-            method=self.method,
-        )
+        intervals = estimate.conf_int(alpha, uncertainty=self.uncertainty, method=self.method)
         return np.asarray(intervals.width) / self._unit, 0.0
 
     def guess(self, name: str, known: Columns, target: float) -> float | None:
@@ -576,7 +569,6 @@ class StratifiedWidth(WidthBySetting):
         self.one(Exact(), 0.05, float(size.sum()))
 
     def _one_each(self, values: FloatArray, name: str) -> FloatArray:
-        """Return one value for each stratum."""
         if values.shape not in ((), self.shape):
             raise InvalidParameterError(
                 f"{name} must be a number or have one entry for each of the {self.shape[0]} "
@@ -616,10 +608,6 @@ class StratifiedWidth(WidthBySetting):
             design=self.design,
             **given,
         )
-        intervals = estimate.conf_int(
-            alpha,
-            uncertainty=self.uncertainty,
-            method=self.method,
-        )
+        intervals = estimate.conf_int(alpha, uncertainty=self.uncertainty, method=self.method)
         unit = 1.0 if self.procedure.__name__ == "stratified_total" else self._everybody
         return float(intervals.width) / unit, 0.0

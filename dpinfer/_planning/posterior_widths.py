@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 from scipy import special
 
 from dpinfer._check import FloatArray, check_array, check_option, check_scalar, show
+from dpinfer._planning.engine import BUDGETS, Columns, WidthRow
+from dpinfer._planning.expected_widths import mean, noises, poisson_counts, uniforms
+from dpinfer._planning.search import Search
 from dpinfer.errors import InvalidParameterError
 from dpinfer.intervals._windows import bound
 from dpinfer.intervals.posterior import KINDS, CountPosterior, Kind, count_posterior
@@ -24,9 +27,6 @@ from dpinfer.intervals.priors import (
 )
 from dpinfer.mechanisms import Laplace
 from dpinfer.mechanisms.law import NoiseLaw
-from dpinfer.planning.engine import BUDGETS, Columns, WidthRow
-from dpinfer.planning.expectations import mean, noises, poisson_counts, uniforms
-from dpinfer.planning.search import Search
 
 _SMALLEST_MEAN, _LARGEST_MEAN = 1e-6, 1e12
 """Range in which an expected count is looked for."""
@@ -144,7 +144,6 @@ class PosteriorWidth(WidthRow):
         return Predictive(prior, law, *self._support).expected_width(alpha, self.kind)
 
     def _made(self, expected: float) -> CountPrior:
-        """Return the prior with an expected count."""
         try:
             prior = self.prior(expected)
         except TypeError as error:
@@ -177,7 +176,6 @@ class PosteriorWidth(WidthRow):
 
 
 def _check_single(prior: CountPrior) -> CountPrior:
-    """Return a prior if its parameters are single numbers."""
     names = {PoissonPrior: ("rate",), NegativeBinomialPrior: ("mean", "dispersion")}
     for name in names.get(type(prior), ()):
         check_scalar(getattr(prior, name), f"the {name} of prior")
@@ -194,7 +192,6 @@ class Predictive:
     upper: float
 
     def expected_width(self, alpha: float, kind: Kind) -> tuple[float, float]:
-        """Return the expected width of the credible interval, and about its error."""
         if float(self.law.variance) == 0.0:
             return 0.0, 0.0
         if isinstance(self.prior, FlatPrior) and np.isinf(self.upper - self.lower):
@@ -216,7 +213,6 @@ class Predictive:
         )
 
     def _weighted(self, points: FloatArray, alpha: float, kind: Kind) -> tuple[float, float]:
-        """Return the average over equally spaced points, weighted by their probability."""
         posterior = self._posterior(points)
         widths = np.asarray(posterior.interval(alpha, kind).width)
         log_weight = np.asarray(posterior.log_marginal)
@@ -238,7 +234,6 @@ class Predictive:
 
     @cached_property
     def _drawn(self) -> tuple[FloatArray, NDArray[np.bool_]]:
-        """Counts from the prior, and whether each is to be used."""
         return drawn_counts(self.prior, uniforms(_DRAWS, 3)[:, :2], self.lower, self.upper)
 
     @property
@@ -262,7 +257,6 @@ class Predictive:
 
     @property
     def _tabulated(self) -> Predictive:
-        """The same with a table for a function."""
         assert isinstance(self.prior, FunctionPrior)
         if not self.upper - self.lower < _MOST_TABULATED:
             raise InvalidParameterError(
@@ -302,7 +296,6 @@ def drawn_counts(
 
 
 def outermost_counts(prior: CountPrior, lower: float, upper: float) -> tuple[float, float]:
-    """Return counts between which nearly all of the prior is."""
     if isinstance(prior, FlatPrior):
         return lower, upper
     if isinstance(prior, TablePrior):
@@ -315,7 +308,6 @@ def outermost_counts(prior: CountPrior, lower: float, upper: float) -> tuple[flo
 
 
 def _on_support(prior: TablePrior, lower: float, upper: float) -> tuple[FloatArray, FloatArray]:
-    """Return the counts that are possible, and their probabilities."""
     pmf = np.asarray(prior.pmf)
     counts = prior.first + np.arange(pmf.size, dtype=np.float64)
     kept = (pmf > 0.0) & (counts >= lower) & (counts <= upper)
@@ -327,7 +319,6 @@ def _on_support(prior: TablePrior, lower: float, upper: float) -> tuple[FloatArr
 
 
 def _moments(prior: CountPrior) -> tuple[float, float]:
-    """Return mean and dispersion."""
     if isinstance(prior, PoissonPrior):
         return float(prior.rate), 0.0
     assert isinstance(prior, NegativeBinomialPrior)
@@ -335,7 +326,6 @@ def _moments(prior: CountPrior) -> tuple[float, float]:
 
 
 def _rates(mean: float, dispersion: float, q: FloatArray) -> FloatArray:
-    """Return quantiles of the gamma law of the rates."""
     if dispersion < _SMALLEST_DISPERSION:
         return np.full(q.shape, mean)
     return np.asarray(mean * dispersion * special.gammaincinv(1.0 / dispersion, q))

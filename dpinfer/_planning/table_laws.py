@@ -42,8 +42,6 @@ _CELLS_AT_ONCE = 1 << 18
 
 
 def critical_value(upper: Tail, alpha: float, scale: float) -> float:
-    """Return the smallest value, up to rounding, of which the upper tail is at most alpha."""
-
     def excess(q: FloatArray, _: object) -> FloatArray:
         gap = np.log(np.maximum(upper(q), _SMALLEST_TAIL)) - np.log(alpha)
         return np.where(np.abs(gap) < _CLOSE, 0.0, gap)
@@ -66,7 +64,6 @@ class ShiftedForm:
         return float(self.law.upper(np.asarray(q - self.constant)))
 
     def critical_value(self, alpha: float) -> float:
-        """Return the value whose upper tail is alpha."""
         assert self.law is not None  # a null hypothesis leaves something to chance
         above = critical_value(self.law.upper, alpha, 2.0 * self.law.mean)
         return self.constant + above
@@ -159,7 +156,6 @@ class SimulatedDeviations:
     statistic: Statistic
 
     def __call__(self, size: int, rng: np.random.Generator) -> FloatArray:
-        """Draw so many independent replicates."""
         deviations = self.truth.draw_deviations(size, rng)
         deviations += self.truth.expected - self.table.expected
         return STATISTICS[self.statistic](self.table)(deviations)
@@ -174,7 +170,6 @@ class Releases:
     shares: FloatArray
 
     def draw(self, size: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
-        """Draw tables, shape (..., size), and published numbers of observations."""
         counts = rng.multinomial(self.nobs, self.shares, (size, self.nobs.size))
         total = np.full(size, float(self.nobs.sum()))
         return publish(self.model, counts, total, rng)
@@ -201,14 +196,12 @@ class DecidedTables:
     smallest: float
 
     def __call__(self, size: int, rng: np.random.Generator) -> FloatArray:
-        """Draw so many independent replicates."""
         model, released = self.releases.model, self.releases.draw(size, rng)
         decided = is_decided(model.fit(*released), self.smallest)
         return np.where(decided, FITTED_STATISTICS[self.statistic](model, *released), _UNDECIDED)
 
 
 def is_decided(fit: Fit, smallest: float) -> NDArray[np.bool_]:
-    """Whether no expected count of a table is too small, shape (m,)."""
     cells = fit.expected.reshape(-1, fit.expected.shape[-1])
     return np.asarray((cells >= smallest).all(axis=0))
 
@@ -227,7 +220,6 @@ class NestedTests:
     smallest: float
 
     def __call__(self, size: int, rng: np.random.Generator) -> FloatArray:
-        """Draw so many releases; 1 where the test rejects, 0 elsewhere."""
         tables, nobs = self.releases.draw(size, rng)
         fit = self.releases.model.fit(tables, nobs)
         statistic = FITTED_STATISTICS[self.statistic](self.releases.model, tables, nobs)
@@ -268,7 +260,6 @@ class NestedTests:
         reps: int,
         rng: np.random.Generator,
     ) -> FloatArray:
-        """Count the replicates that are extreme for each of the chosen releases."""
         model = self.releases.model
         together = max(1, _CELLS_AT_ONCE // (reps * model.size))
         counts = []

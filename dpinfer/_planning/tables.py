@@ -17,6 +17,18 @@ from dpinfer._check import (
     check_option,
     freeze,
 )
+from dpinfer._planning.engine import Columns, NoisePlan, check_law, check_plan
+from dpinfer._planning.replicates import ReplicatedPower, simulated_power, simulated_rate
+from dpinfer._planning.search import LARGEST_SIZE
+from dpinfer._planning.table_laws import (
+    DecidedTables,
+    NestedTests,
+    Releases,
+    SimulatedDeviations,
+    critical_value,
+    fitted_power,
+    shifted_law,
+)
 from dpinfer.errors import ConvergenceError, InvalidParameterError
 from dpinfer.hypothesis_tests._fitted_tables import (
     LARGEST,
@@ -42,18 +54,6 @@ from dpinfer.hypothesis_tests.goodness_of_fit import (
 from dpinfer.mechanisms.independent import as_noise, groups, integer_cells
 from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.mechanisms.laws import Gaussian
-from dpinfer.planning.engine import LARGEST_SIZE, Columns, NoisePlan
-from dpinfer.planning.mechanisms import check_law, check_plan
-from dpinfer.planning.replicates import ReplicatedPower, simulated_power, simulated_rate
-from dpinfer.planning.table_laws import (
-    DecidedTables,
-    NestedTests,
-    Releases,
-    SimulatedDeviations,
-    critical_value,
-    fitted_power,
-    shifted_law,
-)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -122,13 +122,11 @@ class EffectPower(ReplicatedPower):
 
     @property
     def largest_effect(self) -> float:
-        """The largest effect, at which a cell has no probability left."""
         null, step = self.line
         falls = step < 0.0
         return float((null[falls] / -step[falls]).min())
 
     def value_at(self, effect: float) -> FloatArray:
-        """Probabilities of the cells."""
         null, step = self.line
         value = np.maximum(null + effect * step, 0.0)
         return np.asarray(value / value.sum())
@@ -157,7 +155,6 @@ class EffectPower(ReplicatedPower):
 
     @property
     def effect_size(self) -> float:
-        """Cohen's w of the truth."""
         null, step = self.line
         return float(np.sqrt((np.square(step) / null).sum()))
 
@@ -289,7 +286,6 @@ class GoodnessOfFitPower(_TablePower):
 
 
 def _is_quick(table: NoisyTable) -> bool:
-    """Whether the characteristic function decays fast, or there are few tables."""
     size = table.expected.size
     if size > _FEW or {type(law) for law, _ in groups(table.noise, size)} == {Gaussian}:
         return True
@@ -298,7 +294,6 @@ def _is_quick(table: NoisyTable) -> bool:
 
 
 def exact_power(table: NoisyTable, alpha: float, value: FloatArray) -> tuple[float, float]:
-    """Return the exact power and the larger of the errors of the two laws."""
     null = table.pearson_law
     if not null.is_available:
         return np.nan, np.inf
@@ -396,17 +391,14 @@ class _FittedPower(_TablePower):
         return simulated_power(null, tables, alpha, value.size, self.simulation())
 
     def releases(self, law: NoiseLaw, nobs: int, value: FloatArray) -> Releases:
-        """Return what draws releases."""
         model = self._model_at(law, nobs, value)
         return Releases(model, self._trials(nobs), self._shares(value))
 
     def _shares(self, value: FloatArray) -> FloatArray:
-        """Return the probabilities of the cells among observations that are counted together."""
         cells = value.reshape(self._trials(1).size, -1)
         return np.asarray(cells / cells.sum(axis=1, keepdims=True))
 
     def _variance(self, law: NoiseLaw) -> FloatArray:
-        """Return the variance of the noise, in the shape of the table."""
         variance = np.broadcast_to(law.variance, self.shape).reshape(self.truth.shape)
         return check_array(variance, "the variance of mechanism", le=LARGEST**2)
 
@@ -628,7 +620,6 @@ class CompositeFitPower(_NoisyTotalPower):
         return self._published(law, replace(margins, steps=_STEPS))
 
     def _margins(self, law: NoiseLaw) -> ParametricMargins:
-        """Return the null hypothesis, to be fitted to tables with such noise."""
         form = NoiseForm.published(self._variance(law), self._total_spread)
         return replace(self._null, form=form)
 
@@ -637,7 +628,6 @@ class CompositeFitPower(_NoisyTotalPower):
 
 
 def group_sizes(shares: FloatArray, nobs: int) -> NDArray[np.int64]:
-    """Return numbers of members that add up to all, but 1 at least."""
     ends = np.rint(np.cumsum(shares) * nobs)
     return np.asarray(np.maximum(np.diff(ends, prepend=0.0), 1.0), dtype=np.int64)
 
@@ -645,7 +635,6 @@ def group_sizes(shares: FloatArray, nobs: int) -> NDArray[np.int64]:
 def checked_probabilities(
     value: Any, name: str, ndim: int, *, positive: bool = False
 ) -> FloatArray:
-    """Return probabilities that add up to 1."""
     array = check_array(value, name, ge=0, gt=0.0 if positive else None, ndim=ndim)
     if array.size < 2 or abs(float(array.sum()) - 1.0) > _ROUNDING:
         raise InvalidParameterError(
@@ -663,7 +652,6 @@ def _check_shape(table: FloatArray) -> None:
 
 
 def _check_differs(value: FloatArray, null: FloatArray, reason: str) -> None:
-    """Refuse a truth that is no other than the null hypothesis."""
     if np.allclose(value, null, rtol=_SAME, atol=0.0):
         raise InvalidParameterError(f"truth must not be {reason}")
 

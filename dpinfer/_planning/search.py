@@ -161,7 +161,6 @@ class Search:
         return np.where(missing <= 0.0, np.minimum(missing, -_LEAST), missing)
 
     def lack_at(self, at: float) -> float:
-        """Return what lacks at one argument."""
         return float(self.lack(np.array([at]))[0])
 
     def _first_whole(self, low: float, high: float) -> float:
@@ -188,7 +187,6 @@ class Search:
         return float(following) if whole else _bracket(self.lack, last, following)
 
     def reached(self, least: float) -> InvalidParameterError:
-        """Return the error that the least argument is more than enough."""
         reached = self.values(np.array([least]))[0]
         return InvalidParameterError(
             f"{self.quantity} must be {'larger' if self.rises else 'smaller'} than {reached:.6g}, "
@@ -196,7 +194,6 @@ class Search:
         )
 
     def unreachable(self, largest: float) -> InvalidParameterError:
-        """Return the error that the largest argument is not enough."""
         reached = self.values(np.array([largest]))[0]
         return InvalidParameterError(
             f"{self.quantity} must be one that can be reached: it is {reached:.6g} at "
@@ -205,18 +202,11 @@ class Search:
 
 
 def _bracket(
-    lack: Callable[[FloatArray], FloatArray],
-    low: float,
-    high: float,
-    precision: float = _PRECISION,
+    lack: Callable[[FloatArray], FloatArray], low: float, high: float, precision: float = _PRECISION
 ) -> float:
     """Return the end that lacks nothing of a small bracket; ``low`` may be the larger number."""
     span = high - low
     _, found = find_root(
-        lambda share, _: lack(low + span * share),
-        np.zeros(1),
-        np.ones(1),
-        rtol=0.0,
-        atol=precision,
+        lambda share, _: lack(low + span * share), np.zeros(1), np.ones(1), rtol=0.0, atol=precision
     )
     return float(low + span * found[0])

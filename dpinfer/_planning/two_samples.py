@@ -18,13 +18,10 @@ from dpinfer._check import (
     check_option,
     check_scalar,
 )
-from dpinfer.errors import InvalidParameterError
-from dpinfer.estimation.published import SMALLEST_VALUE
-from dpinfer.mechanisms._noisy_count import NoisyPoisson
-from dpinfer.mechanisms.law import NoiseLaw
-from dpinfer.planning.engine import LARGEST_SIZE, Columns, check_method, is_alternative
-from dpinfer.planning.limits import Moments, PowerWithLimit
-from dpinfer.planning.two_counts import (
+from dpinfer._planning.engine import Columns, check_method, is_alternative
+from dpinfer._planning.replicates import Moments, PowerWithLimit
+from dpinfer._planning.search import LARGEST_SIZE
+from dpinfer._planning.two_counts import (
     DifferingPairs,
     Known,
     Method,
@@ -32,6 +29,10 @@ from dpinfer.planning.two_counts import (
     TwoCounts,
     TwoPoissons,
 )
+from dpinfer.errors import InvalidParameterError
+from dpinfer.estimation.published import SMALLEST_VALUE
+from dpinfer.mechanisms._noisy_count import NoisyPoisson
+from dpinfer.mechanisms.law import NoiseLaw
 
 _PRECISION, _COARSE = 1e-6, 1e-3
 """Relative precision of what is solved for, and where each step may take seconds."""
@@ -76,9 +77,7 @@ class _TwoCountsPower(PowerWithLimit):
 
     @property
     def _test(self) -> tuple[Alternative, Method, float]:
-        """What the test is told beside the counts and their laws."""
-        method: Method = self.method
-        return self.alternative, method, self.nuisance_alpha
+        return self.alternative, self.method, self.nuisance_alpha
 
     def at(self, law: NoiseLaw, alpha: float, columns: Columns) -> tuple[Any, Any]:
         noises = (law.take(0), law.take(1)) if law.shape else (law, law)
@@ -348,11 +347,9 @@ class TwoRatesPower(_TwoCountsPower):
 
     @property
     def _share(self) -> float:
-        """Share of the events that the first sample has under the null hypothesis."""
         return self.value / (self.value + self.ratio)
 
     def _means(self, columns: Columns) -> tuple[FloatArray, FloatArray]:
-        """Return expected events of both samples."""
         exposure, rate1, rate2 = (np.asarray(columns[name]) for name in self.own)
         means = exposure * rate1, self.ratio * exposure * rate2
         for mean, name in zip(means, ("rate1", "ratio * rate2"), strict=True):

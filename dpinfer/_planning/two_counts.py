@@ -20,16 +20,15 @@ from numpy.typing import NDArray
 from dpinfer._check import Alternative, FloatArray
 from dpinfer._numerics.counts import LOG_NEGLIGIBLE, binom_pmf, binom_radius
 from dpinfer._numerics.roots import find_root
+from dpinfer._planning.replicates import simulated_rate
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.unknown_trials import UnknownTrials
 from dpinfer.hypothesis_tests._plug_in import NULLS as TRIALS_NULLS
 from dpinfer.hypothesis_tests._plug_in import work as guaranteed_work
-from dpinfer.hypothesis_tests._two_samples import NULLS as SAMPLE_NULLS
-from dpinfer.hypothesis_tests._two_samples import Sample, TwoSamples
+from dpinfer.hypothesis_tests._two_samples import NULLS, Sample, TwoSamples
 from dpinfer.mechanisms._noisy_count import MOST_WORK, NoisyBinomial, NoisyCount, work_at_a_point
 from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.mechanisms.weighted_sum import fast_sum
-from dpinfer.planning.replicates import simulated_rate
 from dpinfer.results.simulation import Simulation
 
 Method = Literal["exact", "plug-in", "asymptotic"]
@@ -111,11 +110,9 @@ class Screen:
     margin: float
 
     def at(self, total: FloatArray) -> FloatArray:
-        """Return about the critical score."""
         return np.interp(total, self.total, self.score)
 
     def is_outside(self, total: FloatArray) -> NDArray[np.bool_]:
-        """Whether totals are outside those that were looked at."""
         return np.asarray((total < self.total[0]) | (total > self.total[-1]))
 
 
@@ -170,11 +167,9 @@ class TwoCounts(ABC):
 
     @property
     def _spread(self) -> float:
-        """Standard deviation of the published total."""
         return float(np.sqrt(self._moments[1] + sum(law.noise.variance for law in self.laws)))
 
     def reject(self, alpha: float, simulation: Simulation) -> tuple[float, float]:
-        """Probability that the test rejects, and its Monte Carlo error, 0 for a sum."""
         if alpha <= self._least_pvalue:
             return 0.0, 0.0
         return (self.sum(alpha), 0.0) if self.is_summable else self.simulated(alpha, simulation)
@@ -189,7 +184,6 @@ class TwoCounts(ABC):
         return simulated_rate(partial(self._rejections, alpha, screen), simulation, _REPLICATES)
 
     def _check_work(self, pvalues: float) -> None:
-        """Refuse so many p-values if they take too long."""
         work = pvalues * self._work
         if work > _MOST_WORK:
             raise InvalidParameterError(
@@ -201,7 +195,6 @@ class TwoCounts(ABC):
     def _rejections(
         self, alpha: float, screen: Screen | None, size: int, rng: np.random.Generator
     ) -> FloatArray:
-        """Draw published counts; 1 where the test rejects, 0 elsewhere."""
         first, second = self._draw(size, rng)
         if screen is None:
             return (self.pvalues(first, second) <= alpha).astype(np.float64)
@@ -212,25 +205,21 @@ class TwoCounts(ABC):
         return rejected.astype(np.float64)
 
     def _distance(self, screen: Screen, first: FloatArray, second: FloatArray) -> FloatArray:
-        """Return by how much scores exceed the critical one, about."""
         return self._score(self._contrast(first, second)) - screen.at(first + second)
 
     def _is_doubtful(
         self, screen: Screen, first: FloatArray, second: FloatArray
     ) -> NDArray[np.bool_]:
-        """Whether pairs need a p-value of their own."""
         near = ~(np.abs(self._distance(screen, first, second)) > screen.margin)
         return near | screen.is_outside(first + second)
 
     def _draw(self, size: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
-        """Draw published counts."""
         first, second = (
             law._draw_counts(size, rng) + law.noise._rvs((size,), rng) for law in self.laws
         )
         return first, second
 
     def _score(self, z: FloatArray) -> FloatArray:
-        """Return what is large where the test rejects."""
         return {"two-sided": np.abs(z), "larger": z, "smaller": -z}[self.alternative]
 
     def _screen(self, alpha: float) -> Screen:
@@ -263,25 +252,21 @@ class TwoCounts(ABC):
 
     @property
     def _is_whole(self) -> bool:
-        """Whether the published counts are whole numbers."""
         return all(law.noise.is_integer for law in self.laws)
 
     @cached_property
     def is_summable(self) -> bool:
-        """Whether the published counts are whole numbers, and their pairs not too many."""
         if not self._is_whole:
             return False
         lengths = [high - low + 1.0 for low, high in self._ends]
         return lengths[0] * lengths[1] <= self._most_pairs and self._is_quick(sum(lengths))
 
     def _is_quick(self, totals: float) -> bool:
-        """Whether the critical counts of so many totals are found in seconds."""
         if self.method == "exact" and totals > self._most_guaranteed:
             return False
         return totals * _STEPS * self._work <= MOST_WORK
 
     def sum(self, alpha: float) -> float:
-        """Probability that the test rejects."""
         sides = {"two-sided": (0, 1), "larger": (0,), "smaller": (1,)}[self.alternative]
         return min(sum(self._beyond(alpha, side) for side in sides), 1.0)
 
@@ -333,13 +318,11 @@ class TwoCounts(ABC):
 
     @cached_property
     def _ends(self) -> tuple[tuple[float, float], tuple[float, float]]:
-        """First and last published count that matters, of both."""
         first, second = (_ends(law) for law in self.laws)
         return first, second
 
     @cached_property
     def _pmfs(self) -> list[FloatArray]:
-        """Probabilities of the published counts between their ends."""
         return [
             np.maximum(-np.diff(law.upper(np.arange(low, high + 2.0))), 0.0)
             for law, (low, high) in zip(self.laws, self._ends, strict=True)
@@ -362,7 +345,6 @@ class TwoBinomials(TwoCounts):
         method: Method,
         nuisance_alpha: float,
     ) -> Self:
-        """Return the counts of so many trials with these true proportions."""
         first, second = (
             NoisyBinomial(nobs=np.asarray(n), value=np.asarray(p), noise=noise)
             for n, p, noise in zip(nobs, value, noises, strict=True)
@@ -372,9 +354,8 @@ class TwoBinomials(TwoCounts):
     def pvalues(
         self, first: FloatArray, second: FloatArray, method: Method | None = None
     ) -> FloatArray:
-        """P-values of pairs of published counts, shape (m,)."""
         test = self._test(first, second)
-        return SAMPLE_NULLS[method or self.method](test, self.alternative, _UNUSED)[0]
+        return NULLS[method or self.method](test, self.alternative, _UNUSED)[0]
 
     def _contrast(self, first: FloatArray, second: FloatArray) -> FloatArray:
         return self._test(first, second).statistic
@@ -440,7 +421,6 @@ class TwoBinomials(TwoCounts):
 
 
 def _width(nobs: float, share: float) -> float:
-    """Return how many counts matter."""
     n = np.asarray(nobs)
     return min(2.0 * float(binom_radius(np.rint(n * share), n, LOG_NEGLIGIBLE)), nobs) + 1.0
 
@@ -462,12 +442,9 @@ class ShareOfTotal(TwoCounts):
     def pvalues(
         self, first: FloatArray, second: FloatArray, method: Method | None = None
     ) -> FloatArray:
-        """P-values of pairs of published counts, shape (m,)."""
         method = method or self.method
         if method == "asymptotic":
-            return TRIALS_NULLS["asymptotic"](self._test(first, second), self.alternative, _UNUSED)[
-                0
-            ]
+            return TRIALS_NULLS[method](self._test(first, second), self.alternative, _UNUSED)[0]
         keys = [(method, *pair) for pair in zip(first.tolist(), second.tolist(), strict=True)]
         if len(self.known) + len(keys) > _MOST_KNOWN:
             self.known.clear()
@@ -511,7 +488,6 @@ class ShareOfTotal(TwoCounts):
 
     @property
     def _noise_variance(self) -> float:
-        """Variance of the noise in T₁ - share·M."""
         first, second = (float(law.noise.variance) for law in self.laws)
         return (1.0 - self._share) ** 2 * first + self._share**2 * second
 
@@ -605,7 +581,6 @@ class DifferingPairs(ShareOfTotal):
         nuisance_alpha: float,
         known: Known,
     ) -> Self:
-        """Return the counts of so many pairs with these true proportions."""
         first, second = (
             NoisyBinomial(nobs=np.asarray(nobs), value=np.asarray(p), noise=noise)
             for p, noise in zip(value, noises, strict=True)
@@ -613,7 +588,6 @@ class DifferingPairs(ShareOfTotal):
         return cls((first, second), alternative, method, nuisance_alpha, known=known)
 
     def sum(self, alpha: float) -> float:
-        """Probability that the test rejects."""
         (low1, high1), (low2, high2) = self._ends
         first, second = np.arange(low1, high1 + 1.0), np.arange(low2, high2 + 1.0)
         joint = self._joint
@@ -633,7 +607,6 @@ class DifferingPairs(ShareOfTotal):
         return min(float(joint[rejected].sum()), 1.0)
 
     def _critical_counts(self, alpha: float, total: FloatArray) -> FloatArray:
-        """Smallest count of one kind for which the test rejects, given the total."""
         side = 1 if self.alternative == "smaller" else 0
         middle = np.floor(0.5 * total)
         last = np.full(total.size, max(high for _, high in self._ends))
@@ -642,7 +615,6 @@ class DifferingPairs(ShareOfTotal):
 
     @cached_property
     def _joint(self) -> FloatArray:
-        """Probabilities of the published counts between their ends."""
         from scipy import signal  # slow to import
 
         (low1, high1), (low2, high2) = self._counts
@@ -661,13 +633,11 @@ class DifferingPairs(ShareOfTotal):
 
     @cached_property
     def _counts(self) -> tuple[tuple[float, float], tuple[float, float]]:
-        """First and last count that matters, of both."""
         first, second = (law._support(_LOG_NEGLIGIBLE_PAIR) for law in self.laws)
         return first, second
 
     @cached_property
     def _reaches(self) -> tuple[float, float]:
-        """How far noise goes that matters."""
         first, second = (float(law.noise.isf(0.1 * _LEFT_OUT_OF_PAIRS)) for law in self.laws)
         return first, second
 
@@ -703,7 +673,6 @@ class DifferingPairs(ShareOfTotal):
 
 
 def _pmf(noise: NoiseLaw, reach: float) -> FloatArray:
-    """Probabilities of whole-numbered noise within reach of 0, by its tails."""
     size = np.abs(np.arange(-reach, reach + 1.0))
     return np.maximum(noise._cdf(-size) - noise._cdf(-size - 1.0), 0.0)
 
@@ -715,11 +684,7 @@ def _ends(law: NoisyCount) -> tuple[float, float]:
 
 
 def _smallest(
-    holds: Holds,
-    first: FloatArray,
-    last: FloatArray,
-    guess: FloatArray,
-    chosen: NDArray[np.intp],
+    holds: Holds, first: FloatArray, last: FloatArray, guess: FloatArray, chosen: NDArray[np.intp]
 ) -> FloatArray:
     """Smallest whole numbers, up to ``last`` + 1, from which on a condition holds in some rows."""
     below, above, point = first[chosen] - 1.0, last[chosen] + 1.0, guess[chosen]
