@@ -86,11 +86,6 @@ def found_by(row: Any, method: str, name: str, known: Columns, target: float) ->
     return found
 
 
-def spelled(method: Any) -> Any:
-    """Return the name that intervals have for a method."""
-    return "normal" if isinstance(method, str) and method == "asymptotic" else method
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CountWidth(WidthRow):
     """Width 2t of the interval for a count, with t the quantile of the noise.
