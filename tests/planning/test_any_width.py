@@ -284,7 +284,7 @@ REFUSED = {
         (RATIO | {"width": 0.1, "numerator": None}, "numerator must be given"),
         (RATIO | {"width": 0.0}, "width must be > 0"),
         (RATIO | {"mechanism": "laplace"}, "mechanism must be a law of noise"),
-        (RATIO | {"method": "fieller"}, "method must be one of 'exact', 'asymptotic'"),
+        (RATIO | {"method": "fieller"}, "one of 'exact', 'asymptotic'"),
     ],
     linear_ratio_confint: [
         (PART | {"mechanism": LAW, "values": [[1, 2, 3]]}, "values must be one-dimensional"),
@@ -296,7 +296,10 @@ REFUSED = {
         ),
         (PART | {"mechanism": "laplace"}, "mechanism must be a law of noise"),
         (PART | {"mechanism": [Exact()] * 2}, "mechanism must have one law"),
-        (PART | {"mechanism": LAW, "method": "fieller"}, "method must be one of 'exact', 'asymptotic'"),
+        (
+            PART | {"mechanism": LAW, "method": "fieller"},
+            "one of 'exact', 'asymptotic'",
+        ),
         (PART | {"mechanism": LAW, "simultaneous": 1}, "simultaneous must be True or False"),
         (PART | {"mechanism": L, "width": None}, "exactly one of size, alpha, budget, width must"),
         (
@@ -307,7 +310,8 @@ REFUSED = {
         (PART | {"mechanism": L, "width": 0.0}, "width must be > 0"),
         (PART | {"mechanism": L, "width": 0.1, "alpha": 2.0}, "alpha must be < 1"),
         (
-            PART | {"mechanism": L, "width": 0.1, "denominator": [1, -1, 1], "method": "asymptotic"},
+            PART
+            | {"mechanism": L, "width": 0.1, "denominator": [1, -1, 1], "method": "asymptotic"},
             "width must be one that can be reached",
         ),
     ],
@@ -339,7 +343,7 @@ REFUSED = {
         (SURVEY | {"uncertainty": "sampling"}, "uncertainty must be one of"),
         (
             SURVEY | {"uncertainty": "noise", "method": "convolution"},
-            "method must be one of 'exact', 'asymptotic'",
+            "one of 'exact', 'asymptotic'",
         ),
         (SURVEY | {"sample_size": 1}, "sample_size must be >= 2"),
         (SURVEY | {"sample_size": 101}, "sample_size must be <= 100"),
@@ -383,7 +387,7 @@ REFUSED = {
         (PROPORTION | {"method": "score"}, "method must be one of 'exact', 'mid-p'"),
         (NOISY | {"nobs_mechanism": "laplace"}, "nobs_mechanism must be a law of noise"),
         (NOISY | {"nobs_mechanism": Laplace(scale=[1.0, 2.0])}, "nobs_mechanism must have scalar"),
-        (NOISY | {"method": "wilson"}, "method must be one of 'exact', 'asymptotic'"),
+        (NOISY | {"method": "wilson"}, "one of 'exact', 'asymptotic'"),
         (NOISY | {"nobs_is_total": 1}, "nobs_is_total must be True or False"),
         (
             NOISY | {"nobs_mechanism": None, "nobs_is_total": True},
@@ -427,7 +431,7 @@ REFUSED = {
         (TABLE | {"scale": "linear"}, "scale must be one of 'log', 'plain'"),
         (TABLE | {"ratio": 0.0}, "ratio must be >= 1e-06"),
         (TABLE | {"row_totals": 1}, "row_totals must be True or False"),
-        (TABLE | {"method": "score"}, "method must be one of 'exact', 'asymptotic'"),
+        (TABLE | {"method": "score"}, "one of 'exact', 'asymptotic'"),
         (TABLE | {"uncertainty": "noise+sampling"}, "method must be 'asymptotic'"),
     ],
     risk_difference_confint: [(TABLE | {"scale": "log"}, "scale must be 'plain'")],
