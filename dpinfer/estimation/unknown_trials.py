@@ -21,24 +21,16 @@ from dpinfer._check import (
     check_array,
     check_flag,
     check_integer_array,
-    check_scalar,
 )
 from dpinfer._numerics.counts import LOG_NEGLIGIBLE, binom_radius
 from dpinfer._numerics.roots import evaluated, largest_over_integers
 from dpinfer.errors import InvalidParameterError
-from dpinfer.estimation.published import (
-    check_published,
-    checked_proportion,
-    common_shape,
-    unlabelled,
-)
 from dpinfer.mechanisms._noisy_count import MOST_WORK, NoisyBinomial, work_at_a_point
 from dpinfer.mechanisms.independent import IndependentNoise, Mechanism, as_noise
-from dpinfer.mechanisms.law import NoiseLaw, refuse_dependent
+from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.mechanisms.weighted_sum import fast_sum
 from dpinfer.releases.coerce import noisy
 from dpinfer.releases.values import NoisyValues
-from dpinfer.results.labels import split_labels
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -74,49 +66,6 @@ class UnknownTrials:
     labels: pd.Index | None
 
     @classmethod
-    def checked(
-        cls,
-        *,
-        count: Any,
-        nobs: Any,
-        value: Any,
-        mechanism: Mechanism,
-        nobs_mechanism: Mechanism,
-        is_total: bool,
-        nuisance_alpha: float,
-        names: tuple[str, str] = ("count", "nobs"),
-    ) -> UnknownTrials:
-        """Check the arguments of a test, each by itself and against the others."""
-        counts, labels = split_labels(count, names[0])
-        total = check_array(unlabelled(nobs, names[1], labels, names[0]), names[1])
-        check_array(total, names[1], ge=-LARGEST_TRIALS, le=LARGEST_TRIALS)
-        proportion = checked_proportion(value, labels)
-        shape = common_shape(
-            **dict(zip((*names, "value"), (counts, total, proportion), strict=True))
-        )
-        size = shape[0] if shape else 1
-        noise = as_noise(mechanism, size)
-        other = as_noise(nobs_mechanism, size, name="nobs_mechanism")
-        refuse_dependent([noise, other], "mechanism and nobs_mechanism")
-        shape = np.broadcast_shapes(shape, noise.shape, other.shape)
-        rows = shape or (1,)
-        columns = [np.broadcast_to(x, rows) for x in (counts, total, proportion)]
-        check_published(columns[0], names[0], noise)
-        if not is_total or noise.is_integer:
-            check_published(columns[1], names[1], other)
-        return cls(
-            count=columns[0],
-            nobs=columns[1],
-            value=columns[2],
-            noise=noise,
-            nobs_noise=other,
-            is_total=is_total,
-            nuisance_alpha=check_scalar(nuisance_alpha, "nuisance_alpha", gt=0, lt=0.5),
-            shape=shape,
-            labels=labels,
-        )
-
-    @classmethod
     def of(
         cls,
         x: NoisyValues,
@@ -141,7 +90,7 @@ class UnknownTrials:
         else:
             y = x.aligned(noisy(nobs, mechanism=mechanism, name="nobs", called="nobs_mechanism"))
             y.need(unruled=True, who="a test or an interval of a proportion")
-            total = y.values if y.shape else y.values.reshape(())
+            total = column(y)
             own, other, is_total = _joint(x, y)
         check_array(total, "nobs", ge=-LARGEST_TRIALS, le=LARGEST_TRIALS)
         count = column(x, total, value)
@@ -334,7 +283,7 @@ def column(x: NoisyValues, *settings: FloatArray) -> FloatArray:
             f"{x.name} must be a number or one-dimensional, got shape {x.shape}"
         )
     values = x.values if x.shape else x.values.reshape(())
-    if max(map(np.ndim, settings)) == 0:
+    if max(map(np.ndim, settings), default=0) == 0:
         return values
     return np.asarray(np.broadcast_arrays(values, *settings)[0])
 

@@ -5,9 +5,11 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from dpinfer import proportions_ztest
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.unknown_trials import LARGEST_TRIALS, UnknownTrials
 from dpinfer.mechanisms import Exact, Geometric, Laplace
+from dpinfer.releases.coerce import noisy
 
 SIDES = {
     "larger": lambda t, point: t >= point - 1e-9,
@@ -17,15 +19,9 @@ SIDES = {
 
 
 def rows(count, nobs, value, mechanism, nobs_mechanism, *, is_total=False, nuisance_alpha=0.01):
-    return UnknownTrials.checked(
-        count=count,
-        nobs=nobs,
-        value=value,
-        mechanism=mechanism,
-        nobs_mechanism=nobs_mechanism,
-        is_total=is_total,
-        nuisance_alpha=nuisance_alpha,
-    )
+    x = noisy(count, mechanism=mechanism, name="count")
+    p = x.setting(value, "value", gt=0, lt=1)
+    return UnknownTrials.of(x, nobs, nobs_mechanism, is_total, p, nuisance_alpha)
 
 
 def noise_pmf(scale, reach=60):
@@ -199,7 +195,7 @@ COUNT = pd.Series({"a": 7.0, "b": 3.0})
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"nobs": pd.Series({"b": 12.0, "a": 8.0})}, "nobs must have the labels of count"),
+        ({"nobs": pd.Series({"c": 12.0, "a": 8.0})}, "nobs must have the labels of count"),
         ({"value": pd.Series({"b": 0.1, "a": 0.2})}, "value must have the labels of count"),
         ({"nobs": [1.0, 2.0, 3.0]}, "arguments must have one length"),
         ({"nobs": [[1.0, 2.0]]}, "nobs must be a number or one-dimensional"),
@@ -220,7 +216,16 @@ def test_bad_arguments(arguments, message):
         "nobs_mechanism": Geometric(scale=1.0),
     }
     with pytest.raises(InvalidParameterError, match=message):
-        rows(**(given | arguments))
+        proportions_ztest(**(given | arguments))
+
+
+def test_numbers_of_trials_go_by_label():
+    noise, trials = Geometric(scale=1.0), pd.Series({"a": 12.0, "b": 8.0})
+    first, second = (
+        proportions_ztest(COUNT, held, 0.3, mechanism=noise, nobs_mechanism=noise).pvalue
+        for held in (trials, trials[::-1])
+    )
+    assert first.equals(second)
 
 
 def test_a_total_with_continuous_noise_of_its_part_may_be_a_fraction():
