@@ -158,7 +158,7 @@ assert law.sf(450 - 1 - least) ** 15 > 0.99
 countries = sorted(first_week["country"].unique())
 weights = np.array([(first_week["country"] == country).to_numpy(float) for country in countries])
 weights = np.vstack([weights, weights.sum(axis=0)])
-sums = dpi.linear_confint(views.values, weights, law)
+sums = dpi.linear_confint(views.values, weights, mechanism=law)
 frame = sums.summary_frame().set_axis([*countries, "all three"])
 print(frame)
 assert (frame["estimate"] == weights @ views.values).all()
@@ -190,8 +190,8 @@ print(ratio.summary())
 # just outside of its ends the difference is not compatible with zero any more
 low, high = (float(end) for end in ratio)
 for end, outside in ((low, low - 1e-6), (high, high + 1e-6)):
-    difference = dpi.linear_confint(views.values, ukraine - end * denmark, law)
-    beyond = dpi.linear_confint(views.values, ukraine - outside * denmark, law)
+    difference = dpi.linear_confint(views.values, ukraine - end * denmark, mechanism=law)
+    beyond = dpi.linear_confint(views.values, ukraine - outside * denmark, mechanism=law)
     assert abs(np.asarray(difference)).min() < 0.01
     assert not beyond.contains(0)
 
@@ -219,7 +219,7 @@ assert (before.sum(), (~before).sum()) == (14, 18)
 assert np.lcm(14, 18) == 126
 
 contrast = np.where(before, 1 / before.sum(), -1 / (~before).sum())
-difference = dpi.linear_confint(octobers.values, contrast, law_of(smallpox))
+difference = dpi.linear_confint(octobers.values, contrast, mechanism=law_of(smallpox))
 print(difference.summary())
 
 # %% [markdown]
@@ -230,4 +230,4 @@ print(difference.summary())
 
 # %%
 assert (octobers.mechanism.sf(octobers.values - np.asarray(octobers.threshold)) < 1e-7).all()
-print(dpi.linear_confint(views.values, np.full(15, 1 / 15), law).summary())
+print(dpi.linear_confint(views.values, np.full(15, 1 / 15), mechanism=law).summary())

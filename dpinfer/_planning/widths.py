@@ -169,7 +169,7 @@ class LinearWidth(WidthRow):
         intervals = linear_confint(
             np.zeros(self.shape),
             self.weights,
-            law,
+            mechanism=law,
             alpha=alpha,
             method=self.method,
             simultaneous=self.simultaneous,

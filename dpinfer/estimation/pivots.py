@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from scipy import special
 
 from dpinfer._check import (
+    ALTERNATIVES,
     RNG,
+    Alternative,
     FloatArray,
     check_alpha,
     check_flag,
@@ -19,6 +21,7 @@ from dpinfer._check import (
     check_reps,
     check_rng,
 )
+from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.bounds import NoiseBound
 from dpinfer.mechanisms.independent import groups
 from dpinfer.mechanisms.law import NoiseLaw
@@ -61,8 +64,11 @@ def critical_pivot(
     rng: RNG,
     *,
     noises: int = 1,
+    one_sided: bool = False,
 ) -> CriticalPivot:
     """Return c such that all errors stay within ± c standard errors with probability 1 - alpha.
+
+    Or such that all stay below c, as by symmetry above -c, if one-sided.
 
     c is the ⌈(1 - α)(R + 1)⌉-th smallest of R simulated values of the largest studentised error.
     The one that was realised is equally likely to take any rank among these R + 1, so the
@@ -78,7 +84,8 @@ def critical_pivot(
     largest = np.empty(number)
     for start in range(0, number, block):
         stop = min(start + block, number)
-        errors = np.abs(draw_errors(stop - start, generator)[:, noisy])
+        errors = draw_errors(stop - start, generator)[:, noisy]
+        errors = errors if one_sided else np.abs(errors)
         largest[start:stop] = (errors / std_errors[noisy]).max(axis=1, initial=0.0)
     rank = min(int(np.ceil((1.0 - alpha) * (number + 1) * (1.0 - 1e-12))), number)
     value = float(np.partition(largest, rank - 1)[rank - 1])
@@ -310,27 +317,42 @@ class Pivots:
         reps: int,
         rng: RNG,
         labels: pd.Index | None,
+        alternative: Alternative = "two-sided",
     ) -> Intervals:
         """Return intervals around the estimates, which have as many entries as there are targets.
 
-        The arguments are those of :meth:`~dpinfer.estimation.CombinedEstimate.conf_int`.
+        The arguments are those of :func:`dpinfer.linear_confint`.
         """
         alpha = check_alpha(alpha)
         method = check_option(method, "method", _HALF_WIDTHS)
+        side = check_option(alternative, "alternative", ALTERNATIVES)
         together = check_flag(simultaneous, "simultaneous")
+        if side != "two-sided" and alpha >= 0.5:
+            raise InvalidParameterError(
+                f"alpha must be < 0.5 for one-sided intervals, got {alpha:g}"
+            )
         mc_error, notes = 0.0, tuple[str, ...]()
         if together and method == "exact" and not self._independent():
             pivot = critical_pivot(
-                self.draw_errors, self.std_errors, alpha, reps, rng, noises=self.noises
+                self.draw_errors,
+                self.std_errors,
+                alpha,
+                reps,
+                rng,
+                noises=self.noises,
+                one_sided=side != "two-sided",
             )
             half, mc_error, notes = pivot.value * self.std_errors, pivot.mc_error, (pivot.note,)
         else:
-            half = _HALF_WIDTHS[method](self, alpha, self._uncertain if together else 1)
+            # the union bound always holds for all together
+            tests = self._uncertain if together or method == "tail-bound" else 1
+            each = alpha / tests if method == "tail-bound" else sidak(alpha, tests)
+            half = _HALF_WIDTHS[method](self, each / 2.0 if side == "two-sided" else each)
         half = (half + self._slack(np.ravel(estimate), half)).reshape(np.shape(estimate))
         return Intervals(
             estimate=estimate,
-            lower=estimate - half,
-            upper=estimate + half,
+            lower=estimate - half if side != "smaller" else np.full_like(half, -np.inf),
+            upper=estimate + half if side != "larger" else np.full_like(half, np.inf),
             alpha=alpha,
             method=method,
             uncertainty="noise",
@@ -381,20 +403,18 @@ def clean_weights(weights: FloatArray) -> FloatArray:
     return np.where(np.abs(weights) > _NEGLIGIBLE * largest, weights, 0.0)
 
 
-def _exact(pivots: Pivots, alpha: float, tests: int) -> FloatArray:
+def _exact(pivots: Pivots, q: float) -> FloatArray:
     """Quantiles of the laws of the errors."""
-    return _by_law(pivots, sidak(alpha, tests) / 2, lambda law, q: float(law.isf(q)))
+    return _by_law(pivots, q, lambda law, q: float(law.isf(q)))
 
 
-def _tail_bound(pivots: Pivots, alpha: float, tests: int) -> FloatArray:
-    """Union bound over the targets, the tails of sums bounded by Chernoff's inequality."""
-    each = alpha / (2 * pivots._uncertain)
-    return _by_law(pivots, each, lambda law, q: float(law.chernoff(q)))
+def _tail_bound(pivots: Pivots, q: float) -> FloatArray:
+    """Tails of sums bounded by Chernoff's inequality."""
+    return _by_law(pivots, q, lambda law, q: float(law.chernoff(q)))
 
 
-def _asymptotic(pivots: Pivots, alpha: float, tests: int) -> FloatArray:
-    """Use normal quantiles times standard errors."""
-    return np.asarray(-special.ndtri(sidak(alpha, tests) / 2) * pivots.std_errors)
+def _asymptotic(pivots: Pivots, q: float) -> FloatArray:
+    return np.asarray(-special.ndtri(q) * pivots.std_errors)
 
 
 def _by_law(pivots: Pivots, q: float, bound: Callable[[WeightedSum, float], float]) -> FloatArray:
@@ -413,7 +433,7 @@ def _by_law(pivots: Pivots, q: float, bound: Callable[[WeightedSum, float], floa
     return np.concatenate(widths)
 
 
-_HALF_WIDTHS: dict[Method, Callable[[Pivots, float, int], FloatArray]] = {
+_HALF_WIDTHS: dict[Method, Callable[[Pivots, float], FloatArray]] = {
     "exact": _exact,
     "tail-bound": _tail_bound,
     "asymptotic": _asymptotic,

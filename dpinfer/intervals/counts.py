@@ -15,23 +15,19 @@ from dpinfer._check import (
     FloatArray,
     as_table,
     check_alpha,
-    check_array,
     check_flag,
     check_option,
     check_scalar,
 )
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.pivots import ROUNDING, Method, Pivots, critical_pivot, sidak
-from dpinfer.estimation.targets import checked_weights
+from dpinfer.estimation.targets import checked_weights, noisy_vector
 from dpinfer.intervals.selected import ESTIMATORS, Estimator, SelectedRows
-from dpinfer.mechanisms.independent import Mechanism, as_noise, groups
+from dpinfer.mechanisms.independent import Mechanism, groups
 from dpinfer.mechanisms.law import NoiseLaw
-from dpinfer.mechanisms.rounded import warn_of_rounding
-from dpinfer.mechanisms.weighted_sum import on_noises
 from dpinfer.releases.coerce import noisy
 from dpinfer.releases.values import NoisyValues
 from dpinfer.results.intervals import Intervals
-from dpinfer.results.labels import split_labels
 
 CountMethod = Literal["exact", "tail-bound", "asymptotic", "naive"]
 
@@ -368,10 +364,11 @@ def _within(intervals: Intervals, *, lower: float | None, upper: float | None) -
 def linear_confint(
     values: Any,
     weights: Any,
-    mechanism: Mechanism,
     *,
+    mechanism: Mechanism | None = None,
     alpha: float = 0.05,
     method: Method = "exact",
+    alternative: Alternative = "two-sided",
     simultaneous: bool = False,
     reps: int = 10_000,
     rng: RNG = None,
@@ -380,23 +377,25 @@ def linear_confint(
 
     Parameters
     ----------
-    values : array of float, shape (m,), or Series
-        The published values.
+    values : array of float, shape (m,), Series, Release or estimate
+        The published values. A release or an estimate brings its law, and how its errors depend.
     weights : array of float, shape (m,) or (k, m), Series, DataFrame or mapping
         The weights of one linear function, or of k functions, one a row. Where ``values`` has
         labels, the index of a Series, the columns of a DataFrame or the keys of a mapping say
         which value each weight is for, and values without a weight have no part; the index of a
         DataFrame labels the intervals.
-    mechanism : NoiseLaw or sequence of NoiseLaw
-        The law of the noise: one for all values, or one for each, independent. Laws that a fit
-        gave of its estimates (:meth:`dpinfer.estimation.CombinedEstimate.noise`) know how they
-        depend.
+    mechanism : NoiseLaw or sequence of NoiseLaw, optional
+        The law of the noise: one for all values, or one for each. Left out where ``values`` carries
+        its own.
     alpha : float, default 0.05
         One minus the confidence level, in (0, 1).
     method : {"exact", "tail-bound", "asymptotic"}
         ``"exact"``: quantiles of the law of each weighted sum of noises. ``"tail-bound"``:
         Chernoff bounds, joined by a union bound, so that all intervals hold together.
         ``"asymptotic"``: normal quantiles, offered for comparison.
+    alternative : {"two-sided", "larger", "smaller"}
+        Both ends, or one at the full ``alpha``, which is then below 1/2: ``"larger"`` has a lower
+        end only, ``"smaller"`` an upper end only.
     simultaneous : bool, default False
         Whether all functions shall be covered together with probability 1 - ``alpha``.
     reps : int, default 10_000
@@ -450,7 +449,7 @@ def linear_confint(
     The difference of two counts; the width is that of the law of e₁ - e₂, not of two intervals:
 
     >>> from dpinfer.mechanisms import Laplace
-    >>> lower, upper = linear_confint([120.5, 100.5], [1, -1], Laplace(scale=2.0))
+    >>> lower, upper = linear_confint([120.5, 100.5], [1, -1], mechanism=Laplace(scale=2.0))
     >>> lower.round(4), upper.round(4)
     (np.float64(11.774), np.float64(28.226))
 
@@ -458,49 +457,46 @@ def linear_confint(
 
     >>> import pandas as pd
     >>> counts = pd.Series({"north": 120.5, "south": 100.5, "west": 80.5})
-    >>> linear_confint(counts, {"north": 1, "south": -1}, Laplace(scale=2.0))
+    >>> linear_confint(counts, {"north": 1, "south": -1}, mechanism=Laplace(scale=2.0))
     Intervals([11.774, 28.226], level 0.95, exact)
 
     All three differences together, by simulation, by the union bound, and by Chernoff bounds:
 
     >>> pairs = [[1, -1, 0], [1, 0, -1], [0, 1, -1]]
-    >>> law = Laplace(scale=2.0)
-    >>> joint = linear_confint(counts, pairs, law, simultaneous=True, reps=100_000, rng=1)
-    >>> union = linear_confint(counts, pairs, law, alpha=0.05 / 3)
-    >>> bound = linear_confint(counts, pairs, law, method="tail-bound")
+    >>> from dpinfer import noisy
+    >>> x = noisy(counts, mechanism=Laplace(scale=2.0))
+    >>> joint = linear_confint(x, pairs, simultaneous=True, reps=100_000, rng=1)
+    >>> union = linear_confint(x, pairs, alpha=0.05 / 3)
+    >>> bound = linear_confint(x, pairs, method="tail-bound")
     >>> [float(way.width[0].round(1)) for way in (joint, union, bound)]
     [20.2, 21.6, 34.1]
     >>> round(joint.mc_error, 5)
     0.00069
     """
-    published, labels = split_labels(values, "values")
-    if published.ndim != 1:
-        raise InvalidParameterError(f"values must be one-dimensional, got shape {published.shape}")
-    weights = as_table(weights, "weights")
-    matrix = checked_weights(weights, labels, len(published))
-    law = as_noise(mechanism, len(published), dependence="used")
-    warn_of_rounding(published, law, "values")
-    rows, law = on_noises(np.atleast_2d(matrix), law)
+    x = noisy_vector(values, mechanism)
+    table = as_table(weights, "weights")
+    matrix = checked_weights(table, x.labels, len(x))
+    found = x.linear(matrix)
+    rows, law = found._rows(np.arange(len(found))).toarray(), x.noises.law
 
     def draw_errors(size: int, generator: np.random.Generator) -> FloatArray:
         return np.asarray(law.rvs((size, rows.shape[1]), rng=generator) @ rows.T)
 
-    with np.errstate(over="ignore", invalid="ignore"):
-        estimate = check_array(matrix @ published, "weights @ values")
     pivots = Pivots(
         std_errors=np.sqrt(np.square(rows * law.std).sum(axis=1)),
         mechanism=law,
         blocks=lambda: [rows],
         draw_errors=draw_errors,
         noises=rows.shape[1],
-        magnitude=np.abs(np.atleast_2d(matrix)) @ np.abs(published),
+        magnitude=np.abs(np.atleast_2d(matrix)) @ np.abs(x.values),
     )
     return pivots.intervals(
-        estimate,
+        found.values.reshape(found.shape),
         alpha=alpha,
         method=method,
         simultaneous=simultaneous,
         reps=reps,
         rng=rng,
-        labels=weights.index if hasattr(weights, "columns") else None,
+        labels=table.index if hasattr(table, "columns") else None,
+        alternative=alternative,
     )

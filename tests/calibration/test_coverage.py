@@ -7,8 +7,9 @@ by accident with probability below 2e-9.
 import numpy as np
 import pytest
 
+from dpinfer import NoisyValues, Release, noisy
 from dpinfer.estimation import combine
-from dpinfer.intervals import count_confint, linear_confint
+from dpinfer.intervals import count_confint, linear_confint, share_confint
 from dpinfer.mechanisms import (
     DiscreteGaussian,
     Gaussian,
@@ -112,7 +113,7 @@ def test_simultaneous_coverage(name):
 
 def linear_hits(noise, alpha, reps, seed):
     """How often the interval of each linear function of four values covers."""
-    half = linear_confint(np.zeros(4), WEIGHTS, noise, alpha=alpha).upper
+    half = linear_confint(np.zeros(4), WEIGHTS, mechanism=noise, alpha=alpha).upper
     errors = np.asarray(noise.rvs((reps, 4), rng=seed)) @ WEIGHTS.T
     return np.count_nonzero(np.abs(errors) <= half + 1e-9, axis=0)
 
@@ -161,3 +162,34 @@ def test_combined_estimates_cover(name):
         assert together / 50_000 <= 0.9 + allowed
     bound = fit.conf_int(alpha=0.1, method="tail-bound").upper - fit.params
     assert np.count_nonzero((errors <= bound).all(axis=1)) / 50_000 >= 0.9
+
+
+QUERIES = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+PARTS = [
+    (Laplace(scale=6.0), Laplace(scale=1.0)),
+    (Geometric(scale=6.0), Geometric(scale=1.0)),
+    (Gaussian(sigma=6.0), Gaussian(sigma=1.0)),
+]
+
+
+@pytest.mark.parametrize(("cells", "total"), PARTS, ids=["Laplace", "Geometric", "Gaussian"])
+def test_dependent_estimates_of_one_fit_are_covered(cells, total):
+    """The share, the difference and the sum of two combined counts with an own noisy total."""
+    reps, laws = 20_000, [cells, cells, total]
+    drawn = np.column_stack([law.rvs(reps, rng=seed) for seed, law in enumerate(laws)])
+    release = Release(np.array([60.0, 40.0, 100.0]) + drawn[0], workload=QUERIES, mechanism=laws)
+    x = noisy(combine(release, target=np.eye(2)))
+    errors = drawn @ np.asarray(x.weights.toarray()).T
+    contrasts = {"share": [0.4, -0.6], "difference": [1.0, -1.0], "sum": [1.0, 1.0]}
+    for contrast in contrasts.values():
+        interval = linear_confint(x, contrast)
+        hits = np.abs(errors @ contrast) <= 0.5 * float(interval.width) + 1e-9
+        assert_covers(hits.sum(), reps, 0.95, exactly=not cells.is_integer)
+    assert float(interval.width) < 0.5 * x.std.sum()  # the errors of the two nearly cancel
+    # the set of the share itself holds .6 just where its own contrast is within the quantile
+    estimates = np.array([60.0, 40.0]) + errors[:40]
+    for values, error in zip(estimates, errors[:40], strict=True):
+        joint = NoisyValues(values, x.noises, weights=x.weights)
+        held = share_confint(joint.take([0]), joint.take([1])).contains(0.6)
+        reach = 0.5 * float(linear_confint(x, [0.4, -0.6]).width)
+        assert bool(held[0]) == (abs(error @ [0.4, -0.6]) <= reach + 1e-9)

@@ -56,7 +56,7 @@ def test_exact_intervals_are_quantiles_of_the_law_of_the_error(fit):
 
 def test_intervals_are_those_of_the_linear_functions(fit):
     for method in ("exact", "tail-bound", "asymptotic"):
-        direct = linear_confint(VALUES, fit.weights, Laplace(scale=2.0), method=method)
+        direct = linear_confint(VALUES, fit.weights, mechanism=Laplace(scale=2.0), method=method)
         combined = fit.conf_int(method=method)
         np.testing.assert_allclose(np.asarray(combined), np.asarray(direct), rtol=1e-7)
 

@@ -70,11 +70,11 @@ def test_the_joint_law_covers_and_that_of_independent_errors_does_not():
 
 def test_linear_functions_and_differences_use_the_dependence():
     contrasts = [[1.0, -1.0, 0.0], [1.0, 1.0, -1.0], [1.0, 1.0, 1.0]]
-    found = dpi.linear_confint(P[:3], contrasts, E)
-    own = dpi.linear_confint(RELEASE.values, np.array(contrasts) @ WEIGHTS[:3], NOISE)
+    found = dpi.linear_confint(P[:3], contrasts, mechanism=E)
+    own = dpi.linear_confint(RELEASE.values, np.array(contrasts) @ WEIGHTS[:3], mechanism=NOISE)
     np.testing.assert_allclose(np.asarray(found), np.asarray(own), rtol=1e-9, atol=1e-9)
     assert found.width[1] < 1e-9  # they add up
-    joint = dpi.linear_confint(P[:2], np.eye(2), E[:2], simultaneous=True, rng=1)
+    joint = dpi.linear_confint(P[:2], np.eye(2), mechanism=E[:2], simultaneous=True, rng=1)
     assert joint.mc_error > 0  # simulated, as they are not independent
     tests = [
         dpi.linear_ztest(P[:2], [1, -1], mechanism=E[:2]),
@@ -160,7 +160,7 @@ def test_hierarchies_know_their_noises():
 INDEPENDENT_ONLY = {
     "one law for both": lambda: dpi.share_confint(P[0], P[1], mechanism=E[0]),
     "one estimate twice": lambda: dpi.ratio_confint(P[0], P[1], mechanism=(E[0], FIT.noise(0))),
-    "one law for all": lambda: dpi.linear_confint(P[:2], [1, -1], E[0]),
+    "one law for all": lambda: dpi.linear_confint(P[:2], [1, -1], mechanism=E[0]),
     "one of several totals": lambda: dpi.share_confint(
         P[:2], total=[P[2], P[2] + 1], mechanism=(E[:2], E[2])
     ),

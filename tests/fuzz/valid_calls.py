@@ -171,7 +171,13 @@ VALID = {
     "l1_sensitivity": {"workload": TABLE, "neighbours": "replace"},
     "l2_sensitivity": {"workload": TABLE, "neighbours": "replace"},
     "linear_confint": {"values": THREE, "weights": [1, 1, -1], "mechanism": NOISE, "alpha": 0.1}
-    | {"method": "asymptotic", "simultaneous": False, "reps": 20, "rng": 1},
+    | {
+        "method": "asymptotic",
+        "simultaneous": False,
+        "alternative": "larger",
+        "reps": 20,
+        "rng": 1,
+    },
     "linear_ratio_confint": PAIR
     | {"values": THREE, "numerator": [1, 0, 0], "denominator": [1, 1, 1]},
     "linear_ztest": {"values": THREE, "weights": [1, 1, -1], "value": 0.0, "mechanism": NOISE}

@@ -72,7 +72,7 @@ def test_width_is_that_of_the_interval(law, method, cells):
 @pytest.mark.parametrize("method", METHODS)
 def test_width_of_a_linear_function_is_that_of_its_interval(law, method):
     weights = np.array([1.0, -2.0, 0.0, 3.0])
-    interval = linear_confint(np.zeros(4), weights, law, alpha=0.1, method=method)
+    interval = linear_confint(np.zeros(4), weights, mechanism=law, alpha=0.1, method=method)
     width = Planned(linear_confint, weights=weights, mechanism=law, method=method).width(alpha=0.1)
     assert width == pytest.approx(float(interval.width), rel=1e-12)
 
@@ -142,7 +142,7 @@ def test_simulated_width_has_the_error_that_it_says():
     plan = Planned(linear_confint, weights=PAIRS, mechanism=Laplace(scale=2.0), simultaneous=True)
     frame = plan.curve(alpha=0.05)
     precise = linear_confint(
-        np.zeros(3), PAIRS, Laplace(scale=2.0), simultaneous=True, reps=400_000, rng=3
+        np.zeros(3), PAIRS, mechanism=Laplace(scale=2.0), simultaneous=True, reps=400_000, rng=3
     )
     # 6 standard deviations of one simulation and the other, 1e-9
     allowed = 6.0 * frame["error"][0] * np.sqrt(1.0 + 1.0 / 40.0)

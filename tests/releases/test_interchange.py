@@ -174,7 +174,7 @@ def test_series(foreign):
     release = dpi.Release(counts, mechanism=LAPLACE, labels=names, threshold=bounds)
     assert release.labels.to_list() == ["a", "b", "c"]
     assert release.select(names).values.tolist() == [10, 20, 30]
-    assert dpi.linear_confint(counts, bounds, LAPLACE).estimate == 10 + 40 + 150
+    assert dpi.linear_confint(counts, bounds, mechanism=LAPLACE).estimate == 10 + 40 + 150
     assert dpi.linear_ztest(counts, bounds, 200, mechanism=LAPLACE).pvalue == pytest.approx(1.0)
     assert dpi.adjust_pvalues(column(frame, "p")).reject.tolist() == [True, False, False]
     assert dpi.Release.draw(counts, mechanism=LAPLACE, rng=1).values.shape == (3,)
@@ -184,8 +184,10 @@ def test_series(foreign):
 def test_rows_of_weights_are_labelled(foreign):
     counts = pd.Series([10.0, 20.0], index=["x", "y"])
     weights = pd.DataFrame({"what": ["sum", "difference"], "x": [1, 1], "y": [1, -1]})
-    wanted = dpi.linear_confint(counts, weights.set_index("what"), LAPLACE).summary_frame()
-    found = dpi.linear_confint(counts, foreign(weights), LAPLACE).summary_frame()
+    wanted = dpi.linear_confint(
+        counts, weights.set_index("what"), mechanism=LAPLACE
+    ).summary_frame()
+    found = dpi.linear_confint(counts, foreign(weights), mechanism=LAPLACE).summary_frame()
     pd.testing.assert_frame_equal(found, wanted, check_index_type=False)
 
 

@@ -318,7 +318,7 @@ RULED = Release(
     [95.0, 120.0, 101.0], mechanism=DiscreteGaussian(sigma=18.23), threshold=[90, 90, -np.inf]
 )
 AS_DRAWN = {
-    "linear_confint": lambda y, law: dpi.linear_confint(y, np.ones(3), law),
+    "linear_confint": lambda y, law: dpi.linear_confint(y, np.ones(3), mechanism=law),
     "linear_ztest": lambda y, law: dpi.linear_ztest(y, np.ones(3), mechanism=law),
     "linear_ratio_confint": lambda y, law: dpi.linear_ratio_confint(
         y, [1, 0, 0], [1, 1, 1], mechanism=law
@@ -345,7 +345,7 @@ AS_DRAWN = {
         dpi.estimation.NoisyMarginal((), y, law), [-1, 0, 0], domain=dpi.Domain({"a": [0, 1]})
     ),
     "sum of laws": lambda y, law: dpi.WeightedSum(np.ones(3), law),
-    "list of laws": lambda y, law: dpi.linear_confint(y[:2], [1, 1], [law, law]),
+    "list of laws": lambda y, law: dpi.linear_confint(y[:2], [1, 1], mechanism=[law, law]),
     "release without the rule": lambda y, law: Release(y, mechanism=law),
 }
 

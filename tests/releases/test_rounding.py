@@ -28,7 +28,7 @@ strict = pytest.mark.filterwarnings(
     [
         lambda law: dpi.count_confint(4, mechanism=law),
         lambda law: dpi.count_confint([[4, 5], [6, 7]], mechanism=law),
-        lambda law: dpi.linear_confint(WHOLE, [1, 1, -1], law),
+        lambda law: dpi.linear_confint(WHOLE, [1, 1, -1], mechanism=law),
         lambda law: dpi.ratio_confint(30.0, 61.5, mechanism=law),
         lambda law: dpi.linear_ratio_confint(WHOLE, [1, 0, 0], [0, 0, 1], mechanism=law),
         lambda law: dpi.risk_difference_confint([[60, 140], [30, 170]], mechanism=law),

@@ -80,7 +80,7 @@ def test_level_of_two_counts_is_exact(alternative):
 @pytest.mark.parametrize("alpha", [0.01, 0.05, 0.2])
 def test_duality_with_the_exact_interval(noise, alpha):
     values, weights = np.array([31.0, 12.0, 7.0]), np.array([1.0, -1.0, 2.0])
-    interval = linear_confint(values, weights, noise, alpha=alpha)
+    interval = linear_confint(values, weights, mechanism=noise, alpha=alpha)
     low, high = float(np.ravel(interval.lower)[0]), float(np.ravel(interval.upper)[0])
     step = 1.0 if float(low).is_integer() else 1e-6 * (high - low)
     for end, out in ((low, -step), (high, step)):

@@ -174,7 +174,7 @@ def test_noise_intervals_are_those_of_linear_functions():
     law = Geometric(scale=3.0)
     sizes = {"sample_size": [100, 50], "population_size": [1000, 300]}
     total = stratified_total([30, 7], mechanism=law, **sizes)
-    expected = linear_confint([30, 7], [10, 6], law)
+    expected = linear_confint([30, 7], [10, 6], mechanism=law)
     np.testing.assert_allclose(total.conf_int(uncertainty="noise"), expected)
     share = stratified_mean([30, 7], mechanism=law, **sizes)
     np.testing.assert_allclose(
