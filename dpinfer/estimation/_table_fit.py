@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod, sqrt
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array, vstack
 
 from dpinfer._check import FloatArray
-from dpinfer.errors import IncompatibleReleaseError
+from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
 from dpinfer.estimation._marginals_input import Names, ReadMarginal, TableSchema
 from dpinfer.estimation._tree.axes import Axes, reflect
 from dpinfer.estimation._tree.scalar import Gains, measurement_weights
@@ -23,22 +25,30 @@ from dpinfer.estimation._tree.tables import (
     TableSolution,
     blocked,
     chunk_rows,
+    summed_to,
 )
 from dpinfer.estimation.bounds import NoiseBound
 from dpinfer.estimation.consistency import is_gaussian
 from dpinfer.estimation.gls import Classes, Hashes, hashed, mixed
 from dpinfer.estimation.pivots import ManyErrors, clean_weights, exact_pvalues
 from dpinfer.mechanisms._sums.terms import kinds
-from dpinfer.mechanisms.independent import groups, integer_cells
+from dpinfer.mechanisms.independent import IndependentNoise, groups, integer_cells
 from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.mechanisms.laws import Exact
 from dpinfer.mechanisms.weighted_sum import WeightedSum, counted_sum
-from dpinfer.queries.hierarchy import Hierarchy, Places
+from dpinfer.queries.hierarchy import Hierarchy, Places, Tree
+from dpinfer.releases.values import Noises
 
 # Laws of the errors of cells and contrasts of tables on a tree.
 
 
 _TINY = 1e-300
+
+_BLOCK = 1 << 22
+"""Numbers of copies of tables, or of weights, that are worked on at a time."""
+
+_MOST_WORK = 1 << 31
+"""Weights that are found noise by noise, at most."""
 
 _SAME = 12
 """Decimals to which weights of a coefficient in cells are the same."""
@@ -199,42 +209,13 @@ class TableLaws:
 
         Or of the value of the cell that it is, of the marginal of number ``less``, less that.
         """
-        fit, axes = self.fit, self.fit.axes
-        kept = fit.schema.kept(names)
-        turned = rows * sqrt(axes.summed(kept))
-        for axis in range(len(axes.sizes)):
-            if kept >> axis & 1:
-                reflect(turned, 2 + axis)
         weights, counts, laws = [], [], []
-        handed = {
-            mask: self._handed(at, place)
-            for at, mask in enumerate(axes.classes)
-            if not mask & ~kept and np.any(turned[axes.corners[at]])
-        }
-        for number, (one, read) in enumerate(zip(fit.placed, fit.read, strict=True)):
-            at = np.flatnonzero(one.precision > 0.0)
-            row = at if one.row is None else one.row[at]
-            patterns, factors = [], []
-            for mask, weight in handed.items():
-                if not mask & ~one.kept:
-                    corner = axes.corners[axes.classes.index(mask)]
-                    pattern = np.zeros((1, 1, *axes.shape(one.kept)))
-                    pattern[corner] = turned[corner]
-                    for axis in range(len(axes.sizes)):
-                        if one.kept >> axis & 1:
-                            reflect(pattern, 2 + axis)
-                    patterns.append(pattern.ravel())
-                    share = self._measured.variance(mask)[at] * one.precision[at]
-                    factors.append(weight[at] * share * sqrt(axes.summed(one.kept)))
-            own = less == number
-            if not at.size or not (patterns or own):
+        for number, at, row, patterns, factors in self._patterns(names, place, rows):
+            read, own = self.fit.read[number], less == number
+            if not at.size or not (len(patterns) or own):
                 continue
-            columns = (
-                np.reshape(patterns, (len(patterns), -1))
-                if patterns
-                else np.zeros((1, read.values[0].size))
-            )
-            factor = np.reshape(factors, (len(factors), -1)) if patterns else np.zeros((1, at.size))
+            columns = patterns[:, 0] if len(patterns) else np.zeros((1, read.values[0].size))
+            factor = factors if len(patterns) else np.zeros((1, at.size))
             size = max(float(np.abs(columns).max()), _TINY)
             alike, cell, times = np.unique(
                 np.round(columns / size, _SAME) * size,
@@ -256,6 +237,64 @@ class TableLaws:
             counts.append(many.ravel())
             laws.append((read.law, np.repeat(row, alike.shape[1])))
         return _joined(weights, counts, laws)
+
+    def _patterns(
+        self, names: Names, place: int, rows: FloatArray
+    ) -> Iterator[tuple[int, Places, Places, FloatArray, FloatArray]]:
+        """Yield, for each marginal, the weights of its noisy values in c functions of another one.
+
+        Its number, the places and rows of these values, and for each of p classes the part that
+        cells have in the functions, shape (p, c, cells), and that rows have, shape (p, rows):
+        weights are the sums of their products over the classes.
+        """
+        fit, axes = self.fit, self.fit.axes
+        kept = fit.schema.kept(names)
+        turned = rows * sqrt(axes.summed(kept))
+        for axis in range(len(axes.sizes)):
+            if kept >> axis & 1:
+                reflect(turned, 2 + axis)
+        handed = {
+            mask: self._handed(at, place)
+            for at, mask in enumerate(axes.classes)
+            if not mask & ~kept and np.any(turned[axes.corners[at]])
+        }
+        for number, one in enumerate(fit.placed):
+            at = np.flatnonzero(one.precision > 0.0)
+            patterns, factors = [], []
+            for mask, weight in handed.items():
+                if not mask & ~one.kept:
+                    corner = axes.corners[axes.classes.index(mask)]
+                    pattern = np.zeros((len(rows), 1, *axes.shape(one.kept)))
+                    pattern[corner] = turned[corner]
+                    for axis in range(len(axes.sizes)):
+                        if one.kept >> axis & 1:
+                            reflect(pattern, 2 + axis)
+                    patterns.append(pattern.reshape((len(rows), -1)))
+                    share = self._measured.variance(mask)[at] * one.precision[at]
+                    factors.append(weight[at] * share * sqrt(axes.summed(one.kept)))
+            cells = prod(axes.shape(one.kept))
+            yield (
+                number,
+                at,
+                at if one.row is None else one.row[at],
+                np.reshape(patterns, (len(patterns), len(rows), cells)),
+                np.reshape(factors, (len(factors), at.size)),
+            )
+
+    def weights(self, names: Names, place: int, rows: FloatArray) -> csr_array:
+        """Return the weights of all values in functions of a marginal, shape (c, 1, ...)."""
+        found, columns = [np.empty((len(rows), 0))], [np.empty(0, dtype=np.intp)]
+        starts = self.fit.starts
+        for number, _, row, patterns, factors in self._patterns(names, place, rows):
+            part = np.einsum("pn,pck->cnk", factors, patterns)
+            found.append(part.reshape((len(rows), -1)))
+            cells = np.arange(patterns.shape[2])
+            columns.append((starts[number] + row[:, np.newaxis] * cells.size + cells).ravel())
+        used = csr_array(clean_weights(np.concatenate(found, axis=1)))
+        column = np.concatenate(columns)[used.indices]
+        matrix = csr_array((used.data, column, used.indptr), shape=(len(rows), int(starts[-1])))
+        matrix.sort_indices()
+        return matrix
 
     def _handed(self, number: int, place: int) -> FloatArray:
         """Weights of what is measured of a coefficient of a class in its estimate at a place."""
@@ -407,6 +446,60 @@ class MarginalsFit:
             np.arange(len(self.hierarchy)) if units is None else units
         )
 
+    @cached_property
+    def starts(self) -> Places:
+        """Where the noises of each marginal begin among those of all, and where they end."""
+        return np.cumsum([0, *(one.values.size for one in self.read)])
+
+    @cached_property
+    def noises(self) -> Noises:
+        """The noises of all values, one marginal after the other, in the order of cells inside."""
+        parts: list[tuple[NoiseLaw, Places]] = []
+        for one, start in zip(self.read, self.starts, strict=False):
+            rows = len(one.values)
+            law, size = one.law, one.values.size
+            law = law.take(np.repeat(np.arange(rows), size // rows)) if law.shape else law
+            parts += [(kind, start + cells) for kind, cells in groups(law, size)]
+        size = int(self.starts[-1])
+        return Noises(IndependentNoise.from_groups(parts, size), size)
+
+    def copies(
+        self, values: Sequence[FloatArray]
+    ) -> tuple[tuple[PlacedMarginal, ...], TableSolution, Places]:
+        """Estimate from other values, shape (r, m, ...) for each marginal, r copies of the tree.
+
+        Returned are these values at the places of the copies, the estimates, and the copy of each
+        place; a place of the tree is number copy times places plus place.
+        """
+        tree, size = self.hierarchy.tree, len(values[0])
+        places = len(tree)
+        shift = np.repeat(np.arange(size) * places, places)
+        parent = np.tile(tree.parent, size)
+        forest = Tree.of(np.where(parent < 0, -1, parent + shift))
+        number = np.arange(size * places) if forest.order is None else forest.order
+        copy, place = np.divmod(number, places)
+        placed = []
+        for one, found in zip(self.placed, values, strict=True):
+            row = place if one.row is None else one.row[place]
+            placed.append(
+                PlacedMarginal(
+                    one.kept,
+                    found.reshape((-1, *found.shape[2:])),
+                    copy * found.shape[1] + row,
+                    one.precision[place],
+                    one.exact[place],
+                )
+            )
+        zeros = None if self.zeros is None else self.zeros[place]
+        solved = problem(self.schema, self.read, tuple(placed), zeros).solve(forest)
+        return tuple(placed), solved, copy
+
+    def spread(self, numbers: NDArray[Any], names: Names) -> NDArray[Any]:
+        """Return numbers, shape (k, r), for each cell of a marginal."""
+        shape = self.axes.shape(self.schema.kept(names))
+        wide = numbers.reshape((*numbers.shape, *(1,) * len(shape)))
+        return self.schema.outward(np.broadcast_to(wide, (*numbers.shape, *shape)), names)
+
     def marginal(self, names: Names, places: Places | None) -> FloatArray:
         """Return the marginals of some places, or of all units, shape (k, r, ...).
 
@@ -466,6 +559,74 @@ class MarginalsFit:
                 np.add.at(estimate, function, (used * known).sum(axis=1))
                 np.add.at(variance, function, found)
         return estimate, np.maximum(variance, 0.0)  # rounding, where all is known exactly
+
+
+@dataclass(frozen=True, eq=False)
+class CellRows:
+    """The weights of all cells of all units on the values, made when they are asked for."""
+
+    fit: MarginalsFit
+
+    def take(self, positions: Places) -> Any:
+        """Return some rows, a sparse array: one pass down the tree for the cells of a unit."""
+        fit, names = self.fit, self.fit.schema.domain.attributes
+        if not fit.laws.single:
+            return self._by_noise(positions)
+        shape = fit.schema.shape(names)
+        unit, cell = np.divmod(positions, prod(shape))
+        rows, order = [], []
+        for one in np.unique(unit):
+            at = np.flatnonzero(unit == one)
+            target = np.zeros((at.size, prod(shape)))
+            target[np.arange(at.size), cell[at]] = 1.0
+            inner = fit.schema.inward(target.reshape((-1, *shape)), names)
+            place = int(fit.places(np.array([one]))[0])
+            rows.append(fit.laws.weights(names, place, np.ascontiguousarray(inner)))
+            order.append(at)
+        return vstack(rows, format="csr")[np.argsort(np.concatenate(order))]
+
+    def _by_noise(self, positions: Places) -> Any:
+        """Find the weights of the noises one by one, where the coefficients are vectors."""
+        size, cells = self.fit.noises.size, len(self.fit.hierarchy) * self.fit.schema.domain.size
+        variance = np.broadcast_to(np.asarray(self.fit.noises.law.variance), size)
+        noisy = np.flatnonzero(variance > 0.0)
+        if noisy.size * cells > _MOST_WORK:
+            raise InvalidParameterError(
+                f"values must be fewer than {size} of {cells} cells for the laws of single cells "
+                "of tables with groupings or zeros: use conf_int or contrast, which have bounds"
+            )
+        out = np.zeros((positions.size, size))
+        step = max(1, _BLOCK // max(size, cells))
+        for start in range(0, noisy.size, step):
+            at = noisy[start : start + step]
+            one = np.zeros((size, at.size))
+            one[at, np.arange(at.size)] = 1.0
+            out[:, at] = self.apply(one)[positions]
+        return csr_array(clean_weights(out))
+
+    def apply(self, noises: FloatArray) -> FloatArray:
+        """Return the errors of all cells that r draws of the noises, shape (q, r), make."""
+        fit, names = self.fit, self.fit.schema.domain.attributes
+        kept, matrix = fit.schema.kept(names), fit.schema.matrix(names)
+        places, tree = fit.places(None), len(fit.hierarchy.tree)
+        out = np.empty((places.size * fit.schema.domain.size, noises.shape[1]))
+        step = max(1, _BLOCK // (tree * fit.schema.domain.size))
+        for start in range(0, noises.shape[1], step):
+            part = noises[:, start : start + step].T
+            values = [
+                np.ascontiguousarray(part[:, first:last]).reshape((-1, *one.values.shape))
+                for one, first, last in zip(fit.read, fit.starts, fit.starts[1:], strict=False)
+            ]
+            tables = fit.copies(values)[1].tables
+            for copy in range(len(part)):
+                found = summed_to(fit.axes, kept, matrix, tables.found[copy * tree + places])
+                out[:, start + copy] = fit.schema.outward(found, names).ravel()
+        return out
+
+    def variance(self) -> FloatArray:
+        """Return the variance of the error of each cell."""
+        fit, names = self.fit, self.fit.schema.domain.attributes
+        return fit.spread(fit.cell_variance(names, fit.places(None)), names).ravel()
 
 
 def problem(

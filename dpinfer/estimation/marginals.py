@@ -35,7 +35,7 @@ from dpinfer.estimation._marginals_input import (
     read_values,
     refuse_unreadable,
 )
-from dpinfer.estimation._table_fit import MarginalsFit, problem
+from dpinfer.estimation._table_fit import CellRows, MarginalsFit, problem
 from dpinfer.estimation._tree.tables import CellTables, PlacedMarginal, chunk_rows, summed_to
 from dpinfer.estimation.combined import UNBIASED, estimates_frame, summary_table
 from dpinfer.estimation.consistency import CHECKED, OverlappingEstimate, disagreement_frame
@@ -47,6 +47,7 @@ from dpinfer.mechanisms.law import NoiseLaw, refuse_dependent
 from dpinfer.mechanisms.rounded import warn_of_rounding
 from dpinfer.queries.domain import SUMMED, Domain, check_domain
 from dpinfer.queries.hierarchy import Hierarchy, Tree
+from dpinfer.releases.values import HELD, NoisyValues
 from dpinfer.results.intervals import ERROR_COVERED, Intervals
 from dpinfer.results.labels import attach_labels
 
@@ -192,32 +193,13 @@ class TableDisagreement:
 
         They are estimated at once, as tables on so many copies of the tree.
         """
-        fit, tree = self.fit, self.fit.hierarchy.tree
-        places = len(tree)
-        shift = np.repeat(np.arange(size) * places, places)
-        parent = np.tile(tree.parent, size)
-        forest = Tree.of(np.where(parent < 0, -1, parent + shift))
-        number = np.arange(size * places) if forest.order is None else forest.order
-        copy, place = np.divmod(number, places)
         drawn = []
-        for one, read in zip(fit.placed, fit.read, strict=True):
+        for read in self.fit.read:
             rows, cells = len(read.values), read.values.shape[1:]
-            noise = np.moveaxis(read.law.rvs((size, *cells, rows), rng=rng), -1, 1)
-            row = place if one.row is None else one.row[place]
-            drawn.append(
-                PlacedMarginal(
-                    one.kept,
-                    noise.reshape((size * rows, *cells)),
-                    copy * rows + row,
-                    one.precision[place],
-                    one.exact[place],
-                )
-            )
-        zeros = None if fit.zeros is None else fit.zeros[place]
-        solved = problem(fit.schema, fit.read, tuple(drawn), zeros).solve(forest)
-        return np.bincount(copy, _squares(fit, tuple(drawn), solved.tables), size).astype(
-            np.float64
-        )
+            drawn.append(np.moveaxis(read.law.rvs((size, *cells, rows), rng=rng), -1, 1))
+        placed, solved, copy = self.fit.copies(drawn)
+        squares = _squares(self.fit, placed, solved.tables)
+        return np.bincount(copy, squares, size).astype(np.float64)
 
 
 def _and_below(tree: Tree, zeros: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -433,7 +415,7 @@ class MarginalsEstimate(OverlappingEstimate):
         coefficients with hₐ = 1 - 1/nₐ for a in B and 1/nₐ for others in A.
         """
         names, at = self._chosen(attributes, units)
-        return self._labelled(self._spread(self._variance(names, at), names), names, at)
+        return self._labelled(self._fit.spread(self._variance(names, at), names), names, at)
 
     def marginal_bse(self, attributes: Any = (), units: Any = None) -> Any:
         """Return standard errors due to the noise of the estimates of a marginal.
@@ -454,7 +436,9 @@ class MarginalsEstimate(OverlappingEstimate):
             As :meth:`marginal`; with ``unestimable="nan"`` they are infinite instead.
         """
         names, at = self._chosen(attributes, units)
-        return self._labelled(self._spread(np.sqrt(self._variance(names, at)), names), names, at)
+        return self._labelled(
+            self._fit.spread(np.sqrt(self._variance(names, at)), names), names, at
+        )
 
     def table(self, unit: Any) -> Any:
         """Estimates of all cells of one unit.
@@ -552,12 +536,29 @@ class MarginalsEstimate(OverlappingEstimate):
         self._refuse_unknown(names, at)
         variance = self._variance(names, at)
         errors, number = self._fit.laws.cells(names, self._fit.places(at), variance)
-        which = self._spread(np.broadcast_to(number, variance.shape), names)
+        which = self._fit.spread(np.broadcast_to(number, variance.shape), names)
         estimate, labels = self._estimates(names, at), None
         if self.hierarchy.labels is not None:
             labels = joined(self.hierarchy, self._schema, names, at)
             estimate, which = estimate.ravel(), which.ravel()
         return errors.intervals(estimate, which, alpha, method, labels)
+
+    def __noisy__(self) -> NoisyValues:
+        names = self.domain.attributes
+        variance = self._fit.cell_variance(names, self._fit.places(None))
+        self._refuse_lost(np.isinf(variance), names, None)
+        found, labels = np.array(self._estimates(names, None)), None
+        if self.hierarchy.labels is not None:
+            labels = joined(self.hierarchy, self._schema, names, None)
+        rows, noises = CellRows(self._fit), self._fit.noises
+        held = found.size * noises.size <= HELD
+        return NoisyValues(
+            found.ravel(),
+            noises,
+            shape=found.shape if labels is None else None,
+            labels=labels,
+            weights=rows.take(np.arange(found.size)) if held else rows,
+        )
 
     def disagreements(self, most: int = 10) -> pd.DataFrame:
         """Return the values that differ most from the estimates, in their standard errors.
@@ -609,7 +610,7 @@ class MarginalsEstimate(OverlappingEstimate):
         names, at = self._chosen(attributes, units)
         if at is not None:  # units may be an iterator
             units = at if self.hierarchy.labels is None else self.hierarchy.labels[at]
-        std_err = self._spread(np.sqrt(self._variance(names, at)), names)
+        std_err = self._fit.spread(np.sqrt(self._variance(names, at)), names)
         intervals = self.conf_int(names, units, alpha, method)
         found = estimates_frame(intervals, std_err)
         if self.hierarchy.labels is None:
@@ -704,13 +705,6 @@ class MarginalsEstimate(OverlappingEstimate):
                 "marginals with these attributes in the unit, or in all its children, or in its "
                 "parent and all other children of that"
             )
-
-    def _spread(self, numbers: NDArray[Any], names: Names) -> NDArray[Any]:
-        """Return numbers, shape (k, r), for each cell of a marginal."""
-        axes = self._fit.axes
-        shape = axes.shape(self._schema.kept(names))
-        wide = numbers.reshape((*numbers.shape, *(1,) * len(shape)))
-        return self._schema.outward(np.broadcast_to(wide, (*numbers.shape, *shape)), names)
 
     def _labelled(self, found: FloatArray, names: Names, at: NDArray[np.intp] | None) -> Any:
         return labelled(found, self.hierarchy, self._schema, names, at)
