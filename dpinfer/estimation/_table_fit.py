@@ -16,7 +16,14 @@ from dpinfer._check import FloatArray
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
 from dpinfer.estimation._marginals_input import Names, ReadMarginal, TableSchema
 from dpinfer.estimation._tree.axes import Axes, reflect
-from dpinfer.estimation._tree.scalar import Gains, measurement_weights
+from dpinfer.estimation._tree.scalar import (
+    Classes,
+    Gains,
+    Hashes,
+    hashed,
+    measurement_weights,
+    mixed,
+)
 from dpinfer.estimation._tree.tables import (
     MeasuredTables,
     PlacedMarginal,
@@ -29,7 +36,6 @@ from dpinfer.estimation._tree.tables import (
 )
 from dpinfer.estimation.bounds import NoiseBound
 from dpinfer.estimation.consistency import is_gaussian
-from dpinfer.estimation.gls import Classes, Hashes, hashed, mixed
 from dpinfer.estimation.pivots import ManyErrors, clean_weights, exact_pvalues
 from dpinfer.mechanisms._sums.terms import kinds
 from dpinfer.mechanisms.independent import IndependentNoise, groups, integer_cells

@@ -168,7 +168,13 @@ class ClippedEstimate:
 
 
 UNBIASED = "Unbiased for the confidential values; not rounded or clipped."
-"""What every table of combined estimates says."""
+"""What every table of combined estimates says, unless values have a publishing rule."""
+
+RULED = (
+    "A threshold or clamping bounds decided what was published of {count} of {size} values. All "
+    "are at least 4 standard deviations of their noise away from these, so that their noise is "
+    "taken to have its law; where a confidential value is nearer, it has not."
+)
 
 
 def estimates_frame(intervals: Intervals, std_err: Any) -> pd.DataFrame:
@@ -445,13 +451,13 @@ class CombinedEstimate(OverlappingEstimate):
             size = np.abs(np.asarray(self.params)) + np.abs(self.release.values).max()
         pivots = Pivots(
             std_errors=np.asarray(self.bse),
-            mechanism=self.release.mechanism,
+            mechanism=self.release.__noisy__().marginal,
             blocks=None if self._coordinates is None else self._weight_blocks,
             draw_errors=self._draw_errors,
             noises=len(self.release),
             magnitude=np.minimum(size, np.finfo(np.float64).max),
         )
-        return pivots.intervals(
+        found = pivots.intervals(
             np.asarray(self.params),
             alpha=alpha,
             method=method,
@@ -460,6 +466,8 @@ class CombinedEstimate(OverlappingEstimate):
             rng=rng,
             labels=self.targets.labels,
         )
+        ruled = self._ruled_note
+        return found if ruled is None else replace(found, notes=(*found.notes, ruled))
 
     def clip(self, *, lower: float | None = None, upper: float | None = None) -> ClippedEstimate:
         """Move the estimates into the bounds that the confidential values respect.
@@ -515,7 +523,13 @@ class CombinedEstimate(OverlappingEstimate):
         """
         frame = self.summary_frame(alpha, method)
         index = self.targets if self.targets.labels is None else self.targets.labels
-        return summary_table("Combined estimates", self._facts(frame.attrs), frame, index=index)
+        return summary_table(
+            "Combined estimates",
+            self._facts(frame.attrs),
+            frame,
+            index=index,
+            notes=(self._ruled_note or UNBIASED,),
+        )
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -526,12 +540,17 @@ class CombinedEstimate(OverlappingEstimate):
     def __str__(self) -> str:
         return self.summary()
 
+    @property
+    def _ruled_note(self) -> str | None:
+        count = int(self.release.has_rule.sum())
+        return RULED.format(count=count, size=len(self.release)) if count else None
+
     def _facts(self, attrs: dict[Any, Any]) -> list[tuple[str, object]]:
         """Facts about the estimate for the head of its summary."""
         level = f"{1 - attrs['alpha']:.6g}, {attrs['method']}"
         exact = int(np.count_nonzero(self.release.variance == 0))
         facts: list[tuple[str, object]] = [
-            ("Method", "best linear unbiased"),
+            ("Method", "least squares" if self._ruled_note else "best linear unbiased"),
             ("Intervals", level + (", together" if attrs["simultaneous"] else "")),
             ("Published values", len(self.release)),
             ("Cells", self.release.workload.shape[1]),

@@ -18,10 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpinfer._check import FloatArray
-from dpinfer.errors import ConvergenceError, InvalidParameterError
+from dpinfer.errors import ConvergenceError, IncompatibleReleaseError, InvalidParameterError
 
 if TYPE_CHECKING:
     from scipy import sparse
+
+    from dpinfer.releases.release import Release
 
 
 # Sparse least squares with constraints, by LU of the augmented system.
@@ -825,3 +827,55 @@ class SparseSolver:
         blocks = (target[start : start + BLOCK] for start in range(0, target.shape[0], BLOCK))
         errors = [np.sqrt(np.square(self.weights(t) * self._std).sum(axis=1)) for t in blocks]
         return np.concatenate(errors)
+
+
+# What was published, solved.
+
+
+MOST_CELLS = 2**24
+"""Above this many cells their estimates take gigabytes."""
+
+_CONTRADICTION = 1e-8
+"""Exact values that differ by more than this, relative to their size, contradict one another."""
+
+
+def solved(release: Release) -> tuple[Design | None, Solver, FloatArray]:
+    """Return the design and its least-squares solution; no design stands for the identity."""
+    with np.errstate(all="ignore"):  # what overflows is refused here
+        variance = release.variance
+        if not np.isfinite(variance).all():
+            raise ConvergenceError(OVERFLOW)
+        if release.workload.is_identity:
+            return None, IdentitySolver(variance), release.values
+        if (cells := release.workload.shape[1]) > MOST_CELLS:
+            raise InvalidParameterError(
+                f"workload must be on at most {MOST_CELLS} cells to be combined, got {cells}: "
+                "merge cells that no query tells apart, or leave out those that none is about"
+            )
+        try:
+            design = find_design(release.workload.matrix)
+            solver = find_solver(design.matrix, variance)
+            coefficients = solver.coefficients(release.values)
+        except np.linalg.LinAlgError as error:
+            raise ConvergenceError(OVERFLOW) from error
+        fitted = design.matrix @ coefficients
+    if not np.isfinite(fitted).all():
+        raise ConvergenceError(OVERFLOW)
+    _check_exact(release, fitted)
+    return design, solver, coefficients
+
+
+def _check_exact(release: Release, fitted: FloatArray) -> None:
+    """Refuse values without noise that no cells can explain together."""
+    exact = np.flatnonzero(release.variance == 0)
+    size = np.abs(release.values[exact]).max(initial=1.0)
+    with np.errstate(over="ignore"):  # an infinite gap is a contradiction too
+        gap = np.abs(fitted[exact] - release.values[exact])
+    off = exact[gap > _CONTRADICTION * size]
+    if len(off):
+        row = int(off[0])
+        named = release._names(off)
+        raise IncompatibleReleaseError(
+            f"values published without noise must not contradict one another: {named} "
+            f"({release.values[row]:g}) must be {fitted[row]:g} by the other exact values"
+        )

@@ -2,33 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from dpinfer._check import FloatArray, show
-from dpinfer.errors import ConvergenceError, IncompatibleReleaseError, InvalidParameterError
+from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.combined import CombinedEstimate
-from dpinfer.estimation.design import (
-    OVERFLOW,
-    Design,
-    IdentitySolver,
-    Solver,
-    find_design,
-    find_solver,
-)
+from dpinfer.estimation.design import solved
 from dpinfer.estimation.targets import all_targets, find_targets
 from dpinfer.mechanisms.independent import Mechanism
-from dpinfer.queries.hierarchy import Places, Tree
 from dpinfer.releases.release import Release
 
-MOST_CELLS = 2**24
-"""Above this many cells their estimates take gigabytes."""
-
-_CONTRADICTION = 1e-8
-"""Exact values that differ by more than this, relative to their size, contradict one another."""
+_FAR = 4.0
+"""Standard deviations from a bound at which a publishing rule hardly tells on the noise."""
 
 
 def combine(
@@ -42,12 +26,14 @@ def combine(
 
     Parameters
     ----------
-    release : Release, or array of float, shape (m,), Series or DataFrame
-        What was published: a release, or noisy values, described by the next two arguments.
+    release : Release, NoisyValues, or array of float, shape (m,), Series or DataFrame
+        What was published: a release, or noisy values, described by the next two arguments. Each
+        value must have noise of its own: of a fit, combine the release that it was made from.
     workload : Workload or matrix, shape (m, n), optional
         The queries that the values answer; by default each value answers its own query.
     mechanism : NoiseLaw or sequence of NoiseLaw
-        The law of the noise: one for all values, or one for each.
+        The law of the noise: one for all values, or one for each. Left out where ``release``
+        carries its own.
     target : optional
         What to estimate, as linear functions of the n cells: a matrix (k × n), a vector (one
         target), a DataFrame or Series with the cells as columns or index, a Workload, the label
@@ -65,8 +51,10 @@ def combine(
     NotEstimableError
         If the published values do not determine a target; the message names it.
     IncompatibleReleaseError
-        If values published without noise contradict one another, or values have a threshold or
-        clamping bounds: see :func:`dpinfer.count_confint` for these, one by one.
+        If values published without noise contradict one another, counts were rounded up before
+        the noise, or a value is within 4 standard deviations of its noise of the threshold or
+        clamping bound by which it was published: see :func:`dpinfer.count_confint` for an interval
+        for each value. Where all are farther away, the notes say that there is such a rule.
     InvalidParameterError
         If an argument is outside what is allowed, or the equations would take minutes or more to
         solve, as predicted from the pattern of the workload; the message says how many.
@@ -105,8 +93,8 @@ def combine(
     (array([3.54545455]), array([0.63636364]))
     """
     published = _as_release(release, workload, mechanism)
-    _refuse_selected(published)
-    design, solver, coefficients = _solve(published)
+    published._refuse_near_bounds("combined", deviations=_FAR)
+    design, solver, coefficients = solved(published)
     if target is None:
         targets = all_targets(published.workload, design)
     else:
@@ -127,148 +115,16 @@ def combine(
 
 
 def _as_release(release: Any, workload: Any, mechanism: Mechanism | None) -> Release:
-    """Return a release from what ``combine`` was given."""
-    if isinstance(release, Release):
-        if workload is not None or mechanism is not None:
+    if not hasattr(release, "__noisy__") or isinstance(release, type):
+        if mechanism is None:
             raise InvalidParameterError(
-                "workload and mechanism must be left out where a Release is given: it has its own"
+                "mechanism must be given with values: the law of the noise, such as "
+                "Laplace(scale=2.0)"
             )
-        return release
-    if mechanism is None:
+        return Release(release, workload=workload, mechanism=mechanism)
+    if mechanism is not None or (workload is not None and isinstance(release, Release)):
         raise InvalidParameterError(
-            "mechanism must be given with values: the law of the noise, such as Laplace(scale=2.0)"
+            "workload and mechanism must be left out where a Release is given: it has its own; "
+            "mechanism also for other values that carry their law"
         )
-    return Release(release, workload=workload, mechanism=mechanism)
-
-
-def _refuse_selected(release: Release) -> None:
-    """Refuse values that a threshold or a clamp made depend on their noise."""
-    ruled = np.flatnonzero(release.has_rule)
-    if not len(ruled):
-        return
-    names = ", ".join(_row_name(release, int(row)) for row in ruled[:5])
-    more = f" and {len(ruled) - 5} more" if len(ruled) > 5 else ""
-    binned = np.greater(release.bin_size, 1).any()
-    why = "counts were rounded up before the noise, or " if binned else ""
-    free = len(release) - len(ruled)
-    rest = (
-        f"; combine values without a rule, {free} here, by release.select(~release.has_rule)"
-        if free
-        else ""
-    )
-    raise IncompatibleReleaseError(
-        f"{len(ruled)} of {len(release)} values must not be combined, because {why}a threshold or "
-        f"clamping bounds decide by their noise what is published of them: {names}{more}; "
-        f"count_confint has an interval for each of them{rest}"
-    )
-
-
-def _solve(release: Release) -> tuple[Design | None, Solver, FloatArray]:
-    """Return the design and its least-squares solution; no design stands for the identity."""
-    with np.errstate(all="ignore"):  # what overflows is refused here
-        variance = release.variance
-        if not np.isfinite(variance).all():
-            raise ConvergenceError(OVERFLOW)
-        if release.workload.is_identity:
-            return None, IdentitySolver(variance), release.values
-        if (cells := release.workload.shape[1]) > MOST_CELLS:
-            raise InvalidParameterError(
-                f"workload must be on at most {MOST_CELLS} cells to be combined, got {cells}: "
-                "merge cells that no query tells apart, or leave out those that none is about"
-            )
-        try:
-            design = find_design(release.workload.matrix)
-            solver = find_solver(design.matrix, variance)
-            coefficients = solver.coefficients(release.values)
-        except np.linalg.LinAlgError as error:
-            raise ConvergenceError(OVERFLOW) from error
-        fitted = design.matrix @ coefficients
-    if not np.isfinite(fitted).all():
-        raise ConvergenceError(OVERFLOW)
-    _check_exact(release, fitted)
-    return design, solver, coefficients
-
-
-def _check_exact(release: Release, fitted: FloatArray) -> None:
-    """Refuse values without noise that no cells can explain together."""
-    exact = np.flatnonzero(release.variance == 0)
-    size = np.abs(release.values[exact]).max(initial=1.0)
-    with np.errstate(over="ignore"):  # an infinite gap is a contradiction too
-        gap = np.abs(fitted[exact] - release.values[exact])
-    off = exact[gap > _CONTRADICTION * size]
-    if len(off):
-        row = int(off[0])
-        named = ", ".join(_row_name(release, int(other)) for other in off[:5])
-        raise IncompatibleReleaseError(
-            f"values published without noise must not contradict one another: {named} "
-            f"({release.values[row]:g}) must be {fitted[row]:g} by the other exact values"
-        )
-
-
-def _row_name(release: Release, row: int) -> str:
-    """Name a published value in a message."""
-    return f"value {row}" if release.labels is None else show(release.labels[row])
-
-
-# Which places of a tree have errors of the same law, because their trees look alike.
-
-
-Hashes = NDArray[np.uint64]
-
-
-@dataclass(frozen=True, eq=False)
-class Classes:
-    """Numbers of the places of a tree, equal where laws are.
-
-    Parameters
-    ----------
-    below : array of int, shape (n,)
-        Equal where what is measured in and below places has the same form.
-    below_first : array of int
-        The first place of each of these numbers.
-    whole : array of int, shape (n,)
-        Equal where that holds for all that is measured, as seen from the place.
-    first : array of int
-        The first place of each of these numbers.
-    """
-
-    below: Places
-    below_first: Places
-    whole: Places
-    first: Places
-
-    @classmethod
-    def of(cls, tree: Tree, own: Hashes) -> Classes:
-        """Tell places apart by hashes, shape (n,), of what is measured in each of them.
-
-        Hashes have 64 bits: two different forms among n places meet by accident with a chance of
-        about n²/2⁶⁵, which is 3e-8 for a million.
-        """
-        up = mixed(own)
-        for families in reversed(tree.families):
-            sums = np.add.reduceat(mixed(up[families.children]), families.starts)
-            up[families.parents] = mixed(up[families.parents] + mixed(sums))
-        down = mixed(up)
-        for families in tree.families:
-            above = np.repeat(down[families.parents], families.counts)
-            down[families.children] = mixed(above + mixed(up[families.children]))
-        _, below_first, below = np.unique(up, return_index=True, return_inverse=True)
-        _, first, whole = np.unique(down, return_index=True, return_inverse=True)
-        return cls(below, below_first, whole, first)
-
-
-def mixed(numbers: Hashes) -> Hashes:
-    """Scatter numbers over all of 64 bits (the finaliser of SplitMix64)."""
-    found = numbers + np.uint64(0x9E3779B97F4A7C15)
-    found = (found ^ (found >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    found = (found ^ (found >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return np.asarray(found ^ (found >> np.uint64(31)))
-
-
-def hashed(numbers: NDArray[np.generic] | FloatArray) -> Hashes:
-    """Return hashes of numbers; of floats, up to their twelfth digit."""
-    if numbers.dtype.kind == "f":
-        mantissa, exponent = np.frexp(numbers)
-        rounded = np.rint(mantissa * 1e12).astype(np.int64) + exponent.astype(np.int64) * (1 << 44)
-        return mixed(rounded.astype(np.uint64))
-    return mixed(numbers.astype(np.int64).astype(np.uint64))
+    return release if isinstance(release, Release) else Release._of(release.__noisy__(), workload)

@@ -393,6 +393,21 @@ class Release(Locked):
         self._hold(known)
         check_consistency(self)
 
+    @classmethod
+    def _of(cls, values: NoisyValues, workload: Any) -> Self:
+        """Return the release of noisy values that each have noise of their own."""
+        if values.weights is not None:
+            raise InvalidParameterError(
+                f"{values.name} must have noise of their own each, got estimates or sums whose "
+                "errors share noises: combine the release that they were made from"
+            )
+        found = object.__new__(cls)
+        queries = check_workload(workload, values.labels, len(values))
+        check_counting(queries, values.marginal)
+        found._hold({field.name: None for field in fields(cls)})
+        found._hold({"workload": queries, "_noisy": values})
+        return found
+
     def _hold(self, known: Mapping[str, Any]) -> None:
         for field, value in known.items():
             object.__setattr__(self, field, value)
@@ -685,6 +700,31 @@ class Release(Locked):
         """
         rule = self._noisy.rule
         return np.zeros(len(self), dtype=bool) if rule is None else rule.of(len(self))
+
+    def _names(self, rows: NDArray[np.intp]) -> str:
+        """Name the first of some values in a message."""
+        few = [str(row) if self.labels is None else show(self.labels[row]) for row in rows[:5]]
+        more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
+        return ("value " if self.labels is None else "") + f"{', '.join(few)}{more}"
+
+    def _refuse_near_bounds(self, what: str, *, deviations: float) -> None:
+        """Refuse values of which a publishing rule near them tells on the noise."""
+        rule = self._noisy.rule
+        if rule is None:
+            return
+        lowest = np.maximum(rule.threshold, rule.lowest)
+        room = np.minimum(self.values - lowest, rule.highest - self.values)
+        coarse = np.greater(rule.before, 1) | (rule.after > 0)
+        near = np.flatnonzero(coarse | (room < deviations * self._noisy.std))
+        if len(near):
+            raise IncompatibleReleaseError(
+                f"{len(near)} of {len(self)} values must not be {what}, because "
+                + ("they were rounded in bins, or " if np.any(coarse) else "")
+                + "a threshold or clamping bounds within "
+                f"{deviations:g} standard deviations decide by their noise what is published of "
+                f"them: {self._names(near)}; count_confint has an interval for each value. Do not "
+                "leave out values because of what was published of them: that is selection, too"
+            )
 
     def select(self, where: Any) -> Release:
         """Return the release of some of the values.

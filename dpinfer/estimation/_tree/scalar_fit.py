@@ -13,10 +13,18 @@ from scipy import special
 
 from dpinfer._check import FloatArray
 from dpinfer.errors import InvalidParameterError
-from dpinfer.estimation._tree.scalar import Gains, Measured, measurement_weights, summed
+from dpinfer.estimation._tree.scalar import (
+    Classes,
+    Gains,
+    Hashes,
+    Measured,
+    hashed,
+    measurement_weights,
+    mixed,
+    summed,
+)
 from dpinfer.estimation.bounds import NoiseBound
 from dpinfer.estimation.consistency import is_gaussian
-from dpinfer.estimation.gls import Classes, Hashes, hashed, mixed
 from dpinfer.estimation.pivots import INVERSION_ERROR, ManyErrors, Pivots, clean_weights
 from dpinfer.mechanisms._sums.terms import kinds
 from dpinfer.mechanisms.independent import groups, integer_cells
