@@ -5,10 +5,10 @@ import pandas as pd
 import pytest
 from scipy.linalg import null_space
 
-from dpinfer import noisy
+from dpinfer import Release, Workload, combine, noisy
 from dpinfer.errors import InvalidParameterError
 from dpinfer.hypothesis_tests import chi2_contingency, chisquare, chisquare_fit
-from dpinfer.mechanisms import Gaussian, IndependentNoise, Laplace
+from dpinfer.mechanisms import Gaussian, Geometric, IndependentNoise, Laplace
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpinfer.errors.ApproximationWarning")
 
@@ -226,3 +226,20 @@ def test_selected_values_are_refused(test, shape):
     x = noisy(values, mechanism=Laplace(scale=2.0), threshold=10.0)
     with pytest.raises(InvalidParameterError, match="does not take values that were selected"):
         test(x)
+
+
+def test_a_fit_is_a_table_with_its_weights():
+    law = IndependentNoise([Geometric(scale=6.0)] * 6 + [Geometric(scale=1.0)] * 2)
+    queries = QUERIES[:8]
+    counts = queries @ [48, 41, 80, 75, 69, 87] + [3, -5, 2, 0, 6, -4, 1, -1]
+    release = Release(counts, mechanism=law, workload=Workload(queries))
+    fit = combine(release, target=Workload(np.eye(6), labels=LABELS))
+    precision = queries.T / np.broadcast_to(law.variance, 8)
+    weights = np.linalg.solve(precision @ queries, precision)
+    plain = noisy(weights @ counts, mechanism=law, weights=weights, labels=LABELS)
+    options = {"nobs": 400, "method": "asymptotic"}
+    for test in (chisquare, chi2_contingency):
+        found, expected = test(fit, **options), test(plain, **options)
+        np.testing.assert_allclose(tuple(found), tuple(expected), rtol=1e-9)
+    found = chi2_contingency(fit, **options)
+    assert list(found.expected_freq.columns) == list("abc")
