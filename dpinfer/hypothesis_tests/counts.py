@@ -579,6 +579,8 @@ def _laws_of(
     pair: tuple[NoiseLaw, NoiseLaw], shape: tuple[int, ...]
 ) -> tuple[list[NoiseLaw], NDArray[np.intp]]:
     """Laws of the differences of two noises, each once, and the number of that of each row."""
+    if not any(law.shape for law in pair):
+        return [fast_sum(np.ones(2), list(pair))], np.zeros(shape, dtype=np.intp)
     size = shape[0] if shape else 1
     numbers = [kinds(groups(law, size), size) for law in pair]
     _, first, which = np.unique(np.stack(numbers), axis=1, return_index=True, return_inverse=True)
