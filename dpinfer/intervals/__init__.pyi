@@ -1,10 +1,10 @@
+
 from .clipped_mean import clipped_mean_confint as clipped_mean_confint
 from .counts import count_confint as count_confint
 from .counts import linear_confint as linear_confint
 from .normal_mean import PrivateMeanInterval as PrivateMeanInterval
 from .normal_mean import normal_mean_confint as normal_mean_confint
 from .posterior import CountPosterior as CountPosterior
-from .posterior import CredibleIntervals as CredibleIntervals
 from .posterior import count_posterior as count_posterior
 from .posterior import empirical_prior as empirical_prior
 from .priors import FlatPrior as FlatPrior

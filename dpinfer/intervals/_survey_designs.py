@@ -160,7 +160,6 @@ class SimpleRandomSampling(Design):
 
     @property
     def name(self) -> str:
-        """What summaries call the design."""
         return "simple random sampling"
 
     @property
@@ -193,7 +192,6 @@ class SimpleRandomSampling(Design):
         return np.asarray(self.sample_size * share * (1.0 - share) * left)
 
     def pmf(self, x: FloatArray, total: FloatArray) -> FloatArray:
-        """Hypergeometric probabilities."""
         n, size = self.sample_size, self.population_size
         if size > _LARGEST_QUICK:
             return self.law(total, Exact())._pmf_at(x)
@@ -202,13 +200,11 @@ class SimpleRandomSampling(Design):
         return np.asarray(np.exp(ways - log_choose(size, n)))
 
     def law(self, total: FloatArray, noise: NoiseLaw) -> NoisyCount:
-        """Hypergeometric count and noise."""
         return NoisyHypergeometric(
             nobs=self.sample_size, total=total, population=self.population_size, noise=noise
         )
 
     def take(self, rows: Any) -> Self:
-        """Return the design of some of the rows."""
         return replace(
             self,
             sample_size=self.sample_size[rows],
@@ -224,7 +220,6 @@ class PoissonSampling(Design):
 
     @property
     def name(self) -> str:
-        """What summaries call the design."""
         return "Poisson sampling"
 
     @property
@@ -243,7 +238,6 @@ class PoissonSampling(Design):
 
     @property
     def middle(self) -> FloatArray:
-        """Without end."""
         return np.full(self.rate.shape, LARGEST_NOBS)
 
     def count_variance(self, total: FloatArray) -> FloatArray:
@@ -251,7 +245,6 @@ class PoissonSampling(Design):
         return np.asarray(total * self.rate * (1.0 - self.rate))
 
     def pmf(self, x: FloatArray, total: FloatArray) -> FloatArray:
-        """Binomial probabilities."""
         if total.max() > _LARGEST_QUICK:
             inside = np.minimum(x, total)
             return np.where(x <= total, binom_pmf(inside, total, self.rate), 0.0)
@@ -259,11 +252,9 @@ class PoissonSampling(Design):
         return np.asarray(np.exp(log_choose(total, x) + chance))
 
     def law(self, total: FloatArray, noise: NoiseLaw) -> NoisyCount:
-        """Binomial count and noise."""
         return NoisyBinomial(nobs=total, value=self.rate, noise=noise)
 
     def take(self, rows: Any) -> Self:
-        """Return the design of some of the rows."""
         size = self.population_size
         return replace(
             self,
@@ -361,17 +352,6 @@ def invert_total(
     A total K stays where P(T >= y; K) and P(T <= y; K) both exceed α/2; the noisy count T grows
     with K stochastically, so that these totals are neighbours. Where none stays, the ends are
     ``(inf, -inf)``.
-
-    Parameters
-    ----------
-    count : array of float, shape (m,)
-        The noisy counts y.
-    noise, design
-        Law of the noise and sampling design, of m rows; no row is a census.
-    alpha : float
-        One minus the confidence level.
-    guesses : array of float, shape (2, m)
-        Where to begin to look for the ends.
     """
     size = design.population_size
     largest = np.full(count.shape, LARGEST_NOBS) if size is None else size

@@ -286,7 +286,6 @@ class Flat(Ladder):
     limit_step = step
 
     def mode(self, near: FloatArray) -> FloatArray:
-        """Every count is most probable."""
         return near
 
     def logpmf(self, k: FloatArray) -> FloatArray:
@@ -314,11 +313,9 @@ class Panjer(Ladder):
 
     @property
     def shared(self) -> bool:
-        """Whether one prior serves all rows."""
         return self.mean.ndim == self.dispersion.ndim == 0
 
     def take(self, rows: NDArray[np.intp]) -> Self:
-        """Return the priors of some rows."""
         mean, dispersion = (
             value if value.ndim == 0 else value[rows] for value in (self.mean, self.dispersion)
         )
@@ -326,7 +323,6 @@ class Panjer(Ladder):
 
     @property
     def concave(self) -> NDArray[np.bool_]:
-        """Whether the prior is log-concave."""
         return np.asarray(self.dispersion <= 1.0)
 
     @property
@@ -346,7 +342,6 @@ class Panjer(Ladder):
         return np.where(self.concave, self.step(k), self._ratio * self.dispersion)
 
     def mode(self, near: FloatArray) -> FloatArray:
-        """Return a most probable count."""
         return np.floor(np.maximum((1.0 - self.dispersion) * self.mean, 0.0))
 
     def logpmf(self, k: FloatArray) -> FloatArray:
@@ -373,7 +368,6 @@ class Panjer(Ladder):
         return np.where(self.dispersion > 0, negative, poisson)
 
     def radius(self, drop: FloatArray) -> FloatArray:
-        """Distance at which Bernstein's bound has fallen, wider by the variance per unit mean."""
         spread = 1.0 + self.dispersion * self.mean
         return spread * bernstein_radius(self.mean / spread + 1.0, float(drop))
 
@@ -505,7 +499,6 @@ class Rows:
     upper: FloatArray
 
     def take(self, rows: NDArray[np.intp]) -> Self:
-        """Return some of the rows."""
         return type(self)(
             self.count[rows],
             self.law.take(rows) if self.law.shape else self.law,

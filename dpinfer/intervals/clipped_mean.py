@@ -223,7 +223,6 @@ _NOTES: dict[ClippedMethod, tuple[str, ...]] = {
 
 
 def _checked_bounds(bounds: Any) -> tuple[float, float]:
-    """Return the bounds of the clipping."""
     array = check_array(bounds, "bounds", ndim=1, ge=-_LARGEST, le=_LARGEST)
     if array.size != 2 or not array[0] < array[1]:
         raise InvalidParameterError(

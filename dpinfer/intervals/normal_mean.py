@@ -105,21 +105,7 @@ class HistogramMode:
         return float(occupied[best])
 
     def failure(self, modal: float, far: FloatArray, rest: float, sample: int) -> float:
-        """Bound on the probability that a far bin has the largest noisy count.
-
-        Parameters
-        ----------
-        modal : float
-            Lower bound on the probability of a good bin.
-        far : array of float
-            Upper bounds on the probabilities of far bins, the last of which holds for ``rest``
-            more bins.
-        rest : float
-            Number of bins beyond ``far``; for the stability-based histogram a bound on the
-            probability that an observation falls there.
-        sample : int
-            Number of observations in the histogram.
-        """
+        """Bound on the probability that a far bin has the largest noisy count."""
         if self.delta > 0:
             # bins that hold nothing are not shown, nor can an empty good bin win
             beaten = sum(min(self._beaten(modal, p, sample), sample * float(p)) for p in far)

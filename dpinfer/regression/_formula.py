@@ -231,21 +231,7 @@ def column_errors(
     is_column: Callable[[Any], bool],
     read: Callable[[str], Any] | None,
 ) -> ColumnErrors:
-    """Return the errors that a ``noise=`` argument describes.
-
-    Parameters
-    ----------
-    noise : mapping
-        From columns to laws or standard deviations, and from pairs of columns to covariances.
-    size : int
-        The number n of rows.
-    labels : pandas.Index or None
-        The labels of the rows.
-    is_column : callable
-        Whether a key is a column.
-    read : callable, optional
-        Returns the entries of a column of the data by name.
-    """
+    """Return the errors that a ``noise=`` argument describes."""
     if not isinstance(noise, Mapping) or not len(noise):
         raise InvalidParameterError(
             "noise must be a mapping of each noisy column to the law or the standard deviation "
@@ -392,7 +378,6 @@ class Design:
 
     @property
     def row_labels(self) -> Any:
-        """Labels of the rows, or None."""
         return self.model.data.row_labels if self.labelled else None
 
     def __getstate__(self) -> dict[str, Any]:

@@ -49,7 +49,6 @@ class Moments:
 
     @classmethod
     def of(cls, design: Design) -> Moments:
-        """Take the moments of a design."""
         endog, exog = design.endog, design.exog
         weights = design.weights / design.weights.mean()
         size = np.abs(exog).max(axis=0)

@@ -475,7 +475,6 @@ def _notes(analysis: Analysis) -> Iterator[str]:
 
 
 def _labels(analysis: Analysis, rows: int) -> list[str]:
-    """Return the labels of the first rows."""
     return [label_text(analysis.label(row)) for row in range(rows)]
 
 

@@ -2,6 +2,7 @@ from .hypothesis import AdjustedTests as AdjustedTests
 from .hypothesis import HypothesisResult as HypothesisResult
 from .hypothesis import adjust_pvalues as adjust_pvalues
 from .intervals import ConfidenceSets as ConfidenceSets
+from .intervals import CredibleIntervals as CredibleIntervals
 from .intervals import Intervals as Intervals
 from .labels import with_labels as with_labels
 from .null import AsymptoticNull as AsymptoticNull

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
@@ -36,7 +36,110 @@ ERROR_COVERED: dict[Uncertainty, str] = {
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Intervals:
+class _Sets:
+    """What intervals and other confidence sets have in common."""
+
+    title: ClassVar[str]
+    counted: ClassVar[str]
+
+    estimate: Any
+    lower: Any
+    upper: Any
+    alpha: float
+    method: str
+    uncertainty: Uncertainty
+    simultaneous: bool = False
+    labels: pd.Index | None = None
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        hold_arrays(self, ("estimate", "lower", "upper"), self.labels)
+
+    def contains(self, value: ArrayLike) -> Any:
+        """Whether each of them holds a value; its ends belong to it.
+
+        Parameters
+        ----------
+        value : float or array of float
+            One value for all, or values that broadcast against them.
+
+        Returns
+        -------
+        bool, array of bool or Series
+            One answer for each, with their labels.
+        """
+        point = check_array(value, "value", finite=False)
+        shape = self._ends[0].shape
+        check_broadcast(**{self.counted.lower(): shape}, value=point.shape)
+        inside = self._holds(point)
+        return attach_labels(inside, self.labels) if inside.shape == shape else inside[()]
+
+    @property
+    def facts(self) -> list[tuple[str, object]]:
+        """What the head of the summary says."""
+        return [
+            ("Method", self.method),
+            ("Level", f"{1 - self.alpha:.6g}"),
+            ("Level holds for", "all together" if self.simultaneous else "each on its own"),
+            (self.counted, np.size(self.lower)),
+            ("Error covered", ERROR_COVERED[self.uncertainty]),
+        ]
+
+    def __iter__(self) -> Iterator[Any]:
+        """Unpack as ``lower, upper``."""
+        return iter((self.lower, self.upper))
+
+    def __str__(self) -> str:
+        return self.summary()
+
+    def summary(self) -> str:
+        raise NotImplementedError
+
+    def _holds(self, point: FloatArray) -> NDArray[np.bool_]:
+        lower, upper = self._ends
+        return np.asarray((lower <= point) & (point <= upper))
+
+    def _frame(self, **more: Any) -> pd.DataFrame:
+        columns = {"estimate": self.estimate, "ci_lower": self.lower, "ci_upper": self.upper}
+        return labelled_frame(
+            columns | more,
+            self.labels,
+            alpha=self.alpha,
+            method=self.method,
+            uncertainty=self.uncertainty,
+            simultaneous=self.simultaneous,
+        )
+
+    def _table(self, columns: dict[str, Any], notes: Sequence[str]) -> str:
+        return render_table(
+            self.title,
+            self.facts,
+            columns,
+            index=self.labels,
+            notes=notes,
+            alike=("estimate", "ci_lower", "ci_upper"),
+        )
+
+    @property
+    def _how(self) -> str:
+        return f"level {1 - self.alpha:.6g}, {self.method}" + (", together" * self.simultaneous)
+
+    @property
+    def _ends(self) -> tuple[FloatArray, FloatArray]:
+        return np.asarray(self.lower), np.asarray(self.upper)
+
+
+def _possible(lower: float | None, upper: float | None) -> tuple[float, float]:
+    """Return bounds of possible values, infinite where there are none."""
+    floor = -np.inf if lower is None else float(check_array(lower, "lower", ndim=0))
+    ceiling = np.inf if upper is None else float(check_array(upper, "upper", ndim=0))
+    if floor > ceiling:
+        raise InvalidParameterError(f"lower must be <= upper, got {floor:g} and {ceiling:g}")
+    return floor, ceiling
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Intervals(_Sets):
     """Confidence intervals, one for each of several values.
 
     Unpacks as ``lower, upper``; ``np.asarray(intervals)`` has the ends in its last axis, as the
@@ -81,20 +184,9 @@ class Intervals:
     """
 
     title: ClassVar[str] = "Confidence intervals"
+    counted: ClassVar[str] = "Intervals"
 
-    estimate: Any
-    lower: Any
-    upper: Any
-    alpha: float
-    method: str
-    uncertainty: Uncertainty
-    simultaneous: bool = False
-    labels: pd.Index | None = None
-    notes: tuple[str, ...] = ()
     mc_error: float = 0.0
-
-    def __post_init__(self) -> None:
-        hold_arrays(self, ("estimate", "lower", "upper"), self.labels)
 
     @property
     def empty(self) -> Any:
@@ -107,25 +199,6 @@ class Intervals:
         lower, upper = self._ends
         with np.errstate(invalid="ignore", over="ignore"):
             return attach_labels(np.where(lower > upper, 0.0, upper - lower), self.labels)
-
-    def contains(self, value: ArrayLike) -> Any:
-        """Whether each interval holds a value; its ends belong to it.
-
-        Parameters
-        ----------
-        value : float or array of float
-            One value for all intervals, or values that broadcast against them.
-
-        Returns
-        -------
-        bool, array of bool or Series
-            One answer for each interval, with the labels of the intervals.
-        """
-        point = check_array(value, "value", finite=False)
-        lower, upper = self._ends
-        check_broadcast(intervals=lower.shape, value=point.shape)
-        inside = (lower <= point) & (point <= upper)
-        return attach_labels(inside, self.labels) if inside.shape == lower.shape else inside
 
     def restrict(
         self,
@@ -159,10 +232,7 @@ class Intervals:
         low, high = self._ends
         if integer:
             low, high = np.ceil(low), np.floor(high)
-        floor = -np.inf if lower is None else float(check_array(lower, "lower", ndim=0))
-        ceiling = np.inf if upper is None else float(check_array(upper, "upper", ndim=0))
-        if floor > ceiling:
-            raise InvalidParameterError(f"lower must be <= upper, got {floor:g} and {ceiling:g}")
+        floor, ceiling = _possible(lower, upper)
         low, high = np.maximum(low, floor), np.minimum(high, ceiling)
         empty = low > high
         return replace(
@@ -233,17 +303,7 @@ class Intervals:
             ``empty`` where an interval is empty. ``attrs`` holds ``alpha``, ``method``,
             ``uncertainty`` and ``simultaneous``.
         """
-        columns = {"estimate": self.estimate, "ci_lower": self.lower, "ci_upper": self.upper}
-        if np.any(self.empty):
-            columns["empty"] = self.empty
-        return labelled_frame(
-            columns,
-            self.labels,
-            alpha=self.alpha,
-            method=self.method,
-            uncertainty=self.uncertainty,
-            simultaneous=self.simultaneous,
-        )
+        return self._frame(**({"empty": self.empty} if np.any(self.empty) else {}))
 
     def summary(self) -> str:
         """Return the intervals as a plain-text table that says which error they cover.
@@ -264,36 +324,14 @@ class Intervals:
                 "-inf: none of the numbers that are allowed is compatible with what was published "
                 "at this level; nothing is estimated there"
             )
-        return render_table(
-            self.title,
-            self.facts,
-            columns,
-            index=frame.index if self.labels is not None else None,
-            notes=notes,
-            alike=("estimate", "ci_lower", "ci_upper"),
-        )
-
-    @property
-    def facts(self) -> list[tuple[str, object]]:
-        """What the head of the summary says."""
-        return [
-            ("Method", self.method),
-            ("Level", f"{1 - self.alpha:.6g}"),
-            ("Level holds for", "all together" if self.simultaneous else "each on its own"),
-            ("Intervals", np.size(self.lower)),
-            ("Error covered", ERROR_COVERED[self.uncertainty]),
-        ]
-
-    def __iter__(self) -> Iterator[Any]:
-        """Unpack as ``lower, upper``."""
-        return iter((self.lower, self.upper))
+        return self._table(columns, notes)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         """Return the ends in the last axis: shape (k, 2) for k intervals."""
         return np.stack(self._ends, axis=-1).astype(dtype or np.float64, copy=False)
 
     def __repr__(self) -> str:
-        how = f"level {1 - self.alpha:.6g}, {self.method}" + (", together" * self.simultaneous)
+        how = self._how
         lower, upper = self._ends
         if lower.size != 1:
             none = np.count_nonzero(lower > upper)
@@ -303,12 +341,98 @@ class Intervals:
             return f"{type(self).__name__}(empty, {how})"
         return f"{type(self).__name__}([{lower.item():.6g}, {upper.item():.6g}], {how})"
 
-    def __str__(self) -> str:
-        return self.summary()
+
+# Credible intervals as a value.
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class CredibleIntervals(Intervals):
+    """Credible intervals: probability statements under a prior, not about repeated releases.
+
+    An interval that holds 95 % of each posterior covers 95 % or more of counts that are drawn
+    from the prior. It may cover counts of one size less often than that.
+
+    Parameters
+    ----------
+    estimate, lower, upper, alpha, method, uncertainty, simultaneous, labels, notes, mc_error
+        As for :class:`~dpinfer.results.Intervals`; ``alpha`` is one minus the posterior probability
+        that each interval holds at least.
+    prior : str
+        The prior in words.
+    probability : array of float
+        The posterior probability of each interval, 1 - alpha or more because counts are whole.
+
+    Examples
+    --------
+    >>> from dpinfer.intervals import count_posterior
+    >>> from dpinfer.mechanisms import Geometric
+    >>> intervals = count_posterior(2, mechanism=Geometric(scale=1.0)).interval(0.1)
+    >>> intervals
+    CredibleIntervals([0, 4], level 0.9, posterior, hdi)
+    >>> intervals.probability.round(4)
+    np.float64(0.9622)
+    """
+
+    title: ClassVar[str] = "Credible intervals"
+    prior: str
+    probability: Any
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        probability = freeze(check_array(self.probability, "probability", ge=0, le=1))
+        object.__setattr__(self, "probability", attach_labels(probability, self.labels))
+
+    def restrict(
+        self,
+        *,
+        lower: float | None = None,
+        upper: float | None = None,
+        integer: bool = False,
+    ) -> Self:
+        """Refuse: bounds belong in the posterior, from which the probabilities come.
+
+        Parameters
+        ----------
+        lower, upper : float, optional
+            Bounds; to be given to ``count_posterior``.
+        integer : bool
+            Whether to round inwards, which changes nothing.
+
+        Returns
+        -------
+        CredibleIntervals
+            These intervals, if no bound is given.
+
+        Raises
+        ------
+        InvalidParameterError
+            If a bound is given.
+        """
+        if lower is not None or upper is not None:
+            raise InvalidParameterError(
+                "lower and upper must not be given for credible intervals: give them to "
+                "count_posterior"
+            )
+        return super().restrict(integer=integer)
+
+    def summary_frame(self) -> pd.DataFrame:
+        """Return means and intervals as a DataFrame.
+
+        Returns
+        -------
+        DataFrame
+            As for :class:`~dpinfer.results.Intervals`, with the column ``probability``, and
+            ``prior`` in ``attrs``.
+        """
+        frame = super().summary_frame()
+        frame["probability"] = np.ravel(self.probability)
+        frame.attrs["prior"] = self.prior
+        return frame
 
     @property
-    def _ends(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        return np.asarray(self.lower), np.asarray(self.upper)
+    def facts(self) -> list[tuple[str, object]]:
+        """What the head of the summary says: the prior as well."""
+        return [("Prior", self.prior), *super().facts]
 
 
 # Confidence sets that need not be intervals, as a value.
@@ -320,7 +444,7 @@ KINDS: tuple[Kind, ...] = ("interval", "complement", "line", "empty")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class ConfidenceSets:
+class ConfidenceSets(_Sets):
     """Confidence sets of real numbers, one for each of several values, that need not be intervals.
 
     Unpacks as ``lower, upper``. What the two ends mean depends on ``kind``.
@@ -362,19 +486,13 @@ class ConfidenceSets:
     (array([False, False]), array([ True,  True]), array([ 3., inf]))
     """
 
-    estimate: Any
-    lower: Any
-    upper: Any
+    title: ClassVar[str] = "Confidence sets"
+    counted: ClassVar[str] = "Sets"
+
     kind: Any
-    alpha: float
-    method: str
-    uncertainty: Uncertainty
-    simultaneous: bool = False
-    labels: pd.Index | None = None
-    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        hold_arrays(self, ("estimate", "lower", "upper"), self.labels)
+        super().__post_init__()
         kind = np.asarray(self.kind)
         if not np.isin(kind, KINDS).all() or kind.shape != self._parts[0].shape:
             raise InvalidParameterError(
@@ -397,27 +515,6 @@ class ConfidenceSets:
         length = np.where(finite | (kind == "empty"), length, np.inf)
         return attach_labels(length, self.labels)
 
-    def contains(self, value: ArrayLike) -> Any:
-        """Whether each set holds a value; its ends belong to it.
-
-        Parameters
-        ----------
-        value : float or array of float
-            One value for all sets, or values that broadcast against them.
-
-        Returns
-        -------
-        bool, array of bool or Series
-            One answer for each set, with the labels of the sets.
-        """
-        point = check_array(value, "value", finite=False)
-        lower, upper, kind = self._parts
-        check_broadcast(sets=lower.shape, value=point.shape)
-        between = (lower <= point) & (point <= upper)
-        outside = (point <= lower) | (upper <= point)
-        inside = np.where(kind == "complement", outside, between)
-        return attach_labels(inside, self.labels) if inside.shape == lower.shape else inside[()]
-
     def restrict(self, *, lower: float | None = None, upper: float | None = None) -> Self:
         """Return the intersections with the values that are known to be possible.
 
@@ -438,10 +535,7 @@ class ConfidenceSets:
         InvalidParameterError
             If the bounds are not numbers, or ``lower`` exceeds ``upper``.
         """
-        floor = -np.inf if lower is None else float(check_array(lower, "lower", ndim=0))
-        ceiling = np.inf if upper is None else float(check_array(upper, "upper", ndim=0))
-        if floor > ceiling:
-            raise InvalidParameterError(f"lower must be <= upper, got {floor:g} and {ceiling:g}")
+        floor, ceiling = _possible(lower, upper)
         if lower is None and upper is None:
             return self
         low, high, kind = self._parts
@@ -471,20 +565,7 @@ class ConfidenceSets:
             One row a set, with the columns ``estimate``, ``ci_lower``, ``ci_upper`` and ``kind``.
             ``attrs`` holds ``alpha``, ``method``, ``uncertainty`` and ``simultaneous``.
         """
-        columns = {
-            "estimate": self.estimate,
-            "ci_lower": self.lower,
-            "ci_upper": self.upper,
-            "kind": self.kind,
-        }
-        return labelled_frame(
-            columns,
-            self.labels,
-            alpha=self.alpha,
-            method=self.method,
-            uncertainty=self.uncertainty,
-            simultaneous=self.simultaneous,
-        )
+        return self._frame(kind=self.kind)
 
     def summary(self) -> str:
         """Return the sets as a plain-text table that says which error they cover.
@@ -498,27 +579,10 @@ class ConfidenceSets:
         notes = self.notes
         if (self._kinds == "complement").any():
             notes = (*notes, "a complement holds all numbers that are not between its ends")
-        return render_table(
-            "Confidence sets",
-            [
-                ("Method", self.method),
-                ("Level", f"{1 - self.alpha:.6g}"),
-                ("Level holds for", "all together" if self.simultaneous else "each on its own"),
-                ("Sets", len(frame)),
-                ("Error covered", ERROR_COVERED[self.uncertainty]),
-            ],
-            {name: frame[name].to_numpy() for name in frame.columns},
-            index=frame.index if self.labels is not None else None,
-            notes=notes,
-            alike=("estimate", "ci_lower", "ci_upper"),
-        )
-
-    def __iter__(self) -> Iterator[Any]:
-        """Unpack as ``lower, upper``."""
-        return iter((self.lower, self.upper))
+        return self._table({name: frame[name].to_numpy() for name in frame.columns}, notes)
 
     def __repr__(self) -> str:
-        how = f"level {1 - self.alpha:.6g}, {self.method}" + (", together" * self.simultaneous)
+        how = self._how
         lower, upper, kind = self._parts
         if kind.size != 1:
             return f"ConfidenceSets({kind.size} sets, {how})"
@@ -531,8 +595,10 @@ class ConfidenceSets:
         }
         return f"ConfidenceSets({shown[kind.item()]}, {how})"
 
-    def __str__(self) -> str:
-        return self.summary()
+    def _holds(self, point: FloatArray) -> NDArray[np.bool_]:
+        lower, upper, kind = self._parts
+        outside = (point <= lower) | (upper <= point)
+        return np.where(kind == "complement", outside, super()._holds(point))
 
     @property
     def _kinds(self) -> NDArray[np.str_]:
@@ -540,4 +606,4 @@ class ConfidenceSets:
 
     @property
     def _parts(self) -> tuple[FloatArray, FloatArray, NDArray[np.str_]]:
-        return np.asarray(self.lower), np.asarray(self.upper), self._kinds
+        return *self._ends, self._kinds

@@ -274,7 +274,6 @@ class _KnownTails(NullDistribution):
         return np.where(size == 0, 1.0, np.minimum(both, 1.0))
 
     def _critical(self, alpha: float, alternative: Alternative) -> FloatArray:
-        """Bisection, which also finds the jumps of a law with atoms."""
         sign = SIGNS[alternative]
 
         def rejects(c: FloatArray) -> Any:
@@ -630,7 +629,6 @@ class MonteCarloNull(NullDistribution):
         )
 
     def _critical(self, alpha: float, alternative: Alternative) -> FloatArray:
-        """Value just beyond the replicate that is one too many."""
         sign = SIGNS[alternative]
         size = np.abs(self.sample) if alternative == "two-sided" else sign * self.sample
         allowed = int(np.floor(alpha * (size.shape[-1] + 1.0) * (1.0 + 1e-12))) - 1

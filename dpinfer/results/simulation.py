@@ -207,21 +207,7 @@ def draw_place(
     """Draw the place of the ``which``-th marked item of ``size`` items in a random order.
 
     The place has a negative hypergeometric law. It is halved in: how many marked items are in the
-    first half is hypergeometric.
-
-    Parameters
-    ----------
-    which, marked : array of whole numbers
-        1 <= which <= marked, the number of marked items.
-    size : int
-        Number of items, >= marked.
-    rng : numpy.random.Generator
-        Source of randomness.
-
-    Returns
-    -------
-    array of int
-        Places from 1 to ``size``.
+    first half is hypergeometric. 1 <= which <= marked <= size.
     """
     which, marked = which.astype(np.int64), marked.astype(np.int64)
     start = np.zeros(which.shape, dtype=np.int64)
@@ -267,24 +253,9 @@ def run_tasks(
     """Yield the answer to each task, in the order of the tasks.
 
     Tasks are taken one by one, so that they may depend on earlier answers: with one worker on
-    all of them, with several on all but those that are under way.
-
-    Parameters
-    ----------
-    function : callable
-        What to do with a task. Workers may be processes: both have to be picklable.
-    tasks : iterable
-        The tasks.
-    n_jobs : int or None
-        Number of workers as joblib takes it; 1 does without joblib. Threads for short work and
-        processes for long, as the first tasks show, unless ``joblib.parallel_config`` chooses.
-    remaining : callable
-        ``remaining(task)``: how many times the work of a task is left to do.
-
-    Yields
-    ------
-    object
-        ``function(task)``.
+    all of them, with several on all but those that are under way. Workers may be processes:
+    function and tasks have to be picklable. ``remaining(task)`` is how many times the work of a
+    task is left to do.
     """
     if n_jobs == 1:
         yield from map(function, tasks)
@@ -401,23 +372,10 @@ class Simulation:
 def run_blocks(
     work: Callable[[SeededBlock], Answer], simulation: Simulation, block: int
 ) -> Iterator[Answer]:
-    """Yield what ``work`` makes of each block of replicates, in the order of their numbers.
+    """Yield what ``work((size, seed))`` makes of each block of replicates, in their order.
 
-    Parameters
-    ----------
-    work : callable
-        ``work((size, seed))`` draws so many replicates. With workers that are processes it has to
-        be picklable.
-    simulation : Simulation
-        Number of replicates, what their seed is drawn from, and workers. Block j draws from the
-        j-th child of the seed, so that no answer depends on the number of workers.
-    block : int
-        Replicates in a block, which is part of what determines the answers.
-
-    Yields
-    ------
-    object
-        The answer for each block.
+    Block j draws from the j-th child of the seed, so that no answer depends on the number of
+    workers, which may be processes.
     """
     root, reps = simulation.draw_seed(), simulation.reps
     sizes = list(block_sizes(reps, block))
@@ -439,29 +397,11 @@ def simulate_null(
 ) -> MonteCarloNull:
     """Simulate null distributions and count their replicates against observed statistics.
 
-    Parameters
-    ----------
-    draws : sequence of callable
-        ``draw(size, rng)`` returns replicates: one function, the law of all statistics, or one for
-        each statistic. With workers that are processes they have to be picklable.
-    statistic : array of float, shape () or (k,)
-        The observed statistics.
-    simulation : Simulation
-        Number of replicates, what their seed is drawn from, workers, and precision. Block j for
-        the i-th law draws from the j-th child of the i-th child of the seed.
-    alternative : {"two-sided", "larger", "smaller"}
-        The alternative tested: with ``precision``, it is its p-values that have to be precise.
-    block : int
-        Replicates in a block. Part of what determines the answer, so it may depend on the
-        hypothesis but not on the machine.
-
-    Returns
-    -------
-    MonteCarloNull
-        The null distribution, or one for each statistic. Without ``precision`` it holds the counts
-        of all replicates for every alternative. With it, it holds the counts for ``alternative``
-        up to the replicate at which each of them stopped, and no counts for the others, whose
-        p-values then come from the sample that is kept.
+    ``draws`` are one function, the law of all statistics, or one for each: ``draw(size, rng)``.
+    Block j for the i-th law draws from the j-th child of the i-th child of the seed. Without
+    ``precision`` all replicates are counted for every alternative. With it, they are counted for
+    ``alternative`` up to the replicate at which each count stopped, and the p-values of the others
+    come from the sample that is kept.
     """
     points = [statistic] if len(draws) == 1 else list(statistic.reshape(-1, 1))
     needed, alternatives = np.inf, ALTERNATIVES
@@ -603,28 +543,11 @@ def _largest(values: FloatArray, keep: int) -> FloatArray:
 def clopper_pearson(
     events: ArrayLike, trials: ArrayLike, error: ArrayLike
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the bounds of Clopper and Pearson for probabilities.
+    """Return the bounds of Clopper and Pearson (1934), each missed with probability ``error``.
 
-    Parameters
-    ----------
-    events, trials : array of float
-        In how many of how many trials each event happened.
-    error : float or array of float
-        Probability, at most, with which each of the two bounds misses, in (0, 1).
+    They are the smallest p with P(X >= x; p) >= error and the largest p with P(X <= x; p) >= error,
+    for X binomial; 0 and 1 where there are no trials.
 
-    Returns
-    -------
-    lower, upper : array of float
-        The bounds: the smallest p with P(X >= x; p) >= error and the largest p with
-        P(X <= x; p) >= error, for X binomial; 0 and 1 where there are no trials.
-
-    References
-    ----------
-    Clopper, C. J. and Pearson, E. S. (1934). The use of confidence or fiducial limits illustrated
-    in the case of the binomial. Biometrika 26, 404-413. doi:10.1093/biomet/26.4.404.
-
-    Examples
-    --------
     >>> lower, upper = clopper_pearson([0, 5], [10, 10], 0.025)
     >>> lower.round(4), upper.round(4)
     (array([0.    , 0.1871]), array([0.3085, 0.8129]))

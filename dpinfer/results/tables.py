@@ -34,30 +34,6 @@ def render_table(
 ) -> str:
     """Return a plain-text table: title, pairs of facts, a body of columns, notes.
 
-    Parameters
-    ----------
-    title : str
-        Centred on the first line.
-    header : sequence of (str, object)
-        Facts about the whole result, printed as ``name: value``, two on a line where they fit.
-    columns : mapping of str to sequence, optional
-        The body, column by column, all of one length. Numbers are formatted by column; strings
-        are printed as they are. A body of more than 60 rows shows its first and last 30.
-    index : sequence, optional
-        A label for each row of the body; the parts of a tuple are joined with commas, and so are
-        its ``names``, if it has any, in the line of the column names.
-    notes : sequence of str
-        Remarks below the table, each wrapped to its width.
-    alike : sequence of str
-        Names of columns in one unit: they share their number of decimals.
-
-    Returns
-    -------
-    str
-        The table, without a trailing newline and without a timestamp.
-
-    Examples
-    --------
     >>> print(render_table("Counts", [("Method", "exact"), ("Values", 2)],
     ...                    {"estimate": [3.5, 12], "lower": [1, 9.25]}, index=["a", "b"]))
                                      Counts
