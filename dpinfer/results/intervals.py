@@ -456,14 +456,6 @@ class ConfidenceSets(_Sets):
     lower, upper : array of float
         The ends of the sets, of the shape of the estimates, in their units. Held as a pandas
         Series where there are ``labels``, as an array otherwise.
-    kind : array of str
-        For each set:
-
-        - ``"interval"``: [lower, upper], one end of which may be infinite;
-        - ``"complement"``: all numbers that are not between the ends, (-inf, lower] and
-          [upper, inf);
-        - ``"line"``: every number, the ends being -inf and inf;
-        - ``"empty"``: no number, the ends being inf and -inf.
     alpha : float
         One minus the confidence level: of each set, or of all together where ``simultaneous``.
     method : str
@@ -476,6 +468,14 @@ class ConfidenceSets(_Sets):
         One label for each set.
     notes : tuple of str
         What else the reader has to know, one remark each.
+    kind : array of str
+        For each set:
+
+        - ``"interval"``: [lower, upper], one end of which may be infinite;
+        - ``"complement"``: all numbers that are not between the ends, (-inf, lower] and
+          [upper, inf);
+        - ``"line"``: every number, the ends being -inf and inf;
+        - ``"empty"``: no number, the ends being inf and -inf.
 
     Examples
     --------
