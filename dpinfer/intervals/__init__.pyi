@@ -1,4 +1,3 @@
-
 from .clipped_mean import clipped_mean_confint as clipped_mean_confint
 from .counts import count_confint as count_confint
 from .counts import linear_confint as linear_confint
