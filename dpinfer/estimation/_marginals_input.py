@@ -41,21 +41,12 @@ _MOST_LEVELS = 1024
 
 @dataclass(frozen=True, eq=False)
 class Grouping:
-    """Coarser levels of an attribute.
+    """Coarser levels of an attribute."""
 
-    Parameters
-    ----------
-    attribute : str
-        The attribute.
-    groups : tuple
-        The coarser levels, in the order in which the levels of the attribute have them.
-    matrix : array of float, shape (groups, levels)
-        1 where a level is in a group.
-    """
-
-    attribute: str
+    attribute: str  # the attribute
+    # the coarser levels, in the order in which the levels of the attribute have them
     groups: tuple[Hashable, ...]
-    matrix: FloatArray
+    matrix: FloatArray  # (groups, levels): 1 where a level is in a group
 
     @classmethod
     def of(cls, name: str, given: Any, domain: Domain) -> Grouping:
@@ -91,24 +82,13 @@ class Grouping:
 
 @dataclass(frozen=True, eq=False)
 class TableSchema:
-    """The attributes of tables.
+    """The attributes of tables."""
 
-    Parameters
-    ----------
-    domain : Domain
-        All of them.
-    block : tuple of str
-        Those that are not transformed, of g joint levels.
-    groupings : mapping of str to Grouping
-        Coarser levels, by the name under which marginals have them.
-    axes : Axes
-        Those that are transformed.
-    """
-
-    domain: Domain
-    block: Names
+    domain: Domain  # All of them
+    block: Names  # those that are not transformed, of g joint levels
+    # Coarser levels, by the name under which marginals have them
     groupings: Mapping[str, Grouping]
-    axes: Axes
+    axes: Axes  # those that are transformed
 
     @classmethod
     def of(cls, domain: Domain, groupings: Any, blocked: Iterable[Any]) -> TableSchema:
@@ -238,30 +218,16 @@ _LARGEST = 1e100
 
 @dataclass(frozen=True, eq=False)
 class ReadMarginal:
-    """The values of a marginal with the units they belong to.
+    """The values of a marginal with the units they belong to."""
 
-    Parameters
-    ----------
-    names : tuple of str
-        The attributes and groupings it keeps, as they were given.
-    kept : int
-        Which axes these are.
-    values : array, shape (m, r, ...)
-        Values in the order of the block and the axes, with 1 for those it sums over.
-    unit : array of int, shape (m,), or None
-        Positions of their units; None where they are all units in order.
-    law : NoiseLaw
-        The law of the noise of each cell, of shape () or (m,).
-    variance : array of float, shape (m,)
-        Its variance.
-    """
-
-    names: Names
-    kept: int
+    names: Names  # the attributes and groupings it keeps, as they were given
+    kept: int  # which axes these are
+    # (m, r, ...): values in the order of the block and the axes, with 1 for those it sums over
     values: NDArray[Any]
+    # (m,): positions of their units; None where they are all units in order
     unit: NDArray[np.intp] | None
-    law: NoiseLaw
-    variance: FloatArray
+    law: NoiseLaw  # the law of the noise of each cell, of shape () or (m,)
+    variance: FloatArray  # (m,): its variance
 
     @property
     def units(self) -> NDArray[np.intp]:

@@ -182,15 +182,9 @@ def _lock(file: int) -> None:
 
 @dataclass(frozen=True)
 class Folder:
-    """The working folder.
+    """The working folder."""
 
-    Parameters
-    ----------
-    root : str
-        Its path.
-    """
-
-    root: str
+    root: str  # its path
 
     def message(self, part: str) -> Path:
         """Return the file of what is known of the roots of a part from below."""
@@ -438,29 +432,14 @@ Places = NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Cut:
-    """Units that make up a part.
+    """Units that make up a part."""
 
-    Parameters
-    ----------
-    name : str
-        The part.
-    parent : str
-        The part above.
-    subtree : str
-        The subtree that its units are in.
-    levels : tuple of str
-        Its levels, from that of its roots.
-    ends : (str, str)
-        The codes of the first and of the last of its roots.
-    borders : str or None
-        The level whose units are the roots of other parts, the lowest of its levels.
-    """
-
-    name: str
-    parent: str
-    subtree: str
-    levels: tuple[str, ...]
-    ends: tuple[str, str]
+    name: str  # the part
+    parent: str  # the part above
+    subtree: str  # the subtree that its units are in
+    levels: tuple[str, ...]  # its levels, from that of its roots
+    ends: tuple[str, str]  # the codes of the first and of the last of its roots
+    # the level whose units are the roots of other parts, the lowest of its levels
     borders: str | None
 
 
@@ -885,19 +864,12 @@ _CUTS = ("County", "Tract", "Block_Group")
 
 @dataclass(frozen=True)
 class CensusPart:
-    """A function that reads a part from the files.
-
-    Parameters
-    ----------
-    options : tuple of (str, object)
-        What to read, as arguments of ``read_census_measurements``.
-    cut : str, optional
-        The level whose units are the roots of other parts.
-    """
+    """A function that reads a part from the files."""
 
     root: str
+    # what to read, as arguments of ``read_census_measurements``
     options: tuple[tuple[str, Any], ...]
-    cut: str | None = None
+    cut: str | None = None  # the level whose units are the roots of other parts
 
     def __call__(self) -> tuple[Hierarchy, list[NoisyMarginal], list[StructuralZeros]]:
         """Read the part."""

@@ -365,30 +365,14 @@ CONTRADICTIONS = (
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MarginalsFit:
-    """Estimates of the tables of all units of a hierarchy.
+    """Estimates of the tables of all units of a hierarchy."""
 
-    Parameters
-    ----------
-    hierarchy : Hierarchy
-        The units.
-    schema : TableSchema
-        The attributes of their tables.
-    read : tuple of ReadMarginal
-        What was published.
-    placed : tuple of PlacedMarginal
-        The same at the n places of the tree.
-    zeros : array of bool, shape (n, g), or None
-        Levels of the block that are 0.
-    solution : TableSolution
-        The estimates.
-    """
-
-    hierarchy: Hierarchy
-    schema: TableSchema
-    read: tuple[ReadMarginal, ...]
-    placed: tuple[PlacedMarginal, ...]
-    zeros: NDArray[np.bool_] | None
-    solution: TableSolution
+    hierarchy: Hierarchy  # the units
+    schema: TableSchema  # the attributes of their tables
+    read: tuple[ReadMarginal, ...]  # what was published
+    placed: tuple[PlacedMarginal, ...]  # the same at the n places of the tree
+    zeros: NDArray[np.bool_] | None  # (n, g): levels of the block that are 0
+    solution: TableSolution  # the estimates
 
     @classmethod
     def of(

@@ -34,22 +34,13 @@ half a step of it is added."""
 
 @dataclass(frozen=True, eq=False)
 class NoiseBound:
-    """A bound on the tails of standardised sums of noises.
+    """A bound on the tails of standardised sums of noises."""
 
-    Parameters
-    ----------
-    laws : tuple of NoiseLaw
-        The laws of the noises, each of shape (l,).
-    shares : tuple of array of float, shape (l,)
-        The largest share h, in (0, 1], that a noise of each of these laws has in the variance of
-        a sum.
-    known : bool, default True
-        Whether these are all; otherwise only Chebyshev's inequality holds.
-    """
-
-    laws: tuple[NoiseLaw, ...]
+    laws: tuple[NoiseLaw, ...]  # the laws of the noises, each of shape (l,)
+    # (l,): the largest share h, in (0, 1], that a noise of each of these laws has in the variance
+    # of a sum
     shares: tuple[FloatArray, ...]
-    known: bool = True
+    known: bool = True  # whether these are all; otherwise only Chebyshev's inequality holds
 
     @classmethod
     def of(cls, parts: Iterable[tuple[NoiseLaw, int, FloatArray | None]]) -> NoiseBound:

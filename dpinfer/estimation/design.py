@@ -54,12 +54,6 @@ class AugmentedSystem:
     g holds its weights (Björck 1996, Numerical Methods for Least Squares Problems, §1.1.4 and
     §5.1.2, doi:10.1137/1.9781611971484). Unlike the normal equations it stays sparse when a
     row, such as a total, is dense.
-
-    Raises
-    ------
-    ConvergenceError
-        If the system is singular, or its solution cannot be refined to a relative residual of
-        1e-9.
     """
 
     def __init__(self, matrix: sparse.csr_array, variance: FloatArray) -> None:
@@ -121,13 +115,7 @@ class AugmentedSystem:
 
 
 def factorise(system: sparse.csc_array, **options: Any) -> Any:
-    """Return the sparse LU factors of a symmetric system, if they do not take too long.
-
-    Raises
-    ------
-    InvalidParameterError
-        If the factors take more than a minute; the message says how long, and how much memory.
-    """
+    """Return the sparse LU factors of a symmetric system, if they do not take too long."""
     from scipy.sparse.linalg import splu
 
     if system.nnz > _SURELY_SMALL:

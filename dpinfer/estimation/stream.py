@@ -82,40 +82,20 @@ Known = Mapping[str, FloatArray]
 
 @dataclass(frozen=True, eq=False)
 class Received:
-    """What is known of leaves from the parts below them.
+    """What is known of leaves from the parts below them."""
 
-    Parameters
-    ----------
-    places : array of int, shape (m,)
-        Their places, ascending.
-    known : mapping of str to array of float, shape (m, ...)
-        What is known of their tables.
-    """
-
-    places: Places
-    known: Known
+    places: Places  # (m,): their places, ascending
+    known: Known  # (m, ...): what is known of their tables
 
 
 @dataclass(frozen=True, eq=False)
 class PartPasses:
-    """The passes over one part.
+    """The passes over one part."""
 
-    Parameters
-    ----------
-    problem : TableProblem
-        What is known of its tables.
-    tree : Tree
-        Its n places.
-    received : Received, optional
-        What is known from parts below it.
-    block : bool
-        Whether tables have a block, which all parts have or none.
-    """
-
-    problem: TableProblem
-    tree: Tree
-    received: Received | None
-    block: bool
+    problem: TableProblem  # what is known of its tables
+    tree: Tree  # its n places
+    received: Received | None  # what is known from parts below it
+    block: bool  # whether tables have a block, which all parts have or none
 
     def up(self) -> tuple[dict[str, FloatArray], Places, Places]:
         """Return what is known of the roots, and where exact values contradict one another.
@@ -230,89 +210,39 @@ def answers(solution: TableSolution, places: Places) -> dict[str, FloatArray]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Plan:
-    """What is the same for all parts.
+    """What is the same for all parts."""
 
-    Parameters
-    ----------
-    folder : Folder
-        Where files are.
-    schema : TableSchema
-        The attributes of tables.
-    zeros : tuple of StructuralZeros
-        Cells that are 0 in all units.
-    block : bool
-        Whether tables have a block.
-    wanted : tuple of tuple of str
-        The marginals to write.
-    refuse : bool
-        Whether to refuse what is not estimable.
-    """
-
-    folder: Folder
-    schema: TableSchema
-    zeros: tuple[StructuralZeros, ...]
-    block: bool
-    wanted: tuple[Names, ...]
-    refuse: bool
+    folder: Folder  # where files are
+    schema: TableSchema  # the attributes of tables
+    zeros: tuple[StructuralZeros, ...]  # Cells that are 0 in all units
+    block: bool  # whether tables have a block
+    wanted: tuple[Names, ...]  # the marginals to write
+    refuse: bool  # whether to refuse what is not estimable
 
 
 @dataclass(frozen=True, eq=False)
 class PartTask:
-    """One part.
+    """One part."""
 
-    Parameters
-    ----------
-    plan : Plan
-        What is the same for all.
-    name : str
-        Its name.
-    load : callable
-        What gives its hierarchy, marginals and zeros.
-    below : tuple of str
-        The parts below it.
-    top : bool
-        Whether it is the one above all others.
-    """
-
-    plan: Plan
-    name: str
-    load: Callable[[], Any]
-    below: tuple[str, ...]
-    top: bool
+    plan: Plan  # what is the same for all
+    name: str  # its name
+    load: Callable[[], Any]  # what gives its hierarchy, marginals and zeros
+    below: tuple[str, ...]  # the parts below it
+    top: bool  # whether it is the one above all others
 
 
 @dataclass(frozen=True, eq=False)
 class LoadedPart:
-    """A part that was read.
+    """A part that was read."""
 
-    Parameters
-    ----------
-    hierarchy : Hierarchy
-        Its units.
-    read : tuple of ReadMarginal
-        What was published of them.
-    placed : tuple of PlacedMarginal
-        The same at the places of the tree.
-    zeros : array of bool, shape (n, g), or None
-        Levels of the block that are 0.
-    received : Received or None
-        What is known of leaves from the parts below.
-    owners : tuple of (str, array of int)
-        The parts below, each with the places of its roots.
-    block : bool
-        Whether tables have a block.
-    schema : TableSchema
-        The attributes of tables.
-    """
-
-    hierarchy: Hierarchy
-    read: tuple[ReadMarginal, ...]
-    placed: tuple[PlacedMarginal, ...]
-    zeros: NDArray[np.bool_] | None
-    received: Received | None
-    owners: tuple[tuple[str, Places], ...]
-    block: bool
-    schema: TableSchema
+    hierarchy: Hierarchy  # its units
+    read: tuple[ReadMarginal, ...]  # what was published of them
+    placed: tuple[PlacedMarginal, ...]  # the same at the places of the tree
+    zeros: NDArray[np.bool_] | None  # (n, g): levels of the block that are 0
+    received: Received | None  # what is known of leaves from the parts below
+    owners: tuple[tuple[str, Places], ...]  # the parts below, each with the places of its roots
+    block: bool  # whether tables have a block
+    schema: TableSchema  # the attributes of tables
 
     @classmethod
     def of(cls, task: PartTask) -> LoadedPart:
@@ -353,15 +283,9 @@ class LoadedPart:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PartFit(MarginalsFit):
-    """Estimates of one part, from the values of all.
+    """Estimates of one part, from the values of all."""
 
-    Parameters
-    ----------
-    folder : Folder
-        Where the noises of all parts are said, once they are done.
-    """
-
-    folder: Folder
+    folder: Folder  # where the noises of all parts are said, once they are done
 
     @cached_property
     def laws(self) -> TableLaws:

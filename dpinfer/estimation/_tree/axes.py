@@ -24,18 +24,10 @@ Corner = tuple[slice, ...]
 
 @dataclass(frozen=True)
 class Axes:
-    """The transformed attributes of a domain as axes of tables, those of many levels last.
+    """The transformed attributes of a domain as axes of tables, those of many levels last."""
 
-    Parameters
-    ----------
-    names : tuple of str
-        Names of the attributes.
-    sizes : tuple of int
-        Numbers of their levels.
-    """
-
-    names: tuple[str, ...]
-    sizes: tuple[int, ...]
+    names: tuple[str, ...]  # Names of the attributes
+    sizes: tuple[int, ...]  # numbers of their levels
 
     @classmethod
     def of(cls, sizes: Mapping[str, int]) -> Axes:
@@ -177,16 +169,11 @@ class Assembly:
     Marginals that keep the same axes are added up as they are. Then axis by axis: those that keep
     an axis are transformed along it, and one that differs from another only by lacking axes along
     which that is transformed already is added to it, at the coordinate 0 of these.
-
-    Parameters
-    ----------
-    kept : tuple of int
-        The axes kept by each marginal, each set once; the first has all that any has.
-    steps : tuple of (int, int) or (int, int, Corner)
-        To transform a marginal along an axis, or to add to a marginal another one, in a place.
     """
 
+    # the axes kept by each marginal, each set once; the first has all that any has
     kept: tuple[int, ...]
+    # To transform a marginal along an axis, or to add to a marginal another one, in a place
     steps: tuple[tuple[int, int] | tuple[int, int, Corner], ...]
 
     @classmethod

@@ -25,29 +25,17 @@ CHUNK = 1 << 16
 
 @dataclass(frozen=True, eq=False)
 class VectorLayout:
-    """Inner nodes are those with children; dense nodes these, the roots and some leaves.
+    """Inner nodes are those with children; dense nodes these, the roots and some leaves."""
 
-    Parameters
-    ----------
-    tree : Tree
-        The tree of n places.
-    inner, dense : array of int, shapes (p,) and (d,)
-        Their places, ascending.
-    inner_of, dense_of : array of int, shape (n,)
-        The number of each place among them; -1 for others.
-    parent : array of int, shape (d,)
-        The number of the parent of each dense node among the inner nodes; -1 for roots. Ascending.
-    generations : tuple of slice
-        Runs of inner nodes of one depth, from the roots down.
-    """
-
-    tree: Tree
-    inner: Places
+    tree: Tree  # the tree of n places
+    inner: Places  # their places, ascending
     dense: Places
-    inner_of: Places
+    inner_of: Places  # (n,): the number of each place among them; -1 for others
     dense_of: Places
+    # (d,): the number of the parent of each dense node among the inner nodes; -1 for roots.
+    # Ascending
     parent: Places
-    generations: tuple[slice, ...]
+    generations: tuple[slice, ...]  # Runs of inner nodes of one depth, from the roots down
 
     @classmethod
     def of(cls, tree: Tree, dense: NDArray[np.bool_]) -> VectorLayout:
@@ -154,26 +142,13 @@ class VectorQueries:
     """Matrices Q_1 ... Q_q over g levels.
 
     Levels that belong to the same rows of all matrices but identities form a part.
-
-    Parameters
-    ----------
-    matrices : tuple of array of float, shape (r_i, g)
-        Entries 0 or 1.
-    identity : array of bool, shape (q,)
-        Which of them are the identity.
-    rows : array of float, shape (r, g)
-        All of them below each other.
-    query : array of int, shape (r,)
-        The matrix of each row.
-    part : array of int, shape (g,)
-        The part of each level.
     """
 
-    matrices: tuple[FloatArray, ...]
-    identity: np.ndarray[tuple[int], np.dtype[np.bool_]]
-    rows: FloatArray
-    query: Places
-    part: Places
+    matrices: tuple[FloatArray, ...]  # (r_i, g): entries 0 or 1
+    identity: np.ndarray[tuple[int], np.dtype[np.bool_]]  # (q,): which of them are the identity
+    rows: FloatArray  # (r, g): all of them below each other
+    query: Places  # (r,): the matrix of each row
+    part: Places  # (g,): the part of each level
 
     @classmethod
     def of(cls, matrices: Sequence[FloatArray]) -> VectorQueries:
@@ -226,42 +201,18 @@ _ALIKE = 32
 
 @dataclass(frozen=True, eq=False)
 class StructuredLeaves:
-    """Leaves of which the same levels are active, or all of them with a mask.
+    """Leaves of which the same levels are active, or all of them with a mask."""
 
-    Parameters
-    ----------
-    queries : VectorQueries
-        What is measured.
-    places : array of int, shape (n,)
-        Their places, ascending.
-    parents : array of int, shape (n,)
-        Numbers of their parents among the inner nodes.
-    levels : array of int, shape (a,)
-        The levels that can be active; all others are 0 in all of these leaves.
-    mask : array of bool, shape (n, a), or None
-        Which are; None for all of them.
-    scale : array of float, shape (n,)
-        1/α.
-    part : array of int, shape (a,)
-        The part of each of the levels.
-    core : array of float, shape (n, m, m)
-        C.
-    rows : array of int, shape (r,)
-        The rows that are measured of these parts.
-    patterns : array of float, shape (r, m)
-        Which parts each of them sums.
-    """
-
-    queries: VectorQueries
-    places: Places
-    parents: Places
-    levels: Places
-    mask: NDArray[np.bool_] | None
-    scale: FloatArray
-    part: Places
-    core: FloatArray
-    rows: Places
-    patterns: FloatArray
+    queries: VectorQueries  # what is measured
+    places: Places  # (n,): their places, ascending
+    parents: Places  # (n,): numbers of their parents among the inner nodes
+    levels: Places  # (a,): the levels that can be active; all others are 0 in all of these leaves
+    mask: NDArray[np.bool_] | None  # (n, a): which are; None for all of them
+    scale: FloatArray  # (n,): 1/α
+    part: Places  # (a,): the part of each of the levels
+    core: FloatArray  # (n, m, m): C
+    rows: Places  # (r,): the rows that are measured of these parts
+    patterns: FloatArray  # (r, m): which parts each of them sums
 
     @classmethod
     def of(

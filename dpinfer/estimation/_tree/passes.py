@@ -34,83 +34,41 @@ from dpinfer.queries.hierarchy import Places, Tree
 
 @dataclass(frozen=True, eq=False)
 class Message:
-    """What is known of some nodes from the trees below them.
+    """What is known of some nodes from the trees below them."""
 
-    Parameters
-    ----------
-    places : array of int, shape (m,)
-        The nodes.
-    beliefs : Beliefs
-        Of m vectors.
-    """
-
-    places: Places
-    beliefs: Beliefs
+    places: Places  # (m,): the nodes
+    beliefs: Beliefs  # Of m vectors
 
 
 @dataclass(frozen=True, eq=False)
 class Below:
-    """Matrices of the pass up; p inner nodes, d dense nodes.
+    """Matrices of the pass up; p inner nodes, d dense nodes."""
 
-    Parameters
-    ----------
-    layout : VectorLayout
-        Which nodes are inner, and which are dense.
-    queries : VectorQueries
-        What is measured.
-    precision : array of float, shape (n, q)
-        Of each node and matrix.
-    zeros : array of bool, shape (n, g), or None
-        Levels that are 0.
-    leaves : tuple of StructuredLeaves
-        The leaves that are not dense.
-    message : Message or None
-        What is known of leaves from trees below.
-    finite : array of float, shape (d, g, g)
-        U of dense nodes.
-    unknown, exact : SparseRows, shape (d, g, g)
-        D and X of those of which something is unknown, or more than single levels exact.
-    active : array of bool, shape (d, g)
-        Levels of all other dense nodes that are not exactly 0.
-    inverse : array of float, shape (p, g, g)
-        S⁺, or T0.
-    flat : SparseRows, shape (p, g, g)
-        T1, and S1, of inner nodes of whose children something is unknown.
-    unknown_sum : SparseRows, shape (p, g, g)
-        Sums of D.
-    mix : SparseRows, shape (d, g, g + r)
-        Estimates from the sum of the children's and from the values; for dense leaves, for inner
-        nodes with exact values, and where anything is unknown.
-    checked : array of int, shape (c,)
-        Dense nodes, ascending, of which exact values are determined by others.
-    checks : array of float, shape (c, g + r)
-        Combinations of the same that are 0 unless exact values contradict each other.
-    mixed : array of int, shape (m,)
-        The inner nodes with dense children, ascending.
-    structured : array of float, shape (m, g, g)
-        The part of S that comes from structured leaves in these.
-    cover : array of float, shape (p, g)
-        In how many structured leaves below each inner node a level is active.
-    """
-
-    layout: VectorLayout
-    queries: VectorQueries
-    precision: FloatArray
-    zeros: NDArray[np.bool_] | None
-    leaves: tuple[StructuredLeaves, ...]
-    message: Message | None
-    finite: FloatArray
+    layout: VectorLayout  # which nodes are inner, and which are dense
+    queries: VectorQueries  # what is measured
+    precision: FloatArray  # (n, q): of each node and matrix
+    zeros: NDArray[np.bool_] | None  # (n, g): levels that are 0
+    leaves: tuple[StructuredLeaves, ...]  # the leaves that are not dense
+    message: Message | None  # what is known of leaves from trees below
+    finite: FloatArray  # (d, g, g): U of dense nodes
+    # (d, g, g): D and X of those of which something is unknown, or more than single levels exact
     unknown: SparseRows
     exact: SparseRows
-    active: NDArray[np.bool_]
-    inverse: FloatArray
+    active: NDArray[np.bool_]  # (d, g): levels of all other dense nodes that are not exactly 0
+    inverse: FloatArray  # (p, g, g): S⁺, or T0
+    # (p, g, g): T1, and S1, of inner nodes of whose children something is unknown
     flat: SparseRows
-    unknown_sum: SparseRows
+    unknown_sum: SparseRows  # (p, g, g): sums of D
+    # (d, g, g + r): estimates from the sum of the children's and from the values; for dense
+    # leaves, for inner nodes with exact values, and where anything is unknown
     mix: SparseRows
+    # (c,): dense nodes, ascending, of which exact values are determined by others
     checked: Places
+    # (c, g + r): combinations of the same that are 0 unless exact values contradict each other
     checks: FloatArray
-    mixed: Places
-    structured: FloatArray
+    mixed: Places  # (m,): the inner nodes with dense children, ascending
+    structured: FloatArray  # (m, g, g): the part of S that comes from structured leaves in these
+    # (p, g): in how many structured leaves below each inner node a level is active
     cover: FloatArray
 
     @classmethod
@@ -313,20 +271,11 @@ _CONTRADICTION = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class Collected:
-    """Estimates after the pass up.
+    """Estimates after the pass up."""
 
-    Parameters
-    ----------
-    estimates : array of float, shape (n, g, k)
-        Of each place, from the values in it and below it.
-    sums : array of float, shape (p, g, k)
-        Over the children of each inner node.
-    contradictions : array of int, shape (c,)
-        Places where exact values contradict others in the same node or below it, ascending.
-    """
-
-    estimates: FloatArray
-    sums: FloatArray
+    estimates: FloatArray  # (n, g, k): of each place, from the values in it and below it
+    sums: FloatArray  # (p, g, k): over the children of each inner node
+    # (c,): places where exact values contradict others in the same node or below it, ascending
     contradictions: Places
 
 
@@ -534,20 +483,11 @@ _CANCELLED = 1e-3
 
 @dataclass(frozen=True, eq=False)
 class Final:
-    """Final covariances of d dense nodes.
+    """Final covariances of d dense nodes."""
 
-    Parameters
-    ----------
-    finite : array of float, shape (d, g, g)
-        Their finite part.
-    unknown : SparseRows, shape (d, g, g)
-        Their infinite part.
-    exact : SparseRows, shape (d, g, g)
-        Projectors on what is exact in those of which more is so than from below.
-    """
-
-    finite: FloatArray
-    unknown: SparseRows
+    finite: FloatArray  # (d, g, g): their finite part
+    unknown: SparseRows  # (d, g, g): their infinite part
+    # (d, g, g): projectors on what is exact in those of which more is so than from below
     exact: SparseRows
 
 
@@ -710,17 +650,10 @@ class VectorGains:
     `of` makes them of a tree that is all there is. A part of a tree, of which ``message`` at the
     roots goes to the tree above it, is made by `up`; `down` adds what comes back. In the tree
     above, the roots of the parts are leaves.
-
-    Parameters
-    ----------
-    below : Below
-        What is known from measurements in each node and below it.
-    final : Final or None
-        What is known from all measurements; None before `down`.
     """
 
-    below: Below
-    final: Final | None = None
+    below: Below  # what is known from measurements in each node and below it
+    final: Final | None = None  # what is known from all measurements; None before `down`
 
     @classmethod
     def of(
@@ -731,21 +664,7 @@ class VectorGains:
         zeros: NDArray[np.bool_] | None = None,
         message: Message | None = None,
     ) -> VectorGains:
-        """Go up and down.
-
-        Parameters
-        ----------
-        tree : Tree
-            The tree of n places.
-        queries : sequence of array of float, shape (r_i, g)
-            The q matrices, of 0 and 1.
-        precision : array of float, shape (n, q)
-            Of the measurement of each place through each matrix.
-        zeros : array of bool, shape (n, g), optional
-            Levels that are 0.
-        message : Message, optional
-            What is known of leaves from trees below them; these have no precisions of their own.
-        """
+        """Go up and down."""
         return cls.up(tree, queries, precision, zeros, message).down()
 
     @classmethod
@@ -800,18 +719,7 @@ class VectorGains:
         message: FloatArray | None = None,
         out: FloatArray | None = None,
     ) -> Collected:
-        """Estimate all nodes from the values in them and below them.
-
-        Parameters
-        ----------
-        values : sequence of array of float, shape (n, r_i, k)
-            The k values of each place and row of each query; any finite number where nothing is
-            measured.
-        message : array of float, shape (m, g, k), optional
-            Estimates of the leaves with a message.
-        out : array of float, shape (n, g, k), optional
-            Where to put the estimates; it may be the values of an identity, which are lost then.
-        """
+        """Estimate all nodes from the values in them and below them."""
         return collect(self.below, values, message, out)
 
     def spread(self, collected: Collected, above: FloatArray | None = None) -> FloatArray:

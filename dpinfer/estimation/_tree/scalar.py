@@ -30,26 +30,14 @@ _DOMINANT = 0.99
 
 @dataclass(frozen=True, eq=False)
 class Merger:
-    """How a run of families merges what is measured of the parents and of their children.
+    """How a run of families merges what is measured of the parents and of their children."""
 
-    Parameters
-    ----------
-    families : Families
-        The run, of q parents.
-    own : array of float, shape (q,)
-        Variance v of the measurement of each parent.
-    total : array of float, shape (q,)
-        Variance S of the sum of its children, from what is measured in them and below them.
-    gain : array of float, shape (q,)
-        Weight k of the measurement of the parent.
-    shares : array of float, shape (c,), or None
-        Share r of each child in the correction of its parent; None where all are u/S.
-    """
-
-    families: Families
-    own: FloatArray
+    families: Families  # the run, of q parents
+    own: FloatArray  # (q,): variance v of the measurement of each parent
+    # (q,): variance S of the sum of its children, from what is measured in them and below them
     total: FloatArray
-    gain: FloatArray
+    gain: FloatArray  # (q,): weight k of the measurement of the parent
+    # (c,): share r of each child in the correction of its parent; None where all are u/S
     shares: FloatArray | None
 
     def merged(self, total: FloatArray, own: FloatArray) -> FloatArray:
@@ -69,24 +57,14 @@ class Merger:
 
 @dataclass(frozen=True, eq=False)
 class Gains:
-    """How estimates depend on what was measured; the same for all values.
+    """How estimates depend on what was measured; the same for all values."""
 
-    Parameters
-    ----------
-    tree : Tree
-        The tree of n places.
-    below : array of float, shape (n,)
-        Variance of the estimate of each node from what is measured in it and below it.
-    variance : array of float, shape (n,)
-        Variance of the final estimate of each node; infinite where it is not estimable.
-    mergers : tuple of Merger
-        One for each run of families, from the roots down.
-    """
-
-    tree: Tree
+    tree: Tree  # the tree of n places
+    # (n,): variance of the estimate of each node from what is measured in it and below it
     below: FloatArray
+    # (n,): variance of the final estimate of each node; infinite where it is not estimable
     variance: FloatArray
-    mergers: tuple[Merger, ...]
+    mergers: tuple[Merger, ...]  # one for each run of families, from the roots down
 
     @classmethod
     def of(
@@ -257,21 +235,13 @@ _CONTRADICTION = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """Values of units, merged by inverse variance.
+    """Values of units, merged by inverse variance."""
 
-    Parameters
-    ----------
-    unit : array of int, shape (m,), or None
-        The unit that each value measures; None where value i measures unit i.
-    weight : array of float, shape (m,), or None
-        Weight of each value in the merged value of its unit; None where each is alone.
-    units : int
-        The number n of units.
-    """
-
+    # (m,): the unit that each value measures; None where value i measures unit i
     unit: NDArray[np.intp] | None
+    # (m,): weight of each value in the merged value of its unit; None where each is alone
     weight: FloatArray | None
-    units: int
+    units: int  # the number n of units
 
     @classmethod
     def of(
@@ -348,18 +318,6 @@ def measurement_weights(gains: Gains, target: FloatArray) -> FloatArray:
     """Return what linear functions of the estimates are as functions of the measurements.
 
     The two passes are gone through backwards, each step transposed.
-
-    Parameters
-    ----------
-    gains : Gains
-        The passes over n places.
-    target : array of float, shape (..., n)
-        Coefficients of the estimates.
-
-    Returns
-    -------
-    array of float, shape (..., n)
-        Weights of the measurements.
     """
     tree, weight = gains.tree, target.copy()
     returned = []
@@ -425,24 +383,12 @@ Hashes = NDArray[np.uint64]
 
 @dataclass(frozen=True, eq=False)
 class Classes:
-    """Numbers of the places of a tree, equal where laws are.
+    """Numbers of the places of a tree, equal where laws are."""
 
-    Parameters
-    ----------
-    below : array of int, shape (n,)
-        Equal where what is measured in and below places has the same form.
-    below_first : array of int
-        The first place of each of these numbers.
-    whole : array of int, shape (n,)
-        Equal where that holds for all that is measured, as seen from the place.
-    first : array of int
-        The first place of each of these numbers.
-    """
-
-    below: Places
-    below_first: Places
-    whole: Places
-    first: Places
+    below: Places  # (n,): equal where what is measured in and below places has the same form
+    below_first: Places  # the first place of each of these numbers
+    whole: Places  # (n,): equal where that holds for all that is measured, as seen from the place
+    first: Places  # the first place of each of these numbers
 
     @classmethod
     def of(cls, tree: Tree, own: Hashes) -> Classes:

@@ -448,23 +448,12 @@ def _last(there: NDArray[np.bool_]) -> Places:
 
 @dataclass(frozen=True, eq=False)
 class _Inversion:
-    """The tails P(X > x) = 1/2 - (1/π)∫ φ(t) sin(tx)/t dt of errors, one a row.
+    """The tails P(X > x) = 1/2 - (1/π)∫ φ(t) sin(tx)/t dt of errors, one a row."""
 
-    Parameters
-    ----------
-    t : array of float, shape (k, N)
-        The nodes.
-    factor : array of float, shape (k, N)
-        φ(t)/t times their distance, over π.
-    std : array of float, shape (k,)
-        Standard deviations.
-    step : array of float, shape (k,)
-        Width of a uniform part that was added, which moves errors by half of it at most.
-    """
-
-    t: FloatArray
-    factor: FloatArray
-    std: FloatArray
+    t: FloatArray  # (k, N): the nodes
+    factor: FloatArray  # (k, N): φ(t)/t times their distance, over π
+    std: FloatArray  # (k,): standard deviations
+    # (k,): width of a uniform part that was added, which moves errors by half of it at most
     step: FloatArray
 
     @classmethod
@@ -642,27 +631,13 @@ _BLOCK_SIZE = 20_000_000
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class HierarchyFit:
-    """Values of the units of a hierarchy, and how the estimates combine them.
+    """Values of the units of a hierarchy, and how the estimates combine them."""
 
-    Parameters
-    ----------
-    hierarchy : Hierarchy
-        The n units.
-    values : array of float, shape (m,)
-        The published values.
-    mechanism : NoiseLaw
-        The law of their noise.
-    measured : Measured
-        What they measure.
-    gains : Gains
-        The passes over the tree.
-    """
-
-    hierarchy: Hierarchy
-    values: FloatArray
-    mechanism: NoiseLaw
-    measured: Measured
-    gains: Gains
+    hierarchy: Hierarchy  # the n units
+    values: FloatArray  # (m,): the published values
+    mechanism: NoiseLaw  # the law of their noise
+    measured: Measured  # what they measure
+    gains: Gains  # the passes over the tree
 
     @cached_property
     def published(self) -> NoisyValues:

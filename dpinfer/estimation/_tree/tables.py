@@ -41,27 +41,17 @@ def chunk_rows(cells: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class PlacedMarginal:
-    """The values of one marginal at the places of a tree.
+    """The values of one marginal at the places of a tree."""
 
-    Parameters
-    ----------
-    kept : int
-        The axes it keeps.
-    values : array, shape (m, r, ...)
-        Its values: the level of the block, then the axes in order, 1 for those it sums over.
-    row : array of int, shape (n,), or None
-        Which of them belong to each place, any where none do; None where they are in order.
-    precision : array of float, shape (n,)
-        One over the variance; 0 where nothing was measured, or the values are exact.
-    exact : array of bool, shape (n,)
-        Where the values are exact.
-    """
-
-    kept: int
+    kept: int  # the axes it keeps
+    # (m, r, ...): its values: the level of the block, then the axes in order, 1 for those it sums
+    # over
     values: NDArray[Any]
+    # (n,): which of them belong to each place, any where none do; None where they are in order
     row: Places | None
+    # (n,): one over the variance; 0 where nothing was measured, or the values are exact
     precision: FloatArray
-    exact: NDArray[np.bool_]
+    exact: NDArray[np.bool_]  # (n,): where the values are exact
 
     def at(self, rows: Rows) -> NDArray[Any]:
         """Return the values at some places."""
@@ -71,18 +61,10 @@ class PlacedMarginal:
 
 @dataclass(frozen=True, eq=False)
 class MeasuredTables:
-    """Marginals measured at the places of a tree, all with the same r levels of the block.
+    """Marginals measured at the places of a tree, all with the same r levels of the block."""
 
-    Parameters
-    ----------
-    axes : Axes
-        The axes of the tables.
-    marginals : tuple of PlacedMarginal
-        Their marginals.
-    """
-
-    axes: Axes
-    marginals: tuple[PlacedMarginal, ...]
+    axes: Axes  # the axes of the tables
+    marginals: tuple[PlacedMarginal, ...]  # their marginals
 
     @cached_property
     def exact(self) -> ExactTables | None:
@@ -283,33 +265,21 @@ def marginal_of(axes: Axes, kept: int, coefficients: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class ClassGains:
-    """How the estimates of the coefficients of one class depend on what was measured.
+    """How the estimates of the coefficients of one class depend on what was measured."""
 
-    Parameters
-    ----------
-    scale : array of float, shape (n,)
-        Weight of the own measurement of each place, times its variance where it has noise.
-    rest : array of float, shape (q,)
-        Weight of the children's sum in the estimate from below, for each place with children.
-    share : array of float, shape (n,)
-        Share of each place in the correction of its parent.
-    below : array of float, shape (r,)
-        Variances of the estimates of the roots from what is measured in them and below them.
-    variance : array of float, shape (n,)
-        Variance of the final estimate of each place; infinite where it is not estimable.
-    checks : int
-        Number of differences between own measurements with noise, or exact ones, and children's
-        sums that are not both exact.
-    settled : array of bool, shape (q,), or None
-        Where own measurement and children's sum are both exact; None for nowhere.
-    """
-
+    # (n,): weight of the own measurement of each place, times its variance where it has noise
     scale: FloatArray
+    # (q,): weight of the children's sum in the estimate from below, for each place with children
     rest: FloatArray
-    share: FloatArray
+    share: FloatArray  # (n,): share of each place in the correction of its parent
+    # (r,): variances of the estimates of the roots from what is measured in them and below them
     below: FloatArray
+    # (n,): variance of the final estimate of each place; infinite where it is not estimable
     variance: FloatArray
+    # number of differences between own measurements with noise, or exact ones, and children's
+    # sums that are not both exact
     checks: int
+    # (q,): where own measurement and children's sum are both exact; None for nowhere
     settled: NDArray[np.bool_] | None
 
     @classmethod
@@ -346,21 +316,11 @@ def _places(parents: slice | Places) -> Places:
 
 @dataclass(frozen=True, eq=False)
 class TableMessage:
-    """What is known of some tables from trees below them.
+    """What is known of some tables from trees below them."""
 
-    Parameters
-    ----------
-    places : array of int, shape (m,)
-        Their places, ascending; leaves of which nothing else is measured.
-    tables : array of float, shape (m, 1, ...)
-        Estimates of their coefficients.
-    variance : array of float, shape (classes, m)
-        Variances of these, infinite where nothing is known.
-    """
-
-    places: Places
-    tables: FloatArray
-    variance: FloatArray
+    places: Places  # (m,): their places, ascending; leaves of which nothing else is measured
+    tables: FloatArray  # (m, 1, ...): estimates of their coefficients
+    variance: FloatArray  # (classes, m): variances of these, infinite where nothing is known
 
 
 @dataclass(frozen=True, eq=False)
@@ -370,23 +330,12 @@ class TablePasses:
     A tree can be gone through in parts. The part below some roots sends these up with `message`; in
     the tree above they are leaves. Down, the part takes the final tables of its roots in `down`,
     and the weights found with their final variances.
-
-    Parameters
-    ----------
-    tree : Tree
-        The tree, or a part of one.
-    axes : Axes
-        The axes of the tables.
-    gains : tuple of ClassGains
-        The weights of each class.
-    received : TableMessage, optional
-        What is known from trees below this one.
     """
 
-    tree: Tree
-    axes: Axes
-    gains: tuple[ClassGains, ...]
-    received: TableMessage | None = None
+    tree: Tree  # the tree, or a part of one
+    axes: Axes  # the axes of the tables
+    gains: tuple[ClassGains, ...]  # the weights of each class
+    received: TableMessage | None = None  # what is known from trees below this one
 
     @classmethod
     def of(
@@ -500,48 +449,25 @@ class TablePasses:
 
 @dataclass(frozen=True, eq=False)
 class Upward:
-    """Estimates of n places from below.
+    """Estimates of n places from below."""
 
-    Parameters
-    ----------
-    tables : array of float, shape (n, 1, ...)
-        Coefficients of the estimates from what is measured in and below each place.
-    sums : array of float, shape (q, 1, ...)
-        Sums over the children of each place that has any.
-    inside : array of int
-        Places whose own exact values contradict one another.
-    between : array of int
-        Places whose exact values contradict exact ones below.
-    """
-
+    # (n, 1, ...): coefficients of the estimates from what is measured in and below each place
     tables: FloatArray
-    sums: FloatArray
-    inside: Places
-    between: Places
+    sums: FloatArray  # (q, 1, ...): sums over the children of each place that has any
+    inside: Places  # Places whose own exact values contradict one another
+    between: Places  # Places whose exact values contradict exact ones below
 
 
 @dataclass(frozen=True, eq=False)
 class Chunk:
-    """Neighbouring places, none of them the parent of another one.
+    """Neighbouring places, none of them the parent of another one."""
 
-    Parameters
-    ----------
-    rows : slice
-        The places.
-    inner : array of int
-        Which of them have children, counted from the first.
-    below : slice
-        The families of these.
-    above : slice
-        The families of which they are children, the first and last perhaps not all; none of roots.
-    starts : array of int
-        Where the children of each of these families begin, counted from the first place.
-    """
-
-    rows: slice
-    inner: Places
-    below: slice
+    rows: slice  # the places
+    inner: Places  # which of them have children, counted from the first
+    below: slice  # the families of these
+    # the families of which they are children, the first and last perhaps not all; none of roots
     above: slice
+    # where the children of each of these families begin, counted from the first place
     starts: Places
 
 
@@ -576,20 +502,11 @@ _LINE = 8
 
 @dataclass(frozen=True, eq=False)
 class CellTables:
-    """The cells of n tables, in the order of their numbers.
+    """The cells of n tables, in the order of their numbers."""
 
-    Parameters
-    ----------
-    axes : Axes
-        The transformed axes of the tables.
-    found : array of float, shape (n, g, ...)
-        The cells: the level of the block, then the axes.
-    order : array of int, shape (n,), or None
-        The number of the table at each place of the tree; None where these are the same.
-    """
-
-    axes: Axes
-    found: FloatArray
+    axes: Axes  # the transformed axes of the tables
+    found: FloatArray  # (n, g, ...): the cells: the level of the block, then the axes
+    # (n,): the number of the table at each place of the tree; None where these are the same
     order: Places | None
 
     @classmethod
@@ -664,27 +581,14 @@ def cells_of(axes: Axes, coefficients: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class TableProblem:
-    """What is known of the tables of a tree of n places.
+    """What is known of the tables of a tree of n places."""
 
-    Parameters
-    ----------
-    axes : Axes
-        The axes of the tables that are transformed.
-    levels : int
-        Number g of levels of the block.
-    measured : sequence of MeasuredTables
-        Marginals, those together that have the same levels of the block.
-    matrices : sequence of array of float, shape (r, g)
-        What these are.
-    zeros : array of bool, shape (n, g), or None
-        Levels of the block that are 0 in a table.
-    """
-
-    axes: Axes
-    levels: int
+    axes: Axes  # the axes of the tables that are transformed
+    levels: int  # number g of levels of the block
+    # Marginals, those together that have the same levels of the block
     measured: Sequence[MeasuredTables]
-    matrices: Sequence[FloatArray]
-    zeros: NDArray[np.bool_] | None
+    matrices: Sequence[FloatArray]  # (r, g): what these are
+    zeros: NDArray[np.bool_] | None  # (n, g): levels of the block that are 0 in a table
 
     def solve(self, tree: Tree) -> TableSolution:
         """Estimate all tables."""
@@ -727,24 +631,13 @@ class ScalarVariances:
 
 @dataclass(frozen=True, eq=False)
 class TableSolution:
-    """Estimates of the tables of n places.
+    """Estimates of the tables of n places."""
 
-    Parameters
-    ----------
-    tables : CellTables
-        Their cells; meaningless where the variance is infinite.
-    variances : tuple of Variances
-        Those of each class.
-    degrees : int or None
-        Number of noisy values beyond those needed to determine the others, where that is known.
-    inside, between : array of int
-        Places whose exact values contradict one another, and those below them.
-    """
-
-    tables: CellTables
-    variances: tuple[Variances, ...]
+    tables: CellTables  # their cells; meaningless where the variance is infinite
+    variances: tuple[Variances, ...]  # those of each class
+    # number of noisy values beyond those needed to determine the others, where that is known
     degrees: int | None
-    inside: Places
+    inside: Places  # Places whose exact values contradict one another, and those below them
     between: Places
 
 
@@ -764,49 +657,26 @@ def _scalars(problem: TableProblem, tree: Tree) -> TableSolution:
 
 @dataclass(frozen=True, eq=False)
 class ClassProblem:
-    """What is known of the coefficients of one class: k vectors on a tree of n places.
+    """What is known of the coefficients of one class: k vectors on a tree of n places."""
 
-    Parameters
-    ----------
-    number : int
-        The number of the class.
-    values : list of array of float, shape (n, r_i, k)
-        What was measured through each of q matrices.
-    matrices : list of array of float, shape (r_i, g)
-        These.
-    precision : array of float, shape (n, q)
-        Of each place and matrix.
-    estimates : array of float, shape (n, g, k)
-        Where to put the estimates; values of the identity may be there.
-    """
-
-    number: int
-    values: list[FloatArray]
-    matrices: list[FloatArray]
-    precision: FloatArray
+    number: int  # the number of the class
+    values: list[FloatArray]  # (n, r_i, k): what was measured through each of q matrices
+    matrices: list[FloatArray]  # (r_i, g): these
+    precision: FloatArray  # (n, q): of each place and matrix
+    # (n, g, k): where to put the estimates; values of the identity may be there
     estimates: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
 class ClassProblems:
-    """The problems of all classes, the largest first, whose values make the most room.
+    """The problems of all classes, the largest first, whose values make the most room."""
 
-    Parameters
-    ----------
-    problem : TableProblem
-        Whose they are.
-    values : list of list of array of float, shape (n, r, k), or None
-        What was measured through each matrix of the coefficients of each class; handed over.
-    estimates : array of float, shape (n, g, cells)
-        Where to put the coefficients, class by class.
-    inside : array of int
-        Places whose exact values contradict one another.
-    """
-
-    problem: TableProblem
+    problem: TableProblem  # Whose they are
+    # (n, r, k): what was measured through each matrix of the coefficients of each class; handed
+    # over
     values: list[list[FloatArray | None]]
-    estimates: FloatArray
-    inside: Places
+    estimates: FloatArray  # (n, g, cells): where to put the coefficients, class by class
+    inside: Places  # Places whose exact values contradict one another
 
     @classmethod
     def of(cls, problem: TableProblem, places: int) -> ClassProblems:

@@ -51,23 +51,12 @@ class Beliefs:
 
 @dataclass(frozen=True, eq=False)
 class Update:
-    """What measurements of rows do to n vectors.
+    """What measurements of rows do to n vectors."""
 
-    Parameters
-    ----------
-    beliefs : Beliefs
-        Thereafter.
-    mix : array of float, shape (n, g, g + r)
-        The estimates thereafter, from those before and the r values.
-    checked : array of int, shape (c,)
-        Vectors of which an exact value was known before.
-    checks : array of float, shape (c, g + r)
-        Combination of the estimates before and the values that is then 0.
-    """
-
-    beliefs: Beliefs
-    mix: FloatArray
-    checked: Places
+    beliefs: Beliefs  # Thereafter
+    mix: FloatArray  # (n, g, g + r): the estimates thereafter, from those before and the r values
+    checked: Places  # (c,): vectors of which an exact value was known before
+    # (c, g + r): combination of the estimates before and the values that is then 0
     checks: FloatArray
 
 
@@ -87,15 +76,7 @@ def absorb(
     variance: FloatArray,
     zero: NDArray[np.bool_] | None = None,
 ) -> Update:
-    """Take in values of rows, shape (r, g), one by one.
-
-    Parameters
-    ----------
-    variance : array of float, shape (n, r)
-        Of the values; 0 if exact, infinite if there is none.
-    zero : array of bool, shape (n, g), optional
-        Levels that are 0.
-    """
+    """Take in values of rows, shape (r, g), one by one."""
     number, size = variance.shape[0], rows.shape[1]
     state = [before.finite.copy(), before.unknown.copy(), before.exact.copy()]
     mix = np.zeros((number, size, size + len(rows)))
