@@ -67,6 +67,9 @@ BUDGETS = (1e-9, 1e9)
 _LEVELS = (1e-12, 1.0 - 1e-12)
 """Range in which a level is looked for."""
 
+_SIMULATED = 1e-4
+"""Relative precision of what is solved for by simulated powers: replicates tell no more."""
+
 _LEAST_ALPHA = 1e-300
 """Shares of smaller ones may be 0, whose quantiles are infinite."""
 
@@ -267,7 +270,7 @@ class Row(ABC):
         guess = self.guess(name, known, target)
         if guess is not None:
             ends = self.ends(name, known)
-            return search.near(guess, *ends, whole=whole, precision=self.precision(name))
+            return search.near(guess, *ends, whole=whole)
         if name == self.size:
             return search.size(whole=whole, dips=self.dips)
         return search.first(*self.range(name, known), logarithmic=name in self.logarithmic)
@@ -276,9 +279,13 @@ class Row(ABC):
         """Return the quantity as a function of one number, and what is wanted of it."""
 
         def values(at: FloatArray) -> FloatArray:
-            return self.evaluate(self.columns({**known, name: at})[0])[0]
+            found, errors = self.evaluate(self.columns({**known, name: at})[0])
+            if self.error == "mc_error" and errors.any():
+                search.precision = max(search.precision, _SIMULATED)
+            return found
 
-        return Search(self.quantity, target, self.rises, name, values)
+        search = Search(self.quantity, target, self.rises, name, values, self.precision(name))
+        return search
 
     def warn(self, columns: Columns) -> None:
         """Warn of doubts, three frames below the caller of a public function."""

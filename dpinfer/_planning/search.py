@@ -36,7 +36,7 @@ _LEAST = 1e-12
 """Stands for an excess of 0, which would end a search; rounding errors are smaller."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Search:
     """What is wanted of a quantity, and the quantity as a function of one argument.
 
@@ -59,6 +59,8 @@ class Search:
     rises: bool
     by: str
     values: Callable[[FloatArray], FloatArray]
+    precision: float = _PRECISION
+    """Relative precision of what is found from a guess; larger once a power was simulated."""
 
     def first(self, low: float, high: float, *, logarithmic: bool) -> float:
         """Return where between two ends, the first of which falls short, the target is reached."""
@@ -110,7 +112,6 @@ class Search:
         largest: float,
         *,
         whole: bool = False,
-        precision: float = _PRECISION,
     ) -> float:
         """Return where the target is reached and just before it is not, from a guess above 0.
 
@@ -150,7 +151,7 @@ class Search:
             lambda x, _: np.array([lack(float(x[0]))]),
             np.array([low]),
             np.array([high]),
-            rtol=precision,
+            rtol=self.precision,
         )
         return float(found[0])
 

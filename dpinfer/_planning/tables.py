@@ -61,9 +61,6 @@ if TYPE_CHECKING:
 _ROUNDING = 1e-9
 """Allowed deviation from 1 of the sum of probabilities."""
 
-_PRECISE, _SIMULATED = 1e-10, 1e-4
-"""Relative precision of what is solved for, with known and with simulated powers."""
-
 _SMALLEST_EFFECT = 1e-12
 """Share of the largest effect at which the search for one ends."""
 
@@ -149,9 +146,6 @@ class EffectPower(ReplicatedPower):
         if name == "effect":
             return _SMALLEST_EFFECT * self.largest_effect, self.largest_effect
         return super().ends(name, known)
-
-    def precision(self, name: str) -> float:
-        return _SIMULATED if self.method == "monte-carlo" else _PRECISE
 
     @property
     def effect_size(self) -> float:
