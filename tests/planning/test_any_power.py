@@ -5,11 +5,12 @@ import inspect
 import matplotlib as mpl
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from planned import PlannedPower
 
 from dpinfer import plan
-from dpinfer._planning.engine import is_alternative
-from dpinfer.errors import InvalidParameterError
+from dpinfer.errors import DPInferError, InvalidParameterError
 from dpinfer.hypothesis_tests import (
     chi2_contingency,
     chisquare,
@@ -233,10 +234,15 @@ def test_solving_takes_single_numbers():
         FIXED.solve(nobs=[20, 30], alpha=0.05, power=0.8)
 
 
-def test_direction_of_an_effect():
-    found = [[is_alternative(a, x) for x in (-1.0, 0.0, 1.0)] for a in ("larger", "smaller")]
-    assert found == [[False, False, True], [True, False, False]]
-    assert [is_alternative("two-sided", x) for x in (-1.0, 0.0, 1.0)] == [True, False, True]
+@pytest.mark.parametrize(
+    ("alternative", "proportion"), [("larger", 0.2), ("smaller", 0.3), ("two-sided", 0.25)]
+)
+def test_no_size_shows_an_effect_in_the_other_direction(alternative, proportion):
+    plan = PlannedPower(
+        proportions_ztest, value=0.25, mechanism=Laplace(scale=2.0), alternative=alternative
+    )
+    with pytest.raises(InvalidParameterError, match="power must be at most alpha"):
+        plan.solve(proportion=proportion, alpha=0.05, power=0.8)
 
 
 def test_plans_are_made_for_the_default_method_of_the_test():
@@ -261,3 +267,47 @@ def test_plans_are_made_for_the_default_method_of_the_test():
         # the exact law of two proportions is the default where their sizes are known, as in plans
         wanted = "exact" if test is proportions_2indep else used
         assert f"method={wanted!r}" in plan.describe(test, **design), test
+
+
+DEFAULT = {"alpha": 0.05, "budget": 1.0}
+ASKED = [
+    (linear_ztest, {"weights": [1.0, -1.0]}, {"shift": 3.0}),
+    (mcnemar, {"method": "plug-in"}, {"nobs": 8, "prop12": 0.3, "prop21": 0.1}),
+    (mcnemar, {}, {"nobs": 8, "prop12": 0.3, "prop21": 0.1}),
+    (proportions_ztest, {"value": 0.3}, {"nobs": 20, "proportion": 0.4}),
+    (poisson_ztest, {"value": 0.3, "alternative": "larger"}, {"exposure": 20, "rate": 0.4}),
+    (counts_paired, {"difference": [4.0, -1.0], "statistic": "max"}, {"effect": 3.0}),
+    (counts_paired, {"difference": [4.0, -1.0], "statistic": "chi2"}, {"effect": 3.0}),
+    (counts_trend, {"truth": [0.2, 0.3, 0.5]}, {"nobs": 20, "effect": 0.5}),
+    (proportions_trend, {"truth": [0.1, 0.0, 0.4]}, {"nobs": 20, "effect": 0.5}),
+    (proportions_2indep, {"method": "asymptotic"}, {"nobs1": 9, "prop1": 0.5, "prop2": 0.3}),
+    (poisson_2indep, {"method": "asymptotic"}, {"exposure1": 9.0, "rate1": 0.5, "rate2": 0.3}),
+]
+BAD = st.one_of(
+    st.floats(),
+    st.integers(-(10**30), 10**30),
+    st.sampled_from([None, "x", [], 1j, [0.2, np.nan], np.zeros((0, 2)), {}, b"1"]),
+    st.sampled_from([0.0, 1.0, -1.0, 2.5, 1e-300, 1 - 1e-16, 1e13, np.nan, np.inf, -1e300]),
+)
+
+
+@pytest.mark.parametrize(
+    ("test", "fixed", "numbers"), ASKED, ids=lambda x: getattr(x, "__name__", "")
+)
+@settings(derandomize=True, deadline=None, max_examples=25)
+@given(data=st.data())
+def test_only_our_errors_escape(test, fixed, numbers, data):
+    numbers = numbers | DEFAULT
+    name, value = data.draw(st.sampled_from(sorted(numbers))), data.draw(BAD)
+    mechanism = data.draw(st.sampled_from([Laplace.from_epsilon, Geometric.from_epsilon]))
+    simulated = "rng" in plan.describe(test, **fixed)
+    asked = PlannedPower(
+        test, mechanism=mechanism, **fixed, **({"reps": 99, "rng": 1} if simulated else {})
+    )
+    for call in (asked.power, asked.curve):
+        try:
+            found = call(**numbers | {name: value})
+        except DPInferError:
+            continue
+        power = found if call == asked.power else found["power"]
+        assert ((power >= 0) & (power <= 1)).all()

@@ -33,7 +33,7 @@ MAKERS = [Laplace.from_epsilon, Geometric.from_epsilon, Gaussian.from_rho, Tulap
 
 
 @pytest.mark.parametrize(
-    ("method", "name"), [("exact", "beta"), ("wilson", "wilson"), ("asymptotic", "asymptotic")]
+    ("method", "name"), [("exact", "beta"), ("wilson", "wilson"), ("asymptotic", "normal")]
 )
 @pytest.mark.parametrize(("nobs", "value"), [(1, 0.3), (40, 0.5), (300, 0.02)])
 def test_without_noise_it_is_the_expectation_of_statsmodels(method, name, nobs, value):
@@ -52,7 +52,7 @@ def test_without_noise_sample_sizes_are_those_of_statsmodels(half):
         width=2.0 * half, proportion=0.3, alpha=0.05
     )
     # theirs is the width at the expected count, that differs by O(1/n)
-    theirs = samplesize_confint_proportion(0.3, half, alpha=0.05, method="asymptotic")
+    theirs = samplesize_confint_proportion(0.3, half, alpha=0.05, method="normal")
     assert abs(n - theirs) <= 3.0
 
 

@@ -2,13 +2,11 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from planned import PlannedPower
 from scipy import optimize, stats
 
 from dpinfer._check import ALTERNATIVES
-from dpinfer.errors import DPInferError, InvalidParameterError
+from dpinfer.errors import InvalidParameterError
 from dpinfer.hypothesis_tests import linear_ztest
 from dpinfer.mechanisms import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace
 
@@ -183,23 +181,3 @@ def test_impossible_powers_are_refused():
     nothing = PlannedPower(linear_ztest, weights=[1, -1], mechanism=lambda budget: Exact())
     with pytest.raises(InvalidParameterError, match="mechanism must have noise"):
         nothing.power(1.0, budget=1.0)
-
-
-BAD = st.one_of(
-    st.floats(),
-    st.sampled_from([None, "x", [], 1j, [0.2, np.nan], np.zeros((0, 2)), 1e-300, 1 - 1e-16, {}]),
-)
-
-
-@settings(derandomize=True, deadline=None, max_examples=100)
-@given(st.sampled_from(["shift", "alpha", "budget"]), BAD, st.sampled_from(ALTERNATIVES))
-def test_only_our_errors_escape(name, value, alternative):
-    for mechanism in (Laplace.from_epsilon, Geometric.from_epsilon):
-        plan = PlannedPower(
-            linear_ztest, weights=[1.0, -1.0], mechanism=mechanism, alternative=alternative
-        )
-        try:
-            power = plan.power(**{"shift": 3.0, "alpha": 0.05, "budget": 1.0, name: value})
-        except DPInferError:
-            continue
-        assert ((power >= 0) & (power <= 1)).all()

@@ -2,12 +2,10 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from planned import PlannedPower
 from scipy import stats
 
-from dpinfer.errors import DPInferError, InvalidParameterError
+from dpinfer.errors import InvalidParameterError
 from dpinfer.hypothesis_tests import counts_paired, linear_ztest
 from dpinfer.mechanisms import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace
 
@@ -218,28 +216,3 @@ def test_impossible_powers_are_refused():
     )
     with pytest.raises(InvalidParameterError, match="reps must be >= 999"):
         few.power(1.0, 0.001)
-
-
-BAD = st.one_of(
-    st.floats(),
-    st.sampled_from([None, "x", [], 1j, [0.2, np.nan], np.zeros((0, 2)), 1e-300, 1 - 1e-16, {}]),
-)
-
-
-@settings(derandomize=True, deadline=None, max_examples=25)
-@given(st.sampled_from(["effect", "alpha", "budget"]), BAD, st.sampled_from(["max", "chi2"]))
-def test_only_our_errors_escape(name, value, statistic):
-    for mechanism in (Laplace.from_epsilon, Geometric.from_epsilon):
-        plan = PlannedPower(
-            counts_paired,
-            difference=[4.0, -1.0],
-            mechanism=mechanism,
-            statistic=statistic,
-            reps=99,
-            rng=1,
-        )
-        try:
-            power = plan.power(**{"effect": 3.0, "alpha": 0.05, "budget": 1.0, name: value})
-        except DPInferError:
-            continue
-        assert ((power >= 0) & (power <= 1)).all()
