@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, vstack
 
 from dpinfer._check import FloatArray
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
@@ -43,7 +42,7 @@ from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.mechanisms.laws import Exact
 from dpinfer.mechanisms.weighted_sum import WeightedSum, counted_sum
 from dpinfer.queries.hierarchy import Hierarchy, Places, Tree
-from dpinfer.releases.values import Noises
+from dpinfer.releases.noises import Noises
 
 # Laws of the errors of cells and contrasts of tables on a tree.
 
@@ -287,8 +286,10 @@ class TableLaws:
                 np.reshape(factors, (len(factors), at.size)),
             )
 
-    def weights(self, names: Names, place: int, rows: FloatArray) -> csr_array:
+    def weights(self, names: Names, place: int, rows: FloatArray) -> Any:
         """Return the weights of all values in functions of a marginal, shape (c, 1, ...)."""
+        from scipy.sparse import csr_array
+
         found, columns = [np.empty((len(rows), 0))], [np.empty(0, dtype=np.intp)]
         starts = self.fit.starts
         for number, _, row, patterns, factors in self._patterns(names, place, rows):
@@ -559,6 +560,8 @@ class CellRows:
 
     def take(self, positions: Places) -> Any:
         """Return some rows, a sparse array: one pass down the tree for the cells of a unit."""
+        from scipy.sparse import vstack
+
         fit, names = self.fit, self.fit.schema.domain.attributes
         if not fit.laws.single:
             return self._by_noise(positions)
@@ -577,6 +580,8 @@ class CellRows:
 
     def _by_noise(self, positions: Places) -> Any:
         """Find the weights of the noises one by one, where the coefficients are vectors."""
+        from scipy.sparse import csr_array
+
         size, cells = self.fit.noises.size, len(self.fit.hierarchy) * self.fit.schema.domain.size
         variance = np.broadcast_to(np.asarray(self.fit.noises.law.variance), size)
         noisy = np.flatnonzero(variance > 0.0)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from dpinfer._check import RNG, FloatArray, check_array, check_reps, check_rng, check_scalar, freeze
 from dpinfer.errors import InvalidParameterError
@@ -236,6 +235,8 @@ class _Rows:
 
     def take(self, positions: NDArray[np.intp]) -> Any:
         """Return some rows, a sparse array."""
+        from scipy.sparse import csr_array
+
         fit = self.fit
         return csr_array(clean_weights(as_dense(fit._solver.weights(fit._coordinates[positions]))))
 

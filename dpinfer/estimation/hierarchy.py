@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
-from scipy.sparse import csr_array
 
 from dpinfer._check import (
     RNG,
@@ -18,7 +16,6 @@ from dpinfer._check import (
     as_table,
     check_alpha,
     check_flag,
-    check_integer,
     check_length,
     check_option,
     check_reps,
@@ -27,7 +24,14 @@ from dpinfer._check import (
     show,
 )
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError, NotEstimableError
-from dpinfer.estimation._tree.scalar import Gains, Measured, covariances
+from dpinfer.estimation._tree.scalar import (
+    Gains,
+    HierarchyDisagreement,
+    Measured,
+    covariances,
+    disagreements,
+    parent_tests,
+)
 from dpinfer.estimation._tree.scalar_fit import HierarchyFit, in_tree
 from dpinfer.estimation.combined import (
     UNBIASED,
@@ -36,7 +40,7 @@ from dpinfer.estimation.combined import (
     estimates_frame,
     summary_table,
 )
-from dpinfer.estimation.consistency import CHECKED, OverlappingEstimate, disagreement_frame
+from dpinfer.estimation.consistency import OverlappingEstimate
 from dpinfer.estimation.pivots import (
     METHODS,
     NORMAL_NOTE,
@@ -44,7 +48,6 @@ from dpinfer.estimation.pivots import (
     Method,
     Pivots,
     clean_weights,
-    exact_pvalues,
 )
 from dpinfer.estimation.targets import checked_weights
 from dpinfer.mechanisms.independent import Mechanism, as_noise
@@ -122,6 +125,8 @@ class HierarchyFunctions:
         return self._published._law_of(weights[used], used)
 
     def __noisy__(self) -> NoisyValues:
+        from scipy import sparse
+
         params = np.asarray(self.params, dtype=np.float64)
         return NoisyValues(
             np.array(np.atleast_1d(params)),
@@ -205,139 +210,6 @@ class HierarchyFunctions:
         return np.asarray(np.asarray(noise, dtype=np.float64) @ self.weights.T)
 
 
-# Whether the values of a hierarchy agree as well as their noise says, and which agree least.
-
-
-@dataclass(frozen=True)
-class HierarchyDisagreement:
-    """The statistic Q = Σ (y - x̂)²/v of the values of a hierarchy."""
-
-    fit: HierarchyFit
-
-    @property
-    def degrees(self) -> int:
-        """Number of noisy values beyond those needed to determine the others."""
-        noisy = self.fit.value_variance > 0.0
-        unit = self.fit.value_units
-        units = len(self.fit.hierarchy)
-        # all noisy values of a unit but one; all where it was published without noise, too
-        several = np.bincount(unit[noisy], minlength=units)
-        exact = np.bincount(unit[~noisy], minlength=units) > 0
-        extra = int(np.maximum(several - ~exact, 0).sum())
-        return extra + sum(
-            int(np.count_nonzero((variance > 0.0) & np.isfinite(variance)))
-            for _, _, variance in self.fit.innovations(self.fit.values)
-        )
-
-    @property
-    def mechanism(self) -> NoiseLaw:
-        """The law of the noise."""
-        return self.fit.mechanism
-
-    @property
-    def size(self) -> int:
-        """Number of values."""
-        return int(self.fit.values.size)
-
-    def observed(self) -> FloatArray:
-        """Q of the published values.
-
-        Whole numbers that add up are taken off first, so that the size of the confidential values
-        does not make for rounding errors.
-        """
-        return self.of(self.fit.values - self.fit.nearest_whole()[self.fit.value_units])
-
-    def of(self, values: FloatArray) -> FloatArray:
-        """Q for values, shape (..., m)."""
-        residuals = values - self.fit.refit(values)[..., self.fit.value_units]
-        variance = self.fit.value_variance
-        precision = np.divide(1.0, variance, out=np.zeros(variance.shape), where=variance > 0.0)
-        return np.asarray(np.square(residuals) @ precision)
-
-    def draw(self, size: int, rng: np.random.Generator) -> FloatArray:
-        """Draw that many replicates of Q: the confidential values drop out."""
-        noise = self.fit.mechanism.rvs((size, self.size), rng=rng)
-        return self.of(np.asarray(noise, dtype=np.float64))
-
-
-def disagreements(fit: HierarchyFit, most: int) -> pd.DataFrame:
-    """Return the values that differ most from the estimates."""
-    import pandas as pd
-
-    most = check_integer(most, "most", ge=1)
-    unit, variance = fit.value_units, fit.value_variance
-    residual = fit.values - fit.estimates[unit]
-    # of a residual; positive by theory, and 0 for a value that no other bears on
-    own = np.maximum(variance - fit.variance[unit], 0.0)
-    checked = np.flatnonzero(own > CHECKED * variance)
-    score = residual[checked] / np.sqrt(own[checked])
-    order = np.argsort(-np.abs(score), kind="stable")[:most]
-    rows, score = checked[order], score[order]
-    labels = fit.hierarchy.labels
-    std_err = np.sqrt(own[rows])
-
-    def law(at: int) -> WeightedSum:
-        (block,) = fit.weight_blocks(unit[rows[[at]]])
-        weights = -block[0]
-        weights[rows[at]] += 1.0
-        return fit.noise(weights)
-
-    pvalue, method = exact_pvalues(
-        residual[rows],
-        std_err,
-        law=law,
-        terms=fit.values.size,
-        gaussian=fit.is_gaussian,
-        bound=lambda: fit.bound_of_any,
-    )
-    return disagreement_frame(
-        fit.values[rows],
-        fit.estimates[unit[rows]],
-        residual[rows],
-        std_err,
-        score,
-        pvalue,
-        index=pd.Index(unit[rows], name="unit") if labels is None else labels[unit[rows]],
-        method=method,
-        compared=int(checked.size),
-    )
-
-
-def parent_tests(fit: HierarchyFit) -> pd.DataFrame:
-    """Return, for units with values and children, how the values differ from the children's sum."""
-    import pandas as pd
-
-    none = (np.empty(0, dtype=np.intp), np.empty(0), np.empty(0))
-    parts = [none, *fit.innovations(fit.values)]
-    place, difference, variance = (np.concatenate(column) for column in zip(*parts, strict=True))
-    there = np.isfinite(variance) & (variance > 0.0)
-    order = fit.hierarchy.tree.order
-    place, difference, std_err = place[there], difference[there], np.sqrt(variance[there])
-    unit = place if order is None else order[place]
-    score = difference / std_err
-    labels, laws = fit.hierarchy.labels, fit.laws
-    pvalue, method = exact_pvalues(
-        difference,
-        std_err,
-        law=lambda at: fit.noise(fit.innovation_weights(int(place[at]))),
-        terms=fit.values.size,
-        gaussian=fit.is_gaussian,
-        bound=lambda: fit.bound_of_any,
-        together=(lambda size: laws.difference_tails(place, size)) if laws.supported else None,
-    )
-    frame = pd.DataFrame(
-        {
-            "difference": difference,
-            "std_err": std_err,
-            "z": score,
-            "pvalue": pvalue,
-        },
-        index=pd.Index(unit, name="unit") if labels is None else labels[unit],
-    )
-    frame.attrs = {"method": method}
-    return frame.iloc[np.argsort(unit, kind="stable")]
-
-
 _COVARIANCE_LIMIT = 5_000
 
 
@@ -349,8 +221,12 @@ class _UnitRows:
 
     def take(self, positions: NDArray[np.intp]) -> Any:
         """Return some rows, a sparse array."""
+        from scipy import sparse
+
         blocks = self.fit.weight_blocks(positions)
-        return sparse.vstack([csr_array(clean_weights(block)) for block in blocks], format="csr")
+        return sparse.vstack(
+            [sparse.csr_array(clean_weights(block)) for block in blocks], format="csr"
+        )
 
     def apply(self, noises: FloatArray) -> FloatArray:
         """Return the errors that noises make."""

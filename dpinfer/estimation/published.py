@@ -12,7 +12,7 @@ from dpinfer.errors import InvalidParameterError
 from dpinfer.mechanisms.independent import integer_cells
 from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.mechanisms.rounded import warn_of_rounding
-from dpinfer.releases.values import Rule
+from dpinfer.releases.noises import Rule
 from dpinfer.results.labels import split_labels
 
 if TYPE_CHECKING:

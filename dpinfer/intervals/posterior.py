@@ -52,7 +52,8 @@ from dpinfer.mechanisms.independent import Mechanism, groups
 from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.mechanisms.laws import Gaussian
 from dpinfer.releases.coerce import noisy
-from dpinfer.releases.values import NoisyValues, Rule
+from dpinfer.releases.noises import Rule
+from dpinfer.releases.values import NoisyValues
 from dpinfer.results.intervals import ERROR_COVERED, CredibleIntervals
 from dpinfer.results.labels import attach_labels
 from dpinfer.results.tables import render_table

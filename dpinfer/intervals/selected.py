@@ -34,7 +34,8 @@ from dpinfer.mechanisms.laws import (
 )
 from dpinfer.mechanisms.rounded import Rounded
 from dpinfer.mechanisms.tulap import Tulap
-from dpinfer.releases.values import NoisyValues, Rule
+from dpinfer.releases.noises import Rule
+from dpinfer.releases.values import NoisyValues
 from dpinfer.results.intervals import Intervals
 from dpinfer.results.labels import split_labels
 

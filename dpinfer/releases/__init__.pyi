@@ -12,7 +12,7 @@ from .files import read_release as read_release
 from .files import validate_release as validate_release
 from .files import write_release as write_release
 from .limits import Problem as Problem
+from .noises import Noises as Noises
+from .noises import Rule as Rule
 from .release import Release as Release
-from .values import Noises as Noises
 from .values import NoisyValues as NoisyValues
-from .values import Rule as Rule

@@ -30,17 +30,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-from dpinfer.releases.values import (
-    LARGEST_VALUE,
-    Bound,
-    Noises,
-    NoisyValues,
-    Part,
-    Rule,
-    check_whole,
-    new_origin,
-    product,
-)
+from dpinfer.releases.noises import Bound, Noises, Part, Rule, new_origin
+from dpinfer.releases.values import LARGEST_VALUE, NoisyValues, check_whole, product
 
 
 def noisy(

@@ -35,7 +35,8 @@ from dpinfer.mechanisms.weighted_sum import WeightedSum
 from dpinfer.queries.domain import Domain, check_distinct, show_label
 from dpinfer.queries.workload import Workload, check_counting
 from dpinfer.releases.frames import is_single_column
-from dpinfer.releases.values import Noises, NoisyValues, Rule, positions_of
+from dpinfer.releases.noises import Noises, Rule, positions_of
+from dpinfer.releases.values import NoisyValues
 from dpinfer.results.labels import stack_labels
 
 if TYPE_CHECKING:

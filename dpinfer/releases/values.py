@@ -6,9 +6,8 @@ comes after takes them and checks nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Self, TypeVar, cast, final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, cast, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,24 +15,21 @@ from numpy.typing import ArrayLike, NDArray
 from dpinfer._check import (
     RNG,
     FloatArray,
-    Locked,
-    as_table,
     check_array,
     check_integer_array,
     check_length,
     check_reps,
     check_rng,
-    one_line,
-    show,
 )
 from dpinfer.errors import InvalidParameterError
 from dpinfer.mechanisms.independent import (
     IndependentNoise,
     groups,
 )
-from dpinfer.mechanisms.law import NoiseLaw, Origin, ParametricLaw, Share
+from dpinfer.mechanisms.law import NoiseLaw, ParametricLaw, Share
 from dpinfer.mechanisms.laws import Exact
 from dpinfer.queries.domain import show_label
+from dpinfer.releases.noises import READ_TWICE, Noises, Part, Positions, Rule, positions_of, stacked
 from dpinfer.results.labels import attach_labels, split_labels
 
 if TYPE_CHECKING:
@@ -41,9 +37,6 @@ if TYPE_CHECKING:
 
     from dpinfer.mechanisms.weighted_sum import WeightedSum
 
-Positions = NDArray[np.intp]
-Bound = float | FloatArray
-Part = tuple[Origin, Positions | None, int]
 Found = TypeVar("Found")
 
 LARGEST_VALUE = 1e100
@@ -60,153 +53,6 @@ _BLOCK = 1 << 22
 
 _TWICE = 8
 """So many distinct values that are equal were not published twice."""
-
-
-class Rows(Protocol):
-    """The rows of a matrix of weights, made when they are asked for."""
-
-    def take(self, positions: Positions) -> Any:
-        """Return some rows (r, q), a sparse array."""
-        ...
-
-    def apply(self, noises: FloatArray) -> FloatArray:
-        """Return the errors (m, r) that r draws of the noises (q, r) make."""
-        ...
-
-    def variance(self) -> FloatArray:
-        """Return the variance of the error of each row, (m,)."""
-        ...
-
-
-@final
-class Noises(Locked):
-    """Independent noises of which it is known which they are: the base of noisy values.
-
-    Values over the same noises are dependent through their weights, those over others are
-    independent. What is derived from values, and every copy, keeps their noises.
-
-    Parameters
-    ----------
-    law : NoiseLaw
-        Their joint law, of shape () or (q,).
-    size : int
-        Their number q.
-    parts : sequence of (Origin, array of int or None, int), optional
-        Consecutive blocks of them: the published values that they are the noise of, the positions
-        among these (None for all), and how many. By default they are the noise of new values.
-    """
-
-    law: NoiseLaw
-    size: int
-    _parts: tuple[Part, ...] | None
-
-    def __init__(self, law: NoiseLaw, size: int, parts: Sequence[Part] | None = None) -> None:
-        self.law, self.size = law, size
-        self._parts = None if parts is None else tuple(parts)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return super().__getstate__() | {"_parts": self.parts}
-
-    @property
-    def parts(self) -> tuple[Part, ...]:
-        """Which noises they are; new ones become so by being asked."""
-        if self._parts is None:
-            self._parts = ((new_origin(), None, self.size),)
-        return self._parts
-
-    def are(self, other: Noises) -> bool:
-        """Whether they are the same noises in the same order."""
-        if self is other:
-            return True
-        return len(self.parts) == len(other.parts) and all(
-            a == b and m == n and _same_positions(i, j)
-            for (a, i, m), (b, j, n) in zip(self.parts, other.parts, strict=True)
-        )
-
-    def joined(self, other: Noises) -> tuple[Noises, Positions, Positions]:
-        """Return the noises that are in either, and the places of both among them."""
-        if self.are(other):
-            all_ = np.arange(self.size)
-            return self, all_, all_
-        found: dict[Origin, list[tuple[int, int, Positions]]] = {}
-        for side, noises in enumerate((self, other)):
-            start = 0
-            for origin, positions, size in noises.parts:
-                at = np.arange(size) if positions is None else positions
-                found.setdefault(origin, []).append((side, start, at))
-                start += size
-        if len({origin.digest for origin in found}) < len(found):
-            raise InvalidParameterError(_READ_TWICE)
-        places = np.empty(self.size, dtype=np.intp), np.empty(other.size, dtype=np.intp)
-        laws: list[tuple[NoiseLaw, Positions]] = []
-        parts: list[Part] = []
-        width = 0
-        for origin, held in found.items():
-            every = np.concatenate([at for *_, at in held])
-            distinct, first, number = np.unique(every, return_index=True, return_inverse=True)
-            own: list[tuple[NoiseLaw, Positions]] = []
-            stop = 0
-            for side, start, at in held:
-                noises = (self, other)[side]
-                rows = np.arange(start, start + len(at))
-                places[side][rows] = width + number[stop : stop + len(at)]
-                law = noises.law.take(rows) if noises.law.shape else noises.law
-                own += [(kind, stop + cells) for kind, cells in groups(law, len(at))]
-                stop += len(at)
-            joint = IndependentNoise.from_groups(own, stop)
-            joint = joint.take(first) if joint.shape else joint
-            laws += [(kind, width + cells) for kind, cells in groups(joint, len(distinct))]
-            parts.append((origin, distinct, len(distinct)))
-            width += len(distinct)
-        return Noises(IndependentNoise.from_groups(laws, width), width, parts), *places
-
-
-@final
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Rule(Locked):
-    """How noisy values were published: what of them is not plain truth plus noise.
-
-    Parameters
-    ----------
-    threshold : float or array of float, shape (m,)
-        The noisy value was published because it reached this; -inf where there is none.
-    lowest, highest : float or array of float, shape (m,)
-        The bounds into which the noisy value was moved, infinite where there are none.
-    after : float
-        The step to multiples of which the noisy value was rounded; 0 where it was not.
-    before : float or array of float, shape (m,)
-        The number to multiples of which the count was rounded up *before* the noise; 1 for none.
-    """
-
-    threshold: Bound = -np.inf
-    lowest: Bound = -np.inf
-    highest: Bound = np.inf
-    after: float = 0.0
-    before: Bound = 1.0
-
-    def of(self, size: int) -> NDArray[np.bool_]:
-        """Whether each of so many values has a rule, shape (m,)."""
-        held = np.isfinite(self.threshold) | np.isfinite(self.lowest) | np.isfinite(self.highest)
-        return np.array(np.broadcast_to(held | (self.after > 0) | np.greater(self.before, 1), size))
-
-    def take(self, rows: Positions, size: int) -> Rule | None:
-        """Return the rule of some of so many values, None where they have none."""
-        if not self.of(size)[rows].any():
-            return None
-        names = ("threshold", "lowest", "highest", "before")
-        held: dict[str, Any] = {name: getattr(self, name) for name in names}
-        cut = {key: value[rows] for key, value in held.items() if isinstance(value, np.ndarray)}
-        return replace(self, **cast("Any", cut))
-
-    def kind(self) -> str:
-        """Say what became of the values, for messages."""
-        if np.isfinite(self.threshold).any():
-            return "were selected by a threshold"
-        if np.isfinite(self.lowest).any() or np.isfinite(self.highest).any():
-            return "were clamped"
-        if self.after > 0:
-            return f"were rounded to multiples of {self.after:g}"
-        return "are about counts that were rounded up before the noise"
 
 
 @final
@@ -570,7 +416,7 @@ class NoisyValues:
         distinct = single and len(np.unique(joint.indices)) == joint.indices.size
         rule = None
         if self.rule is not None or other.rule is not None:
-            rule = _stacked(self.rule, len(self), other.rule, len(other))
+            rule = stacked(self.rule, len(self), other.rule, len(other))
         return NoisyValues(
             np.concatenate([self.values, other.values]),
             noises,
@@ -592,7 +438,7 @@ class NoisyValues:
         if not mine.isdisjoint(theirs):
             return False
         if not {origin.digest for origin in mine}.isdisjoint(origin.digest for origin in theirs):
-            raise InvalidParameterError(_READ_TWICE)
+            raise InvalidParameterError(READ_TWICE)
         _refuse_twice(self, other)
         return True
 
@@ -980,25 +826,6 @@ def _placed(rows: Any, places: Positions, size: int) -> Any:
     return sparse.csr_array(entries, shape=(rows.shape[0], size))
 
 
-def _stacked(first: Rule | None, m: int, second: Rule | None, n: int) -> Rule:
-    one, other = first or Rule(), second or Rule()
-    if one.after != other.after:
-        raise InvalidParameterError("values rounded to different steps do not go together")
-
-    def both(name: str) -> FloatArray:
-        parts = zip((one, other), (m, n), strict=True)
-        return np.concatenate([np.broadcast_to(getattr(rule, name), k) for rule, k in parts])
-
-    names = ("threshold", "lowest", "highest", "before")
-    return Rule(after=one.after, **{name: both(name) for name in names})
-
-
-_READ_TWICE = (
-    "the values are those of two releases or fits of equal values, whose dependence is not known: "
-    "read once, make one Release of what was published, and fit that"
-)
-
-
 def _refuse_twice(one: NoisyValues, other: NoisyValues) -> None:
     """Refuse many equal values of one law that came in twice."""
     same = (
@@ -1013,7 +840,7 @@ def _refuse_twice(one: NoisyValues, other: NoisyValues) -> None:
     if same and shared.isdisjoint(origin for origin, *_ in other.noises.parts):
         noisy_ones = one.values[one.variance > 0]
         if len(np.unique(noisy_ones)) >= _TWICE:
-            raise InvalidParameterError(_READ_TWICE)
+            raise InvalidParameterError(READ_TWICE)
 
 
 def _same_laws(one: NoisyValues, other: NoisyValues) -> bool:
@@ -1035,80 +862,3 @@ def _same_rules(one: Rule | None, other: Rule | None) -> bool:
 
 def _same_labels(one: pd.Index | None, other: pd.Index | None) -> bool:
     return one is other if one is None or other is None else bool(one.equals(other))
-
-
-def _same_positions(one: Positions | None, other: Positions | None) -> bool:
-    return one is other or (one is not None and other is not None and np.array_equal(one, other))
-
-
-def new_origin() -> Origin:
-    """Return the origin of noises of values that are nobody else's, whatever their numbers."""
-    origin = Origin(np.empty(0))
-    origin.__dict__["digest"] = origin._token
-    return origin
-
-
-def positions_of(where: Any, size: int, labels: pd.Index | None) -> NDArray[np.intp]:
-    """Return the positions of values chosen by a mask, by positions, by a slice or by labels."""
-    where = as_table(where, "where")
-    if isinstance(where, slice):
-        return np.arange(size)[where]
-    if isinstance(where, (str, bytes)) or not _has_length(where):
-        raise InvalidParameterError(
-            f"where must be a mask, positions, a slice or a list of labels, got {show(where)}"
-        )
-    if _holds(where, "b", bool):
-        _check_order(where, labels)
-        check_length(where, "where", size, "the values")
-        if np.ndim(where) != 1:
-            raise InvalidParameterError(
-                f"where must be one-dimensional, got a mask of shape {np.shape(where)}"
-            )
-        return np.flatnonzero(where)
-    if labels is None or _holds(where, "iu", int):
-        positions = check_array(where, "where", ndim=1, ge=-size, le=size - 1).astype(np.intp)
-        return np.asarray(np.arange(size)[positions])
-    chosen = list(where)
-    try:
-        found = np.asarray(labels.get_indexer(chosen), dtype=np.intp)
-    except (TypeError, ValueError, NotImplementedError) as error:
-        raise InvalidParameterError(
-            f"where must hold labels of the release, got {show(where)}: {one_line(error)}"
-        ) from error
-    if (found < 0).any():
-        missing = chosen[int(np.flatnonzero(found < 0)[0])]
-        raise InvalidParameterError(
-            f"where must hold labels of the release, got {show_label(missing)}"
-        )
-    return found
-
-
-def _has_length(where: Any) -> bool:
-    try:
-        len(where)
-    except TypeError:
-        return False
-    return True
-
-
-def _check_order(where: Any, labels: pd.Index | None) -> None:
-    """Refuse a labelled mask in another order than that of the values."""
-    import pandas as pd
-
-    if labels is None or not isinstance(where, pd.Series) or where.index.equals(labels):
-        return
-    if not where.index.equals(pd.RangeIndex(len(where))):
-        raise InvalidParameterError(
-            "where must be labelled like the values and in their order, got a Series with another "
-            "index: reindex it, or pass an array to go by position"
-        )
-
-
-def _holds(where: Any, kinds: str, plain: type) -> bool:
-    """Whether a selection holds values of one kind only: of a NumPy kind or of a plain type."""
-    if isinstance(where, np.ndarray):
-        return where.dtype.kind in kinds
-    return len(where) > 0 and all(
-        isinstance(item, plain) or (isinstance(item, np.generic) and item.dtype.kind in kinds)
-        for item in where
-    )

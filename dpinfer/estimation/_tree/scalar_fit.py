@@ -25,14 +25,20 @@ from dpinfer.estimation._tree.scalar import (
 )
 from dpinfer.estimation.bounds import NoiseBound
 from dpinfer.estimation.consistency import is_gaussian
-from dpinfer.estimation.pivots import INVERSION_ERROR, ManyErrors, Pivots, clean_weights
+from dpinfer.estimation.pivots import (
+    INVERSION_ERROR,
+    ManyErrors,
+    Pivots,
+    clean_weights,
+)
 from dpinfer.mechanisms._sums.terms import kinds
 from dpinfer.mechanisms.independent import groups, integer_cells
 from dpinfer.mechanisms.law import NoiseLaw, Origin
 from dpinfer.mechanisms.laws import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace
 from dpinfer.mechanisms.weighted_sum import WeightedSum
 from dpinfer.queries.hierarchy import Hierarchy, Places
-from dpinfer.releases.values import Noises, NoisyValues
+from dpinfer.releases.noises import Noises
+from dpinfer.releases.values import NoisyValues
 
 # Laws of the errors of all units of a tree of numbers at once, from characteristic functions.
 
