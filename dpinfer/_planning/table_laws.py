@@ -137,7 +137,7 @@ def _projected_root(table: NoisyTable) -> FloatArray:
     """Return R with dᵀRᵀRd the projected statistic, from its terms; shape (k + 1, k).
 
     With w = 1/(e + V), p = e/n and d centred so that Σ w d = 0 the statistic is
-    Σ w d² + factor·(Σ w p d)²: see ``projected`` in tables/_noisy_table.py.
+    Σ w d² + factor·(Σ w p d)²: see ``projected`` in hypothesis_tests/_noisy_tables.py.
     """
     share = table.expected / table.nobs
     weights = 1.0 / (table.expected + table.variance)
