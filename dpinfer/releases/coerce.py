@@ -103,7 +103,7 @@ def noisy(
     Examples
     --------
     >>> from dpinfer.mechanisms import Laplace
-    >>> from dpinfer.releases.values import noisy
+    >>> from dpinfer import noisy
     >>> x = noisy([120.5, 100.5], mechanism=Laplace(scale=2.0))
     >>> x.variance, x.law_of([1, -1]).variance.round(9)
     (array([8., 8.]), np.float64(16.0))

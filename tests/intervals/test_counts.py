@@ -149,7 +149,7 @@ def test_many_counts_at_once():
         ({"alpha": np.nan}, "alpha must not contain NaN"),
         (
             {"method": "wald"},
-            "method must be one of 'exact', 'tail-bound', 'normal', 'naive', got 'wald'",
+            "method must be one of 'exact', 'tail-bound', 'asymptotic', 'naive', got 'wald'",
         ),
         ({"mechanism": 1.0}, "mechanism must be a noise law"),
         ({"mechanism": Laplace(scale=[1.0, 2.0])}, "mechanism must have one law"),

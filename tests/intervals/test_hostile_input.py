@@ -205,27 +205,23 @@ RATIOS = ["ratio_confint", "share_confint", "relative_change_confint"]
 RATIOS += ["risk_ratio_confint", "odds_ratio_confint", "risk_difference_confint"]
 RATIOS += ["width: ratio", "width: risk ratio"]
 EACH_METHOD = {
-    "exact mid-p wilson normal": ["proportion_confint"],
-    "exact mid-p score normal": ["poisson_confint"],
-    "exact naive": [
-        "thresholded_confint",
-        "release_confint",
-        "clamped_confint",
-        "width: thresholded",
-    ],
-    "convolution exact normal": ["survey_total", "survey_mean", "width: survey"],
-    "convolution normal": ["stratified_total", "stratified_mean", "width: strata"],
+    "exact mid-p wilson asymptotic": ["proportion_confint"],
+    "exact mid-p score asymptotic": ["poisson_confint"],
+    "exact naive": ["thresholded_confint", "release_confint", "clamped_confint"]
+    + ["width: thresholded"],
+    "convolution exact asymptotic": ["survey_total", "survey_mean", "width: survey"],
+    "convolution asymptotic": ["stratified_total", "stratified_mean", "width: strata"],
     "exact tail-bound": ["normal_mean_confint", "width: normal mean"],
     "tail-bound": ["width: clipped mean"],
-    "exact wilson normal": ["width: proportion"],
-    "exact score normal": ["width: rate"],
-    "exact tail-bound normal": ["width: counts", "width: linear"],
-    "normal": ["clipped_mean_confint", "noisy trials"],
+    "exact wilson asymptotic": ["width: proportion"],
+    "exact score asymptotic": ["width: rate"],
+    "exact tail-bound asymptotic": ["width: counts", "width: linear"],
     "exact asymptotic": RATIOS,
-    "asymptotic": ["linear_ratio_confint", "solve: ratio", "width: linear ratio"],
+    "asymptotic": ["clipped_mean_confint", "noisy trials", "linear_ratio_confint"]
+    + ["solve: ratio", "width: linear ratio"],
 }
 METHODS = {name: found.split() for found, names in EACH_METHOD.items() for name in names}
-"""Methods of each, exact and normal where nothing is said; exact would take long for two."""
+"""Methods of each, exact and asymptotic where nothing is said; exact would take long for two."""
 
 NO_METHOD = {"count_posterior", "PoissonPrior", "NegativeBinomialPrior", "TablePrior"}
 NO_METHOD |= {"unpublished_bound", "empirical_prior", "width: posterior", "width: unpublished"}
@@ -422,7 +418,7 @@ def settings_of(name):
 
 def methods_of(name):
     """Good changes of method, or none."""
-    methods = METHODS.get(name, ["exact", "normal"]) if name in HAVE_METHOD else []
+    methods = METHODS.get(name, ["exact", "asymptotic"]) if name in HAVE_METHOD else []
     return [{"method": method} for method in methods] or [{}]
 
 

@@ -22,7 +22,7 @@ PAIRS = {
 """Two arguments of each function that may both have labels."""
 
 OTHERS = {
-    "linear_ratio_confint": {"denominator": [1, 1, 1], "method": "normal"},
+    "linear_ratio_confint": {"denominator": [1, 1, 1], "method": "asymptotic"},
     "survey_total": {"population_size": [1000, 2000, 3000]},
     "stratified_mean": {"sample_size": [100, 120, 140]},
     "clipped_mean_confint": {"std": [1, 1, 2], "bounds": (-9, 9)},

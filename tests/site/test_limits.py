@@ -64,7 +64,5 @@ def test_plans_of_widths_are_two_sided():
         described = dpi.plan.describe(procedure)
         assert described.startswith("width of")
         assert "alternative" not in described
-    for function in (dpi.ratio_confint, dpi.estimation.CombinedEstimate.conf_int):
-        assert "alternative" not in inspect.signature(function).parameters
-    for function in (dpi.proportion_confint, dpi.poisson_confint, dpi.count_confint):
+    for function in (dpi.proportion_confint, dpi.ratio_confint, dpi.count_confint):
         assert "alternative" in inspect.signature(function).parameters
