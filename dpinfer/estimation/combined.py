@@ -167,13 +167,7 @@ class ClippedEstimate:
 
 
 UNBIASED = "Unbiased for the confidential values; not rounded or clipped."
-"""What every table of combined estimates says, unless values have a publishing rule."""
-
-RULED = (
-    "A threshold or clamping bounds decided what was published of {count} of {size} values. All "
-    "are at least 4 standard deviations of their noise away from these, so that their noise is "
-    "taken to have its law; where a confidential value is nearer, it has not."
-)
+"""What every table of combined estimates says."""
 
 
 def estimates_frame(intervals: Intervals, std_err: Any) -> pd.DataFrame:
@@ -458,7 +452,7 @@ class CombinedEstimate(OverlappingEstimate):
             noises=len(self.release),
             magnitude=np.minimum(size, np.finfo(np.float64).max),
         )
-        found = pivots.intervals(
+        return pivots.intervals(
             np.asarray(self.params),
             alpha=alpha,
             method=method,
@@ -467,8 +461,6 @@ class CombinedEstimate(OverlappingEstimate):
             rng=rng,
             labels=self.targets.labels,
         )
-        ruled = self._ruled_note
-        return found if ruled is None else replace(found, notes=(*found.notes, ruled))
 
     def clip(self, *, lower: float | None = None, upper: float | None = None) -> ClippedEstimate:
         """Move the estimates into the bounds that the confidential values respect.
@@ -529,7 +521,7 @@ class CombinedEstimate(OverlappingEstimate):
             self._facts(frame.attrs),
             frame,
             index=index,
-            notes=(self._ruled_note or UNBIASED,),
+            notes=(UNBIASED,),
         )
 
     def __len__(self) -> int:
@@ -541,17 +533,12 @@ class CombinedEstimate(OverlappingEstimate):
     def __str__(self) -> str:
         return self.summary()
 
-    @property
-    def _ruled_note(self) -> str | None:
-        count = int(self.release.has_rule.sum())
-        return RULED.format(count=count, size=len(self.release)) if count else None
-
     def _facts(self, attrs: dict[Any, Any]) -> list[tuple[str, object]]:
         """Facts about the estimate for the head of its summary."""
         level = f"{1 - attrs['alpha']:.6g}, {attrs['method']}"
         exact = int(np.count_nonzero(self.release.variance == 0))
         facts: list[tuple[str, object]] = [
-            ("Method", "least squares" if self._ruled_note else "best linear unbiased"),
+            ("Method", "best linear unbiased"),
             ("Intervals", level + (", together" if attrs["simultaneous"] else "")),
             ("Published values", len(self.release)),
             ("Cells", self.release.workload.shape[1]),

@@ -11,9 +11,6 @@ from dpinfer.estimation.targets import all_targets, find_targets
 from dpinfer.mechanisms.independent import Mechanism
 from dpinfer.releases.release import Release
 
-_FAR = 4.0
-"""Standard deviations from a bound at which a publishing rule hardly tells on the noise."""
-
 
 def combine(
     release: Any,
@@ -51,10 +48,8 @@ def combine(
     NotEstimableError
         If the published values do not determine a target; the message names it.
     IncompatibleReleaseError
-        If values published without noise contradict one another, counts were rounded up before
-        the noise, or a value is within 4 standard deviations of its noise of the threshold or
-        clamping bound by which it was published: see :func:`dpinfer.count_confint` for an interval
-        for each value. Where all are farther away, the notes say that there is such a rule.
+        If values published without noise contradict one another, or values have a threshold,
+        clamping bounds or bins: see :func:`dpinfer.count_confint` for these, one by one.
     InvalidParameterError
         If an argument is outside what is allowed, or the equations would take minutes or more to
         solve, as predicted from the pattern of the workload; the message says how many.
@@ -93,7 +88,7 @@ def combine(
     (array([3.54545455]), array([0.63636364]))
     """
     published = _as_release(release, workload, mechanism)
-    published._refuse_near_bounds("combined", deviations=_FAR)
+    published._refuse_ruled("combined")
     design, solver, coefficients = solved(published)
     if target is None:
         targets = all_targets(published.workload, design)

@@ -185,7 +185,7 @@ class ResponseEstimate:
         if reports.size > MOST_REPORTS:
             raise InvalidParameterError(
                 f"counts must have at most {MOST_REPORTS} different numbers for method='exact', "
-                f"got {reports.size}: use method='normal'"
+                f"got {reports.size}: use method='asymptotic'"
             )
 
         def reaches(t: FloatArray) -> NDArray[np.bool_]:

@@ -19,7 +19,6 @@ from dpinfer._check import (
     Alternative,
     FloatArray,
     check_array,
-    check_flag,
     check_integer_array,
 )
 from dpinfer._numerics.counts import LOG_NEGLIGIBLE, binom_radius
@@ -90,10 +89,10 @@ class UnknownTrials:
         else:
             y = x.aligned(noisy(nobs, mechanism=mechanism, name="nobs", called="nobs_mechanism"))
             y.need(unruled=True, who="a test or an interval of a proportion")
-            total = column(y)
+            total = y.column()
             own, other, is_total = _joint(x, y)
         check_array(total, "nobs", ge=-LARGEST_TRIALS, le=LARGEST_TRIALS)
-        count = column(x, total, value)
+        count = x.column(total, value)
         shape = np.broadcast_shapes(count.shape, own.shape, other.shape)
         columns = [np.broadcast_to(held, shape or (1,)) for held in (count, total, value)]
         return cls(
@@ -260,32 +259,6 @@ class UnknownTrials:
         belongs = np.zeros(self.count.size, dtype=bool)
         belongs[members] = True
         return belongs[rows]
-
-
-def is_noisy(nobs: Any, mechanism: Mechanism | None, is_total: bool) -> bool:
-    """Whether numbers of trials were published with noise."""
-    carried = hasattr(nobs, "__noisy__")
-    if check_flag(is_total, "nobs_is_total") and (carried or mechanism is None):
-        raise InvalidParameterError(
-            "nobs_is_total must be left out where nobs carries its own law: whether count is a "
-            "summand of it is known then"
-            if carried
-            else "nobs_mechanism must be given with nobs_is_total=True: the law of the noise of "
-            "the other summands, Exact() where they have none"
-        )
-    return carried or mechanism is not None
-
-
-def column(x: NoisyValues, *settings: FloatArray) -> FloatArray:
-    """Return the values in the shape, () or (m,), that they have together with settings."""
-    if len(x.shape) > 1 and x.labels is None:
-        raise InvalidParameterError(
-            f"{x.name} must be a number or one-dimensional, got shape {x.shape}"
-        )
-    values = x.values if x.shape else x.values.reshape(())
-    if max(map(np.ndim, settings), default=0) == 0:
-        return values
-    return np.asarray(np.broadcast_arrays(values, *settings)[0])
 
 
 def _joint(x: NoisyValues, y: NoisyValues) -> tuple[NoiseLaw, NoiseLaw, bool]:

@@ -22,13 +22,13 @@ from dpinfer.estimation.published import (
     SMALLEST_VALUE,
     common_shape,
 )
-from dpinfer.estimation.unknown_trials import UnknownTrials, column, is_noisy
+from dpinfer.estimation.unknown_trials import UnknownTrials
 from dpinfer.hypothesis_tests import _plug_in
 from dpinfer.hypothesis_tests._one_count import LARGEST_RATE, NULLS, Method, OneCount, collapse
 from dpinfer.mechanisms.channels import RandomizedResponse
 from dpinfer.mechanisms.independent import Mechanism
 from dpinfer.mechanisms.laws import Exact
-from dpinfer.releases.coerce import noisy
+from dpinfer.releases.coerce import is_noisy, noisy
 from dpinfer.releases.values import NoisyValues
 from dpinfer.results.hypothesis import HypothesisResult
 from dpinfer.results.labels import split_labels
@@ -212,7 +212,7 @@ def proportions_ztest(
     known = check_option(method, "method", NULLS)
     n = x.setting(nobs, "nobs", whole=True, ge=1, le=LARGEST_NOBS)
     test = OneCount.of_trials(n, p, x.marginal)
-    t = column(x, n, p)
+    t = x.column(n, p)
     return _run("Test of one proportion", test, x, t, side, known, simulation, nobs=n)
 
 
@@ -341,4 +341,4 @@ def poisson_ztest(
         expected = np.asarray(time * rate)
     check_array(expected, "exposure * value", ge=SMALLEST_VALUE, le=LARGEST_RATE, finite=False)
     test = OneCount.of_events(expected, x.marginal)
-    return _run("Test of one rate", test, x, column(x, expected), side, known, simulation)
+    return _run("Test of one rate", test, x, x.column(expected), side, known, simulation)

@@ -18,7 +18,7 @@ from dpinfer._check import (
 )
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.published import LARGEST_NOBS, SMALLEST_VALUE, common_shape
-from dpinfer.estimation.unknown_trials import LARGEST_TRIALS, UnknownTrials, column, is_noisy
+from dpinfer.estimation.unknown_trials import LARGEST_TRIALS, UnknownTrials
 from dpinfer.hypothesis_tests._plug_in import NULLS as NOISY_TRIALS_NULLS
 from dpinfer.hypothesis_tests._plug_in import Method as NoisyTrialsMethod
 from dpinfer.hypothesis_tests._plug_in import run
@@ -28,7 +28,7 @@ from dpinfer.hypothesis_tests.proportions import reports_noise
 from dpinfer.mechanisms.channels import RandomizedResponse
 from dpinfer.mechanisms.independent import Mechanism
 from dpinfer.mechanisms.laws import Exact
-from dpinfer.releases.coerce import noisy
+from dpinfer.releases.coerce import is_noisy, noisy
 from dpinfer.releases.values import NoisyValues
 from dpinfer.results.hypothesis import HypothesisResult
 from dpinfer.results.simulation import Simulation
@@ -231,7 +231,7 @@ def _known_trials(pair: tuple[NoisyValues, NoisyValues], nobs: tuple[Any, Any]) 
         trials = x.setting(given, f"nobs{number}", whole=True, ge=1, le=LARGEST_NOBS)
         found.append(
             Sample(
-                count=column(x, trials),
+                count=x.column(trials),
                 nobs=trials,
                 noise=x.marginal,
                 nobs_noise=None,
@@ -399,7 +399,7 @@ def _of_total(
     x: NoisyValues, y: NoisyValues, share: FloatArray, nuisance_alpha: float, name: str
 ) -> UnknownTrials:
     """Return counts as parts of x + y, which are binomial given the sum of the true counts."""
-    first, second = column(x, share, y.values.reshape(y.shape)), column(y, share)
+    first, second = x.column(share, y.values.reshape(y.shape)), y.column(share)
     total = first + second
     check_array(total, name, ge=-LARGEST_TRIALS, le=LARGEST_TRIALS)
     shape = np.broadcast_shapes(total.shape, share.shape)

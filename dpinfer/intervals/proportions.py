@@ -25,11 +25,11 @@ from dpinfer._numerics.roots import ENUMERATED, find_root
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.pivots import sidak
 from dpinfer.estimation.published import LARGEST_NOBS
-from dpinfer.estimation.unknown_trials import Rows, UnknownTrials, column, is_noisy
+from dpinfer.estimation.unknown_trials import Rows, UnknownTrials
 from dpinfer.intervals._count_tails import BinomialCounts, PoissonCounts
 from dpinfer.intervals._one_count import EXACT, MID_P, SCORE, WALD, End, NoisyRows, ends
 from dpinfer.mechanisms.independent import Mechanism
-from dpinfer.releases.coerce import noisy
+from dpinfer.releases.coerce import is_noisy, noisy
 from dpinfer.results.intervals import Intervals
 
 # Intervals for Poisson rates of a population, from counts published with noise.
@@ -116,7 +116,7 @@ def poisson_confint(
     x.need(unruled=True, whole=True, who="poisson_confint")
     check_array(x.values, "count", le=LARGEST_COUNT)
     time = x.setting(exposure, "exposure", gt=0, ge=1e-100, le=1e100)
-    published = column(x, time)
+    published = x.column(time)
     t, unit = (np.broadcast_to(part, published.shape).reshape(-1) for part in (published, time))
     rows = NoisyRows(count=t, family=PoissonCounts(size=t.size), noise=x.marginal)
     each = _each(alpha, t.size, x.are_independent()) if together else alpha
@@ -404,7 +404,7 @@ def proportion_confint(
     else:
         known_end = _ENDS[check_option(method, "method", _ENDS)]
         trials = x.setting(nobs, "nobs", whole=True, ge=1, le=LARGEST_NOBS)
-        published = column(x, trials)
+        published = x.column(trials)
         shape = published.shape
         t, n = (np.broadcast_to(part, shape).reshape(-1) for part in (published, trials))
         rows = NoisyRows(count=t, family=BinomialCounts(nobs=n), noise=x.marginal)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from dpinfer._check import (
     FloatArray,
     check_array,
+    check_flag,
     check_scalar,
     show,
 )
@@ -437,3 +438,17 @@ def _refuse_outside(x: NoisyValues, bad: NDArray[np.bool_], words: str, bound: B
 
 
 _LARGEST_BIN = 2.0**52
+
+
+def is_noisy(nobs: Any, mechanism: Mechanism | None, is_total: bool) -> bool:
+    """Whether numbers of trials were published with noise."""
+    carried = hasattr(nobs, "__noisy__")
+    if check_flag(is_total, "nobs_is_total") and (carried or mechanism is None):
+        raise InvalidParameterError(
+            "nobs_is_total must be left out where nobs carries its own law: whether count is a "
+            "summand of it is known then"
+            if carried
+            else "nobs_mechanism must be given with nobs_is_total=True: the law of the noise of "
+            "the other summands, Exact() where they have none"
+        )
+    return carried or mechanism is not None

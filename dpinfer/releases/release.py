@@ -708,24 +708,24 @@ class Release(Locked):
         more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
         return ("value " if self.labels is None else "") + f"{', '.join(few)}{more}"
 
-    def _refuse_near_bounds(self, what: str, *, deviations: float) -> None:
-        """Refuse values of which a publishing rule near them tells on the noise."""
-        rule = self._noisy.rule
-        if rule is None:
+    def _refuse_ruled(self, what: str) -> None:
+        """Refuse values of which their noise decided what is published."""
+        ruled = np.flatnonzero(self.has_rule)
+        if not len(ruled):
             return
-        lowest = np.maximum(rule.threshold, rule.lowest)
-        room = np.minimum(self.values - lowest, rule.highest - self.values)
-        coarse = np.greater(rule.before, 1) | (rule.after > 0)
-        near = np.flatnonzero(coarse | (room < deviations * self._noisy.std))
-        if len(near):
-            raise IncompatibleReleaseError(
-                f"{len(near)} of {len(self)} values must not be {what}, because "
-                + ("they were rounded in bins, or " if np.any(coarse) else "")
-                + "a threshold or clamping bounds within "
-                f"{deviations:g} standard deviations decide by their noise what is published of "
-                f"them: {self._names(near)}; count_confint has an interval for each value. Do not "
-                "leave out values because of what was published of them: that is selection, too"
-            )
+        binned = np.greater(self.bin_size, 1).any()
+        why = "counts were rounded up before the noise, or " if binned else ""
+        free = len(self) - len(ruled)
+        rest = (
+            f"; combine values without a rule, {free} here, by release.select(~release.has_rule)"
+            if free
+            else ""
+        )
+        raise IncompatibleReleaseError(
+            f"{len(ruled)} of {len(self)} values must not be {what}, because {why}a threshold or "
+            "clamping bounds decide by their noise what is published of them: "
+            f"{self._names(ruled)}; count_confint has an interval for each of them{rest}"
+        )
 
     def select(self, where: Any) -> Release:
         """Return the release of some of the values.

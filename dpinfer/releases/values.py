@@ -525,6 +525,17 @@ class NoisyValues:
             check_whole(self, exact=True)
         return self
 
+    def column(self, *settings: FloatArray) -> FloatArray:
+        """Return the values in the shape, () or (m,), that they have together with settings."""
+        if len(self.shape) > 1 and self.labels is None:
+            raise InvalidParameterError(
+                f"{self.name} must be a number or one-dimensional, got shape {self.shape}"
+            )
+        values = self.values if self.shape else self.values.reshape(())
+        if max(map(np.ndim, settings), default=0) == 0:
+            return values
+        return np.asarray(np.broadcast_arrays(values, *settings)[0])
+
     def setting(
         self,
         value: Any,

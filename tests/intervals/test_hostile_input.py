@@ -207,8 +207,12 @@ RATIOS += ["width: ratio", "width: risk ratio"]
 EACH_METHOD = {
     "exact mid-p wilson asymptotic": ["proportion_confint"],
     "exact mid-p score asymptotic": ["poisson_confint"],
-    "exact naive": ["thresholded_confint", "release_confint", "clamped_confint"]
-    + ["width: thresholded"],
+    "exact naive": [
+        "thresholded_confint",
+        "release_confint",
+        "clamped_confint",
+        "width: thresholded",
+    ],
     "convolution exact asymptotic": ["survey_total", "survey_mean", "width: survey"],
     "convolution asymptotic": ["stratified_total", "stratified_mean", "width: strata"],
     "exact tail-bound": ["normal_mean_confint", "width: normal mean"],
@@ -217,8 +221,13 @@ EACH_METHOD = {
     "exact score asymptotic": ["width: rate"],
     "exact tail-bound asymptotic": ["width: counts", "width: linear"],
     "exact asymptotic": RATIOS,
-    "asymptotic": ["clipped_mean_confint", "noisy trials", "linear_ratio_confint"]
-    + ["solve: ratio", "width: linear ratio"],
+    "asymptotic": [
+        "clipped_mean_confint",
+        "noisy trials",
+        "linear_ratio_confint",
+        "solve: ratio",
+        "width: linear ratio",
+    ],
 }
 METHODS = {name: found.split() for found, names in EACH_METHOD.items() for name in names}
 """Methods of each, exact and asymptotic where nothing is said; exact would take long for two."""
@@ -346,7 +355,6 @@ TAKEN = {
     "unpublished_bound": {"threshold": DEEP},
     "width: proportion": {"nobs": DEEP},
     "width: rate": {"exposure": DEEP, "rate": DEEP},
-    "noisy trials": {"nobs": DEEP},
     "width: ratio": {"numerator": DEEP, "denominator": DEEP},
     "width: linear ratio": {"size": DEEP},
     "width: clipped mean": {"nobs": DEEP},

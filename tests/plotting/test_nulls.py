@@ -89,7 +89,7 @@ def test_a_statistic_far_out_is_still_there():
         (DIE, {"statistic": np.inf}, "statistic"),
         (DIE, {"bins": 2}, "bins"),
         (DIE, {"alpha": 1.0}, "alpha"),
-        (DIE, {"alternative": "less"}, "alternative"),
+        (DIE, {"alternative": "both"}, "alternative"),
         (ExactNull(np.ones_like, np.ones_like), {}, "infinity"),
     ],
 )

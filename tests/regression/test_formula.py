@@ -267,7 +267,7 @@ def test_the_data_stay_as_they_are(table):
         ({"endog": "y"}, "formula must be one that statsmodels reads"),
         ({"endog": "g ~ x"}, "formula must be one that statsmodels reads"),
         ({"endog": ""}, "formula must be one"),
-        ({"exog": {"y": [1.0], "x": [2.0]}}, "exog must be a DataFrame"),
+        ({"exog": [[1.0], [2.0]]}, "exog must be a DataFrame"),
         ({"noise": {"people": 1.0}}, "columns of the data"),
         ({"noise": {}}, "noise must be a mapping"),
         ({"noise": 3.0}, "noise must be a mapping"),

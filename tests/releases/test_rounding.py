@@ -126,7 +126,7 @@ def test_what_bins_do_not_allow_is_refused():
     release = Release([16.5, 24.5], mechanism=LAPLACE, bin_size=[8, 1])
     assert release.has_rule.tolist() == [True, False]
     assert release.select([1]).bin_size == 1.0
-    with pytest.raises(IncompatibleReleaseError, match="rounded in bins"):
+    with pytest.raises(IncompatibleReleaseError, match="counts were rounded up before the noise"):
         dpi.combine(release)
     with pytest.raises(InvalidParameterError, match="release must have no bin_size"):
         certify(release)
