@@ -355,6 +355,7 @@ TAKEN = {
     "unpublished_bound": {"threshold": DEEP},
     "width: proportion": {"nobs": DEEP},
     "width: rate": {"exposure": DEEP, "rate": DEEP},
+    "noisy trials": {"nobs": DEEP},
     "width: ratio": {"numerator": DEEP, "denominator": DEEP},
     "width: linear ratio": {"size": DEEP},
     "width: clipped mean": {"nobs": DEEP},
