@@ -504,7 +504,7 @@ class NoisyValues:
         """
         if unruled and self.rule is not None:
             raise InvalidParameterError(
-                f"{who} does not take values that {self.rule.kind()}, got such a {self.name}: use "
+                f"{who} does not take values that {self.rule.kind()}, as {self.name} were: use "
                 "count_confint, which has an interval for each of them, or a list that was fixed "
                 "beforehand and published without the rule"
             )
