@@ -120,7 +120,7 @@ def gof_simulation(observed, expected, scale, reps=10_000):
 for cells, even in ((4, False), (100, True), (100, False)):
 
     def goodness_of_fit(size, _peer_size, even):
-        observed, expected = test_goodness_of_fit.table(size, even=even)
+        observed, expected = test_goodness_of_fit.table(size, even=even, noise=NOISE)
         return Calls(
             lambda: dpi.chisquare(observed, expected, mechanism=NOISE).pvalue,
             lambda: gof_simulation(observed, expected, 2.0),
@@ -142,9 +142,8 @@ for cells, even in ((4, False), (100, True), (100, False)):
     1_000,
 )
 def weighted_chi_squared(size, _peer_size):
-    observed, expected = test_goodness_of_fit.table(size, even=False)
-    observed = observed + np.random.default_rng(3).normal(0.0, 3.0, size)
     noise = Gaussian(sigma=3.0)
+    observed, expected = test_goodness_of_fit.table(size, even=False, noise=noise)
 
     def theirs():
         root = np.sqrt(expected / expected.sum())

@@ -15,3 +15,9 @@ def pytest_collection_modifyitems(items):
             if item.path in seen:
                 item.add_marker(pytest.mark.slow)
             seen.add(item.path)
+
+
+@pytest.fixture
+def sized(benchmark):
+    """A size as it is where times are taken, and a hundredth of it where calls are only tried."""
+    return int if benchmark.enabled else lambda size: -(-size // 100)

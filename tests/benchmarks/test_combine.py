@@ -89,5 +89,5 @@ def test_sparse_problem(benchmark, way):
 
 @pytest.mark.benchmark(group="intervals for 1,000,000 counts")
 @pytest.mark.parametrize("law", [Laplace(scale=2.0), Geometric(scale=2.0)], ids=repr)
-def test_count_intervals(benchmark, law):
-    benchmark(count_confint, np.zeros(1_000_000), law)
+def test_count_intervals(benchmark, sized, law):
+    benchmark(count_confint, np.zeros(sized(1_000_000)), mechanism=law)

@@ -79,17 +79,17 @@ def shortest(*calls):
 @pytest.mark.parametrize("known", KNOWN)
 @pytest.mark.parametrize("statistic", ["projected", "pearson"])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_monte_carlo(benchmark, shape, statistic, known):
-    benchmark(simulated, shape, statistic, known)
+def test_monte_carlo(benchmark, sized, shape, statistic, known):
+    benchmark(simulated, shape, statistic, known, sized(CELLS))
 
 
 @pytest.mark.benchmark(group="contingency table, ratio to the bare draws in extra_info")
 @pytest.mark.parametrize("known", KNOWN)
 @pytest.mark.parametrize("law", DRAWS)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_ratio_to_bare_draws(benchmark, shape, law, known):
+def test_ratio_to_bare_draws(benchmark, sized, shape, law, known):
     noise, draw_noise = DRAWS[law]
-    cells = CELLS // 4
+    cells = sized(CELLS // 4)
     ours = (simulated, shape, "projected", known, cells, noise)
     total, bare = shortest(ours, (bare_draws, shape, cells, known, draw_noise))
     benchmark.extra_info["ratio"] = round(total / bare, 2)
@@ -98,15 +98,15 @@ def test_ratio_to_bare_draws(benchmark, shape, law, known):
 
 @pytest.mark.benchmark(group="contingency table 3 x 4, 2.4e7 cells drawn")
 @pytest.mark.parametrize("n_jobs", [1, 2])
-def test_workers(benchmark, n_jobs):
-    arguments = ((3, 4), "pearson", "public n", 12 * CELLS, NOISE, n_jobs)
+def test_workers(benchmark, sized, n_jobs):
+    arguments = ((3, 4), "pearson", "public n", sized(12 * CELLS), NOISE, n_jobs)
     benchmark.pedantic(simulated, arguments, rounds=3, warmup_rounds=1)
 
 
 @pytest.mark.benchmark(group="contingency table, 2e6 cells drawn")
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_bare_numpy_draws(benchmark, shape):
-    benchmark(bare_draws, shape)
+def test_bare_numpy_draws(benchmark, sized, shape):
+    benchmark(bare_draws, shape, sized(CELLS))
 
 
 @pytest.mark.benchmark(group="contingency table, asymptotic")

@@ -102,8 +102,8 @@ def test_three_thousand_leaves(benchmark, method):
 
 @pytest.mark.benchmark(group="growth with the number of leaves")
 @pytest.mark.parametrize("leaves", [10**5, 10**6, pytest.param(10**7, marks=pytest.mark.slow)])
-def test_growth(benchmark, leaves):
-    parent = ragged(leaves)
+def test_growth(benchmark, sized, leaves):
+    parent = ragged(sized(leaves))
     hierarchy = Hierarchy(parent)
     values, sigma = published(parent)
 
@@ -130,11 +130,11 @@ print(peak / (parent.nbytes + values.nbytes + sigma.nbytes))
 
 
 @pytest.mark.benchmark(group="memory of a tree beyond its input")
-def test_memory(benchmark, request):
+def test_memory(benchmark, sized, request):
     here = str(request.path.parent)
 
     def measured():
-        code = MEMORY.format(here=here, leaves=10**6)
+        code = MEMORY.format(here=here, leaves=sized(10**6))
         run = subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, check=True
         )

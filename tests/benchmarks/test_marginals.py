@@ -168,16 +168,17 @@ def test_large_tables(benchmark, way):
 @pytest.mark.slow
 @pytest.mark.benchmark(group="tables, 12 million cells in all")
 @pytest.mark.parametrize("cells", SCHEMAS)
-def test_many_tables(benchmark, cells):
-    problem = census_like(SCHEMAS[cells], 12_600_000 // cells)
+def test_many_tables(benchmark, sized, cells):
+    problem = census_like(SCHEMAS[cells], sized(12_600_000 // cells))
     benchmark.pedantic(by_dpinfer, args=problem, rounds=3, warmup_rounds=1)
 
 
 @pytest.mark.slow
 @pytest.mark.benchmark(group="tables of 2,016 cells with groupings, 12 million cells in all")
 @pytest.mark.parametrize("zeros", ["none", "quarters", "minors"])
-def test_redistricting_tables(benchmark, zeros):
-    benchmark.pedantic(by_dpinfer, args=redistricting(zeros, 6_000), rounds=3, warmup_rounds=1)
+def test_redistricting_tables(benchmark, sized, zeros):
+    problem = redistricting(zeros, sized(6_000))
+    benchmark.pedantic(by_dpinfer, args=problem, rounds=3, warmup_rounds=1)
 
 
 PEAKS = {"63 i4": 3.8}

@@ -11,7 +11,7 @@ ROWS = 1_000_000
 NOISES = [Laplace(scale=2.0), Geometric(scale=2.0), Gaussian(sigma=3.0)]
 
 
-def table(noise, rows=ROWS):
+def table(noise, rows):
     """Expected counts that differ by row, and published counts."""
     rng = np.random.default_rng(1)
     rates = rng.gamma(2.0, 10.0, rows) + 0.1
@@ -55,8 +55,8 @@ def test_rows(benchmark, way):
 
 @pytest.mark.benchmark(group="posterior means, 1e6 rows, a prior each")
 @pytest.mark.parametrize("noise", NOISES, ids=repr)
-def test_million_rows(benchmark, noise):
-    rates, values = table(noise)
+def test_million_rows(benchmark, sized, noise):
+    rates, values = table(noise, sized(ROWS))
     benchmark(
         lambda: count_posterior(values, mechanism=noise, prior=PoissonPrior(rates)).mean,
     )
@@ -65,8 +65,8 @@ def test_million_rows(benchmark, noise):
 @pytest.mark.slow
 @pytest.mark.benchmark(group="posterior intervals, 1e6 rows, a prior each")
 @pytest.mark.parametrize("kind", ["hdi", "equal-tailed"])
-def test_million_intervals(benchmark, kind):
-    rates, values = table(NOISES[0])
+def test_million_intervals(benchmark, sized, kind):
+    rates, values = table(NOISES[0], sized(ROWS))
     benchmark(
         lambda: count_posterior(values, mechanism=NOISES[0], prior=PoissonPrior(rates)).interval(
             kind=kind
@@ -76,14 +76,14 @@ def test_million_intervals(benchmark, kind):
 
 @pytest.mark.benchmark(group="posterior means, 1e6 rows, one prior")
 @pytest.mark.parametrize("prior", [PoissonPrior(20.0), NegativeBinomialPrior(20.0, 0.5)])
-def test_shared_prior(benchmark, prior):
-    _, values = table(NOISES[1])
+def test_shared_prior(benchmark, sized, prior):
+    _, values = table(NOISES[1], sized(ROWS))
     benchmark(lambda: count_posterior(values, mechanism=NOISES[1], prior=prior).mean)
 
 
 @pytest.mark.slow
 @pytest.mark.benchmark(group="empirical prior, 1e6 rows")
 @pytest.mark.parametrize("family", ["poisson", "negative-binomial"])
-def test_empirical_prior(benchmark, family):
-    _, values = table(NOISES[1])
+def test_empirical_prior(benchmark, sized, family):
+    _, values = table(NOISES[1], sized(ROWS))
     benchmark(empirical_prior, values, mechanism=NOISES[1], family=family)

@@ -52,25 +52,25 @@ def test_one_pvalue_by_the_tutorial_loop(benchmark):
 
 
 @pytest.mark.benchmark(group="one proportion, 1e6 replicates")
-def test_million_replicates(benchmark):
-    options = {"mechanism": NOISE, "method": "monte-carlo", "reps": 1_000_000, "rng": 1}
+def test_million_replicates(benchmark, sized):
+    options = {"mechanism": NOISE, "method": "monte-carlo", "reps": sized(1_000_000), "rng": 1}
     benchmark(proportions_ztest, *EXAMPLE, **options)
 
 
 @pytest.mark.benchmark(group="one proportion, 1e6 replicates")
-def test_million_replicates_bare_numpy_draws(benchmark):
-    benchmark(numpy_draws, 1_000_000)
+def test_million_replicates_bare_numpy_draws(benchmark, sized):
+    benchmark(numpy_draws, sized(1_000_000))
 
 
 @pytest.mark.benchmark(group="one proportion, 1e6 replicates")
-def test_million_replicates_by_the_tutorial_loop(benchmark):
-    benchmark.pedantic(tutorial_loop, args=(1_000_000,), rounds=1)
+def test_million_replicates_by_the_tutorial_loop(benchmark, sized):
+    benchmark.pedantic(tutorial_loop, args=(sized(1_000_000),), rounds=1)
 
 
 @pytest.mark.benchmark(group="one proportion, 1e6 exact p-values")
 @pytest.mark.parametrize("noise", [NOISE, Geometric(scale=2.0)], ids=repr)
-def test_million_pvalues(benchmark, noise):
-    counts = np.round(np.random.default_rng(1).normal(25.0, 6.0, 1_000_000))
+def test_million_pvalues(benchmark, sized, noise):
+    counts = np.round(np.random.default_rng(1).normal(25.0, 6.0, sized(1_000_000)))
     benchmark(proportions_ztest, counts, 100, 0.255, mechanism=noise)
 
 
@@ -89,8 +89,8 @@ def test_noisy_trials(benchmark, noise, method):
 
 
 @pytest.mark.benchmark(group="one rate, 1e6 exact p-values")
-def test_million_rates(benchmark):
-    counts = np.round(np.random.default_rng(1).normal(25.0, 6.0, 1_000_000))
+def test_million_rates(benchmark, sized):
+    counts = np.round(np.random.default_rng(1).normal(25.0, 6.0, sized(1_000_000)))
     benchmark(poisson_ztest, counts, 100.0, 0.25, mechanism=NOISE)
 
 
@@ -117,8 +117,8 @@ def test_two_proportions(benchmark, nobs, noise, method):
 
 @pytest.mark.benchmark(group="two proportions, 1e4 plug-in p-values")
 @pytest.mark.parametrize("method", ["plug-in", "asymptotic"])
-def test_many_pairs(benchmark, method):
+def test_many_pairs(benchmark, sized, method):
     rng = np.random.default_rng(1)
-    counts = rng.binomial(500, 0.3, (2, 10_000))
+    counts = rng.binomial(500, 0.3, (2, sized(10_000)))
     options = {"mechanism": Geometric(scale=2.0), "method": method}
     benchmark(proportions_2indep, counts[0], 500, counts[1], 500, **options)

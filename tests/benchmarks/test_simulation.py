@@ -29,8 +29,8 @@ def bare_draws(reps):
 
 @pytest.mark.benchmark(group="table of 100 cells, 2e4 replicates")
 @pytest.mark.parametrize("n_jobs", [1, 2])
-def test_table(benchmark, n_jobs):
-    benchmark(simulated, n_jobs=n_jobs)
+def test_table(benchmark, sized, n_jobs):
+    benchmark(simulated, reps=sized(REPS), n_jobs=n_jobs)
 
 
 @pytest.mark.benchmark(group="table of 100 cells, 2e4 replicates")
@@ -46,22 +46,22 @@ def test_early_end(benchmark, n_jobs):
 
 @pytest.mark.benchmark(group="one proportion, 1e8 replicates")
 @pytest.mark.parametrize("noise", [NOISE, Geometric(scale=2.0)], ids=repr)
-def test_hundred_million_replicates(benchmark, noise):
-    options = {"mechanism": noise, "method": "monte-carlo", "reps": 10**8, "rng": 1}
+def test_hundred_million_replicates(benchmark, sized, noise):
+    options = {"mechanism": noise, "method": "monte-carlo", "reps": sized(10**8), "rng": 1}
     benchmark.pedantic(proportions_ztest, (34, 100, 0.255), options, rounds=3)
 
 
 @pytest.mark.benchmark(group="table of 100 cells, 5e5 replicates")
 @pytest.mark.parametrize("n_jobs", [1, 2])
-def test_workers_on_a_table(benchmark, n_jobs):
-    options = {"n_jobs": n_jobs, "reps": 500_000}
+def test_workers_on_a_table(benchmark, sized, n_jobs):
+    options = {"n_jobs": n_jobs, "reps": sized(500_000)}
     benchmark.pedantic(simulated, kwargs=options, rounds=3, warmup_rounds=1)
 
 
 @pytest.mark.benchmark(group="one proportion, 5e8 replicates")
 @pytest.mark.parametrize("noise", [NOISE, Geometric(scale=2.0)], ids=repr)
 @pytest.mark.parametrize("n_jobs", [1, 2])
-def test_workers_on_a_proportion(benchmark, noise, n_jobs):
-    options = {"mechanism": noise, "method": "monte-carlo", "reps": 5 * 10**8, "rng": 1}
+def test_workers_on_a_proportion(benchmark, sized, noise, n_jobs):
+    options = {"mechanism": noise, "method": "monte-carlo", "reps": sized(5 * 10**8), "rng": 1}
     options["n_jobs"] = n_jobs
     benchmark.pedantic(proportions_ztest, (34, 100, 0.255), options, rounds=3, warmup_rounds=1)

@@ -77,29 +77,28 @@ def test_restricted_intervals_cover_as_often(name, epsilon, truth):
         assert (bound.width <= free.width).all()
 
 
-def simulated_hits(noise, truth, alpha, reps, seed):
-    published = truth + noise.rvs(reps, rng=seed)
-    return np.count_nonzero(count_confint(published, mechanism=noise, alpha=alpha).contains(truth))
+def assert_counts_covered(noise, truths, alphas, errors):
+    """The same errors at every truth and level; their simulated coverage is near the nominal."""
+    for truth in truths:
+        for alpha in alphas:
+            intervals = count_confint(truth + errors, mechanism=noise, alpha=alpha)
+            hits = np.count_nonzero(intervals.contains(truth))
+            assert_covers(hits, errors.size, 1 - alpha, exactly=not noise.is_integer)
 
 
 @every_mechanism
-@pytest.mark.parametrize("truth", [0, 10**6])
-def test_simulated_coverage(name, truth):
+def test_simulated_coverage(name):
     noise = MECHANISMS[name](1.0)
-    hits = simulated_hits(noise, truth, 0.05, 20_000, seed=1)
-    assert_covers(hits, 20_000, 0.95, exactly=not noise.is_integer)
+    assert_counts_covered(noise, (0, 10**6), (0.05,), noise.rvs(20_000, rng=1))
 
 
 @pytest.mark.slow
 @every_mechanism
 @every_epsilon
-@every_alpha
-@pytest.mark.parametrize("truth", COUNTS)
-def test_simulated_coverage_study(name, epsilon, truth, alpha):
+def test_simulated_coverage_study(name, epsilon):
     noise = MECHANISMS[name](epsilon)
-    seed = [COUNTS.index(truth), EPSILONS.index(epsilon), ALPHAS.index(alpha)]
-    hits = simulated_hits(noise, truth, alpha, 1_000_000, np.random.default_rng(seed))
-    assert_covers(hits, 1_000_000, 1 - alpha, exactly=not noise.is_integer)
+    errors = noise.rvs(1_000_000, rng=EPSILONS.index(epsilon))
+    assert_counts_covered(noise, COUNTS, ALPHAS, errors)
 
 
 @every_mechanism
@@ -111,38 +110,35 @@ def test_simultaneous_coverage(name):
     assert_covers(hits, 20_000, 0.9, exactly=not noise.is_integer)
 
 
-def linear_hits(noise, alpha, reps, seed):
-    """How often the interval of each linear function of four values covers."""
-    half = linear_confint(np.zeros(4), WEIGHTS, mechanism=noise, alpha=alpha).upper
-    errors = np.asarray(noise.rvs((reps, 4), rng=seed)) @ WEIGHTS.T
-    return np.count_nonzero(np.abs(errors) <= half + 1e-9, axis=0)
+def assert_linear_functions_covered(noise, alphas, reps, seed, *, exactly):
+    """The interval of each linear function of four values covers as often as it says."""
+    errors = np.abs(np.asarray(noise.rvs((reps, 4), rng=seed)) @ WEIGHTS.T)
+    for alpha in alphas:
+        half = linear_confint(np.zeros(4), WEIGHTS, mechanism=noise, alpha=alpha).upper
+        hits = np.count_nonzero(errors <= half + 1e-9, axis=0)
+        assert_covers(hits, reps, 1 - alpha, exactly=exactly)
 
 
 @every_mechanism
 def test_linear_functions_cover(name):
     noise = MECHANISMS[name](1.0)
-    assert_covers(
-        linear_hits(noise, 0.05, 20_000, seed=3), 20_000, 0.95, exactly=not noise.is_integer
-    )
+    assert_linear_functions_covered(noise, (0.05,), 20_000, 3, exactly=not noise.is_integer)
 
 
 @pytest.mark.slow
 @every_mechanism
 @every_epsilon
-@every_alpha
-def test_linear_functions_cover_study(name, epsilon, alpha):
+def test_linear_functions_cover_study(name, epsilon):
     noise = MECHANISMS[name](epsilon)
-    hits = linear_hits(noise, alpha, 1_000_000, seed=4)
-    assert_covers(hits, 1_000_000, 1 - alpha, exactly=not noise.is_integer)
+    assert_linear_functions_covered(noise, ALPHAS, 1_000_000, 4, exactly=not noise.is_integer)
 
 
 def test_linear_functions_of_mixed_noises_cover():
     noise = IndependentNoise(
         [Laplace(scale=1.0), Geometric(scale=2.0), Gaussian(sigma=1.5), Tulap.from_epsilon(1.0)]
     )
-    hits = linear_hits(noise, 0.05, 50_000, seed=5)
     # every one of these sums has a continuous part, so its law is continuous
-    assert_covers(hits, 50_000, 0.95, exactly=True)
+    assert_linear_functions_covered(noise, (0.05,), 50_000, 5, exactly=True)
 
 
 @pytest.mark.parametrize("name", ["Laplace", "Geometric", "Gaussian"])
