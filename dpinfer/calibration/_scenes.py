@@ -38,7 +38,10 @@ from dpinfer.hypothesis_tests.models import Independence, Model, NullModel
 from dpinfer.intervals.counts import count_confint
 from dpinfer.mechanisms.independent import Mechanism, as_noise
 from dpinfer.mechanisms.law import NoiseLaw
-from dpinfer.releases.release import Bound, Release, check_bound, check_clamp
+from dpinfer.releases.coerce import rule_of
+from dpinfer.releases.noises import Bound, Noises
+from dpinfer.releases.release import Release
+from dpinfer.releases.values import NoisyValues
 from dpinfer.results.simulation import SeededBlock, Simulation, run_blocks
 
 # What is simulated: confidential values, the noise, and the rule by which they are published.
@@ -81,9 +84,9 @@ class Scene:
         noise = as_noise(mechanism, size, selected=True)
         if not known.shape and noise.shape:
             noise = noise.take(0)
-        bound = -np.inf if threshold is None else check_bound(threshold, "threshold", size)
-        ends = check_clamp(clamp, size) or (-np.inf, np.inf)
-        return cls(known, noise, bound, ends)
+        values = NoisyValues(np.zeros(size), Noises(noise, size))
+        rule = rule_of(values, threshold=threshold, clamp=clamp)
+        return cls(known, noise, rule.threshold, (rule.lowest, rule.highest))
 
     @property
     def shape(self) -> tuple[int, ...]:

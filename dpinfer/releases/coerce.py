@@ -9,30 +9,25 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dpinfer._check import (
-    FloatArray,
-    check_array,
-    check_flag,
-    check_scalar,
-    show,
-)
+from dpinfer._check import FloatArray, check_array, check_flag, check_scalar, freeze, show
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
-from dpinfer.mechanisms.independent import (
-    IndependentNoise,
-    Mechanism,
-    as_noise,
-    refuse_selected,
-)
+from dpinfer.mechanisms.independent import IndependentNoise, Mechanism, as_noise, refuse_selected
 from dpinfer.mechanisms.law import NoiseLaw, ParametricLaw, marked, refuse_same
-from dpinfer.queries.domain import show_label
+from dpinfer.queries.domain import check_labels, show_label
+from dpinfer.releases.frames import (
+    canonical_kind,
+    is_counting,
+    laws_of_rows,
+    parameters_of_kind,
+)
+from dpinfer.releases.noises import Bound, Noises, Part, Rule, new_origin
+from dpinfer.releases.values import LARGEST_VALUE, NoisyValues, check_whole, product
 from dpinfer.results.labels import split_labels
 
 if TYPE_CHECKING:
     import pandas as pd
 
-
-from dpinfer.releases.noises import Bound, Noises, Part, Rule, new_origin
-from dpinfer.releases.values import LARGEST_VALUE, NoisyValues, check_whole, product
+_LARGEST_BIN = 2.0**52
 
 
 def noisy(
@@ -116,27 +111,18 @@ def noisy(
     """
     plain = threshold is None and clamp is None and rounded is None and bin_size is None
     if type(values) in (int, float) and plain and weights is None and labels is None:
-        single = isinstance(mechanism, ParametricLaw) and mechanism.shape == ()
-        if single and abs(values) <= LARGEST_VALUE:
-            law = cast("ParametricLaw", mechanism)
+        law: Any = mechanism  # the same as below, for loops over single numbers
+        free = isinstance(law, ParametricLaw) and law.shape == () and not law._selected
+        if free and abs(values) <= LARGEST_VALUE:
             one = np.array((values,), dtype=np.float64)
             x = NoisyValues(one, Noises(law, 1), shape=(), name=name)
-            if law._selected:
-                refuse_selected([law], called)
             if law.is_integer is not float(values).is_integer():
-                _check_fit(x)
+                check_fit(x)
             return x
-    elif hasattr(values, "__noisy__") and not isinstance(values, type):
-        stated = (
-            (called, mechanism),
-            ("labels", labels),
-            ("weights", weights),
-            ("threshold", threshold),
-            ("clamp", clamp),
-            ("rounded", rounded),
-            ("bin_size", bin_size),
-        )
-        for what, given in stated:
+    rule = {"threshold": threshold, "clamp": clamp, "rounded": rounded, "bin_size": bin_size}
+    if hasattr(values, "__noisy__") and not isinstance(values, type):
+        stated = {called: mechanism, "labels": labels, "weights": weights} | rule
+        for what, given in stated.items():
             if given is not None:
                 raise InvalidParameterError(
                     f"{what} must be left out where {name} carries "
@@ -150,8 +136,6 @@ def noisy(
         )
     array, own = _numbers(values, name)
     if labels is not None:
-        from dpinfer.queries.domain import check_labels
-
         own = check_labels(labels, "labels", array.size, name)
     elif own is not None and not own.is_unique:
         raise InvalidParameterError(
@@ -168,13 +152,13 @@ def noisy(
         mechanism = _laws_by_label(mechanism, own, array.size, name, called)
     given = array.shape if own is None else getattr(values, "shape", array.shape)
     noise = _as_law(mechanism, given, array.size, called, selected=not plain)
-    noises, matrix = _base(noise, array.size, called)
+    noises, matrix = _base(noise, array.size)
     x = NoisyValues(
         array.reshape(-1), noises, shape=array.shape, labels=own, weights=matrix, name=name
     )
     if not plain:
-        return _ruled(x, threshold, clamp, rounded, bin_size)
-    _check_fit(x)
+        x = with_rule(x, **rule)
+    check_fit(x, rounded=rounded is not None)
     return x
 
 
@@ -215,6 +199,9 @@ def noisy_pair(
 def _numbers(values: Any, name: str) -> tuple[FloatArray, pd.Index | None]:
     """Return values as finite numbers of a sane size, and their labels, which messages name."""
     if type(values) is np.ndarray:
+        sane = values.dtype == np.float64 and values.size and np.abs(values).max() <= LARGEST_VALUE
+        if sane:
+            return values.copy(), None
         return check_array(values, name, ge=-LARGEST_VALUE, le=LARGEST_VALUE), None
     if hasattr(values, "iloc") and not hasattr(values, "columns"):
         raw = values.to_numpy()
@@ -231,6 +218,8 @@ def _as_law(
     mechanism: Any, shape: tuple[int, ...], size: int, called: str, *, selected: bool = False
 ) -> NoiseLaw:
     """Return the joint law of so many noises, of shape () or (size,)."""
+    if isinstance(mechanism, ParametricLaw) and not mechanism.shape and not mechanism._selected:
+        return mechanism
     if (
         isinstance(mechanism, ParametricLaw)
         and len(mechanism.shape) > 1
@@ -245,7 +234,7 @@ def _as_law(
     return marked(law, selected=False)
 
 
-def _base(law: NoiseLaw, size: int, called: str) -> tuple[Noises, Any]:
+def _base(law: NoiseLaw, size: int) -> tuple[Noises, Any]:
     """Return the noises of a law, and weights where it is that of sums which know theirs."""
     if not law._shares:
         return Noises(law, size), None
@@ -263,8 +252,6 @@ def _laws_by_label(
     mechanism: Any, labels: pd.Index | None, size: int, name: str, called: str
 ) -> Any:
     """Return the law whose parameters, or the laws, are given under the labels of the values."""
-    from dpinfer.releases.frames import canonical_kind, laws_of_rows, parameters_of_kind
-
     if not isinstance(mechanism, Mapping):
         return _by_label(mechanism, labels, size, name, called).tolist()
     given = dict(mechanism)
@@ -327,7 +314,7 @@ def _weighted(
             f"{matrix.shape}"
         )
     columns = matrix.shape[1]
-    noises, inner = _base(_as_law(mechanism, (columns,), columns, called), columns, called)
+    noises, inner = _base(_as_law(mechanism, (columns,), columns, called), columns)
     if inner is not None:
         matrix = product(matrix, inner, np.arange(columns))
     return NoisyValues(
@@ -335,14 +322,11 @@ def _weighted(
     )
 
 
-def _ruled(x: NoisyValues, threshold: Any, clamp: Any, rounded: Any, bin_size: Any) -> NoisyValues:
-    """Return the values with a publishing rule, which they have to fit."""
-    if x.weights is not None:
-        raise InvalidParameterError(
-            f"{x.name} must be published values where they have a threshold, a clamp or bins, "
-            "got estimates that combine several"
-        )
-    noises, rule = x.noises, Rule()
+def rule_of(
+    x: NoisyValues, *, threshold: Any = None, clamp: Any = None, bin_size: Any = None
+) -> Rule:
+    """Return how values were published, each bound a number or one for each of them."""
+    rule = Rule()
     if threshold is not None:
         rule = replace(rule, threshold=_bound(x, threshold, "threshold"))
     if clamp is not None:
@@ -357,8 +341,18 @@ def _ruled(x: NoisyValues, threshold: Any, clamp: Any, rounded: Any, bin_size: A
             raise InvalidParameterError(f"clamp must have lower < upper, got {show(clamp)}")
         rule = replace(rule, lowest=lowest, highest=highest)
     if bin_size is not None:
-        x.setting(bin_size, "bin_size", whole=True, ge=1, le=_LARGEST_BIN)
-        rule = replace(rule, before=_bound(x, bin_size, "bin_size"))
+        rule = replace(rule, before=_bound(x, bin_size, "bin_size", whole=True))
+    return rule
+
+
+def with_rule(x: NoisyValues, *, rounded: Any = None, **bounds: Any) -> NoisyValues:
+    """Return the values with a publishing rule, which they have to fit."""
+    if x.weights is not None:
+        raise InvalidParameterError(
+            f"{x.name} must be published values where they have a threshold, a clamp or bins, "
+            "got estimates that combine several"
+        )
+    noises, rule = x.noises, rule_of(x, **bounds)
     if rounded is not None and rounded is not False:
         step = 1.0 if rounded is True else check_scalar(rounded, "rounded", gt=0)
         off = np.abs(x.values - np.rint(x.values / step) * step) > 1e-9 * step
@@ -372,22 +366,33 @@ def _ruled(x: NoisyValues, threshold: Any, clamp: Any, rounded: Any, bin_size: A
             noises = Noises(IndependentNoise.from_groups(parts, len(x)), len(x), noises.parts)
         else:
             rule = replace(rule, after=step)
-    found = NoisyValues(
-        x.values,
-        noises,
-        shape=x.shape,
-        labels=x.labels,
-        rule=rule if rule.of(len(x)).any() else None,
-        name=x.name,
-    )
-    if found.rule is not None:
-        values = found.values
-        _refuse_outside(found, values < rule.lowest, "below its clamping bound", rule.lowest)
-        _refuse_outside(found, values > rule.highest, "above its clamping bound", rule.highest)
-        below = values < rule.threshold
-        _refuse_outside(found, below, "below the threshold of publication", rule.threshold)
-    _check_fit(found, rounded=rounded is not None)
-    return found
+    for bad, words, bound in (
+        (x.values < rule.lowest, "below its clamping bound", rule.lowest),
+        (x.values > rule.highest, "above its clamping bound", rule.highest),
+        (x.values < rule.threshold, "below the threshold of publication", rule.threshold),
+    ):
+        if bad.any():
+            at = int(bad.argmax())
+            limit = np.broadcast_to(bound, len(x))[at]
+            raise IncompatibleReleaseError(f"{x._named(at)} must not be {words} {limit:g}")
+    held = rule if rule.of(len(x)).any() else None
+    return NoisyValues(x.values, noises, shape=x.shape, labels=x.labels, rule=held, name=x.name)
+
+
+def _bound(x: NoisyValues, value: Any, name: str, *, whole: bool = False) -> Bound:
+    """Return a bound on each of the values; a Series under 0, 1, ... has them by position."""
+    if x.labels is not None and is_counting(getattr(value, "index", None)):
+        value = value.to_numpy()
+    if whole:
+        array = x.setting(value, name, whole=True, ge=1, le=_LARGEST_BIN)
+    else:
+        array = x.setting(value, name, finite=False)
+    if array.ndim and array.size != len(x):
+        raise InvalidParameterError(
+            f"{name} must be a number or have {len(x)} entries, one for each of the values, got "
+            f"shape {array.shape}"
+        )
+    return freeze(array) if array.ndim else float(array)
 
 
 def _rounded(law: NoiseLaw) -> NoiseLaw:
@@ -396,12 +401,16 @@ def _rounded(law: NoiseLaw) -> NoiseLaw:
     return law if law.is_integer else Rounded(cast("Any", law))
 
 
-def _check_fit(x: NoisyValues, *, rounded: bool = False) -> None:
-    """Refuse, or warn of, values that noises of their own do not leave."""
+def check_fit(
+    x: NoisyValues, *, rounded: bool = False, error: type[ValueError] = InvalidParameterError
+) -> None:
+    """Refuse fractions under whole noise, and warn of whole numbers under noise with a density."""
     if x.weights is not None:
         return
-    check_whole(x)
-    if rounded or (len(x) == 1 and x.values[0] != np.floor(x.values[0])):
+    fraction = x.values != np.floor(x.values)
+    if fraction.any():
+        check_whole(x, error=error)
+    if rounded or fraction.all():
         return
     from dpinfer.mechanisms.rounded import warn_of_rounding
 
@@ -410,34 +419,6 @@ def _check_fit(x: NoisyValues, *, rounded: bool = False) -> None:
         free = np.flatnonzero((values != x.rule.lowest) & (values != x.rule.highest))
         law, values = law.take(free) if law.shape else law, values[free]
     warn_of_rounding(values, law, x.name)
-
-
-def _bound(x: NoisyValues, value: Any, name: str) -> Bound:
-    array = x.setting(value, name, finite=False)
-    if array.ndim and array.size != len(x):
-        raise InvalidParameterError(
-            f"{name} must be a number or have {len(x)} entries, one for each of the values, got "
-            f"shape {array.shape}"
-        )
-    return _frozen(array)
-
-
-def _frozen(array: FloatArray) -> Bound:
-    if array.ndim == 0:
-        return float(array)
-    array = array.copy()
-    array.flags.writeable = False
-    return array
-
-
-def _refuse_outside(x: NoisyValues, bad: NDArray[np.bool_], words: str, bound: Bound) -> None:
-    if bad.any():
-        at = int(bad.argmax())
-        limit = np.broadcast_to(bound, len(x))[at]
-        raise IncompatibleReleaseError(f"{x._named(at)} must not be {words} {limit:g}")
-
-
-_LARGEST_BIN = 2.0**52
 
 
 def is_noisy(nobs: Any, mechanism: Mechanism | None, is_total: bool) -> bool:

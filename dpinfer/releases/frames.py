@@ -253,6 +253,14 @@ def is_single_column(frame: pd.DataFrame) -> bool:
     return bool(frame.shape[1] == 1 and frame.columns.names == [None])
 
 
+def is_counting(labels: Any) -> bool:
+    """Whether labels are 0, 1, ..., which pandas gives where there are none."""
+    import pandas as pd
+
+    plain = isinstance(labels, pd.RangeIndex) and labels.equals(pd.RangeIndex(len(labels)))
+    return plain and labels.name is None
+
+
 def _split(table: Any, name: str) -> tuple[FloatArray, dict[str, Any], NDArray[np.bool_]]:
     """Return the values of a table, its labels by attribute, and which cells it published."""
     import pandas as pd

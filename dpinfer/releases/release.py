@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol, Self, final
+from typing import TYPE_CHECKING, Any, Self, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,36 +19,27 @@ from dpinfer._check import (
     as_table,
     as_values,
     check_array,
-    check_integer_array,
     check_option,
     check_scalar,
     freeze,
     show,
 )
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
-from dpinfer.mechanisms.independent import Mechanism, as_noise, groups, refuse_selected
+from dpinfer.mechanisms.independent import Mechanism, as_noise, refuse_selected
 from dpinfer.mechanisms.law import NoiseLaw, Origin, marked
-from dpinfer.mechanisms.laws import Exact
-from dpinfer.mechanisms.rounded import warn_of_rounding
 from dpinfer.mechanisms.samplers import LARGEST_WHOLE, Sampler, noise_source
 from dpinfer.mechanisms.weighted_sum import WeightedSum
-from dpinfer.queries.domain import Domain, check_distinct, show_label
+from dpinfer.queries.domain import Domain, check_distinct
 from dpinfer.queries.workload import Workload, check_counting
-from dpinfer.releases.frames import is_single_column
-from dpinfer.releases.noises import Noises, Rule, positions_of
+from dpinfer.releases.coerce import check_fit, rule_of, with_rule
+from dpinfer.releases.frames import is_counting, is_single_column
+from dpinfer.releases.noises import Bound, Noises, positions_of
 from dpinfer.releases.values import NoisyValues
 from dpinfer.results.labels import stack_labels
 
 if TYPE_CHECKING:
     import pandas as pd
 
-
-# Checks of the parts of a release, each of which returns the part in its normal form.
-
-
-Bound = float | FloatArray
-
-LARGEST_BIN = 2.0**52
 
 SENSITIVITIES = ("l1", "l2")
 GUARANTEES = ("epsilon", "delta", "rho", "mu")
@@ -64,18 +55,10 @@ def unlabel(values: Any) -> tuple[Any, pd.Index | None]:
     if isinstance(values, pd.DataFrame) and not is_single_column(values):
         return values.to_numpy().ravel(), stack_labels(values)
     labels = values.index
-    return values.to_numpy().reshape(-1), None if _is_counting(labels) else labels
+    return values.to_numpy().reshape(-1), None if is_counting(labels) else labels
 
 
-def _is_counting(labels: pd.Index) -> bool:
-    """Whether labels are 0, 1, ..., which pandas gives where there are none."""
-    import pandas as pd
-
-    plain = isinstance(labels, pd.RangeIndex) and labels.equals(pd.RangeIndex(len(labels)))
-    return plain and labels.name is None
-
-
-def check_workload(workload: Any, labels: Any, size: int) -> Workload:
+def _check_workload(workload: Any, labels: Any, size: int) -> Workload:
     """Return the queries of ``size`` values: the given ones, or one unknown for each value."""
     if workload is None:
         return Workload.identity(size, labels)
@@ -86,7 +69,7 @@ def check_workload(workload: Any, labels: Any, size: int) -> Workload:
             f"got {size}"
         )
     named = labels is not None and hasattr(workload, "iloc")
-    if named and not (_is_counting(workload.index) or workload.index.equals(labels)):
+    if named and not (is_counting(workload.index) or workload.index.equals(labels)):
         raise InvalidParameterError(
             "workload must have the labels of the values in the same order: reindex it first"
         )
@@ -97,60 +80,14 @@ def check_workload(workload: Any, labels: Any, size: int) -> Workload:
     return queries
 
 
-def check_bound(value: Any, name: str, size: int, labels: Any = None) -> Bound:
-    """Return a bound on each value, infinite where there is none; a Series has their labels."""
-    plain, own = unlabel(as_table(value, name))
-    if own is not None and hasattr(labels, "equals") and not own.equals(labels):
-        raise InvalidParameterError(
-            f"{name} must have the labels of the values in the same order: reindex it first"
-        )
-    bound = check_array(plain, name, finite=False)
-    if bound.ndim == 0:
-        return float(bound)
-    if bound.shape != (size,):
-        raise InvalidParameterError(
-            f"{name} must be a number or have {size} entries, one for each of the values, "
-            f"got shape {bound.shape}"
-        )
-    return freeze(bound)
-
-
-def check_threshold(threshold: Any, size: int, labels: Any = None) -> Bound | None:
-    """Return the bound that published values reached."""
-    return None if threshold is None else check_bound(threshold, "threshold", size, labels)
-
-
-def check_bin_size(bin_size: Any, size: int, labels: Any = None) -> Bound:
-    """Return the number of which the counts became multiples before the noise was added."""
-    bound = check_bound(bin_size, "bin_size", size, labels)
-    check_integer_array(bound, "bin_size", ge=1, le=LARGEST_BIN)
-    return bound
-
-
-def check_clamp(clamp: Any, size: int, labels: Any = None) -> tuple[Bound, Bound] | None:
-    """Return clamping bounds as a pair (lower, upper)."""
-    if clamp is None:
-        return None
-    ends = clamp if isinstance(clamp, (tuple, list)) else (clamp, np.inf)
-    if len(ends) != 2:
-        raise InvalidParameterError(
-            f"clamp must be a lower bound or a pair (lower, upper), got {show(clamp)}"
-        )
-    lower = check_bound(-np.inf if ends[0] is None else ends[0], "clamp", size, labels)
-    upper = check_bound(np.inf if ends[1] is None else ends[1], "clamp", size, labels)
-    if np.any(np.asarray(lower) >= upper):
-        raise InvalidParameterError(f"clamp must have lower < upper, got {show(clamp)}")
-    return lower, upper
-
-
-def check_sensitivity(sensitivity: Any) -> float | Mapping[str, float] | None:
+def _check_sensitivity(sensitivity: Any) -> float | Mapping[str, float] | None:
     """Return a sensitivity: a number, or numbers by norm."""
     if sensitivity is None or isinstance(sensitivity, Mapping):
-        return check_mapping(sensitivity, "sensitivity", SENSITIVITIES)
+        return _check_mapping(sensitivity, "sensitivity", SENSITIVITIES)
     return check_scalar(sensitivity, "sensitivity", gt=0)
 
 
-def check_mapping(
+def _check_mapping(
     given: Mapping[str, Any] | None, name: str, keys: tuple[str, ...]
 ) -> Mapping[str, float] | None:
     """Return a read-only mapping of some of the keys to numbers >= 0."""
@@ -167,105 +104,11 @@ def check_mapping(
     return MappingProxyType(checked)
 
 
-def check_name(name: object) -> str | None:
+def _check_name(name: object) -> str | None:
     """Return the name of a release."""
     if name is None or isinstance(name, str):
         return name
     raise InvalidParameterError(f"name must be a string, got {show(name)}")
-
-
-# Whether the parts of a release fit together.
-
-
-class Published(Protocol):
-    """What of a release has to fit together."""
-
-    @property
-    def values(self) -> FloatArray:
-        """The published values."""
-        ...
-
-    @property
-    def workload(self) -> Workload:
-        """The queries that they answer."""
-        ...
-
-    @property
-    def mechanism(self) -> NoiseLaw:
-        """The law of their noise."""
-        ...
-
-    @property
-    def threshold(self) -> Bound | None:
-        """The least value that is published."""
-        ...
-
-    @property
-    def clamp(self) -> tuple[Bound, Bound] | None:
-        """The bounds that values were moved into."""
-        ...
-
-
-def check_consistency(release: Published) -> None:
-    """Refuse values and queries that the noise and the publishing rule exclude."""
-    check_counting(release.workload, release.mechanism)
-    _check_publishing_rule(release)
-    _check_whole_values(release)
-    lower, upper = release.clamp if release.clamp is not None else (-np.inf, np.inf)
-    free = np.flatnonzero((release.values != lower) & (release.values != upper))
-    warn_of_rounding(release.values[free], release.mechanism.take(free), "values")
-
-
-def _check_publishing_rule(release: Published) -> None:
-    values = release.values
-    lower, upper = release.clamp if release.clamp is not None else (-np.inf, np.inf)
-    _refuse(release, values < lower, "below its clamping bound", lower)
-    _refuse(release, values > upper, "above its clamping bound", upper)
-    if release.threshold is not None:
-        below = values < release.threshold
-        _refuse(release, below, "below the threshold of publication", release.threshold)
-
-
-def _refuse(release: Published, bad: NDArray[np.bool_], words: str, bound: Bound) -> None:
-    if bad.any():
-        position = int(np.flatnonzero(bad)[0])
-        limit = np.broadcast_to(bound, bad.shape)[position]
-        raise IncompatibleReleaseError(
-            f"the value {release.values[position]:g} in {_row(release, position)} must not be "
-            f"{words} {limit:g}"
-        )
-
-
-def _check_whole_values(release: Published) -> None:
-    """Refuse fractions where integer noise was added to whole numbers.
-
-    Such a value was post-processed (scaled, averaged, fitted), so that its error does not have
-    the law of the noise any more. A value at a clamping bound is that bound.
-    """
-    fraction = release.values != np.floor(release.values)
-    if not fraction.any():
-        return
-    if release.clamp is not None:
-        lower, upper = release.clamp
-        fraction &= (release.values != lower) & (release.values != upper)
-    for law, cells in groups(release.mechanism, len(release.values)):
-        if law.is_integer and not isinstance(law, Exact) and fraction[cells].any():
-            position = int(cells[np.flatnonzero(fraction[cells])[0]])
-            raise IncompatibleReleaseError(
-                f"the value in {_row(release, position)} must be a whole number under "
-                f"{type(law).__name__} noise, got {release.values[position]}: a value that was "
-                "scaled or fitted after the noise was added does not have this law"
-            )
-
-
-def _row(release: Published, position: int) -> str:
-    """Name a value in a message: its position and its label."""
-    labels = release.workload.labels
-    label = "" if labels is None else f" ({show_label(labels[position])})"
-    return f"row {position}{label}"
-
-
-# Some of the values of a release.
 
 
 @final
@@ -360,39 +203,33 @@ class Release(Locked):
         name: str | None = None,
     ) -> None:
         plain, found = unlabel(values)
-        labels = found if labels is None else labels
         published = freeze(check_array(plain, "values", ndim=1))
         size = len(published)
-        queries = check_workload(workload, labels, size)
+        queries = _check_workload(workload, found if labels is None else labels, size)
         law = as_noise(mechanism, size, selected=True)
-        known: dict[str, Any] = {
-            "workload": queries,
-            "neighbours": None
-            if neighbours is None
-            else check_option(neighbours, "neighbours", NEIGHBOURS),
-            "sensitivity": check_sensitivity(sensitivity),
-            "guarantee": check_mapping(guarantee, "guarantee", GUARANTEES),
-        }
-        least = check_threshold(threshold, size, labels)
-        lowest, highest = check_clamp(clamp, size, labels) or (-np.inf, np.inf)
-        rule = Rule(
-            threshold=-np.inf if least is None else least,
-            lowest=lowest,
-            highest=highest,
-            before=check_bin_size(bin_size, size, labels),
+        noises = Noises(marked(law, selected=False), size, [(Origin(published), None, size)])
+        x = with_rule(
+            NoisyValues(published, noises, labels=queries.labels),
+            threshold=as_table(threshold, "threshold"),
+            clamp=clamp,
+            bin_size=bin_size,
         )
-        known["name"] = check_name(name)
-        ruled = bool(rule.of(size).any())
-        if not ruled:
+        if x.rule is None:
             refuse_selected([law])
-        known["_noisy"] = NoisyValues(
-            published,
-            Noises(marked(law, selected=False), size, [(Origin(published), None, size)]),
-            labels=queries.labels,
-            rule=rule if ruled else None,
+        self._hold(
+            {
+                "workload": queries,
+                "neighbours": None
+                if neighbours is None
+                else check_option(neighbours, "neighbours", NEIGHBOURS),
+                "sensitivity": _check_sensitivity(sensitivity),
+                "guarantee": _check_mapping(guarantee, "guarantee", GUARANTEES),
+                "name": _check_name(name),
+                "_noisy": x,
+            }
         )
-        self._hold(known)
-        check_consistency(self)
+        check_counting(queries, law)
+        check_fit(x, error=IncompatibleReleaseError)
 
     @classmethod
     def _of(cls, values: NoisyValues, workload: Any) -> Self:
@@ -403,7 +240,7 @@ class Release(Locked):
                 "errors share noises: combine the release that they were made from"
             )
         found = object.__new__(cls)
-        queries = check_workload(workload, values.labels, len(values))
+        queries = _check_workload(workload, values.labels, len(values))
         check_counting(queries, values.marginal)
         found._hold({field.name: None for field in fields(cls)})
         found._hold({"workload": queries, "_noisy": values})
@@ -633,8 +470,10 @@ class Release(Locked):
             details.setdefault("labels", unlabel(histogram)[1])
         law = marked(as_noise(mechanism, len(truth), selected=True), selected=False)
         drawn = source.add(truth, law)
-        if (clamp := check_clamp(details.get("clamp"), len(truth))) is not None:
-            drawn = np.clip(drawn, *clamp)
+        if details.get("clamp") is not None:
+            values = NoisyValues(drawn, Noises(law, len(drawn)))
+            rule = rule_of(values, clamp=details["clamp"])
+            drawn = np.clip(drawn, rule.lowest, rule.highest)
         return cls(drawn, workload=workload, mechanism=law, **details)
 
     @property

@@ -29,7 +29,7 @@ from dpinfer.releases.frames import (
     parameters_of_kind,
 )
 from dpinfer.releases.limits import Limit, Problem
-from dpinfer.releases.release import Bound
+from dpinfer.releases.noises import Bound
 
 if TYPE_CHECKING:
     import pandas as pd

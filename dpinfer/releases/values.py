@@ -773,7 +773,9 @@ class NoisyValues:
         return f"the value {self.values[position]:g}{row_name(position, self)}"
 
 
-def check_whole(x: NoisyValues, *, exact: bool = False) -> None:
+def check_whole(
+    x: NoisyValues, *, exact: bool = False, error: type[ValueError] = InvalidParameterError
+) -> None:
     """Refuse fractions under whole-numbered noise, and without noise if asked; not at a clamp."""
     fraction = x.values != np.floor(x.values)
     if not fraction.any():
@@ -783,7 +785,7 @@ def check_whole(x: NoisyValues, *, exact: bool = False) -> None:
     for law, cells in x.laws():
         if law.is_integer and (exact or not isinstance(law, Exact)) and fraction[cells].any():
             at = int(cells[fraction[cells]][0])
-            raise InvalidParameterError(
+            raise error(
                 f"{x.name} must hold whole numbers where the noise takes whole numbers only, got "
                 f"{x.values[at]}{row_name(at, x)}: check that mechanism is the one that was used; "
                 "a value that was scaled or fitted after the noise was added has another law"

@@ -119,7 +119,7 @@ def test_bad_rows_are_named():
         release_of(pd.concat([FRAME, FRAME.iloc[:1]]))
     with pytest.raises(IncompatibleReleaseError, match=r"row 0 .* below the threshold .* 600"):
         release_of(threshold=600)
-    with pytest.raises(IncompatibleReleaseError, match=r"row 1 .* whole number"):
+    with pytest.raises(IncompatibleReleaseError, match=r"whole numbers .* row 1"):
         release_of(FRAME.assign(views=[1.0, 2.5, 3, 4]))
     with pytest.raises(InvalidParameterError, match="views must not contain NaN at position 1"):
         release_of(FRAME.assign(views=[1.0, np.nan, 3, 4]))

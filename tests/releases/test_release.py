@@ -107,10 +107,10 @@ def test_a_release_is_immutable():
         ({"guarantee": 1}, InvalidParameterError, "mapping of epsilon"),
         ({"threshold": [1]}, InvalidParameterError, "each of the values"),
         ({"threshold": np.nan}, InvalidParameterError, "NaN"),
-        ({"threshold": 2}, IncompatibleReleaseError, "the value 1 in row 0 must not be below"),
-        ({"threshold": [0, 3]}, IncompatibleReleaseError, "row 1 must not be below .* 3"),
+        ({"threshold": 2}, IncompatibleReleaseError, "the value 1 at position 0 must not be below"),
+        ({"threshold": [0, 3]}, IncompatibleReleaseError, "position 1 must not be below .* 3"),
         ({"clamp": 2}, IncompatibleReleaseError, "below its clamping bound 2"),
-        ({"clamp": (0, 1.5)}, IncompatibleReleaseError, "row 1 must not be above"),
+        ({"clamp": (0, 1.5)}, IncompatibleReleaseError, "position 1 must not be above"),
         ({"clamp": (1, 0)}, InvalidParameterError, "lower < upper"),
         ({"clamp": (1, 2, 3)}, InvalidParameterError, "pair"),
         ({"name": 3}, InvalidParameterError, "name must be a string"),
@@ -124,7 +124,7 @@ def test_bad_parts_are_refused(arguments, error, message):
 
 def test_fractions_under_integer_noise_are_refused():
     whole = Geometric(scale=1.0)
-    with pytest.raises(IncompatibleReleaseError, match=r"row 1 \('b'\) must be a whole number"):
+    with pytest.raises(IncompatibleReleaseError, match=r"must hold whole numbers .* row 1 \('b'\)"):
         Release([1, 2.5], mechanism=whole, labels=["a", "b"])
     with pytest.raises(IncompatibleReleaseError, match="disjoint supports"):
         Release([1, 2], workload=[[0.5, 0.5], [1, 1]], mechanism=whole)
@@ -310,7 +310,7 @@ def test_bounds_of_each_value_have_its_label(frame):
     lower, _ = Release(values, mechanism=laplace, clamp=(bounds, None)).clamp
     assert lower.tolist() == [450, 90]
     for field in ({"threshold": shuffled}, {"clamp": (shuffled, None)}, {"clamp": shuffled}):
-        with pytest.raises(InvalidParameterError, match="must have the labels of the values in"):
+        with pytest.raises(InvalidParameterError, match="must have the labels of values in"):
             Release(values, mechanism=laplace, **field)
 
 
