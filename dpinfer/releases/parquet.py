@@ -9,9 +9,8 @@ Reference: Apache Parquet format 2.10, ``parquet.thrift``.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -21,8 +20,7 @@ from dpinfer.releases.limits import MOST_TEXT, Limit, Problem, TextTable
 
 
 Wanted = Mapping[int, Any]
-"""The fields of a structure by their numbers: the kind of each, what is wanted of a structure, or
-what is wanted of each of the structures in a list, as a list of it."""
+"""The fields of a structure by their numbers: the kind of each, or what is wanted inside."""
 
 MOST_ITEMS = 10**6
 """Items of a list at most, which is also what Arrow takes."""
@@ -56,23 +54,11 @@ class ThriftReader:
             kind, want = head & 15, wanted.get(number)
             if isinstance(want, Mapping) and kind == STRUCT:
                 fields[number] = self.struct(want, depth + 1)
-            elif isinstance(want, list) and kind == LIST:
-                fields[number] = self._structs(want[0], depth + 1)
-            elif want == BINARY == kind:
-                size = self._natural()
-                self._skip(size)
-                fields[number] = self.data[self.at - size : self.at]
             elif want == kind:
                 fields[number] = self._whole()
             elif kind not in (TRUE, FALSE):
                 self._pass(kind, depth)
         return fields
-
-    def _structs(self, wanted: Wanted, depth: int) -> list[dict[int, Any]]:
-        kind, size = self._list()
-        if kind != STRUCT:
-            raise ValueError("a list of another kind than it should be")
-        return [self.struct(wanted, depth) for _ in range(size)]
 
     def _pass(self, kind: int, depth: int) -> None:
         if kind in (TRUE, FALSE, BYTE):  # in a list, as others have no bytes of their own
@@ -127,133 +113,38 @@ class ThriftReader:
         return (number >> 1) ^ -(number & 1)
 
 
-# What the end of a Parquet file says of its columns, and where they are.
+# What the end of a Parquet file says of its columns, as Arrow reads it.
 
 
 LONGEST = 2**24
 """Bytes of the end of a file at most: it stands for a hundred thousand pieces of columns."""
-
-BOOLEAN, INT32, INT64, INT96, FLOAT, DOUBLE, BYTE_ARRAY, FIXED = range(8)
-
-REQUIRED, FOOTER_DECIMAL = 0, 5
-
-_ELEMENT = {1: I32, 2: I32, 3: I32, 4: BINARY, 5: I32, 6: I32, 10: {5: {}}}
-_CHUNK = {3: {5: I64, 7: I64, 9: I64, 11: I64, 12: {5: BINARY, 6: BINARY}}}
-_FOOTER = {2: [_ELEMENT], 4: [{1: [_CHUNK], 3: I64}]}
 
 
 class BrokenParquetError(OSError):
     """What a Parquet file says of itself cannot be read."""
 
 
-@dataclass(frozen=True)
-class Leaf:
-    """A column of values.
+def read_footer(path: Path) -> Any:
+    """Return what the end of a file says, an Arrow ``FileMetaData``."""
+    import pyarrow as pa
+    from pyarrow import parquet
 
-    ``path`` is its name after those of the columns that it is in, ``kind`` its physical type,
-    ``length`` the bytes of a value of fixed length, ``nested`` whether values may be missing or
-    several.
-    """
-
-    path: str
-    kind: int
-    length: int
-    nested: bool
-    decimal: bool
-
-
-@dataclass(frozen=True)
-class Chunk:
-    """The values of a column in a row group, and the bytes of the least and the largest of them."""
-
-    values: int
-    start: int
-    size: int
-    least: bytes | None
-    largest: bytes | None
-
-
-@dataclass(frozen=True)
-class RowGroup:
-    """Rows with a piece of each column."""
-
-    rows: int
-    chunks: tuple[Chunk, ...]
-
-
-@dataclass(frozen=True)
-class Footer:
-    """The columns and the row groups of a file."""
-
-    leaves: tuple[Leaf, ...]
-    groups: tuple[RowGroup, ...]
-
-    @classmethod
-    def read(cls, path: Path) -> Footer:
-        """Read the end of a file."""
-        try:
-            said = ThriftReader(_end(path)).struct(_FOOTER)
-            leaves = tuple(_leaves(said[2]))
-            groups = tuple(_group(group, len(leaves)) for group in said.get(4, []))
-        except (LookupError, ValueError) as error:
-            raise BrokenParquetError(f"the end of the file cannot be read: {error}") from error
-        return cls(leaves, groups)
-
-
-def _end(path: Path) -> bytes:
     with path.open("rb") as file:
         size = file.seek(0, 2)
         file.seek(max(size - 8, 0))
         last = file.read(8)
-        length = int.from_bytes(last[:4], "little")
-        if len(last) < 8 or last[4:] != b"PAR1" or length > size - 8:
-            raise ValueError("no Parquet file ends like this")
-        if length > LONGEST:
-            raise ValueError(f"it has {length} bytes, more than {LONGEST}")
-        file.seek(size - 8 - length)
-        return file.read(length)
+    length = int.from_bytes(last[:4], "little")
+    if len(last) < 8 or last[4:] != b"PAR1" or length > size - 8:
+        raise BrokenParquetError("no Parquet file ends like this")
+    if length > LONGEST:
+        raise BrokenParquetError(f"the end of the file has {length} bytes, more than {LONGEST}")
+    try:
+        return parquet.read_metadata(path)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise BrokenParquetError(f"the end of the file cannot be read: {error}") from error
 
 
-def _leaves(elements: Sequence[dict[int, Any]]) -> Iterator[Leaf]:
-    waiting = [(elements[0].get(5, 0), "", False)]  # columns to come, where they are in
-    for element in elements[1:]:
-        while waiting and waiting[-1][0] <= 0:
-            waiting.pop()
-        left, above, nested = waiting.pop()
-        waiting.append((left - 1, above, nested))
-        path = above + element[4].decode("utf-8", errors="replace")
-        inside = nested or element.get(3, REQUIRED) != REQUIRED
-        if element.get(5, 0):
-            waiting.append((element[5], f"{path}.", inside))
-        else:
-            decimal = element.get(6) == FOOTER_DECIMAL or 5 in element.get(10, {})
-            yield Leaf(path, element[1], _footer_natural(element.get(2, 0)), inside, decimal)
-
-
-def _group(said: dict[int, Any], columns: int) -> RowGroup:
-    chunks = tuple(_chunk(chunk[3]) for chunk in said[1])
-    if len(chunks) != columns:
-        raise ValueError(f"a row group must have {columns} columns, got {len(chunks)}")
-    return RowGroup(_footer_natural(said[3]), chunks)
-
-
-def _chunk(said: dict[int, Any]) -> Chunk:
-    start = _footer_natural(said[9])
-    if 0 < said.get(11, 0) < start:  # pages of a dictionary come first
-        start = said[11]
-    known = said.get(12, {})
-    return Chunk(
-        _footer_natural(said[5]), start, _footer_natural(said[7]), known.get(6), known.get(5)
-    )
-
-
-def _footer_natural(value: int) -> int:
-    if not 0 <= value < 2**63:
-        raise ValueError("a number that files cannot have")
-    return value
-
-
-WIDTHS = {BOOLEAN: 1, INT32: 4, INT64: 8, INT96: 12, FLOAT: 4, DOUBLE: 8}
+WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}
 """Bytes of a value of each physical type."""
 
 DECIMAL = 32
@@ -277,96 +168,88 @@ _HELD = {1: I32, 2: I32}
 _HEADER: Wanted = {1: I32, 2: I32, 3: I32, 5: _HELD, 7: _HELD, 8: {1: I32, 4: I32}}
 
 
-@dataclass(frozen=True)
-class Manner:
-    """How to read a file so that no more memory is taken than was counted.
-
-    ``dictionaries``: the columns of texts that must be read as dictionaries, as plain texts may
-    take far more; ``rows``: rows to read at a time, after which what was read so far must be
-    counted; None for all. Texts that are given by their differences are not read as dictionaries,
-    and each may be as long as its page.
-    """
-
-    dictionaries: list[str]
-    rows: int | None
-
-
 def check_pages(
     path: Path,
-    footer: Footer,
+    footer: Any,
     limit: Limit,
     columns: Collection[str] | None = None,
-    row_groups: Collection[int] | None = None,
-) -> Manner:
+    row_groups: Iterable[int] | None = None,
+) -> tuple[list[str], int | None]:
     """Refuse a Parquet file whose columns, by default all, take too many bytes once decoded.
 
-    Return how the others must then be read.
+    Return how the others must then be read, for no more memory than was counted: the columns of
+    texts to be read as dictionaries, as plain texts may take far more; and how many rows at a time,
+    None for all. Texts that are given by their differences are not read as dictionaries, and each
+    may be as long as its page.
     """
-    tallies = {
-        at: _Tally(leaf) for at, leaf in enumerate(footer.leaves) if _wanted(leaf.path, columns)
-    }
+    try:
+        leaves = [footer.schema.column(at) for at in range(footer.num_columns)]
+        tallies = {
+            at: _Tally(leaf)
+            for at, leaf in enumerate(leaves)
+            if columns is None or _within(leaf.path, columns)
+        }
+    except UnicodeDecodeError as error:
+        raise BrokenParquetError(f"the names of columns must be UTF-8 text: {error}") from error
     total = 0
     with path.open("rb") as file:
-        for number in range(len(footer.groups)) if row_groups is None else row_groups:
-            group = footer.groups[number]
+        for number in range(footer.num_row_groups) if row_groups is None else row_groups:
+            group = footer.row_group(number)
+            rows = _natural(group.num_rows, 2**63)
+            if group.num_columns != len(leaves):
+                raise BrokenParquetError(f"a row group must have {len(leaves)} columns")
             for at, own in tallies.items():
                 total -= own.size
-                for size in own.add(_pages(file, group.chunks[at]), group.rows):
+                for size in own.add(_pages(file, group.column(at)), rows):
                     limit.check(total + size)
                 total += own.size
     widest = sum(one.widest for one in tallies.values() if one.delta)
-    return Manner(
-        dictionaries=[one.leaf.path for one in tallies.values() if one.text and not one.delta],
-        rows=max(1, limit.most // widest) if widest else None,
-    )
+    dictionaries = [one.path for one in tallies.values() if one.text and not one.delta]
+    return dictionaries, max(1, limit.most // widest) if widest else None
 
 
-def _wanted(path: str, columns: Collection[str] | None) -> bool:
-    """Whether a leaf of the schema is one of the columns, or within one."""
-    return columns is None or any(path == name or path.startswith(f"{name}.") for name in columns)
+def _within(path: str, columns: Collection[str]) -> bool:
+    return any(path == name or path.startswith(f"{name}.") for name in columns)
 
 
 class _Tally:
     """The bytes that a column needs, with texts as entries of a dictionary."""
 
-    def __init__(self, leaf: Leaf) -> None:
-        self.leaf = leaf
-        self.text = leaf.kind == BYTE_ARRAY
+    def __init__(self, column: Any) -> None:
+        self.path = column.path
+        self.text = column.physical_type == "BYTE_ARRAY"
         self.delta = False
         self.size = self.widest = 0
-        width = LEVELS if self.text else WIDTHS.get(leaf.kind, leaf.length)
-        width = max(width, DECIMAL) if leaf.decimal else width
-        self._width = width + (LEVELS if leaf.nested else 0)
+        width = LEVELS if self.text else WIDTHS.get(column.physical_type, max(column.length, 0))
+        if "DECIMAL" in (column.logical_type.type, column.converted_type):
+            width = max(width, DECIMAL)
+        self._width = width + (LEVELS if column.max_definition_level else 0)
 
-    def add(self, pages: Iterator[_Page], rows: int) -> Iterator[int]:
+    def add(self, pages: Iterator[tuple[int, int, int]], rows: int) -> Iterator[int]:
         """Take in the pages of a row group; yield the bytes needed after each of them."""
         left = rows  # memory for each row is reserved, whatever the pages hold
         self.size += rows * self._width
         yield self.size
-        for page in pages:
-            left -= page.values
+        for values, size, encoding in pages:
+            left -= values
             self.size += self._width * -min(left, 0)
             left = max(left, 0)
             if self.text:
-                self.delta |= page.encoding in (DELTA_LENGTH, DELTA_BYTE_ARRAY)
-                self.size += page.size
-                self.widest = max(self.widest, page.size)
-            yield self.size + page.size
+                self.delta |= encoding in (DELTA_LENGTH, DELTA_BYTE_ARRAY)
+                self.size += size
+                self.widest = max(self.widest, size)
+            yield self.size + size
 
 
-@dataclass(frozen=True)
-class _Page:
-    values: int
-    size: int
-    encoding: int
-
-
-def _pages(file: BinaryIO, chunk: Chunk) -> Iterator[_Page]:
-    """Yield the pages of a column in a row group that a reader would read."""
-    at = chunk.start
-    end = at + chunk.size + PADDING
-    seen = 0
-    while seen < chunk.values and at < end:
+def _pages(file: BinaryIO, chunk: Any) -> Iterator[tuple[int, int, int]]:
+    """Yield the values, the bytes and the encoding of the pages that a reader would read."""
+    at = chunk.data_page_offset
+    if chunk.has_dictionary_page and 0 < chunk.dictionary_page_offset < at:
+        at = chunk.dictionary_page_offset
+    at = _natural(at, 2**63)
+    end = at + _natural(chunk.total_compressed_size, 2**63) + PADDING
+    left = _natural(chunk.num_values, 2**63)
+    while left > 0 and at < end:
         length, header = _header(file, at)
         kind, size, compressed = (_natural(header.get(field)) for field in (1, 2, 3))
         inner = {DATA: 5, DICTIONARY: 7, DATA_V2: 8}.get(kind)
@@ -376,10 +259,10 @@ def _pages(file: BinaryIO, chunk: Chunk) -> Iterator[_Page]:
         values = _natural(said.get(1, 0))
         encoding = _natural(said.get(4 if kind == DATA_V2 else 2, 0))
         if kind in (DATA, DATA_V2):
-            seen += values
-            yield _Page(values, size, encoding)
+            left -= values
+            yield values, size, encoding
         else:  # of a dictionary also the places of its entries are listed
-            yield _Page(0, size + 16 * values, 0)
+            yield 0, size + 16 * values, 0
         at += length + compressed
 
 
@@ -398,10 +281,10 @@ def _header(file: BinaryIO, at: int) -> tuple[int, dict[int, Any]]:
     raise BrokenParquetError("the header of a page cannot be read")
 
 
-def _natural(value: int | None) -> int:
-    """Return a number of 32 bits >= 0, which is all that readers take."""
-    if value is None or not 0 <= value < 2**31:
-        raise BrokenParquetError("the header of a page has a number that pages cannot have")
+def _natural(value: int | None, end: int = 2**31) -> int:
+    """Return a whole number of 32 bits, or up to another end: others are not taken by readers."""
+    if value is None or not 0 <= value < end:
+        raise BrokenParquetError("a header has a number that files cannot have")
     return value
 
 
@@ -420,7 +303,7 @@ def opened_parquet(
     path: Path,
     limit: Limit,
     columns: Collection[str] | None = None,
-    footer: Footer | None = None,
+    footer: Any = None,
     row_groups: Collection[int] | None = None,
 ) -> Iterator[tuple[Any, int | None]]:
     """Open a Parquet file whose columns, by default all, take no more memory than they may.
@@ -433,10 +316,10 @@ def opened_parquet(
     from pyarrow import parquet
 
     limit.check(path.stat().st_size)
-    footer = Footer.read(path) if footer is None else footer
-    manner = check_pages(path, footer, limit, columns, row_groups)
-    with parquet.ParquetFile(path, read_dictionary=manner.dictionaries) as file:
-        yield file, manner.rows
+    footer = read_footer(path) if footer is None else footer
+    dictionaries, rows = check_pages(path, footer, limit, columns, row_groups)
+    with parquet.ParquetFile(path, read_dictionary=dictionaries) as file:
+        yield file, rows
 
 
 def read_whole(path: Path, limit: Limit) -> Any:
@@ -471,7 +354,7 @@ def parquet_as_text(path: Path, limit: Limit) -> TextTable:
     import numpy as np
     import pyarrow as pa
 
-    schema = _schema(path)
+    schema = read_footer(path).schema.to_arrow_schema()
     kinds = {field.name: field.type for field in schema}
     flat = [name for name, kind in kinds.items() if not pa.types.is_nested(kind)]
     parts: dict[str, list[Any]] = {name: [] for name in flat}
@@ -530,12 +413,6 @@ def _plain_size(table: Any) -> int:
                 lengths = pc.binary_length(chunk.dictionary)
                 size += pc.sum(lengths.take(chunk.indices)).as_py() or 0
     return int(size)
-
-
-def _schema(path: Path) -> Any:
-    from pyarrow import parquet
-
-    return parquet.read_schema(path)
 
 
 def _cast(column: Any, kind: Any) -> Any:

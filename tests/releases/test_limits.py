@@ -31,7 +31,7 @@ from dpinfer.releases.census import (
     read_census_rows,
 )
 from dpinfer.releases.limits import Limit
-from dpinfer.releases.parquet import BrokenParquetError, Footer, check_pages
+from dpinfer.releases.parquet import BrokenParquetError, check_pages, read_footer
 
 SIDECAR = {
     "schema": {
@@ -179,7 +179,7 @@ def test_footers_and_headers_that_say_different_things(tmp_path, pages, options)
 def test_headers_that_cannot_be_read(tmp_path, page):
     path = tmp_path / "t.parquet"
     bombs.parquet(path, {"v": (page,)}, rows=3)
-    metadata = Footer.read(path)
+    metadata = read_footer(path)
     with pytest.raises(BrokenParquetError):
         check_pages(path, metadata, Limit.of(path, None))
     with pytest.raises(IncompatibleReleaseError, match="must be a Parquet file"):
@@ -204,7 +204,7 @@ def test_any_bytes_as_a_header(tmp_path_factory, content):
     path = tmp_path_factory.getbasetemp() / "any.parquet"
     bombs.parquet(path, {"v": (content,)}, rows=3)
     try:
-        check_pages(path, Footer.read(path), Limit.of(path, None))
+        check_pages(path, read_footer(path), Limit.of(path, None))
     except (BrokenParquetError, IncompatibleReleaseError):
         return
 
@@ -248,7 +248,7 @@ def test_the_bound_holds_what_is_decoded(tmp_path, name, compression, version):
         while low < high:
             middle = (low + high) // 2
             try:
-                check_pages(path, Footer.read(path), Limit.of(path, middle))
+                check_pages(path, read_footer(path), Limit.of(path, middle))
                 high = middle
             except IncompatibleReleaseError:
                 low = middle + 1
@@ -614,23 +614,23 @@ CHUNK = {3: {5: bombs.I64(3), 7: bombs.I64(9), 9: bombs.I64(4)}}
 
 
 @pytest.mark.parametrize(
-    ("fields", "words"),
+    "fields",
     [
-        (b"", "cannot be read"),
-        ({}, "cannot be read"),
-        ({2: []}, "cannot be read"),
-        ({2: [1, 2]}, "another kind"),
-        ({2: [{4: b"schema", 5: 2}, *SCHEMA[1:]], 4: [{1: [CHUNK], 3: 3}]}, "cannot be read"),
-        ({2: SCHEMA, 4: [{1: [CHUNK] * 2, 3: bombs.I64(3)}]}, "must have 1 columns, got 2"),
-        ({2: SCHEMA, 4: [{1: [CHUNK], 3: bombs.I64(-3)}]}, "a number that files cannot have"),
-        ({2: [{4: b"schema", 5: 0}, *SCHEMA[1:]]}, "cannot be read"),
-        (b"\x29\xfc\xff\xff\xff\x7f", "a list of 268435455 items"),
+        b"",
+        {},
+        {2: []},
+        {2: [1, 2]},
+        {2: [{4: b"schema", 5: 2}, *SCHEMA[1:]], 4: [{1: [CHUNK], 3: 3}]},
+        {2: SCHEMA, 4: [{1: [CHUNK] * 2, 3: bombs.I64(3)}]},
+        {2: SCHEMA, 4: [{1: [CHUNK], 3: bombs.I64(-3)}]},
+        {2: [{4: b"schema", 5: 0}, *SCHEMA[1:]]},
+        b"\x29\xfc\xff\xff\xff\x7f",
     ],
 )
-def test_ends_of_files_that_cannot_be_read(tmp_path, fields, words):
+def test_ends_of_files_that_cannot_be_read(tmp_path, fields):
     path = with_footer(tmp_path / "t.parquet", fields)
-    with pytest.raises(BrokenParquetError, match=words):
-        Footer.read(path)
+    with pytest.raises(BrokenParquetError, match="cannot be read"):
+        read_footer(path)
     with pytest.raises(IncompatibleReleaseError, match="must be a Parquet file"):
         read_release(beside(path, NUMBERS))
 
@@ -640,13 +640,13 @@ def test_files_that_do_not_end_like_parquet(tmp_path):
     for content in (b"", b"PAR1", b"PAR1\xff\0\0\0PAR1", b"PAR1\0\0\0\0PARE", b"x" * 40):
         path.write_bytes(content)
         with pytest.raises(BrokenParquetError, match="no Parquet file ends like this"):
-            Footer.read(path)
+            read_footer(path)
     with path.open("wb") as file:  # of 17 MB of nothing, which takes no room on the disk
         file.truncate(17 * 2**20)
         file.seek(0, 2)
         file.write((2**24 + 1).to_bytes(4, "little") + b"PAR1")
     with pytest.raises(BrokenParquetError, match="more than 16777216"):
-        Footer.read(path)
+        read_footer(path)
 
 
 @settings(derandomize=True, deadline=None, max_examples=100)
@@ -654,30 +654,7 @@ def test_files_that_do_not_end_like_parquet(tmp_path):
 def test_any_bytes_as_the_end_of_a_file(tmp_path_factory, content):
     path = with_footer(tmp_path_factory.getbasetemp() / "end.parquet", content)
     with suppress(BrokenParquetError):
-        Footer.read(path)
-
-
-def test_the_end_of_a_file_says_what_arrow_says(tmp_path):
-    path = tmp_path / "t.parquet"
-    pq.write_table(pa.table(COLUMNS), path, row_group_size=700, compression="zstd")
-    found, metadata = Footer.read(path), pq.read_metadata(path)
-    assert [group.rows for group in found.groups] == [700, 700, 100]
-    names = [metadata.schema.column(at).path for at in range(metadata.num_columns)]
-    assert [leaf.path for leaf in found.leaves] == names
-    for at, leaf in enumerate(found.leaves):
-        column = metadata.schema.column(at)
-        assert leaf.nested == (column.max_definition_level > 0)
-        assert leaf.decimal == (column.logical_type.type == "DECIMAL")
-        assert leaf.length == max(column.length or 0, 0)
-        for number, group in enumerate(found.groups):
-            chunk = metadata.row_group(number).column(at)
-            assert group.chunks[at].values == chunk.num_values
-            assert group.chunks[at].size == chunk.total_compressed_size
-            first = [chunk.data_page_offset, chunk.dictionary_page_offset]
-            assert group.chunks[at].start == min(place for place in first if place)
-    text = names.index("text")
-    assert found.groups[2].chunks[text].least == b"text 1400"
-    assert found.groups[2].chunks[text].largest == b"text 1499"
+        read_footer(path)
 
 
 def test_files_of_a_plan_are_not_compressed(tmp_path):

@@ -140,7 +140,9 @@ def test_what_bins_do_not_allow_is_refused():
 
 
 def test_rounded_noise_needs_whole_values_and_whole_queries():
-    with pytest.raises(IncompatibleReleaseError, match="whole numbers where the noise takes whole numbers"):
+    with pytest.raises(
+        IncompatibleReleaseError, match="whole numbers where the noise takes whole numbers"
+    ):
         Release([1.5], mechanism=Rounded(LAPLACE))
     with pytest.raises(IncompatibleReleaseError, match="error of a rounded fraction depends"):
         Release([1.0], workload=[[0.5, 0.5]], mechanism=Rounded(LAPLACE))

@@ -19,7 +19,7 @@ from dpinfer.mechanisms.laws import DiscreteGaussian
 from dpinfer.privacy.ledger import BudgetAllocation
 from dpinfer.releases.census import geography as layout
 from dpinfer.releases.limits import Limit
-from dpinfer.releases.parquet import BYTE_ARRAY, Footer, opened_parquet
+from dpinfer.releases.parquet import opened_parquet, read_footer
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -313,7 +313,7 @@ def _batches(
     max_bytes: int | None,
 ) -> Iterator[pa.RecordBatch]:
     limit = Limit.of(path, max_bytes)
-    footer = Footer.read(path)
+    footer = read_footer(path)
     groups = _row_groups(footer, among)
     with opened_parquet(path, limit, columns, footer, groups) as (file, rows):
         missing = [name for name in columns if name not in file.schema_arrow.names]
@@ -340,22 +340,18 @@ def _batches(
                 yield batch
 
 
-def _row_groups(footer: Footer, among: CodeRange) -> list[int]:
-    groups = range(len(footer.groups))
-    names = [leaf.path for leaf in footer.leaves]
+def _row_groups(footer: Any, among: CodeRange) -> list[int]:
+    """Return the row groups that may hold codes of a range, as far as their statistics tell."""
+    groups = range(footer.num_row_groups)
+    names = [footer.schema.column(at).path for at in range(footer.num_columns)]
     if among.everything or "geocode" not in names:
         return list(groups)
     column = names.index("geocode")
-    if footer.leaves[column].kind != BYTE_ARRAY:
-        return list(groups)
     found = []
     for group in groups:
-        known = footer.groups[group].chunks[column]
-        if (
-            known.least is None
-            or known.largest is None
-            or among.meets(known.least.decode("latin-1"), known.largest.decode("latin-1"))
-        ):
+        known = footer.row_group(group).column(column).statistics
+        ends = (known.min, known.max) if known is not None and known.has_min_max else (None, None)
+        if not all(isinstance(end, str) for end in ends) or among.meets(*ends):
             found.append(group)
     return found
 
