@@ -11,6 +11,7 @@ from dpinfer._check import (
     check_array,
     check_integer,
     check_length,
+    check_option,
     check_reps,
     check_scalar,
     show,
@@ -157,10 +158,7 @@ def plot_curve(frame: pd.DataFrame, *, x: str | None = None, ax: Axes | None = N
         )
     quantity, error = about["y"], about["error"]
     numbers = list(frame.columns[: frame.columns.get_loc(quantity)])
-    if x is None:
-        x = (about["x"] or numbers)[0]
-    if x not in numbers:
-        raise InvalidParameterError(f"x must be one of {', '.join(numbers)}, got {show(x)}")
+    x = (about["x"] or numbers)[0] if x is None else check_option(x, "x", numbers)
     others = [name for name in about["x"] if name != x]
     axes = styled_axes(ax)
     lines = frame.groupby(others) if others else [((), frame)]

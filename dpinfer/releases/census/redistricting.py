@@ -419,7 +419,8 @@ def build_scenario(
     ------
     InvalidParameterError
         If ``affected`` is not a function, does not answer True or False, is given together with
-        ``within`` or ``about``, no such level or attribute exists, or no query is affected.
+        ``within`` or ``about``, no such level or attribute exists, no query is affected, or
+        ``secret`` is not text.
 
     Examples
     --------
@@ -427,6 +428,8 @@ def build_scenario(
     >>> len(race.queries), round(float(race.rho), 6)
     (30, 1.01029)
     """
+    if not isinstance(secret, str):
+        raise InvalidParameterError(f"secret must be text, got {show(secret)}")
     budgets = check_items(allocations, "allocations", "BudgetAllocation")
     for budget in budgets:
         if not isinstance(budget, BudgetAllocation):
