@@ -717,7 +717,7 @@ def compare_spending(
 
 
 def _restricted(law: NoiseLaw, above: FloatArray, half: float) -> FloatArray:
-    return _integral(law.cdf, above - half, above + half)
+    return _integral(law._cdf, above - half, above + half)
 
 
 def _clamped(law: NoiseLaw, above: FloatArray, half: float) -> FloatArray:
@@ -726,8 +726,8 @@ def _clamped(law: NoiseLaw, above: FloatArray, half: float) -> FloatArray:
     Of one at the bound the interval reaches from there to half. A value x <= half is in the
     interval wherever y <= x + half; larger ones as without clamping.
     """
-    low = _integral(law.cdf, half - above, 2.0 * half - above)
-    return low + _integral(law.sf, -above, 2.0 * half - above)
+    low = _integral(law._cdf, half - above, 2.0 * half - above)
+    return low + _integral(law._sf, -above, 2.0 * half - above)
 
 
 def _integral(

@@ -553,7 +553,7 @@ def _gaussian_gap(sigma: float) -> float:
     if sigma > WIDE:
         return WIDE_SLACK
     k = np.arange(1.0, np.ceil(9.0 * sigma) + 2.0)
-    z = Gaussian(sigma=sigma).isf(DiscreteGaussian(sigma=sigma).sf(k - 1.0))
+    z = Gaussian(sigma=sigma)._isf(DiscreteGaussian(sigma=sigma)._sf(k - 1.0))
     return float(max(np.max(k - z), np.max(z[1:] - k[:-1]), z[0]))
 
 

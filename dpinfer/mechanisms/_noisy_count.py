@@ -241,7 +241,7 @@ class NoisyCount(ABC):
         """
         low, high = self._support(LOG_NEGLIGIBLE)
         shift = int(high - self._mode)
-        counts = np.roll(_whole_numbers(low, high), shift)
+        counts = np.roll(np.arange(low, high + 1.0), shift)
         probabilities = np.roll(self._pmf_between(low, high), shift)
         return counts, probabilities / probabilities.sum()
 
@@ -310,18 +310,16 @@ class NoisyCount(ABC):
         length = int(np.max(high - low)) + 1
         for start in range(0, length, _BLOCK):
             k = low + np.arange(start, min(start + _BLOCK, length))[:, np.newaxis]
-            weights = np.where(k <= high, self._pmf(np.minimum(k, high), table), 0.0)
+            counts = np.minimum(k, high)
+            if table is None:
+                pmf = self._pmf_at(counts)
+            else:
+                pmf = table[1][(counts - table[0]).astype(np.intp)]
+            weights = np.where(k <= high, pmf, 0.0)
             # by symmetry P(e >= x) = P(e <= -x), which counts the atom at x
             distance = k - t if side == "upper" else t - k
             tail += (weights * self.noise._cdf(distance)).sum(axis=0)
         return tail
-
-    def _pmf(self, k: FloatArray, table: Table | None) -> FloatArray:
-        """P(X = k), looked up where there is a table."""
-        if table is None:
-            return self._pmf_at(k)
-        first, pmf = table
-        return np.asarray(pmf[(k - first).astype(np.intp)])
 
     def _table_for(self, low: FloatArray, high: FloatArray) -> Table | None:
         """First count and probabilities from there on, if that is less work than term by term."""
@@ -333,7 +331,7 @@ class NoisyCount(ABC):
         """P(X = first), …, P(X = last) under one law, in pieces, so that memory is bounded."""
         pmf = np.empty(int(last - first) + 1)
         for start in range(0, pmf.size, _BLOCK):
-            k = _whole_numbers(first + start, first + min(start + _BLOCK, pmf.size) - 1.0)
+            k = np.arange(first + start, first + min(start + _BLOCK, pmf.size))
             pmf[start : start + _BLOCK] = self._pmf_at(k)
         return pmf
 
@@ -375,16 +373,12 @@ class NoisyCount(ABC):
         far = high - low > 8.0 * self._radius(mode, LOG_NEGLIGIBLE) + 512.0
         if far.any():
             rows = np.flatnonzero(far)
-            peak = self._take(rows)._peak(t[rows], low[rows], high[rows], side)
+            law, sign = self._take(rows), 1.0 if upper else -1.0
+            peak = largest_term(law.noise, law._ratio, sign, t[rows], low[rows], high[rows])
             low[rows] = high[rows] = peak
         low = low - self._radius(low, LOG_NEGLIGIBLE + 1.0 - upper)
         high = high + self._radius(high, LOG_NEGLIGIBLE + upper)
         return np.maximum(low, 0.0), np.minimum(high, self._last)
-
-    def _peak(self, t: FloatArray, low: FloatArray, high: FloatArray, side: Side) -> FloatArray:
-        """Count with the largest term of a tail, between two."""
-        sign = 1.0 if side == "upper" else -1.0
-        return largest_term(self.noise, self._ratio, sign, t, low, high)
 
     def _prefers_filter(self, t: FloatArray) -> bool:
         """Whether there are enough points for the recursion, and it is not too long."""
@@ -400,17 +394,10 @@ class NoisyCount(ABC):
     def _filtered(self, noise: Laplace | Geometric, t: FloatArray, side: Side) -> FloatArray:
         """Tails at many points at once; the lower tail is that of -T."""
         low, high = self._support(LOG_SMALLEST)
-        k, pmf = _whole_numbers(low, high), self._pmf_between(low, high)
+        k, pmf = np.arange(low, high + 1.0), self._pmf_between(low, high)
         if side == "upper":
             return filtered_tail(k, pmf, noise, t)
         return filtered_tail(-k[::-1], pmf[::-1], noise, -t)
-
-
-def _whole_numbers(first: float, last: float) -> FloatArray:
-    return np.arange(first, last + 1.0)
-
-
-# The law of a binomial count published with noise.
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -443,9 +430,6 @@ class NoisyBinomial(NoisyCount):
 
     def _draw_counts(self, size: int, rng: np.random.Generator) -> FloatArray:
         return rng.binomial(int(self.nobs), float(self.value), size).astype(np.float64)
-
-
-# The law of a Poisson count published with noise.
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -93,17 +93,7 @@ class RandomizedResponse:
     def from_epsilon(cls, epsilon: float, *, categories: int = 2) -> Self:
         """Channel that is ε-differentially private for each respondent.
 
-        Parameters
-        ----------
-        epsilon : float
-            The budget ε > 0; at most about 36, where 1-p is no longer resolved.
-        categories : int, default 2
-            The number k >= 2 of categories.
-
-        Returns
-        -------
-        RandomizedResponse
-            The channel with p = e^ε/(e^ε + k - 1).
+        It has p = e^ε/(e^ε + k - 1), for 0 < ε up to about 36, where 1-p is no longer resolved.
         """
         budget = check_scalar(epsilon, "epsilon", gt=0)
         others = check_integer(categories, "categories", ge=2, le=MAX_CATEGORIES) - 1
@@ -122,11 +112,12 @@ class RandomizedResponse:
     @property
     def channel(self) -> FloatArray:
         """Probability of each report (column) given each true category (row), shape (k, k)."""
-        matrix = np.full((self.categories, self.categories), self._other)
+        others = self.categories - 1
+        matrix = np.full((self.categories, self.categories), (1.0 - self.p) / others)
         np.fill_diagonal(matrix, self.p)
         return matrix
 
-    def randomize(self, answers: ArrayLike, *, rng: RNG = None) -> Any:
+    def randomize(self, answers: ArrayLike, *, rng: RNG = None) -> np.int64 | NDArray[np.int64]:
         """Pass true categories through the channel, for simulation.
 
         It is not hardened against floating-point or timing attacks: to *collect* confidential
@@ -135,14 +126,9 @@ class RandomizedResponse:
         Parameters
         ----------
         answers : int or array of int
-            True categories, coded 0 to k-1.
+            True categories, coded 0 to k-1; the reported ones have the same shape.
         rng : None, int or numpy.random.Generator
             The source of randomness, or its seed.
-
-        Returns
-        -------
-        int or array of int
-            The reported categories, of the same shape.
         """
         truth = check_integer_array(answers, "answers", ge=0)
         if (truth >= self.categories).any():
@@ -160,14 +146,10 @@ class RandomizedResponse:
         Parameters
         ----------
         counts : array of int, shape (k,)
-            The number of respondents in each true category, at most 1e14.
+            The number of respondents in each true category, at most 1e14. Those of the reports of
+            each category have the same shape.
         rng : None, int or numpy.random.Generator
             The source of randomness, or its seed.
-
-        Returns
-        -------
-        array of int, shape (k,)
-            The number of reports of each category.
         """
         truth = check_array(self.check_counts(counts), "counts", le=MAX_COUNT).astype(np.int64)
         reports = check_rng(rng).multinomial(truth, self.channel)
@@ -182,14 +164,6 @@ class RandomizedResponse:
                 f"got shape {array.shape}"
             )
         return array
-
-    @property
-    def _other(self) -> float:
-        """The probability r of each category other than the true one."""
-        return (1.0 - self.p) / (self.categories - 1)
-
-
-# The exponential mechanism: choose one of several options by their noisy merit.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -249,17 +223,12 @@ class ExponentialMechanism:
         Parameters
         ----------
         scores : array of float, shape (..., k)
-            The scores of k options along the last axis; -inf forbids an option.
+            The scores of k options along the last axis; -inf forbids an option, but not every one.
 
         Returns
         -------
         array of float, shape (..., k)
             Log probabilities, finite where the probability itself underflows; -inf where forbidden.
-
-        Raises
-        ------
-        InvalidParameterError
-            If ``scores`` is empty, holds NaN or +inf, or forbids every option.
         """
         array = check_array(scores, "scores", finite=False)
         if array.ndim == 0 or array.shape[-1] == 0:
@@ -277,23 +246,7 @@ class ExponentialMechanism:
         return np.asarray(utility - np.log(np.exp(utility).sum(axis=-1, keepdims=True)))
 
     def probabilities(self, scores: ArrayLike) -> FloatArray:
-        """Probability of each option.
-
-        Parameters
-        ----------
-        scores : array of float, shape (..., k)
-            The scores of k options along the last axis; -inf forbids an option.
-
-        Returns
-        -------
-        array of float, shape (..., k)
-            Probabilities that add up to 1 along the last axis.
-
-        Raises
-        ------
-        InvalidParameterError
-            If ``scores`` is empty, holds NaN or +inf, or forbids every option.
-        """
+        """Probability of each option, for ``scores`` as :meth:`log_probabilities` takes them."""
         return np.asarray(np.exp(self.log_probabilities(scores)))
 
     def rvs(
@@ -302,13 +255,13 @@ class ExponentialMechanism:
         size: int | tuple[int, ...] | None = None,
         *,
         rng: RNG = None,
-    ) -> Any:
+    ) -> np.intp | NDArray[np.intp]:
         """Draw choices, for simulation: not hardened against floating-point or timing attacks.
 
         Parameters
         ----------
         scores : array of float, shape (k,)
-            The scores of k options; -inf forbids an option.
+            The scores of k options; -inf forbids an option, but not every one.
         size : int or tuple of int, optional
             The shape of the answer; by default one choice.
         rng : None, int or numpy.random.Generator
@@ -318,12 +271,6 @@ class ExponentialMechanism:
         -------
         int or array of int
             Positions of the chosen options, 0 to k-1.
-
-        Raises
-        ------
-        InvalidParameterError
-            If ``scores`` is not one-dimensional, is empty, holds NaN or +inf, or forbids every
-            option.
         """
         options = check_array(scores, "scores", ndim=1, finite=False)
         cumulative = np.cumsum(self.probabilities(options))
@@ -331,4 +278,4 @@ class ExponentialMechanism:
         # the product may round up to the total: look no further than the first entry to reach it
         last = np.searchsorted(cumulative, cumulative[-1])
         points = check_rng(rng).random(shape) * cumulative[-1]
-        return np.minimum(np.searchsorted(cumulative, points, side="right"), last)[()]
+        return np.asarray(np.minimum(np.searchsorted(cumulative, points, side="right"), last))[()]

@@ -4,32 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dpinfer._check import FloatArray, check_array, check_broadcast, check_shape, show
 from dpinfer.errors import InvalidParameterError
-from dpinfer.mechanisms.law import ContinuousLaw, IntegerLaw, NoiseLaw
+from dpinfer.mechanisms.law import ContinuousLaw, IntegerLaw, NoiseLaw, Numbers
 from dpinfer.mechanisms.laws import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace
-
-# Entropy and kurtosis of noise laws, where they are known.
-
 
 NORMAL_SIGMA = 4.0
 """From here on the moments of a discrete Gaussian are those of the normal law: they differ by
 about exp(-2π²σ²) < 1e-137 of themselves, by Poisson's summation formula."""
-
-
-def entropy_of(law: NoiseLaw) -> FloatArray:
-    """Return the entropy of a law in nats."""
-    return _known(law, ENTROPIES, "entropy")
-
-
-def excess_kurtosis_of(law: NoiseLaw) -> FloatArray:
-    """Return the kurtosis of a law less that of the normal one."""
-    return _known(law, KURTOSES, "kurtosis")
 
 
 def _known(law: NoiseLaw, table: dict[type, Callable[[Any], Any]], name: str) -> FloatArray:
@@ -46,16 +33,6 @@ def _geometric_entropy(law: Geometric) -> FloatArray:
     rate = 1.0 / np.asarray(law.scale)
     with np.errstate(over="ignore"):
         return np.asarray(-np.log(np.tanh(0.5 * rate)) + rate / np.sinh(rate))
-
-
-def _geometric_kurtosis(law: Geometric) -> FloatArray:
-    # E k⁴ / (E k²)² - 3 = 3 + 1/variance: the cosine in the cumulants of two geometric laws
-    with np.errstate(divide="ignore"):
-        return np.asarray(3.0 + 1.0 / np.asarray(law.variance))
-
-
-def _gaussian_entropy(law: Gaussian) -> FloatArray:
-    return np.asarray(0.5 * np.log(2.0 * np.pi * np.e) + np.log(np.asarray(law.sigma)))
 
 
 def _discrete_gaussian_entropy(law: DiscreteGaussian) -> FloatArray:
@@ -82,8 +59,8 @@ def _discrete_gaussian_kurtosis(law: DiscreteGaussian) -> FloatArray:
 
 
 ENTROPIES: dict[type, Callable[[Any], Any]] = {
-    Laplace: lambda law: 1.0 + np.log(2.0) + np.log(np.asarray(law.scale)),
-    Gaussian: _gaussian_entropy,
+    Laplace: lambda law: 1.0 + np.log(2.0) + np.log(law.scale),
+    Gaussian: lambda law: 0.5 * np.log(2.0 * np.pi * np.e) + np.log(law.sigma),
     Geometric: _geometric_entropy,
     DiscreteGaussian: _discrete_gaussian_entropy,
     Exact: lambda law: 0.0,
@@ -92,10 +69,11 @@ ENTROPIES: dict[type, Callable[[Any], Any]] = {
 KURTOSES: dict[type, Callable[[Any], Any]] = {
     Laplace: lambda law: np.full(law.shape, 3.0),
     Gaussian: lambda law: np.zeros(law.shape),
-    Geometric: _geometric_kurtosis,
+    # E k⁴ / (E k²)² - 3: the cosine in the cumulants of two geometric laws
+    Geometric: np.errstate(divide="ignore")(lambda law: 3.0 + 1.0 / law.variance),
     DiscreteGaussian: _discrete_gaussian_kurtosis,
 }
-
+"""Kurtosis less that of the normal law."""
 
 MOMENTS = "mvsk"
 
@@ -116,9 +94,8 @@ def as_frozen(law: NoiseLaw, *, loc: ArrayLike = 0.0) -> FrozenNoise:
     Returns
     -------
     FrozenNoise
-        The law of ``loc + noise``: a :class:`~dpinfer.mechanisms.FrozenDensity` with ``pdf`` where
-        it has a density, a :class:`~dpinfer.mechanisms.FrozenMass` with ``pmf`` where it is one on
-        whole numbers.
+        The law of ``loc + noise``: a ``FrozenDensity`` with ``pdf`` where it has a density, a
+        ``FrozenMass`` with ``pmf`` where it is one on whole numbers.
 
     Raises
     ------
@@ -175,27 +152,27 @@ class FrozenNoise:
     law: NoiseLaw
     loc: FloatArray
 
-    def cdf(self, x: ArrayLike) -> Any:
+    def cdf(self, x: ArrayLike) -> Numbers:
         """Probability of at most ``x``."""
         return self.law.cdf(self._centred(x))
 
-    def sf(self, x: ArrayLike) -> Any:
+    def sf(self, x: ArrayLike) -> Numbers:
         """Probability of more than ``x``."""
         return self.law.sf(self._centred(x))
 
-    def logcdf(self, x: ArrayLike) -> Any:
+    def logcdf(self, x: ArrayLike) -> Numbers:
         """Logarithm of :meth:`cdf`."""
         return self.law.logcdf(self._centred(x))
 
-    def logsf(self, x: ArrayLike) -> Any:
+    def logsf(self, x: ArrayLike) -> Numbers:
         """Logarithm of :meth:`sf`."""
         return self.law.logsf(self._centred(x))
 
-    def ppf(self, q: ArrayLike) -> Any:
+    def ppf(self, q: ArrayLike) -> Numbers:
         """Quantile of the probability ``q``."""
         return self._moved(self.law.ppf(q))
 
-    def isf(self, q: ArrayLike) -> Any:
+    def isf(self, q: ArrayLike) -> Numbers:
         """Upper quantile of the probability ``q``."""
         return self._moved(self.law.isf(q))
 
@@ -205,7 +182,8 @@ class FrozenNoise:
         Parameters
         ----------
         size : int or tuple of int, optional
-            The shape of the answer; by default that of the parameters and ``loc``.
+            The shape of the answer, to which the parameters and ``loc`` must broadcast; by default
+            theirs.
         random_state : None, int, Generator or RandomState, optional
             Source of randomness, as in scipy.
 
@@ -213,11 +191,6 @@ class FrozenNoise:
         -------
         number or array
             The draws; whole numbers are int64 where ``loc`` holds whole numbers, too, up to 2⁵³.
-
-        Raises
-        ------
-        InvalidParameterError
-            If the parameters and ``loc`` do not broadcast to ``size``.
         """
         own = np.broadcast_shapes(self.law.shape, self.loc.shape)
         shape = own if size is None else check_shape(size)
@@ -234,70 +207,62 @@ class FrozenNoise:
         )
         return drawn + self.loc.astype(np.int64) if whole else self._moved(drawn)
 
-    def mean(self) -> Any:
+    def mean(self) -> Numbers:
         """Mean: ``loc``, as the noise is symmetric about zero."""
         return (self.loc + np.zeros(self.law.shape))[()]
 
-    def median(self) -> Any:
+    def median(self) -> Numbers:
         """Median: ``loc``."""
         return self.mean()
 
-    def var(self) -> Any:
+    def var(self) -> Numbers:
         """Variance."""
         return (np.asarray(self.law.variance) + np.zeros(self.loc.shape))[()]
 
-    def std(self) -> Any:
+    def std(self) -> Numbers:
         """Return the standard deviation."""
         return np.sqrt(self.var())
 
     def stats(self, moments: str = "mv") -> Any:
-        """Return moments.
+        """Return mean, variance, skewness and excess kurtosis, as the letters m, v, s, k ask.
 
-        Parameters
-        ----------
-        moments : str
-            Letters of ``"mvsk"``: mean, variance, skewness and excess kurtosis.
-
-        Returns
-        -------
-        tuple, or array for one letter
-            The moments in the order m, v, s, k.
+        A tuple in this order, or an array for one letter.
         """
         if not isinstance(moments, str) or not moments or set(moments) - set(MOMENTS):
             raise InvalidParameterError(
                 f"moments must be letters of {MOMENTS!r}, got {show(moments)}"
             )
         zero = np.zeros_like(self.mean())
-        known = {"m": self.mean, "v": self.var, "s": lambda: zero, "k": self._kurtosis}
+        known: dict[str, Callable[[], Any]] = {
+            "m": self.mean,
+            "v": self.var,
+            "s": lambda: zero,
+            "k": lambda: _known(self.law, KURTOSES, "kurtosis") + zero,
+        }
         found = tuple(np.asarray(known[letter]()) for letter in MOMENTS if letter in moments)
         return found[0] if len(found) == 1 else found
 
-    def interval(self, confidence: ArrayLike) -> tuple[Any, Any]:
+    def interval(self, confidence: ArrayLike) -> tuple[Numbers, Numbers]:
         """Return the ends of the central interval with a probability of ``confidence``."""
         tail = 0.5 * (1.0 - check_array(confidence, "confidence", ge=0, le=1))
         return self.ppf(tail), self.isf(tail)
 
-    def support(self) -> tuple[Any, Any]:
+    def support(self) -> tuple[Numbers, Numbers]:
         """Return the lowest and the highest possible value."""
         return self.ppf(0.0), self.isf(0.0)
 
-    def entropy(self) -> Any:
-        """Return the entropy in nats: differential for a density.
+    def entropy(self) -> Numbers:
+        """Return the entropy in nats, differential for a density; refused where it is not known.
 
-        Raises
-        ------
-        InvalidParameterError
-            If it is not known in closed form: for truncated Tulap noise, sums and mixed laws.
+        It is in closed form, which Tulap noise, sums and mixed laws do not have.
         """
-        return (entropy_of(self.law) + np.zeros(self.loc.shape))[()]
-
-    def _kurtosis(self) -> Any:
-        return (excess_kurtosis_of(self.law) + np.zeros(self.loc.shape))[()]
+        return (_known(self.law, ENTROPIES, "entropy") + np.zeros(self.loc.shape))[()]
 
     @np.errstate(over="ignore")
-    def _moved(self, noise: Any) -> Any:
+    def _moved(self, noise: Any) -> Numbers:
         check_broadcast(law=np.shape(noise), loc=self.loc.shape)
-        return noise + self.loc[()]
+        found: Numbers = noise + self.loc[()]
+        return found
 
     @np.errstate(over="ignore")
     def _centred(self, x: ArrayLike) -> Any:
@@ -308,7 +273,7 @@ class FrozenNoise:
 
 
 class FrozenDensity(FrozenNoise):
-    """A noise law with a density, and the methods of a frozen continuous distribution.
+    """A :class:`FrozenNoise` with a density.
 
     Examples
     --------
@@ -317,17 +282,19 @@ class FrozenDensity(FrozenNoise):
     np.float64(0.25)
     """
 
-    def pdf(self, x: ArrayLike) -> Any:
-        """Density at ``x``."""
-        return cast(ContinuousLaw, self.law).pdf(self._centred(x))
+    law: ContinuousLaw
 
-    def logpdf(self, x: ArrayLike) -> Any:
+    def pdf(self, x: ArrayLike) -> Numbers:
+        """Density at ``x``."""
+        return self.law.pdf(self._centred(x))
+
+    def logpdf(self, x: ArrayLike) -> Numbers:
         """Logarithm of the density at ``x``."""
-        return cast(ContinuousLaw, self.law).logpdf(self._centred(x))
+        return self.law.logpdf(self._centred(x))
 
 
 class FrozenMass(FrozenNoise):
-    """A noise law on whole numbers, and the methods of a frozen discrete distribution.
+    """A :class:`FrozenNoise` on whole numbers.
 
     Examples
     --------
@@ -336,10 +303,12 @@ class FrozenMass(FrozenNoise):
     array([0.17  , 0.4621, 0.17  ])
     """
 
-    def pmf(self, k: ArrayLike) -> Any:
-        """Probability of ``k``."""
-        return cast(IntegerLaw, self.law).pmf(self._centred(k))
+    law: IntegerLaw
 
-    def logpmf(self, k: ArrayLike) -> Any:
+    def pmf(self, k: ArrayLike) -> Numbers:
+        """Probability of ``k``."""
+        return self.law.pmf(self._centred(k))
+
+    def logpmf(self, k: ArrayLike) -> Numbers:
         """Logarithm of the probability of ``k``."""
-        return cast(IntegerLaw, self.law).logpmf(self._centred(k))
+        return self.law.logpmf(self._centred(k))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal, final
 
 import numpy as np
@@ -25,6 +25,19 @@ Mechanism = NoiseLaw | Sequence[NoiseLaw]
 
 Dependence = Literal["refused", "used", "irrelevant"]
 """What a function makes of errors that share a noise: ``"irrelevant"`` where each is by itself."""
+
+
+def _each(hook: str) -> Any:
+    """Apply a hook of each law to the part of the argument that belongs to its cells."""
+
+    def answer(self: IndependentNoise, argument: FloatArray) -> FloatArray:
+        points = np.broadcast_to(argument, np.broadcast_shapes(argument.shape, self.shape))
+        out = np.empty(points.shape)
+        for law, cells in self._groups:
+            out[..., cells] = getattr(law, hook)(points[..., cells])
+        return out
+
+    return answer
 
 
 @final
@@ -82,20 +95,10 @@ class IndependentNoise(NoiseLaw):
     def from_groups(
         cls, parts: Iterable[tuple[NoiseLaw, NDArray[np.integer[Any]]]], size: int
     ) -> NoiseLaw:
-        """Joint law of cells from laws and the numbers of the cells that each rules.
+        """Joint law of ``size`` cells, from laws and the numbers of the cells that each rules.
 
-        Parameters
-        ----------
-        parts : iterable of (NoiseLaw, array of int)
-            Laws with the cells they rule, so that each cell is in one part. A law has scalar
-            parameters or one for each of its cells.
-        size : int
-            The number of cells.
-
-        Returns
-        -------
-        NoiseLaw
-            The joint law; where a single law rules all cells in order, that law.
+        Each cell is in one part, whose law has scalar parameters or one for each of its cells.
+        Where a single law rules all cells in order, it is that law.
         """
         held = [(law, np.asarray(cells, dtype=np.intp)) for law, cells in parts if len(cells)]
         if len(held) == 1 and (held[0][1] == np.arange(size)).all():
@@ -149,50 +152,22 @@ class IndependentNoise(NoiseLaw):
         held = ((law, cells) for law, cells in self._groups if law._shares)
         return tuple(share for law, cells in held for _ in cells for share in law._shares)
 
-    def _groups_of(self) -> tuple[tuple[NoiseLaw, NDArray[np.intp]], ...]:
-        return self._groups
-
-    def _each(self, hook: str, argument: FloatArray) -> FloatArray:
-        """Apply a hook of each law to the part of the argument that belongs to its cells."""
-        points = np.broadcast_to(argument, np.broadcast_shapes(argument.shape, self.shape))
-        out = np.empty(points.shape)
+    def _of_cells(self, values: Callable[[NoiseLaw], FloatArray | float]) -> FloatArray:
+        out = np.empty(self._size)
         for law, cells in self._groups:
-            out[..., cells] = getattr(law, hook)(points[..., cells])
+            out[cells] = values(law)
         return out
 
     @property
     def _floor(self) -> FloatArray:
-        out = np.empty(self._size)
-        for law, cells in self._groups:
-            out[cells] = law._floor
-        return out
+        return self._of_cells(lambda law: law._floor)
 
     def _variance(self) -> FloatArray:
-        out = np.empty(self._size)
-        for law, cells in self._groups:
-            out[cells] = law._variance()
-        return out
+        return self._of_cells(lambda law: law._variance())
 
-    def _cdf(self, x: FloatArray) -> FloatArray:
-        return self._each("_cdf", x)
-
-    def _sf(self, x: FloatArray) -> FloatArray:
-        return self._each("_sf", x)
-
-    def _logcdf(self, x: FloatArray) -> FloatArray:
-        return self._each("_logcdf", x)
-
-    def _logsf(self, x: FloatArray) -> FloatArray:
-        return self._each("_logsf", x)
-
-    def _ppf(self, q: FloatArray) -> FloatArray:
-        return self._each("_ppf", q)
-
-    def _isf(self, q: FloatArray) -> FloatArray:
-        return self._each("_isf", q)
-
-    def _cf(self, t: FloatArray) -> FloatArray:
-        return self._each("_cf", t)
+    _cdf, _sf = _each("_cdf"), _each("_sf")
+    _logcdf, _logsf = _each("_logcdf"), _each("_logsf")
+    _ppf, _isf, _cf = _each("_ppf"), _each("_isf"), _each("_cf")
 
     def _rvs(self, shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[Any]:
         out = np.empty(shape, dtype=np.int64 if self.is_integer else np.float64)
@@ -235,32 +210,30 @@ def as_noise(
         If it is not a law, or has another number of laws than there are values; if errors are
         dependent, or the values selected, where they must not be.
     """
+    parts = [mechanism] if isinstance(mechanism, NoiseLaw) else mechanism
     if isinstance(mechanism, NoiseLaw):
         law: NoiseLaw = mechanism
         if law._shares and law.shape == () and size > 1 and dependence != "irrelevant":
             refuse_same([law, law], name)
-        if law._shares and dependence == "refused":
-            refuse_dependent([law], name)
     elif isinstance(mechanism, (list, tuple)):
         joint = IndependentNoise.__new__(IndependentNoise)
         joint._join(mechanism)
         law = joint
-        if dependence == "refused":
-            refuse_dependent(mechanism, name)
-        elif dependence == "used" and are_dependent(mechanism):
+        if dependence == "used" and are_dependent(mechanism):
             refuse_same(mechanism, name)
     else:
         raise InvalidParameterError(
             f"{name} must be a noise law such as Laplace(scale=2.0), or a sequence with one law "
             f"for each value, got {show(mechanism)}"
         )
+    if dependence == "refused":
+        refuse_dependent(parts, name)
     if law.shape not in ((), (size,)):
         raise InvalidParameterError(
             f"{name} must have one law for all values or one for each of the {size} values, "
             f"got parameters of shape {law.shape}"
         )
     if not selected:
-        parts = [mechanism] if isinstance(mechanism, NoiseLaw) else mechanism
         refuse_selected(parts, name)
     return law
 
@@ -305,13 +278,11 @@ def groups(law: NoiseLaw, size: int) -> Iterator[tuple[NoiseLaw, NDArray[np.intp
 
     Yields
     ------
-    NoiseLaw
-        A law of one kind, of shape ``()`` or with one entry for each of its cells.
-    array of int
-        The numbers of these cells.
+    NoiseLaw, array of int
+        A law of one kind, of shape ``()`` or with one entry for each of its cells; their numbers.
     """
     if isinstance(law, IndependentNoise):
-        yield from law._groups_of()
+        yield from law._groups
     else:
         yield law, np.arange(size)
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from copy import copy
 from functools import cached_property
 from hashlib import blake2b
-from typing import Any, NamedTuple, Self, TypeVar, final
+from typing import Any, NamedTuple, Self, TypeAlias, TypeVar, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -30,6 +30,9 @@ from dpinfer._check import (
 )
 from dpinfer._numerics.lattice import smallest_whole
 from dpinfer.errors import InvalidParameterError
+
+Numbers: TypeAlias = np.float64 | FloatArray
+"""A number where the argument and the parameters are numbers, an array otherwise."""
 
 # Which noises a law is about: estimates from the same published values have dependent errors.
 
@@ -191,57 +194,57 @@ class NoiseLaw(ABC):
     @property
     @final
     @np.errstate(over="ignore")
-    def variance(self) -> Any:
+    def variance(self) -> Numbers:
         """Variance of the noise, in squared units of the query; shape of the parameters."""
         return _unwrap(self._variance())
 
     @property
     @final
     @np.errstate(over="ignore")
-    def std(self) -> Any:
+    def std(self) -> Numbers:
         """Standard deviation of the noise, in units of the query; shape of the parameters."""
         return _unwrap(np.sqrt(self._variance()))
 
     @final
     @np.errstate(over="ignore")
-    def cdf(self, x: ArrayLike) -> Any:
+    def cdf(self, x: ArrayLike) -> Numbers:
         """Probability that the noise is at most ``x``."""
         return _unwrap(self._cdf(self._argument(x, "x")))
 
     @final
     @np.errstate(over="ignore")
-    def sf(self, x: ArrayLike) -> Any:
+    def sf(self, x: ArrayLike) -> Numbers:
         """Probability that the noise exceeds ``x``, computed as a tail and never as 1 - cdf."""
         return _unwrap(self._sf(self._argument(x, "x")))
 
     @final
     @np.errstate(over="ignore")
-    def logcdf(self, x: ArrayLike) -> Any:
+    def logcdf(self, x: ArrayLike) -> Numbers:
         """Logarithm of :meth:`cdf`, finite far beyond the point where ``cdf`` underflows."""
         return _unwrap(self._logcdf(self._argument(x, "x")))
 
     @final
     @np.errstate(over="ignore")
-    def logsf(self, x: ArrayLike) -> Any:
+    def logsf(self, x: ArrayLike) -> Numbers:
         """Logarithm of :meth:`sf`, finite far beyond the point where ``sf`` underflows."""
         return _unwrap(self._logsf(self._argument(x, "x")))
 
     @final
     @np.errstate(over="ignore")
-    def ppf(self, q: ArrayLike) -> Any:
+    def ppf(self, q: ArrayLike) -> Numbers:
         """Quantile: the smallest ``x`` with ``cdf(x) >= q``; -inf at 0, the supremum at 1."""
         # adding 0.0 turns -0.0 into 0.0
         return _unwrap(self._ppf(self._probability(q)) + 0.0)
 
     @final
     @np.errstate(over="ignore")
-    def isf(self, q: ArrayLike) -> Any:
+    def isf(self, q: ArrayLike) -> Numbers:
         """Upper quantile: the smallest ``x`` with ``sf(x) <= q``; accurate for tiny ``q``."""
         return _unwrap(self._isf(self._probability(q)) + 0.0)
 
     @final
     @np.errstate(over="ignore")
-    def cf(self, t: ArrayLike) -> Any:
+    def cf(self, t: ArrayLike) -> Numbers:
         """Characteristic function E[exp(i t e)], which is real because the law is symmetric."""
         return _unwrap(self._cf(self._argument(t, "t", ge=-1e100, le=1e100)))
 
@@ -270,7 +273,7 @@ class NoiseLaw(ABC):
                 f"size must be a shape to which the parameters of shape {self.shape} broadcast, "
                 f"got {shape}"
             )
-        return _unwrap(self._rvs(shape, check_rng(rng)))
+        return self._rvs(shape, check_rng(rng))[()]
 
     def _argument(self, value: ArrayLike, name: str, **bounds: Any) -> FloatArray:
         array = check_array(value, name, finite=False, nonempty=False, **bounds)
@@ -378,7 +381,9 @@ class ParametricLaw(Locked, NoiseLaw):
         return {name: getattr(self, name) for name in self.__dataclass_fields__}  # type: ignore[attr-defined]
 
     def _set(self, name: str, value: ArrayLike, **bounds: float) -> None:
-        self._store(name, check_parameter(value, name, nonempty=False, **bounds))  # a copy
+        """Hold a parameter, a scale where no bounds are given."""
+        allowed = bounds or (INTEGER_RANGE if self.is_integer else CONTINUOUS_RANGE)
+        self._store(name, check_parameter(value, name, nonempty=False, **allowed))  # a copy
 
     def _store(self, name: str, array: FloatArray) -> None:
         """Put a parameter on the frozen instance: a float, or a read-only array."""
@@ -397,13 +402,13 @@ class ContinuousLaw(ParametricLaw):
 
     @final
     @np.errstate(over="ignore")
-    def pdf(self, x: ArrayLike) -> Any:
+    def pdf(self, x: ArrayLike) -> Numbers:
         """Density at ``x``, per unit of the query."""
         return _unwrap(np.exp(self._logpdf(self._argument(x, "x"))))
 
     @final
     @np.errstate(over="ignore")
-    def logpdf(self, x: ArrayLike) -> Any:
+    def logpdf(self, x: ArrayLike) -> Numbers:
         """Logarithm of the density at ``x``; -inf outside the support."""
         return _unwrap(self._logpdf(self._argument(x, "x")))
 
@@ -434,13 +439,13 @@ class IntegerLaw(ParametricLaw):
 
     @final
     @np.errstate(over="ignore")
-    def pmf(self, k: ArrayLike) -> Any:
+    def pmf(self, k: ArrayLike) -> Numbers:
         """Probability of exactly ``k``; zero where ``k`` is not a whole number."""
         return _unwrap(np.exp(self._masked_logpmf(self._argument(k, "k"))))
 
     @final
     @np.errstate(over="ignore")
-    def logpmf(self, k: ArrayLike) -> Any:
+    def logpmf(self, k: ArrayLike) -> Numbers:
         """Logarithm of the probability of ``k``; -inf where ``k`` is not a whole number."""
         return _unwrap(self._masked_logpmf(self._argument(k, "k")))
 
@@ -508,6 +513,10 @@ class IntegerLaw(ParametricLaw):
         """Whole number near the upper quantile for ``q`` <= 1/2; infinite where that is."""
 
 
+def _unwrap(array: FloatArray) -> Numbers:
+    return array[()]
+
+
 Law = TypeVar("Law", bound=NoiseLaw)
 
 
@@ -518,7 +527,3 @@ def marked(law: Law, selected: bool) -> Law:
     law = copy(law)
     object.__setattr__(law, "_selected", selected)
     return law
-
-
-def _unwrap(array: NDArray[Any]) -> Any:
-    return array[()]

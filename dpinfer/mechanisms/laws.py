@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 from typing import Any, Literal, Self
@@ -21,52 +20,23 @@ from dpinfer.mechanisms.draws import (
     laplace_draws,
     rounded_normal_draws,
 )
-from dpinfer.mechanisms.law import (
-    CONTINUOUS_RANGE,
-    INTEGER_RANGE,
-    ContinuousLaw,
-    IntegerLaw,
-    ParametricLaw,
-)
-
-# Scales of the noise from privacy budgets.
-
+from dpinfer.mechanisms.law import ContinuousLaw, IntegerLaw, ParametricLaw
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
 
 
-def pure_scale(epsilon: ArrayLike, sensitivity: ArrayLike) -> FloatArray:
-    """Δ₁/ε."""
-    budget = _positive(epsilon, "epsilon")
-    change = _sensitivity(sensitivity, epsilon=budget)
-    return change / budget
-
-
-def zcdp_sigma(rho: ArrayLike, sensitivity: ArrayLike) -> FloatArray:
-    """Δ₂/√(2ρ)."""
-    budget = _positive(rho, "rho")
-    change = _sensitivity(sensitivity, rho=budget)
-    return np.asarray(change / np.sqrt(2.0 * budget))
-
-
-def gdp_sigma(mu: ArrayLike, sensitivity: ArrayLike) -> FloatArray:
-    """Δ₂/μ."""
-    budget = _positive(mu, "mu")
-    change = _sensitivity(sensitivity, mu=budget)
-    return change / budget
-
-
-def approximate_sigma(
-    solve: Callable[[FloatArray, FloatArray], FloatArray],
-    epsilon: ArrayLike,
-    delta: ArrayLike,
-    sensitivity: ArrayLike,
-) -> FloatArray:
-    """Δ₂ times the σ that ``solve`` finds for (ε, δ) and sensitivity 1."""
-    budget = _positive(epsilon, "epsilon")
-    leak = check_parameter(delta, "delta", gt=0, lt=1)
-    change = _sensitivity(sensitivity, epsilon=budget, delta=leak)
-    return change * solve(budget, leak)
+def _budgets(sensitivity: ArrayLike, **budgets: ArrayLike) -> list[FloatArray]:
+    """Return a sensitivity and budgets as arrays that broadcast; δ is below 1."""
+    found = {
+        name: check_parameter(value, name, gt=0, lt=1)
+        if name == "delta"
+        else check_parameter(value, name, gt=0, ge=1e-100, le=1e100)
+        for name, value in (*budgets.items(), ("sensitivity", sensitivity))
+    }
+    shapes = {name: array.shape for name, array in found.items()}
+    change = found.pop("sensitivity")
+    check_broadcast(sensitivity=shapes.pop("sensitivity"), **shapes)
+    return [change, *found.values()]
 
 
 def classical_sigma(epsilon: FloatArray, delta: FloatArray) -> FloatArray:
@@ -118,17 +88,6 @@ def gaussian_logdelta(mu: FloatArray, epsilon: FloatArray) -> tuple[FloatArray, 
     return logphi + np.log(difference), mu / difference
 
 
-def _positive(value: ArrayLike, name: str) -> FloatArray:
-    return check_parameter(value, name, gt=0, ge=1e-100, le=1e100)
-
-
-def _sensitivity(sensitivity: ArrayLike, **budgets: FloatArray) -> FloatArray:
-    change = _positive(sensitivity, "sensitivity")
-    shapes = {name: budget.shape for name, budget in budgets.items()}
-    check_broadcast(sensitivity=change.shape, **shapes)
-    return change
-
-
 def _mills(x: FloatArray) -> FloatArray:
     """(1 - Φ(x))/φ(x)."""
     return np.asarray(np.sqrt(0.5 * np.pi) * special.erfcx(x / np.sqrt(2.0)))
@@ -138,16 +97,12 @@ CALIBRATIONS = {"analytic": analytic_sigma, "classical": classical_sigma}
 """How an (ε, δ) budget becomes the σ of a Gaussian at sensitivity 1."""
 
 
-# Laws of a parameter σ or of a scale.
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _LawOfSigma(ParametricLaw):
     sigma: float | FloatArray
 
     def __post_init__(self) -> None:
-        limits = INTEGER_RANGE if self.is_integer else CONTINUOUS_RANGE
-        self._set("sigma", self.sigma, **limits)
+        self._set("sigma", self.sigma)
 
     @classmethod
     def from_rho(cls, rho: ArrayLike, *, sensitivity: ArrayLike = 1.0) -> Self:
@@ -155,17 +110,11 @@ class _LawOfSigma(ParametricLaw):
 
         Parameters
         ----------
-        rho : float or array of float
-            The budget ρ > 0.
-        sensitivity : float or array of float
-            The L2 sensitivity Δ₂ > 0 of the query, which is whole-numbered if the noise is.
-
-        Returns
-        -------
-        Gaussian or DiscreteGaussian
-            The calibrated law.
+        rho, sensitivity : float or array of float
+            The budget ρ > 0; the L2 sensitivity Δ₂ > 0 of the query, whole if the noise is.
         """
-        return cls(sigma=zcdp_sigma(rho, sensitivity))
+        change, budget = _budgets(sensitivity, rho=rho)
+        return cls(sigma=change / np.sqrt(2.0 * budget))
 
     @property
     def _abscissa(self) -> FloatArray:
@@ -177,8 +126,7 @@ class _LawOfScale(ParametricLaw):
     scale: float | FloatArray
 
     def __post_init__(self) -> None:
-        limits = INTEGER_RANGE if self.is_integer else CONTINUOUS_RANGE
-        self._set("scale", self.scale, **limits)
+        self._set("scale", self.scale)
 
     @classmethod
     def from_epsilon(cls, epsilon: ArrayLike, *, sensitivity: ArrayLike = 1.0) -> Self:
@@ -186,17 +134,11 @@ class _LawOfScale(ParametricLaw):
 
         Parameters
         ----------
-        epsilon : float or array of float
-            The budget ε > 0.
-        sensitivity : float or array of float
-            The L1 sensitivity Δ₁ > 0 of the query, which is whole-numbered if the noise is.
-
-        Returns
-        -------
-        Laplace or Geometric
-            The calibrated law.
+        epsilon, sensitivity : float or array of float
+            The budget ε > 0; the L1 sensitivity Δ₁ > 0 of the query, whole if the noise is.
         """
-        return cls(scale=pure_scale(epsilon, sensitivity))
+        change, budget = _budgets(sensitivity, epsilon=epsilon)
+        return cls(scale=change / budget)
 
     @property
     def _rate(self) -> FloatArray:
@@ -260,17 +202,11 @@ class Gaussian(_LawOfSigma, ContinuousLaw):
 
         Parameters
         ----------
-        mu : float or array of float
-            The budget μ > 0.
-        sensitivity : float or array of float
-            The L2 sensitivity Δ₂ > 0 of the query.
-
-        Returns
-        -------
-        Gaussian
-            The calibrated law.
+        mu, sensitivity : float or array of float
+            The budget μ > 0; the L2 sensitivity Δ₂ > 0 of the query.
         """
-        return cls(sigma=gdp_sigma(mu, sensitivity))
+        change, budget = _budgets(sensitivity, mu=mu)
+        return cls(sigma=change / budget)
 
     @classmethod
     def from_epsilon_delta(
@@ -285,28 +221,15 @@ class Gaussian(_LawOfSigma, ContinuousLaw):
 
         Parameters
         ----------
-        epsilon : float or array of float
-            The budget ε > 0; below 1 for the classical calibration.
-        delta : float or array of float
-            The budget δ in (0, 1).
-        sensitivity : float or array of float
-            The L2 sensitivity Δ₂ > 0 of the query.
+        epsilon, delta, sensitivity : float or array of float
+            The budget ε > 0 and δ in (0, 1); the L2 sensitivity Δ₂ > 0 of the query.
         calibration : {"analytic", "classical"}, default "analytic"
             The smallest σ that is private (Balle and Wang 2018), or the larger textbook value
-            σ = Δ₂·√(2·ln(1.25/δ))/ε, whose proof needs ε < 1.
-
-        Returns
-        -------
-        Gaussian
-            The calibrated law.
-
-        Raises
-        ------
-        InvalidParameterError
-            If a parameter is out of range, or ε ≥ 1 with the classical calibration.
+            σ = Δ₂·√(2·ln(1.25/δ))/ε, whose proof needs ε < 1: larger ones are refused.
         """
         solve = CALIBRATIONS[check_option(calibration, "calibration", CALIBRATIONS)]
-        return cls(sigma=approximate_sigma(solve, epsilon, delta, sensitivity))
+        change, budget, leak = _budgets(sensitivity, epsilon=epsilon, delta=delta)
+        return cls(sigma=change * solve(budget, leak))
 
     def _variance(self) -> FloatArray:
         return np.asarray(np.square(np.asarray(self.sigma)))
@@ -481,9 +404,6 @@ def _dual_sum(sigma: FloatArray) -> FloatArray:
     return np.asarray(sum(_large_term(sigma, j) for j in range(1, 5)))
 
 
-# The discrete Gaussian mechanism.
-
-
 LARGEST_TABULATED = 512.0
 """Up to this σ a guide table decides 9 in 10 draws or more by a single look-up."""
 
@@ -547,7 +467,7 @@ class DiscreteGaussian(_LawOfSigma, IntegerLaw):
         return np.where(k >= 0, logupper, np.log1p(-np.exp(logupper)))
 
     def _log_upper_tail(self, k: FloatArray) -> FloatArray:
-        """Log P(e > k) for k >= 0: the first term of the sum, times the sum relative to it."""
+        """Log P(e > k) for k >= 0: the first term of a sum, times the sum relative to it."""
         sigma = np.asarray(self.sigma)
         first = k + 1.0
         logsum = np.log(relative_tail(first, sigma)) - log_normaliser(sigma)
@@ -571,9 +491,6 @@ class DiscreteGaussian(_LawOfSigma, IntegerLaw):
         if sigma.ndim == 0 and prod(shape) >= WORTHWHILE:
             return guide_table(self).draw(shape, rng)
         return discrete_gaussian_draws(sigma, shape, rng)
-
-
-# The two-sided geometric mechanism.
 
 
 GEOMETRIC_LARGEST_TABULATED = 100.0
@@ -652,9 +569,6 @@ class Geometric(_LawOfScale, IntegerLaw):
         return geometric_draws(scale, shape, rng)
 
 
-# The Laplace mechanism.
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Laplace(_LawOfScale, ContinuousLaw):
     """Laplace noise with density ``exp(-abs(x)/scale) / (2*scale)``.
@@ -720,9 +634,6 @@ class Laplace(_LawOfScale, ContinuousLaw):
 
     def _rvs(self, shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[Any]:
         return laplace_draws(np.asarray(self.scale), shape, rng)
-
-
-# No noise: the law of a value that was published as it is.
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

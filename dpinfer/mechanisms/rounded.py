@@ -33,11 +33,7 @@ _BLOCK = 1 << 13
 
 _PACKAGE = "dpinfer."
 
-_SUPPOSING = (
-    "dpinfer._planning.",
-    "dpinfer.calibration.sizes",
-    "dpinfer.calibration.",
-)
+_SUPPOSING = ("dpinfer._planning.", "dpinfer.calibration.")
 """Modules that put supposed values in the place of published ones."""
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)

@@ -40,11 +40,8 @@ class NoiseSource(ABC):
     """What draws all noise on confidential data; made by :func:`noise_source`."""
 
     sampler: Sampler
-
-    @property
-    def simulated(self) -> bool:
-        """Whether the draws are floats of a simulation, which keep no guarantee."""
-        return self.sampler == "simulated"
+    simulated: bool
+    """Whether the draws are floats of a simulation, which keep no guarantee."""
 
     @abstractmethod
     def add(self, values: FloatArray, law: NoiseLaw) -> FloatArray:
@@ -63,6 +60,7 @@ class Simulation(NoiseSource):
     """Draws of NumPy's generators."""
 
     sampler: Sampler = "simulated"
+    simulated = True
 
     def __init__(self, rng: RNG) -> None:
         self.rng = check_rng(rng)
@@ -80,17 +78,17 @@ class Simulation(NoiseSource):
         return int(ExponentialMechanism(epsilon=epsilon).rvs(scores, rng=self.rng))
 
 
-class OpenDP(NoiseSource):
+class _OpenDP(NoiseSource):
     """Draws of OpenDP: exact laws, from the randomness of the operating system."""
 
     sampler: Sampler = "opendp"
+    simulated = False
 
     def __init__(self) -> None:
         self._dp: Any = require("opendp.prelude", "release")
         self._dp.enable_features("contrib")
 
     def add(self, values: FloatArray, law: NoiseLaw) -> FloatArray:
-        """Return whole numbers plus noise of a law that OpenDP has."""
         flat = np.ravel(values)
         if not ((flat == np.floor(flat)) & (np.abs(flat) <= LARGEST_WHOLE)).all():
             raise InvalidParameterError(
@@ -100,8 +98,7 @@ class OpenDP(NoiseSource):
             )
         noisy = np.empty(flat.shape)
         for part, cells in groups(law, flat.size):
-            found = _MEASUREMENTS.get(type(part))
-            if found is None:
+            if (found := _MEASUREMENTS.get(type(part))) is None:
                 raise InvalidParameterError(
                     f"mechanism must be {', '.join(kind.__name__ for kind in _MEASUREMENTS)} noise "
                     f"for sampler='opendp', got {show(part)}"
@@ -116,7 +113,6 @@ class OpenDP(NoiseSource):
         return noisy.reshape(np.shape(values))
 
     def steps(self, scale: float) -> int:
-        """Return a whole number with the two-sided geometric law of a scale."""
         if scale > _LARGEST_STEPS:
             raise InvalidParameterError(
                 f"guarantee must be larger for sampler='opendp': noise of scale {scale:g} in the "
@@ -125,7 +121,7 @@ class OpenDP(NoiseSource):
         return int(self._measurement("make_laplace", scale, whole=True)([0])[0])
 
     def choose(self, scores: FloatArray, epsilon: float) -> int:
-        """Return the score that is largest after Gumbel noise of scale 2/ε."""
+        # the score that is largest after Gumbel noise of scale 2/ε
         dp = self._dp
         largest = dp.m.make_noisy_max(
             dp.vector_domain(dp.atom_domain(T="i64")),
@@ -163,4 +159,4 @@ def noise_source(sampler: object, rng: RNG) -> NoiseSource:
             f"rng must be None for sampler='opendp', got {show(rng)}: a release takes its "
             "randomness from the operating system, as who knows a seed knows the noise"
         )
-    return OpenDP()
+    return _OpenDP()

@@ -177,17 +177,7 @@ class Tulap(ContinuousLaw):
     def from_epsilon(cls, epsilon: ArrayLike, *, delta: ArrayLike = 0.0) -> Self:
         """Noise that makes a count of sensitivity 1 (ε, δ)-differentially private.
 
-        Parameters
-        ----------
-        epsilon : float or array of float
-            The budget ε > 0.
-        delta : float or array of float, default 0
-            The δ in [0, 1).
-
-        Returns
-        -------
-        Tulap
-            The law with b = exp(-ε) and q = 2δb/(1-b+2δb).
+        It has b = exp(-ε) and q = 2δb/(1-b+2δb), for ε > 0 and δ in [0, 1).
         """
         budget = check_array(epsilon, "epsilon", gt=0, ge=1e-100, le=1e100)
         chance = check_array(delta, "delta", ge=0, lt=1)

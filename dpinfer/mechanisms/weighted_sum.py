@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, final
 
@@ -17,7 +17,7 @@ from dpinfer.mechanisms._sums.choice import choose_route, lattice_table
 from dpinfer.mechanisms._sums.lattice import AtomTable
 from dpinfer.mechanisms._sums.terms import Route, collect, kinds
 from dpinfer.mechanisms.independent import IndependentNoise, Mechanism, as_noise, groups
-from dpinfer.mechanisms.law import INTEGER_RANGE, NoiseLaw, Origin, Share, are_dependent
+from dpinfer.mechanisms.law import INTEGER_RANGE, NoiseLaw, Numbers, Origin, Share, are_dependent
 from dpinfer.mechanisms.laws import Exact, Gaussian, Laplace
 
 if TYPE_CHECKING:
@@ -171,18 +171,10 @@ class WeightedSum(NoiseLaw):
     def _floor(self) -> float:
         return self._route.floor
 
-    def chernoff(self, q: ArrayLike) -> Any:
-        """Smallest t at which Chernoff's bound certifies P(sum >= t) <= ``q``.
+    def chernoff(self, q: ArrayLike) -> Numbers:
+        """Smallest t at which Chernoff's bound certifies P(sum >= t) <= ``q``, ``q`` in (0, 1).
 
-        Parameters
-        ----------
-        q : float or array of float
-            Probabilities in (0, 1).
-
-        Returns
-        -------
-        float or array of float
-            min over s > 0 of (log E[exp(s·sum)] - log q)/s. Never below ``isf(q)``.
+        It is the minimum over s > 0 of (log E[exp(s·sum)] - log q)/s, never below ``isf(q)``.
         """
         checked = check_array(q, "q", gt=0, lt=1)
         if not len(self._terms):
@@ -511,13 +503,15 @@ def fast_sum(weights: FloatArray, laws: list[NoiseLaw]) -> NoiseLaw:
     smooth: set[type[NoiseLaw]] = {Laplace, Gaussian}
     if kinds <= smooth:
         finest = min(weight * float(law.std) for weight, law in terms) / 8.0
-        return _SmoothSum(total, finest)
+        table = HalfLineTable(total._logsf, finest)
+        return _Tabulated(total, partial(_smooth_cdf, table, float(total.std)))
     if all(law.is_integer for _, law in terms):
         reach = [float(law.isf(_NEGLIGIBLE)) for _, law in terms]
         if np.prod([2.0 * r + 1.0 for r in reach]) <= _MOST_ATOMS:
-            return _AtomicSum(total, terms, reach)
+            return _Tabulated(total, _Atoms(terms, reach), _TABLES)
         if (route := lattice_table(total._terms)) is not None:
-            return _LatticeSum(total, route)
+            table_of_tails = partial(_mirrored_tail, route)
+            return _Tabulated(total, table_of_tails, _TABLES, isinstance(route, AtomTable))
     return total
 
 
@@ -532,9 +526,29 @@ def spacing_of(law: NoiseLaw) -> float:
     return law._route.spacing if isinstance(law, WeightedSum) else float(law.is_integer)
 
 
+def _of_law(hook: str) -> Any:
+    def answer(self: _Tabulated, x: FloatArray) -> FloatArray:
+        found: FloatArray = getattr(self._law, hook)(x)
+        return found
+
+    return answer
+
+
+@final
 class _Tabulated(NoiseLaw):
-    def __init__(self, law: WeightedSum) -> None:
-        self._law = law
+    """A sum with a table of its distribution function, accurate relatively down to ``floor``.
+
+    With ``rough``, its logarithm is Chernoff's bound where the table is no longer accurate.
+    """
+
+    def __init__(
+        self,
+        law: WeightedSum,
+        table: Callable[[FloatArray], FloatArray],
+        floor: float = 0.0,
+        rough: bool = False,
+    ) -> None:
+        self._law, self._table, self._accurate, self._rough = law, table, floor, rough
 
     @property
     def is_integer(self) -> bool:
@@ -549,84 +563,44 @@ class _Tabulated(NoiseLaw):
 
     @property
     def _floor(self) -> FloatArray | float:
-        return max(_TABLES, float(self._law._floor))
+        return max(self._accurate, float(self._law._floor))
 
     def _variance(self) -> FloatArray:
         return self._law._variance()
 
-    def _sf(self, x: FloatArray) -> FloatArray:
-        return self._law._sf(x)
+    def _cdf(self, x: FloatArray) -> FloatArray:
+        return self._table(x)
 
     def _logcdf(self, x: FloatArray) -> FloatArray:
-        return self._law._logcdf(x)
-
-    def _logsf(self, x: FloatArray) -> FloatArray:
-        return self._law._logsf(x)
-
-    def _ppf(self, q: FloatArray) -> FloatArray:
-        return self._law._ppf(q)
-
-    def _isf(self, q: FloatArray) -> FloatArray:
-        return self._law._isf(q)
-
-    def _cf(self, t: FloatArray) -> FloatArray:
-        return self._law._cf(t)
-
-    def _rvs(self, shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[Any]:
-        return self._law._rvs(shape, rng)
-
-
-@final
-class _SmoothSum(_Tabulated):
-    def __init__(self, law: WeightedSum, finest: float) -> None:
-        super().__init__(law)
-        self._finest = finest
-
-    @property
-    def _floor(self) -> FloatArray | float:
-        return self._law._floor
-
-    @cached_property
-    def _table(self) -> HalfLineTable:
-        return HalfLineTable(self._law._logsf, self._finest)
-
-    def _cdf(self, x: FloatArray) -> FloatArray:
-        # beyond, the tail is zero in float64
-        size = np.minimum(np.abs(x), 2000.0 * float(self._law.std))
-        tail = np.exp(self._table(size))
-        return np.where(x > 0, 1.0 - tail, tail)
-
-
-@final
-class _LatticeSum(_Tabulated):
-    """A sum of whole-numbered noises on a lattice."""
-
-    def __init__(self, law: WeightedSum, route: Route) -> None:
-        super().__init__(law)
-        self._route = route
-
-    def _cdf(self, x: FloatArray) -> FloatArray:
-        # by symmetry P(S <= x) = P(S >= -x)
-        return self._route.tail(-x, closed=True)
-
-    def _logcdf(self, x: FloatArray) -> FloatArray:
-        """Logarithm of the tail; Chernoff's bound where a table of atoms is no longer accurate."""
-        if not isinstance(self._route, AtomTable):
-            return super()._logcdf(x)
-        tail = self._cdf(x)
+        if not self._rough:
+            return self._law._logcdf(x)
+        tail = self._table(x)
         out = np.log(np.maximum(tail, _ACCURATE))
         far = tail < _ACCURATE
         if far.any():
             out[far] = np.minimum(out[far], self._law._grid.log_chernoff(-x[far]))
         return out
 
+    _sf, _logsf, _ppf = _of_law("_sf"), _of_law("_logsf"), _of_law("_ppf")
+    _isf, _cf = _of_law("_isf"), _of_law("_cf")
 
-@final
-class _AtomicSum(_Tabulated):
-    def __init__(
-        self, law: WeightedSum, terms: list[tuple[float, NoiseLaw]], reach: list[float]
-    ) -> None:
-        super().__init__(law)
+    def _rvs(self, shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[Any]:
+        return self._law._rvs(shape, rng)
+
+
+def _smooth_cdf(log_tail: HalfLineTable, std: float, x: FloatArray) -> FloatArray:
+    # beyond, the tail is zero in float64
+    tail = np.exp(log_tail(np.minimum(np.abs(x), 2000.0 * std)))
+    return np.where(x > 0, 1.0 - tail, tail)
+
+
+def _mirrored_tail(route: Route, x: FloatArray) -> FloatArray:
+    # by symmetry P(S <= x) = P(S >= -x)
+    return route.tail(-x, closed=True)
+
+
+class _Atoms:
+    def __init__(self, terms: list[tuple[float, NoiseLaw]], reach: list[float]) -> None:
         self._terms = terms
         self._reach = reach
 
@@ -643,8 +617,7 @@ class _AtomicSum(_Tabulated):
         beyond = np.cumsum(pmf[order][::-1])[::-1]
         return places[order], np.append(beyond, 0.0)
 
-    def _cdf(self, x: FloatArray) -> FloatArray:
-        # by symmetry P(S <= x) = P(S >= -x)
+    def __call__(self, x: FloatArray) -> FloatArray:
         places, beyond = self._atoms
         slack = _SLACK * max(weight for weight, _ in self._terms)
         return np.minimum(beyond[np.searchsorted(places, -x - slack)], 1.0)

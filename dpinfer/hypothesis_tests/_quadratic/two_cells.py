@@ -347,7 +347,7 @@ class TwoWholeCells:
                 if last > _LONGEST:
                     return None
                 assert isinstance(law, IntegerLaw)
-                pmf = law.pmf(np.arange(-last, last + 1.0))
+                pmf = np.exp(law._logpmf(np.arange(-last, last + 1.0)))
             count = BinomialCount(self._nobs, share, _LOG_BEYOND)
             sides.append(_Side(count, centre, weight, pmf))
         sides.sort(key=lambda side: side.total_cost)
