@@ -8,9 +8,8 @@ the lift of the kernel, and so are tails and slopes, by its square.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple, Self, TypeGuard
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,11 +26,6 @@ from dpinfer._numerics.counts import (
 from dpinfer.errors import InvalidParameterError
 from dpinfer.mechanisms._noisy_count import MOST_WORK, largest_term, work_at_a_point
 from dpinfer.mechanisms.law import ContinuousLaw, NoiseLaw
-from dpinfer.mechanisms.laws import Geometric, Laplace
-from dpinfer.mechanisms.tulap import Tulap
-
-# Laws of a count before noise was added, binomial or Poisson, each row with its parameter θ.
-
 
 Rows = NDArray[np.intp]
 
@@ -40,77 +34,15 @@ _NEAR = 4.0
 """SciPy's incomplete gamma function is off beyond 4.5 standard deviations of large counts."""
 
 
-class CountFamily(ABC):
-    """Laws of a count X >= 0 in m rows; the parameter θ of each row is an argument."""
+@dataclass(frozen=True, eq=False)
+class BinomialCounts:
+    """Counts X of ``nobs`` trials, shape (m,); the parameter θ is the probability of success.
 
-    approximate: ClassVar[str]
-    """Name of the approximate method by scores."""
-
-    @property
-    @abstractmethod
-    def largest(self) -> FloatArray:
-        """Largest value of θ."""
-
-    @property
-    @abstractmethod
-    def last(self) -> FloatArray:
-        """Largest count."""
-
-    @property
-    @abstractmethod
-    def scale(self) -> FloatArray:
-        """Expected count where θ is 1."""
-
-    @property
-    @abstractmethod
-    def columns(self) -> list[FloatArray]:
-        """What is known of the law of each row."""
-
-    @abstractmethod
-    def take(self, rows: Rows) -> Self:
-        """Return the laws of some rows."""
-
-    @abstractmethod
-    def variance(self, theta: FloatArray) -> FloatArray:
-        """Variance of X."""
-
-    @abstractmethod
-    def score_root(
-        self, count: FloatArray, z: FloatArray, quantile: FloatArray, sign: int
-    ) -> FloatArray:
-        """θ at which ``count`` is z standard deviations of X and a quantile of the noise away.
-
-        The larger root where ``sign`` is 1. Where there is none, ±inf, on the side of the count.
-        """
-
-    @abstractmethod
-    def pmf(self, k: FloatArray, theta: FloatArray, log_lift: float = 0.0) -> FloatArray:
-        """P(X = k) for whole numbers 0 <= k <= last, times e^log_lift."""
-
-    @abstractmethod
-    def ratio(self, k: FloatArray, theta: FloatArray) -> FloatArray:
-        """P(X = k)/P(X = k - 1) for whole numbers k >= 1."""
-
-    @abstractmethod
-    def radius(self, centre: FloatArray, log_ratio: float) -> FloatArray:
-        """Distance from a count within which the probability falls by e^-log_ratio."""
-
-    def has_head(self, j: FloatArray, theta: FloatArray) -> NDArray[np.bool_]:
-        """Whether :meth:`head` is accurate, rather than a sum of all terms."""
-        return np.ones(np.broadcast_shapes(j.shape, theta.shape), dtype=bool)
-
-    @abstractmethod
-    def head(self, j: FloatArray, theta: FloatArray, side: int) -> tuple[FloatArray, FloatArray]:
-        """P(X >= j) (side 1) or P(X < j) (side -1) for 1 <= j <= last, and its derivative."""
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class BinomialCounts(CountFamily):
-    """Binomial counts of ``nobs`` trials, shape (m,); θ is the probability of success."""
-
-    approximate: ClassVar[str] = "wilson"
+    ``largest`` is the largest θ, ``last`` the largest count, ``scale`` the mean where θ is 1.
+    """
 
     nobs: FloatArray
+    approximate: ClassVar[str] = "wilson"
 
     @property
     def largest(self) -> FloatArray:
@@ -126,10 +58,11 @@ class BinomialCounts(CountFamily):
 
     @property
     def columns(self) -> list[FloatArray]:
+        """What is known of the law of each row."""
         return [self.nobs]
 
     def take(self, rows: Rows) -> BinomialCounts:
-        return BinomialCounts(nobs=self.nobs[rows])
+        return BinomialCounts(self.nobs[rows])
 
     def variance(self, theta: FloatArray) -> FloatArray:
         return np.asarray(self.nobs * theta * (1.0 - theta))
@@ -137,7 +70,10 @@ class BinomialCounts(CountFamily):
     def score_root(
         self, count: FloatArray, z: FloatArray, quantile: FloatArray, sign: int
     ) -> FloatArray:
-        """Root of (count - n·p)² = z²·n·p·(1 - p) + quantile²."""
+        """θ with (count - n·θ)² = z²·n·θ·(1 - θ) + quantile²: the larger one where ``sign`` is 1.
+
+        Where there is none, ±inf, on the side of the count.
+        """
         p, share = count / self.nobs, np.square(z) / self.nobs
         inside = share * (p * (1.0 - p) + 0.25 * share) + (1.0 + share) * np.square(
             quantile / self.nobs
@@ -146,17 +82,25 @@ class BinomialCounts(CountFamily):
         return np.where(inside >= 0.0, root, np.copysign(np.inf, p))
 
     def pmf(self, k: FloatArray, theta: FloatArray, log_lift: float = 0.0) -> FloatArray:
+        """P(X = k) for whole numbers 0 <= k <= last, times e^log_lift."""
         return binom_pmf(k, self.nobs, theta, log_lift)
 
     def ratio(self, k: FloatArray, theta: FloatArray) -> FloatArray:
+        """P(X = k)/P(X = k - 1) for whole numbers k >= 1."""
         return np.asarray((self.nobs + 1.0 - k) / k * (theta / (1.0 - theta)))
 
     def radius(self, centre: FloatArray, log_ratio: float) -> FloatArray:
+        """Distance from a count within which the probability falls by e^-log_ratio."""
         # Hoeffding's bound on the mass is the tighter one where p is near 1/2
         hoeffding = np.ceil(np.sqrt(0.5 * log_ratio * self.nobs)) + 1.0
         return np.minimum(binom_radius(centre, self.nobs, log_ratio), hoeffding)
 
+    def has_head(self, j: FloatArray, theta: FloatArray) -> NDArray[np.bool_]:
+        """Whether :meth:`head` is accurate, rather than a sum of all terms."""
+        return np.ones(np.broadcast_shapes(j.shape, theta.shape), dtype=bool)
+
     def head(self, j: FloatArray, theta: FloatArray, side: int) -> tuple[FloatArray, FloatArray]:
+        """P(X >= j) (side 1) or P(X < j) (side -1) for 1 <= j <= last, and its derivative."""
         slope = side * j * self.pmf(j, theta) / theta
         if side > 0:
             return np.asarray(special.betainc(j, self.nobs - j + 1.0, theta)), slope
@@ -166,21 +110,18 @@ class BinomialCounts(CountFamily):
         return np.asarray(mirrored + slope * (theta - (1.0 - q))), slope
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class PoissonCounts(CountFamily):
-    """Poisson counts in ``size`` rows; θ is the expected count."""
-
-    approximate: ClassVar[str] = "score"
+@dataclass(frozen=True, eq=False)
+class PoissonCounts:
+    """Poisson counts in ``size`` rows; θ is the expected count. Methods as of BinomialCounts."""
 
     size: int
+    approximate: ClassVar[str] = "score"
 
     @property
     def largest(self) -> FloatArray:
         return np.full(self.size, np.inf)
 
-    @property
-    def last(self) -> FloatArray:
-        return np.full(self.size, np.inf)
+    last = largest
 
     @property
     def scale(self) -> FloatArray:
@@ -191,7 +132,7 @@ class PoissonCounts(CountFamily):
         return []
 
     def take(self, rows: Rows) -> PoissonCounts:
-        return PoissonCounts(size=rows.size)
+        return PoissonCounts(rows.size)
 
     def variance(self, theta: FloatArray) -> FloatArray:
         return theta
@@ -199,7 +140,7 @@ class PoissonCounts(CountFamily):
     def score_root(
         self, count: FloatArray, z: FloatArray, quantile: FloatArray, sign: int
     ) -> FloatArray:
-        """Root of (count - μ)² = z²·μ + quantile²."""
+        """θ with (count - θ)² = z²·θ + quantile²."""
         square = np.square(z)
         inside = square * (count + 0.25 * square) + np.square(quantile)
         root = count + 0.5 * square + sign * np.sqrt(np.maximum(inside, 0.0))
@@ -222,6 +163,9 @@ class PoissonCounts(CountFamily):
     def head(self, j: FloatArray, theta: FloatArray, side: int) -> tuple[FloatArray, FloatArray]:
         tail = special.gammainc(j, theta) if side > 0 else special.gammaincc(j, theta)
         return np.asarray(tail), side * j * self.pmf(j, theta) / theta
+
+
+CountFamily = BinomialCounts | PoissonCounts
 
 
 # The probability that noise takes a count to a published value or beyond it.
@@ -367,10 +311,8 @@ class NoisyTails:
         reach = self.kernel.reach[rows] if self.kernel.reach.ndim else self.kernel.reach
         first, last = np.ceil(t - reach), np.floor(t + reach)
         local = ((first > low) | (last < high)) & family.has_head(t, theta)
-        low, high = (
-            np.where(local, np.maximum(low, first), low),
-            np.where(local, np.minimum(high, last), high),
-        )
+        low = np.where(local, np.maximum(low, first), low)
+        high = np.where(local, np.minimum(high, last), high)
         return low, high, local.astype(np.float64)
 
     def _peaks(self, mode: FloatArray, theta: FloatArray, rows: Rows) -> FloatArray:
@@ -380,11 +322,7 @@ class NoisyTails:
         upper = self.side > 0
         low = mode if upper else np.clip(np.floor(t), 0.0, mode)
         high = np.clip(np.ceil(t), mode, family.last) if upper else mode
-
-        def ratio(k: FloatArray) -> FloatArray:
-            return family.ratio(k + 1.0, theta)
-
-        return largest_term(noise, ratio, self.side, t, low, high)
+        return largest_term(noise, lambda k: family.ratio(k + 1.0, theta), self.side, t, low, high)
 
     def _in_range(
         self, family: CountFamily, theta: FloatArray, low: FloatArray, peak: FloatArray
@@ -463,49 +401,3 @@ class NoisyTails:
                 f"{1e-7 * work:.2g} s of work. Use method={self.family.approximate!r} or "
                 "'asymptotic', or fewer rows"
             )
-
-
-# Noise whose tails fall by one factor from each whole number to the next.
-
-
-class Edge(NamedTuple):
-    """How noise takes whole numbers j to t or beyond, in m rows.
-
-    The probability is near·a^(k-j) for j <= k and 1 - far·a^(j-k-1) for j > k, with
-    a = exp(-rate); ``near`` and ``far`` are at most 1/2.
-    """
-
-    k: FloatArray
-    rate: FloatArray
-    near: FloatArray
-    far: FloatArray
-
-    @classmethod
-    def of(cls, noise: Laplace | Geometric | Tulap, t: FloatArray, *, mid: bool) -> Edge:
-        """Return the edges at published values; with ``mid``, half of the atom at t counts."""
-        if not noise.is_integer:
-            k = np.floor(t)
-            near, far = noise._sf(t - k), noise._sf(1.0 - (t - k))
-        elif mid:
-            k, near = t, np.asarray(0.5)
-            far = 0.5 * (noise._sf(np.zeros(())) + noise._sf(np.ones(())))
-        else:
-            k = t - 1.0
-            near = far = noise._sf(np.zeros(()))
-        rate = 1.0 / np.asarray(noise.scale)
-        return cls(k, *(np.broadcast_to(x, t.shape) for x in (rate, near, far)))
-
-    def mirrored(self, nobs: FloatArray) -> Edge:
-        """Return the edges of the other tail, in numbers of failures."""
-        return Edge(nobs - self.k - 1.0, self.rate, self.far, self.near)
-
-    def take(self, rows: Rows) -> Edge:
-        """Return the edges of some rows."""
-        return Edge(*(column[rows] for column in self))
-
-
-def has_edge(noise: NoiseLaw) -> TypeGuard[Laplace | Geometric | Tulap]:
-    """Whether the tails of a noise fall by one factor from each whole number to the next."""
-    if isinstance(noise, Tulap):
-        return not np.any(noise.truncation)
-    return isinstance(noise, Laplace | Geometric)

@@ -34,15 +34,7 @@ ROOT_HALF = float(np.sqrt(0.5))
 
 
 class SmoothSupport:
-    """Q for standardised Laplace or Gaussian noise, by Chebyshev interpolation in φ.
-
-    Parameters
-    ----------
-    first, second : {"laplace", "gaussian"}
-        The kinds of noise.
-    tail : float
-        The upper tail probability, below 1/2.
-    """
+    """Q for standardised Laplace or Gaussian noise, by Chebyshev interpolation in φ."""
 
     def __init__(self, first: Kind, second: Kind, tail: float) -> None:
         self.constant: float | None = None
@@ -106,11 +98,6 @@ class ChordSupport:
     """A bound on Q for two sums of log-concave noises, by chords between directions.
 
     Q is convex, so that it lies below its chords.
-
-    Parameters
-    ----------
-    quantiles : array of float, shape (CHORDS + 1,)
-        Q at equal steps of φ from 0 to π/2.
     """
 
     constant: float | None = None
@@ -216,19 +203,7 @@ Ends = tuple[NDArray[np.bool_], FloatArray, FloatArray]
 
 
 class Standardised:
-    """Published pairs in units of their noise, and how far that noise reaches.
-
-    Parameters
-    ----------
-    published : array of float, shape (n, 2)
-        The pairs.
-    scale : array of float, shape (n, 2)
-        Standard deviations of the noise, positive.
-    slack : array of float, shape (n, 2)
-        How far each noise is at most from one with a density, by which it is replaced.
-    support : SmoothSupport or ChordSupport
-        Quantiles of weighted sums of the standardised noises.
-    """
+    """Published pairs in units of their noise, and how far that noise reaches."""
 
     def __init__(
         self,
@@ -325,15 +300,7 @@ class Standardised:
 
 
 def one_exact(published: FloatArray, reach: FloatArray) -> Ends:
-    """Return the ends where one value, or both, is published as it is.
-
-    Parameters
-    ----------
-    published : array of float, shape (n, 2)
-        The pairs.
-    reach : array of float, shape (n, 2)
-        Upper quantiles of the two noises, one of which is 0.
-    """
+    """Return the ends where one value, or both, is published as it is."""
     noisy = (reach[:, 1] > 0).astype(np.intp)
     every = np.arange(len(published))
     exact = published[every, 1 - noisy]
@@ -346,18 +313,7 @@ def one_exact(published: FloatArray, reach: FloatArray) -> Ends:
 
 @dataclass(frozen=True)
 class Arcs:
-    """Directions (f₁, f₂) that n published pairs leave possible, up to their sign.
-
-    Parameters
-    ----------
-    published : array of float, shape (n, 2)
-        The pairs.
-    everything : array of bool, shape (n,)
-        Whether all directions are possible.
-    left, right : array of float, shape (n, 2)
-        Where not, the two ends: the directions between them around that of the published pair
-        are possible. Ends of any length, less than half a turn apart.
-    """
+    """Directions (f₁, f₂) that n published pairs leave possible, up to their sign."""
 
     published: FloatArray
     everything: NDArray[np.bool_]
@@ -511,19 +467,6 @@ def ends_of_one(
 ) -> tuple[bool, FloatArray, FloatArray]:
     """Return whether all directions are accepted, and otherwise the ends of those that are.
 
-    Parameters
-    ----------
-    point : (float, float)
-        The published values of the two functions.
-    scale : (float, float)
-        Standard deviations of their errors, positive.
-    tail : callable
-        Log tails of weighted differences of the errors.
-    level : float
-        A direction is accepted where P(S >= abs(s)) > ``level``, in (0, 1/2).
-
-    Notes
-    -----
     The directions rejected around the most extreme one are left out, and all others are accepted.
     """
     x, y = point[0] / scale[0], point[1] / scale[1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -11,17 +11,10 @@ from numpy.typing import NDArray
 from scipy import special
 
 from dpinfer._check import Alternative, FloatArray
+from dpinfer._numerics.lattice import alike
 from dpinfer.errors import ConvergenceError
-from dpinfer.intervals._count_tails import (
-    BinomialCounts,
-    CountFamily,
-    Edge,
-    Kernel,
-    NoisyTails,
-    Rows,
-    has_edge,
-)
-from dpinfer.intervals._tilted import tilted_roots
+from dpinfer.intervals._count_tails import BinomialCounts, CountFamily, Kernel, NoisyTails, Rows
+from dpinfer.intervals._tilted import Edge, has_edge, tilted_roots
 from dpinfer.mechanisms.independent import groups
 from dpinfer.mechanisms.law import NoiseLaw, ParametricLaw
 
@@ -46,7 +39,7 @@ Pieces = NDArray[np.intp]
 def interpolated(ends: Ends, tolerance: Ends, x: FloatArray, low: float, high: float) -> FloatArray:
     """Values of a function at many points between ``low`` and ``high``.
 
-    The values. Where polynomials between whole numbers are not accurate enough, they are cut
+    Where polynomials between whole numbers are not accurate enough, they are cut
     in parts; where there are too few points for that, the function is evaluated at each.
     """
     left, piece = np.unique(np.maximum(np.floor(x), low), return_inverse=True)
@@ -143,9 +136,8 @@ def tail_roots(
 ) -> FloatArray:
     """Parameter at which P(T >= t) (side 1) or P(T <= t) (side -1) has a given value.
 
-    The roots. The end of the range where the tail is larger than ``probability`` all over it,
-    and, where it is smaller all over it, a number beyond the other end: inf for side 1 and
-    -inf for side -1.
+    The end of the range where the tail is larger than ``probability`` all over it, and, where it is
+    smaller all over it, a number beyond the other end: inf for side 1 and -inf for side -1.
     """
     noise = kernel.noise
     one_law = noise.shape == () and all((x == x[0]).all() for x in family.columns)
@@ -155,14 +147,14 @@ def tail_roots(
     high = low + float(family.last[0])
     inside = (t > low) & (t < high)
 
-    def alike(size: int) -> CountFamily:
+    def of_size(size: int) -> CountFamily:
         return family.take(np.zeros(size, dtype=np.intp))
 
     def ends(x: FloatArray) -> FloatArray:
-        return _solved(alike(x.size), kernel, x, side, probability)
+        return _solved(of_size(x.size), kernel, x, side, probability)
 
     def tolerance(root: FloatArray) -> FloatArray:
-        law = alike(root.size)
+        law = of_size(root.size)
         spread = np.sqrt(law.variance(root.ravel()) + noise.variance) / law.scale
         return np.asarray(_TOLERANCE * spread.reshape(root.shape))
 
@@ -292,46 +284,6 @@ def _next(
     return new, np.where(flat, np.inf, np.abs(distance))
 
 
-# Rows that are alike, found once, so that work is done for each kind of row only.
-
-
-_SPARSE = 4
-"""A range of whole numbers so many times as long as the list of rows is still marked off."""
-
-_LARGEST_KEY = 2.0**62
-
-
-def alike(
-    columns: Sequence[FloatArray],
-) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return one row of each kind, equal in all columns, and the number of the kind of each."""
-    key, kinds = _numbered(columns[0])
-    for column in columns[1:]:
-        codes, count = _numbered(column)
-        if float(kinds) * count > _LARGEST_KEY:
-            values, key = np.unique(key, return_inverse=True)
-            kinds = values.size
-        key, kinds = key * count + codes, kinds * count
-    if kinds > _SPARSE * key.size + 1024:
-        _, first, kind = np.unique(key, return_index=True, return_inverse=True)
-        return first, kind
-    example = np.full(kinds, -1)
-    example[key] = np.arange(key.size)
-    found = example >= 0
-    return example[found], (np.cumsum(found) - 1)[key]
-
-
-def _numbered(column: FloatArray) -> tuple[NDArray[np.intp], int]:
-    """Numbers >= 0 that are equal where the entries are, and a bound above all of them."""
-    low, high = float(column.min()), float(column.max())
-    if high - low <= _SPARSE * column.size and abs(low) < 2.0**53 and abs(high) < 2.0**53:
-        codes = (column - low).astype(np.intp)
-        if (codes + low == column).all():
-            return codes, int(high - low) + 1
-    values, codes = np.unique(column, return_inverse=True)
-    return codes, values.size
-
-
 # Rows of counts published with noise, and the ends of their intervals.
 
 
@@ -407,31 +359,21 @@ SCORE: End = _by_score
 WALD: End = _by_normal
 
 
-def restricted(
-    lower: FloatArray, upper: FloatArray, largest: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Intersect with 0, …, ``largest``; where nothing is left, the ends are inf and -inf."""
-    empty = (lower > largest) | (upper < 0.0) | np.isposinf(lower)
-    lower, upper = np.maximum(lower, 0.0), np.minimum(upper, largest)
-    # rounding may exchange ends that coincide, as they do where alpha is almost 1
-    low, high = np.minimum(lower, upper), np.maximum(lower, upper)
-    return np.where(empty, np.inf, low), np.where(empty, -np.inf, high)
-
-
 def ends(
     end: Callable[[float, int], FloatArray],
     largest: FloatArray,
     alpha: float,
     alternative: Alternative,
 ) -> tuple[FloatArray, FloatArray]:
-    """Lower and upper ends of intervals that miss with probability ``alpha`` each.
+    """Lower and upper ends, within 0, …, ``largest``; inf and -inf where nothing is left.
 
-    ``end(probability, side)`` gives lower (side 1) or upper (side -1) ends.
+    ``end(probability, side)`` gives lower (side 1) or upper (side -1) ends that miss so often.
     """
     probability = 0.5 * alpha if alternative == "two-sided" else alpha
-    lower, upper = np.zeros(largest.shape), largest
-    if alternative != "smaller":
-        lower = end(probability, 1)
-    if alternative != "larger":
-        upper = end(probability, -1)
-    return restricted(lower, upper, largest)
+    lower = np.zeros(largest.shape) if alternative == "smaller" else end(probability, 1)
+    upper = largest if alternative == "larger" else end(probability, -1)
+    empty = (lower > largest) | (upper < 0.0) | np.isposinf(lower)
+    lower, upper = np.maximum(lower, 0.0), np.minimum(upper, largest)
+    # rounding may exchange ends that coincide, as they do where alpha is almost 1
+    low, high = np.minimum(lower, upper), np.maximum(lower, upper)
+    return np.where(empty, np.inf, low), np.where(empty, -np.inf, high)

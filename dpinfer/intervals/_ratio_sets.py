@@ -175,17 +175,7 @@ MARGIN = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class LatticePolygon:
-    """Q as pieces: between directions k and k + 1, counted around the circle, Q(u) = <u, atom k>.
-
-    Parameters
-    ----------
-    directions : array of float, shape (k, 2)
-        Directions by angle, all around the circle.
-    support : array of float, shape (k,)
-        Q at these.
-    atoms : array of float, shape (k, 2)
-        The point that gives Q from each direction to the next.
-    """
+    """Q as pieces: between directions k and k + 1, around the circle, Q(u) = <u, atom k>."""
 
     directions: FloatArray
     support: FloatArray
@@ -197,18 +187,6 @@ class LatticePolygon:
         Between two directions with <u, y> > Q(u) the same holds, the difference being a linear
         function there: so a run of such directions is rejected throughout. Of several runs the
         one around the most extreme direction is taken, and all other directions are accepted.
-
-        Parameters
-        ----------
-        y : array of float, shape (n, 2)
-            Published pairs.
-
-        Returns
-        -------
-        inside : array of bool, shape (n,)
-            Whether no direction is rejected.
-        left, right : array of float, shape (n, 2)
-            ``y`` minus the atoms that decide at the two ends of the rejected run.
         """
         inside = np.empty(len(y), dtype=bool)
         left, right = np.empty(y.shape), np.empty(y.shape)
@@ -336,15 +314,7 @@ def lattice_polygon(first: NoiseLaw, second: NoiseLaw, tail: float) -> LatticePo
 
 @dataclass(frozen=True)
 class Bracket:
-    """Bounds on Q by that of noises with densities: off by at most <abs(u), slack>.
-
-    Parameters
-    ----------
-    support : SmoothSupport
-        Q of the standardised noises.
-    scale, slack : array of float, shape (2,)
-        Their standard deviations, and how far each is at most from the whole-numbered noise.
-    """
+    """Bounds on Q by that of noises with densities: off by at most <abs(u), slack>."""
 
     support: SmoothSupport
     scale: FloatArray
@@ -443,15 +413,7 @@ _KINDS: dict[type[NoiseLaw], Kind] = {
 
 
 def normal_arcs(published: FloatArray, scales: FloatArray, tail: float) -> Arcs:
-    """Return what Fieller's formula accepts: all noise is taken as Gaussian.
-
-    Parameters
-    ----------
-    published, scales : array of float, shape (n, 2)
-        The pairs, and the standard deviations of their noise.
-    tail : float
-        The upper tail probability.
-    """
+    """Return what Fieller's formula accepts: all noise is taken as Gaussian."""
     arcs = Arcs.empty(published)
     noisy = (scales > 0).all(axis=1)
     support = smooth_support("gaussian", "gaussian", tail)
@@ -466,17 +428,7 @@ def normal_arcs(published: FloatArray, scales: FloatArray, tail: float) -> Arcs:
 
 
 def exact_arcs(published: FloatArray, first: NoiseLaw, second: NoiseLaw, tail: float) -> Arcs:
-    """Return what the laws of the noise accept.
-
-    Parameters
-    ----------
-    published : array of float, shape (n, 2)
-        The pairs.
-    first, second : NoiseLaw
-        Laws of the noise of either value, of shape ``()`` or ``(n,)``.
-    tail : float
-        The upper tail probability.
-    """
+    """Return what the laws of the noise accept."""
     arcs = Arcs.empty(published)
     size = len(published)
     for one, cells in groups(first, size):

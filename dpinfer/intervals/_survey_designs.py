@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
-from typing import Any, Literal, Self
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,19 +26,6 @@ from dpinfer.releases.values import NoisyValues
 class NoisyHypergeometric(NoisyCount):
     """Law of T = X + e, X the count among ``nobs`` of ``population`` of which ``total`` count.
 
-    Parameters
-    ----------
-    nobs : array of float
-        Size n of the sample, whole numbers with 1 <= n < N, shape () or (m,).
-    total : array of float
-        Number K in the population that count, whole numbers with 0 <= K <= N.
-    population : array of float
-        Size N of the population.
-    noise : NoiseLaw
-        Law of the noise e, of shape () or (m,).
-
-    Notes
-    -----
     The generating function of X has real roots only, so that X, and X under any exponential
     tilt, is a sum of at most n independent trials: its spread around any count is at most that
     of a binomial one, which is what the windows of the sums rest on.
@@ -51,7 +37,6 @@ class NoisyHypergeometric(NoisyCount):
 
     @property
     def parameters(self) -> dict[str, FloatArray]:
-        """Sizes of the sample, of the part that counts, and of the population."""
         return {"nobs": self.nobs, "total": self.total, "population": self.population}
 
     @property
@@ -105,75 +90,29 @@ def log_choose(n: FloatArray, k: FloatArray) -> FloatArray:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Design(ABC):
-    """A sampling design, one sample for each of m rows; its parameters have the shape (m,)."""
+class SimpleRandomSampling:
+    """Samples of ``sample_size`` units, drawn without replacement, all with one probability.
 
-    population_size: FloatArray | None
+    One sample for each of m rows; the parameters have the shape (m,).
+    """
 
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        """What summaries call the design."""
-
-    @property
-    @abstractmethod
-    def expansion(self) -> FloatArray:
-        """What one sampled unit stands for: the Horvitz-Thompson weight."""
-
-    @property
-    @abstractmethod
-    def is_census(self) -> NDArray[np.bool_]:
-        """Whether everybody is in the sample, as an array of bool."""
-
-    @abstractmethod
-    def sampling_variance(self, count: FloatArray, noise_variance: FloatArray) -> FloatArray:
-        """Unbiased estimate, possibly negative, of the sampling variance of the total."""
-
-    @property
-    @abstractmethod
-    def middle(self) -> FloatArray:
-        """Total at which the count varies most."""
-
-    @abstractmethod
-    def count_variance(self, total: FloatArray) -> FloatArray:
-        """Variance of the count without noise, for totals of shape (…, m)."""
-
-    @abstractmethod
-    def pmf(self, x: FloatArray, total: FloatArray) -> FloatArray:
-        """Probabilities of counts under one design; not for a census."""
-
-    @abstractmethod
-    def law(self, total: FloatArray, noise: NoiseLaw) -> NoisyCount:
-        """Law of the noisy count where ``total`` in the population count; not for a census."""
-
-    @abstractmethod
-    def take(self, rows: Any) -> Self:
-        """Return the design of some of the rows."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class SimpleRandomSampling(Design):
-    """Samples of ``sample_size`` units, drawn without replacement, all with one probability."""
+    name: ClassVar[str] = "simple random sampling"
 
     sample_size: FloatArray
     population_size: FloatArray
 
     @property
-    def name(self) -> str:
-        return "simple random sampling"
-
-    @property
     def expansion(self) -> FloatArray:
-        """N/n."""
+        """What one sampled unit stands for, the Horvitz-Thompson weight: N/n."""
         return np.asarray(self.population_size / self.sample_size)
 
     @property
     def is_census(self) -> NDArray[np.bool_]:
-        """Whether n = N."""
+        """Whether everybody is in the sample."""
         return np.asarray(self.sample_size == self.population_size)
 
     def sampling_variance(self, count: FloatArray, noise_variance: FloatArray) -> FloatArray:
-        """N²(1 - n/N)s²/n with s² = (y(n - y) + v)/(n(n - 1))."""
+        """Unbiased estimate, possibly negative: N²(1 - n/N)s²/n, s² = (y(n - y) + v)/(n(n - 1))."""
         n = self.sample_size
         spread = (count * (n - count) + noise_variance) / (n * np.maximum(n - 1.0, 1.0))
         left = (self.population_size - n) / n
@@ -181,17 +120,18 @@ class SimpleRandomSampling(Design):
 
     @property
     def middle(self) -> FloatArray:
-        """N/2."""
+        """Total at which the count varies most."""
         return np.asarray(np.floor(0.5 * self.population_size))
 
     def count_variance(self, total: FloatArray) -> FloatArray:
-        """n·p(1 - p)·(N - n)/(N - 1) with p = K/N."""
+        """Variance of the count without noise, n·p(1 - p)·(N - n)/(N - 1) with p = K/N."""
         size = self.population_size
         share = total / size
         left = (size - self.sample_size) / np.maximum(size - 1.0, 1.0)
         return np.asarray(self.sample_size * share * (1.0 - share) * left)
 
     def pmf(self, x: FloatArray, total: FloatArray) -> FloatArray:
+        """Probabilities of counts under one design; not for a census."""
         n, size = self.sample_size, self.population_size
         if size > _LARGEST_QUICK:
             return self.law(total, Exact())._pmf_at(x)
@@ -200,36 +140,35 @@ class SimpleRandomSampling(Design):
         return np.asarray(np.exp(ways - log_choose(size, n)))
 
     def law(self, total: FloatArray, noise: NoiseLaw) -> NoisyCount:
+        """Law of the noisy count where ``total`` in the population count; not for a census."""
         return NoisyHypergeometric(
             nobs=self.sample_size, total=total, population=self.population_size, noise=noise
         )
 
-    def take(self, rows: Any) -> Self:
-        return replace(
-            self,
-            sample_size=self.sample_size[rows],
-            population_size=self.population_size[rows],
+    def take(self, rows: Any) -> SimpleRandomSampling:
+        return SimpleRandomSampling(
+            sample_size=self.sample_size[rows], population_size=self.population_size[rows]
         )
 
 
 @dataclass(frozen=True, kw_only=True)
-class PoissonSampling(Design):
-    """Samples in which each unit is with probability ``rate``, independently of the others."""
+class PoissonSampling:
+    """Samples in which each unit is with probability ``rate``, independently of the others.
+
+    Methods are those of :class:`SimpleRandomSampling`.
+    """
+
+    name: ClassVar[str] = "Poisson sampling"
 
     rate: FloatArray
-
-    @property
-    def name(self) -> str:
-        return "Poisson sampling"
+    population_size: FloatArray | None
 
     @property
     def expansion(self) -> FloatArray:
-        """1/π."""
         return np.asarray(1.0 / self.rate)
 
     @property
     def is_census(self) -> NDArray[np.bool_]:
-        """Whether π = 1."""
         return np.asarray(self.rate == 1.0)
 
     def sampling_variance(self, count: FloatArray, noise_variance: FloatArray) -> FloatArray:
@@ -254,33 +193,31 @@ class PoissonSampling(Design):
     def law(self, total: FloatArray, noise: NoiseLaw) -> NoisyCount:
         return NoisyBinomial(nobs=total, value=self.rate, noise=noise)
 
-    def take(self, rows: Any) -> Self:
+    def take(self, rows: Any) -> PoissonSampling:
         size = self.population_size
-        return replace(
-            self,
-            rate=self.rate[rows],
-            population_size=None if size is None else size[rows],
+        return PoissonSampling(
+            rate=self.rate[rows], population_size=None if size is None else size[rows]
         )
 
 
-def checked_design(
-    design: DesignName,
-    x: NoisyValues,
-    *,
-    sample_size: Any,
-    population_size: Any,
-    rate: Any,
-) -> Design:
+Design = SimpleRandomSampling | PoissonSampling
+
+
+_ARGUMENTS: dict[DesignName, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "srs": (("sample_size", "population_size"), ("rate",)),
+    "poisson": (("rate",), ("sample_size",)),
+}
+"""Arguments that each design needs, and those that it does not take."""
+
+
+def checked_design(design: DesignName, x: NoisyValues, given: dict[str, Any]) -> Design:
     """Return the design that the arguments describe, with one entry for each of the counts."""
     option = check_option(design, "design", _ARGUMENTS)
-    given = {"sample_size": sample_size, "population_size": population_size, "rate": rate}
     needed, refused = _ARGUMENTS[option]
-    for name in needed:
-        if given[name] is None:
-            raise InvalidParameterError(f"{name} must be given for design={option!r}")
-    for name in refused:
-        if given[name] is not None:
-            raise InvalidParameterError(f"{name} must not be given for design={option!r}")
+    for name in (*needed, *refused):
+        if (given[name] is None) == (name in needed):
+            must = "must be given" if name in needed else "must not be given"
+            raise InvalidParameterError(f"{name} {must} for design={option!r}")
 
     def one_each(name: str) -> FloatArray:
         array = x.setting(given[name], name)
@@ -291,7 +228,10 @@ def checked_design(
             )
         return np.broadcast_to(array, len(x))
 
-    size = None if population_size is None else _checked_size(one_each("population_size"))
+    size = None
+    if given["population_size"] is not None:
+        size = check_array(one_each("population_size"), "population_size", le=LARGEST_NOBS)
+        size = check_integer_array(size, "population_size", ge=1)
     if option == "poisson":
         chance = check_array(one_each("rate"), "rate", ge=_SMALLEST_RATE, le=1)
         return PoissonSampling(rate=chance, population_size=size)
@@ -307,18 +247,6 @@ def checked_design(
             "units differ"
         )
     return SimpleRandomSampling(sample_size=sample, population_size=size)
-
-
-_ARGUMENTS: dict[DesignName, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "srs": (("sample_size", "population_size"), ("rate",)),
-    "poisson": (("rate",), ("sample_size",)),
-}
-"""Arguments that each design needs, and those that it does not take."""
-
-
-def _checked_size(size: FloatArray) -> FloatArray:
-    check_array(size, "population_size", le=LARGEST_NOBS)
-    return check_integer_array(size, "population_size", ge=1)
 
 
 # Exact intervals for a population total: inversion over the whole numbers.
@@ -427,15 +355,7 @@ def _limits_of_each(
 
 
 class _Cells:
-    """Possible totals of the strata, in cells of neighbours; arrays of shape (strata, cells).
-
-    Parameters
-    ----------
-    count, noise, design
-        What was published, and how.
-    low, high : array of float
-        The least and the largest total of each stratum.
-    """
+    """Possible totals of the strata, in cells of neighbours; arrays of shape (strata, cells)."""
 
     def __init__(
         self,

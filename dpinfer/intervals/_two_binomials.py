@@ -47,25 +47,7 @@ Transform = Callable[[FloatArray], FloatArray]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Sample:
-    """A noisy count T = X + e with X ~ Binomial(n, p), least <= n <= most.
-
-    Parameters
-    ----------
-    count : float
-        The count that was published.
-    most, least : float
-        Limits of the number of trials.
-    noise : NoiseLaw
-        Law of the noise, symmetric.
-    size : float
-        Number of trials that the ordering takes for true; not chosen by the count.
-    unit : float
-        Distance of neighbouring values of T, 0 where it has a density.
-    low, high : float
-        Limits of p.
-    mirrored : bool
-        Whether T counts failures, with 1 - p in the place of p.
-    """
+    """A noisy count T = X + e with X ~ Binomial(n, p), least <= n <= most."""
 
     count: float
     most: float
@@ -189,17 +171,7 @@ def _groups(n: float, p: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray
 def lower_limit(
     first: Sequence[Sample], second: Sequence[Sample], f: Transform, alpha: float
 ) -> float:
-    """Lower limit of f(p₁) - f(p₂), exceeded with probability ``alpha`` at most; inf if none stays.
-
-    Parameters
-    ----------
-    first, second : sequence of Sample
-        The samples, as they are looked at for p in ranges that hold all p together.
-    f : callable
-        The increasing transform; it may be infinite at 0 and 1.
-    alpha : float
-        Error probability of the limit.
-    """
+    """Lower limit of f(p₁) - f(p₂) that errs with probability ``alpha``; inf where none stays."""
     miss = MISSED * alpha
     parts = [[one.limited(0.5 * miss) for one in pieces] for pieces in (first, second)]
     pairs = [(one, other) for one in parts[0] for other in parts[1] if one and other]

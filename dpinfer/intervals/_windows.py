@@ -5,7 +5,6 @@ Columns come first in memory: an operation on a column is one on neighbouring nu
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -34,19 +33,7 @@ _WIDE = 64
 
 @dataclass(frozen=True)
 class Window:
-    """Posterior probabilities of the counts from ``first`` on, for each of n rows.
-
-    Parameters
-    ----------
-    first : array, shape (n,)
-        The count of the first column.
-    mass : array, shape (w, n)
-        The probabilities; each row, a column in memory, sums to 1.
-    log_total : callable
-        Returns the logarithm of the sum of prior times likelihood, shape (n,).
-    summit : int, optional
-        The column to which all rows are known to rise, and from which they fall.
-    """
+    """Posterior probabilities of the counts from ``first`` on, for each of n rows."""
 
     first: FloatArray
     mass: FloatArray
@@ -222,65 +209,17 @@ def running(combine: np.ufunc, matrix: FloatArray) -> FloatArray:
 # Priors by the ratio of each probability to the next, from which windows are climbed.
 
 
-class Ladder(ABC):
-    """A prior of whole numbers given by π(k + 1)/π(k), with parameters of shape () or (n,)."""
-
-    @property
-    @abstractmethod
-    def shared(self) -> bool:
-        """Whether one prior serves all rows."""
-
-    @abstractmethod
-    def take(self, rows: NDArray[np.intp]) -> Self:
-        """Return the priors of some rows."""
-
-    @property
-    @abstractmethod
-    def concave(self) -> NDArray[np.bool_]:
-        """Whether the prior is log-concave."""
-
-    @abstractmethod
-    def step(self, k: FloatArray) -> FloatArray:
-        """π(k + 1)/π(k)."""
-
-    @abstractmethod
-    def limit_step(self, k: FloatArray) -> FloatArray:
-        """Return the step, or where that is increasing, its limit at infinity."""
-
-    @abstractmethod
-    def mode(self, near: FloatArray) -> FloatArray:
-        """Return a most probable count, the one next to ``near`` of several."""
-
-    @abstractmethod
-    def logpmf(self, k: FloatArray) -> FloatArray:
-        """Logarithm of π(k); 0 where the prior is flat and without an end."""
-
-    @abstractmethod
-    def radius(self, drop: FloatArray) -> FloatArray:
-        """Distance from the mode beyond which all probability is about e^-drop of the peak."""
-
-    @abstractmethod
-    def upper_end(self, log_mass: FloatArray) -> FloatArray:
-        """Return a count that is exceeded with at most this (log) probability."""
-
-
 @dataclass(frozen=True)
-class Flat(Ladder):
-    """The same probability for each whole number."""
+class Flat:
+    """The same probability for each whole number: the methods are those of :class:`Panjer`."""
 
     shared = True
+    concave = np.ones((), dtype=bool)
 
     def take(self, rows: NDArray[np.intp]) -> Self:
-        """Return the prior of any rows: the same."""
         return self
 
-    @property
-    def concave(self) -> NDArray[np.bool_]:
-        """Whether the prior is log-concave: yes."""
-        return np.ones((), dtype=bool)
-
     def step(self, k: FloatArray) -> FloatArray:
-        """π(k + 1)/π(k) = 1."""
         return np.ones(())
 
     limit_step = step
@@ -293,19 +232,17 @@ class Flat(Ladder):
         return np.zeros_like(k)
 
     def radius(self, drop: FloatArray) -> FloatArray:
-        """Return inf: it never falls."""
         return np.full((), np.inf)
 
-    def upper_end(self, log_mass: FloatArray) -> FloatArray:
-        """Return inf: it has none."""
-        return np.full((), np.inf)
+    upper_end = radius
 
 
 @dataclass(frozen=True)
-class Panjer(Ladder):
+class Panjer:
     """Negative binomial with a mean and a dispersion φ, variance mean + φ·mean²; Poisson at φ = 0.
 
-    π(k + 1)/π(k) = mean·(1 + φk)/((1 + φ·mean)(k + 1)), log-concave where φ <= 1.
+    π(k + 1)/π(k) = mean·(1 + φk)/((1 + φ·mean)(k + 1)), log-concave where φ <= 1. The parameters
+    have the shape () or (n,).
     """
 
     mean: FloatArray
@@ -313,16 +250,15 @@ class Panjer(Ladder):
 
     @property
     def shared(self) -> bool:
+        """Whether one prior serves all rows."""
         return self.mean.ndim == self.dispersion.ndim == 0
 
     def take(self, rows: NDArray[np.intp]) -> Self:
-        mean, dispersion = (
-            value if value.ndim == 0 else value[rows] for value in (self.mean, self.dispersion)
-        )
-        return type(self)(mean, dispersion)
+        return type(self)(*(x[rows] if x.ndim else x for x in (self.mean, self.dispersion)))
 
     @property
     def concave(self) -> NDArray[np.bool_]:
+        """Whether the prior is log-concave."""
         return np.asarray(self.dispersion <= 1.0)
 
     @property
@@ -342,6 +278,7 @@ class Panjer(Ladder):
         return np.where(self.concave, self.step(k), self._ratio * self.dispersion)
 
     def mode(self, near: FloatArray) -> FloatArray:
+        """Return a most probable count, the one next to ``near`` of several."""
         return np.floor(np.maximum((1.0 - self.dispersion) * self.mean, 0.0))
 
     def logpmf(self, k: FloatArray) -> FloatArray:
@@ -368,17 +305,25 @@ class Panjer(Ladder):
         return np.where(self.dispersion > 0, negative, poisson)
 
     def radius(self, drop: FloatArray) -> FloatArray:
+        """Distance from the mode beyond which all probability is about e^-drop of the peak."""
         spread = 1.0 + self.dispersion * self.mean
         return spread * bernstein_radius(self.mean / spread + 1.0, float(drop))
 
     def upper_end(self, log_mass: FloatArray) -> FloatArray:
-        """Bound the probability above by a geometric series: for φ > 1 only, inf elsewhere."""
+        """Return a count that is exceeded with at most this (log) probability.
+
+        By a geometric series: for φ > 1 only, inf elsewhere.
+        """
         excess = self.dispersion * self.mean
         with np.errstate(divide="ignore"):
             log_ratio = -np.log1p(1.0 / np.maximum(excess, 1e-300))  # of the geometric series
         log_first = -np.log1p(excess) / np.maximum(self.dispersion, 1.0)
         steps = (log_first + np.log1p(excess) - log_mass) / -log_ratio
         return np.where(self.concave, np.inf, np.maximum(np.ceil(steps), 0.0))
+
+
+Ladder = Flat | Panjer
+"""A prior of whole numbers by the ratio of each probability to the next."""
 
 
 # What was published as a likelihood of the count: steps, density and reach of the noise.
@@ -478,19 +423,7 @@ _CELLS = 1 << 15
 
 @dataclass(frozen=True)
 class Rows:
-    """Published counts with noise of one kind, and ladders as priors.
-
-    Parameters
-    ----------
-    count : array, shape (n,)
-        The published counts.
-    law : NoiseLaw
-        The noise, of shape () or (n,).
-    prior : Ladder
-        The priors, of shape () or (n,).
-    lower, upper : array, shape (n,)
-        Ends of the support.
-    """
+    """Published counts with noise of one kind, and ladders as priors."""
 
     count: FloatArray
     law: NoiseLaw
@@ -615,8 +548,7 @@ def _check_columns(columns: float) -> None:
         )
 
 
-# Windows of posteriors of which each count is weighed by itself: under one prior that is a table,
-# and of values that a publishing rule selected or clamped.
+# Windows of posteriors of which each count is weighed by itself.
 
 
 @dataclass(frozen=True)
@@ -624,40 +556,51 @@ class Table:
     """Logarithms of the prior of ``first``, ``first + 1``, …, shared by all rows."""
 
     first: float
-    logpmf: FloatArray
+    log_table: FloatArray
 
     @cached_property
     def possible(self) -> FloatArray:
         """The counts that have a probability."""
-        return np.asarray(np.flatnonzero(np.isfinite(self.logpmf)) + self.first, dtype=np.float64)
+        known = np.flatnonzero(np.isfinite(self.log_table))
+        return np.asarray(known + self.first, dtype=np.float64)
 
-    def logpmf_at(self, k: FloatArray) -> FloatArray:
+    def logpmf(self, k: FloatArray) -> FloatArray:
         """Logarithm of the prior; -inf outside the table."""
-        place = k - self.first
-        inside = (place >= 0) & (place < self.logpmf.size)
-        taken = self.logpmf[np.clip(place, 0, self.logpmf.size - 1).astype(np.intp)]
-        return np.where(inside, taken, -np.inf)
+        place, last = k - self.first, self.log_table.size - 1
+        taken = self.log_table[np.clip(place, 0, last).astype(np.intp)]
+        return np.where((place >= 0) & (place <= last), taken, -np.inf)
 
 
-class WeighedRows(ABC):
+@dataclass(frozen=True)
+class WeighedRows:
     """Published counts with noise of one kind, the posteriors of which are weighed count by count.
 
-    ``ends`` are the first and last count of each window: beyond them the weights are negligible.
+    Some may have been published because they reached a threshold, or been moved into bounds before.
+    With e the noise, the likelihood of a count k is g(y - k)/P(k + e >= τ), with P(k + e <= a) or
+    P(k + e >= b) in the place of g(y - k) for a value at the lower bound a or at the upper bound b.
+    The last two, and all for log-concave g, are monotone in k as far as y.
+
+    ``lower`` is finite where the value has a threshold or is at its lower bound, ``upper`` where it
+    is at its upper bound and the prior never falls. ``limits`` are τ, a and b, one line each;
+    without them the prior is a table, and values are as they were drawn.
     """
 
     count: FloatArray
     law: NoiseLaw
+    prior: Ladder | Table
+    lower: FloatArray
+    upper: FloatArray
+    limits: FloatArray | None = None
 
-    @property
-    @abstractmethod
-    def ends(self) -> tuple[FloatArray, FloatArray]: ...
-
-    @abstractmethod
-    def take(self, rows: NDArray[np.intp]) -> Self: ...
-
-    @abstractmethod
-    def log_weight(self, k: FloatArray) -> FloatArray:
-        """Logarithm of prior times likelihood, at counts of shape (w, n)."""
+    def take(self, rows: NDArray[np.intp]) -> Self:
+        return type(self)(
+            self.count[rows],
+            self.law.take(rows) if self.law.shape else self.law,
+            self.prior if isinstance(self.prior, Table) else self.prior.take(rows),
+            self.lower[rows],
+            self.upper[rows],
+            None if self.limits is None else self.limits[:, rows],
+        )
 
     @property
     def width(self) -> FloatArray:
@@ -676,100 +619,42 @@ class WeighedRows(ABC):
         total = mass.sum(axis=0)
         return Window(low, mass / total, lambda: np.log(total) + peak)
 
-
-@dataclass(frozen=True)
-class TableRows(WeighedRows):
-    """Values as they were drawn, and one table as their prior."""
-
-    count: FloatArray
-    law: NoiseLaw
-    prior: Table
-
-    def take(self, rows: NDArray[np.intp]) -> Self:
-        law = self.law.take(rows) if self.law.shape else self.law
-        return type(self)(self.count[rows], law, self.prior)
-
     def log_weight(self, k: FloatArray) -> FloatArray:
-        return self.prior.logpmf_at(k) + log_density(self.law, self.count - k)
-
-    @cached_property
-    def ends(self) -> tuple[FloatArray, FloatArray]:
-        possible = self.prior.possible
-        after = np.searchsorted(possible, self.count)
-        beside = possible[np.clip([after - 1, after], 0, possible.size - 1)]
-        known = self.log_weight(beside).max(axis=0)
-        peak = log_density(self.law, np.zeros_like(self.count)) + self.prior.logpmf.max()
-        # as many counts again as there are in the table, of at most this weight each
-        drop = peak - known + LOG_LEFT_OUT + np.log(possible.size)
-        far = np.where(np.isfinite(known), reach(self.law, np.where(drop > 0, drop, 0.0)), np.inf)
-        low = np.clip(np.floor(self.count - far), possible[0], possible[-1])
-        high = np.clip(np.ceil(self.count + far), possible[0], possible[-1])
-        return np.minimum(low, beside.min(axis=0)), np.maximum(high, beside.max(axis=0))
-
-
-@dataclass(frozen=True)
-class SelectedRows(WeighedRows):
-    """Values published because they reached a threshold, or moved into bounds before.
-
-    With e the noise, the likelihood of a count k is g(y - k)/P(k + e >= τ), with P(k + e <= a) or
-    P(k + e >= b) in the place of g(y - k) for a value at the lower bound a or at the upper bound b.
-    The last two, and all for log-concave g, are monotone in k as far as y.
-
-    ``lower`` is finite where the value has a threshold or is at its lower bound, ``upper`` where it
-    is at its upper bound and the prior never falls.
-    """
-
-    count: FloatArray
-    law: NoiseLaw
-    prior: Ladder | Table
-    lower: FloatArray
-    upper: FloatArray
-    threshold: FloatArray
-    lowest: FloatArray
-    highest: FloatArray
-
-    def take(self, rows: NDArray[np.intp]) -> Self:
-        cut = {
-            name: getattr(self, name)[rows]
-            for name in ("count", "lower", "upper", "threshold", "lowest", "highest")
-        }
-        law = self.law.take(rows) if self.law.shape else self.law
-        prior = self.prior if isinstance(self.prior, Table) else self.prior.take(rows)
-        return replace(self, law=law, prior=prior, **cut)
-
-    def log_weight(self, k: FloatArray) -> FloatArray:
-        prior = self.prior
-        belief = prior.logpmf_at(k) if isinstance(prior, Table) else prior.logpmf(k)
-        published = np.where(
-            self.threshold <= self.lowest, 0.0, self.law._logcdf(k - self.threshold)
-        )
-        drawn = log_density(self.law, self.count - k)
-        drawn = np.where(self.count == self.lowest, self.law._logcdf(self.lowest - k), drawn)
-        drawn = np.where(self.count == self.highest, self.law._logcdf(k - self.highest), drawn)
+        """Logarithm of prior times likelihood, at counts of shape (w, n)."""
+        belief, drawn = self.prior.logpmf(k), log_density(self.law, self.count - k)
+        if self.limits is None:
+            return belief + drawn
+        threshold, lowest, highest = self.limits
+        published = np.where(threshold <= lowest, 0.0, self.law._logcdf(k - threshold))
+        drawn = np.where(self.count == lowest, self.law._logcdf(lowest - k), drawn)
+        drawn = np.where(self.count == highest, self.law._logcdf(k - highest), drawn)
         possible = (belief > -np.inf) & (drawn > -np.inf) & (published > -np.inf)
         return np.where(possible, belief + drawn - np.where(possible, published, 0.0), -np.inf)
 
     @cached_property
     def ends(self) -> tuple[FloatArray, FloatArray]:
-        at_lowest, at_highest = self.count == self.lowest, self.count == self.highest
+        """First and last count of each window: beyond them the weights are negligible."""
+        if self.limits is None:
+            assert isinstance(self.prior, Table)
+            return self._ends_as_drawn(self.prior)
+        threshold, lowest, highest = self.limits
+        at_lowest, at_highest = self.count == lowest, self.count == highest
         near = np.clip(np.rint(self.count), self.lower, self.upper)
         prior = self.prior
         if isinstance(prior, Table):
-            mode = prior.possible[np.argmax(prior.logpmf_at(prior.possible))] + np.zeros_like(near)
-            most = np.asarray(prior.logpmf.max())
+            mode = prior.possible[np.argmax(prior.logpmf(prior.possible))] + np.zeros_like(near)
         else:
             mode = np.clip(prior.mode(near) + np.zeros_like(near), self.lower, self.upper)
-            most = prior.logpmf(mode)
         known = self.log_weight(np.stack([near, mode])).max(axis=0)
         peak = np.where(
             at_lowest | at_highest, 0.0, log_density(self.law, np.zeros_like(self.count))
         )
         # P(k + e >= τ) is 1/2 or more from τ on; below τ there are so many counts
         span = np.where(np.isfinite(self.lower), np.maximum(self.count - self.lower, 0.0), 0.0)
-        drop = peak + np.log(2.0) + most - known + LOG_LEFT_OUT + np.log1p(span)
+        drop = peak + np.log(2.0) + prior.logpmf(mode) - known + LOG_LEFT_OUT + np.log1p(span)
         drop = np.where(np.isfinite(drop), np.maximum(drop, 0.0), np.inf)
         far = np.ceil(reach(self.law, drop)) + 1.0
-        whole = at_lowest | (self.count - far <= self.threshold)
+        whole = at_lowest | (self.count - far <= threshold)
         low = np.where(whole, self.lower, np.maximum(self.lower, np.floor(self.count) - far))
         high = np.minimum(self.upper, np.ceil(self.count) + far)
         if at_highest.any():
@@ -779,6 +664,19 @@ class SelectedRows(WeighedRows):
                 end = np.minimum(end, np.maximum(near, mode) + np.ceil(prior.radius(falls)) + 1.0)
             high = np.where(at_highest, end, high)
         return np.minimum(low, near), np.maximum(high, near)
+
+    def _ends_as_drawn(self, prior: Table) -> tuple[FloatArray, FloatArray]:
+        possible = prior.possible
+        after = np.searchsorted(possible, self.count)
+        beside = possible[np.clip([after - 1, after], 0, possible.size - 1)]
+        known = self.log_weight(beside).max(axis=0)
+        peak = log_density(self.law, np.zeros_like(self.count)) + prior.log_table.max()
+        # as many counts again as there are in the table, of at most this weight each
+        drop = peak - known + LOG_LEFT_OUT + np.log(possible.size)
+        far = np.where(np.isfinite(known), reach(self.law, np.where(drop > 0, drop, 0.0)), np.inf)
+        low = np.clip(np.floor(self.count - far), possible[0], possible[-1])
+        high = np.clip(np.ceil(self.count + far), possible[0], possible[-1])
+        return np.minimum(low, beside.min(axis=0)), np.maximum(high, beside.max(axis=0))
 
 
 # The rows of a table in parts, of one kind of noise each, and their windows block by block.
@@ -795,17 +693,7 @@ _ALIKE = 2.0
 
 @dataclass(frozen=True)
 class Part:
-    """Rows of one kind of noise: where they are in the table, and which of them are alike.
-
-    Parameters
-    ----------
-    rows : Rows or WeighedRows
-        The different rows.
-    cells : array of int
-        The numbers of the cells of the table.
-    inverse : array of int, optional
-        The row of each of these cells; by default they have a row each, in order.
-    """
+    """Rows of one kind of noise: where they are in the table, and which of them are alike."""
 
     rows: Rows | WeighedRows
     cells: NDArray[np.intp]
@@ -830,18 +718,15 @@ class Part:
     def _blocks(self) -> list[NDArray[np.intp]]:
         """Split the rows so that windows of about the same width come together, and fit."""
         width = self.rows.width
-        narrowest, widest = float(width.min()), float(width.max())
-        if widest <= _ALIKE * narrowest:
-            order, sizes = np.arange(width.size), None
-        else:
-            order = np.argsort(width, kind="stable")
-            sizes = width[order]
+        widest = float(width.max())
+        alike = widest <= _ALIKE * float(width.min())
+        order = np.arange(width.size) if alike else np.argsort(width, kind="stable")
         blocks, start = [], 0
         while start < order.size:
             stop = min(start + _MOST_ROWS, order.size)
             # sorted by width: the last of the block is the widest
             while stop - start > 1:
-                most = widest if sizes is None else float(sizes[stop - 1])
+                most = widest if alike else float(width[order[stop - 1]])
                 if most * (stop - start) <= _PARTS_CELLS:
                     break
                 stop = start + (stop - start) // 2

@@ -89,10 +89,9 @@ def count_confint(
     method : {"exact", "tail-bound", "asymptotic", "naive"}
         ``"exact"``: by the law of the published value, whether it is the noise or follows a
         threshold and a clamp. ``"tail-bound"``: the union bound over all values, which holds for
-        all of them together whatever ``simultaneous`` says. ``"asymptotic"``: the normal quantile
-        times the standard deviation, offered for comparison; it does not have the stated coverage
-        unless the noise is Gaussian. ``"naive"``: as if there were no threshold and no clamp,
-        offered for comparison: it does not have the stated coverage where there are.
+        all of them together whatever ``simultaneous`` says. For comparison, without the stated
+        coverage: ``"asymptotic"``, the normal quantile times the standard deviation (right for
+        Gaussian noise only), and ``"naive"``, as if there were no threshold and no clamp.
     alternative : {"two-sided", "larger", "smaller"}
         An equal-tailed interval, or a one-sided one at the full ``alpha``: ``"larger"`` has a
         lower end only, ``"smaller"`` an upper end only.
@@ -116,9 +115,9 @@ def count_confint(
     -------
     Intervals
         One interval for each value, with the labels of ``count``; unpacks as ``lower, upper``.
-        Those by a threshold or a clamp say that their method is ``"conditional"``.
-        They cover the noise only: they are about the confidential values. An interval that
-        ``integer``, ``lower`` or ``upper`` leaves without any value is marked as empty.
+        They cover the noise only: they are about the confidential values. The method of those by
+        a threshold or a clamp is ``"conditional"``. An interval that ``integer``, ``lower`` or
+        ``upper`` leaves without any value is marked as empty.
 
     Raises
     ------
@@ -150,12 +149,13 @@ def count_confint(
     published as they are (:class:`~dpinfer.mechanisms.Exact`) do not count towards k. Simultaneous
     exact intervals of dependent estimates are those of :func:`~dpinfer.linear_confint`.
 
-    *With a threshold.* A confidential value f is published as Y = f + e if that reaches the
-    threshold τ. Given that it was, P(Y ≥ y) = S(y-f)/S(τ-f) with S(x) = P(e ≥ x), which grows with
-    f. The interval holds the f with P(Y ≥ y | Y ≥ τ; f) > α/2 and P(Y ≤ y | Y ≥ τ; f) > α/2.
-    Whatever f is, it misses at most a share α of the published values: exactly α for continuous
-    noise, less where noise takes whole numbers. Intervals of unpublished values are not part of
-    that; see :func:`~dpinfer.unpublished_bound`.
+    *With a threshold* τ, P(Y ≥ y) = S(y-f)/S(τ-f) given publication, with S(x) = P(e ≥ x), which
+    grows with f. The interval holds the f with P(Y ≥ y | Y ≥ τ; f) > α/2 and
+    P(Y ≤ y | Y ≥ τ; f) > α/2. Whatever f is, it misses at most a share α of the published values:
+    exactly α for continuous noise. Intervals of unpublished values are not part of that; see
+    :func:`~dpinfer.unpublished_bound`. The naive interval falls short where f < τ: under Laplace
+    noise it covers f = τ - d in a share 1 - α·exp(d/b) of the published values, and from d = 3b on
+    in *none* at the 95 % level.
 
     Near the threshold the data say little. Laplace and geometric noise have no memory, so that
     for f ≤ τ the conditional law is the same for every f: where exp(-(y-τ)/b) > α/2 the lower
@@ -165,27 +165,20 @@ def count_confint(
     that likely enough: its interval is empty, as are those that ``lower`` leaves without a value.
     Where f ≤ τ, Laplace noise leaves a share α/2 of published values with an empty interval.
 
-    The maximum-likelihood estimate maximises the conditional likelihood p(y-f)/S(τ-f). Under
-    Gaussian noise it is the f with E[Y | Y ≥ τ; f] = y, which decreases to -inf as y decreases to
-    τ. Under Laplace and geometric noise it is y itself: the likelihood has its peak there,
-    however unlikely publication was (where y = τ it is the same for all f ≤ τ, and y the largest
-    of them). The median-unbiased estimate solves P(Y ≥ y | Y ≥ τ; f) = 1/2, so that it is above and
-    below f equally often among published values; where noise takes whole numbers it is the middle
-    of the interval with both tails at 1/2. Tulap noise is made for counts: with a threshold its
-    ends and maximum-likelihood estimates are whole numbers, as the confidential values are; where
-    it is bounded, the likeliest value near the threshold may be the lowest that can reach it.
-
-    The naive interval falls short where f is below the threshold. Under Laplace noise it covers
-    f = τ - d in a share 1 - α·exp(d/b) of the published values: at the 95 % level 0.95 for d = 0,
-    0.86 for d = b, 0.63 for d = 2b and, from d = 3b on, in *none*.
+    The maximum-likelihood estimate maximises p(y-f)/S(τ-f). Under Gaussian noise it is the f with
+    E[Y | Y ≥ τ; f] = y, which decreases to -inf as y decreases to τ. Under Laplace and geometric
+    noise it is y itself, however unlikely publication was. The median-unbiased estimate solves
+    P(Y ≥ y | Y ≥ τ; f) = 1/2; where noise takes whole numbers it is the middle of the interval with
+    both tails at 1/2. Under Tulap noise, which is made for counts, ends and maximum-likelihood
+    estimates are whole numbers; where it is bounded, the likeliest value near the threshold may be
+    the lowest that can reach it.
 
     *With a clamp.* Of a value at the upper bound c it is known only that f + e ≥ c, so the interval
     has no upper end; its lower end is the ordinary one, at P(e ≥ c - f) = α/2. At the lower bound
-    it is the other way round. Within the bounds the intervals are the ordinary ones. The end that
-    is left keeps the error probability α/2, although the other side cannot be missed: at the full
-    α, a confidential value near the bound would be missed with probability up to 3α/2, from above
-    and from below. Whether a value is at a bound is itself random. Estimates at a bound are
-    infinite, as the likelihood grows without end, unless ``lower`` or ``upper`` stops them.
+    it is the other way round. The end that is left keeps the error probability α/2, although the
+    other side cannot be missed: at the full α, a confidential value near the bound would be missed
+    with probability up to 3α/2, as it is random whether a value is at a bound. Estimates at a bound
+    are infinite, as the likelihood grows without end, unless ``lower`` or ``upper`` stops them.
 
     References
     ----------
@@ -196,46 +189,28 @@ def count_confint(
     Šidák, Z. (1967). Rectangular confidence regions for the means of multivariate normal
     distributions. doi:10.1080/01621459.1967.10482935.
     Zhong, H. and Prentice, R. L. (2008). Bias-reduced estimators and confidence intervals for odds
-    ratios in genome-wide association studies. Biostatistics 9(4), 621-634.
-    doi:10.1093/biostatistics/kxn001.
+    ratios in genome-wide association studies. doi:10.1093/biostatistics/kxn001.
 
     Examples
     --------
-    >>> from dpinfer.mechanisms import Laplace
-    >>> lower, upper = count_confint(4.2, mechanism=Laplace.from_epsilon(1), alpha=0.1)
-    >>> lower.round(2), upper.round(2)
-    (np.float64(1.9), np.float64(6.5))
-    >>> noise = Laplace.from_epsilon(1, sensitivity=3)
-    >>> intervals = count_confint([5.3, -2.8, 1.1], mechanism=noise, method="tail-bound")
-    >>> intervals.upper - [5.3, -2.8, 1.1]
-    array([12.28303369, 12.28303369, 12.28303369])
+    >>> from dpinfer.mechanisms import Laplace, Rounded
+    >>> count_confint(4.2, mechanism=Laplace.from_epsilon(1), alpha=0.1)
+    Intervals([1.89741, 6.50259], level 0.9, exact)
 
     Where the noisy number was rounded, and where counts were rounded up before the noise:
 
-    >>> from dpinfer.mechanisms import Rounded
     >>> count_confint(4, mechanism=Rounded(Laplace.from_epsilon(1)), alpha=0.1)
     Intervals([2, 6], level 0.9, exact)
     >>> count_confint(813.6, mechanism=Laplace(scale=10.0), bin_size=8)
     Intervals([777, 840], level 0.95, exact)
 
-    Values that were published because they reached a threshold, and values cut off at 0:
+    Values that were published because they reached a threshold; a release knows that of itself:
 
     >>> intervals = count_confint(
     ...     [107.3, 140.2, 190.6], mechanism=Laplace(scale=10.0), threshold=100, lower=0
     ... )
     >>> intervals.lower.round(1), intervals.upper.round(1)
     (array([  0. , 107.6, 160.6]), array([130.9, 170. , 220.6]))
-    >>> intervals = count_confint([0.0, 3.2, 25.4], mechanism=Laplace(scale=2.0), clamp=0)
-    >>> intervals.lower.round(2), intervals.upper.round(2)
-    (array([ -inf, -2.79, 19.41]), array([ 5.99,  9.19, 31.39]))
-
-    A release knows how it was published:
-
-    >>> from dpinfer import Geometric, Release
-    >>> release = Release([530.0, 97.0, 91.0], mechanism=Geometric(scale=10.0), threshold=90)
-    >>> lower, upper = count_confint(release, lower=0, integer=True)
-    >>> lower, upper
-    (array([500.,   0.,   0.]), array([560., 121., 105.]))
     """
     alpha = check_alpha(alpha)
     method = check_option(method, "method", (*COUNT_METHODS, "naive"))
@@ -246,14 +221,8 @@ def count_confint(
         name: None if bound is None else check_scalar(bound, name)
         for name, bound in (("lower", lower), ("upper", upper))
     }
-    x = noisy(
-        count,
-        mechanism=mechanism,
-        threshold=threshold,
-        clamp=clamp,
-        bin_size=bin_size,
-        name="count",
-    )
+    how = {"threshold": threshold, "clamp": clamp, "bin_size": bin_size}
+    x = noisy(count, mechanism=mechanism, name="count", **how)
     rows = SelectedRows.of(x) if method != "naive" and x.is_selected else None
     if rows is not None and method != "exact":
         raise InvalidParameterError(
@@ -261,30 +230,29 @@ def count_confint(
         )
     tests = max(1, int(np.count_nonzero(x.variance))) if together else 1
     q = tail_of(alpha, method, tests, len(sides))
+    notes: tuple[str, ...] = ()
+    mc_error = 0.0
     with np.errstate(over="ignore"):
-        half, notes, mc_error = _half_widths(x, q, method), tuple[str, ...](), 0.0
-    if together and method == "exact" and not x.are_independent():
-        if len(sides) < 2:
-            raise InvalidParameterError(
-                f"alternative must be 'two-sided' for dependent estimates together, got "
-                f"{alternative!r}: or divide alpha by their number"
+        half = _half_widths(x, q, method)
+        if together and method == "exact" and not x.are_independent():
+            if len(sides) < 2:
+                raise InvalidParameterError(
+                    f"alternative must be 'two-sided' for dependent estimates together, got "
+                    f"{alternative!r}: or divide alpha by their number"
+                )
+            pivot = critical_pivot(
+                lambda size, generator: x.draw(size, rng=generator),
+                x.std,
+                alpha,
+                reps,
+                rng,
+                noises=x.noises.size,
             )
-        pivot = critical_pivot(
-            lambda size, generator: x.draw(size, rng=generator),
-            x.std,
-            alpha,
-            reps,
-            rng,
-            noises=x.noises.size,
-        )
-        half, mc_error, notes = pivot.value * x.std, pivot.mc_error, (pivot.note,)
-    values = x.values
-    with np.errstate(over="ignore"):
-        centre = values if rows is None else rows.values
+            half, mc_error, notes = pivot.value * x.std, pivot.mc_error, (pivot.note,)
+        centre = x.values if rows is None else rows.values
         ends = {"lower": centre - half, "upper": centre + half}
-    if rows is not None:
-        with np.errstate(over="ignore"):
-            values = rows.estimate(chosen)
+        if rows is not None:
+            centre = rows.estimate(chosen)
             rows.follow_rule(ends, q, sides)
     if x.rule is not None and x.rule.after > 0:
         reach = x.rule.after / 2
@@ -298,7 +266,7 @@ def count_confint(
         ends["lower"] = np.where(empty, np.inf, ends["lower"])
         ends["upper"] = np.where(empty, -np.inf, ends["upper"])
     intervals = Intervals(
-        estimate=x.shaped(values),
+        estimate=x.shaped(centre),
         lower=x.shaped(ends["lower"]),
         upper=x.shaped(ends["upper"]),
         alpha=alpha,
@@ -384,7 +352,7 @@ def linear_confint(
         labels, the index of a Series, the columns of a DataFrame or the keys of a mapping say
         which value each weight is for, and values without a weight have no part; the index of a
         DataFrame labels the intervals.
-    mechanism : NoiseLaw or sequence of NoiseLaw, optional
+    mechanism : NoiseLaw or sequence of NoiseLaw
         The law of the noise: one for all values, or one for each. Left out where ``values`` carries
         its own.
     alpha : float, default 0.05
@@ -420,26 +388,24 @@ def linear_confint(
 
     Notes
     -----
-    The error of Σ cᵢyᵢ is Σ cᵢeᵢ, whose law is that of
-    :class:`~dpinfer.mechanisms.WeightedSum`; the interval is estimate ± t with t the smallest
-    number for which P(Σ cᵢeᵢ > t) ≤ α/2. Where one noise only has a weight, its own quantile serves
-    in the place of the Chernoff bound.
+    The interval is Σ cᵢyᵢ ± t with t the smallest number for which P(Σ cᵢeᵢ > t) ≤ α/2, by the law
+    of :class:`~dpinfer.mechanisms.WeightedSum`. Where one noise only has a weight, its own quantile
+    serves in the place of the Chernoff bound.
 
-    With ``simultaneous=True`` the functions are covered together. Where no value has a part in two
-    of them, their errors are independent, and each interval has the level (1 - α)^(1/k) of Šidák.
-    Otherwise the intervals are estimate ± c·standard error, with c the ⌈(1 - α)(R + 1)⌉-th smallest
-    of R simulated values of the largest studentised error: their coverage is at least 1 - α for
-    every R, on the average over simulations, and varies by ``mc_error`` from one simulation to
-    another. Simultaneous normal intervals have the level of Šidák, which is conservative for
-    dependent normal errors. For the union bound with exact quantiles, which is not simulated,
-    divide ``alpha`` by the number of functions.
+    With ``simultaneous=True``, functions of which no two share a value have independent errors, and
+    the level (1 - α)^(1/k) of Šidák each. Otherwise the intervals are estimate ± c·standard error,
+    with c the ⌈(1 - α)(R + 1)⌉-th smallest of R simulated values of the largest studentised error
+    (Davison and Hinkley 1997, §4.2.1): their coverage is at least 1 - α for every R, on the average
+    over simulations, and varies by ``mc_error`` from one simulation to another. Simultaneous normal
+    intervals have the level of Šidák, which is conservative for dependent normal errors. For the
+    union bound with exact quantiles, divide ``alpha`` by the number of functions.
 
     Under whole-numbered noise, ends that are not whole numbers themselves move outward by 1e-14 of
     the terms, so that rounding does not take away an end that is attained.
 
     References
     ----------
-    Davison, A. C. and Hinkley, D. V. (1997). Bootstrap Methods and their Application, §4.2.1.
+    Davison, A. C. and Hinkley, D. V. (1997). Bootstrap Methods and their Application.
     doi:10.1017/CBO9780511802843.
     Šidák, Z. (1967). Rectangular confidence regions for the means of multivariate normal
     distributions. doi:10.1080/01621459.1967.10482935.
@@ -448,14 +414,8 @@ def linear_confint(
     --------
     The difference of two counts; the width is that of the law of e₁ - e₂, not of two intervals:
 
-    >>> from dpinfer.mechanisms import Laplace
-    >>> lower, upper = linear_confint([120.5, 100.5], [1, -1], mechanism=Laplace(scale=2.0))
-    >>> lower.round(4), upper.round(4)
-    (np.float64(11.774), np.float64(28.226))
-
-    With labels, weights name the values that they are for:
-
     >>> import pandas as pd
+    >>> from dpinfer.mechanisms import Laplace
     >>> counts = pd.Series({"north": 120.5, "south": 100.5, "west": 80.5})
     >>> linear_confint(counts, {"north": 1, "south": -1}, mechanism=Laplace(scale=2.0))
     Intervals([11.774, 28.226], level 0.95, exact)
@@ -470,8 +430,6 @@ def linear_confint(
     >>> bound = linear_confint(x, pairs, method="tail-bound")
     >>> [float(way.width[0].round(1)) for way in (joint, union, bound)]
     [20.2, 21.6, 34.1]
-    >>> round(joint.mc_error, 5)
-    0.00069
     """
     x = noisy_vector(values, mechanism)
     table = as_table(weights, "weights")

@@ -55,15 +55,7 @@ _FARTHEST_SCALE = 64
 
 @dataclass(frozen=True, kw_only=True)
 class HistogramMode:
-    """The bin with the largest noisy count.
-
-    Parameters
-    ----------
-    epsilon, delta : float
-        The budget that is spent; ``delta`` 0 means noise on every one of the bins.
-    bins : float
-        Number of bins, inf for the stability-based histogram without bounds.
-    """
+    """The bin with the largest noisy count."""
 
     epsilon: float
     delta: float
@@ -274,19 +266,7 @@ def _most_steps(nobs: int) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan(ABC):
-    """Steps that spend a budget; all fields are public.
-
-    Parameters
-    ----------
-    nobs : int
-        Size of the sample.
-    mean_bounds : (float, float)
-        Bounds on the mean, possibly infinite.
-    range : HistogramMode
-        The histogram that finds the range.
-    epsilon_mean : float
-        Budget of the noisy mean.
-    """
+    """Steps that spend a budget; all fields are public."""
 
     nobs: int
     mean_bounds: Ends

@@ -19,6 +19,7 @@ from dpinfer._check import (
     check_scalar,
     show,
 )
+from dpinfer._numerics.lattice import alike
 from dpinfer.errors import ConvergenceError, InvalidParameterError, NotEstimableError
 from dpinfer.intervals._windows import (
     LOG_LEFT_OUT,
@@ -30,9 +31,8 @@ from dpinfer.intervals._windows import (
     Part,
     Point,
     Rows,
-    SelectedRows,
     Table,
-    TableRows,
+    WeighedRows,
     Window,
     bound,
     check_law,
@@ -84,56 +84,59 @@ def ladder_of(prior: CountPrior, x: NoisyValues) -> Ladder | None:
     return None
 
 
-def ladder_parts(
+def _parts(
     count: FloatArray,
     law: NoiseLaw,
-    ladder: Ladder,
+    prior: Ladder | Table,
     lower: float,
     upper: float,
-    rule: Rule | None = None,
+    rule: Rule | None,
 ) -> list[Part]:
-    """Return the rows of each kind of noise, with a prior that is a ladder."""
+    """Return the rows of each kind of noise; equal rows once where that is worth it."""
     parts = []
     for own, cells in groups(law, count.size):
-        prior = ladder if ladder.shared else ladder.take(cells)
-        shared = own.shape == () and ladder.shared and own.is_integer and rule is None
-        values, inverse = _distinct(count[cells]) if shared else (count[cells], None)
+        belief = prior.take(cells) if isinstance(prior, Panjer) and not prior.shared else prior
+        shared = isinstance(belief, Table) or belief.shared
+        values, inverse = count[cells], None
+        if own.shape == () and shared and own.is_integer and rule is None:
+            first, inverse = alike([values])
+            values = values[first]
         low, high = np.full(values.size, lower), np.full(values.size, upper)
-        if isinstance(prior, Panjer):
+        if isinstance(belief, Table):
+            low, high = (np.full(values.size, belief.possible[end]) for end in (0, -1))
+        elif isinstance(belief, Panjer):
             low = np.maximum(low, 0.0)
-            high = np.where(prior.mean == 0, np.minimum(high, 0.0), high)
-            prior = Panjer(np.maximum(prior.mean, _SMALLEST_MEAN), prior.dispersion)
+            high = np.where(belief.mean == 0, np.minimum(high, 0.0), high)
+            belief = Panjer(np.maximum(belief.mean, _SMALLEST_MEAN), belief.dispersion)
+        limits = None
         if rule is not None:
-            parts.append(Part(selected_rows(values, own, prior, low, high, cells, rule), cells))
-            continue
-        ends = bound(own)
-        low, high = (
-            np.maximum(low, np.ceil(values - ends)),
-            np.minimum(high, np.floor(values + ends)),
+            bounds = (rule.threshold, rule.lowest, rule.highest)
+            limits = np.stack([np.broadcast_to(limit, count.size)[cells] for limit in bounds])
+            _check_ends(values, limits, belief, low, high)
+        low, high = _reached(values, own, limits, belief, low, high)
+        if isinstance(belief, Table) or limits is not None:
+            parts.append(Part(WeighedRows(values, own, belief, low, high, limits), cells, inverse))
+        else:
+            parts.append(Part(Rows(values, own, belief, low, high), cells, inverse))
+    work = sum(float(part.rows.width.sum()) for part in parts)
+    if work > MOST_WORK:
+        raise InvalidParameterError(
+            "count must have posteriors over at most 2^34 counts in all, for memory and time, got "
+            f"about {work:.2g}: pass fewer rows, or a narrower prior"
         )
-        _check_possible(low <= high, values)
-        parts.append(Part(Rows(values, own, prior, low, high), cells, inverse))
-    _check_work(parts)
     return parts
 
 
-def selected_rows(
+def _check_ends(
     values: FloatArray,
-    law: NoiseLaw,
+    limits: FloatArray,
     prior: Ladder | Table,
     lower: FloatArray,
     upper: FloatArray,
-    cells: NDArray[np.intp],
-    rule: Rule,
-) -> SelectedRows:
-    """Return rows with a publishing rule; a support without an end is refused where it matters."""
-    bounds = (rule.threshold, rule.lowest, rule.highest)
-    threshold, lowest, highest = (
-        limit[cells] if isinstance(limit, np.ndarray) else np.full(cells.size, limit)
-        for limit in bounds
-    )
-    needed = np.isfinite(threshold) | (values == lowest)
-    if (needed & np.isinf(lower)).any():
+) -> None:
+    """Refuse a support without an end where a publishing rule makes that matter."""
+    threshold, lowest, highest = limits
+    if ((np.isfinite(threshold) | (values == lowest)) & np.isinf(lower)).any():
         raise InvalidParameterError(
             "lower must be given for values with a threshold or at a clamping bound: however far "
             "below a count may be, the value says little against it"
@@ -143,33 +146,36 @@ def selected_rows(
             "upper must be given for values at an upper clamping bound: no count is too large for "
             "them"
         )
+
+
+def _reached(
+    values: FloatArray,
+    law: NoiseLaw,
+    limits: FloatArray | None,
+    prior: Ladder | Table,
+    lower: FloatArray,
+    upper: FloatArray,
+) -> tuple[FloatArray, FloatArray]:
+    """Return the ends of the support from which the noise reaches each value; refuse none."""
     ends = bound(law)
-    lower = np.where(values == lowest, lower, np.maximum(lower, np.ceil(values - ends)))
-    upper = np.where(values == highest, upper, np.minimum(upper, np.floor(values + ends)))
-    _check_possible(lower <= upper, values)
-    return SelectedRows(values, law, prior, lower, upper, threshold, lowest, highest)
-
-
-def table_parts(
-    count: FloatArray, law: NoiseLaw, table: Table, rule: Rule | None = None
-) -> list[Part]:
-    """Return the rows of each kind of noise, with a prior that is a table."""
-    parts = []
-    for own, cells in groups(law, count.size):
-        if rule is not None:
-            low, high = (np.full(cells.size, table.possible[end]) for end in (0, -1))
-            rows = selected_rows(count[cells], own, table, low, high, cells, rule)
-            parts.append(Part(rows, cells))
-            continue
-        shared = own.shape == () and own.is_integer
-        values, inverse = _distinct(count[cells]) if shared else (count[cells], None)
-        ends = bound(own)
-        nearest = np.searchsorted(table.possible, values - ends)
-        reached = table.possible[np.minimum(nearest, table.possible.size - 1)] <= values + ends
-        _check_possible(reached & (nearest < table.possible.size), values)
-        parts.append(Part(TableRows(values, own, table), cells, inverse))
-    _check_work(parts)
-    return parts
+    low, high = (
+        np.maximum(lower, np.ceil(values - ends)),
+        np.minimum(upper, np.floor(values + ends)),
+    )
+    if limits is not None:
+        _, lowest, highest = limits
+        low, high = np.where(values == lowest, lower, low), np.where(values == highest, upper, high)
+    possible = low <= high
+    if isinstance(prior, Table) and limits is None:
+        nearest = np.searchsorted(prior.possible, values - ends)
+        reached = prior.possible[np.minimum(nearest, prior.possible.size - 1)] <= values + ends
+        possible = reached & (nearest < prior.possible.size)
+    if not possible.all():
+        raise InvalidParameterError(
+            f"count must be possible under mechanism, prior, lower and upper, got "
+            f"{values[~possible][0]:g}: no whole number of the support could have given it"
+        )
+    return low, high
 
 
 def log_prior_mass(part: Part, lower: float, upper: float) -> FloatArray:
@@ -178,8 +184,7 @@ def log_prior_mass(part: Part, lower: float, upper: float) -> FloatArray:
     It is a posterior's normaliser again, under noise so wide that its density is constant.
     """
     rows = part.rows
-    assert isinstance(rows, (Rows, SelectedRows))
-    assert isinstance(rows.prior, Ladder)
+    assert not isinstance(rows.prior, Table)
     size = 1 if rows.prior.shared else rows.count.size
     low, high = np.full(size, max(lower, 0.0)), np.full(size, upper)
     alone = Part(Rows(np.zeros(size), _CONSTANT, rows.prior, low, high), np.arange(size))
@@ -259,44 +264,15 @@ def _settled(
         values = count[cells]
         for row in {int(values.argmin()), int(values.argmax())}:
             alone = own.take([int(np.argmax(own.std))]) if own.shape else own
-            window = TableRows(values[[row]], alone, table).window()
+            open_ = np.full(1, np.inf)
+            window = WeighedRows(values[[row]], alone, table, -open_, open_).window()
             k = window.first + np.arange(len(window.mass))
             outer = (cut[0] & (k < table.first + margin)) | (
-                cut[1] & (k > table.first + table.logpmf.size - margin)
+                cut[1] & (k > table.first + table.log_table.size - margin)
             )
             if window.mass[outer].sum() > _SETTLED:
                 return False
     return True
-
-
-def _distinct(values: FloatArray) -> tuple[FloatArray, NDArray[np.intp]]:
-    """Return the different whole numbers, and the place of each value among them."""
-    low, high = values.min(), values.max()
-    if high - low > max(4 * values.size, 1 << 16):
-        distinct, inverse = np.unique(values, return_inverse=True)
-        return distinct, inverse
-    offset = (values - low).astype(np.intp)
-    present = np.zeros(int(high - low) + 1, dtype=bool)
-    present[offset] = True
-    place = np.cumsum(present) - 1
-    return np.flatnonzero(present) + low, place[offset]
-
-
-def _check_possible(possible: NDArray[np.bool_], count: FloatArray) -> None:
-    if not possible.all():
-        raise InvalidParameterError(
-            f"count must be possible under mechanism, prior, lower and upper, got "
-            f"{count[~possible][0]:g}: no whole number of the support could have given it"
-        )
-
-
-def _check_work(parts: list[Part]) -> None:
-    work = sum(float(part.rows.width.sum()) for part in parts)
-    if work > MOST_WORK:
-        raise InvalidParameterError(
-            "count must have posteriors over at most 2^34 counts in all, for memory and time, got "
-            f"about {work:.2g}: pass fewer rows, or a narrower prior"
-        )
 
 
 # Posteriors of confidential counts as a value.
@@ -682,12 +658,13 @@ def count_posterior(
     rule, of_all = x.rule, check_option(prior_of, "prior_of", PRIORS_OF) == "all"
     if rule is not None and of_all:
         rule = replace(rule, threshold=-np.inf)
+    known: Ladder | Table
     if ladder is not None:
-        parts = ladder_parts(rows, law, ladder, low, high, rule)
+        known = ladder
     elif isinstance(belief, TablePrior):
-        parts = table_parts(rows, law, table_of(belief, low, high), rule)
+        known = table_of(belief, low, high)
     elif isinstance(belief, FunctionPrior):
-        parts = table_parts(rows, law, tabulate(belief, rows, law, low, high, rule), rule)
+        known = tabulate(belief, rows, law, low, high, rule)
     else:
         raise InvalidParameterError(
             f"prior must be one of this package, got {show(prior)}: pass the logarithms of its "
@@ -704,7 +681,7 @@ def count_posterior(
         upper=high,
         labels=x.labels,
         notes=notes,
-        parts=tuple(parts),
+        parts=tuple(_parts(rows, law, known, low, high, rule)),
     )
 
 

@@ -32,13 +32,22 @@ from dpinfer.mechanisms.independent import Mechanism
 from dpinfer.releases.coerce import is_noisy, noisy
 from dpinfer.results.intervals import Intervals
 
-# Intervals for Poisson rates of a population, from counts published with noise.
-
-
 RatesMethod = Literal["exact", "mid-p", "score", "asymptotic"]
 
 LARGEST_COUNT = 1e15
 """Beyond it, neighbouring whole numbers run together in sums."""
+
+_RATES_ENDS: dict[RatesMethod, End] = {
+    "exact": EXACT,
+    "mid-p": MID_P,
+    "score": SCORE,
+    "asymptotic": WALD,
+}
+
+
+def _each(alpha: float, tests: int, are_independent: bool) -> float:
+    """Level of each of several intervals that hold together."""
+    return sidak(alpha, tests) if are_independent else alpha / tests
 
 
 def poisson_confint(
@@ -56,45 +65,32 @@ def poisson_confint(
     Parameters
     ----------
     count : float, array of shape (m,), Series, Release or estimate
-        The published counts: the number of events plus noise, not clamped since. They may be
-        negative. A release or a fit carries the law of its noise.
+        The published counts: the number of events plus noise, not clamped since.
     exposure : float, array of shape (m,) or Series, default 1
         The public exposure behind each count, > 0: person-years, area, time.
-    mechanism : NoiseLaw or sequence of NoiseLaw
-        The law of the noise: one for all counts, or one for each; left out where ``count`` carries
-        it.
-    alpha : float, default 0.05
-        One minus the confidence level, in (0, 1).
-    method : {"exact", "mid-p", "score", "asymptotic"}
-        As in :func:`proportion_confint`; ``"score"`` is its ``"wilson"``.
-    alternative : {"two-sided", "larger", "smaller"}
+    mechanism, alpha, method, alternative, simultaneous
+        As for :func:`proportion_confint`, with ``"score"`` in the place of its ``"wilson"``;
         ``"larger"`` gives intervals [lower, ∞), ``"smaller"`` [0, upper].
-    simultaneous : bool, default False
-        Whether the intervals shall cover all rates together with probability 1 - ``alpha``. The
-        counts of events then have to be independent; their errors may be dependent.
 
     Returns
     -------
     Intervals
-        One interval for each rate, in events per unit of exposure, with the labels of ``count``;
-        unpacks as ``lower, upper``. They cover noise and sampling. The estimate is
-        count/exposure, which is unbiased and may be negative. An interval is marked as empty where
-        no rate is compatible with the published count.
+        One interval for each rate, in events per unit of exposure, for noise and sampling. The
+        estimate is count/exposure, which is unbiased and may be negative. An interval is marked as
+        empty where no rate is compatible with the published count.
 
     Raises
     ------
     InvalidParameterError
-        If an argument is outside what is allowed, the shapes do not fit together, or the exact
-        tails are sums of too many terms.
+        If an argument is outside what is allowed, or the exact tails are sums of too many terms.
 
     Notes
     -----
     With T = X + e, X ~ Poisson(μ), μ = exposure·rate, and e the noise, the exact interval is the
-    set of μ with P(T >= t) >= α/2 and P(T <= t) >= α/2; its ends satisfy one of them with equality.
-    Without noise they are quantiles of χ²/2 (Garwood 1936). ``"mid-p"`` counts half of P(T = t)
-    and covers 1 - α on average rather than at least. ``"score"`` solves (t - μ)² = z²(μ + v) with v
-    the variance of the noise, and ``"asymptotic"`` is t ± z√(max(t, 0) + v). Both err where μ is
-    small, and in the tails where Laplace or geometric noise dominates.
+    set of μ with P(T >= t) >= α/2 and P(T <= t) >= α/2. Without noise its ends are quantiles of
+    χ²/2 (Garwood 1936). ``"score"`` solves (t - μ)² = z²(μ + v) with v the variance of the noise,
+    and ``"asymptotic"`` is t ± z√(max(t, 0) + v). Both err where μ is small, and in the tails where
+    Laplace or geometric noise dominates.
 
     References
     ----------
@@ -104,9 +100,8 @@ def poisson_confint(
     Examples
     --------
     >>> from dpinfer.mechanisms import Geometric
-    >>> lower, upper = poisson_confint(31, 12.5, mechanism=Geometric.from_epsilon(0.5))
-    >>> lower.round(4), upper.round(4)
-    (np.float64(1.5847), np.float64(3.6312))
+    >>> poisson_confint(31, 12.5, mechanism=Geometric.from_epsilon(0.5))
+    Intervals([1.58474, 3.63122], level 0.95, exact)
     """
     alpha = check_alpha(alpha)
     method = check_option(method, "method", _RATES_ENDS)
@@ -118,32 +113,20 @@ def poisson_confint(
     time = x.setting(exposure, "exposure", gt=0, ge=1e-100, le=1e100)
     published = x.column(time)
     t, unit = (np.broadcast_to(part, published.shape).reshape(-1) for part in (published, time))
-    rows = NoisyRows(count=t, family=PoissonCounts(size=t.size), noise=x.marginal)
+    rows = NoisyRows(count=t, family=PoissonCounts(t.size), noise=x.marginal)
     each = _each(alpha, t.size, x.are_independent()) if together else alpha
-    lower, upper = ends(partial(_RATES_ENDS[method], rows), rows.family.largest, each, side)
+    found = ends(partial(_RATES_ENDS[method], rows), rows.family.largest, each, side)
+    centre, lower, upper = ((part / unit).reshape(published.shape) for part in (t, *found))
     return Intervals(
-        estimate=(t / unit).reshape(published.shape),
-        lower=(lower / unit).reshape(published.shape),
-        upper=(upper / unit).reshape(published.shape),
+        estimate=centre,
+        lower=lower,
+        upper=upper,
         alpha=alpha,
         method=method,
         uncertainty="noise+sampling",
         simultaneous=together,
         labels=x.labels,
     )
-
-
-def _each(alpha: float, tests: int, are_independent: bool) -> float:
-    """Level of each of several intervals that hold together."""
-    return sidak(alpha, tests) if are_independent else alpha / tests
-
-
-_RATES_ENDS: dict[RatesMethod, End] = {
-    "exact": EXACT,
-    "mid-p": MID_P,
-    "score": SCORE,
-    "asymptotic": WALD,
-}
 
 
 # Intervals for a proportion where the number of trials is known only with noise.
@@ -199,8 +182,13 @@ class _Search:
 
     def ends(self) -> FloatArray:
         """Return the ends; inf or -inf, beyond the other limit, where nothing is accepted."""
-        grid = self._grid()
-        accepted = np.stack([self._excess(p, self._all) >= 0.0 for p in grid])
+        # proportions from the outermost to the innermost, one column for each row
+        centre, error = estimate(self.rows), np.maximum(_standard_error(self.rows), _EDGE)
+        away = np.concatenate([-_AWAY[:0:-1], _AWAY])[:, np.newaxis]
+        inside = np.clip(centre + away * error, _EDGE, 1.0 - _EDGE)
+        edge = np.full((1, centre.size), _EDGE)
+        grid = np.concatenate([edge, inside, 1.0 - edge])[:: self.side]
+        accepted = np.stack([self._excess(p, np.arange(centre.size)) >= 0.0 for p in grid])
         first = np.argmax(accepted, axis=0)
         there = accepted.any(axis=0)
         end = np.where(there, 0.0 if self.side > 0 else 1.0, self.side * np.inf)
@@ -210,24 +198,11 @@ class _Search:
             end[rows] = self._ties(self._boundary(outer, inner, rows), rows)
         return end
 
-    @property
-    def _all(self) -> Rows:
-        return np.arange(self.rows.count.size)
-
     def _excess(self, p: FloatArray, rows: Rows) -> FloatArray:
         """P-value at proportions, minus what makes it too small."""
         test = self.rows.under(p, rows)
         alternative: Alternative = "larger" if self.side > 0 else "smaller"
         return test.largest(alternative, test.difference) - self.probability
-
-    def _grid(self) -> FloatArray:
-        """Proportions from the outermost to the innermost, one column for each row."""
-        centre, error = estimate(self.rows), np.maximum(_standard_error(self.rows), _EDGE)
-        away = np.concatenate([-_AWAY[:0:-1], _AWAY])[:, np.newaxis]
-        inside = np.clip(centre + away * error, _EDGE, 1.0 - _EDGE)
-        edge = np.full((1, centre.size), _EDGE)
-        grid = np.concatenate([edge, inside, 1.0 - edge])
-        return grid if self.side > 0 else grid[::-1]
 
     def _boundary(self, outer: FloatArray, inner: FloatArray, rows: Rows) -> FloatArray:
         """Where the p-value passes the probability, on the outer side of what is left open."""
@@ -235,9 +210,8 @@ class _Search:
         def excess(p: FloatArray, index: Rows) -> FloatArray:
             return -self.side * self._excess(p, rows[index])
 
-        low, high = (outer, inner) if self.side > 0 else (inner, outer)
-        brackets = find_root(excess, low, high, rtol=_ACCURACY, atol=_EDGE)
-        return brackets[0 if self.side > 0 else 1]
+        low, high = (outer, inner)[:: self.side]
+        return find_root(excess, low, high, rtol=_ACCURACY, atol=_EDGE)[:: self.side][0]
 
     def _ties(self, end: FloatArray, rows: Rows) -> FloatArray:
         """Move ends out to fractions at which ties make the test accept."""
@@ -276,15 +250,14 @@ def proportion_confint(
     ----------
     count : float, array of shape (m,), Series, Release or estimate
         The published counts: the number of successes plus noise, not clamped since. They may be
-        negative or exceed ``nobs``. A release or a fit carries the law of its noise.
+        negative or exceed ``nobs``.
     nobs : int, array of shape (m,), Series, Release or estimate
         The number of trials behind each count: public and >= 1, or published with noise.
     mechanism : NoiseLaw or sequence of NoiseLaw
         The law of the noise: one for all counts, or one for each; left out where ``count`` carries
         it.
     nobs_mechanism : NoiseLaw or sequence of NoiseLaw, optional
-        The law of the noise in ``nobs``, where that was published with noise and does not carry
-        it.
+        The law of the noise in ``nobs``, where that has noise and does not carry its law.
     nobs_is_total : bool, default False
         Whether ``count`` is a summand of ``nobs``, its noise included. ``nobs_mechanism`` is then
         the noise of the other summands; :class:`WeightedSum` adds up several. Where both carry
@@ -298,7 +271,7 @@ def proportion_confint(
         ``"asymptotic"``.
     alternative : {"two-sided", "larger", "smaller"}
         ``"larger"`` gives intervals [lower, 1], the proportions that the test against larger ones
-        does not reject; ``"smaller"`` gives [0, upper].
+        does not reject; ``"smaller"`` gives [0, upper]. (statsmodels has it the other way round.)
     simultaneous : bool, default False
         Whether the intervals shall cover all proportions together with probability 1 - ``alpha``.
         The counts then have to be independent; where their errors are not, or share a number of
@@ -310,30 +283,29 @@ def proportion_confint(
     Returns
     -------
     Intervals
-        One interval for each proportion, with the labels of ``count``; unpacks as
-        ``lower, upper``. They cover noise and sampling. The estimate is count/nobs, which is
-        unbiased where ``nobs`` is known, and may lie outside [0, 1]; a noisy ``nobs`` counts as 1
-        at least. An interval is marked as empty where no proportion is compatible with the
-        published count; empty intervals are part of the stated coverage.
+        One interval for each proportion, for noise and sampling, with the labels of ``count``;
+        unpacks as ``lower, upper``. The estimate is count/nobs, which is unbiased where ``nobs`` is
+        known, and may lie outside [0, 1]; a noisy ``nobs`` counts as 1 at least. An interval is
+        marked as empty where no proportion is compatible with the published count; empty intervals
+        are part of the stated coverage.
 
     Raises
     ------
     InvalidParameterError
-        If an argument is outside what is allowed, the shapes do not fit together, a count is not a
-        whole number although the noise takes whole numbers only, or the exact tails are sums of
-        too many terms.
+        If an argument is outside what is allowed, a count is not a whole number although the noise
+        takes whole numbers only, or the exact tails are sums of too many terms.
 
     Notes
     -----
     With T = X + e, X ~ Binomial(n, p) and e the noise, P(T >= t; p) grows with p. The exact
-    interval is the set of p with P(T >= t; p) >= α/2 and P(T <= t; p) >= α/2. Its ends satisfy one
-    of them with equality, or are 0 or 1 where the inequality holds there. Without noise it is that
-    of Clopper and Pearson (1934). ``"mid-p"`` counts half of P(T = t), and is the same for
+    interval is the set of p with P(T >= t; p) >= α/2 and P(T <= t; p) >= α/2; without noise it is
+    that of Clopper and Pearson (1934). ``"mid-p"`` counts half of P(T = t), and is the same for
     continuous noise. ``"wilson"`` solves (t/n - p)² = z²(p(1-p)/n + v/n²) for p, with v the
     variance of the noise and z the normal quantile (Wilson 1927 with v = 0), and ``"asymptotic"``
     is p̂ ± z√(p̂(1-p̂)/n + v/n²) with p̂ = t/n, taken into [0, 1] under the root. Both err where n·p
     is small, and in the tails where Laplace or geometric noise dominates. All are intersected with
-    [0, 1], which keeps their coverage.
+    [0, 1], which keeps their coverage, and hold for counts that were published whatever their
+    value.
 
     The work is done once for all rows that share ``count``, ``nobs`` and mechanism. For Laplace,
     geometric and Tulap noise (not truncated) and up to 1e8 trials, the tails have a closed form in
@@ -350,40 +322,27 @@ def proportion_confint(
     count/nobs ± z√(n·p̂(1-p̂) + w²·v + p̂²·v')/n with n = nobs, v' the variance of its noise and
     w = 1, or 1 - p̂ where ``count`` is part of it.
 
-    In the ``proportion_confint`` of statsmodels, ``alternative`` has the opposite meaning.
-
-    The intervals assume that the count was published whatever its value.
-
     References
     ----------
+    Berger, R. L. and Boos, D. D. (1994). P values maximized over a confidence set for the nuisance
+    parameter. JASA 89, 1012-1016. doi:10.1080/01621459.1994.10476836.
     Clopper, C. J. and Pearson, E. S. (1934). The use of confidence or fiducial limits illustrated
     in the case of the binomial. Biometrika 26, 404-413. doi:10.1093/biomet/26.4.404.
     Wilson, E. B. (1927). Probable inference, the law of succession, and statistical inference.
-    Journal of the American Statistical Association 22, 209-212.
-    doi:10.1080/01621459.1927.10502953.
-    Berger, R. L. and Boos, D. D. (1994). P values maximized over a confidence set for the nuisance
-    parameter. Journal of the American Statistical Association 89, 1012-1016.
-    doi:10.1080/01621459.1994.10476836.
+    JASA 22, 209-212. doi:10.1080/01621459.1927.10502953.
 
     Examples
     --------
-    >>> from dpinfer.mechanisms import Geometric, Laplace
-    >>> lower, upper = proportion_confint(34.21, 100, mechanism=Laplace.from_epsilon(0.5))
-    >>> lower.round(4), upper.round(4)
-    (np.float64(0.2395), np.float64(0.4544))
-
-    A count that the noise made negative:
-
+    >>> from dpinfer.mechanisms import Geometric
     >>> noise = Geometric.from_epsilon(0.5)
-    >>> lower, upper = proportion_confint([-3, 0, 5], 50, mechanism=noise)
+    >>> lower, upper = proportion_confint([-3, 34], 100, mechanism=noise)
     >>> lower.round(4), upper.round(4)
-    (array([0., 0., 0.]), array([0.0857, 0.1583, 0.274 ]))
+    (array([0.    , 0.2334]), array([0.0432, 0.4569]))
 
     The number of trials published with noise too:
 
-    >>> lower, upper = proportion_confint(34, 103, mechanism=noise, nobs_mechanism=noise)
-    >>> lower.round(4), upper.round(4)
-    (np.float64(0.2249), np.float64(0.4497))
+    >>> proportion_confint(34, 103, mechanism=noise, nobs_mechanism=noise)
+    Intervals([0.224898, 0.449652], level 0.95, exact)
     """
     alpha = check_alpha(alpha)
     side = check_option(alternative, "alternative", ALTERNATIVES)
@@ -407,7 +366,7 @@ def proportion_confint(
         published = x.column(trials)
         shape = published.shape
         t, n = (np.broadcast_to(part, shape).reshape(-1) for part in (published, trials))
-        rows = NoisyRows(count=t, family=BinomialCounts(nobs=n), noise=x.marginal)
+        rows = NoisyRows(count=t, family=BinomialCounts(n), noise=x.marginal)
         end, centre = partial(known_end, rows), t / n
     each = _each(alpha, centre.size, independent) if together else alpha
     lower, upper = ends(end, np.ones(centre.size), each, side)

@@ -21,7 +21,6 @@ from dpinfer.estimation.targets import checked_weights, noisy_vector
 from dpinfer.intervals._fieller import CHANGE, RATIO, SHARE, Arcs, Map, joint_arcs, number_sets
 from dpinfer.intervals._ratio_sets import MOST_ROWS, exact_arcs, normal_arcs
 from dpinfer.mechanisms.independent import Mechanism
-from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.releases.coerce import noisy_pair
 from dpinfer.releases.values import NoisyValues
 from dpinfer.results.intervals import ConfidenceSets
@@ -75,7 +74,8 @@ def ratio_confint(
         ``"larger"`` rejects ratios only for being too small: a lower limit, and all beyond, where
         the denominator is positive and distinct from 0. ``"smaller"`` gives upper limits.
     simultaneous : bool, default False
-        Whether the sets shall cover all ratios together with probability 1 - ``alpha``.
+        Whether the sets shall cover all ratios together with probability 1 - ``alpha``: each has
+        α/k or, where all errors are independent, 1 - (1 - α)^(1/k) for k rows.
 
     Returns
     -------
@@ -100,9 +100,9 @@ def ratio_confint(
     With y₁ = f₁ + e₁ and y₂ = f₂ + e₂, the number y₁ - θ·y₂ is e₁ - θ·e₂ for θ = f₁/f₂ and has a
     known law. The set holds every r at which abs(y₁ - r·y₂) is at most the smallest t with
     P(e₁ - r·e₂ > t) ≤ α/2, and covers θ with probability at least 1 - α, exactly 1 - α for noise
-    with a density. A one-sided set leaves out only those r with y₁ - r·y₂ > t, or < -t, with t at
-    α, which is below 1/2. Where f₂ = 0 there is no ratio. For Gaussian noise this is Fieller's
-    theorem.
+    with a density; for Gaussian noise this is Fieller's theorem. A one-sided set leaves out only
+    those r with y₁ - r·y₂ > t, or < -t, with t at α, which is below 1/2. Where f₂ = 0 there is no
+    ratio.
 
     The quantile t is a norm of (1, -r) for symmetric log-concave noise such as Laplace and Gaussian
     noise (Bobkov 2010). The rejected r are then one arc of the projective line, and the set is an
@@ -119,28 +119,21 @@ def ratio_confint(
     Errors of estimates from one fit are weighted sums of the same noises, and so is e₁ - r·e₂: its
     law is found anew for each r, as in :func:`linear_ratio_confint`, for at most 2,000 pairs.
 
-    Simultaneous sets have α/k or, where all errors are independent, 1 - (1 - α)^(1/k) for each of
-    k rows.
-
     References
     ----------
-    Fieller, E. C. (1954). Some problems in interval estimation. Journal of the Royal Statistical
-    Society B 16(2), 175-185. doi:10.1111/j.2517-6161.1954.tb00159.x.
-
     Bobkov, S. G. (2010). Convex bodies and norms associated to convex measures. Probability Theory
     and Related Fields 147, 303-332.
+    Fieller, E. C. (1954). Some problems in interval estimation. JRSS B 16(2), 175-185.
+    doi:10.1111/j.2517-6161.1954.tb00159.x.
 
     Examples
     --------
-    >>> from dpinfer.mechanisms import Laplace
-    >>> lower, upper = ratio_confint(60.4, 120.3, mechanism=Laplace(scale=2.0))
-    >>> lower.round(4), upper.round(4)
-    (np.float64(0.4486), np.float64(0.5577))
-
     Denominators near 0 leave large ratios possible:
 
-    >>> ratio_confint([60.4, 60.4, 3.1], [120.3, 2.9, 1.1], mechanism=Laplace(scale=2.0)).kind
-    array(['interval', 'complement', 'line'], dtype='<U10')
+    >>> from dpinfer.mechanisms import Laplace
+    >>> sets = ratio_confint([60.4, 60.4, 3.1], [120.3, 2.9, 1.1], mechanism=Laplace(scale=2.0))
+    >>> sets.kind, sets.lower[:2].round(4)
+    (array(['interval', 'complement', 'line'], dtype='<U10'), array([  0.4486, -19.5045]))
     """
     named = {"numerator": numerator, "denominator": denominator}
     how = mechanism, alpha, method, alternative, simultaneous
@@ -182,8 +175,7 @@ def share_confint(
     Raises
     ------
     InvalidParameterError
-        If an argument is outside what is allowed, or not just one of ``rest`` and ``total`` is
-        given.
+        If not just one of ``rest`` and ``total`` is given, or as :func:`ratio_confint`.
 
     Notes
     -----
@@ -192,14 +184,10 @@ def share_confint(
 
     Examples
     --------
-    >>> from dpinfer.mechanisms import Geometric
-    >>> lower, upper = share_confint(60, 120, mechanism=Geometric(scale=2.0))
-    >>> lower.round(4), upper.round(4)
-    (np.float64(0.3086), np.float64(0.3568))
-
     The share of a cell of a combined table, whose errors are dependent:
 
     >>> from dpinfer import Release, combine, noisy
+    >>> from dpinfer.mechanisms import Geometric
     >>> queries = [[1, 0], [0, 1], [1, 1]]
     >>> release = Release([58, 43, 99], workload=queries, mechanism=Geometric(scale=2.0))
     >>> fit = noisy(combine(release))
@@ -237,17 +225,11 @@ def relative_change_confint(
     ConfidenceSets
         One set for each row: that of the ratio new/old, minus 1.
 
-    Raises
-    ------
-    InvalidParameterError
-        If an argument is outside what is allowed, or the parts do not fit together.
-
     Examples
     --------
     >>> from dpinfer.mechanisms import Laplace
-    >>> change = relative_change_confint(150.2, 120.3, mechanism=Laplace(scale=2.0))
-    >>> change.estimate.round(4), change.lower.round(4), change.upper.round(4)
-    (np.float64(0.2485), np.float64(0.174), np.float64(0.3291))
+    >>> relative_change_confint(150.2, 120.3, mechanism=Laplace(scale=2.0))
+    ConfidenceSets([0.173956, 0.329052], level 0.95, exact)
     """
     how = mechanism, alpha, method, alternative, simultaneous
     return _confint("relative_change_confint", {"new": new, "old": old}, CHANGE, *how)
@@ -264,10 +246,7 @@ def _confint(
     simultaneous: bool,
 ) -> ConfidenceSets:
     """Return the sets of a number that is a function of the ratio of two values."""
-    alpha = check_alpha(alpha)
-    method = check_option(method, "method", METHODS)
-    side = check_option(alternative, "alternative", ALTERNATIVES)
-    together = check_flag(simultaneous, "simultaneous")
+    alpha, method, side, together = _checked(alpha, method, alternative, simultaneous)
     first, second = named
     x, y = noisy_pair(named[first], named[second], mechanism, (first, second))
     for part in (x, y):
@@ -276,26 +255,36 @@ def _confint(
     size = max(len(x), len(y))
     pairs = np.column_stack([np.broadcast_to(part.values, size) for part in (x, y)])
     scales = np.column_stack([np.broadcast_to(part.std, size) for part in (x, y)])
-    rows = max(1, int(np.count_nonzero(scales.any(axis=1)))) if together else 1
+    tests = max(1, int(np.count_nonzero(scales.any(axis=1)))) if together else 1
     apart = len(x) == len(y) and (joint is None or joint.are_independent())
-    tail = tail_of(sidak(alpha, rows) if apart else alpha / rows, side)
+    tail = tail_of(sidak(alpha, tests) if apart else alpha / tests, side)
     if joint is not None:
-        tops = np.broadcast_to(np.arange(len(x)), size)
-        arcs = joint_arcs(
-            joint, tops, np.broadcast_to(len(x) + np.arange(len(y)), size), tail, method
-        )
+        own = np.arange(len(x)), len(x) + np.arange(len(y))
+        first_rows, second_rows = (np.broadcast_to(part, size) for part in own)
+        arcs = joint_arcs(joint, first_rows, second_rows, tail, method)
     elif method == "asymptotic":
         arcs = normal_arcs(pairs, scales, tail)
     else:
-        one, other = (_for_each(part.marginal, len(part), size) for part in (x, y))
+        # the law of one number serves all pairs
+        rows = np.zeros(size, dtype=np.intp)
+        one, other = (
+            part.marginal.take(rows) if part.marginal.shape and len(part) < size else part.marginal
+            for part in (x, y)
+        )
         arcs = exact_arcs(pairs, one, other, tail)
     labels = x.labels if x.labels is not None else y.labels
     return as_sets(arcs, form, x.shape or y.shape, alpha, method, side, together, labels)
 
 
-def _for_each(law: NoiseLaw, own: int, size: int) -> NoiseLaw:
-    """Return the law of one number, or of so many, for so many pairs."""
-    return law.take(np.zeros(size, dtype=np.intp)) if law.shape and own < size else law
+def _checked(
+    alpha: float, method: Method, alternative: Alternative, simultaneous: bool
+) -> tuple[float, Method, Alternative, bool]:
+    return (
+        check_alpha(alpha),
+        check_option(method, "method", METHODS),
+        check_option(alternative, "alternative", ALTERNATIVES),
+        check_flag(simultaneous, "simultaneous"),
+    )
 
 
 def _joint(x: NoisyValues, y: NoisyValues) -> NoisyValues | None:
@@ -350,9 +339,6 @@ def as_sets(
     )
 
 
-# Confidence sets for ratios of two linear functions of published values.
-
-
 def linear_ratio_confint(
     values: Any,
     numerator: Any,
@@ -376,16 +362,8 @@ def linear_ratio_confint(
     mechanism : NoiseLaw or sequence of NoiseLaw
         The law of the noise: one for all values, or one for each. Left out where ``values`` carries
         its own.
-    alpha : float, default 0.05
-        One minus the confidence level, in (0, 1), and at least 1e-50 for each set.
-    method : {"exact", "asymptotic"}
-        ``"exact"``: by the law of the weighted sum of noises. ``"asymptotic"``: normal quantiles,
-        offered for comparison.
-    alternative : {"two-sided", "larger", "smaller"}
-        As for :func:`ratio_confint`.
-    simultaneous : bool, default False
-        Whether the sets shall cover all ratios together with probability 1 - ``alpha``; each has
-        the level 1 - α/k then.
+    alpha, method, alternative, simultaneous
+        As for :func:`ratio_confint`; simultaneous sets have the level 1 - α/k each.
 
     Returns
     -------
@@ -420,10 +398,7 @@ def linear_ratio_confint(
     >>> share.lower.round(4), share.upper.round(4)
     (np.float64(0.3084), np.float64(0.3607))
     """
-    alpha = check_alpha(alpha)
-    method = check_option(method, "method", METHODS)
-    side = check_option(alternative, "alternative", ALTERNATIVES)
-    together = check_flag(simultaneous, "simultaneous")
+    alpha, method, side, together = _checked(alpha, method, alternative, simultaneous)
     x = noisy_vector(values, mechanism)
     tables = as_table(numerator, "numerator"), as_table(denominator, "denominator")
     first, second = (checked_weights(table, x.labels, len(x)) for table in tables)

@@ -11,13 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from dpinfer._check import (
-    FloatArray,
-    check_alpha,
-    check_array,
-    check_flag,
-)
-from dpinfer._numerics.lattice import smallest_whole
+from dpinfer._check import FloatArray, check_alpha, check_array, check_flag
+from dpinfer._numerics.lattice import alike, smallest_whole
 from dpinfer._numerics.roots import find_root
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.pivots import sidak
@@ -52,15 +47,7 @@ _MONOTONE = (Laplace, Geometric, Gaussian, DiscreteGaussian, Tulap)
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SelectedValues:
-    """Values that reached their thresholds, under noise of one kind.
-
-    Parameters
-    ----------
-    noise : ParametricLaw
-        A law of one kind, with scalar parameters or one for each value.
-    y, threshold : array of float, shape (n,)
-        The published values and their finite thresholds, not above them.
-    """
+    """Values that reached their thresholds, under noise of one kind."""
 
     noise: ParametricLaw
     y: FloatArray
@@ -89,20 +76,11 @@ class SelectedValues:
 
         They are shifted so that the confidential values are near zero.
         """
-        base = self.base
-        columns = [self.y - base, self.threshold - base]
-        if self.noise.shape:
-            columns += [np.asarray(x) for x in self.noise._parameters().values()]
-        first, kind = _distinct_rows(columns)
-        return (
-            replace(
-                self,
-                noise=self.noise.take(first),
-                y=columns[0][first],
-                threshold=columns[1][first],
-            ),
-            kind,
-        )
+        columns = [self.y - self.base, self.threshold - self.base]
+        parameters = self.noise._parameters().values() if self.noise.shape else ()
+        first, kind = alike([*columns, *(np.asarray(x) for x in parameters)])
+        y, threshold = (column[first] for column in columns)
+        return replace(self, noise=self.noise.take(first), y=y, threshold=threshold), kind
 
     @property
     def base(self) -> FloatArray:
@@ -201,19 +179,6 @@ def _depth(noise: ParametricLaw) -> FloatArray:
 def _is_gaussian(noise: ParametricLaw) -> bool:
     law = noise.law if isinstance(noise, Rounded) else noise
     return isinstance(law, (Gaussian, DiscreteGaussian))
-
-
-def _distinct_rows(columns: list[FloatArray]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return the number of one row of each kind, and for each row the number of its kind."""
-    size = columns[0].size
-    first, kind = np.zeros(1, dtype=np.intp), np.zeros(size, dtype=np.intp)
-    for column in columns:
-        values, place = np.unique(np.broadcast_to(column, size), return_inverse=True)
-        if values.size > 1:
-            _, first, kind = np.unique(
-                kind * values.size + place, return_index=True, return_inverse=True
-            )
-    return first, kind
 
 
 # Point estimates from values that were published because they reached a threshold.
@@ -375,21 +340,7 @@ ESTIMATORS: dict[Estimator, Callable[[SelectedValues], FloatArray]] = {
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SelectedRows:
-    """Noisy values, with the part of their publishing rule that matters for each.
-
-    Parameters
-    ----------
-    noise : NoiseLaw
-        The law of the noise, of shape () or (m,).
-    rule : Rule
-        How they were published.
-    values : array of float, shape (m,)
-        The values; under integer noise, those at a bound are the first ones beyond it.
-    threshold : array of float, shape (m,)
-        The thresholds, -inf where every clamped value reaches it.
-    at_low, at_high : array of bool, shape (m,)
-        Whether a value is at a clamping bound.
-    """
+    """Noisy values, with the part of their publishing rule that matters for each."""
 
     noise: NoiseLaw
     rule: Rule
@@ -510,8 +461,8 @@ def unpublished_bound(
     Examples
     --------
     >>> from dpinfer.mechanisms import Laplace
-    >>> unpublished_bound(mechanism=Laplace(scale=10.0), threshold=90, lower=0).upper.round(2)
-    np.float64(113.03)
+    >>> unpublished_bound(mechanism=Laplace(scale=10.0), threshold=90, lower=0)
+    Intervals([0, 113.026], level 0.95, unpublished)
     """
     alpha = check_alpha(alpha)
     together = check_flag(simultaneous, "simultaneous")
