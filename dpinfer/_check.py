@@ -20,6 +20,8 @@ from numpy.typing import ArrayLike, NDArray
 from dpinfer.errors import InvalidParameterError, MissingExtraError
 
 FloatArray = NDArray[np.float64]
+Numbers = np.float64 | FloatArray
+"""A number where all arguments and parameters are numbers, an array otherwise."""
 Alternative = Literal["two-sided", "larger", "smaller"]
 Neighbours = Literal["add-remove", "replace"]
 RNG = None | int | np.random.Generator

@@ -24,7 +24,7 @@ from dpinfer._check import (
     freeze,
 )
 from dpinfer.errors import InvalidParameterError
-from dpinfer.results.simulation import clopper_pearson
+from dpinfer.results.null import clopper_pearson
 from dpinfer.results.tables import render_table
 
 if TYPE_CHECKING:

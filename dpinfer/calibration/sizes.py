@@ -40,8 +40,8 @@ from dpinfer.hypothesis_tests.null import null_distribution
 from dpinfer.mechanisms._noisy_count import NoisyBinomial, NoisyCount, NoisyPoisson
 from dpinfer.mechanisms.independent import Mechanism, as_noise
 from dpinfer.mechanisms.law import NoiseLaw
-from dpinfer.results.null import beyond_ties
-from dpinfer.results.simulation import Simulation, clopper_pearson, largest_replicates
+from dpinfer.results.null import beyond_ties, clopper_pearson
+from dpinfer.results.simulation import Simulation, largest_replicates
 from dpinfer.results.tables import render_table
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpinfer._check import FloatArray, check_array, check_broadcast, check_shape, show
+from dpinfer._check import FloatArray, Numbers, check_array, check_broadcast, check_shape, show
 from dpinfer.errors import InvalidParameterError
-from dpinfer.mechanisms.law import ContinuousLaw, IntegerLaw, NoiseLaw, Numbers
+from dpinfer.mechanisms.law import ContinuousLaw, IntegerLaw, NoiseLaw
 from dpinfer.mechanisms.laws import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace
 
 NORMAL_SIGMA = 4.0

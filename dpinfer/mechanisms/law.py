@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from copy import copy
 from functools import cached_property
 from hashlib import blake2b
-from typing import Any, NamedTuple, Self, TypeAlias, TypeVar, final
+from typing import Any, NamedTuple, Self, TypeVar, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,6 +21,7 @@ from dpinfer._check import (
     RNG,
     FloatArray,
     Locked,
+    Numbers,
     check_array,
     check_broadcast,
     check_index,
@@ -30,9 +31,6 @@ from dpinfer._check import (
 )
 from dpinfer._numerics.lattice import smallest_whole
 from dpinfer.errors import InvalidParameterError
-
-Numbers: TypeAlias = np.float64 | FloatArray
-"""A number where the argument and the parameters are numbers, an array otherwise."""
 
 # Which noises a law is about: estimates from the same published values have dependent errors.
 

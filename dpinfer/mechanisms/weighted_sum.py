@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpinfer._check import FloatArray, check_array
+from dpinfer._check import FloatArray, Numbers, check_array
 from dpinfer._numerics.inversion import HalfLineTable, SaddleGrid
 from dpinfer.errors import InvalidParameterError
 from dpinfer.mechanisms._sums.choice import choose_route, lattice_table
 from dpinfer.mechanisms._sums.lattice import AtomTable
 from dpinfer.mechanisms._sums.terms import Route, collect, kinds
 from dpinfer.mechanisms.independent import IndependentNoise, Mechanism, as_noise, groups
-from dpinfer.mechanisms.law import INTEGER_RANGE, NoiseLaw, Numbers, Origin, Share, are_dependent
+from dpinfer.mechanisms.law import INTEGER_RANGE, NoiseLaw, Origin, Share, are_dependent
 from dpinfer.mechanisms.laws import Exact, Gaussian, Laplace
 
 if TYPE_CHECKING:

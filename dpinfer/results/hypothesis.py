@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
@@ -98,14 +98,10 @@ class HypothesisResult:
             object.__setattr__(self, name, held)
 
     def summary_frame(self) -> pd.DataFrame:
-        """Return statistics and p-values as a DataFrame.
+        """Return the columns ``statistic`` and ``pvalue``, a row for each test.
 
-        Returns
-        -------
-        DataFrame
-            One row a test, with the columns ``statistic`` and ``pvalue``, and ``mc_error`` where
-            the p-values were simulated. ``attrs`` holds ``alternative``, ``method`` and
-            ``uncertainty``.
+        And ``mc_error`` where p-values were simulated. ``attrs`` holds ``alternative``, ``method``
+        and ``uncertainty``.
         """
         columns = {"statistic": self.statistic, "pvalue": self.pvalue}
         if np.any(self.mc_error):
@@ -119,13 +115,7 @@ class HypothesisResult:
         )
 
     def summary(self) -> str:
-        """Return the test as a plain-text table that says which error it accounts for.
-
-        Returns
-        -------
-        str
-            :meth:`summary_frame` with the facts about the test, rounded for reading.
-        """
+        """Return :meth:`summary_frame` as a plain-text table that says which error is covered."""
         frame = self.summary_frame()
         facts: list[tuple[str, object]] = [
             ("Method", self.method),
@@ -168,9 +158,6 @@ class HypothesisResult:
         return self.summary()
 
 
-# Many tests at once: p-values adjusted for their number.
-
-
 Adjustment = Literal[
     "bonferroni",
     "sidak",
@@ -184,17 +171,11 @@ Adjustment = Literal[
     "fdr_tsbky",
 ]
 
+_ANY = {"bonferroni", "holm", "fdr_by"}
 RATES: dict[Adjustment, str] = {
-    "bonferroni": "family-wise error rate",
-    "sidak": "family-wise error rate, independent tests",
-    "holm-sidak": "family-wise error rate, independent tests",
-    "holm": "family-wise error rate",
-    "simes-hochberg": "family-wise error rate, independent tests",
-    "hommel": "family-wise error rate, independent tests",
-    "fdr_bh": "false discovery rate, independent tests",
-    "fdr_by": "false discovery rate",
-    "fdr_tsbh": "false discovery rate, independent tests",
-    "fdr_tsbky": "false discovery rate, independent tests",
+    name: ("false discovery rate" if name.startswith("fdr") else "family-wise error rate")
+    + (", independent tests" if name not in _ANY else "")
+    for name in get_args(Adjustment)
 }
 """What each adjustment controls, and for which tests."""
 
@@ -235,13 +216,9 @@ class AdjustedTests:
             object.__setattr__(self, name, attach_labels(array, self.labels))
 
     def summary_frame(self) -> pd.DataFrame:
-        """Return the tests as a DataFrame.
+        """Return ``pvalue``, ``pvalue_adjusted`` and ``reject``, a row for each test.
 
-        Returns
-        -------
-        DataFrame
-            One row a test, with the columns ``statistic`` (where the tests are known), ``pvalue``,
-            ``pvalue_adjusted`` and ``reject``.
+        The column ``statistic`` is before them where the tests are known.
         """
         columns = {} if self.tests is None else {"statistic": self.tests.statistic}
         for name in ("pvalue", "pvalue_adjusted", "reject"):
@@ -249,13 +226,7 @@ class AdjustedTests:
         return labelled_frame(columns, self.labels)
 
     def summary(self) -> str:
-        """Return :meth:`summary_frame` as a plain-text table that says what is controlled.
-
-        Returns
-        -------
-        str
-            The table.
-        """
+        """Return :meth:`summary_frame` as a plain-text table that says what is controlled."""
         frame = self.summary_frame()
         return render_table(
             "Many tests" if self.tests is None else f"{self.tests.name}, many at once",

@@ -56,17 +56,9 @@ class _Sets:
         hold_arrays(self, ("estimate", "lower", "upper"), self.labels)
 
     def contains(self, value: ArrayLike) -> Any:
-        """Whether each of them holds a value; its ends belong to it.
+        """Whether each of them holds a value: one for all, or values that broadcast against them.
 
-        Parameters
-        ----------
-        value : float or array of float
-            One value for all, or values that broadcast against them.
-
-        Returns
-        -------
-        bool, array of bool or Series
-            One answer for each, with their labels.
+        The ends belong to a set.
         """
         point = check_array(value, "value", finite=False)
         shape = self._ends[0].shape
@@ -221,11 +213,6 @@ class Intervals(_Sets):
         Intervals
             The same estimates with intervals that are never wider and cover as often, because
             only impossible values were taken out. Empty ones have the ends ``(inf, -inf)``.
-
-        Raises
-        ------
-        InvalidParameterError
-            If the bounds are not numbers, or ``lower`` exceeds ``upper``.
         """
         if not check_flag(integer, "integer") and lower is None and upper is None:
             return self
@@ -234,10 +221,13 @@ class Intervals(_Sets):
             low, high = np.ceil(low), np.floor(high)
         floor, ceiling = _possible(lower, upper)
         low, high = np.maximum(low, floor), np.minimum(high, ceiling)
+        return self._of_ends(low, high)
+
+    def _of_ends(self, low: FloatArray, high: FloatArray, **more: Any) -> Self:
+        """Return other intervals; empty ones have the ends (inf, -inf)."""
         empty = low > high
-        return replace(
-            self, lower=np.where(empty, np.inf, low), upper=np.where(empty, -np.inf, high)
-        )
+        lower, upper = np.where(empty, np.inf, low), np.where(empty, -np.inf, high)
+        return replace(self, lower=lower, upper=upper, **more)
 
     def unbinned(self, bin_size: ArrayLike) -> Self:
         """Return intervals for whole counts that were rounded up before the noise was added.
@@ -245,25 +235,15 @@ class Intervals(_Sets):
         Parameters
         ----------
         bin_size : float or array of float
-            The whole number s of which the counts became multiples: one for all intervals, or one
-            for each; 1 where counts were left as they are.
+            The whole number s >= 1 of which the counts became multiples: one for all intervals, or
+            one for each; 1 where counts were left as they are.
 
         Returns
         -------
         Intervals
-            Intervals for the counts themselves that cover as often as these cover the multiples.
-            Empty ones have the ends ``(inf, -inf)``. Estimates move down by half of s - 1, to the
-            middle of the counts that became one multiple.
-
-        Raises
-        ------
-        InvalidParameterError
-            If ``bin_size`` is not a whole number >= 1.
-
-        Notes
-        -----
-        The multiples B = s⌈f/s⌉ within [lower, upper] are those from s⌈lower/s⌉ to s⌊upper/s⌋, and
-        B is s⌈f/s⌉ for the counts B - s + 1 to B.
+            Intervals for the counts themselves that cover as often as these cover the multiples:
+            B = s⌈f/s⌉ within [lower, upper] is s⌈lower/s⌉ to s⌊upper/s⌋, for counts B - s + 1 to B.
+            Estimates move down by half of s - 1, to the middle of these.
 
         Examples
         --------
@@ -283,36 +263,20 @@ class Intervals(_Sets):
             return self
         low = np.where(binned, np.ceil(low / step) * step - step + 1.0, low)
         high = np.where(binned, np.floor(high / step) * step, high)
-        empty = low > high
         said = "counts were rounded up to multiples before the noise: intervals are for the counts"
-        return replace(
-            self,
-            estimate=np.asarray(self.estimate) - 0.5 * (step - 1.0),
-            lower=np.where(empty, np.inf, low),
-            upper=np.where(empty, -np.inf, high),
-            notes=(*self.notes, said),
-        )
+        estimate = np.asarray(self.estimate) - 0.5 * (step - 1.0)
+        return self._of_ends(low, high, estimate=estimate, notes=(*self.notes, said))
 
     def summary_frame(self) -> pd.DataFrame:
-        """Return estimates and intervals as a DataFrame.
+        """Return the columns ``estimate``, ``ci_lower`` and ``ci_upper``, a row for each interval.
 
-        Returns
-        -------
-        DataFrame
-            One row an interval, with the columns ``estimate``, ``ci_lower`` and ``ci_upper``, and
-            ``empty`` where an interval is empty. ``attrs`` holds ``alpha``, ``method``,
-            ``uncertainty`` and ``simultaneous``.
+        And ``empty`` where an interval is empty. ``attrs`` holds ``alpha``, ``method``,
+        ``uncertainty`` and ``simultaneous``.
         """
         return self._frame(**({"empty": self.empty} if np.any(self.empty) else {}))
 
     def summary(self) -> str:
-        """Return the intervals as a plain-text table that says which error they cover.
-
-        Returns
-        -------
-        str
-            :meth:`summary_frame` with the facts about the intervals, rounded for reading.
-        """
+        """Return :meth:`summary_frame` as a plain-text table that says which error is covered."""
         frame = self.summary_frame()
         columns: dict[str, Any] = {name: frame[name].to_numpy() for name in frame.columns}
         notes = list(self.notes)
@@ -340,9 +304,6 @@ class Intervals(_Sets):
         if lower > upper:
             return f"{type(self).__name__}(empty, {how})"
         return f"{type(self).__name__}([{lower.item():.6g}, {upper.item():.6g}], {how})"
-
-
-# Credible intervals as a value.
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -389,24 +350,9 @@ class CredibleIntervals(Intervals):
         upper: float | None = None,
         integer: bool = False,
     ) -> Self:
-        """Refuse: bounds belong in the posterior, from which the probabilities come.
+        """Refuse bounds, which belong in ``count_posterior``, where the probabilities come from.
 
-        Parameters
-        ----------
-        lower, upper : float, optional
-            Bounds; to be given to ``count_posterior``.
-        integer : bool
-            Whether to round inwards, which changes nothing.
-
-        Returns
-        -------
-        CredibleIntervals
-            These intervals, if no bound is given.
-
-        Raises
-        ------
-        InvalidParameterError
-            If a bound is given.
+        To round inwards, as ``integer`` asks, changes nothing.
         """
         if lower is not None or upper is not None:
             raise InvalidParameterError(
@@ -416,14 +362,7 @@ class CredibleIntervals(Intervals):
         return super().restrict(integer=integer)
 
     def summary_frame(self) -> pd.DataFrame:
-        """Return means and intervals as a DataFrame.
-
-        Returns
-        -------
-        DataFrame
-            As for :class:`~dpinfer.results.Intervals`, with the column ``probability``, and
-            ``prior`` in ``attrs``.
-        """
+        """Return the table of intervals with ``probability``, and ``prior`` in ``attrs``."""
         frame = super().summary_frame()
         frame["probability"] = np.ravel(self.probability)
         frame.attrs["prior"] = self.prior
@@ -433,9 +372,6 @@ class CredibleIntervals(Intervals):
     def facts(self) -> list[tuple[str, object]]:
         """What the head of the summary says: the prior as well."""
         return [("Prior", self.prior), *super().facts]
-
-
-# Confidence sets that need not be intervals, as a value.
 
 
 Kind = Literal["interval", "complement", "line", "empty"]
@@ -451,23 +387,9 @@ class ConfidenceSets(_Sets):
 
     Parameters
     ----------
-    estimate : array of float
-        The estimates; infinite where a ratio has the denominator 0, and 0 where it is 0/0.
-    lower, upper : array of float
-        The ends of the sets, of the shape of the estimates, in their units. Held as a pandas
-        Series where there are ``labels``, as an array otherwise.
-    alpha : float
-        One minus the confidence level: of each set, or of all together where ``simultaneous``.
-    method : str
-        The procedure, by the name of the ``method=`` argument that chose it.
-    uncertainty : {"noise", "noise+sampling"}
-        The source of error covered.
-    simultaneous : bool
-        Whether ``alpha`` is the probability that *any* of the sets misses.
-    labels : pandas.Index, optional
-        One label for each set.
-    notes : tuple of str
-        What else the reader has to know, one remark each.
+    estimate, lower, upper, alpha, method, uncertainty, simultaneous, labels, notes
+        As for :class:`~dpinfer.results.Intervals`. Estimates are infinite where a ratio has the
+        denominator 0, and 0 where it is 0/0.
     kind : array of str
         For each set:
 
@@ -529,11 +451,6 @@ class ConfidenceSets(_Sets):
             The same estimates with sets that are never wider and cover as often. Where two pieces
             are left with a gap between them, the range that holds both is reported, and a note
             says for how many sets.
-
-        Raises
-        ------
-        InvalidParameterError
-            If the bounds are not numbers, or ``lower`` exceeds ``upper``.
         """
         floor, ceiling = _possible(lower, upper)
         if lower is None and upper is None:
@@ -557,24 +474,14 @@ class ConfidenceSets(_Sets):
         )
 
     def summary_frame(self) -> pd.DataFrame:
-        """Return estimates and sets as a DataFrame.
+        """Return the columns ``estimate``, ``ci_lower``, ``ci_upper`` and ``kind``, a row for each.
 
-        Returns
-        -------
-        DataFrame
-            One row a set, with the columns ``estimate``, ``ci_lower``, ``ci_upper`` and ``kind``.
-            ``attrs`` holds ``alpha``, ``method``, ``uncertainty`` and ``simultaneous``.
+        ``attrs`` holds ``alpha``, ``method``, ``uncertainty`` and ``simultaneous``.
         """
         return self._frame(kind=self.kind)
 
     def summary(self) -> str:
-        """Return the sets as a plain-text table that says which error they cover.
-
-        Returns
-        -------
-        str
-            :meth:`summary_frame` with the facts about the sets, rounded for reading.
-        """
+        """Return :meth:`summary_frame` as a plain-text table that says which error is covered."""
         frame = self.summary_frame()
         notes = self.notes
         if (self._kinds == "complement").any():

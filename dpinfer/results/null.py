@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Self, final
+from typing import Any, Self, final, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,6 +16,7 @@ from dpinfer._check import (
     ALTERNATIVES,
     Alternative,
     FloatArray,
+    Numbers,
     check_alpha,
     check_array,
     check_integer,
@@ -52,9 +53,15 @@ class NullDistribution(ABC):
     once, one law for each; arguments then broadcast against them.
     """
 
+    @overload
+    def pvalue(self, statistic: FloatArray, alternative: Alternative = ...) -> FloatArray: ...
+
+    @overload
+    def pvalue(self, statistic: ArrayLike, alternative: Alternative = ...) -> Numbers: ...
+
     @final
     @np.errstate(over="ignore")
-    def pvalue(self, statistic: ArrayLike, alternative: Alternative = "two-sided") -> Any:
+    def pvalue(self, statistic: ArrayLike, alternative: Alternative = "two-sided") -> Numbers:
         """Probability of a value at least as extreme as the statistic.
 
         Parameters
@@ -75,41 +82,22 @@ class NullDistribution(ABC):
 
     @final
     @np.errstate(over="ignore")
-    def pvalue_error(self, statistic: ArrayLike) -> Any:
+    def pvalue_error(self, statistic: ArrayLike) -> Numbers:
         """Absolute error of :meth:`pvalue` where that is what bounds it, and its least value.
 
-        Parameters
-        ----------
-        statistic : float or array of float
-            Observed values of the statistic.
-
-        Returns
-        -------
-        float or array of float
-            0 where p-values are accurate relative to their size, however small. Elsewhere no
-            p-value is given out below this error: one that is equal to it says "not above".
+        It is 0 where p-values are accurate relative to their size, however small. Elsewhere no
+        p-value is given out below this error: one that is equal to it says "not above".
         """
         return np.asarray(self._pvalue_error(_points(statistic)))[()]
 
     @final
     @np.errstate(over="ignore")
-    def critical_value(self, alpha: float, alternative: Alternative = "two-sided") -> Any:
-        """Value from which on a test of level ``alpha`` rejects.
+    def critical_value(self, alpha: float, alternative: Alternative = "two-sided") -> Numbers:
+        """Value from which on a test of level ``alpha``, in (0, 1), rejects.
 
-        Parameters
-        ----------
-        alpha : float
-            Level of the test, in (0, 1).
-        alternative : {"two-sided", "larger", "smaller"}
-            Which values speak against the null hypothesis.
-
-        Returns
-        -------
-        float or array of float
-            The smallest c (the largest for ``"smaller"``) whose p-value is at most ``alpha``, up
-            to rounding: reject where the statistic is >= c (``"larger"``), <= c (``"smaller"``)
-            or beyond c in absolute value (``"two-sided"``). Infinite where no value is extreme
-            enough.
+        It is the smallest c (the largest for ``"smaller"``) whose p-value is at most ``alpha``, up
+        to rounding: reject where the statistic is >= c (``"larger"``), <= c (``"smaller"``) or
+        beyond c in absolute value (``"two-sided"``). Infinite where no value is extreme enough.
         """
         level = check_alpha(alpha)
         chosen = check_option(alternative, "alternative", ALTERNATIVES)
@@ -117,19 +105,8 @@ class NullDistribution(ABC):
 
     @final
     @np.errstate(over="ignore")
-    def mc_error(self, statistic: ArrayLike, alternative: Alternative = "two-sided") -> Any:
-        """Monte Carlo standard error of :meth:`pvalue`.
-
-        Parameters
-        ----------
-        statistic, alternative
-            As for :meth:`pvalue`.
-
-        Returns
-        -------
-        float or array of float
-            √(p(1 - p)/R) for R replicates; 0 where nothing was simulated.
-        """
+    def mc_error(self, statistic: ArrayLike, alternative: Alternative = "two-sided") -> Numbers:
+        """Monte Carlo standard error of :meth:`pvalue`: √(p(1 - p)/R) for R replicates, or 0."""
         points = _points(statistic)
         chosen = check_option(alternative, "alternative", ALTERNATIVES)
         return self._mc_error(points, chosen)[()]
@@ -138,20 +115,11 @@ class NullDistribution(ABC):
     @np.errstate(over="ignore")
     def mc_confint(
         self, statistic: ArrayLike, alternative: Alternative = "two-sided", alpha: float = 0.05
-    ) -> tuple[Any, Any]:
+    ) -> tuple[Numbers, Numbers]:
         """Interval for the p-value that infinitely many replicates would give.
 
-        Parameters
-        ----------
-        statistic, alternative
-            As for :meth:`pvalue`.
-        alpha : float, default 0.05
-            The interval misses that p-value with probability ``alpha`` at most, in (0, 1).
-
-        Returns
-        -------
-        low, high : float or array of float
-            The ends of the interval; both :meth:`pvalue` where nothing was simulated.
+        It misses that p-value with probability ``alpha``, in (0, 1), at most. Both ends are
+        :meth:`pvalue` where nothing was simulated.
         """
         points = _points(statistic)
         chosen = check_option(alternative, "alternative", ALTERNATIVES)
@@ -160,13 +128,7 @@ class NullDistribution(ABC):
 
     @final
     def summary(self) -> str:
-        """Return a plain-text table with the critical values at levels 0.1, 0.05 and 0.01.
-
-        Returns
-        -------
-        str
-            The table; without critical values where there are several laws.
-        """
+        """Return a plain-text table, with the critical values of a single law at some levels."""
         critical: dict[str, FloatArray] = {
             alternative: np.array([self._critical(a, alternative) for a in _SUMMARY_LEVELS])
             for alternative in ALTERNATIVES
@@ -192,14 +154,7 @@ class NullDistribution(ABC):
         Returns
         -------
         matplotlib.axes.Axes
-            The axes drawn on.
-
-        Raises
-        ------
-        MissingExtraError
-            If matplotlib is not installed.
-        InvalidParameterError
-            If the distribution stands for several laws.
+            The axes drawn on; several laws are refused.
         """
         points = np.linspace(*self._plot_range(), _PLOT_POINTS)
         axes = styled_axes(ax)
@@ -231,30 +186,24 @@ class NullDistribution(ABC):
         )
 
     @abstractmethod
-    def _extreme(self, statistic: FloatArray, alternative: Alternative) -> FloatArray:
-        """Probability of a value at least as extreme."""
+    def _extreme(self, statistic: FloatArray, alternative: Alternative) -> FloatArray: ...
 
     @abstractmethod
-    def _critical(self, alpha: float, alternative: Alternative) -> FloatArray:
-        """Critical value of a test of level ``alpha``."""
+    def _critical(self, alpha: float, alternative: Alternative) -> FloatArray: ...
 
     @abstractmethod
-    def _mc_error(self, statistic: FloatArray, alternative: Alternative) -> FloatArray:
-        """Monte Carlo standard error of the p-value."""
+    def _mc_error(self, statistic: FloatArray, alternative: Alternative) -> FloatArray: ...
 
     @abstractmethod
     def _mc_confint(
         self, statistic: FloatArray, alternative: Alternative, alpha: float
-    ) -> tuple[FloatArray, FloatArray]:
-        """Return the ends of the Monte Carlo interval of the p-value."""
+    ) -> tuple[FloatArray, FloatArray]: ...
 
     def _pvalue_error(self, statistic: FloatArray) -> FloatArray:
-        """Absolute error of p-values that are not accurate relative to their size."""
         return np.zeros(statistic.shape)
 
     @abstractmethod
-    def _facts(self) -> list[tuple[str, object]]:
-        """Header of the summary."""
+    def _facts(self) -> list[tuple[str, object]]: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -406,40 +355,14 @@ class AsymptoticNull(_KnownTails):
 
     @classmethod
     def normal(cls, std: ArrayLike = 1.0) -> Self:
-        """Return the normal law with mean 0.
-
-        Parameters
-        ----------
-        std : float or array of float, default 1
-            Standard deviation > 0, in units of the statistic; an array stands for several laws.
-
-        Returns
-        -------
-        AsymptoticNull
-            The law.
-        """
+        """Return the normal law with mean 0 and a standard deviation > 0, or one for each law."""
         scale = freeze(check_array(std, "std", gt=0))
         shown = f"normal, standard deviation {float(scale):.6g}" if scale.ndim == 0 else "normal"
-        return cls(
-            partial(_normal, -scale),
-            partial(_normal, scale),
-            shown,
-        )
+        return cls(partial(_normal, -scale), partial(_normal, scale), shown)
 
     @classmethod
     def chi2(cls, df: int) -> Self:
-        """Return the chi-squared law.
-
-        Parameters
-        ----------
-        df : int
-            Degrees of freedom, >= 1.
-
-        Returns
-        -------
-        AsymptoticNull
-            The law.
-        """
+        """Return the chi-squared law with ``df`` >= 1 degrees of freedom."""
         degrees = check_integer(df, "df", ge=1)
         return cls(
             partial(_chi2_upper, degrees),
@@ -478,9 +401,6 @@ def _points(statistic: ArrayLike) -> FloatArray:
     return np.asarray(np.clip(points, -LARGEST_STATISTIC, LARGEST_STATISTIC))
 
 
-# Tails of the limiting laws: functions of the module, so that results can be pickled.
-
-
 def _normal(scale: FloatArray, s: FloatArray) -> FloatArray:
     return np.asarray(special.ndtr(s / scale))
 
@@ -491,9 +411,6 @@ def _chi2_upper(degrees: int, s: FloatArray) -> FloatArray:
 
 def _chi2_lower(degrees: int, s: FloatArray) -> FloatArray:
     return np.asarray(special.chdtr(degrees, np.maximum(s, 0.0)))
-
-
-# Null distributions known through simulated replicates.
 
 
 _TIE = 1e-10
@@ -648,12 +565,7 @@ class MonteCarloNull(NullDistribution):
         self, statistic: FloatArray, alternative: Alternative, alpha: float
     ) -> tuple[FloatArray, FloatArray]:
         exceedances, replicates, stopped = self._counts(statistic, alternative)
-        others = replicates - exceedances
-        # a beta quantile has no first (second) parameter 0: the bound is 0 (1) there
-        low = special.betaincinv(np.maximum(exceedances, 1.0), others + 1.0, 0.5 * alpha)
-        beyond = np.where(stopped, exceedances, exceedances + 1.0)
-        high = special.betainccinv(beyond, np.maximum(others, 1.0), 0.5 * alpha)
-        return np.where(exceedances > 0, low, 0.0), np.where(others > 0, high, 1.0)
+        return clopper_pearson(exceedances, replicates, 0.5 * alpha, stopped=stopped)
 
     def _facts(self) -> list[tuple[str, object]]:
         fewest, most = int(self.reps.min()), int(self.reps.max())
@@ -713,29 +625,38 @@ def bounds_of(statistic: FloatArray, alternative: Alternative) -> Bounds:
 
 def count_beyond(replicates: FloatArray, bounds: Bounds, ordered: bool) -> FloatArray:
     """Count the replicates beyond either bound, for each statistic."""
-    upper, lower = bounds
-    count: FloatArray | float = 0.0
-    if upper is not None:
-        count = count + _count_at_least(replicates, upper, ordered)
-    if lower is not None:
-        count = count + _count_at_most(replicates, lower, ordered)
+    count: Any = 0.0
+    for bound, beyond in zip(bounds, (np.greater_equal, np.less_equal), strict=True):
+        if bound is None:
+            continue
+        if ordered and beyond is np.less_equal:
+            count = count + np.searchsorted(replicates, bound, side="right")
+        elif ordered:
+            count = count + (replicates.size - np.searchsorted(replicates, bound, side="left"))
+        else:
+            found = [np.count_nonzero(beyond(replicates, point)) for point in bound.flat]
+            count = count + np.reshape(np.array(found, dtype=np.float64), bound.shape)
     # near zero both sides count the same replicates
-    return np.minimum(count, replicates.size)
+    return np.asarray(np.minimum(count, replicates.size))
 
 
-def _count_at_least(replicates: FloatArray, bound: FloatArray, ordered: bool) -> FloatArray | float:
-    if ordered:
-        return np.asarray(replicates.size - np.searchsorted(replicates, bound, side="left"))
-    if bound.ndim == 0:
-        return float(np.count_nonzero(replicates >= bound))
-    counts = [np.count_nonzero(replicates >= point) for point in bound.flat]
-    return np.reshape(np.array(counts, dtype=np.float64), bound.shape)
+def clopper_pearson(
+    events: ArrayLike, trials: ArrayLike, error: ArrayLike, *, stopped: ArrayLike = False
+) -> tuple[FloatArray, FloatArray]:
+    """Return the bounds of Clopper and Pearson (1934), each missed with probability ``error``.
 
+    They are the smallest p with P(X >= x; p) >= error and the largest p with P(X <= x; p) >= error,
+    for X binomial; 0 and 1 where there are no trials. With ``stopped`` the last trial is the x-th
+    event, for certain: the upper bound is about the trials before it.
 
-def _count_at_most(replicates: FloatArray, bound: FloatArray, ordered: bool) -> FloatArray | float:
-    if ordered:
-        return np.asarray(np.searchsorted(replicates, bound, side="right"))
-    if bound.ndim == 0:
-        return float(np.count_nonzero(replicates <= bound))
-    counts = [np.count_nonzero(replicates <= point) for point in bound.flat]
-    return np.reshape(np.array(counts, dtype=np.float64), bound.shape)
+    >>> lower, upper = clopper_pearson([0, 5], [10, 10], 0.025)
+    >>> lower.round(4), upper.round(4)
+    (array([0.    , 0.1871]), array([0.3085, 0.8129]))
+    """
+    happened = np.asarray(events, dtype=np.float64)
+    others = np.asarray(trials, dtype=np.float64) - happened
+    # a beta quantile has no parameter 0: the bound is 0 or 1 there
+    low = special.betaincinv(np.maximum(happened, 1.0), others + 1.0, error)
+    beyond = np.where(stopped, happened, happened + 1.0)
+    high = special.betainccinv(beyond, np.maximum(others, 1.0), error)
+    return np.where(happened > 0, low, 0.0), np.where(others > 0, high, 1.0)

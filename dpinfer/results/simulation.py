@@ -17,8 +17,7 @@ from time import perf_counter
 from typing import Any, Literal, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from scipy import special
+from numpy.typing import NDArray
 
 from dpinfer._check import (
     ALTERNATIVES,
@@ -54,18 +53,7 @@ each block back to the system, which zeroes their pages anew for the next: half 
 class Law:
     """One law under the null hypothesis, and the observed statistics to be counted against.
 
-    Parameters
-    ----------
-    index : int
-        Its place among the laws.
-    draw : callable
-        ``draw(size, rng)`` returns replicates. Workers may be processes: it has to be picklable.
-    statistic : array of float
-        The observed statistics.
-    alternatives : tuple of {"two-sided", "larger", "smaller"}
-        The alternatives to count for.
-    seed : numpy.random.SeedSequence
-        Block j draws from its j-th child.
+    Workers may be processes: ``draw(size, rng)`` has to be picklable.
     """
 
     index: int
@@ -134,9 +122,6 @@ def block_sizes(reps: int, block: int) -> Iterator[int]:
         yield min(block, reps - start)
 
 
-# Counts of the replicates of one law, block by block, and when there are enough of them.
-
-
 _PLACE = (1 << 32) - 1
 """Child of a block's seed that draws the places of replicates: not one that a draw may spawn."""
 
@@ -150,24 +135,9 @@ def exceedances_for(precision: float) -> int:
 class Tally:
     """How many replicates of a law are at least as extreme as each observed statistic.
 
-    Parameters
-    ----------
-    law : Law
-        The law and its statistics.
-    needed : float
-        Number of exceedances at which the count of a statistic ends: infinite for a count of all
-        replicates. Only the first alternative of the law counts for that.
-
-    Attributes
-    ----------
-    extreme : array of float, one row for each alternative
-        The counts.
-    replicates : array of float
-        For each statistic the number of replicates among which they were counted.
-    stopped : array of bool
-        Which counts ended because there were enough exceedances.
-    kept : list of array
-        A sample of the replicates, block by block.
+    The count of a statistic ends at ``needed`` exceedances (infinite: at all replicates) for the
+    first alternative of the law. ``extreme``: the counts, a row for each alternative;
+    ``replicates``: among how many; ``stopped``: which ended early; ``kept``: a sample by block.
     """
 
     def __init__(self, law: Law, needed: float) -> None:
@@ -221,9 +191,6 @@ def draw_place(
         marked = np.where(later, marked - first, first)
         length = np.where(later, length - half, half)
     return np.asarray(start + 1)
-
-
-# Where tasks are run: here, or on the workers of joblib, which may be those of a cluster.
 
 
 Task = TypeVar("Task")
@@ -321,21 +288,11 @@ _MOST_JOBS = 1024
 
 @dataclass(frozen=True)
 class Simulation:
-    """How many replicates to draw, from what, how precisely and where.
+    """How many replicates of each statistic to draw, from what, how precisely and where.
 
-    Parameters
-    ----------
-    reps : int
-        Number of replicates of each statistic, >= 1; the largest number with ``precision``.
-    rng : numpy.random.Generator or None
-        What the seed is drawn from; None is the system.
-    progress : bool
-        Whether to show a progress bar.
-    n_jobs : int or None
-        Number of workers as joblib takes it: -1 is one for each core, None what
-        ``joblib.parallel_config`` says.
-    precision : float, optional
-        Relative standard error, in (0, 1], of the p-value at which to stop drawing.
+    ``reps``: the largest number where there is a ``precision``, the relative standard error, in
+    (0, 1], of the p-value at which to stop; ``rng``: None is the system; ``n_jobs``: as joblib
+    takes it, -1 for one worker a core, None for what ``joblib.parallel_config`` says.
     """
 
     reps: int
@@ -510,9 +467,6 @@ def progress_bar(
         yield bar.update
 
 
-# The largest of many replicates, which are critical values.
-
-
 def largest_replicates(draw: Draw, keep: int, simulation: Simulation, block: int) -> FloatArray:
     """Return the ``keep`` largest of the replicates, in falling order.
 
@@ -535,37 +489,3 @@ def _draw_largest(draw: Draw, keep: int, block: SeededBlock) -> FloatArray:
 
 def _largest(values: FloatArray, keep: int) -> FloatArray:
     return values if values.size <= keep else np.partition(values, -keep)[-keep:]
-
-
-# Exact bounds of a probability from how often something happened.
-
-
-def clopper_pearson(
-    events: ArrayLike, trials: ArrayLike, error: ArrayLike
-) -> tuple[FloatArray, FloatArray]:
-    """Return the bounds of Clopper and Pearson (1934), each missed with probability ``error``.
-
-    They are the smallest p with P(X >= x; p) >= error and the largest p with P(X <= x; p) >= error,
-    for X binomial; 0 and 1 where there are no trials.
-
-    >>> lower, upper = clopper_pearson([0, 5], [10, 10], 0.025)
-    >>> lower.round(4), upper.round(4)
-    (array([0.    , 0.1871]), array([0.3085, 0.8129]))
-    """
-    happened = np.asarray(events, dtype=np.float64)
-    others = np.asarray(trials, dtype=np.float64) - happened
-    # a beta quantile has no parameter 0: the bound is 0 or 1 there
-    low = special.betaincinv(np.maximum(happened, 1.0), others + 1.0, error)
-    high = special.betainccinv(happened + 1.0, np.maximum(others, 1.0), error)
-    return np.where(happened > 0, low, 0.0), np.where(others > 0, high, 1.0)
-
-
-__all__ = [
-    "BLOCK",
-    "Draw",
-    "Simulation",
-    "block_sizes",
-    "child_seed",
-    "run_blocks",
-    "simulate_null",
-]

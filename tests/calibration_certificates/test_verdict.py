@@ -12,7 +12,7 @@ from dpinfer import DPInferError
 from dpinfer.calibration import replicates_to_decide
 from dpinfer.calibration.certificate import exact_verdicts, largest_rate, verdicts
 from dpinfer.errors import InvalidParameterError
-from dpinfer.results.simulation import clopper_pearson
+from dpinfer.results.null import clopper_pearson
 
 TRIALS = (1, 2, 19, 200, 1500)
 LIMITS = (0.011, 0.06, 0.5)
