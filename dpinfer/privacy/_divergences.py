@@ -24,8 +24,6 @@ from dpinfer._check import FloatArray
 from dpinfer._numerics.roots import find_root
 from dpinfer.mechanisms.laws import gaussian_logdelta
 
-# What the curves of all guarantees share.
-
 
 class Curve(ABC):
     """The largest power of a test at each level: concave, increasing, from 0 or more up to 1.
@@ -35,7 +33,7 @@ class Curve(ABC):
 
     @property
     def at_zero(self) -> float:
-        """Return the power at level 0."""
+        """The power at level 0."""
         return 0.0
 
     @abstractmethod
@@ -409,8 +407,8 @@ _LEAST_BOUND = 1e-60
 _REACH = 60.0
 
 
-def renyi_delta_at(orders: FloatArray, bounds: FloatArray, epsilon: FloatArray) -> FloatArray:
-    """δ at ε that bounds at the orders allow."""
+def renyi_log_delta_at(orders: FloatArray, bounds: FloatArray, epsilon: FloatArray) -> FloatArray:
+    """Ln δ at ε that bounds at the orders allow."""
     start = np.full(epsilon.shape, log_variation(bounds[0]))
 
     def gain(log_power: FloatArray, loss: FloatArray, at: FloatArray) -> FloatArray:
@@ -418,12 +416,11 @@ def renyi_delta_at(orders: FloatArray, bounds: FloatArray, epsilon: FloatArray) 
         with np.errstate(divide="ignore"):
             return log_power + np.log(-np.expm1(np.minimum(at - loss, 0.0)))
 
-    return np.exp(_best(orders, bounds, renyi_log_delta, gain, epsilon, start))
+    return _best(orders, bounds, renyi_log_delta, gain, epsilon, start)
 
 
-def renyi_epsilon_at(orders: FloatArray, bounds: FloatArray, delta: FloatArray) -> FloatArray:
-    """ε at δ > 0 that bounds > 0 at the orders allow."""
-    log_delta = np.log(delta)
+def renyi_epsilon_at(orders: FloatArray, bounds: FloatArray, log_delta: FloatArray) -> FloatArray:
+    """ε at ln δ that bounds > 0 at the orders allow."""
     start = np.where(log_delta >= log_variation(bounds[0]), 0.0, np.inf)
 
     def gain(log_power: FloatArray, loss: FloatArray, at: FloatArray) -> FloatArray:
@@ -439,11 +436,10 @@ def _best(
     bounds: FloatArray,
     formula: Callable[..., FloatArray],
     gain: Gain,
-    given: FloatArray,
+    at: FloatArray,
     best: FloatArray,
 ) -> FloatArray:
     """Smallest ε or ln δ: by a formula for each order, and by what a test can do at most."""
-    at, best = given.ravel(), best.ravel()
     start = np.zeros(at.shape, dtype=np.intp)
     least = np.full(at.shape, np.inf)
     # one order after the other to bound memory
@@ -463,7 +459,7 @@ def _best(
         tight = renyi_conversion(above, gamma, at[part], first, lowest, gain)
         # log ratios are cut off far above that
         best[part] = np.where(tight < _LARGEST_LOSS, np.minimum(best[part], tight), best[part])
-    return best.reshape(given.shape)
+    return best
 
 
 def between_orders(wanted: FloatArray, orders: FloatArray, bounds: FloatArray) -> FloatArray:

@@ -1,8 +1,8 @@
-"""Sequential composition: several releases from the same data."""
+"""Composition: several releases from the same data, or each from its own part of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import fsum
 from typing import Any, Literal, Self
@@ -54,18 +54,11 @@ def losses_delta(at: FloatArray, epsilon: float, count: int) -> FloatArray:
         return np.zeros(at.shape)
     with np.errstate(over="ignore"):
         last = np.ceil(0.5 * (count - at / epsilon)) - 1.0
-    return np.array(
-        [_excess(np.array(end), point, epsilon, count) for end, point in zip(last, at, strict=True)]
-    )
+    return np.array([_excess(*pair, epsilon, count) for pair in zip(last, at, strict=True)])
 
 
-def losses_epsilon(delta: FloatArray, epsilon: float, count: int) -> FloatArray:
-    """ε at each δ in [0, 1), at least 0."""
-    return np.array([_solve(at, epsilon, count) for at in delta])
-
-
-def _solve(delta: float, epsilon: float, count: int) -> float:
-    """Find the pair of neighbouring losses with ε between them, and ε there in closed form."""
+def _losses_epsilon(delta: float, epsilon: float, count: int) -> float:
+    """ε >= 0 at a δ in [0, 1): in closed form between the neighbouring losses around it."""
     if epsilon == 0 or losses_delta(np.zeros(1), epsilon, count)[0] <= delta:
         return 0.0
     # δ at the loss of i lies is at most the given one for i = low, and above it for i = high
@@ -73,21 +66,21 @@ def _solve(delta: float, epsilon: float, count: int) -> float:
     while high - low > 1:
         middle = (low + high) // 2
         at = (count - 2 * middle) * epsilon
-        below = _excess(np.array(middle - 1.0), at, epsilon, count) <= delta
+        below = _excess(middle - 1.0, at, epsilon, count) <= delta
         low, high = (middle, high) if below else (low, middle)
     at = (count - 2 * low) * epsilon
-    least = _excess(np.array(low - 1.0), at, epsilon, count)
+    least = _excess(low - 1.0, at, epsilon, count)
     # with s = loss - ε, δ = least + (1 - e^-s)·slope
     lies, pmf = _terms(low, epsilon, count)
     slope = (pmf * np.exp(-2.0 * (low - lies) * epsilon)).sum()
     return float(at + np.log1p(-min((delta - least) / slope, 1.0)))
 
 
-def _excess(last: FloatArray, at: float, epsilon: float, count: int) -> float:
+def _excess(last: float, at: float, epsilon: float, count: int) -> float:
     """Sum of P(i)·(1 - e^(at - loss)) over at most ``last`` lies."""
     if last < 0:
         return 0.0
-    lies, pmf = _terms(float(last), epsilon, count)
+    lies, pmf = _terms(last, epsilon, count)
     return float((pmf * -np.expm1(np.minimum(at - (count - 2.0 * lies) * epsilon, 0.0))).sum())
 
 
@@ -128,15 +121,16 @@ def check_guarantees(value: Any) -> list[Guarantee]:
     found = check_items(value, "guarantees", "guarantees")
     if not found:
         raise InvalidParameterError("guarantees must hold at least one guarantee, got none")
-    found = [check_guarantee(item, f"guarantees[{at}]") for at, item in enumerate(found)]
+    for at, item in enumerate(found):
+        if not isinstance(item, Guarantee):
+            check_guarantee(item, f"guarantees[{at}]")
     check_one_relation(found)
     return found
 
 
 def check_pairs(value: Any) -> tuple[FloatArray, FloatArray, Neighbours]:
     """Return ε and δ of guarantees that are each a pair and not amplified, and their relation."""
-    found = check_guarantees(value)
-    epsilons, deltas = [], []
+    found: list[Any] = check_guarantees(value)
     for guarantee in found:
         if isinstance(guarantee, ApproxDP) and guarantee._samples:
             raise IncompatibleReleaseError(
@@ -148,12 +142,9 @@ def check_pairs(value: Any) -> tuple[FloatArray, FloatArray, Neighbours]:
             raise InvalidParameterError(
                 f"guarantees must be PureDP or ApproxDP here, got {show(guarantee)}: use compose"
             )
-        epsilons.append(guarantee.epsilon)
-        deltas.append(guarantee.delta if isinstance(guarantee, ApproxDP) else 0.0)
-    return np.array(epsilons), np.array(deltas), found[0].neighbours
-
-
-# Optimal composition of equal mechanisms, with the exact curve of its worst case.
+    pairs = [(one.epsilon, getattr(one, "delta", 0.0)) for one in found]
+    epsilons, deltas = np.array(pairs).T
+    return epsilons, deltas, found[0].neighbours
 
 
 MAX_COUNT = 10**9
@@ -165,19 +156,12 @@ class RepeatedDP(PairGuarantee):
 
     Parameters
     ----------
-    epsilon : float
-        The ε >= 0 of each mechanism.
-    delta : float
-        The δ of each mechanism, within [0, 1).
+    epsilon, delta : float
+        The ε, within [0, 1e100], and the δ, within [0, 1), of each mechanism.
     count : int
-        The number k >= 1 of mechanisms.
+        The number k of mechanisms, from 1 to 10⁹.
     neighbours : {"add-remove", "replace"}, default "add-remove"
         Whether neighbouring data sets differ by one record more, or by one that is changed.
-
-    Raises
-    ------
-    InvalidParameterError
-        If a parameter is out of range.
 
     Notes
     -----
@@ -192,9 +176,8 @@ class RepeatedDP(PairGuarantee):
 
     References
     ----------
-    Kairouz, P., Oh, S. and Viswanath, P. (2017). The composition theorem for differential privacy.
-    IEEE Transactions on Information Theory 63(6), 4037-4049. doi:10.1109/TIT.2017.2685505,
-    Theorem 3.3.
+    Kairouz, Oh and Viswanath (2017), The composition theorem for differential privacy,
+    doi:10.1109/TIT.2017.2685505, Theorem 3.3.
 
     Examples
     --------
@@ -206,7 +189,6 @@ class RepeatedDP(PairGuarantee):
     count: int
 
     def _check(self) -> None:
-        super()._check()
         object.__setattr__(self, "count", check_integer(self.count, "count", ge=1, le=MAX_COUNT))
 
     @property
@@ -226,7 +208,8 @@ class RepeatedDP(PairGuarantee):
         left = check_delta_within(delta, self._told, self)
         # (δ' - s)/(1 - s) with s = 1 - (1-δ)ᵏ
         inner = left * np.exp(-self.count * np.log1p(-self.delta))
-        return losses_epsilon(inner.ravel(), self.epsilon, self.count).reshape(delta.shape)
+        found = [_losses_epsilon(one, self.epsilon, self.count) for one in inner.flat]
+        return np.reshape(found, delta.shape)
 
     def _group(self, size: int) -> Self:
         single = ApproxDP(self.epsilon, self.delta).group(size)
@@ -239,21 +222,15 @@ def compose_optimal(guarantee: PureDP | ApproxDP, count: int) -> RepeatedDP:
     Parameters
     ----------
     guarantee : PureDP or ApproxDP
-        The guarantee of each mechanism. The mechanisms may differ, and be chosen adaptively.
+        The guarantee of each mechanism, not amplified. The mechanisms may differ, and be chosen
+        adaptively.
     count : int
-        The number k >= 1 of mechanisms.
+        The number k of mechanisms, from 1 to 10⁹.
 
     Returns
     -------
     RepeatedDP
         The curve of all (ε', δ') that follow; ``.to_approx_dp(delta)`` is one of them.
-
-    Raises
-    ------
-    InvalidParameterError
-        If ``count`` is not a whole number from 1 to 10⁹, or the guarantee has no single (ε, δ).
-    IncompatibleReleaseError
-        If the guarantee is amplified.
 
     See Also
     --------
@@ -278,8 +255,8 @@ def compose(guarantees: Iterable[Guarantee], *, delta: float | None = None) -> G
     guarantees : iterable of Guarantee
         The guarantee of each release, all for one neighbour relation.
     delta : float, optional
-        The total δ at which the answer is to be an :class:`ApproxDP`. It must be given where
-        (ε, δ) guarantees with δ > 0 meet GDP, zCDP or RDP, and covers all of them.
+        The total δ, within [0, 1), at which the answer is to be an :class:`ApproxDP`. It must be
+        given where (ε, δ) guarantees with δ > 0 meet GDP, zCDP or RDP, and covers all of them.
 
     Returns
     -------
@@ -304,16 +281,9 @@ def compose(guarantees: Iterable[Guarantee], *, delta: float | None = None) -> G
 
     References
     ----------
-    Dwork, C. and Roth, A. (2014). The algorithmic foundations of differential privacy.
-    doi:10.1561/0400000042, Theorem 3.16.
-
-    Bun, M. and Steinke, T. (2016). Concentrated differential privacy: simplifications, extensions,
-    and lower bounds. doi:10.1007/978-3-662-53641-4_24, Lemma 1.7.
-
-    Dong, J., Roth, A. and Su, W. J. (2022). Gaussian differential privacy. doi:10.1111/rssb.12454,
-    Corollary 2.
-
-    Mironov, I. (2017). Rényi differential privacy. doi:10.1109/CSF.2017.11, Proposition 1.
+    Dwork and Roth (2014), doi:10.1561/0400000042, Theorem 3.16. Bun and Steinke (2016),
+    doi:10.1007/978-3-662-53641-4_24, Lemma 1.7. Dong, Roth and Su (2022), doi:10.1111/rssb.12454,
+    Corollary 2. Mironov (2017), doi:10.1109/CSF.2017.11, Proposition 1.
 
     Examples
     --------
@@ -330,30 +300,20 @@ def compose(guarantees: Iterable[Guarantee], *, delta: float | None = None) -> G
     return add_up(check_guarantees(guarantees), at)
 
 
-# Parallel composition: releases that each look at their own part of the data.
-
-
 def compose_parallel(guarantees: Iterable[Guarantee]) -> Guarantee:
     """Guarantee of releases from disjoint parts of the data.
 
     Parameters
     ----------
     guarantees : iterable of Guarantee
-        The guarantee of the release from each part, all of one kind and one neighbour relation.
-        Which part a record belongs to must be a property of the record itself.
+        The guarantee of the release from each part, all of one kind and one neighbour relation,
+        none amplified. Which part a record belongs to must be a property of the record itself.
 
     Returns
     -------
     Guarantee
         Of the same kind. For adding or removing a record the largest; for replacing one what the
         two largest give together, as the record can leave one part and enter another.
-
-    Raises
-    ------
-    InvalidParameterError
-        If there is no guarantee, or kinds are mixed.
-    IncompatibleReleaseError
-        If neighbour relations are mixed, or a guarantee is amplified.
 
     Notes
     -----
@@ -363,12 +323,9 @@ def compose_parallel(guarantees: Iterable[Guarantee]) -> Guarantee:
 
     References
     ----------
-    McSherry, F. (2009). Privacy integrated queries. ACM SIGMOD Conference, 19-30.
-    doi:10.1145/1559845.1559850, Theorem 4.
-
-    Guerra-Balboa, P., Miranda-Pascual, À., Parra-Arnau, J. and Strufe, T. (2024). Composition in
-    differential privacy for general granularity notions. 37th IEEE Computer Security Foundations
-    Symposium. arXiv:2308.14649 (other neighbour relations).
+    McSherry (2009), Privacy integrated queries, doi:10.1145/1559845.1559850, Theorem 4.
+    Guerra-Balboa, Miranda-Pascual, Parra-Arnau and Strufe (2024), arXiv:2308.14649 (other neighbour
+    relations).
 
     Examples
     --------
@@ -392,21 +349,15 @@ def compose_parallel(guarantees: Iterable[Guarantee]) -> Guarantee:
         )
     affected = 1 if parts[0].neighbours == "add-remove" else 2
     if kind is ApproxDP:
-        pairs = [part for part in parts if isinstance(part, ApproxDP)]
-        epsilon, delta = (
-            fsum(sorted(values)[-affected:])
-            for values in zip(*((pair.epsilon, pair.delta) for pair in pairs), strict=True)
-        )
-        return ApproxDP(epsilon, delta, neighbours=parts[0].neighbours)
+        *pairs, relation = check_pairs(parts)
+        epsilon, delta = (fsum(np.sort(values)[-affected:]) for values in pairs)
+        return ApproxDP(epsilon, delta, neighbours=relation)
     if kind not in (PureDP, GDP, ZCDP, RDP):
         raise InvalidParameterError(
             f"guarantees of kind {kind.__name__} cannot be composed in parallel: convert them with "
             "to_approx_dp(delta) or to_zcdp()"
         )
     return add_kinds(parts, affected)
-
-
-# Advanced composition: closed-form bounds for pairs (ε, δ) that may differ.
 
 
 def compose_advanced(
@@ -420,7 +371,7 @@ def compose_advanced(
     Parameters
     ----------
     guarantees : iterable of PureDP or ApproxDP
-        The guarantee of each release, all for one neighbour relation.
+        The guarantee of each release, all for one neighbour relation, none amplified.
     delta : float
         The total δ, within (0, 1): more than the releases use by themselves.
     method : {"standard", "kairouz"}, default "standard"
@@ -432,13 +383,6 @@ def compose_advanced(
     ApproxDP
         The guarantee (ε', δ). It can be worse than the plain sum with ``"standard"``.
 
-    Raises
-    ------
-    InvalidParameterError
-        If a guarantee has no single (ε, δ), or ``delta`` leaves nothing for the bound.
-    IncompatibleReleaseError
-        If neighbour relations are mixed, or a guarantee is amplified.
-
     Notes
     -----
     δ'' is what is left of δ: 1 - δ = (1 - δ'')·Π(1 - δᵢ). The three bounds of ``"kairouz"`` are Σε
@@ -447,13 +391,10 @@ def compose_advanced(
 
     References
     ----------
-    Dwork, C., Rothblum, G. N. and Vadhan, S. (2010). Boosting and differential privacy. 51st IEEE
-    Symposium on Foundations of Computer Science, 51-60. doi:10.1109/FOCS.2010.12.
-
-    Bun, M. and Steinke, T. (2016). doi:10.1007/978-3-662-53641-4_24, Propositions 1.3 and 1.4,
-    whose combination is the standard bound.
-
-    Kairouz, P., Oh, S. and Viswanath, P. (2017). doi:10.1109/TIT.2017.2685505, Theorem 3.5.
+    Dwork, Rothblum and Vadhan (2010), Boosting and differential privacy, doi:10.1109/FOCS.2010.12.
+    Bun and Steinke (2016), doi:10.1007/978-3-662-53641-4_24, Propositions 1.3 and 1.4, whose
+    combination is the standard bound. Kairouz, Oh and Viswanath (2017),
+    doi:10.1109/TIT.2017.2685505, Theorem 3.5.
 
     Examples
     --------
@@ -465,7 +406,7 @@ def compose_advanced(
     """
     losses, own, relation = check_pairs(guarantees)
     total = check_scalar(delta, "delta", gt=0, lt=1)
-    bound = _BOUNDS[check_option(method, "method", _BOUNDS)]
+    kairouz = check_option(method, "method", ("standard", "kairouz")) == "kairouz"
     left = total
     if own.any():
         # 1 - (1 - δ)/Π(1 - δᵢ), without cancellation
@@ -474,26 +415,16 @@ def compose_advanced(
         raise InvalidParameterError(
             f"delta must be larger than what the guarantees use by themselves, got {total}"
         )
-    return ApproxDP(bound(losses, -np.log(left)), total, neighbours=relation)
+    return ApproxDP(_advanced(losses, -np.log(left), kairouz), total, neighbours=relation)
 
 
 @np.errstate(over="ignore")  # an infinite bound is refused by the guarantee
-def _standard(losses: FloatArray, log_inverse: float) -> float:
+def _advanced(losses: FloatArray, log_inverse: float, kairouz: bool) -> float:
     squared = fsum(np.square(losses))
-    return 0.5 * squared + float(np.sqrt(2.0 * squared) * np.sqrt(log_inverse))
-
-
-@np.errstate(over="ignore")
-def _kairouz(losses: FloatArray, log_inverse: float) -> float:
-    squared = fsum(np.square(losses))
+    if not kairouz:
+        return 0.5 * squared + float(np.sqrt(2.0 * squared) * np.sqrt(log_inverse))
     drift = fsum(losses * np.tanh(0.5 * losses))
     # ln(e + √(Σε²)/δ)
     other = log_inverse + 0.5 * np.log(squared) if squared else -np.inf
     smaller = min(log_inverse, float(np.logaddexp(1.0, other)))
     return min(fsum(losses), drift + float(np.sqrt(2.0 * squared) * np.sqrt(smaller)))
-
-
-_BOUNDS: dict[str, Callable[[FloatArray, float], float]] = {
-    "standard": _standard,
-    "kairouz": _kairouz,
-}

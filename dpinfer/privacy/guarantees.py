@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from math import fsum, hypot
 from typing import Any, Literal, NoReturn, Self, TypeVar, final
 
@@ -29,8 +30,8 @@ from dpinfer.privacy._divergences import (
     gaussian_epsilon,
     gaussian_log_delta,
     log_variation,
-    renyi_delta_at,
     renyi_epsilon_at,
+    renyi_log_delta_at,
     response_delta,
     response_divergence,
     response_epsilon,
@@ -55,12 +56,18 @@ class Guarantee(ABC):
     """A guarantee of privacy for one neighbour relation; see the guarantees themselves.
 
     ``+`` and ``sum`` compose guarantees from left to right, as :func:`~dpinfer.privacy.compose`
-    composes them at once.
+    composes them at once. Methods refuse arguments out of range, and what does not follow, with an
+    :class:`~dpinfer.errors.InvalidParameterError` that says why.
     """
 
     neighbours: Neighbours = "add-remove"
 
     def __post_init__(self) -> None:
+        for name in LETTERS:
+            if name in vars(self):
+                below = 1.0 if name == "delta" else None
+                value = check_scalar(vars(self)[name], name, ge=0, le=below or LARGEST, lt=below)
+                object.__setattr__(self, name, value)
         self._check()
         relation = check_option(self.neighbours, "neighbours", NEIGHBOURS)
         object.__setattr__(self, "neighbours", relation)
@@ -81,54 +88,28 @@ class Guarantee(ABC):
     @final
     def in_words(self) -> str:
         """Return the parameters as they stand in a table, such as ``ε = 1, δ = 1e-06``."""
+        numbers = {name: value for name, value in vars(self).items() if isinstance(value, float)}
         parts = [
-            f"{letter} = {getattr(self, name):.6g}"
+            f"{letter} = {numbers[name]:.6g}"
             for name, letter in LETTERS.items()
-            if isinstance(getattr(self, name, None), float)
-            and (name != "delta" or getattr(self, name) > 0)
+            if name in numbers and (name != "delta" or numbers[name] > 0)
         ]
-        return ", ".join(parts) if parts else type(self).__name__
+        return ", ".join(parts) or type(self).__name__
 
     @final
     def delta_at(self, epsilon: ArrayLike) -> Any:
-        """Smallest δ that the guarantee implies at ε.
+        """Smallest δ in [0, 1] that the guarantee implies at ε >= 0, in the shape of ``epsilon``.
 
-        Parameters
-        ----------
-        epsilon : float or array of float
-            The ε >= 0.
-
-        Returns
-        -------
-        float or array of float
-            The δ in [0, 1]; 0 also where it is below the smallest float.
-
-        Raises
-        ------
-        InvalidParameterError
-            If ``epsilon`` is negative or not finite.
+        It is 0 also where it is below the smallest float.
         """
         found = np.clip(self._delta_at(check_array(epsilon, "epsilon", ge=0)), 0.0, 1.0)
         return found if found.ndim else float(found)
 
     @final
     def epsilon_at(self, delta: ArrayLike) -> Any:
-        """Smallest ε that the guarantee implies at δ.
+        """Smallest ε >= 0 that the guarantee implies at δ in [0, 1), the inverse of `delta_at`.
 
-        Parameters
-        ----------
-        delta : float or array of float
-            The δ, within [0, 1).
-
-        Returns
-        -------
-        float or array of float
-            The ε >= 0, the inverse of :meth:`delta_at`.
-
-        Raises
-        ------
-        InvalidParameterError
-            If ``delta`` is outside [0, 1), or no finite ε holds at it.
+        A δ at which no finite ε holds is refused.
         """
         found = np.maximum(self._epsilon_at(check_array(delta, "delta", ge=0, lt=1)), 0.0)
         return found if found.ndim else float(found)
@@ -149,11 +130,6 @@ class Guarantee(ABC):
         -------
         ApproxDP
             The guarantee (ε, δ); of an :class:`AmplifiedDP` one that remembers the samples.
-
-        Raises
-        ------
-        InvalidParameterError
-            If ``delta`` is outside [0, 1), no finite ε holds at it, or there is no such ``method``.
         """
         at = check_scalar(delta, "delta", ge=0, lt=1)
         if check_option(method, "method", ("optimised", "simple")) == "optimised":
@@ -163,37 +139,21 @@ class Guarantee(ABC):
     def to_pure_dp(self) -> PureDP:
         """ε-differential privacy, which pure guarantees and pairs (ε, δ) with δ = 0 imply.
 
-        Returns
-        -------
-        PureDP
-            The guarantee; of several mechanisms (``RepeatedDP``) that of all together.
-
-        Raises
-        ------
-        InvalidParameterError
-            If it does not follow; the message says why.
+        Of several mechanisms (``RepeatedDP``) it is that of all together.
         """
         return self._to(PureDP)
 
     def to_zcdp(self, method: Literal["tight", "simple"] = "tight") -> ZCDP:
         """Zero-concentrated differential privacy, where the guarantee implies it.
 
+        ρ = ε·tanh(ε/2) of ε-DP, the divergence of randomized response at order 1, where it is
+        largest per order; ρ = μ²/2 of GDP, which the Gaussian attains. A given ε-DP mechanism
+        may do better: ``guarantee_of(mechanism, kind="zcdp")``.
+
         Parameters
         ----------
         method : {"tight", "simple"}, default "tight"
             The smallest ρ; or, for ε-DP only, ρ = ε²/2 (Bun and Steinke 2016, Proposition 1.4).
-
-        Returns
-        -------
-        ZCDP
-            ρ = ε·tanh(ε/2) of ε-DP, the divergence of randomized response at order 1, where it is
-            largest per order; ρ = μ²/2 of GDP, which the Gaussian attains. A given ε-DP mechanism
-            may do better: ``guarantee_of(mechanism, kind="zcdp")``.
-
-        Raises
-        ------
-        InvalidParameterError
-            If it does not follow, there is no such ``method``, or ρ is above 1e100.
         """
         tight = check_option(method, "method", ("tight", "simple")) == "tight"
         return self._to(ZCDP) if tight else self._to(ZCDP, method)
@@ -201,39 +161,23 @@ class Guarantee(ABC):
     def to_rdp(self, order: ArrayLike) -> RDP:
         """Rényi differential privacy at the given orders, where the guarantee implies it.
 
+        The bounds are αρ of zCDP and αμ²/2 of GDP; ln(cosh((α - 1/2)ε)/cosh(ε/2))/(α - 1) of ε-DP,
+        the divergence of randomized response, never above ε. Between the orders of an RDP they
+        follow from (α - 1) times the divergence being convex in α, and below the smallest from
+        the divergence not falling with the order.
+
         Parameters
         ----------
         order : float or array of float
-            The orders α > 1; of :class:`RDP` at most its largest.
-
-        Returns
-        -------
-        RDP
-            The bounds αρ of zCDP and αμ²/2 of GDP; ln(cosh((α - 1/2)ε)/cosh(ε/2))/(α - 1) of ε-DP,
-            the divergence of randomized response, never above ε. Between the orders of an RDP they
-            follow from (α - 1) times the divergence being convex in α, and below the smallest from
-            the divergence not falling with the order.
-
-        Raises
-        ------
-        InvalidParameterError
-            If it does not follow, or an order is not within (1, 1e100].
+            The orders α, within (1, 1e100]; of :class:`RDP` at most its largest.
         """
         return self._to(RDP, check_array(order, "order", gt=1, le=LARGEST))
 
     def to_gdp(self) -> GDP:
         """Gaussian differential privacy, where the guarantee implies it.
 
-        Returns
-        -------
-        GDP
-            Of ε-DP the smallest μ, 2·Φ⁻¹(e^ε/(1 + e^ε)), at which the kink of its trade-off curve
-            lies on that of GDP (Dong, Roth and Su 2022, Proposition 3).
-
-        Raises
-        ------
-        InvalidParameterError
-            If it does not follow; the message says why.
+        Of ε-DP the smallest μ, 2·Φ⁻¹(e^ε/(1 + e^ε)), at which the kink of its trade-off curve lies
+        on that of GDP (Dong, Roth and Su 2022, Proposition 3).
         """
         return self._to(GDP)
 
@@ -242,31 +186,24 @@ class Guarantee(ABC):
         """Convert by the table."""
         if type(self) is kind and not options:
             return self
+        make: Callable[..., Kind] = kind
+        return make(*self._parameters_as(kind, *options), neighbours=self.neighbours)
+
+    @final
+    def _parameters_as(self, kind: type[Guarantee], *options: Any) -> tuple[Any, ...]:
         source = PairGuarantee if isinstance(self, PairGuarantee) else type(self)
         rule = _CONVERSIONS.get((source, kind))
-        if rule is None:
-            self._refuse(*_NO_CONVERSION[kind])
-        found: Kind = rule(self, *options)
-        return found
+        return self._refuse(*_NO_CONVERSION[kind]) if rule is None else rule(self, *options)
 
     @final
     def group(self, size: int) -> Self:
-        """Guarantee for groups: data sets that are ``size`` neighbouring steps apart.
+        """Guarantee of the same kind for groups: data sets that are ``size`` steps apart.
 
         Parameters
         ----------
         size : int
-            The number >= 1 of records in which the data sets differ.
-
-        Returns
-        -------
-        Guarantee
-            A guarantee of the same kind, whose parameters hold for the whole group.
-
-        Raises
-        ------
-        InvalidParameterError
-            If ``size`` is not a whole number from 1 to 10⁹, or nothing is left for such a group.
+            The number, from 1 to 10⁹, of records in which the data sets differ. It is refused where
+            nothing is left for such a group.
         """
         records = check_integer(size, "size", ge=1, le=MAX_GROUP)
         return self if records == 1 else self._group(records)
@@ -277,18 +214,13 @@ class Guarantee(ABC):
 
         It is that for a group of two, as a replacement is a removal and an addition. In the other
         direction nothing follows: adding a record is no replacement.
-
-        Returns
-        -------
-        Guarantee
-            A guarantee of the same kind with ``neighbours="replace"``.
         """
         if self.neighbours == "replace":
             return self
         return replace(self.group(2), neighbours="replace")
 
-    @abstractmethod
-    def _check(self) -> None: ...
+    def _check(self) -> None:  # noqa: B027
+        """Check what is more than numbers named in ``LETTERS``."""
 
     @abstractmethod
     def _delta_at(self, epsilon: FloatArray) -> FloatArray: ...
@@ -298,10 +230,6 @@ class Guarantee(ABC):
 
     @abstractmethod
     def _group(self, size: int) -> Self: ...
-
-    def _set(self, name: str, *, le: float = LARGEST, lt: float | None = None) -> None:
-        value = check_scalar(getattr(self, name), name, ge=0, le=le, lt=lt)
-        object.__setattr__(self, name, value)
 
     def _pair(self, epsilon: float, delta: float) -> ApproxDP:
         return ApproxDP(epsilon, delta, neighbours=self.neighbours)
@@ -323,13 +251,6 @@ def check_delta_within(delta: FloatArray, own: float, guarantee: Guarantee) -> F
     return np.asarray(np.maximum(delta - own, 0.0))
 
 
-def _refuse_zero(delta: FloatArray, guarantee: Guarantee) -> None:
-    if (delta == 0).any():
-        raise InvalidParameterError(
-            f"delta must be > 0, got 0.0: {guarantee} holds with no finite epsilon at delta = 0"
-        )
-
-
 @dataclass(frozen=True, repr=False)
 class PureDP(Guarantee):
     """ε-differential privacy: no probability changes by more than the factor e^ε.
@@ -337,27 +258,20 @@ class PureDP(Guarantee):
     Parameters
     ----------
     epsilon : float
-        The bound ε >= 0 on the log ratio of the probabilities of any output.
+        The bound ε on the log ratio of the probabilities of any output, within [0, 1e100].
     neighbours : {"add-remove", "replace"}, default "add-remove"
         Whether neighbouring data sets differ by one record more, or by one that is changed.
-
-    Raises
-    ------
-    InvalidParameterError
-        If ``epsilon`` is negative or above 1e100.
 
     Notes
     -----
     Every ε-DP mechanism is a randomized response of the same ε followed by some computation
-    (Kairouz, Oh and Viswanath 2017), so that what holds for that one pair of laws holds for all:
-    the conversions are the exact values of that pair, and cannot be improved.
+    (Kairouz et al.), so that what holds for that one pair of laws holds for all: the conversions
+    are the exact values of that pair, and cannot be improved.
 
     References
     ----------
-    Dwork, C. and Roth, A. (2014). The algorithmic foundations of differential privacy.
-    doi:10.1561/0400000042, Definition 2.4.
-
-    Kairouz, P., Oh, S. and Viswanath, P. (2017). The composition theorem for differential privacy.
+    Dwork and Roth (2014), The algorithmic foundations of differential privacy,
+    doi:10.1561/0400000042, Definition 2.4. Kairouz, Oh and Viswanath (2017),
     doi:10.1109/TIT.2017.2685505.
 
     Examples
@@ -373,9 +287,6 @@ class PureDP(Guarantee):
 
     epsilon: float
 
-    def _check(self) -> None:
-        self._set("epsilon")
-
     def _delta_at(self, epsilon: FloatArray) -> FloatArray:
         return response_delta(epsilon, self.epsilon)
 
@@ -383,24 +294,48 @@ class PureDP(Guarantee):
         return response_epsilon(delta, self.epsilon)
 
     def _group(self, size: int) -> Self:
-        return type(self)(size * self.epsilon, neighbours=self.neighbours)
+        return replace(self, epsilon=size * self.epsilon)
+
+
+class ConcentratedGuarantee(Guarantee):
+    """A guarantee with a finite ε at every δ > 0, and with none at δ = 0 unless it is perfect."""
+
+    @property
+    @abstractmethod
+    def _is_perfect(self) -> bool:
+        """Whether nothing at all is told."""
+
+    @abstractmethod
+    def _log_delta(self, epsilon: FloatArray) -> FloatArray: ...
+
+    @abstractmethod
+    def _epsilon(self, log_delta: FloatArray) -> FloatArray: ...
+
+    def _delta_at(self, epsilon: FloatArray) -> FloatArray:
+        if self._is_perfect:
+            return np.zeros(epsilon.shape)
+        return np.exp(self._log_delta(epsilon.ravel())).reshape(epsilon.shape)
+
+    def _epsilon_at(self, delta: FloatArray) -> FloatArray:
+        if self._is_perfect:
+            return np.zeros(delta.shape)
+        if (delta == 0).any():
+            raise InvalidParameterError(
+                f"delta must be > 0, got 0.0: {self} holds with no finite epsilon at delta = 0"
+            )
+        return self._epsilon(np.log(delta).ravel()).reshape(delta.shape)
 
 
 @dataclass(frozen=True, repr=False)
-class GDP(Guarantee):
+class GDP(ConcentratedGuarantee):
     """μ-Gaussian differential privacy: as hard to tell apart as N(0, 1) and N(μ, 1).
 
     Parameters
     ----------
     mu : float
-        The distance μ >= 0 of the two normal laws.
+        The distance μ of the two normal laws, within [0, 1e100].
     neighbours : {"add-remove", "replace"}, default "add-remove"
         Whether neighbouring data sets differ by one record more, or by one that is changed.
-
-    Raises
-    ------
-    InvalidParameterError
-        If ``mu`` is negative or above 1e100.
 
     Notes
     -----
@@ -413,8 +348,8 @@ class GDP(Guarantee):
 
     References
     ----------
-    Dong, J., Roth, A. and Su, W. J. (2022). Gaussian differential privacy.
-    doi:10.1111/rssb.12454, Corollary 1 and Theorem 3 (groups).
+    Dong, Roth and Su (2022), Gaussian differential privacy, doi:10.1111/rssb.12454, Corollary 1 and
+    Theorem 3 (groups).
 
     Examples
     --------
@@ -427,45 +362,35 @@ class GDP(Guarantee):
 
     mu: float
 
-    def _check(self) -> None:
-        self._set("mu")
+    @property
+    def _is_perfect(self) -> bool:
+        return self.mu == 0
 
-    def _delta_at(self, epsilon: FloatArray) -> FloatArray:
-        if self.mu == 0:
-            return np.zeros(epsilon.shape)
-        return np.exp(gaussian_log_delta(self.mu, np.atleast_1d(epsilon))).reshape(epsilon.shape)
+    def _log_delta(self, epsilon: FloatArray) -> FloatArray:
+        return gaussian_log_delta(self.mu, epsilon)
 
-    def _epsilon_at(self, delta: FloatArray) -> FloatArray:
-        if self.mu == 0:
-            return np.zeros(delta.shape)
-        _refuse_zero(delta, self)
-        log_delta = np.atleast_1d(np.log(delta)).ravel()
-        return gaussian_epsilon(self.mu, log_delta).reshape(delta.shape)
+    def _epsilon(self, log_delta: FloatArray) -> FloatArray:
+        return gaussian_epsilon(self.mu, log_delta)
 
     def _group(self, size: int) -> Self:
-        return type(self)(size * self.mu, neighbours=self.neighbours)
+        return replace(self, mu=size * self.mu)
 
 
 @dataclass(frozen=True, repr=False)
-class ZCDP(Guarantee):
+class ZCDP(ConcentratedGuarantee):
     """ρ-zero-concentrated differential privacy: Rényi divergences of at most αρ for all α > 1.
 
     Parameters
     ----------
     rho : float
-        The budget ρ >= 0.
+        The budget ρ, within [0, 1e100].
     neighbours : {"add-remove", "replace"}, default "add-remove"
         Whether neighbouring data sets differ by one record more, or by one that is changed.
 
-    Raises
-    ------
-    InvalidParameterError
-        If ``rho`` is negative or above 1e100.
-
     Notes
     -----
-    It implies (ε, δ)-differential privacy for every δ > 0, by two formulas. The optimised one,
-    which :meth:`epsilon_at` and :meth:`delta_at` use, takes for each δ the best order α of
+    It implies (ε, δ)-differential privacy for every δ > 0. The optimised formula, of
+    :meth:`epsilon_at` and :meth:`delta_at`, takes for each δ the best order α of
 
         ε = αρ + ln(1/(αδ))/(α - 1) + ln(1 - 1/α),
 
@@ -477,11 +402,9 @@ class ZCDP(Guarantee):
 
     References
     ----------
-    Bun, M. and Steinke, T. (2016). Concentrated differential privacy: simplifications, extensions,
-    and lower bounds. doi:10.1007/978-3-662-53641-4_24, Propositions 1.3 and 1.9 (groups).
-
-    Canonne, C. L., Kamath, G. and Steinke, T. (2022). The discrete Gaussian for differential
-    privacy. doi:10.29012/jpc.784, Proposition 12 and Corollary 13.
+    Bun and Steinke (2016), Concentrated differential privacy, doi:10.1007/978-3-662-53641-4_24,
+    Propositions 1.3 and 1.9 (groups). Canonne, Kamath and Steinke (2022), The discrete Gaussian for
+    differential privacy, doi:10.29012/jpc.784, Proposition 12 and Corollary 13.
 
     Examples
     --------
@@ -496,62 +419,49 @@ class ZCDP(Guarantee):
 
     rho: float
 
-    def _check(self) -> None:
-        self._set("rho")
+    @property
+    def _is_perfect(self) -> bool:
+        return self.rho == 0
 
-    def _delta_at(self, epsilon: FloatArray) -> FloatArray:
-        if self.rho == 0:
-            return np.zeros(epsilon.shape)
-        log_delta = zcdp_log_delta(epsilon, self.rho)
-        return np.asarray(np.exp(np.minimum(log_delta, log_variation(self.rho))))
+    def _log_delta(self, epsilon: FloatArray) -> FloatArray:
+        return np.minimum(zcdp_log_delta(epsilon, self.rho), log_variation(self.rho))
 
-    def _epsilon_at(self, delta: FloatArray) -> FloatArray:
-        if self.rho == 0:
-            return np.zeros(delta.shape)
-        _refuse_zero(delta, self)
-        log_delta = np.log(delta)
+    def _epsilon(self, log_delta: FloatArray) -> FloatArray:
         alone = log_delta >= log_variation(self.rho)
         return np.where(alone, 0.0, zcdp_epsilon(log_delta, self.rho))
 
     def _group(self, size: int) -> Self:
-        return type(self)(size * size * self.rho, neighbours=self.neighbours)
+        return replace(self, rho=size * size * self.rho)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class RDP(Locked, Guarantee):
+class RDP(Locked, ConcentratedGuarantee):
     """Rényi differential privacy: a bound on the Rényi divergence of each given order.
 
     Parameters
     ----------
     order : float or array of float, shape (m,)
-        The orders α > 1. They are sorted; of an order that is given twice the smaller bound counts.
+        The orders α, within (1, 1e100]. They are sorted; of an order that is given twice the
+        smaller bound counts.
     bound : float or array of float, shape (m,)
-        The bound γ >= 0 on the Rényi divergence of each order. As the divergence does not fall with
-        the order, a bound at a larger order replaces a larger one before it.
+        The bound γ, within [0, 1e200], on the Rényi divergence of each order. As the divergence
+        does not fall with the order, a bound at a larger order replaces a larger one before it.
     neighbours : {"add-remove", "replace"}, default "add-remove"
         Whether neighbouring data sets differ by one record more, or by one that is changed.
-
-    Raises
-    ------
-    InvalidParameterError
-        If an order is not within (1, 1e100], a bound is negative or above 1e200, or there is not
-        one bound for each order.
 
     Notes
     -----
     It implies (ε, δ)-differential privacy with the largest ln((π - δ)/α) of a test of the level α
-    and the power π that divergences within the bounds allow (Asoodeh et al. 2021): no smaller ε
+    and the power π that divergences within the bounds allow (Asoodeh et al.): no smaller ε
     follows. It is at most γ + ln(1/(αδ))/(α - 1) + ln(1 - 1/α), α the order, which is close where
     orders are large. For ε above 10⁵, or orders above 10⁸, it is that formula. Finitely many orders
     imply neither zCDP, GDP nor ε-DP.
 
     References
     ----------
-    Mironov, I. (2017). Rényi differential privacy. doi:10.1109/CSF.2017.11, Definition 4 and
-    Proposition 2 (groups).
-
-    Asoodeh, S., Liao, J., Calmon, F. P., Kosut, O. and Sankar, L. (2021). Three variants of
-    differential privacy: lossless conversion and applications. arXiv:2008.06529, Theorem 2.
+    Mironov (2017), Rényi differential privacy, doi:10.1109/CSF.2017.11, Definition 4 and
+    Proposition 2 (groups). Asoodeh, Liao, Calmon, Kosut and Sankar (2021), Three variants of
+    differential privacy: lossless conversion and applications, arXiv:2008.06529, Theorem 2.
 
     Examples
     --------
@@ -566,18 +476,17 @@ class RDP(Locked, Guarantee):
     bound: float | FloatArray
 
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, RDP)
-            and self.neighbours == other.neighbours
-            and np.array_equal(self.order, other.order)
-            and np.array_equal(self.bound, other.bound)
-        )
+        return isinstance(other, RDP) and self._key == other._key
 
     def __hash__(self) -> int:
-        return hash((self.neighbours, *self.curve[0].tolist(), *self.curve[1].tolist()))
+        return hash(self._key)
+
+    @property
+    def _key(self) -> tuple[Any, ...]:
+        return (self.neighbours, np.shape(self.order), *np.concatenate(self.curve).tolist())
 
     def _check(self) -> None:
-        order = check_array(self.order, "order", gt=1, le=1e100)
+        order = check_array(self.order, "order", gt=1, le=LARGEST)
         bound = check_array(self.bound, "bound", ge=0, le=1e200)
         if order.shape != bound.shape or order.ndim > 1:
             raise InvalidParameterError(
@@ -596,14 +505,15 @@ class RDP(Locked, Guarantee):
         """The orders and their bounds as arrays of shape (m,)."""
         return np.atleast_1d(self.order), np.atleast_1d(self.bound)
 
-    def _delta_at(self, epsilon: FloatArray) -> FloatArray:
-        return renyi_delta_at(*self.curve, epsilon)
+    @property
+    def _is_perfect(self) -> bool:
+        return not self.curve[1].all()
 
-    def _epsilon_at(self, delta: FloatArray) -> FloatArray:
-        if (self.curve[1] == 0).any():
-            return np.zeros(delta.shape)
-        _refuse_zero(delta, self)
-        return renyi_epsilon_at(*self.curve, delta)
+    def _log_delta(self, epsilon: FloatArray) -> FloatArray:
+        return renyi_log_delta_at(*self.curve, epsilon)
+
+    def _epsilon(self, log_delta: FloatArray) -> FloatArray:
+        return renyi_epsilon_at(*self.curve, log_delta)
 
     def _group(self, size: int) -> Self:
         # Mironov's Proposition 2: groups of 2^c have the order α/2^c >= 2 and the bound 3^c γ
@@ -616,9 +526,8 @@ class RDP(Locked, Guarantee):
                 f"least {2 ** (halvings + 1)}, and the largest is {orders[-1]:g}"
             )
         order, bound = orders[kept] / 2.0**halvings, bounds[kept] * 3.0**halvings
-        if not np.ndim(self.order):
-            return type(self)(float(order[0]), float(bound[0]), neighbours=self.neighbours)
-        return type(self)(order, bound, neighbours=self.neighbours)
+        shape = (-1,) if np.ndim(self.order) else ()
+        return replace(self, order=order.reshape(shape), bound=bound.reshape(shape))
 
 
 @dataclass(frozen=True, repr=False)
@@ -628,16 +537,13 @@ class PairGuarantee(Guarantee):
     epsilon: float
     delta: float
 
-    def _check(self) -> None:
-        self._set("epsilon")
-        self._set("delta", le=1.0, lt=1.0)
-
     @property
     def _times(self) -> int:
         return 1
 
     @property
-    def _told(self) -> float:  # the probability with which everything may be told
+    def _told(self) -> float:
+        """The probability with which everything may be told."""
         return self.delta
 
     def _as_pure(self, kind: str) -> PureDP:
@@ -658,30 +564,23 @@ class ApproxDP(PairGuarantee):
     Parameters
     ----------
     epsilon : float
-        The ε >= 0.
+        The ε, within [0, 1e100].
     delta : float
         The δ, within [0, 1).
     neighbours : {"add-remove", "replace"}, default "add-remove"
         Whether neighbouring data sets differ by one record more, or by one that is changed.
-
-    Raises
-    ------
-    InvalidParameterError
-        If ``epsilon`` is negative or above 1e100, or ``delta`` is outside [0, 1).
 
     Notes
     -----
     P(M(x) in S) ≤ e^ε P(M(x') in S) + δ for all sets S. With δ > 0 a single pair (ε, δ) leaves
     open what happens with probability δ, so that it implies no ε-DP, zCDP, RDP or GDP. The (ε, δ)
     of other ε follow from its worst case: everything is told with probability δ, and else
-    randomized response with ε (Kairouz, Oh and Viswanath 2017).
+    randomized response with ε (Kairouz et al.).
 
     References
     ----------
-    Kairouz, P., Oh, S. and Viswanath, P. (2017). doi:10.1109/TIT.2017.2685505.
-
-    Vadhan, S. (2017). The complexity of differential privacy. doi:10.1007/978-3-319-57048-8_7,
-    Lemma 7.2.2 (groups).
+    Kairouz, Oh and Viswanath (2017), doi:10.1109/TIT.2017.2685505. Vadhan (2017), The complexity of
+    differential privacy, doi:10.1007/978-3-319-57048-8_7, Lemma 7.2.2 (groups).
 
     Examples
     --------
@@ -693,7 +592,8 @@ class ApproxDP(PairGuarantee):
     """
 
     @property
-    def _samples(self) -> tuple[Any, ...]:  # those by whose secrecy it was amplified
+    def _samples(self) -> tuple[Any, ...]:
+        """Those by whose secrecy it was amplified."""
         return ()
 
     def _delta_at(self, epsilon: FloatArray) -> FloatArray:
@@ -718,78 +618,54 @@ class ApproxDP(PairGuarantee):
         return replace(self, epsilon=loss, delta=delta)
 
 
-# What each kind of guarantee implies: (from, to) -> function. To ApproxDP all go by their curves.
+# What each kind of guarantee implies: (from, to) -> parameters, by a function of the guarantee.
+# To ApproxDP all go by their curves.
 
 
-def _pure_to_zcdp(pure: PureDP, method: str = "tight") -> ZCDP:
-    """ρ = ε·tanh(ε/2), or the simple ε²/2."""
-    factor = np.tanh(0.5 * pure.epsilon) if method == "tight" else 0.5 * pure.epsilon
-    return ZCDP(pure.epsilon * factor, neighbours=pure.neighbours)
-
-
-def _pure_to_rdp(pure: PureDP, order: FloatArray) -> RDP:
-    """At each order the divergence of randomized response."""
-    return RDP(order, response_divergence(order, pure.epsilon), neighbours=pure.neighbours)
-
-
-def _pure_to_gdp(pure: PureDP) -> GDP:
-    """μ = 2·Φ⁻¹(e^ε/(1 + e^ε)), in logarithms."""
-    kink = special.log_expit(-pure.epsilon)
-    return GDP(-2.0 * special.ndtri_exp(kink) + 0.0, neighbours=pure.neighbours)
-
-
-def _gdp_to_zcdp(gdp: GDP) -> ZCDP:
-    """ρ = μ²/2."""
-    return ZCDP(0.5 * gdp.mu * gdp.mu, neighbours=gdp.neighbours)
-
-
-def _zcdp_to_rdp(zcdp: ZCDP, order: FloatArray) -> RDP:
-    """αρ at each order α."""
-    return RDP(order, order * zcdp.rho, neighbours=zcdp.neighbours)
-
-
-def _zcdp_to_approx(zcdp: ZCDP, delta: float) -> ApproxDP:
-    """ε = ρ + 2·√(ρ·ln(1/δ)), the simple formula."""
+def _simple_pair(zcdp: ZCDP, delta: float) -> tuple[float, float]:
     root = np.sqrt(zcdp.rho) * np.sqrt(-np.log(check_scalar(delta, "delta", gt=0)))
-    return ApproxDP(zcdp.rho + 2.0 * root, delta, neighbours=zcdp.neighbours)
+    return zcdp.rho + 2.0 * root, delta
 
 
-def _rdp_to_rdp(rdp: RDP, order: FloatArray) -> RDP:
-    """Bounds at other orders, up to the largest."""
+def _other_orders(rdp: RDP, order: FloatArray) -> tuple[FloatArray, FloatArray]:
     orders, bounds = rdp.curve
     if (beyond := order > orders[-1]).any():
         rdp._refuse(
             f"bound at order {order[beyond][0]:g}",
             "divergences grow with the order, and it says nothing of larger orders",
         )
-    return RDP(order, between_orders(order, orders, bounds), neighbours=rdp.neighbours)
+    return order, between_orders(order, orders, bounds)
 
 
-def _pair_to(kind: type[Kind]) -> Callable[..., Kind]:
+def _of_pair(kind: type[Guarantee], pair: PairGuarantee, *options: Any) -> tuple[Any, ...]:
     """By ε-DP where δ = 0: of k mechanisms k times the parameter that adds up."""
-
-    def convert(pair: PairGuarantee, *options: Any) -> Kind:
-        single = pair._as_pure(_NO_CONVERSION[kind][0])._to(kind, *options)
-        name, power = _ADDS_UP[kind]
-        total: Any = {name: getattr(single, name) * float(pair._times) ** (1.0 / power)}
-        return replace(single, **total)
-
-    return convert
+    pure = pair._as_pure(_NO_CONVERSION[kind][0])
+    *order, value = pure._parameters_as(kind, *options)
+    return (*order, value * float(pair._times) ** (1.0 / _ADDS_UP[kind][1]))
 
 
-_CONVERSIONS: dict[tuple[type, type], Callable[..., Any]] = {
-    (PureDP, ZCDP): _pure_to_zcdp,
-    (PureDP, RDP): _pure_to_rdp,
-    (PureDP, GDP): _pure_to_gdp,
-    (GDP, ZCDP): _gdp_to_zcdp,
-    (GDP, RDP): lambda gdp, order: _zcdp_to_rdp(_gdp_to_zcdp(gdp), order),
-    (ZCDP, RDP): _zcdp_to_rdp,
-    (ZCDP, ApproxDP): _zcdp_to_approx,
-    (RDP, RDP): _rdp_to_rdp,
-    (PairGuarantee, PureDP): _pair_to(PureDP),
-    (PairGuarantee, ZCDP): _pair_to(ZCDP),
-    (PairGuarantee, RDP): _pair_to(RDP),
-    (PairGuarantee, GDP): _pair_to(GDP),
+_ADDS_UP: dict[type, tuple[str, int]] = {
+    PureDP: ("epsilon", 1),
+    GDP: ("mu", 2),
+    ZCDP: ("rho", 1),
+    RDP: ("bound", 1),
+}
+"""The parameter whose power adds up over releases: from the strongest kind to the weakest."""
+
+_CONVERSIONS: dict[tuple[type, type], Callable[..., tuple[Any, ...]]] = {
+    (PureDP, PureDP): lambda pure: (pure.epsilon,),
+    (PureDP, ZCDP): lambda pure, method="tight": (
+        pure.epsilon * (np.tanh(0.5 * pure.epsilon) if method == "tight" else 0.5 * pure.epsilon),
+    ),
+    (PureDP, RDP): lambda pure, order: (order, response_divergence(order, pure.epsilon)),
+    # in logarithms
+    (PureDP, GDP): lambda pure: (-2.0 * special.ndtri_exp(special.log_expit(-pure.epsilon)) + 0.0,),
+    (GDP, ZCDP): lambda gdp: (0.5 * gdp.mu * gdp.mu,),
+    (GDP, RDP): lambda gdp, order: (order, order * gdp.to_zcdp().rho),
+    (ZCDP, RDP): lambda zcdp, order: (order, order * zcdp.rho),
+    (ZCDP, ApproxDP): _simple_pair,
+    (RDP, RDP): _other_orders,
+    **{(PairGuarantee, kind): partial(_of_pair, kind) for kind in _ADDS_UP},
 }
 
 _NO_CONVERSION: dict[type, tuple[str, str]] = {
@@ -799,14 +675,6 @@ _NO_CONVERSION: dict[type, tuple[str, str]] = {
     GDP: ("GDP", "no formula for the smallest μ is known: use to_approx_dp(delta)"),
     ApproxDP: ("(ε, δ)-DP by a simple formula", 'use method="optimised"'),
 }
-
-_ADDS_UP: dict[type, tuple[str, int]] = {
-    PureDP: ("epsilon", 1),
-    GDP: ("mu", 2),
-    ZCDP: ("rho", 1),
-    RDP: ("bound", 1),
-}
-"""The parameter whose power adds up over releases: from the strongest kind to the weakest."""
 
 
 def check_one_relation(guarantees: Sequence[Guarantee]) -> Sequence[Guarantee]:
@@ -821,14 +689,17 @@ def check_one_relation(guarantees: Sequence[Guarantee]) -> Sequence[Guarantee]:
 
 def add_up(parts: Sequence[Guarantee], delta: float | None = None) -> Guarantee:
     """Compose guarantees for one neighbour relation: as the weakest of their kinds."""
-    pairs = [part for part in parts if isinstance(part, ApproxDP)]
-    pairs = [pair for pair in pairs if pair.delta > 0 or pair._samples]
-    paired = set(map(id, pairs))
-    others = [_in_a_kind(part) for part in parts if id(part) not in paired]
-    if not pairs:
-        total = add_kinds(others) if len(parts) > 1 else parts[0]
-        return total if delta is None else total.to_approx_dp(delta)
-    return _with_pairs(pairs, add_kinds(others) if others else None, delta)
+    pairs: list[ApproxDP] = []
+    others: list[Guarantee] = []
+    for part in parts:
+        if isinstance(part, ApproxDP) and (part.delta > 0 or part._samples):
+            pairs.append(part)
+        else:
+            others.append(part)
+    if pairs:
+        return _with_pairs(pairs, add_kinds(others) if others else None, delta)
+    total = add_kinds(parts) if len(parts) > 1 else parts[0]
+    return total if delta is None else total.to_approx_dp(delta)
 
 
 def _with_pairs(pairs: list[ApproxDP], rest: Guarantee | None, delta: float | None) -> ApproxDP:
@@ -851,36 +722,34 @@ def _with_pairs(pairs: list[ApproxDP], rest: Guarantee | None, delta: float | No
     total = ApproxDP(epsilon, spent, neighbours=pairs[0].neighbours)
     if amplified := [pair for pair in pairs if pair._samples]:
         more: Any = {"sources": tuple(source for pair in amplified for source in pair._samples)}
-        _check_samples([source.sample for source in more["sources"]], len(amplified))
+        names = [source.sample for source in more["sources"]]
+        if len(amplified) > 1 and (None in names or len(set(names)) < len(names)):
+            raise IncompatibleReleaseError(
+                "amplified guarantees must be for samples drawn independently, each with its own "
+                f"name, got samples {', '.join(map(repr, names))}: what was computed on one sample "
+                "is composed first and amplified once, amplify([first, second], rate=...); give "
+                'different samples names, amplify(..., sample="wave 2")'
+            )
         total = replace(amplified[0], epsilon=epsilon, delta=spent, **more)
     return total if delta is None else total.to_approx_dp(delta)
 
 
-def _check_samples(names: list[str | None], guarantees: int) -> None:
-    """Refuse amplified guarantees for samples that may be one."""
-    if guarantees > 1 and (None in names or len(set(names)) < len(names)):
-        raise IncompatibleReleaseError(
-            "amplified guarantees must be for samples drawn independently, each with its own "
-            f"name, got samples {', '.join(map(repr, names))}: what was computed on one sample is "
-            "composed first and amplified once, amplify([first, second], rate=...); give different "
-            'samples names, amplify(..., sample="wave 2")'
-        )
-
-
-def _in_a_kind(part: Guarantee) -> Guarantee:
+def _in_a_kind(part: PairGuarantee) -> Guarantee:
     """As one of the four kinds that have a sum."""
-    if isinstance(part, ApproxDP):
-        return part.to_pure_dp()
-    return part.to_gdp() if isinstance(part, PairGuarantee) else part
+    return part.to_pure_dp() if isinstance(part, ApproxDP) else part.to_gdp()
 
 
 def add_kinds(parts: Sequence[Guarantee], largest: int | None = None) -> Guarantee:
-    """Compose guarantees of the kinds PureDP, GDP, ZCDP and RDP: all, or the largest of each."""
-    kind = max((type(part) for part in parts), key=list(_ADDS_UP).index)
+    """Compose guarantees that have no δ of their own: all, or the largest of each."""
+    parts = [_in_a_kind(part) if isinstance(part, PairGuarantee) else part for part in parts]
+    kind = max({type(part) for part in parts}, key=list(_ADDS_UP).index)
     if kind is RDP:
         return _add_renyi(parts, largest)
     name, power = _ADDS_UP[kind]
-    values = [float(getattr(part._to(kind), name)) for part in parts]
+    values = [
+        getattr(part, name) if type(part) is kind else float(part._parameters_as(kind)[0])
+        for part in parts
+    ]
     values = values if largest is None else sorted(values)[-largest:]
     make: Callable[..., Guarantee] = kind
     return make(hypot(*values) if power == 2 else fsum(values), neighbours=parts[0].neighbours)
@@ -893,6 +762,5 @@ def _add_renyi(parts: Sequence[Guarantee], largest: int | None) -> RDP:
     orders = orders[orders <= min(curve.curve[0][-1] for curve in curves)]
     bounds = np.array([part.to_rdp(orders).bound for part in parts])
     bound = (bounds if largest is None else np.sort(bounds, axis=0)[-largest:]).sum(axis=0)
-    if all(np.ndim(curve.order) == 0 for curve in curves) and orders.size == 1:
-        return RDP(float(orders[0]), float(bound[0]), neighbours=parts[0].neighbours)
-    return RDP(orders, bound, neighbours=parts[0].neighbours)
+    shape = () if all(np.ndim(c.order) == 0 for c in curves) and orders.size == 1 else (-1,)
+    return RDP(orders.reshape(shape), bound.reshape(shape), neighbours=parts[0].neighbours)

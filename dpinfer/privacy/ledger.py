@@ -1,8 +1,7 @@
-"""A ledger of releases that does not let a budget be overspent."""
+"""Budgets: how they are divided, and a ledger that does not let one be overspent."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -14,7 +13,6 @@ from numpy.typing import ArrayLike
 
 from dpinfer._check import (
     Locked,
-    Neighbours,
     check_array,
     check_flag,
     check_integer,
@@ -50,11 +48,6 @@ from dpinfer.results.tables import render_table
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dpinfer.privacy.loss import PrivacyLoss
-
-
-# How a privacy-loss budget is divided among levels and queries, in exact fractions.
-
 
 @dataclass(frozen=True, eq=False)
 class BudgetAllocation(Locked):
@@ -65,15 +58,10 @@ class BudgetAllocation(Locked):
     rho : Fraction
         The budget of all levels together, > 0.
     levels : mapping of str to Fraction
-        The share of each level; they add up to at most 1.
+        The share > 0 of each level; they add up to at most 1.
     queries : mapping of str to mapping of str to Fraction
-        The share of each query within each level; those of a level add up to at most 1. A query
+        The share > 0 of each query within each level; those of a level add up to at most 1. A query
         that is not there is not measured.
-
-    Raises
-    ------
-    InvalidParameterError
-        If a share is not an exact number above 0, or shares add up to more than 1.
 
     Notes
     -----
@@ -122,18 +110,8 @@ class BudgetAllocation(Locked):
         queries : sequence of str
             The names of the queries, one for each column of the table.
         table : mapping of str to (Fraction, sequence of int)
-            For each level its share of the budget, and a row of whole numbers in proportion to
-            which its queries share it; 0 for a query that is not measured.
-
-        Returns
-        -------
-        BudgetAllocation
-            The allocation; the shares within each level add up to 1.
-
-        Raises
-        ------
-        InvalidParameterError
-            If a row does not have a whole number >= 0 for each query, and one above 0.
+            For each level its share of the budget, and a row of whole numbers, one of them above 0,
+            in proportion to which its queries share all of it; 0 for a query that is not measured.
 
         Examples
         --------
@@ -147,7 +125,12 @@ class BudgetAllocation(Locked):
             raise InvalidParameterError(f"table must be a mapping of levels, got {show(table)}")
         levels, within = {}, {}
         for level, entry in table.items():
-            share, row = _entry(entry, level)
+            if not isinstance(entry, tuple) or len(entry) != 2:
+                raise InvalidParameterError(
+                    "table must have a share and a row of whole numbers for "
+                    f"{level}, got {show(entry)}"
+                )
+            share, row = entry[0], check_items(entry[1], f"the row of {level}", "whole numbers")
             check_length(row, f"the row of {level}", len(names), "queries")
             parts = [check_integer(part, f"the row of {level}", ge=0) for part in row]
             whole = max(sum(parts), 1)
@@ -158,42 +141,13 @@ class BudgetAllocation(Locked):
         return cls(rho, levels, within)
 
     def query_rho(self, level: str, query: str) -> Fraction:
-        """Return the budget of a query in a level, 0 where it is not measured.
-
-        Parameters
-        ----------
-        level, query : str
-            Names of a level, and of a query that some level measures.
-
-        Returns
-        -------
-        Fraction
-            The product of the budget and both shares.
-
-        Raises
-        ------
-        InvalidParameterError
-            If there is no such level, or no level measures such a query.
-        """
+        """Return the budget of a query in a level: ρ times its :meth:`share`."""
         return self.rho * self.share(level, query)
 
     def share(self, level: str, query: str) -> Fraction:
-        """Return the share of a query in a level in the whole budget.
+        """Return the share of a query in a level in the whole budget, 0 where it is not measured.
 
-        Parameters
-        ----------
-        level, query : str
-            Names of a level, and of a query that some level measures.
-
-        Returns
-        -------
-        Fraction
-            The product of both shares, 0 where the query is not measured in that level.
-
-        Raises
-        ------
-        InvalidParameterError
-            If there is no such level, or no level measures such a query.
+        Names of no level, and of queries that no level measures, are refused.
         """
         measured = self.queries[check_option(level, "level", self.levels)]
         known = dict.fromkeys(name for shares in self.queries.values() for name in shares)
@@ -204,28 +158,17 @@ class BudgetAllocation(Locked):
         return ((level, query) for level in self.levels for query in self.queries[level])
 
     def scenario_rho(self, affected: Callable[[str, str], bool]) -> Fraction:
-        """Budget of the queries that a change of a secret would touch: the ρ of a scenario.
+        """Exact budget of the queries that a change of a secret would touch: the ρ of a scenario.
 
         Parameters
         ----------
         affected : callable
-            ``affected(level, query)`` says whether the answer to a query can change.
-
-        Returns
-        -------
-        Fraction
-            The exact sum of the budgets of the affected queries.
-
-        Raises
-        ------
-        InvalidParameterError
-            If ``affected`` is not a function, or does not answer True or False.
+            ``affected(level, query)`` says, by True or False, whether the answer can change.
 
         References
         ----------
-        Kifer, D., Abowd, J. M., Ashmead, R., Cumings-Menon, R., Leclerc, P., Machanavajjhala, A.,
-        Sexton, W. and Zhuravlev, P. (2022). Bayesian and frequentist semantics for common
-        variations of differential privacy. arXiv:2209.03310, Section 5.
+        Kifer et al. (2022), Bayesian and frequentist semantics for common variations of
+        differential privacy, arXiv:2209.03310, Section 5.
 
         Examples
         --------
@@ -238,17 +181,12 @@ class BudgetAllocation(Locked):
             raise InvalidParameterError(
                 f"affected must be a function of a level and a query, got {show(affected)}"
             )
-        touched = ((level, query) for level, query in self if _answer(affected(level, query)))
+        said = "the answer of affected(level, query)"
+        touched = (pair for pair in self if check_flag(affected(*pair), said))
         return sum((self.query_rho(*pair) for pair in touched), Fraction(0))
 
     def table(self) -> pd.DataFrame:
-        """Exact budgets ρ of every query (column) in every level (row).
-
-        Returns
-        -------
-        pandas.DataFrame
-            Fractions; 0 where a query is not measured.
-        """
+        """Exact budgets ρ of every query (column) in every level (row); 0 where not measured."""
         import pandas as pd
 
         names = list(dict.fromkeys(query for _, query in self))
@@ -276,21 +214,6 @@ def _fraction(value: object, name: str) -> Fraction:
             f"{show(value)}"
         )
     return Fraction(value)
-
-
-def _entry(entry: Any, level: str) -> tuple[Fraction, list[Any]]:
-    if not isinstance(entry, tuple) or len(entry) != 2:
-        raise InvalidParameterError(
-            f"table must have a share and a row of whole numbers for {level}, got {show(entry)}"
-        )
-    return entry[0], check_items(entry[1], f"the row of {level}", "whole numbers")
-
-
-def _answer(answer: object) -> bool:
-    return check_flag(answer, "the answer of affected(level, query)")
-
-
-# One line of a ledger of budgets.
 
 
 @dataclass(frozen=True)
@@ -331,65 +254,38 @@ class LedgerEntry:
         return "" if self.mechanism is None else type(self.mechanism).__name__
 
 
-def make_entry(
-    name: str,
-    guarantee: Guarantee | None,
-    mechanism: Any,
-    sensitivity: ArrayLike,
-    neighbours: Neighbours,
-) -> LedgerEntry:
-    """Return the entry of a release given by its guarantee, or by mechanism and sensitivity."""
-    if (guarantee is None) == (mechanism is None):
-        raise InvalidParameterError(
-            "guarantee or mechanism must be given, and not both, got "
-            f"{show(guarantee)} and {show(mechanism)}"
-        )
-    if guarantee is not None:
-        return LedgerEntry(name, guarantee)
-    change = check_array(sensitivity, "sensitivity", ge=0)
-    found = guarantee_of(mechanism, change, neighbours)
-    return LedgerEntry(name, found, mechanism, freeze(change) if np.ndim(change) else float(change))
+# Ways to add up what the releases of a ledger cost: expressed at δ where one is given.
 
 
-# Ways to add up what the releases of a ledger cost.
-
-
-Accounting = Callable[[Sequence[LedgerEntry], float | None], Guarantee]
-
-
-def _guarantees(entries: Sequence[LedgerEntry]) -> list[Guarantee]:
-    return [entry.guarantee for entry in entries]
-
-
-def add_up(entries: Sequence[LedgerEntry], delta: float | None) -> Guarantee:
+def _sum(entries: Sequence[LedgerEntry], delta: float | None) -> Guarantee:
     """Σε and Σδ, or the sum of the weakest kind."""
-    return compose(_guarantees(entries), delta=delta)
+    return compose([entry.guarantee for entry in entries], delta=delta)
 
 
-def as_zcdp(entries: Sequence[LedgerEntry], delta: float | None) -> Guarantee:
-    """Σρ, from the mechanisms where they are known, expressed at δ where one is given."""
-    total = compose([_zcdp(entry) for entry in entries])
-    return total if delta is None else total.to_approx_dp(delta)
+def _zcdp(entries: Sequence[LedgerEntry], delta: float | None) -> Guarantee:
+    """Σρ, from the mechanisms where they are known."""
+    known = [
+        entry.guarantee.to_zcdp()
+        if entry.mechanism is None
+        else guarantee_of(
+            entry.mechanism, entry.sensitivity, entry.guarantee.neighbours, kind="zcdp"
+        )
+        for entry in entries
+    ]
+    return _at(compose(known), delta)
 
 
-def _zcdp(entry: LedgerEntry) -> Guarantee:
-    if entry.mechanism is None:
-        return entry.guarantee.to_zcdp()
-    return guarantee_of(entry.mechanism, entry.sensitivity, entry.guarantee.neighbours, kind="zcdp")
+def _gdp(entries: Sequence[LedgerEntry], delta: float | None) -> Guarantee:
+    """√Σμ²."""
+    return _at(compose([entry.guarantee.to_gdp() for entry in entries]), delta)
 
 
-def as_gdp(entries: Sequence[LedgerEntry], delta: float | None) -> Guarantee:
-    """√Σμ², expressed at δ where one is given."""
-    total = compose([guarantee.to_gdp() for guarantee in _guarantees(entries)])
-    return total if delta is None else total.to_approx_dp(delta)
-
-
-def advanced(entries: Sequence[LedgerEntry], delta: float | None) -> Guarantee:
+def _advanced(entries: Sequence[LedgerEntry], delta: float | None) -> Guarantee:
     """Smallest closed-form bound of advanced composition at δ."""
     return compose_advanced(_pairs(entries), _demand(delta, "advanced"), method="kairouz")
 
 
-def optimal(entries: Sequence[LedgerEntry], delta: float | None) -> Guarantee:
+def _optimal(entries: Sequence[LedgerEntry], delta: float | None) -> Guarantee:
     """Exact composition of equal pairs (ε, δ)."""
     epsilons, deltas, relation = check_pairs(_pairs(entries))
     if np.ptp(epsilons) > 0 or np.ptp(deltas) > 0:
@@ -397,30 +293,23 @@ def optimal(entries: Sequence[LedgerEntry], delta: float | None) -> Guarantee:
             "accounting must not be 'optimal' for guarantees that differ, which has no formula: "
             "use 'advanced' or 'numerical'"
         )
-    total = RepeatedDP(epsilons[0], deltas[0], len(epsilons), neighbours=relation)
-    return total if delta is None else total.to_approx_dp(delta)
+    return _at(RepeatedDP(epsilons[0], deltas[0], len(epsilons), neighbours=relation), delta)
 
 
-def numerical(entries: Sequence[LedgerEntry], delta: float | None) -> Guarantee:
+def _numerical(entries: Sequence[LedgerEntry], delta: float | None) -> Guarantee:
     """Certified upper ε at δ from the laws of the privacy losses."""
     at = _demand(delta, "numerical")
-    relation = entries[0].guarantee.neighbours
-    costly = [entry for entry in entries if entry.guarantee.delta_at(0.0) > 0]
-    if not costly:
-        return ApproxDP(0.0, at, neighbours=relation)
-    epsilon = float(loss_of(costly).epsilon_bounds(at)[1])
-    return ApproxDP(epsilon, at, neighbours=relation)
-
-
-def loss_of(entries: Sequence[LedgerEntry]) -> PrivacyLoss:
-    """Law of the privacy loss of all releases together."""
     # imported here because most ledgers never need it
     from dpinfer.privacy.loss import PrivacyLoss, privacy_loss
 
-    counts = Counter(_loss_key(entry) for entry in entries)
-    mechanisms = {_loss_key(entry): _mechanism(entry) for entry in entries}
-    parts = (privacy_loss(*mechanisms[key], compositions=count) for key, count in counts.items())
-    return sum(parts, PrivacyLoss(()))
+    counts: dict[str, tuple[Any, float, int]] = {}
+    for entry in entries:
+        if entry.guarantee.delta_at(0.0) > 0:
+            used = _mechanism(entry)
+            counts[repr(used)] = (*used, counts.get(repr(used), (None, 0.0, 0))[2] + 1)
+    loss = sum((privacy_loss(*part) for part in counts.values()), PrivacyLoss(()))
+    epsilon = float(loss.epsilon_bounds(at)[1])
+    return ApproxDP(epsilon, at, neighbours=entries[0].guarantee.neighbours)
 
 
 def _mechanism(entry: LedgerEntry) -> tuple[Any, float]:
@@ -439,15 +328,15 @@ def _mechanism(entry: LedgerEntry) -> tuple[Any, float]:
     )
 
 
-def _loss_key(entry: LedgerEntry) -> str:
-    return repr(_mechanism(entry))
-
-
 def _pairs(entries: Sequence[LedgerEntry]) -> list[Any]:
     return [
-        guarantee.to_pure_dp() if isinstance(guarantee, RepeatedDP) else guarantee
-        for guarantee in _guarantees(entries)
+        entry.guarantee.to_pure_dp() if isinstance(entry.guarantee, RepeatedDP) else entry.guarantee
+        for entry in entries
     ]
+
+
+def _at(total: Guarantee, delta: float | None) -> Guarantee:
+    return total if delta is None else total.to_approx_dp(delta)
 
 
 def _demand(delta: float | None, name: str) -> float:
@@ -456,70 +345,27 @@ def _demand(delta: float | None, name: str) -> float:
     return delta
 
 
-ACCOUNTINGS: dict[str, Accounting] = {
-    "sum": add_up,
-    "zcdp": as_zcdp,
-    "gdp": as_gdp,
-    "advanced": advanced,
-    "optimal": optimal,
-    "numerical": numerical,
+AccountingName = Literal["sum", "zcdp", "gdp", "advanced", "optimal", "numerical"]
+
+_ACCOUNTINGS: dict[str, Callable[[Sequence[LedgerEntry], float | None], Guarantee]] = {
+    "sum": _sum,
+    "zcdp": _zcdp,
+    "gdp": _gdp,
+    "advanced": _advanced,
+    "optimal": _optimal,
+    "numerical": _numerical,
 }
-"""How the cost of several releases is added up, by name."""
 
-
-# Budgets against totals, in the parameters of the budget.
-
+_DEFAULTS: dict[type, AccountingName] = {
+    PureDP: "sum",
+    ApproxDP: "sum",
+    ZCDP: "zcdp",
+    GDP: "gdp",
+}
+"""How releases are added up against a budget of each kind."""
 
 ROUNDING = 1e-12
 """Share of a budget by which a total may exceed it: rounding of the sums."""
-
-_PARAMETERS: dict[type, tuple[str, ...]] = {
-    PureDP: ("epsilon",),
-    ApproxDP: ("epsilon", "delta"),
-    ZCDP: ("rho",),
-    GDP: ("mu",),
-}
-
-
-def covers(budget: Guarantee, total: Guarantee) -> bool:
-    """Whether a total stays within the budget in every parameter that either has."""
-    return all(
-        getattr(total, name, 0.0) <= getattr(budget, name, 0.0) * (1.0 + ROUNDING)
-        for name in LETTERS
-    )
-
-
-def nothing(budget: Guarantee) -> Guarantee:
-    """Return the guarantee of no release at all, in the kind of the budget."""
-    return _changed(budget, dict.fromkeys(_PARAMETERS[type(budget)], 0.0))
-
-
-def remainder(budget: Guarantee, spent: Guarantee) -> Guarantee:
-    """Return what is left of a budget, in its own kind."""
-    if isinstance(budget, GDP) and isinstance(spent, GDP):
-        # √(μ² - spent²)
-        gap = max(budget.mu - spent.mu, 0.0) * (budget.mu + spent.mu)
-        return _changed(budget, {"mu": float(np.sqrt(gap))})
-    left = {
-        name: max(getattr(budget, name) - getattr(spent, name, 0.0), 0.0)
-        for name in _PARAMETERS[type(budget)]
-    }
-    return _changed(budget, left)
-
-
-def share(budget: Guarantee, spent: Guarantee) -> float:
-    """Share of a release in the budget, in the quantity that adds up: ε, ρ or μ²."""
-    name = _PARAMETERS[type(budget)][0]
-    whole = getattr(budget, name)
-    ratio = float(getattr(spent, name)) / whole if whole else 0.0
-    return ratio * ratio if name == "mu" else ratio
-
-
-def _changed(budget: Guarantee, parameters: dict[str, Any]) -> Guarantee:
-    return replace(budget, **parameters)
-
-
-AccountingName = Literal["sum", "zcdp", "gdp", "advanced", "optimal", "numerical"]
 
 
 class BudgetLedger:
@@ -534,11 +380,6 @@ class BudgetLedger:
         Σε, Σρ or √Σμ², and Σε and Σδ for an :class:`ApproxDP` budget. For such a budget any of
         the others may be chosen, at its δ.
 
-    Raises
-    ------
-    InvalidParameterError
-        If ``budget`` is no such guarantee, or the accounting does not go with its kind.
-
     Notes
     -----
     The ledger protects the budget only if everything computed on the data is recorded, before it is
@@ -548,15 +389,9 @@ class BudgetLedger:
 
     References
     ----------
-    Rogers, R., Roth, A., Ullman, J. and Vadhan, S. (2016). Privacy odometers and filters:
-    pay-as-you-go composition. Advances in Neural Information Processing Systems 29, 1921-1929.
-    arXiv:1605.08294.
-
-    Feldman, V. and Zrnic, T. (2021). Individual privacy accounting via a Rényi filter. Advances in
-    Neural Information Processing Systems 34, 28080-28091. arXiv:2008.11193.
-
-    Smith, A. and Thakurta, A. (2022). Fully adaptive composition for Gaussian differential privacy.
-    arXiv:2210.17520.
+    Rogers, Roth, Ullman and Vadhan (2016), Privacy odometers and filters, arXiv:1605.08294. Feldman
+    and Zrnic (2021), Individual privacy accounting via a Rényi filter, arXiv:2008.11193. Smith and
+    Thakurta (2022), Fully adaptive composition for Gaussian differential privacy, arXiv:2210.17520.
 
     Examples
     --------
@@ -590,7 +425,7 @@ class BudgetLedger:
                 f"budget must be a PureDP, ApproxDP, ZCDP or GDP, got {show(budget)}"
             )
         chosen = _DEFAULTS[type(budget)] if accounting is None else accounting
-        self._accounting = check_option(chosen, "accounting", ACCOUNTINGS)
+        self._accounting = check_option(chosen, "accounting", _ACCOUNTINGS)
         if type(budget) is not ApproxDP and self._accounting != _DEFAULTS[type(budget)]:
             raise InvalidParameterError(
                 f"accounting must be {_DEFAULTS[type(budget)]!r} for {budget}, got "
@@ -598,7 +433,7 @@ class BudgetLedger:
             )
         self._budget = budget
         self._entries: dict[str, LedgerEntry] = {}
-        self._running = nothing(budget)
+        self._running = self._spent([])
 
     def __repr__(self) -> str:
         return f"<BudgetLedger of {self._budget}, {len(self)} releases>"
@@ -624,7 +459,7 @@ class BudgetLedger:
         mechanism: Any = None,
         sensitivity: ArrayLike = 1.0,
     ) -> Guarantee:
-        """Record a release, or refuse it where it would overspend the budget.
+        """Record a release and return its guarantee, or refuse to overspend the budget.
 
         Parameters
         ----------
@@ -638,25 +473,30 @@ class BudgetLedger:
         sensitivity : float or array of float, default 1
             The sensitivity of the query, as for :func:`guarantee_of`.
 
-        Returns
-        -------
-        Guarantee
-            The guarantee that was recorded.
-
         Raises
         ------
         IncompatibleReleaseError
             If the release would overspend the budget, or is for the other neighbour relation.
             Nothing is recorded then.
-        InvalidParameterError
-            If the name is taken, or not exactly one of guarantee and mechanism is given.
         """
-        entry = make_entry(name, guarantee, mechanism, sensitivity, self._budget.neighbours)
+        if (guarantee is None) == (mechanism is None):
+            raise InvalidParameterError(
+                "guarantee or mechanism must be given, and not both, got "
+                f"{show(guarantee)} and {show(mechanism)}"
+            )
+        if guarantee is None:
+            change = check_array(sensitivity, "sensitivity", ge=0)
+            found = guarantee_of(mechanism, change, self._budget.neighbours)
+            entry = LedgerEntry(
+                name, found, mechanism, freeze(change) if change.ndim else float(change)
+            )
+        else:
+            entry = LedgerEntry(name, guarantee)
         if entry.name in self._entries:
             raise InvalidParameterError(f"name must be new, got {name!r}, which is on record")
         check_one_relation([self._budget, entry.guarantee])
         total = self._after(entry)
-        if not covers(self._budget, total):
+        if not self._covers(total):
             raise IncompatibleReleaseError(
                 f"release {name!r} would overspend the budget {self._budget}: it costs "
                 f"{entry.guarantee}, with which the total would be {total}. It is not recorded; "
@@ -666,49 +506,36 @@ class BudgetLedger:
         return entry.guarantee
 
     def affords(self, guarantee: Guarantee) -> bool:
-        """Whether a release would fit into the budget.
-
-        Parameters
-        ----------
-        guarantee : Guarantee
-            What it would cost.
-
-        Returns
-        -------
-        bool
-            Whether :meth:`record` would take it.
-
-        Raises
-        ------
-        IncompatibleReleaseError
-            If the guarantee is for the other neighbour relation.
-        InvalidParameterError
-            If it has no cost under the accounting of the ledger.
-        """
+        """Whether :meth:`record` would take a release with this guarantee."""
         check_one_relation([self._budget, check_guarantee(guarantee, "guarantee")])
-        entry = LedgerEntry("another release", guarantee)
-        return covers(self._budget, self._after(entry))
+        return self._covers(self._after(LedgerEntry("another release", guarantee)))
 
     @property
     def spent(self) -> Guarantee:
         """What the releases cost together, by the accounting of the ledger."""
-        return self._spent(list(self._entries.values()))
+        return self._spent(self.entries)
 
     @property
     def remaining(self) -> Guarantee:
         """What is left of the budget for one more release, in its own kind.
 
-        Raises
-        ------
-        InvalidParameterError
-            If the accounting has no remainder: what a release adds depends on the others.
+        Refused where the accounting has no remainder: what a release adds depends on the others.
         """
         if not self._adds_up:
             raise InvalidParameterError(
                 f"remaining is not defined for accounting {self._accounting!r}, as what a release "
                 "adds depends on the others: ask ledger.affords(guarantee)"
             )
-        return remainder(self._budget, self.spent)
+        budget, spent = self._budget, self.spent
+        if isinstance(budget, GDP) and isinstance(spent, GDP):
+            # √(μ² - spent²)
+            gap = max(budget.mu - spent.mu, 0.0) * (budget.mu + spent.mu)
+            return replace(budget, mu=float(np.sqrt(gap)))
+        left = {
+            name: max(value - getattr(spent, name, 0.0), 0.0)
+            for name, value in _numbers(budget).items()
+        }
+        return replace(budget, **left)
 
     def total(
         self, accounting: AccountingName | None = None, *, delta: float | None = None
@@ -720,69 +547,48 @@ class BudgetLedger:
         accounting : {"sum", "zcdp", "gdp", "advanced", "optimal", "numerical"}, optional
             The plain sum in the weakest kind; Σρ; √Σμ²; the best closed form of advanced
             composition; the exact composition of equal pairs; or the certified upper ε from the
-            privacy losses of the mechanisms. By default that of the ledger.
+            privacy losses of the mechanisms. By default that of the ledger. Refused where a release
+            has no cost under it.
         delta : float, optional
-            The total δ, at which the answer is expressed as (ε, δ). ``"advanced"`` and
-            ``"numerical"`` need it.
-
-        Returns
-        -------
-        Guarantee
-            The total.
-
-        Raises
-        ------
-        InvalidParameterError
-            If a release has no cost under this accounting, or ``delta`` is missing.
+            The total δ, within [0, 1), at which the answer is expressed as (ε, δ). ``"advanced"``
+            and ``"numerical"`` need it.
         """
-        name = check_option(accounting or self._accounting, "accounting", ACCOUNTINGS)
+        name = check_option(accounting or self._accounting, "accounting", _ACCOUNTINGS)
         at = None if delta is None else check_scalar(delta, "delta", ge=0, lt=1)
         return self._total(name, at)
 
     def totals(self, delta: float) -> pd.DataFrame:
-        """Every accounting side by side, as (ε, δ).
+        """Every accounting side by side, as (ε, δ) at a total δ within (0, 1).
 
-        Parameters
-        ----------
-        delta : float
-            The total δ, within (0, 1).
-
-        Returns
-        -------
-        pandas.DataFrame
-            One row for each accounting: ``epsilon``, which is NaN where the accounting does not
-            apply, and ``note``, which says why.
-
-        Raises
-        ------
-        InvalidParameterError
-            If ``delta`` is outside (0, 1).
+        The frame has one row for each: ``epsilon``, which is NaN where the accounting does not
+        apply, and ``note``, which says why.
         """
         import pandas as pd
 
         at = check_scalar(delta, "delta", gt=0, lt=1)
-        rows = [self._row(name, at) for name in ACCOUNTINGS]
-        index = pd.Index(ACCOUNTINGS, name="accounting")
+        rows = [self._row(name, at) for name in _ACCOUNTINGS]
+        index = pd.Index(_ACCOUNTINGS, name="accounting")
         return pd.DataFrame(rows, columns=["epsilon", "note"], index=index)
 
     def summary_frame(self) -> pd.DataFrame:
-        """One row for each release.
+        """One row for each release: mechanism, guarantee, cost as text, and share of the budget.
 
-        Returns
-        -------
-        pandas.DataFrame
-            ``mechanism`` and ``guarantee``, ``cost`` as text, and ``share``, that of the release
-            alone in the budget, in its main parameter: ε, ρ or μ².
+        The ``share`` is that of the release alone, in the main parameter of the budget: ε, ρ or μ².
         """
         import pandas as pd
 
-        shares = [share(self._budget, self._spent([entry])) for entry in self.entries]
+        name, whole = next(iter(_numbers(self._budget).items()))
+        ratios = [
+            float(getattr(self._spent([entry]), name)) / whole if whole else 0.0
+            for entry in self.entries
+        ]
+        shares = np.square(ratios) if name == "mu" else np.array(ratios, dtype=np.float64)
         return pd.DataFrame(
             {
                 "mechanism": [entry.mechanism_name for entry in self.entries],
                 "guarantee": [entry.guarantee for entry in self.entries],
                 "cost": [entry.guarantee.in_words() for entry in self.entries],
-                "share": np.array(shares, dtype=np.float64),
+                "share": shares,
             },
             index=pd.Index([entry.name for entry in self.entries], name="release", dtype=object),
         )
@@ -816,43 +622,43 @@ class BudgetLedger:
         return pair.epsilon, ""
 
     def _total(self, accounting: str, delta: float | None) -> Guarantee:
-        if not self._entries:
-            return nothing(self._budget)
-        return ACCOUNTINGS[accounting](list(self._entries.values()), delta)
+        return _ACCOUNTINGS[accounting](self.entries, delta) if self._entries else self._spent(())
+
+    def _covers(self, total: Guarantee) -> bool:
+        """Whether a total stays within the budget in every parameter that either has."""
+        have, may = _numbers(total), _numbers(self._budget)
+        return all(value <= may.get(name, 0.0) * (1.0 + ROUNDING) for name, value in have.items())
 
     def _after(self, entry: LedgerEntry) -> Guarantee:
         pair = isinstance(entry.guarantee, (PureDP, ApproxDP))
         if self._adds_up and (pair or not isinstance(self._budget, ApproxDP)):
             # from the running total, so that many releases take a time linear in their number
             total = self._spent([LedgerEntry("so far", self._running), entry])
-            if covers(self._budget, total):
+            if self._covers(total):
                 return total
-        return self._spent([*self._entries.values(), entry])
+        return self._spent([*self.entries, entry])
 
     @property
     def _adds_up(self) -> bool:
         return self._accounting == _DEFAULTS[type(self._budget)]
 
-    def _spent(self, entries: list[LedgerEntry]) -> Guarantee:
+    def _spent(self, entries: Sequence[LedgerEntry]) -> Guarantee:
         """Return what the entries cost against the budget, at its δ where it has one to give."""
-        if not entries:
-            return nothing(self._budget)
         budget = self._budget
+        if not entries:
+            zero: dict[str, Any] = dict.fromkeys(_numbers(budget), 0.0)
+            return replace(budget, **zero)
         delta = budget.delta if isinstance(budget, ApproxDP) else None
         if self._accounting == "sum" and all(
             isinstance(entry.guarantee, (PureDP, ApproxDP)) for entry in entries
         ):
             delta = None
-        total = ACCOUNTINGS[self._accounting](entries, delta)
+        total = _ACCOUNTINGS[self._accounting](entries, delta)
         if isinstance(budget, PureDP) and type(total) is not PureDP:
             return total if isinstance(total, ApproxDP) else total.to_pure_dp()
         return total
 
 
-_DEFAULTS: dict[type, AccountingName] = {
-    PureDP: "sum",
-    ApproxDP: "sum",
-    ZCDP: "zcdp",
-    GDP: "gdp",
-}
-"""How releases are added up against a budget of each kind."""
+def _numbers(guarantee: Guarantee) -> dict[str, Any]:
+    """Return the parameters that are numbers."""
+    return {name: getattr(guarantee, name) for name in LETTERS if hasattr(guarantee, name)}

@@ -185,7 +185,7 @@ def _log(value: float) -> float:
     return float(np.log(max(value, 1e-320)))
 
 
-# The law of the privacy loss of each mechanism at a sensitivity.
+# The laws of the losses of the cells that a change reaches; none for a change of nothing.
 
 
 WHOLE = 1e-9
@@ -196,32 +196,19 @@ SMALLEST_LOSS = 1e-12
 MOST_CELLS = 1000
 
 
-def laws_of(mechanism: Any, change: FloatArray) -> list[LossLaw]:
-    """Laws of the losses of the cells that a change reaches; none for a change of nothing."""
-    for kind, rule in _RULES.items():
-        if isinstance(mechanism, kind):
-            return rule(mechanism, change)
-    raise InvalidParameterError(
-        "mechanism must be Laplace, Geometric, Gaussian, DiscreteGaussian or RandomizedResponse, "
-        f"got {show(mechanism)}" + (": it adds no noise" if isinstance(mechanism, Exact) else "")
-    )
-
-
 def _laplace(law: Laplace, change: FloatArray) -> list[LossLaw]:
     pairs = _cells(law, law.scale, change, "L1")
     return [LaplaceLoss(_checked(step / scale, change, law)) for step, scale in pairs]
 
 
 def _geometric(law: Geometric, change: FloatArray) -> list[LossLaw]:
-    pairs = _cells(law, law.scale, _whole(change, law), "L1")
-    return [_geometric_loss(1.0 / scale, int(step), law) for step, scale in pairs]
-
-
-def _geometric_loss(rate: float, steps: int, law: Geometric) -> LossLaw:
-    _checked(rate * steps, np.asarray(float(steps)), law)
-    if steps == 1:
-        return ResponseLoss(rate, float(special.expit(rate)))
-    return GeometricLoss(rate, steps)
+    found: list[LossLaw] = []
+    for step, scale in _cells(law, law.scale, _whole(change, law), "L1"):
+        rate = 1.0 / scale
+        _checked(rate * step, np.asarray(step), law)
+        once = ResponseLoss(rate, float(special.expit(rate)))
+        found.append(once if step == 1 else GeometricLoss(rate, int(step)))
+    return found
 
 
 def _gaussian(law: Gaussian, change: FloatArray) -> list[LossLaw]:
@@ -317,22 +304,16 @@ def privacy_loss(
     sensitivity : float or array of float, default 1
         How far the answer of the query can move between neighbours; a whole number for geometric
         and discrete Gaussian noise. Of a vector published with Gaussian noise, its L2 sensitivity.
-        An array is the largest change of each cell, and all cells may change together. Randomized
-        response knows its own: leave it at 1.
+        An array is the largest change of each cell, and all cells may change together: a vector of
+        several scales needs one. Randomized response knows its own: leave it at 1.
     compositions : int, default 1
-        How often the mechanism is used, on answers that may depend on earlier releases.
+        How often, 1 to 10⁹ times, the mechanism is used, on answers that may depend on earlier
+        releases.
 
     Returns
     -------
     PrivacyLoss
         The law of the loss. ``+`` composes it with others, ``* k`` with itself.
-
-    Raises
-    ------
-    InvalidParameterError
-        If the mechanism has no law here; if the sensitivity is negative, not whole where it must
-        be, or one number for a vector of several scales; if ``compositions`` is not within
-        [1, 10⁹].
 
     Examples
     --------
@@ -345,7 +326,13 @@ def privacy_loss(
     """
     change = check_array(sensitivity, "sensitivity", ge=0, le=1e100)
     count = check_integer(compositions, "compositions", ge=1, le=MOST_COMPOSITIONS)
-    return PrivacyLoss((law, count) for law in laws_of(mechanism, change))
+    for kind, rule in _RULES.items():
+        if isinstance(mechanism, kind):
+            return PrivacyLoss((law, count) for law in rule(mechanism, change))
+    raise InvalidParameterError(
+        "mechanism must be Laplace, Geometric, Gaussian, DiscreteGaussian or RandomizedResponse, "
+        f"got {show(mechanism)}" + (": it adds no noise" if isinstance(mechanism, Exact) else "")
+    )
 
 
 class PrivacyLoss:
@@ -370,15 +357,9 @@ class PrivacyLoss:
 
     References
     ----------
-    Sommer, D. M., Meiser, S. and Mohammadi, E. (2019). Privacy loss classes: the central limit
-    theorem in differential privacy. Proceedings on Privacy Enhancing Technologies 2019(2),
-    245-269. doi:10.2478/popets-2019-0029.
-
-    Koskela, A., Jälkö, J. and Honkela, A. (2020). Computing tight differential privacy guarantees
-    using FFT. AISTATS. arXiv:1906.03049.
-
-    Dong, J., Roth, A. and Su, W. J. (2022). Gaussian differential privacy. Journal of the Royal
-    Statistical Society B 84(1), 3-37. doi:10.1111/rssb.12454, Proposition 2.12.
+    Sommer, Meiser and Mohammadi (2019), Privacy loss classes: the central limit theorem in
+    differential privacy, doi:10.2478/popets-2019-0029. Koskela, Jälkö and Honkela (2020),
+    arXiv:1906.03049. Dong, Roth and Su (2022), doi:10.1111/rssb.12454, Proposition 2.12.
 
     Examples
     --------
@@ -441,43 +422,14 @@ class PrivacyLoss:
     __rmul__ = __mul__
 
     def delta_at(self, epsilon: ArrayLike) -> Any:
-        """Smallest δ with which the releases are (ε, δ)-differentially private.
-
-        Parameters
-        ----------
-        epsilon : float or array of float
-            The ε >= 0.
-
-        Returns
-        -------
-        float or array of float
-            δ(ε); :meth:`delta_bounds` brackets it.
-
-        Raises
-        ------
-        InvalidParameterError
-            If ``epsilon`` is negative or not finite.
-        """
+        """Smallest δ at ε >= 0, in the shape of ``epsilon``; :meth:`delta_bounds` brackets it."""
         at = check_array(epsilon, "epsilon", ge=0)
         return _each(lambda e: self._delta(e)[0], at)
 
     def delta_bounds(self, epsilon: ArrayLike) -> tuple[Any, Any]:
-        """Certified bounds on :meth:`delta_at`.
+        """Lower and upper bound on :meth:`delta_at`, each in the shape of ``epsilon``.
 
-        Parameters
-        ----------
-        epsilon : float or array of float
-            The ε >= 0.
-
-        Returns
-        -------
-        lower, upper : float or array of float
-            Bounds that hold with the errors of truncation, of discretisation and of rounding.
-
-        Raises
-        ------
-        InvalidParameterError
-            If ``epsilon`` is negative or not finite.
+        They hold with the errors of truncation, of discretisation and of rounding.
         """
         at = check_array(epsilon, "epsilon", ge=0)
         pairs = {float(e): self._delta(float(e)) for e in np.unique(at)}
@@ -487,42 +439,16 @@ class PrivacyLoss:
         )
 
     def epsilon_at(self, delta: ArrayLike) -> Any:
-        """Smallest ε with which the releases are (ε, δ)-differentially private.
+        """Smallest ε at δ in [0, 1), in the shape of ``delta``; :meth:`epsilon_bounds` brackets it.
 
-        Parameters
-        ----------
-        delta : float or array of float
-            The δ, within [0, 1).
-
-        Returns
-        -------
-        float or array of float
-            ε(δ); :meth:`epsilon_bounds` brackets it.
-
-        Raises
-        ------
-        InvalidParameterError
-            If ``delta`` is outside [0, 1), or 0 where the loss is unbounded.
+        δ = 0 is refused where the loss is unbounded.
         """
         return _each(lambda d: self._epsilon(d)[0], self._check_delta(delta))
 
     def epsilon_bounds(self, delta: ArrayLike) -> tuple[Any, Any]:
-        """Certified bounds on :meth:`epsilon_at`.
+        """Lower and upper bound on :meth:`epsilon_at`, each in the shape of ``delta``.
 
-        Parameters
-        ----------
-        delta : float or array of float
-            The δ, within [0, 1).
-
-        Returns
-        -------
-        lower, upper : float or array of float
-            The ε at which the bounds of :meth:`delta_bounds` are below or above δ.
-
-        Raises
-        ------
-        InvalidParameterError
-            If ``delta`` is outside [0, 1), or 0 where the loss is unbounded.
+        They are the ε at which the bounds of :meth:`delta_bounds` are below or above δ.
         """
         at = self._check_delta(delta)
         return (
@@ -531,22 +457,9 @@ class PrivacyLoss:
         )
 
     def power(self, alpha: ArrayLike) -> Any:
-        """Largest power of a test of one neighbour against the other.
+        """Largest power of a test of one neighbour against the other, at a level within [0, 1].
 
-        Parameters
-        ----------
-        alpha : float or array of float
-            The level, within [0, 1].
-
-        Returns
-        -------
-        float or array of float
-            The power of the likelihood-ratio test, which decides at random at its threshold.
-
-        Raises
-        ------
-        InvalidParameterError
-            If ``alpha`` is outside [0, 1].
+        It is that of the likelihood-ratio test, which decides at random at its threshold.
         """
         level = check_array(alpha, "alpha", ge=0, le=1)
         if not self._parts:
@@ -554,23 +467,10 @@ class PrivacyLoss:
         return _each(lambda a: largest_power(self._inversion, a), level)
 
     def cdf(self, x: ArrayLike) -> Any:
-        """P(L <= x).
+        """P(L <= x), in the shape of ``x``.
 
-        Parameters
-        ----------
-        x : float or array of float
-            Values of the loss.
-
-        Returns
-        -------
-        float or array of float
-            The probabilities. Lattices without a common step have their smallest jumps smoothed,
-            and at a relative distance d from a jump of Laplace losses errors are about 1e-16/d.
-
-        Raises
-        ------
-        InvalidParameterError
-            If ``x`` is not finite.
+        Lattices without a common step have their smallest jumps smoothed, and at a relative
+        distance d from a jump of Laplace losses errors are about 1e-16/d.
         """
         return _each(self._cdf, check_array(x, "x"))
 
@@ -585,20 +485,11 @@ class PrivacyLoss:
         return float(sum(count * law.variance for law, count in self._parts))
 
     def rvs(self, size: int | tuple[int, ...] = (), *, rng: RNG = None) -> Any:
-        """Draw losses of the releases together, for simulation.
+        """Draw losses of the releases together, for simulation, as an array of shape ``size``.
 
-        Parameters
-        ----------
-        size : int or tuple of int
-            The shape of the result.
-        rng : None, int or numpy.random.Generator
-            The source of randomness, or its seed.
-
-        Returns
-        -------
-        float or array of float
-            The losses. Discrete Gaussian noise, and geometric noise moved by more than 1, is drawn
-            use by use: its time grows with ``compositions``.
+        Discrete Gaussian noise, and geometric noise moved by more than 1, is drawn use by use: its
+        time grows with ``compositions``. ``rng`` is None, a seed or a
+        :class:`numpy.random.Generator`.
         """
         shape = check_shape(size)
         generator = check_rng(rng)

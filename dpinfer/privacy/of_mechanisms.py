@@ -62,18 +62,19 @@ def guarantee_of(
     ----------
     mechanism : NoiseLaw, RandomizedResponse or ExponentialMechanism
         What was used. A law with an array of scales stands for a vector that is published whole.
+        Sums of noises are refused, as they are not what was published.
     sensitivity : float or array of float, default 1
         The sensitivity of the query under ``neighbours``: of a vector, its L1 sensitivity for
         Laplace and geometric noise, and its L2 sensitivity for (discrete) Gaussian noise. An array
-        is the largest change of each cell, and all cells may change together. Randomized response
-        and the exponential mechanism know theirs: leave it at 1.
+        is the largest change of each cell, and all cells may change together. That of integer noise
+        is whole. Randomized response and the exponential mechanism know theirs: leave it at 1.
     neighbours : {"add-remove", "replace"}, optional
         The relation for which the sensitivity holds. By default ``"add-remove"``, and for
         randomized response ``"replace"``, the only one it protects: the number of respondents is
         seen.
     kind : {"zcdp"}, optional
         Zero-concentrated differential privacy, from the law of the mechanism and not only from
-        its ε: never above ``guarantee_of(...).to_zcdp()``.
+        its ε: never above ``guarantee_of(...).to_zcdp()``, and refused where δ > 0.
 
     Returns
     -------
@@ -81,19 +82,12 @@ def guarantee_of(
         ε = Δ₁/b for Laplace and geometric noise, μ = Δ₂/σ for Gaussian, ρ = Δ₂²/(2σ²) for discrete
         Gaussian noise. Tulap noise has ε = ⌈Δ⌉/s, and δ > 0 if it is truncated.
 
-    Raises
-    ------
-    InvalidParameterError
-        If the mechanism has no guarantee: no noise; integer noise on a query that is not whole; a
-        sum of noises, which is not what was published; or, for ``kind="zcdp"``, δ > 0.
-
     Notes
     -----
-    Rounded noise has the guarantee of the noise that was rounded.
-
-    With one sensitivity for cells of several scales the cell with the smallest scale may take up
-    all of it, and decides. The exponential mechanism with ``monotonic=True`` is ε-DP for adding or
-    removing a record, and 2ε-DP for replacing one.
+    Rounded noise has the guarantee of the noise that was rounded. With one sensitivity for cells of
+    several scales the cell with the smallest scale may take up all of it, and decides. The
+    exponential mechanism with ``monotonic=True`` is ε-DP for adding or removing a record, and 2ε-DP
+    for replacing one.
 
     As zCDP, with ε the privacy loss: Laplace ε + e^{-ε} - 1; geometric noise of scale s and a
     change of Δ the sum over j = 1, …, Δ of (1 + a - 2aʲ)/((1 + a)s) with a = e^{-1/s}; randomized
@@ -105,20 +99,11 @@ def guarantee_of(
 
     References
     ----------
-    Dwork, C. and Roth, A. (2014). The algorithmic foundations of differential privacy.
-    doi:10.1561/0400000042, Theorems 3.6 and 3.10.
-
-    Dong, J., Roth, A. and Su, W. J. (2022). Gaussian differential privacy. doi:10.1111/rssb.12454,
-    Theorem 1.
-
-    Canonne, C. L., Kamath, G. and Steinke, T. (2022). The discrete Gaussian for differential
-    privacy. doi:10.29012/jpc.784, Theorem 4.
-
-    Harrison, C. and Manurangsi, P. (2025). Exact zCDP characterizations for fundamental
-    differentially private mechanisms. doi:10.4230/LIPIcs.FORC.2026.3.
-
-    Cesar, M. and Rogers, R. (2021). Bounding, concentrating, and truncating: unifying privacy loss
-    composition for data analytics. arXiv:2004.07223 (ε²/8 of the exponential mechanism).
+    Dwork and Roth (2014), doi:10.1561/0400000042, Theorems 3.6 and 3.10. Dong, Roth and Su (2022),
+    doi:10.1111/rssb.12454, Theorem 1. Canonne, Kamath and Steinke (2022), doi:10.29012/jpc.784,
+    Theorem 4. Harrison and Manurangsi (2025), Exact zCDP characterizations for fundamental
+    differentially private mechanisms, doi:10.4230/LIPIcs.FORC.2026.3. Cesar and Rogers (2021),
+    arXiv:2004.07223 (ε²/8 of the exponential mechanism).
 
     Examples
     --------

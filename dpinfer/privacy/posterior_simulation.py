@@ -365,17 +365,13 @@ class SecretPosterior(Locked):
         epsilon : float or array of float
             The log ratio.
         secret : optional
-            One of the secrets; by default the true one of each output.
+            One of the secrets; by default the true one of each output, which is known of simulated
+            outputs only.
 
         Returns
         -------
         share, standard_error : float or array of float
             The share of the outputs, and its Monte Carlo standard error.
-
-        Raises
-        ------
-        InvalidParameterError
-            If ``secret`` is none of the secrets, or is left out although outputs were observed.
         """
         loss = check_array(epsilon, "epsilon")
         ratio = self.true_ratio if secret is None else self.ratio[:, self._position(secret)]
@@ -387,17 +383,10 @@ class SecretPosterior(Locked):
         return share[()], np.sqrt(share * (1.0 - share) / ordered.size)[()]
 
     def frame(self, quantiles: ArrayLike = (0.01, 0.25, 0.5, 0.75, 0.99)) -> pd.DataFrame:
-        """Distribution of the posterior over the outputs.
+        """Distribution of the posterior over the outputs: one row for each secret.
 
-        Parameters
-        ----------
-        quantiles : array of float
-            Probabilities within [0, 1].
-
-        Returns
-        -------
-        pandas.DataFrame
-            One row for each secret: the prior, and quantiles of the posterior and of its ratio.
+        The columns are the prior, and the quantiles, at probabilities within [0, 1], of the
+        posterior and of its ratio.
         """
         import pandas as pd
 
@@ -447,9 +436,9 @@ def secret_posterior(
         What the query returns on each of them: q values that get noise, the categories of q
         respondents of randomized response, or the scores of q options of the exponential mechanism.
     mechanism : NoiseLaw, RandomizedResponse or ExponentialMechanism
-        What makes an output of an answer.
+        What makes an output of an answer; it must have a density or probabilities.
     outputs : array, shape (n,) or (n, q)
-        The outputs, each on its own.
+        The outputs, each on its own, and each possible under the prior.
     secret : sequence of length m, optional
         The value of the secret in each data set; by default every data set has its own, 0 to m-1.
     without : array, shape of ``answers``, optional
@@ -462,12 +451,6 @@ def secret_posterior(
     -------
     SecretPosterior
         Prior, posterior, and posterior in the world without the record.
-
-    Raises
-    ------
-    InvalidParameterError
-        If shapes do not fit, the prior is no distribution, the mechanism has no likelihood, or an
-        output is impossible under the prior.
 
     Examples
     --------
@@ -507,12 +490,8 @@ def simulate_posterior(
         What the query returns on each of them; see :func:`secret_posterior`.
     mechanism : NoiseLaw, RandomizedResponse or ExponentialMechanism
         What makes an output of an answer.
-    secret : sequence of length m, optional
-        The value of the secret in each data set; by default every data set has its own, 0 to m-1.
-    without : array, shape of ``answers``, optional
-        What the query returns in the world without the record.
-    rest : sequence of length m, optional
-        A name for the other records of each data set; see :func:`secret_posterior`.
+    secret, without, rest : optional
+        The secret and the world without the record, as for :func:`secret_posterior`.
     truth : int, optional
         The position of the data set that is true. By default it is drawn from the prior.
     reps : int, default 10000
@@ -524,11 +503,6 @@ def simulate_posterior(
     -------
     SecretPosterior
         Posteriors, and their ratios to the prior or to the world without the record.
-
-    Raises
-    ------
-    InvalidParameterError
-        If shapes do not fit, the prior is no distribution, or the mechanism has no likelihood.
 
     Examples
     --------

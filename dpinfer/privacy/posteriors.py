@@ -125,8 +125,7 @@ class PosteriorBounds:
         Returns
         -------
         lower, upper : float or array of float
-            The tightest that follow from the bounds for the event, for its complement, and for
-            their odds.
+            The tightest that follow from the bounds for the event, its complement, and their odds.
         """
         p = check_array(without, "without", ge=0, le=1)
         return self._bound(p, -1.0)[()], self._bound(p, 1.0)[()]
@@ -181,13 +180,14 @@ def posterior_bounds(
     Parameters
     ----------
     protection : Guarantee or mechanism
-        What protects the data. It has to imply ε-differential privacy.
+        What protects the data. It has to imply ε-differential privacy: see :func:`posterior_tail`
+        for zCDP, RDP, GDP and (ε, δ), where no ratio is certain.
     counterfactual : {"draw", "default", "deleted"}
         What is done in the world without the record: it is replaced by a draw from what the
         attacker would believe of it given all other records; it is replaced by a fixed record; or
-        it is deleted. Replacing is two steps of a guarantee for adding or removing records, the
-        relation that guarantees have by default: ``PureDP(1.0)`` gives e² where
-        ``PureDP(1.0, neighbours="replace")`` gives e.
+        it is deleted, which a guarantee for replacing records says nothing of. Replacing is two
+        steps of a guarantee for adding or removing records, the relation that guarantees have by
+        default: ``PureDP(1.0)`` gives e² where ``PureDP(1.0, neighbours="replace")`` gives e.
     sensitivity : float, default 1
         Of a mechanism, the sensitivity of its query to adding or removing a record; a guarantee
         accounts for it already. For the sensitivity to a replacement pass
@@ -200,16 +200,8 @@ def posterior_bounds(
     PosteriorBounds
         The largest ratios of probabilities and of odds, and what they do to given ones.
 
-    Raises
-    ------
-    InvalidParameterError
-        If the guarantee implies no ε-DP: see :func:`posterior_tail` for such guarantees.
-    IncompatibleReleaseError
-        If the records are deleted and the guarantee is for replacing records.
-
     See Also
     --------
-    posterior_tail : for zCDP, RDP, GDP and (ε, δ), where no ratio is certain.
     epsilon_for_rise, epsilon_for_odds : the ε at which a stated rise is excluded.
 
     Notes
@@ -222,11 +214,9 @@ def posterior_bounds(
 
     References
     ----------
-    Kasiviswanathan, S. P. and Smith, A. (2014). On the 'semantics' of differential privacy: a
-    Bayesian formulation. Journal of Privacy and Confidentiality 6(1). doi:10.29012/jpc.v6i1.634.
-
-    Kifer, D. et al. (2022). Bayesian and frequentist semantics for common variations of
-    differential privacy. arXiv:2209.03310, Theorem 7.3.
+    Kasiviswanathan and Smith (2014), On the 'semantics' of differential privacy: a Bayesian
+    formulation, doi:10.29012/jpc.v6i1.634. Kifer et al. (2022), Bayesian and frequentist semantics
+    for common variations of differential privacy, arXiv:2209.03310, Theorem 7.3.
 
     Examples
     --------
@@ -298,7 +288,7 @@ def epsilon_for_rise(
     counterfactual : {"deleted", "default", "draw"}
         The world without the record; see :func:`posterior_bounds`.
     neighbours : {"add-remove", "replace"}
-        The relation of the guarantee.
+        The relation of the guarantee; ``"replace"`` goes with no deleted record.
     group : int, default 1
         The number of records that take part, or do not, together.
 
@@ -306,13 +296,6 @@ def epsilon_for_rise(
     -------
     float or array of float
         The ε; infinite where the rise leads to a probability of 1 or more, which is no limit.
-
-    Raises
-    ------
-    InvalidParameterError
-        If ``rise`` is negative or ``baseline`` outside (0, 1).
-    IncompatibleReleaseError
-        If the record is deleted and ``neighbours`` is ``"replace"``.
 
     Notes
     -----
@@ -366,9 +349,9 @@ def epsilon_for_odds(
     baseline : float or array of float
         The posterior odds in the world without the record, > 0 and at most ``limit``.
     counterfactual : {"deleted", "default", "draw"}
-        The world without the record; see :func:`posterior_bounds`.
+        The world without the record; see :func:`posterior_bounds`, which is the way back.
     neighbours : {"add-remove", "replace"}
-        The relation of the guarantee.
+        The relation of the guarantee; ``"replace"`` goes with no deleted record.
     group : int, default 1
         The number of records that take part, or do not, together.
 
@@ -376,17 +359,6 @@ def epsilon_for_odds(
     -------
     float or array of float
         ε = ln(limit/baseline)/2 for a deleted record.
-
-    Raises
-    ------
-    InvalidParameterError
-        If an argument is not > 0, or ``baseline`` exceeds ``limit``.
-    IncompatibleReleaseError
-        If the record is deleted and ``neighbours`` is ``"replace"``.
-
-    See Also
-    --------
-    posterior_bounds : the other way round, the largest odds at a given ε.
 
     Examples
     --------
@@ -436,7 +408,7 @@ def posterior_tail(
         What protects the data. A guarantee for adding or removing records is first turned into
         that for replacing them; of a mechanism ``sensitivity`` is that to a replacement.
     epsilon : float or array of float
-        The log ratio ε >= 0.
+        The log ratio ε, within [0, 1e100].
     rest : {"arbitrary", "known"}
         What the attacker knows of all other records: anything, by an arbitrary prior, or
         everything.
@@ -455,11 +427,6 @@ def posterior_tail(
     -------
     float or array of float
         The probability, over data and noise, of the shape of ``epsilon``.
-
-    Raises
-    ------
-    InvalidParameterError
-        If an argument is not as described.
 
     See Also
     --------
@@ -481,8 +448,7 @@ def posterior_tail(
 
     References
     ----------
-    Kifer, D. et al. (2022). Bayesian and frequentist semantics for common variations of
-    differential privacy. arXiv:2209.03310, Theorems 7.4.1 and 7.4.2 and the one between them.
+    Kifer et al. (2022), arXiv:2209.03310, Theorems 7.4.1 and 7.4.2 and the one between them.
 
     Examples
     --------

@@ -1,11 +1,10 @@
-"""Many steps, each on its own Poisson sample: the privacy loss by the ``dp-accounting`` package."""
+"""Guarantees for a population of which a secret sample was used, once or at every step."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from types import ModuleType
 from typing import Any, Literal, NoReturn
 
 import numpy as np
@@ -31,8 +30,9 @@ from dpinfer.privacy.of_mechanisms import guarantee_of
 
 MAX_COUNT = 10**7
 MAX_POINTS = 10**7
-SMALLEST_DELTA = 1e-10
+_SMALLEST_DELTA = 1e-10
 """Below it the rounding errors of a transform, about 1e-15 each, decide the answer."""
+_SMALLEST_RATE = 1e-100
 
 
 @dataclass(frozen=True)
@@ -49,18 +49,18 @@ class SubsampledLoss:
     rate : float
         The sampling rate β of each step, within (0, 1].
     count : int, default 1
-        The number of steps.
+        The number of steps, at most 10⁷.
     sensitivity : float, default 1
-        The sensitivity of the query on a sample when one record is added or removed.
+        The sensitivity > 0 of the query on a sample when one record is added or removed; a whole
+        number for integer noise.
     grid : float, default 1e-4
-        The width of the grid onto which privacy losses are rounded; narrower is tighter and slower.
+        The width, within [1e-8, 1], of the grid onto which privacy losses are rounded; narrower is
+        tighter and slower. It must be wide enough for the losses to take at most 10⁷ points.
     others : tuple of SubsampledLoss
         Other steps that are composed with these; ``+`` puts them there.
 
     Raises
     ------
-    InvalidParameterError
-        If an argument is out of range, or the mechanism has no such loss.
     MissingExtraError
         If ``dp-accounting`` is not installed: it comes with the extra ``accounting``.
 
@@ -73,12 +73,9 @@ class SubsampledLoss:
 
     References
     ----------
-    Koskela, A., Jälkö, J. and Honkela, A. (2020). Computing tight differential privacy guarantees
-    using FFT. Proceedings of Machine Learning Research 108, 2560-2569. arXiv:1906.03049.
-
-    Doroshenko, V., Ghazi, B., Kamath, P., Kumar, R. and Manurangsi, P. (2022). Connect the dots:
-    tighter discrete approximations of privacy loss distributions. Proceedings on Privacy Enhancing
-    Technologies 2022(4). arXiv:2207.04380.
+    Koskela, Jälkö and Honkela (2020), Computing tight differential privacy guarantees using FFT,
+    arXiv:1906.03049. Doroshenko, Ghazi, Kamath, Kumar and Manurangsi (2022), Connect the dots:
+    tighter discrete approximations of privacy loss distributions, arXiv:2207.04380.
 
     Examples
     --------
@@ -100,11 +97,10 @@ class SubsampledLoss:
     others: tuple[SubsampledLoss, ...] = ()
 
     def __post_init__(self) -> None:
-        kinds = tuple(_LAWS)
-        if not isinstance(self.mechanism, kinds) or self.mechanism.shape:
+        if not isinstance(self.mechanism, tuple(_BUILDERS)) or self.mechanism.shape:
             raise InvalidParameterError(
-                f"mechanism must be {', '.join(kind.__name__ for kind in kinds)} noise with one "
-                f"scale, got {show(self.mechanism)}"
+                f"mechanism must be {', '.join(kind.__name__ for kind in _BUILDERS)} noise with "
+                f"one scale, got {show(self.mechanism)}"
             )
         checked = {
             "rate": check_scalar(self.rate, "rate", gt=0, le=1),
@@ -141,91 +137,21 @@ class SubsampledLoss:
     __rmul__ = __mul__
 
     def delta_at(self, epsilon: ArrayLike) -> Any:
-        """Smallest certain δ at ε: the upper of :meth:`delta_bounds`.
-
-        Parameters
-        ----------
-        epsilon : float or array of float
-            The ε >= 0.
-
-        Returns
-        -------
-        float or array of float
-            δ(ε), rounded up to the grid.
-
-        Raises
-        ------
-        InvalidParameterError
-            If ``epsilon`` is negative or not finite.
-        """
+        """Smallest certain δ at ε >= 0: the upper of :meth:`delta_bounds`."""
         return _each(self._upper.get_delta_for_epsilon, check_array(epsilon, "epsilon", ge=0))
 
     def epsilon_at(self, delta: ArrayLike) -> Any:
-        """Smallest certain ε at δ: the upper of :meth:`epsilon_bounds`.
-
-        Parameters
-        ----------
-        delta : float or array of float
-            The δ, within [1e-10, 1).
-
-        Returns
-        -------
-        float or array of float
-            ε(δ), rounded up to the grid.
-
-        Raises
-        ------
-        InvalidParameterError
-            If ``delta`` is outside [1e-10, 1).
-        """
-        at = check_array(delta, "delta", ge=SMALLEST_DELTA, lt=1)
-        return _each(self._upper.get_epsilon_for_delta, at)
+        """Smallest certain ε at δ in [1e-10, 1): the upper of :meth:`epsilon_bounds`."""
+        return _each(self._upper.get_epsilon_for_delta, _delta(delta))
 
     def delta_bounds(self, epsilon: ArrayLike) -> tuple[Any, Any]:
-        """Lower and upper bound of δ at ε.
-
-        Parameters
-        ----------
-        epsilon : float or array of float
-            The ε >= 0.
-
-        Returns
-        -------
-        tuple of float or array of float
-            Both bounds, each in the shape of ``epsilon``.
-
-        Raises
-        ------
-        InvalidParameterError
-            If ``epsilon`` is negative or not finite.
-        """
-        at = check_array(epsilon, "epsilon", ge=0)
-        return _each(self._lower.get_delta_for_epsilon, at), _each(
-            self._upper.get_delta_for_epsilon, at
-        )
+        """Lower and upper bound of δ at ε >= 0, each in the shape of ``epsilon``."""
+        lower = self._lower.get_delta_for_epsilon
+        return _each(lower, check_array(epsilon, "epsilon", ge=0)), self.delta_at(epsilon)
 
     def epsilon_bounds(self, delta: ArrayLike) -> tuple[Any, Any]:
-        """Lower and upper bound of ε at δ.
-
-        Parameters
-        ----------
-        delta : float or array of float
-            The δ, within [1e-10, 1).
-
-        Returns
-        -------
-        tuple of float or array of float
-            Both bounds, each in the shape of ``delta``.
-
-        Raises
-        ------
-        InvalidParameterError
-            If ``delta`` is outside [1e-10, 1).
-        """
-        at = check_array(delta, "delta", ge=SMALLEST_DELTA, lt=1)
-        return _each(self._lower.get_epsilon_for_delta, at), _each(
-            self._upper.get_epsilon_for_delta, at
-        )
+        """Lower and upper bound of ε at δ in [1e-10, 1), each in the shape of ``delta``."""
+        return _each(self._lower.get_epsilon_for_delta, _delta(delta)), self.epsilon_at(delta)
 
     def to_approx_dp(self, delta: float, *, sample: str | None = None) -> AmplifiedDP:
         """(ε, δ)-differential privacy of the population, with the upper bound of ε.
@@ -242,13 +168,8 @@ class SubsampledLoss:
         -------
         AmplifiedDP
             The guarantee, which cannot be amplified again.
-
-        Raises
-        ------
-        InvalidParameterError
-            If ``delta`` is outside [1e-10, 1), no finite ε holds at it, or ``sample`` is no name.
         """
-        at = check_scalar(delta, "delta", ge=SMALLEST_DELTA, lt=1)
+        at = check_scalar(delta, "delta", ge=_SMALLEST_DELTA, lt=1)
         sources = tuple(
             Amplification(guarantee_of(one.mechanism, one.sensitivity), one.rate, "poisson", sample)
             for one in self._single
@@ -280,12 +201,11 @@ class SubsampledLoss:
 
     def _law(self, *, pessimistic: bool) -> Any:
         package = require("dp_accounting.pld.privacy_loss_distribution", "accounting")
-        build = _LAWS[type(self.mechanism)]
+        name, parameter = _BUILDERS[type(self.mechanism)]
         # the grid may end where losses do: connecting the dots exists for upper bounds only
-        law = build(
-            package,
-            self.mechanism,
-            self.sensitivity,
+        law = getattr(package, f"from_{name}_mechanism")(
+            parameter(self.mechanism),
+            round(self.sensitivity) if self.mechanism.is_integer else self.sensitivity,
             pessimistic_estimate=pessimistic,
             use_connect_dots=pessimistic,
             value_discretization_interval=self.grid,
@@ -298,40 +218,27 @@ class SubsampledLoss:
 
 
 def _each(function: Callable[[float], float], points: FloatArray) -> Any:
-    values = np.array([function(float(point)) for point in points.ravel()])
-    return float(values[0]) if points.ndim == 0 else values.reshape(points.shape)
+    values = np.array([function(float(point)) for point in points.flat])
+    return _plain(values.reshape(points.shape))
 
 
-def _laplace(package: ModuleType, law: Any, sensitivity: float, **options: Any) -> Any:
-    return package.from_laplace_mechanism(float(law.scale), sensitivity, **options)
+def _delta(delta: ArrayLike) -> FloatArray:
+    return check_array(delta, "delta", ge=_SMALLEST_DELTA, lt=1)
 
 
-def _geometric(package: ModuleType, law: Any, sensitivity: float, **options: Any) -> Any:
-    rate = 1.0 / float(law.scale)
-    return package.from_discrete_laplace_mechanism(rate, round(sensitivity), **options)
-
-
-def _gaussian(package: ModuleType, law: Any, sensitivity: float, **options: Any) -> Any:
-    return package.from_gaussian_mechanism(float(law.sigma), sensitivity, **options)
-
-
-def _discrete(package: ModuleType, law: Any, sensitivity: float, **options: Any) -> Any:
-    return package.from_discrete_gaussian_mechanism(float(law.sigma), round(sensitivity), **options)
-
-
-_LAWS: dict[type, Callable[..., Any]] = {
-    Laplace: _laplace,
-    Geometric: _geometric,
-    Gaussian: _gaussian,
-    DiscreteGaussian: _discrete,
+_BUILDERS: dict[type, tuple[str, Callable[[Any], float]]] = {
+    Laplace: ("laplace", lambda law: float(law.scale)),
+    Geometric: ("discrete_laplace", lambda law: 1.0 / float(law.scale)),
+    Gaussian: ("gaussian", lambda law: float(law.sigma)),
+    DiscreteGaussian: ("discrete_gaussian", lambda law: float(law.sigma)),
 }
+"""What dp-accounting calls each mechanism, and the number that it takes."""
 
 
 # A guarantee for a population that a secret sample amplified, and what it came from.
 
 
 Scheme = Literal["poisson", "without-replacement"]
-SCHEMES: tuple[Scheme, ...] = ("poisson", "without-replacement")
 
 
 @dataclass(frozen=True)
@@ -348,11 +255,6 @@ class Amplification:
         How the sample was drawn.
     sample : str, optional
         A name for the sample.
-
-    Raises
-    ------
-    InvalidParameterError
-        If a field is not as described.
 
     Examples
     --------
@@ -372,7 +274,7 @@ class Amplification:
         if self.sample is not None and not isinstance(self.sample, str):
             raise InvalidParameterError(f"sample must be a name or None, got {show(self.sample)}")
         object.__setattr__(self, "rate", check_scalar(self.rate, "rate", gt=0, le=1))
-        object.__setattr__(self, "scheme", check_option(self.scheme, "scheme", SCHEMES))
+        object.__setattr__(self, "scheme", check_option(self.scheme, "scheme", _RELATIONS))
 
 
 @dataclass(frozen=True, repr=False)
@@ -387,19 +289,13 @@ class AmplifiedDP(ApproxDP):
     epsilon, delta : float
         The ε >= 0 and the δ within [0, 1), for the population.
     sources : tuple of Amplification
-        What was computed on which sample.
+        What was computed on which sample, of one or more.
     neighbours : {"add-remove", "replace"}, default "add-remove"
         Whether neighbouring populations differ by one record more, or by one that is changed.
 
-    Raises
-    ------
-    InvalidParameterError
-        If a parameter is out of range, or ``sources`` holds no :class:`Amplification`.
-
     Examples
     --------
-    >>> from dpinfer.privacy import PureDP
-    >>> from dpinfer.privacy import amplify
+    >>> from dpinfer.privacy import PureDP, amplify
     >>> amplified = amplify(PureDP(1.0), rate=0.05)
     >>> round(amplified.epsilon, 6), amplified.sources[0].rate
     (0.082422, 0.05)
@@ -410,14 +306,13 @@ class AmplifiedDP(ApproxDP):
     sources: tuple[Amplification, ...] = field(repr=False)
 
     def __repr__(self) -> str:
-        count, rates = len(self.sources), [source.rate for source in self.sources]
+        rates = [source.rate for source in self.sources]
         samples = f"1 sample, rate {rates[0]:g}"
-        if count > 1:
-            samples = f"{count} samples, rates from {min(rates):g} to {max(rates):g}"
+        if len(rates) > 1:
+            samples = f"{len(rates)} samples, rates from {min(rates):g} to {max(rates):g}"
         return f"{super().__repr__()[:-1]}, sources=<{samples}>)"
 
     def _check(self) -> None:
-        super()._check()
         ok = isinstance(self.sources, (tuple, list)) and len(self.sources) > 0
         if not ok or not all(isinstance(source, Amplification) for source in self.sources):
             raise InvalidParameterError(
@@ -443,9 +338,6 @@ class AmplifiedDP(ApproxDP):
 # How a sampling rate changes ε, in both directions.
 
 
-SMALLEST_RATE = 1e-100
-
-
 def amplified_epsilon(epsilon: ArrayLike, rate: ArrayLike) -> Any:
     """ε for the population of what is ε-private on a secret sample: ln(1 + β(e^ε - 1)).
 
@@ -460,11 +352,6 @@ def amplified_epsilon(epsilon: ArrayLike, rate: ArrayLike) -> Any:
     -------
     float or array of float
         The ε of the population, accurate relative to itself.
-
-    Raises
-    ------
-    InvalidParameterError
-        If an argument is out of range, or their shapes do not broadcast.
 
     See Also
     --------
@@ -497,11 +384,6 @@ def sample_epsilon(epsilon: ArrayLike, rate: ArrayLike) -> Any:
     float or array of float
         The ε of all that is computed on the sample, together; accurate relative to itself.
 
-    Raises
-    ------
-    InvalidParameterError
-        If an argument is out of range, or their shapes do not broadcast.
-
     Examples
     --------
     >>> round(sample_epsilon(amplified_epsilon(1.0, 0.05), 0.05), 12)
@@ -515,23 +397,24 @@ def sample_epsilon(epsilon: ArrayLike, rate: ArrayLike) -> Any:
 
 def _arguments(epsilon: ArrayLike, rate: ArrayLike) -> tuple[FloatArray, FloatArray]:
     loss = check_array(epsilon, "epsilon", ge=0)
-    share = check_array(rate, "rate", gt=0, ge=SMALLEST_RATE, le=1)
+    share = check_array(rate, "rate", gt=0, ge=_SMALLEST_RATE, le=1)
     check_broadcast(epsilon=loss.shape, rate=share.shape)
     return loss, share
 
 
-def _plain(values: FloatArray) -> Any:
-    return values if values.ndim else float(values)
-
-
-# The sampling schemes whose secrecy has a formula, and why the others have none here.
-
-
-RELATIONS: dict[Scheme, Neighbours] = {
-    "poisson": "add-remove",
-    "without-replacement": "replace",
+_RELATIONS: dict[Scheme, tuple[Neighbours, str]] = {
+    "poisson": (
+        "add-remove",
+        "a Poisson sample differs from that of a neighbouring population by one record more, and "
+        "its size is random",
+    ),
+    "without-replacement": (
+        "replace",
+        "a sample of fixed size differs from that of a neighbouring population by one record that "
+        "is changed",
+    ),
 }
-"""The neighbour relation for which each scheme has its formula."""
+"""The neighbour relation for which each scheme has its formula, and why it is that one."""
 
 _NO_FORMULA = {
     "stratified": "the sizes of the strata, and the rates chosen from them, depend on the data; "
@@ -545,30 +428,29 @@ _NO_FORMULA = {
 }
 
 
-def check_scheme(scheme: object) -> Scheme:
-    """Return a scheme that has a formula, or say why it has none."""
+def _check_design(scheme: object, rate: float) -> tuple[Scheme, float]:
+    """Return a scheme that has a formula, or say why it has none, and its rate."""
     if isinstance(scheme, str) and (reason := _NO_FORMULA.get(scheme)):
         raise InvalidParameterError(
             f"scheme must be 'poisson' or 'without-replacement', got {scheme!r}: {reason}. The "
             "guarantee covers samples that differ in one record, and no more"
         )
-    return check_option(scheme, "scheme", SCHEMES)
+    design = check_option(scheme, "scheme", _RELATIONS)
+    return design, check_scalar(rate, "rate", gt=0, ge=_SMALLEST_RATE, le=1)
 
 
-def check_relation(guarantee: Guarantee, scheme: Scheme) -> None:
+def _check_relation(guarantee: Guarantee, scheme: Scheme) -> None:
     """Refuse a guarantee for the neighbour relation of the other scheme."""
-    if guarantee.neighbours == RELATIONS[scheme]:
-        return
-    reason = {
-        "poisson": "a Poisson sample differs from that of a neighbouring population by one record "
-        "more, and its size is random",
-        "without-replacement": "a sample of fixed size differs from that of a neighbouring "
-        "population by one record that is changed",
-    }[scheme]
-    raise IncompatibleReleaseError(
-        f"guarantee must have neighbours={RELATIONS[scheme]!r} with scheme={scheme!r}, got "
-        f"{guarantee.neighbours!r}: {reason}"
-    )
+    relation, reason = _RELATIONS[scheme]
+    if guarantee.neighbours != relation:
+        raise IncompatibleReleaseError(
+            f"guarantee must have neighbours={relation!r} with scheme={scheme!r}, got "
+            f"{guarantee.neighbours!r}: {reason}"
+        )
+
+
+def _plain(values: FloatArray) -> Any:
+    return values if values.ndim else float(values)
 
 
 # Secrecy of the sample: a stronger guarantee for the population than for the sample.
@@ -612,7 +494,7 @@ def amplify(
         If the neighbour relation is not that of the scheme, a guarantee is amplified already, or
         neighbour relations are mixed.
     InvalidParameterError
-        If ``rate`` is out of range, the scheme has no formula, or ``delta`` is missing.
+        If the scheme has no formula, or ``delta`` is missing.
 
     Notes
     -----
@@ -622,13 +504,9 @@ def amplify(
 
     References
     ----------
-    Li, N., Qardaji, W. and Su, D. (2012). On sampling, anonymization, and differential privacy.
-    7th ACM Symposium on Information, Computer and Communications Security, 32-33.
-    doi:10.1145/2414456.2414474, Theorem 1 (Poisson).
-
-    Balle, B., Barthe, G. and Gaboardi, M. (2018). Privacy amplification by subsampling: tight
-    analyses via couplings and divergences. Advances in Neural Information Processing Systems 31,
-    6280-6290. arXiv:1807.01647, Theorems 8 and 9.
+    Li, Qardaji and Su (2012), On sampling, anonymization, and differential privacy,
+    doi:10.1145/2414456.2414474, Theorem 1 (Poisson). Balle, Barthe and Gaboardi (2018), Privacy
+    amplification by subsampling, arXiv:1807.01647, Theorems 8 and 9.
 
     Examples
     --------
@@ -642,12 +520,28 @@ def amplify(
     >>> round(amplify([PureDP(0.5), PureDP(0.5)], rate=0.05).epsilon, 4)
     0.0824
     """
-    design = check_scheme(scheme)
-    share = check_scalar(rate, "rate", gt=0, ge=SMALLEST_RATE, le=1)
+    design, share = _check_design(scheme, rate)
     at = None if delta is None else check_scalar(delta, "delta", ge=0, lt=1)
-    spent = _together(guarantee, at, share)
-    check_relation(spent, design)
-    pair = _as_pair(spent, at, share)
+    parts = check_guarantees([guarantee] if isinstance(guarantee, Guarantee) else guarantee)
+    if amplified := [part for part in parts if isinstance(part, AmplifiedDP)]:
+        raise IncompatibleReleaseError(
+            f"guarantee must not be amplified already, got {show(amplified[0])}: amplify what was "
+            "computed on the sample once; of a sample of a sample, multiply the rates"
+        )
+    if at is not None:
+        _check_delta(at, share)
+    # at the δ of the sample where kinds are mixed
+    mixed = any(isinstance(part, ApproxDP) and part.delta > 0 for part in parts)
+    spent = compose(parts, delta=at / share if mixed and at is not None else None)
+    _check_relation(spent, design)
+    if at is None and not isinstance(spent, (PureDP, ApproxDP)):
+        raise InvalidParameterError(
+            f"delta must be given to amplify {spent}, which is no pair (ε, δ): the formula is one "
+            "of pairs, and gives a pair"
+        )
+    pair = spent
+    if at is not None or not isinstance(pair, ApproxDP):
+        pair = spent.to_approx_dp(0.0 if at is None else at / share)
     return AmplifiedDP(
         amplified_epsilon(pair.epsilon, share),
         share * pair.delta,
@@ -664,24 +558,16 @@ def amplify_inverse(
     Parameters
     ----------
     target : PureDP or ApproxDP
-        The guarantee that the population is to have.
+        The guarantee, not amplified, that the population is to have; with a δ below the rate.
     rate : float
         The sampling rate β, within [1e-100, 1].
     scheme : {"poisson", "without-replacement"}, default "poisson"
-        How the sample is drawn, as for :func:`amplify`.
+        How the sample is drawn, as for :func:`amplify`; it demands its neighbour relation.
 
     Returns
     -------
     ApproxDP
         (ε₁, δ₁) with ε₁ = ln(1 + (e^{ε₂} - 1)/β) and δ₁ = δ₂/β: a budget for the sample.
-
-    Raises
-    ------
-    IncompatibleReleaseError
-        If the neighbour relation is not that of the scheme, or the target is amplified.
-    InvalidParameterError
-        If ``rate`` is out of range, the scheme has no formula, the target is no pair (ε, δ), or
-        its δ is not below the rate.
 
     Examples
     --------
@@ -690,46 +576,16 @@ def amplify_inverse(
     >>> round(amplify_inverse(PureDP(target.epsilon), rate=0.05).epsilon, 12)
     1.0
     """
-    design = check_scheme(scheme)
-    share = check_scalar(rate, "rate", gt=0, ge=SMALLEST_RATE, le=1)
+    design, share = _check_design(scheme, rate)
     if isinstance(target, AmplifiedDP) or not isinstance(target, (PureDP, ApproxDP)):
         raise InvalidParameterError(
             f"target must be a PureDP or ApproxDP for the population, got {show(target)}"
         )
-    check_relation(target, design)
+    _check_relation(target, design)
     pair = target.to_approx_dp() if isinstance(target, PureDP) else target
     _check_delta(pair.delta, share)
     return ApproxDP(
         sample_epsilon(pair.epsilon, share), pair.delta / share, neighbours=pair.neighbours
-    )
-
-
-def _together(
-    guarantee: Guarantee | Iterable[Guarantee], delta: float | None, rate: float
-) -> Guarantee:
-    """Compose what was computed on one sample; at the δ of the sample where kinds are mixed."""
-    parts = check_guarantees([guarantee] if isinstance(guarantee, Guarantee) else guarantee)
-    if amplified := [part for part in parts if isinstance(part, AmplifiedDP)]:
-        raise IncompatibleReleaseError(
-            f"guarantee must not be amplified already, got {show(amplified[0])}: amplify what was "
-            "computed on the sample once; of a sample of a sample, multiply the rates"
-        )
-    if delta is not None:
-        _check_delta(delta, rate)
-    mixed = any(isinstance(part, ApproxDP) and part.delta > 0 for part in parts)
-    return compose(parts, delta=delta / rate if mixed and delta is not None else None)
-
-
-def _as_pair(spent: Guarantee, delta: float | None, rate: float) -> ApproxDP:
-    if delta is not None:
-        return spent.to_approx_dp(delta / rate)
-    if isinstance(spent, PureDP):
-        return spent.to_approx_dp()
-    if isinstance(spent, ApproxDP):
-        return spent
-    raise InvalidParameterError(
-        f"delta must be given to amplify {spent}, which is no pair (ε, δ): the formula is one of "
-        "pairs, and gives a pair"
     )
 
 
@@ -747,12 +603,12 @@ def _check_delta(delta: float, rate: float) -> None:
 NoiseKind = Literal["laplace", "geometric", "gaussian"]
 Noise = Laplace | Geometric | Gaussian
 
-MAX_RELEASES = 10**9
-
 
 @dataclass(frozen=True)
 class SampleAdjustment:
     """Noise for releases from a secret sample, beside what the same target costs without secrecy.
+
+    It is what :func:`adjust_for_sampling` returns.
 
     Parameters
     ----------
@@ -766,10 +622,6 @@ class SampleAdjustment:
         The noise of each release that the secrecy of the sample allows.
     unsampled : Laplace, Geometric or Gaussian
         The noise of each release that the target needs without it.
-
-    See Also
-    --------
-    adjust_for_sampling : what builds it.
 
     Examples
     --------
@@ -815,7 +667,7 @@ def adjust_for_sampling(
     Parameters
     ----------
     target : PureDP or ApproxDP
-        The guarantee that the population is to have.
+        The guarantee that the population is to have, with ε > 0.
     rate : float
         The sampling rate β, within [1e-100, 1].
     scheme : {"poisson", "without-replacement"}, default "poisson"
@@ -824,22 +676,14 @@ def adjust_for_sampling(
         The law of the noise. Gaussian noise needs a target with δ > 0.
     sensitivity : float, default 1
         The sensitivity > 0 of each release on the sample under the neighbour relation of the
-        target: L1, or L2 for Gaussian noise.
+        target: L1, or L2 for Gaussian noise; a whole number for geometric noise.
     releases : int, default 1
-        The number >= 1 of releases from the one sample, which share its budget equally.
+        The number, from 1 to 10⁹, of releases from the one sample, which share its budget equally.
 
     Returns
     -------
     SampleAdjustment
         The noise of each release, with and without the secrecy of the sample.
-
-    Raises
-    ------
-    IncompatibleReleaseError
-        If the neighbour relation is not that of the scheme.
-    InvalidParameterError
-        If an argument is out of range, ε of the target is 0, or Gaussian noise is asked for a
-        target with δ = 0.
 
     Notes
     -----
@@ -852,7 +696,7 @@ def adjust_for_sampling(
 
     References
     ----------
-    Balle, B., Barthe, G. and Gaboardi, M. (2018). arXiv:1807.01647, Theorems 8 and 9.
+    Balle, Barthe and Gaboardi (2018), arXiv:1807.01647, Theorems 8 and 9.
 
     Examples
     --------
@@ -870,9 +714,9 @@ def adjust_for_sampling(
     38.0 42.6
     12.36 68.24
     """
-    calibrate = _CALIBRATIONS[check_option(noise, "noise", _CALIBRATIONS)]
+    check_option(noise, "noise", ("laplace", "geometric", "gaussian"))
     change = check_scalar(sensitivity, "sensitivity", gt=0)
-    shared = check_integer(releases, "releases", ge=1, le=MAX_RELEASES)
+    shared = check_integer(releases, "releases", ge=1, le=10**9)
     budget = amplify_inverse(target, rate=rate, scheme=scheme)
     goal = target.to_approx_dp() if isinstance(target, PureDP) else target
     if goal.epsilon == 0:
@@ -881,8 +725,8 @@ def adjust_for_sampling(
         goal,
         budget,
         check_scalar(rate, "rate"),
-        calibrate(budget, change, shared),
-        calibrate(goal, change, shared),
+        _calibrated(noise, budget, change, shared),
+        _calibrated(noise, goal, change, shared),
     )
 
 
@@ -890,19 +734,15 @@ def _ratio(part: Any, whole: Any) -> float:
     return float(part / whole) if whole > 0 else 1.0
 
 
-def _adjusting_laplace(budget: ApproxDP, sensitivity: float, releases: int) -> Laplace:
-    return Laplace.from_epsilon(budget.epsilon / releases, sensitivity=sensitivity)
-
-
-def _adjusting_geometric(budget: ApproxDP, sensitivity: float, releases: int) -> Geometric:
-    if not float(sensitivity).is_integer():
-        raise InvalidParameterError(
-            f"sensitivity must be a whole number for geometric noise, got {sensitivity}"
-        )
-    return Geometric.from_epsilon(budget.epsilon / releases, sensitivity=sensitivity)
-
-
-def _adjusting_gaussian(budget: ApproxDP, sensitivity: float, releases: int) -> Gaussian:
+def _calibrated(kind: NoiseKind, budget: ApproxDP, sensitivity: float, releases: int) -> Noise:
+    if kind == "laplace":
+        return Laplace.from_epsilon(budget.epsilon / releases, sensitivity=sensitivity)
+    if kind == "geometric":
+        if not sensitivity.is_integer():
+            raise InvalidParameterError(
+                f"sensitivity must be a whole number for geometric noise, got {sensitivity}"
+            )
+        return Geometric.from_epsilon(budget.epsilon / releases, sensitivity=sensitivity)
     if budget.delta == 0:
         raise InvalidParameterError(
             "target must have delta > 0 for Gaussian noise, which is never ε-DP: give an ApproxDP, "
@@ -912,10 +752,3 @@ def _adjusting_gaussian(budget: ApproxDP, sensitivity: float, releases: int) -> 
     return Gaussian.from_epsilon_delta(
         budget.epsilon, budget.delta, sensitivity=sensitivity * np.sqrt(releases)
     )
-
-
-_CALIBRATIONS: dict[str, Callable[[ApproxDP, float, int], Any]] = {
-    "laplace": _adjusting_laplace,
-    "geometric": _adjusting_geometric,
-    "gaussian": _adjusting_gaussian,
-}

@@ -43,16 +43,12 @@ class SmoothSensitivity:
     Parameters
     ----------
     value : float
-        The smooth bound: e^{-βd} times the largest local sensitivity at distance d, over all d.
+        The smooth bound, at least ``local``: e^{-βd} times the largest local sensitivity at
+        distance d, over all d.
     local : float
-        The local sensitivity: the largest change of the answer when one record is replaced.
+        The local sensitivity >= 0: the largest change of the answer when one record is replaced.
     beta : float
-        The β: between neighbours the bound changes by a factor of at most e^β.
-
-    Raises
-    ------
-    InvalidParameterError
-        If a field is negative, or ``value`` is below ``local``.
+        The β >= 0: between neighbours the bound changes by a factor of at most e^β.
 
     Examples
     --------
@@ -90,10 +86,11 @@ def smooth_median_sensitivity(
     values : array of float, shape (n,)
         The confidential records, within [``lower``, ``upper``], in any order.
     lower, upper : float
-        The range of a record, known before the data. The global sensitivity of the median is
-        ``upper - lower``, or half of that for an even number of records.
+        The range of a record, known before the data, of a length of at least 1e-100. The global
+        sensitivity of the median is ``upper - lower``, or half of that for an even number of
+        records.
     beta : float
-        The smoothness β >= 0; see :class:`SmoothNoise` for that which a noise needs.
+        The smoothness, within [0, 1e100]; see :class:`SmoothNoise` for that which a noise needs.
     rank : int, optional
         The order statistic, 1 for the smallest record. By default the median: the middle record,
         or the average of the middle two, as in :func:`numpy.median`.
@@ -102,11 +99,6 @@ def smooth_median_sensitivity(
     -------
     SmoothSensitivity
         The local sensitivity and its smallest β-smooth upper bound.
-
-    Raises
-    ------
-    InvalidParameterError
-        If a record is outside the range, or another argument is.
 
     Notes
     -----
@@ -123,9 +115,8 @@ def smooth_median_sensitivity(
 
     References
     ----------
-    Nissim, K., Raskhodnikova, S. and Smith, A. (2007). Smooth sensitivity and sampling in private
-    data analysis. 39th ACM Symposium on Theory of Computing, 75-84. doi:10.1145/1250790.1250803,
-    Definition 2.2 and Section 3.1.
+    Nissim, Raskhodnikova and Smith (2007), Smooth sensitivity and sampling in private data
+    analysis, doi:10.1145/1250790.1250803, Definition 2.2 and Section 3.1.
 
     Examples
     --------
@@ -161,22 +152,19 @@ def smooth_median_sensitivity(
 def smooth_count_sensitivity(*, beta: float) -> SmoothSensitivity:
     """Smooth sensitivity of a count: 1, whatever the data.
 
+    Local sensitivity and smooth bound are both the global sensitivity: at every data set some
+    record can be added, removed or replaced so that the count changes. There is nothing to gain
+    over :class:`~dpinfer.mechanisms.Geometric` noise.
+
     Parameters
     ----------
     beta : float
-        The smoothness β >= 0, which does not matter.
+        The smoothness, within [0, 1e100], which does not matter.
 
     Returns
     -------
     SmoothSensitivity
-        Local sensitivity and smooth bound are both the global sensitivity 1: at every data set
-        some record can be added, removed or replaced so that the count changes. There is nothing
-        to gain over :class:`~dpinfer.mechanisms.Geometric` noise.
-
-    Raises
-    ------
-    InvalidParameterError
-        If ``beta`` is negative.
+        The value 1 for both.
 
     Examples
     --------
@@ -237,11 +225,6 @@ class SmoothNoise:
     factor : float
         The scale of the noise for a smooth sensitivity of 1, > 0.
 
-    Raises
-    ------
-    InvalidParameterError
-        If a field is out of range.
-
     Notes
     -----
     The noise moves by at most 1/factor of its scale between neighbours, and its scale by a factor
@@ -258,8 +241,8 @@ class SmoothNoise:
 
     References
     ----------
-    Nissim, K., Raskhodnikova, S. and Smith, A. (2007). Smooth sensitivity and sampling in private
-    data analysis. doi:10.1145/1250790.1250803, Lemmas 2.6 to 2.9, with larger factors.
+    Nissim, Raskhodnikova and Smith (2007), doi:10.1145/1250790.1250803, Lemmas 2.6 to 2.9, with
+    larger factors.
 
     Examples
     --------
@@ -292,18 +275,6 @@ class SmoothNoise:
         share : float, default 0.5
             The share, within (0, 1), of ε that pays for the answer's move; the rest pays for the
             change of the scale. A larger share makes the factor smaller, and β too.
-
-        Returns
-        -------
-        SmoothNoise
-            The noise.
-
-        Raises
-        ------
-        InvalidParameterError
-            If the guarantee is of another kind, or ε is 0.
-        IncompatibleReleaseError
-            If the guarantee is for adding or removing records.
         """
         part = check_scalar(share, "share", gt=0, lt=1)
         if not isinstance(guarantee, (PureDP, ApproxDP)):
@@ -327,22 +298,9 @@ class SmoothNoise:
         return cls("laplace", _laplace_beta(rest, delta), 1.0 / move)
 
     def scale(self, sensitivity: SmoothSensitivity) -> float:
-        """Scale of the noise for a sensitivity, which is confidential.
+        """Scale of the noise: the smooth bound times ``factor``. It is confidential.
 
-        Parameters
-        ----------
-        sensitivity : SmoothSensitivity
-            The smooth sensitivity, of a smoothness of at most ``beta``.
-
-        Returns
-        -------
-        float
-            The smooth bound times ``factor``.
-
-        Raises
-        ------
-        InvalidParameterError
-            If the sensitivity is less smooth than this noise needs.
+        A sensitivity that is less smooth than ``beta`` is refused.
         """
         if not isinstance(sensitivity, SmoothSensitivity):
             raise InvalidParameterError(
@@ -372,11 +330,6 @@ class SmoothNoise:
             The shape; by default one draw.
         rng : None, int or numpy.random.Generator
             The source of randomness, or its seed.
-
-        Returns
-        -------
-        float or array of float
-            The noise.
         """
         shape = () if size is None else check_shape(size)
         draws = {"cauchy": "standard_cauchy", "laplace": "laplace"}[self.kind]
@@ -393,11 +346,6 @@ class SmoothNoise:
             The probability, within [1e-300, 1), that the noise is larger.
         sensitivity : SmoothSensitivity
             The smooth sensitivity at the data.
-
-        Returns
-        -------
-        float or array of float
-            The quantile.
         """
         tail = check_array(q, "q", gt=0, ge=1e-300, lt=1)
         least = np.minimum(tail, 1.0 - tail)

@@ -37,11 +37,6 @@ class TradeOff:
     group : int, default 1
         The number of records in which the data sets differ.
 
-    Raises
-    ------
-    InvalidParameterError
-        If no bound on the power is known, or an argument is out of range.
-
     Notes
     -----
     The trade-off function f of a level α, the least probability of the error of the second kind,
@@ -55,15 +50,10 @@ class TradeOff:
 
     References
     ----------
-    Wasserman, L. and Zhou, S. (2010). A statistical framework for differential privacy. Journal of
-    the American Statistical Association 105, 375-389. doi:10.1198/jasa.2009.tm08651, Theorem 2.4.
-
-    Dong, J., Roth, A. and Su, W. J. (2022). Gaussian differential privacy. Journal of the Royal
-    Statistical Society B 84, 3-37. doi:10.1111/rssb.12454, Definitions 1 to 3.
-
-    Kifer, D., Abowd, J. M., Ashmead, R., Cumings-Menon, R., Leclerc, P., Machanavajjhala, A.,
-    Sexton, W. and Zhuravlev, P. (2022). Bayesian and frequentist semantics for common variations
-    of differential privacy: applications to the 2020 Census. arXiv:2209.03310, Section 6.
+    Wasserman and Zhou (2010), A statistical framework for differential privacy,
+    doi:10.1198/jasa.2009.tm08651, Theorem 2.4. Dong, Roth and Su (2022), doi:10.1111/rssb.12454,
+    Definitions 1 to 3. Kifer et al. (2022), Bayesian and frequentist semantics for common
+    variations of differential privacy, arXiv:2209.03310, Section 6.
 
     Examples
     --------
@@ -87,68 +77,27 @@ class TradeOff:
         object.__setattr__(self, "_curve", curve)
 
     def power(self, alpha: ArrayLike) -> Any:
-        """Largest power of a test at a level.
+        """Largest power of a test at a level within [0, 1], in the shape of ``alpha``.
 
-        Parameters
-        ----------
-        alpha : float or array of float
-            The level, within [0, 1].
-
-        Returns
-        -------
-        float or array of float
-            The power, at least ``alpha``; at level 0 the probability with which the data sets can
-            be told apart for certain.
+        It is at least ``alpha``; at level 0 the probability with which the data sets can be told
+        apart for certain.
         """
         level = check_array(alpha, "alpha", ge=0, le=1)
         found = np.maximum(_inside(self._curve.power, level), level)
         return np.where(level > 0, found, self._curve.at_zero)[()]
 
     def type_two_error(self, alpha: ArrayLike) -> Any:
-        """Smallest probability of an error of the second kind, the trade-off function.
-
-        Parameters
-        ----------
-        alpha : float or array of float
-            The level, within [0, 1].
-
-        Returns
-        -------
-        float or array of float
-            One minus the power.
-        """
+        """Smallest probability of an error of the second kind at a level: one minus `power`."""
         return 1.0 - self.power(alpha)
 
     def level(self, power: ArrayLike) -> Any:
-        """Smallest level at which a test has a power.
-
-        Parameters
-        ----------
-        power : float or array of float
-            The power, within [0, 1].
-
-        Returns
-        -------
-        float or array of float
-            The level, at most ``power``.
-        """
+        """Smallest level, at most ``power``, at which a test has a power within [0, 1]."""
         wanted = check_array(power, "power", ge=0, le=1)
         found = np.minimum(_inside(self._curve.level, wanted), wanted)
         return np.where(wanted < 1, found, 1.0 - self._curve.at_zero)[()]
 
     def pbdp_delta(self, epsilon: ArrayLike) -> Any:
-        """Largest probability that the odds of the truth rise e^ε times; see :func:`pbdp_delta`.
-
-        Parameters
-        ----------
-        epsilon : float or array of float
-            The log ratio ε >= 0.
-
-        Returns
-        -------
-        float or array of float
-            The δ of probabilistically bounded differential privacy, within [0, 1].
-        """
+        """Largest probability that the odds of the truth rise e^ε times; see :func:`pbdp_delta`."""
         loss = check_array(epsilon, "epsilon", ge=0, le=1e100)
         # a ratio closer to 1 is one that every output has
         positive = loss > _LEAST_LOSS
@@ -158,18 +107,7 @@ class TradeOff:
         return found[()]
 
     def pbdp_epsilon(self, delta: ArrayLike) -> Any:
-        """Factor e^ε by which the odds rise but with probability δ; see :func:`pbdp_epsilon`.
-
-        Parameters
-        ----------
-        delta : float or array of float
-            The δ, within (0, 1].
-
-        Returns
-        -------
-        float or array of float
-            The ε >= 0; infinite where a test has that power at level 0.
-        """
+        """Factor e^ε by which the odds rise but with probability δ; see :func:`pbdp_epsilon`."""
         probability = check_array(delta, "delta", gt=0, le=1)
         with np.errstate(divide="ignore"):
             log_level = np.full(probability.shape, np.log1p(-self._curve.at_zero))
@@ -224,11 +162,6 @@ def max_power(
     float or array of float
         The power, of the shape of ``alpha``.
 
-    Raises
-    ------
-    InvalidParameterError
-        If ``alpha`` is outside [0, 1], or no bound on the power is known for ``protection``.
-
     See Also
     --------
     TradeOff : the whole curve as a value, and its inverse.
@@ -250,15 +183,9 @@ def max_power(
 
     References
     ----------
-    Kairouz, P., Oh, S. and Viswanath, P. (2017). The composition theorem for differential privacy.
-    IEEE Transactions on Information Theory 63, 4037-4049. doi:10.1109/TIT.2017.2685505,
-    Theorem 2.1.
-
-    Balle, B., Barthe, G., Gaboardi, M., Hsu, J. and Sato, T. (2020). Hypothesis testing
-    interpretations and Rényi differential privacy. arXiv:1905.09982.
-
-    Kifer, D. et al. (2022). Bayesian and frequentist semantics for common variations of
-    differential privacy. arXiv:2209.03310, Theorems 6.1 to 6.3.
+    Kairouz, Oh and Viswanath (2017), doi:10.1109/TIT.2017.2685505, Theorem 2.1. Balle, Barthe,
+    Gaboardi, Hsu and Sato (2020), Hypothesis testing interpretations and Rényi differential
+    privacy, arXiv:1905.09982. Kifer et al. (2022), arXiv:2209.03310, Theorems 6.1 to 6.3.
 
     Examples
     --------
@@ -308,11 +235,9 @@ def pbdp_delta(
     Parameters
     ----------
     protection : Guarantee, mechanism or PrivacyLoss
-        What protects the data. A statement is about the neighbours of the guarantee: data sets that
-        differ by one record more or less, or by one that is replaced; for a mechanism, about those
-        for which the sensitivity holds.
+        What protects the data, against the neighbours that :class:`TradeOff` tells of.
     epsilon : float or array of float
-        The log ratio ε >= 0.
+        The log ratio ε, within [0, 1e100].
     method : {"exact", "tail-bound"}
         ``"exact"``: from the curve of powers. ``"tail-bound"``: Markov's inequality for a Rényi
         divergence, a formula that is never smaller; for RDP, zCDP and what implies zCDP.
@@ -325,11 +250,6 @@ def pbdp_delta(
     -------
     float or array of float
         The δ within [0, 1], of the shape of ``epsilon``. At ε = 0 it is 1.
-
-    Raises
-    ------
-    InvalidParameterError
-        If ``epsilon`` is negative or not finite, or ``method`` does not fit the guarantee.
 
     See Also
     --------
@@ -357,14 +277,10 @@ def pbdp_delta(
 
     References
     ----------
-    Kifer, D. et al. (2022). Bayesian and frequentist semantics for common variations of
-    differential privacy. arXiv:2209.03310, Definitions 5.2 to 5.4, Example 5.10 and Section 5.3.
-
-    Meiser, S. (2018). Approximate and probabilistic differential privacy definitions. Cryptology
-    ePrint Archive, Report 2018/277 (what probabilistic differential privacy leaves open).
-
-    Bun, M. and Steinke, T. (2016). Concentrated differential privacy: simplifications, extensions,
-    and lower bounds. doi:10.1007/978-3-662-53641-4_24, Lemma 3.5.
+    Kifer et al. (2022), arXiv:2209.03310, Definitions 5.2 to 5.4, Example 5.10 and Section 5.3.
+    Meiser (2018), Approximate and probabilistic differential privacy definitions, Cryptology ePrint
+    Archive 2018/277 (what probabilistic differential privacy leaves open). Bun and Steinke (2016),
+    doi:10.1007/978-3-662-53641-4_24, Lemma 3.5.
 
     Examples
     --------
@@ -394,9 +310,7 @@ def pbdp_epsilon(
     Parameters
     ----------
     protection : Guarantee, mechanism or PrivacyLoss
-        What protects the data. A statement is about the neighbours of the guarantee: data sets that
-        differ by one record more or less, or by one that is replaced; for a mechanism, about those
-        for which the sensitivity holds.
+        What protects the data, against the neighbours that :class:`TradeOff` tells of.
     delta : float or array of float
         The probability δ, within (0, 1].
     sensitivity : float, default 1
@@ -410,15 +324,6 @@ def pbdp_epsilon(
         The ε >= 0, of the shape of ``delta``: infinite where data sets are told apart for certain
         with that probability or more.
 
-    Raises
-    ------
-    InvalidParameterError
-        If ``delta`` is outside (0, 1].
-
-    See Also
-    --------
-    pbdp_delta : the inverse, and the definition.
-
     Notes
     -----
     It is the logarithm of δ over the smallest level α at which a test has the power δ: no other
@@ -427,8 +332,7 @@ def pbdp_epsilon(
 
     References
     ----------
-    Kifer, D. et al. (2022). Bayesian and frequentist semantics for common variations of
-    differential privacy. arXiv:2209.03310, Definitions 5.2 to 5.4.
+    Kifer et al. (2022), arXiv:2209.03310, Definitions 5.2 to 5.4.
 
     Examples
     --------
@@ -467,14 +371,14 @@ def utility_bounds(
     Parameters
     ----------
     protection : Guarantee, mechanism or PrivacyLoss
-        What protects the data. A statement is about the neighbours of the guarantee: data sets that
-        differ by one record more or less, or by one that is replaced; for a mechanism, about those
-        for which the sensitivity holds.
+        What protects the data, against the neighbours that :class:`TradeOff` tells of.
     expected : float or array of float
         The expected utility of the release on a neighbouring data set, without the record or, for
         ``neighbours="replace"``, with another in its place; within [``lower``, ``upper``].
     lower, upper : float, default 0 and infinity
-        The smallest and the largest utility that any release can have. ``lower`` is finite.
+        The smallest and the largest utility that any release can have. ``lower`` is finite, and
+        ``upper`` too where the guarantee implies no ε-DP: a small probability may then carry any
+        utility.
     sensitivity : float, default 1
         Of a mechanism, the sensitivity of its query; a guarantee accounts for it already.
     group : int, default 1
@@ -485,12 +389,6 @@ def utility_bounds(
     lower, upper : float or array of float
         The bounds, of the shape of ``expected``.
 
-    Raises
-    ------
-    InvalidParameterError
-        If ``expected`` is outside its range, or ``upper`` is infinite and the guarantee implies no
-        ε-DP: a small probability may then carry any utility.
-
     Notes
     -----
     A utility scaled to [0, 1] is a test, its expectations a level and a power: the bounds are the
@@ -500,8 +398,7 @@ def utility_bounds(
 
     References
     ----------
-    Dwork, C. and Roth, A. (2014). The algorithmic foundations of differential privacy.
-    doi:10.1561/0400000042, Section 2.3.1.
+    Dwork and Roth (2014), doi:10.1561/0400000042, Section 2.3.1.
 
     Examples
     --------

@@ -451,9 +451,6 @@ class Told(Guarantee):
 
     delta: float
 
-    def _check(self):
-        self._set("delta", lt=1.0)
-
     def _delta_at(self, epsilon):
         return np.full(epsilon.shape, self.delta)
 
