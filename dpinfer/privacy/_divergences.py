@@ -409,7 +409,7 @@ _REACH = 60.0
 
 def renyi_log_delta_at(orders: FloatArray, bounds: FloatArray, epsilon: FloatArray) -> FloatArray:
     """Ln δ at ε that bounds at the orders allow."""
-    start = np.full(epsilon.shape, log_variation(bounds[0]))
+    start = np.full(np.shape(epsilon), log_variation(bounds[0]))
 
     def gain(log_power: FloatArray, loss: FloatArray, at: FloatArray) -> FloatArray:
         # ln(π - e^ε·α)
@@ -436,10 +436,11 @@ def _best(
     bounds: FloatArray,
     formula: Callable[..., FloatArray],
     gain: Gain,
-    at: FloatArray,
+    given: FloatArray,
     best: FloatArray,
 ) -> FloatArray:
     """Smallest ε or ln δ: by a formula for each order, and by what a test can do at most."""
+    at, best = np.ravel(given), best.ravel()
     start = np.zeros(at.shape, dtype=np.intp)
     least = np.full(at.shape, np.inf)
     # one order after the other to bound memory
@@ -459,7 +460,7 @@ def _best(
         tight = renyi_conversion(above, gamma, at[part], first, lowest, gain)
         # log ratios are cut off far above that
         best[part] = np.where(tight < _LARGEST_LOSS, np.minimum(best[part], tight), best[part])
-    return best
+    return best.reshape(np.shape(given))
 
 
 def between_orders(wanted: FloatArray, orders: FloatArray, bounds: FloatArray) -> FloatArray:

@@ -314,7 +314,7 @@ class ConcentratedGuarantee(Guarantee):
     def _delta_at(self, epsilon: FloatArray) -> FloatArray:
         if self._is_perfect:
             return np.zeros(epsilon.shape)
-        return np.exp(self._log_delta(epsilon.ravel())).reshape(epsilon.shape)
+        return np.exp(self._log_delta(epsilon))
 
     def _epsilon_at(self, delta: FloatArray) -> FloatArray:
         if self._is_perfect:
@@ -323,7 +323,7 @@ class ConcentratedGuarantee(Guarantee):
             raise InvalidParameterError(
                 f"delta must be > 0, got 0.0: {self} holds with no finite epsilon at delta = 0"
             )
-        return self._epsilon(np.log(delta).ravel()).reshape(delta.shape)
+        return self._epsilon(np.log(delta))
 
 
 @dataclass(frozen=True, repr=False)
@@ -367,10 +367,10 @@ class GDP(ConcentratedGuarantee):
         return self.mu == 0
 
     def _log_delta(self, epsilon: FloatArray) -> FloatArray:
-        return gaussian_log_delta(self.mu, epsilon)
+        return gaussian_log_delta(self.mu, epsilon.ravel()).reshape(epsilon.shape)
 
     def _epsilon(self, log_delta: FloatArray) -> FloatArray:
-        return gaussian_epsilon(self.mu, log_delta)
+        return gaussian_epsilon(self.mu, np.ravel(log_delta)).reshape(np.shape(log_delta))
 
     def _group(self, size: int) -> Self:
         return replace(self, mu=size * self.mu)

@@ -128,7 +128,13 @@ def guarantee_of(
         if isinstance(mechanism, law):
             with np.errstate(over="ignore"):  # what overflows is refused by the guarantee
                 found = rule(mechanism, change, neighbours)
-            return found if kind is None else _concentrated(mechanism, change, found)
+            if kind is None:
+                return found
+            general, own = found.to_zcdp(), _RHO_RULES.get(type(mechanism))
+            if own is None:
+                return general
+            rho = own(mechanism, change, found.epsilon_at(0.0))
+            return replace(general, rho=min(rho, general.rho))
     for law, reason in _NO_GUARANTEE.items():
         if isinstance(mechanism, law):
             raise InvalidParameterError(f"mechanism {show(mechanism)} has no guarantee: {reason}")
@@ -138,12 +144,9 @@ def guarantee_of(
     )
 
 
-def _laplace(law: Laplace, change: FloatArray, neighbours: Neighbours | None) -> PureDP:
-    return PureDP(_ratio(change, law.scale, 1), neighbours=neighbours or "add-remove")
-
-
-def _geometric(law: Geometric, change: FloatArray, neighbours: Neighbours | None) -> PureDP:
-    _demand_whole(change, law)
+def _laplace(law: Any, change: FloatArray, neighbours: Neighbours | None) -> PureDP:
+    if law.is_integer:
+        _demand_whole(change, law)
     return PureDP(_ratio(change, law.scale, 1), neighbours=neighbours or "add-remove")
 
 
@@ -228,7 +231,7 @@ def _demand_default(change: FloatArray, name: str) -> None:
 
 _RULES: dict[type, Callable[..., Guarantee]] = {
     Laplace: _laplace,
-    Geometric: _geometric,
+    Geometric: _laplace,
     Gaussian: _gaussian,
     DiscreteGaussian: _discrete,
     Tulap: _tulap,
@@ -254,15 +257,6 @@ _LOG_X = np.linspace(np.log(1e-6), np.log(600.0), 2001)
 _ZOOMS = 5
 
 
-def _concentrated(mechanism: Any, change: FloatArray, guarantee: Guarantee) -> ZCDP:
-    general = guarantee.to_zcdp()
-    rule = _RHO_RULES.get(type(mechanism))
-    if rule is None:
-        return general
-    own = rule(mechanism, change, guarantee.epsilon_at(0.0))
-    return replace(general, rho=min(own, general.rho))
-
-
 def _rho_laplace(law: Laplace, change: FloatArray, epsilon: float) -> float:
     losses = np.atleast_1d(epsilon) if change.ndim == 0 else (change / law.scale).ravel()
     # ε + e^-ε - 1 is the integral of 1 - e^-t, without cancellation
@@ -277,32 +271,24 @@ def _rho_geometric(law: Geometric, change: FloatArray, epsilon: float) -> float:
     changes, steps = np.broadcast_arrays(np.rint(change), scales)
     if changes.sum() > _MAX_STEPS:
         return np.inf
-    return sum(_geometric_cell(*cell) for cell in zip(changes.flat, steps.flat, strict=True))
-
-
-def _geometric_cell(change: float, scale: float) -> float:
-    """Sum of (1 + a - 2aʲ)/((1 + a)s) as that of (1 - aʲ) + a(1 - aʲ⁻¹), which are positive."""
-    rate = 1.0 / scale
-    j = np.arange(1.0, change + 1.0)
-    a = np.exp(-rate)
-    terms = -np.expm1(-j * rate) - a * np.expm1(-(j - 1.0) * rate)
-    return float(terms.sum() * rate / (1.0 + a))
+    total = 0.0
+    for one, scale in zip(changes.flat, steps.flat, strict=True):
+        rate, j = 1.0 / scale, np.arange(1.0, one + 1.0)
+        a = np.exp(-rate)
+        # (1 + a - 2aʲ)/((1 + a)s) from (1 - aʲ) + a(1 - aʲ⁻¹), which are positive
+        terms = -np.expm1(-j * rate) - a * np.expm1(-(j - 1.0) * rate)
+        total += float(terms.sum() * rate / (1.0 + a))
+    return total
 
 
 def _rho_response(channel: RandomizedResponse, change: FloatArray, epsilon: float) -> float:
     others = channel.categories - 1
     wrong = (1.0 - channel.p) / others
     divergence = wrong * float(np.expm1(epsilon)) * epsilon
-    if channel.categories <= _CLOSED_CATEGORIES:
+    if channel.categories <= _CLOSED_CATEGORIES or epsilon == 0:
         return divergence
-    return max(divergence, _largest_response(wrong, epsilon))
 
-
-def _largest_response(wrong: float, epsilon: float) -> float:
-    """Largest divergence per order, searched over x = (α - 1)ε."""
-    if epsilon == 0:
-        return 0.0
-
+    # the largest divergence per order, searched over x = (α - 1)ε
     def ratio(log_x: FloatArray) -> FloatArray:
         # the moment p^α q^(1-α) + q^α p^(1-α) + (k-2)q is 1 + q(e^ε(e^x - 1) + e^-x - 1)
         x = np.exp(log_x)
@@ -313,7 +299,7 @@ def _largest_response(wrong: float, epsilon: float) -> float:
     for _ in range(_ZOOMS):
         best = int(np.argmax(ratio(points)))
         points = np.linspace(points[max(best - 1, 0)], points[min(best + 1, points.size - 1)], 41)
-    return float(ratio(points).max())
+    return max(divergence, float(ratio(points).max()))
 
 
 def _rho_exponential(mechanism: ExponentialMechanism, change: FloatArray, epsilon: float) -> float:
