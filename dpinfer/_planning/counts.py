@@ -1,12 +1,12 @@
-"""Plans of the tests of counts: of linear functions, of two tables, and of trends."""
+"""Plans of the tests of counts: of one count, linear functions, two tables, and trends."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, Literal, Self, final
+from typing import Any, Literal, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,29 +17,41 @@ from dpinfer._check import (
     Alternative,
     FloatArray,
     check_array,
-    check_integer_array,
     check_length,
     check_option,
+    check_scalar,
     freeze,
 )
 from dpinfer._numerics.chi2 import WeightedChi2
 from dpinfer._numerics.roots import find_root
-from dpinfer._planning.engine import Columns, NoisePlan, PowerRow, check_method, is_alternative
+from dpinfer._planning.engine import (
+    LARGEST_SIZE,
+    SIGNS,
+    SIZES,
+    Bounds,
+    Columns,
+    NoisePlan,
+    PowerRow,
+    check_method,
+    is_alternative,
+    tail_level,
+)
 from dpinfer._planning.replicates import (
-    Beyond,
+    EffectPower,
     Moments,
     PowerWithLimit,
     ReplicatedPower,
-    counting_error,
+    critical_value,
     critical_values,
+    power_and_error,
+    reaches,
     simulated_power,
     simulated_rate,
 )
-from dpinfer._planning.search import LARGEST_SIZE
-from dpinfer._planning.table_laws import critical_value
-from dpinfer._planning.tables import EffectPower
 from dpinfer.errors import InvalidParameterError
+from dpinfer.estimation.published import SMALLEST_VALUE
 from dpinfer.estimation.targets import checked_weights
+from dpinfer.hypothesis_tests._one_count import LARGEST_RATE, OneCount, collapse
 from dpinfer.hypothesis_tests.counts import (
     STATISTICS,
     DrawTables,
@@ -57,13 +69,27 @@ from dpinfer.hypothesis_tests.trend import (
     TrendOfProportions,
     checked_scores,
 )
-from dpinfer.mechanisms.independent import IndependentNoise
+from dpinfer.mechanisms._noisy_count import NoisyBinomial, NoisyCount, NoisyPoisson, work_at_a_point
+from dpinfer.mechanisms.independent import IndependentNoise, integer_cells
 from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.mechanisms.laws import Gaussian
 from dpinfer.mechanisms.weighted_sum import WeightedSum
 from dpinfer.releases.coerce import noisy_pair
-from dpinfer.results.null import SIGNS
-from dpinfer.results.simulation import Draw, Simulation
+from dpinfer.results.simulation import Draw
+
+_EDGE = 1e-9
+"""How near to 0 and 1 proportions are looked for."""
+
+_NARROW = 0.4
+"""Width of a bracket in which there is at most one atom on each side of the expectation."""
+
+_PRECISION = 1e-13
+
+_TAILS = 60.0
+"""About how many tails the search for a critical value takes."""
+
+_MOST_WORK, _WORK_FOR_EACH = float(1 << 27), float(1 << 19)
+"""Work of all of them, some 15 s, and that which each of many rows may take, some 50 ms."""
 
 _LARGEST_SHIFT, _LARGEST_DIFFERENCE = 1e100, 1e15
 """Beyond the latter, neighbouring whole numbers run together."""
@@ -73,6 +99,196 @@ _MISSED = 1e-17
 
 _ROUNDING = 64 * np.finfo(float).eps
 """Rounding error of a deviation, as the test allows for it."""
+
+_FLAT = 1e-12
+"""Trends this small, relative to the terms of which they are the sum, are none but for rounding."""
+
+_LEAST = 1e-15
+"""Share of a cell that stands for 0: laws of counts are for shares above it."""
+
+_LARGEST_RATIO = 1e6
+_SAME = 1e-12
+
+_QUICK = 1 << 22
+"""Work of one tail, some 0.4 s, up to which a power is exact by default: it takes dozens."""
+
+_KNOTS, _FARTHEST = 7, 4.0
+"""Number of proportions with simulated critical values, and how far from the mean, in spreads."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _OneCountPower(PowerRow):
+    """Power of a test of one count, by the law of the noisy count at the truth."""
+
+    value: float
+    alternative: Alternative = "two-sided"
+    method: Literal["exact", "asymptotic"] = "exact"
+
+    dips = True
+
+    def prepare(self) -> None:
+        check_option(self.alternative, "alternative", ALTERNATIVES)
+        check_method(self.method, ("exact", "asymptotic"))
+        self.set(value=check_scalar(self.value, "value", **list(self.own.values())[1]))
+
+    @abstractmethod
+    def _laws(
+        self, law: NoiseLaw, size: FloatArray, own: FloatArray
+    ) -> tuple[OneCount, NoisyCount]:
+        """Return the test, and the law of the published count at the truth."""
+
+    def at(self, law: NoiseLaw, alpha: float, columns: Columns) -> tuple[Any, Any]:
+        test, truth = self._laws(law, *(columns[name] for name in self.own))
+        if self.method == "exact":
+            distance = critical_distance(test, alpha, self.alternative)
+        else:
+            z = test.limit().critical_value(alpha, self.alternative)
+            distance = (-z if self.alternative == "smaller" else z) * test.spread
+        power = np.zeros(next(iter(columns.values())).shape)
+        for sign in SIGNS[self.alternative]:
+            point = np.broadcast_to(test.centre + sign * distance, power.shape)
+            tail = truth.upper if sign > 0.0 else truth.lower
+            power = power + tail(point, test.slack(point))
+        return np.minimum(power, 1.0), 0.0
+
+    def has_effect(self, known: Columns) -> bool:
+        return is_alternative(self.alternative, float(known[list(self.own)[1]]) - self.value)
+
+
+@final
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ProportionPower(_OneCountPower):
+    """Power of the test of one proportion, :func:`dpinfer.proportions_ztest`.
+
+    - ``nobs``: number n of trials, whole, at least 1. It is known: simulate a noisy one.
+    - ``proportion``: the true proportion p, in (0, 1); solved for above ``value``, below it for the
+      alternative ``"smaller"``.
+    - ``value``: the proportion under the null hypothesis, in (0, 1).
+    - ``alternative``, ``method``: ``"exact"`` or ``"asymptotic"``, as for the test.
+
+    The test rejects where its p-value is at most α, a set of published counts T beyond one or two
+    critical values. The power is the probability of that set where T = X + e, X ~ Binomial(n, p)
+    and e is the noise, exact for both methods. At p = ``value`` it is the size of the test.
+
+    A number of trials is tried with its neighbours. With ``"exact"`` that takes a minute for
+    numbers of some 100,000, and is refused for much larger ones: solve with ``"asymptotic"``.
+    """
+
+    size = "nobs"
+    own = {"nobs": SIZES, "proportion": {"ge": SMALLEST_VALUE, "lt": 1.0}}  # noqa: RUF012
+
+    def _laws(
+        self, law: NoiseLaw, size: FloatArray, own: FloatArray
+    ) -> tuple[OneCount, NoisyCount]:
+        nobs = collapse(size)
+        test = OneCount.of_trials(nobs, np.asarray(self.value), law)
+        return test, NoisyBinomial(nobs=nobs, value=collapse(own), noise=law)
+
+    def range(self, name: str, known: Columns) -> tuple[float, float]:
+        if name != "proportion":
+            return super().range(name, known)
+        return self.value, _EDGE if self.alternative == "smaller" else 1.0 - _EDGE
+
+
+_RATES: Bounds = {"gt": 0.0, "le": LARGEST_RATE}
+
+
+@final
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PoissonPower(_OneCountPower):
+    """Power of the test of one rate of events, :func:`dpinfer.poisson_ztest`.
+
+    - ``exposure``: time, or whatever the rate is per, > 0; solved for as the smallest from which on
+      the power is reached, as far as a grid of steps of 0.1 % shows.
+    - ``rate``: the true rate, > 0; solved for above ``value``, below it for the alternative
+      ``"smaller"``.
+    - ``value``: the rate under the null hypothesis, > 0.
+    - ``alternative``, ``method``: ``"exact"`` or ``"asymptotic"``, as for the test.
+
+    As for a proportion, with a Poisson count of mean exposure·rate.
+    """
+
+    size = "exposure"
+    whole = False
+    own = {"exposure": _RATES, "rate": _RATES}  # noqa: RUF012
+    logarithmic = PowerRow.logarithmic | {"rate"}
+
+    def _laws(
+        self, law: NoiseLaw, size: FloatArray, own: FloatArray
+    ) -> tuple[OneCount, NoisyCount]:
+        null = _expected(collapse(size), self.value, "exposure * value")
+        truth = _expected(size, own, "exposure * rate")
+        return OneCount.of_events(null, law), NoisyPoisson(rate=truth, noise=law)
+
+    def range(self, name: str, known: Columns) -> tuple[float, float]:
+        if name != "rate":
+            return super().range(name, known)
+        if self.alternative == "smaller":
+            return self.value, max(_EDGE * self.value, SMALLEST_VALUE)
+        return self.value, 0.5 * LARGEST_RATE / max(float(known["exposure"]), 1.0)
+
+
+def _expected(exposure: FloatArray, rate: Any, name: str) -> FloatArray:
+    with np.errstate(over="ignore", under="ignore"):
+        expected = np.asarray(exposure * rate)
+    check_array(expected, name, ge=SMALLEST_VALUE, le=LARGEST_RATE, finite=False)
+    return collapse(expected)
+
+
+def critical_distance(test: OneCount, alpha: float, alternative: Alternative) -> FloatArray:
+    """Return the smallest distances, in counts, at which the exact test rejects.
+
+    For the alternative ``"smaller"`` distances are counted downwards. Where the noise is
+    whole-numbered they are those of whole numbers.
+    """
+    centre = np.atleast_1d(test.centre)
+    _check_work(test, centre)
+    rows = np.arange(centre.size)
+    spread = np.sqrt(np.square(np.atleast_1d(test.spread)) + test.law.noise.variance)
+    is_lattice = bool(integer_cells(test.law.noise, 1)[0])
+
+    def margin(distance: FloatArray, index: NDArray[np.intp]) -> FloatArray:
+        part = _rows(test, index)
+        tails = {"larger": part.larger, "smaller": part.smaller, "two-sided": part.further}
+        away = -distance if alternative == "smaller" else distance
+        tail = tails[alternative](np.broadcast_to(part.centre, distance.shape) + away)
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.maximum(np.log(tail), -1e6) - np.log(alpha))
+
+    _, high = find_root(
+        margin,
+        np.zeros(rows.size) if alternative == "two-sided" else -spread,
+        spread,
+        rtol=0.0 if is_lattice else _PRECISION,
+        atol=_NARROW if is_lattice else 0.0,
+        expand=True,
+    )
+    if is_lattice:
+        sides = {1.0: np.floor(centre + high) - centre, -1.0: centre - np.ceil(centre - high)}
+        near = [sides[sign] for sign in SIGNS[alternative]]
+        atoms = [np.where(margin(side, rows) <= 0.0, side, np.inf) for side in near]
+        nearest = np.min(atoms, axis=0)
+        high = np.where(np.isfinite(nearest), nearest, high)
+    return high.reshape(test.centre.shape)
+
+
+def _check_work(test: OneCount, centre: FloatArray) -> None:
+    """Refuse to look for a critical value if its tails are sums of too many terms."""
+    low, high = test.law._window(centre, "upper")
+    work = _TAILS * float(np.sum(high - low + 1.0)) * work_at_a_point(test.law.noise)
+    if work > max(_MOST_WORK, _WORK_FOR_EACH * centre.size):
+        raise InvalidParameterError(
+            f"{' and '.join(test.law.parameters)}, or the noise, must be smaller for the power of "
+            f"the exact test, which would take some {1e-7 * work:.2g} s: use method='asymptotic'"
+        )
+
+
+def _rows(test: OneCount, index: NDArray[np.intp]) -> OneCount:
+    if test.centre.ndim == 0:
+        return test
+    own = {name: x[index] if x.ndim else x for name, x in test.law.parameters.items()}
+    law = replace(test.law, **own)  # type: ignore[arg-type]
+    return replace(test, law=law, centre=test.centre[index], spread=test.spread[index])
 
 
 @final
@@ -87,20 +303,18 @@ class LinearPower(PowerRow):
       may have a law for each value.
     - ``alternative``, ``method``: ``"exact"`` or ``"asymptotic"``, as for the test.
 
-    The deviation of the published function from its value under the null hypothesis is S + shift,
-    where S = Σ cᵢeᵢ is the noise. With c the upper α/2 quantile of S the two-sided test rejects
-    beyond ±c, and its power is P(S > c - shift) + P(S > c + shift), by the law of S for both
-    methods; one-sided tests reject on one side, beyond the upper α quantile. There is no number of
-    observations: a small shift cannot be seen but with less noise. Under whole-numbered noise the
-    power has a step where the critical value changes: at a budget that is solved for it may be more
-    than was asked for.
+    With c the upper α/2 quantile of the noise S = Σ cᵢeᵢ the two-sided test rejects beyond ±c, and
+    its power is P(S > c - shift) + P(S > c + shift), by the law of S for both methods; one-sided
+    tests reject beyond the upper α quantile. There is no number of observations: a small shift
+    cannot be seen but with less noise. Under whole-numbered noise the power has a step where the
+    critical value changes: at a budget that is solved for it may be more than was asked for.
     """
 
     weights: Any = None
     alternative: Alternative = "two-sided"
     method: Literal["exact", "asymptotic"] = "exact"
 
-    own = ("shift",)
+    own = {"shift": {"ge": -_LARGEST_SHIFT, "le": _LARGEST_SHIFT}}  # noqa: RUF012
 
     def prepare(self) -> None:
         given = self.weights
@@ -118,14 +332,22 @@ class LinearPower(PowerRow):
     def shape(self) -> tuple[int, ...]:
         return np.shape(self.weights)
 
-    def check(self, name: str, value: Any) -> FloatArray:
-        return check_array(value, name, ge=-_LARGEST_SHIFT, le=_LARGEST_SHIFT)
-
     def at(self, law: NoiseLaw, alpha: float, columns: Columns) -> tuple[Any, Any]:
         noise = self._noise(law)
-        level = np.asarray(0.5 * alpha if self.alternative == "two-sided" else alpha)
-        signs = {"two-sided": [1.0, -1.0], "larger": [1.0], "smaller": [-1.0]}[self.alternative]
-        power = sum(self._beyond(noise, level, sign * columns["shift"]) for sign in signs)
+        level = np.asarray(tail_level(alpha, self.alternative))
+        power = np.zeros(columns["shift"].shape)
+        for sign in SIGNS[self.alternative]:
+            shift = sign * columns["shift"]
+            if self.method == "asymptotic":
+                # the critical value itself is rejected: P(S >= x) = P(S <= -x)
+                critical = float(noise.std) * -special.ndtri(level)
+                power = power + noise._cdf(shift - critical)
+                continue
+            # P(S >= t) <= level exactly where t is beyond the upper quantile, itself not included
+            critical = noise._isf(level)
+            slack = _ROUNDING * (np.abs(critical) + np.abs(shift))
+            whole = (critical == np.rint(critical)) & (shift == np.rint(shift))
+            power = power + noise._sf(critical - shift + np.where(whole, 0.0, slack))
         return np.minimum(power, 1.0), 0.0
 
     def _noise(self, law: NoiseLaw) -> WeightedSum:
@@ -136,18 +358,6 @@ class LinearPower(PowerRow):
                 "nothing to test, compare the values"
             )
         return noise
-
-    def _beyond(self, noise: WeightedSum, level: FloatArray, shift: FloatArray) -> FloatArray:
-        """Probability that S + shift is beyond the upper critical value."""
-        if self.method == "asymptotic":
-            # the critical value itself is rejected: P(S >= x) = P(S <= -x)
-            critical = float(noise.std) * -special.ndtri(level)
-            return noise._cdf(shift - critical)
-        # P(S >= t) <= level exactly where t is beyond the upper quantile, itself not included
-        critical = noise._isf(level)
-        slack = _ROUNDING * (np.abs(critical) + np.abs(shift))
-        whole = (critical == np.rint(critical)) & (shift == np.rint(shift))
-        return noise._sf(critical - shift + np.where(whole, 0.0, slack))
 
     def range(self, name: str, known: Columns) -> tuple[float, float]:
         if name != "shift":
@@ -175,17 +385,16 @@ class PairedCountsPower(ReplicatedPower):
 
     The published differences are dᵢ = effect·differenceᵢ + eᵢ. The largest, abs(dᵢ)/σᵢ, is not
     rejected up to a critical value c, and the exact power is 1 - Π P(abs(dᵢ) <= c·σᵢ). The sum of
-    squares has a noncentral χ² law where the noise is Gaussian, and its power is that of this law,
-    whatever the method. Under other noise it is simulated: the Monte Carlo error includes that of
-    the critical value where this is simulated, too. Only the noise is random: there is no number of
-    observations.
+    squares has a noncentral χ² law where the noise is Gaussian, whatever the method. Under other
+    noise it is simulated; the Monte Carlo error includes that of a simulated critical value. Only
+    the noise is random: there is no number of observations.
     """
 
     difference: Any
     statistic: Statistic = "max"
     method: Method | None = None
 
-    own = ("effect",)
+    own = {"effect": {}}  # noqa: RUF012
     optional = {"effect": 1.0}  # noqa: RUF012
 
     def prepare(self) -> None:
@@ -197,7 +406,8 @@ class PairedCountsPower(ReplicatedPower):
                 "difference must have a cell that is not 0: it is the alternative"
             )
         checked_method(self.method, check_option(self.statistic, "statistic", STATISTICS))
-        self.set(difference=freeze(cells))
+        most = limit / float(np.abs(cells).max())
+        self.set(difference=freeze(cells), own={"effect": {"ge": -most, "le": most}})
 
     def checked_mechanism(self) -> NoisePlan:
         if not isinstance(self.mechanism, (list, tuple)):
@@ -209,10 +419,6 @@ class PairedCountsPower(ReplicatedPower):
     @property
     def shape(self) -> tuple[int, ...]:
         return (np.size(self.difference),)
-
-    def check(self, name: str, value: Any) -> FloatArray:
-        limit = _LARGEST_DIFFERENCE / float(np.abs(self.difference).max())
-        return check_array(value, name, ge=-limit, le=limit)
 
     def range(self, name: str, known: Columns) -> tuple[float, float]:
         if name == "budget":
@@ -232,7 +438,7 @@ class PairedCountsPower(ReplicatedPower):
         law = problem.laws[problem.which[int(size.argmax())]]
         missed = float(law._isf(np.asarray(_MISSED)))
         farthest = (critical * float(law.std) + missed) / float(size.max())
-        return 0.0, min(farthest, _LARGEST_DIFFERENCE / float(size.max()))
+        return 0.0, min(farthest, self.own["effect"]["le"])
 
     def _noise(self, law: NoiseLaw) -> NoiseOnly:
         nothing = np.zeros(self.difference.shape)
@@ -246,10 +452,8 @@ class PairedCountsPower(ReplicatedPower):
     def at(self, law: NoiseLaw, alpha: float, columns: Columns) -> tuple[Any, Any]:
         problem = self._noise(law)
         critical = self._critical(problem, alpha)
-        found = [
-            self._rejected(problem, alpha, critical, effect * self.difference)
-            for effect in columns["effect"].tolist()
-        ]
+        shifts = [effect * self.difference for effect in columns["effect"].tolist()]
+        found = [self._rejected(problem, alpha, critical, shift) for shift in shifts]
         power, error = np.array(found).reshape(-1, 2).T
         return power, error
 
@@ -271,7 +475,7 @@ class PairedCountsPower(ReplicatedPower):
         if critical is None:
             null = DrawTables(problem.laws, problem.which, self.statistic)
             return simulated_power(null, truth, alpha, shift.size, self.simulation())
-        draw = Beyond(truth, critical)
+        draw = partial(reaches, truth, critical)
         return simulated_rate(draw, self.simulation(), draws_in_block(shift.size))
 
 
@@ -309,30 +513,6 @@ def _is_gaussian(problem: NoiseOnly) -> bool:
     return all(isinstance(law, Gaussian) for law in problem.laws)
 
 
-_FLAT = 1e-12
-"""Trends this small, relative to the terms of which they are the sum, are none but for rounding."""
-
-_LEAST = 1e-15
-"""Share of a cell that stands for 0: laws of counts are for shares above it."""
-
-_LARGEST_RATIO = 1e6
-_SAME = 1e-12
-
-_SMALLEST_LOG = -700.0
-_CLOSE = 1e-12
-"""Logarithms of p-values this close to that of the level are it."""
-
-_QUICK = 1 << 22
-"""Work of one tail, some 0.4 s, up to which a power is exact by default: it takes dozens."""
-
-_KNOTS = 7
-_FARTHEST = 4.0
-"""Number of proportions with simulated critical values, and how far from the mean, in spreads."""
-
-Source = Callable[[], Simulation]
-"""What returns one and the same source of replicates each time."""
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _TrendPower(EffectPower, PowerWithLimit):
     """Power of a test of a trend, at the truth null + effect·(truth - null)."""
@@ -340,15 +520,8 @@ class _TrendPower(EffectPower, PowerWithLimit):
     scores: Any = None
 
     @abstractmethod
-    def _moments_of(
-        self, law: NoiseLaw, nobs: int, value: FloatArray
-    ) -> tuple[float, float, float]:
+    def _moments_of(self, law: NoiseLaw, nobs: int, value: FloatArray) -> Moments:
         """Mean of the deviation, and its spread under the null hypothesis and at the truth."""
-
-    @property
-    @abstractmethod
-    def _slope(self) -> FloatArray:
-        """Terms of which the sum is the trend of the alternative."""
 
     def prepare(self) -> None:
         super().prepare()
@@ -359,6 +532,11 @@ class _TrendPower(EffectPower, PowerWithLimit):
     def shape(self) -> tuple[int, ...]:
         return np.shape(self.truth)
 
+    @property
+    def sizes(self) -> FloatArray:
+        """What a step of a cell counts in the trend."""
+        return np.ones(self.shape)
+
     def moments(self, law: NoiseLaw, columns: Columns) -> Moments:
         rows = zip(columns["nobs"].flat, columns["effect"].flat, strict=True)
         found = [self._moments_of(law, int(n), self.value_at(float(effect))) for n, effect in rows]
@@ -366,12 +544,28 @@ class _TrendPower(EffectPower, PowerWithLimit):
         return mean, null, truth
 
     def has_effect(self, known: Columns) -> bool:
-        slope = float(known["effect"]) * float(self._slope.sum())
-        is_flat = abs(slope) <= _FLAT * float(np.abs(self._slope).sum())
+        centred = self.scores - self.sizes @ self.scores / self.sizes.sum()
+        terms = self.sizes * self.line[1] * centred
+        slope = float(known["effect"]) * float(terms.sum())
+        is_flat = abs(slope) <= _FLAT * float(np.abs(terms).sum())
         return not is_flat and is_alternative(self.alternative, slope)
 
     def guess(self, name: str, known: Columns, target: float) -> float | None:
         return self.limit(name, known, target)
+
+    def _scored(self, draw: Draw) -> Draw:
+        return partial(_scored, draw, self.alternative)
+
+
+def _score(z: FloatArray, alternative: Alternative) -> FloatArray:
+    """Return what is large where a test rejects."""
+    return np.abs(z) if alternative == "two-sided" else np.asarray(SIGNS[alternative][0] * z)
+
+
+def _scored(
+    draw: Draw, alternative: Alternative, size: int, rng: np.random.Generator
+) -> FloatArray:
+    return _score(draw(size, rng), alternative)
 
 
 @final
@@ -419,30 +613,66 @@ class TrendPower(_TrendPower):
     def line(self) -> tuple[FloatArray, FloatArray]:
         return self.shares, self.truth - self.shares
 
-    @property
-    def _slope(self) -> FloatArray:
-        return np.asarray(self.line[1] * (self.scores - self.scores.mean()))
-
     def value_at(self, effect: float) -> FloatArray:
         value = np.maximum(super().value_at(effect), _LEAST)
         return np.asarray(value / value.sum())
 
-    def _moments_of(
+    def _laws(
         self, law: NoiseLaw, nobs: int, value: FloatArray
-    ) -> tuple[float, float, float]:
-        trend = self._trend(law, nobs, value)
-        return (trend.shift, *trend.spreads)
+    ) -> tuple[NoisyScores, NoisyScores, float]:
+        """Return the laws of the deviation at p and, but for a shift, at q, and the shift."""
+        null = NoisyScores.of(nobs, self.shares, self.scores, law)
+        truth = NoisyScores(nobs, value, null.scores, law)
+        return null, truth, float(nobs * ((value - self.shares) @ null.scores))
+
+    def _moments_of(self, law: NoiseLaw, nobs: int, value: FloatArray) -> Moments:
+        null, truth, shift = self._laws(law, nobs, value)
+        return shift, _std(null), _std(truth)
 
     def probability(
         self, law: NoiseLaw, alpha: float, nobs: int, value: FloatArray
     ) -> tuple[float, float]:
-        trend = self._trend(law, nobs, value)
-        method = self.method or ("exact" if trend.is_quick else "monte-carlo")
-        by = {"exact": trend.exact, "monte-carlo": trend.monte_carlo}.get(method, trend.asymptotic)
-        return by(alpha, self.simulation())
+        null, truth, shift = self._laws(law, nobs, value)
+        quick = all(x.default_method == "exact" and x.work <= _QUICK for x in (null, truth))
+        draw = self._scored(partial(_shifted, truth, shift, null.spread))
+        method = self.method or ("exact" if quick else "monte-carlo")
+        if method == "monte-carlo":
+            drawn = self._scored(null.draw)
+            return simulated_power(drawn, draw, alpha, value.size, self.simulation())
 
-    def _trend(self, law: NoiseLaw, nobs: int, value: FloatArray) -> TrendOfCounts:
-        return TrendOfCounts.of(nobs, (self.shares, value), self.scores, law, self.alternative)
+        def slack(critical: float) -> float:
+            far = np.asarray(abs(critical) + abs(shift))
+            return float(null.slack(far) + truth.slack(far))
+
+        def tails(law: NoisyScores, point: FloatArray, moved: float = 0.0) -> FloatArray:
+            beyond = np.zeros(point.shape)
+            for sign in SIGNS[self.alternative]:
+                beyond += law.upper(point - moved) if sign > 0.0 else law.lower(-point - moved)
+            return np.minimum(beyond, 1.0)
+
+        spread = _std(null)
+        if self.method == "asymptotic":
+            critical = -special.ndtri(tail_level(alpha, self.alternative)) * spread
+            if not quick:
+                beyond = partial(reaches, draw, critical / null.spread)
+                return simulated_rate(beyond, self.simulation(), draws_in_block(value.size))
+            critical -= 2.0 * slack(critical)  # the critical value itself is rejected
+        else:
+            low = 0.0 if self.alternative == "two-sided" else -spread
+            critical = critical_value(partial(tails, null), alpha, 2.0 * spread, low)
+        # tails include atoms within their slack, here on the wrong side
+        return float(tails(truth, np.array([critical + 2.0 * slack(critical)]), shift)[0]), 0.0
+
+
+def _std(law: NoisyScores) -> float:
+    return float(np.hypot(law.spread, law.noise_std))
+
+
+def _shifted(
+    truth: NoisyScores, shift: float, unit: float, size: int, rng: np.random.Generator
+) -> FloatArray:
+    """Draw deviations in units of their spread under the null hypothesis."""
+    return (truth.draw(size, rng) * truth.spread + shift) / unit
 
 
 @final
@@ -462,9 +692,9 @@ class ProportionsTrendPower(_TrendPower):
 
     The proportions are p̄ + effect·(truth - p̄), where p̄ is the mean of ``truth`` with the weights
     ``ratios``. All powers are simulated. The critical value of ``"monte-carlo"`` depends on the
-    estimated common proportion. It is simulated at 7 proportions, up to 4 standard deviations to
-    both sides of the mean, and interpolated. The test itself has the further randomness of its own
-    replicates, which is left out.
+    estimated common proportion: it is simulated at 7 proportions, up to 4 standard deviations to
+    both sides of the mean, and interpolated. The further randomness of the test's own replicates is
+    left out.
     """
 
     ratios: Any = None
@@ -483,8 +713,17 @@ class ProportionsTrendPower(_TrendPower):
             ratios = check_array(self.ratios, "ratios", ndim=1, ge=1.0 / limit, le=limit)
             check_length(ratios, "ratios", values.size, "the groups of truth")
         check_method(self.method, ("monte-carlo", "asymptotic"))
-        self.set(truth=freeze(values), ratios=freeze(ratios))
+        most = LARGEST_SIZE / max(float(ratios.max()), 1.0)
+        self.set(
+            truth=freeze(values),
+            ratios=freeze(ratios),
+            own={**self.own, "nobs": {"ge": 1.0, "le": most}},
+        )
         super().prepare()
+
+    @property
+    def sizes(self) -> FloatArray:
+        return np.asarray(self.ratios)
 
     @property
     def largest_effect(self) -> float:
@@ -503,37 +742,55 @@ class ProportionsTrendPower(_TrendPower):
         common = float(self.ratios @ self.truth / self.ratios.sum())
         return np.full(self.truth.size, common), self.truth - common
 
-    @property
-    def _slope(self) -> FloatArray:
-        centred = self.scores - self.ratios @ self.scores / self.ratios.sum()
-        return np.asarray(self.ratios * self.line[1] * centred)
-
-    def check(self, name: str, value: Any) -> FloatArray:
-        if name == "nobs":
-            largest = LARGEST_SIZE / max(float(self.ratios.max()), 1.0)
-            return check_integer_array(value, name, ge=1, le=largest)
-        return super().check(name, value)
-
     def value_at(self, effect: float) -> FloatArray:
         null, step = self.line
         return np.asarray(np.clip(null + effect * step, 0.0, 1.0))
 
-    def _moments_of(
-        self, law: NoiseLaw, nobs: int, value: FloatArray
-    ) -> tuple[float, float, float]:
-        return self._trend(law, nobs, value).moments
+    def _model(self, law: NoiseLaw, nobs: int) -> TrendOfProportions:
+        trials = np.maximum(np.rint(self.ratios * nobs), 1.0)
+        return TrendOfProportions.of(trials, self.scores, law)
+
+    def _moments_of(self, law: NoiseLaw, nobs: int, value: FloatArray) -> Moments:
+        model = self._model(law, nobs)
+        trials, squares = model.trials, np.square(model.centred)
+        noise = float(np.sum(squares * law.variance))
+        common = np.full(trials.size, float(model.share(trials * value)))
+        null, truth = (
+            float(np.sqrt((trials * p * (1.0 - p)) @ squares + noise)) for p in (common, value)
+        )
+        return float((trials * value) @ model.centred), null, max(truth, 1e-9 * null)
 
     def probability(
         self, law: NoiseLaw, alpha: float, nobs: int, value: FloatArray
     ) -> tuple[float, float]:
-        trend = self._trend(law, nobs, value)
-        by = trend.monte_carlo if self.method == "monte-carlo" else trend.asymptotic
-        return by(alpha, self.simulation)
+        model, block = self._model(law, nobs), draws_in_block(value.size)
+        draw = DrawTrend(model, value)
+        if self.method == "asymptotic":
+            z = -float(special.ndtri(tail_level(alpha, self.alternative)))
+            return simulated_rate(partial(reaches, self._scored(draw), z), self.simulation(), block)
+        sampling = float(model.trials @ (value * (1.0 - value)))
+        noise = float(np.broadcast_to(law.variance, value.shape).sum())
+        steps = np.sqrt(sampling + noise) * np.linspace(-_FARTHEST, _FARTHEST, _KNOTS)
+        knots = np.unique(model.share((model.trials @ value + steps)[:, np.newaxis]))
+        nulls = [self._scored(DrawTrend(model, float(knot))) for knot in knots]
+        critical = np.array([critical_values(x, alpha, self.simulation(), block) for x in nulls])
+        rejected = (partial(_rejected, draw, self.alternative, knots, x) for x in critical.T)
+        shares = [simulated_rate(draws, self.simulation(), block)[0] for draws in rejected]
+        return power_and_error(np.array(shares), self.reps)
 
-    def _trend(self, law: NoiseLaw, nobs: int, value: FloatArray) -> TrendOfGroups:
-        trials = np.maximum(np.rint(self.ratios * nobs), 1.0)
-        model = TrendOfProportions.of(trials, self.scores, law)
-        return TrendOfGroups(model, value, self.alternative)
+
+def _rejected(
+    draw: DrawTrend,
+    alternative: Alternative,
+    knots: FloatArray,
+    points: FloatArray,
+    size: int,
+    rng: np.random.Generator,
+) -> FloatArray:
+    """Draw 1 where a test rejects, its critical value interpolated; 0 elsewhere."""
+    counts = draw.counts(size, rng)
+    critical = np.interp(draw.model.share(counts), knots, points)
+    return (_score(draw.model.statistic(counts), alternative) >= critical).astype(np.float64)
 
 
 def _checked_shares(shares: Any, name: str) -> FloatArray:
@@ -543,205 +800,3 @@ def _checked_shares(shares: Any, name: str) -> FloatArray:
             f"{name} must be those of at least 2 cells and not all 0, got {array.size} cells"
         )
     return np.asarray(array / array.sum())
-
-
-@dataclass(frozen=True, eq=False)
-class TrendOfCounts:
-    """The deviation of published counts from no trend, under the null hypothesis and in truth."""
-
-    null: NoisyScores
-    truth: NoisyScores
-    alternative: Alternative
-
-    @classmethod
-    def of(
-        cls,
-        nobs: int,
-        shares: tuple[FloatArray, FloatArray],
-        scores: FloatArray,
-        noise: NoiseLaw,
-        alternative: Alternative,
-    ) -> Self:
-        null = NoisyScores.of(nobs, shares[0], scores, noise)
-        return cls(null, NoisyScores(nobs, shares[1], null.scores, noise), alternative)
-
-    @cached_property
-    def shift(self) -> float:
-        return float(self.null.nobs * ((self.truth.shares - self.null.shares) @ self.null.scores))
-
-    @property
-    def spreads(self) -> tuple[float, float]:
-        null, truth = (np.hypot(law.spread, law.noise_std) for law in (self.null, self.truth))
-        return float(null), float(truth)
-
-    @property
-    def is_quick(self) -> bool:
-        return all(
-            law.default_method == "exact" and law.work <= _QUICK for law in (self.null, self.truth)
-        )
-
-    def exact(self, alpha: float, simulation: Simulation) -> tuple[float, float]:
-        return self._beyond(self._critical(alpha)), 0.0
-
-    def asymptotic(self, alpha: float, simulation: Simulation) -> tuple[float, float]:
-        two_sided = self.alternative == "two-sided"
-        critical = -special.ndtri(0.5 * alpha if two_sided else alpha) * self.spreads[0]
-        if self.is_quick:
-            # the critical value itself is rejected
-            return self._beyond(critical - 2.0 * self._slack(critical)), 0.0
-        draw = Beyond(Scored(self._truth_draws, self.alternative), critical / self.null.spread)
-        return simulated_rate(draw, simulation, draws_in_block(self.null.scores.size))
-
-    def monte_carlo(self, alpha: float, simulation: Simulation) -> tuple[float, float]:
-        """Power of the simulated test."""
-        null = Scored(self.null.draw, self.alternative)
-        truth = Scored(self._truth_draws, self.alternative)
-        return simulated_power(null, truth, alpha, self.null.scores.size, simulation)
-
-    @property
-    def _truth_draws(self) -> ShiftedScores:
-        return ShiftedScores(self.truth, self.shift, self.null.spread)
-
-    def _critical(self, alpha: float) -> float:
-        """Return a deviation just above the largest that the exact test does not reject."""
-
-        def margin(t: FloatArray, _: NDArray[np.intp]) -> FloatArray:
-            with np.errstate(divide="ignore"):
-                gap = np.maximum(np.log(self._pvalue(t)), _SMALLEST_LOG) - np.log(alpha)
-            return np.where(np.abs(gap) < _CLOSE, 0.0, gap)
-
-        spread = self.spreads[0]
-        low = 0.0 if self.alternative == "two-sided" else -spread
-        _, high = find_root(margin, np.array([low]), np.array([2.0 * spread]), expand=True)
-        return float(high[0])
-
-    def _pvalue(self, t: FloatArray) -> FloatArray:
-        """P-value of the exact test at a deviation; downwards for the alternative "smaller"."""
-        tail = np.zeros(t.shape)
-        if self.alternative != "smaller":
-            tail = tail + self.null.upper(t)
-        if self.alternative != "larger":
-            tail = tail + self.null.lower(-t)
-        return np.minimum(tail, 1.0)
-
-    def _beyond(self, critical: float) -> float:
-        """Probability in truth of a deviation beyond a critical one, itself not included."""
-        # tails include atoms within their slack, here on the wrong side
-        point = np.array([critical + 2.0 * self._slack(critical)])
-        power = 0.0
-        if self.alternative != "smaller":
-            power += float(self.truth.upper(point - self.shift)[0])
-        if self.alternative != "larger":
-            power += float(self.truth.lower(-point - self.shift)[0])
-        return min(power, 1.0)
-
-    def _slack(self, critical: float) -> float:
-        far = np.asarray(abs(critical) + abs(self.shift))
-        return float(self.null.slack(far) + self.truth.slack(far))
-
-
-@dataclass(frozen=True, eq=False)
-class ShiftedScores:
-    """Draws deviations in units of their spread under the null hypothesis."""
-
-    truth: NoisyScores
-    shift: float
-    spread: float
-
-    def __call__(self, size: int, rng: np.random.Generator) -> FloatArray:
-        return (self.truth.draw(size, rng) * self.truth.spread + self.shift) / self.spread
-
-
-@dataclass(frozen=True, eq=False)
-class TrendOfGroups:
-    """Published counts of groups with their true proportions, and the test of a trend."""
-
-    model: TrendOfProportions
-    value: FloatArray
-    alternative: Alternative
-
-    @cached_property
-    def moments(self) -> tuple[float, float, float]:
-        """Mean of Σ cᵢyᵢ, and its spread at the common proportion and at the true ones."""
-        trials, centred = self.model.trials, self.model.centred
-        noise = float(np.sum(np.square(centred) * self.model.noise.variance))
-        common = np.full(trials.size, float(self.model.share(trials * self.value)))
-        null, truth = (
-            float(np.sqrt((trials * p * (1.0 - p)) @ np.square(centred) + noise))
-            for p in (common, self.value)
-        )
-        return float((trials * self.value) @ centred), null, max(truth, 1e-9 * null)
-
-    def asymptotic(self, alpha: float, source: Source) -> tuple[float, float]:
-        critical = -float(special.ndtri(0.5 * alpha if self.alternative == "two-sided" else alpha))
-        draw = Beyond(Scored(self._draw, self.alternative), critical)
-        return simulated_rate(draw, source(), self._block)
-
-    def monte_carlo(self, alpha: float, source: Source) -> tuple[float, float]:
-        """Power of the test that simulates at the estimated common proportion.
-
-        Critical values are simulated at some proportions, and interpolated.
-        """
-        knots = self._knots
-        critical = np.array([self._critical(alpha, float(knot), source()) for knot in knots])
-        power, less, more = (
-            simulated_rate(
-                _RejectedTrends(self._draw, self.alternative, knots, points), source(), self._block
-            )[0]
-            for points in critical.T
-        )
-        return power, float(np.hypot(counting_error(power, source().reps), 0.5 * (more - less)))
-
-    @property
-    def _draw(self) -> DrawTrend:
-        return DrawTrend(self.model, self.value)
-
-    @property
-    def _block(self) -> int:
-        return draws_in_block(self.value.size)
-
-    @property
-    def _knots(self) -> FloatArray:
-        trials = self.model.trials
-        sampling = float(trials @ (self.value * (1.0 - self.value)))
-        noise = float(np.broadcast_to(self.model.noise.variance, trials.shape).sum())
-        steps = np.sqrt(sampling + noise) * np.linspace(-_FARTHEST, _FARTHEST, _KNOTS)
-        counts = (trials @ self.value + steps)[:, np.newaxis]
-        return np.unique(self.model.share(counts))
-
-    def _critical(self, alpha: float, share: float, simulation: Simulation) -> FloatArray:
-        null = Scored(DrawTrend(self.model, share), self.alternative)
-        return critical_values(null, alpha, simulation, self._block)
-
-
-@dataclass(frozen=True, eq=False)
-class _RejectedTrends:
-    """Draws 1 where the test rejects, 0 elsewhere; can be pickled."""
-
-    draw: DrawTrend
-    alternative: Alternative
-    knots: FloatArray
-    critical: FloatArray
-
-    def __call__(self, size: int, rng: np.random.Generator) -> FloatArray:
-        counts = self.draw.counts(size, rng)
-        model = self.draw.model
-        critical = np.interp(model.share(counts), self.knots, self.critical)
-        reached = score(model.statistic(counts), self.alternative) >= critical
-        return reached.astype(np.float64)
-
-
-@dataclass(frozen=True, eq=False)
-class Scored:
-    """Draws a statistic so that what is large is against the null hypothesis; can be pickled."""
-
-    draw: Draw
-    alternative: Alternative
-
-    def __call__(self, size: int, rng: np.random.Generator) -> FloatArray:
-        return score(self.draw(size, rng), self.alternative)
-
-
-def score(z: FloatArray, alternative: Alternative) -> FloatArray:
-    """Return what is large where a test rejects."""
-    return np.abs(z) if alternative == "two-sided" else np.asarray(SIGNS[alternative] * z)

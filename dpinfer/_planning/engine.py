@@ -7,23 +7,78 @@ that vary, which broadcast and can be solved for, beside ``alpha`` and ``budget`
 from __future__ import annotations
 
 import warnings
-from abc import ABC, abstractmethod
+from abc import ABC
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from math import prod
 from typing import Any, ClassVar
 
 import numpy as np
 
-from dpinfer._check import Alternative, FloatArray, check_array, check_option, check_scalar, show
-from dpinfer._planning.search import LARGEST_SIZE, Search
-from dpinfer.errors import ApproximationWarning, InvalidParameterError
+from dpinfer._check import (
+    Alternative,
+    FloatArray,
+    check_array,
+    check_integer_array,
+    check_option,
+    check_scalar,
+    show,
+)
+from dpinfer._numerics.roots import find_root
+from dpinfer.errors import ApproximationWarning, ConvergenceError, InvalidParameterError
 from dpinfer.mechanisms import Exact
 from dpinfer.mechanisms.independent import as_noise
 from dpinfer.mechanisms.law import NoiseLaw
 
 NoisePlan = NoiseLaw | Callable[[float], NoiseLaw]
 """A law of noise, or what makes one from a privacy budget, as ``Laplace.from_epsilon`` does."""
+
+Columns = Mapping[str, FloatArray]
+"""Numbers by their names: arrays of one shape (m,), or of shape () where all but one are known."""
+
+Bounds = Mapping[str, Any]
+"""What a number is between, as arguments of a check: ge, gt, le, lt."""
+
+BUDGETS = (1e-9, 1e9)
+_LEVELS = (1e-12, 1.0 - 1e-12)
+"""Ranges in which a budget and a level are looked for."""
+
+LARGEST_SIZE = 1e12
+_SMALLEST_SIZE = 1e-9
+"""Between these a number of observations is looked for, from 1 on where it is whole."""
+
+SIZES: Bounds = {"ge": 1.0, "le": LARGEST_SIZE}
+
+SIGNS: Mapping[Alternative, tuple[float, ...]] = {
+    "two-sided": (1.0, -1.0),
+    "larger": (1.0,),
+    "smaller": (-1.0,),
+}
+"""Of the tails in which a test rejects: 1.0 for the upper one."""
+
+_SIMULATED = 1e-4
+"""Relative precision of what is solved for by simulated powers: replicates tell no more."""
+
+_LEAST_ALPHA = 1e-300
+"""Shares of smaller ones may be 0, whose quantiles are infinite."""
+
+_WINDOW = 2048
+"""Largest number of neighbours at which a sample size is tried as well."""
+
+_COSTLY, _FEW = 1e5, 129
+"""Beyond this size, so many of these neighbours are tried."""
+
+_AROUND = 0.02
+"""How far around a guess to look first, as a logarithm; doubled each time."""
+
+_FIRST_STEP = 2.0**-6
+"""Share of a range at which the search for an argument begins."""
+
+_PRECISION = 1e-10
+"""Relative precision of what is solved for."""
+
+_LEAST = 1e-12
+"""Stands for an excess of 0, which would end a search; rounding errors are smaller."""
 
 
 def check_plan(
@@ -58,25 +113,172 @@ def check_law(
     return mechanism
 
 
-Columns = Mapping[str, FloatArray]
-"""Numbers by their names: arrays of one shape (m,), or of shape () where all but one are known."""
+def check_method(method: Any, options: tuple[str, ...]) -> None:
+    """Refuse what is no method of a plan; the limit is called "asymptotic"."""
+    if isinstance(method, str) and method == "normal" and "asymptotic" in options:
+        raise InvalidParameterError("method must be 'asymptotic' for the limit, got 'normal'")
+    check_option(method, "method", options)
 
-BUDGETS = (1e-9, 1e9)
-"""Range in which a budget is looked for."""
 
-_LEVELS = (1e-12, 1.0 - 1e-12)
-"""Range in which a level is looked for."""
+def tail_level(alpha: float, alternative: Alternative) -> float:
+    """Return the level of each tail."""
+    return 0.5 * alpha if alternative == "two-sided" else alpha
 
-_SIMULATED = 1e-4
-"""Relative precision of what is solved for by simulated powers: replicates tell no more."""
 
-_LEAST_ALPHA = 1e-300
-"""Shares of smaller ones may be 0, whose quantiles are infinite."""
+def is_alternative(alternative: Alternative, effect: float) -> bool:
+    return any(sign * effect > 0.0 for sign in SIGNS[alternative])
+
+
+@dataclass
+class Search:
+    """What is wanted of a quantity, and the quantity as a function of the argument ``by``.
+
+    It is reached from below where it ``rises``, as a power, and from above otherwise, as a width.
+    """
+
+    quantity: str
+    target: float
+    rises: bool
+    by: str
+    values: Callable[[FloatArray], FloatArray]
+    precision: float = _PRECISION
+    """Relative precision of what is found from a guess; larger once a power was simulated."""
+
+    def first(self, low: float, high: float, *, logarithmic: bool) -> float:
+        """Return where between two ends, the first of which falls short, the target is reached."""
+        scale, back = (np.log, np.exp) if logarithmic else (np.positive, np.positive)
+        start, span = float(scale(low)), float(scale(high) - scale(low))
+
+        def lack(share: FloatArray) -> FloatArray:
+            return self.lack(np.asarray(back(start + span * share)))
+
+        if lack(np.zeros(1))[0] <= 0.0:
+            raise self.reached(low)
+        # the far end may be costly, and is rarely needed
+        end = _FIRST_STEP
+        while (short := lack(np.array([end]))[0]) > 0.0 and end < 1.0:
+            end *= 2.0
+        if short > 0.0:
+            raise self.unreachable(high)
+        # an error of the logarithm is a relative one of the argument
+        precision = _PRECISION / max(1.0, abs(span) * end if logarithmic else end)
+        return float(back(start + span * _bracket(lack, 0.0, end, precision)))
+
+    def size(self, *, whole: bool, dips: bool) -> float:
+        """Return the size from which on all sizes that are tried reach the target.
+
+        ``dips`` says that the quantity is not monotone, so that neighbours are tried, too.
+        """
+        high = 1.0
+        while self.lack_at(high) > 0.0:
+            high *= 2.0
+            if high > LARGEST_SIZE:
+                raise self.unreachable(LARGEST_SIZE)
+        while not whole and self.lack_at(0.5 * high) <= 0.0:
+            high *= 0.5
+            if high < _SMALLEST_SIZE:
+                raise self.reached(high)
+        if whole:
+            low = np.floor(0.5 * high)
+            while high - low > 1.0:
+                middle = float(np.floor(0.5 * (low + high)))
+                low, high = (low, middle) if self.lack_at(middle) <= 0.0 else (middle, high)
+        else:
+            high = _bracket(self.lack, 0.5 * high, high)
+        return self._after_dips(high, whole=whole) if dips else float(high)
+
+    def near(self, guess: float, least: float, largest: float, *, whole: bool = False) -> float:
+        """Return where the target is reached and just before it is not, from a guess above 0.
+
+        Arguments are looked for between ``least`` and ``largest``, few that are far from the
+        answer are tried, and none twice. Whole numbers may start at one that is more than enough.
+        """
+        known: dict[float, float] = {}
+
+        def lack(at: float) -> float:
+            if at not in known:
+                known[at] = self.lack_at(at)
+            return known[at]
+
+        up, down = (np.ceil, np.floor) if whole else (np.positive, np.positive)
+        low = high = float(np.clip(up(guess), least, largest))
+        step = _AROUND
+        while lack(high) > 0.0:
+            if high >= largest:
+                raise self.unreachable(largest)
+            low, high, step = high, min(float(up(high * np.exp(step))), largest), 2.0 * step
+        while low == high or lack(low) <= 0.0:
+            if low <= least:
+                if whole:
+                    return low
+                raise self.reached(least)
+            low, high, step = max(float(down(low * np.exp(-step))), least), low, 2.0 * step
+        _, found = find_root(
+            lambda x, _: np.array([lack(float(up(x[0])))]),
+            np.array([low]),
+            np.array([high]),
+            rtol=0.0 if whole else self.precision,
+            atol=0.5 if whole else 0.0,
+        )
+        return float(up(found[0]))
+
+    def lack(self, at: FloatArray) -> FloatArray:
+        """Return what lacks to the target; below 0 where it is just reached, for a step's start."""
+        sign = 1.0 if self.rises else -1.0
+        missing = sign * (self.target - self.values(at))
+        return np.where(missing <= 0.0, np.minimum(missing, -_LEAST), missing)
+
+    def lack_at(self, at: float) -> float:
+        return float(self.lack(np.array([at]))[0])
+
+    def _after_dips(self, size: float, *, whole: bool) -> float:
+        """Return the size after the last of its neighbours that fails, if one does."""
+        reach = min(_WINDOW, np.ceil(8.0 * np.sqrt(size)))
+        step = 1.0 if whole else size * 1e-3
+        # where powers are costly, teeth are small, and fewer neighbours tell
+        tried = 2.0 * reach + 1.0 if size <= _COSTLY else _FEW
+        near = size + step * np.unique(np.rint(np.linspace(-reach, reach, int(tried))))
+        near = near[near >= (1.0 if whole else step)]
+        fails = np.flatnonzero(self.lack(near) > (0.0 if whole else _LEAST))
+        if not fails.size:
+            return float(near[0])
+        if fails[-1] == near.size - 1:
+            return self._after_dips(float(near[-1]) + step, whole=whole)
+        last, following = near[fails[-1]], near[fails[-1] + 1]
+        return float(following) if whole else _bracket(self.lack, last, following)
+
+    def reached(self, least: float) -> InvalidParameterError:
+        reached = self.values(np.array([least]))[0]
+        return InvalidParameterError(
+            f"{self.quantity} must be {'larger' if self.rises else 'smaller'} than {reached:.6g}, "
+            f"which {self.by} = {least:.6g} has already, got {self.target}"
+        )
+
+    def unreachable(self, largest: float) -> InvalidParameterError:
+        reached = self.values(np.array([largest]))[0]
+        return InvalidParameterError(
+            f"{self.quantity} must be one that can be reached: it is {reached:.6g} at "
+            f"{self.by} = {largest:.6g}, got {self.target}"
+        )
+
+
+def _bracket(
+    lack: Callable[[FloatArray], FloatArray], low: float, high: float, precision: float = _PRECISION
+) -> float:
+    """Return the end that lacks nothing of a small bracket; ``low`` may be the larger number."""
+    span = high - low
+    _, found = find_root(
+        lambda share, _: lack(low + span * share), np.zeros(1), np.ones(1), rtol=0.0, atol=precision
+    )
+    return float(low + span * found[0])
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Row(ABC):
-    """How one procedure is planned; see the rows themselves."""
+    """How one procedure is planned; see the rows themselves.
+
+    A row has to have ``at`` or, where each setting is found by itself, ``one``.
+    """
 
     procedure: Any
     mechanism: Any = None
@@ -91,9 +293,9 @@ class Row(ABC):
     error: ClassVar[str]
     """Name of the column with the errors."""
 
-    own: ClassVar[tuple[str, ...]] = ()
+    own: ClassVar[Mapping[str, Bounds]] = {}
     given: ClassVar[tuple[str, ...]] = ()
-    """Names of the numbers beside alpha and budget, and of those that are not solved for."""
+    """The numbers beside alpha and budget, and the names of those that are not solved for."""
 
     optional: ClassVar[Mapping[str, float]] = {}
     """Numbers that may be left out, and what they then are."""
@@ -127,12 +329,19 @@ class Row(ABC):
     def checked_mechanism(self) -> NoisePlan:
         return check_plan(self.mechanism, self.shape)
 
-    @abstractmethod
     def at(self, law: NoiseLaw, alpha: float, columns: Columns) -> tuple[Any, Any]:
         """Return the quantity under one law and level, and its errors; they broadcast to (m,)."""
+        if not self.own:
+            return self.one(law, alpha)
+        rows = np.stack([columns[name] for name in self.own], axis=1)
+        settings, inverse = np.unique(rows, axis=0, return_inverse=True)
+        found = np.array([self.one(law, alpha, *setting) for setting in settings.tolist()])
+        values, errors = found[inverse.reshape(-1)].T
+        return values, errors
 
-    def check(self, name: str, value: Any) -> FloatArray:
-        return check_array(value, name)
+    def one(self, law: NoiseLaw, alpha: float, *own: float) -> tuple[float, float]:
+        """Return the quantity for one value of each of the own numbers, and its error."""
+        raise NotImplementedError
 
     def range(self, name: str, known: Columns) -> tuple[float, float]:
         """Return values of a number: one that falls short and the one that is farthest."""
@@ -142,12 +351,21 @@ class Row(ABC):
         """Return about what is looked for, where that saves time."""
         return None
 
+    def found_by(self, name: str, known: Columns, target: float, **changes: Any) -> float | None:
+        """Return what a plan that costs less needs; None if it cannot have it."""
+        try:
+            return replace(self, **changes).find(name, known, target)
+        except (InvalidParameterError, ConvergenceError):
+            return None
+
     def ends(self, name: str, known: Columns) -> tuple[float, float]:
         """Return the ends between which a number is looked for from a guess."""
-        return (1.0, LARGEST_SIZE) if name == self.size else self.range(name, known)
+        if name == self.size and self.whole:
+            return float(self.own[name]["ge"]), float(self.own[name]["le"])
+        return self.range(name, known)
 
     def precision(self, name: str) -> float:
-        return 1e-10
+        return _PRECISION
 
     def doubts(self, columns: Columns) -> list[str]:
         return []
@@ -187,16 +405,18 @@ class Row(ABC):
             object.__setattr__(self, name, value)
 
     def checked(self, name: str, value: Any) -> FloatArray:
+        if name in self.own:
+            is_whole = name == self.size and self.whole
+            check = check_integer_array if is_whole else check_array
+            return check(value, name, **self.own[name])
         if name == "alpha":
             return check_array(check_array(value, name, gt=0, lt=1), name, ge=_LEAST_ALPHA)
-        if name == "budget" and name not in self.own:
-            if not self.has_budget:
-                raise InvalidParameterError(
-                    "budget must be left out where mechanism is a law of noise: to plan a budget, "
-                    "give a function that makes the law from it, such as Laplace.from_epsilon"
-                )
-            return check_array(value, name, gt=0)
-        return self.check(name, value)
+        if not self.has_budget:
+            raise InvalidParameterError(
+                "budget must be left out where mechanism is a law of noise: to plan a budget, "
+                "give a function that makes the law from it, such as Laplace.from_epsilon"
+            )
+        return check_array(value, name, gt=0)
 
     def numbers(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return what is given for each number, None where nothing is."""
@@ -269,8 +489,7 @@ class Row(ABC):
         search, whole = self.search(name, known, target), name == self.size and self.whole
         guess = self.guess(name, known, target)
         if guess is not None:
-            ends = self.ends(name, known)
-            return search.near(guess, *ends, whole=whole)
+            return search.near(guess, *self.ends(name, known), whole=whole)
         if name == self.size:
             return search.size(whole=whole, dips=self.dips)
         return search.first(*self.range(name, known), logarithmic=name in self.logarithmic)
@@ -321,30 +540,3 @@ class WidthRow(Row):
     rises = False
     wanted = (0.0, np.inf)
     error = "error"
-
-
-class WidthBySetting(WidthRow):
-    """Width that is found for one value of each number at a time."""
-
-    @abstractmethod
-    def one(self, law: NoiseLaw, alpha: float, *own: float) -> tuple[float, float]:
-        """Return the width for one value of each of the own numbers, and its error."""
-
-    def at(self, law: NoiseLaw, alpha: float, columns: Columns) -> tuple[Any, Any]:
-        """Return the widths and their errors, of which none is found twice."""
-        rows = np.stack([columns[name] for name in self.own], axis=1)
-        settings, inverse = np.unique(rows, axis=0, return_inverse=True)
-        found = np.array([self.one(law, alpha, *setting) for setting in settings.tolist()])
-        width, error = found[inverse.reshape(-1)].T
-        return width, error
-
-
-def is_alternative(alternative: Alternative, effect: float) -> bool:
-    return (effect > 0.0 and alternative != "smaller") or (effect < 0.0 and alternative != "larger")
-
-
-def check_method(method: Any, options: tuple[str, ...]) -> None:
-    """Refuse what is no method of a plan; the limit is called "asymptotic"."""
-    if isinstance(method, str) and method == "normal" and "asymptotic" in options:
-        raise InvalidParameterError("method must be 'asymptotic' for the limit, got 'normal'")
-    check_option(method, "method", options)

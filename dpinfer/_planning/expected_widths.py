@@ -25,17 +25,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from dpinfer._check import (
-    FloatArray,
-    check_array,
-    check_flag,
-    check_integer_array,
-    check_option,
-    check_scalar,
+from dpinfer._check import FloatArray, check_array, check_flag, check_option, check_scalar
+from dpinfer._planning.engine import (
+    BUDGETS,
+    LARGEST_SIZE,
+    SIZES,
+    Columns,
+    Search,
+    WidthRow,
+    check_law,
+    check_plan,
 )
-from dpinfer._planning.engine import BUDGETS, Columns, WidthBySetting, check_law, check_plan
-from dpinfer._planning.search import LARGEST_SIZE, Search
-from dpinfer._planning.widths import COSTLY_PRECISION, MOST_ERROR, found_by, rough_error
+from dpinfer._planning.widths import COSTLY_PRECISION, MOST_ERROR, rough_error
 from dpinfer.errors import InvalidParameterError
 from dpinfer.intervals.normal_mean import (
     LARGEST,
@@ -95,24 +96,15 @@ _LARGE_VARIANCE = 1e5
 
 @dataclass(frozen=True, eq=False)
 class Nodes:
-    """Points t and weights w: E g(T) is about Σ w·g(t).
-
-    Parameters
-    ----------
-    points : array of float, shape (m,)
-        Published counts.
-    weights : array of float, shape (m,)
-        Weights, which add up to 1.
-    coarse : array of float, shape (m,)
-        Weights of a rule with half as many points, by which the error is estimated.
-    knots : array of float, optional
-        Increasing values of T at which functions are evaluated, where they are smooth.
-    """
+    """Points t and weights w, which add up to 1: E g(T) is about Σ w·g(t)."""
 
     points: FloatArray
     weights: FloatArray
     coarse: FloatArray
+    """Weights of a rule with half as many points, by which the error is estimated."""
+
     knots: FloatArray | None = None
+    """Increasing values of T at which functions are evaluated, where they are smooth."""
 
     @classmethod
     def of(cls, law: NoisyCount, spread: float) -> Nodes:
@@ -276,9 +268,10 @@ _LARGE_BUDGET = 100.0
 _SMALLEST = 1e-300
 """Smallest proportion and expected count that are planned for."""
 
-_SMALLEST_RISK = 1e-9
+_RATE = {"gt": 0.0, "le": LARGEST_COUNT}
+_RISK = {"ge": 1e-9, "lt": 1.0}
 _LEAST_COUNT, _LEAST_EXPOSURE = 1e-200, 1e-100
-"""Smallest risk, and smallest expected count and exposure where an exposure is looked for."""
+"""Smallest expected count and exposure where an exposure is looked for."""
 
 _PAIRS, _EXACT_PAIRS = 1 << 13, 1 << 3
 """Published counts and numbers of trials of which normal intervals are made, and exact ones."""
@@ -295,7 +288,7 @@ _LOWEST, _HIGHEST = 64, 5
 """How far from that of the standard deviation bins of differences have a probability at all."""
 
 
-class RoughWidth(WidthBySetting):
+class RoughWidth(WidthRow):
     """Width whose arguments are looked for near those of a rough normal interval.
 
     It has (target/2z)² = a/n + b·v/n², with v the variance of the noise, on the average over cells.
@@ -384,7 +377,7 @@ class ProportionWidth(ExpectedWidth):
     nobs_is_total: bool = False
     nuisance_alpha: float = 1e-4
 
-    own = ("nobs", "proportion")
+    own = {"nobs": SIZES, "proportion": {"ge": _SMALLEST, "lt": 1.0}}  # noqa: RUF012
     given = ("proportion",)
     size = "nobs"
 
@@ -402,11 +395,6 @@ class ProportionWidth(ExpectedWidth):
             nobs_is_total=self.nobs_is_total,
             nuisance_alpha=self.nuisance_alpha,
         )
-
-    def check(self, name: str, value: Any) -> FloatArray:
-        if name == "nobs":
-            return check_integer_array(value, name, ge=1, le=LARGEST_SIZE)
-        return check_array(value, name, ge=_SMALLEST, lt=1)
 
     @property
     def has_budget(self) -> bool:
@@ -484,7 +472,9 @@ class ProportionWidth(ExpectedWidth):
         return float(np.square(weights) @ law.variance)
 
     def guess(self, name: str, known: Columns, target: float) -> float | None:
-        found = found_by(self, "asymptotic", name, known, target) if self._is_costly else None
+        found = None
+        if self._is_costly:
+            found = self.found_by(name, known, target, method="asymptotic")
         return super().guess(name, known, target) if found is None else found
 
     def precision(self, name: str) -> float:
@@ -502,16 +492,13 @@ class PoissonWidth(ExpectedWidth):
 
     method: Any = "exact"
 
-    own = ("exposure", "rate")
+    own = {"exposure": _RATE, "rate": _RATE}  # noqa: RUF012
     given = ("rate",)
     size = "exposure"
     whole = False
 
     def prepare(self) -> None:
         check_option(self.method, "method", get_args(RatesMethod))
-
-    def check(self, name: str, value: Any) -> FloatArray:
-        return check_array(value, name, gt=0, le=LARGEST_COUNT)
 
     def ends(self, name: str, known: Columns) -> tuple[float, float]:
         if name != self.size:
@@ -562,7 +549,7 @@ class TwoByTwoWidth(RoughWidth):
     method: Any = "exact"
     uncertainty: Uncertainty = "noise"
 
-    own = ("nobs1", "prop1", "prop2")
+    own = {"nobs1": SIZES, "prop1": _RISK, "prop2": _RISK}  # noqa: RUF012
     given = ("prop1", "prop2")
     size = "nobs1"
 
@@ -574,9 +561,12 @@ class TwoByTwoWidth(RoughWidth):
                 raise InvalidParameterError(
                     "scale must be 'plain' for the risk difference, which may be below 0, got 'log'"
                 )
+        ratio = check_scalar(self.ratio, "ratio", ge=1e-6, le=1e6)
+        largest = float(np.floor(LARGEST_SIZE / max(ratio, 1.0)))
         self.set(
+            own={**self.own, "nobs1": {"ge": 1.0, "le": largest}},
             scale=scale,
-            ratio=check_scalar(self.ratio, "ratio", ge=1e-6, le=1e6),
+            ratio=ratio,
             row_totals=check_flag(self.row_totals, "row_totals"),
             method=check_option(self.method, "method", _TABLES),
             uncertainty=check_option(self.uncertainty, "uncertainty", get_args(Uncertainty)),
@@ -596,18 +586,6 @@ class TwoByTwoWidth(RoughWidth):
     @property
     def shape(self) -> tuple[int, ...]:
         return (_CELLS,)
-
-    @property
-    def _largest(self) -> float:
-        return float(np.floor(LARGEST_SIZE / max(self.ratio, 1.0)))
-
-    def check(self, name: str, value: Any) -> FloatArray:
-        if name == "nobs1":
-            return check_integer_array(value, name, ge=1, le=self._largest)
-        return check_array(value, name, ge=_SMALLEST_RISK, lt=1)
-
-    def ends(self, name: str, known: Columns) -> tuple[float, float]:
-        return (1.0, self._largest) if name == self.size else super().ends(name, known)
 
     def one(self, law: NoiseLaw, alpha: float, *own: float) -> tuple[float, float]:
         sizes = np.array([own[0], max(np.rint(self.ratio * own[0]), 1.0)])
@@ -670,7 +648,7 @@ def _binomial_events(number: int, sizes: tuple[float, ...], risks: tuple[float, 
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class NormalMeanWidth(WidthBySetting):
+class NormalMeanWidth(WidthRow):
     """Expected width of the private interval for a normal mean.
 
     The mechanism is part of the interval: ``budget`` is its ε. ``std`` is the standard deviation of
@@ -698,7 +676,7 @@ class NormalMeanWidth(WidthBySetting):
     method: Literal["exact", "tail-bound"] | None = None
     split: tuple[float, ...] | None = None
 
-    own = ("nobs", "std", "budget")
+    own = {"nobs": SIZES, "std": {}, "budget": {"ge": 1e-10, "le": 1e10}}  # noqa: RUF012
     given = ("std",)
     size = "nobs"
     has_mechanism = False
@@ -710,23 +688,11 @@ class NormalMeanWidth(WidthBySetting):
             if (value := getattr(self, name)) is not None:
                 array = check_array(value, name, ndim=1, finite=False)
                 self.set(**{name: tuple(array.tolist())})
+        low, high = self.std_bounds or (SMALLEST_STD, LARGEST)
+        sizes = {"ge": 2.0 if self.known_std else 4.0, "le": LARGEST_SIZE}
+        self.set(own={**self.own, "nobs": sizes, "std": {"ge": low, "le": high}})
         # the interval checks what the plan has in common with it
         self._steps(1000, LARGEST, 1.0, 0.05)
-
-    @property
-    def _least(self) -> float:
-        return 2.0 if self.known_std else 4.0
-
-    def check(self, name: str, value: Any) -> FloatArray:
-        if name == "nobs":
-            return check_integer_array(value, name, ge=self._least, le=LARGEST_SIZE)
-        if name == "budget":
-            return check_array(value, name, ge=1e-10, le=1e10)
-        low, high = self.std_bounds or (SMALLEST_STD, LARGEST)
-        return check_array(value, name, ge=low, le=high)
-
-    def ends(self, name: str, known: Columns) -> tuple[float, float]:
-        return self._least, LARGEST_SIZE
 
     def guess(self, name: str, known: Columns, target: float) -> float | None:
         if name != self.size:

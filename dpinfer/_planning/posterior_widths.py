@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from dpinfer._check import FloatArray, check_array, check_option, check_scalar, show
-from dpinfer._planning.engine import BUDGETS, Columns, WidthRow
+from dpinfer._check import FloatArray, check_option, check_scalar, show
+from dpinfer._planning.engine import BUDGETS, Columns, Search, WidthRow
 from dpinfer._planning.expected_widths import mean, noises, poisson_counts, uniforms
-from dpinfer._planning.search import Search
 from dpinfer.errors import InvalidParameterError
 from dpinfer.intervals._windows import bound
 from dpinfer.intervals.posterior import KINDS, CountPosterior, Kind, count_posterior
@@ -93,14 +92,14 @@ class PosteriorWidth(WidthRow):
     upper: float | None = None
     _support: tuple[float, float] = field(init=False, repr=False)
 
-    own = ("mean",)
+    own = {"mean": {"ge": 0.0, "le": _LARGEST_MEAN}}  # noqa: RUF012
     logarithmic = WidthRow.logarithmic | {"mean"}
 
     def prepare(self) -> None:
         check_option(self.kind, "kind", KINDS)
         prior = FlatPrior() if self.prior is None else self.prior
         if isinstance(prior, CountPrior):
-            self.set(own=())
+            self.set(own={})
             _check_single(prior)
         elif not callable(prior):
             raise InvalidParameterError(
@@ -123,9 +122,6 @@ class PosteriorWidth(WidthRow):
         left = {name: value for name, value in arguments.items() if self.own or name != "mean"}
         return super().numbers(left)
 
-    def check(self, name: str, value: Any) -> FloatArray:
-        return check_array(value, name, ge=0, le=_LARGEST_MEAN)
-
     def range(self, name: str, known: Columns) -> tuple[float, float]:
         if name != "mean":
             return super().range(name, known)
@@ -133,14 +129,8 @@ class PosteriorWidth(WidthRow):
         widest = _SATURATED * (1.0 + float(self.law_at(known).variance))
         return min(widest, _LARGEST_MEAN), _SMALLEST_MEAN
 
-    def at(self, law: NoiseLaw, alpha: float, columns: Columns) -> tuple[Any, Any]:
-        if not self.own:
-            return self._one(law, alpha, self.prior)
-        means, inverse = np.unique(columns["mean"], return_inverse=True)
-        found = np.array([self._one(law, alpha, self._made(each)) for each in means.tolist()])
-        return tuple(found[inverse].T)
-
-    def _one(self, law: NoiseLaw, alpha: float, prior: CountPrior) -> tuple[float, float]:
+    def one(self, law: NoiseLaw, alpha: float, *own: float) -> tuple[float, float]:
+        prior = self._made(*own) if own else self.prior
         return Predictive(prior, law, *self._support).expected_width(alpha, self.kind)
 
     def _made(self, expected: float) -> CountPrior:

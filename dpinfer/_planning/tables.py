@@ -3,40 +3,34 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, final
+from functools import cached_property, partial
+from typing import Any, Literal, final
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy import special
 
-from dpinfer._check import (
-    FloatArray,
-    check_array,
-    check_integer_array,
-    check_length,
-    check_option,
-    freeze,
-)
+from dpinfer._check import FloatArray, check_array, check_length, check_option, freeze
+from dpinfer._numerics.chi2 import WeightedChi2
 from dpinfer._planning.engine import Columns, NoisePlan, check_law, check_plan
-from dpinfer._planning.replicates import ReplicatedPower, simulated_power, simulated_rate
-from dpinfer._planning.search import LARGEST_SIZE
-from dpinfer._planning.table_laws import (
-    DecidedTables,
-    NestedTests,
-    Releases,
-    SimulatedDeviations,
+from dpinfer._planning.replicates import (
+    EffectPower,
     critical_value,
-    fitted_power,
-    shifted_law,
+    simulated_power,
+    simulated_rate,
 )
 from dpinfer.errors import ConvergenceError, InvalidParameterError
 from dpinfer.hypothesis_tests._fitted_tables import (
     LARGEST,
+    Fit,
     ProductMargins,
     RowMargins,
     TableDraws,
     TableModel,
 )
+from dpinfer.hypothesis_tests._fitted_tables import STATISTICS as FITTED_STATISTICS
 from dpinfer.hypothesis_tests._noisy_tables import (
     SMALL_EXPECTED,
     STATISTICS,
@@ -54,15 +48,10 @@ from dpinfer.hypothesis_tests.goodness_of_fit import (
 from dpinfer.mechanisms.independent import as_noise, groups, integer_cells
 from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.mechanisms.laws import Gaussian
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from dpinfer.results.null import bounds_of
 
 _ROUNDING = 1e-9
 """Allowed deviation from 1 of the sum of probabilities."""
-
-_SMALLEST_EFFECT = 1e-12
-"""Share of the largest effect at which the search for one ends."""
 
 _MOST_CELLS: dict[Statistic, float] = {"pearson": np.inf, "projected": 1024}
 """Cells up to which the asymptotic power is computed: eigenvalues for the projected statistic."""
@@ -95,70 +84,20 @@ _STEPS = 6
 """Steps from the true parameters in which the estimates from releases settle."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class EffectPower(ReplicatedPower):
-    """Power at the probabilities null + effect·(truth - null)."""
+_NEGLIGIBLE = 1e-12
+"""Variances this small, in units of the largest, are 0 but for rounding."""
 
-    truth: Any
-    method: Any = None
+_UNDECIDED = -1.0
+"""Stands for the statistic of a table that is not decided: below all statistics."""
 
-    size = "nobs"
-    own = ("nobs", "effect")
-    optional = {"effect": 1.0}  # noqa: RUF012
+_FIRST, _LAST = 0.8, 100.0
+"""Expected exceedances at the level after which a test is first, and last looked at."""
 
-    @property
-    @abstractmethod
-    def line(self) -> tuple[FloatArray, FloatArray]:
-        """Probabilities under the null hypothesis, and those of the truth less them."""
+_SURE = 1e-3
+"""Probability at the level of the exceedances that end a test before."""
 
-    @abstractmethod
-    def probability(
-        self, law: NoiseLaw, alpha: float, nobs: int, value: FloatArray
-    ) -> tuple[float, float]:
-        """Probability of a rejection at the probabilities ``value``, and its standard error."""
-
-    @property
-    def largest_effect(self) -> float:
-        null, step = self.line
-        falls = step < 0.0
-        return float((null[falls] / -step[falls]).min())
-
-    def value_at(self, effect: float) -> FloatArray:
-        null, step = self.line
-        value = np.maximum(null + effect * step, 0.0)
-        return np.asarray(value / value.sum())
-
-    def at(self, law: NoiseLaw, alpha: float, columns: Columns) -> tuple[Any, Any]:
-        rows = zip(columns["nobs"].tolist(), columns["effect"].tolist(), strict=True)
-        found = [self.probability(law, alpha, int(n), self.value_at(effect)) for n, effect in rows]
-        power, error = np.array(found).reshape(-1, 2).T
-        return power, error
-
-    def check(self, name: str, value: Any) -> FloatArray:
-        if name == "nobs":
-            return check_integer_array(value, name, ge=1, le=LARGEST_SIZE)
-        return check_array(value, name, ge=0, le=self.largest_effect)
-
-    def range(self, name: str, known: Columns) -> tuple[float, float]:
-        return (0.0, self.largest_effect) if name == "effect" else super().range(name, known)
-
-    def ends(self, name: str, known: Columns) -> tuple[float, float]:
-        if name == "effect":
-            return _SMALLEST_EFFECT * self.largest_effect, self.largest_effect
-        return super().ends(name, known)
-
-    @property
-    def effect_size(self) -> float:
-        null, step = self.line
-        return float(np.sqrt((np.square(step) / null).sum()))
-
-    def facts(self) -> dict[str, Any]:
-        return {"effect_size": self.effect_size, "largest_effect": self.largest_effect}
-
-    def extra(self, columns: Columns, error: FloatArray) -> dict[str, Any]:
-        """Return by which method powers were had, whatever p-values the test uses."""
-        computed = "asymptotic" if self.method == "asymptotic" else "exact"
-        return {"method": np.where(error > 0.0, "monte-carlo", computed)}
+_CELLS_AT_ONCE = 1 << 18
+"""Cells of replicates held at a time."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -170,10 +109,7 @@ class _TablePower(EffectPower):
     def guess(self, name: str, known: Columns, target: float) -> float | None:
         if self.method == "asymptotic":
             return None
-        try:
-            return replace(self, method="asymptotic", rng=0).find(name, known, target)
-        except (InvalidParameterError, ConvergenceError):  # by the limit law only, it may be
-            return None
+        return self.found_by(name, known, target, method="asymptotic", rng=0)
 
     def doubts(self, columns: Columns) -> list[str]:
         if self.method != "asymptotic":
@@ -223,8 +159,8 @@ class GoodnessOfFitPower(_TablePower):
 
     def prepare(self) -> None:
         super().prepare()
-        null = checked_probabilities(self.value, "value", 1, positive=True)
-        other = checked_probabilities(self.truth, "truth", 1)
+        null = _probabilities(self.value, "value", 1, positive=True)
+        other = _probabilities(self.truth, "truth", 1)
         check_length(other, "truth", null.size, "the cells of value")
         if np.allclose(null, other, rtol=_SAME, atol=0.0):
             raise InvalidParameterError("truth must differ from value, got the same")
@@ -257,12 +193,12 @@ class GoodnessOfFitPower(_TablePower):
         check_array(law.variance, "the variance of mechanism", le=LARGEST**2)
         table = NoisyTable(nobs, nobs * self.value, law)
         if self.method == "asymptotic":
-            null = shifted_law(table, table.expected, self.statistic)
-            truth = shifted_law(table, nobs * value, self.statistic)
+            null = _shifted_law(table, table.expected, self.statistic)
+            truth = _shifted_law(table, nobs * value, self.statistic)
             return truth.upper(null.critical_value(alpha)), 0.0
         wanted = self.method == "exact"
         if wanted or (self.method is None and self.statistic == "pearson" and _is_quick(table)):
-            power, error = exact_power(table, alpha, value)
+            power, error = _exact_power(table, alpha, value)
             if error <= _accepted(alpha):
                 return power, 0.0
             if wanted:
@@ -272,7 +208,7 @@ class GoodnessOfFitPower(_TablePower):
                 )
         return simulated_power(
             SimulatedStatistic(table, self.statistic),
-            SimulatedDeviations(table, NoisyTable(nobs, nobs * value, law), self.statistic),
+            partial(_deviating, table, NoisyTable(nobs, nobs * value, law), self.statistic),
             alpha,
             value.size,
             self.simulation(),
@@ -287,7 +223,7 @@ def _is_quick(table: NoisyTable) -> bool:
     return few and bool(integer_cells(table.noise, size).all())
 
 
-def exact_power(table: NoisyTable, alpha: float, value: FloatArray) -> tuple[float, float]:
+def _exact_power(table: NoisyTable, alpha: float, value: FloatArray) -> tuple[float, float]:
     null = table.pearson_law
     if not null.is_available:
         return np.nan, np.inf
@@ -364,8 +300,10 @@ class _FittedPower(_TablePower):
     def _undecided(self, law: NoiseLaw, nobs: int, value: FloatArray) -> float:
         """Share of some releases in which an expected count is estimated to be small."""
         size = max(_FEWEST_RELEASES, _MOST_RELEASED // value.size)
-        decided = DecidedTables(self.releases(law, nobs, value), self.statistic, SMALL_EXPECTED)
-        return float(np.mean(decided(size, np.random.default_rng(self._seed)) < 0.0))
+        rng = np.random.default_rng(self._seed)
+        return float(
+            np.mean(_decided(self._releases(law, nobs, value), self.statistic, size, rng) < 0.0)
+        )
 
     def probability(
         self, law: NoiseLaw, alpha: float, nobs: int, value: FloatArray
@@ -373,20 +311,20 @@ class _FittedPower(_TablePower):
         if self.method == "asymptotic":
             model = self._model_at(law, nobs, value)
             truth = (self._trials(nobs)[:, np.newaxis] * self._shares(value)).reshape(model.shape)
-            return fitted_power(model, truth, alpha, self.statistic), 0.0
-        releases = self.releases(law, nobs, value)
+            return _fitted_power(model, truth, alpha, self.statistic), 0.0
+        releases = self._releases(law, nobs, value)
         if self.statistic == "pearson":
             known = self._total_spread == 0.0
-            tests = NestedTests(releases, self.statistic, alpha, known, SMALL_EXPECTED)
+            tests = _NestedTests(releases, self.statistic, alpha, known)
             return simulated_rate(tests, self.simulation(), _TESTS_TOGETHER)
         shares = self._shares(self.line[0])[0]
         null = TableDraws(self._model(law, nobs), self._trials(nobs), shares, self.statistic)
-        tables = DecidedTables(releases, self.statistic, SMALL_EXPECTED)
+        tables = partial(_decided, releases, self.statistic)
         return simulated_power(null, tables, alpha, value.size, self.simulation())
 
-    def releases(self, law: NoiseLaw, nobs: int, value: FloatArray) -> Releases:
+    def _releases(self, law: NoiseLaw, nobs: int, value: FloatArray) -> _Releases:
         model = self._model_at(law, nobs, value)
-        return Releases(model, self._trials(nobs), self._shares(value))
+        return _Releases(model, self._trials(nobs), self._shares(value))
 
     def _shares(self, value: FloatArray) -> FloatArray:
         cells = value.reshape(self._trials(1).size, -1)
@@ -471,7 +409,7 @@ class IndependencePower(_NoisyTotalPower):
 
     def prepare(self) -> None:
         super().prepare()
-        table = checked_probabilities(self.truth, "truth", 2)
+        table = _probabilities(self.truth, "truth", 2)
         _check_shape(table)
         rows, columns = table.sum(axis=1), table.sum(axis=0)
         if (smallest := min(rows.min(), columns.min())) < _SMALLEST_MARGIN:
@@ -520,7 +458,7 @@ class HomogeneityPower(_FittedPower):
         super().prepare()
         table = check_array(self.truth, "truth", ge=0, ndim=2)
         _check_shape(table)
-        table = np.array([checked_probabilities(row, "rows of truth", 1) for row in table])
+        table = np.array([_probabilities(row, "rows of truth", 1) for row in table])
         rows = len(table)
         totals = np.ones(rows)
         if self.row_totals is not True:
@@ -542,7 +480,7 @@ class HomogeneityPower(_FittedPower):
         return shares * pooled, shares * (self.truth - pooled)
 
     def _trials(self, nobs: int) -> NDArray[np.int64]:
-        return group_sizes(self.row_totals, nobs)
+        return _group_sizes(self.row_totals, nobs)
 
     def _model(self, law: NoiseLaw, nobs: int) -> TableModel:
         margins = RowMargins(self._variance(law), self._trials(nobs).astype(np.float64))
@@ -591,7 +529,7 @@ class CompositeFitPower(_NoisyTotalPower):
             raise InvalidParameterError(
                 f"statistic must be 'projected' to plan chisquare_fit, got {self.statistic!r}"
             )
-        other = checked_probabilities(self.truth, "truth", 1)
+        other = _probabilities(self.truth, "truth", 1)
         cells, theta = checked_model(self.model, self.start, self.bounds, other.size, "truth")
         exact = NoiseForm.published(np.zeros(other.shape), np.inf)
         null = ParametricMargins(cells, exact, theta).converged(_NOBS * other, None)
@@ -621,14 +559,12 @@ class CompositeFitPower(_NoisyTotalPower):
         return TableModel(self.truth.shape, margins, law, self._total_noise)
 
 
-def group_sizes(shares: FloatArray, nobs: int) -> NDArray[np.int64]:
+def _group_sizes(shares: FloatArray, nobs: int) -> NDArray[np.int64]:
     ends = np.rint(np.cumsum(shares) * nobs)
     return np.asarray(np.maximum(np.diff(ends, prepend=0.0), 1.0), dtype=np.int64)
 
 
-def checked_probabilities(
-    value: Any, name: str, ndim: int, *, positive: bool = False
-) -> FloatArray:
+def _probabilities(value: Any, name: str, ndim: int, *, positive: bool = False) -> FloatArray:
     array = check_array(value, name, ge=0, gt=0.0 if positive else None, ndim=ndim)
     if array.size < 2 or abs(float(array.sum()) - 1.0) > _ROUNDING:
         raise InvalidParameterError(
@@ -655,3 +591,235 @@ def _flat(mechanism: Any, shape: tuple[int, ...]) -> Any:
     if isinstance(mechanism, NoiseLaw) and mechanism.shape == shape:
         return mechanism.take(np.ones(shape, dtype=bool))
     return mechanism
+
+
+@dataclass(frozen=True)
+class _ShiftedForm:
+    """Law of a constant and of a sum of squares of correlated normal variables with a mean."""
+
+    constant: float
+    law: WeightedChi2 | None
+
+    def upper(self, q: float) -> float:
+        """P(Q >= q)."""
+        if self.law is None:
+            return float(self.constant >= q)
+        return float(self.law.upper(np.asarray(q - self.constant)))
+
+    def critical_value(self, alpha: float) -> float:
+        assert self.law is not None  # a null hypothesis leaves something to chance
+        above = critical_value(self.law.upper, alpha, 2.0 * self.law.mean)
+        return self.constant + above
+
+    @classmethod
+    def rank_one(cls, diagonal: FloatArray, vector: FloatArray, mean: FloatArray) -> _ShiftedForm:
+        """Return the law of YᵀY for Y ~ N(m, diag(d) - u uᵀ), d >= 0."""
+        varies = diagonal > _NEGLIGIBLE * diagonal.max()
+        constant = float(np.square(mean[~varies]).sum())
+        kept, along = diagonal[varies], vector[varies]
+        if kept.sum() - np.square(along).sum() <= _NEGLIGIBLE * kept.sum():
+            return cls(constant + float(np.square(mean[varies]).sum()), None)
+        return cls(constant, WeightedChi2.shifted_rank_one(kept, along, mean[varies]))
+
+    @classmethod
+    def dense(cls, covariance: FloatArray, mean: FloatArray) -> _ShiftedForm:
+        """Return the law of YᵀY for Y ~ N(m, C)."""
+        values, vectors = np.linalg.eigh(covariance)
+        means = vectors.T @ mean
+        varies = values > _NEGLIGIBLE * max(values.max(), _NEGLIGIBLE)
+        constant = float(np.square(means[~varies]).sum())
+        if not varies.any():
+            return cls(constant, None)
+        return cls(constant, WeightedChi2.from_eigenvalues(values[varies], means[varies]))
+
+
+def _shifted_law(table: NoisyTable, truth: FloatArray, statistic: Statistic) -> _ShiftedForm:
+    """Return the limit law of a statistic of a table whose true expected counts are others.
+
+    The deviations d from the expected counts e of the null hypothesis are taken to be normal with
+    mean t - e and covariance diag(t + V) - t tᵀ/n, t the true expected counts.
+    """
+    shift = truth - table.expected
+    if statistic == "pearson":
+        scale = 1.0 / np.sqrt(table.expected)
+        return _ShiftedForm.rank_one(
+            (truth + table.variance) / table.expected,
+            truth * scale / np.sqrt(table.nobs),
+            shift * scale,
+        )
+    root = _projected_root(table)
+    sampled = (root * (truth + table.variance)) @ root.T
+    across = root @ truth
+    return _ShiftedForm.dense(sampled - np.outer(across, across) / table.nobs, root @ shift)
+
+
+def _fitted_power(
+    model: TableModel, truth: FloatArray, alpha: float, statistic: Statistic
+) -> float:
+    """Return the power in the limit where tables are fitted; truth: their true expected counts.
+
+    The projected statistic is noncentral χ², and its noncentrality is the statistic of the true
+    expected counts. Pearson's is a sum of squares of deviations from the fit, which are normal
+    with those of the true expected counts as their mean.
+    """
+    table = truth[..., np.newaxis], np.array([truth.sum()])
+    if statistic == "projected":
+        dof = model.margins.dof
+        means = np.zeros(dof)
+        means[0] = np.sqrt(model.projected(*table).item())
+        critical = np.asarray(special.chdtri(float(dof), alpha))
+        return float(WeightedChi2.from_eigenvalues(np.ones(dof), means).upper(critical))
+    fit = model.near(*table)
+    expected = fit.expected[..., 0]
+    scale = 1.0 / np.sqrt(expected.ravel())
+    covariance = scale[:, np.newaxis] * model.margins.residual_covariance(expected) * scale
+    mean = scale * fit.deviations.ravel()
+    null = _ShiftedForm.dense(covariance, np.zeros(mean.size))
+    return _ShiftedForm.dense(covariance, mean).upper(null.critical_value(alpha))
+
+
+def _projected_root(table: NoisyTable) -> FloatArray:
+    """Return R with dᵀRᵀRd the projected statistic, from its terms; shape (k + 1, k).
+
+    With w = 1/(e + V), p = e/n and d centred so that Σ w d = 0 the statistic is
+    Σ w d² + factor·(Σ w p d)²: see ``projected`` in hypothesis_tests/_noisy_tables.py.
+    """
+    share = table.expected / table.nobs
+    weights = 1.0 / (table.expected + table.variance)
+    shared, total = weights * share, weights.sum()
+    centre = np.eye(share.size) - weights / total
+    factor = total / (shared.sum() ** 2 + total * (shared @ table.variance) / table.nobs)
+    return np.vstack([np.sqrt(weights)[:, None] * centre, np.sqrt(factor) * shared @ centre])
+
+
+def _deviating(
+    table: NoisyTable,
+    truth: NoisyTable,
+    statistic: Statistic,
+    size: int,
+    rng: np.random.Generator,
+) -> FloatArray:
+    """Draw a statistic of a table whose true expected counts are others."""
+    deviations = truth.draw_deviations(size, rng)
+    deviations += truth.expected - table.expected
+    return STATISTICS[statistic](table)(deviations)
+
+
+@dataclass(frozen=True)
+class _Releases:
+    """Draws published tables under any probabilities; can be pickled."""
+
+    model: TableModel
+    nobs: NDArray[np.int64]
+    shares: FloatArray
+
+    def draw(self, size: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+        counts = rng.multinomial(self.nobs, self.shares, (size, self.nobs.size))
+        total = np.full(size, float(self.nobs.sum()))
+        return _publish(self.model, counts, total, rng)
+
+
+def _publish(
+    model: TableModel, counts: NDArray[np.int64], total: FloatArray, rng: np.random.Generator
+) -> tuple[FloatArray, FloatArray]:
+    """Add noise to counts, shape (m, ...), and to totals; return tables, shape (..., m), too."""
+    noisy = counts.reshape(-1, model.size).astype(np.float64)
+    noisy += model.noise.rvs(noisy.shape, rng=rng)
+    tables = np.ascontiguousarray(noisy.T).reshape(*model.shape, -1)
+    if model.nobs_noise is None:
+        return tables, total
+    return tables, total + model.nobs_noise.rvs(total.shape, rng=rng)
+
+
+def _decided(
+    releases: _Releases, statistic: Statistic, size: int, rng: np.random.Generator
+) -> FloatArray:
+    """Draw statistics of tables, of which those with small expected counts are not decided."""
+    model, released = releases.model, releases.draw(size, rng)
+    decided = _is_decided(model.fit(*released))
+    return np.where(decided, FITTED_STATISTICS[statistic](model, *released), _UNDECIDED)
+
+
+def _is_decided(fit: Fit) -> NDArray[np.bool_]:
+    cells = fit.expected.reshape(-1, fit.expected.shape[-1])
+    return np.asarray((cells >= SMALL_EXPECTED).all(axis=0))
+
+
+@dataclass(frozen=True)
+class _NestedTests:
+    """Draws releases, and tests each by replicates from its estimates; can be pickled.
+
+    A test ends as soon as its exceedances tell on which side of the level its p-value is.
+    """
+
+    releases: _Releases
+    statistic: Statistic
+    alpha: float
+    is_known: bool
+
+    def __call__(self, size: int, rng: np.random.Generator) -> FloatArray:
+        tables, nobs = self.releases.draw(size, rng)
+        fit = self.releases.model.fit(tables, nobs)
+        statistic = FITTED_STATISTICS[self.statistic](self.releases.model, tables, nobs)
+        value, _ = bounds_of(statistic, "larger")
+        assert value is not None  # statistics this large are extreme
+        rejected = np.zeros(size)
+        going = np.flatnonzero(_is_decided(fit))
+        exceeded, drawn = np.zeros(size), 0
+        for more in self._rounds():
+            drawn += more
+            exceeded[going] += self._exceedances(fit, nobs, value, going, more, rng)
+            count = exceeded[going]
+            rejected[going] = (count + 1.0) / (drawn + 1.0) <= self.alpha
+            few, many = special.bdtr(count, drawn, self.alpha), np.ones(going.size)
+            some = count >= 1.0
+            many[some] = special.bdtrc(count[some] - 1.0, drawn, self.alpha)
+            rejected[going[few < _SURE]] = 1.0
+            going = going[(few >= _SURE) & (many >= _SURE)]
+            if not going.size:
+                break
+        return rejected
+
+    def _rounds(self) -> Iterator[int]:
+        """Yield numbers of replicates to be drawn more: twice as many in all each time."""
+        last = max(round(_LAST / self.alpha) - 1, 1)
+        drawn, following = 0, max(round(_FIRST / self.alpha), 1)
+        while drawn < last:
+            following = min(following, last)
+            yield following - drawn
+            drawn, following = following, 2 * following
+
+    def _exceedances(
+        self,
+        fit: Fit,
+        nobs: FloatArray,
+        value: FloatArray,
+        chosen: NDArray[np.intp],
+        reps: int,
+        rng: np.random.Generator,
+    ) -> FloatArray:
+        model = self.releases.model
+        together = max(1, _CELLS_AT_ONCE // (reps * model.size))
+        counts = []
+        for start in range(0, chosen.size, together):
+            part = chosen[start : start + together]
+            trials, shares = self._null(fit.expected[..., part], nobs[part])
+            drawn = rng.multinomial(trials, shares, (reps, *trials.shape))
+            total = np.broadcast_to(trials.sum(axis=-1), (reps, part.size)).reshape(-1)
+            again = _publish(model, drawn, total.astype(np.float64), rng)
+            statistic = FITTED_STATISTICS[self.statistic](model, *again).reshape(reps, part.size)
+            counts.append((statistic >= value[part]).sum(axis=0))
+        return np.concatenate(counts) if counts else np.zeros(0)
+
+    def _null(self, expected: FloatArray, nobs: FloatArray) -> tuple[NDArray[np.int64], FloatArray]:
+        """Return numbers of observations, shape (m, g), and probabilities, shape (m, g, k/g)."""
+        size = expected.shape[-1]
+        margins = self.releases.model.margins
+        if isinstance(margins, RowMargins):
+            cells, trials = expected[0].T, np.tile(margins.totals, (size, 1))
+        else:
+            cells = expected.reshape(-1, size).T
+            total = nobs if self.is_known else np.maximum(np.rint(cells.sum(axis=1)), 1.0)
+            trials = total[:, np.newaxis]
+        shares = cells / cells.sum(axis=1, keepdims=True)
+        return trials.astype(np.int64), shares[:, np.newaxis]

@@ -1,8 +1,8 @@
-"""Probability that a test of two noisy counts rejects, by a sum over all pairs of them.
+"""Plans of the tests of two proportions, of two rates and of paired proportions.
 
 Given the total M = T₁ + T₂ of the published counts, each version of the test compares a contrast
 of the two with a law that depends on M only. So the rejected pairs with that total are those whose
-first count is beyond a critical one, which a few p-values find.
+first count is beyond a critical one, which a few p-values find: the power is a sum over all pairs.
 """
 
 from __future__ import annotations
@@ -10,31 +10,50 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from math import gcd
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpinfer._check import Alternative, FloatArray
+from dpinfer._check import (
+    ALTERNATIVES,
+    Alternative,
+    FloatArray,
+    check_array,
+    check_option,
+    check_scalar,
+)
 from dpinfer._numerics.counts import LOG_NEGLIGIBLE, binom_pmf, binom_radius
 from dpinfer._numerics.roots import find_root
-from dpinfer._planning.replicates import simulated_rate
+from dpinfer._planning.engine import (
+    LARGEST_SIZE,
+    SIGNS,
+    Bounds,
+    Columns,
+    check_method,
+    is_alternative,
+)
+from dpinfer._planning.replicates import Moments, PowerWithLimit, simulated_rate
 from dpinfer.errors import InvalidParameterError
+from dpinfer.estimation.published import SMALLEST_VALUE
 from dpinfer.estimation.unknown_trials import UnknownTrials
 from dpinfer.hypothesis_tests._plug_in import NULLS as TRIALS_NULLS
 from dpinfer.hypothesis_tests._plug_in import work as guaranteed_work
 from dpinfer.hypothesis_tests._two_samples import NULLS, Sample, TwoSamples
-from dpinfer.mechanisms._noisy_count import MOST_WORK, NoisyBinomial, NoisyCount, work_at_a_point
+from dpinfer.mechanisms._noisy_count import (
+    MOST_WORK,
+    NoisyBinomial,
+    NoisyCount,
+    NoisyPoisson,
+    work_at_a_point,
+)
 from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.mechanisms.weighted_sum import fast_sum
 from dpinfer.results.simulation import Simulation
 
 Method = Literal["exact", "plug-in", "asymptotic"]
-
-_LEFT_OUT = 4e-9
-"""Probability of the pairs that are left out."""
 
 _MOST_WORK = float(1 << 27)
 """Work of all p-values that one power takes, some 15 s: more is refused."""
@@ -45,14 +64,10 @@ _STEPS = 8
 _PILOT = 1 << 10
 """Replicates that tell how many need a p-value of their own."""
 
-_LOG_NEGLIGIBLE = 35.0
-"""Counts less probable than the mode by exp(-35) are left out."""
-
 _REPLICATES = 1 << 12
 """Replicates drawn at a time."""
 
-_KNOTS = 9
-_FARTHEST = 4.0
+_KNOTS, _FARTHEST = 9, 4.0
 """Number of totals at which critical scores are found, and how far from the mean, in spreads."""
 
 _NEAR = 0.01
@@ -64,13 +79,9 @@ _STRIDE = 8
 _REFINEMENTS: tuple[Method, ...] = ("asymptotic", "plug-in", "exact")
 """Versions of the test by their cost: the critical counts of one are near to those of the next."""
 
-Holds = Callable[[FloatArray, NDArray[np.intp]], NDArray[np.bool_]]
-
-_SHARES = 60.0
-"""About how many common proportions a guaranteed p-value tries."""
-
-_ONE = 0.25
-"""What the estimated one takes, as many p-values share its laws."""
+_SHARES, _ONE = 60.0, 0.25
+"""About how many common proportions a guaranteed p-value tries, and what the estimated one takes,
+as many p-values share its laws."""
 
 _LAW, _PRODUCT, _ENDS = 200.0, 0.01, 5.0
 """Work of a law at one of them, of a pair of counts in a product, of a count in the total."""
@@ -92,28 +103,44 @@ _SMOOTH = 0.1
 _PVALUE: dict[Method, float] = {"exact": 4e3, "plug-in": 3e2}
 """Work of a p-value beside its sums."""
 
+_BELOW_ONE = float(np.nextafter(1.0, 0.0))
+
+_PRECISION, _COARSE = 1e-6, 1e-3
+"""Relative precision of what is solved for, and where each step may take seconds."""
+
+_NEXT_BUDGET, _MOST_BUDGETS, _NO_NOISE = 1.25, 40, 1e-6
+"""Steps of budgets that are tried where the largest is not enough, and variance at their end."""
+
+_GUESSES = {"alpha": 0.05, "budget": 1.0}
+"""Where to begin to look for them if the limit does not tell."""
+
+_EDGE = 1e-9
+_ROUNDING = 1e-12
+
+_LARGEST_NOBS, _LARGEST_EVENTS = 1e9, 1e10
+"""Numbers of pairs, and expected events of a sample, up to which plans are made."""
+
+_FEWEST_EVENTS = 1e-9
+"""Expected events of the larger sample from which an exposure is looked for."""
+
+_LARGEST = 1e100
+_RATIOS: Bounds = {"ge": 1e-6, "le": 1e6}
+_SHARE: Bounds = {"ge": SMALLEST_VALUE, "lt": 1.0}
+_RATE: Bounds = {"gt": 0.0, "ge": 1.0 / _LARGEST, "le": _LARGEST}
+
 Known = dict[tuple[Method, float, float], float]
 """P-values of pairs of published counts, by the version of the test."""
 
-_LEFT_OUT_OF_PAIRS, _LOG_NEGLIGIBLE_PAIR = 1e-12, 40.0
-"""Probability of the published tables that are left out, and of counts below the mode."""
-
-_BELOW_ONE = float(np.nextafter(1.0, 0.0))
+Pair = tuple[float, float]
+Index = NDArray[np.intp]
 
 
-@dataclass(frozen=True, eq=False)
-class Screen:
+class Screen(NamedTuple):
     """Critical scores, by the total of the published counts, and how wrong they may be."""
 
     total: FloatArray
     score: FloatArray
     margin: float
-
-    def at(self, total: FloatArray) -> FloatArray:
-        return np.interp(total, self.total, self.score)
-
-    def is_outside(self, total: FloatArray) -> NDArray[np.bool_]:
-        return np.asarray((total < self.total[0]) | (total > self.total[-1]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,6 +157,13 @@ class TwoCounts(ABC):
 
     _most_guaranteed: ClassVar[int] = 600
     """Lengths of both rows of counts up to which they are with the guaranteed p-values."""
+
+    _negligible: ClassVar[tuple[float, float, float]] = (35.0, 4e-11, 2e-9)
+    """Left out: counts this much, as a logarithm, less probable than the mode, and probabilities of
+    noise beyond its reach and of totals on each side."""
+
+    _is_symmetric: ClassVar[bool] = False
+    """Whether critical counts of one side are those of the other."""
 
     @abstractmethod
     def pvalues(
@@ -152,7 +186,7 @@ class TwoCounts(ABC):
 
     @property
     @abstractmethod
-    def _moments(self) -> tuple[float, float]:
+    def _moments(self) -> Pair:
         """Mean and variance of the total before noise is added."""
 
     @property
@@ -165,21 +199,23 @@ class TwoCounts(ABC):
         """What all p-values are above."""
         return self.nuisance_alpha if self.method == "exact" else 0.0
 
-    @property
-    def _spread(self) -> float:
-        return float(np.sqrt(self._moments[1] + sum(law.noise.variance for law in self.laws)))
+    def _of_laws(self, name: str) -> Pair:
+        first, second = (float(law.parameters[name]) for law in self.laws)
+        return first, second
 
     def reject(self, alpha: float, simulation: Simulation) -> tuple[float, float]:
         if alpha <= self._least_pvalue:
             return 0.0, 0.0
         return (self.sum(alpha), 0.0) if self.is_summable else self.simulated(alpha, simulation)
 
+    # replicates, of which few need a p-value
+
     def simulated(self, alpha: float, simulation: Simulation) -> tuple[float, float]:
         """Share of replicates that the test rejects, and its standard error, which is never 0."""
         screen = None if self.method == "asymptotic" else self._screen(alpha)
         if screen is not None:
             few = self._draw(_PILOT, np.random.default_rng(0))
-            share = np.count_nonzero(self._is_doubtful(screen, *few)) / _PILOT
+            share = np.count_nonzero(self._judged(screen, *few)[1]) / _PILOT
             self._check_work(share * simulation.reps)
         return simulated_rate(partial(self._rejections, alpha, screen), simulation, _REPLICATES)
 
@@ -198,20 +234,21 @@ class TwoCounts(ABC):
         first, second = self._draw(size, rng)
         if screen is None:
             return (self.pvalues(first, second) <= alpha).astype(np.float64)
-        rejected = self._distance(screen, first, second) > 0.0
-        doubtful = np.flatnonzero(self._is_doubtful(screen, first, second))
+        rejected, is_doubtful = self._judged(screen, first, second)
+        doubtful = np.flatnonzero(is_doubtful)
         if doubtful.size:
             rejected[doubtful] = self.pvalues(first[doubtful], second[doubtful]) <= alpha
         return rejected.astype(np.float64)
 
-    def _distance(self, screen: Screen, first: FloatArray, second: FloatArray) -> FloatArray:
-        return self._score(self._contrast(first, second)) - screen.at(first + second)
-
-    def _is_doubtful(
+    def _judged(
         self, screen: Screen, first: FloatArray, second: FloatArray
-    ) -> NDArray[np.bool_]:
-        near = ~(np.abs(self._distance(screen, first, second)) > screen.margin)
-        return near | screen.is_outside(first + second)
+    ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Return which pairs are rejected, and of which that is not sure."""
+        z, total = self._contrast(first, second), first + second
+        score = np.abs(z) if self.alternative == "two-sided" else SIGNS[self.alternative][0] * z
+        distance = score - np.interp(total, screen.total, screen.score)
+        is_outside = (total < screen.total[0]) | (total > screen.total[-1])
+        return distance > 0.0, ~(np.abs(distance) > screen.margin) | is_outside
 
     def _draw(self, size: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
         first, second = (
@@ -219,16 +256,13 @@ class TwoCounts(ABC):
         )
         return first, second
 
-    def _score(self, z: FloatArray) -> FloatArray:
-        return {"two-sided": np.abs(z), "larger": z, "smaller": -z}[self.alternative]
-
     def _screen(self, alpha: float) -> Screen:
         """Critical scores at some totals: only replicates near to them need a p-value."""
         total = self._knots
         self._check_work(_STEPS * total.size)
-        sign = -1.0 if self.alternative == "smaller" else 1.0
+        sign = SIGNS[self.alternative][0]
 
-        def excess(score: FloatArray, rows: NDArray[np.intp]) -> FloatArray:
+        def excess(score: FloatArray, rows: Index) -> FloatArray:
             first = self._first(total[rows], sign * score)
             tail = self.pvalues(first, total[rows] - first)
             with np.errstate(divide="ignore"):
@@ -241,7 +275,9 @@ class TwoCounts(ABC):
     @property
     def _knots(self) -> FloatArray:
         """Totals at which critical scores are found."""
-        return self._moments[0] + self._spread * np.linspace(-_FARTHEST, _FARTHEST, _KNOTS)
+        mean, variance = self._moments
+        spread = float(np.sqrt(variance + sum(law.noise.variance for law in self.laws)))
+        return mean + spread * np.linspace(-_FARTHEST, _FARTHEST, _KNOTS)
 
     def _missed(self, score: FloatArray) -> float:
         """How far critical scores may be from those between which they lie.
@@ -249,6 +285,8 @@ class TwoCounts(ABC):
         With all knots a smooth curve is missed by a quarter of what it is with every other.
         """
         return 2.0 * float(np.abs(0.5 * (score[:-2:2] + score[2::2]) - score[1::2]).max())
+
+    # the sum over all pairs
 
     @property
     def _is_whole(self) -> bool:
@@ -259,97 +297,97 @@ class TwoCounts(ABC):
         if not self._is_whole:
             return False
         lengths = [high - low + 1.0 for low, high in self._ends]
-        return lengths[0] * lengths[1] <= self._most_pairs and self._is_quick(sum(lengths))
-
-    def _is_quick(self, totals: float) -> bool:
-        if self.method == "exact" and totals > self._most_guaranteed:
+        if lengths[0] * lengths[1] > self._most_pairs:
             return False
-        return totals * _STEPS * self._work <= MOST_WORK
+        if self.method == "exact" and sum(lengths) > self._most_guaranteed:
+            return False
+        return sum(lengths) * _STEPS * self._work <= MOST_WORK
 
     def sum(self, alpha: float) -> float:
-        sides = {"two-sided": (0, 1), "larger": (0,), "smaller": (1,)}[self.alternative]
-        return min(sum(self._beyond(alpha, side) for side in sides), 1.0)
+        chance = self._totals
+        up_to, ends = np.cumsum(chance), self._negligible[2]
+        kept = (up_to > ends) & (up_to - chance < up_to[-1] - ends)
+        lows, highs = zip(*self._ends, strict=True)
+        total = np.asarray(sum(lows) + np.flatnonzero(kept), dtype=np.float64)
+        power, critical = 0.0, None
+        for sign in SIGNS[self.alternative]:
+            side = 0 if sign > 0.0 else 1
+            # counts that go with a total
+            first = np.maximum(lows[side], total - highs[1 - side])
+            last = np.minimum(highs[side], total - lows[1 - side])
+            if critical is None or not self._is_symmetric:
+                ends_at = np.full(total.size, max(highs))
+                widest = (total - ends_at, ends_at) if self._is_symmetric else (first, last)
+                critical = self._critical(alpha, side, total, *widest)
+            start = np.clip(critical, first, last + 1.0)
+            rows = zip(total.tolist(), start.tolist(), last.tolist(), strict=True)
+            power += sum(self._chance(side, *row) for row in rows)
+        return min(power, 1.0)
 
-    def _beyond(self, alpha: float, side: int) -> float:
-        """Probability that the test rejects as count number ``side`` is too large."""
-        (low, _), (other_low, other_high) = self._ends[side], self._ends[1 - side]
-        pmf, other = self._pmfs[side], self._pmfs[1 - side]
-        chance = np.convolve(pmf, other)
-        up_to = np.cumsum(chance)
-        kept = (up_to > 0.5 * _LEFT_OUT) & (up_to - chance < up_to[-1] - 0.5 * _LEFT_OUT)
-        total = np.asarray(low + other_low + np.flatnonzero(kept), dtype=np.float64)
-        # counts that go with a total, and for two sides only those that lie on this one
-        first = np.maximum(low, total - other_high)
-        last = np.minimum(low + pmf.size - 1.0, total - other_low)
-        middle = np.floor(total * (1.0 - self._share if side else self._share))
-        if self.alternative == "two-sided":
-            first = np.minimum(np.maximum(first, middle + 1.0), last + 1.0)
-        critical = self._critical(alpha, side, total, first, last, middle)
-        power = 0.0
-        for m, start, stop in zip(total, critical, last, strict=True):
-            lead = pmf[int(start - low) : int(stop - low) + 1]
-            follow = other[int(m - stop - other_low) : int(m - start - other_low) + 1]
-            power += float(lead @ follow[::-1])
-        return power
+    @property
+    def _totals(self) -> FloatArray:
+        """Chances of the totals of published counts."""
+        return np.convolve(*self._pmfs)
+
+    def _chance(self, side: int, total: float, start: float, stop: float) -> float:
+        """Return that of a total, count number ``side`` being between two counts."""
+        low, other = self._ends[side][0], self._ends[1 - side][0]
+        lead = self._pmfs[side][int(start - low) : int(stop - low) + 1]
+        follow = self._pmfs[1 - side][int(total - stop - other) : int(total - start - other) + 1]
+        return float(lead @ follow[::-1])
 
     def _critical(
-        self,
-        alpha: float,
-        side: int,
-        total: FloatArray,
-        first: FloatArray,
-        last: FloatArray,
-        guess: FloatArray,
+        self, alpha: float, side: int, total: FloatArray, first: FloatArray, last: FloatArray
     ) -> FloatArray:
         """Smallest count number ``side`` for which the test rejects, given the total."""
+        guess = np.floor(total * (1.0 - self._share if side else self._share))
+        if self.alternative == "two-sided":  # only those that lie on this side
+            first = np.minimum(np.maximum(first, guess + 1.0), last + 1.0)
 
-        def holds(method: Method, lead: FloatArray, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
+        def holds(method: Method, lead: FloatArray, rows: Index) -> NDArray[np.bool_]:
             pair = (lead, total[rows] - lead)
             return self.pvalues(pair[side], pair[1 - side], method) <= alpha
 
-        some = np.arange(0, total.size, _STRIDE)
+        some, every = np.arange(0, total.size, _STRIDE), np.arange(total.size)
         for method in _REFINEMENTS[: _REFINEMENTS.index(self.method) + 1]:
             rejects = partial(holds, method)
             found = _smallest(rejects, first, last, guess, some)
             # by how much the guess was wrong changes little from one total to the next
-            wrong = np.interp(np.arange(total.size), some, found - guess[some])
-            guess = _smallest(rejects, first, last, guess + np.rint(wrong), np.arange(total.size))
+            wrong = np.interp(every, some, found - guess[some])
+            guess = _smallest(rejects, first, last, guess + np.rint(wrong), every)
         return guess
 
     @cached_property
-    def _ends(self) -> tuple[tuple[float, float], tuple[float, float]]:
-        first, second = (_ends(law) for law in self.laws)
+    def _counts(self) -> tuple[Pair, Pair]:
+        first, second = (law._support(self._negligible[0]) for law in self.laws)
         return first, second
 
     @cached_property
-    def _pmfs(self) -> list[FloatArray]:
-        return [
+    def _reaches(self) -> Pair:
+        first, second = (float(law.noise.isf(self._negligible[1])) for law in self.laws)
+        return first, second
+
+    @cached_property
+    def _ends(self) -> tuple[Pair, Pair]:
+        first, second = (
+            (low - reach, high + reach)
+            for (low, high), reach in zip(self._counts, self._reaches, strict=True)
+        )
+        return first, second
+
+    @cached_property
+    def _pmfs(self) -> tuple[FloatArray, FloatArray]:
+        first, second = (
             np.maximum(-np.diff(law.upper(np.arange(low, high + 2.0))), 0.0)
             for law, (low, high) in zip(self.laws, self._ends, strict=True)
-        ]
+        )
+        return first, second
 
 
-@dataclass(frozen=True, eq=False)
 class TwoBinomials(TwoCounts):
     """Numbers of successes of two samples."""
 
     _most_guaranteed: ClassVar[int] = 200
-
-    @classmethod
-    def of(
-        cls,
-        nobs: tuple[float, float],
-        value: tuple[float, float],
-        noises: tuple[NoiseLaw, NoiseLaw],
-        alternative: Alternative,
-        method: Method,
-        nuisance_alpha: float,
-    ) -> Self:
-        first, second = (
-            NoisyBinomial(nobs=np.asarray(n), value=np.asarray(p), noise=noise)
-            for n, p, noise in zip(nobs, value, noises, strict=True)
-        )
-        return cls((first, second), alternative, method, nuisance_alpha)
 
     def pvalues(
         self, first: FloatArray, second: FloatArray, method: Method | None = None
@@ -361,7 +399,7 @@ class TwoBinomials(TwoCounts):
         return self._test(first, second).statistic
 
     def _test(self, first: FloatArray, second: FloatArray) -> TwoSamples:
-        samples = [
+        one, other = (
             Sample(
                 count=count,
                 nobs=np.full(count.shape, nobs),
@@ -370,9 +408,9 @@ class TwoBinomials(TwoCounts):
                 is_total=False,
             )
             for count, nobs, law in zip((first, second), self._nobs, self.laws, strict=True)
-        ]
+        )
         return TwoSamples(
-            samples=(samples[0], samples[1]),
+            samples=(one, other),
             nuisance_alpha=self.nuisance_alpha,
             shape=first.shape,
             labels=None,
@@ -400,9 +438,8 @@ class TwoBinomials(TwoCounts):
         return found + kernel * work_at_a_point(noise) + pairs + points * _LAW
 
     @cached_property
-    def _nobs(self) -> tuple[float, float]:
-        first, second = (float(law.parameters["nobs"]) for law in self.laws)
-        return first, second
+    def _nobs(self) -> Pair:
+        return self._of_laws("nobs")
 
     def _first(self, total: FloatArray, contrast: FloatArray) -> FloatArray:
         n1, n2 = self._nobs
@@ -414,9 +451,8 @@ class TwoBinomials(TwoCounts):
         return self._nobs[0] / sum(self._nobs)
 
     @property
-    def _moments(self) -> tuple[float, float]:
-        values = [float(law.parameters["value"]) for law in self.laws]
-        pairs = list(zip(self._nobs, values, strict=True))
+    def _moments(self) -> Pair:
+        pairs = list(zip(self._nobs, self._of_laws("value"), strict=True))
         return sum(n * p for n, p in pairs), sum(n * p * (1.0 - p) for n, p in pairs)
 
 
@@ -426,7 +462,7 @@ def _width(nobs: float, share: float) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class ShareOfTotal(TwoCounts):
+class TwoPoissons(TwoCounts):
     """Two noisy counts, of which the first has a certain share under the null hypothesis.
 
     Given the total M the test compares T₁ - share·M with a law that depends on M through whole
@@ -437,6 +473,7 @@ class ShareOfTotal(TwoCounts):
     kept, for further true laws and levels.
     """
 
+    share: float
     known: Known = field(default_factory=dict, kw_only=True)
 
     def pvalues(
@@ -456,15 +493,19 @@ class ShareOfTotal(TwoCounts):
         return np.array([self.known[key] for key in keys])
 
     @property
-    @abstractmethod
     def _share(self) -> float:
-        """Share of the total that the first count has under the null hypothesis."""
+        return self.share
+
+    @property
+    def _moments(self) -> Pair:
+        total = sum(self._of_laws("rate"))
+        return total, total
 
     def _test(self, first: FloatArray, second: FloatArray) -> UnknownTrials:
         return UnknownTrials(
             count=first,
             nobs=first + second,
-            value=np.full(first.shape, self._share),
+            value=np.full(first.shape, self.share),
             noise=self.laws[0].noise,
             nobs_noise=self.laws[1].noise,
             is_total=True,
@@ -474,22 +515,21 @@ class ShareOfTotal(TwoCounts):
         )
 
     def _contrast(self, first: FloatArray, second: FloatArray) -> FloatArray:
-        return np.asarray((first - self._share * (first + second)) / self._unit)
+        return np.asarray((first - self.share * (first + second)) / self._unit)
 
     def _first(self, total: FloatArray, contrast: FloatArray) -> FloatArray:
-        return np.asarray(self._share * total + contrast * self._unit)
+        return np.asarray(self.share * total + contrast * self._unit)
 
     @cached_property
     def _unit(self) -> float:
         """Standard deviation of T₁ - share·M under the null hypothesis, about."""
-        share = self._share
-        sampling = share * (1.0 - share) * max(self._moments[0], 1.0)
+        sampling = self.share * (1.0 - self.share) * max(self._moments[0], 1.0)
         return float(np.sqrt(sampling + self._noise_variance))
 
     @property
     def _noise_variance(self) -> float:
         first, second = (float(law.noise.variance) for law in self.laws)
-        return (1.0 - self._share) ** 2 * first + self._share**2 * second
+        return (1.0 - self.share) ** 2 * first + self.share**2 * second
 
     @cached_property
     def _least_pvalue(self) -> float:
@@ -504,7 +544,7 @@ class ShareOfTotal(TwoCounts):
         if self.method == "asymptotic":
             return 0.0
         total = np.array([self._moments[0]])
-        test = self._test(self._share * total, (1.0 - self._share) * total)
+        test = self._test(self.share * total, (1.0 - self.share) * total)
         if self.method == "exact":
             work = float(guaranteed_work(test, self.alternative)[0])
         else:
@@ -544,24 +584,7 @@ class ShareOfTotal(TwoCounts):
         return super()._missed(contrast) + (1.0 if narrow else _SMOOTH) / self._unit
 
 
-@dataclass(frozen=True, eq=False)
-class TwoPoissons(ShareOfTotal):
-    """Numbers of events in two samples."""
-
-    share: float
-
-    @property
-    def _share(self) -> float:
-        return self.share
-
-    @cached_property
-    def _moments(self) -> tuple[float, float]:
-        total = sum(float(law.parameters["rate"]) for law in self.laws)
-        return total, total
-
-
-@dataclass(frozen=True, eq=False)
-class DifferingPairs(ShareOfTotal):
+class DifferingPairs(TwoPoissons):
     """Numbers of pairs with the answers (first, second) and (second, first), which add up.
 
     ``laws`` are those of each count by itself. Under the null hypothesis all laws are symmetric in
@@ -569,56 +592,27 @@ class DifferingPairs(ShareOfTotal):
     """
 
     _most_pairs: ClassVar[int] = 1 << 22
+    _negligible: ClassVar[tuple[float, float, float]] = (40.0, 1e-13, 1e-12)
+    _is_symmetric: ClassVar[bool] = True
 
-    @classmethod
-    def of(
-        cls,
-        nobs: float,
-        value: tuple[float, float],
-        noises: tuple[NoiseLaw, NoiseLaw],
-        alternative: Alternative,
-        method: Method,
-        nuisance_alpha: float,
-        known: Known,
-    ) -> Self:
-        first, second = (
-            NoisyBinomial(nobs=np.asarray(nobs), value=np.asarray(p), noise=noise)
-            for p, noise in zip(value, noises, strict=True)
-        )
-        return cls((first, second), alternative, method, nuisance_alpha, known=known)
-
-    def sum(self, alpha: float) -> float:
-        (low1, high1), (low2, high2) = self._ends
-        first, second = np.arange(low1, high1 + 1.0), np.arange(low2, high2 + 1.0)
+    @property
+    def _totals(self) -> FloatArray:
         joint = self._joint
-        place = np.add.outer(np.arange(first.size), np.arange(second.size))
-        chance = np.bincount(place.ravel(), joint.ravel())
-        up_to = np.cumsum(chance)
-        kept = (up_to > _LEFT_OUT_OF_PAIRS) & (up_to - chance < up_to[-1] - _LEFT_OUT_OF_PAIRS)
-        critical = np.full(chance.size, np.inf)
-        totals = low1 + low2 + np.arange(chance.size, dtype=np.float64)
-        critical[kept] = self._critical_counts(alpha, totals[kept])
-        needed = critical[place]
-        rejected = np.zeros(place.shape, dtype=np.bool_)
-        if self.alternative != "smaller":
-            rejected |= first[:, np.newaxis] >= needed
-        if self.alternative != "larger":
-            rejected |= second >= needed
-        return min(float(joint[rejected].sum()), 1.0)
+        place = np.add.outer(*(np.arange(size) for size in joint.shape))
+        return np.asarray(np.bincount(place.ravel(), joint.ravel()), dtype=np.float64)
 
-    def _critical_counts(self, alpha: float, total: FloatArray) -> FloatArray:
-        side = 1 if self.alternative == "smaller" else 0
-        middle = np.floor(0.5 * total)
-        last = np.full(total.size, max(high for _, high in self._ends))
-        first = middle + 1.0 if self.alternative == "two-sided" else total - last
-        return self._critical(alpha, side, total, first, last, middle)
+    def _chance(self, side: int, total: float, start: float, stop: float) -> float:
+        low, other = self._ends[side][0], self._ends[1 - side][0]
+        lead = np.arange(int(start - low), int(stop - low) + 1)
+        joint = self._joint if side == 0 else self._joint.T
+        return float(joint[lead, int(total - low - other) - lead].sum())
 
     @cached_property
     def _joint(self) -> FloatArray:
         from scipy import signal  # slow to import
 
         (low1, high1), (low2, high2) = self._counts
-        n, p = float(self.laws[0].parameters["nobs"]), self._value
+        n, p = self._of_laws("nobs")[0], self._of_laws("value")
         first = np.arange(low1, high1 + 1.0)[:, np.newaxis]
         second = np.arange(low2, high2 + 1.0)
         left = np.asarray(np.maximum(n - first, second))  # no more pairs than there are
@@ -626,31 +620,14 @@ class DifferingPairs(ShareOfTotal):
         joint = binom_pmf(first, np.asarray(n), np.asarray(p[0])) * binom_pmf(second, left, given)
         joint[first + second > n] = 0.0
         for axis, law in enumerate(self.laws):
-            chances = _pmf(law.noise, self._reaches[axis])
+            size = np.abs(np.arange(-self._reaches[axis], self._reaches[axis] + 1.0))
+            chances = np.maximum(law.noise._cdf(-size) - law.noise._cdf(-size - 1.0), 0.0)
             shaped = chances[:, np.newaxis] if axis == 0 else chances[np.newaxis]
             joint = signal.fftconvolve(joint, shaped, axes=axis)
         return np.maximum(joint, 0.0)
 
-    @cached_property
-    def _counts(self) -> tuple[tuple[float, float], tuple[float, float]]:
-        first, second = (law._support(_LOG_NEGLIGIBLE_PAIR) for law in self.laws)
-        return first, second
-
-    @cached_property
-    def _reaches(self) -> tuple[float, float]:
-        first, second = (float(law.noise.isf(0.1 * _LEFT_OUT_OF_PAIRS)) for law in self.laws)
-        return first, second
-
-    @cached_property
-    def _ends(self) -> tuple[tuple[float, float], tuple[float, float]]:
-        first, second = (
-            (low - reach, high + reach)
-            for (low, high), reach in zip(self._counts, self._reaches, strict=True)
-        )
-        return first, second
-
     def _draw(self, size: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
-        n, p = int(self.laws[0].parameters["nobs"]), self._value
+        n, p = int(self._of_laws("nobs")[0]), self._of_laws("value")
         counts = rng.multinomial(n, [*p, max(1.0 - sum(p), 0.0)], size)
         first, second = (
             counts[:, kind] + law.noise._rvs((size,), rng) for kind, law in enumerate(self.laws)
@@ -658,33 +635,17 @@ class DifferingPairs(ShareOfTotal):
         return first, second
 
     @property
-    def _share(self) -> float:
-        return 0.5
-
-    @property
-    def _value(self) -> tuple[float, float]:
-        first, second = (float(law.parameters["value"]) for law in self.laws)
-        return first, second
-
-    @property
-    def _moments(self) -> tuple[float, float]:
-        n, p = float(self.laws[0].parameters["nobs"]), min(sum(self._value), 1.0)
+    def _moments(self) -> Pair:
+        n, p = self._of_laws("nobs")[0], min(sum(self._of_laws("value")), 1.0)
         return n * p, n * p * (1.0 - p)
 
 
-def _pmf(noise: NoiseLaw, reach: float) -> FloatArray:
-    size = np.abs(np.arange(-reach, reach + 1.0))
-    return np.maximum(noise._cdf(-size) - noise._cdf(-size - 1.0), 0.0)
-
-
-def _ends(law: NoisyCount) -> tuple[float, float]:
-    low, high = law._support(_LOG_NEGLIGIBLE)
-    reach = float(law.noise.isf(0.01 * _LEFT_OUT))
-    return low - reach, high + reach
-
-
 def _smallest(
-    holds: Holds, first: FloatArray, last: FloatArray, guess: FloatArray, chosen: NDArray[np.intp]
+    holds: Callable[[FloatArray, Index], NDArray[np.bool_]],
+    first: FloatArray,
+    last: FloatArray,
+    guess: FloatArray,
+    chosen: Index,
 ) -> FloatArray:
     """Smallest whole numbers, up to ``last`` + 1, from which on a condition holds in some rows."""
     below, above, point = first[chosen] - 1.0, last[chosen] + 1.0, guess[chosen]
@@ -704,3 +665,293 @@ def _smallest(
         point[rows] = np.where(turned[rows], halved, away)
         step *= 2.0
     return above
+
+
+@lru_cache(maxsize=1)
+def _known(
+    noises: tuple[NoiseLaw, NoiseLaw], share: float, nuisance_alpha: float, side: Alternative
+) -> Known:
+    """Return the p-values that are known with such noise; the last noise is remembered."""
+    return {}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _TwoCountsPower(PowerWithLimit):
+    """Power of a test of two noisy counts, whose own numbers are a size and two rates."""
+
+    method: Method = "exact"
+    nuisance_alpha: float = 1e-4
+
+    shape = (2,)
+
+    def prepare(self) -> None:
+        super().prepare()
+        check_option(self.alternative, "alternative", ALTERNATIVES)
+        check_method(self.method, ("exact", "plug-in", "asymptotic"))
+        given = check_scalar(self.nuisance_alpha, "nuisance_alpha", gt=0, lt=0.5)
+        self.set(nuisance_alpha=given)
+        for name in ("value", "ratio"):
+            if hasattr(self, name):
+                self.set(**{name: check_scalar(getattr(self, name), name, **_RATIOS)})
+
+    @abstractmethod
+    def _counts(self, noises: tuple[NoiseLaw, NoiseLaw], *own: float) -> TwoCounts:
+        """Return the counts and their test, given the own numbers."""
+
+    @property
+    def _test(self) -> tuple[Alternative, Method, float]:
+        return self.alternative, self.method, self.nuisance_alpha
+
+    def one(self, law: NoiseLaw, alpha: float, *own: float) -> tuple[float, float]:
+        noises = (law.take(0), law.take(1)) if law.shape else (law, law)
+        return self._counts(noises, *own).reject(alpha, self.simulation())
+
+    def has_effect(self, known: Columns) -> bool:
+        first, second = (float(known[name]) for name in list(self.own)[1:])
+        return is_alternative(self.alternative, first - getattr(self, "value", 1.0) * second)
+
+    def _against(self, name: str) -> tuple[str | None, bool]:
+        """Return the other of the two rates, if this is one, and whether this one falls."""
+        _, first, second = self.own
+        falls = (name == first) == (self.alternative == "smaller")
+        return {first: second, second: first}.get(name), falls
+
+    def range(self, name: str, known: Columns) -> tuple[float, float]:
+        other, falls = self._against(name)
+        if other is None:
+            return super().range(name, known)
+        value = float(known[other])
+        return value, min(_EDGE, 0.5 * value) if falls else 1.0 - _EDGE
+
+    def precision(self, name: str) -> float:
+        return _COARSE if name == "budget" and self.method == "exact" else _PRECISION
+
+    def guess(self, name: str, known: Columns, target: float) -> float | None:
+        if name == self.size:
+            return self.limit(name, known, target)
+        if name not in _GUESSES:
+            return None
+        if name == "budget" and self.method == "exact":  # each of its powers may take seconds
+            found = self.found_by(name, known, target, method="plug-in", rng=0)
+        else:
+            found = self.limit(name, known, target)
+        guess = found or _GUESSES[name]
+        search, largest = self.search(name, known, target), self.ends(name, known)[1]
+        if search.lack_at(largest) <= 0.0:
+            return guess
+        for _ in range(_MOST_BUDGETS if name == "budget" else 0):
+            # a little noise may help, as it makes steps of p-values finer
+            if search.lack_at(guess) <= 0.0:
+                return guess
+            if np.max(self.law(guess).variance) < _NO_NOISE:
+                break
+            guess *= _NEXT_BUDGET
+        raise search.unreachable(largest)
+
+
+@final
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TwoProportionsPower(_TwoCountsPower):
+    """Power of the test of two proportions, :func:`dpinfer.proportions_2indep`.
+
+    - ``nobs1``: number of trials of the first sample, whole, at least 1; it is known: simulate a
+      noisy one. The second sample has ``ratio * nobs1`` trials, rounded, but 1 at least.
+    - ``prop1``, ``prop2``: the true proportions, in (0, 1). ``prop1`` is solved for above
+      ``prop2``, below it for the alternative ``"smaller"``; and ``prop2`` the other way round.
+    - ``ratio``: in [1e-6, 1e6], by default 1.
+    - ``alternative``; ``method``: ``"exact"``, ``"plug-in"`` or ``"asymptotic"``, and
+      ``nuisance_alpha``: as for the test. A power for ``"exact"``, the default of both, takes some
+      10 s with 100 trials or more, where the others take 0.1 s, and what is solved for about as
+      long as several powers.
+    - ``reps``, ``rng``, ``n_jobs``: of replicates, where powers are simulated.
+
+    The null distribution depends on the published counts T₁ and T₂ by their total M only, so that
+    the test rejects where T₁ is beyond one or two critical values c(M). Where noise takes whole
+    numbers the power is the sum of P(T₁ = t)·P(T₂ = M - t) over all such pairs; pairs of a
+    probability of 1e-8 in all are left out. With continuous noise, more than 6.7e7 pairs, or more
+    than 200 counts (both together) with ``"exact"``, it is simulated. The p-values of ``"exact"``
+    are upper bounds, up to max(``nuisance_alpha``/2, 2e-5) above the maximum: pairs as near as that
+    to the level may be counted on either side.
+
+    A level or budget that is solved for has a relative precision of 1e-6, the budget of ``"exact"``
+    of 1e-3. A size reaches the power, and the one before does not; the power may fall below it
+    again, by the little that rounding to whole counts makes.
+    """
+
+    ratio: float = 1.0
+
+    size = "nobs1"
+    own = {"nobs1": {"ge": 1.0}, "prop1": _SHARE, "prop2": _SHARE}  # noqa: RUF012
+
+    def prepare(self) -> None:
+        super().prepare()
+        largest = LARGEST_SIZE / max(self.ratio, 1.0)
+        self.set(own={**self.own, "nobs1": {"ge": 1.0, "le": largest}})
+
+    def _nobs(self, nobs1: Any) -> tuple[Any, Any]:
+        return nobs1, np.maximum(np.rint(self.ratio * nobs1), 1.0)
+
+    def _counts(self, noises: tuple[NoiseLaw, NoiseLaw], *own: float) -> TwoCounts:
+        first, second = (
+            NoisyBinomial(nobs=np.asarray(n), value=np.asarray(p), noise=noise)
+            for n, p, noise in zip(self._nobs(own[0]), own[1:], noises, strict=True)
+        )
+        return TwoBinomials((first, second), *self._test)
+
+    def moments(self, law: NoiseLaw, columns: Columns) -> Moments:
+        nobs1, p1, p2 = (columns[name] for name in self.own)
+        nobs1, nobs2 = self._nobs(nobs1)
+        v1, v2 = np.broadcast_to(law.variance, (2,))
+        noise = v1 / np.square(nobs1) + v2 / np.square(nobs2)
+        pooled = (nobs1 * p1 + nobs2 * p2) / (nobs1 + nobs2)
+        null = np.sqrt(pooled * (1.0 - pooled) * (1.0 / nobs1 + 1.0 / nobs2) + noise)
+        truth = np.sqrt(p1 * (1.0 - p1) / nobs1 + p2 * (1.0 - p2) / nobs2 + noise)
+        return p1 - p2, null, truth
+
+
+@final
+@dataclass(frozen=True, eq=False, kw_only=True)
+class McNemarPower(_TwoCountsPower):
+    """Power of McNemar's test of paired proportions, :func:`dpinfer.mcnemar`.
+
+    - ``nobs``: number of pairs, those included whose answers agree, whole, in [1, 1e9].
+    - ``prop12``, ``prop21``: the true proportions of pairs of the two kinds that differ, ``table[0,
+      1]`` and ``table[1, 0]``; each in (0, 1), together at most 1. ``prop12`` is solved for above
+      ``prop21``, below it for the alternative ``"smaller"``; and ``prop21`` the other way round.
+    - ``alternative``; ``method``: ``"exact"``, ``"plug-in"`` or ``"asymptotic"``, and
+      ``nuisance_alpha``: as for the test.
+    - ``reps``, ``rng``, ``n_jobs``: of replicates, where powers are simulated.
+
+    The noise is that of the two counts of pairs that differ, of which the test rejects, given their
+    published total M, those beyond a critical count c(M). Where the noise takes whole numbers the
+    power is the sum of the probabilities of all published pairs of counts that are rejected, but
+    for a probability of some 1e-12 that is left out. With continuous noise, more than 4 million
+    pairs of counts, or more than 600 totals with ``"exact"``, it is simulated; where that would
+    take more than some 15 s, as ``"exact"`` with a million pairs or noise of scale 1,000, it is
+    refused: use another method.
+
+    A size that is solved for reaches the power, and the one before does not; the power may fall
+    below it again, by the little that rounding to whole counts makes. A budget reaches it, and less
+    by a relative 1e-6, with ``"exact"`` 1e-3, does not; with counts this few, more noise may do
+    again.
+    """
+
+    size = "nobs"
+    own = {  # noqa: RUF012
+        "nobs": {"ge": 1.0, "le": _LARGEST_NOBS},
+        "prop12": _SHARE,
+        "prop21": _SHARE,
+    }
+
+    def range(self, name: str, known: Columns) -> tuple[float, float]:
+        near, far = super().range(name, known)
+        other, falls = self._against(name)
+        if other is None:
+            return near, far
+        most = 1.0 - float(known[other])
+        return min(near, most), max(far if falls else most, SMALLEST_VALUE)
+
+    def _counts(self, noises: tuple[NoiseLaw, NoiseLaw], *own: float) -> TwoCounts:
+        nobs, prop12, prop21 = own
+        if prop12 + prop21 > 1.0 + _ROUNDING:
+            raise InvalidParameterError(
+                f"prop12 + prop21 must be at most 1, the proportion of all pairs, got "
+                f"{prop12 + prop21:.6g}"
+            )
+        first, second = (
+            NoisyBinomial(nobs=np.asarray(nobs), value=np.asarray(p), noise=noise)
+            for p, noise in zip((prop12, min(prop21, 1.0 - prop12)), noises, strict=True)
+        )
+        known = _known(noises, 0.5, self.nuisance_alpha, self.alternative)
+        return DifferingPairs((first, second), *self._test, share=0.5, known=known)
+
+    def moments(self, law: NoiseLaw, columns: Columns) -> Moments:
+        nobs, p12, p21 = (columns[name] for name in self.own)
+        noise = float(np.broadcast_to(law.variance, (2,)).sum())
+        both, difference = p12 + p21, p12 - p21
+        null = np.sqrt(nobs * both + noise)
+        truth = np.sqrt(np.maximum(nobs * (both - np.square(difference)) + noise, 1e-9 * null**2))
+        return nobs * difference, null, truth
+
+
+@final
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TwoRatesPower(_TwoCountsPower):
+    """Power of the test of two rates of events, :func:`dpinfer.poisson_2indep`.
+
+    - ``exposure1``: exposure of the first sample, > 0: person-years, area, time. The second has
+      ``ratio`` times as much.
+    - ``rate1``, ``rate2``: the true rates, events per unit of exposure, > 0. ``rate1`` is solved
+      for above ``value * rate2``, below it for the alternative ``"smaller"``; and ``rate2`` the
+      other way round.
+    - ``value``: the ratio of the first rate to the second under the null hypothesis, in [1e-6,
+      1e6], by default 1; ``ratio``: likewise.
+    - ``alternative``; ``method``: ``"exact"``, ``"plug-in"`` or ``"asymptotic"``, and
+      ``nuisance_alpha``: as for the test. Powers for ``"exact"``, the default of both, take seconds
+      where the others take 0.1 s, and a budget that reaches a power some 10 s. What would take much
+      longer than that for one power is refused.
+    - ``reps``, ``rng``, ``n_jobs``: of replicates, where powers are simulated.
+
+    Given the total M of the published counts T₁ and T₂ the test rejects where T₁ is beyond one or
+    two critical values c(M). Where noise takes whole numbers the power is the sum of P(T₁ =
+    t)·P(T₂ = M - t) over all such pairs, with Poisson counts of means exposure·rate; pairs of a
+    probability of 1e-8 in all are left out. With continuous noise, more than 6.7e7 pairs, or more
+    than 600 counts (both together) with ``"exact"``, it is simulated. P-values are kept, so that
+    further powers with the same noise come sooner.
+
+    An exposure, level or budget that is solved for reaches the power, and short of it by a relative
+    1e-6, the budget of ``"exact"`` by 1e-3, it is not reached. With more exposure the power may
+    fall below it again, by the little that whole counts make.
+    """
+
+    value: float = 1.0
+    ratio: float = 1.0
+
+    size = "exposure1"
+    whole = False
+    own = {"exposure1": _RATE, "rate1": _RATE, "rate2": _RATE}  # noqa: RUF012
+    logarithmic = _TwoCountsPower.logarithmic | frozenset(own)
+
+    def range(self, name: str, known: Columns) -> tuple[float, float]:
+        if name == "exposure1":
+            larger = max(float(known["rate1"]), self.ratio * float(known["rate2"]))
+            return _FEWEST_EVENTS / larger, _LARGEST_EVENTS / larger
+        other, falls = self._against(name)
+        if other is None:
+            return super().range(name, known)
+        exposure, scale = float(known["exposure1"]), self.value
+        if name == "rate2":
+            exposure, scale = exposure * self.ratio, 1.0 / scale
+        null = scale * float(known[other])
+        far = min(_FEWEST_EVENTS, 1e-3 * null * exposure) if falls else _LARGEST_EVENTS
+        return null, max(far / exposure, 1.0 / _LARGEST)
+
+    @property
+    def _share(self) -> float:
+        return self.value / (self.value + self.ratio)
+
+    def _means(self, *own: Any) -> tuple[FloatArray, FloatArray]:
+        exposure, rate1, rate2 = (np.asarray(x) for x in own)
+        means = exposure * rate1, self.ratio * exposure * rate2
+        for mean, name in zip(means, ("rate1", "ratio * rate2"), strict=True):
+            check_array(mean, f"exposure1 * {name}", ge=SMALLEST_VALUE, le=1.01 * _LARGEST_EVENTS)
+        return means
+
+    def _counts(self, noises: tuple[NoiseLaw, NoiseLaw], *own: float) -> TwoCounts:
+        for noise in noises:
+            check_array(noise.variance, "the variance of mechanism", le=_LARGEST_EVENTS**2)
+        first, second = (
+            NoisyPoisson(rate=mean, noise=noise)
+            for mean, noise in zip(self._means(*own), noises, strict=True)
+        )
+        known = _known(noises, self._share, self.nuisance_alpha, self.alternative)
+        return TwoPoissons((first, second), *self._test, share=self._share, known=known)
+
+    def moments(self, law: NoiseLaw, columns: Columns) -> Moments:
+        mean1, mean2 = self._means(*(columns[name] for name in self.own))
+        v1, v2 = np.broadcast_to(law.variance, (2,))
+        own, other = 1.0 - self._share, self._share
+        noise = own**2 * v1 + other**2 * v2
+        null = np.sqrt((mean1 + mean2) * own * other + noise)
+        truth = np.sqrt(own**2 * mean1 + other**2 * mean2 + noise)
+        return own * mean1 - other * mean2, null, truth

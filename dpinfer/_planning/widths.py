@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -23,8 +23,7 @@ from dpinfer._check import (
     check_scalar,
     freeze,
 )
-from dpinfer._planning.engine import BUDGETS, Columns, WidthBySetting, WidthRow
-from dpinfer._planning.search import LARGEST_SIZE, Search
+from dpinfer._planning.engine import BUDGETS, SIZES, Bounds, Columns, Search, WidthRow
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.pivots import sidak
 from dpinfer.estimation.published import LARGEST_NOBS
@@ -51,14 +50,16 @@ from dpinfer.results.labels import split_labels
 _MOST_CELLS = 10**12
 """Largest number of intervals that hold together."""
 
-_LARGEST_COUNT = 1e15
-"""Largest threshold and count in size: beyond it, whole numbers are not told apart."""
+_COUNT: Bounds = {"ge": -1e15, "le": 1e15}
+"""Bounds of thresholds and counts: beyond, whole numbers are not told apart."""
 
-_LARGEST_BOUND = 1e25
-"""Largest bound of a clipped variable in size: sums of the most values do not overflow."""
+_BOUND: Bounds = {"ge": -1e25, "le": 1e25}
+"""Those of the bounds of a clipped variable: sums of the most values do not overflow."""
 
-_SIZES = (1e-9, 1e12)
+_FACTORS = (1e-9, 1e12)
 """Range of the factors of values."""
+
+_VALUE: Bounds = {"ge": -LARGEST_VALUE, "le": LARGEST_VALUE}
 
 _BUDGETS_TRIED = 91
 """Budgets at which a width that is not monotone is tried, five for each power of ten."""
@@ -75,15 +76,6 @@ def rough_error(known: Columns, target: float, unit: float = 1.0) -> float:
     # from alpha near 1 the quantile is near 0
     z = max(-float(special.ndtri(0.5 * known["alpha"])), 1.0 / MOST_ERROR)
     return min(max(0.5 * target / (z * unit), 1.0 / MOST_ERROR), MOST_ERROR)
-
-
-def found_by(row: Any, method: str, name: str, known: Columns, target: float) -> float | None:
-    """Return what a method that costs less needs for a width; None if it cannot have it."""
-    try:
-        found: float = replace(row, method=method).find(name, known, target)
-    except InvalidParameterError:
-        return None
-    return found
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -195,8 +187,8 @@ class UnpublishedWidth(WidthRow):
 
     def prepare(self) -> None:
         self.set(
-            threshold=_checked(self.threshold, "threshold"),
-            lower=_checked(self.lower, "lower"),
+            threshold=check_scalar(self.threshold, "threshold", **_COUNT),
+            lower=check_scalar(self.lower, "lower", **_COUNT),
             cells=check_integer(self.cells, "cells", ge=1, le=_MOST_CELLS),
         )
 
@@ -208,10 +200,6 @@ class UnpublishedWidth(WidthRow):
             lower=self.lower,
         )
         return bound.width, 0.0
-
-
-def _checked(value: Any, name: str) -> float:
-    return check_scalar(value, name, ge=-_LARGEST_COUNT, le=_LARGEST_COUNT)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -231,18 +219,16 @@ class ThresholdedWidth(WidthRow):
     method: Literal["exact", "naive"] = "exact"
     lower: float | None = 0.0
 
-    own = ("count",)
+    own = {"count": {}}  # noqa: RUF012
     given = ("count",)
 
     def prepare(self) -> None:
-        self.set(threshold=_checked(self.threshold, "threshold"))
+        threshold = check_scalar(self.threshold, "threshold", **_COUNT)
+        self.set(threshold=threshold, own={"count": {**_COUNT, "ge": threshold}})
         if self.lower is not None:
-            self.set(lower=_checked(self.lower, "lower"))
+            self.set(lower=check_scalar(self.lower, "lower", **_COUNT))
         # the interval checks what the plan has in common with it
         self._intervals(Laplace(scale=1.0), 0.05, np.array([self.threshold]))
-
-    def check(self, name: str, value: Any) -> FloatArray:
-        return check_array(value, name, ge=self.threshold, le=_LARGEST_COUNT)
 
     def at(self, law: NoiseLaw, alpha: float, columns: Columns) -> tuple[Any, Any]:
         return self._intervals(law, alpha, columns["count"]).width, 0.0
@@ -295,14 +281,11 @@ class RatioWidth(WidthRow):
 
     method: Any = "exact"
 
-    own = ("numerator", "denominator")
+    own = {"numerator": _VALUE, "denominator": _VALUE}  # noqa: RUF012
     given = ("numerator", "denominator")
 
     def prepare(self) -> None:
         check_option(self.method, "method", METHODS)
-
-    def check(self, name: str, value: Any) -> FloatArray:
-        return check_array(value, name, ge=-LARGEST_VALUE, le=LARGEST_VALUE)
 
     def at(self, law: NoiseLaw, alpha: float, columns: Columns) -> tuple[Any, Any]:
         sets = ratio_confint(
@@ -316,7 +299,7 @@ class RatioWidth(WidthRow):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class LinearRatioWidth(WidthBySetting):
+class LinearRatioWidth(WidthRow):
     """Width of the set for a ratio of linear functions, of several that of the widest.
 
     ``values`` are the confidential values that are planned for: a table of an earlier year, or
@@ -339,9 +322,9 @@ class LinearRatioWidth(WidthBySetting):
     method: Any = "exact"
     simultaneous: bool = False
 
-    own = ("size",)
+    own = {"size": {"ge": _FACTORS[0], "le": _FACTORS[1]}}  # noqa: RUF012
     optional = {"size": 1.0}  # noqa: RUF012
-    logarithmic = WidthBySetting.logarithmic | {"size"}
+    logarithmic = WidthRow.logarithmic | {"size"}
 
     def prepare(self) -> None:
         values, labels = split_labels(self.values, "values")
@@ -362,11 +345,8 @@ class LinearRatioWidth(WidthBySetting):
     def shape(self) -> tuple[int, ...]:
         return np.shape(self.values)
 
-    def check(self, name: str, value: Any) -> FloatArray:
-        return check_array(value, name, ge=_SIZES[0], le=_SIZES[1])
-
     def range(self, name: str, known: Columns) -> tuple[float, float]:
-        return _SIZES if name == "size" else super().range(name, known)
+        return _FACTORS if name == "size" else super().range(name, known)
 
     def one(self, law: NoiseLaw, alpha: float, *own: float) -> tuple[float, float]:
         with np.errstate(over="ignore"):
@@ -384,14 +364,16 @@ class LinearRatioWidth(WidthBySetting):
 
     def guess(self, name: str, known: Columns, target: float) -> float | None:
         """Return what asymptotic sets need, which cost less."""
-        return None if self.method != "exact" else found_by(self, "asymptotic", name, known, target)
+        if self.method != "exact":
+            return None
+        return self.found_by(name, known, target, method="asymptotic")
 
     def precision(self, name: str) -> float:
         return COSTLY_PRECISION
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class ClippedMeanWidth(WidthBySetting):
+class ClippedMeanWidth(WidthRow):
     """Width of the interval for a clipped mean where the published mean is amid the bounds.
 
     It is the largest one: 2t with t the half-width, or b - a where that is less. ``bounds`` are
@@ -408,38 +390,28 @@ class ClippedMeanWidth(WidthBySetting):
     uncertainty: Uncertainty = "noise+sampling"
     noise_in: Literal["mean", "sum"] = "mean"
 
-    own = ("nobs",)
+    own = {"nobs": SIZES}  # noqa: RUF012
     size = "nobs"
 
     def prepare(self) -> None:
         check_option(self.noise_in, "noise_in", ("mean", "sum"))
-        bounds = check_array(self.bounds, "bounds", ndim=1, ge=-_LARGEST_BOUND, le=_LARGEST_BOUND)
+        bounds = check_array(self.bounds, "bounds", ndim=1, **_BOUND)
         std = None if self.std is None else check_scalar(self.std, "std")
         self.set(bounds=tuple(bounds.tolist()), std=std)
         # the interval checks what the plan has in common with it
-        self._interval(Exact(), 0.05, 1.0, 0.0, self.bounds)
-
-    def check(self, name: str, value: Any) -> FloatArray:
-        return check_integer_array(value, name, ge=1, le=LARGEST_SIZE)
+        self._width(Exact(), 0.05, 1.0, self.bounds)
 
     def one(self, law: NoiseLaw, alpha: float, *own: float) -> tuple[float, float]:
         # the interval is in units of what the noise was added to
         unit = own[0] if self.noise_in == "sum" else 1.0
         half = 0.5 * unit * (self.bounds[1] - self.bounds[0])
-        interval = self._interval(law, alpha, own[0], 0.0, (-half, half), unit)
-        return float(interval.width) / unit, 0.0
+        return self._width(law, alpha, own[0], (-half, half), unit) / unit, 0.0
 
-    def _interval(
-        self,
-        law: NoiseLaw,
-        alpha: float,
-        nobs: float,
-        mean: float,
-        bounds: tuple[float, float],
-        unit: float = 1.0,
-    ) -> Intervals:
-        return clipped_mean_confint(
-            mean,
+    def _width(
+        self, law: NoiseLaw, alpha: float, nobs: float, bounds: tuple[float, float], unit: float = 1
+    ) -> float:
+        interval = clipped_mean_confint(
+            0.0,
             nobs,
             bounds=bounds,
             mechanism=law,
@@ -448,6 +420,7 @@ class ClippedMeanWidth(WidthBySetting):
             method=self.method,
             uncertainty=self.uncertainty,
         )
+        return float(interval.width)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -467,25 +440,16 @@ class SurveyWidth(WidthRow):
     uncertainty: Uncertainty = "noise+sampling"
     method: Any = None
 
-    own = ("sample_size", "proportion")
+    own = {"sample_size": {}, "proportion": {"ge": 0.0, "le": 1.0}}  # noqa: RUF012
     given = ("proportion",)
     size = "sample_size"
 
     def prepare(self) -> None:
         size = check_integer(self.population_size, "population_size", ge=1, le=int(LARGEST_NOBS))
-        self.set(population_size=size)
+        limits = {"ge": min(2, size), "le": size}
+        self.set(population_size=size, own={**self.own, "sample_size": limits})
         # the interval checks what the plan has in common with it
         self.at(Exact(), 0.05, {"sample_size": np.array([size]), "proportion": np.zeros(1)})
-
-    def check(self, name: str, value: Any) -> FloatArray:
-        if name == "proportion":
-            return check_array(value, name, ge=0, le=1)
-        size = self.population_size
-        return check_integer_array(value, name, ge=min(2, size), le=size)
-
-    def ends(self, name: str, known: Columns) -> tuple[float, float]:
-        size = float(self.population_size)
-        return (min(2.0, size), size) if name == self.size else super().ends(name, known)
 
     @property
     def _unit(self) -> float:
@@ -516,7 +480,7 @@ class SurveyWidth(WidthRow):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class StratifiedWidth(WidthBySetting):
+class StratifiedWidth(WidthRow):
     """Width of the interval for a total, or a share, from samples of several strata.
 
     ``population_size`` are the sizes N of the strata, ``proportion`` the shares p of them that have
@@ -539,7 +503,7 @@ class StratifiedWidth(WidthBySetting):
     uncertainty: Uncertainty = "noise+sampling"
     method: Any = None
 
-    own = ("sample_size",)
+    own = {"sample_size": SIZES}  # noqa: RUF012
     size = "sample_size"
 
     def prepare(self) -> None:
@@ -559,9 +523,10 @@ class StratifiedWidth(WidthBySetting):
             proportion=freeze(share),
             allocation=freeze(parts / parts.sum()),
             design=check_option(self.design, "design", DESIGNS),
+            own={"sample_size": {"ge": 1.0, "le": self._everybody}},
         )
         # the interval checks what the plan has in common with it
-        self.one(Exact(), 0.05, float(size.sum()))
+        self.one(Exact(), 0.05, self._everybody)
 
     def _one_each(self, values: FloatArray, name: str) -> FloatArray:
         if values.shape not in ((), self.shape):
@@ -578,12 +543,6 @@ class StratifiedWidth(WidthBySetting):
     @property
     def _everybody(self) -> float:
         return float(self.population_size.sum())
-
-    def check(self, name: str, value: Any) -> FloatArray:
-        return check_integer_array(value, name, ge=1, le=self._everybody)
-
-    def ends(self, name: str, known: Columns) -> tuple[float, float]:
-        return (1.0, self._everybody) if name == self.size else super().ends(name, known)
 
     def guess(self, name: str, known: Columns, target: float) -> float | None:
         return self._everybody if name == self.size else None

@@ -14,7 +14,7 @@ from scipy import special
 
 from dpinfer._check import RNG, FloatArray, check_array, freeze, show
 from dpinfer._numerics.roots import find_root
-from dpinfer._planning.one_count import critical_distance
+from dpinfer._planning.counts import critical_distance
 from dpinfer._style import REFERENCE, add_legend, marker, series, styled_axes
 from dpinfer.calibration._scenes import RuleJudge, Scene, StudyModel, count_errors
 from dpinfer.errors import InvalidParameterError

@@ -1,7 +1,6 @@
 """Power of the goodness-of-fit test against statsmodels, enumeration and simulation."""
 
 from itertools import product
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,7 +9,6 @@ from scipy import special, stats
 from statsmodels.stats.power import GofChisquarePower
 
 from dpinfer import Exact, Gaussian, Geometric, Laplace, WeightedSum
-from dpinfer._planning.tables import exact_power
 from dpinfer.errors import ApproximationWarning, ConvergenceError, InvalidParameterError
 from dpinfer.hypothesis_tests import chisquare
 
@@ -235,21 +233,6 @@ def test_an_exact_power_without_a_route_is_refused_and_one_by_default_simulated(
         PlannedPower(chisquare, value=NULL, truth=OTHER, mechanism=Gaussian(sigma=4.0)).power(
             120, alpha=1e-11
         )
-
-
-def test_a_law_that_stays_above_the_level_has_no_exact_power():
-    class Inaccurate:
-        """A law whose tail is not below its error."""
-
-        is_available = True
-
-        def upper(self, q):
-            return np.full(np.shape(q), 0.02)
-
-    table = SimpleNamespace(pearson_law=Inaccurate(), variance=np.ones(3), expected=np.ones(3))
-    power, error = exact_power(table, 0.01, OTHER)
-    assert np.isnan(power)
-    assert error == np.inf
 
 
 @pytest.mark.parametrize("statistic", ["pearson", "projected"])

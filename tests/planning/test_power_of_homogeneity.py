@@ -9,7 +9,6 @@ from scipy import special, stats
 from statsmodels.stats.power import GofChisquarePower
 
 from dpinfer import Exact, Gaussian, Laplace, chi2_contingency
-from dpinfer._planning.tables import group_sizes
 from dpinfer.errors import ApproximationWarning, InvalidParameterError
 
 PAIR = np.array([[0.6, 0.4], [0.4, 0.6]])
@@ -135,12 +134,25 @@ def test_power_at_the_null_hypothesis_is_the_level(statistic):
     assert (np.abs(frame["power"] - frame["alpha"]) <= 6.0 * frame["mc_error"]).all()
 
 
-def test_sizes_of_groups_are_whole_and_add_up():
-    for nobs in (1, 2, 7, 100, 10**9 + 7):
-        sizes = group_sizes(SHARES, nobs)
-        assert (sizes >= 1).all()
-        assert nobs < 3 or sizes.sum() == nobs
-        assert (np.abs(sizes - SHARES * nobs) <= 1.0).all()
+@pytest.mark.parametrize("nobs", [3, 7, 103, 10**6 + 7])
+def test_sizes_of_groups_are_whole_and_add_up(nobs):
+    """The power in the limit is that of the table with the members that each group has."""
+    sizes = np.maximum(np.diff(np.rint(np.cumsum(SHARES) * nobs), prepend=0.0), 1.0)
+    assert nobs < 7 or sizes.sum() == nobs
+    near = GROUPS.mean(axis=0) + (GROUPS - GROUPS.mean(axis=0)) / np.sqrt(nobs)
+    plan = PlannedPower(
+        chi2_contingency,
+        truth=near,
+        mechanism=Exact(),
+        row_totals=SHARES,
+        method="asymptotic",
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ApproximationWarning)
+        power = plan.power(nobs)
+    there = stats.chi2_contingency(sizes[:, None] * near, correction=False).statistic
+    peer = stats.ncx2.sf(special.chdtri(4, 0.05), 4, there)
+    assert power == pytest.approx(peer, rel=1e-6)
 
 
 def test_noise_of_each_cell_and_doubts():

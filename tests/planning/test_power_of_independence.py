@@ -6,8 +6,6 @@ from planned import PlannedPower
 from scipy import special, stats
 
 from dpinfer import Exact, Gaussian, Geometric, Laplace, chi2_contingency
-from dpinfer._planning.table_laws import NestedTests
-from dpinfer._planning.tables import IndependencePower
 from dpinfer.errors import ApproximationWarning, InvalidParameterError
 
 SMALL = np.array([[0.3, 0.2], [0.2, 0.3]])
@@ -124,24 +122,26 @@ def test_power_of_pearsons_statistic_is_how_often_the_test_rejects(table, nobs, 
     assert hits / size == pytest.approx(power, abs=6.0 * error)
 
 
-def test_no_more_replicates_are_drawn_once_all_releases_are_decided():
+def test_no_more_replicates_are_drawn_once_all_releases_are_decided(monkeypatch):
     """Of releases that are far from the null hypothesis no replicate exceeds the statistic."""
-    drawn = []
+    drawn, rvs = [], Geometric.rvs
 
-    class Counted(NestedTests):
-        """Tests that write down of how many releases there are more replicates."""
+    def counted(law, shape, **options):
+        drawn.append(np.prod(shape) / LARGE.size)
+        return rvs(law, shape, **options)
 
-        def _exceedances(self, fit, nobs, value, chosen, *rest):
-            drawn.append(chosen.size)
-            return super()._exceedances(fit, nobs, value, chosen, *rest)
-
-    row = IndependencePower(
-        procedure=chi2_contingency, truth=LARGE, mechanism=Exact(), statistic="pearson"
+    monkeypatch.setattr(Geometric, "rvs", counted)
+    plan = PlannedPower(
+        chi2_contingency,
+        truth=LARGE,
+        mechanism=Geometric(scale=0.1),
+        statistic="pearson",
+        reps=20,
+        rng=3,
     )
-    tests = Counted(row.releases(Exact(), 10**5, LARGE), "pearson", 0.05, False, 5.0)
-    np.testing.assert_array_equal(tests(20, np.random.default_rng(3)), 1.0)
+    assert plan.power(10**5) == 1.0
     # (1 - 0.05)^m < 0.001 from m = 135 on; looked at after 16, 32, 64, 128 and 256
-    assert drawn == 5 * [20]
+    assert sum(drawn) == 20 * (1 + 256)
 
 
 @pytest.mark.parametrize("method", ["monte-carlo", "asymptotic"])

@@ -10,11 +10,8 @@ from hypothesis import strategies as st
 from planned import PlannedPower
 
 from dpinfer import DPInferError, Exact, Gaussian, Laplace
-from dpinfer._planning.replicates import critical_values
-from dpinfer._planning.search import Search
 from dpinfer.errors import InvalidParameterError
 from dpinfer.hypothesis_tests import chi2_contingency, chisquare, chisquare_fit
-from dpinfer.results.simulation import Simulation
 
 CELLS = ([0.5, 0.3, 0.2], [0.4, 0.35, 0.25])
 TABLE = [[0.3, 0.2], [0.2, 0.3]]
@@ -26,11 +23,6 @@ def genotypes(theta):
     """Hardy-Weinberg proportions."""
     p = theta[0]
     return [p * p, 2.0 * p * (1.0 - p), (1.0 - p) ** 2]
-
-
-def _exponential(size, rng):
-    """Replicates of a statistic with a known tail."""
-    return rng.exponential(size=size)
 
 
 def _plan(kind, mechanism, **options):
@@ -161,17 +153,6 @@ def test_too_few_replicates_for_a_level():
         plan.power(100, alpha=0.001)
 
 
-def test_small_levels_are_those_of_all_replicates():
-    """The largest 20 of 2e6: Gamma(20) is outside of 2 to 60 with a probability of 2e-10."""
-    reps = 2_000_000
-    simulation = Simulation.checked(reps, 7)
-    found = critical_values(_exponential, 1e-5, simulation, 1 << 16)
-    expected = reps * np.exp(-found)
-    assert ((expected > 2.0) & (expected < 60.0)).all()
-    # at the level, below it, and above it by a standard error: 20, 15 and 24 may exceed
-    assert found[2] < found[0] < found[1]
-
-
 def test_simulated_power_at_a_small_level_is_the_exact_one():
     """Six standard errors: a chance of 2e-9."""
     options = {"reps": 400_000, "rng": 1}
@@ -194,14 +175,6 @@ def test_a_statistic_that_is_the_same_for_all_tables_never_rejects():
     )
     frame = plan.curve(nobs=1, effect=[0.0, 1.0], alpha=[0.05, 0.99])
     np.testing.assert_array_equal(frame["power"], 0.0)
-
-
-@settings(derandomize=True, max_examples=100)
-@given(root=st.floats(0.5, 1e6), guess=st.floats(0.5, 1e6), whole=st.booleans())
-def test_the_search_from_any_guess_ends_at_the_root(root, guess, whole):
-    search = Search("power", root, True, "nobs", np.asarray)
-    found = search.near(guess, 1.0 if whole else 1e-9, 1e7, whole=whole)
-    assert found == (np.ceil(root) if whole else pytest.approx(root, rel=1e-9))
 
 
 WEIRD = st.one_of(

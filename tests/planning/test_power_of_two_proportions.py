@@ -7,11 +7,9 @@ from scipy import stats
 from statsmodels.stats.proportion import power_proportions_2indep
 
 from dpinfer._check import ALTERNATIVES
-from dpinfer._planning.two_counts import TwoBinomials
 from dpinfer.errors import DPInferError, InvalidParameterError
 from dpinfer.hypothesis_tests import proportions_2indep
 from dpinfer.mechanisms import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace
-from dpinfer.results.simulation import Simulation
 
 METHODS = ("plug-in", "asymptotic")
 
@@ -76,57 +74,42 @@ def test_guaranteed_version_holds_its_level_and_has_less_power():
     assert exact.power(6, 0.9, 0.1) < plug_in.power(6, 0.9, 0.1)
 
 
-@pytest.mark.parametrize("alternative", ALTERNATIVES)
-@pytest.mark.parametrize("noise", [Laplace(scale=2.0), Gaussian(sigma=2.0)], ids=repr)
-def test_simulated_power_is_that_of_the_test(noise, alternative):
-    n1, n2, p1, p2, runs = 60, 90, 0.45, 0.35, 20_000
-    rng = np.random.default_rng(7)
-    first = rng.binomial(n1, p1, runs) + noise.rvs(runs, rng=rng)
-    second = rng.binomial(n2, p2, runs) + noise.rvs(runs, rng=rng)
-    options = {"mechanism": noise, "alternative": alternative, "method": "asymptotic"}
-    # the plug-in test costs more, and is compared pair by pair below
-    rate = np.mean(proportions_2indep(first, n1, second, n2, **options).pvalue <= 0.1)
-    normal = PlannedPower(
-        proportions_2indep,
-        mechanism=noise,
-        ratio=1.5,
-        alternative=alternative,
-        method="asymptotic",
-        rng=1,
-        reps=3000,
-    )
-    frame = normal.curve(nobs1=n1, prop1=p1, prop2=p2, alpha=0.1)
-    power, error = frame.loc[0, ["power", "mc_error"]]
-    # 6 standard errors: 2e-9
-    assert abs(power - rate) <= 6 * np.hypot(error, np.sqrt(power * (1 - power) / runs))
+LAPLACE, GAUSSIAN, WHOLE = Laplace(scale=2.0), Gaussian(sigma=2.0), Geometric(scale=2.0)
 
 
 @pytest.mark.parametrize(
-    ("nobs", "value", "laws", "alternative", "alpha"),
+    ("nobs", "value", "laws", "alternative", "method", "alpha", "runs"),
     [
-        ((60, 90), (0.45, 0.3), (Laplace(scale=2.0), Laplace(scale=2.0)), "two-sided", 0.05),
-        ((6, 5), (0.3, 0.5), (Laplace(scale=0.05), Laplace(scale=0.05)), "smaller", 0.3),
-        ((5, 5), (0.3, 0.5), (Laplace(scale=0.1), Laplace(scale=0.1)), "two-sided", 0.1),
-        ((40, 80), (0.02, 0.01), (Gaussian(sigma=3.0), Geometric(scale=1.0)), "larger", 0.6),
-        ((300, 9), (0.9, 0.7), (Gaussian(sigma=5.0), Gaussian(sigma=1.0)), "two-sided", 0.95),
+        *(
+            ((60, 90), (0.45, 0.35), (law, law), side, "asymptotic", 0.1, 20_000)
+            for law in (LAPLACE, GAUSSIAN)
+            for side in ALTERNATIVES
+        ),
+        ((60, 90), (0.45, 0.3), (LAPLACE, LAPLACE), "two-sided", "plug-in", 0.05, 500),
+        ((6, 5), (0.3, 0.5), (Laplace(scale=0.05),) * 2, "smaller", "plug-in", 0.3, 500),
+        ((5, 5), (0.3, 0.5), (Laplace(scale=0.1),) * 2, "two-sided", "plug-in", 0.1, 500),
+        ((40, 80), (0.02, 0.01), (Gaussian(sigma=3.0), WHOLE), "larger", "plug-in", 0.6, 500),
+        ((300, 9), (0.9, 0.7), (GAUSSIAN, Gaussian(sigma=1.0)), "two-sided", "plug-in", 0.95, 500),
+        ((60, 90), (0.5, 0.3), (WHOLE, WHOLE), "larger", "plug-in", 0.05, 2000),
+        ((60, 90), (0.5, 0.3), (WHOLE, WHOLE), "larger", "asymptotic", 0.05, 2000),
     ],
 )
-def test_replicates_without_p_value_are_decided_as_with_it(nobs, value, laws, alternative, alpha):
-    counts = TwoBinomials.of(nobs, value, laws, alternative, "plug-in", 1e-4)
-    quick, slow = (
-        counts._rejections(alpha, screen, 200, np.random.default_rng(3))
-        for screen in (counts._screen(alpha), None)
+def test_power_is_how_often_the_test_rejects(nobs, value, laws, alternative, method, alpha, runs):
+    """Simulated, where only replicates near to a critical value have a p-value, or a sum."""
+    rng = np.random.default_rng(7)
+    first, second = (
+        rng.binomial(n, p, runs) + law.rvs(runs, rng=rng)
+        for n, p, law in zip(nobs, value, laws, strict=True)
     )
-    np.testing.assert_array_equal(quick, slow)
-
-
-def test_simulation_agrees_with_the_sum():
-    noise = Geometric(scale=2.0)
-    for method in METHODS:
-        counts = TwoBinomials.of((60.0, 90.0), (0.5, 0.3), (noise, noise), "larger", method, 1e-4)
-        rate, error = counts.simulated(0.05, Simulation.checked(3000, 5))
-        # 6 standard errors: 2e-9
-        assert abs(rate - counts.sum(0.05)) <= 6 * error
+    fixed = {"mechanism": laws, "alternative": alternative, "method": method}
+    rate = np.mean(proportions_2indep(first, nobs[0], second, nobs[1], **fixed).pvalue <= alpha)
+    plan = PlannedPower(proportions_2indep, ratio=nobs[1] / nobs[0], rng=1, reps=3000, **fixed)
+    frame = plan.curve(nobs1=nobs[0], prop1=value[0], prop2=value[1], alpha=alpha)
+    power, error = frame.loc[0, ["power", "mc_error"]]
+    assert (error == 0.0) == (laws == (WHOLE, WHOLE))
+    # 6 standard errors: 2e-9
+    spread = np.sqrt(max(power * (1 - power), 1 / runs) / runs)
+    assert abs(power - rate) <= 6 * np.hypot(error, spread)
 
 
 @pytest.mark.parametrize("alternative", ALTERNATIVES)

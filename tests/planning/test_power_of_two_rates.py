@@ -7,13 +7,9 @@ from scipy import stats
 from statsmodels.stats.rates import power_poisson_ratio_2indep
 
 from dpinfer._check import ALTERNATIVES
-from dpinfer._planning import two_counts
-from dpinfer._planning.two_counts import TwoPoissons
 from dpinfer.errors import DPInferError, InvalidParameterError
 from dpinfer.hypothesis_tests import poisson_2indep
 from dpinfer.mechanisms import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace
-from dpinfer.mechanisms._noisy_count import NoisyPoisson
-from dpinfer.results.simulation import Simulation
 
 METHODS = ("exact", "plug-in", "asymptotic")
 
@@ -108,47 +104,26 @@ def test_guaranteed_version_holds_its_level():
         assert (plan.power(exposure, 1.0, 1.0, levels) <= levels).all()
 
 
-@pytest.mark.parametrize("alternative", ALTERNATIVES)
-@pytest.mark.parametrize("noise", [Laplace(scale=2.0), Gaussian(sigma=2.0)], ids=repr)
-def test_simulated_power_is_that_of_the_test(noise, alternative):
-    exposure, rate1, rate2, runs = 20.0, 2.0, 1.4, 3000
-    rng = np.random.default_rng(7)
-    first = rng.poisson(exposure * rate1, runs) + noise.rvs(runs, rng=rng)
-    second = rng.poisson(1.5 * exposure * rate2, runs) + noise.rvs(runs, rng=rng)
-    options = {"mechanism": noise, "alternative": alternative, "method": "plug-in"}
-    pvalue = poisson_2indep(first, exposure, second, 1.5 * exposure, **options).pvalue
-    rate = np.mean(pvalue <= 0.1)
-    plan = PlannedPower(
-        poisson_2indep,
-        mechanism=noise,
-        ratio=1.5,
-        alternative=alternative,
-        method="plug-in",
-        rng=1,
-        reps=3000,
-    )
-    frame = plan.curve(exposure1=exposure, rate1=rate1, rate2=rate2, alpha=0.1)
-    power, error = frame.loc[0, ["power", "mc_error"]]
-    # 6 standard errors: 2e-9
-    assert abs(power - rate) <= 6 * np.hypot(error, np.sqrt(power * (1 - power) / runs))
-
-
 @pytest.mark.parametrize(
-    ("means", "laws", "alternative", "method", "alpha", "share"),
+    ("means", "laws", "alternative", "method", "alpha", "share", "runs"),
     [
-        ((9.0, 6.0), (Laplace(scale=0.5), Laplace(scale=0.5)), "two-sided", "exact", 0.1, 0.5),
-        ((1.0, 0.3), (Laplace(scale=0.1), Laplace(scale=0.1)), "larger", "exact", 0.3, 0.4),
-        ((4.0, 5.0), (Laplace(scale=0.05), Laplace(scale=0.05)), "smaller", "plug-in", 0.3, 0.5),
+        ((40.0, 42.0), (Laplace(scale=2.0),) * 2, "two-sided", "plug-in", 0.1, 0.4, 3000),
+        ((40.0, 42.0), (Gaussian(sigma=2.0),) * 2, "larger", "plug-in", 0.1, 0.4, 3000),
+        ((9.0, 6.0), (Laplace(scale=0.5),) * 2, "two-sided", "exact", 0.1, 0.5, 300),
+        ((1.0, 0.3), (Laplace(scale=0.1),) * 2, "larger", "exact", 0.3, 0.4, 300),
+        ((4.0, 5.0), (Laplace(scale=0.05),) * 2, "smaller", "plug-in", 0.3, 0.5, 3000),
+        ((9.0, 6.0), (Geometric(scale=0.4), Exact()), "larger", "plug-in", 0.1, 0.3, 3000),
+        ((20.0, 9.0), (Geometric(scale=1.0),) * 2, "two-sided", "exact", 0.05, 0.5, 300),
+        ((20.0, 9.0), (Geometric(scale=1.0),) * 2, "two-sided", "asymptotic", 0.05, 0.5, 3000),
         (
-            (90.0, 60.0),
-            (Geometric(scale=1.0), Geometric(scale=2.0)),
-            "two-sided",
-            "exact",
-            0.1,
+            (60.0, 90.0),
+            (Gaussian(sigma=3.0), Geometric(scale=1.0)),
+            "larger",
+            "plug-in",
             0.6,
+            0.3,
+            3000,
         ),
-        ((9.0, 6.0), (Geometric(scale=0.4), Exact()), "larger", "plug-in", 0.1, 0.3),
-        ((60.0, 90.0), (Gaussian(sigma=3.0), Geometric(scale=1.0)), "larger", "plug-in", 0.6, 0.3),
         (
             (900.0, 9.0),
             (Gaussian(sigma=5.0), Gaussian(sigma=1.0)),
@@ -156,35 +131,27 @@ def test_simulated_power_is_that_of_the_test(noise, alternative):
             "plug-in",
             0.9,
             0.9,
+            3000,
         ),
     ],
 )
-def test_replicates_without_p_value_are_decided_as_with_it(
-    means, laws, alternative, method, alpha, share
-):
-    counts = _counts(means, laws, alternative, method, share)
-    quick, slow = (
-        counts._rejections(alpha, screen, 200, np.random.default_rng(3))
-        for screen in (counts._screen(alpha), None)
-    )
-    np.testing.assert_array_equal(quick, slow)
-
-
-def _counts(means, laws, alternative, method, share):
-    first, second = (
-        NoisyPoisson(rate=np.asarray(mean), noise=law)
+def test_power_is_how_often_the_test_rejects(means, laws, alternative, method, alpha, share, runs):
+    """Simulated, where only replicates near to a critical value have a p-value, or a sum."""
+    rng = np.random.default_rng(7)
+    published = [
+        rng.poisson(mean, runs) + (0.0 if law == Exact() else law.rvs(runs, rng=rng))
         for mean, law in zip(means, laws, strict=True)
-    )
-    return TwoPoissons((first, second), alternative, method, 1e-4, share=share)
-
-
-def test_simulation_agrees_with_the_sum():
-    noise = Geometric(scale=1.0)
-    for method in METHODS:
-        counts = _counts((20.0, 9.0), (noise, noise), "two-sided", method, 0.5)
-        rate, error = counts.simulated(0.05, Simulation.checked(2000, 5))
-        # 6 standard errors: 2e-9
-        assert abs(rate - counts.sum(0.05)) <= 6 * error
+    ]
+    ratio = (1.0 - share) / share
+    fixed = {"mechanism": laws, "alternative": alternative, "method": method}
+    rate = np.mean(poisson_2indep(published[0], 1.0, published[1], ratio, **fixed).pvalue <= alpha)
+    plan = PlannedPower(poisson_2indep, ratio=ratio, rng=1, reps=runs, **fixed)
+    frame = plan.curve(exposure1=1.0, rate1=means[0], rate2=means[1] / ratio, alpha=alpha)
+    power, error = frame.loc[0, ["power", "mc_error"]]
+    assert (error == 0.0) == all(isinstance(law, Geometric | Exact) for law in laws)
+    # 6 standard errors: 2e-9
+    spread = np.sqrt(max(power * (1 - power), 1 / runs) / runs)
+    assert abs(power - rate) <= 6 * np.hypot(error, spread)
 
 
 @pytest.mark.parametrize("alternative", ALTERNATIVES)
@@ -224,16 +191,18 @@ def test_solving_is_the_inverse_of_power(method, names):
         assert plan.power(**{**known, name: closer}) < power
 
 
-def test_known_p_values_are_forgotten_where_they_are_too_many(monkeypatch):
-    monkeypatch.setattr(two_counts, "_MOST_KNOWN", 30)
-    law = Geometric(scale=1.0)
-    counts = tuple(NoisyPoisson(rate=np.asarray(5.0), noise=law) for _ in range(2))
-    test = TwoPoissons(counts, "two-sided", "plug-in", 1e-4, share=0.5, known={})
-    for total in (10, 20, 25, 25):
-        first = np.arange(total + 1.0)
-        want = poisson_2indep(first, 1, total - first, 1, mechanism=law, method="plug-in").pvalue
-        np.testing.assert_allclose(test.pvalues(first, total - first), want, rtol=1e-9)
-        assert len(test.known) == total + 1
+def test_p_values_that_are_kept_are_those_of_the_plan():
+    """Whatever was planned before with the same noise, or with another."""
+    noise, means = Geometric(scale=1.0), (9.0, 5.0)
+    plans = [
+        PlannedPower(poisson_2indep, mechanism=law, method=method, ratio=ratio, alternative=side)
+        for law in (noise, Geometric(scale=0.5))
+        for method in ("plug-in", "asymptotic")
+        for ratio, side in ((1.0, "two-sided"), (1.0, "larger"), (2.0, "larger"))
+    ]
+    there, back = ([p.power(1.0, *means, [0.05, 0.2]) for p in x] for x in (plans, plans[::-1]))
+    np.testing.assert_array_equal(there, back[::-1])
+    assert len({tuple(power) for power in there}) == len(plans)
 
 
 def test_smaller_is_larger_of_the_samples_exchanged():

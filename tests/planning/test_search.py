@@ -1,138 +1,143 @@
 """Where monotone functions, and functions with steps, reach a target."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
 
-from dpinfer._planning.search import Search
+from dpinfer import plan
 from dpinfer.errors import InvalidParameterError
+from dpinfer.hypothesis_tests import linear_ztest, poisson_ztest, proportions_ztest
+from dpinfer.intervals import count_confint
+from dpinfer.mechanisms import Exact, Geometric, Laplace
+
+NOISE = Laplace(scale=1.0)
 
 
-def falling(x):
-    return 10.0 / x
+def made_up(function, tried, by="nobs"):
+    """A procedure whose width is a function of one number, and a model that passes it on."""
+
+    def model(_, law, **numbers):
+        tried.append(numbers["nobs"] if by == "nobs" else 1.0 / law.scale)
+        return {"x": tried[-1]}
+
+    def procedure(x, **_):
+        return SimpleNamespace(width=function(x))
+
+    return {"procedure": procedure, "model": model, "method": "simulate", "reps": 2}
 
 
-def test_a_value_that_is_just_reached_is_no_shortfall():
-    lacks = Search("power", 0.8, True, "nobs", np.asarray).lack(np.array([0.7, 0.8, 0.9]))
-    np.testing.assert_allclose(lacks, [0.1, 0.0, -0.1], atol=1e-11)
-    assert lacks[1] < 0
+@settings(derandomize=True, max_examples=100)
+@given(root=st.floats(0.5, 1e6))
+def test_the_search_ends_at_the_root_and_tries_few_sizes(root):
+    tried = []
+    design = made_up(lambda x: 2.0 / np.sqrt(x), tried)
+    found = plan.solve(**design, width=2.0 / np.sqrt(root), nobs=None, mechanism=NOISE)
+    assert found == np.ceil(root * (1 - 1e-12))
+    assert all(size == np.floor(size) >= 1.0 for size in tried)
+    assert len(set(tried)) < 60
 
 
-@pytest.mark.parametrize("logarithmic", [True, False])
-def test_both_directions_have_one_answer(logarithmic):
-    down = Search("width", 0.4, False, "budget", falling)
-    up = Search("power", 2.5, True, "effect", lambda x: x / 10.0)
-    for search in (down, up):
-        found = search.first(0.1, 1000.0, logarithmic=logarithmic)
-        assert found == pytest.approx(25.0, rel=1e-7)
-        assert search.lack(np.array([found]))[0] <= 0.0
-
-
-def test_the_start_of_a_step_is_found():
-    search = Search("width", 4.0, False, "budget", lambda x: np.ceil(10.0 / x))
-    found = search.first(0.1, 100.0, logarithmic=True)
-    assert found == pytest.approx(2.5, rel=1e-8)
-    assert np.ceil(10.0 / found) == 4.0
-
-
-@pytest.mark.parametrize(
-    ("target", "message"),
-    [
-        (200.0, "width must be smaller than 100, which budget = 0.1 has already, got 200.0"),
-        (0.001, "width must be one that can be reached: it is 0.01 at budget = 1000, got 0.001"),
-    ],
-)
-def test_targets_out_of_reach_are_refused(target, message):
-    with pytest.raises(InvalidParameterError, match=message):
-        Search("width", target, False, "budget", falling).first(0.1, 1e3, logarithmic=True)
-
-
-def test_a_power_out_of_reach_is_refused():
-    search = Search("power", 0.01, True, "effect", lambda x: x / 10.0)
-    with pytest.raises(InvalidParameterError, match=r"power must be larger than 0\.01"):
-        search.first(0.1, 1e3, logarithmic=True)
-
-
-@pytest.mark.parametrize("guess", [1e-3, 1.0, 15.0, 16.0, 17.0, 24.0, 25.0, 26.0, 1e6])
-@pytest.mark.parametrize(("integer", "expected"), [(True, 26.0), (False, 25.6)])
-def test_sizes_near_any_guess(guess, integer, expected):
-    sizes = []
-
-    def width(x):
-        sizes.extend(x)
-        return 2.0 / np.sqrt(x)
-
-    search = Search("width", 2.0 / np.sqrt(25.6), False, "nobs", width)
-    assert search.near(guess, 1.0 if integer else 1e-9, 1e12, whole=integer) == pytest.approx(
-        expected, rel=1e-9
-    )
-    assert len(sizes) < 60
-    if integer:
-        assert all(size == np.floor(size) >= 1.0 for size in sizes)
+@settings(derandomize=True, max_examples=50)
+@given(root=st.floats(1e-6, 1e6))
+def test_the_search_for_a_budget_ends_just_above_the_root(root):
+    design = made_up(lambda x: 1.0 / x, [], by="budget")
+    found = plan.solve(**design, width=1.0 / root, mechanism=Laplace.from_epsilon)
+    assert root * (1 - 1e-9) <= found <= root * (1 + 1e-3)
 
 
 def test_a_size_that_is_more_than_enough_is_the_least():
-    search = Search("width", 50.0, False, "nobs", falling)
-    assert search.near(7.0, 1.0, 1e12, whole=True) == 1.0
-    with pytest.raises(InvalidParameterError, match="smaller than 5, which nobs = 2 has already"):
-        search.near(7.0, 2.0, 1e12)
+    assert plan.solve(**made_up(lambda x: 10.0 / x, []), width=50, nobs=None, mechanism=NOISE) == 1
 
 
-def test_a_size_that_is_too_large_is_refused():
-    search = Search("width", 1e-13, False, "nobs", lambda x: 1.0 / np.sqrt(x))
-    with pytest.raises(InvalidParameterError, match="it is 1e-06 at nobs = 1e"):
-        search.near(5.0, 1.0, 1e12, whole=True)
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda x: 1.0 / np.sqrt(x), "it is 1e-06 at nobs = 1e"),
+        (lambda x: 0.5 + 1.0 / x, r"be reached: it is 0\.5 at nobs = 1e\+12"),
+    ],
+)
+def test_a_size_that_is_too_large_is_refused(function, message):
+    with pytest.raises(InvalidParameterError, match=message):
+        plan.solve(**made_up(function, []), width=1e-13, nobs=None, mechanism=NOISE)
 
 
-@pytest.mark.parametrize("target", range(2, 12))
-def test_sizes_of_a_sawtooth_are_those_after_which_all_reach(target):
-    def saw(x):
-        return 0.3 * x + 2.0 * (x % 3 == 0)
-
-    sizes = np.arange(1.0, 200.0)
-    expected = sizes[np.flatnonzero(saw(sizes) < target)[-1] + 1]
-    search = Search("power", float(target), True, "nobs", saw)
-    assert search.size(whole=True, dips=True) == expected
-
-
-@pytest.mark.parametrize("target", [0.01, 0.3, 0.7, 5.0])
-def test_sizes_that_are_no_whole_numbers_may_be_small(target):
-    search = Search("power", target, True, "exposure", lambda x: x)
-    found = search.size(whole=False, dips=False)
-    assert found == pytest.approx(target, rel=1e-9)
+def test_both_directions_have_one_answer():
+    """A width falls with the budget, a power rises with the shift: both are closed forms."""
+    found = plan.solve(count_confint, width=0.4, mechanism=Laplace.from_epsilon)
+    assert found == pytest.approx(-2.0 * np.log(0.05) / 0.4, rel=1e-9)
+    shift = plan.solve(
+        linear_ztest, power=0.5, shift=None, weights=[1], mechanism=NOISE, alternative="larger"
+    )
+    assert shift == pytest.approx(-np.log(0.1), rel=1e-9)
+    reached = plan.power(
+        linear_ztest, shift=shift, weights=[1], mechanism=NOISE, alternative="larger"
+    )
+    assert reached >= 0.5 - 1e-12
 
 
-def test_a_power_that_every_size_has_is_refused():
-    search = Search("power", 0.05, True, "exposure", lambda x: 0.06 + x)
-    with pytest.raises(InvalidParameterError, match=r"larger than 0\.06, which exposure = "):
-        search.size(whole=False, dips=False)
+@pytest.mark.parametrize("width", [4.0, 10.0, 60.0])
+def test_the_start_of_a_step_is_found(width):
+    """Whole-numbered noise has widths that are whole: from the budget found on they are reached."""
+    known = {"mechanism": Geometric.from_epsilon}
+    found = plan.solve(count_confint, width=width, **known)
+    at, before = plan.width(count_confint, budget=[found, found * (1.0 - 1e-8)], **known)
+    assert at == width < before
 
 
-def test_a_size_that_no_number_reaches_is_refused():
-    search = Search("power", 0.9, True, "nobs", lambda x: 0.5 - 1.0 / (1.0 + x))
-    with pytest.raises(InvalidParameterError, match=r"be reached: it is 0\.5 at nobs = 1e\+12"):
-        search.size(whole=True, dips=True)
+@pytest.mark.parametrize(
+    ("width", "message"),
+    [
+        (1e11, r"width must be smaller than 5\.99146e\+09, which budget = 1e-09 has already"),
+        (1e-12, r"width must be one that can be reached: it is 5\.99146e-09 at budget = 1e\+09"),
+    ],
+)
+def test_targets_out_of_reach_are_refused(width, message):
+    with pytest.raises(InvalidParameterError, match=message):
+        plan.solve(count_confint, width=width, mechanism=Laplace.from_epsilon)
 
 
-def test_a_dip_at_the_end_of_the_neighbours_is_passed():
-    """The quantity falls short again right where the neighbours of the first size end."""
+def test_a_power_that_every_number_has_is_refused():
+    fixed = {"value": 2.0, "mechanism": NOISE}
+    with pytest.raises(InvalidParameterError, match=r"larger than 0\.05"):
+        plan.solve(
+            proportions_ztest, nobs=50, power=0.01, proportion=None, value=0.25, mechanism=NOISE
+        )
+    with pytest.raises(InvalidParameterError, match=r"power must be larger than .* exposure = "):
+        plan.solve(poisson_ztest, power=0.01, exposure=None, rate=3.0, **fixed)
 
-    def dips(x):
-        return np.where((x < 100.0) | ((x > 170.0) & (x < 260.0)), 0.0, 1.0)
 
-    search = Search("power", 0.9, True, "nobs", dips)
-    # from a power of two on, 8·√n neighbours on either side are tried
-    assert search.size(whole=True, dips=True) == 260.0
+@pytest.mark.parametrize("power", [0.3, 0.5, 0.8, 0.9])
+@pytest.mark.parametrize(("value", "proportion"), [(0.5, 0.7), (0.25, 0.4)])
+def test_sizes_of_a_sawtooth_are_those_after_which_all_reach(value, proportion, power):
+    """Binomial tests without noise, whose powers go up and down with the number of trials."""
+    sizes = np.arange(1, 240)
+
+    def tried(n):
+        k = np.arange(n + 1)
+        rejects = stats.binom.sf(k - 1, n, value) <= 0.05
+        return stats.binom.pmf(k, n, proportion)[rejects].sum()
+
+    powers = np.array([tried(n) for n in sizes])
+    expected = sizes[np.flatnonzero(powers < power - 1e-12)[-1] + 1]
+    fixed = {"value": value, "proportion": proportion, "mechanism": Exact()}
+    found = plan.solve(proportions_ztest, nobs=None, power=power, alternative="larger", **fixed)
+    assert found == expected
 
 
-def test_sizes_beyond_the_dips_that_are_no_whole_numbers():
-    def dips(x):
-        return np.where((x > 10.02) & (x < 10.05), 0.0, x)
-
-    search = Search("power", 10.0, True, "exposure", dips)
-    found = search.size(whole=False, dips=True)
-    assert found == pytest.approx(10.05, rel=1e-6)
+@pytest.mark.parametrize("rate", [2e3, 4.0, 2.3])
+def test_sizes_that_are_no_whole_numbers_may_be_small(rate):
+    fixed = {"value": 2.0, "rate": rate, "mechanism": NOISE, "method": "asymptotic"}
+    found = plan.solve(poisson_ztest, power=0.8, exposure=None, **fixed)
+    at, before = plan.power(poisson_ztest, exposure=[found, found * (1 - 1e-6)], **fixed)
+    assert before < 0.8 <= at + 1e-9
 
 
 def test_one_observation_may_be_enough():
-    search = Search("power", 0.5, True, "nobs", lambda x: x)
-    assert search.size(whole=True, dips=True) == 1.0
+    found = plan.solve(
+        proportions_ztest, nobs=None, power=0.5, value=0.01, proportion=0.99, mechanism=Exact()
+    )
+    assert found == 1.0
