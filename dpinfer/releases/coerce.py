@@ -80,9 +80,9 @@ def noisy(
     Raises
     ------
     InvalidParameterError
-        If an argument is outside what is allowed, or the parts do not fit together: no law for
-        plain numbers, or one for values that carry their own; NaN, infinite or absurd values;
-        fractions under noise that takes whole numbers only; labels that are not distinct.
+        If the parts do not fit together: no law for plain numbers, or one for values that carry
+        their own; NaN, infinite or absurd values; fractions under noise that takes whole numbers
+        only; labels that are not distinct.
     IncompatibleReleaseError
         If a value is below its threshold or outside of its clamping bounds.
 

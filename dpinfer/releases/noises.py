@@ -28,6 +28,10 @@ READ_TWICE = (
 )
 
 
+_BOUNDS = ("threshold", "lowest", "highest", "before")
+"""Parts of a rule that may be one for each value."""
+
+
 class Rows(Protocol):
     """The rows of a matrix of weights, made when they are asked for."""
 
@@ -82,11 +86,13 @@ class Noises(Locked):
 
     def are(self, other: Noises) -> bool:
         """Whether they are the same noises in the same order."""
-        if self is other:
-            return True
-        return len(self.parts) == len(other.parts) and all(
-            a == b and m == n and _same_positions(i, j)
-            for (a, i, m), (b, j, n) in zip(self.parts, other.parts, strict=True)
+        mine, theirs = self.parts, other.parts
+        return self is other or (
+            [(a, m) for a, _, m in mine] == [(b, n) for b, _, n in theirs]
+            and all(
+                i is j or np.array_equal(cast("Any", i), cast("Any", j))
+                for (_, i, _), (_, j, _) in zip(mine, theirs, strict=True)
+            )
         )
 
     def joined(self, other: Noises) -> tuple[Noises, Positions, Positions]:
@@ -159,8 +165,7 @@ class Rule(Locked):
         """Return the rule of some of so many values, None where they have none."""
         if not self.of(size)[rows].any():
             return None
-        names = ("threshold", "lowest", "highest", "before")
-        held: dict[str, Any] = {name: getattr(self, name) for name in names}
+        held: dict[str, Any] = {name: getattr(self, name) for name in _BOUNDS}
         cut = {key: value[rows] for key, value in held.items() if isinstance(value, np.ndarray)}
         return replace(self, **cast("Any", cut))
 
@@ -182,10 +187,6 @@ def new_origin() -> Origin:
     return origin
 
 
-def _same_positions(one: Positions | None, other: Positions | None) -> bool:
-    return one is other or (one is not None and other is not None and np.array_equal(one, other))
-
-
 def stacked(first: Rule | None, m: int, second: Rule | None, n: int) -> Rule:
     """Return the rule of m values and then n others."""
     one, other = first or Rule(), second or Rule()
@@ -196,8 +197,7 @@ def stacked(first: Rule | None, m: int, second: Rule | None, n: int) -> Rule:
         parts = zip((one, other), (m, n), strict=True)
         return np.concatenate([np.broadcast_to(getattr(rule, name), k) for rule, k in parts])
 
-    names = ("threshold", "lowest", "highest", "before")
-    return Rule(after=one.after, **{name: both(name) for name in names})
+    return Rule(after=one.after, **{name: both(name) for name in _BOUNDS})
 
 
 def positions_of(where: Any, size: int, labels: pd.Index | None) -> NDArray[np.intp]:

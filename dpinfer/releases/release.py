@@ -105,7 +105,6 @@ def _check_mapping(
 
 
 def _check_name(name: object) -> str | None:
-    """Return the name of a release."""
     if name is None or isinstance(name, str):
         return name
     raise InvalidParameterError(f"name must be a string, got {show(name)}")
@@ -299,17 +298,16 @@ class Release(Locked):
         Parameters
         ----------
         tables : sequence of Series, DataFrames and numbers
-            Each table is labelled by attributes: the names of its index levels, and of its
-            columns. It sums over the attributes that it does not name; a number is a total.
-            A table need not have all of its cells: in a DataFrame a missing value is a cell that
-            was not published. A frame of polars or pyarrow has its values in the last column.
+            Tables labelled by attributes: the names of their index levels and columns. A table sums
+            over the attributes that it does not name; a number is a total. A missing value in a
+            DataFrame is a cell that was not published. A frame of polars or pyarrow has its values
+            in the last column.
         mechanism : NoiseLaw or sequence of NoiseLaw
-            The law of the noise: one for all values, one for each table (with scalar parameters,
-            or one for each value of the table), or one for each value.
+            The law of the noise: one for all values, one for each table, or one for each value.
         domain : Domain, optional
             The attributes and levels. By default the union of those in the tables, in order of
-            appearance (of the categories, for a categorical): a level that no table shows is
-            taken not to exist.
+            appearance (of the categories, for a categorical): a level that no table shows is taken
+            not to exist.
         **details
             The further arguments of :class:`Release`.
 
@@ -322,9 +320,8 @@ class Release(Locked):
 
         Notes
         -----
-        Where no table sums over an attribute, no domain is given and some cells were not
-        published, the unknowns are the published cells only: the others have no part in any
-        value, and a domain of many attributes would be too large to list.
+        Where no table sums over an attribute, no domain is given and some cells were not published,
+        the unknowns are the published cells only.
 
         Examples
         --------
@@ -368,14 +365,14 @@ class Release(Locked):
             The column of published values.
         mechanism : NoiseLaw, sequence of NoiseLaw, or mapping
             The law of the noise, or a mapping of ``mechanism`` to its name (``"laplace"``,
-            ``"geometric"``, ``"gaussian"``, ``"discrete_gaussian"``, ``"tulap"``, ``"exact"``)
-            and of its parameters (``scale``, ``sigma``, ...) to numbers; in place of each,
-            ``{"column": name}`` reads it from a column. ``"rounded": True``, or a column of 0 and
-            1, says that the noisy values were rounded to whole numbers.
+            ``"geometric"``, ``"gaussian"``, ``"discrete_gaussian"``, ``"tulap"``, ``"exact"``) and
+            of its parameters (``scale``, ``sigma``, ...) to numbers; ``{"column": name}`` reads any
+            of these from a column. ``"rounded": True``, or a column of 0 and 1, says that the noisy
+            values were rounded to whole numbers.
         attributes : sequence of str, optional
-            The columns that label the rows. A missing value or ``"*"`` says that the row sums
-            over the attribute. By default each row is its own query, labelled by the index of the
-            frame if that has names.
+            The columns that label the rows. A missing value or ``"*"`` says that the row sums over
+            the attribute. By default each row is its own query, labelled by the index if that has
+            names.
         domain : Domain, optional
             The attributes and levels; see :meth:`from_tables`.
         threshold, clamp, bin_size : optional
@@ -394,15 +391,10 @@ class Release(Locked):
         Examples
         --------
         >>> import pandas as pd
-        >>> frame = pd.DataFrame(
-        ...     {"country": ["PL", "FR"], "views": [506, 968], "noise": [30.0, 15.0]}
-        ... )
+        >>> columns = {"country": ["PL", "FR"], "views": [506, 968], "noise": [30.0, 15.0]}
+        >>> law = {"mechanism": "geometric", "scale": {"column": "noise"}}
         >>> Release.from_frame(
-        ...     frame,
-        ...     value="views",
-        ...     attributes="country",
-        ...     mechanism={"mechanism": "geometric", "scale": {"column": "noise"}},
-        ...     threshold=450,
+        ...     pd.DataFrame(columns), value="views", attributes="country", mechanism=law, threshold=450
         ... ).variance.round(2)
         array([1799.83,  449.83])
         """
@@ -463,16 +455,19 @@ class Release(Locked):
                 "guarantee must be left out of a simulation, whose noise keeps none: use "
                 "sampler='opendp'"
             )
-        truth = _answers(histogram, workload)
-        if not source.simulated and workload is not None:
-            _check_exact(histogram, workload)
+        counts, labels = unlabel(histogram)
         if workload is None:
-            details.setdefault("labels", unlabel(histogram)[1])
+            truth = check_array(counts, "histogram", ndim=1)
+            details.setdefault("labels", labels)
+        else:
+            queries = workload if isinstance(workload, Workload) else Workload(workload)
+            truth = np.asarray(queries.answer(histogram))
+            if not source.simulated:
+                _check_exact(check_array(counts, "histogram", ndim=1), queries)
         law = marked(as_noise(mechanism, len(truth), selected=True), selected=False)
         drawn = source.add(truth, law)
         if details.get("clamp") is not None:
-            values = NoisyValues(drawn, Noises(law, len(drawn)))
-            rule = rule_of(values, clamp=details["clamp"])
+            rule = rule_of(NoisyValues(drawn, Noises(law, len(drawn))), clamp=details["clamp"])
             drawn = np.clip(drawn, rule.lowest, rule.highest)
         return cls(drawn, workload=workload, mechanism=law, **details)
 
@@ -492,30 +487,14 @@ class Release(Locked):
         return np.array(np.broadcast_to(self.mechanism.variance, self.values.shape))
 
     def noise(self, value: Any) -> WeightedSum:
-        """Return the law of the noise in one value, which knows which noise it is.
+        """Return the law of the noise in one value, by label or position, knowing which noise it is.
 
-        Unlike a law that is written down, it can be used beside the laws of estimates from this
-        release (:meth:`dpinfer.estimation.CombinedEstimate.noise`): functions know how the errors
-        depend.
-
-        Parameters
-        ----------
-        value : label or int
-            The label of the value, or its position.
-
-        Returns
-        -------
-        WeightedSum
-            The law of published minus confidential value.
-
-        Raises
-        ------
-        InvalidParameterError
-            If there is no such value.
+        Beside the laws of estimates from this release (:meth:`CombinedEstimate.noise`), functions
+        know how the errors depend.
 
         Examples
         --------
-        A published value, and the share that a combined total makes of it:
+        The share that a combined total makes of a published value:
 
         >>> import dpinfer as dpi
         >>> law = dpi.Laplace(scale=2.0)
@@ -534,8 +513,7 @@ class Release(Locked):
     def has_rule(self) -> NDArray[np.bool_]:
         """Whether each value has a threshold, a clamping bound or a bin, shape (m,).
 
-        What is published of such a value depends on its noise, or is not about the count alone: no
-        linear function of it is unbiased. See :func:`dpinfer.count_confint`, which gives each its
+        No linear function of such a value is unbiased; :func:`dpinfer.count_confint` gives each its
         own interval.
         """
         rule = self._noisy.rule
@@ -567,29 +545,13 @@ class Release(Locked):
         )
 
     def select(self, where: Any) -> Release:
-        """Return the release of some of the values.
+        """Return the release of some of the values, about the same cells.
 
-        Parameters
-        ----------
-        where : mask of m booleans, positions, slice, or list of labels
-            The values to keep.
-
-        Returns
-        -------
-        Release
-            A release of these values, about the same cells.
-
-        Notes
-        -----
-        Choose values by what they are about, not by what was published of them: the noise of
-        values chosen because they are large, or because they are not at a clamping bound, does not
-        have its law any more.
+        ``where`` is a mask of m booleans, positions, a slice or a list of labels. Choose values by
+        what they are about, not by what was published of them: the noise of values chosen because
+        they are large, or because they are not at a clamping bound, does not have its law any more.
         """
-        rows = positions_of(where, len(self), self.labels)
-        if not len(rows):
-            raise InvalidParameterError("where must select at least one value, got none")
-        if len(np.unique(rows)) < len(rows):
-            raise InvalidParameterError("where must name each value once: its noise is one noise")
+        rows = self._noisy._rows_of(where)
         found = object.__new__(Release)
         found._hold({field.name: getattr(self, field.name) for field in fields(self)})
         found._hold({"workload": self.workload.take(rows), "_noisy": self._noisy._take(rows)})
@@ -598,12 +560,8 @@ class Release(Locked):
     def to_frame(self) -> pd.DataFrame:
         """Return the values with the law of their noise, one row a value.
 
-        Returns
-        -------
-        DataFrame
-            The labels as index; the columns ``value``, ``mechanism``, the parameters of the
-            mechanisms, and ``threshold``, ``lower``, ``upper`` and ``bin_size`` where the release
-            has them.
+        Columns are ``value``, ``mechanism``, the parameters of the mechanisms, and ``threshold``,
+        ``lower``, ``upper`` and ``bin_size`` where the release has them.
         """
         import pandas as pd
 
@@ -627,22 +585,11 @@ class Release(Locked):
         return f"Release({name}{size}, {self.mechanism!r})"
 
 
-def _answers(histogram: Any, workload: Any) -> FloatArray:
-    if workload is None:
-        return check_array(unlabel(histogram)[0], "histogram", ndim=1)
-    queries = workload if isinstance(workload, Workload) else Workload(workload)
-    return np.asarray(queries.answer(histogram))
-
-
-def _check_exact(histogram: Any, workload: Any) -> None:
+def _check_exact(counts: FloatArray, queries: Workload) -> None:
     """Refuse answers that are rounded sums, by which one record can move them further."""
-    queries = workload if isinstance(workload, Workload) else Workload(workload)
-    counts = check_array(unlabel(histogram)[0], "histogram", ndim=1)
     matrix = queries.matrix
-    for name, values in (
-        ("histogram", counts),
-        ("workload", matrix if isinstance(matrix, np.ndarray) else matrix.data),
-    ):
+    entries = matrix if isinstance(matrix, np.ndarray) else matrix.data
+    for name, values in (("histogram", counts), ("workload", entries)):
         if (values != np.floor(values)).any():
             raise InvalidParameterError(
                 f"{name} must hold whole numbers for sampler='opendp': other sums are rounded"

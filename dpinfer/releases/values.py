@@ -7,7 +7,8 @@ comes after takes them and checks nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, cast, final
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -56,6 +57,7 @@ _TWICE = 8
 
 
 @final
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class NoisyValues:
     """Numbers with labels, the joint law of their noise, and how they were published.
 
@@ -83,60 +85,25 @@ class NoisyValues:
         What messages call the values.
     """
 
-    __slots__ = (
-        "_found",
-        "at",
-        "labels",
-        "name",
-        "noises",
-        "rule",
-        "shape",
-        "values",
-        "weights",
-    )
-
     values: FloatArray
-    shape: tuple[int, ...]
-    labels: pd.Index | None
     noises: Noises
-    weights: Any
-    at: Positions | None
-    rule: Rule | None
-    name: str
-    _found: dict[str, Any]
+    _: KW_ONLY
+    shape: Any = None
+    labels: pd.Index | None = None
+    weights: Any = None
+    at: Positions | None = None
+    rule: Rule | None = None
+    name: str = "values"
+    _found: dict[str, Any] = field(default_factory=dict, init=False)
+    """What was computed of the law, which is computed once."""
 
-    def __init__(
-        self,
-        values: FloatArray,
-        noises: Noises,
-        *,
-        shape: tuple[int, ...] | None = None,
-        labels: pd.Index | None = None,
-        weights: Any = None,
-        at: Positions | None = None,
-        rule: Rule | None = None,
-        name: str = "values",
-    ) -> None:
-        values.flags.writeable = False
-        hold = object.__setattr__
-        hold(self, "values", values)
-        hold(self, "shape", values.shape if shape is None else shape)
-        hold(self, "labels", labels)
-        hold(self, "noises", noises)
-        hold(self, "weights", weights)
-        hold(self, "at", at)
-        hold(self, "rule", rule)
-        hold(self, "name", name)
-        hold(self, "_found", {})
-
-    def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError(f"NoisyValues are read-only: {name} cannot be set")
-
-    def __delattr__(self, name: str) -> NoReturn:
-        raise AttributeError(f"NoisyValues are read-only: {name} cannot be deleted")
+    def __post_init__(self) -> None:
+        self.values.flags.writeable = False
+        if self.shape is None:
+            object.__setattr__(self, "shape", self.values.shape)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__slots__ if name != "_found"}
+        return {one.name: getattr(self, one.name) for one in fields(self) if one.init}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state)
@@ -167,14 +134,9 @@ class NoisyValues:
         ruled = "" if self.rule is None else f", some of which {self.rule.kind()}"
         return f"NoisyValues({len(self)} values, {how}{law}{ruled})"
 
-    # the law of the errors
-
     @property
     def marginal(self) -> NoiseLaw:
-        """The law of the error of each value by itself, of shape () or (m,).
-
-        It says nothing on how the errors depend: see :meth:`are_independent`.
-        """
+        """The law of the error of each value by itself, of shape () or (m,)."""
         if self.weights is None:
             return self._own_law()
         return self._once("marginal", lambda: IndependentNoise.from_groups(self.laws(), len(self)))
@@ -182,28 +144,14 @@ class NoisyValues:
     def laws(self) -> list[tuple[NoiseLaw, Positions]]:
         """Return the laws of the errors, each with the positions of the values that have it.
 
-        Returns
-        -------
-        list of (NoiseLaw, array of int)
-            A law has shape (), or one entry for each of its positions.
+        A law has shape (), or one entry for each of its positions.
         """
         if self.weights is None:
             return list(groups(self._own_law(), len(self)))
         return self._once("laws", self._laws_of_rows)
 
     def law_of(self, coefficients: ArrayLike) -> WeightedSum:
-        """Return the law of the error of Σ cᵢyᵢ.
-
-        Parameters
-        ----------
-        coefficients : array of float, shape (m,)
-            The coefficients c.
-
-        Raises
-        ------
-        InvalidParameterError
-            If a value with a coefficient has a publishing rule, or the lengths do not fit.
-        """
+        """Return the law of the error of Σ cᵢyᵢ, for values without a publishing rule."""
         c = check_array(coefficients, "coefficients", ndim=1)
         check_length(c, "coefficients", len(self), self.name)
         used = np.flatnonzero(c)
@@ -213,21 +161,9 @@ class NoisyValues:
     def linear(
         self, coefficients: Any, *, labels: pd.Index | None = None, name: str | None = None
     ) -> NoisyValues:
-        """Return linear functions of the values, over the same noises.
+        """Return linear functions of the values over the same noises: c of shape (m,) or (k, m).
 
-        Parameters
-        ----------
-        coefficients : array of float or sparse array, shape (m,) or (k, m)
-            The coefficients of one function, or of one a row.
-        labels : pandas.Index, optional
-            Labels of the functions.
-        name : str, optional
-            What messages call them.
-
-        Raises
-        ------
-        InvalidParameterError
-            If a value with a coefficient has a publishing rule.
+        Refused where a value with a coefficient has a publishing rule.
         """
         from scipy import sparse
 
@@ -264,18 +200,7 @@ class NoisyValues:
         return np.sqrt(self.variance)
 
     def cov(self, positions: Positions | None = None) -> FloatArray:
-        """Return the covariance matrix of the errors of some of the values, by default all.
-
-        Parameters
-        ----------
-        positions : array of int, shape (r,), optional
-            Their positions.
-
-        Returns
-        -------
-        array of float, shape (r, r)
-            Their variances and covariances.
-        """
+        """Return the covariance matrix of the errors of some of the values, by default all."""
         at = np.arange(len(self)) if positions is None else positions
         if self.weights is None:
             return np.diag(self.variance[at])
@@ -296,20 +221,7 @@ class NoisyValues:
         return len(np.unique(used)) == len(used)
 
     def draw(self, reps: int, *, rng: RNG = None) -> FloatArray:
-        """Draw joint errors of the values.
-
-        Parameters
-        ----------
-        reps : int
-            The number of draws.
-        rng : None, int or numpy.random.Generator, optional
-            Source of randomness.
-
-        Returns
-        -------
-        array of float, shape (reps, m)
-            Errors: published minus confidential value, before any publishing rule.
-        """
+        """Draw joint errors, shape (reps, m): published minus confidential, before any rule."""
         reps, generator = check_reps(reps), check_rng(rng)
         if self.weights is None:
             drawn = self._own_law()._rvs((reps, len(self)), generator)
@@ -324,55 +236,38 @@ class NoisyValues:
             part[:] = (self.weights @ z if held else self.weights.apply(z)).T
         return out
 
-    # other values
-
     def take(self, where: Any) -> NoisyValues:
         """Return some of the values, over the same noises, with their part of the rule.
 
-        Choose values by what they are about, not by what was published of them: the noise of
-        values chosen because they are large does not have its law any more.
-
-        Parameters
-        ----------
-        where : mask of m booleans, positions, slice, or list of labels
-            The values to keep.
-
-        Raises
-        ------
-        InvalidParameterError
-            If no value is named, or one is named twice.
+        ``where`` is a mask of m booleans, positions, a slice or a list of labels. Choose values by
+        what they are about, not by what was published of them: the noise of values chosen because
+        they are large does not have its law any more.
         """
+        return self._take(self._rows_of(where))
+
+    def _rows_of(self, where: Any) -> Positions:
         rows = positions_of(where, len(self), self.labels)
         if not len(rows):
             raise InvalidParameterError("where must select at least one value, got none")
         if len(np.unique(rows)) < len(rows):
             raise InvalidParameterError("where must name each value once: its noise is one noise")
-        return self._take(rows)
+        return rows
 
     def _take(self, rows: Positions) -> NoisyValues:
         own = self.weights is None
-        return NoisyValues(
-            self.values[rows],
-            self.noises,
+        return replace(
+            self,
+            values=self.values[rows],
+            shape=None,
             labels=None if self.labels is None else self.labels[rows],
             weights=None if own else self._rows(rows),
             at=(rows if self.at is None else self.at[rows]) if own else None,
             rule=None if self.rule is None else self.rule.take(rows, len(self)),
-            name=self.name,
         )
 
     def relabelled(self, labels: pd.Index | None) -> NoisyValues:
         """Return the same values under other labels, or none."""
-        return NoisyValues(
-            self.values,
-            self.noises,
-            shape=self.shape if labels is None else None,
-            labels=labels,
-            weights=self.weights,
-            at=self.at,
-            rule=self.rule,
-            name=self.name,
-        )
+        return replace(self, shape=self.shape if labels is None else None, labels=labels)
 
     def own_noises(self) -> Noises:
         """Return the noises of values that each have one of their own, in their order."""
@@ -391,16 +286,8 @@ class NoisyValues:
     def beside(self, other: NoisyValues) -> NoisyValues:
         """Return these values and others, one after the other, over the noises of both.
 
-        Parameters
-        ----------
-        other : NoisyValues
-            The other values; the same ones may be among them.
-
-        Raises
-        ------
-        InvalidParameterError
-            If both have noises of which it cannot be told whether they are the same: equal values
-            of equal laws that came in twice.
+        Refused where it cannot be told whether noises are the same: equal values that came in
+        twice.
         """
         noises, own, theirs = self.noises.joined(other.noises)
         if noises is not self.noises:
@@ -429,10 +316,7 @@ class NoisyValues:
     def apart_from(self, other: NoisyValues) -> bool:
         """Whether the values and others have no noise in common.
 
-        Raises
-        ------
-        InvalidParameterError
-            If that cannot be told: equal values of equal laws came in twice.
+        Refused where that cannot be told: equal values of equal laws came in twice.
         """
         mine, theirs = ({origin for origin, *_ in x.noises.parts} for x in (self, other))
         if not mine.isdisjoint(theirs):
@@ -445,15 +329,7 @@ class NoisyValues:
     def aligned(self, other: NoisyValues) -> NoisyValues:
         """Return other values in the order of these, by their labels where both have some.
 
-        Parameters
-        ----------
-        other : NoisyValues
-            Values with the same labels, without labels, or a single number.
-
-        Raises
-        ------
-        InvalidParameterError
-            If the labels are others, or there are another number of values.
+        Refused where the labels are others, or there are another number of values, but one.
         """
         if self.labels is not None and other.labels is not None:
             if other.labels.equals(self.labels):
@@ -471,8 +347,6 @@ class NoisyValues:
             )
         return other
 
-    # what functions ask for at the edge
-
     def need(
         self,
         *,
@@ -482,25 +356,11 @@ class NoisyValues:
         whole: bool = False,
         who: str,
     ) -> Self:
-        """Return the values, or say what a function cannot take of them and what can be done.
+        """Return the values, or say what the function ``who`` cannot take and what can be done.
 
-        Parameters
-        ----------
-        independent : bool, default False
-            Whether their errors must be independent.
-        unruled : bool, default False
-            Whether none of them may have a publishing rule.
-        marginal : bool, default False
-            Whether the law of each error must be a law with a density or on whole numbers.
-        whole : bool, default False
-            Whether values without noise must be whole numbers, as those with whole noise are.
-        who : str
-            The function that asks.
-
-        Raises
-        ------
-        InvalidParameterError
-            If the values are not what is needed.
+        ``independent``: no noise in two errors; ``unruled``: no publishing rule; ``marginal``:
+        errors with a density or on whole numbers; ``whole``: whole numbers also where there is no
+        noise.
         """
         if unruled and self.rule is not None:
             raise InvalidParameterError(
@@ -548,38 +408,18 @@ class NoisyValues:
         lt: float | None = None,
         finite: bool = True,
     ) -> FloatArray:
-        """Return a number for all values, or one for each, in their order.
+        """Return a number for all values, or one for each in their order, as an array () or (m,).
 
-        Parameters
-        ----------
-        value : float, array or Series
-            The numbers; labels, if any, must be those of the values in the same order.
-        name : str
-            What messages call it.
-        whole : bool, default False
-            Whether they must be whole.
-        ge, le, gt, lt : float, optional
-            Bounds.
-        finite : bool, default True
-            Whether they must be finite.
-
-        Returns
-        -------
-        array of float, shape () or (m,)
-            For a single value with several settings, one for each of these.
+        It is within the bounds, and finite and whole where asked; labels must be those of the
+        values. For a single value there may be several settings.
         """
         if type(value) in (int, float) and abs(value) < LARGEST_VALUE:
             number = float(value)
-            inside = (
-                (ge is None or number >= ge)
-                and (le is None or number <= le)
-                and (gt is None or number > gt)
-                and (lt is None or number < lt)
-            )
-            if inside and (not whole or number.is_integer()):
+            above = (ge is None or number >= ge) and (gt is None or number > gt)
+            below = (le is None or number <= le) and (lt is None or number < lt)
+            if above and below and (not whole or number.is_integer()):
                 return np.asarray(number)
-        array, own = split_labels(value, name) if finite else _bounds(value, name)
-        array = check_array(array, name, ge=ge, le=le, gt=gt, lt=lt, finite=finite)
+        array, own = split_labels(value, name, ge=ge, le=le, gt=gt, lt=lt, finite=finite)
         if whole:
             check_integer_array(array, name)
         if own is not None and self.labels is not None and not own.equals(self.labels):
@@ -603,17 +443,8 @@ class NoisyValues:
     def key(self, *settings: FloatArray) -> tuple[Positions, Positions]:
         """Tell which values have one law and one of each setting.
 
-        Parameters
-        ----------
-        *settings : array of float, shape () or (m,)
-            As :meth:`setting` returns them.
-
-        Returns
-        -------
-        first : array of int, shape (g,)
-            The position of the first value of each of g groups.
-        member : array of int, shape (m,)
-            The number of the group of each value.
+        Returns the position of the first value of each of g groups, (g,), and the group of each,
+        (m,).
         """
         size = np.broadcast_shapes((len(self),), *(setting.shape for setting in settings))[0]
         single = self.weights is None and self.noises.law.shape == ()
@@ -621,37 +452,19 @@ class NoisyValues:
         columns += [setting for setting in settings if setting.size > 1]
         if not columns or size == 1:
             return np.zeros(1, dtype=np.intp), np.zeros(size, dtype=np.intp)
-        if len(columns) == 1:
-            held = np.broadcast_to(columns[0], size)
-            _, first, member = np.unique(held, return_index=True, return_inverse=True)
-        else:
-            held = np.column_stack([np.broadcast_to(column, size) for column in columns])
-            _, first, member = np.unique(held, axis=0, return_index=True, return_inverse=True)
+        held = np.column_stack([np.broadcast_to(column, size) for column in columns])
+        axis = 0 if len(columns) > 1 else None
+        _, first, member = np.unique(held, axis=axis, return_index=True, return_inverse=True)
         return first.astype(np.intp), np.reshape(member, -1).astype(np.intp)
 
     def answer(self, found: NDArray[Any], *settings: FloatArray) -> Any:
-        """Return what was found for each value as the caller gave them: in shape, or with labels.
-
-        Parameters
-        ----------
-        found : array
-            One entry for each value, or for each setting of a single one.
-        *settings : array of float
-            The settings that it was found with.
-
-        Returns
-        -------
-        number, array or Series
-            A Series where the values have labels.
-        """
+        """Return what was found for each value, or each setting, in the shape and labels given."""
         shape = self.shape
         if found.size != len(self) or (not shape and any(part.ndim for part in settings)):
             shape = np.broadcast_shapes(shape, *(setting.shape for setting in settings))
         elif self.labels is not None:
             shape = (len(self),)
         return attach_labels(found.reshape(shape), self.labels)
-
-    # inside
 
     @property
     def is_selected(self) -> bool:
@@ -790,20 +603,6 @@ def check_whole(
                 f"{x.values[at]}{row_name(at, x)}: check that mechanism is the one that was used; "
                 "a value that was scaled or fitted after the noise was added has another law"
             )
-
-
-def _bounds(value: Any, name: str) -> tuple[FloatArray, pd.Index | None]:
-    """Return numbers that may be infinite, and their labels."""
-    from dpinfer._check import as_values
-
-    value = as_values(value, name)
-    if hasattr(value, "index") and hasattr(value, "to_numpy"):
-        if hasattr(value, "columns"):
-            from dpinfer.results.labels import stack_labels
-
-            return check_array(value.to_numpy().ravel(), name, finite=False), stack_labels(value)
-        return check_array(value.to_numpy(), name, finite=False), value.index
-    return check_array(value, name, finite=False), None
 
 
 def row_name(position: int, x: NoisyValues) -> str:

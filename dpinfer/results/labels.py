@@ -23,10 +23,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def split_labels(
-    values: Any, name: str, *, ge: float | None = None, le: float | None = None
-) -> tuple[FloatArray, pd.Index | None]:
-    """Return values as an array of finite numbers, and their labels where they have any.
+def split_labels(values: Any, name: str, **bounds: Any) -> tuple[FloatArray, pd.Index | None]:
+    """Return values as an array of numbers within bounds, and their labels where they have any.
 
     A Series gives its index. A DataFrame is stacked, so that it becomes one-dimensional with the
     pairs (row, column) as labels. The frames of other libraries are labelled by their columns that
@@ -34,11 +32,10 @@ def split_labels(
     """
     values = as_values(values, name)
     if hasattr(values, "columns") and hasattr(values, "iloc"):
-        array = check_array(values.to_numpy().ravel(), name, ge=ge, le=le)
-        return array, stack_labels(values)
+        return check_array(values.to_numpy().ravel(), name, **bounds), stack_labels(values)
     if hasattr(values, "index") and hasattr(values, "to_numpy"):
-        return check_array(values.to_numpy(), name, ge=ge, le=le), values.index
-    return check_array(values, name, ge=ge, le=le), None
+        return check_array(values.to_numpy(), name, **bounds), values.index
+    return check_array(values, name, **bounds), None
 
 
 def with_labels(table: Any, labels: str | Sequence[Any]) -> pd.DataFrame | pd.Series:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from fractions import Fraction
@@ -18,7 +18,7 @@ from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
 from dpinfer.privacy.ledger import BudgetAllocation
 from dpinfer.releases.adapters import from_scale_column
 from dpinfer.releases.census import geography as layout
-from dpinfer.releases.census.columns import constraint_table, measurement_table, schemas
+from dpinfer.releases.census.columns import Tables, constraint_table, measurement_table, schemas
 from dpinfer.releases.census.geography import Outline, Truth
 from dpinfer.releases.census.redistricting import PERSONS
 from dpinfer.releases.limits import Limit, decompressed
@@ -76,12 +76,10 @@ def read_census_least_squares(path: str | Path, *, max_bytes: int | None = None)
     clip them at 0, as does ``count_confint(release, integer=True, lower=0)`` on those of the
     release.
 
-    The files state no covariances, while estimates of overlapping tables and units are correlated.
-    Intervals of single estimates are right; sums and differences of estimates of this release, and
-    anything else that takes its values for independent, are not.
-
-    The layout is that of the description of the product; three published lines were read, no whole
-    file.
+    The files state no covariances, while estimates of overlapping tables and units are correlated:
+    intervals of single estimates are right; sums, differences, and all that takes the values for
+    independent, are not. The layout is that of the description of the product; three published
+    lines were read, no whole file.
 
     References
     ----------
@@ -195,9 +193,8 @@ PL94_PERSONS_ALLOCATION = replace(PERSONS, rho=Fraction(542, 339) ** 2)
 """Shares of the production run for the redistricting data of persons in the United States.
 
 From the public configuration of that run, U.S. Census Bureau (2021), DAS 2020 Redistricting
-Production Code, a work in the public domain, whose budget (542/339)² is published as 2.56. They are
-those before budget is moved on the spine, and were not compared with the variances in a published
-file, which are the ones that count there.
+Production Code, public domain, whose budget (542/339)² is published as 2.56. They are those before
+budget is moved on the spine, and were not compared with the variances in a published file.
 """
 
 
@@ -208,6 +205,9 @@ ROWS = 2**13
 """Rows of constraints in a row group, so that those of some units are read without the others."""
 
 FILE = "part-00000.parquet"
+
+TEXTS = ["geocode", "query_name"]
+"""Columns that are written with a dictionary."""
 
 _PLACES = layout.PL94_DOMAIN.shape
 
@@ -255,16 +255,11 @@ def write_census_measurements(
     -----
     Each value is the sum of the true table over the attributes that its query does not keep, plus
     discrete Gaussian noise with σ² = 1/ρ, where ρ is the budget times the shares of level and
-    query. The column ``variance`` holds the variance of that noise, ``plb`` the share of the
-    budget. Constraints state bounds of the persons in each type of quarters, for each unit from the
-    number of its lowest units with such persons to 99,999 times that number; in households, from 0
-    to 99,999 for each of the lowest units. They state that no minors are in nursing facilities, and
-    the totals of the nation, and of a state of one subtree.
-
-    Counts of facilities and totals of states are stated without noise, and so fall outside of the
-    guarantee, as they did in the Census.
-
-    The layout was taken from public code that reads the published files.
+    query; ``variance`` is that of the noise, ``plb`` the share. Constraints state that no minors
+    are in nursing facilities, the totals of the nation and of a state of one subtree, and bounds of
+    the persons in each type of quarters: from the number of lowest units with such persons (0 for
+    households) to 99,999 times it. They are without noise, and so outside of the guarantee, as they
+    were in the Census. The layout was taken from public code that reads the published files.
 
     References
     ----------
@@ -274,7 +269,9 @@ def write_census_measurements(
     Canonne, C. L., Kamath, G. and Steinke, T. (2020). The discrete Gaussian for differential
     privacy. arXiv:2004.00010, Theorem 4.
     """
-    folder = _check_empty(root)
+    folder = check_path(root, "root")
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InvalidParameterError(f"root must be an empty folder, or not be there, got {folder}")
     if not isinstance(allocation, BudgetAllocation):
         raise InvalidParameterError(
             f"allocation must be a BudgetAllocation, got {show(allocation)}"
@@ -289,159 +286,108 @@ def write_census_measurements(
     table, facilities = np.zeros((1, *_PLACES), np.int64), np.zeros((1, _PLACES[0]), np.int64)
     for code, start, stop in subtrees:
         outline = Outline.of(known.codes[start:stop], known.levels, move, only_child)
-        with_total = sum(one[1:] == code[1:] for one, _, _ in subtrees) == 1
-        subtree = _Subtree(folder, code, outline, allocation, with_total)
-        own = subtree.write(known, start, np.random.default_rng([base, 1 + int(code)]))
-        table, facilities = table + own[0], facilities + own[1]
+        own_rng = np.random.default_rng([base, 1 + int(code)])
+
+        def place(level: str, kind: str, code: str = code) -> Path:
+            return folder / f"{level}.parquet" / kind / f"State={code}"
+
+        own, found, persons = _write_measurements(place, outline, known, start, allocation, own_rng)
+        whole = sum(one[1:] == code[1:] for one, _, _ in subtrees) == 1
+        for level, codes, first in zip(outline.levels, outline.codes, outline.starts, strict=True):
+            totals = np.add.reduceat(persons, first) if whole and level == "State" else None
+            stated = constraint_table(codes, np.add.reduceat(found, first, axis=0), totals)
+            _write(place(level, layout.CONSTRAINTS), stated)
+        table, facilities = table + own, facilities + found.sum(axis=0, keepdims=True)
     if nation:
         chain = 1 + outline.chains[0] if only_child else np.zeros(1, dtype=np.intp)
         unit = np.array([layout.NATION.encode()])
         own_rng = np.random.default_rng([base, 0])
-        place = folder / f"{layout.NATION}.parquet"
+        top = folder / f"{layout.NATION}.parquet"
         _write(
-            place / layout.MEASUREMENTS,
+            top / layout.MEASUREMENTS,
             measurement_table(layout.NATION, unit, table, chain, allocation, known.levels, own_rng),
         )
         stated = constraint_table(unit, facilities, table.sum(axis=(1, 2, 3, 4)))
-        _write(place / layout.CONSTRAINTS, stated)
+        _write(top / layout.CONSTRAINTS, stated)
 
 
-class _Subtree:
-    def __init__(
-        self,
-        folder: Path,
-        code: str,
-        outline: Outline,
-        allocation: BudgetAllocation,
-        with_total: bool,
-    ) -> None:
-        self.folder, self.code, self.outline = folder, code, outline
-        self.allocation, self.with_total = allocation, with_total
-        self.cut = max(len(outline.levels) - 3, 0)
-        """The level in whose units the lowest ones are taken together."""
+def _write_measurements(
+    place: Callable[[str, str], Path],
+    outline: Outline,
+    truth: Truth,
+    offset: int,
+    allocation: BudgetAllocation,
+    rng: np.random.Generator,
+) -> tuple[Tables, Tables, Tables]:
+    """Write all levels of a subtree, whose units begin at an offset.
 
-    def write(
-        self, truth: Truth, offset: int, rng: np.random.Generator
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Write all levels, and return the table of the subtree and its facilities."""
-        outline = self.outline
-        above = [np.zeros((outline.size(at), *_PLACES), np.int64) for at in range(self.cut)]
-        total = np.zeros((1, *_PLACES), np.int64)
-        facilities, persons = [], []
-        with ExitStack() as stack:
-            writers = [
-                stack.enter_context(_writer(self._path(level, layout.MEASUREMENTS)))
-                for level in outline.levels
-            ]
-            for start, stop in self._chunks():
-                tables = truth.read(offset + start, offset + stop)
-                found = tables.sum(axis=(2, 3, 4)) > 0
-                found[:, 0] = True  # households may be anywhere
-                facilities.append(found)
-                persons.append(tables.sum(axis=(1, 2, 3, 4)))
-                self._write_chunk(writers, tables, start, stop, above, rng)
-                total += tables.sum(axis=0)
-            for at, sums in enumerate(above):
-                for first in range(0, len(sums), CHUNK):
-                    part = np.arange(first, min(first + CHUNK, len(sums)))
-                    self._write_level(writers[at], at, part, sums[part], rng)
-        where = np.concatenate(facilities).astype(np.int64)
-        self._write_constraints(where, np.concatenate(persons))
-        return total, where.sum(axis=0, keepdims=True)
+    Return its table, and of its lowest units whether they have facilities, and their persons.
+    """
+    from pyarrow.parquet import ParquetWriter
 
-    def _chunks(self) -> Iterator[tuple[int, int]]:
-        """Cut the lowest units in runs of whole units of the level of the cut."""
-        ends = [*self.outline.starts[self.cut][1:].tolist(), self.outline.size(-1)]
-        start = 0
-        for at, end in enumerate(ends):
-            following = ends[at + 1] if at + 1 < len(ends) else None
-            if following is None or following - start > CHUNK:
-                yield start, end
-                start = end
+    levels = outline.levels
+    cut = max(len(levels) - 3, 0)  # the level in whose units the lowest ones are taken together
+    above = [np.zeros((len(outline.starts[at]), *_PLACES), np.int64) for at in range(cut)]
+    total = np.zeros((1, *_PLACES), np.int64)
+    facilities, persons = [], []
+    with ExitStack() as stack:
+        writers = []
+        for level in levels:
+            file = _new_file(place(level, layout.MEASUREMENTS))
+            writer = ParquetWriter(file, schemas()[0], compression="zstd", use_dictionary=TEXTS)
+            writers.append(stack.enter_context(writer))
 
-    def _write_chunk(
-        self,
-        writers: list[Any],
-        tables: NDArray[np.int64],
-        start: int,
-        stop: int,
-        above: list[NDArray[np.int64]],
-        rng: np.random.Generator,
-    ) -> None:
-        """Write the levels from the cut down, and add to the tables of those above."""
-        outline = self.outline
-        for at in range(len(outline.levels) - 1, self.cut - 1, -1):
-            units = outline.between(at, start, stop)
-            sums = np.add.reduceat(tables, outline.starts[at][units] - start, axis=0)
-            self._write_level(writers[at], at, units, sums, rng)
-        for at, table in enumerate(above):
-            np.add.at(table, outline.ancestors(at, self.cut, units), sums)
-
-    def _write_level(
-        self,
-        writer: Any,
-        at: int,
-        units: NDArray[np.intp],
-        tables: NDArray[np.int64],
-        rng: np.random.Generator,
-    ) -> None:
-        own = self.outline
-        kept = ~own.alone[at][units]
-        if kept.any():
-            writer.write_table(
-                measurement_table(
-                    own.levels[at],
-                    own.codes[at][units][kept],
-                    tables[kept],
-                    own.chains[at][units][kept],
-                    self.allocation,
-                    own.levels,
-                    rng,
+        def write(at: int, units: NDArray[np.intp], tables: Tables) -> None:
+            kept = ~outline.alone[at][units]
+            if kept.any():
+                codes, chains = outline.codes[at][units][kept], outline.chains[at][units][kept]
+                writers[at].write_table(
+                    measurement_table(
+                        levels[at], codes, tables[kept], chains, allocation, levels, rng
+                    )
                 )
-            )
 
-    def _write_constraints(self, facilities: NDArray[np.int64], totals: NDArray[np.int64]) -> None:
-        for at, level in enumerate(self.outline.levels):
-            starts = self.outline.starts[at]
-            sums = np.add.reduceat(totals, starts) if self.with_total and level == "State" else None
-            found = np.add.reduceat(facilities, starts, axis=0)
-            stated = constraint_table(self.outline.codes[at], found, sums)
-            _write(self._path(level, layout.CONSTRAINTS), stated)
+        for start, stop in _chunks(outline.starts[cut], len(outline.starts[-1])):
+            tables = truth.read(offset + start, offset + stop)
+            found = tables.sum(axis=(2, 3, 4)) > 0
+            found[:, 0] = True  # households may be anywhere
+            facilities.append(found)
+            persons.append(tables.sum(axis=(1, 2, 3, 4)))
+            for at in range(len(levels) - 1, cut - 1, -1):
+                units = np.arange(*np.searchsorted(outline.starts[at], [start, stop]))
+                sums = np.add.reduceat(tables, outline.starts[at][units] - start, axis=0)
+                write(at, units, sums)
+            for at, table in enumerate(above):
+                np.add.at(table, outline.ancestors(at, cut, units), sums)
+            total += tables.sum(axis=0)
+        for at, table in enumerate(above):
+            for first in range(0, len(table), CHUNK):
+                part = np.arange(first, min(first + CHUNK, len(table)))
+                write(at, part, table[part])
+    return total, np.concatenate(facilities).astype(np.int64), np.concatenate(persons)
 
-    def _path(self, level: str, kind: str) -> Path:
-        return self.folder / f"{level}.parquet" / kind / f"State={self.code}"
+
+def _chunks(starts: NDArray[np.intp], size: int) -> Iterator[tuple[int, int]]:
+    """Cut units into runs of whole units of a level above, which have these starts."""
+    ends = [*starts[1:].tolist(), size]
+    start = 0
+    for end, following in zip(ends, [*ends[1:], None], strict=True):
+        if following is None or following - start > CHUNK:
+            yield start, end
+            start = end
 
 
-def _writer(folder: Path) -> Any:
-    from pyarrow import parquet
-
+def _new_file(folder: Path) -> Path:
     folder.mkdir(parents=True)
-    return parquet.ParquetWriter(
-        folder / FILE,
-        schemas()[0],
-        compression="zstd",
-        use_dictionary=["geocode", "query_name"],
-    )
+    return folder / FILE
 
 
 def _write(folder: Path, table: pa.Table) -> None:
     from pyarrow import parquet
 
-    folder.mkdir(parents=True)
     parquet.write_table(
-        table,
-        folder / FILE,
-        row_group_size=ROWS,
-        compression="zstd",
-        use_dictionary=["geocode", "query_name"],
+        table, _new_file(folder), row_group_size=ROWS, compression="zstd", use_dictionary=TEXTS
     )
-
-
-def _check_empty(root: object) -> Path:
-    folder = check_path(root, "root")
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InvalidParameterError(f"root must be an empty folder, or not be there, got {folder}")
-    return folder
 
 
 def _check_queries(allocation: BudgetAllocation) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -138,24 +138,6 @@ def file_shape(attributes: Iterable[str]) -> tuple[int, ...]:
     return tuple(sizes.get(name, 1) for name in PL94_DOMAIN.attributes)
 
 
-@dataclass(frozen=True)
-class Part:
-    """The files of one subtree of a level, or of the nation.
-
-    ``level``: the level; ``subtree``: its code: 0 or 1 for the part of a state outside or inside of
-    American Indian and Alaska Native areas, and two digits for the state. Empty for the nation;
-    ``folder``: the folder that holds its files.
-    """
-
-    level: str
-    subtree: str
-    folder: Path
-
-    def files(self) -> list[Path]:
-        """Return its Parquet files, in order of their names."""
-        return sorted(path for path in self.folder.rglob("*.parquet") if path.is_file())
-
-
 def check_root(root: object) -> Path:
     """Return the folder that holds the folders of the levels."""
     path = check_path(root, "root")
@@ -173,11 +155,15 @@ def levels_of(root: Path) -> tuple[str, ...]:
     return tuple(name for name in LEVELS if name in names) + tuple(sorted(names - set(LEVELS)))
 
 
-def parts_of(root: Path, level: str, kind: str) -> dict[str, Part]:
-    """Return the parts of a level by subtree, of measurements or of constraints."""
+def parts_of(root: Path, level: str, kind: str) -> dict[str, Path]:
+    """Return the folders of a level by subtree, of measurements or of constraints.
+
+    A subtree has a code: 0 or 1 for the part of a state outside or inside of American Indian and
+    Alaska Native areas, and two digits for the state; that of the nation is empty.
+    """
     folder = root / f"{level}.parquet" / kind
     if level == NATION:
-        return {"": Part(level, "", folder)} if folder.is_dir() else {}
+        return {"": folder} if folder.is_dir() else {}
     found = {}
     for path in sorted(folder.glob("State=*")):
         subtree = path.name.removeprefix("State=").zfill(3)
@@ -187,8 +173,20 @@ def parts_of(root: Path, level: str, kind: str) -> dict[str, Part]:
                     "folders of states must be named State=<0 or 1><two digits>, such as "
                     f"State=044, got {path}"
                 )
-            found[subtree] = Part(level, subtree, path)
+            found[subtree] = path
     return found
+
+
+def files_of(
+    root: Path, level: str, kind: str, subtrees: Iterable[str]
+) -> Iterator[tuple[str, Path]]:
+    """Yield the Parquet files of some subtrees of a level, or of the nation, each with its code."""
+    parts = parts_of(root, level, kind)
+    for subtree in ("",) if level == NATION else subtrees:
+        if subtree in parts:
+            for path in sorted(parts[subtree].rglob("*.parquet")):
+                if path.is_file():
+                    yield subtree, path
 
 
 def census_subtrees(root: str | Path) -> tuple[str, ...]:
@@ -215,15 +213,20 @@ def census_subtrees(root: str | Path) -> tuple[str, ...]:
     return tuple(sorted(found - {""}))
 
 
+def listed(given: Any, name: str, of: str) -> list[Any]:
+    """Return one name, or several, as a list that is not empty."""
+    found = [given] if isinstance(given, str) else check_items(given, name, of)
+    if not found:
+        raise InvalidParameterError(f"{name} must hold {of}, at least one, got none")
+    return found
+
+
 def check_subtrees(states: Any, there: tuple[str, ...]) -> tuple[str, ...]:
     """Return subtrees that were asked for, by code or, both parts of it, by state; None is all."""
     if states is None:
         return there
-    listed = [states] if isinstance(states, str) else check_items(states, "states", "codes")
-    if not listed:
-        raise InvalidParameterError("states must name at least one subtree, got none")
     found = []
-    for code in listed:
+    for code in listed(states, "states", "codes of subtrees"):
         own = [one for one in there if isinstance(code, str) and code in (one, one[1:])]
         if not own:
             raise InvalidParameterError(
@@ -234,16 +237,12 @@ def check_subtrees(states: Any, there: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def check_levels(levels: Any, there: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the levels that were asked for, in the order of ``there``; None is all."""
-    if levels is None:
-        return there
-    listed = [levels] if isinstance(levels, str) else check_items(levels, "levels", "names")
-    if not listed:
-        raise InvalidParameterError("levels must name at least one level, got none")
-    for level in listed:
-        check_option(level, "levels", there)
-    return tuple(level for level in there if level in listed)
+def check_chosen(given: Any, name: str, there: Iterable[str]) -> tuple[str, ...]:
+    """Return the names that were asked for, in the order of ``there``; None is all."""
+    if given is None:
+        return tuple(there)
+    found = [check_option(one, name, there) for one in listed(given, name, f"names of {name}")]
+    return tuple(one for one in there if one in found)
 
 
 def spine_codes(blocks: Iterable[str], *, inside: bool = False) -> NDArray[np.str_]:
@@ -355,7 +354,7 @@ class Truth:
                     f"truth must have a table for each of the {len(codes)} codes, got the shape "
                     f"{array.shape}"
                 )
-            tables = _Slices(array)
+            tables = lambda start, stop: array[start:stop]  # noqa: E731
         return cls(codes, levels, tables)
 
     def subtrees(self) -> list[tuple[str, int, int]]:
@@ -393,16 +392,6 @@ class Truth:
                 f"truth must have no minors in nursing facilities, got some in unit {unit!r}"
             )
         return tables
-
-
-@dataclass(frozen=True)
-class _Slices:
-    """An array of tables as a function of the first and the one after the last."""
-
-    array: NDArray[Any]
-
-    def __call__(self, start: int, stop: int) -> NDArray[Any]:
-        return self.array[start:stop]
 
 
 def _check_codes(codes: Any, length: int) -> NDArray[np.bytes_]:
@@ -464,15 +453,6 @@ class Outline:
                 alone[at + 1][child[single]] = True
                 chains[at][single] = 1 + chains[at + 1][child[single]]
         return cls(levels, codes, starts, alone, chains)
-
-    def size(self, at: int) -> int:
-        """Return the number of units of a level."""
-        return len(self.starts[at])
-
-    def between(self, at: int, start: int, stop: int) -> Places:
-        """Return the units of a level that begin within a run of the lowest ones."""
-        first, last = np.searchsorted(self.starts[at], [start, stop])
-        return np.arange(first, last)
 
     def ancestors(self, at: int, below: int, units: Places) -> Places:
         """Return the units of a level above others."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -17,7 +17,6 @@ from dpinfer._check import (
     Locked,
     check_flag,
     check_integer,
-    check_items,
     check_option,
     show,
     show_some,
@@ -194,18 +193,7 @@ class CensusMeasurements(Locked):
         return labels
 
     def at_level(self, name: str) -> Units:
-        """Return the positions of the units of a level.
-
-        Parameters
-        ----------
-        name : str
-            The level.
-
-        Returns
-        -------
-        array of int
-            Positions in the hierarchy, none for a level that was not read.
-        """
+        """Return the positions of the units of a level, none for one that was not read."""
         if name not in self.levels:
             return np.empty(0, dtype=np.intp)
         return np.flatnonzero(self.level == self.levels.index(name))
@@ -407,8 +395,8 @@ def read_census_measurements(
         of them, add up to it and to the nation. By default they are compared with those of the
         published files, and the nation is not exhausted where not all are read.
     max_bytes : int, optional
-        The most bytes that the columns of one file may take once they are decoded. By default 256
-        MB, or 100 times the size of the file where that is more.
+        The most bytes that the columns of one file may take once they are decoded; by default 256
+        MB, or 100 times its size.
 
     Returns
     -------
@@ -418,10 +406,9 @@ def read_census_measurements(
 
     Raises
     ------
-    InvalidParameterError
-        If an argument is outside what is allowed.
-    IncompatibleReleaseError
-        If a file is not as documented; the message names file, unit and query.
+    InvalidParameterError, IncompatibleReleaseError
+        If an argument is outside what is allowed, or a file is not as documented; the message
+        names file, unit and query.
 
     See Also
     --------
@@ -432,19 +419,17 @@ def read_census_measurements(
 
     Notes
     -----
-    Three kinds of constraints are exact statements on the tables. Totals: ``total_con`` of a unit,
-    or ``state_totals``. Zeros: an upper bound of 0 in ``hhgq_total_ub_con`` says that a unit has no
-    facility of that type, and counts are not negative. And no minors live in nursing facilities.
-    Using them makes every estimate at least as sharp; the Bureau's own least-squares estimates
-    leave out the state totals and the zeros of blocks. The other bounds are kept in
-    ``constraints`` as they stand.
+    Used as exact are totals, ``total_con`` of a unit or ``state_totals``; zeros, as an upper bound
+    of 0 in ``hhgq_total_ub_con`` says that a unit has no such facility; and that no minors live in
+    nursing facilities. That makes every estimate at least as sharp; the Bureau's own least-squares
+    estimates leave out the state totals and the zeros of blocks. Other bounds are kept in
+    ``constraints``.
 
-    The parent of a unit is the unit of the level above whose code is the beginning of its own. A
-    unit that has no measurement of its own, but children, is in the hierarchy. Memory is that of
-    the values as the file has them, at most twice that of the largest query while reading.
+    The parent of a unit is the unit of the level above whose code is the beginning of its own; one
+    that has no measurement of its own, but children, is in the hierarchy. Memory is that of the
+    values as the file has them, at most twice that of the largest query while reading.
 
-    The layout was taken from public code that reads these files. It was tested on generated files
-    of this layout, not on a published file.
+    The layout was taken from public code that reads these files, and tested on generated files.
 
     References
     ----------
@@ -468,27 +453,32 @@ def read_census_measurements(
     """
     check_option(product, "product", PRODUCTS)
     most = check_max_bytes(max_bytes)
-    choice = _Choice.of(layout.check_root(root), states, levels, prefix, most)
-    known = choice.all_subtrees(complete)
-    whole = whole_states(state_totals, choice.subtrees, known, choice.levels, choice.among)
-    names = _check_queries(queries)
-    measured = {
-        level: list(choice.rows(level, layout.MEASUREMENTS, _file_names(names)))
-        for level in choice.levels
-    }
-    constrained = {
-        level: list(choice.rows(level, layout.CONSTRAINTS, None)) for level in choice.levels
-    }
-    codes = {
-        level: _all_codes(level, measured[level] + constrained[level]) for level in choice.levels
-    }
+    folder = layout.check_root(root)
+    among = check_prefix(prefix)
+    there = layout.census_subtrees(folder)
+    chosen = layout.check_subtrees(states, there)
+    known = [level for level in layout.levels_of(folder) if level in layout.LEVELS]
+    lower = layout.check_chosen(levels, "levels", known)
+    if not among.everything or (states is not None and levels is None):
+        lower = tuple(level for level in lower if level != layout.NATION)
+    subtrees = tuple(code for code in chosen if among.admits(code))
+    if complete is None or not check_flag(complete, "complete"):
+        there = tuple(sorted({*there, *layout.PUBLISHED_SUBTREES}))
+    whole = whole_states(state_totals, subtrees, there, lower, among)
+    names = layout.check_chosen(queries, "queries", layout.PL94_QUERIES)
+    wanted = None if queries is None else [name + layout.MEASURED for name in names]
+    measured, constrained = (
+        {level: list(_rows(folder, level, kind, subtrees, among, own, most)) for level in lower}
+        for kind, own in ((layout.MEASUREMENTS, wanted), (layout.CONSTRAINTS, None))
+    )
+    codes = {level: _all_codes(level, measured[level] + constrained[level]) for level in lower}
     if not any(len(own) for own in codes.values()):
         raise InvalidParameterError(
-            f"root must hold units of the levels {', '.join(choice.levels)}, got none with codes "
-            f"that begin with {show(prefix)} in {choice.root}"
+            f"root must hold units of the levels {', '.join(lower)}, got none with codes "
+            f"that begin with {show(prefix)} in {folder}"
         )
     spine = Spine.of(codes, [state for state, _, unit in whole if unit == state])
-    hierarchy = spine.hierarchy(not_exhausted, choice.subtrees != known)
+    hierarchy = spine.hierarchy(not_exhausted, subtrees != there)
     stated = constraints_of(constrained, spine)
     return CensusMeasurements(
         hierarchy=hierarchy,
@@ -517,8 +507,8 @@ def census_codes(
     states : str or iterable of str, optional
         Subtrees or states, as for :func:`read_census_measurements`. By default all.
     max_bytes : int, optional
-        The most bytes that the columns of one file may take once they are decoded. By default 256
-        MB, or 100 times the size of the file where that is more.
+        The most bytes that the columns of one file may take once they are decoded; by default 256
+        MB, or 100 times its size.
 
     Returns
     -------
@@ -528,23 +518,16 @@ def census_codes(
 
     Raises
     ------
-    InvalidParameterError
-        If an argument is outside what is allowed.
-    IncompatibleReleaseError
-        If a file is not as documented.
+    InvalidParameterError, IncompatibleReleaseError
+        If an argument is outside what is allowed, or a file is not as documented.
     """
     path = layout.check_root(root)
     most = check_max_bytes(max_bytes)
     check_option(level, "level", layout.levels_of(path))
-    parts = layout.parts_of(path, level, layout.MEASUREMENTS)
     wanted = layout.check_subtrees(states, layout.census_subtrees(path))
-    if level == layout.NATION:
-        wanted = ("",)
     found = [
         read_codes(file, code, max_bytes=most)
-        for code in wanted
-        if code in parts
-        for file in parts[code].files()
+        for code, file in layout.files_of(path, level, layout.MEASUREMENTS, wanted)
     ]
     return np.char.decode(np.unique(np.concatenate(found)), "ascii") if found else np.array([], "U")
 
@@ -567,68 +550,6 @@ def check_prefix(prefix: object) -> CodeRange:
     return CodeRange(*ends)
 
 
-@dataclass(frozen=True)
-class _Choice:
-    """Which files of a product are read, and which units of them."""
-
-    root: Path
-    levels: tuple[str, ...]
-    subtrees: tuple[str, ...]
-    among: CodeRange
-    max_bytes: int | None
-
-    @classmethod
-    def of(
-        cls, root: Path, states: Any, levels: Any, prefix: object, max_bytes: int | None
-    ) -> _Choice:
-        among = check_prefix(prefix)
-        subtrees = layout.check_subtrees(states, layout.census_subtrees(root))
-        there = tuple(level for level in layout.levels_of(root) if level in layout.LEVELS)
-        chosen = layout.check_levels(levels, there)
-        if not among.everything or (states is not None and levels is None):
-            chosen = tuple(level for level in chosen if level != layout.NATION)
-        own = tuple(code for code in subtrees if among.admits(code))
-        return cls(root, chosen, own, among, max_bytes)
-
-    def all_subtrees(self, complete: bool | None) -> tuple[str, ...]:
-        """Return the subtrees that there are, in this folder or elsewhere."""
-        there = layout.census_subtrees(self.root)
-        if complete is not None and check_flag(complete, "complete"):
-            return there
-        return tuple(sorted({*there, *layout.PUBLISHED_SUBTREES}))
-
-    def rows(self, level: str, kind: str, names: list[str] | None) -> Iterable[FileRows]:
-        """Read the rows of a level, of measurements or of constraints."""
-        parts = layout.parts_of(self.root, level, kind)
-        columns = MEASURED_COLUMNS if kind == layout.MEASUREMENTS else CONSTRAINED_COLUMNS
-        for subtree in ("",) if level == layout.NATION else self.subtrees:
-            if subtree in parts:
-                for file in parts[subtree].files():
-                    yield from read_rows(
-                        file,
-                        columns,
-                        subtree=subtree,
-                        among=self.among,
-                        queries=names,
-                        max_bytes=self.max_bytes,
-                    )
-
-
-def _check_queries(queries: Any) -> tuple[str, ...] | None:
-    if queries is None:
-        return None
-    listed = [queries] if isinstance(queries, str) else check_items(queries, "queries", "names")
-    if not listed:
-        raise InvalidParameterError("queries must name at least one query, got none")
-    for name in listed:
-        check_option(name, "queries", layout.PL94_QUERIES)
-    return tuple(name for name in layout.PL94_QUERIES if name in listed)
-
-
-def _file_names(names: tuple[str, ...] | None) -> list[str] | None:
-    return None if names is None else [name + layout.MEASURED for name in names]
-
-
 def _all_codes(level: str, rows: list[FileRows]) -> Codes:
     if not rows:
         return np.empty(0, dtype="S1")
@@ -643,23 +564,41 @@ def _all_codes(level: str, rows: list[FileRows]) -> Codes:
     return np.unique(np.concatenate([one.codes for one in rows]))
 
 
+def _rows(
+    root: Path,
+    level: str,
+    kind: str,
+    subtrees: tuple[str, ...],
+    among: CodeRange,
+    names: list[str] | None,
+    max_bytes: int | None,
+) -> Iterator[FileRows]:
+    """Read the rows of a level, of measurements or of constraints."""
+    for subtree, file in layout.files_of(root, level, kind, subtrees):
+        yield from read_rows(
+            file,
+            MEASURED_COLUMNS if kind == layout.MEASUREMENTS else CONSTRAINED_COLUMNS,
+            subtree=subtree,
+            among=among,
+            queries=names,
+            max_bytes=max_bytes,
+        )
+
+
 def _measurements(
-    measured: Mapping[str, list[FileRows]], names: tuple[str, ...] | None, spine: Spine
+    measured: Mapping[str, list[FileRows]], names: tuple[str, ...], spine: Spine
 ) -> dict[str, QueryMeasurements]:
     """Put the rows of each query together; rows are given up on the way, to free their memory."""
-    by_query: dict[str, list[tuple[str, FileRows]]] = {
-        name: [] for name in names or layout.PL94_QUERIES
-    }
+    by_query: dict[str, list[tuple[str, FileRows]]] = {name: [] for name in names}
     for level, rows in measured.items():
         for one in rows:
             by_query[_query_of(one)].append((level, one))
         rows.clear()
     found = {}
-    while by_query:
-        name = next(iter(by_query))
-        own = by_query.pop(name)
-        if own:
+    for name in names:
+        if own := by_query.pop(name):
             found[name] = _joined(name, own, spine)
+            del own
     return found
 
 
@@ -777,8 +716,8 @@ def read_census_rows(
     prefix : str or pair of str, optional
         Read only the units whose codes begin like this, or from the first to the last of a pair.
     max_bytes : int, optional
-        The most bytes that the columns of one file may take once they are decoded. By default 256
-        MB, or 100 times the size of the file where that is more.
+        The most bytes that the columns of one file may take once they are decoded; by default 256
+        MB, or 100 times its size.
 
     Returns
     -------
@@ -787,54 +726,49 @@ def read_census_rows(
 
     Raises
     ------
-    InvalidParameterError
-        If an argument is outside what is allowed.
-    IncompatibleReleaseError
-        If a file is not as documented; the message names file, unit and query.
+    InvalidParameterError, IncompatibleReleaseError
+        If an argument is outside what is allowed, or a file is not as documented; the message
+        names file, unit and query.
 
     Notes
     -----
     Queries of the demographic and housing characteristics keep groupings of attributes, such as
-    ages in 38 groups, whose number of groups is the size of that axis. The order of the names in a
-    query need not be that of the axes. Estimation over the detailed schema, of 1,227,744 cells,
-    is not part of this package.
-
-    The layout was taken from public code that reads these files. It was tested on generated files
-    of this layout, not on a published file.
+    ages in 38 groups, whose number is the size of that axis. The order of the names in a query need
+    not be that of the axes. The layout was taken from public code that reads these files, and
+    tested on generated files.
     """
     path = layout.check_root(root)
     attributes = ATTRIBUTES[check_option(product, "product", ATTRIBUTES)]
-    chosen = layout.check_levels(levels, layout.levels_of(path))
+    chosen = layout.check_chosen(levels, "levels", layout.levels_of(path))
     wanted = layout.check_subtrees(states, layout.census_subtrees(path))
     if (states is not None or prefix is not None) and levels is None:
         chosen = tuple(level for level in chosen if level != layout.NATION)
-    names = _check_names(queries)
-    most = check_max_bytes(max_bytes)
-    return _rows(path, attributes, chosen, wanted, names, check_prefix(prefix), most)
+    names = None
+    if queries is not None:
+        names = layout.listed(queries, "queries", "names of queries")
+        if wrong := [name for name in names if not _is_name(name)]:
+            raise InvalidParameterError(f"queries must hold names of queries, got {show(wrong[0])}")
+        names = [name.removesuffix(layout.MEASURED) + layout.MEASURED for name in names]
+    most, among = check_max_bytes(max_bytes), check_prefix(prefix)
+    return (
+        row
+        for level in chosen
+        for rows in _rows(
+            path,
+            level,
+            layout.MEASUREMENTS,
+            wanted,
+            EVERYTHING if level == layout.NATION else among,
+            names,
+            most,
+        )
+        for row in _split(level, rows, attributes)
+    )
 
 
-def _rows(
-    root: Path,
-    attributes: tuple[str, ...],
-    levels: tuple[str, ...],
-    subtrees: tuple[str, ...],
-    names: list[str] | None,
-    among: CodeRange,
-    max_bytes: int | None,
-) -> Iterator[CensusRow]:
-    for level in levels:
-        parts = layout.parts_of(root, level, layout.MEASUREMENTS)
-        for subtree in ("",) if level == layout.NATION else subtrees:
-            for file in parts[subtree].files() if subtree in parts else ():
-                for rows in read_rows(
-                    file,
-                    MEASURED_COLUMNS,
-                    subtree=subtree,
-                    among=EVERYTHING if level == layout.NATION else among,
-                    queries=names,
-                    max_bytes=max_bytes,
-                ):
-                    yield from _split(level, rows, attributes)
+def _is_name(name: object) -> bool:
+    """Whether a name is text that a file can hold, without half of a character."""
+    return isinstance(name, str) and name == name.encode("utf-8", errors="ignore").decode()
 
 
 def _split(level: str, rows: FileRows, attributes: tuple[str, ...]) -> Iterator[CensusRow]:
@@ -851,23 +785,6 @@ def _split(level: str, rows: FileRows, attributes: tuple[str, ...]) -> Iterator[
         own.flags.writeable = False
         unit = layout.NATION if level == layout.NATION else code.decode()
         yield CensusRow(level, unit, query, attributes, own, float(variance))
-
-
-def _check_names(queries: Any) -> list[str] | None:
-    if queries is None:
-        return None
-    listed = [queries] if isinstance(queries, str) else check_items(queries, "queries", "names")
-    wrong = [name for name in listed if not _is_name(name)]
-    if wrong or not listed:
-        raise InvalidParameterError(
-            f"queries must hold names of queries, got {show(wrong[0]) if wrong else 'none'}"
-        )
-    return [name.removesuffix(layout.MEASURED) + layout.MEASURED for name in listed]
-
-
-def _is_name(name: object) -> bool:
-    """Whether a name is text that a file can hold, without half of a character."""
-    return isinstance(name, str) and name == name.encode("utf-8", errors="ignore").decode()
 
 
 # How many units of each level there are below each unit of noisy measurement files.
@@ -896,7 +813,13 @@ class Inventory:
         found: list[Codes] = []
         lacking: list[Codes] = []
         for level in reversed(levels):
-            own = _codes(root, level, subtree)
+            parts = [
+                read_codes(file, subtree)
+                for kind in (layout.MEASUREMENTS, layout.CONSTRAINTS)
+                for _, file in layout.files_of(root, level, kind, [subtree])
+            ]
+            parts = [codes for codes in parts if codes.size]
+            own = np.unique(np.concatenate(parts)) if parts else np.empty(0, dtype="S1")
             if not own.size:
                 raise IncompatibleReleaseError(
                     f"files of the level {level} must have units in the subtree {subtree}, as "
@@ -928,12 +851,3 @@ class Inventory:
                 f"files of the level {self.levels[at]} must have all units to cut there, they do "
                 f"not have {show_some(np.char.decode(bad, 'ascii').tolist())}: choose another cut"
             )
-
-
-def _codes(root: Path, level: str, subtree: str) -> Codes:
-    found = []
-    for kind in (layout.MEASUREMENTS, layout.CONSTRAINTS):
-        part = layout.parts_of(root, level, kind).get(subtree)
-        found += [read_codes(file, subtree) for file in part.files()] if part else []
-    found = [codes for codes in found if codes.size]
-    return np.unique(np.concatenate(found)) if found else np.empty(0, dtype="S1")

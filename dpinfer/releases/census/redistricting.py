@@ -21,6 +21,7 @@ from dpinfer.privacy.ledger import BudgetAllocation
 from dpinfer.privacy.loss import PrivacyLoss, privacy_loss
 from dpinfer.privacy.posteriors import posterior_tail
 from dpinfer.privacy.trade_off import TradeOff
+from dpinfer.releases.census import geography as layout
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,19 +30,7 @@ if TYPE_CHECKING:
 # The budget of the 2020 Census redistricting data, by level and query, in exact fractions.
 
 
-PERSON_QUERIES = (
-    "total",
-    "cenrace",
-    "hispanic",
-    "votingage",
-    "hhinstlevels",
-    "hhgq",
-    "hispanic * cenrace",
-    "votingage * cenrace",
-    "votingage * hispanic",
-    "votingage * hispanic * cenrace",
-    "detailed",
-)
+PERSON_QUERIES = tuple(layout.PL94_QUERIES)
 """The queries on persons; ``"detailed"`` is hhgq * votingage * hispanic * cenrace."""
 
 UNIT_QUERY = "occupancy"
@@ -71,18 +60,14 @@ UNITS = BudgetAllocation.from_numerators(
     Fraction(7, 100),
     [UNIT_QUERY],
     {
-        "US": (Fraction(1, 205), (1,)),
-        "State": (Fraction(1, 205), (1,)),
-        "County": (Fraction(7, 82), (1,)),
-        "Tract": (Fraction(364, 1025), (1,)),
-        "Block_Group": (Fraction(1759, 4100), (1,)),
-        "Block": (Fraction(99, 820), (1,)),
+        level: (Fraction(numerator, 4100), (1,))
+        for level, numerator in zip(layout.LEVELS, (20, 20, 350, 1456, 1759, 495), strict=True)
     },
 )
 """Housing unit characteristics: ρ = 0.07."""
 
 
-ATTRIBUTES = ("hhgq", "votingage", "hispanic", "cenrace", UNIT_QUERY)
+ATTRIBUTES = (*layout.PL94_DOMAIN.attributes, UNIT_QUERY)
 """What the queries count by: four attributes of a person, and one of a housing unit."""
 
 _GROUPINGS = {"detailed": " * ".join(ATTRIBUTES[:-1]), "hhinstlevels": "hhgq"}
@@ -157,11 +142,6 @@ class AffectedQuery:
     rho : Fraction
         The exact budget of the query in that level, > 0.
 
-    Raises
-    ------
-    InvalidParameterError
-        If ``rho`` is no Fraction above 0.
-
     Examples
     --------
     >>> AffectedQuery("Block", "total", Fraction(1, 100)).rho
@@ -189,11 +169,6 @@ class Scenario:
         The queries that are affected, at least one.
     secret : str, default ""
         What is kept secret, in words.
-
-    Raises
-    ------
-    InvalidParameterError
-        If there is no query.
 
     Notes
     -----
@@ -257,35 +232,11 @@ class Scenario:
         return sum(losses, PrivacyLoss(()))
 
     def trade_off(self, noise: Noise = "gaussian") -> TradeOff:
-        """Largest power at every level.
-
-        Parameters
-        ----------
-        noise : {"gaussian", "discrete-gaussian", "zcdp"}
-            The noise for which it holds.
-
-        Returns
-        -------
-        TradeOff
-            The curve.
-        """
+        """Return the largest power at every level."""
         return TradeOff(self._protection(noise))
 
     def max_power(self, alpha: ArrayLike, *, noise: Noise = "gaussian") -> Any:
-        """Largest power of a test between two values of the secret.
-
-        Parameters
-        ----------
-        alpha : float or array of float
-            The level, within [0, 1].
-        noise : {"gaussian", "discrete-gaussian", "zcdp"}
-            The noise for which it holds.
-
-        Returns
-        -------
-        float or array of float
-            The power.
-        """
+        """Return the largest power of a test of the level ``alpha`` between two values."""
         return self.trade_off(noise).power(alpha)
 
     def posterior_tail(
@@ -295,42 +246,17 @@ class Scenario:
         noise: Noise = "gaussian",
         **options: Any,
     ) -> Any:
-        """Probability that an attacker's belief in the secret rises by a factor of e^ε or more.
+        """Return the probability that an attacker's belief in the secret rises by e^ε or more.
 
-        Parameters
-        ----------
-        epsilon : float or array of float
-            The log ratio ε >= 0.
-        noise : {"gaussian", "discrete-gaussian", "zcdp"}
-            The noise for which it holds.
-        **options
-            ``rest``, ``about`` and ``method`` of
-            :func:`~dpinfer.privacy.posterior_tail`.
-
-        Returns
-        -------
-        float or array of float
-            The probability.
+        ``epsilon`` is the log ratio ε >= 0; ``options`` are ``rest``, ``about`` and ``method`` of
+        :func:`~dpinfer.privacy.posterior_tail`.
         """
         return posterior_tail(self._protection(noise), epsilon, **options)
 
     def power_frame(
         self, alpha: ArrayLike = (0.01, 0.05, 0.1), *, noise: Sequence[Noise] = NOISES
     ) -> pd.DataFrame:
-        """Table of powers.
-
-        Parameters
-        ----------
-        alpha : array of float
-            The levels, within [0, 1].
-        noise : sequence of {"gaussian", "discrete-gaussian", "zcdp"}
-            The noises; by default all.
-
-        Returns
-        -------
-        pandas.DataFrame
-            One row for each level, one column for each noise.
-        """
+        """Return a table of powers: a row for each level, a column for each noise."""
         import pandas as pd
 
         level = np.atleast_1d(check_array(alpha, "alpha", ge=0, le=1)).ravel()
@@ -339,19 +265,11 @@ class Scenario:
         return pd.DataFrame(powers, index=pd.Index(level, name="level"))
 
     def belief_frame(self, epsilon: ArrayLike) -> pd.DataFrame:
-        """Table of the probabilities that a belief rises by a factor of e^ε or more.
+        """Return a table of probabilities that a belief rises by e^ε or more, a row for each ε.
 
-        Parameters
-        ----------
-        epsilon : array of float
-            The log ratios ε >= 0.
-
-        Returns
-        -------
-        pandas.DataFrame
-            One row for each ε. Column ``known_rest``: in any given value, of an attacker who knows
-            all other records, by the tail bound of zCDP. ``gaussian``: in the true value, under
-            Gaussian noise, exactly. ``arbitrary_prior``: in the true value, by the tail bound.
+        Column ``known_rest``: in any given value, of an attacker who knows all other records, by
+        the tail bound of zCDP. ``gaussian``: in the true value, under Gaussian noise, exactly.
+        ``arbitrary_prior``: in the true value, by the tail bound.
         """
         import pandas as pd
 
@@ -365,13 +283,7 @@ class Scenario:
         return pd.DataFrame(columns, index=pd.Index(loss, name="epsilon"))
 
     def frame(self) -> pd.DataFrame:
-        """Table of the affected queries.
-
-        Returns
-        -------
-        pandas.DataFrame
-            Columns ``level``, ``query`` and ``rho``, the latter exact fractions.
-        """
+        """Return a table of the affected queries: ``level``, ``query`` and the exact ``rho``."""
         import pandas as pd
 
         return pd.DataFrame([vars(item) for item in self.queries])
