@@ -25,7 +25,7 @@ from dpinfer._check import (
 )
 from dpinfer.errors import ApproximationWarning, InvalidParameterError
 from dpinfer.mechanisms.independent import IndependentNoise
-from dpinfer.mechanisms.law import NoiseLaw
+from dpinfer.mechanisms.law import ContinuousLaw, NoiseLaw
 from dpinfer.mechanisms.laws import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace
 from dpinfer.mechanisms.rounded import Rounded
 from dpinfer.releases.frames import KINDS, canonical_kind, check_frame, column, parameters_of_kind
@@ -183,16 +183,18 @@ def _frame(result: Any) -> Any:
 def _law(narrow: Any, wide: Any) -> NoiseLaw:
     """Return the law whose accuracies are stated: P(abs(e) > accuracy) = alpha."""
     small, large = (check_scalar(found, "accuracy", gt=0, le=1e15) for found in (wide, narrow))
-    steps = np.log(ALPHAS[1] / ALPHAS[0])
-    candidates: tuple[tuple[NoiseLaw, Callable[[float], float]], ...] = (
-        _laplace(large / np.log(1.0 / ALPHAS[0])),
-        _geometric((large - small) / steps),
-        _gaussian(large / -float(ndtri(0.5 * ALPHAS[0]))),
-    )
-    for law, accuracy in candidates:
-        if np.allclose(
-            [accuracy(alpha) for alpha in ALPHAS], [large, small], rtol=AGREEMENT, atol=0.0
-        ):
+    level = np.array(ALPHAS)
+    normal = -ndtri(0.5 * level)
+    # OpenDP's accuracy of discrete Laplace noise is b log(2/(alpha (exp(1/b) + 1))) + 1; below a
+    # scale of 0.01 no accuracy at two levels tells it
+    b = max((large - small) / np.log(level[1] / level[0]), 1e-2)
+    scale, sigma = large / np.log(1.0 / level[0]), large / float(normal[0])
+    for law, accuracy in (
+        (Laplace(scale=scale), scale * np.log(1.0 / level)),
+        (Geometric(scale=b), b * (np.log(2.0 / level) - np.logaddexp(0.0, 1.0 / b)) + 1.0),
+        (Gaussian(sigma=sigma), sigma * normal),
+    ):
+        if np.allclose(accuracy, [large, small], rtol=AGREEMENT, atol=0.0):
             return law
     raise InvalidParameterError(
         f"reader must state the accuracy of Laplace, geometric or Gaussian noise, got {large:g} at "
@@ -200,28 +202,10 @@ def _law(narrow: Any, wide: Any) -> NoiseLaw:
     )
 
 
-def _laplace(scale: float) -> tuple[NoiseLaw, Callable[[float], float]]:
-    return Laplace(scale=scale), lambda alpha: float(scale * np.log(1.0 / alpha))
-
-
-def _geometric(scale: float) -> tuple[NoiseLaw, Callable[[float], float]]:
-    """OpenDP's accuracy of discrete Laplace noise: b log(2/(alpha (exp(1/b) + 1))) + 1."""
-    size = max(scale, 1e-2)  # below, no accuracy at two levels tells the scale
-
-    def accuracy(alpha: float) -> float:
-        return float(size * (np.log(2.0 / alpha) - np.logaddexp(0.0, 1.0 / size)) + 1.0)
-
-    return Geometric(scale=size), accuracy
-
-
-def _gaussian(sigma: float) -> tuple[NoiseLaw, Callable[[float], float]]:
-    return Gaussian(sigma=sigma), lambda alpha: float(-sigma * ndtri(0.5 * alpha))
-
-
 # Noise laws from OpenDP measurements.
 
 
-LAWS: dict[tuple[str, str], Callable[[float], NoiseLaw]] = {
+LAWS: dict[tuple[str, str], Callable[..., NoiseLaw]] = {
     ("laplace", "integer"): lambda scale: Geometric(scale=scale),
     ("laplace", "float"): lambda scale: Laplace(scale=scale),
     ("gaussian", "integer"): lambda scale: DiscreteGaussian(sigma=scale),
@@ -229,12 +213,9 @@ LAWS: dict[tuple[str, str], Callable[[float], NoiseLaw]] = {
 }
 
 CONSTRUCTORS = {
-    "make_laplace": "laplace",
-    "then_laplace": "laplace",
-    "make_geometric": "laplace",
-    "then_geometric": "laplace",
-    "make_gaussian": "gaussian",
-    "then_gaussian": "gaussian",
+    f"{way}_{kind}": "gaussian" if kind == "gaussian" else "laplace"
+    for kind in ("laplace", "geometric", "gaussian")
+    for way in ("make", "then")
 }
 
 MEASURES = {"MaxDivergence": "laplace", "ZeroConcentratedDivergence": "gaussian"}
@@ -419,16 +400,12 @@ def from_scale_column(
         )
     size = check_array(column(frame, scale).to_numpy(), scale, ndim=1, ge=0)
     noisy, exact = np.flatnonzero(size > 0), np.flatnonzero(size == 0)
-    law = _scale_law(kind, size[noisy], meaning)
+    if meaning == "parameter":
+        law = KINDS[kind](**{next(iter(parameters_of_kind(kind))): size[noisy]})
+    else:
+        law = FROM_VARIANCE[kind](size[noisy] if meaning == "variance" else size[noisy] ** 2)
     joint = IndependentNoise.from_groups([(law, noisy), (Exact(), exact)], len(size))
     return Release.from_frame(frame, value=value, mechanism=joint, **details)
-
-
-def _scale_law(kind: str, size: FloatArray, meaning: str) -> NoiseLaw:
-    if meaning == "parameter":
-        first = next(iter(parameters_of_kind(kind)))
-        return KINDS[kind](**{first: size})
-    return FROM_VARIANCE[kind](size if meaning == "variance" else np.square(size))
 
 
 # Noise laws from the events of Google's dp-accounting.
@@ -437,18 +414,23 @@ def _scale_law(kind: str, size: FloatArray, meaning: str) -> NoiseLaw:
 DP_ACCOUNTING_LAWS: dict[str, Callable[[Any, float | None], NoiseLaw]] = {
     "GaussianDpEvent": lambda event, norm: Gaussian(sigma=_scaled(event, norm)),
     "LaplaceDpEvent": lambda event, norm: Laplace(scale=_scaled(event, norm)),
-    "DiscreteLaplaceDpEvent": lambda event, norm: Geometric(scale=1 / _rate(event)),
+    "DiscreteLaplaceDpEvent": lambda event, norm: Geometric(
+        scale=1 / check_scalar(event.noise_parameter, "noise_parameter", gt=0)
+    ),
 }
 
 REASONS = {
     "ComposedDpEvent": "it holds several mechanisms: convert each of its events",
     "SelfComposedDpEvent": "it holds several runs of a mechanism: convert its event",
-    "PoissonSampledDpEvent": "the answer is one on a random sample: convert its event, and allow "
-    "for the sampling error of the sample",
-    "SampledWithoutReplacementDpEvent": "the answer is one on a random sample: convert its event, "
-    "and allow for the sampling error of the sample",
-    "SampledWithReplacementDpEvent": "the answer is one on a random sample: convert its event, "
-    "and allow for the sampling error of the sample",
+    **dict.fromkeys(
+        (
+            "PoissonSampledDpEvent",
+            "SampledWithoutReplacementDpEvent",
+            "SampledWithReplacementDpEvent",
+        ),
+        "the answer is one on a random sample: convert its event, and allow for the sampling error "
+        "of the sample",
+    ),
     "ZCDpEvent": "a guarantee does not determine the law of the noise",
     "NonPrivateDpEvent": "it does not say what was computed: use Exact() for a value without noise",
     "NoOpDpEvent": "it publishes nothing",
@@ -509,10 +491,6 @@ def _scaled(event: Any, norm: float | None) -> float:
     return multiplier * norm
 
 
-def _rate(event: Any) -> float:
-    return check_scalar(event.noise_parameter, "noise_parameter", gt=0)
-
-
 # Noise laws from Tumult Analytics.
 
 
@@ -561,7 +539,12 @@ def from_tumult(noise_info: Any) -> NoiseLaw:
     >>> from_tumult([{"noise_mechanism": "DISCRETE_GAUSSIAN", "noise_parameter": 16.0}])
     DiscreteGaussian(sigma=4.0)
     """
-    parts = [noise_info] if isinstance(noise_info, Mapping) else _listed(noise_info)
+    if isinstance(noise_info, (str, bytes)) or not isinstance(noise_info, Iterable):
+        raise InvalidParameterError(
+            "noise_info must be what session._noise_info(query, privacy_budget) returns, got "
+            f"{show(noise_info)}"
+        )
+    parts = [noise_info] if isinstance(noise_info, Mapping) else list(noise_info)
     if len(parts) != 1 or not isinstance(parts[0], Mapping):
         raise InvalidParameterError(
             "noise_info must have one entry, that of the one noisy number which the query returns, "
@@ -579,15 +562,6 @@ def from_tumult(noise_info: Any) -> NoiseLaw:
             f"noise_mechanism must be one of {', '.join(TUMULT_LAWS)}, got {show(mechanism)}"
         )
     return TUMULT_LAWS[kind](check_scalar(parts[0]["noise_parameter"], "noise_parameter", gt=0))
-
-
-def _listed(noise_info: Any) -> list[Any]:
-    if isinstance(noise_info, Iterable) and not isinstance(noise_info, (str, bytes)):
-        return list(noise_info)
-    raise InvalidParameterError(
-        "noise_info must be what session._noise_info(query, privacy_budget) returns, got "
-        f"{show(noise_info)}"
-    )
 
 
 # The standard deviation of Gaussian noise in Google's libraries, as they find it.
@@ -688,16 +662,17 @@ def from_pipeline_dp(params: Any, metric: Any, budget: Any) -> NoiseLaw:
     name = metric if isinstance(metric, str) else getattr(metric, "name", metric)
     name = name.lower() if isinstance(name, str) else name
     name = check_option(name, "metric", METRICS)
-    noise = _get(source, "noise_kind")
+    noise = getattr(source, "noise_kind", None)
     noise = check_option(getattr(noise, "value", noise), "noise_kind", ("laplace", "gaussian"))
-    if name == "privacy_id_count" and _get(source, "post_aggregation_thresholding"):
+    if name == "privacy_id_count" and getattr(source, "post_aggregation_thresholding", None):
         raise InvalidParameterError(
             "params must not have post_aggregation_thresholding with privacy_id_count: its noise "
             "is that of the selection of partitions; build the release with its law and threshold="
         )
     l1, l2 = _sensitivities(source, name)
-    deviation = _deviation(budget)
-    if deviation is not None:  # of noise for the sensitivity 1
+    deviation = getattr(budget, "_noise_standard_deviation", None)
+    if deviation is not None:  # of noise for the sensitivity 1, found by composing privacy losses
+        deviation = check_scalar(deviation, "budget", gt=0, le=LARGEST)
         if noise == "laplace":
             return Laplace(scale=deviation / np.sqrt(2.0) * l1)
         return Gaussian(sigma=deviation * l2)
@@ -721,48 +696,38 @@ def _source(params: Any) -> Any:
     return params
 
 
-def _get(source: Any, name: str) -> Any:
-    return getattr(source, name, None)
-
-
-def _number(source: Any, name: str) -> float:
-    if _get(source, name) is None:
-        raise InvalidParameterError(f"params must have the entry {name}")
-    return check_scalar(_get(source, name), name, ge=-LARGEST, le=LARGEST)
-
-
-def _positive(source: Any, name: str) -> float:
-    return check_scalar(_number(source, name), name, gt=0)
+def _entry(source: Any, called: str, name: str, **bounds: Any) -> float:
+    """Return a parameter that an object must have."""
+    if getattr(source, name, None) is None:
+        raise InvalidParameterError(f"{called} must have the entry {name}")
+    return check_scalar(getattr(source, name), name, **bounds)
 
 
 def _sensitivities(source: Any, metric: str) -> tuple[float, float]:
     """Return the L1 and the L2 sensitivity of a metric."""
-    if _get(source, "max_contributions") is not None:
-        total = _positive(source, "max_contributions")
+
+    def positive(name: str) -> float:
+        return _entry(source, "params", name, gt=0, le=LARGEST)
+
+    def magnitude(low: str, high: str) -> float:
+        ends = (_entry(source, "params", name, ge=-LARGEST, le=LARGEST) for name in (low, high))
+        return check_scalar(max(map(abs, ends)), f"the larger magnitude of {low} and {high}", gt=0)
+
+    if getattr(source, "max_contributions", None) is not None:
+        total = positive("max_contributions")
         if metric == "privacy_id_count":
             return total, float(np.sqrt(total))
-        size = _magnitude(source, "min_value", "max_value") if metric == "sum" else 1.0
+        size = magnitude("min_value", "max_value") if metric == "sum" else 1.0
         return size * total, size * total
-    l0 = _positive(source, "max_partitions_contributed")
+    l0 = positive("max_partitions_contributed")
     if metric == "privacy_id_count":
         linf = 1.0
-    elif metric == "sum" and _get(source, "min_value") is None:
-        linf = _magnitude(source, "min_sum_per_partition", "max_sum_per_partition")
+    elif metric == "sum" and getattr(source, "min_value", None) is None:
+        linf = magnitude("min_sum_per_partition", "max_sum_per_partition")
     else:
-        size = _magnitude(source, "min_value", "max_value") if metric == "sum" else 1.0
-        linf = size * _positive(source, "max_contributions_per_partition")
+        size = magnitude("min_value", "max_value") if metric == "sum" else 1.0
+        linf = size * positive("max_contributions_per_partition")
     return l0 * linf, float(np.sqrt(l0)) * linf
-
-
-def _magnitude(source: Any, low: str, high: str) -> float:
-    largest = max(abs(_number(source, low)), abs(_number(source, high)))
-    return check_scalar(largest, f"the larger magnitude of {low} and {high}", gt=0)
-
-
-def _deviation(budget: Any) -> float | None:
-    """Return the deviation of a specification that was found by composing privacy losses."""
-    deviation = getattr(budget, "_noise_standard_deviation", None)
-    return None if deviation is None else check_scalar(deviation, "budget", gt=0, le=LARGEST)
 
 
 def _epsilon_delta(budget: Any) -> tuple[float, float]:
@@ -841,11 +806,40 @@ def from_pydp(
     rounded = check_flag(rounded, "whole")
     if bounds is not None and kind != "BoundedSum":
         raise InvalidParameterError(f"bounds must be None for a {kind}, got {show(bounds)}")
-    if kind == "GaussianMechanism":
-        sigma = _sigma(source)
-        return Rounded(Gaussian(sigma=sigma)) if rounded else Gaussian(sigma=sigma)
-    scale = _laplace_scale(kind, source, bounds)
-    return Rounded(Laplace(scale=scale)) if rounded else Laplace(scale=scale)
+    if kind == "GaussianMechanism" and getattr(source, "std", None) is not None:
+        law: ContinuousLaw = Gaussian(sigma=_entry(source, "algorithm", "std", gt=0))
+    elif kind == "GaussianMechanism":
+        change = "l2_sensitivity" if hasattr(source, "l2_sensitivity") else "sensitivity"
+        sigma = google_sigma(
+            _entry(source, "algorithm", "epsilon", ge=1e-12, le=1e12),
+            _entry(source, "algorithm", "delta", gt=0, lt=1),
+            _entry(source, "algorithm", change, ge=1e-100, le=1e100),
+        )
+        law = Gaussian(sigma=sigma)
+    else:
+        epsilon = _entry(source, "algorithm", "epsilon", ge=1e-12, le=1e12)
+        if kind == "LaplaceMechanism":
+            norm = _entry(source, "algorithm", "sensitivity", gt=0, le=1e80)
+        else:
+            l0, linf = (
+                _entry(source, "algorithm", name, gt=0, le=1e40)
+                for name in ("l0_sensitivity", "linf_sensitivity")
+            )
+            norm = l0 * linf * (_largest(bounds) if kind == "BoundedSum" else 1.0)
+        law = Laplace(scale=norm / epsilon)
+    return Rounded(law) if rounded else law
+
+
+def _largest(bounds: Any) -> float:
+    if not isinstance(bounds, (tuple, list)) or len(bounds) != 2:
+        raise InvalidParameterError(
+            "bounds must be the pair (lower, upper) of a BoundedSum, whose noise depends on them, "
+            f"got {show(bounds)}"
+        )
+    low, high = (check_scalar(end, "bounds", ge=-1e20, le=1e20) for end in bounds)
+    if not low < high:
+        raise InvalidParameterError(f"bounds must have lower < upper, got {show(bounds)}")
+    return max(abs(low), abs(high))
 
 
 def _identified(algorithm: Any) -> tuple[str, Any]:
@@ -867,44 +861,6 @@ def _identified(algorithm: Any) -> tuple[str, Any]:
             "others do not add one noise to a number"
         )
     return kind, source
-
-
-def _parameter(source: Any, name: str, **bounds: Any) -> float:
-    if getattr(source, name, None) is None:
-        raise InvalidParameterError(f"algorithm must have the entry {name}")
-    return check_scalar(getattr(source, name), name, **bounds)
-
-
-def _sigma(source: Any) -> float:
-    if getattr(source, "std", None) is not None:
-        return _parameter(source, "std", gt=0)
-    name = "l2_sensitivity" if hasattr(source, "l2_sensitivity") else "sensitivity"
-    return google_sigma(
-        _parameter(source, "epsilon", ge=1e-12, le=1e12),
-        _parameter(source, "delta", gt=0, lt=1),
-        _parameter(source, name, ge=1e-100, le=1e100),
-    )
-
-
-def _laplace_scale(kind: str, source: Any, bounds: Any) -> float:
-    epsilon = _parameter(source, "epsilon", ge=1e-12, le=1e12)
-    if kind == "LaplaceMechanism":
-        return _parameter(source, "sensitivity", gt=0, le=1e80) / epsilon
-    l0 = _parameter(source, "l0_sensitivity", gt=0, le=1e40)
-    linf = _parameter(source, "linf_sensitivity", gt=0, le=1e40)
-    return l0 * linf * (_pydp_magnitude(bounds) if kind == "BoundedSum" else 1.0) / epsilon
-
-
-def _pydp_magnitude(bounds: Any) -> float:
-    if not isinstance(bounds, (tuple, list)) or len(bounds) != 2:
-        raise InvalidParameterError(
-            "bounds must be the pair (lower, upper) of a BoundedSum, whose noise depends on them, "
-            f"got {show(bounds)}"
-        )
-    low, high = (check_scalar(end, "bounds", ge=-1e20, le=1e20) for end in bounds)
-    if not low < high:
-        raise InvalidParameterError(f"bounds must have lower < upper, got {show(bounds)}")
-    return max(abs(low), abs(high))
 
 
 __all__ = [

@@ -6,7 +6,7 @@ import json
 import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dpinfer._check import show
 from dpinfer.errors import DPInferError, IncompatibleReleaseError, InvalidParameterError
@@ -17,15 +17,11 @@ from dpinfer.releases.sidecar import Sidecar, default_sidecar, describe, load_si
 from dpinfer.releases.tables import (
     TableCheck,
     check_path,
-    check_suffix,
     check_table_path,
     read_columns,
     read_text,
     write_table,
 )
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 def read_release(
@@ -42,16 +38,13 @@ def read_release(
     path : str or Path
         The table: ``.csv``, ``.csv.gz`` or ``.parquet``.
     metadata : str or Path, optional
-        The sidecar; by default the file beside the table whose name is that of the table followed
-        by ``-metadata.json``.
+        The sidecar; by default the file beside the table named as it with ``-metadata.json`` after.
     field : str, optional
         The noisy column to read, where the sidecar describes several.
     max_bytes : int, optional
-        The most bytes that the table may take once it is decompressed and decoded, and the most
-        that the sidecar, which may take 1 MB in any case, and the cells that it states may take. By
-        default 256 MB; more for large files, 100 times the size of the table and 10 times that of
-        the sidecar: noisy numbers cannot be packed like that, and a small file cannot fill the
-        memory.
+        The most bytes that the decoded table, and the sidecar with the cells that it states, may
+        take. By default 256 MB; more for large files, 100 times the size of the table and 10 times
+        that of the sidecar: a small file cannot fill the memory.
 
     Returns
     -------
@@ -63,16 +56,15 @@ def read_release(
     InvalidParameterError
         If there is no such file.
     IncompatibleReleaseError
-        If the table or its sidecar is not in order; the message names the file, the line and the
-        field of the first problem. :func:`validate_release` lists all of them. Also if the table
-        or the sidecar takes more than ``max_bytes``.
+        If the table or its sidecar is not in order, or too large; the message names the file, the
+        line and the field of the first problem. :func:`validate_release` lists all of them.
 
     Notes
     -----
     The sidecar is a table descriptor in the style of Frictionless Data whose noisy field has a
     ``privacy`` object; its JSON Schema is ``dpinfer/releases/sidecar.schema.json``. The fields of
-    its ``primaryKey`` are the attributes that label the rows; an empty cell there says that the
-    row sums over the attribute. No other file than these two is opened, whatever they say.
+    its ``primaryKey`` label the rows; an empty cell there says that the row sums over the
+    attribute. No other file than these two is opened, whatever they say.
     """
     table = check_table_path(path)
     limit = Limit.of(table, max_bytes)
@@ -80,7 +72,7 @@ def read_release(
     raise_first(problems)
     sidecar = parse_sidecar(content, field)
     try:
-        return _release(_read(table, sidecar, limit), sidecar)
+        return _release(table, sidecar, limit)
     except TooLargeError:
         raise
     except DPInferError as error:
@@ -125,9 +117,16 @@ def validate_release(
         return [Problem(place.name, str(error).removeprefix(f"{place}: "))]
     if problems:
         return problems
-    noisy = [part["name"] for part in content["schema"]["fields"] if "privacy" in part]
-    for name in noisy:
-        problems += _table_problems(table, parse_sidecar(content, name), limit)
+    for part in content["schema"]["fields"]:
+        if "privacy" in part:
+            sidecar = parse_sidecar(content, part["name"])
+            try:
+                _release(table, sidecar, limit)
+            except TooLargeError as error:
+                problems.append(Problem(table.name, str(error).removeprefix(f"{table}: ")))
+            except DPInferError as error:
+                found = list(TableCheck(table.name, read_text(table, limit), sidecar).problems())
+                problems += found or [Problem(table.name, str(error))]
     return list(dict.fromkeys(problems))
 
 
@@ -168,10 +167,7 @@ def write_release(
         raise InvalidParameterError(f"release must be a Release, got {show(release)}")
     if title is not None and not isinstance(title, str):
         raise InvalidParameterError(f"title must be a string, got {show(title)}")
-    table = check_path(path, "path")
-    check_suffix(table)
-    if not table.parent.is_dir():
-        raise InvalidParameterError(f"path must be in an existing folder, got {table}")
+    table = check_table_path(path, there=False)
     sidecar = default_sidecar(table)
     try:
         frame, descriptor = describe(release, table.name, field, title)
@@ -205,20 +201,13 @@ def _sidecar_path(table: Path, metadata: str | Path | None) -> Path:
     return path
 
 
-def _read(table: Path, sidecar: Sidecar, limit: Limit) -> pd.DataFrame:
-    types = {name: _column_type(name, sidecar) for name in sidecar.columns}
-    return read_columns(table, types, limit)
-
-
-def _column_type(name: str, sidecar: Sidecar) -> str:
-    """Say how a column is read: labels by their type, names as text, the rest as numbers."""
-    if name in sidecar.keys:
-        return sidecar.types.get(name, "string")
+def _release(table: Path, sidecar: Sidecar, limit: Limit) -> Release:
+    """Read the columns of a table that its sidecar names, and return what both say."""
     kind = sidecar.mechanism["mechanism"]
-    return "string" if isinstance(kind, dict) and kind["column"] == name else "value"
-
-
-def _release(frame: pd.DataFrame, sidecar: Sidecar) -> Release:
+    texts = [kind["column"]] if isinstance(kind, dict) else []
+    types = {name: "string" if name in texts else "value" for name in sidecar.columns}
+    types |= {name: sidecar.types.get(name, "string") for name in sidecar.keys}
+    frame = read_columns(table, types, limit)
     queries = sidecar.workload(len(frame))
     if queries is None:
         queries = workload_of_frame(frame, sidecar.keys or None, sidecar.domain)
@@ -231,14 +220,3 @@ def _release(frame: pd.DataFrame, sidecar: Sidecar) -> Release:
         name: privacy.get(name) for name in ("neighbours", "sensitivity", "guarantee")
     }
     return Release(**published, workload=queries, name=sidecar.name, **stated)
-
-
-def _table_problems(table: Path, sidecar: Sidecar, limit: Limit) -> list[Problem]:
-    try:
-        _release(_read(table, sidecar, limit), sidecar)
-    except TooLargeError as error:
-        return [Problem(table.name, str(error).removeprefix(f"{table}: "))]
-    except DPInferError as error:
-        found = list(TableCheck(table.name, read_text(table, limit), sidecar).problems())
-        return found or [Problem(table.name, str(error))]
-    return []

@@ -86,13 +86,12 @@ class Noises(Locked):
 
     def are(self, other: Noises) -> bool:
         """Whether they are the same noises in the same order."""
+        if self is other:
+            return True
         mine, theirs = self.parts, other.parts
-        return self is other or (
-            [(a, m) for a, _, m in mine] == [(b, n) for b, _, n in theirs]
-            and all(
-                i is j or np.array_equal(cast("Any", i), cast("Any", j))
-                for (_, i, _), (_, j, _) in zip(mine, theirs, strict=True)
-            )
+        return [(a, m) for a, _, m in mine] == [(b, n) for b, _, n in theirs] and all(
+            i is j or np.array_equal(cast("Any", i), cast("Any", j))
+            for (_, i, _), (_, j, _) in zip(mine, theirs, strict=True)
         )
 
     def joined(self, other: Noises) -> tuple[Noises, Positions, Positions]:

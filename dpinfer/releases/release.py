@@ -394,7 +394,11 @@ class Release(Locked):
         >>> columns = {"country": ["PL", "FR"], "views": [506, 968], "noise": [30.0, 15.0]}
         >>> law = {"mechanism": "geometric", "scale": {"column": "noise"}}
         >>> Release.from_frame(
-        ...     pd.DataFrame(columns), value="views", attributes="country", mechanism=law, threshold=450
+        ...     pd.DataFrame(columns),
+        ...     value="views",
+        ...     attributes="country",
+        ...     mechanism=law,
+        ...     threshold=450,
         ... ).variance.round(2)
         array([1799.83,  449.83])
         """
@@ -487,7 +491,7 @@ class Release(Locked):
         return np.array(np.broadcast_to(self.mechanism.variance, self.values.shape))
 
     def noise(self, value: Any) -> WeightedSum:
-        """Return the law of the noise in one value, by label or position, knowing which noise it is.
+        """Return the law of the noise in one value, by label or position; it knows which it is.
 
         Beside the laws of estimates from this release (:meth:`CombinedEstimate.noise`), functions
         know how the errors depend.

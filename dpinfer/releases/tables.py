@@ -9,15 +9,16 @@ import os
 import stat
 from array import array
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpinfer._check import FloatArray, show, show_some
-from dpinfer.errors import DPInferError, IncompatibleReleaseError, InvalidParameterError
+from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
 from dpinfer.releases.frames import (
     INTEGER_KINDS,
     KINDS,
@@ -133,7 +134,8 @@ class TableCheck:
         for spec in self.sidecar.rule:
             if isinstance(spec, dict):
                 cells = self.table.columns[spec["column"]]
-                bad = np.isnan(self._floats(spec["column"])) & ~_empty(cells)
+                there = np.array([cell is not None for cell in cells], dtype=bool)
+                bad = np.isnan(self._floats(spec["column"])) & there
                 yield from self._cells(spec["column"], bad, "must be a number or empty")
 
     def _key_problems(self) -> Iterator[Problem]:
@@ -143,7 +145,7 @@ class TableCheck:
         for name in self.sidecar.keys:
             codes, distinct = pd.factorize(self.table.columns[name])
             kind = self.sidecar.types.get(name, "string")
-            labels = [_parse(cell, kind) for cell in distinct]
+            labels = [_or_none(PARSERS[kind], cell) for cell in distinct]
             bad = np.array([label is None for label in labels] + [False])
             yield from self._cells(name, bad[codes], f"must be of type {kind}")
             if domain is not None:
@@ -166,7 +168,8 @@ class TableCheck:
         if not isinstance(spec, dict):
             return np.full(size, canonical_kind(spec), dtype=object), np.zeros(size, dtype=bool)
         codes, distinct = pd.factorize(self.table.columns[spec["column"]])
-        kinds = np.array([*(_kind_or_empty(name) for name in distinct), ""], dtype=object)[codes]
+        known = [_or_none(canonical_kind, name) or "" for name in distinct]
+        kinds = np.array([*known, ""], dtype=object)[codes]
         return kinds, kinds == ""
 
     def _floats(self, name: str) -> FloatArray:
@@ -191,17 +194,16 @@ class TableCheck:
         single = self.table.columns.get(name)
         place = f"column {name}" if single is not None else f"columns {name}"
         for row in rows[:EACH]:
-            shown = "" if single is None else f", got {_show(single[row])}"
+            cell = None if single is None else single[row]
+            shown = "an empty cell" if cell is None else show(cell)
+            shown = "" if single is None else f", got {shown}"
             yield Problem(self.file, f"{words}{shown}", int(self.table.lines[row]), place)
         if len(rows) > EACH:
             yield Problem(self.file, f"{words}, in {len(rows) - EACH} more rows", None, place)
 
 
 def _as_floats(cells: NDArray[Any]) -> FloatArray:
-    """Return the numbers in cells, NaN where there is none.
-
-    What does not look like a number is not tried, which is slow.
-    """
+    """Return the numbers in cells, NaN where there is none; what looks like none is not tried."""
     import pandas as pd
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -213,26 +215,11 @@ def _as_floats(cells: NDArray[Any]) -> FloatArray:
     return numbers
 
 
-def _empty(cells: NDArray[Any]) -> Mask:
-    return np.array([cell is None for cell in cells], dtype=bool)
-
-
-def _show(cell: str | None) -> str:
-    return "an empty cell" if cell is None else show(cell)
-
-
-def _kind_or_empty(name: str) -> str:
+def _or_none(read: Callable[[str], Any], cell: str) -> Any:
+    """Return what a cell says, None where it cannot be read."""
     try:
-        return canonical_kind(name)
-    except InvalidParameterError:
-        return ""
-
-
-def _parse(cell: str, kind: str) -> Any:
-    """Return a label in its type, None where it does not have that type."""
-    try:
-        return PARSERS[kind](cell)
-    except (ValueError, KeyError):
+        return read(cell)
+    except (ValueError, KeyError):  # InvalidParameterError is a ValueError
         return None
 
 
@@ -251,31 +238,23 @@ MOST_LISTED = 100
 def read_csv(path: Path, types: Mapping[str, Any], limit: Limit) -> Any:
     """Return columns of a CSV file as an Arrow table."""
     import pyarrow as pa
-    from pyarrow import csv as arrow_csv
 
     names = _names(path, limit)
     if any(names.count(name) > 1 for name in types):
         raise KeyError("a column is there twice")
     found: list[Any] = []
     size = 0
-    with decompressed(path, limit) as source:
-        batches = arrow_csv.open_csv(
-            source,
-            parse_options=arrow_csv.ParseOptions(newlines_in_values=True),
-            convert_options=_conversion(types),
-        )
+    with _batches(path, limit, types, include_columns=list(types)) as batches:
         for batch in batches:
             found.append(batch)
             size += batch.nbytes
             limit.check(size)
-    return pa.Table.from_batches(found, batches.schema)
+        return pa.Table.from_batches(found, batches.schema)
 
 
 def csv_as_text(path: Path, limit: Limit) -> TextTable:
     """Return the first rows of a CSV file as text."""
-    import numpy as np
     import pyarrow as pa
-    from pyarrow import csv as arrow_csv
 
     bad = array("q")  # lines, of which there may be as many as the file has
     problems: list[Problem] = []
@@ -291,19 +270,13 @@ def csv_as_text(path: Path, limit: Limit) -> TextTable:
     names = _names(path, limit)
     found: list[Any] = []
     size = 0
-    with decompressed(path, limit) as source:
-        batches = arrow_csv.open_csv(
-            source,
-            read_options=arrow_csv.ReadOptions(use_threads=False),
-            parse_options=arrow_csv.ParseOptions(newlines_in_values=True, invalid_row_handler=skip),
-            convert_options=_conversion(dict.fromkeys(names, pa.string()), all_columns=True),
-        )
+    with _batches(path, limit, dict.fromkeys(names, pa.string()), skip=skip) as batches:
         for batch in batches:
             found.append(batch)
             size += batch.nbytes
             if size > MOST_TEXT:
                 break
-    table = pa.Table.from_batches(found, batches.schema)
+        table = pa.Table.from_batches(found, batches.schema)
     whole = np.ones(table.num_rows + len(bad), dtype=bool)
     skipped = np.frombuffer(bad, dtype=np.int64) - 2
     whole[skipped[skipped < len(whole)]] = False
@@ -318,16 +291,26 @@ def csv_as_text(path: Path, limit: Limit) -> TextTable:
     return TextTable(columns, lines, problems)
 
 
-def _conversion(types: Mapping[str, Any], *, all_columns: bool = False) -> Any:
+@contextmanager
+def _batches(
+    path: Path, limit: Limit, types: Mapping[str, Any], *, skip: Any = None, **columns: Any
+) -> Iterator[Any]:
+    """Open a CSV file to be read batch by batch; rows of another length may be skipped."""
     from pyarrow import csv as arrow_csv
 
-    return arrow_csv.ConvertOptions(
-        column_types=types,
-        include_columns=None if all_columns else list(types),
-        null_values=[""],
-        strings_can_be_null=True,
-        quoted_strings_can_be_null=False,
-    )
+    with decompressed(path, limit) as source:
+        yield arrow_csv.open_csv(
+            source,
+            read_options=arrow_csv.ReadOptions(use_threads=skip is None),
+            parse_options=arrow_csv.ParseOptions(newlines_in_values=True, invalid_row_handler=skip),
+            convert_options=arrow_csv.ConvertOptions(
+                column_types=types,
+                null_values=[""],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+                **columns,
+            ),
+        )
 
 
 def _names(path: Path, limit: Limit) -> list[str]:
@@ -364,14 +347,15 @@ BROKEN = (OSError, KeyError, UnicodeDecodeError, csv.Error)
 SUFFIXES = (".csv", ".csv.gz", ".parquet")
 
 
-class UnreadableTableError(DPInferError):
-    """A table does not have the columns and types that were asked for; the reason is its cause."""
-
-
-def check_table_path(path: object) -> Path:
-    """Return the path of a table that exists and has a known format."""
+def check_table_path(path: object, *, there: bool = True) -> Path:
+    """Return the path of a table of a known format, which must exist or be in a folder."""
     table = check_path(path, "path")
-    check_suffix(table)
+    if not table.name.endswith(SUFFIXES):
+        raise InvalidParameterError(f"path must end in {', '.join(SUFFIXES)}, got {table}")
+    if not there:
+        if not table.parent.is_dir():
+            raise InvalidParameterError(f"path must be in an existing folder, got {table}")
+        return table
     try:
         mode = table.stat().st_mode
     except (OSError, ValueError) as error:  # such as a name that is too long
@@ -396,83 +380,88 @@ def check_path(path: object, name: str) -> Path:
     return Path(path)
 
 
-def check_suffix(path: Path) -> None:
-    """Refuse a file whose name does not end as that of a known format."""
-    if not path.name.endswith(SUFFIXES):
-        raise InvalidParameterError(f"path must end in {', '.join(SUFFIXES)}, got {path}")
-
-
 def read_columns(path: Path, types: Mapping[str, str], limit: Limit) -> pd.DataFrame:
     """Read columns of a table, each by its type.
 
     ``"string"``, ``"integer"``, ``"number"`` and ``"boolean"`` are labels and become categorical;
-    ``"value"`` is a column of numbers.
+    ``"value"`` is a column of numbers. A table without them raises IncompatibleReleaseError.
     """
     import pyarrow as pa
 
-    wanted = {name: _arrow_type(kind) for name, kind in types.items()}
-    reader = read_parquet if path.suffix == ".parquet" else read_csv
+    arrow = {
+        "string": pa.dictionary(pa.int32(), pa.string()),
+        "integer": pa.int64(),
+        "number": pa.float64(),
+        "boolean": pa.bool_(),
+        "value": pa.float64(),
+    }
     try:
-        table = reader(path, wanted, limit)
+        read = FORMATS[path.suffix].columns
+        table = read(path, {name: arrow[kind] for name, kind in types.items()}, limit)
         for position, (name, kind) in enumerate(types.items()):
             if kind != "value":
                 labels = table.column(name)
-                labels = (
-                    labels if pa.types.is_dictionary(labels.type) else labels.dictionary_encode()
-                )
+                if not pa.types.is_dictionary(labels.type):
+                    labels = labels.dictionary_encode()
                 table = table.set_column(position, name, labels.unify_dictionaries())
         return table.to_pandas(split_blocks=True, self_destruct=True)
     except (*BROKEN, pa.ArrowException) as error:
-        raise UnreadableTableError(str(error)) from error
+        raise IncompatibleReleaseError(str(error)) from error
 
 
 def read_text(path: Path, limit: Limit) -> TextTable:
     """Read all columns of a table as text."""
     import pyarrow as pa
 
-    reader = parquet_as_text if path.suffix == ".parquet" else csv_as_text
+    form = FORMATS[path.suffix]
     try:
-        return reader(path, limit)
+        return form.text(path, limit)
     except (*BROKEN, pa.ArrowException) as error:
-        kind = "a Parquet file" if path.suffix == ".parquet" else "a CSV file in UTF-8"
         reason = " ".join(str(error).split())
-        raise IncompatibleReleaseError(f"{path.name} must be {kind}: {reason}") from error
+        raise IncompatibleReleaseError(f"{path.name} must be {form.name}: {reason}") from error
 
 
 def write_table(frame: pd.DataFrame, path: Path) -> None:
     """Write a frame to ``path`` in the format that its name asks for."""
     import pyarrow as pa
-    from pyarrow import csv as arrow_csv
+
+    FORMATS[path.suffix].write(pa.Table.from_pandas(frame, preserve_index=False), path)
+
+
+def _write_parquet(table: Any, path: Path) -> None:
     from pyarrow import parquet
 
-    table = pa.Table.from_pandas(frame, preserve_index=False)
-    if path.suffix == ".parquet":
-        parquet.write_table(table, path)
-        return
-    compression = "gzip" if path.suffix == ".gz" else None
-    options = arrow_csv.WriteOptions(quoting_style="needed")
-    with pa.output_stream(str(path), compression=compression) as stream:
-        arrow_csv.write_csv(_plain_columns(table), stream, options)
+    parquet.write_table(table, path)
 
 
-def _plain_columns(table: Any) -> Any:
-    """Write categories as the values that they stand for."""
+def _write_csv(table: Any, path: Path) -> None:
     import pyarrow as pa
+    from pyarrow import csv as arrow_csv
 
     for position, column in enumerate(table.schema):
-        if pa.types.is_dictionary(column.type):
+        if pa.types.is_dictionary(column.type):  # categories are written as what they stand for
             plain = table.column(position).cast(column.type.value_type)
             table = table.set_column(position, column.name, plain)
-    return table
+    options = arrow_csv.WriteOptions(quoting_style="needed")
+    compression = "gzip" if path.suffix == ".gz" else None
+    with pa.output_stream(str(path), compression=compression) as stream:
+        arrow_csv.write_csv(table, stream, options)
 
 
-def _arrow_type(kind: str) -> Any:
-    import pyarrow as pa
+class Format(NamedTuple):
+    """How tables of a format are read and written: columns by their types, all as text."""
 
-    return {
-        "string": pa.dictionary(pa.int32(), pa.string()),
-        "integer": pa.int64(),
-        "number": pa.float64(),
-        "boolean": pa.bool_(),
-        "value": pa.float64(),
-    }[kind]
+    name: str
+    columns: Callable[[Path, Mapping[str, Any], Limit], Any]
+    text: Callable[[Path, Limit], TextTable]
+    write: Callable[[Any, Path], None]
+
+
+_CSV = Format("a CSV file in UTF-8", read_csv, csv_as_text, _write_csv)
+
+FORMATS = {
+    ".csv": _CSV,
+    ".gz": _CSV,
+    ".parquet": Format("a Parquet file", read_parquet, parquet_as_text, _write_parquet),
+}
+"""Formats by the ending of the name."""

@@ -111,7 +111,7 @@ def test_files_that_are_not_as_documented(tmp_path, row, message):
         ({"product": "sf1"}, "product must be one of"),
         ({"queries": 3}, "queries must be"),
         ({"queries": [None]}, "names of queries"),
-        ({"queries": []}, "names of queries, got none"),
+        ({"queries": []}, "names of queries, at least one, got none"),
         ({"levels": "Prim"}, "levels must be one of"),
         ({"states": "51"}, "states must name"),
         ({"prefix": ""}, "prefix must be"),
