@@ -1,6 +1,6 @@
-"""Procedures applied to simulated releases, and what counts as an error of each.
+"""Simulated releases, what procedures say about them, and what of that is an error.
 
-Judges are objects, so that other processes can be sent them.
+Judges and what they hold can be pickled, so that other processes can be sent them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ from dpinfer.calibration.certificate import (
     replicates_to_decide,
 )
 from dpinfer.errors import InvalidParameterError, NotEstimableError
-from dpinfer.estimation.consistency import Disagreement
 from dpinfer.hypothesis_tests.models import Independence, Model, NullModel
 from dpinfer.intervals.counts import count_confint
 from dpinfer.mechanisms.independent import Mechanism, as_noise
@@ -42,16 +41,33 @@ from dpinfer.releases.coerce import rule_of
 from dpinfer.releases.noises import Bound, Noises
 from dpinfer.releases.release import Release
 from dpinfer.releases.values import NoisyValues
-from dpinfer.results.simulation import SeededBlock, Simulation, run_blocks
-
-# What is simulated: confidential values, the noise, and the rule by which they are published.
-
+from dpinfer.results.null import beyond_ties
+from dpinfer.results.simulation import (
+    Draw,
+    SeededBlock,
+    Simulation,
+    largest_replicates,
+    run_blocks,
+)
 
 StudyModel = Model | Independence
 
 _REPS_IN_BLOCK = 4096
 _VALUES_IN_BLOCK = 1 << 18
 """Releases, and values, drawn at a time."""
+
+_LARGEST_SEED = 1 << 53
+"""Seeds below it are whole numbers in every reader of JSON."""
+
+_SMALLEST_SHARE = 0.02
+"""With a smaller share of published replicates their number is not raised further."""
+
+NULL_REPS = 10
+"""Replicates behind a simulated critical value, for each release: its error adds 5 % to the Monte
+Carlo error of a rate."""
+
+ROUNDING = 1e-12
+"""Relative difference between a p-value and its level that may be rounding."""
 
 
 class Drawn(NamedTuple):
@@ -64,7 +80,7 @@ class Drawn(NamedTuple):
 
 @dataclass(frozen=True)
 class Scene:
-    """How releases arise; can be pickled, for workers.
+    """How releases arise.
 
     The m values are ``truth``, of shape () or (m,), or drawn anew for each release from a model.
     Noisy ones are moved within the bounds of ``clamp`` and published if they reach ``threshold``.
@@ -149,37 +165,12 @@ def _checked_values(truth: Any) -> FloatArray:
 # Errors and widths of procedures, counted block by block.
 
 
-_LARGEST_SEED = 1 << 53
-"""Seeds below it are whole numbers in every reader of JSON."""
+Judge = Callable[[Drawn], FloatArray | None]
+"""Applies a procedure to a block of releases, and returns the numbers of trials and of errors and
+the sum of the widths, shape (3, k); None where nothing was published."""
 
-_SMALLEST_SHARE = 0.02
-"""With a smaller share of published replicates their number is not raised further."""
-
-ROUNDING = 1e-12
-"""Relative difference between a p-value and its level that may be rounding."""
-
-
-@dataclass(frozen=True)
-class Judged:
-    """Errors in a block of releases, shape (r, k), with their widths if they have any.
-
-    ``counted`` says which of them are about something that was published: all where it is None.
-    """
-
-    wrong: NDArray[np.bool_]
-    width: FloatArray | None = None
-    counted: NDArray[np.bool_] | None = None
-
-    def sums(self) -> FloatArray:
-        """Numbers of trials and of errors, and the sum of the widths, shape (3, k)."""
-        counted = np.ones(self.wrong.shape, dtype=bool) if self.counted is None else self.counted
-        width = np.zeros(self.wrong.shape) if self.width is None else self.width
-        columns = (counted, self.wrong & counted, np.where(counted, width, 0.0))
-        return np.array([np.sum(column, axis=0, dtype=np.float64) for column in columns])
-
-
-Judge = Callable[[Drawn], Judged | None]
-"""Applies a procedure to a block of releases; None where none of them was published."""
+Procedure = Callable[[FloatArray], Any]
+"""A function of published values: of many releases at once, or of one."""
 
 
 @dataclass(frozen=True)
@@ -202,14 +193,10 @@ class Terms:
         rng: RNG,
         n_jobs: int | None,
         progress: bool,
-        *,
         rates: int = 1,
         published: float = 1.0,
     ) -> Self:
-        """Check the arguments of a study, and plan its replicates if their number is not given.
-
-        That is for so many ``rates``, when a share ``published`` of all replicates counts.
-        """
+        """Plan the replicates if their number is not given: for so many rates, and that share."""
         level = check_alpha(alpha)
         allowed = check_scalar(margin, "margin", ge=0)
         largest_rate(level, allowed)
@@ -228,14 +215,13 @@ class Terms:
 
     def certificate(
         self,
-        *,
         scene: Scene,
         judges: Sequence[Judge],
         procedure: str,
         kind: Kind,
+        settings: dict[str, str],
         beside: str | None = None,
         labels: Sequence[str] | None = None,
-        settings: dict[str, str] | None = None,
         notes: tuple[str, ...] = (),
     ) -> Certificate:
         """Simulate a procedure and, if there is a second judge, what is looked at beside."""
@@ -244,8 +230,7 @@ class Terms:
         with np.errstate(invalid="ignore"):  # 0/0, where nothing was published, is NaN on purpose
             rates, mean = errors / trials, widths / trials
             others = sums[-1, 1:] / sums[-1, 0]
-        wide = kind == "coverage"
-        two = len(judges) > 1
+        wide, two = kind == "coverage", len(judges) > 1
         about = [str(place) for place in range(trials.size)] if trials.size > 1 else [""]
         return Certificate(
             procedure=procedure,
@@ -261,7 +246,7 @@ class Terms:
             beside_error_rate=others[0] if two else None,
             beside_width=others[1] if two and wide else None,
             seed=self.seed,
-            settings=scene.facts() if settings is None else settings,
+            settings=settings,
             notes=notes,
         )
 
@@ -288,10 +273,8 @@ def count_errors(
 
 
 def _judge(scene: Scene, judges: tuple[Judge, ...], block: SeededBlock) -> FloatArray | None:
-    """Draw a block of releases and judge it: the task of a worker."""
     drawn = scene.draw(*block)
-    found = [judge(drawn) for judge in judges]
-    sums = [one.sums() for one in found if one is not None]
+    sums = [one for judge in judges if (one := judge(drawn)) is not None]
     if not sums:
         return None
     if len({one.shape for one in sums}) > 1:
@@ -302,8 +285,10 @@ def _judge(scene: Scene, judges: tuple[Judge, ...], block: SeededBlock) -> Float
     return np.array(sums)
 
 
-Procedure = Callable[[FloatArray], Any]
-"""A function of published values: of many releases at once, or of one."""
+def _sums(wrong: NDArray[np.bool_], width: Any = 0.0, counted: Any = True) -> FloatArray:
+    """Return what a judge does of rows of errors, shape (r, k), of which some may not count."""
+    columns = (np.broadcast_to(part, wrong.shape) for part in (counted, wrong, width))
+    return np.array([np.sum(column, axis=0, dtype=np.float64) for column in columns])
 
 
 def name_of(function: Any, name: str | None) -> str:
@@ -319,7 +304,7 @@ def name_of(function: Any, name: str | None) -> str:
 
 @dataclass(frozen=True)
 class IntervalJudge:
-    """Counts intervals that miss what they are about."""
+    """Counts intervals that miss what they are about: ``target``, or by default the counts."""
 
     function: Procedure
     which: str
@@ -328,9 +313,9 @@ class IntervalJudge:
     one_by_one: bool
     together: bool
 
-    def __call__(self, drawn: Drawn) -> Judged | None:
+    def __call__(self, drawn: Drawn) -> FloatArray | None:
         counts, published = drawn.counts, drawn.published
-        if not published.ndim > 1:
+        if published.ndim == 1:
             counts, published = counts[drawn.shown], published[drawn.shown]
         if not len(published):
             return None
@@ -347,7 +332,7 @@ class IntervalJudge:
         if self.together:
             inside = np.asarray(inside.all(axis=1, keepdims=True))
             width = width.mean(axis=1, keepdims=True)
-        return Judged(~inside, width)
+        return _sums(~inside, width)
 
     @property
     def _is_drawn(self) -> bool:
@@ -358,19 +343,17 @@ class IntervalJudge:
         """Return what is to be covered, in a shape that broadcasts against the intervals."""
         if self.target is None:
             return counts
-        if callable(self.target):
-            aim = check_array(self.target(counts), "target(counts)")
-            if aim.ndim not in (1, 2) or len(aim) != len(counts):
-                raise InvalidParameterError(
-                    f"target must return an answer for each of {len(counts)} releases, got shape "
-                    f"{aim.shape}"
-                )
-            return aim
-        return np.asarray(self.target)
+        if not callable(self.target):
+            return np.asarray(self.target)
+        aim = check_array(self.target(counts), "target(counts)")
+        if aim.ndim not in (1, 2) or len(aim) != len(counts):
+            raise InvalidParameterError(
+                f"target must return an answer for each of {len(counts)} releases, got shape "
+                f"{aim.shape}"
+            )
+        return aim
 
-    def _measured(
-        self, published: FloatArray, aim: FloatArray
-    ) -> tuple[NDArray[np.bool_], FloatArray]:
+    def _measured(self, published: FloatArray, aim: FloatArray) -> tuple[NDArray[Any], FloatArray]:
         """Return which intervals hold what they are about, and their widths."""
         found = self.function(published)
         stated = getattr(found, "alpha", self.alpha)
@@ -378,15 +361,21 @@ class IntervalJudge:
             raise InvalidParameterError(
                 f"alpha must be that of the intervals, {stated:g}, got {self.alpha:g}"
             )
-        if not hasattr(found, "contains"):
+        if hasattr(found, "contains"):
+            width = np.asarray(found.width)
+        else:
             lower, upper = self._ends(found)
-            self._check_shapes(lower.shape, np.shape(aim))
             with np.errstate(invalid="ignore"):  # of two infinite ends on one side
                 width = np.where(lower < upper, upper - lower, 0.0)
-            return (lower <= aim) & (aim <= upper), width
-        width = np.asarray(found.width)
-        self._check_shapes(width.shape, np.shape(aim))
-        return np.asarray(found.contains(aim)), width
+        shape, own = width.shape, np.shape(aim)
+        if not (own == shape if self._is_drawn else own in (shape, shape[-1:], ())):
+            raise InvalidParameterError(
+                f"target must have the shape of the intervals that {self.which} returns, {shape}, "
+                f"got {own}: give what the intervals are about"
+            )
+        if hasattr(found, "contains"):
+            return np.asarray(found.contains(aim)), width
+        return (lower <= aim) & (aim <= upper), width
 
     def _ends(self, found: Any) -> tuple[FloatArray, FloatArray]:
         try:
@@ -403,106 +392,59 @@ class IntervalJudge:
             )
         return lower, upper
 
-    def _check_shapes(self, found: tuple[int, ...], aim: tuple[int, ...]) -> None:
-        """Refuse intervals that do not fit what they are about, one for each."""
-        fits = aim == found if self._is_drawn else aim in (found, found[-1:], ())
-        if not fits:
-            raise InvalidParameterError(
-                f"target must have the shape of the intervals that {self.which} returns, {found}, "
-                f"got {aim}: give what the intervals are about"
-            )
 
+def judge_test(
+    function: Procedure, which: str, alpha: float, one_by_one: bool, drawn: Drawn
+) -> FloatArray:
+    """Count rejections of a hypothesis that is true."""
 
-@dataclass(frozen=True)
-class TestJudge:
-    """Counts hypotheses that are rejected, which are true."""
-
-    function: Procedure
-    which: str
-    alpha: float
-    one_by_one: bool
-
-    def __call__(self, drawn: Drawn) -> Judged:
-        published = drawn.published
-        if self.one_by_one:
-            found = np.array([self._pvalues(release) for release in published])
-        else:
-            found = self._pvalues(published)
-        pvalue = _by_release(found, len(published), self.which, "a p-value")
-        return Judged(pvalue <= self.alpha * (1.0 + ROUNDING))
-
-    def _pvalues(self, published: FloatArray) -> FloatArray:
-        found = self.function(published)
+    def pvalues(published: FloatArray) -> FloatArray:
+        found = function(published)
         pvalue: Any = getattr(found, "pvalue", found)
-        return check_array(pvalue, f"what {self.which} returns", ge=0, le=1)
+        return check_array(pvalue, f"what {which} returns", ge=0, le=1)
+
+    rows = drawn.published
+    found = np.array([pvalues(row) for row in rows]) if one_by_one else pvalues(rows)
+    return _sums(_by_release(found, len(rows), which, "a p-value") <= alpha * (1.0 + ROUNDING))
 
 
-@dataclass(frozen=True)
-class RuleJudge:
-    """Counts statistics, shape (r,), that reach the critical value of each level, shape (a,)."""
-
-    statistic: Callable[[FloatArray], FloatArray]
-    critical: FloatArray
-
-    def __call__(self, drawn: Drawn) -> Judged:
-        return Judged(self.statistic(drawn.published)[:, np.newaxis] >= self.critical)
+def judge_rule(
+    statistic: Callable[[FloatArray], FloatArray], critical: FloatArray, drawn: Drawn
+) -> FloatArray:
+    """Count statistics, shape (r,), that reach the critical value of each level, shape (a,)."""
+    return _sums(statistic(drawn.published)[:, np.newaxis] >= critical)
 
 
-@dataclass(frozen=True)
-class ValuesJudge:
-    """Counts misses of the intervals of published values."""
+def judge_values(
+    release: Release, alpha: float, method: Literal["exact", "naive"], drawn: Drawn
+) -> FloatArray | None:
+    """Count misses of the intervals of those values of a release that were published."""
+    shown = drawn.shown
+    if not shown.any():
+        return None
+    column = np.nonzero(shown)[1]
 
-    release: Release
-    alpha: float
-    method: Literal["exact", "naive"]
+    def each(bound: Any) -> Any:
+        return bound if np.ndim(bound) == 0 else bound[column]
 
-    def __call__(self, drawn: Drawn) -> Judged | None:
-        release, shown = self.release, drawn.shown
-        if not shown.any():
-            return None
-        column = np.nonzero(shown)[1]
-
-        def each(bound: Any) -> Any:
-            return bound if np.ndim(bound) == 0 else bound[column]
-
-        clamp = None if release.clamp is None else tuple(each(end) for end in release.clamp)
-        law = release.mechanism.take(column) if release.mechanism.shape else release.mechanism
-        published = Release(
-            drawn.published[shown],
-            mechanism=law,
-            threshold=None if release.threshold is None else each(release.threshold),
-            clamp=clamp,
-        )
-        found = count_confint(published, alpha=self.alpha, method=self.method)
-        wrong, width = np.zeros(shown.shape, dtype=bool), np.zeros(shown.shape)
-        wrong[shown] = ~np.asarray(found.contains(drawn.counts[shown]))
-        width[shown] = found.width
-        return Judged(wrong, width, shown)
+    law = release.mechanism
+    published = Release(
+        drawn.published[shown],
+        mechanism=law.take(column) if law.shape else law,
+        threshold=None if release.threshold is None else each(release.threshold),
+        clamp=None if release.clamp is None else tuple(each(end) for end in release.clamp),
+    )
+    found = count_confint(published, alpha=alpha, method=method)
+    wrong, width = np.zeros(shown.shape, dtype=bool), np.zeros(shown.shape)
+    wrong[shown] = ~np.asarray(found.contains(drawn.counts[shown]))
+    width[shown] = found.width
+    return _sums(wrong, width, shown)
 
 
-@dataclass(frozen=True)
-class LinearJudge:
-    """Counts misses of estimates that are linear, with intervals of a fixed width."""
-
-    weights: Any
-    target: FloatArray
-    half: FloatArray
-
-    def __call__(self, drawn: Drawn) -> Judged:
-        errors = np.abs(np.asarray(self.weights @ drawn.published.T).T - self.target)
-        return Judged(errors > self.half, np.broadcast_to(2.0 * self.half, errors.shape))
-
-
-@dataclass(frozen=True)
-class ConsistencyJudge:
-    """Counts releases that the consistency test finds to disagree."""
-
-    overlap: Disagreement
-    critical: float
-
-    def __call__(self, drawn: Drawn) -> Judged:
-        statistic = self.overlap.of((drawn.published - drawn.counts).T)
-        return Judged((statistic >= self.critical)[:, np.newaxis])
+def judge_linear(weights: Any, target: FloatArray, half: FloatArray, drawn: Drawn) -> FloatArray:
+    """Count misses of estimates that are linear, with intervals of a fixed width."""
+    errors = np.abs(np.asarray(weights @ drawn.published.T).T - target)
+    return _sums(errors > half, 2.0 * half)
 
 
 def _by_release(found: NDArray[Any], releases: int, which: str, what: str) -> NDArray[Any]:
@@ -513,3 +455,14 @@ def _by_release(found: NDArray[Any], releases: int, which: str, what: str) -> ND
             f"{found.shape}"
         )
     return found.reshape(releases, -1)
+
+
+def simulated_critical(
+    draw: Draw, alpha: FloatArray, simulation: Simulation, block: int
+) -> FloatArray:
+    """Values from which on Monte Carlo p-values are at most the levels; inf where none is."""
+    # 1 + b of the replicates may be as large, with (1 + b)/(reps + 1) <= alpha
+    allowed = np.floor(alpha * (simulation.reps + 1) * (1.0 + ROUNDING)).astype(np.intp)
+    allowed = np.minimum(allowed, simulation.reps)
+    largest = largest_replicates(draw, max(1, int(allowed.max())), simulation, block)
+    return np.where(allowed > 0, beyond_ties(largest[np.maximum(allowed, 1) - 1]), np.inf)

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy import special
 
 from dpinfer._check import (
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-# The rule by which a simulated rate of errors is found to be as stated, or not.
-
-
 Verdict = Literal["holds", "fails", "undecided"]
+Kind = Literal["coverage", "size"]
+
+_TITLES: dict[Kind, str] = {"coverage": "Coverage of intervals", "size": "Size of a test"}
 
 SMALLEST_ERROR = 1e-12
 """Error probability of a verdict below which tails of binomial laws lose their digits."""
 
-_ROUNDING = 1e-9
+EQUAL_RATES = 1e-9
 """Relative difference between an exact rate and its limit that may be rounding."""
 
 _DECIDING = 0.99
@@ -53,27 +53,6 @@ def largest_rate(alpha: float, margin: float) -> float:
             f"margin must be below {1.0 / alpha - 1.0:g} for alpha = {alpha:g}, got {margin:g}"
         )
     return limit
-
-
-def verdicts(events: ArrayLike, trials: ArrayLike, limit: float, error: float) -> NDArray[np.str_]:
-    """Decide whether probabilities are at most ``limit``, from how often something happened.
-
-    For x errors in n trials the verdict is "holds" where P(X <= x) <= error for X binomial with n
-    trials and the probability ``limit``, and "fails" where P(X >= x) <= error: the bounds of
-    Clopper and Pearson are on one side of the limit. A probability above the limit is found to
-    hold with probability at most ``error``, and one up to the limit is found to fail with
-    probability at most ``error``, whatever n is: no approximation is made.
-    """
-    x, n = np.broadcast_arrays(
-        np.asarray(events, dtype=np.float64), np.asarray(trials, dtype=np.float64)
-    )
-    decided = np.where(_at_most(x, n, limit) <= error, "holds", "undecided")
-    return np.asarray(np.where(_at_least(x, n, limit) <= error, "fails", decided))
-
-
-def exact_verdicts(rate: FloatArray, limit: float) -> NDArray[np.str_]:
-    """Compare error probabilities that are known with the limit."""
-    return np.asarray(np.where(rate <= limit * (1.0 + _ROUNDING), "holds", "fails"))
 
 
 def replicates_to_decide(alpha: float, *, margin: float = 0.1, error: float = 1e-3) -> int:
@@ -135,21 +114,9 @@ def _largest_count(trials: float, limit: float, error: float) -> float:
     return float(low)
 
 
-def _at_most(x: ArrayLike, n: ArrayLike, p: float) -> FloatArray:
+def _at_most(x: float, n: float, p: float) -> float:
     """P(X <= x) of a binomial variable, 0 <= x <= n; 1 where x = n."""
-    above = np.asarray(n) - x
-    tail = special.betaincc(np.asarray(x) + 1.0, np.maximum(above, 1.0), p)
-    return np.where(above > 0.0, tail, 1.0)
-
-
-def _at_least(x: ArrayLike, n: ArrayLike, p: float) -> FloatArray:
-    """P(X >= x) of a binomial variable, 0 <= x <= n; 1 where x = 0."""
-    count = np.asarray(x)
-    tail = special.betainc(np.maximum(count, 1.0), np.asarray(n) - count + 1.0, p)
-    return np.where(count > 0.0, tail, 1.0)
-
-
-# Certificates as JSON.
+    return float(special.betaincc(x + 1.0, n - x, p)) if x < n else 1.0
 
 
 def as_json(content: dict[str, Any]) -> str:
@@ -168,9 +135,10 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not isfinite(value) else value
 
 
-Kind = Literal["coverage", "size"]
+def joint_verdict(found: set[Any]) -> Verdict:
+    """Return the verdict on several: "fails" where one fails, "holds" where all hold."""
+    return "fails" if "fails" in found else "holds" if found == {"holds"} else "undecided"
 
-_TITLES: dict[Kind, str] = {"coverage": "Coverage of intervals", "size": "Size of a test"}
 
 _ARRAYS = ("error_rate", "reps", "mean_width", "beside_error_rate", "beside_width")
 
@@ -180,7 +148,7 @@ _ARRAYS = ("error_rate", "reps", "mean_width", "beside_error_rate", "beside_widt
 class Certificate(Locked):
     """Coverage of intervals, or size of a test, as simulated; made by :func:`certify_interval`.
 
-    The errors that are counted are intervals that miss, or true null hypotheses that are rejected.
+    Errors are intervals that miss, or true null hypotheses that are rejected.
 
     Parameters
     ----------
@@ -284,45 +252,32 @@ class Certificate(Locked):
         return 1.0 - limit if self.kind == "coverage" else limit
 
     def bounds(self) -> tuple[FloatArray, FloatArray]:
-        """Return exact bounds of the true rates.
+        """Return the lower and upper bounds of Clopper and Pearson of the true rates, shape (k,).
 
-        Returns
-        -------
-        lower, upper : array of float, shape (k,)
-            Bounds of Clopper and Pearson, each of which misses with probability ``error``/k at
-            most; the rates themselves where these are exact.
+        Each misses with probability ``error``/k at most. Rates that are exact are their own bounds.
         """
-        low, high = clopper_pearson(self._events, self.reps, self._error_of_each)
-        if self.exact:
-            low = high = self.error_rate
+        low, high = self._error_bounds()
         return (1.0 - high, 1.0 - low) if self.kind == "coverage" else (low, high)
 
     @property
     def verdicts(self) -> NDArray[np.str_]:
         """The verdict on each rate: "holds", "fails" or "undecided"."""
-        limit = largest_rate(self.alpha, self.margin)
-        if self.exact:
-            return exact_verdicts(self.error_rate, limit)
-        return verdicts(self._events, self.reps, limit, self._error_of_each)
+        limit = largest_rate(self.alpha, self.margin) * (1.0 + EQUAL_RATES * self.exact)
+        low, high = self._error_bounds()
+        decided = np.where(high <= limit, "holds", "undecided")
+        return np.asarray(np.where(low > limit, "fails", decided))
 
     @property
     def verdict(self) -> Verdict:
         """The verdict on the whole; see the notes."""
-        found = self.verdicts
-        if (found == "fails").any():
-            return "fails"
-        return "holds" if (found == "holds").all() else "undecided"
+        return joint_verdict(set(self.verdicts.tolist()))
 
     def summary_frame(self) -> pd.DataFrame:
-        """Return the rates as a DataFrame.
+        """Return a DataFrame with one row a rate.
 
-        Returns
-        -------
-        DataFrame
-            One row a rate: ``procedure``, ``about`` (its label), ``kind``, ``nominal``, ``rate``,
-            ``mc_error``, ``bound_lower``, ``bound_upper``, ``limit``, ``verdict``, ``reps`` (0
-            where the rate is exact), ``mean_width``, and of what was looked at beside ``beside``,
-            ``beside_rate`` and ``beside_width``.
+        Its columns are ``procedure``, ``about`` (the label), ``kind``, ``nominal``, ``rate``,
+        ``mc_error``, ``bound_lower``, ``bound_upper``, ``limit``, ``verdict``, ``reps`` (0 where
+        the rate is exact), ``mean_width``, ``beside``, ``beside_rate`` and ``beside_width``.
         """
         import pandas as pd
 
@@ -350,13 +305,7 @@ class Certificate(Locked):
         )
 
     def summary(self) -> str:
-        """Return the certificate as a plain-text table.
-
-        Returns
-        -------
-        str
-            :meth:`summary_frame` with the settings and the rule, rounded for reading.
-        """
+        """Return :meth:`summary_frame` with the settings and the rule as a plain-text table."""
         frame = self.summary_frame()
         names = ["rate", "mc_error", "bound_lower", "bound_upper"]
         names += [
@@ -374,13 +323,7 @@ class Certificate(Locked):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as numbers, strings, lists and dicts.
-
-        Returns
-        -------
-        dict
-            The fields and what follows from them; arrays as lists.
-        """
+        """Return the fields and what follows from them as numbers, strings, lists and dicts."""
         lower, upper = self.bounds()
         other = self.beside_error_rate
         return {
@@ -410,22 +353,15 @@ class Certificate(Locked):
         }
 
     def to_json(self) -> str:
-        """Return :meth:`to_dict` as JSON with the version of dpinfer; null is for no number.
-
-        Returns
-        -------
-        str
-            A JSON object.
-        """
+        """Return :meth:`to_dict` as JSON with the version of dpinfer; null is for no number."""
         return as_json(self.to_dict())
 
-    @property
-    def _events(self) -> FloatArray:
-        return np.round(np.where(self.reps > 0, self.error_rate, 0.0) * self.reps)
-
-    @property
-    def _error_of_each(self) -> float:
-        return self.error / len(self.labels)
+    def _error_bounds(self) -> tuple[FloatArray, FloatArray]:
+        """Bounds of the probabilities of errors."""
+        if self.exact:
+            return self.error_rate, self.error_rate
+        events = np.round(np.where(self.reps > 0, self.error_rate, 0.0) * self.reps)
+        return clopper_pearson(events, self.reps, self.error / len(self.labels))
 
     def _as_rate(self, error_rate: FloatArray) -> FloatArray:
         return 1.0 - error_rate if self.kind == "coverage" else error_rate
@@ -464,9 +400,6 @@ class Certificate(Locked):
         return self.summary()
 
 
-# Several certificates as one value.
-
-
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class Certificates:
@@ -502,19 +435,10 @@ class Certificates:
     @property
     def verdict(self) -> Verdict:
         """The verdict on all: "fails" where one fails, "holds" where all hold."""
-        found = {one.verdict for one in self}
-        if "fails" in found:
-            return "fails"
-        return "holds" if found == {"holds"} else "undecided"
+        return joint_verdict({one.verdict for one in self})
 
     def summary_frame(self) -> pd.DataFrame:
-        """Return all rates as a DataFrame.
-
-        Returns
-        -------
-        DataFrame
-            The rows of :meth:`Certificate.summary_frame`, with ``seed`` and ``settings``.
-        """
+        """Return the rows of :meth:`Certificate.summary_frame`, with ``seed`` and ``settings``."""
         import pandas as pd
 
         parts = []
@@ -525,13 +449,7 @@ class Certificates:
         return pd.concat(parts, ignore_index=True)
 
     def summary(self) -> str:
-        """Return the certificates as a plain-text table, a row for each.
-
-        Returns
-        -------
-        str
-            For each certificate the rate closest to its limit or beyond it.
-        """
+        """Return a plain-text table with the rate of each that has the most errors."""
         worst = [int(np.nan_to_num(one.error_rate, nan=-1.0).argmax()) for one in self]
         pairs = list(zip(self, worst, strict=True))
         columns = {
@@ -541,23 +459,21 @@ class Certificates:
             "reps": [int(one.reps[row]) for one, row in pairs],
             "verdict": [one.verdict for one in self],
         }
-        counts = self._counts()
+        counts = Counter(one.verdict for one in self)
+        mechanisms = [one.settings.get("mechanism", "") for one in self]
+        if len(set(mechanisms)) == 1:  # that of all need not stand in each row
+            mechanisms = [""] * len(self)
+        pairs_of_names = zip([one.procedure for one in self], mechanisms, strict=True)
         return render_table(
             "Certificates",
             [(name.capitalize(), counts[name]) for name in ("holds", "fails", "undecided")],
             columns,
-            index=self._names(),
+            index=[", ".join(filter(None, pair)) for pair in pairs_of_names],
             notes=("of several rates, that with the most errors; 0 reps: the rate is exact",),
         )
 
     def to_json(self) -> str:
-        """Return all certificates as one JSON object, with the version of dpinfer.
-
-        Returns
-        -------
-        str
-            A JSON object: the list ``certificates`` has :meth:`Certificate.to_dict` of each.
-        """
+        """Return JSON with the version of dpinfer, and :meth:`Certificate.to_dict` of each."""
         return as_json({"certificates": [one.to_dict() for one in self]})
 
     def __iter__(self) -> Iterator[Certificate]:
@@ -570,7 +486,7 @@ class Certificates:
         return self.certificates[index]
 
     def __repr__(self) -> str:
-        counts = self._counts()
+        counts = Counter(one.verdict for one in self)
         return (
             f"Certificates({len(self)}: {counts['holds']} hold, {counts['fails']} fail, "
             f"{counts['undecided']} undecided)"
@@ -578,14 +494,3 @@ class Certificates:
 
     def __str__(self) -> str:
         return self.summary()
-
-    def _counts(self) -> Counter[str]:
-        return Counter(one.verdict for one in self)
-
-    def _names(self) -> list[str]:
-        """Return what each is about: with the mechanism where that is not one for all."""
-        mechanisms = [one.settings.get("mechanism", "") for one in self]
-        if len(set(mechanisms)) == 1:
-            return [one.procedure for one in self]
-        pairs = zip(self, mechanisms, strict=True)
-        return [", ".join(filter(None, (one.procedure, law))) for one, law in pairs]

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any, Literal
 
 import numpy as np
 
 from dpinfer._check import RNG, FloatArray, check_array, check_flag, check_items, check_option, show
 from dpinfer.calibration._scenes import (
-    ROUNDING,
-    ConsistencyJudge,
+    NULL_REPS,
     IntervalJudge,
     Judge,
-    LinearJudge,
     Procedure,
     Scene,
     StudyModel,
     Terms,
-    TestJudge,
-    ValuesJudge,
+    judge_linear,
+    judge_rule,
+    judge_test,
+    judge_values,
     name_of,
+    simulated_critical,
 )
 from dpinfer.calibration.certificate import Certificate, Certificates, Kind
 from dpinfer.calibration.sizes import Tests, size_study
@@ -33,8 +35,7 @@ from dpinfer.estimation.pivots import Method
 from dpinfer.intervals.counts import count_confint
 from dpinfer.mechanisms.independent import Mechanism
 from dpinfer.releases.release import Release
-from dpinfer.results.null import beyond_ties
-from dpinfer.results.simulation import BLOCK, Simulation, largest_replicates
+from dpinfer.results.simulation import BLOCK, Simulation
 
 
 def certify_interval(
@@ -155,28 +156,24 @@ def certify_interval(
             f"truth must be one value where threshold is given, got {scene.shape[0]}: use certify "
             "for a release of several"
         )
-    terms = Terms.checked(
-        alpha,
-        margin,
-        error,
-        reps,
-        rng,
-        n_jobs,
-        progress,
-        published=scene.published_share(),
-    )
-    aim = _checked_target(target)
-    one, all_of_them = check_flag(one_by_one, "one_by_one"), check_flag(together, "together")
+    share = scene.published_share()
+    terms = Terms.checked(alpha, margin, error, reps, rng, n_jobs, progress, published=share)
+    aim = target
     facts = scene.facts()
     if target is not None and not callable(target):
+        aim = check_array(target, "target")
+        if aim.ndim > 1:
+            raise InvalidParameterError(
+                f"target must be a number or one-dimensional, got {aim.shape}"
+            )
         facts["target"] = show(np.asarray(target).tolist())
+    one, all_of_them = check_flag(one_by_one, "one_by_one"), check_flag(together, "together")
 
-    def judge(function: Procedure, which: str) -> IntervalJudge:
+    def judge(function: Procedure, which: str) -> Judge:
         return IntervalJudge(function, which, aim, terms.alpha, one, all_of_them)
 
-    return _certified(
-        "coverage", scene, terms, judge, (interval, name), (beside, beside_name), facts
-    )
+    given = [(interval, name, "interval"), (beside, beside_name, "beside")]
+    return _certified("coverage", scene, terms, judge, given, facts)
 
 
 def _certified(
@@ -184,40 +181,19 @@ def _certified(
     scene: Scene,
     terms: Terms,
     judge: Callable[[Procedure, str], Judge],
-    procedure: tuple[Any, str | None],
-    beside: tuple[Any, str | None],
-    settings: dict[str, str] | None = None,
+    given: list[tuple[Any, str | None, str]],
+    facts: dict[str, str],
 ) -> Certificate:
-    given = [(*procedure, "interval" if kind == "coverage" else "test")]
-    if beside[0] is not None:
-        given.append((*beside, "beside"))
+    """Certify a procedure, and what is beside it if there is something."""
+    given = given if given[1][0] is not None else given[:1]
     for function, _, which in given:
         if not callable(function):
             raise InvalidParameterError(
                 f"{which} must be a function of published values, got {show(function)}"
             )
     names = [name_of(function, name) for function, name, _ in given]
-    return terms.certificate(
-        scene=scene,
-        judges=[judge(function, which) for function, _, which in given],
-        procedure=names[0],
-        kind=kind,
-        beside=names[-1],
-        settings=settings,
-    )
-
-
-def _checked_target(target: Any) -> Any:
-    """Return what is to be covered: an array, a function, or None for the confidential values."""
-    if target is None or callable(target):
-        return target
-    aim = check_array(target, "target")
-    if aim.ndim > 1:
-        raise InvalidParameterError(f"target must be a number or one-dimensional, got {aim.shape}")
-    return aim
-
-
-# Certificates of tests.
+    judges = [judge(function, which) for function, _, which in given]
+    return terms.certificate(scene, judges, names[0], kind, facts, names[-1])
 
 
 def certify_test(
@@ -276,8 +252,7 @@ def certify_test(
 
     See Also
     --------
-    certify_model : The tests that the library offers for a null model, with exact rates where
-        they are known.
+    certify_model : The tests that the library offers for a null model.
 
     Notes
     -----
@@ -301,21 +276,14 @@ def certify_test(
     Certificate(ignorant: size fails, rate 0.2300)
     """
     scene = Scene.checked(truth, mechanism)
-    terms = Terms.checked(
-        alpha,
-        margin,
-        error,
-        reps,
-        rng,
-        n_jobs,
-        progress,
-    )
+    terms = Terms.checked(alpha, margin, error, reps, rng, n_jobs, progress)
     one = check_flag(one_by_one, "one_by_one")
 
-    def judge(function: Procedure, which: str) -> TestJudge:
-        return TestJudge(function, which, terms.alpha, one)
+    def judge(function: Procedure, which: str) -> Judge:
+        return partial(judge_test, function, which, terms.alpha, one)
 
-    return _certified("size", scene, terms, judge, (test, name), (beside, beside_name))
+    given = [(test, name, "test"), (beside, beside_name, "beside")]
+    return _certified("size", scene, terms, judge, given, scene.facts())
 
 
 def certify_model(
@@ -366,15 +334,7 @@ def certify_model(
     Certificate(proportions_ztest, exact: size holds, rate 0.0500)
     Certificate(z test, noise ignored: size fails, rate 0.0984)
     """
-    terms = Terms.checked(
-        alpha,
-        margin,
-        error,
-        reps,
-        rng,
-        n_jobs,
-        progress,
-    )
+    terms = Terms.checked(alpha, margin, error, reps, rng, n_jobs, progress)
     study = size_study(
         model,
         mechanism,
@@ -407,13 +367,7 @@ def certify_model(
     )
 
 
-# Certificates of what the library says about a release, from its own settings.
-
-
 Statement = Literal["values", "combined", "consistency"]
-
-_NULL_REPS = 10
-"""Replicates behind a critical value, for each release."""
 
 _NOISES_IN_BLOCK = 1 << 20
 """Noises drawn at a time for it."""
@@ -490,7 +444,7 @@ def certify(
     ...                   mechanism=Laplace(scale=2.0))
     >>> for found in certify(release, margin=0.2, rng=1):
     ...     print(found.procedure, found.verdict, found.rate.round(3))
-    release_confint holds [0.948 0.947 0.954]
+    count_confint holds [0.948 0.947 0.954]
     combine, conf_int holds [0.947 0.952 0.95 ]
     consistency_test, monte-carlo holds [0.049]
     """
@@ -503,19 +457,11 @@ def certify(
             "often"
         )
     study = _ReleaseStudy.of(release, truth)
-    terms = Terms.checked(
-        alpha,
-        margin,
-        error,
-        reps,
-        rng,
-        n_jobs,
-        progress,
-        rates=len(release),
-        published=study.scene(rounded=True).published_share(),
-    )
+    share = study.scene(rounded=True).published_share()
+    terms = Terms.checked(alpha, margin, error, reps, rng, n_jobs, progress, len(release), share)
     if procedures is None:
-        chosen = [name for name in _STUDIES if study.applies(name)]
+        overlaps = study.fit is not None and study.overlap is not None
+        chosen = [*_STUDIES][: 1 if study.fit is None else 2 + overlaps]
     else:
         listed = check_items(procedures, "procedures", "names")
         chosen = [check_option(name, "procedures", _STUDIES) for name in listed]
@@ -546,11 +492,6 @@ class _ReleaseStudy:
             answers = np.where(np.isfinite(found), found, release.values)
         return cls(release, answers, fit)
 
-    def applies(self, name: Statement) -> bool:
-        if name == "values":
-            return True
-        return self.fit is not None and (name == "combined" or self._overlap is not None)
-
     @property
     def combined(self) -> CombinedEstimate:
         if self.fit is None:
@@ -560,26 +501,16 @@ class _ReleaseStudy:
             )
         return self.fit
 
-    @property
-    def overlap(self) -> Disagreement:
-        if self.combined and (found := self._overlap) is not None:
-            return found
-        raise InvalidParameterError(
-            "procedures must not have 'consistency' for a release without overlapping values, "
-            "which cannot disagree"
-        )
-
-    @property
-    def _overlap(self) -> Disagreement | None:
-        fit = self.fit
-        if fit is None or fit._design is None:
+    @cached_property
+    def overlap(self) -> Disagreement | None:
+        fit = self.combined
+        if fit._design is None:
             return None
         found = Disagreement(self.release, fit._design, fit._solver)
         return found if found.degrees else None
 
     def scene(self, *, rounded: bool) -> Scene:
-        release = self.release
-        answers = self.answers
+        release, answers = self.release, self.answers
         if rounded and release.mechanism.is_integer:
             answers = np.rint(answers)
         return Scene.checked(answers, release.mechanism, release.threshold, release.clamp)
@@ -592,14 +523,14 @@ def _of_values(study: _ReleaseStudy, terms: Terms) -> Certificate:
     release, ruled = study.release, study.fit is None
     methods: tuple[Literal["exact", "naive"], ...] = ("exact", "naive")
     return terms.certificate(
-        scene=study.scene(rounded=True),
-        judges=[ValuesJudge(release, terms.alpha, method) for method in methods[: 1 + ruled]],
-        procedure="release_confint",
-        kind="coverage",
-        beside="publishing rule ignored" if ruled else None,
-        labels=_labels(release.labels, len(release)),
-        settings=study.facts(),
-        notes=("coverage is given publication",) if release.threshold is not None else (),
+        study.scene(rounded=True),
+        [partial(judge_values, release, terms.alpha, method) for method in methods[: 1 + ruled]],
+        "count_confint",
+        "coverage",
+        study.facts(),
+        "publishing rule ignored",
+        _labels(release.labels, len(release)),
+        ("coverage is given publication",) if release.threshold is not None else (),
     )
 
 
@@ -607,54 +538,49 @@ def _of_combined(study: _ReleaseStudy, terms: Terms) -> Certificate:
     fit, weights = study.combined, study.combined.weights
     methods: tuple[Method, ...] = ("exact", "asymptotic")
     upper = [np.asarray(fit.conf_int(terms.alpha, method).upper) for method in methods]
+    target, params = weights @ study.answers, np.asarray(fit.params)
     return terms.certificate(
-        scene=study.scene(rounded=False),
-        judges=[
-            LinearJudge(weights, weights @ study.answers, end - np.asarray(fit.params))
-            for end in upper
-        ],
-        procedure="combine, conf_int",
-        kind="coverage",
-        beside="normal intervals",
-        labels=_labels(fit.targets.labels, len(fit)),
-        settings=study.facts(),
+        study.scene(rounded=False),
+        [partial(judge_linear, weights, target, end - params) for end in upper],
+        "combine, conf_int",
+        "coverage",
+        study.facts(),
+        "normal intervals",
+        _labels(fit.targets.labels, len(fit)),
     )
 
 
 def _of_consistency(study: _ReleaseStudy, terms: Terms) -> Certificate:
-    overlap = study.overlap
-    test = study.combined.consistency_test(reps=1)  # tells the method, and the law if it is known
-    if exact := test.method == "exact":
-        critical = float(test.null_distribution.critical_value(terms.alpha, "larger"))
+    fit, overlap = study.combined, study.overlap
+    notes: tuple[str, ...] = ()
+    if overlap is None:
+        raise InvalidParameterError(
+            "procedures must not have 'consistency' for a release without overlapping values, "
+            "which cannot disagree"
+        )
+    test = fit.consistency_test(reps=1)  # tells the method, and the law if it is known
+    if test.method == "exact":
+        critical = test.null_distribution.critical_value(terms.alpha, "larger")
     else:
-        critical = _simulated_critical(overlap, terms)
+        # the certificate draws from the seed itself: this has to be another one
+        reps, jobs = NULL_REPS * terms.simulation.reps, terms.simulation.n_jobs
+        simulation = Simulation.checked(reps, terms.seed + 1, n_jobs=jobs)
+        block = min(BLOCK, max(1, _NOISES_IN_BLOCK // overlap.size))
+        critical = simulated_critical(overlap.draw, np.array([terms.alpha]), simulation, block)
+        notes = (
+            f"one critical value, from {NULL_REPS} times as many replicates, served all releases: "
+            f"that adds {50 / NULL_REPS:g} % to the Monte Carlo error",
+        )
+    statistic = partial(_disagreement, overlap, study.answers)
+    judge = partial(judge_rule, statistic, np.ravel(critical))
+    name = f"consistency_test, {test.method}"
     return terms.certificate(
-        scene=study.scene(rounded=False),
-        judges=[ConsistencyJudge(overlap, critical)],
-        procedure=f"consistency_test, {test.method}",
-        kind="size",
-        settings=study.facts(),
-        notes=()
-        if exact
-        else (
-            f"one critical value, from {_NULL_REPS} times as many replicates, served all releases: "
-            f"that adds {50 / _NULL_REPS:g} % to the Monte Carlo error",
-        ),
+        study.scene(rounded=False), [judge], name, "size", study.facts(), notes=notes
     )
 
 
-def _simulated_critical(overlap: Disagreement, terms: Terms) -> float:
-    """Value from which on Monte Carlo p-values are at most the level; inf where none is."""
-    reps = _NULL_REPS * terms.simulation.reps
-    # 1 + b of them may be as large, with (1 + b)/(reps + 1) <= alpha
-    allowed = int(terms.alpha * (reps + 1) * (1.0 + ROUNDING))
-    if not allowed:
-        return np.inf
-    # the certificate draws from the seed itself: this has to be another one
-    simulation = Simulation.checked(reps, terms.seed + 1, n_jobs=terms.simulation.n_jobs)
-    block = min(BLOCK, max(1, _NOISES_IN_BLOCK // overlap.size))
-    largest = largest_replicates(overlap.draw, allowed, simulation, block)
-    return float(beyond_ties(largest[-1]))
+def _disagreement(overlap: Disagreement, answers: FloatArray, published: FloatArray) -> FloatArray:
+    return np.asarray(overlap.of((published - answers).T))
 
 
 _STUDIES: dict[Statement, Callable[[_ReleaseStudy, Terms], Certificate]] = {

@@ -69,14 +69,10 @@ Case = Callable[..., list[tuple[Role, Certificate]]]
 
 def cases(setting: Setting) -> Iterator[Case]:
     """Yield everything that is certified in a setting."""
-    for part in (_of_counts, _by_a_rule, _of_populations, _releases, _tests):
+    for part in (_of_counts, _of_populations, _releases, _tests):
         yield from part(setting)
     if not isinstance(setting.noise, Tulap):  # with it, sets of ratios are for a few pairs
         yield from _of_ratios(setting)
-        yield from _of_risks(setting)
-
-
-# What is called: objects, so that they can be pickled.
 
 
 Split = Callable[[FloatArray], tuple[FloatArray, ...]]
@@ -95,16 +91,8 @@ def _tables(published: FloatArray) -> tuple[FloatArray, ...]:
     return (published.reshape(-1, 2, 2),)
 
 
-@dataclass(frozen=True)
-class _Call:
-    """A function of simulated releases, with what it knows of them."""
-
-    function: Callable[..., Any]
-    known: dict[str, Any]
-    split: Split = _whole
-
-    def __call__(self, published: FloatArray) -> Any:
-        return self.function(*self.split(published), **self.known)
+def _call(function: Callable[..., Any], split: Split, published: FloatArray, **known: Any) -> Any:
+    return function(*split(published), **known)
 
 
 def _certified(
@@ -131,56 +119,51 @@ def _interval(
     *,
     name: str | None = None,
     split: Split = _whole,
-    beside: str = "normal",
+    beside: str = "asymptotic",
     beside_name: str = "normal intervals",
     rule: dict[str, Any] | None = None,
     **known: Any,
 ) -> Case:
     """Certify an interval, with one by another method beside it."""
     own = rule or {}
-    known = {"mechanism": setting.noise, "alpha": setting.alpha, **known}
+    known = {"mechanism": setting.noise, "alpha": setting.alpha, **known, **own}
+    made = partial(_call, function, split, **known)
     return _certified(
         setting,
         certify_interval,
-        _Call(function, {**known, **own}, split),
+        made,
         truth,
         name or function.__name__,
         target=target,
-        beside=_Call(function, {**known, **own, "method": beside}, split),
+        beside=partial(made, method=beside),
         beside_name=beside_name,
         **own,
     )
 
 
-def _control(setting: Setting, name: str, interval: Any, truth: Any, **more: Any) -> Case:
-    return _certified(setting, certify_interval, interval, truth, name, "control", **more)
-
-
 def _of_counts(setting: Setting) -> Iterator[Case]:
-    yield _interval(setting, count_confint, 40.0, beside="asymptotic")
-
-
-def _by_a_rule(setting: Setting) -> Iterator[Case]:
-    """Thresholded and clamped values; one of them a little below, where the rule matters most."""
+    """Yield counts; one a little below a threshold, where that matters most; clamped ones."""
+    yield _interval(setting, count_confint, 40.0)
     spread = float(np.ceil(setting.noise.std))
     reached: dict[str, Any] = {"threshold": 90.0}
-    truth = reached["threshold"] - spread
-    naive = {"mechanism": setting.noise, "alpha": setting.alpha, "method": "naive", **reached}
+    truth, ignored = reached["threshold"] - spread, "threshold ignored"
     yield _interval(
         setting,
         count_confint,
         truth,
-        name="thresholded_confint",
+        name="count_confint, threshold",
         rule=reached,
         beside="naive",
-        beside_name="threshold ignored",
+        beside_name=ignored,
     )
-    yield _control(setting, "threshold ignored", _Call(count_confint, naive), truth, **reached)
+    known = {"mechanism": setting.noise, "alpha": setting.alpha, "method": "naive", **reached}
+    naive = partial(count_confint, **known)
+    yield _certified(setting, certify_interval, naive, truth, ignored, "control", **reached)
     yield _interval(
         setting,
         count_confint,
         np.ceil(0.5 * spread),
-        name="clamped_confint",
+        name="count_confint, clamp",
         rule={"clamp": 0.0},
         beside="naive",
         beside_name="clamp ignored",
@@ -191,14 +174,13 @@ def _of_populations(setting: Setting) -> Iterator[Case]:
     nobs, alpha = setting.nobs, setting.alpha
     trials, rate = Binomial(nobs=nobs, value=_PROPORTION), 0.2 * nobs
     events = Poisson(rate=np.array(rate))
-    limit = "asymptotic"
-    yield _interval(setting, proportion_confint, trials, _PROPORTION, nobs=nobs, beside=limit)
-    wilson = _Call(_wilson, {"nobs": nobs, "alpha": alpha})
-    name = "Wilson's interval, noise ignored"
-    yield _control(setting, name, wilson, trials, target=_PROPORTION)
-    yield _interval(setting, poisson_confint, events, rate, beside=limit)
-    garwood = _Call(_garwood, {"alpha": alpha})
-    yield _control(setting, "Garwood's interval, noise ignored", garwood, events, target=rate)
+    ignorant = partial(_wilson, nobs=nobs, alpha=alpha), partial(_garwood, alpha=alpha)
+    names = [f"{who} interval, noise ignored" for who in ("Wilson's", "Garwood's")]
+    yield _interval(setting, proportion_confint, trials, _PROPORTION, nobs=nobs)
+    control = partial(_certified, setting, certify_interval)
+    yield control(ignorant[0], trials, names[0], "control", target=_PROPORTION)
+    yield _interval(setting, poisson_confint, events, rate)
+    yield control(ignorant[1], events, names[1], "control", target=rate)
 
 
 def _wilson(y: FloatArray, nobs: int, alpha: float) -> tuple[FloatArray, FloatArray]:
@@ -222,20 +204,15 @@ def _of_ratios(setting: Setting) -> Iterator[Case]:
         (share_confint, part / (part + rest)),
         (relative_change_confint, part / rest - 1.0),
     ):
-        yield _interval(
-            setting, function, [part, rest], target, split=_columns, beside="asymptotic"
-        )
-
-
-def _of_risks(setting: Setting) -> Iterator[Case]:
+        yield _interval(setting, function, [part, rest], target, split=_columns)
     counts = np.rint(setting.nobs * np.array([0.3, 0.7, 0.4, 0.6]))
     a, b, c, d = counts
-    for function, target in (
+    for by_table, target in (
         (risk_difference_confint, a / (a + b) - c / (c + d)),
         (risk_ratio_confint, a / (a + b) / (c / (c + d))),
         (odds_ratio_confint, a * d / (b * c)),
     ):
-        yield _interval(setting, function, counts, target, split=_tables, beside="asymptotic")
+        yield _interval(setting, by_table, counts, target, split=_tables)
 
 
 def _releases(setting: Setting) -> Iterator[Case]:
@@ -259,18 +236,15 @@ def _tests(setting: Setting) -> Iterator[Case]:
         Independence(nobs=8 * nobs, rows=_ROWS, columns=_COLUMNS),
     ):
         yield partial(_of_model, setting, model)
-    two_cells = _Call(counts_2indep, {"mechanism": setting.noise}, _columns)
+    two_cells = partial(_call, counts_2indep, _columns, mechanism=setting.noise)
     yield _certified(setting, certify_test, two_cells, [40.0, 40.0], "counts_2indep")
-    limit = {"mechanism": setting.noise, "method": "asymptotic"}
-    rates, groups = _Call(_two_rates, limit), _Call(_two_proportions, {"nobs": nobs, **limit})
+    groups = ProductMultinomial(np.full(2, float(nobs)), np.array([_PROPORTION, 1.0 - _PROPORTION]))
+    limit: dict[str, Any] = {"mechanism": setting.noise, "method": "asymptotic"}
     for name, test, truth in (
-        ("poisson_2indep, normal", rates, Poisson(rate=np.full(2, 0.2 * nobs))),
-        (
-            "proportions_2indep, normal",
-            groups,
-            ProductMultinomial(np.full(2, float(nobs)), np.array([_PROPORTION, 1.0 - _PROPORTION])),
-        ),
+        ("poisson_2indep", partial(_two_rates, **limit), Poisson(rate=np.full(2, 0.2 * nobs))),
+        ("proportions_2indep", partial(_two_proportions, nobs=nobs, **limit), groups),
     ):
+        name = f"{name}, asymptotic"
         yield _certified(setting, certify_test, test, truth, name, "approximation")
 
 
@@ -332,7 +306,7 @@ _LAWS: tuple[Callable[[float], NoiseLaw], ...] = (
 )
 """Laws of about the same spread."""
 
-_GRIDS: dict[GridName, _Grid] = {
+GRIDS: dict[GridName, _Grid] = {
     "small": _Grid(_LAWS, (0.2,), (100,), (0.05,), 0.2),
     "full": _Grid(
         (*_LAWS, Tulap.from_epsilon), (0.1, 0.5, 2.0), (50, 1000), (0.01, 0.05, 0.1), 0.2
@@ -366,41 +340,21 @@ class LibraryCertificates:
         return self.procedures.verdict
 
     def summary_frame(self) -> pd.DataFrame:
-        """Return all rates as a DataFrame.
+        """Return :meth:`Certificates.summary_frame` of all, with ``role`` as the first column.
 
-        Returns
-        -------
-        DataFrame
-            That of :meth:`Certificates.summary_frame`, with the column ``role`` in front:
-            ``"procedure"``, ``"approximation"`` or ``"control"``.
+        A role is ``"procedure"``, ``"approximation"`` or ``"control"``.
         """
         import pandas as pd
 
-        parts = []
-        for role, held in self._parts().items():
-            part = held.summary_frame()
-            part.insert(0, "role", role)
-            parts.append(part)
-        return pd.concat(parts, ignore_index=True)
+        frames = {role: held.summary_frame() for role, held in self._parts().items()}
+        return pd.concat(frames, names=["role", None]).reset_index("role").reset_index(drop=True)
 
     def summary(self) -> str:
-        """Return all as plain-text tables.
-
-        Returns
-        -------
-        str
-            A table for each role.
-        """
+        """Return a plain-text table for each role."""
         return "\n\n".join(f"{role}s\n{held.summary()}" for role, held in self._parts().items())
 
     def to_json(self) -> str:
-        """Return all as one JSON object, with the version of dpinfer.
-
-        Returns
-        -------
-        str
-            A JSON object with the lists ``procedures``, ``approximations`` and ``controls``.
-        """
+        """Return JSON with the version of dpinfer and the certificates of each role."""
         lists = {
             f"{role}s": [one.to_dict() for one in held] for role, held in self._parts().items()
         }
@@ -459,7 +413,7 @@ def certify_library(
     the grid is wrong. The command ``dpinfer certify --grid small --output certificates.json``
     writes the same certificates. The margin is a fifth of α in both grids.
     """
-    chosen = _GRIDS[check_option(grid, "grid", _GRIDS)]
+    chosen = GRIDS[check_option(grid, "grid", GRIDS)]
     generator = check_rng(rng)
     work = [case for setting in chosen.settings() for case in cases(setting)]
     error = _ERROR / (_MOST_IN_CASE * len(work))
@@ -472,9 +426,6 @@ def certify_library(
                 found[role].append(certificate)
             advance(1)
     return LibraryCertificates(*(Certificates(tuple(part)) for part in found.values()))
-
-
-# Certificates in files, each written as a whole or not at all.
 
 
 AnyCertificates = Certificate | Certificates | LibraryCertificates

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
@@ -16,7 +16,16 @@ from dpinfer._check import RNG, FloatArray, check_array, freeze, show
 from dpinfer._numerics.roots import find_root
 from dpinfer._planning.counts import critical_distance
 from dpinfer._style import REFERENCE, add_legend, marker, series, styled_axes
-from dpinfer.calibration._scenes import RuleJudge, Scene, StudyModel, count_errors
+from dpinfer.calibration._scenes import (
+    NULL_REPS,
+    Judge,
+    Scene,
+    StudyModel,
+    count_errors,
+    judge_rule,
+    simulated_critical,
+)
+from dpinfer.calibration.certificate import EQUAL_RATES
 from dpinfer.errors import InvalidParameterError
 from dpinfer.hypothesis_tests._fitted_tables import Margins, ProductMargins, RowMargins, TableModel
 from dpinfer.hypothesis_tests._noisy_tables import (
@@ -38,241 +47,20 @@ from dpinfer.hypothesis_tests.models import (
 )
 from dpinfer.hypothesis_tests.null import null_distribution
 from dpinfer.mechanisms._noisy_count import NoisyBinomial, NoisyCount, NoisyPoisson
-from dpinfer.mechanisms.independent import Mechanism, as_noise
+from dpinfer.mechanisms.independent import Mechanism
 from dpinfer.mechanisms.law import NoiseLaw
-from dpinfer.results.null import beyond_ties, clopper_pearson
-from dpinfer.results.simulation import Simulation, largest_replicates
+from dpinfer.results.null import clopper_pearson
+from dpinfer.results.simulation import Simulation
 from dpinfer.results.tables import render_table
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-_PEARSON_IGNORANT = "Pearson's test, noise ignored"
-_ZTEST_IGNORANT = "z test, noise ignored"
-
-_PRECISION = 1e-10
-"""Relative precision of exact critical values."""
-
-_CRITICAL_REPS = 10
-"""Tables behind simulated critical values, for each release: their error adds 5 % to that of the
-rates."""
-
-
-@dataclass(frozen=True)
-class StudiedTest:
-    """A test whose rates are known, or can be simulated by its rule."""
-
-    name: str
-    how: FloatArray | RuleJudge
-
-
-@dataclass(frozen=True)
-class Question:
-    """What is asked about the tests.
-
-    ``truth``: what the counts are drawn from; ``noise``: the noise that is added to them, and that
-    the tests know of; ``alpha`` (a,): the levels; ``simulation``: how releases are simulated.
-    """
-
-    truth: StudyModel
-    noise: NoiseLaw
-    alpha: FloatArray
-    simulation: Simulation
-
-
-def default_tests(model: StudyModel, question: Question) -> list[StudiedTest]:
-    """Return the library's tests of a null model, and the one that ignores the noise."""
-    if isinstance(model, Multinomial):
-        return _goodness_of_fit(model, question)
-    if isinstance(model, ProductMultinomial | Independence):
-        return _contingency(model, question)
-    if isinstance(model, Poisson) and model.shape:
-        return _independent_counts(model, question)
-    return _one_count(model, question)
-
-
-def _one_count(model: Binomial | Poisson, question: Question) -> list[StudiedTest]:
-    """Return tests of one count: all rates are sums over the counts."""
-    noise, alpha = question.noise, question.alpha
-    if isinstance(model, Binomial):
-        name = "proportions_ztest"
-        test = OneCount.of_trials(np.asarray(float(model.nobs)), np.asarray(model.value), noise)
-    else:
-        name, test = "poisson_ztest", OneCount.of_events(model.expected, noise)
-    truth = _noisy_count(question.truth, noise)
-    aware = np.array([float(critical_distance(test, level, "two-sided")) for level in alpha])
-    ignorant = special.ndtri(1.0 - 0.5 * alpha) * test.spread
-    return [
-        StudiedTest(f"{name}, exact", _rate_beyond(test, truth, aware)),
-        StudiedTest(_ZTEST_IGNORANT, _rate_beyond(test, truth, ignorant)),
-    ]
-
-
-def _noisy_count(truth: StudyModel, noise: NoiseLaw) -> NoisyCount:
-    if isinstance(truth, Binomial):
-        nobs, value = np.asarray(float(truth.nobs)), np.asarray(truth.value)
-        return NoisyBinomial(nobs=nobs, value=value, noise=noise)
-    return NoisyPoisson(rate=truth.expected, noise=noise)
-
-
-def _rate_beyond(test: OneCount, truth: NoisyCount, distance: FloatArray) -> FloatArray:
-    """Probability of a count at least so far from what the null hypothesis expects."""
-    high, low = test.centre + distance, test.centre - distance
-    tails = truth.upper(high, test.slack(high)) + truth.lower(low, test.slack(low))
-    return np.minimum(tails, 1.0)
-
-
-def _goodness_of_fit(model: Multinomial, question: Question) -> list[StudiedTest]:
-    """Return tests of given probabilities, with exact rates where Pearson's law is known."""
-    alpha, expected = question.alpha, model.expected
-    null = QuadraticLaw(model.nobs, model.value, expected, 1.0 / expected, question.noise)
-    truth = _truth_of(null, question.truth)
-    critical = _critical(null, alpha, _limiting_critical(model, question))
-    chi2 = special.chdtri(float(expected.size - 1), alpha)
-    table = NoisyTable(model.nobs, expected, question.noise)
-    if critical is None:
-        simulated = RuleJudge(
-            partial(_pearson_statistic, expected), _simulated_critical(table, question)
-        )
-        by_pearson = StudiedTest("chisquare, pearson, monte-carlo", simulated)
-    else:
-        by_pearson = StudiedTest("chisquare, pearson, exact", _pearson(expected, truth, critical))
-    return [
-        by_pearson,
-        StudiedTest(
-            "chisquare, projected, asymptotic", RuleJudge(partial(_projected, table), chi2)
-        ),
-        StudiedTest(_PEARSON_IGNORANT, _pearson(expected, truth, chi2)),
-    ]
-
-
-def _independent_counts(model: Poisson, question: Question) -> list[StudiedTest]:
-    limit = _limiting_critical(model, question)
-    chi2 = special.chdtri(float(model.expected.size), question.alpha)
-    statistic = partial(_pearson_statistic, model.expected)
-    return [
-        StudiedTest("Pearson's test, asymptotic", RuleJudge(statistic, limit)),
-        StudiedTest(_PEARSON_IGNORANT, RuleJudge(statistic, chi2)),
-    ]
-
-
-def _truth_of(null: QuadraticLaw, truth: StudyModel) -> QuadraticLaw | None:
-    """Return the law of the statistic where the counts have another law, if it is known."""
-    if not isinstance(truth, Multinomial | Independence):
-        return None
-    if truth.nobs == null.nobs and np.array_equal(truth.value, null.value):
-        return null
-    return QuadraticLaw(truth.nobs, truth.value, null.centre, null.weight, null.noise)
-
-
-def _pearson(
-    expected: FloatArray, truth: QuadraticLaw | None, critical: FloatArray
-) -> FloatArray | RuleJudge:
-    """Return the exact rates of a test by Pearson's statistic, or else its rule."""
-    if truth is not None and (truth.error(critical) <= ACCEPTED_ERROR).all():
-        return np.asarray(truth.upper(critical))
-    return RuleJudge(partial(_pearson_statistic, expected), critical)
-
-
-def _limiting_critical(model: Multinomial | Poisson, question: Question) -> FloatArray:
-    law = null_distribution(model, question.noise, "pearson", method="asymptotic")
-    return np.array([law.critical_value(level, "larger") for level in question.alpha])
-
-
-def _critical(law: QuadraticLaw, alpha: FloatArray, near: FloatArray) -> FloatArray | None:
-    """Return exact critical values, if the law is accurate enough there."""
-    if not (law.error(near) <= ACCEPTED_ERROR).all():
-        return None
-
-    def margin(q: FloatArray, index: NDArray[np.intp]) -> FloatArray:
-        with np.errstate(divide="ignore"):
-            return np.asarray(np.maximum(np.log(law.upper(q)), -1e6) - np.log(alpha[index]))
-
-    _, critical = find_root(margin, 0.5 * near, 1.5 * near, rtol=_PRECISION, expand=True)
-    accurate = bool((law.error(critical) <= ACCEPTED_ERROR).all())
-    return np.asarray(critical) if accurate else None
-
-
-def _simulated_critical(table: NoisyTable, question: Question) -> FloatArray:
-    """Values beyond which Monte Carlo p-values are at most the levels; inf where none is."""
-    reps = _CRITICAL_REPS * question.simulation.reps
-    # 1 + b of them may be as large, with (1 + b)/(reps + 1) <= alpha; 1e-9 is for rounding
-    allowed = np.floor(question.alpha * (reps + 1) * (1.0 + 1e-9)).astype(np.intp)
-    allowed = np.minimum(allowed, reps)
-    keep = max(1, int(allowed.max()))
-    draw = SimulatedStatistic(table, "pearson")
-    simulation = replace(question.simulation, reps=reps)
-    largest = largest_replicates(draw, keep, simulation, draws_in_block(table.expected.size))
-    return np.where(allowed > 0, beyond_ties(largest[np.maximum(allowed, 1) - 1]), np.inf)
-
-
-def _contingency(model: ProductMultinomial | Independence, question: Question) -> list[StudiedTest]:
-    fitted = _table_model(model, question.noise)
-    critical = special.chdtri(float(fitted.margins.dof), question.alpha)
-    aware = partial(_fitted_projected, fitted, float(np.sum(model.nobs)))
-    return [
-        StudiedTest("chi2_contingency, projected, asymptotic", RuleJudge(aware, critical)),
-        StudiedTest(_PEARSON_IGNORANT, RuleJudge(partial(_plain_pearson, fitted.shape), critical)),
-    ]
-
-
-def _table_model(model: ProductMultinomial | Independence, noise: NoiseLaw) -> TableModel:
-    margins: Margins
-    if isinstance(model, Independence):
-        shape = (model.rows.size, model.columns.size)
-        variance = np.broadcast_to(noise.variance, model.expected.shape).reshape(shape)
-        margins = ProductMargins(NoiseForm.published(variance, 0.0))
-    else:
-        shape = (model.value.shape[0], model.value.shape[1])
-        if shape[0] < 2 or (model.value != model.value[0]).any():
-            raise InvalidParameterError(
-                "model must have two rows or more with the same probabilities, the hypothesis of "
-                "homogeneity; give another model as truth, or tests of your own"
-            )
-        variance = np.broadcast_to(noise.variance, model.expected.shape).reshape(shape)
-        margins = RowMargins(variance, model.nobs)
-    return TableModel(shape, margins, noise)
-
-
-# Statistics of releases, shape (m, k): functions of the module, so that they can be pickled.
-
-
-def _pearson_statistic(expected: FloatArray, releases: FloatArray) -> FloatArray:
-    return np.asarray(np.square(releases - expected) @ (1.0 / expected))
-
-
-def _projected(table: NoisyTable, releases: FloatArray) -> FloatArray:
-    return projected(table)(releases - table.expected)
-
-
-def _fitted_projected(model: TableModel, nobs: float, releases: FloatArray) -> FloatArray:
-    """Statistic of each table; 0, which rejects nothing, where the test does not decide."""
-    tables = np.ascontiguousarray(releases.T).reshape(*model.shape, len(releases))
-    total = np.full(len(releases), nobs)
-    decided = model.fit(tables, total).expected.min(axis=(0, 1)) >= SMALL_EXPECTED
-    return np.where(decided, model.projected(tables, total), 0.0)
-
-
-def _plain_pearson(shape: tuple[int, ...], releases: FloatArray) -> FloatArray:
-    """Statistic of each table as if it had no noise; 0 where a margin is not positive."""
-    tables = releases.reshape(-1, *shape)
-    rows, columns = tables.sum(axis=2, keepdims=True), tables.sum(axis=1, keepdims=True)
-    possible = (rows > 0.0).all(axis=(1, 2)) & (columns > 0.0).all(axis=(1, 2))
-    positive = np.where(possible, rows.sum(axis=(1, 2)), 1.0)[:, np.newaxis, np.newaxis]
-    expected = np.where(possible[:, np.newaxis, np.newaxis], rows * columns / positive, 1.0)
-    statistic = (np.square(tables - expected) / expected).sum(axis=(1, 2))
-    return np.where(possible, statistic, 0.0)
-
-
-# Rejection rates of tests, with their Monte Carlo errors.
-
+Tests = Mapping[str, Callable[[FloatArray], Any]]
 
 _MISSED = 0.05
 """Probability with which an interval for a rejection rate misses it."""
-
-_ROUNDING = 1e-9
-"""Relative difference between an exact rate and its level that may be rounding."""
 
 
 @final
@@ -329,37 +117,29 @@ class SizeStudy:
         The standard errors are those of a test whose rate is the level, √(α(1 - α)/R). Where a
         rate is exact it is infinite, or 0 if the rate is the level.
         """
-        above, error = self.rate - self.alpha, self._error(np.broadcast_to(self.alpha, self._shape))
-        above = np.where(np.abs(above) > _ROUNDING * self.alpha, above, 0.0)
+        above, error = (
+            self.rate - self.alpha,
+            self._error(np.broadcast_to(self.alpha, self.rate.shape)),
+        )
+        above = np.where(np.abs(above) > EQUAL_RATES * self.alpha, above, 0.0)
         exact = np.where(above == 0.0, 0.0, np.copysign(np.inf, above))
         return np.where(error > 0.0, above / np.where(error > 0.0, error, 1.0), exact)
 
     def confint(self) -> tuple[FloatArray, FloatArray]:
-        """Return the ends of 95 % intervals for the rates; the rates where they are exact.
+        """Return the lower and upper ends of 95 % intervals for the rates, shape (t, a).
 
-        Returns
-        -------
-        lower, upper : array of float, shape (t, a)
-            The ends.
-
-        Notes
-        -----
-        Intervals of Clopper and Pearson (1934, doi:10.1093/biomet/26.4.404).
+        Those of Clopper and Pearson (1934, doi:10.1093/biomet/26.4.404); exact rates as they are.
         """
-        reps = np.broadcast_to(self.reps[:, np.newaxis], self._shape)
+        reps = np.broadcast_to(self.reps[:, np.newaxis], self.rate.shape)
         low, high = clopper_pearson(np.round(self.rate * reps), reps, 0.5 * _MISSED)
         simulated = reps > 0
         return np.where(simulated, low, self.rate), np.where(simulated, high, self.rate)
 
     def summary_frame(self) -> pd.DataFrame:
-        """Return the rates as a DataFrame.
+        """Return a DataFrame with a row for each test and level.
 
-        Returns
-        -------
-        DataFrame
-            One row for each test and level: ``test``, ``alpha``, ``rate``, ``mc_error``, the
-            interval ``ci_lower`` and ``ci_upper``, ``reps`` and, under the null hypothesis,
-            ``excess``. Exact rates have ``reps`` and ``mc_error`` 0.
+        Its columns are ``test``, ``alpha``, ``rate``, ``mc_error``, ``ci_lower``, ``ci_upper``,
+        ``reps`` (0 where the rate is exact) and, under the null hypothesis, ``excess``.
         """
         import pandas as pd
 
@@ -379,13 +159,7 @@ class SizeStudy:
         return pd.DataFrame(columns)
 
     def summary(self) -> str:
-        """Return the rates as a plain-text table.
-
-        Returns
-        -------
-        str
-            A row for each test and level, rounded for reading.
-        """
+        """Return the rates as a plain-text table, with a row for each test and level."""
         frame = self.summary_frame()
         shown = {"alpha": [f"{level:g}" for level in frame["alpha"]]}
         names = ("rate", "mc_error", *(("excess",) if self.under_null else ()))
@@ -404,22 +178,12 @@ class SizeStudy:
         return render_table(what, facts, columns, index=frame["test"], notes=notes, alike=alike)
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw the rejection rates against the levels; needs the extra ``[plot]``.
+        """Draw rejection rates with 95 % intervals against levels; needs the extra ``[plot]``.
 
         Parameters
         ----------
         ax : matplotlib.axes.Axes, optional
             Where to draw; new axes by default.
-
-        Returns
-        -------
-        matplotlib.axes.Axes
-            The axes drawn on. Bars are 95 % intervals, the diagonal is a rate equal to the level.
-
-        Raises
-        ------
-        MissingExtraError
-            If matplotlib is not installed.
         """
         axes = styled_axes(ax)
         order = np.argsort(self.alpha)
@@ -436,10 +200,6 @@ class SizeStudy:
         add_legend(axes)
         return axes
 
-    @property
-    def _shape(self) -> tuple[int, ...]:
-        return self.rate.shape
-
     def _error(self, rate: FloatArray) -> FloatArray:
         reps = self.reps[:, np.newaxis]
         return np.where(reps > 0, np.sqrt(rate * (1.0 - rate) / np.maximum(reps, 1)), 0.0)
@@ -454,12 +214,6 @@ class SizeStudy:
 
     def __str__(self) -> str:
         return self.summary()
-
-
-# Size and power studies: how often tests reject, with and without regard to the noise.
-
-
-Tests = Mapping[str, Callable[[FloatArray], Any]]
 
 
 def size_study(
@@ -576,13 +330,31 @@ def size_study(
         raise InvalidParameterError(
             f"truth must have the shape of model, {null.shape}, got {drawn.shape}"
         )
-    noise = as_noise(mechanism, max(1, prod(null.shape)), selected=True)
-    if not null.shape and noise.shape:
-        noise = noise.take(0)
+    scene = Scene.checked(drawn, mechanism)
     simulation = Simulation.checked(reps, rng, progress, n_jobs)
-    question = Question(drawn, noise, _checked_levels(alpha), simulation)
-    studied = default_tests(null, question) if tests is None else _own_tests(tests, question)
-    return _result(studied, question, under_null=truth is None)
+    levels = check_array(alpha, "alpha", gt=0, lt=1)
+    if levels.ndim > 1:
+        raise InvalidParameterError(
+            f"alpha must be a number or one-dimensional, got shape {levels.shape}"
+        )
+    levels = np.atleast_1d(levels)
+    if tests is None:
+        studied = _default_tests(null, scene, levels, simulation)
+    else:
+        studied = _own_tests(tests, levels)
+    simulated = {name: how for name, how in studied.items() if callable(how)}
+    rates = {name: how for name, how in studied.items() if not callable(how)}
+    if simulated:
+        block = draws_in_block(prod(drawn.shape))
+        sums = count_errors(scene, [*simulated.values()], simulation, block)
+        rates |= zip(simulated, sums[:, 1] / simulation.reps, strict=True)
+    return SizeStudy(
+        tests=tuple(studied),
+        alpha=levels,
+        rate=np.array([rates[name] for name in studied]),
+        reps=np.array([simulation.reps if name in simulated else 0 for name in studied]),
+        under_null=truth is None,
+    )
 
 
 def _checked_model(model: Any, name: str) -> StudyModel:
@@ -594,16 +366,7 @@ def _checked_model(model: Any, name: str) -> StudyModel:
     )
 
 
-def _checked_levels(alpha: Any) -> FloatArray:
-    levels = check_array(alpha, "alpha", gt=0, lt=1)
-    if levels.ndim > 1:
-        raise InvalidParameterError(
-            f"alpha must be a number or one-dimensional, got shape {levels.shape}"
-        )
-    return np.atleast_1d(levels)
-
-
-def _own_tests(tests: Any, question: Question) -> list[StudiedTest]:
+def _own_tests(tests: Any, alpha: FloatArray) -> Studied:
     """Return rules by which p-values, with their signs changed, are compared with levels."""
     if not isinstance(tests, Mapping) or not tests:
         raise InvalidParameterError(
@@ -616,11 +379,10 @@ def _own_tests(tests: Any, question: Question) -> list[StudiedTest]:
                 "tests must map names to functions of published counts, got "
                 f"{show(name)}: {show(test)}"
             )
-    critical = -question.alpha
-    return [
-        StudiedTest(name, RuleJudge(partial(_negative_pvalues, name, test), critical))
+    return {
+        name: partial(judge_rule, partial(_negative_pvalues, name, test), -alpha)
         for name, test in tests.items()
-    ]
+    }
 
 
 def _negative_pvalues(
@@ -635,20 +397,180 @@ def _negative_pvalues(
     return -pvalues
 
 
-def _result(studied: list[StudiedTest], question: Question, *, under_null: bool) -> SizeStudy:
-    judges = [test.how for test in studied if isinstance(test.how, RuleJudge)]
-    rates: Iterator[FloatArray] = iter(())
-    if judges:
-        block = draws_in_block(prod(question.truth.shape))
-        sums = count_errors(
-            Scene(question.truth, question.noise), judges, question.simulation, block
+# The tests of the library, and those that ignore the noise.
+
+
+_PEARSON_IGNORANT = "Pearson's test, noise ignored"
+
+_PRECISION = 1e-10
+"""Relative precision of exact critical values."""
+
+Studied = dict[str, FloatArray | Judge]
+"""Rates of tests at each level where they are known, and judges of releases for the others."""
+
+
+def _default_tests(
+    model: StudyModel, scene: Scene, alpha: FloatArray, simulation: Simulation
+) -> Studied:
+    if isinstance(model, Multinomial):
+        return _goodness_of_fit(model, scene, alpha, simulation)
+    if isinstance(model, ProductMultinomial | Independence):
+        return _contingency(model, scene.noise, alpha)
+    if isinstance(model, Poisson) and model.shape:
+        return _independent_counts(model, scene.noise, alpha)
+    return _one_count(model, scene, alpha)
+
+
+def _one_count(model: Binomial | Poisson, scene: Scene, alpha: FloatArray) -> Studied:
+    """Return tests of one count: all rates are sums over the counts."""
+    noise, drawn = scene.noise, scene.truth
+    if isinstance(model, Binomial):
+        name = "proportions_ztest"
+        test = OneCount.of_trials(np.asarray(float(model.nobs)), np.asarray(model.value), noise)
+    else:
+        name, test = "poisson_ztest", OneCount.of_events(model.expected, noise)
+    truth: NoisyCount
+    if isinstance(drawn, Binomial):
+        nobs, value = np.asarray(float(drawn.nobs)), np.asarray(drawn.value)
+        truth = NoisyBinomial(nobs=nobs, value=value, noise=noise)
+    else:
+        assert isinstance(drawn, Poisson)
+        truth = NoisyPoisson(rate=drawn.expected, noise=noise)
+
+    def rate_beyond(distance: FloatArray) -> FloatArray:
+        """Probability of a count at least so far from what the null hypothesis expects."""
+        high, low = test.centre + distance, test.centre - distance
+        tails = truth.upper(high, test.slack(high)) + truth.lower(low, test.slack(low))
+        return np.minimum(tails, 1.0)
+
+    aware = np.array([float(critical_distance(test, level, "two-sided")) for level in alpha])
+    ignorant = special.ndtri(1.0 - 0.5 * alpha) * test.spread
+    return {
+        f"{name}, exact": rate_beyond(aware),
+        "z test, noise ignored": rate_beyond(ignorant),
+    }
+
+
+def _goodness_of_fit(
+    model: Multinomial, scene: Scene, alpha: FloatArray, simulation: Simulation
+) -> Studied:
+    """Return tests of given probabilities, with exact rates where Pearson's law is known."""
+    expected, noise, drawn = model.expected, scene.noise, scene.truth
+    null = QuadraticLaw(model.nobs, model.value, expected, 1.0 / expected, noise)
+    truth: QuadraticLaw | None = None
+    if isinstance(drawn, Multinomial | Independence):
+        same = drawn.nobs == null.nobs and np.array_equal(drawn.value, null.value)
+        truth = (
+            null if same else QuadraticLaw(drawn.nobs, drawn.value, null.centre, null.weight, noise)
         )
-        rates = iter(sums[:, 1] / question.simulation.reps)
-    exact = [not isinstance(test.how, RuleJudge) for test in studied]
-    return SizeStudy(
-        tests=tuple(test.name for test in studied),
-        alpha=question.alpha,
-        rate=np.array([next(rates) if isinstance(t.how, RuleJudge) else t.how for t in studied]),
-        reps=np.where(exact, 0, question.simulation.reps),
-        under_null=under_null,
-    )
+    pearson = partial(_pearson_statistic, expected)
+
+    def by_pearson(critical: FloatArray) -> FloatArray | Judge:
+        if truth is not None and (truth.error(critical) <= ACCEPTED_ERROR).all():
+            return np.asarray(truth.upper(critical))
+        return partial(judge_rule, pearson, critical)
+
+    chi2 = special.chdtri(float(expected.size - 1), alpha)
+    table = NoisyTable(model.nobs, expected, noise)
+    studied: Studied = {}
+    critical = _critical(null, alpha, _limiting_critical(model, noise, alpha))
+    if critical is None:
+        more = replace(simulation, reps=NULL_REPS * simulation.reps)
+        block = draws_in_block(expected.size)
+        draw = SimulatedStatistic(table, "pearson")
+        rule = partial(judge_rule, pearson, simulated_critical(draw, alpha, more, block))
+        studied["chisquare, pearson, monte-carlo"] = rule
+    else:
+        studied["chisquare, pearson, exact"] = by_pearson(critical)
+    aware = partial(judge_rule, partial(_projected, table), chi2)
+    return studied | {
+        "chisquare, projected, asymptotic": aware,
+        _PEARSON_IGNORANT: by_pearson(chi2),
+    }
+
+
+def _independent_counts(model: Poisson, noise: NoiseLaw, alpha: FloatArray) -> Studied:
+    limit = _limiting_critical(model, noise, alpha)
+    chi2 = special.chdtri(float(model.expected.size), alpha)
+    statistic = partial(_pearson_statistic, model.expected)
+    return {
+        "Pearson's test, asymptotic": partial(judge_rule, statistic, limit),
+        _PEARSON_IGNORANT: partial(judge_rule, statistic, chi2),
+    }
+
+
+def _limiting_critical(
+    model: Multinomial | Poisson, noise: NoiseLaw, alpha: FloatArray
+) -> FloatArray:
+    law = null_distribution(model, noise, "pearson", method="asymptotic")
+    return np.array([law.critical_value(level, "larger") for level in alpha])
+
+
+def _critical(law: QuadraticLaw, alpha: FloatArray, near: FloatArray) -> FloatArray | None:
+    """Return exact critical values, if the law is accurate enough there."""
+    if not (law.error(near) <= ACCEPTED_ERROR).all():
+        return None
+
+    def margin(q: FloatArray, index: NDArray[np.intp]) -> FloatArray:
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.maximum(np.log(law.upper(q)), -1e6) - np.log(alpha[index]))
+
+    _, critical = find_root(margin, 0.5 * near, 1.5 * near, rtol=_PRECISION, expand=True)
+    accurate = bool((law.error(critical) <= ACCEPTED_ERROR).all())
+    return np.asarray(critical) if accurate else None
+
+
+def _contingency(
+    model: ProductMultinomial | Independence, noise: NoiseLaw, alpha: FloatArray
+) -> Studied:
+    variance = np.broadcast_to(noise.variance, model.expected.shape)
+    margins: Margins
+    if isinstance(model, Independence):
+        shape = (model.rows.size, model.columns.size)
+        margins = ProductMargins(NoiseForm.published(variance.reshape(shape), 0.0))
+    else:
+        shape = (model.value.shape[0], model.value.shape[1])
+        if shape[0] < 2 or (model.value != model.value[0]).any():
+            raise InvalidParameterError(
+                "model must have two rows or more with the same probabilities, the hypothesis of "
+                "homogeneity; give another model as truth, or tests of your own"
+            )
+        margins = RowMargins(variance.reshape(shape), model.nobs)
+    fitted = TableModel(shape, margins, noise)
+    critical = special.chdtri(float(margins.dof), alpha)
+    aware = partial(_fitted_projected, fitted, float(np.sum(model.nobs)))
+    plain = partial(_plain_pearson, shape)
+    return {
+        "chi2_contingency, projected, asymptotic": partial(judge_rule, aware, critical),
+        _PEARSON_IGNORANT: partial(judge_rule, plain, critical),
+    }
+
+
+# Statistics of releases, shape (m, k): functions of the module, so that they can be pickled.
+
+
+def _pearson_statistic(expected: FloatArray, releases: FloatArray) -> FloatArray:
+    return np.asarray(np.square(releases - expected) @ (1.0 / expected))
+
+
+def _projected(table: NoisyTable, releases: FloatArray) -> FloatArray:
+    return projected(table)(releases - table.expected)
+
+
+def _fitted_projected(model: TableModel, nobs: float, releases: FloatArray) -> FloatArray:
+    """Statistic of each table; 0, which rejects nothing, where the test does not decide."""
+    tables = np.ascontiguousarray(releases.T).reshape(*model.shape, len(releases))
+    total = np.full(len(releases), nobs)
+    decided = model.fit(tables, total).expected.min(axis=(0, 1)) >= SMALL_EXPECTED
+    return np.where(decided, model.projected(tables, total), 0.0)
+
+
+def _plain_pearson(shape: tuple[int, ...], releases: FloatArray) -> FloatArray:
+    """Statistic of each table as if it had no noise; 0 where a margin is not positive."""
+    tables = releases.reshape(-1, *shape)
+    rows, columns = tables.sum(axis=2, keepdims=True), tables.sum(axis=1, keepdims=True)
+    possible = (rows > 0.0).all(axis=(1, 2)) & (columns > 0.0).all(axis=(1, 2))
+    positive = np.where(possible, rows.sum(axis=(1, 2)), 1.0)[:, np.newaxis, np.newaxis]
+    expected = np.where(possible[:, np.newaxis, np.newaxis], rows * columns / positive, 1.0)
+    statistic = (np.square(tables - expected) / expected).sum(axis=(1, 2))
+    return np.where(possible, statistic, 0.0)

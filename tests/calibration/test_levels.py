@@ -206,9 +206,9 @@ def seeded(*words):
 
 
 def chosen(name, law, everywhere):
-    """All settings; or of each size, at the lowest and the highest ε, skewed or not, one a law."""
+    """All settings; or four of them, each for one of the laws, or two for the only law."""
     found, laws = list(settings(law)), GRID[name].laws
-    return found if everywhere else found[1::5][laws.index(law) :: len(laws)]
+    return found if everywhere else found[1::5][laws.index(law) :: max(len(laws), 2)]
 
 
 def measured(name, law, everywhere, look=16):

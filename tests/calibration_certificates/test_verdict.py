@@ -9,14 +9,29 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from dpinfer import DPInferError
-from dpinfer.calibration import replicates_to_decide
-from dpinfer.calibration.certificate import exact_verdicts, largest_rate, verdicts
+from dpinfer.calibration import Certificate, replicates_to_decide
 from dpinfer.errors import InvalidParameterError
 from dpinfer.results.null import clopper_pearson
 
 TRIALS = (1, 2, 19, 200, 1500)
 LIMITS = (0.011, 0.06, 0.5)
 ERRORS = (1e-3, 0.05)
+
+
+def verdicts(events, trials, limit, error):
+    """Verdicts on rates of so many errors in so many trials."""
+    found = np.atleast_1d(events)
+    reps = np.broadcast_to(trials, found.shape)
+    return Certificate(
+        procedure="p",
+        kind="size",
+        alpha=limit,
+        labels=("",) * found.size,
+        error_rate=found / np.maximum(reps, 1),
+        reps=reps.astype(int),
+        margin=0.0,
+        error=error * found.size,
+    ).verdicts
 
 
 @pytest.mark.parametrize("trials", TRIALS)
@@ -76,15 +91,19 @@ def test_bounds_of_clopper_and_pearson_solve_the_binomial_tails():
 def test_planned_replicates_decide(alpha, margin, error):
     reps = replicates_to_decide(alpha, margin=margin, error=error)
     x = np.arange(int(stats.binom.isf(1e-12, reps, alpha)) + 1)
-    found = verdicts(x, reps, largest_rate(alpha, margin), error)
+    found = verdicts(x, reps, alpha * (1.0 + margin), error)
     assert stats.binom.pmf(x, reps, alpha)[found == "holds"].sum() >= 0.99
     fewer = int(0.9 * reps)
-    found = verdicts(x, fewer, largest_rate(alpha, margin), error)
+    found = verdicts(x, fewer, alpha * (1.0 + margin), error)
     assert stats.binom.pmf(x, fewer, alpha)[found == "holds"].sum() < 0.99
 
 
 def test_exact_rates_are_compared_as_they_are():
-    found = exact_verdicts(np.array([0.05, 0.05 * (1 + 1e-12), 0.0501, 0.0]), 0.05)
+    rates = np.array([0.05, 0.05 * (1 + 1e-12), 0.0501, 0.0])
+    known = {"kind": "size", "alpha": 0.05, "labels": tuple("abcd"), "margin": 0.0}
+    found = Certificate(
+        procedure="p", **known, error_rate=rates, reps=np.zeros(4, int), exact=True
+    ).verdicts
     assert found.tolist() == ["holds", "holds", "fails", "holds"]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpinfer.calibration.library import _GRIDS, cases
+from dpinfer.calibration.library import GRIDS, cases
 
 VIGNETTES = Path(__file__).parents[2] / "vignettes"
 sys.path.append(str(VIGNETTES / "extensions"))
@@ -79,7 +79,7 @@ def test_the_worst_rate_in_multiples_of_alpha():
 
 
 def test_the_figures_are_those_of_the_full_grid(stored):
-    settings = list(_GRIDS["full"].settings())
+    settings = list(GRIDS["full"].settings())
     assert stored["command"] == pages.COMMAND
     assert re.fullmatch(r"\d+\.\d+\.\d+\S*", stored["dpinfer"])
     assert re.fullmatch(r"20\d\d-\d\d-\d\d", stored["date"])
@@ -102,9 +102,9 @@ def test_a_figure_can_be_had_again(stored):
     (row,) = [
         row
         for row in stored["rows"]
-        if (row["procedure"], row["law"]) == ("clamped_confint", "Gaussian")
+        if (row["procedure"], row["law"]) == ("count_confint, clamp", "Gaussian")
     ]
-    worst, grid = row["worst"], _GRIDS["full"]
+    worst, grid = row["worst"], GRIDS["full"]
     work = [case for setting in grid.settings() for case in cases(setting)]
     generator = np.random.default_rng(0)
     seeds = [int(generator.integers(1 << 53)) for _ in work]
