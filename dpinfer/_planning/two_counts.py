@@ -413,7 +413,6 @@ class TwoBinomials(TwoCounts):
             samples=(one, other),
             nuisance_alpha=self.nuisance_alpha,
             shape=first.shape,
-            labels=None,
         )
 
     @property

@@ -36,7 +36,13 @@ from dpinfer.hypothesis_tests._noisy_tables import (
     taken,
     total,
 )
-from dpinfer.hypothesis_tests.models import are_apart, draws_in_block, joint_errors
+from dpinfer.hypothesis_tests.models import (
+    are_apart,
+    check_sums,
+    check_total,
+    draws_in_block,
+    joint_errors,
+)
 from dpinfer.mechanisms.channels import RandomizedResponse
 from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.releases.coerce import noisy
@@ -700,9 +706,6 @@ UNDECIDED = AsymptoticNull(_one, _one, "none, the test does not decide")
 LARGEST = 1e30
 """Beyond it, the products of counts and variances that are formed here could overflow."""
 
-_ROUNDING = 1e-9
-"""Relative error allowed to totals that are known."""
-
 _SMALLEST_SLOPE = 1e-6
 """Reports that depend on the answers less than this are worth nothing."""
 
@@ -723,8 +726,7 @@ class Total:
             return cls()
         if mechanism is None and not hasattr(nobs, "__noisy__"):
             total = float(check_integer(nobs, "nobs", ge=1, le=int(LARGEST_NOBS)))
-            if not x.variance.any():
-                check_sums(x.values.sum(), total, x.name, "nobs")
+            check_total(x, total)
             return cls(total)
         count = noisy(nobs, mechanism=mechanism, name="nobs", called="nobs_mechanism")
         count.need(unruled=True, whole=True, who="nobs")
@@ -796,13 +798,4 @@ def check_channel(channel: RandomizedResponse, size: int, of: str) -> None:
         raise InvalidParameterError(
             f"mechanism must have p > 1/categories, got p = {channel.p}: its reports say nothing "
             "about the answers"
-        )
-
-
-def check_sums(found: Any, wanted: Any, name: str, other: str) -> None:
-    """Refuse sums without noise that are not what they are known to be."""
-    if np.any(np.abs(found - wanted) > _ROUNDING * np.abs(wanted)):
-        raise InvalidParameterError(
-            f"{name} must add up to {other} where there is no noise, got {found} instead of "
-            f"{wanted}"
         )

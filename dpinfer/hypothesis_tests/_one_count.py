@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal, final
+from typing import Literal
 
 import numpy as np
 
 from dpinfer._check import Alternative, FloatArray
+from dpinfer.hypothesis_tests._answers import Found, ThreeTails, simulated
 from dpinfer.mechanisms._noisy_count import NoisyBinomial, NoisyCount, NoisyPoisson
 from dpinfer.mechanisms.law import NoiseLaw
-from dpinfer.results.null import AsymptoticNull, ExactNull, NullDistribution, _KnownTails, around
-from dpinfer.results.simulation import BLOCK, Simulation, simulate_null
+from dpinfer.results.null import AsymptoticNull, ExactNull, around
+from dpinfer.results.simulation import BLOCK, Simulation
 
 _BLOCK = 4 * BLOCK
 """Replicates in a block: they are cheap, as the counts are drawn all at once."""
@@ -109,38 +110,19 @@ class OneCount:
 
 def exact(
     test: OneCount, count: FloatArray, alternative: Alternative, simulation: Simulation
-) -> tuple[FloatArray, NullDistribution]:
+) -> Found:
     """P-values at the counts themselves, which going through z would round."""
-    tails: dict[Alternative, Callable[[FloatArray], FloatArray]] = {
-        "two-sided": test.further,
-        "larger": test.larger,
-        "smaller": test.smaller,
-    }
+    tails = {"two-sided": test.further, "larger": test.larger, "smaller": test.smaller}
     return tails[alternative](count), test.null()
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class UnbiasedNull(_KnownTails):
-    """Law of the z statistic, whose two sides are weighed against each other."""
-
-    both: Callable[[FloatArray], FloatArray]
-
-    def _extreme(self, statistic: FloatArray, alternative: Alternative) -> FloatArray:
-        if alternative == "two-sided":
-            return np.asarray(self.both(statistic))
-        return super()._extreme(statistic, alternative)
-
-    def _facts(self) -> list[tuple[str, object]]:
-        return [("Kind", "exact, two-sided p-values unbiased")]
 
 
 def unbiased(
     test: OneCount, count: FloatArray, alternative: Alternative, simulation: Simulation
-) -> tuple[FloatArray, NullDistribution]:
+) -> Found:
     """P-values of the locally unbiased test; one-sided ones are those of the exact test."""
     known, both = test.null(), partial(_unbiased, test)
-    null = UnbiasedNull(known.larger, known.smaller, partial(test._beyond, both))
+    beyond = partial(test._beyond, both)
+    null = ThreeTails(known.larger, known.smaller, beyond, "exact, two-sided p-values unbiased")
     if alternative == "two-sided":
         return both(count), null
     return exact(test, count, alternative, simulation)[0], null
@@ -208,19 +190,18 @@ def _unbiased(test: OneCount, count: FloatArray) -> FloatArray:
 
 def monte_carlo(
     test: OneCount, count: FloatArray, alternative: Alternative, simulation: Simulation
-) -> tuple[FloatArray, NullDistribution]:
+) -> Found:
     """P-values by simulation; one simulation where all counts have one law."""
     rows = [test.law] if test.law.is_one_law else test.law.rows(count.size)
     statistic = test.statistic(count)
     centre, spread = (np.broadcast_to(x, count.shape) for x in (test.centre, test.spread))
     draws = [DrawZ(law, float(centre.flat[i]), float(spread.flat[i])) for i, law in enumerate(rows)]
-    null = simulate_null(draws, statistic, simulation, alternative=alternative, block=_BLOCK)
-    return null.pvalue(statistic, alternative), null
+    return simulated(draws, statistic, alternative, simulation, _BLOCK)
 
 
 def asymptotic(
     test: OneCount, count: FloatArray, alternative: Alternative, simulation: Simulation
-) -> tuple[FloatArray, NullDistribution]:
+) -> Found:
     """P-values in the limit of many trials or events."""
     null = test.limit()
     return null.pvalue(test.statistic(count), alternative), null
@@ -228,10 +209,7 @@ def asymptotic(
 
 Method = Literal["exact", "monte-carlo", "asymptotic", "unbiased"]
 
-NULLS: dict[
-    Method,
-    Callable[[OneCount, FloatArray, Alternative, Simulation], tuple[FloatArray, NullDistribution]],
-] = {
+NULLS: dict[Method, Callable[[OneCount, FloatArray, Alternative, Simulation], Found]] = {
     "exact": exact,
     "monte-carlo": monte_carlo,
     "asymptotic": asymptotic,

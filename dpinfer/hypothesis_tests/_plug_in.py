@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Literal, final
+from typing import Literal
 
 import numpy as np
 from scipy import special
@@ -22,14 +22,22 @@ from dpinfer._check import Alternative, FloatArray
 from dpinfer._numerics.counts import LOG_NEGLIGIBLE, binom_pmf, binom_radius
 from dpinfer._numerics.roots import ENUMERATED, find_root
 from dpinfer.estimation.unknown_trials import Rows, UnknownTrials
+from dpinfer.hypothesis_tests._answers import (
+    GUARANTEED,
+    Found,
+    ThreeTails,
+    answer,
+    in_the_limit,
+    simulated,
+)
 from dpinfer.hypothesis_tests._one_count import DrawZ
 from dpinfer.mechanisms._noisy_count import NoisyBinomial, work_at_a_point
 from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.mechanisms.laws import Exact, Geometric, Laplace
 from dpinfer.mechanisms.tulap import Tulap
 from dpinfer.results.hypothesis import HypothesisResult
-from dpinfer.results.null import SIGNS, AsymptoticNull, ExactNull, NullDistribution, _KnownTails
-from dpinfer.results.simulation import Simulation, simulate_null
+from dpinfer.results.null import SIGNS, ExactNull
+from dpinfer.results.simulation import Simulation
 
 _LEFT_OUT = 1e-10
 """Probability of the noise, and of the counts, that are left out; less for a small β."""
@@ -638,39 +646,19 @@ def _angle(probability: FloatArray) -> FloatArray:
     return np.asarray(np.arcsin(np.sqrt(np.clip(probability, 0.0, 1.0))))
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class GuaranteedNull(_KnownTails):
-    """Upper bounds on the tails of a statistic that hold for all nuisance parameters in a set."""
-
-    further: Callable[[FloatArray], FloatArray]
-
-    def _extreme(self, statistic: FloatArray, alternative: Alternative) -> FloatArray:
-        if alternative == "two-sided":
-            return np.asarray(self.further(np.abs(statistic)))
-        return super()._extreme(statistic, alternative)
-
-    def _facts(self) -> list[tuple[str, object]]:
-        return [("Kind", "exact, the largest over a confidence set for the nuisance parameter")]
-
-
 # Tests of counts out of a number of trials that is known only with noise.
 
 
 Method = Literal["exact", "plug-in", "monte-carlo", "asymptotic"]
 
 
-def exact(
-    test: UnknownTrials, alternative: Alternative, simulation: Simulation
-) -> tuple[FloatArray, NullDistribution]:
+def exact(test: UnknownTrials, alternative: Alternative, simulation: Simulation) -> Found:
     """P-values that hold whatever the number of trials."""
     pvalue = largest(test, alternative, test.difference).reshape(test.shape)
-    null = GuaranteedNull(
-        partial(_largest_tail, test, "larger"),
-        partial(_largest_tail, test, "smaller"),
-        partial(_largest_tail, test, "two-sided"),
+    larger, smaller, both = (
+        partial(_largest_tail, test, side) for side in ("larger", "smaller", "two-sided")
     )
-    return pvalue, null
+    return pvalue, ThreeTails(larger, smaller, both, GUARANTEED)
 
 
 def _largest_tail(test: UnknownTrials, alternative: Alternative, z: FloatArray) -> FloatArray:
@@ -679,9 +667,7 @@ def _largest_tail(test: UnknownTrials, alternative: Alternative, z: FloatArray) 
     return largest(test, alternative, point).reshape(test.shape)
 
 
-def plug_in(
-    test: UnknownTrials, alternative: Alternative, simulation: Simulation
-) -> tuple[FloatArray, NullDistribution]:
+def plug_in(test: UnknownTrials, alternative: Alternative, simulation: Simulation) -> Found:
     """P-values at the estimated number of trials."""
     rows = np.arange(test.count.size)
     pvalue = test.tail(alternative, test.difference, test.trials, rows).reshape(test.shape)
@@ -693,9 +679,7 @@ def plug_in(
     return pvalue, null
 
 
-def monte_carlo(
-    test: UnknownTrials, alternative: Alternative, simulation: Simulation
-) -> tuple[FloatArray, NullDistribution]:
+def monte_carlo(test: UnknownTrials, alternative: Alternative, simulation: Simulation) -> Found:
     """P-values by simulation at the estimated number of trials."""
     n, p = test.trials, test.value
     laws: dict[int, NoiseLaw] = {int(row): law for law, _, rows in test.groups for row in rows}
@@ -707,25 +691,22 @@ def monte_carlo(
         )
         for row in range(test.count.size)
     ]
-    statistic = test.statistic.reshape(test.shape)
-    null = simulate_null(draws, statistic, simulation, alternative=alternative)
-    return null.pvalue(statistic, alternative), null
+    return simulated(draws, test.statistic.reshape(test.shape), alternative, simulation)
 
 
-def asymptotic(
-    test: UnknownTrials, alternative: Alternative, simulation: Simulation
-) -> tuple[FloatArray, NullDistribution]:
+def asymptotic(test: UnknownTrials, alternative: Alternative, simulation: Simulation) -> Found:
     """P-values in the limit of many trials, at their estimated number."""
     scale = np.sqrt(1.0 + test.variance / np.square(test.spread))
-    null = AsymptoticNull.normal(np.broadcast_to(scale, test.count.shape).reshape(test.shape))
-    statistic = test.statistic.reshape(test.shape)
-    return null.pvalue(statistic, alternative), null
+    scale = np.broadcast_to(scale, test.count.shape).reshape(test.shape)
+    return in_the_limit(test.statistic.reshape(test.shape), alternative, scale)
 
 
-NULLS: dict[
-    Method,
-    Callable[[UnknownTrials, Alternative, Simulation], tuple[FloatArray, NullDistribution]],
-] = {"exact": exact, "plug-in": plug_in, "monte-carlo": monte_carlo, "asymptotic": asymptotic}
+NULLS: dict[Method, Callable[[UnknownTrials, Alternative, Simulation], Found]] = {
+    "exact": exact,
+    "plug-in": plug_in,
+    "monte-carlo": monte_carlo,
+    "asymptotic": asymptotic,
+}
 """The p-values and the null distribution of each method."""
 
 
@@ -733,18 +714,13 @@ def run(
     name: str, test: UnknownTrials, alternative: Alternative, method: Method, simulation: Simulation
 ) -> HypothesisResult:
     """Test and report; the number of observations is the estimated one."""
-    pvalue, null = NULLS[method](test, alternative, simulation)
-    statistic = test.statistic.reshape(test.shape)
-    return HypothesisResult(
-        name=name,
-        statistic=statistic,
-        pvalue=pvalue,
-        alternative=alternative,
-        method=method,
-        null_distribution=null,
-        uncertainty="noise+sampling",
+    return answer(
+        name,
+        test.statistic.reshape(test.shape),
+        NULLS[method](test, alternative, simulation),
+        alternative,
+        method,
         nobs=test.nobs.reshape(test.shape),
-        mc_error=null.mc_error(statistic, alternative),
         labels=test.labels,
         notes=_notes(test, method),
     )

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from math import gcd
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,17 +15,20 @@ from dpinfer._check import Alternative, FloatArray
 from dpinfer._numerics.counts import LOG_NEGLIGIBLE, binom_pmf, binom_radius
 from dpinfer._numerics.roots import find_root
 from dpinfer.errors import InvalidParameterError
-from dpinfer.hypothesis_tests._plug_in import GuaranteedNull, TwoPooled, certified_maximum
+from dpinfer.hypothesis_tests._answers import (
+    GUARANTEED,
+    Found,
+    ThreeTails,
+    in_the_limit,
+    simulated,
+)
+from dpinfer.hypothesis_tests._plug_in import TwoPooled, certified_maximum
 from dpinfer.mechanisms._noisy_count import NoisyBinomial, decaying_sums
 from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.mechanisms.laws import Exact, Geometric
 from dpinfer.mechanisms.weighted_sum import WeightedSum, fast_sum
-from dpinfer.results.null import AsymptoticNull, ExactNull, NullDistribution
-from dpinfer.results.simulation import Simulation, simulate_null
-
-if TYPE_CHECKING:
-    import pandas as pd
-
+from dpinfer.results.null import ExactNull
+from dpinfer.results.simulation import Simulation
 
 # The exact law of the difference of two noisy proportions with a common population value.
 
@@ -329,7 +332,6 @@ class TwoSamples:
     samples: tuple[Sample, Sample]
     nuisance_alpha: float  # with which the confidence set may miss the common proportion
     shape: tuple[int, ...]  # of the answer, () or (m,)
-    labels: pd.Index | None
 
     @property
     def tolerance(self) -> float:
@@ -503,40 +505,31 @@ def _crossing(
     return low, high
 
 
-def exact(
-    test: TwoSamples, alternative: Alternative, simulation: Simulation
-) -> tuple[FloatArray, NullDistribution]:
+def exact(test: TwoSamples, alternative: Alternative, simulation: Simulation) -> Found:
     """P-values that hold whatever the common proportion."""
     pvalue = test.largest(alternative, test.difference).reshape(test.shape)
-    tails = (partial(test.largest_tail, side) for side in ("larger", "smaller", "two-sided"))
-    return pvalue, GuaranteedNull(*tails)
+    larger, smaller, both = (
+        partial(test.largest_tail, side) for side in ("larger", "smaller", "two-sided")
+    )
+    return pvalue, ThreeTails(larger, smaller, both, GUARANTEED)
 
 
-def plug_in(
-    test: TwoSamples, alternative: Alternative, simulation: Simulation
-) -> tuple[FloatArray, NullDistribution]:
+def plug_in(test: TwoSamples, alternative: Alternative, simulation: Simulation) -> Found:
     """P-values at the estimated proportion."""
     pvalue = test.plug_in(alternative, test.difference).reshape(test.shape)
     larger, smaller = (partial(test.plug_in_tail, side) for side in ("larger", "smaller"))
     return pvalue, ExactNull(larger, smaller, error=ERROR)
 
 
-def monte_carlo(
-    test: TwoSamples, alternative: Alternative, simulation: Simulation
-) -> tuple[FloatArray, NullDistribution]:
+def monte_carlo(test: TwoSamples, alternative: Alternative, simulation: Simulation) -> Found:
     """P-values by simulation at the estimated proportion and numbers of trials."""
     draws = [DrawDifference.of_row(test, row) for row in range(test.difference.size)]
-    statistic = test.statistic.reshape(test.shape)
-    null = simulate_null(draws, statistic, simulation, alternative=alternative)
-    return null.pvalue(statistic, alternative), null
+    return simulated(draws, test.statistic.reshape(test.shape), alternative, simulation)
 
 
-def asymptotic(
-    test: TwoSamples, alternative: Alternative, simulation: Simulation
-) -> tuple[FloatArray, NullDistribution]:
+def asymptotic(test: TwoSamples, alternative: Alternative, simulation: Simulation) -> Found:
     """P-values in the limit of many trials."""
-    null = AsymptoticNull.normal()
-    return null.pvalue(test.statistic.reshape(test.shape), alternative), null
+    return in_the_limit(test.statistic.reshape(test.shape), alternative)
 
 
 @dataclass(frozen=True, eq=False)
@@ -584,7 +577,10 @@ def _row_of(sample: Sample, row: int) -> Sample:
     )
 
 
-NULLS: dict[
-    Method, Callable[[TwoSamples, Alternative, Simulation], tuple[FloatArray, NullDistribution]]
-] = {"exact": exact, "plug-in": plug_in, "monte-carlo": monte_carlo, "asymptotic": asymptotic}
+NULLS: dict[Method, Callable[[TwoSamples, Alternative, Simulation], Found]] = {
+    "exact": exact,
+    "plug-in": plug_in,
+    "monte-carlo": monte_carlo,
+    "asymptotic": asymptotic,
+}
 """The p-values and the null distribution of each method."""

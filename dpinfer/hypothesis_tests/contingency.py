@@ -25,12 +25,11 @@ from dpinfer.hypothesis_tests._fitted_tables import (
     check_channel,
     check_reports,
     check_spread,
-    check_sums,
     form_of,
     split_channel,
 )
 from dpinfer.hypothesis_tests._noisy_tables import NoiseForm, Statistic
-from dpinfer.hypothesis_tests.models import joint_errors
+from dpinfer.hypothesis_tests.models import check_sums, joint_errors
 from dpinfer.mechanisms.channels import RandomizedResponse
 from dpinfer.mechanisms.independent import Mechanism
 from dpinfer.mechanisms.law import NoiseLaw
@@ -174,13 +173,13 @@ class ContingencyResult(HypothesisResult):
     Attributes
     ----------
     expected_freq : array of float, shape (r, c), or DataFrame
-        Expected counts under the null hypothesis, with the estimated margins. With randomized
-        response they are those of the reports.
+        Expected counts under the null hypothesis, with the estimated margins; of the reports, with
+        randomized response.
     dof : int
         (r - 1)(c - 1).
     estimated_freq : array of float, shape (r, c), or DataFrame
-        Unbiased estimate of the confidential table: the published one, for randomized response
-        what the reports say about the table before randomization. May be negative.
+        Unbiased estimate of the confidential table: the published one, or what reports say about
+        the table before randomization. May be negative.
     """
 
     expected_freq: Any
@@ -232,22 +231,16 @@ def chi2_contingency(
         their sampling and noise variance. ``"pearson"``: Σ (observed - expected)²/expected. See
         Notes.
     method : {"monte-carlo", "asymptotic"}
-        Where the null distribution comes from: ``"monte-carlo"`` draws tables and noise from the
-        fitted null hypothesis and fits each of them anew; ``"asymptotic"`` is the limit of many
-        observations: χ² for ``"projected"``, a weighted sum of χ² for ``"pearson"``.
+        ``"monte-carlo"`` draws tables and noise from the fitted null hypothesis and fits each anew;
+        ``"asymptotic"`` is the limit of many observations: χ² for ``"projected"``, a weighted sum
+        of χ² for ``"pearson"``.
     small_expected : {"refuse", "compute"}
         What to do where an estimated expected count is below 5: ``"refuse"`` to decide, with
         ``decided=False`` and a p-value of 1, or ``"compute"`` a p-value all the same.
-    reps : int, default 10_000
-        Number of replicates for ``"monte-carlo"``.
-    rng : None, int or numpy.random.Generator
-        Source of the replicates; an int is a seed. A generator is asked for a seed once.
-    n_jobs : int, default 1
-        Number of workers, as joblib takes it.
-    precision : float, optional
-        Relative standard error of the p-value at which to stop drawing.
-    progress : bool, default False
-        Whether to show a progress bar while simulating.
+    reps, rng, n_jobs, precision, progress
+        Of the simulation: number of replicates, seed, workers, relative standard error of the
+        p-value at which to stop, progress bar. See
+        :func:`~dpinfer.hypothesis_tests.null_distribution`.
 
     Returns
     -------
@@ -285,47 +278,42 @@ def chi2_contingency(
     (r - 1)(c - 1) degrees of freedom: it is the statistic of Kifer and Rogers (2017) in the
     contrasts that are left after estimating the margins, for variances that differ from cell to
     cell. Without noise both statistics are Pearson's, as
-    ``scipy.stats.chi2_contingency(correction=False)`` computes it. Weighting makes the margins up
-    to a sixth less variable than the sums of rows and columns where the margins are unequal, and
-    as good elsewhere.
+    ``scipy.stats.chi2_contingency(correction=False)`` computes it.
 
     Errors that depend on one another, as those of a combined estimate do, have a covariance C in
     place of diag(V), and V Vᵀ/(ΣV + var N) becomes C1 1ᵀC/(1ᵀC1 + var N). The margins minimise the
     form with the diagonal of what is left, C'. ``"projected"`` is Neyman's C(α) statistic with all
     of C': d'M⁻¹d less what the derivatives by the margins explain of it, M = diag(a·bᵀ) + C', up to
     512 cells. The simulation draws from the joint law of the errors. For 2 × 3 tables with n = 300
-    combined from cells, margins and total, with noise of standard deviations 8, 1.4 and 0.7, both
-    statistics rejected in 4.3 to 5.8 % of 1,000 tables at the level 5 % by their limits under
-    Gaussian noise, in 4.7 to 6.5 % under Laplace noise, and in 4.0 to 5.9 % by simulation.
+    combined from cells, margins and total both statistics rejected 4.3 to 5.8 % of 1,000 tables at
+    the level 5 % by their limits under Gaussian noise, 4.7 to 6.5 % under Laplace noise, and 4.0 to
+    5.9 % by simulation.
 
     The p-value is that of a simulation from the estimated margins (Gaboardi et al. 2016, MCIndep),
     so that its level is nominal only in the limit. In 432 settings (n = 50, 500, 5,000; four laws
     of noise at ε = 0.05, 0.2, 1; 2 × 2 and 3 × 4 tables, balanced and skewed; independence with n
-    public or unknown, and homogeneity; 4,000 tables each) no rejection rate of either statistic at
-    the levels 1, 5 and 10 % was above nominal by more than 4 of its standard errors, and where it
-    was by more than 3.3 it was not in 40,000 other tables. With ``small_expected="compute"`` some
-    are: for n = 50 and unknown and noise of standard deviation 106 ``"pearson"`` rejected in 0.8,
-    5.4 and 11.8 % of 32,000 balanced 3 × 4 tables, and ``"projected"`` in 0.7, 3.9 and 8.3 %.
-    Elsewhere ``"pearson"`` stays far below its level where noise is large. It has less power where
-    margins are unequal: 0.27 against 0.93 at the level 5 % for a 3 × 4 table with n = 2,000,
-    margins 0.6, 0.3, 0.1 and 0.4, 0.3, 0.2, 0.1, probabilities that differ from their product by
-    0.03 in the first 2 × 2 cells, and Gaussian noise of standard deviation 20.
+    public or unknown, and homogeneity; 4,000 tables each) no rejection rate at the levels 1, 5 and
+    10 % was above nominal by more than 4 of its standard errors. With ``small_expected="compute"``
+    some are: for n = 50 and unknown and noise of standard deviation 106 ``"pearson"`` rejected 0.8,
+    5.4 and 11.8 % of balanced 3 × 4 tables. ``"pearson"`` stays far below its level where noise is
+    large, and has less power where margins are unequal: 0.27 against 0.93 at the level 5 % for a
+    3 × 4 table with n = 2,000, margins 0.6, 0.3, 0.1 and 0.4, 0.3, 0.2, 0.1, probabilities that
+    differ from their product by 0.03 in the first 2 × 2 cells, and Gaussian noise of standard
+    deviation 20.
 
     The ``"asymptotic"`` law of ``"pearson"`` takes the eigenvalues of an r·c by r·c matrix. For
     noise that is not Gaussian both limits are approximations: with Laplace or geometric noise of
     ε = 0.05 and 3 × 4 tables ``"projected"`` rejects up to 3.6, 8.8 and 13.1 % at levels 1, 5 and
-    10 % (n = 500 to 5,000), ``"pearson"`` up to 3.5, 8 and 14 %. With Gaussian noise of standard
-    deviation 5 to 106 no excess showed in 20,000 tables of each setting.
+    10 % (n = 500 to 5,000), ``"pearson"`` up to 3.5, 8 and 14 %.
 
     Answers randomized apart are independent if and only if the reports are. Answers randomized
     together are tested through the expected reports, with a form that leaves out a part of their
     covariance that does not matter in the limit; ``"pearson"`` takes the estimated margins then. At
-    ε = 0.05 the ``"asymptotic"`` test with ``"projected"`` rejected in up to 0.8, 6.8 and 14.4 % of
-    20,000 2 × 2 tables at the levels 1, 5 and 10 % with n = 50, and in up to 1.1, 6.2 and 12.5 %
-    with n = 500. The limit of ``"pearson"`` is far away where answers tell little: it rejected in
-    up to 9, 30 and 46 %. Simulations kept their level. Neither statistic is Pearson's at the
-    maximum of the likelihood: in 400 tables of 300 to 30,000 reports the p-values of
-    ``"projected"`` differed from its by up to 0.013, and by 2e-4 in the median.
+    ε = 0.05 the ``"asymptotic"`` test with ``"projected"`` rejected up to 1.1, 6.8 and 14.4 % of
+    2 × 2 tables with n = 50 or 500. The limit of ``"pearson"`` is far away where answers tell
+    little: it rejected up to 9, 30 and 46 %. Simulations kept their level. Neither statistic is
+    Pearson's at the maximum of the likelihood: in 400 tables of 300 to 30,000 reports the p-values
+    of ``"projected"`` differed from its by up to 0.013, and by 2e-4 in the median.
 
     References
     ----------
@@ -333,7 +321,6 @@ def chi2_contingency(
     hypothesis testing: goodness of fit and independence testing. ICML. arXiv:1602.03090.
     Kifer, D. and Rogers, R. (2017). A new class of private chi-square hypothesis tests. AISTATS,
     PMLR 54:991-1000. arXiv:1610.07662.
-
     Neyman, J. (1959). Optimal asymptotic tests of composite statistical hypotheses. In Probability
     and statistics: the Harald Cramér volume, 213-234. Almqvist and Wiksell.
 

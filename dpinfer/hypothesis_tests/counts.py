@@ -22,6 +22,7 @@ from dpinfer._check import (
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.published import PublishedRows
 from dpinfer.estimation.targets import checked_weights, noisy_vector
+from dpinfer.hypothesis_tests._answers import Found, answer, in_the_limit, simulated
 from dpinfer.hypothesis_tests.models import draws_in_block
 from dpinfer.mechanisms._sums.terms import kinds
 from dpinfer.mechanisms.independent import Mechanism, groups, integer_cells
@@ -90,27 +91,25 @@ def _of_each(x: NoisyValues, target: FloatArray, alternative: Alternative) -> Hy
     if (rows.spread == 0).any():
         raise InvalidParameterError(_NO_NOISE)
     _check_reachable(rows)
-    larger, smaller = rows.larger(x.values), rows.smaller(x.values)
-    distance = np.abs(x.values - rows.target)
-    both = rows.larger(rows.target + distance) + rows.smaller(rows.target - distance)
-    pvalues = {
-        "larger": larger,
-        "smaller": smaller,
-        "two-sided": np.where(distance == 0, 1.0, np.minimum(both, 1.0)),
-    }
+    if alternative == "two-sided":
+        distance = np.abs(x.values - rows.target)
+        both = rows.larger(rows.target + distance) + rows.smaller(rows.target - distance)
+        pvalue = np.where(distance == 0, 1.0, np.minimum(both, 1.0))
+    else:
+        pvalue = getattr(rows, alternative)(x.values)
+    null = ExactNull(
+        partial(_at, rows, "larger"),
+        partial(_at, rows, "smaller"),
+        error=rows.error,
+        atoms=partial(_around, rows),
+    )
     conditional = bool(np.isfinite(rows.threshold).any())
-    return HypothesisResult(
-        name="Test of each value",
-        statistic=(x.values - rows.target) / rows.spread,
-        pvalue=pvalues[alternative],
-        alternative=alternative,
-        method="exact",
-        null_distribution=ExactNull(
-            partial(_at, rows, "larger"),
-            partial(_at, rows, "smaller"),
-            error=rows.error,
-            atoms=partial(_around, rows),
-        ),
+    return answer(
+        "Test of each value",
+        (x.values - rows.target) / rows.spread,
+        (pvalue, null),
+        alternative,
+        "exact",
         uncertainty="noise",
         labels=x.labels,
         notes=("conditional on reaching the threshold",) if conditional else (),
@@ -146,19 +145,7 @@ PairMechanism = Mechanism | tuple[Mechanism | None, Mechanism | None] | None
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NoiseOnly:
-    """Deviations from the values under the null hypothesis, and the laws of their noise.
-
-    Parameters
-    ----------
-    deviation : array of float, shape () or (k,)
-        Estimates less values under the null hypothesis.
-    magnitude : array of float
-        Size of the terms of which they are sums, of that shape.
-    laws : list of NoiseLaw
-        Distinct laws of the noise, none of which is certain to be 0.
-    which : array of int
-        The number of the law of each deviation, of that shape.
-    """
+    """Deviations from the values under the null hypothesis, and the laws of their noise."""
 
     deviation: FloatArray
     magnitude: FloatArray
@@ -217,9 +204,7 @@ def _beyond(problem: NoiseOnly, sign: float, z: FloatArray) -> FloatArray:
     return problem.at_least(t, _ROUNDING * (problem.magnitude + np.abs(t)))
 
 
-def exact(
-    problem: NoiseOnly, alternative: Alternative, simulation: Simulation
-) -> tuple[FloatArray, NullDistribution]:
+def exact(problem: NoiseOnly, alternative: Alternative, simulation: Simulation) -> Found:
     """P-values at the deviations themselves, which going through z would round."""
     null = ExactNull(
         partial(_beyond, problem, 1.0),
@@ -234,23 +219,17 @@ def exact(
     return np.where(np.abs(t) <= problem.slack(t), 1.0, both), null
 
 
-def monte_carlo(
-    problem: NoiseOnly, alternative: Alternative, simulation: Simulation
-) -> tuple[FloatArray, NullDistribution]:
+def monte_carlo(problem: NoiseOnly, alternative: Alternative, simulation: Simulation) -> Found:
     """P-values by simulation; one simulation where all deviations have one law."""
     z = problem.statistic
     laws = [problem.laws[0]] if len(problem.laws) == 1 else [problem.laws[i] for i in problem.which]
     draws = [DrawNoise(law, float(law.std)) for law in laws]
-    null = simulate_null(draws, z, simulation, alternative=alternative)
-    return np.asarray(null.pvalue(z, alternative)), null
+    return simulated(draws, z, alternative, simulation)
 
 
-def asymptotic(
-    problem: NoiseOnly, alternative: Alternative, simulation: Simulation
-) -> tuple[FloatArray, NullDistribution]:
+def asymptotic(problem: NoiseOnly, alternative: Alternative, simulation: Simulation) -> Found:
     """P-values of the normal law with the variance of the noise."""
-    null = AsymptoticNull.normal()
-    return np.asarray(null.pvalue(problem.statistic, alternative)), null
+    return in_the_limit(problem.statistic, alternative)
 
 
 @dataclass(frozen=True, eq=False)
@@ -265,10 +244,11 @@ class DrawNoise:
         return np.asarray(self.law._rvs((size,), rng) / self.spread)
 
 
-NULLS: dict[
-    NoiseOnlyMethod,
-    Callable[[NoiseOnly, Alternative, Simulation], tuple[FloatArray, NullDistribution]],
-] = {"exact": exact, "monte-carlo": monte_carlo, "asymptotic": asymptotic}
+NULLS: dict[NoiseOnlyMethod, Callable[[NoiseOnly, Alternative, Simulation], Found]] = {
+    "exact": exact,
+    "monte-carlo": monte_carlo,
+    "asymptotic": asymptotic,
+}
 """The p-values and the null distribution of each method."""
 
 
@@ -308,16 +288,10 @@ def linear_ztest(
     method : {"exact", "monte-carlo", "asymptotic"}
         ``"exact"``: the law of the weighted sum of the noises, or of the published value.
         ``"monte-carlo"`` simulates it. ``"asymptotic"``: the normal law with its variance.
-    reps : int, default 10_000
-        Number of replicates for ``"monte-carlo"``.
-    rng : None, int or numpy.random.Generator
-        Source of the replicates; an int is a seed.
-    n_jobs : int or None, default 1
-        Number of workers that simulate, as joblib takes it.
-    precision : float, optional
-        Relative standard error of the p-value at which to stop simulating.
-    progress : bool, default False
-        Whether to show a progress bar while simulating.
+    reps, rng, n_jobs, precision, progress
+        Of the simulation: number of replicates, seed, workers, relative standard error of the
+        p-value at which to stop, progress bar. See
+        :func:`~dpinfer.hypothesis_tests.null_distribution`.
 
     Returns
     -------
@@ -340,11 +314,11 @@ def linear_ztest(
 
     Notes
     -----
-    The error of Σ cᵢyᵢ is Σ cᵢeᵢ, whose law is that of :class:`~dpinfer.WeightedSum`. It is
-    symmetric: the two-sided p-value is 2·P(Σ cᵢeᵢ ≥ abs(deviation)), at most 1. ``"asymptotic"`` is
-    exact for Gaussian noise. For three Laplace or geometric noises of ε = 0.05, 0.2 or 1 it rejects
-    up to 2.1, 6.4 and 12.6 % at levels 1, 5 and 10 %, and more for fewer; the other methods keep
-    every level.
+    The error of Σ cᵢyᵢ is Σ cᵢeᵢ, whose law is that of :class:`~dpinfer.WeightedSum`.
+    It is symmetric: the two-sided p-value is 2·P(Σ cᵢeᵢ ≥ abs(deviation)), at most 1.
+    ``"asymptotic"`` is exact for Gaussian noise; for three Laplace or geometric noises of ε = 0.05
+    to 1 it rejects up to 2.1, 6.4 and 12.6 % at levels 1, 5 and 10 %, and more for fewer. The other
+    methods keep every level.
 
     Where values were published because they reached a threshold τ, the test of each is conditional
     on that: its p-value is P(value + e ≥ y)/P(value + e ≥ τ) for ``"larger"``. Clamped values keep
@@ -381,15 +355,24 @@ def linear_ztest(
             )
         if rule is not None or (method == "exact" and x.weights is None):
             return _of_each(x, target, alternative)
-        found, magnitude, rows = x, np.abs(x.values), x.labels
+        tested, magnitude, rows = x, np.abs(x.values), x.labels
     else:
         table = as_table(weights, "weights")
         matrix = checked_weights(table, x.labels, len(x))
         rows = table.index if hasattr(table, "columns") else None
         target = _target(value, rows, matrix.shape[:-1])
-        found, magnitude = x.linear(matrix), np.abs(np.atleast_2d(matrix)) @ np.abs(x.values)
-    problem = _deviations(found, magnitude, target)
-    return _result("Test of a linear function", problem, alternative, method, simulation, rows)
+        tested, magnitude = x.linear(matrix), np.abs(np.atleast_2d(matrix)) @ np.abs(x.values)
+    problem = _deviations(tested, magnitude, target)
+    found = NULLS[method](problem, alternative, simulation)
+    return answer(
+        "Test of a linear function",
+        problem.statistic,
+        found,
+        alternative,
+        method,
+        uncertainty="noise",
+        labels=rows,
+    )
 
 
 def counts_2indep(
@@ -423,16 +406,10 @@ def counts_2indep(
     method : {"exact", "monte-carlo", "asymptotic"}
         ``"exact"``: the law of the difference of the noises. ``"monte-carlo"`` simulates it.
         ``"asymptotic"``: the normal law with its variance.
-    reps : int, default 10_000
-        Number of replicates for ``"monte-carlo"``.
-    rng : None, int or numpy.random.Generator
-        Source of the replicates; an int is a seed.
-    n_jobs : int or None, default 1
-        Number of workers that simulate, as joblib takes it.
-    precision : float, optional
-        Relative standard error of the p-value at which to stop simulating.
-    progress : bool, default False
-        Whether to show a progress bar while simulating.
+    reps, rng, n_jobs, precision, progress
+        Of the simulation: number of replicates, seed, workers, relative standard error of the
+        p-value at which to stop, progress bar. See
+        :func:`~dpinfer.hypothesis_tests.null_distribution`.
 
     Returns
     -------
@@ -472,9 +449,15 @@ def counts_2indep(
     x, y = noisy_pair(count1, count2, mechanism, ("count1", "count2"))
     whole = x if x.shape else y
     problem = differences(x, y, whole.setting(value, "value", ge=-_LARGEST, le=_LARGEST))
-    labels = x.labels if x.labels is not None else y.labels
-    name = "Test of two counts"
-    return _result(name, problem, alternative, method, simulation, labels)
+    return answer(
+        "Test of two counts",
+        problem.statistic,
+        NULLS[method](problem, alternative, simulation),
+        alternative,
+        method,
+        uncertainty="noise",
+        labels=x.labels if x.labels is not None else y.labels,
+    )
 
 
 def differences(x: NoisyValues, y: NoisyValues, shift: FloatArray) -> NoiseOnly:
@@ -503,29 +486,6 @@ def differences(x: NoisyValues, y: NoisyValues, shift: FloatArray) -> NoiseOnly:
     )
     _check_noise(problem)
     return problem
-
-
-def _result(
-    name: str,
-    problem: NoiseOnly,
-    alternative: Alternative,
-    method: NoiseOnlyMethod,
-    simulation: Simulation,
-    labels: pd.Index | None,
-) -> HypothesisResult:
-    """Test, and say what was tested."""
-    pvalue, null = NULLS[method](problem, alternative, simulation)
-    return HypothesisResult(
-        name=name,
-        statistic=problem.statistic,
-        pvalue=pvalue,
-        alternative=alternative,
-        method=method,
-        null_distribution=null,
-        uncertainty="noise",
-        mc_error=null.mc_error(problem.statistic, alternative),
-        labels=labels,
-    )
 
 
 def _check_noise(problem: NoiseOnly) -> None:
@@ -625,16 +585,10 @@ def counts_paired(
         By default exact for ``"max"``, and Monte Carlo for ``"chi2"``, for which there is no exact
         law here. ``"asymptotic"``, for ``"chi2"`` only, is χ² with k degrees of freedom: exact for
         Gaussian noise, a limit for many cells otherwise.
-    reps : int, default 10_000
-        Number of replicates for ``"monte-carlo"``.
-    rng : None, int or numpy.random.Generator
-        Source of the replicates; an int is a seed.
-    n_jobs : int or None, default 1
-        Number of workers that simulate, as joblib takes it.
-    precision : float, optional
-        Relative standard error of the p-value at which to stop simulating.
-    progress : bool, default False
-        Whether to show a progress bar while simulating.
+    reps, rng, n_jobs, precision, progress
+        Of the simulation: number of replicates, seed, workers, relative standard error of the
+        p-value at which to stop, progress bar. See
+        :func:`~dpinfer.hypothesis_tests.null_distribution`.
 
     Returns
     -------
@@ -654,11 +608,9 @@ def counts_paired(
     Notes
     -----
     With the differences d and the laws of their noises, P(max abs(e)/σ < t) is the product of the
-    P(abs(eᵢ) < t·σᵢ) over the cells.
-
-    ``"asymptotic"`` needs many cells where the noise is not Gaussian: with three cells and Laplace
-    or geometric noise of ε = 0.05, 0.2 or 1 it rejects up to 4.1, 8.1 and 12.4 % at levels 1, 5 and
-    10 %. The other methods keep every level.
+    P(abs(eᵢ) < t·σᵢ) over the cells. ``"asymptotic"`` needs many cells where the noise is not
+    Gaussian: with three cells and Laplace or geometric noise of ε = 0.05 to 1 it rejects up to 4.1,
+    8.1 and 12.4 % at levels 1, 5 and 10 %. The other methods keep every level.
 
     Examples
     --------
@@ -680,15 +632,13 @@ def counts_paired(
     name = checked_method(method, chosen)
     value = STATISTICS[chosen](problem.statistic)
     null = _NULLS[name](problem, chosen, value, simulation)
-    return HypothesisResult(
-        name="Test of two tables",
-        statistic=value,
-        pvalue=null.pvalue(value, "larger"),
-        alternative="larger",
-        method=name,
-        null_distribution=null,
+    return answer(
+        "Test of two tables",
+        value,
+        (null.pvalue(value, "larger"), null),
+        "larger",
+        name,
         uncertainty="noise",
-        mc_error=null.mc_error(value, "larger"),
         notes=(f"{problem.deviation.size} cells, {chosen} statistic",),
     )
 
@@ -721,17 +671,7 @@ STATISTICS: dict[Statistic, Callable[[FloatArray], FloatArray]] = {
 
 @dataclass(frozen=True, eq=False)
 class DrawTables:
-    """Draws a statistic of differences that are noise, and perhaps a shift besides.
-
-    Parameters
-    ----------
-    laws, which
-        As for :class:`NoiseOnly`.
-    statistic : {"max", "chi2"}
-        What to compute.
-    shift : float or array of float, shape (k,)
-        What the differences are without noise, in standard deviations of their noise.
-    """
+    """Draws a statistic of differences that are noise, and perhaps a shift besides."""
 
     laws: list[NoiseLaw]
     which: NDArray[np.intp]

@@ -36,7 +36,10 @@ _SMALLEST_MARGIN = 1e-150
 """Probabilities of rows and columns whose product is still a float64."""
 
 _ROUNDING = 1e-9
-"""Allowed deviation from 1 of the sum of probabilities."""
+"""Relative error allowed to sums that are known, of probabilities or of counts."""
+
+_NO_NOISE = 1e-12
+"""Share of the variance of cells below which that of their sum is rounding."""
 
 
 class NullModel(ABC):
@@ -343,6 +346,22 @@ def _shares(value: FloatArray, name: str = "value") -> FloatArray:
 
 
 # Checks of what was published with noise: the laws of two samples, and totals.
+
+
+def check_total(x: NoisyValues, total: float, name: str = "nobs") -> None:
+    """Refuse values whose sum has no noise and is not what it is known to be."""
+    everything = x if x.weights is None else x.linear(np.ones((1, len(x))))
+    if everything.variance.sum() <= _NO_NOISE * x.variance.sum():
+        check_sums(x.values.sum(), total, x.name, name, np.abs(x.values).sum())
+
+
+def check_sums(found: Any, wanted: Any, name: str, other: str, size: Any = 0.0) -> None:
+    """Refuse sums without noise that are not what they are known to be."""
+    if np.any(np.abs(found - wanted) > _ROUNDING * np.maximum(np.abs(wanted), size)):
+        raise InvalidParameterError(
+            f"{name} must add up to {other} where there is no noise, got {found} instead of "
+            f"{wanted}"
+        )
 
 
 def law_pair(

@@ -332,7 +332,7 @@ def asymptotic(problem: Problem) -> NullDistribution:
     """Return the law in the limit of large counts, with the variance of the noise in it."""
     model, noise = problem.model, problem.noise
     if problem.name == "z":
-        return AsymptoticNull.normal(np.sqrt(1.0 + noise.variance / np.square(spread(model))))
+        return _one_count(problem).limit()
     if problem.name == "projected":
         return AsymptoticNull.chi2(model.expected.size - 1)
     if problem.name is None:

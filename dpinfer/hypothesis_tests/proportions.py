@@ -57,19 +57,17 @@ def proportions_ztest(
     Parameters
     ----------
     count : float, array of shape (m,), Series, Release or estimate
-        The published counts: the number of successes plus noise, not clamped since. They may be
-        negative or exceed ``nobs``. A release or a fit carries the law of its noise.
+        The published counts: successes plus noise, not clamped since. They may be negative or
+        exceed ``nobs``. A release or a fit carries the law of its noise.
     nobs : int, array of shape (m,), Series, Release or estimate
         The number of trials behind each count: public and >= 1, or published with noise.
     value : float, array of shape (m,) or Series
         The proportion under the null hypothesis, in (0, 1).
     mechanism : NoiseLaw, sequence of NoiseLaw or RandomizedResponse
         The law of the noise: one for all counts, or one for each; left out where ``count`` carries
-        it. With randomized response of two categories ``count`` is the number of reports
-        "success", which has no more noise.
+        it. With randomized response of two categories ``count`` is the number of reports "success".
     nobs_mechanism : NoiseLaw or sequence of NoiseLaw, optional
-        The law of the noise in ``nobs``, where that was published with noise and does not carry
-        it.
+        The law of the noise in ``nobs``, where that has noise and does not carry its law.
     nobs_is_total : bool, default False
         Whether ``count`` is a summand of ``nobs``, its noise included. ``nobs_mechanism`` is then
         the noise of the other summands; :class:`WeightedSum` adds up several. Where both carry
@@ -77,25 +75,19 @@ def proportions_ztest(
     alternative : {"two-sided", "larger", "smaller"}
         Whether the proportion differs from ``value``, exceeds it, or falls short of it.
     method : {"exact", "monte-carlo", "asymptotic", "plug-in", "unbiased"}
-        Where the null distribution comes from: ``"exact"`` sums the binomial probabilities
-        against the tail of the noise, ``"monte-carlo"`` simulates, ``"asymptotic"`` is the limit
-        for many trials, with the variance of the noise in it. Where ``nobs`` is noisy, ``"exact"``
-        holds whatever the true number of trials, and ``"plug-in"`` and the others take it to be
-        the published one. ``"unbiased"``, where ``nobs`` is known, is exact too, and weighs the
-        two sides so that a two-sided test has its least power at ``value``.
+        ``"exact"`` sums the binomial probabilities against the tail of the noise, ``"monte-carlo"``
+        simulates, ``"asymptotic"`` is the limit for many trials, with the variance of the noise in
+        it. Where ``nobs`` is noisy, ``"exact"`` holds whatever the true number of trials;
+        ``"plug-in"`` and the others take it to be the published one. ``"unbiased"``, where ``nobs``
+        is known, is exact too, and weighs the two sides so that a two-sided test has its least
+        power at ``value``.
     nuisance_alpha : float, default 1e-4
-        Probability in (0, 0.5) with which the confidence set for the true number of trials may
-        miss it. Used where ``nobs`` is noisy.
-    reps : int, default 10_000
-        Number of replicates for ``"monte-carlo"``.
-    rng : None, int or numpy.random.Generator
-        Source of the replicates; an int is a seed. A generator is asked for a seed once.
-    n_jobs : int or None, default 1
-        Number of workers that simulate, as joblib takes it.
-    precision : float, optional
-        Relative standard error of the p-value at which to stop simulating.
-    progress : bool, default False
-        Whether to show a progress bar while simulating.
+        Probability in (0, 0.5) with which the confidence set for a noisy number of trials may miss
+        the true one.
+    reps, rng, n_jobs, precision, progress
+        Of the simulation: number of replicates, seed, workers, relative standard error of the
+        p-value at which to stop, progress bar. See
+        :func:`~dpinfer.hypothesis_tests.null_distribution`.
 
     Returns
     -------
@@ -113,50 +105,41 @@ def proportions_ztest(
 
     Notes
     -----
-    The statistic is z = (count/n - p)/√(p(1-p)/n), that of the z test without noise: it is the
-    null distribution that differs. With T = X + e, X ~ Binomial(n, p) and e the noise,
+    The statistic is that of the z test without noise, z = (count/n - p)/√(p(1-p)/n); its null
+    distribution differs. With T = X + e, X ~ Binomial(n, p) and e the noise,
     P(T >= t) = Σ_k P(X = k)·P(e >= t - k). The two-sided p-value is P(abs(z*) >= abs(z)). For
     whole-numbered noise with a log-concave law the one-sided exact test is the most powerful one
-    based on the published count (Awan and Slavković 2018). The normal null distribution is
-    N(0, 1 + v/(n p (1-p))) with v the variance of the noise. It errs in the tails where the noise
-    dominates, and where n·p·(1-p) is small: with 50, 500 or 5,000 trials, p = 0.05 or 0.5 and
-    Laplace or geometric noise of ε = 0.05, 0.2 or 1 it rejects up to 2.7, 7.5 and 12.9 % at levels
-    1, 5 and 10 %. With Gaussian noise of standard deviation 5 to 106 no excess showed in 20,000
-    simulations of each.
+    based on the published count (Awan and Slavković 2018). The limit is N(0, 1 + v/(n p (1-p)))
+    with v the variance of the noise. It errs in the tails where the noise dominates or n·p·(1-p) is
+    small: with 50 to 5,000 trials, p = 0.05 or 0.5 and Laplace or geometric noise of ε = 0.05 to 1
+    it rejects up to 2.7, 7.5 and 12.9 % at levels 1, 5 and 10 %; with Gaussian noise of standard
+    deviation 5 to 106 no excess showed in 20,000 simulations of each.
 
-    With b of R replicates at least as extreme as observed, the Monte Carlo p-value is
-    (1 + b)/(R + 1). Replicates are drawn in blocks, each from its own child of the seed: how many
-    of them fall on each count by one multinomial draw, then the noise.
-
-    ``"unbiased"``: with g(t) = E[(X - np); T >= t] on the upper side of its maximum and
-    E[(np - X); T <= t] on the lower one, the two-sided p-value is P(g(T) <= g(count)) at ``value``.
-    A test that rejects both ends has a power whose slope at ``value`` is zero where they have the
-    same g; whole-numbered noise comes as near to it as its atoms allow. The level holds with any
-    noise. With Tulap noise it is the uniformly most powerful unbiased test among all that are
-    private with that budget (Awan and Slavković 2020): with n = 20, value 0.3, ε = 1 and level 0.05
-    it finds 0.1 with a probability of 0.394, the exact test with 0.33. One-sided p-values are those
-    of ``"exact"``, which with Tulap noise is the most powerful one.
+    ``"unbiased"``: with g(t) = E[(X - np); T >= t] on the upper side of its maximum and E[(np - X);
+    T <= t] on the lower one, the two-sided p-value is P(g(T) <= g(count)) at ``value``. A test that
+    rejects both ends has a power of slope zero at ``value`` where they have the same g;
+    whole-numbered noise comes as near to it as its atoms allow. The level holds with any noise.
+    With Tulap noise it is the uniformly most powerful unbiased test among all that are private with
+    that budget (Awan and Slavković 2020). One-sided p-values are those of ``"exact"``.
 
     Where ``nobs`` is noisy, the statistic is T/√(nobs·p(1-p)) with T = count - p·nobs, and nobs at
     least 1 in the root. Given the true number n of trials T is X - n·p plus noise of a known law.
     ``nobs`` gives a confidence set for n that misses it with probability β = ``nuisance_alpha``;
     the exact p-value is the largest chance over it of a plug-in p-value as small as the observed
-    one, plus β (Berger and Boos 1994, Lloyd 2008; the order is that of :func:`poisson_2indep`). It
-    never rejects a true null hypothesis with a probability above the level. All numbers in the set
-    are looked at if there are at most 4,096; otherwise a grid, refined around its maximum.
-    ``"plug-in"`` and ``"monte-carlo"`` can exceed their level, most where n·p is small: with 50
-    trials, geometric noise of ε = 1 in ``count`` and in the other summands of ``nobs``, and p =
-    0.01, the one-sided plug-in test rejects 8.3 % at level 5 %, and with p = 0.02 the two-sided one
-    11.9 % at level 10 %. With 500 trials, or ε = 0.2, and p between 0.02 and 0.5 no excess showed
-    in 6,000 simulations. The normal limit rejects up to 2.7, 7.0 and 12.4 % at levels 1, 5 and 10 %
-    with Laplace or geometric noise and few successes (50 trials, p = 0.05).
+    one, plus β (Berger and Boos 1994, Lloyd 2008; the order is that of :func:`poisson_2indep`): the
+    level is never exceeded. All numbers in the set are looked at if there are at most 4,096;
+    otherwise a grid, refined around its maximum. ``"plug-in"`` and ``"monte-carlo"`` can exceed
+    their level where n·p is small: with 50 trials, geometric noise of ε = 1 in ``count`` and in the
+    other summands of ``nobs``, and p = 0.01, the one-sided plug-in test rejects 8.3 % at level 5 %;
+    with 500 trials, or ε = 0.2, and p between 0.02 and 0.5 no excess showed in 6,000 simulations.
+    The limit rejects up to 2.7, 7.0 and 12.4 % at levels 1, 5 and 10 % with Laplace or geometric
+    noise and few successes (50 trials, p = 0.05).
 
     Through randomized response that keeps the answer with probability π, the reports "success"
     have the proportion π·p + (1-π)(1-p): they are tested for that. ``"asymptotic"`` is off there as
-    for any binomial count, with 50 reports up to 1.4, 6.6 and 12.7 % at levels 1, 5 and 10 %.
+    for any binomial count, with 50 reports up to 1.4, 6.6 and 12.7 %.
 
-    The test assumes that the count was published whatever its value. It does not hold for counts
-    that were published because they passed a threshold.
+    The test does not hold for counts that were published because they passed a threshold.
 
     References
     ----------
@@ -170,21 +153,16 @@ def proportions_ztest(
     Lloyd, C. J. (2008). Exact p-values for discrete models obtained by estimation and
     maximization. Australian & New Zealand Journal of Statistics 50, 329-345.
     doi:10.1111/j.1467-842X.2008.00520.x.
-    Ashmead, R., Leclerc, P. and Sexton, W. (2019). An Introduction to Differential Privacy, JSM
-    tutorial, Example 4.3.
 
     Examples
     --------
     >>> from dpinfer.mechanisms import Geometric, Laplace
-    >>> noise = Laplace.from_epsilon(0.5)
-    >>> statistic, pvalue = proportions_ztest(34.21, 100, 0.255, mechanism=noise)
-    >>> statistic.round(4), pvalue.round(8)
+    >>> result = proportions_ztest(34.21, 100, 0.255, mechanism=Laplace.from_epsilon(0.5))
+    >>> result.statistic.round(4), result.pvalue.round(8)
     (np.float64(1.9983), np.float64(0.09224256))
 
-    Without noise the p-value would be 0.0457. Rejecting where that falls below 0.05 has a true
-    size of
+    Without noise the p-value would be 0.0457. Rejecting where that is below 0.05 has a true size of
 
-    >>> result = proportions_ztest(34.21, 100, 0.255, mechanism=noise)
     >>> result.null_distribution.pvalue(1.959964).round(4)
     np.float64(0.0984)
 
@@ -278,7 +256,7 @@ def poisson_ztest(
     Parameters
     ----------
     count : float, array of shape (m,), Series, Release or estimate
-        The published counts: the number of events plus noise, not clamped since.
+        The published counts: events plus noise, not clamped since.
     exposure : float, array of shape (m,) or Series
         The public exposure behind each count, > 0: person-years, area, time.
     value : float, array of shape (m,) or Series
@@ -291,16 +269,10 @@ def poisson_ztest(
     method : {"exact", "monte-carlo", "asymptotic"}
         ``"exact"`` sums the Poisson probabilities against the tail of the noise, ``"monte-carlo"``
         simulates, ``"asymptotic"`` is the limit for many events, with the variance of the noise.
-    reps : int, default 10_000
-        Number of replicates for ``"monte-carlo"``.
-    rng : None, int or numpy.random.Generator
-        Source of the replicates; an int is a seed.
-    n_jobs : int or None, default 1
-        Number of workers that simulate, as joblib takes it.
-    precision : float, optional
-        Relative standard error of the p-value at which to stop simulating.
-    progress : bool, default False
-        Whether to show a progress bar while simulating.
+    reps, rng, n_jobs, precision, progress
+        Of the simulation: number of replicates, seed, workers, relative standard error of the
+        p-value at which to stop, progress bar. See
+        :func:`~dpinfer.hypothesis_tests.null_distribution`.
 
     Returns
     -------
@@ -317,11 +289,10 @@ def poisson_ztest(
     -----
     The statistic is z = (count - μ)/√μ with μ = exposure·value. With T = X + e, X ~ Poisson(μ) and
     e the noise, P(T >= t) = Σ_k P(X = k)·P(e >= t - k). The two-sided p-value is
-    P(abs(T - μ) >= abs(count - μ)). The normal law is N(0, 1 + v/μ) with v the variance of the
-    noise; it errs where μ is small and in the tails where the noise dominates: with μ from 2.5 to
-    2,500 and Laplace or geometric noise of ε = 0.05, 0.2 or 1 it rejects up to 2.7, 7.8 and 13.4 %
-    at levels 1, 5 and 10 %, with discrete Gaussian noise of standard deviation 5 and μ = 2.5 1.3,
-    5.9 and 11.5 %. The other methods keep every level.
+    P(abs(T - μ) >= abs(count - μ)). The limit is N(0, 1 + v/μ) with v the variance of the noise; it
+    errs where μ is small and in the tails where the noise dominates: with μ from 2.5 to 2,500 and
+    Laplace or geometric noise of ε = 0.05 to 1 it rejects up to 2.7, 7.8 and 13.4 % at levels 1, 5
+    and 10 %. The other methods keep every level.
 
     Examples
     --------

@@ -19,6 +19,7 @@ from dpinfer._check import (
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.published import LARGEST_NOBS, SMALLEST_VALUE, common_shape
 from dpinfer.estimation.unknown_trials import LARGEST_TRIALS, UnknownTrials
+from dpinfer.hypothesis_tests._answers import answer
 from dpinfer.hypothesis_tests._plug_in import NULLS as NOISY_TRIALS_NULLS
 from dpinfer.hypothesis_tests._plug_in import Method as NoisyTrialsMethod
 from dpinfer.hypothesis_tests._plug_in import run
@@ -59,8 +60,8 @@ def proportions_2indep(
     Parameters
     ----------
     count1, count2 : float, array of shape (m,), Series, Release or fit
-        The published counts of successes, not clamped or rounded since. They may be negative. In
-        each row the errors of both samples must be independent.
+        The published counts of successes, not clamped or rounded since, maybe negative; in each row
+        the errors of both samples are independent.
     nobs1, nobs2 : int, array of shape (m,), Series, Release or fit
         The numbers of trials, >= 1; where they are noisy, any numbers up to 1e12 in size. Whether
         a count is a summand of numbers that carry their own law is known.
@@ -84,16 +85,10 @@ def proportions_2indep(
         Where the numbers of trials are noisy, the last two exist.
     nuisance_alpha : float, default 1e-4
         Probability in (0, 0.5) with which the confidence set may miss the common proportion.
-    reps : int, default 10_000
-        Number of replicates for ``"monte-carlo"``.
-    rng : None, int or numpy.random.Generator
-        Source of the replicates; an int is a seed.
-    n_jobs : int or None, default 1
-        Number of workers that simulate, as joblib takes it.
-    precision : float, optional
-        Relative standard error of the p-value at which to stop simulating.
-    progress : bool, default False
-        Whether to show a progress bar while simulating.
+    reps, rng, n_jobs, precision, progress
+        Of the simulation: number of replicates, seed, workers, relative standard error of the
+        p-value at which to stop, progress bar. See
+        :func:`~dpinfer.hypothesis_tests.null_distribution`.
 
     Returns
     -------
@@ -119,39 +114,31 @@ def proportions_2indep(
     variance at the pooled estimate plus the noise, and takes the chance of one as small as the
     observed one (Lloyd 2008). The total count1 + count2, whose law depends on p only, gives an
     exact confidence interval for p that misses it with probability β = ``nuisance_alpha``; the
-    p-value is the maximum of that chance over it, plus β (Berger and Boos 1994). It never rejects a
-    true null hypothesis with a probability above the level. The maximum is certified by branch and
-    bound: in the angle asin(√p) the slope and the curvature of the probability are bounded through
-    the Fisher information 4·(nobs1 + nobs2). What is reported is the upper bound, at most max(β/2,
-    2e-5) above the maximum. Where the tables would exceed 8.4e6 entries (equal samples beyond some
-    20,000 with geometric noise of scale 2, beyond 1,000 with Laplace noise of that scale), or one
-    noise is whole and the other continuous, outcomes are ordered by abs(D): the level holds as
-    well, with less power where p is small. By enumeration with 60 and 60 trials, p = 0.05 and 0.25,
-    level 5 % and geometric noise of scale 1, the power is 0.80; ordered by abs(D) it is 0.56.
+    p-value is the maximum of that chance over it, plus β (Berger and Boos 1994): the level is never
+    exceeded. The maximum is certified by branch and bound: in the angle asin(√p) the slope and the
+    curvature of the probability are bounded through the Fisher information 4·(nobs1 + nobs2). What
+    is reported is the upper bound, at most max(β/2, 2e-5) above the maximum. Where the tables would
+    exceed 8.4e6 entries (equal samples beyond some 20,000 with geometric noise of scale 2, beyond
+    1,000 with Laplace noise of that scale), or one noise is whole and the other continuous,
+    outcomes are ordered by abs(D): the level holds as well, with less power where p is small (0.56
+    in place of 0.80 with 60 and 60 trials, p = 0.05 and 0.25, level 5 % and geometric noise of
+    scale 1).
 
     ``"plug-in"`` and ``"monte-carlo"`` take the estimate as the true value and can exceed their
     level, though little: by enumeration with geometric noise of ε = 1, the plug-in test of samples
     of 20 and 24, or 50 and 60, rejects at most 1.1, 5.3 and 10.9 % at levels 1, 5 and 10 % (p from
-    0.02 to 0.5). With 50 to 5,000 trials, p = 0.05 or 0.5 and four laws of noise at ε = 0.05, 0.2
-    and 1 no excess showed in 1,000 simulations of each. Smaller samples and less noise were not
-    measured. The normal limit lacks the tails of Laplace or geometric noise: there it rejects up to
-    2.6, 6.2 and 11.3 %; through randomized response of ε = 1, with samples of 50 and 10, up to 1.5,
-    6.2 and 10.7 %.
+    0.02 to 0.5). Smaller samples and less noise were not measured. The limit lacks the tails of
+    Laplace or geometric noise: there it rejects up to 2.6, 6.2 and 11.3 %; through randomized
+    response of ε = 1, with samples of 50 and 10, up to 1.5, 6.2 and 10.7 %.
 
     With noisy numbers of trials the statistic compares products, count1·nobs2 - count2·nobs1,
     which need no ratio of noisy numbers. Where their noise is as large as they, ``"asymptotic"``
-    is not to be used: with 50 trials and Gaussian noise of standard deviation 106 it rejects 15, 19
-    and 23 % at levels 1, 5 and 10 %, and 19, 22 and 26 % where the counts are summands of them.
-    ``"monte-carlo"`` rejects less than the level there.
+    is not to be used: with 50 trials and Gaussian noise of standard deviation 106 it rejects up to
+    19, 22 and 26 %. ``"monte-carlo"`` rejects less than the level there.
 
     References
     ----------
-    Berger, R. L. and Boos, D. D. (1994). P values maximized over a confidence set for the nuisance
-    parameter. Journal of the American Statistical Association 89, 1012-1016.
-    doi:10.1080/01621459.1994.10476836.
-    Lloyd, C. J. (2008). Exact p-values for discrete models obtained by estimation and
-    maximization. Australian & New Zealand Journal of Statistics 50, 329-345.
-    doi:10.1111/j.1467-842X.2008.00520.x.
+    Berger and Boos (1994) and Lloyd (2008): see :func:`proportions_ztest`.
 
     Examples
     --------
@@ -199,28 +186,22 @@ def proportions_2indep(
         samples=(first, second),
         nuisance_alpha=nuisance_alpha,
         shape=shape,
-        labels=pair[0].labels,
     )
-    pvalue, null = NULLS[method](test, alternative, simulation)
-    statistic = test.statistic.reshape(test.shape)
-    total = (test.samples[0].nobs + test.samples[1].nobs).reshape(test.shape)
+    estimated = "p-values take the estimated common proportion as the true one"
     notes = {
         "exact": f"p-values hold whatever the common proportion; they include {nuisance_alpha:g} "
         "for that",
-        "plug-in": "p-values take the estimated common proportion as the true one",
-        "monte-carlo": "p-values take the estimated common proportion as the true one",
+        "plug-in": estimated,
+        "monte-carlo": estimated,
     }
-    return HypothesisResult(
-        name="Test of two proportions",
-        statistic=statistic,
-        pvalue=pvalue,
-        alternative=alternative,
-        method=method,
-        null_distribution=null,
-        uncertainty="noise+sampling",
-        nobs=total,
-        mc_error=null.mc_error(statistic, alternative),
-        labels=test.labels,
+    return answer(
+        "Test of two proportions",
+        test.statistic.reshape(shape),
+        NULLS[method](test, alternative, simulation),
+        alternative,
+        method,
+        nobs=(first.nobs + second.nobs).reshape(shape),
+        labels=pair[0].labels,
         notes=(notes[method],) if method in notes else (),
     )
 
@@ -300,9 +281,8 @@ def mcnemar(
     Parameters
     ----------
     table : array of shape (2, 2) or (2,), DataFrame, Release or fit
-        The published counts of pairs by first and second answer, row by row, or only those of the
-        two kinds of pairs whose answers differ: ``table[0, 1]`` and ``table[1, 0]``. The errors of
-        these two must be independent.
+        The published counts of pairs by first and second answer, or only of the two kinds of pairs
+        whose answers differ, ``table[0, 1]`` and ``table[1, 0]``, whose errors are independent.
     mechanism : NoiseLaw or (NoiseLaw, NoiseLaw), optional
         The law of the noise: one for both of these counts, or a pair; left out where ``table``
         carries its law.
@@ -314,16 +294,10 @@ def mcnemar(
         number, ``"monte-carlo"`` a simulation there, ``"asymptotic"`` the limit for many pairs.
     nuisance_alpha : float, default 1e-4
         Probability in (0, 0.5) with which the confidence set may miss that number.
-    reps : int, default 10_000
-        Number of replicates for ``"monte-carlo"``.
-    rng : None, int or numpy.random.Generator
-        Source of the replicates; an int is a seed.
-    n_jobs : int or None, default 1
-        Number of workers that simulate, as joblib takes it.
-    precision : float, optional
-        Relative standard error of the p-value at which to stop simulating.
-    progress : bool, default False
-        Whether to show a progress bar while simulating.
+    reps, rng, n_jobs, precision, progress
+        Of the simulation: number of replicates, seed, workers, relative standard error of the
+        p-value at which to stop, progress bar. See
+        :func:`~dpinfer.hypothesis_tests.null_distribution`.
 
     Returns
     -------
@@ -340,26 +314,20 @@ def mcnemar(
     -----
     With b and c the two counts, the statistic is z = (b - c)/√(b + c), with b + c at
     least 1; its square is McNemar's. Given the true number m of pairs that differ, (b - c)/2 is
-    Binomial(m, ½) - m/2 plus the noise of (b - c)/2, which is known exactly. The true m is a
-    nuisance parameter, treated as in :func:`poisson_2indep`: the exact p-value is the largest
-    chance of a plug-in p-value as small as the observed one, over a confidence set for m around b +
-    c, plus ``nuisance_alpha`` (Berger and Boos 1994, Lloyd 2008). Without noise it is the exact
-    test of McNemar (1947). ``"plug-in"`` and ``"monte-carlo"`` take b + c as the true number, which
-    has no guarantee; by enumeration with geometric noise of ε = 1 and 2 to 50 such pairs the
-    plug-in test rejects no more than 1.1, 4.7 and 9.3 % at levels 1, 5 and 10 %. ``"asymptotic"``
-    rejects up to 2.2, 6.1 and 12.1 % with 5 to 2,500 such pairs and Laplace or geometric noise of ε
-    = 0.05, 0.2 or 1.
+    Binomial(m, ½) - m/2 plus noise of a known law. The unknown m is treated as in
+    :func:`poisson_2indep`: the exact p-value is the largest chance of a plug-in p-value as small as
+    the observed one, over a confidence set for m around b + c, plus ``nuisance_alpha``. Without
+    noise it is the exact test of McNemar (1947). ``"plug-in"`` and ``"monte-carlo"`` take b + c as
+    the true number, which has no guarantee; by enumeration with geometric noise of ε = 1 and 2 to
+    50 such pairs the plug-in test rejects no more than 1.1, 4.7 and 9.3 % at levels 1, 5 and 10 %.
+    ``"asymptotic"`` rejects up to 2.2, 6.1 and 12.1 % with 5 to 2,500 such pairs and Laplace or
+    geometric noise of ε = 0.05 to 1.
 
     References
     ----------
     McNemar, Q. (1947). Note on the sampling error of the difference between correlated proportions
     or percentages. Psychometrika 12, 153-157. doi:10.1007/BF02295996.
-    Berger, R. L. and Boos, D. D. (1994). P values maximized over a confidence set for the nuisance
-    parameter. Journal of the American Statistical Association 89, 1012-1016.
-    doi:10.1080/01621459.1994.10476836.
-    Lloyd, C. J. (2008). Exact p-values for discrete models obtained by estimation and
-    maximization. Australian & New Zealand Journal of Statistics 50, 329-345.
-    doi:10.1111/j.1467-842X.2008.00520.x.
+    Berger and Boos (1994) and Lloyd (2008): see :func:`proportions_ztest`.
 
     Examples
     --------
@@ -459,16 +427,10 @@ def poisson_2indep(
         ``"monte-carlo"`` a simulation there, ``"asymptotic"`` the limit for many events.
     nuisance_alpha : float, default 1e-4
         Probability in (0, 0.5) with which the confidence set may miss the total.
-    reps : int, default 10_000
-        Number of replicates for ``"monte-carlo"``.
-    rng : None, int or numpy.random.Generator
-        Source of the replicates; an int is a seed.
-    n_jobs : int or None, default 1
-        Number of workers that simulate, as joblib takes it.
-    precision : float, optional
-        Relative standard error of the p-value at which to stop simulating.
-    progress : bool, default False
-        Whether to show a progress bar while simulating.
+    reps, rng, n_jobs, precision, progress
+        Of the simulation: number of replicates, seed, workers, relative standard error of the
+        p-value at which to stop, progress bar. See
+        :func:`~dpinfer.hypothesis_tests.null_distribution`.
 
     Returns
     -------
@@ -483,18 +445,16 @@ def poisson_2indep(
 
     Notes
     -----
-    Given the true total m of events, the first count is binomial(m, w) with
-    w = value·exposure1/(value·exposure1 + exposure2), whatever the rates (Przyborowski and Wilenski
-    1940). The statistic is z = T/√(M w (1-w)) with M = count1 + count2, at least 1, and
-    T = count1 - w·M, whose law given m is known exactly: binomial plus noise. The true m is a
-    nuisance parameter. Since M - m is noise of a known law, all whole numbers m within its upper
-    ``nuisance_alpha``/2 quantile of M form a confidence set. Published pairs are ordered by a
-    plug-in p-value, which takes M for m: the tail of T by a normal law of variance w(1-w)·max(M, 1)
-    plus the noise, which is as good an order and smooth. The exact p-value is the largest chance,
-    over the set, of one as small as the observed one, plus ``nuisance_alpha`` (estimate, then
-    maximise: Berger and Boos 1994, Lloyd 2008). It never rejects a true null hypothesis with a
-    probability above the level. With continuous noise a relative 1e-4 is added, the error of
-    integrals. Without noise it is the conditional binomial test.
+    Given the true total m of events, the first count is binomial(m, w) with w =
+    value·exposure1/(value·exposure1 + exposure2), whatever the rates (Przyborowski and Wilenski
+    1940). The statistic is z = T/√(M w (1-w)) with M = count1 + count2, at least 1, and T = count1
+    - w·M, whose law given m is known exactly: binomial plus noise. Since M - m is noise of a known
+    law, all whole numbers m within its upper ``nuisance_alpha``/2 quantile of M form a confidence
+    set. Published pairs are ordered by a plug-in p-value, which takes M for m: the tail of T by a
+    normal law of variance w(1-w)·max(M, 1) plus the noise. The exact p-value is the largest chance,
+    over the set, of one as small as the observed one, plus ``nuisance_alpha`` (Berger and Boos
+    1994, Lloyd 2008): the level is never exceeded. With continuous noise a relative 1e-4 is added,
+    the error of integrals. Without noise it is the conditional binomial test.
 
     Where the noise has scales of some 25 or more, T itself sets the order, which costs little
     there: the p-value is the largest tail of T over the set. Sets of more than 4,096 numbers are
@@ -504,19 +464,14 @@ def poisson_2indep(
     few events are expected in one group: by enumeration with geometric noise of ε = 1, up to 1.4,
     6.0 and 12.1 % at levels 1, 5 and 10 % for w = 0.2 and 2 to 50 events in all (one-sided, towards
     the rarer events); for w = 0.5 no more than 1.1, 4.7 and 9.3 %. ``"asymptotic"`` lacks the
-    tails of Laplace and geometric noise: with 50, 500 or 5,000 events and ε = 0.05, 0.2 or 1 it
-    rejects up to 2.7, 6.3 and 10.7 %.
+    tails of Laplace and geometric noise: with 50 to 5,000 events and ε = 0.05 to 1 it rejects up to
+    2.7, 6.3 and 10.7 %.
 
     References
     ----------
     Przyborowski, J. and Wilenski, H. (1940). Homogeneity of results in testing samples from Poisson
     series. Biometrika 31, 313-323. doi:10.1093/biomet/31.3-4.313.
-    Berger, R. L. and Boos, D. D. (1994). P values maximized over a confidence set for the nuisance
-    parameter. Journal of the American Statistical Association 89, 1012-1016.
-    doi:10.1080/01621459.1994.10476836.
-    Lloyd, C. J. (2008). Exact p-values for discrete models obtained by estimation and
-    maximization. Australian & New Zealand Journal of Statistics 50, 329-345.
-    doi:10.1111/j.1467-842X.2008.00520.x.
+    Berger and Boos (1994) and Lloyd (2008): see :func:`proportions_ztest`.
 
     Examples
     --------

@@ -186,21 +186,11 @@ _BLOCK = 1 << 22
 
 @dataclass(frozen=True)
 class ColumnErrors:
-    """Errors of k columns of a table with n rows, independent from row to row.
-
-    Parameters
-    ----------
-    columns : list of label
-        The k columns.
-    covariance : array of float, shape (n, k, k)
-        The covariance matrix of the errors in each row.
-    laws : list of NoiseLaw or None
-        The laws of the errors; None where only their variance is known.
-    """
+    """Errors of k columns of a table with n rows, independent from row to row."""
 
     columns: list[Hashable]
-    covariance: FloatArray
-    laws: list[NoiseLaw | None]
+    covariance: FloatArray  # in each row, shape (n, k, k)
+    laws: list[NoiseLaw | None]  # None where only the variance is known
 
     @property
     def std(self) -> FloatArray:
@@ -330,30 +320,13 @@ _WIDEST = 1e-13
 
 @dataclass(frozen=True)
 class Design:
-    """A regression of noisy columns on noisy columns.
+    """A regression of noisy columns on noisy columns."""
 
-    Parameters
-    ----------
-    model : statsmodels WLS
-        The published response, design matrix and weights, with their names and labels.
-    loadings : array of float, shape (n, 1 + p, k)
-        How the errors of the k noisy columns enter the response (first) and the p columns of the
-        design matrix, in each row.
-    errors : ColumnErrors
-        The errors of the noisy columns.
-    labelled : bool
-        Whether results carry the names of the columns.
-    spec : object, optional
-        What builds the design matrix of other data, where the model came from a formula.
-    notes : tuple of str
-        Remarks for the summary.
-    """
-
-    model: Any
-    loadings: FloatArray
+    model: Any  # a WLS of statsmodels: published response, design matrix, weights, names, labels
+    loadings: FloatArray  # of the errors in response and p columns, shape (n, 1 + p, k)
     errors: ColumnErrors
-    labelled: bool
-    spec: Any = None
+    labelled: bool  # whether results carry the names of the columns
+    spec: Any = None  # what builds the design matrix of other data, for a formula
     notes: tuple[str, ...] = ()
 
     @property

@@ -23,29 +23,14 @@ class Moments:
 
     Normal equations square the condition number of the covariates; here they are well conditioned
     before the noise is taken off, whatever the units and the means of the columns.
-
-    Parameters
-    ----------
-    response : array of float, shape (n,)
-        Published response, in units of its largest entry.
-    covariates : array of float, shape (n, p)
-        Published covariates.
-    errors : array of float, shape (n, 1 + p, 1 + p)
-        Covariance matrices of the errors of response (first) and covariates.
-    weights : array of float, shape (n,)
-        Weights with mean 1.
-    to_units : array of float, shape (1 + p, 1 + p)
-        The matrix that (response, covariates) of the design were multiplied with.
-    noisy : array of bool, shape (p,)
-        Which columns of the design matrix have errors.
     """
 
-    response: FloatArray
-    covariates: FloatArray
-    errors: FloatArray
-    weights: FloatArray
-    to_units: FloatArray
-    noisy: NDArray[np.bool_]
+    response: FloatArray  # in units of its largest entry, shape (n,)
+    covariates: FloatArray  # shape (n, p)
+    errors: FloatArray  # covariance matrices, response first, shape (n, 1 + p, 1 + p)
+    weights: FloatArray  # with mean 1
+    to_units: FloatArray  # what (response, covariates) of the design were multiplied with
+    noisy: NDArray[np.bool_]  # columns of the design matrix that have errors, shape (p,)
 
     @classmethod
     def of(cls, design: Design) -> Moments:
@@ -90,20 +75,10 @@ _CLEAR = 4.0
 
 @dataclass(frozen=True)
 class Solution:
-    """Coefficients that solve corrected normal equations, in the coordinates of the moments.
-
-    Parameters
-    ----------
-    moments : Moments
-        What the equations are about.
-    factor : float
-        What the covariances of the errors were multiplied with: 1 in the method of moments.
-    notes : tuple of str
-        Remarks for the summary.
-    """
+    """Coefficients that solve corrected normal equations, in the coordinates of the moments."""
 
     moments: Moments
-    factor: float
+    factor: float  # of the covariances of the errors: 1 in the method of moments
     notes: tuple[str, ...] = ()
 
     @cached_property

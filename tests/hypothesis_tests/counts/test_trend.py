@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import special, stats
 from statsmodels.stats.contingency_tables import Table
 
-from dpinfer import noisy
+from dpinfer import combine, noisy
 from dpinfer.errors import DPInferError, InvalidParameterError
 from dpinfer.hypothesis_tests import counts_trend, proportions_trend
 from dpinfer.mechanisms import (
@@ -447,3 +447,52 @@ def test_selected_counts_are_refused():
     for call in (partial(counts_trend, nobs=80), partial(proportions_trend, nobs=[90] * 3)):
         with pytest.raises(InvalidParameterError, match="does not take values that were selected"):
             call(x)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: counts_trend([18, 25, 33], 120, mechanism=Exact()), "count must add up to nobs"),
+        (lambda: counts_trend(cells_of_known_total(), 121), "must add up to nobs"),
+        (
+            lambda: counts_trend([8, 5, 3], 16, shares=[1, 1e-120, 1e-300], mechanism=LAW),
+            "shares must not be so unequal",
+        ),
+        (
+            lambda: counts_trend([8, 5, 3], 16, [0, 1e-300, 2e-300], mechanism=LAW),
+            "scores must differ, by more than 1e-50",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused(call, message):
+    with pytest.raises(InvalidParameterError, match=message):
+        call()
+
+
+LAW = Geometric(scale=2.0)
+
+
+def cells_of_known_total():
+    """Estimates of three cells whose published total 120 has no noise."""
+    workload = np.vstack([np.eye(3), np.ones(3)])
+    return combine(
+        np.array([35.0, 41, 46, 120]),
+        workload=workload,
+        mechanism=[LAW, LAW, LAW, Exact()],
+        target=np.eye(3),
+    )
+
+
+def test_cells_of_a_known_total_are_tested():
+    x = cells_of_known_total()
+    exact = counts_trend(x, 120)
+    drawn = counts_trend(x, 120, method="monte-carlo", reps=20_000, rng=1)
+    assert exact.method == "exact"
+    assert abs(exact.pvalue - drawn.pvalue) < 6 * drawn.mc_error  # by chance in 2e-9
+
+
+def test_a_cell_that_holds_nearly_all():
+    found = counts_trend([74, 0, 2], 76, shares=[1, 1e-40, 1e-90], mechanism=LAW)
+    # nothing but noise: scores -1, 0, 1
+    both = 2 * WeightedSum([-1.0, 1.0], LAW).sf(3.0)  # P(>= 4)
+    assert found.pvalue == pytest.approx(both, rel=1e-9)
