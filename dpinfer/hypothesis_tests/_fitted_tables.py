@@ -67,31 +67,29 @@ class Fit:
 
 
 class Margins(Protocol):
-    """A null hypothesis about tables whose expected counts have unknown parameters."""
+    """A null hypothesis about tables whose expected counts have unknown parameters.
+
+    Tables have the shape (..., m), their published totals (m,) or (). A near fit is as good for a
+    test, and may be simpler. Tangents are the derivatives of the expected counts by the parameters,
+    shape (k, q, m); the residual covariance is that of the near deviations at expected counts,
+    shape (k, k), with the covariance of the noise where errors depend on one another.
+    """
 
     @property
-    def dof(self) -> int:
-        """Degrees of freedom left after estimating the parameters."""
-
-    def fit(self, tables: FloatArray, nobs: FloatArray) -> Fit:
-        """Fit tables, shape (..., m), with their published totals, shape (m,) or ()."""
-
-    def near(self, tables: FloatArray, nobs: FloatArray) -> Fit:
-        """Return a fit that is as good for a test, and may be simpler."""
-
-    def projected(self, tables: FloatArray, nobs: FloatArray) -> FloatArray:
-        """Return the projected statistic of tables, shape (m,)."""
-
-    def tangents(self, fit: Fit) -> FloatArray:
-        """Return derivatives of the expected counts by the parameters, shape (k, q, m)."""
-
+    def dof(self) -> int: ...
+    def fit(self, tables: FloatArray, nobs: FloatArray) -> Fit: ...
+    def near(self, tables: FloatArray, nobs: FloatArray) -> Fit: ...
+    def projected(self, tables: FloatArray, nobs: FloatArray) -> FloatArray: ...
+    def tangents(self, fit: Fit) -> FloatArray: ...
     def residual_covariance(
         self, expected: FloatArray, noise: FloatArray | None = None
-    ) -> FloatArray:
-        """Return the covariance of the near deviations at these expected counts, shape (k, k).
+    ) -> FloatArray: ...
 
-        The covariance of the noise may be given where errors depend on one another.
-        """
+
+def degrees_of_freedom(variance: FloatArray) -> int:
+    """Return (r - 1)(c - 1)."""
+    rows, columns = variance.shape
+    return int((rows - 1) * (columns - 1))
 
 
 @dataclass(frozen=True)
@@ -106,8 +104,7 @@ class ProductMargins:
 
     @property
     def dof(self) -> int:
-        rows, columns = self.form.variance.shape
-        return int((rows - 1) * (columns - 1))
+        return degrees_of_freedom(self.form.variance)
 
     def fit(self, tables: FloatArray, nobs: FloatArray) -> Fit:
         tables = self.form.adjust(tables, nobs)
@@ -241,9 +238,6 @@ def _sums(tables: FloatArray) -> tuple[FloatArray, ...]:
     return shares(rows) * scale, shares(tables.sum(axis=0))
 
 
-# Homogeneity of tables whose row totals are known.
-
-
 @dataclass(frozen=True)
 class RowMargins:
     """Homogeneity: expected counts mᵢ·bⱼ with known row totals mᵢ.
@@ -259,8 +253,7 @@ class RowMargins:
 
     @property
     def dof(self) -> int:
-        rows, columns = self.variance.shape
-        return int((rows - 1) * (columns - 1))
+        return degrees_of_freedom(self.variance)
 
     def fit(self, tables: FloatArray, nobs: FloatArray) -> Fit:
         tables = self._adjusted(tables)

@@ -458,9 +458,6 @@ def shares(sums: FloatArray) -> FloatArray:
     return np.where(total > 0.0, kept / np.where(total > 0.0, total, 1.0), equal)
 
 
-# Many small linear systems at once, by elimination along the axis of the systems.
-
-
 def solve_loaded(
     diagonal: FloatArray, factor: FloatArray, loads: FloatArray, right: FloatArray
 ) -> FloatArray:

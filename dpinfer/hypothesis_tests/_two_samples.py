@@ -30,9 +30,6 @@ from dpinfer.mechanisms.weighted_sum import WeightedSum, fast_sum
 from dpinfer.results.null import ExactNull
 from dpinfer.results.simulation import Simulation
 
-# The exact law of the difference of two noisy proportions with a common population value.
-
-
 ERROR = 1e-11
 """Bound on the absolute error of the tails."""
 

@@ -548,9 +548,6 @@ def _laws_of(
     return [fast_sum(np.ones(2), part) for part in parts], which.reshape(shape)
 
 
-# Test whether two tables, published with noise, are the same.
-
-
 Statistic = Literal["max", "chi2"]
 Method = Literal["exact", "monte-carlo", "asymptotic"]
 

@@ -617,9 +617,6 @@ def _solve(
     return solve_normal(normal, right).T
 
 
-# Goodness of fit of a model whose parameters are estimated from the noisy counts.
-
-
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class CompositeFitResult(HypothesisResult):
     """A test of goodness of fit, with the parameters that were estimated.

@@ -1,4 +1,7 @@
-"""Null models: how the counts arise, before noise is added to them."""
+"""Null models: how the counts arise, before noise is added to them.
+
+They refuse parameters outside what is allowed with :class:`~dpinfer.errors.InvalidParameterError`.
+"""
 
 from __future__ import annotations
 
@@ -98,11 +101,6 @@ class Binomial(Locked, NullModel):
     value : float
         Probability of success, in (0, 1).
 
-    Raises
-    ------
-    InvalidParameterError
-        If a parameter is outside what is allowed.
-
     Examples
     --------
     >>> Binomial(nobs=100, value=0.25).expected
@@ -139,11 +137,6 @@ class Poisson(Locked, NullModel):
     ----------
     rate : float or array of float, shape (k,)
         Expected counts, > 0 and <= 1e15.
-
-    Raises
-    ------
-    InvalidParameterError
-        If a rate is outside what is allowed.
 
     Examples
     --------
@@ -209,11 +202,6 @@ class Multinomial(_OneTotal):
     value : array of float, shape (k,)
         Probabilities of the cells, > 0, that add up to 1; k >= 2.
 
-    Raises
-    ------
-    InvalidParameterError
-        If a parameter is outside what is allowed.
-
     Examples
     --------
     >>> Multinomial(nobs=40, value=[0.25, 0.75]).expected
@@ -242,11 +230,6 @@ class ProductMultinomial(Locked, NullModel):
         Number of observations in each row, >= 1.
     value : array of float, shape (c,) or (r, c)
         Probabilities of the columns, > 0, that add up to 1: the same for all rows, or row by row.
-
-    Raises
-    ------
-    InvalidParameterError
-        If a parameter is outside what is allowed, or the numbers of rows differ.
 
     Examples
     --------
@@ -298,11 +281,6 @@ class Independence(_OneTotal):
         Probabilities of the rows, > 0, that add up to 1; r >= 2.
     columns : array of float, shape (c,)
         Probabilities of the columns, likewise.
-
-    Raises
-    ------
-    InvalidParameterError
-        If a parameter is outside what is allowed.
 
     Examples
     --------
@@ -380,9 +358,6 @@ def law_pair(
     law = as_noise(mechanism, size, name=name)
     refuse_same([law, law], name)
     return law, law
-
-
-# What simulations of tables share.
 
 
 _CELLS = 1 << 16

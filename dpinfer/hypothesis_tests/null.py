@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import reduce
 from math import prod
 from typing import Any, Literal, get_args
 
@@ -188,9 +188,6 @@ def _bands(kernel: FloatArray, length: int) -> FloatArray:
     return bands
 
 
-# Statistics of noisy counts by name, or the user's own, and how they are drawn.
-
-
 Statistic = Callable[[FloatArray], Any]
 """Maps published counts, shape (..., k), or (...) where there is one, to statistics, (...)."""
 
@@ -199,12 +196,12 @@ StatisticName = Literal["pearson", "projected", "z"]
 
 @dataclass(frozen=True)
 class Problem:
-    """A null model, the law of the noise, and a statistic."""
+    """A null model, the law of the noise, and a statistic, by name or the user's own."""
 
     model: Model
     noise: NoiseLaw
     name: StatisticName | None
-    statistic: Statistic
+    own: Statistic | None = None
 
     def __call__(self, size: int, rng: np.random.Generator) -> FloatArray:
         """Draw replicates of the statistic."""
@@ -215,13 +212,25 @@ class Problem:
     def evaluate(self, counts: FloatArray) -> FloatArray:
         """Compute the statistic, which may be the user's own, and check what comes back."""
         wanted = counts.shape[: counts.ndim - len(self.model.shape)]
-        values = check_array(self.statistic(counts), "statistic")
+        values = check_array(self._computed(counts), "statistic")
         if values.shape != wanted:
             raise InvalidParameterError(
                 f"statistic must map counts of shape {counts.shape} to shape {wanted}, got "
                 f"{values.shape}: let it work along the last axis"
             )
         return values
+
+    def _computed(self, counts: FloatArray) -> Any:
+        if self.own is not None:
+            return self.own(counts)
+        model, deviations = self.model, counts - self.model.expected
+        if self.name == "z":
+            return np.asarray(deviations / spread(model))
+        if self.name == "projected":
+            assert isinstance(model, Multinomial)
+            return projected(NoisyTable(model.nobs, model.expected, self.noise))(deviations)
+        squares, weights = np.square(deviations), 1.0 / model.expected
+        return np.asarray(squares @ weights if weights.ndim else squares * weights)
 
 
 def checked_problem(model: Model, mechanism: Mechanism, statistic: Any) -> Problem:
@@ -237,58 +246,18 @@ def checked_problem(model: Model, mechanism: Mechanism, statistic: Any) -> Probl
     if callable(statistic):
         return Problem(model, noise, None, statistic)
     name = check_option(statistic, "statistic", get_args(StatisticName))
-    return Problem(model, noise, name, _BUILT_IN[name](model, noise))
-
-
-def _pearson(model: Model, noise: NoiseLaw) -> Statistic:
-    return partial(_pearson_of, model.expected, 1.0 / model.expected)
-
-
-def _pearson_of(expected: FloatArray, weights: FloatArray, counts: FloatArray) -> FloatArray:
-    squares = np.square(counts - expected)
-    return np.asarray(squares @ weights if weights.ndim else squares * weights)
-
-
-def _projected(model: Model, noise: NoiseLaw) -> Statistic:
-    if not isinstance(model, Multinomial):
+    wanted = {"projected": "the model is a Multinomial", "z": "the model is of one count"}
+    if {"projected": not isinstance(model, Multinomial), "z": bool(model.shape)}.get(name):
         raise InvalidParameterError(
-            "statistic must be 'pearson' or a function unless the model is a Multinomial, got "
-            "'projected'"
+            f"statistic must be 'pearson' or a function unless {wanted[name]}, got '{name}'"
         )
-    return partial(_projected_of, model, noise)
-
-
-def _projected_of(model: Multinomial, noise: NoiseLaw, counts: FloatArray) -> FloatArray:
-    table = NoisyTable(model.nobs, model.expected, noise)
-    return projected(table)(counts - model.expected)
-
-
-def _z(model: Model, noise: NoiseLaw) -> Statistic:
-    if model.shape:
-        raise InvalidParameterError(
-            "statistic must be 'pearson' or a function unless the model is of one count, got 'z'"
-        )
-    return partial(_z_of, model.expected, spread(model))
-
-
-def _z_of(centre: FloatArray, spread: FloatArray, counts: FloatArray) -> FloatArray:
-    return np.asarray((counts - centre) / spread)
-
-
-_BUILT_IN: dict[StatisticName, Callable[[Model, NoiseLaw], Statistic]] = {
-    "pearson": _pearson,
-    "projected": _projected,
-    "z": _z,
-}
+    return Problem(model, noise, name)
 
 
 def spread(model: Model) -> FloatArray:
     """Return the standard deviation of one count, without the noise."""
     failure = 1.0 - model.value if isinstance(model, Binomial) else 1.0
     return np.asarray(np.sqrt(model.expected * failure))
-
-
-# Null distributions of statistics of noisy counts: exact, asymptotic, simulated.
 
 
 _LEVELS = (0.5, 0.1, 0.05, 0.01)

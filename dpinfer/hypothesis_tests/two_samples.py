@@ -260,9 +260,6 @@ def _check_apart(pair: tuple[NoisyValues, NoisyValues], nobs: tuple[Any, Any]) -
             )
 
 
-# McNemar's test of paired proportions from noisy counts.
-
-
 def mcnemar(
     table: Any,
     *,
@@ -383,9 +380,6 @@ def _of_total(
         shape=shape,
         labels=x.labels,
     )
-
-
-# The ratio of two rates.
 
 
 def poisson_2indep(

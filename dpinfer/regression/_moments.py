@@ -14,8 +14,6 @@ from dpinfer._check import FloatArray, as_table, show
 from dpinfer.errors import InvalidParameterError, NotEstimableError
 from dpinfer.regression._formula import Design
 
-# Rows of a design in orthonormal coordinates.
-
 
 @dataclass(frozen=True)
 class Moments:

@@ -51,9 +51,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-# What noise in covariates does to ordinary least squares.
-
-
 def reliability(design: Design, noisy: NDArray[np.bool_]) -> FloatArray:
     """Share of each column's variation, given those without noise, that is not noise."""
     root = np.sqrt(design.weights)[:, None]
@@ -74,9 +71,6 @@ def attenuation(moments: Moments) -> FloatArray:
     return np.asarray(np.eye(len(lost)) - lost)
 
 
-# What a regression on noisy columns gives back.
-
-
 _METHODS = {
     "moments": "least squares, noise taken off the moments",
     "fuller": "least squares, noise taken off (Fuller)",
@@ -89,25 +83,8 @@ class NoisyRegression:
 
     Made by :func:`noisy_ols`. Names follow ``RegressionResults`` of statsmodels; with n rows and
     p coefficients, results are Series and DataFrames where the data had labels, otherwise arrays.
-
-    Parameters
-    ----------
-    design : Design
-        The published columns and their errors.
-    solution : Solution
-        The corrected normal equations.
-    covariance : array of float, shape (p, p)
-        Covariance matrix of the coefficients.
-    method : {"moments", "fuller"}
-        How the noise was taken off.
-    cov_type : {"HC1", "HC0", "HC3", "cluster"}
-        The covariance estimator.
-    groups : array of int, shape (n,), or None
-        Group of each row, for ``"cluster"``.
-    uncertainty : {"noise+sampling", "noise"}
-        Which error standard errors, tests and intervals cover.
-    use_t : bool
-        Whether tests and intervals use Student's t distribution.
+    Standard errors, tests and intervals cover ``uncertainty`` by the estimator ``cov_type``, with
+    Student's t where ``use_t``; ``method`` says how the noise was taken off.
 
     Examples
     --------
@@ -150,28 +127,14 @@ class NoisyRegression:
         return self._name(2.0 * self._reference.sf(np.abs(np.asarray(self.tvalues))))
 
     def cov_params(self) -> Any:
-        """Covariance matrix of the coefficients.
-
-        Returns
-        -------
-        array of float, shape (p, p), or DataFrame
-            Variances and covariances.
-        """
+        """Return the covariance matrix of the coefficients, shape (p, p)."""
         return self._square(self.covariance)
 
     def conf_int(self, alpha: float = 0.05) -> Intervals:
-        """Confidence intervals for the coefficients.
+        """Return :class:`~dpinfer.Intervals` of level 1 - ``alpha`` in (0, 1) for the coefficients.
 
-        Parameters
-        ----------
-        alpha : float, default 0.05
-            One minus the confidence level, in (0, 1).
-
-        Returns
-        -------
-        Intervals
-            One for each of the p coefficients; unpacks as ``lower, upper``, and ``np.asarray`` of
-            it has the ends in two columns, as in statsmodels.
+        They unpack as ``lower, upper``; ``np.asarray`` of them has the ends in two columns, as in
+        statsmodels.
         """
         level = check_alpha(alpha)
         reach = self._reference.isf(level / 2.0) * self._std
@@ -260,26 +223,12 @@ class NoisyRegression:
         return self.design.notes + self.solution.notes + self._assumed
 
     def predict(self, exog: Any = None) -> Any:
-        """Return the expected response at confidential values of the covariates.
+        """Return the expected response, shape (m,), at confidential values of the covariates.
 
-        For covariates that carry the same noise as those of the fit, ``naive.predict`` is right.
-
-        Parameters
-        ----------
-        exog : DataFrame or array of float, shape (m, p), optional
-            For a fit by formula, data with its columns; otherwise a design matrix. By default the
-            one of the fit, which gives :attr:`fittedvalues`. A copy by pickle has lost a formula
-            read by patsy, and takes design matrices.
-
-        Returns
-        -------
-        array of float, shape (m,), or Series
-            The expected responses.
-
-        Raises
-        ------
-        InvalidParameterError
-            If the columns do not fit, or values are missing.
+        ``exog`` is data with the columns of the formula, or a design matrix, shape (m, p); by
+        default that of the fit. A copy by pickle has lost a formula read by patsy, and takes design
+        matrices. Columns that do not fit and missing values are refused. For covariates that carry
+        the same noise as those of the fit, ``naive.predict`` is right.
         """
         if exog is None:
             return self.fittedvalues
@@ -299,50 +248,26 @@ class NoisyRegression:
         return attach_labels(np.asarray(matrix @ self._params), labels)
 
     def t_test(self, r_matrix: Any) -> Any:
-        """Test linear functions of the coefficients, one at a time.
+        """Test linear functions of the coefficients, one at a time: ContrastResults of statsmodels.
 
-        Parameters
-        ----------
-        r_matrix : str or array of float
-            As in statsmodels: ``"x1 = x2"``, or the weights of each function in a row.
-
-        Returns
-        -------
-        statsmodels ContrastResults
-            Estimates, standard errors, tests and intervals.
+        ``r_matrix`` is ``"x1 = x2"``, or holds the weights of each function in a row.
         """
         return self._through_statsmodels("t_test", r_matrix)
 
     def wald_test(self, r_matrix: Any) -> Any:
-        """Test several linear hypotheses about the coefficients together.
+        """Test linear hypotheses together (F where ``use_t``, otherwise χ²), as statsmodels does.
 
-        Parameters
-        ----------
-        r_matrix : str or array of float
-            As in statsmodels: ``"x1 = 0, x2 = 0"``, or the weights of each function in a row.
-
-        Returns
-        -------
-        statsmodels ContrastResults
-            Statistic (F where ``use_t``, otherwise χ²) and p-value.
+        ``r_matrix`` is ``"x1 = 0, x2 = 0"``, or holds the weights of each function in a row.
         """
         return self._through_statsmodels("wald_test", r_matrix, scalar=True)
 
     def summary_frame(self, alpha: float = 0.05) -> pd.DataFrame:
         """Return coefficients, standard errors, tests and intervals beside the naive fit.
 
-        Parameters
-        ----------
-        alpha : float, default 0.05
-            One minus the confidence level, in (0, 1).
-
-        Returns
-        -------
-        DataFrame
-            A row for each coefficient, with the columns ``estimate``, ``std_err``, ``t`` (``z``
-            with normal quantiles), ``pvalue``, ``ci_lower``, ``ci_upper``, ``naive``,
-            ``naive_std_err`` and ``reliability``. ``attrs`` holds ``alpha``, ``method``,
-            ``cov_type`` and ``uncertainty``.
+        A DataFrame with a row for each coefficient and the columns ``estimate``, ``std_err``, ``t``
+        (``z`` with normal quantiles), ``pvalue``, ``ci_lower``, ``ci_upper`` (level 1 - ``alpha``,
+        in (0, 1)), ``naive``, ``naive_std_err`` and ``reliability``; ``attrs`` holds ``alpha``,
+        ``method``, ``cov_type`` and ``uncertainty``.
         """
         import pandas as pd
 
@@ -368,18 +293,7 @@ class NoisyRegression:
         return frame
 
     def summary(self, alpha: float = 0.05) -> str:
-        """Return :meth:`summary_frame` as a plain-text table that says which error it covers.
-
-        Parameters
-        ----------
-        alpha : float, default 0.05
-            One minus the confidence level, in (0, 1).
-
-        Returns
-        -------
-        str
-            The table.
-        """
+        """Return :meth:`summary_frame` as a plain-text table that says which error it covers."""
         frame = self.summary_frame(alpha).drop(columns="naive_std_err")
         covered = self.cov_type if self.uncertainty == "noise+sampling" else "of the noise"
         return render_table(
@@ -490,23 +404,20 @@ def noisy_ols(
         A formula such as ``"cases ~ population + region"``, read by the library that statsmodels
         uses; or the published response.
     exog : DataFrame, array of float, shape (n, p), or mapping
-        For a formula, the data, without missing values in its columns. Otherwise the design
-        matrix; as in statsmodels, a constant is not added. Frames and series may be those of
-        pandas, polars, pyarrow or the like. A mapping of names to columns may hold releases,
-        estimates and :class:`~dpinfer.NoisyValues`, which bring the law of their errors: columns
-        that share noises within a row are dependent, which is used; those that share noises
-        between rows are refused without ``groups``.
+        For a formula, the data, without missing values in its columns; otherwise the design matrix,
+        to which no constant is added. Frames and series may be those of pandas, polars, pyarrow or
+        the like. A mapping of names to columns may hold releases, estimates and
+        :class:`~dpinfer.NoisyValues`, which bring the law of their errors: that columns share
+        noises within a row is used; between rows it is refused without ``groups``.
     noise : mapping, optional
         For each noisy column the law of its errors (a law, or a sequence with one for each row)
         or their standard deviation, a number or one for each row. With a formula, keys are
-        columns of the data, and a string names the column that holds standard deviations.
-        Without, keys are the names of the response and of the columns of ``exog``: ``"y"``,
-        ``"const"``, ``"x1"``, … for arrays, as statsmodels names them. A key that is a pair of
-        such columns gives the covariance of their errors within a row; without it they are
-        independent. Columns that are not keys have no errors.
+        columns of the data, and a string names the column that holds standard deviations; without,
+        the names of the response and of the columns of ``exog``: ``"y"``, ``"const"``, ``"x1"``, …
+        for arrays, as in statsmodels. A key that is a pair of such columns gives the covariance of
+        their errors within a row; by default they are independent. Other columns have no errors.
     weights : array of float, shape (n,), Series or str, optional
-        Weights > 0 of the rows, free of noise, for weighted least squares; with a formula also
-        the name of a column.
+        Weights > 0 of the rows, free of noise; with a formula also the name of a column.
     method : {"moments", "fuller"}
         ``"moments"`` takes off all of the noise. ``"fuller"`` takes off a little less: in small
         or very noisy tables the estimates have less bias and smaller errors, and always exist.
@@ -587,7 +498,7 @@ def noisy_ols(
     --------
     >>> import numpy as np
     >>> import pandas as pd
-    >>> from dpinfer import Laplace
+    >>> from dpinfer import Laplace, Release
     >>> rng = np.random.default_rng(1)
     >>> people = rng.gamma(4.0, 25.0, 500)
     >>> law = Laplace(scale=25.0)
@@ -599,9 +510,8 @@ def noisy_ols(
     >>> fit.naive.params.round(3).to_list(), fit.params.round(3).to_list()
     ([26.553, 0.334], [8.536, 0.52])
 
-    Columns that carry their own law:
+    A column that carries its own law:
 
-    >>> from dpinfer import Release
     >>> data = {"people": Release(table["people"], mechanism=law), "visits": table["visits"]}
     >>> noisy_ols("visits ~ people", data).params.round(3).to_list()
     [8.536, 0.52]
