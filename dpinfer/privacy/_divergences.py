@@ -333,9 +333,6 @@ def _best_test(
     return value[rows, best], log_power[rows, best], loss[rows, best]
 
 
-# The (ε, δ) that zero-concentrated and Rényi differential privacy imply.
-
-
 SMALLEST = 1e-300
 """Orders closer to 1 than this, or beyond its reciprocal, decide nothing."""
 
@@ -472,9 +469,6 @@ def between_orders(wanted: FloatArray, orders: FloatArray, bounds: FloatArray) -
     weight = np.where(inside, (orders[right] - wanted) / gap, 0.0)
     share = weight * (orders[left] - 1.0) / (wanted - 1.0)
     return share * bounds[left] + (1.0 - share) * bounds[right]
-
-
-# Gaussian differential privacy.
 
 
 def gaussian_epsilon(mu: float, log_delta: FloatArray) -> FloatArray:

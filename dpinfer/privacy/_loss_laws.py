@@ -1,4 +1,4 @@
-"""Two-sided geometric noise, moved by whole steps: the loss has Δ+1 values."""
+"""The law of the privacy loss of each mechanism, as the inversion of their sums asks of it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,6 @@ from dpinfer._check import FloatArray
 from dpinfer.mechanisms import laws as _theta
 from dpinfer.mechanisms.draws import geometric_draws
 from dpinfer.mechanisms.laws import DiscreteGaussian
-
-# What the inversion asks of the law of a privacy loss.
-
 
 ComplexArray = NDArray[np.complex128]
 
@@ -209,9 +206,6 @@ class GeometricLoss(LossLaw):
         return (theta + 0.5) * self.largest > 1.0
 
 
-# Laplace noise, moved by t scales: atoms at ±t, and a density between them.
-
-
 @dataclass(frozen=True)
 class LaplaceLoss(LossLaw):
     """The loss of Laplace noise against the same moved by ``shift`` = t scales.
@@ -325,9 +319,6 @@ class LaplaceLoss(LossLaw):
         atoms = 2.0 * np.sinh(0.5 * z * t) * np.sinh(0.5 * (z + 1.0) * t)
         density = 0.5 * (np.sinh(w * t) / w - 2.0 * np.sinh(0.5 * t))
         return np.asarray(np.exp(-0.5 * t) * (atoms + density))
-
-
-# Randomized response: the loss is ε, -ε, or 0 where neither answer is reported.
 
 
 @dataclass(frozen=True)
@@ -483,9 +474,6 @@ class DiscreteGaussianLoss(LossLaw):
         for start in range(0, count, rows):
             total += noise.rvs((min(rows, count - start), size), rng=rng).sum(axis=0)
         return count * self.mean - self._step * total
-
-
-# Gaussian noise, moved: the loss is N(μ²/2, μ²).
 
 
 @dataclass(frozen=True)

@@ -19,12 +19,9 @@ from dpinfer.mechanisms.laws import Exact, Gaussian
 from dpinfer.mechanisms.tulap import Tulap
 from dpinfer.privacy._divergences import ConcentratedCurve, Curve, RenyiCurve
 from dpinfer.privacy.composition import RepeatedDP, losses_delta
-from dpinfer.privacy.guarantees import GDP, RDP, ZCDP, ApproxDP, Guarantee, PureDP
+from dpinfer.privacy.guarantees import GDP, MAX_GROUP, RDP, ZCDP, ApproxDP, Guarantee, PureDP
 from dpinfer.privacy.loss import PrivacyLoss, privacy_loss
 from dpinfer.privacy.of_mechanisms import guarantee_of
-
-# Mechanisms and their compositions: the curve of a privacy loss, which is exact.
-
 
 _DEVIATIONS = 40.0
 """Losses further from their mean, in standard deviations, decide nothing here."""
@@ -51,7 +48,7 @@ class LossCurve(Curve):
         return np.asarray(self.loss.power(alpha), dtype=np.float64)
 
     def level(self, power: FloatArray) -> FloatArray:
-        """Return the smallest level at which each power is possible: (power - δ(t))e^{-t}."""
+        """Return the largest (power - δ(t))e^{-t}."""
         reach = self._reach()
 
         def one(wanted: float) -> float:
@@ -75,11 +72,7 @@ class LossCurve(Curve):
         return found
 
     def crossing(self, epsilon: FloatArray) -> FloatArray:
-        """Return the largest power β that is e^ε times its level or more, 0 if there is none.
-
-        The line of slope e^ε meets the tangent at t where β = δ(t)/(1 - e^{t-ε}), and the curve at
-        the least of these.
-        """
+        """Return the least δ(t)/(1 - e^{t-ε}), where the line of slope e^ε meets a tangent."""
         reach = self._reach()
 
         def one(at: float) -> float:
@@ -133,9 +126,6 @@ def _golden(function: Callable[[float], float], low: float, high: float) -> floa
     return min(at_left, at_right, function(low), function(high))
 
 
-# Optimal composition: k equal mechanisms, one of which tells all, or true answers decide.
-
-
 _LEAST_LOG = -700.0
 """Levels are looked for from e to this power on."""
 
@@ -176,10 +166,7 @@ class RepeatedCurve(Curve):
         return found
 
     def log_level(self, power: FloatArray) -> FloatArray:
-        """Return the logarithm of the smallest level at which each power is possible.
-
-        The curve is made of its tangents in the losses t, power = e^t·level + δ(t).
-        """
+        """Find it by the tangents in the losses t of which the curve is made: e^t·level + δ(t)."""
         found = super().log_level(power)
 
         def log_level(j: int, wanted: float) -> float:
@@ -266,9 +253,6 @@ def _peak(function: Callable[[int], float], low: int, high: int) -> float:
     return function(low)
 
 
-# Gaussian differential privacy: the power of a test between two normal laws.
-
-
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
 
 _FAR = 40.0
@@ -291,10 +275,7 @@ class GaussianCurve(Curve):
         return np.asarray(special.log_ndtr(special.ndtri(power) - self.mu))
 
     def crossing(self, epsilon: FloatArray) -> FloatArray:
-        """Return the largest power β that is e^ε times its level or more, 0 if there is none.
-
-        With z the quantile of β, the log ratio of power and level falls in z.
-        """
+        """Find it by the quantile z of the power: the log ratio of power and level falls in z."""
         if self.mu == 0:
             return np.zeros(epsilon.shape)
         low, high = np.full(epsilon.shape, -_FAR), np.full(epsilon.shape, _FAR)
@@ -330,9 +311,6 @@ def _hazard(x: FloatArray) -> FloatArray:
     above = np.maximum(x, 0.0)
     right = np.exp(-0.5 * np.square(above)) / np.sqrt(2.0 * np.pi) / special.ndtr(above)
     return np.asarray(np.where(x < 0, np.sqrt(2.0 / np.pi) / tail, right))
-
-
-# Pure and approximate differential privacy: three straight lines.
 
 
 @dataclass(frozen=True)
@@ -373,8 +351,6 @@ class PiecewiseCurve(Curve):
         return np.asarray(np.minimum(np.minimum(steep, flat), 1.0))
 
 
-MAX_GROUP = 10**9
-
 _LEAST_BOUND = 1e-60
 """A smaller bound on a divergence moves no power by as much as a float can show."""
 
@@ -384,8 +360,6 @@ _BY_GUARANTEE = (Gaussian, Tulap, ExponentialMechanism, Exact)
 
 def curve_of(protection: Any, sensitivity: ArrayLike = 1.0, group: int = 1) -> Curve:
     known = resolve(protection, sensitivity, group)
-    if isinstance(known, PrivacyLoss):
-        return LossCurve(known)
     for kind, rule in _CURVES.items():
         if isinstance(known, kind):
             return rule(known)
@@ -418,12 +392,10 @@ def resolve(protection: Any, sensitivity: ArrayLike = 1.0, group: int = 1) -> An
 
 
 def guarantee_for(protection: Any, sensitivity: ArrayLike = 1.0, group: int = 1) -> Guarantee:
-    size = check_integer(group, "group", ge=1, le=MAX_GROUP)
-    if isinstance(protection, Guarantee):
-        found = resolve(protection, sensitivity, size)
-    else:
-        found = guarantee_of(protection, sensitivity).group(size)
-    assert isinstance(found, Guarantee)
+    if not isinstance(protection, Guarantee):
+        size = check_integer(group, "group", ge=1, le=MAX_GROUP)
+        return guarantee_of(protection, sensitivity).group(size)
+    found: Guarantee = resolve(protection, sensitivity, group)
     return found
 
 
@@ -435,21 +407,21 @@ def pure_epsilon(guarantee: Guarantee) -> float:
     return guarantee.to_pure_dp().epsilon
 
 
-def _of_bound(bound: float, curve: Callable[[float], Curve]) -> Curve:
-    """Return a curve of divergences; a divergence of 0 means that the laws are equal."""
-    return curve(max(bound, _LEAST_BOUND)) if bound else PiecewiseCurve(0.0, 0.0)
-
-
-def _renyi(guarantee: RDP) -> Curve:
+def _divergences(guarantee: ZCDP | RDP) -> Curve:
+    if guarantee._is_perfect:  # equal laws
+        return PiecewiseCurve(0.0, 0.0)
+    if isinstance(guarantee, ZCDP):
+        return ConcentratedCurve(max(guarantee.rho, _LEAST_BOUND))
     order, bound = guarantee.curve
-    return _of_bound(bound[0], lambda _: RenyiCurve(order - 1.0, np.maximum(bound, _LEAST_BOUND)))
+    return RenyiCurve(order - 1.0, np.maximum(bound, _LEAST_BOUND))
 
 
 _CURVES: dict[type, Callable[[Any], Curve]] = {
+    PrivacyLoss: LossCurve,
     PureDP: lambda pure: PiecewiseCurve(pure.epsilon, 0.0),
     ApproxDP: lambda pair: PiecewiseCurve(pair.epsilon, pair.delta),
     GDP: lambda gdp: GaussianCurve(gdp.mu),
-    ZCDP: lambda zcdp: _of_bound(zcdp.rho, ConcentratedCurve),
-    RDP: _renyi,
+    ZCDP: _divergences,
+    RDP: _divergences,
     RepeatedDP: lambda many: RepeatedCurve(many.epsilon, many.delta, many.count),
 }

@@ -103,9 +103,6 @@ def _terms(last: float, epsilon: float, count: int) -> tuple[FloatArray, FloatAr
     return lies, binom_pmf(lies, trials, np.array(lie), excess=excess)
 
 
-# Checks of the guarantees that are put together.
-
-
 def check_guarantee(value: Any, name: str) -> Guarantee:
     """Return ``value`` if it is a guarantee."""
     if isinstance(value, Guarantee):

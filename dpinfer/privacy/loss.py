@@ -35,6 +35,7 @@ from dpinfer.privacy._loss_laws import (
     LossLaw,
     ResponseLoss,
 )
+from dpinfer.privacy.of_mechanisms import demand_default, demand_whole
 
 # From tails to the inverse curve ε(δ) and to the trade-off curve, one point at a time.
 
@@ -188,9 +189,6 @@ def _log(value: float) -> float:
 # The laws of the losses of the cells that a change reaches; none for a change of nothing.
 
 
-WHOLE = 1e-9
-"""Rounding error up to which a sensitivity counts as a whole number."""
-
 LARGEST_LOSS = 1e6
 SMALLEST_LOSS = 1e-12
 MOST_CELLS = 1000
@@ -203,7 +201,7 @@ def _laplace(law: Laplace, change: FloatArray) -> list[LossLaw]:
 
 def _geometric(law: Geometric, change: FloatArray) -> list[LossLaw]:
     found: list[LossLaw] = []
-    for step, scale in _cells(law, law.scale, _whole(change, law), "L1"):
+    for step, scale in _cells(law, law.scale, demand_whole(change, law), "L1"):
         rate = 1.0 / scale
         _checked(rate * step, np.asarray(step), law)
         once = ResponseLoss(rate, float(special.expit(rate)))
@@ -221,7 +219,7 @@ def _gaussian(law: Gaussian, change: FloatArray) -> list[LossLaw]:
 
 
 def _discrete(law: DiscreteGaussian, change: FloatArray) -> list[LossLaw]:
-    pairs = _cells(law, law.sigma, _whole(change, law), "L2")
+    pairs = _cells(law, law.sigma, demand_whole(change, law), "L2")
     for step, sigma in pairs:
         _checked(step / sigma, change, law)
         _checked(max(0.5 * (step / sigma) ** 2, SMALLEST_LOSS), change, law)
@@ -229,11 +227,7 @@ def _discrete(law: DiscreteGaussian, change: FloatArray) -> list[LossLaw]:
 
 
 def _response(channel: RandomizedResponse, change: FloatArray) -> list[LossLaw]:
-    if change.ndim or change != 1.0:
-        raise InvalidParameterError(
-            "sensitivity must be left at 1 for RandomizedResponse, which knows its own, got "
-            f"{show(change)}"
-        )
+    demand_default(change, "RandomizedResponse")
     epsilon = channel.epsilon
     if epsilon < SMALLEST_LOSS:
         return []
@@ -256,17 +250,6 @@ def _cells(law: Any, scales: Any, change: FloatArray, norm: str) -> list[tuple[f
     noise = np.broadcast_to(np.asarray(scales, dtype=np.float64), shape).ravel()
     moved = steps > 0
     return [(float(s), float(b)) for s, b in zip(steps[moved], noise[moved], strict=True)]
-
-
-def _whole(change: FloatArray, law: Any) -> FloatArray:
-    whole = np.rint(change)
-    if (bad := np.abs(change - whole) > WHOLE * np.maximum(whole, 1.0)).any():
-        raise InvalidParameterError(
-            f"sensitivity must be a whole number for {show(law)}, got {change[bad][0]:g}: between "
-            "whole numbers the releases of neighbouring data sets have no value in common; pass "
-            "the changes of the cells for a vector, or use continuous noise"
-        )
-    return whole
 
 
 def _checked(loss: float, change: FloatArray, law: Any) -> float:

@@ -146,7 +146,7 @@ def guarantee_of(
 
 def _laplace(law: Any, change: FloatArray, neighbours: Neighbours | None) -> PureDP:
     if law.is_integer:
-        _demand_whole(change, law)
+        demand_whole(change, law)
     return PureDP(_ratio(change, law.scale, 1), neighbours=neighbours or "add-remove")
 
 
@@ -156,7 +156,7 @@ def _gaussian(law: Gaussian, change: FloatArray, neighbours: Neighbours | None) 
 
 def _discrete(law: DiscreteGaussian, change: FloatArray, neighbours: Neighbours | None) -> ZCDP:
     # an L2 sensitivity of whole changes is the root of a whole number
-    _demand_whole(change if change.ndim else np.square(change), law)
+    demand_whole(change if change.ndim else np.square(change), law)
     check_broadcast(sensitivity=change.shape, mechanism=law.shape)
     squared = np.square(change / (law.sigma if change.ndim else np.min(law.sigma)))
     return ZCDP(0.5 * float(np.sum(squared)), neighbours=neighbours or "add-remove")
@@ -186,7 +186,7 @@ def _tulap(law: Tulap, change: FloatArray, neighbours: Neighbours | None) -> App
 def _response(
     channel: RandomizedResponse, change: FloatArray, neighbours: Neighbours | None
 ) -> PureDP:
-    _demand_default(change, "RandomizedResponse")
+    demand_default(change, "RandomizedResponse")
     if neighbours == "add-remove":
         raise InvalidParameterError(
             'neighbours must be "replace" for randomized response, got "add-remove": every '
@@ -198,7 +198,7 @@ def _response(
 def _exponential(
     mechanism: ExponentialMechanism, change: FloatArray, neighbours: Neighbours | None
 ) -> PureDP:
-    _demand_default(change, "ExponentialMechanism")
+    demand_default(change, "ExponentialMechanism")
     # a replacement is a removal and an addition, whose scores move in opposite directions
     twice = mechanism.monotonic and neighbours == "replace"
     return PureDP(mechanism.epsilon * (2 if twice else 1), neighbours=neighbours or "add-remove")
@@ -212,17 +212,21 @@ def _ratio(change: FloatArray, scale: Any, power: int) -> float:
     return float(np.linalg.norm((change / scale).ravel(), power))
 
 
-def _demand_whole(change: FloatArray, law: Any) -> None:
+def demand_whole(change: FloatArray, law: Any) -> FloatArray:
+    """Return changes of whole numbers without their rounding errors, and refuse others."""
     whole = np.rint(change)
     if (bad := np.abs(change - whole) > _WHOLE * np.maximum(whole, 1.0)).any():
         raise InvalidParameterError(
-            f"sensitivity must be that of a query with whole-number answers for {law}, got "
+            f"sensitivity must be that of a query with whole-number answers for {show(law)}, got "
             f"{change[bad][0]:g}: between whole numbers the releases of neighbouring data sets "
-            "have no value in common; use continuous noise"
+            "have no value in common; pass the changes of the cells for a vector, or use "
+            "continuous noise"
         )
+    return whole
 
 
-def _demand_default(change: FloatArray, name: str) -> None:
+def demand_default(change: FloatArray, name: str) -> None:
+    """Refuse a sensitivity for a mechanism that knows its own."""
     if change.ndim or change != 1.0:
         raise InvalidParameterError(
             f"sensitivity must be left at 1 for {name}, which knows its own, got {show(change)}"
@@ -320,9 +324,6 @@ _RHO_RULES: dict[type, Callable[..., float]] = {
     RandomizedResponse: _rho_response,
     ExponentialMechanism: _rho_exponential,
 }
-
-
-# What was drawn with noise from confidential data, and whether that keeps a guarantee.
 
 
 class Drawn:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -33,11 +33,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-# What makes an output of a query's answer, and how likely each output is.
-
-
 @dataclass(frozen=True, eq=False)
-class Channel(ABC):
+class _Channel(ABC):
     """The answers on m possible data sets, shape (m, q), and the mechanism behind them."""
 
     mechanism: Any
@@ -45,24 +42,18 @@ class Channel(ABC):
     flat: bool
     """Whether the answers came without a second axis, as the outputs then do."""
 
-    @property
-    def width(self) -> int:
-        """Number of answers on each data set."""
-        return int(self.answers.shape[1])
-
     def check_outputs(self, outputs: ArrayLike) -> NDArray[Any]:
         """Return observed outputs as an array with one row, or one entry, each."""
-        array = check_array(outputs, "outputs")
-        wanted = 1 if self.flat or not self.wide_output else 2
-        if array.ndim != wanted or (wanted == 2 and array.shape[1] != self.width):
-            shape = "(n,)" if wanted == 1 else f"(n, {self.width})"
+        array, width = check_array(outputs, "outputs"), self.answers.shape[1]
+        flat = self.flat or isinstance(self, _ChoiceChannel)
+        if array.ndim != 2 - flat or not (flat or array.shape[1] == width):
+            shape = "(n,)" if flat else f"(n, {width})"
             raise InvalidParameterError(f"outputs must have shape {shape}, got {array.shape}")
-        return array
+        return self.check_values(array, "outputs")
 
-    @property
-    def wide_output(self) -> bool:
-        """Whether an output has as many values as an answer."""
-        return True
+    def check_values(self, values: NDArray[Any], name: str) -> NDArray[Any]:
+        """Return values of outputs, as far as the mechanism can put them out."""
+        return values
 
     @abstractmethod
     def log_likelihood(self, outputs: NDArray[Any]) -> FloatArray:
@@ -72,137 +63,102 @@ class Channel(ABC):
     def draw(self, chosen: NDArray[np.intp], rng: np.random.Generator) -> NDArray[Any]:
         """Return one output for each chosen data set."""
 
-    def _columns(self, outputs: NDArray[Any]) -> NDArray[Any]:
-        return outputs[:, None] if outputs.ndim == 1 else outputs
+    def _beside(self, outputs: NDArray[Any]) -> NDArray[Any]:
+        """Return outputs in the shape (n, 1, q), beside the answers."""
+        return outputs.reshape(len(outputs), 1, -1)
 
     def _shaped(self, outputs: NDArray[Any]) -> NDArray[Any]:
         return outputs[:, 0] if self.flat else outputs
 
 
-class NoiseChannel(Channel):
+class _NoiseChannel(_Channel):
     """Independent noise on every answer."""
 
     def log_likelihood(self, outputs: NDArray[Any]) -> FloatArray:
-        """Return the sum of the log densities of the noise."""
-        noise = self._columns(outputs)[:, None, :] - self.answers
-        law = self.mechanism
+        noise, law = self._beside(outputs) - self.answers, self.mechanism
         density = law.logpmf(noise) if law.is_integer else law.logpdf(noise)
         return np.asarray(density.sum(axis=2))
 
     def draw(self, chosen: NDArray[np.intp], rng: np.random.Generator) -> NDArray[Any]:
-        """Return answers plus noise."""
         answers = self.answers[chosen]
         return self._shaped(answers + self.mechanism.rvs(answers.shape, rng=rng))
 
 
-class ResponseChannel(Channel):
+class _ResponseChannel(_Channel):
     """Randomized response of every respondent."""
 
-    def check_outputs(self, outputs: ArrayLike) -> NDArray[Any]:
-        """Return observed reports, which are categories."""
-        return _categories(super().check_outputs(outputs), self.mechanism, "outputs")
+    def check_values(self, values: NDArray[Any], name: str) -> NDArray[Any]:
+        most = self.mechanism.categories - 1
+        whole = check_integer_array(values, name, ge=0)
+        if (whole > most).any():
+            raise InvalidParameterError(f"{name} must be coded 0 to {most}, got {whole.max():g}")
+        return whole
 
     def log_likelihood(self, outputs: NDArray[Any]) -> FloatArray:
-        """Return the sum of the log probabilities of the reports."""
-        kept = self._columns(outputs)[:, None, :] == self.answers
-        channel = self.mechanism
+        kept, channel = self._beside(outputs) == self.answers, self.mechanism
         other = (1.0 - channel.p) / (channel.categories - 1)
         return np.asarray(np.where(kept, np.log(channel.p), np.log(other)).sum(axis=2))
 
     def draw(self, chosen: NDArray[np.intp], rng: np.random.Generator) -> NDArray[Any]:
-        """Return reports."""
         return self._shaped(self.mechanism.randomize(self.answers[chosen], rng=rng))
 
 
-class ChoiceChannel(Channel):
-    """The option that the exponential mechanism chooses."""
+class _ChoiceChannel(_Channel):
+    """The option that the exponential mechanism chooses; an output is its position."""
 
-    @property
-    def wide_output(self) -> bool:
-        """Whether an output has as many values as an answer: it is one option."""
-        return False
-
-    def check_outputs(self, outputs: ArrayLike) -> NDArray[Any]:
-        """Return observed choices, which are positions of options."""
-        array = check_integer_array(super().check_outputs(outputs), "outputs", ge=0)
-        if (array >= self.width).any():
-            raise InvalidParameterError(
-                f"outputs must be options 0 to {self.width - 1}, got {array.max():g}"
-            )
-        return array
+    def check_values(self, values: NDArray[Any], name: str) -> NDArray[Any]:
+        most = self.answers.shape[1] - 1
+        whole = check_integer_array(values, name, ge=0)
+        if (whole > most).any():
+            raise InvalidParameterError(f"{name} must be options 0 to {most}, got {whole.max():g}")
+        return whole
 
     def log_likelihood(self, outputs: NDArray[Any]) -> FloatArray:
-        """Return the log probability of the choice."""
         table = self.mechanism.log_probabilities(self.answers)
         return np.asarray(table.T[outputs.astype(np.intp)])
 
     def draw(self, chosen: NDArray[np.intp], rng: np.random.Generator) -> NDArray[Any]:
-        """Return choices, by the Gumbel-max trick."""
+        # by the Gumbel-max trick
         table = self.mechanism.log_probabilities(self.answers)[chosen]
         return np.asarray(np.argmax(table + rng.gumbel(size=table.shape), axis=1))
 
 
-def channel_of(mechanism: Any, answers: ArrayLike, name: str) -> Channel:
+def _channel_of(mechanism: Any, answers: ArrayLike, name: str) -> _Channel:
     """Return the channel of a mechanism, with its answers checked."""
     array = check_array(answers, name, finite=not isinstance(mechanism, ExponentialMechanism))
     if array.ndim not in (1, 2) or array.size == 0:
         raise InvalidParameterError(
             f"{name} must have one row, or one entry, for each data set, got shape {array.shape}"
         )
-    table = array[:, None] if array.ndim == 1 else array
-    for kind, rule in _CHANNELS.items():
-        if isinstance(mechanism, kind):
-            return rule(mechanism, table, array.ndim == 1, name)
-    raise InvalidParameterError(
-        "mechanism must be a law of noise with a density or probabilities, a RandomizedResponse or "
-        f"an ExponentialMechanism, got {show(mechanism)}"
-    )
-
-
-def _noise(law: Any, table: FloatArray, flat: bool, name: str) -> Channel:
-    if not isinstance(law, (ContinuousLaw, IntegerLaw)):
+    flat, table = array.ndim == 1, array.reshape(len(array), -1)
+    if isinstance(mechanism, RandomizedResponse):
+        channel = _ResponseChannel(mechanism, table, flat)
+        channel.check_values(table, name)
+        return channel
+    if isinstance(mechanism, ExponentialMechanism):
+        if flat:
+            raise InvalidParameterError(
+                f"{name} must be scores of shape (m, options) for the exponential mechanism"
+            )
+        return _ChoiceChannel(mechanism, table, flat)
+    if not isinstance(mechanism, NoiseLaw):
         raise InvalidParameterError(
-            f"mechanism must have a density or probabilities for a likelihood, got {show(law)}"
+            "mechanism must be a law of noise with a density or probabilities, a "
+            f"RandomizedResponse or an ExponentialMechanism, got {show(mechanism)}"
         )
-    if law.shape not in ((), (1,), (table.shape[1],)):
+    if not isinstance(mechanism, (ContinuousLaw, IntegerLaw)):
+        raise InvalidParameterError(
+            f"mechanism must have a density or probabilities for a likelihood, got "
+            f"{show(mechanism)}"
+        )
+    if mechanism.shape not in ((), (1,), (table.shape[1],)):
         raise InvalidParameterError(
             f"mechanism must be one law, or have one scale for each of {table.shape[1]} answers, "
-            f"got scales of shape {law.shape}"
+            f"got scales of shape {mechanism.shape}"
         )
-    if law.is_integer:
+    if mechanism.is_integer:
         check_integer_array(table, name)
-    return NoiseChannel(law, table, flat)
-
-
-def _response(channel: RandomizedResponse, table: FloatArray, flat: bool, name: str) -> Channel:
-    return ResponseChannel(channel, _categories(table, channel, name), flat)
-
-
-def _choice(mechanism: Any, table: FloatArray, flat: bool, name: str) -> Channel:
-    if flat:
-        raise InvalidParameterError(
-            f"{name} must be scores of shape (m, options) for the exponential mechanism"
-        )
-    return ChoiceChannel(mechanism, table, flat)
-
-
-def _categories(table: NDArray[Any], channel: RandomizedResponse, name: str) -> NDArray[Any]:
-    whole = check_integer_array(table, name, ge=0)
-    if (whole >= channel.categories).any():
-        raise InvalidParameterError(
-            f"{name} must be coded 0 to {channel.categories - 1}, got {whole.max():g}"
-        )
-    return whole
-
-
-_CHANNELS: dict[type, Callable[[Any, FloatArray, bool, str], Channel]] = {
-    NoiseLaw: _noise,
-    RandomizedResponse: _response,
-    ExponentialMechanism: _choice,
-}
-
-
-# Bayes' rule over a finite set of possible data sets, for many outputs at once.
+    return _NoiseChannel(mechanism, table, flat)
 
 
 _BLOCK = 4_000_000
@@ -210,29 +166,15 @@ _BLOCK = 4_000_000
 
 
 @dataclass(frozen=True, eq=False)
-class Worlds:
+class _Worlds:
     """Possible data sets, their prior, their secrets, and the world without the record."""
 
     prior: FloatArray
-    channel: Channel
+    channel: _Channel
     secrets: tuple[Any, ...]
     group: NDArray[np.intp]
-    without: Channel | None
+    without: _Channel | None
     rest: NDArray[np.intp] | None
-
-    @classmethod
-    def build(
-        cls,
-        prior: FloatArray,
-        channel: Channel,
-        names: Sequence[Any],
-        without: Channel | None,
-        rest: Sequence[Any] | None,
-    ) -> Worlds:
-        """Return them with numbers for the secrets and the rests."""
-        secrets, group = _numbered(names, "secret")
-        others = None if rest is None else _numbered(rest, "rest")[1]
-        return cls(prior, channel, secrets, group, without, others)
 
     @property
     def secret_prior(self) -> FloatArray:
@@ -242,7 +184,7 @@ class Worlds:
 
     def believe(self, outputs: NDArray[Any]) -> tuple[FloatArray, FloatArray]:
         """Return the posterior of the secrets after each output, with the record and without."""
-        size = max(1, _BLOCK // (self.prior.size * self.channel.width))
+        size = max(1, _BLOCK // self.channel.answers.size)
         pairs = [
             self._block(outputs[start : start + size]) for start in range(0, len(outputs), size)
         ]
@@ -294,9 +236,6 @@ def _numbered(names: Sequence[Any], name: str) -> tuple[tuple[Any, ...], NDArray
     except TypeError as error:
         raise InvalidParameterError(f"{name} must hold hashable values: {error}") from error
     return tuple(numbers), np.array(group, dtype=np.intp)
-
-
-# What an attacker believes, as a value, and the functions that find it.
 
 
 @dataclass(frozen=True, eq=False)
@@ -525,18 +464,18 @@ def simulate_posterior(
 
 def _worlds(
     prior: ArrayLike, answers: ArrayLike, mechanism: Any, secret: Any, without: Any, rest: Any
-) -> Worlds:
+) -> _Worlds:
     weights = check_array(prior, "prior", ge=0, ndim=1)
     total = float(weights.sum())
     if not (total > 0 and np.isfinite(total)):
         raise InvalidParameterError("prior must have a positive, finite sum")
-    channel = channel_of(mechanism, answers, "answers")
+    channel = _channel_of(mechanism, answers, "answers")
     check_length(channel.answers, "answers", weights.size, "the data sets of prior")
     if without is not None and rest is not None:
         raise InvalidParameterError(
             "without and rest must not both be given: they are two worlds without the record"
         )
-    other = None if without is None else channel_of(mechanism, without, "without")
+    other = None if without is None else _channel_of(mechanism, without, "without")
     if other is not None and other.answers.shape != channel.answers.shape:
         raise InvalidParameterError(
             f"without must have the shape {channel.answers.shape} of answers, got "
@@ -547,11 +486,13 @@ def _worlds(
     others = None if rest is None else check_items(rest, "rest", "names")
     if others is not None:
         check_length(others, "rest", weights.size, "the data sets of prior")
-    return Worlds.build(weights / total, channel, names, other, others)
+    secrets, group = _numbered(names, "secret")
+    numbers = None if others is None else _numbered(others, "rest")[1]
+    return _Worlds(weights / total, channel, secrets, group, other, numbers)
 
 
 def _believed(
-    worlds: Worlds, outputs: NDArray[Any], truth: NDArray[np.intp] | None
+    worlds: _Worlds, outputs: NDArray[Any], truth: NDArray[np.intp] | None
 ) -> SecretPosterior:
     posterior, baseline = worlds.believe(outputs)
     return SecretPosterior(worlds.secrets, worlds.secret_prior, posterior, baseline, outputs, truth)

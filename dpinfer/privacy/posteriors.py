@@ -20,14 +20,13 @@ from dpinfer._check import (
 )
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
 from dpinfer.mechanisms.channels import ExponentialMechanism
-from dpinfer.privacy._protection import MAX_GROUP, guarantee_for, pure_epsilon
-from dpinfer.privacy.guarantees import Guarantee
+from dpinfer.privacy._protection import guarantee_for, pure_epsilon
+from dpinfer.privacy.guarantees import MAX_GROUP, Guarantee
 from dpinfer.privacy.of_mechanisms import guarantee_of
 from dpinfer.privacy.trade_off import METHODS, Method, TradeOff, markov_log_level
 from dpinfer.results.tables import render_table
 
 Counterfactual = Literal["draw", "default", "deleted"]
-COUNTERFACTUALS: tuple[Counterfactual, ...] = ("draw", "default", "deleted")
 
 _WORLDS: dict[str, str] = {
     "draw": "replaced, by a draw from what the rest tells",
@@ -227,12 +226,12 @@ def posterior_bounds(
     >>> posterior_bounds(PureDP(0.1), counterfactual="deleted", group=2).log_ratio
     0.4
     """
-    world = check_option(counterfactual, "counterfactual", COUNTERFACTUALS)
+    check_option(counterfactual, "counterfactual", _WORLDS)
     guarantee = guarantee_for(protection, sensitivity)
     epsilon = pure_epsilon(guarantee)
-    per_probability, per_odds = steps(world, guarantee.neighbours, group)
+    per_probability, per_odds = _steps(counterfactual, guarantee.neighbours, group)
     return PosteriorBounds(
-        counterfactual=world,
+        counterfactual=counterfactual,
         neighbours=guarantee.neighbours,
         # the odds compare two outputs' probabilities, and take two ε for each change
         steps=per_odds // 2,
@@ -241,11 +240,9 @@ def posterior_bounds(
     )
 
 
-def steps(
-    counterfactual: Counterfactual, neighbours: Neighbours, group: int = 1
-) -> tuple[int, int]:
+def _steps(counterfactual: Counterfactual, neighbours: Neighbours, group: int) -> tuple[int, int]:
     """Return how many ε the log ratios of posterior probabilities and of odds can take."""
-    world = check_option(counterfactual, "counterfactual", COUNTERFACTUALS)
+    world = check_option(counterfactual, "counterfactual", _WORLDS)
     size = check_integer(group, "group", ge=1, le=MAX_GROUP)
     if world == "deleted" and neighbours == "replace":
         raise IncompatibleReleaseError(
@@ -259,9 +256,6 @@ def steps(
 def _factors(log_ratio: float) -> tuple[float, float]:
     with np.errstate(over="ignore"):
         return float(np.exp(-log_ratio)), float(np.exp(log_ratio))
-
-
-# At which ε a stated rise of what an attacker believes cannot happen.
 
 
 def epsilon_for_rise(
@@ -314,7 +308,7 @@ def epsilon_for_rise(
     """
     tolerated = check_array(rise, "rise", ge=0)
     relation = check_option(neighbours, "neighbours", NEIGHBOURS)
-    per_probability, per_odds = steps(counterfactual, relation, group)
+    per_probability, per_odds = _steps(counterfactual, relation, group)
     epsilon = np.log1p(tolerated) / per_probability
     if baseline is None:
         return epsilon[()]
@@ -369,7 +363,7 @@ def epsilon_for_odds(
     before = check_array(baseline, "baseline", gt=0)
     relation = check_option(neighbours, "neighbours", NEIGHBOURS)
     check_broadcast(limit=most.shape, baseline=before.shape)
-    per_odds = steps(counterfactual, relation, group)[1]
+    per_odds = _steps(counterfactual, relation, group)[1]
     gap = np.log(most) - np.log(before)
     if (gap < 0).any():
         raise InvalidParameterError(
@@ -379,19 +373,12 @@ def epsilon_for_odds(
     return (gap / per_odds)[()]
 
 
-# How probable it is that a record moves what an attacker believes by more than a factor.
-
-
-Rest = Literal["known", "arbitrary"]
-About = Literal["true", "any"]
-
-
 def posterior_tail(
     protection: Any,
     epsilon: ArrayLike,
     *,
-    rest: Rest = "arbitrary",
-    about: About = "true",
+    rest: Literal["known", "arbitrary"] = "arbitrary",
+    about: Literal["true", "any"] = "true",
     method: Method = "exact",
     sensitivity: float = 1.0,
     group: int = 1,
@@ -468,17 +455,15 @@ def posterior_tail(
             "one no bound is known unless the attacker knows all other records"
         )
     loss = check_array(epsilon, "epsilon", ge=0, le=1e100)
-    target = _for_replacement(protection)
+    # what protects against a replacement; the law of a noise does not depend on it
+    target = protection
+    if isinstance(protection, ExponentialMechanism):
+        target = guarantee_of(protection, neighbours="replace")
+    elif isinstance(protection, Guarantee):
+        target = protection.to_replace()
     factor = loss if value == "true" else np.zeros(loss.shape)
     if how == "tail-bound":
         log_level = markov_log_level(guarantee_for(target, sensitivity, group), loss)
         return np.exp(np.minimum(log_level + factor, 0.0))[()]
     probability = TradeOff(target, sensitivity, group).pbdp_delta(loss)
     return (probability * np.exp(factor - loss))[()]
-
-
-def _for_replacement(protection: Any) -> Any:
-    """Return what protects against a replacement; the law of a noise does not depend on it."""
-    if isinstance(protection, ExponentialMechanism):
-        return guarantee_of(protection, neighbours="replace")
-    return protection.to_replace() if isinstance(protection, Guarantee) else protection

@@ -235,9 +235,6 @@ _BUILDERS: dict[type, tuple[str, Callable[[Any], float]]] = {
 """What dp-accounting calls each mechanism, and the number that it takes."""
 
 
-# A guarantee for a population that a secret sample amplified, and what it came from.
-
-
 Scheme = Literal["poisson", "without-replacement"]
 
 
@@ -333,9 +330,6 @@ class AmplifiedDP(ApproxDP):
             "it holds for a population by the secrecy of a sample, and that must stay on record; "
             "convert the guarantee for the sample before it is amplified",
         )
-
-
-# How a sampling rate changes ε, in both directions.
 
 
 def amplified_epsilon(epsilon: ArrayLike, rate: ArrayLike) -> Any:
@@ -451,9 +445,6 @@ def _check_relation(guarantee: Guarantee, scheme: Scheme) -> None:
 
 def _plain(values: FloatArray) -> Any:
     return values if values.ndim else float(values)
-
-
-# Secrecy of the sample: a stronger guarantee for the population than for the sample.
 
 
 def amplify(
@@ -595,9 +586,6 @@ def _check_delta(delta: float, rate: float) -> None:
             f"delta must be below the sampling rate {rate:g}, got {delta}: it would allow the "
             "whole sample to be published"
         )
-
-
-# The noise that a target for the population allows on a secret sample of it.
 
 
 NoiseKind = Literal["laplace", "geometric", "gaussian"]

@@ -23,9 +23,6 @@ from dpinfer._numerics.roots import find_root
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
 from dpinfer.privacy.guarantees import ApproxDP, Guarantee, PureDP
 
-# Sensitivity of a median at the data at hand, and the smooth bound on it that noise may use.
-
-
 _FLOOR = 1e-100
 """Smooth bounds are not below this share of the range, where e^-β(j - i) would end at 0."""
 
@@ -208,7 +205,6 @@ def _best_gap(x: FloatArray, last: int, first: int, width: int, beta: float) -> 
 
 
 Kind = Literal["cauchy", "laplace"]
-KINDS: tuple[Kind, ...] = ("cauchy", "laplace")
 _LEAST = 1e-100
 
 
@@ -259,7 +255,7 @@ class SmoothNoise:
     factor: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "kind", check_option(self.kind, "kind", KINDS))
+        object.__setattr__(self, "kind", check_option(self.kind, "kind", ("cauchy", "laplace")))
         for name in ("beta", "factor"):
             value = check_scalar(getattr(self, name), name, gt=0, le=1e100)
             object.__setattr__(self, name, value)
@@ -332,10 +328,9 @@ class SmoothNoise:
             The source of randomness, or its seed.
         """
         shape = () if size is None else check_shape(size)
-        draws = {"cauchy": "standard_cauchy", "laplace": "laplace"}[self.kind]
         generator = check_rng(rng)
-        noise = getattr(generator, draws)(size=shape)
-        return (self.scale(sensitivity) * np.asarray(noise))[()]
+        draw = generator.standard_cauchy if self.kind == "cauchy" else generator.laplace
+        return (self.scale(sensitivity) * np.asarray(draw(size=shape)))[()]
 
     def isf(self, q: ArrayLike, sensitivity: SmoothSensitivity) -> Any:
         """Upper quantile of the noise, for the curator: the scale is confidential.
@@ -359,15 +354,13 @@ def _laplace_beta(rest: float, delta: float) -> float:
     """Largest β ≤ η, η = ``rest``, for which two Laplace laws have at most δ at η."""
 
     def spare(log_beta: FloatArray, index: NDArray[np.intp]) -> FloatArray:
-        return np.asarray(np.log(delta) - _laplace_log_delta(np.exp(log_beta), rest))
+        # ln δ at ε = η of Laplace laws of scales 1 and e^{-β}
+        beta = np.exp(log_beta)
+        log_delta = np.log(-np.expm1(-beta)) - (rest + beta) / np.expm1(beta)
+        return np.asarray(np.log(delta) - log_delta)
 
     # small enough even where δ is the smallest float
     low, high = np.array([np.log(rest) - 10.0 - np.log1p(rest)]), np.array([np.log(rest)])
     if spare(high, np.array([0]))[0] >= 0:
         return rest
     return float(np.exp(find_root(spare, low, high, expand=True)[0][0]))
-
-
-def _laplace_log_delta(beta: FloatArray, rest: float) -> FloatArray:
-    """Ln δ at ε = η of Laplace laws of scales 1 and e^{-β}."""
-    return np.asarray(np.log(-np.expm1(-beta)) - (rest + beta) / np.expm1(beta))

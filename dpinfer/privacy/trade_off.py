@@ -210,9 +210,6 @@ def _inside(function: Any, probability: FloatArray) -> FloatArray:
     return found
 
 
-# Probabilistically bounded differential privacy: how probable a large rise of the odds is.
-
-
 Method = Literal["exact", "tail-bound"]
 METHODS: tuple[Method, ...] = ("exact", "tail-bound")
 
@@ -350,9 +347,6 @@ def markov_log_level(guarantee: Guarantee, epsilon: FloatArray) -> FloatArray:
         return curve.markov_log_level(epsilon.ravel()).reshape(epsilon.shape)
     # no divergence at all: no power is larger than its level
     return np.where(epsilon > 0, -np.inf, 0.0)
-
-
-# What taking part can do to the expected utility of a person.
 
 
 def utility_bounds(
