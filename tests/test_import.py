@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -88,20 +89,22 @@ def modules_that(file):
             pending += node.body
 
 
+@cache
+def offered(module):
+    """Return what a package offers, by the module that it is from; None for a module."""
+    folder = ROOT.parent.joinpath(*module.split("."))
+    if not (stub := folder / "__init__.pyi").exists():
+        return None if folder.with_suffix(".py").exists() else {}
+    imports = [node for node in ast.parse(stub.read_text("utf-8")).body if hasattr(node, "module")]
+    return {alias.name: node.module for node in imports if node.module for alias in node.names}
+
+
 def defining(module, name):
     """Return the module that defines a name which a module or a package offers."""
-    folder = ROOT.parent.joinpath(*module.split("."))
-    stub = folder / "__init__.pyi"
-    if not stub.exists():
-        return module if folder.with_suffix(".py").exists() else f"{module}.{name}"
-    for node in ast.parse(stub.read_text("utf-8")).body:
-        if (
-            isinstance(node, ast.ImportFrom)
-            and node.module
-            and name in [alias.name for alias in node.names]
-        ):
-            return defining(f"{module}.{node.module}", name)
-    return f"{module}.{name}"
+    names = offered(module)
+    if names is None:
+        return module
+    return defining(f"{module}.{names[name]}", name) if name in names else f"{module}.{name}"
 
 
 def test_modules_import_each_other_in_one_order():
