@@ -354,7 +354,7 @@ def with_rule(x: NoisyValues, *, rounded: Any = None, **bounds: Any) -> NoisyVal
         )
     noises, rule = x.noises, rule_of(x, **bounds)
     if rounded is not None and rounded is not False:
-        step = 1.0 if rounded is True else check_scalar(rounded, "rounded", gt=0)
+        step = 1.0 if rounded is True else check_scalar(rounded, "rounded", gt=0, ge=1e-100)
         off = np.abs(x.values - np.rint(x.values / step) * step) > 1e-9 * step
         if off.any():
             raise InvalidParameterError(

@@ -83,8 +83,11 @@ def with_labels(table: Any, labels: str | Sequence[Any]) -> pd.DataFrame | pd.Se
         )
     named = [labels] if isinstance(labels, str) else check_items(labels, "labels", "columns")
     held = frame.columns.tolist()
-    once = all(held.count(name) == 1 for name in named)
-    if not once or len(set(map(held.index, named))) < len(named) or len(named) == len(held):
+    try:
+        distinct = len(set(named)) == len(named)
+    except TypeError:  # what has no hash is no name
+        distinct = False
+    if not distinct or any(held.count(name) != 1 for name in named) or len(named) == len(held):
         raise InvalidParameterError(
             f"labels must be some of the columns of the table, each once, {show_some(held)}, got "
             f"{show(labels)}"
