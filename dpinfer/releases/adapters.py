@@ -65,10 +65,8 @@ def smartnoise_laws(reader: Any, query: str) -> list[NoiseLaw | None]:
     Notes
     -----
     The laws are found from the accuracies that ``reader.get_simple_accuracy(query, alpha)``
-    states, which spends no budget. An expression of one noisy number has the accuracy, and here
-    the law, of that number: right for ``COUNT(*) * 1.0``, wrong for ``COUNT(*) * 2``.
-
-    Checked against smartnoise-sql 1.0.10.
+    states, which spends no budget. An expression of one noisy number gets the law of that number:
+    right for ``COUNT(*) * 1.0``, wrong for ``COUNT(*) * 2``. Checked against smartnoise-sql 1.0.10.
     """
     try:
         stated = [list(reader.get_simple_accuracy(query, alpha)) for alpha in ALPHAS]
@@ -121,18 +119,15 @@ def from_smartnoise(
     Warns
     -----
     ApproximationWarning
-        For a column of whole numbers. SmartNoise adds continuous noise to counts and then cuts the
-        decimals off, so that they are half a unit too close to zero on average. The release has
-        them moved back by a half; what is left is a rounding error of at most a half, which the law
-        of the noise does not hold. Ask for ``COUNT(*) * 1.0`` to get counts that are not cut.
+        For a column of whole numbers: SmartNoise cuts the decimals off, so that they are half a
+        unit too close to zero on average. They are moved back by a half; a rounding error of at
+        most a half is left, which the law does not hold. ``COUNT(*) * 1.0`` is not cut.
 
     Notes
     -----
-    With ``censor_dims: True`` SmartNoise leaves out groups whose noisy number of people, which
-    another draw of noise hides, is below a threshold. Where the column is that number itself, give
-    ``threshold=``.
-
-    Checked against smartnoise-sql 1.0.10.
+    With ``censor_dims: True`` groups are left out whose noisy number of people, of another draw, is
+    below a threshold. Where the column is that number itself, give ``threshold=``. Checked against
+    smartnoise-sql 1.0.10.
     """
     frame = _frame(result)
     names = [str(name) for name in frame.columns]
@@ -529,10 +524,8 @@ def from_tumult(noise_info: Any) -> NoiseLaw:
     -----
     A ``count`` under ``PureDPBudget(epsilon)`` and ``AddOneRow`` has geometric noise of scale
     1/ε; under ``RhoZCDPBudget(rho)`` discrete Gaussian noise with σ² = 1/(2ρ). Where the query
-    suppresses small answers (``suppress``), give the release its ``threshold``.
-
-    Checked against what sessions of tmlt.analytics 0.21.0 return, which the tests hold; they run no
-    session, as it needs Spark.
+    suppresses small answers (``suppress``), give the release its ``threshold``. Checked against
+    what sessions of tmlt.analytics 0.21.0 return.
 
     Examples
     --------
@@ -642,11 +635,8 @@ def from_pipeline_dp(params: Any, metric: Any, budget: Any) -> NoiseLaw:
     the largest magnitude of a value for a sum, Laplace noise has the scale l0·linf/ε, and Gaussian
     noise the σ of Google's library for the L2 sensitivity √l0·linf.
 
-    A partition that was selected privately was published only because enough people were in it. The
-    noise of its metrics is drawn afresh, so that intervals for published partitions hold as they
-    are.
-
-    Checked against the objects of pipeline-dp 0.3.1.
+    The noise of a partition that was selected privately is drawn afresh: intervals hold as they
+    are. Checked against the objects of pipeline-dp 0.3.1.
 
     Examples
     --------

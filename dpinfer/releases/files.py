@@ -97,9 +97,9 @@ def validate_release(
     Returns
     -------
     list of Problem
-        The problems of the sidecar if there are any, else those of the table; empty for a valid
-        release. Each names its file, line and field. Single cells are looked at in the first 16 MB
-        of a table; a problem after that may be named without its line.
+        The problems of the sidecar if there are any, else those of the table, each with its file,
+        line and field; empty for a valid release. A problem after the first 16 MB of a table may be
+        named without its line.
 
     Raises
     ------
@@ -135,8 +135,7 @@ def write_release(
 ) -> None:
     """Write a release as a table and its sidecar, ``path`` followed by ``-metadata.json``.
 
-    Both files are completed under other names in the same folder and then put in place, so that
-    neither is ever there half-written.
+    Both files are put in place when they are complete: neither is ever there half-written.
 
     Parameters
     ----------
@@ -158,10 +157,9 @@ def write_release(
 
     Notes
     -----
-    Texts are written as they are, as pandas does. A spreadsheet that opens a CSV file takes a cell
-    that begins with ``=``, ``+``, ``-`` or ``@`` for a formula, even in quotes: where labels come
-    from people whom you do not trust, import such columns as text, or use Parquet. To put a quote
-    before such a cell would make another label of it when the file is read back.
+    Texts are written as they are. A spreadsheet takes a cell of a CSV file that begins with ``=``,
+    ``+``, ``-`` or ``@`` for a formula, even in quotes: where labels come from people whom you do
+    not trust, import such columns as text, or use Parquet.
     """
     if not isinstance(release, Release):
         raise InvalidParameterError(f"release must be a Release, got {show(release)}")

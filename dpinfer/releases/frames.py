@@ -158,7 +158,11 @@ def _laws_of_kind(
             values = np.asarray(columns[parameter], dtype=np.float64)
             if parameter == ROUNDED:
                 values = np.nan_to_num(values, nan=0.0)
-                _check_choice(values)
+                if (bad := (values != 0) & (values != 1)).any():
+                    raise InvalidParameterError(
+                        "rounded must be True or False, or a column of 1 and 0, got "
+                        f"{values[bad][0]:g}"
+                    )
             chosen[parameter] = float(values) if values.ndim == 0 else values[cells]
             _check_rows(np.asarray(chosen[parameter]), parameter, name, cells, required)
         elif required:
@@ -186,13 +190,6 @@ def _check_rows(
         )
 
 
-def _check_choice(rounded: FloatArray) -> None:
-    if (bad := (rounded != 0) & (rounded != 1)).any():
-        raise InvalidParameterError(
-            f"rounded must be True or False, or a column of 1 and 0, got {rounded[bad][0]:g}"
-        )
-
-
 def columns_of_law(law: NoiseLaw, rows: int) -> dict[str, Any]:
     """Columns that say the law of each row: its name and its parameters, NaN where it has none."""
     names = np.empty(rows, dtype=object)
@@ -214,8 +211,12 @@ def rows_of_tables(
         )
     parts = [_split(table, f"table {k}") for k, table in enumerate(tables)]
     if isinstance(mechanism, (list, tuple)) and len(mechanism) == len(parts):
+        # laws of all cells of a table are those of its published cells
         mechanism = [
-            _published(law, mask) for law, (_, _, mask) in zip(mechanism, parts, strict=True)
+            law.take(mask)
+            if isinstance(law, NoiseLaw) and law.shape == mask.shape and not mask.all()
+            else law
+            for law, (_, _, mask) in zip(mechanism, parts, strict=True)
         ]
     law = spread_laws(mechanism, [len(values) for values, _, _ in parts])
     values = np.concatenate([values for values, _, _ in parts])
@@ -292,13 +293,6 @@ def _by_attribute(labels: pd.Index, name: str) -> dict[str, Any]:
     if len(set(labels.names)) < len(labels.names):
         raise InvalidParameterError(f"{name} must name an attribute once, got {labels.names}")
     return {attribute: labels.get_level_values(attribute) for attribute in labels.names}
-
-
-def _published(law: Any, mask: NDArray[np.bool_]) -> Any:
-    """Keep the laws of the published cells where a law was given for every cell of the table."""
-    if isinstance(law, NoiseLaw) and law.shape == mask.shape and not mask.all():
-        return law.take(mask)
-    return law
 
 
 def _infer(tables: Sequence[dict[str, Any]]) -> Domain:
@@ -420,16 +414,13 @@ def numbers(frame: pd.DataFrame, spec: Any, name: str, missing: float | None = N
     return values if missing is None else np.where(np.isnan(values), missing, values)
 
 
-def bounds(frame: pd.DataFrame, clamp: Any) -> tuple[Any, Any] | None:
+def bounds(frame: pd.DataFrame, clamp: Any) -> tuple[Any, ...] | None:
     """Return clamping bounds, each of which may be a number or a column."""
     if clamp is None:
         return None
     ends = clamp if isinstance(clamp, (tuple, list)) else (clamp, None)
-    if len(ends) != 2:
-        raise InvalidParameterError(
-            f"clamp must be a lower bound or a pair (lower, upper), got {show(clamp)}"
-        )
-    return numbers(frame, ends[0], "clamp", -np.inf), numbers(frame, ends[1], "clamp", np.inf)
+    none = [np.inf if at else -np.inf for at in range(len(ends))]
+    return tuple(numbers(frame, end, "clamp", each) for end, each in zip(ends, none, strict=True))
 
 
 def law_of_frame(frame: pd.DataFrame, mechanism: Any) -> NoiseLaw:

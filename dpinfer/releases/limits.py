@@ -14,6 +14,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -114,18 +115,13 @@ def _only_member(path: Path) -> Any:
     return archive.open(names[0])
 
 
-def _zstandard(path: Path) -> Any:
-    import pyarrow as pa
-
-    return pa.input_stream(str(path), compression="zstd")
-
-
 OPENERS: dict[str, Callable[[Path], Any]] = {
+    "": lambda path: path.open("rb"),
     ".gz": gzip.GzipFile,
     ".bz2": bz2.BZ2File,
     ".xz": lzma.LZMAFile,
     ".zip": _only_member,
-    ".zst": _zstandard,
+    ".zst": lambda path: import_module("pyarrow").input_stream(str(path), compression="zstd"),
 }
 
 BROKEN = (
@@ -149,14 +145,10 @@ def decompressed(path: Path, limit: Limit) -> Iterator[io.RawIOBase]:
     import pyarrow as pa
 
     try:
-        with OPENERS.get(path.suffix, _plain)(path) as stream:
+        with OPENERS.get(path.suffix, OPENERS[""])(path) as stream:
             yield _Counted(stream, limit)
     except (*BROKEN, pa.ArrowException) as error:
         raise OSError(str(error)) from error
-
-
-def _plain(path: Path) -> Any:
-    return path.open("rb")
 
 
 class _Counted(io.RawIOBase):

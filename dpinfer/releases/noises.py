@@ -160,6 +160,11 @@ class Rule(Locked):
         held = np.isfinite(self.threshold) | np.isfinite(self.lowest) | np.isfinite(self.highest)
         return np.array(np.broadcast_to(held | (self.after > 0) | np.greater(self.before, 1), size))
 
+    def is_same(self, other: Rule) -> bool:
+        """Whether values were published in the same way."""
+        names = (*_BOUNDS, "after")
+        return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in names)
+
     def take(self, rows: Positions, size: int) -> Rule | None:
         """Return the rule of some of so many values, None where they have none."""
         if not self.of(size)[rows].any():
@@ -204,7 +209,7 @@ def positions_of(where: Any, size: int, labels: pd.Index | None) -> NDArray[np.i
     where = as_table(where, "where")
     if isinstance(where, slice):
         return np.arange(size)[where]
-    if isinstance(where, (str, bytes)) or not _has_length(where):
+    if isinstance(where, (str, bytes)) or not hasattr(where, "__len__"):
         raise InvalidParameterError(
             f"where must be a mask, positions, a slice or a list of labels, got {show(where)}"
         )
@@ -232,14 +237,6 @@ def positions_of(where: Any, size: int, labels: pd.Index | None) -> NDArray[np.i
             f"where must hold labels of the release, got {show_label(missing)}"
         )
     return found
-
-
-def _has_length(where: Any) -> bool:
-    try:
-        len(where)
-    except TypeError:
-        return False
-    return True
 
 
 def _check_order(where: Any, labels: pd.Index | None) -> None:

@@ -80,13 +80,6 @@ def _check_workload(workload: Any, labels: Any, size: int) -> Workload:
     return queries
 
 
-def _check_sensitivity(sensitivity: Any) -> float | Mapping[str, float] | None:
-    """Return a sensitivity: a number, or numbers by norm."""
-    if sensitivity is None or isinstance(sensitivity, Mapping):
-        return _check_mapping(sensitivity, "sensitivity", SENSITIVITIES)
-    return check_scalar(sensitivity, "sensitivity", gt=0)
-
-
 def _check_mapping(
     given: Mapping[str, Any] | None, name: str, keys: tuple[str, ...]
 ) -> Mapping[str, float] | None:
@@ -221,7 +214,9 @@ class Release(Locked):
                 "neighbours": None
                 if neighbours is None
                 else check_option(neighbours, "neighbours", NEIGHBOURS),
-                "sensitivity": _check_sensitivity(sensitivity),
+                "sensitivity": _check_mapping(sensitivity, "sensitivity", SENSITIVITIES)
+                if sensitivity is None or isinstance(sensitivity, Mapping)
+                else check_scalar(sensitivity, "sensitivity", gt=0),
                 "guarantee": _check_mapping(guarantee, "guarantee", GUARANTEES),
                 "name": _check_name(name),
                 "_noisy": x,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from importlib import resources
-from math import isinf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -304,7 +304,7 @@ def load_json(path: Path, limit: Limit) -> JsonDocument:
             text,
             object_pairs_hook=_unique,
             parse_constant=_refuse_constant,
-            parse_int=_whole_number,
+            parse_int=_number,
             parse_float=_number,
         )
         if HALF_CHARACTER.search(text):
@@ -386,24 +386,17 @@ def _tokens(text: str) -> Iterator[tuple[str, int]]:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    content: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in content:
-            raise ValueError(f"the key {show(key)} is there twice")
-        content[key] = value
+    content = dict(pairs)
+    if len(content) < len(pairs):
+        again = Counter(key for key, _ in pairs).most_common(1)[0][0]
+        raise ValueError(f"the key {show(again)} is there twice")
     return content
 
 
-def _whole_number(digits: str) -> int:
-    number = int(digits)
+def _number(digits: str) -> int | float:
+    """Return a whole number as an int and another as a float, within the range of float64."""
+    number = int(digits) if digits.lstrip("-").isdecimal() else float(digits)
     if abs(number) >= BEYOND:
-        raise ValueError(f"the number {show(digits)} is beyond the range of float64")
-    return number
-
-
-def _number(digits: str) -> float:
-    number = float(digits)
-    if isinf(number):
         raise ValueError(f"the number {show(digits)} is beyond the range of float64")
     return number
 
@@ -513,7 +506,11 @@ def load_sidecar(
     """Return the content of the sidecar of the table with file name ``table``, and its problems."""
     limit = Limit(path, max(SMALL, Limit.of(path, max_bytes, JSON_EXPANSION).most))
     document = load_json(path, limit)
-    problems = list(_problems(document, path.name, table))
+    found = list(_schema_problems(document)) or list(_reference_problems(document, table))
+    problems = [
+        Problem(path.name, message, document.line(at), "/".join(map(str, at)) or "the document")
+        for at, message in found
+    ]
     if not problems and "workload" in document.content:
         limit.check(CELL_BYTES * int(document.content["workload"]["cells"]))
     return document.content, problems
@@ -542,18 +539,12 @@ def parse_sidecar(content: Mapping[str, Any], field: str | None = None) -> Sidec
     )
 
 
-def _problems(document: JsonDocument, name: str, table: str) -> Iterator[Problem]:
-    found = list(_schema_problems(document)) or list(_reference_problems(document, table))
-    for pointer, message in found:
-        place = "/".join(str(part) for part in pointer) or "the document"
-        yield Problem(name, message, document.line(pointer), place)
-
-
 def _schema_problems(document: JsonDocument) -> Iterator[tuple[Pointer, str]]:
     """Yield where the descriptor departs from the JSON Schema."""
     errors = _validator().iter_errors(document.content)
     for error in sorted(errors, key=lambda error: document.line(tuple(error.absolute_path))):
-        yield tuple(error.absolute_path), _shorten(error.message)
+        message = error.message if len(error.message) <= 200 else f"{error.message[:200]} …"
+        yield tuple(error.absolute_path), message
 
 
 def _reference_problems(document: JsonDocument, table: str) -> Iterator[tuple[Pointer, str]]:
@@ -572,16 +563,20 @@ def _reference_problems(document: JsonDocument, table: str) -> Iterator[tuple[Po
         if key not in names:
             yield ("schema", "primaryKey"), f"{show(key)} is not among the fields"
     for position, part in enumerate(content["schema"]["fields"]):
+        place: Pointer = ("schema", "fields", position)
         if "enum" in part.get("constraints", {}):
-            yield from _level_problems(part, ("schema", "fields", position, "constraints", "enum"))
+            try:
+                Domain({part["name"]: part["constraints"]["enum"]})
+            except InvalidParameterError as error:
+                yield (*place, "constraints", "enum"), str(error)
         privacy = part.get("privacy", {})
-        for parameter in _missing_parameters(privacy):
-            message = f"{privacy['mechanism']} noise must have a {parameter}"
-            yield ("schema", "fields", position, "privacy"), message
+        kind = privacy.get("mechanism")
+        needed = parameters_of_kind(canonical_kind(kind)) if isinstance(kind, str) else {}
+        for parameter, required in needed.items():
+            if required and parameter not in privacy:
+                yield (*place, "privacy"), f"{kind} noise must have a {parameter}"
         for parameter, spec in privacy.items():
-            yield from _column_problems(
-                spec, names, ("schema", "fields", position, "privacy", parameter)
-            )
+            yield from _column_problems(spec, names, (*place, "privacy", parameter))
     if (queries := content.get("workload")) is not None:
         yield from _query_problems(queries)
 
@@ -610,21 +605,6 @@ def _cells(queries: Mapping[str, Any]) -> pd.Index | None:
     if isinstance(labels[0], list):
         return pd.MultiIndex.from_tuples([tuple(label) for label in labels], names=names)
     return pd.Index(labels, name=names[0])
-
-
-def _level_problems(part: Mapping[str, Any], pointer: Pointer) -> Iterator[tuple[Pointer, str]]:
-    try:
-        Domain({part["name"]: part["constraints"]["enum"]})
-    except InvalidParameterError as error:
-        yield pointer, str(error)
-
-
-def _missing_parameters(privacy: Mapping[str, Any]) -> list[str]:
-    """Return the parameters that the law of all rows needs and does not have."""
-    if not isinstance(privacy.get("mechanism"), str):
-        return []
-    needed = parameters_of_kind(canonical_kind(privacy["mechanism"]))
-    return [name for name, required in needed.items() if required and name not in privacy]
 
 
 def _column_problems(
@@ -712,7 +692,3 @@ def _unique_items(_: Any, wanted: bool, items: Any, __: Any) -> Iterator[Excepti
     }
     if len(seen) < len(items):
         yield ValidationError("must not hold an item twice")
-
-
-def _shorten(message: str, most: int = 200) -> str:
-    return message if len(message) <= most else f"{message[:most]} …"

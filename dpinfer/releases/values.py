@@ -121,7 +121,7 @@ class NoisyValues:
             self.shape == other.shape
             and np.array_equal(self.values, other.values)
             and _same_labels(self.labels, other.labels)
-            and _same_rules(self.rule, other.rule)
+            and (self.rule or Rule()).is_same(other.rule or Rule())
             and _same_laws(self, other)
         )
 
@@ -663,13 +663,6 @@ def _same_laws(one: NoisyValues, other: NoisyValues) -> bool:
         np.array_equal(cells, own) and law == its
         for (law, cells), (its, own) in zip(laws, theirs, strict=True)
     )
-
-
-def _same_rules(one: Rule | None, other: Rule | None) -> bool:
-    if one is None or other is None:
-        return one is other
-    names = ("threshold", "lowest", "highest", "after", "before")
-    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names)
 
 
 def _same_labels(one: pd.Index | None, other: pd.Index | None) -> bool:

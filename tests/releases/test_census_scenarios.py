@@ -107,8 +107,13 @@ def test_the_published_tables_and_discrete_noise_by_a_weighted_sum(scenario, gau
     np.testing.assert_allclose(frame["discrete-gaussian"], expected, atol=1e-8 + 20 * error)
 
 
-def test_discrete_noise_by_simulation():
-    scenario, draws = WHOLE_RELEASE, 40_000
+@pytest.mark.parametrize(
+    ("scenario", "cut"),
+    [pytest.param(WHOLE_RELEASE, 2.0, marks=pytest.mark.slow), (SCENARIOS["A"], 0.3)],
+    ids=["whole", "A"],
+)
+def test_discrete_noise_by_simulation(scenario, cut):
+    draws = 40_000
     rng = np.random.default_rng(6)
     total = np.zeros(draws)
     for item in scenario.queries:
@@ -116,7 +121,6 @@ def test_discrete_noise_by_simulation():
         total += float(item.rho) * law.rvs((2, draws), rng=rng).sum(axis=0)
     # the log likelihood ratio is ρ + total where the alternative holds, and -ρ + total where not
     rho = float(scenario.rho)
-    cut = 2.0
     level, power = np.mean(total - rho > cut), np.mean(total + rho > cut)
     error = np.sqrt(level * (1 - level)) * np.exp(cut) + np.sqrt(power * (1 - power))
     # six standard errors of both: 4e-9

@@ -115,8 +115,9 @@ def test_a_byte_order_mark_is_skipped(tmp_path):
     assert read_release(path).values.tolist() == [1, 2]
 
 
-def test_parts_after_very_many_are_found_by_what_they_are_in(tmp_path):
-    many = ",\n".join(["0"] * (2**20 + 10))
+def test_parts_after_very_many_are_found_by_what_they_are_in(tmp_path, monkeypatch):
+    monkeypatch.setattr("dpinfer.releases.sidecar.MOST_PARTS", 2**10)
+    many = ",\n".join(["0"] * (2**10 + 10))
     path = table(tmp_path, f'{{"schema": {{"fields": 3}},\n"x": [{many}],\n"workload": 3}}')
     said = {problem.field: str(problem) for problem in validate_release(path)}
     assert "line 1," in said["schema/fields"]

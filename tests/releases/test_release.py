@@ -223,12 +223,12 @@ def test_drawn_releases_have_the_law():
     draws = np.array(
         [
             Release.draw([10, 20], workload=workload, mechanism=noise, rng=rng).values
-            for _ in range(2000)
+            for _ in range(500)
         ]
     )
     assert (draws[:, 2] == 30).all()
-    # 6 standard errors of a mean of 2000 draws: fails by accident with probability < 1e-8
-    assert (np.abs(draws.mean(axis=0) - truth) <= 6 * np.sqrt(one.variance / 2000)).all()
+    # 6 standard errors of a mean of 500 draws: fails by accident with probability < 1e-8
+    assert (np.abs(draws.mean(axis=0) - truth) <= 6 * np.sqrt(one.variance / 500)).all()
 
 
 def test_drawn_cells_keep_their_labels():
@@ -246,10 +246,10 @@ def test_drawn_values_are_clamped():
         Release.draw(np.zeros(50), mechanism=NOISE, threshold=10, rng=3)
 
 
-def test_ten_million_values():
-    values = np.arange(10**7)
+def test_a_million_values():
+    values = np.arange(10**6)
     release = Release(values, mechanism=Geometric(scale=2.0), threshold=0)
-    assert len(release) == 10**7
+    assert len(release) == 10**6
     assert release.workload.is_identity
 
 

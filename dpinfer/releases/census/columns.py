@@ -239,13 +239,11 @@ LONGEST = 1000
 
 @dataclass(frozen=True, eq=False)
 class FileRows:
-    """Rows of one query or constraint in one file.
+    """Rows (m) of one query or constraint in one file, all of one ``query_shape``.
 
-    ``path``: the file; ``name``: the query or constraint, as the file names it; ``sign``: how
-    confidential values compare to those of a constraint; empty for measurements; ``shape``: the
-    ``query_shape`` of all of these rows; ``codes`` (m,): codes of the units; ``values`` (m, cells):
-    values in row-major order of the shape; ``variance`` (m,): variances of the noise; 0 for
-    constraints.
+    ``sign`` says how confidential values compare to those of a constraint, and is empty for
+    measurements; ``values`` (m, cells) are in row-major order of the shape; ``variance`` is that of
+    the noise, 0 for constraints.
     """
 
     path: Path
@@ -268,10 +266,8 @@ def read_rows(
 ) -> Iterator[FileRows]:
     """Read the rows of a file batch by batch, those of each query in a batch together.
 
-    ``path``: the file; ``columns``: the columns of measurements or of constraints; ``subtree``: how
-    all codes in the file must begin; ``among``: the codes of the rows that are wanted. Row groups
-    are not read whose statistics say that they have none of them; ``queries``: names of the queries
-    that are wanted; ``max_bytes``: the most bytes that the columns may take once they are decoded.
+    All codes must begin as the ``subtree`` does; rows of codes ``among`` others and of some
+    ``queries`` are read, and no row groups that have none of them by their statistics.
     """
     with _reading(path):
         for batch in _batches(path, columns, among, queries, max_bytes):

@@ -105,10 +105,6 @@ def attributes(query: str) -> frozenset[str]:
     --------
     >>> sorted(attributes("votingage * cenrace"))
     ['cenrace', 'votingage']
-    >>> sorted(attributes("detailed"))
-    ['cenrace', 'hhgq', 'hispanic', 'votingage']
-    >>> sorted(attributes("hhinstlevels"))
-    ['hhgq']
     """
     if not isinstance(query, str):
         raise InvalidParameterError(f"query must be the name of a query, got {show(query)}")

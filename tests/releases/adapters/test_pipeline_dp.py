@@ -63,7 +63,7 @@ def test_bad_input(params, metric, budget, message):
         from_pipeline_dp(params, metric, budget)
 
 
-JUNK = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=3))
+JUNK = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text("a1.é", max_size=3))
 
 
 @settings(derandomize=True, deadline=None, max_examples=80)
