@@ -48,8 +48,8 @@ def noisy(
     Parameters
     ----------
     values : float, array, Series, DataFrame, Release or estimate
-        The published values. A Series or DataFrame gives their labels, as do the columns without
-        numbers of a frame of polars or pyarrow. A release or a fit carries its own law.
+        The published values. A Series or DataFrame gives their labels, as do columns without
+        numbers of other libraries. A release or a fit carries its own law.
     mechanism : NoiseLaw, sequence of NoiseLaw, or mapping
         The law of the noise: one for all values, or one for each. ``{"laplace": scales}`` names a
         law and gives its scales: a number, an array in the order of the values, or a Series, which

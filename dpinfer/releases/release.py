@@ -143,23 +143,21 @@ class Release(Locked):
     workload : Workload
         The queries on n cells that they answer.
     mechanism : NoiseLaw
-        The law of their noise, of shape () or (m,). Where values have a threshold or clamping
-        bounds, functions that take values as they are refuse it.
+        The law of their noise, of shape () or (m,), which is refused for values as drawn where they
+        have a publishing rule.
 
     Raises
     ------
     InvalidParameterError
         If an argument by itself is not allowed.
     IncompatibleReleaseError
-        If the parts do not fit together: another number of values than of queries, integer noise
-        on fractional queries or under fractional values, a value below its threshold or outside
-        its clamping bounds.
+        If the parts do not fit together: the numbers of values and queries, integer noise on
+        fractional queries or values, a value below its threshold or outside its clamping bounds.
 
     Warns
     -----
     RoundedValuesWarning
-        If all values under noise with a density are whole numbers, which says that they were
-        rounded.
+        If all values under noise with a density are whole numbers: they were rounded.
 
     See Also
     --------
@@ -254,10 +252,7 @@ class Release(Locked):
 
     @property
     def mechanism(self) -> NoiseLaw:
-        """The law of their noise, of shape () or (m,).
-
-        Where values have a publishing rule, functions that take values as they are refuse it.
-        """
+        """The law of their noise, of shape () or (m,), which says where values have a rule."""
         return marked(self._noisy.marginal, self._noisy.rule is not None)
 
     @property

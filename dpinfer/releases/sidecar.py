@@ -541,7 +541,7 @@ def parse_sidecar(content: Mapping[str, Any], field: str | None = None) -> Sidec
 
 def _schema_problems(document: JsonDocument) -> Iterator[tuple[Pointer, str]]:
     """Yield where the descriptor departs from the JSON Schema."""
-    errors = _validator().iter_errors(document.content)
+    errors = schema_validator().iter_errors(document.content)
     for error in sorted(errors, key=lambda error: document.line(tuple(error.absolute_path))):
         message = error.message if len(error.message) <= 200 else f"{error.message[:200]} …"
         yield tuple(error.absolute_path), message
@@ -625,7 +625,8 @@ def _keys(content: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 @cache
-def _validator() -> Any:
+def schema_validator() -> Any:
+    """Return what checks descriptors by the JSON Schema."""
     from jsonschema import Draft202012Validator
     from jsonschema.validators import extend
 

@@ -72,71 +72,57 @@ class TableCheck:
         if not len(self.table.lines):
             yield Problem(self.file, "must have at least one row of values, got none")
             return
-        yield from self._value_problems()
+        finite = np.isfinite(self._floats(self.sidecar.value))
+        yield from self._cells(self.sidecar.value, ~finite, "must be a finite number")
         yield from self._law_problems()
         yield from self._rule_problems()
         yield from self._key_problems()
 
-    def _value_problems(self) -> Iterator[Problem]:
-        name = self.sidecar.value
-        values = self._floats(name)
-        yield from self._cells(name, ~np.isfinite(values), "must be a finite number")
-
     def _law_problems(self) -> Iterator[Problem]:
         """Yield unknown names of laws, and parameters that the laws of their rows cannot have."""
+        value = self.sidecar.value
         kinds, unknown = self._kinds()
         spec = self.sidecar.privacy["mechanism"]
-        name = spec["column"] if isinstance(spec, dict) else self.sidecar.value
+        name = spec["column"] if isinstance(spec, dict) else value
         yield from self._cells(name, unknown, "must be the name of a noise law")
         for parameter in parameter_names():
             need = [kind for kind in KINDS if parameters_of_kind(kind).get(parameter)]
             needed = np.isin(kinds, np.array(need, dtype=object))
-            yield from self._parameter_problems(parameter, needed)
-        values = self._floats(self.sidecar.value)
+            spec = self.sidecar.mechanism.get(parameter)
+            if spec is None:
+                words = f"must have a law without a {parameter}, which the sidecar does not state"
+                yield from self._cells(value, needed, words)
+            elif isinstance(spec, dict):
+                numbers = self._floats(spec["column"])
+                bad = needed & ~((numbers > 0) & np.isfinite(numbers))
+                yield from self._cells(spec["column"], bad, f"must be a {parameter} > 0")
+        values = self._floats(value)
         lower, upper = self._bounds()
-        fraction = np.isfinite(values) & (values != np.floor(values))
         rounded = self._numbers(self.sidecar.mechanism.get(ROUNDED), 0.0) == 1
-        fraction &= (
-            (np.isin(kinds, np.array(INTEGER_KINDS, dtype=object)) | rounded)
-            & (values != lower)
-            & (values != upper)
-        )
-        yield from self._cells(
-            self.sidecar.value, fraction, "must be a whole number under integer noise"
-        )
-
-    def _parameter_problems(self, parameter: str, needed: Mask) -> Iterator[Problem]:
-        """Yield what is wrong with a parameter in the rows whose law needs it."""
-        spec = self.sidecar.mechanism.get(parameter)
-        if spec is None:
-            words = f"must have a law without a {parameter}, which the sidecar does not state"
-            yield from self._cells(self.sidecar.value, needed, words)
-        elif isinstance(spec, dict):
-            numbers = self._floats(spec["column"])
-            bad = needed & ~((numbers > 0) & np.isfinite(numbers))
-            yield from self._cells(spec["column"], bad, f"must be a {parameter} > 0")
+        whole = np.isin(kinds, np.array(INTEGER_KINDS, dtype=object)) | rounded
+        fraction = np.isfinite(values) & (values != np.floor(values)) & whole
+        fraction &= (values != lower) & (values != upper)
+        yield from self._cells(value, fraction, "must be a whole number under integer noise")
 
     def _rule_problems(self) -> Iterator[Problem]:
-        values = self._floats(self.sidecar.value)
+        value = self.sidecar.value
+        values = self._floats(value)
         threshold = self._numbers(self.sidecar.privacy.get("threshold"), -np.inf)
+        bins = self._numbers(self.sidecar.privacy.get("bin_size"), 1.0)
         lower, upper = self._bounds()
         for bad, words in (
             (values < threshold, "must not be below its threshold"),
             (values < lower, "must not be below its clamping bound"),
             (values > upper, "must not be above its clamping bound"),
+            (~((bins >= 1) & (bins == np.floor(bins))), "must have a bin_size that is whole, >= 1"),
         ):
-            yield from self._cells(self.sidecar.value, bad, words)
-        bins = self._numbers(self.sidecar.privacy.get("bin_size"), 1.0)
-        wrong = np.broadcast_to(~((bins >= 1) & (bins == np.floor(bins))), values.shape)
-        yield from self._cells(
-            self.sidecar.value, wrong, "must have a bin_size that is whole, >= 1"
-        )
+            yield from self._cells(value, np.broadcast_to(bad, values.shape), words)
         for spec in self.sidecar.rule:
             if isinstance(spec, dict):
-                cells = self.table.columns[spec["column"]]
-                there = np.array([cell is not None for cell in cells], dtype=bool)
-                bad = np.isnan(self._floats(spec["column"])) & there
-                yield from self._cells(spec["column"], bad, "must be a number or empty")
+                name = spec["column"]
+                there = np.array([cell is not None for cell in self.table.columns[name]], bool)
+                bad = np.isnan(self._floats(name)) & there
+                yield from self._cells(name, bad, "must be a number or empty")
 
     def _key_problems(self) -> Iterator[Problem]:
         import pandas as pd

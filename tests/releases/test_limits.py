@@ -709,7 +709,7 @@ def test_a_sidecar_that_states_more_cells_than_fit(tmp_path):
 
 
 def test_a_sidecar_of_very_many_coefficients(tmp_path, monkeypatch):
-    rules, checks = type(sidecar._validator()), []
+    rules, checks = type(sidecar.schema_validator()), []
     descend = rules.descend
 
     def counted(self, item, *args, **kwargs):

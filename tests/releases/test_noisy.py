@@ -45,7 +45,11 @@ def lazily(x):
 
 
 def dense(x):
-    return x._rows(np.arange(len(x))).toarray()
+    rows = np.arange(len(x))
+    if x.weights is None:
+        return np.eye(x.noises.size)[rows if x.at is None else x.at]
+    held = x.weights if hasattr(x.weights, "indices") else x.weights.take(rows)
+    return held.toarray()
 
 
 # constructors

@@ -258,10 +258,9 @@ def spine_codes(blocks: Iterable[str], *, inside: bool = False) -> NDArray[np.st
     Returns
     -------
     array of str
-        Codes of 32 characters, of which the beginnings of 3, 8, 14 and 16 name state, county,
-        tract and block group, and the last 16 are the ordinary code with the block group between
-        tract and block. The published files have custom block groups and renumbered tracts; these
-        are the ordinary ones.
+        Codes of 32 characters, of which the beginnings of 3, 8, 14 and 16 name state, county, tract
+        and block group (the ordinary ones; published files have custom groups and renumbered
+        tracts), and the last 16 are the ordinary code with the block group between tract and block.
 
     Examples
     --------
