@@ -25,16 +25,23 @@ class Family:
 
     With the share s of a budget, a measurement of sensitivity Δ has the rate u = s·budget/Δ^order,
     which adds up over measurements like the budget does, and the precision (one over the variance
-    of its noise) ``precision(u)``, with derivative ``slope(u)``. Where that is proportional to u,
-    ``linear`` says so: sums of variances are then convex in the shares.
+    of its noise) ``precision(u)``, with derivative ``slope(u)``.
     """
 
     order: int
-    linear: bool
     size: Callable[[Any], float]
     precision: Callable[[FloatArray], FloatArray]
     slope: Callable[[FloatArray], FloatArray]
     law: Callable[[float], NoiseLaw]
+
+    @property
+    def linear(self) -> bool:
+        """Whether precisions are proportional to rates, and sums of variances convex in shares."""
+        return self.order == 2
+
+    def law_of(self, unit: float, share: float) -> NoiseLaw | None:
+        """Return the noise of a share of the budget; None where nothing is spent."""
+        return self.law(float(share * unit)) if share > 0 else None
 
     def unit(self, budget: Guarantee, sensitivity: float) -> float:
         """Return the rate of a measurement that has the whole budget."""
@@ -51,57 +58,45 @@ class Family:
 LARGEST_RATE = 700.0
 """Beyond it the variance of geometric noise would underflow."""
 
-_LAPLACE = Family(
-    order=1,
-    linear=False,
-    size=lambda budget: budget.epsilon,
-    precision=lambda u: 0.5 * np.square(u),
-    slope=lambda u: u,
-    law=lambda u: Laplace(scale=1.0 / u),
-)
 
-_GEOMETRIC = Family(
-    order=1,
-    linear=False,
-    size=lambda budget: budget.epsilon,
-    precision=lambda u: 2.0 * np.square(np.sinh(0.5 * np.minimum(u, LARGEST_RATE))),
-    slope=lambda u: np.sinh(np.minimum(u, LARGEST_RATE)),
-    law=lambda u: Geometric(scale=1.0 / u),
-)
+def _epsilon(budget: Any) -> float:
+    return float(budget.epsilon)
 
-_GAUSSIAN_RHO = Family(
-    order=2,
-    linear=True,
-    size=lambda budget: budget.rho,
-    precision=lambda u: 2.0 * u,
-    slope=lambda u: np.full_like(u, 2.0),
-    law=lambda u: Gaussian(sigma=np.sqrt(0.5 / u)),
-)
 
-_DISCRETE_RHO = Family(
-    order=2,
-    linear=True,
-    size=_GAUSSIAN_RHO.size,
-    precision=_GAUSSIAN_RHO.precision,
-    slope=_GAUSSIAN_RHO.slope,
-    law=lambda u: DiscreteGaussian(sigma=np.sqrt(0.5 / u)),
-)
+def _rho(budget: Any) -> float:
+    return float(budget.rho)
 
-_GAUSSIAN_MU = Family(
-    order=2,
-    linear=True,
-    size=lambda budget: budget.mu * budget.mu,
-    precision=lambda u: u,
-    slope=np.ones_like,
-    law=lambda u: Gaussian(sigma=np.sqrt(1.0 / u)),
-)
+
+def _double(u: FloatArray) -> FloatArray:
+    return 2.0 * u
+
+
+def _two(u: FloatArray) -> FloatArray:
+    return np.full_like(u, 2.0)
+
 
 _FAMILIES: dict[tuple[type, type], Family] = {
-    (PureDP, Laplace): _LAPLACE,
-    (PureDP, Geometric): _GEOMETRIC,
-    (ZCDP, Gaussian): _GAUSSIAN_RHO,
-    (ZCDP, DiscreteGaussian): _DISCRETE_RHO,
-    (GDP, Gaussian): _GAUSSIAN_MU,
+    (PureDP, Laplace): Family(
+        1, _epsilon, lambda u: 0.5 * np.square(u), lambda u: u, lambda u: Laplace(scale=1.0 / u)
+    ),
+    (PureDP, Geometric): Family(
+        1,
+        _epsilon,
+        lambda u: 2.0 * np.square(np.sinh(0.5 * np.minimum(u, LARGEST_RATE))),
+        lambda u: np.sinh(np.minimum(u, LARGEST_RATE)),
+        lambda u: Geometric(scale=1.0 / u),
+    ),
+    (ZCDP, Gaussian): Family(2, _rho, _double, _two, lambda u: Gaussian(sigma=np.sqrt(0.5 / u))),
+    (ZCDP, DiscreteGaussian): Family(
+        2, _rho, _double, _two, lambda u: DiscreteGaussian(sigma=np.sqrt(0.5 / u))
+    ),
+    (GDP, Gaussian): Family(
+        2,
+        lambda budget: float(budget.mu * budget.mu),
+        lambda u: u,
+        np.ones_like,
+        lambda u: Gaussian(sigma=np.sqrt(1.0 / u)),
+    ),
 }
 """The first of each kind of budget is its default."""
 

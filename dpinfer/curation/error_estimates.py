@@ -40,9 +40,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-# Quantiles of sums of two Laplace noises, many at once.
-
-
 def laplace_pair_isf(q: float, first: FloatArray, second: FloatArray) -> FloatArray:
     """Return t with P(sum > t) = q, for q <= 1/2 and scales >= 0 of which one at least is > 0.
 
@@ -65,9 +62,6 @@ def laplace_pair_isf(q: float, first: FloatArray, second: FloatArray) -> FloatAr
     return large * find_root(excess, start, start + 1.0, expand=True)[1]
 
 
-# Unbiased estimates of confidential values from an error estimate, as a value.
-
-
 _ROUNDING = 64 * np.finfo(float).eps
 """Rounding error of an estimate and its interval, relative to the size of their terms."""
 
@@ -88,15 +82,6 @@ class CorrectedEstimate(Locked):
         Standard errors of the estimates, due to the noise.
     weights : float or array of float, shape (k,), or Series
         The weight of the unprocessed value in each estimate; 0 where there was none.
-
-    Examples
-    --------
-    >>> import dpinfer as dpi
-    >>> from dpinfer.curation import spend_on_error
-    >>> error = spend_on_error(3, 0, mechanism=dpi.Laplace.from_epsilon(1.0), rng=1)
-    >>> fit = error.corrected()
-    >>> fit.params.round(3), fit.bse.round(3)
-    (np.float64(4.073), np.float64(1.414))
     """
 
     published: Any
@@ -115,19 +100,7 @@ class CorrectedEstimate(Locked):
         laws: tuple[NoiseLaw, ...],
         labels: pd.Index | None,
     ) -> CorrectedEstimate:
-        """Weight the corrected values, and perhaps unprocessed ones, by inverse variance.
-
-        Parameters
-        ----------
-        published : array of float, shape () or (k,)
-            The values as they were published.
-        values : one or two arrays of float, of the same shape
-            Unbiased values of the same k things: the corrected, and perhaps the unprocessed ones.
-        laws : one or two laws of noise, each of shape () or (k,)
-            Their noises, which are independent.
-        labels : Index, optional
-            One label for each.
-        """
+        """Weight corrected values, and perhaps independent unprocessed ones, by their variances."""
         shape = values[0].shape
         variance = [np.broadcast_to(np.asarray(law.variance), shape) for law in laws]
         weight = np.zeros(shape)
@@ -196,17 +169,9 @@ class CorrectedEstimate(Locked):
         return intervals.restrict(lower=lower, upper=upper, integer=integer)
 
     def summary_frame(self, alpha: float = 0.05, method: Method = "exact") -> pd.DataFrame:
-        """Return estimates, standard errors and intervals as a DataFrame, a row for each value.
+        """Return a DataFrame with a row for each value; arguments are those of :meth:`conf_int`.
 
-        Parameters
-        ----------
-        alpha, method
-            As for :meth:`conf_int`.
-
-        Returns
-        -------
-        DataFrame
-            Columns ``estimate``, ``std_err``, ``ci_lower``, ``ci_upper`` and ``published``.
+        Its columns are ``estimate``, ``std_err``, ``ci_lower``, ``ci_upper`` and ``published``.
         """
         frame = self.conf_int(alpha, method).summary_frame()
         frame.insert(1, "std_err", np.ravel(self.bse))
@@ -238,67 +203,55 @@ class CorrectedEstimate(Locked):
         return self.summary()
 
     def _half_widths(self, alpha: float, method: Method, tests: int) -> FloatArray:
-        gaussian = all(isinstance(law, Gaussian) for law in self._laws)
+        laws, weight = self._laws, np.asarray(self.weights)
+        gaussian = all(isinstance(law, Gaussian) for law in laws)
         if method == "asymptotic" or (gaussian and method == "exact"):
             return np.asarray(-special.ndtri(sidak(alpha, tests) / 2) * np.asarray(self.bse))
         q = alpha / (2 * tests) if method == "tail-bound" else sidak(alpha, tests) / 2
-        if len(self._laws) == 1:
-            return np.asarray(self._laws[0].isf(q))
-        if (half := self._laplace_half_widths(q, method)) is not None:
-            return half
-        laws = self._sums()
+        if len(laws) == 1:
+            return np.asarray(laws[0].isf(q))
+        scales = [law.scale for law in laws if isinstance(law, Laplace) and method == "exact"]
+        if len(scales) == 2 and np.ndim(scales[0]) + np.ndim(scales[1]):
+            return laplace_pair_isf(q, (1.0 - weight) * scales[0], weight * scales[1])
+        sums = self._sums()
         bounds = {
             id(law): float(law.chernoff(q) if method == "tail-bound" else law.isf(q))
-            for law in laws
+            for law in sums
         }
-        half = np.array([bounds[id(law)] for law in laws]).reshape(
-            np.shape(self.params) if len(laws) > 1 else ()
-        )
-        atoms = any(part.is_integer for law in self._laws for part, _ in groups(law, 1))
-        if not atoms:
+        half = np.array([bounds[id(law)] for law in sums])
+        half = half.reshape(weight.shape if len(sums) > 1 else ())
+        if not any(part.is_integer for law in laws for part, _ in groups(law, 1)):
             return half
         # keeps rounding from cutting off an atom of the error at the end of an interval
         with np.errstate(over="ignore"):
             size = sum(np.abs(value) for value in self._values) + half
         return np.asarray(half + _ROUNDING * size)
 
-    def _laplace_half_widths(self, q: float, method: Method) -> FloatArray | None:
-        """Return quantiles in closed form where many different sums of Laplace noises are asked."""
-        scales = [law.scale for law in self._laws if isinstance(law, Laplace)]
-        if (
-            method == "tail-bound"
-            or len(scales) < 2
-            or np.ndim(scales[0]) + np.ndim(scales[1]) == 0
-        ):
-            return None
-        weight = np.asarray(self.weights)
-        return laplace_pair_isf(q, (1.0 - weight) * scales[0], weight * scales[1])
-
     def _sums(self) -> list[WeightedSum]:
         """Return the law of the error of each estimate; one, where all have the same."""
-        second, first = np.ravel(self.weights), 1.0 - np.ravel(self.weights)
+        second = np.ravel(self.weights)
+        entries = np.stack([1.0 - second, second], axis=1)
         if all(law.shape == () for law in self._laws):
-            return weighted_sums(np.array([[first[0], second[0]]]), list(self._laws))
+            return weighted_sums(entries[:1], list(self._laws))
         from scipy.sparse import csr_array
 
-        size = len(first)
+        size = second.size
         cells = np.arange(size)
         joint = IndependentNoise.from_groups(
             [(law, cells + size * part) for part, law in enumerate(self._laws)], 2 * size
         )
         columns = np.stack([cells, cells + size], axis=1).ravel()
-        entries = np.stack([first, second], axis=1).ravel()
         ends = 2 * np.arange(size + 1)
-        return weighted_sums(csr_array((entries, columns, ends), shape=(size, 2 * size)), joint)
+        matrix = csr_array((entries.ravel(), columns, ends), shape=(size, 2 * size))
+        return weighted_sums(matrix, joint)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ErrorEstimate(Drawn, Locked):
     """Noisy error of published values; made by :func:`dpinfer.curation.spend_on_error`.
 
-    Everything in it is public, unless it is ``simulated``: then it carries no ``guarantee``. The
-    error is that of the confidential values less the published
-    ones, so that a positive error says that too little was published.
+    Everything in it is public, unless it is ``simulated``: then it carries no ``guarantee``. A
+    positive error says that too little was published.
 
     Attributes
     ----------
@@ -323,16 +276,6 @@ class ErrorEstimate(Drawn, Locked):
         the error estimate itself if it was drawn by OpenDP.
     release : Guarantee or None
         That of the release, where it was stated.
-
-    Examples
-    --------
-    >>> import dpinfer as dpi
-    >>> from dpinfer.privacy import PureDP
-    >>> from dpinfer.curation import spend_on_error
-    >>> error = spend_on_error(3, 0, mechanism=dpi.Laplace.from_epsilon(1.0), rng=1,
-    ...                        release=PureDP(1.0))
-    >>> error.nominal, error.simulated, error.guarantee
-    (PureDP(epsilon=1.0, neighbours='add-remove'), True, None)
     """
 
     published: Any
@@ -522,19 +465,11 @@ class ErrorEstimate(Drawn, Locked):
         )
 
     def summary_frame(self, alpha: float = 0.05, method: Method = "exact") -> pd.DataFrame:
-        """Return published values, errors and intervals as a DataFrame.
+        """Return a DataFrame; arguments are those of :meth:`conf_int`.
 
-        Parameters
-        ----------
-        alpha, method
-            As for :meth:`conf_int`.
-
-        Returns
-        -------
-        DataFrame
-            For signed errors a row for each value, with the columns ``published``, ``error``,
-            ``std_err``, ``error_lower``, ``error_upper``, ``value_lower`` and ``value_upper``. For
-            other measures one row without published values.
+        For signed errors it has a row for each value, with the columns ``published``, ``error``,
+        ``std_err``, ``error_lower``, ``error_upper``, ``value_lower`` and ``value_upper``; for
+        other measures one row without published values.
         """
         import pandas as pd
 

@@ -53,14 +53,6 @@ class Usefulness:
         How it was found.
     mc_error : float
         Standard deviation of ``beta`` from one simulation to another; 0 for formulas.
-
-    Examples
-    --------
-    >>> from dpinfer import Gaussian
-    >>> from dpinfer.curation import usefulness
-    >>> alpha, beta = usefulness(Gaussian(sigma=2.0), queries=100, alpha=7.0)
-    >>> round(beta, 6)
-    0.04547
     """
 
     alpha: float
@@ -154,7 +146,8 @@ def usefulness(
             "exactly one of alpha and beta must be given, got "
             + ("none of them" if alpha is None else "both")
         )
-    simulated = _is_simulator(mechanism)
+    # a function to run, rather than a law or the class of one
+    simulated = callable(mechanism) and not isinstance(mechanism, (NoiseLaw, type))
     default: Method = "monte-carlo" if simulated else "exact" if workload is None else "union"
     how = default if method is None else check_option(method, "method", _METHODS)
     if how == "exact" and workload is not None:
@@ -168,19 +161,28 @@ def usefulness(
             "that is a function of a generator"
         )
     if how == "monte-carlo":
-        runs, generator = check_reps(reps), check_rng(rng)
-        size, largest = _largest_errors(mechanism, workload, queries, runs, generator)
+        runs, rng = check_reps(reps), check_rng(rng)
+        if simulated:
+            run: Any = mechanism
+            errors = [np.ravel(check_array(run(rng), "the errors")) for _ in range(runs)]
+            size, largest = len(errors[0]), np.array([np.abs(one).max() for one in errors])
+        else:
+            matrix, law, size = _answers(mechanism, workload, queries)
+            largest = _largest_errors(matrix, law, size, runs, rng)
         return _from_runs(size, np.sort(largest), bound, chance)
-    errors = _Errors.of(mechanism, workload, queries)
+    matrix, law, size = _answers(mechanism, workload, queries)
+    laws: list[NoiseLaw] = [law]
+    counts = np.ones(law.shape[0]) if law.shape else np.array([float(size)])
+    if matrix is not None:
+        sums = weighted_sums(matrix, law)
+        numbers = Counter(map(id, sums))
+        laws = list({id(one): one for one in sums}.values())
+        counts = np.array([float(numbers[id(one)]) for one in laws])
+    found = _Errors(laws, counts, union=how == "union")
     if bound is None:
         assert chance is not None
-        bound = errors.smallest(chance, how)
-    return Usefulness(
-        alpha=bound,
-        beta=errors.beta(bound, how),
-        queries=errors.size,
-        method=how,
-    )
+        bound = found.smallest(chance)
+    return Usefulness(alpha=bound, beta=found.beta(bound), queries=size, method=how)
 
 
 @dataclass(frozen=True)
@@ -189,92 +191,60 @@ class _Errors:
 
     laws: list[NoiseLaw]
     counts: FloatArray
+    union: bool
 
-    @classmethod
-    def of(cls, mechanism: Any, workload: Any, queries: int | None) -> _Errors:
-        if workload is None:
-            law, size = _law_of(mechanism, queries)
-            counts = np.ones(law.shape[0]) if law.shape else np.array([float(size)])
-            return cls([law], counts)
-        matrix, law = _noisy_cells(workload, mechanism, queries)
-        sums = weighted_sums(matrix, law)
-        numbers = Counter(map(id, sums))
-        laws: dict[int, NoiseLaw] = {id(one): one for one in sums}
-        return cls(list(laws.values()), np.array([float(numbers[key]) for key in laws]))
-
-    @property
-    def size(self) -> int:
-        return int(self.counts.sum())
-
-    def beta(self, alpha: float, method: Method) -> float:
+    def beta(self, alpha: float) -> float:
         """Probability that an error exceeds alpha, exactly or by the union bound."""
-        each = np.minimum(2.0 * self._tails(alpha), 1.0)
-        if method == "union":
+        tails: FloatArray = np.concatenate([np.ravel(law.sf(alpha)) for law in self.laws])
+        each = np.minimum(2.0 * tails, 1.0)
+        if self.union:
             return min(1.0, float(self.counts @ each))
         with np.errstate(divide="ignore"):
             return float(-np.expm1(self.counts @ np.log1p(-each)))
 
-    def smallest(self, beta: float, method: Method) -> float:
+    def smallest(self, beta: float) -> float:
         """Return the smallest alpha whose beta is at most the one given."""
-        share = sidak(beta, self.size) if method == "exact" else beta / self.size
+        size = int(self.counts.sum())
+        share = beta / size if self.union else sidak(beta, size)
         if len(self.laws) == 1 and self.laws[0].shape == ():
             return max(0.0, float(self.laws[0].isf(0.5 * share)))
-        low = max(0.0, self._largest(0.5 * beta))
-        high = self._largest(0.5 * share)
-        if self.beta(low, method) <= beta:
+        low, high = (
+            max(float(np.max(law.isf(0.5 * chance))) for law in self.laws)
+            for chance in (beta, share)
+        )
+        low = max(0.0, low)
+        if self.beta(low) <= beta:
             return low
         while low < (middle := 0.5 * (low + high)) < high:
-            low, high = (low, middle) if self.beta(middle, method) <= beta else (middle, high)
+            low, high = (low, middle) if self.beta(middle) <= beta else (middle, high)
         # probabilities jump at whole numbers only where noise takes them
         whole = float(np.rint(high))
         near = abs(whole - high) <= 1e-9 * max(1.0, high)
-        return whole if near and self.beta(whole, method) <= beta else high
-
-    def _tails(self, alpha: float) -> FloatArray:
-        return np.concatenate([np.ravel(law.sf(alpha)) for law in self.laws])
-
-    def _largest(self, q: float) -> float:
-        quantiles: FloatArray = np.concatenate([np.ravel(law.isf(q)) for law in self.laws])
-        return float(quantiles.max())
+        return whole if near and self.beta(whole) <= beta else high
 
 
-def _is_simulator(mechanism: object) -> bool:
-    """Whether a mechanism is a function to run, rather than a law or the class of one."""
-    return callable(mechanism) and not isinstance(mechanism, (NoiseLaw, type))
-
-
-def _law_of(mechanism: Any, queries: int | None) -> tuple[NoiseLaw, int]:
+def _answers(mechanism: Any, workload: Any, queries: int | None) -> tuple[Any, NoiseLaw, int]:
+    """Return the matrix of a workload, the law of the noise, and the number of answers."""
+    if workload is not None:
+        if queries is not None:
+            raise InvalidParameterError("queries must be left out where a workload is given")
+        asked = workload if isinstance(workload, Workload) else Workload(workload)
+        return asked.matrix, as_noise(mechanism, asked.shape[1]), asked.shape[0]
     if queries is not None:
         size = check_integer(queries, "queries", ge=1, le=10**12)
-        return as_noise(mechanism, size), size
-    shape = mechanism.shape if isinstance(mechanism, NoiseLaw) else ()
-    size = shape[0] if len(shape) == 1 else 1
-    if isinstance(mechanism, (list, tuple)):
+    elif isinstance(mechanism, (list, tuple)):
         size = sum(law.shape[0] if getattr(law, "shape", ()) else 1 for law in mechanism)
-    return as_noise(mechanism, size), size
-
-
-def _noisy_cells(workload: Any, mechanism: Any, queries: int | None) -> tuple[Any, NoiseLaw]:
-    if queries is not None:
-        raise InvalidParameterError("queries must be left out where a workload is given")
-    asked = workload if isinstance(workload, Workload) else Workload(workload)
-    return asked.matrix, as_noise(mechanism, asked.shape[1])
+    else:
+        shape = mechanism.shape if isinstance(mechanism, NoiseLaw) else ()
+        size = shape[0] if len(shape) == 1 else 1
+    return None, as_noise(mechanism, size), size
 
 
 def _largest_errors(
-    mechanism: Any, workload: Any, queries: int | None, reps: int, rng: np.random.Generator
-) -> tuple[int, FloatArray]:
-    """Return the number of answers, and their largest error in each of ``reps`` runs."""
-    if _is_simulator(mechanism):
-        runs = [np.ravel(check_array(mechanism(rng), "the errors")) for _ in range(reps)]
-        return len(runs[0]), np.array([np.abs(run).max() for run in runs])
-    matrix = None
-    if workload is None:
-        law, size = _law_of(mechanism, queries)
-        width = size
-    else:
-        matrix, law = _noisy_cells(workload, mechanism, queries)
-        size, width = matrix.shape
+    matrix: Any, law: NoiseLaw, size: int, reps: int, rng: np.random.Generator
+) -> FloatArray:
+    """Return the largest error of all answers in each of ``reps`` runs."""
+    width = size if matrix is None else matrix.shape[1]
     if width > 1e7:
         raise InvalidParameterError(
             f"queries must be at most 1e7 for simulation, got {show(width)}: use method='exact'"
@@ -286,7 +256,7 @@ def _largest_errors(
         noise = law.rvs((stop - start, width), rng=rng)
         errors = noise if matrix is None else (matrix @ noise.T).T
         out[start:stop] = np.abs(errors).max(axis=1)
-    return size, out
+    return out
 
 
 def _from_runs(
@@ -339,14 +309,6 @@ class GeneralizationBound:
         What the level adds: (√sample_beta + √(2δ))²/beta.
     epsilon, delta : float
         The ε and δ of the guarantee that were used.
-
-    Examples
-    --------
-    >>> from dpinfer.privacy import PureDP
-    >>> from dpinfer.curation import generalization_bound
-    >>> bound = generalization_bound(PureDP(2.0, neighbours="replace"), alpha=0.01, beta=1e-4)
-    >>> round(bound.alpha, 3), bound.is_vacuous
-    (1.0, True)
     """
 
     alpha: float
@@ -425,6 +387,8 @@ def generalization_bound(
     >>> bound = generalization_bound(guarantee, alpha=accuracy.alpha, beta=accuracy.beta)
     >>> round(accuracy.alpha, 4), round(bound.privacy, 4), round(bound.alpha, 4)
     (0.023, 0.0513, 0.0763)
+    >>> generalization_bound(PureDP(2.0, neighbours="replace"), alpha=0.01, beta=1e-4).is_vacuous
+    True
     """
     if not isinstance(guarantee, Guarantee):
         raise InvalidParameterError(
@@ -460,18 +424,14 @@ def _curve(guarantee: Guarantee) -> tuple[FloatArray, FloatArray]:
     own = getattr(guarantee, "delta", 0.0)
     deltas = np.concatenate([[own], _DELTAS[own < _DELTAS]])
     low, high = 0, len(deltas)
-    # below some δ a guarantee may hold with no finite ε
-    while low < high:
+    while low < high:  # below some δ a guarantee may hold with no finite ε
         middle = (low + high) // 2
-        low, high = (low, middle) if _holds(guarantee, deltas[middle]) else (middle + 1, high)
+        try:
+            guarantee.epsilon_at(deltas[middle])
+        except InvalidParameterError:
+            low = middle + 1
+        else:
+            high = middle
     if low == len(deltas):
         raise InvalidParameterError(f"guarantee must imply (ε, δ) with δ <= 0.1, got {guarantee}")
     return np.asarray(guarantee.epsilon_at(deltas[low:])), deltas[low:]
-
-
-def _holds(guarantee: Guarantee, delta: float) -> bool:
-    try:
-        guarantee.epsilon_at(delta)
-    except InvalidParameterError:
-        return False
-    return True

@@ -1,4 +1,4 @@
-"""Private multiplicative weights for queries that come one by one."""
+"""Answers to many queries from one budget, by private multiplicative weights."""
 
 from __future__ import annotations
 
@@ -34,9 +34,6 @@ from dpinfer.results.tables import render_table
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-# Noise and number of updates of private multiplicative weights, and the accuracy they ensure.
 
 
 MOST_UPDATES = 10**8
@@ -104,8 +101,7 @@ def read_setting(
     guarantee: object, records: float, cells: int, queries: int, beta: float
 ) -> Setting:
     """Return the setting for a guarantee that composes over updates."""
-    known = isinstance(guarantee, (PureDP, ZCDP, ApproxDP))
-    if not known or not isinstance(guarantee, Guarantee):
+    if not isinstance(guarantee, (PureDP, ZCDP, ApproxDP)):
         raise InvalidParameterError(
             f"guarantee must be PureDP, ZCDP or ApproxDP, got {show(guarantee)}"
         )
@@ -114,25 +110,20 @@ def read_setting(
             f"guarantee must have neighbours='replace', got {guarantee}: multiplicative weights "
             "use the number of records, which is then known to everybody"
         )
-    epsilon, rho = _budget_of(guarantee)
+    # ε of a pure budget, or ρ of a concentrated or approximate one
+    epsilon, rho = 0.0, 0.0
+    if isinstance(guarantee, ZCDP):
+        rho = guarantee.rho
+    elif isinstance(guarantee, PureDP) or guarantee.delta == 0:
+        epsilon = guarantee.epsilon
+    else:
+        rho = _rho_of(guarantee)
     if not _LEAST_BUDGET <= max(epsilon, rho) <= _LARGEST_BUDGET:
         raise InvalidParameterError(
             f"guarantee must leave a budget between {_LEAST_BUDGET:g} and {_LARGEST_BUDGET:g}, got "
             f"{guarantee}"
         )
     return Setting(epsilon, rho, records, cells, queries, beta)
-
-
-def _budget_of(guarantee: Guarantee) -> tuple[float, float]:
-    """Return ε of a pure budget, or ρ of a concentrated or approximate one; the other is 0."""
-    if isinstance(guarantee, PureDP):
-        return guarantee.epsilon, 0.0
-    if isinstance(guarantee, ZCDP):
-        return 0.0, guarantee.rho
-    assert isinstance(guarantee, ApproxDP)
-    if guarantee.delta == 0:
-        return guarantee.epsilon, 0.0
-    return 0.0, _rho_of(guarantee)
 
 
 def offline_schedule(setting: Setting, updates: int) -> NoiseSchedule:
@@ -231,9 +222,6 @@ def _rho_of(budget: ApproxDP) -> float:
     return float(np.exp(brentq(excess, low, high, xtol=1e-10))) * (1.0 - 1e-9)
 
 
-# Answers of private multiplicative weights as a value.
-
-
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class MultiplicativeWeightsRelease(Drawn, Locked):
     """Answers to queries from one budget; made by ``multiplicative_weights``.
@@ -262,17 +250,6 @@ class MultiplicativeWeightsRelease(Drawn, Locked):
         The probability that one of them exceeds it, at most.
     form : {"offline", "online"}
         How they were found.
-
-    Examples
-    --------
-    >>> from dpinfer.privacy import PureDP
-    >>> from dpinfer.curation import multiplicative_weights
-    >>> release = multiplicative_weights([90_000, 10_000], [[1, 0], [0, 1]], rng=1,
-    ...                                  guarantee=PureDP(1.0, neighbours="replace"))
-    >>> release.conf_int().contains([90_000, 10_000])
-    array([ True,  True])
-    >>> release.updates, release.histogram.sum().round(6)
-    (1, np.float64(100000.0))
     """
 
     answers: Any
@@ -563,13 +540,7 @@ class OnlineMultiplicativeWeights(Drawn):
         return self.answer_noting(query)[0]
 
     def answer_noting(self, query: Any) -> tuple[float, bool]:
-        """Answer one counting query, and say whether the data answered, rather than the hypothesis.
-
-        Parameters
-        ----------
-        query : array of float, shape (n,)
-            As for :meth:`answer`.
-        """
+        """Answer ``query`` as :meth:`answer` does, and say whether the data were looked at."""
         run, schedule = self._run, self._run.schedule
         values = check_array(query, "query", ndim=1, ge=0, le=1)
         if values.size != run.counts.size:
@@ -654,9 +625,6 @@ def check_histogram(histogram: Any) -> tuple[FloatArray, Any]:
     return counts, labels
 
 
-# Private multiplicative weights for queries that are known beforehand.
-
-
 Form = Literal["offline", "online"]
 FORMS: tuple[Form, ...] = ("offline", "online")
 
@@ -691,21 +659,8 @@ def multiplicative_weights(
         ``"offline"``: in every round the worst query is chosen by the exponential mechanism and
         measured. ``"online"``: the queries are taken in their order, each without a look at
         those that follow; see :class:`OnlineMultiplicativeWeights`.
-    beta : float, default 0.05
-        The probability that the accuracy is missed, at most.
-    max_updates : int, optional
-        How often the hypothesis may be corrected; by default the number with the best accuracy.
-    ledger : BudgetLedger, optional
-        Where to enter the expense, before any noise is drawn.
-    name : str
-        What the expense is called there.
-    sampler : {"simulated", "opendp"}, default "simulated"
-        ``"simulated"``: draws in floating point, for studies. The result carries no guarantee, as
-        such outputs can rule out one of two neighbouring truths. ``"opendp"``: exact draws of
-        OpenDP, of the extra ``release``, from the randomness of the operating system, for
-        queries that count each record as 0 or 1.
-    rng : None, int or numpy.random.Generator, optional
-        Source of the noise of a simulation; None for ``"opendp"``.
+    beta, max_updates, ledger, name, sampler, rng
+        As for :class:`OnlineMultiplicativeWeights`; the expense is entered before any noise.
 
     Returns
     -------
@@ -747,9 +702,6 @@ def multiplicative_weights(
 
     References
     ----------
-    Hardt, M. and Rothblum, G. N. (2010). A multiplicative weights mechanism for privacy-preserving
-    data analysis. doi:10.1109/FOCS.2010.85.
-
     Hardt, M., Ligett, K. and McSherry, F. (2012). A simple and practical algorithm for
     differentially private data release. arXiv:1012.4763.
 

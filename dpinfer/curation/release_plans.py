@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 from math import prod
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -275,68 +275,44 @@ class MatrixMeasurements:
         return design
 
 
-# What a planned release would measure.
-
-
 _MOST_ATTRIBUTES = 16
 """Attributes of one target marginal, whose subsets are listed."""
 
 
-class Measurements(Protocol):
-    """Measured queries in groups, and targets whose best estimates they determine."""
+Measurements = MarginalMeasurements | MatrixMeasurements
+"""Measured queries in groups, and targets whose best estimates they determine.
 
-    @property
-    def names(self) -> list[str]:
-        """Names of the groups."""
-
-    @property
-    def labels(self) -> pd.Index | None:
-        """Labels of the targets."""
-
-    @property
-    def cells(self) -> FloatArray:
-        """How many queries a target stands for, all of which have its variance."""
-
-    def sensitivities(self, order: int, neighbours: Neighbours) -> FloatArray:
-        """Return the sensitivity of each group."""
-
-    def variances(self, precision: FloatArray) -> FloatArray:
-        """Return the variances of the targets; groups of precision 0 are not measured."""
-
-    def objective(self, weights: FloatArray) -> Objective:
-        """Return Σ weight·variance as a function of the precision of each group."""
+``names`` of the groups and ``labels`` of the targets, each of which stands for so many ``cells``;
+precisions are those of the groups, 0 where one is not measured.
+"""
 
 
 def read_measurements(measured: Any, domain: Domain | None, target: Any) -> Measurements:
     """Return the groups of queries and the targets that a plan is asked for."""
+    import pandas as pd
+
     names, items = _named(measured)
+    kept = None
     if domain is not None:
         check_domain(domain)
-    if domain is not None and all(_is_marginal(item) for item in items):
-        tables = [_marginal(item, domain) for item in items]
-        kept = tables if target is None else _target_marginals(target, domain)
-        if kept is not None:
-            return _marginals(domain, tables, names, kept)
+        kept = _target_marginals(target, domain)
+        if all(_is_marginal(item) for item in items) and (target is None or kept is not None):
+            tables = [_marginal(item, domain) for item in items]
+            targets = tables if kept is None else kept
+            if (most := max(map(len, targets))) > _MOST_ATTRIBUTES:
+                raise InvalidParameterError(
+                    f"target must hold marginals of at most {_MOST_ATTRIBUTES} attributes, got "
+                    f"{most}"
+                )
+            shown = [name or _title(table) for name, table in zip(names, tables, strict=True)]
+            labels = pd.Index([_title(table) for table in targets], name="marginal")
+            return MarginalMeasurements.of(domain, tables, shown, targets, labels)
     groups = [_workload(item, domain) for item in items]
-    if (kept := None if domain is None else _target_marginals(target, domain)) is not None:
+    if kept is not None:
         assert domain is not None
         target = Workload.from_marginals(domain, kept)
     shown = [name or f"measurement {at}" for at, name in enumerate(names)]
     return MatrixMeasurements.of(groups, shown, target)
-
-
-def _marginals(
-    domain: Domain, tables: list[Names], names: list[str | None], targets: list[Names]
-) -> Measurements:
-    import pandas as pd
-
-    if (most := max(map(len, targets))) > _MOST_ATTRIBUTES:
-        raise InvalidParameterError(
-            f"target must hold marginals of at most {_MOST_ATTRIBUTES} attributes, got {most}"
-        )
-    shown = [name or _title(table) for name, table in zip(names, tables, strict=True)]
-    labels = pd.Index([_title(table) for table in targets], name="marginal")
-    return MarginalMeasurements.of(domain, tables, shown, targets, labels)
 
 
 def _named(measured: Any) -> tuple[list[str | None], list[Any]]:
@@ -396,9 +372,6 @@ def _title(names: Names) -> str:
     return " × ".join(names) if names else "total"
 
 
-# A release before it is made: the variances that a division of the budget would give.
-
-
 _ROUNDING = 1e-9
 """What shares may add up to beyond 1."""
 
@@ -428,16 +401,6 @@ class ReleasePlan(Locked):
         optimised, and where the sum need not be convex in the shares.
     notes : tuple of str
         What else the reader has to know.
-
-    Examples
-    --------
-    >>> import dpinfer as dpi
-    >>> from dpinfer.privacy import PureDP
-    >>> from dpinfer.curation import plan_release
-    >>> domain = dpi.Domain({"sex": ["F", "M"], "age": ["0-17", "18-64", "65+"]})
-    >>> plan = plan_release([("sex", "age"), ()], domain=domain, budget=PureDP(1.0))
-    >>> plan.variance.round(3).to_dict()
-    {'sex × age': 6.857, 'total': 6.857}
     """
 
     shares: pd.Series
@@ -456,13 +419,9 @@ class ReleasePlan(Locked):
         return attach_labels(np.sqrt(np.asarray(self.variance)), self.labels)
 
     def measurement_frame(self) -> pd.DataFrame:
-        """Return what would be measured.
+        """Return a DataFrame of ``share``, ``sensitivity`` and ``noise_std``, by measurement.
 
-        Returns
-        -------
-        DataFrame
-            A row for each measurement, with the columns ``share``, ``sensitivity`` and
-            ``noise_std``: infinite where nothing is spent.
+        The standard deviation is infinite where nothing is spent.
         """
         import pandas as pd
 
@@ -471,13 +430,7 @@ class ReleasePlan(Locked):
         return pd.DataFrame({**columns, "noise_std": std}, index=self.shares.index)
 
     def summary_frame(self) -> pd.DataFrame:
-        """Return the targets.
-
-        Returns
-        -------
-        DataFrame
-            A row for each target, with the columns ``variance`` and ``std_err``.
-        """
+        """Return a DataFrame of ``variance`` and ``std_err``, with a row for each target."""
         import pandas as pd
 
         columns = {"variance": np.asarray(self.variance), "std_err": np.asarray(self.std)}
@@ -600,7 +553,14 @@ def make_plan(
     """Return the plan for given shares, with the variances of the noise as it will be drawn."""
     import pandas as pd
 
-    laws = [_law(budget, family, one, part) for one, part in zip(change, shares, strict=True)]
+    laws: list[NoiseLaw | None] = [
+        Exact()
+        if one == 0
+        else family.law_of(family.unit(budget, float(one)), share)
+        if share
+        else None
+        for one, share in zip(change, shares, strict=True)
+    ]
     with np.errstate(divide="ignore"):
         precision = 1.0 / np.array([np.inf if law is None else float(law.variance) for law in laws])
     with np.errstate(over="ignore", invalid="ignore"):
@@ -650,14 +610,6 @@ def _check_shares(shares: Any, queries: Measurements) -> FloatArray:
     return checked
 
 
-def _law(budget: Guarantee, family: Family, change: float, share: float) -> NoiseLaw | None:
-    if change == 0:
-        return Exact()
-    if share == 0:
-        return None
-    return family.law(float(share * family.unit(budget, float(change))))
-
-
 _FLOOR = 1e-10
 """Smallest share that a search gives to a measurement, or the square of it where precisions go with
 the square of a share; at the end those that are not needed get none."""
@@ -670,8 +622,6 @@ _FIXED_POINT_STEPS = 30
 _RANDOM_STARTS = 8
 _MOST_STARTS = 40
 _BEST_STARTS = 6
-
-Value = Callable[[FloatArray], tuple[float, FloatArray]]
 
 
 def optimal_shares(
@@ -728,9 +678,6 @@ def optimal_shares(
 
     References
     ----------
-    Li, C., Miklau, G., Hay, M., McGregor, A. and Rastogi, V. (2015). The matrix mechanism.
-    doi:10.1007/s00778-015-0398-x.
-
     Kraft, D. (1988). A software package for sequential quadratic programming. DFVLR-FB 88-28.
 
     Examples
@@ -762,10 +709,8 @@ def optimal_shares(
             total, slope = objective(precision)
             return total, slope[free] * family.slope(rate) * unit
 
-    problem = _Problem(value, len(free), family.linear)
-    found, gap = problem.solve(check_rng(rng))
     shares = np.zeros(len(change))
-    shares[free] = found
+    shares[free], gap = _Problem(value, len(free), family.linear).solve(check_rng(rng))
     notes = [] if family.linear else [_LOCAL]
     if mechanism is DiscreteGaussian:
         notes.append("shares are those that are best for Gaussian noise of the same sigma")
@@ -782,7 +727,7 @@ _LOCAL = (
 class _Problem:
     """A sum of variances and its gradient at positive shares of ``size`` measurements."""
 
-    value: Value
+    value: Objective
     size: int
     convex: bool
 

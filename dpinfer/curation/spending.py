@@ -24,7 +24,6 @@ from dpinfer._check import (
 )
 from dpinfer.curation._measures import (
     MEASURES,
-    Family,
     Measure,
     check_workload,
     enter,
@@ -39,7 +38,7 @@ from dpinfer.mechanisms.weighted_sum import WeightedSum
 from dpinfer.privacy.guarantees import GDP, ZCDP, Guarantee
 from dpinfer.privacy.ledger import BudgetLedger
 from dpinfer.privacy.of_mechanisms import guarantee_of
-from dpinfer.queries.workload import Workload, check_counting
+from dpinfer.queries.workload import check_counting
 from dpinfer.results.labels import attach_labels, split_labels
 from dpinfer.results.tables import render_table
 
@@ -162,19 +161,6 @@ def spend_on_error(
     array([ True,  True])
     >>> error.sensitivity, error.nominal, error.guarantee
     (1.0, PureDP(epsilon=1.0, neighbours='add-remove'), None)
-
-    It was simulated, and so carries no guarantee. A release has one, and no seed:
-
-    >>> error = spend_on_error([3, 5], [0, 7], mechanism=Laplace.from_epsilon(1.0),
-    ...                        release=PureDP(1.0), sampler="opendp")  # doctest: +SKIP
-    >>> error.spent  # doctest: +SKIP
-    PureDP(epsilon=2.0, neighbours='add-remove')
-
-    The sum of the squares of both errors, each of them at most 3², for ε = 1/2:
-
-    >>> total = spend_on_error([3, 5], [0, 7], budget=PureDP(0.5), measure="squared", clip=3.0)
-    >>> total.sensitivity, total.mechanism.scale, total.nominal
-    (5.0, 10.0, PureDP(epsilon=0.5, neighbours='add-remove'))
     """
     source = noise_source(sampler, rng)
     kind = MEASURES[check_option(measure, "measure", MEASURES)]
@@ -192,9 +178,9 @@ def spend_on_error(
     guarantee = guarantee_of(law, change, relation)
     check_relation(budget, guarantee)
     check_relation(release, guarantee)
-    _check_whole(law, true, known, bound, queries, kind.vector)
-    if not source.simulated and not kind.vector:
-        _check_sums(known, bound)
+    if queries is not None:
+        check_counting(queries, law)
+    _check_whole(law, true, known, bound, kind.vector, source.simulated)
     with np.errstate(over="ignore"):
         value = check_array(kind.reduce(true - known, bound), "truth - published")
     check_relation(ledger.budget if isinstance(ledger, BudgetLedger) else None, guarantee)
@@ -279,41 +265,39 @@ def _check_values(truth: Any, published: Any) -> tuple[FloatArray, FloatArray, A
     return true, known, own if labels is None else labels
 
 
-def _check_sums(known: FloatArray, bound: float) -> None:
-    """Refuse sums of errors that are no whole numbers, which are not computed exactly."""
-    for name, values in (("published", known), ("clip", np.asarray(bound))):
-        if not np.isinf(values).any() and (values != np.floor(values)).any():
-            raise InvalidParameterError(
-                f"{name} must hold whole numbers for sampler='opendp' and a sum of errors, which "
-                "is otherwise rounded: round what was published, or use measure='signed'"
-            )
-
-
 def _check_whole(
     law: NoiseLaw,
     true: FloatArray,
     known: FloatArray,
     bound: float,
-    queries: Workload | None,
     vector: bool,
+    simulated: bool,
 ) -> None:
-    """Refuse whole-numbered noise where outputs of neighbouring data sets had no value in common.
+    """Refuse sums that are no whole numbers, where noise is whole or nothing may be rounded.
 
-    Signed errors of whole counts differ from whole numbers by what was published, which is known.
+    Outputs of neighbouring data sets had no value in common under whole-numbered noise. Signed
+    errors of whole counts differ from whole numbers by what was published, which is known.
     """
-    if queries is not None:
-        check_counting(queries, law)
-    if not any(part.is_integer for part, _ in groups(law, 1)):
-        return
-    for name, values in (("truth", true), ("published", known), ("clip", np.asarray(bound))):
-        if name != "truth" and (vector or np.isinf(values).any()):
-            continue
-        if (values != np.floor(values)).any():
+    values = {"published": known, "clip": np.asarray(bound)}
+    broken = [
+        name
+        for name, held in values.items()
+        if not vector and not np.isinf(held).any() and (held != np.floor(held)).any()
+    ]
+    if any(part.is_integer for part, _ in groups(law, 1)):
+        if (true != np.floor(true)).any():
+            broken.insert(0, "truth")
+        if broken:
             raise IncompatibleReleaseError(
-                f"{name} must hold whole numbers under {type(law).__name__} noise, which takes "
-                "whole numbers only: outputs of neighbouring data sets would have no value in "
-                "common, which is not private; use continuous noise"
+                f"{broken[0]} must hold whole numbers under {type(law).__name__} noise, which "
+                "takes whole numbers only: outputs of neighbouring data sets would have no value "
+                "in common, which is not private; use continuous noise"
             )
+    if broken and not simulated:
+        raise InvalidParameterError(
+            f"{broken[0]} must hold whole numbers for sampler='opendp' and a sum of errors, which "
+            "is otherwise rounded: round what was published, or use measure='signed'"
+        )
 
 
 # How to divide a budget between a release and an estimate of its error.
@@ -347,14 +331,6 @@ class BudgetSplit(Locked):
         One minus the level of the interval.
     unprocessed : bool
         Whether the unprocessed noisy value is published as well.
-
-    Examples
-    --------
-    >>> from dpinfer.privacy import PureDP
-    >>> from dpinfer.curation import best_split
-    >>> split = best_split(PureDP(2.0), unprocessed=False, release_at_least=0.5, alpha=0.1)
-    >>> split.release_share, split.error_share, round(split.width, 4)
-    (0.5, 0.5, 4.6052)
     """
 
     release_share: float
@@ -369,10 +345,7 @@ class BudgetSplit(Locked):
     unprocessed: bool
 
     def summary_frame(self) -> pd.DataFrame:
-        """Return the shares that were compared, with the columns ``release_share`` and ``width``.
-
-        A third column, ``error_share``, is what is left for the error estimate.
-        """
+        """Return a DataFrame of ``release_share``, ``error_share`` and ``width``, as compared."""
         import pandas as pd
 
         return pd.DataFrame(
@@ -459,23 +432,45 @@ def best_split(
     >>> from dpinfer.privacy import PureDP
     >>> best_split(PureDP(2.0))
     BudgetSplit(release_share=1, error_share=0, width=2.99573)
+    >>> best_split(PureDP(2.0), unprocessed=False, release_at_least=0.5, alpha=0.1)
+    BudgetSplit(release_share=0.5, error_share=0.5, width=4.60517)
     """
     whole, family = find_family(budget, mechanism)
     unit = family.unit(whole, check_scalar(sensitivity, "sensitivity", gt=0, le=1e50))
     level = check_alpha(alpha)
     both = check_flag(unprocessed, "unprocessed")
     least = check_scalar(release_at_least, "release_at_least", ge=0, le=1)
+
+    def widths_at(shares: FloatArray) -> FloatArray:
+        out = np.full(len(shares), np.inf)
+        for at, share in enumerate(shares):
+            release = family.law_of(unit, share) if both else None
+            law = final_law(release, family.law_of(unit, 1.0 - share))
+            if law is not None:
+                out[at] = 2.0 * float(law.isf(0.5 * level))
+        return out
+
+    def place(widths: FloatArray) -> int:
+        return int(np.flatnonzero(widths <= widths.min() * (1.0 + _TIE))[-1])
+
     shares = np.linspace(least, 1.0, _GRID + 1) if least < 1 else np.ones(1)
-    widths = _widths(family, unit, shares, level, both)
-    best = _best(shares, widths)
-    shares, widths = _refine(family, unit, level, both, shares, widths, best)
-    best = _best(shares, widths)
+    widths = widths_at(shares)
+    best = place(widths)
+    while 0 < best < len(shares) - 1:
+        low, high = shares[best - 1], shares[best + 1]
+        if high - low <= _REFINED:
+            break
+        new = np.linspace(low, high, 7)[1:-1]
+        widths = np.concatenate([widths, widths_at(new)])
+        shares, order = np.unique(np.concatenate([shares, new]), return_index=True)
+        widths = widths[order]
+        best = place(widths)
     share = float(shares[best])
     return BudgetSplit(
         release_share=share,
         error_share=1.0 - share,
-        release_mechanism=_law(family, unit, share),
-        error_mechanism=_law(family, unit, 1.0 - share),
+        release_mechanism=family.law_of(unit, share),
+        error_mechanism=family.law_of(unit, 1.0 - share),
         width=float(widths[best]),
         shares=freeze(shares),
         widths=freeze(widths),
@@ -494,46 +489,6 @@ def final_law(release: NoiseLaw | None, error: NoiseLaw | None) -> NoiseLaw | No
         return release if variance[0] == 0.0 else error
     precision = variance.min() / variance
     return WeightedSum(precision / precision.sum(), [release, error])
-
-
-def _widths(
-    family: Family, unit: float, shares: FloatArray, alpha: float, unprocessed: bool
-) -> FloatArray:
-    out = np.full(len(shares), np.inf)
-    for at, share in enumerate(shares):
-        release = _law(family, unit, share) if unprocessed else None
-        law = final_law(release, _law(family, unit, 1.0 - share))
-        if law is not None:
-            out[at] = 2.0 * float(law.isf(0.5 * alpha))
-    return out
-
-
-def _best(shares: FloatArray, widths: FloatArray) -> int:
-    return int(np.flatnonzero(widths <= widths.min() * (1.0 + _TIE))[-1])
-
-
-def _refine(
-    family: Family,
-    unit: float,
-    alpha: float,
-    unprocessed: bool,
-    shares: FloatArray,
-    widths: FloatArray,
-    best: int,
-) -> tuple[FloatArray, FloatArray]:
-    low, high = shares[max(best - 1, 0)], shares[min(best + 1, len(shares) - 1)]
-    while 0 < best < len(shares) - 1 and high - low > _REFINED:
-        new = np.linspace(low, high, 7)[1:-1]
-        shares, order = np.unique(np.concatenate([shares, new]), return_index=True)
-        found = _widths(family, unit, new, alpha, unprocessed)
-        widths = np.concatenate([widths, found])[order]
-        best = _best(shares, widths)
-        low, high = shares[max(best - 1, 0)], shares[min(best + 1, len(shares) - 1)]
-    return shares, widths
-
-
-def _law(family: Family, unit: float, share: float) -> NoiseLaw | None:
-    return family.law(float(share * unit)) if share > 0 else None
 
 
 # Whether an error estimate is worth its budget: expected widths of the final intervals.
@@ -558,14 +513,6 @@ class SpendingComparison(Locked):
         same with the unprocessed value published as well.
     budget, release_share, alpha, lower
         What they were computed for.
-
-    Examples
-    --------
-    >>> from dpinfer.privacy import ZCDP
-    >>> from dpinfer.curation import compare_spending
-    >>> comparison = compare_spending(ZCDP(0.5), 100.0)
-    >>> comparison.undivided.round(3), comparison.error.round(3), comparison.ratio.round(3)
-    (np.float64(3.92), np.float64(5.544), np.float64(1.414))
     """
 
     truth: FloatArray
@@ -585,7 +532,7 @@ class SpendingComparison(Locked):
         return self.error / self.undivided
 
     def summary_frame(self) -> pd.DataFrame:
-        """Return the expected widths, a row for each supposed truth."""
+        """Return a DataFrame of the expected widths, with a row for each supposed truth."""
         import pandas as pd
 
         names = ("undivided", "clamped", "error", "both")

@@ -83,10 +83,7 @@ def plot_trade_off(
     >>> [text.get_text() for text in axes.get_legend().get_texts()]
     ['no information', 'PureDP(epsilon=1.0, add-remove)', 'GDP(mu=1.0, add-remove)']
     """
-    curves = {
-        name: one if isinstance(one, TradeOff) else TradeOff(one, sensitivity, group)
-        for name, one in _named(protections).items()
-    }
+    curves = _trade_offs(protections, sensitivity, group)
     lines = {name: curve.type_two_error(_LEVELS) for name, curve in curves.items()}
     axes = styled_axes(ax, size=(5.2, 4.8))
     axes.plot([0.0, 1.0], [1.0, 0.0], color=REFERENCE, linewidth=1.0, label="no information")
@@ -144,8 +141,7 @@ def plot_delta(
     ('log', 'privacy loss ε')
     """
     curves = {name: _delta_of(one, sensitivity) for name, one in _named(protections).items()}
-    reach = [_reach(inverse) for _, inverse in curves.values()]
-    at = _grid(epsilon, reach)
+    at = _grid(epsilon, [_reach(inverse) for _, inverse in curves.values()])
     lines = {name: curve(at) for name, (curve, _) in curves.items()}
     return _log_lines(
         lines, at, "privacy loss ε", "δ of (ε, δ)-differential privacy (probability)", ax
@@ -197,10 +193,7 @@ def plot_pbdp(
     >>> [line.get_label() for line in axes.get_lines()]
     ['GDP(mu=0.5, add-remove)', 'ZCDP(rho=0.125, add-remove)']
     """
-    curves = {
-        name: one if isinstance(one, TradeOff) else TradeOff(one, sensitivity, group)
-        for name, one in _named(protections).items()
-    }
+    curves = _trade_offs(protections, sensitivity, group)
     at = _grid(epsilon, [_reach(curve.pbdp_epsilon) for curve in curves.values()])
     lines = {name: curve.pbdp_delta(at) for name, curve in curves.items()}
     return _log_lines(
@@ -225,6 +218,13 @@ def _named(protections: Any) -> dict[str, Any]:
     if not found:
         raise InvalidParameterError("protections must hold at least one guarantee, got none")
     return found
+
+
+def _trade_offs(protections: Any, sensitivity: float, group: int) -> dict[str, TradeOff]:
+    return {
+        name: one if isinstance(one, TradeOff) else TradeOff(one, sensitivity, group)
+        for name, one in _named(protections).items()
+    }
 
 
 def _delta_of(
@@ -280,10 +280,7 @@ def _log_lines(
     return axes
 
 
-# Where a privacy budget goes.
-
-
-_LETTERS = {"epsilon": "ε", "rho": "ρ", "mu": "μ²"}
+_LETTERS = {"epsilon": "ε", "delta": "δ", "rho": "ρ", "mu": "μ"}
 _ROW = 0.34
 
 
@@ -338,8 +335,14 @@ def plot_ledger(ledger: BudgetLedger, *, most: int = 40, ax: Axes | None = None)
     if len(shares) > shown:
         names = [*names[:shown], f"{len(shares) - shown} more releases"]
         shares = np.append(shares[:shown], shares[shown:].sum())
-    spent = 100.0 * _share(ledger, name)
-    if _adds_up(ledger):
+    whole = float(getattr(ledger.budget, name))
+    ratio = float(getattr(ledger.spent, name, 0.0)) / whole if whole else 0.0
+    spent = 100.0 * (ratio * ratio if name == "mu" else ratio)
+    try:
+        adds_up = ledger.remaining is not None  # releases take their shares one after the other
+    except InvalidParameterError:
+        adds_up = False
+    if adds_up:
         start = np.append(np.cumsum(shares) - shares, spent)
         bars, last = np.append(shares, max(100.0 - spent, 0.0)), "left"
     else:
@@ -354,9 +357,10 @@ def plot_ledger(ledger: BudgetLedger, *, most: int = 40, ax: Axes | None = None)
     axes.set_ylim(len(bars) - 0.4, -0.6)
     axes.set_xlim(0.0, max(104.0, 1.04 * float((start + bars).max())))
     axes.grid(visible=False, axis="y")
-    axes.set_xlabel(
-        f"share of the {_LETTERS[name]} of the budget, {_budget(ledger.budget)} (percent)"
-    )
+    parts = {letter: getattr(ledger.budget, own, None) for own, letter in _LETTERS.items()}
+    budget = ", ".join(f"{letter} = {value:.6g}" for letter, value in parts.items() if value)
+    what = "μ²" if name == "mu" else _LETTERS[name]
+    axes.set_xlabel(f"share of the {what} of the budget, {budget} (percent)")
     return axes
 
 
@@ -425,25 +429,3 @@ def plot_allocation(allocation: BudgetAllocation, *, ax: Axes | None = None) -> 
     bar.set_label(f"percent of ρ = {float(allocation.rho):.6g}")
     bar.outline.set_edgecolor(GRID)
     return axes
-
-
-def _adds_up(ledger: BudgetLedger) -> bool:
-    """Whether releases take their shares one after the other."""
-    try:
-        _ = ledger.remaining
-    except InvalidParameterError:
-        return False
-    return True
-
-
-def _share(ledger: BudgetLedger, name: str) -> float:
-    """Return the share of the budget that all releases take together."""
-    whole = float(getattr(ledger.budget, name))
-    ratio = float(getattr(ledger.spent, name, 0.0)) / whole if whole else 0.0
-    return ratio * ratio if name == "mu" else ratio
-
-
-def _budget(budget: Guarantee) -> str:
-    letters = {"epsilon": "ε", "delta": "δ", "rho": "ρ", "mu": "μ"}
-    parts = {letter: getattr(budget, name, None) for name, letter in letters.items()}
-    return ", ".join(f"{letter} = {value:.6g}" for letter, value in parts.items() if value)

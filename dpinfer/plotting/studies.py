@@ -19,6 +19,7 @@ from dpinfer._check import (
 from dpinfer._style import COLOURS, REFERENCE, add_legend, marker, plain, series, styled_axes
 from dpinfer.errors import InvalidParameterError
 from dpinfer.plotting.results import check_numbers, check_words
+from dpinfer.results.null import clopper_pearson
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -98,13 +99,18 @@ def plot_coverage(
         rows[str(name)] = check_array(shares, f"coverage of {name}", ge=0, le=1, ndim=1)
         check_length(rows[str(name)], f"coverage of {name}", len(settings), "x")
     order = np.argsort(settings, kind="stable")
+    bars = dict.fromkeys(rows)
+    if count is not None:
+        for name, shares in rows.items():
+            low, high = clopper_pearson(np.round(shares * count), count, 0.025)
+            bars[name] = np.maximum([shares - low, high - shares], 0.0)[:, order]
     axes = styled_axes(ax)
     axes.axhline(level, color=REFERENCE, linewidth=1.0, label=f"nominal, {level:g}")
     for place, (name, shares) in enumerate(rows.items()):
         axes.errorbar(
             settings[order],
             shares[order],
-            yerr=None if count is None else _bars(shares[order], count),
+            yerr=bars[name],
             label=plain(name),
             capsize=2,
             **series(place),
@@ -172,17 +178,6 @@ def plot_curve(frame: pd.DataFrame, *, x: str | None = None, ax: Axes | None = N
     return axes
 
 
-def _bars(shares: Any, reps: int) -> Any:
-    """Return how far intervals for the shares reach below and above them."""
-    from statsmodels.stats.proportion import proportion_confint
-
-    low, high = proportion_confint(np.round(shares * reps), reps, method="beta")
-    return np.maximum([shares - low, high - shares], 0.0)
-
-
-# Certificates of coverage and size: rates of errors beside what they may be.
-
-
 _ROW = 0.3
 _NEEDED = {"procedure", "about", "kind", "nominal", "rate", "bound_lower", "bound_upper"}
 
@@ -226,14 +221,27 @@ def plot_certificates(certificates: Any, *, most: int = 60, ax: Axes | None = No
     ['a test']
     """
     shown = check_integer(most, "most", ge=1, le=400)
-    frame = _frame(certificates)
+    frame = as_pandas(getattr(certificates, "summary_frame", lambda: certificates)())
+    if not hasattr(frame, "columns") or not set(frame) >= _NEEDED or not len(frame):
+        raise InvalidParameterError(
+            "certificates must be a Certificate, Certificates or their summary_frame(), got "
+            f"{show(certificates)}"
+        )
     rows = frame.iloc[:shown]
-    alpha = _errors(rows, "nominal")
-    ratio = _errors(rows, "rate") / alpha
-    ends = np.sort([_errors(rows, f"bound_{side}") / alpha for side in ("lower", "upper")], axis=0)
+    texts = [name for name in ("about", "beside") if name in rows]
+    rows = rows.assign(**{name: rows[name].astype(object).fillna("") for name in texts})
+
+    def errors(name: str) -> Any:
+        """Probabilities of errors from rates, which for intervals are coverages."""
+        rate = check_numbers(rows[name], f"{name} of certificates")
+        return np.where(rows["kind"] == "coverage", 1.0 - rate, rate)
+
+    alpha = errors("nominal")
+    ratio = errors("rate") / alpha
+    ends = np.sort([errors(f"bound_{side}") / alpha for side in ("lower", "upper")], axis=0)
     beside = np.full(len(rows), np.nan)
     if "beside_rate" in rows:
-        beside = _errors(rows, "beside_rate") / alpha
+        beside = errors("beside_rate") / alpha
     positive = np.concatenate([ratio, *ends, beside, [0.5, 2.0]])
     positive = positive[np.isfinite(positive) & (positive > 0)]
     low, high = positive.min() / 1.2, positive.max() * 1.2
@@ -252,31 +260,11 @@ def plot_certificates(certificates: Any, *, most: int = 60, ax: Axes | None = No
     axes.xaxis.set_major_formatter("{x:g}")
     axes.xaxis.set_minor_formatter("{x:g}")
     axes.tick_params(axis="x", which="minor", labelsize=7)
-    axes.set_yticks(places, [_name(*pair) for pair in zip(rows.procedure, rows.about, strict=True)])
+    pairs = zip(rows.procedure, rows.about, strict=True)
+    axes.set_yticks(places, [plain(f"{one}, {about}" if about else one) for one, about in pairs])
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.grid(visible=False, axis="y")
     cut = "" if len(rows) == len(frame) else f"\nthe first {len(rows)} of {len(frame)} rates"
     axes.set_xlabel(f"rate of errors, in multiples of the nominal α{cut}")
     add_legend(axes, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=3)
     return axes
-
-
-def _frame(certificates: Any) -> pd.DataFrame:
-    found = as_pandas(getattr(certificates, "summary_frame", lambda: certificates)())
-    if not hasattr(found, "columns") or not set(found) >= _NEEDED or not len(found):
-        raise InvalidParameterError(
-            "certificates must be a Certificate, Certificates or their summary_frame(), got "
-            f"{show(certificates)}"
-        )
-    texts = [name for name in ("about", "beside") if name in found]
-    return found.assign(**{name: found[name].astype(object).fillna("") for name in texts})
-
-
-def _errors(rows: pd.DataFrame, name: str) -> Any:
-    """Return probabilities of errors from rates, which for intervals are coverages."""
-    rate = check_numbers(rows[name], f"{name} of certificates")
-    return np.where(rows["kind"] == "coverage", 1.0 - rate, rate)
-
-
-def _name(procedure: object, about: object) -> str:
-    return plain(f"{procedure}, {about}" if about else procedure)
