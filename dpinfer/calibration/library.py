@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal, final
 
 import numpy as np
@@ -39,6 +37,7 @@ from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.mechanisms.laws import DiscreteGaussian, Gaussian, Geometric, Laplace
 from dpinfer.mechanisms.tulap import Tulap
 from dpinfer.releases.release import Release
+from dpinfer.results.files import check_output, write_whole
 from dpinfer.results.simulation import progress_bar
 
 if TYPE_CHECKING:
@@ -461,16 +460,8 @@ def check_certificates_path(path: str | Path) -> Path:
     """
     if not isinstance(path, str | Path):
         raise InvalidParameterError(f"path must be a str or a Path, got {show(path)}")
-    place = Path(path)
-    if place.suffix not in WRITERS:
-        raise InvalidParameterError(
-            f"output must end in one of {', '.join(WRITERS)}, got {show(place.name)}"
-        )
-    if not os.path.isdir(place.parent):  # which, unlike pathlib, copes with any name
-        raise InvalidParameterError(f"output must be in an existing folder, got {place}")
-    if os.path.isdir(place):
-        raise InvalidParameterError(f"output must be a file, got the directory {place}")
-    return place
+    check_output(Path(path), WRITERS)
+    return Path(path)
 
 
 def write_certificates(found: AnyCertificates, path: str | Path) -> None:
@@ -498,10 +489,4 @@ def write_certificates(found: AnyCertificates, path: str | Path) -> None:
     if not isinstance(found, AnyCertificates):
         raise InvalidParameterError(f"found must be certificates, got {show(found)}")
     text = WRITERS[place.suffix](found)
-    try:
-        with TemporaryDirectory(prefix=".dpinfer-", dir=place.parent) as folder:
-            draft = Path(folder) / place.name
-            draft.write_text(text, encoding="utf-8")
-            os.replace(draft, place)
-    except (OSError, ValueError) as error:  # the latter: a name that no file can have
-        raise InvalidParameterError(f"output must be writable, got {place}: {error}") from error
+    write_whole([(place, lambda draft: draft.write_text(text, encoding="utf-8"))])

@@ -30,7 +30,7 @@ from dpinfer._style import COLOURS, REFERENCE, add_legend, marker, plain, series
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
 from dpinfer.estimation.hierarchy import HierarchyEstimate
 from dpinfer.intervals.posterior import CountPosterior
-from dpinfer.reporting.forest import Forest, Layer, label_text, published_layer
+from dpinfer.reporting.forest import Forest, Layer, label_text, layers_of
 from dpinfer.results.hypothesis import HypothesisResult
 from dpinfer.results.intervals import ERROR_COVERED
 from dpinfer.results.null import NullDistribution
@@ -103,10 +103,18 @@ def plot_null(
     edges = _edges(*_range(null, observed), observed, side, about)
     heights = _probabilities(null, edges, observed, side) / np.diff(edges)
     axes = styled_axes(ax)
-    extreme = _extreme(edges, observed, side)
+    middle = 0.5 * edges[:-1] + 0.5 * edges[1:]
+    extreme = np.zeros(middle.shape, dtype=bool)
+    what = ""
+    if observed is not None:
+        signs = {"larger": middle >= observed, "smaller": middle <= observed}
+        extreme = signs.get(side, np.abs(middle) >= abs(observed))
+        pvalue = float(null.pvalue(observed, side))
+        printed = printed_pvalue(pvalue, float(null.pvalue_error(observed)), 3)
+        what = f"as extreme, p {printed if printed.startswith('<') else f'= {printed}'}"
     for chosen, colour, label in (
         (~extreme, "white", "less extreme"),
-        (extreme, COLOURS[1], _pvalue(null, observed, side)),
+        (extreme, COLOURS[1], what),
     ):
         if not chosen.any():
             continue
@@ -122,8 +130,11 @@ def plot_null(
         )
     if observed is not None:
         axes.axvline(observed, label=f"observed, {observed:.4g}", **series(0))
-    if level is not None:
-        _mark_critical(axes, null, level, side)
+    if level is not None and np.isfinite(critical := float(null.critical_value(level, side))):
+        ends = {critical, -critical} if side == "two-sided" else {critical}
+        for place, end in enumerate(sorted(ends)):
+            name = None if place else f"critical at level {level:g}"
+            axes.axvline(end, label=name, **series(2))
     axes.set_xlabel("statistic")
     axes.set_ylabel("probability density under the null hypothesis")
     axes.grid(visible=False, axis="x")
@@ -211,41 +222,6 @@ def _probabilities(
     return np.asarray(np.maximum(beyond[:-1] - beyond[1:], 0.0))
 
 
-def _extreme(
-    edges: FloatArray, observed: float | None, side: Alternative
-) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Return which bars are at least as extreme as what was observed."""
-    middle = 0.5 * edges[:-1] + 0.5 * edges[1:]
-    if observed is None:
-        return np.zeros(middle.shape, dtype=bool)
-    if side == "larger":
-        return np.asarray(middle >= observed)
-    if side == "smaller":
-        return np.asarray(middle <= observed)
-    return np.asarray(np.abs(middle) >= abs(observed))
-
-
-def _pvalue(null: NullDistribution, observed: float | None, side: Alternative) -> str:
-    if observed is None:
-        return ""
-    found = float(null.pvalue(observed, side))
-    pvalue = printed_pvalue(found, float(null.pvalue_error(observed)), 3)
-    return f"as extreme, p {pvalue if pvalue.startswith('<') else f'= {pvalue}'}"
-
-
-def _mark_critical(axes: Axes, null: NullDistribution, level: float, side: Alternative) -> None:
-    critical = float(null.critical_value(level, side))
-    if not np.isfinite(critical):
-        return
-    ends = {critical, -critical} if side == "two-sided" else {critical}
-    for place, end in enumerate(sorted(ends)):
-        label = None if place else f"critical at level {level:g}"
-        axes.axvline(end, label=label, **series(2))
-
-
-# Columns of numbers of which some may be missing or infinite.
-
-
 def check_numbers(values: Any, name: str, *, ge: float | None = None) -> FloatArray:
     """Return a column as an array, where it holds numbers; NaN is one that is missing."""
     try:
@@ -257,9 +233,6 @@ def check_numbers(values: Any, name: str, *, ge: float | None = None) -> FloatAr
     if ge is not None and (array < ge).any():
         raise InvalidParameterError(f"{name} must be >= {ge:g}, got {array[array < ge][0]:g}")
     return array
-
-
-# Words of the caller that stand in a picture.
 
 
 def check_words(value: object, name: str) -> str:
@@ -388,7 +361,7 @@ def _forest(
                 "results must be of the same values, under the same labels, got "
                 f"{', '.join(f'{len(frame)} of {name}' for name, frame in frames.items())}"
             )
-        layers = [Layer.of(name, frame.iloc[:most]) for name, frame in frames.items()]
+        layers = tuple(Layer.of(name, frame.iloc[:most]) for name, frame in frames.items())
         alike = [frame.attrs for frame in frames.values()]
         attrs = {
             key: value
@@ -398,13 +371,11 @@ def _forest(
         source: Any = None
     else:
         last, source = _frame(results, alpha, method), results
-        before = published_layer(results, last)
-        layers = [Layer.of("estimate" if before is None else "combined", last.iloc[:most])]
-        if before is not None:
-            layers.insert(0, before.first(most))
-        attrs = last.attrs
-    rows = min(most, len(last))
-    return Forest(tuple(_labels(source, last, rows)), tuple(layers), len(last)), attrs
+        layers, attrs = layers_of(results, last, most), last.attrs
+    targets = getattr(source, "targets", None)
+    named = last.index if targets is None else targets
+    labels = tuple(label_text(named[row]) for row in range(min(most, len(last))))
+    return Forest(labels, layers, len(last)), attrs
 
 
 def _frame(result: Any, alpha: float | None, method: str | None) -> pd.DataFrame:
@@ -452,12 +423,6 @@ def _labelled(frame: Any) -> Any:
     return with_index(frame.drop(columns=marks)).assign(
         **{name: frame[name].to_numpy() for name in marks}
     )
-
-
-def _labels(source: Any, frame: pd.DataFrame, rows: int) -> list[str]:
-    targets = getattr(source, "targets", None)
-    named = frame.index if targets is None else targets
-    return [label_text(named[row]) for row in range(rows)]
 
 
 def _draw(axes: Axes, forest: Forest, layer: Layer, place: int) -> None:

@@ -52,25 +52,6 @@ class Layer:
         lower[empty], upper[empty] = np.nan, np.nan
         return cls(name, estimate, lower, upper, outside)
 
-    def first(self, rows: int) -> Layer:
-        """Return the first rows."""
-        return replace(
-            self,
-            estimate=self.estimate[:rows],
-            lower=self.lower[:rows],
-            upper=self.upper[:rows],
-            outside=self.outside[:rows],
-        )
-
-    def minus(self, centre: FloatArray) -> Layer:
-        """Return the layer as differences from a value in each row."""
-        return replace(
-            self,
-            estimate=self.estimate - centre,
-            lower=self.lower - centre,
-            upper=self.upper - centre,
-        )
-
 
 @dataclass(frozen=True)
 class Forest:
@@ -107,7 +88,15 @@ class Forest:
         """Return differences from the estimates of the last layer."""
         centre = self.layers[-1].estimate
         centre = np.where(np.isfinite(centre), centre, 0.0)
-        layers = tuple(layer.minus(centre) for layer in self.layers)
+        layers = tuple(
+            replace(
+                layer,
+                estimate=layer.estimate - centre,
+                lower=layer.lower - centre,
+                upper=layer.upper - centre,
+            )
+            for layer in self.layers
+        )
         return replace(self, layers=layers, centred=True)
 
 
@@ -120,7 +109,7 @@ def published_layer(fit: Any, frame: pd.DataFrame) -> Layer | None:
     if "published" not in frame:
         return None
     value = frame["published"].to_numpy(dtype=np.float64)
-    lower, upper = np.full((2, len(frame)), np.nan)
+    half = np.full(len(frame), np.nan)
     alpha, method = frame.attrs.get("alpha"), frame.attrs.get("method")
     if isinstance(fit, CombinedEstimate) and alpha is not None:
         there = np.isfinite(value)
@@ -129,35 +118,28 @@ def published_layer(fit: Any, frame: pd.DataFrame) -> Layer | None:
         law = law.take(rows) if law.shape else law
         noisy = int(np.count_nonzero(fit.release.variance[rows]))
         tests = max(1, noisy) if method == "tail-bound" else 1
-        half = half_width(law, tail_of(alpha, str(method), tests), str(method))
-        lower[there], upper[there] = value[there] - half, value[there] + half
-    elif isinstance(fit, HierarchyEstimate) and alpha is not None and method != "asymptotic":
-        half = fit.published_half_widths(alpha)
-        lower, upper = value - half, value + half
+        half[there] = half_width(law, tail_of(alpha, str(method), tests), str(method))
     elif method == "asymptotic" and alpha is not None:
-        half = (
-            -special.ndtri_exp(np.log(alpha) - np.log(2.0)) * frame["published_std_err"].to_numpy()
-        )
-        lower, upper = value - half, value + half
-    return Layer("published", value, lower, upper, np.zeros(len(frame), dtype=bool))
+        quantile = -special.ndtri_exp(np.log(alpha) - np.log(2.0))
+        half = quantile * frame["published_std_err"].to_numpy()
+    elif isinstance(fit, HierarchyEstimate) and alpha is not None:
+        half = fit.published_half_widths(alpha)
+    return Layer("published", value, value - half, value + half, np.zeros(len(frame), dtype=bool))
 
 
-def forest_of(fit: Any, frame: pd.DataFrame, labels: list[str], rows: int) -> Forest:
-    """Return the forest of the first estimates in a summary frame of combined estimates."""
-    shown = frame.iloc[: len(labels)]
+def layers_of(fit: Any, frame: pd.DataFrame, rows: int) -> tuple[Layer, ...]:
+    """Return the first estimates of a summary frame, after the published ones if there are any."""
     before = published_layer(fit, frame)
-    layers = [Layer.of("combined", shown)]
-    if before is not None:
-        layers.insert(0, before.first(len(labels)))
-    return Forest(tuple(labels), tuple(layers), rows)
+    if before is None:
+        return (Layer.of("estimate", frame.iloc[:rows]),)
+    parts = (before.estimate, before.lower, before.upper, before.outside)
+    first = Layer(before.name, *(part[:rows] for part in parts))  # type: ignore[arg-type]
+    return first, Layer.of("combined", frame.iloc[:rows])
 
 
 def label_text(label: object) -> str:
     """Return the label of a row as it stands in a table; the parts of a tuple with commas."""
     return ", ".join(map(str, label)) if isinstance(label, tuple) else str(label)
-
-
-# A forest plot as SVG that stands in a page of any width.
 
 
 _ROW, _HEAD, _FOOT = 42, 28, 56

@@ -8,16 +8,14 @@ import math
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from dpinfer._check import one_line, show
+from dpinfer._check import one_line
 from dpinfer._style import GRID, INK, PALE
 from dpinfer.errors import DPInferWarning, InvalidParameterError, NotEstimableError
 from dpinfer.estimation.combined import CombinedEstimate, add_published, summary_table
@@ -25,7 +23,8 @@ from dpinfer.estimation.gls import combine
 from dpinfer.intervals.counts import count_confint
 from dpinfer.releases.release import Release
 from dpinfer.releases.tables import check_path
-from dpinfer.reporting.forest import forest_of, forest_svg, label_text
+from dpinfer.reporting.forest import Forest, forest_svg, label_text, layers_of
+from dpinfer.results.files import check_output, write_whole
 from dpinfer.results.intervals import ERROR_COVERED
 from dpinfer.results.tables import format_numbers, printed_pvalue
 
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
 # What a report says about a release.
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Analysis:
     """Combined estimates of a release with intervals and, where values overlap, their agreement.
 
@@ -65,15 +64,7 @@ class Analysis:
                     "method must be left out for a release with a threshold, clamping bounds or "
                     f"bins, got {method!r}: its intervals are conditional on the publishing rule"
                 )
-            return cls(
-                release=release,
-                fit=None,
-                alpha=alpha,
-                method="conditional",
-                seed=seed,
-                consistency=None,
-                warnings=(_not_combined(release),),
-            )
+            return cls(release, None, alpha, "conditional", seed, None, (_not_combined(release),))
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", DPInferWarning)
             fit = combine(release)
@@ -82,15 +73,7 @@ class Analysis:
             except NotEstimableError:  # no noisy value overlaps with others
                 consistency = None
         messages = tuple(str(warning.message) for warning in caught)
-        return cls(
-            release=release,
-            fit=fit,
-            alpha=alpha,
-            method=method,
-            seed=seed,
-            consistency=consistency,
-            warnings=messages,
-        )
+        return cls(release, fit, alpha, method, seed, consistency, messages)
 
     @cached_property
     def frame(self) -> pd.DataFrame:
@@ -391,7 +374,7 @@ def _estimates(analysis: Analysis) -> str:
 def _forest(analysis: Analysis) -> str:
     frame, rows = analysis.frame, len(analysis.frame)
     labels = _labels(analysis, min(rows, MOST_DRAWN))
-    forest = forest_of(analysis.fit, frame, labels, rows)
+    forest = Forest(tuple(labels), layers_of(analysis.fit, frame, len(labels)), rows)
     axis, beside = "value", []
     if forest.narrow:
         forest = forest.around_estimates()
@@ -502,9 +485,6 @@ def _rounded(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(**columns).mask(frame.isna(), "")
 
 
-# Reports in files, each written as a whole or not at all.
-
-
 WRITERS: dict[str, Callable[[Analysis, Path], None]] = {
     ".html": write_html,
     ".csv": write_csv,
@@ -516,45 +496,12 @@ WRITERS: dict[str, Callable[[Analysis, Path], None]] = {
 def check_report_paths(paths: Sequence[Path]) -> None:
     """Refuse reports that could not be written, before any work is done."""
     for path in paths:
-        check_path(path, "output")
-        if path.suffix not in WRITERS:
-            raise InvalidParameterError(
-                f"output must end in one of {', '.join(WRITERS)}, got {show(path.name)}"
-            )
-        if not os.path.isdir(path.parent):  # which, unlike pathlib, copes with any name
-            raise InvalidParameterError(f"output must be in an existing folder, got {path}")
-        if os.path.isdir(path):
-            raise InvalidParameterError(f"output must be a file, got the directory {path}")
+        check_output(check_path(path, "output"), WRITERS)
     if len({os.path.realpath(path) for path in paths}) < len(paths):
         raise InvalidParameterError("output must be another file each time it is given")
 
 
 def write_reports(analysis: Analysis, paths: Sequence[Path]) -> None:
-    """Write an analysis in the formats that the endings of the paths name.
-
-    All files are written beside their places first and then moved there, so that a failure leaves
-    what was there before.
-    """
+    """Write an analysis in the formats that the endings of the paths name: all files, or none."""
     check_report_paths(paths)
-    with ExitStack() as folders:
-        drafts = [_written(analysis, path, folders) for path in paths]
-        for draft, path in zip(drafts, paths, strict=True):
-            try:
-                os.replace(draft, path)
-            except OSError as error:
-                raise _refused(path, error) from error
-
-
-def _written(analysis: Analysis, path: Path, folders: ExitStack) -> Path:
-    """Return a complete report in a folder of its own on the same disk."""
-    try:
-        folder = folders.enter_context(TemporaryDirectory(prefix=".dpinfer-", dir=path.parent))
-        draft = Path(folder) / f"draft{path.suffix}"
-        WRITERS[path.suffix](analysis, draft)
-    except OSError as error:
-        raise _refused(path, error) from error
-    return draft
-
-
-def _refused(path: Path, error: OSError) -> InvalidParameterError:
-    return InvalidParameterError(f"output must be writable, got {path}: {error}")
+    write_whole([(path, partial(WRITERS[path.suffix], analysis)) for path in paths])

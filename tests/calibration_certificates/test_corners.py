@@ -119,7 +119,7 @@ def test_folders_that_cannot_be_written(tmp_path, monkeypatch):
     def full(*_):
         raise OSError("no space left on device")
 
-    monkeypatch.setattr("dpinfer.calibration.library.os.replace", full)
+    monkeypatch.setattr("os.replace", full)
     with pytest.raises(InvalidParameterError, match="no space left on device"):
         write_certificates(found, tmp_path / "a.json")
     assert list(tmp_path.iterdir()) == []

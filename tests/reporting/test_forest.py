@@ -11,9 +11,9 @@ import dpinfer as dpi
 from dpinfer.reporting.forest import (
     Forest,
     Layer,
-    forest_of,
     forest_svg,
     label_text,
+    layers_of,
     published_layer,
 )
 
@@ -88,8 +88,8 @@ def test_values_that_were_not_published_have_no_interval():
 
 def test_a_forest_without_published_values_has_one_layer():
     intervals = dpi.count_confint([3.0, 4.0], mechanism=NOISE)
-    forest = forest_of(intervals, intervals.summary_frame(), ["a", "b"], 2)
-    assert [layer.name for layer in forest.layers] == ["combined"]
+    forest = Forest(("a", "b"), layers_of(intervals, intervals.summary_frame(), 2), 2)
+    assert [layer.name for layer in forest.layers] == ["estimate"]
     drawing = forest_svg(forest, "two", ["value"])
     assert drawing.count("<circle") == 1 + 2  # the legend's, and one each
     assert "stroke-dasharray" not in drawing
