@@ -218,15 +218,12 @@ def test_lies_of_probability_near_one_half():
         for epsilon, at in ((1e-4, 1e-3), (0.01, 1.3), (0.04, 5.0)):
             count, step = 3000, mp.mpf(epsilon)
             lie = 1 / (1 + mp.exp(step))
-            terms = (
-                mp.binomial(count, i)
-                * lie**i
-                * (1 - lie) ** (count - i)
-                * (1 - mp.exp(mp.mpf(at) - (count - 2 * i) * step))
-                for i in range(count // 2 + 1)
-                if (count - 2 * i) * step > at
-            )
-            expected = float(mp.fsum(terms))
-            assert RepeatedDP(epsilon, 0.0, count).delta_at(at) == pytest.approx(
-                expected, rel=1e-11
-            )
+            pmf, factor, odds = (1 - lie) ** count, mp.exp(at - count * step), mp.exp(2 * step)
+            expected = mp.mpf(0)
+            for i in range(count // 2 + 1):
+                # i lies, with a loss of (count - 2i)·step
+                expected += pmf * max(1 - factor, 0)
+                pmf *= lie / (1 - lie) * (count - i) / (i + 1)
+                factor *= odds
+            found = RepeatedDP(epsilon, 0.0, count).delta_at(at)
+            assert found == pytest.approx(float(expected), rel=1e-11)
