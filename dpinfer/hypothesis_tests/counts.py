@@ -401,11 +401,8 @@ def counts_2indep(
     mechanism : NoiseLaw, sequence of NoiseLaw or pair
         The law of the noise: one for both counts, a list with one for each row, or a tuple with
         that of each count. Left out (None in a tuple) for what carries its law.
-    alternative : {"two-sided", "larger", "smaller"}
-        Whether the difference differs from ``value``, exceeds it, or falls short of it.
-    method : {"exact", "monte-carlo", "asymptotic"}
-        ``"exact"``: the law of the difference of the noises. ``"monte-carlo"`` simulates it.
-        ``"asymptotic"``: the normal law with its variance.
+    alternative, method
+        As for :func:`linear_ztest`, of the difference.
     reps, rng, n_jobs, precision, progress
         Of the simulation: number of replicates, seed, workers, relative standard error of the
         p-value at which to stop, progress bar. See
@@ -570,11 +567,9 @@ def counts_paired(
     Parameters
     ----------
     count1, count2 : array of float, shape (k,), Series, Release or estimate
-        The published counts of the same k cells, each with noise of its own, not clamped or
-        rounded since. Two Series have the same labels.
-    mechanism : NoiseLaw, sequence of NoiseLaw or pair
-        The law of the noise: one for both tables, a list with one for each cell, or a tuple with
-        that of each table. Left out (None in a tuple) for what carries its law.
+        The published counts of the same k cells; as for :func:`counts_2indep`.
+    mechanism
+        As for :func:`counts_2indep`.
     statistic : {"max", "chi2"}
         ``"max"``: the largest difference in standard deviations of its noise, which finds a change
         in a few cells. ``"chi2"``: the sum of their squares, which finds small changes in many.

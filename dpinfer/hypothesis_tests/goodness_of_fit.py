@@ -671,23 +671,13 @@ def chisquare_fit(
     mechanism : NoiseLaw, sequence of NoiseLaw or RandomizedResponse, optional
         The law of the noise: one for all cells, or one for each. Or the channel that the
         respondents' answers went through. Left out where ``f_obs`` carries its law.
-    nobs : float, optional
-        The number of observations n: public, a whole number, or published with noise, together
-        with ``nobs_mechanism``. By default it is unknown and estimated from the table.
-    nobs_mechanism : NoiseLaw, optional
-        The law of the noise in ``nobs``, independent of that in the table.
+    nobs, nobs_mechanism
+        The number of observations, unknown by default, and the law of its noise; as for
+        :func:`chi2_contingency`.
     bounds : sequence of (low, high), optional
         Smallest and largest value of each parameter; infinite ones are allowed.
-    statistic : {"projected", "pearson"}
-        ``"projected"``: the smallest value of a quadratic form that weighs deviations by their
-        sampling and noise variance. ``"pearson"``: Σ (observed - expected)²/expected. See Notes.
-    method : {"monte-carlo", "asymptotic"}
-        ``"monte-carlo"`` draws tables and noise from the fitted null hypothesis and fits each anew;
-        ``"asymptotic"`` is the limit of many observations: χ² for ``"projected"``, a weighted sum
-        of χ² for ``"pearson"``.
-    small_expected : {"refuse", "compute"}
-        What to do where an estimated expected count is below 5: ``"refuse"`` to decide, with
-        ``decided=False`` and a p-value of 1, or ``"compute"`` a p-value all the same.
+    statistic, method, small_expected
+        As for :func:`chi2_contingency`; ``"projected"`` is the minimum of the form.
     reps, rng, n_jobs, precision, progress
         Of the simulation: number of replicates, seed, workers, relative standard error of the
         p-value at which to stop, progress bar. See

@@ -545,13 +545,8 @@ def proportions_trend(
         The published counts of successes in k >= 2 ordered groups, with independent errors.
     nobs : array of int, shape (k,), or Series
         The public numbers of trials >= 1.
-    scores : array of float, shape (k,), or Series, optional
-        The places of the groups on the scale on which a trend is looked for; by default 0, 1, ….
-    mechanism : NoiseLaw or sequence of NoiseLaw, optional
-        The law of the noise: one for all counts, or one for each; left out where ``count`` carries
-        its law.
-    alternative : {"two-sided", "larger", "smaller"}
-        Whether there is a trend, an upward or a downward one.
+    scores, mechanism, alternative
+        As for :func:`counts_trend`.
     method : {"monte-carlo", "asymptotic"}
         ``"monte-carlo"`` simulates at the estimated common proportion, ``"asymptotic"`` is the
         limit.

@@ -285,12 +285,8 @@ def mcnemar(
         carries its law.
     alternative : {"two-sided", "larger", "smaller"}
         Whether pairs of the first kind are as probable as those of the second, more, or less.
-    method : {"exact", "plug-in", "monte-carlo", "asymptotic"}
-        ``"exact"`` holds whatever the true number of pairs that differ: it takes the largest
-        chance over a confidence set for it. ``"plug-in"`` is the exact law at the published
-        number, ``"monte-carlo"`` a simulation there, ``"asymptotic"`` the limit for many pairs.
-    nuisance_alpha : float, default 1e-4
-        Probability in (0, 0.5) with which the confidence set may miss that number.
+    method, nuisance_alpha
+        As for :func:`poisson_2indep`, with the number of pairs that differ for the total of events.
     reps, rng, n_jobs, precision, progress
         Of the simulation: number of replicates, seed, workers, relative standard error of the
         p-value at which to stop, progress bar. See
