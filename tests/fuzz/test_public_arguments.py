@@ -160,7 +160,7 @@ def has_nan(value, depth=0):
     if isinstance(value, (tuple, list)):
         return depth < 3 and any(has_nan(item, depth + 1) for item in value[:100])
     if is_dataclass(value) and not isinstance(value, type):
-        shown = [one.name for one in fields(value) if not one.name.startswith("_")]
+        shown = [one.name for one in fields(value) if one.name[0] != "_" and one.name != "name"]
         return depth < 2 and any(has_nan(getattr(value, name), depth + 1) for name in shown)
     return False
 
