@@ -452,8 +452,9 @@ class NoisyValues:
         columns += [setting for setting in settings if setting.size > 1]
         if not columns or size == 1:
             return np.zeros(1, dtype=np.intp), np.zeros(size, dtype=np.intp)
-        held = np.column_stack([np.broadcast_to(column, size) for column in columns])
-        axis = 0 if len(columns) > 1 else None
+        held, axis = np.broadcast_to(columns[0], size), None
+        if len(columns) > 1:
+            held, axis = np.column_stack([np.broadcast_to(one, size) for one in columns]), 0
         _, first, member = np.unique(held, axis=axis, return_index=True, return_inverse=True)
         return first.astype(np.intp), np.reshape(member, -1).astype(np.intp)
 
