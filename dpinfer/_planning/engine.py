@@ -540,3 +540,17 @@ class WidthRow(Row):
     rises = False
     wanted = (0.0, np.inf)
     error = "error"
+
+    def budget_of(
+        self, measure: Callable[[NoiseLaw], float], target: float, otherwise: float
+    ) -> float:
+        """Return the budget whose noise measures so much, or another where there is none."""
+
+        def measures(budgets: FloatArray) -> FloatArray:
+            return np.array([measure(self.law(budget)) for budget in budgets.tolist()])
+
+        try:
+            search = Search(self.quantity, target, self.rises, "budget", measures)
+            return search.first(*BUDGETS, logarithmic=True)
+        except InvalidParameterError:  # none in this range
+            return otherwise

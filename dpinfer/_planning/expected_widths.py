@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, get_args
 
@@ -27,11 +27,9 @@ from scipy import special
 
 from dpinfer._check import FloatArray, check_array, check_flag, check_option, check_scalar
 from dpinfer._planning.engine import (
-    BUDGETS,
     LARGEST_SIZE,
     SIZES,
     Columns,
-    Search,
     WidthRow,
     check_law,
     check_plan,
@@ -94,78 +92,65 @@ _LARGE_VARIANCE = 1e5
 """Quantiles of counts with a larger variance are found by a series, off by one count at most."""
 
 
-@dataclass(frozen=True, eq=False)
-class Nodes:
-    """Points t and weights w, which add up to 1: E g(T) is about Σ w·g(t)."""
+Nodes = tuple[FloatArray, FloatArray, FloatArray]
+"""Points t, weights w, which add up to 1, so that E g(T) is about Σ w·g(t), and the weights of a
+rule with half as many points, by which the error is estimated."""
 
-    points: FloatArray
-    weights: FloatArray
-    coarse: FloatArray
-    """Weights of a rule with half as many points, by which the error is estimated."""
 
-    knots: FloatArray | None = None
-    """Increasing values of T at which functions are evaluated, where they are smooth."""
+def expectation(
+    law: NoisyCount, spread: float, function: Callable[[FloatArray], FloatArray]
+) -> tuple[float, float]:
+    """Return E g(T) and its error; ``spread`` is the standard deviation of the count X in T."""
+    from scipy.interpolate import CubicSpline
 
-    @classmethod
-    def of(cls, law: NoisyCount, spread: float) -> Nodes:
-        """Return the points for one law; ``spread`` is the standard deviation of its count X."""
-        nodes = cls._whole(law, spread) if law.noise.is_integer else cls._product(law, spread)
-        is_smooth = _step(spread) > 1.0 and (law.noise.is_integer or _is_wide(law))
-        if not is_smooth or nodes.points.size <= 2 * _KNOTS:
-            return nodes
-        std = np.sqrt(spread**2 + float(law.noise.variance))
-        return replace(nodes, knots=_knots(nodes.points, std, whole=law.noise.is_integer))
+    is_whole = law.noise.is_integer
+    points, weights, coarse = (_whole if is_whole else _product)(law, spread)
+    is_smooth = _step(spread) > 1.0 and (is_whole or _is_wide(law))
+    if not is_smooth or points.size <= 2 * _KNOTS:
+        values = function(points)
+        found = float(weights @ values)
+        return found, abs(found - float(coarse @ values))
+    knots = _knots(points, np.sqrt(spread**2 + float(law.noise.variance)), whole=is_whole)
+    known = function(knots)
+    values = CubicSpline(knots, known)(points)
+    rough = CubicSpline(knots[::2], known[::2])(points)
+    found = float(weights @ values)
+    return found, abs(found - float(coarse @ values)) + abs(found - float(weights @ rough))
 
-    @classmethod
-    def _whole(cls, law: NoisyCount, spread: float) -> Nodes:
-        low, high = law._support(_LOG_NEGLIGIBLE)
-        reach = float(law.noise.isf(_LEFT_OUT))
-        low, high = low - reach, high + reach
-        step = max(_step(spread), np.ceil((high - low) / _MOST_POINTS))
-        points = np.arange(low, high + step, step)
-        if step == 1.0:
-            probability = -np.diff(law.upper(np.append(points, points[-1] + 1.0)))
-            weights = _normalised(probability)
-            return cls(points, weights, weights)
-        probability = law.upper(points) - law.upper(points + 1.0)
-        return cls(points, _normalised(probability), _normalised(_every_other(probability)))
 
-    @classmethod
-    def _product(cls, law: NoisyCount, spread: float) -> Nodes:
-        low, high = law._support(_LOG_NEGLIGIBLE)
-        step = _step(spread)
-        counts = np.arange(low, high + step, step)
-        counts = counts[counts <= float(law._last)]
-        probability = law._pmf_at(counts)
-        # an even number, so that 0 is in both rules
-        each = max(_FEWEST_NOISES, 2 * (_SUMS // (4 * counts.size)))
-        if step > 1.0 and not _is_wide(law):
-            each = _NARROW_NOISES
-        x = np.linspace(0.0, _FARTHEST, each + 1)
-        # P(e > noise) and its derivative
-        tail = 1.0 / (1.0 + np.exp(np.pi * np.sinh(x)))
-        density = np.pi * np.cosh(x) * tail * (1.0 - tail)
-        noise = np.asarray(law.noise.isf(tail))
-        noise, density = np.append(-noise[:0:-1], noise), np.append(density[:0:-1], density)
-        every_other = _every_other(density)
-        fewer = _every_other(probability) if step > 1.0 else probability
-        pairs = [(probability, density), (fewer, every_other)]
-        fine, coarse = (_normalised(np.multiply.outer(p, w)).ravel() for p, w in pairs)
-        return cls(np.add.outer(counts, noise).ravel(), fine, coarse)
+def _whole(law: NoisyCount, spread: float) -> Nodes:
+    low, high = law._support(_LOG_NEGLIGIBLE)
+    reach = float(law.noise.isf(_LEFT_OUT))
+    low, high = low - reach, high + reach
+    step = max(_step(spread), np.ceil((high - low) / _MOST_POINTS))
+    points = np.arange(low, high + step, step)
+    if step == 1.0:
+        weights = _normalised(-np.diff(law.upper(np.append(points, points[-1] + 1.0))))
+        return points, weights, weights
+    probability = law.upper(points) - law.upper(points + 1.0)
+    return points, _normalised(probability), _normalised(_every_other(probability))
 
-    def expectation(self, function: Callable[[FloatArray], FloatArray]) -> tuple[float, float]:
-        from scipy.interpolate import CubicSpline
 
-        if self.knots is None:
-            values = function(self.points)
-            found = float(self.weights @ values)
-            return found, abs(found - float(self.coarse @ values))
-        known = function(self.knots)
-        values = CubicSpline(self.knots, known)(self.points)
-        rough = CubicSpline(self.knots[::2], known[::2])(self.points)
-        found = float(self.weights @ values)
-        error = abs(found - float(self.coarse @ values)) + abs(found - float(self.weights @ rough))
-        return found, error
+def _product(law: NoisyCount, spread: float) -> Nodes:
+    low, high = law._support(_LOG_NEGLIGIBLE)
+    step = _step(spread)
+    counts = np.arange(low, high + step, step)
+    counts = counts[counts <= float(law._last)]
+    probability = law._pmf_at(counts)
+    # an even number, so that 0 is in both rules
+    each = max(_FEWEST_NOISES, 2 * (_SUMS // (4 * counts.size)))
+    if step > 1.0 and not _is_wide(law):
+        each = _NARROW_NOISES
+    x = np.linspace(0.0, _FARTHEST, each + 1)
+    # P(e > noise) and its derivative
+    tail = 1.0 / (1.0 + np.exp(np.pi * np.sinh(x)))
+    density = np.pi * np.cosh(x) * tail * (1.0 - tail)
+    noise = np.asarray(law.noise.isf(tail))
+    noise, density = np.append(-noise[:0:-1], noise), np.append(density[:0:-1], density)
+    fewer = _every_other(probability) if step > 1.0 else probability
+    pairs = [(probability, density), (fewer, _every_other(density))]
+    fine, coarse = (_normalised(np.multiply.outer(p, w)).ravel() for p, w in pairs)
+    return np.add.outer(counts, noise).ravel(), fine, coarse
 
 
 def _is_wide(law: NoisyCount) -> bool:
@@ -313,21 +298,8 @@ class RoughWidth(WidthRow):
             std = min(float(np.sqrt(variance)), MOST_ERROR)
             return min(float(linear + np.hypot(linear, std / error)), LARGEST_SIZE)
         size = float(known[str(self.size)])
-        return self._rough_budget(size * (size * error**2 - sampling) / noise, known)
-
-    def _rough_budget(self, variance: float, known: Columns) -> float:
-        if variance <= 0.0:
-            return _LARGE_BUDGET
-
-        def variances(budgets: FloatArray) -> FloatArray:
-            laws = (self.law(float(budget)) for budget in budgets)
-            return np.array([self.noise_variance(law, known) for law in laws])
-
-        try:
-            search = Search("variance", variance, False, "budget", variances)
-            return search.first(*BUDGETS, logarithmic=True)
-        except InvalidParameterError:  # none in this range has that variance
-            return _LARGE_BUDGET
+        variance = size * (size * error**2 - sampling) / noise
+        return self.budget_of(lambda law: self.noise_variance(law, known), variance, _LARGE_BUDGET)
 
 
 class ExpectedWidth(RoughWidth):
@@ -343,8 +315,8 @@ class ExpectedWidth(RoughWidth):
 
     def one(self, law: NoiseLaw, alpha: float, *own: float) -> tuple[float, float]:
         truth, variance = self.truth(law, *own)
-        nodes = Nodes.of(truth, float(np.sqrt(variance)))
-        return nodes.expectation(lambda count: self.widths(count, law, alpha, own[0]))
+        spread = float(np.sqrt(variance))
+        return expectation(truth, spread, lambda count: self.widths(count, law, alpha, own[0]))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

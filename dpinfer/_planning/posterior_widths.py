@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from dpinfer._check import FloatArray, check_option, check_scalar, show
-from dpinfer._planning.engine import BUDGETS, Columns, Search, WidthRow
+from dpinfer._planning.engine import Columns, WidthRow
 from dpinfer._planning.expected_widths import mean, noises, poisson_counts, uniforms
 from dpinfer.errors import InvalidParameterError
 from dpinfer.intervals._windows import bound
@@ -155,14 +155,7 @@ class PosteriorWidth(WidthRow):
         if name != "budget":
             return None
         level = 0.5 * float(known["alpha"])
-
-        def flat(budgets: FloatArray) -> FloatArray:
-            return np.array([2.0 * float(self.law(float(b)).isf(level)) for b in budgets])
-
-        try:
-            return Search("width", target, False, name, flat).first(*BUDGETS, logarithmic=True)
-        except InvalidParameterError:  # none in this range has that width
-            return _ANY_BUDGET
+        return self.budget_of(lambda law: 2.0 * float(law.isf(level)), target, _ANY_BUDGET)
 
 
 def _check_single(prior: CountPrior) -> CountPrior:

@@ -386,22 +386,19 @@ class IndependencePower(_NoisyTotalPower):
     Monte Carlo: releases at the truth are fitted as the test fits them. One counts as rejected
     where its statistic reaches the critical value, and as not rejected where an estimated expected
     count is below 5, so that the test does not decide. The critical value is simulated at q, while
-    the test simulates it anew at the margins that it estimates. In 16 settings (n = 50 to 5,000,
-    ε = 0.05 to 1, Laplace, Gaussian and geometric noise, 2 × 2 to 3 × 4 tables, balanced and
-    skewed; 1,500 releases each) the test rejected as often as the power says, up to 1.8 standard
-    errors, though in up to half of the releases it did not decide.
+    the test simulates it anew at the margins that it estimates: in 16 settings of 1,500 releases
+    each it rejected as often as the power says, up to 1.8 standard errors.
 
     Asymptotic: noncentral χ² with (r - 1)(c - 1) degrees of freedom, whose noncentrality is the
     statistic of the expected counts themselves. That the test may not decide is left out: where it
     did not in 31 % of releases, the power was 0.60, and 0.92 by the limit.
 
-    Pearson's statistic has a critical value that depends much on the estimated margins where noise
-    is large. Each release then has replicates of its own, up to 100/α of them, until those that
-    exceed its statistic tell on which side of the level the p-value is, but for a probability of
-    0.001. That takes some 500 fits for each of the ``reps`` releases, a second for 1,000 of them.
-    In the limit the statistic is a weighted sum of noncentral χ², with the weights at the expected
-    counts themselves. It errs where noise is large: with n = 600, 2 × 3 cells and Laplace noise of
-    scale 15 the power at the level 0.1 is 0.47 by the limit, and 0.41 by simulation.
+    The critical value of Pearson's statistic depends much on the estimated margins where noise is
+    large. Each release then has replicates of its own, up to 100/α of them, until they tell on
+    which side of the level the p-value is, but for a probability of 0.001: a second for 1,000
+    releases. In the limit the statistic is a weighted sum of noncentral χ², which errs where noise
+    is large: with n = 600, 2 × 3 cells and Laplace noise of scale 15 the power at the level 0.1 is
+    0.47 by the limit, and 0.41 by simulation.
 
     Kifer, D. and Rogers, R. (2017). A new class of private chi-square hypothesis tests. AISTATS,
     PMLR 54:991-1000. arXiv:1610.07662.

@@ -1,6 +1,11 @@
 """A plan of a procedure with what is fixed of it, of which tests ask several things."""
 
+import warnings
+
+import numpy as np
+
 from dpinfer import plan
+from dpinfer.errors import ApproximationWarning
 
 
 class Planned:
@@ -31,3 +36,17 @@ class PlannedPower(Planned):
 
     def solve(self, **numbers):
         return super().solve(**dict.fromkeys(self.names) | numbers)
+
+    def assert_rejects(self, hits, runs, *, blur=0.0, **numbers):
+        """Six standard errors of both simulations: a chance of 2e-9. Returns the error."""
+        power, error = self.curve(**numbers).loc[0, ["power", "mc_error"]]
+        spread = np.sqrt(max(power * (1 - power), 1 / runs) / runs)
+        assert abs(hits / runs - power) <= 6 * np.hypot(error, spread) + blur
+        return error
+
+
+def quiet(function, *args, **options):
+    """Call what may warn that it does not decide."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ApproximationWarning)
+        return function(*args, **options)

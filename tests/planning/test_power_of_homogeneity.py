@@ -1,10 +1,8 @@
 """Power of the test of homogeneity against formulas, enumeration and the test itself."""
 
-import warnings
-
 import numpy as np
 import pytest
-from planned import PlannedPower
+from planned import PlannedPower, quiet
 from scipy import special, stats
 from statsmodels.stats.power import GofChisquarePower
 
@@ -84,38 +82,18 @@ def test_simulated_power_without_noise_is_that_of_an_enumeration():
     ],
 )
 def test_power_is_how_often_the_test_rejects(statistic, sizes, noise):
-    """Six standard errors of both simulations: a chance of 2e-9 each."""
-    size, alpha = 100, 0.2
+    size, alpha, hits = 100, 0.2, 0
     rng = np.random.default_rng(8)
-    hits = 0
+    fixed = {"mechanism": noise, "statistic": statistic}
     for _ in range(size):
         counts = rng.multinomial(sizes, GROUPS)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ApproximationWarning)
-            hits += (
-                chi2_contingency(
-                    counts + noise.rvs(counts.shape, rng=rng),
-                    mechanism=noise,
-                    row_totals=sizes,
-                    statistic=statistic,
-                    reps=99,
-                    rng=rng,
-                ).pvalue
-                <= alpha
-            )
+        noisy = counts + noise.rvs(counts.shape, rng=rng)
+        options = {"row_totals": sizes, "reps": 99, "rng": rng, **fixed}
+        hits += quiet(chi2_contingency, noisy, **options).pvalue <= alpha
     plan = PlannedPower(
-        chi2_contingency,
-        truth=GROUPS,
-        mechanism=noise,
-        row_totals=SHARES,
-        statistic=statistic,
-        rng=1,
-        reps=1000,
+        chi2_contingency, truth=GROUPS, row_totals=SHARES, rng=1, reps=1000, **fixed
     )
-    frame = plan.curve(nobs=sum(sizes), effect=1.0, alpha=alpha)
-    power = frame["power"].item()
-    error = np.hypot(np.sqrt(power * (1.0 - power) / size), frame["mc_error"].item())
-    assert hits / size == pytest.approx(power, abs=6.0 * error)
+    plan.assert_rejects(hits, size, nobs=sum(sizes), effect=1.0, alpha=alpha)
 
 
 @pytest.mark.parametrize("statistic", ["projected", "pearson"])
@@ -147,9 +125,7 @@ def test_sizes_of_groups_are_whole_and_add_up(nobs):
         row_totals=SHARES,
         method="asymptotic",
     )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ApproximationWarning)
-        power = plan.power(nobs)
+    power = quiet(plan.power, nobs)
     there = stats.chi2_contingency(sizes[:, None] * near, correction=False).statistic
     peer = stats.ncx2.sf(special.chdtri(4, 0.05), 4, there)
     assert power == pytest.approx(peer, rel=1e-6)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from planned import PlannedPower
+from planned import PlannedPower, quiet
 from scipy import special, stats
 
 from dpinfer import Exact, Gaussian, Geometric, Laplace, chi2_contingency
@@ -41,85 +41,35 @@ def test_limit_of_a_table_that_is_fitted_by_symmetry(sigma):
     )
 
 
-@pytest.mark.parametrize(
-    ("table", "nobs", "noise", "known"),
-    [
-        (SMALL, 200, Gaussian(sigma=10.0), None),
-        (LARGE, 100, Laplace(scale=5.0), None),  # not decided in about a fifth of releases
-        pytest.param(
-            LARGE, 200, Geometric(scale=10.0), Geometric(scale=10.0), marks=pytest.mark.slow
-        ),
-        (LARGE, 90, Exact(), Exact()),
-    ],
-    ids=repr,
-)
-def test_power_is_how_often_the_test_rejects(table, nobs, noise, known):
-    """Six standard errors of both simulations: a chance of 2e-9 each."""
-    size, alpha = 150, 0.2
-    rng = np.random.default_rng(8)
-    tables = rng.multinomial(nobs, table.ravel(), size).reshape(size, *table.shape)
-    published = tables + noise.rvs(tables.shape, rng=rng)
-    hits = 0
-    for cells in published:
-        more = {}
-        if known is not None:
-            more = {"nobs": nobs + float(known.rvs(rng=rng)), "nobs_mechanism": known}
-        result = _quiet(chi2_contingency, cells, mechanism=noise, reps=99, rng=rng, **more)
-        hits += result.pvalue <= alpha
-    plan = PlannedPower(
-        chi2_contingency, truth=table, mechanism=noise, nobs_mechanism=known, rng=1, reps=3000
-    )
-    frame = plan.curve(nobs=nobs, effect=1.0, alpha=alpha)
-    power = frame["power"].item()
-    error = np.hypot(np.sqrt(power * (1.0 - power) / size), frame["mc_error"].item())
-    assert hits / size == pytest.approx(power, abs=6.0 * error)
-
-
-def _quiet(function, *args, **options):
-    """Call what may warn that it does not decide."""
-    import warnings
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ApproximationWarning)
-        return function(*args, **options)
+def _slow(*case):
+    return pytest.param(*case, marks=pytest.mark.slow)
 
 
 @pytest.mark.parametrize(
-    ("table", "nobs", "noise", "known"),
+    ("statistic", "table", "nobs", "noise", "known"),
     [
-        (SMALL, 200, Laplace(scale=12.0), None),  # not decided in some releases
-        (LARGE, 300, Gaussian(sigma=20.0), Exact()),
-        pytest.param(
-            LARGE, 300, Geometric(scale=10.0), Geometric(scale=10.0), marks=pytest.mark.slow
-        ),
+        ("projected", SMALL, 200, Gaussian(sigma=10.0), None),
+        ("projected", LARGE, 100, Laplace(scale=5.0), None),  # not decided in about a fifth
+        _slow("projected", LARGE, 200, Geometric(scale=10.0), Geometric(scale=10.0)),
+        ("projected", LARGE, 90, Exact(), Exact()),
+        ("pearson", SMALL, 200, Laplace(scale=12.0), None),  # not decided in some releases
+        ("pearson", LARGE, 300, Gaussian(sigma=20.0), Exact()),
+        _slow("pearson", LARGE, 300, Geometric(scale=10.0), Geometric(scale=10.0)),
     ],
     ids=repr,
 )
-def test_power_of_pearsons_statistic_is_how_often_the_test_rejects(table, nobs, noise, known):
-    """Six standard errors of both simulations: a chance of 2e-9 each."""
-    size, alpha = 100, 0.2
-    rng = np.random.default_rng(8)
+def test_power_is_how_often_the_test_rejects(statistic, table, nobs, noise, known):
+    size, reps = {"projected": (150, 3000), "pearson": (100, 500)}[statistic]
+    rng, alpha, hits = np.random.default_rng(8), 0.2, 0
     tables = rng.multinomial(nobs, table.ravel(), size).reshape(size, *table.shape)
-    hits = 0
     for cells in tables + noise.rvs(tables.shape, rng=rng):
-        options = {"mechanism": noise, "statistic": "pearson", "reps": 99, "rng": rng}
+        options = {"mechanism": noise, "statistic": statistic, "reps": 99, "rng": rng}
         if known is not None:
-            options["nobs"] = nobs + float(known.rvs(rng=rng))
-            options["nobs_mechanism"] = known
-        hits += _quiet(chi2_contingency, cells, **options).pvalue <= alpha
-    plan = PlannedPower(
-        chi2_contingency,
-        truth=table,
-        mechanism=noise,
-        nobs_mechanism=known,
-        statistic="pearson",
-        rng=1,
-        reps=500,
-    )
-    frame = plan.curve(nobs=nobs, effect=1.0, alpha=alpha)
-    power = frame["power"].item()
-    error = np.hypot(np.sqrt(power * (1.0 - power) / size), frame["mc_error"].item())
-    assert hits / size == pytest.approx(power, abs=6.0 * error)
+            options |= {"nobs": nobs + float(known.rvs(rng=rng)), "nobs_mechanism": known}
+        hits += quiet(chi2_contingency, cells, **options).pvalue <= alpha
+    fixed = {"truth": table, "mechanism": noise, "nobs_mechanism": known, "statistic": statistic}
+    plan = PlannedPower(chi2_contingency, rng=1, reps=reps, **fixed)
+    plan.assert_rejects(hits, size, nobs=nobs, effect=1.0, alpha=alpha)
 
 
 def test_no_more_replicates_are_drawn_once_all_releases_are_decided(monkeypatch):

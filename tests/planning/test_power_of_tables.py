@@ -25,32 +25,18 @@ def genotypes(theta):
     return [p * p, 2.0 * p * (1.0 - p), (1.0 - p) ** 2]
 
 
+KINDS = {
+    "fit": (chisquare, {"value": CELLS[0], "truth": CELLS[1]}),
+    "independence": (chi2_contingency, {"truth": TABLE}),
+    "pearson": (chi2_contingency, {"truth": TABLE, "statistic": "pearson"}),
+    "homogeneity": (chi2_contingency, {"truth": ROWS, "row_totals": True}),
+    "composite": (chisquare_fit, {"model": genotypes, "start": 0.5, "truth": GENOTYPES}),
+}
+
+
 def _plan(kind, mechanism, **options):
-    if kind == "independence":
-        return PlannedPower(chi2_contingency, truth=TABLE, mechanism=mechanism, **options)
-    if kind == "pearson":
-        return PlannedPower(
-            chi2_contingency, truth=TABLE, mechanism=mechanism, statistic="pearson", **options
-        )
-    if kind == "homogeneity":
-        return PlannedPower(
-            chi2_contingency, truth=ROWS, mechanism=mechanism, **options, row_totals=True
-        )
-    if kind == "composite":
-        return PlannedPower(
-            chisquare_fit,
-            model=genotypes,
-            start=0.5,
-            truth=GENOTYPES,
-            mechanism=mechanism,
-            **options,
-        )
-    return PlannedPower(
-        chisquare,
-        **dict(zip(("value", "truth", "mechanism"), CELLS, strict=False)),
-        mechanism=mechanism,
-        **options,
-    )
+    procedure, fixed = KINDS[kind]
+    return PlannedPower(procedure, **fixed | {"mechanism": mechanism} | options)
 
 
 @pytest.mark.parametrize(
@@ -200,40 +186,12 @@ OTHERS = {"homogeneity": "row_shares", "composite": "bounds", "independence": "n
 )
 def test_weird_plans_are_refused(kind, name, weird):
     options = {"method": "asymptotic", "reps": 100, "rng": 1}
-    values = {"fit": CELLS[1], "independence": TABLE, "homogeneity": ROWS, "composite": GENOTYPES}
-    main = {"value": values[kind], "mechanism": Exact()}
+    main = {"value": KINDS[kind][1]["truth"], "mechanism": Exact()}
     if name == "other" or (name, kind) == ("statistic", "composite"):
         name = OTHERS.get(kind, "statistic")
     (main if name in main else options)[name] = weird
     try:
-        if kind == "independence":
-            plan = PlannedPower(
-                chi2_contingency,
-                **dict(zip(("truth", "mechanism"), main.values(), strict=False)),
-                **options,
-            )
-        elif kind == "homogeneity":
-            plan = PlannedPower(
-                chi2_contingency,
-                **dict(zip(("truth", "mechanism"), main.values(), strict=False)),
-                **options,
-                row_totals=True,
-            )
-        elif kind == "composite":
-            plan = PlannedPower(
-                chisquare_fit,
-                model=genotypes,
-                start=0.4,
-                **dict(zip(("truth", "mechanism"), main.values(), strict=False)),
-                **options,
-            )
-        else:
-            plan = PlannedPower(
-                chisquare,
-                value=CELLS[0],
-                **dict(zip(("truth", "mechanism"), main.values(), strict=False)),
-                **options,
-            )
+        plan = _plan(kind, main["mechanism"], truth=main["value"], **options)
     except DPInferError:
         return
     assert isinstance(plan, PlannedPower)
