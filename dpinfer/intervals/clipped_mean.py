@@ -8,16 +8,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dpinfer._check import (
-    FloatArray,
-    check_alpha,
-    check_array,
-    check_option,
-    show,
-)
+from dpinfer._check import FloatArray, check_alpha, check_array, check_option
 from dpinfer._numerics.roots import find_root
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.published import LARGEST_NOBS
+from dpinfer.intervals.normal_mean import LARGEST, checked_bounds
 from dpinfer.mechanisms.independent import IndependentNoise, Mechanism
 from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.mechanisms.laws import Gaussian
@@ -32,8 +27,6 @@ _STEPS = 4096
 
 _BEYOND = 1e-6
 """Part of the error probability beyond the last step."""
-
-_LARGEST = 1e40
 
 
 def clipped_mean_confint(
@@ -125,10 +118,10 @@ def clipped_mean_confint(
     """
     alpha = check_alpha(alpha)
     covered = check_option(uncertainty, "uncertainty", ERROR_COVERED)
-    low, high = _checked_bounds(bounds)
+    low, high = checked_bounds(bounds, "bounds", finite=True)
     x = noisy(mean, mechanism=mechanism, name="mean")
     x.need(unruled=True, who="clipped_mean_confint")
-    check_array(x.values, "mean", ge=-_LARGEST, le=_LARGEST)
+    check_array(x.values, "mean", ge=-LARGEST, le=LARGEST)
     sizes = x.setting(nobs, "nobs", whole=True, ge=1, le=LARGEST_NOBS)
     # rounding of (b - a)/2 shall not refuse the largest one that there is (Popoviciu)
     most = (high - low) * (0.5 + 1e-12)
@@ -140,7 +133,10 @@ def clipped_mean_confint(
     shape = np.broadcast_shapes(shape, *(setting.shape for setting in settings))
     size = max(1, *shape) if shape else 1
     noise = x.marginal if len(x) == size or not x.marginal.shape else x.marginal.take(0)
-    table = _methods(covered, known)
+    if covered == "noise":
+        table: dict[ClippedMethod, HalfWidths] = {"exact": _noise_only}
+    else:
+        table = {"tail-bound": _hoeffding} if known is None else {"asymptotic": _normal}
     chosen = next(iter(table)) if method is None else check_option(method, "method", table)
     spread = np.full(size, high - low) if known is None else np.broadcast_to(known, shape)
     half = table[chosen](noise, np.broadcast_to(sizes, shape).ravel(), spread.ravel(), alpha)
@@ -154,7 +150,9 @@ def clipped_mean_confint(
         method=chosen,
         uncertainty=covered,
         labels=x.labels,
-        notes=_NOTES.get(chosen, ()),
+        notes=("the sampling error is taken as normal: approximate",)
+        if chosen == "asymptotic"
+        else (),
     )
     return intervals.restrict(lower=low, upper=high)
 
@@ -208,24 +206,3 @@ def _by_setting(
             found[key] = half(*key)
         out[row] = found[key]
     return out
-
-
-def _methods(covered: Uncertainty, std: FloatArray | None) -> dict[ClippedMethod, HalfWidths]:
-    """Return the procedures for what is covered and known."""
-    if covered == "noise":
-        return {"exact": _noise_only}
-    return {"tail-bound": _hoeffding} if std is None else {"asymptotic": _normal}
-
-
-_NOTES: dict[ClippedMethod, tuple[str, ...]] = {
-    "asymptotic": ("the sampling error is taken as normal: approximate",),
-}
-
-
-def _checked_bounds(bounds: Any) -> tuple[float, float]:
-    array = check_array(bounds, "bounds", ndim=1, ge=-_LARGEST, le=_LARGEST)
-    if array.size != 2 or not array[0] < array[1]:
-        raise InvalidParameterError(
-            f"bounds must be two numbers, the smaller one first, got {show(bounds)}"
-        )
-    return float(array[0]), float(array[1])

@@ -623,7 +623,7 @@ def normal_mean_confint(
     Notes
     -----
     The algorithms are those of Karwa and Vadhan (2017), with constants from exact probabilities
-    where the paper has inequalities, so that the guarantee holds for each n. With known σ:
+    where the paper has inequalities: the coverage is at least 1 - α for each n. With known σ:
 
     1. A noisy histogram with bins of width σ (their Algorithm 1). The bin shown with the largest
        count is that of μ or one beside it, but for a probability β₁ that is bounded by Chernoff's
@@ -636,16 +636,14 @@ def normal_mean_confint(
 
     With unknown σ a histogram of log₂ abs(X₂ᵢ - X₂ᵢ₋₁) finds a bin (2ʲ, 2ʲ⁺¹] (their Algorithm 2);
     2ʲ⁺² bounds σ from above but for a probability β₀. The range is found from the pair means
-    (X₂ᵢ + X₂ᵢ₋₁)/2, which are independent of the differences, so that what was found from these
-    does not bear on it. The variance of the
-    clipped sample, of sensitivity (range)²/n, gets noise and is raised by the quantile of the noise
-    at α/10; its root takes the place of s in the half-width t·s/√n, to which the quantile of the
-    noise in the mean is added. The probabilities of all failures add up to α.
+    (X₂ᵢ + X₂ᵢ₋₁)/2, which are independent of the differences. The variance of the clipped sample,
+    of sensitivity (range)²/n, gets noise and is raised by the quantile of the noise at α/10; its
+    root takes the place of s in the half-width t·s/√n, to which the quantile of the noise in the
+    mean is added. The probabilities of all failures add up to α.
 
-    So the coverage is at least 1 - α for each n, not only for large ones: where the failure
-    probabilities of the range exceed α/4, which depends on public numbers only, nothing is spent
-    and the interval is ``mean_bounds``. It is not for populations that are not normal, whose tails
-    are clipped more often.
+    Where the failure probabilities of the range exceed α/4, which depends on public numbers only,
+    nothing is spent and the interval is ``mean_bounds``. It is not for populations that are not
+    normal, whose tails are clipped more often.
 
     Without bounds, or where there are more than 2/delta bins, the histogram is the stability-based
     one (Bun, Nissim and Stemmer 2016); otherwise Laplace noise is on every bin and the step takes
@@ -687,9 +685,8 @@ def normal_mean_confint(
 def _check_bins(plan: Plan) -> None:
     """Refuse more bins than noise is drawn on one by one."""
     parts = [plan.range, *([plan.scale] if isinstance(plan, UnknownStd) else [])]
-    if (
-        most := max((part.bins for part in parts if part.delta == 0), default=0.0)
-    ) > _MOST_DRAWN_BINS:
+    most = max((part.bins for part in parts if part.delta == 0), default=0.0)
+    if most > _MOST_DRAWN_BINS:
         raise InvalidParameterError(
             f"mean_bounds and std_bounds must span at most {_MOST_DRAWN_BINS} bins of one standard "
             f"deviation for sampler='opendp', got {most:.3g}: give narrower bounds, or delta > 0 "
@@ -775,7 +772,9 @@ def checked_plan(
         raise InvalidParameterError(f"data must hold at least {least} values, got {nobs}")
     total = check_scalar(epsilon, "epsilon", gt=0, ge=1e-10, le=1e10)
     spare = check_scalar(delta, "delta", ge=0, lt=1)
-    bounds = _checked_bounds(mean_bounds, "mean_bounds", (-np.inf, np.inf))
+    bounds = -np.inf, np.inf
+    if mean_bounds is not None:
+        bounds = checked_bounds(mean_bounds, "mean_bounds")
     plan: Callable[[FloatArray], Plan]
     if known:
         if std_bounds is not None:
@@ -783,8 +782,9 @@ def checked_plan(
         sigma = check_scalar(std, "std", ge=SMALLEST_STD, le=LARGEST)
         plan = partial(_known, nobs, spare, bounds, sigma)
     else:
-        sigmas = _checked_bounds(std_bounds, "std_bounds", (0.0, np.inf))
+        sigmas = 0.0, np.inf
         if std_bounds is not None:
+            sigmas = checked_bounds(std_bounds, "std_bounds")
             check_array(sigmas, "std_bounds", ge=SMALLEST_STD, le=LARGEST)
         plan = partial(_unknown, nobs, spare, bounds, sigmas)
     steps = 2 if known else 4
@@ -793,16 +793,11 @@ def checked_plan(
         check_length(shares, "split", steps, "the steps")
         return plan(total * shares / shares.sum())
     for share in _HISTOGRAM_SHARES:
-        found = plan(total * _shares(share, steps))
+        # one for each of the first half of the steps, and what is left to the others
+        found = plan(total * np.repeat([share, 2.0 / steps - share], steps // 2))
         if found.failure <= _RARE * alpha:
             return found
     return plan(np.full(steps, total / steps))
-
-
-def _shares(histogram: float, steps: int) -> FloatArray:
-    """Give a share to each of the first half of the steps, and what is left to the others."""
-    half = steps // 2
-    return np.repeat([histogram, 1.0 / half - histogram], half)
 
 
 def _known(
@@ -852,15 +847,12 @@ def _histogram(epsilon: float, delta: float, bins: float, name: str) -> Histogra
     return HistogramMode(epsilon=float(epsilon), delta=delta, bins=np.inf)
 
 
-def _checked_bounds(bounds: Any, name: str, widest: tuple[float, float]) -> tuple[float, float]:
+def checked_bounds(bounds: Any, name: str, *, finite: bool = False) -> tuple[float, float]:
     """Return lower and upper bound."""
-    if bounds is None:
-        return widest
-    array = check_array(bounds, name, ndim=1, finite=False)
+    array = check_array(bounds, name, ndim=1, finite=finite)
     if array.size != 2 or not array[0] < array[1]:
         raise InvalidParameterError(
             f"{name} must be two numbers, the smaller one first, got {show(bounds)}"
         )
-    finite = array[np.isfinite(array)]
-    check_array(finite, name, ge=-LARGEST, le=LARGEST, nonempty=False)
+    check_array(array[np.isfinite(array)], name, ge=-LARGEST, le=LARGEST, nonempty=False)
     return float(array[0]), float(array[1])

@@ -441,19 +441,11 @@ class CountPosterior:
         )
 
     def summary_frame(self, alpha: float = 0.05, kind: Kind = "hdi") -> pd.DataFrame:
-        """Return the posteriors as a DataFrame.
+        """Return the posteriors as a DataFrame, with intervals as :meth:`interval` has them.
 
-        Parameters
-        ----------
-        alpha, kind
-            As for :meth:`interval`.
-
-        Returns
-        -------
-        DataFrame
-            One row a posterior, with the columns ``count``, ``mean``, ``std``, ``mode``,
-            ``ci_lower``, ``ci_upper`` and ``probability``, that of the interval. ``attrs`` holds
-            ``alpha``, ``method``, ``uncertainty``, ``simultaneous`` and ``prior``.
+        One row a posterior, with the columns ``count``, ``mean``, ``std``, ``mode``, ``ci_lower``,
+        ``ci_upper`` and ``probability``, that of the interval. ``attrs`` holds ``alpha``,
+        ``method``, ``uncertainty``, ``simultaneous`` and ``prior``.
         """
         frame = self.interval(alpha, kind).summary_frame().rename(columns={"estimate": "mean"})
         frame.insert(0, "count", np.ravel(self.count))
@@ -462,18 +454,7 @@ class CountPosterior:
         return frame
 
     def summary(self, alpha: float = 0.05, kind: Kind = "hdi") -> str:
-        """Return the posteriors as a plain-text table that names the prior.
-
-        Parameters
-        ----------
-        alpha, kind
-            As for :meth:`interval`.
-
-        Returns
-        -------
-        str
-            :meth:`summary_frame` with the facts about the posteriors, rounded for reading.
-        """
+        """Return :meth:`summary_frame` as a plain-text table that names the prior."""
         frame = self.summary_frame(alpha, kind)
         return render_table(
             "Posteriors of confidential counts",
@@ -536,8 +517,7 @@ class CountPosterior:
         table = np.broadcast_to(points, shape).reshape(-1, size)
         values = np.empty(table.shape)
         for part in self.parts:
-            own = table[:, part.cells]
-            values[:, part.cells] = part.each().apply(_reader(own, kind))
+            values[:, part.cells] = part.each().apply(_reader(table[:, part.cells], kind))
         values = values.reshape(shape)
         return self._labelled(values) if shape == rows else values
 

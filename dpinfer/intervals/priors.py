@@ -202,23 +202,7 @@ class FunctionPrior(CountPrior):
         return "function of the count"
 
     def values(self, k: FloatArray) -> FloatArray:
-        """Evaluate the function, and check what it returns.
-
-        Parameters
-        ----------
-        k : array of float
-            Whole numbers.
-
-        Returns
-        -------
-        array of float
-            Its values at them, none of them NaN or +inf.
-
-        Raises
-        ------
-        InvalidParameterError
-            If the function returns anything else.
-        """
+        """Evaluate the function at whole numbers; NaN, +inf or another shape are an error."""
         values = check_array(self.logpmf(k), "logpmf(k)", finite=False, lt=np.inf)
         if values.shape != k.shape:
             raise InvalidParameterError(

@@ -281,7 +281,7 @@ LAWS = st.one_of(
 )
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(derandomize=True, deadline=None, max_examples=200)
 @given(
     y=st.floats(-1e15, 1e15) | st.floats(-50, 50),
     gap=st.floats(0, 1e10) | st.floats(0, 50),
