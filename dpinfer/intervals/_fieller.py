@@ -7,7 +7,7 @@ the weighted sum of standardised noises: for log-concave noise a norm.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -462,13 +462,24 @@ def weighted_tail(
     return tail
 
 
-def ends_of_one(
-    point: tuple[float, float], scale: tuple[float, float], tail: Tail, level: float
-) -> tuple[bool, FloatArray, FloatArray]:
-    """Return whether all directions are accepted, and otherwise the ends of those that are.
+def ends_one_by_one(
+    points: FloatArray, scales: FloatArray, tails: Iterable[Tail], level: float
+) -> Ends:
+    """Return the ends for pairs, shape (n, 2), each by the log tails of its errors.
 
-    The directions rejected around the most extreme one are left out, and all others are accepted.
+    ``scales`` are the standard deviations of the errors, positive. A direction is accepted where
+    P(S >= abs(s)) > ``level``, in (0, 1/2); of rejected ones those around the most extreme one are
+    left out, and all others are accepted.
     """
+    rows = zip(points.tolist(), np.broadcast_to(scales, points.shape).tolist(), tails, strict=True)
+    found = [_ends_of_one(point, scale, tail, level) for point, scale, tail in rows]
+    inside, left, right = (np.array(part) for part in zip(*found, strict=True))
+    return inside, left, right
+
+
+def _ends_of_one(
+    point: list[float], scale: list[float], tail: Tail, level: float
+) -> tuple[bool, FloatArray, FloatArray]:
     x, y = point[0] / scale[0], point[1] / scale[1]
     size, angle = float(np.hypot(x, y)), float(np.arctan2(x, y))
 
@@ -554,26 +565,18 @@ def _ends(
 ) -> Ends:
     """Return the ends for one ratio of two weighted sums of the same noises."""
     variances = np.broadcast_to(np.asarray(law.variance, dtype=np.float64), first.shape)
-    deviations = [float(np.sqrt(np.square(part) @ variances)) for part in (first, second)]
-    if not all(deviations):
-        reach = [_quantile(part, law, variances, tail, method) for part in (first, second)]
-        return one_exact(point[np.newaxis], np.array([reach]))
+    deviations = np.sqrt([np.square(part) @ variances for part in (first, second)])
+    if not deviations.all():
+        if method == "asymptotic":
+            reach = -special.ndtri(tail) * deviations
+        else:
+            reach = np.array([float(WeightedSum(w, law).isf(tail)) for w in (first, second)])
+        return one_exact(point[np.newaxis], reach[np.newaxis])
     if method == "asymptotic":
         log_tail = _normal_tail(first, second, variances)
     else:
         log_tail = weighted_tail(first, second, law, tail)
-    x, y = float(point[0]), float(point[1])
-    everything, left, right = ends_of_one((x, y), (deviations[0], deviations[1]), log_tail, tail)
-    return np.array([everything]), left[np.newaxis], right[np.newaxis]
-
-
-def _quantile(
-    weights: FloatArray, law: NoiseLaw, variances: FloatArray, tail: float, method: str
-) -> float:
-    """Upper quantile of the error of one function."""
-    if method == "asymptotic":
-        return float(-special.ndtri(tail) * np.sqrt(np.square(weights) @ variances))
-    return float(WeightedSum(weights, law).isf(tail))
+    return ends_one_by_one(point[np.newaxis], deviations, [log_tail], tail)
 
 
 def _normal_tail(first: FloatArray, second: FloatArray, variances: FloatArray) -> Tail:

@@ -18,7 +18,7 @@ from dpinfer.intervals._fieller import (
     Kind,
     SmoothSupport,
     Standardised,
-    ends_of_one,
+    ends_one_by_one,
     one_exact,
     smooth_support,
     weighted_tail,
@@ -449,7 +449,6 @@ def _fill(
     exact = (scales == 0).any(axis=1)
     # the two noises have to be both on the whole numbers, and narrow, to be taken as such
     narrow = (scales <= WIDE).all(axis=1) & first.is_integer & second.is_integer
-    one, other = (_KINDS.get(type(_unrounded(law))) for law in laws)
     at = np.flatnonzero(exact)
     if at.size:
         reach = np.column_stack([np.broadcast_to(law.isf(tail), rows.size) for law in laws])
@@ -458,13 +457,25 @@ def _fill(
     if at.size:
         arcs.fill(rows[at], *_on_lattice(published[at], first.take(at), second.take(at), tail))
     at = np.flatnonzero(~exact & ~narrow)
-    if at.size and one is not None and other is not None:
-        support = smooth_support(one, other, tail)
-        parts = [continuous_bound(law.take(at), at.size) for law in laws]
-        scale, slack = (np.column_stack(columns) for columns in zip(*parts, strict=True))
-        arcs.fill(rows[at], *Standardised(published[at], scale, slack, support).ends())
-    elif at.size:
-        arcs.fill(rows[at], *_one_by_one(published[at], first.take(at), second.take(at), tail))
+    if at.size:
+        one, other = first.take(at), second.take(at)
+        if (smooth := _smooth(one, other, at.size, tail)) is not None:
+            support, scale, slack = smooth
+            arcs.fill(rows[at], *Standardised(published[at], scale, slack, support).ends())
+        else:
+            arcs.fill(rows[at], *_one_by_one(published[at], one, other, tail))
+
+
+def _smooth(
+    first: NoiseLaw, second: NoiseLaw, size: int, tail: float
+) -> tuple[SmoothSupport, FloatArray, FloatArray] | None:
+    """Return Q of the noises with densities that stand for two laws, their scales and slack."""
+    one, other = (_KINDS.get(type(_unrounded(law))) for law in (first, second))
+    if one is None or other is None:
+        return None
+    parts = [continuous_bound(law, size) for law in (first, second)]
+    scale, slack = (np.column_stack(columns) for columns in zip(*parts, strict=True))
+    return smooth_support(one, other, tail), scale, slack
 
 
 def _unrounded(law: NoiseLaw) -> NoiseLaw:
@@ -535,12 +546,10 @@ def _calls(first: NoiseLaw, second: NoiseLaw, tail: float) -> Iterator[int]:
 
 def _bracket(first: NoiseLaw, second: NoiseLaw, tail: float) -> Bracket | None:
     """Return bounds by noises with densities; they hold up to 1e-18 in probability."""
-    kinds = [_KINDS.get(type(_unrounded(law))) for law in (first, second)]
-    if tail < SMALL_TAIL or kinds[0] is None or kinds[1] is None:
+    if tail < SMALL_TAIL or (smooth := _smooth(first, second, 1, tail)) is None:
         return None
-    parts = [continuous_bound(law, 1) for law in (first, second)]
-    scale, slack = (np.concatenate(columns) for columns in zip(*parts, strict=True))
-    return Bracket(smooth_support(kinds[0], kinds[1], tail), scale, slack)
+    support, scale, slack = smooth
+    return Bracket(support, scale[0], slack[0])
 
 
 def _one_by_one(published: FloatArray, first: NoiseLaw, second: NoiseLaw, tail: float) -> Ends:
@@ -552,11 +561,7 @@ def _one_by_one(published: FloatArray, first: NoiseLaw, second: NoiseLaw, tail: 
             f"{type(second).__name__} noise"
         )
     weights = np.array([1.0, 0.0]), np.array([0.0, 1.0])
-    found = []
-    for row, (x, y) in enumerate(published):
-        laws = [law.take(row) for law in (first, second)]
-        log_tail = weighted_tail(*weights, IndependentNoise(laws))
-        scale = float(laws[0].std), float(laws[1].std)
-        found.append(ends_of_one((float(x), float(y)), scale, log_tail, tail))
-    inside, left, right = zip(*found, strict=True)
-    return np.array(inside), np.array(left), np.array(right)
+    pairs = [(first.take(row), second.take(row)) for row in range(len(published))]
+    tails = (weighted_tail(*weights, IndependentNoise(laws)) for laws in pairs)
+    scales = np.array([[float(law.std) for law in laws] for laws in pairs])
+    return ends_one_by_one(published, scales, tails, tail)

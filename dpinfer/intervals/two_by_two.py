@@ -32,7 +32,7 @@ from dpinfer.intervals._fieller import (
     SmoothSupport,
     Standardised,
     chord_support,
-    ends_of_one,
+    ends_one_by_one,
     one_exact,
     smooth_support,
     weighted_tail,
@@ -319,10 +319,7 @@ def _count_arcs(points: FloatArray, law: NoiseLaw, tail: float) -> Ends:
         return Standardised(points, wide, off, support).ends()
     _check_rows(len(points))
     log_tail = weighted_tail(cells[0], cells[1], law)
-    pair = float(scale[0]), float(scale[1])
-    ends = [ends_of_one((float(x), float(y)), pair, log_tail, tail) for x, y in points]
-    inside, left, right = (np.array(part) for part in zip(*ends, strict=True))
-    return inside, left, right
+    return ends_one_by_one(points, scale, [log_tail] * len(points), tail)
 
 
 def _row_weights(law: NoiseLaw) -> FloatArray:
