@@ -621,9 +621,9 @@ class WeighedRows:
 
     def log_weight(self, k: FloatArray) -> FloatArray:
         """Logarithm of prior times likelihood, at counts of shape (w, n)."""
-        belief, drawn = self.prior.logpmf(k), log_density(self.law, self.count - k)
         if self.limits is None:
-            return belief + drawn
+            return self.prior.logpmf(k) + log_density(self.law, self.count - k)
+        belief, drawn = self.prior.logpmf(k), log_density(self.law, self.count - k)
         threshold, lowest, highest = self.limits
         published = np.where(threshold <= lowest, 0.0, self.law._logcdf(k - threshold))
         drawn = np.where(self.count == lowest, self.law._logcdf(lowest - k), drawn)
