@@ -144,9 +144,6 @@ def certify_interval(
     ... )
     >>> found
     Certificate(count_confint: coverage holds, rate 0.9899)
-
-    At this level the normal interval is narrower than it may be:
-
     >>> found.mean_width.round(2), found.beside_width.round(2), found.beside_error_rate.round(3)
     (array([18.42]), array([14.57]), array([0.025]))
     """
@@ -256,8 +253,8 @@ def certify_test(
 
     Notes
     -----
-    The rule of the verdict and its error probability are those of :class:`Certificate`. A p-value
-    that exceeds ``alpha`` by rounding, 1e-12 of it, rejects.
+    The rule of the verdict is that of :class:`Certificate`. A p-value that exceeds ``alpha`` by
+    rounding, 1e-12 of it, rejects.
 
     Examples
     --------

@@ -335,7 +335,7 @@ class LibraryCertificates:
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict on the procedures: "fails" where one fails, "holds" where all hold."""
+        """The verdict on the procedures."""
         return self.procedures.verdict
 
     def summary_frame(self) -> pd.DataFrame:

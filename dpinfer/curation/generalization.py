@@ -125,16 +125,12 @@ def usefulness(
     Blum, A., Ligett, K. and Roth, A. (2013). A learning theory approach to noninteractive database
     privacy. Journal of the ACM 60(2), 12. doi:10.1145/2450142.2450148, Definition 2.
 
-    Dwork, C. and Roth, A. (2014). doi:10.1561/0400000042, Theorem 3.8.
-
     Examples
     --------
     >>> from dpinfer import Geometric, Laplace
     >>> alpha, beta = usefulness(Laplace.from_epsilon(1.0), queries=3, beta=0.05)
     >>> round(alpha, 4), round(usefulness(Laplace(scale=1.0), queries=3, alpha=alpha).beta, 9)
     (4.0773, 0.05)
-    >>> round(usefulness(Laplace(scale=1.0), queries=3, beta=0.05, method="union").alpha, 4)
-    4.0943
     >>> alpha, beta = usefulness(Geometric(scale=1.0), queries=3, beta=0.05)
     >>> alpha, round(beta, 6)
     (4.0, 0.029265)

@@ -138,9 +138,7 @@ def spend_on_error(
     A squared error cut off at C moves by at most C² - (C - 1)² = 2C - 1 for each count that
     moves by 1 (C² where C < 1): it grows fastest just below the bound.
 
-    The noisy signed error of a single count, plus the published value, is nothing but a noisy
-    count; see :meth:`ErrorEstimate.corrected`, and :func:`dpinfer.curation.compare_spending` for
-    when it is worth its budget.
+    See :func:`dpinfer.curation.compare_spending` for when it is worth its budget.
 
     References
     ----------
@@ -422,10 +420,9 @@ def best_split(
     Without the unprocessed value only the error estimate bears on the confidential value, and all
     that the release does not need belongs there. With it, precisions of Gaussian noise add up to
     the same whatever the division, under ZCDP and GDP; under pure differential privacy they go with
-    ε₁² + ε₂², which is largest where everything is spent on one of the two, and every division has
-    a wider interval than the undivided budget. What an error estimate buys is an interval for a
-    value whose processing is not known or has no law that is free of the truth; it does not make
-    one narrower that can be had without.
+    ε₁² + ε₂², which is largest where everything is spent on one of the two. What an error estimate
+    buys is an interval for a value whose processing is not known or has no law that is free of the
+    truth; it does not make one narrower that can be had without.
 
     Examples
     --------
@@ -612,10 +609,9 @@ def compare_spending(
     holds them (Pratt 1961). For y ± t restricted to values above the bound, with a truth that is d
     above it, this is the integral of the distribution function of the noise over d ± t.
 
-    A value that was merely clamped has its exact interval (:func:`dpinfer.count_confint`), and an
-    error estimate would only make it wider. It is worth its budget where what was done to the value
-    is not known, or has no law that could be inverted; the comparison says what that knowledge
-    would have saved.
+    A value that was merely clamped has its exact interval (:func:`dpinfer.count_confint`). An error
+    estimate is worth its budget where what was done to the value is not known, or has no law that
+    could be inverted.
 
     References
     ----------

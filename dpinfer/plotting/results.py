@@ -283,7 +283,7 @@ def plot_forest(
     unit : str
         The unit of the values, for the axis.
     ax : matplotlib.axes.Axes, optional
-        Where to draw; by default a new figure, whose height follows the number of rows.
+        Where to draw; by default a new figure, as high as it needs.
 
     Returns
     -------

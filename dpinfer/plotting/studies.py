@@ -192,7 +192,7 @@ def plot_certificates(certificates: Any, *, most: int = 60, ax: Axes | None = No
     most : int, default 60
         The largest number of rates to draw; the first ones are drawn. At most 400.
     ax : matplotlib.axes.Axes, optional
-        Where to draw; by default a new figure, whose height follows the number of rows.
+        Where to draw; by default a new figure, as high as it needs.
 
     Returns
     -------
