@@ -27,6 +27,7 @@ from dpinfer.estimation._tree.tables import PlacedMarginal, chunk_rows
 from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.queries.domain import Domain
 from dpinfer.queries.hierarchy import Hierarchy, Places
+from dpinfer.releases.noises import Noises
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 Names = tuple[str, ...]
 
 _MOST_TRANSFORMED = 16
-
 _MOST_LEVELS = 1024
 
 
@@ -227,12 +227,8 @@ class ReadMarginal:
     # (m,): positions of their units; None where they are all units in order
     unit: NDArray[np.intp] | None
     law: NoiseLaw  # the law of the noise of each cell, of shape () or (m,)
+    noises: Noises | None  # which noises the cells have, in order, where that is known
     variance: FloatArray  # (m,): its variance
-
-    @property
-    def units(self) -> NDArray[np.intp]:
-        """Positions of the units, shape (m,)."""
-        return np.arange(len(self.values)) if self.unit is None else self.unit
 
     def placed(self, hierarchy: Hierarchy) -> PlacedMarginal:
         """Return the values at the places of the tree."""
@@ -242,7 +238,9 @@ class ReadMarginal:
         if self.unit is None and tree.order is None and len(tree) == len(hierarchy):
             return PlacedMarginal(self.kept, self.values, None, precision, exact)
         row = np.full(len(tree), -1)
-        row[self.units] = np.arange(len(self.values))
+        row[slice(len(self.values)) if self.unit is None else self.unit] = np.arange(
+            len(self.values)
+        )
         row = tree.placed(row)
         there = row >= 0
         row[~there] = 0
@@ -317,8 +315,7 @@ def by_cell(table: Any, names: Names, schema: TableSchema, what: str) -> Any:
     """Return a table of another library as a Series or DataFrame labelled by cells of a marginal.
 
     In long form it has a column for each attribute, and the numbers in its last; in wide form a
-    column for each cell. Other columns have the labels of its rows. What is not a table, or has
-    nothing but numbers in one column, becomes an array.
+    column for each cell; what has numbers in one column only becomes an array.
     """
     frame = as_pandas(table, what)
     if not hasattr(frame, "columns"):
@@ -491,13 +488,10 @@ def _block_levels(one: StructuralZeros, schema: TableSchema) -> NDArray[np.bool_
 def _are_levels(listed: list[Any], levels: tuple[Hashable, ...]) -> bool:
     """Tell whether all are levels, of which True is not 1."""
     try:
-        return {_typed(one) for one in listed} <= {_typed(level) for level in levels}
+        marked = {(isinstance(one, (bool, np.bool_)), one) for one in listed}
     except TypeError:  # lists and arrays are no levels
         return False
-
-
-def _typed(level: Hashable) -> tuple[bool, Hashable]:
-    return isinstance(level, (bool, np.bool_)), level
+    return marked <= {(isinstance(one, (bool, np.bool_)), one) for one in levels}
 
 
 # Numbers of units and cells under the labels that these have.

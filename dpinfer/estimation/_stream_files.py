@@ -56,29 +56,15 @@ if TYPE_CHECKING:
 
 
 _PLAN = "plan.json"
-
 _LOCK = "lock"
-
-_DRAFT = re.compile(r"\..+\.[0-9a-f]{32}")
-"""Names of files that are not complete."""
-
-_SUM = ".sha256"
-"""What follows the name of a file in that of the file with its checksum."""
-
-_ROWS_NUMBERS = 1 << 22
-"""Numbers in a row group of a file of estimates."""
-
+_DRAFT = re.compile(r"\..+\.[0-9a-f]{32}")  # names of files that are not complete
+_SUM = ".sha256"  # what follows the name of a file in that of the file with its checksum
+_ROWS_NUMBERS = 1 << 22  # Numbers in a row group of a file of estimates
 _LABELS = "labels"
-
-_NOISES = "dpinfer-noises"
-"""Where files of estimates hold the laws of the noises they are from."""
-
+_NOISES = "dpinfer-noises"  # where files of estimates hold the laws of the noises they are from
 _MOST_NOISES = 10_000
-
 _LARGEST_LABEL = 2**63 - 1
-
-_LONGEST_NAME = 200
-"""Names of files have 255 bytes at most, some of which new files need."""
+_LONGEST_NAME = 200  # names of files have 255 bytes at most, some of which new files need
 
 
 def file_name(part: str) -> str:
@@ -421,9 +407,7 @@ def read_estimates(
 # Where to cut the units of noisy measurement files, so that each part fits into memory.
 
 
-TOP = "top"
-"""The name of the part above all others."""
-
+TOP = "top"  # the name of the part above all others
 BASE, UNIT = 460_000_000, 45_000
 """Bytes that a worker takes without any part, and at most for each unit of one, as measured."""
 
@@ -641,7 +625,6 @@ def depths_of(parts: Mapping[str, TreePart]) -> list[list[str]]:
 
 
 _UNITS = "units.parquet"
-
 _PARQUET_LABELS = {"unit", "values", "mechanism"}
 
 
@@ -734,7 +717,8 @@ def _table(one: NoisyMarginal, hierarchy: Hierarchy) -> Any:
             f"values must have a row for each of {len(units)} units, got {len(values)}"
         )
     flat = arrow.array(np.ascontiguousarray(values).reshape(-1))
-    columns = columns_of_law(as_noise(one.mechanism, len(values)), len(values))
+    law: Any = one.mechanism
+    columns = columns_of_law(as_noise(law, len(values)), len(values))
     columns["mechanism"] = arrow.array(columns["mechanism"].tolist()).dictionary_encode()
     listed = arrow.FixedSizeListArray.from_arrays(flat, values[0].size)
     table = arrow.table({"unit": units, "values": listed, **columns})

@@ -42,32 +42,21 @@ from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.mechanisms.laws import Exact
 from dpinfer.mechanisms.weighted_sum import WeightedSum, counted_sum
 from dpinfer.queries.hierarchy import Hierarchy, Places, Tree
-from dpinfer.releases.noises import Noises
+from dpinfer.releases.noises import Noises, Part, new_origin
 
 # Laws of the errors of cells and contrasts of tables on a tree.
 
 
 _TINY = 1e-300
-
-_BLOCK = 1 << 22
-"""Numbers of copies of tables, or of weights, that are worked on at a time."""
-
-_MOST_WORK = 1 << 31
-"""Weights that are found noise by noise, at most."""
-
-_SAME = 12
-"""Decimals to which weights of a coefficient in cells are the same."""
+_BLOCK = 1 << 22  # Numbers of copies of tables, or of weights, that are worked on at a time
+_MOST_WORK = 1 << 31  # weights that are found noise by noise, at most
+_SAME = 12  # decimals to which weights of a coefficient in cells are the same
 
 
 class TableLaws:
     """The laws of the errors of the tables of a hierarchy.
 
-    Parameters
-    ----------
-    fit : MarginalsFit
-        The estimates.
-    whole : callable, optional
-        Makes the bound for all noises, where the estimates are also from values elsewhere.
+    ``whole`` makes the bound for all noises, where the estimates are also from values elsewhere.
     """
 
     def __init__(self, fit: MarginalsFit, whole: Callable[[], NoiseBound] | None = None) -> None:
@@ -445,14 +434,38 @@ class MarginalsFit:
     @cached_property
     def noises(self) -> Noises:
         """The noises of all values, one marginal after the other, in the order of cells inside."""
-        parts: list[tuple[NoiseLaw, Places]] = []
+        self.refuse_part()
+        laws: list[tuple[NoiseLaw, Places]] = []
+        parts: list[Part] = []
         for one, start in zip(self.read, self.starts, strict=False):
-            rows = len(one.values)
-            law, size = one.law, one.values.size
+            rows, law, size = len(one.values), one.law, one.values.size
             law = law.take(np.repeat(np.arange(rows), size // rows)) if law.shape else law
-            parts += [(kind, start + cells) for kind, cells in groups(law, size)]
+            laws += [(kind, start + cells) for kind, cells in groups(law, size)]
+            parts += [(new_origin(), None, size)] if one.noises is None else one.noises.parts
         size = int(self.starts[-1])
-        return Noises(IndependentNoise.from_groups(parts, size), size)
+        return Noises(IndependentNoise.from_groups(laws, size), size, parts)
+
+    def refuse_part(self) -> None:
+        """Refuse estimates that are also from values elsewhere, whose noises are not here."""
+        if self.laws._whole is not None:
+            raise InvalidParameterError(
+                "the estimates of one part are from the values of all parts, whose noises are not "
+                "in memory: use conf_int, or combine the hierarchy with combine_marginals"
+            )
+
+    def weights(self, names: Names, unit: int, rows: FloatArray) -> Any:
+        """Return the weights of all values in functions of a marginal, shape (k, r, ...)."""
+        if self.laws.single:
+            place = int(self.places(np.array([unit]))[0])
+            return self.laws.weights(names, place, rows)
+        from scipy.sparse import csr_array
+
+        inner = blocked(self.schema.matrix(names).T, rows)
+        shape = self.axes.shape(self.axes.set_of(self.axes.names))
+        every = np.broadcast_to(inner, (*inner.shape[:2], *shape))
+        cells = self.schema.outward(every, self.schema.domain.attributes).reshape((len(rows), -1))
+        at = unit * cells.shape[1] + np.arange(cells.shape[1])
+        return csr_array(cells) @ CellRows(self).take(at)
 
     def copies(
         self, values: Sequence[FloatArray]

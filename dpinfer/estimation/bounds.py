@@ -172,9 +172,7 @@ class NoiseBound:
         )
 
 
-_SLACK = 1e-4
-"""Relative error of a kurtosis, with room."""
-
+_SLACK = 1e-4  # relative error of a kurtosis, with room
 _CHECKED = (Laplace, Gaussian, Geometric, DiscreteGaussian, Exact)
 
 

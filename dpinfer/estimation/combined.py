@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpinfer._check import RNG, FloatArray, check_array, check_reps, check_rng, check_scalar, freeze
-from dpinfer.errors import InvalidParameterError
-from dpinfer.estimation.consistency import Disagreement, OverlappingEstimate
-from dpinfer.estimation.design import BLOCK, as_dense
-from dpinfer.estimation.pivots import Method, Pivots, clean_weights
+from dpinfer.errors import ConvergenceError, InvalidParameterError
+from dpinfer.estimation.consistency import Overlap, OverlappingEstimate
+from dpinfer.estimation.design import BLOCK, OVERFLOW, as_dense, independent_rows
+from dpinfer.estimation.pivots import Method, clean_weights, pivot_intervals
 from dpinfer.mechanisms.weighted_sum import WeightedSum
 from dpinfer.releases.values import HELD, NoisyValues
 from dpinfer.results.intervals import ERROR_COVERED, Intervals
@@ -34,17 +35,6 @@ if TYPE_CHECKING:
 
 BIAS = "Clipped: no longer unbiased, and without a standard error that holds."
 """What every rendering of a clipped estimate says."""
-
-
-class Unclipped(Protocol):
-    """Unbiased estimates with intervals, such as a :class:`CombinedEstimate`."""
-
-    @property
-    def params(self) -> Any:
-        """The estimates."""
-
-    def conf_int(self, *args: Any, **kwargs: Any) -> Intervals:
-        """Their intervals."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -75,7 +65,7 @@ class ClippedEstimate:
     array([0., 4.])
     """
 
-    unclipped: Unclipped
+    unclipped: CombinedEstimate
     lower: float | None = None
     upper: float | None = None
 
@@ -111,16 +101,8 @@ class ClippedEstimate:
     def conf_int(self, *args: Any, **kwargs: Any) -> Intervals:
         """Intersect the intervals of :meth:`CombinedEstimate.conf_int` with the bounds.
 
-        Parameters
-        ----------
-        *args, **kwargs
-            As for :meth:`CombinedEstimate.conf_int`.
-
-        Returns
-        -------
-        Intervals
-            One interval a target, never wider than the unclipped one and covering as often. It
-            may turn out empty, and is then marked as such.
+        They are never wider than those and cover as often. One may turn out empty, and is then
+        marked as such.
         """
         intervals = self.unclipped.conf_int(*args, **kwargs)
         clipped = intervals.restrict(lower=self.lower, upper=self.upper)
@@ -129,34 +111,15 @@ class ClippedEstimate:
     def summary_frame(self, alpha: float = 0.05, method: Any = "exact") -> pd.DataFrame:
         """Return clipped estimates and intervals, with the unbiased estimates beside them.
 
-        Parameters
-        ----------
-        alpha, method
-            As for :meth:`CombinedEstimate.conf_int`.
-
-        Returns
-        -------
-        DataFrame
-            Columns ``estimate``, ``ci_lower``, ``ci_upper``, ``empty`` where an interval is, and
-            ``unbiased_estimate``.
+        The columns are ``estimate``, ``ci_lower``, ``ci_upper``, ``empty`` where an interval is,
+        and ``unbiased_estimate``; the arguments are those of :meth:`CombinedEstimate.conf_int`.
         """
         frame = self.conf_int(alpha, method).summary_frame()
         frame["unbiased_estimate"] = np.asarray(self.unclipped.params)
         return frame
 
     def summary(self, alpha: float = 0.05, method: Any = "exact") -> str:
-        """Return the intervals as a plain-text table, which says that it is not unbiased.
-
-        Parameters
-        ----------
-        alpha, method
-            As for :meth:`CombinedEstimate.conf_int`.
-
-        Returns
-        -------
-        str
-            The table.
-        """
+        """Return the intervals as a plain-text table, which says that it is not unbiased."""
         return self.conf_int(alpha, method).summary()
 
     def __str__(self) -> str:
@@ -175,17 +138,6 @@ def estimates_frame(intervals: Intervals, std_err: Any) -> pd.DataFrame:
     frame = intervals.summary_frame()
     frame.insert(1, "std_err", np.ravel(std_err))
     return frame
-
-
-def add_published(
-    frame: pd.DataFrame, there: Any, values: FloatArray, variance: FloatArray
-) -> None:
-    """Add what was published of each row itself, and the standard deviation of its noise.
-
-    They are NaN for the rows that are not ``there``.
-    """
-    frame["published"] = np.where(there, values, np.nan)
-    frame["published_std_err"] = np.where(there, np.sqrt(variance), np.nan)
 
 
 def summary_table(
@@ -216,6 +168,83 @@ def covariance_frame(covariance: FloatArray, labels: pd.Index | None) -> Any:
     return pd.DataFrame(covariance, labels, labels)
 
 
+def add_published(
+    frame: pd.DataFrame, there: Any, values: FloatArray, variance: FloatArray
+) -> None:
+    """Add the rows' own published values and noise, NaN for those that are not ``there``."""
+    frame["published"] = np.where(there, values, np.nan)
+    frame["published_std_err"] = np.where(there, np.sqrt(variance), np.nan)
+
+
+class Shown(NamedTuple):
+    """What is shown of estimates beside their intervals."""
+
+    title: str
+    facts: Sequence[tuple[str, object]]
+    index: Any
+    # whether each was published itself; what was published of it, and the variance of its noise
+    published: tuple[Any, FloatArray, FloatArray] | None = None
+    method: str | None = "best linear unbiased"
+    note: str = UNBIASED
+
+
+class Estimates(ABC):
+    """Estimates with standard errors and intervals, in tables."""
+
+    @property
+    @abstractmethod
+    def bse(self) -> Any:
+        """Standard errors of the estimates, due to the noise."""
+
+    @abstractmethod
+    def conf_int(self, alpha: float = 0.05, method: Any = "exact") -> Intervals:
+        """Confidence intervals."""
+
+    @abstractmethod
+    def _shown(self) -> Shown:
+        """Return what a summary says."""
+
+    def summary_frame(self, alpha: float = 0.05, method: Any = "exact") -> pd.DataFrame:
+        """Return estimates, standard errors and intervals as a DataFrame, a row for each.
+
+        Parameters
+        ----------
+        alpha, method
+            As for ``conf_int``.
+
+        Returns
+        -------
+        DataFrame
+            Columns ``estimate``, ``std_err``, ``ci_lower`` and ``ci_upper``; where some were
+            published themselves, ``published`` and ``published_std_err``: that value, merged by
+            inverse variance where there are several, and the standard deviation of its noise, NaN
+            for the others. ``attrs`` holds ``alpha``, ``method``, ``uncertainty`` and
+            ``simultaneous``.
+        """
+        return self._frame(self.conf_int(alpha, method), self._shown())
+
+    def summary(self, alpha: float = 0.05, method: Any = "exact") -> str:
+        """Return :meth:`summary_frame` as a plain-text table that says which error it covers."""
+        intervals, shown = self.conf_int(alpha, method), self._shown()
+        together = ", together" if intervals.simultaneous else ""
+        facts = [
+            *([] if shown.method is None else [("Method", shown.method)]),
+            ("Intervals", f"{1 - alpha:.6g}, {intervals.method}{together}"),
+            *shown.facts,
+        ]
+        frame, notes = self._frame(intervals, shown), (shown.note, *intervals.notes)
+        return summary_table(shown.title, facts, frame, index=shown.index, notes=notes)
+
+    def _frame(self, intervals: Intervals, shown: Shown) -> pd.DataFrame:
+        frame = estimates_frame(intervals, self.bse)
+        if shown.published is not None:
+            add_published(frame, *shown.published)
+        return frame
+
+    def __str__(self) -> str:
+        return self.summary()
+
+
 _COVARIANCE_LIMIT = 20_000
 _WEIGHTS_LIMIT = 100_000_000
 _BLOCK_SIZE = 20_000_000
@@ -229,10 +258,11 @@ class _Rows:
 
     def take(self, positions: NDArray[np.intp]) -> Any:
         """Return some rows, a sparse array."""
-        from scipy.sparse import csr_array
+        from scipy.sparse import csr_array, vstack
 
-        fit = self.fit
-        return csr_array(clean_weights(as_dense(fit._solver.weights(fit._coordinates[positions]))))
+        wanted = self.fit._coordinates[positions]
+        blocks = self.fit._weight_blocks(wanted)
+        return vstack([csr_array(clean_weights(block)) for block in blocks], format="csr")
 
     def apply(self, noises: FloatArray) -> FloatArray:
         """Return the errors that noises make."""
@@ -244,7 +274,7 @@ class _Rows:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class CombinedEstimate(OverlappingEstimate):
+class CombinedEstimate(OverlappingEstimate, Estimates):
     """Best linear unbiased estimates from a release; made by :func:`dpinfer.combine`.
 
     The estimates are exactly unbiased for the confidential values, and have the smallest variances
@@ -303,20 +333,14 @@ class CombinedEstimate(OverlappingEstimate):
             )
         if self._design is None:
             return self._solver.weights(self._coordinates)
-        return np.concatenate([clean_weights(block) for block in self._weight_blocks()])
+        return np.concatenate(
+            [clean_weights(block) for block in self._weight_blocks(self._coordinates)]
+        )
 
     def cov_params(self) -> Any:
-        """Covariance matrix of the estimates, due to the noise.
+        """Covariance matrix (k × k) of at most 20,000 estimates, due to the noise.
 
-        Returns
-        -------
-        array of float, shape (k, k), or DataFrame
-            Variances and covariances; a DataFrame where the targets have labels.
-
-        Raises
-        ------
-        InvalidParameterError
-            If there are more than 20,000 estimates.
+        A DataFrame where the targets have labels.
         """
         if len(self) > _COVARIANCE_LIMIT:
             raise InvalidParameterError(
@@ -364,39 +388,33 @@ class CombinedEstimate(OverlappingEstimate):
         row = self.targets.position(target)
         if self._coordinates is None:
             return self.release.noise(row)
-        weights = clean_weights(as_dense(self._solver.weights(self._coordinates[[row]]))[0])
-        used = np.flatnonzero(weights)
-        return self.release.__noisy__()._law_of(weights[used], used)
+        return self._noisy._law_of(np.ones(1), np.array([row]))
 
     def __noisy__(self) -> NoisyValues:
+        x = self._noisy
+        if x.weights is None or len(self) * len(self.release) > HELD:
+            return x
+        rows = x._rows(np.arange(len(self)))
+        return NoisyValues(x.values, x.noises, labels=x.labels, weights=rows)
+
+    @cached_property
+    def _noisy(self) -> NoisyValues:
+        """The estimates as noisy values, whose weights are made when they are asked for."""
         published = self.release.__noisy__()
         if self._coordinates is None:
             return published.relabelled(self.targets.labels)
-        rows = _Rows(self)
-        held = len(self) * len(self.release) <= HELD
         return NoisyValues(
             np.array(self.params, dtype=np.float64),
             published.own_noises(),
             labels=self.targets.labels,
-            weights=rows.take(np.arange(len(self))) if held else rows,
+            weights=_Rows(self),
         )
 
     def simulate_errors(self, reps: int, *, rng: RNG = None) -> FloatArray:
-        """Draw the joint errors of the estimates from the law of the noise.
-
-        Parameters
-        ----------
-        reps : int
-            Number of draws.
-        rng : None, int or numpy.random.Generator, optional
-            Source of randomness.
-
-        Returns
-        -------
-        array of float, shape (reps, k)
-            Errors: estimate minus confidential value.
-        """
-        return self._draw_errors(check_reps(reps), check_rng(rng))
+        """Draw ``reps`` joint errors, estimates minus confidential values, shape (reps, k)."""
+        size = check_reps(reps), len(self.release)
+        drawn = np.asarray(self.release.mechanism.rvs(size, rng=check_rng(rng)), dtype=np.float64)
+        return drawn if self._coordinates is None else _Rows(self).apply(drawn.T).T
 
     def conf_int(
         self,
@@ -444,85 +462,24 @@ class CombinedEstimate(OverlappingEstimate):
         """
         with np.errstate(over="ignore"):  # of values near the end of the range
             size = np.abs(np.asarray(self.params)) + np.abs(self.release.values).max()
-        pivots = Pivots(
-            std_errors=np.asarray(self.bse),
-            mechanism=self.release.__noisy__().marginal,
-            blocks=None if self._coordinates is None else self._weight_blocks,
-            draw_errors=self._draw_errors,
-            noises=len(self.release),
-            magnitude=np.minimum(size, np.finfo(np.float64).max),
-        )
-        return pivots.intervals(
-            np.asarray(self.params),
+        return pivot_intervals(
+            self._noisy,
+            np.minimum(size, np.finfo(np.float64).max),
             alpha=alpha,
             method=method,
             simultaneous=simultaneous,
             reps=reps,
             rng=rng,
-            labels=self.targets.labels,
+            std=np.asarray(self.bse),
         )
 
     def clip(self, *, lower: float | None = None, upper: float | None = None) -> ClippedEstimate:
-        """Move the estimates into the bounds that the confidential values respect.
+        """Move the estimates into bounds that the confidential values respect: ``lower=0``, say.
 
-        The result is closer to the confidential values, but not unbiased any more, and says so.
-
-        Parameters
-        ----------
-        lower, upper : float, optional
-            Bounds of the confidential values, such as ``lower=0`` for counts.
-
-        Returns
-        -------
-        ClippedEstimate
-            The estimates within the bounds; it has no ``bse``.
+        The result is closer to the confidential values, but not unbiased any more, and says so; it
+        has no ``bse``.
         """
         return ClippedEstimate(unclipped=self, lower=lower, upper=upper)
-
-    def summary_frame(self, alpha: float = 0.05, method: Method = "exact") -> pd.DataFrame:
-        """Return estimates, standard errors and intervals as a DataFrame, a row for each target.
-
-        Parameters
-        ----------
-        alpha, method
-            As for :meth:`conf_int`.
-
-        Returns
-        -------
-        DataFrame
-            Columns ``estimate``, ``std_err``, ``ci_lower``, ``ci_upper``, and where any target was
-            published itself, ``published`` and ``published_std_err``: that value and the standard
-            deviation of its noise, NaN for the others. ``attrs`` holds ``alpha``, ``method``,
-            ``uncertainty`` and ``simultaneous``.
-        """
-        frame = estimates_frame(self.conf_int(alpha, method), self.bse)
-        rows = self.targets.published
-        if (rows >= 0).any():
-            add_published(frame, rows >= 0, self.release.values[rows], self.release.variance[rows])
-        return frame
-
-    def summary(self, alpha: float = 0.05, method: Method = "exact") -> str:
-        """Return :meth:`summary_frame` as a plain-text table.
-
-        Parameters
-        ----------
-        alpha, method
-            As for :meth:`conf_int`.
-
-        Returns
-        -------
-        str
-            The table, which says which error the intervals cover.
-        """
-        frame = self.summary_frame(alpha, method)
-        index = self.targets if self.targets.labels is None else self.targets.labels
-        return summary_table(
-            "Combined estimates",
-            self._facts(frame.attrs),
-            frame,
-            index=index,
-            notes=(UNBIASED,),
-        )
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -530,42 +487,64 @@ class CombinedEstimate(OverlappingEstimate):
     def __repr__(self) -> str:
         return f"CombinedEstimate({len(self)} targets from {self.release!r})"
 
-    def __str__(self) -> str:
-        return self.summary()
-
-    def _facts(self, attrs: dict[Any, Any]) -> list[tuple[str, object]]:
-        """Facts about the estimate for the head of its summary."""
-        level = f"{1 - attrs['alpha']:.6g}, {attrs['method']}"
-        exact = int(np.count_nonzero(self.release.variance == 0))
+    def _shown(self) -> Shown:
+        labels, rows, release = self.targets.labels, self.targets.published, self.release
+        exact = int(np.count_nonzero(release.variance == 0))
         facts: list[tuple[str, object]] = [
-            ("Method", "best linear unbiased"),
-            ("Intervals", level + (", together" if attrs["simultaneous"] else "")),
-            ("Published values", len(self.release)),
-            ("Cells", self.release.workload.shape[1]),
+            ("Published values", len(release)),
+            ("Cells", release.workload.shape[1]),
             ("Rank", self.rank),
             ("Overlapping values", self.overlap),
-            ("Error covered", ERROR_COVERED[attrs["uncertainty"]]),
+            ("Error covered", ERROR_COVERED["noise"]),
         ]
-        return [*facts, ("Published without noise", exact)] if exact else facts
+        facts += [("Published without noise", exact)] if exact else []
+        index = self.targets if labels is None else labels
+        if not (rows >= 0).any():
+            return Shown("Combined estimates", facts, index)
+        published = (rows >= 0, release.values[rows], release.variance[rows])
+        return Shown("Combined estimates", facts, index, published)
 
-    def _overlap(self) -> Disagreement | None:
-        if self._design is None:
+    def _overlap(self) -> Overlap | None:
+        """Return Q = (y - Ax̂)ᵀV⁻¹(y - Ax̂) as a function of values or of noise.
+
+        The confidential values drop out of Q, but not out of its rounding error, which would tell
+        equal values of whole-numbered noise apart. Whole numbers close to the estimates are taken
+        off the published values first: for whole coefficients and values, that is exact.
+        """
+        design, release, solver = self._design, self.release, self._solver
+        if design is None:
             return None
-        return Disagreement(self.release, self._design, self._solver)
+        values, noisy = release.values, release.variance > 0
+        precision = 1.0 / release.variance[noisy]
 
-    def _draw_errors(self, reps: int, rng: np.random.Generator) -> FloatArray:
-        """Draw joint errors of the estimates, (reps, k)."""
-        noise = self.release.mechanism.rvs((reps, len(self.release)), rng=rng)
-        drawn = np.asarray(noise, dtype=np.float64)
-        if self._coordinates is None:
-            return drawn
-        return np.asarray(self._coordinates @ self._solver.coefficients(drawn.T)).T
+        def of(values: FloatArray) -> FloatArray:
+            """Q for values (m,) or, one column each, (m × k)."""
+            with np.errstate(over="ignore", invalid="ignore"):  # refused here
+                fitted = design.matrix @ solver.coefficients(values)
+                found = np.asarray(precision @ np.square((values - fitted)[noisy]))
+            if not np.isfinite(found).all():
+                raise ConvergenceError(OVERFLOW)
+            return found
 
-    def _weight_blocks(self) -> Iterator[FloatArray]:
-        """Yield the weights of the targets, some at a time."""
+        def draw(size: int, rng: np.random.Generator) -> FloatArray:
+            noise = release.mechanism.rvs((size, len(release)), rng=rng)
+            return of(np.asarray(noise, dtype=np.float64).T)
+
+        constraints = () if noisy.all() else independent_rows(design.matrix[~noisy])
+        return Overlap(
+            degrees=int(np.count_nonzero(noisy)) - (design.rank - len(constraints)),
+            mechanism=release.mechanism,
+            size=len(release),
+            observed=lambda: of(values - design.matrix @ np.rint(solver.coefficients(values))),
+            draw=draw,
+            of=of,
+        )
+
+    def _weight_blocks(self, coordinates: Any) -> Iterator[FloatArray]:
+        """Yield the weights of targets in these coordinates, some at a time."""
         size = max(1, min(BLOCK, _BLOCK_SIZE // len(self.release)))
-        for start in range(0, len(self), size):
-            yield as_dense(self._solver.weights(self._coordinates[start : start + size]))
+        for start in range(0, max(1, coordinates.shape[0]), size):
+            yield as_dense(self._solver.weights(coordinates[start : start + size]))
 
     def _label(self, values: Any) -> Any:
         return attach_labels(freeze(values), self.targets.labels)

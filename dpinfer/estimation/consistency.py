@@ -5,13 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dpinfer._check import RNG, FloatArray, check_option
-from dpinfer.errors import ConvergenceError, InvalidParameterError, NotEstimableError
-from dpinfer.estimation.design import OVERFLOW
+from dpinfer.errors import InvalidParameterError, NotEstimableError
 from dpinfer.mechanisms.independent import groups
 from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.mechanisms.laws import Exact, Gaussian
@@ -22,9 +21,6 @@ from dpinfer.results.simulation import BLOCK, Simulation, simulate_null
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dpinfer.estimation.design import Design, Solver
-    from dpinfer.releases.release import Release
-
 
 # Intervals and p-values from the normal law, and the noise for which they are exact.
 
@@ -34,35 +30,23 @@ def is_gaussian(mechanism: NoiseLaw, size: int) -> bool:
     return all(isinstance(law, (Gaussian, Exact)) for law, _ in groups(mechanism, size))
 
 
-Method = Literal["exact", "monte-carlo", "asymptotic"]
-
-_NOISES_IN_BLOCK = 4_000_000
-"""Largest number of noises drawn at a time, replicates times m."""
-
+_METHODS = ("exact", "monte-carlo", "asymptotic")
+_NOISES_IN_BLOCK = 4_000_000  # largest number of noises drawn at a time, replicates times m
 CHECKED = 1e-9
 """Share of its variance by which a value has to be checked by others, not to be left out."""
 
 
-class Overlap(Protocol):
+@dataclass(frozen=True, eq=False)
+class Overlap:
     """Values more than needed, and the statistic Q of how much they disagree."""
 
-    @property
-    def degrees(self) -> int:
-        """Number of noisy values beyond those needed to determine the others."""
-
-    @property
-    def mechanism(self) -> NoiseLaw:
-        """The law of the noise."""
-
-    @property
-    def size(self) -> int:
-        """Number of values."""
-
-    def observed(self) -> FloatArray:
-        """Q of the published values."""
-
-    def draw(self, size: int, rng: np.random.Generator) -> FloatArray:
-        """Draw that many replicates of Q."""
+    degrees: int  # number of noisy values beyond those needed to determine the others
+    mechanism: NoiseLaw  # the law of the noise
+    size: int  # number of values
+    observed: Callable[[], FloatArray]  # Q of the published values
+    # that many replicates of Q: the confidential values drop out
+    draw: Callable[[int, np.random.Generator], FloatArray]
+    of: Callable[[FloatArray], FloatArray] | None = None  # Q for other values, one column each
 
 
 class OverlappingEstimate(ABC):
@@ -112,66 +96,48 @@ class OverlappingEstimate(ABC):
         simulated p-value is (1 + b)/(R + 1).
         """
         simulation = Simulation.checked(reps, rng, progress)
-        return consistency_test(self._overlap(), method, simulation)
+        overlap = self._overlap()
+        if overlap is None or overlap.degrees == 0:
+            raise NotEstimableError(
+                "the release has no overlapping values: every published value is needed to "
+                "determine the estimates, so that there is nothing that could disagree"
+            )
+        gaussian = is_gaussian(overlap.mechanism, overlap.size)
+        if method is None:
+            method = "exact" if gaussian else "monte-carlo"
+        chosen = check_option(method, "method", _METHODS)
+        if chosen == "exact" and not gaussian:
+            raise InvalidParameterError(
+                "method must be 'monte-carlo' or 'asymptotic' unless all noise is Gaussian, got "
+                "'exact'"
+            )
+        statistic = overlap.observed()
+        chi2 = AsymptoticNull.chi2(overlap.degrees)
+        null: NullDistribution = chi2
+        if chosen == "exact":  # not a limit there
+            null = ExactNull(chi2.larger, chi2.smaller)
+        elif chosen == "monte-carlo":
+            block = min(BLOCK, max(1, _NOISES_IN_BLOCK // overlap.size))
+            null = simulate_null([overlap.draw], statistic, simulation, block=block)
+        return HypothesisResult(
+            name="Consistency of a release",
+            statistic=statistic,
+            pvalue=null.pvalue(statistic, "larger"),
+            alternative="larger",
+            method=chosen,
+            null_distribution=null,
+            uncertainty="noise",
+            nobs=overlap.size,
+            mc_error=null.mc_error(statistic, "larger"),
+            notes=(
+                f"{overlap.degrees} values more than needed; a small p-value says that they "
+                "disagree more than the noise allows.",
+            ),
+        )
 
     @abstractmethod
     def _overlap(self) -> Overlap | None:
         """Return the statistic of disagreement; None where no value overlaps with others."""
-
-
-@dataclass(frozen=True)
-class Disagreement:
-    """The statistic Q = (y - Ax̂)ᵀV⁻¹(y - Ax̂) as a function of values or of noise."""
-
-    release: Release
-    design: Design
-    solver: Solver
-
-    @property
-    def degrees(self) -> int:
-        """Number of noisy values beyond those needed to determine the others."""
-        from dpinfer.estimation.design import independent_rows
-
-        exact = self.release.variance == 0
-        constraints = independent_rows(self.design.matrix[exact]) if exact.any() else ()
-        return int(np.count_nonzero(~exact)) - (self.design.rank - len(constraints))
-
-    @property
-    def mechanism(self) -> NoiseLaw:
-        """The law of the noise."""
-        return self.release.mechanism
-
-    @property
-    def size(self) -> int:
-        """Number of values."""
-        return len(self.release)
-
-    def observed(self) -> FloatArray:
-        """Q of the published values.
-
-        The confidential values drop out of Q, but not out of its rounding error, which would tell
-        equal values of whole-numbered noise apart. Whole numbers close to the estimates are taken
-        off first: for whole coefficients and values, that is exact.
-        """
-        values = self.release.values
-        nearest = np.rint(self.solver.coefficients(values))
-        return self.of(values - self.design.matrix @ nearest)
-
-    def of(self, values: FloatArray) -> FloatArray:
-        """Q for values (m,) or, one column each, (m × k)."""
-        noisy = self.release.variance > 0
-        precision = 1.0 / self.release.variance[noisy]
-        with np.errstate(over="ignore", invalid="ignore"):  # refused here
-            fitted = self.design.matrix @ self.solver.coefficients(values)
-            found = np.asarray(precision @ np.square((values - fitted)[noisy]))
-        if not np.isfinite(found).all():
-            raise ConvergenceError(OVERFLOW)
-        return found
-
-    def draw(self, size: int, rng: np.random.Generator) -> FloatArray:
-        """Draw that many replicates of Q: the confidential values drop out."""
-        noise = self.release.mechanism.rvs((size, len(self.release)), rng=rng)
-        return self.of(np.asarray(noise, dtype=np.float64).T)
 
 
 def disagreement_frame(
@@ -200,63 +166,3 @@ def disagreement_frame(
     frame = pd.DataFrame(columns, index=index)
     frame.attrs = {"method": method, "values": compared}
     return frame
-
-
-def consistency_test(
-    overlap: Overlap | None, method: str | None, simulation: Simulation
-) -> HypothesisResult:
-    """Test the agreement of values; see :meth:`OverlappingEstimate.consistency_test`."""
-    if overlap is None or overlap.degrees == 0:
-        raise NotEstimableError(
-            "the release has no overlapping values: every published value is needed to determine "
-            "the estimates, so that there is nothing that could disagree"
-        )
-    if method is None:
-        method = "exact" if is_gaussian(overlap.mechanism, overlap.size) else "monte-carlo"
-    chosen = check_option(method, "method", _NULLS)
-    statistic = overlap.observed()
-    null = _NULLS[chosen](overlap, statistic, simulation)
-    return HypothesisResult(
-        name="Consistency of a release",
-        statistic=statistic,
-        pvalue=null.pvalue(statistic, "larger"),
-        alternative="larger",
-        method=chosen,
-        null_distribution=null,
-        uncertainty="noise",
-        nobs=overlap.size,
-        mc_error=null.mc_error(statistic, "larger"),
-        notes=(
-            f"{overlap.degrees} values more than needed; a small p-value says that they disagree "
-            "more than the noise allows.",
-        ),
-    )
-
-
-def _exact(overlap: Overlap, statistic: FloatArray, simulation: Simulation) -> NullDistribution:
-    if not is_gaussian(overlap.mechanism, overlap.size):
-        raise InvalidParameterError(
-            "method must be 'monte-carlo' or 'asymptotic' unless all noise is Gaussian, got 'exact'"
-        )
-    law = AsymptoticNull.chi2(overlap.degrees)  # not a limit here: Gaussian noise has this law
-    return ExactNull(law.larger, law.smaller)
-
-
-def _monte_carlo(
-    overlap: Overlap, statistic: FloatArray, simulation: Simulation
-) -> NullDistribution:
-    block = min(BLOCK, max(1, _NOISES_IN_BLOCK // overlap.size))
-    return simulate_null([overlap.draw], statistic, simulation, block=block)
-
-
-def _asymptotic(
-    overlap: Overlap, statistic: FloatArray, simulation: Simulation
-) -> NullDistribution:
-    return AsymptoticNull.chi2(overlap.degrees)
-
-
-_NULLS: dict[Method, Callable[[Overlap, FloatArray, Simulation], NullDistribution]] = {
-    "exact": _exact,
-    "monte-carlo": _monte_carlo,
-    "asymptotic": _asymptotic,
-}

@@ -29,17 +29,10 @@ if TYPE_CHECKING:
 # Sparse least squares with constraints, by LU of the augmented system.
 
 
-MOST_WORK = 3e10
-"""Sum of the squares of the columns of a factor that takes about a minute."""
-
-_HOPELESS = 10
-"""Times that work, by a simple order: no better one is looked for."""
-
-_SURELY_SMALL = 2e4
-"""Entries of a system that is factorised in seconds whatever its pattern."""
-
+MOST_WORK = 3e10  # sum of the squares of the columns of a factor that takes about a minute
+_HOPELESS = 10  # times that work, by a simple order: no better one is looked for
+_SURELY_SMALL = 2e4  # entries of a system that is factorised in seconds whatever its pattern
 _ORDER = "MMD_AT_PLUS_A"
-
 _TOLERANCE = 1e-9
 _ROUNDING = 1e-13
 _BLOCK = 16  # right sides solved together: more of them do not fit into the cache
@@ -255,12 +248,9 @@ def _scales(matrix: sparse.csr_array, variance: FloatArray) -> tuple[FloatArray,
     return np.where(noisy, rows, 1.0 / np.where(length > 0, length, 1.0)), columns
 
 
-Matrix = Any
-"""An array of shape (m, n), or a scipy.sparse.csr_array (which has no type stubs)."""
+Matrix = Any  # an array of shape (m, n), or a scipy.sparse.csr_array (which has no type stubs)
 
-DENSE_LIMIT = 2000
-"""Above this many unknowns nothing is factorised as a dense matrix."""
-
+DENSE_LIMIT = 2000  # above this many unknowns nothing is factorised as a dense matrix
 OVERFLOW = (
     "the least-squares equations overflow: the coefficients of the workload, the values or the "
     "variances differ by too many orders of magnitude; express them in other units"
@@ -272,9 +262,7 @@ ESTIMABLE_TOLERANCE = 1e-8
 The size sⱼ is that of the largest entry of z, in the units of cell j.
 """
 
-DENSE_SIZE = 40_000_000
-"""Above this many entries no dense matrix is formed (320 MB)."""
-
+DENSE_SIZE = 40_000_000  # above this many entries no dense matrix is formed (320 MB)
 _RANK_TOLERANCE = 100.0
 """Times the size of a matrix and the machine precision: a pivot below it counts as zero."""
 
@@ -284,9 +272,7 @@ _SHIFT = 1e-12
 _SHORT = 1e-100
 """Columns shorter than this, of entries up to 1, have squares near the end of the range."""
 
-_SWEEPS = 100
-"""Alternating means of logarithms at most, by which units are found."""
-
+_SWEEPS = 100  # alternating means of logarithms at most, by which units are found
 _PROBES = 3
 _PROBE_SEED = 20190729  # any fixed number: the same workload shall always give the same answer
 
@@ -592,9 +578,7 @@ def _expand_null(
 
 _S = TypeVar("_S")
 _T = TypeVar("_T")
-
-BLOCK = 256
-"""Targets whose weights are formed together."""
+BLOCK = 256  # targets whose weights are formed together
 
 
 _FILLED = 0.05
@@ -604,8 +588,7 @@ _FILLED_LIMIT = 5000
 _MOST_SOLVING = 1e11
 """Numbers of factors gone through for standard errors, in about three minutes."""
 
-_STIFF = 1e4
-"""Rows whose sizes differ by more than this need column pivoting, which takes longer."""
+_STIFF = 1e4  # rows whose sizes differ by more than this need column pivoting, which takes longer
 
 
 class Solver(Protocol):
@@ -820,9 +803,7 @@ class SparseSolver:
 # What was published, solved.
 
 
-MOST_CELLS = 2**24
-"""Above this many cells their estimates take gigabytes."""
-
+MOST_CELLS = 2**24  # above this many cells their estimates take gigabytes
 _CONTRADICTION = 1e-8
 """Exact values that differ by more than this, relative to their size, contradict one another."""
 

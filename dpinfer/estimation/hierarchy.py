@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -26,36 +25,31 @@ from dpinfer._check import (
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError, NotEstimableError
 from dpinfer.estimation._tree.scalar import (
     Gains,
-    HierarchyDisagreement,
     Measured,
     covariances,
     disagreements,
+    overlap,
     parent_tests,
 )
 from dpinfer.estimation._tree.scalar_fit import HierarchyFit, in_tree
-from dpinfer.estimation.combined import (
-    UNBIASED,
-    add_published,
-    covariance_frame,
-    estimates_frame,
-    summary_table,
-)
-from dpinfer.estimation.consistency import OverlappingEstimate
+from dpinfer.estimation.combined import Estimates, Shown, covariance_frame
+from dpinfer.estimation.consistency import Overlap, OverlappingEstimate
 from dpinfer.estimation.pivots import (
     METHODS,
     NORMAL_NOTE,
     ManyMethod,
     Method,
-    Pivots,
     clean_weights,
+    pivot_intervals,
 )
 from dpinfer.estimation.targets import checked_weights
-from dpinfer.mechanisms.independent import Mechanism, as_noise
-from dpinfer.mechanisms.law import NoiseLaw
-from dpinfer.mechanisms.rounded import warn_of_rounding
+from dpinfer.mechanisms.independent import Mechanism
+from dpinfer.mechanisms.law import NoiseLaw, Origin
 from dpinfer.mechanisms.weighted_sum import WeightedSum
 from dpinfer.queries.hierarchy import Hierarchy
-from dpinfer.releases.values import HELD, NoisyValues
+from dpinfer.releases.coerce import noisy
+from dpinfer.releases.noises import Noises
+from dpinfer.releases.values import HELD, LARGEST_VALUE, NoisyValues
 from dpinfer.results.intervals import ERROR_COVERED, Intervals
 from dpinfer.results.labels import attach_labels, split_labels
 
@@ -67,7 +61,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class HierarchyFunctions:
+class HierarchyFunctions(Estimates):
     """Estimates of linear functions of units; made by :meth:`HierarchyEstimate.functions`.
 
     Attributes
@@ -89,51 +83,25 @@ class HierarchyFunctions:
     values: FloatArray
     mechanism: NoiseLaw
     labels: pd.Index | None
-    _published: NoisyValues
+    _noisy: NoisyValues
 
     @property
     def bse(self) -> Any:
         """Standard errors of the estimates, due to the noise."""
-        found = np.sqrt(np.square(self.weights) @ self._variance)
-        return attach_labels(freeze(found.reshape(np.shape(self.params))), self.labels)
+        return attach_labels(freeze(self._noisy.std.reshape(np.shape(self.params))), self.labels)
 
     def cov_params(self) -> Any:
-        """Covariance matrix of the estimates, due to the noise.
-
-        Returns
-        -------
-        array of float, shape (k, k), or DataFrame
-            A DataFrame where the functions have labels.
-        """
-        return covariance_frame((self.weights * self._variance) @ self.weights.T, self.labels)
+        """Covariance matrix (k × k) of the estimates, a DataFrame where functions have labels."""
+        return covariance_frame(self._noisy.cov(), self.labels)
 
     def noise(self, function: int = 0) -> WeightedSum:
-        """Return the law of the error of one estimate.
-
-        Parameters
-        ----------
-        function : int, default 0
-            The position of the function.
-
-        Returns
-        -------
-        WeightedSum
-            The law of estimate minus confidential value.
-        """
-        weights = clean_weights(self.weights[function])
-        used = np.flatnonzero(weights)
-        return self._published._law_of(weights[used], used)
+        """Return the law of estimate minus confidential value of the function at a position."""
+        return self._noisy._law_of(np.ones(1), np.arange(len(self))[[function]])
 
     def __noisy__(self) -> NoisyValues:
-        from scipy import sparse
-
-        params = np.asarray(self.params, dtype=np.float64)
+        x, shape = self._noisy, np.shape(self.params)
         return NoisyValues(
-            np.array(np.atleast_1d(params)),
-            self._published.noises,
-            shape=params.shape,
-            labels=self.labels,
-            weights=sparse.csr_array(clean_weights(self.weights)),
+            x.values, x.noises, shape=shape, labels=x.labels, weights=x.weights, name=x.name
         )
 
     def conf_int(
@@ -145,52 +113,16 @@ class HierarchyFunctions:
         reps: int = 10_000,
         rng: RNG = None,
     ) -> Intervals:
-        """Confidence intervals for the confidential values of the functions.
-
-        Parameters
-        ----------
-        alpha, method, simultaneous, reps, rng
-            As for :meth:`CombinedEstimate.conf_int`.
-
-        Returns
-        -------
-        Intervals
-            One interval a function; unpacks as ``lower, upper``.
-        """
-        size = self.values.size
-        pivots = Pivots(
-            std_errors=np.atleast_1d(np.asarray(self.bse)),
-            mechanism=self.mechanism,
-            blocks=self._blocks,
-            draw_errors=self._draw_errors,
-            noises=size,
-            magnitude=np.abs(self.weights) @ np.abs(self.values),
-        )
-        return pivots.intervals(
-            np.atleast_1d(np.asarray(self.params)),
+        """Confidence intervals for the functions, with arguments as CombinedEstimate.conf_int."""
+        return pivot_intervals(
+            self._noisy,
+            np.abs(self.weights) @ np.abs(self.values),
             alpha=alpha,
             method=method,
             simultaneous=simultaneous,
             reps=reps,
             rng=rng,
-            labels=self.labels,
         )
-
-    def summary_frame(self, alpha: float = 0.05, method: Method = "exact") -> pd.DataFrame:
-        """Return estimates, standard errors and intervals as a DataFrame, a row a function.
-
-        Parameters
-        ----------
-        alpha, method
-            As for :meth:`conf_int`.
-
-        Returns
-        -------
-        DataFrame
-            Columns ``estimate``, ``std_err``, ``ci_lower`` and ``ci_upper``. ``attrs`` holds
-            ``alpha``, ``method``, ``uncertainty`` and ``simultaneous``.
-        """
-        return estimates_frame(self.conf_int(alpha, method), self.bse)
 
     def __len__(self) -> int:
         return len(self.weights)
@@ -198,16 +130,9 @@ class HierarchyFunctions:
     def __repr__(self) -> str:
         return f"HierarchyFunctions({len(self)} functions of {self.values.size} values)"
 
-    @property
-    def _variance(self) -> FloatArray:
-        return np.broadcast_to(np.asarray(self.mechanism.variance), self.values.shape)
-
-    def _blocks(self) -> Iterator[FloatArray]:
-        yield self.weights
-
-    def _draw_errors(self, reps: int, rng: np.random.Generator) -> FloatArray:
-        noise = self.mechanism.rvs((reps, self.values.size), rng=rng)
-        return np.asarray(np.asarray(noise, dtype=np.float64) @ self.weights.T)
+    def _shown(self) -> Shown:
+        facts = [("Published values", self.values.size), ("Error covered", ERROR_COVERED["noise"])]
+        return Shown("Linear functions of a hierarchy", facts, self.labels)
 
 
 _COVARIANCE_LIMIT = 5_000
@@ -215,30 +140,31 @@ _COVARIANCE_LIMIT = 5_000
 
 @dataclass(frozen=True, eq=False)
 class _UnitRows:
-    """The weights of the units of a fit on its values, made when they are asked for."""
+    """The weights of units of a fit on its values, made when they are asked for."""
 
     fit: HierarchyFit
+    units: NDArray[np.intp]
 
     def take(self, positions: NDArray[np.intp]) -> Any:
         """Return some rows, a sparse array."""
         from scipy import sparse
 
-        blocks = self.fit.weight_blocks(positions)
+        blocks = self.fit.weight_blocks(self.units[positions])
         return sparse.vstack(
             [sparse.csr_array(clean_weights(block)) for block in blocks], format="csr"
         )
 
     def apply(self, noises: FloatArray) -> FloatArray:
         """Return the errors that noises make."""
-        return self.fit.refit(noises.T).T
+        return self.fit.refit(noises.T).T[self.units]
 
     def variance(self) -> FloatArray:
         """Return the variance of each error."""
-        return self.fit.variance
+        return self.fit.variance[self.units]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class HierarchyEstimate(OverlappingEstimate):
+class HierarchyEstimate(OverlappingEstimate, Estimates):
     """Best linear unbiased estimates of all units; made by :func:`dpinfer.combine_hierarchy`.
 
     Examples
@@ -297,18 +223,7 @@ class HierarchyEstimate(OverlappingEstimate):
         return np.isfinite(self.variance)
 
     def refuse_unknown(self, positions: NDArray[np.intp] | None = None) -> None:
-        """Raise an error that names units that are not estimable, if there are any.
-
-        Parameters
-        ----------
-        positions : array of int, shape (k,), optional
-            Positions of the units to look at; by default all.
-
-        Raises
-        ------
-        NotEstimableError
-            If the values do not determine one of them.
-        """
+        """Raise NotEstimableError that names units that are not estimable, by default of all."""
         if self._fit.all_estimable:
             return
         lost = np.flatnonzero(~self.estimable)
@@ -326,17 +241,12 @@ class HierarchyEstimate(OverlappingEstimate):
         Parameters
         ----------
         units : list or array, optional
-            Labels, or positions where units have no labels; by default all.
+            Labels, or positions where units have no labels; by default all, at most 5,000.
 
         Returns
         -------
         array of float, shape (k, k), or DataFrame
             A DataFrame where units have labels.
-
-        Raises
-        ------
-        InvalidParameterError
-            If there are more than 5,000 units.
         """
         at, labels = self._chosen(units), self.hierarchy.labels
         if at.size > _COVARIANCE_LIMIT:
@@ -369,6 +279,8 @@ class HierarchyEstimate(OverlappingEstimate):
         NotEstimableError
             If a unit with a coefficient other than 0 is not estimable.
         """
+        from scipy.sparse import csr_array
+
         target = as_table(target, "target")
         matrix = checked_weights(target, self.hierarchy.labels, len(self.hierarchy), "target")
         rows = np.atleast_2d(matrix)
@@ -376,45 +288,35 @@ class HierarchyEstimate(OverlappingEstimate):
         self._fit.check_size(len(rows), "target must have fewer rows")
         labels = target.index if matrix.ndim == 2 and hasattr(target, "iloc") else None
         found = rows @ np.where(self.estimable, self._fit.estimates, 0.0)
+        weights, published = self._fit.weights(rows), self._fit.published
         return HierarchyFunctions(
             params=attach_labels(found if matrix.ndim == 2 else found[0], labels),
-            weights=self._fit.weights(rows),
+            weights=weights,
             values=self.values,
             mechanism=self.mechanism,
             labels=labels,
-            _published=self._fit.published,
+            _noisy=NoisyValues(
+                found,
+                published.noises,
+                labels=labels,
+                weights=csr_array(clean_weights(weights)),
+            ),
         )
 
     def weights(self, units: Any = None) -> FloatArray:
-        """Weights by which the estimates of some units combine the published values.
+        """Weights (k × m) by which the estimates of some units combine the published values.
 
         Parameters
         ----------
         units : list or array, optional
             Labels, or positions where units have no labels; by default all.
-
-        Returns
-        -------
-        array of float, shape (k, m)
-            A row for each of the k units, a column for each of the m values.
         """
         at = self._chosen(units)
         self._fit.check_size(at.size, "units must be fewer")
         return np.concatenate(list(self._fit.weight_blocks(at)))
 
     def noise(self, unit: Any) -> WeightedSum:
-        """Return the law of the error of the estimate of one unit.
-
-        Parameters
-        ----------
-        unit : label or int
-            The label of the unit, or its position where units have no labels.
-
-        Returns
-        -------
-        WeightedSum
-            The law of estimate minus confidential value.
-        """
+        """Return the law of estimate minus confidential value of one unit, by label or position."""
         return self._fit.noise(self.weights([unit])[0])
 
     def conf_int(
@@ -452,11 +354,6 @@ class HierarchyEstimate(OverlappingEstimate):
         Intervals
             One interval a unit; unpacks as ``lower, upper``.
 
-        Raises
-        ------
-        InvalidParameterError
-            If an argument is outside what is allowed.
-
         Notes
         -----
         More than 20 different laws are found at once from their characteristic functions, in one
@@ -482,82 +379,64 @@ class HierarchyEstimate(OverlappingEstimate):
             self._fit.check_size(
                 at.size, "units must be fewer, or method 'asymptotic', for intervals:"
             )
-        found = self._fit.pivots(at).intervals(
-            self._fit.estimates[at],
+        found = pivot_intervals(
+            self._noisy(at, labels),
+            np.abs(self._fit.estimates[at]) + np.abs(self.values).max(),
             alpha=alpha,
             method=chosen,
             simultaneous=simultaneous,
             reps=reps,
             rng=rng,
-            labels=labels,
         )
         if chosen != "asymptotic" or self._fit.is_gaussian:
             return found
         return replace(found, notes=(*found.notes, NORMAL_NOTE))
 
     def __noisy__(self) -> NoisyValues:
-        self.refuse_unknown()
-        fit = self._fit
-        rows, held = _UnitRows(fit), len(self) * fit.values.size <= HELD
+        x = self._noisy(self._chosen(None), self.hierarchy.labels)
+        if len(self) * self.values.size > HELD:
+            return x
+        rows = x._rows(np.arange(len(self)))
+        return NoisyValues(x.values, x.noises, labels=x.labels, weights=rows)
+
+    def _noisy(self, at: NDArray[np.intp], labels: pd.Index | None) -> NoisyValues:
+        """Return units as noisy values whose weights are made when they are asked for."""
         return NoisyValues(
-            np.array(fit.estimates),
-            fit.published.noises,
-            labels=self.hierarchy.labels,
-            weights=rows.take(np.arange(len(self))) if held else rows,
+            self._fit.estimates[at],
+            self._fit.published.noises,
+            labels=labels,
+            weights=_UnitRows(self._fit, at),
         )
 
     def published_half_widths(self, alpha: float = 0.05) -> FloatArray:
-        """Half-widths of exact intervals from what was published of each unit alone, shape (n,).
+        """Half-widths of exact intervals of level 1 - alpha from the own value of each unit alone.
 
-        Parameters
-        ----------
-        alpha : float, default 0.05
-            One minus the confidence level, in (0, 1).
-
-        Returns
-        -------
-        array of float, shape (n,)
-            Quantiles of the noise; NaN where not one value of the unit was published.
+        An array of shape (n,); NaN where not one value of the unit was published.
         """
         places = self.hierarchy.tree.place_of(np.arange(len(self)))
         return self._fit.laws.own.isf(places, 0.5 * check_alpha(alpha))
 
     def simulate_errors(self, reps: int, *, rng: RNG = None) -> FloatArray:
-        """Draw joint errors of the estimates of all units from the law of the noise.
+        """Draw ``reps`` joint errors, estimates minus confidential values, of all units.
 
-        Parameters
-        ----------
-        reps : int
-            Number of draws.
-        rng : None, int or numpy.random.Generator, optional
-            Source of randomness.
-
-        Returns
-        -------
-        array of float, shape (reps, n)
-            Errors: estimate minus confidential value; NaN for units that are not estimable.
+        An array of shape (reps, n); NaN for units that are not estimable.
         """
         errors = self._fit.draw_errors(check_reps(reps), check_rng(rng))
         errors[:, ~self.estimable] = np.nan
         return errors
 
     def disagreements(self, most: int = 10) -> pd.DataFrame:
-        """Return the values that differ most from the estimates, in their standard errors.
-
-        Parameters
-        ----------
-        most : int, default 10
-            How many.
+        """Return the ``most`` values that differ most from the estimates.
 
         Returns
         -------
         DataFrame
             A row a value, under the label of its unit: ``published``, ``estimate``, ``residual``,
-            the ``std_err`` of the residual, ``z``, the largest first, and the two-sided ``pvalue``
-            by the law of the residual; values that no other bears on are left out.
-            ``attrs["values"]`` is the number of values compared, by which to judge a p-value that
-            was sought out; ``attrs["method"]`` is "exact", or "bound" where some of the p-values
-            are upper bounds, as exact ones would take more than about 20 seconds.
+            its ``std_err``, ``z``, the largest first, and the two-sided ``pvalue`` by the law of
+            the residual; values that no other bears on are left out. ``attrs["values"]`` is the
+            number of values compared, by which to judge a p-value that was sought out;
+            ``attrs["method"]`` is "exact", or "bound" where some of the p-values are upper bounds,
+            as exact ones would take more than about 20 seconds.
         """
         return disagreements(self._fit, most)
 
@@ -594,75 +473,25 @@ class HierarchyEstimate(OverlappingEstimate):
         """
         return parent_tests(self._fit)
 
-    def summary_frame(
-        self, alpha: float = 0.05, method: Method | ManyMethod = "exact"
-    ) -> pd.DataFrame:
-        """Return estimates, standard errors and intervals as a DataFrame, a row for each unit.
-
-        Parameters
-        ----------
-        alpha, method
-            As for :meth:`conf_int`.
-
-        Returns
-        -------
-        DataFrame
-            Columns ``estimate``, ``std_err``, ``ci_lower``, ``ci_upper``, ``published`` and
-            ``published_std_err``: what was published of the unit itself, merged by inverse
-            variance where it was published several times, NaN where it was not. ``attrs`` holds
-            ``alpha``, ``method``, ``uncertainty`` and ``simultaneous``.
-        """
-        return self._frame(self.conf_int(alpha, method))
-
-    def _frame(self, intervals: Intervals) -> pd.DataFrame:
-        frame = estimates_frame(intervals, self.bse)
-        variance = self._fit.measured_variance
-        merged = self._fit.measured.merged(self.values)
-        add_published(frame, np.isfinite(variance), merged, variance)
-        return frame
-
-    def summary(self, alpha: float = 0.05, method: Method | ManyMethod = "exact") -> str:
-        """Return :meth:`summary_frame` as a plain-text table.
-
-        Parameters
-        ----------
-        alpha, method
-            As for :meth:`conf_int`.
-
-        Returns
-        -------
-        str
-            The table, which says which error the intervals cover.
-        """
-        intervals = self.conf_int(alpha, method)
-        frame = self._frame(intervals)
-        facts = [
-            ("Method", "best linear unbiased"),
-            ("Intervals", f"{1 - alpha:.6g}, {frame.attrs['method']}"),
-            ("Units", len(self)),
-            ("Published values", self.values.size),
-            ("Error covered", ERROR_COVERED["noise"]),
-        ]
-        index = self.hierarchy.labels
-        return summary_table(
-            "Combined estimates of a hierarchy",
-            facts,
-            frame,
-            index=index,
-            notes=(UNBIASED, *intervals.notes),
-        )
-
     def __len__(self) -> int:
         return len(self.hierarchy)
 
     def __repr__(self) -> str:
         return f"HierarchyEstimate({len(self)} units from {self.values.size} values)"
 
-    def __str__(self) -> str:
-        return self.summary()
+    def _overlap(self) -> Overlap:
+        return overlap(self._fit)
 
-    def _overlap(self) -> HierarchyDisagreement:
-        return HierarchyDisagreement(self._fit)
+    def _shown(self) -> Shown:
+        variance = self._fit.measured_variance
+        merged = self._fit.measured.merged(self.values)
+        facts = [
+            ("Units", len(self)),
+            ("Published values", self.values.size),
+            ("Error covered", ERROR_COVERED["noise"]),
+        ]
+        published = (np.isfinite(variance), merged, variance)
+        return Shown("Combined estimates of a hierarchy", facts, self.hierarchy.labels, published)
 
     def _chosen(self, units: Any) -> NDArray[np.intp]:
         """Positions of units, all of them estimable; by default all."""
@@ -678,16 +507,15 @@ class HierarchyEstimate(OverlappingEstimate):
 _CONTRADICTION = 1e-9
 """Difference, relative to the size of the values, up to which exact values agree."""
 
-_LARGEST = 1e100
-_SMALLEST = 1e-100
-"""Beyond these, sums and quotients of values and variances leave the range of float64."""
+_LARGEST, _SMALLEST = 1e100, 1e-100
+"""Beyond these, sums and quotients of variances leave the range of float64."""
 
 
 def combine_hierarchy(
     values: Any,
     parent: Any = None,
     *,
-    mechanism: Mechanism,
+    mechanism: Mechanism | None = None,
     units: Any = None,
     not_exhausted: Any = (),
     unestimable: str = "raise",
@@ -696,15 +524,16 @@ def combine_hierarchy(
 
     Parameters
     ----------
-    values : Series, or array of float, shape (m,)
-        Published values. A Series has the labels of the units that its values measure: units may
-        be missing, or be there several times. An array has a value for each unit, or for each of
-        ``units``. A frame of polars or pyarrow has labels in the columns that hold no numbers.
+    values : Release, NoisyValues, Series, or array of float, shape (m,)
+        Published values. Labels are those of the units that they measure: units may be missing,
+        or, in a Series, be there several times. Without labels there is a value for each unit, or
+        for each of ``units``. A frame of polars or pyarrow has labels in the columns that hold no
+        numbers.
     parent : Hierarchy, Series, mapping, or array of int, shape (n,)
         The hierarchy, or the parent of each unit, as :class:`~dpinfer.queries.Hierarchy` takes it.
     mechanism : NoiseLaw or sequence of NoiseLaw
-        The law of the noise: one for all values, or one for each. ``Exact()`` for values that were
-        published without noise.
+        The law of the noise: one for all values, or one for each; ``Exact()`` for values published
+        without noise. Left out where ``values`` carry their own.
     units : list or array, optional
         The unit that each value measures: labels, or positions where units have no labels.
     not_exhausted : label, iterable of labels, or True; default ()
@@ -766,17 +595,17 @@ def combine_hierarchy(
     dtype: float64
     """
     hierarchy = _as_hierarchy(parent, not_exhausted)
-    array, unit = _placed_values(values, units, hierarchy)
-    noise = as_noise(mechanism, array.size)
-    warn_of_rounding(array, noise, "values")
-    variance = _variances(noise, array.size)
+    published, unit = _placed_values(values, mechanism, units, hierarchy)
+    noise, array = published.marginal, published.values
+    # a law gives out a new array each time, or none that could be written into
+    variance = np.asarray(noise.variance, dtype=np.float64)
+    if not (variance.flags.writeable and variance.shape):
+        variance = np.full(array.size, variance)
     check_variance(variance)
     measured, merged = Measured.of(unit, variance, len(hierarchy))
     measured.refuse_contradiction(array, variance, hierarchy)
     gains = Gains.of(hierarchy.tree, in_tree(hierarchy, merged, np.inf), overwrite=True)
-    fit = HierarchyFit(
-        hierarchy=hierarchy, values=array, mechanism=noise, measured=measured, gains=gains
-    )
+    fit = HierarchyFit(hierarchy=hierarchy, published=published, measured=measured, gains=gains)
     _refuse_contradiction(fit)
     found = HierarchyEstimate(_fit=fit)
     if check_option(unestimable, "unestimable", ("raise", "nan")) == "raise":
@@ -800,29 +629,39 @@ def _as_hierarchy(parent: Any, not_exhausted: Any) -> Hierarchy:
 
 
 def _placed_values(
-    values: Any, units: Any, hierarchy: Hierarchy
-) -> tuple[FloatArray, NDArray[np.intp] | None]:
-    """Return the values, and the position of the unit of each; None where they are in order."""
-    array, labels = split_labels(values, "values", ge=-_LARGEST, le=_LARGEST)
-    if array.ndim != 1:
-        raise InvalidParameterError(f"values must be one-dimensional, got shape {array.shape}")
+    values: Any, mechanism: Mechanism | None, units: Any, hierarchy: Hierarchy
+) -> tuple[NoisyValues, NDArray[np.intp] | None]:
+    """Return noisy values, and the position of the unit of each; None where they are in order."""
+    if hasattr(values, "__noisy__"):
+        x = own_values(noisy(values, mechanism=mechanism, name="values"), "combine_hierarchy")
+        labels, shape, noises = x.labels, x.shape, x.noises
+    else:
+        array, labels = split_labels(values, "values", ge=-LARGEST_VALUE, le=LARGEST_VALUE)
+        # a unit may have several values
+        own = labels if labels is not None and labels.is_unique else None
+        x = noisy(array, labels=own, mechanism=mechanism, name="values")
+        law, shape = own_values(x, "combine_hierarchy").noises.law, array.shape
+        noises = Noises(law, len(x), [(Origin(x.values), None, len(x))])
+    if len(shape) != 1:
+        raise InvalidParameterError(f"values must be one-dimensional, got shape {shape}")
+    published = NoisyValues(x.values, noises)
     if units is None and labels is not None and hierarchy.labels is not None:
         if labels.equals(hierarchy.labels):
-            return array, None
+            return published, None
         units = labels
     if units is None:
-        check_length(array, "values", len(hierarchy), "units in the hierarchy")
-        return array, None
+        check_length(x.values, "values", len(hierarchy), "units in the hierarchy")
+        return published, None
     at = hierarchy.positions(units, "values" if units is labels else "units")
-    check_length(at, "units", array.size, "values")
-    return array, at
+    check_length(at, "units", len(x), "values")
+    return published, at
 
 
-def _variances(noise: NoiseLaw, size: int) -> FloatArray:
-    """Return the variance of the noise of each value, in an array that may be written into."""
-    # a law gives out a new array each time, or none that could be written into
-    found = np.asarray(noise.variance, dtype=np.float64)
-    return found if found.flags.writeable and found.shape else np.full(size, found)
+def own_values(x: NoisyValues, who: str) -> NoisyValues:
+    """Return values with independent errors over one noise each, in their order."""
+    x.need(independent=True, unruled=True, who=who)
+    noises = x.own_noises() if x.weights is None else Noises(x.marginal, len(x))
+    return NoisyValues(x.values, noises, shape=x.shape, labels=x.labels, name=x.name)
 
 
 def check_variance(variance: FloatArray) -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -38,8 +37,13 @@ from dpinfer.estimation._marginals_input import (
 from dpinfer.estimation._table_fit import CellRows, MarginalsFit, problem
 from dpinfer.estimation._tree.tables import CellTables, PlacedMarginal, chunk_rows, summed_to
 from dpinfer.estimation.combined import UNBIASED, estimates_frame, summary_table
-from dpinfer.estimation.consistency import CHECKED, OverlappingEstimate, disagreement_frame
-from dpinfer.estimation.hierarchy import check_variance
+from dpinfer.estimation.consistency import (
+    CHECKED,
+    Overlap,
+    OverlappingEstimate,
+    disagreement_frame,
+)
+from dpinfer.estimation.hierarchy import check_variance, own_values
 from dpinfer.estimation.pivots import ManyErrors, ManyMethod
 from dpinfer.estimation.targets import checked_weights
 from dpinfer.mechanisms.independent import IndependentNoise, Mechanism, as_noise, groups
@@ -47,6 +51,8 @@ from dpinfer.mechanisms.law import NoiseLaw, refuse_dependent
 from dpinfer.mechanisms.rounded import warn_of_rounding
 from dpinfer.queries.domain import SUMMED, Domain, check_domain
 from dpinfer.queries.hierarchy import Hierarchy, Tree
+from dpinfer.releases.coerce import noisy
+from dpinfer.releases.noises import Noises
 from dpinfer.releases.values import HELD, NoisyValues
 from dpinfer.results.intervals import ERROR_COVERED, Intervals
 from dpinfer.results.labels import attach_labels
@@ -62,6 +68,8 @@ if TYPE_CHECKING:
 class TableContrast:
     """Estimates of linear functions of a table; made by :meth:`MarginalsEstimate.contrast`.
 
+    Functions that take noisy values take them, where all values are in memory.
+
     Attributes
     ----------
     estimate : float, array of float, shape (k,), or Series
@@ -76,57 +84,26 @@ class TableContrast:
     std_err: Any
     labels: pd.Index | None = None
     _errors: ManyErrors
+    _weights: Callable[[], Any]
+    _noises: Callable[[], Noises]
 
     def conf_int(self, alpha: float = 0.05, method: ManyMethod = "exact") -> Intervals:
-        """Confidence intervals for the confidential values of the functions.
-
-        Parameters
-        ----------
-        alpha, method
-            As for :meth:`MarginalsEstimate.conf_int`.
-
-        Returns
-        -------
-        Intervals
-            One interval a function; unpacks as ``lower, upper``.
-        """
+        """Confidence intervals, as :meth:`MarginalsEstimate.conf_int`, one for each function."""
         estimate = np.asarray(self.estimate)
         number = np.arange(estimate.size).reshape(estimate.shape)
         return self._errors.intervals(estimate, number, alpha, method, self.labels)
 
-
-def contrast_of(
-    fit: MarginalsFit, unit: Any, coefficients: Any, names: Names, *, refuse: bool
-) -> TableContrast:
-    """Estimate functions of the cells of a marginal of one unit."""
-    schema, hierarchy = fit.schema, fit.hierarchy
-    at = hierarchy.positions([unit], "unit")
-    shape = schema.shape(names)
-    if is_foreign(coefficients):
-        coefficients = by_cell(coefficients, names, schema, "coefficients")
-    if not (hasattr(coefficients, "iloc") or isinstance(coefficients, Mapping)):
-        coefficients = check_array(coefficients, "coefficients")
-        coefficients = coefficients.ravel() if coefficients.shape == shape else coefficients
-    matrix = checked_weights(coefficients, schema.cells(names), prod(shape), "coefficients")
-    rows = np.ascontiguousarray(schema.inward(matrix.reshape((-1, *shape)), names))
-    place = int(hierarchy.tree.place_of(at)[0])
-    estimate, variance = fit.contrast(names, place, rows)
-    lost = np.isinf(variance)
-    if lost.any():
-        if refuse:
-            raise NotEstimableError(
-                f"the values do not determine function {int(np.argmax(lost))} of the cells of "
-                f"{hierarchy.names(at)}"
-            )
-        estimate[lost] = np.nan
-    several = matrix.ndim == 2
-    labels = coefficients.index if several and hasattr(coefficients, "iloc") else None
-    return TableContrast(
-        estimate=attach_labels(estimate if several else estimate[0], labels),
-        std_err=attach_labels(np.sqrt(variance if several else variance[0]), labels),
-        labels=labels,
-        _errors=fit.laws.functions(names, place, rows, np.sqrt(variance)),
-    )
+    def __noisy__(self) -> NoisyValues:
+        found = np.asarray(self.estimate, dtype=np.float64)
+        if np.isnan(found).any():
+            raise NotEstimableError("the values do not determine all functions of the table")
+        return NoisyValues(
+            np.array(np.atleast_1d(found)),
+            self._noises(),
+            shape=found.shape,
+            labels=self.labels,
+            weights=self._weights(),
+        )
 
 
 # Whether the values of tables agree as well as their noise says, and which agree least.
@@ -136,70 +113,55 @@ _WHOLE_LIMIT = 4_000_000
 """Values up to which two sums of squares could be equal, so that their rounding counts."""
 
 
-@dataclass(frozen=True, eq=False)
-class TableDisagreement:
-    """The statistic Q = Σ (y - x̂)²/v of all values of the tables of a hierarchy."""
+def overlap(fit: MarginalsFit) -> Overlap:
+    """Return Q = Σ (y - x̂)²/v of all values of the tables of a hierarchy."""
+    # the law of the noise, once for all cells of a marginal in a unit
+    stops = np.cumsum([len(one.values) for one in fit.read])
+    parts = [
+        (law, stop - len(one.values) + cells)
+        for one, stop in zip(fit.read, stops, strict=True)
+        for law, cells in groups(one.law, len(one.values))
+    ]
+    return Overlap(
+        degrees=fit.degrees,
+        mechanism=IndependentNoise.from_groups(parts, int(stops[-1])),
+        size=fit.values,
+        observed=lambda: _observed(fit),
+        draw=lambda size, rng: _drawn(fit, size, rng),
+    )
 
-    fit: MarginalsFit
 
-    @property
-    def degrees(self) -> int:
-        """Number of noisy values beyond those needed to determine the others."""
-        return self.fit.degrees
+def _observed(fit: MarginalsFit) -> FloatArray:
+    """Q of the published values.
 
-    @cached_property
-    def mechanism(self) -> NoiseLaw:
-        """The law of the noise, once for all cells of a marginal in a unit."""
-        read = self.fit.read
-        stops = np.cumsum([len(one.values) for one in read])
-        parts = [
-            (law, stop - len(one.values) + cells)
-            for one, stop in zip(read, stops, strict=True)
-            for law, cells in groups(one.law, len(one.values))
-        ]
-        return IndependentNoise.from_groups(parts, int(stops[-1]))
+    From few values, whole numbers that add up are taken off first, so that the size of the
+    confidential values does not make for rounding errors.
+    """
+    tree = fit.hierarchy.tree
+    if fit.values > _WHOLE_LIMIT:
+        return np.asarray(_squares(fit, fit.placed, fit.solution.tables).sum())
+    whole = np.rint(fit.solution.tables.at(slice(None)))
+    if fit.zeros is not None:
+        whole[_and_below(tree, fit.zeros)] = 0.0
+    for families in reversed(tree.families):
+        children = whole[families.children]
+        whole[families.parents] = np.add.reduceat(children, families.starts, axis=0)
+    changed = []
+    for one, read in zip(fit.placed, fit.read, strict=True):
+        part = summed_to(fit.axes, one.kept, fit.schema.matrix(read.names), whole)
+        changed.append(replace(one, values=one.at(slice(None)) - part, row=None))
+    solved = problem(fit.schema, fit.read, tuple(changed), fit.zeros).solve(tree)
+    return np.asarray(_squares(fit, tuple(changed), solved.tables).sum())
 
-    @property
-    def size(self) -> int:
-        """Number of values."""
-        return self.fit.values
 
-    def observed(self) -> FloatArray:
-        """Q of the published values.
-
-        From few values, whole numbers that add up are taken off first, so that the size of the
-        confidential values does not make for rounding errors.
-        """
-        fit, tree = self.fit, self.fit.hierarchy.tree
-        if self.size > _WHOLE_LIMIT:
-            return np.asarray(_squares(fit, fit.placed, fit.solution.tables).sum())
-        axes = fit.axes
-        whole = np.rint(fit.solution.tables.at(slice(None)))
-        if fit.zeros is not None:
-            whole[_and_below(tree, fit.zeros)] = 0.0
-        for families in reversed(tree.families):
-            children = whole[families.children]
-            whole[families.parents] = np.add.reduceat(children, families.starts, axis=0)
-        changed = []
-        for one, read in zip(fit.placed, fit.read, strict=True):
-            part = summed_to(axes, one.kept, fit.schema.matrix(read.names), whole)
-            less = one.at(slice(None)) - part
-            changed.append(replace(one, values=less, row=None))
-        solved = problem(fit.schema, fit.read, tuple(changed), fit.zeros).solve(tree)
-        return np.asarray(_squares(fit, tuple(changed), solved.tables).sum())
-
-    def draw(self, size: int, rng: np.random.Generator) -> FloatArray:
-        """Draw that many replicates of Q: the confidential values drop out.
-
-        They are estimated at once, as tables on so many copies of the tree.
-        """
-        drawn = []
-        for read in self.fit.read:
-            rows, cells = len(read.values), read.values.shape[1:]
-            drawn.append(np.moveaxis(read.law.rvs((size, *cells, rows), rng=rng), -1, 1))
-        placed, solved, copy = self.fit.copies(drawn)
-        squares = _squares(self.fit, placed, solved.tables)
-        return np.bincount(copy, squares, size).astype(np.float64)
+def _drawn(fit: MarginalsFit, size: int, rng: np.random.Generator) -> FloatArray:
+    """Draw so many replicates of Q, estimated at once, as tables on so many copies of the tree."""
+    drawn = []
+    for read in fit.read:
+        rows, cells = len(read.values), read.values.shape[1:]
+        drawn.append(np.moveaxis(read.law.rvs((size, *cells, rows), rng=rng), -1, 1))
+    placed, solved, copy = fit.copies(drawn)
+    return np.bincount(copy, _squares(fit, placed, solved.tables), size).astype(np.float64)
 
 
 def _and_below(tree: Tree, zeros: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -236,33 +198,10 @@ def _residuals(
                 yield number, rows, one.at(rows) - tables.marginal(one.kept, matrix, rows)
 
 
-@dataclass(frozen=True, eq=False)
-class _Worst:
-    """Residuals of values with the largest scores."""
-
-    z: FloatArray
-    place: NDArray[np.intp]
-    marginal: NDArray[np.intp]
-    cell: NDArray[np.intp]
-    residual: FloatArray
-    published: FloatArray
-    std_err: FloatArray
-
-    def most(self, other: _Worst, most: int) -> _Worst:
-        """Return the largest of two."""
-        joined = {
-            name: np.concatenate([getattr(self, name), getattr(other, name)])
-            for name in self.__dataclass_fields__
-        }
-        order = np.argsort(-np.abs(joined["z"]), kind="stable")[:most]
-        return _Worst(**{name: column[order] for name, column in joined.items()})
-
-
 def disagreements(fit: MarginalsFit, most: int) -> pd.DataFrame:
     """Return the values that differ most from the estimates."""
     most = check_integer(most, "most", ge=1)
-    empty, none = np.empty(0), np.empty(0, dtype=np.intp)
-    worst = _Worst(empty, none, none, none, empty, empty, empty)
+    found: list[tuple[NDArray[Any], ...]] = []
     compared = 0
     for number, rows, residuals in _residuals(fit, fit.placed, fit.solution.tables):
         one, names = fit.placed[number], fit.read[number].names
@@ -284,42 +223,48 @@ def disagreements(fit: MarginalsFit, most: int) -> pd.DataFrame:
             top = np.argpartition(-flat, most - 1)[:most]
         top = top[flat[top] >= 0.0]
         place, cell = np.divmod(top, residuals[0].size)
-        found = _Worst(
-            z=score.ravel()[top],
-            place=rows.start + place,
-            marginal=np.full(top.size, number),
-            cell=cell,
-            residual=residuals.ravel()[top],
-            published=one.at(rows).ravel()[top].astype(np.float64),
-            std_err=scale.ravel()[top // cells],
+        found.append(
+            (
+                score.ravel()[top],
+                rows.start + place,
+                np.full(top.size, number),
+                cell,
+                residuals.ravel()[top],
+                one.at(rows).ravel()[top].astype(np.float64),
+                scale.ravel()[top // cells],
+            )
         )
-        worst = worst.most(found, most)
+        # the largest so far
+        columns = [np.concatenate(column) for column in zip(*found, strict=True)]
+        order = np.argsort(-np.abs(columns[0]), kind="stable")[:most]
+        found = [tuple(column[order] for column in columns)]
+    empty, none = np.empty(0), np.empty(0, dtype=np.intp)
+    worst = found[0] if found else (empty, none, none, none, empty, empty, empty)
     return _frame(fit, worst, compared)
 
 
-def _frame(fit: MarginalsFit, worst: _Worst, compared: int) -> pd.DataFrame:
+def _frame(fit: MarginalsFit, worst: tuple[NDArray[Any], ...], compared: int) -> pd.DataFrame:
     import pandas as pd
 
+    score, place, marginal, cell, residual, published, std_err = worst
     order, labels = fit.hierarchy.tree.order, fit.hierarchy.labels
-    unit = worst.place if order is None else order[worst.place]
+    unit = place if order is None else order[place]
     units: Any = unit if labels is None else labels[unit]
     index = pd.Index(units, name="unit", tupleize_cols=False)
     names = [*fit.schema.domain.attributes, *fit.schema.groupings]
     parts = {name: np.full(unit.size, SUMMED, dtype=object) for name in names}
-    for row, (number, cell) in enumerate(zip(worst.marginal, worst.cell, strict=True)):
-        for name, level in fit.schema.levels_at(fit.read[number].names, int(cell)).items():
+    for row, (number, at) in enumerate(zip(marginal, cell, strict=True)):
+        for name, level in fit.schema.levels_at(fit.read[number].names, int(at)).items():
             parts[name][row] = level
     if names:
         index = pd.MultiIndex.from_arrays([index, *parts.values()], names=["unit", *names])
-    pvalue, method = fit.laws.pvalues(
-        worst.marginal, worst.place, worst.cell, worst.residual, worst.std_err
-    )
+    pvalue, method = fit.laws.pvalues(marginal, place, cell, residual, std_err)
     return disagreement_frame(
-        worst.published,
-        worst.published - worst.residual,
-        worst.residual,
-        worst.std_err,
-        worst.z,
+        published,
+        published - residual,
+        residual,
+        std_err,
+        score,
         pvalue,
         index=index,
         method=method,
@@ -389,23 +334,10 @@ class MarginalsEstimate(OverlappingEstimate):
         return self._labelled(self._estimates(names, at), names, at)
 
     def marginal_variance(self, attributes: Any = (), units: Any = None) -> Any:
-        """Return variances due to the noise of the estimates of a marginal.
+        """Variances due to the noise of the estimates of a marginal, in the form of these.
 
-        Parameters
-        ----------
-        attributes, units
-            As for :meth:`marginal`.
-
-        Returns
-        -------
-        array of float, shape (k, levels of each attribute), DataFrame or Series
-            In the form of :meth:`marginal`. Those of an array share memory where they are equal,
-            so they are read-only.
-
-        Raises
-        ------
-        NotEstimableError
-            As :meth:`marginal`; with ``unestimable="nan"`` they are infinite instead.
+        The arguments are those of :meth:`marginal`. Where it gives NaN, they are infinite. Those of
+        an array share memory where they are equal, so they are read-only.
 
         Notes
         -----
@@ -418,40 +350,16 @@ class MarginalsEstimate(OverlappingEstimate):
         return self._labelled(self._fit.spread(self._variance(names, at), names), names, at)
 
     def marginal_bse(self, attributes: Any = (), units: Any = None) -> Any:
-        """Return standard errors due to the noise of the estimates of a marginal.
-
-        Parameters
-        ----------
-        attributes, units
-            As for :meth:`marginal`.
-
-        Returns
-        -------
-        array of float, shape (k, levels of each attribute), DataFrame or Series
-            The square roots of :meth:`marginal_variance`, in the same form.
-
-        Raises
-        ------
-        NotEstimableError
-            As :meth:`marginal`; with ``unestimable="nan"`` they are infinite instead.
-        """
+        """Return the square roots of :meth:`marginal_variance`, the standard errors."""
         names, at = self._chosen(attributes, units)
         return self._labelled(
             self._fit.spread(np.sqrt(self._variance(names, at)), names), names, at
         )
 
     def table(self, unit: Any) -> Any:
-        """Estimates of all cells of one unit.
+        """Estimates of all cells of one unit, given by label or position.
 
-        Parameters
-        ----------
-        unit : label or int
-            The label of the unit, or its position where units have no labels.
-
-        Returns
-        -------
-        array of float, shape of the domain, or Series
-            A Series labelled by cell where units have labels.
+        An array with the shape of the domain; where units have labels, a Series by cell.
         """
         at = self.hierarchy.positions([unit], "unit")
         found = self._estimates(self.domain.attributes, at)[0]
@@ -483,9 +391,37 @@ class MarginalsEstimate(OverlappingEstimate):
         NotEstimableError
             If the values do not determine a function.
         """
-        every = self.domain.attributes
-        names = every if attributes is None else self._schema.check_names(attributes)
-        return contrast_of(self._fit, unit, coefficients, names, refuse=self._refuse)
+        fit, schema, refuse = self._fit, self._schema, self._refuse
+        names = self.domain.attributes if attributes is None else schema.check_names(attributes)
+        at = self.hierarchy.positions([unit], "unit")
+        shape = schema.shape(names)
+        if is_foreign(coefficients):
+            coefficients = by_cell(coefficients, names, schema, "coefficients")
+        if not (hasattr(coefficients, "iloc") or isinstance(coefficients, Mapping)):
+            coefficients = check_array(coefficients, "coefficients")
+            coefficients = coefficients.ravel() if coefficients.shape == shape else coefficients
+        matrix = checked_weights(coefficients, schema.cells(names), prod(shape), "coefficients")
+        rows = np.ascontiguousarray(schema.inward(matrix.reshape((-1, *shape)), names))
+        place = int(self.hierarchy.tree.place_of(at)[0])
+        estimate, variance = fit.contrast(names, place, rows)
+        lost = np.isinf(variance)
+        if lost.any():
+            if refuse:
+                raise NotEstimableError(
+                    f"the values do not determine function {int(np.argmax(lost))} of the cells of "
+                    f"{self.hierarchy.names(at)}"
+                )
+            estimate[lost] = np.nan
+        several = matrix.ndim == 2
+        labels = coefficients.index if several and hasattr(coefficients, "iloc") else None
+        return TableContrast(
+            estimate=attach_labels(estimate if several else estimate[0], labels),
+            std_err=attach_labels(np.sqrt(variance if several else variance[0]), labels),
+            labels=labels,
+            _errors=fit.laws.functions(names, place, rows, np.sqrt(variance)),
+            _weights=lambda: fit.weights(names, int(at[0]), rows),
+            _noises=lambda: fit.noises,
+        )
 
     def conf_int(
         self,
@@ -561,23 +497,15 @@ class MarginalsEstimate(OverlappingEstimate):
         )
 
     def disagreements(self, most: int = 10) -> pd.DataFrame:
-        """Return the values that differ most from the estimates, in their standard errors.
-
-        Parameters
-        ----------
-        most : int, default 10
-            How many.
+        """Return the ``most`` values that differ most from the estimates.
 
         Returns
         -------
         DataFrame
             A row a value, labelled by unit and by the level of each attribute, ``"*"`` where its
-            marginal sums over it: ``published``, ``estimate``, ``residual``, the ``std_err`` of
-            the residual, ``z``, the largest first, and the two-sided ``pvalue`` by the law of the
-            residual; values that no other bears on are left out. ``attrs["values"]`` is the number
-            of values compared, by which to judge a p-value that was sought out;
-            ``attrs["method"]`` is "exact", or "bound" where some of the p-values are upper bounds:
-            beyond about 20 seconds, and for tables with groupings or zeros.
+            marginal sums over it, with the columns and ``attrs`` of
+            :meth:`HierarchyEstimate.disagreements`; p-values are bounds for tables with groupings
+            or zeros.
         """
         return disagreements(self._fit, most)
 
@@ -590,16 +518,9 @@ class MarginalsEstimate(OverlappingEstimate):
     ) -> pd.DataFrame:
         """Return estimates, standard errors and intervals as a DataFrame, a row for each cell.
 
-        Parameters
-        ----------
-        attributes, units, alpha, method
-            As for :meth:`conf_int`.
-
-        Returns
-        -------
-        DataFrame
-            Columns ``estimate``, ``std_err``, ``ci_lower`` and ``ci_upper``, labelled by unit and
-            levels. ``attrs`` holds ``alpha``, ``method``, ``uncertainty`` and ``simultaneous``.
+        The arguments are those of :meth:`conf_int`. The columns are ``estimate``, ``std_err``,
+        ``ci_lower`` and ``ci_upper``, labelled by unit and levels; ``attrs`` holds ``alpha``,
+        ``method``, ``uncertainty`` and ``simultaneous``.
         """
         return self._frame(attributes, units, alpha, method)[0]
 
@@ -624,18 +545,7 @@ class MarginalsEstimate(OverlappingEstimate):
         alpha: float = 0.05,
         method: ManyMethod = "exact",
     ) -> str:
-        """Return :meth:`summary_frame` as a plain-text table.
-
-        Parameters
-        ----------
-        attributes, units, alpha, method
-            As for :meth:`conf_int`.
-
-        Returns
-        -------
-        str
-            The table, which says which error the intervals cover.
-        """
+        """Return :meth:`summary_frame` as a plain-text table that says which error it covers."""
         frame, notes = self._frame(attributes, units, alpha, method)
         facts = [
             ("Method", "best linear unbiased"),
@@ -660,8 +570,8 @@ class MarginalsEstimate(OverlappingEstimate):
     def __str__(self) -> str:
         return self.summary()
 
-    def _overlap(self) -> TableDisagreement:
-        return TableDisagreement(self._fit)
+    def _overlap(self) -> Overlap:
+        return overlap(self._fit)
 
     @property
     def _schema(self) -> TableSchema:
@@ -710,8 +620,7 @@ class MarginalsEstimate(OverlappingEstimate):
         return labelled(found, self.hierarchy, self._schema, names, at)
 
 
-_CELLS_LIMIT = 2**35
-"""Cells up to which the tables of all units are formed (256 GiB of float64)."""
+_CELLS_LIMIT = 2**35  # cells up to which the tables of all units are formed (256 GiB of float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -722,15 +631,16 @@ class NoisyMarginal:
     ----------
     attributes : str or sequence of str
         Names of the attributes kept, or of groupings of them; ``()`` for the total.
-    values : array of numbers, shape (m, levels of each attribute), DataFrame or Series
+    values : array of numbers, shape (m, levels of each attribute), DataFrame, Series or Release
         The values of m units, the axes in the order of ``attributes``. A DataFrame has a row for
         each unit and a column for each cell, under its level, or the tuple of its levels. A Series
         has the labels (unit, level, ...), or units alone for the total. A frame of polars or
         pyarrow has units, and in long form levels, in columns before those of values, the latter
-        named after the attributes. Arrays are not copied.
-    mechanism : NoiseLaw or sequence of NoiseLaw
+        named after the attributes. A Release, or noisy values, have the labels of a Series, or the
+        shape of an array. Arrays are not copied.
+    mechanism : NoiseLaw or sequence of NoiseLaw, optional
         The law of the noise of each cell: one for all units, or one for each of the m units.
-        ``Exact()`` for what was published without noise.
+        ``Exact()`` for what was published without noise. Left out where ``values`` carry their own.
     units : list or array, optional
         The units that the rows of an array belong to, each once: labels, or positions where units
         have no labels. By default all units in order. Units that are not there were not measured.
@@ -757,12 +667,13 @@ class NoisyMarginal:
 
     attributes: str | tuple[str, ...]
     values: Any
-    mechanism: Mechanism
+    mechanism: Mechanism | None = None
     units: Any = None
 
     def __repr__(self) -> str:
         rows = len(self.values) if hasattr(self.values, "__len__") else 0
-        return f"NoisyMarginal({show(self.attributes)}, {rows} units, {show(self.mechanism)})"
+        law = "" if self.mechanism is None else f", {show(self.mechanism)}"
+        return f"NoisyMarginal({show(self.attributes)}, {rows} units{law})"
 
 
 def combine_marginals(
@@ -862,6 +773,7 @@ def combine_marginals(
         raise InvalidParameterError("marginals must hold at least one NoisyMarginal, got none")
     read = tuple(read_marginal(one, schema, tree) for one in given)
     refuse_dependent([one.law for one in read], "mechanism")
+    _refuse_twice(read)
     fit = MarginalsFit.of(read, tree, schema, place_zeros(known, schema, tree))
     refuse = check_option(unestimable, "unestimable", ("raise", "nan")) == "raise"
     return MarginalsEstimate(_fit=fit, _refuse=refuse)
@@ -872,14 +784,58 @@ def read_marginal(one: object, schema: TableSchema, hierarchy: Hierarchy) -> Rea
     if not isinstance(one, NoisyMarginal):
         raise InvalidParameterError(f"marginals must hold NoisyMarginals, got {show(one)}")
     names = schema.check_names(one.attributes)
-    values, unit = read_values(one.values, names, one.units, schema, hierarchy)
-    refuse_unreadable(values, names, unit, hierarchy)
-    law = as_noise(one.mechanism, len(values))
-    warn_of_rounding(values.T, law, "values")
+    noises = None
+    if hasattr(one.values, "__noisy__"):
+        x = own_values(noisy(one.values, mechanism=one.mechanism, name="values"), "NoisyMarginal")
+        at, unit = read_values(_positions(x), names, one.units, schema, hierarchy)
+        values, law = x.values[at], _law_of_units(x, at, names)
+        noises = x._take(schema.inward(at, names).ravel()).own_noises()
+    else:
+        values, unit = read_values(one.values, names, one.units, schema, hierarchy)
+        refuse_unreadable(values, names, unit, hierarchy)
+        if one.mechanism is None:
+            raise InvalidParameterError(
+                f"mechanism of the marginal {show(names)} must be given, as values is plain "
+                "numbers: the law of the noise in them, such as Laplace(scale=2.0)"
+            )
+        law = as_noise(one.mechanism, len(values))
+        warn_of_rounding(values.T, law, "values")
     variance = np.broadcast_to(np.asarray(law.variance, dtype=np.float64), (len(values),))
     check_variance(variance)
     inward = schema.inward(values, names)
-    return ReadMarginal(names, schema.kept(names), inward, unit, law, variance)
+    return ReadMarginal(names, schema.kept(names), inward, unit, law, noises, variance)
+
+
+def _positions(x: NoisyValues) -> Any:
+    """Return the positions of values in the form in which they were given."""
+    number = np.arange(len(x))
+    return number.reshape(x.shape) if x.labels is None else attach_labels(number, x.labels)
+
+
+def _law_of_units(x: NoisyValues, at: NDArray[np.intp], names: Names) -> NoiseLaw:
+    """Return the law of the noise of the cells of each unit, which must be one."""
+    if not x.marginal.shape:
+        return x.marginal
+    rows = at.reshape((len(at), -1))
+    kinds = x._kinds()[rows]
+    if (kinds != kinds[:, :1]).any():
+        raise InvalidParameterError(
+            f"values of the marginal {show(names)} must have one law of noise in all cells of a "
+            "unit: pass what has another one as a marginal of its own"
+        )
+    return x.marginal.take(rows[:, 0])
+
+
+def _refuse_twice(read: Sequence[ReadMarginal]) -> None:
+    """Refuse noises that are in two marginals."""
+    known = [one.noises for one in read if one.noises is not None]
+    for number, one in enumerate(known):
+        for other in known[:number]:
+            _, mine, theirs = one.joined(other)
+            if np.intersect1d(mine, theirs).size:
+                raise InvalidParameterError(
+                    "marginals must hold each published value once, got one in two of them"
+                )
 
 
 __all__ = ["NoisyMarginal", "StructuralZeros", "combine_marginals"]

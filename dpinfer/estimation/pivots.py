@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -24,8 +24,8 @@ from dpinfer._check import (
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.bounds import NoiseBound
 from dpinfer.mechanisms.independent import groups
-from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.mechanisms.weighted_sum import WeightedSum, weighted_sums
+from dpinfer.releases.values import NoisyValues
 from dpinfer.results.intervals import Intervals
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 # The largest studentised error of many dependent estimates, simulated from the known noise.
 
 
-_BLOCK_SIZE = 4_000_000
-"""Largest number of noises, and of errors, drawn at a time."""
+_BLOCK_SIZE = 4_000_000  # largest number of noises, and of errors, drawn at a time
+_WEIGHTS = 20_000_000  # weights that are looked at together
 
 
 @dataclass(frozen=True)
@@ -93,66 +93,42 @@ def critical_pivot(
 
 
 Method = Literal["exact", "tail-bound", "asymptotic"]
+METHODS: tuple[Method, ...] = ("exact", "tail-bound", "asymptotic")
 ManyMethod = Literal["exact", "bound", "asymptotic"]
+MANY_METHODS: tuple[ManyMethod, ...] = ("exact", "bound", "asymptotic")
 """Methods for many errors of fewer laws."""
 
 _NEGLIGIBLE = 1e-13
 """Weights smaller than this, relative to the largest of a target, are rounding."""
 
-FEW = 20
-"""Laws that are always found one by one."""
-
+FEW = 20  # laws that are always found one by one
 INVERSION_ERROR = 1e-7
 """What tail probabilities of many laws found at once err by at most, as measured: ten times more
 than was seen against exact laws. It is allowed for, so that intervals never cover less."""
 
-_SMALL_TAIL = 1e3 * INVERSION_ERROR
-"""P-values below this are found one by one."""
-
+_SMALL_TAIL = 1e3 * INVERSION_ERROR  # P-values below this are found one by one
 NORMAL_NOTE = "Normal quantiles, which are approximate as the noise is not Gaussian."
-
 ROUNDING = 64 * np.finfo(float).eps
 """Rounding error of an estimate and its interval, relative to the size of their terms."""
 
-SECONDS = 20.0
-"""Time that exact laws may take, about; beyond, intervals are bounds."""
+SECONDS = 20.0  # time that exact laws may take, about; beyond, intervals are bounds
 
 
 @dataclass(frozen=True, kw_only=True)
 class ManyErrors:
-    """The errors of many estimates, which have fewer different laws.
+    """The errors of many estimates, which have fewer different laws."""
 
-    Parameters
-    ----------
-    std_errors : array of float, shape (l,)
-        Standard deviation of the errors of each law.
-    law : callable, optional
-        ``law(i)`` is the law of number i; None where single laws are not to be found.
-    terms : int
-        About the number of terms of a law.
-    gaussian, integer : bool
-        Whether all noise is Gaussian, and whether some takes whole numbers.
-    bound : callable
-        Makes the bound on tails that holds for all laws.
-    magnitude : float
-        Size of the values.
-    heaviest : callable, optional
-        ``heaviest()`` is the number of a law that one noise dominates; by default the first.
-    largest : float, default 1
-        The largest weight that a noise can have in an error: 1 in that of a unit or cell.
-    together : callable, optional
-        ``together(q)`` are the upper quantiles of all laws, NaN where they were not found.
-    """
-
-    std_errors: FloatArray
+    std_errors: FloatArray  # (l,): standard deviation of the errors of each law
+    # the law of number i; None where single laws are not to be found
     law: Callable[[int], WeightedSum] | None
-    terms: int
-    gaussian: bool
-    integer: bool
-    bound: Callable[[], NoiseBound]
-    magnitude: float
-    heaviest: Callable[[], int] = lambda: 0
-    largest: float = 1.0
+    terms: int  # about the number of terms of a law
+    gaussian: bool  # whether all noise is Gaussian
+    integer: bool  # whether some takes whole numbers
+    bound: Callable[[], NoiseBound]  # the bound on tails that holds for all laws
+    magnitude: float  # size of the values
+    heaviest: Callable[[], int] = lambda: 0  # the number of a law that one noise dominates
+    largest: float = 1.0  # the largest weight of a noise in an error: 1 in that of a unit or cell
+    # upper quantiles of all laws, NaN where they were not found
     together: Callable[[float], FloatArray] | None = None
 
     def intervals(
@@ -279,117 +255,105 @@ def affordable(laws: int, terms: int, seconds: float) -> int:
     return min(laws, max(FEW, int(seconds / law_seconds(terms))))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Pivots:
-    """The errors W e of targets W y, by which intervals for the targets are found.
+def pivot_intervals(
+    x: NoisyValues,
+    magnitude: FloatArray,
+    *,
+    alpha: float,
+    method: str,
+    simultaneous: bool,
+    reps: int,
+    rng: RNG,
+    alternative: Alternative = "two-sided",
+    std: FloatArray | None = None,
+) -> Intervals:
+    """Return intervals around linear functions of noises, as :func:`dpinfer.linear_confint`.
 
-    Parameters
-    ----------
-    std_errors : array of float, shape (k,)
-        Standard deviations of the errors.
-    mechanism : NoiseLaw
-        The law of the m noises e.
-    blocks : callable, optional
-        Yields the rows of W (k × m) in order, some at a time, as arrays. Without it each value is
-        its own target.
-    draw_errors : callable
-        ``draw_errors(reps, rng)`` draws joint errors, shape (reps, k).
-    noises : int
-        Number m of noises, which ``draw_errors`` draws for each set of errors.
-    magnitude : array of float, shape (k,)
-        Size of the terms of which the estimates are sums.
+    ``magnitude`` is the size of the terms of which each is the sum; ``std``, where it is known
+    better than from the variances, their standard deviations.
     """
-
-    std_errors: FloatArray
-    mechanism: NoiseLaw
-    blocks: Callable[[], Iterable[FloatArray]] | None
-    draw_errors: Callable[[int, np.random.Generator], FloatArray]
-    noises: int
-    magnitude: FloatArray
-
-    def intervals(
-        self,
-        estimate: FloatArray,
-        *,
-        alpha: float,
-        method: str,
-        simultaneous: bool,
-        reps: int,
-        rng: RNG,
-        labels: pd.Index | None,
-        alternative: Alternative = "two-sided",
-    ) -> Intervals:
-        """Return intervals around the estimates, which have as many entries as there are targets.
-
-        The arguments are those of :func:`dpinfer.linear_confint`.
-        """
-        alpha = check_alpha(alpha)
-        method = check_option(method, "method", _HALF_WIDTHS)
-        side = check_option(alternative, "alternative", ALTERNATIVES)
-        together = check_flag(simultaneous, "simultaneous")
-        if side != "two-sided" and alpha >= 0.5:
-            raise InvalidParameterError(
-                f"alpha must be < 0.5 for one-sided intervals, got {alpha:g}"
-            )
-        mc_error, notes = 0.0, tuple[str, ...]()
-        if together and method == "exact" and not self._independent():
-            pivot = critical_pivot(
-                self.draw_errors,
-                self.std_errors,
-                alpha,
-                reps,
-                rng,
-                noises=self.noises,
-                one_sided=side != "two-sided",
-            )
-            half, mc_error, notes = pivot.value * self.std_errors, pivot.mc_error, (pivot.note,)
-        else:
-            # the union bound always holds for all together
-            tests = self._uncertain if together or method == "tail-bound" else 1
-            each = alpha / tests if method == "tail-bound" else sidak(alpha, tests)
-            half = _HALF_WIDTHS[method](self, each / 2.0 if side == "two-sided" else each)
-        half = (half + self._slack(np.ravel(estimate), half)).reshape(np.shape(estimate))
-        return Intervals(
-            estimate=estimate,
-            lower=estimate - half if side != "smaller" else np.full_like(half, -np.inf),
-            upper=estimate + half if side != "larger" else np.full_like(half, np.inf),
-            alpha=alpha,
-            method=method,
-            uncertainty="noise",
-            simultaneous=together or method == "tail-bound",
-            labels=labels,
-            notes=notes,
-            mc_error=mc_error,
+    alpha = check_alpha(alpha)
+    method = check_option(method, "method", METHODS)
+    side = check_option(alternative, "alternative", ALTERNATIVES)
+    together = check_flag(simultaneous, "simultaneous")
+    if side != "two-sided" and alpha >= 0.5:
+        raise InvalidParameterError(f"alpha must be < 0.5 for one-sided intervals, got {alpha:g}")
+    std = x.std if std is None else std
+    uncertain = max(1, int(np.count_nonzero(std)))
+    mc_error, notes = 0.0, tuple[str, ...]()
+    if together and method == "exact" and uncertain > 1 and _share_noises(x):
+        pivot = critical_pivot(
+            lambda size, generator: x.draw(size, rng=generator),
+            std,
+            alpha,
+            reps,
+            rng,
+            noises=x.noises.size,
+            one_sided=side != "two-sided",
         )
-
-    def _slack(self, estimate: FloatArray, half: FloatArray) -> FloatArray:
-        """Return what keeps rounding from cutting off an atom at the end of an interval.
-
-        An end is on an atom of the error where noise takes whole numbers; whole ends are exact.
-        """
-        atoms = any(law.is_integer for law, _ in groups(self.mechanism, 1))
-        if self.blocks is None or not atoms:
-            return np.zeros(half.shape)
+        half, mc_error, notes = pivot.value * std, pivot.mc_error, (pivot.note,)
+    else:
+        # the union bound always holds for all together
+        tests = uncertain if together or method == "tail-bound" else 1
+        each = alpha / tests if method == "tail-bound" else sidak(alpha, tests)
+        q = each / 2.0 if side == "two-sided" else each
+        half = -special.ndtri(q) * std if method == "asymptotic" else _half_widths(x, q, method)
+    estimate = x.values
+    if x.weights is not None and any(law.is_integer for law, _ in groups(x.noises.law, 1)):
+        # ends may be on atoms of the errors, which rounding shall not cut off; whole ones are exact
         exact = (half == np.rint(half)) & (estimate == np.rint(estimate))
-        width = ROUNDING * (self.magnitude + half)
-        return np.where(exact | (self.std_errors == 0), 0.0, width)
+        half = half + np.where(exact | (std == 0), 0.0, ROUNDING * (magnitude + half))
+    lower = estimate - half if side != "smaller" else np.full_like(half, -np.inf)
+    upper = estimate + half if side != "larger" else np.full_like(half, np.inf)
+    return Intervals(
+        estimate=estimate.reshape(x.shape),
+        lower=lower.reshape(x.shape),
+        upper=upper.reshape(x.shape),
+        alpha=alpha,
+        method=method,
+        uncertainty="noise",
+        simultaneous=together or method == "tail-bound",
+        labels=x.labels,
+        notes=notes,
+        mc_error=mc_error,
+    )
 
-    @property
-    def _uncertain(self) -> int:
-        """Number of targets that have an error, at least one."""
-        return max(1, int(np.count_nonzero(self.std_errors)))
 
-    def _independent(self) -> bool:
-        """Whether no noisy value has a part in two targets."""
-        if self.blocks is None or self._uncertain == 1:
+def _weight_blocks(x: NoisyValues) -> Iterator[FloatArray]:
+    """Yield the weights of values on noises, some rows at a time."""
+    step = max(1, _WEIGHTS // max(x.noises.size, 1))
+    for start in range(0, max(1, len(x)), step):
+        yield clean_weights(x._rows(np.arange(start, min(start + step, len(x)))).toarray())
+
+
+def _share_noises(x: NoisyValues) -> bool:
+    """Whether a noise that is not always 0 has a part in two of the values."""
+    if x.weights is None:
+        return False
+    used, noisy = np.zeros(1), x._noise_variance() > 0
+    for block in _weight_blocks(x):
+        used = used + np.count_nonzero(block * noisy, axis=0)
+        if used.max() > 1:
             return True
-        used = np.zeros(1)
-        noisy = np.asarray(self.mechanism.variance) > 0
-        for block in self.blocks():
-            used = used + np.count_nonzero(clean_weights(block) * noisy, axis=0)
-            if used.max() > 1:
-                return False
-        return True
+    return False
+
+
+def _half_widths(x: NoisyValues, q: float, method: str) -> FloatArray:
+    """Quantiles of the errors, or Chernoff bounds; that of one noise is the noise's own."""
+    law = x._own_law() if x.weights is None else x.noises.law
+    single = np.asarray(law.isf(q))
+    if x.weights is None:
+        return np.broadcast_to(single, len(x))
+    widths = []
+    for weights in _weight_blocks(x):
+        width = np.abs(weights * single).sum(axis=1)
+        several = np.flatnonzero(np.count_nonzero(weights, axis=1) > 1)
+        sums = weighted_sums(weights[several], law) if len(several) else []
+        width[several] = [
+            float(one.isf(q) if method == "exact" else one.chernoff(q)) for one in sums
+        ]
+        widths.append(width)
+    return np.concatenate(widths)
 
 
 def sidak(alpha: float, tests: int) -> float:
@@ -401,43 +365,3 @@ def clean_weights(weights: FloatArray) -> FloatArray:
     """Set weights to zero that differ from it by rounding only."""
     largest = np.abs(weights).max(axis=-1, keepdims=True)
     return np.where(np.abs(weights) > _NEGLIGIBLE * largest, weights, 0.0)
-
-
-def _exact(pivots: Pivots, q: float) -> FloatArray:
-    """Quantiles of the laws of the errors."""
-    return _by_law(pivots, q, lambda law, q: float(law.isf(q)))
-
-
-def _tail_bound(pivots: Pivots, q: float) -> FloatArray:
-    """Tails of sums bounded by Chernoff's inequality."""
-    return _by_law(pivots, q, lambda law, q: float(law.chernoff(q)))
-
-
-def _asymptotic(pivots: Pivots, q: float) -> FloatArray:
-    return np.asarray(-special.ndtri(q) * pivots.std_errors)
-
-
-def _by_law(pivots: Pivots, q: float, bound: Callable[[WeightedSum, float], float]) -> FloatArray:
-    """Bounds on the errors; an error that is one noise only has the quantile of that noise."""
-    single = np.asarray(pivots.mechanism.isf(q))
-    if pivots.blocks is None:
-        return np.broadcast_to(single, pivots.std_errors.shape)
-    widths = []
-    for block in pivots.blocks():
-        weights = clean_weights(block)
-        width = np.abs(weights * single).sum(axis=1)
-        several = np.flatnonzero(np.count_nonzero(weights, axis=1) > 1)
-        laws = weighted_sums(weights[several], pivots.mechanism) if len(several) else []
-        width[several] = [bound(law, q) for law in laws]
-        widths.append(width)
-    return np.concatenate(widths)
-
-
-_HALF_WIDTHS: dict[Method, Callable[[Pivots, float], FloatArray]] = {
-    "exact": _exact,
-    "tail-bound": _tail_bound,
-    "asymptotic": _asymptotic,
-}
-
-METHODS = tuple(_HALF_WIDTHS)
-MANY_METHODS = ("exact", "bound", "asymptotic")

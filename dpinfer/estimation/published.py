@@ -26,22 +26,14 @@ _SMALLEST_LOG = -700.0
 class PublishedRows:
     """Law of each published value when the confidential one is given.
 
-    Values are published where they reach a threshold, and clamped to bounds. A confidential value
-    from which the noise cannot reach the threshold counts as one that is far too low.
-
-    Parameters
-    ----------
-    target : array of float, shape (m,)
-        The confidential values.
-    noise : NoiseLaw
-        The law of the noise.
-    threshold, lowest, highest : array of float, shape (m,)
-        The threshold and the bounds, infinite where there are none.
+    Values are published where they reach a threshold, and clamped to bounds, infinite where there
+    are none. A confidential value from which the noise cannot reach the threshold counts as one
+    that is far too low.
     """
 
-    target: FloatArray
+    target: FloatArray  # (m,): the confidential values
     noise: NoiseLaw
-    threshold: FloatArray
+    threshold: FloatArray  # (m,), as are the bounds
     lowest: FloatArray
     highest: FloatArray
 
@@ -100,14 +92,9 @@ class PublishedRows:
 # Checks of published counts that tests and intervals share.
 
 
-LARGEST_NOBS = 2.0**53
-"""Beyond it, neighbouring whole numbers are one float64."""
-
-SMALLEST_VALUE = 1e-300
-"""Below it, the ratio of a count to its expectation overflows."""
-
-_LARGEST_COUNT = 1e100
-"""Beyond it, squares of deviations overflow."""
+LARGEST_NOBS = 2.0**53  # beyond it, neighbouring whole numbers are one float64
+SMALLEST_VALUE = 1e-300  # below it, the ratio of a count to its expectation overflows
+_LARGEST_COUNT = 1e100  # beyond it, squares of deviations overflow
 
 
 def unlabelled(value: Any, name: str, labels: pd.Index | None, of: str) -> FloatArray:
@@ -144,9 +131,3 @@ def common_shape(**arrays: FloatArray) -> tuple[int, ...]:
         found = ", ".join(f"{name} has {array.size}" for name, array in arrays.items())
         raise InvalidParameterError(f"arguments must have one length, or be scalars: {found}")
     return np.broadcast_shapes(*(array.shape for array in arrays.values()))
-
-
-def checked_proportion(value: Any, labels: pd.Index | None) -> FloatArray:
-    """Return the proportion under the null hypothesis."""
-    proportion = check_array(unlabelled(value, "value", labels, "count"), "value", gt=0, lt=1)
-    return check_array(proportion, "value", ge=SMALLEST_VALUE)

@@ -13,7 +13,7 @@ from dpinfer._check import FloatArray, check_alpha, check_array, check_option, f
 from dpinfer._numerics.counts import LOG_NEGLIGIBLE, binom_radius
 from dpinfer._numerics.lattice import smallest_whole
 from dpinfer.errors import InvalidParameterError, NotEstimableError
-from dpinfer.estimation.combined import covariance_frame, estimates_frame, summary_table
+from dpinfer.estimation.combined import Estimates, Shown, covariance_frame
 from dpinfer.mechanisms import RandomizedResponse
 from dpinfer.results.intervals import ERROR_COVERED, Intervals, Uncertainty
 from dpinfer.results.labels import attach_labels, split_labels
@@ -24,16 +24,12 @@ if TYPE_CHECKING:
 
 ResponseMethod = Literal["exact", "asymptotic"]
 METHODS: tuple[ResponseMethod, ...] = ("exact", "asymptotic")
-
-CELLS = 512
-"""Intervals into which the counts of true reports are divided at most."""
-
-MOST_REPORTS = 2000
-"""Different numbers of reports up to which exact intervals take seconds."""
+CELLS = 512  # intervals into which the counts of true reports are divided at most
+MOST_REPORTS = 2000  # different numbers of reports up to which exact intervals take seconds
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class ResponseEstimate:
+class ResponseEstimate(Estimates):
     """Unbiased estimate of the categories' counts or proportions before randomization.
 
     Made by :func:`response_counts` and :func:`response_proportions`.
@@ -80,17 +76,13 @@ class ResponseEstimate:
         return attach_labels(np.sqrt(np.diagonal(self.covariance)), self.labels)
 
     def cov_params(self) -> Any:
-        """Return the covariance of the estimates.
+        """Return the estimated covariance (k × k) of the estimates.
 
-        Returns
-        -------
-        array of float, shape (k, k), or DataFrame
-            Their estimated covariance; its rows add up to zero, because the estimates add up to a
-            number that is known.
+        Its rows add up to zero, because the estimates add up to a number that is known.
         """
         return covariance_frame(self.covariance, self.labels)
 
-    def conf_int(self, alpha: float = 0.05, *, method: ResponseMethod = "exact") -> Intervals:
+    def conf_int(self, alpha: float = 0.05, method: ResponseMethod = "exact") -> Intervals:
         """Return confidence intervals, one for each category.
 
         Parameters
@@ -106,11 +98,6 @@ class ResponseEstimate:
         Intervals
             One for each category. The exact ones are within [0, 1], or hold whole numbers of
             respondents; where the reports contradict every possible value they are empty.
-
-        Raises
-        ------
-        InvalidParameterError
-            If ``alpha`` is not in (0, 1), or ``method`` is not one of these.
 
         Notes
         -----
@@ -204,52 +191,16 @@ class ResponseEstimate:
         lower, upper = smallest_whole(low, reaches), smallest_whole(high, exceeds) - 1.0
         return lower[which], upper[which]
 
-    def summary_frame(self, alpha: float = 0.05) -> pd.DataFrame:
-        """Return estimates, standard errors and intervals, one row a category.
-
-        Parameters
-        ----------
-        alpha : float, default 0.05
-            One minus the confidence level, in (0, 1).
-
-        Returns
-        -------
-        DataFrame
-            With the columns ``estimate``, ``std_err``, ``ci_lower`` and ``ci_upper``.
-        """
-        return estimates_frame(self.conf_int(alpha), self.bse)
-
-    def summary(self, alpha: float = 0.05) -> str:
-        """Return :meth:`summary_frame` as a plain-text table that says which error it covers.
-
-        Parameters
-        ----------
-        alpha : float, default 0.05
-            One minus the confidence level, in (0, 1).
-
-        Returns
-        -------
-        str
-            The table.
-        """
-        frame = self.summary_frame(alpha)
-        return summary_table(
-            "Randomized response",
-            [
-                ("Respondents", f"{self.nobs:.15g}"),
-                ("Intervals", f"{1 - alpha:.6g}, exact"),
-                ("Error covered", ERROR_COVERED[self.uncertainty]),
-            ],
-            frame,
-            index=frame.index if self.labels is not None else None,
-            notes=["The estimates are unbiased and not clipped."],
-        )
+    def _shown(self) -> Shown:
+        facts = [
+            ("Respondents", f"{self.nobs:.15g}"),
+            ("Error covered", ERROR_COVERED[self.uncertainty]),
+        ]
+        note = "The estimates are unbiased and not clipped."
+        return Shown("Randomized response", facts, self.labels, method=None, note=note)
 
     def __repr__(self) -> str:
         return f"ResponseEstimate({len(self.covariance)} categories, {self.nobs:.15g} respondents)"
-
-    def __str__(self) -> str:
-        return self.summary()
 
 
 def response_counts(counts: Any, *, mechanism: RandomizedResponse) -> ResponseEstimate:
@@ -321,10 +272,8 @@ def response_proportions(
 
     Parameters
     ----------
-    counts : array of int, shape (k,), or Series
-        The number of reports of each category.
-    mechanism : RandomizedResponse
-        The channel through which the answers went, with k categories.
+    counts, mechanism
+        As for :func:`response_counts`.
     uncertainty : {"noise+sampling", "noise"}, default "noise+sampling"
         Whether the proportions are those of the population from which the respondents are a
         simple random sample, or those among the respondents themselves.
@@ -336,10 +285,8 @@ def response_proportions(
 
     Raises
     ------
-    InvalidParameterError
-        If ``counts`` is not k whole numbers >= 0, or all of them are zero.
-    NotEstimableError
-        If p = 1/k: the reports say nothing about the answers.
+    InvalidParameterError, NotEstimableError
+        As :func:`response_counts`.
 
     Notes
     -----

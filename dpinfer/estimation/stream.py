@@ -76,8 +76,7 @@ if TYPE_CHECKING:
 # The passes over a part of a tree of tables, with what goes to and comes from other parts.
 
 
-Known = Mapping[str, FloatArray]
-"""What is known of some tables."""
+Known = Mapping[str, FloatArray]  # what is known of some tables
 
 
 @dataclass(frozen=True, eq=False)
@@ -411,7 +410,8 @@ def _nothing(
     """Return a total that was measured nowhere."""
     shape = (1, 1, *schema.axes.shape(0))
     values, none = np.zeros(shape), np.zeros(places)
-    read = ReadMarginal((), 0, values, np.zeros(1, dtype=np.intp), Exact(), np.zeros(1))
+    unit = np.zeros(1, dtype=np.intp)
+    read = ReadMarginal((), 0, values, unit, Exact(), None, np.zeros(1))
     row = np.zeros(places, dtype=np.intp)
     return (read,), (PlacedMarginal(0, values, row, none, none > 0.0),)
 

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from dpinfer.estimation.design import Design, Matrix
 
 
-_NAMED = 5
-"""An error names at most this many labels."""
+_NAMED = 5  # an error names at most this many labels
 
 
 @dataclass(frozen=True)
@@ -85,7 +84,10 @@ def all_targets(workload: Workload, design: Design | None) -> Targets:
     if not len(extra):
         return Targets(matrix, labels, published)
     if labels is not None or workload.columns is not None:
-        labels = _append(_or_numbered(labels, rows, "value"), _cell_labels(workload)[extra])
+        labels = _append(
+            _or_numbered(labels, rows, "value"),
+            _or_numbered(workload.columns, cells, "cell")[extra],
+        )
     return Targets(stack_rows([matrix, _unit_rows(extra, cells, matrix)]), labels, published)
 
 
@@ -95,9 +97,17 @@ def find_targets(target: Any, workload: Workload) -> Targets:
     if isinstance(target, Workload):
         return _unpublished(target.matrix, target.labels, workload)
     if isinstance(target, Mapping):
-        return _from_mapping(target, workload)
+        if not target:
+            raise InvalidParameterError("target must name at least one target, got none")
+        rows = [_vector(value, str(name), workload) for name, value in target.items()]
+        return _unpublished(np.stack(rows), _index(target), workload)
     if hasattr(target, "iloc"):
-        return _from_pandas(target, workload)
+        if target.ndim == 1:
+            return _unpublished(_vector(target, "vector", workload)[None, :], None, workload)
+        if not len(target):
+            raise InvalidParameterError("target must hold at least one target, got none")
+        rows = [_vector(row, str(name), workload) for name, row in target.iterrows()]
+        return _unpublished(np.stack(rows), target.index, workload)
     if hasattr(target, "tocsr"):
         return _unpublished(Workload(target).matrix, None, workload)
     labels = _as_labels(target, workload)
@@ -130,23 +140,18 @@ def _unpublished(matrix: Matrix, labels: pd.Index | None, workload: Workload) ->
     return Targets(matrix, labels, np.full(matrix.shape[0], -1))
 
 
-def _from_mapping(target: Mapping[Hashable, Any], workload: Workload) -> Targets:
-    """Targets given as name: vector."""
-    import pandas as pd
-
-    if not target:
-        raise InvalidParameterError("target must name at least one target, got none")
-    vectors = [_vector(value, str(name), workload) for name, value in target.items()]
-    labels = pd.Index(list(target), tupleize_cols=False)
-    return _unpublished(np.stack(vectors), labels, workload)
-
-
 def _vector(value: Any, name: str, workload: Workload) -> FloatArray:
     """One target as a vector over the cells; labels of cells may stand for their positions."""
     cells = workload.shape[1]
     value = _as_target(value, f"target {name}")
     if isinstance(value, Mapping):
-        value = _series(value, name, workload)
+        columns = workload.columns
+        if columns is None or not value:
+            raise InvalidParameterError(
+                f"target {name} must be a vector, or a mapping of the labels of cells to weights, "
+                f"got {show(dict(value))} for cells labelled {_shown(columns)}"
+            )
+        value = _as_series(value)
     if hasattr(value, "iloc") and workload.columns is not None:
         where = workload.columns.get_indexer(value.index)
         if (where < 0).any():
@@ -165,28 +170,6 @@ def _vector(value: Any, name: str, workload: Workload) -> FloatArray:
             f"got {len(vector)}"
         )
     return vector
-
-
-def _series(weights: Mapping[Hashable, Any], name: str, workload: Workload) -> pd.Series:
-    """Read a mapping of cells to their weights."""
-    import pandas as pd
-
-    if workload.columns is None or not weights:
-        raise InvalidParameterError(
-            f"target {name} must be a vector, or a mapping of the labels of cells to weights, got "
-            f"{show(dict(weights))} for cells labelled {_shown(workload.columns)}"
-        )
-    return pd.Series(list(weights.values()), index=pd.Index(list(weights)))
-
-
-def _from_pandas(target: Any, workload: Workload) -> Targets:
-    """Read a Series as one target over labelled cells, a DataFrame as a target in each row."""
-    if target.ndim == 1:
-        return _unpublished(_vector(target, "vector", workload)[None, :], None, workload)
-    if not len(target):
-        raise InvalidParameterError("target must hold at least one target, got none")
-    rows = [_vector(row, str(name), workload) for name, row in target.iterrows()]
-    return _unpublished(np.stack(rows), target.index, workload)
 
 
 def _as_labels(target: Any, workload: Workload) -> list[Hashable] | None:
@@ -281,10 +264,6 @@ def _unit_rows(cells: NDArray[np.intp], width: int, like: Matrix) -> Matrix:
     return csr_array((np.ones(len(cells)), cells, ends), shape=(len(cells), width))
 
 
-def _cell_labels(workload: Workload) -> pd.Index:
-    return _or_numbered(workload.columns, workload.shape[1], "cell")
-
-
 def _or_numbered(labels: pd.Index | None, length: int, kind: str) -> pd.Index:
     """Labels, or numbered ones where there are none."""
     import pandas as pd
@@ -328,7 +307,12 @@ def checked_weights(
     """Return weights (size,) or (k × size) in the order of the values, called ``name``."""
     weights = as_table(weights, name)
     if isinstance(weights, Mapping):
-        weights = _weights_series(weights, labels, name)
+        if labels is None or not weights:
+            raise InvalidParameterError(
+                f"{name} must be an array, or a mapping of labels of the values to weights, got "
+                f"{show(dict(weights))} for values {'without' if labels is None else 'with'} labels"
+            )
+        weights = _as_series(weights)
     if labels is not None and hasattr(weights, "iloc"):
         own = weights.columns if hasattr(weights, "columns") else weights.index
         if not _all_among(own, labels):
@@ -354,15 +338,14 @@ def _all_among(own: pd.Index, labels: pd.Index) -> bool:
         return False
 
 
-def _weights_series(
-    weights: Mapping[Hashable, Any], labels: pd.Index | None, name: str
-) -> pd.Series:
+def _as_series(weights: Mapping[Hashable, Any]) -> pd.Series:
     """Read a mapping of labels to weights."""
     import pandas as pd
 
-    if labels is None or not weights:
-        raise InvalidParameterError(
-            f"{name} must be an array, or a mapping of labels of the values to weights, got "
-            f"{show(dict(weights))} for values {'without' if labels is None else 'with'} labels"
-        )
     return pd.Series(list(weights.values()), index=pd.Index(list(weights)))
+
+
+def _index(target: Mapping[Hashable, Any]) -> pd.Index:
+    import pandas as pd
+
+    return pd.Index(list(target), tupleize_cols=False)

@@ -36,14 +36,9 @@ if TYPE_CHECKING:
 
 Rows = NDArray[np.intp]
 
-_ROUNDING = 1e-14
-"""Relative error of a computed statistic."""
-
-_WORK_FOR_EACH = 1 << 21
-"""Work that each of many rows may take, some 0.2 s."""
-
-LARGEST_TRIALS = 1e12
-"""Beyond it, the rounding of the statistic would reach into its law."""
+_ROUNDING = 1e-14  # relative error of a computed statistic
+_WORK_FOR_EACH = 1 << 21  # work that each of many rows may take, some 0.2 s
+LARGEST_TRIALS = 1e12  # beyond it, the rounding of the statistic would reach into its law
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -74,7 +69,7 @@ class UnknownTrials:
         value: FloatArray,
         nuisance_alpha: float,
     ) -> UnknownTrials:
-        """Return checked counts with their numbers of trials, whose law says how they depend.
+        """Return checked counts with their numbers of trials.
 
         Numbers that carry their law may share noise with the counts only as totals that the
         counts are summands of; for others ``is_total`` says so, and ``mechanism`` is the law of
@@ -144,7 +139,7 @@ class UnknownTrials:
     @cached_property
     def variance(self) -> FloatArray:
         """Variance of the noise of T."""
-        weight = self._own_weight
+        weight = 1.0 - self.value if self.is_total else np.ones(self.value.shape)
         own, other = self.noise.variance, self.nobs_noise.variance
         return np.asarray(weight**2 * own + self.value**2 * other)
 
@@ -175,11 +170,17 @@ class UnknownTrials:
         """P(T >= point), P(T <= point) or P(abs(T) >= point) at numbers of trials, row by row."""
         out = np.empty(rows.size)
         for law, _, members in self.groups:
-            chosen = self._chosen(members, rows)
+            belongs = np.zeros(self.count.size, dtype=bool)
+            belongs[members] = True
+            chosen = belongs[rows]
             here, n, t = rows[chosen], trials[chosen], point[rows[chosen]]
             if not here.size:
                 continue
-            p = self.value[members[0]] if _is_constant(self.value[members]) else self.value[here]
+            p = (
+                self.value[members[0]]
+                if (self.value[members] == self.value[members[0]]).all()
+                else self.value[here]
+            )
             noisy = NoisyBinomial(nobs=n, value=np.asarray(p), noise=law)
             centre = n * p
             slack = np.minimum(_ROUNDING * (np.abs(t) + 2.0 * centre + 1.0), 0.25)
@@ -230,11 +231,6 @@ class UnknownTrials:
             )
 
     @cached_property
-    def _own_weight(self) -> FloatArray:
-        """Weight of the noise of ``count`` in T."""
-        return np.asarray(1.0 - self.value if self.is_total else np.ones(self.value.shape))
-
-    @cached_property
     def groups(self) -> list[tuple[NoiseLaw, NoiseLaw, Rows]]:
         """Noise of T and of ``nobs``, with the rows that have them."""
         own_laws, other_laws = (_per_row(law) for law in (self.noise, self.nobs_noise))
@@ -251,14 +247,6 @@ class UnknownTrials:
             laws = [own, other]
             found.append((fast_sum(weights, laws), fast_sum(total, laws), np.array(rows)))
         return found
-
-    def _chosen(self, members: Rows, rows: Rows) -> NDArray[np.bool_]:
-        """Which of the rows belong to a group."""
-        if members.size == self.count.size:
-            return np.ones(rows.size, dtype=bool)
-        belongs = np.zeros(self.count.size, dtype=bool)
-        belongs[members] = True
-        return belongs[rows]
 
 
 def _joint(x: NoisyValues, y: NoisyValues) -> tuple[NoiseLaw, NoiseLaw, bool]:
@@ -294,16 +282,6 @@ def _joint(x: NoisyValues, y: NoisyValues) -> tuple[NoiseLaw, NoiseLaw, bool]:
     return x.marginal, rest.marginal, True
 
 
-def _larger(law: NoisyBinomial, centre: FloatArray, t: FloatArray, slack: FloatArray) -> FloatArray:
-    return law.upper(t + centre, slack)
-
-
-def _smaller(
-    law: NoisyBinomial, centre: FloatArray, t: FloatArray, slack: FloatArray
-) -> FloatArray:
-    return law.lower(t + centre, slack)
-
-
 def _further(
     law: NoisyBinomial, centre: FloatArray, t: FloatArray, slack: FloatArray
 ) -> FloatArray:
@@ -314,11 +292,11 @@ def _further(
 
 _TAILS: dict[
     Alternative, Callable[[NoisyBinomial, FloatArray, FloatArray, FloatArray], FloatArray]
-] = {"larger": _larger, "smaller": _smaller, "two-sided": _further}
-
-
-def _is_constant(array: FloatArray) -> bool:
-    return bool((array == array[0]).all())
+] = {
+    "larger": lambda law, centre, t, slack: law.upper(t + centre, slack),
+    "smaller": lambda law, centre, t, slack: law.lower(t + centre, slack),
+    "two-sided": _further,
+}
 
 
 def _per_row(law: NoiseLaw) -> Callable[[Any], NoiseLaw]:

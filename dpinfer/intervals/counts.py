@@ -20,7 +20,7 @@ from dpinfer._check import (
     check_scalar,
 )
 from dpinfer.errors import InvalidParameterError
-from dpinfer.estimation.pivots import ROUNDING, Method, Pivots, critical_pivot, sidak
+from dpinfer.estimation.pivots import ROUNDING, Method, critical_pivot, pivot_intervals, sidak
 from dpinfer.estimation.targets import checked_weights, noisy_vector
 from dpinfer.intervals.selected import ESTIMATORS, Estimator, SelectedRows
 from dpinfer.mechanisms.independent import Mechanism, groups
@@ -434,27 +434,13 @@ def linear_confint(
     x = noisy_vector(values, mechanism)
     table = as_table(weights, "weights")
     matrix = checked_weights(table, x.labels, len(x))
-    found = x.linear(matrix)
-    rows, law = found._rows(np.arange(len(found))).toarray(), x.noises.law
-
-    def draw_errors(size: int, generator: np.random.Generator) -> FloatArray:
-        return np.asarray(law.rvs((size, rows.shape[1]), rng=generator) @ rows.T)
-
-    pivots = Pivots(
-        std_errors=np.sqrt(np.square(rows * law.std).sum(axis=1)),
-        mechanism=law,
-        blocks=lambda: [rows],
-        draw_errors=draw_errors,
-        noises=rows.shape[1],
-        magnitude=np.abs(np.atleast_2d(matrix)) @ np.abs(x.values),
-    )
-    return pivots.intervals(
-        found.values.reshape(found.shape),
+    return pivot_intervals(
+        x.linear(matrix, labels=table.index if hasattr(table, "columns") else None),
+        np.abs(np.atleast_2d(matrix)) @ np.abs(x.values),
         alpha=alpha,
         method=method,
         simultaneous=simultaneous,
         reps=reps,
         rng=rng,
-        labels=table.index if hasattr(table, "columns") else None,
         alternative=alternative,
     )

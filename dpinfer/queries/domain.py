@@ -26,12 +26,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-SUMMED = "*"
-"""Label of an attribute that a row sums over."""
-
-MAX_CELLS = 2**28
-"""Cells up to which vectors over a whole domain are formed (2 GiB of float64)."""
-
+SUMMED = "*"  # label of an attribute that a row sums over
+MAX_CELLS = 2**28  # cells up to which vectors over a whole domain are formed (2 GiB of float64)
 MAX_ATTRIBUTES = 62
 """Attributes of a domain at most: sets of them are held as the bits of a 64-bit integer."""
 
@@ -110,36 +106,19 @@ class Domain:
         return f"Domain({sizes}; {self.size} cells)"
 
     def cells(self) -> pd.Index:
-        """Return the labels of the cells.
+        """Return the labels of at most 2²⁸ cells in row-major order.
 
-        Returns
-        -------
-        pandas.Index
-            The cells in row-major order, one level of the index for each attribute; a domain of
-            one attribute gives a plain index.
-
-        Raises
-        ------
-        InvalidParameterError
-            If there are more than 2²⁸ cells.
+        An index with a level for each attribute; a plain one for a domain of one attribute.
         """
         self.check_size()
         codes = np.indices(self.shape, dtype=np.int32).reshape(len(self.shape), self.size).T
         return self.label_rows(codes)
 
     def label_rows(self, codes: NDArray[np.integer[Any]]) -> pd.Index:
-        """Return the labels of rows from their level numbers.
+        """Return the labels of rows, as :meth:`cells` has them, from their level numbers.
 
-        Parameters
-        ----------
-        codes : array of int, shape (rows, attributes)
-            The number of the level of each attribute; -1 where the row sums over the attribute,
-            which the label shows as ``"*"``.
-
-        Returns
-        -------
-        pandas.Index
-            One label for each row, as :meth:`cells` has them.
+        These have shape (rows, attributes), with -1, which becomes ``"*"``, where a row sums over
+        the attribute.
         """
         import pandas as pd
 
@@ -158,26 +137,9 @@ class Domain:
         )
 
     def codes(self, attribute: str, values: Any, *, of: str = "value") -> NDArray[np.intp]:
-        """Return the level numbers of values of one attribute.
+        """Return the positions of values among the levels of one attribute.
 
-        Parameters
-        ----------
-        attribute : str
-            The attribute.
-        values : sequence
-            Levels of it, in any order and number.
-        of : str
-            What a message calls a position among them: ``"row"``, say.
-
-        Returns
-        -------
-        array of int
-            The position of each value among the levels.
-
-        Raises
-        ------
-        InvalidParameterError
-            If a value is not a level of the attribute; the message names it and its position.
+        Of a value that is not a level, the error names the position, called ``of``: ``"row"``, say.
         """
         import pandas as pd
 
@@ -196,7 +158,7 @@ class Domain:
         return numbers
 
     def histogram(self, records: Any, weights: ArrayLike | None = None) -> FloatArray:
-        """Count the records of a table in each cell.
+        """Count the records of a table in each cell, in row-major order of these.
 
         Parameters
         ----------
@@ -205,16 +167,6 @@ class Domain:
             Tuples hold the levels in the order of the attributes.
         weights : array of float, shape (rows,), optional
             What each record counts for; 1 by default.
-
-        Returns
-        -------
-        array of float64, shape (size,)
-            The histogram, in row-major order of the cells.
-
-        Raises
-        ------
-        InvalidParameterError
-            If an attribute is missing, a level is unknown, or weights add up to infinity.
         """
         import pandas as pd
 
@@ -239,18 +191,7 @@ class Domain:
         return total
 
     def check_attributes(self, names: Iterable[str]) -> None:
-        """Refuse names that are not attributes of this domain.
-
-        Parameters
-        ----------
-        names : iterable of str
-            The names.
-
-        Raises
-        ------
-        InvalidParameterError
-            If one of them is not an attribute; the message names it.
-        """
+        """Refuse names that are not attributes of this domain."""
         known = self.attributes
         if unknown := [name for name in names if not isinstance(name, str) or name not in known]:
             raise InvalidParameterError(
@@ -312,10 +253,7 @@ def _check_levels(name: str, values: object) -> tuple[Hashable, ...]:
 
 
 def _is_level(level: object) -> bool:
-    """Whether pandas can hold a value as one label: hashable, not a tuple, no half of a character.
-
-    What JSON writes as one half of a surrogate pair has no UTF-8 encoding.
-    """
+    """Whether pandas can hold a value as one label: hashable, not a tuple, of whole characters."""
     if isinstance(level, str):
         return level.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in level)
     if isinstance(level, (tuple, np.generic)):
@@ -338,10 +276,7 @@ def check_domain(domain: object) -> Domain:
 
 @contextmanager
 def refusing(labels: Any, name: str) -> Iterator[None]:
-    """Turn what pandas raises on labels that it cannot hold or hash into an error of this package.
-
-    Among them are lists within lists, arrays of two dimensions and numbers of unusual precision.
-    """
+    """Turn what pandas raises on labels that it cannot hold or hash into an error of ours."""
     try:
         yield
     except (TypeError, ValueError, NotImplementedError) as error:

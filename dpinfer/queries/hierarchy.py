@@ -29,31 +29,21 @@ _CHILDREN = 1 << 15
 
 @dataclass(frozen=True, eq=False)
 class Families:
-    """A run of neighbouring nodes of one depth that have children, and these.
+    """A run of q neighbouring nodes of one depth that have children, and these."""
 
-    ``parents`` (q,): places of the nodes; ``children``: places of all their children; ``starts``
-    (q,): where the children of each begin, counted from ``children.start``; ``counts`` (q,): number
-    of children of each.
-    """
-
-    parents: slice | Places
-    children: slice
-    starts: Places
-    counts: Places
+    parents: slice | Places  # places of the nodes
+    children: slice  # places of all their children
+    starts: Places  # (q,): where the children of each begin, counted from ``children.start``
+    counts: Places  # (q,): number of children of each
 
 
 @dataclass(frozen=True, eq=False)
 class Tree:
-    """Nodes in breadth-first order.
+    """Nodes in breadth-first order."""
 
-    ``order`` (n,): the number of the node at each place; None where numbers and places are the
-    same; ``parent`` (n,): the place of the parent of the node at each place; -1 for roots;
-    ``families``: from the roots down.
-    """
-
-    order: Places | None
-    parent: Places
-    families: tuple[Families, ...]
+    order: Places | None  # (n,): the number of the node at each place; None where they are the same
+    parent: Places  # (n,): the place of the parent of the node at each place; -1 for roots
+    families: tuple[Families, ...]  # from the roots down
 
     @classmethod
     def of(cls, parent: Places) -> Tree:
@@ -378,23 +368,13 @@ class Hierarchy:
         Parameters
         ----------
         codes : iterable of str
-            Codes of units, each once, in any order; those of the lowest level suffice.
+            Codes of units, each once, in any order; those of the lowest level suffice. Those above
+            that are not among them are added at the end.
         lengths : iterable of int, optional
             Lengths of the codes of all levels; by default those that occur. 0 adds one unit, of
             the empty code, above all others.
         not_exhausted
-            As for the class.
-
-        Returns
-        -------
-        Hierarchy
-            The units of ``codes``, then those above them that are not in ``codes``.
-
-        Raises
-        ------
-        InvalidParameterError
-            If a unit above the lowest level has no children and is not in ``not_exhausted``, a
-            code has another length than the levels, or codes are repeated.
+            As for the class: units above the lowest level without children must be named.
 
         Examples
         --------
@@ -413,19 +393,13 @@ class Hierarchy:
             A row for each unit of the lowest level, or of any level, then with missing values in
             the columns of the levels below it. Rows may be repeated.
         not_exhausted
-            As for the class; the labels are tuples.
+            As for the class: units above the lowest level without children must be named.
 
         Returns
         -------
         Hierarchy
             The units level by level. Their labels are tuples of the labels from the highest level
             down to their own, so that labels of a level need not differ between parents.
-
-        Raises
-        ------
-        InvalidParameterError
-            If a label is missing above one that is not, or a unit above the lowest level has no
-            children and is not in ``not_exhausted``.
 
         Examples
         --------
@@ -521,24 +495,9 @@ class Hierarchy:
         return np.flatnonzero(~self._has_children())
 
     def positions(self, units: Any, name: str = "units") -> NDArray[np.intp]:
-        """Return the positions of units.
+        """Return the positions (k,) of units from their labels, or positions where they have none.
 
-        Parameters
-        ----------
-        units : list or array
-            Their labels, or positions where units have no labels.
-        name : str, default "units"
-            What messages call the argument.
-
-        Returns
-        -------
-        array of int, shape (k,)
-            Positions, in the same order.
-
-        Raises
-        ------
-        InvalidParameterError
-            If one of them is not a unit of the hierarchy.
+        Messages call the argument ``name``.
         """
         if self._labels is None:
             return _checked_positions(units, len(self), name)

@@ -22,14 +22,10 @@ from dpinfer.queries.workload import Matrix, Workload, entries
 # Norms of the columns of a matrix, and the largest distance between two of them.
 
 
-BLOCK = 2**22
-"""Entries of a block of distances."""
+BLOCK = 2**22  # entries of a block of distances
+DENSE = 2**22  # entries up to which distinct columns are compared in dense form
 
-DENSE = 2**22
-"""Entries up to which distinct columns are compared in dense form."""
-
-Best = tuple[float, int, int]
-"""A distance and the two columns that are this far apart."""
+Best = tuple[float, int, int]  # A distance and the two columns that are this far apart
 
 
 def column_norms(matrix: Matrix, order: int) -> FloatArray:
@@ -185,11 +181,9 @@ def l1_sensitivity(workload: Workload | ArrayLike, neighbours: Neighbours = "add
     Notes
     -----
     Under add-remove it is the largest ‖aⱼ‖₁ over the columns aⱼ of A (Dwork and Roth 2014,
-    Definition 3.1, doi:10.1561/0400000042); under replace the largest ‖aᵢ - aⱼ‖₁ over pairs.
-    Pairs of distinct columns are visited in falling order of the bound ‖aᵢ‖ + ‖aⱼ‖, queries that
-    are the same for every cell left out, until no bound exceeds the best distance. For workloads
-    of marginals the bound is attained and the cost is linear in the number of entries; in the
-    worst case it is quadratic in the number of distinct columns.
+    Definition 3.1, doi:10.1561/0400000042); under replace the largest ‖aᵢ - aⱼ‖₁ over pairs, in
+    time linear in the entries for workloads of marginals, and at worst quadratic in the number of
+    distinct columns.
 
     Examples
     --------
@@ -206,24 +200,13 @@ def l2_sensitivity(workload: Workload | ArrayLike, neighbours: Neighbours = "add
 
     Parameters
     ----------
-    workload : Workload or matrix, shape (m, n)
-        The queries.
-    neighbours : {"add-remove", "replace"}
-        ``"add-remove"``: one record more or less. ``"replace"``: one record changes its cell.
+    workload, neighbours
+        As for :func:`l1_sensitivity`, with Euclidean norms (Dwork and Roth 2014, Definition 3.8).
 
     Returns
     -------
     float
-        The sensitivity, in units of the answers. With a single cell it is 0 under ``"replace"``.
-
-    Raises
-    ------
-    InvalidParameterError
-        If ``neighbours`` is unknown, or the matrix or the sensitivity is not finite.
-
-    Notes
-    -----
-    As :func:`l1_sensitivity`, with Euclidean norms (Dwork and Roth 2014, Definition 3.8).
+        The sensitivity, in units of the answers.
 
     Examples
     --------

@@ -322,15 +322,7 @@ class Workload:
     def identity(
         cls, cells: int | Domain, labels: Sequence[Hashable] | pd.Index | None = None
     ) -> Self:
-        """Ask for every cell by itself.
-
-        Parameters
-        ----------
-        cells : int or Domain
-            The number of cells, or the domain whose cells are asked for.
-        labels : sequence, optional
-            Labels of the cells, where ``cells`` is a number.
-        """
+        """Ask for every cell by itself: of a domain, or of so many with these labels."""
         if isinstance(cells, Domain):
             if labels is not None:
                 raise InvalidParameterError("labels must be left out: the domain has labels")
@@ -425,12 +417,9 @@ class Workload:
 
     @classmethod
     def vstack(cls, workloads: Iterable[Workload]) -> Self:
-        """Put the queries of several workloads on the same cells one below the other.
+        """Put the queries of workloads on the same cells one below the other.
 
-        Parameters
-        ----------
-        workloads : sequence of Workload
-            At least one; labels are kept where every workload has them.
+        Labels are kept where every workload has them.
         """
         parts = check_items(workloads, "workloads", "Workload objects")
         if not parts or not all(isinstance(part, Workload) for part in parts):
@@ -451,15 +440,7 @@ class Workload:
 
     @classmethod
     def from_codes(cls, domain: Domain, codes: Codes) -> Self:
-        """Count boxes of a domain.
-
-        Parameters
-        ----------
-        domain : Domain
-            The attributes and their levels.
-        codes : array of int, shape (m, attributes)
-            The level numbers of each query, -1 for an attribute that it sums over.
-        """
+        """Count boxes of a domain by level numbers (m × attributes), -1 where summed over."""
         return cls._of_codes(domain, check_codes(check_domain(domain), codes))
 
     @classmethod
@@ -583,17 +564,9 @@ class Workload:
         return renamed
 
     def answer(self, histogram: ArrayLike | pd.Series) -> Any:
-        """Return the answers A x on a histogram.
+        """Return the m answers A x on a histogram of n counts.
 
-        Parameters
-        ----------
-        histogram : array of float, shape (n,), or Series
-            The count of each cell. A Series is matched with the cells by its labels.
-
-        Returns
-        -------
-        array of float64, shape (m,), or Series
-            The answers; a labelled Series where the histogram was a Series.
+        A Series is matched with the cells by its labels, and gives a labelled Series.
         """
         histogram = as_table(histogram, "histogram")
         labelled = hasattr(histogram, "reindex")
@@ -647,11 +620,10 @@ def check_counting(workload: Workload, mechanism: NoiseLaw) -> None:
 
     Notes
     -----
-    If neighbouring databases have answers that differ by less than one, adding whole numbers to
-    them gives outputs with disjoint supports: the output says which database it was, at any scale
-    of the noise. The geometric mechanism of Ghosh, Roughgarden and Sundararajan (2012,
-    doi:10.1137/09076828X) and the discrete Gaussian of Canonne, Kamath and Steinke (2020,
-    doi:10.48550/arXiv.2004.00010) are defined for integer-valued queries.
+    If neighbouring databases have answers that differ by less than one, whole-numbered noise gives
+    outputs with disjoint supports: the output says which database it was, at any scale. See Ghosh,
+    Roughgarden and Sundararajan (2012, doi:10.1137/09076828X), and Canonne, Kamath and Steinke
+    (2020, doi:10.48550/arXiv.2004.00010).
     """
     if workload.is_integer or not mechanism_has_integers(mechanism):
         return

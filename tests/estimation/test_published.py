@@ -7,7 +7,6 @@ import pytest
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.published import (
     check_published,
-    checked_proportion,
     common_shape,
     unlabelled,
 )
@@ -48,10 +47,3 @@ def test_arguments_broadcast_to_one_length():
         common_shape(count=three, nobs=np.ones(2))
     with pytest.raises(InvalidParameterError, match=r"nobs must be a number .* shape \(2, 2\)"):
         common_shape(count=three, nobs=np.ones((2, 2)))
-
-
-def test_proportions_are_inside_of_0_and_1():
-    np.testing.assert_array_equal(checked_proportion([0.2, 0.5], LABELS), [0.2, 0.5])
-    for value, message in ((0.0, "> 0"), (1.0, "< 1"), (1e-305, ">= 1e-300"), (np.nan, "NaN")):
-        with pytest.raises(InvalidParameterError, match=f"value must .*{message}"):
-            checked_proportion(value, None)

@@ -19,8 +19,7 @@ from dpinfer.queries.hierarchy import Places, Tree
 # Which nodes of a tree of vectors have matrices of their own, and where these are.
 
 
-CHUNK = 1 << 16
-"""Numbers computed at a time, so that they stay in the cache."""
+CHUNK = 1 << 16  # Numbers computed at a time, so that they stay in the cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,8 +194,7 @@ class VectorQueries:
         return found
 
 
-_ALIKE = 32
-"""Leaves with the same active levels from which on they are treated apart."""
+_ALIKE = 32  # leaves with the same active levels from which on they are treated apart
 
 
 @dataclass(frozen=True, eq=False)

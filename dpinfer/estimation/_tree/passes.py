@@ -265,8 +265,7 @@ class _Sums:
 # Values on the way up and down a tree of vectors.
 
 
-_CONTRADICTION = 1e-9
-"""Relative difference up to which values without noise agree."""
+_CONTRADICTION = 1e-9  # relative difference up to which values without noise agree
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,9 +23,8 @@ from numpy.typing import NDArray
 
 from dpinfer._check import FloatArray, check_integer
 from dpinfer.errors import IncompatibleReleaseError
-from dpinfer.estimation.consistency import CHECKED, disagreement_frame
+from dpinfer.estimation.consistency import CHECKED, Overlap, disagreement_frame
 from dpinfer.estimation.pivots import exact_pvalues
-from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.mechanisms.weighted_sum import WeightedSum
 from dpinfer.queries.hierarchy import Families, Hierarchy, Places, Tree
 
@@ -237,8 +236,7 @@ def _divide_unevenly(below: FloatArray, counts: Places) -> tuple[FloatArray, Flo
 # What was measured of each unit: one number with one variance, from any number of values.
 
 
-_CONTRADICTION = 1e-9
-"""Relative difference up to which values without noise agree."""
+_CONTRADICTION = 1e-9  # relative difference up to which values without noise agree
 
 
 @dataclass(frozen=True, eq=False)
@@ -438,57 +436,36 @@ def hashed(numbers: NDArray[np.generic] | FloatArray) -> Hashes:
 # Whether the values of a hierarchy agree as well as their noise says, and which agree least.
 
 
-@dataclass(frozen=True)
-class HierarchyDisagreement:
-    """The statistic Q = Σ (y - x̂)²/v of the values of a hierarchy."""
+def overlap(fit: Any) -> Overlap:
+    """Return Q = Σ (y - x̂)²/v of the values of a hierarchy.
 
-    fit: Any
+    Whole numbers that add up are taken off the published values first, so that the size of the
+    confidential values does not make for rounding errors.
+    """
+    unit, variance = fit.value_units, fit.value_variance
+    precision = np.divide(1.0, variance, out=np.zeros(variance.shape), where=variance > 0.0)
 
-    @property
-    def degrees(self) -> int:
-        """Number of noisy values beyond those needed to determine the others."""
-        noisy = self.fit.value_variance > 0.0
-        unit = self.fit.value_units
-        units = len(self.fit.hierarchy)
-        # all noisy values of a unit but one; all where it was published without noise, too
-        several = np.bincount(unit[noisy], minlength=units)
-        exact = np.bincount(unit[~noisy], minlength=units) > 0
-        extra = int(np.maximum(several - ~exact, 0).sum())
-        return extra + sum(
-            int(np.count_nonzero((variance > 0.0) & np.isfinite(variance)))
-            for _, _, variance in self.fit.innovations(self.fit.values)
-        )
-
-    @property
-    def mechanism(self) -> NoiseLaw:
-        """The law of the noise."""
-        law: NoiseLaw = self.fit.mechanism
-        return law
-
-    @property
-    def size(self) -> int:
-        """Number of values."""
-        return int(self.fit.values.size)
-
-    def observed(self) -> FloatArray:
-        """Q of the published values.
-
-        Whole numbers that add up are taken off first, so that the size of the confidential values
-        does not make for rounding errors.
-        """
-        return self.of(self.fit.values - self.fit.nearest_whole()[self.fit.value_units])
-
-    def of(self, values: FloatArray) -> FloatArray:
+    def of(values: FloatArray) -> FloatArray:
         """Q for values, shape (..., m)."""
-        residuals = values - self.fit.refit(values)[..., self.fit.value_units]
-        variance = self.fit.value_variance
-        precision = np.divide(1.0, variance, out=np.zeros(variance.shape), where=variance > 0.0)
-        return np.asarray(np.square(residuals) @ precision)
+        return np.asarray(np.square(values - fit.refit(values)[..., unit]) @ precision)
 
-    def draw(self, size: int, rng: np.random.Generator) -> FloatArray:
-        """Draw that many replicates of Q: the confidential values drop out."""
-        noise = self.fit.mechanism.rvs((size, self.size), rng=rng)
-        return self.of(np.asarray(noise, dtype=np.float64))
+    # all noisy values of a unit but one; all where it was published without noise, too
+    units = len(fit.hierarchy)
+    several = np.bincount(unit[variance > 0.0], minlength=units)
+    exact = np.bincount(unit[~(variance > 0.0)], minlength=units) > 0
+    degrees = int(np.maximum(several - ~exact, 0).sum()) + sum(
+        int(np.count_nonzero((merged > 0.0) & np.isfinite(merged)))
+        for *_, merged in fit.innovations(fit.values)
+    )
+    return Overlap(
+        degrees=degrees,
+        mechanism=fit.mechanism,
+        size=int(fit.values.size),
+        observed=lambda: of(fit.values - fit.nearest_whole()[unit]),
+        draw=lambda size, rng: of(
+            np.asarray(fit.mechanism.rvs((size, fit.values.size), rng=rng), dtype=np.float64)
+        ),
+    )
 
 
 def disagreements(fit: Any, most: int) -> pd.DataFrame:

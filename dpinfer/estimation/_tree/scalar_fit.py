@@ -28,49 +28,37 @@ from dpinfer.estimation.consistency import is_gaussian
 from dpinfer.estimation.pivots import (
     INVERSION_ERROR,
     ManyErrors,
-    Pivots,
     clean_weights,
 )
 from dpinfer.mechanisms._sums.terms import kinds
 from dpinfer.mechanisms.independent import groups, integer_cells
-from dpinfer.mechanisms.law import NoiseLaw, Origin
+from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.mechanisms.laws import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace
 from dpinfer.mechanisms.weighted_sum import WeightedSum
 from dpinfer.queries.hierarchy import Hierarchy, Places
-from dpinfer.releases.noises import Noises
 from dpinfer.releases.values import NoisyValues
 
 # Laws of the errors of all units of a tree of numbers at once, from characteristic functions.
 
 
-_STEP = 0.15
-"""Distance of the points of tables, in units of one over the standard deviation."""
-
+_STEP = 0.15  # distance of the points of tables, in units of one over the standard deviation
 _REACH = 36.0
 """How far an error without its own noise is looked at, in units of one over its spread."""
 
-_LARGE = 0.51
-"""Share of a child in a sum from which on the sum of the others is formed by itself."""
-
+_LARGE = 0.51  # share of a child in a sum from which on the sum of the others is formed by itself
 _NODES = 4 + int(np.ceil(_REACH / np.sqrt(1.0 - _LARGE) / _STEP))
 """Points of a table: sums less one term are wanted further than what is left of them."""
 
 _ALIASED = 21.0
 """Standard deviations beyond which an error is folded in by the nodes of inversion."""
 
-_DECAYED = 1e-9
-"""Modulus of a characteristic function that counts as 0."""
-
+_DECAYED = 1e-9  # modulus of a characteristic function that counts as 0
 _DECAYED_SMOOTH = 1e-6
 """The same where all factors decrease: then the integral beyond t is below 2φ/(πtx)."""
 
-_DAMPED = 3e-6
-"""Modulus of a characteristic function at revivals that need no smoothing."""
-
+_DAMPED = 3e-6  # modulus of a characteristic function at revivals that need no smoothing
 _MOST_NODES = 1 << 13
-_NUMBERS = 1 << 20
-"""Numbers worked on at a time."""
-
+_NUMBERS = 1 << 20  # Numbers worked on at a time
 _POSITIVE = (Laplace, Gaussian, Exact, Geometric, DiscreteGaussian)
 """Laws of which the characteristic functions are positive, so that they have logarithms."""
 
@@ -640,17 +628,19 @@ class HierarchyFit:
     """Values of the units of a hierarchy, and how the estimates combine them."""
 
     hierarchy: Hierarchy  # the n units
-    values: FloatArray  # (m,): the published values
-    mechanism: NoiseLaw  # the law of their noise
+    published: NoisyValues  # the m values, each with a noise of its own
     measured: Measured  # what they measure
     gains: Gains  # the passes over the tree
 
-    @cached_property
-    def published(self) -> NoisyValues:
-        """The values with their noises."""
-        size = self.values.size
-        noises = Noises(self.mechanism, size, [(Origin(self.values), None, size)])
-        return NoisyValues(self.values, noises)
+    @property
+    def values(self) -> FloatArray:
+        """The published values, shape (m,)."""
+        return self.published.values
+
+    @property
+    def mechanism(self) -> NoiseLaw:
+        """The law of their noise."""
+        return self.published.noises.law
 
     @cached_property
     def placed(self) -> FloatArray:
@@ -801,17 +791,6 @@ class HierarchyFit:
             together=(lambda q: laws.half_widths(places, q)) if laws.supported else None,
         )
         return errors, number
-
-    def pivots(self, at: NDArray[np.intp]) -> Pivots:
-        """Return the errors of the estimates of units, by which intervals are found."""
-        return Pivots(
-            std_errors=np.sqrt(self.variance[at]),
-            mechanism=self.mechanism,
-            blocks=lambda: self.weight_blocks(at),
-            draw_errors=lambda reps, rng: self.draw_errors(reps, rng)[:, at],
-            noises=max(self.values.size, len(self.gains.tree)),
-            magnitude=np.abs(self.estimates[at]) + np.abs(self.values).max(),
-        )
 
     def check_size(self, functions: int, remedy: str) -> None:
         """Refuse more functions of the values than fit into memory."""

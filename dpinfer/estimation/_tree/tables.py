@@ -27,9 +27,7 @@ from dpinfer.queries.hierarchy import Places, Tree
 
 Rows = slice | Places
 
-_CHUNK = 1 << 16
-"""Numbers worked on at a time, so that they stay in the cache."""
-
+_CHUNK = 1 << 16  # Numbers worked on at a time, so that they stay in the cache
 CONTRADICTION = 1e-9
 """Difference, relative to the size of the values, up to which exact values agree."""
 
@@ -496,8 +494,7 @@ def _chunks(tree: Tree, parents: Places, most: int) -> Iterator[Chunk]:
 _PERMUTED = 16
 """Parts in which tables are brought in another order, to need no room for all of them twice."""
 
-_LINE = 8
-"""Neighbouring numbers that memory is read by."""
+_LINE = 8  # neighbouring numbers that memory is read by
 
 
 @dataclass(frozen=True, eq=False)

@@ -144,7 +144,7 @@ def test_pvalues_of_many_parents(law):
     parent = irregular(5, (1, 5, 6, 3))
     rng = np.random.default_rng(2)
     values = np.asarray(law.rvs(parent.size, rng=rng), dtype=float)
-    values[0] += 60.0 * float(law.std)  # far beyond what is found at once
+    values[0] += np.rint(60.0 * float(law.std))  # far beyond what is found at once
     fit = combine_hierarchy(values, parent, mechanism=law)
     tests = fit.parent_tests()
     assert len(tests) > 20
