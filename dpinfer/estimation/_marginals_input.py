@@ -176,10 +176,7 @@ class TableSchema:
         return joint
 
     def inward(self, values: NDArray[Any], names: Names) -> NDArray[Any]:
-        """Return tables, shape (m, levels of each name), in the order of block and axes.
-
-        The result, shape (m, r, ...), is a view where that is possible.
-        """
+        """Return tables (m, levels of each name) as (m, r, ...), a view where that is possible."""
         order = self._order(names)
         moved = values.transpose((0, *(1 + at for at in order)))
         return moved.reshape((len(values), -1, *self.axes.shape(self.kept(names))))
@@ -413,10 +410,9 @@ class StructuralZeros:
 
     Notes
     -----
-    The attributes named form the block of :func:`combine_marginals`, with those that have
-    groupings: their joint levels, at most 1,024, cost time in their square and memory in the square
-    for units with children. Zeros are exact: what is known of other cells gets sharper. A zero of a
-    unit says of those below it only that they add up to zero, so name them too.
+    The joint levels of the attributes named, and of those with groupings, at most 1,024, cost time
+    in their square and memory in the square for units with children. A zero of a unit says of those
+    below it only that they add up to zero, so name them too.
 
     Examples
     --------

@@ -650,12 +650,6 @@ def write_marginals_parquet(
     parent : str, optional
         The part above; None for the top.
 
-    Raises
-    ------
-    InvalidParameterError
-        If an argument is outside what is allowed, or the folder cannot be written, as when the
-        disk is full.
-
     Notes
     -----
     ``units.parquet`` has a row for each unit: ``unit``, the position of its ``parent`` or -1, and
@@ -896,8 +890,7 @@ def census_parts(
     Raises
     ------
     InvalidParameterError
-        If an argument is outside what is allowed, or a unit and those right below it do not fit
-        into the memory.
+        If a unit and those right below it do not fit into the memory.
     IncompatibleReleaseError
         If a file is not as documented.
 

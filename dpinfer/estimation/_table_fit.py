@@ -60,12 +60,12 @@ class TableLaws:
     """
 
     def __init__(self, fit: MarginalsFit, whole: Callable[[], NoiseBound] | None = None) -> None:
-        self.fit, self._whole = fit, whole
+        self.fit, self.whole = fit, whole
 
     @cached_property
     def single(self) -> bool:
         """Whether single laws can be found: tables have no block, and all values are here."""
-        return self._whole is None and all(
+        return self.whole is None and all(
             isinstance(one, ScalarVariances) for one in self.fit.solution.variances
         )
 
@@ -84,7 +84,7 @@ class TableLaws:
     @cached_property
     def bound(self) -> NoiseBound:
         """The bound on the tails of all estimates."""
-        return self.bound_of_these if self._whole is None else self._whole()
+        return self.bound_of_these if self.whole is None else self.whole()
 
     @property
     def bound_of_these(self) -> NoiseBound:
@@ -94,8 +94,8 @@ class TableLaws:
     @cached_property
     def bound_of_any(self) -> NoiseBound:
         """The bound on the tails of any linear function of the values."""
-        if self._whole is not None:
-            bound = self._whole()
+        if self.whole is not None:
+            bound = self.whole()
             ones = tuple(np.ones(share.shape) for share in bound.shares)
             return NoiseBound(bound.laws, ones, bound.known)
         return NoiseBound.of(self._noises(shared=False))
@@ -447,7 +447,7 @@ class MarginalsFit:
 
     def refuse_part(self) -> None:
         """Refuse estimates that are also from values elsewhere, whose noises are not here."""
-        if self.laws._whole is not None:
+        if self.laws.whole is not None:
             raise InvalidParameterError(
                 "the estimates of one part are from the values of all parts, whose noises are not "
                 "in memory: use conf_int, or combine the hierarchy with combine_marginals"

@@ -372,18 +372,10 @@ class CombinedEstimate(OverlappingEstimate, Estimates):
         return self._label_rows(self.release.values - np.asarray(self.fitted))
 
     def noise(self, target: Any) -> WeightedSum:
-        """Return the law of the error of one estimate.
+        """Return the law of estimate minus confidential value of a target, by label or position.
 
-        Parameters
-        ----------
-        target : label or int
-            The label of the target, or its position where it has no label.
-
-        Returns
-        -------
-        WeightedSum
-            The law of estimate minus confidential value. It knows which noises it is made of:
-            functions that take several such laws use how the errors depend, or refuse.
+        It knows which noises it is made of: functions that take several such laws use how the
+        errors depend, or refuse.
         """
         row = self.targets.position(target)
         if self._coordinates is None:

@@ -236,17 +236,9 @@ class HierarchyEstimate(OverlappingEstimate, Estimates):
             )
 
     def cov_params(self, units: Any = None) -> Any:
-        """Covariance matrix of the estimates of some units, due to the noise.
+        """Covariance matrix (k × k) of at most 5,000 units, by default all, due to the noise.
 
-        Parameters
-        ----------
-        units : list or array, optional
-            Labels, or positions where units have no labels; by default all, at most 5,000.
-
-        Returns
-        -------
-        array of float, shape (k, k), or DataFrame
-            A DataFrame where units have labels.
+        A DataFrame where units have labels, which ``units`` are then given by.
         """
         at, labels = self._chosen(units), self.hierarchy.labels
         if at.size > _COVARIANCE_LIMIT:
@@ -268,11 +260,6 @@ class HierarchyEstimate(OverlappingEstimate, Estimates):
         target : array of float, shape (n,) or (k, n), Series, DataFrame or mapping
             Coefficients of the units: a row, or a DataFrame's row, for each function. Labelled
             coefficients need not name all units.
-
-        Returns
-        -------
-        HierarchyFunctions
-            Estimates with standard errors, intervals, covariances and the laws of their errors.
 
         Raises
         ------
@@ -304,13 +291,7 @@ class HierarchyEstimate(OverlappingEstimate, Estimates):
         )
 
     def weights(self, units: Any = None) -> FloatArray:
-        """Weights (k × m) by which the estimates of some units combine the published values.
-
-        Parameters
-        ----------
-        units : list or array, optional
-            Labels, or positions where units have no labels; by default all.
-        """
+        """Weights (k × m) by which estimates of units, by default all, combine the values."""
         at = self._chosen(units)
         self._fit.check_size(at.size, "units must be fewer")
         return np.concatenate(list(self._fit.weight_blocks(at)))

@@ -322,13 +322,8 @@ class MarginalsEstimate(OverlappingEstimate):
         array of float, shape (k, levels of each attribute), DataFrame or Series
             A row for each of the k units. A DataFrame with a column for each cell where units have
             labels, for the total a Series. An array of all cells of all units is that of the
-            estimates themselves, and read-only.
-
-        Raises
-        ------
-        NotEstimableError
-            If the values do not determine the marginal in a unit, unless the estimates were asked
-            for with ``unestimable="nan"``; then it is NaN there.
+            estimates themselves, and read-only. NaN where the values do not determine it, if that
+            was asked for with ``unestimable="nan"``, and NotEstimableError otherwise.
         """
         names, at = self._chosen(attributes, units)
         return self._labelled(self._estimates(names, at), names, at)
@@ -380,11 +375,6 @@ class MarginalsEstimate(OverlappingEstimate):
             table.
         attributes : str or sequence of str, optional
             The attributes of the marginal to whose cells they belong; by default all.
-
-        Returns
-        -------
-        TableContrast
-            Estimates with standard errors and intervals.
 
         Raises
         ------
@@ -452,11 +442,6 @@ class MarginalsEstimate(OverlappingEstimate):
         Intervals
             One interval a cell, in the form of :meth:`marginal`; where units have labels, labelled
             by unit and levels. Unpacks as ``lower, upper``.
-
-        Raises
-        ------
-        NotEstimableError
-            If the values do not determine the marginal in a unit.
 
         Notes
         -----
@@ -648,10 +633,7 @@ class NoisyMarginal:
     Raises
     ------
     InvalidParameterError
-        By :func:`combine_marginals`, which knows domain and hierarchy: if attributes are not in the
-        domain, values do not have the shape that follows, are not real and finite or beyond
-        ±1e100, variances are not 0 or within what it can compute with, or units are unknown or
-        named twice.
+        By :func:`combine_marginals`, which knows domain and hierarchy.
 
     Notes
     -----

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -64,7 +64,7 @@ from dpinfer.estimation.marginals import MarginalsEstimate, read_marginal
 from dpinfer.estimation.pivots import ManyErrors
 from dpinfer.mechanisms.laws import Exact
 from dpinfer.queries.domain import Domain, check_domain
-from dpinfer.queries.hierarchy import Hierarchy, Places, Tree
+from dpinfer.queries.hierarchy import Hierarchy, Places
 from dpinfer.releases.tables import check_path
 from dpinfer.results.intervals import Intervals
 from dpinfer.results.simulation import checked_jobs, progress_bar, run_tasks
@@ -87,107 +87,19 @@ class Received:
     known: Known  # (m, ...): what is known of their tables
 
 
-@dataclass(frozen=True, eq=False)
-class PartPasses:
-    """The passes over one part."""
-
-    problem: TableProblem  # what is known of its tables
-    tree: Tree  # its n places
-    received: Received | None  # what is known from parts below it
-    block: bool  # whether tables have a block, which all parts have or none
-
-    def up(self) -> tuple[dict[str, FloatArray], Places, Places]:
-        """Return what is known of the roots, and where exact values contradict one another.
-
-        Contradictions are within a place, and of a place with those below it.
-        """
-        return self._up_vectors() if self.block else self._up_scalars()
-
-    def down(self, above: Known | None) -> TableSolution:
-        """Return estimates of all tables, from what is known of the roots in the end."""
-        return self._down_vectors(above) if self.block else self._down_scalars(above)
-
-    def _up_scalars(self) -> tuple[dict[str, FloatArray], Places, Places]:
-        (measured,) = self.problem.measured
-        passes = TablePasses.of(self.tree, measured, self._message())
-        upward = passes.up(measured)
-        message = passes.message(upward)
-        found = {"tables": message.tables, "variance": np.ascontiguousarray(message.variance.T)}
-        return found, upward.inside, upward.between
-
-    def _down_scalars(self, above: Known | None) -> TableSolution:
-        (measured,) = self.problem.measured
-        roots = None if above is None else above["variance"].T
-        passes = TablePasses.of(self.tree, measured, self._message(), roots)
-        upward = passes.up(measured)
-        tables = passes.down(upward, None if above is None else above["tables"])
-        return TableSolution(
-            tables=CellTables.placed(self.problem.axes, tables, self.tree.order),
-            variances=tuple(ScalarVariances(gains.variance) for gains in passes.gains),
-            degrees=None,
-            inside=upward.inside,
-            between=upward.between,
-        )
-
-    def _message(self) -> TableMessage | None:
-        if self.received is None:
-            return None
-        known = self.received.known
-        return TableMessage(self.received.places, known["tables"], known["variance"].T)
-
-    def _up_vectors(self) -> tuple[dict[str, FloatArray], Places, Places]:
-        classes = ClassProblems.of(self.problem, len(self.tree))
-        between = [np.empty(0, dtype=np.intp)]
-        found: dict[str, FloatArray] = {}
-        for one in classes:
-            at = one.number
-            message, tables = self._vector_message(at)
-            gains = VectorGains.up(
-                self.tree, one.matrices, one.precision, self.problem.zeros, message
-            )
-            collected = gains.collect(one.values, tables, one.estimates)
-            one.values.clear()
-            between.append(collected.contradictions)
-            sent = gains.message()
-            found[f"tables-{at}"] = collected.estimates[sent.places]
-            found[f"finite-{at}"] = sent.beliefs.finite
-            found[f"unknown-{at}"] = sent.beliefs.unknown
-            found[f"exact-{at}"] = sent.beliefs.exact
-        return found, classes.inside, np.concatenate(between)
-
-    def _down_vectors(self, above: Known | None) -> TableSolution:
-        classes = ClassProblems.of(self.problem, len(self.tree))
-        between = [np.empty(0, dtype=np.intp)]
-        variances: dict[int, VectorGains] = {}
-        for one in classes:
-            at = one.number
-            message, known = self._vector_message(at)
-            gains = VectorGains.up(
-                self.tree, one.matrices, one.precision, self.problem.zeros, message
-            ).down(None if above is None else _beliefs(above, at))
-            collected = gains.collect(one.values, known, one.estimates)
-            one.values.clear()
-            between.append(collected.contradictions)
-            gains.spread(collected, None if above is None else above[f"tables-{at}"])
-            variances[at] = gains
-        return TableSolution(
-            tables=classes.tables(self.tree.order),
-            variances=tuple(variances[at] for at in sorted(variances)),
-            degrees=None,
-            inside=classes.inside,
-            between=np.concatenate(between),
-        )
-
-    def _vector_message(self, at: int) -> tuple[Message | None, FloatArray | None]:
-        if self.received is None:
-            return None, None
-        known = self.received.known
-        return Message(self.received.places, _beliefs(known, at)), known[f"tables-{at}"]
-
-
 def _beliefs(known: Known, at: int) -> Beliefs:
     """Return what is known of the vectors of a class."""
     return Beliefs(known[f"finite-{at}"], known[f"unknown-{at}"], known[f"exact-{at}"])
+
+
+def _said(at: int, tables: FloatArray, known: Beliefs) -> dict[str, FloatArray]:
+    """Return the same, with the tables, as files hold it."""
+    return {
+        f"tables-{at}": tables,
+        f"finite-{at}": known.finite,
+        f"unknown-{at}": known.unknown,
+        f"exact-{at}": known.exact,
+    }
 
 
 def answers(solution: TableSolution, places: Places) -> dict[str, FloatArray]:
@@ -200,10 +112,8 @@ def answers(solution: TableSolution, places: Places) -> dict[str, FloatArray]:
     corners = solution.tables.axes.corners
     for at, (corner, gains) in enumerate(zip(corners, solution.variances, strict=True)):
         assert isinstance(gains, VectorGains)
-        found[f"tables-{at}"] = tables[corner].reshape((*tables.shape[:2], -1))
-        known = gains.answer(places)
-        found[f"finite-{at}"], found[f"unknown-{at}"] = known.finite, known.unknown
-        found[f"exact-{at}"] = known.exact
+        part = tables[corner].reshape((*tables.shape[:2], -1))
+        found |= _said(at, part, gains.answer(places))
     return found
 
 
@@ -258,10 +168,86 @@ class LoadedPart:
         return cls(hierarchy, read, placed, found, received, owners, plan.block, schema)
 
     @property
-    def passes(self) -> PartPasses:
-        """The passes over the part."""
-        known = problem(self.schema, self.read, self.placed, self.zeros)
-        return PartPasses(known, self.hierarchy.tree, self.received, self.block)
+    def problem(self) -> TableProblem:
+        """What is known of the tables."""
+        return problem(self.schema, self.read, self.placed, self.zeros)
+
+    def up(self) -> tuple[dict[str, FloatArray], Places, Places]:
+        """Return what is known of the roots, and where exact values contradict one another.
+
+        Contradictions are within a place, and of a place with those below it.
+        """
+        if not self.block:
+            (measured,) = self.problem.measured
+            passes = TablePasses.of(self.hierarchy.tree, measured, self._message())
+            upward = passes.up(measured)
+            message = passes.message(upward)
+            variance = np.ascontiguousarray(message.variance.T)
+            return {"tables": message.tables, "variance": variance}, upward.inside, upward.between
+        classes = ClassProblems.of(self.problem, len(self.hierarchy.tree))
+        between = [np.empty(0, dtype=np.intp)]
+        found: dict[str, FloatArray] = {}
+        for at, gains, collected in self._vectors(classes, None):
+            between.append(collected.contradictions)
+            sent = gains.message()
+            found |= _said(at, collected.estimates[sent.places], sent.beliefs)
+        return found, classes.inside, np.concatenate(between)
+
+    def down(self, above: Known | None) -> TableSolution:
+        """Return estimates of all tables, from what is known of the roots in the end."""
+        tree = self.hierarchy.tree
+        if not self.block:
+            (measured,) = self.problem.measured
+            roots = None if above is None else above["variance"].T
+            passes = TablePasses.of(tree, measured, self._message(), roots)
+            upward = passes.up(measured)
+            tables = passes.down(upward, None if above is None else above["tables"])
+            return TableSolution(
+                tables=CellTables.placed(self.schema.axes, tables, tree.order),
+                variances=tuple(ScalarVariances(gains.variance) for gains in passes.gains),
+                degrees=None,
+                inside=upward.inside,
+                between=upward.between,
+            )
+        classes = ClassProblems.of(self.problem, len(tree))
+        between = [np.empty(0, dtype=np.intp)]
+        variances: dict[int, VectorGains] = {}
+        for at, gains, collected in self._vectors(
+            classes, lambda at: None if above is None else _beliefs(above, at)
+        ):
+            between.append(collected.contradictions)
+            gains.spread(collected, None if above is None else above[f"tables-{at}"])
+            variances[at] = gains
+        return TableSolution(
+            tables=classes.tables(tree.order),
+            variances=tuple(variances[at] for at in sorted(variances)),
+            degrees=None,
+            inside=classes.inside,
+            between=np.concatenate(between),
+        )
+
+    def _message(self) -> TableMessage | None:
+        if self.received is None:
+            return None
+        known = self.received.known
+        return TableMessage(self.received.places, known["tables"], known["variance"].T)
+
+    def _vectors(
+        self, classes: ClassProblems, roots: Callable[[int], Beliefs | None] | None
+    ) -> Iterator[tuple[int, VectorGains, Any]]:
+        """Yield number, gains and collected vectors of each class, with ``roots`` also down."""
+        tree, zeros = self.hierarchy.tree, self.zeros
+        for one in classes:
+            at, message, tables = one.number, None, None
+            if self.received is not None:
+                known = self.received.known
+                message = Message(self.received.places, _beliefs(known, at))
+                tables = known[f"tables-{at}"]
+            gains = VectorGains.up(tree, one.matrices, one.precision, zeros, message)
+            gains = gains if roots is None else gains.down(roots(at))
+            collected = gains.collect(one.values, tables, one.estimates)
+            one.values.clear()
+            yield at, gains, collected
 
     def numbers(self, places: Places) -> Places:
         """Return the numbers of the units at some places."""
@@ -304,7 +290,7 @@ def go_up(task: PartTask) -> float:
     """Write what is known of the roots of a part from below; return the seconds it took."""
     begun = perf_counter()
     part = LoadedPart.of(task)
-    known, inside, between = part.passes.up()
+    known, inside, between = part.up()
     _refuse_contradictions(part, inside, between)
     write_known(task.plan.folder.message(task.name), part.labels(part.roots), known)
     return perf_counter() - begun
@@ -335,7 +321,7 @@ def fitted(task: PartTask) -> tuple[PartFit, LoadedPart]:
         labels, above = read_known(task.plan.folder.answer(task.name))
         rows = _rows_of(labels, part.labels(part.roots))
         above = {name: found[rows] for name, found in above.items()}
-    solution: TableSolution = part.passes.down(above)
+    solution: TableSolution = part.down(above)
     fit = PartFit(
         hierarchy=part.hierarchy,
         schema=part.schema,
@@ -507,18 +493,7 @@ class StreamedMarginals:
         return self.part(next(name for name, task in self.tasks.items() if task.top))
 
     def part(self, name: str) -> MarginalsEstimate:
-        """Return the estimates of one part, from the values of all, made anew in memory.
-
-        Parameters
-        ----------
-        name : str
-            The part.
-
-        Returns
-        -------
-        MarginalsEstimate
-            Any marginal, cell or contrast of the units of the part with its variance.
-        """
+        """Return the estimates of one part, from the values of all, made anew in memory."""
         (found,) = self._chosen([name])
         return MarginalsEstimate(_fit=fitted(self.tasks[found])[0], _refuse=self._plan.refuse)
 
@@ -542,33 +517,11 @@ class StreamedMarginals:
     def marginal_variance(
         self, attributes: Any = (), parts: Any = None
     ) -> pd.DataFrame | pd.Series:
-        """Read variances due to the noise of the estimates of a marginal.
-
-        Parameters
-        ----------
-        attributes, parts
-            As for :meth:`marginal`.
-
-        Returns
-        -------
-        DataFrame or Series
-            In the form of :meth:`marginal`.
-        """
+        """Read the variances due to the noise of :meth:`marginal`, in the same form."""
         return self._read(attributes, parts, 1)
 
     def marginal_bse(self, attributes: Any = (), parts: Any = None) -> pd.DataFrame | pd.Series:
-        """Return standard errors due to the noise of the estimates of a marginal.
-
-        Parameters
-        ----------
-        attributes, parts
-            As for :meth:`marginal`.
-
-        Returns
-        -------
-        DataFrame or Series
-            The square roots of :meth:`marginal_variance`, in the same form.
-        """
+        """Return the square roots of :meth:`marginal_variance`, the standard errors."""
         return self._read(attributes, parts, 1).pow(0.5)
 
     def conf_int(
@@ -738,11 +691,10 @@ def stream_marginals(
     hierarchy, up to rounding. What is measured in the units of a part tells nothing of other parts
     but through the tables of its roots. So a first task for each part estimates these from what is
     in the part and below it; then, from the top down, a second one estimates all its units from the
-    final estimates of its roots. A worker holds one part at a time, and parts of parts may be cut
-    as far as memory asks for. Each task leaves files that take their names when they are complete
-    and on the disk, each with its SHA-256 beside it: a plan that is started again does what is not
-    there, or is no longer as it was written. The folder is locked while a call works in it. The
-    estimates do not depend on the workers.
+    final estimates of its roots. A worker holds one part at a time. Each task leaves files that
+    take their names when they are complete and on the disk, each with its SHA-256 beside it: a plan
+    that is started again does what is not there, or is no longer as it was written. The folder is
+    locked while a call works in it. The estimates do not depend on the workers.
 
     Examples
     --------

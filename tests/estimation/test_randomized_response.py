@@ -171,7 +171,7 @@ def test_exact_intervals_of_many_respondents():
         np.testing.assert_allclose(exact.width, normal.width, rtol=0.03)
     with pytest.raises(InvalidParameterError, match="different numbers"):
         response_counts(
-            np.arange(2500), mechanism=RandomizedResponse(p=0.75, categories=2500)
+            np.arange(2001), mechanism=RandomizedResponse(p=0.75, categories=2001)
         ).conf_int()
 
 

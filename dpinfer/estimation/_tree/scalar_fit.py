@@ -70,13 +70,7 @@ _LAGRANGE = np.array(
 
 
 class TreeLaws:
-    """Laws of the errors of the units of a hierarchy.
-
-    Parameters
-    ----------
-    fit : HierarchyFit
-        The estimates.
-    """
+    """Laws of the errors of the units of a hierarchy."""
 
     def __init__(self, fit: HierarchyFit) -> None:
         self.own = _OwnNoise(fit)

@@ -9,9 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dpinfer.estimation._tree import leaves as leaves_module
-from dpinfer.estimation._tree import passes as final_module
-from dpinfer.estimation._tree import passes as up_module
-from dpinfer.estimation._tree import passes as values_module
+from dpinfer.estimation._tree import passes as passes_module
 from dpinfer.estimation._tree.passes import VectorGains
 from dpinfer.estimation._tree.scalar import Gains
 from dpinfer.queries.hierarchy import Tree
@@ -193,8 +191,11 @@ def split(case: Case, depth: int) -> tuple[Array, Array]:
     return case.functionals @ found, variance
 
 
-def test_trees_in_parts_give_the_same() -> None:
-    for seed in range(60):
+@pytest.mark.parametrize(
+    "seeds", [range(25), pytest.param(range(25, 60), marks=pytest.mark.slow)], ids=str
+)
+def test_trees_in_parts_give_the_same(seeds: range) -> None:
+    for seed in seeds:
         case = random_case(seed)
         gains = case.gains()
         whole, variances = (
@@ -323,12 +324,15 @@ def test_estimates_can_take_the_place_of_values() -> None:
     assert np.array_equal(case.values[0], expected)
 
 
-def test_chunks_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
-    cases = [random_case(seed) for seed in range(60)]
+@pytest.mark.parametrize(
+    "seeds", [range(25), pytest.param(range(25, 60), marks=pytest.mark.slow)], ids=str
+)
+def test_chunks_make_no_difference(monkeypatch: pytest.MonkeyPatch, seeds: range) -> None:
+    cases = [random_case(seed) for seed in seeds]
     cases.append(tabular_case(np.random.default_rng(3), 300, 8))
     before = [(case.gains().estimates(case.values), case.gains()) for case in cases]
     variances = [gains.variance(np.eye(gains.below.queries.size)) for _, gains in before]
-    for module in (leaves_module, up_module, final_module, values_module):
+    for module in (leaves_module, passes_module):
         monkeypatch.setattr(module, "CHUNK", 40)
     monkeypatch.setattr(leaves_module, "_ALIKE", 2)
     for case, (expected, _), variance in zip(cases, before, variances, strict=True):
