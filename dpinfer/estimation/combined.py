@@ -256,6 +256,10 @@ class _Rows:
 
     fit: CombinedEstimate
 
+    def dense(self, positions: NDArray[np.intp]) -> FloatArray:
+        """Return some rows, an array."""
+        return np.concatenate(list(self.fit._weight_blocks(self.fit._coordinates[positions])))
+
     def take(self, positions: NDArray[np.intp]) -> Any:
         """Return some rows, a sparse array."""
         from scipy.sparse import csr_array, vstack

@@ -20,6 +20,7 @@ from dpinfer._check import (
     check_reps,
     check_rng,
     freeze,
+    is_foreign,
     show,
 )
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError, NotEstimableError
@@ -49,7 +50,7 @@ from dpinfer.mechanisms.weighted_sum import WeightedSum
 from dpinfer.queries.hierarchy import Hierarchy
 from dpinfer.releases.coerce import noisy
 from dpinfer.releases.noises import Noises
-from dpinfer.releases.values import HELD, LARGEST_VALUE, NoisyValues
+from dpinfer.releases.values import HELD, NoisyValues
 from dpinfer.results.intervals import ERROR_COVERED, Intervals
 from dpinfer.results.labels import attach_labels, split_labels
 
@@ -145,6 +146,10 @@ class _UnitRows:
     fit: HierarchyFit
     units: NDArray[np.intp]
 
+    def dense(self, positions: NDArray[np.intp]) -> FloatArray:
+        """Return some rows, an array."""
+        return np.concatenate(list(self.fit.weight_blocks(self.units[positions])))
+
     def take(self, positions: NDArray[np.intp]) -> Any:
         """Return some rows, a sparse array."""
         from scipy import sparse
@@ -156,7 +161,7 @@ class _UnitRows:
 
     def apply(self, noises: FloatArray) -> FloatArray:
         """Return the errors that noises make."""
-        return self.fit.refit(noises.T).T[self.units]
+        return self.fit.refit(noises.T)[..., self.units].T
 
     def variance(self) -> FloatArray:
         """Return the variance of each error."""
@@ -613,18 +618,21 @@ def _placed_values(
     values: Any, mechanism: Mechanism | None, units: Any, hierarchy: Hierarchy
 ) -> tuple[NoisyValues, NDArray[np.intp] | None]:
     """Return noisy values, and the position of the unit of each; None where they are in order."""
-    if hasattr(values, "__noisy__"):
-        x = own_values(noisy(values, mechanism=mechanism, name="values"), "combine_hierarchy")
-        labels, shape, noises = x.labels, x.shape, x.noises
-    else:
-        array, labels = split_labels(values, "values", ge=-LARGEST_VALUE, le=LARGEST_VALUE)
-        # a unit may have several values
+    carried = hasattr(values, "__noisy__")
+    if hasattr(values, "iloc") or is_foreign(values):  # a unit may have several values
+        array, labels = split_labels(values, "values")
         own = labels if labels is not None and labels.is_unique else None
         x = noisy(array, labels=own, mechanism=mechanism, name="values")
-        law, shape = own_values(x, "combine_hierarchy").noises.law, array.shape
-        noises = Noises(law, len(x), [(Origin(x.values), None, len(x))])
-    if len(shape) != 1:
-        raise InvalidParameterError(f"values must be one-dimensional, got shape {shape}")
+    else:
+        x = noisy(values, mechanism=mechanism, name="values")
+        labels = x.labels
+    if len(x.shape) != 1:
+        raise InvalidParameterError(f"values must be one-dimensional, got shape {x.shape}")
+    noises = x.noises
+    if carried or x.weights is not None:
+        noises = own_values(x, "combine_hierarchy").noises
+    if not carried:
+        noises = Noises(noises.law, len(x), [(Origin(x.values), None, len(x))])
     published = NoisyValues(x.values, noises)
     if units is None and labels is not None and hierarchy.labels is not None:
         if labels.equals(hierarchy.labels):

@@ -322,8 +322,10 @@ def pivot_intervals(
 def _weight_blocks(x: NoisyValues) -> Iterator[FloatArray]:
     """Yield the weights of values on noises, some rows at a time."""
     step = max(1, _WEIGHTS // max(x.noises.size, 1))
+    held = hasattr(x.weights, "indices")
     for start in range(0, max(1, len(x)), step):
-        yield clean_weights(x._rows(np.arange(start, min(start + step, len(x)))).toarray())
+        at = np.arange(start, min(start + step, len(x)))
+        yield clean_weights(x._rows(at).toarray() if held else x.weights.dense(at))
 
 
 def _share_noises(x: NoisyValues) -> bool:

@@ -227,13 +227,15 @@ class NoisyValues:
             drawn = self._own_law()._rvs((reps, len(self)), generator)
             return np.asarray(drawn, dtype=np.float64)
         out = np.empty((reps, len(self)))
+        matrix = self.weights if hasattr(self.weights, "indices") else None
+        if matrix is not None and 10 * matrix.nnz > len(self) * self.noises.size:
+            matrix = matrix.toarray()
         step = max(1, _BLOCK // max(self.noises.size, 1))
         for start in range(0, reps, step):
             part = out[start : start + step]
             z = self.noises.law._rvs((len(part), self.noises.size), generator)
             z = np.asarray(z, dtype=np.float64).T
-            held = hasattr(self.weights, "indices")
-            part[:] = (self.weights @ z if held else self.weights.apply(z)).T
+            part[:] = (self.weights.apply(z) if matrix is None else matrix @ z).T
         return out
 
     def take(self, where: Any) -> NoisyValues:
