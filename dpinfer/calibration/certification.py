@@ -29,7 +29,7 @@ from dpinfer.calibration.certificate import Certificate, Certificates, Kind
 from dpinfer.calibration.sizes import Tests, size_study
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.combined import CombinedEstimate
-from dpinfer.estimation.consistency import Disagreement
+from dpinfer.estimation.consistency import Overlap
 from dpinfer.estimation.gls import combine
 from dpinfer.estimation.pivots import Method
 from dpinfer.intervals.counts import count_confint
@@ -499,12 +499,9 @@ class _ReleaseStudy:
         return self.fit
 
     @cached_property
-    def overlap(self) -> Disagreement | None:
-        fit = self.combined
-        if fit._design is None:
-            return None
-        found = Disagreement(self.release, fit._design, fit._solver)
-        return found if found.degrees else None
+    def overlap(self) -> Overlap | None:
+        found = self.combined._overlap()
+        return None if found is None or not found.degrees else found
 
     def scene(self, *, rounded: bool) -> Scene:
         release, answers = self.release, self.answers
@@ -576,7 +573,8 @@ def _of_consistency(study: _ReleaseStudy, terms: Terms) -> Certificate:
     )
 
 
-def _disagreement(overlap: Disagreement, answers: FloatArray, published: FloatArray) -> FloatArray:
+def _disagreement(overlap: Overlap, answers: FloatArray, published: FloatArray) -> FloatArray:
+    assert overlap.of is not None
     return np.asarray(overlap.of((published - answers).T))
 
 
