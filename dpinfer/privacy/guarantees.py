@@ -63,11 +63,11 @@ class Guarantee(ABC):
     neighbours: Neighbours = "add-remove"
 
     def __post_init__(self) -> None:
-        for name in LETTERS:
-            if name in vars(self):
-                below = 1.0 if name == "delta" else None
-                value = check_scalar(vars(self)[name], name, ge=0, le=below or LARGEST, lt=below)
-                object.__setattr__(self, name, value)
+        for name, value in list(vars(self).items()):
+            if name == "delta":
+                object.__setattr__(self, name, check_scalar(value, name, ge=0, le=1.0, lt=1.0))
+            elif name in LETTERS:
+                object.__setattr__(self, name, check_scalar(value, name, ge=0, le=LARGEST))
         self._check()
         relation = check_option(self.neighbours, "neighbours", NEIGHBOURS)
         object.__setattr__(self, "neighbours", relation)
