@@ -200,19 +200,22 @@ def test_width_is_the_average_of_simulated_exact_intervals(law, is_total):
     assert abs(wider.mean() - more) < (slack + 6.0 / np.sqrt(8)) * wider.std() + 3.0 * error
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize(
+    "reps", [pytest.param(12, marks=pytest.mark.slow), pytest.param(60, marks=pytest.mark.study)]
+)
 @pytest.mark.parametrize("is_total", [False, True])
 @pytest.mark.parametrize("law", LAWS[:3], ids=lambda law: type(law).__name__)
-def test_width_is_the_average_of_many_exact_intervals(law, is_total):
-    nobs, value, reps = 60, 0.3, 60
+def test_width_is_the_average_of_many_exact_intervals(law, is_total, reps):
+    nobs, value = 60, 0.3
     pairs = published(nobs, value, law, law, is_total, reps, np.random.default_rng(7))
     known = {"nobs_mechanism": law, "nobs_is_total": is_total}
     widths = proportion_confint(*pairs, mechanism=law, **known).width
     planned, error = frame_of(
         Planned(proportion_confint, mechanism=law, **known), nobs=nobs, proportion=value
     )
-    # 6 standard errors: chance 2e-9 each of 6
-    assert abs(widths.mean() - planned) < 6.0 * widths.std() / np.sqrt(reps) + 3.0 * error
+    # Student's t of as many widths: chance 2e-9 each of 6
+    spread = stats.t.isf(1e-9, reps - 1) * widths.std(ddof=1) / np.sqrt(reps)
+    assert abs(widths.mean() - planned) < spread + 3.0 * error
 
 
 @pytest.mark.parametrize("is_total", [False, True])

@@ -165,6 +165,9 @@ TESTS = {
         x, row_totals=[120, 180], small_expected="compute", **options
     ),
 }
+RUNS = pytest.mark.parametrize(
+    "runs", [pytest.param(200, marks=pytest.mark.slow), pytest.param(3000, marks=pytest.mark.study)]
+)
 SETTINGS = [(name, statistic) for name in TESTS for statistic in ("pearson", "projected")]
 
 
@@ -182,18 +185,18 @@ def test_level_of_the_limit_under_gaussian_noise(name, statistic):
     assert (np.abs(found - LEVELS) < 6 * np.sqrt(LEVELS * (1 - LEVELS) / 200) + 0.015).all(), found
 
 
-@pytest.mark.slow
+@RUNS
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize(("name", "statistic"), SETTINGS)
-def test_level_of_the_simulation(name, statistic, law):
+def test_level_of_the_simulation(name, statistic, law, runs):
     def test(x):
         return TESTS[name](x, statistic=statistic, method="monte-carlo", reps=199, rng=rng)
 
     rng = np.random.default_rng(4)
     totals = [120, 180] if name == "homogeneity" else None
-    found = rates(law, test, 3000, seed=5, totals=totals)
+    found = rates(law, test, runs, seed=5, totals=totals)
     # 6 standard errors of nominal, and 0.01 for estimated margins: 1e-8
-    assert (np.abs(found - LEVELS) < 6 * np.sqrt(LEVELS * (1 - LEVELS) / 3000) + 0.01).all(), found
+    assert (np.abs(found - LEVELS) < 6 * np.sqrt(LEVELS * (1 - LEVELS) / runs) + 0.01).all(), found
 
 
 @pytest.mark.parametrize(
