@@ -660,11 +660,11 @@ class NormalMeanWidth(WidthRow):
             if (value := getattr(self, name)) is not None:
                 array = check_array(value, name, ndim=1, finite=False)
                 self.set(**{name: tuple(array.tolist())})
+        # the interval checks what the plan has in common with it
+        self._steps(1000, LARGEST, 1.0, 0.05)
         low, high = self.std_bounds or (SMALLEST_STD, LARGEST)
         sizes = {"ge": 2.0 if self.known_std else 4.0, "le": LARGEST_SIZE}
         self.set(own={**self.own, "nobs": sizes, "std": {"ge": low, "le": high}})
-        # the interval checks what the plan has in common with it
-        self._steps(1000, LARGEST, 1.0, 0.05)
 
     def guess(self, name: str, known: Columns, target: float) -> float | None:
         if name != self.size:

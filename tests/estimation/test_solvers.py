@@ -212,7 +212,7 @@ def test_factors_are_as_large_as_predicted(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("unknowns", "sums"), [(20_000, 30_000), pytest.param(12_000, 24_000, marks=pytest.mark.slow)]
+    ("unknowns", "sums"), [(20_000, 30_000), pytest.param(12_000, 24_000, marks=pytest.mark.study)]
 )
 def test_what_would_take_minutes_is_refused_before_it_starts(unknowns, sums, monkeypatch):
     rng = np.random.default_rng(1)

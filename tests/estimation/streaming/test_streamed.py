@@ -130,7 +130,7 @@ def test_intervals_cover_the_truth(tmp_path):
     assert_covers(shares, 1e-9)
 
 
-@pytest.mark.slow
+@pytest.mark.study
 def test_intervals_of_a_state_cover_the_truth(tmp_path):
     # 30 replicates of a state of some 6,000 blocks, in parts of counties and of tracts; the chance
     # of failing by accident is 1e-9 if means over the intervals of a level are normal

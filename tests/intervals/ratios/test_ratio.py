@@ -188,7 +188,10 @@ def test_simulated_coverage(noise, values):
         assert covered.mean() <= 0.9 + bound
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize(
+    "reps",
+    [pytest.param(20_000, marks=pytest.mark.slow), pytest.param(100_000, marks=pytest.mark.study)],
+)
 @pytest.mark.parametrize("alpha", [0.01, 0.05, 0.3])
 @pytest.mark.parametrize(
     "noise",
@@ -203,9 +206,8 @@ def test_simulated_coverage(noise, values):
         (Geometric(scale=1.0), Laplace(scale=1.0)),
     ],
 )
-def test_coverage_on_a_grid(noise, alpha):
+def test_coverage_on_a_grid(noise, alpha, reps):
     rng = np.random.default_rng(9)
-    reps = 100_000
     # six standard deviations: 1e-9 for each of the 24 × 20
     bound = 6 * np.sqrt(alpha * (1 - alpha) / reps)
     for f1 in (0, 1, 7, 100):

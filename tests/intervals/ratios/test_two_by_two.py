@@ -174,7 +174,7 @@ def test_default_intervals_cover_noise_and_sampling_by_enumeration(measure, law,
             assert np.outer(*chances).ravel() @ hit >= 0.9 - 4 * law.sf(reach)
 
 
-@pytest.mark.slow
+@pytest.mark.study
 @pytest.mark.parametrize("measure", MEASURES)
 def test_intervals_with_unknown_sizes_cover_noise_and_sampling(measure):
     # of 100 tables with 0.9 or more, below 0.7 by accident with probability 1e-8
