@@ -7,6 +7,8 @@ import numpy as np
 from dpinfer import plan
 from dpinfer.errors import ApproximationWarning
 
+ALTERNATIVES = ("two-sided", "larger", "smaller")
+
 
 class Planned:
     def __init__(self, procedure, **fixed):

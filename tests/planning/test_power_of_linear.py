@@ -2,10 +2,9 @@
 
 import numpy as np
 import pytest
-from planned import PlannedPower
+from planned import ALTERNATIVES, PlannedPower
 from scipy import optimize, stats
 
-from dpinfer._check import ALTERNATIVES
 from dpinfer.errors import InvalidParameterError
 from dpinfer.hypothesis_tests import linear_ztest
 from dpinfer.mechanisms import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace

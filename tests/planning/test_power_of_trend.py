@@ -4,10 +4,9 @@ from itertools import product
 
 import numpy as np
 import pytest
-from planned import PlannedPower
+from planned import ALTERNATIVES, PlannedPower
 from scipy import stats
 
-from dpinfer._check import ALTERNATIVES
 from dpinfer.errors import InvalidParameterError
 from dpinfer.hypothesis_tests import counts_trend, proportions_trend
 from dpinfer.mechanisms import Exact, Gaussian, Geometric, Laplace

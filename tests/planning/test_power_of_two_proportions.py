@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
-from planned import PlannedPower
+from planned import ALTERNATIVES, PlannedPower
 from scipy import stats
 from statsmodels.stats.proportion import power_proportions_2indep
 
-from dpinfer._check import ALTERNATIVES
 from dpinfer.errors import DPInferError, InvalidParameterError
 from dpinfer.hypothesis_tests import proportions_2indep
 from dpinfer.mechanisms import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace

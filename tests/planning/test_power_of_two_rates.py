@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
-from planned import PlannedPower
+from planned import ALTERNATIVES, PlannedPower
 from scipy import stats
 from statsmodels.stats.rates import power_poisson_ratio_2indep
 
-from dpinfer._check import ALTERNATIVES
 from dpinfer.errors import DPInferError, InvalidParameterError
 from dpinfer.hypothesis_tests import poisson_2indep
 from dpinfer.mechanisms import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace
