@@ -138,20 +138,23 @@ class SubsampledLoss:
 
     def delta_at(self, epsilon: ArrayLike) -> Any:
         """Smallest certain δ at ε >= 0: the upper of :meth:`delta_bounds`."""
-        return _each(self._upper.get_delta_for_epsilon, check_array(epsilon, "epsilon", ge=0))
+        at = check_array(epsilon, "epsilon", ge=0)
+        return _each(self._upper.get_delta_for_epsilon, at)
 
     def epsilon_at(self, delta: ArrayLike) -> Any:
         """Smallest certain ε at δ in [1e-10, 1): the upper of :meth:`epsilon_bounds`."""
-        return _each(self._upper.get_epsilon_for_delta, _delta(delta))
+        at = _delta(delta)
+        return _each(self._upper.get_epsilon_for_delta, at)
 
     def delta_bounds(self, epsilon: ArrayLike) -> tuple[Any, Any]:
         """Lower and upper bound of δ at ε >= 0, each in the shape of ``epsilon``."""
-        lower = self._lower.get_delta_for_epsilon
-        return _each(lower, check_array(epsilon, "epsilon", ge=0)), self.delta_at(epsilon)
+        at = check_array(epsilon, "epsilon", ge=0)
+        return _each(self._lower.get_delta_for_epsilon, at), self.delta_at(at)
 
     def epsilon_bounds(self, delta: ArrayLike) -> tuple[Any, Any]:
         """Lower and upper bound of ε at δ in [1e-10, 1), each in the shape of ``delta``."""
-        return _each(self._lower.get_epsilon_for_delta, _delta(delta)), self.epsilon_at(delta)
+        at = _delta(delta)
+        return _each(self._lower.get_epsilon_for_delta, at), self.epsilon_at(at)
 
     def to_approx_dp(self, delta: float, *, sample: str | None = None) -> AmplifiedDP:
         """(ε, δ)-differential privacy of the population, with the upper bound of ε.
