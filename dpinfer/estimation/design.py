@@ -18,12 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpinfer._check import FloatArray
-from dpinfer.errors import ConvergenceError, IncompatibleReleaseError, InvalidParameterError
+from dpinfer.errors import ConvergenceError, InvalidParameterError
 
 if TYPE_CHECKING:
     from scipy import sparse
-
-    from dpinfer.releases.release import Release
 
 
 # Sparse least squares with constraints, by LU of the augmented system.
@@ -273,32 +271,34 @@ _SHORT = 1e-100
 """Columns shorter than this, of entries up to 1, have squares near the end of the range."""
 
 _SWEEPS = 100  # alternating means of logarithms at most, by which units are found
-_PROBES = 3
-_PROBE_SEED = 20190729  # any fixed number: the same workload shall always give the same answer
+PROBES = 3
+PROBE_SEED = 20190729  # any fixed number: the same workload shall always give the same answer
 
 
 @dataclass(frozen=True)
 class Design:
     """A workload in coordinates of full rank.
 
-    ``matrix`` (m × r) has the column space of the workload and full column rank r. ``null``
-    (n × 3) holds random vectors that the workload maps to zero, or None if there are none.
+    ``matrix`` (m × r) has the column space of the workload and full column rank r, unless a rank is
+    given. ``null`` (n × 3) holds random vectors that the workload maps to zero, or None if there
+    are none.
     """
 
     matrix: Matrix
     null: FloatArray | None
     _size: FloatArray
-    _columns: NDArray[np.intp]
+    _columns: NDArray[np.intp] | None  # the cells that are coordinates; None for all
     _basis: Any = None
+    _rank: int | None = None  # where the matrix has further columns
 
     @property
     def rank(self) -> int:
         """Rank of the workload."""
-        return int(self.matrix.shape[1])
+        return int(self.matrix.shape[1]) if self._rank is None else self._rank
 
     def coordinates(self, target: Matrix) -> Matrix:
         """Return estimable targets (k × n) in the coordinates of ``matrix``: k × r."""
-        chosen = target[:, self._columns]
+        chosen = target if self._columns is None else target[:, self._columns]
         return chosen if self._basis is None else chosen @ self._basis
 
     def estimable(self, target: Matrix) -> NDArray[np.bool_]:
@@ -323,7 +323,7 @@ def find_design(workload: Matrix) -> Design:
     """Return the workload in coordinates of full rank."""
     first, kind = merge_columns(workload)
     merged = workload[:, first]
-    rng = np.random.default_rng(_PROBE_SEED)
+    rng = np.random.default_rng(PROBE_SEED)
     units = _units(workload)
     balanced = _balanced(merged, units[first])
     basis = null = None
@@ -466,9 +466,9 @@ def _basic_columns(
     chosen, order, upper, rank = _pivots(scaled)
     if rank == len(order):
         return chosen, None
-    free = rng.standard_normal((len(order) - rank, _PROBES))
+    free = rng.standard_normal((len(order) - rank, PROBES))
     free *= size[order[rank:], None]
-    null = np.empty((len(order), _PROBES))
+    null = np.empty((len(order), PROBES))
     null[order[rank:]] = free
     null[order[:rank]] = -solve_triangular(
         upper[:rank, :rank], upper[:rank, rank:] @ free, check_finite=False
@@ -541,9 +541,9 @@ def _beside(basis: Matrix, rng: np.random.Generator) -> FloatArray | None:
     cells, rank = basis.shape
     if cells == rank:
         return None
-    start = rng.standard_normal((cells, _PROBES))
+    start = rng.standard_normal((cells, PROBES))
     system = AugmentedSystem(basis, np.ones(cells))
-    return system.solve(start, np.zeros((rank, _PROBES)))[0]
+    return system.solve(start, np.zeros((rank, PROBES)))[0]
 
 
 def _expand_null(
@@ -560,8 +560,8 @@ def _expand_null(
     measured = kind >= 0
     group = kind[measured]
     members = np.bincount(group, minlength=kinds)
-    full = rng.standard_normal((len(kind), _PROBES))
-    for probe in range(_PROBES):
+    full = rng.standard_normal((len(kind), PROBES))
+    for probe in range(PROBES):
         total = 0.0 if null is None else null[:, probe]
         part = full[measured, probe]
         excess = (np.bincount(group, part, minlength=kinds) - total) / np.maximum(members, 1)
@@ -604,7 +604,7 @@ class Solver(Protocol):
         """Return the standard errors of the best estimates of targets (k × r)."""
 
 
-def _in_range(solve: Callable[[_S, _T], FloatArray]) -> Callable[[_S, _T], FloatArray]:
+def in_range(solve: Callable[[_S, _T], FloatArray]) -> Callable[[_S, _T], FloatArray]:
     """Refuse numbers that leave the range of float64."""
 
     @wraps(solve)
@@ -647,7 +647,7 @@ class IdentitySolver:
         """Return the targets, sparse ones as they are."""
         return target
 
-    @_in_range
+    @in_range
     def std_errors(self, target: Matrix) -> FloatArray:
         """Return the standard errors of the best estimates of targets."""
         squares = target * target  # by entries: the matrices are arrays, sparse or not
@@ -690,7 +690,7 @@ class DenseSolver:
         if stiff:
             self._order = pivots[0]
 
-    @_in_range
+    @in_range
     def coefficients(self, values: FloatArray) -> FloatArray:
         """Return the best linear unbiased estimates of z."""
         start = self._lift @ values[self._fixed]
@@ -700,7 +700,7 @@ class DenseSolver:
         solution[self._order] = self._backward(self._q.T @ (rest / std))
         return np.asarray(start + self._free @ solution)
 
-    @_in_range
+    @in_range
     def weights(self, target: Matrix) -> FloatArray:
         """Return the weights of the values in the best estimates of targets."""
         rows = as_dense(target)
@@ -710,7 +710,7 @@ class DenseSolver:
         out[:, self._fixed] = (rows - noisy @ self._rows) @ self._lift
         return out
 
-    @_in_range
+    @in_range
     def std_errors(self, target: Matrix) -> FloatArray:
         """Return the standard errors of the best estimates of targets."""
         return np.asarray(np.sqrt(np.square(self._forward(as_dense(target))).sum(axis=1)))
@@ -770,13 +770,13 @@ class SparseSolver:
         self._unknowns = matrix.shape[1]
         self._system = AugmentedSystem(matrix[self._used], variance[self._used])
 
-    @_in_range
+    @in_range
     def coefficients(self, values: FloatArray) -> FloatArray:
         """Return the best linear unbiased estimates of z."""
         zeros = np.zeros((self._unknowns, *values.shape[1:]))
         return self._system.solve(values[self._used], zeros)[1]
 
-    @_in_range
+    @in_range
     def weights(self, target: Matrix) -> FloatArray:
         """Return the weights of the values in the best estimates of targets."""
         right = as_dense(target).T
@@ -786,7 +786,7 @@ class SparseSolver:
         ].T
         return out
 
-    @_in_range
+    @in_range
     def std_errors(self, target: Matrix) -> FloatArray:
         """Return the standard errors of the best estimates of targets."""
         if (work := float(target.shape[0]) * self._system.filled) > _MOST_SOLVING:
@@ -798,53 +798,3 @@ class SparseSolver:
         blocks = (target[start : start + BLOCK] for start in range(0, target.shape[0], BLOCK))
         errors = [np.sqrt(np.square(self.weights(t) * self._std).sum(axis=1)) for t in blocks]
         return np.concatenate(errors)
-
-
-# What was published, solved.
-
-
-MOST_CELLS = 2**24  # above this many cells their estimates take gigabytes
-_CONTRADICTION = 1e-8
-"""Exact values that differ by more than this, relative to their size, contradict one another."""
-
-
-def solved(release: Release) -> tuple[Design | None, Solver, FloatArray]:
-    """Return the design and its least-squares solution; no design stands for the identity."""
-    with np.errstate(all="ignore"):  # what overflows is refused here
-        variance = release.variance
-        if not np.isfinite(variance).all():
-            raise ConvergenceError(OVERFLOW)
-        if release.workload.is_identity:
-            return None, IdentitySolver(variance), release.values
-        if (cells := release.workload.shape[1]) > MOST_CELLS:
-            raise InvalidParameterError(
-                f"workload must be on at most {MOST_CELLS} cells to be combined, got {cells}: "
-                "merge cells that no query tells apart, or leave out those that none is about"
-            )
-        try:
-            design = find_design(release.workload.matrix)
-            solver = find_solver(design.matrix, variance)
-            coefficients = solver.coefficients(release.values)
-        except np.linalg.LinAlgError as error:
-            raise ConvergenceError(OVERFLOW) from error
-        fitted = design.matrix @ coefficients
-    if not np.isfinite(fitted).all():
-        raise ConvergenceError(OVERFLOW)
-    _check_exact(release, fitted)
-    return design, solver, coefficients
-
-
-def _check_exact(release: Release, fitted: FloatArray) -> None:
-    """Refuse values without noise that no cells can explain together."""
-    exact = np.flatnonzero(release.variance == 0)
-    size = np.abs(release.values[exact]).max(initial=1.0)
-    with np.errstate(over="ignore"):  # an infinite gap is a contradiction too
-        gap = np.abs(fitted[exact] - release.values[exact])
-    off = exact[gap > _CONTRADICTION * size]
-    if len(off):
-        row = int(off[0])
-        named = release._names(off)
-        raise IncompatibleReleaseError(
-            f"values published without noise must not contradict one another: {named} "
-            f"({release.values[row]:g}) must be {fitted[row]:g} by the other exact values"
-        )

@@ -4,12 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
-from dpinfer.errors import InvalidParameterError
+import numpy as np
+
+from dpinfer._check import FloatArray
+from dpinfer.errors import ConvergenceError, IncompatibleReleaseError, InvalidParameterError
+from dpinfer.estimation._closed_margins import MarginalSolver
 from dpinfer.estimation.combined import CombinedEstimate
-from dpinfer.estimation.design import solved
+from dpinfer.estimation.design import (
+    OVERFLOW,
+    Design,
+    IdentitySolver,
+    Solver,
+    find_design,
+    find_solver,
+)
 from dpinfer.estimation.targets import all_targets, find_targets
 from dpinfer.mechanisms.independent import Mechanism
 from dpinfer.releases.release import Release
+
+_MOST_CELLS = 2**24  # above this many cells their estimates take gigabytes
+_CONTRADICTION = 1e-8
+"""Exact values that differ by more than this, relative to their size, contradict one another."""
 
 
 def combine(
@@ -65,8 +80,10 @@ def combine(
     constraints, which the estimates meet exactly. Estimates are neither rounded nor clipped; see
     :meth:`CombinedEstimate.clip`.
 
-    Up to 2,000 unknowns (after cells that no query tells apart have been merged), the equations
-    are solved by orthogonal factorisation; above that, by a sparse LU factorisation.
+    Marginal tables of a domain that are published whole, each with one variance, are combined in
+    closed form. Otherwise, up to 2,000 unknowns (after cells that no query tells apart have been
+    merged), the equations are solved by orthogonal factorisation; above that, by a sparse LU
+    factorisation.
 
     References
     ----------
@@ -89,7 +106,7 @@ def combine(
     """
     published = _as_release(release, workload, mechanism)
     published._refuse_ruled("combined")
-    design, solver, coefficients = solved(published)
+    design, solver, coefficients = _solved(published)
     if target is None:
         targets = all_targets(published.workload, design)
     else:
@@ -123,3 +140,46 @@ def _as_release(release: Any, workload: Any, mechanism: Mechanism | None) -> Rel
             "mechanism also for other values that carry their law"
         )
     return release if isinstance(release, Release) else Release._of(release.__noisy__(), workload)
+
+
+def _solved(release: Release) -> tuple[Design | None, Solver, FloatArray]:
+    """Return the design and its least-squares solution; no design stands for the identity."""
+    with np.errstate(all="ignore"):  # what overflows is refused here
+        variance = release.variance
+        if not np.isfinite(variance).all():
+            raise ConvergenceError(OVERFLOW)
+        if release.workload.is_identity:
+            return None, IdentitySolver(variance), release.values
+        if (cells := release.workload.shape[1]) > _MOST_CELLS:
+            raise InvalidParameterError(
+                f"workload must be on at most {_MOST_CELLS} cells to be combined, got {cells}: "
+                "merge cells that no query tells apart, or leave out those that none is about"
+            )
+        closed = MarginalSolver.of(release.workload, variance)
+        try:
+            design = find_design(release.workload.matrix) if closed is None else closed.design
+            solver = closed or find_solver(design.matrix, variance)
+            coefficients = solver.coefficients(release.values)
+        except np.linalg.LinAlgError as error:
+            raise ConvergenceError(OVERFLOW) from error
+        fitted = design.matrix @ coefficients
+    if not np.isfinite(fitted).all():
+        raise ConvergenceError(OVERFLOW)
+    _check_exact(release, fitted)
+    return design, solver, coefficients
+
+
+def _check_exact(release: Release, fitted: FloatArray) -> None:
+    """Refuse values without noise that no cells can explain together."""
+    exact = np.flatnonzero(release.variance == 0)
+    size = np.abs(release.values[exact]).max(initial=1.0)
+    with np.errstate(over="ignore"):  # an infinite gap is a contradiction too
+        gap = np.abs(fitted[exact] - release.values[exact])
+    off = exact[gap > _CONTRADICTION * size]
+    if len(off):
+        row = int(off[0])
+        named = release._names(off)
+        raise IncompatibleReleaseError(
+            f"values published without noise must not contradict one another: {named} "
+            f"({release.values[row]:g}) must be {fitted[row]:g} by the other exact values"
+        )

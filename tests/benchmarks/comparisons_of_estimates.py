@@ -113,6 +113,28 @@ def sparse_combine(size, _peer_size):
     )
 
 
+@comparison(
+    "Estimation",
+    "combine",
+    "all margins of a table of 90,000 cells: estimates and standard errors of all values",
+    "SciPy `lsmr`",
+    "estimates, no standard errors",
+    "cells",
+    90_000,
+)
+def margins(size, _peer_size):
+    values, workload, scale = test_combine.all_margins((100, size // 1000, 10))
+
+    def ours():
+        fit = dpi.combine(values, workload=workload, mechanism=Laplace(scale=scale))
+        return np.asarray(fit.params), fit.bse
+
+    def theirs():
+        return workload.matrix @ test_combine.by_lsmr(values, workload.matrix, scale)[0]
+
+    return Calls(ours, theirs, lambda a, b: close(a[0], b))
+
+
 def tree(size, _peer_size, way):
     parent = test_hierarchy.ragged(size)
     problem = (parent, *test_hierarchy.published(parent))

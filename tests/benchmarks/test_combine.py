@@ -3,6 +3,9 @@
 What is compared: estimates and standard errors of all cells. `lsmr` gives no standard errors.
 """
 
+from itertools import combinations
+from math import prod
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -11,6 +14,7 @@ from scipy.sparse.linalg import lsmr
 from dpinfer.estimation import combine
 from dpinfer.intervals import count_confint
 from dpinfer.mechanisms import Geometric, Laplace
+from dpinfer.queries import Domain, Workload
 
 
 def cells_margins_and_total(levels):
@@ -22,6 +26,19 @@ def cells_margins_and_total(levels):
     scale = rng.uniform(1, 4, matrix.shape[0])
     values = matrix @ rng.poisson(5, levels**2) + rng.laplace(0, scale)
     return values, matrix, scale
+
+
+def all_margins(sizes):
+    """All margins of a table, each with its own noise."""
+    domain = Domain({f"a{axis}": range(size) for axis, size in enumerate(sizes)})
+    names = domain.attributes
+    kept = [one for size in range(len(names) + 1) for one in combinations(names, size)]
+    workload = Workload.from_marginals(domain, kept)
+    rng = np.random.default_rng(0)
+    rows = [prod(len(domain.levels[name]) for name in one) for one in kept]
+    scale = np.repeat(rng.uniform(1, 4, len(kept)), rows)
+    values = workload.answer(rng.poisson(5, domain.size)) + rng.laplace(0, scale)
+    return values, workload, scale
 
 
 def by_dpinfer(values, matrix, scale):
@@ -83,6 +100,20 @@ def test_sparse_problem(benchmark, way):
         if way == "scipy lsmr":
             return by_lsmr(values, matrix, scale)[0]
         return combine(values, workload=matrix, mechanism=Laplace(scale=scale)).params
+
+    benchmark.pedantic(estimates, rounds=3, warmup_rounds=1)
+
+
+@pytest.mark.benchmark(group="combine all margins of 90,000 cells")
+@pytest.mark.parametrize("way", ["dpinfer", "dpinfer with standard errors", "scipy lsmr"])
+def test_margins(benchmark, way):
+    values, workload, scale = all_margins((100, 90, 10) if benchmark.enabled else (5, 4, 3))
+
+    def estimates():
+        if way == "scipy lsmr":
+            return by_lsmr(values, workload.matrix, scale)[0]
+        fit = combine(values, workload=workload, mechanism=Laplace(scale=scale))
+        return fit.params if way == "dpinfer" else (fit.params, fit.bse)
 
     benchmark.pedantic(estimates, rounds=3, warmup_rounds=1)
 
