@@ -126,6 +126,9 @@ MANY = 1 << 62
 DROPPED = 45.0
 """Binomial terms below e^-45 of the largest are dropped: less than 1e-18 of the mass."""
 
+FAR_DROPPED = 87.0
+"""The same where terms grow by up to e^12 along the path of an integral."""
+
 TRIMMED = 1e-22
 RESPONSE = 2
 """A law of two values, whose repeated sums are binomial."""
@@ -140,7 +143,7 @@ def number_of_atoms(parts: Parts) -> int:
             return MANY
         size = count * (len(atoms[0]) - 1) + 1
         if len(atoms[0]) == RESPONSE:
-            size = min(size, 2 * _radius(0.5 * count, count) + 1)
+            size = min(size, 2 * _radius(0.5 * count, count, DROPPED) + 1)
         elif np.isinf(law.largest):
             size = int(len(atoms[0]) * np.sqrt(count)) + 1
         sizes.append(size)
@@ -185,11 +188,13 @@ def repeated_atoms(
     return at, _power(mass, count)
 
 
-def binomial_window(count: int, low: float, total: float) -> tuple[FloatArray, FloatArray]:
+def binomial_window(
+    count: int, low: float, total: float, dropped: float = DROPPED
+) -> tuple[FloatArray, FloatArray]:
     """How many of ``count`` are low, and how likely, for shares ``low`` and ``total`` - low."""
     p = low / total
     centre = float(np.floor((count + 1.0) * p))
-    radius = _radius(min(centre, float(count)), count)
+    radius = _radius(min(centre, float(count)), count, dropped)
     lows = np.arange(max(centre - radius, 0.0), min(centre + radius, float(count)) + 1.0)
     if p < 1e-300:
         return np.zeros(1), np.array([total**count])
@@ -197,8 +202,8 @@ def binomial_window(count: int, low: float, total: float) -> tuple[FloatArray, F
     return lows, mass * total**count
 
 
-def _radius(centre: float, count: int) -> int:
-    return int(binom_radius(np.asarray(centre), np.asarray(float(count)), DROPPED))
+def _radius(centre: float, count: int, dropped: float) -> int:
+    return int(binom_radius(np.asarray(centre), np.asarray(float(count)), dropped))
 
 
 def _power(mass: FloatArray, count: int) -> FloatArray:
@@ -522,17 +527,17 @@ STRIP = 0.1 * np.pi
 STEP = 2.0 * np.pi * STRIP / 40.0
 """Step of the trapezoid rule, whose error is e^-40 of the integral along the edges."""
 
-AWAY = 48.0
-"""A tilt of √(k/48) keeps e^(k/(8θ²)) at e^6."""
-
-MOST_LOST = 6.0
-"""A tilt away from the saddle point may cost a factor of e^6."""
+MOST_LOST = 12.0
+"""Terms that grow near a pole, and a tilt away from the saddle point, may cost a factor of e^12."""
 
 DECAYED = 45.0
 """The path ends where e^(zx) is below e^-45, for the smallest x."""
 
 HYPERBOLA_MOST_HEIGHT = 35.0
-NEGLIGIBLE = 1e-19
+NEGLIGIBLE = 1e-38
+DROPPED_MASS = 1e-18
+"""Bound on what is made of each term below that share, which grows by e^12 at most."""
+
 LARGEST_EXPONENT = 650.0
 """Exponents on the edges of the strip are cut there: the error bound is infinite for all that."""
 
@@ -556,7 +561,6 @@ def hyperbola(
     inclusive: bool,
 ) -> Tails:
     """Tails of the Laplace losses and the ``listed`` laws together."""
-    theta = _away(total, sum(count for _, count in laplace), epsilon, theta)
     terms, dropped, atom = _terms(laplace, listed, epsilon, theta)
     scale = float(np.exp(total.real_cgf(theta) - theta * epsilon))
     ends = np.array([0.0, atom, atom]) if inclusive else np.zeros(3)
@@ -587,13 +591,17 @@ def hyperbola(
     return Tails(scale * (values + ends), scale * (errors + 1e-14 * ends))
 
 
-def _away(total: Total, count: int, epsilon: float, theta: float) -> float:
-    """Tilt not so near the poles that single terms grow by e^(k/(8θ²)) before they decay."""
+def away_from_poles(total: Total, count: int, epsilon: float, theta: float) -> float | None:
+    """Tilt beside which ``count`` poles do little harm, or None where there is none.
+
+    Single terms grow by about e^(k/(8w²)), w = θ + 1/2, along the path, and another tilt than that
+    of the saddle point makes all of them larger: the sum of both exponents is made small.
+    """
     least = total.real_cgf(theta) - theta * epsilon
-    away = max(theta, float(np.sqrt(count / AWAY)))
-    while away > theta and total.real_cgf(away) - away * epsilon - least > MOST_LOST:
-        away = max(0.8 * away, theta)
-    return away
+    tilts = theta * np.geomspace(1.0, max(np.sqrt(count) / theta, 1.0), 12)
+    lost = [total.real_cgf(x) - x * epsilon - least + 0.5 * count / (2 * x + 1) ** 2 for x in tilts]
+    best = int(np.argmin(lost))
+    return float(tilts[best]) if lost[best] <= MOST_LOST else None
 
 
 def _terms(
@@ -605,7 +613,7 @@ def _terms(
     w = theta + 0.5
     for law, count in laplace:
         flip = theta * np.exp(-2.0 * w * law.shift)
-        number, mass = binomial_window(count, flip / (theta + 1.0 + flip), 1.0)
+        number, mass = binomial_window(count, flip / (theta + 1.0 + flip), 1.0, FAR_DROPPED)
         at = np.add.outer(at, law.shift * (count - 2.0 * number)).ravel()
         share = np.multiply.outer(share, mass).ravel()
         low = np.add.outer(low, number).ravel()
@@ -619,7 +627,7 @@ def _terms(
     atom = float(np.sum(share[same] * np.exp(log_atom)))
     above = (x > 0) & ~same
     terms = _Terms(x[above], share[above], low[above], high[above])
-    return terms, NEGLIGIBLE * max(share.size, 100), atom
+    return terms, DROPPED_MASS * max(share.size, 100), atom
 
 
 def _integral(
@@ -668,6 +676,8 @@ MOST_TILT = 300.0
 PARAMETERS = 4e-16
 """Relative error of the values of a law, from the rounding of its parameters."""
 
+LARGE = 30.0
+MOST_MIXED = 64
 CLOSED_FORM = 1e-13
 SUMMATION = 1e-13
 
@@ -678,7 +688,8 @@ class Inversion:
     - Gaussian losses alone: in closed form.
     - A single lattice: sums over the circle of its transform.
     - A lattice or a Gaussian beside laws of few values: mixed over those values.
-    - Laplace losses, alone or beside laws of few values: along a hyperbola.
+    - Laplace losses, alone or beside laws of few values: along a hyperbola. Where its poles are
+      too near, mixed over the other laws' values if few are near, else over their own atoms.
     - Laplace losses beside a lattice: mixed over their atoms, and the rest along a line.
     - What remains: along a line, whose end is bounded.
 
@@ -691,14 +702,25 @@ class Inversion:
         self._reach = sum(count * law.largest for law, count in parts)
 
     def tails(self, epsilon: float, *, inclusive: bool = False) -> Tails:
-        """δ(ε), P(L > ε) and e^ε·Q(L > ε); with ``inclusive``, of L >= ε.
+        """δ(ε), P(L > ε) and e^ε·Q(L > ε) at any real ε; with ``inclusive``, of L >= ε.
 
         The values of a law are rounded as its parameters are, as if ε were a little different.
         """
+        if epsilon < 0:
+            return self._mirrored(-epsilon, inclusive)
         tails = self._tails(epsilon, inclusive)
         total = self.total
         moved = PARAMETERS * (epsilon + total.mean + 10.0 * float(np.sqrt(total.variance)))
         return tails + Tails(np.zeros(3), np.array([moved * tails.values[2], 0.0, 0.0]))
+
+    def _mirrored(self, epsilon: float, inclusive: bool) -> Tails:
+        """Tails at -ε, as P against Q and Q against P have the same law."""
+        other = self.tails(epsilon, inclusive=not inclusive)
+        delta, above, scaled = other.values
+        flip = float(np.exp(-epsilon))
+        values = [flip * delta - np.expm1(-epsilon), 1.0 - flip * scaled, flip * (1.0 - above)]
+        errors = other.errors[[0, 2, 1]]
+        return Tails(np.array(values), flip * errors + ROUNDING)
 
     def _tails(self, epsilon: float, inclusive: bool) -> Tails:
         beyond = epsilon - self.total.largest
@@ -713,8 +735,14 @@ class Inversion:
         theta = self._saddle(epsilon, inclusive)
         if not plan.separate:
             return self._along_line(epsilon, theta)
-        if plan.laplace and not plan.base:
-            return hyperbola(self.total, plan.laplace, plan.listed, epsilon, theta, inclusive)
+        if plan.laplace:
+            poles = sum(count for _, count in plan.laplace)
+            away = None if plan.base else away_from_poles(self.total, poles, epsilon, theta)
+            if away is not None:
+                return hyperbola(self.total, plan.laplace, plan.listed, epsilon, away, inclusive)
+            mixed = self._mixed(epsilon, theta, inclusive)
+            if mixed is not None:
+                return mixed
         tails = self._listed(epsilon, theta, inclusive)
         return tails + self._densities(epsilon, theta) if plan.laplace else tails
 
@@ -743,26 +771,58 @@ class Inversion:
     def _listed(self, epsilon: float, theta: float, inclusive: bool) -> Tails:
         """Tails of the base, mixed over the values that are listed."""
         plan = self._plan
-        if plan.lattice is None and not plan.base:
+        narrow = bool(plan.base or plan.laplace)
+        if not narrow:
             # enough to keep masses from underflow, and small enough to lose nothing by rounding
             theta = min(theta, MOST_TILT / self._reach)
         everything = plan.laplace + plan.listed
-        shifts = tilted_atoms(everything, theta, window=bool(plan.base))
+        shifts = tilted_atoms(everything, theta, window=narrow)
         if plan.lattice is not None:
             base = Total(plan.base)
             return lattice_line(base, plan.lattice, shifts, self.total, epsilon, theta, inclusive)
-        listed = Total(everything)
-        values, mass = shifts
-        with np.errstate(divide="ignore"):
-            log_mass = np.log(mass) - theta * values + listed.real_cgf(theta)
+        values, log_mass = self._untilted(everything, shifts, theta)
         if plan.base:
             base_law = plan.base[0][0]
             assert isinstance(base_law, GaussianLoss)
             return _gaussian_tails(base_law, epsilon - values, log_mass)
         x = values - epsilon
         x[np.abs(x) <= 4e-16 * (np.abs(values) + epsilon)] = 0.0
-        tails = (np.exp(log_mass) * step_payoffs(x, inclusive)).sum(axis=1)
-        return Tails(tails, SUMMATION * (np.abs(tails)))
+        terms = np.exp(log_mass) * step_payoffs(x, inclusive)
+        if not narrow:
+            tails = terms.sum(axis=1)
+            return Tails(tails, SUMMATION * np.abs(tails))
+        at = np.array([complex(theta)])
+        trust = 50.0 + 4.0 * self.total.noise(at)[0] + 4.0 * theta * np.abs(values)
+        return Tails(terms.sum(axis=1), ROUNDING * (terms @ trust) + self._left(epsilon, theta))
+
+    def _untilted(
+        self, parts: Parts, shifts: tuple[FloatArray, FloatArray], theta: float
+    ) -> tuple[FloatArray, FloatArray]:
+        values, mass = shifts
+        with np.errstate(divide="ignore"):
+            return values, np.log(mass) - theta * values + Total(parts).real_cgf(theta)
+
+    def _left(self, epsilon: float, theta: float) -> FloatArray:
+        """Bound on the tails of what a list leaves out."""
+        scale = np.exp(self.total.real_cgf(theta) - theta * epsilon)
+        return np.asarray(scale * WRAPPED * _lost(theta))
+
+    def _mixed(self, epsilon: float, theta: float, inclusive: bool) -> Tails | None:
+        """Tails of the Laplace losses, mixed over the values of the others if few are near."""
+        laplace = Inversion(self._plan.laplace)
+        others = self._plan.base + self._plan.listed
+        if not others or number_of_atoms(others) > MOST_EXPONENTIALS:
+            return None
+        values, log_mass = self._untilted(others, tilted_atoms(others, theta), theta)
+        near = np.abs(epsilon - values) <= laplace.total.largest
+        if near.sum() > MOST_MIXED:
+            return None
+        x = epsilon - values
+        found = [laplace.tails(float(at), inclusive=inclusive) for at in x]
+        mass = np.exp(log_mass)
+        errors = np.stack([tails.errors + SUMMATION * tails.values for tails in found], axis=1)
+        errors = errors @ mass + self._left(epsilon, theta)
+        return Tails(np.stack([tails.values for tails in found], axis=1) @ mass, errors)
 
     def _densities(self, epsilon: float, theta: float) -> Tails:
         """Tails of what has a density of a Laplace loss in it."""
@@ -777,6 +837,9 @@ class Inversion:
             for law, count in plan.laplace:
                 log_atoms += count * law.log_atomic(z)
                 log_more += count * special.log1p(law.density_ratio(z))
+            # where one factor may be beyond floats and the product is not, apart
+            if log_more.real.max() > LARGE:
+                return np.asarray(np.exp(log_atoms + log_more) - np.exp(log_atoms))
             return np.asarray(np.exp(log_atoms) * special.expm1(log_more))
 
         bound = left_over(others.parts, theta)

@@ -1,7 +1,9 @@
 """Mixed losses, inverse curves, trade-off curves and draws, each by a second route."""
 
+import functools
 import itertools
 
+import mpmath as mp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -146,6 +148,67 @@ def test_laplace_beside_a_wide_lattice():
     for epsilon in (0.0, 0.5, 1.4):
         exact = np.sum(sums * laplace_delta(t, epsilon - values))
         brackets(loss, epsilon, exact, rtol=1e-11)
+
+
+def repeated_laplace_delta(t, count, epsilon):
+    """δ of ``count`` Laplace losses, term by term from the residues at the poles of M(z)^count.
+
+    M(z) = (e^(zt)(z+1)/w + e^(-(z+1)t)z/w)/2 with w = z + 1/2, and the payoff 1/(z(z+1)).
+    """
+    if epsilon < 0:
+        return -mp.expm1(epsilon) + mp.exp(epsilon) * repeated_laplace_delta(t, count, -epsilon)
+    total, t, epsilon = mp.mpf(0), mp.mpf(t), mp.mpf(epsilon)
+    for low in range(count + 1):
+        x = t * (count - 2 * low) - epsilon
+        if x <= 0:
+            break
+        # (1+2w)^p·(1-2w)^q = Σ cₙwⁿ, times e^(wx)/w^count
+        p, q = count - low - 1, low - 1
+        c = [mp.mpf(1), mp.mpf(2 * (p - q))]
+        for n in range(1, count - 1):
+            c.append((2 * (p - q) * c[n] - 4 * (p + q - n + 1) * c[n - 1]) / (n + 1))
+        residue, power = mp.mpf(0), mp.mpf(1)
+        for i in range(count):
+            residue += power * c[count - 1 - i]
+            power *= x / (i + 1)
+        residue *= (-1) ** q * mp.mpf(2) ** (2 - count) * mp.exp(-x / 2)
+        residue += 2**count * ((low == 0) - (low == count) * mp.exp(-x))
+        total += mp.binomial(count, low) * mp.mpf(2) ** -count * mp.exp(-low * t) * residue
+    return total
+
+
+@pytest.mark.parametrize(
+    ("t", "count", "mechanism", "times", "epsilon"),
+    [
+        # few values of the others are near: the integral of all of them passes too near the poles
+        (1e-2, 190, Geometric(scale=0.25), 90, 340.0),
+        (1e-4, 1300, Geometric(scale=0.43), 45, 71.1),
+        (0.1, 80, DiscreteGaussian(sigma=0.55), 20, 36.0),
+        # many are
+        (0.37, 90, Geometric(scale=0.789), 4, 1.75),
+    ],
+)
+def test_many_tiny_laplace_losses_beside_wide_lattices(t, count, mechanism, times, epsilon):
+    if isinstance(mechanism, Geometric):
+        rate = 1.0 / mechanism.scale
+        lies = np.arange(times + 1)
+        values = rate * (times - 2 * lies)
+        mass = stats.binom.pmf(lies, times, 1 / (1 + np.exp(rate)))
+    else:
+        one, mass = listed(mechanism)
+        mass = np.array(functools.reduce(np.convolve, [mass] * times))
+        values = np.linspace(times * one[0], times * one[-1], len(mass))
+    x = epsilon - values
+    near = (np.abs(x) < t * count) & (mass > 1e-17)
+    exact = np.sum(mass[x <= -t * count] * -np.expm1(x[x <= -t * count]))
+    with mp.workdps(2 * count if near.any() else 40):
+        exact += sum(
+            p * float(repeated_laplace_delta(t, count, y))
+            for y, p in zip(x[near], mass[near], strict=True)
+        )
+    loss = privacy_loss(Laplace(scale=1 / t), compositions=count)
+    loss = loss + privacy_loss(mechanism, compositions=times)
+    brackets(loss, epsilon, exact)
 
 
 def test_gaussian_beside_few_values():
