@@ -234,7 +234,12 @@ def _check_attribute(name: object) -> str:
 
 
 def _check_levels(name: str, values: object) -> tuple[Hashable, ...]:
-    levels = tuple(_plain(value) for value in check_items(values, f"levels of {name}", "levels"))
+    items = check_items(values, f"levels of {name}", "levels")
+    if set(map(type, items)) == {str}:  # as nearly always, and there may be many
+        texts = set(items)
+        if len(texts) == len(items) and SUMMED not in texts and _is_level("".join(texts)):
+            return tuple(items)
+    levels = tuple(_plain(value) for value in items)
     if not levels:
         raise InvalidParameterError(f"levels of {name} must hold at least one level, got none")
     seen: set[Hashable] = set()

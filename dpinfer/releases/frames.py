@@ -334,11 +334,13 @@ def _codes(domain: Domain, attribute: str, column: Any) -> NDArray[np.intp]:
     import pandas as pd
 
     with refusing(column, f"labels of {attribute}"):
-        numbers, distinct = pd.factorize(column)
+        numbers, found = pd.factorize(column)
+    distinct = np.empty(len(found), dtype=object)
+    distinct[:] = found.tolist()  # at once: an index of categories takes a microsecond an item
     known = np.full(len(distinct) + 1, -1, dtype=np.intp)
-    shown = [position for position, level in enumerate(distinct) if not is_summed(level)]
-    if shown:
-        known[shown] = domain.codes(attribute, [distinct[k] for k in shown], of="label")
+    shown = np.flatnonzero(distinct != SUMMED)  # what is missing has the number -1 already
+    if len(shown):
+        known[shown] = domain.codes(attribute, distinct[shown], of="label")
     return np.asarray(known[numbers])
 
 

@@ -687,9 +687,15 @@ def _unique_items(_: Any, wanted: bool, items: Any, __: Any) -> Iterator[Excepti
 
     if not wanted or not isinstance(items, list):
         return
-    seen = {
-        ("JSON", json.dumps(item, sort_keys=True)) if isinstance(item, (list, dict, bool)) else item
-        for item in items
-    }
+    seen: set[Any] = (
+        set(items)
+        if set(map(type, items)) == {str}
+        else {
+            ("JSON", json.dumps(item, sort_keys=True))
+            if isinstance(item, (list, dict, bool))
+            else item
+            for item in items
+        }
+    )
     if len(seen) < len(items):
         yield ValidationError("must not hold an item twice")

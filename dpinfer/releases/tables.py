@@ -407,11 +407,17 @@ def read_text(path: Path, limit: Limit) -> TextTable:
         raise IncompatibleReleaseError(f"{path.name} must be {form.name}: {reason}") from error
 
 
-def write_table(frame: pd.DataFrame, path: Path) -> None:
-    """Write a frame to ``path`` in the format that its name asks for."""
+def write_table(frame: pd.DataFrame, path: Path, facts: Mapping[str, str] | None = None) -> None:
+    """Write a frame to ``path`` in the format that its name asks for.
+
+    ``facts``: what the metadata of the schema says, where the format has any.
+    """
     import pyarrow as pa
 
-    FORMATS[path.suffix].write(pa.Table.from_pandas(frame, preserve_index=False), path)
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    if facts is not None:
+        table = table.replace_schema_metadata(facts)
+    FORMATS[path.suffix].write(table, path)
 
 
 def _write_parquet(table: Any, path: Path) -> None:

@@ -22,7 +22,7 @@ from dpinfer.estimation.combined import CombinedEstimate, add_published, summary
 from dpinfer.estimation.gls import combine
 from dpinfer.intervals.counts import count_confint
 from dpinfer.releases.release import Release
-from dpinfer.releases.tables import check_path
+from dpinfer.releases.tables import check_path, write_table
 from dpinfer.reporting.forest import Forest, forest_svg, label_text, layers_of
 from dpinfer.results.files import check_output, write_whole
 from dpinfer.results.intervals import ERROR_COVERED
@@ -153,7 +153,7 @@ def write_csv(analysis: Analysis, path: Path) -> None:
     A label that begins with =, +, - or @ is a formula to a spreadsheet, as in any CSV file; the
     other formats have no such cells.
     """
-    write_text(path, table_of(analysis).to_csv(index=False, lineterminator="\n"))
+    write_table(_with_texts(analysis, "iuf"), path)
 
 
 def write_json(analysis: Analysis, path: Path) -> None:
@@ -176,20 +176,26 @@ def write_json(analysis: Analysis, path: Path) -> None:
 
 def write_parquet(analysis: Analysis, path: Path) -> None:
     """Write the table of the estimates; what they stand on is in the metadata of the schema."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    facts = {"dpinfer": json.dumps(facts_of(analysis), ensure_ascii=True)}
+    write_table(_with_texts(analysis, "iufbM"), path, facts)
+
+
+def _with_texts(analysis: Analysis, kept: str) -> pd.DataFrame:
+    """Return the estimates with labels as text, but for columns of the kinds that are kept.
+
+    Labels of one column may be of several types, of which a column of a file has but one.
+    """
+    import pandas as pd
 
     frame = table_of(analysis)
-    labels = frame.columns[: frame.shape[1] - analysis.frame.shape[1]]
-    # labels of one column may be of several types, of which a Parquet column has but one
-    columns = {
-        _sound(name): [_sound(str(label)) for label in frame[name]]
-        if name in labels and frame[name].dtype.kind not in "iufbM"
-        else frame[name].to_numpy()
-        for name in frame
-    }
-    facts = {"dpinfer": json.dumps(facts_of(analysis), ensure_ascii=True)}
-    pq.write_table(pa.table(columns).replace_schema_metadata(facts), path)
+    for position in range(frame.shape[1] - analysis.frame.shape[1]):
+        labels = frame.iloc[:, position]
+        if labels.dtype.kind not in kept and labels.dtype != "str":
+            numbers, distinct = pd.factorize(labels, use_na_sentinel=False)
+            texts = [_sound(label) for label in distinct.tolist()]
+            frame.isetitem(position, pd.Index(texts, dtype=object).take(numbers))
+    frame.columns = pd.Index([_sound(name) for name in frame.columns], dtype=object)
+    return frame
 
 
 def facts_of(analysis: Analysis) -> dict[str, Any]:

@@ -11,6 +11,11 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).parent))  # for pytest, which imports this file by its path
 
 import comparisons_of_estimates
+import comparisons_of_files
 import comparisons_of_tests
 
-COMPARISONS = [*comparisons_of_estimates.ROWS, *comparisons_of_tests.ROWS]
+COMPARISONS = [
+    *comparisons_of_estimates.ROWS,
+    *comparisons_of_tests.ROWS,
+    *comparisons_of_files.ROWS,
+]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from dpinfer._check import FloatArray, one_line, show, show_some
@@ -416,12 +417,14 @@ def _groups(path: Path, batch: pa.RecordBatch, subtree: str) -> Iterator[FileRow
         keys = pc.binary_join_element_wise(keys, batch.column("sign").cast("string"), "\n")
     found = keys.dictionary_encode()
     group = found.indices.to_numpy()
+    lists, facts = _Values(path, batch), batch.drop_columns(["value"])
     for number, key in enumerate(found.dictionary.to_pylist()):
         name, sign = key.rsplit("\n", 1) if signs else (key, "")
-        rows = batch if len(found.dictionary) == 1 else batch.take(np.flatnonzero(group == number))
+        own = np.flatnonzero(group == number)
+        rows = facts.take(own)
         codes = _codes(path, rows.column("geocode"), subtree)
         shape = _shape(path, name, rows, codes)
-        values = _values(path, name, rows, codes, prod(shape))
+        values = lists.take(own, prod(shape), name, codes)
         variance = _variance(path, name, rows, codes)
         yield FileRows(path, name, sign, shape, codes, values, variance)
 
@@ -474,27 +477,40 @@ def _shape(
     return first
 
 
-def _values(
-    path: Path, name: str, rows: pa.RecordBatch, codes: NDArray[np.bytes_], cells: int
-) -> NDArray[np.integer[Any]]:
-    import pyarrow.compute as pc
+class _Values:
+    """The lists of values of a batch, from which those of some rows are taken."""
 
-    column = rows.column("value")
-    lengths = pc.list_value_length(column).to_numpy(zero_copy_only=False)
-    if (lengths != cells).any():
-        row = int(np.argmax(lengths != cells))
-        raise IncompatibleReleaseError(
-            f"{path} must have {cells} values in query {show(name)}, as its query_shape says, got "
-            f"{lengths[row]} in unit {codes[row].decode()!r}"
-        )
-    flat = column.flatten()
-    if flat.null_count:
-        raise IncompatibleReleaseError(
-            f"{path} must have whole numbers as values, got {flat.null_count} missing in query "
-            f"{show(name)}, unit {codes[0].decode()!r} or after it"
-        )
-    values = flat.to_numpy(zero_copy_only=False)
-    return np.asarray(values.reshape(len(codes), cells))
+    def __init__(self, path: Path, batch: pa.RecordBatch) -> None:
+        import pyarrow.compute as pc
+
+        column = batch.column("value")
+        self._path = path
+        self._lengths = pc.list_value_length(column).to_numpy(zero_copy_only=False)
+        self._ends = np.cumsum(self._lengths)
+        flat = column.flatten()
+        if flat.null_count:
+            at = int(np.argmax(flat.is_null().to_numpy(zero_copy_only=False)))
+            row = int(np.searchsorted(self._ends, at, side="right"))
+            query, unit = (batch.column(name)[row].as_py() for name in ("query_name", "geocode"))
+            raise IncompatibleReleaseError(
+                f"{path} must have whole numbers as values, got {flat.null_count} missing, the "
+                f"first in query {show(query)} of unit {show(unit)}"
+            )
+        self._flat = flat.to_numpy(zero_copy_only=False)
+
+    def take(
+        self, rows: NDArray[np.intp], cells: int, name: str, codes: NDArray[np.bytes_]
+    ) -> NDArray[np.integer[Any]]:
+        """Return the values of some rows, each of which must have as many as there are cells."""
+        wrong = self._lengths[rows] != cells
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            raise IncompatibleReleaseError(
+                f"{self._path} must have {cells} values in query {show(name)}, as its query_shape "
+                f"says, got {self._lengths[rows[row]]} in unit {codes[row].decode()!r}"
+            )
+        # a quarter of the time that taking the lists themselves does
+        return sliding_window_view(self._flat, cells)[self._ends[rows] - cells]
 
 
 def _variance(path: Path, name: str, rows: pa.RecordBatch, codes: NDArray[np.bytes_]) -> FloatArray:
