@@ -221,25 +221,31 @@ class Estimates(ABC):
             for the others. ``attrs`` holds ``alpha``, ``method``, ``uncertainty`` and
             ``simultaneous``.
         """
-        return self._frame(self.conf_int(alpha, method), self._shown())
+        return self.frame_of(self.conf_int(alpha, method))
 
     def summary(self, alpha: float = 0.05, method: Any = "exact") -> str:
         """Return :meth:`summary_frame` as a plain-text table that says which error it covers."""
-        intervals, shown = self.conf_int(alpha, method), self._shown()
-        together = ", together" if intervals.simultaneous else ""
-        facts = [
-            *([] if shown.method is None else [("Method", shown.method)]),
-            ("Intervals", f"{1 - alpha:.6g}, {intervals.method}{together}"),
-            *shown.facts,
-        ]
-        frame, notes = self._frame(intervals, shown), (shown.note, *intervals.notes)
-        return summary_table(shown.title, facts, frame, index=shown.index, notes=notes)
+        intervals = self.conf_int(alpha, method)
+        return self.summary_of(intervals, self.frame_of(intervals))
 
-    def _frame(self, intervals: Intervals, shown: Shown) -> pd.DataFrame:
-        frame = estimates_frame(intervals, self.bse)
+    def frame_of(self, intervals: Intervals) -> pd.DataFrame:
+        """Return :meth:`summary_frame` with intervals that were made before."""
+        frame, shown = estimates_frame(intervals, self.bse), self._shown()
         if shown.published is not None:
             add_published(frame, *shown.published)
         return frame
+
+    def summary_of(self, intervals: Intervals, frame: pd.DataFrame) -> str:
+        """Return :meth:`summary` with intervals and the frame of them."""
+        shown, level = self._shown(), 1.0 - intervals.alpha
+        together = ", together" if intervals.simultaneous else ""
+        facts = [
+            *([] if shown.method is None else [("Method", shown.method)]),
+            ("Intervals", f"{level:.6g}, {intervals.method}{together}"),
+            *shown.facts,
+        ]
+        notes = (shown.note, *intervals.notes)
+        return summary_table(shown.title, facts, frame, index=shown.index, notes=notes)
 
     def __str__(self) -> str:
         return self.summary()

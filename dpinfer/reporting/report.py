@@ -79,14 +79,16 @@ class Analysis:
     def frame(self) -> pd.DataFrame:
         """The estimates, one row a target."""
         if self.fit is not None:
-            return self.fit.summary_frame(alpha=self.alpha, method=self._method)
+            return self.fit.frame_of(self.intervals)
         frame, release = self.intervals.summary_frame(), self.release
         add_published(frame, np.True_, release.values, release.variance)
         return frame
 
     @cached_property
     def intervals(self) -> Intervals:
-        """The intervals of the published values, each by its publishing rule."""
+        """Those of the estimates; where none are made, those that each publishing rule leaves."""
+        if self.fit is not None:
+            return self.fit.conf_int(self.alpha, self.method)  # type: ignore[arg-type]
         return count_confint(self.release, alpha=self.alpha)
 
     @property
@@ -100,10 +102,6 @@ class Analysis:
             return self.fit.targets[row]
         return f"value {row}" if self.labels is None else self.labels[row]
 
-    @property
-    def _method(self) -> Method:
-        return self.method  # type: ignore[return-value]
-
     def text(self) -> str:
         """Return the analysis as plain text, in which nothing is a command to a terminal."""
         if self.fit is None:
@@ -112,7 +110,7 @@ class Analysis:
             title = "Each published value by itself"
             parts = [summary_table(title, own.facts, self.frame, index=index, notes=own.notes)]
         else:
-            parts = [self.fit.summary(alpha=self.alpha, method=self._method)]
+            parts = [self.fit.summary_of(self.intervals, self.frame)]
         if self.consistency is not None:
             parts.append(self.consistency.summary())
         parts += [f"Warning: {message}" for message in self.warnings]
