@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from hashlib import file_digest
 from itertools import pairwise
 from pathlib import Path
@@ -32,10 +32,10 @@ from dpinfer._check import (
     show_some,
 )
 from dpinfer.errors import DPInferError, InvalidParameterError
-from dpinfer.estimation._marginals_input import StructuralZeros
+from dpinfer.estimation._marginals_input import ReadMarginal, StructuralZeros
 from dpinfer.estimation.bounds import NoiseBound
 from dpinfer.estimation.marginals import NoisyMarginal
-from dpinfer.mechanisms.independent import as_noise
+from dpinfer.mechanisms.independent import IndependentNoise, as_noise, groups
 from dpinfer.queries.hierarchy import Hierarchy
 from dpinfer.releases.census.geography import (
     LEVELS,
@@ -100,15 +100,19 @@ def make_folder(path: Path) -> None:
 
 
 @contextmanager
-def replacing(path: Path, *, checked: bool = False) -> Iterator[Path]:
+def replacing(path: Path, *, checked: bool = False, lasting: bool = True) -> Iterator[Path]:
     """Yield the path of a new file, which takes its place as a whole once it is on the disk.
 
-    A ``checked`` one gets a file with its checksum after that.
+    A ``checked`` one gets a file with its checksum after that. One that is not ``lasting`` is not
+    waited for.
     """
     new = _draft_of(path)
     with writable(path):
         try:
             yield new
+            if not lasting:
+                os.replace(new, path)
+                return
             _flush(new)
             digest = _digest(new) if checked else ""
             os.replace(new, path)
@@ -180,6 +184,10 @@ class Folder:
         """Return the file of what is known of the roots of a part in the end."""
         return Path(self.root, "down", f"{file_name(part)}.npz")
 
+    def kept(self, part: str) -> Path:
+        """Return the file of what was read of a part, there until its estimates are."""
+        return Path(self.root, "kept", f"{file_name(part)}.npz")
+
     def estimates(self, part: str) -> Path:
         """Return the file of the estimates of a part."""
         return Path(self.root, "estimates", f"{file_name(part)}.parquet")
@@ -209,6 +217,9 @@ class Folder:
             self._claim(fingerprint)
             yield
             self._tidy()
+            with writable(Path(self.root)):
+                for path in Path(self.root, "kept").glob("*"):
+                    path.unlink(missing_ok=True)
         finally:
             os.close(file)
 
@@ -232,7 +243,7 @@ class Folder:
             self._refuse_other_files()
             with replacing(path) as new:
                 new.write_text(json.dumps({"fingerprint": fingerprint}))
-        for name in ("up", "down", "estimates"):
+        for name in ("up", "down", "kept", "estimates"):
             make_folder(Path(self.root, name))
 
     def _refuse_other_files(self) -> None:
@@ -265,7 +276,7 @@ def write_known(path: Path, labels: NDArray[Any], known: Mapping[str, FloatArray
         np.savez(file, **arrays)
 
 
-def read_known(path: Path) -> tuple[NDArray[Any], dict[str, FloatArray]]:
+def read_known(path: Path) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
     """Read what is known of some labelled tables."""
     try:
         _refuse_compressed(path)
@@ -274,6 +285,81 @@ def read_known(path: Path) -> tuple[NDArray[Any], dict[str, FloatArray]]:
         return found.pop(_LABELS), found
     except (OSError, ValueError, KeyError, EOFError, MemoryError, BadZipFile) as error:
         raise _damaged(path, one_line(error)) from error
+
+
+def write_part(
+    path: Path,
+    hierarchy: Hierarchy,
+    read: Sequence[ReadMarginal],
+    zeros: NDArray[np.bool_] | None,
+) -> None:
+    """Keep what was read of a part, unless the law of a noise is one that files cannot hold."""
+    opened = hierarchy.positions(hierarchy.not_exhausted)
+    arrays: dict[str, Any] = {
+        _LABELS: plain_labels(hierarchy.labels),
+        "parent": hierarchy.parent,
+        "open": opened,
+    }
+    if zeros is not None:
+        arrays["zeros"] = zeros
+    said = []
+    for number, one in enumerate(read):
+        kinds = []
+        for at, (law, rows) in enumerate(groups(one.law, len(one.values))):
+            if type(law) not in KINDS.values():
+                return
+            kinds.append(kind_of(law))
+            arrays[f"rows-{number}-{at}"] = rows
+            for name, value in parameters(law).items():
+                arrays[f"{name}-{number}-{at}"] = value
+        arrays[f"values-{number}"] = _narrow(one.values)
+        arrays[f"variance-{number}"] = one.variance
+        if one.unit is not None:
+            arrays[f"unit-{number}"] = one.unit
+        said.append({"names": one.names, "kept": one.kept, "kinds": kinds})
+    arrays["marginals"] = np.array(json.dumps(said))
+    with replacing(path, lasting=False) as new, new.open("wb") as file:
+        np.savez(file, **arrays)
+
+
+def read_part(
+    path: Path,
+) -> tuple[Hierarchy, tuple[ReadMarginal, ...], NDArray[np.bool_] | None] | None:
+    """Read what was kept of a part; None if it is not there as it was written."""
+    import pandas as pd
+
+    try:
+        labels, arrays = read_known(path)
+        units = pd.Index(labels.tolist())
+        hierarchy = Hierarchy._complete(
+            arrays["parent"], units, np.empty(0, dtype=np.intp), units[arrays["open"]]
+        )
+        read = []
+        for number, said in enumerate(json.loads(arrays["marginals"].item())):
+            values = arrays[f"values-{number}"]
+            laws = []
+            for at, kind in enumerate(said["kinds"]):
+                names = [field.name for field in fields(KINDS[kind])]  # type: ignore[arg-type]
+                own = {name: arrays[f"{name}-{number}-{at}"][()] for name in names}
+                laws.append((KINDS[kind](**own), arrays[f"rows-{number}-{at}"]))
+            law = IndependentNoise.from_groups(laws, len(values))
+            unit, variance = arrays.get(f"unit-{number}"), arrays[f"variance-{number}"]
+            read.append(
+                ReadMarginal(tuple(said["names"]), said["kept"], values, unit, law, None, variance)
+            )
+    except InvalidParameterError:
+        return None
+    return hierarchy, tuple(read), arrays.get("zeros")
+
+
+def _narrow(values: NDArray[Any]) -> NDArray[Any]:
+    """Return whole numbers in the narrowest type that holds them and their negatives."""
+    if values.dtype.kind in "iu" and values.size:
+        largest = max(int(values.max()), -int(values.min()))
+        for kind in (np.int8, np.int16, np.int32):
+            if largest <= np.iinfo(kind).max:
+                return np.ascontiguousarray(values, dtype=kind)
+    return np.ascontiguousarray(values)
 
 
 def _damaged(path: Path, reason: str) -> InvalidParameterError:
@@ -556,8 +642,9 @@ class TreePart:
     ----------
     load : callable
         ``load()`` returns the Hierarchy of the units, labelled by str or by int, NoisyMarginals of
-        them, and StructuralZeros or None. It is called once in each pass, where the part is worked
-        on, so it should be picklable and always return the same.
+        them, and StructuralZeros or None. It is called where the part is worked on, so it should be
+        picklable; once in most cases, and again where what it returned could not be kept in the
+        folder, so it should always return the same.
     parent : str, optional
         The part above, of which the roots of this one are leaves; None for the top.
     version : str, default ""

@@ -37,9 +37,11 @@ from dpinfer.estimation._stream_files import (
     read_estimates,
     read_known,
     read_marginals_parquet,
+    read_part,
     write_estimates,
     write_known,
     write_marginals_parquet,
+    write_part,
 )
 from dpinfer.estimation._table_fit import (
     CONTRADICTIONS,
@@ -154,18 +156,18 @@ class LoadedPart:
     schema: TableSchema  # the attributes of tables
 
     @classmethod
-    def of(cls, task: PartTask) -> LoadedPart:
-        """Read a part, and what came from those below it."""
+    def of(cls, task: PartTask, *, kept: bool = False) -> LoadedPart:
+        """Read a part, perhaps as it was ``kept``, and what came from those below it."""
         plan = task.plan
-        hierarchy, marginals, zeros = _checked_load(task)
-        schema = plan.schema
-        read = tuple(read_marginal(one, schema, hierarchy) for one in marginals)
+        found = read_part(plan.folder.kept(task.name)) if kept else None
+        hierarchy, read, zeros = _loaded(task) if found is None else found
         placed = tuple(one.placed(hierarchy) for one in read)
-        if not read:
-            read, placed = _nothing(schema, len(hierarchy.tree))
-        found = place_zeros(zeros, schema, hierarchy)
         received, owners = _received(task, hierarchy, placed)
-        return cls(hierarchy, read, placed, found, received, owners, plan.block, schema)
+        return cls(hierarchy, read, placed, zeros, received, owners, plan.block, plan.schema)
+
+    def keep(self, task: PartTask) -> None:
+        """Keep what was read, so that it need not be read again on the way down."""
+        write_part(task.plan.folder.kept(task.name), self.hierarchy, self.read, self.zeros)
 
     @property
     def problem(self) -> TableProblem:
@@ -292,6 +294,7 @@ def go_up(task: PartTask) -> float:
     part = LoadedPart.of(task)
     known, inside, between = part.up()
     _refuse_contradictions(part, inside, between)
+    part.keep(task)
     write_known(task.plan.folder.message(task.name), part.labels(part.roots), known)
     return perf_counter() - begun
 
@@ -299,7 +302,7 @@ def go_up(task: PartTask) -> float:
 def go_down(task: PartTask) -> float:
     """Write the estimates of a part, and what the parts below need; return the seconds."""
     begun = perf_counter()
-    fit, part = fitted(task)
+    fit, part = fitted(task, kept=True)
     if task.top:
         found = fit.solution
         _refuse_contradictions(part, found.inside, found.between)
@@ -310,12 +313,13 @@ def go_down(task: PartTask) -> float:
     if part.received is not None:
         own[part.numbers(part.received.places)] = False
     _write(task, fit, part, np.flatnonzero(own))
+    task.plan.folder.kept(task.name).unlink(missing_ok=True)
     return perf_counter() - begun
 
 
-def fitted(task: PartTask) -> tuple[PartFit, LoadedPart]:
+def fitted(task: PartTask, *, kept: bool = False) -> tuple[PartFit, LoadedPart]:
     """Return the estimates of a part for which all that is needed is there."""
-    part = LoadedPart.of(task)
+    part = LoadedPart.of(task, kept=kept)
     above = None
     if not task.top:
         labels, above = read_known(task.plan.folder.answer(task.name))
@@ -362,10 +366,10 @@ def _refuse_contradictions(part: LoadedPart, inside: Places, between: Places) ->
     refuse_contradictions(between, part.hierarchy, across)
 
 
-def _checked_load(
+def _loaded(
     task: PartTask,
-) -> tuple[Hierarchy, list[Any], tuple[StructuralZeros, ...]]:
-    """Read a part and check what came."""
+) -> tuple[Hierarchy, tuple[ReadMarginal, ...], NDArray[np.bool_] | None]:
+    """Load a part and check what came."""
     found = task.load()
     if not (isinstance(found, tuple) and len(found) == 3 and isinstance(found[0], Hierarchy)):
         raise InvalidParameterError(
@@ -387,19 +391,19 @@ def _checked_load(
                     f"zeros of the part {show(task.name)} name {show(name)}: name it in "
                     "zero_attributes, since all parts need to know"
                 )
-    return hierarchy, check_items(marginals, "marginals", "NoisyMarginals"), task.plan.zeros + own
+    listed = check_items(marginals, "marginals", "NoisyMarginals")
+    read = tuple(read_marginal(one, schema, hierarchy) for one in listed)
+    return (
+        hierarchy,
+        read or (_nothing(schema),),
+        place_zeros(task.plan.zeros + own, schema, hierarchy),
+    )
 
 
-def _nothing(
-    schema: TableSchema, places: int
-) -> tuple[tuple[ReadMarginal, ...], tuple[PlacedMarginal, ...]]:
+def _nothing(schema: TableSchema) -> ReadMarginal:
     """Return a total that was measured nowhere."""
-    shape = (1, 1, *schema.axes.shape(0))
-    values, none = np.zeros(shape), np.zeros(places)
-    unit = np.zeros(1, dtype=np.intp)
-    read = ReadMarginal((), 0, values, unit, Exact(), None, np.zeros(1))
-    row = np.zeros(places, dtype=np.intp)
-    return (read,), (PlacedMarginal(0, values, row, none, none > 0.0),)
+    values, nowhere = np.zeros((1, 1, *schema.axes.shape(0))), np.empty(0, dtype=np.intp)
+    return ReadMarginal((), 0, values, nowhere, Exact(), None, np.zeros(1))
 
 
 def _received(

@@ -149,10 +149,12 @@ def warn_of_rounding(values: FloatArray, noise: NoiseLaw, name: str) -> None:
 
     The noise is of shape ``()``, or has an entry for each value along their last axis.
     """
-    for law, cells in groups(noise, values.size):
-        mixed = isinstance(noise, IndependentNoise)
+    mixed = isinstance(noise, IndependentNoise)
+    for law, cells in groups(noise, values.size) if mixed else ((noise, np.empty(0, np.intp)),):
+        if not isinstance(law, ContinuousLaw):
+            continue
         part = values.reshape(-1, *noise.shape)[:, cells] if mixed else values
-        whole = isinstance(law, ContinuousLaw) and part.size and _are_whole(part)
+        whole = part.size and _are_whole(part)
         if whole and not _are_supposed():
             shown = show(law._take((0,) * len(law.shape)))
             warnings.warn(

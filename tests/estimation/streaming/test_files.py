@@ -3,6 +3,8 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +16,7 @@ import dpinfer as dpi
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation import NoisyMarginal, TreePart, stream_marginals, write_marginals_parquet
 from dpinfer.estimation import _stream_files as _files
+from dpinfer.estimation._marginals_input import TableSchema
 from dpinfer.estimation._stream_files import (
     Folder,
     file_name,
@@ -21,11 +24,15 @@ from dpinfer.estimation._stream_files import (
     plain_labels,
     read_estimates,
     read_known,
+    read_part,
     replacing,
     write_estimates,
     write_known,
+    write_part,
 )
 from dpinfer.estimation.bounds import NoiseBound
+from dpinfer.estimation.marginals import read_marginal
+from dpinfer.mechanisms import IndependentNoise, Rounded
 from dpinfer.queries import Hierarchy
 
 DOMAIN = dpi.Domain({"sex": ["F", "M"]})
@@ -193,6 +200,60 @@ def two_parts():
     }
 
 
+@pytest.mark.parametrize("damage", [None, "cut", "gone", "law"])
+def test_a_part_is_read_once_unless_it_could_not_be_kept(tmp_path, damage):
+    parts, calls = two_parts(), []
+    noise = Rounded(dpi.Laplace(scale=2.0)) if damage == "law" else NOISE
+
+    def load(name):
+        calls.append(name)
+        file = Folder(str(tmp_path)).kept("01")
+        if name == "0" and damage in ("cut", "gone"):
+            cut_short(file) if damage == "cut" else file.unlink()
+        tree, (marginal,), _ = parts[name].load()
+        return tree, [replace(marginal, mechanism=noise)], None
+
+    counted = {name: replace(one, load=partial(load, name)) for name, one in parts.items()}
+    found = stream_marginals(counted, tmp_path, domain=DOMAIN)
+    assert calls == ["01", "0"] + (["01"] if damage else [])
+    assert not list((tmp_path / "kept").iterdir())
+    tree = Hierarchy.from_codes(["0", "01", "02", "011", "012"], not_exhausted=["02"])
+    every = [parts[name].load()[1][0] for name in parts]
+    every[1] = replace(every[1], units=["01", "011", "012"])
+    every = [replace(one, mechanism=noise) for one in every]
+    wanted = dpi.combine_marginals(every, tree, domain=DOMAIN).marginal("sex")
+    own = found.marginal("sex").loc[wanted.index]
+    pd.testing.assert_frame_equal(own, wanted, rtol=1e-13)
+
+
+@pytest.mark.parametrize("largest", [127, 128, -128, 2**15 - 1, -(2**15), 2**31 - 1, 2**31])
+def test_what_is_kept_of_a_part_comes_back(tmp_path, largest):
+    tree = Hierarchy.from_codes(["0", "01", "02"], not_exhausted=["0"])
+    schema = TableSchema.of(DOMAIN, None, ["sex"])
+    law = IndependentNoise([dpi.Laplace(scale=[1.0, 3.0]), dpi.Exact()])
+    given = [
+        NoisyMarginal("sex", np.array([[largest, 1], [0, 3], [5, 7]]), law),
+        NoisyMarginal("sex", [[0.1, 0.7]], dpi.Gaussian(sigma=0.3), ["02"]),
+    ]
+    read = tuple(read_marginal(one, schema, tree) for one in given)
+    zeros = np.array([[True, False], [False, False], [False, True], [False, False]])
+    write_part(tmp_path / "part.npz", tree, read, zeros)
+    hierarchy, found, nowhere = read_part(tmp_path / "part.npz")
+    assert hierarchy.labels.equals(tree.labels)
+    np.testing.assert_array_equal(hierarchy.parent, tree.parent)
+    assert list(hierarchy.not_exhausted) == ["0"]
+    np.testing.assert_array_equal(nowhere, zeros)
+    for one, before in zip(found, read, strict=True):
+        assert one.names == before.names
+        np.testing.assert_array_equal(one.values, before.values)
+        np.testing.assert_array_equal(np.abs(one.values), np.abs(before.values))
+        np.testing.assert_array_equal(one.variance, before.variance)
+        np.testing.assert_array_equal(one.law.variance, before.law.variance)
+    assert found[0].unit is None
+    assert found[1].unit.tolist() == [2]
+    assert read_part(tmp_path / "other.npz") is None
+
+
 def cut_short(path):
     path.write_bytes(path.read_bytes()[:-30])
 
@@ -245,7 +306,7 @@ def test_two_runs_in_one_folder_keep_out_of_each_others_way(tmp_path):
         return parts["01"].load()
 
     stream_marginals({**parts, "01": TreePart(load, "0")}, tmp_path, domain=DOMAIN)
-    assert len(refused) == 2  # up and down
+    assert len(refused) == 1  # the part is read once
 
 
 def test_what_part_json_says_belongs_to_the_plan(tmp_path):

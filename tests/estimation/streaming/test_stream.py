@@ -206,8 +206,8 @@ def test_a_dask_cluster_of_which_a_worker_is_killed_writes_the_same_files(tmp_pa
             found = stream_marginals(parts, tmp_path / "work", n_jobs=-1, **options)
         killer.join()
     assert killed, "the worker ought to have read some parts"
-    assert killed[0] < 2 * len(parts) - 1, "the worker ought to have been killed before the end"
-    assert len(list(calls.iterdir())) <= 2 * len(parts) - 1 + 3  # what it was on was done again
+    assert killed[0] < len(parts), "the worker ought to have been killed before the end"
+    assert len(list(calls.iterdir())) <= len(parts) + 3  # what it was on was done again
     assert contents(alone) == contents(found)
     assert not list((tmp_path / "work").glob("**/.*"))
 
@@ -245,6 +245,7 @@ def test_a_restart_does_what_is_left(way, tmp_path):
 
             def __call__(self):
                 broken.touch()
+                (folder / "kept" / f"{last}.npz").unlink()  # so that it is read again
                 return self.given()
 
         failing["0"] = replace(parts["0"], load=FailingTop(parts["0"].load))
@@ -252,11 +253,12 @@ def test_a_restart_does_what_is_left(way, tmp_path):
         stream_marginals(failing, folder, domain=DOMAIN)
     assert not list(folder.glob("**/.*"))  # nothing half written
     done = len(list(folder.glob("up/*.npz"))) + len(list(folder.glob("estimates/*.parquet")))
-    assert len(list(calls.iterdir())) == done > 0
+    again = way == "down"
+    assert len(list(calls.iterdir())) == len(list(folder.glob("up/*.npz"))) + again
     broken.unlink()
     found = stream_marginals(parts, folder, domain=DOMAIN)
     assert len(found.seconds) == total - done
-    assert len(list(calls.iterdir())) == total
+    assert len(list(calls.iterdir())) == len(parts) + again
     again = stream_marginals(parts, folder, domain=DOMAIN)
     assert not again.seconds
     alone = stream_marginals(cut(*tree), tmp_path / "alone", domain=DOMAIN)
