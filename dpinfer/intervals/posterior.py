@@ -166,10 +166,10 @@ def _reached(
         _, lowest, highest = limits
         low, high = np.where(values == lowest, lower, low), np.where(values == highest, upper, high)
     possible = low <= high
-    if isinstance(prior, Table) and limits is None:
-        nearest = np.searchsorted(prior.possible, values - ends)
-        reached = prior.possible[np.minimum(nearest, prior.possible.size - 1)] <= values + ends
-        possible = reached & (nearest < prior.possible.size)
+    if isinstance(prior, Table):
+        nearest = np.searchsorted(prior.possible, low)
+        reached = prior.possible[np.minimum(nearest, prior.possible.size - 1)] <= high
+        possible &= reached & (nearest < prior.possible.size)
     if not possible.all():
         raise InvalidParameterError(
             f"count must be possible under mechanism, prior, lower and upper, got "

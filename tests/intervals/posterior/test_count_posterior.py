@@ -424,6 +424,10 @@ def test_shapes():
         ),
         ({"mechanism": Geometric(scale=1.0), "count": [0.5, 1]}, "count must hold whole numbers"),
         ({"mechanism": Exact(), "count": -1}, "count must be possible"),
+        (
+            {"mechanism": Exact(), "count": 6, "prior": TablePrior([1, 0, 3], 5), "clamp": (5, 7)},
+            "count must be possible",
+        ),
         ({"mechanism": Exact(), "count": 3, "prior": TablePrior([1, 1, 0, 0, 1])}, "possible"),
         ({"mechanism": Tulap(scale=1.0, truncation=0.1), "count": -50.0}, "possible"),
         ({"lower": 3, "upper": 2}, "lower must be <= upper"),
