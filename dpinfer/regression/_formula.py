@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations, compress
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import statsmodels.api as sm
-import statsmodels.formula.api as smf
+from numpy.typing import NDArray
 
 from dpinfer._check import (
     FloatArray,
@@ -186,16 +186,31 @@ _BLOCK = 1 << 22
 
 @dataclass(frozen=True)
 class ColumnErrors:
-    """Errors of k columns of a table with n rows, independent from row to row."""
+    """Errors of k columns of a table, independent from row to row.
+
+    Arrays by row have one row where all rows are alike.
+    """
 
     columns: list[Hashable]
-    covariance: FloatArray  # in each row, shape (n, k, k)
+    variance: FloatArray  # shape (1 or n, k)
+    shared: dict[tuple[int, int], FloatArray]  # covariances of pairs of columns, shape (1 or n,)
     laws: list[NoiseLaw | None]  # None where only the variance is known
 
     @property
     def std(self) -> FloatArray:
-        """Standard deviations, shape (n, k)."""
-        return np.asarray(np.sqrt(np.diagonal(self.covariance, axis1=1, axis2=2)))
+        """Standard deviations, shape (1 or n, k)."""
+        return np.sqrt(self.variance)
+
+    def covariance(self, rows: slice) -> FloatArray:
+        """Covariance matrices of some rows, shape (1 or their number, k, k)."""
+        variance = by_row(self.variance, rows)
+        shared = {pair: by_row(value, rows) for pair, value in self.shared.items()}
+        size = max([len(variance), *map(len, shared.values())])
+        out = np.zeros((size, variance.shape[1], variance.shape[1]))
+        np.einsum("ijj->ij", out)[:] = variance
+        for (i, j), value in shared.items():
+            out[:, i, j] = out[:, j, i] = value
+        return out
 
     def checked(self, column: Hashable, values: Any) -> FloatArray:
         """Return the published values of a column, refused where the law does not fit them."""
@@ -207,11 +222,24 @@ class ColumnErrors:
         return array
 
     def excess(self) -> FloatArray:
-        """Excess kurtosis, shape (n, k); 0, as for Gaussian errors, where no law is known."""
-        size = len(self.covariance)
-        return np.column_stack(
-            [np.zeros(size) if law is None else excess_kurtosis(law, size) for law in self.laws]
+        """Excess kurtosis, shape (1 or n, k); 0, as of Gaussian errors, where no law is known."""
+        sizes = [max(1, *law.shape) if law is not None and law.shape else 1 for law in self.laws]
+        return _side_by_side(
+            [
+                np.zeros(1) if law is None else excess_kurtosis(law, size)
+                for law, size in zip(self.laws, sizes, strict=True)
+            ]
         )
+
+
+def by_row(values: FloatArray, rows: slice) -> FloatArray:
+    """Return the entries of some rows, or the one entry that holds for all."""
+    return values if len(values) == 1 else values[rows]
+
+
+def _side_by_side(columns: list[FloatArray]) -> FloatArray:
+    """Columns of one entry, or one for each row, as a matrix; one row where all have one entry."""
+    return np.column_stack(np.broadcast_arrays(*columns))
 
 
 def column_errors(
@@ -236,26 +264,27 @@ def column_errors(
                 f"themselves, got {show(key)} besides {show_some(known)}"
             )
     columns = list(known)
-    covariance = np.zeros((size, len(columns), len(columns)))
+    variances: list[FloatArray] = []
     laws: list[NoiseLaw | None] = []
-    for j, (column, value) in enumerate(known.items()):
-        name = f"noise[{column!r}]"
-        law, variance = _one_column(value, name, size, labels, read)
-        covariance[:, j, j] = variance
+    for column, value in known.items():
+        law, variance = _one_column(value, f"noise[{column!r}]", size, labels, read)
+        variances.append(variance)
         laws.append(law)
     if not pairs:
         refuse_dependent([law for law in laws if law is not None], "noise")
+    shared: dict[tuple[int, int], FloatArray] = {}
     for (first, second), value in pairs.items():
         name = f"noise[{first!r}, {second!r}]"
         i, j = columns.index(first), columns.index(second)
-        if np.any(covariance[:, i, j]):
+        if (j, i) in shared:
             raise InvalidParameterError(f"{name} must be given once, not in both orders")
-        given = _one_each(value, name, size, labels, ge=-(LARGEST**2), le=LARGEST**2)
-        covariance[:, i, j] = covariance[:, j, i] = given
+        shared[i, j] = _one_each(value, name, size, labels, ge=-(LARGEST**2), le=LARGEST**2)
     if pairs:
-        _check_possible(covariance)
         laws = [None] * len(columns)  # marginal laws do not determine the joint one
-    return ColumnErrors(columns, covariance, laws)
+    errors = ColumnErrors(columns, _side_by_side(variances), shared, laws)
+    if pairs:
+        _check_possible(errors.covariance(slice(None)))
+    return errors
 
 
 def _one_column(
@@ -270,8 +299,7 @@ def _one_column(
         isinstance(value, (list, tuple)) and any(isinstance(item, NoiseLaw) for item in value)
     ):
         law = as_noise(value, size, name=name)
-        std = check_array(np.broadcast_to(law.std, size), name, le=LARGEST)
-        return law, np.square(std)
+        return law, np.square(_alike(check_array(np.atleast_1d(law.std), name, le=LARGEST)))
     if isinstance(value, str) and read is not None:
         value = read(value)
     std = _one_each(value, name, size, labels, ge=0.0, le=LARGEST)
@@ -281,7 +309,7 @@ def _one_column(
 def _one_each(
     value: Any, name: str, size: int, labels: pd.Index | None, *, ge: float, le: float
 ) -> FloatArray:
-    """Numbers, one for each row or one for all."""
+    """Numbers, one for each row, or one where all are the same."""
     array, own = split_labels(value, name, ge=ge, le=le)
     if own is not None and labels is not None and not own.equals(labels):
         raise InvalidParameterError(
@@ -292,7 +320,11 @@ def _one_each(
             f"{name} must be a number or have one entry for each of the {size} rows, got shape "
             f"{array.shape}"
         )
-    return np.broadcast_to(array, size)
+    return _alike(np.atleast_1d(array))
+
+
+def _alike(values: FloatArray) -> FloatArray:
+    return values[:1] if (values == values[0]).all() else values
 
 
 def _check_possible(covariance: FloatArray) -> None:
@@ -318,49 +350,62 @@ _WIDEST = 1e-13
 """The pseudoinverse of statsmodels drops singular values below 1e-15 of the largest."""
 
 
+_BLOCK_ROWS = 1 << 12
+"""Rows that are gone through together: few enough to stay in the cache."""
+
+
 @dataclass(frozen=True)
 class Design:
-    """A regression of noisy columns on noisy columns."""
+    """A regression of noisy columns on noisy columns, of n rows and p covariates."""
 
-    model: Any  # a WLS of statsmodels: published response, design matrix, weights, names, labels
-    loadings: FloatArray  # of the errors in response and p columns, shape (n, 1 + p, k)
+    endog: FloatArray  # published response, shape (n,)
+    exog: FloatArray  # published design matrix, shape (n, p)
+    weights: FloatArray  # of the rows, shape (n,)
+    response: Any  # name of the response
+    names: list[Any]  # of the columns of the design matrix
+    row_labels: pd.Index | None  # where results carry labels
+    triangle: FloatArray  # R of the QR decomposition of √w·(exog, endog), shape (1 + p, 1 + p)
+    noisy: NDArray[np.intp]  # which m columns of (response, covariates) have errors
+    loadings: FloatArray  # of the k errors in them, shape (1 or n, m, k)
     errors: ColumnErrors
-    labelled: bool  # whether results carry the names of the columns
     spec: Any = None  # what builds the design matrix of other data, for a formula
     notes: tuple[str, ...] = ()
 
     @property
-    def endog(self) -> FloatArray:
-        """Published response, shape (n,)."""
-        return np.asarray(self.model.endog, dtype=np.float64)
+    def labelled(self) -> bool:
+        """Whether results carry the names of the columns."""
+        return self.row_labels is not None
 
-    @property
-    def exog(self) -> FloatArray:
-        """Published design matrix, shape (n, p)."""
-        return np.asarray(self.model.exog, dtype=np.float64)
+    @cached_property
+    def model(self) -> Any:
+        """The WLS of statsmodels for the published columns."""
+        import statsmodels.api as sm
 
-    @property
-    def weights(self) -> FloatArray:
-        """Weights of the rows, shape (n,)."""
-        return np.broadcast_to(np.asarray(self.model.weights, dtype=np.float64), self.endog.shape)
+        endog: Any = self.endog
+        exog: Any = self.exog
+        if self.labelled:
+            import pandas as pd
 
-    @property
-    def names(self) -> list[str]:
-        """Names of the columns of the design matrix."""
-        return list(self.model.exog_names)
-
-    @property
-    def row_labels(self) -> Any:
-        return self.model.data.row_labels if self.labelled else None
+            endog = pd.Series(endog, self.row_labels, name=self.response)
+            columns = pd.Index(self.names, tupleize_cols=False)
+            exog = pd.DataFrame(exog, self.row_labels, columns)
+        return sm.WLS(endog, exog, weights=self.weights)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out a specification by patsy, which cannot be pickled."""
         picklable = self.spec is None or hasattr(self.spec, "get_model_matrix")
         return self.__dict__ | ({} if picklable else {"spec": None})
 
-    def error_covariance(self) -> FloatArray:
-        """Covariance matrices of the errors of (response, covariates), shape (n, 1 + p, 1 + p)."""
-        return np.asarray(self.loadings @ self.errors.covariance @ np.swapaxes(self.loadings, 1, 2))
+    def error_covariance(self, rows: slice) -> FloatArray:
+        """Covariance matrices of the errors of the noisy columns, shape (1 or rows, m, m)."""
+        loadings = by_row(self.loadings, rows)
+        return np.asarray(loadings @ self.errors.covariance(rows) @ np.swapaxes(loadings, 1, 2))
+
+
+def row_blocks(size: int) -> Iterator[slice]:
+    """Yield the rows of a table in blocks."""
+    for start in range(0, size, _BLOCK_ROWS):
+        yield slice(start, start + _BLOCK_ROWS)
 
 
 def array_design(endog: Any, exog: Any, noise: NoiseOf, weights: Any) -> Design:
@@ -375,54 +420,69 @@ def array_design(endog: Any, exog: Any, noise: NoiseOf, weights: Any) -> Design:
     labels = rows if rows is not None else other
     if labels is None and (is_foreign(endog) or is_foreign(exog)):
         labels = _numbered(len(response))
-    if columns is None and labels is not None:
-        columns = checked_model(response, matrix, weights, labels).exog_names
-    if labels is not None:
-        import pandas as pd
-
-        response = pd.Series(response, index=labels, name=name)
-        matrix = pd.DataFrame(matrix, index=labels, columns=columns)
-    model = checked_model(response, matrix, weights, labels)
-    keys: list[Hashable] = [name, *(model.exog_names if columns is None else columns)]
+    given = _weights(weights, len(matrix), labels)
+    triangle = _checked_triangle(response, matrix, given)
+    names = _numbered_names(matrix) if columns is None else list(columns)
+    keys: list[Hashable] = [name, *names]
     if len(set(keys)) < len(keys):
         raise InvalidParameterError(f"endog and exog must have different names, got {keys}")
     errors = column_errors(noise, len(response), labels, lambda key: key in keys, None)
-    selection = np.zeros((len(keys), len(errors.columns)))
-    values = np.column_stack([response, matrix])
-    for j, column in enumerate(errors.columns):
-        errors.checked(column, values[:, keys.index(column)])
-        selection[keys.index(column), j] = 1.0
-    loadings = np.broadcast_to(selection, (len(response), *selection.shape))
-    return Design(model, loadings, errors, labels is not None)
+    places = np.array([keys.index(column) for column in errors.columns])
+    for place, column in zip(places, errors.columns, strict=True):
+        errors.checked(column, matrix[:, place - 1] if place else response)
+    order = np.argsort(places)
+    noisy, loadings = _with_errors(places[order], np.eye(len(order))[np.newaxis, order], errors)
+    return Design(response, matrix, given, name, names, labels, triangle, noisy, loadings, errors)
 
 
-def checked_model(endog: Any, exog: Any, weights: Any, labels: pd.Index | None) -> Any:
-    """Return a WLS model of statsmodels, after checks of what least squares needs."""
-    response = check_array(np.asarray(endog), "endog", ge=-LARGEST, le=LARGEST)
-    matrix = check_array(np.asarray(exog), "exog", ge=-LARGEST, le=LARGEST)
-    for values, name in ((response[:, None], "endog"), (matrix, "exog")):
-        size = np.abs(values).max(axis=0)
-        if ((size > 0) & (size < _SMALLEST)).any():
+def _with_errors(
+    columns: NDArray[np.intp], loadings: FloatArray, errors: ColumnErrors
+) -> tuple[NDArray[np.intp], FloatArray]:
+    """Return the columns that have errors of some size, and the loadings of those."""
+    held = ((loadings != 0) & (errors.std != 0)[:, np.newaxis]).any(axis=(0, 2))
+    return columns[held], loadings[:, held]
+
+
+def _numbered_names(matrix: FloatArray) -> list[str]:
+    """Name columns as statsmodels does: ``"const"`` for the first without variance, else xj."""
+    names = [f"x{j + 1}" for j in range(matrix.shape[1])]
+    for j in np.flatnonzero(matrix[0] == matrix[-1]):
+        if matrix[:, j].var() == 0:
+            return [*names[:j], "const", *names[j:-1]]
+    return names
+
+
+def _checked_triangle(response: FloatArray, matrix: FloatArray, weights: FloatArray) -> FloatArray:
+    """Return R of √w·(matrix, response), after checks of what least squares needs."""
+    rows, columns = matrix.shape
+    triangle, size = np.zeros((columns + 1, columns + 1)), np.zeros(columns + 1)
+    for block in row_blocks(rows):
+        both = np.hstack([matrix[block], response[block, np.newaxis]])
+        size = np.maximum(size, np.abs(both).max(axis=0))
+        both *= np.sqrt(weights[block])[:, np.newaxis]
+        triangle = np.asarray(np.linalg.qr(np.vstack([triangle, both]), mode="r"))
+    small = (size > 0) & (size < _SMALLEST)
+    for name, bad in (("endog", small[-1:]), ("exog", small[:-1])):
+        if bad.any():
             raise InvalidParameterError(
                 f"{name} must not have columns below {_SMALLEST:g} in size: rescale them"
             )
-    given = _weights(weights, len(matrix), labels)
-    _check_rank(matrix * np.sqrt(np.reshape(given, (-1, 1))))
-    return sm.WLS(endog, exog, weights=given)
-
-
-def _check_rank(matrix: FloatArray) -> None:
-    """Refuse columns that do not determine coefficients, or not as statsmodels computes them."""
-    rows, columns = matrix.shape
     if rows <= columns:
         raise NotEstimableError(f"{columns} coefficients need more than {columns} rows, got {rows}")
-    size = np.abs(matrix).max(axis=0)
-    if np.linalg.matrix_rank(matrix / np.where(size > 0, size, 1.0)) < columns:
+    _check_rank(triangle[:columns, :columns], rows)
+    return triangle
+
+
+def _check_rank(triangle: FloatArray, rows: int) -> None:
+    """Refuse columns that do not determine coefficients, or not as statsmodels computes them."""
+    size = np.linalg.norm(triangle, axis=0)
+    singular = np.linalg.svd(triangle / np.where(size > 0, size, 1.0), compute_uv=False)
+    if singular[-1] <= rows * np.finfo(float).eps * singular[0]:
         raise NotEstimableError(
             "the columns of the design matrix are linearly dependent: drop those that follow from "
             "the others"
         )
-    singular = np.linalg.svd(matrix, compute_uv=False)
+    singular = np.linalg.svd(triangle, compute_uv=False)
     if singular[-1] < _WIDEST * singular[0]:
         raise InvalidParameterError(
             "the columns of the design matrix must not differ so much in size, or be so nearly "
@@ -431,10 +491,10 @@ def _check_rank(matrix: FloatArray) -> None:
         )
 
 
-def _weights(weights: Any, size: int, labels: pd.Index | None) -> Any:
+def _weights(weights: Any, size: int, labels: pd.Index | None) -> FloatArray:
     """Weights of the rows; 1 where none are given."""
     if weights is None:
-        return 1.0
+        return np.broadcast_to(1.0, size)
     weights = as_table(weights, "weights")
     own = getattr(weights, "index", None) if hasattr(weights, "to_numpy") else None
     if own is not None and labels is not None and not own.equals(labels):
@@ -461,8 +521,8 @@ def _response(endog: Any) -> tuple[FloatArray, pd.Index | None, Any]:
         column = column.iloc[:, 0]
     if hasattr(column, "index") and hasattr(column, "to_numpy"):
         name = "y" if column.name is None else column.name
-        return check_array(column.to_numpy(), "endog", ndim=1), _labels(endog, column), name
-    return check_array(column, "endog", ndim=1), None, "y"
+        return _bounded(column.to_numpy(), "endog", 1), _labels(endog, column), name
+    return _bounded(column, "endog", 1), None, "y"
 
 
 def _matrix(exog: Any) -> tuple[FloatArray, pd.Index | None, pd.Index | None]:
@@ -471,10 +531,17 @@ def _matrix(exog: Any) -> tuple[FloatArray, pd.Index | None, pd.Index | None]:
     if hasattr(table, "index") and hasattr(table, "to_numpy"):
         frame = table if hasattr(table, "columns") else table.to_frame(name=table.name or "x1")
         columns = frame.columns.to_flat_index()  # statsmodels joins the names of levels as strings
-        return check_array(frame.to_numpy(), "exog", ndim=2), columns, _labels(exog, frame)
-    array = check_array(table, "exog")
-    matrix = array[:, None] if array.ndim == 1 else array
-    return check_array(matrix, "exog", ndim=2), None, None
+        return _bounded(frame.to_numpy(), "exog", 2), columns, _labels(exog, frame)
+    array = _bounded(table, "exog", None)
+    if array.ndim == 1:
+        array = array[:, np.newaxis]
+    if array.ndim != 2:
+        raise InvalidParameterError(f"exog must be two-dimensional, got shape {array.shape}")
+    return array, None, None
+
+
+def _bounded(values: Any, name: str, ndim: int | None) -> FloatArray:
+    return check_array(values, name, ge=-LARGEST, le=LARGEST, ndim=ndim)
 
 
 def _labels(given: Any, table: Any) -> pd.Index | None:
@@ -494,6 +561,7 @@ Nonlinear = Literal["refuse", "delta"]
 _RESPONSE = "_response_of_the_formula"
 _TOLERANCE = 1e-8
 _ROUNDING = 1e-14
+_SAME_SLOPE = 1e-13
 _STEP = 1e-5
 _CURVED = 0.1
 """Neglected mean error, in standard errors of the term, that is worth a remark."""
@@ -533,14 +601,30 @@ def formula_design(
             )
         weights = column_of(frame, weights)
     parsed, terms = _read(formula, frame, depth + 1)
-    model = checked_model(parsed.data.orig_endog, parsed.data.orig_exog, weights, frame.index)
-    names = [model.endog_names, *model.exog_names]
+    endog, exog = _bounded(parsed.endog, "endog", 1), _bounded(parsed.exog, "exog", 2)
+    given = _weights(weights, len(frame), frame.index)
+    triangle = _checked_triangle(endog, exog, given)
+    response, names = parsed.endog_names, list(parsed.exog_names)
     notes: tuple[str, ...] = ()
     if nonlinear == "delta":
-        loadings, notes = _linearised(terms, frame, errors)
+        columns, loadings, notes = _linearised(terms, frame, errors)
     else:
-        loadings = _exact_loadings(terms, frame, errors, names)
-    return Design(model, loadings, errors, True, terms.design, notes)
+        columns, loadings = _exact_loadings(terms, frame, errors, [response, *names])
+    noisy, loadings = _with_errors(columns, loadings, errors)
+    return Design(
+        endog,
+        exog,
+        given,
+        response,
+        names,
+        frame.index,
+        triangle,
+        noisy,
+        loadings,
+        errors,
+        terms.design,
+        notes,
+    )
 
 
 def design_matrix(spec: Any, data: pd.DataFrame) -> FloatArray:
@@ -593,6 +677,8 @@ def column_of(frame: pd.DataFrame, name: Any) -> Any:
 
 def _read(formula: str, frame: pd.DataFrame, depth: int) -> tuple[Any, Terms]:
     """Let statsmodels read the formula; see to it that no row is dropped."""
+    import statsmodels.formula.api as smf
+
     try:
         parsed = smf.ols(formula, frame, eval_env=depth + 1)
         left = formula.split("~", 1)[0]
@@ -619,9 +705,13 @@ def _spec(model: Any) -> Any:
     return model.data.design_info if spec is None else spec
 
 
+Loadings = tuple[NDArray[np.intp], FloatArray]
+"""Columns of (response, covariates) that move with the noisy data; slopes, (1 or n, m, k)."""
+
+
 def _exact_loadings(
     terms: Terms, frame: pd.DataFrame, errors: ColumnErrors, names: list[str]
-) -> FloatArray:
+) -> Loadings:
     """Slopes of the columns in the noisy data; refuse columns that are not linear in them.
 
     A function of finitely many arguments is affine where its value at any point follows from its
@@ -633,20 +723,26 @@ def _exact_loadings(
     far = 3.0 * np.broadcast_to(near.max(axis=0), near.shape)
     at = terms(frame)
     move = _mover(terms, frame, errors)
-    loadings = np.nan_to_num(_slopes(move, near), nan=np.inf)
+    columns, loadings = _slopes(move, near)
+    loadings = np.nan_to_num(loadings, nan=np.inf)
     with np.errstate(invalid="ignore", over="ignore"):
         rounding = _ROUNDING * np.einsum("ijk,ik->ij", np.abs(loadings), np.abs(values))
     rng = np.random.default_rng(0)  # directions in which no product of two steps vanishes
-    for step in (near, far, errors.std):
+    for step in (near, far, np.broadcast_to(errors.std, near.shape)):
         delta = step * rng.uniform(0.5, 1.5, step.shape[1]) * rng.choice([-1.0, 1.0], step.shape)
+        change, bound = move(delta) - at, _TOLERANCE * np.abs(at)
         with np.errstate(invalid="ignore", over="ignore"):
-            change = np.einsum("ijk,ik->ij", loadings, delta)
-            reach = np.abs(at) + np.einsum("ijk,ik->ij", np.abs(loadings), np.abs(delta))
-            wrong = np.abs(move(delta) - at - change) > _TOLERANCE * reach + rounding
-            bent = (wrong | ~np.isfinite(change)).any(axis=0)
+            expected = np.einsum("ijk,ik->ij", loadings, delta)
+            reach = np.einsum("ijk,ik->ij", np.abs(loadings), np.abs(delta))
+            change[:, columns] -= expected
+            bound[:, columns] += _TOLERANCE * reach + rounding
+            bent = np.asarray((np.abs(change) > bound).any(axis=0))
+        bent[columns] |= ~np.isfinite(expected).all(axis=0)
         if bent.any():
             raise InvalidParameterError(_refusal(list(compress(names, bent)), errors))
-    return loadings
+    mean = loadings.mean(axis=0, keepdims=True)
+    alike = (np.ptp(loadings, axis=0) <= _SAME_SLOPE * np.abs(mean)).all()
+    return columns, mean if alike else loadings
 
 
 def _refusal(terms: list[str], errors: ColumnErrors) -> str:
@@ -661,17 +757,18 @@ def _refusal(terms: list[str], errors: ColumnErrors) -> str:
 
 def _linearised(
     terms: Terms, frame: pd.DataFrame, errors: ColumnErrors
-) -> tuple[FloatArray, tuple[str, ...]]:
+) -> tuple[NDArray[np.intp], FloatArray, tuple[str, ...]]:
     """Slopes at the published values, and a remark on how far they carry."""
     values = frame[errors.columns].to_numpy(np.float64)
-    scale = np.maximum(np.abs(values), errors.std)
+    std = np.broadcast_to(errors.std, values.shape)
+    scale = np.maximum(np.abs(values), std)
     step = _STEP * np.where(scale > 0, scale, 1.0)
     at = terms(frame)
     move = _mover(terms, frame, errors)
-    loadings = _slopes(move, step)
+    columns, loadings = _slopes(move, step)
     bend = np.zeros(at.shape)
     for j in range(step.shape[1]):
-        wide = _only(errors.std, j)
+        wide = _only(std, j)
         with np.errstate(invalid="ignore", over="ignore"):
             bend += np.abs(move(wide) + move(-wide) - 2.0 * at) / 2.0
     if not np.isfinite(loadings).all():
@@ -679,15 +776,16 @@ def _linearised(
             "formula must be smooth at the published values for nonlinear='delta', got infinite "
             "slopes or missing values: look at zeros in denominators and logarithms"
         )
-    variance = np.einsum("ijk,ikl,ijl->ij", loadings, errors.covariance, loadings)
-    flat = bend <= _CURVED * np.sqrt(np.maximum(variance, 0.0)) + _TOLERANCE * np.abs(at)
+    variance = ((loadings @ errors.covariance(slice(None))) * loadings).sum(axis=2)
+    bound = _TOLERANCE * np.abs(at)
+    bound[:, columns] += _CURVED * np.sqrt(np.maximum(variance, 0.0))
     note = "errors of nonlinear terms are linearised (delta method): approximate"
-    if (curved := int((~flat).any(axis=1).sum())) > 0:
+    if (curved := int((~(bend <= bound)).any(axis=1).sum())) > 0:
         note += (
             f"; in {curved} of {len(at)} rows the noise is so wide that the neglected bias of a "
             f"term exceeds {_CURVED:.0%} of its standard error"
         )
-    return loadings, (note,)
+    return columns, loadings, (note,)
 
 
 def _mover(
@@ -711,14 +809,19 @@ def _mover(
     return move
 
 
-def _slopes(move: Callable[[FloatArray], FloatArray], step: FloatArray) -> FloatArray:
-    """Return the slopes of all columns along each noisy one; not finite where there are none."""
-    with np.errstate(invalid="ignore", over="ignore"):
-        slopes = [
-            (move(_only(step, j)) - move(-_only(step, j))) / (2.0 * step[:, [j]])
-            for j in range(step.shape[1])
-        ]
-    return np.stack(slopes, axis=2)
+def _slopes(move: Callable[[FloatArray], FloatArray], step: FloatArray) -> Loadings:
+    """Return the columns with slopes along a noisy one, and those; not finite where none exist."""
+    found = []
+    for j in range(step.shape[1]):
+        with np.errstate(invalid="ignore", over="ignore"):
+            slope = (move(_only(step, j)) - move(-_only(step, j))) / (2.0 * step[:, [j]])
+        columns = np.flatnonzero(slope.any(axis=0))
+        found.append((columns, slope[:, columns]))
+    union = np.unique(np.concatenate([columns for columns, _ in found]))
+    loadings = np.zeros((len(step), len(union), len(found)))
+    for j, (columns, slope) in enumerate(found):
+        loadings[:, np.searchsorted(union, columns), j] = slope
+    return union, loadings
 
 
 def _only(step: FloatArray, j: int) -> FloatArray:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,16 @@ from scipy import linalg
 
 from dpinfer._check import FloatArray, as_table, show
 from dpinfer.errors import InvalidParameterError, NotEstimableError
-from dpinfer.regression._formula import Design
+from dpinfer.regression._formula import Design, by_row, row_blocks
+
+
+class Block(NamedTuple):
+    """Some rows, in the coordinates of the moments."""
+
+    response: FloatArray  # shape (b,)
+    covariates: FloatArray  # shape (b, p)
+    weights: FloatArray  # shape (b,)
+    errors: FloatArray  # covariance matrices of the noisy columns, shape (1 or b, m, m)
 
 
 @dataclass(frozen=True)
@@ -20,47 +30,86 @@ class Moments:
     """Response, covariates and their errors, in coordinates in which Σ w x xᵀ is the identity.
 
     Normal equations square the condition number of the covariates; here they are well conditioned
-    before the noise is taken off, whatever the units and the means of the columns.
+    before the noise is taken off, whatever the units and the means of the columns. Rows are gone
+    through in blocks, and errors are those of the m noisy columns, in units of their largest: no
+    array has more than n × m entries beside the data.
     """
 
-    response: FloatArray  # in units of its largest entry, shape (n,)
-    covariates: FloatArray  # shape (n, p)
-    errors: FloatArray  # covariance matrices, response first, shape (n, 1 + p, 1 + p)
-    weights: FloatArray  # with mean 1
-    to_units: FloatArray  # what (response, covariates) of the design were multiplied with
-    noisy: NDArray[np.bool_]  # columns of the design matrix that have errors, shape (p,)
+    design: Design
+    mean_weight: float  # weights are divided by it
+    unit: float  # largest entry of the response, which is divided by it
+    to_units: FloatArray  # what covariates of the design are multiplied with, shape (p, p)
+    cross: FloatArray  # Σ w x y: the coefficients of ordinary least squares, shape (p,)
+    reach: FloatArray  # unit of the errors of each noisy column, shape (m,)
+    errors: FloatArray  # Σ w times their covariance matrices, shape (m, m)
 
     @classmethod
     def of(cls, design: Design) -> Moments:
-        endog, exog = design.endog, design.exog
-        weights = design.weights / design.weights.mean()
-        size = np.abs(exog).max(axis=0)
-        triangle = linalg.qr(exog / size * np.sqrt(weights)[:, None], mode="economic")[1]
-        inverse = linalg.solve_triangular(triangle, np.eye(len(size)))
-        to_units = linalg.block_diag(1.0 / (np.abs(endog).max() or 1.0), inverse / size[:, None])
-        covariance = design.error_covariance()
+        mean_weight = float(design.weights.mean())
+        unit = float(max(design.endog.max(), -design.endog.min())) or 1.0
+        triangle = design.triangle / np.sqrt(mean_weight)
+        reach, errors = np.zeros(len(design.noisy)), np.zeros((len(design.noisy),) * 2)
+        for rows in row_blocks(len(design.endog)):
+            covariance = design.error_covariance(rows)
+            reach = np.maximum(reach, np.diagonal(covariance, axis1=1, axis2=2).max(axis=0))
+            errors += np.einsum("i,ijk->jk", design.weights[rows] / mean_weight, covariance)
+        reach = np.sqrt(reach)
         return cls(
-            endog * to_units[0, 0],
-            exog @ to_units[1:, 1:],
-            np.asarray(to_units.T @ covariance @ to_units),
-            weights,
-            to_units,
-            np.asarray(np.diagonal(covariance, axis1=1, axis2=2)[:, 1:].any(axis=0)),
+            design,
+            mean_weight,
+            unit,
+            linalg.solve_triangular(triangle[:-1, :-1], np.eye(len(triangle) - 1)),
+            triangle[:-1, -1] / unit,
+            reach,
+            errors / reach / reach[:, np.newaxis],
         )
 
     @cached_property
-    def noise(self) -> FloatArray:
-        """Σ w times the covariance matrices of the errors, shape (1 + p, 1 + p)."""
-        return np.asarray(np.einsum("i,ijk->jk", self.weights, self.errors))
+    def noisy(self) -> NDArray[np.bool_]:
+        """Which columns of the design matrix have errors, shape (p,)."""
+        return np.isin(np.arange(len(self.cross)) + 1, self.design.noisy)
 
     @cached_property
-    def cross(self) -> FloatArray:
-        """Σ w x y: the coefficients of ordinary least squares, shape (p,)."""
-        return np.asarray(self.covariates.T @ (self.weights * self.response))
+    def to_response(self) -> FloatArray:
+        """What an error, in its units, adds to the response, shape (m,)."""
+        return np.where(self.design.noisy == 0, self.reach / self.unit, 0.0)
+
+    @cached_property
+    def to_covariates(self) -> FloatArray:
+        """What an error, in its units, adds to the covariates, shape (m, p)."""
+        rows = np.vstack([np.zeros(len(self.cross)), self.to_units])[self.design.noisy]
+        return np.asarray(rows * self.reach[:, np.newaxis])
+
+    @cached_property
+    def noise(self) -> FloatArray:
+        """Σ w times the covariance matrices of the errors of the covariates, shape (p, p)."""
+        return np.asarray(self.to_covariates.T @ self.errors @ self.to_covariates)
+
+    def blocks(self) -> Iterator[tuple[slice, Block]]:
+        """Yield the rows."""
+        design = self.design
+        for rows in row_blocks(len(design.endog)):
+            yield (
+                rows,
+                Block(
+                    design.endog[rows] / self.unit,
+                    design.exog[rows] @ self.to_units,
+                    self.weights(rows),
+                    self.error_covariance(rows),
+                ),
+            )
+
+    def weights(self, rows: slice) -> FloatArray:
+        """Weights with mean 1."""
+        return np.asarray(self.design.weights[rows] / self.mean_weight)
+
+    def error_covariance(self, rows: slice) -> FloatArray:
+        """Covariance matrices of the errors of the noisy columns, in their units."""
+        return self.design.error_covariance(rows) / self.reach / self.reach[:, np.newaxis]
 
     def noise_shares(self) -> tuple[float, FloatArray]:
         """Largest share of the noise in the variation of a combination of covariates, and which."""
-        shares, vectors = linalg.eigh(self.noise[1:, 1:])
+        shares, vectors = linalg.eigh(self.noise)
         return max(float(shares[-1]), 0.0), vectors[:, -1]
 
 
@@ -82,39 +131,72 @@ class Solution:
     @cached_property
     def matrix(self) -> FloatArray:
         """Moments of the covariates less the errors, shape (p, p)."""
-        noise = self.moments.noise[1:, 1:]
-        return np.asarray(np.eye(len(noise)) - self.factor * noise)
+        return np.asarray(np.eye(len(self.moments.cross)) - self.factor * self.moments.noise)
 
     @cached_property
     def coefficients(self) -> FloatArray:
         """The solution β, shape (p,)."""
-        return self.solve(self.moments.cross - self.factor * self.moments.noise[1:, 0])
+        moments = self.moments
+        shared = moments.to_covariates.T @ (moments.errors @ moments.to_response)
+        return self.solve(moments.cross - self.factor * shared)
 
     @cached_property
-    def contrast(self) -> FloatArray:
-        """(1, -β), whose product with (y, x) is a residual."""
-        return np.concatenate([[1.0], -self.coefficients])
+    def to_residual(self) -> FloatArray:
+        """What an error, in its units, adds to the residual, shape (m,)."""
+        return self.moments.to_response - self.moments.to_covariates @ self.coefficients
 
-    @cached_property
-    def residuals(self) -> FloatArray:
-        """Published response less Xβ, shape (n,)."""
-        return np.asarray(self.moments.response - self.moments.covariates @ self.coefficients)
+    @property
+    def error_variance(self) -> float:
+        """Σ w times the variances of the errors of the residuals."""
+        return float(self.to_residual @ self.moments.errors @ self.to_residual)
 
-    @cached_property
-    def error_cross(self) -> FloatArray:
-        """Covariance of the errors of covariates and residual, shape (n, p)."""
-        return np.asarray(self.moments.errors[:, 1:] @ self.contrast)
+    def residuals(self, block: Block) -> FloatArray:
+        """Return the published response less xβ, shape (b,)."""
+        return np.asarray(block.response - block.covariates @ self.coefficients)
 
-    @cached_property
-    def error_variance(self) -> FloatArray:
-        """Variance of the errors of the residuals, shape (n,)."""
-        return np.asarray(self.moments.errors @ self.contrast @ self.contrast)
+    def scores(self, *, leave_out: bool = False) -> Iterator[tuple[slice, FloatArray]]:
+        """Yield what each row adds to the normal equations at β, shape (b, p); the sum is 0.
 
-    @cached_property
-    def scores(self) -> FloatArray:
-        """What each row adds to the normal equations at β, shape (n, p); the sum is 0."""
-        own = self.moments.covariates * self.residuals[:, None] - self.factor * self.error_cross
-        return np.asarray(own * self.moments.weights[:, None])
+        With ``leave_out``, M times what leaving the row out takes from β.
+        """
+        for rows, block in self.moments.blocks():
+            residuals = self.residuals(block)
+            shared = self.factor * (block.errors @ self.to_residual)
+            if leave_out:
+                residuals, shared = self._left_out(block, residuals, shared)
+            scores = block.covariates * residuals[:, np.newaxis]
+            scores -= shared @ self.moments.to_covariates
+            scores *= block.weights[:, np.newaxis]
+            yield rows, scores
+
+    def _left_out(
+        self, block: Block, residuals: FloatArray, shared: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return r and e for which w(x r - Nᵀe) is M times what a row's absence takes from β.
+
+        Without the row the equations are (M - A)b = M β - (A β + ψ), so that b - β = -(M - A)⁻¹ψ,
+        with A = w(x xᵀ - NᵀΣN). Let H = M + wNᵀΣN, K = N M⁻¹Nᵀ, B = I + wΣK and a = B⁻¹wΣN M⁻¹x.
+        By Woodbury M H⁻¹x = x - Nᵀa and M H⁻¹Nᵀe = NᵀB⁻¹e, and by Sherman and Morrison with the
+        leverage h = w xᵀH⁻¹x the result is r' = (r - w eᵀN H⁻¹x)/(1 - h), e' = B⁻¹e + r'a.
+        """
+        along = self.solve(self.moments.to_covariates.T)
+        inner = self.moments.to_covariates @ along
+        scaled = (self.factor * block.weights)[:, np.newaxis, np.newaxis] * block.errors
+        own = block.covariates @ along
+        shared = np.broadcast_to(shared, own.shape)
+        right = np.stack([np.einsum("ijk,ik->ij", scaled, own), shared], axis=2)
+        back, rest = np.moveaxis(np.linalg.solve(np.eye(len(inner)) + scaled @ inner, right), 2, 0)
+        inverse = self.solve(block.covariates.T).T
+        leverage = (block.covariates * inverse).sum(axis=1) - (own * back).sum(axis=1)
+        left = 1.0 - block.weights * leverage
+        if (left <= _ROUNDING).any():
+            raise NotEstimableError(
+                "cov_type='HC3' needs estimates without each of the rows, and some single row "
+                "holds all variation of a covariate that is not noise: use cov_type='HC1'"
+            )
+        cross = (shared * (own - back @ inner)).sum(axis=1)
+        residuals = (residuals - block.weights * cross) / left
+        return residuals, rest + residuals[:, np.newaxis] * back
 
     def solve(self, right: FloatArray) -> FloatArray:
         """Solve with :attr:`matrix`."""
@@ -122,8 +204,7 @@ class Solution:
 
     def in_units(self, coefficients: FloatArray) -> FloatArray:
         """Bring coefficients, shape (p,) or (p, m), from the coordinates to units of the data."""
-        to_units = self.moments.to_units
-        return np.asarray(to_units[1:, 1:] @ coefficients / to_units[0, 0])
+        return np.asarray(self.moments.to_units @ coefficients * self.moments.unit)
 
 
 def solve_moments(moments: Moments, names: list[str]) -> Solution:
@@ -133,10 +214,8 @@ def solve_moments(moments: Moments, names: list[str]) -> Solution:
     """
     share, direction = moments.noise_shares()
     if share > _LARGEST_SHARE:
-        to_units = moments.to_units[1:, 1:]
-        half = np.linalg.solve(to_units.T, moments.noise[1:, 1:])
-        own = np.diagonal(np.linalg.solve(to_units.T, half.T))
-        worst = int(np.argmax(np.abs(to_units @ direction) * np.sqrt(np.abs(own))))
+        own = np.sqrt(np.diagonal(moments.errors)) * np.abs(moments.to_covariates @ direction)
+        worst = int(moments.design.noisy[np.argmax(own)]) - 1
         raise NotEstimableError(
             f"the noise drowns the covariates, {names[worst]!r} above all: it would explain "
             f"{share:.3g} times the variation of a combination of the noisy columns. Leave the "
@@ -160,7 +239,7 @@ def solve_fuller(moments: Moments, names: list[str]) -> Solution:
             f"the noise is {share:.1e} times what varies in the noisy covariates: nothing is left "
             "of a covariate. Leave it out, or check the units of its noise"
         )
-    rows = len(moments.response) - np.count_nonzero(~moments.noisy)
+    rows = len(moments.design.endog) - np.count_nonzero(~moments.noisy)
     factor = min(1.0, 1.0 / share - 1.0 / rows) - (np.count_nonzero(moments.noisy) + 1.0) / rows
     if share <= rows / (rows + 1.0):
         return Solution(moments, factor, _weakness(moments, direction))
@@ -176,9 +255,15 @@ SOLVERS = {"moments": solve_moments, "fuller": solve_fuller}
 
 def _weakness(moments: Moments, direction: FloatArray) -> tuple[str, ...]:
     """Remark where the variation that is not noise is itself not clearly there."""
-    noise = moments.errors[:, 1:, 1:] @ direction @ direction
-    own = moments.weights * (np.square(moments.covariates @ direction) - noise)
-    if not moments.noisy.any() or own.sum() >= _CLEAR * np.sqrt(np.square(own).sum()):
+    if not moments.noisy.any():
+        return ()
+    weights, errors = moments.to_units @ direction, moments.to_covariates @ direction
+    sums = np.zeros(2)
+    for rows in row_blocks(len(moments.design.endog)):
+        noise = moments.error_covariance(rows) @ errors @ errors
+        own = moments.weights(rows) * (np.square(moments.design.exog[rows] @ weights) - noise)
+        sums += own.sum(), np.square(own).sum()
+    if sums[0] >= _CLEAR * np.sqrt(sums[1]):
         return ()
     return (
         "the variation of the noisy covariates that is not noise is known to a quarter of itself "
@@ -196,50 +281,40 @@ _ROUNDING = 1e-9
 
 def hc0(solution: Solution, groups: Any) -> FloatArray:
     """M⁻¹(Σ ψψᵀ)M⁻¹."""
-    return _sandwich(solution, solution.scores)
+    return _sandwich(solution, np.add.reduce([own.T @ own for _, own in solution.scores()]))
 
 
 def hc1(solution: Solution, groups: Any) -> FloatArray:
     """n/(n - p) times that."""
-    rows, columns = solution.scores.shape
+    rows, columns = solution.moments.design.exog.shape
     return np.asarray(hc0(solution, groups) * (rows / (rows - columns)))
 
 
 def hc3(solution: Solution, groups: Any) -> FloatArray:
-    """Σ of the squared changes of β when a row is left out.
-
-    Without row i the equations are (M - A)b = M β - (A β + ψ), so that b - β = -(M - A)⁻¹ψ.
-    """
-    x = solution.moments.covariates
-    own = x[:, :, None] * x[:, None, :] - solution.factor * solution.moments.errors[:, 1:, 1:]
-    left = solution.matrix - own * solution.moments.weights[:, None, None]
-    if (np.linalg.eigvalsh(left)[:, 0] <= _ROUNDING).any():
-        raise NotEstimableError(
-            "cov_type='HC3' needs estimates without each of the rows, and some single row holds "
-            "all variation of a covariate that is not noise: use cov_type='HC1'"
-        )
-    change = np.linalg.solve(left, solution.scores[:, :, None])[:, :, 0]
-    return np.asarray(change.T @ change)
+    """Σ of the squared changes of β when a row is left out."""
+    changes = solution.scores(leave_out=True)
+    return _sandwich(solution, np.add.reduce([own.T @ own for _, own in changes]))
 
 
 def cluster(solution: Solution, groups: Any) -> FloatArray:
     """HC1 with scores added up within groups."""
-    rows, columns = solution.scores.shape
+    rows, columns = solution.moments.design.exog.shape
     count = int(groups.max()) + 1
     totals = np.zeros((count, columns))
-    np.add.at(totals, groups, solution.scores)
+    for block, own in solution.scores():
+        order = np.argsort(groups[block], kind="stable")
+        found, first = np.unique(groups[block][order], return_index=True)
+        totals[found] += np.add.reduceat(own[order], first)
     correction = count / (count - 1.0) * (rows - 1.0) / (rows - columns)
-    return np.asarray(_sandwich(solution, totals) * correction)
+    return np.asarray(_sandwich(solution, totals.T @ totals) * correction)
 
 
 COVARIANCES = {"HC0": hc0, "HC1": hc1, "HC3": hc3, "cluster": cluster}
 
 
-def noise_covariance(solution: Solution, design: Design) -> FloatArray:
+def noise_covariance(solution: Solution, groups: Any) -> FloatArray:
     """Covariance matrix due to the noise alone, the confidential values being fixed."""
-    half = solution.solve(noise_of_scores(solution, design))
-    covariance = solution.solve(half.T)
-    covariance = (covariance + covariance.T) / 2.0
+    covariance = _sandwich(solution, noise_of_scores(solution))
     size = np.sqrt(np.abs(np.diagonal(covariance)))
     size[size == 0] = 1.0
     if np.linalg.eigvalsh(covariance / size[:, None] / size)[0] < -_ROUNDING:
@@ -247,31 +322,38 @@ def noise_covariance(solution: Solution, design: Design) -> FloatArray:
             "the rows are too few, or the noise too wide, to tell the variance due to the noise: "
             "use uncertainty='noise+sampling'"
         )
-    return np.asarray(covariance)
+    return covariance
 
 
-def noise_of_scores(solution: Solution, design: Design) -> FloatArray:
+def noise_of_scores(solution: Solution) -> FloatArray:
     """Estimate without bias the covariance matrix that the noise gives to the sum of the scores.
 
     With x and q the confidential covariates and residual of a row, u and v their errors, and the
     covariances Σ of u, κ of u and v, τ of v, the row's score x q + x v + u q + u v - κ has the
     covariance x xᵀτ + q²Σ + q(xκᵀ + κxᵀ) + Στ + κκᵀ + C, C the fourth cumulants. The published
-    row gives x xᵀ + Σ, q² + τ and x q + κ without bias.
+    row gives x xᵀ + Σ, q² + τ and x q + κ without bias. Cumulants are Σ γ (a aᵀ) b², over sources
+    of excess γ that covariates hold a times, the residual b.
     """
-    x = solution.moments.covariates
-    errors = solution.moments.errors[:, 1:, 1:]
-    squares = np.square(solution.moments.weights)
-    cross, variance, residual = solution.error_cross, solution.error_variance, solution.residuals
-    mixed = x.T @ (cross * (squares * residual)[:, None])
-    meat = (
-        x.T @ (x * (squares * variance)[:, None])
-        + np.einsum("i,ijk->jk", squares * (np.square(residual) - variance), errors)
-        + mixed
-        + mixed.T
-        - cross.T @ (cross * squares[:, None])
-        + _fourth(solution, design, squares)
+    moments, to_residual = solution.moments, solution.to_residual
+    design, excess = moments.design, moments.design.errors.excess()
+    outer = np.zeros((len(moments.cross), len(moments.cross)))
+    mixed, inner = np.zeros((len(moments.cross), len(to_residual))), np.zeros_like(moments.errors)
+    for rows, block in moments.blocks():
+        residual, squares = solution.residuals(block), np.square(block.weights)
+        cross = block.errors @ to_residual
+        variance = cross @ to_residual
+        outer += block.covariates.T @ (block.covariates * (squares * variance)[:, None])
+        mixed += block.covariates.T @ (cross * (squares * residual)[:, None])
+        inner += np.einsum("i,ijk->jk", squares * (np.square(residual) - variance), block.errors)
+        inner -= np.einsum("i,ij,ik->jk", squares, cross, cross)
+        sources = by_row(design.loadings, rows) * by_row(design.errors.std, rows)[:, None, :]
+        sources = sources / moments.reach[:, None]
+        along = np.square(np.einsum("j,ijk->ik", to_residual, sources)) * by_row(excess, rows)
+        inner += np.einsum("i,ijk,ik,ilk->jl", squares, sources, along, sources)
+    half = mixed @ moments.to_covariates
+    return np.asarray(
+        outer + half + half.T + moments.to_covariates.T @ inner @ moments.to_covariates
     )
-    return np.asarray(meat)
 
 
 def check_groups(groups: Any, labels: Any, size: int) -> Any:
@@ -301,15 +383,6 @@ def check_groups(groups: Any, labels: Any, size: int) -> Any:
     return codes
 
 
-def _sandwich(solution: Solution, scores: FloatArray) -> FloatArray:
-    each = solution.solve(scores.T)
-    return np.asarray(each @ each.T)
-
-
-def _fourth(solution: Solution, design: Design, squares: FloatArray) -> FloatArray:
-    """Σ w² γ (a aᵀ) b², over sources of excess γ that covariates hold a times, the residual b."""
-    loadings = solution.moments.to_units.T @ (design.loadings * design.errors.std[:, None, :])
-    along = np.einsum("j,ijk->ik", solution.contrast, loadings)
-    factor = squares[:, None] * design.errors.excess() * np.square(along)
-    x = loadings[:, 1:]
-    return np.asarray(np.einsum("ijk,ik,ilk->jl", x, factor, x))
+def _sandwich(solution: Solution, meat: FloatArray) -> FloatArray:
+    covariance = solution.solve(solution.solve(meat).T)
+    return np.asarray((covariance + covariance.T) / 2.0)

@@ -7,9 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
-from statsmodels.base.model import LikelihoodModelResults
 
 from dpinfer._check import (
     FloatArray,
@@ -51,24 +49,23 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def reliability(design: Design, noisy: NDArray[np.bool_]) -> FloatArray:
+def reliability(moments: Moments) -> FloatArray:
     """Share of each column's variation, given those without noise, that is not noise."""
-    root = np.sqrt(design.weights)[:, None]
-    share = np.ones(len(noisy))
-    clean, columns = design.exog[:, ~noisy] * root, design.exog[:, noisy] * root
-    if clean.size:
-        clean = clean / np.abs(clean).max(axis=0)
-        columns = columns - clean @ np.linalg.lstsq(clean, columns)[0]
-    variance = np.diagonal(design.error_covariance(), axis1=1, axis2=2)[:, 1:][:, noisy]
-    share[noisy] = 1.0 - (design.weights @ variance) / np.square(columns).sum(axis=0)
+    noisy, share = moments.noisy, np.ones(len(moments.cross))
+    triangle = moments.design.triangle[:-1, :-1]
+    clean = len(share) - int(noisy.sum())
+    ordered = triangle[:, np.argsort(noisy, kind="stable")]
+    beyond = np.asarray(np.linalg.qr(ordered, mode="r"))[clean:, clean:]
+    variation = np.square(beyond).sum(axis=0) / moments.mean_weight
+    lost = np.diagonal(moments.errors) * np.square(moments.reach)
+    share[noisy] = 1.0 - lost[moments.design.noisy > 0] / variation
     return share
 
 
 def attenuation(moments: Moments) -> FloatArray:
     """Return the matrix (XᵀWX)⁻¹(XᵀWX - noise) in units of the data."""
-    to_units = moments.to_units[1:, 1:]
-    lost = np.linalg.solve(to_units.T, (to_units @ moments.noise[1:, 1:]).T).T
-    return np.asarray(np.eye(len(lost)) - lost)
+    triangle = moments.design.triangle[:-1, :-1] / np.sqrt(moments.mean_weight)
+    return np.asarray(np.eye(len(triangle)) - moments.to_units @ moments.noise @ triangle)
 
 
 _METHODS = {
@@ -183,9 +180,10 @@ class NoisyRegression:
         The weighted mean of squared residuals less the variance of their errors, with n - p in
         the denominator; for a response in rows of weight 1.
         """
-        noise = self.solution.error_variance / self.solution.moments.to_units[0, 0] ** 2
-        own = np.square(np.asarray(self.resid)) - noise
-        return max(0.0, float((self.design.weights * own).sum() / self.df_resid))
+        moments = self.solution.moments
+        total = self.design.weights @ np.square(np.asarray(self.resid))
+        noise = self.solution.error_variance * moments.unit**2 * moments.mean_weight
+        return max(0.0, float((total - noise) / self.df_resid))
 
     @cached_property
     def naive(self) -> Any:
@@ -206,7 +204,7 @@ class NoisyRegression:
         among them. With a single noisy covariate it is what ordinary least squares multiplies its
         coefficient with, on average.
         """
-        return self._name(reliability(self.design, self.solution.moments.noisy))
+        return self._name(reliability(self.solution.moments))
 
     @cached_property
     def attenuation(self) -> Any:
@@ -299,7 +297,7 @@ class NoisyRegression:
         return render_table(
             "Regression on noisy columns",
             [
-                ("Response", self.design.model.endog_names),
+                ("Response", self.design.response),
                 ("Method", _METHODS[self.method]),
                 ("Observations", int(self.nobs)),
                 ("Df residuals", int(self.df_resid)),
@@ -360,6 +358,8 @@ class NoisyRegression:
         return attach_labels(values, self.design.row_labels)
 
     def _through_statsmodels(self, test: str, r_matrix: Any, **details: Any) -> Any:
+        from statsmodels.base.model import LikelihoodModelResults
+
         fitted = LikelihoodModelResults(
             self.design.model, self._params, normalized_cov_params=self.covariance, scale=1.0
         )
@@ -533,7 +533,7 @@ def noisy_ols(
     return NoisyRegression(
         design=design,
         solution=solution,
-        covariance=_covariance(solution, design, cov_type, codes, uncertainty),
+        covariance=_covariance(solution, cov_type, codes, uncertainty),
         method=method,
         cov_type=cov_type,
         groups=codes,
@@ -543,14 +543,11 @@ def noisy_ols(
 
 
 def _covariance(
-    solution: Solution, design: Design, cov_type: Covariance, groups: Any, uncertainty: Uncertainty
-) -> Any:
+    solution: Solution, cov_type: Covariance, groups: Any, uncertainty: Uncertainty
+) -> FloatArray:
     """Covariance matrix of the coefficients, in units of the data."""
-    if uncertainty == "noise":
-        scaled = noise_covariance(solution, design)
-    else:
-        scaled = COVARIANCES[cov_type](solution, groups)
-    return solution.in_units(solution.in_units(scaled).T)
+    found = noise_covariance if uncertainty == "noise" else COVARIANCES[cov_type]
+    return solution.in_units(solution.in_units(found(solution, groups)).T)
 
 
 def _checked_groups(groups: Any, cov_type: str, uncertainty: str, design: Design) -> Any:

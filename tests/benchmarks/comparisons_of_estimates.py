@@ -13,6 +13,7 @@ import test_hierarchy
 import test_marginals
 import test_posterior
 import test_proportion_intervals
+import test_regression
 import test_sampling
 import test_weighted_sum
 from comparing import SAME, Calls, adding_to, close
@@ -152,6 +153,29 @@ for way, peer in (
     what = "a ragged tree of counts: estimates and variances of all units"
     gives = "estimates, no variances"
     comparison("Estimation", "combine_hierarchy", what, peer, gives, "leaves", 3_000, way=way)(tree)
+
+
+@comparison(
+    "Regression",
+    "noisy_ols",
+    "20 columns, one of them noisy: coefficients and HC1 standard errors",
+    "statsmodels `OLS`",
+    "naive: attenuated by the noise",
+    "rows",
+    100_000,
+)
+def regression(size, _peer_size):
+    data = test_regression.data(size)
+
+    def agree(ours, theirs):
+        # the reliability is 1 - 1e-8: all that is between them
+        return close(ours[0], theirs[0], rtol=1e-5) and close(ours[1], theirs[1], rtol=1e-5)
+
+    return Calls(
+        lambda: test_regression.by_dpinfer(*data, std=1e-4),
+        lambda: test_regression.by_statsmodels(*data),
+        agree,
+    )
 
 
 @comparison(

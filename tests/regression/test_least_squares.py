@@ -1,3 +1,5 @@
+import tracemalloc
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -151,6 +153,26 @@ def test_units_shifts_and_order_do_not_matter(method):
     again = noisy_ols(1e5 * y, moved, noise={"x1": 4e-4, "y": 2e4}, method=method)
     assert again.params[1:] == pytest.approx(fit.params[1:] * 1e5 / [1e-3, 1e4], rel=1e-5)
     assert again.bse[1:] == pytest.approx(fit.bse[1:] * 1e5 / [1e-3, 1e4], rel=1e-5)
+
+
+def test_memory_is_that_of_a_copy_of_the_data():
+    rng = np.random.default_rng(14)
+    y, exog = rng.normal(size=30_000), rng.normal(size=(30_000, 12))
+    noise = {"x1": rng.uniform(0.1, 0.3, 30_000), "x2": Laplace(scale=0.1), "y": 0.2}
+    for options in ({}, {"cov_type": "HC3"}, {"uncertainty": "noise"}):
+        noisy_ols(y[:100], exog[:100], noise={"x1": 0.1}, **options)  # what is imported at first
+        tracemalloc.start()
+        noisy_ols(y, exog, noise=noise, **options)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 3.0 * exog.nbytes  # a copy, errors by row, and a block of 4,096 rows
+
+
+def test_columns_are_named_as_by_statsmodels():
+    y, exog = table(12, np.random.default_rng(15))
+    for columns in (exog, exog[:, ::-1], exog[:, 1:], np.column_stack([exog[:, 1:], 0 * y + 0.1])):
+        fit = noisy_ols(y, columns, noise={"y": 0.1})
+        assert list(fit.summary_frame().index) == sm.OLS(y, columns).exog_names
 
 
 def test_drowned_covariates_are_named():

@@ -1,5 +1,6 @@
 import copy
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -150,29 +151,22 @@ def test_noise_of_the_scores_by_enumeration():
     for index in np.ndindex(3, 3, 3):
         chance = chances[list(index)].prod()
         row = truth + points[list(index)]
-        design = array_design(
-            np.r_[row[0], 1.0, 2.0],
-            np.vstack([row[1:], np.eye(2)]),
-            {"y": variance**0.5, "x1": variance**0.5, "x2": variance**0.5},
-            None,
+        design = replace(
+            array_design(
+                np.r_[row[0], 1.0, 2.0],
+                np.vstack([row[1:], np.eye(2)]),
+                dict.fromkeys(["y", "x1", "x2"], np.r_[variance**0.5, 0.0, 0.0]),
+                None,
+            ),
+            endog=np.r_[row[0], 0.0, 0.0],
+            exog=np.vstack([row[1:], np.zeros((2, 2))]),
         )
-        errors = np.zeros((3, 3, 3))
-        errors[0] = variance * np.eye(3)
-        moments = Moments(
-            np.r_[row[0], 0.0, 0.0],
-            np.vstack([row[1:], np.zeros((2, 2))]),
-            errors,
-            np.ones(3),
-            np.eye(3),
-            np.ones(2, dtype=bool),
-        )
+        moments = Moments(design, 1.0, 1.0, np.eye(2), np.zeros(2), np.ones(3), np.eye(3))
         solution = Solution(moments, 1.0)
         solution.__dict__["coefficients"] = beta
-        object.__setattr__(
-            design.errors, "excess", lambda: np.vstack([np.full(3, excess), np.zeros((2, 3))])
-        )
-        total += chance * noise_of_scores(solution, design)
-        scores.append(solution.scores[0])
+        object.__setattr__(design.errors, "excess", lambda: np.full((1, 3), excess))
+        total += chance * noise_of_scores(solution)
+        scores.append(next(solution.scores())[1][0])
         weights.append(chance)
     scores, weights = np.array(scores), np.array(weights)
     mean = weights @ scores
