@@ -211,7 +211,7 @@ def binom_pmf(
     """
     q = 1.0 - p
     trials = np.maximum(n, 1.0)  # without trials k is 0, which is dealt with at the end
-    mean, mean_error = _exact_product(trials, p)
+    mean, mean_error = exact_product(trials, p)
     inner = np.maximum(np.minimum(k, trials - 1.0), 1.0)
     rest = np.maximum(trials - inner, 1.0)
     if excess is None:
@@ -242,7 +242,7 @@ def bernstein_radius(variance: FloatArray, log_ratio: float) -> FloatArray:
     return np.ceil(third + np.sqrt(third**2 + 2.0 * log_ratio * variance)) + 1.0
 
 
-def _exact_product(a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
+def exact_product(a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the rounded product and its rounding error (Dekker 1971)."""
     product = a * b
     a_high, a_low = _split(a)
@@ -277,7 +277,8 @@ def deviance(u: FloatArray) -> FloatArray:
     v = u / (2.0 + u)
     square = np.square(v)
     far = square > _ATANH_SERIES_BELOW**2
-    largest = min(float(square.max(initial=0.0)), _ATANH_SERIES_BELOW**2)
+    # where u is out of range, NaN is the answer, and not the largest
+    largest = min(_ATANH_SERIES_BELOW**2, float(square.max(initial=0.0)))
     # terms until square^j < 1e-17
     terms = 1 + int(np.log(1e-17) / np.log(max(largest, 1e-17)))
     series = np.full_like(v, 1.0 / (2 * terms + 3))

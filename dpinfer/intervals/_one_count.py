@@ -14,7 +14,8 @@ from dpinfer._check import Alternative, FloatArray
 from dpinfer._numerics.lattice import alike
 from dpinfer.errors import ConvergenceError
 from dpinfer.intervals._count_tails import BinomialCounts, CountFamily, Kernel, NoisyTails, Rows
-from dpinfer.intervals._tilted import Edge, has_edge, tilted_roots
+from dpinfer.intervals._tilted import tilted_roots
+from dpinfer.mechanisms._row_tails import Edge, has_edge
 from dpinfer.mechanisms.independent import groups
 from dpinfer.mechanisms.law import NoiseLaw, ParametricLaw
 

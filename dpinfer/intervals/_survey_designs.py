@@ -72,6 +72,9 @@ class NoisyHypergeometric(NoisyCount):
         good, bad = int(self.total), int(self.population - self.total)
         return rng.hypergeometric(good, bad, int(self.nobs), size).astype(np.float64)
 
+    def _counts(self, rows: NDArray[np.intp]) -> None:
+        return None
+
 
 DesignName = Literal["srs", "poisson"]
 DESIGNS: tuple[DesignName, ...] = ("srs", "poisson")

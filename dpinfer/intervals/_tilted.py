@@ -1,6 +1,6 @@
 """Tails of binomial counts with noise whose own tails are geometric, in closed form by tilting.
 
-With the edge of a noise (see :class:`Edge`), a = exp(-rate) and X binomial,
+With the edge of a noise (see ``Edge``), a = exp(-rate) and X binomial,
 
     P(T >= t) = near·A + C - far·B,       C = P(X > k),
     A = Σ_{j<=k} P(X = j)·a^(k-j),        B = Σ_{j>k} P(X = j)·a^(j-k-1).
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, TypeGuard
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,54 +23,7 @@ from numpy.typing import NDArray
 from dpinfer._check import FloatArray
 from dpinfer._numerics.counts import stirling_error
 from dpinfer.intervals._count_tails import Rows
-from dpinfer.mechanisms.law import NoiseLaw
-from dpinfer.mechanisms.laws import Geometric, Laplace
-from dpinfer.mechanisms.tulap import Tulap
-
-# Noise whose tails fall by one factor from each whole number to the next.
-
-
-class Edge(NamedTuple):
-    """How noise takes whole numbers j to t or beyond, in m rows.
-
-    The probability is near·a^(k-j) for j <= k and 1 - far·a^(j-k-1) for j > k, with
-    a = exp(-rate); ``near`` and ``far`` are at most 1/2.
-    """
-
-    k: FloatArray
-    rate: FloatArray
-    near: FloatArray
-    far: FloatArray
-
-    @classmethod
-    def of(cls, noise: Laplace | Geometric | Tulap, t: FloatArray, *, mid: bool) -> Edge:
-        """Return the edges at published values; with ``mid``, half of the atom at t counts."""
-        if not noise.is_integer:
-            k = np.floor(t)
-            near, far = noise._sf(t - k), noise._sf(1.0 - (t - k))
-        elif mid:
-            k, near = t, np.asarray(0.5)
-            far = 0.5 * (noise._sf(np.zeros(())) + noise._sf(np.ones(())))
-        else:
-            k = t - 1.0
-            near = far = noise._sf(np.zeros(()))
-        rate = 1.0 / np.asarray(noise.scale)
-        return cls(k, *(np.broadcast_to(x, t.shape) for x in (rate, near, far)))
-
-    def mirrored(self, nobs: FloatArray) -> Edge:
-        """Return the edges of the other tail, in numbers of failures."""
-        return Edge(nobs - self.k - 1.0, self.rate, self.far, self.near)
-
-    def take(self, rows: Rows) -> Edge:
-        return Edge(*(column[rows] for column in self))
-
-
-def has_edge(noise: NoiseLaw) -> TypeGuard[Laplace | Geometric | Tulap]:
-    """Whether the tails of a noise fall by one factor from each whole number to the next."""
-    if isinstance(noise, Tulap):
-        return not np.any(noise.truncation)
-    return isinstance(noise, Laplace | Geometric)
-
+from dpinfer.mechanisms._row_tails import Edge, Rule, gauss_rule
 
 # Tails of binomial laws relative to their first term, to full precision and cheaply.
 
@@ -81,23 +34,10 @@ _LONGEST = 40.0
 _TINY = 1e-300
 
 
-class Rule(NamedTuple):
-    """Gauss-Legendre nodes, a column, and weights on [0, 1], for a fall by e^-``depth``."""
-
-    nodes: FloatArray
-    weights: FloatArray
-    depth: float
-
-
-def _rule(size: int, depth: float) -> Rule:
-    nodes, weights = np.polynomial.legendre.leggauss(size)
-    return Rule(0.5 * (1.0 + nodes)[:, np.newaxis], 0.5 * weights, depth)
-
-
-FINE = _rule(22, 30.0)
+FINE = gauss_rule(22, 30.0)
 """Exact to 6e-13, and mostly to 1e-14."""
 
-COARSE = _rule(8, 12.0)
+COARSE = gauss_rule(8, 12.0)
 """Exact to 3e-5."""
 
 

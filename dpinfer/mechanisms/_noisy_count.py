@@ -19,12 +19,14 @@ from dpinfer._numerics.counts import (
     poisson_pmf,
     poisson_radius,
 )
+from dpinfer._numerics.lattice import alike
 from dpinfer.errors import InvalidParameterError
+from dpinfer.mechanisms._row_tails import Counts, Events, Trials, row_tails
 from dpinfer.mechanisms._sums.contour import ContourSum, LatticeContour
 from dpinfer.mechanisms._sums.lattice import ConvolvedSum, SteppedSum
 from dpinfer.mechanisms._sums.series import FourierSum
 from dpinfer.mechanisms.independent import IndependentNoise, groups, integer_cells
-from dpinfer.mechanisms.law import NoiseLaw
+from dpinfer.mechanisms.law import IntegerLaw, NoiseLaw
 from dpinfer.mechanisms.laws import Geometric, Laplace
 from dpinfer.mechanisms.weighted_sum import WeightedSum
 
@@ -191,6 +193,10 @@ class NoisyCount(ABC):
     def _draw_counts(self, size: int, rng: np.random.Generator) -> FloatArray:
         """Draw values of X one by one."""
 
+    @abstractmethod
+    def _counts(self, rows: NDArray[np.intp]) -> Counts | None:
+        """Return the laws of X in some rows, each by itself, if they are of a known family."""
+
     def upper(self, t: FloatArray, slack: FloatArray | float = 0.0) -> FloatArray:
         """P(T >= t) for ``t`` of shape (), (m,) or (..., m).
 
@@ -264,14 +270,32 @@ class NoisyCount(ABC):
             shapes = (x.shape for x in self.parameters.values())
             settings = np.broadcast_shapes(self.noise.shape, *shapes)
             points = np.broadcast_to(t, np.broadcast_shapes(t.shape, settings))
-            rows = points.reshape(-1, points.shape[-1])
-            tail = np.stack([self._summed(row, side) for row in rows]).reshape(points.shape)
+            tail = np.empty(points.shape)
+            for _, cells in groups(self.noise, points.shape[-1]):
+                tail[..., cells] = self._take(cells)._of_one_kind(points[..., cells], side)
         elif isinstance(self.noise, (Laplace, Geometric)) and self._prefers_filter(t):
             tail = self._filtered(self.noise, t, side)
         else:
             points, inverse = np.unique(t, return_inverse=True)
-            tail = self._summed(points, side)[inverse].reshape(t.shape)
+            tail = self._of_one_kind(points, side)[inverse].reshape(t.shape)
         return np.minimum(tail, 1.0)
+
+    def _of_one_kind(self, t: FloatArray, side: Side) -> FloatArray:
+        """Tails at points of shape (..., m), with noise of one kind: by closed forms, or sums."""
+        rows = np.broadcast_to(np.arange(t.shape[-1]), t.shape).ravel()
+        points, noise, kind = t.ravel(), self.noise, None
+        if isinstance(noise, IntegerLaw) and not self.is_one_law:
+            # whole numbers come again and again
+            columns = (*self.parameters.values(), *map(np.asarray, noise._parameters().values()))
+            first, kind = alike([points, *(x[rows] for x in columns if x.ndim)])
+            rows, points = rows[first], points[first]
+        noise = noise._take(rows) if noise.shape else noise
+        counts, sign = self._counts(rows), 1 if side == "upper" else -1
+        found = None if counts is None else row_tails(counts, noise, points, sign)
+        if found is None:
+            lines = t.reshape(-1, t.shape[-1])
+            found, kind = np.concatenate([self._summed(line, side) for line in lines]), None
+        return (found if kind is None else found[kind]).reshape(t.shape)
 
     def _summed(self, t: FloatArray, side: Side) -> FloatArray:
         """Sum the terms for each point, in blocks of points with like windows."""
@@ -431,6 +455,10 @@ class NoisyBinomial(NoisyCount):
     def _draw_counts(self, size: int, rng: np.random.Generator) -> FloatArray:
         return rng.binomial(int(self.nobs), float(self.value), size).astype(np.float64)
 
+    def _counts(self, rows: NDArray[np.intp]) -> Counts:
+        n, p = (_at(x, rows) for x in (self.nobs, self.value))
+        return Trials(n, p, 1.0 - p)
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NoisyPoisson(NoisyCount):
@@ -462,3 +490,10 @@ class NoisyPoisson(NoisyCount):
 
     def _draw_counts(self, size: int, rng: np.random.Generator) -> FloatArray:
         return rng.poisson(float(self.rate), size).astype(np.float64)
+
+    def _counts(self, rows: NDArray[np.intp]) -> Counts:
+        return Events(_at(self.rate, rows))
+
+
+def _at(parameter: FloatArray, rows: NDArray[np.intp]) -> FloatArray:
+    return parameter[rows] if parameter.ndim else np.broadcast_to(parameter, rows.shape)

@@ -2,12 +2,14 @@
 
 import tracemalloc
 from functools import cache, partial
+from itertools import accumulate
 
 import mpmath as mp
 import numpy as np
 import pytest
 from scipy import stats
 
+from dpinfer._numerics.counts import binom_pmf
 from dpinfer.errors import InvalidParameterError
 from dpinfer.mechanisms import (
     DiscreteGaussian,
@@ -57,7 +59,19 @@ def noise_tail(noise, x):
         return a**m / (1 + a) if m > 0 else 1 - a ** (1 - m) / (1 + a)
     if isinstance(noise, Gaussian):
         return mp.erfc(x / mp.mpf(noise.sigma) / mp.sqrt(2)) / 2
+    if isinstance(noise, DiscreteGaussian):
+        sums, first = discrete_gaussian_sums(noise.sigma), int(mp.ceil(x))
+        beyond = sums[first if first > 0 else 1 - first] / (2 * sums[0] - 1)
+        return beyond if first > 0 else 1 - beyond
     return mp.mpf(x <= 0)
+
+
+@cache
+def discrete_gaussian_sums(sigma):
+    """Sums of exp(-j²/(2σ²)) over j >= m, for each m."""
+    with mp.workdps(40):
+        terms = [mp.exp(-((j / mp.mpf(sigma)) ** 2) / 2) for j in range(int(60 * sigma) + 2000)]
+        return list(accumulate(reversed(terms)))[::-1]
 
 
 @cache
@@ -143,6 +157,56 @@ def test_far_tail_of_large_n_moves_the_window(side):
         distance = mp.mpf(t) if side == "upper" else n - mp.mpf(t)
         closed = mp.exp(-distance / b) / 2 * (1 + q * mp.expm1(1 / mp.mpf(b))) ** n
         assert_close(got, closed)
+
+
+@pytest.mark.parametrize("kind", [Laplace, Geometric, Gaussian, DiscreteGaussian, None])
+def test_rows_with_laws_of_their_own_in_high_precision(kind):
+    """A scale, a number of trials and a proportion for each row, in both tails."""
+    rng, rows = np.random.default_rng(7), 24
+    n = np.floor(np.exp(rng.uniform(0, np.log(400), rows)))
+    p = rng.choice([rng.uniform(size=rows), 10 ** rng.uniform(-9, -1, rows)])
+    p = np.where(rng.random(rows) < 0.5, p, 1.0 - p)
+    scale = np.exp(rng.uniform(np.log(0.05), np.log(30), rows))
+    parameter = "sigma" if kind in (Gaussian, DiscreteGaussian) else "scale"
+    noise = kind(**{parameter: scale}) if kind else Exact()
+    sd = np.sqrt(n * p * (1 - p) + noise.variance)
+    t = n * p + sd * rng.uniform(-1, 1, rows) * rng.choice([2.0, 25.0], rows)
+    t = np.round(t) if noise.is_integer else t
+    together = NoisyBinomial(nobs=n, value=p, noise=noise)
+    found = np.stack([together.upper(t), together.lower(t)])
+    with mp.workdps(40):
+        for i in range(rows):
+            own, pmf = noise.take(i), binomial_masses(int(n[i]), p[i])
+            for side, got in zip((1, -1), found[:, i], strict=True):
+                distances = (side * (mp.mpf(t[i]) - k) for k in range(len(pmf)))
+                tails = (noise_tail(own, x) for x in distances)
+                assert_close(got, mp.fdot(pmf, tails), 5e-13)
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [
+        Laplace(scale=40.0),
+        Gaussian(sigma=0.7),
+        Gaussian(sigma=3e3),
+        DiscreteGaussian(sigma=2.5),
+        DiscreteGaussian(sigma=50.0),
+    ],
+    ids=repr,
+)
+def test_a_billion_trials_against_the_sum_over_all_that_matter(noise):
+    n, p = 10**9, 0.255
+    one, sd = law(n, p, noise), np.sqrt(n * p * (1 - p) + noise.variance)
+    for distance in (-6.0, 0.0, 0.4, 12.0):
+        t = np.round(n * p + distance * sd)
+        # the terms are largest between the mean and t
+        low, high = sorted([n * p, t])
+        k = np.arange(np.floor(low - 1.3e5), high + 1.3e5)
+        pmf = binom_pmf(k, np.asarray(float(n)), np.asarray(p))
+        for tail, sign in ((one.upper, 1.0), (one.lower, -1.0)):
+            expected = pmf @ noise.cdf(sign * (k - t))
+            # 3e5 products are added up
+            np.testing.assert_allclose(tail(np.asarray(t)), expected, rtol=2e-12)
 
 
 def test_rows_of_different_laws_are_those_laws():
@@ -277,8 +341,9 @@ def test_few_draws_of_high_rates_have_the_law():
 
 
 def test_sums_over_too_many_counts_are_refused():
+    summed = WeightedSum([1.0, 1.0], Laplace(scale=3.0))
     with pytest.raises(InvalidParameterError, match=r"rate, or the noise, must be smaller .* at 2"):
-        poisson(1e17, Gaussian(sigma=3.0)).upper(np.array([1e17, 1.0001e17]))
+        poisson(1e17, summed).upper(np.array([1e17, 1.0001e17]))
 
 
 def test_slopes_are_those_of_the_logarithmic_probabilities():

@@ -1,0 +1,708 @@
+"""Tails of noisy counts T = X + e row by row, in a time that does not grow with the counts.
+
+Each row has its own X, binomial or Poisson, and its own symmetric noise e. There are two ways.
+
+*Noise with an edge* (Laplace, geometric, Tulap). With the edge of the noise (see :class:`Edge`)
+and a = exp(-rate),
+
+    P(T >= t) = near·A + C - far·B,       C = P(X > k),
+    A = Σ_{j<=k} P(X = j)·a^(k-j),        B = Σ_{j>k} P(X = j)·a^(j-k-1).
+
+A and B belong to laws of the same family, whose odds (or rate) are moved by 1/a and a. Each is the
+ratio of a tail to its first term, an integral that a Gauss rule has to 1e-13, times P(X = k).
+
+*Gaussian noise*, discrete or not. P(T >= t) is an integral of E[exp(zT)]·exp(-zt)/z over a vertical
+line through the saddle point c of the integrand, by the trapezoidal rule. With the step 2π/L the
+rule is, exactly, Σ_m exp(-mcL)·P(T >= t - mL): what is left out of that sum is bounded by tails of
+the tilted law of T beyond L, whose mean is t, by Bernstein's inequality; where t - L is below the
+mean, what is known of the terms is 1 less such a tail. Narrow noise is summed over its reach
+around t instead, and the tail of X beyond it is added: what is left out there is at most the tilted
+chance of a noise that large (Chernoff).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol, Self, TypeGuard
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpinfer._check import FloatArray
+from dpinfer._numerics.counts import (
+    bernstein_radius,
+    deviance,
+    exact_product,
+    stirling_error,
+)
+from dpinfer.mechanisms.law import NoiseLaw
+from dpinfer.mechanisms.laws import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace
+from dpinfer.mechanisms.tulap import Tulap
+
+Rows = NDArray[np.intp]
+
+# Noise whose tails fall by one factor from each whole number to the next.
+
+
+class Edge(NamedTuple):
+    """How noise takes whole numbers j to t or beyond, in m rows.
+
+    The probability is near·a^(k-j) for j <= k and 1 - far·a^(j-k-1) for j > k, with
+    a = exp(-rate); ``near`` and ``far`` are at most 1/2.
+    """
+
+    k: FloatArray
+    rate: FloatArray
+    near: FloatArray
+    far: FloatArray
+
+    @classmethod
+    def of(cls, noise: Laplace | Geometric | Tulap, t: FloatArray, *, mid: bool) -> Edge:
+        """Return the edges at published values; with ``mid``, half of the atom at t counts."""
+        if not noise.is_integer:
+            k = np.floor(t)
+            near, far = noise._sf(t - k), noise._sf(1.0 - (t - k))
+        elif mid:
+            k, near = t, np.asarray(0.5)
+            far = 0.5 * (noise._sf(np.zeros(())) + noise._sf(np.ones(())))
+        else:
+            k = t - 1.0
+            near = far = noise._sf(np.zeros(()))
+        rate = 1.0 / np.asarray(noise.scale)
+        return cls(k, *(np.broadcast_to(x, t.shape) for x in (rate, near, far)))
+
+    def mirrored(self, nobs: FloatArray) -> Edge:
+        """Return the edges of the other tail, in numbers of failures."""
+        return Edge(nobs - self.k - 1.0, self.rate, self.far, self.near)
+
+    def take(self, rows: Rows) -> Edge:
+        return Edge(*(column[rows] for column in self))
+
+
+def has_edge(noise: NoiseLaw) -> TypeGuard[Laplace | Geometric | Tulap]:
+    """Whether the tails of a noise fall by one factor from each whole number to the next."""
+    if isinstance(noise, Tulap):
+        return not np.any(noise.truncation)
+    return isinstance(noise, Laplace | Geometric)
+
+
+_LARGEST_RATE = 400.0
+"""A fall by e^-400 is as good as one to nothing; the odds remain finite."""
+
+# The ratio of a tail of counts to its first term.
+
+
+class Rule(NamedTuple):
+    """Gauss-Legendre nodes, a column, and weights on [0, 1], for a fall by e^-``depth``."""
+
+    nodes: FloatArray
+    weights: FloatArray
+    depth: float
+
+
+def gauss_rule(size: int, depth: float) -> Rule:
+    nodes, weights = np.polynomial.legendre.leggauss(size)
+    return Rule(0.5 * (1.0 + nodes)[:, np.newaxis], 0.5 * weights, depth)
+
+
+_RULE = gauss_rule(28, 34.0)
+
+_WIDEST = 0.98
+_LONGEST = 40.0
+_NARROWINGS = 3
+_TINY = 1e-300
+
+_STEEP = 500.0
+"""From here on (1 - x)^alpha and (1 + gamma·x)^beta cancel too many digits of each other."""
+
+_SMALL = 0.08
+_TERMS = 16
+
+
+class Fall(NamedTuple):
+    """The ratio factor·∫ (1 - x)^alpha·(1 + gamma·x)^beta·exp(-mu·x) dx, in m rows.
+
+    The integral ends at 1, or where not ``ends``, nowhere; ``slope`` is that of the integrand's
+    negative logarithm at 0: alpha - beta·gamma + mu, without cancellation.
+    """
+
+    factor: FloatArray
+    alpha: FloatArray
+    beta: FloatArray
+    gamma: FloatArray
+    mu: FloatArray
+    slope: FloatArray
+    ends: NDArray[np.bool_]
+
+    def either(self, other: Fall, first: NDArray[np.bool_]) -> Fall:
+        """Return these integrals or others."""
+        return Fall._make(np.where(first, x, y) for x, y in zip(self, other, strict=True))
+
+    def take(self, rows: Rows) -> Fall:
+        return Fall._make(column[rows] for column in self)
+
+    def value(self, rule: Rule) -> FloatArray:
+        """Return the ratios, as exact as the rule."""
+        width = self._width(rule.depth)
+        steep = (self.alpha * width > _STEEP) & (width * np.maximum(self.gamma, 1.0) < _SMALL)
+        if not steep.any():
+            return self._direct(width, rule)
+        if steep.all():
+            return self._series(width, rule)
+        ratio = np.empty(width.size)
+        for rows, method in ((~steep, Fall._direct), (steep, Fall._series)):
+            at = np.flatnonzero(rows)
+            ratio[at] = method(self.take(at), width[at], rule)
+        return ratio
+
+    def _direct(self, width: FloatArray, rule: Rule) -> FloatArray:
+        x = rule.nodes * width
+        exponent = np.log1p(-x, where=self.ends, out=np.zeros(x.shape))
+        exponent *= self.alpha
+        exponent -= self.mu * x
+        x *= self.gamma
+        np.log1p(x, out=x)
+        x *= self.beta
+        exponent += x
+        np.exp(exponent, out=exponent)
+        return np.asarray(self.factor * width * (rule.weights @ exponent))
+
+    def _series(self, width: FloatArray, rule: Rule) -> FloatArray:
+        """-ln(1 - x) - x = x²/2 + x³/3 + …, and the same of -gamma·x."""
+        x = rule.nodes * width
+        exponent = self.alpha * np.square(x) * _beyond_linear(x)
+        exponent += self.slope * x
+        x *= -self.gamma
+        exponent += self.beta * np.square(x) * _beyond_linear(x)
+        np.negative(exponent, out=exponent)
+        np.exp(exponent, out=exponent)
+        return np.asarray(self.factor * width * (rule.weights @ exponent))
+
+    def _width(self, depth: float) -> FloatArray:
+        """Where the integrand has fallen to about e^-``depth``, or 1."""
+        # from the slope and the curvature at 0
+        curvature = self.alpha + self.beta * np.square(self.gamma)
+        root = self.slope + np.sqrt(np.square(self.slope) + 2.0 * depth * curvature)
+        width = 2.0 * depth / np.maximum(root, _TINY)
+        width = np.where(self.ends, np.minimum(width, _WIDEST), width)
+        # Newton's method: the fall is convex in s = -ln(1 - x), or where nothing ends, in x
+        s = np.where(self.ends, -np.log1p(-np.minimum(width, _WIDEST)), width)
+        for _ in range(_NARROWINGS):
+            rise = 1.0 + self.gamma * width
+            inner = np.where(self.ends, 1.0 - width, 1.0)
+            slope = self.alpha + (self.mu - self.beta * self.gamma / rise) * inner
+            fall = self.alpha * np.where(self.ends, s, 0.0) + self.mu * width
+            s = s - (fall - self.beta * np.log(rise) - depth) / np.maximum(slope, _TINY)
+            s = np.where(self.ends, np.clip(s, 0.0, _LONGEST), s)
+            width = np.where(self.ends, -np.expm1(-s), s)
+        return width
+
+
+def _beyond_linear(x: FloatArray) -> FloatArray:
+    """1/2 + x/3 + x²/4 + …, which is (-ln(1 - x) - x)/x²."""
+    out = np.full(x.shape, 1.0 / _TERMS)
+    for j in range(_TERMS - 1, 1, -1):
+        out *= x
+        out += 1.0 / j
+    return out
+
+
+# The laws of the counts, and what tilting makes of them.
+
+
+class Counts(Protocol):
+    """Laws of counts in m rows."""
+
+    @property
+    def last(self) -> FloatArray: ...
+
+    @property
+    def variance(self) -> FloatArray: ...
+
+    @property
+    def mode(self) -> FloatArray: ...
+
+    def take(self, rows: Rows) -> Self: ...
+
+    def excess(self, t: FloatArray) -> FloatArray:
+        """T less the mean, to full precision."""
+        ...
+
+    def log_decline(self, excess: FloatArray) -> FloatArray:
+        """Log of P(X = k) where the mean is k, less that where k is ``excess`` above the mean."""
+        ...
+
+    def peak(self, k: FloatArray) -> FloatArray:
+        """P(X = k) where the mean is k, for 0 <= k <= last."""
+        ...
+
+    def ratio(self, k: FloatArray) -> FloatArray:
+        """P(X = k + 1)/P(X = k)."""
+        ...
+
+    def tilt(self, mean: FloatArray) -> FloatArray:
+        """Log of the growth of the odds that takes the mean to a number within the range."""
+        ...
+
+    def moved(self, growth: FloatArray) -> tuple[Self, FloatArray]:
+        """Laws whose odds are 1 + ``growth`` times as large, and by how much the mean grows."""
+        ...
+
+    def above(self, k: FloatArray, excess: FloatArray) -> Fall:
+        """P(X > k)/P(X = k + 1), for k + 1 not below the mean."""
+        ...
+
+    def below(self, k: FloatArray, excess: FloatArray) -> Fall:
+        """P(X <= k)/P(X = k), for k below the mean."""
+        ...
+
+    def log_discounted(self, rate: FloatArray, *, failures: bool) -> FloatArray:
+        """Log E[exp(-rate·X)], or of the number of failures in place of X."""
+        ...
+
+    def log_modulus(self, half_sine: FloatArray) -> FloatArray:
+        """Log abs(E[exp(iyX)]) where sin(y/2)² is given."""
+        ...
+
+    def phase(self, sine: FloatArray, half_sine: FloatArray, y: FloatArray) -> FloatArray:
+        """Argument of E[exp(iy(X - E[X]))]."""
+        ...
+
+    def cumulants(self) -> tuple[FloatArray, ...]:
+        """Return the second to the seventh."""
+        ...
+
+
+class Trials(NamedTuple):
+    """Binomial counts; the mean is n·p, and q = 1 - p."""
+
+    n: FloatArray
+    p: FloatArray
+    q: FloatArray
+
+    @property
+    def last(self) -> FloatArray:
+        return self.n
+
+    @property
+    def variance(self) -> FloatArray:
+        return self.n * self.p * self.q
+
+    @property
+    def mode(self) -> FloatArray:
+        return np.minimum(np.floor((self.n + 1.0) * self.p), self.n)
+
+    def take(self, rows: Rows) -> Trials:
+        return Trials(*(column[rows] for column in self))
+
+    def excess(self, t: FloatArray) -> FloatArray:
+        mean, error = exact_product(self.n, self.p)
+        return np.asarray((t - mean) - error)
+
+    def log_decline(self, excess: FloatArray) -> FloatArray:
+        yes, no = self.n * self.p, self.n * self.q
+        return np.asarray(yes * deviance(excess / yes) + no * deviance(-excess / no))
+
+    def peak(self, k: FloatArray) -> FloatArray:
+        inner, rest = np.maximum(k, 1.0), self.n - k
+        log = stirling_error(np.maximum(self.n, 1.0)) - stirling_error(inner)
+        log -= stirling_error(rest)
+        found = np.exp(log) * np.sqrt(self.n / (2.0 * np.pi * inner * rest))
+        return np.where((k == 0.0) | (rest == 0.0), 1.0, found)
+
+    def ratio(self, k: FloatArray) -> FloatArray:
+        return (self.n - k) / (k + 1.0) * (self.p / self.q)
+
+    def tilt(self, mean: FloatArray) -> FloatArray:
+        return np.asarray(np.log(mean / (self.n - mean)) - np.log(self.p / self.q))
+
+    def moved(self, growth: FloatArray) -> tuple[Trials, FloatArray]:
+        scale = 1.0 + self.p * growth
+        p, q = self.p * (1.0 + growth) / scale, self.q / scale
+        return Trials(self.n, p, q), self.n * self.p * q * growth
+
+    def above(self, k: FloatArray, excess: FloatArray) -> Fall:
+        nothing = np.zeros(k.shape)
+        slope = (excess + self.p) / self.q
+        rest = self.n - k - 1.0
+        return Fall(k + 1.0, k, rest, self.p / self.q, nothing, slope, nothing == 0.0)
+
+    def below(self, k: FloatArray, excess: FloatArray) -> Fall:
+        nothing = np.zeros(k.shape)
+        slope = -(excess + self.p) / self.p
+        rest = self.n - k
+        return Fall(rest, rest - 1.0, k, self.q / self.p, nothing, slope, nothing == 0.0)
+
+    def log_discounted(self, rate: FloatArray, *, failures: bool) -> FloatArray:
+        share = self.q if failures else self.p
+        return np.asarray(self.n * np.log1p(share * np.expm1(-rate)))
+
+    def log_modulus(self, half_sine: FloatArray) -> FloatArray:
+        return np.asarray(0.5 * self.n * np.log1p(-4.0 * self.p * self.q * half_sine))
+
+    def phase(self, sine: FloatArray, half_sine: FloatArray, y: FloatArray) -> FloatArray:
+        # of the rarer outcome: both are one but for the sign
+        rarer = np.minimum(self.p, self.q)
+        angle = np.arctan2(rarer * sine, 1.0 - 2.0 * rarer * half_sine)
+        return np.asarray(np.where(self.p <= self.q, self.n, -self.n) * (angle - rarer * y))
+
+    def cumulants(self) -> tuple[FloatArray, ...]:
+        v, skew = self.p * self.q, self.q - self.p
+        spread = self.n * v
+        third = spread * skew
+        fourth, fifth = spread * (1.0 - 6.0 * v), third * (1.0 - 12.0 * v)
+        sixth = spread * (1.0 - 30.0 * v + 120.0 * np.square(v))
+        return spread, third, fourth, fifth, sixth, third * (1.0 - 60.0 * v + 360.0 * np.square(v))
+
+
+class Events(NamedTuple):
+    """Poisson counts."""
+
+    rate: FloatArray
+
+    @property
+    def last(self) -> FloatArray:
+        return np.full(self.rate.shape, np.inf)
+
+    @property
+    def variance(self) -> FloatArray:
+        return self.rate
+
+    @property
+    def mode(self) -> FloatArray:
+        return np.floor(self.rate)
+
+    def take(self, rows: Rows) -> Events:
+        return Events(self.rate[rows])
+
+    def excess(self, t: FloatArray) -> FloatArray:
+        return t - self.rate
+
+    def log_decline(self, excess: FloatArray) -> FloatArray:
+        return np.asarray(self.rate * deviance(excess / self.rate))
+
+    def peak(self, k: FloatArray) -> FloatArray:
+        inner = np.maximum(k, 1.0)
+        found = np.exp(-stirling_error(inner)) / np.sqrt(2.0 * np.pi * inner)
+        return np.where(k == 0.0, 1.0, found)
+
+    def ratio(self, k: FloatArray) -> FloatArray:
+        return np.asarray(self.rate / (k + 1.0))
+
+    def tilt(self, mean: FloatArray) -> FloatArray:
+        return np.log(mean / self.rate)
+
+    def moved(self, growth: FloatArray) -> tuple[Events, FloatArray]:
+        return Events(self.rate * (1.0 + growth)), self.rate * growth
+
+    def above(self, k: FloatArray, excess: FloatArray) -> Fall:
+        nothing = np.zeros(k.shape)
+        return Fall(k + 1.0, k, nothing, nothing, -self.rate, excess, nothing == 0.0)
+
+    def below(self, k: FloatArray, excess: FloatArray) -> Fall:
+        nothing = np.zeros(k.shape)
+        return Fall(self.rate, nothing, k, nothing + 1.0, self.rate, -excess, nothing > 0.0)
+
+    def log_discounted(self, rate: FloatArray, *, failures: bool) -> FloatArray:
+        # there are infinitely many failures
+        return np.full(rate.shape, -np.inf) if failures else self.rate * np.expm1(-rate)
+
+    def log_modulus(self, half_sine: FloatArray) -> FloatArray:
+        return -2.0 * self.rate * half_sine
+
+    def phase(self, sine: FloatArray, half_sine: FloatArray, y: FloatArray) -> FloatArray:
+        return np.asarray(self.rate * (sine - y))
+
+    def cumulants(self) -> tuple[FloatArray, ...]:
+        return (self.rate,) * 6
+
+
+# Tails of counts, by themselves and with noise that has an edge.
+
+_BLOCK = 1 << 15
+"""Terms held at a time, so that they stay in the cache."""
+
+_ROWS = _BLOCK // 16
+"""Rows at a time, for the same reason."""
+
+
+def count_tails(counts: Counts, k: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """P(X > k) and P(X <= k) for whole numbers k."""
+    above, below = (k < 0.0).astype(np.float64), (k >= counts.last).astype(np.float64)
+    inside = np.flatnonzero((k >= 0.0) & (k < counts.last))
+    with np.errstate(all="ignore"):
+        for start in range(0, inside.size, _ROWS):
+            rows = inside[start : start + _ROWS]
+            found = _Split.of(counts.take(rows), k[rows])
+            above[rows], below[rows] = found.above, found.below
+    return above, below
+
+
+def edge_tail(counts: Counts, edge: Edge, side: int) -> FloatArray:
+    """P(T >= t) (side 1) or P(T <= t) (side -1); for the latter, the edge of the next larger T."""
+    above, below = (edge.k < 0.0).astype(np.float64), (edge.k >= counts.last).astype(np.float64)
+    damped_above, damped_below = np.zeros((2, edge.k.size))
+    with np.errstate(all="ignore"):
+        for outside, sums, failures in ((above, damped_above, False), (below, damped_below, True)):
+            rows = np.flatnonzero(outside)
+            if rows.size:
+                some, rate = counts.take(rows), edge.rate[rows]
+                gap = edge.k[rows] - some.last if failures else -1.0 - edge.k[rows]
+                sums[rows] = np.exp(some.log_discounted(rate, failures=failures) - gap * rate)
+        inside = np.flatnonzero((above == 0.0) & (below == 0.0))
+        for start in range(0, inside.size, _ROWS):
+            rows = inside[start : start + _ROWS]
+            found = _Split.of(counts.take(rows), edge.k[rows])
+            above[rows], below[rows] = found.above, found.below
+            damped_below[rows], damped_above[rows] = found.damped(edge.rate[rows])
+    near, far = edge.near * damped_below, edge.far * damped_above
+    return np.asarray(near + (above - far) if side > 0 else far + (below - near))
+
+
+class _Split(NamedTuple):
+    """The laws of X divided at k, 0 <= k < last."""
+
+    counts: Counts
+    k: FloatArray
+    excess: FloatArray
+    here: FloatArray
+    """P(X = k)."""
+    following: FloatArray
+    """P(X = k + 1)."""
+    above: FloatArray
+    below: FloatArray
+
+    @classmethod
+    def of(cls, counts: Counts, k: FloatArray) -> _Split:
+        excess = counts.excess(k)
+        here = counts.peak(k) * np.exp(-counts.log_decline(excess))
+        following = here * counts.ratio(k)
+        right, ratio = _smaller(counts, k, excess)
+        tail = np.where(right, following, here) * ratio
+        above, below = np.where(right, tail, 1.0 - tail), np.where(right, 1.0 - tail, tail)
+        return cls(counts, k, excess, here, following, above, below)
+
+    def damped(self, rate: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the sums A and B."""
+        rate = np.minimum(rate, _LARGEST_RATE)
+        back = np.exp(rate)
+        right, ratio, whole = self._moved(rate)
+        below = np.where(right, whole - self.following * back * ratio, self.here * ratio)
+        right, ratio, whole = self._moved(-rate)
+        above = np.where(right, self.following * ratio, (whole - self.here * ratio) * back)
+        return below, above
+
+    def _moved(self, rate: FloatArray) -> tuple[NDArray[np.bool_], FloatArray, FloatArray]:
+        """Ratios under laws whose log-odds are ``rate`` larger, and E[exp(rate·(X - k))]."""
+        law, gain = self.counts.moved(np.expm1(rate))
+        excess = self.excess - gain
+        right, ratio = _smaller(law, self.k, excess)
+        return right, ratio, np.exp(-rate * excess - self.counts.log_decline(gain))
+
+
+def _smaller(
+    law: Counts, k: FloatArray, excess: FloatArray
+) -> tuple[NDArray[np.bool_], FloatArray]:
+    """Whether P(X > k) is the smaller tail, and the ratio of the smaller one to its first term."""
+    right = excess >= -0.5
+    return right, law.above(k, excess).either(law.below(k, excess), right).value(_RULE)
+
+
+# Tails of counts with Gaussian noise, discrete or not.
+
+GaussianNoise = Gaussian | DiscreteGaussian
+
+_NARROW = 3.0
+"""Below this σ the sum over the reach of the noise is shorter than the integral."""
+
+_REACH = 9.3
+"""A normal variable is further off, in standard deviations, with probability 1e-20."""
+
+_DEPTH = 34.0
+"""Terms below e^-34 of the largest are left out."""
+
+_CONVERGED = 0.05
+_STEPS = 60
+_MOST_TILT = 705.0
+
+_LOWEST = -800.0
+"""Logarithm of what is 0 in floats, whatever it is multiplied by."""
+
+_MANY = 200.0
+"""From this standard deviation of X on, cumulants give its characteristic function to 1e-16."""
+
+
+def gaussian_tail(counts: Counts, noise: GaussianNoise, t: FloatArray, side: int) -> FloatArray:
+    """P(T >= t) (side 1) or P(T <= t) (side -1); t whole where the noise is."""
+    sigma = np.broadcast_to(np.asarray(noise.sigma, dtype=np.float64), t.shape)
+    excess = counts.excess(t)
+    # of the two tails the smaller one is computed
+    other = side * excess < 0.0
+    sign = np.where(other, -side, side).astype(np.float64)
+    step = np.where(other, side, 0.0) * float(noise.is_integer)
+    t, excess = t - step, excess - step
+    tail = np.empty(t.size)
+    with np.errstate(all="ignore"):
+        for start in range(0, t.size, _ROWS):
+            rows = np.arange(start, min(start + _ROWS, t.size))
+            lines = Lines.of(counts.take(rows), sigma[rows], t[rows], excess[rows], sign[rows])
+            narrow = sigma[rows] < _NARROW
+            for chosen, method in ((narrow, Lines.by_terms), (~narrow, Lines.by_rule)):
+                at = np.flatnonzero(chosen)
+                if at.size:
+                    tail[rows[at]] = method(lines.take(at), _taken(noise, rows[at]))
+    return np.where(other, 1.0 - tail, tail)
+
+
+class Lines(NamedTuple):
+    """Tails beyond t, above it (sign 1) or below, and the saddle points of their integrals."""
+
+    counts: Counts
+    sigma: FloatArray
+    t: FloatArray
+    excess: FloatArray
+    sign: FloatArray
+    saddle: FloatArray
+    """Where the mean of the tilted law is t, and at least one over its standard deviation."""
+
+    @classmethod
+    def of(
+        cls,
+        counts: Counts,
+        sigma: FloatArray,
+        t: FloatArray,
+        excess: FloatArray,
+        sign: FloatArray,
+    ) -> Lines:
+        """Find the saddle points, roughly, by Newton's method in brackets."""
+        variance, distance = np.square(sigma), np.abs(excess)
+        spread = np.sqrt(variance + counts.variance)
+        beyond = np.where(sign > 0, t - counts.last, -t)
+        low = np.maximum(beyond, 0.0) / variance
+        alone = np.where(beyond < 0.0, np.abs(counts.tilt(t)), np.inf)
+        high = np.minimum(distance / variance, alone)
+        c = np.clip(distance / np.square(spread), low, high)
+        for _ in range(_STEPS):
+            law, gain = counts.moved(np.expm1(sign * np.minimum(c, _MOST_TILT)))
+            curvature = law.variance + variance
+            gap = sign * gain + variance * c - distance
+            low, high = np.where(gap < 0.0, c, low), np.where(gap < 0.0, high, c)
+            new = c - gap / curvature
+            step = np.abs(new - c)
+            if np.all((step * np.sqrt(curvature) < _CONVERGED) | (step < 1e-9 * c)):
+                break
+            c = np.where((new > low) & (new < high), new, 0.5 * (low + high))
+        return cls(counts, sigma, t, excess, sign, np.maximum(c, 1.0 / spread))
+
+    def take(self, rows: Rows) -> Lines:
+        return Lines(self.counts.take(rows), *(column[rows] for column in self[1:]))
+
+    def by_rule(self, noise: GaussianNoise) -> FloatArray:
+        """Trapezoidal rule on the vertical line through the saddle point."""
+        c, variance = self.saddle, np.square(self.sigma)
+        law, gain = self.counts.moved(np.expm1(self.sign * np.minimum(c, _MOST_TILT)))
+        off = self.sign * (gain - self.excess) + variance * c
+        height = c * (off - 0.5 * variance * c) - self.counts.log_decline(gain)
+        period = bernstein_radius(law.variance + variance, _DEPTH) + np.abs(off)
+        step = 2.0 * np.pi / period
+        total = np.zeros(c.size)
+        count = np.ceil(_extent(law.variance, variance) / step) + 1.0
+        for at, y in _blocks(np.where(height > _LOWEST, count, 0.0)):
+            total[at] = _nodes(law.take(at), self.take(at), off[at], y * step[at], noise.is_integer)
+        known = np.where(np.abs(self.excess) < period, 1.0 / np.expm1(c * period), 0.0)
+        # E[exp(c(T - t))] is exp(height), which may be too small for a factor
+        return np.asarray(np.maximum(np.exp(height) * total / period - known, 0.0))
+
+    def by_terms(self, noise: GaussianNoise) -> FloatArray:
+        """Sum over the reach of the noise around t, and the tail of X beyond."""
+        up, reach, last = self.sign > 0, _REACH * self.sigma, self.counts.last
+        back = reach + np.square(self.sigma) * self.saddle
+        low = np.maximum(np.ceil(self.t - np.where(up, back, reach)), 0.0)
+        high = np.minimum(np.floor(self.t + np.where(up, reach, back)), last)
+        above, below = count_tails(self.counts, np.where(up, high, low - 1.0))
+        tail = np.where(up, above, below)
+        for at, step in _blocks(np.maximum(high - low + 1.0, 0.0)):
+            k = low[at] + step
+            terms = _taken(noise, at)._cdf(self.sign[at] * (k - self.t[at]))
+            terms *= _masses(self.counts.take(at), k, high[at])
+            tail[at] += terms.sum(axis=0)
+        return tail
+
+
+def _taken(noise: GaussianNoise, rows: Rows) -> GaussianNoise:
+    return noise._take(rows) if noise.shape else noise
+
+
+def _blocks(lengths: FloatArray) -> Iterator[tuple[Rows, FloatArray]]:
+    """Yield rows of like lengths with 0, 1, … up to the longest, a column; none of length 0."""
+    order = np.argsort(lengths)
+    ascending = lengths[order]
+    start = int(np.searchsorted(ascending, 0.5))
+    while start < order.size:
+        # as many rows as fit with the length of the last of them
+        some = ascending[start : start + int(_BLOCK / ascending[start]) + 1]
+        fits = np.arange(1, some.size + 1) * some <= _BLOCK
+        stop = start + max(1, int(np.count_nonzero(fits)))
+        yield order[start:stop], np.arange(ascending[stop - 1])[:, np.newaxis]
+        start = stop
+
+
+def _extent(counts: FloatArray, noise: FloatArray) -> FloatArray:
+    """From where on the integrand is below e^-34 of its value at 0, by the variances."""
+    # the logarithm falls by noise·y²/2 + counts·(1 - cos y), and 1 - cos y >= y²/2 - y⁴/24
+    both = counts + noise
+    inside = 1.0 - counts / both * (2.0 * _DEPTH / 3.0) / both
+    root = both * (1.0 + np.sqrt(np.maximum(inside, 0.0)))
+    square = np.where(inside > 0.0, 4.0 / root, 2.0 / noise)
+    return np.sqrt(_DEPTH * np.minimum(square, 2.0 / noise))
+
+
+def _nodes(law: Counts, lines: Lines, off: FloatArray, y: FloatArray, whole: bool) -> FloatArray:
+    """Sum of the integrand, over E[exp(c(T - t))], over nodes ±y of which the first is 0."""
+    c, square = lines.saddle, np.square(y)
+    half = np.sin(0.5 * y)
+    half_square = np.square(half)
+    sine = 2.0 * half * np.sqrt(1.0 - half_square)
+    if float(law.variance.min()) >= np.square(_MANY):
+        k2, k3, k4, k5, k6, k7 = law.cumulants()
+        log = -square * (k2 / 2.0 - square * (k4 / 24.0 - square * (k6 / 720.0)))
+        angle = -y * square * (k3 / 6.0 - square * (k5 / 120.0 - square * (k7 / 5040.0)))
+    else:
+        log, angle = law.log_modulus(half_square), law.phase(sine, half_square, y)
+    log = log - 0.5 * np.square(lines.sigma) * square
+    angle = lines.sign * angle + y * off
+    if whole:  # 1/(1 - exp(-c - iy))
+        fall = np.exp(-c)
+        real, imaginary = -np.expm1(-c) + 2.0 * fall * half_square, fall * sine
+    else:
+        real, imaginary = np.broadcast_to(c, y.shape), y
+    # the real part of exp(log + i·angle)/(real + i·imaginary)
+    angle -= np.arctan2(imaginary, real) - 0.5 * np.pi
+    terms = np.exp(log) / np.sqrt(np.square(real) + np.square(imaginary)) * np.sin(angle)
+    return np.asarray(2.0 * terms.sum(axis=0) - terms[0])
+
+
+def _masses(counts: Counts, k: FloatArray, high: FloatArray) -> FloatArray:
+    """P(X = k) for consecutive whole numbers from the first row on, and 0 beyond ``high``."""
+    anchor = np.clip(counts.mode, k[0], high)
+    logs = np.zeros(k.shape)
+    np.cumsum(np.log(np.where(k[:-1] < high, counts.ratio(k[:-1]), 0.0)), axis=0, out=logs[1:])
+    place = (anchor - k[0]).astype(np.intp)[np.newaxis]
+    logs -= np.take_along_axis(logs, place, axis=0)
+    logs -= counts.log_decline(counts.excess(anchor))
+    return np.asarray(counts.peak(anchor) * np.exp(logs))
+
+
+def row_tails(counts: Counts, noise: NoiseLaw, t: FloatArray, side: int) -> FloatArray | None:
+    """P(T >= t) (side 1) or P(T <= t) (side -1), t whole where the noise is; None for other noise.
+
+    The noise is of one kind, with one law or one for each row.
+    """
+    step = float(noise.is_integer) if side < 0 else 0.0
+    if isinstance(noise, Exact):
+        return count_tails(counts, t - 1.0 + step)[0 if side > 0 else 1]
+    if has_edge(noise):
+        return edge_tail(counts, Edge.of(noise, t + step, mid=False), side)
+    if isinstance(noise, GaussianNoise):
+        return gaussian_tail(counts, noise, t, side)
+    return None
