@@ -425,7 +425,9 @@ def write_estimates(
     step = max(1, _ROWS_NUMBERS // max(1, sum(map(sum, widths))))
     with (
         replacing(path, checked=True) as new,
-        parquet.ParquetWriter(new, schema, compression="none", use_dictionary=False) as writer,
+        parquet.ParquetWriter(
+            new, schema, compression="none", use_dictionary=False, write_statistics=False
+        ) as writer,
     ):
         for start in range(0, len(labels), step):
             rows = slice(start, min(start + step, len(labels)))

@@ -49,6 +49,7 @@ from dpinfer.releases.noises import Noises, Part, new_origin
 
 _TINY = 1e-300
 _BLOCK = 1 << 22  # Numbers of copies of tables, or of weights, that are worked on at a time
+_PLACES = 1 << 14  # of which variances are held at a time
 _MOST_WORK = 1 << 31  # weights that are found noise by noise, at most
 _SAME = 12  # decimals to which weights of a coefficient in cells are the same
 
@@ -103,12 +104,18 @@ class TableLaws:
     def _noises(self, *, shared: bool) -> Iterator[tuple[NoiseLaw, int, FloatArray | None]]:
         """Yield laws of values with the largest variance of an estimated value over its own."""
         fit = self.fit
-        for one, read in zip(fit.placed, fit.read, strict=True):
-            share = np.zeros(len(read.values))
-            at = np.flatnonzero(one.precision > 0.0)
-            if at.size:
-                largest = fit.cell_variance(read.names, at).max(axis=1) * one.precision[at]
-                share[at if one.row is None else one.row[at]] = largest if shared else 1.0
+        shares = [np.zeros(len(read.values)) for read in fit.read]
+        for start in range(0, len(fit.hierarchy.tree), _PLACES):
+            some = slice(start, start + _PLACES)
+            places = np.flatnonzero(np.any([one.precision[some] for one in fit.placed], axis=0))
+            places += start
+            found = fit.cell_variances([read.names for read in fit.read], places)
+            for one, share, variance in zip(fit.placed, shares, found, strict=True):
+                own = one.precision[places]
+                at = places[own > 0.0]
+                largest = (variance.max(axis=1) * own)[own > 0.0] if shared else 1.0
+                share[at if one.row is None else one.row[at]] = largest
+        for read, share in zip(fit.read, shares, strict=True):
             yield read.law, len(read.values), share
 
     @property
@@ -528,13 +535,28 @@ class MarginalsFit:
 
     def cell_variance(self, names: Names, places: Places) -> FloatArray:
         """Return the variances of each cell of these marginals, shape (k, r)."""
-        weights = self.axes.cell_weights(self.schema.kept(names))
-        matrix = self.schema.matrix(names)
-        total = np.zeros((places.size, len(matrix)))
-        for weight, variances in zip(weights, self.solution.variances, strict=True):
-            if weight > 0.0:
-                total += weight * variances.variance(matrix, places)
-        return np.maximum(total, 0.0, out=total)  # rounding, where all is known exactly
+        (found,) = self.cell_variances([names], places)
+        return found
+
+    def cell_variances(self, wanted: Sequence[Names], places: Places) -> list[FloatArray]:
+        """Return those of several marginals, for which each class is asked once."""
+        weights = [self.axes.cell_weights(self.schema.kept(names)) for names in wanted]
+        matrices = [self.schema.matrix(names) for names in wanted]
+        different = {matrix.tobytes(): matrix for matrix in matrices}
+        found = [np.zeros((places.size, len(matrix))) for matrix in matrices]
+        for at, variances in enumerate(self.solution.variances):
+            used = [own[at] > 0.0 for own in weights]
+            needed = {one.tobytes() for one, own in zip(matrices, used, strict=True) if own}
+            asked = {key: one for key, one in different.items() if key in needed}
+            if not asked:
+                continue
+            every = variances.variance(np.concatenate(list(asked.values())), places)
+            stops = np.cumsum([len(one) for one in asked.values()])
+            parts = dict(zip(asked, np.split(every, stops[:-1], axis=1), strict=True))
+            for own, matrix, total in zip(weights, matrices, found, strict=True):
+                if own[at] > 0.0:
+                    total += own[at] * parts[matrix.tobytes()]
+        return [np.maximum(one, 0.0, out=one) for one in found]  # rounding, if all is exact
 
     def contrast(self, names: Names, place: int, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return estimates and variances of functions of a marginal, shape (k, r, ...); (k,)."""

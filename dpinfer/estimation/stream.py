@@ -809,17 +809,17 @@ def _run(
         for function, way, names in steps:
             missing = [tasks[name] for name in names if not _finished(tasks[name], way)]
             advance(len(names) - len(missing))
-            for task, taken in zip(missing, _answers(function, missing, n_jobs), strict=True):
+            each = max(seconds.values(), default=0.0) if len(missing) > 1 else 0.0
+            answers = run_tasks(function, missing, n_jobs, _remaining(missing), each)
+            for task, taken in zip(missing, answers, strict=True):
                 seconds[f"{way} {task.name}"] = taken
                 advance(1)
     return seconds
 
 
-def _answers(
-    function: Callable[[PartTask], float], tasks: list[PartTask], n_jobs: int | None
-) -> Iterable[float]:
+def _remaining(tasks: list[PartTask]) -> Callable[[PartTask], float]:
     number = {task.name: at for at, task in enumerate(tasks)}
-    return run_tasks(function, tasks, n_jobs, lambda task: float(len(tasks) - number[task.name]))
+    return lambda task: float(len(tasks) - number[task.name])
 
 
 def _finished(task: PartTask, way: str) -> bool:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import chain
 from time import perf_counter
 from typing import Any, Literal, TypeVar
 
@@ -216,21 +217,26 @@ def run_tasks(
     tasks: Iterable[Task],
     n_jobs: int | None,
     remaining: Callable[[Task], float],
+    each: float = 0.0,
 ) -> Iterator[Answer]:
     """Yield the answer to each task, in the order of the tasks.
 
     Tasks are taken one by one, so that they may depend on earlier answers: with one worker on
     all of them, with several on all but those that are under way. Workers may be processes:
     function and tasks have to be picklable. ``remaining(task)`` is how many times the work of a
-    task is left to do.
+    task is left to do. One task at least is worked on here first, to see how long it takes, unless
+    that is known: ``each`` seconds.
     """
     if n_jobs == 1:
         yield from map(function, tasks)
         return
     workers = _workers(n_jobs, "threads")
     rest = iter(tasks)
-    seconds = 0.0
+    seconds = each
     for task, last in zip(rest, (False, True), strict=False):
+        if each > max(_TELLING, 0.0):
+            rest = chain((task,), rest)
+            break
         begun = perf_counter()
         answer = function(task)
         seconds = perf_counter() - begun

@@ -66,6 +66,15 @@ def test_a_long_first_task_tells_enough(chosen, monkeypatch):
     assert here not in ran_in[1:]
 
 
+def test_no_task_is_tried_of_which_the_time_is_known():
+    here = threading.get_ident()
+    for number in (1, 4):
+        ran_in = list(run_tasks(lambda _: threading.get_ident(), range(number), 2, seven_left, 9.0))
+        assert len(ran_in) == number
+        assert here not in ran_in
+    assert not list(run_tasks(square, [], 2, seven_left, 9.0))
+
+
 def test_one_worker_takes_a_task_when_its_answer_is_asked_for():
     taken = []
 
