@@ -90,7 +90,7 @@ def guide_table(law: SymmetricIntegerLaw) -> GuideTable:
 
 
 _PART = 1 << 15
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(5)
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(7)
 
 
 def laplace_draws(
@@ -114,12 +114,12 @@ def geometric_draws(
     zeros one is drawn again.
     """
     scales = np.broadcast_to(scale, shape).reshape(-1) if np.ndim(scale) else scale
-    out = np.empty(shape, dtype=np.int64)
+    out, buffer = np.empty(shape, dtype=np.int64), np.empty(_PART)
     flat = out.reshape(-1)
     for chunk in _chunks(flat.size):
         part = scales[chunk] if scales.ndim else scales
         todo: slice | NDArray[np.intp] = slice(None)
-        noise = rng.standard_exponential(flat[chunk].size)
+        noise = rng.standard_exponential(out=buffer[: flat[chunk].size])
         while noise.size:
             noise *= part[todo] if part.ndim else part
             np.floor(noise, out=noise)
@@ -134,14 +134,19 @@ def geometric_draws(
 def discrete_gaussian_draws(
     sigma: FloatArray, shape: tuple[int, ...], rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Draw discrete Gaussian noise by rejection from two-sided geometric noise.
+    """Draw discrete Gaussian noise, for any mixture of σ: rounded normal noise where σ is wide.
 
-    Canonne, Kamath and Steinke (2020), Algorithm 3, for any mixture of σ.
+    Elsewhere by rejection from two-sided geometric noise: Canonne, Kamath and Steinke (2020),
+    Algorithm 3.
     """
-    out = np.empty(shape, dtype=np.int64)
-    flat, sigmas = out.reshape(-1), np.broadcast_to(sigma, shape).reshape(-1)
-    for chunk in _chunks(flat.size):
-        todo = np.arange(chunk.start, min(chunk.stop, flat.size))
+    sigmas = np.broadcast_to(sigma, shape).reshape(-1)
+    narrow = np.flatnonzero(sigmas < _WIDE)
+    if narrow.size == sigmas.size:
+        flat = np.empty(sigmas.shape, dtype=np.int64)
+    else:  # as if all were wide: where most are, nothing is copied
+        flat = rounded_normal_draws(np.maximum(sigmas, _WIDE), sigmas.shape, rng)
+    for chunk in _chunks(narrow.size):
+        todo = narrow[chunk]
         while todo.size:
             part = sigmas[todo]
             scale = np.floor(part) + 1.0
@@ -150,45 +155,80 @@ def discrete_gaussian_draws(
             accepted = rng.random(todo.size) < np.exp(-0.5 * np.square(excess))
             flat[todo[accepted]] = noise[accepted]
             todo = todo[~accepted]
-    return out
+    return flat.reshape(shape)
+
+
+_WIDE = 2.0
+_SHARE = (np.sinh(9.0 / 2.0 / _WIDE) / (9.0 / 2.0 / _WIDE) - 1.0) * _WIDE**2
+"""Times 1/σ² it is no less than a rejection probability: sinh(u)/u - 1 at u = 9/(2σ)."""
 
 
 def rounded_normal_draws(
-    sigma: float, shape: tuple[int, ...], rng: np.random.Generator
+    sigma: FloatArray, shape: tuple[int, ...], rng: np.random.Generator
 ) -> NDArray[np.int64]:
     """Draw discrete Gaussian noise of large σ: rounded normal noise, a tiny share of it rejected.
 
     A candidate k is to be kept with a probability that falls slowly with abs(k). Only a random
-    share of the candidates, as large as the rejection probability at 9σ, is looked at, and
+    share of the candidates, no smaller than the rejection probability at 9σ, is looked at, and
     rejected in proportion. Beyond 9σ, where normal noise falls with probability 2e-19, the
-    rejection probability is that at 9σ.
+    rejection probability is that share.
     """
-    out = np.empty(shape, dtype=np.int64)
+    sigma = np.asarray(sigma)
+    sigmas = np.broadcast_to(sigma, shape).reshape(-1) if sigma.ndim else sigma
+    out, buffer = np.empty(shape, dtype=np.int64), np.empty(_PART)
     flat = out.reshape(-1)
-    share = float(_rejection(np.asarray(9.0 * sigma), sigma))
+    looked = [(np.arange(0), np.empty(0))]
     for chunk in _chunks(flat.size):
-        noise = rng.standard_normal(flat[chunk].size)
-        noise *= sigma
+        part = sigmas[chunk] if sigma.ndim else sigma
+        noise = rng.standard_normal(out=buffer[: flat[chunk].size])
+        noise *= part
         flat[chunk] = np.rint(noise, out=noise)
-    todo = np.arange(0)
-    if flat.size:
-        todo = rng.choice(flat.size, rng.binomial(flat.size, share), replace=False, shuffle=False)
-    rejected = todo[rng.random(todo.size) * share < _rejection(flat[todo], sigma)]
-    if rejected.size:
-        flat[rejected] = rounded_normal_draws(sigma, rejected.shape, rng)
+        if sigma.ndim:
+            chance = rng.random(out=noise)
+            found = np.flatnonzero(chance * np.square(part) < _SHARE)
+            looked.append((chunk.start + found, chance[found]))
+    if sigma.ndim:
+        todo, chance = (np.concatenate(parts) for parts in zip(*looked, strict=True))
+        own = sigmas[todo]
+    else:
+        share = min(1.0, _SHARE / float(sigma) ** 2)
+        size = rng.binomial(flat.size, share)
+        todo = rng.choice(flat.size, size, replace=False, shuffle=False) if size else np.arange(0)
+        chance, own = rng.random(todo.size) * share, sigma
+    rejected = chance < _rejection(flat[todo], own)
+    if rejected.any():
+        todo, own = todo[rejected], own[rejected] if sigma.ndim else own
+        flat[todo] = rounded_normal_draws(own, todo.shape, rng)
     return out
 
 
-def _rejection(k: NDArray[np.generic], sigma: float) -> FloatArray:
+def _rejection(k: NDArray[np.generic], sigma: FloatArray) -> FloatArray:
     """1 - c·P(k)/P(rounded normal noise is k), with c so that it vanishes at k = 0.
 
     The ratio is that of exp(-k²/(2σ²)) to its mean over the unit interval around k.
     """
-    nodes = 0.5 * _NODES
+    nodes, sigma = 0.5 * _NODES, sigma[..., None]
     weights = _WEIGHTS * np.exp(-0.5 * np.square(nodes / sigma))
     growth = np.cosh(np.asarray(k)[..., None] * nodes / np.square(sigma)) - 1.0
-    mean = growth @ (weights / weights.sum())
+    mean = (growth * weights).sum(axis=-1) / weights.sum(axis=-1)
     return np.asarray(mean / (1.0 + mean))
+
+
+_FEW = 16
+_SAMPLED = 256
+
+
+def few_values(
+    parameter: FloatArray, shape: tuple[int, ...]
+) -> list[tuple[float, NDArray[np.intp]]] | None:
+    """Return the values of a vector, last axis of many draws, with the cells of each, if few."""
+    if parameter.ndim != 1 or shape[-1:] != parameter.shape or prod(shape) < WORTHWHILE:
+        return None
+    found = np.unique(parameter[:: max(1, parameter.size // _SAMPLED)])
+    if found.size > _FEW:
+        return None
+    values = [(float(value), np.flatnonzero(parameter == value)) for value in found]
+    return values if sum(cells.size for _, cells in values) == parameter.size else None
 
 
 def _signs(size: int, rng: np.random.Generator) -> NDArray[np.int8]:

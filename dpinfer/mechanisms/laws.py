@@ -15,6 +15,7 @@ from dpinfer.errors import ConvergenceError, InvalidParameterError
 from dpinfer.mechanisms.draws import (
     WORTHWHILE,
     discrete_gaussian_draws,
+    few_values,
     geometric_draws,
     guide_table,
     laplace_draws,
@@ -286,7 +287,14 @@ def log_normaliser(sigma: FloatArray) -> FloatArray:
 
 
 def variance(sigma: FloatArray) -> FloatArray:
-    """Σ k² exp(-k²/(2σ²)) / Σ exp(-k²/(2σ²))."""
+    """Σ k² exp(-k²/(2σ²)) / Σ exp(-k²/(2σ²)): σ² to all digits from σ = 1.5 on."""
+    out = np.array(np.square(sigma))
+    if (narrow := np.asarray(sigma < 1.5)).any():
+        out[narrow] = _narrow_variance(np.asarray(sigma)[narrow])
+    return out
+
+
+def _narrow_variance(sigma: FloatArray) -> FloatArray:
     small, large = _sides(sigma)
     terms = {k: _small_term(small, k) for k in range(1, 5)}
     moment = 2.0 * sum(k**2 * term for k, term in terms.items())
@@ -487,10 +495,16 @@ class DiscreteGaussian(_LawOfSigma, IntegerLaw):
     def _rvs(self, shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[Any]:
         sigma = np.asarray(self.sigma)
         if sigma.ndim == 0 and sigma > LARGEST_TABULATED:
-            return rounded_normal_draws(float(sigma), shape, rng)
+            return rounded_normal_draws(sigma, shape, rng)
         if sigma.ndim == 0 and prod(shape) >= WORTHWHILE:
             return guide_table(self).draw(shape, rng)
-        return discrete_gaussian_draws(sigma, shape, rng)
+        if (groups := few_values(sigma, shape)) is None:
+            return discrete_gaussian_draws(sigma, shape, rng)
+        out = np.empty(shape, dtype=np.int64)
+        for value, cells in groups:
+            part = (*shape[:-1], cells.size)
+            out[..., cells] = DiscreteGaussian(sigma=value)._rvs(part, rng)
+        return out
 
 
 GEOMETRIC_LARGEST_TABULATED = 100.0

@@ -315,9 +315,14 @@ class Tulap(ContinuousLaw):
         return np.where(truncated, scaled - mass, untruncated)
 
     def _rvs(self, shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[Any]:
-        if np.any(self.truncation):
+        if np.any(np.asarray(self.truncation) > 0.5):
             return self._isf(rng.random(shape))
-        noise = rng.random(shape)
+        noise = np.asarray(rng.random(shape))
         noise -= 0.5
         noise += Geometric(scale=self.scale)._rvs(shape, rng)
+        if np.any(self.truncation) and (outside := np.abs(noise) > self._bound).any():
+            own = self._parameters().items()
+            law = self._with({name: np.broadcast_to(x, shape)[outside] for name, x in own})
+            law = law if self.shape else self
+            noise[outside] = law._rvs((int(np.count_nonzero(outside)),), rng)
         return noise

@@ -38,6 +38,18 @@ GROUPS = {
         DiscreteGaussian(sigma=1e6),
         lambda rng: np.rint(rng.normal(0.0, 1e6, SIZE)).astype(np.int64),
     ),
+    "discrete-gaussian, few sigmas": (
+        DiscreteGaussian(sigma=np.resize([1.0, 2.0, 5.0, 20.0, 100.0], SIZE)),
+        lambda rng: np.rint(rng.normal(0.0, np.resize([1.0, 2.0, 5.0, 20.0, 100.0], SIZE))),
+    ),
+    "discrete-gaussian, many sigmas": (
+        DiscreteGaussian(sigma=np.linspace(1.0, 50.0, SIZE)),
+        lambda rng: np.rint(rng.normal(0.0, np.linspace(1.0, 50.0, SIZE))),
+    ),
+    "tulap, truncated": (
+        Tulap.from_epsilon(1.0, delta=1e-3),
+        lambda rng: numpy_geometric(1.0, rng) + rng.uniform(-0.5, 0.5, SIZE),
+    ),
     "tulap": (
         Tulap(scale=10.0),
         lambda rng: numpy_geometric(10.0, rng) + rng.uniform(-0.5, 0.5, SIZE),

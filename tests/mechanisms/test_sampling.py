@@ -118,6 +118,24 @@ def test_signs_are_balanced_within_and_across_words():
     np.testing.assert_allclose(positive, 0.5, atol=6.5 * 0.5 / np.sqrt(6_000))
 
 
+@pytest.mark.parametrize("others", [0, 20])
+def test_a_sigma_in_each_cell(others):
+    # few values are drawn from tables, many by rejection from normal or from geometric noise
+    values = [0.6, 2.0, 3.7]
+    sigma = np.append(np.tile(values, 400), np.linspace(0.5, 60.0, others))
+    draws = DiscreteGaussian(sigma=sigma).rvs((REPS // 400, sigma.size), rng=12)
+    for value in values:
+        own = draws[:, sigma == value].ravel()
+        assert_drawn_from(own[:REPS], DiscreteGaussian(sigma=value))
+
+
+def test_a_truncation_in_each_cell():
+    scale, truncation = np.array([2.0, 2.0, 5.0]), np.array([0.0, 0.3, 0.45])
+    draws = Tulap(scale=scale, truncation=truncation).rvs((REPS, 3), rng=13)
+    for column, s, q in zip(draws.T, scale, truncation, strict=True):
+        assert_drawn_from(column, Tulap(scale=float(s), truncation=float(q)))
+
+
 def test_mixed_sigmas_of_all_sizes_in_one_array():
     sigma = np.array([0.01, 0.7, 30.0, 1e9])
     draws = DiscreteGaussian(sigma=sigma).rvs((50_000, 4), rng=9)
