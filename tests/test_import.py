@@ -28,7 +28,7 @@ SLOW = {
 
 
 def loaded_after(statement):
-    code = f"import sys; {statement}; print(*sys.modules)"
+    code = f"import sys\n{statement}\nprint(*sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return set(run.stdout.split())
 
@@ -42,6 +42,30 @@ USE_ALL = f"import dpinfer; [getattr(dpinfer, name) for name in set(dir(dpinfer)
 def test_no_slow_library_is_loaded_until_it_is_needed():
     # the special functions of SciPy before 1.16 load its sparse matrices
     assert not SLOW & (loaded_after(USE_ALL) - loaded_after("import scipy.special"))
+
+
+FIRST_TEST = """
+import dpinfer as dpi
+dpi.proportions_ztest(34.21, 100, 0.255, mechanism=dpi.Laplace(scale=2.0)).pvalue
+"""
+
+IDLE = {
+    "dpinfer.estimation.unknown_trials",
+    "dpinfer.hypothesis_tests._plug_in",
+    "dpinfer.mechanisms.weighted_sum",
+    "dpinfer.queries.workload",
+    "dpinfer.releases.frames",
+    "decimal",
+    "fractions",
+}
+"""What one test of one number with one known law does without."""
+
+
+def test_a_first_z_test_loads_what_it_needs():
+    loaded = loaded_after(FIRST_TEST) - loaded_after("import numpy, scipy.special")
+    assert not (SLOW | IDLE) & loaded
+    others = {name.split(".")[0] for name in loaded} - set(sys.stdlib_module_names)
+    assert others == {"dpinfer", "lazy_loader"}
 
 
 def test_import_loads_nothing_but_itself():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +38,8 @@ def _denominator(ratio: float, largest: float, rtol: float) -> int | None:
     """Denominator of the fraction within ``rtol`` of the ratio, if at most ``largest``."""
     if largest < 2:
         return None
+    from fractions import Fraction  # loads decimals
+
     fraction = Fraction(ratio).limit_denominator(int(largest))
     close = abs(float(fraction) - ratio) <= rtol * ratio
     return fraction.denominator if close and fraction.denominator > 1 else None

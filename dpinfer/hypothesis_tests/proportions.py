@@ -22,8 +22,6 @@ from dpinfer.estimation.published import (
     SMALLEST_VALUE,
     common_shape,
 )
-from dpinfer.estimation.unknown_trials import UnknownTrials
-from dpinfer.hypothesis_tests import _plug_in
 from dpinfer.hypothesis_tests._one_count import LARGEST_RATE, NULLS, Method, OneCount, collapse
 from dpinfer.mechanisms.channels import RandomizedResponse
 from dpinfer.mechanisms.independent import Mechanism
@@ -186,6 +184,10 @@ def proportions_ztest(
     p = x.setting(value, "value", ge=SMALLEST_VALUE, gt=0, lt=1)
     p = p if channel is None else channel.p * p + (1.0 - channel.p) * (1.0 - p)
     if is_noisy(nobs, nobs_mechanism, nobs_is_total):
+        # only here, so that tests with a known number of trials are not kept waiting for it
+        from dpinfer.estimation.unknown_trials import UnknownTrials
+        from dpinfer.hypothesis_tests import _plug_in
+
         unknown = UnknownTrials.of(x, nobs, nobs_mechanism, nobs_is_total, p, nuisance_alpha)
         chosen = check_option(method, "method", _plug_in.NULLS)
         return _plug_in.run("Test of one proportion", unknown, side, chosen, simulation)

@@ -22,13 +22,9 @@ from dpinfer._numerics.counts import (
 from dpinfer._numerics.lattice import alike
 from dpinfer.errors import InvalidParameterError
 from dpinfer.mechanisms._row_tails import Counts, Events, Trials, row_tails
-from dpinfer.mechanisms._sums.contour import ContourSum, LatticeContour
-from dpinfer.mechanisms._sums.lattice import ConvolvedSum, SteppedSum
-from dpinfer.mechanisms._sums.series import FourierSum
 from dpinfer.mechanisms.independent import IndependentNoise, groups, integer_cells
-from dpinfer.mechanisms.law import IntegerLaw, NoiseLaw
+from dpinfer.mechanisms.law import IntegerLaw, NoiseLaw, ParametricLaw
 from dpinfer.mechanisms.laws import Geometric, Laplace
-from dpinfer.mechanisms.weighted_sum import WeightedSum
 
 # Tails of a count with Laplace or geometric noise at many points, by recursions.
 
@@ -83,6 +79,14 @@ def work_at_a_point(law: NoiseLaw) -> float:
     """About how much work the tail of a law is at each of many points."""
     if isinstance(law, IndependentNoise):
         return max(work_at_a_point(part) for part, _ in groups(law, law.shape[0]))
+    if isinstance(law, ParametricLaw):
+        return 1.0
+    # what a test of a noise with a density or a lattice does without is not loaded for it
+    from dpinfer.mechanisms._sums.contour import ContourSum, LatticeContour
+    from dpinfer.mechanisms._sums.lattice import ConvolvedSum, SteppedSum
+    from dpinfer.mechanisms._sums.series import FourierSum
+    from dpinfer.mechanisms.weighted_sum import WeightedSum
+
     if not isinstance(law, WeightedSum):
         return 1.0
     route = law._route

@@ -23,6 +23,7 @@ chance of a noise that large (Chernoff).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import NamedTuple, Protocol, Self, TypeGuard
 
 import numpy as np
@@ -89,6 +90,7 @@ def has_edge(noise: NoiseLaw) -> TypeGuard[Laplace | Geometric | Tulap]:
 _LARGEST_RATE = 400.0
 """A fall by e^-400 is as good as one to nothing; the odds remain finite."""
 
+
 # The ratio of a tail of counts to its first term.
 
 
@@ -105,7 +107,11 @@ def gauss_rule(size: int, depth: float) -> Rule:
     return Rule(0.5 * (1.0 + nodes)[:, np.newaxis], 0.5 * weights, depth)
 
 
-_RULE = gauss_rule(28, 34.0)
+@cache
+def _rule() -> Rule:
+    """Return the rule for tails to 1e-13."""
+    return gauss_rule(28, 34.0)
+
 
 _WIDEST = 0.98
 _LONGEST = 40.0
@@ -505,7 +511,7 @@ def _smaller(
 ) -> tuple[NDArray[np.bool_], FloatArray]:
     """Whether P(X > k) is the smaller tail, and the ratio of the smaller one to its first term."""
     right = excess >= -0.5
-    return right, law.above(k, excess).either(law.below(k, excess), right).value(_RULE)
+    return right, law.above(k, excess).either(law.below(k, excess), right).value(_rule())
 
 
 # Tails of counts with Gaussian noise, discrete or not.

@@ -14,12 +14,6 @@ from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
 from dpinfer.mechanisms.independent import IndependentNoise, Mechanism, as_noise, refuse_selected
 from dpinfer.mechanisms.law import NoiseLaw, ParametricLaw, marked, refuse_same
 from dpinfer.queries.domain import check_labels, show_label
-from dpinfer.releases.frames import (
-    canonical_kind,
-    is_counting,
-    laws_of_rows,
-    parameters_of_kind,
-)
 from dpinfer.releases.noises import Bound, Noises, Part, Rule, new_origin
 from dpinfer.releases.values import LARGEST_VALUE, NoisyValues, check_whole, product
 from dpinfer.results.labels import split_labels
@@ -254,6 +248,9 @@ def _laws_by_label(
     """Return the law whose parameters, or the laws, are given under the labels of the values."""
     if not isinstance(mechanism, Mapping):
         return _by_label(mechanism, labels, size, name, called).tolist()
+    # tables of values and their workloads are not loaded for a number and its law
+    from dpinfer.releases.frames import canonical_kind, laws_of_rows, parameters_of_kind
+
     given = dict(mechanism)
     if "mechanism" in given:
         kind = given.pop("mechanism")
@@ -381,8 +378,10 @@ def with_rule(x: NoisyValues, *, rounded: Any = None, **bounds: Any) -> NoisyVal
 
 def _bound(x: NoisyValues, value: Any, name: str, *, whole: bool = False) -> Bound:
     """Return a bound on each of the values; a Series under 0, 1, ... has them by position."""
-    if x.labels is not None and is_counting(getattr(value, "index", None)):
-        value = value.to_numpy()
+    if x.labels is not None and hasattr(value, "index"):
+        from dpinfer.releases.frames import is_counting
+
+        value = value.to_numpy() if is_counting(value.index) else value
     if whole:
         array = x.setting(value, name, whole=True, ge=1, le=_LARGEST_BIN)
     else:
