@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -14,18 +15,16 @@ from scipy import special
 from dpinfer._check import FloatArray
 from dpinfer._numerics.counts import binom_pmf, binom_radius
 from dpinfer._numerics.lattice import common_spacing
-from dpinfer.privacy._loss_laws import ComplexArray, GaussianLoss, LaplaceLoss, LossLaw, slope
+from dpinfer.privacy._loss_laws import ComplexArray, GaussianLoss, LaplaceLoss, LossLaw
 from dpinfer.privacy.guarantees import GDP
 
-# A sum of independent privacy losses, and the tilt at which its tail is best looked at.
+# A sum of independent privacy losses, and the tilts at which its tails are best looked at.
 
 
 Parts = tuple[tuple[LossLaw, int], ...]
 
 TOTAL_NEGLIGIBLE = 40.0
 """e^-40 = 4e-18 of the leading term is below rounding."""
-
-FLAT = 60.0
 
 
 class Total:
@@ -52,8 +51,9 @@ class Total:
         return float(self.cgf(np.array([complex(theta)]))[0].real)
 
     def slope(self, theta: float) -> float:
-        """Return the mean of the law tilted by θ."""
-        return float(sum(count * slope(law, theta) for law, count in self.parts))
+        """Return the mean of the law tilted by θ, by a complex step: only its square is lost."""
+        step = 1e-6 * min(theta, *(law.period for law, _ in self.parts))
+        return float(self.cgf(np.array([complex(theta, step)]))[0].imag / step)
 
     def noise(self, z: ComplexArray) -> FloatArray:
         """Absolute error of :meth:`cgf`, in roundings."""
@@ -63,53 +63,139 @@ class Total:
             total += 4.0 * count * (np.abs(law.cgf(z).real) + law.noise(theta))
         return total
 
-    def saddle(self, epsilon: float, width: float = 0.0) -> float:
-        """Where θ > 0 minimises K(θ) - θε plus the logarithm of the payoff's transform.
-
-        That is 1/(θ(θ+1)), or on a lattice of the given width, with ε its first atom of interest,
-        1/((1-e^(-θh))(1-e^(-(θ+1)h))). It falls from its pole at 0, so that θ > 0 always exists.
-        """
-        from scipy.optimize import brentq
-
-        def excess(log_theta: float) -> float:
-            theta = float(np.exp(log_theta))
-            return self.slope(theta) - epsilon - _pull(theta, width) - _pull(theta + 1.0, width)
-
-        distance = epsilon - self.mean
-        variance = max(self.variance, 1e-300)
-        # the root of vθ² - dθ - 1, the law taken as normal
-        root = float(np.hypot(distance, 2.0 * np.sqrt(variance)))
-        guess = 0.5 * (distance + root) / variance if distance > 0 else 2.0 / (root - distance)
-        lower = upper = float(np.log(guess))
-        step = 0.5
-        if excess(lower) > 0:
-            while excess(lower := lower - step) > 0:
-                step *= 2.0
-            upper = min(lower + step, upper)
-        else:
-            while excess(upper := upper + step) < 0:
-                step *= 2.0
-                if np.exp(upper) * width > FLAT:  # nothing is above the atom
-                    return float(np.exp(upper))
-            lower = max(upper - step, lower)
-        return float(np.exp(brentq(excess, lower, upper, xtol=1e-3, rtol=1e-3)))
-
-    def reach(self, theta: float, epsilon: float) -> float:
+    def reach(self, stretch: Stretch, width: float = 0.0) -> float:
         """Period R such that a trapezoid rule of step 2π/R errs by less than rounding.
 
         The rule adds up the payoff e^(-θ(x+mR)) over all m with x + mR > 0, where x = L - ε. For
         m > 0 it is at most e^(-λ(x+mR)) for every λ in (0, θ], and for m < 0 at most e^(ν(x+mR))
-        for every ν > 0, whose means under the tilted law are known.
+        for every ν > 0, whose means under the tilted law are known. That holds at both ends of the
+        stretch, with what is up to ``width`` above an ε counted for it, and so between them.
         """
-        here = self.real_cgf(theta)
+        theta = stretch.theta
         # a payoff of δ is smaller than one of a probability, by 1/(1+θ) or so
-        small = TOTAL_NEGLIGIBLE + float(np.log1p(theta))
+        small = TOTAL_NEGLIGIBLE + float(np.log1p(theta)) - stretch.log_m
         spread = 1.0 / np.sqrt(max(self.variance, 1e-300))
         before = [theta, 0.5 * theta, 0.25 * theta, 0.125 * theta]
         above = [theta * f for f in (0.125, 0.25, 0.5, 1.0, 2.0, 4.0)] + [spread, 4.0 * spread]
-        left = min((self.real_cgf(theta - x) - here + x * epsilon + small) / x for x in before)
-        right = min((self.real_cgf(theta + x) - here - x * epsilon + small) / x for x in above)
-        return float(max(left, right))
+        left = min((self.real_cgf(theta - x) + small) / x for x in before)
+        right = min((self.real_cgf(theta + x) + small) / x for x in above)
+        return float(max(left + stretch.high + width, right - stretch.low))
+
+
+APART = 2.0
+"""Tilts are about so many standard deviations apart, and lose a factor of √e to the best one."""
+
+MOST_APART = 8.0
+"""Times the distance of the means: a factor of e is lost."""
+
+FLAT = 60.0
+"""At θh = 60 nothing is above the first atom."""
+
+STEEP = 1e15
+"""Of a steeper tilt of the largest loss the rounding of ε leaves nothing."""
+
+UNDERFLOW = -760.0
+"""Tails with an exponent below that are zero in floats."""
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """A tilt θ > 0, ln M(θ), and the values of ε for which it is used."""
+
+    theta: float
+    log_m: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class _Rung:
+    theta: float
+    log_m: float
+    at: float
+    """The ε for which it is the best tilt."""
+
+    up: float
+    down: float
+    """The next tilts."""
+
+    log_delta: float
+    """Roughly ln δ there."""
+
+
+class Ladder:
+    """Tilts for all values of ε >= 0, a fixed number of standard deviations apart.
+
+    The best one minimises K(θ) - θε plus the logarithm of the payoff's transform. That is
+    1/(θ(θ+1)), or 1/((1-e^(-θh))(1-e^(-(θ+1)h))) on a lattice of width h.
+    """
+
+    def __init__(self, total: Total, width: float) -> None:
+        self._total, self._width = total, width
+        # not 1/√v alone, which is beyond all reason where losses other than the mean are rare
+        first = self._rung(1.0 / float(np.sqrt(total.variance + total.mean**2)))
+        self._rungs, self._first = [first], 0
+
+    def _rung(self, theta: float) -> _Rung:
+        total = self._total
+        log_m, mean = total.real_cgf(theta), total.slope(theta)
+        spread = max((total.slope(1.001 * theta) - mean) / (0.001 * theta), 0.0)
+        for pull in (_pull(theta, self._width), _pull(theta + 1.0, self._width)):
+            mean -= pull
+            spread += pull * (pull + self._width)
+        step = min(APART / float(np.sqrt(max(spread, 1e-300))), 4.0 * theta)
+        log_delta = log_m - theta * mean - float(np.log(theta * (theta + 1.0)))
+        log_delta -= 0.5 * float(np.log(2.0 * np.pi * max(spread, 1e-300)))
+        return _Rung(theta, log_m, mean, theta + step, theta / (1.0 + step / theta), log_delta)
+
+    def _down(self) -> None:
+        self._rungs.insert(0, self._next(self._rungs[0], self._rungs[0].down))
+        self._first -= 1
+
+    def _up(self) -> bool:
+        last, largest = self._rungs[-1], self._total.largest
+        end = last.log_m - last.theta * last.at < UNDERFLOW
+        flat = last.theta * self._width > FLAT and last.at > largest - 0.5 * self._width
+        if end or flat or (largest < np.inf and last.theta * largest > STEEP):
+            return False
+        self._rungs.append(self._next(last, last.up))
+        return True
+
+    def _next(self, last: _Rung, theta: float) -> _Rung:
+        """Rung at a tilt, or nearer by where the mean leaps, from one atom to the next."""
+        rung = self._rung(theta)
+        while (rung.at - last.at) * (rung.theta - last.theta) > MOST_APART:
+            theta = 0.5 * (last.theta + theta)
+            rung = self._rung(theta)
+        return rung
+
+    def stretches(self, epsilon: FloatArray) -> Iterator[tuple[int, Stretch, NDArray[np.intp]]]:
+        """Yield the number of each tilt, its stretch, and which ε are in it."""
+        lowest, highest = float(epsilon.min()), float(epsilon.max())
+        # a rung more on both sides, so that a stretch does not depend on what was asked for
+        while len(self._rungs) == 1 or self._rungs[1].at > lowest:
+            self._down()
+        while self._rungs[-2].at < highest and self._up():
+            pass
+        at = np.array([rung.at for rung in self._rungs])
+        edges = 0.5 * (at[1:] + at[:-1])
+        place = np.searchsorted(edges, epsilon)
+        for i in np.unique(place):
+            rung = self._rungs[i]
+            top = (rung.log_m - UNDERFLOW) / rung.theta
+            high = float(edges[i]) if i < len(edges) else min(top, self._total.largest)
+            stretch = Stretch(rung.theta, rung.log_m, float(edges[i - 1]), high)
+            yield self._first + int(i), stretch, np.flatnonzero(place == i)
+
+    def guess(self, log_delta: FloatArray) -> FloatArray:
+        """Roughly the ε at which ln δ has these values."""
+        while self._rungs[0].at > 0 and self._rungs[0].log_delta < log_delta.max():
+            self._down()
+        while self._rungs[-1].log_delta > log_delta.min() and self._up():
+            pass
+        rungs = self._rungs
+        known = np.maximum.accumulate([-rung.log_delta for rung in rungs])
+        return np.asarray(np.interp(-log_delta, known, [rung.at for rung in rungs]))
 
 
 def _pull(theta: float, width: float) -> float:
@@ -323,21 +409,20 @@ def continuous_payoffs(z: ComplexArray) -> ComplexArray:
     return np.asarray(np.stack([1.0 / (z * (z + 1.0)), 1.0 / z, 1.0 / (z + 1.0)]))
 
 
-def lattice_payoffs(z: ComplexArray, gap: FloatArray, step: float) -> ComplexArray:
-    """Return the sums h·Σ e^(-z·jh)·payoff(g + jh) over j >= 0, shape (3, n, gaps)."""
-    s = z[:, None]
-    first = -np.expm1(-s * step)
-    second = -np.expm1(-(s + 1.0) * step)
-    # (1 - e^(-(z+1)h)) - e^-g(1 - e^(-zh)), as a sum of terms of one sign at real z
-    both = -np.expm1(-gap) - np.exp(-s * step - gap) * np.expm1(gap - step)
-    probability = np.broadcast_to(1.0 / first, both.shape)
-    return np.asarray(
-        step * np.stack([both / (first * second), probability, np.exp(-gap) / second])
-    )
+def lattice_payoffs(z: ComplexArray, step: float) -> ComplexArray:
+    """Return transforms of which those of the payoffs are made, shape (4, n).
+
+    With first atom g above ε, the sums h·Σ e^(-z·jh)·payoff(g + jh) over j >= 0 are
+    (1-e^-g)·a + (e^-g-e^-h)·b, terms of one sign at real z, and c, and e^-g·d.
+    """
+    first = -np.expm1(-z * step)
+    second = -np.expm1(-(z + 1.0) * step)
+    both = step / (first * second)
+    return np.asarray(np.stack([both, np.exp(-z * step) * both, step / first, step / second]))
 
 
 def step_payoffs(x: FloatArray, inclusive: bool) -> FloatArray:
-    """Return the payoffs of the value x = L - ε themselves, shape (3, n)."""
+    """Return the payoffs of the values x = L - ε themselves, with a first axis of 3."""
     above = x >= 0 if inclusive else x > 0
     x = np.maximum(x, 0.0)
     return np.where(above, np.stack([-np.expm1(-x), np.ones_like(x), np.exp(-x)]), 0.0)
@@ -366,7 +451,7 @@ WRAPPED = 3e-17
 
 @dataclass(frozen=True)
 class Tails:
-    """δ(ε), P(L > ε) and e^ε·Q(L > ε), and bounds on the errors of each, shape (3,).
+    """δ(ε), P(L > ε) and e^ε·Q(L > ε) at each ε, and bounds on their errors, shape (3, n).
 
     Where abs(M) does not decay, the errors of the two probabilities are estimates.
     """
@@ -378,84 +463,124 @@ class Tails:
         return Tails(self.values + other.values, self.errors + other.errors)
 
 
+class Nodes:
+    """Sums Σ Re(w·e^(-itx)) over heights t for a few columns of weights w, at any x.
+
+    ``trust``: errors of the weights in roundings, and those of the phase for each unit of x;
+    ``left``: bounds on what the sums leave out.
+    """
+
+    def __init__(
+        self,
+        heights: FloatArray,
+        weights: ComplexArray,
+        trust: tuple[FloatArray, FloatArray],
+        left: FloatArray,
+    ) -> None:
+        self._heights, self._parts = heights, (weights.real.copy(), weights.imag.copy())
+        size = np.abs(weights).T
+        self._still, self._moving = ROUNDING * (size @ trust[0]) + left, ROUNDING * size @ trust[1]
+
+    def __call__(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the sums and bounds on their errors at a vector of x, shape (columns, n)."""
+        found = np.empty((x.size, len(self._still)))
+        rows = max(BLOCK // self._heights.size, 1)
+        for start in range(0, x.size, rows):
+            angle = np.multiply.outer(x[start : start + rows], self._heights)
+            found[start : start + rows] = np.cos(angle) @ self._parts[0]
+            found[start : start + rows] += np.sin(angle, out=angle) @ self._parts[1]
+        return found.T, self._still[:, None] + np.multiply.outer(self._moving, np.abs(x))
+
+
 def continuous_line(
-    total: Total,
-    part: Callable[[ComplexArray], ComplexArray],
-    bound: Bound,
-    epsilon: float,
-    theta: float,
-) -> Tails:
-    """Tails of that part of the law which has the transform ``part``·M(θ)."""
-    step = 2.0 * np.pi / total.reach(theta, epsilon)
+    total: Total, part: Callable[[ComplexArray], ComplexArray], bound: Bound, stretch: Stretch
+) -> Nodes:
+    """Nodes of that part of the law which has the transform ``part``·M(θ)."""
+    theta = stretch.theta
+    step = 2.0 * np.pi / total.reach(stretch)
     top = 1.0 / (theta * (theta + 1.0))
     windows = _windows(total, theta)
     density = min((2.0 * width / period for period, width in windows), default=1.0)
     most = int(min(MOST_NODES / density, MOST_HEIGHT))
     nodes = _enough(bound, top * step, step, most)
-    sums, sizes = np.zeros(3), np.zeros(3)
-    for start in range(0, nodes, BLOCK):
-        n = _inside(np.arange(start, min(start + BLOCK, nodes)), step, windows)
-        if not n.size:
-            continue
-        z = np.asarray(theta + 1j * step * n, dtype=np.complex128)
-        terms = part(z) * np.exp(-1j * step * epsilon * n) * continuous_payoffs(z)
-        terms[:, n == 0] *= 0.5
-        sums += terms.real.sum(axis=1)
-        trust = 8.0 + total.noise(z) + 2.0 * np.abs(z) * abs(epsilon)
-        sizes += (np.abs(terms) * trust).sum(axis=1)
-    last = (nodes - 0.5) * step
-    cut = _cut(bound, last)
-    scale = np.exp(total.real_cgf(theta) - theta * epsilon)
+    n = _inside(np.arange(nodes), step, windows)
+    z = np.asarray(theta + 1j * step * n, dtype=np.complex128)
+    weights = (part(z) * continuous_payoffs(z)).T * (step / np.pi)
+    weights[n == 0] *= 0.5
     few = (WRAPPED + SKIPPED) * _lost(theta)
-    errors = (step * ROUNDING * sizes + cut) / np.pi + few
-    return Tails(scale * step / np.pi * sums, scale * errors)
+    left = _cut(bound, (nodes - 0.5) * step) / np.pi + few
+    return Nodes(step * n, weights, (8.0 + total.noise(z), 2.0 * np.abs(z)), left)
 
 
-def lattice_line(
-    base: Total,
-    lattice: tuple[float, float],
-    shifts: tuple[FloatArray, FloatArray],
-    whole: Total,
-    epsilon: float,
-    theta: float,
-    inclusive: bool,
-) -> Tails:
-    """Tails of a law on a lattice, mixed over shifts with their masses under the tilt.
-
-    ``whole`` is the law of base and shifts together.
-    """
-    offset, width = lattice
-    first, gap = next_atom(epsilon - shifts[0], offset, width, inclusive)
-    nearest = float(gap.min())
-    mass = shifts[1] * np.exp(-theta * (gap - nearest))
-    half = max(int(np.ceil(0.5 * whole.reach(theta, epsilon + nearest) / width)), 1)
+def lattice_circle(base: Total, lattice: Lattice, whole: Total, stretch: Stretch) -> Nodes:
+    """Nodes of a law on a lattice, the ``base`` of a ``whole`` law, for :func:`lattice_payoffs`."""
+    theta, width = stretch.theta, lattice.width
+    reach = whole.reach(stretch, width)
+    half = max(int(np.ceil(0.5 * reach / width)), 1)
     step = np.pi / (half * width)
-    bound = left_over(base.parts, theta, 2.0 * np.pi / width)
-    # abs(1 - e^(-zh)) >= 2e^(-θh/2)·sin(th/2) >= 2th/π·e^(-θh/2), twice
-    slack = 2.5 * float(np.exp(min((theta + 0.5) * width, 600.0))) * float(np.sum(mass))
-    nodes = min(half + 1, MOST_CIRCLE)
-    if nodes > FULL_CIRCLE:
-        payoffs = lattice_payoffs(np.array([complex(theta)]), gap, width)[0, 0].real
-        nodes = _enough(bound, float(payoffs @ mass) * step / slack, step, nodes)
-    sums, sizes = np.zeros(3), np.zeros(3)
-    rows = max(BLOCK // len(first), 1)
-    log_m = base.real_cgf(theta)
-    for start in range(0, nodes, rows):
-        n = np.arange(start, min(start + rows, nodes))
-        z = np.asarray(theta + 1j * step * n, dtype=np.complex128)
-        phase = np.exp(-1j * np.multiply.outer(step * n, first))
-        ratio = np.exp(base.cgf(z) - log_m)
-        terms = ratio[:, None] * phase * mass * lattice_payoffs(z, gap, width)
-        terms[:, (n == 0) | (n == half)] *= 0.5
-        sums += terms.real.sum(axis=(1, 2))
-        trust = 8.0 + base.noise(z) + 2.0 * np.abs(z) * np.max(np.abs(first))
-        sizes += (np.abs(terms).sum(axis=2) * trust).sum(axis=1)
-    cut = np.zeros(3)
-    if nodes <= half:
-        cut = slack * _cut(bound, (nodes - 0.5) * step)
-    scale = np.exp(whole.real_cgf(theta) - theta * (epsilon + nearest))
-    errors = (step * ROUNDING * sizes + cut) / np.pi + WRAPPED * _lost(theta)
-    return Tails(scale * step / np.pi * sums, scale * errors)
+    top = lattice_payoffs(np.array([complex(theta)]), width)[:, 0].real
+    n = circle(base, theta, step, half)
+    if n is not None:
+        left = np.exp(LOG_SKIPPED) * half * step / np.pi * top
+    else:
+        bound = left_over(base.parts, theta, 2.0 * np.pi / width)
+        # abs(1 - e^(-zh)) >= 2e^(-θh/2)·sin(th/2) >= 2th/π·e^(-θh/2), twice
+        slack = 2.5 * float(np.exp(min((theta + 0.5) * width, 600.0)))
+        unit = float(top[0]) * -np.expm1(-width) * step / slack
+        nodes = _enough(bound, unit, step, min(half + 1, MOST_CIRCLE))
+        n = np.arange(nodes)
+        cut = slack * _cut(bound, (nodes - 0.5) * step) / np.pi if nodes <= half else np.zeros(3)
+        left = cut[[0, 0, 1, 2]] / np.array([width, width, 1.0, 1.0])
+    z = np.asarray(theta + 1j * step * n, dtype=np.complex128)
+    ratio = np.exp(base.cgf(z) - base.real_cgf(theta))
+    weights = (ratio * lattice_payoffs(z, width)).T * (step / np.pi)
+    weights[(n == 0) | (n == half)] *= 0.5
+    height = np.abs(z)
+    still = 8.0 + base.noise(z) + height * reach * lattice.uneven / ROUNDING
+    moving = height * (2.0 + lattice.uneven / ROUNDING)
+    return Nodes(np.asarray(step * n, dtype=np.float64), weights, (still, moving), left)
+
+
+@dataclass(frozen=True)
+class Lattice:
+    """Atoms at offset + j·width, up to a relative error ``uneven`` of the laws' own steps."""
+
+    offset: float
+    width: float
+    uneven: float
+
+    def above(self, epsilon: FloatArray, inclusive: bool) -> tuple[FloatArray, FloatArray]:
+        """First atom above each ε, or at it if ``inclusive``, and how far above it is."""
+        place = (epsilon - self.offset) / self.width
+        nearest = np.rint(place)
+        rounding = 1e-15 * (np.abs(epsilon) + abs(self.offset)) / self.width
+        rounding += 1e-15 * np.abs(place)
+        same = np.abs(place - nearest) <= rounding
+        index = np.where(same, nearest + (0.0 if inclusive else 1.0), np.floor(place) + 1.0)
+        gap = np.where(same, 0.0 if inclusive else self.width, (index - place) * self.width)
+        return epsilon + gap, gap
+
+
+def circle(base: Total, theta: float, step: float, half: int) -> NDArray[Any] | None:
+    """Numbers of the nodes up to half way round a circle that matter; None if they are many.
+
+    All others are outside the windows of some law, which alone makes them negligible.
+    """
+    if half < FULL_CIRCLE:
+        return np.arange(half + 1)
+    windows = _windows(base, theta)
+    if not windows:
+        return None
+    end = half * step
+    sizes = [(end // period + 2.0) * (2.0 * width / step + 2.0) for period, width in windows]
+    period, width = windows[int(np.argmin(sizes))]
+    if min(sizes) > MOST_CIRCLE:
+        return None
+    turns = period * np.arange(end // period + 2.0)
+    first = np.ceil((turns - width) / step)
+    n = np.add.outer(first, np.arange(2.0 * width / step + 1.0)).ravel()
+    n = np.unique(n[(n >= 0) & (n <= half)]).astype(np.int64)
+    return _inside(n, step, windows)
 
 
 def _windows(total: Total, theta: float) -> list[tuple[float, float]]:
@@ -475,19 +600,6 @@ def _inside(n: NDArray[np.int64], step: float, windows: list[tuple[float, float]
         t = step * n
         n = n[np.abs(t - period * np.rint(t / period)) <= width]
     return n
-
-
-def next_atom(
-    epsilon: FloatArray, offset: float, width: float, inclusive: bool
-) -> tuple[FloatArray, FloatArray]:
-    """First atom above each ε, or at it if ``inclusive``, and how far above it is."""
-    place = (epsilon - offset) / width
-    nearest = np.rint(place)
-    rounding = 1e-15 * (np.abs(epsilon) + abs(offset)) / width + 1e-15 * np.abs(place)
-    same = np.abs(place - nearest) <= rounding
-    index = np.where(same, nearest + (0.0 if inclusive else 1.0), np.floor(place) + 1.0)
-    gap = np.where(same, 0.0 if inclusive else width, (index - place) * width)
-    return epsilon + gap, gap
 
 
 def _enough(bound: Bound, unit: float, step: float, most: int) -> int:
@@ -591,17 +703,20 @@ def hyperbola(
     return Tails(scale * (values + ends), scale * (errors + 1e-14 * ends))
 
 
-def away_from_poles(total: Total, count: int, epsilon: float, theta: float) -> float | None:
-    """Tilt beside which ``count`` poles do little harm, or None where there is none.
+def away_from_poles(
+    total: Total, count: int, epsilon: FloatArray, theta: float
+) -> tuple[FloatArray, NDArray[np.bool_]]:
+    """Tilts beside which ``count`` poles do little harm, and for which ε there are such.
 
     Single terms grow by about e^(k/(8w²)), w = θ + 1/2, along the path, and another tilt than that
     of the saddle point makes all of them larger: the sum of both exponents is made small.
     """
-    least = total.real_cgf(theta) - theta * epsilon
     tilts = theta * np.geomspace(1.0, max(np.sqrt(count) / theta, 1.0), 12)
-    lost = [total.real_cgf(x) - x * epsilon - least + 0.5 * count / (2 * x + 1) ** 2 for x in tilts]
-    best = int(np.argmin(lost))
-    return float(tilts[best]) if lost[best] <= MOST_LOST else None
+    log_m = np.array([total.real_cgf(tilt) for tilt in tilts])
+    lost = log_m + 0.5 * count / np.square(2.0 * tilts + 1.0) - np.multiply.outer(epsilon, tilts)
+    best = np.argmin(lost, axis=1)
+    least = log_m[0] - theta * epsilon + MOST_LOST
+    return tilts[best], lost[np.arange(epsilon.size), best] <= least
 
 
 def _terms(
@@ -657,8 +772,13 @@ def _rational(z: ComplexArray, theta: float, terms: _Terms) -> ComplexArray:
     return np.asarray(np.multiply.outer(low, terms.low) + np.multiply.outer(high, terms.high))
 
 
-FINEST = 64
-"""Lattices whose steps are multiples of a common step, up to this one, are one lattice."""
+FINE = 64
+FINEST = 1e-5
+"""Lattices whose steps are multiples of a common one are one lattice. It is at least this part of
+the largest step, and a 64th of the smallest or so that few nodes on the circle matter."""
+
+FEW_NODES = 1 << 14
+UNEVEN = 1e-14
 
 FEW_ATOMS = 256
 """Up to here it is quickest to list all values."""
@@ -683,7 +803,7 @@ SUMMATION = 1e-13
 
 
 class Inversion:
-    """Tails of a sum of losses at any ε >= 0.
+    """Tails of a sum of losses at any ε.
 
     - Gaussian losses alone: in closed form.
     - A single lattice: sums over the circle of its transform.
@@ -693,146 +813,169 @@ class Inversion:
     - Laplace losses beside a lattice: mixed over their atoms, and the rest along a line.
     - What remains: along a line, whose end is bounded.
 
-    An ε within rounding of the largest loss counts as that loss.
+    An ε within rounding of the largest loss counts as that loss. What is found at one tilt is kept,
+    and serves all ε in its stretch.
     """
 
     def __init__(self, parts: Parts) -> None:
         self.total = Total(parts)
-        self._plan = _plan(parts)
-        self._reach = sum(count * law.largest for law, count in parts)
+        self._plan = plan = _plan(parts)
+        alone = plan.lattice is not None and not plan.listed and not plan.laplace
+        self._alone = plan.lattice if alone else None
+        self.ladder = Ladder(self.total, self._alone.width if self._alone else 0.0)
+        self._kept: dict[tuple[str, int], Any] = {}
 
-    def tails(self, epsilon: float, *, inclusive: bool = False) -> Tails:
-        """δ(ε), P(L > ε) and e^ε·Q(L > ε) at any real ε; with ``inclusive``, of L >= ε.
+    def tails(self, epsilon: FloatArray, *, inclusive: bool = False) -> Tails:
+        """δ(ε), P(L > ε) and e^ε·Q(L > ε) at a vector of ε; with ``inclusive``, of L >= ε.
 
         The values of a law are rounded as its parameters are, as if ε were a little different.
         """
-        if epsilon < 0:
-            return self._mirrored(-epsilon, inclusive)
-        tails = self._tails(epsilon, inclusive)
+        values, errors = np.zeros((3, epsilon.size)), np.zeros((3, epsilon.size))
+        below = np.flatnonzero(epsilon < 0)
+        above = np.flatnonzero(epsilon >= 0)
+        if above.size:
+            found = self._above(epsilon[above], inclusive)
+            values[:, above], errors[:, above] = found.values, found.errors
+        if below.size:
+            # P against Q and Q against P have the same law
+            found = self._above(-epsilon[below], not inclusive)
+            delta, probability, scaled = found.values
+            flip = np.exp(epsilon[below])
+            values[:, below] = flip * np.stack([delta, -scaled, 1.0 - probability])
+            values[0, below] -= np.expm1(epsilon[below])
+            values[1, below] += 1.0
+            errors[:, below] = flip * found.errors[[0, 2, 1]] + ROUNDING
+        return Tails(values, errors)
+
+    def _above(self, epsilon: FloatArray, inclusive: bool) -> Tails:
         total = self.total
+        found = Tails(np.zeros((3, epsilon.size)), np.zeros((3, epsilon.size)))
+        if len(total.parts) == 1 and isinstance(total.parts[0][0], GaussianLoss):
+            found = _gaussian_tails(total.parts[0][0], epsilon[:, None], np.zeros(1))
+        else:
+            top = np.abs(epsilon - total.largest) <= 4e-16 * epsilon
+            if inclusive:
+                mass = float(np.exp(sum(count * law.log_top for law, count in total.parts)))
+                found.values[1:, top] = mass
+                found.errors[1:, top] = SUMMATION * mass
+            inner = np.flatnonzero((epsilon < total.largest) & ~top)
+            if inner.size:
+                where = epsilon[inner]
+                if self._alone is not None:
+                    where = self._alone.above(where, inclusive)[0]
+                for number, stretch, at in self.ladder.stretches(where):
+                    at = inner[at]
+                    some = self._at_tilt(number, stretch, epsilon[at], inclusive)
+                    found.values[:, at], found.errors[:, at] = some.values, some.errors
         moved = PARAMETERS * (epsilon + total.mean + 10.0 * float(np.sqrt(total.variance)))
-        return tails + Tails(np.zeros(3), np.array([moved * tails.values[2], 0.0, 0.0]))
+        found.errors[0] += moved * found.values[2]
+        return found
 
-    def _mirrored(self, epsilon: float, inclusive: bool) -> Tails:
-        """Tails at -ε, as P against Q and Q against P have the same law."""
-        other = self.tails(epsilon, inclusive=not inclusive)
-        delta, above, scaled = other.values
-        flip = float(np.exp(-epsilon))
-        values = [flip * delta - np.expm1(-epsilon), 1.0 - flip * scaled, flip * (1.0 - above)]
-        errors = other.errors[[0, 2, 1]]
-        return Tails(np.array(values), flip * errors + ROUNDING)
-
-    def _tails(self, epsilon: float, inclusive: bool) -> Tails:
-        beyond = epsilon - self.total.largest
-        near = abs(beyond) <= 4e-16 * epsilon
-        if beyond > 0 and not near:
-            return Tails(np.zeros(3), np.zeros(3))
-        plan = self._plan
-        if len(self.total.parts) == 1 and isinstance(self.total.parts[0][0], GaussianLoss):
-            return _gaussian_tails(self.total.parts[0][0], np.array([epsilon]), np.zeros(1))
-        if near:
-            return self._at_largest(inclusive)
-        theta = self._saddle(epsilon, inclusive)
+    def _at_tilt(
+        self, number: int, stretch: Stretch, epsilon: FloatArray, inclusive: bool
+    ) -> Tails:
+        plan, theta = self._plan, stretch.theta
         if not plan.separate:
-            return self._along_line(epsilon, theta)
-        if plan.laplace:
+
+            def line() -> Nodes:
+                def part(z: ComplexArray) -> ComplexArray:
+                    return np.exp(self.total.cgf(z) - stretch.log_m)
+
+                bound = left_over(self.total.parts, theta)
+                return continuous_line(self.total, part, bound, stretch)
+
+            return _on_line(self._keep("line", number, line), stretch, epsilon)
+        if not plan.laplace:
+            return self._listed(number, stretch, epsilon, inclusive)
+        found = Tails(np.zeros((3, epsilon.size)), np.zeros((3, epsilon.size)))
+        left = np.ones(epsilon.size, dtype=bool)
+        if not plan.base:
             poles = sum(count for _, count in plan.laplace)
-            away = None if plan.base else away_from_poles(self.total, poles, epsilon, theta)
-            if away is not None:
-                return hyperbola(self.total, plan.laplace, plan.listed, epsilon, away, inclusive)
-            mixed = self._mixed(epsilon, theta, inclusive)
-            if mixed is not None:
-                return mixed
-        tails = self._listed(epsilon, theta, inclusive)
-        return tails + self._densities(epsilon, theta) if plan.laplace else tails
+            tilts, far = away_from_poles(self.total, poles, epsilon, theta)
+            for i in np.flatnonzero(far):
+                e, tilt = float(epsilon[i]), float(tilts[i])
+                one = hyperbola(self.total, plan.laplace, plan.listed, e, tilt, inclusive)
+                found.values[:, i], found.errors[:, i] = one.values, one.errors
+            left = ~far
+        if left.any():
+            some = self._mixed(stretch, epsilon[left], inclusive)
+            if some is None:
+                some = self._listed(number, stretch, epsilon[left], inclusive)
+                nodes = self._keep("densities", number, lambda: self._densities(stretch))
+                some += _on_line(nodes, stretch, epsilon[left])
+            found.values[:, left], found.errors[:, left] = some.values, some.errors
+        return found
 
-    def _saddle(self, epsilon: float, inclusive: bool) -> float:
-        plan = self._plan
-        if plan.lattice is None or plan.listed or plan.laplace:
-            return self.total.saddle(epsilon)
-        first, _ = next_atom(np.array([epsilon]), *plan.lattice, inclusive)
-        return self.total.saddle(float(first[0]), plan.lattice[1])
+    def _keep(self, kind: str, number: int, make: Callable[[], Any]) -> Any:
+        if (kind, number) not in self._kept:
+            self._kept[kind, number] = make()
+        return self._kept[kind, number]
 
-    def _at_largest(self, inclusive: bool) -> Tails:
-        """Tails at the largest loss, which is an atom."""
-        if not inclusive:
-            return Tails(np.zeros(3), np.zeros(3))
-        mass = float(np.exp(sum(count * law.log_top for law, count in self.total.parts)))
-        return Tails(mass * np.array([0.0, 1.0, 1.0]), SUMMATION * mass * np.ones(3))
-
-    def _along_line(self, epsilon: float, theta: float) -> Tails:
-        log_m = self.total.real_cgf(theta)
-
-        def part(z: ComplexArray) -> ComplexArray:
-            return np.exp(self.total.cgf(z) - log_m)
-
-        return continuous_line(self.total, part, left_over(self.total.parts, theta), epsilon, theta)
-
-    def _listed(self, epsilon: float, theta: float, inclusive: bool) -> Tails:
+    def _listed(self, number: int, stretch: Stretch, epsilon: FloatArray, inclusive: bool) -> Tails:
         """Tails of the base, mixed over the values that are listed."""
-        plan = self._plan
+        plan, theta = self._plan, stretch.theta
         narrow = bool(plan.base or plan.laplace)
         if not narrow:
             # enough to keep masses from underflow, and small enough to lose nothing by rounding
-            theta = min(theta, MOST_TILT / self._reach)
+            theta = min(theta, MOST_TILT / self.total.largest)
         everything = plan.laplace + plan.listed
-        shifts = tilted_atoms(everything, theta, window=narrow)
+
+        def listing() -> tuple[FloatArray, FloatArray]:
+            return tilted_atoms(everything, theta, window=narrow)
+
+        shifts = self._keep("listed", number, listing)
         if plan.lattice is not None:
-            base = Total(plan.base)
-            return lattice_line(base, plan.lattice, shifts, self.total, epsilon, theta, inclusive)
-        values, log_mass = self._untilted(everything, shifts, theta)
+            base, lattice = Total(plan.base), plan.lattice
+
+            def nodes() -> Nodes:
+                return lattice_circle(base, lattice, self.total, stretch)
+
+            kept = self._keep("circle", number, nodes)
+            return _on_circle(kept, lattice, shifts, stretch, epsilon, inclusive)
+        values, log_mass = _untilted(everything, shifts, theta)
+        x = epsilon[:, None] - values
         if plan.base:
             base_law = plan.base[0][0]
             assert isinstance(base_law, GaussianLoss)
-            return _gaussian_tails(base_law, epsilon - values, log_mass)
-        x = values - epsilon
-        x[np.abs(x) <= 4e-16 * (np.abs(values) + epsilon)] = 0.0
-        terms = np.exp(log_mass) * step_payoffs(x, inclusive)
+            return _gaussian_tails(base_law, x, log_mass)
+        x[np.abs(x) <= 4e-16 * (np.abs(values) + epsilon[:, None])] = 0.0
+        terms = np.exp(log_mass) * step_payoffs(-x, inclusive)
+        tails = terms.sum(axis=-1)
         if not narrow:
-            tails = terms.sum(axis=1)
-            return Tails(tails, SUMMATION * np.abs(tails))
+            return Tails(tails, SUMMATION * tails)
         at = np.array([complex(theta)])
         trust = 50.0 + 4.0 * self.total.noise(at)[0] + 4.0 * theta * np.abs(values)
-        return Tails(terms.sum(axis=1), ROUNDING * (terms @ trust) + self._left(epsilon, theta))
+        return Tails(tails, ROUNDING * (terms @ trust) + _left(stretch, epsilon))
 
-    def _untilted(
-        self, parts: Parts, shifts: tuple[FloatArray, FloatArray], theta: float
-    ) -> tuple[FloatArray, FloatArray]:
-        values, mass = shifts
-        with np.errstate(divide="ignore"):
-            return values, np.log(mass) - theta * values + Total(parts).real_cgf(theta)
-
-    def _left(self, epsilon: float, theta: float) -> FloatArray:
-        """Bound on the tails of what a list leaves out."""
-        scale = np.exp(self.total.real_cgf(theta) - theta * epsilon)
-        return np.asarray(scale * WRAPPED * _lost(theta))
-
-    def _mixed(self, epsilon: float, theta: float, inclusive: bool) -> Tails | None:
+    def _mixed(self, stretch: Stretch, epsilon: FloatArray, inclusive: bool) -> Tails | None:
         """Tails of the Laplace losses, mixed over the values of the others if few are near."""
-        laplace = Inversion(self._plan.laplace)
         others = self._plan.base + self._plan.listed
         if not others or number_of_atoms(others) > MOST_EXPONENTIALS:
             return None
-        values, log_mass = self._untilted(others, tilted_atoms(others, theta), theta)
-        near = np.abs(epsilon - values) <= laplace.total.largest
-        if near.sum() > MOST_MIXED:
+        shifts = tilted_atoms(others, stretch.theta)
+        values, log_mass = _untilted(others, shifts, stretch.theta)
+        x = epsilon[:, None] - values
+        if (np.abs(x) <= self._laplace.total.largest).sum() > MOST_MIXED * epsilon.size:
             return None
-        x = epsilon - values
-        found = [laplace.tails(float(at), inclusive=inclusive) for at in x]
-        mass = np.exp(log_mass)
-        errors = np.stack([tails.errors + SUMMATION * tails.values for tails in found], axis=1)
-        errors = errors @ mass + self._left(epsilon, theta)
-        return Tails(np.stack([tails.values for tails in found], axis=1) @ mass, errors)
+        found = self._laplace.tails(x.ravel(), inclusive=inclusive)
+        errors = found.errors + SUMMATION * found.values
+        shape, mass = (3, *x.shape), np.exp(log_mass)
+        left = _left(stretch, epsilon)
+        return Tails(found.values.reshape(shape) @ mass, errors.reshape(shape) @ mass + left)
 
-    def _densities(self, epsilon: float, theta: float) -> Tails:
-        """Tails of what has a density of a Laplace loss in it."""
-        plan, log_m = self._plan, self.total.real_cgf(theta)
+    @cached_property
+    def _laplace(self) -> Inversion:
+        return Inversion(self._plan.laplace)
+
+    def _densities(self, stretch: Stretch) -> Nodes:
+        """Nodes of what has a density of a Laplace loss in it."""
+        plan = self._plan
         others = Total(
             [(law, k) for law, k in self.total.parts if not isinstance(law, LaplaceLoss)]
         )
 
         def part(z: ComplexArray) -> ComplexArray:
-            log_atoms = others.cgf(z) - log_m
+            log_atoms = others.cgf(z) - stretch.log_m
             log_more = np.zeros_like(z)
             for law, count in plan.laplace:
                 log_atoms += count * law.log_atomic(z)
@@ -842,9 +985,52 @@ class Inversion:
                 return np.asarray(np.exp(log_atoms + log_more) - np.exp(log_atoms))
             return np.asarray(np.exp(log_atoms) * special.expm1(log_more))
 
-        bound = left_over(others.parts, theta)
-        bound = without_atoms(plan.laplace, theta, bound)
-        return continuous_line(self.total, part, bound, epsilon, theta)
+        bound = left_over(others.parts, stretch.theta)
+        bound = without_atoms(plan.laplace, stretch.theta, bound)
+        return continuous_line(self.total, part, bound, stretch)
+
+
+def _scale(stretch: Stretch, epsilon: FloatArray) -> FloatArray:
+    return np.exp(stretch.log_m - stretch.theta * epsilon)
+
+
+def _left(stretch: Stretch, epsilon: FloatArray) -> FloatArray:
+    """Bound on the tails of what a list leaves out."""
+    return np.multiply.outer(WRAPPED * _lost(stretch.theta), _scale(stretch, epsilon))
+
+
+def _on_line(nodes: Nodes, stretch: Stretch, epsilon: FloatArray) -> Tails:
+    values, errors = nodes(epsilon)
+    scale = _scale(stretch, epsilon)
+    return Tails(scale * values, scale * errors)
+
+
+def _on_circle(
+    nodes: Nodes,
+    lattice: Lattice,
+    shifts: tuple[FloatArray, FloatArray],
+    stretch: Stretch,
+    epsilon: FloatArray,
+    inclusive: bool,
+) -> Tails:
+    """Tails of a law on a lattice, mixed over shifts with their masses under the tilt."""
+    rows = max(BLOCK // shifts[0].size, 1)
+    if epsilon.size > rows:
+        blocks = [epsilon[i : i + rows] for i in range(0, epsilon.size, rows)]
+        found = [_on_circle(nodes, lattice, shifts, stretch, e, inclusive) for e in blocks]
+        values = np.concatenate([tails.values for tails in found], axis=1)
+        return Tails(values, np.concatenate([tails.errors for tails in found], axis=1))
+    first, gap = lattice.above(epsilon[:, None] - shifts[0], inclusive)
+    nearest = gap.min(axis=1)
+    mass = shifts[1] * np.exp(-stretch.theta * (gap - nearest[:, None]))
+    near = np.exp(-gap)
+    shares = np.stack([-np.expm1(-gap), -near * np.expm1(gap - lattice.width), mass, mass * near])
+    shares[:2] *= mass
+    sums = [(found.reshape(4, *gap.shape) * shares).sum(axis=-1) for found in nodes(first.ravel())]
+    values, errors = (np.stack([found[0] + found[1], *found[2:]]) for found in sums)
+    scale = _scale(stretch, epsilon + nearest)
+    left = np.multiply.outer(WRAPPED * _lost(stretch.theta), scale)
+    return Tails(scale * values, scale * errors + left)
 
 
 @dataclass(frozen=True)
@@ -852,7 +1038,7 @@ class _Plan:
     """How a sum is taken apart: a base, laws of few values, and Laplace losses among those."""
 
     base: Parts = ()
-    lattice: tuple[float, float] | None = None
+    lattice: Lattice | None = None
     listed: Parts = ()
     laplace: tuple[tuple[LaplaceLoss, int], ...] = ()
     separate: bool = True
@@ -880,7 +1066,7 @@ def _plan(parts: Parts) -> _Plan:
     most = MOST_ATOMS if base else MOST_EXPONENTIALS
     if number_of_atoms(beside) > most or (beside and smooth) or (laplace and fades):
         return _Plan(separate=False)
-    lattice = None if gaussian or not base else _common_lattice(base)
+    lattice = None if gaussian or not base else _lattice(base)
     return _Plan(base, lattice, listed, laplace)
 
 
@@ -890,11 +1076,11 @@ def _smooth(law: object, total: Total) -> bool:
 
 
 def _lattice_groups(parts: Parts) -> list[Parts]:
-    """Group laws whose steps have a common multiple that is not much finer."""
+    """Group laws that are together on a lattice, those with most noise first."""
     groups: list[Parts] = []
-    for part in parts:
+    for part in sorted(parts, key=lambda p: -p[1] * p[0].variance):
         for i, group in enumerate(groups):
-            if _spacing((*group, part)) is not None:
+            if _lattice((*group, part)) is not None:
                 groups[i] = (*group, part)
                 break
         else:
@@ -902,26 +1088,41 @@ def _lattice_groups(parts: Parts) -> list[Parts]:
     return groups
 
 
-def _spacing(parts: Parts) -> float | None:
-    steps = np.array([law.lattice[1] for law, _ in parts if law.lattice is not None])
-    common = common_spacing(steps, smallest=float(steps.min()) / FINEST, rtol=1e-15)
-    return None if common is None else common[0]
+def _lattice(parts: Parts) -> Lattice | None:
+    lattices = [law.lattice for law, _ in parts if law.lattice is not None]
+    steps = np.array([step for _, step in lattices])
+    common = common_spacing(steps, smallest=FINEST * float(steps.max()), rtol=UNEVEN)
+    if common is None:
+        return None
+    width, multiples = common
+    if width < float(steps.min()) / FINE:
+        total = Total(parts)
+        spread = float(np.sqrt(total.variance))
+        half = int(12.0 * spread / width) + 1
+        nodes = circle(total, 1.0 / spread, np.pi / (half * width), half)
+        if nodes is None or nodes.size > FEW_NODES:
+            return None
+    offset = sum(count * at for (at, _), (_, count) in zip(lattices, parts, strict=True))
+    uneven = float(np.max(np.abs(steps / (width * multiples) - 1.0)))
+    return Lattice(float(offset), width, uneven)
 
 
-def _common_lattice(parts: Parts) -> tuple[float, float]:
-    step = _spacing(parts)
-    assert step is not None
-    offset = sum(k * law.lattice[0] for law, k in parts if law.lattice is not None)
-    return float(offset), step
+def _untilted(
+    parts: Parts, shifts: tuple[FloatArray, FloatArray], theta: float
+) -> tuple[FloatArray, FloatArray]:
+    """Values and logarithms of their masses, without the tilt."""
+    values, mass = shifts
+    with np.errstate(divide="ignore"):
+        return values, np.log(mass) - theta * values + Total(parts).real_cgf(theta)
 
 
 def _gaussian_tails(law: GaussianLoss, epsilon: FloatArray, log_mass: FloatArray) -> Tails:
     """Tails of a normal loss, mixed over shifts: δ(-ε) = 1 - e^-ε + e^-ε·δ(ε)."""
     mu = law.mu
     size = np.abs(epsilon)
-    delta = np.atleast_1d(GDP(mu).delta_at(size))
+    delta = GDP(mu).delta_at(size)
     delta = np.where(epsilon < 0, -np.expm1(-size) + np.exp(-size) * delta, delta)
     above = special.ndtr(0.5 * mu - epsilon / mu)
     scaled = np.exp(epsilon + special.log_ndtr(-0.5 * mu - epsilon / mu))
-    values = (np.exp(log_mass) * np.stack([delta, above, scaled])).sum(axis=1)
+    values = np.stack([delta, above, scaled]) @ np.exp(log_mass)
     return Tails(values, CLOSED_FORM * values)

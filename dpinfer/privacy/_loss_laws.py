@@ -81,12 +81,6 @@ class LossLaw(ABC):
         """Draw ``size`` sums of ``count`` independent losses."""
 
 
-def slope(law: LossLaw, theta: float) -> float:
-    """Return K'(θ) by a complex step, of which only the square is lost."""
-    step = 1e-6 * min(theta, law.period)
-    return float(law.cgf(np.array([complex(theta, step)]))[0].imag / step)
-
-
 MOST_ATOMS = 2000
 """Up to this many values they are listed."""
 

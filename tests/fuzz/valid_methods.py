@@ -116,6 +116,7 @@ METHODS |= {
     "PrivacyLoss.epsilon_at": (LOSS.epsilon_at, {"delta": 1e-3}),
     "PrivacyLoss.power": (LOSS.power, {"alpha": 0.05}),
     "PrivacyLoss.cdf": (LOSS.cdf, {"x": 0.5}),
+    "PrivacyLoss.sf": (LOSS.sf, {"x": 0.5}),
     "PrivacyLoss.rvs": (LOSS.rvs, {"size": 3, "rng": 1}),
     "TradeOff.power": (CURVE.power, {"alpha": 0.05}),
     "TradeOff.level": (CURVE.level, {"power": 0.3}),
