@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dpinfer._check import FloatArray
 from dpinfer.estimation._tree.axes import Assembly, Axes, reflect
-from dpinfer.estimation.design import PROBE_SEED, PROBES, Design, Matrix, as_dense, in_range
+from dpinfer.estimation.design import PROBE_SEED, PROBES, Design, Matrix, Rows, as_dense, in_range
 from dpinfer.queries.workload import Workload
 
 _ALIKE = 8 * np.finfo(float).eps
@@ -175,7 +175,7 @@ class MarginalSolver:
         return out
 
     @in_range
-    def std_errors(self, target: Matrix) -> FloatArray:
+    def std_errors(self, target: Matrix, rows: Rows | None = None) -> FloatArray:
         """Return the standard errors of the best estimates of targets (k × n)."""
         scale, lengths = self._boxes(target)
         found = np.empty(len(scale))

@@ -326,7 +326,7 @@ class CombinedEstimate(OverlappingEstimate, Estimates):
         """Standard errors of the estimates, due to the noise."""
         if self._coordinates is None:
             return self._label(np.sqrt(self.release.variance))
-        return self._label(self._solver.std_errors(self._coordinates))
+        return self._label(self._solver.std_errors(self._coordinates, self.targets.published))
 
     @cached_property
     def weights(self) -> Any:

@@ -11,239 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import wraps
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from functools import cached_property, update_wrapper
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpinfer._check import FloatArray
 from dpinfer.errors import ConvergenceError, InvalidParameterError
+from dpinfer.estimation._factors import AugmentedSystem, factorise
 
 if TYPE_CHECKING:
     from scipy import sparse
 
-
-# Sparse least squares with constraints, by LU of the augmented system.
-
-
-MOST_WORK = 3e10  # sum of the squares of the columns of a factor that takes about a minute
-_HOPELESS = 10  # times that work, by a simple order: no better one is looked for
-_SURELY_SMALL = 2e4  # entries of a system that is factorised in seconds whatever its pattern
-_ORDER = "MMD_AT_PLUS_A"
-_TOLERANCE = 1e-9
-_ROUNDING = 1e-13
-_BLOCK = 16  # right sides solved together: more of them do not fit into the cache
-_REFINEMENTS = 6
-
-
-class AugmentedSystem:
-    """The equations [V A; Aᵀ 0] [g; h] = [p; q] for a sparse A (m × r) of full column rank.
-
-    V is the diagonal of ``variance``; rows with variance zero are constraints and must be linearly
-    independent. With p = y and q = 0, h is the least-squares solution; with p = 0 and q a target,
-    g holds its weights (Björck 1996, Numerical Methods for Least Squares Problems, §1.1.4 and
-    §5.1.2, doi:10.1137/1.9781611971484). Unlike the normal equations it stays sparse when a
-    row, such as a total, is dense.
-    """
-
-    def __init__(self, matrix: sparse.csr_array, variance: FloatArray) -> None:
-        from scipy.sparse import block_array, csc_array, diags_array
-
-        self._rows, self._columns = _scales(matrix, variance)
-        scaled = diags_array(self._rows) @ matrix @ diags_array(self._columns)
-        noisy = diags_array((variance > 0).astype(np.float64))
-        self._system = csc_array(block_array([[noisy, scaled], [scaled.T, None]], format="csc"))
-        try:
-            self._factors = factorise(self._system, diag_pivot_thresh=0.1)
-        except RuntimeError as error:
-            raise ConvergenceError(
-                f"the normal equations of the workload ({matrix.shape[0]} values, "
-                f"{matrix.shape[1]} unknowns) are singular: {error}"
-            ) from error
-
-    @property
-    def filled(self) -> int:
-        """Entries of the factors."""
-        return int(self._factors.nnz)
-
-    def solve(self, top: FloatArray, bottom: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return g and h for right sides p (m or m × k) and q (r or r × k)."""
-        if top.ndim == 1:
-            g, h = self.solve(top[:, None], bottom[:, None])
-            return g[:, 0], h[:, 0]
-        g, h = np.empty_like(top), np.empty_like(bottom)
-        rows, columns = self._rows[:, None], self._columns[:, None]
-        for start in range(0, top.shape[1], _BLOCK):
-            part = slice(start, start + _BLOCK)
-            right = np.concatenate([rows * top[:, part], columns * bottom[:, part]])
-            upper, lower = np.split(self._refine(np.asfortranarray(right)), [len(rows)])
-            g[:, part], h[:, part] = rows * upper, columns * lower
-        return g, h
-
-    def _refine(self, right: FloatArray) -> FloatArray:
-        """Solve with iterative refinement until the residual is as small as rounding allows."""
-        solution = np.asarray(self._factors.solve(right))
-        size = np.abs(right).max(axis=0, initial=0.0)
-        best, best_error = solution, np.inf
-        for _ in range(_REFINEMENTS):
-            residual = right - self._system @ solution
-            with np.errstate(invalid="ignore"):
-                error = float(np.max(np.abs(residual).max(axis=0) / np.where(size > 0, size, 1.0)))
-            if not error < best_error / 2:
-                break
-            best, best_error = solution, error
-            if error <= _ROUNDING:
-                break
-            solution = solution + self._factors.solve(residual)
-        if not best_error <= _TOLERANCE:
-            raise ConvergenceError(
-                f"the least-squares equations could be solved to a relative residual of "
-                f"{best_error:.1e} only, {_TOLERANCE:g} is required: the workload is too close to "
-                f"one of lower rank, or its variances differ too much"
-            )
-        return best
-
-
-def factorise(system: sparse.csc_array, **options: Any) -> Any:
-    """Return the sparse LU factors of a symmetric system, if they do not take too long."""
-    from scipy.sparse.linalg import splu
-
-    if system.nnz > _SURELY_SMALL:
-        counts = predicted_counts(system)
-        work, entries = float(np.square(counts).sum()), 2.0 * float(counts.sum())
-        if work > MOST_WORK:
-            raise InvalidParameterError(
-                f"workload must have equations that stay sparse when they are solved: those of "
-                f"{system.shape[0]} unknowns and values fill in to about {entries:.1e} numbers "
-                f"({12 * entries / 1e9:.2g} GB), which takes about {work / MOST_WORK:.0f} minutes; "
-                "combine fewer cells at a time, or trees and tables by combine_hierarchy and "
-                "combine_marginals, which use their form"
-            )
-    return splu(system, permc_spec=_ORDER, **options)
-
-
-def predicted_counts(system: sparse.csc_array) -> FloatArray:
-    """Return the entries in each column of the factor of a symmetric system.
-
-    They follow from the pattern and the order of elimination, but for pivots off the diagonal,
-    which add some. Where a band, or short rows first, would do, that order stands for a better
-    one, and likewise where they would take very much longer: random sums gain a factor of 10 by
-    the best order, which takes minutes to find for them.
-    """
-    from scipy.sparse import csr_array
-    from scipy.sparse.csgraph import reverse_cuthill_mckee
-
-    pattern = csr_array(system)
-    orders = (
-        lambda: reverse_cuthill_mckee(pattern, symmetric_mode=True),
-        lambda: np.argsort(np.diff(pattern.indptr), kind="stable"),
-    )
-    least = np.full(1, np.inf)
-    for order in orders:
-        counts = column_counts(system, order())
-        if np.square(counts).sum() <= MOST_WORK:
-            return counts
-        least = min(least, counts, key=lambda one: float(np.square(one).sum()))
-    if np.square(least).sum() > _HOPELESS * MOST_WORK:
-        return least
-    return column_counts(system, _order_of(system))
-
-
-def _order_of(system: sparse.csc_array) -> NDArray[np.intp]:
-    """Return the order in which unknowns are eliminated: that of factors without fill-in.
-
-    It follows from the pattern alone; with a diagonal that outweighs the rest there is a factor.
-    """
-    from scipy.sparse import eye_array
-    from scipy.sparse.linalg import spilu
-
-    plain = system.copy()
-    plain.data = np.full(len(plain.data), 1e-9)
-    plain = (plain + eye_array(system.shape[0])).tocsc()
-    factors = spilu(plain, drop_tol=1.0, fill_factor=1.0, permc_spec=_ORDER)
-    return np.argsort(factors.perm_c)
-
-
-def column_counts(system: sparse.csc_array, order: NDArray[np.intp]) -> FloatArray:
-    """Return the entries in each column of the Cholesky factor of a symmetric pattern.
-
-    ``order`` are the unknowns in the order of their elimination. By leaves of row subtrees
-    (Gilbert, Ng and Peyton 1994, doi:10.1137/S0895479892236921), in time about that of reading the
-    entries.
-    """
-    from scipy.sparse import triu
-
-    size = system.shape[0]
-    upper = triu(system[order][:, order], 1, format="csc")
-    starts, above = upper.indptr.tolist(), upper.indices.tolist()
-    parent, ancestor = [-1] * size, [-1] * size
-    for column in range(size):
-        for row in above[starts[column] : starts[column + 1]]:
-            while row != -1 and row < column:
-                before, row = row, ancestor[row]
-                ancestor[before] = column
-                if row == -1:
-                    parent[before] = column
-    below = upper.tocsr()
-    starts, right = below.indptr.tolist(), below.indices.tolist()
-    after = _postorder(parent)
-    first, deepest, leaf = [-1] * size, [-1] * size, [-1] * size
-    ancestor = list(range(size))
-    counts = [0] * size
-    for number, node in enumerate(after):
-        counts[node] = int(first[node] == -1)
-        while node != -1 and first[node] == -1:
-            first[node] = number
-            node = parent[node]
-    for node in after:
-        if parent[node] != -1:
-            counts[parent[node]] -= 1
-        for row in right[starts[node] : starts[node + 1]]:
-            if first[node] <= deepest[row]:
-                continue
-            deepest[row], before, leaf[row] = first[node], leaf[row], node
-            counts[node] += 1
-            if before != -1:
-                meet = before
-                while meet != ancestor[meet]:
-                    meet = ancestor[meet]
-                while before != meet:
-                    ancestor[before], before = meet, ancestor[before]
-                counts[meet] -= 1
-        if parent[node] != -1:
-            ancestor[node] = parent[node]
-    for node in range(size):
-        if parent[node] != -1:
-            counts[parent[node]] += counts[node]
-    return np.array(counts, dtype=np.float64)
-
-
-def _postorder(parent: list[int]) -> list[int]:
-    """Return the nodes of a forest, those below a node before it."""
-    below: dict[int, list[int]] = {}
-    for node, above in enumerate(parent):
-        below.setdefault(above, []).append(node)
-    found, waiting = [], list(below.get(-1, ()))
-    while waiting:
-        node = waiting.pop()
-        found.append(node)
-        waiting += below.get(node, ())
-    return found[::-1]
-
-
-def _scales(matrix: sparse.csr_array, variance: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Scales of the rows and the unknowns that give noisy rows unit variance, and unit columns."""
-    from scipy.sparse import diags_array
-
-    noisy = variance > 0
-    rows = 1.0 / np.sqrt(np.where(noisy, variance, 1.0))
-    squares = matrix * matrix
-    size = squares.T @ np.where(noisy, np.square(rows), 0.0)
-    alone = squares.T @ np.ones(len(variance))  # for unknowns in no noisy row
-    columns = 1.0 / np.sqrt(np.where(size > 0, size, np.where(alone > 0, alone, 1.0)))
-    length = np.sqrt((squares @ diags_array(np.square(columns))) @ np.ones(len(columns)))
-    return np.where(noisy, rows, 1.0 / np.where(length > 0, length, 1.0)), columns
+    from dpinfer.estimation._gram import GramSystem
 
 
 Matrix = Any  # an array of shape (m, n), or a scipy.sparse.csr_array (which has no type stubs)
@@ -290,6 +71,7 @@ class Design:
     _columns: NDArray[np.intp] | None  # the cells that are coordinates; None for all
     _basis: Any = None
     _rank: int | None = None  # where the matrix has further columns
+    solver: Solver | None = None  # where the rank was found by solving the equations
 
     @property
     def rank(self) -> int:
@@ -319,8 +101,19 @@ class Design:
         return np.asarray(np.abs(self.null).max(axis=1) <= ESTIMABLE_TOLERANCE * self._size)
 
 
-def find_design(workload: Matrix) -> Design:
-    """Return the workload in coordinates of full rank."""
+def find_design(workload: Matrix, variance: FloatArray | None = None) -> Design:
+    """Return the workload in coordinates of full rank, perhaps with a solver for values > 0."""
+    size = np.ones(workload.shape[1])
+    if _has_row_for_each_column(workload):
+        return Design(workload, None, size, None)
+    if _is_sparse(workload) and workload.shape[0] >= workload.shape[1] > _SMALL:
+        from scipy.sparse import csr_array
+
+        solver = SparseSolver(
+            csr_array(workload), np.ones(len(size)) if variance is None else variance
+        )
+        if solver.is_sound:
+            return Design(workload, None, size, None, solver=solver)
     first, kind = merge_columns(workload)
     merged = workload[:, first]
     rng = np.random.default_rng(PROBE_SEED)
@@ -518,9 +311,22 @@ def _sparse_pivots(gram: sparse.csr_array) -> NDArray[np.intp]:
 
 def _has_row_for_each_column(matrix: Matrix) -> bool:
     """Whether every column is the only one in some row, so that the rank is full."""
-    filled = matrix != 0
-    alone = np.ravel(np.asarray(filled.sum(axis=1))) == 1
-    return bool((np.ravel(np.asarray(filled[alone].sum(axis=0))) > 0).all())
+    if matrix.shape[0] < matrix.shape[1]:
+        return False
+    found = np.zeros(matrix.shape[1], dtype=bool)
+    if isinstance(matrix, np.ndarray):
+        alone = np.count_nonzero(matrix, axis=1) == 1
+        found[np.nonzero(matrix[alone])[1]] = True
+    else:
+        at = matrix.indptr[:-1][np.diff(matrix.indptr) == 1]
+        found[matrix.indices[at[matrix.data[at] != 0]]] = True
+    return bool(found.all())
+
+
+def _is_sparse(matrix: Matrix) -> bool:
+    """Whether so few entries are nonzero that there are sparse factors."""
+    filled = np.count_nonzero(matrix) if isinstance(matrix, np.ndarray) else matrix.nnz
+    return bool(filled < _FILLED * matrix.shape[0] * matrix.shape[1])
 
 
 def _has_full_column_rank(matrix: sparse.csr_array, rng: np.random.Generator) -> bool:
@@ -577,10 +383,12 @@ def _expand_null(
 
 
 _S = TypeVar("_S")
-_T = TypeVar("_T")
+_P = ParamSpec("_P")
+Rows = NDArray[np.intp]
 BLOCK = 256  # targets whose weights are formed together
 
 
+_SMALL = 150  # up to this many unknowns, dense factors are as quick as sparse ones
 _FILLED = 0.05
 _FILLED_LIMIT = 5000
 """A matrix with a larger share of nonzero entries has no sparse factors; the limit is higher."""
@@ -600,32 +408,37 @@ class Solver(Protocol):
     def weights(self, target: Matrix) -> FloatArray:
         """Return the weights (k × m) of the values in the best estimates of targets (k × r)."""
 
-    def std_errors(self, target: Matrix) -> FloatArray:
-        """Return the standard errors of the best estimates of targets (k × r)."""
+    def std_errors(self, target: Matrix, rows: Rows | None = None) -> FloatArray:
+        """Return the standard errors of the best estimates of targets (k × r).
+
+        ``rows`` are the values whose rows the targets are, -1 for others.
+        """
 
 
-def in_range(solve: Callable[[_S, _T], FloatArray]) -> Callable[[_S, _T], FloatArray]:
+def in_range(
+    solve: Callable[Concatenate[_S, _P], FloatArray],
+) -> Callable[Concatenate[_S, _P], FloatArray]:
     """Refuse numbers that leave the range of float64."""
 
-    @wraps(solve)
-    def checked(solver: _S, argument: _T) -> FloatArray:
+    def checked(solver: _S, *args: _P.args, **options: _P.kwargs) -> FloatArray:
         with np.errstate(all="ignore"):  # what overflows is refused here
             try:
-                found = solve(solver, argument)
+                found = solve(solver, *args, **options)
             except np.linalg.LinAlgError as error:
                 raise ConvergenceError(OVERFLOW) from error
         if not np.isfinite(found).all():
             raise ConvergenceError(OVERFLOW)
         return found
 
-    return checked
+    return update_wrapper(checked, solve)  # type: ignore[return-value]
 
 
 def find_solver(matrix: Matrix, variance: FloatArray) -> Solver:
     """Return a solver for a matrix (m × r) of full column rank."""
     rows, columns = matrix.shape
-    filled = matrix.size if isinstance(matrix, np.ndarray) else matrix.nnz
-    limit = DENSE_LIMIT if filled < _FILLED * rows * columns else _FILLED_LIMIT
+    limit = _FILLED_LIMIT
+    if _is_sparse(matrix):
+        limit = _SMALL if variance.all() else DENSE_LIMIT
     if columns <= limit and rows * columns <= DENSE_SIZE:
         return DenseSolver(as_dense(matrix), variance)
     from scipy.sparse import csr_array
@@ -648,7 +461,7 @@ class IdentitySolver:
         return target
 
     @in_range
-    def std_errors(self, target: Matrix) -> FloatArray:
+    def std_errors(self, target: Matrix, rows: Rows | None = None) -> FloatArray:
         """Return the standard errors of the best estimates of targets."""
         squares = target * target  # by entries: the matrices are arrays, sparse or not
         return np.asarray(np.sqrt(squares @ self._variance))
@@ -711,7 +524,7 @@ class DenseSolver:
         return out
 
     @in_range
-    def std_errors(self, target: Matrix) -> FloatArray:
+    def std_errors(self, target: Matrix, rows: Rows | None = None) -> FloatArray:
         """Return the standard errors of the best estimates of targets."""
         return np.asarray(np.sqrt(np.square(self._forward(as_dense(target))).sum(axis=1)))
 
@@ -756,6 +569,83 @@ def _eliminate(matrix: FloatArray, exact: Any) -> tuple[Any, FloatArray, FloatAr
 
 
 class SparseSolver:
+    """Normal equations where they are sparse and accurate; otherwise what is slower and safer."""
+
+    def __init__(self, matrix: Any, variance: FloatArray) -> None:
+        self._matrix, self._variance = matrix, variance
+        self._std = np.sqrt(variance)
+
+    @cached_property
+    def _gram(self) -> GramSystem | None:
+        from dpinfer.estimation._gram import GramSystem
+
+        try:
+            return GramSystem(self._matrix, self._variance) if self._std.all() else None
+        except ConvergenceError:
+            return None
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether the normal equations show that the matrix has full column rank."""
+        return self._gram is not None and self._gram.is_sound
+
+    @cached_property
+    def _other(self) -> Solver:
+        rows, columns = self._matrix.shape
+        if columns <= DENSE_LIMIT and rows * columns <= DENSE_SIZE:
+            return DenseSolver(as_dense(self._matrix), self._variance)
+        return AugmentedSolver(self._matrix, self._variance)
+
+    def _tried(self, solve: Callable[[GramSystem], FloatArray]) -> FloatArray | None:
+        """Return what the normal equations answer, None where they are not accurate enough."""
+        if self._gram is None:
+            return None
+        try:
+            return solve(self._gram)
+        except ConvergenceError:
+            self._gram = None
+            return None
+
+    @in_range
+    def coefficients(self, values: FloatArray) -> FloatArray:
+        """Return the best linear unbiased estimates of z."""
+        found = self._tried(lambda gram: gram.coefficients(values))
+        return self._other.coefficients(values) if found is None else found
+
+    @in_range
+    def weights(self, target: Matrix) -> FloatArray:
+        """Return the weights of the values in the best estimates of targets."""
+        found = self._tried(lambda gram: gram.weights(as_dense(target)))
+        return self._other.weights(target) if found is None else found
+
+    @in_range
+    def std_errors(self, target: Matrix, rows: Rows | None = None) -> FloatArray:
+        """Return the standard errors of the best estimates of targets."""
+        found = self._tried(lambda gram: np.sqrt(gram.variances(target, rows)))
+        if found is None:
+            return self._other.std_errors(target)
+        missing = np.flatnonzero(np.isnan(found))
+        if len(missing):
+            effort = 1.0 if self._gram is None else self._gram.effort
+            found[missing] = _by_weights(self.weights, target[missing], self._std, effort)
+        return found
+
+
+def _by_weights(
+    weights: Callable[[Matrix], FloatArray], target: Matrix, std: FloatArray, effort: float
+) -> FloatArray:
+    """Return standard errors from weights, if that does not take too long."""
+    if (work := target.shape[0] * effort) > _MOST_SOLVING:
+        raise InvalidParameterError(
+            f"target must be fewer linear functions: the standard errors of all "
+            f"{target.shape[0]} take a solution each with {effort:.2g} numbers, about "
+            f"{work / _MOST_SOLVING * 3:.0f} minutes in all; name those that are needed"
+        )
+    blocks = (target[start : start + BLOCK] for start in range(0, target.shape[0], BLOCK))
+    return np.concatenate([np.sqrt(np.square(weights(t) * std).sum(axis=1)) for t in blocks])
+
+
+class AugmentedSolver:
     """LU of the sparse augmented system; weights by solves in blocks, never an inverse."""
 
     def __init__(self, matrix: Any, variance: FloatArray) -> None:
@@ -787,14 +677,6 @@ class SparseSolver:
         return out
 
     @in_range
-    def std_errors(self, target: Matrix) -> FloatArray:
+    def std_errors(self, target: Matrix, rows: Rows | None = None) -> FloatArray:
         """Return the standard errors of the best estimates of targets."""
-        if (work := float(target.shape[0]) * self._system.filled) > _MOST_SOLVING:
-            raise InvalidParameterError(
-                f"target must be fewer linear functions: the standard errors of all "
-                f"{target.shape[0]} take a solution each with {self._system.filled} numbers, about "
-                f"{work / _MOST_SOLVING * 3:.0f} minutes in all; name those that are needed"
-            )
-        blocks = (target[start : start + BLOCK] for start in range(0, target.shape[0], BLOCK))
-        errors = [np.sqrt(np.square(self.weights(t) * self._std).sum(axis=1)) for t in blocks]
-        return np.concatenate(errors)
+        return _by_weights(self.weights, target, self._std, float(self._system.filled))

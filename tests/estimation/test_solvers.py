@@ -7,16 +7,17 @@ from scipy import sparse
 from scipy.sparse import linalg
 from scipy.sparse.linalg import splu
 
-from dpinfer import Gaussian, combine
+from dpinfer import Exact, Gaussian, combine
 from dpinfer.errors import ConvergenceError, InvalidParameterError
-from dpinfer.estimation import design as augmented
+from dpinfer.estimation import _factors as augmented
 from dpinfer.estimation import design as solvers
+from dpinfer.estimation._factors import AugmentedSystem, DefiniteFactors, column_counts
+from dpinfer.estimation._selected import SelectedInverse
 from dpinfer.estimation.design import (
-    AugmentedSystem,
+    AugmentedSolver,
     DenseSolver,
     IdentitySolver,
     SparseSolver,
-    column_counts,
     find_solver,
 )
 
@@ -54,10 +55,10 @@ def random_problem(rng, low, high, exact):
 
 
 def make(kind, matrix, variance):
-    return kind(sparse.csr_array(matrix) if kind is SparseSolver else matrix, variance)
+    return kind(matrix if kind is DenseSolver else sparse.csr_array(matrix), variance)
 
 
-@pytest.mark.parametrize("kind", [DenseSolver, SparseSolver])
+@pytest.mark.parametrize("kind", [DenseSolver, SparseSolver, AugmentedSolver])
 @pytest.mark.parametrize("seed", range(20))
 def test_solvers_match_multiple_precision(kind, seed):
     rng = np.random.default_rng(seed)
@@ -96,7 +97,7 @@ def test_sparse_solver_is_right_or_refuses_when_variances_differ_too_much():
     assert refused < 15
 
 
-@pytest.mark.parametrize("kind", [DenseSolver, SparseSolver])
+@pytest.mark.parametrize("kind", [DenseSolver, SparseSolver, AugmentedSolver])
 def test_many_columns_of_values_at_once(kind):
     rng = np.random.default_rng(1)
     matrix, variance = random_problem(rng, 0, 1, exact=True)
@@ -165,8 +166,8 @@ def test_refinement_that_is_cut_off_is_judged_by_what_it_reached(monkeypatch):
     matrix, variance = random_problem(rng, -3, 3, exact=False)
     values = matrix @ np.arange(1.0, matrix.shape[1] + 1)
     system = AugmentedSystem(sparse.csr_array(matrix), variance)
-    monkeypatch.setattr("dpinfer.estimation.design._REFINEMENTS", 1)
-    monkeypatch.setattr("dpinfer.estimation.design._ROUNDING", -1.0)
+    monkeypatch.setattr("dpinfer.estimation._factors._REFINEMENTS", 1)
+    monkeypatch.setattr("dpinfer.estimation._factors._ROUNDING", -1.0)
     found = system.solve(values, np.zeros(matrix.shape[1]))[1]
     np.testing.assert_allclose(found, np.arange(1.0, matrix.shape[1] + 1), rtol=1e-8)
 
@@ -175,6 +176,158 @@ def test_identity_gives_its_values_back():
     solver = IdentitySolver(np.array([1.0, 4.0]))
     np.testing.assert_array_equal(solver.coefficients(np.array([3.0, 5.0])), [3.0, 5.0])
     np.testing.assert_array_equal(solver.std_errors(np.array([[1.0, 2.0]])), [np.sqrt(17.0)])
+
+
+def band(size, alone):
+    """Sums of five neighbours, and each cell alone if so."""
+    sums = sparse.diags_array(
+        [np.ones(size)] * 5, offsets=[-at for at in range(5)], shape=(size + 4, size)
+    )
+    return sparse.csr_array(sparse.vstack([sparse.eye_array(size), sums]) if alone else sums)
+
+
+def beside_cells(sums):
+    return sparse.csr_array(sparse.vstack([sparse.eye_array(sums.shape[1]), sums]))
+
+
+def scattered(matrix, rng):
+    """The same queries and cells in random orders."""
+    rows, columns = (rng.permutation(size) for size in matrix.shape)
+    return sparse.csr_array(matrix[rows][:, columns])
+
+
+MIDDLING = {
+    "band": lambda rng: band(300, True),
+    "band alone": lambda rng: band(200, False),
+    "scattered band": lambda rng: scattered(band(300, True), rng),
+    "scattered band alone": lambda rng: scattered(band(200, False), rng),
+    "few sums": lambda rng: beside_cells(random_sums(300, 60, rng)),
+    "many sums": lambda rng: beside_cells(random_sums(300, 400, rng)),
+    "margins": lambda rng: cells_margins_and_total(18),
+}
+
+
+@pytest.mark.parametrize("spread", [0, 1, 3])
+@pytest.mark.parametrize("name", MIDDLING)
+def test_normal_equations_agree_with_orthogonal_factors(name, spread):
+    rng = np.random.default_rng(1)
+    matrix = MIDDLING[name](rng)
+    rows, cells = matrix.shape
+    std = 10.0 ** rng.uniform(-spread, spread, rows)
+    values = matrix @ rng.integers(0, 9, cells) + std * rng.normal(size=rows)
+    fit = combine(values, workload=matrix, mechanism=Gaussian(sigma=std))
+    assert fit.rank == cells
+    exact = DenseSolver(matrix.toarray(), std**2)
+    wanted = fit.targets.matrix
+    size = np.abs(values).max() + std.max()
+    np.testing.assert_allclose(
+        fit.params, wanted @ exact.coefficients(values), atol=1e-11 * size, rtol=1e-9
+    )
+    np.testing.assert_allclose(fit.bse, exact.std_errors(wanted), rtol=1e-9)
+    several = sparse.csr_array(rng.normal(size=(3, rows)) @ matrix)
+    few = combine(values, workload=matrix, mechanism=Gaussian(sigma=std), target=several)
+    np.testing.assert_allclose(few.bse, exact.std_errors(several), rtol=1e-9)
+    off = np.abs(few.weights - exact.weights(several)) @ std
+    assert (off <= 1e-10 * few.bse + 1e-11 * std.max()).all()  # small weights are dropped
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_precisions_from_1e_minus_12_to_1e12(seed):
+    rng = np.random.default_rng(seed)
+    matrix, variance = random_problem(rng, -12, 12, exact=seed % 3 == 0)
+    solver = make(SparseSolver, matrix, variance)
+    weights, errors = reference(matrix, variance, matrix)
+    np.testing.assert_allclose(solver.std_errors(matrix), errors, rtol=1e-9, atol=1e-20)
+    off = np.abs(solver.weights(matrix) - weights) @ np.sqrt(variance)
+    assert (off <= 1e-13 * (errors + np.sqrt(variance.max()))).all()
+
+
+def test_values_that_contradict_one_another_are_combined_as_well():
+    # what is left over beside the cells' own values is not noise
+    matrix = beside_cells(random_sums(300, 200, np.random.default_rng(2)))
+    values = 10.0 ** np.random.default_rng(3).uniform(-3, 12, len(matrix.toarray()))
+    fit = combine(values, workload=matrix, mechanism=Gaussian(sigma=1.0))
+    expected = DenseSolver(matrix.toarray(), np.ones(len(values))).coefficients(values)
+    np.testing.assert_allclose(np.asarray(fit.params)[:300], expected, atol=1e-12 * values.max())
+
+
+@pytest.mark.parametrize("name", ["band", "many sums", "band alone"])
+def test_equal_and_unmeasured_cells_beside_sparse_sums(name):
+    rng = np.random.default_rng(1)
+    plain = MIDDLING[name](rng)
+    rows, cells = plain.shape
+    # a cell twice, and one that nobody asks for
+    matrix = sparse.csr_array(sparse.hstack([plain, plain[:, [7]], np.zeros((rows, 1))]))
+    values = rng.normal(size=rows)
+    fit = combine(values, workload=matrix, mechanism=Gaussian(sigma=1.0), target=matrix)
+    expected = combine(values, workload=plain, mechanism=Gaussian(sigma=1.0), target=plain)
+    assert fit.rank == cells
+    np.testing.assert_allclose(fit.params, expected.params, atol=1e-10)
+    np.testing.assert_allclose(fit.bse, expected.bse, rtol=1e-9)
+
+
+def test_exact_sums_of_many_cells(monkeypatch):
+    monkeypatch.setattr(solvers, "DENSE_LIMIT", 100)
+    matrix = beside_cells(random_sums(300, 20, np.random.default_rng(4)))
+    variance = np.r_[np.ones(300), np.zeros(20)]
+    values = matrix @ np.arange(300.0)
+    values[:300] += np.random.default_rng(5).normal(size=300)
+    laws = [*[Gaussian(sigma=1.0)] * 300, *[Exact()] * 20]
+    fit = combine(values, workload=matrix, mechanism=laws, target=matrix)
+    exact = DenseSolver(matrix.toarray(), variance)
+    np.testing.assert_allclose(fit.params, matrix @ exact.coefficients(values), rtol=1e-11)
+    np.testing.assert_allclose(fit.bse, exact.std_errors(matrix), rtol=1e-11, atol=1e-12)
+
+
+def pattern(size, density, rng):
+    part = sparse.random_array((size, size), density=density, rng=rng)
+    return sparse.csc_array(part @ part.T + sparse.eye_array(size))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_selected_entries_are_those_of_the_inverse(seed):
+    rng = np.random.default_rng(seed)
+    size = int(rng.integers(1, 80))
+    system = pattern(size, rng.uniform(0.005, 0.2), rng)
+    lower, place = DefiniteFactors(system).lower()
+    np.testing.assert_allclose(
+        (lower @ lower.T).toarray()[np.ix_(place, place)], system.toarray(), atol=1e-12
+    )
+    inverse = np.linalg.inv(system.toarray())
+    pairs = sparse.csr_array(system != 0).tocoo()
+    at = np.arange(pairs.nnz)
+    target = np.zeros((pairs.nnz, size))
+    target[at, place[pairs.row]] += 1.0
+    target[at, place[pairs.col]] += 2.0
+    found = SelectedInverse(lower).forms(sparse.csr_array(target))
+    expected = inverse[pairs.row, pairs.row] + 4.0 * (
+        inverse[pairs.row, pairs.col] + inverse[pairs.col, pairs.col]
+    )
+    np.testing.assert_allclose(found, expected, rtol=1e-11)
+
+
+def test_entries_of_a_factor_that_cancel_are_no_gaps():
+    # elimination of the first unknown makes the entry of the next two exactly zero
+    system = np.eye(5)
+    system[0, 1] = system[1, 0] = system[0, 2] = system[2, 0] = 0.5
+    system[1, 2] = system[2, 1] = 0.25
+    system[2, 3] = system[3, 2] = system[1, 4] = system[4, 1] = 0.25
+    lower = sparse.csc_array(np.linalg.cholesky(system))
+    assert lower[2, 1] == 0.0
+    lower.eliminate_zeros()
+    target = np.array([[1.0, 1, 1, 0, 0], [0, 1, 1, 0, 0], [0, 0, 1, 1, 0], [0, 1, 0, 0, 1]])
+    found = SelectedInverse(lower).forms(sparse.csr_array(target))
+    expected = np.einsum("ij,jk,ik->i", target, np.linalg.inv(system), target)
+    known = ~np.isnan(found)
+    assert known[[0, 2, 3]].all()
+    np.testing.assert_allclose(found[known], expected[known], rtol=1e-14)
+
+
+@pytest.mark.parametrize("order", [slice(None), [0, 60, *range(1, 60)]])
+def test_matrices_that_are_not_definite_are_refused(order):
+    system = sparse.eye_array(61) + 0.6 * (sparse.eye_array(61, k=1) + sparse.eye_array(61, k=-1))
+    with pytest.raises(ConvergenceError, match="not positive definite"):
+        DefiniteFactors(sparse.csc_array(system.tocsr()[order][:, order]))
 
 
 def random_sums(unknowns, sums, rng):
@@ -226,9 +379,11 @@ def test_standard_errors_that_would_take_minutes_are_refused(monkeypatch):
     rng = np.random.default_rng(1)
     sums = random_sums(3000, 500, rng)
     matrix = sparse.vstack([sparse.eye_array(3000), sums], format="csr")
-    fit = combine(rng.normal(size=3500), workload=matrix, mechanism=Gaussian(sigma=1.0))
+    pairs = sparse.eye_array(3000, k=1, format="csr") + sparse.eye_array(3000, format="csr")
+    law = Gaussian(sigma=1.0)
+    fit = combine(rng.normal(size=3500), workload=matrix, mechanism=law, target=pairs)
     monkeypatch.setattr(solvers, "_MOST_SOLVING", 1e7)
-    with pytest.raises(InvalidParameterError, match="standard errors of all 3500 take a solution"):
+    with pytest.raises(InvalidParameterError, match=r"standard errors of all \d+ take a solution"):
         fit.bse  # noqa: B018
 
 

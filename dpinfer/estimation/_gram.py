@@ -1,0 +1,272 @@
+"""Sparse least squares by the normal equations, which say where they are not accurate enough.
+
+In units in which every value has variance 1 and every column of A length 1, the equations are
+G z = Aᵀy, with G = AᵀA of unit diagonal. Where every unknown is also a value by itself, the share
+of that in its column bounds the eigenvalues of G below; conjugate gradients then need few steps,
+and their error is bounded. Otherwise, and for standard errors, G is factorised; or, where there
+are fewer other values than unknowns, the matrix over those that its inverse follows from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csc_array, csr_array, diags_array, eye_array
+
+from dpinfer._check import FloatArray
+from dpinfer.errors import ConvergenceError
+from dpinfer.estimation._factors import DefiniteFactors
+from dpinfer.estimation._selected import SelectedInverse
+
+MOST_PAIRS = 2e7  # products of entries of a row from which a Gram matrix is added up
+_LEAST_SHARE = 0.01  # of a value in its column, so that conjugate gradients are quick
+_STEPS = 300
+_NARROW = 100  # squared reaches of values for each entry, up to which factors are quicker
+_FAR = 1e5  # standard deviations by which values may contradict one another for that
+_ACCURATE = 1e-13  # error of a solution, relative to its length
+_SMALL = 1e-11  # change of a solution after which the next one is rounding
+_REFINEMENTS = 6
+_SOUND = 1e-8  # error of a solution that is not refined, by which the next one is smaller
+_SURE = 1e-12  # such an error with which standard errors have ten digits, as seen
+_FEW = 2000  # unknowns that are solved for one by one where that is surer
+_LOST = 1e-4  # share of a variance that subtraction may leave
+_SEED = 20190729  # any fixed number
+
+Solve = Callable[[FloatArray], FloatArray]
+
+
+class GramSystem:
+    """The normal equations of a sparse A (m × r), whose values have variances > 0.
+
+    Solutions are refined with A itself; what cannot be is refused by a `ConvergenceError`.
+    """
+
+    def __init__(self, matrix: Any, variance: FloatArray) -> None:
+        self._std = np.sqrt(variance)
+        length = np.diff(matrix.indptr)
+        data = matrix.data / np.repeat(self._std, length)
+        square = np.square(data)
+        size = np.bincount(matrix.indices, square, minlength=matrix.shape[1])
+        if not size.all():
+            raise ConvergenceError("the normal equations of the workload are singular")
+        self.scale = 1.0 / np.sqrt(size)
+        data *= self.scale[matrix.indices]
+        self._rows = csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
+        self._columns = self._rows.T.tocsr()
+        self._alone = length == 1
+        at = matrix.indptr[:-1][self._alone]
+        own = np.bincount(matrix.indices[at], np.square(data[at]), minlength=matrix.shape[1])
+        self._own = own.astype(np.float64, copy=False)
+        self._least = float(self._own.min())
+        # how far values reach back from each unknown: short reaches make quick factors
+        first = np.zeros(len(length), dtype=np.intp)
+        first[length > 0] = matrix.indices[matrix.indptr[:-1][length > 0]]
+        reach = np.arange(len(size)) - np.minimum.reduceat(
+            first[self._columns.indices], self._columns.indptr[:-1]
+        )
+        self._is_narrow = bool(np.square(reach, dtype=np.float64).sum() <= _NARROW * len(data))
+
+    def coefficients(self, values: FloatArray) -> FloatArray:
+        """Return the least-squares solutions for values (m,) or (m × k)."""
+        scale, std = (self.scale, self._std) if values.ndim == 1 else self._as_columns()
+        scaled = values / std
+        start = np.zeros((len(self.scale), *values.shape[1:]))
+        if self._quick:  # from the values that are unknowns: what is left over is noise
+            own = self._own if values.ndim == 1 else self._own[:, np.newaxis]
+            alone = scaled * (self._alone if values.ndim == 1 else self._alone[:, np.newaxis])
+            start = (self._columns @ alone) / own
+        return scale * self._solved(start, lambda z: self._columns @ (scaled - self._rows @ z))
+
+    def weights(self, target: FloatArray) -> FloatArray:
+        """Return the weights (k × m) of the values in the solutions for targets (k × r)."""
+        scale, std = self._as_columns()
+        right = scale * target.T
+        start = np.zeros_like(right)
+        z = self._solved(start, lambda z: right - self._columns @ (self._rows @ z))
+        return np.asarray((self._rows @ z / std).T)
+
+    def variances(self, target: Any, rows: NDArray[np.intp] | None) -> FloatArray:
+        """Return the variances of the solutions for sparse targets, NaN where they are not found.
+
+        ``rows`` are the values whose rows they are, -1 for others.
+        """
+        factors = self._factors
+        if self._gap > _SURE and len(self.scale) <= _FEW:
+            return np.full(target.shape[0], np.nan)
+        return factors.variances(self._scaled(target), rows)
+
+    @property
+    def effort(self) -> float:
+        """Numbers gone through for one solution, about."""
+        return 80.0 * self._rows.nnz if self._quick else 2.0 * self._factors.filled
+
+    def _as_columns(self) -> tuple[FloatArray, FloatArray]:
+        return self.scale[:, np.newaxis], self._std[:, np.newaxis]
+
+    def _scaled(self, target: Any) -> Any:
+        found = csr_array(target, copy=True)
+        found.data *= self.scale[found.indices]
+        return found
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether the equations have a unique solution, as their factors show."""
+        try:
+            return self._factors.filled > 0
+        except ConvergenceError:
+            return False
+
+    @cached_property
+    def _factors(self) -> GramFactors | OtherValues:
+        """The factors, if solutions are found to about `_SOUND` by them alone."""
+        count = np.diff(self._columns.indptr) - np.bincount(
+            self._rows.indices[self._rows.indptr[:-1][self._alone]], minlength=len(self.scale)
+        )
+        across = float(np.square(count, dtype=np.float64).sum())
+        along = float(np.square(np.diff(self._rows.indptr), dtype=np.float64).sum())
+        others = int(np.count_nonzero(~self._alone))
+        if min(across, along) > MOST_PAIRS:
+            raise ConvergenceError("the normal equations of the workload are dense")
+        found: GramFactors | OtherValues
+        if self._least > _LOST and 0 < 2 * others < len(self.scale) and across < along:
+            found = OtherValues(self._rows, self._alone, self._own, np.square(self._std))
+        else:
+            found = GramFactors((self._columns @ self._rows).tocsc())
+        truth = np.random.default_rng(_SEED).standard_normal(len(self.scale))
+        off = np.abs(found.solve(self._columns @ (self._rows @ truth)) - truth).max()
+        self._gap = float(off / np.abs(truth).max())
+        if not self._gap <= _SOUND:
+            raise ConvergenceError("the normal equations of the workload are too near singular")
+        return found
+
+    @property
+    def _quick(self) -> bool:
+        """Whether conjugate gradients take no longer than factors, which are not there."""
+        factors = self._is_narrow or "_factors" in self.__dict__
+        return self._least >= _LEAST_SHARE and not factors
+
+    def _solved(self, start: FloatArray, residual: Solve) -> FloatArray:
+        """Return the z at which the residual, right side less G z, is zero but for rounding."""
+        z = start
+        left = residual(z)
+        if self._quick:
+            change = self._descend(left)
+            z = z + change
+            bound = _lengths(residual(z)) / self._least
+            if (_lengths(change) <= _FAR).all() and (bound <= _ACCURATE * _lengths(z)).all():
+                return z
+            left = residual(z)
+        before = np.inf
+        for _ in range(_REFINEMENTS):
+            change = self._factors.solve(left)
+            z = z + change
+            size = _lengths(z)
+            gap = float(np.max(_lengths(change) / np.where(size > 0, size, 1.0)))
+            if gap <= _SMALL:  # the next change is smaller by that factor, or `_SOUND`
+                return z
+            if not gap < before / 4:
+                break
+            before, left = gap, residual(z)
+        raise ConvergenceError("the normal equations of the workload could not be refined")
+
+    def _descend(self, right: FloatArray) -> FloatArray:
+        """Solve G z = right by conjugate gradients.
+
+        The error is at most the length of what is left over, divided by the least share.
+        """
+        z, left = np.zeros_like(right), right.copy()
+        step, size = right.copy(), np.square(right).sum(axis=0)
+        goal = (_ACCURATE / 10 * self._least) ** 2 * size
+        for _ in range(_STEPS):
+            if (size <= goal).all():
+                break
+            along = self._rows @ step
+            power = np.square(along).sum(axis=0)
+            move = size / np.where(power > 0, power, 1.0)
+            z += move * step
+            left -= move * (self._columns @ along)
+            before, size = size, np.square(left).sum(axis=0)
+            step *= size / np.where(before > 0, before, 1.0)
+            step += left
+        return z
+
+
+class GramFactors:
+    """The factors of G itself."""
+
+    def __init__(self, gram: Any) -> None:
+        self._factors = DefiniteFactors(gram)
+        self.filled, self.solve = self._factors.filled, self._factors.solve
+
+    def variances(self, target: Any, rows: NDArray[np.intp] | None = None) -> FloatArray:
+        """Return t G⁻¹ tᵀ of sparse rows, NaN where that needs more than selected entries."""
+        inverse, place = self._selected
+        at = place[target.indices]
+        return inverse.forms(csr_array((target.data, at, target.indptr), shape=target.shape))
+
+    @cached_property
+    def _selected(self) -> tuple[SelectedInverse, NDArray[np.intp]]:
+        lower, place = self._factors.lower()
+        return SelectedInverse(lower), place
+
+
+class OtherValues:
+    """The inverse of G = D + UᵀU, U the values that are no unknowns, by K = 1 + U D⁻¹ Uᵀ.
+
+    G⁻¹ = D⁻¹ - D⁻¹UᵀK⁻¹U D⁻¹, and U G⁻¹Uᵀ = 1 - K⁻¹.
+    """
+
+    def __init__(
+        self, rows: Any, alone: NDArray[np.bool_], own: FloatArray, variance: FloatArray
+    ) -> None:
+        self._own, self._others, self._variance = own, rows[~alone], variance[~alone]
+        self._number = np.where(alone, -1, np.cumsum(~alone) - 1)
+        self._beside = (diags_array(1.0 / own) @ self._others.T).tocsr()  # D⁻¹Uᵀ
+        kernel = eye_array(self._others.shape[0]) + self._others @ self._beside
+        self._scale = 1.0 / np.sqrt(kernel.diagonal())
+        scale = diags_array(self._scale)
+        self._kernel = GramFactors(csc_array(scale @ kernel @ scale))
+        self.filled = self._kernel.filled
+
+    def solve(self, right: FloatArray) -> FloatArray:
+        """Return G⁻¹ times right sides."""
+        one = right.ndim == 1
+        own, scale = (self._own, self._scale) if one else (self._own[:, None], self._scale[:, None])
+        start = right / own
+        inner = scale * self._kernel.solve(scale * (self._others @ start))
+        return np.asarray(start - self._beside @ inner)
+
+    def variances(self, target: Any, rows: NDArray[np.intp] | None) -> FloatArray:
+        """Return the variances of targets, NaN also where subtraction would cost digits."""
+        found = np.full(target.shape[0], np.nan)
+        number = np.full(len(found), -1) if rows is None else self._number[rows]
+        if rows is not None:
+            number[rows < 0] = -1
+        known = np.flatnonzero(number >= 0)
+        if len(known):
+            scale = self._scale[number[known]]
+            ends = np.arange(len(known) + 1)
+            shape = (len(known), len(self._scale))
+            unit = csr_array((scale, number[known], ends), shape=shape)
+            share = _subtracted(np.ones(len(known)), self._kernel.variances(unit))
+            found[known] = share * self._variance[number[known]]
+        single = np.flatnonzero((number < 0) & (np.diff(target.indptr) <= 1))
+        if len(single):
+            part = target[single]
+            start = np.asarray((part * part) @ (1.0 / self._own))
+            inner = csr_array(part @ self._beside @ diags_array(self._scale))
+            found[single] = _subtracted(start, self._kernel.variances(inner))
+        return found
+
+
+def _subtracted(start: FloatArray, less: FloatArray) -> FloatArray:
+    found = start - less
+    return np.where(found >= _LOST * start, found, np.nan)
+
+
+def _lengths(columns: FloatArray) -> FloatArray:
+    return np.asarray(np.sqrt(np.square(columns).sum(axis=0)))
