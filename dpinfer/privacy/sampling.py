@@ -19,27 +19,49 @@ from dpinfer._check import (
     check_items,
     check_option,
     check_scalar,
-    require,
     show,
 )
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
 from dpinfer.mechanisms.laws import DiscreteGaussian, Gaussian, Geometric, Laplace
+from dpinfer.privacy._subsampled import (
+    AtomicStep,
+    Curve,
+    Direction,
+    GaussianStep,
+    LaplaceStep,
+    Single,
+    Step,
+)
 from dpinfer.privacy.composition import check_guarantees, compose
 from dpinfer.privacy.guarantees import ApproxDP, Guarantee, PureDP
+from dpinfer.privacy.loss import PrivacyLoss, privacy_loss
 from dpinfer.privacy.of_mechanisms import guarantee_of
 
 MAX_COUNT = 10**7
-MAX_POINTS = 10**7
-_SMALLEST_DELTA = 1e-10
-"""Below it the rounding errors of a transform, about 1e-15 each, decide the answer."""
+_SMALLEST_DELTA = 1e-20
 _SMALLEST_RATE = 1e-100
+_RATIOS = (1e-6, 20.0)
+"""Sensitivity over scale, of one step, that is accepted."""
+
+_MOST_VALUES = 1 << 20
+"""A discrete Gaussian noise may have so many values."""
+
+_TAIL = 14.0
+"""Its values within so many σ are listed: beyond is a mass of 1e-44."""
+
+Sides = Literal["both", "remove", "add"]
+_SIDES: dict[Sides, tuple[Direction, ...]] = {
+    "both": ("remove", "add"),
+    "remove": ("remove",),
+    "add": ("add",),
+}
 
 
 @dataclass(frozen=True)
 class SubsampledLoss:
     """Privacy loss of many releases, each computed on a fresh Poisson sample of the population.
 
-    ``+`` and ``sum`` compose losses of one grid, ``* k`` repeats one, as for
+    ``+`` and ``sum`` compose losses, ``* k`` repeats one, as for
     :class:`~dpinfer.privacy.PrivacyLoss`.
 
     Parameters
@@ -47,77 +69,73 @@ class SubsampledLoss:
     mechanism : Laplace, Geometric, Gaussian or DiscreteGaussian
         The noise of each step, with one scale.
     rate : float
-        The sampling rate β of each step, within (0, 1].
+        The sampling rate β of each step, within (0, 1], at least 1e-100.
     count : int, default 1
         The number of steps, at most 10⁷.
     sensitivity : float, default 1
-        The sensitivity > 0 of the query on a sample when one record is added or removed; a whole
-        number for integer noise.
-    grid : float, default 1e-4
-        The width, within [1e-8, 1], of the grid onto which privacy losses are rounded; narrower is
-        tighter and slower. It must be wide enough for the losses to take at most 10⁷ points.
+        The sensitivity of the query on a sample when one record is added or removed; 1e-6 to 20
+        times the scale of the noise, and a whole number for integer noise.
     others : tuple of SubsampledLoss
         Other steps that are composed with these; ``+`` puts them there.
 
-    Raises
-    ------
-    MissingExtraError
-        If ``dp-accounting`` is not installed: it comes with the extra ``accounting``.
-
     Notes
     -----
-    The neighbours add or remove a record. Every step draws a sample of its own: for several
-    releases from one sample use :func:`amplify`. Losses are rounded up for the upper bounds and
-    down for the lower ones, so that the exact value lies between them but for rounding in
-    transforms of about 1e-15 in δ; δ below 1e-10 is therefore refused.
+    The neighbours add or remove a record: two pairs, of which one may lose more. ``direction``
+    says which is meant, "remove" (the record is in the first population), "add", or "both", the
+    larger of the two, which is what differential privacy asks. Every step draws a sample of its
+    own: for several releases from one sample use :func:`amplify`.
+
+    One step has a closed form, and so have steps with rate 1 all that
+    :class:`~dpinfer.privacy.PrivacyLoss` has. Many Gaussian steps are summed by an integral of
+    the transform of their law; the bounds hold what is left out of it, and a model of rounding,
+    and are about 1e-11 apart in ε (1e-9 at 10⁶ steps). Everything else is spread on a lattice
+    such that every E[e^-L] is kept, which can only raise δ: ε is too large by about θkh²/12, with
+    -θ the slope of ln δ(ε) and h the step of the lattice, some 1e-5 of the range of ε or less, and
+    the lower bound is below it by some √k times as much.
 
     References
     ----------
     Koskela, Jälkö and Honkela (2020), Computing tight differential privacy guarantees using FFT,
     arXiv:1906.03049. Doroshenko, Ghazi, Kamath, Kumar and Manurangsi (2022), Connect the dots:
-    tighter discrete approximations of privacy loss distributions, arXiv:2207.04380.
+    tighter discrete approximations of privacy loss distributions, arXiv:2207.04380. Zhu, Dong and
+    Wang (2022), Optimal accounting of differential privacy via characteristic function,
+    arXiv:2106.08567.
 
     Examples
     --------
-    >>> from dpinfer import Laplace
-    >>> loss = SubsampledLoss(Laplace(scale=2.0), rate=0.01, count=1000)
-    >>> loss.count, loss.grid
-    (1000, 0.0001)
-    >>> loss.epsilon_at(1e-6)  # doctest: +SKIP
-    0.6138850951658801
-    >>> (loss + SubsampledLoss(Laplace(scale=1.0), rate=0.01)).epsilon_at(1e-6)  # doctest: +SKIP
-    0.6152228762872545
+    >>> from dpinfer import Gaussian, Laplace
+    >>> loss = SubsampledLoss(Gaussian(sigma=1.0), rate=0.01, count=10_000)
+    >>> round(loss.epsilon_at(1e-6), 8), round(loss.epsilon_at(1e-6, direction="add"), 8)
+    (6.9073845, 6.20748438)
+    >>> (loss + SubsampledLoss(Laplace(scale=1.0), rate=0.01)).epsilon_at(1e-6) > 6.907
+    True
     """
 
     mechanism: Laplace | Geometric | Gaussian | DiscreteGaussian
     rate: float
     count: int = 1
     sensitivity: float = 1.0
-    grid: float = 1e-4
     others: tuple[SubsampledLoss, ...] = ()
 
     def __post_init__(self) -> None:
-        if not isinstance(self.mechanism, tuple(_BUILDERS)) or self.mechanism.shape:
+        if not isinstance(self.mechanism, tuple(_STEPS)) or self.mechanism.shape:
             raise InvalidParameterError(
-                f"mechanism must be {', '.join(kind.__name__ for kind in _BUILDERS)} noise with "
+                f"mechanism must be {', '.join(kind.__name__ for kind in _STEPS)} noise with "
                 f"one scale, got {show(self.mechanism)}"
             )
         checked = {
-            "rate": check_scalar(self.rate, "rate", gt=0, le=1),
+            "rate": check_scalar(self.rate, "rate", gt=0, ge=_SMALLEST_RATE, le=1),
             "count": check_integer(self.count, "count", ge=1, le=MAX_COUNT),
             "sensitivity": check_scalar(self.sensitivity, "sensitivity", gt=0),
-            "grid": check_scalar(self.grid, "grid", ge=1e-8, le=1),
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
         # refuses, among others, integer noise on a query that is not whole
         guarantee_of(self.mechanism, self.sensitivity)
-        self._check_grid()
+        self._check_size()
         for other in check_items(self.others, "others", "losses"):
-            if not isinstance(other, SubsampledLoss) or other.grid != self.grid or other.others:
-                raise InvalidParameterError(
-                    f"others must hold single losses with the grid {self.grid:g}, got {show(other)}"
-                )
+            if not isinstance(other, SubsampledLoss) or other.others:
+                raise InvalidParameterError(f"others must hold single losses, got {show(other)}")
         object.__setattr__(self, "others", tuple(self.others))
 
     def __add__(self, other: SubsampledLoss) -> SubsampledLoss:
@@ -136,25 +154,29 @@ class SubsampledLoss:
 
     __rmul__ = __mul__
 
-    def delta_at(self, epsilon: ArrayLike) -> Any:
+    def delta_at(self, epsilon: ArrayLike, *, direction: Sides = "both") -> Any:
         """Smallest certain δ at ε >= 0: the upper of :meth:`delta_bounds`."""
+        return self.delta_bounds(epsilon, direction=direction)[1]
+
+    def epsilon_at(self, delta: ArrayLike, *, direction: Sides = "both") -> Any:
+        """Smallest certain ε at δ in [1e-20, 1): the upper of :meth:`epsilon_bounds`."""
+        return self.epsilon_bounds(delta, direction=direction)[1]
+
+    def delta_bounds(self, epsilon: ArrayLike, *, direction: Sides = "both") -> tuple[Any, Any]:
+        """Lower and upper bound of δ at ε >= 0, each in the shape of ``epsilon``.
+
+        ``direction``: "remove", "add", or "both", the larger.
+        """
         at = check_array(epsilon, "epsilon", ge=0)
-        return _each(self._upper.get_delta_for_epsilon, at)
+        return self._bounds(at, direction, "delta_bounds", "_delta")
 
-    def epsilon_at(self, delta: ArrayLike) -> Any:
-        """Smallest certain ε at δ in [1e-10, 1): the upper of :meth:`epsilon_bounds`."""
-        at = _delta(delta)
-        return _each(self._upper.get_epsilon_for_delta, at)
+    def epsilon_bounds(self, delta: ArrayLike, *, direction: Sides = "both") -> tuple[Any, Any]:
+        """Lower and upper bound of ε at δ in [1e-20, 1), each in the shape of ``delta``.
 
-    def delta_bounds(self, epsilon: ArrayLike) -> tuple[Any, Any]:
-        """Lower and upper bound of δ at ε >= 0, each in the shape of ``epsilon``."""
-        at = check_array(epsilon, "epsilon", ge=0)
-        return _each(self._lower.get_delta_for_epsilon, at), self.delta_at(at)
-
-    def epsilon_bounds(self, delta: ArrayLike) -> tuple[Any, Any]:
-        """Lower and upper bound of ε at δ in [1e-10, 1), each in the shape of ``delta``."""
-        at = _delta(delta)
-        return _each(self._lower.get_epsilon_for_delta, at), self.epsilon_at(at)
+        ``direction``: "remove", "add", or "both", the larger.
+        """
+        at = check_array(delta, "delta", ge=_SMALLEST_DELTA, lt=1)
+        return self._bounds(at, direction, "epsilon_bounds", "_epsilon")
 
     def to_approx_dp(self, delta: float, *, sample: str | None = None) -> AmplifiedDP:
         """(ε, δ)-differential privacy of the population, with the upper bound of ε.
@@ -162,7 +184,7 @@ class SubsampledLoss:
         Parameters
         ----------
         delta : float
-            The δ, within [1e-10, 1).
+            The δ, within [1e-20, 1).
         sample : str, optional
             A name of the samples of all steps, as in :func:`amplify`. Guarantees compose only
             where each has a name of its own, which says that no sample served two of them.
@@ -184,58 +206,98 @@ class SubsampledLoss:
         return (replace(self, others=()), *self.others)
 
     @cached_property
-    def _lower(self) -> Any:
-        return self._law(pessimistic=False)
+    def _unsampled(self) -> PrivacyLoss:
+        """The loss without sampling."""
+        losses = (privacy_loss(a.mechanism, a.sensitivity, a.count) for a in self._single)
+        return sum(losses, start=PrivacyLoss(()))
 
     @cached_property
-    def _upper(self) -> Any:
-        return self._law(pessimistic=True)
+    def _curves(self) -> dict[Direction, Curve | Single]:
+        counts: dict[tuple[Any, float, float], int] = {}
+        for one in self._single:
+            key = (one.mechanism, one.rate, one.sensitivity)
+            counts[key] = counts.get(key, 0) + one.count
+        parts = tuple(
+            (_STEPS[type(law)](law, rate, change), count)
+            for (law, rate, change), count in counts.items()
+        )
+        if len(parts) == 1 and parts[0][1] == 1:
+            law = parts[0][0]
+            return {side: Single(law, side, self._unsampled) for side in _SIDES["both"]}
+        return {side: Curve(parts, side) for side in _SIDES["both"]}
 
-    def _check_grid(self) -> None:
-        ratio = self.sensitivity / float(np.max(self.mechanism.std))
-        # the loss of one step: at most about √2 ratios for (geometric) Laplace noise, and within
-        # ten deviations of its mean for Gaussian noise
-        reach = max(2.0 * ratio, 10.0 * ratio + 0.5 * ratio * ratio)
-        if reach > MAX_POINTS * self.grid:
+    def _bounds(
+        self, at: FloatArray, direction: Sides, unsampled: str, one: str
+    ) -> tuple[Any, Any]:
+        sides = _SIDES[check_option(direction, "direction", _SIDES)]
+        if all(part.rate == 1.0 for part in self._single):
+            lower, upper = getattr(self._unsampled, unsampled)(at)
+            return lower, upper
+        values, back = np.unique(at, return_inverse=True)
+        found = [[getattr(self, one)(float(x), side) for x in values] for side in sides]
+        lower, upper = np.asarray(found).max(axis=0).T[:, back.ravel()]
+        return _plain(lower.reshape(at.shape)), _plain(upper.reshape(at.shape))
+
+    def _delta(self, epsilon: float, side: Direction) -> tuple[float, float]:
+        found = self._curves[side].delta(epsilon)
+        return found.lower, found.upper
+
+    def _epsilon(self, delta: float, side: Direction) -> tuple[float, float]:
+        return self._curves[side].epsilon(delta)
+
+    def _check_size(self) -> None:
+        law = self.mechanism
+        scale = float(law.sigma if isinstance(law, (Gaussian, DiscreteGaussian)) else law.scale)
+        low, high = _RATIOS
+        ratio = self.sensitivity / scale
+        if not low <= ratio <= high:
+            size = "large" if ratio > high else "small"
             raise InvalidParameterError(
-                f"grid must be >= {reach / MAX_POINTS:.2g} for losses up to about {reach:.2g}, got "
-                f"{self.grid:g}"
+                f"sensitivity {self.sensitivity:g} is too {size} for {show(law)}: it must be "
+                f"{low:g} to {high:g} times the scale of the noise"
+            )
+        listed = self.sensitivity + 2.0 * _TAIL * scale
+        if isinstance(law, DiscreteGaussian) and listed > _MOST_VALUES:
+            raise InvalidParameterError(
+                f"mechanism must have a sigma of at most {_MOST_VALUES / (2 * _TAIL):.0f} with a "
+                f"sample, got {show(law)}: its values are listed. Gaussian noise of that sigma is "
+                "next to the same"
             )
 
-    def _law(self, *, pessimistic: bool) -> Any:
-        package = require("dp_accounting.pld.privacy_loss_distribution", "accounting")
-        name, parameter = _BUILDERS[type(self.mechanism)]
-        # the grid may end where losses do: connecting the dots exists for upper bounds only
-        law = getattr(package, f"from_{name}_mechanism")(
-            parameter(self.mechanism),
-            round(self.sensitivity) if self.mechanism.is_integer else self.sensitivity,
-            pessimistic_estimate=pessimistic,
-            use_connect_dots=pessimistic,
-            value_discretization_interval=self.grid,
-            sampling_prob=self.rate,
-        )
-        law = law.self_compose(self.count) if self.count > 1 else law
-        for other in self.others:
-            law = law.compose(other._law(pessimistic=pessimistic))
-        return law
+
+def _gaussian(law: Gaussian, rate: float, change: float) -> Step:
+    return GaussianStep(rate, change / float(law.sigma))
 
 
-def _each(function: Callable[[float], float], points: FloatArray) -> Any:
-    values = np.array([function(float(point)) for point in points.flat])
-    return _plain(values.reshape(points.shape))
+def _laplace(law: Laplace, rate: float, change: float) -> Step:
+    return LaplaceStep(rate, change / float(law.scale))
 
 
-def _delta(delta: ArrayLike) -> FloatArray:
-    return check_array(delta, "delta", ge=_SMALLEST_DELTA, lt=1)
+def _geometric(law: Geometric, rate: float, change: float) -> Step:
+    scale, last = float(law.scale), round(change)
+    # all values up to the answer without the record have one loss, and all from that with it on
+    values = np.arange(last + 1.0)
+    fall = float(np.exp(-1.0 / scale))
+    mass = np.exp(-values / scale) / (1.0 + fall)
+    mass[1:-1] *= -np.expm1(-1.0 / scale)
+    return AtomicStep(rate, (2.0 * values - last) / scale, mass, mass[::-1], bounded=True)
 
 
-_BUILDERS: dict[type, tuple[str, Callable[[Any], float]]] = {
-    Laplace: ("laplace", lambda law: float(law.scale)),
-    Geometric: ("discrete_laplace", lambda law: 1.0 / float(law.scale)),
-    Gaussian: ("gaussian", lambda law: float(law.sigma)),
-    DiscreteGaussian: ("discrete_gaussian", lambda law: float(law.sigma)),
+def _discrete_gaussian(law: DiscreteGaussian, rate: float, change: float) -> Step:
+    sigma, last = float(law.sigma), round(change)
+    reach = int(np.ceil(_TAIL * sigma)) + 1
+    values = np.arange(-reach, last + reach + 1.0)
+    mass = np.exp(law.logpmf(values))
+    loss = (2.0 * values - last) * (0.5 * last / sigma**2)
+    return AtomicStep(rate, loss, mass, mass[::-1], bounded=False)
+
+
+_STEPS: dict[type, Callable[[Any, float, float], Step]] = {
+    Laplace: _laplace,
+    Geometric: _geometric,
+    Gaussian: _gaussian,
+    DiscreteGaussian: _discrete_gaussian,
 }
-"""What dp-accounting calls each mechanism, and the number that it takes."""
 
 
 Scheme = Literal["poisson", "without-replacement"]

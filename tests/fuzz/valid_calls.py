@@ -97,7 +97,7 @@ VALID = {
     "SmoothNoise": {"kind": "laplace", "beta": 0.1, "factor": 2.0},
     "StructuralZeros": {"levels": {"sex": ["F"]}, "units": ["44"]},
     "SubsampledLoss": {"mechanism": SMOOTH, "rate": 0.1, "count": 5, "sensitivity": 1.0}
-    | {"grid": 0.01, "others": ()},
+    | {"others": ()},
     "TablePrior": {"pmf": [0.2, 0.3, 0.5], "first": 2},
     "TradeOff": PROTECTED,
     "TreePart": {"load": top_part, "parent": None, "version": ""},

@@ -111,11 +111,11 @@ def test_only_clear_errors(target, rate, sensitivity, releases, noise):
 
 @settings(derandomize=True, deadline=None, max_examples=200)
 @given(st.one_of(st.none(), st.just(Laplace(scale=1.0)), ODD), ODD, ODD, ODD, ODD)
-def test_losses_of_odd_steps(mechanism, rate, count, sensitivity, grid):
+def test_losses_of_odd_steps(mechanism, rate, count, sensitivity, others):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         try:
-            loss = SubsampledLoss(mechanism, rate, count, sensitivity, grid)
+            loss = SubsampledLoss(mechanism, rate, count, sensitivity, others)
         except DPInferError:
             return
         assert 0 < loss.rate <= 1
