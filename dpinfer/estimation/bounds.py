@@ -82,7 +82,7 @@ class NoiseBound:
 
         ``largest`` is the largest weight that a noise can have in an error.
         """
-        proved = self._chernoff(alpha)
+        proved = self.chernoff(alpha)
         envelope = self._envelope(alpha)
         if envelope is not None:
             step = 0.5 * np.minimum(std_errors * self._step, largest)
@@ -104,7 +104,8 @@ class NoiseBound:
             log = np.minimum(log, np.log(2.0) + bound - at * size)
         return np.asarray(np.exp(np.minimum(log, 0.0)))
 
-    def _chernoff(self, alpha: float) -> float:
+    def chernoff(self, alpha: float) -> float:
+        """Return x such that |error| >= x standard deviations has a chance of alpha at most."""
         s, cgf = self._cumulants
         found = ((cgf + np.log(2.0 / alpha)) / s).min(initial=np.inf)
         return float(min(found, 1.0 / np.sqrt(alpha)))

@@ -343,11 +343,15 @@ class HierarchyEstimate(OverlappingEstimate, Estimates):
         Notes
         -----
         More than 20 different laws are found at once from their characteristic functions, in one
-        pass up and one down the tree: tables of ln φ(t)/t², inverted by Gil-Pelaez' formula. Tail
-        probabilities then err by less than 2e-7 (at most 1e-8 was seen), which is added, so that
-        intervals cover no less than stated. Where sums of whole-numbered noise do not get smooth,
-        half a step is added, too. Laws that do not decay far enough, as with coarse whole-numbered
-        noise, are computed one by one. Where all noise is Gaussian, all this is the normal law.
+        pass up and one down the tree: tables of ln φ(t)/t², inverted by Gil-Pelaez' formula. The
+        notes say what tail probabilities err by at most (most often 1e-8 to 1e-7): by
+        interpolation, which is an estimate, by what is folded in from far tails, by Chernoff's
+        inequality, and by what is left out where φ has decayed, which is proved if all noise is
+        continuous, and otherwise an estimate. It is added, so that intervals cover no less than
+        stated. Where φ of whole-numbered noise does not decay, errors are moved by half the width
+        of a density that damps it: the notes say by which part, of 1 % at most, half-widths are
+        too large then. Laws for which that is more are computed one by one, or bounded where that
+        takes too long. Where all noise is Gaussian, all this is the normal law.
         """
         at, labels = self._chosen(units), self.hierarchy.labels
         chosen = check_option(method, "method", (*METHODS, "bound"))
@@ -443,9 +447,8 @@ class HierarchyEstimate(OverlappingEstimate, Estimates):
         With m the own values, merged by inverse variance, of variance v, and s the sum of the
         children's estimates from what was measured in and below them, of variance S, the score is
         z = (m - s)/√(v + S). More than 20 p-values are found at once, as :meth:`conf_int` finds
-        half-widths, and are too large by less than 2e-7, or by the chance of half a step of
-        whole-numbered noise in sums that are neither whole nor smooth; those below 1e-4 again from
-        the law of each.
+        half-widths, and are never too small by what these are found with; those below 1e-4 are
+        found again from the law of each.
 
         Examples
         --------

@@ -102,16 +102,30 @@ _NEGLIGIBLE = 1e-13
 """Weights smaller than this, relative to the largest of a target, are rounding."""
 
 FEW = 20  # laws that are always found one by one
-INVERSION_ERROR = 1e-7
-"""What tail probabilities of many laws found at once err by at most, as measured: ten times more
-than was seen against exact laws. It is allowed for, so that intervals never cover less."""
+_WIDE = 0.01
+"""Part of a half-width, or of a standard deviation, by which what was found for many laws at once
+may be too large; otherwise laws are found one by one, as far as there is time."""
 
-_SMALL_TAIL = 1e3 * INVERSION_ERROR  # P-values below this are found one by one
+_SMALL_TAIL = 1e-4  # P-values below this are found one by one
 NORMAL_NOTE = "Normal quantiles, which are approximate as the noise is not Gaussian."
 ROUNDING = 64 * np.finfo(float).eps
 """Rounding error of an estimate and its interval, relative to the size of their terms."""
 
 SECONDS = 20.0  # time that exact laws may take, about; beyond, intervals are bounds
+
+
+@dataclass(frozen=True)
+class Found:
+    """Quantiles or tails of many laws, which are never too small."""
+
+    value: FloatArray  # (l,): NaN where nothing was found
+    error: FloatArray  # (l,): what tail probabilities err by at most; it is allowed for
+    excess: FloatArray  # (l,): largest distance that an error was moved by
+
+    @classmethod
+    def none(cls, size: int) -> Found:
+        """Return that nothing was found."""
+        return cls(np.full(size, np.nan), np.zeros(size), np.zeros(size))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,8 +142,7 @@ class ManyErrors:
     magnitude: float  # size of the values
     heaviest: Callable[[], int] = lambda: 0  # the number of a law that one noise dominates
     largest: float = 1.0  # the largest weight of a noise in an error: 1 in that of a unit or cell
-    # upper quantiles of all laws, NaN where they were not found
-    together: Callable[[float], FloatArray] | None = None
+    together: Callable[[float], Found] | None = None  # upper quantiles of all laws
 
     def intervals(
         self,
@@ -173,19 +186,24 @@ class ManyErrors:
         """Return the half-width of each law, whether some are bounds, and what is to be said."""
         half = np.where(self.std_errors > 0.0, np.nan, 0.0)
         half[np.isinf(self.std_errors)] = np.inf
+        wide = np.zeros(half.size, dtype=bool)
         notes = []
         if self.together is not None and half.size > FEW:
-            half = np.fmax(half, self.together(0.5 * alpha))
-            found = int(np.count_nonzero(half > 0.0))
-            notes = [
-                f"Half-widths of {found} different laws are from their characteristic functions, "
-                f"with tail probabilities to {2 * INVERSION_ERROR:.1g}."
-            ]
-        lost = np.flatnonzero(np.isnan(half))
-        if self.law is not None and affordable(lost.size, self.terms, SECONDS) == lost.size:
+            found = self.together(0.5 * alpha)
+            half = np.fmax(half, found.value)
+            wide = found.excess > _WIDE * half
+            notes = _found_note(found, half, ~wide)
+        lost = np.flatnonzero(np.isnan(half) | wide)
+        cheap = not wide.any() or lost.size * law_seconds(self.terms) <= SECONDS
+        if (
+            self.law is not None
+            and cheap
+            and affordable(lost.size, self.terms, SECONDS) == lost.size
+        ):
             half[lost] = [float(self.law(int(at)).isf(0.5 * alpha)) for at in lost]
             return half, False, tuple(notes)
-        half[lost], how = self.bound().half_widths(alpha, self.std_errors[lost], self.largest)
+        bound, how = self.bound().half_widths(alpha, self.std_errors[lost], self.largest)
+        half[lost] = np.fmin(half[lost], bound)
         share = int(np.isin(number, lost).sum())
         why = (
             "as single laws are not found for tables with groupings, zeros or further parts"
@@ -210,6 +228,26 @@ class ManyErrors:
         )
 
 
+def _found_note(found: Found, half: FloatArray, used: NDArray[np.bool_]) -> list[str]:
+    """Say how half-widths of many laws were found, and how well."""
+    at = np.flatnonzero(used & (found.error > 0.0) & np.isfinite(found.value))
+    if not at.size:
+        return []
+    note = (
+        f"Half-widths of {at.size} different laws are from their characteristic functions; tail "
+        f"probabilities err by {found.error[at].max():.1g} at most, as estimated, which is allowed "
+        "for."
+    )
+    moved = at[found.excess[at] > 0.0]
+    if moved.size:
+        most = float((found.excess[moved] / half[moved]).max())
+        note += (
+            f" Those of {moved.size} laws, of whole-numbered noise, are too large by "
+            f"{100.0 * most:.2g} % at most."
+        )
+    return [note]
+
+
 def exact_pvalues(
     error: FloatArray,
     std_err: FloatArray,
@@ -218,26 +256,28 @@ def exact_pvalues(
     terms: int,
     gaussian: bool,
     bound: Callable[[], NoiseBound],
-    together: Callable[[FloatArray], FloatArray] | None = None,
+    together: Callable[[FloatArray, float], Found] | None = None,
 ) -> tuple[FloatArray, str]:
     """Return P(|X| >= |error|) for errors X of these standard deviations, and by which method.
 
-    ``law(i)`` is the law of the i-th; ``together(size)`` are bounds on the tails P(X >= size) of
-    all, which are too large by `INVERSION_ERROR` at most, NaN where they were not found. Small ones
-    are found again one by one, those that take too long bounded.
+    ``law(i)`` is the law of the i-th; ``together(size, small)`` are bounds on the tails
+    P(X >= size) of all but those below ``small``. Small ones are found again one by one, those that
+    take too long bounded.
     """
     score = np.divide(error, std_err, out=np.zeros(error.shape), where=std_err > 0.0)
     if gaussian:
         return np.asarray(special.erfc(np.abs(score) / np.sqrt(2.0))), "exact"
     found = np.full(score.size, np.nan)
     if together is not None and score.size > FEW:
-        found = np.minimum(2.0 * together(np.abs(error)), 1.0)
+        tails = together(np.abs(error), 0.5 * _SMALL_TAIL)
+        found = np.minimum(2.0 * tails.value, 1.0)
+        found[tails.excess > _WIDE * std_err] = np.nan
     again = np.flatnonzero(~(found > _SMALL_TAIL))
     again = again[np.argsort(-np.abs(score[again]), kind="stable")]
     most = 0 if law is None else affordable(again.size, terms, SECONDS)
     if law is not None:
-        tails = [float(law(int(at)).cdf(-abs(error[at]))) for at in again[:most]]
-        found[again[:most]] = np.minimum(2.0 * np.array(tails), 1.0)
+        single = [float(law(int(at)).cdf(-abs(error[at]))) for at in again[:most]]
+        found[again[:most]] = np.minimum(2.0 * np.array(single), 1.0)
     left = again[most:]
     left = left[np.isnan(found[left])]
     if left.size:

@@ -319,6 +319,20 @@ def characteristic(t: FloatArray, sigma: FloatArray) -> FloatArray:
     return np.where(sigma < CROSSOVER, direct, dual)
 
 
+def log_characteristic(t: FloatArray, sigma: FloatArray) -> FloatArray:
+    """Ln of the same, also where it is below the smallest float."""
+    angle = _principal(t)
+    _, large = _sides(sigma)
+    # images relative to the nearest
+    images = sum(
+        np.exp(-2.0 * np.pi * j * np.square(large) * (angle + np.pi * j)) for j in _images(large)
+    )
+    found = np.log(images) - np.log1p(2.0 * _dual_sum(large)) - 0.5 * np.square(large * angle)
+    if (sigma < CROSSOVER).any():
+        found = np.where(sigma < CROSSOVER, np.log(characteristic(t, sigma)), found)
+    return np.asarray(found)
+
+
 def cumulant(s: ComplexArray, sigma: FloatArray) -> ComplexArray:
     """Log Σ exp(ks - k²/(2σ²)) - log Σ exp(-k²/(2σ²)), on some branch of the logarithm."""
     s = s.real + 1j * _principal(s.imag)

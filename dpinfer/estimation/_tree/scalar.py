@@ -532,7 +532,11 @@ def parent_tests(fit: Any) -> pd.DataFrame:
         terms=fit.values.size,
         gaussian=fit.is_gaussian,
         bound=lambda: fit.bound_of_any,
-        together=(lambda size: laws.difference_tails(place, size)) if laws.supported else None,
+        together=(
+            (lambda size, small: laws.difference_tails(place, size, small))
+            if laws.supported
+            else None
+        ),
     )
     frame = pd.DataFrame(
         {
