@@ -664,8 +664,10 @@ def problem(
     read: tuple[ReadMarginal, ...],
     placed: tuple[PlacedMarginal, ...],
     zeros: NDArray[np.bool_] | None,
+    *,
+    block: bool = False,
 ) -> TableProblem:
-    """Put marginals together that have the same levels of the block."""
+    """Put marginals together that have the same levels of the block, which may have one only."""
     matrices: dict[bytes, FloatArray] = {}
     alike: dict[bytes, list[PlacedMarginal]] = {}
     for one, known in zip(placed, read, strict=True):
@@ -678,6 +680,7 @@ def problem(
         measured=[MeasuredTables(schema.axes, tuple(found)) for found in alike.values()],
         matrices=list(matrices.values()),
         zeros=zeros,
+        block=block or schema.levels > 1 or zeros is not None,
     )
 
 

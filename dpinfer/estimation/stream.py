@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -50,18 +50,14 @@ from dpinfer.estimation._table_fit import (
     problem,
     refuse_contradictions,
 )
-from dpinfer.estimation._tree.passes import Message, VectorGains
 from dpinfer.estimation._tree.tables import (
-    CellTables,
-    ClassProblems,
+    Known,
     PlacedMarginal,
-    ScalarVariances,
-    TableMessage,
-    TablePasses,
-    TableProblem,
-    TableSolution,
+    Received,
+    ScalarPart,
+    VectorPart,
+    answers,
 )
-from dpinfer.estimation._tree.update import Beliefs
 from dpinfer.estimation.marginals import MarginalsEstimate, read_marginal
 from dpinfer.estimation.pivots import ManyErrors
 from dpinfer.mechanisms.laws import Exact
@@ -76,47 +72,6 @@ if TYPE_CHECKING:
 
 
 # The passes over a part of a tree of tables, with what goes to and comes from other parts.
-
-
-Known = Mapping[str, FloatArray]  # what is known of some tables
-
-
-@dataclass(frozen=True, eq=False)
-class Received:
-    """What is known of leaves from the parts below them."""
-
-    places: Places  # (m,): their places, ascending
-    known: Known  # (m, ...): what is known of their tables
-
-
-def _beliefs(known: Known, at: int) -> Beliefs:
-    """Return what is known of the vectors of a class."""
-    return Beliefs(known[f"finite-{at}"], known[f"unknown-{at}"], known[f"exact-{at}"])
-
-
-def _said(at: int, tables: FloatArray, known: Beliefs) -> dict[str, FloatArray]:
-    """Return the same, with the tables, as files hold it."""
-    return {
-        f"tables-{at}": tables,
-        f"finite-{at}": known.finite,
-        f"unknown-{at}": known.unknown,
-        f"exact-{at}": known.exact,
-    }
-
-
-def answers(solution: TableSolution, places: Places) -> dict[str, FloatArray]:
-    """Return what is known in the end of some leaves that had received."""
-    tables = solution.tables.coefficients(places)
-    scalars = [one.found[places] for one in solution.variances if isinstance(one, ScalarVariances)]
-    if scalars:
-        return {"tables": tables, "variance": np.stack(scalars, axis=1)}
-    found: dict[str, FloatArray] = {}
-    corners = solution.tables.axes.corners
-    for at, (corner, gains) in enumerate(zip(corners, solution.variances, strict=True)):
-        assert isinstance(gains, VectorGains)
-        part = tables[corner].reshape((*tables.shape[:2], -1))
-        found |= _said(at, part, gains.answer(places))
-    return found
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -169,87 +124,10 @@ class LoadedPart:
         """Keep what was read, so that it need not be read again on the way down."""
         write_part(task.plan.folder.kept(task.name), self.hierarchy, self.read, self.zeros)
 
-    @property
-    def problem(self) -> TableProblem:
-        """What is known of the tables."""
-        return problem(self.schema, self.read, self.placed, self.zeros)
-
-    def up(self) -> tuple[dict[str, FloatArray], Places, Places]:
-        """Return what is known of the roots, and where exact values contradict one another.
-
-        Contradictions are within a place, and of a place with those below it.
-        """
-        if not self.block:
-            (measured,) = self.problem.measured
-            passes = TablePasses.of(self.hierarchy.tree, measured, self._message())
-            upward = passes.up(measured)
-            message = passes.message(upward)
-            variance = np.ascontiguousarray(message.variance.T)
-            return {"tables": message.tables, "variance": variance}, upward.inside, upward.between
-        classes = ClassProblems.of(self.problem, len(self.hierarchy.tree))
-        between = [np.empty(0, dtype=np.intp)]
-        found: dict[str, FloatArray] = {}
-        for at, gains, collected in self._vectors(classes, None):
-            between.append(collected.contradictions)
-            sent = gains.message()
-            found |= _said(at, collected.estimates[sent.places], sent.beliefs)
-        return found, classes.inside, np.concatenate(between)
-
-    def down(self, above: Known | None) -> TableSolution:
-        """Return estimates of all tables, from what is known of the roots in the end."""
-        tree = self.hierarchy.tree
-        if not self.block:
-            (measured,) = self.problem.measured
-            roots = None if above is None else above["variance"].T
-            passes = TablePasses.of(tree, measured, self._message(), roots)
-            upward = passes.up(measured)
-            tables = passes.down(upward, None if above is None else above["tables"])
-            return TableSolution(
-                tables=CellTables.placed(self.schema.axes, tables, tree.order),
-                variances=tuple(ScalarVariances(gains.variance) for gains in passes.gains),
-                degrees=None,
-                inside=upward.inside,
-                between=upward.between,
-            )
-        classes = ClassProblems.of(self.problem, len(tree))
-        between = [np.empty(0, dtype=np.intp)]
-        variances: dict[int, VectorGains] = {}
-        for at, gains, collected in self._vectors(
-            classes, lambda at: None if above is None else _beliefs(above, at)
-        ):
-            between.append(collected.contradictions)
-            gains.spread(collected, None if above is None else above[f"tables-{at}"])
-            variances[at] = gains
-        return TableSolution(
-            tables=classes.tables(tree.order),
-            variances=tuple(variances[at] for at in sorted(variances)),
-            degrees=None,
-            inside=classes.inside,
-            between=np.concatenate(between),
-        )
-
-    def _message(self) -> TableMessage | None:
-        if self.received is None:
-            return None
-        known = self.received.known
-        return TableMessage(self.received.places, known["tables"], known["variance"].T)
-
-    def _vectors(
-        self, classes: ClassProblems, roots: Callable[[int], Beliefs | None] | None
-    ) -> Iterator[tuple[int, VectorGains, Any]]:
-        """Yield number, gains and collected vectors of each class, with ``roots`` also down."""
-        tree, zeros = self.hierarchy.tree, self.zeros
-        for one in classes:
-            at, message, tables = one.number, None, None
-            if self.received is not None:
-                known = self.received.known
-                message = Message(self.received.places, _beliefs(known, at))
-                tables = known[f"tables-{at}"]
-            gains = VectorGains.up(tree, one.matrices, one.precision, zeros, message)
-            gains = gains if roots is None else gains.down(roots(at))
-            collected = gains.collect(one.values, tables, one.estimates)
-            one.values.clear()
-            yield at, gains, collected
+    def passes(self, above: Known | None = None) -> ScalarPart | VectorPart:
+        """Return the passes over its tables, with what is known of its roots in the end."""
+        asked = problem(self.schema, self.read, self.placed, self.zeros, block=self.block)
+        return asked.part(self.hierarchy.tree, self.received, above)
 
     def numbers(self, places: Places) -> Places:
         """Return the numbers of the units at some places."""
@@ -292,7 +170,7 @@ def go_up(task: PartTask) -> float:
     """Write what is known of the roots of a part from below; return the seconds it took."""
     begun = perf_counter()
     part = LoadedPart.of(task)
-    known, inside, between = part.up()
+    known, inside, between = part.passes().up()
     _refuse_contradictions(part, inside, between)
     part.keep(task)
     write_known(task.plan.folder.message(task.name), part.labels(part.roots), known)
@@ -325,7 +203,7 @@ def fitted(task: PartTask, *, kept: bool = False) -> tuple[PartFit, LoadedPart]:
         labels, above = read_known(task.plan.folder.answer(task.name))
         rows = _rows_of(labels, part.labels(part.roots))
         above = {name: found[rows] for name, found in above.items()}
-    solution: TableSolution = part.down(above)
+    solution = part.passes(above).solve()
     fit = PartFit(
         hierarchy=part.hierarchy,
         schema=part.schema,

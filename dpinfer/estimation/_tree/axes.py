@@ -65,13 +65,6 @@ class Axes:
         )
 
     @cached_property
-    def columns(self) -> tuple[slice, ...]:
-        """Where the coefficients of each class are if they lie one class after the other."""
-        stops = np.cumsum(self.degrees()).tolist()
-        pairs = zip(stops, self.degrees(), strict=True)
-        return tuple(slice(stop - size, stop) for stop, size in pairs)
-
-    @cached_property
     def class_of(self) -> NDArray[np.intp]:
         """The number of the class of each coefficient, in the shape of a table."""
         found = np.empty(self.sizes, dtype=np.intp)
@@ -80,15 +73,19 @@ class Axes:
         return found
 
     def multiply(self, tables: FloatArray, factors: Sequence[FloatArray]) -> None:
-        """Multiply the coefficients of each class by its factors, one a table, in place."""
+        """Multiply the coefficients of each class by its factors, one a table, in place.
+
+        Tables may have the length 1 in some axes, so that there are none of some classes.
+        """
         each = np.stack(factors, axis=1)[:, np.newaxis]
         if not self.sizes:
             tables *= each[:, :, 0]
             return
+        number = self.class_of[tuple(slice(size) for size in tables.shape[2:])]
         # along the last axis, the longest, the first is in a class of its own
-        tables[..., 0] *= each[:, :, self.class_of[..., 0]]
-        if self.sizes[-1] > 1:
-            tables[..., 1:] *= each[:, :, self.class_of[..., 1], np.newaxis]
+        tables[..., 0] *= each[:, :, number[..., 0]]
+        if number.shape[-1] > 1:
+            tables[..., 1:] *= each[:, :, number[..., 1], np.newaxis]
 
     def set_of(self, names: Iterable[str]) -> int:
         """Return the set of named axes."""

@@ -174,12 +174,12 @@ class VectorQueries:
         found = precision @ squares.reshape(len(self.matrices), -1)
         return found.reshape(-1, self.size, self.size)
 
-    def stacked(self, values: Sequence[FloatArray], places: Places) -> FloatArray:
-        """Return the values of all rows of some nodes, shape (len(places), r, k)."""
-        return np.concatenate([value[places] for value in values], axis=1)
+    def stacked(self, values: Sequence[FloatArray], nodes: Places) -> FloatArray:
+        """Return the values of all rows of some nodes, shape (m, r, k)."""
+        return np.concatenate([value[nodes] for value in values], axis=1)
 
     def score(
-        self, values: Sequence[FloatArray], places: Places, precision: FloatArray, at: FloatArray
+        self, values: Sequence[FloatArray], nodes: Places, precision: FloatArray, at: FloatArray
     ) -> FloatArray:
         """Return sums of precision times Q'(y - Q x), shape (n, g, k), at x, shape (n, g, k)."""
         found = np.zeros(at.shape)
@@ -188,7 +188,7 @@ class VectorQueries:
         ):
             if not own.any():
                 continue
-            change = value[places] - (at if identity else matrix @ at)
+            change = value[nodes] - (at if identity else matrix @ at)
             change *= own[:, None, None]
             found += change if identity else matrix.T @ change
         return found
@@ -244,6 +244,16 @@ class StructuredLeaves:
     def __len__(self) -> int:
         return int(self.places.size)
 
+    @property
+    def chosen(self) -> slice | Places:
+        """The levels, as an index."""
+        return slice(None) if self.levels.size == self.queries.size else self.levels
+
+    def has(self, place: int) -> bool:
+        """Whether the node at a place is one of them."""
+        at = int(np.searchsorted(self.places, place))
+        return at < self.places.size and bool(self.places[at] == place)
+
     def active(self, chosen: Places) -> FloatArray:
         """Return which of all levels are active in some of the leaves, shape (n, g)."""
         found = np.zeros((chosen.size, self.queries.size))
@@ -289,56 +299,49 @@ class StructuredLeaves:
             total[parents[:, None, None], self.levels[:, None], self.levels] += found
             cover[parents[:, None], self.levels] += active
 
-    def collect(
-        self,
-        values: Sequence[FloatArray],
-        precision: FloatArray,
-        found: FloatArray,
-        sums: FloatArray,
-        *,
-        clean: bool,
-    ) -> None:
-        """Estimate the leaves alone; add the estimates to the sums of the parents.
-
-        ``clean`` is whether what is found so far is 0.
-        """
-        for chunk in self.chunks(found.shape[-1]):
-            places = _span(self.places[chunk])
-            own = precision[places]
-            mean = self._mean(values, places, own * self.scale[chunk, None])
-            if self.mask is not None:
-                mean *= self.mask[chunk][:, :, None]
-            if self.rows.size:
-                self._add_rows(mean, values, places, own, chunk)
-            if not clean and self.levels.size < found.shape[1]:
-                found[places] = 0.0
-            _put(found, places, self.levels, mean)
-            starts, parents = families_of(self.parents[chunk])
-            total = np.add.reduceat(mean, starts, axis=0)
-            if self.levels.size == self.queries.size:
-                sums[parents] += total
-            else:
-                sums[parents[:, None], self.levels] += total
-
-    def _mean(
-        self, values: Sequence[FloatArray], places: Places | slice, weights: FloatArray
+    def estimate(
+        self, chosen: slice | Places, values: Sequence[FloatArray], precision: FloatArray
     ) -> FloatArray:
-        """Return the means of the identity queries, of these weights, shape (n, q)."""
+        """Estimate the levels, shape (m, a, k), of some of the leaves from their values alone.
+
+        The values, shape (m, r_i, k), which may become the estimates, have the precisions, (m, q).
+        """
+        mean = self._mean(values, precision * self.scale[chosen, None])
+        if self.mask is not None:
+            mean *= self.mask[chosen][:, :, None]
+        if self.rows.size:
+            self._add_rows(mean, values, precision, chosen)
+        return mean
+
+    def add(self, chosen: slice | Places, estimates: FloatArray, sums: FloatArray) -> None:
+        """Add estimates of neighbouring leaves to the sums of their parents, shape (p, g, k)."""
+        starts, parents = families_of(self.parents[chosen])
+        total = np.add.reduceat(estimates, starts, axis=0)
+        if isinstance(self.chosen, slice):
+            sums[parents] += total
+        else:
+            sums[parents[:, None], self.levels] += total
+
+    def _mean(self, values: Sequence[FloatArray], weights: FloatArray) -> FloatArray:
+        """Return the means of the identity queries, of these weights, shape (m, q)."""
         first, *others = np.flatnonzero(self.queries.identity).tolist()
-        mean = _taken(values[first], places, self.levels)
+        mean = self._of_levels(values[first])
         if others:
             mean *= weights[:, first, None, None]
         for other in others:
-            mean += _taken(values[other], places, self.levels) * weights[:, other, None, None]
+            mean += self._of_levels(values[other]) * weights[:, other, None, None]
         return mean
+
+    def _of_levels(self, values: FloatArray) -> FloatArray:
+        found: FloatArray = values[:, self.chosen]
+        return found
 
     def _add_rows(
         self,
         mean: FloatArray,
         values: Sequence[FloatArray],
-        places: Places | slice,
         precision: FloatArray,
-        chunk: slice,
+        chosen: slice | Places,
     ) -> None:
         """Correct means, in place, by the values of the rows.
 
@@ -348,8 +351,8 @@ class StructuredLeaves:
         """
         asked, size = self.queries.query[self.rows], self.core.shape[-1]
         within = self.rows - np.searchsorted(self.queries.query, asked)
-        scale, core = self.scale[chunk, None, None], self.core[chunk]
-        summed = self._counts(chunk)[:, :, None] * self.patterns.T
+        scale, core = self.scale[chosen, None, None], self.core[chosen]
+        summed = self._counts(chosen)[:, :, None] * self.patterns.T
         mix = np.empty((len(mean), size, size + self.rows.size))
         mix[:, :, :size] = core / -scale
         mix[:, :, size:] = self.patterns.T * scale
@@ -361,28 +364,27 @@ class StructuredLeaves:
         stack = np.empty((len(mean), mix.shape[-1], mean.shape[-1]))
         stack[:, :size] = self._parts(mean)
         for place, (query, row) in enumerate(zip(asked, within, strict=True), size):
-            stack[:, place] = values[int(query)][places, row]
-        self._spread_parts(mean, mix @ stack, chunk)
+            stack[:, place] = values[int(query)][:, row]
+        self._spread_parts(mean, mix @ stack, chosen)
 
-    def spread(self, found: FloatArray, moves: FloatArray) -> None:
-        """Add U t to the estimates, t the moves of the parents, shape (p, g, k)."""
-        for chunk in self.chunks(found.shape[-1]):
-            places = _span(self.places[chunk])
-            starts, parents = families_of(self.parents[chunk])
-            counts = np.diff(starts, append=self.places[chunk].size)
-            own = moves[parents][:, self.levels]
-            change = np.repeat(own, counts, axis=0)
-            if self.mask is not None:
-                change *= self.mask[chunk][:, :, None]
-            if self.rows.size:
-                part = self._parts(change if self.mask is not None else own)
-                if self.mask is None:
-                    part = np.repeat(part, counts, axis=0)
-                change *= self.scale[chunk, None, None]
-                self._spread_parts(change, -(self.core[chunk] @ part), chunk)
-            else:
-                change *= self.scale[chunk, None, None]
-            _add(found, places, self.levels, change)
+    def moved(self, chosen: slice | Places, moves: FloatArray) -> FloatArray:
+        """Return what to add to estimates: U t, where t are the moves of parents, (p, g, k)."""
+        above = self.parents[chosen]
+        starts, parents = families_of(above)
+        counts = np.diff(starts, append=above.size)
+        own = self._of_levels(moves[parents])
+        change = np.repeat(own, counts, axis=0)
+        if self.mask is not None:
+            change *= self.mask[chosen][:, :, None]
+        if self.rows.size:
+            part = self._parts(change if self.mask is not None else own)
+            if self.mask is None:
+                part = np.repeat(part, counts, axis=0)
+            change *= self.scale[chosen, None, None]
+            self._spread_parts(change, -(self.core[chosen] @ part), chosen)
+        else:
+            change *= self.scale[chosen, None, None]
+        return change
 
     def variance(self, functionals: FloatArray, chosen: Places, inner: FloatArray) -> FloatArray:
         """Return f'Uf - (Uf)'M(Uf), and f'Uf, shape (2, n, k), of functionals, shape (k, g).
@@ -408,12 +410,12 @@ class StructuredLeaves:
             found -= shared.take(self.part, axis=1)
         return found
 
-    def _counts(self, chunk: slice) -> FloatArray:
+    def _counts(self, chosen: slice | Places) -> FloatArray:
         """Count the active levels of each part, shape (n, m), or (1, m) if all leaves are alike."""
         indicator = np.eye(self.patterns.shape[1])[self.part]
         if self.mask is None:
             return np.asarray(indicator.sum(axis=0, keepdims=True))
-        return np.asarray(self.mask[chunk] @ indicator)
+        return np.asarray(self.mask[chosen] @ indicator)
 
     def _parts(self, values: FloatArray) -> FloatArray:
         """Sum over the levels of each part, shape (n, m, k)."""
@@ -422,11 +424,11 @@ class StructuredLeaves:
             return np.asarray(values[:, :, 0] @ indicator.T)[:, :, None]
         return np.asarray(indicator @ values)
 
-    def _spread_parts(self, values: FloatArray, part: FloatArray, chunk: slice) -> None:
+    def _spread_parts(self, values: FloatArray, part: FloatArray, chosen: slice | Places) -> None:
         """Add to each level what its part gets."""
         change = part.take(self.part, axis=1)
         if self.mask is not None:
-            change *= self.mask[chunk][:, :, None]
+            change *= self.mask[chosen][:, :, None]
         values += change
 
 
@@ -493,36 +495,3 @@ def _core(
         gain = own / (1.0 + own * (summed * change).sum(axis=0))
         found += change[:, None] * (change * gain)
     return np.ascontiguousarray(found.transpose(2, 0, 1))
-
-
-def _span(places: Places) -> Places | slice:
-    """Return neighbouring places as a slice."""
-    if places[-1] - places[0] == places.size - 1:
-        return slice(int(places[0]), int(places[-1]) + 1)
-    return places
-
-
-def _taken(values: FloatArray, places: Places | slice, levels: Places) -> FloatArray:
-    """Copy some levels of some places."""
-    if levels.size == values.shape[1]:
-        return np.array(values[places], dtype=float)
-    rows = np.arange(places.start, places.stop) if isinstance(places, slice) else places
-    return np.asarray(values[rows[:, None], levels], dtype=float)
-
-
-def _put(found: FloatArray, places: Places | slice, levels: Places, values: FloatArray) -> None:
-    """Write some levels of some places."""
-    if levels.size == found.shape[1]:
-        found[places] = values
-    else:
-        rows = np.arange(places.start, places.stop) if isinstance(places, slice) else places
-        found[rows[:, None], levels] = values
-
-
-def _add(found: FloatArray, places: Places | slice, levels: Places, values: FloatArray) -> None:
-    """Add to some levels of some places."""
-    if levels.size == found.shape[1]:
-        found[places] += values
-    else:
-        rows = np.arange(places.start, places.stop) if isinstance(places, slice) else places
-        found[rows[:, None], levels] += values

@@ -272,56 +272,50 @@ _CONTRADICTION = 1e-9  # relative difference up to which values without noise ag
 class Collected:
     """Estimates after the pass up."""
 
-    estimates: FloatArray  # (n, g, k): of each place, from the values in it and below it
+    estimates: FloatArray  # (d, g, k): of each dense node, from the values in it and below it
     sums: FloatArray  # (p, g, k): over the children of each inner node
     # (c,): places where exact values contradict others in the same node or below it, ascending
     contradictions: Places
 
 
 def collect(
-    below: Below,
-    values: Sequence[FloatArray],
-    message: FloatArray | None = None,
-    out: FloatArray | None = None,
+    below: Below, values: Sequence[FloatArray], sums: FloatArray, message: FloatArray | None = None
 ) -> Collected:
-    """Go up; ``out`` may be one of the values."""
+    """Go up from the sums over structured leaves, and the values of dense nodes."""
     layout, size = below.layout, below.queries.size
-    columns = values[0].shape[2]
-    found = np.zeros((len(layout.tree), size, columns)) if out is None else out
-    sums = np.zeros((layout.inner.size, size, columns))
-    for leaves in below.leaves:
-        leaves.collect(values, below.precision, found, sums, clean=out is None)
+    columns = sums.shape[2]
+    found = np.zeros((layout.dense.size, size, columns))
     if below.message is not None and message is not None:
         order = np.argsort(below.message.places)
         rows = below.sent()[order]
-        found[layout.dense[rows]] = message[order]
+        found[rows] = message[order]
         _add_to_parents(sums, layout.parent[rows], message[order])
     wrong = [np.empty(0, dtype=np.intp)]
     rows, step = below.bare_leaves(), max(1, CHUNK // (size * columns))
     for start in range(0, rows.size, step):
         some = rows[start : start + step]
-        own = below.queries.stacked(values, layout.dense[some])
+        own = below.queries.stacked(values, some)
         wrong.append(_contradictions(below, some, None, own))
         estimate = below.mix.get(some)[:, :, size:] @ own
-        found[layout.dense[some]] = estimate
+        found[some] = estimate
         _add_to_parents(sums, layout.parent[some], estimate)
     for nodes in layout.up(step):
-        places = layout.inner[nodes]
+        rows = layout.dense_of[layout.inner[nodes]]
         estimate, contradicting = _merged(below, nodes, values, sums)
         wrong.append(contradicting)
-        found[places] = estimate
-        _add_to_parents(sums, layout.parent[layout.dense_of[places]], estimate)
+        found[rows] = estimate
+        _add_to_parents(sums, layout.parent[rows], estimate)
     return Collected(found, sums, np.unique(np.concatenate(wrong)))
 
 
-def spread(below: Below, collected: Collected, above: FloatArray | None) -> FloatArray:
-    """Go down, in place."""
+def spread(below: Below, collected: Collected, above: FloatArray | None) -> None:
+    """Go down, in place; the sums become what the children share in, by their covariances."""
     layout, size = below.layout, below.queries.size
     found, moves = collected.estimates, collected.sums
     if above is not None:
-        found[layout.dense[layout.parent < 0]] = above
+        found[layout.parent < 0] = above
     for nodes in layout.down(max(1, CHUNK // (size * found.shape[2]))):
-        change = found[layout.inner[nodes]] - moves[nodes]
+        change = found[layout.dense_of[layout.inner[nodes]]] - moves[nodes]
         moves[nodes] = below.inverse[nodes] @ change
         children = layout.dense_children(nodes)
         if children.stop > children.start:
@@ -332,10 +326,7 @@ def spread(below: Below, collected: Collected, above: FloatArray | None) -> Floa
                 flat = below.flat.get(parents[odd]) @ change[parents[odd] - nodes[0]]
                 rows = children.start + odd
                 added[odd] += below.unknown.get(rows) @ flat
-            found[layout.dense[children]] += added
-    for leaves in below.leaves:
-        leaves.spread(found, moves)
-    return found
+            found[children] += added
 
 
 def _merged(
@@ -347,14 +338,14 @@ def _merged(
     found = sums[nodes]
     irregular = below.mix.has(rows)
     regular = slice(None) if not irregular.any() else np.flatnonzero(~irregular)
-    total, own = found[regular], places[regular]
-    wrong = [own[_not_zero(below, own, total)]]
-    score = below.queries.score(values, own, below.precision[own], total)
-    found[regular] = total + below.finite[rows[regular]] @ score
+    total, own = found[regular], rows[regular]
+    wrong = [places[regular][_not_zero(below, places[regular], total)]]
+    score = below.queries.score(values, own, below.precision[places[regular]], total)
+    found[regular] = total + below.finite[own] @ score
     some = np.flatnonzero(irregular)
     if some.size:
         mix, before = below.mix.get(rows[some]), found[some]
-        own_values = below.queries.stacked(values, places[some])
+        own_values = below.queries.stacked(values, rows[some])
         wrong.append(_contradictions(below, rows[some], before, own_values))
         found[some] = mix[:, :, :size] @ before + mix[:, :, size:] @ own_values
     return found, np.concatenate(wrong)
@@ -713,25 +704,18 @@ class VectorGains:
         return Beliefs(final.finite[rows], final.unknown.get(rows), exact)
 
     def collect(
-        self,
-        values: Sequence[FloatArray],
-        message: FloatArray | None = None,
-        out: FloatArray | None = None,
+        self, values: Sequence[FloatArray], sums: FloatArray, message: FloatArray | None = None
     ) -> Collected:
-        """Estimate all nodes from the values in them and below them."""
-        return collect(self.below, values, message, out)
+        """Estimate dense nodes from their values and below, given the sums over other leaves."""
+        return collect(self.below, values, sums, message)
 
-    def spread(self, collected: Collected, above: FloatArray | None = None) -> FloatArray:
-        """Make the collected estimates, in place, final ones, shape (n, g, k).
+    def spread(self, collected: Collected, above: FloatArray | None = None) -> None:
+        """Make the collected estimates, in place, final ones, and the sums moves of the children.
 
         ``above`` are final estimates of the roots, shape (roots, g, k), from the tree above. What
         is not estimable is arbitrary.
         """
-        return spread(self.below, collected, above)
-
-    def estimates(self, values: Sequence[FloatArray]) -> FloatArray:
-        """Estimate all nodes from values, shape (n, r_i, k) each; returns the shape (n, g, k)."""
-        return self.spread(self.collect(values))
+        spread(self.below, collected, above)
 
     @property
     def known(self) -> bool:

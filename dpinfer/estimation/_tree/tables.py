@@ -7,7 +7,7 @@ which is the parent of another one: up from the last places, down from the first
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod, sqrt
@@ -18,8 +18,10 @@ from numpy.typing import NDArray
 
 from dpinfer._check import FloatArray
 from dpinfer.estimation._tree.axes import Assembly, Axes, reflect
-from dpinfer.estimation._tree.passes import VectorGains
+from dpinfer.estimation._tree.leaves import StructuredLeaves
+from dpinfer.estimation._tree.passes import Collected, Message, VectorGains
 from dpinfer.estimation._tree.scalar import Gains
+from dpinfer.estimation._tree.update import Beliefs
 from dpinfer.queries.hierarchy import Places, Tree
 
 # What was measured of the tables of all nodes of a tree.
@@ -27,6 +29,7 @@ from dpinfer.queries.hierarchy import Places, Tree
 
 Rows = slice | Places
 
+_CHUNKS = 4  # chunks of tables that are taken together where there is more to do for each
 _CHUNK = 1 << 16  # Numbers worked on at a time, so that they stay in the cache
 CONTRADICTION = 1e-9
 """Difference, relative to the size of the values, up to which exact values agree."""
@@ -82,43 +85,6 @@ class MeasuredTables:
             variance[self.exact.times[mask] > 0.0] = 0.0
         return variance
 
-    def by_class(self, out: FloatArray | None = None) -> tuple[list[FloatArray | None], Places]:
-        """Return the merged values of the coefficients of each class, shape (n, r, k).
-
-        They are 0 where nothing is measured; None for classes of which no marginal says anything.
-        Places whose exact values contradict one another come second. ``out``, shape (n, r, cells),
-        is where to put the values, class by class.
-        """
-        places, levels = self.marginals[0].precision.size, self.marginals[0].values.shape[1]
-        variance = [self.variance(mask) for mask in self.axes.classes]
-        known = [bool(np.isfinite(own).any()) for own in variance]
-        room: list[FloatArray | None] = []
-        for own, there, at in zip(variance, known, self.axes.columns, strict=True):
-            if out is None:
-                size = at.stop - at.start
-                room.append(np.empty((places, levels, size)) if there else None)
-            else:
-                room.append(out[:, :, at])
-            own[np.isinf(own)] = 0.0
-        step = chunk_rows(levels * prod(self.axes.sizes))
-        scratch = np.empty((min(step, places), levels, *self.axes.sizes))
-        wrong = [np.empty(0, dtype=np.intp)]
-        for start in range(0, places, step):
-            rows = slice(start, min(start + step, places))
-            part = scratch[: rows.stop - rows.start]
-            self.collect(rows, part)
-            if self.exact is not None:
-                self.axes.multiply(part, [own[rows] for own in variance])
-                wrong.append(start + self.exact.fill(rows, part))
-            for corner, own, values in zip(self.axes.corners, variance, room, strict=True):
-                if values is not None:
-                    chosen = part[corner]
-                    target = values[rows].reshape(chosen.shape)
-                    factor = columns(own[rows], part.ndim) if self.exact is None else 1.0
-                    np.multiply(chosen, factor, out=target)
-        found = [values if there else None for values, there in zip(room, known, strict=True)]
-        return found, np.concatenate(wrong)
-
     @property
     def degrees(self) -> int:
         """Number of noisy values beyond those needed to determine what is measured of a table."""
@@ -132,17 +98,76 @@ class MeasuredTables:
         return found
 
     @cached_property
-    def _assembly(self) -> Assembly:
-        return Assembly.of(self.axes, [self.axes.full, *(one.kept for one in self.marginals)])
+    def kept(self) -> int:
+        """The axes that any of them keeps."""
+        return Assembly.of(self.axes, [one.kept for one in self.marginals]).kept[0]
 
-    def collect(self, rows: slice, out: FloatArray) -> None:
-        """Add up values over variances of the coefficients at some places, into ``out``."""
+    @cached_property
+    def _assemblies(self) -> dict[tuple[int, ...], Assembly]:
+        """The steps that add marginals up, by the shape of what becomes of them."""
+        kept = [one.kept for one in self.marginals]
+        return {
+            self.axes.shape(most): Assembly.of(self.axes, [most, *kept])
+            for most in (self.kept, self.axes.full)
+        }
+
+    def collect(self, rows: Rows, out: FloatArray) -> None:
+        """Add up values over variances of the coefficients at some places, into ``out``.
+
+        That has all axes, or those that any marginal keeps.
+        """
         _assemble(
             self.axes,
-            self._assembly,
+            self._assemblies[out.shape[2:]],
             [(one, one.at(rows), one.precision[rows]) for one in self.marginals],
             out,
         )
+
+
+@dataclass(frozen=True, eq=False)
+class MergedTables:
+    """The same merged to one value of each coefficient, for some places at a time."""
+
+    measured: MeasuredTables
+    # of each class (n,): the variance; 0 where nothing is measured, None where nothing is anywhere
+    variance: tuple[FloatArray | None, ...]
+
+    @classmethod
+    def of(cls, measured: MeasuredTables) -> tuple[MergedTables, list[FloatArray]]:
+        """Merge marginals; the precisions of the values of each class, shape (n,), come second."""
+        found: list[FloatArray | None] = []
+        precision = []
+        for mask in measured.axes.classes:
+            own = measured.variance(mask)
+            with np.errstate(divide="ignore"):
+                precision.append(1.0 / own)
+            there = np.isfinite(own)
+            own[~there] = 0.0
+            found.append(own if there.any() else None)
+        return cls(measured, tuple(found)), precision
+
+    def at(self, places: Places) -> tuple[list[FloatArray | None], Places]:
+        """Return values of each class at ascending places, shape (m, r, k); 0 where there are none.
+
+        Places whose exact values contradict one another come second.
+        """
+        axes, exact = self.measured.axes, self.measured.exact
+        levels = self.measured.marginals[0].values.shape[1]
+        part = np.empty((places.size, levels, *axes.shape(self.measured.kept)))
+        self.measured.collect(places, part)
+        wrong = np.empty(0, dtype=np.intp)
+        zero = np.zeros(places.size)
+        own = [zero if one is None else one[places] for one in self.variance]
+        if exact is not None:
+            axes.multiply(part, own)
+            wrong = exact.fill(places, part)
+        found: list[FloatArray | None] = []
+        for corner, factor, there in zip(axes.corners, own, self.variance, strict=True):
+            chosen = part[corner]
+            if exact is None and there is not None:
+                chosen = chosen * columns(factor, part.ndim)
+            found.append(None if there is None else chosen.reshape((*chosen.shape[:2], -1)))
+        return found, wrong
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,18 +216,18 @@ class ExactTables:
                 out[corner] /= columns(np.maximum(self.times[mask][places], 1.0), out.ndim)
         return out
 
-    def fill(self, rows: slice, out: FloatArray) -> Places:
-        """Fill in what is known of the coefficients; return which tables contradict themselves."""
+    def fill(self, rows: Rows, out: FloatArray) -> Places:
+        """Fill in what is known of the coefficients; return where that contradicts itself."""
         at = np.flatnonzero(self.anywhere[rows])
         if not at.size:
             return at
-        places = at + rows.start
+        places = at + rows.start if isinstance(rows, slice) else rows[at]
         mean = self.collect(places)
         for mask, corner in zip(self.axes.classes, self.axes.corners, strict=True):
             if mask in self.times:
                 known = self.times[mask][places] > 0.0
                 out[(at[known], *corner[1:])] = mean[known][corner]
-        return np.asarray(at[self.contradictions(places, mean)])
+        return np.asarray(places[self.contradictions(places, mean)])
 
     def contradictions(self, places: Places, mean: FloatArray) -> NDArray[np.bool_]:
         """Return at which places values differ from the marginals of their mean coefficients."""
@@ -375,7 +400,7 @@ class TablePasses:
             part, below = tables[chunk.rows], sums[chunk.below]
             measured.collect(chunk.rows, part)
             if measured.exact is not None:
-                inside.append(chunk.rows.start + measured.exact.fill(chunk.rows, part))
+                inside.append(measured.exact.fill(chunk.rows, part))
                 between.append(self._parents[chunk.below][self._unequal(chunk, part, below)])
             if self.received is not None:
                 low, high = np.searchsorted(
@@ -557,22 +582,6 @@ def summed_to(axes: Axes, kept: int, matrix: FloatArray, cells: FloatArray) -> F
     return blocked(matrix, cells.sum(axis=summed, keepdims=True) if summed else cells)
 
 
-def cells_of(axes: Axes, coefficients: FloatArray) -> FloatArray:
-    """Turn coefficients class by class, shape (n, g, k), to cells, shape (n, g, ...), in place."""
-    step = chunk_rows(coefficients[0].size)
-    scratch = np.empty((min(step, len(coefficients)), coefficients.shape[1], *axes.sizes))
-    for start in range(0, len(coefficients), step):
-        part = coefficients[start : start + step]
-        tables = scratch[: len(part)]
-        for corner, columns in zip(axes.corners, axes.columns, strict=True):
-            target = tables[corner]
-            target[...] = part[:, :, columns].reshape(target.shape)
-        for axis in range(len(axes.sizes)):
-            reflect(tables, 2 + axis)
-        part[...] = tables.reshape(part.shape)
-    return coefficients.reshape((*coefficients.shape[:2], *axes.sizes))
-
-
 # Estimates of tables on trees as coefficients, with their variances class by class.
 
 
@@ -586,11 +595,22 @@ class TableProblem:
     measured: Sequence[MeasuredTables]
     matrices: Sequence[FloatArray]  # (r, g): what these are
     zeros: NDArray[np.bool_] | None  # (n, g): levels of the block that are 0 in a table
+    block: bool  # whether there is a block, so that coefficients are vectors
 
     def solve(self, tree: Tree) -> TableSolution:
         """Estimate all tables."""
-        simple = self.levels == 1 and self.zeros is None
-        return _scalars(self, tree) if simple else _vectors(self, tree)
+        return self.part(tree).solve()
+
+    def part(
+        self, tree: Tree, received: Received | None = None, above: Known | None = None
+    ) -> ScalarPart | VectorPart:
+        """Return the passes over a tree, which may be a part of one.
+
+        The roots of the parts below it are leaves of which ``received`` is known; ``above`` is what
+        is known of the roots in the end, where there is a part above.
+        """
+        kind = VectorPart if self.block else ScalarPart
+        return kind.of(self, tree, received, above)
 
 
 class Variances(Protocol):
@@ -638,101 +658,253 @@ class TableSolution:
     between: Places
 
 
-def _scalars(problem: TableProblem, tree: Tree) -> TableSolution:
-    """Estimate tables of which all attributes are transformed."""
-    (measured,) = problem.measured
-    passes = TablePasses.of(tree, measured)
-    upward = passes.up(measured)
-    return TableSolution(
-        tables=CellTables.placed(problem.axes, passes.down(upward), tree.order),
-        variances=tuple(ScalarVariances(gains.variance) for gains in passes.gains),
-        degrees=passes.degrees + measured.degrees,
-        inside=upward.inside,
-        between=upward.between,
-    )
+Known = Mapping[str, FloatArray]  # what is known of some tables
 
 
 @dataclass(frozen=True, eq=False)
-class ClassProblem:
-    """What is known of the coefficients of one class: k vectors on a tree of n places."""
+class Received:
+    """What is known of leaves from the parts below them."""
 
-    number: int  # the number of the class
-    values: list[FloatArray]  # (n, r_i, k): what was measured through each of q matrices
-    matrices: list[FloatArray]  # (r_i, g): these
-    precision: FloatArray  # (n, q): of each place and matrix
-    # (n, g, k): where to put the estimates; values of the identity may be there
-    estimates: FloatArray
+    places: Places  # (m,): their places, ascending
+    known: Known  # (m, ...): what is known of their tables
 
 
 @dataclass(frozen=True, eq=False)
-class ClassProblems:
-    """The problems of all classes, the largest first, whose values make the most room."""
+class ScalarPart:
+    """A tree, or a part of one, of tables of which all attributes are transformed."""
 
-    problem: TableProblem  # Whose they are
-    # (n, r, k): what was measured through each matrix of the coefficients of each class; handed
-    # over
-    values: list[list[FloatArray | None]]
-    estimates: FloatArray  # (n, g, cells): where to put the coefficients, class by class
-    inside: Places  # Places whose exact values contradict one another
+    problem: TableProblem
+    passes: TablePasses
+    above: Known | None  # what is known of the roots in the end, where there is a part above
 
     @classmethod
-    def of(cls, problem: TableProblem, places: int) -> ClassProblems:
-        """Bring what was measured in the order of classes."""
-        shape = (places, problem.levels, sum(problem.axes.degrees()))
-        identity = [len(matrix) == problem.levels for matrix in problem.matrices]
-        estimates = np.empty(shape) if any(identity) else np.zeros(shape)
-        values, inside = [], []
-        for measured, own in zip(problem.measured, identity, strict=True):
-            found, wrong = measured.by_class(estimates if own else None)
-            values.append(found)
-            inside.append(wrong)
-        return cls(problem, values, estimates, np.concatenate(inside))
+    def of(
+        cls, problem: TableProblem, tree: Tree, received: Received | None, above: Known | None
+    ) -> ScalarPart:
+        """Find the weights."""
+        message = None
+        if received is not None:
+            known = received.known
+            message = TableMessage(received.places, known["tables"], known["variance"].T)
+        roots = None if above is None else above["variance"].T
+        return cls(problem, TablePasses.of(tree, problem.measured[0], message, roots), above)
 
-    def __iter__(self) -> Iterator[ClassProblem]:
-        problem, axes = self.problem, self.problem.axes
-        for at in np.argsort(axes.degrees())[::-1].tolist():
-            mask, columns = axes.classes[at], axes.columns[at]
-            values, matrices, variances = [], [], []
-            for measured, matrix, merged in zip(
-                problem.measured, problem.matrices, self.values, strict=True
-            ):
-                found = merged[at]
-                if found is not None:
-                    values.append(found)
-                    matrices.append(matrix)
-                    variances.append(measured.variance(mask))
-                    merged[at] = found = None  # to make room
-            estimates = self.estimates[:, :, columns]
-            if not values:
-                values.append(np.zeros((len(estimates), 1, estimates.shape[2])))
-                matrices.append(np.ones((1, problem.levels)))
-                variances.append(np.full(len(estimates), np.inf))
-            with np.errstate(divide="ignore"):
-                precision = 1.0 / np.stack(variances, axis=1)
-            yield ClassProblem(at, values, matrices, precision, estimates)
+    def up(self) -> tuple[Known, Places, Places]:
+        """Return what is known of the roots from below, and where exact values contradict others.
 
-    def tables(self, order: Places | None) -> CellTables:
-        """Turn the estimates, once made, to cells in place."""
-        axes = self.problem.axes
-        return CellTables.placed(axes, cells_of(axes, self.estimates), order)
+        Contradictions are within a place, and of a place with those below it.
+        """
+        upward = self.passes.up(self.problem.measured[0])
+        message = self.passes.message(upward)
+        known = {"tables": message.tables, "variance": np.ascontiguousarray(message.variance.T)}
+        return known, upward.inside, upward.between
+
+    def solve(self) -> TableSolution:
+        """Estimate all tables."""
+        (measured,) = self.problem.measured
+        upward = self.passes.up(measured)
+        tables = self.passes.down(upward, None if self.above is None else self.above["tables"])
+        return TableSolution(
+            tables=CellTables.placed(self.problem.axes, tables, self.passes.tree.order),
+            variances=tuple(ScalarVariances(gains.variance) for gains in self.passes.gains),
+            degrees=self.passes.degrees + measured.degrees,
+            inside=upward.inside,
+            between=upward.between,
+        )
 
 
-def _vectors(problem: TableProblem, tree: Tree) -> TableSolution:
-    """Estimate tables with a block: the coefficients of a class are vectors on the tree."""
-    classes = ClassProblems.of(problem, len(tree))
-    between = [np.empty(0, dtype=np.intp)]
-    gains: dict[int, VectorGains] = {}
-    for one in classes:
-        found = VectorGains.of(tree, one.matrices, one.precision, problem.zeros)
-        collected = found.collect(one.values, out=one.estimates)
-        one.values.clear()
-        between.append(collected.contradictions)
-        found.spread(collected)
-        gains[one.number] = found
-    return TableSolution(
-        tables=classes.tables(tree.order),
-        variances=tuple(gains[at] for at in sorted(gains)),
-        degrees=None,
-        inside=classes.inside,
-        between=np.concatenate(between),
-    )
+def answers(solution: TableSolution, places: Places) -> Known:
+    """Return what is known in the end of some leaves that had received."""
+    tables = solution.tables.coefficients(places)
+    scalars = [one.found[places] for one in solution.variances if isinstance(one, ScalarVariances)]
+    if scalars:
+        return {"tables": tables, "variance": np.stack(scalars, axis=1)}
+    found: dict[str, FloatArray] = {}
+    corners = solution.tables.axes.corners
+    for at, (corner, gains) in enumerate(zip(corners, solution.variances, strict=True)):
+        assert isinstance(gains, VectorGains)
+        found |= _said(at, tables[corner].reshape((*tables.shape[:2], -1)), gains.answer(places))
+    return found
+
+
+def _said(at: int, tables: FloatArray, known: Beliefs) -> dict[str, FloatArray]:
+    """Return what is known of the vectors of a class, with the tables, as files hold it."""
+    return {
+        f"tables-{at}": tables,
+        f"finite-{at}": known.finite,
+        f"unknown-{at}": known.unknown,
+        f"exact-{at}": known.exact,
+    }
+
+
+def _beliefs(known: Known, at: int) -> Beliefs:
+    """Return what is known of the vectors of a class."""
+    return Beliefs(known[f"finite-{at}"], known[f"unknown-{at}"], known[f"exact-{at}"])
+
+
+@dataclass(frozen=True, eq=False)
+class VectorPart:
+    """A tree, or a part of one, of tables with a block: the k coefficients of a class are vectors.
+
+    Leaves are gone through some at a time, class by class, and their values are transformed on the
+    way up and again on the way down: only of dense nodes is anything kept in between.
+    """
+
+    problem: TableProblem
+    tree: Tree
+    merged: tuple[MergedTables, ...]  # what was measured through each matrix
+    asked: tuple[tuple[int, ...], ...]  # which of them say anything of each class
+    gains: tuple[VectorGains, ...]  # what is known of each class from below
+    received: Received | None
+    above: Known | None
+
+    @classmethod
+    def of(
+        cls, problem: TableProblem, tree: Tree, received: Received | None, above: Known | None
+    ) -> VectorPart:
+        """Find what is known from below."""
+        merged, every = zip(*map(MergedTables.of, problem.measured), strict=True)
+        asked, gains = [], []
+        for at in range(len(problem.axes.classes)):
+            own = tuple(j for j, one in enumerate(merged) if one.variance[at] is not None)
+            matrices, precision = [problem.matrices[j] for j in own], [every[j][at] for j in own]
+            if not own:
+                matrices, precision = [np.ones((1, problem.levels))], [np.zeros(len(tree))]
+            message = None
+            if received is not None:
+                message = Message(received.places, _beliefs(received.known, at))
+            stacked = np.stack(precision, axis=1)
+            gains.append(VectorGains.up(tree, matrices, stacked, problem.zeros, message))
+            asked.append(own)
+        return cls(problem, tree, tuple(merged), tuple(asked), tuple(gains), received, above)
+
+    def up(self) -> tuple[Known, Places, Places]:
+        """Return what is known of the roots from below, and where exact values contradict others.
+
+        Contradictions are within a place, and of a place with those below it.
+        """
+        collected, inside = self._collect()
+        found: dict[str, FloatArray] = {}
+        for at, (gains, one) in enumerate(zip(self.gains, collected, strict=True)):
+            message = gains.message()
+            rows = gains.below.layout.dense_of[message.places]
+            found |= _said(at, one.estimates[rows], message.beliefs)
+        return found, inside, np.concatenate([one.contradictions for one in collected])
+
+    def solve(self) -> TableSolution:
+        """Estimate all tables."""
+        tables = np.empty((len(self.tree), self.problem.levels, *self.problem.axes.sizes))
+        collected, inside = self._collect(tables)
+        final = []
+        for at, (gains, one) in enumerate(zip(self.gains, collected, strict=True)):
+            above = self.above
+            gains.spread(one, None if above is None else above[f"tables-{at}"])
+            final.append(gains.down(None if above is None else _beliefs(above, at)))
+        self._finish(tables, collected)
+        return TableSolution(
+            tables=CellTables(self.problem.axes, tables, self.tree.order),
+            variances=tuple(final),
+            degrees=None,
+            inside=inside,
+            between=np.concatenate([one.contradictions for one in collected]),
+        )
+
+    def _collect(self, out: FloatArray | None = None) -> tuple[list[Collected], Places]:
+        """Go up; return what is found of the dense nodes of each class, and contradictions.
+
+        ``out`` is where to put estimates of the coefficients of the other leaves, by their numbers.
+        """
+        dense: list[list[FloatArray]] = []
+        sums = []
+        for gains, columns in zip(self.gains, self.problem.axes.degrees(), strict=True):
+            layout, queries = gains.below.layout, gains.below.queries
+            shapes = [(layout.dense.size, len(one), columns) for one in queries.matrices]
+            dense.append([np.zeros(shape) for shape in shapes])
+            sums.append(np.zeros((layout.inner.size, queries.size, columns)))
+        inside = [np.empty(0, dtype=np.intp)]
+        for places, leaves in self._chunks():
+            found = []
+            for one in self.merged:
+                values, wrong = one.at(places)
+                found.append(values)
+                inside.append(wrong)
+            tables = None if out is None else np.zeros((places.size, *out.shape[1:]))
+            for at, (gains, own) in enumerate(zip(self.gains, leaves, strict=True)):
+                known = [each for j in self.asked[at] if (each := found[j][at]) is not None]
+                if own is None:
+                    rows = gains.below.layout.dense_of[places]
+                    for room, each in zip(dense[at], known, strict=False):
+                        room[rows] = each
+                    continue
+                chosen = _span(np.searchsorted(own.places, places))
+                estimates = own.estimate(chosen, known, gains.below.precision[places])
+                own.add(chosen, estimates, sums[at])
+                if tables is not None:
+                    corner = tables[self.problem.axes.corners[at]]
+                    corner[:, own.chosen] = _as_tables(estimates, corner)
+            if out is not None:
+                out[places if self.tree.order is None else self.tree.order[places]] = tables
+        collected = []
+        for at, gains in enumerate(self.gains):
+            sent = None if self.received is None else self.received.known[f"tables-{at}"]
+            collected.append(gains.collect(dense[at], sums[at], sent))
+            dense[at].clear()
+        return collected, np.concatenate(inside)
+
+    def _finish(self, out: FloatArray, collected: list[Collected]) -> None:
+        """Go down to the leaves, and turn estimates of coefficients to cells, in place."""
+        axes, order = self.problem.axes, self.tree.order
+        for places, leaves in self._chunks():
+            numbers = places if order is None else order[places]
+            tables = out[numbers]
+            for at, (one, own) in enumerate(zip(collected, leaves, strict=True)):
+                corner = tables[axes.corners[at]]
+                if own is None:
+                    rows = self.gains[at].below.layout.dense_of[places]
+                    corner[...] = _as_tables(one.estimates[rows], corner)
+                else:
+                    change = own.moved(_span(np.searchsorted(own.places, places)), one.sums)
+                    corner[:, own.chosen] += _as_tables(change, corner)
+            for axis in range(len(axes.sizes)):
+                reflect(tables, 2 + axis)
+            out[numbers] = tables
+
+    def _chunks(self) -> Iterator[tuple[Places, tuple[StructuredLeaves | None, ...]]]:
+        """Yield ascending places, and the leaves they are of in each class; None for dense ones."""
+        step = chunk_rows(self.problem.levels * prod(self.problem.axes.sizes)) * _CHUNKS
+        for places, leaves in self._runs:
+            for start in range(0, places.size, step):
+                yield places[start : start + step], leaves
+
+    @cached_property
+    def _runs(self) -> list[tuple[Places, tuple[StructuredLeaves | None, ...]]]:
+        """Ascending places of which the leaves of each class are the same."""
+        kind = np.zeros(len(self.tree), dtype=np.intp)
+        last = kind
+        for gains in self.gains:
+            slot = np.zeros(len(self.tree), dtype=np.intp)
+            for number, leaves in enumerate(gains.below.leaves, 1):
+                slot[leaves.places] = number
+            if not np.array_equal(slot, last):
+                last = slot
+                kind = kind * (len(gains.below.leaves) + 1) + slot
+                kind = np.unique(kind, return_inverse=True)[1].reshape(-1)
+        order = np.argsort(kind, kind="stable")
+        found = []
+        for places in np.split(order, np.flatnonzero(np.diff(kind[order])) + 1):
+            first = places[0]
+            among = [[one for one in gains.below.leaves if one.has(first)] for gains in self.gains]
+            found.append((places, tuple(one[0] if one else None for one in among)))
+        return found
+
+
+def _as_tables(vectors: FloatArray, corner: FloatArray) -> FloatArray:
+    """Return vectors, shape (m, g, k), as the coefficients of a class of tables."""
+    return vectors.reshape((*vectors.shape[:2], *corner.shape[2:]))
+
+
+def _span(rows: Places) -> Places | slice:
+    """Return neighbouring numbers as a slice."""
+    if rows[-1] - rows[0] == rows.size - 1:
+        return slice(int(rows[0]), int(rows[-1]) + 1)
+    return rows

@@ -10,11 +10,44 @@ from numpy.typing import NDArray
 
 from dpinfer.estimation._tree import leaves as leaves_module
 from dpinfer.estimation._tree import passes as passes_module
-from dpinfer.estimation._tree.passes import VectorGains
+from dpinfer.estimation._tree.passes import Collected, VectorGains
 from dpinfer.estimation._tree.scalar import Gains
 from dpinfer.queries.hierarchy import Tree
 
 Array = NDArray[np.float64]
+
+
+def collected(gains: VectorGains, values: list[Array], roots: Array | None = None) -> Collected:
+    """The pass up, from values of all nodes; ``roots`` are estimates from trees below."""
+    below = gains.below
+    sums = np.zeros((below.layout.inner.size, below.queries.size, values[0].shape[2]))
+    for leaves in below.leaves:
+        for chosen in leaves.chunks(values[0].shape[2]):
+            places = leaves.places[chosen]
+            own = [value[places] for value in values]
+            leaves.add(chosen, leaves.estimate(chosen, own, below.precision[places]), sums)
+    return gains.collect([value[below.layout.dense] for value in values], sums, roots)
+
+
+def spread(
+    gains: VectorGains, found: Collected, values: list[Array], above: Array | None = None
+) -> Array:
+    """The pass down: final estimates of all nodes."""
+    below = gains.below
+    out = np.zeros((len(below.layout.tree), *found.estimates.shape[1:]))
+    gains.spread(found, above)
+    out[below.layout.dense] = found.estimates
+    for leaves in below.leaves:
+        for chosen in leaves.chunks(values[0].shape[2]):
+            places = leaves.places[chosen]
+            own = leaves.estimate(chosen, [one[places] for one in values], below.precision[places])
+            own += leaves.moved(chosen, found.sums)
+            out[places[:, None], leaves.levels] = own
+    return out
+
+
+def estimated(gains: VectorGains, values: list[Array]) -> Array:
+    return spread(gains, collected(gains, values), values)
 
 
 @dataclass
@@ -143,9 +176,9 @@ def test_agrees_with_dense_least_squares(block: int) -> None:
     for seed in range(50 * block, 50 * block + 50):
         case = random_case(seed)
         gains = case.gains()
-        collected = gains.collect(case.values)
-        assert not collected.contradictions.size
-        found = case.functionals @ gains.spread(collected)
+        upward = collected(gains, case.values)
+        assert not upward.contradictions.size
+        found = case.functionals @ spread(gains, upward, case.values)
         variance = gains.variance(case.functionals)
         estimates, variances = dense(case)
         assert (np.isinf(variance) == np.isinf(variances)).all(), seed
@@ -172,19 +205,19 @@ def split(case: Case, depth: int) -> tuple[Array, Array]:
         zeros = None if case.zeros is None else case.zeros[nodes]
         return [value[nodes] for value in case.values], case.precision[nodes], zeros
 
-    values, precision, zeros = part(low)
+    lower, precision, zeros = part(low)
     below = VectorGains.up(Tree.of(parent), case.queries, precision, zeros)
-    collected = below.collect(values)
+    upward = collected(below, lower)
     message = below.message()
     values, precision, zeros = part(high)
     message = type(message)(np.searchsorted(high, cut), message.beliefs)
     above = VectorGains.of(Tree.of(tree.parent[high]), case.queries, precision, zeros, message)
-    roots = collected.estimates[np.searchsorted(low, cut)]
-    upper = above.spread(above.collect(values, roots))
+    roots = upward.estimates[below.below.layout.parent < 0]
+    upper = spread(above, collected(above, values, roots), values)
     below = below.down(above.answer(message.places))
     found = np.zeros((len(tree), size, values[0].shape[2]))
     found[high] = upper
-    found[low] = below.spread(collected, upper[message.places])
+    found[low] = spread(below, upward, lower, upper[message.places])
     variance = np.zeros((len(tree), len(case.functionals)))
     variance[high] = above.variance(case.functionals)
     variance[low] = below.variance(case.functionals)
@@ -199,7 +232,7 @@ def test_trees_in_parts_give_the_same(seeds: range) -> None:
         case = random_case(seed)
         gains = case.gains()
         whole, variances = (
-            case.functionals @ gains.estimates(case.values),
+            case.functionals @ estimated(gains, case.values),
             gains.variance(case.functionals),
         )
         for depth in (0, 1, 2):
@@ -225,7 +258,7 @@ def test_one_level_is_a_scalar_tree() -> None:
         values[np.isinf(variance)] = 0.0
         scalar = Gains.of(tree, variance)
         gains = VectorGains.of(tree, [np.eye(1)], precision)
-        found = gains.estimates([values])[:, 0].T
+        found = estimated(gains, [values])[:, 0].T
         known = np.isfinite(scalar.variance)
         expected = scalar.estimates(np.moveaxis(values[:, 0], 0, -1))
         assert np.allclose(found[:, known], expected[:, known], rtol=0.0, atol=1e-12)
@@ -239,9 +272,9 @@ def test_contradictions_are_found_where_they_are() -> None:
     queries = [np.eye(3), np.ones((1, 3))]
     values = [np.ones((5, 3, 1)), np.full((5, 1, 1), 3.0)]
     gains = VectorGains.of(tree, queries, precision)
-    assert gains.collect(values).contradictions.size == 0
+    assert collected(gains, values).contradictions.size == 0
     values[1][1] = 4.0
-    assert gains.collect(values).contradictions.tolist() == [1]
+    assert collected(gains, values).contradictions.tolist() == [1]
 
 
 def test_contradictions_are_found_if_and_only_if_there_are_some() -> None:
@@ -256,7 +289,7 @@ def test_contradictions_are_found_if_and_only_if_there_are_some() -> None:
         case.values[query][node, rng.integers(len(case.queries[query])), 0] += 1.0
         rows, known = without_noise(case, paths(case.tree, case.queries[0].shape[1]))
         apart = np.abs(rows @ (np.linalg.pinv(rows) @ known) - known).max()
-        contradicted = case.gains().collect(case.values).contradictions.size > 0
+        contradicted = collected(case.gains(), case.values).contradictions.size > 0
         assert contradicted == (apart > 1e-7), seed
         found += contradicted
     assert 10 < found < 100
@@ -267,9 +300,9 @@ def test_exact_children_contradict_an_exact_parent() -> None:
     precision = np.array([[np.inf], [np.inf], [np.inf]])
     values = np.array([[5.0, 2.0], [2.0, 1.0], [3.0, 1.0]])[:, :, None]
     gains = VectorGains.of(tree, [np.eye(2)], precision)
-    assert gains.collect([values]).contradictions.size == 0
+    assert collected(gains, [values]).contradictions.size == 0
     values[0, 1] = 3.0
-    assert gains.collect([values]).contradictions.tolist() == [0]
+    assert collected(gains, [values]).contradictions.tolist() == [0]
 
 
 def test_values_contradict_structural_zeros() -> None:
@@ -278,9 +311,9 @@ def test_values_contradict_structural_zeros() -> None:
     precision = np.array([[1.0], [np.inf]])
     gains = VectorGains.of(tree, [np.eye(2)], precision, zeros)
     values = np.array([[1.0, 7.0], [2.0, 0.0]])[:, :, None]
-    assert gains.collect([values]).contradictions.size == 0
+    assert collected(gains, [values]).contradictions.size == 0
     values[1, 1] = 1.0
-    assert gains.collect([values]).contradictions.tolist() == [0]
+    assert collected(gains, [values]).contradictions.tolist() == [0]
 
 
 def tabular_case(rng: np.random.Generator, leaves: int, size: int) -> Case:
@@ -306,7 +339,7 @@ def test_leaves_with_the_same_zeros_and_others(
     gains = case.gains()
     assert {some.mask is None for some in gains.below.leaves} == {True, False}
     estimates, variances = dense(case)
-    found = gains.estimates(case.values)
+    found = estimated(gains, case.values)
     assert np.allclose(case.functionals @ found, estimates, rtol=0.0, atol=1e-9)
     known = np.isfinite(variances) & (variances > 1e-12)
     assert np.allclose(
@@ -315,22 +348,13 @@ def test_leaves_with_the_same_zeros_and_others(
     assert not found[case.zeros].any()
 
 
-def test_estimates_can_take_the_place_of_values() -> None:
-    case = tabular_case(np.random.default_rng(3), 300, 8)
-    case.precision[np.random.default_rng(4).random(case.precision.shape) < 0.05] = 0.0
-    gains = case.gains()
-    expected = gains.estimates(case.values)
-    gains.spread(gains.collect(case.values, out=case.values[0]))
-    assert np.array_equal(case.values[0], expected)
-
-
 @pytest.mark.parametrize(
     "seeds", [range(25), pytest.param(range(25, 60), marks=pytest.mark.slow)], ids=str
 )
 def test_chunks_make_no_difference(monkeypatch: pytest.MonkeyPatch, seeds: range) -> None:
     cases = [random_case(seed) for seed in seeds]
     cases.append(tabular_case(np.random.default_rng(3), 300, 8))
-    before = [(case.gains().estimates(case.values), case.gains()) for case in cases]
+    before = [(estimated(case.gains(), case.values), case.gains()) for case in cases]
     variances = [gains.variance(np.eye(gains.below.queries.size)) for _, gains in before]
     for module in (leaves_module, passes_module):
         monkeypatch.setattr(module, "CHUNK", 40)
@@ -338,7 +362,7 @@ def test_chunks_make_no_difference(monkeypatch: pytest.MonkeyPatch, seeds: range
     for case, (expected, _), variance in zip(cases, before, variances, strict=True):
         gains = case.gains()
         known = np.isfinite(variance)
-        found = gains.estimates(case.values)
+        found = estimated(gains, case.values)
         assert np.allclose(found[known], expected[known], rtol=0.0, atol=1e-10)
         again = gains.variance(np.eye(gains.below.queries.size))
         assert np.allclose(again, variance, rtol=1e-10, atol=1e-12)
