@@ -18,6 +18,7 @@ from dpinfer.intervals._tilted import tilted_roots
 from dpinfer.mechanisms._row_tails import Edge, has_edge
 from dpinfer.mechanisms.independent import groups
 from dpinfer.mechanisms.law import NoiseLaw, ParametricLaw
+from dpinfer.mechanisms.laws import Gaussian
 
 # Ends of very many intervals of one setting, interpolated between whole numbers.
 
@@ -67,9 +68,7 @@ def _polynomials(
     x: FloatArray,
 ) -> tuple[FloatArray, NDArray[np.bool_]]:
     """Values at points of known pieces, and which of the pieces are accurate."""
-    nodes = np.cos(np.pi * (np.arange(_NODES) + 0.5) / _NODES)
-    # between nodes, where the error of an interpolation is near its largest
-    checks = np.cos(np.pi * np.array([1.0, _NODES // 2, _NODES - 1.0]) / _NODES)
+    nodes, checks = _chebyshev(_NODES), _between(_NODES)
     to_coefficients = np.linalg.inv(np.polynomial.chebyshev.chebvander(nodes, _NODES - 1))
     coefficients = _at(ends, left, right, nodes) @ to_coefficients.T
     truth = _at(ends, left, right, checks)
@@ -108,6 +107,93 @@ def _clenshaw(coefficients: FloatArray, piece: Pieces, y: FloatArray) -> FloatAr
     return out
 
 
+# Ends of very many intervals with one Gaussian noise, interpolated between numbers of trials too.
+
+
+_SMOOTH = 1.4
+"""From this σ on Gaussian noise leaves no trace of the whole numbers: exp(-2π²σ²) is 2e-17."""
+
+_TRIALS, _ANGLES = 10, 20
+"""Nodes of a patch in both directions."""
+
+_WIDTH = 2.0
+"""Width of a patch in √n·angle, in which a binomial count has the standard deviation 1/2."""
+
+_EACH = 32
+"""Fewer trials have patches of their own; those of an octave share theirs."""
+
+EndsOf = Callable[[FloatArray, FloatArray], FloatArray]
+"""A function of points and numbers of trials."""
+
+
+def over_trials(ends: EndsOf, tolerance: EndsOf, t: FloatArray, nobs: FloatArray) -> FloatArray:
+    """Return ends at points with 0 < t < nobs, NaN where no polynomial is worth it or accurate.
+
+    They are functions of log n and of the angle arcsin √(t/n), in which counts of all shares vary
+    alike: polynomials of both on patches, checked between the nodes. ``tolerance`` takes ends.
+    """
+    out = np.full(t.size, np.nan)
+    angle = np.arcsin(np.sqrt(t / nobs))
+    octave = np.where(nobs < _EACH, nobs, _EACH + np.floor(np.log2(nobs))).astype(np.intp)
+    for cell in np.flatnonzero(np.bincount(octave)):
+        rows = np.flatnonzero(octave == cell)
+        out[rows] = _in_octave(ends, tolerance, angle[rows], nobs[rows])
+    return out
+
+
+def _in_octave(ends: EndsOf, tolerance: EndsOf, angle: FloatArray, nobs: FloatArray) -> FloatArray:
+    first, ratio = nobs.min(), nobs.max() / nobs.min()
+
+    def trials(y: FloatArray) -> FloatArray:
+        return np.unique(np.rint(first * ratio ** (0.5 * (1.0 + y))))
+
+    def basis(n: FloatArray) -> FloatArray:
+        y = 2.0 * np.log(n / first) / np.log(ratio) - 1.0 if ratio > 1.0 else np.zeros(n.size)
+        return np.polynomial.chebyshev.chebvander(y, nodes.size - 1)
+
+    def grid(function: EndsOf, y: FloatArray, n: FloatArray) -> FloatArray:
+        share = np.square(np.sin(left[:, np.newaxis] + 0.5 * width * (1.0 + y)))[:, np.newaxis]
+        points, of = np.broadcast_arrays(n[:, np.newaxis] * share, n[:, np.newaxis])
+        return function(points.ravel(), of.ravel()).reshape(points.shape)
+
+    nodes, between = trials(_chebyshev(_TRIALS)), trials(_between(_TRIALS))
+    parts = np.ceil(0.5 * np.pi * np.sqrt(nobs.max()) / _WIDTH)
+    width = 0.5 * np.pi / parts
+    place = np.minimum(np.floor(angle / width), parts - 1.0)
+    order = np.argsort(place, kind="stable")
+    found, start, size = np.unique(place[order], return_index=True, return_counts=True)
+    worth = size > 2 * nodes.size * _ANGLES
+    left, start, size = found[worth] * width, start[worth], size[worth]
+    out = np.full(nobs.size, np.nan)
+    if not left.size:
+        return out
+    y = _chebyshev(_ANGLES)
+    to_coefficients = np.linalg.inv(np.polynomial.chebyshev.chebvander(y, _ANGLES - 1))
+    with np.errstate(invalid="ignore"):  # an end may be infinite: then nothing is accurate
+        coefficients = np.linalg.solve(basis(nodes), grid(ends, y, nodes)) @ to_coefficients.T
+    y = _between(_ANGLES)
+    truth = grid(ends, y, between)
+    at_y = np.polynomial.chebyshev.chebvander(y, _ANGLES - 1)
+    with np.errstate(invalid="ignore"):
+        wrong = np.abs(basis(between) @ coefficients @ at_y.T - truth)
+        wrong -= grid(lambda _, n: tolerance(truth.ravel(), n), y, between)
+    for patch in np.flatnonzero((wrong <= 0.0).all(axis=(1, 2))):
+        rows = order[start[patch] : start[patch] + size[patch]]
+        y = np.clip(2.0 * (angle[rows] - left[patch]) / width - 1.0, -1.0, 1.0)
+        in_angle = np.polynomial.chebyshev.chebvander(y, _ANGLES - 1)
+        out[rows] = ((basis(nobs[rows]) @ coefficients[patch]) * in_angle).sum(axis=1)
+    return out
+
+
+def _chebyshev(size: int) -> FloatArray:
+    return np.asarray(np.cos(np.pi * (np.arange(size) + 0.5) / size))
+
+
+def _between(size: int) -> FloatArray:
+    """Points between Chebyshev nodes, where the error of an interpolation is near its largest."""
+    return np.asarray(np.cos(np.pi * np.array([1.0, size // 2, size - 1.0]) / size))
+
+
 MAX_STEPS = 200
 
 _QUADRATIC = 1e-7
@@ -142,26 +228,39 @@ def tail_roots(
     """
     noise = kernel.noise
     one_law = noise.shape == () and all((x == x[0]).all() for x in family.columns)
-    if noise.is_integer or not one_law or t.size < _INTERPOLATED_FROM:
+    smooth = isinstance(noise, Gaussian) and noise.shape == () and noise.sigma >= _SMOOTH
+    over = smooth and isinstance(family, BinomialCounts)
+    if noise.is_integer or not (one_law or over) or t.size < _INTERPOLATED_FROM:
         return _solved(family, kernel, t, side, probability)
     low = side * float(noise._isf(np.asarray(probability)))
-    high = low + float(family.last[0])
-    inside = (t > low) & (t < high)
+    inside = np.flatnonzero((t > low) & (t < low + family.last))
 
-    def of_size(size: int) -> CountFamily:
-        return family.take(np.zeros(size, dtype=np.intp))
+    def tolerance(root: FloatArray, law: CountFamily) -> FloatArray:
+        spread = np.sqrt(law.variance(root) + noise.variance) / law.scale
+        return np.asarray(_TOLERANCE * spread)
 
-    def ends(x: FloatArray) -> FloatArray:
-        return _solved(of_size(x.size), kernel, x, side, probability)
+    root = np.full(t.size, np.nan)
+    if isinstance(family, BinomialCounts) and over:
+        root[inside] = over_trials(
+            lambda x, n: _solved(BinomialCounts(n), kernel, low + x, side, probability),
+            lambda root, n: tolerance(root, BinomialCounts(n)),
+            t[inside] - low,
+            family.nobs[inside],
+        )
+    else:
 
-    def tolerance(root: FloatArray) -> FloatArray:
-        law = of_size(root.size)
-        spread = np.sqrt(law.variance(root.ravel()) + noise.variance) / law.scale
-        return np.asarray(_TOLERANCE * spread.reshape(root.shape))
+        def of_size(size: int) -> CountFamily:
+            return family.take(np.zeros(size, dtype=np.intp))
 
-    root = np.empty(t.size)
-    root[inside] = interpolated(ends, tolerance, t[inside], low, high)
-    root[~inside] = ends(t[~inside])
+        root[inside] = interpolated(
+            lambda x: _solved(of_size(x.size), kernel, x, side, probability),
+            lambda root: tolerance(root.ravel(), of_size(root.size)).reshape(root.shape),
+            t[inside],
+            low,
+            low + float(family.last[0]),
+        )
+    left = np.flatnonzero(np.isnan(root))
+    root[left] = _solved(family.take(left), kernel, t[left], side, probability)
     return root
 
 

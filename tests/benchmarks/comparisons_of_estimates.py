@@ -19,7 +19,7 @@ import test_weighted_sum
 from comparing import SAME, Calls, adding_to, close
 
 import dpinfer as dpi
-from dpinfer.mechanisms import Geometric, Laplace, WeightedSum
+from dpinfer.mechanisms import Gaussian, Geometric, Laplace, WeightedSum
 
 ROWS = []
 comparison = adding_to(ROWS)
@@ -221,6 +221,7 @@ def by_statsmodels(count, nobs, _noise):
 
 
 UNALIKE, ALIKE = "Laplace noise, no two rows alike", "geometric noise, rows that repeat"
+NORMAL = "Gaussian noise, no two rows alike"
 BOOTSTRAP = (
     test_proportion_intervals.by_bootstrap,
     "parametric bootstrap, 1,000 replicates",
@@ -234,6 +235,8 @@ for rows, noise, (way, peer, gives, peer_size, atol) in (
     (UNALIKE, Laplace(scale=2.0), BRENTQ),
     (UNALIKE, Laplace(scale=2.0), BOOTSTRAP),
     (UNALIKE, Laplace(scale=2.0), STATSMODELS),
+    (NORMAL, Gaussian(sigma=2.0), BRENTQ),
+    (NORMAL, Gaussian(sigma=2.0), BOOTSTRAP),
     (ALIKE, test_proportion_intervals.NOISE, BOOTSTRAP),
     (ALIKE, test_proportion_intervals.NOISE, STATSMODELS),
 ):

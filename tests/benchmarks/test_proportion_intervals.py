@@ -10,7 +10,7 @@ import pytest
 from scipy.optimize import brentq
 
 from dpinfer.intervals import poisson_confint, proportion_confint
-from dpinfer.mechanisms import Geometric, Laplace
+from dpinfer.mechanisms import Gaussian, Geometric, Laplace
 from dpinfer.mechanisms._noisy_count import NoisyBinomial
 
 NOISE = Geometric.from_epsilon(1.0)
@@ -74,8 +74,8 @@ def test_million_intervals(benchmark, sized, one_nobs):
 
 @pytest.mark.benchmark(group="1e6 exact proportion intervals")
 @pytest.mark.parametrize("one_nobs", [True, False], ids=["one nobs", "differing nobs"])
-def test_million_intervals_with_continuous_noise(benchmark, sized, one_nobs):
-    noise = Laplace(scale=2.0)
+@pytest.mark.parametrize("noise", [Laplace(scale=2.0), Gaussian(sigma=2.0)], ids=str)
+def test_million_intervals_with_continuous_noise(benchmark, sized, one_nobs, noise):
     problem = (*published(sized(1_000_000), one_nobs, noise), noise)
     benchmark.pedantic(by_dpinfer, args=problem, rounds=3)
 

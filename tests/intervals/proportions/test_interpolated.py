@@ -30,6 +30,24 @@ def test_many_have_the_ends_of_few(law, alpha):
             np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-10)
 
 
+@pytest.mark.parametrize("sigma", [1.5, 8.0])
+@pytest.mark.parametrize(("trials", "method"), [((1, 40), "exact"), ((400, 430), "mid-p")])
+def test_many_numbers_of_trials_have_the_ends_of_few(sigma, trials, method):
+    rng = np.random.default_rng(3)
+    nobs = rng.integers(*trials, 12_000)
+    law = Gaussian(sigma=sigma)
+    t = rng.binomial(nobs, rng.beta(0.5, 1.0, nobs.size)) + law.rvs(nobs.size, rng=rng)
+    many = proportion_confint(t, nobs, mechanism=law, method=method)
+    few = proportion_confint(t[::13], nobs[::13], mechanism=law, method=method)
+    np.testing.assert_array_equal(many.empty[::13], few.empty)
+    there = ~few.empty
+    for end in ("lower", "upper"):
+        found, wanted = getattr(many, end)[::13][there], getattr(few, end)[there]
+        # the stated error, 1e-12 standard deviations of the noisy count, and that of its equation
+        spread = np.sqrt(0.25 * nobs[::13] + law.variance)[there] / nobs[::13][there]
+        assert (np.abs(found - wanted) <= 2e-12 * spread).all()
+
+
 def test_many_ends_satisfy_their_equations():
     t, noise = np.random.default_rng(2).uniform(2.0, 38.0, 3_000), Gaussian(sigma=0.3)
     found = proportion_confint(t, 40, mechanism=noise)
