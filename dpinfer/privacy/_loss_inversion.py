@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import cached_property
+from itertools import pairwise
 from math import prod
 from typing import Any
 
@@ -26,6 +27,9 @@ Parts = tuple[tuple[LossLaw, int], ...]
 TOTAL_NEGLIGIBLE = 40.0
 """e^-40 = 4e-18 of the leading term is below rounding."""
 
+LONG_LINE = 1 << 12
+LOG_NOTHING = -60.0
+
 
 class Total:
     """The sum of ``count`` losses of each law."""
@@ -36,15 +40,51 @@ class Total:
         self.variance = float(sum(count * law.variance for law, count in self.parts))
         self.largest = float(sum(count * law.largest for law, count in self.parts))
 
+    @cached_property
+    def _kinds(self) -> list[tuple[type[LossLaw], FloatArray, FloatArray]]:
+        """Parameters and numbers of the laws of each kind as rows, the largest losses first."""
+        kinds: dict[type[LossLaw], list[tuple[LossLaw, int]]] = {}
+        for law, count in sorted(self.parts, key=lambda part: -part[0].largest):
+            kinds.setdefault(type(law), []).append((law, count))
+        return [
+            (
+                kind,
+                np.array([astuple(law) for law, _ in parts]).T[..., None],  # type: ignore[call-overload]
+                np.array([float(count) for _, count in parts]),
+            )
+            for kind, parts in kinds.items()
+        ]
+
+    def _rows(self, theta: float, size: int) -> Iterator[tuple[LossLaw, FloatArray]]:
+        """Yield many laws of one kind as one law, and their numbers: not too many for the cache."""
+        most = max(BLOCK // size, 1)
+        for kind, parameters, counts in self._kinds:
+            large = np.broadcast_to(kind(*parameters).from_top(theta), (counts.size, 1))
+            ends = {0, int(large.sum()), counts.size, *range(0, counts.size, most)}
+            for start, stop in pairwise(sorted(ends)):
+                yield kind(*parameters[:, start:stop]), counts[start:stop]
+
     def cgf(self, z: ComplexArray) -> ComplexArray:
-        """Return ln E[e^(zL)]."""
-        total = np.zeros(z.shape, dtype=np.complex128)
-        for law, count in self.parts:
+        """Return ln E[e^(zL)] along a vertical line."""
+        return self.noisy_cgf(z)[0]
+
+    def noisy_cgf(self, z: ComplexArray) -> tuple[ComplexArray, FloatArray]:
+        """Return ln E[e^(zL)] along a vertical line, and its absolute error in roundings.
+
+        On a long line, which begins on the real axis, laws are left out where others alone make
+        abs(M) negligible: what is returned there is a larger one.
+        """
+        total, noise = np.zeros(z.shape, dtype=np.complex128), np.zeros(z.shape)
+        theta, at = float(z.real[0]), np.arange(z.size)
+        for law, counts in self._rows(theta, z.size):
             # part by part, as inf times a complex number is not a number
-            part = law.cgf(z)
-            total.real += count * part.real
-            total.imag += count * part.imag
-        return total
+            part = law.cgf(z[at])
+            total.real[at] += counts @ part.real
+            total.imag[at] += counts @ part.imag
+            noise[at] += 4.0 * (counts @ (np.abs(part.real) + law.noise(theta)))
+            if z.size > LONG_LINE:
+                at = np.flatnonzero(total.real > total.real[0] + LOG_NOTHING)
+        return total, noise
 
     def real_cgf(self, theta: float) -> float:
         """Return ln E[e^(θL)] at one real θ."""
@@ -55,13 +95,9 @@ class Total:
         step = 1e-6 * min(theta, *(law.period for law, _ in self.parts))
         return float(self.cgf(np.array([complex(theta, step)]))[0].imag / step)
 
-    def noise(self, z: ComplexArray) -> FloatArray:
-        """Absolute error of :meth:`cgf`, in roundings."""
-        theta = float(z.real.flat[0])
-        total = np.zeros(z.shape)
-        for law, count in self.parts:
-            total += 4.0 * count * (np.abs(law.cgf(z).real) + law.noise(theta))
-        return total
+    def noise(self, theta: float) -> float:
+        """Absolute error of :meth:`real_cgf`, in roundings."""
+        return float(self.noisy_cgf(np.array([complex(theta)]))[1][0])
 
     def reach(self, stretch: Stretch, width: float = 0.0) -> float:
         """Period R such that a trapezoid rule of step 2π/R errs by less than rounding.
@@ -442,6 +478,8 @@ LOG_SKIPPED = -50.0
 SKIPPED = 1e-20
 """Bound on the sum of all nodes that are skipped, which have e^-50 each."""
 
+PLACES = np.geomspace(1e-6, 1.0, 200)[:-1]
+PRUNED = 1e-22
 FULL_CIRCLE = 1 << 9
 BLOCK = 1 << 18
 ROUNDING = 1.2e-16
@@ -477,9 +515,13 @@ class Nodes:
         trust: tuple[FloatArray, FloatArray],
         left: FloatArray,
     ) -> None:
-        self._heights, self._parts = heights, (weights.real.copy(), weights.imag.copy())
-        size = np.abs(weights).T
-        self._still, self._moving = ROUNDING * (size @ trust[0]) + left, ROUNDING * size @ trust[1]
+        size = np.abs(weights)
+        self._still = ROUNDING * (trust[0] @ size) + left
+        self._moving = ROUNDING * (trust[1] @ size)
+        matters = (size > PRUNED * size.sum(axis=0)).any(axis=1)
+        self._still += size[~matters].sum(axis=0)
+        weights, self._heights = weights[matters], heights[matters]
+        self._parts = weights.real.copy(), weights.imag.copy()
 
     def __call__(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the sums and bounds on their errors at a vector of x, shape (columns, n)."""
@@ -493,9 +535,12 @@ class Nodes:
 
 
 def continuous_line(
-    total: Total, part: Callable[[ComplexArray], ComplexArray], bound: Bound, stretch: Stretch
+    total: Total,
+    part: Callable[[ComplexArray], tuple[ComplexArray, FloatArray]],
+    bound: Bound,
+    stretch: Stretch,
 ) -> Nodes:
-    """Nodes of that part of the law which has the transform ``part``·M(θ)."""
+    """Nodes of that part of the law which has the transform ``part``·M(θ), with its noise."""
     theta = stretch.theta
     step = 2.0 * np.pi / total.reach(stretch)
     top = 1.0 / (theta * (theta + 1.0))
@@ -503,13 +548,14 @@ def continuous_line(
     density = min((2.0 * width / period for period, width in windows), default=1.0)
     most = int(min(MOST_NODES / density, MOST_HEIGHT))
     nodes = _enough(bound, top * step, step, most)
-    n = _inside(np.arange(nodes), step, windows)
+    n = _inside(nodes, step, windows)
     z = np.asarray(theta + 1j * step * n, dtype=np.complex128)
-    weights = (part(z) * continuous_payoffs(z)).T * (step / np.pi)
+    ratio, noise = part(z)
+    weights = (ratio * continuous_payoffs(z)).T * (step / np.pi)
     weights[n == 0] *= 0.5
     few = (WRAPPED + SKIPPED) * _lost(theta)
     left = _cut(bound, (nodes - 0.5) * step) / np.pi + few
-    return Nodes(step * n, weights, (8.0 + total.noise(z), 2.0 * np.abs(z)), left)
+    return Nodes(step * n, weights, (8.0 + noise, 2.0 * np.abs(z)), left)
 
 
 def lattice_circle(base: Total, lattice: Lattice, whole: Total, stretch: Stretch) -> Nodes:
@@ -532,11 +578,12 @@ def lattice_circle(base: Total, lattice: Lattice, whole: Total, stretch: Stretch
         cut = slack * _cut(bound, (nodes - 0.5) * step) / np.pi if nodes <= half else np.zeros(3)
         left = cut[[0, 0, 1, 2]] / np.array([width, width, 1.0, 1.0])
     z = np.asarray(theta + 1j * step * n, dtype=np.complex128)
-    ratio = np.exp(base.cgf(z) - base.real_cgf(theta))
+    log_ratio, noise = base.noisy_cgf(z)
+    ratio = np.exp(log_ratio - base.real_cgf(theta))
     weights = (ratio * lattice_payoffs(z, width)).T * (step / np.pi)
     weights[(n == 0) | (n == half)] *= 0.5
     height = np.abs(z)
-    still = 8.0 + base.noise(z) + height * reach * lattice.uneven / ROUNDING
+    still = 8.0 + noise + height * reach * lattice.uneven / ROUNDING
     moving = height * (2.0 + lattice.uneven / ROUNDING)
     return Nodes(np.asarray(step * n, dtype=np.float64), weights, (still, moving), left)
 
@@ -569,36 +616,36 @@ def circle(base: Total, theta: float, step: float, half: int) -> NDArray[Any] | 
     if half < FULL_CIRCLE:
         return np.arange(half + 1)
     windows = _windows(base, theta)
-    if not windows:
-        return None
-    end = half * step
-    sizes = [(end // period + 2.0) * (2.0 * width / step + 2.0) for period, width in windows]
-    period, width = windows[int(np.argmin(sizes))]
-    if min(sizes) > MOST_CIRCLE:
-        return None
-    turns = period * np.arange(end // period + 2.0)
-    first = np.ceil((turns - width) / step)
-    n = np.add.outer(first, np.arange(2.0 * width / step + 1.0)).ravel()
-    n = np.unique(n[(n >= 0) & (n <= half)]).astype(np.int64)
-    return _inside(n, step, windows)
+    few = windows and windows[0][1] / windows[0][0] * half < 0.5 * MOST_CIRCLE
+    return _inside(half + 1, step, windows) if few else None
 
 
 def _windows(total: Total, theta: float) -> list[tuple[float, float]]:
-    """Periods, and distances from their multiples beyond which abs(M) is negligible."""
+    """Periods, and distances from multiples beyond which abs(M) is negligible, the best first."""
     windows = []
     for law, count in total.parts:
         if np.isfinite(law.period):
-            t = np.geomspace(1e-6, 1.0, 200) * 0.5 * law.period
-            small = np.flatnonzero(count * law.log_decay(t[:-1], theta) < LOG_SKIPPED)
+            t = PLACES * 0.5 * law.period
+            small = np.flatnonzero(count * law.log_decay(t, theta) < LOG_SKIPPED)
             if small.size:
                 windows.append((law.period, float(t[small[0]])))
-    return windows
+    return sorted(windows, key=lambda window: window[1] / window[0])
 
 
-def _inside(n: NDArray[np.int64], step: float, windows: list[tuple[float, float]]) -> NDArray[Any]:
-    for period, width in windows:
-        t = step * n
-        n = n[np.abs(t - period * np.rint(t / period)) <= width]
+def _inside(nodes: int, step: float, windows: list[tuple[float, float]]) -> NDArray[Any]:
+    """Numbers of the first nodes that are within a window of each law."""
+    n = np.arange(nodes if not windows else 0)
+    for i, (period, width) in enumerate(windows):
+        if i == 0:
+            turns = period * np.arange(nodes * step // period + 2.0)
+            last = np.floor((turns + width) / step)
+            first = np.maximum(np.ceil((turns - width) / step), np.append(0.0, last[:-1] + 1.0))
+            sizes = np.maximum(last - first + 1.0, 0.0).astype(np.int64)
+            n = np.arange(sizes.sum()) + np.repeat(first - np.cumsum(sizes) + sizes, sizes)
+            n = n[n < nodes].astype(np.int64)
+        else:
+            t = step * n
+            n = n[np.abs(t - period * np.rint(t / period)) <= width]
     return n
 
 
@@ -692,8 +739,7 @@ def hyperbola(
     # what is left beyond the height falls like the payoff there
     far = theta + axis * np.exp(height)
     left = np.array([1.0 / far, 1e-16, 1e-16])
-    at = np.array([complex(theta)])
-    trust = 50.0 + 4.0 * float(total.noise(at)[0]) + 4.0 * theta * epsilon
+    trust = 50.0 + 4.0 * total.noise(theta) + 4.0 * theta * epsilon
     errors = (
         ROUNDING * trust * sizes
         + np.exp(-40.0) * edges
@@ -778,6 +824,9 @@ FINEST = 1e-5
 the largest step, and a 64th of the smallest or so that few nodes on the circle matter."""
 
 FEW_NODES = 1 << 14
+FEW_LAWS = 12
+"""Among more laws that are not all on one lattice only simple ratios of steps are looked for."""
+
 UNEVEN = 1e-14
 
 FEW_ATOMS = 256
@@ -822,7 +871,8 @@ class Inversion:
         self._plan = plan = _plan(parts)
         alone = plan.lattice is not None and not plan.listed and not plan.laplace
         self._alone = plan.lattice if alone else None
-        self.ladder = Ladder(self.total, self._alone.width if self._alone else 0.0)
+        self._ladder = Ladder(self.total, self._alone.width if self._alone else 0.0)
+        self.guess = self._ladder.guess
         self._kept: dict[tuple[str, int], Any] = {}
 
     def tails(self, epsilon: FloatArray, *, inclusive: bool = False) -> Tails:
@@ -863,7 +913,7 @@ class Inversion:
                 where = epsilon[inner]
                 if self._alone is not None:
                     where = self._alone.above(where, inclusive)[0]
-                for number, stretch, at in self.ladder.stretches(where):
+                for number, stretch, at in self._ladder.stretches(where):
                     at = inner[at]
                     some = self._at_tilt(number, stretch, epsilon[at], inclusive)
                     found.values[:, at], found.errors[:, at] = some.values, some.errors
@@ -878,8 +928,9 @@ class Inversion:
         if not plan.separate:
 
             def line() -> Nodes:
-                def part(z: ComplexArray) -> ComplexArray:
-                    return np.exp(self.total.cgf(z) - stretch.log_m)
+                def part(z: ComplexArray) -> tuple[ComplexArray, FloatArray]:
+                    log_ratio, noise = self.total.noisy_cgf(z)
+                    return np.exp(log_ratio - stretch.log_m), noise
 
                 bound = left_over(self.total.parts, theta)
                 return continuous_line(self.total, part, bound, stretch)
@@ -943,8 +994,7 @@ class Inversion:
         tails = terms.sum(axis=-1)
         if not narrow:
             return Tails(tails, SUMMATION * tails)
-        at = np.array([complex(theta)])
-        trust = 50.0 + 4.0 * self.total.noise(at)[0] + 4.0 * theta * np.abs(values)
+        trust = 50.0 + 4.0 * self.total.noise(theta) + 4.0 * theta * np.abs(values)
         return Tails(tails, ROUNDING * (terms @ trust) + _left(stretch, epsilon))
 
     def _mixed(self, stretch: Stretch, epsilon: FloatArray, inclusive: bool) -> Tails | None:
@@ -974,16 +1024,18 @@ class Inversion:
             [(law, k) for law, k in self.total.parts if not isinstance(law, LaplaceLoss)]
         )
 
-        def part(z: ComplexArray) -> ComplexArray:
-            log_atoms = others.cgf(z) - stretch.log_m
+        def part(z: ComplexArray) -> tuple[ComplexArray, FloatArray]:
+            log_atoms, noise = others.noisy_cgf(z)
+            noise += Total(plan.laplace).noisy_cgf(z)[1]
+            log_atoms -= stretch.log_m
             log_more = np.zeros_like(z)
             for law, count in plan.laplace:
                 log_atoms += count * law.log_atomic(z)
                 log_more += count * special.log1p(law.density_ratio(z))
             # where one factor may be beyond floats and the product is not, apart
             if log_more.real.max() > LARGE:
-                return np.asarray(np.exp(log_atoms + log_more) - np.exp(log_atoms))
-            return np.asarray(np.exp(log_atoms) * special.expm1(log_more))
+                return np.exp(log_atoms + log_more) - np.exp(log_atoms), noise
+            return np.exp(log_atoms) * special.expm1(log_more), noise
 
         bound = left_over(others.parts, stretch.theta)
         bound = without_atoms(plan.laplace, stretch.theta, bound)
@@ -1046,6 +1098,8 @@ class _Plan:
 
 def _plan(parts: Parts) -> _Plan:
     gaussian = tuple(p for p in parts if isinstance(p[0], GaussianLoss))
+    if gaussian and len(parts) > 1 and _smooth(gaussian[0][0], Total(parts)):
+        return _Plan(separate=False)
     laplace = tuple((law, k) for law, k in parts if isinstance(law, LaplaceLoss))
     groups = _lattice_groups(tuple(p for p in parts if p[0].lattice is not None))
     everything = tuple(p for p in parts if not isinstance(p[0], GaussianLoss))
@@ -1061,12 +1115,11 @@ def _plan(parts: Parts) -> _Plan:
     listed = tuple(p for group in groups for p in group)
     beside = laplace + listed
     heavy = np.exp(sum(k * np.log(law.shares(np.ones(1), 0.0)[0]) for law, k in laplace))
-    smooth = bool(gaussian) and _smooth(gaussian[0][0], Total(parts))
     fades = heavy < (ATOMS_MATTER if base else FADED)
     most = MOST_ATOMS if base else MOST_EXPONENTIALS
-    if number_of_atoms(beside) > most or (beside and smooth) or (laplace and fades):
+    if number_of_atoms(beside) > most or (laplace and fades):
         return _Plan(separate=False)
-    lattice = None if gaussian or not base else _lattice(base)
+    lattice = None if gaussian or not base else _lattice(base, FEW_NODES)
     return _Plan(base, lattice, listed, laplace)
 
 
@@ -1076,11 +1129,14 @@ def _smooth(law: object, total: Total) -> bool:
 
 
 def _lattice_groups(parts: Parts) -> list[Parts]:
-    """Group laws that are together on a lattice, those with most noise first."""
+    """Group laws that are together on a lattice: all of them, or those with most noise first."""
+    if parts and _lattice(parts, FEW_NODES) is not None:
+        return [parts]
     groups: list[Parts] = []
+    nodes = FEW_NODES if len(parts) <= FEW_LAWS else 0
     for part in sorted(parts, key=lambda p: -p[1] * p[0].variance):
         for i, group in enumerate(groups):
-            if _lattice((*group, part)) is not None:
+            if _lattice((*group, part), nodes) is not None:
                 groups[i] = (*group, part)
                 break
         else:
@@ -1088,19 +1144,22 @@ def _lattice_groups(parts: Parts) -> list[Parts]:
     return groups
 
 
-def _lattice(parts: Parts) -> Lattice | None:
+def _lattice(parts: Parts, most: int) -> Lattice | None:
+    """Lattice of laws whose steps have a common one, with at most so many nodes if it is fine."""
     lattices = [law.lattice for law, _ in parts if law.lattice is not None]
     steps = np.array([step for _, step in lattices])
     common = common_spacing(steps, smallest=FINEST * float(steps.max()), rtol=UNEVEN)
     if common is None:
         return None
     width, multiples = common
-    if width < float(steps.min()) / FINE:
+    if width < float(steps.min()) / FINE * (1.0 - UNEVEN):
+        if not most:
+            return None
         total = Total(parts)
         spread = float(np.sqrt(total.variance))
         half = int(12.0 * spread / width) + 1
         nodes = circle(total, 1.0 / spread, np.pi / (half * width), half)
-        if nodes is None or nodes.size > FEW_NODES:
+        if nodes is None or nodes.size > most:
             return None
     offset = sum(count * at for (at, _), (_, count) in zip(lattices, parts, strict=True))
     uneven = float(np.max(np.abs(steps / (width * multiples) - 1.0)))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +21,8 @@ ComplexArray = NDArray[np.complex128]
 
 class LossLaw(ABC):
     """The law of L = ln(P(X)/Q(X)), X from P, of a mechanism's two outputs P and Q.
+
+    :meth:`cgf` and :meth:`noise` also take rows of laws of one kind, their parameters as columns.
 
     All laws here are symmetric: exchanging P and Q leaves the law as it is. They are frozen and
     compare by value, so that equal ones can be counted.
@@ -61,9 +65,13 @@ class LossLaw(ABC):
         Its absolute error is a few units of rounding of itself, and of :meth:`noise`.
         """
 
-    def noise(self, theta: float) -> float:
+    def noise(self, theta: float) -> Any:
         """Absolute error of the function above on Re z = θ beyond its own size, in roundings."""
         return 0.0
+
+    def from_top(self, theta: float) -> Any:
+        """Whether that function is found from the largest loss, not from M(z) - 1."""
+        return (theta + 0.5) * self.largest > 1.0
 
     @abstractmethod
     def log_decay(self, t: FloatArray, theta: float) -> FloatArray:
@@ -113,7 +121,7 @@ class GeometricLoss(LossLaw):
         # E[|X-Δ|] - E[|X|] = Δ - 2a/(1-a²)·(1 - a^Δ)
         return float(r * (m + 2.0 * a / np.expm1(-2.0 * r) * -np.expm1(-r * m)))
 
-    @property
+    @cached_property
     def variance(self) -> float:
         """Var[L], from the sum of the values, or of the inner ones in closed form."""
         r, m = self.rate, self.steps
@@ -145,7 +153,7 @@ class GeometricLoss(LossLaw):
         """Ln M(z), from M(z) - 1 where it is small and from its largest term elsewhere."""
         r, m, a = self.rate, self.steps, np.exp(-self.rate)
         w = z + 0.5
-        if self._from_top(z.real.flat[0]):
+        if np.all(self.from_top(z.real.flat[0])):
             fade = np.exp(-2.0 * r * w)
             inner = fade * np.expm1(-2.0 * r * (m - 1) * w) / np.expm1(-2.0 * r * w)
             low = np.exp(-2.0 * r * m * w) - np.expm1(-r) * inner
@@ -156,9 +164,9 @@ class GeometricLoss(LossLaw):
         excess = np.exp(-0.5 * r * m) / (1.0 + a) * (tops - np.expm1(-r) * inner)
         return np.asarray(special.log1p(excess))
 
-    def noise(self, theta: float) -> float:
+    def noise(self, theta: float) -> Any:
         """One rounding where the logarithm is taken of what is not near 1."""
-        return 1.0 if self._from_top(theta) else self.largest
+        return 1.0 if np.all(self.from_top(theta)) else self.largest
 
     def log_decay(self, t: FloatArray, theta: float) -> FloatArray:
         """Take the better of two bounds: from pairs of atoms, or as for a density."""
@@ -195,9 +203,6 @@ class GeometricLoss(LossLaw):
             draws = geometric_draws(scale, (min(rows, count - start), size), rng)
             total += np.sum(np.abs(draws - m) - np.abs(draws), axis=0)
         return total * self.rate
-
-    def _from_top(self, theta: float) -> bool:
-        return (theta + 0.5) * self.largest > 1.0
 
 
 @dataclass(frozen=True)
@@ -243,14 +248,14 @@ class LaplaceLoss(LossLaw):
     def cgf(self, z: ComplexArray) -> ComplexArray:
         """Ln M(z), from M(z) - 1 where it is small and from its largest term elsewhere."""
         t = self.shift
-        if self._from_top(z.real.flat[0]):
+        if np.all(self.from_top(z.real.flat[0])):
             w = z + 0.5
             fade = np.expm1(-2.0 * t * w)
             return np.asarray(z * t - np.log(2.0) + np.log(1.0 + (fade + 1.0) - fade / (2.0 * w)))
         return np.asarray(special.log1p(self._excess(z)))
 
-    def noise(self, theta: float) -> float:
-        return 1.0 if self._from_top(theta) else self.shift
+    def noise(self, theta: float) -> Any:
+        return 1.0 if np.all(self.from_top(theta)) else self.shift
 
     def log_decay(self, t: FloatArray, theta: float) -> FloatArray:
         """Leave the atoms, which do not decay; the density does as 1/t."""
@@ -304,9 +309,6 @@ class LaplaceLoss(LossLaw):
             start = stop
         return np.asarray(total)
 
-    def _from_top(self, theta: float) -> bool:
-        return (theta + 0.5) * self.shift > 1.0
-
     def _excess(self, z: ComplexArray) -> ComplexArray:
         """M(z) - 1 without cancellation between the atoms' parts."""
         t, w = self.shift, z + 0.5
@@ -358,15 +360,15 @@ class ResponseLoss(LossLaw):
     def cgf(self, z: ComplexArray) -> ComplexArray:
         """Ln M(z), from M(z) - 1 = 4√(pr)·sinh(zε/2)·sinh((z+1)ε/2) where it is small."""
         e = self.epsilon
-        if self._from_top(z.real.flat[0]):
+        if np.all(self.from_top(z.real.flat[0])):
             low = np.exp(-e * z) * (self.rest / self.kept) + np.exp(-e * (2.0 * z + 1.0))
             return np.asarray(z * e + np.log(self.kept) + special.log1p(low))
         base = 4.0 * self.kept * np.exp(-0.5 * e)
         excess = base * np.sinh(0.5 * z * e) * np.sinh(0.5 * (z + 1.0) * e)
         return np.asarray(special.log1p(excess))
 
-    def noise(self, theta: float) -> float:
-        return 1.0 if self._from_top(theta) else self.epsilon
+    def noise(self, theta: float) -> Any:
+        return 1.0 if np.all(self.from_top(theta)) else self.epsilon
 
     def log_decay(self, t: FloatArray, theta: float) -> FloatArray:
         """From abs(M)² = 1 - 2·Σ pᵢpⱼ(1 - cos(t(lᵢ-lⱼ))) over pairs of atoms, neighbours only."""
@@ -393,9 +395,6 @@ class ResponseLoss(LossLaw):
         if self.rest == 0:  # what rounding left over belongs to the flips
             return np.asarray((2 * counts[:, 0] - count) * self.epsilon)
         return np.asarray((counts[:, 0] - counts[:, 1]) * self.epsilon)
-
-    def _from_top(self, theta: float) -> bool:
-        return (theta + 0.5) * self.epsilon > 1.0
 
 
 # Discrete Gaussian noise, moved by whole steps: the loss is linear in the noise.
@@ -425,7 +424,7 @@ class DiscreteGaussianLoss(LossLaw):
         """E[L] = Δ²/(2σ²)."""
         return 0.5 * self.steps * self._step
 
-    @property
+    @cached_property
     def variance(self) -> float:
         """Var[L] = Δ²·Var[X]/σ⁴."""
         return self._step**2 * float(_theta.variance(np.asarray(self.sigma)))
@@ -441,9 +440,9 @@ class DiscreteGaussianLoss(LossLaw):
             noise = _theta.cumulant(z * self._step, np.asarray(self.sigma))
         return np.asarray(z * self.mean + noise)
 
-    def noise(self, theta: float) -> float:
+    def noise(self, theta: float) -> Any:
         """Half a square of σs is formed, and a sum of images close to 1 or not."""
-        return 1.0 if self.sigma < 1.0 else 0.0
+        return np.where(np.less(self.sigma, 1.0), 1.0, 0.0)
 
     def log_decay(self, t: FloatArray, theta: float) -> FloatArray:
         """Exactly: Jacobi's triple product has factors abs(1 + qe^(±s)) that all fall in t."""

@@ -55,10 +55,12 @@ def smallest_epsilon(inversion: Inversion, delta: FloatArray) -> tuple[FloatArra
     total = inversion.total
     lower, upper = np.zeros(delta.shape), np.full(delta.shape, total.largest)
     at, off = np.zeros(delta.shape), np.zeros(delta.shape)
-    left = np.flatnonzero(inversion.tails(np.zeros(1)).values[0, 0] > delta)
-    if left.size:
-        at[left] = np.maximum(inversion.ladder.guess(np.log(delta[left])), 0.0)
-        at[left] = np.minimum(at[left], 0.999 * upper[left])
+    guess = np.minimum(np.maximum(inversion.guess(np.log(delta)), 0.0), 0.999 * upper)
+    some = guess > total.mean
+    if not some.all():
+        some |= inversion.tails(np.zeros(1)).values[0, 0] > delta
+    left = np.flatnonzero(some)
+    at[left] = guess[left]
     spread = total.mean + float(np.sqrt(total.variance))
     for _ in range(MOST_STEPS):
         if not left.size:
@@ -367,7 +369,7 @@ class PrivacyLoss:
 
     def __init__(self, parts: Iterable[tuple[LossLaw, int]]) -> None:
         counts: Counter[LossLaw] = Counter()
-        squared = 0.0
+        squared, mean = 0.0, 0.0
         for part in check_items(parts, "parts", "pairs of a loss and how often it is composed"):
             if not (isinstance(part, tuple) and len(part) == 2 and isinstance(part[0], LossLaw)):
                 raise InvalidParameterError(
@@ -375,19 +377,19 @@ class PrivacyLoss:
                     f"privacy_loss makes from a mechanism, got {show(part)}"
                 )
             law, count = part
+            mean += law.mean * count
             if isinstance(law, GaussianLoss):
                 squared += count * law.squared
             else:
                 counts[law] += count
         if squared:
             counts[GaussianLoss(squared)] = 1
-        self._parts = tuple(sorted(counts.items(), key=repr))
-        for _, count in self._parts:
-            check_integer(count, "compositions", le=MOST_COMPOSITIONS)
-        if self.mean > MOST_LOSS:
+        self._counts = dict(counts)
+        check_integer(max(counts.values(), default=0), "compositions", le=MOST_COMPOSITIONS)
+        if mean > MOST_LOSS:
             raise InvalidParameterError(
                 f"compositions must keep the mean privacy loss below {MOST_LOSS:g}, got "
-                f"{self.mean:g}: nothing is private there"
+                f"{mean:g}: nothing is private there"
             )
 
     def __repr__(self) -> str:
@@ -395,15 +397,15 @@ class PrivacyLoss:
         return f"PrivacyLoss({listed or 0})"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, PrivacyLoss) and self._parts == other._parts
+        return isinstance(other, PrivacyLoss) and self._counts == other._counts
 
     def __hash__(self) -> int:
-        return hash(self._parts)
+        return hash(frozenset(self._counts.items()))
 
     def __add__(self, other: PrivacyLoss) -> PrivacyLoss:
         if not isinstance(other, PrivacyLoss):
             return NotImplemented
-        return PrivacyLoss((*self._parts, *other._parts))
+        return PrivacyLoss((*self._counts.items(), *other._counts.items()))
 
     def __radd__(self, other: object) -> PrivacyLoss:
         # the start of sum()
@@ -453,7 +455,7 @@ class PrivacyLoss:
         It is that of the likelihood-ratio test, which decides at random at its threshold.
         """
         level = check_array(alpha, "alpha", ge=0, le=1)
-        if not self._parts:
+        if not self._counts:
             return level if level.ndim else float(level)
         powers = {a: largest_power(self._inversion, a) for a in np.unique(level).tolist()}
         return _shaped(np.array([powers[a] for a in level.ravel().tolist()]), level)
@@ -495,6 +497,10 @@ class PrivacyLoss:
         return total.reshape(shape)[()]
 
     @cached_property
+    def _parts(self) -> tuple[tuple[LossLaw, int], ...]:
+        return tuple(sorted(self._counts.items(), key=repr))
+
+    @cached_property
     def _inversion(self) -> Inversion:
         return Inversion(self._parts)
 
@@ -513,7 +519,7 @@ class PrivacyLoss:
 
     def _delta(self, epsilon: FloatArray) -> tuple[FloatArray, FloatArray]:
         """δ(ε) and bounds on its errors, at a vector of ε."""
-        if not self._parts:
+        if not self._counts:
             return np.zeros(epsilon.shape), np.zeros(epsilon.shape)
         tails = self._inversion.tails(epsilon)
         return np.clip(tails.values[0], 0.0, 1.0), tails.errors[0]
@@ -521,11 +527,10 @@ class PrivacyLoss:
     def _epsilon(self, delta: FloatArray) -> tuple[FloatArray, FloatArray]:
         """ε(δ), and roughly how far it may be off, at a vector of δ."""
         found, off = np.zeros(delta.shape), np.zeros(delta.shape)
-        if not self._parts:
-            return found, off
+        some = (delta > 0) & bool(self._counts)
         found[delta == 0] = self._largest
-        some = delta > 0
-        found[some], off[some] = smallest_epsilon(self._inversion, delta[some])
+        if some.any():
+            found[some], off[some] = smallest_epsilon(self._inversion, delta[some])
         return found, off
 
     def _epsilon_bound(self, delta: FloatArray, side: int) -> FloatArray:
@@ -534,7 +539,7 @@ class PrivacyLoss:
         slack = np.maximum(2.0 * off, 4e-16 * found)
         # where nothing is to be found, or is 0 already, nothing moves
         still = (delta == 0) | ((found == 0) & (side < 0))
-        left, start = np.flatnonzero(~still & bool(self._parts)), found.copy()
+        left, start = np.flatnonzero(~still & bool(self._counts)), found.copy()
         while left.size:
             at = np.clip(start[left] + side * slack[left], 0.0, self._largest)
             value, error = self._delta(at)
@@ -547,7 +552,7 @@ class PrivacyLoss:
     def _probability(self, x: ArrayLike, *, above: bool) -> Any:
         at = check_array(x, "x")
         flat = at.ravel()
-        if not self._parts:
+        if not self._counts:
             return _shaped((flat < 0) == above, at)
         size, found = np.abs(flat), np.empty(flat.shape)
         for below in (False, True):
