@@ -8,7 +8,7 @@ which is convex in every e^-L, and E[e^-L] = 1.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -67,9 +67,11 @@ class Step(ABC):
         """Masses without and with the record between increasing losses c, atoms left out."""
         return np.zeros(edges.size - 1), np.zeros(edges.size - 1)
 
-    def rule(self, direction: Direction, theta: float, most: float) -> Rule:
-        """Nodes for the transform on Re z = θ, |Im z| <= ``most``, where there are any."""
-        raise UnsuitedError
+    @abstractmethod
+    def rule(
+        self, direction: Direction, theta: float, most: float, rare: float, count: int
+    ) -> Rule:
+        """Nodes for the transform on Re z = θ, |Im z| <= ``most``, of ``count`` steps in all."""
 
     def sampled(self, c: FloatArray | float) -> FloatArray:
         """Loss ℓ on a sample."""
@@ -116,8 +118,10 @@ class GaussianStep(Step):
         last = 0.5 * self.mu**2 + self.mu * float(np.sqrt(-2.0 * np.log(rare)))
         return -last, last
 
-    def rule(self, direction: Direction, theta: float, most: float) -> Rule:
-        return gaussian_rule(self, direction, theta, most)
+    def rule(
+        self, direction: Direction, theta: float, most: float, rare: float, count: int
+    ) -> Rule:
+        return gaussian_rule(self, direction, theta, most, count)
 
     def masses(self, edges: FloatArray) -> tuple[FloatArray, FloatArray]:
         without = edges / self.mu + 0.5 * self.mu
@@ -139,6 +143,11 @@ class LaplaceStep(Step):
         more, less = 0.5, 0.5 * float(np.exp(-self.shift))
         at = np.array([-self.shift, self.shift])
         return at, np.array([more, less]), np.array([less, more])
+
+    def rule(
+        self, direction: Direction, theta: float, most: float, rare: float, count: int
+    ) -> Rule:
+        return laplace_rule(self, direction, theta, most)
 
     def reach(self, rare: float) -> tuple[float, float]:
         return -self.shift, self.shift
@@ -171,6 +180,15 @@ class AtomicStep(Step):
         first, last = self._window(rare)
         kept = slice(first, last + 1)
         return self.losses[kept], self.without[kept], self.with_it[kept]
+
+    def rule(
+        self, direction: Direction, theta: float, most: float, rare: float, count: int
+    ) -> Rule:
+        at, without, with_it = self.atoms(rare)
+        loss = self.sampled(at)
+        if direction == "remove":
+            return Rule(loss, without + self.rate * (with_it - without), 0.0, 1.0, 0.0)
+        return Rule(-loss[::-1], without[::-1], 0.0, 1.0, 0.0)
 
     def reach(self, rare: float) -> tuple[float, float]:
         first, last = self._window(rare)
@@ -416,7 +434,7 @@ class Lattice:
         plan = Tilts((law, k) for (law, _), (_, k) in zip(plans, parts, strict=True))
         theta, self.start = _tilt(plan, epsilon, delta, self.count)
         self._cut = 2.0 * rare * self.count
-        self.exact = len(parts) == 1 and plan.parts[0][0].at.size == 2
+        self.exact = _two_values(parts)
         while True:
             kept = [
                 _kept(law, beyond, theta, np.exp(-BEYOND) / self.count) for law, beyond in plans
@@ -539,7 +557,7 @@ def _kept(
 LINE_EXPONENT = 42.0
 """What is left out of the line is e^-42 of E[e^(θ(L - ε))]."""
 
-MOST_VALUES = 1 << 14
+MOST_VALUES = 1 << 15
 MOST_TERMS = 4_000_000
 BLOCK = 64
 
@@ -558,11 +576,14 @@ class Rule:
     fade: float
 
 
-def gaussian_rule(law: GaussianStep, direction: Direction, theta: float, most: float) -> Rule:
+def gaussian_rule(
+    law: GaussianStep, direction: Direction, theta: float, most: float, count: int
+) -> Rule:
     """Trapezoid rule over the noise u, whose error is bounded along Im u = ±a.
 
     There |density| is e^(a²/2) times as large, the mixture 1 - q + q·e^c turns by an angle and
-    shrinks; what is beyond the nodes has a mass of 1e-31.
+    shrinks; what is beyond the nodes has a mass of 1e-31. The density of L is highest far on the
+    left: as many of the lowest losses count as an atom as lets the transform fade soonest.
     """
     mu, q = law.mu, law.rate
     power = theta + 1.0 if direction == "remove" else -theta
@@ -572,7 +593,7 @@ def gaussian_rule(law: GaussianStep, direction: Direction, theta: float, most: f
     )
     low = -12.0 - max(float(left), 0.0)
     high = 12.0 + max(power, 0.0) * mu
-    if high - low > 120.0:
+    if high - low > 120.0 or mu * high > 600.0:
         raise UnsuitedError
 
     def nodes(step: float) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -586,7 +607,7 @@ def gaussian_rule(law: GaussianStep, direction: Direction, theta: float, most: f
     share = log_mass + power * loss
     share -= _log_sum(share)
     best = 0.0
-    for part in (0.15, 0.3, 0.5, 0.7, 0.9):
+    for part in np.geomspace(0.002, 0.9, 12):
         a = part * min(np.pi / mu, 9.0)
         turned = np.log1p(q * (np.exp(c + 1j * a * mu) - 1.0))
         grown = share + power * (turned.real - loss) + most * turned.imag
@@ -603,12 +624,82 @@ def gaussian_rule(law: GaussianStep, direction: Direction, theta: float, most: f
     log_ratio = c + np.log(q) - loss
     density = np.exp(share - log_ratio) / (step * mu)
     bend = np.expm1(0.125 * step**2 * (1.0 + 0.25 * abs(power + 1.0) * mu**2))
-    fade = float(np.abs(np.diff(density)).sum() + 6.0 * density.max() * bend)
+    highest = np.maximum.accumulate(density[::-1])[::-1]
+    change = np.append(np.cumsum(np.abs(np.diff(density))[::-1])[::-1], 0.0)
+    fades = change + density + 6.0 * highest * bend
+    atomic = np.cumsum(np.exp(share))
+    room = np.maximum(np.exp(-LINE_EXPONENT / count) - atomic, 1e-300)
+    first = int(np.argmin(np.maximum(fades, 1e-290) / room))
     # beyond the last node the integrand falls by e^-12 a unit or more
     error = 4.0 * float(np.exp(-LINE_EXPONENT)) + float(np.exp(share[-1])) / step
     if direction == "remove":
-        return Rule(loss, np.exp(log_mass + loss), error, 0.0, fade)
-    return Rule(-loss, np.exp(log_mass), error, 0.0, fade)
+        return Rule(loss, np.exp(log_mass + loss), error, float(atomic[first]), float(fades[first]))
+    return Rule(-loss, np.exp(log_mass), error, float(atomic[first]), float(fades[first]))
+
+
+def laplace_rule(law: LaplaceStep, direction: Direction, theta: float, most: float) -> Rule:
+    """Gauss-Legendre rules on panels of the noise y = (shift + c)/2, and the two atoms.
+
+    The error of n nodes is at most 64/15·max|f|·ρ^(2-2n)/(1 - ρ^-2) on the ellipse of ρ about a
+    panel, along which c turns by less than a right angle.
+    """
+    shift, q = law.shift, law.rate
+    power = theta + 1.0 if direction == "remove" else -theta
+    ends, without, _ = law.atoms(0.0)
+    node, weight = special.roots_legendre(LEGENDRE)
+
+    def rule_of(panels: int) -> tuple[FloatArray, FloatArray]:
+        half = 0.5 * shift / panels
+        y = (half * (2.0 * np.arange(panels)[:, None] + 1.0 + node)).ravel()
+        c = np.concatenate([ends[:1], 2.0 * y - shift, ends[1:]])
+        inner = 0.5 * half * np.tile(weight, panels) * np.exp(-y)
+        return c, np.concatenate([without[:1], inner, without[1:]])
+
+    def bound(panels: int) -> float:
+        half = 0.5 * shift / panels
+        rho = np.geomspace(1.5, 100.0, 40)
+        turn = half * (rho - 1.0 / rho)
+        rho, turn = rho[turn < 1.5], turn[turn < 1.5]
+        over = half * (0.5 * (rho + 1.0 / rho) - 1.0)
+        low = 2.0 * half * np.arange(panels)[:, None] - over
+        c = 2.0 * low - shift
+        if power < 0:
+            size = power * np.log1p(q * (np.exp(c) * np.cos(turn) - 1.0))
+        else:
+            size = power * law.sampled(c + 4.0 * (half + over))
+        last = np.exp(shift + 2.0 * over)
+        angle = np.arctan2(q * last * np.sin(turn), 1.0 - q + q * last * np.cos(turn))
+        size += most * angle - low - (2.0 * LEGENDRE - 2.0) * np.log(rho)
+        size += np.log(half * 64.0 / 30.0 / (1.0 - rho**-2.0))
+        return min(_log_sum(column) for column in size.T) if rho.size else np.inf
+
+    panels = max(1, int(np.ceil(shift)))
+    while bound(panels) > -LINE_EXPONENT:
+        panels *= 2
+        if panels * LEGENDRE > MOST_VALUES:
+            raise UnsuitedError
+    c, mass = rule_of(panels)
+    loss = law.sampled(c)
+    share = np.log(mass) + power * loss
+    share -= _log_sum(share)
+    atomic = float(np.exp(share[0]) + np.exp(share[-1]))
+    # density of the tilted L between the atoms: its logarithm is convex, or has one mode
+    y = np.linspace(0.0, shift, 257)
+    at = law.sampled(2.0 * y - shift)
+    log_density = (power + 1.0) * at - 3.0 * y + shift - np.log(4.0 * q)
+    log_density += share[0] - np.log(mass[0]) - power * loss[0]
+    if power >= -1.0:
+        fade = 2.0 * float(np.exp(log_density[0]) + np.exp(log_density[-1]))
+    else:
+        steep = (3.0 + 2.0 * abs(power + 1.0)) * shift / 512.0
+        fade = 2.0 * float(np.exp(log_density.max() + steep))
+    error = float(np.exp(-LINE_EXPONENT))
+    if direction == "remove":
+        return Rule(loss, mass * (1.0 + q * np.expm1(c)), error, atomic, fade)
+    return Rule(-loss, mass, error, atomic, fade)
+
+
+LEGENDRE = 20
 
 
 @dataclass(frozen=True)
@@ -634,7 +725,10 @@ class Tilted:
         sine = np.sin(half)
         less = (sine * sine) @ self.share
         turned = (sine * np.cos(half)) @ self.share
-        return np.asarray(special.log1p(-2.0 * less + 2j * turned))
+        found = np.asarray(special.log1p(-2.0 * less + 2j * turned))
+        # of one that is 0 no multiple is taken
+        found.real = np.maximum(found.real, -700.0)
+        return found
 
 
 class Line:
@@ -652,15 +746,16 @@ class Line:
         rare: float,
         epsilon: float | None,
         delta: float,
+        share: float = 1.0,
     ) -> None:
         plan = Tilts((coarse(law, direction, rare)[0], k) for law, k in parts)
         theta, self.start, _ = plan.saddle(epsilon, delta)
-        self.theta = theta
+        self.theta = theta = share * theta
         self.count = sum(k for _, k in parts)
         log_goal = float(np.log(delta)) - 32.0
 
         def rules(tilt: float, most: float) -> list[Rule]:
-            return [law.rule(direction, tilt, most) for law, _ in parts]
+            return [law.rule(direction, tilt, most, rare, self.count) for law, _ in parts]
 
         def log_mgf(tilt: float, found: list[Rule]) -> float:
             return sum(k * _log_mgf(rule, tilt) for rule, (_, k) in zip(found, parts, strict=True))
@@ -683,27 +778,40 @@ class Line:
             raise UnsuitedError
         self.period = period
         step = 2.0 * np.pi / period
-        last = _faded(first, [k for _, k in parts])
-        most = last + BLOCK * step
-        chosen = rules(theta, most)
-        self.log_m = log_mgf(theta, chosen)
-        tilted = [(Tilted.of(rule, theta), k) for rule, (_, k) in zip(chosen, parts, strict=True)]
-        points = sum(rule.at.size for rule in chosen)
-        found: list[NDArray[np.complex128]] = []
-        for begin in range(0, MOST_TERMS // points, BLOCK):
-            t = step * np.arange(float(begin), begin + BLOCK)
-            block = np.zeros(BLOCK, dtype=np.complex128)
-            for one, k in tilted:
-                block += k * one.log_phi(t)
-            found.append(block)
-            if block.real.max() < -2.0 * LINE_EXPONENT or t[-1] >= last:
+        last, self._left, more = _faded(first, [k for _, k in parts]), 0.0, np.zeros(0)
+        self.revived = last is None
+        if last is None:
+            last, self._left, more = _revived(first, parts, theta, step)
+        # the transform is mostly gone long before it is known to stay away
+        near = min(last, 16.0 / float(np.sqrt(variance)))
+        while True:
+            chosen = rules(theta, near + BLOCK * step)
+            tilted = _tilted(chosen, parts, theta)
+            most = MOST_TERMS // (BLOCK * sum(rule.at.size for rule in chosen))
+            found: list[NDArray[np.complex128]] = []
+            end, gone = 0.0, False
+            while end < near and not gone:
+                if len(found) == most:
+                    raise UnsuitedError
+                t = step * (np.arange(float(BLOCK)) + len(found) * BLOCK)
+                found.append(np.asarray(sum(k * one.log_phi(t) for one, k in tilted)))
+                end, gone = float(t[-1]), bool(found[-1].real.max() < -2.0 * LINE_EXPONENT)
+            if gone or end >= last:
                 break
-        else:
-            raise UnsuitedError
+            near = min(4.0 * near, last)
+        self.log_m = log_mgf(theta, chosen)
         log_values = np.concatenate(found)
         self.t = step * np.arange(float(log_values.size))
-        left = _still_faded(tilted, float(self.t[-1]), last)
-        self._left = float(np.exp(left)) / (np.pi * self.t[-1])
+        left = -LINE_EXPONENT
+        if end < last:
+            far = chosen if near == last else rules(theta, last)
+            left = _still_faded(_tilted(far, parts, theta), end, last)
+        self._left += float(np.exp(left)) / (np.pi * end)
+        if more.size:
+            t = step * more[more >= log_values.size]
+            self.t = np.concatenate([self.t, t])
+            again = sum(k * one.log_phi(t) for one, k in tilted)
+            log_values = np.concatenate([log_values, again])
         z = theta + 1j * self.t
         weight = np.full(self.t.size, step / np.pi)
         weight[0] *= 0.5
@@ -733,6 +841,15 @@ class Line:
         error += float(np.exp(min(ahead, 600.0)) / -np.expm1(-move * self.period))
         return Bracket(value, error, error, scaled)
 
+    def width(self) -> float:
+        """Width of the bracket in ε, where it is meant to be used."""
+        found = self.at(self.start)
+        return (found.below + found.above) / found.scaled if found.scaled > 0 else np.inf
+
+
+def _tilted(rules: list[Rule], parts: Parts, theta: float) -> list[tuple[Tilted, int]]:
+    return [(Tilted.of(rule, theta), k) for rule, (_, k) in zip(rules, parts, strict=True)]
+
 
 def _log_mgf(rule: Rule, theta: float) -> float:
     exponent = theta * rule.at
@@ -741,7 +858,7 @@ def _log_mgf(rule: Rule, theta: float) -> float:
     return float(np.log1p(rule.mass @ np.expm1(exponent)))
 
 
-def _faded(rules: list[Rule], counts: list[int]) -> float:
+def _faded(rules: list[Rule], counts: list[int]) -> float | None:
     """Distance t from which on the variation of the densities says that the transform is small."""
 
     def log_bound(t: float) -> float:
@@ -750,23 +867,87 @@ def _faded(rules: list[Rule], counts: list[int]) -> float:
             for rule, k in zip(rules, counts, strict=True)
         )
 
-    low = max(rule.fade for rule in rules)
-    high = low
+    low = high = max(rule.fade for rule in rules)
+    if sum(
+        k * np.log(rule.atomic) for rule, k in zip(rules, counts, strict=True) if rule.atomic
+    ) > -LINE_EXPONENT and all(rule.atomic for rule in rules):
+        return None
     while log_bound(high) > -LINE_EXPONENT:
-        high *= 2.0
-        if high > 1e6 * low:
-            raise UnsuitedError
+        low, high = high, 2.0 * high
     if high == low:
         return low
-    return (
-        float(optimize.brentq(lambda t: log_bound(t) + LINE_EXPONENT, low, high, rtol=1e-3)) * 1.01
+    return 1.01 * float(
+        optimize.brentq(lambda t: log_bound(t) + LINE_EXPONENT, low, high, rtol=1e-3)
     )
+
+
+def _revived(
+    rules: list[Rule], parts: Parts, theta: float, step: float
+) -> tuple[float, float, FloatArray]:
+    """Where the transform of atoms has faded, and a bound of what its revivals beyond add.
+
+    The nodes of the largest revivals are not in this bound but returned, by their numbers.
+
+    With shares of atoms split into pairs of masses a, b and distances d, 1 - |E[e^(itL)]| is at
+    least the sum of their 2ab/(a + b)·sin²(td/2). One pair leaves windows about the multiples of
+    2π/d, in which the others are looked at; beyond the last of these windows all may be there.
+    """
+    weights, gaps = [np.zeros(0)], [np.zeros(0)]
+    for rule, (_, k) in zip(rules, parts, strict=True):
+        if rule.fade > 0:
+            continue
+        share = Tilted.of(rule, theta).share
+        kept = np.flatnonzero(share >= 1e-3 * share.max())
+        if kept.size > PAIRS:
+            kept = kept[np.linspace(0, kept.size - 1, PAIRS + 1).round().astype(np.int64)]
+        # inner atoms belong to two pairs
+        half = share[kept] * 0.5
+        half[[0, -1]] *= 2.0
+        a, b = half[:-1], half[1:]
+        weights.append(2.0 * k * a * b / (a + b))
+        gaps.append(np.diff(rule.at[kept]))
+    weight, gap = np.concatenate(weights), np.concatenate(gaps)
+    if weight.size < 2:
+        raise UnsuitedError
+    lead = int(np.argmax(weight))
+    period = 2.0 * np.pi / gap[lead]
+    wide = period / np.pi * float(np.arcsin(np.sqrt(min(LINE_EXPONENT / weight[lead], 1.0))))
+    pieces = int(np.clip(np.ceil(2.0 * wide * gap.max()), 1.0, 16.0))
+    half_width = wide / pieces
+    windows = max(MOST_PHASES // (pieces * weight.size), 16)
+    places = np.arange(1.0, windows + 1.0)[:, None] * period
+    places = (places + half_width * (2.0 * np.arange(pieces) + 1.0 - pieces)).ravel()
+    exponent = np.zeros(places.size)
+    for w, d in zip(weight, gap, strict=True):
+        turn = places * (d / (2.0 * np.pi))
+        turn = np.abs(turn - np.rint(turn)) * (2.0 * np.pi) - half_width * d
+        exponent += w * np.sin(0.5 * np.maximum(turn, 0.0)) ** 2
+    nodes = 2.0 * half_width + step
+    each = np.exp(-exponent) * nodes / (np.pi * (places - half_width) ** 2)
+    left = (2.0 * wide + step) / (np.pi * period**2 * (windows - 0.5))
+    more = np.zeros(0)
+    if all(rule.fade == 0 for rule in rules):
+        points = sum(rule.at.size for rule in rules)
+        most = int(MOST_REVIVED / (points * np.ceil(nodes / step)))
+        largest = np.argsort(-each)[: min(most, each.size)]
+        largest = largest[each[largest] > 0.3 * left / each.size]
+        numbers = np.floor(places[largest, None] / step) + np.arange(
+            -np.floor(0.5 * nodes / step), np.ceil(0.5 * nodes / step) + 1.0
+        )
+        more = np.unique(numbers)
+        each[largest] = 0.0
+    return wide, left + float(each.sum()), more
+
+
+PAIRS = 12
+MOST_PHASES = 600_000
+MOST_REVIVED = 300_000
+TOO_WIDE = 1e-5
+"""Where the bracket in ε is wider, relative to 1, the lattice is asked as well."""
 
 
 def _still_faded(rules: list[tuple[Tilted, int]], first: float, last: float) -> float:
     """Logarithm of a bound of the transform from ``first`` to ``last`` and on."""
-    if last <= first:
-        return -LINE_EXPONENT
     ends = np.geomspace(first, last, 64)
     points = sum(rule.at.size for rule, _ in rules)
     while ends.size * points < MOST_TERMS:
@@ -797,43 +978,62 @@ class Curve:
         self.largest = sum(k * law.largest(direction) for law, k in parts)
         self._made: list[tuple[Line | Lattice, float]] = []
 
-    def delta(self, epsilon: float) -> Bracket:
-        """δ at ε >= 0."""
+    def delta(self, epsilon: float) -> tuple[float, float]:
+        """Lower and upper bound of δ at ε >= 0."""
         if epsilon >= self.largest:
-            return Bracket(0.0, 0.0, 0.0, 0.0)
+            return 0.0, 0.0
         for made, error in self._made:
             found = made.at(epsilon)
             if found.below + found.above <= error * found.value:
-                return found
+                return found.lower, found.upper
         laws = ((coarse(law, self.direction, LEAST_RARE)[0], k) for law, k in self.parts)
         log_delta = Tilts(laws).saddle(epsilon, 1.0)[2]
-        made = self._make(epsilon, float(np.exp(np.clip(log_delta, LEAST_LOG_DELTA, 0.0))))
-        found = made.at(epsilon)
-        if found.value > 0:
-            self._made.append((made, max(2.0 * (found.below + found.above) / found.value, 1e-9)))
-        return found
+        likely = float(np.exp(np.clip(log_delta, LEAST_LOG_DELTA, 0.0)))
+        lower, upper = 0.0, 1.0
+        for made in self._routes(epsilon, likely):
+            found = made.at(epsilon)
+            lower, upper = max(lower, found.lower), min(upper, found.upper)
+            if found.value > 0:
+                error = 2.0 * (found.below + found.above) / found.value
+                self._made.append((made, max(error, 1e-9)))
+        return lower, upper
 
     def epsilon(self, delta: float) -> tuple[float, float]:
         """Lower and upper bound of ε at δ within (0, 1)."""
-        made = self._make(None, delta)
-        if made.at(0.0).upper <= delta:
-            return 0.0, 0.0
+        lower, upper = 0.0, np.inf
+        for made in self._routes(None, delta):
+            if made.at(0.0).upper <= delta:
+                return 0.0, 0.0
+            ends = [made.start]
+            for side in (0.0, 1.0, -1.0):
+                low, high = crossing(made.at, side, delta, ends[-1], self.largest)
+                ends.append(low if side < 0 else high)
+            lower, upper = max(lower, ends[3]), min(upper, ends[2])
+        return lower, upper
 
-        def solved(pick: Callable[[Bracket], float], start: float) -> tuple[float, float]:
-            return crossing(lambda epsilon: made.at(epsilon), pick, delta, start, self.largest)
-
-        start = solved(lambda found: found.value, made.start)[1]
-        upper = solved(lambda found: found.value + found.above, start)[1]
-        return solved(lambda found: found.value - found.below, start)[0], upper
-
-    def _make(self, epsilon: float | None, delta: float) -> Line | Lattice:
+    def _routes(self, epsilon: float | None, delta: float) -> Iterator[Line | Lattice]:
+        """Make a line where there is one, and a lattice where this says less than it might."""
         rare = max(RARE * delta, LEAST_RARE) / self.count
-        if self.count >= FEW:
-            try:
-                return Line(self.parts, self.direction, rare, epsilon, delta)
-            except UnsuitedError:
-                pass
-        return Lattice(self.parts, self.direction, rare, epsilon, delta)
+        close = False
+        if self.count >= FEW and not _two_values(self.parts):
+            # where few large losses are as likely as many small ones a smaller tilt is better
+            for share in (1.0, 0.6, 0.25):
+                try:
+                    line = Line(self.parts, self.direction, rare, epsilon, delta, share)
+                except UnsuitedError:
+                    continue
+                yield line
+                close = line.width() < TOO_WIDE
+                if close or line.revived:
+                    break
+        if not close:
+            yield Lattice(self.parts, self.direction, rare, epsilon, delta)
+
+
+def _two_values(parts: Parts) -> bool:
+    """Whether a lattice holds the losses as they are."""
+    law = parts[0][0]
+    return len(parts) == 1 and isinstance(law, AtomicStep) and law.losses.size == 2
 
 
 class Single:
@@ -842,8 +1042,20 @@ class Single:
     def __init__(self, law: Step, direction: Direction, base: PrivacyLoss) -> None:
         self.law, self.direction, self.base = law, direction, base
 
-    def delta(self, epsilon: float) -> Bracket:
-        """δ at ε >= 0."""
+    def delta(self, epsilon: float) -> tuple[float, float]:
+        """Lower and upper bound of δ at ε >= 0."""
+        found = self._at(epsilon)
+        return found.lower, found.upper
+
+    def epsilon(self, delta: float) -> tuple[float, float]:
+        """Lower and upper bound of ε at δ within (0, 1)."""
+        if self._at(0.0).upper <= delta:
+            return 0.0, 0.0
+        largest = self.law.largest(self.direction)
+        lower = crossing(self._at, -1.0, delta, 1.0, largest)[0]
+        return lower, crossing(self._at, 1.0, delta, 1.0, largest)[1]
+
+    def _at(self, epsilon: float) -> Bracket:
         q = self.law.rate
         share = q
         at = float(np.log1p(np.expm1(epsilon) / q))
@@ -863,31 +1075,18 @@ class Single:
         value = share * upper
         return Bracket(value, value - share * lower, 4.0 * ROUNDING * value, scaled)
 
-    def epsilon(self, delta: float) -> tuple[float, float]:
-        """Lower and upper bound of ε at δ within (0, 1)."""
-        if self.delta(0.0).upper <= delta:
-            return 0.0, 0.0
-        largest = self.law.largest(self.direction)
-        lower = crossing(self.delta, lambda found: found.value - found.below, delta, 1.0, largest)[
-            0
-        ]
-        return lower, crossing(
-            self.delta, lambda found: found.value + found.above, delta, 1.0, largest
-        )[1]
-
 
 def crossing(
-    at: Callable[[float], Bracket],
-    pick: Callable[[Bracket], float],
-    delta: float,
-    start: float,
-    largest: float,
+    at: Callable[[float], Bracket], side: float, delta: float, start: float, largest: float
 ) -> tuple[float, float]:
-    """Return ε > 0 beside each other at which what is picked is more than δ, and not more."""
+    """Return ε > 0 beside each other at which a bound is more than δ, and not more.
+
+    The ``side`` is 1 for the upper, -1 for the lower bound, 0 for the value between.
+    """
     low, high, epsilon = 0.0, largest, min(start, largest)
     for _ in range(MOST_STEPS):
         found = at(epsilon)
-        value = pick(found)
+        value = found.value + (found.above if side > 0 else -found.below if side < 0 else 0.0)
         if value > delta:
             low = epsilon
         else:

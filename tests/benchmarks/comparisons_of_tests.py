@@ -271,6 +271,27 @@ for law, name, count, distribution, gives in (
     comparison(*row, "compositions", count, **options)(accounted)
 
 
+def accounted_of_samples(size, _peer_size, noise):
+    return Calls(
+        lambda: test_composition.sampled(noise, size),
+        lambda: test_composition.sampled_dp_accounting(noise, size),
+        lambda ours, theirs: 0 <= theirs - ours < 1e-3,
+    )
+
+
+for noise in test_composition.SAMPLED:
+    comparison(
+        "Privacy",
+        "privacy.SubsampledLoss",
+        f"ε at δ = 10⁻⁶ on Poisson samples: {noise}",
+        "dp-accounting",
+        "an upper bound, up to 1e-3 above, on its default grid",
+        "steps",
+        test_composition.STEPS,
+        noise=noise,
+    )(accounted_of_samples)
+
+
 @comparison(
     "Privacy",
     "privacy.compose_optimal",

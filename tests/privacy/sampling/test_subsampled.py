@@ -141,16 +141,28 @@ def test_many_gaussian_steps(rate, sigma, count, remove, add):
     assert loss.epsilon_at(1e-6) == loss.epsilon_at(1e-6, direction="remove")
 
 
-def test_line_and_lattice_agree():
-    # a step of another noise with next to no loss sends the sum to the lattice
-    many = SubsampledLoss(Gaussian(sigma=1.0), rate=0.01, count=200)
-    nothing = SubsampledLoss(Geometric(scale=1e5), rate=1e-6)
+@pytest.mark.parametrize(
+    ("law", "rate", "width"),
+    [
+        (Gaussian(sigma=0.8), 0.003, 1e-9),
+        (Laplace(scale=1.5), 0.01, 1e-9),
+        (Geometric(scale=2.0), 0.01, 1e-9),
+        (DiscreteGaussian(sigma=1.0), 0.01, 1e-5),
+    ],
+)
+def test_many_steps_have_narrow_bounds_and_add_up(law, rate, width):
+    loss = SubsampledLoss(law, rate=rate, count=3000)
+    # 40 steps more that lose next to nothing change next to nothing
+    more = loss + SubsampledLoss(law, rate=1e-9, count=40)
     for side in SIDES:
-        low, high = many.epsilon_bounds(1e-9, direction=side)
-        lower, upper = (many + nothing).epsilon_bounds(1e-9, direction=side)
-        assert lower - 1e-9 <= high
-        assert low <= upper
-        assert upper == pytest.approx(high, rel=2e-5)
+        lower, upper = loss.epsilon_bounds(1e-8, direction=side)
+        assert lower <= upper <= lower + width
+        below, above = loss.delta_bounds(upper, direction=side)
+        assert below <= 1e-8 * (1 + 1e-12)
+        assert above == pytest.approx(1e-8, rel=100 * width)
+        low, high = more.epsilon_bounds(1e-8, direction=side)
+        assert lower <= high + 1e-9
+        assert low <= upper + 1e-4
 
 
 @pytest.mark.parametrize(
