@@ -70,7 +70,7 @@ class OneCount:
         """P(abs(T - E[T]) >= abs(count - E[T]))."""
         mirrored, slack = (self.centre - count) + self.centre, self.slack(count)
         low, high = np.minimum(count, mirrored), np.maximum(count, mirrored)
-        both = self.law.upper(high, slack) + self.law.lower(low, slack)
+        both = self.law.outside(low, high, slack)
         return np.where(high - low <= 2.0 * slack, 1.0, np.minimum(both, 1.0))
 
     def null(self) -> ExactNull:

@@ -24,7 +24,7 @@ from dpinfer.errors import InvalidParameterError
 from dpinfer.mechanisms._row_tails import Counts, Events, Trials, row_tails
 from dpinfer.mechanisms.independent import IndependentNoise, groups, integer_cells
 from dpinfer.mechanisms.law import IntegerLaw, NoiseLaw, ParametricLaw
-from dpinfer.mechanisms.laws import Geometric, Laplace
+from dpinfer.mechanisms.laws import DiscreteGaussian, Geometric, Laplace
 
 # Tails of a count with Laplace or geometric noise at many points, by recursions.
 
@@ -138,11 +138,17 @@ _NOISES = 1 << 17
 _FAR = 1e300
 """Stands for infinity, in which there would be no difference between t and t - k."""
 
-_TABLE_UP_TO = 512
+_TABLE_UP_TO = 2048
 """Largest count up to which the sum runs over all counts, their probabilities kept."""
 
 _FILTER_FROM = 64
 """From this many points on, one recursion over the counts beats a sum for each point."""
+
+_LARGEST_KERNEL = 1 << 14
+"""So many masses of noise are quicker to add up than tails are to find."""
+
+_COUNTS_FOR_ONE = 25
+"""So many counts take a recursion as long as a closed form takes a point."""
 
 _LONGEST = 1 << 22
 """Longest table of probabilities, to bound memory."""
@@ -207,13 +213,27 @@ class NoisyCount(ABC):
         Where the noise is whole-numbered, so is T, and a whole number within ``slack`` below a
         computed ``t`` counts as reached: rounding shall not lose an atom.
         """
-        points = np.where(self._is_integer, np.ceil(t - slack), t)
-        return self._tail(np.clip(points, -_FAR, _FAR), "upper")
+        points = self._reached(t, -slack, np.ceil)
+        return self._tail(points, np.ones(points.shape))
 
     def lower(self, t: FloatArray, slack: FloatArray | float = 0.0) -> FloatArray:
         """P(T <= t), with the same conventions."""
-        points = np.where(self._is_integer, np.floor(t + slack), t)
-        return self._tail(np.clip(points, -_FAR, _FAR), "lower")
+        points = self._reached(t, slack, np.floor)
+        return self._tail(points, -np.ones(points.shape))
+
+    def outside(
+        self, low: FloatArray, high: FloatArray, slack: FloatArray | float = 0.0
+    ) -> FloatArray:
+        """P(T <= low) + P(T >= high), of one shape, with the same conventions."""
+        below, above = self._reached(low, slack, np.floor), self._reached(high, -slack, np.ceil)
+        points = np.stack([below, above])
+        sign = np.array([-1.0, 1.0]).reshape(-1, *(1,) * below.ndim)
+        return np.asarray(self._tail(points, np.broadcast_to(sign, points.shape)).sum(axis=0))
+
+    def _reached(self, t: FloatArray, slack: FloatArray | float, whole: np.ufunc) -> FloatArray:
+        """Return the points, or where the noise is whole the values that T takes."""
+        points = t if self._is_integer is False else np.where(self._is_integer, whole(t + slack), t)
+        return np.clip(points, -_FAR, _FAR)
 
     def draw(self, size: int, rng: np.random.Generator) -> FloatArray:
         """Draw independent values of T, of one law, in an order that is not random.
@@ -262,47 +282,54 @@ class NoisyCount(ABC):
             return integer_cells(self.noise, self.noise.shape[0])
         return self.noise.is_integer
 
-    def _tail(self, t: FloatArray, side: Side) -> FloatArray:
+    def _tail(self, t: FloatArray, sign: FloatArray) -> FloatArray:
+        """P(T >= t) (sign 1) or P(T <= t) (sign -1), signs being the same along the last axis."""
         if self._is_short and t.size < _FILTER_FROM:
             k, pmf = self._table
-            points, inverse = (t, None) if t.size == 1 else np.unique(t, return_inverse=True)
             # by symmetry P(e >= x) = P(e <= -x), which counts the atom at x
-            distance = k - points.reshape(-1, 1)
-            tail = self.noise._cdf(distance if side == "upper" else -distance) @ pmf
-            tail = (tail if inverse is None else tail[inverse]).reshape(t.shape)
+            distance = (k - t.reshape(-1, 1)) * sign.reshape(-1, 1)
+            tail = (self._noise_below(distance) @ pmf).reshape(t.shape)
         elif not self.is_one_law:
             shapes = (x.shape for x in self.parameters.values())
             settings = np.broadcast_shapes(self.noise.shape, *shapes)
-            points = np.broadcast_to(t, np.broadcast_shapes(t.shape, settings))
-            tail = np.empty(points.shape)
-            for _, cells in groups(self.noise, points.shape[-1]):
-                tail[..., cells] = self._take(cells)._of_one_kind(points[..., cells], side)
+            shape = np.broadcast_shapes(t.shape, settings)
+            points, signs = np.broadcast_to(t, shape), np.broadcast_to(sign, shape)
+            tail = np.empty(shape)
+            for _, cells in groups(self.noise, shape[-1]):
+                part = self._take(cells)
+                tail[..., cells] = part._of_one_kind(points[..., cells], signs[..., cells])
         elif isinstance(self.noise, (Laplace, Geometric)) and self._prefers_filter(t):
-            tail = self._filtered(self.noise, t, side)
+            tail = np.empty(t.shape)
+            if (up := sign > 0.0).any():
+                tail[up] = self._filtered(self.noise, t[up], "upper")
+            if not up.all():
+                tail[~up] = self._filtered(self.noise, t[~up], "lower")
         else:
-            points, inverse = np.unique(t, return_inverse=True)
-            tail = self._of_one_kind(points, side)[inverse].reshape(t.shape)
+            tail = self._of_one_kind(np.atleast_1d(t), np.atleast_1d(sign)).reshape(t.shape)
         return np.minimum(tail, 1.0)
 
-    def _of_one_kind(self, t: FloatArray, side: Side) -> FloatArray:
+    def _of_one_kind(self, t: FloatArray, sign: FloatArray) -> FloatArray:
         """Tails at points of shape (..., m), with noise of one kind: by closed forms, or sums."""
         rows = np.broadcast_to(np.arange(t.shape[-1]), t.shape).ravel()
-        points, noise, kind = t.ravel(), self.noise, None
-        if isinstance(noise, IntegerLaw) and not self.is_one_law:
+        points, signs, noise, kind = t.ravel(), sign.ravel(), self.noise, None
+        if isinstance(noise, IntegerLaw) and points.size >= _FILTER_FROM:
             # whole numbers come again and again
             columns = (*self.parameters.values(), *map(np.asarray, noise._parameters().values()))
-            first, kind = alike([points, *(x[rows] for x in columns if x.ndim)])
-            rows, points = rows[first], points[first]
+            first, kind = alike([points, signs, *(x[rows] for x in columns if x.ndim)])
+            rows, points, signs = rows[first], points[first], signs[first]
         noise = noise._take(rows) if noise.shape else noise
-        counts, sign = self._counts(rows), 1 if side == "upper" else -1
-        found = None if counts is None else row_tails(counts, noise, points, sign)
+        counts = self._counts(rows)
+        found = None if counts is None else row_tails(counts, noise, points, signs)
         if found is None:
-            lines = t.reshape(-1, t.shape[-1])
-            found, kind = np.concatenate([self._summed(line, side) for line in lines]), None
+            lines = zip(t.reshape(-1, t.shape[-1]), sign.reshape(-1, t.shape[-1]), strict=True)
+            sums = [self._summed(line, "upper" if one[0] > 0.0 else "lower") for line, one in lines]
+            return np.stack(sums).reshape(t.shape)
         return (found if kind is None else found[kind]).reshape(t.shape)
 
     def _summed(self, t: FloatArray, side: Side) -> FloatArray:
         """Sum the terms for each point, in blocks of points with like windows."""
+        if self.is_one_law and t.size > 1 and (points := np.unique(t)).size < t.size:
+            return self._summed(points, side)[np.searchsorted(points, t)]
         low, high = self._window(t, side)
         self._check_work(float(np.sum(high - low + 1.0)), t.size)
         table = self._table_for(low, high)
@@ -380,6 +407,18 @@ class NoisyCount(ABC):
         pmf /= pmf.sum()
         return k, pmf
 
+    def _noise_below(self, d: FloatArray) -> FloatArray:
+        """P(e <= d), of which there are many for few d where d is whole and the noise Gaussian."""
+        if not isinstance(self.noise, DiscreteGaussian):
+            return self.noise._cdf(d)
+        low, high = d.min(), d.max()
+        # from where on masses are below e^-40 of the first that is asked for
+        start = -np.ceil(np.hypot(min(low, 0.0), 9.0 * float(self.noise.sigma)))
+        if high - start > _LARGEST_KERNEL:
+            return self.noise._cdf(d)
+        below = np.cumsum(np.exp(self.noise._logpmf(np.arange(start, high + 1.0))))
+        return np.asarray(below[(d - start).astype(np.intp)])
+
     def _take(self, rows: NDArray[np.intp]) -> Self:
         """Return the laws of some of the points."""
         if self.is_one_law:
@@ -411,7 +450,7 @@ class NoisyCount(ABC):
     def _prefers_filter(self, t: FloatArray) -> bool:
         """Whether there are enough points for the recursion, and it is not too long."""
         low, high = self._support(LOG_SMALLEST)
-        return t.size >= _FILTER_FROM and high - low < _LONGEST
+        return t.size >= _FILTER_FROM and high - low < min(_LONGEST, _COUNTS_FOR_ONE * t.size)
 
     def _support(self, log_ratio: float) -> tuple[float, float]:
         """First and last count as probable as the mode by a factor e^-log_ratio."""

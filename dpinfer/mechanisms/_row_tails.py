@@ -344,13 +344,19 @@ class Trials(NamedTuple):
         return np.asarray(self.n * np.log1p(share * np.expm1(-rate)))
 
     def log_modulus(self, half_sine: FloatArray) -> FloatArray:
-        return np.asarray(0.5 * self.n * np.log1p(-4.0 * self.p * self.q * half_sine))
+        log = (-4.0 * self.p * self.q) * half_sine
+        np.log1p(log, out=log)
+        log *= 0.5 * self.n
+        return log
 
     def phase(self, sine: FloatArray, half_sine: FloatArray, y: FloatArray) -> FloatArray:
         # of the rarer outcome: both are one but for the sign
         rarer = np.minimum(self.p, self.q)
-        angle = np.arctan2(rarer * sine, 1.0 - 2.0 * rarer * half_sine)
-        return np.asarray(np.where(self.p <= self.q, self.n, -self.n) * (angle - rarer * y))
+        base = np.subtract(1.0, 2.0 * rarer * half_sine)
+        angle = np.arctan2(rarer * sine, base, out=base)
+        angle -= rarer * y
+        angle *= np.where(self.p <= self.q, self.n, -self.n)
+        return angle
 
     def cumulants(self) -> tuple[FloatArray, ...]:
         v, skew = self.p * self.q, self.q - self.p
@@ -429,7 +435,10 @@ _BLOCK = 1 << 15
 """Terms held at a time, so that they stay in the cache."""
 
 _ROWS = _BLOCK // 16
-"""Rows at a time, for the same reason."""
+"""Rows with an edge at a time, for the same reason."""
+
+_LINES = _BLOCK // 8
+"""Rows with Gaussian noise at a time."""
 
 
 def count_tails(counts: Counts, k: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -439,15 +448,15 @@ def count_tails(counts: Counts, k: FloatArray) -> tuple[FloatArray, FloatArray]:
     with np.errstate(all="ignore"):
         for start in range(0, inside.size, _ROWS):
             rows = inside[start : start + _ROWS]
-            found = _Split.of(counts.take(rows), k[rows])
-            above[rows], below[rows] = found.above, found.below
+            [(below[rows], above[rows])] = _sums(counts.take(rows), k[rows], np.zeros((1, 1)))
     return above, below
 
 
-def edge_tail(counts: Counts, edge: Edge, side: int) -> FloatArray:
-    """P(T >= t) (side 1) or P(T <= t) (side -1); for the latter, the edge of the next larger T."""
+def edge_tail(counts: Counts, edge: Edge, sign: FloatArray) -> FloatArray:
+    """P(T >= t) (sign 1) or P(T <= t) (sign -1); for the latter, the edge of the next larger T."""
     above, below = (edge.k < 0.0).astype(np.float64), (edge.k >= counts.last).astype(np.float64)
     damped_above, damped_below = np.zeros((2, edge.k.size))
+    inside = np.flatnonzero((above == 0.0) & (below == 0.0))
     with np.errstate(all="ignore"):
         for outside, sums, failures in ((above, damped_above, False), (below, damped_below, True)):
             rows = np.flatnonzero(outside)
@@ -455,63 +464,38 @@ def edge_tail(counts: Counts, edge: Edge, side: int) -> FloatArray:
                 some, rate = counts.take(rows), edge.rate[rows]
                 gap = edge.k[rows] - some.last if failures else -1.0 - edge.k[rows]
                 sums[rows] = np.exp(some.log_discounted(rate, failures=failures) - gap * rate)
-        inside = np.flatnonzero((above == 0.0) & (below == 0.0))
         for start in range(0, inside.size, _ROWS):
             rows = inside[start : start + _ROWS]
-            found = _Split.of(counts.take(rows), edge.k[rows])
-            above[rows], below[rows] = found.above, found.below
-            damped_below[rows], damped_above[rows] = found.damped(edge.rate[rows])
+            rate = np.minimum(edge.rate[rows], _LARGEST_RATE)
+            rates = np.stack([np.zeros(rows.size), rate, -rate])
+            found = _sums(counts.take(rows), edge.k[rows], rates)
+            (below[rows], above[rows]), (damped_below[rows], _), (_, beyond) = found
+            damped_above[rows] = beyond * np.exp(rate)
     near, far = edge.near * damped_below, edge.far * damped_above
-    return np.asarray(near + (above - far) if side > 0 else far + (below - near))
+    return np.where(sign > 0.0, near + (above - far), far + (below - near))
 
 
-class _Split(NamedTuple):
-    """The laws of X divided at k, 0 <= k < last."""
+def _sums(counts: Counts, k: FloatArray, rates: FloatArray) -> list[tuple[FloatArray, FloatArray]]:
+    """Σ P(X = j)·exp(rate·(j - k)) over j <= k, and over j > k, for each rate; 0 <= k < last.
 
-    counts: Counts
-    k: FloatArray
-    excess: FloatArray
-    here: FloatArray
-    """P(X = k)."""
-    following: FloatArray
-    """P(X = k + 1)."""
-    above: FloatArray
-    below: FloatArray
-
-    @classmethod
-    def of(cls, counts: Counts, k: FloatArray) -> _Split:
-        excess = counts.excess(k)
-        here = counts.peak(k) * np.exp(-counts.log_decline(excess))
-        following = here * counts.ratio(k)
-        right, ratio = _smaller(counts, k, excess)
-        tail = np.where(right, following, here) * ratio
-        above, below = np.where(right, tail, 1.0 - tail), np.where(right, 1.0 - tail, tail)
-        return cls(counts, k, excess, here, following, above, below)
-
-    def damped(self, rate: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the sums A and B."""
-        rate = np.minimum(rate, _LARGEST_RATE)
-        back = np.exp(rate)
-        right, ratio, whole = self._moved(rate)
-        below = np.where(right, whole - self.following * back * ratio, self.here * ratio)
-        right, ratio, whole = self._moved(-rate)
-        above = np.where(right, self.following * ratio, (whole - self.here * ratio) * back)
-        return below, above
-
-    def _moved(self, rate: FloatArray) -> tuple[NDArray[np.bool_], FloatArray, FloatArray]:
-        """Ratios under laws whose log-odds are ``rate`` larger, and E[exp(rate·(X - k))]."""
-        law, gain = self.counts.moved(np.expm1(rate))
-        excess = self.excess - gain
-        right, ratio = _smaller(law, self.k, excess)
-        return right, ratio, np.exp(-rate * excess - self.counts.log_decline(gain))
-
-
-def _smaller(
-    law: Counts, k: FloatArray, excess: FloatArray
-) -> tuple[NDArray[np.bool_], FloatArray]:
-    """Whether P(X > k) is the smaller tail, and the ratio of the smaller one to its first term."""
+    The rates, shape (c, m) or (c, 1), are 0, or positive where the first sum matters and negative
+    where the second does.
+    """
+    excess = counts.excess(k)
+    here = counts.peak(k) * np.exp(-counts.log_decline(excess))
+    following = here * counts.ratio(k) * np.exp(rates)
+    tiled = np.tile(np.arange(k.size), len(rates))
+    rate = np.broadcast_to(rates, following.shape).ravel()
+    counts, k = counts.take(tiled), k[tiled]
+    law, gain = counts.moved(np.expm1(rate))
+    excess = excess[tiled] - gain
+    # of both tails the smaller one is an integral, and the other the rest of the whole
     right = excess >= -0.5
-    return right, law.above(k, excess).either(law.below(k, excess), right).value(_rule())
+    ratio = law.above(k, excess).either(law.below(k, excess), right).value(_rule())
+    whole = np.exp(-rate * excess - counts.log_decline(gain))
+    tail = np.where(right, following.ravel(), here[tiled]) * ratio
+    low, high = np.where(right, whole - tail, tail), np.where(right, tail, whole - tail)
+    return list(zip(low.reshape(following.shape), high.reshape(following.shape), strict=True))
 
 
 # Tails of counts with Gaussian noise, discrete or not.
@@ -527,7 +511,9 @@ _REACH = 9.3
 _DEPTH = 34.0
 """Terms below e^-34 of the largest are left out."""
 
-_CONVERGED = 0.05
+_CONVERGED = 0.3
+"""Last step to the saddle point, in units of one over the standard deviation."""
+
 _STEPS = 60
 _MOST_TILT = 705.0
 
@@ -538,24 +524,29 @@ _MANY = 200.0
 """From this standard deviation of X on, cumulants give its characteristic function to 1e-16."""
 
 
-def gaussian_tail(counts: Counts, noise: GaussianNoise, t: FloatArray, side: int) -> FloatArray:
+def gaussian_tail(
+    counts: Counts, noise: GaussianNoise, t: FloatArray, side: FloatArray
+) -> FloatArray:
     """P(T >= t) (side 1) or P(T <= t) (side -1); t whole where the noise is."""
     sigma = np.broadcast_to(np.asarray(noise.sigma, dtype=np.float64), t.shape)
     excess = counts.excess(t)
     # of the two tails the smaller one is computed
     other = side * excess < 0.0
-    sign = np.where(other, -side, side).astype(np.float64)
-    step = np.where(other, side, 0.0) * float(noise.is_integer)
-    t, excess = t - step, excess - step
+    if other.any():
+        step = np.where(other, side, 0.0) * float(noise.is_integer)
+        t, excess = t - step, excess - step
+    sign = np.where(other, -side, side)
     tail = np.empty(t.size)
     with np.errstate(all="ignore"):
-        for start in range(0, t.size, _ROWS):
-            rows = np.arange(start, min(start + _ROWS, t.size))
+        for start in range(0, t.size, _LINES):
+            rows = np.arange(start, min(start + _LINES, t.size))
             lines = Lines.of(counts.take(rows), sigma[rows], t[rows], excess[rows], sign[rows])
             narrow = sigma[rows] < _NARROW
             for chosen, method in ((narrow, Lines.by_terms), (~narrow, Lines.by_rule)):
-                at = np.flatnonzero(chosen)
-                if at.size:
+                if chosen.all():
+                    tail[rows] = method(lines, _taken(noise, rows))
+                elif chosen.any():
+                    at = np.flatnonzero(chosen)
                     tail[rows[at]] = method(lines.take(at), _taken(noise, rows[at]))
     return np.where(other, 1.0 - tail, tail)
 
@@ -595,9 +586,9 @@ class Lines(NamedTuple):
             low, high = np.where(gap < 0.0, c, low), np.where(gap < 0.0, high, c)
             new = c - gap / curvature
             step = np.abs(new - c)
+            c = np.where((new > low) & (new < high), new, 0.5 * (low + high))
             if np.all((step * np.sqrt(curvature) < _CONVERGED) | (step < 1e-9 * c)):
                 break
-            c = np.where((new > low) & (new < high), new, 0.5 * (low + high))
         return cls(counts, sigma, t, excess, sign, np.maximum(c, 1.0 / spread))
 
     def take(self, rows: Rows) -> Lines:
@@ -666,25 +657,37 @@ def _extent(counts: FloatArray, noise: FloatArray) -> FloatArray:
 def _nodes(law: Counts, lines: Lines, off: FloatArray, y: FloatArray, whole: bool) -> FloatArray:
     """Sum of the integrand, over E[exp(c(T - t))], over nodes ±y of which the first is 0."""
     c, square = lines.saddle, np.square(y)
-    half = np.sin(0.5 * y)
-    half_square = np.square(half)
-    sine = 2.0 * half * np.sqrt(1.0 - half_square)
+    half_sine = np.sin(0.5 * y)
+    half_square = np.square(half_sine)
+    sine = np.subtract(1.0, half_square)
+    np.sqrt(sine, out=sine)
+    sine *= half_sine
+    sine *= 2.0
     if float(law.variance.min()) >= np.square(_MANY):
         k2, k3, k4, k5, k6, k7 = law.cumulants()
         log = -square * (k2 / 2.0 - square * (k4 / 24.0 - square * (k6 / 720.0)))
         angle = -y * square * (k3 / 6.0 - square * (k5 / 120.0 - square * (k7 / 5040.0)))
     else:
         log, angle = law.log_modulus(half_square), law.phase(sine, half_square, y)
-    log = log - 0.5 * np.square(lines.sigma) * square
-    angle = lines.sign * angle + y * off
+    angle *= lines.sign
+    angle += y * off
     if whole:  # 1/(1 - exp(-c - iy))
         fall = np.exp(-c)
-        real, imaginary = -np.expm1(-c) + 2.0 * fall * half_square, fall * sine
+        half_square *= 2.0 * fall
+        half_square -= np.expm1(-c)
+        sine *= fall
+        real, imaginary = half_square, sine
     else:
-        real, imaginary = np.broadcast_to(c, y.shape), y
+        real, imaginary = c, y
     # the real part of exp(log + i·angle)/(real + i·imaginary)
-    angle -= np.arctan2(imaginary, real) - 0.5 * np.pi
-    terms = np.exp(log) / np.sqrt(np.square(real) + np.square(imaginary)) * np.sin(angle)
+    angle -= np.arctan2(imaginary, real)
+    angle += 0.5 * np.pi
+    terms = np.sin(angle, out=angle)
+    log -= 0.5 * np.square(lines.sigma) * square
+    terms *= np.exp(log, out=log)
+    size = np.square(imaginary)
+    size += np.square(real)
+    terms /= np.sqrt(size, out=size)
     return np.asarray(2.0 * terms.sum(axis=0) - terms[0])
 
 
@@ -699,16 +702,19 @@ def _masses(counts: Counts, k: FloatArray, high: FloatArray) -> FloatArray:
     return np.asarray(counts.peak(anchor) * np.exp(logs))
 
 
-def row_tails(counts: Counts, noise: NoiseLaw, t: FloatArray, side: int) -> FloatArray | None:
-    """P(T >= t) (side 1) or P(T <= t) (side -1), t whole where the noise is; None for other noise.
+def row_tails(
+    counts: Counts, noise: NoiseLaw, t: FloatArray, sign: FloatArray
+) -> FloatArray | None:
+    """P(T >= t) (sign 1) or P(T <= t) (sign -1), t whole where the noise is; None for other noise.
 
     The noise is of one kind, with one law or one for each row.
     """
-    step = float(noise.is_integer) if side < 0 else 0.0
+    following = np.where(sign < 0.0, t + 1.0, t) if noise.is_integer else t
     if isinstance(noise, Exact):
-        return count_tails(counts, t - 1.0 + step)[0 if side > 0 else 1]
+        above, below = count_tails(counts, following - 1.0)
+        return np.where(sign > 0.0, above, below)
     if has_edge(noise):
-        return edge_tail(counts, Edge.of(noise, t + step, mid=False), side)
+        return edge_tail(counts, Edge.of(noise, following, mid=False), sign)
     if isinstance(noise, GaussianNoise):
-        return gaussian_tail(counts, noise, t, side)
+        return gaussian_tail(counts, noise, t, sign)
     return None

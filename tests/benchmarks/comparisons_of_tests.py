@@ -1,8 +1,10 @@
 """Tests, plans and privacy beside what a user would do without them."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 from scipy import stats
@@ -13,6 +15,7 @@ import test_composition
 import test_contingency
 import test_counts
 import test_goodness_of_fit
+import test_import
 import test_optimal_composition
 import test_power
 import test_proportions
@@ -69,6 +72,44 @@ def one_pvalue_without_noise(_size, _peer_size):
         exact_pvalue,
         lambda: proportions_ztest(count, nobs, value, prop_var=value)[1],
         lambda ours, theirs: theirs < ours < 1.0,
+    )
+
+
+for law, scipy_law, name in (
+    (NOISE, stats.laplace(scale=2.0), "Laplace"),
+    (Gaussian(sigma=5.0), stats.norm(scale=5.0), "Gaussian"),
+):
+
+    def own_trials(size, peer_size, law, scipy_law):
+        counts, nobs = test_proportions.rows_of_their_own(size, law)
+        summed, first = test_proportions.sum_over_counts, slice(peer_size)
+        pairs = list(zip(counts[first], nobs[first], strict=True))
+        return Calls(
+            lambda: dpi.proportions_ztest(counts, nobs, 0.255, mechanism=law).pvalue,
+            lambda: [summed(t, n, 0.255, scipy_law) for t, n in pairs],
+            lambda ours, theirs: close(ours[first], theirs, rtol=1e-9, atol=0.0),
+        )
+
+    what = f"exact p-values, each count with its own number of trials, {name} noise"
+    row = ("Tests", "proportions_ztest", what, "a sum over the counts for each, SciPy", SAME)
+    comparison(*row, "p-values", 100_000, 200, law=law, scipy_law=scipy_law)(own_trials)
+
+
+@comparison(
+    "Tests",
+    "proportions_ztest",
+    "an exact p-value of a billion trials",
+    "a sum over ten standard deviations, SciPy",
+    SAME,
+    "p-values",
+    1,
+)
+def billion_trials(_size, _peer_size):
+    rows = (255_020_000.5, 10**9, 0.255)
+    return Calls(
+        lambda: dpi.proportions_ztest(*rows, mechanism=NOISE).pvalue,
+        lambda: test_proportions.sum_over_counts(*rows, stats.laplace(scale=2.0)),
+        lambda ours, theirs: close(ours, theirs, rtol=1e-6, atol=0.0),
     )
 
 
@@ -312,20 +353,26 @@ def optimal_composition(size, _peer_size):
 # Start
 
 
-def importing(_size, _peer_size, statement):
-    def run(code):
-        return subprocess.run([sys.executable, "-c", code], check=True).returncode
+COMPILED = TemporaryDirectory(prefix="dpinfer-")
 
+
+def fresh(code):
+    """Run code in a fresh process, with compiled modules as after an installation."""
+    own = {"PYTHONPYCACHEPREFIX": COMPILED.name, "PYTHONDONTWRITEBYTECODE": ""}
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, check=True, env=os.environ | own).returncode
+
+
+def importing(_size, _peer_size, first, statement):
     return Calls(
-        lambda: run("from dpinfer import count_confint"),
-        lambda: run(statement),
-        lambda ours, theirs: ours == theirs == 0,
+        lambda: fresh(first), lambda: fresh(statement), lambda ours, theirs: ours == theirs == 0
     )
 
 
-for statement, gives in (
-    ("import statsmodels.api", "another library"),
-    ("import numpy, scipy.special", "what any use needs"),
+for first, name, statement, gives in (
+    ("from dpinfer import count_confint", "", "import statsmodels.api", "another library"),
+    ("from dpinfer import count_confint", "", "import numpy, scipy.special", "what any use needs"),
+    (test_import.FIRST_TEST, "a first z test", "import numpy, scipy.special", "what any use needs"),
 ):
-    row = ("Start", "", "`from dpinfer import count_confint`", f"`{statement}`", gives)
-    comparison(*row, "imports", 1, statement=statement)(importing)
+    row = ("Start", "", name or f"`{first}`", f"`{statement}`", gives)
+    comparison(*row, "imports", 1, first=first, statement=statement)(importing)

@@ -2,7 +2,9 @@
 
 import numpy as np
 import pytest
+from scipy import stats
 
+from dpinfer import proportion_confint
 from dpinfer.hypothesis_tests import (
     mcnemar,
     poisson_2indep,
@@ -10,7 +12,7 @@ from dpinfer.hypothesis_tests import (
     proportions_2indep,
     proportions_ztest,
 )
-from dpinfer.mechanisms import Geometric, Laplace
+from dpinfer.mechanisms import DiscreteGaussian, Gaussian, Geometric, Laplace
 
 NOISE = Laplace(scale=2.0)
 EXAMPLE = (34.21, 100, 0.255)
@@ -72,6 +74,36 @@ def test_million_replicates_by_the_tutorial_loop(benchmark, sized):
 def test_million_pvalues(benchmark, sized, noise):
     counts = np.round(np.random.default_rng(1).normal(25.0, 6.0, sized(1_000_000)))
     benchmark(proportions_ztest, counts, 100, 0.255, mechanism=noise)
+
+
+def rows_of_their_own(size, noise):
+    """Noisy counts, each with a number of trials of its own, up to 2,000."""
+    rng = np.random.default_rng(1)
+    nobs = rng.integers(50, 2000, size)
+    return rng.binomial(nobs, 0.27) + noise.rvs(size, rng=rng), nobs
+
+
+def sum_over_counts(count, nobs, value, noise):
+    """The exact two-sided p-value as a sum over the counts within ten standard deviations."""
+    mean, spread = nobs * value, np.sqrt(nobs * value * (1 - value))
+    reach = 10 * spread + 10
+    k = np.arange(max(0, np.floor(mean - reach)), min(nobs, mean + reach) + 1)
+    far = abs(count - mean)
+    beyond = noise.sf(mean + far - k) + noise.cdf(mean - far - k)
+    return stats.binom.pmf(k, nobs, value) @ beyond
+
+
+@pytest.mark.benchmark(group="one proportion, each count with its own number of trials")
+@pytest.mark.parametrize("way", [proportions_ztest, proportion_confint])
+@pytest.mark.parametrize(
+    "noise",
+    [NOISE, Geometric(scale=2.0), Gaussian(sigma=5.0), DiscreteGaussian(sigma=5.0)],
+    ids=repr,
+)
+def test_rows_with_trials_of_their_own(benchmark, sized, noise, way):
+    """Exact tests beside exact intervals."""
+    rows = rows_of_their_own(sized(100_000), noise)
+    benchmark(way, *rows, *([0.255] if way is proportions_ztest else []), mechanism=noise)
 
 
 @pytest.mark.benchmark(group="one proportion, exact p-value of a large sample")
