@@ -17,7 +17,16 @@ from numpy.typing import NDArray
 
 from dpinfer._check import FloatArray
 from dpinfer.estimation._tree.axes import Assembly, Axes, reflect
-from dpinfer.estimation.design import PROBE_SEED, PROBES, Design, Matrix, Rows, as_dense, in_range
+from dpinfer.estimation.design import (
+    PROBE_SEED,
+    PROBES,
+    Design,
+    Matrix,
+    Rows,
+    Solver,
+    as_dense,
+    in_range,
+)
 from dpinfer.queries.workload import Workload
 
 _ALIKE = 8 * np.finfo(float).eps
@@ -85,7 +94,7 @@ class _Layer:
 
 
 @dataclass(frozen=True, eq=False)
-class MarginalSolver:
+class MarginalSolver(Solver):
     """Best linear unbiased estimates from complete marginals, each with one variance.
 
     The cells x are estimated by Σ P_C AᵀV⁻¹y / λ_C over sets C of attributes, where P_C projects on

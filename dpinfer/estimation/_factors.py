@@ -132,6 +132,9 @@ class DefiniteFactors:
 
         self._order: NDArray[np.intp] | None = None
         moved, width = system, _widths(system)
+        if system.nnz <= _SURELY_SMALL and not _is_banded(width):
+            self._factor(system, _ORDER)
+            return
         if not _is_narrow(width, system.nnz):
             order = reverse_cuthill_mckee(csr_array(system), symmetric_mode=True)
             self._order, moved = order, _moved(system, order)
@@ -139,10 +142,10 @@ class DefiniteFactors:
         if not _is_narrow(width, system.nnz):
             self._order = _least_degrees(system, order)
             moved = _moved(system, self._order)
-        elif len(width) * (width.max() + 1.0) <= _EVEN * (width.sum() + len(width)):
+        elif _is_banded(width):
             self._factor_band(moved, int(width.max()))
             return
-        self._factor(moved)
+        self._factor(moved, "NATURAL")
 
     def _factor_band(self, system: sparse.csc_array, width: int) -> None:
         from scipy.linalg.lapack import dpbtrf
@@ -157,14 +160,12 @@ class DefiniteFactors:
             raise ConvergenceError("the normal equations are not positive definite")
         self.filled = band.size
 
-    def _factor(self, system: sparse.csc_array) -> None:
+    def _factor(self, system: sparse.csc_array, order: str) -> None:
         from scipy.sparse.linalg import splu
 
         options = {"SymmetricMode": True}
         try:
-            self._factors = splu(
-                system, permc_spec="NATURAL", diag_pivot_thresh=0.0, options=options
-            )
+            self._factors = splu(system, permc_spec=order, diag_pivot_thresh=0.0, options=options)
         except RuntimeError as error:
             raise ConvergenceError(f"the normal equations are singular: {error}") from error
         self._band = None
@@ -206,15 +207,39 @@ class DefiniteFactors:
             root = np.sqrt(self._factors.U.diagonal())
             found.data *= np.repeat(root, np.diff(found.indptr))
             place = np.asarray(self._factors.perm_c, dtype=np.intp)
+            found, place = _in_postorder(found, place)
         if self._order is not None:
             place[self._order] = place.copy()
         return found, place
+
+
+def _in_postorder(
+    lower: sparse.csc_array, place: NDArray[np.intp]
+) -> tuple[sparse.csc_array, NDArray[np.intp]]:
+    """Return a Cholesky factor with every column close before the next one that it changes."""
+    from scipy.sparse import csc_array
+
+    size = lower.shape[0]
+    parent = np.full(size, -1)
+    more = np.diff(lower.indptr) > 1
+    parent[more] = lower.indices[lower.indptr[:-1][more] + 1]
+    after = np.array(_postorder(parent.tolist()))
+    if (np.diff(after) == 1).all():
+        return lower, place
+    back = np.empty(size, dtype=np.intp)
+    back[after] = np.arange(size)
+    column = np.repeat(back, np.diff(lower.indptr))
+    return csc_array((lower.data, (back[lower.indices], column)), shape=lower.shape), back[place]
 
 
 def _widths(system: sparse.csc_array) -> FloatArray:
     """Return how far each column of a symmetric matrix reaches above its diagonal."""
     first = np.minimum.reduceat(system.indices, system.indptr[:-1])
     return np.asarray(np.arange(system.shape[0]) - first, dtype=np.float64)
+
+
+def _is_banded(width: FloatArray) -> bool:
+    return bool(len(width) * (width.max() + 1.0) <= _EVEN * (width.sum() + len(width)))
 
 
 def _is_narrow(width: FloatArray, entries: int) -> bool:

@@ -10,7 +10,7 @@ are fewer other values than unknowns, the matrix over those that its inverse fol
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,9 @@ from dpinfer.estimation._selected import SelectedInverse
 MOST_PAIRS = 2e7  # products of entries of a row from which a Gram matrix is added up
 _LEAST_SHARE = 0.01  # of a value in its column, so that conjugate gradients are quick
 _STEPS = 300
+_FAIR = 1e-6  # error of solutions by iteration, relative to their length
+_MOST_STEPS = 5e10  # numbers gone through by other iterations, which takes a minute
+_EASY = 2e4  # entries of a matrix that is factorised sooner than it is used often
 _NARROW = 100  # squared reaches of values for each entry, up to which factors are quicker
 _FAR = 1e5  # standard deviations by which values may contradict one another for that
 _ACCURATE = 1e-13  # error of a solution, relative to its length
@@ -62,24 +65,55 @@ class GramSystem:
         own = np.bincount(matrix.indices[at], np.square(data[at]), minlength=matrix.shape[1])
         self._own = own.astype(np.float64, copy=False)
         self._least = float(self._own.min())
-        # how far values reach back from each unknown: short reaches make quick factors
-        first = np.zeros(len(length), dtype=np.intp)
-        first[length > 0] = matrix.indices[matrix.indptr[:-1][length > 0]]
-        reach = np.arange(len(size)) - np.minimum.reduceat(
-            first[self._columns.indices], self._columns.indptr[:-1]
-        )
-        self._is_narrow = bool(np.square(reach, dtype=np.float64).sum() <= _NARROW * len(data))
+        # about the entries of G, and of the matrix over the other values
+        self._along = float(length @ length)
+        count = np.diff(self._columns.indptr) - np.bincount(matrix.indices[at], minlength=len(own))
+        self._across = float(count @ count)
+        self._is_easy = min(self._along, self._across) <= _EASY or self._is_narrow()
+
+    def _is_narrow(self) -> bool:
+        """Whether values reach back so little from each unknown that factors are narrow."""
+        first = np.zeros(self._rows.shape[0], dtype=np.intp)
+        filled = np.diff(self._rows.indptr) > 0
+        first[filled] = self._rows.indices[self._rows.indptr[:-1][filled]]
+        back = np.minimum.reduceat(first[self._columns.indices], self._columns.indptr[:-1])
+        reach = np.arange(len(back), dtype=np.float64) - back
+        return bool(reach @ reach <= _NARROW * self._rows.nnz)
 
     def coefficients(self, values: FloatArray) -> FloatArray:
         """Return the least-squares solutions for values (m,) or (m × k)."""
         scale, std = (self.scale, self._std) if values.ndim == 1 else self._as_columns()
         scaled = values / std
         start = np.zeros((len(self.scale), *values.shape[1:]))
-        if self._quick:  # from the values that are unknowns: what is left over is noise
+        if self.is_quick:  # from the values that are unknowns: what is left over is noise
             own = self._own if values.ndim == 1 else self._own[:, np.newaxis]
             alone = scaled * (self._alone if values.ndim == 1 else self._alone[:, np.newaxis])
             start = (self._columns @ alone) / own
         return scale * self._solved(start, lambda z: self._columns @ (scaled - self._rows @ z))
+
+    def iterated(self, values: FloatArray, tolerance: float) -> tuple[FloatArray, float]:
+        """Return the solutions for values (m,) or (m × k) by lsmr, and a bound on their error.
+
+        The bound is relative to their length, in units in which columns have length 1.
+        """
+        from scipy.sparse.linalg import lsmr
+
+        if values.ndim > 1:
+            found = [self.iterated(one, tolerance) for one in values.T]
+            return np.stack([one for one, _ in found], axis=1), max(off for _, off in found)
+        steps = int(max(1000.0, _MOST_STEPS / self._rows.nnz))
+        settings = {"atol": tolerance, "btol": tolerance, "conlim": 0.0, "maxiter": steps}
+        scaled = values / self._std
+        z = lsmr(self._rows, scaled, **settings)[0]
+        left, size = _lengths(self._columns @ (scaled - self._rows @ z)), _lengths(z)
+        off = float(left / (self._least * np.where(size > 0, size, 1.0)))
+        if not off <= _FAIR:
+            raise ConvergenceError(
+                "the least-squares equations are too large for factors, and iteration solves them "
+                f"to a relative error of {off:.1e} only, {_FAIR:g} is required: the workload is "
+                "too close to one of lower rank, or its variances differ too much"
+            )
+        return np.asarray(self.scale * z), off
 
     def weights(self, target: FloatArray) -> FloatArray:
         """Return the weights (k × m) of the values in the solutions for targets (k × r)."""
@@ -102,7 +136,7 @@ class GramSystem:
     @property
     def effort(self) -> float:
         """Numbers gone through for one solution, about."""
-        return 80.0 * self._rows.nnz if self._quick else 2.0 * self._factors.filled
+        return 80.0 * self._rows.nnz if self.is_quick else 2.0 * self._factors.filled
 
     def _as_columns(self) -> tuple[FloatArray, FloatArray]:
         return self.scale[:, np.newaxis], self._std[:, np.newaxis]
@@ -123,16 +157,12 @@ class GramSystem:
     @cached_property
     def _factors(self) -> GramFactors | OtherValues:
         """The factors, if solutions are found to about `_SOUND` by them alone."""
-        count = np.diff(self._columns.indptr) - np.bincount(
-            self._rows.indices[self._rows.indptr[:-1][self._alone]], minlength=len(self.scale)
-        )
-        across = float(np.square(count, dtype=np.float64).sum())
-        along = float(np.square(np.diff(self._rows.indptr), dtype=np.float64).sum())
-        others = int(np.count_nonzero(~self._alone))
-        if min(across, along) > MOST_PAIRS:
+        if min(self._across, self._along) > MOST_PAIRS:
             raise ConvergenceError("the normal equations of the workload are dense")
         found: GramFactors | OtherValues
-        if self._least > _LOST and 0 < 2 * others < len(self.scale) and across < along:
+        others = int(np.count_nonzero(~self._alone))
+        few = self._across < self._along and 0 < 2 * others < len(self.scale)
+        if few and self._least > _LOST:
             found = OtherValues(self._rows, self._alone, self._own, np.square(self._std))
         else:
             found = GramFactors((self._columns @ self._rows).tocsc())
@@ -144,17 +174,17 @@ class GramSystem:
         return found
 
     @property
-    def _quick(self) -> bool:
+    def is_quick(self) -> bool:
         """Whether conjugate gradients take no longer than factors, which are not there."""
-        factors = self._is_narrow or "_factors" in self.__dict__
+        factors = self._is_easy or "_factors" in self.__dict__
         return self._least >= _LEAST_SHARE and not factors
 
     def _solved(self, start: FloatArray, residual: Solve) -> FloatArray:
         """Return the z at which the residual, right side less G z, is zero but for rounding."""
         z = start
         left = residual(z)
-        if self._quick:
-            change = self._descend(left)
+        if self.is_quick:
+            change = self._descend(left, np.maximum(_lengths(z), _lengths(left)))
             z = z + change
             bound = _lengths(residual(z)) / self._least
             if (_lengths(change) <= _FAR).all() and (bound <= _ACCURATE * _lengths(z)).all():
@@ -173,24 +203,25 @@ class GramSystem:
             before, left = gap, residual(z)
         raise ConvergenceError("the normal equations of the workload could not be refined")
 
-    def _descend(self, right: FloatArray) -> FloatArray:
-        """Solve G z = right by conjugate gradients.
+    def _descend(self, right: FloatArray, size: Any) -> FloatArray:
+        """Solve G z = right by conjugate gradients, accurately for solutions of such lengths.
 
         The error is at most the length of what is left over, divided by the least share.
         """
-        z, left = np.zeros_like(right), right.copy()
-        step, size = right.copy(), np.square(right).sum(axis=0)
-        goal = (_ACCURATE / 10 * self._least) ** 2 * size
+        dot = np.dot if right.ndim == 1 else partial(np.einsum, "ij,ij->j")
+        z, left, step = np.zeros_like(right), right.copy(), right.copy()
+        square = dot(left, left)
+        goal = np.square(0.3 * _ACCURATE * self._least * size)
         for _ in range(_STEPS):
-            if (size <= goal).all():
+            if np.all(square <= goal):
                 break
             along = self._rows @ step
-            power = np.square(along).sum(axis=0)
-            move = size / np.where(power > 0, power, 1.0)
+            power = dot(along, along)
+            move = square / np.where(power > 0, power, 1.0)
             z += move * step
             left -= move * (self._columns @ along)
-            before, size = size, np.square(left).sum(axis=0)
-            step *= size / np.where(before > 0, before, 1.0)
+            before, square = square, dot(left, left)
+            step *= square / np.where(before > 0, before, 1.0)
             step += left
         return z
 

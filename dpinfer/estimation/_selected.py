@@ -62,25 +62,33 @@ class SelectedInverse:
         some = np.flatnonzero((filled > 0) & ~np.isnan(found))
         if not len(some):
             return found
+        stop = targets.indptr[some[-1] + 1]
+        first = np.minimum.reduceat(targets.indices[:stop], targets.indptr[some])
+        some = some[np.argsort(self._depth[self._block[first]], kind="stable")]
         filled = filled[some]
         entries = _ranges(targets.indptr[some], filled)
         at, weight = targets.indices[entries].astype(np.intp), targets.data[entries]
-        starts = np.cumsum(filled) - filled
+        starts = _starts(filled)
         block = self._block[np.minimum.reduceat(at, starts)]
         local, there = self._local(np.repeat(block, filled), at)
         there = np.logical_and.reduceat(there, starts)
         found[some[~there]] = np.nan
-        # all pairs of entries of a target
-        pairs = filled * filled
-        left = np.repeat(np.arange(len(at)), np.repeat(filled, filled))
-        right = _ranges(np.repeat(starts, filled), np.repeat(filled, filled))
-        keep = np.repeat(there, pairs)
-        left, right = left[keep], right[keep]
-        some, block, pairs = some[there], block[there], pairs[there]
-        each = np.repeat(block, pairs)
-        wanted = self._offset[each] + local[left] * self._width[each] + local[right]
-        product = weight[left] * weight[right] * self._entries(each, wanted)
-        found[some] = np.add.reduceat(product, np.cumsum(pairs) - pairs) if len(some) else 0.0
+        # each pair of entries of a target once
+        left = np.arange(len(at))
+        more = np.repeat(np.where(there, starts + filled, 0), filled) - left
+        more = np.maximum(more, 0)
+        right = _ranges(left, more)
+        left = np.repeat(left, more)
+        product = weight[left] * weight[right] * np.where(left < right, 2.0, 1.0)
+        block = np.repeat(block, filled)[left]
+        place = self._offset[block] + local[left] * self._width[block] + local[right]
+        stops = np.searchsorted(self._depth[block], np.arange(len(self._room) + 1))
+        for depth, memory in enumerate(self._sweep()):
+            part = slice(stops[depth], stops[depth + 1])
+            product[part] *= memory[place[part]]
+        some, pairs = some[there], (filled * (filled + 1) // 2)[there]
+        if len(some):
+            found[some] = np.add.reduceat(product, _starts(pairs))
         return found
 
     def _closed(self, keys: Places) -> Places:
@@ -152,16 +160,6 @@ class SelectedInverse:
         at = _ranges(self._count, spare)
         self._values[self._panel[which] + at * self._own[which] + at] = 1.0
 
-    def _entries(self, block: Places, wanted: Places) -> FloatArray:
-        """Return entries at places in the memory of the depth of their block."""
-        order = np.argsort(self._depth[block], kind="stable")
-        stops = np.searchsorted(self._depth[block][order], np.arange(self._depth.max() + 2))
-        found = np.empty(len(wanted))
-        for depth, memory in enumerate(self._sweep()):
-            part = order[stops[depth] : stops[depth + 1]]
-            found[part] = memory[wanted[part]]
-        return found
-
     def _sweep(self) -> Iterator[FloatArray]:
         """Yield the inverse within the blocks of each depth, from the last columns down."""
         memory = before = np.empty(0)
@@ -183,6 +181,7 @@ class SelectedInverse:
     def _invert(
         self, panel: FloatArray, blocks: Places, before: FloatArray, out: FloatArray
     ) -> None:
+        """Find the inverse within blocks (k × width × width) from what is above them."""
         own = panel.shape[2]
         inverse = _inverted(panel[:, :own])
         top = np.swapaxes(inverse, 1, 2) @ inverse
@@ -214,6 +213,11 @@ def _first_columns(lower: Any) -> Places:
     more = counts > 1
     parent[more] = lower.indices[lower.indptr[:-1][more] + 1]
     joined = (parent == np.arange(1, size + 1)).tolist()
+    if all(joined[:-1]) and (counts[: 1 - counts[0]] == counts[0]).all():  # a band
+        columns = np.arange(1, size + 1)
+        spare_zeros = columns * (columns - 1) // 2
+        step = max(1, int(np.searchsorted(spare_zeros, _SLACK, side="right")))
+        return np.arange(0, size, step)
     length = counts.tolist()
     first, start, stored = [0], 0, 0
     for column in range(size - 1):
@@ -246,6 +250,8 @@ def _inverted(lower: FloatArray) -> FloatArray:
             found[:, row, row] += 1.0
             found[:, row] /= lower[:, row, row, np.newaxis]
         return found
+    if len(lower) == 1:
+        return np.asarray(dtrtri(lower[0], lower=1)[0])[np.newaxis]
     return np.stack([dtrtri(one, lower=1)[0] for one in lower])
 
 

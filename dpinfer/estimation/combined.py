@@ -500,6 +500,7 @@ class CombinedEstimate(OverlappingEstimate, Estimates):
             ("Error covered", ERROR_COVERED["noise"]),
         ]
         facts += [("Published without noise", exact)] if exact else []
+        facts += [("Solved by", self._solver.note)] if self._solver.note else []
         index = self.targets if labels is None else labels
         if not (rows >= 0).any():
             return Shown("Combined estimates", facts, index)

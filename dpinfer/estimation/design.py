@@ -9,17 +9,18 @@ checked.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, update_wrapper
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpinfer._check import FloatArray
 from dpinfer.errors import ConvergenceError, InvalidParameterError
-from dpinfer.estimation._factors import AugmentedSystem, factorise
+from dpinfer.estimation._factors import MOST_WORK, AugmentedSystem, TooMuchWorkError, factorise
 
 if TYPE_CHECKING:
     from scipy import sparse
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 Matrix = Any  # an array of shape (m, n), or a scipy.sparse.csr_array (which has no type stubs)
 
+TOLERANCE = 1e-13  # of estimates by iteration, relative to what is left over
 DENSE_LIMIT = 2000  # above this many unknowns nothing is factorised as a dense matrix
 OVERFLOW = (
     "the least-squares equations overflow: the coefficients of the workload, the values or the "
@@ -396,18 +398,24 @@ _FILLED_LIMIT = 5000
 _MOST_SOLVING = 1e11
 """Numbers of factors gone through for standard errors, in about three minutes."""
 
+_NUMBERS = 20_000_000  # weights that are formed together
 _STIFF = 1e4  # rows whose sizes differ by more than this need column pivoting, which takes longer
 
 
-class Solver(Protocol):
+class Solver(ABC):
     """What a solver for (A, v) answers."""
 
+    note = ""  # how the estimates were found, if not to rounding
+
+    @abstractmethod
     def coefficients(self, values: FloatArray) -> FloatArray:
         """Return the best linear unbiased estimates of z for values (m,) or (m × k)."""
 
+    @abstractmethod
     def weights(self, target: Matrix) -> FloatArray:
         """Return the weights (k × m) of the values in the best estimates of targets (k × r)."""
 
+    @abstractmethod
     def std_errors(self, target: Matrix, rows: Rows | None = None) -> FloatArray:
         """Return the standard errors of the best estimates of targets (k × r).
 
@@ -446,7 +454,7 @@ def find_solver(matrix: Matrix, variance: FloatArray) -> Solver:
     return SparseSolver(csr_array(matrix), variance)
 
 
-class IdentitySolver:
+class IdentitySolver(Solver):
     """Every cell is a published value of its own: nothing to combine, no matrix needed."""
 
     def __init__(self, variance: FloatArray) -> None:
@@ -467,7 +475,7 @@ class IdentitySolver:
         return np.asarray(np.sqrt(squares @ self._variance))
 
 
-class DenseSolver:
+class DenseSolver(Solver):
     """Orthogonal factorisation, accurate also where variances differ by many orders of magnitude.
 
     Constraints are eliminated first; then the rows, scaled to unit variance and sorted by size,
@@ -568,7 +576,7 @@ def _eliminate(matrix: FloatArray, exact: Any) -> tuple[Any, FloatArray, FloatAr
     return fixed, free, lift
 
 
-class SparseSolver:
+class SparseSolver(Solver):
     """Normal equations where they are sparse and accurate; otherwise what is slower and safer."""
 
     def __init__(self, matrix: Any, variance: FloatArray) -> None:
@@ -576,13 +584,18 @@ class SparseSolver:
         self._std = np.sqrt(variance)
 
     @cached_property
-    def _gram(self) -> GramSystem | None:
+    def _equations(self) -> GramSystem | None:
         from dpinfer.estimation._gram import GramSystem
 
         try:
             return GramSystem(self._matrix, self._variance) if self._std.all() else None
         except ConvergenceError:
             return None
+
+    @cached_property
+    def _gram(self) -> GramSystem | None:
+        """The normal equations as long as they are accurate enough."""
+        return self._equations
 
     @property
     def is_sound(self) -> bool:
@@ -609,8 +622,15 @@ class SparseSolver:
     @in_range
     def coefficients(self, values: FloatArray) -> FloatArray:
         """Return the best linear unbiased estimates of z."""
-        found = self._tried(lambda gram: gram.coefficients(values))
-        return self._other.coefficients(values) if found is None else found
+        try:
+            found = self._tried(lambda gram: gram.coefficients(values))
+            return self._other.coefficients(values) if found is None else found
+        except TooMuchWorkError:
+            if self._equations is None:
+                raise
+            found, off = self._equations.iterated(values, TOLERANCE)
+            self.note = f"iteration (lsmr, tolerance {TOLERANCE:g}), to {off:.1g} of their length"
+            return found
 
     @in_range
     def weights(self, target: Matrix) -> FloatArray:
@@ -621,31 +641,49 @@ class SparseSolver:
     @in_range
     def std_errors(self, target: Matrix, rows: Rows | None = None) -> FloatArray:
         """Return the standard errors of the best estimates of targets."""
-        found = self._tried(lambda gram: np.sqrt(gram.variances(target, rows)))
-        if found is None:
-            return self._other.std_errors(target)
+        why = ""
+        try:
+            found = self._tried(lambda gram: np.sqrt(gram.variances(target, rows)))
+            if found is None:
+                return self._other.std_errors(target)
+        except TooMuchWorkError as error:
+            found = np.full(target.shape[0], np.nan)
+            why = (
+                f" factors of {error.entries:.1e} numbers ({16 * error.entries / 1e9:.2g} GB), "
+                f"about {60 * error.work / MOST_WORK:.0f} seconds, or"
+            )
+            if self._gram is None or not self._gram.is_quick:
+                raise InvalidParameterError(
+                    f"standard errors must be left out: they take{why[:-4]}; the estimates are "
+                    "there without them"
+                ) from error
         missing = np.flatnonzero(np.isnan(found))
         if len(missing):
             effort = 1.0 if self._gram is None else self._gram.effort
-            found[missing] = _by_weights(self.weights, target[missing], self._std, effort)
+            found[missing] = _by_weights(self.weights, target[missing], self._std, effort, why)
         return found
 
 
 def _by_weights(
-    weights: Callable[[Matrix], FloatArray], target: Matrix, std: FloatArray, effort: float
+    weights: Callable[[Matrix], FloatArray],
+    target: Matrix,
+    std: FloatArray,
+    effort: float,
+    why: str = "",
 ) -> FloatArray:
     """Return standard errors from weights, if that does not take too long."""
     if (work := target.shape[0] * effort) > _MOST_SOLVING:
         raise InvalidParameterError(
             f"target must be fewer linear functions: the standard errors of all "
-            f"{target.shape[0]} take a solution each with {effort:.2g} numbers, about "
-            f"{work / _MOST_SOLVING * 3:.0f} minutes in all; name those that are needed"
+            f"{target.shape[0]} take{why} a solution each with {effort:.2g} numbers, about "
+            f"{work / _MOST_SOLVING * 180:.0f} seconds in all; name those that are needed"
         )
-    blocks = (target[start : start + BLOCK] for start in range(0, target.shape[0], BLOCK))
+    step = max(1, min(BLOCK, _NUMBERS // len(std)))
+    blocks = (target[start : start + step] for start in range(0, target.shape[0], step))
     return np.concatenate([np.sqrt(np.square(weights(t) * std).sum(axis=1)) for t in blocks])
 
 
-class AugmentedSolver:
+class AugmentedSolver(Solver):
     """LU of the sparse augmented system; weights by solves in blocks, never an inverse."""
 
     def __init__(self, matrix: Any, variance: FloatArray) -> None:

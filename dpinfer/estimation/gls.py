@@ -67,7 +67,8 @@ def combine(
         clamping bounds or bins: see :func:`dpinfer.count_confint` for these, one by one.
     InvalidParameterError
         If an argument is outside what is allowed, or the equations would take minutes or more to
-        solve, as predicted from the pattern of the workload; the message says how many.
+        solve, as predicted from the pattern of the workload; the message says how many. Where every
+        cell is a published value, the standard errors are refused so, but not the estimates.
     ConvergenceError
         If the equations cannot be solved to full accuracy.
 
@@ -86,7 +87,9 @@ def combine(
     the normal equations by sparse factors or conjugate gradients, if they are well enough
     conditioned, and by orthogonal or augmented factors if not. Estimates are refined to rounding.
     Standard errors are those of selected entries of the inverse, to about ten digits for up to
-    2,000 unknowns and eight beyond, as estimated from a solution that is known.
+    2,000 unknowns and eight beyond, as estimated from a solution that is known. Where factors would
+    take too long and conjugate gradients too many steps, estimates are by lsmr, to a tolerance that
+    the summary states.
 
     References
     ----------

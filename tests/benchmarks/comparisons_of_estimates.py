@@ -114,6 +114,64 @@ def sparse_combine(size, _peer_size):
     )
 
 
+def sparse_problem(size, _peer_size, problem, way, errors=False):
+    values, matrix, scale = problem(size)
+
+    def ours():
+        fit = dpi.combine(values, workload=matrix, mechanism=Laplace(scale=scale))
+        return (fit.params, fit.bse)[: 1 + errors]
+
+    def theirs():
+        return matrix @ way(values, matrix, scale)[0]
+
+    return Calls(ours, theirs, lambda a, b: close(a[0], b))
+
+
+def sums_of_four(cells):
+    return test_combine.cells_and_sums(cells, cells // 4)
+
+
+for what, problem, peer, way, errors, sizes in (
+    (
+        "cells and sums of five neighbours: estimates",
+        test_combine.cells_and_neighbours,
+        "SciPy `splu`",
+        test_combine.by_lu,
+        False,
+        (10, 1_000, 10_000, 100_000),
+    ),
+    (
+        "cells and sums of five neighbours: estimates and standard errors",
+        test_combine.cells_and_neighbours,
+        "SciPy `splu`",
+        test_combine.by_lu,
+        True,
+        (10_000,),
+    ),
+    (
+        "cells and random sums of four: estimates",
+        sums_of_four,
+        "SciPy `lsmr`",
+        test_combine.by_lsmr,
+        False,
+        (20_000,),
+    ),
+):
+    for size in sizes:
+        comparison(
+            "Estimation",
+            "combine",
+            what,
+            peer,
+            "estimates, no standard errors",
+            "cells",
+            size,
+            problem=problem,
+            way=way,
+            errors=errors,
+        )(sparse_problem)
+
+
 @comparison(
     "Estimation",
     "combine",

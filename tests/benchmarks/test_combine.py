@@ -9,7 +9,7 @@ from math import prod
 import numpy as np
 import pytest
 from scipy import sparse
-from scipy.sparse.linalg import lsmr
+from scipy.sparse.linalg import lsmr, splu
 
 from dpinfer.estimation import combine
 from dpinfer.intervals import count_confint
@@ -41,6 +41,29 @@ def all_margins(sizes):
     return values, workload, scale
 
 
+def cells_and_neighbours(cells):
+    """Cells in a row and all sums of five neighbours, each with its own noise."""
+    sums = sparse.diags_array(
+        [np.ones(cells)] * 5, offsets=range(5), shape=(cells - 4, cells), format="csr"
+    )
+    return beside_cells(sums)
+
+
+def cells_and_sums(cells, sums):
+    """Cells and sums of four of them, drawn at random, each with its own noise."""
+    at = np.random.default_rng(1).integers(0, cells, 4 * sums)
+    rows = np.repeat(np.arange(sums), 4)
+    return beside_cells(sparse.csr_array((np.ones(4 * sums), (rows, at)), shape=(sums, cells)))
+
+
+def beside_cells(sums):
+    matrix = sparse.csr_array(sparse.vstack([sparse.eye_array(sums.shape[1]), sums]))
+    rng = np.random.default_rng(0)
+    scale = rng.uniform(1, 4, matrix.shape[0])
+    values = matrix @ rng.poisson(5, matrix.shape[1]) + rng.laplace(0, scale)
+    return values, matrix, scale
+
+
 def by_dpinfer(values, matrix, scale):
     cells = sparse.eye_array(matrix.shape[1], format="csr")
     fit = combine(values, workload=matrix, mechanism=Laplace(scale=scale), target=cells)
@@ -67,11 +90,19 @@ def by_lsmr(values, matrix, scale):
     return lsmr(scaled, values / std, atol=1e-12, btol=1e-12)[0], None
 
 
+def by_lu(values, matrix, scale):
+    scaled = sparse.diags_array(1 / (np.sqrt(2) * scale)) @ matrix
+    settings = {"permc_spec": "MMD_AT_PLUS_A", "options": {"SymmetricMode": True}}
+    factors = splu((scaled.T @ scaled).tocsc(), diag_pivot_thresh=0.0, **settings)
+    return factors.solve(scaled.T @ (values / (np.sqrt(2) * scale))), None
+
+
 WAYS = {
     "dpinfer": by_dpinfer,
     "numpy lstsq": by_numpy,
     "statsmodels WLS": by_statsmodels,
     "scipy lsmr": by_lsmr,
+    "scipy splu": by_lu,
 }
 
 
@@ -100,6 +131,33 @@ def test_sparse_problem(benchmark, way):
         if way == "scipy lsmr":
             return by_lsmr(values, matrix, scale)[0]
         return combine(values, workload=matrix, mechanism=Laplace(scale=scale)).params
+
+    benchmark.pedantic(estimates, rounds=3, warmup_rounds=1)
+
+
+SPARSE = {
+    "10 cells and neighbours": lambda: cells_and_neighbours(10),
+    "1,000 cells and neighbours": lambda: cells_and_neighbours(1_000),
+    "10,000 cells and neighbours": lambda: cells_and_neighbours(10_000),
+    "100,000 cells and neighbours": lambda: cells_and_neighbours(100_000),
+    "2,000 cells and 500 sums": lambda: cells_and_sums(2_000, 500),
+    "20,000 cells and 5,000 sums": lambda: cells_and_sums(20_000, 5_000),
+}
+
+
+@pytest.mark.parametrize("way", ["dpinfer", "dpinfer with standard errors", "lsmr", "splu"])
+@pytest.mark.parametrize("name", SPARSE)
+def test_sparse_problems(benchmark, name, way):
+    benchmark.group = f"combine {name}"
+    if not benchmark.enabled:
+        name = next(iter(SPARSE))
+    values, matrix, scale = SPARSE[name]()
+
+    def estimates():
+        if not way.startswith("dpinfer"):
+            return WAYS[f"scipy {way}"](values, matrix, scale)[0]
+        fit = combine(values, workload=matrix, mechanism=Laplace(scale=scale))
+        return fit.params if way == "dpinfer" else (fit.params, fit.bse)
 
     benchmark.pedantic(estimates, rounds=3, warmup_rounds=1)
 

@@ -387,6 +387,57 @@ def test_standard_errors_that_would_take_minutes_are_refused(monkeypatch):
         fit.bse  # noqa: B018
 
 
+def test_standard_errors_of_all_are_refused_where_factors_take_too_long(monkeypatch):
+    rng = np.random.default_rng(1)
+    matrix = beside_cells(random_sums(1300, 1900, rng))
+    values, law = rng.normal(size=3200), Gaussian(sigma=1.0)
+    direct = combine(values, workload=matrix, mechanism=law, target=matrix[2000:2003])
+    expected = np.array(direct.params), np.array(direct.bse)
+    monkeypatch.setattr(augmented, "MOST_WORK", 1e4)
+    fit = combine(values, workload=matrix, mechanism=law)
+    monkeypatch.setattr(solvers, "_MOST_SOLVING", 1e9)
+    message = r"errors of all 3200 take factors of .* GB\), about .* or a solution each .* seconds"
+    with pytest.raises(InvalidParameterError, match=message):
+        fit.bse  # noqa: B018
+    few = combine(values, workload=matrix, mechanism=law, target=matrix[2000:2003])
+    np.testing.assert_allclose(few.params, expected[0], atol=1e-12)
+    np.testing.assert_allclose(few.bse, expected[1], rtol=1e-11)
+    assert "lsmr" not in few.summary(method="asymptotic")
+
+
+def test_estimates_by_iteration_say_so(monkeypatch):
+    rng = np.random.default_rng(1)
+    matrix = beside_cells(random_sums(1300, 1900, rng))
+    law = Gaussian(sigma=np.r_[np.full(1300, 30.0), np.ones(1900)])
+    values = rng.normal(size=3200)
+    direct = combine(values, workload=matrix, mechanism=law)
+    monkeypatch.setattr(augmented, "MOST_WORK", 1e4)
+    fit = combine(values, workload=matrix, mechanism=law)
+    np.testing.assert_allclose(fit.params, direct.params, atol=1e-8)
+    with pytest.raises(InvalidParameterError, match="must be left out: they take factors of"):
+        fit.bse  # noqa: B018
+    assert "iteration (lsmr, tolerance 1e-13), to " in str(fit._shown().facts)
+    drawn = fit.simulate_errors(2, rng=1)
+    np.testing.assert_allclose(drawn, direct.simulate_errors(2, rng=1), atol=1e-6)
+
+
+def test_iteration_that_is_not_accurate_is_refused(monkeypatch):
+    rng = np.random.default_rng(1)
+    matrix = beside_cells(random_sums(1300, 1900, rng))
+    monkeypatch.setattr(augmented, "MOST_WORK", 1e4)
+    law = Gaussian(sigma=np.r_[np.full(1300, 1e7), np.ones(1900)])
+    with pytest.raises(ConvergenceError, match=r"relative error of .* only, 1e-06 is required"):
+        combine(rng.normal(size=3200), workload=matrix, mechanism=law)
+
+
+def test_targets_that_share_too_many_pairs_are_solved_for(monkeypatch):
+    monkeypatch.setattr("dpinfer.estimation._selected._PAIRS", 500)
+    matrix = band(300, True)
+    fit = combine(np.zeros(604), workload=matrix, mechanism=Gaussian(sigma=1.0))
+    expected = DenseSolver(matrix.toarray(), np.ones(604)).std_errors(matrix)
+    np.testing.assert_allclose(fit.bse, expected, rtol=1e-12)
+
+
 def test_more_cells_than_fit_are_refused():
     wide = sparse.csr_array(([1.0, 1.0], ([0, 1], [0, 1])), shape=(2, 2**28))
     with pytest.raises(InvalidParameterError, match=f"at most 16777216 cells .* got {2**28}"):
