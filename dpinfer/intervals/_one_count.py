@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -13,7 +13,14 @@ from scipy import special
 from dpinfer._check import Alternative, FloatArray
 from dpinfer._numerics.lattice import alike
 from dpinfer.errors import ConvergenceError
-from dpinfer.intervals._count_tails import BinomialCounts, CountFamily, Kernel, NoisyTails, Rows
+from dpinfer.intervals._count_tails import (
+    BinomialCounts,
+    CountFamily,
+    Kernel,
+    NoisyTails,
+    PoissonCounts,
+    Rows,
+)
 from dpinfer.intervals._tilted import tilted_roots
 from dpinfer.mechanisms._row_tails import Edge, has_edge
 from dpinfer.mechanisms.independent import groups
@@ -117,21 +124,27 @@ _TRIALS, _ANGLES = 10, 20
 """Nodes of a patch in both directions."""
 
 _WIDTH = 2.0
-"""Width of a patch in √n·angle, in which a binomial count has the standard deviation 1/2."""
+"""Width of a patch in √n·angle, or √t, in which counts have the standard deviation 1/2."""
+
+_ROWS = 1 << 12
+"""Points evaluated at a time, so that their polynomials stay in the cache."""
 
 _EACH = 32
 """Fewer trials have patches of their own; those of an octave share theirs."""
 
 EndsOf = Callable[[FloatArray, FloatArray], FloatArray]
-"""A function of points and numbers of trials."""
+"""A function of points and numbers of trials, which are infinite for Poisson counts."""
 
 
 def over_trials(ends: EndsOf, tolerance: EndsOf, t: FloatArray, nobs: FloatArray) -> FloatArray:
     """Return ends at points with 0 < t < nobs, NaN where no polynomial is worth it or accurate.
 
     They are functions of log n and of the angle arcsin √(t/n), in which counts of all shares vary
-    alike: polynomials of both on patches, checked between the nodes. ``tolerance`` takes ends.
+    alike, and of √t for Poisson counts: polynomials on patches, checked between the nodes.
+    ``tolerance`` takes ends.
     """
+    if not np.isfinite(nobs).all():
+        return _in_octave(ends, tolerance, np.sqrt(t), nobs)
     out = np.full(t.size, np.nan)
     angle = np.arcsin(np.sqrt(t / nobs))
     octave = np.where(nobs < _EACH, nobs, _EACH + np.floor(np.log2(nobs))).astype(np.intp)
@@ -142,7 +155,9 @@ def over_trials(ends: EndsOf, tolerance: EndsOf, t: FloatArray, nobs: FloatArray
 
 
 def _in_octave(ends: EndsOf, tolerance: EndsOf, angle: FloatArray, nobs: FloatArray) -> FloatArray:
-    first, ratio = nobs.min(), nobs.max() / nobs.min()
+    """Return ends for numbers of trials within a factor of two, or all infinite."""
+    first, last = float(nobs.min()), float(nobs.max())
+    ratio = 1.0 if first == last else last / first
 
     def trials(y: FloatArray) -> FloatArray:
         return np.unique(np.rint(first * ratio ** (0.5 * (1.0 + y))))
@@ -152,14 +167,15 @@ def _in_octave(ends: EndsOf, tolerance: EndsOf, angle: FloatArray, nobs: FloatAr
         return np.polynomial.chebyshev.chebvander(y, nodes.size - 1)
 
     def grid(function: EndsOf, y: FloatArray, n: FloatArray) -> FloatArray:
-        share = np.square(np.sin(left[:, np.newaxis] + 0.5 * width * (1.0 + y)))[:, np.newaxis]
-        points, of = np.broadcast_arrays(n[:, np.newaxis] * share, n[:, np.newaxis])
+        at = (left[:, np.newaxis] + 0.5 * width * (1.0 + y))[:, np.newaxis]
+        of = n[:, np.newaxis]
+        points = np.square(at) if np.isinf(last) else of * np.square(np.sin(at))
+        points, of = np.broadcast_arrays(points, of)
         return function(points.ravel(), of.ravel()).reshape(points.shape)
 
     nodes, between = trials(_chebyshev(_TRIALS)), trials(_between(_TRIALS))
-    parts = np.ceil(0.5 * np.pi * np.sqrt(nobs.max()) / _WIDTH)
-    width = 0.5 * np.pi / parts
-    place = np.minimum(np.floor(angle / width), parts - 1.0)
+    width = _WIDTH if np.isinf(last) else 0.5 * np.pi / np.ceil(0.5 * np.pi * last**0.5 / _WIDTH)
+    place = np.floor(angle / width)
     order = np.argsort(place, kind="stable")
     found, start, size = np.unique(place[order], return_index=True, return_counts=True)
     worth = size > 2 * nodes.size * _ANGLES
@@ -178,10 +194,12 @@ def _in_octave(ends: EndsOf, tolerance: EndsOf, angle: FloatArray, nobs: FloatAr
         wrong = np.abs(basis(between) @ coefficients @ at_y.T - truth)
         wrong -= grid(lambda _, n: tolerance(truth.ravel(), n), y, between)
     for patch in np.flatnonzero((wrong <= 0.0).all(axis=(1, 2))):
-        rows = order[start[patch] : start[patch] + size[patch]]
-        y = np.clip(2.0 * (angle[rows] - left[patch]) / width - 1.0, -1.0, 1.0)
-        in_angle = np.polynomial.chebyshev.chebvander(y, _ANGLES - 1)
-        out[rows] = ((basis(nobs[rows]) @ coefficients[patch]) * in_angle).sum(axis=1)
+        stop = start[patch] + size[patch]
+        for begin in range(start[patch], stop, _ROWS):
+            rows = order[begin : min(begin + _ROWS, stop)]
+            y = np.clip(2.0 * (angle[rows] - left[patch]) / width - 1.0, -1.0, 1.0)
+            own = (basis(nobs[rows]) @ coefficients[patch]).T
+            out[rows] = np.polynomial.chebyshev.chebval(y, own, tensor=False)
     return out
 
 
@@ -228,33 +246,33 @@ def tail_roots(
     """
     noise = kernel.noise
     one_law = noise.shape == () and all((x == x[0]).all() for x in family.columns)
-    smooth = isinstance(noise, Gaussian) and noise.shape == () and noise.sigma >= _SMOOTH
-    over = smooth and isinstance(family, BinomialCounts)
-    if noise.is_integer or not (one_law or over) or t.size < _INTERPOLATED_FROM:
+    smooth = isinstance(noise, Gaussian) and noise.shape == () and float(noise.sigma) >= _SMOOTH
+    if noise.is_integer or not (one_law or smooth) or t.size < _INTERPOLATED_FROM:
         return _solved(family, kernel, t, side, probability)
     low = side * float(noise._isf(np.asarray(probability)))
     inside = np.flatnonzero((t > low) & (t < low + family.last))
 
-    def tolerance(root: FloatArray, law: CountFamily) -> FloatArray:
-        spread = np.sqrt(law.variance(root) + noise.variance) / law.scale
+    def law(n: FloatArray) -> CountFamily:
+        return BinomialCounts(n) if np.isfinite(n).all() else PoissonCounts(n.size)
+
+    def ends(t: FloatArray, n: FloatArray) -> FloatArray:
+        return _solved(law(n), kernel, t, side, probability)
+
+    def tolerance(root: FloatArray, n: FloatArray) -> FloatArray:
+        spread = np.sqrt(law(n).variance(root) + noise.variance) / law(n).scale
         return np.asarray(_TOLERANCE * spread)
 
     root = np.full(t.size, np.nan)
-    if isinstance(family, BinomialCounts) and over:
+    if smooth:
         root[inside] = over_trials(
-            lambda x, n: _solved(BinomialCounts(n), kernel, low + x, side, probability),
-            lambda root, n: tolerance(root, BinomialCounts(n)),
-            t[inside] - low,
-            family.nobs[inside],
+            lambda x, n: ends(low + x, n), tolerance, t[inside] - low, family.last[inside]
         )
     else:
-
-        def of_size(size: int) -> CountFamily:
-            return family.take(np.zeros(size, dtype=np.intp))
-
         root[inside] = interpolated(
-            lambda x: _solved(of_size(x.size), kernel, x, side, probability),
-            lambda root: tolerance(root.ravel(), of_size(root.size)).reshape(root.shape),
+            lambda x: ends(x, np.full(x.shape, family.last[0])),
+            lambda root: tolerance(root.ravel(), np.full(root.size, family.last[0])).reshape(
+                root.shape
+            ),
             t[inside],
             low,
             low + float(family.last[0]),
@@ -403,12 +421,24 @@ class NoisyRows:
     def kinds(self) -> list[tuple[NoiseLaw, Rows, Rows, Rows]]:
         """By kind of noise: its law, rows that stand for all, the rows it has, and theirs."""
         found = []
-        for law, cells in groups(self.noise, self.count.size):
+        for law, cells in _by_sigma(self.noise, self.count.size):
             columns = [self.count[cells], *(column[cells] for column in self.family.columns)]
             columns += _parameters(law)
             first, kind = alike(columns)
             found.append((_taken(law, first), cells[first], cells, kind))
         return found
+
+
+def _by_sigma(noise: NoiseLaw, size: int) -> Iterator[tuple[NoiseLaw, Rows]]:
+    """Yield kinds of noise, Gaussian noise of few σ one by one: then ends may be interpolated."""
+    for law, cells in groups(noise, size):
+        if isinstance(law, Gaussian) and law.shape:
+            found, code = np.unique(law.sigma, return_inverse=True)
+            if found.size * _INTERPOLATED_FROM <= cells.size:
+                for number, sigma in enumerate(found):
+                    yield Gaussian(sigma=float(sigma)), cells[code == number]
+                continue
+        yield law, cells
 
 
 def _parameters(law: NoiseLaw) -> list[FloatArray]:

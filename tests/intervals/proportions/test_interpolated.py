@@ -48,6 +48,20 @@ def test_many_numbers_of_trials_have_the_ends_of_few(sigma, trials, method):
         assert (np.abs(found - wanted) <= 2e-12 * spread).all()
 
 
+def test_many_rates_far_apart_and_several_sigmas():
+    rng = np.random.default_rng(4)
+    rate, sigma = rng.lognormal(4.0, 2.0, 6_000), rng.choice([0.5, 2.0, 6.0], 6_000)
+    t = rng.poisson(rate) + sigma * rng.normal(size=rate.size)
+    many = poisson_confint(t, mechanism=Gaussian(sigma=sigma))
+    few = poisson_confint(t[:300], mechanism=Gaussian(sigma=sigma[:300]))
+    np.testing.assert_array_equal(many.empty[:300], few.empty)
+    there = ~few.empty
+    for end in ("lower", "upper"):
+        found, wanted = getattr(many, end)[:300][there], getattr(few, end)[there]
+        spread = np.sqrt(wanted + np.square(sigma[:300][there]))
+        assert (np.abs(found - wanted) <= 2e-12 * spread + 4e-16 * wanted).all()
+
+
 def test_many_ends_satisfy_their_equations():
     t, noise = np.random.default_rng(2).uniform(2.0, 38.0, 3_000), Gaussian(sigma=0.3)
     found = proportion_confint(t, 40, mechanism=noise)
