@@ -349,8 +349,9 @@ class HierarchyEstimate(OverlappingEstimate, Estimates):
         inequality, and by what is left out where φ has decayed, which is proved if all noise is
         continuous, and otherwise an estimate. It is added, so that intervals cover no less than
         stated. Where φ of whole-numbered noise does not decay, errors are moved by half the width
-        of a density that damps it: the notes say by which part, of 1 % at most, half-widths are
-        too large then. Laws for which that is more are computed one by one, or bounded where that
+        of a density that damps it, or by the step that their weights have in common: the notes say
+        by which part, of 1 % at most, half-widths are too large then. Laws for which that is more,
+        or the error above alpha/2000, are computed one by one, or given bounds where that
         takes too long. Where all noise is Gaussian, all this is the normal law.
         """
         at, labels = self._chosen(units), self.hierarchy.labels

@@ -106,6 +106,7 @@ _WIDE = 0.01
 """Part of a half-width, or of a standard deviation, by which what was found for many laws at once
 may be too large; otherwise laws are found one by one, as far as there is time."""
 
+_UNSURE = 5e-4  # the same for what tail probabilities err by, as a part of alpha
 _SMALL_TAIL = 1e-4  # P-values below this are found one by one
 NORMAL_NOTE = "Normal quantiles, which are approximate as the noise is not Gaussian."
 ROUNDING = 64 * np.finfo(float).eps
@@ -191,7 +192,7 @@ class ManyErrors:
         if self.together is not None and half.size > FEW:
             found = self.together(0.5 * alpha)
             half = np.fmax(half, found.value)
-            wide = found.excess > _WIDE * half
+            wide = (found.excess > _WIDE * half) | (found.error > _UNSURE * alpha)
             notes = _found_note(found, half, ~wide)
         lost = np.flatnonzero(np.isnan(half) | wide)
         cheap = not wide.any() or lost.size * law_seconds(self.terms) <= SECONDS

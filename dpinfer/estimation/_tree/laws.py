@@ -17,9 +17,13 @@ Errors of a tail are added up law by law:
 - interpolation: from tables of twice the step, 64 times less for degree 5, handed on with the
   tables: an estimate;
 - what is beyond the last node: proved where all noise is continuous, as -d ln φ/d ln t grows with
-  t then; an estimate where the parts without closed form have decayed over the last nodes;
+  t then; an estimate where the parts without closed form have decayed, over the last nodes and as
+  far as tables reach: φ beyond has the root mean square that independent phases give;
 - else the error is convolved with a density of support ±δ whose transform is 1/(2 sinh b) beyond
   the last node, which is proved: half-widths are at most 2δ too large, and never too small.
+
+Weights of whole-numbered noise in trees of few levels have common divisors, and φ is 1 again at 2π
+over these: such errors are moved by that step.
 """
 
 from __future__ import annotations
@@ -316,51 +320,67 @@ class TreeLaws:
         return row[pairs], child[pairs], times
 
     @cached_property
-    def steps(self) -> FloatArray:
-        """Largest number of which the errors of places with equal laws are multiples, by law.
+    def lattices(self) -> FloatArray:
+        """What is known of φ far out, by the number of the law, shape (2, laws).
 
-        0 where there is none, or where it is below 1e-6 of a weight: of irrational weights there is
-        none, of those in trees of few levels there often is.
+        The largest number of which errors are multiples; 0 where there is none, or where it is
+        below 1e-6 of a weight: of irrational weights there is none, of those in trees of few levels
+        there often is. And the logarithm of the root mean square of φ if weights have nothing in
+        common, -∞ where there is continuous noise.
         """
         classes, tree = self.classes, self.tree
-        below, whole = (
-            np.full(classes.below_first.size, np.inf),
-            np.full(classes.first.size, np.inf),
-        )
+        none = np.array([[np.inf], [0.0]])
+        below, whole = none.repeat(classes.below_first.size, 1), none.repeat(classes.first.size, 1)
         above = whole.copy()  # of U
 
+        def of_own(places: Places, weight: FloatArray, times: Places | None = None) -> FloatArray:
+            found = np.where((self.own_std[places] > 0.0) & (weight > 0.0), 1.0, 0.0)
+            at, some = np.flatnonzero(found), none.repeat(places.size, 1)
+            number = np.ones(at.size) if times is None else times[at].astype(np.float64)
+            some[:, at] = self.own.lattice(places[at], number, self.own_std[places[at]])
+            return _scaled(weight, some)
+
         def of_z(places: Places) -> FloatArray:
-            own = np.where(self.own_std[places] > 0.0, self.own.step[places], np.inf)
             gain = self.gain[places]
-            own = np.where(gain > 0.0, gain * own, np.inf)
-            return _divisor(own, _scaled(1.0 - gain, below[classes.below[places]]))
+            rest = _scaled(1.0 - gain, below[:, classes.below[places]])
+            return _joint(of_own(places, gain), rest)
 
         def of_children(parents: Places, without: Places | None = None) -> FloatArray:
-            row, child, _ = self._children(parents, without)
-            found, rank = np.full(parents.size, np.inf), np.arange(row.size)
-            rank -= np.searchsorted(row, row)
+            found = none.repeat(parents.size, 1)
+            at = np.flatnonzero(self.alike[parents])
+            first = self.first[parents[at]]
+            times = self.count[parents[at]] - (0 if without is None else 1)
+            found[:, at] = of_own(first, (times > 0).astype(np.float64), times)
+            others = np.flatnonzero(~self.alike[parents])
+            row, child, _ = self._children(
+                parents[others], None if without is None else without[others]
+            )
+            rank = np.arange(row.size) - np.searchsorted(row, row)
             for number in range(int(rank.max(initial=-1)) + 1):
                 at = np.flatnonzero(rank == number)
-                found[row[at]] = _divisor(found[row[at]], of_z(child[at]))
+                to = others[row[at]]
+                found[:, to] = _joint(found[:, to], of_z(child[at]))
             return found
 
         first = classes.below_first[self.inner[classes.below_first]]
         for same in _levels(self.height[first]):
-            below[classes.below[first[same]]] = of_children(first[same])
+            below[:, classes.below[first[same]]] = of_children(first[same])
         first = classes.first
         for same in _levels(self.depth[first]):
             places = first[same]
             parent, top = tree.parent[places], tree.parent[places] < 0
-            sisters = of_children(np.maximum(parent, 0), places)
-            own = np.where(self.own_std[places] > 0.0, self.own.step[places], np.inf)
-            found = _divisor(
-                _scaled(np.where(top, 0.0, self.grow[places]), sisters),
-                _scaled(np.where(top, 0.0, self.share[places]), above[classes.whole[parent]]),
+            found = _joint(
+                _scaled(
+                    np.where(top, 0.0, self.grow[places]),
+                    of_children(np.maximum(parent, 0), places),
+                ),
+                _scaled(np.where(top, 0.0, self.share[places]), above[:, classes.whole[parent]]),
             )
-            above[same] = _divisor(_scaled(self.weight[places], own), found)
-            under = np.where(self.inner[places], below[classes.below[places]], np.inf)
-            whole[same] = _divisor(above[same], _scaled(self.beta[places], under))
-        return np.where(np.isfinite(whole), whole, 0.0)
+            above[:, same] = _joint(of_own(places, self.weight[places]), found)
+            under = _scaled(self.beta[places], below[:, classes.below[places]])
+            whole[:, same] = _joint(above[:, same], np.where(self.inner[places], under, none))
+        whole[0] = np.where(np.isfinite(whole[0]), whole[0], 0.0)
+        return whole
 
     @cached_property
     def height(self) -> Places:
@@ -582,6 +602,19 @@ class _Rows:
         return np.asarray(self.logs(t)[1].max(axis=1))
 
     @property
+    def far(self) -> FloatArray:
+        """What φ beyond all that is known may add to tails of whole-numbered errors, about.
+
+        Chances of values within 1/reach are not told apart: three times the root of the sum of
+        their squares, at a density of 0.1 standard deviations. None is added to what has a step.
+        """
+        laws = self.laws
+        step, log = laws.lattices[:, laws.classes.whole[self.place]]
+        with np.errstate(under="ignore"):
+            spread = 3.0 * np.exp(log) * np.sqrt(0.1 / (self.reach * self.std))
+        return np.asarray(np.where(step > 0.0, 0.0, spread))
+
+    @property
     def guard(self) -> FloatArray:
         """Step of errors, or half of that of parts, whose φ is 1 again further out than is known.
 
@@ -589,7 +622,7 @@ class _Rows:
         leaves, and counts unless closed parts are 0 there.
         """
         laws, place, parent = self.laws, self.place, self.parent
-        found = laws.steps[laws.classes.whole[place]]
+        found = laws.lattices[0, laws.classes.whole[place]]
         for step in self.below * laws.loose[place], self.sisters * laws.loose[parent]:
             with np.errstate(divide="ignore"):
                 at = np.flatnonzero((step > 0.0) & (2.0 * np.pi / step > self.reach))
@@ -597,7 +630,7 @@ class _Rows:
                 t = 2.0 * np.pi * np.arange(1.0, 4.0) / step[at, np.newaxis]
                 there = self.take(at).log_closed(t).max(axis=1) > _REVIVED
                 found[at] = np.maximum(found[at], np.where(there, 0.5 * step[at], 0.0))
-        return found
+        return np.asarray(found)
 
     def at_nodes(self, t: FloatArray) -> FloatArray:
         """Ln φ at points, shape (k, N); -∞ where sums over equal leaves alone are below e⁻²⁵."""
@@ -664,6 +697,7 @@ class _Plan(NamedTuple):
                     revived = _LEFT_OUT * np.exp(part.highest(end[at], part.reach, points))
                     missed[at] = np.maximum(missed[at], revived)
             done = missed <= (_ALIASED if rows.smooth else _DECAYED)
+            missed = missed if rows.smooth else missed + some.far
             used[left[done]], left_out[left[done]], b[left[done]] = nodes, missed[done], 0.0
             left = left[~done]
         at = np.flatnonzero(np.isnan(b))
@@ -849,14 +883,7 @@ class _OwnNoise:
         head = self._values[np.minimum(self._first[:-1], size - 1)]
         single = np.diff(self._first) == 1
         self.whole = single & whole[head]
-        # what the noise of places is a multiple of
-        count = np.diff(self._first)
-        self.step = np.where(single & whole[head] | (count == 0), 1.0, 0.0)
-        for several in np.flatnonzero(count > 1) if self._weight is not None else ():
-            at = self._values[self._first[several] : self._first[several + 1]]
-            if whole[at].all():
-                weights = self._weight[at]
-                self.step[several] = reduce(_divisor, weights[:, np.newaxis])[0]
+        self._noisy_whole = whole
         kind = hashed(kinds(parts, size))
         kind = mixed(kind if self._weight is None else kind + hashed(self._weight))
         sums = np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(kind[self._values])])
@@ -892,6 +919,31 @@ class _OwnNoise:
             low, high = np.where(above, middle, low), np.where(above, high, middle)
         return high
 
+    def lattice(self, places: Places, times: FloatArray, std: FloatArray) -> FloatArray:
+        """Return what sums of so many noises of places are multiples of, and the size of φ.
+
+        That is the logarithm of its root mean square, -∞ for continuous noise.
+        """
+        key = mixed(self.hashes[places] + hashed(times))
+        _, first, number = np.unique(key, return_index=True, return_inverse=True)
+        places, times, std = places[first], times[first], std[first]
+        step, log = np.ones(places.size), np.zeros(places.size)
+        t = (np.arange(512) + 0.5) * (np.pi / 512.0)
+        for at in _blocks(np.flatnonzero(self.whole[places]), t.size):
+            logs = self.log_cf(places[at], np.broadcast_to(t, (at.size, t.size)))
+            with np.errstate(under="ignore"):
+                squares = np.exp(2.0 * times[at, np.newaxis] * logs)
+            # of noise too wide for these points, that of a density
+            least = 0.25 / (std[at] * np.sqrt(times[at]))
+            log[at] = 0.5 * np.log(np.clip(squares.mean(axis=1), np.minimum(least, 1.0), 1.0))
+        for one in np.flatnonzero(~self.whole[places]):
+            at = self._values[self._first[places[one]] : self._first[places[one] + 1]]
+            all_whole = bool(self._noisy_whole[at].all())
+            weights = np.ones(at.size) if self._weight is None else self._weight[at]
+            step[one] = reduce(_divisor, weights[:, np.newaxis])[0] if all_whole else 0.0
+            log[one] = 0.0 if all_whole else -np.inf
+        return np.array([step, log])[:, number]
+
     def isf(self, places: Places, q: float) -> FloatArray:
         """Quantiles of the noise of places with one value; NaN for others."""
         count = self._first[places + 1] - self._first[places]
@@ -904,9 +956,15 @@ class _OwnNoise:
         return found
 
 
-def _scaled(weight: FloatArray, step: FloatArray) -> FloatArray:
-    """Return multiples of steps; infinite, as that of 0, where the weight is 0."""
-    return np.where(weight > 0.0, np.where(np.isinf(step), 1.0, weight) * step, np.inf)
+def _scaled(weight: FloatArray, lattice: FloatArray) -> FloatArray:
+    """Return what is known of multiples, shape (2, k): as of no noise where the weight is 0."""
+    step = np.where(np.isinf(lattice[0]), np.inf, np.where(weight > 0.0, weight, 1.0) * lattice[0])
+    return np.where(weight > 0.0, [step, lattice[1]], [[np.inf], [0.0]])
+
+
+def _joint(first: FloatArray, second: FloatArray) -> FloatArray:
+    """Return what is known of sums, shape (2, k)."""
+    return np.stack([_divisor(first[0], second[0]), first[1] + second[1]])
 
 
 def _divisor(first: FloatArray, second: FloatArray) -> FloatArray:
