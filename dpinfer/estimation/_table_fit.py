@@ -517,7 +517,7 @@ class MarginalsFit:
         Those of all units may be the tables themselves.
         """
         kept, matrix = self.schema.kept(names), self.schema.matrix(names)
-        tables = self.solution.tables
+        tables = self.solution.held
         if places is None:
             return tables.numbered(kept, matrix, len(self.hierarchy))
         out = np.empty((places.size, len(matrix), *self.axes.shape(kept)))
@@ -647,7 +647,7 @@ class CellRows:
                 np.ascontiguousarray(part[:, first:last]).reshape((-1, *one.values.shape))
                 for one, first, last in zip(fit.read, fit.starts, fit.starts[1:], strict=False)
             ]
-            tables = fit.copies(values)[1].tables
+            tables = fit.copies(values)[1].held
             for copy in range(len(part)):
                 found = summed_to(fit.axes, kept, matrix, tables.found[copy * tree + places])
                 out[:, start + copy] = fit.schema.outward(found, names).ravel()

@@ -139,8 +139,8 @@ def _observed(fit: MarginalsFit) -> FloatArray:
     """
     tree = fit.hierarchy.tree
     if fit.values > _WHOLE_LIMIT:
-        return np.asarray(_squares(fit, fit.placed, fit.solution.tables).sum())
-    whole = np.rint(fit.solution.tables.at(slice(None)))
+        return np.asarray(_squares(fit, fit.placed, fit.solution.held).sum())
+    whole = np.rint(fit.solution.held.at(slice(None)))
     if fit.zeros is not None:
         whole[_and_below(tree, fit.zeros)] = 0.0
     for families in reversed(tree.families):
@@ -151,7 +151,7 @@ def _observed(fit: MarginalsFit) -> FloatArray:
         part = summed_to(fit.axes, one.kept, fit.schema.matrix(read.names), whole)
         changed.append(replace(one, values=one.at(slice(None)) - part, row=None))
     solved = problem(fit.schema, fit.read, tuple(changed), fit.zeros).solve(tree)
-    return np.asarray(_squares(fit, tuple(changed), solved.tables).sum())
+    return np.asarray(_squares(fit, tuple(changed), solved.held).sum())
 
 
 def _drawn(fit: MarginalsFit, size: int, rng: np.random.Generator) -> FloatArray:
@@ -161,7 +161,7 @@ def _drawn(fit: MarginalsFit, size: int, rng: np.random.Generator) -> FloatArray
         rows, cells = len(read.values), read.values.shape[1:]
         drawn.append(np.moveaxis(read.law.rvs((size, *cells, rows), rng=rng), -1, 1))
     placed, solved, copy = fit.copies(drawn)
-    return np.bincount(copy, _squares(fit, placed, solved.tables), size).astype(np.float64)
+    return np.bincount(copy, _squares(fit, placed, solved.held), size).astype(np.float64)
 
 
 def _and_below(tree: Tree, zeros: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -203,7 +203,7 @@ def disagreements(fit: MarginalsFit, most: int) -> pd.DataFrame:
     most = check_integer(most, "most", ge=1)
     found: list[tuple[NDArray[Any], ...]] = []
     compared = 0
-    for number, rows, residuals in _residuals(fit, fit.placed, fit.solution.tables):
+    for number, rows, residuals in _residuals(fit, fit.placed, fit.solution.held):
         one, names = fit.placed[number], fit.read[number].names
         precision = one.precision[rows, np.newaxis]
         # of a residual, in units of the noise; positive by theory, and 0 for a value that no other

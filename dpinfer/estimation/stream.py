@@ -57,6 +57,7 @@ from dpinfer.estimation._tree.tables import (
     ScalarPart,
     VectorPart,
     answers,
+    summed_to,
 )
 from dpinfer.estimation.marginals import MarginalsEstimate, read_marginal
 from dpinfer.estimation.pivots import ManyErrors
@@ -203,7 +204,7 @@ def fitted(task: PartTask, *, kept: bool = False) -> tuple[PartFit, LoadedPart]:
         labels, above = read_known(task.plan.folder.answer(task.name))
         rows = _rows_of(labels, part.labels(part.roots))
         above = {name: found[rows] for name, found in above.items()}
-    solution = part.passes(above).solve()
+    solution = part.passes(above).solve(held=not kept)
     fit = PartFit(
         hierarchy=part.hierarchy,
         schema=part.schema,
@@ -223,13 +224,19 @@ def _write(task: PartTask, fit: PartFit, part: LoadedPart, units: Places) -> Non
     for names in plan.wanted:
         if plan.refuse:
             estimate._refuse_unknown(names, units)
-    places = fit.places(units)
+    places, tables = fit.places(units), fit.solution.tables
+    cells: list[FloatArray] = []
 
     def chunk(number: int, rows: slice) -> tuple[FloatArray, FloatArray]:
         names, some = plan.wanted[number], places[rows]
+        if number == 0:
+            cells[:] = [tables.at(some)]
+        found = summed_to(schema.axes, schema.kept(names), schema.matrix(names), cells[0])
         variance = fit.cell_variance(names, some)
-        found = fit.marginal(names, some)
-        found[np.isinf(variance)] = np.nan
+        unknown = np.isinf(variance)
+        if unknown.any():
+            found = found.copy()
+            found[unknown] = np.nan
         return schema.outward(found, names), variance
 
     widths = [(prod(schema.shape(names)), len(schema.matrix(names))) for names in plan.wanted]

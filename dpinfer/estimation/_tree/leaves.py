@@ -244,11 +244,6 @@ class StructuredLeaves:
     def __len__(self) -> int:
         return int(self.places.size)
 
-    @property
-    def chosen(self) -> slice | Places:
-        """The levels, as an index."""
-        return slice(None) if self.levels.size == self.queries.size else self.levels
-
     def has(self, place: int) -> bool:
         """Whether the node at a place is one of them."""
         at = int(np.searchsorted(self.places, place))
@@ -305,6 +300,7 @@ class StructuredLeaves:
         """Estimate the levels, shape (m, a, k), of some of the leaves from their values alone.
 
         The values, shape (m, r_i, k), which may become the estimates, have the precisions, (m, q).
+        Those of single levels may lack what is not among the levels.
         """
         mean = self._mean(values, precision * self.scale[chosen, None])
         if self.mask is not None:
@@ -317,7 +313,7 @@ class StructuredLeaves:
         """Add estimates of neighbouring leaves to the sums of their parents, shape (p, g, k)."""
         starts, parents = families_of(self.parents[chosen])
         total = np.add.reduceat(estimates, starts, axis=0)
-        if isinstance(self.chosen, slice):
+        if self.levels.size == self.queries.size:
             sums[parents] += total
         else:
             sums[parents[:, None], self.levels] += total
@@ -333,8 +329,7 @@ class StructuredLeaves:
         return mean
 
     def _of_levels(self, values: FloatArray) -> FloatArray:
-        found: FloatArray = values[:, self.chosen]
-        return found
+        return values if values.shape[1] == self.levels.size else values[:, self.levels]
 
     def _add_rows(
         self,

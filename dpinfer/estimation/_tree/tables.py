@@ -8,7 +8,7 @@ which is the parent of another one: up from the last places, down from the first
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod, sqrt
 from typing import Any, Protocol
@@ -29,6 +29,7 @@ from dpinfer.queries.hierarchy import Places, Tree
 
 Rows = slice | Places
 
+_FEW_LEVELS = 4  # of which chunks take no more rows if there are fewer
 _CHUNKS = 4  # chunks of tables that are taken together where there is more to do for each
 _CHUNK = 1 << 16  # Numbers worked on at a time, so that they stay in the cache
 CONTRADICTION = 1e-9
@@ -54,9 +55,10 @@ class PlacedMarginal:
     precision: FloatArray
     exact: NDArray[np.bool_]  # (n,): where the values are exact
 
-    def at(self, rows: Rows) -> NDArray[Any]:
-        """Return the values at some places."""
-        found: NDArray[Any] = self.values[rows if self.row is None else self.row[rows]]
+    def at(self, rows: Rows, levels: Rows | None = None) -> NDArray[Any]:
+        """Return the values at some places, perhaps of some levels of the block only."""
+        own = rows if self.row is None else self.row[rows]
+        found: NDArray[Any] = self.values[own if levels is None else _both(own, levels)]
         return found
 
 
@@ -111,15 +113,15 @@ class MeasuredTables:
             for most in (self.kept, self.axes.full)
         }
 
-    def collect(self, rows: Rows, out: FloatArray) -> None:
+    def collect(self, rows: Rows, out: FloatArray, levels: Rows | None = None) -> None:
         """Add up values over variances of the coefficients at some places, into ``out``.
 
-        That has all axes, or those that any marginal keeps.
+        That has all axes, or those that any marginal keeps, and some levels or all.
         """
         _assemble(
             self.axes,
             self._assemblies[out.shape[2:]],
-            [(one, one.at(rows), one.precision[rows]) for one in self.marginals],
+            [(one, one.at(rows, levels), one.precision[rows]) for one in self.marginals],
             out,
         )
 
@@ -146,15 +148,19 @@ class MergedTables:
             found.append(own if there.any() else None)
         return cls(measured, tuple(found)), precision
 
-    def at(self, places: Places) -> tuple[list[FloatArray | None], Places]:
+    def at(
+        self, places: Places, levels: Rows | None = None
+    ) -> tuple[list[FloatArray | None], Places]:
         """Return values of each class at ascending places, shape (m, r, k); 0 where there are none.
 
-        Places whose exact values contradict one another come second.
+        Those of some ``levels`` only can be had where there are no exact ones. Places whose exact
+        values contradict one another come second.
         """
         axes, exact = self.measured.axes, self.measured.exact
-        levels = self.measured.marginals[0].values.shape[1]
-        part = np.empty((places.size, levels, *axes.shape(self.measured.kept)))
-        self.measured.collect(places, part)
+        number = np.arange(self.measured.marginals[0].values.shape[1])
+        size = number.size if levels is None else number[levels].size
+        part = np.empty((places.size, size, *axes.shape(self.measured.kept)))
+        self.measured.collect(places, part, levels)
         wrong = np.empty(0, dtype=np.intp)
         zero = np.zeros(places.size)
         own = [zero if one is None else one[places] for one in self.variance]
@@ -523,10 +529,34 @@ _LINE = 8  # neighbouring numbers that memory is read by
 
 
 @dataclass(frozen=True, eq=False)
-class CellTables:
-    """The cells of n tables, in the order of their numbers."""
+class Tables:
+    """The cells of tables at the places of a tree."""
 
     axes: Axes  # the transformed axes of the tables
+
+    def at(self, places: Rows) -> FloatArray:
+        """Return the tables, shape (m, g, ...), at some places; perhaps only for a while."""
+        raise NotImplementedError
+
+    def coefficients(self, places: Rows) -> FloatArray:
+        """Return the coefficients of the tables at some places, shape (m, g, ...)."""
+        tables = np.array(self.at(places))
+        for axis in range(len(self.axes.sizes)):
+            reflect(tables, 2 + axis)
+        return tables
+
+    def marginal(self, kept: int, matrix: FloatArray, places: Rows) -> FloatArray:
+        """Return the marginals that keep these axes and levels of the block, shape (m, r, ...).
+
+        A view where that is possible.
+        """
+        return summed_to(self.axes, kept, matrix, self.at(places))
+
+
+@dataclass(frozen=True, eq=False)
+class CellTables(Tables):
+    """The cells of n tables, in the order of their numbers."""
+
     found: FloatArray  # (n, g, ...): the cells: the level of the block, then the axes
     # (n,): the number of the table at each place of the tree; None where these are the same
     order: Places | None
@@ -547,20 +577,6 @@ class CellTables:
     def at(self, places: Rows) -> FloatArray:
         """Return the tables at some places; a view where possible."""
         return np.asarray(self.found[places if self.order is None else self.order[places]])
-
-    def coefficients(self, places: Rows) -> FloatArray:
-        """Return the coefficients of the tables at some places, shape (m, g, ...)."""
-        tables = np.array(self.at(places))
-        for axis in range(len(self.axes.sizes)):
-            reflect(tables, 2 + axis)
-        return tables
-
-    def marginal(self, kept: int, matrix: FloatArray, places: Rows) -> FloatArray:
-        """Return the marginals that keep these axes and levels of the block, shape (m, r, ...).
-
-        A view where that is possible.
-        """
-        return summed_to(self.axes, kept, matrix, self.at(places))
 
     def numbered(self, kept: int, matrix: FloatArray, number: int) -> FloatArray:
         """Return those of so many tables, the first by number; perhaps these, read-only."""
@@ -598,7 +614,7 @@ class TableProblem:
     block: bool  # whether there is a block, so that coefficients are vectors
 
     def solve(self, tree: Tree) -> TableSolution:
-        """Estimate all tables."""
+        """Estimate all tables, and hold them."""
         return self.part(tree).solve()
 
     def part(
@@ -650,12 +666,18 @@ class ScalarVariances:
 class TableSolution:
     """Estimates of the tables of n places."""
 
-    tables: CellTables  # their cells; meaningless where the variance is infinite
+    tables: Tables  # their cells; meaningless where the variance is infinite
     variances: tuple[Variances, ...]  # those of each class
     # number of noisy values beyond those needed to determine the others, where that is known
     degrees: int | None
     inside: Places  # Places whose exact values contradict one another, and those below them
     between: Places
+
+    @property
+    def held(self) -> CellTables:
+        """The tables, where they are held."""
+        assert isinstance(self.tables, CellTables)
+        return self.tables
 
 
 Known = Mapping[str, FloatArray]  # what is known of some tables
@@ -699,8 +721,8 @@ class ScalarPart:
         known = {"tables": message.tables, "variance": np.ascontiguousarray(message.variance.T)}
         return known, upward.inside, upward.between
 
-    def solve(self) -> TableSolution:
-        """Estimate all tables."""
+    def solve(self, *, held: bool = True) -> TableSolution:
+        """Estimate all tables, which are ``held`` whatever is asked for."""
         (measured,) = self.problem.measured
         upward = self.passes.up(measured)
         tables = self.passes.down(upward, None if self.above is None else self.above["tables"])
@@ -791,29 +813,29 @@ class VectorPart:
             found |= _said(at, one.estimates[rows], message.beliefs)
         return found, inside, np.concatenate([one.contradictions for one in collected])
 
-    def solve(self) -> TableSolution:
-        """Estimate all tables."""
-        tables = np.empty((len(self.tree), self.problem.levels, *self.problem.axes.sizes))
-        collected, inside = self._collect(tables)
+    def solve(self, *, held: bool = True) -> TableSolution:
+        """Estimate all tables, and hold them, or make them when they are asked for."""
+        collected, inside = self._collect()
         final = []
         for at, (gains, one) in enumerate(zip(self.gains, collected, strict=True)):
             above = self.above
             gains.spread(one, None if above is None else above[f"tables-{at}"])
             final.append(gains.down(None if above is None else _beliefs(above, at)))
-        self._finish(tables, collected)
+        tables: Tables = MadeTables(self.problem.axes, self, collected)
+        if held:
+            cells = np.empty((len(self.tree), self.problem.levels, *self.problem.axes.sizes))
+            self.cells(collected, np.arange(len(self.tree)), cells, self.tree.order)
+            tables = CellTables(self.problem.axes, cells, self.tree.order)
         return TableSolution(
-            tables=CellTables(self.problem.axes, tables, self.tree.order),
+            tables=tables,
             variances=tuple(final),
             degrees=None,
             inside=inside,
             between=np.concatenate([one.contradictions for one in collected]),
         )
 
-    def _collect(self, out: FloatArray | None = None) -> tuple[list[Collected], Places]:
-        """Go up; return what is found of the dense nodes of each class, and contradictions.
-
-        ``out`` is where to put estimates of the coefficients of the other leaves, by their numbers.
-        """
+    def _collect(self) -> tuple[list[Collected], Places]:
+        """Go up; return what is found of the dense nodes of each class, and contradictions."""
         dense: list[list[FloatArray]] = []
         sums = []
         for gains, columns in zip(self.gains, self.problem.axes.degrees(), strict=True):
@@ -822,28 +844,17 @@ class VectorPart:
             dense.append([np.zeros(shape) for shape in shapes])
             sums.append(np.zeros((layout.inner.size, queries.size, columns)))
         inside = [np.empty(0, dtype=np.intp)]
-        for places, leaves in self._chunks():
-            found = []
-            for one in self.merged:
-                values, wrong = one.at(places)
-                found.append(values)
-                inside.append(wrong)
-            tables = None if out is None else np.zeros((places.size, *out.shape[1:]))
-            for at, (gains, own) in enumerate(zip(self.gains, leaves, strict=True)):
-                known = [each for j in self.asked[at] if (each := found[j][at]) is not None]
+        for _, places, run in self._chunks(np.arange(len(self.tree))):
+            values, wrong = self._values(places, run)
+            inside += wrong
+            for at, (gains, own) in enumerate(zip(self.gains, run.leaves, strict=True)):
                 if own is None:
                     rows = gains.below.layout.dense_of[places]
-                    for room, each in zip(dense[at], known, strict=False):
-                        room[rows] = each
-                    continue
-                chosen = _span(np.searchsorted(own.places, places))
-                estimates = own.estimate(chosen, known, gains.below.precision[places])
-                own.add(chosen, estimates, sums[at])
-                if tables is not None:
-                    corner = tables[self.problem.axes.corners[at]]
-                    corner[:, own.chosen] = _as_tables(estimates, corner)
-            if out is not None:
-                out[places if self.tree.order is None else self.tree.order[places]] = tables
+                    for room, found in zip(dense[at], values[at], strict=False):
+                        room[rows] = found
+                else:
+                    chosen, estimates = self._estimates(at, own, places, run, values[at])
+                    own.add(chosen, estimates, sums[at])
         collected = []
         for at, gains in enumerate(self.gains):
             sent = None if self.received is None else self.received.known[f"tables-{at}"]
@@ -851,34 +862,75 @@ class VectorPart:
             dense[at].clear()
         return collected, np.concatenate(inside)
 
-    def _finish(self, out: FloatArray, collected: list[Collected]) -> None:
-        """Go down to the leaves, and turn estimates of coefficients to cells, in place."""
-        axes, order = self.problem.axes, self.tree.order
-        for places, leaves in self._chunks():
-            numbers = places if order is None else order[places]
-            tables = out[numbers]
-            for at, (one, own) in enumerate(zip(collected, leaves, strict=True)):
+    def cells(
+        self, collected: list[Collected], wanted: Places, out: FloatArray, order: Places | None
+    ) -> None:
+        """Put the cells at ascending places into ``out``, in this order, once all is final."""
+        axes = self.problem.axes
+        for at_wanted, places, run in self._chunks(wanted):
+            tables = np.zeros((places.size, run.size, *out.shape[2:]))
+            values = self._values(places, run)[0] if any(run.leaves) else []
+            for at, (one, own) in enumerate(zip(collected, run.leaves, strict=True)):
                 corner = tables[axes.corners[at]]
                 if own is None:
                     rows = self.gains[at].below.layout.dense_of[places]
                     corner[...] = _as_tables(one.estimates[rows], corner)
                 else:
-                    change = own.moved(_span(np.searchsorted(own.places, places)), one.sums)
-                    corner[:, own.chosen] += _as_tables(change, corner)
+                    chosen, estimates = self._estimates(at, own, places, run, values[at])
+                    estimates += own.moved(chosen, one.sums)
+                    corner[:, run.among(own)] = _as_tables(estimates, corner)
             for axis in range(len(axes.sizes)):
                 reflect(tables, 2 + axis)
-            out[numbers] = tables
+            where = at_wanted if order is None else order[at_wanted]
+            if run.size < self.problem.levels:
+                out[where] = 0.0
+            out[_both(where, run.levels)] = tables
 
-    def _chunks(self) -> Iterator[tuple[Places, tuple[StructuredLeaves | None, ...]]]:
-        """Yield ascending places, and the leaves they are of in each class; None for dense ones."""
-        step = chunk_rows(self.problem.levels * prod(self.problem.axes.sizes)) * _CHUNKS
-        for places, leaves in self._runs:
-            for start in range(0, places.size, step):
-                yield places[start : start + step], leaves
+    def _values(self, places: Places, run: Run) -> tuple[list[list[FloatArray]], list[Places]]:
+        """Return the values that are asked of each class; places that contradict themselves."""
+        found, inside = [], []
+        for one, matrix in zip(self.merged, self.problem.matrices, strict=True):
+            some = len(matrix) == self.problem.levels and one.measured.exact is None
+            values, wrong = one.at(places, run.levels if some else None)
+            found.append(values)
+            inside.append(wrong)
+        return [
+            [each for j in asked if (each := found[j][at]) is not None]
+            for at, asked in enumerate(self.asked)
+        ], inside
+
+    def _estimates(
+        self,
+        at: int,
+        leaves: StructuredLeaves,
+        places: Places,
+        run: Run,
+        values: list[FloatArray],
+    ) -> tuple[Rows, FloatArray]:
+        """Return which of the leaves of a class places are, and estimates from their values."""
+        among, chosen = run.among(leaves), _span(np.searchsorted(leaves.places, places))
+        known = [
+            each[:, among] if identity and each.shape[1] == run.size else each
+            for each, identity in zip(values, leaves.queries.identity, strict=True)
+        ]
+        precision = self.gains[at].below.precision[places]
+        return chosen, leaves.estimate(chosen, known, precision)
+
+    def _chunks(self, wanted: Places) -> Iterator[tuple[Places, Places, Run]]:
+        """Yield which of some ascending places are of one run, these, and the run."""
+        kind, runs = self._runs
+        own, cells = kind[wanted], prod(self.problem.axes.sizes)
+        order = np.argsort(own, kind="stable")
+        for same in np.split(order, np.flatnonzero(np.diff(own[order])) + 1):
+            run = runs[int(own[same[0]])]
+            step = chunk_rows(max(run.size, _FEW_LEVELS) * cells) * _CHUNKS
+            for start in range(0, same.size, step):
+                some = same[start : start + step]
+                yield some, wanted[some], run
 
     @cached_property
-    def _runs(self) -> list[tuple[Places, tuple[StructuredLeaves | None, ...]]]:
-        """Ascending places of which the leaves of each class are the same."""
+    def _runs(self) -> tuple[Places, list[Run]]:
+        """The number of the run of each place, and the runs."""
         kind = np.zeros(len(self.tree), dtype=np.intp)
         last = kind
         for gains in self.gains:
@@ -889,13 +941,59 @@ class VectorPart:
                 last = slot
                 kind = kind * (len(gains.below.leaves) + 1) + slot
                 kind = np.unique(kind, return_inverse=True)[1].reshape(-1)
-        order = np.argsort(kind, kind="stable")
-        found = []
-        for places in np.split(order, np.flatnonzero(np.diff(kind[order])) + 1):
-            first = places[0]
-            among = [[one for one in gains.below.leaves if one.has(first)] for gains in self.gains]
-            found.append((places, tuple(one[0] if one else None for one in among)))
-        return found
+        first = np.unique(kind, return_index=True)[1]
+        return kind, [Run.of(place, self.gains) for place in first.tolist()]
+
+
+@dataclass(frozen=True, eq=False)
+class MadeTables(Tables):
+    """The cells of tables, made when they are asked for, in a room that is used again."""
+
+    part: VectorPart
+    collected: list[Collected]  # what is known in the end of dense nodes, and moves of the others
+    _room: list[FloatArray] = field(default_factory=list)
+
+    def at(self, places: Rows) -> FloatArray:
+        """Return the tables at ascending places, until others are asked for."""
+        problem = self.part.problem
+        wanted = np.arange(places.start, places.stop) if isinstance(places, slice) else places
+        if not self._room or len(self._room[0]) < wanted.size:
+            self._room[:] = [np.empty((wanted.size, problem.levels, *problem.axes.sizes))]
+        out = self._room[0][: wanted.size]
+        self.part.cells(self.collected, wanted, out, None)
+        return out
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """Places of which the leaves of each class are the same."""
+
+    leaves: tuple[StructuredLeaves | None, ...]  # those of each class; None where they are dense
+    levels: Rows  # the levels of the block that are not 0 in all of them
+    size: int  # how many these are
+
+    @classmethod
+    def of(cls, place: int, gains: Sequence[VectorGains]) -> Run:
+        """Find the leaves that a place is of."""
+        among = [[one for one in own.below.leaves if one.has(place)] for own in gains]
+        leaves = tuple(one[0] if one else None for one in among)
+        levels = np.arange(gains[0].below.queries.size)
+        if all(one is not None for one in leaves):
+            levels = np.unique(np.concatenate([one.levels for one in leaves if one is not None]))
+        return cls(leaves, _span(levels), levels.size)
+
+    def among(self, leaves: StructuredLeaves) -> Rows:
+        """Return which of the levels are those of the leaves of a class."""
+        if leaves.levels.size == self.size:
+            return slice(None)
+        levels = np.arange(leaves.queries.size)[self.levels]
+        return _span(np.searchsorted(levels, leaves.levels))
+
+
+def _both(rows: Rows, levels: Rows) -> Any:
+    """Return the index of some levels of some tables."""
+    several = isinstance(rows, np.ndarray) and isinstance(levels, np.ndarray)
+    return (np.asarray(rows)[:, np.newaxis] if several else rows), levels
 
 
 def _as_tables(vectors: FloatArray, corner: FloatArray) -> FloatArray:
@@ -903,8 +1001,8 @@ def _as_tables(vectors: FloatArray, corner: FloatArray) -> FloatArray:
     return vectors.reshape((*vectors.shape[:2], *corner.shape[2:]))
 
 
-def _span(rows: Places) -> Places | slice:
+def _span(rows: Places) -> Rows:
     """Return neighbouring numbers as a slice."""
-    if rows[-1] - rows[0] == rows.size - 1:
+    if rows.size and rows[-1] - rows[0] == rows.size - 1:
         return slice(int(rows[0]), int(rows[-1]) + 1)
     return rows
