@@ -36,7 +36,7 @@ from dpinfer.hypothesis_tests._noisy_tables import (
     projected,
 )
 from dpinfer.hypothesis_tests._one_count import OneCount
-from dpinfer.hypothesis_tests._quadratic.law import ACCEPTED_ERROR, QuadraticLaw
+from dpinfer.hypothesis_tests._quadratic.law import QuadraticLaw
 from dpinfer.hypothesis_tests.models import (
     Binomial,
     Independence,
@@ -461,7 +461,7 @@ def _goodness_of_fit(
     pearson = partial(_pearson_statistic, expected)
 
     def by_pearson(critical: FloatArray) -> FloatArray | Judge:
-        if truth is not None and (truth.error(critical) <= ACCEPTED_ERROR).all():
+        if truth is not None and truth.is_accurate(critical).all():
             return np.asarray(truth.upper(critical))
         return partial(judge_rule, pearson, critical)
 
@@ -503,7 +503,7 @@ def _limiting_critical(
 
 def _critical(law: QuadraticLaw, alpha: FloatArray, near: FloatArray) -> FloatArray | None:
     """Return exact critical values, if the law is accurate enough there."""
-    if not (law.error(near) <= ACCEPTED_ERROR).all():
+    if not law.is_accurate(near).all():
         return None
 
     def margin(q: FloatArray, index: NDArray[np.intp]) -> FloatArray:
@@ -511,8 +511,7 @@ def _critical(law: QuadraticLaw, alpha: FloatArray, near: FloatArray) -> FloatAr
             return np.asarray(np.maximum(np.log(law.upper(q)), -1e6) - np.log(alpha[index]))
 
     _, critical = find_root(margin, 0.5 * near, 1.5 * near, rtol=_PRECISION, expand=True)
-    accurate = bool((law.error(critical) <= ACCEPTED_ERROR).all())
-    return np.asarray(critical) if accurate else None
+    return np.asarray(critical) if law.is_accurate(critical).all() else None
 
 
 def _contingency(

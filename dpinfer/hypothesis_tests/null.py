@@ -26,7 +26,7 @@ from dpinfer._numerics.counts import binom_pmf, poisson_pmf, poisson_radius
 from dpinfer.errors import InvalidParameterError
 from dpinfer.hypothesis_tests._noisy_tables import NoisyTable, projected
 from dpinfer.hypothesis_tests._one_count import OneCount
-from dpinfer.hypothesis_tests._quadratic.law import ACCEPTED_ERROR, QuadraticLaw
+from dpinfer.hypothesis_tests._quadratic.law import QuadraticLaw
 from dpinfer.hypothesis_tests.models import (
     Binomial,
     Model,
@@ -357,7 +357,7 @@ def _quadratic(problem: Problem) -> QuadraticLaw | None:
 
 def _is_good(law: QuadraticLaw, points: FloatArray) -> bool:
     """Whether tails are accurate at some points, and quick."""
-    return bool(np.all(law.error(points) <= ACCEPTED_ERROR)) and not law.is_listed
+    return bool(law.is_accurate(points).all()) and not law.is_listed
 
 
 def _usual(problem: Problem, points: FloatArray | None) -> FloatArray:

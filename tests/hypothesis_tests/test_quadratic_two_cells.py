@@ -211,7 +211,7 @@ def test_lists_of_values_agree_with_two_cells():
     noise = IndependentNoise([Geometric(scale=2.0), DiscreteGaussian(sigma=3.0)])
     law = pearson_law(1000, [0.3, 0.7], noise)
     cells = Cells.collect(1000, law.value, law.centre, law.weight, noise)
-    listed = Enumeration(cells, Transform(cells).circle)
+    listed = Enumeration(cells, Transform(cells).circle | 1)
     points = np.array([0.0, 0.7, 12.0, 1.0, 40.0])
     for tail in ("upper", "lower"):
         found = getattr(listed, tail)(points)
@@ -247,12 +247,12 @@ def test_ways_are_made_only_where_they_are_needed():
 
         return make
 
-    tails = FirstAccurate([lambda: None, maker(0.5), maker(0.1), maker(0.2)], 0.05)
+    tails = FirstAccurate([lambda: None, maker(5e-7), maker(1e-7), maker(2e-7)])
     assert tails.error(np.array(0.5)) == 0.0
-    assert made == [0.5]
-    assert tails.upper(np.array([0.5, 2.0])).tolist() == [0.5, 0.1]
-    assert tails.error(np.array([0.5, 2.0])).tolist() == [0.0, 0.1]
-    assert made == [0.5, 0.1, 0.2]
+    assert made == [5e-7]
+    assert tails.upper(np.array([0.5, 2.0])).tolist() == [5e-7, 1e-7]
+    assert tails.error(np.array([0.5, 2.0])).tolist() == [0.0, 1e-7]
+    assert made == [5e-7, 1e-7, 2e-7]
 
 
 @settings(derandomize=True, deadline=None, max_examples=40)

@@ -5,14 +5,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from math import sqrt
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import fft, special
 
 from dpinfer._check import FloatArray
+from dpinfer._numerics.counts import poisson_pmf
 from dpinfer.mechanisms.independent import groups
 from dpinfer.mechanisms.law import IntegerLaw, NoiseLaw, ParametricLaw
 from dpinfer.mechanisms.laws import Exact, Gaussian, Geometric, Laplace
@@ -23,13 +25,14 @@ from dpinfer.mechanisms.tulap import Tulap
 
 ComplexArray = NDArray[np.complex128]
 Kernel = Callable[[ComplexArray, FloatArray], ComplexArray]
-"""E[exp(s (d + u)²)] of a continuous u, for Re s <= 0, shapes that broadcast."""
+"""E[exp(-z (d + u)²)] of a continuous u, for Re z >= 0 of shape (t,) and equally spaced d of shape
+(m,), in the order of one and the other; shape (t, m)."""
 
 NEGLIGIBLE = 1e-17
 """Probability of the noise that is left out, each side."""
 
 _LARGEST_REACH = 1 << 15
-_EXP, _ERFCX, _ERF = 50.0, 300.0, 600.0
+_WAVE, _EXP, _ERFCX, _ERF = 10.0, 50.0, 400.0, 400.0
 """Costs of kernels, see below."""
 
 _TAIL_UNITS = -np.log(NEGLIGIBLE)
@@ -38,17 +41,21 @@ _SMALLEST_SCALE = 1e-12
 _LARGEST_SCALE = 1e70
 """The fourth moment of continuous noise wider than this could overflow."""
 
+_MOST_NODES = 40
+"""Nodes of Gauss's rule between neighbouring counts beyond which error functions are faster."""
+
 
 @dataclass(frozen=True)
 class NoiseParts:
     """Noise as a sum of a whole number and a continuous part, either of which may be missing."""
 
     pmf: FloatArray  # probabilities of the whole numbers -r to r, shape (2r + 1,)
-    kernel: Kernel  # average of exp(s (d + u)²) over the continuous part u
+    kernel: Kernel  # average of exp(-z (d + u)²) over the continuous part u
     variance: float
     fourth: float  # fourth moment
     reach: float  # what the noise exceeds with negligible probability
     cost: float  # what the kernel takes at one point, in multiplications of complex numbers
+    grain: float  # size of the characteristic function of the continuous part near 2π
 
     @property
     def is_integer(self) -> bool:
@@ -56,43 +63,125 @@ class NoiseParts:
         return self.kernel is point_kernel
 
 
-def point_kernel(s: ComplexArray, d: FloatArray) -> ComplexArray:
-    """Without a continuous part."""
-    return np.asarray(np.exp(s * np.square(d)))
+def _is_even(z: NDArray[np.complexfloating[Any, Any]]) -> bool:
+    """Whether points are equally spaced."""
+    return z.size < 3 or bool(np.abs(np.diff(z, 2)).max() <= 1e-9 * abs(z[1] - z[0]))
 
 
-def _gaussian_kernel(variance: float, s: ComplexArray, d: FloatArray) -> ComplexArray:
-    shrink = 1.0 / (1.0 - 2.0 * variance * s)
-    return np.asarray(np.sqrt(shrink) * np.exp(s * shrink * np.square(d)))
+def waves(z: NDArray[np.complexfloating[Any, Any]], x: FloatArray) -> ComplexArray:
+    """exp(-zx), shape (z, x): for equally spaced z products of few of them, for speed.
 
-
-def _laplace_kernel(scale: float, s: ComplexArray, d: FloatArray) -> ComplexArray:
-    """Two half-lines, each a scaled complementary error function of a complex number.
-
-    ∫_0^∞ exp(s(d+u)² - u/b) du = exp(s d²)·√π/(2κ)·erfcx(κd + 1/(2bκ)) with κ = √-s. Where the
-    real part of the argument is negative, erfcx(z) = 2exp(z²) - erfcx(-z).
+    That amounts to rounding z, which does not matter.
     """
-    at_zero = s == 0
-    root = np.sqrt(-np.where(at_zero, -1.0, s))
+    rows = min(int(np.sqrt(z.size)) + 1, z.size) if _is_even(z) else z.size
+    first = np.exp(np.multiply.outer(-z[:rows], x))
+    if rows == z.size:
+        return np.asarray(first)
+    jumps = np.exp(np.multiply.outer(z[0] - z[::rows], x))
+    return np.asarray((jumps[:, None] * first).reshape(-1, x.size)[: z.size])
+
+
+def point_kernel(z: ComplexArray, d: FloatArray) -> ComplexArray:
+    """Without a continuous part."""
+    return waves(z, np.square(d))
+
+
+def _gaussian_kernel(variance: float, z: ComplexArray, d: FloatArray) -> ComplexArray:
+    shrink = 1.0 / (1.0 + 2.0 * variance * z)
+    value = np.exp(np.multiply.outer(-z * shrink, np.square(d)))
+    value *= np.sqrt(shrink)[:, None]
+    return np.asarray(value)
+
+
+def _laplace_kernel(scale: float, z: ComplexArray, d: FloatArray) -> ComplexArray:
+    """Two half-lines, each a scaled complementary error function or the next one's and a bit.
+
+    R(d) = ∫_0^∞ exp(-z(d+u)² - u/b) du = ∫_0^δ + exp(-δ/b)·R(d + δ), which is stable.
+    """
+    units = _between(z, d, 1.0 / scale)
+    if units is None:
+        return (_half_line(scale, z, d) + _half_line(scale, z, -d)) / (2.0 * scale)
+    right, left = np.empty((2, z.size, d.size), dtype=np.complex128)
+    right[:, -1], left[:, 0] = _half_line(scale, z, np.array([d[-1], -d[0]])).T
+    right[:, :-1], left[:, 1:] = units[:, 0], units[:, 1]
+    # sums over all that come after, with their factors, by doubling
+    step, factor = 1, np.exp(-(d[1] - d[0]) / scale)
+    while step < d.size and factor > NEGLIGIBLE:
+        right[:, :-step] += factor * right[:, step:]
+        left[:, step:] += factor * left[:, :-step]
+        step, factor = 2 * step, factor * factor
+    right += left
+    right /= 2.0 * scale
+    return right
+
+
+def _between(z: ComplexArray, d: FloatArray, rate: float) -> ComplexArray | None:
+    """∫_0^δ exp(-z(d+u)²)·exp(-rate·u) du by Gauss's rule, and the same with δ - u in the latter.
+
+    Over the intervals between the d, shape (t, 2, m - 1); None where that takes too many nodes.
+    """
+    if d.size < 4 or not _is_even(z):
+        return None
+    width = float(d[1] - d[0])
+    turn = float(np.abs(z).max()) * 2.0 * float(np.abs(d).max()) + rate
+    if (order := int(0.25 * turn * width) + 10) > _MOST_NODES:
+        return None
+    nodes, weights = _gauss(order)
+    weights, u = 0.5 * width * weights, 0.5 * width * (nodes + 1.0)
+    factors = np.stack([weights * np.exp(-rate * u), weights * np.exp(-rate * (width - u))])
+    squares = np.square(np.add.outer(u, d[:-1])).ravel()
+    out = np.empty((z.size, 2, d.size - 1), dtype=np.complex128)
+    for row, values in enumerate(_each_wave(z, squares)):
+        np.matmul(
+            factors, values.view(np.float64).reshape(order, -1), out=out[row].view(np.float64)
+        )
+    return out
+
+
+def _each_wave(z: ComplexArray, x: FloatArray) -> Iterator[ComplexArray]:
+    """Yield exp(-zx) at equally spaced z, one after the other."""
+    value = np.exp(-z[0] * x)
+    yield value
+    if z.size > 1:
+        turn = np.exp((z[0] - z[1]) * x)
+        for _ in range(1, z.size):
+            value *= turn
+            yield value
+
+
+@lru_cache(maxsize=64)
+def _gauss(order: int) -> tuple[FloatArray, FloatArray]:
+    nodes, weights = np.polynomial.legendre.leggauss(order)
+    return nodes, weights
+
+
+def _half_line(scale: float, z: ComplexArray, d: FloatArray) -> ComplexArray:
+    """∫_0^∞ exp(-z(d+u)² - u/b) du = exp(-z d²)·√π/(2κ)·erfcx(κd + 1/(2bκ)) with κ = √z.
+
+    Where the real part of the argument is negative, erfcx(x) = 2exp(x²) - erfcx(-x).
+    """
+    z = z[:, None]
+    at_zero = z == 0
+    root = np.sqrt(np.where(at_zero, 1.0, z))
     tilt = 0.5 / (scale * root)
-    wave = np.exp(s * np.square(d))
-    # erfcx(z) = w(iz); |d| is on one side, -|d| on the other
-    size = np.abs(d)
-    near = wave * special.wofz(1j * (root * size + tilt))
-    z = tilt - root * size
-    flipped = z.real < 0
-    far = wave * special.wofz(1j * np.where(flipped, -z, z))
+    x = tilt + root * d
+    flipped = x.real < 0
+    # erfcx(x) = w(ix)
+    value = np.exp(-z * np.square(d)) * special.wofz(1j * np.where(flipped, -x, x))
     with np.errstate(under="ignore"):
-        reflected = 2.0 * np.exp(np.where(flipped, np.square(tilt) - size / scale, 0.0)) - far
-    far = np.where(flipped, reflected, far)
-    value = np.sqrt(np.pi) / (4.0 * scale * root) * (near + far)
-    return np.where(at_zero, 1.0, value)
+        reflected = 2.0 * np.exp(np.where(flipped, np.square(tilt) + d / scale, 0.0)) - value
+    value = 0.5 * np.sqrt(np.pi) / root * np.where(flipped, reflected, value)
+    return np.where(at_zero, scale, value)
 
 
-def _uniform_kernel(s: ComplexArray, d: FloatArray) -> ComplexArray:
+def _uniform_kernel(z: ComplexArray, d: FloatArray) -> ComplexArray:
     """Over the unit interval around 0: a difference of two error functions."""
-    at_zero = s == 0
-    root = np.sqrt(-np.where(at_zero, -1.0, s))
+    edges = np.append(d - 0.5, d[-1] + 0.5)
+    if d.size > 1 and d[1] - d[0] == 1.0 and (units := _between(z, edges, 0.0)) is not None:
+        return units[:, 0]
+    z = z[:, None]
+    at_zero = z == 0
+    root = np.sqrt(np.where(at_zero, 1.0, z))
     value = special.erf(root * (d + 0.5)) - special.erf(root * (d - 0.5))
     return np.where(at_zero, 1.0, 0.5 * np.sqrt(np.pi) / root * value)
 
@@ -105,22 +194,24 @@ def noise_parts(law: NoiseLaw) -> NoiseParts | None:
     so wide that its moments overflow.
     """
     if isinstance(law, Exact):
-        return NoiseParts(np.ones(1), point_kernel, 0.0, 0.0, 0.0, _EXP)
+        return NoiseParts(np.ones(1), point_kernel, 0.0, 0.0, 0.0, _WAVE, 1.0)
     if isinstance(law, IntegerLaw):
-        return _whole(law, point_kernel, 0.0, 0.0, 0.0, _EXP)
+        return _whole(law, point_kernel, 0.0, 0.0, 0.0, _WAVE, 1.0)
     if isinstance(law, Tulap) and not law.truncation:
         return _whole(
-            Geometric(scale=law.scale), _uniform_kernel, 1.0 / 12.0, 1.0 / 80.0, 0.5, _ERF
+            Geometric(scale=law.scale), _uniform_kernel, 1.0 / 12.0, 1.0 / 80.0, 0.5, _ERF, 0.13
         )
     if isinstance(law, Gaussian) and _SMALLEST_SCALE < law.sigma <= _LARGEST_SCALE:
         variance = float(law.sigma) ** 2
         kernel = partial(_gaussian_kernel, variance)
         reach = float(law.isf(NEGLIGIBLE))
-        return NoiseParts(np.ones(1), kernel, variance, 3.0 * variance**2, reach, _EXP)
+        grain = float(np.exp(-0.5 * variance * (2.0 * np.pi) ** 2))
+        return NoiseParts(np.ones(1), kernel, variance, 3.0 * variance**2, reach, _EXP, grain)
     if isinstance(law, Laplace) and _SMALLEST_SCALE < law.scale <= _LARGEST_SCALE:
         b = float(law.scale)
         kernel = partial(_laplace_kernel, b)
-        return NoiseParts(np.ones(1), kernel, 2.0 * b**2, 24.0 * b**4, _TAIL_UNITS * b, _ERFCX)
+        grain, reach = 1.0 / (1.0 + (2.0 * np.pi * b) ** 2), _TAIL_UNITS * b
+        return NoiseParts(np.ones(1), kernel, 2.0 * b**2, 24.0 * b**4, reach, _ERFCX, grain)
     return None
 
 
@@ -131,6 +222,7 @@ def _whole(
     fourth: float,
     reach: float,
     cost: float,
+    grain: float,
 ) -> NoiseParts | None:
     """Return the parts of listed whole-numbered noise, plus a continuous part."""
     last = float(law.isf(NEGLIGIBLE))
@@ -147,6 +239,7 @@ def _whole(
         float(own) + 6.0 * float(second) * variance + fourth,
         last + reach,
         cost,
+        grain,
     )
 
 
@@ -161,6 +254,12 @@ _LOG_ALIASED = 40.0
 
 _NEGLIGIBLE = 1e-16
 """So are sums of a count and noise, relative to the likeliest of them."""
+
+_DIRECT = 256
+"""Counts up to which sums over the noise are products of matrices."""
+
+_TURNS = 1 << 12
+"""Angles at which the transform of the noise is looked up at least."""
 
 _LONGEST = 3e7
 """Products of probabilities that it is worth to look at for that."""
@@ -220,56 +319,83 @@ class Cell:
         """
         low, pmf = self._counts
         count = np.arange(low, low + pmf.size)
-        waves = _waves(theta, np.asarray(count - self.rate, dtype=np.float64))
-        waves *= pmf
-        spread = self.noise.pmf
-        if spread.size > 1:
-            length = fft.next_fast_len(pmf.size + spread.size - 1)
-            transform = fft.fft(waves, length)
-            transform *= fft.fft(spread, length)
-            waves = np.asarray(fft.ifft(transform, overwrite_x=True), dtype=np.complex128)
-        return np.ascontiguousarray(waves[:, self._window])
+        joint = waves(-1j * theta, np.asarray(count - self.rate, dtype=np.float64))
+        joint *= pmf
+        return np.ascontiguousarray(_convolved(joint, self.noise.pmf)[:, self._window])
 
-    def characteristic(
-        self, t: FloatArray, joint: ComplexArray, widest: float = np.pi
-    ) -> ComplexArray:
-        """E[exp(iθ(X - λ) + it·a·(X + e - c)²)], shape (θ, t), from :meth:`joint`.
+    def returns(self, period: FloatArray, denominator: FloatArray) -> FloatArray:
+        """Bound the size at so many periods π/a of t, for whole-numbered noise.
 
-        ``widest`` is the largest abs(θ). Where the terms vary so slowly that every m-th of them
-        tells the sum, the others are left out.
+        There exp(it·a(y - c)²) is a sum of as many waves of y as the denominator q says, 2π/q apart
+        in frequency, of size 1/√q each. The noise makes all but the slowest of them small.
         """
-        chosen = slice(None, None, self.stride(float(np.max(t)), widest))
-        s = np.asarray(1j * self.weight * t, dtype=np.complex128)
-        wave = self.noise.kernel(s, self.points[chosen, None])
-        value = joint[:, chosen] @ wave
-        return np.asarray(value if chosen.step == 1 else chosen.step * value, dtype=np.complex128)
+        numerator = np.rint(period * denominator)
+        odd = numerator * denominator % 2.0
+        turn = (0.5 * odd - numerator * self.centre) % 1.0
+        turn = 2.0 * np.pi / denominator * np.minimum(turn, 1.0 - turn)
+        size = max(_TURNS, 2 * fft.next_fast_len(self.noise.pmf.size))
+        place = turn / (2.0 * np.pi) * size
+        # the larger one of two neighbours: the transform of the noise may have any sign
+        known = np.abs(fft.rfft(self.noise.pmf, size))
+        either = known[[np.floor(place).astype(np.intp), np.ceil(place).astype(np.intp)]]
+        return np.asarray(either.max(axis=0) / np.sqrt(denominator))
 
-    def stride(self, t: float, widest: float) -> int:
-        """Return the largest m for which the sum over every m-th point is m times too small.
+    def averages(self, z: ComplexArray, d: FloatArray) -> ComplexArray:
+        """E[exp(-za·(x + e - c)²)] by the differences d = x - c, one apart, shape (z, d)."""
+        spread = self.noise.pmf
+        if spread.size == 1:
+            return self.noise.kernel(self.weight * z, d)
+        reach = spread.size // 2
+        around = np.arange(-reach, d.size + reach) + d[0]
+        values = self.noise.kernel(self.weight * z, around)
+        if d.size > _DIRECT:
+            return _convolved(values, spread)[:, 2 * reach : 2 * reach + d.size]
+        padded = np.pad(spread, d.size - 1)
+        shifted = np.lib.stride_tricks.sliding_window_view(padded, around.size)[::-1].T
+        return np.asarray(values.real @ shifted + 1j * (values.imag @ shifted))
+
+    def counts(self, damping: float, nobs: int) -> tuple[int, FloatArray]:
+        """Return the first count up to n that matters, and probabilities from there on.
+
+        With a damping the terms of counts far from c matter less.
+        """
+        first, pmf = self._counts
+        pmf = pmf[: max(1, nobs + 1 - first)]
+        if damping > 0.0:
+            d = np.arange(float(pmf.size)) + (first - self.centre)
+            chance = pmf * self.averages(np.array([complex(damping)]), d)[0].real
+            kept = np.flatnonzero(chance > NEGLIGIBLE * chance.max())
+            if kept.size:
+                first, pmf = first + int(kept[0]), pmf[kept[0] : kept[-1] + 1]
+        return first, pmf
+
+    def stride(self, z: complex, widest: float) -> int:
+        """Return the largest m for which the sum over every m-th count is m times too small.
 
         By Poisson summation, it is where the frequencies of the terms stay below 2π/m: those of θ,
-        of a Poisson count, and of the wave exp(it·a·d²), 2t·a·d at a distance d.
+        up to ``widest``, and of a Poisson count times exp(-za·d²), twice abs(z)·a·d at a distance
+        d, of which a damping leaves fewer counts. The count's own decay as exp(λ(cos ω - 1)), which
+        is exp(-2λω²/π²) at most.
         """
-        if self.rate == 0.0:
+        if self.rate < 0.5 * _LOG_ALIASED:
             return 1
-        turn = 2.0 * t * self.weight
-        count = np.sqrt(2.0 * _LOG_ALIASED / self.rate) * np.hypot(1.0, turn * self.rate)
-        shift = turn * (self.noise.reach + abs(self.rate - self.centre))
-        return max(1, min(int(2.0 * np.pi / (widest + count + shift)), self.points.size // 8))
+        turn = 2.0 * self.weight * z
+        width = 1.0 / self.rate + turn
+        count = 0.5 * np.pi * np.sqrt(2.0 * _LOG_ALIASED / width.real) * abs(width)
+        shift = abs(turn) * (self.noise.reach + abs(self.rate - self.centre))
+        return max(1, int(2.0 * np.pi / (widest + count + shift)))
 
 
-def _waves(theta: FloatArray, x: FloatArray) -> ComplexArray:
-    """exp(iθx) at equally spaced θ, shape (θ, x): products of few of them, for speed.
+def _convolved(values: ComplexArray, pmf: FloatArray) -> ComplexArray:
+    """Rows convolved with probabilities."""
+    if pmf.size == 1:
+        return values
+    size = values.shape[1] + pmf.size - 1
+    length = fft.next_fast_len(size)
+    transform = fft.fft(values, length)
+    transform *= fft.fft(pmf, length)
+    return np.asarray(fft.ifft(transform, overwrite_x=True), dtype=np.complex128)[:, :size]
 
-    That amounts to rounding θ, which is the same in all cells and does not matter.
-    """
-    rows = min(int(np.sqrt(theta.size)) + 1, theta.size)
-    first = np.exp(1j * np.multiply.outer(theta[:rows], x))
-    jumps = np.exp(1j * np.multiply.outer(theta[::rows] - theta[0], x))
-    return np.asarray((jumps[:, None] * first).reshape(-1, x.size)[: theta.size])
-
-
-Prepared = Sequence[ComplexArray]
 
 _DEGREE = 22
 """Chebyshev nodes of a panel in which expectations differ by a factor of four at most."""
@@ -279,7 +405,7 @@ _ROUNDING = 1e-13
 _CELLS = 128
 
 _INTERPOLATION_ERROR = 2e-11
-"""Estimated error up to which cells are interpolated; it is some thirty times the true one."""
+"""Estimated error up to which cells are interpolated, relative to the largest product."""
 
 _MOST_LISTED = 1.5e7
 """Values of all different noises together beyond which no way is short enough."""
@@ -326,9 +452,19 @@ class Cells:
         return self.rate.size
 
     @property
+    def is_whole(self) -> NDArray[np.bool_]:
+        """Which of the cells have no continuous part, shape (d,)."""
+        return np.array([part.is_integer for part in self.parts])[self.kind]
+
+    @cached_property
     def is_integer(self) -> bool:
         """Whether no noise has a continuous part."""
-        return all(part.is_integer for part in self.parts)
+        return bool(self.is_whole.all())
+
+    @cached_property
+    def has_whole(self) -> bool:
+        """Whether any has none."""
+        return bool(self.is_whole.any())
 
     @property
     def noise_variance(self) -> FloatArray:
@@ -406,18 +542,19 @@ class Cells:
         )
 
 
+Evaluated = Callable[["Cell"], ComplexArray]
+"""Gives the characteristic functions of a cell, shape (t, θ)."""
+
+
 class Factor(ABC):
     """Part of the product of characteristic functions over the cells."""
 
     @abstractmethod
-    def prepare(self, theta: FloatArray) -> Prepared:
-        """Return what does not depend on t, with θ along the first axis of each array."""
+    def multiply(self, product: ComplexArray, evaluate: Evaluated, peak: float) -> None:
+        """Multiply a product over other cells, shape (t, θ), by that over these, in place.
 
-    @abstractmethod
-    def multiply(
-        self, product: ComplexArray, t: FloatArray, theta: FloatArray, joint: Prepared
-    ) -> None:
-        """Multiply a product over other cells, shape (θ, t), by that over these, in place."""
+        ``peak`` is the size that products of all cells have elsewhere, if that is known, or 0.
+        """
 
     @property
     @abstractmethod
@@ -432,13 +569,8 @@ class Single(Factor):
     cell: Cell
     count: float
 
-    def prepare(self, theta: FloatArray) -> Prepared:
-        return [self.cell.joint(theta)]
-
-    def multiply(
-        self, product: ComplexArray, t: FloatArray, theta: FloatArray, joint: Prepared
-    ) -> None:
-        value = self.cell.characteristic(t, joint[0], float(theta[-1]))
+    def multiply(self, product: ComplexArray, evaluate: Evaluated, peak: float) -> None:
+        value = evaluate(self.cell)
         product *= value if self.count == 1.0 else _integer_power(value, int(self.count))
 
     @property
@@ -454,21 +586,11 @@ class Interpolated(Factor):
     matrix: FloatArray
     singles: tuple[Single, ...]
 
-    def prepare(self, theta: FloatArray) -> Prepared:
-        return [cell.joint(theta) for cell in self.cells]
-
-    def multiply(
-        self, product: ComplexArray, t: FloatArray, theta: FloatArray, joint: Prepared
-    ) -> None:
-        nodes = np.stack(
-            [
-                cell.characteristic(t, own, float(theta[-1]))
-                for cell, own in zip(self.cells, joint, strict=True)
-            ]
-        )
-        if self._error(nodes, product) > _INTERPOLATION_ERROR:
+    def multiply(self, product: ComplexArray, evaluate: Evaluated, peak: float) -> None:
+        nodes = np.stack([evaluate(cell) for cell in self.cells])
+        if self._error(nodes, product, peak) > _INTERPOLATION_ERROR:
             for single in self.singles:
-                single.multiply(product, t, theta, single.prepare(theta))
+                single.multiply(product, evaluate, peak)
             return
         flat = nodes.reshape(len(nodes), -1).view(np.float64)
         count = np.array([single.count for single in self.singles])
@@ -479,13 +601,18 @@ class Interpolated(Factor):
                 values **= count[rows, None]
             product *= np.prod(values, axis=0).reshape(product.shape)
 
-    def _error(self, nodes: ComplexArray, product: ComplexArray) -> float:
-        """Error of the product, by the size of the last two coefficients of the interpolants."""
+    def _error(self, nodes: ComplexArray, product: ComplexArray, peak: float) -> float:
+        """Relative error, by the size of the last two coefficients of the interpolants.
+
+        It is some thirty times the true one.
+        """
         flat = nodes.reshape(len(nodes), -1)
         last = np.abs(_last_coefficients(len(nodes)) @ flat).max(axis=0)
         count = sum(single.count for single in self.singles)
         largest = np.abs(flat).max(axis=0)
-        return float(np.max(count * last * largest ** (count - 1.0) * np.abs(product).ravel()))
+        others = largest ** (count - 1.0) * np.abs(product).ravel()
+        peak = max(peak, float(np.max(largest * others)))
+        return float(np.max(count * last * others)) / peak if peak else 0.0
 
     @property
     def evaluated(self) -> tuple[Cell, ...]:
@@ -544,92 +671,117 @@ def _lagrange(x: FloatArray, nodes: FloatArray) -> FloatArray:
 _LOSS = 38.0
 """Logarithm of the relative size below which terms are left out."""
 
-_LARGEST = 3e7
-"""Complex numbers held at a time for all cells."""
+_LARGEST = 4e6
+"""Nodes of the trapezoidal rule, and counts of a cell, at most."""
 
-_RESERVE = 1.3
-_PER_ANGLE = 10.0
-"""Cost of preparing a cell at one θ and point, in multiplications."""
-
-_ALIASED = 31.0
-"""The same for totals that the trapezoidal rule takes for n."""
+_ALIASED = 42.0
+"""The same for totals that the trapezoidal rule takes for n: a damping makes more of them."""
 
 _ELEMENTS = 1 << 18
 """Complex numbers in a block."""
 
+_FOURIER = 1.5
+"""Cost of a Fourier transform of length m, in units of m·log₂(m)."""
+
 
 class Transform:
-    """φ(t) = E[exp(itQ)] for Q = Σ a(X + e - c)², X multinomial with a known total n.
+    """φ(t) = E[exp(-(damping + it)Q)] for Q = Σ a(X + e - c)², X multinomial with a known total n.
 
     Multinomial counts are Poisson counts given their total, so that φ(t) is the coefficient of
     that total: (1/2π) ∫ Π φᵢ(t, θ) dθ over the circle, with φᵢ the characteristic function of a
-    cell at t and of its count at θ, divided by the same at t = 0. The trapezoidal rule with M
-    nodes errs by the probability of totals that differ from n by multiples of M. For small t the
-    integrand is a narrow peak around θ = 0, outside of which nodes are left out.
+    cell at t and of its count at θ, divided by the same for Q = 0. The trapezoidal rule with M
+    nodes errs by the probability of totals that differ from n by multiples of M; at all nodes φᵢ
+    is the discrete Fourier transform of the terms by the count. For small t the integrand is a
+    narrow peak around θ = 0, outside of which nodes are left out.
     """
 
-    def __init__(self, cells: Cells) -> None:
+    def __init__(self, cells: Cells, damping: float = 0.0) -> None:
         self.cells = cells
+        self.damping = damping
         nobs = float(cells.nobs)
         # P(total = n ± M)/P(total = n) < exp(-M²/(2n + M))
         half = 0.5 * _ALIASED
-        self.circle = int(np.ceil(half + np.sqrt(half**2 + 2.0 * _ALIASED * nobs))) | 1
-        self._widening = 1.0
-        self._prepared: tuple[int, FloatArray, list[Prepared]] | None = None
+        least = int(np.ceil(half + np.sqrt(half**2 + 2.0 * _ALIASED * nobs)))
+        # a multiple of a power of two, so that every second, fourth, ... count may do
+        self._unit = 1 << max(0, (least // 128).bit_length() - 1)
+        self.circle = int(self._unit * fft.next_fast_len(-(-least // self._unit)))
+        self._widening, self._peak = 1.0, 0.0
+        self._known: dict[int, tuple[int, FloatArray]] = {}
 
-    def cost(self, t: FloatArray) -> float:
-        """Multiplications that the values at increasing t take; inf where memory is short."""
-        last, half = float(t[-1]), self.nodes(float(t[-1]))
-        widest, angles = 2.0 * np.pi * half / self.circle, 2.0 * half + 1.0
-        evaluated = [cell for factor in self.cells.factors for cell in factor.evaluated]
-        if angles * sum(cell.fewest_points for cell in evaluated) > _LARGEST:
+    def damped(self, damping: float) -> Transform:
+        """Return the same with another damping."""
+        return type(self)(self.cells, damping)
+
+    def cost(self, t: FloatArray, chosen: Sequence[Cell] | None = None) -> float:
+        """Multiplications that the values at increasing t take; inf where memory is short.
+
+        Of chosen cells on the whole circle, where there are any.
+        """
+        cells = [cell for factor in self.cells.factors for cell in factor.evaluated]
+        half = self.nodes(float(t[-1]))
+        if chosen is not None:
+            cells, half = list(chosen), self.circle // 2
+        if max([float(self.circle)] + [cell.fewest_points for cell in cells]) > _LARGEST:
             return np.inf
-        values, held = 0.0, 0.0
-        for cell in evaluated:
-            points = cell.points.size / cell.stride(last, widest)
-            values += points * (angles + cell.noise.cost)
-            held += cell.points.size * angles
-            if held > _LARGEST:
-                return np.inf
-        return t.size * values + (0.0 if self._is_prepared(half) else _PER_ANGLE * held)
+        widest, values = 2.0 * np.pi * half / self.circle, 0.0
+        for cell in cells:
+            step, reach = self._stride(cell, float(t[-1]), widest), cell.noise.pmf.size - 1
+            points, length = self._counts(cell)[1].size, self.circle / step
+            if reach:
+                points += reach
+                spread = min(0.1 * (points - reach), 2.0 * _FOURIER * np.log2(points))
+                values += points * (cell.noise.cost + spread)
+            else:
+                values += points / step * cell.noise.cost
+            values += _FOURIER * length * np.log2(length) + _WAVE * min(length, 2.0 * half)
+        return t.size * values
 
-    def _is_prepared(self, half: int) -> bool:
-        return self._prepared is not None and self._prepared[0] >= half
+    def typical(
+        self, t: FloatArray, chosen: Sequence[Cell], number: FloatArray, own: NDArray[np.intp]
+    ) -> FloatArray:
+        """Return how large the values of the product over some cells are at some t, in any order.
+
+        At each t one of the cells, ``own``, is left at its size for t = 0. What the sum over θ is
+        on average where its terms have any phase; less than half of that of their sizes if these
+        have a single peak.
+        """
+        count, product = np.arange(self.circle), np.ones((t.size, self.circle))
+        with np.errstate(under="ignore"):
+            for place, (cell, power) in enumerate(zip(chosen, number, strict=True)):
+                size = np.abs(self._values(cell, t, count))
+                turn = np.square(np.sin(np.pi / self.circle * count))
+                size[own == place] = np.exp(-2.0 * cell.rate * turn)
+                product *= size**power
+        return np.asarray(np.linalg.norm(product, axis=1) / self.scale)
 
     def nodes(self, t: float) -> int:
         """Return how many nodes of the trapezoidal rule matter on each side of 0, up to t."""
         if t > self._peak_alone:
             return self.circle // 2
         cells = self.cells
-        variance, s = cells.noise_variance, 1j * cells.weight * t
-        bend = cells.rate * (1.0 - 2.0 * s * variance) / (1.0 - 2.0 * s * (cells.rate + variance))
+        variance, turn = cells.noise_variance, 2.0 * cells.weight * complex(self.damping, t)
+        bend = cells.rate * (1.0 + turn * variance) / (1.0 + turn * (cells.rate + variance))
         curvature = float(cells.count @ bend.real)
         width = self._widening * np.sqrt(2.0 * _LOSS / curvature)
         return int(min(np.ceil(width * self.circle / (2.0 * np.pi)) + 1, self.circle // 2))
 
     def __call__(self, t: FloatArray) -> ComplexArray:
         """Evaluate at increasing t > 0."""
-        out = np.empty(t.shape, dtype=np.complex128)
-        start = 0
-        while start < t.size:
-            half = self.nodes(float(t[start]))
-            stop = start + max(1, min(_ELEMENTS // (2 * half + 1), 64))
-            block = t[start:stop]
-            out[start:stop] = self._block(block)
-            start = stop
-        return out
+        rows = max(1, min(_ELEMENTS // self.circle, 64))
+        blocks = [self._block(t[start : start + rows]) for start in range(0, t.size, rows)]
+        return np.concatenate(blocks)
 
     def _block(self, t: FloatArray) -> ComplexArray:
         while True:
             half = self.nodes(float(t[-1]))
             product = self._product(t, half)
-            if 2 * half + 1 >= self.circle:
+            if half >= self.circle // 2:
                 break
-            edge = np.abs(product[[0, 1, -2, -1]]).max() * half
-            if edge <= 1e-15 * self.scale:
+            edge = np.abs(product[:, [0, 1, -2, -1]]).max() * half
+            if edge <= 1e-15 * self.scale * self.largest:
                 break
             self._widening *= 1.5
-        return np.asarray(product.sum(axis=0) / self.scale)
+        return np.asarray(product.sum(axis=1) / self.scale)
 
     @cached_property
     def _peak_alone(self) -> float:
@@ -637,32 +789,66 @@ class Transform:
 
         exp(it·a·y²) with whole y is a sum of waves of θ where t·a/π is a simple fraction.
         """
-        whole = np.array([part.is_integer for part in self.cells.parts])[self.cells.kind]
-        return np.pi / (12.0 * float(self.cells.weight[whole].max())) if whole.any() else np.inf
+        if not self.cells.has_whole:
+            return np.inf
+        return np.pi / (12.0 * float(self.cells.weight[self.cells.is_whole].max()))
 
     @cached_property
     def scale(self) -> float:
-        """The sum at t = 0, where it is the probability of the total."""
-        # there the product is exp(n(cos θ - 1)) in size
-        widest = np.arccos(max(-1.0, 1.0 - _LOSS / self.cells.nobs))
-        half = min(int(widest * self.circle / (2.0 * np.pi)) + 1, self.circle // 2)
-        return float(self._product(np.zeros(1), half).sum().real)
+        """The sum for Q = 0: the probability of the total."""
+        nobs = np.asarray(float(self.cells.nobs))
+        return self.circle * float(poisson_pmf(nobs, nobs))
+
+    @cached_property
+    def largest(self) -> float:
+        """The value at t = 0, which no other one exceeds in size."""
+        if self.damping == 0.0:
+            return 1.0
+        return abs(float(self._product(np.zeros(1), self.circle // 2).sum().real)) / self.scale
 
     def _product(self, t: FloatArray, half: int) -> ComplexArray:
-        """Product over the cells, shape (θ, t)."""
-        if self._prepared is None or self._prepared[0] < half:
-            # some more, so that larger t find them prepared
-            most = min(int(_RESERVE * half) + 4, self.circle // 2)
-            theta = 2.0 * np.pi * np.arange(-most, most + 1) / self.circle
-            self._prepared = most, theta, [factor.prepare(theta) for factor in self.cells.factors]
-        most, theta, joint = self._prepared
-        used = slice(most - half, most + half + 1)
-        theta = theta[used]
-        out = np.ones((theta.size, t.size), dtype=np.complex128)
+        """Product over the cells, shape (t, θ)."""
+        count = np.arange(-half, self.circle - half if 2 * half >= self.circle else half + 1)
+        out = np.ones((t.size, count.size), dtype=np.complex128)
         with np.errstate(under="ignore"):
-            for factor, own in zip(self.cells.factors, joint, strict=True):
-                factor.multiply(out, t, theta, [array[used] for array in own])
+            for factor in self.cells.factors:
+                factor.multiply(out, lambda cell: self._values(cell, t, count), self._peak)
+        self._peak = max(self._peak, float(np.abs(out).max()))
         # the expectations add up to the total, but for rounding
         shift = float(self.cells.count @ self.cells.rate) - self.cells.nobs
-        out *= np.exp(1j * theta * shift)[:, None]
+        out *= self._turn(count * shift)
         return out
+
+    def _values(self, cell: Cell, t: FloatArray, count: NDArray[np.intp]) -> ComplexArray:
+        """E[exp(iθ(X - λ) - za·(X + e - c)²)] at some of the nodes θ, shape (t, θ)."""
+        first, pmf = self._counts(cell)
+        widest = 2.0 * np.pi / self.circle * float(np.abs(count).max())
+        step = self._stride(cell, float(t[-1]), widest)
+        z = np.asarray(self.damping + 1j * t, dtype=np.complex128)
+        d = np.arange(float(pmf.size)) + (first - cell.centre)
+        if cell.noise.pmf.size == 1:
+            terms = cell.averages(z, d[::step])
+        else:
+            terms = cell.averages(z, d)[:, ::step]
+        terms *= pmf[::step]
+        length = self.circle // step
+        if terms.shape[1] > length:  # around the circle
+            wound = np.zeros((z.size, -(-terms.shape[1] // length) * length), dtype=np.complex128)
+            wound[:, : terms.shape[1]] = terms
+            terms = wound.reshape(z.size, -1, length).sum(axis=1)
+        value = fft.ifft(terms, length, norm="forward")[:, count % length]
+        value *= step * self._turn(count * (first - cell.rate))
+        return np.asarray(value, dtype=np.complex128)
+
+    def _turn(self, steps: NDArray[np.floating[Any]]) -> ComplexArray:
+        return np.asarray(np.exp(2j * np.pi / self.circle * steps))
+
+    def _counts(self, cell: Cell) -> tuple[int, FloatArray]:
+        if id(cell) not in self._known:
+            self._known[id(cell)] = cell.counts(self.damping, self.cells.nobs)
+        return self._known[id(cell)]
+
+    def _stride(self, cell: Cell, t: float, widest: float) -> int:
+        """Which of the counts, every so many of them, tell the sum."""
+        most = min(cell.stride(complex(self.damping, t), widest), self._counts(cell)[1].size // 8)
+        return min(self._unit, 1 << max(0, most.bit_length() - 1))

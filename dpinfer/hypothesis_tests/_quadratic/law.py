@@ -14,7 +14,7 @@ from typing import Any, Protocol, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import fft, special
+from scipy import special
 
 from dpinfer._check import FloatArray, show
 from dpinfer._numerics.lattice import common_spacing
@@ -47,13 +47,22 @@ _HALF_KEPT = 1.6e7
 """Complex numbers that are kept, 16 bytes each."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Term:
     """One term a(y - c)² with whole-numbered y."""
 
-    square: FloatArray  # the values at the points y, shape (m,)
-    joint: ComplexArray  # E[exp(iθ(X - λ)); y], beginning with θ = 0, shape (m, θ)
-    weight: float  # the factor a
+    cell: Cell
+    theta: FloatArray  # from 0 on, shape (θ,)
+
+    @cached_property
+    def square(self) -> FloatArray:
+        """The values at the points y, shape (m,)."""
+        return self.cell.weight * np.square(self.cell.points)
+
+    @cached_property
+    def joint(self) -> ComplexArray:
+        """E[exp(iθ(X - λ)); y], shape (m, θ)."""
+        return np.ascontiguousarray(self.cell.joint(self.theta).T)
 
     def below(self, bound: float) -> NDArray[np.intp]:
         """Return the places of the values up to a bound."""
@@ -120,7 +129,7 @@ def number_of_values(terms: Sequence[Term], bound: float) -> float:
     """Return about how many values there are up to a bound: the volume of an ellipsoid."""
     half = 0.5 * len(terms)
     ball = pi**half / special.gamma(half + 1.0)
-    volume = ball * prod(np.sqrt(bound / term.weight) + 0.5 for term in terms)
+    volume = ball * prod(np.sqrt(bound / term.cell.weight) + 0.5 for term in terms)
     return float(min(volume, prod(float(term.below(bound).size) for term in terms)))
 
 
@@ -157,10 +166,8 @@ class Enumeration:
         theta = 2.0 * np.pi * np.arange((circle + 1) // 2) / circle
         self._theta = theta
         self._factor = np.where(theta == 0.0, 1.0, 2.0)
-        terms = {id(cell): _term(cell, theta) for cell in cells.each}
+        terms = {id(cell): Term(cell, theta) for cell in cells.each}
         self._parts = [[terms[id(cell)] for cell in half] for half in split(cells)]
-        sums = [term.joint.sum(axis=0) for half in self._parts for term in half]
-        self._total = float(prod(sums, start=self._factor).real.sum())
         self._bound = -np.inf
         self._halves: list[Half] = []
 
@@ -187,6 +194,11 @@ class Enumeration:
         """P(Q <= q), the values within rounding of q included (1) or not (-1)."""
         inside = [self._inside(x + side * _TIE * (1.0 + abs(x))) for x in np.ravel(q)]
         return np.clip(np.array(inside) / self._total, 0.0, 1.0).reshape(np.shape(q))
+
+    @cached_property
+    def _total(self) -> float:
+        sums = [term.joint.sum(axis=0) for half in self._parts for term in half]
+        return float(prod(sums, start=self._factor).real.sum())
 
     def _inside(self, q: float) -> float:
         """Chance of the values up to q, in units of the chance of the total."""
@@ -237,67 +249,110 @@ def split(cells: Cells) -> tuple[list[Cell], list[Cell]]:
     return halves if sizes[0] >= sizes[1] else (halves[1], halves[0])
 
 
-def _term(cell: Cell, theta: FloatArray) -> Term:
-    joint = np.ascontiguousarray(cell.joint(theta).T)
-    return Term(cell.weight * np.square(cell.points), joint, cell.weight)
-
-
 # Where the characteristic function of a discrete statistic may grow again.
 
 
-_KINDS = 8
-_PERIODS = 4
-_FRACTIONS = np.unique([j / q for q in range(1, 7) for j in range(1, q + 1)])
+_DOUBT, _DOUBT_WHOLE = 8.0, 24.0
+"""How many times the difference between fades the error may be: with whole-numbered noise φ does
+not decay, and single nodes differ."""
+
+_KINDS = 4
+"""Cells whose returns are looked at; as many more are taken to contribute as much."""
+
+_DENOMINATORS = np.array([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
+_FRACTIONS = [
+    np.arange(1.0, q + 1.0)[np.gcd(np.arange(1, int(q) + 1), int(q)) == 1] / q
+    for q in _DENOMINATORS
+]
 """Parts of a period at which sums of exp(iπx²·fraction) are largest: 1/√q for a denominator q."""
+
+_SEEN = 4.0
+"""Periods after which returns show in the difference between fades."""
+
+_CANCELLED = 0.01
+"""What is left of the waves of the counts where they show already: in trials less than that, as
+they come with any sign."""
+
+_LATER = np.arange(64.0)
+"""Periods from the first one on."""
 
 _RECURRENCE_FIRST = 12
 _RECURRENCE_NEGLIGIBLE = 1e-14
-_RECURRENCE_BUDGET = 5e8
+_RECURRENCE_BUDGET = 3e8
 """Multiplications at most for each choice of cells."""
 
-_RECURRENCE_LARGEST = 2e7
-"""Complex numbers held at a time."""
 
-_PER_ANGLE = 10.0
-"""Cost of preparing a cell at one θ and point, in multiplications."""
-
-
-def recurrence(transform: Transform, width: float, end: float, reach: float) -> float:
+def recurrence(transform: Transform, end: float, reach: float) -> float:
     """Estimate what returns of φ between ``end`` and ``reach`` contribute to a tail, at most.
 
-    exp(it·a(y - c)²) with whole y has, but for a shift, the period π/a in t, and is next largest
-    at simple fractions of it. There abs(φ) is bounded by its mean over the circle of θ, of more
-    and more cells until that is negligible. A return as wide as the peak at 0, ``width`` =
-    ∫ abs(φ) dt, contributes 2·width·abs(φ)/(πt). Cells with a continuous part have no such returns.
+    exp(it·a(y - c)²) with whole y has, but for a wave of y, the period π/a in t, and is next
+    largest at simple fractions of it. There abs(φ) is taken from its size around the circle of θ,
+    of more and more cells until that is negligible, with the cell itself as at t = 0 but for the
+    noise and the denominator. A return as wide as the peak at 0, of which the integral of abs(φ)
+    is as in the normal limit, contributes twice that times abs(φ)/(πt), with any sign. Beside cells
+    with a continuous part, which have no such returns, those of periods far shorter than ``end``
+    show where the nodes end.
     """
     cells = transform.cells
-    whole = np.array([part.is_integer for part in cells.parts])[cells.kind]
-    if not whole.any():
+    unseen = cells.is_whole & (cells.is_integer | (end < _SEEN * np.pi / cells.weight))
+    if not unseen.any():
         return 0.0
-    order = _spread_out(cells, np.flatnonzero(whole))
-    steps = np.add.outer(np.arange(_PERIODS), _FRACTIONS)
-    t = np.unique(np.multiply.outer(steps, np.pi / cells.weight[order[:_KINDS]]))
-    t = t[(t > end) & (t <= reach * (1.0 + 1e-9))]
-    share = np.minimum(1.0, 2.0 * width / (np.pi * t))
-    found, number, most_cells = share, min(_RECURRENCE_FIRST, order.size), order.size
-    while found.size and found.max() > _RECURRENCE_NEGLIGIBLE:
-        angles = _angles(cells, order[:number])
-        work = angles * _points(cells, order[:number])
-        most = int(_RECURRENCE_BUDGET / (work * number) - _PER_ANGLE)
-        if most < 1 or work > _RECURRENCE_LARGEST:
-            number = most_cells = number // 2  # never more again, or it would go on forever
-            if number:
-                continue
+    order = np.append(_spread_out(cells, np.flatnonzero(unseen)), np.flatnonzero(~unseen))
+    kinds = order[: min(_KINDS, int(unseen.sum()))]
+    parts: list[FloatArray] = []
+    for place, kind in enumerate(kinds):
+        cell, period = cells.each[kind], np.pi / cells.weight[kind]
+        for denominator, fractions in zip(_DENOMINATORS, _FRACTIONS, strict=True):
+            first = np.ceil(end / period - fractions) + fractions
+            later = np.add.outer(first, _LATER)
+            size = cell.returns(later, denominator) ** cells.count[kind] / (later * period)
+            size *= later * period <= reach * (1.0 + 1e-9)
+            size = np.linalg.norm(size, axis=1)
+            parts.append(np.stack([first * period, np.full(first.size, place), size]))
+    t, own, share = np.concatenate(parts, axis=1)
+    share = np.minimum(1.0, 2.0 * _width(cells, end) / np.pi * share)
+    plain, number, found = transform.damped(0.0), min(_RECURRENCE_FIRST, order.size), share
+    while found.max() > _RECURRENCE_NEGLIGIBLE:
+        chosen = [cells.each[i] for i in order[:number]]
+        if plain.cost(t, chosen) > _RECURRENCE_BUDGET:
             break
-        large = np.flatnonzero(found > _RECURRENCE_NEGLIGIBLE)
-        t, share = t[large], share[large]
-        size = _bound(transform, order[:number], t[:most], angles)
-        # those at larger t that are too many to look at are taken to be as large as the largest
-        found = share * np.append(size, np.full(t.size - size.size, size.max()))
-        if number == most_cells or 2 * most < t.size:
+        found = share * plain.typical(t, chosen, cells.count[order[:number]], own)
+        if number == order.size:
             break
-        number = min(4 * number, most_cells)
-    return float(found.sum())
+        number = min(4 * number, order.size)
+    more = min(int(unseen.sum()), 2 * _KINDS) / kinds.size
+    return float(_DOUBT * np.sqrt(more) * np.linalg.norm(found))
+
+
+def _normal_limit(cells: Cells, t: FloatArray) -> FloatArray:
+    """Size of φ in the normal limit, less the smallest of its terms."""
+    scale, count = cells.weight * (cells.rate + cells.noise_variance), cells.count.copy()
+    count[np.argmin(scale)] -= 1.0
+    factors = np.log1p(np.square(2.0 * np.multiply.outer(t, scale)))
+    return np.asarray(np.exp(-0.25 * factors @ count))
+
+
+def _width(cells: Cells, end: float) -> float:
+    """Width of the peak at 0, up to an end."""
+    t = np.append(0.0, end * np.geomspace(1e-6, 1.0, 400))
+    return float(np.trapezoid(_normal_limit(cells, t), t))
+
+
+def grains(cells: Cells, end: float) -> float:
+    """Estimate what waves of the counts, whose length is one, contribute beyond an end, at most.
+
+    A count with its noise has them beside its smooth law, as large as the noise leaves them. They
+    meet those of exp(it·a·d²) at a distance d = π/(at).
+    """
+    t = end * np.geomspace(1.0, 1e3, 100)
+    grain = np.array([part.grain for part in cells.parts])[cells.kind] * np.sqrt(cells.count)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        beyond = np.divide.outer(np.pi / t, cells.weight) - np.abs(cells.rate - cells.centre)
+        distance = np.clip(beyond / np.sqrt(cells.rate), 0.0, 40.0)
+    size = np.linalg.norm(
+        np.where(cells.rate > 0.0, grain * np.exp(-0.5 * distance**2), 0.0), axis=1
+    )
+    return float((size * 4.0 * _width(cells, end) / (np.pi * t) * _normal_limit(cells, t)).max())
 
 
 def _spread_out(cells: Cells, whole: NDArray[np.intp]) -> NDArray[np.intp]:
@@ -307,33 +362,11 @@ def _spread_out(cells: Cells, whole: NDArray[np.intp]) -> NDArray[np.intp]:
     return order[np.argsort(np.arange(order.size) * 0.5 * (np.sqrt(5.0) - 1.0) % 1.0)]
 
 
-def _angles(cells: Cells, chosen: NDArray[np.intp]) -> int:
-    """Return how many nodes on the circle resolve a peak as narrow as the chosen counts make it."""
-    return int(8.0 * np.sqrt(cells.count[chosen] @ cells.rate[chosen])) + 64
-
-
-def _points(cells: Cells, chosen: NDArray[np.intp]) -> int:
-    """Return the number of points of the widest of the chosen cells."""
-    return max(int(cells.each[i].points.size) for i in chosen)
-
-
-def _bound(
-    transform: Transform, chosen: NDArray[np.intp], t: FloatArray, angles: int
-) -> FloatArray:
-    """Mean over the circle of the product over the chosen cells, in units of P(total)."""
-    cells = transform.cells
-    theta = 2.0 * np.pi * np.arange(angles) / angles
-    product = np.ones((angles, t.size))
-    with np.errstate(under="ignore"):
-        for i in chosen:
-            cell = cells.each[i]
-            value = np.abs(cell.characteristic(t, cell.joint(theta)))
-            product *= value ** cells.count[i]
-    bound = product.mean(axis=0) * transform.circle / transform.scale
-    return np.asarray(np.minimum(1.0, bound))
-
-
 # Ways to the tails of a law, and the first of them that is accurate at a point.
+
+
+ACCEPTED_ERROR, ACCEPTED_PART = 1e-8, 1e-3
+"""Absolute error, and one in terms of the upper tail, up to which that is given out as exact."""
 
 
 class Tails(Protocol):
@@ -354,10 +387,9 @@ class FirstAccurate:
         The ways that were needed so far.
     """
 
-    def __init__(self, makers: Sequence[Maker], accepted: float) -> None:
+    def __init__(self, makers: Sequence[Maker]) -> None:
         self._makers = list(makers)
         self.made: list[Tails] = []
-        self._accepted = accepted
 
     @property
     def exists(self) -> bool:
@@ -383,7 +415,8 @@ class FirstAccurate:
         points = np.ravel(q)
         value, error = np.full(points.size, np.nan), np.full(points.size, np.inf)
         ways = self._ways()
-        while (left := np.flatnonzero(error > self._accepted)).size:
+        settled = np.zeros(points.size, dtype=bool)
+        while (left := np.flatnonzero((error > ACCEPTED_ERROR) & ~settled)).size:
             # only now, as it takes time to make a way
             if (way := next(ways, None)) is None:
                 break
@@ -393,6 +426,9 @@ class FirstAccurate:
             if chosen.size:
                 error[chosen] = own[better]
                 value[chosen] = tail(way, points[chosen])
+                if np.any(doubtful := error[chosen] > ACCEPTED_ERROR):
+                    rest = chosen[doubtful]
+                    settled[rest] = error[rest] <= ACCEPTED_PART * way.upper(points[rest])
         return value.reshape(np.shape(q)), error.reshape(np.shape(q))
 
     def _ways(self) -> Iterator[Tails]:
@@ -412,6 +448,13 @@ _SPREAD = 9.6
 _DEVIATIONS = 10.0
 
 
+def mean_and_variance(cells: Cells) -> tuple[float, float]:
+    """Mean and variance of the statistic with Poisson counts."""
+    first, second, _ = cells.moments
+    deviation = np.maximum(second - np.square(first), 0.0)
+    return float(cells.count @ first), float(cells.count @ deviation)
+
+
 def support(transform: Transform) -> tuple[float, float]:
     """Range outside of which the statistic lies with negligible probability.
 
@@ -419,12 +462,10 @@ def support(transform: Transform) -> tuple[float, float]:
     and the largest single term, which is what laws with heavier tails than the normal need.
     """
     cells = transform.cells
-    first, second, largest = cells.moments
-    mean = cells.count @ first
-    spread = np.sqrt(cells.count @ second)
-    deviation = np.sqrt(cells.count @ np.maximum(second - np.square(first), 0.0))
-    low = max(0.0, float(mean - _SPREAD * spread))
-    return low, float(mean + _DEVIATIONS * deviation + largest.max())
+    _, second, largest = cells.moments
+    mean, variance = mean_and_variance(cells)
+    low = max(0.0, mean - _SPREAD * float(np.sqrt(cells.count @ second)))
+    return low, mean + _DEVIATIONS * float(np.sqrt(variance)) + float(largest.max())
 
 
 # Statistics whose values have a common spacing, and their whole law by Fourier transforms.
@@ -478,194 +519,182 @@ class Lattice:
         return np.asarray(np.floor((q - self.origin) / self.spacing + _SLACK))
 
 
-class LatticeTable:
-    """P(Q >= q) from the probabilities of all values of a lattice.
+_ALIASED = 28.0
+"""Logarithm of the error of the trapezoidal rule."""
 
-    For each θ the laws of the terms, jointly with the total, are convolved by discrete Fourier
-    transforms around a circle longer than the range of the statistic.
-    """
+_PERIOD, _LATTICE_PERIOD = 2.5, 3.0
+"""Length of its period, in units of the largest point: rounding errors grow by exp(28/2.5)."""
 
-    def __init__(self, transform: Transform, lattice: Lattice) -> None:
-        self._lattice = lattice
-        low, high = support(transform)
-        self._start = int(lattice.first(np.asarray(low)))
-        pmf = _probabilities(transform, lattice, self._start, _length(transform, lattice))
-        self._last = int(lattice.last(np.asarray(high))) - self._start
-        self._above = np.append(np.cumsum(pmf[::-1])[::-1], 0.0)
-
-    def upper(self, q: FloatArray) -> FloatArray:
-        """P(Q >= q)."""
-        return self._from(self._lattice.first(q))
-
-    def lower(self, q: FloatArray) -> FloatArray:
-        """P(Q <= q)."""
-        return 1.0 - self._from(self._lattice.last(q) + 1.0)
-
-    def error(self, q: FloatArray) -> FloatArray:
-        """Bound on the absolute error: rounding, and what is left out."""
-        return np.full(np.shape(q), _ERROR)
-
-    def _from(self, multiple: FloatArray) -> FloatArray:
-        place = np.clip(multiple - self._start, 0, self._above.size - 1)
-        return np.asarray(np.clip(self._above[place.astype(np.intp)], 0.0, 1.0))
-
-
-def table_cost(transform: Transform, lattice: Lattice) -> float:
-    """Elementary operations that the table takes."""
-    length = _length(transform, lattice)
-    return float(0.5 * transform.circle * len(transform.cells) * length * np.log2(length))
-
-
-def _length(transform: Transform, lattice: Lattice) -> int:
-    low, high = support(transform)
-    return int(fft.next_fast_len(int(min((high - low) / lattice.spacing, 1e12)) + 4))
-
-
-def _probabilities(transform: Transform, lattice: Lattice, start: int, length: int) -> FloatArray:
-    """Probabilities of consecutive values from a multiple on."""
-    cells = transform.cells
-    places = []
-    for i, cell in enumerate(cells.each):
-        y = np.rint(cell.points + cell.centre)
-        multiple = (cell.weight * y * (y - 1.0) + lattice.linear[i] * y) / lattice.spacing
-        places.append(np.rint(multiple).astype(np.int64) % length)
-    total: ComplexArray = np.zeros(length, dtype=np.complex128)
-    # the law at -θ is conjugate, so that half of the nodes do
-    for node in range((transform.circle + 1) // 2):
-        theta = np.array([2.0 * np.pi * node / transform.circle])
-        product = np.ones(length, dtype=np.complex128)
-        for i, place in enumerate(places):
-            joint = cells.each[i].joint(theta)[0]
-            law = np.bincount(place, joint.real, length) + 1j * np.bincount(
-                place, joint.imag, length
-            )
-            value = fft.fft(law, overwrite_x=True)
-            product *= value if cells.count[i] == 1.0 else value ** cells.count[i]
-        total += product if node == 0 else 2.0 * product
-    pmf = np.maximum(fft.ifft(total, overwrite_x=True).real, 0.0)
-    return np.roll(pmf / pmf.sum(), -(start % length))
-
-
-TARGET = 1e-12
+TARGET = 1e-11
 """Absolute error at which no more nodes are added."""
 
-_NEGLIGIBLE = 1e-14
-_FIRST = 48
-_GROWTH = 1.5
+_NEGLIGIBLE = 1e-13
+_FIRST = 40
+_GROWTH = 1.25
+_FALLING, _MANY = 0.25, 150
+"""Where φ does not decay, by what errors have to fall, and how many nodes are enough."""
+
 _KEPT = 0.8
 """Part of the nodes after which φ has to be negligible for it to have ended."""
 
-_CHEAP, _BUDGET = 1e8, 2e9
-"""Multiplications that are always spent on one law, and at most: 0.1 and 3 seconds or so."""
+_CHEAP, _BUDGET = 1e7, 6e8
+"""Multiplications that are always spent on an octave, and at most: 0.05 and 1 seconds or so."""
+
+_WHOLE = 4e8
+"""Multiplications that are spent on all of the period of a lattice."""
 
 _FALL = 2.0
 """By how much errors fall at best with each block of nodes: this to the number of cells."""
 
-_ENOUGH = 4e-9
-"""Absolute error at which no more nodes are added once they are no longer cheap."""
+_ENOUGH, _ENOUGH_PART = 5e-9, 1e-5
+"""Absolute error at which no more nodes are added once they are no longer cheap, and one in terms
+of the tail at which a period is not followed to its end."""
 
-_USELESS = 1e-8
-"""Absolute error beyond which it does not matter what returns of φ contribute."""
-
-_FADES = (1.0, 0.85, 0.7)
+_FADES = (1.0, 0.9, 0.8)
 """Ends of the fades, in terms of that of the nodes; two of them may agree by accident."""
 
-_BASE_ERROR = 5e-13
+_MIDDLE, _SHARPNESS = 0.7, 6.0
+"""Where a fade is at one half, and how many standard deviations its end is from there."""
+
+_ROUNDING = 1e-15
 _SLICE = 1 << 20
 
 
 class Inversion:
-    """P(Q >= q) by the trapezoidal rule for the integral of Gil-Pelaez.
+    """P(Q <= q) by the trapezoidal rule for the integral of Bromwich, a sum for each octave of q.
 
-    P(Q >= q) = 1/2 + (1/π) ∫_0^∞ Im[exp(-iqt) φ(t)] dt/t; with nodes at (j + 1/2)h it errs by the
-    probability that abs(Q - q) exceeds 2π/h. For Q on a lattice of spacing δ, 1/t becomes
-    (δ/2)/sin(δt/2), q the middle between two points of the lattice, and the integral ends at π/δ.
+    P(Q <= q) = (1/π) ∫_0^∞ Re[exp(zq) E[exp(-zQ)]/z] dt with z = c + it, c > 0; with nodes at
+    (j + 1/2)h and P = 2π/h it errs by Σ_{j>=1} (-1)^j exp(-jcP) P(Q <= q + jP), in which the
+    probabilities are 1 but for exp(-cP) at most. For Q on a lattice of spacing δ, 1/z becomes
+    (δ/2)/sinh(δz/2), q the middle between two points of the lattice, and the integral ends at π/δ.
 
-    Nodes are added until φ is negligible. Where it decays slowly, which is so for few cells, the
-    integrand is faded out smoothly instead: that amounts to smoothing the law by a kernel all of
-    whose moments vanish, and the difference between two fades tells the error.
+    Nodes are added until the terms are negligible. Where they decay slowly, which is so for few
+    cells, they are faded out smoothly instead: that amounts to smoothing the law by a kernel whose
+    moments nearly vanish, and the difference between two fades tells the error.
 
     References
     ----------
-    Gil-Pelaez, J. (1951). Note on the inversion theorem. Biometrika 38:481-482,
-    doi:10.1093/biomet/38.3-4.481.
-    Davies, R. B. (1973). Numerical inversion of a characteristic function. Biometrika 60:415-417,
-    doi:10.1093/biomet/60.2.415.
+    Abate, J. and Whitt, W. (1992). The Fourier-series method for inverting transforms of
+    probability distributions. Queueing Systems 10:5-87, doi:10.1007/BF01158520.
     """
 
     def __init__(self, transform: Transform, lattice: Lattice | None) -> None:
-        self._transform = transform
+        self._transform, self._lattice = transform, lattice
         self.low, self.high = support(transform)
-        self._lattice, self._spacing = lattice, lattice.spacing if lattice is not None else 0.0
-        span = 1.1 * (self.high - self.low)
-        if lattice is None:
-            self._step, self._most = 2.0 * np.pi / span, np.inf
-        else:
-            half = np.ceil(0.5 * span / self._spacing) + 1.0
-            self._step, self._most = np.pi / (self._spacing * half), half
-        self._t, self._phi = np.zeros(0), np.zeros(0, dtype=np.complex128)
-        self._cost = 0.0
-        self._missed: float | None = None
-        self.usable = self._extend()
+        self._lines: dict[int, _Line] = {}
+        self.usable = _FIRST * transform.cost(np.zeros(1)) <= _BUDGET
 
     def upper(self, q: FloatArray) -> FloatArray:
         """P(Q >= q)."""
-        return self._tails(q)[0]
+        if self._lattice is not None:
+            q = self._lattice.origin + self._lattice.spacing * (self._lattice.first(q) - 0.5)
+        return 1.0 - self._tails(q)[0]
 
     def lower(self, q: FloatArray) -> FloatArray:
         """P(Q <= q)."""
-        if self._lattice is None:
-            return 1.0 - self._tails(q)[0]
-        beyond = self._lattice.origin + self._spacing * (self._lattice.last(q) + 1.0)
-        return 1.0 - self._tails(beyond)[0]
+        if self._lattice is not None:
+            q = self._lattice.origin + self._lattice.spacing * (self._lattice.last(q) + 0.5)
+        return self._tails(q)[0]
 
     def error(self, q: FloatArray) -> FloatArray:
         """Estimate of the absolute error at q."""
         return self._tails(q)[1]
 
     def _tails(self, q: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Upper tails with their errors, adding nodes while that helps and is affordable."""
+        """Lower tails with their errors."""
         points = np.ravel(q)
-        inside = np.clip(points, self.low, self.high)
-        while self.usable:
-            value, error = self._evaluate(inside)
-            error = np.where(points <= self.low, 0.0, error)
-            aim = TARGET if self._cost <= _CHEAP else _ENOUGH
-            # a law on a lattice can be followed through all returns, to the end of the period
-            if np.all(error <= aim) and (not self._spacing or self._is_complete()):
-                break
-            unsettled = error[error > aim]
-            least = float(unsettled.min()) if unsettled.size else aim
-            if not self._is_promising(least) or not self._extend():
-                break
-        if not self.usable:
-            return np.full(np.shape(q), np.nan), np.full(np.shape(q), np.inf)
         # the tails beyond the range are of no account
-        value = np.where(points <= self.low, 1.0, np.clip(value, 0.0, 1.0))
-        value = np.where(points > self.high, 0.0, value)
-        missed = self._returns() if np.any(error <= _USELESS) else self._largest_return()
-        error = np.where(points <= self.low, _BASE_ERROR, np.minimum(error + missed, 1.0))
+        value = np.where(points > self.high, 1.0, 0.0)
+        error = np.full(points.size, np.exp(-_ALIASED))
+        inside = (points > self.low) & (points <= self.high)
+        octave = np.frexp(np.where(inside, points - self.low, 1.0))[1]
+        for number in np.unique(octave[inside]):
+            chosen = np.flatnonzero(inside & (octave == number))
+            line = self._line(int(number), points[chosen])
+            value[chosen], error[chosen] = line.tails(points[chosen])
+            self.usable &= not line.is_wrong
+        if not self.usable:
+            value[:], error[:] = np.nan, np.inf
         return value.reshape(np.shape(q)), error.reshape(np.shape(q))
 
-    def _is_promising(self, error: float) -> bool:
-        """Whether the nodes that are affordable might be enough."""
+    def _line(self, octave: int, points: FloatArray) -> _Line:
+        """Return the nodes for some points, all of one octave."""
+        known, most = self._lines.get(octave), float(points.max()) - self.low
+        if known is None or most > known.most:
+            # the first point has nodes of its own, others may be anywhere; 64 for exp(zq) to exist
+            most = max(most if known is None else 2.0**octave, self.low / 64.0)
+            self._lines[octave] = _Line(self._transform, self._lattice, self.low, most)
+        return self._lines[octave]
+
+
+class _Line:
+    """Nodes on a line, for points up to ``low + most``."""
+
+    def __init__(
+        self, transform: Transform, lattice: Lattice | None, low: float, most: float
+    ) -> None:
+        period, self._spacing, self._last = _PERIOD * most, 0.0, np.inf
+        if lattice is not None:
+            self._spacing = lattice.spacing
+            self._last = float(np.ceil(0.5 * _LATTICE_PERIOD * most / self._spacing) + 1.0)
+            period = 2.0 * self._last * self._spacing
+        self.most, self._low, self._step = most, low, 2.0 * np.pi / period
+        # P(Q > q + P) is small where q is beyond the mean, by Cantelli's inequality
+        mean, variance = mean_and_variance(transform.cells)
+        beyond = max(0.0, low + period - mean) ** 2
+        self._wrapped = _ALIASED + np.log(variance / (variance + beyond))
+        self._transform = transform.damped(self._wrapped / period)
+        self._t, self._phi = np.zeros(0), np.zeros(0, dtype=np.complex128)
+        self._cost = 0.0
+        self._missed: float | None = None
+        self.is_wrong = False
+        self._usable = self._extend()
+        # a law on a lattice is followed to the end of the period where that does not take long
+        whole = self._transform.cost(np.array([np.pi / self._spacing])) if lattice else np.inf
+        self._cheap = _CHEAP if whole * self._last > _WHOLE else np.inf
+
+    def tails(self, q: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Lower tails with their errors, adding nodes while that helps and is affordable."""
+        cells, before = self._transform.cells, np.inf
+        while self._usable:
+            value, error = self._evaluate(q)
+            aim = np.full(q.shape, TARGET if self._cost <= self._cheap else _ENOUGH)
+            if self._spacing and self._cost > _CHEAP:
+                aim = np.maximum(aim, _ENOUGH_PART * np.clip(1.0 - value, 0.0, 1.0))
+            # more nodes follow a law on a lattice through all returns, to the end of the period
+            missed = self._returns() if np.all(error <= aim) else 0.0
+            excess = float(((error + missed) / aim).max())
+            # where φ does not decay single nodes show, and then the error hardly falls
+            stuck = excess > _FALLING * before or self._t.size > _MANY
+            stuck &= cells.is_integer and self._cheap < np.inf
+            if excess <= 1.0 or not self._is_promising(excess, stuck) or not self._extend():
+                break
+            before = excess
+        if not self._usable:
+            return np.full(q.shape, np.nan), np.full(q.shape, np.inf)
+        return np.clip(value, 0.0, 1.0), np.minimum(error + self._returns(), 1.0)
+
+    def _is_promising(self, excess: float, stuck: bool) -> bool:
+        """Whether the nodes that are affordable might be enough, for an error so many times it."""
         size, cost, blocks = self._t.size, self._cost, 0
-        least = np.log(error / _ENOUGH) / np.log(_FALL) / self._transform.cells.count.sum()
+        fall = _FALL ** float(self._transform.cells.count.sum())
         while (block := self._block(size)).size:
             cost += self._transform.cost(block)
-            if cost > _BUDGET:
+            if cost <= _CHEAP:
+                return True
+            if cost > _BUDGET or stuck:
                 return False
             size, blocks = size + block.size, blocks + 1
-            if cost <= _CHEAP or blocks >= least:
+            if fall**blocks >= excess:
                 return True
         # the end of the period of a lattice
-        return True
+        return size > self._t.size
 
     def _evaluate(self, q: FloatArray) -> tuple[FloatArray, FloatArray]:
-        t, point, kernel = self._t, q, 1.0 / self._t
-        if self._lattice is not None:
-            point = self._lattice.origin + self._spacing * (self._lattice.first(q) - 0.5)
-            kernel = 0.5 * self._spacing / np.sin(0.5 * self._spacing * t)
+        t = self._t
+        z = self._transform.damping + 1j * t
+        half = 0.5 * self._spacing
+        kernel = half / np.sinh(half * z) if half else 1.0 / z
         terms = self._phi * kernel * (self._step / np.pi)
         whole = self._has_ended()
         fades = [np.ones(t.size)] if whole else [_fade(t / (part * t[-1])) for part in _FADES]
@@ -674,40 +703,39 @@ class Inversion:
         rows = max(1, _SLICE // t.size)
         for start in range(0, q.size, rows):
             part = slice(start, start + rows)
-            wave = np.exp(-1j * np.multiply.outer(point[part], t))
-            out[part] = 0.5 + (wave @ weighted).imag
-        return out[:, 0], _BASE_ERROR + 2.0 * np.abs(out[:, :1] - out).max(axis=1)
+            wave = np.exp(np.multiply.outer(q[part], z))
+            out[part] = (wave @ weighted).real
+        # the tails one period further are nearly 1
+        out += 1.0 / (1.0 + np.exp(self._wrapped))
+        grown = np.exp(self._transform.damping * q) * self._transform.largest
+        doubt = _DOUBT_WHOLE if self._transform.cells.has_whole else _DOUBT
+        error = doubt * np.abs(out[:, :1] - out).max(axis=1) + np.exp(-_ALIASED) + _ROUNDING * grown
+        return out[:, 0], error
 
     def _has_ended(self) -> bool:
         """Whether φ has become negligible, or the nodes have come to the end of the period."""
         tail = np.abs(self._phi[int(_KEPT * self._t.size) :])
-        return self._t.size == self._most or bool(np.all(tail <= _NEGLIGIBLE))
-
-    def _is_complete(self) -> bool:
-        """Whether φ is negligible up to the end of the period."""
-        return self._has_ended() and self._returns() <= TARGET
+        tail *= np.exp(self._transform.damping * (self._low + self.most))
+        return self._t.size == self._last or bool(np.all(tail <= _NEGLIGIBLE))
 
     def _returns(self) -> float:
         """Estimate what returns of φ beyond the nodes contribute."""
-        if self._t.size == self._most:
+        if self._t.size == self._last:
             return 0.0
         if self._missed is None:
             reach = np.pi / self._spacing if self._spacing else np.inf
-            self._missed = recurrence(self._transform, self._width, float(self._t[-1]), reach)
+            cells, end = self._transform.cells, float(self._t[-1])
+            if self._has_ended():
+                self._missed = grains(cells, end)
+            else:  # what a fade has left out may return between its middle and its end
+                end *= _MIDDLE * _FADES[-1]
+                self._missed = _CANCELLED * grains(cells, end)
+            self._missed += recurrence(self._transform, end, reach)
         return self._missed
-
-    def _largest_return(self) -> float:
-        """Return what φ would contribute if it were 1 again just beyond the nodes."""
-        return 2.0 * self._width / (np.pi * float(self._t[-1]))
-
-    @property
-    def _width(self) -> float:
-        """Width of the peak at 0."""
-        return self._step * float(np.abs(self._phi).sum())
 
     def _block(self, first: int) -> FloatArray:
         """Return the nodes that come after so many."""
-        last = int(min(max(_FIRST, np.ceil(_GROWTH * first)), self._most))
+        last = int(min(max(_FIRST, np.ceil(_GROWTH * first)), self._last))
         return np.asarray(self._step * (np.arange(float(first), last) + 0.5))
 
     def _extend(self) -> bool:
@@ -720,29 +748,27 @@ class Inversion:
         self._t = np.append(self._t, t)
         self._phi = np.append(self._phi, self._transform(t))
         self._missed = None
-        # a characteristic function cannot be larger than 1
-        self.usable = bool(np.abs(self._phi).max() <= 1.0 + 1e-9)
-        return self.usable
+        # a characteristic function cannot be larger than at 0
+        largest = self._transform.largest * (1.0 + 1e-9)
+        self.is_wrong = not bool(np.abs(self._phi).max() <= largest)
+        self._usable = not self.is_wrong
+        return self._usable
 
 
 def _fade(u: FloatArray) -> FloatArray:
-    """1 up to u = 1/2, 0 from u = 1 on, infinitely smooth between."""
-    v = np.clip(2.0 * u - 1.0, 1e-9, 1.0 - 1e-9)
-    with np.errstate(under="ignore"):
-        return np.asarray(0.5 * special.erfc((2.0 * v - 1.0) / np.sqrt(v * (1.0 - v))))
+    """1 for small u, 0 from u = 1 on, and smooth: a normal distribution function but for 1e-9."""
+    distance = (u - _MIDDLE) / (1.0 - _MIDDLE) * (_SHARPNESS * np.sqrt(0.5))
+    return np.where(u <= 1.0, 0.5 * special.erfc(distance), 0.0)
 
 
 # Which ways there are to the tails of the statistic of given cells.
 
 
 _FEW = 12
-"""Up to so many cells φ decays so slowly that other routes are better, where there are any."""
+"""Up to so many cells with whole-numbered noise values are listed, where there are few enough."""
 
 _TOO_FEW = 3
 """Up to so many cells with whole-numbered noise, and no lattice, φ shows single atoms too large."""
-
-_ROUTES_CHEAP, _ROUTES_LARGEST = 1e8, 2e9
-"""Cost of a table that is always made, and that is made where nothing else will do."""
 
 _LONGEST = 1e6
 """Counts of two cells that are added up at most."""
@@ -763,15 +789,8 @@ def _general(cells: Cells) -> Iterator[Maker]:
     """Yield the ways for any number of cells."""
     transform = Transform(cells)
     lattice = Lattice.of(cells)
-    if cells.count.sum() <= _FEW:
-        table = None if lattice is None else partial(LatticeTable, transform, lattice)
-        cost = np.inf if lattice is None else table_cost(transform, lattice)
-        if table is not None and cost <= _ROUTES_CHEAP:
-            yield table
-        if feasible(cells, transform.circle):
-            yield partial(Enumeration, cells, transform.circle)
-        if table is not None and _ROUTES_CHEAP < cost <= _ROUTES_LARGEST:
-            yield table
+    if cells.count.sum() <= _FEW and feasible(cells, transform.circle):
+        yield partial(Enumeration, cells, transform.circle | 1)
     if lattice is not None or not cells.is_integer or cells.count.sum() > _TOO_FEW:
         yield partial(_inverted, transform, lattice)
 
@@ -801,21 +820,16 @@ def _two_cells(
 # The exact law of a quadratic statistic of noisy multinomial counts.
 
 
-ACCEPTED_ERROR = 1e-8
-"""Absolute error up to which a probability is given out as exact."""
-
-
 @final
 @dataclass(frozen=True, eq=False)
 class QuadraticLaw:
     """Exact law of Q = Σ aᵢ(Xᵢ + eᵢ - cᵢ)² for multinomial X and independent noise e.
 
     There are these routes: for two cells a direct sum or quadrature; for few cells with
-    whole-numbered noise, a table of all values where they have a common spacing, or lists of the
-    values of two halves; else the characteristic function is inverted. The first that is accurate
-    and quick at a point is taken there. :meth:`error` tells the absolute error that is to be
-    expected of a tail. Where it exceeds 1e-8, tails are given with that error added: p-values are
-    then too large rather than too small.
+    whole-numbered noise lists of the values of two halves; else the characteristic function is
+    inverted. The first that is accurate and quick at a point is taken there. :meth:`error` tells
+    the absolute error that is to be expected of a tail. Where it exceeds 1e-8, tails are given with
+    that error added: p-values are then too large rather than too small.
     """
 
     nobs: int  # number of observations n >= 1
@@ -850,6 +864,14 @@ class QuadraticLaw:
         """Absolute error to be expected of the tails at q; inf where there is no route."""
         return self._tails.error(np.asarray(q, dtype=np.float64))[()]
 
+    def is_accurate(self, q: ArrayLike) -> NDArray[np.bool_]:
+        """Whether tails at q count as exact: to 1e-8, or to 1e-3 of the upper tail."""
+        points = np.asarray(q, dtype=np.float64)
+        error = self._tails.error(points)
+        if np.all(error <= ACCEPTED_ERROR) or not self._tails.exists:
+            return np.asarray(error <= ACCEPTED_ERROR)
+        return np.asarray(error <= np.maximum(ACCEPTED_ERROR, ACCEPTED_PART * self.upper(points)))
+
     def _ways(self) -> FirstAccurate:
         if not self._tails.exists:
             raise InvalidParameterError(
@@ -861,7 +883,7 @@ class QuadraticLaw:
     @cached_property
     def _tails(self) -> FirstAccurate:
         makers = routes(self.nobs, self.value, self.centre, self.weight, self.noise)
-        return FirstAccurate(makers, ACCEPTED_ERROR)
+        return FirstAccurate(makers)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what can be computed again."""
