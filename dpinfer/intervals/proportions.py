@@ -310,8 +310,10 @@ def proportion_confint(
     The work is done once for all rows that share ``count``, ``nobs`` and mechanism. For Laplace,
     geometric and Tulap noise (not truncated) and up to 1e8 trials, the tails have a closed form in
     tails of binomial laws with moved odds; a million ends of rows that all differ take about a
-    second. Otherwise the tails are sums. For continuous noise and very many counts with one
-    ``nobs``, the ends are polynomials between whole numbers, checked to 1e-12 standard deviations.
+    second. Otherwise the tails are sums. For very many counts the ends are polynomials, checked
+    between their nodes to 1e-12 standard deviations of the noisy count: under Gaussian noise with
+    σ >= 1.4, one for many rows, in ``count`` and ``nobs``; under other continuous noise and one
+    ``nobs``, between whole numbers.
 
     Where ``nobs`` is noisy, the exact interval is the smallest that holds the proportions which
     the guaranteed one-sided tests of :func:`proportions_ztest` at level α/2 do not reject. Their
