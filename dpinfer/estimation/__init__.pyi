@@ -1,6 +1,6 @@
 from ._marginals_input import StructuralZeros as StructuralZeros
+from ._stream_census import census_parts as census_parts
 from ._stream_files import TreePart as TreePart
-from ._stream_files import census_parts as census_parts
 from ._stream_files import read_marginals_parquet as read_marginals_parquet
 from ._stream_files import write_marginals_parquet as write_marginals_parquet
 from .combined import ClippedEstimate as ClippedEstimate

@@ -15,6 +15,7 @@ from dpinfer._check import FloatArray
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
 from dpinfer.estimation._marginals_input import Names, ReadMarginal, TableSchema
 from dpinfer.estimation._tree.axes import Axes, reflect
+from dpinfer.estimation._tree.parts import ScalarVariances, TableProblem, TableSolution
 from dpinfer.estimation._tree.scalar import (
     Classes,
     Gains,
@@ -26,9 +27,6 @@ from dpinfer.estimation._tree.scalar import (
 from dpinfer.estimation._tree.tables import (
     MeasuredTables,
     PlacedMarginal,
-    ScalarVariances,
-    TableProblem,
-    TableSolution,
     blocked,
     chunk_rows,
     summed_to,

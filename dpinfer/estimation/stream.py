@@ -24,10 +24,10 @@ from dpinfer.estimation._marginals_input import (
     check_zeros,
     place_zeros,
 )
+from dpinfer.estimation._stream_census import census_parts
 from dpinfer.estimation._stream_files import (
     Folder,
     TreePart,
-    census_parts,
     check_parts,
     columns_of,
     depths_of,
@@ -50,15 +50,14 @@ from dpinfer.estimation._table_fit import (
     problem,
     refuse_contradictions,
 )
-from dpinfer.estimation._tree.tables import (
+from dpinfer.estimation._tree.parts import (
     Known,
-    PlacedMarginal,
     Received,
     ScalarPart,
     VectorPart,
     answers,
-    summed_to,
 )
+from dpinfer.estimation._tree.tables import PlacedMarginal, summed_to
 from dpinfer.estimation.marginals import MarginalsEstimate, read_marginal
 from dpinfer.estimation.pivots import ManyErrors
 from dpinfer.mechanisms.laws import Exact

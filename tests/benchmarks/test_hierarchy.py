@@ -15,6 +15,9 @@ from scipy import sparse
 from scipy.sparse.linalg import lsmr, splu
 
 from dpinfer.estimation import combine_hierarchy
+from dpinfer.estimation._tree.axes import Axes
+from dpinfer.estimation._tree.scalar import Gains
+from dpinfer.estimation._tree.tables import MeasuredTables, PlacedMarginal, TablePasses
 from dpinfer.mechanisms import Gaussian, Laplace
 from dpinfer.queries import Hierarchy
 
@@ -115,6 +118,31 @@ def test_growth(benchmark, sized, leaves):
 
     benchmark.pedantic(estimate, rounds=3)
     benchmark.extra_info["leaves"] = leaves
+
+
+def as_numbers(tree, variance, values):
+    gains = Gains.of(tree, variance)
+    return gains.estimates(values), gains.variance
+
+
+def as_tables(tree, variance, values):
+    """The same as tables of one cell."""
+    room = np.zeros(len(tree), dtype=bool)
+    marginal = PlacedMarginal(0, values.reshape((-1, 1)), None, 1.0 / variance, room)
+    measured = MeasuredTables(Axes((), ()), (marginal,))
+    passes = TablePasses.of(tree, measured)
+    return passes.down(passes.up(measured)).ravel(), passes.gains[0].variance
+
+
+@pytest.mark.benchmark(group="passes over numbers, and over tables of one cell")
+@pytest.mark.parametrize("method", [as_numbers, as_tables])
+def test_numbers_are_not_tables_of_one_cell(benchmark, sized, method):
+    tree = Hierarchy(ragged(sized(10**6))).tree
+    rng = np.random.default_rng(1)
+    variance, values = rng.uniform(1.0, 9.0, len(tree)), rng.normal(size=len(tree))
+    found = benchmark.pedantic(method, args=(tree, variance, values), rounds=5)
+    for one, other in zip(found, as_numbers(tree, variance, values), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
 
 
 def half_widths(parent, values, mechanism=Laplace(scale=2.0)):  # noqa: B008
