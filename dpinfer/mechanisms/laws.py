@@ -321,7 +321,7 @@ def characteristic(t: FloatArray, sigma: FloatArray) -> FloatArray:
 
 def log_characteristic(t: FloatArray, sigma: FloatArray) -> FloatArray:
     """Ln of the same, also where it is below the smallest float."""
-    angle = _principal(t)
+    angle = np.clip(_principal(t), -np.pi, np.pi)
     _, large = _sides(sigma)
     # images relative to the nearest
     images = sum(
@@ -329,7 +329,8 @@ def log_characteristic(t: FloatArray, sigma: FloatArray) -> FloatArray:
     )
     found = np.log(images) - np.log1p(2.0 * _dual_sum(large)) - 0.5 * np.square(large * angle)
     if (sigma < CROSSOVER).any():
-        found = np.where(sigma < CROSSOVER, np.log(characteristic(t, sigma)), found)
+        direct = characteristic(t, np.minimum(sigma, CROSSOVER))
+        found = np.where(sigma < CROSSOVER, np.log(direct), found)
     return np.asarray(found)
 
 

@@ -694,7 +694,9 @@ class _Plan(NamedTuple):
                 if points == _LAST_PROBES:
                     missed[at] = part.left_out(end[at], spacing[at], points)
                 else:
-                    revived = _LEFT_OUT * np.exp(part.highest(end[at], part.reach, points))
+                    revived = _LEFT_OUT * np.exp(
+                        part.highest(end[at], np.minimum(part.reach, 100.0 * end[at]), points)
+                    )
                     missed[at] = np.maximum(missed[at], revived)
             done = missed <= (_ALIASED if rows.smooth else _DECAYED)
             missed = missed if rows.smooth else missed + some.far

@@ -243,3 +243,18 @@ def test_a_large_tree(law):
     for unit in (0, 7, 100, parent.size - 1):
         assert found[unit] == pytest.approx(float(fit.noise(unit).isf(0.025)), rel=1e-4)
     assert isinstance(fit.mechanism, (Laplace, DiscreteGaussian, IndependentNoise))
+
+
+def test_laws_of_noises_of_very_different_size_are_found(monkeypatch):
+    """Some discrete Gaussian noise is all but 0; none of the tails is above α/2."""
+    monkeypatch.setattr("dpinfer.estimation.pivots.FEW", 0)
+    monkeypatch.setattr("dpinfer.estimation.pivots.SECONDS", 0.0)
+    rng = np.random.default_rng(6)
+    parent = irregular(8, (1, 4, 4, 3))
+    sigma = 10.0 ** rng.integers(0, 4, parent.size)
+    sigma[1] = 0.3
+    fit = combine_hierarchy(np.zeros(parent.size), parent, mechanism=DiscreteGaussian(sigma=sigma))
+    found, _ = half_widths(fit)
+    for unit in (0, parent.size - 1):
+        error = fit.noise(unit)
+        assert float(error.sf(found[unit] * (1.0 + 1e-11))) <= 0.025 + error.error_bound
