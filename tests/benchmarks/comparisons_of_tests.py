@@ -173,6 +173,22 @@ for cells, even in ((4, False), (100, True), (100, False)):
     comparison(*row, "with simulation error", "cells", cells, even=even)(goodness_of_fit)
 
 
+def few_cells(size, _peer_size, noise):
+    observed, expected = test_goodness_of_fit.few_cells(size, noise)
+    return Calls(
+        lambda: dpi.chisquare(observed, expected, mechanism=noise).pvalue,
+        lambda: test_goodness_of_fit.replicates(observed, expected, noise),
+        lambda ours, theirs: abs(ours - theirs) < 6 * np.sqrt(0.25 / 100_000),
+    )
+
+
+for law in test_goodness_of_fit.FOUR_NOISES:
+    for cells in (2, 4, 10):
+        what = f"one exact p-value, {law!r} noise, unequal expected counts"
+        row = ("Tests", "chisquare", what, "100,000 replicates, NumPy without a loop")
+        comparison(*row, "with simulation error", "cells", cells, noise=law)(few_cells)
+
+
 @comparison(
     "Tests",
     "chisquare",

@@ -6,9 +6,11 @@ from scipy import integrate, stats
 
 from dpinfer._numerics.chi2 import WeightedChi2
 from dpinfer.hypothesis_tests import chisquare
-from dpinfer.mechanisms import Gaussian, Geometric, Laplace
+from dpinfer.mechanisms import DiscreteGaussian, Gaussian, Geometric, Laplace
 
 NOISES = [Laplace(scale=2.0), Geometric(scale=2.0), Gaussian(sigma=3.0)]
+FOUR_NOISES = [*NOISES, DiscreteGaussian(sigma=3.0)]
+REPLICATES = 100_000
 
 
 def table(cells, *, even, noise=None):
@@ -18,6 +20,35 @@ def table(cells, *, even, noise=None):
     expected = 50.0 * cells * share
     counts = rng.multinomial(50 * cells, share) + 0.0
     return counts if noise is None else counts + noise.rvs(cells, rng=rng), expected
+
+
+def numpy_noise(noise, shape, rng):
+    """The noise as one would draw it with NumPy."""
+    if isinstance(noise, Laplace):
+        return rng.laplace(0.0, noise.scale, shape)
+    if isinstance(noise, Gaussian):
+        return rng.normal(0.0, noise.sigma, shape)
+    if isinstance(noise, Geometric):
+        success = 1.0 - np.exp(-1.0 / noise.scale)
+        return rng.geometric(success, shape) - rng.geometric(success, shape)
+    values = np.arange(-40, 41)
+    return rng.choice(values, shape, p=noise.pmf(values) / noise.pmf(values).sum())
+
+
+def few_cells(cells, noise):
+    """Published and expected counts of 1,000 people, no two expected counts alike."""
+    rng = np.random.default_rng(cells)
+    share = rng.dirichlet(np.full(cells, 5.0))
+    return rng.multinomial(1000, share) + noise.rvs(cells, rng=rng), 1000.0 * share
+
+
+def replicates(observed, expected, noise):
+    """A simulated p-value with NumPy, without a loop."""
+    rng, shape = np.random.default_rng(2), (REPLICATES, expected.size)
+    drawn = rng.multinomial(1000, expected / 1000.0, REPLICATES) + numpy_noise(noise, shape, rng)
+    statistic = np.square(drawn - expected) @ (1.0 / expected)
+    own = np.square(observed - expected) @ (1.0 / expected)
+    return (1 + np.count_nonzero(statistic >= own * (1.0 - 1e-12))) / (1 + REPLICATES)
 
 
 def numpy_draws(cells, reps):
@@ -47,6 +78,25 @@ def test_exact(benchmark, noise, cells, even):
     observed, expected = table(cells, even=even, noise=noise)
     result = benchmark(chisquare, observed, expected, mechanism=noise)
     assert result.method == "exact"
+
+
+@pytest.mark.benchmark(group="goodness of fit, few uneven cells")
+@pytest.mark.parametrize("cells", [2, 3, 4, 6, 10])
+@pytest.mark.parametrize("noise", FOUR_NOISES, ids=repr)
+def test_exact_of_few_cells(benchmark, noise, cells):
+    observed, expected = few_cells(cells, noise)
+    result = benchmark(chisquare, observed, expected, mechanism=noise)
+    assert result.method == "exact"
+    # 6 standard errors: 2e-9
+    share = replicates(observed, expected, noise)
+    assert abs(result.pvalue - share) < 6.0 * np.sqrt(0.25 / REPLICATES)
+
+
+@pytest.mark.benchmark(group="goodness of fit, few uneven cells")
+@pytest.mark.parametrize("cells", [2, 3, 4, 6, 10])
+@pytest.mark.parametrize("noise", FOUR_NOISES, ids=repr)
+def test_replicates_of_few_cells(benchmark, noise, cells):
+    benchmark(replicates, *few_cells(cells, noise), noise)
 
 
 @pytest.mark.benchmark(group="goodness of fit, 100 cells, 1e4 replicates")

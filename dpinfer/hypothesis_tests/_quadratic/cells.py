@@ -680,6 +680,9 @@ _ALIASED = 42.0
 _ELEMENTS = 1 << 18
 """Complex numbers in a block."""
 
+_FEW_NODES = 8
+"""Products, in units of the length of a Fourier transform, up to which they are faster."""
+
 _FOURIER = 1.5
 """Cost of a Fourier transform of length m, in units of m·log₂(m)."""
 
@@ -775,13 +778,15 @@ class Transform:
         while True:
             half = self.nodes(float(t[-1]))
             product = self._product(t, half)
+            total = product.sum(axis=1)
             if half >= self.circle // 2:
                 break
-            edge = np.abs(product[:, [0, 1, -2, -1]]).max() * half
-            if edge <= 1e-15 * self.scale * self.largest:
+            # at t = 0 the value is the largest itself
+            size = self.scale * self.largest if t[-1] else abs(total[0])
+            if np.abs(product[:, [0, 1, -2, -1]]).max() * half <= 1e-15 * size:
                 break
             self._widening *= 1.5
-        return np.asarray(product.sum(axis=1) / self.scale)
+        return np.asarray(total / self.scale)
 
     @cached_property
     def _peak_alone(self) -> float:
@@ -802,9 +807,7 @@ class Transform:
     @cached_property
     def largest(self) -> float:
         """The value at t = 0, which no other one exceeds in size."""
-        if self.damping == 0.0:
-            return 1.0
-        return abs(float(self._product(np.zeros(1), self.circle // 2).sum().real)) / self.scale
+        return abs(float(self._block(np.zeros(1))[0].real)) if self.damping else 1.0
 
     def _product(self, t: FloatArray, half: int) -> ComplexArray:
         """Product over the cells, shape (t, θ)."""
@@ -832,11 +835,15 @@ class Transform:
             terms = cell.averages(z, d)[:, ::step]
         terms *= pmf[::step]
         length = self.circle // step
-        if terms.shape[1] > length:  # around the circle
-            wound = np.zeros((z.size, -(-terms.shape[1] // length) * length), dtype=np.complex128)
-            wound[:, : terms.shape[1]] = terms
-            terms = wound.reshape(z.size, -1, length).sum(axis=1)
-        value = fft.ifft(terms, length, norm="forward")[:, count % length]
+        if count.size * terms.shape[1] < _FEW_NODES * length:
+            first_count = np.arange(0.0, step * terms.shape[1], step)
+            value = terms @ self._turn(np.multiply.outer(first_count, count))
+        else:
+            if terms.shape[1] > length:  # around the circle
+                rounds = -(-terms.shape[1] // length)
+                terms = np.pad(terms, ((0, 0), (0, rounds * length - terms.shape[1])))
+                terms = terms.reshape(z.size, rounds, length).sum(axis=1)
+            value = fft.ifft(terms, length, norm="forward")[:, count % length]
         value *= step * self._turn(count * (first - cell.rate))
         return np.asarray(value, dtype=np.complex128)
 

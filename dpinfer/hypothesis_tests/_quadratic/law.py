@@ -531,7 +531,7 @@ TARGET = 1e-11
 _NEGLIGIBLE = 1e-13
 _FIRST = 40
 _GROWTH = 1.25
-_FALLING, _MANY = 0.25, 150
+_FALLING, _MANY = 0.5, 150
 """Where φ does not decay, by what errors have to fall, and how many nodes are enough."""
 
 _KEPT = 0.8
@@ -647,7 +647,7 @@ class _Line:
         self._t, self._phi = np.zeros(0), np.zeros(0, dtype=np.complex128)
         self._cost = 0.0
         self._missed: float | None = None
-        self.is_wrong = False
+        self.is_wrong = self._is_final = False
         self._usable = self._extend()
         # a law on a lattice is followed to the end of the period where that does not take long
         whole = self._transform.cost(np.array([np.pi / self._spacing])) if lattice else np.inf
@@ -667,8 +667,10 @@ class _Line:
             # where φ does not decay single nodes show, and then the error hardly falls
             stuck = excess > _FALLING * before or self._t.size > _MANY
             stuck &= cells.is_integer and self._cheap < np.inf
-            if excess <= 1.0 or not self._is_promising(excess, stuck) or not self._extend():
+            if excess <= 1.0 or self._is_final:
                 break
+            # for good: the same point is to have the same tail later
+            self._is_final = not self._is_promising(excess, stuck) or not self._extend()
             before = excess
         if not self._usable:
             return np.full(q.shape, np.nan), np.full(q.shape, np.inf)
