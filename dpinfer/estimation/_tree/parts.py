@@ -390,13 +390,14 @@ class MadeTables(Tables):
     _room: list[FloatArray] = field(default_factory=list)
 
     def at(self, places: Rows) -> FloatArray:
-        """Return the tables at ascending places, until others are asked for."""
+        """Return the tables at some places, until others are asked for."""
         problem = self.part.problem
         wanted = np.arange(places.start, places.stop) if isinstance(places, slice) else places
         if not self._room or len(self._room[0]) < wanted.size:
             self._room[:] = [np.empty((wanted.size, problem.levels, *problem.axes.sizes))]
         out = self._room[0][: wanted.size]
-        self.part.cells(self.collected, wanted, out, None)
+        order = np.argsort(wanted)
+        self.part.cells(self.collected, wanted[order], out, order)
         return out
 
 

@@ -21,6 +21,7 @@ from dpinfer.estimation import (
     stream_marginals,
     write_marginals_parquet,
 )
+from dpinfer.estimation._table_fit import problem
 from dpinfer.queries import Hierarchy
 
 DOMAIN = dpi.Domain({"sex": ["F", "M"], "race": ["a", "b", "c"], "home": ["x", "y", "z"]})
@@ -156,6 +157,26 @@ def test_parts_give_what_the_whole_gives(seed, grouped, zeroed, nested, tmp_path
     np.testing.assert_allclose(found.top.marginal("race"), expected, rtol=1e-9)
     with pytest.raises(InvalidParameterError, match="combine_marginals"):
         found.top.consistency_test()
+
+
+@pytest.mark.parametrize("zeroed", [False, True])
+def test_tables_made_when_asked_for_are_those_that_are_held(zeroed):
+    for seed in range(4):
+        hierarchy, marginals, zeros = draw(seed, True, zeroed)
+        rng = np.random.default_rng(seed)
+        labels = rng.permutation(np.array(hierarchy.labels, dtype=object))
+        above = pd.Series(hierarchy.labels.to_numpy(dtype=object)[hierarchy.parent])
+        above[hierarchy.parent < 0] = None
+        shuffled = Hierarchy(above.set_axis(hierarchy.labels).loc[labels])
+        options = {"domain": DOMAIN, "groupings": GROUPINGS, "zeros": zeros}
+        fit = combine_marginals(marginals, shuffled, **options)._fit
+        part = problem(fit.schema, fit.read, fit.placed, fit.zeros).part(shuffled.tree)
+        held, made = fit.solution.tables, part.solve(held=False).tables
+        for _ in range(5):
+            places = rng.permutation(len(shuffled.tree))[: rng.integers(1, len(shuffled.tree) + 1)]
+            wanted = held.at(places)
+            size = np.abs(wanted).max()
+            np.testing.assert_allclose(made.at(places), wanted, rtol=1e-12, atol=1e-13 * size)
 
 
 def contents(found):
