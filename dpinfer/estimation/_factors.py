@@ -123,11 +123,11 @@ class DefiniteFactors:
     """The Cholesky factor of a sparse positive definite matrix, in an order of its own.
 
     A narrow envelope, as it is given or in the order of Cuthill and McKee, bounds what it takes;
-    otherwise the entries are predicted from the order by least degrees.
+    otherwise the entries are predicted from the order by least degrees. By its symmetry, compressed
+    rows of the matrix are its columns.
     """
 
-    def __init__(self, system: sparse.csc_array) -> None:
-        from scipy.sparse import csr_array
+    def __init__(self, system: sparse.csr_array) -> None:
         from scipy.sparse.csgraph import reverse_cuthill_mckee
 
         self._order: NDArray[np.intp] | None = None
@@ -136,7 +136,7 @@ class DefiniteFactors:
             self._factor(system, _ORDER)
             return
         if not _is_narrow(width, system.nnz):
-            order = reverse_cuthill_mckee(csr_array(system), symmetric_mode=True)
+            order = reverse_cuthill_mckee(system, symmetric_mode=True)
             self._order, moved = order, _moved(system, order)
             width = _widths(moved)
         if not _is_narrow(width, system.nnz):
@@ -147,7 +147,7 @@ class DefiniteFactors:
             return
         self._factor(moved, "NATURAL")
 
-    def _factor_band(self, system: sparse.csc_array, width: int) -> None:
+    def _factor_band(self, system: sparse.csr_array, width: int) -> None:
         from scipy.linalg.lapack import dpbtrf
 
         lower = system.indices - np.repeat(np.arange(system.shape[0]), np.diff(system.indptr))
@@ -160,12 +160,12 @@ class DefiniteFactors:
             raise ConvergenceError("the normal equations are not positive definite")
         self.filled = band.size
 
-    def _factor(self, system: sparse.csc_array, order: str) -> None:
+    def _factor(self, system: sparse.csr_array, order: str) -> None:
         from scipy.sparse.linalg import splu
 
         options = {"SymmetricMode": True}
         try:
-            self._factors = splu(system, permc_spec=order, diag_pivot_thresh=0.0, options=options)
+            self._factors = splu(system.T, permc_spec=order, diag_pivot_thresh=0.0, options=options)
         except RuntimeError as error:
             raise ConvergenceError(f"the normal equations are singular: {error}") from error
         self._band = None
@@ -232,7 +232,7 @@ def _in_postorder(
     return csc_array((lower.data, (back[lower.indices], column)), shape=lower.shape), back[place]
 
 
-def _widths(system: sparse.csc_array) -> FloatArray:
+def _widths(system: sparse.csr_array) -> FloatArray:
     """Return how far each column of a symmetric matrix reaches above its diagonal."""
     first = np.minimum.reduceat(system.indices, system.indptr[:-1])
     return np.asarray(np.arange(system.shape[0]) - first, dtype=np.float64)
@@ -246,14 +246,14 @@ def _is_narrow(width: FloatArray, entries: int) -> bool:
     return bool(np.square(width).sum() <= _NARROW * entries)
 
 
-def _moved(system: sparse.csc_array, order: NDArray[np.intp]) -> sparse.csc_array:
+def _moved(system: sparse.csr_array, order: NDArray[np.intp]) -> sparse.csr_array:
     """Return a symmetric matrix with rows and columns in an order."""
-    from scipy.sparse import csc_array
+    from scipy.sparse import csr_array
 
     place = np.empty(len(order), dtype=system.indices.dtype)
     place[order] = np.arange(len(order), dtype=place.dtype)
-    column = np.repeat(place, np.diff(system.indptr))
-    return csc_array((system.data, (place[system.indices], column)), shape=system.shape)
+    row = np.repeat(place, np.diff(system.indptr))
+    return csr_array((system.data, (row, place[system.indices])), shape=system.shape)
 
 
 def _least_degrees(system: sparse.csc_array, order: NDArray[np.intp]) -> NDArray[np.intp]:

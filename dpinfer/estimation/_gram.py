@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csc_array, csr_array, diags_array, eye_array
+from scipy.sparse import csr_array, diags_array, eye_array
 
 from dpinfer._check import FloatArray
 from dpinfer.errors import ConvergenceError
@@ -165,7 +165,7 @@ class GramSystem:
         if few and self._least > _LOST:
             found = OtherValues(self._rows, self._alone, self._own, np.square(self._std))
         else:
-            found = GramFactors((self._columns @ self._rows).tocsc())
+            found = GramFactors(self._columns @ self._rows)
         truth = np.random.default_rng(_SEED).standard_normal(len(self.scale))
         off = np.abs(found.solve(self._columns @ (self._rows @ truth)) - truth).max()
         self._gap = float(off / np.abs(truth).max())
@@ -260,7 +260,7 @@ class OtherValues:
         kernel = eye_array(self._others.shape[0]) + self._others @ self._beside
         self._scale = 1.0 / np.sqrt(kernel.diagonal())
         scale = diags_array(self._scale)
-        self._kernel = GramFactors(csc_array(scale @ kernel @ scale))
+        self._kernel = GramFactors((scale @ kernel @ scale).tocsr())
         self.filled = self._kernel.filled
 
     def solve(self, right: FloatArray) -> FloatArray:

@@ -390,7 +390,7 @@ Rows = NDArray[np.intp]
 BLOCK = 256  # targets whose weights are formed together
 
 
-_SMALL = 150  # up to this many unknowns, dense factors are as quick as sparse ones
+_SMALL = 60  # up to this many unknowns, dense factors are as quick as sparse ones
 _FILLED = 0.05
 _FILLED_LIMIT = 5000
 """A matrix with a larger share of nonzero entries has no sparse factors; the limit is higher."""
@@ -491,7 +491,9 @@ class DenseSolver(Solver):
         self._noisy = np.flatnonzero(variance > 0)
         self._size = len(variance)
         self._fixed, self._free, self._lift = _eliminate(matrix, exact)
-        reduced = matrix[self._noisy] @ self._free
+        reduced = matrix[self._noisy]
+        if self._free is not None:
+            reduced = reduced @ self._free
         scaled = reduced / np.sqrt(variance[self._noisy])[:, None]
         size = np.abs(scaled).max(axis=1, initial=0.0)
         order = np.argsort(-size, kind="stable")
@@ -500,26 +502,29 @@ class DenseSolver(Solver):
         self._rows = matrix[self._noisy]
         self._order = np.arange(scaled.shape[1])
         stiff = size.max(initial=0.0) > _STIFF * size[size > 0].min(initial=np.inf)
-        self._q, self._r, *pivots = qr(
-            scaled[order], mode="economic", pivoting=stiff, check_finite=False
-        )
+        if stiff:
+            self._q, self._r, self._order = qr(
+                scaled[order], mode="economic", pivoting=True, check_finite=False
+            )
+        else:
+            self._q, self._r = np.linalg.qr(scaled[order])
         if len(self._r) < len(self._order):
             raise ConvergenceError(
                 "the least-squares equations have no unique solution: the workload, or the part of "
                 "it that was published without noise, is too close to one of lower rank"
             )
-        if stiff:
-            self._order = pivots[0]
 
     @in_range
     def coefficients(self, values: FloatArray) -> FloatArray:
         """Return the best linear unbiased estimates of z."""
-        start = self._lift @ values[self._fixed]
-        rest = values[self._noisy] - self._rows @ start
         std = self._std if values.ndim == 1 else self._std[:, None]
+        rest = values[self._noisy]
+        if self._free is not None:
+            start = self._lift @ values[self._fixed]
+            rest = rest - self._rows @ start
         solution = np.empty((len(self._order), *values.shape[1:]))
-        solution[self._order] = self._backward(self._q.T @ (rest / std))
-        return np.asarray(start + self._free @ solution)
+        solution[self._order] = self._solve(self._q.T @ (rest / std))
+        return solution if self._free is None else np.asarray(start + self._free @ solution)
 
     @in_range
     def weights(self, target: Matrix) -> FloatArray:
@@ -528,7 +533,8 @@ class DenseSolver(Solver):
         noisy = (self._forward(rows) @ self._q.T) / self._std
         out = np.zeros((len(rows), self._size))
         out[:, self._noisy] = noisy
-        out[:, self._fixed] = (rows - noisy @ self._rows) @ self._lift
+        if self._free is not None:
+            out[:, self._fixed] = (rows - noisy @ self._rows) @ self._lift
         return out
 
     @in_range
@@ -538,19 +544,22 @@ class DenseSolver(Solver):
 
     def _forward(self, target: FloatArray) -> FloatArray:
         """Targets in units of the orthogonal factor: T N Π R⁻¹."""
-        from scipy.linalg import solve_triangular
+        moved = target if self._free is None else target @ self._free
+        return self._solve(moved[:, self._order].T, trans=1).T
 
-        moved = (target @ self._free)[:, self._order]
-        return np.asarray(solve_triangular(self._r, moved.T, trans="T", check_finite=False).T)
+    def _solve(self, right: FloatArray, trans: int = 0) -> FloatArray:
+        from scipy.linalg.lapack import dtrtrs
 
-    def _backward(self, rotated: FloatArray) -> FloatArray:
-        from scipy.linalg import solve_triangular
+        if not right.size:
+            return right
+        found, info = dtrtrs(self._r, right, trans=trans)
+        if info:
+            raise np.linalg.LinAlgError("a pivot is zero")
+        return np.asarray(found)
 
-        return np.asarray(solve_triangular(self._r, rotated, check_finite=False))
 
-
-def _eliminate(matrix: FloatArray, exact: Any) -> tuple[Any, FloatArray, FloatArray]:
-    """Write z = lift·y_fixed + free·w, which meets the constraints for every w.
+def _eliminate(matrix: FloatArray, exact: Any) -> tuple[Any, FloatArray | None, FloatArray | None]:
+    """Write z = lift·y_fixed + free·w, which meets the constraints for every w; None without any.
 
     Returns the constraints that are used (the others repeat them), ``free`` and ``lift``. Gaussian
     elimination does it without rounding where the coefficients are 0 and ±1, so that coefficients
@@ -561,7 +570,7 @@ def _eliminate(matrix: FloatArray, exact: Any) -> tuple[Any, FloatArray, FloatAr
     unknowns = matrix.shape[1]
     fixed = exact[independent_rows(matrix[exact])] if len(exact) else exact
     if not len(fixed):
-        return fixed, np.eye(unknowns), np.zeros((unknowns, 0))
+        return fixed, None, None
     order, lower, upper = lu(matrix[fixed].T, p_indices=True, check_finite=False)
     order = np.argsort(order)  # SciPy gives the inverse: lower @ upper in the order of the rows
     bound, loose = order[: len(fixed)], order[len(fixed) :]

@@ -349,8 +349,11 @@ def with_rule(x: NoisyValues, *, rounded: Any = None, **bounds: Any) -> NoisyVal
             f"{x.name} must be published values where they have a threshold, a clamp or bins, "
             "got estimates that combine several"
         )
+    plain = rounded is None or rounded is False
+    if plain and x.rule is None and all(bound is None for bound in bounds.values()):
+        return x
     noises, rule = x.noises, rule_of(x, **bounds)
-    if rounded is not None and rounded is not False:
+    if not plain:
         step = 1.0 if rounded is True else check_scalar(rounded, "rounded", gt=0, ge=1e-100)
         off = np.abs(x.values - np.rint(x.values / step) * step) > 1e-9 * step
         if off.any():

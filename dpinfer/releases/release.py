@@ -202,7 +202,7 @@ class Release(Locked):
             NoisyValues(published, noises, labels=queries.labels),
             threshold=as_table(threshold, "threshold"),
             clamp=clamp,
-            bin_size=bin_size,
+            bin_size=None if type(bin_size) is int and bin_size == 1 else bin_size,
         )
         if x.rule is None:
             refuse_selected([law])

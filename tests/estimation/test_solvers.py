@@ -281,7 +281,7 @@ def test_exact_sums_of_many_cells(monkeypatch):
 
 def pattern(size, density, rng):
     part = sparse.random_array((size, size), density=density, rng=rng)
-    return sparse.csc_array(part @ part.T + sparse.eye_array(size))
+    return sparse.csr_array(part @ part.T + sparse.eye_array(size))
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -327,7 +327,7 @@ def test_entries_of_a_factor_that_cancel_are_no_gaps():
 def test_matrices_that_are_not_definite_are_refused(order):
     system = sparse.eye_array(61) + 0.6 * (sparse.eye_array(61, k=1) + sparse.eye_array(61, k=-1))
     with pytest.raises(ConvergenceError, match="not positive definite"):
-        DefiniteFactors(sparse.csc_array(system.tocsr()[order][:, order]))
+        DefiniteFactors(system.tocsr()[order][:, order])
 
 
 def random_sums(unknowns, sums, rng):
