@@ -335,8 +335,8 @@ def read_part(
             read.append(
                 ReadMarginal(tuple(said["names"]), said["kept"], values, unit, law, None, variance)
             )
-    except InvalidParameterError:
-        return None
+    except (DPInferError, *_BROKEN):
+        return None  # so that it is read from where it came
     return hierarchy, tuple(read), arrays.get("zeros")
 
 

@@ -579,7 +579,9 @@ def stream_marginals(
     hierarchy, up to rounding. What is measured in the units of a part tells nothing of other parts
     but through the tables of its roots. So a first task for each part estimates these from what is
     in the part and below it; then, from the top down, a second one estimates all its units from the
-    final estimates of its roots. A worker holds one part at a time. Each task leaves files that
+    final estimates of its roots. A part is read once: until its estimates are there, the folder
+    keeps its values, whole numbers in as few bytes as they need. A worker holds one part at a time,
+    and makes tables with groupings or zeros as it writes them. Each task leaves files that
     take their names when they are complete and on the disk, each with its SHA-256 beside it: a plan
     that is started again does what is not there, or is no longer as it was written. The folder is
     locked while a call works in it. The estimates do not depend on the workers.

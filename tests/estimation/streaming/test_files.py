@@ -252,6 +252,8 @@ def test_what_is_kept_of_a_part_comes_back(tmp_path, largest):
     assert found[0].unit is None
     assert found[1].unit.tolist() == [2]
     assert read_part(tmp_path / "other.npz") is None
+    write_known(tmp_path / "other.npz", plain_labels(tree.labels), {"parent": np.zeros(2)})
+    assert read_part(tmp_path / "other.npz") is None
 
 
 def cut_short(path):
