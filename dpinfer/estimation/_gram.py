@@ -33,7 +33,8 @@ _FAR = 1e5  # standard deviations by which values may contradict one another for
 _ACCURATE = 1e-13  # error of a solution, relative to its length
 _SMALL = 1e-11  # change of a solution after which the next one is rounding
 _REFINEMENTS = 6
-_SOUND = 1e-8  # error of a solution that is not refined, by which the next one is smaller
+_SOUND = 1e-8  # error of a solution that is not refined, by which the next one is smaller; those
+# of standard errors were up to four times as large
 _SURE = 1e-12  # such an error with which standard errors have ten digits, as seen
 _FEW = 2000  # unknowns that are solved for one by one where that is surer
 _LOST = 1e-4  # share of a variance that subtraction may leave
@@ -161,7 +162,7 @@ class GramSystem:
             raise ConvergenceError("the normal equations of the workload are dense")
         found: GramFactors | OtherValues
         others = int(np.count_nonzero(~self._alone))
-        few = self._across < self._along and 0 < 2 * others < len(self.scale)
+        few = max(self._across, _EASY) < self._along and 0 < 2 * others < len(self.scale)
         if few and self._least > _LOST:
             found = OtherValues(self._rows, self._alone, self._own, np.square(self._std))
         else:

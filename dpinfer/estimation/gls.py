@@ -87,7 +87,7 @@ def combine(
     the normal equations by sparse factors or conjugate gradients, if they are well enough
     conditioned, and by orthogonal or augmented factors if not. Estimates are refined to rounding.
     Standard errors are those of selected entries of the inverse, to about ten digits for up to
-    2,000 unknowns and eight beyond, as estimated from a solution that is known. Where factors would
+    2,000 unknowns and seven beyond, as estimated from a solution that is known. Where factors would
     take too long and conjugate gradients too many steps, estimates are by lsmr, to a tolerance that
     the summary states.
 
