@@ -152,15 +152,14 @@ def chisquare(
     function of the statistic jointly with the total is then a product over the cells; it is
     inverted numerically, on the lattice of the statistic's values where there is one. For few
     cells with whole-numbered noise all values are listed instead. The p-value has an absolute
-    error that is estimated, mostly between 1e-12 and 1e-9. Where it exceeds 1e-8, which is usual
+    error that is estimated, mostly between 1e-12 and 5e-9. Where it exceeds 1e-8, which is usual
     for five to nine cells with whole-numbered noise and uneven expected counts, it is added to the
-    p-value, so that the level holds; above 1e-3 times the p-value the exact method is refused. For
-    two cells with whole-numbered noise p-values below 1e-3 are sums of positive terms, accurate
-    relative to their size down to 1e-30. It is refused where the characteristic function decays too
-    slowly: for small p-values, or small expected counts, of up to about nine cells with
-    whole-numbered noise and too many values to be listed; expected counts far below 1 beside wide
-    noise. Noise that is a weighted sum, truncated, or too wide to be listed (whole numbers beyond
-    ±32,768) has no exact law here.
+    p-value, which is then too large rather than too small, and a note says so. Above 1e-3 times the
+    p-value, and above 3e-5, the exact method is refused and simulation is the default: for small
+    p-values or small expected counts of such tables, or expected counts far below 1 beside wide
+    noise. For two cells with whole-numbered noise p-values below 1e-3 are sums of positive terms,
+    accurate relative to their size down to 1e-30. Noise that is a weighted sum, truncated, or too
+    wide to be listed (whole numbers beyond ±32,768) has no exact law here.
 
     Simulated: (1 + b)/(R + 1) when b of R tables have at least the observed statistic (Gaboardi
     et al. 2016, MCGOF).

@@ -365,8 +365,14 @@ def _spread_out(cells: Cells, whole: NDArray[np.intp]) -> NDArray[np.intp]:
 # Ways to the tails of a law, and the first of them that is accurate at a point.
 
 
-ACCEPTED_ERROR, ACCEPTED_PART = 1e-8, 1e-3
-"""Absolute error, and one in terms of the upper tail, up to which that is given out as exact."""
+ACCEPTED_ERROR, _ACCEPTED_PART, _LARGEST_ERROR = 1e-8, 1e-3, 3e-5
+"""Absolute error, and one in terms of the upper tail but for a largest one, up to which that is
+given out as exact."""
+
+
+def accepted(upper: FloatArray) -> FloatArray:
+    """Error up to which an upper tail counts as exact."""
+    return np.clip(_ACCEPTED_PART * upper, ACCEPTED_ERROR, _LARGEST_ERROR)
 
 
 class Tails(Protocol):
@@ -428,7 +434,7 @@ class FirstAccurate:
                 value[chosen] = tail(way, points[chosen])
                 if np.any(doubtful := error[chosen] > ACCEPTED_ERROR):
                     rest = chosen[doubtful]
-                    settled[rest] = error[rest] <= ACCEPTED_PART * way.upper(points[rest])
+                    settled[rest] = error[rest] <= accepted(way.upper(points[rest]))
         return value.reshape(np.shape(q)), error.reshape(np.shape(q))
 
     def _ways(self) -> Iterator[Tails]:
@@ -867,12 +873,12 @@ class QuadraticLaw:
         return self._tails.error(np.asarray(q, dtype=np.float64))[()]
 
     def is_accurate(self, q: ArrayLike) -> NDArray[np.bool_]:
-        """Whether tails at q count as exact: to 1e-8, or to 1e-3 of the upper tail."""
+        """Whether tails at q count as exact: to 1e-8, or 1e-3 of the upper one up to 3e-5."""
         points = np.asarray(q, dtype=np.float64)
         error = self._tails.error(points)
         if np.all(error <= ACCEPTED_ERROR) or not self._tails.exists:
             return np.asarray(error <= ACCEPTED_ERROR)
-        return np.asarray(error <= np.maximum(ACCEPTED_ERROR, ACCEPTED_PART * self.upper(points)))
+        return np.asarray(error <= accepted(self.upper(points)))
 
     def _ways(self) -> FirstAccurate:
         if not self._tails.exists:

@@ -251,6 +251,23 @@ def test_reports_are_tested_through_their_channel():
     assert chisquare(reports, mechanism=channel).nobs == 100
 
 
+@pytest.mark.parametrize("noise", [Geometric(scale=2.0), DiscreteGaussian(sigma=3.0)], ids=repr)
+@pytest.mark.parametrize("cells", [6, 8])
+def test_uneven_cells_with_whole_numbered_noise_have_exact_pvalues(cells, noise):
+    rng, reps = np.random.default_rng(cells), 100_000
+    expected = 1000.0 * rng.dirichlet(np.full(cells, 5.0))
+    published = rng.multinomial(1000, expected / 1000.0) + noise.rvs(cells, rng=3)
+    result = chisquare(published, expected, mechanism=noise)
+    assert result.method == "exact"
+    assert 1e-8 < result.pvalue_error <= 1e-3 * result.pvalue
+    assert any("which is added to it" in note for note in result.notes)
+    drawn = rng.multinomial(1000, expected / 1000.0, reps) + noise.rvs((reps, cells), rng=4)
+    statistic = np.square(drawn - expected) @ (1.0 / expected)
+    share = np.mean(statistic >= result.statistic * (1.0 - 1e-12))
+    # 6 standard errors of each of four: 8e-9 in all
+    assert abs(result.pvalue - share) < 6.0 * np.sqrt(share * (1.0 - share) / reps)
+
+
 def test_exact_where_it_is_available_else_simulated():
     assert chisquare(PUBLISHED, EXPECTED, mechanism=Laplace(scale=2.0)).method == "exact"
     noise = Tulap(scale=1.0, truncation=0.1)
