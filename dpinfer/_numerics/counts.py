@@ -164,10 +164,17 @@ def _log_factorials() -> FloatArray:
 
 
 # The binomial probability function to full precision, and the window that holds its mass.
+#
+# SciPy's comes with scipy.stats only, which takes longer to load than any test takes, and through
+# the incomplete beta function: it is 2e-11 off at n = 10⁹ and 7e-10 at 10¹², where these are right
+# to 5e-15 at the same time for each term.
 
 
 LOG_NEGLIGIBLE = 40.0
 """Terms below e^-40 of the largest are left out: at most 2e-17 of a log-concave sum."""
+
+LOG_SMALLEST = 745.0
+"""Logarithm of 1/(the smallest positive double)."""
 
 _SERIES_FROM = 16
 _STIRLING_COEFFICIENTS = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360)
@@ -193,7 +200,7 @@ _STIRLING_TABLE = np.array(
     ]
 )
 _ATANH_SERIES_BELOW = 0.25
-_ABOVE_MINUS_ONE = np.nextafter(-1.0, 0.0)
+_TINY = 1e-300
 
 
 def binom_pmf(
@@ -286,8 +293,8 @@ def deviance(u: FloatArray) -> FloatArray:
         series = series * square + 1.0 / (2 * j + 3)
     out = np.asarray(u * v + 2.0 * (1.0 + u) * v * square * series)
     if far.any():
-        w = np.maximum(u, _ABOVE_MINUS_ONE)
-        out = np.where(far, (1.0 + w) * np.log1p(w) - w, out)
+        one = np.maximum(1.0 + u, _TINY)
+        out = np.where(far, one * np.log(one) - u, out)
     return out
 
 

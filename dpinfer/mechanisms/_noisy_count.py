@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from dpinfer._check import FloatArray
 from dpinfer._numerics.counts import (
     LOG_NEGLIGIBLE,
+    LOG_SMALLEST,
     binom_pmf,
     binom_radius,
     poisson_pmf,
@@ -50,7 +51,7 @@ def filtered_tail(
     decay = np.exp(-np.abs(m - near) * rate)
     part = t - m
     reach = noise._cdf(-part) * below[place]
-    miss = noise._sf(1.0 - part) * above[place]
+    miss = noise._sf((m + 1.0) - t) * above[place]
     return np.asarray(reach * decay + beyond[place] - miss * decay)
 
 
@@ -126,9 +127,6 @@ def largest_term(
 
 Side = Literal["upper", "lower"]
 Table = tuple[float, FloatArray]
-LOG_SMALLEST = 745.0
-"""Logarithm of 1/(the smallest positive double)."""
-
 _BLOCK = 1 << 18
 """Largest number of terms held at a time."""
 

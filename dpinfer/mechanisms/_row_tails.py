@@ -16,8 +16,8 @@ line through the saddle point c of the integrand, by the trapezoidal rule. With 
 rule is, exactly, Σ_m exp(-mcL)·P(T >= t - mL): what is left out of that sum is bounded by tails of
 the tilted law of T beyond L, whose mean is t, by Bernstein's inequality; where t - L is below the
 mean, what is known of the terms is 1 less such a tail. Narrow noise is summed over its reach
-around t instead, and the tail of X beyond it is added: what is left out there is at most the tilted
-chance of a noise that large (Chernoff).
+around t instead, and the tail of X beyond it is added: the terms are log-concave, and fall off on
+either side of the largest at least as fast as the noise does.
 """
 
 from __future__ import annotations
@@ -31,9 +31,11 @@ from numpy.typing import NDArray
 
 from dpinfer._check import FloatArray
 from dpinfer._numerics.counts import (
+    LOG_SMALLEST,
     bernstein_radius,
     deviance,
     exact_product,
+    poisson_radius,
     stirling_error,
 )
 from dpinfer.mechanisms.law import NoiseLaw
@@ -62,7 +64,7 @@ class Edge(NamedTuple):
         """Return the edges at published values; with ``mid``, half of the atom at t counts."""
         if not noise.is_integer:
             k = np.floor(t)
-            near, far = noise._sf(t - k), noise._sf(1.0 - (t - k))
+            near, far = noise._sf(t - k), noise._sf((k + 1.0) - t)
         elif mid:
             k, near = t, np.asarray(0.5)
             far = 0.5 * (noise._sf(np.zeros(())) + noise._sf(np.ones(())))
@@ -247,11 +249,15 @@ class Counts(Protocol):
         ...
 
     def tilt(self, mean: FloatArray) -> FloatArray:
-        """Log of the growth of the odds that takes the mean to a number within the range."""
+        """Log of the growth of the odds that takes the mean to a number, NaN out of the range."""
         ...
 
-    def moved(self, growth: FloatArray) -> tuple[Self, FloatArray]:
-        """Laws whose odds are 1 + ``growth`` times as large, and by how much the mean grows."""
+    def log_rest(self, sign: FloatArray) -> FloatArray:
+        """Log of what a tilt by c, times e^c, at most leaves between the mean and the end of X."""
+        ...
+
+    def moved(self, rate: FloatArray) -> tuple[Self, FloatArray]:
+        """Laws whose log-odds are ``rate`` larger, and by how much the mean grows."""
         ...
 
     def above(self, k: FloatArray, excess: FloatArray) -> Fall:
@@ -263,7 +269,7 @@ class Counts(Protocol):
         ...
 
     def log_discounted(self, rate: FloatArray, *, failures: bool) -> FloatArray:
-        """Log E[exp(-rate·X)], or of the number of failures in place of X."""
+        """Log E[exp(-rate·X)], or of the number of failures, last - X, in place of X."""
         ...
 
     def log_modulus(self, half_sine: FloatArray) -> FloatArray:
@@ -322,10 +328,13 @@ class Trials(NamedTuple):
     def tilt(self, mean: FloatArray) -> FloatArray:
         return np.asarray(np.log(mean / (self.n - mean)) - np.log(self.p / self.q))
 
-    def moved(self, growth: FloatArray) -> tuple[Trials, FloatArray]:
-        scale = 1.0 + self.p * growth
-        p, q = self.p * (1.0 + growth) / scale, self.q / scale
-        return Trials(self.n, p, q), self.n * self.p * q * growth
+    def log_rest(self, sign: FloatArray) -> FloatArray:
+        return np.log(self.n) - sign * np.log(self.p / self.q)
+
+    def moved(self, rate: FloatArray) -> tuple[Trials, FloatArray]:
+        yes = self.p * np.exp(rate)
+        p, q = yes / (self.q + yes), self.q / (self.q + yes)
+        return Trials(self.n, p, q), self.n * self.p * q * np.expm1(rate)
 
     def above(self, k: FloatArray, excess: FloatArray) -> Fall:
         nothing = np.zeros(k.shape)
@@ -340,8 +349,10 @@ class Trials(NamedTuple):
         return Fall(rest, rest - 1.0, k, self.q / self.p, nothing, slope, nothing == 0.0)
 
     def log_discounted(self, rate: FloatArray, *, failures: bool) -> FloatArray:
-        share = self.q if failures else self.p
-        return np.asarray(self.n * np.log1p(share * np.expm1(-rate)))
+        share, rest = (self.q, self.p) if failures else (self.p, self.q)
+        fall = share * np.expm1(-rate)
+        log = np.where(fall > -0.5, np.log1p(fall), np.log(rest + share * np.exp(-rate)))
+        return np.asarray(self.n * log)
 
     def log_modulus(self, half_sine: FloatArray) -> FloatArray:
         log = (-4.0 * self.p * self.q) * half_sine
@@ -374,7 +385,8 @@ class Events(NamedTuple):
 
     @property
     def last(self) -> FloatArray:
-        return np.full(self.rate.shape, np.inf)
+        # the probabilities of what comes after are zero in floats
+        return np.floor(self.rate) + poisson_radius(self.rate, LOG_SMALLEST)
 
     @property
     def variance(self) -> FloatArray:
@@ -404,8 +416,11 @@ class Events(NamedTuple):
     def tilt(self, mean: FloatArray) -> FloatArray:
         return np.log(mean / self.rate)
 
-    def moved(self, growth: FloatArray) -> tuple[Events, FloatArray]:
-        return Events(self.rate * (1.0 + growth)), self.rate * growth
+    def log_rest(self, sign: FloatArray) -> FloatArray:
+        return np.where(sign < 0.0, np.log(self.rate), np.inf)
+
+    def moved(self, rate: FloatArray) -> tuple[Events, FloatArray]:
+        return Events(self.rate * np.exp(rate)), self.rate * np.expm1(rate)
 
     def above(self, k: FloatArray, excess: FloatArray) -> Fall:
         nothing = np.zeros(k.shape)
@@ -416,8 +431,10 @@ class Events(NamedTuple):
         return Fall(self.rate, nothing, k, nothing + 1.0, self.rate, -excess, nothing > 0.0)
 
     def log_discounted(self, rate: FloatArray, *, failures: bool) -> FloatArray:
-        # there are infinitely many failures
-        return np.full(rate.shape, -np.inf) if failures else self.rate * np.expm1(-rate)
+        if not failures:
+            return self.rate * np.expm1(-rate)
+        known = self.rate * np.exp(rate) < self.last
+        return np.where(known, self.rate * np.expm1(rate) - self.last * rate, -np.inf)
 
     def log_modulus(self, half_sine: FloatArray) -> FloatArray:
         return -2.0 * self.rate * half_sine
@@ -469,33 +486,33 @@ def edge_tail(counts: Counts, edge: Edge, sign: FloatArray) -> FloatArray:
             rate = np.minimum(edge.rate[rows], _LARGEST_RATE)
             rates = np.stack([np.zeros(rows.size), rate, -rate])
             found = _sums(counts.take(rows), edge.k[rows], rates)
-            (below[rows], above[rows]), (damped_below[rows], _), (_, beyond) = found
-            damped_above[rows] = beyond * np.exp(rate)
+            (below[rows], above[rows]), (damped_below[rows], _), (_, damped_above[rows]) = found
     near, far = edge.near * damped_below, edge.far * damped_above
     return np.where(sign > 0.0, near + (above - far), far + (below - near))
 
 
 def _sums(counts: Counts, k: FloatArray, rates: FloatArray) -> list[tuple[FloatArray, FloatArray]]:
-    """Σ P(X = j)·exp(rate·(j - k)) over j <= k, and over j > k, for each rate; 0 <= k < last.
+    """Σ P(X = j)·exp(rate·(j - k)) over j <= k, and Σ P(X = j)·exp(rate·(j - k - 1)) over j > k.
 
-    The rates, shape (c, m) or (c, 1), are 0, or positive where the first sum matters and negative
-    where the second does.
+    For each rate, shape (c, m) or (c, 1), and 0 <= k < last. The rates are 0, or positive where the
+    first sum matters and negative where the second does.
     """
     excess = counts.excess(k)
     here = counts.peak(k) * np.exp(-counts.log_decline(excess))
-    following = here * counts.ratio(k) * np.exp(rates)
+    following = here * counts.ratio(k)
     tiled = np.tile(np.arange(k.size), len(rates))
-    rate = np.broadcast_to(rates, following.shape).ravel()
-    counts, k = counts.take(tiled), k[tiled]
-    law, gain = counts.moved(np.expm1(rate))
+    shape = (len(rates), k.size)
+    rate = np.broadcast_to(rates, shape).ravel()
+    counts, k, here, following = counts.take(tiled), k[tiled], here[tiled], following[tiled]
+    law, gain = counts.moved(rate)
     excess = excess[tiled] - gain
-    # of both tails the smaller one is an integral, and the other the rest of the whole
+    # of both sums the smaller one is an integral, and the other the rest of the whole
     right = excess >= -0.5
     ratio = law.above(k, excess).either(law.below(k, excess), right).value(_rule())
     whole = np.exp(-rate * excess - counts.log_decline(gain))
-    tail = np.where(right, following.ravel(), here[tiled]) * ratio
-    low, high = np.where(right, whole - tail, tail), np.where(right, tail, whole - tail)
-    return list(zip(low.reshape(following.shape), high.reshape(following.shape), strict=True))
+    low = np.where(right, whole - following * ratio * np.exp(rate), here * ratio)
+    high = np.where(right, following * ratio, (whole - here * ratio) * np.exp(-rate))
+    return list(zip(low.reshape(shape), high.reshape(shape), strict=True))
 
 
 # Tails of counts with Gaussian noise, discrete or not.
@@ -520,6 +537,8 @@ _MOST_TILT = 705.0
 _LOWEST = -800.0
 """Logarithm of what is 0 in floats, whatever it is multiplied by."""
 
+_HOPELESS = 40.0
+
 _MANY = 200.0
 """From this standard deviation of X on, cumulants give its characteristic function to 1e-16."""
 
@@ -536,11 +555,15 @@ def gaussian_tail(
         step = np.where(other, side, 0.0) * float(noise.is_integer)
         t, excess = t - step, excess - step
     sign = np.where(other, -side, side)
+    # so far beyond all counts the noise alone is 0 in floats
+    nothing = np.where(sign > 0.0, t - counts.last, -t) > _HOPELESS * sigma
+    if nothing.any():
+        t, excess = np.where(nothing, t - excess, t), np.where(nothing, 0.0, excess)
     tail = np.empty(t.size)
     with np.errstate(all="ignore"):
         for start in range(0, t.size, _LINES):
             rows = np.arange(start, min(start + _LINES, t.size))
-            lines = Lines.of(counts.take(rows), sigma[rows], t[rows], excess[rows], sign[rows])
+            lines = Lines(counts.take(rows), sigma[rows], t[rows], excess[rows], sign[rows])
             narrow = sigma[rows] < _NARROW
             for chosen, method in ((narrow, Lines.by_terms), (~narrow, Lines.by_rule)):
                 if chosen.all():
@@ -548,56 +571,26 @@ def gaussian_tail(
                 elif chosen.any():
                     at = np.flatnonzero(chosen)
                     tail[rows[at]] = method(lines.take(at), _taken(noise, rows[at]))
+    tail = np.where(nothing, 0.0, tail)
     return np.where(other, 1.0 - tail, tail)
 
 
 class Lines(NamedTuple):
-    """Tails beyond t, above it (sign 1) or below, and the saddle points of their integrals."""
+    """Tails beyond t, above it (sign 1) or below, at most 1/2 or so."""
 
     counts: Counts
     sigma: FloatArray
     t: FloatArray
     excess: FloatArray
     sign: FloatArray
-    saddle: FloatArray
-    """Where the mean of the tilted law is t, and at least one over its standard deviation."""
-
-    @classmethod
-    def of(
-        cls,
-        counts: Counts,
-        sigma: FloatArray,
-        t: FloatArray,
-        excess: FloatArray,
-        sign: FloatArray,
-    ) -> Lines:
-        """Find the saddle points, roughly, by Newton's method in brackets."""
-        variance, distance = np.square(sigma), np.abs(excess)
-        spread = np.sqrt(variance + counts.variance)
-        beyond = np.where(sign > 0, t - counts.last, -t)
-        low = np.maximum(beyond, 0.0) / variance
-        alone = np.where(beyond < 0.0, np.abs(counts.tilt(t)), np.inf)
-        high = np.minimum(distance / variance, alone)
-        c = np.clip(distance / np.square(spread), low, high)
-        for _ in range(_STEPS):
-            law, gain = counts.moved(np.expm1(sign * np.minimum(c, _MOST_TILT)))
-            curvature = law.variance + variance
-            gap = sign * gain + variance * c - distance
-            low, high = np.where(gap < 0.0, c, low), np.where(gap < 0.0, high, c)
-            new = c - gap / curvature
-            step = np.abs(new - c)
-            c = np.where((new > low) & (new < high), new, 0.5 * (low + high))
-            if np.all((step * np.sqrt(curvature) < _CONVERGED) | (step < 1e-9 * c)):
-                break
-        return cls(counts, sigma, t, excess, sign, np.maximum(c, 1.0 / spread))
 
     def take(self, rows: Rows) -> Lines:
         return Lines(self.counts.take(rows), *(column[rows] for column in self[1:]))
 
     def by_rule(self, noise: GaussianNoise) -> FloatArray:
         """Trapezoidal rule on the vertical line through the saddle point."""
-        c, variance = self.saddle, np.square(self.sigma)
-        law, gain = self.counts.moved(np.expm1(self.sign * np.minimum(c, _MOST_TILT)))
+        c, variance = self._saddle(), np.square(self.sigma)
+        law, gain = self.counts.moved(self.sign * np.minimum(c, _MOST_TILT))
         off = self.sign * (gain - self.excess) + variance * c
         height = c * (off - 0.5 * variance * c) - self.counts.log_decline(gain)
         period = bernstein_radius(law.variance + variance, _DEPTH) + np.abs(off)
@@ -605,15 +598,46 @@ class Lines(NamedTuple):
         total = np.zeros(c.size)
         count = np.ceil(_extent(law.variance, variance) / step) + 1.0
         for at, y in _blocks(np.where(height > _LOWEST, count, 0.0)):
-            total[at] = _nodes(law.take(at), self.take(at), off[at], y * step[at], noise.is_integer)
+            own = (self.sigma[at], self.sign[at], c[at], off[at])
+            total[at] = _nodes(law.take(at), *own, y * step[at], noise.is_integer)
         known = np.where(np.abs(self.excess) < period, 1.0 / np.expm1(c * period), 0.0)
         # E[exp(c(T - t))] is exp(height), which may be too small for a factor
         return np.asarray(np.maximum(np.exp(height) * total / period - known, 0.0))
 
+    def _saddle(self) -> FloatArray:
+        """Where the mean of the tilted law is about t, and at least one over its spread."""
+        counts, sign, t = self.counts, self.sign, self.t
+        variance, distance = np.square(self.sigma), np.abs(self.excess)
+        spread = np.sqrt(variance + counts.variance)
+        low = np.maximum(np.where(sign > 0, t - counts.last, -t), 0.0) / variance
+        # at most the tilt that X alone would need, or one that leaves less than σ² to its end
+        end = np.maximum(low + 1.0, counts.log_rest(sign) - 2.0 * np.log(self.sigma))
+        high = np.fmin(np.fmin(distance / variance, end), np.abs(counts.tilt(t)))
+        c = np.clip(distance / np.square(spread), low, high)
+        for _ in range(_STEPS):
+            law, gain = counts.moved(sign * np.minimum(c, _MOST_TILT))
+            curvature = law.variance + variance
+            gap = sign * gain + variance * c - distance
+            low, high = np.where(gap < 0.0, c, low), np.where(gap < 0.0, high, c)
+            new = c - gap / curvature
+            step = np.abs(new - c)
+            c = np.where((new >= low) & (new <= high), new, 0.5 * (low + high))
+            if np.all((step * np.sqrt(curvature) < _CONVERGED) | (step < 1e-9 * c)):
+                break
+        return np.maximum(c, 1.0 / spread)
+
     def by_terms(self, noise: GaussianNoise) -> FloatArray:
         """Sum over the reach of the noise around t, and the tail of X beyond."""
         up, reach, last = self.sign > 0, _REACH * self.sigma, self.counts.last
-        back = reach + np.square(self.sigma) * self.saddle
+        # the largest term is where P(X = k) falls by exp(-(t - k - 1/2)/σ²) from count to count,
+        # and nowhere before t does it fall faster than at t
+        place = np.clip(np.floor(self.t), 0.0, np.maximum(last - 1.0, 0.0))
+        place = np.where(up, place, np.maximum(np.ceil(self.t) - 1.0, 0.0))
+        place = np.minimum(place, np.maximum(last - 1.0, 0.0))
+        fall = np.maximum(-self.sign * np.log(self.counts.ratio(place)), 0.0)
+        fall = np.where(np.isfinite(fall), fall, 0.0)
+        beyond = np.maximum(np.where(up, self.t - last, -self.t), 0.0)
+        back = reach + beyond + np.square(self.sigma) * fall + 1.5
         low = np.maximum(np.ceil(self.t - np.where(up, back, reach)), 0.0)
         high = np.minimum(np.floor(self.t + np.where(up, reach, back)), last)
         above, below = count_tails(self.counts, np.where(up, high, low - 1.0))
@@ -654,9 +678,17 @@ def _extent(counts: FloatArray, noise: FloatArray) -> FloatArray:
     return np.sqrt(_DEPTH * np.minimum(square, 2.0 / noise))
 
 
-def _nodes(law: Counts, lines: Lines, off: FloatArray, y: FloatArray, whole: bool) -> FloatArray:
+def _nodes(
+    law: Counts,
+    sigma: FloatArray,
+    sign: FloatArray,
+    c: FloatArray,
+    off: FloatArray,
+    y: FloatArray,
+    whole: bool,
+) -> FloatArray:
     """Sum of the integrand, over E[exp(c(T - t))], over nodes ±y of which the first is 0."""
-    c, square = lines.saddle, np.square(y)
+    square = np.square(y)
     half_sine = np.sin(0.5 * y)
     half_square = np.square(half_sine)
     sine = np.subtract(1.0, half_square)
@@ -669,7 +701,7 @@ def _nodes(law: Counts, lines: Lines, off: FloatArray, y: FloatArray, whole: boo
         angle = -y * square * (k3 / 6.0 - square * (k5 / 120.0 - square * (k7 / 5040.0)))
     else:
         log, angle = law.log_modulus(half_square), law.phase(sine, half_square, y)
-    angle *= lines.sign
+    angle *= sign
     angle += y * off
     if whole:  # 1/(1 - exp(-c - iy))
         fall = np.exp(-c)
@@ -683,7 +715,7 @@ def _nodes(law: Counts, lines: Lines, off: FloatArray, y: FloatArray, whole: boo
     angle -= np.arctan2(imaginary, real)
     angle += 0.5 * np.pi
     terms = np.sin(angle, out=angle)
-    log -= 0.5 * np.square(lines.sigma) * square
+    log -= 0.5 * np.square(sigma) * square
     terms *= np.exp(log, out=log)
     size = np.square(imaginary)
     size += np.square(real)

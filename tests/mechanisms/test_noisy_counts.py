@@ -184,6 +184,47 @@ def test_rows_with_laws_of_their_own_in_high_precision(kind):
 
 
 @pytest.mark.parametrize(
+    ("n", "p", "noise", "t"),
+    [
+        (257, 2e-165, Laplace(scale=4e-17), -5.7e-17),  # as near to a whole number as can be
+        (17, 2.2e-9, Geometric(scale=0.0046), 18),  # the chance of a success beside that of noise
+        (300, 0.52, Laplace(scale=0.002), 120.97),  # a fall beyond the range of floats
+        (666, 0.5, Exact(), 0),
+        (721, 2e-141, Gaussian(sigma=0.13), 2.83),  # noise between counts of which one is all
+        (15, 0.3, Gaussian(sigma=0.01), 7.5),
+        (15, 1.0 - 1e-12, DiscreteGaussian(sigma=2.9), -3),
+        (39, 1.5e-184, Gaussian(sigma=3.4), 40.0),  # the tilt that reaches t is that of the noise
+        (39, 1e-9, DiscreteGaussian(sigma=3.1), 39),
+    ],
+)
+def test_corners_in_high_precision(n, p, noise, t):
+    rows = NoisyBinomial(nobs=np.array([n, 3.0]), value=np.array([p, 0.5]), noise=noise)
+    points = np.array([float(t), 1.0])
+    with mp.workdps(40):
+        masses = binomial_masses(n, p)
+        for got, side in ((rows.upper(points)[0], 1), (rows.lower(points)[0], -1)):
+            tails = (noise_tail(noise, side * (mp.mpf(float(t)) - k)) for k in range(n + 1))
+            assert_close(got, mp.fdot(masses, tails))
+
+
+@pytest.mark.parametrize("noise", [Laplace(scale=2.0), Gaussian(sigma=5.0), Exact()], ids=repr)
+@pytest.mark.parametrize("scale", [1e-260, 1e-4, 1e15])
+def test_what_no_count_reaches_has_no_chance(noise, scale):
+    t = np.array([1e30, 1e186, 1e299])
+    rates = np.array([scale, scale / 2, scale / 3])
+    noisy = NoisyPoisson(rate=rates, noise=noise)
+    assert noisy.upper(t).tolist() == noisy.lower(-t).tolist() == [0.0, 0.0, 0.0]
+    assert noisy.lower(t).tolist() == noisy.upper(-t).tolist() == [1.0, 1.0, 1.0]
+    assert noisy.outside(-t, t).tolist() == [0.0, 0.0, 0.0]
+
+
+def test_narrow_noise_far_beyond_many_trials_takes_no_memory():
+    n = np.array([176290622962169.0, 1e12])
+    noisy = NoisyBinomial(nobs=n, value=np.asarray(1e-250), noise=DiscreteGaussian(sigma=1e-20))
+    assert noisy.upper(n).tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize(
     "noise",
     [
         Laplace(scale=40.0),
