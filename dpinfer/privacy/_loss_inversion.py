@@ -64,10 +64,6 @@ class Total:
             for start, stop in pairwise(sorted(ends)):
                 yield kind(*parameters[:, start:stop]), counts[start:stop]
 
-    def cgf(self, z: ComplexArray) -> ComplexArray:
-        """Return ln E[e^(zL)] along a vertical line."""
-        return self.noisy_cgf(z)[0]
-
     def noisy_cgf(self, z: ComplexArray) -> tuple[ComplexArray, FloatArray]:
         """Return ln E[e^(zL)] along a vertical line, and its absolute error in roundings.
 
@@ -88,12 +84,12 @@ class Total:
 
     def real_cgf(self, theta: float) -> float:
         """Return ln E[e^(θL)] at one real θ."""
-        return float(self.cgf(np.array([complex(theta)]))[0].real)
+        return float(self.noisy_cgf(np.array([complex(theta)]))[0][0].real)
 
     def slope(self, theta: float) -> float:
         """Return the mean of the law tilted by θ, by a complex step: only its square is lost."""
         step = 1e-6 * min(theta, *(law.period for law, _ in self.parts))
-        return float(self.cgf(np.array([complex(theta, step)]))[0].imag / step)
+        return float(self.noisy_cgf(np.array([complex(theta, step)]))[0][0].imag / step)
 
     def noise(self, theta: float) -> float:
         """Absolute error of :meth:`real_cgf`, in roundings."""
@@ -248,8 +244,8 @@ MANY = 1 << 62
 DROPPED = 45.0
 """Binomial terms below e^-45 of the largest are dropped: less than 1e-18 of the mass."""
 
-FAR_DROPPED = 87.0
-"""The same where terms grow by up to e^12 along the path of an integral."""
+FAR_DROPPED = 140.0
+"""The same where terms grow along the path of an integral."""
 
 TRIMMED = 1e-22
 RESPONSE = 2
@@ -297,17 +293,12 @@ def repeated_atoms(
     if len(values) == RESPONSE and window:
         lows, share = binomial_window(count, float(mass[0]), float(mass.sum()))
         return values[-1] * (count - 2.0 * lows), share
-    if np.isinf(law.largest):
-        mass, before = _trimmed_power(mass, count)
-        # the first of the sums that were kept, from the middle of the values of one
-        middle = 0.5 * (len(values) - 1)
-        step = (values[-1] - values[0]) / (len(values) - 1)
-        centre = count * (values[0] + step * middle)
-        return centre + step * (before + np.arange(len(mass)) - count * middle), mass
-    steps = count * (len(values) - 1)
+    endless = np.isinf(law.largest)
+    mass, before = _power(mass, count, TRIMMED if endless else 0.0)
     # from the middle outwards, so that opposite values are exactly opposite
-    at = values[-1] * (2.0 * np.arange(steps + 1.0) - steps) / (len(values) - 1)
-    return at, _power(mass, count)
+    places = 2.0 * (before + np.arange(len(mass))) - count * (len(values) - 1)
+    centre = 0.5 * (values[0] + values[-1]) if endless else 0.0
+    return count * centre + (values[-1] - centre) * places / (len(values) - 1), mass
 
 
 def binomial_window(
@@ -328,35 +319,26 @@ def _radius(centre: float, count: int, dropped: float) -> int:
     return int(binom_radius(np.asarray(centre), np.asarray(float(count)), dropped))
 
 
-def _power(mass: FloatArray, count: int) -> FloatArray:
-    """Convolve by squaring: sums of positive terms, which keep their relative accuracy."""
-    result, square = np.ones(1), mass
-    while count:
-        if count & 1:
-            result = np.convolve(result, square)
-        count >>= 1
-        if count:
-            square = np.convolve(square, square)
-    return result
+def _power(mass: FloatArray, count: int, least: float) -> tuple[FloatArray, int]:
+    """Convolve by squaring, without what is negligible; and how many sums are gone before it.
 
-
-def _trimmed_power(mass: FloatArray, count: int) -> tuple[FloatArray, int]:
-    """Convolve by squaring, without what is negligible; and how many sums are gone before it."""
+    Sums of positive terms keep their relative accuracy.
+    """
     result, first = np.ones(1), 0
     square, square_first = mass, 0
     while count:
         if count & 1:
-            result, gone = _trimmed(np.convolve(result, square))
+            result, gone = _trimmed(np.convolve(result, square), least)
             first += square_first + gone
         count >>= 1
         if count:
-            square, gone = _trimmed(np.convolve(square, square))
+            square, gone = _trimmed(np.convolve(square, square), least)
             square_first = 2 * square_first + gone
     return result, first
 
 
-def _trimmed(mass: FloatArray) -> tuple[FloatArray, int]:
-    kept = np.flatnonzero(mass > TRIMMED * mass.max())
+def _trimmed(mass: FloatArray, least: float) -> tuple[FloatArray, int]:
+    kept = np.flatnonzero(mass > least * mass.max())
     return mass[kept[0] : kept[-1] + 1], int(kept[0])
 
 
@@ -583,7 +565,9 @@ def lattice_circle(base: Total, lattice: Lattice, whole: Total, stretch: Stretch
     weights = (ratio * lattice_payoffs(z, width)).T * (step / np.pi)
     weights[(n == 0) | (n == half)] *= 0.5
     height = np.abs(z)
-    still = 8.0 + noise + height * reach * lattice.uneven / ROUNDING
+    # how far the values of all laws together are from 0, or from where their tilts move them
+    apart = reach * float(np.sqrt(len(base.parts))) + abs(lattice.offset)
+    still = 8.0 + noise + height * apart * lattice.uneven / ROUNDING
     moving = height * (2.0 + lattice.uneven / ROUNDING)
     return Nodes(np.asarray(step * n, dtype=np.float64), weights, (still, moving), left)
 
@@ -694,8 +678,10 @@ DECAYED = 45.0
 
 HYPERBOLA_MOST_HEIGHT = 35.0
 NEGLIGIBLE = 1e-38
+"""Terms with a smaller share, at the tilt and far out, are dropped."""
+
 DROPPED_MASS = 1e-18
-"""Bound on what is made of each term below that share, which grows by e^12 at most."""
+"""Bound on what each of them comes to, as it grows by e^12 at most in between."""
 
 LARGEST_EXPONENT = 650.0
 """Exponents on the edges of the strip are cut there: the error bound is infinite for all that."""
@@ -742,7 +728,7 @@ def hyperbola(
     trust = 50.0 + 4.0 * total.noise(theta) + 4.0 * theta * epsilon
     errors = (
         ROUNDING * trust * sizes
-        + np.exp(-40.0) * edges
+        + 2.0 * np.exp(-40.0) * edges  # which are found with a coarse step
         + dropped * np.array([1.0 / (1.0 + theta), 1.0, 1.0])
         + left * 1e-16
     )
@@ -779,7 +765,9 @@ def _terms(
         share = np.multiply.outer(share, mass).ravel()
         low = np.add.outer(low, number).ravel()
         high = np.add.outer(high, count - number).ravel()
-        kept = share > NEGLIGIBLE
+        # far out the factors z/w and (z+1)/w are 1, and at the tilt they may be small
+        grown = low * np.log(w / theta) + high * np.log(w / (theta + 1.0))
+        kept = share * np.exp(np.clip(grown, 0.0, 600.0)) > NEGLIGIBLE
         at, share, low, high = at[kept], share[kept], low[kept], high[kept]
     x = at - epsilon
     same = np.abs(x) <= 4e-16 * (np.abs(at) + abs(epsilon))
@@ -873,6 +861,8 @@ class Inversion:
         self._alone = plan.lattice if alone else None
         self._ladder = Ladder(self.total, self._alone.width if self._alone else 0.0)
         self.guess = self._ladder.guess
+        # masses of k losses are k-th powers of rounded ones
+        self._listing = 4.0 * ROUNDING * _number(plan.laplace + plan.listed)
         self._kept: dict[tuple[str, int], Any] = {}
 
     def tails(self, epsilon: FloatArray, *, inclusive: bool = False) -> Tails:
@@ -941,7 +931,7 @@ class Inversion:
         found = Tails(np.zeros((3, epsilon.size)), np.zeros((3, epsilon.size)))
         left = np.ones(epsilon.size, dtype=bool)
         if not plan.base:
-            poles = sum(count for _, count in plan.laplace)
+            poles = _number(plan.laplace)
             tilts, far = away_from_poles(self.total, poles, epsilon, theta)
             for i in np.flatnonzero(far):
                 e, tilt = float(epsilon[i]), float(tilts[i])
@@ -982,19 +972,26 @@ class Inversion:
                 return lattice_circle(base, lattice, self.total, stretch)
 
             kept = self._keep("circle", number, nodes)
-            return _on_circle(kept, lattice, shifts, stretch, epsilon, inclusive)
+            found = _on_circle(kept, lattice, shifts, stretch, epsilon, inclusive)
+            return found + Tails(np.zeros(1), self._listing * found.values)
         values, log_mass = _untilted(everything, shifts, theta)
         x = epsilon[:, None] - values
         if plan.base:
             base_law = plan.base[0][0]
             assert isinstance(base_law, GaussianLoss)
-            return _gaussian_tails(base_law, x, log_mass)
+            found = _gaussian_tails(base_law, x, log_mass)
+            return found + Tails(np.zeros(1), self._listing * found.values)
         x[np.abs(x) <= 4e-16 * (np.abs(values) + epsilon[:, None])] = 0.0
         terms = np.exp(log_mass) * step_payoffs(-x, inclusive)
         tails = terms.sum(axis=-1)
         if not narrow:
-            return Tails(tails, SUMMATION * tails)
-        trust = 50.0 + 4.0 * self.total.noise(theta) + 4.0 * theta * np.abs(values)
+            return Tails(tails, (SUMMATION + self._listing) * tails)
+        trust = (
+            self._listing / ROUNDING
+            + 50.0
+            + 4.0 * self.total.noise(theta)
+            + 4.0 * theta * np.abs(values)
+        )
         return Tails(tails, ROUNDING * (terms @ trust) + _left(stretch, epsilon))
 
     def _mixed(self, stretch: Stretch, epsilon: FloatArray, inclusive: bool) -> Tails | None:
@@ -1008,7 +1005,7 @@ class Inversion:
         if (np.abs(x) <= self._laplace.total.largest).sum() > MOST_MIXED * epsilon.size:
             return None
         found = self._laplace.tails(x.ravel(), inclusive=inclusive)
-        errors = found.errors + SUMMATION * found.values
+        errors = found.errors + (SUMMATION + 4.0 * ROUNDING * _number(others)) * found.values
         shape, mass = (3, *x.shape), np.exp(log_mass)
         left = _left(stretch, epsilon)
         return Tails(found.values.reshape(shape) @ mass, errors.reshape(shape) @ mass + left)
@@ -1164,6 +1161,10 @@ def _lattice(parts: Parts, most: int) -> Lattice | None:
     offset = sum(count * at for (at, _), (_, count) in zip(lattices, parts, strict=True))
     uneven = float(np.max(np.abs(steps / (width * multiples) - 1.0)))
     return Lattice(float(offset), width, uneven)
+
+
+def _number(parts: Iterable[tuple[LossLaw, int]]) -> int:
+    return sum(count for _, count in parts)
 
 
 def _untilted(

@@ -442,7 +442,7 @@ class DiscreteGaussianLoss(LossLaw):
 
     def noise(self, theta: float) -> Any:
         """Half a square of σs is formed, and a sum of images close to 1 or not."""
-        return np.where(np.less(self.sigma, 1.0), 1.0, 0.0)
+        return np.where(np.less(self.sigma, 1.5), 1.0, 0.0)
 
     def log_decay(self, t: FloatArray, theta: float) -> FloatArray:
         """Exactly: Jacobi's triple product has factors abs(1 + qe^(±s)) that all fall in t."""

@@ -349,6 +349,48 @@ for noise in test_composition.SAMPLED:
     )(accounted_of_samples)
 
 
+# σ of the seven queries of a table, each asked so many times: shares of ρ = 3.65, in tenths of a
+# percent, whose steps have a common one
+SHARES, USES = (20, 274, 85, 262, 238, 118, 3), (10, 10, 10, 20, 10, 10, 10)
+SEVEN = [
+    (DiscreteGaussian(sigma=float(np.sqrt(uses / (2 * 3.65e-3 * share)))), uses)
+    for share, uses in zip(SHARES, USES, strict=True)
+]
+SCALES = np.linspace(10.0, 40.0, 121)
+MIX = [
+    ((Laplace(scale=s), DiscreteGaussian(sigma=s), Geometric(scale=s))[i * 3 // 121], 1)
+    for i, s in enumerate(SCALES.tolist())
+]
+
+
+def mixed(_size, _peer_size, parts, delta):
+    def theirs():
+        pld, total = test_composition.accounting(), None
+        makers = {
+            Laplace: lambda law: pld.from_laplace_mechanism(float(law.scale)),
+            Geometric: lambda law: pld.from_discrete_laplace_mechanism(1.0 / float(law.scale)),
+            DiscreteGaussian: lambda law: pld.from_discrete_gaussian_mechanism(float(law.sigma)),
+        }
+        for law, uses in parts:
+            one = makers[type(law)](law).self_compose(uses)
+            total = one if total is None else total.compose(one)
+        return total.get_epsilon_for_delta(delta)
+
+    def ours():
+        return sum(privacy_loss(law, compositions=uses) for law, uses in parts).epsilon_at(delta)
+
+    return Calls(ours, theirs, lambda ours, theirs: 1.0 < theirs / ours < 1.003)
+
+
+for parts, name, delta in (
+    (SEVEN, "δ = 10⁻¹⁰: seven discrete Gaussians, 80 uses", 1e-10),
+    (MIX, "δ = 10⁻⁶: Laplace, discrete Gaussian and geometric of 121 scales", 1e-6),
+):
+    row = ("Privacy", "privacy.PrivacyLoss", f"ε at {name}", "dp-accounting")
+    gives = "an upper bound, up to 0.3 % above"
+    comparison(*row, gives, "laws", len(parts), parts=parts, delta=delta)(mixed)
+
+
 @comparison(
     "Privacy",
     "privacy.compose_optimal",
