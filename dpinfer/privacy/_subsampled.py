@@ -1,301 +1,43 @@
-"""The loss of mechanisms on Poisson samples: its laws, their sums, and δ and ε of those.
-
-With ℓ = ln(1 + q(e^c - 1)), c the loss of the mechanism itself and q the sampling rate, a record
-that is removed has the loss L = ℓ, one that is added L = -ℓ. Either way δ(ε) = E[(1 - e^(ε-L))₊],
-which is convex in every e^-L, and E[e^-L] = 1.
-"""
+"""Sums of losses on Poisson samples: on a lattice, by an integral, and from those δ and ε."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import optimize, special
+from scipy import optimize
 
 from dpinfer._check import FloatArray
+from dpinfer.privacy._subsampled_steps import (
+    LINE_EXPONENT,
+    AtomicStep,
+    Direction,
+    GaussianStep,
+    Listed,
+    Rule,
+    Step,
+    Tilted,
+    UnsuitedError,
+    coarse,
+    spread,
+)
 from dpinfer.privacy.loss import PrivacyLoss
 
-Direction = Literal["remove", "add"]
+Parts = tuple[tuple[Step, int], ...]
 
 ROUNDING = 2.3e-16
 MOST_STEPS = 100
 NEAR = 4e-15
 LEAST_LOG_DELTA = -80.0
-FEW = 32
-"""Below so many steps the transform of the sum fades too slowly for a line."""
+FEW, FEW_ATOMS = 8, 32
+"""Below so many steps, of which some may have atoms, the transform fades too slowly for a line."""
 
 RARE = 1e-11
 """Share of δ that may be left out with losses too large to be listed."""
 
 LEAST_RARE = 1e-40
-
-
-class UnsuitedError(Exception):
-    """The line would need too many nodes."""
-
-
-# What one step loses.
-
-
-class Step(ABC):
-    """One use of a mechanism on a Poisson sample drawn with the ``rate``."""
-
-    rate: float
-
-    @property
-    @abstractmethod
-    def ends(self) -> tuple[float, float]:
-        """Smallest and largest loss c of the mechanism, which may be infinite."""
-
-    @abstractmethod
-    def atoms(self, rare: float) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Losses c of the mechanism with mass, and their masses without and with the record.
-
-        Those left out have a mass below ``rare``, each way.
-        """
-
-    @abstractmethod
-    def reach(self, rare: float) -> tuple[float, float]:
-        """Losses c of the mechanism, below and above which is a mass below ``rare``."""
-
-    def masses(self, edges: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Masses without and with the record between increasing losses c, atoms left out."""
-        return np.zeros(edges.size - 1), np.zeros(edges.size - 1)
-
-    @abstractmethod
-    def rule(
-        self, direction: Direction, theta: float, most: float, rare: float, count: int
-    ) -> Rule:
-        """Nodes for the transform on Re z = θ, |Im z| <= ``most``, of ``count`` steps in all."""
-
-    def sampled(self, c: FloatArray | float) -> FloatArray:
-        """Loss ℓ on a sample."""
-        with np.errstate(divide="ignore"):
-            return np.asarray(np.log1p(self.rate * np.expm1(c)))
-
-    def unsampled(self, loss: FloatArray) -> FloatArray:
-        """Loss c of the mechanism, -inf where the loss on a sample is never so low."""
-        share = np.maximum(np.expm1(loss) / self.rate, -1.0)
-        with np.errstate(divide="ignore"):
-            return np.asarray(np.log1p(share))
-
-    def largest(self, direction: Direction) -> float:
-        """Largest loss L, which may be infinite."""
-        low, high = self.ends
-        return float(self.sampled(high) if direction == "remove" else -self.sampled(low))
-
-    def anchor(self, direction: Direction) -> float:
-        """Where a lattice has a point: the largest loss is often an atom."""
-        largest = self.largest(direction)
-        return largest if np.isfinite(largest) else 0.0
-
-    def span(self, direction: Direction, rare: float) -> tuple[float, float]:
-        """Losses L, below and above which is a mass below ``rare``."""
-        low, high = (float(self.sampled(c)) for c in self.reach(rare))
-        return (low, high) if direction == "remove" else (-high, -low)
-
-
-@dataclass(frozen=True)
-class GaussianStep(Step):
-    """Gaussian noise, of ``mu`` = sensitivity / σ."""
-
-    rate: float
-    mu: float
-
-    @property
-    def ends(self) -> tuple[float, float]:
-        return -np.inf, np.inf
-
-    def atoms(self, rare: float) -> tuple[FloatArray, FloatArray, FloatArray]:
-        return np.zeros(0), np.zeros(0), np.zeros(0)
-
-    def reach(self, rare: float) -> tuple[float, float]:
-        last = 0.5 * self.mu**2 + self.mu * float(np.sqrt(-2.0 * np.log(rare)))
-        return -last, last
-
-    def rule(
-        self, direction: Direction, theta: float, most: float, rare: float, count: int
-    ) -> Rule:
-        return gaussian_rule(self, direction, theta, most, count)
-
-    def masses(self, edges: FloatArray) -> tuple[FloatArray, FloatArray]:
-        without = edges / self.mu + 0.5 * self.mu
-        return _normal_masses(without), _normal_masses(without - self.mu)
-
-
-@dataclass(frozen=True)
-class LaplaceStep(Step):
-    """Laplace noise, of ``shift`` = sensitivity / scale."""
-
-    rate: float
-    shift: float
-
-    @property
-    def ends(self) -> tuple[float, float]:
-        return -self.shift, self.shift
-
-    def atoms(self, rare: float) -> tuple[FloatArray, FloatArray, FloatArray]:
-        more, less = 0.5, 0.5 * float(np.exp(-self.shift))
-        at = np.array([-self.shift, self.shift])
-        return at, np.array([more, less]), np.array([less, more])
-
-    def rule(
-        self, direction: Direction, theta: float, most: float, rare: float, count: int
-    ) -> Rule:
-        return laplace_rule(self, direction, theta, most)
-
-    def reach(self, rare: float) -> tuple[float, float]:
-        return -self.shift, self.shift
-
-    def masses(self, edges: FloatArray) -> tuple[FloatArray, FloatArray]:
-        # the noise is x scales from the answer without, where 2x = shift + c
-        x = 0.5 * (self.shift + np.clip(edges, -self.shift, self.shift))
-        less = 0.5 * -np.expm1(x[:-1] - x[1:])
-        return less * np.exp(-x[:-1]), less * np.exp(x[1:] - self.shift)
-
-
-@dataclass(frozen=True, eq=False)
-class AtomicStep(Step):
-    """Whole-numbered noise: losses c, rising, with their masses without and with the record.
-
-    Losses with a mass below ``left_out``, each way, are not among them.
-    """
-
-    rate: float
-    losses: FloatArray
-    without: FloatArray
-    with_it: FloatArray
-    bounded: bool
-
-    @property
-    def ends(self) -> tuple[float, float]:
-        return (self.losses[0], self.losses[-1]) if self.bounded else (-np.inf, np.inf)
-
-    def atoms(self, rare: float) -> tuple[FloatArray, FloatArray, FloatArray]:
-        first, last = self._window(rare)
-        kept = slice(first, last + 1)
-        return self.losses[kept], self.without[kept], self.with_it[kept]
-
-    def rule(
-        self, direction: Direction, theta: float, most: float, rare: float, count: int
-    ) -> Rule:
-        at, without, with_it = self.atoms(rare)
-        loss = self.sampled(at)
-        if direction == "remove":
-            return Rule(loss, without + self.rate * (with_it - without), 0.0, 1.0, 0.0)
-        return Rule(-loss[::-1], without[::-1], 0.0, 1.0, 0.0)
-
-    def reach(self, rare: float) -> tuple[float, float]:
-        first, last = self._window(rare)
-        return float(self.losses[first]), float(self.losses[last])
-
-    def _window(self, rare: float) -> tuple[int, int]:
-        first = int(np.argmax(np.cumsum(self.without) > rare))
-        last = int(np.argmax(np.cumsum(self.with_it[::-1]) > rare))
-        return first, self.losses.size - 1 - last
-
-
-def _normal_masses(at: FloatArray) -> FloatArray:
-    """Return normal masses between points, accurate in both tails."""
-    lower, upper = special.ndtr(at), special.ndtr(-at)
-    return np.asarray(np.where(at[:-1] > 0, upper[:-1] - upper[1:], lower[1:] - lower[:-1]))
-
-
-Parts = tuple[tuple[Step, int], ...]
-
-
-# Laws of L by atoms: at the mean of e^-L in cells, or on a lattice.
-
-
-@dataclass(frozen=True)
-class Listed:
-    """Values of L and their masses, with bounds of the losses that they stand for."""
-
-    at: FloatArray
-    mass: FloatArray
-    ends: tuple[float, float]
-
-    @cached_property
-    def log_mass(self) -> FloatArray:
-        with np.errstate(divide="ignore"):
-            return np.asarray(np.log(self.mass))
-
-    def log_mgf(self, theta: float) -> float:
-        return _log_sum(self.log_mass + theta * self.at)
-
-    def tilted(self, theta: float) -> FloatArray:
-        exponents = self.log_mass + theta * self.at
-        share = np.exp(exponents - exponents.max())
-        return np.asarray(share / share.sum())
-
-
-def _log_sum(exponents: FloatArray) -> float:
-    """SciPy's logsumexp asks ten questions first, and it is called some hundred times."""
-    top = float(exponents.max())
-    return top + float(np.log(np.exp(exponents - top).sum()))
-
-
-def coarse(law: Step, direction: Direction, rare: float) -> tuple[Listed, FloatArray]:
-    """Law of a step with few values, to choose tilts and windows, and bounds of its losses."""
-    edges = np.linspace(*law.reach(rare), COARSE + 1)
-    without, with_it = law.masses(edges)
-    at, more, more_with = law.atoms(rare)
-    without, with_it = np.concatenate([without, more]), np.concatenate([with_it, more_with])
-    beyond = np.concatenate([edges[1:] if direction == "remove" else edges[:-1], at])
-    kept = (without > 0) & (with_it > 0)
-    without, with_it, beyond = without[kept], with_it[kept], law.sampled(beyond[kept])
-    loss = law.sampled(np.log(with_it / without))
-    if direction == "remove":
-        mass = without + law.rate * (with_it - without)
-    else:
-        loss, mass, beyond = -loss, without, -beyond
-    return Listed(loss, mass, law.span(direction, rare)), beyond
-
-
-def spread(
-    law: Step, direction: Direction, span: tuple[float, float], rare: float, step: float
-) -> Listed:
-    """Law of one step within a ``span``, on a lattice: every e^-L split, keeping its mean.
-
-    Of a cell from a to b with mass p and E[e^-L] = r, u = (p - r·e^a)/(1 - e^(a-b)) goes to b.
-    """
-    anchor = law.anchor(direction)
-    first = int(np.floor((span[0] - anchor) / step - 1e-9))
-    cells = max(int(np.ceil((span[1] - anchor) / step - 1e-9)) - first, 1)
-    edges = anchor + step * (first + np.arange(cells + 1.0))
-    width, q = -float(np.expm1(-step)), law.rate
-    if direction == "remove":
-        without, with_it = law.masses(law.unsampled(edges))
-        more = q * (with_it - without)
-        mass = without + more
-        up = (more - np.expm1(edges[:-1]) * without) / width
-    else:
-        without, with_it = (m[::-1] for m in law.masses(law.unsampled(-edges[::-1])))
-        mass = without
-        up = q * (without - with_it) + np.expm1(-edges[:-1]) * without
-        up *= np.exp(edges[:-1]) / width
-    at, without, with_it = law.atoms(rare)
-    if at.size:
-        loss, atom = law.sampled(at), without + q * (with_it - without)
-        if direction == "add":
-            loss, atom = -loss, without
-        place = (loss - edges[0]) / step
-        kept = (place > -1e-6) & (place < cells + 1e-6)
-        loss, atom, place = loss[kept], atom[kept], place[kept]
-        cell = np.clip(np.floor(place).astype(np.int64), 0, cells - 1)
-        share = np.clip(-np.expm1(edges[cell] - loss) / width, 0.0, 1.0)
-        mass = mass + np.bincount(cell, atom, cells)
-        up = up + np.bincount(cell, atom * share, cells)
-    up = np.clip(up, 0.0, mass)
-    found = np.zeros(cells + 1)
-    found[1:] += up
-    found[:-1] += mass - up
-    return Listed(edges, found, (float(edges[0]), float(edges[-1])))
 
 
 @dataclass(frozen=True)
@@ -409,8 +151,7 @@ BEYOND = 45.0
 MOST_LOST = -25.0
 """Relative rounding e^-25 of δ is allowed for a narrower window."""
 
-COARSE = 1000
-WINDOWS = 1 << 12, 1 << 18
+WINDOWS = 1 << 12, 1 << 19
 GOAL = 1e-9
 """Width of the bracket in ε that is aimed at."""
 
@@ -453,6 +194,7 @@ class Lattice:
             # each step may reach into one more cell at either end
             ends = min(self.count, window // 8)
             widest = max(high - low, *(one[1] - one[0] for one in kept))
+            widest = max(widest, 1e-12 * (plan.high - plan.low))
             step = widest / (window - 8.0 - 2.0 * ends)
             if theta * step <= 1.0:
                 break
@@ -480,7 +222,9 @@ class Lattice:
         phi = np.exp(log_phi)
         self._noise = ROUNDING * (8.0 * self.count + 40.0) * float(np.mean(np.abs(phi)))
         self._relative = ROUNDING * (4.0 * self.count + spent + 40.0)
-        self._moved = ROUNDING * (abs(low) + abs(high) + 16.0 * sum(k * a.rate for a, k in parts))
+        self._moved = ROUNDING * (abs(low) + abs(high) + spent / theta)
+        for (one, k), (listed, _) in zip(parts, fine.parts, strict=True):
+            self._moved += ROUNDING * k * (16.0 * one.rate + abs(float(listed.at[0])))
         self._mass = np.maximum(np.roll(np.fft.irfft(phi, window), -(first % window)), 0.0)
         away = step * np.arange(int(min(window, 60.0 / (theta * step) + 2.0)))
         self._fade = np.exp(-theta * away)
@@ -516,7 +260,8 @@ class Lattice:
         high = epsilon + moved + 2.0 * h + 0.125 * others * h * h
         begin = int(np.floor((low - self.first) / h))
         end = int(np.ceil((high - self.first) / h)) + 1
-        kept = np.arange(max(begin, 0), min(end, self._mass.size))
+        size = self._mass.size
+        kept = np.arange(min(max(begin, 0), size), min(max(end, 0), size))
         tilted = np.exp(np.minimum(self._log_m - self.theta * (self.first + kept * h), 600.0))
         near = float((self._mass[kept] + self._noise) @ tilted)
         if begin < 0 or end > self._mass.size:
@@ -543,192 +288,26 @@ def _kept(
 ) -> tuple[float, float, float]:
     """Losses outside of which less than ``least`` of the tilted law is, and how much."""
     order = np.argsort(beyond)
-    share = np.exp(law.log_mass + theta * beyond - law.log_mgf(theta))[order]
+    share = np.exp(np.minimum(law.log_mass + theta * beyond - law.log_mgf(theta), 600.0))[order]
     first = int(np.argmax(np.cumsum(share) > least))
     last = share.size - 1 - int(np.argmax(np.cumsum(share[::-1]) > least))
     cut = float(share[:first].sum() + share[last + 1 :].sum())
     ends = beyond[order]
-    return float(ends[max(first - 1, 0)]), float(ends[last]), cut
+    low = float(ends[first - 1]) if first else law.ends[0]
+    # losses that round to one value are kept together
+    return low - 1e-9 * (law.ends[1] - law.ends[0]), float(ends[last]), cut
 
 
 # A line of the transform, where it fades: for many steps.
 
 
-LINE_EXPONENT = 42.0
-"""What is left out of the line is e^-42 of E[e^(θ(L - ε))]."""
-
-MOST_VALUES = 1 << 15
 MOST_TERMS = 4_000_000
 BLOCK = 64
-
-
-@dataclass(frozen=True)
-class Rule:
-    """Values of L and masses that give E[e^(zL)], Re z = θ, |Im z| <= T, to a relative error.
-
-    Under the law tilted by θ, |E[e^(itL)]| <= ``atomic`` + ``fade``/t.
-    """
-
-    at: FloatArray
-    mass: FloatArray
-    error: float
-    atomic: float
-    fade: float
-
-
-def gaussian_rule(
-    law: GaussianStep, direction: Direction, theta: float, most: float, count: int
-) -> Rule:
-    """Trapezoid rule over the noise u, whose error is bounded along Im u = ±a.
-
-    There |density| is e^(a²/2) times as large, the mixture 1 - q + q·e^c turns by an angle and
-    shrinks; what is beyond the nodes has a mass of 1e-31. The density of L is highest far on the
-    left: as many of the lowest losses count as an atom as lets the transform fade soonest.
-    """
-    mu, q = law.mu, law.rate
-    power = theta + 1.0 if direction == "remove" else -theta
-    # a negative power is largest, (1 - q)^power or e^(power·c), on the left
-    left = (
-        -power * mu if q == 1.0 else min(-power * mu, np.sqrt(max(2.0 * power * np.log1p(-q), 0.0)))
-    )
-    low = -12.0 - max(float(left), 0.0)
-    high = 12.0 + max(power, 0.0) * mu
-    if high - low > 120.0 or mu * high > 600.0:
-        raise UnsuitedError
-
-    def nodes(step: float) -> tuple[FloatArray, FloatArray, FloatArray]:
-        u = step * np.arange(np.floor(low / step), np.ceil(high / step) + 1.0)
-        c = mu * u - 0.5 * mu * mu
-        loss = law.sampled(c)
-        log_mass = -0.5 * u * u + np.log(step / np.sqrt(2.0 * np.pi))
-        return c, loss, log_mass
-
-    c, loss, log_mass = nodes(min(0.125, 0.5 / mu))
-    share = log_mass + power * loss
-    share -= _log_sum(share)
-    best = 0.0
-    for part in np.geomspace(0.002, 0.9, 12):
-        a = part * min(np.pi / mu, 9.0)
-        turned = np.log1p(q * (np.exp(c + 1j * a * mu) - 1.0))
-        grown = share + power * (turned.real - loss) + most * turned.imag
-        beyond = most * a * mu + float(np.max(power * (turned.real - loss))) - 70.0
-        total = np.logaddexp(_log_sum(grown), beyond) + 0.5 * a * a
-        best = max(best, 2.0 * np.pi * a / (LINE_EXPONENT + total))
-    step = min(best, 0.25, 0.5 / mu)
-    if (high - low) / step > MOST_VALUES:
-        raise UnsuitedError
-    c, loss, log_mass = nodes(step)
-    share = log_mass + power * loss
-    share -= _log_sum(share)
-    # density of the tilted L, smooth with at most two modes
-    log_ratio = c + np.log(q) - loss
-    density = np.exp(share - log_ratio) / (step * mu)
-    bend = np.expm1(0.125 * step**2 * (1.0 + 0.25 * abs(power + 1.0) * mu**2))
-    highest = np.maximum.accumulate(density[::-1])[::-1]
-    change = np.append(np.cumsum(np.abs(np.diff(density))[::-1])[::-1], 0.0)
-    fades = change + density + 6.0 * highest * bend
-    atomic = np.cumsum(np.exp(share))
-    room = np.maximum(np.exp(-LINE_EXPONENT / count) - atomic, 1e-300)
-    first = int(np.argmin(np.maximum(fades, 1e-290) / room))
-    # beyond the last node the integrand falls by e^-12 a unit or more
-    error = 4.0 * float(np.exp(-LINE_EXPONENT)) + float(np.exp(share[-1])) / step
-    if direction == "remove":
-        return Rule(loss, np.exp(log_mass + loss), error, float(atomic[first]), float(fades[first]))
-    return Rule(-loss, np.exp(log_mass), error, float(atomic[first]), float(fades[first]))
-
-
-def laplace_rule(law: LaplaceStep, direction: Direction, theta: float, most: float) -> Rule:
-    """Gauss-Legendre rules on panels of the noise y = (shift + c)/2, and the two atoms.
-
-    The error of n nodes is at most 64/15·max|f|·ρ^(2-2n)/(1 - ρ^-2) on the ellipse of ρ about a
-    panel, along which c turns by less than a right angle.
-    """
-    shift, q = law.shift, law.rate
-    power = theta + 1.0 if direction == "remove" else -theta
-    ends, without, _ = law.atoms(0.0)
-    node, weight = special.roots_legendre(LEGENDRE)
-
-    def rule_of(panels: int) -> tuple[FloatArray, FloatArray]:
-        half = 0.5 * shift / panels
-        y = (half * (2.0 * np.arange(panels)[:, None] + 1.0 + node)).ravel()
-        c = np.concatenate([ends[:1], 2.0 * y - shift, ends[1:]])
-        inner = 0.5 * half * np.tile(weight, panels) * np.exp(-y)
-        return c, np.concatenate([without[:1], inner, without[1:]])
-
-    def bound(panels: int) -> float:
-        half = 0.5 * shift / panels
-        rho = np.geomspace(1.5, 100.0, 40)
-        turn = half * (rho - 1.0 / rho)
-        rho, turn = rho[turn < 1.5], turn[turn < 1.5]
-        over = half * (0.5 * (rho + 1.0 / rho) - 1.0)
-        low = 2.0 * half * np.arange(panels)[:, None] - over
-        c = 2.0 * low - shift
-        if power < 0:
-            size = power * np.log1p(q * (np.exp(c) * np.cos(turn) - 1.0))
-        else:
-            size = power * law.sampled(c + 4.0 * (half + over))
-        last = np.exp(shift + 2.0 * over)
-        angle = np.arctan2(q * last * np.sin(turn), 1.0 - q + q * last * np.cos(turn))
-        size += most * angle - low - (2.0 * LEGENDRE - 2.0) * np.log(rho)
-        size += np.log(half * 64.0 / 30.0 / (1.0 - rho**-2.0))
-        return min(_log_sum(column) for column in size.T) if rho.size else np.inf
-
-    panels = max(1, int(np.ceil(shift)))
-    while bound(panels) > -LINE_EXPONENT:
-        panels *= 2
-        if panels * LEGENDRE > MOST_VALUES:
-            raise UnsuitedError
-    c, mass = rule_of(panels)
-    loss = law.sampled(c)
-    share = np.log(mass) + power * loss
-    share -= _log_sum(share)
-    atomic = float(np.exp(share[0]) + np.exp(share[-1]))
-    # density of the tilted L between the atoms: its logarithm is convex, or has one mode
-    y = np.linspace(0.0, shift, 257)
-    at = law.sampled(2.0 * y - shift)
-    log_density = (power + 1.0) * at - 3.0 * y + shift - np.log(4.0 * q)
-    log_density += share[0] - np.log(mass[0]) - power * loss[0]
-    if power >= -1.0:
-        fade = 2.0 * float(np.exp(log_density[0]) + np.exp(log_density[-1]))
-    else:
-        steep = (3.0 + 2.0 * abs(power + 1.0)) * shift / 512.0
-        fade = 2.0 * float(np.exp(log_density.max() + steep))
-    error = float(np.exp(-LINE_EXPONENT))
-    if direction == "remove":
-        return Rule(loss, mass * (1.0 + q * np.expm1(c)), error, atomic, fade)
-    return Rule(-loss, mass, error, atomic, fade)
-
-
-LEGENDRE = 20
-
-
-@dataclass(frozen=True)
-class Tilted:
-    """A rule under its tilted law: losses from their mean, shares, and E|L - mean|."""
-
-    at: FloatArray
-    share: FloatArray
-    centre: float
-    size: float
-
-    @classmethod
-    def of(cls, rule: Rule, theta: float) -> Tilted:
-        share = rule.mass * np.exp(theta * rule.at)
-        share /= share.sum()
-        centre = float(share @ rule.at)
-        at = rule.at - centre
-        return cls(at, share, centre, float(share @ np.abs(at)))
-
-    def log_phi(self, t: FloatArray) -> NDArray[np.complex128]:
-        """Return ln E[e^(itL)], of which 1 - E[e^(itL)] is accurate."""
-        half = np.multiply.outer(0.5 * t, self.at)
-        sine = np.sin(half)
-        less = (sine * sine) @ self.share
-        turned = (sine * np.cos(half)) @ self.share
-        found = np.asarray(special.log1p(-2.0 * less + 2j * turned))
-        # of one that is 0 no multiple is taken
-        found.real = np.maximum(found.real, -700.0)
-        return found
+PAIRS = 12
+MOST_PHASES = 400_000
+MOST_REVIVED = 300_000
+TOO_WIDE = 1e-5
+"""Where the bracket in ε is wider the lattice is asked as well."""
 
 
 class Line:
@@ -826,6 +405,11 @@ class Line:
             self._relative += k * (4.0 * ROUNDING * spent + rule.error)
             self._moved += 4.0 * k * ROUNDING * (abs(one.centre) + one.size)
         self._noise = float(np.abs(self._terms) @ wrong)
+        # of whole-numbered noise rare values are not listed
+        listed = any(isinstance(law, AtomicStep) for law, _ in parts)
+        self._cut = 2.0 * rare * self.count if listed else 0.0
+        if not np.isfinite(self._noise + self._relative + self._moved + self._left + self.log_m):
+            raise UnsuitedError
 
     def at(self, epsilon: float) -> Bracket:
         theta = self.theta
@@ -839,7 +423,7 @@ class Line:
         error += 2.0 * float(np.exp(-theta * self.period))
         ahead = further - (theta + move) * epsilon - move * self.period
         error += float(np.exp(min(ahead, 600.0)) / -np.expm1(-move * self.period))
-        return Bracket(value, error, error, scaled)
+        return Bracket(value, error, error + self._cut, scaled)
 
     def width(self) -> float:
         """Width of the bracket in ε, where it is meant to be used."""
@@ -859,7 +443,10 @@ def _log_mgf(rule: Rule, theta: float) -> float:
 
 
 def _faded(rules: list[Rule], counts: list[int]) -> float | None:
-    """Distance t from which on the variation of the densities says that the transform is small."""
+    """Distance t from which on the variation of the densities says that the transform is small.
+
+    There is none where the atoms keep it from fading.
+    """
 
     def log_bound(t: float) -> float:
         return sum(
@@ -867,10 +454,10 @@ def _faded(rules: list[Rule], counts: list[int]) -> float | None:
             for rule, k in zip(rules, counts, strict=True)
         )
 
-    low = high = max(rule.fade for rule in rules)
-    if sum(
-        k * np.log(rule.atomic) for rule, k in zip(rules, counts, strict=True) if rule.atomic
-    ) > -LINE_EXPONENT and all(rule.atomic for rule in rules):
+    low = high = max(max(rule.fade for rule in rules), 1e-300)
+    if not np.isfinite(1e12 * low):
+        raise UnsuitedError
+    if log_bound(1e12 * low) > -LINE_EXPONENT:
         return None
     while log_bound(high) > -LINE_EXPONENT:
         low, high = high, 2.0 * high
@@ -884,9 +471,9 @@ def _faded(rules: list[Rule], counts: list[int]) -> float | None:
 def _revived(
     rules: list[Rule], parts: Parts, theta: float, step: float
 ) -> tuple[float, float, FloatArray]:
-    """Where the transform of atoms has faded, and a bound of what its revivals beyond add.
+    """Where the transform of atoms has faded, a bound of its revivals beyond, and more nodes.
 
-    The nodes of the largest revivals are not in this bound but returned, by their numbers.
+    The nodes, by their numbers, are those of the largest revivals, which the bound leaves out.
 
     With shares of atoms split into pairs of masses a, b and distances d, 1 - |E[e^(itL)]| is at
     least the sum of their 2ab/(a + b)·sin²(td/2). One pair leaves windows about the multiples of
@@ -926,7 +513,7 @@ def _revived(
     each = np.exp(-exponent) * nodes / (np.pi * (places - half_width) ** 2)
     left = (2.0 * wide + step) / (np.pi * period**2 * (windows - 0.5))
     more = np.zeros(0)
-    if all(rule.fade == 0 for rule in rules):
+    if all(rule.fade == 0 for rule in rules) and nodes < MOST_REVIVED * step:
         points = sum(rule.at.size for rule in rules)
         most = int(MOST_REVIVED / (points * np.ceil(nodes / step)))
         largest = np.argsort(-each)[: min(most, each.size)]
@@ -939,13 +526,6 @@ def _revived(
     return wide, left + float(each.sum()), more
 
 
-PAIRS = 12
-MOST_PHASES = 600_000
-MOST_REVIVED = 300_000
-TOO_WIDE = 1e-5
-"""Where the bracket in ε is wider, relative to 1, the lattice is asked as well."""
-
-
 def _still_faded(rules: list[tuple[Tilted, int]], first: float, last: float) -> float:
     """Logarithm of a bound of the transform from ``first`` to ``last`` and on."""
     ends = np.geomspace(first, last, 64)
@@ -955,9 +535,8 @@ def _still_faded(rules: list[tuple[Tilted, int]], first: float, last: float) -> 
         for rule, k in rules:
             phi = np.abs(np.exp(1j * np.multiply.outer(ends, rule.at)) @ rule.share)
             # |φ| changes by no more than E|L| a unit
-            bound += k * np.log(
-                np.minimum(0.5 * (phi[1:] + phi[:-1] + rule.size * np.diff(ends)), 1)
-            )
+            top = 0.5 * (phi[1:] + phi[:-1] + rule.size * np.diff(ends))
+            bound += k * np.log(np.minimum(top, 1.0))
         bad = np.flatnonzero(bound > 1.0 - LINE_EXPONENT)
         if not bad.size:
             return max(float(bound.max()), -LINE_EXPONENT)
@@ -1001,6 +580,8 @@ class Curve:
     def epsilon(self, delta: float) -> tuple[float, float]:
         """Lower and upper bound of ε at δ within (0, 1)."""
         lower, upper = 0.0, np.inf
+        if sum(k * law.rate for law, k in self.parts) <= delta:
+            return 0.0, 0.0
         for made in self._routes(None, delta):
             if made.at(0.0).upper <= delta:
                 return 0.0, 0.0
@@ -1015,11 +596,15 @@ class Curve:
         """Make a line where there is one, and a lattice where this says less than it might."""
         rare = max(RARE * delta, LEAST_RARE) / self.count
         close = False
-        if self.count >= FEW and not _two_values(self.parts):
+        smooth = all(isinstance(law, GaussianStep) for law, _ in self.parts)
+        few = self.count < (FEW if smooth else FEW_ATOMS)
+        if not few and not _two_values(self.parts):
             # where few large losses are as likely as many small ones a smaller tilt is better
             for share in (1.0, 0.6, 0.25):
                 try:
-                    line = Line(self.parts, self.direction, rare, epsilon, delta, share)
+                    # where numbers overflow, the line is found to be unsuited
+                    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+                        line = Line(self.parts, self.direction, rare, epsilon, delta, share)
                 except UnsuitedError:
                     continue
                 yield line
@@ -1052,18 +637,22 @@ class Single:
         if self._at(0.0).upper <= delta:
             return 0.0, 0.0
         largest = self.law.largest(self.direction)
-        lower = crossing(self._at, -1.0, delta, 1.0, largest)[0]
-        return lower, crossing(self._at, 1.0, delta, 1.0, largest)[1]
+        start = 0.9 * largest if np.isfinite(largest) else 1.0
+        upper = crossing(self._at, 1.0, delta, start, largest)[1]
+        return crossing(self._at, -1.0, delta, upper, largest)[0], upper
 
     def _at(self, epsilon: float) -> Bracket:
         q = self.law.rate
         share = q
-        at = float(np.log1p(np.expm1(epsilon) / q))
+        if epsilon < 1.0:
+            at = float(np.log1p(np.expm1(epsilon) / q))
+        else:
+            at = epsilon - float(np.log(q)) + float(np.log1p((q - 1.0) * np.exp(-epsilon)))
         if self.direction == "add":
             left = float(np.expm1(-epsilon)) / q
             if left <= -1.0:
                 return Bracket(0.0, 0.0, 0.0, 0.0)
-            share = q - (1.0 - q) * float(np.expm1(epsilon))
+            share = q - (1.0 - q) * float(np.expm1(epsilon))  # > 0, so that ε is not large
             at = -float(np.log1p(left))
         lower, upper = (float(bound) for bound in self.base.delta_bounds(at))
         share = max(share, 0.0)
@@ -1071,7 +660,7 @@ class Single:
         above = 1.0 - float(self.base.cdf(at))
         below = float(np.exp(-at)) * max(above - upper, 0.0)
         scaled = below if self.direction == "remove" else (1.0 - q) * above + q * below
-        scaled *= float(np.exp(epsilon))
+        scaled *= float(np.exp(min(epsilon, 700.0)))
         value = share * upper
         return Bracket(value, value - share * lower, 4.0 * ROUNDING * value, scaled)
 

@@ -23,13 +23,12 @@ from dpinfer._check import (
 )
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
 from dpinfer.mechanisms.laws import DiscreteGaussian, Gaussian, Geometric, Laplace
-from dpinfer.privacy._subsampled import (
+from dpinfer.privacy._subsampled import Curve, Single
+from dpinfer.privacy._subsampled_steps import (
     AtomicStep,
-    Curve,
     Direction,
     GaussianStep,
     LaplaceStep,
-    Single,
     Step,
 )
 from dpinfer.privacy.composition import check_guarantees, compose
@@ -43,7 +42,7 @@ _SMALLEST_RATE = 1e-100
 _RATIOS = (1e-6, 20.0)
 """Sensitivity over scale, of one step, that is accepted."""
 
-_MOST_VALUES = 1 << 20
+_MOST_VALUES = 1 << 17
 """A discrete Gaussian noise may have so many values."""
 
 _TAIL = 14.0
