@@ -239,7 +239,7 @@ def _found_note(found: Found, half: FloatArray, used: NDArray[np.bool_]) -> list
         f"probabilities err by {found.error[at].max():.1g} at most, as estimated, which is allowed "
         "for."
     )
-    moved = at[found.excess[at] > 0.0]
+    moved = at[found.excess[at] > 1e-6 * half[at]]
     if moved.size:
         most = float((found.excess[moved] / half[moved]).max())
         note += (

@@ -34,6 +34,7 @@ from functools import cached_property, reduce
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import special
 
 from dpinfer._check import FloatArray
@@ -320,37 +321,29 @@ class TreeLaws:
         return row[pairs], child[pairs], times
 
     @cached_property
-    def lattices(self) -> FloatArray:
-        """What is known of φ far out, by the number of the law, shape (2, laws).
+    def lattices(self) -> tuple[FloatArray, FloatArray]:
+        """What is known of φ far out, of laws and of sums over children, by number, shape (2, r).
 
-        The largest number of which errors are multiples; 0 where there is none, or where it is
-        below 1e-6 of a weight: of irrational weights there is none, of those in trees of few levels
-        there often is. And the logarithm of the root mean square of φ if weights have nothing in
-        common, -∞ where there is continuous noise.
+        The largest number of which errors are multiples, up to 1e-7 of a weight: in trees of few
+        levels it is often larger than that. 0 where there is continuous noise. And the logarithm
+        of the root mean square of φ if weights have nothing in common, -∞ with continuous noise.
         """
         classes, tree = self.classes, self.tree
         none = np.array([[np.inf], [0.0]])
         below, whole = none.repeat(classes.below_first.size, 1), none.repeat(classes.first.size, 1)
         above = whole.copy()  # of U
 
-        def of_own(places: Places, weight: FloatArray, times: Places | None = None) -> FloatArray:
-            found = np.where((self.own_std[places] > 0.0) & (weight > 0.0), 1.0, 0.0)
-            at, some = np.flatnonzero(found), none.repeat(places.size, 1)
-            number = np.ones(at.size) if times is None else times[at].astype(np.float64)
-            some[:, at] = self.own.lattice(places[at], number, self.own_std[places[at]])
-            return _scaled(weight, some)
-
         def of_z(places: Places) -> FloatArray:
             gain = self.gain[places]
             rest = _scaled(1.0 - gain, below[:, classes.below[places]])
-            return _joint(of_own(places, gain), rest)
+            return _joint(self.own_lattice(places, gain), rest)
 
         def of_children(parents: Places, without: Places | None = None) -> FloatArray:
             found = none.repeat(parents.size, 1)
             at = np.flatnonzero(self.alike[parents])
             first = self.first[parents[at]]
             times = self.count[parents[at]] - (0 if without is None else 1)
-            found[:, at] = of_own(first, (times > 0).astype(np.float64), times)
+            found[:, at] = self.own_lattice(first, (times > 0).astype(np.float64), times)
             others = np.flatnonzero(~self.alike[parents])
             row, child, _ = self._children(
                 parents[others], None if without is None else without[others]
@@ -376,11 +369,21 @@ class TreeLaws:
                 ),
                 _scaled(np.where(top, 0.0, self.share[places]), above[:, classes.whole[parent]]),
             )
-            above[:, same] = _joint(of_own(places, self.weight[places]), found)
+            above[:, same] = _joint(self.own_lattice(places, self.weight[places]), found)
             under = _scaled(self.beta[places], below[:, classes.below[places]])
             whole[:, same] = _joint(above[:, same], np.where(self.inner[places], under, none))
         whole[0] = np.where(np.isfinite(whole[0]), whole[0], 0.0)
-        return whole
+        return whole, below
+
+    def own_lattice(
+        self, places: Places, weight: FloatArray, times: Places | None = None
+    ) -> FloatArray:
+        """Return that of the own noise of places, or of sums of so many like it, times weights."""
+        at = np.flatnonzero((self.own_std[places] > 0.0) & (weight > 0.0))
+        found = np.array([[np.inf], [0.0]]).repeat(places.size, 1)
+        number = np.ones(at.size) if times is None else times[at].astype(np.float64)
+        found[:, at] = self.own.lattice(places[at], number, self.own_std[places[at]])
+        return _scaled(weight, found)
 
     @cached_property
     def height(self) -> Places:
@@ -438,6 +441,7 @@ class _Rows:
     sisters: FloatArray
     own_above: FloatArray
     above: FloatArray
+    around: NDArray[np.bool_]  # whether it is the error of an estimate, or of own value less sum
 
     @classmethod
     def of(
@@ -461,6 +465,7 @@ class _Rows:
             np.where(laws.others[place] > 0.0, laws.grow[place], 0.0) * around,
             np.where(laws.own_std[parent] > 0.0, share * laws.weight[parent], 0.0),
             np.where(laws.rest[parent] > 0.0, share, 0.0),
+            np.full(place.size, around),
         )
 
     def take(self, at: Places) -> _Rows:
@@ -602,17 +607,25 @@ class _Rows:
         return np.asarray(self.logs(t)[1].max(axis=1))
 
     @property
+    def lattice(self) -> FloatArray:
+        """What is known of φ far out, shape (2, k)."""
+        laws = self.laws
+        estimates, sums = laws.lattices
+        below = sums[:, laws.classes.below[self.place]]
+        alone = _joint(laws.own_lattice(self.place, self.weight), below)
+        return np.where(self.around, estimates[:, laws.classes.whole[self.place]], alone)
+
+    @property
     def far(self) -> FloatArray:
         """What φ beyond all that is known may add to tails of whole-numbered errors, about.
 
         Chances of values within 1/reach are not told apart: three times the root of the sum of
-        their squares, at a density of 0.1 standard deviations. None is added to what has a step.
+        their squares, at a density of 0.1 standard deviations.
         """
-        laws = self.laws
-        step, log = laws.lattices[:, laws.classes.whole[self.place]]
         with np.errstate(under="ignore"):
-            spread = 3.0 * np.exp(log) * np.sqrt(0.1 / (self.reach * self.std))
-        return np.asarray(np.where(step > 0.0, 0.0, spread))
+            return np.asarray(
+                3.0 * np.exp(self.lattice[1]) * np.sqrt(0.1 / (self.reach * self.std))
+            )
 
     @property
     def guard(self) -> FloatArray:
@@ -622,7 +635,7 @@ class _Rows:
         leaves, and counts unless closed parts are 0 there.
         """
         laws, place, parent = self.laws, self.place, self.parent
-        found = laws.lattices[0, laws.classes.whole[place]]
+        found = self.lattice[0]
         for step in self.below * laws.loose[place], self.sisters * laws.loose[parent]:
             with np.errstate(divide="ignore"):
                 at = np.flatnonzero((step > 0.0) & (2.0 * np.pi / step > self.reach))
@@ -970,16 +983,18 @@ def _joint(first: FloatArray, second: FloatArray) -> FloatArray:
 
 
 def _divisor(first: FloatArray, second: FloatArray) -> FloatArray:
-    """Return the largest common divisors of positive numbers, by Euclid's algorithm; 0 for none."""
+    """Return the largest common divisors of positive numbers, by Euclid's algorithm.
+
+    That is up to 1e-7 of the larger, so that those of numbers with none are little more than that.
+    """
     large, small = np.maximum(first, second), np.minimum(first, second)
     found = np.where(np.isinf(large), small, 0.0)
     left = np.flatnonzero(np.isfinite(large) & (small > 0.0))
     size, a, b = large[left], large[left], small[left]
     for _ in range(40):
         rest = np.abs(a - b * np.rint(a / b))
-        done = rest <= 1e-10 * size
-        found[left[done]] = b[done]
-        going = ~done & (rest > 1e-6 * size)
+        going = rest > 1e-7 * size
+        found[left[~going]] = b[~going]
         left, size, a, b = left[going], size[going], b[going], rest[going]
     return found
 
