@@ -640,11 +640,18 @@ class Lines(NamedTuple):
         back = reach + beyond + np.square(self.sigma) * fall + 1.5
         low = np.maximum(np.ceil(self.t - np.where(up, back, reach)), 0.0)
         high = np.minimum(np.floor(self.t + np.where(up, reach, back)), last)
+        far, table = np.ceil(_HOPELESS * float(self.sigma.max())), None
+        if noise.is_integer and not noise.shape and self.t.size > far:
+            table = noise._cdf(np.arange(-far, far + 1.0))
         above, below = count_tails(self.counts, np.where(up, high, low - 1.0))
         tail = np.where(up, above, below)
         for at, step in _blocks(np.maximum(high - low + 1.0, 0.0)):
             k = low[at] + step
-            terms = _taken(noise, at)._cdf(self.sign[at] * (k - self.t[at]))
+            distance = self.sign[at] * (k - self.t[at])
+            if table is None:
+                terms = _taken(noise, at)._cdf(distance)
+            else:
+                terms = table[(np.clip(distance, -far, far) + far).astype(np.intp)]
             terms *= _masses(self.counts.take(at), k, high[at])
             tail[at] += terms.sum(axis=0)
         return tail
