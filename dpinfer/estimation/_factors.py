@@ -170,9 +170,8 @@ class DefiniteFactors:
             raise ConvergenceError(f"the normal equations are singular: {error}") from error
         self._band = None
         self.filled = int(self._factors.nnz) // 2
-        same = np.array_equal(self._factors.perm_r, self._factors.perm_c)
-        if not (same and self._factors.U.diagonal().min() > 0):
-            raise ConvergenceError("the normal equations are not positive definite")
+        if not np.array_equal(self._factors.perm_r, self._factors.perm_c):
+            raise ConvergenceError("the normal equations need pivots off the diagonal")
 
     def solve(self, right: FloatArray) -> FloatArray:
         """Return the solutions for right sides (r,) or (r × k)."""
@@ -204,7 +203,10 @@ class DefiniteFactors:
         else:
             found = self._factors.L.tocsc()
             found.sort_indices()
-            root = np.sqrt(self._factors.U.diagonal())
+            pivots = self._factors.U.diagonal()
+            if not pivots.min() > 0:
+                raise ConvergenceError("the normal equations are not positive definite")
+            root = np.sqrt(pivots)
             found.data *= np.repeat(root, np.diff(found.indptr))
             place = np.asarray(self._factors.perm_c, dtype=np.intp)
             found, place = _in_postorder(found, place)
