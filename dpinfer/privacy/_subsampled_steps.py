@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from dpinfer._check import FloatArray
+from dpinfer.errors import ConvergenceError
 
 Direction = Literal["remove", "add"]
 
@@ -289,6 +290,11 @@ def spread(
     found[1:] += up
     found[:-1] += mass - up
     full = np.flatnonzero(found)
+    if not full.size:
+        raise ConvergenceError(
+            f"losses of steps with rate {q} near {span[1]:g} are not told apart by rounding: use a "
+            "rate of 1, or a larger delta"
+        )
     edges, found = edges[full[0] : full[-1] + 1], found[full[0] : full[-1] + 1]
     return Listed(edges, found, (float(edges[0]), float(edges[-1])))
 

@@ -85,7 +85,7 @@ class SubsampledLoss:
     own: for several releases from one sample use :func:`amplify`.
 
     One step has a closed form, and steps with rate 1 are a :class:`~dpinfer.privacy.PrivacyLoss`.
-    Many steps, about 32 or more, are summed by an integral of the transform of their law. The
+    Many steps, of Gaussian noise 8 or more, are summed by an integral of their transform. The
     bounds hold what is left out of it and a model of rounding: for Gaussian and Laplace noise they
     are mostly 1e-11 of ε apart or less (1e-9 at 10⁶ steps). A transform of atoms, of whole-numbered
     noise, returns again and again, and its bounds are mostly 1e-6 apart or less.

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import special
 
-from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
+from dpinfer.errors import ConvergenceError, IncompatibleReleaseError, InvalidParameterError
 from dpinfer.mechanisms import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace
 from dpinfer.privacy import (
     GDP,
@@ -303,6 +303,19 @@ def test_bad_points():
         loss.epsilon_bounds(1e-22)
     with pytest.raises(InvalidParameterError, match="direction must be one of"):
         loss.delta_at(1.0, direction="replace")
+
+
+def test_extreme_rates_and_scales():
+    # at most k times the rate can be told at all
+    assert SubsampledLoss(Laplace(scale=1.0), rate=1e-100, count=100).epsilon_at(1e-6) == 0.0
+    for law in (Gaussian(sigma=1.0), Laplace(scale=1.0), DiscreteGaussian(sigma=1.0)):
+        loss = SubsampledLoss(law, rate=1e-12, count=1000)
+        lower, upper = loss.epsilon_bounds(1e-20)
+        assert 0.0 <= lower <= upper < 1e-6
+        assert upper > 0.0
+    loss = SubsampledLoss(Gaussian(sigma=0.05), rate=1.0 - 2.0**-53, count=2)
+    with pytest.raises(ConvergenceError, match="use a rate of 1"):
+        loss.epsilon_at(1e-20)
 
 
 def test_losses_on_one_sample_do_not_compose():
