@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import optimize
 
 from dpinfer._check import FloatArray
 from dpinfer.privacy._subsampled_steps import (
@@ -107,6 +106,8 @@ class Tilts:
         elif rising(high) <= 0:
             found = high
         else:
+            from scipy import optimize  # loads its sparse matrices
+
             found = optimize.brentq(rising, low, high, xtol=1e-3)
         at, log_delta = place(found)
         return float(np.exp(found)), max(at, 0.0) if epsilon is None else epsilon, log_delta
@@ -463,6 +464,8 @@ def _faded(rules: list[Rule], counts: list[int]) -> float | None:
         low, high = high, 2.0 * high
     if high == low:
         return low
+    from scipy import optimize
+
     return 1.01 * float(
         optimize.brentq(lambda t: log_bound(t) + LINE_EXPONENT, low, high, rtol=1e-3)
     )
