@@ -687,6 +687,14 @@ _FOURIER = 1.5
 """Cost of a Fourier transform of length m, in units of m·log₂(m)."""
 
 
+def angles(nobs: int, loss: float) -> int:
+    """Nodes M of the trapezoidal rule, with P(total = n ± M)/P(total = n) below exp(-loss).
+
+    It is less than exp(-M²/(2n + M)).
+    """
+    return int(np.ceil(0.5 * loss + np.sqrt(0.25 * loss**2 + 2.0 * loss * nobs)))
+
+
 class Transform:
     """φ(t) = E[exp(-(damping + it)Q)] for Q = Σ a(X + e - c)², X multinomial with a known total n.
 
@@ -701,10 +709,7 @@ class Transform:
     def __init__(self, cells: Cells, damping: float = 0.0) -> None:
         self.cells = cells
         self.damping = damping
-        nobs = float(cells.nobs)
-        # P(total = n ± M)/P(total = n) < exp(-M²/(2n + M))
-        half = 0.5 * _ALIASED
-        least = int(np.ceil(half + np.sqrt(half**2 + 2.0 * _ALIASED * nobs)))
+        least = angles(cells.nobs, _ALIASED)
         # a multiple of a power of two, so that every second, fourth, ... count may do
         self._unit = 1 << max(0, (least // 128).bit_length() - 1)
         self.circle = int(self._unit * fft.next_fast_len(-(-least // self._unit)))

@@ -24,6 +24,7 @@ from dpinfer.hypothesis_tests._quadratic.cells import (
     Cells,
     ComplexArray,
     Transform,
+    angles,
     noise_parts,
 )
 from dpinfer.hypothesis_tests._quadratic.two_cells import (
@@ -775,6 +776,9 @@ def _fade(u: FloatArray) -> FloatArray:
 _FEW = 12
 """Up to so many cells with whole-numbered noise values are listed, where there are few enough."""
 
+_LISTED_ALIASED = 31.0
+"""Logarithm of the chance of totals that are taken for n where values are listed."""
+
 _TOO_FEW = 3
 """Up to so many cells with whole-numbered noise, and no lattice, φ shows single atoms too large."""
 
@@ -797,8 +801,9 @@ def _general(cells: Cells) -> Iterator[Maker]:
     """Yield the ways for any number of cells."""
     transform = Transform(cells)
     lattice = Lattice.of(cells)
-    if cells.count.sum() <= _FEW and feasible(cells, transform.circle):
-        yield partial(Enumeration, cells, transform.circle | 1)
+    circle = angles(cells.nobs, _LISTED_ALIASED) | 1
+    if cells.count.sum() <= _FEW and feasible(cells, circle):
+        yield partial(Enumeration, cells, circle)
     if lattice is not None or not cells.is_integer or cells.count.sum() > _TOO_FEW:
         yield partial(_inverted, transform, lattice)
 
