@@ -77,7 +77,8 @@ class Total:
             part = law.cgf(z[at])
             total.real[at] += counts @ part.real
             total.imag[at] += counts @ part.imag
-            noise[at] += 4.0 * (counts @ (np.abs(part.real) + law.noise(theta)))
+            # of its phase too
+            noise[at] += 8.0 * (counts @ (np.abs(part) + law.noise(theta)))
             if z.size > LONG_LINE:
                 at = np.flatnonzero(total.real > total.real[0] + LOG_NOTHING)
         return total, noise
