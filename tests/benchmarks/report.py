@@ -17,6 +17,7 @@ import platform
 import resource
 import shlex
 import sys
+import tracemalloc
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -25,6 +26,8 @@ CLOCK = (
     "seconds of the processor, of the process and those that it starts; linear algebra on one "
     "thread; the least of the rounds, in which ours and theirs run in turn"
 )
+PART = 8
+"""Growth is measured from this part of the size to all of it."""
 SHORTEST = 0.02
 """Seconds of one reading of the clock; a shorter call is repeated within it."""
 
@@ -60,6 +63,31 @@ def least_seconds(calls, rounds, budget):
     return [min(own) for own in found], [len(own) for own in found]
 
 
+def peak_of(call):
+    """Return the most bytes that a call holds at a time, of what Python and NumPy ask for.
+
+    None for a call that starts processes, which hold what is theirs.
+    """
+    gc.collect()
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    tracemalloc.start()
+    try:
+        call()
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    return peak if resource.getrusage(resource.RUSAGE_CHILDREN) == before else None
+
+
+def exponent_of(one, seconds):
+    """Return the power of the size with which time grows up to it; None where the size is small."""
+    if one.size < 64:
+        return None
+    fewer = one.calls(one.size // PART, max(1, one.peer_size // PART))
+    (before,), _ = least_seconds([fewer.ours], 5, 1.0)
+    return round(math.log(seconds / before) / math.log(PART), 2)
+
+
 def rounded(value):
     return float(f"{value:.4g}")
 
@@ -76,6 +104,8 @@ def compared(one, rounds, budget):
         "peer_seconds": rounded(theirs),
         "ratio": rounded(theirs / one.peer_size / (ours / one.size)),
         "rounds": done,
+        "exponent": exponent_of(one, ours),
+        "peak_bytes": [peak_of(call) for call in (calls.ours, calls.theirs)],
     }
 
 

@@ -40,6 +40,8 @@ def test_command_writes_a_report(tmp_path):
     for row in (first, second):
         assert row["ratio"] == pytest.approx(row["peer_seconds"] / row["seconds"], rel=0.01)
         assert min(row["rounds"]) >= 2
+        assert row["exponent"] is None  # of a single test
+        assert all(peak > 0 for peak in row["peak_bytes"])
 
 
 def test_growth_is_timed_at_each_size():
@@ -51,6 +53,23 @@ def test_growth_is_timed_at_each_size():
     few, many = lines["dpinfer"]["seconds"]
     assert 0 < few < many
     assert len(lines["tuple"]["seconds"]) == 1
+
+
+def test_memory_and_growth_are_those_of_the_call():
+    report, comparing = (importlib.import_module(name) for name in ("report", "comparing"))
+    held = report.peak_of(lambda: bytearray(10_000_000))
+    assert 10_000_000 <= held < 10_100_000
+    command = [sys.executable, "-c", "pass"]
+    assert report.peak_of(lambda: subprocess.run(command, check=True)) is None
+
+    def squares(size, _peer_size):
+        return comparing.Calls(lambda: [0] * size**2, list, None)
+
+    row = comparing.Comparison("P", "f", "what", "peer", "same", "unit", 1024, 1024, squares)
+    (seconds,), _ = report.least_seconds([squares(1024, 1024).ours], 5, 1.0)
+    assert (
+        report.exponent_of(row, seconds) > 1.0
+    )  # which 2 is, with the machine's own ups and downs
 
 
 def test_answers_that_differ_are_not_reported():
@@ -85,7 +104,7 @@ def test_stored_report_is_of_any_machine(report):
 
 def test_page_shows_the_stored_ratios(report, pages):
     rows = [line.split(" | ") for line in pages.table(report).splitlines()[2:]]
-    ratios = [row[2] for row in rows if len(row) == 5]
+    ratios = [row[2] for row in rows if len(row) == 7]
     expected = [row["ratio"] for row in report["comparisons"]]
     assert [float(ratio.replace(",", "")) for ratio in ratios] == pytest.approx(expected, rel=0.05)
     slower = [row for row in report["comparisons"] if row["ratio"] < 1]

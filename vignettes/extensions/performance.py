@@ -18,6 +18,12 @@ def shown(ratio: float) -> str:
     return f"{float(f'{ratio:.2g}'):,g}"
 
 
+def held(size: int) -> str:
+    """Return a number of bytes in a unit in which it has one to three digits."""
+    unit = min(3, max(0, len(str(size)) - 1) // 3)
+    return f"{size / 1000**unit:.0f} {('B', 'kB', 'MB', 'GB')[unit]}"
+
+
 def named(function: str) -> str:
     """Return a public name as a link to its page in the reference."""
     return f"{{py:obj}}`~dpinfer.{function}`" if function else "dpinfer"
@@ -34,14 +40,19 @@ def problem(row: Mapping[str, Any]) -> str:
 
 def table(report: Report) -> str:
     """Return all comparisons as a table in Markdown."""
-    lines = ["| dpinfer | beside | ratio | what | the peer gives |", "|---|---|--:|---|---|"]
+    lines = [
+        "| dpinfer | beside | ratio | growth | memory, peer | what | the peer gives |",
+        "|---|---|--:|--:|--:|---|---|",
+    ]
     part = ""
     for row in report["comparisons"]:
         if row["part"] != part:
             part = row["part"]
-            lines.append(f"| **{part}** | | | | |")
-        ratio = shown(row["ratio"])
-        cells = (named(row["function"]), row["peer"], ratio, problem(row), row["gives"])
+            lines.append(f"| **{part}** | | | | | | |")
+        growth = "" if row["exponent"] is None else f"{row['exponent']:.2f}"
+        memory = "" if None in row["peak_bytes"] else ", ".join(map(held, row["peak_bytes"]))
+        figures = (shown(row["ratio"]), growth, memory)
+        cells = (named(row["function"]), row["peer"], *figures, problem(row), row["gives"])
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
