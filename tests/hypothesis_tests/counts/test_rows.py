@@ -187,4 +187,5 @@ def test_each_estimate_of_a_fit(method):
     rows = np.asarray(fit.weights)
     again = linear_ztest(fit.release, rows, [60.0, 40.0, 100.0], method=method, rng=1)
     np.testing.assert_allclose(each.pvalue, again.pvalue, rtol=1e-9)
-    np.testing.assert_allclose(each.statistic, again.statistic, rtol=1e-9)
+    # the last is zero but for the rounding of an estimate of 100
+    np.testing.assert_allclose(each.statistic, again.statistic, rtol=1e-9, atol=1e-12)
