@@ -136,7 +136,7 @@ def versions():
 def arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--output", type=Path, help="a JSON file to write; printed by default")
-    parser.add_argument("--quick", action="store_true", help="fewer rounds: five minutes, not twelve")
+    parser.add_argument("--quick", action="store_true", help="fewer rounds: in five minutes")
     parser.add_argument("--only", default="", help="those whose function or text has this in it")
     return parser.parse_args(argv)
 
