@@ -183,11 +183,8 @@ def test_redistricting_tables(benchmark, sized, zeros):
     benchmark.pedantic(by_dpinfer, args=problem, rounds=3, warmup_rounds=1)
 
 
-PEAKS = {"63 i4": 3.8, "none i4": 3.1, "quarters i4": 3.1, "minors i4": 3.1}
-"""32-bit values and the estimates are three times these values by themselves.
-
-Blocks with groupings have some megabytes of chunks in work besides, however many units there are.
-"""
+PEAKS = {"63 i4": 3.8, "minors i4": 3.1}
+"""32-bit values and the estimates are three times these values by themselves."""
 
 
 @pytest.mark.slow

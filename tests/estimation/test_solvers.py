@@ -387,7 +387,7 @@ def test_standard_errors_that_would_take_minutes_are_refused(monkeypatch):
     law = Gaussian(sigma=1.0)
     fit = combine(rng.normal(size=3500), workload=matrix, mechanism=law, target=pairs)
     monkeypatch.setattr(solvers, "_MOST_SOLVING", 1e7)
-    with pytest.raises(InvalidParameterError, match=r"standard errors of all \d+ take a solution"):
+    with pytest.raises(InvalidParameterError, match="standard errors of all 2995 take a solution"):
         fit.bse  # noqa: B018
 
 

@@ -142,9 +142,10 @@ class TestCountsThatAreTooMany:
         """Values so many that they are not added up, and no other way for two uneven cells."""
         model, noise = Multinomial(nobs=10**9, value=[0.3, 0.7]), Geometric(scale=500.0)
         null = null_distribution(model, noise, method="exact")
-        points = np.array([1.0, 4.0])
-        assert null.pvalue(points, "larger").tolist() == [1.0, 1.0]
-        assert null.pvalue(points, "smaller").tolist() == [1.0, 1.0]
+        points = np.array([1.0, 4.0, 100.0])
+        assert null.pvalue(points, "larger").tolist() == [1.0, 1.0, 1.0]
+        assert null.pvalue(points, "smaller").tolist() == [1.0, 1.0, 1.0]
+        assert null.critical_value(0.05, "larger") == np.inf
         # near 0 it is known: Q is nearly σ²·χ² with one degree of freedom, sampling and noise
         scale = 1.0 + 2.0 * 500.0**2 / 3e8 + 2.0 * 500.0**2 / 7e8
         assert null.pvalue(0.001, "smaller") < stats.chi2.cdf(0.001 * scale, 1)

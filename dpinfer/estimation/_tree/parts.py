@@ -33,7 +33,7 @@ from dpinfer.estimation._tree.tables import (
 from dpinfer.estimation._tree.update import Beliefs
 from dpinfer.queries.hierarchy import Places, Tree
 
-_CHUNKS = 4  # chunks of tables that are taken together where there is more to do for each
+_CHUNKS = 2  # chunks of tables that are taken together where there is more to do for each
 _FEW_LEVELS = 4  # of which chunks take no more rows if there are fewer
 
 

@@ -183,9 +183,8 @@ def test_linear_functions_of_selected_values_are_refused():
 def test_each_estimate_of_a_fit(method):
     queries = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
     fit = combine(Release([58.0, 43.0, 99.5], workload=queries, mechanism=Laplace(scale=3.0)))
-    each = linear_ztest(fit, value=[60.0, 40.0, 100.0], method=method, rng=1)
+    each = linear_ztest(fit, value=[60.0, 40.0, 98.0], method=method, rng=1)
     rows = np.asarray(fit.weights)
-    again = linear_ztest(fit.release, rows, [60.0, 40.0, 100.0], method=method, rng=1)
+    again = linear_ztest(fit.release, rows, [60.0, 40.0, 98.0], method=method, rng=1)
     np.testing.assert_allclose(each.pvalue, again.pvalue, rtol=1e-9)
-    # the last is zero but for the rounding of an estimate of 100
-    np.testing.assert_allclose(each.statistic, again.statistic, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(each.statistic, again.statistic, rtol=1e-9)
