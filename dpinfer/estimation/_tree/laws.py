@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
-from functools import cached_property, reduce
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,19 +38,10 @@ from numpy.typing import NDArray
 from scipy import special
 
 from dpinfer._check import FloatArray
-from dpinfer.estimation._tree.scalar import Classes, Hashes, hashed, mixed
+from dpinfer.estimation._tree.noise import OwnNoise, blocks, joint, multiples
+from dpinfer.estimation._tree.scalar import Classes
 from dpinfer.estimation.bounds import NoiseBound
 from dpinfer.estimation.pivots import Found
-from dpinfer.mechanisms._sums.terms import kinds
-from dpinfer.mechanisms.independent import groups, integer_cells
-from dpinfer.mechanisms.laws import (
-    DiscreteGaussian,
-    Exact,
-    Gaussian,
-    Geometric,
-    Laplace,
-    log_characteristic,
-)
 from dpinfer.queries.hierarchy import Places
 
 _STEP = 0.1  # distance of the points of tables, in units of one over the standard deviation
@@ -72,9 +63,7 @@ _CHUNK = 32  # nodes whose phases are products of one factor
 _NODES = (32, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096)
 _LAST_PROBES, _PROBES = 24, 128  # points at the last nodes, and from there to the end of tables
 _REVIVED = -13.8  # ln of a modulus at which a part that is 1 again counts
-_DEAD = -25.0  # ln of a modulus at which no other part is looked at
 _ROUNDING = 1e-12
-_NUMBERS = 1 << 15  # numbers worked on at a time, so that they stay in the cache
 _WIDEST = 0.25  # δ in standard deviations, at most
 
 _AROUND = np.arange(-2, 4)
@@ -85,21 +74,12 @@ _LAGRANGE = np.array(
 
 _MIDDLE = np.array([3.0, -25.0, 150.0, 150.0, -25.0, 3.0]) / 256.0  # the same, halfway
 
-_LOG_CF: dict[type, Callable[[FloatArray, FloatArray], FloatArray]] = {
-    Laplace: lambda scale, t: -np.log1p(np.square(scale * t)),
-    Gaussian: lambda sigma, t: -0.5 * np.square(sigma * t),
-    Geometric: lambda scale, t: -np.log1p(np.square(np.sin(0.5 * t) / np.sinh(0.5 / scale))),
-    DiscreteGaussian: lambda sigma, t: log_characteristic(t, sigma),
-    Exact: lambda _, t: np.zeros(t.shape),
-}
-"""Ln φ of laws by their parameter; those whose φ is positive, so that it has a logarithm."""
-
 
 class TreeLaws:
     """Laws of the errors of the units of a hierarchy."""
 
     def __init__(self, fit: Any) -> None:
-        self.own = _OwnNoise(fit)
+        self.own = OwnNoise(fit)
         self.tree = tree = fit.hierarchy.tree
         self.bounds: Callable[[bool], NoiseBound] = lambda estimates: (
             fit.bound if estimates else fit.bound_of_any
@@ -214,12 +194,12 @@ class TreeLaws:
         ``furthest`` standard deviations is the largest argument of their tails.
         """
         period = furthest + self.bounds(estimates).chernoff(_ALIASED) + _WIDEST
-        plans = [_Plan.of(rows.take(at), period) for at in _blocks(chosen, _PROBES)]
+        plans = [_Plan.of(rows.take(at), period) for at in blocks(chosen, _PROBES)]
         if not plans:
             return
         plan = _Plan.joined(plans)
         for nodes in np.unique(plan.nodes):
-            for at in _blocks(np.flatnonzero(plan.nodes == nodes), int(nodes)):
+            for at in blocks(np.flatnonzero(plan.nodes == nodes), int(nodes)):
                 some = plan.take(at)
                 yield chosen[at], _Inversion.of(rows.take(chosen[at]), some)
 
@@ -253,7 +233,7 @@ class TreeLaws:
         found = _Table(self.classes.whole[first], self.classes.first.size)
         self.__dict__["uppers"] = found  # those of parents are used for those of children
         for same in _levels(self.depth[first]):
-            for at in _blocks(same, _POINTS):
+            for at in blocks(same, _POINTS):
                 rows = _Rows.of(self, first[at], np.zeros(at.size), np.zeros(at.size))
                 logs = np.sum(rows.logs(_grid(rows.spread)), axis=0)
                 found.fill(at, logs, rows.spread, rows.table_error)
@@ -335,8 +315,8 @@ class TreeLaws:
 
         def of_z(places: Places) -> FloatArray:
             gain = self.gain[places]
-            rest = _scaled(1.0 - gain, below[:, classes.below[places]])
-            return _joint(self.own_lattice(places, gain), rest)
+            rest = multiples(1.0 - gain, below[:, classes.below[places]])
+            return joint(self.own_lattice(places, gain), rest)
 
         def of_children(parents: Places, without: Places | None = None) -> FloatArray:
             found = none.repeat(parents.size, 1)
@@ -352,7 +332,7 @@ class TreeLaws:
             for number in range(int(rank.max(initial=-1)) + 1):
                 at = np.flatnonzero(rank == number)
                 to = others[row[at]]
-                found[:, to] = _joint(found[:, to], of_z(child[at]))
+                found[:, to] = joint(found[:, to], of_z(child[at]))
             return found
 
         first = classes.below_first[self.inner[classes.below_first]]
@@ -362,16 +342,16 @@ class TreeLaws:
         for same in _levels(self.depth[first]):
             places = first[same]
             parent, top = tree.parent[places], tree.parent[places] < 0
-            found = _joint(
-                _scaled(
+            found = joint(
+                multiples(
                     np.where(top, 0.0, self.grow[places]),
                     of_children(np.maximum(parent, 0), places),
                 ),
-                _scaled(np.where(top, 0.0, self.share[places]), above[:, classes.whole[parent]]),
+                multiples(np.where(top, 0.0, self.share[places]), above[:, classes.whole[parent]]),
             )
-            above[:, same] = _joint(self.own_lattice(places, self.weight[places]), found)
-            under = _scaled(self.beta[places], below[:, classes.below[places]])
-            whole[:, same] = _joint(above[:, same], np.where(self.inner[places], under, none))
+            above[:, same] = joint(self.own_lattice(places, self.weight[places]), found)
+            under = multiples(self.beta[places], below[:, classes.below[places]])
+            whole[:, same] = joint(above[:, same], np.where(self.inner[places], under, none))
         whole[0] = np.where(np.isfinite(whole[0]), whole[0], 0.0)
         return whole, below
 
@@ -383,7 +363,7 @@ class TreeLaws:
         found = np.array([[np.inf], [0.0]]).repeat(places.size, 1)
         number = np.ones(at.size) if times is None else times[at].astype(np.float64)
         found[:, at] = self.own.lattice(places[at], number, self.own_std[places[at]])
-        return _scaled(weight, found)
+        return multiples(weight, found)
 
     @cached_property
     def height(self) -> Places:
@@ -415,7 +395,7 @@ class TreeLaws:
         row, child, times = self._children(parents, without)
         size = np.where(spread > 0.0, spread, 1.0)
         total = np.zeros((parents.size, _POINTS + 2))
-        for at in _blocks(np.arange(row.size), _POINTS):
+        for at in blocks(np.arange(row.size), _POINTS):
             t = _grid(size[row[at]])
             part = self.log_below(child[at], t) * times[at, np.newaxis]
             starts = np.flatnonzero(np.diff(row[at], prepend=-1))
@@ -612,7 +592,7 @@ class _Rows:
         laws = self.laws
         estimates, sums = laws.lattices
         below = sums[:, laws.classes.below[self.place]]
-        alone = _joint(laws.own_lattice(self.place, self.weight), below)
+        alone = joint(laws.own_lattice(self.place, self.weight), below)
         return np.where(self.around, estimates[:, laws.classes.whole[self.place]], alone)
 
     @property
@@ -658,7 +638,7 @@ class _Rows:
             return np.asarray(np.sum(self.logs(t), axis=0))
         row, column = np.nonzero(alive)
         found = np.full(t.shape, -np.inf)
-        for at in _blocks(np.arange(row.size), 1):
+        for at in blocks(np.arange(row.size), 1):
             some = t[row[at], column[at], np.newaxis]
             found[row[at], column[at]] = np.sum(self.take(row[at]).logs(some), axis=0)[:, 0]
         return found
@@ -872,133 +852,6 @@ class _Table:
         return total
 
 
-class _OwnNoise:
-    """What was measured of each place itself: values of unit weights, or merged ones."""
-
-    def __init__(self, fit: Any) -> None:
-        size, places = fit.values.size, len(fit.hierarchy.tree)
-        law, measured = fit.mechanism, fit.measured
-        parts = list(groups(law, size))
-        self.supported = all(type(one) in _LOG_CF for one, _ in parts)
-        self._laws = list({type(one): None for one, _ in parts})
-        self._kind, self._parameter = np.zeros(size, dtype=np.int8), np.ones(size)
-        for one, cells in parts:
-            self._kind[cells] = self._laws.index(type(one))
-            for name in ("scale", "sigma"):
-                self._parameter[cells] = getattr(one, name, self._parameter[cells])
-        unit = fit.value_units
-        place = fit.hierarchy.tree.place_of(unit)
-        self._law = law
-        self._values = np.argsort(place, kind="stable")
-        self._first = np.searchsorted(place[self._values], np.arange(places + 1))
-        self._weight = measured.weight
-        whole = integer_cells(law, size) & (fit.value_variance > 0.0)
-        self.any_whole = bool(whole.any())
-        # places of one whole-numbered value
-        head = self._values[np.minimum(self._first[:-1], size - 1)]
-        single = np.diff(self._first) == 1
-        self.whole = single & whole[head]
-        self._noisy_whole = whole
-        kind = hashed(kinds(parts, size))
-        kind = mixed(kind if self._weight is None else kind + hashed(self._weight))
-        sums = np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(kind[self._values])])
-        self.hashes: Hashes = sums[self._first[1:]] - sums[self._first[:-1]]
-
-    def log_cf(self, places: Places, t: FloatArray) -> FloatArray:
-        """Ln φ of the noise of what was measured of places, at points, shape (k, N)."""
-        count = self._first[places + 1] - self._first[places]
-        most, fewest = int(count.max(initial=0)), int(count.min(initial=0))
-        found = np.zeros(t.shape)
-        for rank in range(most):
-            rows: Any = slice(None) if rank < fewest else np.flatnonzero(count > rank)
-            value = self._values[self._first[places[rows]] + rank]
-            arguments = t[rows]
-            if self._weight is not None:
-                arguments = arguments * self._weight[value, np.newaxis]
-            parameter, kind = self._parameter[value, np.newaxis], self._kind[value]
-            for number, law in enumerate(self._laws):
-                same = np.flatnonzero(kind == number)
-                if same.size == t.shape[0] and most == 1:
-                    return _LOG_CF[law](parameter, arguments)
-                if same.size:
-                    part = _LOG_CF[law](parameter[same], arguments[same])
-                    found[same if rank < fewest else rows[same]] += part
-        return found
-
-    def decay(self, places: Places, times: FloatArray) -> FloatArray:
-        """Return t up to π from which on so many whole-numbered noises of places are e⁻²⁵."""
-        low, high = np.zeros(places.size), np.full(places.size, np.pi)
-        for _ in range(12):
-            middle = 0.5 * (low + high)
-            above = self.log_cf(places, middle[:, np.newaxis])[:, 0] * times > _DEAD
-            low, high = np.where(above, middle, low), np.where(above, high, middle)
-        return high
-
-    def lattice(self, places: Places, times: FloatArray, std: FloatArray) -> FloatArray:
-        """Return what sums of so many noises of places are multiples of, and the size of φ.
-
-        That is the logarithm of its root mean square, -∞ for continuous noise.
-        """
-        key = mixed(self.hashes[places] + hashed(times))
-        _, first, number = np.unique(key, return_index=True, return_inverse=True)
-        places, times, std = places[first], times[first], std[first]
-        step, log = np.ones(places.size), np.zeros(places.size)
-        t = (np.arange(512) + 0.5) * (np.pi / 512.0)
-        for at in _blocks(np.flatnonzero(self.whole[places]), t.size):
-            logs = self.log_cf(places[at], np.broadcast_to(t, (at.size, t.size)))
-            with np.errstate(under="ignore"):
-                squares = np.exp(2.0 * times[at, np.newaxis] * logs)
-            # of noise too wide for these points, that of a density
-            least = 0.25 / (std[at] * np.sqrt(times[at]))
-            log[at] = 0.5 * np.log(np.clip(squares.mean(axis=1), np.minimum(least, 1.0), 1.0))
-        for one in np.flatnonzero(~self.whole[places]):
-            at = self._values[self._first[places[one]] : self._first[places[one] + 1]]
-            all_whole = bool(self._noisy_whole[at].all())
-            weights = np.ones(at.size) if self._weight is None else self._weight[at]
-            step[one] = reduce(_divisor, weights[:, np.newaxis])[0] if all_whole else 0.0
-            log[one] = 0.0 if all_whole else -np.inf
-        return np.array([step, log])[:, number]
-
-    def isf(self, places: Places, q: float) -> FloatArray:
-        """Quantiles of the noise of places with one value; NaN for others."""
-        count = self._first[places + 1] - self._first[places]
-        found = np.full(places.size, np.nan)
-        single = np.flatnonzero(count == 1)
-        if single.size:
-            value = self._values[self._first[places[single]]]
-            law = self._law.take(value) if self._law.shape else self._law
-            found[single] = law.isf(q)
-        return found
-
-
-def _scaled(weight: FloatArray, lattice: FloatArray) -> FloatArray:
-    """Return what is known of multiples, shape (2, k): as of no noise where the weight is 0."""
-    step = np.where(np.isinf(lattice[0]), np.inf, np.where(weight > 0.0, weight, 1.0) * lattice[0])
-    return np.where(weight > 0.0, [step, lattice[1]], [[np.inf], [0.0]])
-
-
-def _joint(first: FloatArray, second: FloatArray) -> FloatArray:
-    """Return what is known of sums, shape (2, k)."""
-    return np.stack([_divisor(first[0], second[0]), first[1] + second[1]])
-
-
-def _divisor(first: FloatArray, second: FloatArray) -> FloatArray:
-    """Return the largest common divisors of positive numbers, by Euclid's algorithm.
-
-    That is up to 1e-7 of the larger, so that those of numbers with none are little more than that.
-    """
-    large, small = np.maximum(first, second), np.minimum(first, second)
-    found = np.where(np.isinf(large), small, 0.0)
-    left = np.flatnonzero(np.isfinite(large) & (small > 0.0))
-    size, a, b = large[left], large[left], small[left]
-    for _ in range(40):
-        rest = np.abs(a - b * np.rint(a / b))
-        going = rest > 1e-7 * size
-        found[left[~going]] = b[~going]
-        left, size, a, b = left[going], size[going], b[going], rest[going]
-    return found
-
-
 def _levels(numbers: Places) -> list[Places]:
     """Return the positions of equal numbers, the smallest first."""
     order = np.argsort(numbers, kind="stable")
@@ -1008,9 +861,3 @@ def _levels(numbers: Places) -> list[Places]:
 def _grid(spread: FloatArray) -> FloatArray:
     """Return the points of tables for errors of these standard deviations."""
     return np.asarray(np.abs(np.arange(_POINTS + 2) - 2.0) * _STEP / spread[:, np.newaxis])
-
-
-def _blocks(rows: Places, columns: int) -> Iterator[Places]:
-    """Cut rows of so many columns."""
-    step = max(1, _NUMBERS // columns)
-    return (rows[start : start + step] for start in range(0, rows.size, step))
