@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
+from itertools import pairwise
 from math import prod
 from typing import TYPE_CHECKING, Any, Self, final
 
@@ -14,6 +15,7 @@ from dpinfer._check import (
     FloatArray,
     as_table,
     check_array,
+    check_flag,
     check_index,
     check_integer,
     check_integer_array,
@@ -287,7 +289,8 @@ class Workload:
 
     See Also
     --------
-    Workload.from_marginals, Workload.from_predicates, Workload.identity, Workload.vstack
+    Workload.from_marginals, Workload.from_predicates, Workload.identity, Workload.vstack,
+    Workload.ranges, Workload.prefixes, Workload.tree, Workload.haar, Workload.square_root
 
     Examples
     --------
@@ -414,6 +417,222 @@ class Workload:
         workload._labels = check_labels(list(predicates), "labels", len(masks), "the rows")
         workload._domain = domain
         return workload
+
+    @classmethod
+    def prefixes(cls, cells: int | Domain) -> Self:
+        """Ask for the running totals of n cells: row k sums the cells 0 to k.
+
+        Parameters
+        ----------
+        cells : int or Domain
+            The number n of cells, or a domain of one attribute, whose levels are in order.
+
+        Returns
+        -------
+        Workload
+            n queries, labelled by the first and the last cell that they sum: numbers from 0, or
+            levels.
+
+        Examples
+        --------
+        >>> Workload.prefixes(3).matrix.toarray()
+        array([[1., 0., 0.],
+               [1., 1., 0.],
+               [1., 1., 1.]])
+        """
+        size, _ = _in_order(cells)
+        last = np.arange(size)
+        return cls._of_runs(cells, np.zeros_like(last), last)
+
+    @classmethod
+    def ranges(cls, cells: int | Domain) -> Self:
+        """Ask for every sum of neighbouring cells, of which n cells have n(n + 1)/2.
+
+        Parameters
+        ----------
+        cells : int or Domain
+            The number n of cells, or a domain of one attribute, whose levels are in order.
+
+        Returns
+        -------
+        Workload
+            The queries, by their first and then their last cell, which label them.
+
+        Examples
+        --------
+        >>> workload = Workload.ranges(Domain({"age": ["0-17", "18-64", "65+"]}))
+        >>> workload.labels.to_list()[:3]
+        [('0-17', '0-17'), ('0-17', '18-64'), ('0-17', '65+')]
+        >>> workload.answer([3, 4, 5])
+        array([ 3.,  7., 12.,  4.,  9.,  5.])
+        """
+        size, _ = _in_order(cells)
+        check_entries(size * (size + 1) * (size + 2) // 6)
+        return cls._of_runs(cells, *np.triu_indices(size))
+
+    @classmethod
+    def tree(cls, cells: int | Domain, *, branching: int = 2, root: bool = True) -> Self:
+        """Ask for the nodes of a tree over n cells: a hierarchical histogram.
+
+        The cells are cut into ``branching`` runs as equal as can be, these again, down to single
+        cells. A run that a coarser level has already is not asked for twice.
+
+        Parameters
+        ----------
+        cells : int or Domain
+            The number n of cells, or a domain of one attribute, whose levels are in order.
+        branching : int, default 2
+            Children of a node.
+        root : bool, default True
+            Whether to ask for the total.
+
+        Returns
+        -------
+        Workload
+            The nodes, level by level, labelled by their first and last cell. One record counts in
+            one node of each level, of which there are ⌈log n⌉ + 1 with the root.
+
+        Notes
+        -----
+        Published with noise and combined (:func:`dpinfer.combine`), its nodes answer ranges of many
+        cells better than the cells do, but not those of few: compare
+        (:func:`dpinfer.curation.compare_strategies`). For n = 8 and Laplace noise the cells are
+        better also for prefixes, by 9 to 21.9 in the mean of variances.
+
+        References
+        ----------
+        Hay, M., Rastogi, V., Miklau, G. and Suciu, D. (2010). Boosting the accuracy of
+        differentially private histograms through consistency. arXiv:0904.0942.
+
+        Examples
+        --------
+        >>> Workload.tree(4, root=False).matrix.toarray()
+        array([[1., 1., 0., 0.],
+               [0., 0., 1., 1.],
+               [1., 0., 0., 0.],
+               [0., 1., 0., 0.],
+               [0., 0., 1., 0.],
+               [0., 0., 0., 1.]])
+        """
+        size, _ = _in_order(cells)
+        ways = check_integer(branching, "branching", ge=2)
+        seen = {(0, size)} if not check_flag(root, "root") and size > 1 else set()
+        runs: list[tuple[int, int]] = []
+        parts = 1
+        while True:
+            cuts = [part * size // parts for part in range(parts + 1)]
+            for run in pairwise(cuts):
+                if run[0] < run[1] and run not in seen:
+                    seen.add(run)
+                    runs.append(run)
+            if parts >= size:
+                break
+            parts *= ways
+        first, end = np.array(runs).T
+        return cls._of_runs(cells, first, end - 1)
+
+    @classmethod
+    def haar(cls, cells: int | Domain) -> Self:
+        """Ask for the Haar wavelet of n cells: their total, then left halves less right halves.
+
+        Parameters
+        ----------
+        cells : int or Domain
+            The number n of cells, a power of two, or a domain of one attribute with as many levels.
+
+        Returns
+        -------
+        Workload
+            n orthogonal queries with coefficients 0, 1 and -1, of which each record moves
+            log₂ n + 1 by one.
+
+        References
+        ----------
+        Xiao, X., Wang, G. and Gehrke, J. (2011). Differential privacy via wavelet transforms.
+        IEEE Transactions on Knowledge and Data Engineering 23, 1200-1214. arXiv:0909.5530.
+
+        Examples
+        --------
+        >>> Workload.haar(4).matrix.toarray()
+        array([[ 1.,  1.,  1.,  1.],
+               [ 1.,  1., -1., -1.],
+               [ 1., -1.,  0.,  0.],
+               [ 0.,  0.,  1., -1.]])
+        """
+        from scipy.sparse import csr_array, kron, vstack
+
+        size, domain = _in_order(cells)
+        if size & (size - 1):
+            raise InvalidParameterError(
+                f"cells must be a power of two for the Haar wavelet, got {size}: add cells that "
+                "are known to be empty, or use Workload.tree"
+            )
+        check_entries(size * size.bit_length())
+        rows = [csr_array(np.ones((1, size)))]
+        for level in range(size.bit_length() - 1):
+            half = size >> (level + 1)
+            split = np.repeat([1.0, -1.0], half)[np.newaxis]
+            rows.append(csr_array(kron(np.eye(1 << level), split)))
+        matrix = csr_array(vstack(rows, format="csr"))
+        matrix.eliminate_zeros()
+        return cls._build(matrix, (size, size))._on(domain)
+
+    @classmethod
+    def square_root(cls, cells: int | Domain) -> Self:
+        """Ask for sums of n cells whose matrix S is the square root of the running totals.
+
+        Parameters
+        ----------
+        cells : int or Domain
+            The number n of cells, or a domain of one attribute, whose levels are in order.
+
+        Returns
+        -------
+        Workload
+            n queries: row i has the coefficient C(2k, k)/4ᵏ, k = i - j, for the cells j <= i, so
+            that S S is the matrix of :meth:`prefixes`. For running totals with Gaussian noise its
+            largest variance is within a constant of the best that any strategy has.
+
+        References
+        ----------
+        Fichtenberger, H., Henzinger, M. and Upadhyay, J. (2023). Constant matters: fine-grained
+        error bound on differentially private continual observation. arXiv:2202.11205.
+
+        Examples
+        --------
+        >>> Workload.square_root(3).matrix
+        array([[1.   , 0.   , 0.   ],
+               [0.5  , 1.   , 0.   ],
+               [0.375, 0.5  , 1.   ]])
+        """
+        size, domain = _in_order(cells)
+        check_entries(size * size)
+        steps = np.arange(1.0, size)
+        column = np.cumprod(np.concatenate([[1.0], (steps - 0.5) / steps]))
+        lag = np.arange(size)[:, None] - np.arange(size)
+        matrix = np.where(lag >= 0, column[np.abs(lag)], 0.0)
+        return cls._build(matrix, matrix.shape)._on(domain)
+
+    @classmethod
+    def _of_runs(cls, cells: int | Domain, first: NDArray[Any], last: NDArray[Any]) -> Self:
+        """Sum neighbouring cells, which label the queries by the first and the last of them."""
+        import pandas as pd
+        from scipy.sparse import csr_array
+
+        size, domain = _in_order(cells)
+        width = last - first + 1
+        check_entries(int(width.sum()))
+        start = np.concatenate([[0], np.cumsum(width)])
+        within = np.arange(start[-1]) - np.repeat(start[:-1], width)
+        entries = np.ones(len(within)), np.repeat(first, width) + within, start
+        matrix = csr_array(entries, shape=(len(first), size))
+        levels = np.arange(size) if domain is None else domain.cells()
+        labels = pd.MultiIndex.from_arrays([levels[first], levels[last]], names=["first", "last"])
+        return cls._build(matrix, matrix.shape, labels=labels)._on(domain)
+
+    def _on(self, domain: Domain | None) -> Self:
+        self._domain = domain
+        return self
 
     @classmethod
     def vstack(cls, workloads: Iterable[Workload]) -> Self:
@@ -591,6 +810,18 @@ class Workload:
         rows, cells = self._shape
         kind = "identity" if self.is_identity else "sparse" if self.is_sparse else "dense"
         return f"Workload({rows} queries on {cells} cells, {kind})"
+
+
+def _in_order(cells: Any) -> tuple[int, Domain | None]:
+    """Return the number of cells in order, and the domain whose levels they are, if any."""
+    if not isinstance(cells, Domain):
+        return check_integer(cells, "cells", ge=1, le=MAX_ENTRIES), None
+    if len(cells.attributes) != 1:
+        raise InvalidParameterError(
+            "cells must be a number or a domain of one attribute, whose levels are in order, got "
+            f"{show(cells)}"
+        )
+    return cells.size, cells
 
 
 def _check_same_cells(first: Workload, other: Workload) -> None:

@@ -156,5 +156,10 @@ METHODS |= {
     "Release.draw": (Release.draw, {"histogram": [3, 4, 5], "mechanism": NOISE, "rng": 1}),
     "Release.select": (RELEASE.select, {"where": [0, 2]}),
     "Release.noise": (RELEASE.noise, {"value": 1}),
+    "Workload.prefixes": (dpinfer.Workload.prefixes, {"cells": 4}),
+    "Workload.ranges": (dpinfer.Workload.ranges, {"cells": 4}),
+    "Workload.tree": (dpinfer.Workload.tree, {"cells": 4, "branching": 3, "root": False}),
+    "Workload.haar": (dpinfer.Workload.haar, {"cells": 4}),
+    "Workload.square_root": (dpinfer.Workload.square_root, {"cells": 4}),
 }
 """Methods of public classes, each with good arguments."""
