@@ -4,6 +4,8 @@ from .generalization import GeneralizationBound as GeneralizationBound
 from .generalization import Usefulness as Usefulness
 from .generalization import generalization_bound as generalization_bound
 from .generalization import usefulness as usefulness
+from .processing import ProcessingError as ProcessingError
+from .processing import processing_error as processing_error
 from .query_answers import MultiplicativeWeightsRelease as MultiplicativeWeightsRelease
 from .query_answers import OnlineMultiplicativeWeights as OnlineMultiplicativeWeights
 from .query_answers import multiplicative_weights as multiplicative_weights

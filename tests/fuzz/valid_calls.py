@@ -233,6 +233,8 @@ VALID = {
     | {"nobs_mechanism": NOISE, "nobs_is_total": False, "alternative": "larger"}
     | {"method": "asymptotic", "nuisance_alpha": 1e-4}
     | QUICK,
+    "processing_error": {"truth": [0.0, 3.0], "mechanism": NOISE, "lower": 0, "upper": 9}
+    | {"rounding": 1},
     "ratio_confint": PAIR | {"numerator": THREE, "denominator": [60, 70, 80]},
     "read_marginals_parquet": {"folder": "no folder", "max_bytes": 10**6},
     "read_release": {"path": anes96_path(), "metadata": None, "field": None} | {"max_bytes": 10**6},
