@@ -15,6 +15,7 @@ from dpinfer._numerics.lattice import smallest_whole
 from dpinfer.errors import InvalidParameterError, NotEstimableError
 from dpinfer.estimation.combined import Estimates, Shown, covariance_frame
 from dpinfer.mechanisms import RandomizedResponse
+from dpinfer.mechanisms.channels import check_counts
 from dpinfer.results.intervals import ERROR_COVERED, Intervals, Uncertainty
 from dpinfer.results.labels import attach_labels, split_labels
 
@@ -151,23 +152,18 @@ class ResponseEstimate(Estimates):
             labels=self.labels,
         )
 
-    @property
-    def _false(self) -> float:
-        """Probability r with which another answer is reported as a given one."""
-        return (1.0 - self.mechanism.p) / (self.mechanism.categories - 1)
-
     def _population_ends(self, alpha: float) -> tuple[FloatArray, FloatArray]:
         """Clopper and Pearson's ends for the share of reports, as proportions of answers."""
         c, n = self.reports, self.nobs
         some, few = np.maximum(c, 1.0), np.minimum(c, n - 1.0)
         low = np.where(c > 0, special.betaincinv(some, n - some + 1.0, alpha / 2), 0.0)
         high = np.where(c < n, special.betaincinv(few + 1.0, n - few, 1.0 - alpha / 2), 1.0)
-        false, gain = self._false, _gain(self.mechanism)
+        false, gain = self.mechanism.q, _gain(self.mechanism)
         return np.maximum((low - false) / gain, 0.0), np.minimum((high - false) / gain, 1.0)
 
     def _respondents_ends(self, alpha: float) -> tuple[FloatArray, FloatArray]:
         """Smallest and largest number of respondents that the reports do not contradict."""
-        n, p, r = self.nobs, self.mechanism.p, self._false
+        n, p, r = self.nobs, self.mechanism.p, self.mechanism.q
         reports, at, which = np.unique(self.reports, return_index=True, return_inverse=True)
         if reports.size > MOST_REPORTS:
             raise InvalidParameterError(
@@ -247,7 +243,7 @@ def response_counts(counts: Any, *, mechanism: RandomizedResponse) -> ResponseEs
     """
     reports, labels = _reports(counts, mechanism)
     nobs = float(reports.sum())
-    channel = mechanism.channel
+    channel = mechanism.matrix
     gain = _gain(mechanism)
     # r = (1 - gain)/k: the same as (C - n·r)/(p - r), without cancellation where p is near 1/k
     even = nobs / mechanism.categories
@@ -331,7 +327,7 @@ def _reports(counts: Any, mechanism: Any) -> tuple[FloatArray, pd.Index | None]:
             f"mechanism must be a RandomizedResponse channel, got {show(mechanism)}"
         )
     values, labels = split_labels(counts, "counts")
-    reports = mechanism.check_counts(values)
+    reports = check_counts(values, mechanism.categories, "categories")
     check_array(reports.sum(), "the sum of counts", gt=0)
     return reports, labels
 

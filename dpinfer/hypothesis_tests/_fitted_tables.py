@@ -485,13 +485,13 @@ class TableModel:
             return self.told.adjust(tables, nobs)
         if self.channel is None:
             return tables
-        slope, other = split_channel(self.channel)
+        slope, other = self.channel.slope, self.channel.q
         return (tables - other * nobs) / slope
 
     def _of_reports(self, fit: Fit, nobs: FloatArray) -> Fit:
         if self.channel is None:
             return fit
-        slope, other = split_channel(self.channel)
+        slope, other = self.channel.slope, self.channel.q
         return Fit(slope * fit.expected + other * nobs, slope * fit.deviations)
 
     def observations(self, fit: Fit, nobs: float | None) -> NDArray[np.int64]:
@@ -573,12 +573,6 @@ class TableDraws:
         if noise.shape == ():
             return np.asarray(noise._rvs((cells, size), rng), dtype=np.float64)
         return np.array(noise._rvs((size, cells), rng).T, dtype=np.float64, order="C")
-
-
-def split_channel(channel: RandomizedResponse) -> tuple[float, float]:
-    """Return p - q and q: n·p* respondents in a cell make (p - q)·n·p* + n·q expected reports."""
-    other = (1.0 - channel.p) / (channel.categories - 1)
-    return channel.p - other, other
 
 
 # P-values where the null hypothesis has parameters that were estimated from the table.
@@ -787,7 +781,7 @@ def check_channel(channel: RandomizedResponse, size: int, of: str) -> None:
             f"mechanism must have a category for each of the {size} {of}, got "
             f"{channel.categories} categories"
         )
-    if split_channel(channel)[0] < _SMALLEST_SLOPE:
+    if channel.slope < _SMALLEST_SLOPE:
         raise InvalidParameterError(
             f"mechanism must have p > 1/categories, got p = {channel.p}: its reports say nothing "
             "about the answers"

@@ -26,7 +26,6 @@ from dpinfer.hypothesis_tests._fitted_tables import (
     check_reports,
     check_spread,
     form_of,
-    split_channel,
 )
 from dpinfer.hypothesis_tests._noisy_tables import NoiseForm, Statistic
 from dpinfer.hypothesis_tests.models import check_sums, joint_errors
@@ -123,7 +122,7 @@ class PublishedTable:
         cells.
         """
         check_channel(channel, cells.size, "cells of table")
-        slope, other = split_channel(channel)
+        slope, other = channel.slope, channel.q
         variance = np.full(cells.shape, total * other / slope**2)
         form = NoiseForm(variance, slope**2 / total, 1.0 - cells.size * other, 1.0 / slope)
         model = TableModel(cells.shape, ProductMargins(form), Exact(), channel=channel)
@@ -136,7 +135,7 @@ class PublishedTable:
         for axis, channel in enumerate(channels):
             if isinstance(channel, RandomizedResponse):
                 check_channel(channel, cells.shape[axis], ("rows", "columns")[axis] + " of table")
-                slope, other = split_channel(channel)
+                slope, other = channel.slope, channel.q
                 estimate = (estimate - other * estimate.sum(axis=axis, keepdims=True)) / slope
         form = NoiseForm.published(np.zeros(cells.shape), 0.0)
         model = TableModel(cells.shape, ProductMargins(form), Exact())

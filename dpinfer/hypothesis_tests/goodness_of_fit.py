@@ -297,7 +297,7 @@ def _deviations(
             "nobs must be given where f_exp is not: the sum of noisy counts does not tell it"
         )
     if reports:
-        table = NoisyTable(number, expected @ mechanism.channel, Exact())
+        table = NoisyTable(number, expected @ mechanism.matrix, Exact())
         return x.values - table.expected, table
     check_spread(x)
     check_total(x, number)
@@ -462,7 +462,7 @@ class Cells:
         return out
 
     def _reported(self, values: FloatArray) -> FloatArray:
-        return values if self.channel is None else np.asarray(values @ self.channel.channel)
+        return values if self.channel is None else np.asarray(values @ self.channel.matrix)
 
 
 @dataclass(frozen=True)

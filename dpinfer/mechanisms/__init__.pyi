@@ -1,5 +1,7 @@
+from .channels import Channel as Channel
 from .channels import ExponentialMechanism as ExponentialMechanism
 from .channels import RandomizedResponse as RandomizedResponse
+from .channels import UnaryEncoding as UnaryEncoding
 from .frozen import FrozenDensity as FrozenDensity
 from .frozen import FrozenMass as FrozenMass
 from .frozen import FrozenNoise as FrozenNoise

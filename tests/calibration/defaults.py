@@ -398,7 +398,7 @@ def of_reports(categories: int) -> Study:
             if sum(p) > 1.0 + 1e-12:
                 continue
             truth = np.array([*p, 1.0 - sum(p)])
-            weight = stats.multinomial.pmf(reports, n, truth @ channel.channel)
+            weight = stats.multinomial.pmf(reports, n, truth @ channel.matrix)
             wrong = (lower > truth + 1e-9) | (upper < truth - 1e-9)
             yield f"n = {n}, {np.round(truth, 2).tolist()}", float((weight @ wrong).max())
 

@@ -61,7 +61,7 @@ def goodness_of_fit(options, s, runs, rng):
 
 def randomized_goodness_of_fit(options, s, runs, rng):
     channel = RandomizedResponse.from_epsilon(s.epsilon, categories=4)
-    tables = rng.multinomial(s.nobs, s.cells @ channel.channel, runs).astype(float)
+    tables = rng.multinomial(s.nobs, s.cells @ channel.matrix, runs).astype(float)
     return fit_rates(options, s, tables, s.nobs * s.cells, channel, rng)
 
 
@@ -74,7 +74,7 @@ def fit_rates(options, s, tables, expected, mechanism, rng):
         return None
     law = first.null_distribution
     if isinstance(mechanism, RandomizedResponse):
-        expected, mechanism = expected @ mechanism.channel, None
+        expected, mechanism = expected @ mechanism.matrix, None
     values = STATISTICS[options["statistic"]](tables - expected, expected, mechanism)
     assert values[0] == pytest.approx(first.statistic)
     return beyond(partial(law.pvalue, alternative="larger"), values)
@@ -120,7 +120,7 @@ def estimated_parameter(options, s, runs, rng):
 def randomized_estimated_parameter(options, s, runs, rng):
     channel = RandomizedResponse.from_epsilon(s.epsilon, categories=3)
     truth = hardy_weinberg([0.8 if s.skewed else 0.5])
-    tables = rng.multinomial(s.nobs, truth @ channel.channel, runs)
+    tables = rng.multinomial(s.nobs, truth @ channel.matrix, runs)
     return shares(
         [settled(table, {"mechanism": channel, "rng": rng, **options}) for table in tables]
     )
@@ -153,10 +153,10 @@ def randomized_independence(together, options, s, runs, rng):
     rows, columns = np.array([0.8, 0.2] if s.skewed else [0.5, 0.5]), s.cells
     if together:
         mechanism = RandomizedResponse.from_epsilon(s.epsilon, categories=8)
-        reported = np.outer(rows, columns).ravel() @ mechanism.channel
+        reported = np.outer(rows, columns).ravel() @ mechanism.matrix
     else:
         mechanism = tuple(RandomizedResponse.from_epsilon(s.epsilon, categories=k) for k in (2, 4))
-        reported = np.outer(rows @ mechanism[0].channel, columns @ mechanism[1].channel)
+        reported = np.outer(rows @ mechanism[0].matrix, columns @ mechanism[1].matrix)
     tables = rng.multinomial(s.nobs, reported.ravel(), runs).reshape(runs, 2, 4)
     options = {"mechanism": mechanism, "rng": rng, **options}
     return shares([quiet(chi2_contingency, table, **options).pvalue for table in tables])

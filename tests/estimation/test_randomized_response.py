@@ -21,7 +21,7 @@ def test_counts_are_unbiased_and_so_is_their_covariance(categories):
     true_counts = np.bincount(truth, minlength=categories)
     mean, second, covariance = 0.0, 0.0, 0.0
     for reports in product(range(categories), repeat=truth.size):
-        chance = np.prod(law.channel[truth, list(reports)])
+        chance = np.prod(law.matrix[truth, list(reports)])
         estimate = response_counts(np.bincount(reports, minlength=categories), mechanism=law)
         mean = mean + chance * estimate.params
         second = second + chance * np.outer(estimate.params, estimate.params)
@@ -37,7 +37,7 @@ def test_proportions_and_their_sampling_covariance():
     mean, second = np.zeros(3), np.zeros((3, 3))
     expected = np.zeros((3, 3))
     for reports in product(range(3), repeat=n):
-        chance = np.prod((population @ law.channel)[list(reports)])
+        chance = np.prod((population @ law.matrix)[list(reports)])
         estimate = response_proportions(np.bincount(reports, minlength=3), mechanism=law)
         mean += chance * estimate.params
         second += chance * np.outer(estimate.params, estimate.params)

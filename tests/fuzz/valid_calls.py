@@ -69,6 +69,8 @@ VALID = {
         "queries": {"State": {"total": Fraction(1)}},
     },
     "BudgetLedger": {"budget": PURE, "accounting": None},
+    "Channel": {"matrix": [[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]], "truths": ["no", "yes"]}
+    | {"reports": ["a", "b", "c"], "pairs": [("no", "yes")]},
     "DiscreteGaussian": {"sigma": 2.0},
     "Domain": {"levels": {"sex": ["F", "M"]}},
     "Exact": {},
@@ -102,6 +104,7 @@ VALID = {
     "TradeOff": PROTECTED,
     "TreePart": {"load": top_part, "parent": None, "version": ""},
     "Tulap": {"scale": 2.0, "truncation": 0.05},
+    "UnaryEncoding": {"p": 0.5, "q": 0.2, "categories": 4},
     "WeightedSum": {"weights": [1.0, 2.0], "mechanism": NOISE},
     "Workload": {"matrix": [[1, 0], [1, 1]], "labels": ["a", "b"], "columns": ["x", "y"]}
     | {"domain": None},

@@ -17,7 +17,7 @@ from dpinfer import (
     Tulap,
     WeightedSum,
 )
-from dpinfer.mechanisms import ExponentialMechanism
+from dpinfer.mechanisms import Channel, ExponentialMechanism, UnaryEncoding
 from dpinfer.privacy import SmoothNoise, TradeOff
 
 LAWS = {
@@ -43,6 +43,8 @@ TREE = dpinfer.combine_hierarchy([106, 61, 39], [-1, 0, 0], mechanism=NOISE)
 MARGINALS = dpinfer.combine_marginals(**VALID["combine_marginals"])
 POSTERIOR = dpinfer.count_posterior(**VALID["count_posterior"])
 CURVE = TradeOff(PURE)
+MATRIX = Channel(**VALID["Channel"])
+BITS = UnaryEncoding(p=0.5, q=0.2, categories=3)
 MEDIAN = dpinfer.privacy.smooth_median_sensitivity(**VALID["smooth_median_sensitivity"])
 ORDINARY = dpinfer.count_confint(THREE, mechanism=NOISE)
 SETS = dpinfer.ratio_confint(THREE, [60, 70, 80], mechanism=NOISE, method="asymptotic")
@@ -98,6 +100,24 @@ METHODS |= {
     ),
     "RandomizedResponse.randomize": (CHANNEL.randomize, {"answers": [0, 1, 1], "rng": 1}),
     "RandomizedResponse.randomize_counts": (CHANNEL.randomize_counts, {"counts": [3, 4], "rng": 1}),
+    "Channel.name_and_shame": (Channel.name_and_shame, {"delta": 0.1, "truths": 3}),
+    "Channel.released_sample": (
+        Channel.released_sample,
+        {"size": 2, "population": 5, "truths": 3},
+    ),
+    "Channel.mixture": (Channel.mixture, {"channels": [CHANNEL, CHANNEL], "weights": [0.4, 0.6]}),
+    "Channel.delta_at": (MATRIX.delta_at, {"epsilon": 0.5}),
+    "Channel.divergence": (MATRIX.divergence, {"order": 2.0}),
+    "Channel.randomize": (MATRIX.randomize, {"answers": [0, 1, 1], "rng": 1}),
+    "Channel.randomize_counts": (MATRIX.randomize_counts, {"counts": [3, 4], "rng": 1}),
+    "UnaryEncoding.symmetric": (UnaryEncoding.symmetric, {"epsilon": 1.0, "categories": 3}),
+    "UnaryEncoding.optimised": (UnaryEncoding.optimised, {"epsilon": 1.0, "categories": 3}),
+    "UnaryEncoding.rappor": (
+        UnaryEncoding.rappor,
+        {"f": 0.5, "p": 0.3, "q": 0.6, "categories": 3},
+    ),
+    "UnaryEncoding.randomize": (BITS.randomize, {"answers": [0, 1, 1], "rng": 1}),
+    "UnaryEncoding.randomize_counts": (BITS.randomize_counts, {"counts": [3, 4, 5], "rng": 1}),
     "ExponentialMechanism.rvs": (
         ExponentialMechanism(epsilon=1.0).rvs,
         {"scores": [1.0, 2.0], "size": 3, "rng": 1},

@@ -11,9 +11,9 @@ from dpinfer.mechanisms import RandomizedResponse
 @pytest.mark.parametrize("epsilon", [1e-6, 0.5, 3.0, 20.0])
 def test_epsilon_is_the_log_of_the_largest_likelihood_ratio(categories, epsilon):
     law = RandomizedResponse.from_epsilon(epsilon, categories=categories)
-    assert law.channel.shape == (categories, categories)
-    np.testing.assert_allclose(law.channel.sum(axis=1), 1.0, rtol=1e-14)
-    ratio = law.channel.max(axis=0) / law.channel.min(axis=0)
+    assert law.matrix.shape == (categories, categories)
+    np.testing.assert_allclose(law.matrix.sum(axis=1), 1.0, rtol=1e-14)
+    ratio = law.matrix.max(axis=0) / law.matrix.min(axis=0)
     # the last digits of 1 - p are lost at a large epsilon, those of p - 1/k at a small one
     np.testing.assert_allclose(np.log(ratio), epsilon, rtol=1e-6)
     assert law.epsilon == pytest.approx(epsilon, rel=1e-6)
@@ -27,10 +27,10 @@ def test_randomized_answers_follow_the_channel():
     np.add.at(table, (answers, reports), 1e-5)
     # four shares of one half within six standard errors, the rest within eight: fails by accident
     # with probability 8e-9
-    np.testing.assert_allclose(table, law.channel, atol=6 * 0.5 / np.sqrt(100_000))
+    np.testing.assert_allclose(table, law.matrix, atol=6 * 0.5 / np.sqrt(100_000))
     counts = law.randomize_counts([100_000, 0, 0, 300_000], rng=2)
     assert counts.sum() == 400_000
-    mean = np.array([1e5, 0, 0, 3e5]) @ law.channel
+    mean = np.array([1e5, 0, 0, 3e5]) @ law.matrix
     np.testing.assert_allclose(counts, mean, atol=6 * np.sqrt(1e5))
     assert law.randomize(2, rng=3) in range(4)
 

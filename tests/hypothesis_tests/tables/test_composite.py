@@ -113,13 +113,13 @@ def test_level_of_the_limit(noise, nobs):
 
 def test_randomized_response():
     channel = RandomizedResponse(p=0.8, categories=3)
-    reports = np.round(460 * channel.channel.T @ hardy_weinberg([0.6]))
+    reports = np.round(460 * channel.matrix.T @ hardy_weinberg([0.6]))
     ours = chisquare_fit(reports, hardy_weinberg, 0.5, mechanism=channel, method="asymptotic")
     assert ours.params[0] == pytest.approx(0.6, abs=0.01)
     assert ours.pvalue > 0.8
     np.testing.assert_allclose(
         ours.expected_freq,
-        reports.sum() * channel.channel.T @ hardy_weinberg(ours.params),
+        reports.sum() * channel.matrix.T @ hardy_weinberg(ours.params),
         rtol=1e-6,
     )
 

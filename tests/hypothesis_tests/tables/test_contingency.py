@@ -434,7 +434,7 @@ class TestRandomizedResponse:
             truth = np.asarray(ours.estimated_freq)
             for axis, channel in enumerate(pair):
                 if isinstance(channel, RandomizedResponse):
-                    truth = np.tensordot(channel.channel.T, truth, (1, axis))
+                    truth = np.tensordot(channel.matrix.T, truth, (1, axis))
                     truth = np.moveaxis(truth, 0, axis)
             np.testing.assert_allclose(truth, self.reports, rtol=1e-10)
 
@@ -444,7 +444,7 @@ class TestRandomizedResponse:
 
         def form(x):
             rows, columns = np.array([x[0], 1 - x[0]]), np.array([x[1], x[2], 1 - x[1] - x[2]])
-            expected = total * channel.channel.T @ np.outer(rows, columns).ravel()
+            expected = total * channel.matrix.T @ np.outer(rows, columns).ravel()
             return expected, (self.reports.ravel() - expected)
 
         x = np.array([0.45, 0.35, 0.35])
@@ -477,7 +477,7 @@ class TestRandomizedResponse:
             )
             # 6 standard errors (2e-9), and the distance from the limit at n = 304
             assert abs(simulated.pvalue - ours.pvalue) < 6 * simulated.mc_error + 5e-3
-        back = channel.channel.T @ ours.estimated_freq.ravel()
+        back = channel.matrix.T @ ours.estimated_freq.ravel()
         np.testing.assert_allclose(back, self.reports.ravel(), rtol=1e-10)
 
     @pytest.mark.parametrize(

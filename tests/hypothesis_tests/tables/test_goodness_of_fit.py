@@ -236,7 +236,7 @@ def test_reports_are_tested_through_their_channel():
     channel = RandomizedResponse(p=0.8, categories=3)
     reports = np.array([52, 31, 17])
     result = chisquare(reports, [60, 40, 0], mechanism=channel)
-    expected = np.array([60, 40, 0]) @ channel.channel
+    expected = np.array([60, 40, 0]) @ channel.matrix
     plain = chisquare(reports, expected, mechanism=Exact())
     assert tuple(result) == tuple(plain)
     assert result.nobs == 100

@@ -86,7 +86,7 @@ def test_tulap_between_whole_numbers():
 
 def test_randomized_response_protects_an_answer():
     channel = RandomizedResponse(p=0.6, categories=4)
-    matrix = channel.channel
+    matrix = channel.matrix
     loss = np.log(matrix[:, None] / matrix[None]).max()
     found = guarantee_of(channel)
     assert (found.epsilon, found.neighbours) == (pytest.approx(loss), "replace")

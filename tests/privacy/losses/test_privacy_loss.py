@@ -28,7 +28,7 @@ RESPONSE = RandomizedResponse(p=0.6, categories=3)
 def listed(mechanism, sensitivity=1):
     """Values of the loss and their probabilities under P, from the probabilities of the outputs."""
     if isinstance(mechanism, RandomizedResponse):
-        p, q = mechanism.channel[0], mechanism.channel[1]
+        p, q = mechanism.matrix[0], mechanism.matrix[1]
     else:
         # far enough for 1e-20, and not so far that a probability underflows
         deviations = 12 if isinstance(mechanism, DiscreteGaussian) else 35

@@ -44,8 +44,8 @@ def test_bayes_rule_by_hand_for_each_kind_of_mechanism():
     joint = np.stack(
         [
             prior
-            * channel.channel[answers[:, 0].astype(int), int(o[0])]
-            * channel.channel[answers[:, 1].astype(int), int(o[1])]
+            * channel.matrix[answers[:, 0].astype(int), int(o[0])]
+            * channel.matrix[answers[:, 1].astype(int), int(o[1])]
             for o in outputs
         ]
     )
