@@ -453,6 +453,11 @@ def certify(
             "was added to: certify the same release without it; intervals for the counts cover as "
             "often"
         )
+    if release.weights is not None:
+        raise InvalidParameterError(
+            "release must have a noise of its own in each value to be certified, got values that "
+            "share noises: certify the release that they were made from"
+        )
     study = _ReleaseStudy.of(release, truth)
     share = study.scene(rounded=True).published_share()
     terms = Terms.checked(alpha, margin, error, reps, rng, n_jobs, progress, len(release), share)

@@ -258,24 +258,27 @@ _BLOCK_SIZE = 20_000_000
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """The weights of the targets of a fit on its values, made when they are asked for."""
+    """The weights of the targets of a fit on the noises, made when they are asked for."""
 
     fit: CombinedEstimate
 
     def dense(self, positions: NDArray[np.intp]) -> FloatArray:
         """Return some rows, an array."""
-        return np.concatenate(list(self.fit._weight_blocks(self.fit._coordinates[positions])))
+        blocks = self.fit._weight_blocks(self.fit._coordinates[positions])
+        return np.concatenate([block[:, self.fit._first :] for block in blocks])
 
     def take(self, positions: NDArray[np.intp]) -> Any:
         """Return some rows, a sparse array."""
         from scipy.sparse import csr_array, vstack
 
         wanted = self.fit._coordinates[positions]
-        blocks = self.fit._weight_blocks(wanted)
+        blocks = (block[:, self.fit._first :] for block in self.fit._weight_blocks(wanted))
         return vstack([csr_array(clean_weights(block)) for block in blocks], format="csr")
 
     def apply(self, noises: FloatArray) -> FloatArray:
         """Return the errors that noises make."""
+        if self.fit._first:
+            noises = np.vstack([np.zeros((self.fit._first, noises.shape[1])), noises])
         return np.asarray(self.fit._coordinates @ self.fit._solver.coefficients(noises))
 
     def variance(self) -> FloatArray:
@@ -308,10 +311,16 @@ class CombinedEstimate(OverlappingEstimate, Estimates):
 
     release: Release
     targets: Targets
+    _base: Release  # what says the same in values that each have noise of their own
     _design: Design | None
     _solver: Solver
     _coefficients: FloatArray
     _coordinates: Any
+
+    @property
+    def _first(self) -> int:
+        """Where the noises begin among the values of the base."""
+        return 0 if self._base is self.release else len(self.release)
 
     @cached_property
     def params(self) -> Any:
@@ -326,7 +335,10 @@ class CombinedEstimate(OverlappingEstimate, Estimates):
         """Standard errors of the estimates, due to the noise."""
         if self._coordinates is None:
             return self._label(np.sqrt(self.release.variance))
-        return self._label(self._solver.std_errors(self._coordinates, self.targets.published))
+        if self._design is None and self.release.weights is not None:
+            return self._label(self._noisy.std)
+        rows = None if self._first else self.targets.published
+        return self._label(self._solver.std_errors(self._coordinates, rows))
 
     @cached_property
     def weights(self) -> Any:
@@ -343,8 +355,9 @@ class CombinedEstimate(OverlappingEstimate, Estimates):
             )
         if self._design is None:
             return self._solver.weights(self._coordinates)
+        own = slice(self._first or None)
         return np.concatenate(
-            [clean_weights(block) for block in self._weight_blocks(self._coordinates)]
+            [clean_weights(block)[:, own] for block in self._weight_blocks(self._coordinates)]
         )
 
     def cov_params(self) -> Any:
@@ -357,13 +370,17 @@ class CombinedEstimate(OverlappingEstimate, Estimates):
                 f"target must have at most {_COVARIANCE_LIMIT} rows for a covariance matrix, "
                 f"got {len(self)}: pass those targets to combine whose covariances are needed"
             )
+        if self.release.weights is not None:
+            return covariance_frame(self._noisy.cov(), self.targets.labels)
         weighted = self.weights * np.sqrt(self.release.variance)
         return covariance_frame(as_dense(weighted @ weighted.T), self.targets.labels)
 
     @property
     def rank(self) -> int:
         """Number of linearly independent things that the published values measure."""
-        return len(self.release) if self._design is None else self._design.rank
+        if self._design is None:
+            return len(self.release)
+        return self._design.rank - self._design.further
 
     @property
     def overlap(self) -> int:
@@ -373,8 +390,11 @@ class CombinedEstimate(OverlappingEstimate, Estimates):
     @cached_property
     def fitted(self) -> Any:
         """The m published queries as the combined estimate has them, free of contradiction."""
-        fitted = self._coefficients
-        return self._label_rows(fitted if self._design is None else self._design.matrix @ fitted)
+        fitted, design = self._coefficients, self._design
+        if design is not None:
+            own = design.coordinates(self.release.workload.matrix) if self._first else design.matrix
+            fitted = own @ fitted
+        return self._label_rows(fitted)
 
     @property
     def residuals(self) -> Any:
@@ -394,7 +414,8 @@ class CombinedEstimate(OverlappingEstimate, Estimates):
 
     def __noisy__(self) -> NoisyValues:
         x = self._noisy
-        if x.weights is None or len(self) * len(self.release) > HELD:
+        made = isinstance(x.weights, _Rows)
+        if not made or len(self) * x.noises.size > HELD:
             return x
         rows = x._rows(np.arange(len(self)))
         return NoisyValues(x.values, x.noises, labels=x.labels, weights=rows)
@@ -405,15 +426,19 @@ class CombinedEstimate(OverlappingEstimate, Estimates):
         published = self.release.__noisy__()
         if self._coordinates is None:
             return published.relabelled(self.targets.labels)
+        if self._design is None and published.weights is not None:
+            return published.linear(self._coordinates, labels=self.targets.labels)
         return NoisyValues(
             np.array(self.params, dtype=np.float64),
-            published.own_noises(),
+            published.own_noises() if published.weights is None else published.noises,
             labels=self.targets.labels,
             weights=_Rows(self),
         )
 
     def simulate_errors(self, reps: int, *, rng: RNG = None) -> FloatArray:
         """Draw ``reps`` joint errors, estimates minus confidential values, shape (reps, k)."""
+        if self.release.weights is not None:
+            return self._noisy.draw(reps, rng=rng)
         size = check_reps(reps), len(self.release)
         drawn = np.asarray(self.release.mechanism.rvs(size, rng=check_rng(rng)), dtype=np.float64)
         return drawn if self._coordinates is None else _Rows(self).apply(drawn.T).T
@@ -492,8 +517,10 @@ class CombinedEstimate(OverlappingEstimate, Estimates):
     def _shown(self) -> Shown:
         labels, rows, release = self.targets.labels, self.targets.published, self.release
         exact = int(np.count_nonzero(release.variance == 0))
+        shared = None if release.weights is None else release.weights.shape[1]
         facts: list[tuple[str, object]] = [
             ("Published values", len(release)),
+            *([] if shared is None else [("Noises that they share", shared)]),
             ("Cells", release.workload.shape[1]),
             ("Rank", self.rank),
             ("Overlapping values", self.overlap),
@@ -508,13 +535,13 @@ class CombinedEstimate(OverlappingEstimate, Estimates):
         return Shown("Combined estimates", facts, index, published)
 
     def _overlap(self) -> Overlap | None:
-        """Return Q = (y - Ax̂)ᵀV⁻¹(y - Ax̂) as a function of values or of noise.
+        """Return Q = (y - Ax̂)ᵀV⁻¹(y - Ax̂) as a function of values of the base or of noise.
 
         The confidential values drop out of Q, but not out of its rounding error, which would tell
         equal values of whole-numbered noise apart. Whole numbers close to the estimates are taken
         off the published values first: for whole coefficients and values, that is exact.
         """
-        design, release, solver = self._design, self.release, self._solver
+        design, release, solver = self._design, self._base, self._solver
         if design is None:
             return None
         values, noisy = release.values, release.variance > 0
@@ -538,6 +565,7 @@ class CombinedEstimate(OverlappingEstimate, Estimates):
             degrees=int(np.count_nonzero(noisy)) - (design.rank - len(constraints)),
             mechanism=release.mechanism,
             size=len(release),
+            published=len(self.release),
             observed=lambda: of(values - design.matrix @ np.rint(solver.coefficients(values))),
             draw=draw,
             of=of,
@@ -545,7 +573,7 @@ class CombinedEstimate(OverlappingEstimate, Estimates):
 
     def _weight_blocks(self, coordinates: Any) -> Iterator[FloatArray]:
         """Yield the weights of targets in these coordinates, some at a time."""
-        size = max(1, min(BLOCK, _BLOCK_SIZE // len(self.release)))
+        size = max(1, min(BLOCK, _BLOCK_SIZE // len(self._base)))
         for start in range(0, max(1, coordinates.shape[0]), size):
             yield as_dense(self._solver.weights(coordinates[start : start + size]))
 

@@ -47,6 +47,7 @@ class Overlap:
     # that many replicates of Q: the confidential values drop out
     draw: Callable[[int, np.random.Generator], FloatArray]
     of: Callable[[FloatArray], FloatArray] | None = None  # Q for other values, one column each
+    published: int | None = None  # number of published values, where that is another
 
 
 class OverlappingEstimate(ABC):
@@ -127,7 +128,7 @@ class OverlappingEstimate(ABC):
             method=chosen,
             null_distribution=null,
             uncertainty="noise",
-            nobs=overlap.size,
+            nobs=overlap.size if overlap.published is None else overlap.published,
             mc_error=null.mc_error(statistic, "larger"),
             notes=(
                 f"{overlap.degrees} values more than needed; a small p-value says that they "

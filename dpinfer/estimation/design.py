@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, update_wrapper
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
@@ -73,6 +73,7 @@ class Design:
     _columns: NDArray[np.intp] | None  # the cells that are coordinates; None for all
     _basis: Any = None
     _rank: int | None = None  # where the matrix has further columns
+    further: int = 0  # unknowns after the cells, which no target is about
     solver: Solver | None = None  # where the rank was found by solving the equations
 
     @property
@@ -82,8 +83,22 @@ class Design:
 
     def coordinates(self, target: Matrix) -> Matrix:
         """Return estimable targets (k × n) in the coordinates of ``matrix``: k × r."""
+        if self.further:
+            from scipy.sparse import csr_array
+
+            target = csr_array(target)
+            shape = target.shape[0], target.shape[1] + self.further
+            target = csr_array((target.data, target.indices, target.indptr), shape=shape)
         chosen = target if self._columns is None else target[:, self._columns]
         return chosen if self._basis is None else chosen @ self._basis
+
+    def for_cells(self, further: int) -> Design:
+        """Return the same where the last unknowns are no cells that a target may be about."""
+        if self.null is None:
+            return replace(self, _size=self._size[:-further], further=further)
+        return replace(
+            self, null=self.null[:-further], _size=self._size[:-further], further=further
+        )
 
     def estimable(self, target: Matrix) -> NDArray[np.bool_]:
         """Whether each row of ``target`` (k × n) lies in the row space of the workload."""

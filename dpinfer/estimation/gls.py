@@ -19,8 +19,12 @@ from dpinfer.estimation.design import (
     find_solver,
 )
 from dpinfer.estimation.targets import all_targets, find_targets
-from dpinfer.mechanisms.independent import Mechanism
+from dpinfer.mechanisms.independent import IndependentNoise, Mechanism, groups
+from dpinfer.mechanisms.laws import Exact
+from dpinfer.queries.workload import Workload
+from dpinfer.releases.noises import Noises
 from dpinfer.releases.release import Release
+from dpinfer.releases.values import NoisyValues
 
 _MOST_CELLS = 2**24  # above this many cells their estimates take gigabytes
 _CONTRADICTION = 1e-8
@@ -39,8 +43,8 @@ def combine(
     Parameters
     ----------
     release : Release, NoisyValues, or array of float, shape (m,), Series or DataFrame
-        What was published: a release, or noisy values, described by the next two arguments. Each
-        value must have noise of its own: of a fit, combine the release that it was made from.
+        What was published: a release, or noisy values, described by the next two arguments. The
+        values may share noises: see ``weights`` and ``covariance`` of :class:`Release`.
     workload : Workload or matrix, shape (m, n), optional
         The queries that the values answer; by default each value answers its own query.
     mechanism : NoiseLaw or sequence of NoiseLaw
@@ -63,8 +67,9 @@ def combine(
     NotEstimableError
         If the published values do not determine a target; the message names it.
     IncompatibleReleaseError
-        If values published without noise contradict one another, or values have a threshold,
-        clamping bounds or bins: see :func:`dpinfer.count_confint` for these, one by one.
+        If values contradict one another whatever their noise is, as those published without noise
+        may, or values have a threshold, clamping bounds or bins: see
+        :func:`dpinfer.count_confint` for these, one by one.
     InvalidParameterError
         If an argument is outside what is allowed, or the equations would take minutes or more to
         solve, as predicted from the pattern of the workload; the message says how many. Where every
@@ -80,6 +85,11 @@ def combine(
     values that they weight would make the reported variances too small. Values without noise are
     constraints, which the estimates meet exactly. Estimates are neither rounded nor clipped; see
     :meth:`CombinedEstimate.clip`.
+
+    Values that share noises, y = A x + W z, are taken as constraints on the unknowns (x, z), beside
+    values 0 of -z with a noise of its own each. The same solvers give from these the best estimator
+    under V = W diag(v) Wᵀ, also where V is singular. The law of its error is that of a weighted
+    sum of z, exactly, for any law of z.
 
     Marginal tables of a domain that are published whole, each with one variance, are combined in
     closed form. Up to 60 unknowns (after cells that no query tells apart have been merged), and
@@ -112,7 +122,8 @@ def combine(
     """
     published = _as_release(release, workload, mechanism)
     published._refuse_ruled("combined")
-    design, solver, coefficients = _solved(published)
+    base = published if published.weights is None else _of_own_noises(published)
+    design, solver, coefficients = _solved(base, published)
     if target is None:
         targets = all_targets(published.workload, design)
     else:
@@ -125,6 +136,7 @@ def combine(
     return CombinedEstimate(
         release=published,
         targets=targets,
+        _base=base,
         _design=design,
         _solver=solver,
         _coefficients=coefficients,
@@ -148,7 +160,26 @@ def _as_release(release: Any, workload: Any, mechanism: Mechanism | None) -> Rel
     return release if isinstance(release, Release) else Release._of(release.__noisy__(), workload)
 
 
-def _solved(release: Release) -> tuple[Design | None, Solver, FloatArray]:
+def _of_own_noises(release: Release) -> Release:
+    """Return values that each have noise of their own and say what those of a release say.
+
+    y = A x + W z is y = A x - W u without noise with the further unknowns u = -z, of which
+    0 = u + z. Where each value is a cell of its own there is nothing to combine.
+    """
+    if release.workload.is_identity:
+        return release
+    from scipy.sparse import block_array, csr_array, eye_array
+
+    noises, (rows, count) = release.__noisy__().noises, release.weights.shape
+    blocks = [[csr_array(release.workload.matrix), -release.weights], [None, eye_array(count)]]
+    laws = [(law, rows + cells) for law, cells in groups(noises.law, count)]
+    law = IndependentNoise.from_groups([(Exact(), np.arange(rows)), *laws], rows + count)
+    values = np.concatenate([release.values, np.zeros(count)])
+    x = NoisyValues(values, Noises(law, rows + count))
+    return Release._of(x, Workload(block_array(blocks, format="csr")))
+
+
+def _solved(release: Release, published: Release) -> tuple[Design | None, Solver, FloatArray]:
     """Return the design and its least-squares solution; no design stands for the identity."""
     with np.errstate(all="ignore"):  # what overflows is refused here
         variance = release.variance
@@ -172,13 +203,15 @@ def _solved(release: Release) -> tuple[Design | None, Solver, FloatArray]:
     if not np.isfinite(fitted).all():
         raise ConvergenceError(OVERFLOW)
     if not variance.all():
-        _check_exact(release, fitted)
+        _check_exact(published, variance[: len(published)], fitted)
+    if published is not release:
+        design = design.for_cells(len(release) - len(published))
     return design, solver, coefficients
 
 
-def _check_exact(release: Release, fitted: FloatArray) -> None:
-    """Refuse values without noise that no cells can explain together."""
-    exact = np.flatnonzero(release.variance == 0)
+def _check_exact(release: Release, variance: FloatArray, fitted: FloatArray) -> None:
+    """Refuse values without noise that no cells, nor noises, can explain together."""
+    exact = np.flatnonzero(variance == 0)
     size = np.abs(release.values[exact]).max(initial=1.0)
     with np.errstate(over="ignore"):  # an infinite gap is a contradiction too
         gap = np.abs(fitted[exact] - release.values[exact])
@@ -186,7 +219,9 @@ def _check_exact(release: Release, fitted: FloatArray) -> None:
     if len(off):
         row = int(off[0])
         named = release._names(off)
+        alike = "published without noise" if release.weights is None else "that share their noise"
         raise IncompatibleReleaseError(
-            f"values published without noise must not contradict one another: {named} "
-            f"({release.values[row]:g}) must be {fitted[row]:g} by the other exact values"
+            f"values {alike} must not contradict one another: {named} "
+            f"({release.values[row]:g}) must be {fitted[row]:g} by the other"
+            + (" exact values" if release.weights is None else " values, whatever the noise is")
         )

@@ -76,7 +76,7 @@ def critical_pivot(
     §4.2.1, doi:10.1017/CBO9780511802843). Given the simulation, the coverage has standard
     deviation √(α(1 - α)/R). ``noises`` is the number of noises drawn for one set of errors.
     """
-    fewest = int(np.ceil(1.0 / alpha)) - 1
+    fewest = int(np.ceil(min(1.0 / alpha, 1e18))) - 1
     number = check_reps(reps, ge=max(fewest, 1))
     generator = check_rng(rng)
     noisy = std_errors > 0

@@ -13,7 +13,9 @@ from dpinfer._check import FloatArray, check_array, check_flag, check_scalar, fr
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
 from dpinfer.mechanisms.independent import IndependentNoise, Mechanism, as_noise, refuse_selected
 from dpinfer.mechanisms.law import NoiseLaw, ParametricLaw, marked, refuse_same
+from dpinfer.mechanisms.laws import Gaussian
 from dpinfer.queries.domain import check_labels, show_label
+from dpinfer.queries.workload import read_only
 from dpinfer.releases.noises import Bound, Noises, Part, Rule, new_origin
 from dpinfer.releases.values import LARGEST_VALUE, NoisyValues, check_whole, product
 from dpinfer.results.labels import split_labels
@@ -23,6 +25,15 @@ if TYPE_CHECKING:
 
 _LARGEST_BIN = 2.0**52
 
+_ASYMMETRY = 1e-9
+"""What a matrix of correlations may be off symmetry, or eigenvalues below 0, by rounding."""
+
+_SINGULAR = 1e-13
+"""Eigenvalues of a singular matrix of correlations below this, of the largest, are rounding."""
+
+_PIVOT = 1e-12
+"""Pivots below this show that a matrix of correlations is close to singular."""
+
 
 def noisy(
     values: Any,
@@ -30,6 +41,7 @@ def noisy(
     mechanism: Mechanism | Mapping[str, Any] | None = None,
     labels: Sequence[Any] | pd.Index | None = None,
     weights: Any = None,
+    covariance: Any = None,
     threshold: Any = None,
     clamp: Any = None,
     rounded: Any = None,
@@ -52,8 +64,11 @@ def noisy(
         Labels of the values; by default their own.
     weights : array or sparse array, shape (m, q), optional
         The matrix W, known and not found from the values, where they are confidential values plus
-        W z with q independent noises z of law ``mechanism``. For Gaussian noise with covariance
-        matrix C it is the Cholesky factor of C, with ``Gaussian(sigma=1)``.
+        W z with q independent noises z of law ``mechanism``: running totals, nodes of a tree added
+        up, any output of a matrix mechanism.
+    covariance : array, sparse array or DataFrame, shape (m, m), optional
+        The covariance matrix of Gaussian noise, in place of ``weights`` and ``mechanism``. Of low
+        rank, C = W Wᵀ is given better as ``weights=W`` with ``Gaussian(sigma=1)``.
     threshold : float, array or Series, optional
         The values were published because they reached this.
     clamp : float or pair, optional
@@ -104,7 +119,8 @@ def noisy(
            [ 8.,  8., 16.]])
     """
     plain = threshold is None and clamp is None and rounded is None and bin_size is None
-    if type(values) in (int, float) and plain and weights is None and labels is None:
+    own_noise = weights is None and covariance is None
+    if type(values) in (int, float) and plain and own_noise and labels is None:
         law: Any = mechanism  # the same as below, for loops over single numbers
         free = isinstance(law, ParametricLaw) and law.shape == () and not law._selected
         if free and abs(values) <= LARGEST_VALUE:
@@ -115,7 +131,8 @@ def noisy(
             return x
     rule = {"threshold": threshold, "clamp": clamp, "rounded": rounded, "bin_size": bin_size}
     if hasattr(values, "__noisy__") and not isinstance(values, type):
-        stated = {called: mechanism, "labels": labels, "weights": weights} | rule
+        stated = {called: mechanism, "labels": labels, "weights": weights}
+        stated |= {"covariance": covariance} | rule
         for what, given in stated.items():
             if given is not None:
                 raise InvalidParameterError(
@@ -123,7 +140,7 @@ def noisy(
                     + ("its own law" if what == called else "how it was published")
                 )
         return cast("NoisyValues", values.__noisy__())
-    if mechanism is None:
+    if mechanism is None and covariance is None:
         raise InvalidParameterError(
             f"{called} must be given, as {name} is plain numbers: the law of the noise in them, "
             "such as Laplace(scale=2.0)"
@@ -135,13 +152,15 @@ def noisy(
         raise InvalidParameterError(
             f"{name} must have distinct labels, got {show_label(own[own.duplicated()][0])} twice"
         )
-    if weights is not None:
-        if not plain:
-            raise InvalidParameterError(
-                f"weights must be left out where {name} were selected, clamped or rounded: what "
-                "is known of such values is about noises of their own"
-            )
-        return _weighted(array, own, weights, mechanism, name, called)
+    if not own_noise:
+        refuse_rule_of_shared(name, plain)
+        matrix, law = weights_and_law(weights, covariance, mechanism, array.size, own, name, called)
+        noises, inner = _base(law, matrix.shape[1])
+        if inner is not None:
+            matrix = product(matrix, inner, np.arange(matrix.shape[1]))
+        return NoisyValues(
+            array.reshape(-1), noises, shape=array.shape, labels=own, weights=matrix, name=name
+        )
     if isinstance(mechanism, Mapping) or hasattr(mechanism, "reindex"):
         mechanism = _laws_by_label(mechanism, own, array.size, name, called)
     given = array.shape if own is None else getattr(values, "shape", array.shape)
@@ -291,32 +310,101 @@ def _by_label(
     return np.asarray(series.reindex(labels).to_numpy())
 
 
-def _weighted(
-    array: FloatArray, labels: Any, weights: Any, mechanism: Any, name: str, called: str
-) -> NoisyValues:
-    """Return values whose noise is a matrix times independent noises."""
+def refuse_rule_of_shared(name: str, plain: bool) -> None:
+    """Refuse a publishing rule of values that share noises."""
+    if not plain:
+        raise InvalidParameterError(
+            f"weights must be left out, and covariance, where {name} were selected, clamped or "
+            "rounded: what is known of such values is about noises of their own"
+        )
+
+
+def weights_and_law(
+    weights: Any,
+    covariance: Any,
+    mechanism: Any,
+    size: int,
+    labels: pd.Index | None,
+    name: str,
+    called: str = "mechanism",
+) -> tuple[Any, NoiseLaw]:
+    """Return W (size × q), sparse, and the law of z of values whose noise is W z."""
     from scipy import sparse
 
     from dpinfer.mechanisms.weighted_sum import _check_magnitude
 
+    if covariance is not None:
+        for other, given in (("weights", weights), (called, mechanism)):
+            if given is not None:
+                raise InvalidParameterError(
+                    f"{other} must be left out where covariance is given, which is that of "
+                    "Gaussian noise: of other noise give the weights of independent noises"
+                )
+        weights, mechanism = _factor(covariance, size, labels, name), Gaussian(sigma=1.0)
     dense = not sparse.issparse(weights)
-    held = check_array(weights if dense else weights.tocsr().data, "weights", nonempty=False)
+    if dense:
+        held = check_array(weights, "weights", ndim=2)
+    else:
+        held = check_array(weights.tocsr().data, "weights", nonempty=False)
     _check_magnitude(np.ravel(held))
-    matrix = sparse.csr_array(held if dense else weights)
+    matrix = sparse.csr_array(held if dense else weights, dtype=np.float64, copy=True)
     matrix.sum_duplicates()
     matrix.eliminate_zeros()
-    if matrix.ndim != 2 or matrix.shape[0] != array.size:
+    if matrix.ndim != 2 or matrix.shape[0] != size or not matrix.shape[1]:
         raise InvalidParameterError(
-            f"weights must have {array.size} rows, one for each of the values, got shape "
-            f"{matrix.shape}"
+            f"weights must have {size} rows, one for each of the values, got shape {matrix.shape}"
         )
     columns = matrix.shape[1]
-    noises, inner = _base(_as_law(mechanism, (columns,), columns, called), columns)
-    if inner is not None:
-        matrix = product(matrix, inner, np.arange(columns))
-    return NoisyValues(
-        array.reshape(-1), noises, shape=array.shape, labels=labels, weights=matrix, name=name
-    )
+    return read_only(matrix), _as_law(mechanism, (columns,), columns, called)
+
+
+def _factor(covariance: Any, size: int, labels: pd.Index | None, name: str) -> FloatArray:
+    """Return W with W Wᵀ = C: the Cholesky factor, or where C is singular one of fewer columns."""
+    if hasattr(covariance, "toarray"):
+        covariance = covariance.toarray()
+    if labels is not None and hasattr(covariance, "columns"):
+        for own in (covariance.index, covariance.columns):
+            if not own.equals(labels):
+                raise InvalidParameterError(
+                    f"covariance must have the labels of {name} in the same order, in rows and "
+                    "columns: reindex it first"
+                )
+        covariance = covariance.to_numpy()
+    c = check_array(covariance, "covariance")
+    if c.shape != (size, size):
+        raise InvalidParameterError(
+            f"covariance must be of shape ({size}, {size}), as there are {size} values, got "
+            f"{c.shape}"
+        )
+    variance = c.diagonal()
+    std = np.sqrt(np.maximum(variance, 0.0))
+    units = np.where(std > 0, std, 1.0)
+    correlation = c / units / units[:, None]
+    off = np.abs(correlation - correlation.T).max()
+    if off > _ASYMMETRY:
+        raise InvalidParameterError(
+            f"covariance must be symmetric, got correlations that differ by {off:.2g}"
+        )
+    correlation = 0.5 * (correlation + correlation.T)
+    try:
+        factor = np.linalg.cholesky(correlation)
+        if np.square(factor.diagonal()).min() > _PIVOT:
+            return np.asarray(units[:, None] * factor)
+    except np.linalg.LinAlgError:
+        pass
+    values, vectors = np.linalg.eigh(correlation)
+    if values[0] < -_ASYMMETRY * max(values[-1], 1.0) or (variance < 0).any():
+        raise InvalidParameterError(
+            "covariance must have no negative eigenvalues, got a matrix of correlations with "
+            f"{values[0]:.4g}"
+        )
+    kept = values > _SINGULAR * values[-1]
+    if not kept.any():
+        raise InvalidParameterError(
+            "covariance must not be 0: values without noise have mechanism=Exact()"
+        )
+    factor = vectors[:, kept] * np.sqrt(values[kept])
+    return np.where(np.abs(factor) > _SINGULAR, std[:, None] * factor, 0.0)
 
 
 def rule_of(

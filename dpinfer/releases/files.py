@@ -163,6 +163,11 @@ def write_release(
     """
     if not isinstance(release, Release):
         raise InvalidParameterError(f"release must be a Release, got {show(release)}")
+    if release.weights is not None:
+        raise IncompatibleReleaseError(
+            "release must have a noise of its own in each value to be written to a file, got "
+            "values that share noises: write the release that they were made from"
+        )
     if title is not None and not isinstance(title, str):
         raise InvalidParameterError(f"title must be a string, got {show(title)}")
     table = check_table_path(path, there=False)

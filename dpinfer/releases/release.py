@@ -31,10 +31,16 @@ from dpinfer.mechanisms.samplers import LARGEST_WHOLE, Sampler, noise_source
 from dpinfer.mechanisms.weighted_sum import WeightedSum
 from dpinfer.queries.domain import Domain, check_distinct
 from dpinfer.queries.workload import Workload, check_counting
-from dpinfer.releases.coerce import check_fit, rule_of, with_rule
+from dpinfer.releases.coerce import (
+    check_fit,
+    refuse_rule_of_shared,
+    rule_of,
+    weights_and_law,
+    with_rule,
+)
 from dpinfer.releases.frames import is_counting, is_single_column
 from dpinfer.releases.noises import Bound, Noises, positions_of
-from dpinfer.releases.values import NoisyValues
+from dpinfer.releases.values import HELD, NoisyValues
 from dpinfer.results.labels import stack_labels
 
 if TYPE_CHECKING:
@@ -43,6 +49,11 @@ if TYPE_CHECKING:
 
 SENSITIVITIES = ("l1", "l2")
 GUARANTEES = ("epsilon", "delta", "rho", "mu")
+
+_NO_LAW = (
+    "mechanism must be a noise law, such as Laplace(scale=2.0), unless the covariance of Gaussian "
+    "noise is given, got None"
+)
 
 
 def unlabel(values: Any) -> tuple[Any, pd.Index | None]:
@@ -106,7 +117,7 @@ def _check_name(name: object) -> str | None:
 @final
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class Release(Locked):
-    """Published noisy values y = A x + e with the law of the noise and the publishing rule.
+    """Published noisy values y = A x + W z with the law of the noise and the publishing rule.
 
     Parameters
     ----------
@@ -114,9 +125,15 @@ class Release(Locked):
         The published values. A DataFrame is read row by row. Series and DataFrames give the
         labels of the values; for those of polars and pyarrow, columns without numbers do.
     mechanism : NoiseLaw or sequence of NoiseLaw
-        The law of the noise e: one for all values, an array-valued one, or one for each value.
+        The law of the noises z: one for all values, an array-valued one, or one for each value.
     workload : Workload or matrix, shape (m, n), optional
         The queries A that the values answer. By default each value answers its own query.
+    weights : array or sparse array, shape (m, q), optional
+        The matrix W where values share noises, as running totals and other outputs of a matrix
+        mechanism do: ``mechanism`` is the law of the q independent noises z then. By default each
+        value has a noise of its own.
+    covariance : array, sparse array or DataFrame, shape (m, m), optional
+        The covariance matrix of Gaussian noise, in place of ``weights`` and ``mechanism``.
     labels : sequence of length m, optional
         Labels of the values; by default those of ``values`` or of the workload.
     neighbours : {"add-remove", "replace"}, optional
@@ -143,8 +160,10 @@ class Release(Locked):
     workload : Workload
         The queries on n cells that they answer.
     mechanism : NoiseLaw
-        The law of their noise, of shape () or (m,), which is refused for values as drawn where they
-        have a publishing rule.
+        The law of the noises, of shape () or (m,), which is refused for values as drawn where they
+        have a publishing rule; of shape () or (q,) where values share q noises.
+    weights : sparse array, shape (m, q), or None
+        How much of each noise is in each value; None where each has a noise of its own.
 
     Raises
     ------
@@ -168,6 +187,12 @@ class Release(Locked):
     >>> from dpinfer.mechanisms import Geometric
     >>> Release([3, 5, 9], workload=[[1, 0], [0, 1], [1, 1]], mechanism=Geometric(scale=2.0))
     Release(3 values, 2 cells, Geometric(scale=2.0))
+
+    Running totals of two noisy counts: the second has the noise of the first too.
+
+    >>> totals = [[1, 0], [1, 1]]
+    >>> Release([3, 8], workload=totals, weights=totals, mechanism=Geometric(scale=2.0))
+    Release(2 values, 2 cells, sums of 2 noises Geometric(scale=2.0))
     """
 
     workload: Workload
@@ -181,8 +206,10 @@ class Release(Locked):
         self,
         values: ArrayLike | pd.Series | pd.DataFrame,
         *,
-        mechanism: Mechanism,
+        mechanism: Mechanism | None = None,
         workload: Workload | ArrayLike | None = None,
+        weights: Any = None,
+        covariance: Any = None,
         labels: Sequence[Hashable] | pd.Index | None = None,
         neighbours: Neighbours | None = None,
         sensitivity: float | Mapping[str, float] | None = None,
@@ -196,16 +223,32 @@ class Release(Locked):
         published = freeze(check_array(plain, "values", ndim=1))
         size = len(published)
         queries = _check_workload(workload, found if labels is None else labels, size)
-        law = as_noise(mechanism, size, selected=True)
-        noises = Noises(marked(law, selected=False), size, [(Origin(published), None, size)])
-        x = with_rule(
-            NoisyValues(published, noises, labels=queries.labels),
-            threshold=as_table(threshold, "threshold"),
-            clamp=clamp,
-            bin_size=None if type(bin_size) is int and bin_size == 1 else bin_size,
-        )
-        if x.rule is None:
-            refuse_selected([law])
+        bins = None if type(bin_size) is int and bin_size == 1 else bin_size
+        if weights is not None or covariance is not None:
+            plain = threshold is None and clamp is None and bins is None
+            refuse_rule_of_shared("values", plain)
+            if mechanism is None and covariance is None:
+                raise InvalidParameterError(_NO_LAW)
+            matrix, law = weights_and_law(
+                weights, covariance, mechanism, size, queries.labels, "values"
+            )
+            count = matrix.shape[1]
+            noises = Noises(law, count, [(Origin(published), None, count)])
+            x = NoisyValues(published, noises, labels=queries.labels, weights=matrix)
+        else:
+            if mechanism is None:
+                raise InvalidParameterError(_NO_LAW)
+            law = as_noise(mechanism, size, selected=True)
+            noises = Noises(marked(law, selected=False), size, [(Origin(published), None, size)])
+            x = with_rule(
+                NoisyValues(published, noises, labels=queries.labels),
+                threshold=as_table(threshold, "threshold"),
+                clamp=clamp,
+                bin_size=bins,
+            )
+            if x.rule is None:
+                refuse_selected([law])
+            check_counting(queries, law)
         self._hold(
             {
                 "workload": queries,
@@ -220,20 +263,20 @@ class Release(Locked):
                 "_noisy": x,
             }
         )
-        check_counting(queries, law)
         check_fit(x, error=IncompatibleReleaseError)
 
     @classmethod
     def _of(cls, values: NoisyValues, workload: Any) -> Self:
-        """Return the release of noisy values that each have noise of their own."""
-        if values.weights is not None:
+        """Return the release of noisy values."""
+        if values.weights is not None and not hasattr(values.weights, "indices"):
             raise InvalidParameterError(
-                f"{values.name} must have noise of their own each, got estimates or sums whose "
-                "errors share noises: combine the release that they were made from"
+                f"{values.name} must have at most {HELD} weights on the noises that they share to "
+                "be combined again: combine the release that they were made from"
             )
         found = object.__new__(cls)
         queries = _check_workload(workload, values.labels, len(values))
-        check_counting(queries, values.marginal)
+        if values.weights is None:
+            check_counting(queries, values._own_law())
         found._hold({field.name: None for field in fields(cls)})
         found._hold({"workload": queries, "_noisy": values})
         return found
@@ -252,8 +295,21 @@ class Release(Locked):
 
     @property
     def mechanism(self) -> NoiseLaw:
-        """The law of their noise, of shape () or (m,), which says where values have a rule."""
+        """The law of the noises, of shape () or (m,), which says where values have a rule.
+
+        Of shape () or (q,) where values share q noises.
+        """
+        if self._noisy.weights is not None:
+            return self._noisy.noises.law
         return marked(self._noisy.marginal, self._noisy.rule is not None)
+
+    @property
+    def weights(self) -> Any:
+        """How much of q noises is in each value, a sparse array (m × q).
+
+        None where each value has a noise of its own.
+        """
+        return self._noisy.weights
 
     @property
     def threshold(self) -> Bound | None:
@@ -404,7 +460,7 @@ class Release(Locked):
         cls,
         histogram: ArrayLike | pd.Series,
         *,
-        mechanism: Mechanism,
+        mechanism: Mechanism | None = None,
         workload: Workload | ArrayLike | None = None,
         sampler: Sampler = "simulated",
         rng: RNG = None,
@@ -458,12 +514,31 @@ class Release(Locked):
             truth = np.asarray(queries.answer(histogram))
             if not source.simulated:
                 _check_exact(check_array(counts, "histogram", ndim=1), queries)
+        if details.get("weights") is not None or details.get("covariance") is not None:
+            return cls._draw_shared(truth, source, mechanism, workload=workload, **details)
+        if mechanism is None:
+            raise InvalidParameterError(_NO_LAW)
         law = marked(as_noise(mechanism, len(truth), selected=True), selected=False)
         drawn = source.add(truth, law)
         if details.get("clamp") is not None:
             rule = rule_of(NoisyValues(drawn, Noises(law, len(drawn))), clamp=details["clamp"])
             drawn = np.clip(drawn, rule.lowest, rule.highest)
         return cls(drawn, workload=workload, mechanism=law, **details)
+
+    @classmethod
+    def _draw_shared(
+        cls, truth: FloatArray, source: Any, mechanism: Mechanism | None, **details: Any
+    ) -> Self:
+        """Draw values that share noises."""
+        if not source.simulated:
+            raise InvalidParameterError(
+                "weights and covariance must be left out with sampler='opendp', whose draws are "
+                "exact for whole numbers only: draw the values that each have noise of their own, "
+                "and make sums of what is published"
+            )
+        drawn = cls(truth, mechanism=mechanism, **details)
+        errors = drawn._noisy.draw(1, rng=source.rng)[0]
+        return cls(truth + errors, mechanism=mechanism, **details)
 
     @property
     def labels(self) -> pd.Index | None:
@@ -478,7 +553,7 @@ class Release(Locked):
     @property
     def variance(self) -> FloatArray:
         """Variance of the noise of each value, shape (m,)."""
-        return np.array(np.broadcast_to(self.mechanism.variance, self.values.shape))
+        return np.array(self._noisy.variance)
 
     def noise(self, value: Any) -> WeightedSum:
         """Return the law of the noise in one value, by label or position; it knows which it is.
@@ -555,12 +630,16 @@ class Release(Locked):
         """Return the values with the law of their noise, one row a value.
 
         Columns are ``value``, ``mechanism``, the parameters of the mechanisms, and ``threshold``,
-        ``lower``, ``upper`` and ``bin_size`` where the release has them.
+        ``lower``, ``upper`` and ``bin_size`` where the release has them. Where values share noises,
+        they are ``value`` and ``noise_std``.
         """
         import pandas as pd
 
         from dpinfer.releases.frames import columns_of_law
 
+        if self.weights is not None:
+            shown = {"value": self.values, "noise_std": self._noisy.std}
+            return pd.DataFrame(shown, index=self.labels)
         columns = {"value": self.values} | columns_of_law(self.mechanism, len(self))
         if self.threshold is not None:
             columns["threshold"] = self.threshold
@@ -576,7 +655,8 @@ class Release(Locked):
     def __repr__(self) -> str:
         name = "" if self.name is None else f"{self.name!r}, "
         size = f"{len(self)} values, {self.workload.shape[1]} cells"
-        return f"Release({name}{size}, {self.mechanism!r})"
+        shared = "" if self.weights is None else f"sums of {self.weights.shape[1]} noises "
+        return f"Release({name}{size}, {shared}{self.mechanism!r})"
 
 
 def _check_exact(counts: FloatArray, queries: Workload) -> None:

@@ -114,7 +114,7 @@ def published_layer(fit: Any, frame: pd.DataFrame) -> Layer | None:
     if isinstance(fit, CombinedEstimate) and alpha is not None:
         there = np.isfinite(value)
         rows = fit.targets.published[there]
-        law = fit.release.mechanism
+        law = fit.release.__noisy__().marginal
         law = law.take(rows) if law.shape else law
         noisy = int(np.count_nonzero(fit.release.variance[rows]))
         tests = max(1, noisy) if method == "tail-bound" else 1

@@ -94,7 +94,8 @@ VALID = {
     "RandomizedResponse": {"p": 0.75, "categories": 3},
     "Release": {"values": THREE, "mechanism": NOISE, "workload": np.eye(3), "labels": list("abc")}
     | {"neighbours": "replace", "sensitivity": 1.0, "guarantee": {"epsilon": 1.0}}
-    | {"threshold": 10, "clamp": (0, 50), "bin_size": 2, "name": "release"},
+    | {"threshold": 10, "clamp": (0, 50), "bin_size": 2, "name": "release"}
+    | {"weights": None, "covariance": None},
     "Rounded": {"law": SMOOTH},
     "SmoothNoise": {"kind": "laplace", "beta": 0.1, "factor": 2.0},
     "StructuralZeros": {"levels": {"sex": ["F"]}, "units": ["44"]},
@@ -194,7 +195,7 @@ VALID = {
     | {"guarantee": SWAP, "form": "offline", "beta": 0.1, "max_updates": 3}
     | {"ledger": None, "name": "queries", "sampler": "simulated"},
     "noisy": {"values": THREE, "mechanism": NOISE, "labels": None, "weights": None}
-    | {"threshold": 10, "clamp": 0, "rounded": None, "bin_size": 2}
+    | {"covariance": None, "threshold": 10, "clamp": 0, "rounded": None, "bin_size": 2}
     | {"name": "values", "called": "mechanism"},
     "noisy_ols": {"endog": np.arange(40.0) % 7, "exog": 9.0 * np.arange(40.0)}
     | {"noise": {"x1": SMOOTH}, "weights": None, "method": "moments", "cov_type": "HC1"}

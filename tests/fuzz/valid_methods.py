@@ -176,6 +176,29 @@ METHODS |= {
     "Release.draw": (Release.draw, {"histogram": [3, 4, 5], "mechanism": NOISE, "rng": 1}),
     "Release.select": (RELEASE.select, {"where": [0, 2]}),
     "Release.noise": (RELEASE.noise, {"value": 1}),
+    "Release of shared noises": (
+        Release,
+        {"values": THREE, "mechanism": SMOOTH, "weights": [[1, 0], [1, 1], [0, 2]]},
+    ),
+    "Release of known covariance": (
+        Release,
+        {"values": THREE, "covariance": [[2, 1, 0], [1, 2, 1], [0, 1, 2]]},
+    ),
+    "noisy of shared noises": (
+        dpinfer.noisy,
+        {"values": THREE, "mechanism": SMOOTH, "weights": [[1, 0], [1, 1], [0, 2]]},
+    ),
+    "CombinedEstimate of shared noises": (
+        dpinfer.combine(
+            Release(
+                THREE,
+                workload=[[1, 0], [0, 1], [1, 1]],
+                weights=[[1, 0], [1, 1], [0, 2]],
+                mechanism=SMOOTH,
+            )
+        ).conf_int,
+        {"alpha": 0.1, "method": "exact", "simultaneous": True, "reps": 20, "rng": 1},
+    ),
     "Workload.prefixes": (dpinfer.Workload.prefixes, {"cells": 4}),
     "Workload.ranges": (dpinfer.Workload.ranges, {"cells": 4}),
     "Workload.tree": (dpinfer.Workload.tree, {"cells": 4, "branching": 3, "root": False}),
