@@ -25,7 +25,7 @@ from dpinfer.releases.census.geography import (
     check_subtrees,
     levels_of,
 )
-from dpinfer.releases.census.reading import CensusMeasurements, Inventory, read_census_measurements
+from dpinfer.releases.census.reading import CensusMeasurements, Inventory, measurements_of
 
 # Where to cut the units of noisy measurement files, so that each part fits into memory.
 
@@ -179,13 +179,13 @@ class CensusPart:
     """A function that reads a part from the files."""
 
     root: str
-    # what to read, as arguments of ``read_census_measurements``
+    # what to read, as arguments of ``measurements_of``
     options: tuple[tuple[str, Any], ...]
     cut: str | None = None  # the level whose units are the roots of other parts
 
     def __call__(self) -> tuple[Hierarchy, list[NoisyMarginal], list[StructuralZeros]]:
         """Read the part."""
-        found = read_census_measurements(self.root, **dict(self.options))
+        found = measurements_of(self.root, narrow=True, **dict(self.options))
         own = np.ones(len(found), dtype=bool)
         if self.cut is not None:
             own[found.at_level(self.cut)] = False

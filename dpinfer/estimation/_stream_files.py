@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 from uuid import uuid4
 from zipfile import ZIP_STORED, BadZipFile, ZipFile
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +35,7 @@ from dpinfer.estimation.bounds import NoiseBound
 from dpinfer.estimation.marginals import NoisyMarginal
 from dpinfer.mechanisms.independent import IndependentNoise, as_noise, groups
 from dpinfer.queries.hierarchy import Hierarchy
+from dpinfer.releases.census.columns import narrowed
 from dpinfer.releases.frames import KINDS, columns_of_law, kind_of, laws_of_rows, parameters
 from dpinfer.releases.limits import Limit, TooLargeError, check_max_bytes
 from dpinfer.releases.parquet import check_parquet, read_whole
@@ -174,7 +176,7 @@ class Folder:
 
     def kept(self, part: str) -> Path:
         """Return the file of what was read of a part, there until its estimates are."""
-        return Path(self.root, "kept", f"{file_name(part)}.npz")
+        return Path(self.root, "kept", f"{file_name(part)}.npy")
 
     def estimates(self, part: str) -> Path:
         """Return the file of the estimates of a part."""
@@ -280,13 +282,16 @@ def write_part(
     hierarchy: Hierarchy,
     read: Sequence[ReadMarginal],
     zeros: NDArray[np.bool_] | None,
+    found: Mapping[str, FloatArray],
 ) -> None:
-    """Keep what was read of a part, unless the law of a noise is one that files cannot hold."""
-    opened = hierarchy.positions(hierarchy.not_exhausted)
+    """Keep what was read of a part, unless the law of a noise is one that files cannot hold.
+
+    What was ``found`` on the way up is kept with it.
+    """
     arrays: dict[str, Any] = {
         _LABELS: plain_labels(hierarchy.labels),
         "parent": hierarchy.parent,
-        "open": opened,
+        "open": hierarchy.positions(hierarchy.not_exhausted),
     }
     if zeros is not None:
         arrays["zeros"] = zeros
@@ -300,30 +305,49 @@ def write_part(
             arrays[f"rows-{number}-{at}"] = rows
             for name, value in parameters(law).items():
                 arrays[f"{name}-{number}-{at}"] = value
-        arrays[f"values-{number}"] = _narrow(one.values)
+        arrays[f"values-{number}"] = narrowed(one.values)
         arrays[f"variance-{number}"] = one.variance
         if one.unit is not None:
             arrays[f"unit-{number}"] = one.unit
         said.append({"names": one.names, "kept": one.kept, "kinds": kinds})
-    arrays["marginals"] = np.array(json.dumps(said))
+    sums = [{name: _checksum(one) for name, one in some.items()} for some in (arrays, found)]
     with replacing(path, lasting=False) as new, new.open("wb") as file:
-        np.savez(file, **arrays)
+        # one after another, without the copies that an archive makes
+        for array in (json.dumps([said, *sums]), *arrays.values(), *found.values()):
+            np.save(file, array, allow_pickle=False)
+
+
+def _checksum(array: Any) -> int:
+    return crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
 
 
 def read_part(
     path: Path,
-) -> tuple[Hierarchy, tuple[ReadMarginal, ...], NDArray[np.bool_] | None] | None:
+) -> (
+    tuple[Hierarchy, tuple[ReadMarginal, ...], NDArray[np.bool_] | None, Mapping[str, FloatArray]]
+    | None
+):
     """Read what was kept of a part; None if it is not there as it was written."""
     import pandas as pd
 
     try:
-        labels, arrays = read_known(path)
-        units = pd.Index(labels.tolist())
+        with path.open("rb") as file:
+            listed, *sums = json.loads(np.load(file, allow_pickle=False).item())
+            arrays, found = (
+                {name: np.load(file, allow_pickle=False) for name in some} for some in sums
+            )
+        if any(
+            _checksum(one) != some[name]
+            for held, some in zip((arrays, found), sums, strict=True)
+            for name, one in held.items()
+        ):
+            return None
+        units = pd.Index(arrays[_LABELS].tolist())
         hierarchy = Hierarchy._complete(
             arrays["parent"], units, np.empty(0, dtype=np.intp), units[arrays["open"]]
         )
         read = []
-        for number, said in enumerate(json.loads(arrays["marginals"].item())):
+        for number, said in enumerate(listed):
             values = arrays[f"values-{number}"]
             laws = []
             for at, kind in enumerate(said["kinds"]):
@@ -337,17 +361,7 @@ def read_part(
             )
     except (DPInferError, *_BROKEN):
         return None  # so that it is read from where it came
-    return hierarchy, tuple(read), arrays.get("zeros")
-
-
-def _narrow(values: NDArray[Any]) -> NDArray[Any]:
-    """Return whole numbers in the narrowest type that holds them and their negatives."""
-    if values.dtype.kind in "iu" and values.size:
-        largest = max(int(values.max()), -int(values.min()))
-        for kind in (np.int8, np.int16, np.int32):
-            if largest <= np.iinfo(kind).max:
-                return np.ascontiguousarray(values, dtype=kind)
-    return np.ascontiguousarray(values)
+    return hierarchy, tuple(read), arrays.get("zeros"), found
 
 
 def _damaged(path: Path, reason: str) -> InvalidParameterError:

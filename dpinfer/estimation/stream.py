@@ -109,25 +109,27 @@ class LoadedPart:
     owners: tuple[tuple[str, Places], ...]  # the parts below, each with the places of its roots
     block: bool  # whether tables have a block
     schema: TableSchema  # the attributes of tables
+    found: Known | None  # what was found of it on the way up, if that was kept
 
     @classmethod
     def of(cls, task: PartTask, *, kept: bool = False) -> LoadedPart:
         """Read a part, perhaps as it was ``kept``, and what came from those below it."""
         plan = task.plan
-        found = read_part(plan.folder.kept(task.name)) if kept else None
-        hierarchy, read, zeros = _loaded(task) if found is None else found
+        was = read_part(plan.folder.kept(task.name)) if kept else None
+        hierarchy, read, zeros, found = (*_loaded(task), None) if was is None else was
         placed = tuple(one.placed(hierarchy) for one in read)
         received, owners = _received(task, hierarchy, placed)
-        return cls(hierarchy, read, placed, zeros, received, owners, plan.block, plan.schema)
+        return cls(hierarchy, read, placed, zeros, received, owners, plan.block, plan.schema, found)
 
-    def keep(self, task: PartTask) -> None:
-        """Keep what was read, so that it need not be read again on the way down."""
-        write_part(task.plan.folder.kept(task.name), self.hierarchy, self.read, self.zeros)
+    def keep(self, task: PartTask, passes: ScalarPart | VectorPart) -> None:
+        """Keep what was read and found, so that it need not be again on the way down."""
+        path = task.plan.folder.kept(task.name)
+        write_part(path, self.hierarchy, self.read, self.zeros, passes.found_up)
 
     def passes(self, above: Known | None = None) -> ScalarPart | VectorPart:
         """Return the passes over its tables, with what is known of its roots in the end."""
         asked = problem(self.schema, self.read, self.placed, self.zeros, block=self.block)
-        return asked.part(self.hierarchy.tree, self.received, above)
+        return asked.part(self.hierarchy.tree, self.received, above, self.found)
 
     def numbers(self, places: Places) -> Places:
         """Return the numbers of the units at some places."""
@@ -170,9 +172,10 @@ def go_up(task: PartTask) -> float:
     """Write what is known of the roots of a part from below; return the seconds it took."""
     begun = perf_counter()
     part = LoadedPart.of(task)
-    known, inside, between = part.passes().up()
+    passes = part.passes()
+    known, inside, between = passes.up()
     _refuse_contradictions(part, inside, between)
-    part.keep(task)
+    part.keep(task, passes)
     write_known(task.plan.folder.message(task.name), part.labels(part.roots), known)
     return perf_counter() - begun
 

@@ -54,15 +54,21 @@ class TableProblem:
         return self.part(tree).solve()
 
     def part(
-        self, tree: Tree, received: Received | None = None, above: Known | None = None
+        self,
+        tree: Tree,
+        received: Received | None = None,
+        above: Known | None = None,
+        found: Known | None = None,
     ) -> ScalarPart | VectorPart:
         """Return the passes over a tree, which may be a part of one.
 
         The roots of the parts below it are leaves of which ``received`` is known; ``above`` is what
-        is known of the roots in the end, where there is a part above.
+        is known of the roots in the end, where there is a part above. What was ``found`` before on
+        the way up need not be found again.
         """
-        kind = VectorPart if self.block else ScalarPart
-        return kind.of(self, tree, received, above)
+        if self.block:
+            return VectorPart.of(self, tree, received, above, found)
+        return ScalarPart.of(self, tree, received, above)
 
 
 class Variances(Protocol):
@@ -147,6 +153,11 @@ class ScalarPart:
         roots = None if above is None else above["variance"].T
         return cls(problem, TablePasses.of(tree, problem.measured[0], message, roots), above)
 
+    @property
+    def found_up(self) -> Known:
+        """Nothing: estimates from below are as many as values, and made as fast as read."""
+        return {}
+
     def up(self) -> tuple[Known, Places, Places]:
         """Return what is known of the roots from below, and where exact values contradict others.
 
@@ -215,10 +226,16 @@ class VectorPart:
     gains: tuple[VectorGains, ...]  # what is known of each class from below
     received: Received | None
     above: Known | None
+    found: Known | None  # what was found on the way up before
 
     @classmethod
     def of(
-        cls, problem: TableProblem, tree: Tree, received: Received | None, above: Known | None
+        cls,
+        problem: TableProblem,
+        tree: Tree,
+        received: Received | None,
+        above: Known | None,
+        found: Known | None = None,
     ) -> VectorPart:
         """Find what is known from below."""
         merged, every = zip(*map(MergedTables.of, problem.measured), strict=True)
@@ -234,14 +251,23 @@ class VectorPart:
             stacked = np.stack(precision, axis=1)
             gains.append(VectorGains.up(tree, matrices, stacked, problem.zeros, message))
             asked.append(own)
-        return cls(problem, tree, tuple(merged), tuple(asked), tuple(gains), received, above)
+        return cls(problem, tree, tuple(merged), tuple(asked), tuple(gains), received, above, found)
+
+    @property
+    def found_up(self) -> Known:
+        """What `solve` needs of what was found on the way up."""
+        return {
+            f"{name}-{at}": array
+            for at, one in enumerate(self._collected[0])
+            for name, array in (("estimates", one.estimates), ("sums", one.sums))
+        }
 
     def up(self) -> tuple[Known, Places, Places]:
         """Return what is known of the roots from below, and where exact values contradict others.
 
         Contradictions are within a place, and of a place with those below it.
         """
-        collected, inside = self._collect()
+        collected, inside = self._collected
         found: dict[str, FloatArray] = {}
         for at, (gains, one) in enumerate(zip(self.gains, collected, strict=True)):
             message = gains.message()
@@ -251,7 +277,7 @@ class VectorPart:
 
     def solve(self, *, held: bool = True) -> TableSolution:
         """Estimate all tables, and hold them, or make them when they are asked for."""
-        collected, inside = self._collect()
+        collected, inside = self._collected
         final = []
         for at, (gains, one) in enumerate(zip(self.gains, collected, strict=True)):
             above = self.above
@@ -270,8 +296,19 @@ class VectorPart:
             between=np.concatenate([one.contradictions for one in collected]),
         )
 
-    def _collect(self) -> tuple[list[Collected], Places]:
-        """Go up; return what is found of the dense nodes of each class, and contradictions."""
+    @cached_property
+    def _collected(self) -> tuple[list[Collected], Places]:
+        """What is found of the dense nodes of each class on the way up, and contradictions.
+
+        Where it was found before, contradictions were.
+        """
+        none: Places = np.empty(0, dtype=np.intp)
+        if self.found is not None:
+            number = range(len(self.gains))
+            return [
+                Collected(self.found[f"estimates-{at}"], self.found[f"sums-{at}"], none)
+                for at in number
+            ], none
         dense: list[list[FloatArray]] = []
         sums = []
         for gains, columns in zip(self.gains, self.problem.axes.degrees(), strict=True):
@@ -279,7 +316,7 @@ class VectorPart:
             shapes = [(layout.dense.size, len(one), columns) for one in queries.matrices]
             dense.append([np.zeros(shape) for shape in shapes])
             sums.append(np.zeros((layout.inner.size, queries.size, columns)))
-        inside = [np.empty(0, dtype=np.intp)]
+        inside = [none]
         for _, places, run in self._chunks(np.arange(len(self.tree))):
             values, wrong = self._values(places, run)
             inside += wrong

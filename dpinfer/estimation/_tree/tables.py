@@ -113,12 +113,9 @@ class MeasuredTables:
 
         That has all axes, or those that any marginal keeps, and some levels or all.
         """
-        _assemble(
-            self.axes,
-            self._assemblies[out.shape[2:]],
-            [(one, one.at(rows, levels), one.precision[rows]) for one in self.marginals],
-            out,
-        )
+        weights = [(one, one.precision[rows]) for one in self.marginals]
+        there = [(one, one.at(rows, levels), own) for one, own in weights if own.any()]
+        _assemble(self.axes, self._assemblies[out.shape[2:]], there, out)
 
 
 @dataclass(frozen=True, eq=False)

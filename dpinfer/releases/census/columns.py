@@ -256,6 +256,16 @@ class FileRows:
     variance: FloatArray
 
 
+def narrowed(values: NDArray[Any]) -> NDArray[Any]:
+    """Return whole numbers in the narrowest type that holds them and their negatives."""
+    if values.dtype.kind in "iu" and values.size:
+        largest = max(int(values.max()), -int(values.min()))
+        for kind in (np.int8, np.int16, np.int32):
+            if largest <= np.iinfo(kind).max:
+                return np.ascontiguousarray(values, dtype=kind)
+    return np.ascontiguousarray(values)
+
+
 def read_rows(
     path: Path,
     columns: Sequence[str],
@@ -264,15 +274,17 @@ def read_rows(
     among: CodeRange = EVERYTHING,
     queries: Sequence[str] | None = None,
     max_bytes: int | None = None,
+    narrow: bool = False,
 ) -> Iterator[FileRows]:
     """Read the rows of a file batch by batch, those of each query in a batch together.
 
     All codes must begin as the ``subtree`` does; rows of codes ``among`` others and of some
-    ``queries`` are read, and no row groups that have none of them by their statistics.
+    ``queries`` are read, and no row groups that have none of them by their statistics. With
+    ``narrow`` the values of a batch are in as few bytes as they need.
     """
     with _reading(path):
         for batch in _batches(path, columns, among, queries, max_bytes):
-            yield from _groups(path, batch, subtree)
+            yield from _groups(path, batch, subtree, narrow)
 
 
 def read_codes(
@@ -406,7 +418,7 @@ def _wanted(
     return None if wanted.true_count == len(wanted) else wanted
 
 
-def _groups(path: Path, batch: pa.RecordBatch, subtree: str) -> Iterator[FileRows]:
+def _groups(path: Path, batch: pa.RecordBatch, subtree: str, narrow: bool) -> Iterator[FileRows]:
     """Cut a batch into the rows of each query, and of each sign of a constraint."""
     import pyarrow.compute as pc
 
@@ -417,7 +429,7 @@ def _groups(path: Path, batch: pa.RecordBatch, subtree: str) -> Iterator[FileRow
         keys = pc.binary_join_element_wise(keys, batch.column("sign").cast("string"), "\n")
     found = keys.dictionary_encode()
     group = found.indices.to_numpy()
-    lists, facts = _Values(path, batch), batch.drop_columns(["value"])
+    lists, facts = _Values(path, batch, narrow), batch.drop_columns(["value"])
     for number, key in enumerate(found.dictionary.to_pylist()):
         name, sign = key.rsplit("\n", 1) if signs else (key, "")
         own = np.flatnonzero(group == number)
@@ -480,7 +492,7 @@ def _shape(
 class _Values:
     """The lists of values of a batch, from which those of some rows are taken."""
 
-    def __init__(self, path: Path, batch: pa.RecordBatch) -> None:
+    def __init__(self, path: Path, batch: pa.RecordBatch, narrow: bool) -> None:
         import pyarrow.compute as pc
 
         column = batch.column("value")
@@ -496,7 +508,8 @@ class _Values:
                 f"{path} must have whole numbers as values, got {flat.null_count} missing, the "
                 f"first in query {show(query)} of unit {show(unit)}"
             )
-        self._flat = flat.to_numpy(zero_copy_only=False)
+        values = flat.to_numpy(zero_copy_only=False)
+        self._flat = narrowed(values) if narrow else values
 
     def take(
         self, rows: NDArray[np.intp], cells: int, name: str, codes: NDArray[np.bytes_]

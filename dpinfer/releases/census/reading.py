@@ -451,6 +451,39 @@ def read_census_measurements(
     >>> parts[0].queries["votingage * hispanic"].values.shape
     (139, 2, 2)
     """
+    return measurements_of(
+        root,
+        product=product,
+        states=states,
+        levels=levels,
+        queries=queries,
+        prefix=prefix,
+        state_totals=state_totals,
+        not_exhausted=not_exhausted,
+        complete=complete,
+        max_bytes=max_bytes,
+    )
+
+
+def measurements_of(
+    root: str | Path,
+    *,
+    product: str = "pl94",
+    states: Any = None,
+    levels: Any = None,
+    queries: Any = None,
+    prefix: str | tuple[str, str] | None = None,
+    state_totals: Any = None,
+    not_exhausted: Any = (),
+    complete: bool | None = None,
+    max_bytes: int | None = None,
+    narrow: bool = False,
+) -> CensusMeasurements:
+    """Read the files as :func:`read_census_measurements` does.
+
+    With ``narrow`` values are in as few bytes as those of their level need: a query stands once for
+    each width there is.
+    """
     check_option(product, "product", PRODUCTS)
     most = check_max_bytes(max_bytes)
     folder = layout.check_root(root)
@@ -468,7 +501,10 @@ def read_census_measurements(
     names = layout.check_chosen(queries, "queries", layout.PL94_QUERIES)
     wanted = None if queries is None else [name + layout.MEASURED for name in names]
     measured, constrained = (
-        {level: list(_rows(folder, level, kind, subtrees, among, own, most)) for level in lower}
+        {
+            level: list(_rows(folder, level, kind, subtrees, among, own, most, narrow))
+            for level in lower
+        }
         for kind, own in ((layout.MEASUREMENTS, wanted), (layout.CONSTRAINTS, None))
     )
     codes = {level: _all_codes(level, measured[level] + constrained[level]) for level in lower}
@@ -486,7 +522,7 @@ def read_census_measurements(
         levels=spine.levels,
         domain=layout.PL94_DOMAIN,
         groupings=layout.PL94_GROUPINGS,
-        queries=MappingProxyType(_measurements(measured, names, spine)),
+        queries=MappingProxyType(_measurements(measured, names, spine, narrow)),
         exact=exact_totals(stated, whole, spine, hierarchy),
         zeros=zeros_of(stated),
         constraints=stated,
@@ -572,6 +608,7 @@ def _rows(
     among: CodeRange,
     names: list[str] | None,
     max_bytes: int | None,
+    narrow: bool = False,
 ) -> Iterator[FileRows]:
     """Read the rows of a level, of measurements or of constraints."""
     for subtree, file in layout.files_of(root, level, kind, subtrees):
@@ -582,22 +619,29 @@ def _rows(
             among=among,
             queries=names,
             max_bytes=max_bytes,
+            narrow=narrow,
         )
 
 
 def _measurements(
-    measured: Mapping[str, list[FileRows]], names: tuple[str, ...], spine: Spine
+    measured: Mapping[str, list[FileRows]], names: tuple[str, ...], spine: Spine, narrow: bool
 ) -> dict[str, QueryMeasurements]:
     """Put the rows of each query together; rows are given up on the way, to free their memory."""
-    by_query: dict[str, list[tuple[str, FileRows]]] = {name: [] for name in names}
+    by_query: dict[str, dict[str, list[tuple[str, FileRows]]]] = {name: {} for name in names}
     for level, rows in measured.items():
         for one in rows:
-            by_query[_query_of(one)].append((level, one))
+            by_query[_query_of(one)].setdefault(level, []).append((level, one))
         rows.clear()
     found = {}
     for name in names:
-        if own := by_query.pop(name):
-            found[name] = _joined(name, own, spine)
+        by_width: dict[str, list[tuple[str, FileRows]]] = {}
+        for own in by_query.pop(name).values():
+            width = np.result_type(*{one.values.dtype for _, one in own}).name if narrow else name
+            by_width.setdefault(width, []).extend(own)
+            del own
+        while by_width:
+            width, own = by_width.popitem()
+            found[f"{name} {width}" if narrow else name] = _joined(name, own, spine)
             del own
     return found
 

@@ -200,7 +200,7 @@ def two_parts():
     }
 
 
-@pytest.mark.parametrize("damage", [None, "cut", "gone", "law"])
+@pytest.mark.parametrize("damage", [None, "cut", "bit", "gone", "law"])
 def test_a_part_is_read_once_unless_it_could_not_be_kept(tmp_path, damage):
     parts, calls = two_parts(), []
     noise = Rounded(dpi.Laplace(scale=2.0)) if damage == "law" else NOISE
@@ -208,8 +208,9 @@ def test_a_part_is_read_once_unless_it_could_not_be_kept(tmp_path, damage):
     def load(name):
         calls.append(name)
         file = Folder(str(tmp_path)).kept("01")
-        if name == "0" and damage in ("cut", "gone"):
-            cut_short(file) if damage == "cut" else file.unlink()
+        harm = {"cut": cut_short, "bit": flip_a_bit, "gone": Path.unlink}
+        if name == "0" and damage in harm:
+            harm[damage](file)
         tree, (marginal,), _ = parts[name].load()
         return tree, [replace(marginal, mechanism=noise)], None
 
@@ -237,8 +238,11 @@ def test_what_is_kept_of_a_part_comes_back(tmp_path, largest):
     ]
     read = tuple(read_marginal(one, schema, tree) for one in given)
     zeros = np.array([[True, False], [False, False], [False, True], [False, False]])
-    write_part(tmp_path / "part.npz", tree, read, zeros)
-    hierarchy, found, nowhere = read_part(tmp_path / "part.npz")
+    sums = {"sums-0": np.array([[0.1, np.pi]])}
+    write_part(tmp_path / "part.npy", tree, read, zeros, sums)
+    hierarchy, found, nowhere, added = read_part(tmp_path / "part.npy")
+    assert added.keys() == sums.keys()
+    np.testing.assert_array_equal(added["sums-0"], sums["sums-0"])
     assert hierarchy.labels.equals(tree.labels)
     np.testing.assert_array_equal(hierarchy.parent, tree.parent)
     assert list(hierarchy.not_exhausted) == ["0"]

@@ -266,7 +266,7 @@ def test_a_restart_does_what_is_left(way, tmp_path):
 
             def __call__(self):
                 broken.touch()
-                (folder / "kept" / f"{last}.npz").unlink()  # so that it is read again
+                (folder / "kept" / f"{last}.npy").unlink()  # so that it is read again
                 return self.given()
 
         failing["0"] = replace(parts["0"], load=FailingTop(parts["0"].load))
