@@ -13,6 +13,9 @@ from .priors import PoissonPrior as PoissonPrior
 from .priors import TablePrior as TablePrior
 from .proportions import poisson_confint as poisson_confint
 from .proportions import proportion_confint as proportion_confint
+from .ranking import Ranking as Ranking
+from .ranking import ranking as ranking
+from .ranking import winner_confint as winner_confint
 from .ratios import linear_ratio_confint as linear_ratio_confint
 from .ratios import ratio_confint as ratio_confint
 from .ratios import relative_change_confint as relative_change_confint

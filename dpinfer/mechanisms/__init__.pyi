@@ -19,6 +19,8 @@ from .laws import Gaussian as Gaussian
 from .laws import Geometric as Geometric
 from .laws import Laplace as Laplace
 from .rounded import Rounded as Rounded
+from .selection import NoisyMax as NoisyMax
+from .selection import SparseVector as SparseVector
 from .tulap import Tulap as Tulap
 from .weighted_sum import WeightedSum as WeightedSum
 from .weighted_sum import weighted_sums as weighted_sums

@@ -651,7 +651,7 @@ class ExponentialMechanism:
     Parameters
     ----------
     epsilon : float
-        The budget ε > 0.
+        The budget ε >= 0; with 0 all options are equally likely.
     sensitivity : float, default 1
         The largest change Δ > 0 of any one score between neighbouring databases.
     monotonic : bool, default False
@@ -691,7 +691,7 @@ class ExponentialMechanism:
     monotonic: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", check_scalar(self.epsilon, "epsilon", gt=0))
+        object.__setattr__(self, "epsilon", check_scalar(self.epsilon, "epsilon", ge=0))
         object.__setattr__(self, "sensitivity", check_scalar(self.sensitivity, "sensitivity", gt=0))
         object.__setattr__(self, "monotonic", check_flag(self.monotonic, "monotonic"))
 

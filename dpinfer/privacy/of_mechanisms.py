@@ -25,6 +25,7 @@ from dpinfer.mechanisms.independent import IndependentNoise
 from dpinfer.mechanisms.laws import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace
 from dpinfer.mechanisms.rounded import Rounded
 from dpinfer.mechanisms.samplers import Sampler
+from dpinfer.mechanisms.selection import NoisyMax, SparseVector
 from dpinfer.mechanisms.tulap import Tulap
 from dpinfer.mechanisms.weighted_sum import WeightedSum
 from dpinfer.privacy.guarantees import GDP, ZCDP, ApproxDP, Guarantee, PureDP
@@ -60,14 +61,14 @@ def guarantee_of(
 
     Parameters
     ----------
-    mechanism : NoiseLaw, RandomizedResponse or ExponentialMechanism
+    mechanism : NoiseLaw, RandomizedResponse, ExponentialMechanism, NoisyMax or SparseVector
         What was used. A law with an array of scales stands for a vector that is published whole.
         Sums of noises are refused, as they are not what was published.
     sensitivity : float or array of float, default 1
         The sensitivity of the query under ``neighbours``: of a vector, its L1 sensitivity for
         Laplace and geometric noise, and its L2 sensitivity for (discrete) Gaussian noise. An array
         is the largest change of each cell, and all cells may change together. That of integer noise
-        is whole. Randomized response and the exponential mechanism know theirs: leave it at 1.
+        is whole. Randomized response and mechanisms that select know theirs: leave it at 1.
     neighbours : {"add-remove", "replace"}, optional
         The relation for which the sensitivity holds. By default ``"add-remove"``, and for
         randomized response ``"replace"``, the only one it protects: the number of respondents is
@@ -85,9 +86,9 @@ def guarantee_of(
     Notes
     -----
     Rounded noise has the guarantee of the noise that was rounded. With one sensitivity for cells of
-    several scales the cell with the smallest scale may take up all of it, and decides. The
-    exponential mechanism with ``monotonic=True`` is ε-DP for adding or removing a record, and 2ε-DP
-    for replacing one.
+    several scales the cell with the smallest scale may take up all of it, and decides. A
+    mechanism that selects with ``monotonic=True`` is ε-DP for adding or removing a record, and
+    2ε-DP for replacing one.
 
     As zCDP, with ε the privacy loss: Laplace ε + e^{-ε} - 1; geometric noise of scale s and a
     change of Δ the sum over j = 1, …, Δ of (1 + a - 2aʲ)/((1 + a)s) with a = e^{-1/s}; randomized
@@ -139,8 +140,8 @@ def guarantee_of(
         if isinstance(mechanism, law):
             raise InvalidParameterError(f"mechanism {show(mechanism)} has no guarantee: {reason}")
     raise InvalidParameterError(
-        "mechanism must be a law of noise, a RandomizedResponse or an ExponentialMechanism, got "
-        f"{show(mechanism)}"
+        "mechanism must be a law of noise, a RandomizedResponse, an ExponentialMechanism, a "
+        f"NoisyMax or a SparseVector, got {show(mechanism)}"
     )
 
 
@@ -196,9 +197,11 @@ def _response(
 
 
 def _exponential(
-    mechanism: ExponentialMechanism, change: FloatArray, neighbours: Neighbours | None
+    mechanism: ExponentialMechanism | NoisyMax | SparseVector,
+    change: FloatArray,
+    neighbours: Neighbours | None,
 ) -> PureDP:
-    demand_default(change, "ExponentialMechanism")
+    demand_default(change, type(mechanism).__name__)
     # a replacement is a removal and an addition, whose scores move in opposite directions
     twice = mechanism.monotonic and neighbours == "replace"
     return PureDP(mechanism.epsilon * (2 if twice else 1), neighbours=neighbours or "add-remove")
@@ -241,6 +244,8 @@ _RULES: dict[type, Callable[..., Guarantee]] = {
     Tulap: _tulap,
     RandomizedResponse: _response,
     ExponentialMechanism: _exponential,
+    NoisyMax: _exponential,
+    SparseVector: _exponential,
 }
 
 _NO_GUARANTEE: dict[type, str] = {

@@ -84,6 +84,7 @@ VALID = {
     "IndependentNoise": {"laws": [NOISE, SMOOTH]},
     "Laplace": {"scale": 2.0},
     "NegativeBinomialPrior": {"mean": 20.0, "dispersion": 0.5, "empirical": False},
+    "NoisyMax": {"epsilon": 1.0, "noise": "laplace", "sensitivity": 2.0, "monotonic": True},
     "NoisyMarginal": {"attributes": "sex", "values": TABLE, "mechanism": NOISE, "units": None},
     "OnlineMultiplicativeWeights": {"histogram": [900, 50, 30], "guarantee": SWAP, "queries": 5}
     | {"beta": 0.1, "max_updates": 3, "ledger": None, "name": "queries", "rng": 1}
@@ -99,6 +100,8 @@ VALID = {
     "Rounded": {"law": SMOOTH},
     "SmoothNoise": {"kind": "laplace", "beta": 0.1, "factor": 2.0},
     "StructuralZeros": {"levels": {"sex": ["F"]}, "units": ["44"]},
+    "SparseVector": {"threshold_scale": 2.0, "query_scale": 4.0, "count": 2}
+    | {"sensitivity": 1.0, "monotonic": False},
     "SubsampledLoss": {"mechanism": SMOOTH, "rate": 0.1, "count": 5, "sensitivity": 1.0}
     | {"others": ()},
     "TablePrior": {"pmf": [0.2, 0.3, 0.5], "first": 2},
@@ -239,6 +242,7 @@ VALID = {
     | QUICK,
     "processing_error": {"truth": [0.0, 3.0], "mechanism": NOISE, "lower": 0, "upper": 9}
     | {"rounding": 1},
+    "ranking": {"values": THREE, "mechanism": NOISE, "alpha": 0.1},
     "ratio_confint": PAIR | {"numerator": THREE, "denominator": [60, 70, 80]},
     "read_marginals_parquet": {"folder": "no folder", "max_bytes": 10**6},
     "read_release": {"path": anes96_path(), "metadata": None, "field": None} | {"max_bytes": 10**6},
@@ -279,6 +283,7 @@ VALID = {
     "validate_release": {"path": anes96_path(), "metadata": None, "max_bytes": 10**6},
     "write_marginals_parquet": {"folder": "parts", "name": "top", "parent": None}
     | {"hierarchy": top_part()[0], "marginals": top_part()[1]},
+    "winner_confint": {"values": THREE, "mechanism": NOISE, "alpha": 0.1, "method": "adjusted"},
     "with_labels": {"table": pd.DataFrame({"k": [1, 2], "n": [3, 4]}), "labels": ["k"]},
     "write_release": {"release": RELEASE, "path": "table.csv", "field": "value", "title": "T"},
 }

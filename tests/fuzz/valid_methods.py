@@ -17,7 +17,13 @@ from dpinfer import (
     Tulap,
     WeightedSum,
 )
-from dpinfer.mechanisms import Channel, ExponentialMechanism, UnaryEncoding
+from dpinfer.mechanisms import (
+    Channel,
+    ExponentialMechanism,
+    NoisyMax,
+    SparseVector,
+    UnaryEncoding,
+)
 from dpinfer.privacy import SmoothNoise, TradeOff
 
 LAWS = {
@@ -47,6 +53,8 @@ MATRIX = Channel(**VALID["Channel"])
 BITS = UnaryEncoding(p=0.5, q=0.2, categories=3)
 MEDIAN = dpinfer.privacy.smooth_median_sensitivity(**VALID["smooth_median_sensitivity"])
 ORDINARY = dpinfer.count_confint(THREE, mechanism=NOISE)
+VECTOR = SparseVector(threshold_scale=2.0, query_scale=4.0)
+ORDER = dpinfer.intervals.ranking(THREE, mechanism=NOISE)
 SETS = dpinfer.ratio_confint(THREE, [60, 70, 80], mechanism=NOISE, method="asymptotic")
 
 
@@ -126,6 +134,25 @@ METHODS |= {
         ExponentialMechanism(epsilon=1.0).probabilities,
         {"scores": [1.0, 2.0]},
     ),
+    "NoisyMax.probabilities": (NoisyMax(epsilon=1.0).probabilities, {"scores": [1.0, 2.0]}),
+    "NoisyMax.shortfall": (NoisyMax(epsilon=1.0).shortfall, {"options": 5, "alpha": 0.1}),
+    "NoisyMax.rvs": (NoisyMax(epsilon=1.0).rvs, {"scores": [1.0, 2.0], "size": 3, "rng": 1}),
+    "SparseVector.from_epsilon": (
+        SparseVector.from_epsilon,
+        {"epsilon": 1.0, "count": 2, "sensitivity": 1.0, "monotonic": True},
+    ),
+    "SparseVector.probability": (
+        VECTOR.probability,
+        {"above": [False, True], "queries": [1.0, 2.0], "threshold": 1.5},
+    ),
+    "SparseVector.stopping_law": (
+        VECTOR.stopping_law,
+        {"queries": [1.0, 2.0], "threshold": 1.5},
+    ),
+    "SparseVector.accuracy": (VECTOR.accuracy, {"queries": 5, "alpha": 0.1}),
+    "SparseVector.rvs": (VECTOR.rvs, {"queries": [1.0, 2.0], "threshold": 1.5, "rng": 1}),
+    "Ranking.ranks": (ORDER.ranks, {"simultaneous": True}),
+    "Ranking.top": (ORDER.top, {"m": 1}),
     "SmoothNoise.rvs": (
         SmoothNoise("laplace", 0.5, 2.0).rvs,
         {"sensitivity": MEDIAN, "size": 3, "rng": 1},
