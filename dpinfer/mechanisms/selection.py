@@ -176,7 +176,10 @@ class NoisyMax:
         p = e^(-g/b) solves (1 - (1-p)^K)/(Kp) = 1 - α; for Laplace noise ∫ g(x)G(x + c)^(K-1) dx
         = 1 - α at c = g/b.
         """
-        number, alpha = check_integer(options, "options", ge=2, le=_MOST_QUERIES), check_alpha(alpha)
+        number, alpha = (
+            check_integer(options, "options", ge=2, le=_MOST_QUERIES),
+            check_alpha(alpha),
+        )
 
         def missed(c: FloatArray, _: NDArray[np.intp]) -> FloatArray:
             return np.array([_REPORTED[self.noise](float(x), number) for x in c]) - alpha
@@ -454,7 +457,10 @@ class SparseVector:
         It solves ∫ g_Z(z)·[G_V(z + a) - G_V(z - a)]^m dz = 1 - α, which is sharp: no better bound
         holds for all queries. The textbook's b ln(k/α) for each noise is about twice as wide.
         """
-        number, alpha = check_integer(queries, "queries", ge=1, le=_MOST_QUERIES), check_alpha(alpha)
+        number, alpha = (
+            check_integer(queries, "queries", ge=1, le=_MOST_QUERIES),
+            check_alpha(alpha),
+        )
         first, second = Laplace(scale=self.threshold_scale), Laplace(scale=self.query_scale)
 
         def missed(a: FloatArray, _: NDArray[np.intp]) -> FloatArray:
