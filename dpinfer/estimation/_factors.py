@@ -19,6 +19,7 @@ _HOPELESS = 10  # times that work, by a simple order: no better one is looked fo
 _NARROW = 100  # squared widths of an envelope for each entry, which take no longer than an order
 _EVEN = 3.0  # a band that is filled to a third is factorised as one
 _SURELY_SMALL = 2e4  # entries of a system that is factorised in seconds whatever its pattern
+_QUICK = 2e6  # products of a band that take less than the set-up of sparse factors
 _ORDER = "MMD_AT_PLUS_A"
 _TOLERANCE = 1e-9
 _ROUNDING = 1e-13
@@ -133,7 +134,13 @@ class DefiniteFactors:
         self._order: NDArray[np.intp] | None = None
         moved, width = system, _widths(system)
         if system.nnz <= _SURELY_SMALL and not _is_banded(width):
-            self._factor(system, _ORDER)
+            order = reverse_cuthill_mckee(system, symmetric_mode=True)
+            row, column = _places(system, order)
+            if len(order) * float(np.abs(row - column).max()) ** 2 <= _QUICK:
+                self._order = order
+                self._factor_band(row, column, system.data)
+            else:
+                self._factor(system, _ORDER)
             return
         if not _is_narrow(width, system.nnz):
             order = reverse_cuthill_mckee(system, symmetric_mode=True)
@@ -143,18 +150,21 @@ class DefiniteFactors:
             self._order = _least_degrees(system, order)
             moved = _moved(system, self._order)
         elif _is_banded(width):
-            self._factor_band(moved, int(width.max()))
+            row = np.repeat(np.arange(len(width)), np.diff(moved.indptr))
+            self._factor_band(row, moved.indices, moved.data)
             return
         self._factor(moved, "NATURAL")
 
-    def _factor_band(self, system: sparse.csr_array, width: int) -> None:
+    def _factor_band(
+        self, row: NDArray[np.intp], column: NDArray[np.intp], data: FloatArray
+    ) -> None:
         from scipy.linalg.lapack import dpbtrf
 
-        lower = system.indices - np.repeat(np.arange(system.shape[0]), np.diff(system.indptr))
-        column = system.indices - lower
-        band = np.zeros((system.shape[0], width + 1))  # the transpose of what LAPACK takes
+        size = int(row.max()) + 1  # the diagonal is there
+        lower = row - column
+        band = np.zeros((size, int(lower.max()) + 1))  # the transpose of what LAPACK takes
         below = lower >= 0
-        band[column[below], lower[below]] = system.data[below]
+        band[column[below], lower[below]] = data[below]
         self._band, info = dpbtrf(band.T, lower=1, overwrite_ab=1)
         if info:
             raise ConvergenceError("the normal equations are not positive definite")
@@ -248,14 +258,20 @@ def _is_narrow(width: FloatArray, entries: int) -> bool:
     return bool(np.square(width).sum() <= _NARROW * entries)
 
 
+def _places(
+    system: sparse.csr_array, order: NDArray[np.intp]
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the rows and columns of the entries of a matrix whose unknowns are in an order."""
+    place = np.empty(len(order), dtype=system.indices.dtype)
+    place[order] = np.arange(len(order), dtype=place.dtype)
+    return np.repeat(place, np.diff(system.indptr)), place[system.indices]
+
+
 def _moved(system: sparse.csr_array, order: NDArray[np.intp]) -> sparse.csr_array:
     """Return a symmetric matrix with rows and columns in an order."""
     from scipy.sparse import csr_array
 
-    place = np.empty(len(order), dtype=system.indices.dtype)
-    place[order] = np.arange(len(order), dtype=place.dtype)
-    row = np.repeat(place, np.diff(system.indptr))
-    return csr_array((system.data, (row, place[system.indices])), shape=system.shape)
+    return csr_array((system.data, _places(system, order)), shape=system.shape)
 
 
 def _least_degrees(system: sparse.csc_array, order: NDArray[np.intp]) -> NDArray[np.intp]:

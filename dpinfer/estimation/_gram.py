@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, diags_array, eye_array
+from scipy.sparse import csr_array, diags_array, eye_array, vstack
 
 from dpinfer._check import FloatArray
 from dpinfer.errors import ConvergenceError
@@ -85,12 +85,16 @@ class GramSystem:
         """Return the least-squares solutions for values (m,) or (m × k)."""
         scale, std = (self.scale, self._std) if values.ndim == 1 else self._as_columns()
         scaled = values / std
-        start = np.zeros((len(self.scale), *values.shape[1:]))
+        left, start = scaled, np.zeros((len(self.scale), *values.shape[1:]))
         if self.is_quick:  # from the values that are unknowns: what is left over is noise
             own = self._own if values.ndim == 1 else self._own[:, np.newaxis]
             alone = scaled * (self._alone if values.ndim == 1 else self._alone[:, np.newaxis])
             start = (self._columns @ alone) / own
-        return scale * self._solved(start, lambda z: self._columns @ (scaled - self._rows @ z))
+            left = scaled - self._rows @ start
+        left = self._columns @ left
+        return scale * self._solved(
+            start, left, lambda z: self._columns @ (scaled - self._rows @ z)
+        )
 
     def iterated(self, values: FloatArray, tolerance: float) -> tuple[FloatArray, float]:
         """Return the solutions for values (m,) or (m × k) by lsmr, and a bound on their error.
@@ -120,8 +124,9 @@ class GramSystem:
         """Return the weights (k × m) of the values in the solutions for targets (k × r)."""
         scale, std = self._as_columns()
         right = scale * target.T
-        start = np.zeros_like(right)
-        z = self._solved(start, lambda z: right - self._columns @ (self._rows @ z))
+        z = self._solved(
+            np.zeros_like(right), right, lambda z: right - self._columns @ (self._rows @ z)
+        )
         return np.asarray((self._rows @ z / std).T)
 
     def variances(self, target: Any, rows: NDArray[np.intp] | None) -> FloatArray:
@@ -167,7 +172,7 @@ class GramSystem:
             found = OtherValues(self._rows, self._alone, self._own, np.square(self._std))
         else:
             found = GramFactors(self._columns @ self._rows)
-        truth = np.random.default_rng(_SEED).standard_normal(len(self.scale))
+        truth = np.sin(_SEED * np.arange(1.0, len(self.scale) + 1.0))  # of no regular pattern
         off = np.abs(found.solve(self._columns @ (self._rows @ truth)) - truth).max()
         self._gap = float(off / np.abs(truth).max())
         if not self._gap <= _SOUND:
@@ -180,10 +185,11 @@ class GramSystem:
         factors = self._is_easy or "_factors" in self.__dict__
         return self._least >= _LEAST_SHARE and not factors
 
-    def _solved(self, start: FloatArray, residual: Solve) -> FloatArray:
-        """Return the z at which the residual, right side less G z, is zero but for rounding."""
-        z = start
-        left = residual(z)
+    def _solved(self, z: FloatArray, left: FloatArray, residual: Solve) -> FloatArray:
+        """Return the z at which the residual, right side less G z, is zero but for rounding.
+
+        ``left`` is the residual at the ``z`` to begin with.
+        """
         if self.is_quick:
             change = self._descend(left, np.maximum(_lengths(z), _lengths(left)))
             z = z + change
@@ -279,19 +285,20 @@ class OtherValues:
         if rows is not None:
             number[rows < 0] = -1
         known = np.flatnonzero(number >= 0)
-        if len(known):
-            scale = self._scale[number[known]]
-            ends = np.arange(len(known) + 1)
-            shape = (len(known), len(self._scale))
-            unit = csr_array((scale, number[known], ends), shape=shape)
-            share = _subtracted(np.ones(len(known)), self._kernel.variances(unit))
-            found[known] = share * self._variance[number[known]]
         single = np.flatnonzero((number < 0) & (np.diff(target.indptr) <= 1))
-        if len(single):
-            part = target[single]
-            start = np.asarray((part * part) @ (1.0 / self._own))
-            inner = csr_array(part @ self._beside @ diags_array(self._scale))
-            found[single] = _subtracted(start, self._kernel.variances(inner))
+        if not len(known) + len(single):
+            return found
+        scale = self._scale[number[known]]
+        shape = (len(known), len(self._scale))
+        unit = csr_array((scale, number[known], np.arange(len(known) + 1)), shape=shape)
+        part = target[single]
+        inner = part @ self._beside
+        inner.data *= self._scale[inner.indices]
+        less = self._kernel.variances(csr_array(vstack([unit, inner], format="csr")))
+        start = np.asarray((part * part) @ (1.0 / self._own))
+        both = _subtracted(np.concatenate([np.ones(len(known)), start]), less)
+        found[known] = both[: len(known)] * self._variance[number[known]]
+        found[single] = both[len(known) :]
         return found
 
 

@@ -124,10 +124,8 @@ def find_design(workload: Matrix, variance: FloatArray | None = None) -> Design:
     if _has_row_for_each_column(workload):
         return Design(workload, None, size, None)
     if _is_sparse(workload) and workload.shape[0] >= workload.shape[1] > _SMALL:
-        from scipy.sparse import csr_array
-
         solver = SparseSolver(
-            csr_array(workload), np.ones(len(size)) if variance is None else variance
+            _by_rows(workload), np.ones(len(size)) if variance is None else variance
         )
         if solver.is_sound:
             return Design(workload, None, size, None, solver=solver)
@@ -230,6 +228,13 @@ def independent_rows(matrix: Matrix) -> NDArray[np.intp]:
 def as_dense(matrix: Matrix) -> FloatArray:
     """Return a matrix as an array."""
     return matrix if isinstance(matrix, np.ndarray) else np.asarray(matrix.toarray())
+
+
+def _by_rows(matrix: Matrix) -> sparse.csr_array:
+    """Return a matrix in compressed rows: itself, where it is."""
+    from scipy.sparse import csr_array
+
+    return csr_array(matrix) if isinstance(matrix, np.ndarray) else matrix.tocsr()
 
 
 def _column_keys(matrix: Matrix) -> NDArray[np.uint64]:
@@ -464,9 +469,7 @@ def find_solver(matrix: Matrix, variance: FloatArray) -> Solver:
         limit = _SMALL if variance.all() else DENSE_LIMIT
     if columns <= limit and rows * columns <= DENSE_SIZE:
         return DenseSolver(as_dense(matrix), variance)
-    from scipy.sparse import csr_array
-
-    return SparseSolver(csr_array(matrix), variance)
+    return SparseSolver(_by_rows(matrix), variance)
 
 
 class IdentitySolver(Solver):

@@ -165,8 +165,8 @@ def check_matrix(matrix: Any) -> Matrix:
         raise InvalidParameterError(
             f"matrix must be two-dimensional and not empty, got shape {matrix.shape}"
         )
-    check_array(matrix.tocsr().data, "matrix", nonempty=False)
-    sparse = csr_array(matrix, dtype=np.float64, copy=True)
+    sparse = csr_array(matrix, copy=True)
+    sparse.data = check_array(sparse.data, "matrix", nonempty=False)
     sparse.sum_duplicates()
     sparse.eliminate_zeros()
     return read_only(sparse)

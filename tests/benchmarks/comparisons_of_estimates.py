@@ -138,7 +138,7 @@ for what, problem, peer, way, errors, sizes in (
         "SciPy `splu`",
         test_combine.by_lu,
         False,
-        (10, 1_000, 10_000, 100_000),
+        (10, 200, 1_000, 10_000, 100_000),
     ),
     (
         "cells and sums of five neighbours: estimates and standard errors",
@@ -147,6 +147,14 @@ for what, problem, peer, way, errors, sizes in (
         test_combine.by_lu,
         True,
         (10_000,),
+    ),
+    (
+        "cells and random sums of four: estimates",
+        sums_of_four,
+        "SciPy `splu`",
+        test_combine.by_lu,
+        False,
+        (200,),
     ),
     (
         "cells and random sums of four: estimates",
