@@ -17,3 +17,5 @@ from .spending import SpendingComparison as SpendingComparison
 from .spending import best_split as best_split
 from .spending import compare_spending as compare_spending
 from .spending import spend_on_error as spend_on_error
+from .strategies import StrategyComparison as StrategyComparison
+from .strategies import compare_strategies as compare_strategies

@@ -32,6 +32,7 @@ from dpinfer.estimation.design import (
     DENSE_LIMIT,
     DENSE_SIZE,
     Design,
+    Solver,
     as_dense,
     find_design,
     find_solver,
@@ -164,6 +165,9 @@ def _refuse(bad: NDArray[np.bool_], labels: pd.Index | None) -> None:
 # Measured queries given by matrices, and the variances that follow for their targets.
 
 
+_WEIGHTS = 4_000_000
+"""Weights that are looked at together."""
+
 _STIFF = 1e-10
 """Reciprocal condition number below which the normal equations are not used."""
 
@@ -200,8 +204,11 @@ class MatrixMeasurements:
 
     def variances(self, precision: FloatArray) -> FloatArray:
         """Return the variances of the targets."""
-        weights, variance, _ = self._weights(precision)
-        return np.asarray(np.square(weights) @ variance)
+        solver, wanted, variance, _ = self._solved(precision)
+        step = max(1, _WEIGHTS // len(variance))
+        starts = range(0, wanted.shape[0], step)
+        blocks = (solver.weights(wanted[start : start + step]) for start in starts)
+        return np.concatenate([np.square(block) @ variance for block in blocks])
 
     def objective(self, weights: FloatArray) -> Objective:
         """Return Σ weight·variance as a function of the precision of each group.
@@ -260,12 +267,16 @@ class MatrixMeasurements:
         return value
 
     def _weights(self, precision: FloatArray) -> tuple[FloatArray, FloatArray, NDArray[np.intp]]:
+        solver, wanted, variance, rows = self._solved(precision)
+        return solver.weights(wanted), variance, rows
+
+    def _solved(self, precision: FloatArray) -> tuple[Solver, Any, FloatArray, NDArray[np.intp]]:
         row_precision = precision[self._group]
         rows = np.flatnonzero(row_precision > 0)
         design = self._design(rows)
         variance = 1.0 / row_precision[rows]
         solver = find_solver(design.matrix, variance)
-        return solver.weights(design.coordinates(self._targets.matrix)), variance, rows
+        return solver, design.coordinates(self._targets.matrix), variance, rows
 
     def _design(self, rows: NDArray[np.intp]) -> Design:
         if not len(rows):

@@ -85,7 +85,8 @@ RESULTS = set(
     HierarchyFunctions HypothesisResult Intervals LedgerEntry MarginalsEstimate NoisyValues
     MultiplicativeWeightsRelease NoisyRegression PosteriorBounds PrivacyLoss PrivateMeanInterval
     ReleasePlan RepeatedDP ResponseEstimate SampleAdjustment SecretPosterior SizeStudy
-    SmoothSensitivity SpendingComparison StreamedMarginals SurveyEstimate TableContrast Usefulness
+    SmoothSensitivity SpendingComparison StrategyComparison StreamedMarginals SurveyEstimate
+    TableContrast Usefulness
     """.split()  # noqa: SIM905
 )
 """Made by the library; what they are made of has been checked before."""

@@ -149,6 +149,8 @@ VALID = {
     | {"unestimable": "nan"},
     "compare_spending": {"budget": PURE, "truth": THREE, "release_share": 0.5, "mechanism": None}
     | {"sensitivity": 1.0, "alpha": 0.1, "lower": 0.0},
+    "compare_strategies": {"target": [[1, 0, 0], [1, 1, 0]], "budget": PURE, "objective": "largest"}
+    | {"strategies": {"cells": np.eye(3)}, "mechanism": None},
     "compose": {"guarantees": [PURE, ApproxDP(1.0, 1e-6)], "delta": 1e-6},
     "compose_advanced": {"guarantees": [PURE] * 9, "delta": 1e-6, "method": "kairouz"},
     "compose_optimal": {"guarantee": PURE, "count": 5},
