@@ -75,21 +75,51 @@ class _Windows:
 # Payoffs of a tail, and their transforms along a vertical line.
 
 
-def continuous_payoffs(z: ComplexArray) -> ComplexArray:
-    """Return the transforms ∫ e^(-zx)·payoff(x) dx over x = L - ε > 0, shape (3, n)."""
-    return np.asarray(np.stack([1.0 / (z * (z + 1.0)), 1.0 / z, 1.0 / (z + 1.0)]))
+@dataclass(frozen=True)
+class Payoffs:
+    """Transforms ∫ e^(-zx)·payoff(x) dx over x = L - ε >= 0, and the powers of t they fall with.
+
+    What is left out of one that falls as 1/t² is bounded, of others estimated.
+    """
+
+    at: Callable[[ComplexArray], ComplexArray]
+    falls: FloatArray
+
+    def lost(self, theta: float) -> FloatArray:
+        """Payoffs of what is left out, relative to the tilt."""
+        return (1.0 + theta) ** (1.0 - self.falls)
+
+    def cut(self, left: FloatArray | float, height: FloatArray | float) -> FloatArray:
+        """Return what is left beyond a height, of which ``left`` bounds the integral over 1/t²."""
+        return left * np.where(self.falls == 2.0, 1.0, 10.0 * height ** (2.0 - self.falls))
 
 
-def lattice_payoffs(z: ComplexArray, step: float) -> ComplexArray:
-    """Return transforms of which those of the payoffs are made, shape (4, n).
+TAILS = Payoffs(
+    lambda z: np.stack([1.0 / (z * (z + 1.0)), 1.0 / z, 1.0 / (z + 1.0)]), np.array([2.0, 1.0, 1.0])
+)
+"""Payoffs of δ(ε), P(L > ε) and e^ε·Q(L > ε)."""
+
+DENSITY = Payoffs(lambda z: np.ones((1, *z.shape), dtype=np.complex128), np.zeros(1))
+
+
+def lattice_tails(step: float) -> Payoffs:
+    """Return transforms of which those of the payoffs on a lattice are made, shape (4, n).
 
     With first atom g above ε, the sums h·Σ e^(-z·jh)·payoff(g + jh) over j >= 0 are
     (1-e^-g)·a + (e^-g-e^-h)·b, terms of one sign at real z, and c, and e^-g·d.
     """
-    first = -np.expm1(-z * step)
-    second = -np.expm1(-(z + 1.0) * step)
-    both = step / (first * second)
-    return np.asarray(np.stack([both, np.exp(-z * step) * both, step / first, step / second]))
+
+    def at(z: ComplexArray) -> ComplexArray:
+        first = -np.expm1(-z * step)
+        second = -np.expm1(-(z + 1.0) * step)
+        both = step / (first * second)
+        return np.stack([both, np.exp(-z * step) * both, step / first, step / second])
+
+    return Payoffs(at, np.array([2.0, 2.0, 1.0, 1.0]))
+
+
+def lattice_masses(step: float) -> Payoffs:
+    return Payoffs(lambda z: step * DENSITY.at(z), DENSITY.falls)
 
 
 def step_payoffs(x: FloatArray, inclusive: bool) -> FloatArray:
@@ -126,14 +156,32 @@ WRAPPED = 3e-17
 class Tails:
     """δ(ε), P(L > ε) and e^ε·Q(L > ε) at each ε, and bounds on their errors, shape (3, n).
 
-    Where abs(M) does not decay, the errors of the two probabilities are estimates.
+    All are in units of e^``level``, one level for each ε. Where abs(M) does not decay, the errors
+    of the two probabilities are estimates.
     """
 
     values: FloatArray
     errors: FloatArray
+    level: FloatArray
 
-    def __add__(self, other: Tails) -> Tails:
-        return Tails(self.values + other.values, self.errors + other.errors)
+    @classmethod
+    def none(cls, size: int) -> Tails:
+        return cls(np.zeros((3, size)), np.zeros((3, size)), np.zeros(size))
+
+    def put(self, at: Any, some: Tails) -> None:
+        self.values[:, at], self.errors[:, at], self.level[at] = (
+            some.values,
+            some.errors,
+            some.level,
+        )
+
+    def at(self, level: FloatArray) -> Tails:
+        """Return them in units of another level."""
+        scale = np.exp(self.level - level)
+        return Tails(scale * self.values, scale * self.errors, level)
+
+    def more(self, values: FloatArray, errors: FloatArray) -> Tails:
+        return Tails(self.values + values, self.errors + errors, self.level)
 
 
 class Nodes:
@@ -174,32 +222,36 @@ def continuous_line(
     part: Callable[[ComplexArray], tuple[ComplexArray, FloatArray]],
     bound: Bound,
     stretch: Stretch,
+    payoffs: Payoffs,
 ) -> Nodes:
     """Nodes of that part of the law which has the transform ``part``·M(θ), with its noise."""
     theta = stretch.theta
     step = 2.0 * np.pi / total.reach(stretch)
-    top = 1.0 / (theta * (theta + 1.0))
+    top = payoffs.at(np.array([complex(theta)]))[0, 0].real
+    first = Payoffs(payoffs.at, payoffs.falls[0])
     windows = _windows(total, theta)
     density = min((2.0 * width / period for period, width in windows), default=1.0)
     most = int(min(MOST_NODES / density, MOST_HEIGHT))
-    nodes = _enough(bound, top * step, step, most)
+    nodes = _enough(lambda t: first.cut(bound(t), t), top * step, step, most)
     n = _inside(nodes, step, windows)
     z = np.asarray(theta + 1j * step * n, dtype=np.complex128)
     ratio, noise = part(z)
-    weights = (ratio * continuous_payoffs(z)).T * (step / np.pi)
+    weights = (ratio * payoffs.at(z)).T * (step / np.pi)
     weights[n == 0] *= 0.5
-    few = (WRAPPED + SKIPPED) * _lost(theta)
-    left = _cut(bound, (nodes - 0.5) * step) / np.pi + few
+    few = (WRAPPED + SKIPPED) * payoffs.lost(theta)
+    left = _cut(bound, (nodes - 0.5) * step, payoffs) / np.pi + few
     return Nodes(step * n, weights, (8.0 + noise, 2.0 * np.abs(z)), left)
 
 
-def lattice_circle(base: Total, lattice: Lattice, whole: Total, stretch: Stretch) -> Nodes:
-    """Nodes of a law on a lattice, the ``base`` of a ``whole`` law, for :func:`lattice_payoffs`."""
+def lattice_circle(
+    base: Total, lattice: Lattice, whole: Total, stretch: Stretch, payoffs: Payoffs
+) -> Nodes:
+    """Nodes of a law on a lattice, the ``base`` of a ``whole`` law."""
     theta, width = stretch.theta, lattice.width
     reach = whole.reach(stretch, width)
     half = max(int(np.ceil(0.5 * reach / width)), 1)
     step = np.pi / (half * width)
-    top = lattice_payoffs(np.array([complex(theta)]), width)[:, 0].real
+    top = payoffs.at(np.array([complex(theta)]))[:, 0].real
     n = circle(base, theta, step, half)
     if n is not None:
         left = np.exp(LOG_SKIPPED) * half * step / np.pi * top
@@ -207,15 +259,17 @@ def lattice_circle(base: Total, lattice: Lattice, whole: Total, stretch: Stretch
         bound = left_over(base.parts, theta, 2.0 * np.pi / width)
         # abs(1 - e^(-zh)) >= 2e^(-θh/2)·sin(th/2) >= 2th/π·e^(-θh/2), twice
         slack = 2.5 * float(np.exp(min((theta + 0.5) * width, 600.0)))
-        unit = float(top[0]) * -np.expm1(-width) * step / slack
-        nodes = _enough(bound, unit, step, min(half + 1, MOST_CIRCLE))
+        first = Payoffs(payoffs.at, payoffs.falls[0])
+        unit = float(top[0]) * float((-np.expm1(-width)) ** (first.falls - 1.0)) * step / slack
+        most = min(half + 1, MOST_CIRCLE)
+        nodes = _enough(lambda t: first.cut(bound(t), t), unit, step, most)
         n = np.arange(nodes)
-        cut = slack * _cut(bound, (nodes - 0.5) * step) / np.pi if nodes <= half else np.zeros(3)
-        left = cut[[0, 0, 1, 2]] / np.array([width, width, 1.0, 1.0])
+        cut = slack * _cut(bound, (nodes - 0.5) * step, payoffs) / np.pi
+        left = cut * width ** (1.0 - payoffs.falls) if nodes <= half else np.zeros(top.shape)
     z = np.asarray(theta + 1j * step * n, dtype=np.complex128)
     log_ratio, noise = base.noisy_cgf(z)
     ratio = np.exp(log_ratio - base.real_cgf(theta))
-    weights = (ratio * lattice_payoffs(z, width)).T * (step / np.pi)
+    weights = (ratio * payoffs.at(z)).T * (step / np.pi)
     weights[(n == 0) | (n == half)] *= 0.5
     height = np.abs(z)
     # how far the values of all laws together are from 0, or from where their tilts move them
@@ -300,30 +354,13 @@ def _enough(bound: Bound, unit: float, step: float, most: int) -> int:
     return max(int(candidates[loose[0]]), min(CHEAP, most)) if loose.size else int(most)
 
 
-def _lost(theta: float) -> FloatArray:
-    """Payoffs of what is left out, for δ and for the probabilities, relative to the tilt."""
-    return np.array([1.0 / (1.0 + theta), 1.0, 1.0])
+def _cut(bound: Bound, height: float, payoffs: Payoffs) -> FloatArray:
+    return payoffs.cut(float(bound(np.array([height]))[0]), height)
 
 
-def _cut(bound: Bound, height: float) -> FloatArray:
-    """Bound what is left beyond a height; for probabilities, whose payoff falls as 1/t, roughly."""
-    left = float(bound(np.array([height]))[0])
-    return np.array([left, 10.0 * height * left, 10.0 * height * left])
-
-
-def _scale(stretch: Stretch, epsilon: FloatArray) -> FloatArray:
-    return np.exp(stretch.log_m - stretch.theta * epsilon)
-
-
-def unlisted(stretch: Stretch, epsilon: FloatArray) -> FloatArray:
-    """Bound on the tails of what a list leaves out."""
-    return np.multiply.outer(WRAPPED * _lost(stretch.theta), _scale(stretch, epsilon))
-
-
-def on_line(nodes: Nodes, stretch: Stretch, epsilon: FloatArray) -> Tails:
-    values, errors = nodes(epsilon)
-    scale = _scale(stretch, epsilon)
-    return Tails(scale * values, scale * errors)
+def unlisted(theta: float) -> FloatArray:
+    """Bound on the tails of what a list leaves out, in units of M(θ)e^(-θε)."""
+    return WRAPPED * TAILS.lost(theta)[:, None]
 
 
 def on_circle(
@@ -335,12 +372,11 @@ def on_circle(
     inclusive: bool,
 ) -> Tails:
     """Tails of a law on a lattice, mixed over shifts with their masses under the tilt."""
-    rows = max(BLOCK // shifts[0].size, 1)
+    rows, found = max(BLOCK // shifts[0].size, 1), Tails.none(epsilon.size)
     if epsilon.size > rows:
-        blocks = [epsilon[i : i + rows] for i in range(0, epsilon.size, rows)]
-        found = [on_circle(nodes, lattice, shifts, stretch, e, inclusive) for e in blocks]
-        values = np.concatenate([tails.values for tails in found], axis=1)
-        return Tails(values, np.concatenate([tails.errors for tails in found], axis=1))
+        for at in (slice(i, i + rows) for i in range(0, epsilon.size, rows)):
+            found.put(at, on_circle(nodes, lattice, shifts, stretch, epsilon[at], inclusive))
+        return found
     first, gap = lattice.above(epsilon[:, None] - shifts[0], inclusive)
     nearest = gap.min(axis=1)
     mass = shifts[1] * np.exp(-stretch.theta * (gap - nearest[:, None]))
@@ -349,9 +385,8 @@ def on_circle(
     shares[:2] *= mass
     sums = [(found.reshape(4, *gap.shape) * shares).sum(axis=-1) for found in nodes(first.ravel())]
     values, errors = (np.stack([found[0] + found[1], *found[2:]]) for found in sums)
-    scale = _scale(stretch, epsilon + nearest)
-    left = np.multiply.outer(WRAPPED * _lost(stretch.theta), scale)
-    return Tails(scale * values, scale * errors + left)
+    errors += unlisted(stretch.theta)
+    return Tails(values, errors, stretch.level(epsilon + nearest))
 
 
 # Which laws are together on a lattice.

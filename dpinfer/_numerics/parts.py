@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import astuple, dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -207,6 +207,10 @@ class Stretch:
     low: float
     high: float
 
+    def level(self, epsilon: FloatArray) -> FloatArray:
+        """Return ln M(θ)e^(-θε), by which everything is smaller that is found at this tilt."""
+        return self.log_m - self.theta * epsilon
+
 
 @dataclass(frozen=True)
 class _Rung:
@@ -256,10 +260,13 @@ class Ladder:
         last, largest = self._rungs[-1], self._total.largest
         end = last.log_m - last.theta * last.at < UNDERFLOW
         flat = last.theta * self._width > FLAT and last.at > largest - 0.5 * self._width
-        if end or flat or (largest < np.inf and last.theta * largest > STEEP):
+        if end or flat or self._steep(last.theta):
             return False
         self._rungs.append(self._next(last, last.up))
         return True
+
+    def _steep(self, theta: float) -> bool:
+        return self._total.largest < np.inf and theta * self._total.largest > STEEP
 
     def _next(self, last: _Rung, theta: float) -> _Rung:
         """Rung at a tilt, or nearer by where the mean leaps, from one atom to the next."""
@@ -269,14 +276,29 @@ class Ladder:
             rung = self._rung(theta)
         return rung
 
-    def stretches(self, epsilon: FloatArray) -> Iterator[tuple[int, Stretch, NDArray[np.intp]]]:
-        """Yield the number of each tilt, its stretch, and which ε are in it."""
+    def stretches(
+        self, epsilon: FloatArray, *, deep: bool = False
+    ) -> Iterator[tuple[Hashable, Stretch, NDArray[np.intp]]]:
+        """Yield a name of each tilt, its stretch, and which ε are in it.
+
+        Far out, where tails are below floats, one serves all, or ``deep`` each has its own.
+        """
         lowest, highest = float(epsilon.min()), float(epsilon.max())
         # a rung more on both sides, so that a stretch does not depend on what was asked for
         while len(self._rungs) == 1 or self._rungs[1].at > lowest:
             self._down()
         while self._rungs[-2].at < highest and self._up():
             pass
+        last = self._rungs[-1]
+        if deep and last.log_m - last.theta * last.at < UNDERFLOW:
+            far = np.flatnonzero(epsilon > last.at)
+            for i in far:
+                stretch = self._beyond(float(epsilon[i]))
+                yield ("far", stretch.theta), stretch, np.array([i])
+            near = np.flatnonzero(epsilon <= last.at)
+            for number, stretch, some in self.stretches(epsilon[near]) if near.size else ():
+                yield number, stretch, near[some]
+            return
         at = np.array([rung.at for rung in self._rungs])
         edges = 0.5 * (at[1:] + at[:-1])
         place = np.searchsorted(edges, epsilon)
@@ -286,6 +308,18 @@ class Ladder:
             high = float(edges[i]) if i < len(edges) else min(top, self._total.largest)
             stretch = Stretch(rung.theta, rung.log_m, float(edges[i - 1]), high)
             yield self._first + int(i), stretch, np.flatnonzero(place == i)
+
+    def _beyond(self, epsilon: float) -> Stretch:
+        """Tilt for one ε above all others."""
+        low, high = self._rungs[-1].theta, np.inf
+        while True:
+            theta = min(2.0 * low, 0.5 * (low + high))
+            rung = self._rung(theta)
+            off = (rung.at - epsilon) * (rung.up - rung.theta)
+            steep = self._steep(theta)
+            if abs(off) < 0.5 * APART or high < (1.0 + 1e-9) * low or steep:
+                return Stretch(theta, rung.log_m, epsilon, epsilon)
+            low, high = (theta, high) if off < 0 else (low, theta)
 
     def guess(self, log_delta: FloatArray) -> FloatArray:
         """Roughly the ε at which ln δ has these values."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -13,26 +13,30 @@ from scipy import special
 
 from dpinfer._check import FloatArray
 from dpinfer._numerics.line import (
+    DENSITY,
     FEW_NODES,
     ROUNDING,
+    TAILS,
     Bound,
     Lattice,
     Nodes,
+    Payoffs,
     Tails,
     common_lattice,
     continuous_line,
-    continuous_payoffs,
     lattice_circle,
     lattice_groups,
+    lattice_masses,
+    lattice_tails,
     left_over,
     on_circle,
-    on_line,
     step_payoffs,
     unlisted,
 )
 from dpinfer._numerics.parts import (
     FAR_DROPPED,
     MOST_ATOMS,
+    UNDERFLOW,
     ComplexArray,
     Ladder,
     Part,
@@ -115,10 +119,10 @@ def hyperbola(
 ) -> Tails:
     """Tails of the Laplace losses and the ``listed`` laws together."""
     terms, dropped, atom = _terms(laplace, listed, epsilon, theta)
-    scale = float(np.exp(total.real_cgf(theta) - theta * epsilon))
+    level = np.array([total.real_cgf(theta) - theta * epsilon])
     ends = np.array([0.0, atom, atom]) if inclusive else np.zeros(3)
     if not terms.x.size:
-        return Tails(scale * ends, scale * (dropped + 1e-14 * ends))
+        return Tails(ends[:, None], (dropped + 1e-14 * ends)[:, None], level)
     # not so wide that the integrand grows by much between the axis and the edges of the strip
     spread = (total.slope(theta * 1.001) - total.slope(theta)) / (0.001 * theta)
     spread += 1.0 / theta**2 + 1.0 / (theta + 1.0) ** 2
@@ -140,7 +144,7 @@ def hyperbola(
         + dropped * np.array([1.0 / (1.0 + theta), 1.0, 1.0])
         + left * 1e-16
     )
-    return Tails(scale * (values + ends), scale * (errors + 1e-14 * ends))
+    return Tails((values + ends)[:, None], (errors + 1e-14 * ends)[:, None], level)
 
 
 def away_from_poles(
@@ -200,9 +204,9 @@ def _integral(
     exponent += factors
     np.minimum(exponent.real, LARGEST_EXPONENT, out=exponent.real)
     along = np.exp(exponent) @ terms.share
-    values = along * speed * continuous_payoffs(z)
+    values = along * speed * TAILS.at(z)
     values[:, 0] *= 0.5
-    size = np.exp(exponent.real) @ terms.share * np.abs(speed * continuous_payoffs(z))
+    size = np.exp(exponent.real) @ terms.share * np.abs(speed * TAILS.at(z))
     return values.real.sum(axis=1) * step / np.pi, size.sum(axis=1) * step / np.pi
 
 
@@ -232,6 +236,9 @@ PARAMETERS = 4e-16
 
 LARGE = 30.0
 MOST_MIXED = 64
+SAME = 1e-9
+"""A point that is nearer to an atom, in steps or in parts of the largest loss, is the atom."""
+
 CLOSED_FORM = 1e-13
 SUMMATION = 1e-13
 
@@ -255,12 +262,12 @@ class Inversion:
         self.total = Total(parts)
         self._plan = plan = _plan(parts)
         alone = plan.lattice is not None and not plan.listed and not plan.laplace
-        self._alone = plan.lattice if alone else None
-        self._ladder = Ladder(self.total, self._alone.width if self._alone else 0.0)
+        self.alone = plan.lattice if alone else None
+        self._ladder = Ladder(self.total, self.alone.width if self.alone else 0.0)
         self.guess = self._ladder.guess
         # masses of k losses are k-th powers of rounded ones
         self._listing = 4.0 * ROUNDING * _number(plan.laplace + plan.listed)
-        self._kept: dict[tuple[str, int], Any] = {}
+        self._kept: dict[tuple[str, Hashable], Any] = {}
 
     def tails(self, epsilon: FloatArray, *, inclusive: bool = False) -> Tails:
         """δ(ε), P(L > ε) and e^ε·Q(L > ε) at a vector of ε; with ``inclusive``, of L >= ε.
@@ -271,125 +278,188 @@ class Inversion:
         below = np.flatnonzero(epsilon < 0)
         above = np.flatnonzero(epsilon >= 0)
         if above.size:
-            found = self._above(epsilon[above], inclusive)
-            values[:, above], errors[:, above] = found.values, found.errors
+            found = self.leveled(epsilon[above], inclusive=inclusive)
+            size = np.exp(found.level)
+            values[:, above], errors[:, above] = size * found.values, size * found.errors
         if below.size:
             # P against Q and Q against P have the same law
-            found = self._above(-epsilon[below], not inclusive)
-            delta, probability, scaled = found.values
+            found = self.leveled(-epsilon[below], inclusive=not inclusive)
+            delta, probability, scaled = np.exp(found.level) * found.values
             flip = np.exp(epsilon[below])
             values[:, below] = flip * np.stack([delta, -scaled, 1.0 - probability])
             values[0, below] -= np.expm1(epsilon[below])
             values[1, below] += 1.0
-            errors[:, below] = flip * found.errors[[0, 2, 1]] + ROUNDING
-        return Tails(values, errors)
+            errors[:, below] = flip * np.exp(found.level) * found.errors[[0, 2, 1]] + ROUNDING
+        return Tails(values, errors, np.zeros(epsilon.size))
 
-    def _above(self, epsilon: FloatArray, inclusive: bool) -> Tails:
-        total = self.total
-        found = Tails(np.zeros((3, epsilon.size)), np.zeros((3, epsilon.size)))
+    def leveled(self, epsilon: FloatArray, *, inclusive: bool, deep: bool = False) -> Tails:
+        """Tails at ε >= 0 in units of their levels, ``deep``: where they are below floats too."""
+        total, found = self.total, Tails.none(epsilon.size)
         if len(total.parts) == 1 and isinstance(total.parts[0][0], GaussianLoss):
-            found = _gaussian_tails(total.parts[0][0], epsilon[:, None], np.zeros(1))
+            law = total.parts[0][0]
+            log_sf = special.log_ndtr(0.5 * law.mu - epsilon / law.mu)
+            level = np.where(log_sf < UNDERFLOW + 70.0, log_sf, 0.0)
+            found = _gaussian_tails(law, epsilon[:, None], -level[:, None], level)
         else:
             top = np.abs(epsilon - total.largest) <= 4e-16 * epsilon
             if inclusive:
-                mass = float(np.exp(sum(count * law.log_top for law, count in total.parts)))
-                found.values[1:, top] = mass
-                found.errors[1:, top] = SUMMATION * mass
+                found.values[1:, top], found.errors[1:, top] = 1.0, SUMMATION
+                found.level[top] = sum(count * law.log_top for law, count in total.parts)
             inner = np.flatnonzero((epsilon < total.largest) & ~top)
             if inner.size:
                 where = epsilon[inner]
-                if self._alone is not None:
-                    where = self._alone.above(where, inclusive)[0]
-                for number, stretch, at in self._ladder.stretches(where):
+                if self.alone is not None:
+                    where = self.alone.above(where, inclusive)[0]
+                for name, stretch, at in self._ladder.stretches(where, deep=deep):
                     at = inner[at]
-                    some = self._at_tilt(number, stretch, epsilon[at], inclusive)
-                    found.values[:, at], found.errors[:, at] = some.values, some.errors
+                    found.put(at, self._at_tilt(name, stretch, epsilon[at], inclusive))
         moved = PARAMETERS * (epsilon + total.mean + 10.0 * float(np.sqrt(total.variance)))
         found.errors[0] += moved * found.values[2]
         return found
 
     def _at_tilt(
-        self, number: int, stretch: Stretch, epsilon: FloatArray, inclusive: bool
+        self, name: Hashable, stretch: Stretch, epsilon: FloatArray, inclusive: bool
     ) -> Tails:
         plan, theta = self._plan, stretch.theta
-        if not plan.separate:
-
-            def line() -> Nodes:
-                def part(z: ComplexArray) -> tuple[ComplexArray, FloatArray]:
-                    log_ratio, noise = self.total.noisy_cgf(z)
-                    return np.exp(log_ratio - stretch.log_m), noise
-
-                bound = left_over(self.total.parts, theta)
-                return continuous_line(self.total, part, bound, stretch)
-
-            return on_line(self._keep("line", number, line), stretch, epsilon)
+        if not plan.separate or (plan.laplace and self._faded(theta)):
+            nodes = self._keep("line", name, lambda: self._line(stretch, TAILS))
+            values, errors = nodes(epsilon)
+            return Tails(values, errors, stretch.level(epsilon))
         if not plan.laplace:
-            return self._listed(number, stretch, epsilon, inclusive)
-        found = Tails(np.zeros((3, epsilon.size)), np.zeros((3, epsilon.size)))
-        left = np.ones(epsilon.size, dtype=bool)
+            return self._listed(name, stretch, epsilon, inclusive)
+        found, left = Tails.none(epsilon.size), np.ones(epsilon.size, dtype=bool)
         if not plan.base:
             poles = _number(plan.laplace)
             tilts, far = away_from_poles(self.total, poles, epsilon, theta)
             for i in np.flatnonzero(far):
                 e, tilt = float(epsilon[i]), float(tilts[i])
                 one = hyperbola(self.total, plan.laplace, plan.listed, e, tilt, inclusive)
-                found.values[:, i], found.errors[:, i] = one.values, one.errors
+                found.put(slice(i, i + 1), one)
             left = ~far
         if left.any():
             some = self._mixed(stretch, epsilon[left], inclusive)
             if some is None:
-                some = self._listed(number, stretch, epsilon[left], inclusive)
-                nodes = self._keep("densities", number, lambda: self._densities(stretch))
-                some += on_line(nodes, stretch, epsilon[left])
-            found.values[:, left], found.errors[:, left] = some.values, some.errors
+                some = self._listed(name, stretch, epsilon[left], inclusive)
+                nodes = self._keep("densities", name, lambda: self._densities(stretch))
+                some = some.more(*nodes(epsilon[left]))
+            found.put(left, some)
         return found
 
-    def _keep(self, kind: str, number: int, make: Callable[[], Any]) -> Any:
-        if (kind, number) not in self._kept:
-            self._kept[kind, number] = make()
-        return self._kept[kind, number]
+    def _line(self, stretch: Stretch, payoffs: Payoffs) -> Nodes:
+        def part(z: ComplexArray) -> tuple[ComplexArray, FloatArray]:
+            log_ratio, noise = self.total.noisy_cgf(z)
+            return np.exp(log_ratio - stretch.log_m), noise
 
-    def _listed(self, number: int, stretch: Stretch, epsilon: FloatArray, inclusive: bool) -> Tails:
+        bound = left_over(self.total.parts, stretch.theta)
+        return continuous_line(self.total, part, bound, stretch, payoffs)
+
+    def _faded(self, theta: float) -> bool:
+        """Whether next to nothing of the tilted law is on the atoms of all Laplace losses."""
+        at = np.ones(1)
+        log_share = sum(k * np.log(law.shares(at, theta)[0]) for law, k in self._plan.laplace)
+        return bool(log_share < np.log(ATOMS_MATTER if self._plan.base else FADED))
+
+    def _keep(self, kind: str, name: Hashable, make: Callable[[], Any]) -> Any:
+        if (kind, name) not in self._kept:
+            self._kept[kind, name] = make()
+        return self._kept[kind, name]
+
+    def _listed(
+        self, name: Hashable, stretch: Stretch, epsilon: FloatArray, inclusive: bool
+    ) -> Tails:
         """Tails of the base, mixed over the values that are listed."""
-        plan, theta = self._plan, stretch.theta
-        narrow = bool(plan.base or plan.laplace)
-        if not narrow:
-            # enough to keep masses from underflow, and small enough to lose nothing by rounding
-            theta = min(theta, MOST_TILT / self.total.largest)
-        everything = plan.laplace + plan.listed
-
-        def listing() -> tuple[FloatArray, FloatArray]:
-            return tilted_atoms(everything, theta, window=narrow)
-
-        shifts = self._keep("listed", number, listing)
+        plan, everything = self._plan, self._plan.laplace + self._plan.listed
+        theta, level, narrow, shifts = self._list(name, stretch, epsilon)
         if plan.lattice is not None:
-            base, lattice = Total(plan.base), plan.lattice
-
-            def nodes() -> Nodes:
-                return lattice_circle(base, lattice, self.total, stretch)
-
-            kept = self._keep("circle", number, nodes)
-            found = on_circle(kept, lattice, shifts, stretch, epsilon, inclusive)
-            return found + Tails(np.zeros(1), self._listing * found.values)
-        values, log_mass = _untilted(everything, shifts, theta)
-        x = epsilon[:, None] - values
+            nodes = self._keep("circle", name, lambda: self._circle(stretch, lattice_tails))
+            found = on_circle(nodes, plan.lattice, shifts, stretch, epsilon, inclusive).at(level)
+            return found.more(np.zeros(1), self._listing * found.values)
+        values, x, log_mass = self._untilted(everything, shifts, theta, epsilon)
         if plan.base:
             base_law = plan.base[0][0]
             assert isinstance(base_law, GaussianLoss)
-            found = _gaussian_tails(base_law, x, log_mass)
-            return found + Tails(np.zeros(1), self._listing * found.values)
+            found = _gaussian_tails(base_law, x, log_mass, level)
+            return found.more(np.zeros(1), self._listing * found.values)
         x[np.abs(x) <= 4e-16 * (np.abs(values) + epsilon[:, None])] = 0.0
         terms = np.exp(log_mass) * step_payoffs(-x, inclusive)
         tails = terms.sum(axis=-1)
         if not narrow:
-            return Tails(tails, (SUMMATION + self._listing) * tails)
+            return Tails(tails, (SUMMATION + self._listing) * tails, level)
         trust = (
             self._listing / ROUNDING
             + 50.0
             + 4.0 * self.total.noise(theta)
             + 4.0 * theta * np.abs(values)
         )
-        return Tails(tails, ROUNDING * (terms @ trust) + unlisted(stretch, epsilon))
+        return Tails(tails, ROUNDING * (terms @ trust) + unlisted(theta), level)
+
+    def _circle(self, stretch: Stretch, payoffs: Callable[[float], Payoffs]) -> Nodes:
+        assert self._plan.lattice is not None
+        there = payoffs(self._plan.lattice.width)
+        return lattice_circle(
+            Total(self._plan.base), self._plan.lattice, self.total, stretch, there
+        )
+
+    @property
+    def has(self) -> tuple[bool, bool]:
+        """Whether the law has atoms only, and whether it has a density only, that can be found."""
+        laws = {type(law) for law, _ in self.total.parts}
+        plan, smooth = self._plan, GaussianLoss in laws
+        atoms = plan.separate and not smooth and LaplaceLoss not in laws
+        return atoms, smooth and not (plan.separate and plan.laplace)
+
+    def local(self, x: FloatArray) -> FloatArray:
+        """P(L = x), or the density of L at x, for laws that have one of them only."""
+        size, found = np.abs(x), np.zeros(x.size)
+        for name, stretch, at in self._ladder.stretches(size):
+            found[at] = self._local(name, stretch, size[at])
+        # Q against P has the same law
+        return np.asarray(np.maximum(found, 0.0) * np.exp(np.minimum(x, 0.0)))
+
+    def _local(self, name: Hashable, stretch: Stretch, x: FloatArray) -> FloatArray:
+        plan = self._plan
+        if not plan.separate:
+            nodes = self._keep("density", name, lambda: self._line(stretch, DENSITY))
+            return np.asarray(np.exp(stretch.level(x)) * nodes(x)[0][0])
+        theta, level, _, shifts = self._list(name, stretch, x)
+        scale = np.exp(level)
+        _, away, log_mass = self._untilted(plan.listed, shifts, theta, x)
+        if plan.lattice is not None:
+            nodes = self._keep("masses", name, lambda: self._circle(stretch, lattice_masses))
+            place = (away - plan.lattice.offset) / plan.lattice.width
+            rows, columns = np.nonzero(np.abs(place - np.rint(place)) <= SAME)
+            some = nodes(away[rows, columns])[0][0] * shifts[1][columns]
+            return np.asarray(scale * np.bincount(rows, some, x.size))
+        if plan.base:
+            mu = plan.base[0][0].variance ** 0.5
+            each = log_mass - 0.5 * np.square(away / mu - 0.5 * mu)
+            return np.asarray(scale * np.exp(each).sum(axis=-1) / (mu * np.sqrt(2.0 * np.pi)))
+        same = np.abs(away) <= SAME * self.total.largest
+        return np.asarray(scale * np.exp(np.where(same, log_mass, -np.inf)).sum(axis=-1))
+
+    def _list(
+        self, name: Hashable, stretch: Stretch, epsilon: FloatArray
+    ) -> tuple[float, FloatArray, bool, tuple[FloatArray, FloatArray]]:
+        """Tilt and levels of a list, whether values are left out of it, values and masses."""
+        theta, plan = stretch.theta, self._plan
+        narrow = bool(plan.base or plan.laplace)
+        if not narrow and stretch.low < stretch.high:
+            # enough to keep masses from underflow, and small enough to lose nothing by rounding
+            theta = min(theta, MOST_TILT / self.total.largest)
+        level = self.total.real_cgf(theta) - theta * epsilon
+        listed = plan.laplace + plan.listed
+        shifts = self._keep("listed", name, lambda: tilted_atoms(listed, theta, window=narrow))
+        return theta, level, narrow, shifts
+
+    def _untilted(
+        self, parts: Parts, shifts: tuple[FloatArray, FloatArray], theta: float, epsilon: FloatArray
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Values, how far each ε is above them, and logarithms of their masses over the level."""
+        values, mass = shifts
+        x = epsilon[:, None] - values
+        others = self.total.real_cgf(theta) - Total(parts).real_cgf(theta)
+        with np.errstate(divide="ignore"):
+            return values, x, np.log(mass) + theta * x - others
 
     def _mixed(self, stretch: Stretch, epsilon: FloatArray, inclusive: bool) -> Tails | None:
         """Tails of the Laplace losses, mixed over the values of the others if few are near."""
@@ -397,15 +467,15 @@ class Inversion:
         if not others or number_of_atoms(others) > MOST_EXPONENTIALS:
             return None
         shifts = tilted_atoms(others, stretch.theta)
-        values, log_mass = _untilted(others, shifts, stretch.theta)
-        x = epsilon[:, None] - values
+        _, x, log_mass = self._untilted(others, shifts, stretch.theta, epsilon)
         if (np.abs(x) <= self._laplace.total.largest).sum() > MOST_MIXED * epsilon.size:
             return None
         found = self._laplace.tails(x.ravel(), inclusive=inclusive)
         errors = found.errors + (SUMMATION + 4.0 * ROUNDING * _number(others)) * found.values
-        shape, mass = (3, *x.shape), np.exp(log_mass)
-        left = unlisted(stretch, epsilon)
-        return Tails(found.values.reshape(shape) @ mass, errors.reshape(shape) @ mass + left)
+        # where a mass is beyond floats, the tails that go with it are zero
+        shape, mass = (3, *x.shape), np.exp(np.minimum(log_mass, 700.0))
+        values, errors = ((v.reshape(shape) * mass).sum(axis=-1) for v in (found.values, errors))
+        return Tails(values, errors + unlisted(stretch.theta), stretch.level(epsilon))
 
     @cached_property
     def _laplace(self) -> Inversion:
@@ -433,7 +503,7 @@ class Inversion:
 
         bound = left_over(others.parts, stretch.theta)
         bound = without_atoms(plan.laplace, stretch.theta, bound)
-        return continuous_line(self.total, part, bound, stretch)
+        return continuous_line(self.total, part, bound, stretch, TAILS)
 
 
 @dataclass(frozen=True)
@@ -465,10 +535,8 @@ def _plan(parts: Parts) -> _Plan:
         groups.remove(base)
     listed = tuple(p for group in groups for p in group)
     beside = laplace + listed
-    heavy = np.exp(sum(k * np.log(law.shares(np.ones(1), 0.0)[0]) for law, k in laplace))
-    fades = heavy < (ATOMS_MATTER if base else FADED)
     most = MOST_ATOMS if base else MOST_EXPONENTIALS
-    if number_of_atoms(beside) > most or (laplace and fades):
+    if number_of_atoms(beside) > most:
         return _Plan(separate=False)
     lattice = None if gaussian or not base else common_lattice(base, FEW_NODES)
     return _Plan(base, lattice, listed, laplace)
@@ -483,22 +551,17 @@ def _number(parts: Iterable[tuple[Part, int]]) -> int:
     return sum(count for _, count in parts)
 
 
-def _untilted(
-    parts: Parts, shifts: tuple[FloatArray, FloatArray], theta: float
-) -> tuple[FloatArray, FloatArray]:
-    """Values and logarithms of their masses, without the tilt."""
-    values, mass = shifts
-    with np.errstate(divide="ignore"):
-        return values, np.log(mass) - theta * values + Total(parts).real_cgf(theta)
-
-
-def _gaussian_tails(law: GaussianLoss, epsilon: FloatArray, log_mass: FloatArray) -> Tails:
+def _gaussian_tails(
+    law: GaussianLoss, epsilon: FloatArray, log_mass: FloatArray, level: FloatArray
+) -> Tails:
     """Tails of a normal loss, mixed over shifts: δ(-ε) = 1 - e^-ε + e^-ε·δ(ε)."""
     mu = law.mu
     size = np.abs(epsilon)
     delta = GDP(mu).delta_at(size)
     delta = np.where(epsilon < 0, -np.expm1(-size) + np.exp(-size) * delta, delta)
-    above = special.ndtr(0.5 * mu - epsilon / mu)
-    scaled = np.exp(epsilon + special.log_ndtr(-0.5 * mu - epsilon / mu))
-    values = np.stack([delta, above, scaled]) @ np.exp(log_mass)
-    return Tails(values, CLOSED_FORM * values)
+    above = special.log_ndtr(0.5 * mu - epsilon / mu) + log_mass
+    scaled = epsilon + special.log_ndtr(-0.5 * mu - epsilon / mu) + log_mass
+    # where a mass is beyond floats, δ is zero
+    terms = np.stack([delta * np.exp(np.minimum(log_mass, 700.0)), np.exp(above), np.exp(scaled)])
+    values = terms.sum(axis=-1)
+    return Tails(values, CLOSED_FORM * values, level)

@@ -23,6 +23,7 @@ from dpinfer._check import (
     check_shape,
     show,
 )
+from dpinfer._numerics.roots import find_root
 from dpinfer.errors import ConvergenceError, InvalidParameterError
 from dpinfer.mechanisms.channels import RandomizedResponse
 from dpinfer.mechanisms.laws import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace
@@ -460,17 +461,51 @@ class PrivacyLoss:
         powers = {a: largest_power(self._inversion, a) for a in np.unique(level).tolist()}
         return _shaped(np.array([powers[a] for a in level.ravel().tolist()]), level)
 
+    def pmf(self, x: ArrayLike) -> Any:
+        """P(L = x), in the shape of ``x``, for losses that have atoms only.
+
+        Those are losses of geometric and discrete Gaussian noise and of randomized response. An x
+        within rounding of an atom counts as that atom: :meth:`ppf` and :meth:`isf` give atoms.
+        """
+        return self._local(x, "pmf")
+
+    def pdf(self, x: ArrayLike) -> Any:
+        """Density of the loss, in the shape of ``x``, for losses with Gaussian noise among them.
+
+        Laplace losses have atoms, P(L = t) = 1/2 for one, and a density between. They are refused,
+        unless the Gaussian noise makes up 1e-4 of the variance or more.
+        """
+        return self._local(x, "pdf")
+
     def cdf(self, x: ArrayLike) -> Any:
         """P(L <= x), in the shape of ``x``, with small relative errors where x < 0.
 
         Lattices without a common step have their smallest jumps smoothed, and at a relative
         distance d from a jump of Laplace losses errors are about 1e-16/d.
         """
-        return self._probability(x, above=False)
+        return np.exp(self._log_tail(x, above=False))[()]
 
     def sf(self, x: ArrayLike) -> Any:
         """P(L > x), in the shape of ``x``, with small relative errors where x >= 0: see `cdf`."""
-        return self._probability(x, above=True)
+        return np.exp(self._log_tail(x, above=True))[()]
+
+    def logcdf(self, x: ArrayLike) -> Any:
+        """Logarithm of :meth:`cdf`, finite far beyond the point where ``cdf`` underflows."""
+        return self._log_tail(x, above=False, deep=True)
+
+    def logsf(self, x: ArrayLike) -> Any:
+        """Logarithm of :meth:`sf`, finite far beyond the point where ``sf`` underflows."""
+        return self._log_tail(x, above=True, deep=True)
+
+    def ppf(self, q: ArrayLike) -> Any:
+        """Quantile: the smallest x with ``cdf(x) >= q``; -inf at 0, the largest loss at 1."""
+        at = check_array(q, "q", ge=0, le=1)
+        return _shaped(self._quantile(at.ravel(), above=False), at)
+
+    def isf(self, q: ArrayLike) -> Any:
+        """Upper quantile: the smallest x with ``sf(x) <= q``; accurate for tiny ``q``."""
+        at = check_array(q, "q", ge=0, le=1)
+        return _shaped(self._quantile(at.ravel(), above=True), at)
 
     @property
     def mean(self) -> float:
@@ -549,20 +584,79 @@ class PrivacyLoss:
             left = left[~lower & (at > 0) & (at < self._largest)]
         return found
 
-    def _probability(self, x: ArrayLike, *, above: bool) -> Any:
+    def _log_tail(self, x: ArrayLike, *, above: bool, deep: bool = False) -> Any:
         at = check_array(x, "x")
         flat = at.ravel()
+        with np.errstate(divide="ignore"):
+            if not self._counts:
+                return _shaped(np.log((flat < 0) == above), at)
+            found = np.empty(flat.shape)
+            for below in (False, True):
+                side = np.flatnonzero((flat < 0) == below)
+                if side.size:
+                    small = self._log_far(np.abs(flat[side]), below=below, deep=deep)
+                    found[side] = small if below != above else np.log1p(-np.exp(small))
+        return _shaped(found, at)
+
+    def _log_far(self, x: FloatArray, *, below: bool, deep: bool = True) -> FloatArray:
+        """Ln P(L > x), or ``below`` ln P(L <= -x), at x >= 0."""
+        tails = self._inversion.leveled(x, inclusive=below, deep=deep)
+        with np.errstate(divide="ignore"):
+            # P(L <= -x) = Q(L >= x), as the law is symmetric
+            log_tail = np.log(np.maximum(tails.values[2 if below else 1], 0.0)) + tails.level
+        return np.asarray(np.minimum(log_tail - x if below else log_tail, 0.0))
+
+    def _quantile(self, q: FloatArray, *, above: bool) -> FloatArray:
+        """Least x with P(L > x) <= q, or with P(L <= x) >= q."""
         if not self._counts:
-            return _shaped((flat < 0) == above, at)
-        size, found = np.abs(flat), np.empty(flat.shape)
-        for below in (False, True):
-            side = np.flatnonzero((flat < 0) == below)
-            if side.size:
-                tails = self._inversion.tails(size[side], inclusive=below).values
-                # P(L <= x) = Q(L >= -x), as the law is symmetric
-                small = np.exp(flat[side]) * tails[2] if below else tails[1]
-                found[side] = small if below != above else 1.0 - small
-        return _shaped(np.clip(found, 0.0, 1.0), at)
+            return np.where(q == (1.0 if above else 0.0), -np.inf, 0.0)
+        upper, lower = (q, 1.0 - q) if above else (1.0 - q, q)
+        tails = self._inversion.tails(np.zeros(1)).values[:, 0]
+        found = np.zeros(q.shape)
+        for sign, tail, mass in ((1.0, upper, tails[1]), (-1.0, lower, tails[2])):
+            side = (tail < mass) if sign > 0 else (tail <= mass) & (upper >= tails[1])
+            found[side & (tail == 0)] = self._largest if sign > 0 else -np.inf
+            side &= tail > 0
+            if side.any():
+                found[side] = sign * self._far_quantile(np.log(tail[side]), below=sign < 0)
+        return found
+
+    def _far_quantile(self, log_tail: FloatArray, *, below: bool) -> FloatArray:
+        """Where :meth:`_log_far` passes values: from where it is less, or ``below`` to where."""
+
+        def excess(x: FloatArray, index: Any) -> FloatArray:
+            return np.asarray(self._log_far(np.maximum(x, 0.0), below=below) - log_tail[index])
+
+        start = self._inversion.guess(log_tail)
+        spread = float(np.sqrt(self.variance))
+        ends = np.maximum(start - spread, 0.0), np.minimum(start + spread, self._largest)
+        lattice = self._inversion.alone
+        low, high = find_root(
+            excess, *ends, rtol=0.0, atol=0.6 * lattice.width if lattice else 0.0, expand=True
+        )
+        found = low if below else high
+        if lattice:
+            place = (found - lattice.offset) / lattice.width
+            place = np.ceil(place - 1e-9) if below else np.floor(place + 1e-9)
+            found = lattice.offset + place * lattice.width
+        return np.clip(found, 0.0, self._largest)
+
+    def _local(self, x: ArrayLike, name: str) -> Any:
+        at = check_array(x, "x")
+        if not self._counts:
+            has, found = (True, False), np.where(at.ravel() == 0, 1.0, 0.0)
+        else:
+            has = self._inversion.has
+        if not has[name == "pdf"]:
+            other = {(True, False): "use pmf", (False, True): "use pdf"}.get(has)
+            raise InvalidParameterError(
+                f"{name} is not offered by {show(self)}: "
+                + (other or "it has atoms beside a density, or atoms too many to tell apart: use ")
+                + ("" if other else "cdf and sf, whose jumps are the atoms")
+            )
+        if self._counts:
+            found = self._inversion.local(at.ravel())
+        return _shaped(found, at)
 
 
 def _shaped(values: Any, like: FloatArray) -> Any:

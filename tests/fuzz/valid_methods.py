@@ -44,6 +44,8 @@ GUARANTEES = {
 }
 AT = {"x": 1.5}
 LOSS = dpinfer.privacy.privacy_loss(SMOOTH, compositions=3)
+GAUSSIAN_LOSS = dpinfer.privacy.privacy_loss(Gaussian(sigma=2.0))
+WHOLE_LOSS = dpinfer.privacy.privacy_loss(NOISE, compositions=3)
 FIT = dpinfer.combine(THREE, workload=[[1, 0], [0, 1], [1, 1]], mechanism=NOISE)
 TREE = dpinfer.combine_hierarchy([106, 61, 39], [-1, 0, 0], mechanism=NOISE)
 MARGINALS = dpinfer.combine_marginals(**VALID["combine_marginals"])
@@ -163,6 +165,12 @@ METHODS |= {
     "PrivacyLoss.epsilon_at": (LOSS.epsilon_at, {"delta": 1e-3}),
     "PrivacyLoss.power": (LOSS.power, {"alpha": 0.05}),
     "PrivacyLoss.cdf": (LOSS.cdf, {"x": 0.5}),
+    "PrivacyLoss.isf": (LOSS.isf, {"q": 0.5}),
+    "PrivacyLoss.logcdf": (LOSS.logcdf, {"x": 0.5}),
+    "PrivacyLoss.logsf": (LOSS.logsf, {"x": 0.5}),
+    "PrivacyLoss.pdf": ((LOSS + GAUSSIAN_LOSS).pdf, {"x": 0.5}),
+    "PrivacyLoss.pmf": (WHOLE_LOSS.pmf, {"x": 0.5}),
+    "PrivacyLoss.ppf": (LOSS.ppf, {"q": 0.5}),
     "PrivacyLoss.sf": (LOSS.sf, {"x": 0.5}),
     "PrivacyLoss.rvs": (LOSS.rvs, {"size": 3, "rng": 1}),
     "TradeOff.power": (CURVE.power, {"alpha": 0.05}),
