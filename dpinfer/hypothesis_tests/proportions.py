@@ -15,6 +15,7 @@ from dpinfer._check import (
     check_integer_array,
     check_option,
     check_scalar,
+    show,
 )
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.published import (
@@ -23,7 +24,7 @@ from dpinfer.estimation.published import (
     common_shape,
 )
 from dpinfer.hypothesis_tests._one_count import LARGEST_RATE, NULLS, Method, OneCount, collapse
-from dpinfer.mechanisms.channels import RandomizedResponse
+from dpinfer.mechanisms.channels import RandomizedResponse, UnaryEncoding
 from dpinfer.mechanisms.independent import Mechanism
 from dpinfer.mechanisms.laws import Exact
 from dpinfer.releases.coerce import is_noisy, noisy
@@ -38,7 +39,7 @@ def proportions_ztest(
     nobs: Any,
     value: Any,
     *,
-    mechanism: Mechanism | RandomizedResponse | None = None,
+    mechanism: Mechanism | RandomizedResponse | UnaryEncoding | None = None,
     nobs_mechanism: Mechanism | None = None,
     nobs_is_total: bool = False,
     alternative: Alternative = "two-sided",
@@ -61,9 +62,10 @@ def proportions_ztest(
         The number of trials behind each count: public and >= 1, or published with noise.
     value : float, array of shape (m,) or Series
         The proportion under the null hypothesis, in (0, 1).
-    mechanism : NoiseLaw, sequence of NoiseLaw or RandomizedResponse
+    mechanism : NoiseLaw, sequence of NoiseLaw, RandomizedResponse or UnaryEncoding
         The law of the noise: one for all counts, or one for each; left out where ``count`` carries
-        it. With randomized response of two categories ``count`` is the number of reports "success".
+        it. With randomized response or unary encoding ``count`` is the number of reports of one
+        category, and ``value`` its proportion of the true answers.
     nobs_mechanism : NoiseLaw or sequence of NoiseLaw, optional
         The law of the noise in ``nobs``, where that has noise and does not carry its law.
     nobs_is_total : bool, default False
@@ -177,12 +179,12 @@ def proportions_ztest(
     simulation = Simulation.checked(reps, rng, progress, n_jobs, precision)
     check_scalar(nuisance_alpha, "nuisance_alpha", gt=0, lt=0.5)
     channel = None
-    if isinstance(mechanism, RandomizedResponse):
+    if isinstance(mechanism, RandomizedResponse | UnaryEncoding):
         channel, mechanism = mechanism, reports_noise(mechanism, count, nobs, "count", "nobs")
     x = noisy(count, mechanism=mechanism, name="count")
     x.need(unruled=True, whole=True, who="proportions_ztest")
     p = x.setting(value, "value", ge=SMALLEST_VALUE, gt=0, lt=1)
-    p = p if channel is None else channel.p * p + (1.0 - channel.p) * (1.0 - p)
+    p = p if channel is None else channel.q + channel.slope * p
     if is_noisy(nobs, nobs_mechanism, nobs_is_total):
         # only here, so that tests with a known number of trials are not kept waiting for it
         from dpinfer.estimation.unknown_trials import UnknownTrials
@@ -226,12 +228,13 @@ def _run(
 
 
 def reports_noise(
-    channel: RandomizedResponse, count: Any, nobs: Any, name: str, nobs_name: str
+    channel: RandomizedResponse | UnaryEncoding, count: Any, nobs: Any, name: str, nobs_name: str
 ) -> Exact:
     """Return that reports have no noise of their own, once they have been checked."""
-    if channel.categories != 2:
+    if channel.slope <= 1e-15:
         raise InvalidParameterError(
-            f"mechanism must have two categories for a proportion, got {channel.categories}"
+            f"mechanism must favour the truth, got {show(channel)}: its reports say nothing about "
+            "the answers"
         )
     counts = check_integer_array(split_labels(count, name)[0], name, ge=0)
     trials = split_labels(nobs, nobs_name)[0]

@@ -26,7 +26,7 @@ from dpinfer.hypothesis_tests._plug_in import run
 from dpinfer.hypothesis_tests._two_samples import NULLS, Method, Sample, TwoSamples
 from dpinfer.hypothesis_tests.models import are_apart, two_samples
 from dpinfer.hypothesis_tests.proportions import reports_noise
-from dpinfer.mechanisms.channels import RandomizedResponse
+from dpinfer.mechanisms.channels import RandomizedResponse, UnaryEncoding
 from dpinfer.mechanisms.independent import Mechanism
 from dpinfer.mechanisms.laws import Exact
 from dpinfer.releases.coerce import is_noisy, noisy
@@ -34,7 +34,7 @@ from dpinfer.releases.values import NoisyValues
 from dpinfer.results.hypothesis import HypothesisResult
 from dpinfer.results.simulation import Simulation
 
-Pair = Mechanism | RandomizedResponse | tuple[Mechanism, Mechanism]
+Pair = Mechanism | RandomizedResponse | UnaryEncoding | tuple[Mechanism, Mechanism]
 
 
 def proportions_2indep(
@@ -65,11 +65,11 @@ def proportions_2indep(
     nobs1, nobs2 : int, array of shape (m,), Series, Release or fit
         The numbers of trials, >= 1; where they are noisy, any numbers up to 1e12 in size. Whether
         a count is a summand of numbers that carry their own law is known.
-    mechanism : NoiseLaw, (NoiseLaw, NoiseLaw) or RandomizedResponse, optional
+    mechanism : NoiseLaw, (NoiseLaw, NoiseLaw), RandomizedResponse or UnaryEncoding, optional
         The law of the noise: one for both counts, or a pair; left out where the counts carry
         theirs. Each has scalar parameters or one for each of the m rows. With randomized response
-        of two categories the counts are those of the reports "success", which have no more noise;
-        both groups use the same channel.
+        or unary encoding the counts are those of the reports of one category, which have no more
+        noise; both groups use the same channel.
     nobs_mechanism : NoiseLaw or (NoiseLaw, NoiseLaw), optional
         The law of the noise in the numbers of trials, where they were published with noise.
     nobs_is_total : bool, default False
@@ -163,7 +163,7 @@ def proportions_2indep(
         )
     simulation = Simulation.checked(reps, rng, progress, n_jobs, precision)
     check_scalar(nuisance_alpha, "nuisance_alpha", gt=0, lt=0.5)
-    if isinstance(mechanism, RandomizedResponse):
+    if isinstance(mechanism, RandomizedResponse | UnaryEncoding):
         for name, count, nobs in (("1", count1, nobs1), ("2", count2, nobs2)):
             reports_noise(mechanism, count, nobs, f"count{name}", f"nobs{name}")
         mechanism = Exact()

@@ -191,7 +191,10 @@ def test_bad_calls_are_refused():
             response_counts(counts, mechanism=law)
     with pytest.raises(InvalidParameterError, match="uncertainty must be one of"):
         response_proportions([1, 2], mechanism=law, uncertainty="both")
-    with pytest.raises(InvalidParameterError, match="mechanism must be a RandomizedResponse"):
+    with pytest.raises(
+        InvalidParameterError,
+        match="mechanism must be a RandomizedResponse, UnaryEncoding or Channel",
+    ):
         response_counts([1, 2], mechanism=Laplace(scale=1.0))
     with pytest.raises(InvalidParameterError, match="alpha must"):
         response_counts([1, 2], mechanism=law).conf_int(alpha=0)

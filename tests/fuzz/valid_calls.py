@@ -20,6 +20,7 @@ from dpinfer import (
 from dpinfer.datasets import anes96_path
 from dpinfer.estimation import NoisyMarginal
 from dpinfer.hypothesis_tests.models import Multinomial
+from dpinfer.mechanisms import Channel
 
 NOISE, SMOOTH = Geometric(scale=3.0), Laplace(scale=2.0)
 CHANNEL = RandomizedResponse(p=0.75)
@@ -249,8 +250,13 @@ VALID = {
     "read_marginals_parquet": {"folder": "no folder", "max_bytes": 10**6},
     "read_release": {"path": anes96_path(), "metadata": None, "field": None} | {"max_bytes": 10**6},
     "relative_change_confint": PAIR | {"new": THREE, "old": [60, 70, 80]},
-    "response_counts": {"counts": [60, 40], "mechanism": CHANNEL},
-    "response_proportions": {"counts": [60, 40], "mechanism": CHANNEL, "uncertainty": "noise"},
+    "response_counts": {"counts": [60, 40], "mechanism": CHANNEL, "nobs": 100}
+    | {"method": "plain"},
+    "response_proportions": {
+        "counts": [60, 40, 20],
+        "mechanism": Channel([[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]]),
+    }
+    | {"uncertainty": "noise", "nobs": 120, "method": "weighted"},
     "risk_difference_confint": TWO_BY_TWO,
     "risk_ratio_confint": TWO_BY_TWO,
     "secret_posterior": {"prior": [0.9, 0.1], "answers": [0, 1], "mechanism": CHANNEL}

@@ -52,6 +52,7 @@ MARGINALS = dpinfer.combine_marginals(**VALID["combine_marginals"])
 POSTERIOR = dpinfer.count_posterior(**VALID["count_posterior"])
 CURVE = TradeOff(PURE)
 MATRIX = Channel(**VALID["Channel"])
+REPORTED = dpinfer.estimation.response_counts([60, 40], mechanism=CHANNEL)
 BITS = UnaryEncoding(p=0.5, q=0.2, categories=3)
 MEDIAN = dpinfer.privacy.smooth_median_sensitivity(**VALID["smooth_median_sensitivity"])
 ORDINARY = dpinfer.count_confint(THREE, mechanism=NOISE)
@@ -189,6 +190,7 @@ METHODS |= {
     "CombinedEstimate.clip": (FIT.clip, {"lower": 0.0, "upper": 50.0}),
     "CombinedEstimate.noise": (FIT.noise, {"target": 1}),
     "CombinedEstimate.simulate_errors": (FIT.simulate_errors, {"reps": 5, "rng": 1}),
+    "ResponseEstimate.conf_int": (REPORTED.conf_int, {"alpha": 0.1, "method": "minimal"}),
     "HierarchyEstimate.conf_int": (
         TREE.conf_int,
         {"alpha": 0.1, "units": [1], "method": "asymptotic"},

@@ -476,7 +476,6 @@ GOOD = {
         ({"nobs_mechanism": None, "method": "plug-in"}, "method must be one of"),
         ({"n_jobs": 0}, "n_jobs must be"),
         ({"precision": 2}, "precision must be <= 1"),
-        ({"mechanism": RandomizedResponse(p=0.6, categories=3)}, "two categories"),
         ({"mechanism": RandomizedResponse(p=0.6), "count": 134}, "count must be at most nobs"),
         (
             {"nobs": 1e12, "nobs_mechanism": Geometric(scale=1e9), "method": "exact"},
