@@ -314,7 +314,7 @@ def test_minimal_intervals_against_lists_of_laws():
 )
 def test_a_share_of_one_category_is_tested_by_its_reports(channel):
     share, n = 0.2, 60
-    reports = round(n * (channel.q + 0.45 * channel.slope))
+    reports = round(n * (channel.q + 0.8 * channel.slope))
     found = proportions_ztest(reports, n, share, mechanism=channel, alternative="larger")
     law = stats.binom(n, channel.q + (channel.p - channel.q) * share)
     assert found.pvalue == pytest.approx(law.sf(reports - 1), rel=1e-10)
