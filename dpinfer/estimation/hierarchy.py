@@ -364,7 +364,7 @@ class HierarchyEstimate(OverlappingEstimate, Estimates):
                 "got 'bound'; or divide alpha by the number of units"
             )
         if not together and chosen != "tail-bound":
-            errors, number = self._fit.errors(at)
+            errors, number = self._fit.errors(at, chosen == "exact")
             return errors.intervals(self._fit.estimates[at], number, alpha, chosen, labels)
         if chosen != "asymptotic":
             self._fit.check_size(

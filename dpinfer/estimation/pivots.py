@@ -148,12 +148,15 @@ class ManyErrors:
     def intervals(
         self,
         estimate: FloatArray,
-        number: NDArray[np.intp],
+        number: NDArray[np.intp] | slice,
         alpha: float,
         method: str,
         labels: pd.Index | None,
     ) -> Intervals:
-        """Return intervals around estimates whose errors have laws of these numbers."""
+        """Return intervals around estimates whose errors have laws of these numbers.
+
+        All numbers in order may be given as a slice.
+        """
         alpha = check_alpha(alpha)
         chosen = check_option(method, "method", MANY_METHODS)
         notes = tuple[str, ...]()
@@ -182,7 +185,7 @@ class ManyErrors:
         )
 
     def _exact(
-        self, alpha: float, number: NDArray[np.intp]
+        self, alpha: float, number: NDArray[np.intp] | slice
     ) -> tuple[FloatArray, bool, tuple[str, ...]]:
         """Return the half-width of each law, whether some are bounds, and what is to be said."""
         half = np.where(self.std_errors > 0.0, np.nan, 0.0)
@@ -205,6 +208,7 @@ class ManyErrors:
             return half, False, tuple(notes)
         bound, how = self.bound().half_widths(alpha, self.std_errors[lost], self.largest)
         half[lost] = np.fmin(half[lost], bound)
+        number = np.arange(half.size)[number]
         share = int(np.isin(number, lost).sum())
         why = (
             "as single laws are not found for tables with groupings, zeros or further parts"

@@ -165,13 +165,20 @@ class HierarchyFit:
         measured = np.isfinite(self.measured_variance)
         return self.measured.on_values(np.where(measured, self.of_units(weights), 0.0))
 
-    def errors(self, at: NDArray[np.intp]) -> tuple[ManyErrors, NDArray[np.intp]]:
-        """Return the laws of the errors of units, and the number of that of each."""
-        tree, laws = self.hierarchy.tree, self.laws
-        classes = laws.classes
-        used, number = np.unique(classes.whole[tree.place_of(at)], return_inverse=True)
-        places = classes.first[used]
-        units = places if tree.order is None else tree.order[places]
+    def errors(
+        self, at: NDArray[np.intp], exact: bool
+    ) -> tuple[ManyErrors, NDArray[np.intp] | slice]:
+        """Return the laws of the errors of units, and the number of that of each.
+
+        Only for ``exact`` ones are units looked for that have the same law.
+        """
+        tree, laws, units = self.hierarchy.tree, None, at
+        number: NDArray[np.intp] | slice = slice(None)
+        if exact and not self.is_gaussian:
+            laws = self.laws
+            used, number = np.unique(laws.classes.whole[tree.place_of(at)], return_inverse=True)
+            places = laws.classes.first[used]
+            units = places if tree.order is None else tree.order[places]
 
         def law(one: int) -> WeightedSum:
             (block,) = self.weight_blocks(units[[one]])
@@ -190,8 +197,12 @@ class HierarchyFit:
             integer=bool(integer_cells(self.mechanism, self.values.size).any()),
             bound=lambda: self.bound,
             heaviest=heaviest,
-            magnitude=float(np.abs(self.values).max(initial=0.0)),
-            together=(lambda q: laws.half_widths(places, q)) if laws.supported else None,
+            magnitude=max(self.values.max(initial=0.0), -self.values.min(initial=0.0)),
+            together=(
+                (lambda q: laws.half_widths(places, q))
+                if laws is not None and laws.supported
+                else None
+            ),
         )
         return errors, number
 
