@@ -51,8 +51,9 @@ class Tree:
 
         Nodes in a circle, and those below them, are left out: fewer places than nodes.
         """
-        ascending = bool((parent[1:] >= parent[:-1]).all())
-        families = _families(parent) if ascending else ()
+        starts = _starts(parent)
+        above = parent[starts]
+        families = _families(parent, starts) if (above[1:] > above[:-1]).all() else ()
         if families and families[-1].children.stop == parent.size:
             return cls(None, parent, families)
         children, first = _children(parent)
@@ -63,7 +64,7 @@ class Tree:
         place = np.full(parent.size + 1, -1)  # the last entry, found at -1, is what roots get
         place[placed] = np.arange(placed.size)
         parents = place[parent[placed]]
-        return cls(placed, parents, _families(parents))
+        return cls(placed, parents, _families(parents, _starts(parents)))
 
     def __len__(self) -> int:
         return int(self.parent.size)
@@ -111,16 +112,22 @@ def _gathered(children: Places, first: Places, nodes: Places) -> Places:
     return found
 
 
-def _families(parent: Places) -> tuple[Families, ...]:
+def _starts(parent: Places) -> Places:
+    """Return where runs of nodes with one parent begin."""
+    first = np.ones(parent.size, dtype=bool)
+    np.not_equal(parent[1:], parent[:-1], out=first[1:])
+    return np.flatnonzero(first)
+
+
+def _families(parent: Places, starts: Places) -> tuple[Families, ...]:
     found: list[Families] = []
     stop = int(np.searchsorted(parent, 0))
     while True:
         last = int(np.searchsorted(parent, stop))
         if last == stop:
             return tuple(found)
-        own = parent[stop:last]
-        starts = np.concatenate([[0], 1 + np.flatnonzero(own[1:] != own[:-1])])
-        found.extend(_runs(own, starts, stop))
+        low, high = (int(at) for at in np.searchsorted(starts, [stop, last]))
+        found.extend(_runs(parent[stop:last], starts[low:high] - stop, stop))
         stop = last
 
 
@@ -191,9 +198,11 @@ def _indexer(labels: pd.Index, wanted: Any) -> NDArray[np.intp]:
 
 
 def _parents_of_positions(parent: Any) -> Places:
-    array = check_array(parent, "parent", ndim=1)
-    found = array.astype(np.intp) if (np.abs(array) <= array.size).all() else None
-    if found is None or found.min() < -1 or found.max() >= array.size or (found != array).any():
+    whole = type(parent) is np.ndarray and parent.dtype.kind == "i" and parent.ndim == 1
+    array = parent if whole and parent.size else check_array(parent, "parent", ndim=1)
+    inside = array.min() >= -1 and array.max() < array.size
+    found = array.astype(np.intp) if inside else None
+    if found is None or not (whole or (found == array).all()):
         beyond = (array < -1) | (array >= array.size) | (array != np.floor(array))
         raise InvalidParameterError(
             f"parent must hold positions of units, 0 to {array.size - 1}, or -1 for units without "
