@@ -16,14 +16,14 @@ from dpinfer.hypothesis_tests._quadratic.cells import (
     Interpolated,
     Single,
     Transform,
-    noise_parts,
 )
 from dpinfer.hypothesis_tests._quadratic.law import (
-    Enumeration,
     Inversion,
     Lattice,
     QuadraticLaw,
 )
+from dpinfer.hypothesis_tests._quadratic.listed import Enumeration
+from dpinfer.hypothesis_tests._quadratic.noises import noise_parts
 from dpinfer.mechanisms import (
     DiscreteGaussian,
     Exact,

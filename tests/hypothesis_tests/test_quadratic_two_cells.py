@@ -13,11 +13,11 @@ from scipy import stats
 from dpinfer.hypothesis_tests import chisquare
 from dpinfer.hypothesis_tests._quadratic.cells import Cells, Transform
 from dpinfer.hypothesis_tests._quadratic.law import (
-    Enumeration,
     FirstAccurate,
     Inversion,
     QuadraticLaw,
 )
+from dpinfer.hypothesis_tests._quadratic.listed import Enumeration
 from dpinfer.hypothesis_tests._quadratic.two_cells import TwoSmoothCells, TwoWholeCells
 from dpinfer.mechanisms import (
     DiscreteGaussian,

@@ -8,10 +8,11 @@ from scipy import stats
 
 from dpinfer.hypothesis_tests import chisquare, null_distribution
 from dpinfer.hypothesis_tests._quadratic import cells as terms
-from dpinfer.hypothesis_tests._quadratic import law as half
 from dpinfer.hypothesis_tests._quadratic import law as recurrence
+from dpinfer.hypothesis_tests._quadratic import listed as half
 from dpinfer.hypothesis_tests._quadratic.cells import Cells, Transform
-from dpinfer.hypothesis_tests._quadratic.law import Enumeration, Inversion, QuadraticLaw
+from dpinfer.hypothesis_tests._quadratic.law import Inversion, QuadraticLaw
+from dpinfer.hypothesis_tests._quadratic.listed import Enumeration
 from dpinfer.hypothesis_tests.models import Multinomial
 from dpinfer.mechanisms import DiscreteGaussian, Gaussian, Geometric, Laplace
 
@@ -76,7 +77,7 @@ def test_lists_that_are_too_long_to_be_kept(monkeypatch):
     cells = Cells.collect(8, law.value, law.centre, law.weight, law.noise)
     kept = Enumeration(cells, Transform(cells).circle | 1)
     expected = kept.upper(POINTS), kept.lower(POINTS)
-    monkeypatch.setattr(half, "_HALF_KEPT", 0.0)
+    monkeypatch.setattr(half, "_KEPT", 0.0)
     anew = Enumeration(cells, Transform(cells).circle | 1)
     np.testing.assert_allclose(anew.upper(POINTS), expected[0], rtol=0, atol=1e-15)
     np.testing.assert_allclose(anew.lower(POINTS), expected[1], rtol=0, atol=1e-15)
@@ -186,3 +187,50 @@ def test_returns_that_are_not_looked_at_are_taken_to_be_larger(monkeypatch):
     looked_at = recurrence.recurrence(transform, 5.0, 2000.0)
     monkeypatch.setattr(recurrence, "_RECURRENCE_BUDGET", 1.0)
     assert 0.0 < looked_at < 0.01 * recurrence.recurrence(transform, 5.0, 2000.0)
+
+
+def tiny_table(seed):
+    """A dozen observations or fewer in a dozen cells or fewer, with whole-numbered noise."""
+    rng = np.random.default_rng(seed)
+    nobs, cells = int(rng.integers(1, 13)), int(rng.integers(2, 13))
+    share = np.maximum(rng.dirichlet(np.full(cells, float(rng.integers(1, 6)))), 1e-3)
+    scale = float(np.round(10 ** rng.uniform(-1.0, 0.3), 2))
+    noise = [Geometric(scale=scale), DiscreteGaussian(sigma=scale)][int(rng.integers(2))]
+    law = law_of(nobs, share, noise)
+    mean = np.sum(law.weight * (nobs * law.value * (1.0 - law.value) + float(noise.variance)))
+    return law, np.sort(mean * rng.gamma(2.0, 0.6, 5))
+
+
+def wrong_by(law, points):
+    """Errors of inverted tails, and those that are stated, at the points that can be listed."""
+    cells = Cells.collect(law.nobs, law.value, law.centre, law.weight, law.noise)
+    circle = terms.angles(law.nobs, 31.0) | 1
+    listed = Enumeration(cells, circle)
+    points = points[np.isfinite(listed.error(points))]
+    lattice = recurrence.Lattice.of(cells)
+    inversion = Inversion(Transform(cells), lattice)
+    stated = inversion.error(points)
+    wrong = np.abs(inversion.upper(points) - listed.upper(points))
+    return wrong, np.where(np.isfinite(stated), stated, 1.0)
+
+
+@pytest.mark.parametrize("seed", [169, 210, 234, 274])
+def test_stated_errors_of_inverted_tails_of_tiny_tables(seed):
+    """Single atoms are large there, and the characteristic function does not decay."""
+    wrong, stated = wrong_by(*tiny_table(seed))
+    assert (wrong <= stated + 2e-13).all()
+
+
+def test_an_error_is_that_of_the_nodes_that_the_tail_has():
+    """On a lattice tails are between two of its points: above the one asked for."""
+    law = law_of(6, np.array([4, 5, 3, 2]), DiscreteGaussian(sigma=0.8))
+    cells = Cells.collect(law.nobs, law.value, law.centre, law.weight, law.noise)
+    inversion = Inversion(Transform(cells), recurrence.Lattice.of(cells))
+    point = np.array([9.0])
+    error, nodes = inversion.error(point), dict(inversion._lines)
+    upper, lower = inversion.upper(point), inversion.lower(point)
+    assert inversion._lines == nodes
+    assert inversion.error(point) == error
+    listed = Enumeration(cells, terms.angles(law.nobs, 31.0) | 1)
+    assert abs(upper - listed.upper(point)) <= error
+    assert abs(lower - listed.lower(point)) <= error

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dpinfer._check import FloatArray
 from dpinfer._numerics.counts import LOG_NEGLIGIBLE, binom_pmf, binom_radius
-from dpinfer.hypothesis_tests._quadratic.cells import NEGLIGIBLE, NoiseParts
+from dpinfer.hypothesis_tests._quadratic.noises import NEGLIGIBLE, NoiseParts
 from dpinfer.mechanisms.law import IntegerLaw, NoiseLaw
 from dpinfer.mechanisms.laws import Exact, Gaussian, Laplace
 
