@@ -9,6 +9,7 @@ from .guarantees import ZCDP as ZCDP
 from .guarantees import ApproxDP as ApproxDP
 from .guarantees import Guarantee as Guarantee
 from .guarantees import PureDP as PureDP
+from .guarantees import RenyiCurve as RenyiCurve
 from .ledger import BudgetAllocation as BudgetAllocation
 from .ledger import BudgetLedger as BudgetLedger
 from .ledger import LedgerEntry as LedgerEntry
@@ -23,6 +24,7 @@ from .posteriors import epsilon_for_odds as epsilon_for_odds
 from .posteriors import epsilon_for_rise as epsilon_for_rise
 from .posteriors import posterior_bounds as posterior_bounds
 from .posteriors import posterior_tail as posterior_tail
+from .renyi import renyi_curve as renyi_curve
 from .sampling import Amplification as Amplification
 from .sampling import AmplifiedDP as AmplifiedDP
 from .sampling import SampleAdjustment as SampleAdjustment

@@ -169,7 +169,7 @@ class DivergenceCurve(Curve):
 
 
 @dataclass(frozen=True)
-class RenyiCurve(DivergenceCurve):
+class OrdersCurve(DivergenceCurve):
     """Bounds γ on the divergences of given orders 1 + t."""
 
     t: FloatArray
@@ -189,7 +189,7 @@ class RenyiCurve(DivergenceCurve):
         for first in range(0, self.t.size, size):
             part = slice(first, first + size)
             # a single order, which is an array of shape (m, 1)
-            orders = RenyiCurve(self.t[None, part, None], self.bound[None, part, None])
+            orders = OrdersCurve(self.t[None, part, None], self.bound[None, part, None])
             found[part] = orders._excess(log_power - loss, loss).max(axis=1)
         return found
 
@@ -278,8 +278,12 @@ _BLOCK = 10**6
 _CERTAIN = 36.0
 """Log odds of a power that is 1 but for rounding."""
 
+_CLOSER = 3
+
 Gain = Callable[[FloatArray, FloatArray, FloatArray], FloatArray]
 """What a test says, from its log power, its loss and the δ or ε that is given."""
+
+Divergence = Callable[[FloatArray], FloatArray]
 
 
 def renyi_conversion(
@@ -289,32 +293,55 @@ def renyi_conversion(
     start: NDArray[np.intp],
     lowest: FloatArray,
     gain: Gain,
+    divergence: Divergence | None = None,
 ) -> FloatArray:
     """Largest gain of a test that the divergences allow, for each of the given δ or ε.
 
     Of many orders one or two decide: to that of ``start`` the one that is violated most is added,
-    and so on. Each set of orders gives an upper bound; the last one is that of all orders.
+    and so on. Each set of orders gives an upper bound; the last one is that of all orders. With
+    ``divergence``, a function of orders, those between the given ones are looked at as well.
     ``lowest`` is below the log odds of the best power.
     """
     found = np.empty(given.shape)
-    whole = RenyiCurve(above, bound)
     for first in np.unique(start):
         part = np.flatnonzero(start == first)
-        chosen = [int(first)]
+        chosen, whole = [int(first)], OrdersCurve(above, bound)
         for _ in range(_MOST_ORDERS):
-            curve = RenyiCurve(above[chosen], bound[chosen])
+            curve = OrdersCurve(whole.t[chosen], whole.bound[chosen])
             found[part], log_power, loss = _best_test(curve, given[part], lowest[part], gain)
             excess = whole.violated(log_power, loss)
-            excess[chosen] = 0.0
+            if divergence is None:
+                excess[chosen] = 0.0
+            else:
+                whole, excess = _between(whole, excess, divergence, log_power, loss)
             worst = int(np.argmax(excess))
-            if excess[worst] <= _ALLOWED * max(1.0, float(bound[worst])):
+            if excess[worst] <= _ALLOWED * max(1.0, float(whole.bound[worst])):
                 break
             chosen.append(worst)
     return found
 
 
+def _between(
+    whole: OrdersCurve,
+    excess: FloatArray,
+    divergence: Divergence,
+    log_power: FloatArray,
+    loss: FloatArray,
+) -> tuple[OrdersCurve, FloatArray]:
+    """Add orders, ever closer, around the one that is violated most."""
+    for _ in range(_CLOSER):
+        at = whole.t[int(np.argmax(excess))]
+        low = np.max(whole.t, where=whole.t < at, initial=0.5 * at)
+        high = np.min(whole.t, where=whole.t > at, initial=2.0 * at)
+        t = np.concatenate([np.geomspace(low, at, 6)[1:-1], np.geomspace(at, high, 6)[1:-1]])
+        more = OrdersCurve(t, divergence(1.0 + t))
+        excess = np.append(excess, more.violated(log_power, loss))
+        whole = OrdersCurve(np.append(whole.t, t), np.append(whole.bound, more.bound))
+    return whole, excess
+
+
 def _best_test(
-    curve: RenyiCurve, given: FloatArray, low: FloatArray, gain: Gain
+    curve: DivergenceCurve, given: FloatArray, low: FloatArray, gain: Gain
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return the largest gain, and log power and loss of its test, by a grid that narrows.
 
@@ -404,28 +431,38 @@ _LEAST_BOUND = 1e-60
 _REACH = 60.0
 
 
-def renyi_log_delta_at(orders: FloatArray, bounds: FloatArray, epsilon: FloatArray) -> FloatArray:
+def renyi_log_delta_at(
+    orders: FloatArray,
+    bounds: FloatArray,
+    epsilon: FloatArray,
+    divergence: Divergence | None = None,
+) -> FloatArray:
     """Ln δ at ε that bounds at the orders allow."""
     start = np.full(np.shape(epsilon), log_variation(bounds[0]))
-
-    def gain(log_power: FloatArray, loss: FloatArray, at: FloatArray) -> FloatArray:
-        # ln(π - e^ε·α)
-        with np.errstate(divide="ignore"):
-            return log_power + np.log(-np.expm1(np.minimum(at - loss, 0.0)))
-
-    return _best(orders, bounds, renyi_log_delta, gain, epsilon, start)
+    return _best(orders, bounds, renyi_log_delta, _log_delta, epsilon, start, divergence)
 
 
-def renyi_epsilon_at(orders: FloatArray, bounds: FloatArray, log_delta: FloatArray) -> FloatArray:
+def renyi_epsilon_at(
+    orders: FloatArray,
+    bounds: FloatArray,
+    log_delta: FloatArray,
+    divergence: Divergence | None = None,
+) -> FloatArray:
     """ε at ln δ that bounds > 0 at the orders allow."""
     start = np.where(log_delta >= log_variation(bounds[0]), 0.0, np.inf)
+    return _best(orders, bounds, renyi_epsilon, _epsilon, log_delta, start, divergence)
 
-    def gain(log_power: FloatArray, loss: FloatArray, at: FloatArray) -> FloatArray:
-        # ln((π - δ)/α)
-        with np.errstate(divide="ignore"):
-            return loss + np.log(-np.expm1(np.minimum(at - log_power, 0.0)))
 
-    return _best(orders, bounds, renyi_epsilon, gain, log_delta, start)
+def _log_delta(log_power: FloatArray, loss: FloatArray, epsilon: FloatArray) -> FloatArray:
+    """Ln(π - e^ε·α)."""
+    with np.errstate(divide="ignore"):
+        return log_power + np.log(-np.expm1(np.minimum(epsilon - loss, 0.0)))
+
+
+def _epsilon(log_power: FloatArray, loss: FloatArray, log_delta: FloatArray) -> FloatArray:
+    """Ln((π - δ)/α)."""
+    with np.errstate(divide="ignore"):
+        return loss + np.log(-np.expm1(np.minimum(log_delta - log_power, 0.0)))
 
 
 def _best(
@@ -435,6 +472,7 @@ def _best(
     gain: Gain,
     given: FloatArray,
     best: FloatArray,
+    divergence: Divergence | None,
 ) -> FloatArray:
     """Smallest ε or ln δ: by a formula for each order, and by what a test can do at most."""
     at, best = np.ravel(given), best.ravel()
@@ -454,7 +492,7 @@ def _best(
         # the best power is at least the δ, and that at least some e^-60 of its bound
         lowest = np.minimum(np.minimum(best[part], at[part]), 0.0) - _REACH
         first = (np.cumsum(kept) - 1)[start[part]]
-        tight = renyi_conversion(above, gamma, at[part], first, lowest, gain)
+        tight = renyi_conversion(above, gamma, at[part], first, lowest, gain, divergence)
         # log ratios are cut off far above that
         best[part] = np.where(tight < _LARGEST_LOSS, np.minimum(best[part], tight), best[part])
     return best.reshape(np.shape(given))

@@ -17,9 +17,18 @@ from dpinfer.errors import InvalidParameterError
 from dpinfer.mechanisms.channels import ExponentialMechanism, RandomizedResponse
 from dpinfer.mechanisms.laws import Exact, Gaussian
 from dpinfer.mechanisms.tulap import Tulap
-from dpinfer.privacy._divergences import ConcentratedCurve, Curve, RenyiCurve
+from dpinfer.privacy._divergences import ConcentratedCurve, Curve, OrdersCurve
 from dpinfer.privacy.composition import RepeatedDP, losses_delta
-from dpinfer.privacy.guarantees import GDP, MAX_GROUP, RDP, ZCDP, ApproxDP, Guarantee, PureDP
+from dpinfer.privacy.guarantees import (
+    GDP,
+    MAX_GROUP,
+    RDP,
+    ZCDP,
+    ApproxDP,
+    Guarantee,
+    PureDP,
+    RenyiCurve,
+)
 from dpinfer.privacy.loss import PrivacyLoss, privacy_loss
 from dpinfer.privacy.of_mechanisms import guarantee_of
 
@@ -407,13 +416,13 @@ def pure_epsilon(guarantee: Guarantee) -> float:
     return guarantee.to_pure_dp().epsilon
 
 
-def _divergences(guarantee: ZCDP | RDP) -> Curve:
-    if guarantee._is_perfect:  # equal laws
+def _divergences(guarantee: ZCDP | RDP | RenyiCurve) -> Curve:
+    if isinstance(guarantee, (ZCDP, RDP)) and guarantee._is_perfect:  # equal laws
         return PiecewiseCurve(0.0, 0.0)
     if isinstance(guarantee, ZCDP):
         return ConcentratedCurve(max(guarantee.rho, _LEAST_BOUND))
     order, bound = guarantee.curve
-    return RenyiCurve(order - 1.0, np.maximum(bound, _LEAST_BOUND))
+    return OrdersCurve(order - 1.0, np.maximum(bound, _LEAST_BOUND))
 
 
 _CURVES: dict[type, Callable[[Any], Curve]] = {
@@ -423,5 +432,6 @@ _CURVES: dict[type, Callable[[Any], Curve]] = {
     GDP: lambda gdp: GaussianCurve(gdp.mu),
     ZCDP: _divergences,
     RDP: _divergences,
+    RenyiCurve: _divergences,
     RepeatedDP: lambda many: RepeatedCurve(many.epsilon, many.delta, many.count),
 }

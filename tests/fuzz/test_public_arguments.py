@@ -84,7 +84,7 @@ RESULTS = set(
     ErrorEstimate FrozenDensity FrozenMass FrozenNoise GeneralizationBound HierarchyEstimate
     HierarchyFunctions HypothesisResult Intervals LedgerEntry MarginalsEstimate NoisyValues
     MultiplicativeWeightsRelease NoisyRegression PosteriorBounds PrivacyLoss PrivateMeanInterval
-    ReleasePlan RepeatedDP ResponseEstimate SampleAdjustment SecretPosterior SizeStudy
+    ReleasePlan RenyiCurve RepeatedDP ResponseEstimate SampleAdjustment SecretPosterior SizeStudy
     SmoothSensitivity SpendingComparison StrategyComparison StreamedMarginals SurveyEstimate
     TableContrast Usefulness
     """.split()  # noqa: SIM905

@@ -155,6 +155,12 @@ VALID = {
     "compose": {"guarantees": [PURE, ApproxDP(1.0, 1e-6)], "delta": 1e-6},
     "compose_advanced": {"guarantees": [PURE] * 9, "delta": 1e-6, "method": "kairouz"},
     "compose_optimal": {"guarantee": PURE, "count": 5},
+    "renyi_curve": {
+        "mechanism": SMOOTH,
+        "sensitivity": 2.0,
+        "rate": 0.5,
+        "compositions": 3,
+    },
     "compose_parallel": {"guarantees": [PURE, PURE]},
     "count_confint": {"count": THREE, "mechanism": NOISE, "method": "naive", "bin_size": 2}
     | {"threshold": 10, "clamp": 0, "alternative": "larger", "estimate": "maximum-likelihood"}

@@ -41,6 +41,7 @@ GUARANTEES = {
     "ZCDP": ZCDP(0.5),
     "GDP": GDP(1.0),
     "RDP": RDP([2.0, 8.0], [0.2, 0.8]),
+    "RenyiCurve": dpinfer.privacy.renyi_curve(SMOOTH),
 }
 AT = {"x": 1.5}
 LOSS = dpinfer.privacy.privacy_loss(SMOOTH, compositions=3)
@@ -162,6 +163,7 @@ METHODS |= {
     ),
     "SmoothNoise.isf": (SmoothNoise("laplace", 0.5, 2.0).isf, {"q": 0.1, "sensitivity": MEDIAN}),
     "SmoothNoise.for_guarantee": (SmoothNoise.for_guarantee, {"guarantee": SWAP, "share": 0.5}),
+    "RenyiCurve.divergence": (GUARANTEES["RenyiCurve"].divergence, {"order": 2.0}),
     "PrivacyLoss.delta_at": (LOSS.delta_at, {"epsilon": 0.5}),
     "PrivacyLoss.epsilon_at": (LOSS.epsilon_at, {"delta": 1e-3}),
     "PrivacyLoss.power": (LOSS.power, {"alpha": 0.05}),
