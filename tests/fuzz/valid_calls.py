@@ -184,6 +184,8 @@ VALID = {
     | {"neighbours": "add-remove", "group": 1},
     "generalization_bound": {"guarantee": SWAP, "alpha": 0.1, "beta": 0.01, "failure": 0.05},
     "guarantee_of": {"mechanism": NOISE, "sensitivity": 1.0, "neighbours": None, "kind": "zcdp"},
+    "guarantee_of_workload": {"workload": [[1, 0], [1, 1]], "mechanism": SMOOTH}
+    | {"weights": [[1, 0, 1], [0, 1, 1]], "neighbours": "replace"},
     "l1_sensitivity": {"workload": TABLE, "neighbours": "replace"},
     "l2_sensitivity": {"workload": TABLE, "neighbours": "replace"},
     "linear_confint": {"values": THREE, "weights": [1, 1, -1], "mechanism": NOISE, "alpha": 0.1}
