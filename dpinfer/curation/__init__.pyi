@@ -1,3 +1,9 @@
+from .audits import DifferenceAudit as DifferenceAudit
+from .audits import MembershipAudit as MembershipAudit
+from .audits import ReconstructionAudit as ReconstructionAudit
+from .audits import audit_differences as audit_differences
+from .audits import audit_membership as audit_membership
+from .audits import audit_reconstruction as audit_reconstruction
 from .error_estimates import CorrectedEstimate as CorrectedEstimate
 from .error_estimates import ErrorEstimate as ErrorEstimate
 from .generalization import GeneralizationBound as GeneralizationBound

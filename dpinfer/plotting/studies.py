@@ -268,3 +268,87 @@ def plot_certificates(certificates: Any, *, most: int = 60, ax: Axes | None = No
     axes.set_xlabel(f"rate of errors, in multiples of the nominal α{cut}")
     add_legend(axes, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=3)
     return axes
+
+
+_CURVES = {"rate": "attack", "power": "attack", "expected": "theory", "baseline": "guessing"}
+
+
+def plot_audit(
+    audit: Any, *, x: Any = None, x_label: str = "noise", most: int = 40, ax: Axes | None = None
+) -> Axes:
+    """Draw how far attacks on a release get, beside the best that any attack can do.
+
+    Parameters
+    ----------
+    audit : DifferenceAudit, or sequence of ReconstructionAudit or MembershipAudit
+        What the audits of :mod:`dpinfer.curation` found; of several, those of one kind.
+    x : array of float, shape (k,), optional
+        The setting of each of k audits, such as the standard deviation of the noise; needed for a
+        sequence.
+    x_label : str, default "noise"
+        What that is.
+    most : int, default 40
+        The largest number of groups to draw, the most exposed first. At most 400.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; by default a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        A row for each group, from the success of the best linear attack to the largest possible; or
+        a line each for attack, theory, guessing and the largest possible.
+
+    Raises
+    ------
+    InvalidParameterError
+        If what is given is no audit, or ``x`` does not fit.
+    MissingExtraError
+        If matplotlib is not installed.
+
+    Examples
+    --------
+    >>> import dpinfer as dpi
+    >>> import matplotlib; matplotlib.use("Agg")
+    >>> queries = [[1, 1, 1], [1, 1, 0]]
+    >>> found = dpi.curation.audit_differences(queries, mechanism=dpi.Laplace(scale=2.0))
+    >>> axes = dpi.plotting.plot_audit(found)
+    >>> [label.get_text() for label in axes.get_yticklabels()]
+    ['0 + 1', '2']
+    """
+    shown = check_integer(most, "most", ge=1, le=400)
+    if hasattr(audit, "summary_frame") and {"success", "most"} <= set(audit.summary_frame()):
+        frame = audit.summary_frame().iloc[:shown]
+        places = np.arange(len(frame))
+        axes = styled_axes(ax, size=(6.4, 1.4 + _ROW * max(len(frame), 2)))
+        axes.hlines(places, frame["success"], frame["most"], color=REFERENCE, linewidth=1.2)
+        for place, (name, label) in enumerate({"success": "attack", "most": "most"}.items()):
+            look = {"linestyle": "none", "color": COLOURS[place], **marker(place)}
+            axes.plot(frame[name], places, label=label, **look)
+        axes.set_yticks(places, [plain(str(name)) for name in frame.index])
+        axes.set_ylim(max(len(frame), 1) - 0.5, -0.5)
+        axes.set_xlim(0.48, 1.02)
+        axes.grid(visible=False, axis="y")
+        axes.set_xlabel("chance to tell whether one record is there")
+        add_legend(axes, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2)
+        return axes
+    found = list(audit) if isinstance(audit, (list, tuple)) else []
+    if not found or len({type(one) for one in found}) > 1 or not hasattr(found[0], "expected"):
+        raise InvalidParameterError(
+            "audit must be a DifferenceAudit, or a list of ReconstructionAudit or of "
+            f"MembershipAudit, got {show(audit)}"
+        )
+    at = check_array(x, "x", ndim=1)
+    check_length(at, "x", len(found), "the audits")
+    axes = styled_axes(ax)
+    order = np.argsort(at)
+    names = [name for name in _CURVES if hasattr(found[0], name)]
+    for place, name in enumerate([*names, "most"]):
+        values = np.array([getattr(one, name) for one in found])[order]
+        if np.isfinite(values).any():
+            look = {**series(place), **marker(place)}
+            axes.plot(at[order], values, label=_CURVES.get(name, "most"), **look)
+    axes.set_xlabel(plain(str(x_label)))
+    axes.set_ylabel("share right" if "rate" in names else "power")
+    axes.set_ylim(0.0, 1.02)
+    add_legend(axes)
+    return axes

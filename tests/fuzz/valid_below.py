@@ -27,6 +27,9 @@ atexit.register(shutil.rmtree, ROOT, ignore_errors=True)
 RELEASED = dpinfer.Release(THREE, mechanism=NOISE)
 FEW = {"alpha": 0.1, "reps": 20, "margin": 0.1, "error": 0.001, "rng": 1, "n_jobs": 1}
 FEW |= {"progress": False}
+AUDIT = dpinfer.curation.audit_differences(
+    [[1, 1, 1], [1, 1, 0]], mechanism=dpinfer.Laplace(scale=2)
+)
 PART = {"states": "001", "max_bytes": 10**6}
 
 
@@ -92,6 +95,7 @@ CALLS_BELOW = {
             "allocation": dpinfer.privacy.BudgetAllocation(**VALID["BudgetAllocation"]),
             "ax": None,
         },
+        "plot_audit": {"audit": AUDIT, "x": None, "x_label": "noise", "most": 40, "ax": None},
         "plot_certificates": {"certificates": certificates(), "most": 60, "ax": None},
         "plot_curve": {
             "frame": dpinfer.plan.curve(

@@ -123,6 +123,12 @@ VALID = {
     "amplified_epsilon": {"epsilon": 1.0, "rate": 0.1},
     "sample_epsilon": {"epsilon": 1.0, "rate": 0.1},
     "as_frozen": {"law": SMOOTH, "loc": 3.0},
+    "audit_differences": {"release": [[1, 1, 1], [1, 1, 0]], "mechanism": SMOOTH}
+    | {"groups": None, "largest": 2},
+    "audit_membership": {"shares": [0.4, 0.6], "n": 50, "mechanism": Gaussian(sigma=0.1)}
+    | {"alpha": 0.1, "reps": 100, "rng": 1},
+    "audit_reconstruction": {"release": [[1, 1], [1, 0], [0, 1]], "mechanism": SMOOTH}
+    | {"truth": [0, 1], "upper": 1, "method": "boxed", "reps": 2, "rng": 1},
     "best_split": {"budget": PURE, "mechanism": None, "sensitivity": 1.0, "alpha": 0.1}
     | {"unprocessed": True, "release_at_least": 0.1},
     "census_parts": {"root": "no folder", "cut": "State", "memory": 1e9, "states": None}

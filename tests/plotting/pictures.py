@@ -106,6 +106,12 @@ PICTURES = {
     "allocation": lambda ax: plotting.plot_allocation(allocation(), ax=ax),
     "size_study": lambda ax: study().plot(ax=ax),
     "null_distribution": lambda ax: AsymptoticNull.normal().plot(ax=ax, statistic=1.0),
+    "audit": lambda ax: plotting.plot_audit(
+        dpi.curation.audit_differences(
+            [[1, 1, 1], [1, 1, 0], [0, 1, 1]], mechanism=dpi.Laplace(scale=2.0)
+        ),
+        ax=ax,
+    ),
     "power": lambda ax: plotting.plot_curve(
         dpi.plan.curve(
             dpi.linear_ztest,

@@ -7,8 +7,9 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+import dpinfer as dpi
 from dpinfer.errors import InvalidParameterError
-from dpinfer.plotting import plot_certificates, plot_coverage, plot_level_widths
+from dpinfer.plotting import plot_audit, plot_certificates, plot_coverage, plot_level_widths
 
 pictures = importlib.import_module("pictures")
 
@@ -117,3 +118,19 @@ def test_certificates_are_errors_in_multiples_of_alpha():
 def test_what_is_no_certificate_is_refused(one):
     with pytest.raises(InvalidParameterError, match="certificates must be"):
         plot_certificates(one)
+
+
+def test_audits():
+    noise = [1.0, 4.0]
+    found = [
+        dpi.curation.audit_reconstruction(
+            np.vstack([np.eye(3)] * 2), mechanism=dpi.Gaussian(sigma=s), reps=2, rng=1
+        )
+        for s in noise
+    ]
+    axes = plot_audit(found, x=noise, x_label="standard deviation")
+    lines = {line.get_label(): line for line in axes.lines}
+    np.testing.assert_array_equal(lines["theory"].get_ydata(), [one.expected for one in found])
+    assert set(lines) == {"attack", "theory", "guessing", "most"}
+    with pytest.raises(InvalidParameterError, match="audit must be a DifferenceAudit"):
+        plot_audit([found[0], 3.0], x=noise)
