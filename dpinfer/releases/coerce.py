@@ -15,7 +15,6 @@ from dpinfer.mechanisms.independent import IndependentNoise, Mechanism, as_noise
 from dpinfer.mechanisms.law import NoiseLaw, ParametricLaw, marked, refuse_same
 from dpinfer.mechanisms.laws import Gaussian
 from dpinfer.queries.domain import check_labels, show_label
-from dpinfer.queries.workload import read_only
 from dpinfer.releases.noises import Bound, Noises, Part, Rule, new_origin
 from dpinfer.releases.values import LARGEST_VALUE, NoisyValues, check_whole, product
 from dpinfer.results.labels import split_labels
@@ -332,6 +331,7 @@ def weights_and_law(
     from scipy import sparse
 
     from dpinfer.mechanisms.weighted_sum import _check_magnitude
+    from dpinfer.queries.workload import read_only
 
     if covariance is not None:
         for other, given in (("weights", weights), (called, mechanism)):
