@@ -173,7 +173,7 @@ print(fit.summary_frame((), units=hierarchy.labels[hierarchy.depth < 3]).round(1
 # ## Do the intervals hold?
 #
 # 90 % intervals for all cells of several marginals of all units, in 20 further releases: the quick
-# bounds, which are at most half a person wider to each side than normal intervals. (Without
+# envelope, which is at most half a person wider to each side than normal intervals. (Without
 # `method`, they are exact where that takes seconds.) The errors within a release depend on each
 # other, so the share of intervals that hold the truth varies by more than it would for independent
 # ones.
@@ -186,7 +186,7 @@ for _ in range(REPS):
     again = dpi.combine_marginals(publish(rng), hierarchy, domain=domain)
     for names in wanted:
         order = sorted(names, key=domain.attributes.index)
-        inside = again.conf_int(order, alpha=0.1, method="bound")
+        inside = again.conf_int(order, alpha=0.1, method="envelope")
         inside = inside.contains(true_marginal(order).ravel())
         share = np.asarray(inside).reshape(len(units), -1).mean(axis=1)
         for name in LEVELS.values():

@@ -321,19 +321,23 @@ class HierarchyEstimate(OverlappingEstimate, Estimates):
         ----------
         alpha : float, default 0.05
             One minus the confidence level, in (0, 1).
-        method : {"exact", "bound", "tail-bound", "asymptotic"}
+        method : {"exact", "envelope", "bound", "tail-bound", "asymptotic"}
             ``"exact"``: quantiles of the laws of the errors, each once for all units that have it;
-            where that would take more than about 20 seconds, bounds for the units whose laws are
-            left. The result then has the method ``"bound"`` and says for how many.
-            ``"bound"``: half-widths that hold for all units, by how large a part one noise can have
-            in the variance of an error.
+            where that would take more than about 20 seconds, for the units whose laws are left
+            those of ``"envelope"``, and bounds where that was not checked. The result then has
+            that method and says for how many.
+            ``"envelope"``: half-widths that held for all laws they were compared with, as for
+            :meth:`MarginalsEstimate.conf_int`, by a bound on the kurtosis of the errors of all
+            units: checked, and not proved.
+            ``"bound"``: proved half-widths, by how large a part one noise can have in the variance
+            of an error of any unit.
             ``"tail-bound"``: for all units together, as for :meth:`CombinedEstimate.conf_int`.
             ``"asymptotic"``: normal quantiles; the notes say what one of them covers.
         units : list or array, optional
             Labels, or positions where units have no labels; by default all.
         simultaneous, reps, rng
-            As for :meth:`CombinedEstimate.conf_int`; not with ``"bound"``. The time is in
-            proportion to the number of units times that of values.
+            As for :meth:`CombinedEstimate.conf_int`; not with ``"bound"`` or ``"envelope"``. The
+            time is in proportion to the number of units times that of values.
 
         Returns
         -------
@@ -355,13 +359,13 @@ class HierarchyEstimate(OverlappingEstimate, Estimates):
         takes too long. Where all noise is Gaussian, all this is the normal law.
         """
         at, labels = self._chosen(units), self.hierarchy.labels
-        chosen = check_option(method, "method", (*METHODS, "bound"))
+        chosen = check_option(method, "method", (*METHODS, "envelope", "bound"))
         labels = None if labels is None else labels[at]
         together = check_flag(simultaneous, "simultaneous")
-        if together and chosen == "bound":
+        if together and chosen in ("envelope", "bound"):
             raise InvalidParameterError(
                 "method must be 'exact', 'tail-bound' or 'asymptotic' for simultaneous intervals, "
-                "got 'bound'; or divide alpha by the number of units"
+                f"got {chosen!r}; or divide alpha by the number of units"
             )
         if not together and chosen != "tail-bound":
             errors, number = self._fit.errors(at, chosen == "exact")

@@ -428,30 +428,50 @@ class MarginalsEstimate(OverlappingEstimate):
             As for :meth:`marginal`.
         alpha : float, default 0.05
             One minus the confidence level of each interval.
-        method : {"exact", "bound", "asymptotic"}
+        method : {"exact", "envelope", "bound", "asymptotic"}
             ``"exact"``: quantiles of the laws of the errors, each once for all cells and units that
-            have it; where that would take more than about 20 seconds, and for tables with groupings
-            or zeros, bounds instead. The result then has the method ``"bound"`` and says for how
-            many cells, and how wide. ``"bound"``: half-widths that hold for all cells, by how large
-            a part one noise can have in the variance of an error. ``"asymptotic"``: normal
-            quantiles; the notes say what one of them covers. All are the same where all noise is
-            Gaussian.
+            have it, up to 2,000 laws and about four minutes. For more, and for tables with
+            groupings or zeros, those of ``"envelope"``, at steps of whole-numbered noise that
+            matter quantiles of single laws as far as time allows, and bounds where the envelope was
+            not checked. The result then has that method and says for how many cells, and how wide.
+            ``"envelope"``: half-widths from standard errors and fourth cumulants, mostly 1.00 to
+            1.02 times exact ones. ``"bound"``: proved half-widths, by how large a part one noise
+            can have in the variance of an error: 1.1 to 1.2 times exact ones for Laplace noise.
+            ``"asymptotic"``: normal quantiles; the notes say what one of them covers. All are the
+            same where all noise is Gaussian.
 
         Returns
         -------
         Intervals
             One interval a cell, in the form of :meth:`marginal`; where units have labels, labelled
-            by unit and levels. Unpacks as ``lower, upper``.
+            by unit and levels. Unpacks as ``lower, upper``. Its ``guarantee`` is ``"exact"``,
+            ``"checked"`` or ``"bound"``: that of the weakest of them.
 
         Notes
         -----
-        Bounds are s·c with the standard error s. A noise of variance σ² in a value whose estimate
-        has the variance v has a share of at most h = v/σ² in the variance of any error. Chernoff's
-        inequality follows for any noise, and is proved. Where h times the excess kurtosis is at
-        most 3 everywhere (Laplace, Gaussian, geometric, discrete Gaussian noise; α >= .001), c is
-        the largest quantile of equal Laplace noises and of one with a Gaussian rest, up to that
-        kurtosis, plus half a step of the heaviest whole-numbered noise: an envelope that held for
-        all laws it was compared with, and that is not proved.
+        All cells of a marginal of a unit have errors of one law, and so have units below and around
+        which the same was published.
+
+        The envelope is s·q with the standard error s and q the largest quantile of three laws of
+        variance 1: the normal one, and of the same fourth cumulant κ = Σ w⁴κ₄/s⁴ equal Laplace
+        noises, and one with a Gaussian rest. Every higher cumulant of a sum of Laplace and Gaussian
+        noise lies between those of the last two. That quantiles do is not proved: of sums of
+        Laplace, Gaussian, geometric and discrete Gaussian noise, at levels from .5 to .001, exact
+        half-widths were larger by a part of 1e-4 at most. κ is found by one pass up the tree and
+        one down; where that would take too many products of four weights, and for tables with
+        groupings or zeros, an upper bound takes its place. Steps of whole-numbered noise of weight
+        w matter by R, 1/π times the integral of abs(φ(t))/t from π/w to 8π/w: the envelope is of
+        the level alpha - 2R where R is at most .001 and alpha/20, and κ at most 1.5, which was
+        short of coverage by .0008 at most. Elsewhere laws are found one by one; or half a step is
+        added to the envelope of an error whose variance is larger by w²/12.
+
+        Bounds are s·c. A noise of variance σ² and weight w has the share w²σ²/s² in the variance of
+        an error; the largest is bounded, class by class, on the passes over the tree, or by v/σ²
+        with the variance v of the estimate of a published value. For Laplace and Gaussian noise c
+        is from the third absolute moments beyond a point of the largest such sum, of equal Laplace
+        noises of that share, as errors are unimodal; for other noise by Chernoff's inequality. Both
+        are proved. Below alpha = .001, as for many cells at a time, the envelope was not checked,
+        and bounds take its place.
         """
         names, at = self._chosen(attributes, units)
         self._refuse_unknown(names, at)

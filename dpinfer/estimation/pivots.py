@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,11 +22,11 @@ from dpinfer._check import (
     check_rng,
 )
 from dpinfer.errors import InvalidParameterError
-from dpinfer.estimation.bounds import NoiseBound
+from dpinfer.estimation.bounds import LEVELS, NoiseBound, envelope
 from dpinfer.mechanisms.independent import groups
 from dpinfer.mechanisms.weighted_sum import WeightedSum, weighted_sums
 from dpinfer.releases.values import NoisyValues
-from dpinfer.results.intervals import Intervals
+from dpinfer.results.intervals import Guarantee, Intervals
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -94,8 +94,8 @@ def critical_pivot(
 
 Method = Literal["exact", "tail-bound", "asymptotic"]
 METHODS: tuple[Method, ...] = ("exact", "tail-bound", "asymptotic")
-ManyMethod = Literal["exact", "bound", "asymptotic"]
-MANY_METHODS: tuple[ManyMethod, ...] = ("exact", "bound", "asymptotic")
+ManyMethod = Literal["exact", "envelope", "bound", "asymptotic"]
+MANY_METHODS: tuple[ManyMethod, ...] = ("exact", "envelope", "bound", "asymptotic")
 """Methods for many errors of fewer laws."""
 
 _NEGLIGIBLE = 1e-13
@@ -112,7 +112,15 @@ NORMAL_NOTE = "Normal quantiles, which are approximate as the noise is not Gauss
 ROUNDING = 64 * np.finfo(float).eps
 """Rounding error of an estimate and its interval, relative to the size of their terms."""
 
-SECONDS = 20.0  # time that exact laws may take, about; beyond, intervals are bounds
+SECONDS = 20.0  # time that exact laws may take, about; beyond, intervals are not exact
+_LAWS = 2_000  # most laws that are found one by one
+_COARSE = 0.005  # part of a half-width from which on half a step of whole-numbered noise counts
+_RIPPLE = 1e-3  # most that steps of an error may matter where the envelope is used as it is
+_RIPPLE_OF_ALPHA = 0.05  # the same as a part of alpha
+_RIPPLES = np.array([0.0, 1e-5, 3e-5, 1e-4, 3e-4, _RIPPLE])  # up to which they are rounded
+_WHOLE_KURTOSIS = 1.5  # up to which the envelope was checked for whole-numbered noise of few steps
+_RIPPLE_PART = 0.05  # seconds that it takes to find how much steps matter, as a part of a law's
+_NODES = 33  # points from the middle between returns of a characteristic function to one
 
 
 @dataclass(frozen=True)
@@ -127,6 +135,22 @@ class Found:
     def none(cls, size: int) -> Found:
         """Return that nothing was found."""
         return cls(np.full(size, np.nan), np.zeros(size), np.zeros(size))
+
+
+class Moments(Protocol):
+    """What is known of the errors of each law without the law itself, shape (l,)."""
+
+    @property
+    def kurtosis(self) -> FloatArray:
+        """Excess kurtosis, or a bound on it."""
+
+    @property
+    def share(self) -> FloatArray | None:
+        """Bounds on the largest share of one noise in the variance."""
+
+    @property
+    def step(self) -> FloatArray:
+        """Bounds on the largest weight of whole-numbered noise."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,6 +168,8 @@ class ManyErrors:
     heaviest: Callable[[], int] = lambda: 0  # the number of a law that one noise dominates
     largest: float = 1.0  # the largest weight of a noise in an error: 1 in that of a unit or cell
     together: Callable[[float], Found] | None = None  # upper quantiles of all laws
+    moments: Moments | None = None  # of all laws; None where no more is known than for all errors
+    patience: float = 1.0  # by which the time is multiplied that exact laws may take
 
     def intervals(
         self,
@@ -160,16 +186,22 @@ class ManyErrors:
         alpha = check_alpha(alpha)
         chosen = check_option(method, "method", MANY_METHODS)
         notes = tuple[str, ...]()
+        guarantee: Guarantee | None = "exact" if self.gaussian else None
         if chosen == "asymptotic" or self.gaussian:
             half = -special.ndtri(0.5 * alpha) * self.std_errors
             if not self.gaussian and self.std_errors.size:
                 notes = (self._normal_note(alpha),)
         elif chosen == "bound":
-            half, how = self.bound().half_widths(alpha, self.std_errors, self.largest)
-            notes = (f"Half-widths are bounds: {how}.",)
+            half, how = self._bounds(alpha)
+            notes, guarantee = (f"Half-widths are bounds: {how}.",), "bound"
+        elif chosen == "envelope":
+            self._refuse_unchecked(alpha)
+            half, said = self._enveloped(alpha, np.arange(self.std_errors.size))
+            notes, guarantee = (f"Half-widths are {said}.",), "checked"
         else:
-            half, bounded, notes = self._exact(alpha, number)
-            chosen = "bound" if bounded else "exact"
+            half, kind, notes = self._exact(alpha, number)
+            chosen = _METHOD_OF[kind]
+            guarantee = "checked" if notes and kind == "exact" else kind
         if self.integer and chosen != "asymptotic":
             half = np.where(half > 0.0, half + ROUNDING * (self.magnitude + half), half)
         half = half[number]
@@ -182,12 +214,13 @@ class ManyErrors:
             uncertainty="noise",
             labels=labels,
             notes=notes,
+            guarantee=guarantee,
         )
 
     def _exact(
         self, alpha: float, number: NDArray[np.intp] | slice
-    ) -> tuple[FloatArray, bool, tuple[str, ...]]:
-        """Return the half-width of each law, whether some are bounds, and what is to be said."""
+    ) -> tuple[FloatArray, Guarantee, tuple[str, ...]]:
+        """Return the half-width of each law, what the weakest is, and what is to be said."""
         half = np.where(self.std_errors > 0.0, np.nan, 0.0)
         half[np.isinf(self.std_errors)] = np.inf
         wide = np.zeros(half.size, dtype=bool)
@@ -198,27 +231,143 @@ class ManyErrors:
             wide = (found.excess > _WIDE * half) | (found.error > _UNSURE * alpha)
             notes = _found_note(found, half, ~wide)
         lost = np.flatnonzero(np.isnan(half) | wide)
-        cheap = not wide.any() or lost.size * law_seconds(self.terms) <= SECONDS
-        if (
-            self.law is not None
-            and cheap
-            and affordable(lost.size, self.terms, SECONDS) == lost.size
-        ):
-            half[lost] = [float(self.law(int(at)).isf(0.5 * alpha)) for at in lost]
-            return half, False, tuple(notes)
-        bound, how = self.bound().half_widths(alpha, self.std_errors[lost], self.largest)
-        half[lost] = np.fmin(half[lost], bound)
+        if not wide.any() or lost.size * self._law_seconds <= self._seconds:
+            lost = self._single(half, lost, alpha)
+        if not lost.size:
+            return half, "exact", tuple(notes)
         number = np.arange(half.size)[number]
-        share = int(np.isin(number, lost).sum())
         why = (
             "as single laws are not found for tables with groupings, zeros or further parts"
             if self.law is None
             else f"as their {lost.size} laws would take about "
-            f"{lost.size * law_seconds(self.terms):.0f} seconds: those of fewer units at a time "
-            "are exact"
+            f"{lost.size * self._law_seconds:.0f} seconds: those of fewer units at a time are exact"
         )
-        notes.append(f"{share} of {number.size} intervals are bounds ({how}), {why}.")
-        return half, lost.size > 0, tuple(notes)
+        close = lost[:0]
+        if self._is_checked(alpha):
+            close, rest, said = self._close(half, lost, alpha)
+            if close.size:
+                share = int(np.isin(number, close).sum())
+                notes.append(f"{share} of {number.size} intervals are {said}, {why}.")
+            lost = rest
+        if lost.size:
+            found_bound, how = self._bounds(alpha, lost)
+            half[lost] = np.fmin(half[lost], found_bound)
+            share = int(np.isin(number, lost).sum())
+            notes.append(f"{share} of {number.size} intervals are bounds ({how}), {why}.")
+        return half, "checked" if close.size else "bound" if lost.size else "exact", tuple(notes)
+
+    def _single(self, half: FloatArray, at: NDArray[np.intp], alpha: float) -> NDArray[np.intp]:
+        """Find laws one by one, if that is possible in the time; return those that are left."""
+        few = at.size <= FEW or (at.size <= _LAWS and at.size * self._law_seconds <= self._seconds)
+        if self.law is None or not few:
+            return at
+        half[at] = [float(self.law(int(one)).isf(0.5 * alpha)) for one in at]
+        return at[:0]
+
+    def _close(
+        self, half: FloatArray, at: NDArray[np.intp], alpha: float
+    ) -> tuple[NDArray[np.intp], NDArray[np.intp], str]:
+        """Find half-widths by the envelope; return where, where not, and what is to be said.
+
+        Half a step of whole-numbered noise is added, unless steps are known to matter little. Laws
+        of which neither would do are found one by one, as many as there is time for.
+        """
+        std, excess, step = self._moments(at)
+        fine = 0.5 * step <= _COARSE * envelope(alpha, excess) * std
+        ripple, coarse = np.full(at.size, np.inf), np.flatnonzero(~fine)
+        if self.law is not None and coarse.size * self._law_seconds <= self._seconds / _RIPPLE_PART:
+            ripple[coarse] = [_ripple(self.law(int(one))) for one in at[coarse]]
+        most = min(_RIPPLE, _RIPPLE_OF_ALPHA * alpha)
+        smooth = ~fine & (ripple <= most) & (excess <= _WHOLE_KURTOSIS)
+        again = np.flatnonzero(~(fine | smooth))
+        left = np.isin(at, self._single(half, at[again], alpha))
+        stepped = np.flatnonzero(fine | (left & (excess <= _WHOLE_KURTOSIS)))
+        said = []
+        if stepped.size:
+            half[at[stepped]], how = self._enveloped(alpha, at[stepped])
+            said.append(how)
+        level = _RIPPLES[np.searchsorted(_RIPPLES, np.where(smooth, ripple, 0.0))]
+        for one in np.unique(level[smooth]):
+            some = np.flatnonzero(smooth & (level == one))
+            half[at[some]] = envelope(alpha - 2.0 * one, excess[some]) * std[some]
+        if smooth.any():
+            how = _envelope_said(excess[smooth], half[at[smooth]] / std[smooth])
+            said.append(
+                f"{how}; steps of whole-numbered noise matter by R = {ripple[smooth].max():.2g} at "
+                "most, and the "
+                "envelope is of the level alpha - 2R: that was short of coverage by .0008 at most"
+            )
+        smooth[stepped] = True
+        return at[smooth], at[left & ~smooth], ", or ".join(said)
+
+    def _enveloped(self, alpha: float, at: NDArray[np.intp]) -> tuple[FloatArray, str]:
+        """Return half-widths by the envelope and half a step of whole-numbered noise.
+
+        The error with the steps of the heaviest noise made even has a variance larger by step²/12,
+        and is at most half a step from it.
+        """
+        std, excess, step = self._moments(at)
+        finite = np.where(np.isfinite(std), std, 0.0)
+        size = envelope(alpha, excess) * np.hypot(finite, step / np.sqrt(12.0))
+        half = np.where(finite > 0.0, size + 0.5 * step, std)
+        there = finite > 0.0
+        said = _envelope_said(excess[there], half[there] / finite[there])
+        if (step[there] > 0.0).any():
+            most = float((0.5 * step[there] / half[there]).max())
+            said += f"; {100.0 * most:.2g} % of one at most is half a step of whole-numbered noise"
+        return half, said
+
+    def _moments(self, at: NDArray[np.intp]) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return standard deviations, excess kurtosis and steps of laws."""
+        std = self.std_errors[at]
+        if self.moments is not None:
+            return std, self.moments.kurtosis[at], self.moments.step[at]
+        bound = self.bound()
+        step = np.minimum(np.where(np.isfinite(std), std, 0.0) * bound.step, self.largest)
+        return std, np.full(std.size, bound.kurtosis or 0.0), step
+
+    def _bounds(
+        self, alpha: float, at: NDArray[np.intp] | slice = slice(None)
+    ) -> tuple[FloatArray, str]:
+        """Return proved half-widths of laws."""
+        share = None if self.moments is None else self.moments.share
+        return self.bound().half_widths(
+            alpha, self.std_errors[at], None if share is None else share[at]
+        )
+
+    def _is_checked(self, alpha: float) -> bool:
+        """Whether the envelope has been compared with laws like these at this level."""
+        return LEVELS[0] <= alpha <= LEVELS[1] and self.bound().kurtosis is not None
+
+    def _refuse_unchecked(self, alpha: float) -> None:
+        if not LEVELS[0] <= alpha <= LEVELS[1]:
+            raise InvalidParameterError(
+                f"alpha must be between {LEVELS[0]:g} and {LEVELS[1]:g} for the method 'envelope', "
+                f"which was checked there only, got {alpha:g}: use 'exact' or 'bound'"
+            )
+        most = self.bound().kurtosis
+        if most is None or (self.integer and self._too_coarse):
+            raise InvalidParameterError(
+                "method must be 'exact' or 'bound' for this noise, got 'envelope': that was "
+                "checked for Laplace, Gaussian, geometric and discrete Gaussian noise only, and "
+                f"for whole-numbered noise up to an excess kurtosis of {_WHOLE_KURTOSIS:g} or of "
+                "steps that are fine beside the error"
+            )
+
+    @property
+    def _too_coarse(self) -> bool:
+        """Whether some error may have few steps and more kurtosis than was checked."""
+        at = np.flatnonzero(np.isfinite(self.std_errors) & (self.std_errors > 0.0))
+        std, excess, step = self._moments(at)
+        return bool(((excess > _WHOLE_KURTOSIS) & (0.5 * step > 2.0 * _COARSE * std)).any())
+
+    @property
+    def _seconds(self) -> float:
+        return SECONDS * self.patience
+
+    @property
+    def _law_seconds(self) -> float:
+        return law_seconds(self.terms, self.integer)
 
     def _normal_note(self, alpha: float) -> str:
         """Say how often normal intervals cover where one noise matters most."""
@@ -290,9 +439,51 @@ def exact_pvalues(
     return found, "bound" if left.size else "exact"
 
 
-def law_seconds(terms: int) -> float:
+_METHOD_OF: dict[Guarantee, ManyMethod] = {
+    "exact": "exact",
+    "checked": "envelope",
+    "bound": "bound",
+}
+
+
+def _envelope_said(excess: FloatArray, size: FloatArray) -> str:
+    """Say what an envelope is, from the excess kurtosis and half-widths in standard errors."""
+    most, low, high = excess.max(initial=0.0), size.min(initial=np.inf), size.max(initial=0.0)
+    return (
+        f"{low:.4g} to {high:.4g} standard errors, by an envelope of exact laws of the same excess "
+        f"kurtosis, {most:.3g} at most, that is checked and not proved: it was short by 1e-4 of a "
+        "half-width at most"
+    )
+
+
+def _ripple(law: WeightedSum) -> float:
+    """Return how much the steps of whole-numbered noise may matter in tails of an error.
+
+    (1/π)∫ abs(φ(t))/t dt from π/w to 8π/w, with w the weight of the whole-numbered noise that has
+    most of the variance: φ is near 1 around multiples of 2π/w only, closer to them the wider all
+    the error is.
+    """
+    whole = [block for block in law._terms.blocks if block.law.is_integer]
+    if not whole:
+        return 0.0
+    weights = np.concatenate([block.weights for block in whole])
+    sizes = [block.weights**2 * np.asarray(block.law.variance) for block in whole]
+    period = 2.0 * np.pi / float(weights[int(np.argmax(np.concatenate(sizes)))])
+    scale = 1.0 / float(law.std)
+    x = np.linspace(0.0, np.arcsinh(0.5 * period / scale), _NODES)
+    away, spacing = scale * np.sinh(x), scale * np.cosh(x) * x[1]
+    spacing[[0, -1]] *= 0.5
+    total = 0.0
+    for number in range(1, 5):
+        for side in (-1.0, 1.0) if number < 4 else (-1.0,):
+            t = number * period + side * away
+            total += float((np.abs(law._cf(t)) / t) @ spacing)
+    return total / np.pi
+
+
+def law_seconds(terms: int, integer: bool = True) -> float:
     """Return about how long one law of so many terms takes, as measured on one core."""
-    return 0.1 + 1.5e-5 * terms
+    return 0.1 + 1.5e-5 * terms if integer else 0.008 + 5e-6 * terms
 
 
 def affordable(laws: int, terms: int, seconds: float) -> int:

@@ -9,7 +9,7 @@ from hashlib import sha256
 from math import prod
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,10 +46,10 @@ from dpinfer.estimation._stream_files import (
 from dpinfer.estimation._table_fit import (
     CONTRADICTIONS,
     MarginalsFit,
-    TableLaws,
     problem,
     refuse_contradictions,
 )
+from dpinfer.estimation._table_laws import TableLaws
 from dpinfer.estimation._tree.parts import (
     Known,
     Received,
@@ -59,7 +59,7 @@ from dpinfer.estimation._tree.parts import (
 )
 from dpinfer.estimation._tree.tables import PlacedMarginal, summed_to
 from dpinfer.estimation.marginals import MarginalsEstimate, read_marginal
-from dpinfer.estimation.pivots import ManyErrors
+from dpinfer.estimation.pivots import ManyErrors, ManyMethod
 from dpinfer.mechanisms.laws import Exact
 from dpinfer.queries.domain import Domain, check_domain
 from dpinfer.queries.hierarchy import Hierarchy, Places
@@ -420,7 +420,7 @@ class StreamedMarginals:
         attributes: Any = (),
         parts: Any = None,
         alpha: float = 0.05,
-        method: Literal["bound", "asymptotic"] = "bound",
+        method: ManyMethod = "exact",
     ) -> Intervals:
         """Confidence intervals for the cells of a marginal.
 
@@ -430,11 +430,12 @@ class StreamedMarginals:
             As for :meth:`marginal`.
         alpha : float, default 0.05
             One minus the confidence level of each interval.
-        method : {"bound", "asymptotic"}
-            ``"bound"``: half-widths that hold for all cells, from the noises of all parts, as for
-            :meth:`MarginalsEstimate.conf_int`; where all noise is Gaussian, normal ones, which are
-            exact then. ``"asymptotic"``: normal quantiles, approximate for other noise. Exact laws
-            of other noise need all values in memory: :func:`dpinfer.combine_marginals`.
+        method : {"exact", "envelope", "bound", "asymptotic"}
+            As for :meth:`MarginalsEstimate.conf_int` of tables with groupings, from the noises of
+            all parts. ``"exact"`` is exact where all noise is Gaussian, and an envelope otherwise,
+            by the largest kurtosis that an error can have, or a bound; the result has that method
+            and its ``guarantee``. Exact laws of other noise need all values in memory:
+            :func:`dpinfer.combine_marginals`.
 
         Returns
         -------
@@ -451,7 +452,6 @@ class StreamedMarginals:
         labels = (
             pd.MultiIndex.from_product([units, *levels], names=["unit", *names]) if names else units
         )
-        check_option(method, "method", ("bound", "asymptotic"))
         bound = read_bound(self._plan.folder)
         errors = ManyErrors(
             std_errors=std_err,

@@ -41,7 +41,7 @@ def test_bounds_hold_for_exact_laws(alpha):
             for w, one in zip(weights, laws, strict=True)
         ]
         bound = NoiseBound(tuple(laws), tuple(shares))
-        (half,), how = bound.half_widths(alpha, np.array([std]), 1.0)
+        (half,), how = bound.half_widths(alpha, np.array([std]))
         assert 2.0 * float(law.sf(half)) <= alpha * (1.0 + 1e-6), (weights, laws, how)
         score = np.array([0.5, 1.0, 2.5, 6.0])
         assert (2.0 * law.cdf(-score * std) <= bound.pvalues(score) * (1.0 + 1e-9)).all()
@@ -49,12 +49,15 @@ def test_bounds_hold_for_exact_laws(alpha):
 
 def test_sums_that_are_nearly_gaussian_are_bounded_nearly_normally():
     many = NoiseBound((Laplace(scale=1.0),), (np.array([0.01]),))
-    (half,), how = many.half_widths(0.05, np.ones(1), 1.0)
-    assert 1.9599 < half < 1.965
-    assert "not proved" in how
-    (half,), how = many.half_widths(1e-5, np.ones(1), 1.0)
-    assert 4.94 < half < 5.1
-    assert "Chernoff" in how
+    (half,), how = many.half_widths(0.05, np.ones(1))
+    assert 2.15 < half < 2.17
+    assert "equal Laplace noises" in how
+    (half,), how = many.half_widths(1e-5, np.ones(1))
+    assert 4.5 < half < 4.94
+    (half,), _ = many.half_widths(0.05, np.ones(1), np.array([1e-3]))
+    assert 2.15 < half < 2.155
+    whole = NoiseBound((Geometric(scale=5.0),), (np.array([0.01]),))
+    assert "Chernoff" in whole.half_widths(0.05, np.ones(1))[1]
 
 
 def test_shares_of_equal_laws_are_joined():
