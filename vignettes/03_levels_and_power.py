@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 
 import dpinfer as dpi
-from dpinfer.hypothesis_tests.models import Independence, Multinomial
+from dpinfer.hypothesis_tests import Independence, Multinomial
 
 pd.set_option("display.width", 100)
 

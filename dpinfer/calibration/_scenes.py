@@ -153,7 +153,7 @@ def _checked_values(truth: Any) -> FloatArray:
         values = check_array(truth, "truth")
     except InvalidParameterError as error:
         raise InvalidParameterError(
-            f"{error}; truth is confidential values, or a model of dpinfer.hypothesis_tests.models"
+            f"{error}; truth is confidential values, or a model of dpinfer.hypothesis_tests"
         ) from error
     if values.ndim > 1:
         raise InvalidParameterError(

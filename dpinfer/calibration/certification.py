@@ -69,7 +69,7 @@ def certify_interval(
         functions of dpinfer return, or a pair of ends ``(lower, upper)``: for each release one
         interval, shape (r,), or k of them, shape (r, k).
     truth : float, array of float, shape (m,), or a model
-        The confidential values. With a model of :mod:`dpinfer.hypothesis_tests.models` they are
+        The confidential values. With a model of :mod:`dpinfer.hypothesis_tests` they are
         drawn anew for each release, so that sampling error is part of what happens.
     mechanism : NoiseLaw or sequence of NoiseLaw
         The law of the noise: one for all values, or one for each.
@@ -219,7 +219,7 @@ def certify_test(
         or (r, m), or of one, shape () or (m,), with ``one_by_one``. It returns a result with
         ``pvalue``, or p-values: one for each release, shape (r,), or k of them, shape (r, k).
     truth : float, array of float, shape (m,), or a model
-        Confidential values, or a model of :mod:`dpinfer.hypothesis_tests.models`, under which the
+        Confidential values, or a model of :mod:`dpinfer.hypothesis_tests`, under which the
         null hypothesis is true.
     mechanism : NoiseLaw or sequence of NoiseLaw
         The law of the noise: one for all values, or one for each.
@@ -262,7 +262,7 @@ def certify_test(
 
     >>> from scipy import stats
     >>> from dpinfer import Laplace, poisson_ztest
-    >>> from dpinfer.hypothesis_tests.models import Poisson
+    >>> from dpinfer.hypothesis_tests import Poisson
     >>> noise, null = Laplace(scale=5.0), Poisson(rate=25.0)
     >>> def ignorant(y):
     ...     return 2 * stats.norm.sf(abs(y - 25.0) / 5.0)
@@ -301,7 +301,7 @@ def certify_model(
     Parameters
     ----------
     model : Binomial, Poisson, Multinomial, ProductMultinomial or Independence
-        The null hypothesis, which is true; see :mod:`dpinfer.hypothesis_tests.models`.
+        The null hypothesis, which is true; see :mod:`dpinfer.hypothesis_tests`.
     mechanism : NoiseLaw or sequence of NoiseLaw
         The law of the noise: one for all counts, or one for each.
     tests : mapping of str to callable, optional
@@ -325,7 +325,7 @@ def certify_model(
     Examples
     --------
     >>> from dpinfer import Laplace
-    >>> from dpinfer.hypothesis_tests.models import Binomial
+    >>> from dpinfer.hypothesis_tests import Binomial
     >>> for found in certify_model(Binomial(nobs=100, value=0.255), Laplace.from_epsilon(0.5)):
     ...     print(repr(found))
     Certificate(proportions_ztest, exact: size holds, rate 0.0500)

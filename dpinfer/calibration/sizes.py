@@ -231,7 +231,7 @@ def size_study(
     Parameters
     ----------
     model : Binomial, Poisson, Multinomial, ProductMultinomial or Independence
-        The null hypothesis; see :mod:`dpinfer.hypothesis_tests.models`.
+        The null hypothesis; see :mod:`dpinfer.hypothesis_tests`.
     mechanism : NoiseLaw or sequence of NoiseLaw
         The law of the noise: one for all counts, or one for each.
     tests : mapping of str to callable, optional
@@ -302,7 +302,7 @@ def size_study(
     A test of one proportion that ignores the noise of ε = 0.5 rejects twice as often as it says:
 
     >>> from dpinfer import Laplace
-    >>> from dpinfer.hypothesis_tests.models import Binomial, Multinomial
+    >>> from dpinfer.hypothesis_tests import Binomial, Multinomial
     >>> noise = Laplace.from_epsilon(0.5)
     >>> study = size_study(Binomial(nobs=100, value=0.255), noise, alpha=0.05)
     >>> study.summary_frame()[["test", "alpha", "rate"]].round(4)
@@ -357,7 +357,7 @@ def _checked_model(model: Any, name: str) -> StudyModel:
         return model  # type: ignore[no-any-return]
     raise InvalidParameterError(
         f"{name} must be a Binomial, Poisson, Multinomial, ProductMultinomial or Independence of "
-        f"dpinfer.hypothesis_tests.models, got {show(model)}"
+        f"dpinfer.hypothesis_tests, got {show(model)}"
     )
 
 

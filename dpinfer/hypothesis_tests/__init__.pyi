@@ -4,6 +4,11 @@ from .counts import counts_paired as counts_paired
 from .counts import linear_ztest as linear_ztest
 from .goodness_of_fit import chisquare as chisquare
 from .goodness_of_fit import chisquare_fit as chisquare_fit
+from .models import Binomial as Binomial
+from .models import Independence as Independence
+from .models import Multinomial as Multinomial
+from .models import Poisson as Poisson
+from .models import ProductMultinomial as ProductMultinomial
 from .null import null_distribution as null_distribution
 from .proportions import poisson_ztest as poisson_ztest
 from .proportions import proportions_ztest as proportions_ztest

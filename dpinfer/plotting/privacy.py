@@ -53,7 +53,7 @@ def plot_trade_off(
 
     Parameters
     ----------
-    protections : guarantee, mechanism, PrivacyLoss, TradeOff, a sequence of them, or a mapping
+    protections : guarantee, mechanism, PrivacyLoss, TradeOff, Scenario, sequence, or mapping
         What protects the data, in a mapping by the names for the legend.
     sensitivity : float, default 1
         Of mechanisms, the sensitivity of the query; a guarantee accounts for it already.
@@ -108,7 +108,7 @@ def plot_delta(
 
     Parameters
     ----------
-    protections : guarantee, mechanism, PrivacyLoss, SubsampledLoss, a sequence, or a mapping
+    protections : guarantee, mechanism, PrivacyLoss, SubsampledLoss, Scenario, sequence, or mapping
         What protects the data, in a mapping by the names for the legend. A subsampled loss is
         drawn by its certified upper bound.
     epsilon : array of float, shape (m,), optional
@@ -160,7 +160,7 @@ def plot_pbdp(
 
     Parameters
     ----------
-    protections : guarantee, mechanism, PrivacyLoss, TradeOff, a sequence of them, or a mapping
+    protections : guarantee, mechanism, PrivacyLoss, TradeOff, Scenario, sequence, or mapping
         What protects the data, in a mapping by the names for the legend.
     epsilon : array of float, shape (m,), optional
         The logarithms ε >= 0 of the factors to draw; by default as far as one of the
@@ -213,11 +213,13 @@ def _named(protections: Any) -> dict[str, Any]:
         several = protections if isinstance(protections, (list, tuple)) else [protections]
         found = {}
         for one in several:
-            name = re.sub(r"neighbours='([a-z-]+)'", r"\1", show(one, 200))
+            secret = getattr(one, "secret", "")
+            name = secret or re.sub(r"neighbours='([a-z-]+)'", r"\1", show(one, 200))
             found.setdefault(plain(name), one)
     if not found:
         raise InvalidParameterError("protections must hold at least one guarantee, got none")
-    return found
+    # a scenario is drawn by the loss of the noise that was used
+    return {name: getattr(one, "privacy_loss", one) for name, one in found.items()}
 
 
 def _trade_offs(protections: Any, sensitivity: float, group: int) -> dict[str, TradeOff]:

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from dpinfer import Geometric, Laplace
-from dpinfer.hypothesis_tests import null_distribution, proportions_ztest
-from dpinfer.hypothesis_tests.models import Multinomial
+from dpinfer.hypothesis_tests import Multinomial, null_distribution, proportions_ztest
 
 NOISE = Laplace(scale=2.0)
 MODEL = Multinomial(nobs=5000, value=np.full(100, 0.01))

@@ -19,7 +19,7 @@ import dpinfer as dpi
 from dpinfer import DPInferError
 from dpinfer.calibration import Certificates, certify, certify_interval, certify_model, certify_test
 from dpinfer.errors import InvalidParameterError, NotEstimableError
-from dpinfer.hypothesis_tests.models import Binomial, Multinomial, Poisson
+from dpinfer.hypothesis_tests import Binomial, Multinomial, Poisson
 
 LAPLACE = dpi.Laplace(scale=4.0)
 WORKLOAD = np.array([[1.0, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 0], [1, 1, 1]])

@@ -16,7 +16,7 @@ from dpinfer.calibration import (
     write_certificates,
 )
 from dpinfer.errors import InvalidParameterError
-from dpinfer.hypothesis_tests.models import Binomial, Poisson
+from dpinfer.hypothesis_tests import Binomial, Poisson
 
 LAPLACE = dpi.Laplace(scale=4.0)
 

@@ -16,7 +16,7 @@ from valid_calls import NOISE, PURE, SHARES, THREE, VALID
 
 import dpinfer
 from dpinfer.calibration import Certificate, Certificates
-from dpinfer.hypothesis_tests.models import Multinomial
+from dpinfer.hypothesis_tests import Multinomial
 from dpinfer.releases.census import PERSONS, PL94_PERSONS_ALLOCATION, spine_codes
 
 ROOT = Path(mkdtemp(prefix="dpinfer-fuzz-"))

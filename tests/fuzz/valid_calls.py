@@ -19,7 +19,7 @@ from dpinfer import (
 )
 from dpinfer.datasets import anes96_path
 from dpinfer.estimation import NoisyMarginal
-from dpinfer.hypothesis_tests.models import Multinomial
+from dpinfer.hypothesis_tests import Multinomial
 from dpinfer.mechanisms import Channel
 
 NOISE, SMOOTH = Geometric(scale=3.0), Laplace(scale=2.0)
@@ -64,6 +64,7 @@ def top_part():
 
 VALID = {
     "ApproxDP": {"epsilon": 1.0, "delta": 1e-6, "neighbours": "replace"},
+    "Binomial": {"nobs": 10, "value": 0.3},
     "BudgetAllocation": {
         "rho": Fraction(2),
         "levels": {"State": Fraction(1)},
@@ -83,14 +84,18 @@ VALID = {
     "Geometric": {"scale": 2.0},
     "Hierarchy": {"parent": {"a": None, "b": "a"}, "not_exhausted": ()},
     "IndependentNoise": {"laws": [NOISE, SMOOTH]},
+    "Independence": {"nobs": 10, "rows": [0.4, 0.6], "columns": [0.3, 0.7]},
     "Laplace": {"scale": 2.0},
+    "Multinomial": {"nobs": 10, "value": SHARES},
     "NegativeBinomialPrior": {"mean": 20.0, "dispersion": 0.5, "empirical": False},
     "NoisyMax": {"epsilon": 1.0, "noise": "laplace", "sensitivity": 2.0, "monotonic": True},
     "NoisyMarginal": {"attributes": "sex", "values": TABLE, "mechanism": NOISE, "units": None},
     "OnlineMultiplicativeWeights": {"histogram": [900, 50, 30], "guarantee": SWAP, "queries": 5}
     | {"beta": 0.1, "max_updates": 3, "ledger": None, "name": "queries", "rng": 1}
     | {"sampler": "simulated"},
+    "Poisson": {"rate": [20.0, 30.0]},
     "PoissonPrior": {"rate": 20.0, "empirical": False},
+    "ProductMultinomial": {"nobs": [10, 20], "value": SHARES},
     "PureDP": {"epsilon": 1.0, "neighbours": "replace"},
     "RDP": {"order": [2.0, 8.0], "bound": [0.2, 0.8], "neighbours": "replace"},
     "RandomizedResponse": {"p": 0.75, "categories": 3},

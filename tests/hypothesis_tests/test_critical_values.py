@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from dpinfer import counts_2indep, counts_paired, counts_trend, linear_ztest
-from dpinfer.hypothesis_tests import null_distribution, poisson_ztest, proportions_ztest
-from dpinfer.hypothesis_tests.models import Binomial
+from dpinfer.hypothesis_tests import Binomial, null_distribution, poisson_ztest, proportions_ztest
 from dpinfer.mechanisms import DiscreteGaussian, Exact, Geometric, Laplace
 
 ALTERNATIVES = ("two-sided", "larger", "smaller")

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from dpinfer import Geometric
-from dpinfer.hypothesis_tests import null_distribution
-from dpinfer.hypothesis_tests.models import Multinomial
+from dpinfer.hypothesis_tests import Multinomial, null_distribution
 from dpinfer.results.simulation import Simulation, simulate_null
 
 joblib = pytest.importorskip("joblib", reason="joblib is not installed")

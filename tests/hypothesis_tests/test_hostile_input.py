@@ -21,7 +21,7 @@ from dpinfer import (
     RandomizedResponse,
 )
 from dpinfer import hypothesis_tests as tests
-from dpinfer.hypothesis_tests.models import Multinomial
+from dpinfer.hypothesis_tests import Multinomial
 from dpinfer.results import AdjustedTests, NullDistribution
 
 ALTERNATIVES = ("two-sided", "larger", "smaller")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dpinfer import DPInferError
 from dpinfer.errors import InvalidParameterError
-from dpinfer.hypothesis_tests.models import (
+from dpinfer.hypothesis_tests import (
     Binomial,
     Independence,
     Multinomial,

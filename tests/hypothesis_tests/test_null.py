@@ -13,8 +13,15 @@ from scipy import stats
 
 from dpinfer import DiscreteGaussian, DPInferError, Exact, Gaussian, Geometric, Laplace
 from dpinfer.errors import InvalidParameterError
-from dpinfer.hypothesis_tests import chisquare, null_distribution, proportions_ztest
-from dpinfer.hypothesis_tests.models import Binomial, Multinomial, Poisson, ProductMultinomial
+from dpinfer.hypothesis_tests import (
+    Binomial,
+    Multinomial,
+    Poisson,
+    ProductMultinomial,
+    chisquare,
+    null_distribution,
+    proportions_ztest,
+)
 from dpinfer.results import ExactNull
 
 ALTERNATIVES = ("two-sided", "larger", "smaller")

@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpinfer.hypothesis_tests import chisquare, null_distribution
+from dpinfer.hypothesis_tests import Multinomial, chisquare, null_distribution
 from dpinfer.hypothesis_tests._quadratic import cells as terms
 from dpinfer.hypothesis_tests._quadratic import law as recurrence
 from dpinfer.hypothesis_tests._quadratic import listed as half
 from dpinfer.hypothesis_tests._quadratic.cells import Cells, Transform
 from dpinfer.hypothesis_tests._quadratic.law import Inversion, QuadraticLaw
 from dpinfer.hypothesis_tests._quadratic.listed import Enumeration
-from dpinfer.hypothesis_tests.models import Multinomial
 from dpinfer.mechanisms import DiscreteGaussian, Gaussian, Geometric, Laplace
 
 POINTS = np.array([0.5, 2.0, 6.0, 15.0, 40.0])

@@ -25,7 +25,7 @@ from dpinfer import (
 )
 from dpinfer.calibration import size_study
 from dpinfer.errors import InvalidParameterError
-from dpinfer.hypothesis_tests.models import (
+from dpinfer.hypothesis_tests import (
     Binomial,
     Independence,
     Multinomial,

@@ -21,6 +21,7 @@ from dpinfer.privacy import (
     TradeOff,
     privacy_loss,
 )
+from dpinfer.releases.census import build_scenario
 
 pictures = importlib.import_module("pictures")
 
@@ -174,3 +175,13 @@ def test_an_allocation_shows_every_share():
 def test_what_is_no_budget_is_refused(draw, one):
     with pytest.raises(InvalidParameterError):
         draw(one)
+
+
+def test_scenarios_are_drawn_by_the_noise_that_was_used():
+    block = build_scenario(within=["Block"], secret="block in its group")
+    axes = plot_delta(block, [0.0, 0.5])
+    (line,) = axes.get_lines()
+    assert line.get_label() == "block in its group"
+    np.testing.assert_allclose(line.get_ydata(), block.privacy_loss.delta_at([0.0, 0.5]))
+    named = plot_trade_off({"A": block})
+    assert named.get_lines()[-1].get_label() == "A"

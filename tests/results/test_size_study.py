@@ -8,7 +8,7 @@ from scipy import stats
 
 from dpinfer import Laplace
 from dpinfer.calibration import SizeStudy, size_study
-from dpinfer.hypothesis_tests.models import Poisson
+from dpinfer.hypothesis_tests import Poisson
 from dpinfer.results.simulation import Simulation, largest_replicates
 
 STUDY = SizeStudy(
