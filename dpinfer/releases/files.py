@@ -163,11 +163,6 @@ def write_release(
     """
     if not isinstance(release, Release):
         raise InvalidParameterError(f"release must be a Release, got {show(release)}")
-    if release.weights is not None:
-        raise IncompatibleReleaseError(
-            "release must have a noise of its own in each value to be written to a file, got "
-            "values that share noises: write the release that they were made from"
-        )
     if title is not None and not isinstance(title, str):
         raise InvalidParameterError(f"title must be a string, got {show(title)}")
     table = check_table_path(path, there=False)
@@ -218,7 +213,9 @@ def _release(table: Path, sidecar: Sidecar, limit: Limit) -> Release:
         queries = queries.with_labels(labels_of_frame(frame, sidecar.keys))
     privacy = sidecar.privacy
     rule = privacy.get("threshold"), sidecar.clamp, privacy.get("bin_size", 1)
-    published = published_in_frame(frame, sidecar.value, sidecar.mechanism, *rule)
+    shared = sidecar.shared(len(frame))
+    law = None if "covariance" in shared else sidecar.mechanism
+    published = published_in_frame(frame, sidecar.value, law, *rule) | shared
     stated: dict[str, Any] = {
         name: privacy.get(name) for name in ("neighbours", "sensitivity", "guarantee")
     }

@@ -383,7 +383,7 @@ def published_in_frame(
     """Return values, noise and publishing rule of the rows, each a number, a column, or its own."""
     return {
         "values": check_array(column(frame, value).to_numpy(), value, ndim=1),
-        "mechanism": law_of_frame(frame, mechanism),
+        "mechanism": None if mechanism is None else law_of_frame(frame, mechanism),
         "threshold": numbers(frame, threshold, "threshold", -np.inf),
         "clamp": bounds(frame, clamp),
         "bin_size": numbers(frame, bin_size, "bin_size", 1.0),

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpinfer._check import FloatArray, check_option, show
+from dpinfer._check import check_option, show
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
-from dpinfer.mechanisms.law import NoiseLaw
+from dpinfer.mechanisms.laws import Gaussian, Laplace
 from dpinfer.queries.domain import Domain, is_summed
 from dpinfer.queries.workload import Codes, Workload
 from dpinfer.releases.frames import (
@@ -54,7 +54,7 @@ def describe(
         raise InvalidParameterError(f"field must be a non-empty string, got {show(field)}")
     layout = _Layout(field)
     layout.add_labels(release)
-    layout.add_values(release.values, release.mechanism)
+    layout.add_values(release)
     privacy = layout.add_law(release) | _stated(release) | layout.add_rule(release)
     layout.fields[field]["privacy"] = privacy
     schema: dict[str, Any] = {"fields": list(layout.fields.values())}
@@ -137,10 +137,13 @@ class _Layout:
             )
         return complete
 
-    def add_values(self, values: FloatArray, law: NoiseLaw) -> None:
+    def add_values(self, release: Release) -> None:
         # whole numbers under noise with a density are not what the law says: they stay numbers
-        whole = law.is_integer and bool(
-            ((values == np.floor(values)) & (np.abs(values) <= LARGEST_INTEGER)).all()
+        values, law = release.values, release.mechanism
+        whole = (
+            release.weights is None
+            and law.is_integer
+            and bool(((values == np.floor(values)) & (np.abs(values) <= LARGEST_INTEGER)).all())
         )
         kind = "integer" if whole else "number"
         self.add(self._field, kind, values.astype(np.int64) if whole else values)
@@ -148,6 +151,8 @@ class _Layout:
     def add_law(self, release: Release) -> dict[str, Any]:
         """Add columns for what differs between rows; return the law as the sidecar states it."""
         law = release.mechanism
+        if release.weights is not None:
+            return _shared(release)
         if law.shape == ():
             return {"mechanism": kind_of(law)} | parameters(law)
         columns = columns_of_law(law, len(release))
@@ -179,6 +184,31 @@ class _Layout:
         if bound is None or isinstance(bound, float):
             return None if bound is None or np.isinf(bound) else bound
         return self.add_free(name, "number", np.where(np.isinf(bound), np.nan, bound))
+
+
+def _shared(release: Release) -> dict[str, Any]:
+    """Return the law of noises that values share, and how much of each is in each value."""
+    law, weights = release.mechanism, release.weights
+    if law.shape and isinstance(law, (Laplace, Gaussian)):
+        # in units of their scales they have one law
+        [(name, scale)] = law._parameters().items()
+        law, weights = type(law)(**{name: 1.0}), weights * np.asarray(scale)[np.newaxis]
+    if law.shape:
+        raise IncompatibleReleaseError(
+            "release must have noises of one law, where values share them, to be written to a "
+            f"file, got {show(law)}: write the release that its values were made from"
+        )
+    matrix = weights.tocoo()
+    return {
+        "mechanism": kind_of(law),
+        **parameters(law),
+        "weights": {
+            "noises": int(matrix.shape[1]),
+            "row": matrix.row.tolist(),
+            "noise": matrix.col.tolist(),
+            "weight": matrix.data.tolist(),
+        },
+    }
 
 
 def _stated(release: Release) -> dict[str, Any]:
@@ -476,23 +506,35 @@ class Sidecar:
         """Return the queries of a release of ``rows`` values that the sidecar itself lists."""
         if self.queries is None:
             return None
-        from scipy.sparse import coo_array
-
-        shape = (rows, int(self.queries["cells"]))
-        at = []
-        for name, size in zip(("row", "cell"), shape, strict=True):
-            numbers = self.queries[name]
-            if (largest := max(numbers, default=0)) >= size:
-                raise IncompatibleReleaseError(
-                    f"the workload of the sidecar must be on {size} {name}s, got number {largest}"
-                )
-            at.append(np.array(numbers, dtype=np.int64))
-        matrix = coo_array((self.queries["coefficient"], tuple(at)), shape=shape, dtype=float)
+        matrix = _matrix(self.queries, rows, "cell", "coefficient", "workload")
         attributes = self.queries.get("attributes")
         if attributes is not None:
             domain = Domain({part["name"]: part["levels"] for part in attributes})
             return Workload(matrix, domain=domain)
         return Workload(matrix, columns=_cells(self.queries))
+
+    def shared(self, rows: int) -> dict[str, Any]:
+        """Return how ``rows`` values share noises: weights or a covariance, if either is stated."""
+        if (weights := self.privacy.get("weights")) is not None:
+            return {"weights": _matrix(weights, rows, "noise", "weight", "weights")}
+        covariance = self.privacy.get("covariance")
+        return {} if covariance is None else {"covariance": covariance}
+
+
+def _matrix(stated: Mapping[str, Any], rows: int, column: str, entry: str, name: str) -> Any:
+    """Return a sparse matrix of which the entries are stated by row and column."""
+    from scipy.sparse import coo_array
+
+    shape = (rows, int(stated[f"{column}s"]))
+    at = []
+    for axis, size in zip(("row", column), shape, strict=True):
+        numbers = stated[axis]
+        if (largest := max(numbers, default=0)) >= size:
+            raise IncompatibleReleaseError(
+                f"the {name} of the sidecar must be on {size} {axis}s, got number {largest}"
+            )
+        at.append(np.array(numbers, dtype=np.int64))
+    return coo_array((stated[entry], tuple(at)), shape=shape, dtype=float)
 
 
 def default_sidecar(path: Path) -> Path:
@@ -511,8 +553,11 @@ def load_sidecar(
         Problem(path.name, message, document.line(at), "/".join(map(str, at)) or "the document")
         for at, message in found
     ]
-    if not problems and "workload" in document.content:
-        limit.check(CELL_BYTES * int(document.content["workload"]["cells"]))
+    if not problems:
+        fields = document.content["schema"]["fields"]
+        shared = [part.get("privacy", {}).get("weights", {}).get("noises", 0) for part in fields]
+        cells = document.content.get("workload", {}).get("cells", 0)
+        limit.check(CELL_BYTES * int(max(cells, *shared)))
     return document.content, problems
 
 
@@ -572,6 +617,9 @@ def _reference_problems(document: JsonDocument, table: str) -> Iterator[tuple[Po
         privacy = part.get("privacy", {})
         kind = privacy.get("mechanism")
         needed = parameters_of_kind(canonical_kind(kind)) if isinstance(kind, str) else {}
+        if "weights" in privacy or "covariance" in privacy:
+            yield from _shared_problems(privacy, (*place, "privacy"))
+            needed = needed if "weights" in privacy else {}
         for parameter, required in needed.items():
             if required and parameter not in privacy:
                 yield (*place, "privacy"), f"{kind} noise must have a {parameter}"
@@ -579,6 +627,22 @@ def _reference_problems(document: JsonDocument, table: str) -> Iterator[tuple[Po
             yield from _column_problems(spec, names, (*place, "privacy", parameter))
     if (queries := content.get("workload")) is not None:
         yield from _query_problems(queries)
+
+
+def _shared_problems(privacy: Mapping[str, Any], place: Pointer) -> Iterator[tuple[Pointer, str]]:
+    """Yield what does not fit together of values that share noises."""
+    named = [
+        name for name in ("mechanism", *parameter_names()) if isinstance(privacy.get(name), dict)
+    ]
+    if named:
+        yield (*place, named[0]), "must be no column where values share noises: it is one law"
+    if (weights := privacy.get("weights")) is not None:
+        if len({len(weights[key]) for key in ("row", "noise", "weight")}) > 1:
+            yield (*place, "weights"), "row, noise and weight must have the same length"
+        if "covariance" in privacy:
+            yield (*place, "covariance"), "must be left out beside weights"
+    elif privacy["mechanism"] != "gaussian" or "sigma" in privacy:
+        yield (*place, "covariance"), "must be that of gaussian noise, without a sigma"
 
 
 def _query_problems(queries: Mapping[str, Any]) -> Iterator[tuple[Pointer, str]]:

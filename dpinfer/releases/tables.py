@@ -89,7 +89,7 @@ class TableCheck:
             need = [kind for kind in KINDS if parameters_of_kind(kind).get(parameter)]
             needed = np.isin(kinds, np.array(need, dtype=object))
             spec = self.sidecar.mechanism.get(parameter)
-            if spec is None:
+            if spec is None and "covariance" not in self.sidecar.privacy:
                 words = f"must have a law without a {parameter}, which the sidecar does not state"
                 yield from self._cells(value, needed, words)
             elif isinstance(spec, dict):
@@ -102,6 +102,7 @@ class TableCheck:
         whole = np.isin(kinds, np.array(INTEGER_KINDS, dtype=object)) | rounded
         fraction = np.isfinite(values) & (values != np.floor(values)) & whole
         fraction &= (values != lower) & (values != upper)
+        fraction &= "weights" not in self.sidecar.privacy  # of whole noises
         yield from self._cells(value, fraction, "must be a whole number under integer noise")
 
     def _rule_problems(self) -> Iterator[Problem]:

@@ -314,7 +314,6 @@ TABLE = noisy([[20.5, 31.2], [40.3, 25.1]], weights=SHARED.weights, mechanism=La
         lambda: dpi.count_posterior(SHARED, prior=dpi.intervals.PoissonPrior(20.0)),
         lambda: dpi.noisy_ols(SHARED, np.ones((4, 1))),
         lambda: dpi.calibration.certify(SHARED),
-        lambda: dpi.write_release(SHARED, "nowhere.csv"),
     ],
 )
 def test_what_needs_independent_errors_refuses_them(call):

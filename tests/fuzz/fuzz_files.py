@@ -147,6 +147,14 @@ def seeds():
     )
     dpinfer.write_release(queries, FOLDER / "table.csv")
     small = [FOLDER / "table.csv", default_sidecar(FOLDER / "table.csv")]
+    totals = dpinfer.Release(
+        [1, 3], mechanism=dpinfer.Geometric(scale=2.0), weights=[[1, 0], [1, 1]]
+    )
+    dpinfer.write_release(totals, FOLDER / "totals.csv")
+    shared = BETWEEN.join(
+        (FOLDER / name).read_bytes().replace(b"totals.csv", b"table.csv")
+        for name in ("totals.csv", "totals.csv-metadata.json")
+    )
     units = dpinfer.Hierarchy.from_codes(["4", "44"])
     values = dpinfer.estimation.NoisyMarginal(
         "sex", [[51, 49], [30, 31]], dpinfer.Gaussian(sigma=2.0)
@@ -157,7 +165,7 @@ def seeds():
     )
     plain = BETWEEN.join(one.read_bytes() for one in small)
     return {
-        "release": [csv, plain],
+        "release": [csv, plain, shared],
         "parquet": [BETWEEN.join((path.read_bytes(), default_sidecar(path).read_bytes()))],
         "parts": [BETWEEN.join((PART / name).read_bytes() for name in FILES)],
         "census": [census_seed()],
