@@ -9,8 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpinfer._check import FloatArray
+from dpinfer._numerics.parts import binomial_window
 from dpinfer.privacy._subsampled_steps import (
+    COARSE,
     LINE_EXPONENT,
+    MOST_VALUES,
     AtomicStep,
     Direction,
     GaussianStep,
@@ -176,7 +179,6 @@ class Lattice:
         plan = Tilts((law, k) for (law, _), (_, k) in zip(plans, parts, strict=True))
         theta, self.start = _tilt(plan, epsilon, delta, self.count)
         self._cut = 2.0 * rare * self.count
-        self.exact = _two_values(parts)
         while True:
             kept = [
                 _kept(law, beyond, theta, np.exp(-BEYOND) / self.count) for law, beyond in plans
@@ -184,10 +186,6 @@ class Lattice:
             low, high = plan.span(theta, BEYOND)
             low = max(low, sum(k * one[0] for one, (_, k) in zip(kept, parts, strict=True)))
             high = min(high, sum(k * one[1] for one, (_, k) in zip(kept, parts, strict=True)))
-            if self.exact:
-                ends, step = 0, float(np.ptp(plan.parts[0][0].at))
-                window = 1 << int(np.ceil(np.log2((high - low) / step + 8.0)))
-                break
             # the bound of the excess in ε is about (θ + 1)·k·h²·(0.7·√k + 1)
             per_square = (theta + 1.0) * self.count * (0.7 * np.sqrt(self.count) + 1.0)
             wanted = np.clip((high - low) * np.sqrt(per_square / GOAL), *WINDOWS)
@@ -247,9 +245,8 @@ class Lattice:
         error = scale * sizes * self._noise + self._relative * value + self._moved * scaled
         largest = float(np.exp(min(self._log_m - theta * epsilon, 600.0))) / (1.0 + theta)
         error += largest * self._outside
-        excess = 0.0 if self.exact else self._excess(epsilon)
         above = error + self._cut + largest * self._tilted_cut
-        return Bracket(value, error + excess, above, scaled)
+        return Bracket(value, error + self._excess(epsilon), above, scaled)
 
     def _excess(self, epsilon: float) -> float:
         h, others = self.step, self.count - 1
@@ -297,6 +294,68 @@ def _kept(
     low = float(ends[first - 1]) if first else law.ends[0]
     # losses that round to one value are kept together
     return low - 1e-9 * (law.ends[1] - law.ends[0]), float(ends[last]), cut
+
+
+# A list of all values, for few of them.
+
+
+MOST_LISTED = 1 << 15
+ALIKE = 1e-14
+"""Values nearer than this part of the largest one are one."""
+
+WINDOW = 140.0
+
+
+class Listing:
+    """The sum of steps of whole-numbered noise, value by value, and its δ at every ε."""
+
+    def __init__(
+        self, parts: Parts, direction: Direction, rare: float, epsilon: float | None, delta: float
+    ) -> None:
+        self._at, self._mass = np.zeros(1), np.ones(1)
+        count = sum(k for _, k in parts)
+        self._cut, self._moved = 2.0 * rare * count, 0.0
+        for law, k in parts:
+            rule = law.rule(direction, 0.0, 0.0, rare, count)
+            if rule.at.size == 2:
+                low, mass = binomial_window(k, float(rule.mass[0]), float(rule.mass.sum()), WINDOW)
+                self._add(k * rule.at[1] + low * (rule.at[0] - rule.at[1]), mass, rare)
+            else:
+                for _ in range(k):
+                    self._add(rule.at, rule.mass, rare)
+            self._moved += ROUNDING * k * (16.0 * law.rate + 4.0 * float(np.abs(rule.at).max()))
+        self._relative = ROUNDING * (16.0 * count + 40.0)
+        self.start = float(self._at[-1]) if epsilon is None else epsilon
+        if epsilon is None:
+            # where what is above has a mass of δ
+            above = np.cumsum(self._mass[::-1])[::-1]
+            self.start = max(float(self._at[np.searchsorted(-above, -delta) - 1]), 0.0)
+
+    def _add(self, at: FloatArray, mass: FloatArray, rare: float) -> None:
+        if at.size * self._at.size > MOST_VALUES * COARSE:
+            raise UnsuitedError
+        values = np.add.outer(self._at, at).ravel()
+        masses = np.multiply.outer(self._mass, mass).ravel()
+        order = np.argsort(values)
+        values, masses = values[order], masses[order]
+        near = ALIKE * float(np.abs(values).max())
+        first = np.flatnonzero(np.diff(values, prepend=-np.inf) > near)
+        values, masses = values[first], np.add.reduceat(masses, first)
+        # rare ones are left out, and counted
+        kept = masses > rare / values.size
+        self._cut += float(masses[~kept].sum())
+        self._moved += near * float(np.diff(first, append=order.size).max())
+        self._at, self._mass = values[kept], masses[kept]
+        if self._at.size > max(MOST_LISTED, at.size):
+            raise UnsuitedError
+
+    def at(self, epsilon: float) -> Bracket:
+        first = int(np.searchsorted(self._at, epsilon, "right"))
+        mass, near = self._mass[first:], np.exp(epsilon - self._at[first:])
+        value = float(mass @ -np.expm1(epsilon - self._at[first:]))
+        scaled = float(mass @ near)
+        error = self._relative * value + (self._moved + ROUNDING * epsilon) * scaled
+        return Bracket(value, error, error + self._cut, scaled)
 
 
 # A line of the transform, where it fades: for many steps.
@@ -558,7 +617,7 @@ class Curve:
         self.direction = direction
         self.count = sum(k for _, k in parts)
         self.largest = sum(k * law.largest(direction) for law, k in parts)
-        self._made: list[tuple[Line | Lattice, float]] = []
+        self._made: list[tuple[Line | Lattice | Listing, float]] = []
 
     def delta(self, epsilon: float) -> tuple[float, float]:
         """Lower and upper bound of δ at ε >= 0."""
@@ -595,13 +654,20 @@ class Curve:
             lower, upper = max(lower, ends[3]), min(upper, ends[2])
         return lower, upper
 
-    def _routes(self, epsilon: float | None, delta: float) -> Iterator[Line | Lattice]:
+    def _routes(self, epsilon: float | None, delta: float) -> Iterator[Line | Lattice | Listing]:
         """Make a line where there is one, and a lattice where this says less than it might."""
         rare = max(RARE * delta, LEAST_RARE) / self.count
+        if all(isinstance(law, AtomicStep) for law, _ in self.parts):
+            try:
+                yield Listing(self.parts, self.direction, rare, epsilon, delta)
+            except UnsuitedError:
+                pass
+            else:
+                return
         close = False
         smooth = all(isinstance(law, GaussianStep) for law, _ in self.parts)
         few = self.count < (FEW if smooth else FEW_ATOMS)
-        if not few and not _two_values(self.parts):
+        if not few:
             # where few large losses are as likely as many small ones a smaller tilt is better
             for share in (1.0, 0.6, 0.25):
                 try:
@@ -616,12 +682,6 @@ class Curve:
                     break
         if not close:
             yield Lattice(self.parts, self.direction, rare, epsilon, delta)
-
-
-def _two_values(parts: Parts) -> bool:
-    """Whether a lattice holds the losses as they are."""
-    law = parts[0][0]
-    return len(parts) == 1 and isinstance(law, AtomicStep) and law.losses.size == 2
 
 
 class Single:

@@ -46,12 +46,12 @@ class Step(ABC):
     def ends(self) -> tuple[float, float]:
         """Smallest and largest loss c of the mechanism, which may be infinite."""
 
-    @abstractmethod
     def atoms(self, rare: float) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Losses c of the mechanism with mass, and their masses without and with the record.
 
         Those left out have a mass below ``rare``, each way.
         """
+        return np.zeros(0), np.zeros(0), np.zeros(0)
 
     @abstractmethod
     def reach(self, rare: float) -> tuple[float, float]:
@@ -105,21 +105,79 @@ class GaussianStep(Step):
     def ends(self) -> tuple[float, float]:
         return -np.inf, np.inf
 
-    def atoms(self, rare: float) -> tuple[FloatArray, FloatArray, FloatArray]:
-        return np.zeros(0), np.zeros(0), np.zeros(0)
-
     def reach(self, rare: float) -> tuple[float, float]:
         last = 0.5 * self.mu**2 + self.mu * float(np.sqrt(-2.0 * np.log(rare)))
         return -last, last
 
-    def rule(
-        self, direction: Direction, theta: float, most: float, rare: float, count: int
-    ) -> Rule:
-        return gaussian_rule(self, direction, theta, most, count)
-
     def masses(self, edges: FloatArray) -> tuple[FloatArray, FloatArray]:
         without = edges / self.mu + 0.5 * self.mu
         return _normal_masses(without), _normal_masses(without - self.mu)
+
+    def rule(
+        self, direction: Direction, theta: float, most: float, rare: float, count: int
+    ) -> Rule:
+        """Trapezoid rule over the noise u, whose error is bounded along Im u = ±a.
+
+        There |density| is e^(a²/2) times as large, the mixture 1 - q + q·e^c turns by an angle
+        and shrinks; what is beyond the nodes has a mass of 1e-31. The density of L is highest far
+        on the left: as many of the lowest losses count as an atom as lets the transform fade
+        soonest.
+        """
+        mu, q = self.mu, self.rate
+        power = theta + 1.0 if direction == "remove" else -theta
+        # a negative power is largest, (1 - q)^power or e^(power·c), on the left
+        left = (
+            -power * mu
+            if q == 1.0
+            else min(-power * mu, np.sqrt(max(2.0 * power * np.log1p(-q), 0.0)))
+        )
+        low = -12.0 - max(float(left), 0.0)
+        high = 12.0 + max(power, 0.0) * mu
+        if high - low > 120.0 or mu * high > 600.0:
+            raise UnsuitedError
+
+        def nodes(step: float) -> tuple[FloatArray, FloatArray, FloatArray]:
+            u = step * np.arange(np.floor(low / step), np.ceil(high / step) + 1.0)
+            c = mu * u - 0.5 * mu * mu
+            loss = self.sampled(c)
+            log_mass = -0.5 * u * u + np.log(step / np.sqrt(2.0 * np.pi))
+            return c, loss, log_mass
+
+        c, loss, log_mass = nodes(min(0.125, 0.5 / mu))
+        share = log_mass + power * loss
+        share -= log_sum(share)
+        best = 0.0
+        # the wider the strip the better, but for what turns fast at large t
+        for part in np.geomspace(0.002, 0.9, 12) if most > 0 else (0.5, 0.9):
+            a = part * min(np.pi / mu, 9.0)
+            turned = np.log1p(q * (np.exp(c + 1j * a * mu) - 1.0))
+            grown = share + power * (turned.real - loss) + most * turned.imag
+            beyond = most * a * mu + float(np.max(power * (turned.real - loss))) - 70.0
+            total = np.logaddexp(log_sum(grown), beyond) + 0.5 * a * a
+            best = max(best, 2.0 * np.pi * a / (LINE_EXPONENT + total))
+        step = min(best, 0.25, 0.5 / mu)
+        if (high - low) / step > MOST_VALUES:
+            raise UnsuitedError
+        c, loss, log_mass = nodes(step)
+        share = log_mass + power * loss
+        share -= log_sum(share)
+        # density of the tilted L, smooth with at most two modes
+        log_ratio = c + np.log(q) - loss
+        density = np.exp(share - log_ratio) / (step * mu)
+        bend = np.expm1(0.125 * step**2 * (1.0 + 0.25 * abs(power + 1.0) * mu**2))
+        highest = np.maximum.accumulate(density[::-1])[::-1]
+        change = np.append(np.cumsum(np.abs(np.diff(density))[::-1])[::-1], 0.0)
+        fades = change + density + 6.0 * highest * bend
+        atomic = np.cumsum(np.exp(share))
+        room = np.maximum(np.exp(-LINE_EXPONENT / count) - atomic, 1e-300)
+        first = int(np.argmin(np.log(np.maximum(fades, 1e-290)) - np.log(room)))
+        # beyond the last node the integrand falls by e^-12 a unit or more
+        error = 4.0 * float(np.exp(-LINE_EXPONENT)) + float(np.exp(share[-1])) / step
+        if direction == "remove":
+            return Rule(
+                loss, np.exp(log_mass + loss), error, float(atomic[first]), float(fades[first])
+            )
+        return Rule(-loss, np.exp(log_mass), error, float(atomic[first]), float(fades[first]))
 
 
 @dataclass(frozen=True)
@@ -138,11 +196,6 @@ class LaplaceStep(Step):
         at = np.array([-self.shift, self.shift])
         return at, np.array([more, less]), np.array([less, more])
 
-    def rule(
-        self, direction: Direction, theta: float, most: float, rare: float, count: int
-    ) -> Rule:
-        return laplace_rule(self, direction, theta, most)
-
     def reach(self, rare: float) -> tuple[float, float]:
         return -self.shift, self.shift
 
@@ -151,6 +204,69 @@ class LaplaceStep(Step):
         x = 0.5 * (self.shift + np.clip(edges, -self.shift, self.shift))
         less = 0.5 * -np.expm1(x[:-1] - x[1:])
         return less * np.exp(-x[:-1]), less * np.exp(x[1:] - self.shift)
+
+    def rule(
+        self, direction: Direction, theta: float, most: float, rare: float, count: int
+    ) -> Rule:
+        """Gauss-Legendre rules on panels of the noise y = (shift + c)/2, and the two atoms.
+
+        The error of n nodes is at most 64/15·max|f|·ρ^(2-2n)/(1 - ρ^-2) on the ellipse of ρ about a
+        panel, along which c turns by less than a right angle.
+        """
+        shift, q = self.shift, self.rate
+        power = theta + 1.0 if direction == "remove" else -theta
+        ends, without, _ = self.atoms(0.0)
+        node, weight = _legendre()
+
+        def rule_of(panels: int) -> tuple[FloatArray, FloatArray]:
+            half = 0.5 * shift / panels
+            y = (half * (2.0 * np.arange(panels)[:, None] + 1.0 + node)).ravel()
+            c = np.concatenate([ends[:1], 2.0 * y - shift, ends[1:]])
+            inner = 0.5 * half * np.tile(weight, panels) * np.exp(-y)
+            return c, np.concatenate([without[:1], inner, without[1:]])
+
+        def bound(panels: int) -> float:
+            half = 0.5 * shift / panels
+            rho = np.geomspace(1.5, 100.0, 40)
+            turn = half * (rho - 1.0 / rho)
+            rho, turn = rho[turn < 1.5], turn[turn < 1.5]
+            over = half * (0.5 * (rho + 1.0 / rho) - 1.0)
+            low = 2.0 * half * np.arange(panels)[:, None] - over
+            c = 2.0 * low - shift
+            if power < 0:
+                size = power * np.log1p(q * (np.exp(c) * np.cos(turn) - 1.0))
+            else:
+                size = power * self.sampled(c + 4.0 * (half + over))
+            last = np.exp(shift + 2.0 * over)
+            angle = np.arctan2(q * last * np.sin(turn), 1.0 - q + q * last * np.cos(turn))
+            size += most * angle - low - (2.0 * LEGENDRE - 2.0) * np.log(rho)
+            size += np.log(half * 64.0 / 30.0 / (1.0 - rho**-2.0))
+            return min(log_sum(column) for column in size.T) if rho.size else np.inf
+
+        panels = max(1, int(np.ceil(shift)))
+        while bound(panels) > -LINE_EXPONENT:
+            panels *= 2
+            if panels * LEGENDRE > MOST_VALUES:
+                raise UnsuitedError
+        c, mass = rule_of(panels)
+        loss = self.sampled(c)
+        share = np.log(mass) + power * loss
+        share -= log_sum(share)
+        atomic = float(np.exp(share[0]) + np.exp(share[-1]))
+        # density of the tilted L between the atoms: its logarithm is convex, or has one mode
+        y = np.linspace(0.0, shift, 257)
+        at = self.sampled(2.0 * y - shift)
+        log_density = (power + 1.0) * at - 3.0 * y + shift - np.log(4.0 * q)
+        log_density += share[0] - np.log(mass[0]) - power * loss[0]
+        if power >= -1.0:
+            fade = 2.0 * float(np.exp(log_density[0]) + np.exp(log_density[-1]))
+        else:
+            steep = (3.0 + 2.0 * abs(power + 1.0)) * shift / 512.0
+            fade = 2.0 * float(np.exp(log_density.max() + steep))
+        error = float(np.exp(-LINE_EXPONENT))
+        if direction == "remove":
+            return Rule(loss, mass * (1.0 + q * np.expm1(c)), error, atomic, fade)
+        return Rule(-loss, mass, error, atomic, fade)
 
 
 @dataclass(frozen=True, eq=False)
@@ -314,130 +430,6 @@ class Rule:
     error: float
     atomic: float
     fade: float
-
-
-def gaussian_rule(
-    law: GaussianStep, direction: Direction, theta: float, most: float, count: int
-) -> Rule:
-    """Trapezoid rule over the noise u, whose error is bounded along Im u = ±a.
-
-    There |density| is e^(a²/2) times as large, the mixture 1 - q + q·e^c turns by an angle and
-    shrinks; what is beyond the nodes has a mass of 1e-31. The density of L is highest far on the
-    left: as many of the lowest losses count as an atom as lets the transform fade soonest.
-    """
-    mu, q = law.mu, law.rate
-    power = theta + 1.0 if direction == "remove" else -theta
-    # a negative power is largest, (1 - q)^power or e^(power·c), on the left
-    left = (
-        -power * mu if q == 1.0 else min(-power * mu, np.sqrt(max(2.0 * power * np.log1p(-q), 0.0)))
-    )
-    low = -12.0 - max(float(left), 0.0)
-    high = 12.0 + max(power, 0.0) * mu
-    if high - low > 120.0 or mu * high > 600.0:
-        raise UnsuitedError
-
-    def nodes(step: float) -> tuple[FloatArray, FloatArray, FloatArray]:
-        u = step * np.arange(np.floor(low / step), np.ceil(high / step) + 1.0)
-        c = mu * u - 0.5 * mu * mu
-        loss = law.sampled(c)
-        log_mass = -0.5 * u * u + np.log(step / np.sqrt(2.0 * np.pi))
-        return c, loss, log_mass
-
-    c, loss, log_mass = nodes(min(0.125, 0.5 / mu))
-    share = log_mass + power * loss
-    share -= log_sum(share)
-    best = 0.0
-    # the wider the strip the better, but for what turns fast at large t
-    for part in np.geomspace(0.002, 0.9, 12) if most > 0 else (0.5, 0.9):
-        a = part * min(np.pi / mu, 9.0)
-        turned = np.log1p(q * (np.exp(c + 1j * a * mu) - 1.0))
-        grown = share + power * (turned.real - loss) + most * turned.imag
-        beyond = most * a * mu + float(np.max(power * (turned.real - loss))) - 70.0
-        total = np.logaddexp(log_sum(grown), beyond) + 0.5 * a * a
-        best = max(best, 2.0 * np.pi * a / (LINE_EXPONENT + total))
-    step = min(best, 0.25, 0.5 / mu)
-    if (high - low) / step > MOST_VALUES:
-        raise UnsuitedError
-    c, loss, log_mass = nodes(step)
-    share = log_mass + power * loss
-    share -= log_sum(share)
-    # density of the tilted L, smooth with at most two modes
-    log_ratio = c + np.log(q) - loss
-    density = np.exp(share - log_ratio) / (step * mu)
-    bend = np.expm1(0.125 * step**2 * (1.0 + 0.25 * abs(power + 1.0) * mu**2))
-    highest = np.maximum.accumulate(density[::-1])[::-1]
-    change = np.append(np.cumsum(np.abs(np.diff(density))[::-1])[::-1], 0.0)
-    fades = change + density + 6.0 * highest * bend
-    atomic = np.cumsum(np.exp(share))
-    room = np.maximum(np.exp(-LINE_EXPONENT / count) - atomic, 1e-300)
-    first = int(np.argmin(np.log(np.maximum(fades, 1e-290)) - np.log(room)))
-    # beyond the last node the integrand falls by e^-12 a unit or more
-    error = 4.0 * float(np.exp(-LINE_EXPONENT)) + float(np.exp(share[-1])) / step
-    if direction == "remove":
-        return Rule(loss, np.exp(log_mass + loss), error, float(atomic[first]), float(fades[first]))
-    return Rule(-loss, np.exp(log_mass), error, float(atomic[first]), float(fades[first]))
-
-
-def laplace_rule(law: LaplaceStep, direction: Direction, theta: float, most: float) -> Rule:
-    """Gauss-Legendre rules on panels of the noise y = (shift + c)/2, and the two atoms.
-
-    The error of n nodes is at most 64/15·max|f|·ρ^(2-2n)/(1 - ρ^-2) on the ellipse of ρ about a
-    panel, along which c turns by less than a right angle.
-    """
-    shift, q = law.shift, law.rate
-    power = theta + 1.0 if direction == "remove" else -theta
-    ends, without, _ = law.atoms(0.0)
-    node, weight = _legendre()
-
-    def rule_of(panels: int) -> tuple[FloatArray, FloatArray]:
-        half = 0.5 * shift / panels
-        y = (half * (2.0 * np.arange(panels)[:, None] + 1.0 + node)).ravel()
-        c = np.concatenate([ends[:1], 2.0 * y - shift, ends[1:]])
-        inner = 0.5 * half * np.tile(weight, panels) * np.exp(-y)
-        return c, np.concatenate([without[:1], inner, without[1:]])
-
-    def bound(panels: int) -> float:
-        half = 0.5 * shift / panels
-        rho = np.geomspace(1.5, 100.0, 40)
-        turn = half * (rho - 1.0 / rho)
-        rho, turn = rho[turn < 1.5], turn[turn < 1.5]
-        over = half * (0.5 * (rho + 1.0 / rho) - 1.0)
-        low = 2.0 * half * np.arange(panels)[:, None] - over
-        c = 2.0 * low - shift
-        if power < 0:
-            size = power * np.log1p(q * (np.exp(c) * np.cos(turn) - 1.0))
-        else:
-            size = power * law.sampled(c + 4.0 * (half + over))
-        last = np.exp(shift + 2.0 * over)
-        angle = np.arctan2(q * last * np.sin(turn), 1.0 - q + q * last * np.cos(turn))
-        size += most * angle - low - (2.0 * LEGENDRE - 2.0) * np.log(rho)
-        size += np.log(half * 64.0 / 30.0 / (1.0 - rho**-2.0))
-        return min(log_sum(column) for column in size.T) if rho.size else np.inf
-
-    panels = max(1, int(np.ceil(shift)))
-    while bound(panels) > -LINE_EXPONENT:
-        panels *= 2
-        if panels * LEGENDRE > MOST_VALUES:
-            raise UnsuitedError
-    c, mass = rule_of(panels)
-    loss = law.sampled(c)
-    share = np.log(mass) + power * loss
-    share -= log_sum(share)
-    atomic = float(np.exp(share[0]) + np.exp(share[-1]))
-    # density of the tilted L between the atoms: its logarithm is convex, or has one mode
-    y = np.linspace(0.0, shift, 257)
-    at = law.sampled(2.0 * y - shift)
-    log_density = (power + 1.0) * at - 3.0 * y + shift - np.log(4.0 * q)
-    log_density += share[0] - np.log(mass[0]) - power * loss[0]
-    if power >= -1.0:
-        fade = 2.0 * float(np.exp(log_density[0]) + np.exp(log_density[-1]))
-    else:
-        steep = (3.0 + 2.0 * abs(power + 1.0)) * shift / 512.0
-        fade = 2.0 * float(np.exp(log_density.max() + steep))
-    error = float(np.exp(-LINE_EXPONENT))
-    if direction == "remove":
-        return Rule(loss, mass * (1.0 + q * np.expm1(c)), error, atomic, fade)
-    return Rule(-loss, mass, error, atomic, fade)
 
 
 @cache

@@ -85,6 +85,9 @@ class SubsampledLoss:
     own: for several releases from one sample use :func:`amplify`.
 
     One step has a closed form, and steps with rate 1 are a :class:`~dpinfer.privacy.PrivacyLoss`.
+    Geometric noise has few values of the loss: those of all steps together are listed, as are those
+    of a few discrete Gaussian ones, with bounds of rounding only, 1e-11 apart or less for some
+    hundred steps.
     Many steps, of Gaussian noise 8 or more, are summed by an integral of their transform. The
     bounds hold what is left out of it and a model of rounding: for Gaussian and Laplace noise they
     are mostly 1e-11 of ε apart or less (1e-9 at 10⁶ steps). A transform of atoms, of whole-numbered

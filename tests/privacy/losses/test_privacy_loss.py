@@ -184,6 +184,8 @@ def repeated_laplace_delta(t, count, epsilon):
         (1e-2, 190, Geometric(scale=0.25), 90, 340.0),
         (1e-4, 1300, Geometric(scale=0.43), 45, 71.1),
         (0.1, 80, DiscreteGaussian(sigma=0.55), 20, 36.0),
+        # the tilt is large, and both reach far
+        (0.11, 61, DiscreteGaussian(sigma=0.485), 60, 158.7),
         # many are
         (0.37, 90, Geometric(scale=0.789), 4, 1.75),
         # a tilt so small that terms with many low atoms grow from next to nothing

@@ -76,6 +76,49 @@ def test_few_steps_of_whole_noise_by_enumeration(law, rate, change, count, side)
 
 
 @pytest.mark.parametrize("side", SIDES)
+@pytest.mark.parametrize(
+    ("law", "change", "count"),
+    [
+        (Geometric(scale=0.8), 1, 2000),
+        (Geometric(scale=1.5), 2, 40),
+        (DiscreteGaussian(sigma=0.6), 1, 3),
+    ],
+)
+def test_steps_of_few_values_are_exact(law, change, count, side):
+    rate = 0.07
+    x = np.arange(-12.0, change + 13.0)
+    without, with_it = law.pmf(x), law.pmf(x - change)
+    if isinstance(law, Geometric):  # outputs beyond the ends have one loss
+        x = np.arange(change + 1.0)
+        without = law.pmf(x)
+        without[0], without[-1] = law.cdf(0), law.sf(change - 1)
+        with_it = without[::-1]
+    top, bottom = rate * with_it + (1 - rate) * without, without
+    if side == "add":
+        top, bottom = bottom, top
+    # how often each value occurs: multinomial
+    if x.size == 2:
+        times = np.stack([np.arange(count + 1), count - np.arange(count + 1)], axis=1)
+    else:
+        every = itertools.combinations_with_replacement(range(x.size), count)
+        times = np.array([np.bincount(one, minlength=x.size) for one in every])
+    log_times = special.gammaln(count + 1) - special.gammaln(times + 1).sum(axis=1)
+    losses = times @ np.log(top / bottom)
+    mass = np.exp(log_times + times @ np.log(top))
+    loss = SubsampledLoss(law, rate=rate, count=count, sensitivity=float(change))
+    spread = np.sqrt(count) * 0.07
+    for epsilon in (0.1 * spread, spread):
+        exact = np.sum(mass * -np.expm1(np.minimum(epsilon - losses, 0.0)))
+        lower, upper = loss.delta_bounds(epsilon, direction=side)
+        # gammaln of 2000 has 12 digits
+        assert lower <= exact * (1 + 1e-11)
+        assert exact * (1 - 1e-11) <= upper <= lower * (1 + 1e-9)
+        low, high = loss.epsilon_bounds(exact, direction=side)
+        assert low <= epsilon * (1 + 1e-10)
+        assert epsilon * (1 - 1e-10) <= high <= low + 1e-8
+
+
+@pytest.mark.parametrize("side", SIDES)
 @pytest.mark.parametrize("delta", [1e-3, 1e-8, 1e-14])
 def test_one_gaussian_step_in_forty_digits(side, delta):
     rate, sigma = mp.mpf("0.03"), mp.mpf("1.2")
