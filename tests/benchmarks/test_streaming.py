@@ -1,7 +1,10 @@
 """Tables of whole states from Parquet to Parquet: seconds and memory by number of blocks.
 
 ``python tests/benchmarks/test_streaming.py 12500 25000 50000 100000`` writes such states in the
-layout of the 2020 Census, estimates them, and extrapolates to the nation.
+layout of the 2020 Census, estimates them, and extrapolates to the nation;
+``python tests/benchmarks/test_streaming.py nation 0.25`` does so with a quarter of its states, and
+with 1 with all of it, which takes about 130 GB of the disk: 17 kB a block for the estimates of all
+cells, and 6 kB for what is read and kept.
 """
 
 import resource
@@ -35,8 +38,9 @@ INSTITUTION = {"institution": ("quarters", dict(enumerate("abbbbccc")))}
 QUERIES = [(), ("adult",), ("race",), ("hispanic", "race"), DOMAIN.attributes]
 TRACT, COUNTY = 50, 1000
 """Blocks in a tract, and in a county."""
-NATION, COUNTY_OF_CENSUS = 5_892_698, 2050
-"""Blocks of the 2020 Census that could have population, and of a county of the simulated state."""
+NATION, STATES, COUNTY_OF_CENSUS = 5_892_698, 51, 2050
+"""Blocks of the 2020 Census that could have population, its states, and the blocks of a county of
+the simulated states."""
 MEMORY = 1e9
 """Bytes that a worker may take."""
 
@@ -98,10 +102,12 @@ def test_state(benchmark, blocks, grouped, tmp_path):
     assert float(found.stdout.split()[-2]) < 4096.0
 
 
-def write_census(folder, blocks):
-    """A state in the layout and with the budget of the 2020 Census, zeros and groupings too."""
-    counties = max(1, round(blocks / COUNTY_OF_CENSUS))
-    truth = synthetic_population(counties=counties, tracts=29, block_groups=3, blocks=24, seed=1)
+def write_census(folder, blocks, states=1):
+    """States in the layout and with the budget of the 2020 Census, zeros and groupings too."""
+    counties = max(1, round(blocks / states / COUNTY_OF_CENSUS))
+    truth = synthetic_population(
+        states=states, counties=counties, tracts=29, block_groups=3, blocks=24, seed=1
+    )
     write_census_measurements(folder, truth, rng=2)
     return len(truth)
 
@@ -113,7 +119,7 @@ def run_census(folder, blocks, n_jobs):
     """
     start = perf_counter()
     stream_marginals(
-        census_parts(Path(folder, "in"), states="01", memory=MEMORY),
+        census_parts(Path(folder, "in"), memory=MEMORY),
         Path(folder, f"out-{n_jobs}"),
         domain=PL94_DOMAIN,
         groupings=PL94_GROUPINGS,
@@ -159,6 +165,24 @@ def test_census_state(benchmark, size, n_jobs, tmp_path):
     assert float(found.stdout.split()[-2]) < 4096.0
 
 
+def nation(folder, share):
+    """Write a share of the states of the nation, estimate them with two workers; return figures."""
+    states = max(1, round(STATES * share))
+    blocks = write_census(Path(folder, "in"), NATION * states / STATES, states)
+    command = census_command(folder, blocks, 2)
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+@pytest.mark.study
+@pytest.mark.benchmark(group="a nation in the layout of the 2020 Census, Parquet to Parquet")
+def test_nation(benchmark, tmp_path):
+    if benchmark.disabled:
+        pytest.skip("a hundred gigabytes of files")
+    found = benchmark.pedantic(nation, (tmp_path, 1.0))
+    benchmark.extra_info["measured"] = found
+    assert float(found.split()[-2]) < 4096.0
+
+
 def compare(sizes):
     """Write states of several sizes, and print what each of them takes."""
     for size in sizes:
@@ -171,6 +195,9 @@ def compare(sizes):
 if __name__ == "__main__":
     if sys.argv[1] == "census":
         run_census(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
+    elif sys.argv[1] == "nation":
+        with TemporaryDirectory() as folder:
+            print(nation(folder, float(sys.argv[2])))
     elif sys.argv[1].isdigit():
         compare([int(size) for size in sys.argv[1:]])
     else:
