@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 from uuid import uuid4
-from zipfile import ZIP_STORED, BadZipFile, ZipFile
 from zlib import crc32
 
 import numpy as np
+from numpy.lib.format import read_array, write_array
 from numpy.typing import NDArray
 
 from dpinfer._check import (
@@ -168,11 +168,11 @@ class Folder:
 
     def message(self, part: str) -> Path:
         """Return the file of what is known of the roots of a part from below."""
-        return Path(self.root, "up", f"{file_name(part)}.npz")
+        return Path(self.root, "up", f"{file_name(part)}.npy")
 
     def answer(self, part: str) -> Path:
         """Return the file of what is known of the roots of a part in the end."""
-        return Path(self.root, "down", f"{file_name(part)}.npz")
+        return Path(self.root, "down", f"{file_name(part)}.npy")
 
     def kept(self, part: str) -> Path:
         """Return the file of what was read of a part, there until its estimates are."""
@@ -259,21 +259,41 @@ def _fingerprint_of(path: Path) -> object:
         ) from error
 
 
+def _save(path: Path, said: Any, arrays: Mapping[str, Any]) -> None:
+    """Write arrays one after another, without the copies that an archive makes."""
+    sums = {name: _checksum(array) for name, array in arrays.items()}
+    with path.open("wb") as file:
+        for array in (json.dumps([said, sums]), *arrays.values()):
+            write_array(file, np.asanyarray(array), allow_pickle=False)
+
+
+def _load(path: Path) -> tuple[Any, dict[str, NDArray[Any]]]:
+    """Read arrays with what was said of them, as they were written."""
+    with path.open("rb") as file:
+        said, sums = json.loads(read_array(file, allow_pickle=False).item())
+        arrays = {name: read_array(file, allow_pickle=False) for name in sums}
+    for name, array in arrays.items():
+        if _checksum(array) != sums[name]:
+            raise ValueError(f"{name} is not as it was written")
+    return said, arrays
+
+
+def _checksum(array: Any) -> int:
+    return crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+
+
 def write_known(path: Path, labels: NDArray[Any], known: Mapping[str, FloatArray]) -> None:
     """Write what is known of some labelled tables."""
-    arrays: dict[str, Any] = {_LABELS: labels, **known}
-    with replacing(path, checked=True) as new, new.open("wb") as file:
-        np.savez(file, **arrays)
+    with replacing(path, checked=True) as new:
+        _save(new, None, {_LABELS: labels, **known})
 
 
 def read_known(path: Path) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
     """Read what is known of some labelled tables."""
     try:
-        _refuse_compressed(path)
-        with np.load(path, allow_pickle=False) as file:
-            found = {name: file[name] for name in file.files}
+        _, found = _load(path)
         return found.pop(_LABELS), found
-    except (OSError, ValueError, KeyError, EOFError, MemoryError, BadZipFile) as error:
+    except _BROKEN as error:
         raise _damaged(path, one_line(error)) from error
 
 
@@ -310,15 +330,8 @@ def write_part(
         if one.unit is not None:
             arrays[f"unit-{number}"] = one.unit
         said.append({"names": one.names, "kept": one.kept, "kinds": kinds})
-    sums = [{name: _checksum(one) for name, one in some.items()} for some in (arrays, found)]
-    with replacing(path, lasting=False) as new, new.open("wb") as file:
-        # one after another, without the copies that an archive makes
-        for array in (json.dumps([said, *sums]), *arrays.values(), *found.values()):
-            np.save(file, array, allow_pickle=False)
-
-
-def _checksum(array: Any) -> int:
-    return crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    with replacing(path, lasting=False) as new:
+        _save(new, [said, list(found)], {**arrays, **found})
 
 
 def read_part(
@@ -331,17 +344,8 @@ def read_part(
     import pandas as pd
 
     try:
-        with path.open("rb") as file:
-            listed, *sums = json.loads(np.load(file, allow_pickle=False).item())
-            arrays, found = (
-                {name: np.load(file, allow_pickle=False) for name in some} for some in sums
-            )
-        if any(
-            _checksum(one) != some[name]
-            for held, some in zip((arrays, found), sums, strict=True)
-            for name, one in held.items()
-        ):
-            return None
+        (listed, names), arrays = _load(path)
+        found = {name: arrays.pop(name) for name in names}
         units = pd.Index(arrays[_LABELS].tolist())
         hierarchy = Hierarchy._complete(
             arrays["parent"], units, np.empty(0, dtype=np.intp), units[arrays["open"]]
@@ -368,13 +372,6 @@ def _damaged(path: Path, reason: str) -> InvalidParameterError:
     return InvalidParameterError(
         f"{path} is damaged: {reason}; stream_marginals with the same folder makes it again"
     )
-
-
-def _refuse_compressed(path: Path) -> None:
-    """Refuse what no plan has written, of which a small file may become a large one."""
-    with ZipFile(path) as archive:
-        if any(one.compress_type != ZIP_STORED for one in archive.infolist()):
-            raise ValueError("it is compressed")
 
 
 def plain_labels(labels: pd.Index) -> NDArray[Any]:
@@ -679,6 +676,7 @@ _BROKEN = (
     TypeError,
     AttributeError,
     RuntimeError,
+    MemoryError,
 )
 """What reading files of other content raises, besides Arrow's own errors."""
 

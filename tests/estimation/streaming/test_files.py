@@ -5,6 +5,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -88,7 +89,7 @@ def test_what_died_half_way_is_removed(tmp_path):
         draft.write_text("")
     with folder.claimed("plan"):  # although there are files and no plan
         assert not drafts[0].exists()
-        drafts[0] = folder.message("01").with_name(f".01.npz.{'0a' * 16}")
+        drafts[0] = folder.message("01").with_name(f".01.npy.{'0a' * 16}")
         kept = [folder.message("01"), drafts[0].with_name(".hidden")]
         for file in (*kept, drafts[0]):
             file.write_text("")
@@ -114,7 +115,7 @@ def test_a_damaged_plan_is_named(tmp_path, content):
 
 
 def test_labels_and_tables_come_back(tmp_path):
-    path = tmp_path / "known.npz"
+    path = tmp_path / "known.npy"
     for labels in (["b", "a", ""], [3, -1, 2**62]):
         known = {"mean": np.arange(6.0).reshape(3, 2), "variance": np.array([np.inf, 0.0, 1.0])}
         write_known(path, plain_labels(pd.Index(labels)), known)
@@ -126,19 +127,26 @@ def test_labels_and_tables_come_back(tmp_path):
 
 
 def test_what_other_files_of_that_name_hold_is_refused(tmp_path):
-    path = tmp_path / "known.npz"
+    path = tmp_path / "known.npy"
     labels = plain_labels(pd.Index(["a", "b"]))
     write_known(path, labels, {"mean": np.zeros(2)})
     content = path.read_bytes()
-    np.savez_compressed(path, labels=labels)
-    compressed = path.read_bytes()
-    np.savez(path, mean=np.zeros(2))
-    unlabelled = path.read_bytes()
-    np.savez(path, labels=np.array(["a", None], dtype=object))
-    pickled = path.read_bytes()
-    for other in (b"", b"other", content[:-30], compressed, unlabelled, pickled):
+    changed = content[:-1] + b"\1"
+
+    def saved(*arrays, save=np.save):
+        file = BytesIO()
+        for array in arrays:
+            save(file, array)
+        return file.getvalue()
+
+    compressed = saved(labels, save=np.savez_compressed)
+    unlabelled, pickled = saved("[null, {}]"), saved('[null, {"labels": 0}]', np.array([None]))
+    many = (b"(2,), }" + 15 * b" ", b"(2" + 15 * b"0" + b",), }")  # more than there is memory
+    endless = saved('[null, {"labels": 0}]', labels).replace(*many)
+    assert many[1] in endless
+    for other in (b"", b"other", content[:-30], changed, compressed, unlabelled, pickled, endless):
         path.write_bytes(other)
-        with pytest.raises(InvalidParameterError, match=r"known.npz is damaged"):
+        with pytest.raises(InvalidParameterError, match=r"known.npy is damaged"):
             read_known(path)
 
 
@@ -255,9 +263,9 @@ def test_what_is_kept_of_a_part_comes_back(tmp_path, largest):
         np.testing.assert_array_equal(one.law.variance, before.law.variance)
     assert found[0].unit is None
     assert found[1].unit.tolist() == [2]
-    assert read_part(tmp_path / "other.npz") is None
-    write_known(tmp_path / "other.npz", plain_labels(tree.labels), {"parent": np.zeros(2)})
-    assert read_part(tmp_path / "other.npz") is None
+    assert read_part(tmp_path / "other.npy") is None
+    write_known(tmp_path / "other.npy", plain_labels(tree.labels), {"parent": np.zeros(2)})
+    assert read_part(tmp_path / "other.npy") is None
 
 
 def cut_short(path):
@@ -277,8 +285,8 @@ def flip_a_bit(path):
         ("estimates/0.parquet", ["down 0"]),
         ("estimates/01.parquet", ["down 01"]),
         ("estimates/01.parquet.sha256", ["down 01"]),
-        ("down/01.npz", ["down 0"]),
-        ("up/01.npz", ["up 01"]),
+        ("down/01.npy", ["down 0"]),
+        ("up/01.npy", ["up 01"]),
     ],
 )
 def test_what_is_not_as_it_was_written_is_named_and_made_again(tmp_path, file, made, damage):

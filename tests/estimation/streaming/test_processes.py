@@ -84,7 +84,7 @@ def test_processes_of_which_one_was_killed_write_the_same_files(recorded, alone,
     (tmp_path / f"{last}.order").write_text(str(os.getpid()))
     with pytest.raises(RuntimeError, match="terminated"):
         in_processes(recorded, tmp_path / "work")
-    done = {path.stem for path in (tmp_path / "work" / "up").glob("[!.]*.npz")}
+    done = {path.stem for path in (tmp_path / "work" / "up").glob("[!.]*.npy")}
     assert done
     assert last not in done
     calls = called(tmp_path)

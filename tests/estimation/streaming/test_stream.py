@@ -273,9 +273,9 @@ def test_a_restart_does_what_is_left(way, tmp_path):
     with pytest.raises(OSError, match="not now"):
         stream_marginals(failing, folder, domain=DOMAIN)
     assert not list(folder.glob("**/.*"))  # nothing half written
-    done = len(list(folder.glob("up/*.npz"))) + len(list(folder.glob("estimates/*.parquet")))
+    done = len(list(folder.glob("up/*.npy"))) + len(list(folder.glob("estimates/*.parquet")))
     again = way == "down"
-    assert len(list(calls.iterdir())) == len(list(folder.glob("up/*.npz"))) + again
+    assert len(list(calls.iterdir())) == len(list(folder.glob("up/*.npy"))) + again
     broken.unlink()
     found = stream_marginals(parts, folder, domain=DOMAIN)
     assert len(found.seconds) == total - done
