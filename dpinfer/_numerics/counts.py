@@ -166,8 +166,8 @@ def _log_factorials() -> FloatArray:
 # The binomial probability function to full precision, and the window that holds its mass.
 #
 # SciPy's comes with scipy.stats only, which takes longer to load than any test takes, and through
-# the incomplete beta function: it is 2e-11 off at n = 10⁹ and 7e-10 at 10¹², where these are right
-# to 5e-15 at the same time for each term.
+# the incomplete beta function: it is 1e-11 off at n = 10⁹ and 6e-10 at 10¹², where these are right
+# to 5e-15, in 0.65 to 1 times the time for each term (SciPy 1.17, against 40 digits).
 
 
 LOG_NEGLIGIBLE = 40.0
@@ -299,6 +299,9 @@ def deviance(u: FloatArray) -> FloatArray:
 
 
 # The Poisson probability function to full precision, and the window that holds its mass.
+#
+# SciPy's is a difference of large logarithms: 4e-12 off at a mean of 2,550, 1e-6 at 2.6·10⁸, where
+# these are right to 4e-15, in about the same time (SciPy 1.17, against 40 digits).
 
 
 def poisson_pmf(k: FloatArray, rate: FloatArray, log_lift: float = 0.0) -> FloatArray:

@@ -224,14 +224,15 @@ class NoisyCount(ABC):
     ) -> FloatArray:
         """P(T <= low) + P(T >= high), of one shape, with the same conventions."""
         below, above = self._reached(low, slack, np.floor), self._reached(high, -slack, np.ceil)
-        points = np.stack([below, above])
-        sign = np.array([-1.0, 1.0]).reshape(-1, *(1,) * below.ndim)
-        return np.asarray(self._tail(points, np.broadcast_to(sign, points.shape)).sum(axis=0))
+        points, sign = np.empty((2, *below.shape)), np.ones((2, *below.shape))
+        points[0], points[1], sign[0] = below, above, -1.0
+        lower, upper = self._tail(points, sign)
+        return np.asarray(lower + upper)
 
     def _reached(self, t: FloatArray, slack: FloatArray | float, whole: np.ufunc) -> FloatArray:
         """Return the points, or where the noise is whole the values that T takes."""
         points = t if self._is_integer is False else np.where(self._is_integer, whole(t + slack), t)
-        return np.clip(points, -_FAR, _FAR)
+        return np.asarray(np.minimum(np.maximum(points, -_FAR), _FAR))
 
     def draw(self, size: int, rng: np.random.Generator) -> FloatArray:
         """Draw independent values of T, of one law, in an order that is not random.
@@ -259,7 +260,7 @@ class NoisyCount(ABC):
     @cached_property
     def is_one_law(self) -> bool:
         """Whether the parameters are scalars, so that one law serves all points."""
-        return self.noise.shape == () and max(map(np.ndim, self.parameters.values())) == 0
+        return not (self.noise.shape or any(x.ndim for x in self.parameters.values()))
 
     @cached_property
     def _allocation(self) -> tuple[FloatArray, FloatArray]:

@@ -593,6 +593,8 @@ def check_whole(
     x: NoisyValues, *, exact: bool = False, error: type[ValueError] = InvalidParameterError
 ) -> None:
     """Refuse fractions under whole-numbered noise, and without noise if asked; not at a clamp."""
+    if not x.shape and x.weights is None and not x.marginal.is_integer:
+        return
     fraction = x.values != np.floor(x.values)
     if not fraction.any():
         return
