@@ -1,3 +1,4 @@
+from .composition import ComposedDP as ComposedDP
 from .composition import RepeatedDP as RepeatedDP
 from .composition import compose as compose
 from .composition import compose_advanced as compose_advanced
@@ -27,6 +28,7 @@ from .posteriors import posterior_bounds as posterior_bounds
 from .posteriors import posterior_tail as posterior_tail
 from .renyi import renyi_curve as renyi_curve
 from .sampling import Amplification as Amplification
+from .sampling import AmplifiedCurve as AmplifiedCurve
 from .sampling import AmplifiedDP as AmplifiedDP
 from .sampling import SampleAdjustment as SampleAdjustment
 from .sampling import SubsampledLoss as SubsampledLoss

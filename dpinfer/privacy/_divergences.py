@@ -279,6 +279,7 @@ _CERTAIN = 36.0
 """Log odds of a power that is 1 but for rounding."""
 
 _CLOSER = 3
+_CLOSE_TO_1 = 1e-12
 
 Gain = Callable[[FloatArray, FloatArray, FloatArray], FloatArray]
 """What a test says, from its log power, its loss and the δ or ε that is given."""
@@ -390,6 +391,38 @@ def renyi_epsilon(above: FloatArray, bound: FloatArray, log_delta: FloatArray) -
 
 
 def zcdp_epsilon(log_delta: FloatArray, rho: float) -> FloatArray:
+    """ε at δ in (0, 1) that ρ > 0 allows."""
+    start = np.where(log_delta >= log_variation(rho), 0.0, _zcdp_epsilon(log_delta, rho))
+    return _concentrated(rho, _epsilon, log_delta, start)
+
+
+def zcdp_log_delta(epsilon: FloatArray, rho: float) -> FloatArray:
+    """Ln δ at ε that ρ > 0 allows."""
+    start = np.minimum(_zcdp_log_delta(epsilon, rho), log_variation(rho))
+    found = _concentrated(rho, _log_delta, epsilon, start)
+    # what is 1 but for rounding counts as 1
+    return np.where(found < -_CLOSE_TO_1, found, 0.0)
+
+
+def _concentrated(rho: float, gain: Gain, given: FloatArray, best: FloatArray) -> FloatArray:
+    """Lower what formulas give to what a test can do at most."""
+    at, found = np.ravel(given), best.ravel().copy()
+    if gain is _epsilon:
+        inside = (found > 0) & (found < _LARGEST_LOSS) & (at > _LEAST_EXPONENT)
+        low = at
+    else:
+        inside = (found > _LEAST_EXPONENT) & (at < _LARGEST_LOSS)
+        low = found
+    part = np.flatnonzero(inside) if rho > _LEAST_BOUND else np.zeros(0, dtype=np.intp)
+    if part.size:
+        # the best power is at least the δ, and that at least some e^-60 of its bound
+        lowest = np.minimum(low[part], 0.0) - _REACH
+        tight = _best_test(ConcentratedCurve(rho), at[part], lowest, gain)[0]
+        found[part] = np.minimum(found[part], np.where(tight < _LARGEST_LOSS, tight, np.inf))
+    return found.reshape(np.shape(given))
+
+
+def _zcdp_epsilon(log_delta: FloatArray, rho: float) -> FloatArray:
     """ε at δ in (0, 1) from ρ > 0, by the best order."""
     target = -log_delta
     # of b²ρ + ln(1+b) = ln(1/δ) in ln b, which is convex and increases: Newton from the right
@@ -409,7 +442,7 @@ def zcdp_epsilon(log_delta: FloatArray, rho: float) -> FloatArray:
     return renyi_epsilon(above, (1.0 + above) * rho, log_delta)
 
 
-def zcdp_log_delta(epsilon: FloatArray, rho: float) -> FloatArray:
+def _zcdp_log_delta(epsilon: FloatArray, rho: float) -> FloatArray:
     """Ln δ at ε from ρ > 0, by the best order."""
     lower = np.full(epsilon.shape, np.log(SMALLEST))
     with np.errstate(divide="ignore"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import fsum
 from typing import Any, Literal, Self
 
@@ -21,6 +22,7 @@ from dpinfer._check import (
 )
 from dpinfer._numerics.counts import bernstein_radius, binom_pmf
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
+from dpinfer.privacy._loss_laws import GaussianLoss, LossLaw, ResponseLoss
 from dpinfer.privacy.guarantees import (
     GDP,
     RDP,
@@ -34,6 +36,7 @@ from dpinfer.privacy.guarantees import (
     check_delta_within,
     check_one_relation,
 )
+from dpinfer.privacy.loss import PrivacyLoss
 
 # The sum of k privacy losses of randomized response: (k - 2i)ε with i lies, i binomial.
 
@@ -213,6 +216,105 @@ class RepeatedDP(PairGuarantee):
         return replace(self, epsilon=single.epsilon, delta=single.delta)
 
 
+_LEAST_LOSS = 1e-12
+_PARTS = (PureDP, ApproxDP, GDP, RepeatedDP)
+
+
+@dataclass(frozen=True, repr=False)
+class ComposedDP(Guarantee):
+    """All the (ε', δ') of mechanisms with guarantees that differ, run one after the other.
+
+    It is what :func:`compose` returns with ``method="optimal"``.
+
+    Parameters
+    ----------
+    parts : tuple of Guarantee
+        The guarantee of each mechanism: PureDP, ApproxDP, RepeatedDP or GDP, not amplified.
+    neighbours : {"add-remove", "replace"}, default "add-remove"
+        Whether neighbouring data sets differ by one record more, or by one that is changed.
+
+    Notes
+    -----
+    The worst case of (ε, δ) tells everything with probability δ, and else is randomized response
+    with ε; that of GDP is the Gaussian. δ' is that of all of these together,
+
+        δ' = 1 - Π(1-δᵢ)·(1 - E[(1 - e^(ε' - L))₊]),
+
+    with L the sum of their losses: no smaller δ' holds for all such mechanisms (Murtagh and
+    Vadhan). The sum over all outcomes is exponentially long; L is summed by its transform
+    instead, and the upper of the bounds of :class:`~dpinfer.privacy.PrivacyLoss` is given.
+
+    References
+    ----------
+    Murtagh and Vadhan (2016), The complexity of computing the optimal composition of differential
+    privacy, doi:10.1007/978-3-662-49096-9_7, Theorem 1.5. Zhu, Dong and Wang (2022),
+    arXiv:2106.08567, Theorem 10.
+
+    Examples
+    --------
+    >>> from dpinfer.privacy import ApproxDP, PureDP, compose
+    >>> total = compose([PureDP(0.1)] * 30 + [ApproxDP(0.3, 1e-8)] * 5, method="optimal")
+    >>> round(total.epsilon_at(1e-6), 6)
+    3.541743
+    """
+
+    parts: tuple[Guarantee, ...]
+
+    def _check(self) -> None:
+        for part in self.parts:
+            amplified = isinstance(part, ApproxDP) and part._samples
+            if amplified or not isinstance(part, _PARTS):
+                raise InvalidParameterError(
+                    "guarantees must be PureDP, ApproxDP, RepeatedDP or GDP, not amplified, for "
+                    f'their optimal composition, got {show(part)}: use method="sum"'
+                )
+
+    @cached_property
+    def _told(self) -> float:
+        """The probability with which some mechanism tells everything."""
+        kept = [
+            part._times * np.log1p(-part.delta)
+            for part in self.parts
+            if isinstance(part, PairGuarantee)
+        ]
+        return float(-np.expm1(fsum(kept)))
+
+    @cached_property
+    def _added(self) -> float:
+        """Losses too small for a law of their own, which add up."""
+        return fsum(count * epsilon for epsilon, count in self._responses if epsilon < _LEAST_LOSS)
+
+    @property
+    def _responses(self) -> list[tuple[float, int]]:
+        return [
+            (part.epsilon, part._times if isinstance(part, PairGuarantee) else 1)
+            for part in self.parts
+            if isinstance(part, (PureDP, PairGuarantee))
+        ]
+
+    @cached_property
+    def _loss(self) -> PrivacyLoss:
+        losses: list[tuple[LossLaw, int]] = [
+            (ResponseLoss(epsilon, float(special.expit(epsilon))), count)
+            for epsilon, count in self._responses
+            if epsilon >= _LEAST_LOSS
+        ]
+        squared = fsum(part.mu**2 for part in self.parts if isinstance(part, GDP))
+        return PrivacyLoss([*losses, (GaussianLoss(squared), 1)] if squared else losses)
+
+    def _delta_at(self, epsilon: FloatArray) -> FloatArray:
+        inner = self._loss.delta_bounds(np.maximum(epsilon - self._added, 0.0))[1]
+        return self._told + (1.0 - self._told) * np.asarray(inner)
+
+    def _epsilon_at(self, delta: FloatArray) -> FloatArray:
+        left = check_delta_within(delta, self._told, self)
+        inner = np.minimum(left / (1.0 - self._told), np.nextafter(1.0, 0.0))
+        return np.asarray(self._loss.epsilon_bounds(inner)[1]) + self._added
+
+    def _group(self, size: int) -> Self:
+        return replace(self, parts=tuple(part.group(size) for part in self.parts))
+
+
 def compose_optimal(guarantee: PureDP | ApproxDP, count: int) -> RepeatedDP:
     """Optimal composition of k mechanisms with one and the same (ε, δ).
 
@@ -244,7 +346,12 @@ def compose_optimal(guarantee: PureDP | ApproxDP, count: int) -> RepeatedDP:
     return RepeatedDP(epsilon, delta, count, neighbours=relation)
 
 
-def compose(guarantees: Iterable[Guarantee], *, delta: float | None = None) -> Guarantee:
+def compose(
+    guarantees: Iterable[Guarantee],
+    *,
+    delta: float | None = None,
+    method: Literal["sum", "optimal"] = "sum",
+) -> Guarantee:
     """Guarantee of several releases from the same data, each chosen with a view to those before.
 
     Parameters
@@ -254,13 +361,16 @@ def compose(guarantees: Iterable[Guarantee], *, delta: float | None = None) -> G
     delta : float, optional
         The total δ, within [0, 1), at which the answer is to be an :class:`ApproxDP`. It must be
         given where (ε, δ) guarantees with δ > 0 meet GDP, zCDP or RDP, and covers all of them.
+    method : {"sum", "optimal"}, default "sum"
+        The sum of the parameters; or, for PureDP, ApproxDP and GDP that may differ, all the (ε, δ)
+        that hold for every such choice of mechanisms, of which none can be improved.
 
     Returns
     -------
     Guarantee
-        Of the weakest kind among the releases, in the order PureDP, GDP, ZCDP, RDP.
+        Of the weakest kind among the releases, in the order PureDP, GDP, ZCDP, RenyiCurve, RDP.
         :class:`ApproxDP` with ``delta``, or where all releases are pairs (ε, δ) or pure;
-        :class:`AmplifiedDP` where a release is.
+        :class:`AmplifiedDP` where a release is; :class:`ComposedDP` with ``method="optimal"``.
 
     Raises
     ------
@@ -292,9 +402,16 @@ def compose(guarantees: Iterable[Guarantee], *, delta: float | None = None) -> G
     >>> total = compose([ZCDP(0.5), ApproxDP(1.0, 1e-7)], delta=1e-6)
     >>> round(total.epsilon, 4), total.delta
     (6.243, 1e-06)
+    >>> best = compose([PureDP(0.1), PureDP(0.2)] * 20, delta=1e-6, method="optimal")
+    >>> round(best.epsilon, 6)
+    4.516148
     """
     at = None if delta is None else check_scalar(delta, "delta", ge=0, lt=1)
-    return add_up(check_guarantees(guarantees), at)
+    parts = check_guarantees(guarantees)
+    if check_option(method, "method", ("sum", "optimal")) == "sum":
+        return add_up(parts, at)
+    total = ComposedDP(tuple(parts), neighbours=parts[0].neighbours)
+    return total if at is None else total.to_approx_dp(at)
 
 
 def compose_parallel(guarantees: Iterable[Guarantee]) -> Guarantee:

@@ -31,7 +31,6 @@ from dpinfer.privacy._divergences import (
     between_orders,
     gaussian_epsilon,
     gaussian_log_delta,
-    log_variation,
     renyi_epsilon_at,
     renyi_log_delta_at,
     response_delta,
@@ -393,22 +392,23 @@ class ZCDP(ConcentratedGuarantee):
 
     Notes
     -----
-    It implies (ε, δ)-differential privacy for every δ > 0. The optimised formula, of
-    :meth:`epsilon_at` and :meth:`delta_at`, takes for each δ the best order α of
+    It implies (ε, δ)-differential privacy for every δ > 0, with the largest ln((π - δ)/α) of a test
+    of the level α and the power π that the divergences of all orders allow, both ways round
+    (Asoodeh et al.): no smaller ε follows. It is at most
 
-        ε = αρ + ln(1/(αδ))/(α - 1) + ln(1 - 1/α),
+        ε = αρ + ln(1/(αδ))/(α - 1) + ln(1 - 1/α)
 
-    and is never worse than the simple one, ε = ρ + 2·√(ρ·ln(1/δ)). Neither is exact: the curve of
-    powers of :class:`~dpinfer.privacy.TradeOff` allows 3e-8 of ε less at ρ = 0.5 and
-    δ = 1e-6, 0.5 % less at ρ = 0.125 and δ = 0.01, and a third at ρ = 0.01 and δ = 0.05. From
-    δ = √(ρ/2) on ε is 0, by the distance in total variation. It implies no ε-DP unless ρ = 0, and
-    for GDP no formula is known.
+    at the best order α (Canonne, Kamath and Steinke), by 3e-8 at ρ = 0.5 and δ = 1e-6, 0.5 % at
+    ρ = 0.125 and δ = 0.01, and a third at ρ = 0.01 and δ = 0.05; and that is never above the simple
+    one, ε = ρ + 2·√(ρ·ln(1/δ)). For ε above 10⁵, or δ below e⁻⁷⁰⁰, it is the formula. It implies no
+    ε-DP unless ρ = 0, and for GDP no formula is known.
 
     References
     ----------
     Bun and Steinke (2016), Concentrated differential privacy, doi:10.1007/978-3-662-53641-4_24,
     Propositions 1.3 and 1.9 (groups). Canonne, Kamath and Steinke (2022), The discrete Gaussian for
-    differential privacy, doi:10.29012/jpc.784, Proposition 12 and Corollary 13.
+    differential privacy, doi:10.29012/jpc.784, Proposition 12 and Corollary 13. Asoodeh, Liao,
+    Calmon, Kosut and Sankar (2021), arXiv:2008.06529, Theorem 2.
 
     Examples
     --------
@@ -428,11 +428,10 @@ class ZCDP(ConcentratedGuarantee):
         return self.rho == 0
 
     def _log_delta(self, epsilon: FloatArray) -> FloatArray:
-        return np.minimum(zcdp_log_delta(epsilon, self.rho), log_variation(self.rho))
+        return zcdp_log_delta(epsilon, self.rho)
 
     def _epsilon(self, log_delta: FloatArray) -> FloatArray:
-        alone = log_delta >= log_variation(self.rho)
-        return np.where(alone, 0.0, zcdp_epsilon(log_delta, self.rho))
+        return zcdp_epsilon(log_delta, self.rho)
 
     def _group(self, size: int) -> Self:
         return replace(self, rho=size * size * self.rho)
@@ -938,6 +937,11 @@ def _in_a_kind(part: PairGuarantee) -> Guarantee:
 def add_kinds(parts: Sequence[Guarantee], largest: int | None = None) -> Guarantee:
     """Compose guarantees that have no δ of their own: all, or the largest of each."""
     parts = [_in_a_kind(part) if isinstance(part, PairGuarantee) else part for part in parts]
+    if others := [part for part in parts if type(part) not in _ADDS_UP]:
+        raise InvalidParameterError(
+            f"guarantees must have a sum, got {show(others[0])}: turn it into a pair with "
+            "to_approx_dp(delta)"
+        )
     kind = max({type(part) for part in parts}, key=list(_ADDS_UP).index)
     if kind is RDP:
         return _add_renyi(parts, largest)

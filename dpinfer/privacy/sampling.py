@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -400,6 +400,60 @@ class AmplifiedDP(ApproxDP):
         )
 
 
+@dataclass(frozen=True, repr=False)
+class AmplifiedCurve(Guarantee):
+    """All the (ε, δ) for a population that follow from one secret sample of it.
+
+    It is what :func:`amplify` returns without ``delta`` for a guarantee that is a curve. It cannot
+    be amplified again; at a δ it is an :class:`AmplifiedDP`, which composes with what was computed
+    on other samples.
+
+    Parameters
+    ----------
+    source : Amplification
+        What was computed on which sample.
+    neighbours : {"add-remove", "replace"}, default "add-remove"
+        Whether neighbouring populations differ by one record more, or by one that is changed.
+
+    Notes
+    -----
+    δ₂(ε₂) = β·δ₁(ln(1 + (e^{ε₂} - 1)/β)) at every ε₂, with δ₁ the curve for the sample.
+
+    Examples
+    --------
+    >>> from dpinfer import GDP
+    >>> from dpinfer.privacy import amplify
+    >>> curve = amplify(GDP(1.0), rate=0.05)
+    >>> round(curve.delta_at(0.5), 9), round(curve.epsilon_at(1e-6), 6)
+    (0.00021864, 1.464659)
+    >>> round(curve.to_approx_dp(1e-6).epsilon, 6)
+    1.464659
+    """
+
+    source: Amplification
+
+    def _delta_at(self, epsilon: FloatArray) -> FloatArray:
+        share = self.source.rate
+        return share * np.asarray(self.source.guarantee.delta_at(sample_epsilon(epsilon, share)))
+
+    def _epsilon_at(self, delta: FloatArray) -> FloatArray:
+        share, found = self.source.rate, np.zeros(delta.shape)
+        # with the whole sample told, δ is β
+        if (some := delta < share).any():
+            at = self.source.guarantee.epsilon_at(delta[some] / share)
+            found[some] = amplified_epsilon(at, share)
+        return found
+
+    def _group(self, size: int) -> Self:
+        raise InvalidParameterError(
+            f"size must be 1 for {self}, got {size}: several members may be in the sample; use "
+            "to_approx_dp(delta).group(size)"
+        )
+
+    def _pair(self, epsilon: float, delta: float) -> AmplifiedDP:
+        return AmplifiedDP(epsilon, delta, (self.source,), neighbours=self.neighbours)
+
+
 def amplified_epsilon(epsilon: ArrayLike, rate: ArrayLike) -> Any:
     """ε for the population of what is ε-private on a secret sample: ln(1 + β(e^ε - 1)).
 
@@ -522,7 +576,7 @@ def amplify(
     scheme: Scheme = "poisson",
     delta: float | None = None,
     sample: str | None = None,
-) -> AmplifiedDP:
+) -> AmplifiedDP | AmplifiedCurve:
     """Guarantee for a population of what was computed on one secret sample of it.
 
     Parameters
@@ -536,16 +590,17 @@ def amplify(
         Each record drawn independently with probability β, which goes with add-remove neighbours;
         or n of N records drawn at random, which goes with replace neighbours.
     delta : float, optional
-        The δ of the answer, within (0, β). It must be given for GDP, zCDP and RDP, and for pairs
-        (ε, δ) selects a smaller ε.
+        The δ of the answer, within (0, β). Without it GDP, zCDP, RDP and other curves stay curves,
+        the whole δ(ε); of pairs (ε, δ) it selects a smaller ε.
     sample : str, optional
         A name of the sample, by which guarantees for several independent samples are told apart
         when they are composed.
 
     Returns
     -------
-    AmplifiedDP
-        (ε₂, δ₂) with ε₂ = ln(1 + β(e^{ε₁} - 1)) and δ₂ = βδ₁. It cannot be amplified again.
+    AmplifiedDP or AmplifiedCurve
+        (ε₂, δ₂) with ε₂ = ln(1 + β(e^{ε₁} - 1)) and δ₂ = βδ₁, or all of them. It cannot be
+        amplified again.
 
     Raises
     ------
@@ -553,7 +608,7 @@ def amplify(
         If the neighbour relation is not that of the scheme, a guarantee is amplified already, or
         neighbour relations are mixed.
     InvalidParameterError
-        If the scheme has no formula, or ``delta`` is missing.
+        If the scheme has no formula, or ``delta`` is missing where kinds are mixed.
 
     Notes
     -----
@@ -582,7 +637,7 @@ def amplify(
     design, share = _check_design(scheme, rate)
     at = None if delta is None else check_scalar(delta, "delta", ge=0, lt=1)
     parts = check_guarantees([guarantee] if isinstance(guarantee, Guarantee) else guarantee)
-    if amplified := [part for part in parts if isinstance(part, AmplifiedDP)]:
+    if amplified := [part for part in parts if isinstance(part, (AmplifiedDP, AmplifiedCurve))]:
         raise IncompatibleReleaseError(
             f"guarantee must not be amplified already, got {show(amplified[0])}: amplify what was "
             "computed on the sample once; of a sample of a sample, multiply the rates"
@@ -593,18 +648,16 @@ def amplify(
     mixed = any(isinstance(part, ApproxDP) and part.delta > 0 for part in parts)
     spent = compose(parts, delta=at / share if mixed and at is not None else None)
     _check_relation(spent, design)
+    source = Amplification(spent, share, design, sample)
     if at is None and not isinstance(spent, (PureDP, ApproxDP)):
-        raise InvalidParameterError(
-            f"delta must be given to amplify {spent}, which is no pair (ε, δ): the formula is one "
-            "of pairs, and gives a pair"
-        )
+        return AmplifiedCurve(source, neighbours=spent.neighbours)
     pair = spent
     if at is not None or not isinstance(pair, ApproxDP):
         pair = spent.to_approx_dp(0.0 if at is None else at / share)
     return AmplifiedDP(
         amplified_epsilon(pair.epsilon, share),
         share * pair.delta,
-        (Amplification(spent, share, design, sample),),
+        (source,),
         neighbours=pair.neighbours,
     )
 

@@ -79,8 +79,8 @@ HOSTILE = {
 
 RESULTS = set(
     """
-    AdjustedTests Amplification AmplifiedDP BudgetSplit ClippedEstimate
-    CombinedEstimate ConfidenceSets CorrectedEstimate CountPosterior CredibleIntervals
+    AdjustedTests Amplification AmplifiedCurve AmplifiedDP BudgetSplit ClippedEstimate
+    CombinedEstimate ComposedDP ConfidenceSets CorrectedEstimate CountPosterior CredibleIntervals
     ErrorEstimate FrozenDensity FrozenMass FrozenNoise GeneralizationBound HierarchyEstimate
     HierarchyFunctions HypothesisResult Intervals LedgerEntry MarginalsEstimate NoisyValues
     MultiplicativeWeightsRelease NoisyRegression PosteriorBounds PrivacyLoss PrivateMeanInterval

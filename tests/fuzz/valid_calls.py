@@ -163,7 +163,7 @@ VALID = {
     | {"sensitivity": 1.0, "alpha": 0.1, "lower": 0.0},
     "compare_strategies": {"target": [[1, 0, 0], [1, 1, 0]], "budget": PURE, "objective": "largest"}
     | {"strategies": {"cells": np.eye(3)}, "mechanism": None},
-    "compose": {"guarantees": [PURE, ApproxDP(1.0, 1e-6)], "delta": 1e-6},
+    "compose": {"guarantees": [PURE, ApproxDP(1.0, 1e-6)], "delta": 1e-6, "method": "sum"},
     "compose_advanced": {"guarantees": [PURE] * 9, "delta": 1e-6, "method": "kairouz"},
     "compose_optimal": {"guarantee": PURE, "count": 5},
     "renyi_curve": {

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from dpinfer import Gaussian, RandomizedResponse
 from dpinfer.errors import DPInferError, IncompatibleReleaseError, InvalidParameterError
 from dpinfer.privacy import (
     GDP,
@@ -11,9 +12,12 @@ from dpinfer.privacy import (
     ApproxDP,
     PureDP,
     RepeatedDP,
+    amplify,
     compose,
     compose_advanced,
+    compose_optimal,
     compose_parallel,
+    privacy_loss,
 )
 
 
@@ -228,3 +232,57 @@ def test_sums_of_what_has_no_sum():
         PureDP(1.0) + 1.0
     with pytest.raises(TypeError, match="unsupported operand"):
         1 + PureDP(1.0)
+
+
+def by_enumeration(pairs, at):
+    """δ over all outcomes of randomized responses, and of what tells everything."""
+    first, second, told = np.ones(1), np.ones(1), 1.0
+    for epsilon, delta in pairs:
+        p = np.exp(epsilon) / (1 + np.exp(epsilon))
+        first, second = np.kron(first, [p, 1 - p]), np.kron(second, [1 - p, p])
+        told *= 1 - delta
+    return 1 - told * (1 - np.maximum(first - np.exp(at) * second, 0).sum())
+
+
+def test_optimal_composition_of_guarantees_that_differ_is_that_of_all_outcomes():
+    rng = np.random.default_rng(31)
+    for _ in range(10):
+        epsilons, deltas = rng.uniform(0.05, 0.8, 9), rng.choice([0.0, 1e-4, 1e-3], 9)
+        parts = [ApproxDP(e, d) for e, d in zip(epsilons, deltas, strict=True)]
+        total = compose(parts, method="optimal")
+        for at in (0.0, 0.4, 1.3, 2.5):
+            wanted = by_enumeration(zip(epsilons, deltas, strict=True), at)
+            assert total.delta_at(at) == pytest.approx(wanted, rel=1e-10)
+            assert total.delta_at(at) >= wanted * (1 - 1e-13)
+        assert total.delta_at(total.epsilon_at(0.02)) == pytest.approx(0.02, rel=1e-9)
+        assert total.epsilon_at(0.02) <= compose(parts).epsilon
+
+
+def test_optimal_composition_of_equal_guarantees_is_the_known_one():
+    repeated = compose_optimal(ApproxDP(0.1, 1e-9), 100)
+    for parts in ([ApproxDP(0.1, 1e-9)] * 100, [repeated]):
+        total = compose(parts, method="optimal")
+        assert total.epsilon_at(1e-6) == pytest.approx(repeated.epsilon_at(1e-6), rel=1e-11)
+    pair = compose([ApproxDP(0.1, 1e-9)] * 100, delta=1e-6, method="optimal")
+    assert pair == ApproxDP(total.epsilon_at(1e-6), 1e-6)
+    assert total.group(2).epsilon_at(1e-5) == pytest.approx(repeated.group(2).epsilon_at(1e-5))
+
+
+def test_optimal_composition_takes_gaussian_guarantees():
+    assert compose([GDP(0.3), GDP(0.4)], method="optimal").epsilon_at(1e-6) == pytest.approx(
+        GDP(0.5).epsilon_at(1e-6), rel=1e-12
+    )
+    both = compose([GDP(0.5), PureDP(0.5), PureDP(1e-15)], method="optimal")
+    exact = privacy_loss(Gaussian(sigma=2.0)) + privacy_loss(RandomizedResponse.from_epsilon(0.5))
+    assert both.epsilon_at(1e-6) == pytest.approx(exact.epsilon_at(1e-6), rel=1e-9)
+    # beyond everything that is told
+    told = compose([ApproxDP(0.0, 0.1), ApproxDP(0.5, 0.1)], method="optimal")
+    assert told.epsilon_at(0.19) == pytest.approx(0.5)
+    with pytest.raises(InvalidParameterError, match=r"delta must be >= 0\.19"):
+        told.epsilon_at(0.18)
+
+
+@pytest.mark.parametrize("other", [ZCDP(0.1), RDP(2.0, 0.1), amplify(PureDP(1.0), rate=0.1)])
+def test_optimal_composition_refuses_what_has_no_worst_case(other):
+    with pytest.raises(InvalidParameterError, match='use method="sum"'):
+        compose([PureDP(1.0), other], method="optimal")

@@ -9,15 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpinfer import Gaussian
 from dpinfer.errors import DPInferError, IncompatibleReleaseError, InvalidParameterError
 from dpinfer.privacy import (
     GDP,
     RDP,
     ZCDP,
     Amplification,
+    AmplifiedCurve,
     AmplifiedDP,
     ApproxDP,
     PureDP,
+    SubsampledLoss,
     amplified_epsilon,
     amplify,
     amplify_inverse,
@@ -105,8 +108,26 @@ def test_curves_are_amplified_at_the_delta_of_the_answer():
         assert amplified.epsilon == pytest.approx(
             np.log1p(0.1 * np.expm1(guarantee.epsilon_at(1e-5))), rel=1e-13
         )
-        with pytest.raises(InvalidParameterError, match="delta must be"):
-            amplify(guarantee, rate=0.1)
+        curve = amplify(guarantee, rate=0.1)
+        assert isinstance(curve, AmplifiedCurve)
+        assert curve.epsilon_at(1e-6) == pytest.approx(amplified.epsilon, rel=1e-13)
+        inner = np.log1p(np.expm1([0.0, 0.3, 2.0]) / 0.1)
+        assert curve.delta_at([0.0, 0.3, 2.0]) == pytest.approx(0.1 * guarantee.delta_at(inner))
+        assert curve.epsilon_at([0.1, 0.5]).tolist() == [0.0, 0.0]
+        assert curve.to_approx_dp(1e-6).sources == amplified.sources
+        with pytest.raises(IncompatibleReleaseError, match="amplified already"):
+            amplify(curve, rate=0.1)
+        with pytest.raises(InvalidParameterError, match="to_approx_dp"):
+            curve.group(2)
+        with pytest.raises(InvalidParameterError, match="to_approx_dp"):
+            compose([curve, PureDP(1.0)])
+
+
+def test_the_curve_of_a_sampled_gaussian_is_attained():
+    # removal of the record: the mixture against N(0, 1), whose δ is this one exactly
+    curve = amplify(GDP(1.0), rate=0.1)
+    exact = SubsampledLoss(Gaussian(sigma=1.0), rate=0.1).delta_at([0.1, 1.0, 3.0])
+    assert curve.delta_at([0.1, 1.0, 3.0]) == pytest.approx(exact, rel=1e-9)
     pair = amplify(PureDP(1.0), rate=0.5, delta=0.01)
     assert pair.epsilon < amplify(PureDP(1.0), rate=0.5).epsilon
 
