@@ -25,7 +25,7 @@ from dpinfer.results.tables import render_table
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dpinfer.estimation.design import Design, Solver
+    from dpinfer.estimation.design import Design, Solver, Unmixing
     from dpinfer.estimation.targets import Targets
     from dpinfer.releases.release import Release
 
@@ -312,6 +312,7 @@ class CombinedEstimate(OverlappingEstimate, Estimates):
     release: Release
     targets: Targets
     _base: Release  # what says the same in values that each have noise of their own
+    _unmixing: Unmixing | None
     _design: Design | None
     _solver: Solver
     _coefficients: FloatArray
@@ -320,7 +321,7 @@ class CombinedEstimate(OverlappingEstimate, Estimates):
     @property
     def _first(self) -> int:
         """Where the noises begin among the values of the base."""
-        return 0 if self._base is self.release else len(self.release)
+        return 0 if len(self._base) == len(self.release) else len(self.release)
 
     @cached_property
     def params(self) -> Any:
@@ -337,7 +338,7 @@ class CombinedEstimate(OverlappingEstimate, Estimates):
             return self._label(np.sqrt(self.release.variance))
         if self._design is None and self.release.weights is not None:
             return self._label(self._noisy.std)
-        rows = None if self._first else self.targets.published
+        rows = self.targets.published if self._base is self.release else None
         return self._label(self._solver.std_errors(self._coordinates, rows))
 
     @cached_property
@@ -356,9 +357,10 @@ class CombinedEstimate(OverlappingEstimate, Estimates):
         if self._design is None:
             return self._solver.weights(self._coordinates)
         own = slice(self._first or None)
-        return np.concatenate(
+        found = np.concatenate(
             [clean_weights(block)[:, own] for block in self._weight_blocks(self._coordinates)]
         )
+        return found if self._unmixing is None else clean_weights(self._unmixing.weights(found))
 
     def cov_params(self) -> Any:
         """Covariance matrix (k × k) of at most 20,000 estimates, due to the noise.
@@ -392,7 +394,8 @@ class CombinedEstimate(OverlappingEstimate, Estimates):
         """The m published queries as the combined estimate has them, free of contradiction."""
         fitted, design = self._coefficients, self._design
         if design is not None:
-            own = design.coordinates(self.release.workload.matrix) if self._first else design.matrix
+            alike = self._base is self.release
+            own = design.matrix if alike else design.coordinates(self.release.workload.matrix)
             fitted = own @ fitted
         return self._label_rows(fitted)
 

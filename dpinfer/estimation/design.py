@@ -47,6 +47,9 @@ DENSE_SIZE = 40_000_000  # above this many entries no dense matrix is formed (32
 _RANK_TOLERANCE = 100.0
 """Times the size of a matrix and the machine precision: a pivot below it counts as zero."""
 
+_MIXED = 1e-4
+"""Reciprocal condition number of weights below which they are not inverted."""
+
 _SHIFT = 1e-12
 """Added to the diagonal of a large Gram matrix, whose zero pivots then show as tiny ones."""
 
@@ -116,6 +119,58 @@ class Design:
         if self.null is None:
             return np.ones(len(self._size), dtype=np.bool_)
         return np.asarray(np.abs(self.null).max(axis=1) <= ESTIMABLE_TOLERANCE * self._size)
+
+
+@dataclass(frozen=True)
+class Unmixing:
+    """The inverse of a square matrix W, which gives values y = f + W z a noise of their own each.
+
+    It is kept as factors of W with rows of length 1, in units of the noises.
+    """
+
+    _factors: Any
+    _rows: FloatArray
+    _columns: FloatArray
+
+    @classmethod
+    def of(cls, weights: Any, std: FloatArray) -> Unmixing | None:
+        """Return the inverse, None where W is not square or not well conditioned."""
+        from scipy.linalg import lapack
+
+        size = len(std)
+        if weights.shape != (size, size) or size * size > DENSE_SIZE:
+            return None
+        mixed = weights.toarray() * std
+        length = np.sqrt(np.square(mixed).sum(axis=1))
+        if not (length > 0).all() or not np.isfinite(length).all():
+            return None
+        mixed /= length[:, np.newaxis]
+        factors, pivots, failed = lapack.dgetrf(mixed)
+        norm = np.abs(mixed).sum(axis=0).max()
+        if failed or lapack.dgecon(factors, norm)[0] < _MIXED:
+            return None
+        return cls((factors, pivots), 1.0 / length, std)
+
+    def values(self, mixed: FloatArray) -> FloatArray:
+        """Return W⁻¹ times values (m,) or (m × k)."""
+        from scipy.linalg import lu_solve
+
+        vector = mixed.ndim == 1
+        rows, columns = (
+            (self._rows, self._columns)
+            if vector
+            else (self._rows[:, np.newaxis], self._columns[:, np.newaxis])
+        )
+        return np.asarray(columns * lu_solve(self._factors, rows * mixed, check_finite=False))
+
+    def weights(self, own: FloatArray) -> FloatArray:
+        """Return the weights (k × m) of the values from those of W⁻¹ times them."""
+        from scipy.linalg import lu_solve
+
+        right = (own * self._columns).T
+        return np.asarray(
+            lu_solve(self._factors, right, trans=1, check_finite=False).T * self._rows
+        )
 
 
 def find_design(workload: Matrix, variance: FloatArray | None = None) -> Design:

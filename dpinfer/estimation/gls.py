@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ from dpinfer.estimation.design import (
     Design,
     IdentitySolver,
     Solver,
+    Unmixing,
+    as_dense,
     find_design,
     find_solver,
 )
@@ -86,10 +89,11 @@ def combine(
     constraints, which the estimates meet exactly. Estimates are neither rounded nor clipped; see
     :meth:`CombinedEstimate.clip`.
 
-    Values that share noises, y = A x + W z, are taken as constraints on the unknowns (x, z), beside
-    values 0 of -z with a noise of its own each. The same solvers give from these the best estimator
-    under V = W diag(v) Wᵀ, also where V is singular. The law of its error is that of a weighted
-    sum of z, exactly, for any law of z.
+    Of values that share noises, y = A x + W z, the estimator is the best under V = W diag(v) Wᵀ,
+    and the law of its error that of a weighted sum of z, exactly, for any law of z. Where W is
+    square and well conditioned, W⁻¹y has independent noises. Otherwise the values are taken as
+    constraints on the unknowns (x, z), beside values 0 of -z with a noise of its own each, which
+    the same solvers combine, also where V is singular.
 
     Marginal tables of a domain that are published whole, each with one variance, are combined in
     closed form. Up to 60 unknowns (after cells that no query tells apart have been merged), and
@@ -122,8 +126,8 @@ def combine(
     """
     published = _as_release(release, workload, mechanism)
     published._refuse_ruled("combined")
-    base = published if published.weights is None else _of_own_noises(published)
-    design, solver, coefficients = _solved(base, published)
+    base, unmixing = _of_own_noises(published)
+    design, solver, coefficients = _solved(base, published, unmixing)
     if target is None:
         targets = all_targets(published.workload, design)
     else:
@@ -137,6 +141,7 @@ def combine(
         release=published,
         targets=targets,
         _base=base,
+        _unmixing=unmixing,
         _design=design,
         _solver=solver,
         _coefficients=coefficients,
@@ -160,41 +165,52 @@ def _as_release(release: Any, workload: Any, mechanism: Mechanism | None) -> Rel
     return release if isinstance(release, Release) else Release._of(release.__noisy__(), workload)
 
 
-def _of_own_noises(release: Release) -> Release:
+def _of_own_noises(release: Release) -> tuple[Release, Unmixing | None]:
     """Return values that each have noise of their own and say what those of a release say.
 
-    y = A x + W z is y = A x - W u without noise with the further unknowns u = -z, of which
-    0 = u + z. Where each value is a cell of its own there is nothing to combine.
+    Of y = A x + W z these are W⁻¹y, which is returned too, or else y = A x - W u without noise with
+    the further unknowns u = -z, of which 0 = u + z. Where each value is a cell of its own there is
+    nothing to combine.
     """
-    if release.workload.is_identity:
-        return release
+    if release.weights is None or release.workload.is_identity:
+        return release, None
     from scipy.sparse import block_array, csr_array, eye_array
 
     noises, (rows, count) = release.__noisy__().noises, release.weights.shape
+    unmixing = Unmixing.of(release.weights, np.sqrt(release.__noisy__()._noise_variance()))
+    if unmixing is not None:
+        own = unmixing.values(release.values)
+        return Release._of(NoisyValues(own, noises), None), unmixing
     blocks = [[csr_array(release.workload.matrix), -release.weights], [None, eye_array(count)]]
     laws = [(law, rows + cells) for law, cells in groups(noises.law, count)]
     law = IndependentNoise.from_groups([(Exact(), np.arange(rows)), *laws], rows + count)
     values = np.concatenate([release.values, np.zeros(count)])
     x = NoisyValues(values, Noises(law, rows + count))
-    return Release._of(x, Workload(block_array(blocks, format="csr")))
+    return Release._of(x, Workload(block_array(blocks, format="csr"))), None
 
 
-def _solved(release: Release, published: Release) -> tuple[Design | None, Solver, FloatArray]:
+def _solved(
+    release: Release, published: Release, unmixing: Unmixing | None
+) -> tuple[Design | None, Solver, FloatArray]:
     """Return the design and its least-squares solution; no design stands for the identity."""
     with np.errstate(all="ignore"):  # what overflows is refused here
         variance = release.variance
         if not np.isfinite(variance).all():
             raise ConvergenceError(OVERFLOW)
-        if release.workload.is_identity:
+        if published.workload.is_identity:
             return None, IdentitySolver(variance), release.values
-        if (cells := release.workload.shape[1]) > _MOST_CELLS:
+        queries = release.workload if unmixing is None else published.workload
+        if (cells := queries.shape[1]) > _MOST_CELLS:
             raise InvalidParameterError(
                 f"workload must be on at most {_MOST_CELLS} cells to be combined, got {cells}: "
                 "merge cells that no query tells apart, or leave out those that none is about"
             )
-        closed = MarginalSolver.of(release.workload, variance)
+        closed = MarginalSolver.of(queries, variance) if unmixing is None else None
         try:
-            design = closed.design if closed else find_design(release.workload.matrix, variance)
+            design = closed.design if closed else find_design(queries.matrix, variance)
+            if unmixing is not None:
+                own = unmixing.values(as_dense(design.matrix))
+                design = replace(design, matrix=own, solver=None)
             solver = closed or design.solver or find_solver(design.matrix, variance)
             coefficients = solver.coefficients(release.values)
         except np.linalg.LinAlgError as error:
@@ -204,7 +220,7 @@ def _solved(release: Release, published: Release) -> tuple[Design | None, Solver
         raise ConvergenceError(OVERFLOW)
     if not variance.all():
         _check_exact(published, variance[: len(published)], fitted)
-    if published is not release:
+    if len(published) < len(release):
         design = design.for_cells(len(release) - len(published))
     return design, solver, coefficients
 

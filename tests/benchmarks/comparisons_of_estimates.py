@@ -99,6 +99,32 @@ for way, peer in (("statsmodels WLS", "statsmodels `WLS`"), ("numpy lstsq", "`nu
 @comparison(
     "Estimation",
     "combine",
+    "a tree with Gaussian noise of known covariance: estimates and standard errors of its cells",
+    "statsmodels `GLS`",
+    SAME,
+    "cells",
+    128,
+)
+def known_covariance(size, _peer_size):
+    from statsmodels.api import GLS
+
+    values, matrix, covariance = test_combine.nodes_of_a_tree(size)
+
+    def ours():
+        release = dpi.Release(values, workload=matrix, covariance=covariance)
+        fit = dpi.combine(release, target=np.eye(size))
+        return fit.params, fit.bse
+
+    def theirs():
+        fit = GLS(values, matrix, sigma=covariance).fit()
+        return fit.params, np.sqrt(np.diag(fit.normalized_cov_params))
+
+    return Calls(ours, theirs, lambda a, b: close(a[0], b[0]) and close(a[1], b[1]))
+
+
+@comparison(
+    "Estimation",
+    "combine",
     "a table with its margins and total: estimates",
     "SciPy `lsmr`",
     "estimates, no standard errors",

@@ -41,6 +41,16 @@ def all_margins(sizes):
     return values, workload, scale
 
 
+def nodes_of_a_tree(cells):
+    """The nodes of a binary tree, with Gaussian noise of a known covariance."""
+    matrix = Workload.tree(cells).matrix.toarray()
+    rng = np.random.default_rng(0)
+    root = np.tril(rng.normal(size=(len(matrix), len(matrix)))) / np.sqrt(len(matrix))
+    root += np.eye(len(matrix))
+    values = matrix @ rng.poisson(5, cells) + root @ rng.normal(size=len(matrix))
+    return values, matrix, root @ root.T
+
+
 def cells_and_neighbours(cells):
     """Cells in a row and all sums of five neighbours, each with its own noise."""
     sums = sparse.diags_array(
