@@ -25,7 +25,7 @@ from dpinfer.estimation._tree.scalar import (
     mixed,
 )
 from dpinfer.estimation._tree.tables import MeasuredTables
-from dpinfer.estimation.bounds import NoiseBound, kurtosis
+from dpinfer.estimation.bounds import NoiseBound, are_checked, kurtosis
 from dpinfer.estimation.pivots import ManyErrors, Moments, clean_weights, exact_pvalues
 from dpinfer.mechanisms._sums.terms import kinds
 from dpinfer.mechanisms.independent import groups, integer_cells
@@ -351,6 +351,14 @@ class CellMoments:
     def __init__(self, laws: TableLaws, names: Names, places: Places, std_err: FloatArray) -> None:
         self.laws, self.places, self.std_err = laws, places, std_err
         self.kept = laws.fit.schema.kept(names)
+
+    @property
+    def checked(self) -> bool:
+        """Whether the envelope was compared with sums of such noise."""
+        return all(
+            are_checked(law for law, _ in groups(read.law, len(read.values)))
+            for read in self.laws.fit.read
+        )
 
     @cached_property
     def kurtosis(self) -> FloatArray:

@@ -28,6 +28,7 @@ from dpinfer.mechanisms.law import ParametricLaw
 _POINTS = 240
 """Arguments at which cumulant generating functions are looked at; a bound holds at any of them."""
 
+_KINDS = 64  # laws of one kind that are looked at, at most
 _SHARES = 24  # largest shares h a factor of ten at which bounds of single sums are found
 _LEAST_SHARE = 1e-6
 
@@ -142,7 +143,12 @@ class NoiseBound:
             limit = min(limit, float((np.atleast_1d(law._abscissa) / scale).min()))
         s = np.linspace(0.0, min(limit, 40.0), _POINTS + 2)[1:-1]
         growth = np.full(s.size, 0.5)
-        for law, share in zip(self.laws, self.shares, strict=True):
+        for each, shares in zip(self.laws, self.shares, strict=True):
+            if isinstance(each, DiscreteGaussian) and shares.size > _KINDS:
+                most = np.square(each.sigma) / each.variance  # K(u) <= σ²u²/2
+                growth = np.maximum(growth, 0.5 * float(np.max(most)))
+                continue
+            law, share = _dominating(each, shares)
             step = max(1, (1 << 20) // s.size)
             for start in range(0, share.size, step):
                 part: Any = law.take(slice(start, start + step)) if law.shape else law
@@ -178,6 +184,22 @@ class NoiseBound:
         )
 
 
+def _dominating(law: NoiseLaw, share: FloatArray) -> tuple[NoiseLaw, FloatArray]:
+    """Return fewer laws with shares of which the bounds hold for all of these.
+
+    With u = s√(h/v), K(u)/(hs²) is the same for all Gaussian and all Laplace noise of a share h.
+    That of geometric noise, where K = -ln(1 - v(cosh u - 1)), falls with its variance v.
+    """
+    if not law.shape or not isinstance(law, (Laplace, Gaussian, Geometric)):
+        return law, share
+    if not isinstance(law, Geometric):
+        at = np.array([int(np.argmax(share))])
+        return law.take(at), share[at]
+    order = np.argsort(law.scale)
+    starts = np.unique(np.linspace(0, order.size, _KINDS, endpoint=False).astype(np.intp))
+    return law.take(order[starts]), np.maximum.reduceat(share[order], starts)
+
+
 CHECKED = (Laplace, Gaussian, Geometric, DiscreteGaussian, Exact)
 """Laws of which sums have been compared with the envelope."""
 
@@ -188,19 +210,27 @@ def are_checked(laws: Iterable[NoiseLaw]) -> bool:
 
 
 def kurtosis(law: NoiseLaw) -> FloatArray:
-    """Excess kurtosis of the noise of each cell, or of all, by Cauchy's formula for κ₄.
+    """Excess kurtosis of the noise of each cell, or of all; 0 for laws that may have none.
 
-    κ₄/24 is the mean of K(z)/z⁴ on a circle within the strip, up to terms of degree 68.
+    Of discrete Gaussian noise, by Cauchy's formula: κ₄/24 is the mean of K(z)/z⁴ on a circle
+    within the strip, up to terms of degree 68. From σ = 2 on it is below 1e-30.
     """
-    if not isinstance(law, ParametricLaw) or isinstance(law, Exact):
+    if isinstance(law, Laplace):
+        return np.full(np.size(law.scale), _LAPLACE_KURTOSIS)
+    if isinstance(law, Geometric):
+        return np.atleast_1d(_LAPLACE_KURTOSIS + 1.0 / np.asarray(law.variance))
+    if not isinstance(law, DiscreteGaussian):
         return np.zeros(1)
-    variance = np.atleast_1d(np.asarray(law.variance, dtype=np.float64))
-    with np.errstate(divide="ignore"):
-        radius = np.minimum(0.5 * np.atleast_1d(law._abscissa), 1.0 / np.sqrt(variance))
-    radius = np.minimum(radius, 1.0) if law.is_integer else radius
-    turn = np.exp(2j * np.pi * (np.arange(64) + 0.5) / 64.0)
-    found = law._cgf(turn[:, np.newaxis] * radius) / turn[:, np.newaxis] ** 4
-    return np.asarray(24.0 * found.real.mean(axis=0) / (np.square(radius) * variance) ** 2)
+    found = np.zeros(np.size(law.sigma))
+    sigma = np.atleast_1d(law.sigma)
+    at = np.flatnonzero(sigma < 2.0)
+    if at.size:
+        some = DiscreteGaussian(sigma=sigma[at])
+        radius = np.minimum(1.0 / np.asarray(some.std), 1.0)
+        turn = np.exp(2j * np.pi * (np.arange(16) + 0.5) / 64.0)[:, np.newaxis]  # a quarter
+        mean = (some._cgf(turn * radius) / turn**4).real.mean(axis=0)
+        found[at] = 24.0 * mean / (np.square(radius) * np.asarray(some.variance)) ** 2
+    return found
 
 
 # An envelope of exact laws: equal Laplace noises, and one with a Gaussian rest.

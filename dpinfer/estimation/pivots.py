@@ -23,6 +23,7 @@ from dpinfer._check import (
 )
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.bounds import LEVELS, NoiseBound, envelope
+from dpinfer.mechanisms._sums.terms import Terms
 from dpinfer.mechanisms.independent import groups
 from dpinfer.mechanisms.weighted_sum import WeightedSum, weighted_sums
 from dpinfer.releases.values import NoisyValues
@@ -120,6 +121,7 @@ _RIPPLE_OF_ALPHA = 0.05  # the same as a part of alpha
 _RIPPLES = np.array([0.0, 1e-5, 3e-5, 1e-4, 3e-4, _RIPPLE])  # up to which they are rounded
 _WHOLE_KURTOSIS = 1.5  # up to which the envelope was checked for whole-numbered noise of few steps
 _RIPPLE_PART = 0.05  # seconds that it takes to find how much steps matter, as a part of a law's
+_FACTORS = 100  # terms of an error whose characteristic functions are looked at
 _NODES = 33  # points from the middle between returns of a characteristic function to one
 
 
@@ -139,6 +141,10 @@ class Found:
 
 class Moments(Protocol):
     """What is known of the errors of each law without the law itself, shape (l,)."""
+
+    @property
+    def checked(self) -> bool:
+        """Whether the envelope was compared with sums of such noise."""
 
     @property
     def kurtosis(self) -> FloatArray:
@@ -337,7 +343,13 @@ class ManyErrors:
 
     def _is_checked(self, alpha: float) -> bool:
         """Whether the envelope has been compared with laws like these at this level."""
-        return LEVELS[0] <= alpha <= LEVELS[1] and self.bound().kurtosis is not None
+        return LEVELS[0] <= alpha <= LEVELS[1] and self._has_kurtosis
+
+    @property
+    def _has_kurtosis(self) -> bool:
+        if self.moments is not None:
+            return self.moments.checked
+        return self.bound().kurtosis is not None
 
     def _refuse_unchecked(self, alpha: float) -> None:
         if not LEVELS[0] <= alpha <= LEVELS[1]:
@@ -345,8 +357,7 @@ class ManyErrors:
                 f"alpha must be between {LEVELS[0]:g} and {LEVELS[1]:g} for the method 'envelope', "
                 f"which was checked there only, got {alpha:g}: use 'exact' or 'bound'"
             )
-        most = self.bound().kurtosis
-        if most is None or (self.integer and self._too_coarse):
+        if not self._has_kurtosis or (self.integer and self._too_coarse):
             raise InvalidParameterError(
                 "method must be 'exact' or 'bound' for this noise, got 'envelope': that was "
                 "checked for Laplace, Gaussian, geometric and discrete Gaussian noise only, and "
@@ -463,12 +474,21 @@ def _ripple(law: WeightedSum) -> float:
     most of the variance: φ is near 1 around multiples of 2π/w only, closer to them the wider all
     the error is.
     """
-    whole = [block for block in law._terms.blocks if block.law.is_integer]
+    blocks = law._terms.blocks
+    sizes = [np.square(block.weights) * np.asarray(block.law.variance) for block in blocks]
+    whole = [number for number, block in enumerate(blocks) if block.law.is_integer]
     if not whole:
         return 0.0
-    weights = np.concatenate([block.weights for block in whole])
-    sizes = [block.weights**2 * np.asarray(block.law.variance) for block in whole]
-    period = 2.0 * np.pi / float(weights[int(np.argmax(np.concatenate(sizes)))])
+    weights = np.concatenate([blocks[number].weights for number in whole])
+    heaviest = int(np.argmax(np.concatenate([sizes[number] for number in whole])))
+    period = 2.0 * np.pi / float(weights[heaviest])
+    # the other factors of φ are at most 1
+    sizes = [size * block.counts for size, block in zip(sizes, blocks, strict=True)]
+    every = np.concatenate(sizes)
+    least = np.sort(every)[-min(_FACTORS, every.size)]
+    some = Terms(
+        block.take(np.flatnonzero(size >= least)) for size, block in zip(sizes, blocks, strict=True)
+    )
     scale = 1.0 / float(law.std)
     x = np.linspace(0.0, np.arcsinh(0.5 * period / scale), _NODES)
     away, spacing = scale * np.sinh(x), scale * np.cosh(x) * x[1]
@@ -477,7 +497,7 @@ def _ripple(law: WeightedSum) -> float:
     for number in range(1, 5):
         for side in (-1.0, 1.0) if number < 4 else (-1.0,):
             t = number * period + side * away
-            total += float((np.abs(law._cf(t)) / t) @ spacing)
+            total += float((np.abs(some.cf(t, negligible=0.0)) / t) @ spacing)
     return total / np.pi
 
 

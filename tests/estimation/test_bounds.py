@@ -65,3 +65,18 @@ def test_shares_of_equal_laws_are_joined():
     bound = NoiseBound.of([(law, 3, np.array([0.1, 0.2, 0.3]))])
     np.testing.assert_array_equal(bound.laws[0].scale, [1.0, 2.0])
     np.testing.assert_array_equal(bound.shares[0], [0.3, 0.2])
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [(Laplace, "scale"), (Gaussian, "sigma"), (Geometric, "scale"), (DiscreteGaussian, "sigma")],
+)
+def test_bounds_of_many_scales_hold_for_each_of_them(kind, name):
+    rng = np.random.default_rng(7)
+    law, share = kind(**{name: rng.uniform(0.3, 5.0, 300)}), rng.uniform(0.01, 0.9, 300)
+    together = NoiseBound((law,), (share,))
+    most = max(
+        NoiseBound((law.take(np.array([at])),), (share[[at]],)).chernoff(0.01)
+        for at in range(0, 300, 3)
+    )
+    assert most * (1.0 - 1e-12) <= together.chernoff(0.01) <= 1.15 * most
