@@ -500,3 +500,13 @@ def _is_pandas(value: Any) -> bool:
 def _numbers(column: Any) -> bool:
     """Whether a column of objects holds numbers, such as decimals, in the cells that it has."""
     return bool(column.dropna().map(lambda item: hasattr(item, "as_integer_ratio")).all())
+
+
+_MOMENTS = "mvsk"
+
+
+def check_moments(moments: Any) -> str:
+    """Return the letters m, v, s, k that are asked for, in this order."""
+    if not isinstance(moments, str) or not moments or set(moments) - set(_MOMENTS):
+        raise InvalidParameterError(f"moments must be letters of {_MOMENTS!r}, got {show(moments)}")
+    return "".join(letter for letter in _MOMENTS if letter in moments)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -194,6 +194,10 @@ class TailContour:
             rows = near[start : start + ROWS]
             out[rows] = self._block(x[rows])
         return out
+
+    def log_density(self, x: FloatArray) -> FloatArray:
+        """Log density at one-dimensional x >= 0, or log P(X = x) on the whole numbers."""
+        return replace(self, kernel=np.ones_like).log_upper(x)
 
     def _block(self, x: FloatArray) -> FloatArray:
         crossing, axis = self._path(x)

@@ -9,10 +9,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpinfer._check import FloatArray, Numbers, check_array, check_broadcast, check_shape, show
+from dpinfer._check import (
+    FloatArray,
+    Numbers,
+    check_array,
+    check_broadcast,
+    check_moments,
+    check_shape,
+    show,
+)
 from dpinfer.errors import InvalidParameterError
 from dpinfer.mechanisms.law import ContinuousLaw, IntegerLaw, NoiseLaw
 from dpinfer.mechanisms.laws import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace
+from dpinfer.mechanisms.weighted_sum import WeightedSum
 
 NORMAL_SIGMA = 4.0
 """From here on the moments of a discrete Gaussian are those of the normal law: they differ by
@@ -75,8 +84,6 @@ KURTOSES: dict[type, Callable[[Any], Any]] = {
 }
 """Kurtosis less that of the normal law."""
 
-MOMENTS = "mvsk"
-
 LARGEST_WHOLE = 2.0**53
 """Up to here floats tell whole numbers apart, and what is added to them stays within int64."""
 
@@ -95,7 +102,7 @@ def as_frozen(law: NoiseLaw, *, loc: ArrayLike = 0.0) -> FrozenNoise:
     -------
     FrozenNoise
         The law of ``loc + noise``: a ``FrozenDensity`` with ``pdf`` where it has a density, a
-        ``FrozenMass`` with ``pmf`` where it is one on whole numbers.
+        ``FrozenMass`` with ``pmf`` where it is one on whole numbers, or a sum of multiples of them.
 
     Raises
     ------
@@ -115,6 +122,8 @@ def as_frozen(law: NoiseLaw, *, loc: ArrayLike = 0.0) -> FrozenNoise:
     origin = check_array(loc, "loc")
     check_broadcast(parameters=law.shape, loc=origin.shape)
     origin.flags.writeable = False
+    if isinstance(law, WeightedSum):
+        return (FrozenDensity if law._has_density else FrozenMass)(law, origin)
     if isinstance(law, ContinuousLaw):
         return FrozenDensity(law, origin)
     if isinstance(law, IntegerLaw):
@@ -228,19 +237,21 @@ class FrozenNoise:
 
         A tuple in this order, or an array for one letter.
         """
-        if not isinstance(moments, str) or not moments or set(moments) - set(MOMENTS):
-            raise InvalidParameterError(
-                f"moments must be letters of {MOMENTS!r}, got {show(moments)}"
-            )
+        letters = check_moments(moments)
         zero = np.zeros_like(self.mean())
         known: dict[str, Callable[[], Any]] = {
             "m": self.mean,
             "v": self.var,
             "s": lambda: zero,
-            "k": lambda: _known(self.law, KURTOSES, "kurtosis") + zero,
+            "k": lambda: self._kurtosis() + zero,
         }
-        found = tuple(np.asarray(known[letter]()) for letter in MOMENTS if letter in moments)
+        found = tuple(np.asarray(known[letter]()) for letter in letters)
         return found[0] if len(found) == 1 else found
+
+    def _kurtosis(self) -> FloatArray:
+        if isinstance(self.law, WeightedSum):
+            return np.asarray(self.law.stats("k"))
+        return _known(self.law, KURTOSES, "kurtosis")
 
     def interval(self, confidence: ArrayLike) -> tuple[Numbers, Numbers]:
         """Return the ends of the central interval with a probability of ``confidence``."""
@@ -282,7 +293,7 @@ class FrozenDensity(FrozenNoise):
     np.float64(0.25)
     """
 
-    law: ContinuousLaw
+    law: ContinuousLaw | WeightedSum
 
     def pdf(self, x: ArrayLike) -> Numbers:
         """Density at ``x``."""
@@ -294,7 +305,7 @@ class FrozenDensity(FrozenNoise):
 
 
 class FrozenMass(FrozenNoise):
-    """A :class:`FrozenNoise` on whole numbers.
+    """A :class:`FrozenNoise` on whole numbers, or on sums of multiples of them.
 
     Examples
     --------
@@ -303,7 +314,7 @@ class FrozenMass(FrozenNoise):
     array([0.17  , 0.4621, 0.17  ])
     """
 
-    law: IntegerLaw
+    law: IntegerLaw | WeightedSum
 
     def pmf(self, k: ArrayLike) -> Numbers:
         """Probability of ``k``."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpinfer._check import FloatArray, Numbers, check_array
+from dpinfer._check import FloatArray, Numbers, check_array, check_moments
 from dpinfer._numerics.inversion import HalfLineTable, SaddleGrid
 from dpinfer.errors import InvalidParameterError
 from dpinfer.mechanisms._sums.choice import choose_route, lattice_table
@@ -103,6 +103,8 @@ class WeightedSum(NoiseLaw):
     >>> change = WeightedSum([1, -1], [Geometric(scale=2.0), Gaussian(sigma=3.0)])
     >>> change.variance.round(9), change.sf([0.0, 5.0]).round(9)
     (np.float64(16.835396178), array([0.5       , 0.10372245]))
+    >>> change.pdf(0.0).round(6), total.stats("k").round(6)
+    (np.float64(0.103517), np.float64(1.0))
     """
 
     _rest: tuple[tuple[FloatArray, NoiseLaw], ...] = ()
@@ -170,6 +172,102 @@ class WeightedSum(NoiseLaw):
     @property
     def _floor(self) -> float:
         return self._route.floor
+
+    @property
+    def _has_density(self) -> bool:
+        return len(self._terms.continuous) > 0
+
+    def pdf(self, x: ArrayLike) -> Numbers:
+        """Density at ``x``, per unit of the sum; refused for sums of whole numbers.
+
+        The error is that of :meth:`logpdf`.
+        """
+        return np.exp(self.logpdf(x))
+
+    def logpdf(self, x: ArrayLike) -> Numbers:
+        """Logarithm of the density at ``x``; -inf outside the support.
+
+        It is accurate to about 1e-11 by a closed form or a contour integral, and to ``error_bound``
+        times the highest density of the continuous part where whole numbers are in the sum.
+
+        Raises
+        ------
+        InvalidParameterError
+            If all noises are whole numbers, or the way to the law is a Fourier series of its
+            distribution function, which does not give the density with a known error.
+        """
+        points = self._argument(x, "x")
+        if not self._has_density:
+            raise InvalidParameterError(
+                "pdf must be of a law with a density, and this sum takes multiples of the weights "
+                "only: use pmf"
+            )
+        return self._at_size(points, self._route.log_density, "pdf")
+
+    def pmf(self, k: ArrayLike) -> Numbers:
+        """Probability of exactly ``k``; refused where a noise has a density.
+
+        The error is that of :meth:`logpmf`.
+        """
+        return np.exp(self.logpmf(k))
+
+    def logpmf(self, k: ArrayLike) -> Numbers:
+        """Logarithm of the probability of exactly ``k``; -inf where that is no value of the sum.
+
+        A point within rounding of an atom counts as that atom. Probabilities are accurate to twice
+        ``error_bound``; those of one noise, of two, or on a lattice of up to four million points,
+        which are not a difference of tails, to about 1e-9 of themselves.
+
+        Raises
+        ------
+        InvalidParameterError
+            If a noise of the sum has a density, so that every value has probability 0, or the law
+            is known within a bracket only, which does not tell where its atoms are.
+        """
+        points = self._argument(k, "k")
+        if self._has_density:
+            raise InvalidParameterError(
+                "pmf must be of a law of atoms, and this sum has a density, as one of its noises "
+                "has: use pdf"
+            )
+        return self._at_size(points, self._route.log_mass, "pmf")
+
+    def _at_size(
+        self, x: FloatArray, log: Callable[[FloatArray], FloatArray | None], name: str
+    ) -> Numbers:
+        """Logarithms at finite sizes, the law being symmetric."""
+        out, inside = np.full(x.shape, -np.inf), np.isfinite(x)
+        found = log(np.abs(x[inside])) if inside.any() else np.empty(0)
+        if found is None:
+            raise InvalidParameterError(
+                f"{name} must be of a law that is not known by its {self._route.name} only, got "
+                f"{self!r}: use differences of cdf"
+            )
+        out[inside] = found
+        return out[()]
+
+    def stats(self, moments: str = "mv") -> Any:
+        """Return mean, variance, skewness and excess kurtosis, as the letters m, v, s, k ask.
+
+        A tuple in this order, or a number for one letter. Fourth cumulants add up: the excess
+        kurtosis is Σ w⁴·Var(e)²·kurtosis(e) in units of the squared variance of the sum; mean and
+        skewness are 0, the law being symmetric. Of a sum without noise, skewness and kurtosis are
+        refused.
+        """
+        letters = check_moments(moments)
+        if not len(self._terms) and {"s", "k"} & set(letters):
+            raise InvalidParameterError(
+                "moments must be of 'mv' for a sum without noise, which has no shape, got "
+                f"{moments!r}"
+            )
+        known = {
+            "m": lambda: 0.0,
+            "v": lambda: self._terms.variance,
+            "s": lambda: 0.0,
+            "k": lambda: self._terms.kurtosis,
+        }
+        found = tuple(np.float64(known[letter]()) for letter in letters)
+        return found[0] if len(found) == 1 else found
 
     def chernoff(self, q: ArrayLike) -> Numbers:
         """Smallest t at which Chernoff's bound certifies P(sum >= t) <= ``q``, ``q`` in (0, 1).

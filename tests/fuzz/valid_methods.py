@@ -77,7 +77,13 @@ METHODS = {
         "isf": {"q": 0.3},
         "rvs": {"size": 3, "rng": 1},
     }.items()
-    if hasattr(law, method)
+    if hasattr(law, method) and (name, method) != ("WeightedSum", "pdf")
+}
+METHODS |= {
+    "WeightedSum.pdf": (WeightedSum([1.0, 2.0], SMOOTH).pdf, AT),
+    "WeightedSum.logpdf": (WeightedSum([1.0, 2.0], SMOOTH).logpdf, AT),
+    "WeightedSum.logpmf": (LAWS["WeightedSum"].logpmf, {"k": 2}),
+    "WeightedSum.stats": (LAWS["WeightedSum"].stats, {"moments": "mvsk"}),
 }
 METHODS |= {
     f"{name}.{method}": (getattr(guarantee, method), arguments)

@@ -132,7 +132,8 @@ def test_laws_without_a_density():
         np.testing.assert_array_equal(frozen.var(), law.variance)
         with pytest.raises(InvalidParameterError, match="known entropy"):
             frozen.entropy()
-    assert not hasattr(as_frozen(total), "pdf")
+    assert as_frozen(total, loc=3.0).pdf(3.0) == total.pdf(0.0)
+    assert not hasattr(as_frozen(total), "pmf")
     assert not hasattr(as_frozen(Laplace(scale=1.0)), "pmf")
     exact = as_frozen(Exact(), loc=4)
     assert (exact.mean(), exact.var(), exact.entropy(), exact.pmf(4)) == (4, 0, 0, 1)

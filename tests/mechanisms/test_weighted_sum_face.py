@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy import sparse
+from scipy import integrate, sparse
 
 from dpinfer.errors import DPInferError, InvalidParameterError
 from dpinfer.mechanisms import (
@@ -14,6 +14,7 @@ from dpinfer.mechanisms import (
     Laplace,
     Tulap,
     WeightedSum,
+    as_frozen,
     weighted_sums,
 )
 
@@ -230,3 +231,143 @@ def test_noise_that_leaves_the_range_of_its_law_is_refused(weights, law, message
         WeightedSum(weights, law)
     with pytest.raises(InvalidParameterError, match=r"^weights must keep the noise"):
         weighted_sums([weights], law)
+
+
+X = np.array([0.0, 0.3, 1.0, -2.5, 7.0, 20.0])
+
+
+def by_quadrature(law, x):
+    """The density, from the characteristic function."""
+    if x == 0.0:
+        return integrate.quad(lambda t: float(law.cf(t)) / np.pi, 0, np.inf, epsabs=1e-12)[0]
+    options = {"weight": "cos", "wvar": x, "epsabs": 1e-12}
+    return integrate.quad(lambda t: float(law.cf(t)) / np.pi, 0, np.inf, **options)[0]
+
+
+@pytest.mark.parametrize(
+    ("weights", "laws"),
+    [
+        ([-3.0], [Laplace(scale=2.0)]),
+        ([1, 1, 1], [Laplace(scale=2.0)] * 3),
+        ([1, 2, -0.5], [Laplace(scale=1.0), Gaussian(sigma=0.5), Laplace(scale=3.0)]),
+        ([1, -1], [Geometric(scale=2.0), Gaussian(sigma=3.0)]),
+        ([2, 1], [Tulap(scale=1.0), Gaussian(sigma=2.0)]),
+    ],
+)
+def test_densities(weights, laws):
+    total = WeightedSum(weights, laws)
+    expected = [by_quadrature(total, abs(x)) for x in X[:4]]
+    np.testing.assert_allclose(total.pdf(X[:4]), expected, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(np.exp(total.logpdf(X)), total.pdf(X), rtol=1e-12)
+    # and the distribution function by Gauss's rule on 400 panels
+    nodes, shares = np.polynomial.legendre.leggauss(10)
+    edges = np.linspace(-5.0, 7.0, 401)
+    half = 0.5 * np.diff(edges)
+    points = (edges[:-1] + half)[:, None] + half[:, None] * nodes
+    mass = (total.pdf(points) @ shares) @ half
+    assert mass == pytest.approx(total.cdf(7.0) - total.cdf(-5.0), abs=1e-6)
+    assert total.pdf([np.inf, -np.inf]).tolist() == [0.0, 0.0]
+
+
+def test_densities_of_a_lattice_and_a_narrow_noise():
+    """Atoms with a density of their own: a sum over the whole numbers."""
+    whole, narrow = Geometric(scale=5e4), Laplace(scale=0.3)
+    total = WeightedSum([1, 1], [whole, narrow])
+    k = np.arange(-60.0, 61.0)
+    for x in (0.0, 0.4, 1234.5, -3.0):
+        middle = np.floor(x)
+        expected = whole.pmf(middle + k) @ narrow.pdf(x - middle - k)
+        assert total.pdf(x) == pytest.approx(expected, rel=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("weights", "laws"),
+    [
+        ([1.5], [Geometric(scale=3.0)]),
+        ([1, 1, 1], [Geometric(scale=1.0)] * 3),
+        ([1, 2], [Geometric(scale=1.0), DiscreteGaussian(sigma=2.0)]),
+        ([1, 2**0.5], [Geometric(scale=1.0), DiscreteGaussian(sigma=2.0)]),
+        ([1, 2**0.5, np.pi], [Geometric(scale=0.5)] * 3),
+        ([1, 3, 7], [DiscreteGaussian(sigma=1.0)] * 3),
+    ],
+)
+def test_probabilities_of_atoms_and_moments(weights, laws):
+    """Against lists of all values."""
+    total = WeightedSum(weights, laws)
+    values, chances = np.zeros(1), np.ones(1)
+    for weight, law in zip(weights, laws, strict=True):
+        k = np.arange(-40.0, 41.0) if len(laws) > 1 else np.arange(-200.0, 201.0)
+        values = np.add.outer(values, weight * k).ravel()
+        chances = np.multiply.outer(chances, law.pmf(k)).ravel()
+    points = np.unique(np.round(values[chances > 1e-8], 9))[::37]
+    expected = [chances[np.abs(values - x) < 1e-8].sum() for x in points]
+    atoms = [values[np.argmin(np.abs(values - x))] for x in points]
+    np.testing.assert_allclose(total.pmf(atoms), expected, rtol=1e-9, atol=1e-16)
+    np.testing.assert_allclose(np.exp(total.logpmf(atoms)), expected, rtol=1e-9, atol=1e-16)
+    assert total.pmf([0.123, np.inf]).tolist() == [0.0, 0.0]
+    mean, variance, skewness, kurtosis = total.stats("mvsk")
+    assert (mean, skewness) == (0.0, 0.0)
+    assert variance == pytest.approx(chances @ values**2, rel=1e-10)
+    assert kurtosis == pytest.approx((chances @ values**4) / variance**2 - 3.0, abs=1e-7)
+    assert as_frozen(total).stats("k") == kurtosis
+    assert as_frozen(total, loc=2.0).pmf(2.0 + atoms[0]) == pytest.approx(expected[0], rel=1e-9)
+
+
+def test_wide_lattices_by_their_contour():
+    total = WeightedSum([1, 1, 1], Geometric(scale=2e4))
+    k = np.array([0.0, 7.0, -5e4, 3e5])
+    difference = total.sf(np.abs(k) - 1.0) - total.sf(np.abs(k))
+    np.testing.assert_allclose(total.pmf(k), difference, rtol=0, atol=4e-12)
+    # the density of three Laplace noises, the same but for the lattice
+    smooth = WeightedSum([1, 1, 1], Laplace(scale=2e4))
+    np.testing.assert_allclose(total.pmf(k), smooth.pdf(k), rtol=1e-8)
+
+
+def test_probabilities_far_smaller_than_tails():
+    """One of two noises is so wide that its atoms are rounding beside its tails."""
+    wide, narrow = Geometric(scale=1e12), Geometric(scale=2.0)
+    k = np.arange(-60.0, 61.0)
+    for weight in (1.0, 2.0**0.5):
+        total = WeightedSum([1.0, weight], [narrow, wide])
+        # atoms that are the same for both, where the lattice is one
+        expected = narrow.pmf(k) @ wide.pmf(3.0 - k) if weight == 1.0 else wide.pmf(0.0)
+        expected *= 1.0 if weight == 1.0 else narrow.pmf(3.0)
+        assert total.pmf(3.0) == pytest.approx(expected, rel=1e-10)
+
+
+def test_moments_of_each_kind_of_noise():
+    tulap = WeightedSum([1, 1], [Tulap(scale=2.0), Tulap(scale=2.0, truncation=0.05)])
+    draws = tulap.rvs(400_000, rng=5)
+    sixth = np.mean(draws**8) / tulap.variance**4
+    found = np.mean(draws**4) / tulap.variance**2 - 3.0
+    # 6.5 standard deviations
+    assert abs(found - tulap.stats("k")) < 6.5 * np.sqrt(sixth / draws.size)
+    assert WeightedSum([1, 2], Laplace(scale=1.0)).stats("k") == pytest.approx(
+        3.0 * (1.0 + 2.0**4) / (1.0 + 2.0**2) ** 2, rel=1e-12
+    )
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: WeightedSum([1], Geometric(scale=1.0)).pdf(0.0), "pdf must be of a law with a"),
+        (lambda: WeightedSum([1], Laplace(scale=1.0)).pmf(0.0), "pmf must be of a law of atoms"),
+        (lambda: WeightedSum(*MIXES[-1]).pmf(0.0), "pmf must be of a law that is not known by its"),
+        (
+            lambda: WeightedSum([1, 1, 1], [*[Tulap(scale=1.0)] * 2, Laplace(scale=1.0)]).pdf(0.0),
+            "by its Fourier series only",
+        ),
+        (lambda: WeightedSum([0], Laplace(scale=1.0)).stats("k"), "a sum without noise"),
+        (lambda: WeightedSum([1], Laplace(scale=1.0)).stats("w"), "moments must be letters"),
+        (lambda: WeightedSum([1], Laplace(scale=1.0)).pdf(np.nan), "x must not contain NaN"),
+    ],
+)
+def test_what_has_no_density_or_atoms_or_moments(call, message):
+    with pytest.raises(InvalidParameterError, match=message):
+        call()
+
+
+def test_no_noise_is_an_atom():
+    nothing = WeightedSum([0.0], Laplace(scale=1.0))
+    assert nothing.pmf([0.0, 1.0]).tolist() == [1.0, 0.0]
+    assert [float(x) for x in nothing.stats("mv")] == [0.0, 0.0]

@@ -203,7 +203,9 @@ def tulap_and_another(terms: Terms) -> Route | None:
         return None
     edges, densities = listed._pieces(last)
     missing = 2.0 * float(listed._sf(edges[-1]))
-    route = PiecewiseSum(edges, densities, missing, (a, b), partial(excess, other), _grid(terms))
+    route = PiecewiseSum(
+        edges, densities, missing, (a, b), partial(excess, other), other._sf, _grid(terms)
+    )
     route.supremum = terms.supremum
     return route
 

@@ -15,6 +15,7 @@ from dpinfer.mechanisms._sums.terms import (
     Block,
     Route,
     Terms,
+    atom_at,
     is_unimodal_periodic,
     lattice_floor,
 )
@@ -40,6 +41,9 @@ class ContourSum(Route):
     def upper(self, x: FloatArray, closed: bool) -> FloatArray:
         return self._contour.log_upper(x / self._unit)
 
+    def log_density(self, x: FloatArray) -> FloatArray:
+        return np.asarray(self._contour.log_density(x / self._unit) - np.log(self._unit))
+
     def upper_isf(self, q: FloatArray, strict: bool) -> FloatArray:
         return _real_quantile(self._contour, q) * self._unit
 
@@ -58,6 +62,9 @@ class TabulatedContourSum(Route):
 
     def upper(self, x: FloatArray, closed: bool) -> FloatArray:
         return self._table(x)
+
+    def log_density(self, x: FloatArray) -> FloatArray:
+        return self._exact.log_density(x)
 
     def upper_isf(self, q: FloatArray, strict: bool) -> FloatArray:
         return self._exact.upper_isf(q, strict)
@@ -109,6 +116,12 @@ class LatticeContour(Route):
         out = self._log_upper(np.maximum(k, 0.0))
         # P(J > -1) = 1 - P(J > 0), the law being symmetric
         return np.asarray(np.where(k < 0, np.log1p(-np.exp(np.minimum(out, -1e-3))), out))
+
+    def log_mass(self, x: FloatArray) -> FloatArray:
+        k, at_atom = atom_at(x / self.spacing, self._atol)
+        out = np.full(x.shape, -np.inf)
+        out[at_atom] = self._contour.log_density(k[at_atom])
+        return out
 
     def _log_upper(self, k: FloatArray) -> FloatArray:
         """Log P(J > k) for whole numbers k >= 0."""

@@ -12,7 +12,14 @@ from dpinfer._check import FloatArray
 from dpinfer._numerics.inversion import SaddleGrid
 from dpinfer._numerics.roots import find_root
 from dpinfer.mechanisms._sums.contour import LatticeContour, TabulatedLatticeContour
-from dpinfer.mechanisms._sums.terms import ATOM_ATOL, Block, Route, Terms, lattice_floor
+from dpinfer.mechanisms._sums.terms import (
+    ATOM_ATOL,
+    Block,
+    Route,
+    Terms,
+    atom_at,
+    lattice_floor,
+)
 
 BLOCK = 1 << 18
 
@@ -76,6 +83,24 @@ class ConvolvedSum(Route):
         if deep.any():
             logs = self._rest.logtail(distance[deep], closed=closed) + self._logs[used]
             out[deep] = np.logaddexp.reduce(logs, axis=1)
+        return out
+
+    def log_mass(self, x: FloatArray) -> FloatArray | None:
+        return self._mixed(x, self._rest.log_mass)
+
+    def log_density(self, x: FloatArray) -> FloatArray | None:
+        return self._mixed(x, self._rest.log_density)
+
+    def _mixed(
+        self, x: FloatArray, own: Callable[[FloatArray], FloatArray | None]
+    ) -> FloatArray | None:
+        out = np.empty(x.shape)
+        for place, point in enumerate(x):
+            used = self._relevant(point, point)
+            logs = own(np.abs(point - self._places[used]))
+            if logs is None:
+                return None
+            out[place] = np.logaddexp.reduce(logs + self._logs[used])
         return out
 
     def _relevant(self, low: float, high: float) -> slice:
@@ -143,6 +168,14 @@ class ConvolvedSum(Route):
         return float(places[order[enough[-1]]]) if enough.size else high
 
 
+def _between(tails: FloatArray, edges: FloatArray) -> FloatArray:
+    """Probabilities between neighbouring edges, by the tails at their sizes."""
+    # both tails on one side of zero, so that small masses keep their accuracy
+    apart = np.abs(np.diff(tails, axis=1))
+    across = edges[:, 1:] * edges[:, :-1] < 0
+    return np.where(across, 1.0 - tails[:, 1:] - tails[:, :-1], apart)
+
+
 class SteppedSum(Route):
     """S = A + B with A continuous and narrow, B on a lattice and wide.
 
@@ -168,14 +201,19 @@ class SteppedSum(Route):
             k = np.floor(part / h) + self._cells
             edges = np.concatenate([part - k * h, part - (k[:, -1:] + 1.0) * h], axis=1)
             tails = self._narrow.tail(np.abs(edges))
-            left, right = edges[:, 1:], edges[:, :-1]
-            # both tails on one side of zero, so that small masses keep their accuracy
-            apart = np.abs(tails[:, 1:] - tails[:, :-1])
-            mass = np.where(left * right < 0, 1.0 - tails[:, 1:] - tails[:, :-1], apart)
+            mass = _between(tails, edges)
             logs = self._wide.logtail(k * h)
             with np.errstate(divide="ignore"):
                 out[start : start + rows] = np.logaddexp.reduce(np.log(mass) + logs, axis=1)
         return out
+
+    def log_density(self, x: FloatArray) -> FloatArray | None:
+        places = (np.floor(x / self._wide.spacing)[:, None] + self._cells) * self._wide.spacing
+        own = self._narrow.log_density(np.abs(x[:, None] - places).ravel())
+        chance = self._wide.log_mass(np.abs(places).ravel())
+        if own is None or chance is None:
+            return None
+        return np.asarray(np.logaddexp.reduce((own + chance).reshape(places.shape), axis=1))
 
     def upper_isf(self, q: FloatArray, strict: bool) -> FloatArray:
         return _smooth_isf(self, self._grid, q)
@@ -190,7 +228,7 @@ class PiecewiseSum(Route):
 
     ``edges``, ``densities``: of the steps of T, upwards from 0; the law is symmetric; ``missing``:
     bound on the probability of the steps that are not listed; ``scales``: a and b; ``excess``:
-    E[max(Z - y, 0)] at y >= 0; ``grid``: of S, for brackets.
+    E[max(Z - y, 0)] at y >= 0; ``tail``: P(Z > y); ``grid``: of S, for brackets.
     """
 
     name = "steps"
@@ -203,8 +241,10 @@ class PiecewiseSum(Route):
         missing: float,
         scales: tuple[float, float],
         excess: Callable[[FloatArray], FloatArray],
+        tail: Callable[[FloatArray], FloatArray],
         grid: SaddleGrid,
     ) -> None:
+        self._tail = tail
         self._edges = np.concatenate([-edges[:0:-1], edges])
         self._densities = np.concatenate([densities[::-1], densities])
         self._missing = missing
@@ -228,6 +268,17 @@ class PiecewiseSum(Route):
         far = out < np.log(self._missing + _TINY) + 1.0
         if self._missing and far.any():
             out[far] = np.minimum(out[far], self._grid.log_chernoff(x[far]))
+        return out
+
+    def log_density(self, x: FloatArray) -> FloatArray:
+        a, b = self._scales
+        out = np.empty(x.shape)
+        rows = max(1, BLOCK // len(self._edges))
+        for start in range(0, len(x), rows):
+            y = (x[start : start + rows, None] - a * self._edges) / b
+            mass = _between(self._tail(np.abs(y)), y)
+            with np.errstate(divide="ignore"):
+                out[start : start + rows] = np.log(mass @ self._densities / a)
         return out
 
     def upper_isf(self, q: FloatArray, strict: bool) -> FloatArray:
@@ -347,6 +398,19 @@ class LatticeSum(Route):
         out[~below] = self._lookup(k[~below])
         if below.any():
             out[below] = np.log1p(-np.exp(self._lookup(np.zeros(1))))
+        return out
+
+    def log_mass(self, x: FloatArray) -> FloatArray:
+        k, at_atom = atom_at(x / self.spacing, self._atol)
+        out = np.where(at_atom & (k <= self._terms.supremum), np.nan, -np.inf)
+        far = np.isnan(out) & (k > self._grid.slope[-1])
+        out[far] = self._grid.log_chernoff(k[far])
+        if self._tail is not None:
+            far = np.isnan(out) & (k > self._windows[0].last)
+            out[far] = self._tail.log_mass(k[far])
+        for window in self._covering(out, k):
+            held = np.isnan(out) & (k >= window.first) & (k <= window.last)
+            out[held] = window.logpmf[(k[held] - window.first).astype(np.intp)]
         return out
 
     def upper_isf(self, q: FloatArray, strict: bool) -> FloatArray:

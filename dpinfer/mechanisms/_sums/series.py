@@ -86,6 +86,10 @@ class FourierSum(Route):
     def upper(self, x: FloatArray, closed: bool) -> FloatArray:
         return self._estimate(x / self._unit)[0]
 
+    def log_mass(self, x: FloatArray) -> None:
+        """Atoms are within the bracket, wherever they are."""
+        return
+
     def upper_isf(self, q: FloatArray, strict: bool) -> FloatArray:
         """Find x with P(S > x) <= q for certain, as small as the bracket allows."""
         bound = self._grid.chernoff(q)
