@@ -50,14 +50,8 @@ from dpinfer.estimation._table_fit import (
     refuse_contradictions,
 )
 from dpinfer.estimation._table_laws import TableLaws
-from dpinfer.estimation._tree.parts import (
-    Known,
-    Received,
-    ScalarPart,
-    VectorPart,
-    answers,
-)
-from dpinfer.estimation._tree.tables import PlacedMarginal, summed_to
+from dpinfer.estimation._tree.parts import ScalarPart, VectorPart, answers
+from dpinfer.estimation._tree.tables import Known, PlacedMarginal, Received, summed_to
 from dpinfer.estimation.marginals import MarginalsEstimate, read_marginal
 from dpinfer.estimation.pivots import ManyErrors, ManyMethod
 from dpinfer.mechanisms.laws import Exact

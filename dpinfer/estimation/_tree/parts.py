@@ -6,7 +6,7 @@ in memory is one part of which nothing is sent.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
@@ -21,10 +21,11 @@ from dpinfer.estimation._tree.leaves import StructuredLeaves
 from dpinfer.estimation._tree.passes import Collected, Message, VectorGains
 from dpinfer.estimation._tree.tables import (
     CellTables,
+    Known,
     MeasuredTables,
     MergedTables,
+    Received,
     Rows,
-    TableMessage,
     TablePasses,
     Tables,
     both_of,
@@ -122,17 +123,6 @@ class TableSolution:
         return self.tables
 
 
-Known = Mapping[str, FloatArray]  # what is known of some tables
-
-
-@dataclass(frozen=True, eq=False)
-class Received:
-    """What is known of leaves from the parts below them."""
-
-    places: Places  # (m,): their places, ascending
-    known: Known  # (m, ...): what is known of their tables
-
-
 @dataclass(frozen=True, eq=False)
 class ScalarPart:
     """A tree, or a part of one, of tables of which all attributes are transformed."""
@@ -146,12 +136,8 @@ class ScalarPart:
         cls, problem: TableProblem, tree: Tree, received: Received | None, above: Known | None
     ) -> ScalarPart:
         """Find the weights."""
-        message = None
-        if received is not None:
-            known = received.known
-            message = TableMessage(received.places, known["tables"], known["variance"].T)
-        roots = None if above is None else above["variance"].T
-        return cls(problem, TablePasses.of(tree, problem.measured[0], message, roots), above)
+        roots = None if above is None else above["variance"]
+        return cls(problem, TablePasses.of(tree, problem.measured[0], received, roots), above)
 
     @property
     def found_up(self) -> Known:
@@ -164,9 +150,7 @@ class ScalarPart:
         Contradictions are within a place, and of a place with those below it.
         """
         upward = self.passes.up(self.problem.measured[0])
-        message = self.passes.message(upward)
-        known = {"tables": message.tables, "variance": np.ascontiguousarray(message.variance.T)}
-        return known, upward.inside, upward.between
+        return self.passes.message(upward), upward.inside, upward.between
 
     def solve(self, *, held: bool = True) -> TableSolution:
         """Estimate all tables, which are ``held`` whatever is asked for."""

@@ -278,57 +278,6 @@ class Collected:
     contradictions: Places
 
 
-def collect(
-    below: Below, values: Sequence[FloatArray], sums: FloatArray, message: FloatArray | None = None
-) -> Collected:
-    """Go up from the sums over structured leaves, and the values of dense nodes."""
-    layout, size = below.layout, below.queries.size
-    columns = sums.shape[2]
-    found = np.zeros((layout.dense.size, size, columns))
-    if below.message is not None and message is not None:
-        order = np.argsort(below.message.places)
-        rows = below.sent()[order]
-        found[rows] = message[order]
-        _add_to_parents(sums, layout.parent[rows], message[order])
-    wrong = [np.empty(0, dtype=np.intp)]
-    rows, step = below.bare_leaves(), max(1, CHUNK // (size * columns))
-    for start in range(0, rows.size, step):
-        some = rows[start : start + step]
-        own = below.queries.stacked(values, some)
-        wrong.append(_contradictions(below, some, None, own))
-        estimate = below.mix.get(some)[:, :, size:] @ own
-        found[some] = estimate
-        _add_to_parents(sums, layout.parent[some], estimate)
-    for nodes in layout.up(step):
-        rows = layout.dense_of[layout.inner[nodes]]
-        estimate, contradicting = _merged(below, nodes, values, sums)
-        wrong.append(contradicting)
-        found[rows] = estimate
-        _add_to_parents(sums, layout.parent[rows], estimate)
-    return Collected(found, sums, np.unique(np.concatenate(wrong)))
-
-
-def spread(below: Below, collected: Collected, above: FloatArray | None) -> None:
-    """Go down, in place; the sums become what the children share in, by their covariances."""
-    layout, size = below.layout, below.queries.size
-    found, moves = collected.estimates, collected.sums
-    if above is not None:
-        found[layout.parent < 0] = above
-    for nodes in layout.down(max(1, CHUNK // (size * found.shape[2]))):
-        change = found[layout.dense_of[layout.inner[nodes]]] - moves[nodes]
-        moves[nodes] = below.inverse[nodes] @ change
-        children = layout.dense_children(nodes)
-        if children.stop > children.start:
-            parents = layout.parent[children]
-            added = below.finite[children] @ moves[parents]
-            odd = np.flatnonzero(below.flat.has(parents))
-            if odd.size:
-                flat = below.flat.get(parents[odd]) @ change[parents[odd] - nodes[0]]
-                rows = children.start + odd
-                added[odd] += below.unknown.get(rows) @ flat
-            found[children] += added
-
-
 def _merged(
     below: Below, nodes: Places, values: Sequence[FloatArray], sums: FloatArray
 ) -> tuple[FloatArray, Places]:
@@ -481,29 +430,6 @@ class Final:
     exact: SparseRows
 
 
-def final_beliefs(below: Below, above: Beliefs | None) -> Final:
-    """Go down, from what is known of the roots in the end if that is more."""
-    layout, size, dense = below.layout, below.queries.size, len(below.finite)
-    final = Final(
-        np.zeros(below.finite.shape), SparseRows(dense, size, size), SparseRows(dense, size, size)
-    )
-    roots = np.flatnonzero(layout.parent < 0)
-    own = below.beliefs(roots)
-    if above is None:
-        above = own
-    final.finite[roots] = above.finite
-    _keep_unknown(final, roots, above.unknown)
-    more = np.abs(above.exact - own.exact).max(axis=(1, 2)) > RANK
-    final.exact.add(roots[more], above.exact[more])
-    for nodes in layout.down(max(1, CHUNK // size**2)):
-        children = layout.dense_children(nodes)
-        if children.stop > children.start:
-            rows = np.arange(children.start, children.stop)
-            _down(below, final, rows)
-            sharpen(below, final.exact, rows)
-    return final
-
-
 def _down(below: Below, final: Final, rows: Places) -> None:
     """Find the final covariances of dense nodes, whole families of them."""
     parents = below.layout.parent[rows]
@@ -537,29 +463,6 @@ def _keep_unknown(final: Final, rows: Places, unknown: FloatArray) -> None:
     """Keep infinite parts that are not 0."""
     some = np.abs(unknown).max(axis=(1, 2), initial=0.0) > RANK
     final.unknown.add(rows[some], unknown[some])
-
-
-def variances(below: Below, final: Final, functionals: FloatArray, places: Places) -> FloatArray:
-    """Return final variances, shape (m, k), of functionals, shape (k, g), of places."""
-    found = np.zeros((places.size, len(functionals)))
-    rows = below.layout.dense_of[places]
-    dense = np.flatnonzero(rows >= 0)
-    size = below.queries.size
-    step = max(1, CHUNK // size**2)
-    for start in range(0, dense.size, step):
-        some = dense[start : start + step]
-        free = free_of(functionals, known(below, final.exact, rows[some]))
-        found[some] = _quadratic(final.finite[rows[some]], free)
-        infinite = _quadratic(final.unknown.get(rows[some]), functionals)
-        found[some] = np.where(infinite > RANK * (functionals**2).sum(axis=1), np.inf, found[some])
-    for leaves in below.leaves:
-        index = np.searchsorted(leaves.places, places)
-        index[index == len(leaves)] = 0
-        some = np.flatnonzero(leaves.places[index] == places)
-        for start in range(0, some.size, step):
-            chosen = some[start : start + step]
-            found[chosen] = _leaf_variances(below, final, leaves, index[chosen], functionals)
-    return found
 
 
 def _quadratic(matrices: FloatArray, functionals: FloatArray) -> FloatArray:
@@ -637,25 +540,12 @@ def _covariances(below: Below, places: Places) -> FloatArray:
 class VectorGains:
     """How estimates depend on what was measured; the same for all values.
 
-    `of` makes them of a tree that is all there is. A part of a tree, of which ``message`` at the
-    roots goes to the tree above it, is made by `up`; `down` adds what comes back. In the tree
-    above, the roots of the parts are leaves.
+    `up` makes them, and `down` adds what is known in the end. Of a part of a tree, ``message`` at
+    the roots goes in between to the tree above it, where they are leaves.
     """
 
     below: Below  # what is known from measurements in each node and below it
     final: Final | None = None  # what is known from all measurements; None before `down`
-
-    @classmethod
-    def of(
-        cls,
-        tree: Tree,
-        queries: Sequence[FloatArray],
-        precision: FloatArray,
-        zeros: NDArray[np.bool_] | None = None,
-        message: Message | None = None,
-    ) -> VectorGains:
-        """Go up and down."""
-        return cls.up(tree, queries, precision, zeros, message).down()
 
     @classmethod
     def up(
@@ -688,7 +578,28 @@ class VectorGains:
 
         Without that, no more is known of them than from this tree.
         """
-        return VectorGains(self.below, final_beliefs(self.below, above))
+        below = self.below
+        layout, size, dense = below.layout, below.queries.size, len(below.finite)
+        final = Final(
+            np.zeros(below.finite.shape),
+            SparseRows(dense, size, size),
+            SparseRows(dense, size, size),
+        )
+        roots = np.flatnonzero(layout.parent < 0)
+        own = below.beliefs(roots)
+        if above is None:
+            above = own
+        final.finite[roots] = above.finite
+        _keep_unknown(final, roots, above.unknown)
+        more = np.abs(above.exact - own.exact).max(axis=(1, 2)) > RANK
+        final.exact.add(roots[more], above.exact[more])
+        for nodes in layout.down(max(1, CHUNK // size**2)):
+            children = layout.dense_children(nodes)
+            if children.stop > children.start:
+                rows = np.arange(children.start, children.stop)
+                _down(below, final, rows)
+                sharpen(below, final.exact, rows)
+        return VectorGains(below, final)
 
     def message(self) -> Message:
         """Return what is known of the roots, for the tree above."""
@@ -707,7 +618,31 @@ class VectorGains:
         self, values: Sequence[FloatArray], sums: FloatArray, message: FloatArray | None = None
     ) -> Collected:
         """Estimate dense nodes from their values and below, given the sums over other leaves."""
-        return collect(self.below, values, sums, message)
+        below = self.below
+        layout, size = below.layout, below.queries.size
+        columns = sums.shape[2]
+        found = np.zeros((layout.dense.size, size, columns))
+        if below.message is not None and message is not None:
+            order = np.argsort(below.message.places)
+            rows = below.sent()[order]
+            found[rows] = message[order]
+            _add_to_parents(sums, layout.parent[rows], message[order])
+        wrong = [np.empty(0, dtype=np.intp)]
+        rows, step = below.bare_leaves(), max(1, CHUNK // (size * columns))
+        for start in range(0, rows.size, step):
+            some = rows[start : start + step]
+            own = below.queries.stacked(values, some)
+            wrong.append(_contradictions(below, some, None, own))
+            estimate = below.mix.get(some)[:, :, size:] @ own
+            found[some] = estimate
+            _add_to_parents(sums, layout.parent[some], estimate)
+        for nodes in layout.up(step):
+            rows = layout.dense_of[layout.inner[nodes]]
+            estimate, contradicting = _merged(below, nodes, values, sums)
+            wrong.append(contradicting)
+            found[rows] = estimate
+            _add_to_parents(sums, layout.parent[rows], estimate)
+        return Collected(found, sums, np.unique(np.concatenate(wrong)))
 
     def spread(self, collected: Collected, above: FloatArray | None = None) -> None:
         """Make the collected estimates, in place, final ones, and the sums moves of the children.
@@ -715,7 +650,24 @@ class VectorGains:
         ``above`` are final estimates of the roots, shape (roots, g, k), from the tree above. What
         is not estimable is arbitrary.
         """
-        spread(self.below, collected, above)
+        below = self.below
+        layout, size = below.layout, below.queries.size
+        found, moves = collected.estimates, collected.sums
+        if above is not None:
+            found[layout.parent < 0] = above
+        for nodes in layout.down(max(1, CHUNK // (size * found.shape[2]))):
+            change = found[layout.dense_of[layout.inner[nodes]]] - moves[nodes]
+            moves[nodes] = below.inverse[nodes] @ change
+            children = layout.dense_children(nodes)
+            if children.stop > children.start:
+                parents = layout.parent[children]
+                added = below.finite[children] @ moves[parents]
+                odd = np.flatnonzero(below.flat.has(parents))
+                if odd.size:
+                    flat = below.flat.get(parents[odd]) @ change[parents[odd] - nodes[0]]
+                    rows = children.start + odd
+                    added[odd] += below.unknown.get(rows) @ flat
+                found[children] += added
 
     @property
     def known(self) -> bool:
@@ -727,9 +679,30 @@ class VectorGains:
 
         Infinite for those that are not estimable.
         """
-        layout = self.below.layout
-        chosen = np.arange(len(layout.tree)) if places is None else np.asarray(places)
-        return variances(self.below, self._completed(), np.asarray(functionals, float), chosen)
+        below, final = self.below, self._completed()
+        functionals = np.asarray(functionals, float)
+        places = np.arange(len(below.layout.tree)) if places is None else np.asarray(places)
+        found = np.zeros((places.size, len(functionals)))
+        rows = below.layout.dense_of[places]
+        dense = np.flatnonzero(rows >= 0)
+        size = below.queries.size
+        step = max(1, CHUNK // size**2)
+        for start in range(0, dense.size, step):
+            some = dense[start : start + step]
+            free = free_of(functionals, known(below, final.exact, rows[some]))
+            found[some] = _quadratic(final.finite[rows[some]], free)
+            infinite = _quadratic(final.unknown.get(rows[some]), functionals)
+            found[some] = np.where(
+                infinite > RANK * (functionals**2).sum(axis=1), np.inf, found[some]
+            )
+        for leaves in below.leaves:
+            index = np.searchsorted(leaves.places, places)
+            index[index == len(leaves)] = 0
+            some = np.flatnonzero(leaves.places[index] == places)
+            for start in range(0, some.size, step):
+                chosen = some[start : start + step]
+                found[chosen] = _leaf_variances(below, final, leaves, index[chosen], functionals)
+        return found
 
     def _completed(self) -> Final:
         """Return what `down` has found."""

@@ -7,7 +7,7 @@ which is the parent of another one: up from the last places, down from the first
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod, sqrt
@@ -341,13 +341,15 @@ def _places(parents: slice | Places) -> Places:
     return np.arange(parents.start, parents.stop) if isinstance(parents, slice) else parents
 
 
-@dataclass(frozen=True, eq=False)
-class TableMessage:
-    """What is known of some tables from trees below them."""
+Known = Mapping[str, FloatArray]  # what is known of some tables
 
-    places: Places  # (m,): their places, ascending; leaves of which nothing else is measured
-    tables: FloatArray  # (m, 1, ...): estimates of their coefficients
-    variance: FloatArray  # (classes, m): variances of these, infinite where nothing is known
+
+@dataclass(frozen=True, eq=False)
+class Received:
+    """What is known of leaves from the parts below them."""
+
+    places: Places  # (m,): their places, ascending
+    known: Known  # (m, ...): what is known of their tables
 
 
 @dataclass(frozen=True, eq=False)
@@ -362,23 +364,25 @@ class TablePasses:
     tree: Tree  # the tree, or a part of one
     axes: Axes  # the axes of the tables
     gains: tuple[ClassGains, ...]  # the weights of each class
-    received: TableMessage | None = None  # what is known from trees below this one
+    # what is known of leaves from trees below this one, of which nothing else is measured:
+    # coefficients ``tables``, shape (m, 1, ...), and their ``variance``, (m, classes)
+    received: Received | None = None
 
     @classmethod
     def of(
         cls,
         tree: Tree,
         measured: MeasuredTables,
-        received: TableMessage | None = None,
+        received: Received | None = None,
         roots: FloatArray | None = None,
     ) -> TablePasses:
-        """Find the weights of all classes; ``roots`` as for ClassGains, shape (classes, r)."""
+        """Find the weights of all classes; ``roots`` as for ClassGains, shape (r, classes)."""
         found = []
         for at, mask in enumerate(measured.axes.classes):
             variance = measured.variance(mask)
             if received is not None:
-                variance[received.places] = received.variance[at]
-            gains = ClassGains.of(tree, variance, None if roots is None else roots[at])
+                variance[received.places] = received.known["variance"][:, at]
+            gains = ClassGains.of(tree, variance, None if roots is None else roots[:, at])
             if received is not None:
                 gains.scale[received.places] = 1.0
             found.append(gains)
@@ -411,7 +415,7 @@ class TablePasses:
                     self.received.places, [chunk.rows.start, chunk.rows.stop]
                 )
                 at = self.received.places[low:high] - chunk.rows.start
-                part[at] = self.received.tables[low:high]
+                part[at] = self.received.known["tables"][low:high]
             self.axes.multiply(part, [gains.scale[chunk.rows] for gains in self.gains])
             if chunk.inner.size:
                 known = below.copy()
@@ -421,13 +425,12 @@ class TablePasses:
                 sums[chunk.above] += np.add.reduceat(part, chunk.starts, axis=0)
         return Upward(tables, sums, np.concatenate(inside), np.concatenate(between))
 
-    def message(self, upward: Upward) -> TableMessage:
-        """Return what is known of the roots, numbered in order, for the tree above."""
-        return TableMessage(
-            np.arange(self.roots),
-            upward.tables[: self.roots].copy(),
-            np.array([gains.below for gains in self.gains]),
-        )
+    def message(self, upward: Upward) -> Known:
+        """Return what is known of the roots, in order, for the tree above."""
+        return {
+            "tables": upward.tables[: self.roots].copy(),
+            "variance": np.stack([gains.below for gains in self.gains], axis=1),
+        }
 
     def down(self, upward: Upward, roots: FloatArray | None = None) -> FloatArray:
         """Turn estimates from below, in place, to cells of final ones, from those of the roots.

@@ -7,7 +7,7 @@ from dpinfer.estimation._tree.axes import Axes
 from dpinfer.estimation._tree.tables import (
     MeasuredTables,
     PlacedMarginal,
-    TableMessage,
+    Received,
     TablePasses,
     marginal_of,
 )
@@ -80,11 +80,8 @@ def test_parts_are_as_good_as_the_whole(seed):
         upward = passes.up(measured)
         sent.append(passes.message(upward))
         kept_parts.append((rows, tree, measured, upward))
-    received = TableMessage(
-        1 + np.arange(cut.size),
-        np.concatenate([one.tables for one in sent]),
-        np.concatenate([one.variance for one in sent], axis=1),
-    )
+    known = {name: np.concatenate([one[name] for one in sent]) for name in ("tables", "variance")}
+    received = Received(1 + np.arange(cut.size), known)
     top = part(marginals, upper)
     for one in top.marginals:
         one.precision[1:], one.exact[1:] = 0.0, False
@@ -93,7 +90,7 @@ def test_parts_are_as_good_as_the_whole(seed):
     spread = np.array([gains.variance for gains in passes.gains])
     np.testing.assert_allclose(spread, variance[:, upper], rtol=1e-12)
     for number, (rows, tree, measured, upward) in enumerate(kept_parts):
-        found = TablePasses.of(tree, measured, roots=spread[:, [1 + number]])
+        found = TablePasses.of(tree, measured, roots=spread.T[[1 + number]])
         below = coefficients(found.down(upward, above[[1 + number]]))
         own = np.array([gains.variance for gains in found.gains])
         np.testing.assert_allclose(own, variance[:, rows], rtol=1e-12)

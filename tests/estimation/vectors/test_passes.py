@@ -62,7 +62,7 @@ class Case:
     functionals: Array
 
     def gains(self) -> VectorGains:
-        return VectorGains.of(self.tree, self.queries, self.precision, self.zeros)
+        return VectorGains.up(self.tree, self.queries, self.precision, self.zeros).down()
 
 
 def paths(tree: Tree, size: int) -> Array:
@@ -211,7 +211,9 @@ def split(case: Case, depth: int) -> tuple[Array, Array]:
     message = below.message()
     values, precision, zeros = part(high)
     message = type(message)(np.searchsorted(high, cut), message.beliefs)
-    above = VectorGains.of(Tree.of(tree.parent[high]), case.queries, precision, zeros, message)
+    above = VectorGains.up(
+        Tree.of(tree.parent[high]), case.queries, precision, zeros, message
+    ).down()
     roots = upward.estimates[below.below.layout.parent < 0]
     upper = spread(above, collected(above, values, roots), values)
     below = below.down(above.answer(message.places))
@@ -257,7 +259,7 @@ def test_one_level_is_a_scalar_tree() -> None:
             precision = 1.0 / variance[:, None]
         values[np.isinf(variance)] = 0.0
         scalar = Gains.of(tree, variance)
-        gains = VectorGains.of(tree, [np.eye(1)], precision)
+        gains = VectorGains.up(tree, [np.eye(1)], precision).down()
         found = estimated(gains, [values])[:, 0].T
         known = np.isfinite(scalar.variance)
         expected = scalar.estimates(np.moveaxis(values[:, 0], 0, -1))
@@ -271,7 +273,7 @@ def test_contradictions_are_found_where_they_are() -> None:
     precision = np.array([[0.0, 1.0], [np.inf, np.inf], [1.0, 1.0], [1.0, 0.0], [1.0, 0.0]])
     queries = [np.eye(3), np.ones((1, 3))]
     values = [np.ones((5, 3, 1)), np.full((5, 1, 1), 3.0)]
-    gains = VectorGains.of(tree, queries, precision)
+    gains = VectorGains.up(tree, queries, precision).down()
     assert collected(gains, values).contradictions.size == 0
     values[1][1] = 4.0
     assert collected(gains, values).contradictions.tolist() == [1]
@@ -299,7 +301,7 @@ def test_exact_children_contradict_an_exact_parent() -> None:
     tree = Tree.of(np.array([-1, 0, 0]))
     precision = np.array([[np.inf], [np.inf], [np.inf]])
     values = np.array([[5.0, 2.0], [2.0, 1.0], [3.0, 1.0]])[:, :, None]
-    gains = VectorGains.of(tree, [np.eye(2)], precision)
+    gains = VectorGains.up(tree, [np.eye(2)], precision).down()
     assert collected(gains, [values]).contradictions.size == 0
     values[0, 1] = 3.0
     assert collected(gains, [values]).contradictions.tolist() == [0]
@@ -309,7 +311,7 @@ def test_values_contradict_structural_zeros() -> None:
     tree = Tree.of(np.array([-1, 0]))
     zeros = np.array([[False, True], [False, False]])
     precision = np.array([[1.0], [np.inf]])
-    gains = VectorGains.of(tree, [np.eye(2)], precision, zeros)
+    gains = VectorGains.up(tree, [np.eye(2)], precision, zeros).down()
     values = np.array([[1.0, 7.0], [2.0, 0.0]])[:, :, None]
     assert collected(gains, [values]).contradictions.size == 0
     values[1, 1] = 1.0
@@ -372,7 +374,7 @@ def test_a_single_child_has_the_variance_of_its_parent() -> None:
     """Also where that is far below what it has alone, so that differences would cancel."""
     tree = Tree.of(np.array([-1, 0, 1, 1]))
     precision = np.array([[1e12, 1e12], [1e-4, 1e-4], [1.0, 1e-3], [1e9, 1e9]])
-    gains = VectorGains.of(tree, [np.eye(4), np.ones((1, 4))], precision)
+    gains = VectorGains.up(tree, [np.eye(4), np.ones((1, 4))], precision).down()
     functionals = np.concatenate([np.eye(4), np.ones((1, 4))])
     found = gains.variance(functionals)
     top = np.linalg.inv(1e12 * np.eye(4) + 1e12)
