@@ -281,6 +281,9 @@ _RULES: dict[type, Callable[..., list[LossLaw]]] = {
 }
 
 
+LEAST_REST = 1e-10
+"""What is left of 1 has so many digits."""
+
 MOST_COMPOSITIONS = 10**9
 MOST_LOSS = 1e10
 
@@ -490,7 +493,10 @@ class PrivacyLoss:
         return np.exp(self._log_tail(x, above=True))[()]
 
     def logcdf(self, x: ArrayLike) -> Any:
-        """Logarithm of :meth:`cdf`, finite far beyond the point where ``cdf`` underflows."""
+        """Logarithm of :meth:`cdf`, finite far beyond the point where ``cdf`` underflows.
+
+        Between 0 and the mean it is refused where ``cdf``, 1 - ``sf`` there, is below 1e-10.
+        """
         return self._log_tail(x, above=False, deep=True)
 
     def logsf(self, x: ArrayLike) -> Any:
@@ -498,12 +504,16 @@ class PrivacyLoss:
         return self._log_tail(x, above=True, deep=True)
 
     def ppf(self, q: ArrayLike) -> Any:
-        """Quantile: the smallest x with ``cdf(x) >= q``; -inf at 0, the largest loss at 1."""
+        """Quantile: the smallest x with ``cdf(x) >= q``; -inf at 0, the largest loss at 1.
+
+        It is right to 1e-13 of itself, and an atom on a lattice. A q below 1e-10 is refused where
+        it would be between 0 and the mean.
+        """
         at = check_array(q, "q", ge=0, le=1)
         return _shaped(self._quantile(at.ravel(), above=False), at)
 
     def isf(self, q: ArrayLike) -> Any:
-        """Upper quantile: the smallest x with ``sf(x) <= q``; accurate for tiny ``q``."""
+        """Upper quantile: the smallest x with ``sf(x) <= q``; accurate for tiny q: see `ppf`."""
         at = check_array(q, "q", ge=0, le=1)
         return _shaped(self._quantile(at.ravel(), above=True), at)
 
@@ -596,6 +606,9 @@ class PrivacyLoss:
                 if side.size:
                     small = self._log_far(np.abs(flat[side]), below=below, deep=deep)
                     found[side] = small if below != above else np.log1p(-np.exp(small))
+            if deep and not above:
+                lost = (flat >= 0) & (flat < self.mean) & (found < np.log(LEAST_REST))
+                _demand_digits(~lost)
         return _shaped(found, at)
 
     def _log_far(self, x: FloatArray, *, below: bool, deep: bool = True) -> FloatArray:
@@ -612,6 +625,7 @@ class PrivacyLoss:
             return np.where(q == (1.0 if above else 0.0), -np.inf, 0.0)
         upper, lower = (q, 1.0 - q) if above else (1.0 - q, q)
         tails = self._inversion.tails(np.zeros(1)).values[:, 0]
+        _demand_digits((lower == 0) | (lower <= tails[2]) | (lower >= LEAST_REST))
         found = np.zeros(q.shape)
         for sign, tail, mass in ((1.0, upper, tails[1]), (-1.0, lower, tails[2])):
             side = (tail < mass) if sign > 0 else (tail <= mass) & (upper >= tails[1])
@@ -631,9 +645,8 @@ class PrivacyLoss:
         spread = float(np.sqrt(self.variance))
         ends = np.maximum(start - spread, 0.0), np.minimum(start + spread, self._largest)
         lattice = self._inversion.alone
-        low, high = find_root(
-            excess, *ends, rtol=0.0, atol=0.6 * lattice.width if lattice else 0.0, expand=True
-        )
+        least = 0.6 * lattice.width if lattice else 0.0
+        low, high = find_root(excess, *ends, atol=least, expand=True)
         found = low if below else high
         if lattice:
             place = (found - lattice.offset) / lattice.width
@@ -657,6 +670,15 @@ class PrivacyLoss:
         if self._counts:
             found = self._inversion.local(at.ravel())
         return _shaped(found, at)
+
+
+def _demand_digits(known: Any) -> None:
+    if not np.all(known):
+        raise ConvergenceError(
+            f"P(L <= x) is below {LEAST_REST:g} at an x between 0 and the mean of the loss, where "
+            "it is 1 less P(L > x), and rounding leaves nothing of it: ask for x < 0 or for q of "
+            f"at least {LEAST_REST:g}"
+        )
 
 
 def _shaped(values: Any, like: FloatArray) -> Any:
