@@ -95,6 +95,19 @@ def test_the_best_is_drawn_and_combined_as_planned(budget, mechanism, norm):
         assert norm(scaled, budget.neighbours) <= allowed * (1 + 1e-9)
 
 
+@pytest.mark.parametrize(("size", "least"), [(2, 1.309017), (4, 1.718536), (8, 2.233272)])
+def test_none_is_better_than_the_best_of_all(size, least):
+    # of all factorisations of the prefix sums, by a search elsewhere; the first is (1 + √5)²/8
+    found = compare_strategies(Workload.prefixes(size), budget=GDP(1.0))
+    mean = found.summary_frame()["mean_variance"].iloc[0]
+    assert least * (1 - 1e-6) <= mean <= 1.15 * least
+    # Mathias (1993): what the largest variance need not exceed, and that of the square root does
+    largest = found.summary_frame().loc["square root", "largest_variance"]
+    angles = (2 * np.arange(1, size + 1) - 1) * np.pi / (2 * size)
+    bound = (0.5 + (1 / np.sin(angles)).sum() / (2 * size)) ** 2
+    assert bound <= largest <= 1.1 * bound
+
+
 def test_what_it_says_of_itself():
     found = compare_strategies(Workload.prefixes(4), budget=GDP(1.0))
     assert "others may be better" in found.summary()
