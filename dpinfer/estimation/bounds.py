@@ -28,6 +28,7 @@ from dpinfer.mechanisms.law import ParametricLaw
 _POINTS = 240
 """Arguments at which cumulant generating functions are looked at; a bound holds at any of them."""
 
+_WIDE = 0.8  # σ from which on discrete Gaussian noise is bounded as Gaussian noise is
 _KINDS = 64  # laws of one kind that are looked at, at most
 _SHARES = 24  # largest shares h a factor of ten at which bounds of single sums are found
 _LEAST_SHARE = 1e-6
@@ -144,11 +145,13 @@ class NoiseBound:
         s = np.linspace(0.0, min(limit, 40.0), _POINTS + 2)[1:-1]
         growth = np.full(s.size, 0.5)
         for each, shares in zip(self.laws, self.shares, strict=True):
-            if isinstance(each, DiscreteGaussian) and shares.size > _KINDS:
-                most = np.square(each.sigma) / each.variance  # K(u) <= σ²u²/2
-                growth = np.maximum(growth, 0.5 * float(np.max(most)))
-                continue
             law, share = _dominating(each, shares)
+            if isinstance(each, DiscreteGaussian):
+                wide = np.broadcast_to(each.sigma >= _WIDE, shares.shape)
+                if wide.any():  # K(u) <= σ²u²/2, and σ² is hardly more than the variance
+                    most = np.max(np.where(wide, np.square(each.sigma) / each.variance, 0.0))
+                    growth = np.maximum(growth, 0.5 * float(most))
+                law, share = law.take(np.flatnonzero(~wide)) if law.shape else law, share[~wide]
             step = max(1, (1 << 20) // s.size)
             for start in range(0, share.size, step):
                 part: Any = law.take(slice(start, start + step)) if law.shape else law
