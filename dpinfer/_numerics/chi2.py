@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpinfer._check import FloatArray
-from dpinfer._numerics.inversion import ANGLE, NEGLIGIBLE, STEP
-from dpinfer.errors import ConvergenceError
+from dpinfer._numerics.inversion import ANGLE, along_hyperbola
 
 ComplexArray = NDArray[np.complex128]
 Cumulant = Callable[[ComplexArray], ComplexArray]
@@ -209,31 +208,16 @@ class WeightedChi2:
             level = self._cumulant(crossing.astype(np.complex128)).real - crossing * points
             near = np.full(level.shape, True) if self.exponent is None else level > _DEEPEST
             if near.any():
-                path = crossing[near], axis[near], level[near]
-                out[start : start + _ROWS][near] = self._integral(points[near], *path, side)
+                out[start : start + _ROWS][near] = along_hyperbola(
+                    self._cumulant,
+                    points[near],
+                    (crossing[near], axis[near], level[near]),
+                    np.reciprocal,
+                    side=side,
+                    nodes=_NODES,
+                    most=_NODES * _BLOCKS,
+                )
         return out
-
-    def _integral(
-        self,
-        q: FloatArray,
-        crossing: FloatArray,
-        axis: FloatArray,
-        level: FloatArray,
-        side: float,
-    ) -> FloatArray:
-        centre = crossing - axis * np.cos(ANGLE)
-        total = np.zeros(q.shape)
-        for block in range(_BLOCKS):
-            u = STEP * np.arange(block * _NODES, (block + 1) * _NODES)
-            s = centre[:, None] + axis[:, None] * np.cosh(u + 1j * ANGLE)
-            slope = axis[:, None] * np.sinh(u + 1j * ANGLE)
-            with np.errstate(under="ignore"):
-                value = np.exp(self._cumulant(s) - s * q[:, None] - level[:, None]) * slope / s
-            # the node on the real axis belongs to both halves
-            total += side * (value.imag @ np.where(u == 0, 0.5, 1.0))
-            if np.all(np.abs(value[:, -1]) <= NEGLIGIBLE * np.abs(total)):
-                return np.asarray(level + np.log(total * STEP / np.pi))
-        raise ConvergenceError(f"contour integral not converged after {_BLOCKS * _NODES} nodes")
 
     def _path(self, q: FloatArray, side: float) -> tuple[FloatArray, FloatArray]:
         """Where the hyperbola crosses the real axis, and half the distance of its foci."""

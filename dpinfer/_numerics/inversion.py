@@ -159,6 +159,43 @@ ROWS = 256
 NEWTON_STEPS = 2
 
 
+def along_hyperbola(
+    cgf: CGF,
+    x: FloatArray,
+    path: tuple[FloatArray, FloatArray, FloatArray],
+    kernel: Callable[[ComplexArray], ComplexArray],
+    *,
+    side: float = 1.0,
+    ceiling: float = np.inf,
+    nodes: int = 0,
+    most: int = 0,
+) -> FloatArray:
+    """Log of side·(1/2πi) ∫ exp(K(s) - s x)·kernel(s) ds by the trapezoidal rule.
+
+    ``path``: where the hyperbolas cross the real axis, half the distance of their foci, and
+    K(s) - s x where they cross; ``ceiling``: where abs(Im s) stops; ``nodes``, ``most``: nodes
+    taken at a time and at most.
+    """
+    crossing, axis, level = path
+    centre = crossing - axis * np.cos(ANGLE)
+    total = np.zeros(x.shape)
+    nodes, most = nodes or NODES, most or MAX_NODES
+    for first in range(0, most, nodes):
+        u = STEP * np.arange(first, first + nodes)
+        s = centre[:, None] + axis[:, None] * np.cosh(u + 1j * ANGLE)
+        slope = axis[:, None] * np.sinh(u + 1j * ANGLE)
+        below = s.imag <= ceiling
+        s = np.where(below, s, crossing[:, None])
+        with np.errstate(under="ignore"):
+            value = np.exp(cgf(s) - s * x[:, None] - level[:, None])
+            value = np.where(below, value * kernel(s) * slope, 0.0)
+        # the node on the real axis belongs to both halves
+        total += side * (value.imag @ np.where(u == 0, 0.5, 1.0))
+        if np.all(np.abs(value[:, -1]) <= NEGLIGIBLE * np.abs(total)):
+            return np.asarray(level + np.log(total * STEP / np.pi))
+    raise ConvergenceError(f"contour integral not converged after {most} nodes")
+
+
 @dataclass(frozen=True)
 class TailContour:
     """P(X > x) for a symmetric law whose only singularities to the right are real poles.
@@ -201,23 +238,9 @@ class TailContour:
 
     def _block(self, x: FloatArray) -> FloatArray:
         crossing, axis = self._path(x)
-        centre = crossing - axis * np.cos(ANGLE)
         level = self.grid.cgf(crossing.astype(np.complex128)).real - crossing * x
-        total = np.zeros(x.shape)
-        for first in range(0, MAX_NODES, NODES):
-            u = STEP * np.arange(first, first + NODES)
-            s = centre[:, None] + axis[:, None] * np.cosh(u + 1j * ANGLE)
-            slope = axis[:, None] * np.sinh(u + 1j * ANGLE)
-            below = s.imag <= self.ceiling
-            s = np.where(below, s, crossing[:, None])
-            with np.errstate(under="ignore"):
-                value = np.exp(self.grid.cgf(s) - s * x[:, None] - level[:, None])
-                value = np.where(below, value * self.kernel(s) * slope, 0.0)
-            # the node on the real axis belongs to both halves
-            total += value.imag @ np.where(u == 0, 0.5, 1.0)
-            if np.all(np.abs(value[:, -1]) <= NEGLIGIBLE * np.abs(total)):
-                return np.asarray(level + np.log(total * STEP / np.pi))
-        raise ConvergenceError(f"contour integral not converged after {MAX_NODES} nodes")
+        path = (crossing, axis, level)
+        return along_hyperbola(self.grid.cgf, x, path, self.kernel, ceiling=self.ceiling)
 
     def _path(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Where the hyperbola crosses the real axis, and half the distance of its foci."""

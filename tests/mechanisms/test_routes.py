@@ -15,7 +15,7 @@ from dpinfer.mechanisms import (
     groups,
 )
 from dpinfer.mechanisms._noisy_count import work_at_a_point
-from dpinfer.mechanisms._sums.contour import TabulatedContourSum
+from dpinfer.mechanisms._sums.contour import ContourSum
 from dpinfer.mechanisms._sums.lattice import AtomTable
 from dpinfer.mechanisms._sums.terms import UniformSum, collect, log_mgf
 from dpinfer.mechanisms.weighted_sum import fast_sum
@@ -37,7 +37,7 @@ def test_quantiles_of_several_uniform_noises_invert_their_tail():
 
 def test_quantiles_of_a_tabulated_contour_integral():
     law, weights = Laplace(scale=2.0), np.array([1.0, 0.4])
-    table = TabulatedContourSum(collect(weights, groups(law, 2)))
+    table = ContourSum(collect(weights, groups(law, 2)), tabulated=True)
     np.testing.assert_allclose(table.isf(Q), WeightedSum(weights, law).isf(Q), rtol=1e-10)
 
 

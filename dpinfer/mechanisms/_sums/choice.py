@@ -16,8 +16,6 @@ from dpinfer._numerics.lattice import common_spacing
 from dpinfer.mechanisms._sums.contour import (
     ContourSum,
     LatticeContour,
-    TabulatedContourSum,
-    TabulatedLatticeContour,
 )
 from dpinfer.mechanisms._sums.lattice import (
     Atoms,
@@ -167,7 +165,7 @@ def lattice_table(terms: Terms) -> Route | None:
     if found is None:
         return None
     if found.points > SMALL_LATTICE and LatticeContour.serves(terms, found.spacing):
-        return TabulatedLatticeContour(terms, found.spacing)
+        return LatticeContour(terms, found.spacing, tabulated=True)
     if found.points > MAX_LATTICE:
         return None
     law = LatticeSum(terms, found.spacing, tabulated=True)
@@ -238,7 +236,7 @@ def smooth_route(terms: Terms) -> Route | None:
         (block,) = terms.blocks
         widths = np.repeat(block.weights, block.counts.astype(np.intp))
         return UniformSum(widths) if UniformSum.takes(widths) else None
-    return TabulatedContourSum(terms) if terms.consist_of(Laplace, Gaussian) else None
+    return ContourSum(terms, tabulated=True) if terms.consist_of(Laplace, Gaussian) else None
 
 
 def lattice_and_smooth(terms: Terms, most: int = FEW_ATOMS) -> Route | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,19 +27,18 @@ VANISHING = 1e-15
 
 
 class ContourSum(Route):
-    """A sum of Laplace and Gaussian noises."""
+    """A sum of Laplace and Gaussian noises; its tails from a table, for very many points."""
 
     name = "contour integral"
-    error_bound = 1e-12
 
-    def __init__(self, terms: Terms) -> None:
+    def __init__(self, terms: Terms, *, tabulated: bool = False) -> None:
         self._unit = terms.std
         scaled = terms.scaled(1.0 / self._unit)
         self._contour = TailContour(SaddleGrid(scaled.cgf, scaled.abscissa, 1.0))
-        self._smallest = scaled.smallest_std
+        self._log_upper, self.error_bound = _of(self._contour, scaled.smallest_std, tabulated)
 
     def upper(self, x: FloatArray, closed: bool) -> FloatArray:
-        return self._contour.log_upper(x / self._unit)
+        return self._log_upper(x / self._unit)
 
     def log_density(self, x: FloatArray) -> FloatArray:
         return np.asarray(self._contour.log_density(x / self._unit) - np.log(self._unit))
@@ -48,50 +47,32 @@ class ContourSum(Route):
         return _real_quantile(self._contour, q) * self._unit
 
 
-class TabulatedContourSum(Route):
-    """The same from a table, for very many points."""
-
-    name = "contour integral"
-    error_bound = 2e-12
-
-    def __init__(self, terms: Terms) -> None:
-        self._exact = ContourSum(terms)
-        self._table = HalfLineTable(
-            partial(self._exact.upper, closed=False), 0.25 * terms.smallest_std
-        )
-
-    def upper(self, x: FloatArray, closed: bool) -> FloatArray:
-        return self._table(x)
-
-    def log_density(self, x: FloatArray) -> FloatArray:
-        return self._exact.log_density(x)
-
-    def upper_isf(self, q: FloatArray, strict: bool) -> FloatArray:
-        return self._exact.upper_isf(q, strict)
-
-
 class LatticeContour(Route):
     """S = spacing·J where J is a sum of whole-numbered noises with whole weights.
 
     If all weights are 1, the path ends where its pieces cancel. Otherwise the singularities of
     the heavier terms recur at multiples of 2π over their weights, and the path ends half way to
-    the first of them: :meth:`serves` says whether what it leaves out matters.
+    the first of them: :meth:`serves` says whether what it leaves out matters. The integral is then
+    an analytic function of k, which can be interpolated between the lattice points.
     """
 
     name = "lattice contour integral"
-    error_bound = 1e-12
     rounding = 1e-13
 
     SAFE_FROM = 40.0
     """From here on exp(-k·Re s) makes the ends of the path negligible."""
 
-    def __init__(self, terms: Terms, spacing: float, *, atol: float = ATOM_ATOL) -> None:
+    def __init__(
+        self, terms: Terms, spacing: float, *, atol: float = ATOM_ATOL, tabulated: bool = False
+    ) -> None:
         self.spacing = spacing
         self._atol = atol
         unit = terms.scaled(1.0 / spacing)
         grid = SaddleGrid(unit.cgf, unit.abscissa, unit.std)
         ceiling = np.pi / np.rint(unit.weights.max())
         self._contour = TailContour(grid, kernel=_geometric_kernel, ceiling=float(ceiling))
+        finest = terms.smallest_std / spacing
+        self._log_upper, self.error_bound = _of(self._contour, finest, tabulated)
 
     @staticmethod
     def takes(terms: Terms, spacing: float) -> bool:
@@ -123,10 +104,6 @@ class LatticeContour(Route):
         out[at_atom] = self._contour.log_density(k[at_atom])
         return out
 
-    def _log_upper(self, k: FloatArray) -> FloatArray:
-        """Log P(J > k) for whole numbers k >= 0."""
-        return self._contour.log_upper(k)
-
     def upper_isf(self, q: FloatArray, strict: bool) -> FloatArray:
         middle = np.rint(_real_quantile(self._contour, q))
         candidates = np.maximum(middle[:, None] + np.array([-1.0, 0.0, 1.0, 2.0]), 0.0)
@@ -136,21 +113,12 @@ class LatticeContour(Route):
         return np.asarray(candidates[np.arange(len(q)), first] * self.spacing)
 
 
-class TabulatedLatticeContour(LatticeContour):
-    """The same from a table, for very many points.
-
-    The integral is an analytic function of k, if what the path leaves out does not matter, so
-    that it can be interpolated between the lattice points.
-    """
-
-    error_bound = 2e-12
-
-    def __init__(self, terms: Terms, spacing: float) -> None:
-        super().__init__(terms, spacing)
-        self._table = HalfLineTable(self._contour.log_upper, 0.25 * terms.smallest_std / spacing)
-
-    def _log_upper(self, k: FloatArray) -> FloatArray:
-        return self._table(k)
+def _of(
+    contour: TailContour, smallest: float, tabulated: bool
+) -> tuple[Callable[[FloatArray], FloatArray], float]:
+    """Logarithms of tails, from a table or not, and a bound on the errors of tails."""
+    table = HalfLineTable(contour.log_upper, 0.25 * smallest) if tabulated else None
+    return table or contour.log_upper, 2e-12 if tabulated else 1e-12
 
 
 def _geometric_kernel(s: NDArray[np.complex128]) -> NDArray[np.complex128]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dpinfer._check import FloatArray
 from dpinfer._numerics.inversion import SaddleGrid
 from dpinfer._numerics.roots import find_root
-from dpinfer.mechanisms._sums.contour import LatticeContour, TabulatedLatticeContour
+from dpinfer.mechanisms._sums.contour import LatticeContour
 from dpinfer.mechanisms._sums.terms import (
     ATOM_ATOL,
     Block,
@@ -386,9 +386,8 @@ class LatticeSum(Route):
         self._grid = SaddleGrid(self._terms.cgf, self._terms.abscissa, self._terms.std)
         self._windows: list[Window] = []
         self._window_at(0)
-        contour = TabulatedLatticeContour if tabulated else LatticeContour
         takes = LatticeContour.takes(self._terms, 1.0)
-        self._tail = contour(self._terms, 1.0) if takes else None
+        self._tail = LatticeContour(self._terms, 1.0, tabulated=tabulated) if takes else None
 
     def upper(self, x: FloatArray, closed: bool) -> FloatArray:
         k = lattice_floor(x / self.spacing, closed, self._atol)
