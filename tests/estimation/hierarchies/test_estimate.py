@@ -1,5 +1,7 @@
 """What the estimates of a hierarchy offer beyond their values."""
 
+import tracemalloc
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -103,3 +105,20 @@ def test_summaries_name_units_and_errors(fit):
     assert frame.loc["gap", "std_err"] == pytest.approx(functions.bse["gap"])
     assert functions.cov_params().loc["gap", "gap"] == pytest.approx(functions.bse["gap"] ** 2)
     assert functions.noise().variance == pytest.approx(functions.bse["gap"] ** 2)
+
+
+@pytest.mark.parametrize(
+    ("law", "method", "copies"),
+    [(Gaussian(sigma=2.0), "exact", 15), (Laplace(scale=2.0), "bound", 18)],
+)
+def test_intervals_of_all_units_take_few_copies_of_the_values(law, method, copies):
+    parent = np.concatenate([[-1], np.zeros(1000, int), np.repeat(np.arange(1, 1001), 100)])
+    values = np.random.default_rng(1).normal(size=parent.size)
+    tracemalloc.start()
+    try:
+        found = combine_hierarchy(values, parent, mechanism=law).conf_int(method=method)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert np.isfinite(found.upper).all()
+    assert peak < copies * values.nbytes
