@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from math import comb
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,9 +12,7 @@ from numpy.typing import NDArray
 from dpinfer._check import FloatArray
 from dpinfer._numerics.parts import binomial_window
 from dpinfer.privacy._subsampled_steps import (
-    COARSE,
     LINE_EXPONENT,
-    MOST_VALUES,
     AtomicStep,
     Direction,
     GaussianStep,
@@ -300,6 +299,7 @@ def _kept(
 
 
 MOST_LISTED = 1 << 15
+MOST_SUMS = 1 << 20
 ALIKE = 1e-14
 """Values nearer than this part of the largest one are one."""
 
@@ -320,6 +320,8 @@ class Listing:
             if rule.at.size == 2:
                 low, mass = binomial_window(k, float(rule.mass[0]), float(rule.mass.sum()), WINDOW)
                 self._add(k * rule.at[1] + low * (rule.at[0] - rule.at[1]), mass, rare)
+            elif comb(rule.at.size + k - 1, k) > MOST_SUMS:
+                raise UnsuitedError
             else:
                 for _ in range(k):
                     self._add(rule.at, rule.mass, rare)
@@ -332,7 +334,7 @@ class Listing:
             self.start = max(float(self._at[np.searchsorted(-above, -delta) - 1]), 0.0)
 
     def _add(self, at: FloatArray, mass: FloatArray, rare: float) -> None:
-        if at.size * self._at.size > MOST_VALUES * COARSE:
+        if at.size * self._at.size > MOST_SUMS:
             raise UnsuitedError
         values = np.add.outer(self._at, at).ravel()
         masses = np.multiply.outer(self._mass, mass).ravel()
