@@ -1,3 +1,4 @@
+from .calibration import calibrate as calibrate
 from .composition import ComposedDP as ComposedDP
 from .composition import RepeatedDP as RepeatedDP
 from .composition import compose as compose

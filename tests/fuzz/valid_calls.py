@@ -166,6 +166,16 @@ VALID = {
     "compose": {"guarantees": [PURE, ApproxDP(1.0, 1e-6)], "delta": 1e-6, "method": "sum"},
     "compose_advanced": {"guarantees": [PURE] * 9, "delta": 1e-6, "method": "kairouz"},
     "compose_optimal": {"guarantee": PURE, "count": 5},
+    "calibrate": {
+        "family": dpinfer.Laplace,
+        "target": ApproxDP(1.0, 1e-6),
+        "power": None,
+        "alpha": 0.05,
+        "sensitivity": 2.0,
+        "uses": 3,
+        "rate": 1.0,
+        "categories": 2,
+    },
     "renyi_curve": {
         "mechanism": SMOOTH,
         "sensitivity": 2.0,
