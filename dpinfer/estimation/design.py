@@ -125,7 +125,8 @@ class Design:
 class Unmixing:
     """The inverse of a square matrix W, which gives values y = f + W z a noise of their own each.
 
-    It is kept as factors of W with rows of length 1, in units of the noises.
+    It is kept as factors of W with rows of length about 1, in units of about the noises: powers of
+    two, which round nothing.
     """
 
     _factors: Any
@@ -138,18 +139,20 @@ class Unmixing:
         from scipy.linalg import lapack
 
         size = len(std)
-        if weights.shape != (size, size) or size * size > DENSE_SIZE:
+        if weights.shape != (size, size) or size * size > DENSE_SIZE or not std.all():
             return None
-        mixed = weights.toarray() * std
+        units = np.exp2(np.rint(np.log2(std)))
+        mixed = weights.toarray() * units
         length = np.sqrt(np.square(mixed).sum(axis=1))
         if not (length > 0).all() or not np.isfinite(length).all():
             return None
+        length = np.exp2(np.rint(np.log2(length)))
         mixed /= length[:, np.newaxis]
         factors, pivots, failed = lapack.dgetrf(mixed)
         norm = np.abs(mixed).sum(axis=0).max()
         if failed or lapack.dgecon(factors, norm)[0] < _MIXED:
             return None
-        return cls((factors, pivots), 1.0 / length, std)
+        return cls((factors, pivots), 1.0 / length, units)
 
     def values(self, mixed: FloatArray) -> FloatArray:
         """Return W⁻¹ times values (m,) or (m × k)."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dpinfer._check import FloatArray, check_array, check_flag, check_scalar, freeze, show
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
 from dpinfer.mechanisms.independent import IndependentNoise, Mechanism, as_noise, refuse_selected
-from dpinfer.mechanisms.law import NoiseLaw, ParametricLaw, marked, refuse_same
+from dpinfer.mechanisms.law import NoiseLaw, Origin, ParametricLaw, marked, refuse_same
 from dpinfer.mechanisms.laws import Gaussian
 from dpinfer.queries.domain import check_labels, show_label
 from dpinfer.releases.noises import Bound, Noises, Part, Rule, new_origin
@@ -153,13 +153,7 @@ def noisy(
         )
     if not own_noise:
         refuse_rule_of_shared(name, plain)
-        matrix, law = weights_and_law(weights, covariance, mechanism, array.size, own, name, called)
-        noises, inner = _base(law, matrix.shape[1])
-        if inner is not None:
-            matrix = product(matrix, inner, np.arange(matrix.shape[1]))
-        return NoisyValues(
-            array.reshape(-1), noises, shape=array.shape, labels=own, weights=matrix, name=name
-        )
+        return of_shared_noises(array, own, weights, covariance, mechanism, name, called)
     if isinstance(mechanism, Mapping) or hasattr(mechanism, "reindex"):
         mechanism = _laws_by_label(mechanism, own, array.size, name, called)
     given = array.shape if own is None else getattr(values, "shape", array.shape)
@@ -318,16 +312,17 @@ def refuse_rule_of_shared(name: str, plain: bool) -> None:
         )
 
 
-def weights_and_law(
+def of_shared_noises(
+    array: FloatArray,
+    labels: pd.Index | None,
     weights: Any,
     covariance: Any,
     mechanism: Any,
-    size: int,
-    labels: pd.Index | None,
     name: str,
     called: str = "mechanism",
-) -> tuple[Any, NoiseLaw]:
-    """Return W (size × q), sparse, and the law of z of values whose noise is W z."""
+    origin: Origin | None = None,
+) -> NoisyValues:
+    """Return values whose noise is W z, of which the weights W or W Wᵀ is given."""
     from scipy import sparse
 
     from dpinfer.mechanisms.weighted_sum import _check_magnitude
@@ -340,7 +335,7 @@ def weights_and_law(
                     f"{other} must be left out where covariance is given, which is that of "
                     "Gaussian noise: of other noise give the weights of independent noises"
                 )
-        weights, mechanism = _factor(covariance, size, labels, name), Gaussian(sigma=1.0)
+        weights, mechanism = _factor(covariance, array.size, labels, name), Gaussian(sigma=1.0)
     dense = not sparse.issparse(weights)
     if dense:
         held = check_array(weights, "weights", ndim=2)
@@ -350,19 +345,33 @@ def weights_and_law(
     matrix = sparse.csr_array(held if dense else weights, dtype=np.float64, copy=True)
     matrix.sum_duplicates()
     matrix.eliminate_zeros()
-    if matrix.ndim != 2 or matrix.shape[0] != size or not matrix.shape[1]:
+    if matrix.ndim != 2 or matrix.shape[0] != array.size or not matrix.shape[1]:
         raise InvalidParameterError(
-            f"weights must have {size} rows, one for each of the values, got shape {matrix.shape}"
+            f"weights must have {array.size} rows, one for each of the values, got shape "
+            f"{matrix.shape}"
         )
-    columns = matrix.shape[1]
-    return read_only(matrix), _as_law(mechanism, (columns,), columns, called)
+    count = matrix.shape[1]
+    law = _as_law(mechanism, (count,), count, called)
+    noises, inner = _base(law, count)
+    if inner is not None:
+        matrix = product(matrix, inner, np.arange(count))
+    elif origin is not None:
+        noises = Noises(law, count, [(origin, None, count)])
+    return NoisyValues(
+        array.reshape(-1),
+        noises,
+        shape=array.shape,
+        labels=labels,
+        weights=read_only(matrix),
+        name=name,
+    )
 
 
 def _factor(covariance: Any, size: int, labels: pd.Index | None, name: str) -> FloatArray:
     """Return W with W Wᵀ = C: the Cholesky factor, or where C is singular one of fewer columns."""
     if hasattr(covariance, "toarray"):
         covariance = covariance.toarray()
-    if labels is not None and hasattr(covariance, "columns"):
+    if labels is not None and hasattr(covariance, "iloc"):
         for own in (covariance.index, covariance.columns):
             if not own.equals(labels):
                 raise InvalidParameterError(

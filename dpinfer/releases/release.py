@@ -33,9 +33,9 @@ from dpinfer.queries.domain import Domain, check_distinct
 from dpinfer.queries.workload import Workload, check_counting
 from dpinfer.releases.coerce import (
     check_fit,
+    of_shared_noises,
     refuse_rule_of_shared,
     rule_of,
-    weights_and_law,
     with_rule,
 )
 from dpinfer.releases.frames import is_counting, is_single_column
@@ -229,12 +229,9 @@ class Release(Locked):
             refuse_rule_of_shared("values", plain)
             if mechanism is None and covariance is None:
                 raise InvalidParameterError(_NO_LAW)
-            matrix, law = weights_and_law(
-                weights, covariance, mechanism, size, queries.labels, "values"
-            )
-            count = matrix.shape[1]
-            noises = Noises(law, count, [(Origin(published), None, count)])
-            x = NoisyValues(published, noises, labels=queries.labels, weights=matrix)
+            origin = Origin(published)
+            given = published, queries.labels, weights, covariance, mechanism
+            x = of_shared_noises(*given, "values", origin=origin)
         else:
             if mechanism is None:
                 raise InvalidParameterError(_NO_LAW)

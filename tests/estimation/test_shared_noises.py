@@ -281,6 +281,8 @@ def test_covariances_that_are_singular_or_sparse():
     frame = pd.DataFrame(block, labels, labels)
     release = Release(pd.Series([1.5, 2.5], labels), covariance=frame)
     assert release.weights.shape == (2, 2)
+    polars = pytest.importorskip("polars").DataFrame(block)
+    assert Release(pd.Series([1.5, 2.5], labels), covariance=polars).weights.shape == (2, 2)
     with pytest.raises(InvalidParameterError, match="reindex it first"):
         Release(pd.Series([1.5, 2.5], labels), covariance=frame.loc[["b", "a"], ["b", "a"]])
 
@@ -305,6 +307,35 @@ def test_covariances_that_are_singular_or_sparse():
 def test_what_does_not_fit_is_refused(make, options, message):
     with pytest.raises(InvalidParameterError, match=message):
         make([1.5, 2.5], **options)
+
+
+def test_laws_of_estimates_keep_their_noises():
+    first = combine(
+        [3.5, 5.25, 8.0], workload=[[1, 0], [0, 1], [1, 1]], mechanism=Laplace(scale=1.0)
+    )
+    laws = [first.noise(0), first.noise(1)]
+    release = Release([3.5, 9.0], weights=[[1, 0], [1, 1]], mechanism=laws)
+    want = np.array([[1, 0], [1, 1]]) @ first.cov_params()[:2, :2] @ [[1, 1], [0, 1]]
+    np.testing.assert_allclose(noisy(release).cov(), want, atol=1e-12)
+    np.testing.assert_allclose(combine(release, target=np.eye(2)).cov_params(), want, atol=1e-12)
+
+
+def test_cells_of_running_totals_have_the_noise_of_one():
+    totals = Workload.prefixes(5)
+    release = Release.draw(
+        [3, 1, 4, 1, 5],
+        workload=totals,
+        weights=totals.matrix,
+        mechanism=Geometric(scale=2.0),
+        rng=3,
+    )
+    fit = combine(release, target=np.eye(5))
+    np.testing.assert_array_equal(fit.params, np.diff(release.values, prepend=0.0))
+    for cell in range(5):
+        assert fit.noise(cell).isf(0.025) == Geometric(scale=2.0).isf(0.025)
+    again = pickle.loads(pickle.dumps(fit))
+    np.testing.assert_array_equal(again.weights, np.eye(5) - np.eye(5, k=-1))
+    np.testing.assert_array_equal(again.bse, fit.bse)
 
 
 def test_drawn_releases_share_their_noises():
