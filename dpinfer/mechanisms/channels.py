@@ -341,12 +341,15 @@ class Channel(Locked, MatrixChannel):
         with np.errstate(divide="ignore"):
             return max(float((np.log(high[some]) - np.log(low[some])).max()), 0.0)
 
+    def _places(self) -> list[tuple[int, int]]:
+        """Return the ordered pairs of neighbouring truths, by their places."""
+        if self.pairs is None:
+            return list(permutations(range(self.categories), 2))
+        places = [tuple(self.truths.index(truth) for truth in pair) for pair in self.pairs]
+        return list(dict.fromkeys((i, j) for a, b in places for i, j in ((a, b), (b, a))))
+
     def _two_laws(self) -> Iterator[TwoLaws]:
-        pairs: Iterable[tuple[int, ...]] = permutations(range(self.categories), 2)
-        if self.pairs is not None:
-            places = [tuple(self.truths.index(truth) for truth in pair) for pair in self.pairs]
-            pairs = dict.fromkeys((i, j) for a, b in places for i, j in ((a, b), (b, a)))
-        for i, j in pairs:
+        for i, j in self._places():
             yield TwoLaws.of(self.matrix[i], self.matrix[j])
 
     def _draw(self, truth: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:

@@ -24,6 +24,7 @@ from dpinfer.errors import InvalidParameterError
 from dpinfer.privacy.guarantees import Guarantee
 from dpinfer.privacy.ledger import BudgetAllocation, BudgetLedger
 from dpinfer.privacy.loss import PrivacyLoss, privacy_loss
+from dpinfer.privacy.pairs import PairLoss
 from dpinfer.privacy.sampling import SubsampledLoss
 from dpinfer.privacy.trade_off import TradeOff
 
@@ -238,7 +239,7 @@ def _delta_of(
             f"protections must be guarantees, mechanisms or losses, got {show(one)}: pass its "
             "protection"
         )
-    known = isinstance(one, (Guarantee, PrivacyLoss, SubsampledLoss))
+    known = isinstance(one, (Guarantee, PairLoss, PrivacyLoss, SubsampledLoss))
     loss = one if known else privacy_loss(one, sensitivity)
     return loss.delta_at, loss.epsilon_at
 

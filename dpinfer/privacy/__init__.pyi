@@ -19,6 +19,7 @@ from .loss import PrivacyLoss as PrivacyLoss
 from .loss import privacy_loss as privacy_loss
 from .of_mechanisms import guarantee_of as guarantee_of
 from .of_workloads import guarantee_of_workload as guarantee_of_workload
+from .pairs import PairLoss as PairLoss
 from .posterior_simulation import SecretPosterior as SecretPosterior
 from .posterior_simulation import secret_posterior as secret_posterior
 from .posterior_simulation import simulate_posterior as simulate_posterior

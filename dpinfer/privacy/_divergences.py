@@ -24,6 +24,9 @@ from dpinfer._check import FloatArray
 from dpinfer._numerics.roots import find_root
 from dpinfer.mechanisms.laws import gaussian_logdelta
 
+_BEYOND = 4e-9
+"""An ε is beyond another one that is smaller by more than this share."""
+
 
 class Curve(ABC):
     """The largest power of a test at each level: concave, increasing, from 0 or more up to 1.
@@ -52,6 +55,18 @@ class Curve(ABC):
     @abstractmethod
     def crossing(self, epsilon: FloatArray) -> FloatArray:
         """Return the largest power β that is e^ε times its level or more, 0 if there is none."""
+
+    def strict_crossing(self, epsilon: FloatArray) -> FloatArray:
+        """Return the supremum of the powers that are more than e^ε times their level, or 0.
+
+        There are none where the curve meets the line at 0 only, up to rounding of ε.
+        """
+        more = self.crossing(np.maximum(epsilon, 1e-9) * (1.0 + _BEYOND))
+        return np.where(more > 0, self.crossing(epsilon), 0.0)
+
+    def hull(self) -> Curve:
+        """Return the least concave curve above it, which bounds mixtures of neighbours as well."""
+        return self
 
 
 _NEWTON_STEPS = 60

@@ -13,8 +13,14 @@ from scipy import special
 
 from dpinfer._check import FloatArray, check_array, check_integer, show
 from dpinfer._numerics.roots import find_root
+from dpinfer._numerics.two_laws import TwoLaws, concave, concave_hull
 from dpinfer.errors import InvalidParameterError
-from dpinfer.mechanisms.channels import ExponentialMechanism, RandomizedResponse
+from dpinfer.mechanisms.channels import (
+    ExponentialMechanism,
+    FiniteChannel,
+    RandomizedResponse,
+    UnaryEncoding,
+)
 from dpinfer.mechanisms.laws import Exact, Gaussian
 from dpinfer.mechanisms.tulap import Tulap
 from dpinfer.privacy._divergences import ConcentratedCurve, Curve, OrdersCurve
@@ -31,6 +37,7 @@ from dpinfer.privacy.guarantees import (
 )
 from dpinfer.privacy.loss import PrivacyLoss, privacy_loss
 from dpinfer.privacy.of_mechanisms import guarantee_of
+from dpinfer.privacy.pairs import PairLoss, is_given
 
 _DEVIATIONS = 40.0
 """Losses further from their mean, in standard deviations, decide nothing here."""
@@ -100,6 +107,40 @@ class LossCurve(Curve):
         """δ(t) for t of any sign."""
         found = float(self.loss.delta_at(abs(t)))
         return found if t >= 0 else 1.0 - float(np.exp(t)) * (1.0 - found)
+
+
+@dataclass(frozen=True)
+class PairsCurve(Curve):
+    """The largest powers of several pairs of laws: of each one concave, together perhaps not."""
+
+    laws: tuple[TwoLaws, ...]
+
+    @property
+    def at_zero(self) -> float:
+        return max(one.p_only for one in self.laws)
+
+    def power(self, alpha: FloatArray) -> FloatArray:
+        return np.asarray(np.max([one.power(alpha) for one in self.laws], axis=0))
+
+    def level(self, power: FloatArray) -> FloatArray:
+        return np.asarray(np.min([one.level(power) for one in self.laws], axis=0))
+
+    def crossing(self, epsilon: FloatArray) -> FloatArray:
+        found = [one.crossing(epsilon, strict=False) for one in self.laws]
+        return np.asarray(np.max(found, axis=0))
+
+    def strict_crossing(self, epsilon: FloatArray) -> FloatArray:
+        found = [one.crossing(epsilon, strict=True) for one in self.laws]
+        return np.asarray(np.max(found, axis=0))
+
+    def hull(self) -> PairsCurve:
+        level, power = np.concatenate([one.vertices for one in self.laws], axis=1)
+        order = np.lexsort((-power, level))
+        return PairsCurve((concave(*concave_hull(level[order], power[order])),))
+
+
+def _of_pairs(loss: PairLoss) -> PairsCurve:
+    return PairsCurve(tuple(one.upper for one in loss.laws.values()))
 
 
 def _least(function: Callable[[float], float], lower: float, upper: float) -> float:
@@ -378,7 +419,7 @@ def curve_of(protection: Any, sensitivity: ArrayLike = 1.0, group: int = 1) -> C
 def resolve(protection: Any, sensitivity: ArrayLike = 1.0, group: int = 1) -> Any:
     size = check_integer(group, "group", ge=1, le=MAX_GROUP)
     change = check_array(sensitivity, "sensitivity", ge=0, le=1e100)
-    if isinstance(protection, (Guarantee, PrivacyLoss)):
+    if isinstance(protection, (Guarantee, PrivacyLoss, PairLoss)):
         if change.ndim or change != 1.0:
             raise InvalidParameterError(
                 f"sensitivity must be left at 1 for {type(protection).__name__}, whose parameters "
@@ -392,9 +433,16 @@ def resolve(protection: Any, sensitivity: ArrayLike = 1.0, group: int = 1) -> An
                 "the sensitivity of the group"
             )
         return protection
+    if is_given(protection):
+        if size > 1:
+            raise InvalidParameterError(
+                f"group must be 1 for {show(protection)}, got {size}: its members may have "
+                "different truths; add up the privacy losses of a pair of truths each"
+            )
+        return privacy_loss(protection, sensitivity)
     if isinstance(protection, _BY_GUARANTEE):
         return guarantee_of(protection, sensitivity).group(size)
-    if isinstance(protection, RandomizedResponse):
+    if isinstance(protection, RandomizedResponse | UnaryEncoding):
         # every member of the group gives an answer of their own
         return privacy_loss(protection, sensitivity=sensitivity, compositions=size)
     return privacy_loss(protection, sensitivity=(size * change)[()])
@@ -403,9 +451,23 @@ def resolve(protection: Any, sensitivity: ArrayLike = 1.0, group: int = 1) -> An
 def guarantee_for(protection: Any, sensitivity: ArrayLike = 1.0, group: int = 1) -> Guarantee:
     if not isinstance(protection, Guarantee):
         size = check_integer(group, "group", ge=1, le=MAX_GROUP)
+        if isinstance(protection, PairLoss) or (
+            is_given(protection) and not isinstance(protection, FiniteChannel)
+        ):
+            return _pure(resolve(protection, sensitivity, 1)).group(size)
         return guarantee_of(protection, sensitivity).group(size)
     found: Guarantee = resolve(protection, sensitivity, group)
     return found
+
+
+def _pure(loss: PairLoss) -> PureDP:
+    epsilon = float(loss.epsilon_at(0.0))
+    if np.isinf(epsilon):
+        raise InvalidParameterError(
+            "protection must keep the privacy loss bounded here, got laws of which one has outputs "
+            "that the other never, or all but never, gives"
+        )
+    return PureDP(epsilon)
 
 
 def pure_epsilon(guarantee: Guarantee) -> float:
@@ -427,6 +489,7 @@ def _divergences(guarantee: ZCDP | RDP | RenyiCurve) -> Curve:
 
 _CURVES: dict[type, Callable[[Any], Curve]] = {
     PrivacyLoss: LossCurve,
+    PairLoss: _of_pairs,
     PureDP: lambda pure: PiecewiseCurve(pure.epsilon, 0.0),
     ApproxDP: lambda pair: PiecewiseCurve(pair.epsilon, pair.delta),
     GDP: lambda gdp: GaussianCurve(gdp.mu),

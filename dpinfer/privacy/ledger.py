@@ -24,7 +24,7 @@ from dpinfer._check import (
     show,
 )
 from dpinfer.errors import DPInferError, IncompatibleReleaseError, InvalidParameterError
-from dpinfer.mechanisms.channels import RandomizedResponse
+from dpinfer.mechanisms.channels import Channel, RandomizedResponse
 from dpinfer.mechanisms.laws import Gaussian
 from dpinfer.privacy.composition import (
     RepeatedDP,
@@ -315,6 +315,8 @@ def _numerical(entries: Sequence[LedgerEntry], delta: float | None) -> Guarantee
 def _mechanism(entry: LedgerEntry) -> tuple[Any, float]:
     """Return the mechanism of a release, or the worst one that has its guarantee."""
     one_scale = getattr(entry.mechanism, "shape", ()) == ()
+    if isinstance(entry.mechanism, Channel):  # whose pairs of truths differ
+        one_scale = False
     if entry.mechanism is not None and one_scale and np.ndim(entry.sensitivity) == 0:
         return entry.mechanism, float(entry.sensitivity)
     guarantee = entry.guarantee

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -25,7 +25,8 @@ from dpinfer._check import (
 )
 from dpinfer._numerics.roots import find_root
 from dpinfer.errors import ConvergenceError, InvalidParameterError
-from dpinfer.mechanisms.channels import RandomizedResponse
+from dpinfer.mechanisms.channels import Channel, RandomizedResponse, UnaryEncoding
+from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.mechanisms.laws import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace
 from dpinfer.privacy._loss_inversion import Inversion
 from dpinfer.privacy._loss_laws import (
@@ -37,6 +38,7 @@ from dpinfer.privacy._loss_laws import (
     ResponseLoss,
 )
 from dpinfer.privacy.of_mechanisms import demand_default, demand_whole
+from dpinfer.privacy.pairs import PairLoss, is_given, pair_loss
 
 # From tails to the inverse curve ε(δ) and to the trade-off curve.
 
@@ -236,16 +238,19 @@ def _discrete(law: DiscreteGaussian, change: FloatArray) -> list[LossLaw]:
     return [DiscreteGaussianLoss(sigma, int(step)) for step, sigma in pairs]
 
 
-def _response(channel: RandomizedResponse, change: FloatArray) -> list[LossLaw]:
-    demand_default(change, "RandomizedResponse")
+def _response(channel: RandomizedResponse | UnaryEncoding, change: FloatArray) -> list[LossLaw]:
+    demand_default(change, type(channel).__name__)
     epsilon = channel.epsilon
     if epsilon < SMALLEST_LOSS:
         return []
-    others = channel.categories - 2
-    # the two probabilities as the channel has them, scaled so that they and the rest add up to 1
+    # probabilities of the losses -ε and 0, for 1 of ε; scaled so that they add up to 1
     flipped = float(np.exp(-epsilon))
-    kept = 1.0 / (1.0 + (others + 1) * flipped)
-    return [ResponseLoss(epsilon, kept, others * kept * flipped)]
+    rest = flipped * float(channel.categories - 2)
+    if isinstance(channel, UnaryEncoding):
+        p, q = channel.p, channel.q
+        rest = (p * q + (1.0 - p) * (1.0 - q)) / (p * (1.0 - q))
+    kept = 1.0 / (1.0 + flipped + rest)
+    return [ResponseLoss(epsilon, kept, kept * rest)]
 
 
 def _cells(law: Any, scales: Any, change: FloatArray, norm: str) -> list[tuple[float, float]]:
@@ -278,6 +283,7 @@ _RULES: dict[type, Callable[..., list[LossLaw]]] = {
     Gaussian: _gaussian,
     DiscreteGaussian: _discrete,
     RandomizedResponse: _response,
+    UnaryEncoding: _response,
 }
 
 
@@ -288,28 +294,58 @@ MOST_COMPOSITIONS = 10**9
 MOST_LOSS = 1e10
 
 
+@overload
 def privacy_loss(
-    mechanism: Any, sensitivity: ArrayLike = 1.0, compositions: int = 1
-) -> PrivacyLoss:
+    mechanism: NoiseLaw | RandomizedResponse | UnaryEncoding,
+    sensitivity: ArrayLike = 1.0,
+    compositions: int = 1,
+) -> PrivacyLoss: ...
+
+
+@overload
+def privacy_loss(
+    mechanism: Channel | tuple[Any, Any] | Callable[[float], float],
+    sensitivity: ArrayLike = 1.0,
+    compositions: int = 1,
+    *,
+    pair: tuple[Hashable, Hashable] | None = None,
+) -> PairLoss: ...
+
+
+def privacy_loss(
+    mechanism: Any,
+    sensitivity: ArrayLike = 1.0,
+    compositions: int = 1,
+    *,
+    pair: tuple[Hashable, Hashable] | None = None,
+) -> PrivacyLoss | PairLoss:
     """Law of the privacy loss of a mechanism, used once or several times.
 
     Parameters
     ----------
-    mechanism : Laplace, Geometric, Gaussian, DiscreteGaussian or RandomizedResponse
-        What is used.
+    mechanism : law of noise, channel, pair of laws or trade-off function
+        What is used: Laplace, Geometric, Gaussian or DiscreteGaussian noise; RandomizedResponse,
+        UnaryEncoding or a Channel; a pair (P, Q) of laws of the output for two neighbours, as
+        probabilities of the same outputs or as frozen distributions of SciPy; or a function f, of
+        which each neighbour is told from another with a power of 1 - f(α) at most, decreasing,
+        convex and at most 1 - α.
     sensitivity : float or array of float, default 1
         How far the answer of the query can move between neighbours; a whole number for geometric
         and discrete Gaussian noise. Of a vector published with Gaussian noise, its L2 sensitivity.
         An array is the largest change of each cell, and all cells may change together: a vector of
-        several scales needs one. Randomized response knows its own: leave it at 1.
+        several scales needs one. All but noise know their own: leave it at 1.
     compositions : int, default 1
         How often, 1 to 10⁹ times, the mechanism is used, on answers that may depend on earlier
-        releases.
+        releases; a channel by its matrix, laws or a function up to 10⁶ times.
+    pair : pair of truths, optional
+        Of a channel by its matrix the truths whose laws are P and Q, in this order; of two laws
+        (0, 1) or (1, 0). By default all neighbours, of which the worst counts.
 
     Returns
     -------
-    PrivacyLoss
-        The law of the loss. ``+`` composes it with others, ``* k`` with itself.
+    PrivacyLoss or PairLoss
+        The law of the loss. ``+`` composes it with others, ``* k`` with itself. Of a channel by its
+        matrix, two laws or a function it is a :class:`PairLoss`, which may be infinite.
 
     Examples
     --------
@@ -319,14 +355,25 @@ def privacy_loss(
     4.886554
     >>> round((loss + privacy_loss(Laplace(scale=2.0))).epsilon_at(1e-6), 6)
     5.258831
+    >>> round(privacy_loss(([0.5, 0.5, 0.0], [0.3, 0.6, 0.1])).delta_at(1.0), 6)
+    0.1
     """
     change = check_array(sensitivity, "sensitivity", ge=0, le=1e100)
     count = check_integer(compositions, "compositions", ge=1, le=MOST_COMPOSITIONS)
+    if is_given(mechanism):
+        demand_default(change, "what tells of neighbours itself")
+        return pair_loss(mechanism, count, pair)
+    if pair is not None:
+        raise InvalidParameterError(
+            f"pair must be left out but for a Channel or a pair of laws, got {show(pair)} with "
+            f"{show(mechanism)}"
+        )
     for kind, rule in _RULES.items():
         if isinstance(mechanism, kind):
             return PrivacyLoss((law, count) for law in rule(mechanism, change))
     raise InvalidParameterError(
-        "mechanism must be Laplace, Geometric, Gaussian, DiscreteGaussian or RandomizedResponse, "
+        "mechanism must be Laplace, Geometric, Gaussian or DiscreteGaussian noise, a channel, a "
+        "pair of laws or a trade-off function, "
         f"got {show(mechanism)}" + (": it adds no noise" if isinstance(mechanism, Exact) else "")
     )
 

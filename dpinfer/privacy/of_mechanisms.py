@@ -20,7 +20,12 @@ from dpinfer._check import (
 )
 from dpinfer._numerics.counts import deviance
 from dpinfer.errors import InvalidParameterError
-from dpinfer.mechanisms.channels import ExponentialMechanism, RandomizedResponse
+from dpinfer.mechanisms.channels import (
+    ExponentialMechanism,
+    FiniteChannel,
+    RandomizedResponse,
+    UnaryEncoding,
+)
 from dpinfer.mechanisms.independent import IndependentNoise
 from dpinfer.mechanisms.laws import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace
 from dpinfer.mechanisms.rounded import Rounded
@@ -61,9 +66,10 @@ def guarantee_of(
 
     Parameters
     ----------
-    mechanism : NoiseLaw, RandomizedResponse, ExponentialMechanism, NoisyMax or SparseVector
-        What was used. A law with an array of scales stands for a vector that is published whole.
-        Sums of noises are refused, as they are not what was published.
+    mechanism : law of noise, channel, ExponentialMechanism, NoisyMax or SparseVector
+        What was used: a channel is a RandomizedResponse, a UnaryEncoding or a Channel. A law with
+        an array of scales stands for a vector that is published whole. Sums of noises are refused,
+        as they are not what was published.
     sensitivity : float or array of float, default 1
         The sensitivity of the query under ``neighbours``: of a vector, its L1 sensitivity for
         Laplace and geometric noise, and its L2 sensitivity for (discrete) Gaussian noise. An array
@@ -140,8 +146,8 @@ def guarantee_of(
         if isinstance(mechanism, law):
             raise InvalidParameterError(f"mechanism {show(mechanism)} has no guarantee: {reason}")
     raise InvalidParameterError(
-        "mechanism must be a law of noise, a RandomizedResponse, an ExponentialMechanism, a "
-        f"NoisyMax or a SparseVector, got {show(mechanism)}"
+        "mechanism must be a law of noise, a channel, an ExponentialMechanism, a NoisyMax or "
+        f"a SparseVector, got {show(mechanism)}"
     )
 
 
@@ -184,16 +190,20 @@ def _tulap(law: Tulap, change: FloatArray, neighbours: Neighbours | None) -> App
     return single.group(int(steps)) if steps else ApproxDP(0.0, 0.0, neighbours=relation)
 
 
-def _response(
-    channel: RandomizedResponse, change: FloatArray, neighbours: Neighbours | None
-) -> PureDP:
-    demand_default(change, "RandomizedResponse")
+def _response(channel: FiniteChannel, change: FloatArray, neighbours: Neighbours | None) -> PureDP:
+    demand_default(change, type(channel).__name__)
     if neighbours == "add-remove":
         raise InvalidParameterError(
             'neighbours must be "replace" for randomized response, got "add-remove": every '
             "respondent gives an answer, so that the number of respondents is seen"
         )
-    return PureDP(channel.epsilon, neighbours="replace")
+    epsilon = channel.epsilon
+    if np.isinf(epsilon):
+        raise InvalidParameterError(
+            f"mechanism {show(channel)} has no ε at δ = 0: some report is possible under one truth "
+            "only; privacy_loss tells its ε at a δ > 0"
+        )
+    return PureDP(epsilon, neighbours="replace")
 
 
 def _exponential(
@@ -242,7 +252,7 @@ _RULES: dict[type, Callable[..., Guarantee]] = {
     Gaussian: _gaussian,
     DiscreteGaussian: _discrete,
     Tulap: _tulap,
-    RandomizedResponse: _response,
+    FiniteChannel: _response,
     ExponentialMechanism: _exponential,
     NoisyMax: _exponential,
     SparseVector: _exponential,
@@ -290,11 +300,14 @@ def _rho_geometric(law: Geometric, change: FloatArray, epsilon: float) -> float:
     return total
 
 
-def _rho_response(channel: RandomizedResponse, change: FloatArray, epsilon: float) -> float:
-    others = channel.categories - 1
-    wrong = (1.0 - channel.p) / others
+def _rho_response(
+    channel: RandomizedResponse | UnaryEncoding, change: FloatArray, epsilon: float
+) -> float:
+    # the probability of the loss -ε
+    bits = isinstance(channel, UnaryEncoding)
+    wrong = channel.q * (1.0 - channel.p if bits else 1.0)
     divergence = wrong * float(np.expm1(epsilon)) * epsilon
-    if channel.categories <= _CLOSED_CATEGORIES or epsilon == 0:
+    if epsilon == 0 or (not bits and channel.categories <= _CLOSED_CATEGORIES):
         return divergence
 
     # the largest divergence per order, searched over x = (α - 1)ε
@@ -327,6 +340,7 @@ _RHO_RULES: dict[type, Callable[..., float]] = {
     Laplace: _rho_laplace,
     Geometric: _rho_geometric,
     RandomizedResponse: _rho_response,
+    UnaryEncoding: _rho_response,
     ExponentialMechanism: _rho_exponential,
 }
 

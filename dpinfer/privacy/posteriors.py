@@ -20,10 +20,10 @@ from dpinfer._check import (
 )
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
 from dpinfer.mechanisms.channels import ExponentialMechanism
-from dpinfer.privacy._protection import guarantee_for, pure_epsilon
+from dpinfer.privacy._protection import curve_of, guarantee_for, pure_epsilon
 from dpinfer.privacy.guarantees import MAX_GROUP, Guarantee
 from dpinfer.privacy.of_mechanisms import guarantee_of
-from dpinfer.privacy.trade_off import METHODS, Method, TradeOff, markov_log_level
+from dpinfer.privacy.trade_off import METHODS, Method, markov_log_level, rises
 from dpinfer.results.tables import render_table
 
 Counterfactual = Literal["draw", "default", "deleted"]
@@ -178,8 +178,9 @@ def posterior_bounds(
 
     Parameters
     ----------
-    protection : Guarantee or mechanism
-        What protects the data. It has to imply ε-differential privacy: see :func:`posterior_tail`
+    protection : Guarantee, mechanism, PairLoss, pair of laws or function
+        What protects the data; laws and functions, as :func:`privacy_loss` takes them, for adding
+        or removing a record. It has to imply ε-differential privacy: see :func:`posterior_tail`
         for zCDP, RDP, GDP and (ε, δ), where no ratio is certain.
     counterfactual : {"draw", "default", "deleted"}
         What is done in the world without the record: it is replaced by a draw from what the
@@ -391,7 +392,7 @@ def posterior_tail(
 
     Parameters
     ----------
-    protection : Guarantee, mechanism or PrivacyLoss
+    protection : Guarantee, mechanism, PrivacyLoss, PairLoss, pair of laws or function
         What protects the data. A guarantee for adding or removing records is first turned into
         that for replacing them; of a mechanism ``sensitivity`` is that to a replacement.
     epsilon : float or array of float
@@ -465,5 +466,7 @@ def posterior_tail(
     if how == "tail-bound":
         log_level = markov_log_level(guarantee_for(target, sensitivity, group), loss)
         return np.exp(np.minimum(log_level + factor, 0.0))[()]
-    probability = TradeOff(target, sensitivity, group).pbdp_delta(loss)
+    curve = curve_of(target, sensitivity, group)
+    # mixtures of several pairs of neighbours are bounded by the concave curve above all
+    probability = rises(curve.hull() if known == "arbitrary" else curve, loss, strict=False)
     return (probability * np.exp(factor - loss))[()]

@@ -21,7 +21,7 @@ from scipy import special
 
 from dpinfer._check import FloatArray, Neighbours, check_array, check_integer, check_scalar, show
 from dpinfer.errors import InvalidParameterError
-from dpinfer.mechanisms.channels import RandomizedResponse
+from dpinfer.mechanisms.channels import RandomizedResponse, UnaryEncoding
 from dpinfer.mechanisms.laws import CROSSOVER, DiscreteGaussian, log_characteristic
 from dpinfer.privacy._loss_laws import (
     DiscreteGaussianLoss,
@@ -32,7 +32,7 @@ from dpinfer.privacy._loss_laws import (
     ResponseLoss,
 )
 from dpinfer.privacy.guarantees import FartherPart, RenyiCurve, RenyiPart
-from dpinfer.privacy.loss import MOST_COMPOSITIONS, privacy_loss
+from dpinfer.privacy.loss import MOST_COMPOSITIONS, PrivacyLoss, privacy_loss
 from dpinfer.privacy.of_mechanisms import guarantee_of
 
 Nodes = tuple[FloatArray, FloatArray]
@@ -63,8 +63,8 @@ def renyi_curve(
 
     Parameters
     ----------
-    mechanism : Laplace, Geometric, Gaussian, DiscreteGaussian or RandomizedResponse
-        What is used.
+    mechanism : Laplace, Geometric, Gaussian, DiscreteGaussian noise, or randomized answers
+        What is used; answers by RandomizedResponse or UnaryEncoding.
     sensitivity : float or array of float, default 1
         How far the answer of the query can move between neighbours, as for
         :func:`~dpinfer.privacy.privacy_loss`. Randomized response knows its own: leave it at 1.
@@ -112,7 +112,7 @@ def renyi_curve(
     share = check_scalar(rate, "rate", gt=0, ge=_SMALLEST_RATE, le=1)
     count = check_integer(compositions, "compositions", ge=1, le=MOST_COMPOSITIONS)
     relation: Neighbours = "add-remove"
-    if isinstance(mechanism, RandomizedResponse):
+    if isinstance(mechanism, RandomizedResponse | UnaryEncoding):
         relation = guarantee_of(mechanism, sensitivity).neighbours
     part = MechanismPart(mechanism, _plain(change), share)
     losses = part.losses  # checks the mechanism
@@ -122,7 +122,7 @@ def renyi_curve(
 
 
 def _check_sampled(mechanism: Any, losses: tuple[tuple[LossLaw, int], ...]) -> None:
-    if isinstance(mechanism, RandomizedResponse):
+    if isinstance(mechanism, RandomizedResponse | UnaryEncoding):
         raise InvalidParameterError(
             f"rate must be 1 for {show(mechanism)}: who was drawn is seen by giving an answer, so "
             "that the sample is no secret"
@@ -154,7 +154,13 @@ class MechanismPart(RenyiPart):
     @property
     def losses(self) -> tuple[tuple[LossLaw, int], ...]:
         """The laws of the losses of its cells, and how often each occurs."""
-        return privacy_loss(self.mechanism, np.asarray(self.sensitivity))._parts
+        loss = privacy_loss(self.mechanism, np.asarray(self.sensitivity))
+        if not isinstance(loss, PrivacyLoss):
+            raise InvalidParameterError(
+                f"mechanism must be noise or randomized answers, got {show(self.mechanism)}, of "
+                "which privacy_loss has the divergences"
+            )
+        return loss._parts
 
     @property
     def largest(self) -> float:
@@ -183,7 +189,7 @@ class MechanismPart(RenyiPart):
 
     def group(self, size: int) -> tuple[RenyiPart, int]:
         """Return it for groups, of the mechanism."""
-        if isinstance(self.mechanism, RandomizedResponse):
+        if isinstance(self.mechanism, RandomizedResponse | UnaryEncoding):
             return self, size  # every member gives an answer
         if self.rate < 1:
             return FartherPart(self, (size - 1).bit_length()), 1

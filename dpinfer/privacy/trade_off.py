@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpinfer._check import FloatArray, check_array, check_option, check_scalar, show
+from dpinfer._check import FloatArray, check_array, check_flag, check_option, check_scalar, show
 from dpinfer.errors import InvalidParameterError
 from dpinfer.privacy._divergences import Curve, DivergenceCurve
 from dpinfer.privacy._protection import curve_of, guarantee_for, pure_epsilon
@@ -28,10 +28,11 @@ class TradeOff:
 
     Parameters
     ----------
-    protection : Guarantee, mechanism or PrivacyLoss
-        What protects the data. A statement is about the neighbours of the guarantee: data sets that
-        differ by one record more or less, or by one that is replaced; for a mechanism, about those
-        for which the sensitivity holds.
+    protection : Guarantee, mechanism, PrivacyLoss, PairLoss, pair of laws or function
+        What protects the data; laws and functions as :func:`privacy_loss` takes them. A statement
+        is about the neighbours of the guarantee: data sets that differ by one record more or less,
+        or by one that is replaced; for a mechanism, about those for which the sensitivity holds,
+        and for a channel about two truths.
     sensitivity : float, default 1
         Of a mechanism, the sensitivity of its query; a guarantee accounts for it already.
     group : int, default 1
@@ -40,13 +41,15 @@ class TradeOff:
     Notes
     -----
     The trade-off function f of a level α, the least probability of the error of the second kind,
-    is one minus the power. All curves here are concave and symmetric: the least level of a power
-    β is 1 - power(1 - β). They are exact for mechanisms and privacy losses, Gaussian differential
-    privacy, and pure and approximate differential privacy, each of which has a mechanism that
-    attains the whole curve. Of Rényi and zero-concentrated differential privacy they are what the
-    divergences allow a decision to do. Each of their points is attained, by a mechanism that
-    releases that decision and nothing else, but no mechanism attains all of them, and most have
-    much less power.
+    is one minus the power. The curves of guarantees and of noise are concave and symmetric: the
+    least level of a power β is 1 - power(1 - β). That of a channel or of a pair of laws is, at each
+    level, the largest of those of its ordered pairs of truths, and need not be concave; of one
+    pair, ``privacy_loss(..., pair=)``, it is concave and need not be symmetric. All are
+    exact for mechanisms and privacy losses, Gaussian differential privacy, and pure and approximate
+    differential privacy, each of which has a mechanism that attains the whole curve. Of Rényi and
+    zero-concentrated differential privacy they are what the divergences allow a decision to do.
+    Each of their points is attained, by a mechanism that releases that decision and nothing else,
+    but no mechanism attains all of them, and most have much less power.
 
     References
     ----------
@@ -96,15 +99,10 @@ class TradeOff:
         found = np.minimum(_inside(self._curve.level, wanted), wanted)
         return np.where(wanted < 1, found, 1.0 - self._curve.at_zero)[()]
 
-    def pbdp_delta(self, epsilon: ArrayLike) -> Any:
+    def pbdp_delta(self, epsilon: ArrayLike, *, strict: bool = False) -> Any:
         """Largest probability that the odds of the truth rise e^ε times; see :func:`pbdp_delta`."""
         loss = check_array(epsilon, "epsilon", ge=0, le=1e100)
-        # a ratio closer to 1 is one that every output has
-        positive = loss > _LEAST_LOSS
-        found = np.ones(loss.shape)
-        if positive.any():
-            found[positive] = self._curve.crossing(np.atleast_1d(loss[positive]).ravel())
-        return found[()]
+        return rises(self._curve, loss, strict=check_flag(strict, "strict"))
 
     def pbdp_epsilon(self, delta: ArrayLike) -> Any:
         """Factor e^ε by which the odds rise but with probability δ; see :func:`pbdp_epsilon`."""
@@ -137,6 +135,19 @@ class TradeOff:
         return pd.DataFrame({"level": level, "power": power, "type_two_error": 1.0 - power})
 
 
+def rises(curve: Curve, loss: FloatArray, *, strict: bool) -> Any:
+    """Largest power that is e^ε times its level or more, or its supremum with more."""
+    if strict:
+        found = curve.strict_crossing(np.maximum(loss, _LEAST_LOSS).ravel()).reshape(loss.shape)
+        return np.where(loss > _LEAST_LOSS, found, np.where(found > 0, 1.0, 0.0))[()]
+    # a ratio closer to 1 is one that every output has
+    positive = loss > _LEAST_LOSS
+    found = np.ones(loss.shape)
+    if positive.any():
+        found[positive] = curve.crossing(np.atleast_1d(loss[positive]).ravel())
+    return found[()]
+
+
 def max_power(
     protection: Any, alpha: ArrayLike, *, sensitivity: float = 1.0, group: int = 1
 ) -> Any:
@@ -147,9 +158,10 @@ def max_power(
 
     Parameters
     ----------
-    protection : Guarantee, mechanism or PrivacyLoss
+    protection : Guarantee, mechanism, PrivacyLoss, PairLoss, pair of laws or function
         What protects the data: a guarantee, such as ``PureDP(1.0)``; a mechanism, whose own curve
-        is exact; or a privacy loss, such as that of several mechanisms together.
+        is exact; a privacy loss, such as that of several mechanisms together; a pair (P, Q) of laws
+        of the output; or a trade-off function f, for which the power is 1 - f(α).
     alpha : float or array of float
         The level: the probability of wrongly rejecting the null hypothesis, within [0, 1].
     sensitivity : float, default 1
@@ -219,6 +231,7 @@ def pbdp_delta(
     epsilon: ArrayLike,
     *,
     method: Method = "exact",
+    strict: bool = False,
     sensitivity: float = 1.0,
     group: int = 1,
 ) -> Any:
@@ -231,13 +244,16 @@ def pbdp_delta(
 
     Parameters
     ----------
-    protection : Guarantee, mechanism or PrivacyLoss
+    protection : Guarantee, mechanism, PrivacyLoss, PairLoss, pair of laws or function
         What protects the data, against the neighbours that :class:`TradeOff` tells of.
     epsilon : float or array of float
         The log ratio ε, within [0, 1e100].
     method : {"exact", "tail-bound"}
         ``"exact"``: from the curve of powers. ``"tail-bound"``: Markov's inequality for a Rényi
         divergence, a formula that is never smaller; for RDP, zCDP and what implies zCDP.
+    strict : bool, default False
+        Whether the odds are to rise by more than e^ε: ε-DP has δ = 0 at its own ε then. The tail
+        bound holds for both.
     sensitivity : float, default 1
         Of a mechanism, the sensitivity of its query; a guarantee accounts for it already.
     group : int, default 1
@@ -246,7 +262,8 @@ def pbdp_delta(
     Returns
     -------
     float or array of float
-        The δ within [0, 1], of the shape of ``epsilon``. At ε = 0 it is 1.
+        The δ within [0, 1], of the shape of ``epsilon``. At ε = 0 it is 1, and with ``strict`` if
+        anything can be told at all.
 
     See Also
     --------
@@ -272,9 +289,15 @@ def pbdp_delta(
     - ρ-zCDP, ``"tail-bound"``: exp(-(ε-ρ)²/(4ρ)) for ε ≥ ρ, and 1 below;
     - RDP of order λ with bound γ, ``"tail-bound"``: exp((λ-1)(γ-ε)).
 
+    It is no convex notion of privacy: of two mechanisms, one of which is chosen at random and
+    shown, it may be larger than of each. With ε = 1 it is, with ``strict``, 0 for randomized
+    response of ε = 1 and .158 for a record that is shown with probability .1, and .445 for that
+    mixture.
+
     References
     ----------
-    Kifer et al. (2022), arXiv:2209.03310, Definitions 5.2 to 5.4, Example 5.10 and Section 5.3.
+    Kifer et al. (2022), arXiv:2209.03310, Definitions 5.2 to 5.4, Examples 5.6 and 5.10 and
+    Section 5.3.
     Meiser (2018), Approximate and probabilistic differential privacy definitions, Cryptology ePrint
     Archive 2018/277 (what probabilistic differential privacy leaves open). Bun and Steinke (2016),
     doi:10.1007/978-3-662-53641-4_24, Lemma 3.5.
@@ -290,7 +313,8 @@ def pbdp_delta(
     (0.197139, 0.216265)
     """
     if check_option(method, "method", METHODS) == "exact":
-        return TradeOff(protection, sensitivity, group).pbdp_delta(epsilon)
+        return TradeOff(protection, sensitivity, group).pbdp_delta(epsilon, strict=strict)
+    check_flag(strict, "strict")
     loss = check_array(epsilon, "epsilon", ge=0, le=1e100)
     # δ = e^ε times the level of the same bound
     log_level = markov_log_level(guarantee_for(protection, sensitivity, group), loss)
@@ -306,7 +330,7 @@ def pbdp_epsilon(
 
     Parameters
     ----------
-    protection : Guarantee, mechanism or PrivacyLoss
+    protection : Guarantee, mechanism, PrivacyLoss, PairLoss, pair of laws or function
         What protects the data, against the neighbours that :class:`TradeOff` tells of.
     delta : float or array of float
         The probability δ, within (0, 1].
@@ -364,7 +388,7 @@ def utility_bounds(
 
     Parameters
     ----------
-    protection : Guarantee, mechanism or PrivacyLoss
+    protection : Guarantee, mechanism, PrivacyLoss, PairLoss, pair of laws or function
         What protects the data, against the neighbours that :class:`TradeOff` tells of.
     expected : float or array of float
         The expected utility of the release on a neighbouring data set, without the record or, for

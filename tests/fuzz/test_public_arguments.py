@@ -84,9 +84,9 @@ RESULTS = set(
     ErrorEstimate FrozenDensity FrozenMass FrozenNoise GeneralizationBound HierarchyEstimate
     HierarchyFunctions HypothesisResult Intervals LedgerEntry MarginalsEstimate NoisyValues
     MultiplicativeWeightsRelease NoisyRegression PosteriorBounds PrivacyLoss PrivateMeanInterval
-    ReleasePlan RenyiCurve RepeatedDP ResponseEstimate SampleAdjustment SecretPosterior SizeStudy
-    SmoothSensitivity SpendingComparison StrategyComparison StreamedMarginals SurveyEstimate
-    TableContrast Usefulness
+    PairLoss ReleasePlan RenyiCurve RepeatedDP ResponseEstimate SampleAdjustment SecretPosterior
+    SizeStudy SmoothSensitivity SpendingComparison StrategyComparison StreamedMarginals
+    SurveyEstimate TableContrast Usefulness
     """.split()  # noqa: SIM905
 )
 """Made by the library; what they are made of has been checked before."""

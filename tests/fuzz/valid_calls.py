@@ -243,7 +243,7 @@ VALID = {
     | QUICK,
     "odds_ratio_confint": TWO_BY_TWO,
     "optimal_shares": MEASURED | {"rng": 0},
-    "pbdp_delta": PROTECTED | {"epsilon": 0.5, "method": "exact"},
+    "pbdp_delta": PROTECTED | {"epsilon": 0.5, "method": "exact", "strict": True},
     "pbdp_epsilon": PROTECTED | {"delta": 0.1},
     "plan_release": MEASURED | {"shares": [0.5, 0.5]},
     "poisson_2indep": {"count1": 18, "exposure1": 6.0, "count2": 20, "exposure2": 9.0}
@@ -257,7 +257,8 @@ VALID = {
     "posterior_bounds": PROTECTED | {"counterfactual": "draw"},
     "posterior_tail": PROTECTED
     | {"epsilon": 0.5, "rest": "arbitrary", "about": "true", "method": "exact"},
-    "privacy_loss": {"mechanism": NOISE, "sensitivity": 1.0, "compositions": 5},
+    "privacy_loss": {"mechanism": ([0.7, 0.3], [0.4, 0.6]), "sensitivity": 1.0, "compositions": 5}
+    | {"pair": (0, 1)},
     "proportion_confint": PAIR
     | {"count": THREE, "nobs": 60, "nobs_mechanism": NOISE, "nobs_is_total": False}
     | {"alternative": "larger", "nuisance_alpha": 1e-4},

@@ -54,6 +54,7 @@ POSTERIOR = dpinfer.count_posterior(**VALID["count_posterior"])
 CURVE = TradeOff(PURE)
 MATRIX = Channel(**VALID["Channel"])
 REPORTED = dpinfer.estimation.response_counts([60, 40], mechanism=CHANNEL)
+PAIRS = dpinfer.privacy.privacy_loss(MATRIX, compositions=3)
 BITS = UnaryEncoding(p=0.5, q=0.2, categories=3)
 MEDIAN = dpinfer.privacy.smooth_median_sensitivity(**VALID["smooth_median_sensitivity"])
 ORDINARY = dpinfer.count_confint(THREE, mechanism=NOISE)
@@ -184,7 +185,14 @@ METHODS |= {
     "PrivacyLoss.rvs": (LOSS.rvs, {"size": 3, "rng": 1}),
     "TradeOff.power": (CURVE.power, {"alpha": 0.05}),
     "TradeOff.level": (CURVE.level, {"power": 0.3}),
-    "TradeOff.pbdp_delta": (CURVE.pbdp_delta, {"epsilon": 0.5}),
+    "TradeOff.pbdp_delta": (CURVE.pbdp_delta, {"epsilon": 0.5, "strict": True}),
+    "PairLoss.delta_at": (PAIRS.delta_at, {"epsilon": 0.5}),
+    "PairLoss.delta_bounds": (PAIRS.delta_bounds, {"epsilon": 0.5}),
+    "PairLoss.worst_pair": (PAIRS.worst_pair, {"epsilon": 0.5}),
+    "PairLoss.epsilon_at": (PAIRS.epsilon_at, {"delta": 0.1}),
+    "PairLoss.epsilon_bounds": (PAIRS.epsilon_bounds, {"delta": 0.1}),
+    "PairLoss.power": (PAIRS.power, {"alpha": 0.1}),
+    "PairLoss.divergence": (PAIRS.divergence, {"order": 2.0}),
     "TradeOff.pbdp_epsilon": (CURVE.pbdp_epsilon, {"delta": 0.1}),
     "TradeOff.frame": (CURVE.frame, {"alpha": [0.1, 0.2]}),
     "CombinedEstimate.conf_int": (
