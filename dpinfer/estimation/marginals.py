@@ -444,7 +444,7 @@ class MarginalsEstimate(OverlappingEstimate):
         -------
         Intervals
             One interval a cell, in the form of :meth:`marginal`; where units have labels, labelled
-            by unit and levels. Unpacks as ``lower, upper``. Its ``guarantee`` is ``"exact"``,
+            by unit and levels. Unpacks as ``lower, upper``. Its ``assurance`` is ``"exact"``,
             ``"checked"`` or ``"bound"``: that of the weakest of them.
 
         Notes

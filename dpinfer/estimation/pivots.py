@@ -27,7 +27,7 @@ from dpinfer.mechanisms._sums.terms import Terms
 from dpinfer.mechanisms.independent import groups
 from dpinfer.mechanisms.weighted_sum import WeightedSum, weighted_sums
 from dpinfer.releases.values import NoisyValues
-from dpinfer.results.intervals import Guarantee, Intervals
+from dpinfer.results.intervals import Assurance, Intervals
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -192,22 +192,22 @@ class ManyErrors:
         alpha = check_alpha(alpha)
         chosen = check_option(method, "method", MANY_METHODS)
         notes = tuple[str, ...]()
-        guarantee: Guarantee | None = "exact" if self.gaussian else None
+        assurance: Assurance | None = "exact" if self.gaussian else None
         if chosen == "asymptotic" or self.gaussian:
             half = -special.ndtri(0.5 * alpha) * self.std_errors
             if not self.gaussian and self.std_errors.size:
                 notes = (self._normal_note(alpha),)
         elif chosen == "bound":
             half, how = self._bounds(alpha)
-            notes, guarantee = (f"Half-widths are bounds: {how}.",), "bound"
+            notes, assurance = (f"Half-widths are bounds: {how}.",), "bound"
         elif chosen == "envelope":
             self._refuse_unchecked(alpha)
             half, said = self._enveloped(alpha, np.arange(self.std_errors.size))
-            notes, guarantee = (f"Half-widths are {said}.",), "checked"
+            notes, assurance = (f"Half-widths are {said}.",), "checked"
         else:
             half, kind, notes = self._exact(alpha, number)
             chosen = _METHOD_OF[kind]
-            guarantee = "checked" if notes and kind == "exact" else kind
+            assurance = "checked" if notes and kind == "exact" else kind
         if self.integer and chosen != "asymptotic":
             half = np.where(half > 0.0, half + ROUNDING * (self.magnitude + half), half)
         half = half[number]
@@ -220,12 +220,12 @@ class ManyErrors:
             uncertainty="noise",
             labels=labels,
             notes=notes,
-            guarantee=guarantee,
+            assurance=assurance,
         )
 
     def _exact(
         self, alpha: float, number: NDArray[np.intp] | slice
-    ) -> tuple[FloatArray, Guarantee, tuple[str, ...]]:
+    ) -> tuple[FloatArray, Assurance, tuple[str, ...]]:
         """Return the half-width of each law, what the weakest is, and what is to be said."""
         half = np.where(self.std_errors > 0.0, np.nan, 0.0)
         half[np.isinf(self.std_errors)] = np.inf
@@ -450,7 +450,7 @@ def exact_pvalues(
     return found, "bound" if left.size else "exact"
 
 
-_METHOD_OF: dict[Guarantee, ManyMethod] = {
+_METHOD_OF: dict[Assurance, ManyMethod] = {
     "exact": "exact",
     "checked": "envelope",
     "bound": "bound",

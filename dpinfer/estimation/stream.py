@@ -428,7 +428,7 @@ class StreamedMarginals:
             As for :meth:`MarginalsEstimate.conf_int` of tables with groupings, from the noises of
             all parts. ``"exact"`` is exact where all noise is Gaussian, and an envelope otherwise,
             by the largest kurtosis that an error can have, or a bound; the result has that method
-            and its ``guarantee``. Exact laws of other noise need all values in memory:
+            and its ``assurance``. Exact laws of other noise need all values in memory:
             :func:`dpinfer.combine_marginals`.
 
         Returns

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 Uncertainty = Literal["noise", "noise+sampling"]
-Guarantee = Literal["exact", "checked", "bound"]
+Assurance = Literal["exact", "checked", "bound"]
 
 ERROR_COVERED: dict[Uncertainty, str] = {
     "noise": "noise (inference on the confidential values)",
@@ -159,7 +159,7 @@ class Intervals(_Sets):
         What else the reader has to know, one remark each.
     mc_error : float
         Standard deviation of the coverage due to simulated quantiles; 0 where none were used.
-    guarantee : {"exact", "checked", "bound"}, optional
+    assurance : {"exact", "checked", "bound"}, optional
         Of intervals by the laws of many errors, what the weakest of them are: quantiles of the
         laws; half-widths that were compared with such quantiles, with an error that the notes
         state, and are not proved; or proved bounds. None where the method says it all.
@@ -184,7 +184,7 @@ class Intervals(_Sets):
     counted: ClassVar[str] = "Intervals"
 
     mc_error: float = 0.0
-    guarantee: Guarantee | None = None
+    assurance: Assurance | None = None
 
     @property
     def empty(self) -> Any:
@@ -324,7 +324,7 @@ class CredibleIntervals(Intervals):
     estimate, lower, upper, alpha, method, uncertainty, simultaneous, labels, notes, mc_error
         As for :class:`~dpinfer.results.Intervals`; ``alpha`` is one minus the posterior probability
         that each interval holds at least.
-    guarantee : {"exact", "checked", "bound"}, optional
+    assurance : {"exact", "checked", "bound"}, optional
         As for :class:`~dpinfer.results.Intervals`; None, as the method says it all.
     prior : str
         The prior in words.

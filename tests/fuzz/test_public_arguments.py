@@ -81,12 +81,13 @@ RESULTS = set(
     """
     AdjustedTests Amplification AmplifiedCurve AmplifiedDP BudgetSplit ClippedEstimate
     CombinedEstimate ComposedDP ConfidenceSets CorrectedEstimate CountPosterior CredibleIntervals
-    ErrorEstimate FrozenDensity FrozenMass FrozenNoise GeneralizationBound HierarchyEstimate
-    HierarchyFunctions HypothesisResult Intervals LedgerEntry MarginalsEstimate NoisyValues
-    MultiplicativeWeightsRelease NoisyRegression PosteriorBounds PrivacyLoss PrivateMeanInterval
-    PairLoss ReleasePlan RenyiCurve RepeatedDP ResponseEstimate SampleAdjustment SecretPosterior
-    SizeStudy SmoothSensitivity SpendingComparison StrategyComparison StreamedMarginals
-    SurveyEstimate TableContrast Usefulness
+    DifferenceAudit ErrorEstimate FrozenDensity FrozenMass FrozenNoise GeneralizationBound
+    HierarchyEstimate HierarchyFunctions HypothesisResult Intervals LedgerEntry MarginalsEstimate
+    MembershipAudit MultiplicativeWeightsRelease NoisyRegression NoisyValues PairLoss
+    PosteriorBounds PrivacyLoss PrivateMeanInterval ProcessingError Ranking ReconstructionAudit
+    ReleasePlan RenyiCurve RepeatedDP ResponseEstimate SampleAdjustment SecretPosterior SizeStudy
+    SmoothSensitivity SpendingComparison StrategyComparison StreamedMarginals SurveyEstimate
+    TableContrast Usefulness
     """.split()  # noqa: SIM905
 )
 """Made by the library; what they are made of has been checked before."""

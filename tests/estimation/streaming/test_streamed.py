@@ -56,7 +56,7 @@ def coverage(found, truth, parts=(None,)):
             intervals = found.conf_int(names, part, ALPHA, "asymptotic")
             bounds = found.conf_int(names, part, ALPHA)
             assert (bounds.lower <= intervals.lower).all()
-            assert (bounds.method, bounds.guarantee) == ("envelope", "checked")
+            assert (bounds.method, bounds.assurance) == ("envelope", "checked")
             ends = intervals.lower, intervals.upper, intervals.estimate
             lower, upper, estimate = (np.asarray(one).reshape((len(units), -1)) for one in ends)
             true = true_marginal(tables, names)
@@ -117,7 +117,7 @@ def test_intervals_are_those_of_the_estimates(tmp_path):
     again = found.part("top").conf_int((), state.labels)
     np.testing.assert_allclose(again.upper, state.upper, rtol=1e-9)
     proved = found.conf_int(names, alpha=ALPHA, method="bound")
-    assert proved.guarantee == "bound"
+    assert proved.assurance == "bound"
     assert (np.asarray(proved.upper - bounds.upper)[noisy] > 0.0).all()
     for options in (
         {"alpha": 2.0},

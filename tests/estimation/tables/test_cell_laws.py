@@ -167,21 +167,21 @@ def test_many_laws_are_covered_by_the_envelope_and_proved_by_the_bound(setting, 
     fit = published(SETTINGS[setting][0])
     names = ("sex", "age")
     exact, intervals = half_widths(fit, names)
-    assert (intervals.method, intervals.guarantee) == ("exact", "exact")
+    assert (intervals.method, intervals.assurance) == ("exact", "exact")
     bound, proved = half_widths(fit, names, method="bound")
-    assert (proved.method, proved.guarantee) == ("bound", "bound")
+    assert (proved.method, proved.assurance) == ("bound", "bound")
     # time for how much steps matter, and for no law itself; or for neither
     monkeypatch.setattr("dpinfer.estimation.pivots.FEW", 0)
     monkeypatch.setattr("dpinfer.estimation.pivots._LAWS", 0)
     monkeypatch.setattr("dpinfer.estimation.pivots.SECONDS", 20.0 if steps == "found" else 0.0)
     close, found = half_widths(fit, names)
-    assert (found.method, found.guarantee) == ("envelope", "checked")
+    assert (found.method, found.assurance) == ("envelope", "checked")
     assert "checked and not proved" in found.notes[0]
     assert ("half a step" in found.notes[0]) == (
         steps == "added" and "lapl" not in setting and setting != "finer tables"
     )
     again, asked = half_widths(fit, names, method="envelope")
-    assert asked.guarantee == "checked"
+    assert asked.assurance == "checked"
     for unit in (0, 1, 3, 4, 13):
         law = law_of(fit, names, unit)
         assert exact[unit] == pytest.approx(float(law.isf(0.025)), rel=1e-9)
@@ -201,13 +201,13 @@ def test_coarse_noise_is_exact_and_ends_on_its_steps(monkeypatch):
     given = [NoisyMarginal("sex", law.rvs((6, 2), rng=np.random.default_rng(1)), law)]
     fit = combine_marginals(given, [-1] * 6, domain=DOMAIN)
     half, intervals = half_widths(fit, ("sex",))
-    assert intervals.guarantee == "exact"
+    assert intervals.assurance == "exact"
     # normal ends, at 1.2, cover .811
     np.testing.assert_allclose(half, 1.0, atol=1e-9)
     monkeypatch.setattr("dpinfer.estimation.pivots.FEW", 0)
     monkeypatch.setattr("dpinfer.estimation.pivots._LAWS", 0)
     half, intervals = half_widths(fit, ("sex",))
-    assert intervals.guarantee == "bound"
+    assert intervals.assurance == "bound"
     assert (half >= 1.0).all()
 
 

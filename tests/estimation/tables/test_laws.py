@@ -57,7 +57,7 @@ def test_cells_have_the_laws_of_their_weights():
     fit = combined(drawn(1))
     intervals = fit.conf_int("age", alpha=0.1)
     assert (intervals.method, intervals.notes) == ("exact", ())
-    assert intervals.guarantee == "exact"
+    assert intervals.assurance == "exact"
     half = (intervals.upper - intervals.lower) / 2
     law = impulses(lambda one, _: one.marginal("age", [4])[0, 1])
     np.testing.assert_allclose(half[4], float(law.isf(0.05)), rtol=1e-9)
@@ -106,10 +106,10 @@ def test_tables_with_groupings_have_bounds():
     ]
     fit = combine_marginals(given, PARENT, domain=DOMAIN, groupings=groupings)
     found = fit.conf_int("adult")
-    assert (found.method, found.guarantee) == ("envelope", "checked")
+    assert (found.method, found.assurance) == ("envelope", "checked")
     assert found.notes[0].startswith("16 of 16 intervals are")
     bound = fit.conf_int("adult", method="bound")
-    assert bound.guarantee == "bound"
+    assert bound.assurance == "bound"
     assert (bound.upper > found.upper).all()
     normal = fit.conf_int("adult", method="asymptotic")
     ratio = np.asarray(found.upper - found.lower) / np.asarray(normal.upper - normal.lower)
@@ -124,11 +124,11 @@ def test_many_laws_are_by_the_envelope_and_that_is_said(monkeypatch):
     monkeypatch.setattr("dpinfer.estimation.pivots.SECONDS", 0.0)
     fit = combined(drawn(5))
     found = fit.conf_int("sex")
-    assert (found.method, found.guarantee) == ("envelope", "checked")
+    assert (found.method, found.assurance) == ("envelope", "checked")
     assert "would take about" in found.notes[0]
     assert "envelope" in fit.summary("sex")
     below = fit.conf_int("sex", alpha=1e-4)
-    assert (below.method, below.guarantee) == ("bound", "bound")
+    assert (below.method, below.assurance) == ("bound", "bound")
     monkeypatch.undo()
     exact = fit.conf_int("sex")
     assert (found.upper >= exact.upper - 1e-9).all()
