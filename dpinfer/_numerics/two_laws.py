@@ -351,8 +351,10 @@ class _Lattice:
 
     def _trimmed(self) -> _Lattice:
         """Move the tails that are next to never to their ends, and, if ``between``, beyond."""
-        low = int(np.argmax(np.cumsum(self.p) > RARE))
-        last = self.p.size - 1 - int(np.argmax(np.cumsum(self.p[::-1]) > RARE))
+        # rare under both laws, as the order of the two may be exchanged
+        likely = np.maximum(self.p, self.q)
+        low = int(np.argmax(np.cumsum(likely) > RARE))
+        last = self.p.size - 1 - int(np.argmax(np.cumsum(likely[::-1]) > RARE))
         if last <= low or (low == 0 and last == self.p.size - 1):
             return self
         p, q = self.p[low : last + 1].copy(), self.q[low : last + 1].copy()

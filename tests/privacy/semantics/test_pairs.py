@@ -181,6 +181,21 @@ def test_long_sums_are_held_between_two():
     np.testing.assert_allclose(upper, lower, rtol=1e-3, atol=1e-9)
 
 
+def test_long_sums_in_both_orders():
+    p, q = np.array([0.5, 0.3, 0.15, 0.05]), np.array([0.45, 0.27, 0.18, 0.1])
+    for order in ((0, 1), (1, 0)):
+        first, second = (p, q) if order == (0, 1) else (q, p)
+        ours = privacy_loss((p, q), compositions=1000, pair=order)
+        turned = privacy_loss((p, q), compositions=1000)
+        low, high = ours.epsilon_bounds(1e-6)
+        assert high == pytest.approx(low, rel=1e-3)
+        assert turned.epsilon_at(1e-6) >= high * (1 - 1e-3)
+        # the normal limit of the loss is near
+        loss = np.log(first / second)
+        mean, spread = first @ loss, np.sqrt(first @ loss**2 - (first @ loss) ** 2)
+        assert high == pytest.approx(1000 * mean + 4.7 * spread * np.sqrt(1000), rel=0.05)
+
+
 def test_google_agrees_on_sums():
     pld = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
     p, q = np.array([0.5, 0.3, 0.15, 0.05]), np.array([0.45, 0.25, 0.2, 0.1])
