@@ -326,7 +326,8 @@ def privacy_loss(
     mechanism : law of noise, channel, pair of laws or trade-off function
         What is used: Laplace, Geometric, Gaussian or DiscreteGaussian noise; RandomizedResponse,
         UnaryEncoding or a Channel; a pair (P, Q) of laws of the output for two neighbours, as
-        probabilities of the same outputs or as frozen distributions of SciPy; or a function f, of
+        probabilities of the same outputs, as densities (functions of arrays of numbers on the line)
+        or as frozen distributions of SciPy; or a function f, of
         which each neighbour is told from another with a power of 1 - f(α) at most, decreasing,
         convex and at most 1 - α.
     sensitivity : float or array of float, default 1

@@ -265,6 +265,28 @@ def test_frozen_densities_and_masses():
     np.testing.assert_allclose(poisson.delta_at(EPSILON), expected, rtol=1e-10, atol=1e-16)
 
 
+def test_densities_of_the_caller():
+    p, q = (lambda x, m=m: np.exp(-0.5 * (x - m) ** 2) / np.sqrt(2 * np.pi) for m in (1.0, 0.0))
+    low, high = privacy_loss((p, q)).delta_bounds(EPSILON)
+    exact = GDP(1.0).delta_at(EPSILON)
+    np.testing.assert_allclose(high, low, atol=1e-5)
+    assert ((low - 1e-9 <= exact) & (exact <= high + 1e-9)).all()
+    cauchy = privacy_loss((lambda x: stats.cauchy.pdf(x, 1), stats.cauchy.pdf), pair=(0, 1))
+    frozen = privacy_loss((stats.cauchy(1), stats.cauchy(0)), pair=(0, 1))
+    np.testing.assert_allclose(cauchy.delta_at(EPSILON), frozen.delta_at(EPSILON), atol=1e-5)
+    # the largest ratio of the densities: ((3+√5)/2)
+    assert cauchy.epsilon_at(0.0) == pytest.approx(np.log((3 + np.sqrt(5)) / 2), rel=1e-5)
+    for wrong, said in (
+        (lambda x: 2 * p(x), "first density must have the integral 1"),
+        (lambda x: -p(x), "finite numbers >= 0"),
+        (lambda x: "x", "must return numbers"),
+    ):
+        with pytest.raises(InvalidParameterError, match=said):
+            privacy_loss((wrong, q))
+    with pytest.raises(InvalidParameterError, match="laws of one kind"):
+        privacy_loss((p, [0.5, 0.5]))
+
+
 def gaussian(alpha):
     """Return the trade-off function of 1-GDP."""
     return special.ndtr(special.ndtri(1 - alpha) - 1.0) if 0 < alpha < 1 else 1.0 - alpha
