@@ -1,4 +1,6 @@
 from .calibration import calibrate as calibrate
+from .calibration import for_half_width as for_half_width
+from .calibration import half_width as half_width
 from .composition import ComposedDP as ComposedDP
 from .composition import RepeatedDP as RepeatedDP
 from .composition import compose as compose

@@ -11,6 +11,7 @@ from scipy import optimize, special
 from dpinfer._check import check_integer, check_scalar, show
 from dpinfer.errors import ConvergenceError, InvalidParameterError
 from dpinfer.mechanisms.channels import RandomizedResponse
+from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.mechanisms.laws import DiscreteGaussian, Gaussian, Geometric, Laplace
 from dpinfer.privacy.guarantees import GDP, ZCDP, ApproxDP, Guarantee, PureDP
 from dpinfer.privacy.loss import MOST_COMPOSITIONS, privacy_loss
@@ -26,6 +27,8 @@ _CLOSE = 1e-13
 _CLOSE_SAMPLED = 1e-7
 _MOST_HALVINGS = 400
 _LARGEST_RATIO = 19.99
+_LOG_LARGEST = 34.0
+"""Integer noise has scales up to 1e15."""
 _MOST_PIECES = 20_000
 
 
@@ -437,3 +440,107 @@ _RULES: dict[type | None, Callable[[_Ask, Any], Any]] = {
     ZCDP: _concentrated,
     GDP: _gaussian,
 }
+
+
+def half_width(mechanism: NoiseLaw, alpha: float = 0.05) -> Any:
+    """Half-width of the noise at a level: the least t with P(abs(e) > t) ≤ alpha.
+
+    Parameters
+    ----------
+    mechanism : NoiseLaw
+        A law that is symmetric about 0, as all are; with an array of scales an array is returned.
+    alpha : float, default 0.05
+        One minus the level, within (0, 1).
+
+    Returns
+    -------
+    float or array of float
+        t, in units of the query: b·ln(1/alpha) of Laplace and σ·Φ⁻¹(1 - alpha/2) of Gaussian noise,
+        the least such whole number of integer noise.
+
+    See Also
+    --------
+    for_half_width : the other way round.
+
+    Notes
+    -----
+    OpenDP calls it the accuracy. For integer noise it states the t with P(abs(e) ≥ t) = alpha of a
+    formula for all real t, of which this is the least whole number not below it, less 1.
+
+    Examples
+    --------
+    >>> from dpinfer import Geometric, Laplace
+    >>> round(half_width(Laplace(scale=2.0)), 6), half_width(Geometric(scale=2.0))
+    (5.991465, 6.0)
+    """
+    level = check_scalar(alpha, "alpha", gt=0, lt=1)
+    if not isinstance(mechanism, NoiseLaw):
+        raise InvalidParameterError(f"mechanism must be a law of noise, got {show(mechanism)}")
+    found = _half_width(mechanism, level)
+    return found if found.ndim else float(found)
+
+
+def _half_width(mechanism: NoiseLaw, level: float) -> Any:
+    return np.maximum(mechanism.isf(0.5 * level), 0.0)
+
+
+def for_half_width(family: type[Family], half_width: float, alpha: float = 0.05) -> Family:
+    """Return the most noise of a law that has no more than a half-width at a level.
+
+    Parameters
+    ----------
+    family : {Laplace, Geometric, Gaussian, DiscreteGaussian}
+        The law, as its class.
+    half_width : float
+        The half-width t > 0, in units of the query; at least 0 for integer noise, of which the
+        whole part counts.
+    alpha : float, default 0.05
+        One minus the level, within (0, 1).
+
+    Returns
+    -------
+    Laplace, Geometric, Gaussian or DiscreteGaussian
+        The law of the largest scale with P(abs(e) > t) ≤ alpha, on the safe side of rounding.
+
+    See Also
+    --------
+    half_width : the other way round.
+
+    Examples
+    --------
+    >>> from dpinfer import Geometric, Laplace
+    >>> round(for_half_width(Laplace, 3.0).scale, 6)
+    1.001425
+    >>> round(for_half_width(Geometric, 3.0).scale, 6)
+    1.202083
+    """
+    if not isinstance(family, type) or family not in _FAMILIES[:-1]:
+        listed = ", ".join(one.__name__ for one in _FAMILIES[:-1])
+        raise InvalidParameterError(f"family must be one of {listed}, got {show(family)}")
+    whole = issubclass(family, (Geometric, DiscreteGaussian))
+    width = check_scalar(half_width, "half_width", ge=0 if whole else 1e-90, le=1e12)
+    level = check_scalar(alpha, "alpha", gt=0, lt=1)
+    made = _Ask(family, 1.0, 1, 1.0, 2).make
+    last = float(np.floor(width)) if whole else width
+
+    def missed(log_scale: float) -> float:
+        # P(abs(e) > t) rises with the scale
+        tail = made(float(np.exp(log_scale))).logsf(last)
+        return float(tail + np.log(2.0) - np.log(level))
+
+    low = high = float(np.log(max(width, 1.0) if whole else width))
+    while missed(low) > 0:
+        low -= 1.0
+    while missed(high) < 0 and high < _LOG_LARGEST:
+        high += 1.0
+    if high >= _LOG_LARGEST:
+        raise InvalidParameterError(
+            f"alpha must be smaller, got {level}: noise of any scale has so small a half-width"
+        )
+    root = float(optimize.brentq(missed, low, high, xtol=_CLOSE, rtol=4.0 * np.finfo(float).eps))
+    slack, found = 1e-16, made(float(np.exp(root)))
+    while _half_width(found, level) > width:
+        root, slack = root - slack, 2.0 * slack
+        found = made(float(np.exp(root)))
+    law: Family = found
+    return law

@@ -21,7 +21,7 @@ from scipy import special
 
 from dpinfer._check import FloatArray, Neighbours, check_array, check_integer, check_scalar, show
 from dpinfer.errors import InvalidParameterError
-from dpinfer.mechanisms.channels import RandomizedResponse, UnaryEncoding
+from dpinfer.mechanisms.channels import Channel, FiniteChannel
 from dpinfer.mechanisms.laws import CROSSOVER, DiscreteGaussian, log_characteristic
 from dpinfer.privacy._loss_laws import (
     DiscreteGaussianLoss,
@@ -64,10 +64,10 @@ def renyi_curve(
     Parameters
     ----------
     mechanism : Laplace, Geometric, Gaussian, DiscreteGaussian noise, or randomized answers
-        What is used; answers by RandomizedResponse or UnaryEncoding.
+        What is used; answers by RandomizedResponse, UnaryEncoding, or a Channel of finite ε.
     sensitivity : float or array of float, default 1
         How far the answer of the query can move between neighbours, as for
-        :func:`~dpinfer.privacy.privacy_loss`. Randomized response knows its own: leave it at 1.
+        :func:`~dpinfer.privacy.privacy_loss`. Channels know their own: leave it at 1.
     rate : float, default 1
         The rate q, within [1e-100, 1], of a Poisson sample that is drawn afresh for each use. Below
         1 the neighbours add or remove a record, the noise has one scale, and randomized response is
@@ -112,8 +112,15 @@ def renyi_curve(
     share = check_scalar(rate, "rate", gt=0, ge=_SMALLEST_RATE, le=1)
     count = check_integer(compositions, "compositions", ge=1, le=MOST_COMPOSITIONS)
     relation: Neighbours = "add-remove"
-    if isinstance(mechanism, RandomizedResponse | UnaryEncoding):
+    if isinstance(mechanism, FiniteChannel):
         relation = guarantee_of(mechanism, sensitivity).neighbours
+        if share < 1:
+            raise InvalidParameterError(
+                f"rate must be 1 for {show(mechanism)}, got {share:g}: who was drawn is seen by "
+                "giving an answer, so that the sample is no secret"
+            )
+    if isinstance(mechanism, Channel):
+        return RenyiCurve(((ChannelPart(mechanism), count),), neighbours=relation)
     part = MechanismPart(mechanism, _plain(change), share)
     losses = part.losses  # checks the mechanism
     if share < 1:
@@ -122,11 +129,6 @@ def renyi_curve(
 
 
 def _check_sampled(mechanism: Any, losses: tuple[tuple[LossLaw, int], ...]) -> None:
-    if isinstance(mechanism, RandomizedResponse | UnaryEncoding):
-        raise InvalidParameterError(
-            f"rate must be 1 for {show(mechanism)}: who was drawn is seen by giving an answer, so "
-            "that the sample is no secret"
-        )
     if sum(count for _, count in losses) > 1:
         raise InvalidParameterError(
             f"rate must be 1 for a vector with {type(mechanism).__name__} noise: its cells see one "
@@ -141,6 +143,26 @@ def _check_sampled(mechanism: Any, losses: tuple[tuple[LossLaw, int], ...]) -> N
 def _plain(change: FloatArray) -> Any:
     """Return it as a number or tuples, which compare by value."""
     return tuple(_plain(part) for part in change) if change.ndim else float(change)
+
+
+@dataclass(frozen=True)
+class ChannelPart(RenyiPart):
+    """One report of a respondent through a channel."""
+
+    channel: Channel
+
+    @property
+    def largest(self) -> float:
+        """The largest loss, of the channel."""
+        return self.channel.epsilon
+
+    def divergence(self, order: FloatArray) -> FloatArray:
+        """Return the largest of neighbouring truths."""
+        return np.asarray(self.channel.divergence(order))
+
+    def group(self, size: int) -> tuple[RenyiPart, int]:
+        """Return it for groups, every member of which gives a report."""
+        return self, size
 
 
 @dataclass(frozen=True)
@@ -189,7 +211,7 @@ class MechanismPart(RenyiPart):
 
     def group(self, size: int) -> tuple[RenyiPart, int]:
         """Return it for groups, of the mechanism."""
-        if isinstance(self.mechanism, RandomizedResponse | UnaryEncoding):
+        if isinstance(self.mechanism, FiniteChannel):
             return self, size  # every member gives an answer
         if self.rate < 1:
             return FartherPart(self, (size - 1).bit_length()), 1

@@ -166,6 +166,8 @@ VALID = {
     "compose": {"guarantees": [PURE, ApproxDP(1.0, 1e-6)], "delta": 1e-6, "method": "sum"},
     "compose_advanced": {"guarantees": [PURE] * 9, "delta": 1e-6, "method": "kairouz"},
     "compose_optimal": {"guarantee": PURE, "count": 5},
+    "half_width": {"mechanism": NOISE, "alpha": 0.1},
+    "for_half_width": {"family": dpinfer.Geometric, "half_width": 4.0, "alpha": 0.1},
     "calibrate": {
         "family": dpinfer.Laplace,
         "target": ApproxDP(1.0, 1e-6),

@@ -21,7 +21,9 @@ from dpinfer.errors import InvalidParameterError
 from dpinfer.privacy import (
     SubsampledLoss,
     calibrate,
+    for_half_width,
     guarantee_of,
+    half_width,
     max_power,
     privacy_loss,
     renyi_curve,
@@ -219,3 +221,46 @@ REPLACE = PureDP(1.0, neighbours="replace")
 def test_refuses_what_cannot_be_met(call, message):
     with pytest.raises(InvalidParameterError, match=message):
         call()
+
+
+@pytest.mark.parametrize("alpha", [1e-9, 0.05, 0.4])
+@pytest.mark.parametrize("width", [0.3, 1.0, 7.5, 4000.0])
+def test_half_widths_and_scales_are_inverse(width, alpha):
+    for family in (Laplace, Gaussian, Geometric, DiscreteGaussian):
+        made = for_half_width(family, width, alpha)
+        found = half_width(made, alpha)
+        if made.is_integer:
+            assert found == np.floor(width)
+        else:
+            assert found == pytest.approx(width, rel=1e-12)
+        assert 2 * made.sf(found) <= alpha * (1 + 1e-14)
+        name = "sigma" if family in (Gaussian, DiscreteGaussian) else "scale"
+        more = family(**{name: scale_of(made) * (1 + 1e-6)})
+        assert 2 * more.sf(np.floor(width) if made.is_integer else width) > alpha
+    assert for_half_width(Laplace, width, alpha).scale == pytest.approx(width / -np.log(alpha))
+
+
+def test_half_widths_agree_with_opendp():
+    accuracy = pytest.importorskip("opendp.accuracy")
+    for scale, alpha in ((0.7, 0.05), (3.3, 0.2), (25.0, 1e-4)):
+        peer = accuracy.laplacian_scale_to_accuracy(scale, alpha)
+        assert half_width(Laplace(scale=scale), alpha) == pytest.approx(peer, rel=1e-12)
+        peer = accuracy.gaussian_scale_to_accuracy(scale, alpha)
+        assert half_width(Gaussian(sigma=scale), alpha) == pytest.approx(peer, rel=1e-6)
+        peer = accuracy.discrete_laplacian_scale_to_accuracy(scale, alpha)
+        assert half_width(Geometric(scale=scale), alpha) == np.ceil(peer) - 1
+        back = accuracy.accuracy_to_laplacian_scale(5.0, alpha)
+        assert for_half_width(Laplace, 5.0, alpha).scale == pytest.approx(back, rel=1e-12)
+
+
+def test_half_widths_of_vectors_and_of_none():
+    found = half_width(Laplace(scale=[1.0, 2.0]), 0.1)
+    assert found == pytest.approx(np.log(10.0) * np.array([1.0, 2.0]))
+    # noise of which 0 has a probability above the level
+    assert half_width(Geometric(scale=0.1)) == 0.0
+    with pytest.raises(InvalidParameterError, match="half_width must be"):
+        for_half_width(Laplace, 0.0)
+    with pytest.raises(InvalidParameterError, match="family must be one of"):
+        for_half_width(RandomizedResponse, 1.0)
+    with pytest.raises(InvalidParameterError, match="mechanism must be a law of noise"):
+        half_width(TIGHT)

@@ -20,6 +20,7 @@ from dpinfer import (
     compose,
 )
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
+from dpinfer.mechanisms import Channel, UnaryEncoding
 from dpinfer.privacy import (
     RenyiCurve,
     SubsampledLoss,
@@ -278,6 +279,25 @@ def test_groups_are_as_far_apart_as_their_members():
         assert np.log(moment) / (order - 1) <= bound
 
 
+def test_channels_have_curves():
+    matrix = [[0.6, 0.3, 0.1], [0.2, 0.5, 0.3], [0.1, 0.2, 0.7]]
+    channel = Channel(matrix)
+    curve = renyi_curve(channel, compositions=3)
+    moments = [
+        np.log(sum(p**2.5 * q**-1.5 for p, q in zip(one, other, strict=True))) / 1.5
+        for one in matrix
+        for other in matrix
+    ]
+    assert curve.divergence(2.5) == pytest.approx(3 * max(moments))
+    assert curve.neighbours == "replace"
+    assert curve.epsilon_at(0.0) == pytest.approx(3 * np.log(7.0))
+    assert curve.group(2).divergence(2.5) == pytest.approx(6 * max(moments))
+    same = renyi_curve(Channel(LN3.matrix))
+    assert same.epsilon_at(0.01) == pytest.approx(renyi_curve(LN3).epsilon_at(0.01), rel=1e-9)
+    bits = UnaryEncoding.optimised(1.0, categories=50)
+    assert renyi_curve(bits).divergence(1e8) == pytest.approx(1.0, rel=1e-6)
+
+
 def test_converts_to_orders_and_to_nothing_else():
     curve = renyi_curve(Laplace(scale=1.0))
     assert curve.to_rdp([2.0, 4.0]).bound == pytest.approx(curve.divergence([2.0, 4.0]))
@@ -297,6 +317,8 @@ def test_converts_to_orders_and_to_nothing_else():
         (lambda: renyi_curve(Laplace(scale=1e-3), rate=0.5), "about 20 times the scale"),
         (lambda: renyi_curve(Laplace(scale=1.0), rate=0.0), "rate must be"),
         (lambda: renyi_curve(PureDP(1.0)), "mechanism must be"),
+        (lambda: renyi_curve(Channel.name_and_shame(0.1)), "no ε at δ = 0"),
+        (lambda: renyi_curve(LN3, 2.0), "sensitivity must be left"),
         (lambda: RenyiCurve(((Laplace(scale=1.0), 1),)), "renyi_curve makes"),
         (lambda: renyi_curve(Laplace(scale=1.0)).divergence(0.5), "order must be"),
     ],
