@@ -26,7 +26,7 @@ from dpinfer._check import (
     show_some,
 )
 from dpinfer.errors import InvalidParameterError
-from dpinfer.mechanisms.channels import ExponentialMechanism, RandomizedResponse
+from dpinfer.mechanisms.channels import Channel, ExponentialMechanism, RandomizedResponse
 from dpinfer.mechanisms.law import ContinuousLaw, IntegerLaw, NoiseLaw
 
 if TYPE_CHECKING:
@@ -85,19 +85,26 @@ class _NoiseChannel(_Channel):
 
 
 class _ResponseChannel(_Channel):
-    """Randomized response of every respondent."""
+    """A report of every respondent."""
 
     def check_values(self, values: NDArray[Any], name: str) -> NDArray[Any]:
         most = self.mechanism.categories - 1
+        if name == "outputs" and isinstance(self.mechanism, Channel):
+            most = len(self.mechanism.reports) - 1
         whole = check_integer_array(values, name, ge=0)
         if (whole > most).any():
             raise InvalidParameterError(f"{name} must be coded 0 to {most}, got {whole.max():g}")
         return whole
 
     def log_likelihood(self, outputs: NDArray[Any]) -> FloatArray:
-        kept, channel = self._beside(outputs) == self.answers, self.mechanism
-        other = (1.0 - channel.p) / (channel.categories - 1)
-        return np.asarray(np.where(kept, np.log(channel.p), np.log(other)).sum(axis=2))
+        channel = self.mechanism
+        if isinstance(channel, Channel):
+            with np.errstate(divide="ignore"):
+                table = np.log(channel.matrix)
+            seen, truths = self._beside(outputs).astype(np.intp), self.answers.astype(np.intp)
+            return np.asarray(table[truths, seen].sum(axis=2))
+        kept = self._beside(outputs) == self.answers
+        return np.asarray(np.where(kept, np.log(channel.p), np.log(channel.q)).sum(axis=2))
 
     def draw(self, chosen: NDArray[np.intp], rng: np.random.Generator) -> NDArray[Any]:
         return self._shaped(self.mechanism.randomize(self.answers[chosen], rng=rng))
@@ -131,7 +138,7 @@ def _channel_of(mechanism: Any, answers: ArrayLike, name: str) -> _Channel:
             f"{name} must have one row, or one entry, for each data set, got shape {array.shape}"
         )
     flat, table = array.ndim == 1, array.reshape(len(array), -1)
-    if isinstance(mechanism, RandomizedResponse):
+    if isinstance(mechanism, RandomizedResponse | Channel):
         channel = _ResponseChannel(mechanism, table, flat)
         channel.check_values(table, name)
         return channel
@@ -144,7 +151,7 @@ def _channel_of(mechanism: Any, answers: ArrayLike, name: str) -> _Channel:
     if not isinstance(mechanism, NoiseLaw):
         raise InvalidParameterError(
             "mechanism must be a law of noise with a density or probabilities, a "
-            f"RandomizedResponse or an ExponentialMechanism, got {show(mechanism)}"
+            f"RandomizedResponse, a Channel or an ExponentialMechanism, got {show(mechanism)}"
         )
     if not isinstance(mechanism, (ContinuousLaw, IntegerLaw)):
         raise InvalidParameterError(
@@ -374,7 +381,7 @@ def secret_posterior(
     answers : array, shape (m,) or (m, q)
         What the query returns on each of them: q values that get noise, the categories of q
         respondents of randomized response, or the scores of q options of the exponential mechanism.
-    mechanism : NoiseLaw, RandomizedResponse or ExponentialMechanism
+    mechanism : NoiseLaw, RandomizedResponse, Channel or ExponentialMechanism
         What makes an output of an answer; it must have a density or probabilities.
     outputs : array, shape (n,) or (n, q)
         The outputs, each on its own, and each possible under the prior.
@@ -427,7 +434,7 @@ def simulate_posterior(
         The prior probabilities of m possible data sets; they are scaled to add up to 1.
     answers : array, shape (m,) or (m, q)
         What the query returns on each of them; see :func:`secret_posterior`.
-    mechanism : NoiseLaw, RandomizedResponse or ExponentialMechanism
+    mechanism : NoiseLaw, RandomizedResponse, Channel or ExponentialMechanism
         What makes an output of an answer.
     secret, without, rest : optional
         The secret and the world without the record, as for :func:`secret_posterior`.

@@ -7,7 +7,7 @@ import pytest
 
 from dpinfer import DiscreteGaussian, Gaussian, Geometric, Laplace, RandomizedResponse, WeightedSum
 from dpinfer.errors import InvalidParameterError
-from dpinfer.mechanisms import ExponentialMechanism
+from dpinfer.mechanisms import Channel, ExponentialMechanism
 from dpinfer.privacy import (
     GDP,
     ZCDP,
@@ -50,6 +50,15 @@ def test_bayes_rule_by_hand_for_each_kind_of_mechanism():
         ]
     )
     np.testing.assert_allclose(found.posterior, joint / joint.sum(1, keepdims=True))
+    by_matrix = secret_posterior(prior, answers, Channel(channel.matrix), outputs)
+    np.testing.assert_allclose(by_matrix.posterior, found.posterior)
+    # a report that one answer never leads to
+    wide = Channel([[0.5, 0.5, 0.0, 0.0], [0.2, 0.3, 0.5, 0.0], [0.0, 0.0, 0.1, 0.9]])
+    seen = secret_posterior(prior, [0, 1, 2], wide, [1, 3])
+    joint = np.stack([prior * wide.matrix[:, 1], prior * wide.matrix[:, 3]])
+    np.testing.assert_allclose(seen.posterior, joint / joint.sum(1, keepdims=True))
+    drawn = simulate_posterior([1, 1], [0, 2], wide, rng=1)
+    assert set(drawn.outputs) == {0, 1, 2, 3}
     choice = ExponentialMechanism(epsilon=1.0)
     scores = np.array([[1.0, 2.0, -np.inf], [0.0, 0.0, -np.inf], [5.0, 1.0, -np.inf]])
     found = secret_posterior(prior, scores, choice, [0, 1])
