@@ -34,6 +34,7 @@ from dpinfer._planning.engine import (
     PowerRow,
     check_method,
     is_alternative,
+    score,
     tail_level,
 )
 from dpinfer._planning.replicates import (
@@ -557,15 +558,10 @@ class _TrendPower(EffectPower, PowerWithLimit):
         return partial(_scored, draw, self.alternative)
 
 
-def _score(z: FloatArray, alternative: Alternative) -> FloatArray:
-    """Return what is large where a test rejects."""
-    return np.abs(z) if alternative == "two-sided" else np.asarray(SIGNS[alternative][0] * z)
-
-
 def _scored(
     draw: Draw, alternative: Alternative, size: int, rng: np.random.Generator
 ) -> FloatArray:
-    return _score(draw(size, rng), alternative)
+    return score(draw(size, rng), alternative)
 
 
 @final
@@ -790,7 +786,7 @@ def _rejected(
     """Draw 1 where a test rejects, its critical value interpolated; 0 elsewhere."""
     counts = draw.counts(size, rng)
     critical = np.interp(draw.model.share(counts), knots, points)
-    return (_score(draw.model.statistic(counts), alternative) >= critical).astype(np.float64)
+    return (score(draw.model.statistic(counts), alternative) >= critical).astype(np.float64)
 
 
 def _checked_shares(shares: Any, name: str) -> FloatArray:

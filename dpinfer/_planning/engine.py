@@ -125,6 +125,11 @@ def tail_level(alpha: float, alternative: Alternative) -> float:
     return 0.5 * alpha if alternative == "two-sided" else alpha
 
 
+def score(z: FloatArray, alternative: Alternative) -> FloatArray:
+    """Return what is large where a test rejects."""
+    return np.abs(z) if alternative == "two-sided" else np.asarray(SIGNS[alternative][0] * z)
+
+
 def is_alternative(alternative: Alternative, effect: float) -> bool:
     return any(sign * effect > 0.0 for sign in SIGNS[alternative])
 

@@ -22,7 +22,10 @@ from scipy import special
 from dpinfer._check import FloatArray
 from dpinfer._numerics.counts import LOG_NEGLIGIBLE, binom_pmf, binom_radius
 from dpinfer._numerics.roots import find_root
+from dpinfer.errors import InvalidParameterError
+from dpinfer.estimation.published import LARGEST_NOBS
 from dpinfer.mechanisms.law import NoiseLaw
+from dpinfer.mechanisms.weighted_sum import WeightedSum, fast_sum
 
 EDGE = 1e-11
 """Proportions nearer to 0 or 1 count as 0 or 1."""
@@ -41,6 +44,9 @@ MARGIN = 1e-6
 
 ACCURACY = 1e-3
 """What a limit may be too far out, relative to its distance from the estimate."""
+
+ROUNDING = 64 * np.finfo(float).eps
+"""Rounding error of an end, relative to its terms."""
 
 Transform = Callable[[FloatArray], FloatArray]
 
@@ -137,6 +143,109 @@ class Sample:
         top = self.statistic + step * np.arange(min(-before, -1.0), max(after, 1.0) + 1.0)
         bottom = top - step + 0.5 * self.unit
         return bottom, top
+
+
+# The samples that a row of noisy cells stands for.
+
+
+def of_known_size(
+    cells: FloatArray, laws: list[NoiseLaw], weight: float, total: float, whole: NDArray[np.bool_]
+) -> list[Sample]:
+    """Return the count of a row, estimated from both of its cells."""
+    noise = fast_sum(np.array([weight, 1.0 - weight]), laws)
+    if isinstance(noise, WeightedSum):
+        # a law without a table is too slow for so many points: one of the cells has to do
+        weight = float(laws[0].variance <= laws[1].variance)
+        noise = laws[0] if weight else laws[1]
+    weights = np.array([weight, 1.0 - weight])
+    lattice = bool(whole[weights > 0].all()) and weight in (0.0, 0.5, 1.0)
+    return [
+        Sample(
+            count=float(weights @ [cells[0], total - cells[1]]),
+            most=float(total),
+            least=float(total),
+            size=float(total),
+            noise=noise,
+            unit=(0.5 if weight == 0.5 else 1.0) if lattice else 0.0,
+        )
+    ]
+
+
+def of_unknown_size(cells: FloatArray, laws: list[NoiseLaw], miss: float) -> list[Sample]:
+    """Return the events for risks up to 1/2, the others beyond; their sum limits the size."""
+    halves = [(float(cells[k]), laws[k], float(laws[k].is_integer), k == 1) for k in (0, 1)]
+    # both rows miss, on both sides
+    reach = float(fast_sum(np.ones(2), laws).isf(0.25 * miss))
+    return _halves(halves, float(cells.sum()), reach)
+
+
+def of_noisy_size(
+    cells: FloatArray,
+    total: float,
+    laws: list[NoiseLaw],
+    size: FloatArray,
+    alone: bool,
+    miss: float,
+) -> list[Sample]:
+    """Return the same of a row with a noisy total, of weights ``size`` in the trials' estimate."""
+    halves = []
+    for column in (0, 1):
+        own, other = laws[column], laws[1 - column]
+        half = (float(cells[column]), own, float(own.is_integer), column == 1)
+        missing = alone and column == 1
+        if missing:
+            half = (float(cells[0]), other, float(other.is_integer), False)
+        # the total without the other cell counts the same, and the noise decides which is used
+        rest = fast_sum(np.ones(2), [laws[2], other])
+        better = missing or float(rest.variance) < float(own.variance)
+        if better and not (alone and column == 0) and not isinstance(rest, WeightedSum):
+            lattice = other.is_integer and laws[2].is_integer
+            half = (total - float(cells[1 - column]), rest, float(lattice), column == 1)
+        halves.append(half)
+    reach = float(fast_sum(size, laws).isf(0.25 * miss))
+    return _halves(halves, float(size @ [*cells, total]), reach)
+
+
+def _halves(
+    halves: list[tuple[float, NoiseLaw, float, bool]], total: float, reach: float
+) -> list[Sample]:
+    """Return the counts for risks up to 1/2 and beyond, with sizes within reach of the total.
+
+    Nothing where the row may be all noise: nothing is then to be said of its risk.
+    """
+    if abs(total) + reach > LARGEST_NOBS:
+        raise InvalidParameterError(
+            f"table must have rows that sum to less than {LARGEST_NOBS:g} for method='exact' with "
+            f"sampling, got {total:g}"
+        )
+    if reach >= total:
+        return []
+    # rounding must not take away a size that is attained
+    off = ROUNDING * (total + reach)
+    limits = [np.ceil(total - reach - off), np.floor(total + reach + off)]
+    least, most = np.maximum(limits, 1.0)
+    # the ranges, with sizes from least to most, of a division that the noise decides on
+    ranges, first = [], 1.0
+    while first <= most:
+        last = first + max(np.ceil(reach), np.ceil(0.1 * first)) - 1.0
+        if last >= least:
+            ranges.append((first, last))
+        first = last + 1.0
+    return [
+        Sample(
+            count=count,
+            most=min(most, last),
+            least=max(least, first),
+            size=0.5 * (first + last),
+            noise=noise,
+            unit=unit,
+            low=0.5 * half,
+            high=0.5 * (half + 1),
+            mirrored=mirrored,
+        )
+        for first, last in ranges
+        for half, (count, noise, unit, mirrored) in enumerate(halves)
+    ]
 
 
 def _upper_tail(t: FloatArray, n: float, p: FloatArray, noise: NoiseLaw) -> FloatArray:

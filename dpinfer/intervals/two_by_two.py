@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
 from dpinfer._check import (
@@ -44,7 +43,15 @@ from dpinfer.intervals._ratio_sets import (
     lattice_polygon,
     with_density,
 )
-from dpinfer.intervals._two_binomials import Sample, Transform, lower_limit
+from dpinfer.intervals._two_binomials import (
+    ROUNDING,
+    Sample,
+    Transform,
+    lower_limit,
+    of_known_size,
+    of_noisy_size,
+    of_unknown_size,
+)
 from dpinfer.intervals.ratios import (
     METHODS,
     Method,
@@ -58,7 +65,7 @@ from dpinfer.mechanisms.independent import Mechanism, as_noise, groups
 from dpinfer.mechanisms.law import NoiseLaw, refuse_dependent
 from dpinfer.mechanisms.laws import Exact, Gaussian
 from dpinfer.mechanisms.rounded import warn_of_rounding
-from dpinfer.mechanisms.weighted_sum import WeightedSum, fast_sum, weighted_sums
+from dpinfer.mechanisms.weighted_sum import WeightedSum, weighted_sums
 from dpinfer.releases.coerce import noisy
 from dpinfer.releases.values import LARGEST_VALUE
 from dpinfer.results.intervals import Intervals, Uncertainty
@@ -69,9 +76,6 @@ if TYPE_CHECKING:
 
 # Risks of the two groups of noisy 2 × 2 tables, and what the noise leaves possible.
 
-
-ROUNDING = 64 * np.finfo(float).eps
-"""Rounding error of an end, relative to its terms."""
 
 FEW_TOTALS = 32
 """From more different row totals on, quantiles come from a table of all directions if it holds."""
@@ -136,6 +140,11 @@ class NoisyTotals:
         noise = (error**2 * variance).sum(axis=2) / safe**2
         inside = np.clip(risk, 0.0, 1.0)
         return Risks(risk, noise, inside * (1.0 - inside) / safe)
+
+    def samples(self, cells: FloatArray, number: int, row: int, miss: float) -> list[Sample]:
+        """Return the counts of a row of a table."""
+        total, size = float(self.values[number, row]), self.weights(row)[1]
+        return of_noisy_size(cells, total, self.laws[row], size, self.alone, miss)
 
     def sets(self, counts: FloatArray, alpha: float, sides: Sides) -> tuple[FloatArray, FloatArray]:
         """Return ends of the risks of both rows, (m, 2); inf and -inf where empty."""
@@ -401,11 +410,11 @@ def sampling_ends(
     weights = np.zeros(2) if known is None else _weights(law)
     for number, table in enumerate(counts):
         rows = [
-            _of_known_size(table[k], own[k], float(weights[k]), known[number, k], whole[k])
+            of_known_size(table[k], own[k], float(weights[k]), known[number, k], whole[k])
             if known is not None
-            else _of_noisy_size(table[k], noisy, number, k, missed * limit)
+            else noisy.samples(table[k], number, k, missed * limit)
             if noisy
-            else _of_unknown_size(table[k], own[k], missed * limit)
+            else of_unknown_size(table[k], own[k], missed * limit)
             for k in (0, 1)
         ]
         if all(rows):
@@ -415,103 +424,6 @@ def sampling_ends(
             ends = f(np.array([0.0, 1.0]))
             lower[number], upper[number] = ends[0] - ends[1], ends[1] - ends[0]
     return _or_empty(lower, upper)
-
-
-def _of_known_size(
-    cells: FloatArray, laws: list[NoiseLaw], weight: float, total: float, whole: NDArray[np.bool_]
-) -> list[Sample]:
-    """Return the count of a row, estimated from both of its cells."""
-    noise = fast_sum(np.array([weight, 1.0 - weight]), laws)
-    if isinstance(noise, WeightedSum):
-        # a law without a table is too slow for so many points: one of the cells has to do
-        weight = float(laws[0].variance <= laws[1].variance)
-        noise = laws[0] if weight else laws[1]
-    weights = np.array([weight, 1.0 - weight])
-    lattice = bool(whole[weights > 0].all()) and weight in (0.0, 0.5, 1.0)
-    return [
-        Sample(
-            count=float(weights @ [cells[0], total - cells[1]]),
-            most=float(total),
-            least=float(total),
-            size=float(total),
-            noise=noise,
-            unit=(0.5 if weight == 0.5 else 1.0) if lattice else 0.0,
-        )
-    ]
-
-
-def _of_unknown_size(cells: FloatArray, laws: list[NoiseLaw], miss: float) -> list[Sample]:
-    """Return the events for risks up to 1/2, the others beyond; their sum limits the size."""
-    halves = [(float(cells[k]), laws[k], float(laws[k].is_integer), k == 1) for k in (0, 1)]
-    # both rows miss, on both sides
-    reach = float(fast_sum(np.ones(2), laws).isf(0.25 * miss))
-    return _halves(halves, float(cells.sum()), reach)
-
-
-def _of_noisy_size(
-    cells: FloatArray, totals: NoisyTotals, number: int, row: int, miss: float
-) -> list[Sample]:
-    """Return the same from a row with a total that has noise of its own."""
-    total, laws = float(totals.values[number, row]), totals.laws[row]
-    halves = []
-    for column in (0, 1):
-        own, other = laws[column], laws[1 - column]
-        half = (float(cells[column]), own, float(own.is_integer), column == 1)
-        missing = totals.alone and column == 1
-        if missing:
-            half = (float(cells[0]), other, float(other.is_integer), False)
-        # the total without the other cell counts the same, and the noise decides which is used
-        rest = fast_sum(np.ones(2), [laws[2], other])
-        better = missing or float(rest.variance) < float(own.variance)
-        if better and not (totals.alone and column == 0) and not isinstance(rest, WeightedSum):
-            lattice = other.is_integer and laws[2].is_integer
-            half = (total - float(cells[1 - column]), rest, float(lattice), column == 1)
-        halves.append(half)
-    size = totals.weights(row)[1]
-    reach = float(fast_sum(size, laws).isf(0.25 * miss))
-    return _halves(halves, float(size @ [*cells, total]), reach)
-
-
-def _halves(
-    halves: list[tuple[float, NoiseLaw, float, bool]], total: float, reach: float
-) -> list[Sample]:
-    """Return the counts for risks up to 1/2 and beyond, with sizes within reach of the total.
-
-    Nothing where the row may be all noise: nothing is then to be said of its risk.
-    """
-    if abs(total) + reach > LARGEST_NOBS:
-        raise InvalidParameterError(
-            f"table must have rows that sum to less than {LARGEST_NOBS:g} for method='exact' with "
-            f"sampling, got {total:g}"
-        )
-    if reach >= total:
-        return []
-    # rounding must not take away a size that is attained
-    off = ROUNDING * (total + reach)
-    limits = [np.ceil(total - reach - off), np.floor(total + reach + off)]
-    least, most = np.maximum(limits, 1.0)
-    # the ranges, with sizes from least to most, of a division that the noise decides on
-    ranges, first = [], 1.0
-    while first <= most:
-        last = first + max(np.ceil(reach), np.ceil(0.1 * first)) - 1.0
-        if last >= least:
-            ranges.append((first, last))
-        first = last + 1.0
-    return [
-        Sample(
-            count=count,
-            most=min(most, last),
-            least=max(least, first),
-            size=0.5 * (first + last),
-            noise=noise,
-            unit=unit,
-            low=0.5 * half,
-            high=0.5 * (half + 1),
-            mirrored=mirrored,
-        )
-        for first, last in ranges
-        for half, (count, noise, unit, mirrored) in enumerate(halves)
-    ]
 
 
 UNCERTAINTIES: tuple[Uncertainty, ...] = ("noise", "noise+sampling")
