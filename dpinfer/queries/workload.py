@@ -515,19 +515,19 @@ class Workload:
                [0., 0., 0., 1.]])
         """
         size, _ = _in_order(cells)
-        ways = check_integer(branching, "branching", ge=2)
+        ways = min(check_integer(branching, "branching", ge=2), max(size, 2))
         seen = {(0, size)} if not check_flag(root, "root") and size > 1 else set()
-        runs: list[tuple[int, int]] = []
+        levels: list[Iterable[int]] = []
         parts = 1
-        while True:
-            cuts = [part * size // parts for part in range(parts + 1)]
-            for run in pairwise(cuts):
-                if run[0] < run[1] and run not in seen:
-                    seen.add(run)
-                    runs.append(run)
-            if parts >= size:
-                break
+        while parts < size:
+            levels.append([part * size // parts for part in range(parts + 1)])
             parts *= ways
+        levels.append(range(size + 1))
+        runs: list[tuple[int, int]] = []
+        for cuts in levels:
+            fresh = [run for run in pairwise(cuts) if run[0] < run[1] and run not in seen]
+            seen.update(fresh)
+            runs += fresh
         first, end = np.array(runs).T
         return cls._of_runs(cells, first, end - 1)
 
