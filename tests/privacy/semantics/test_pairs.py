@@ -369,8 +369,9 @@ def test_a_ledger_a_curve_and_a_picture_take_channels():
     assert ledger.spent.epsilon == pytest.approx(expected, rel=1e-9)
     unary = UnaryEncoding.symmetric(1.0, categories=9)
     assert renyi_curve(unary).divergence(3.0) == pytest.approx(unary.divergence(3.0), rel=1e-12)
+    assert renyi_curve(last).divergence(3.0) == pytest.approx(last.divergence(3.0), rel=1e-12)
     with pytest.raises(InvalidParameterError, match="of which privacy_loss has the divergences"):
-        renyi_curve(last)
+        renyi_curve(tuple(MATRIX[1:]))
 
 
 def test_labels_of_laws_are_matched():
