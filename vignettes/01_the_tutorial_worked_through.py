@@ -282,21 +282,14 @@ assert (exact.width < bound.width).all()
 # A town publishes two counts with Laplace noise at $\varepsilon = 1$, and replaces the negative one
 # by zero: (0, 7). **Question 14.** What is the variance of a published value after that step? It
 # depends on the confidential count, so it cannot be published for free: 0.75 for a count of 0, and
-# nearly the full 2 for a count of 7. (For Laplace noise of scale 1, the variance of
-# $\max(c+e, 0)$ at a count $c \geq 0$ follows from two integrals by hand.)
-
+# nearly the full 2 for a count of 7.
 
 # %%
-def variance_after_rounding_to_zero(count):
-    grid = np.linspace(-40, 40, 800_001)
-    weight = dpi.Laplace(scale=1.0).pdf(grid) * (grid[1] - grid[0])
-    value = np.maximum(count + grid, 0.0)
-    return float(weight @ value**2 - (weight @ value) ** 2)
-
-
-for count, expected in ((0, 0.75), (7, 2.0), (1000, 2.0)):
-    print(count, round(variance_after_rounding_to_zero(count), 4))
-    assert abs(variance_after_rounding_to_zero(count) - expected) < 0.01
+rounded_up = dpi.curation.processing_error(
+    [0, 1, 3, 7, 1000], mechanism=dpi.Laplace(scale=1.0), lower=0
+)
+print(rounded_up.summary_frame().round(4).to_string(index=False))
+assert rounded_up.variance.round(4).tolist() == [0.75, 1.2304, 1.8002, 1.9927, 2.0]
 
 # %% [markdown]
 # **Question 15.** So the curator spends another $\varepsilon = 1$ on the error itself: the
