@@ -500,6 +500,12 @@ line(
 line("Definition 5.1", "GDP(0.5).delta_at(1.0)", 0.0068, digits=4)
 line("Definition 5.2", "dpi.privacy.pbdp_delta(GDP(0.5), 1.0)", 0.0933, digits=4)
 line(
+    "Example 5.6, odds that move by more than e",
+    "[dpi.privacy.pbdp_delta(c, 1.0, strict=True) for c in (rr, ten, both)]",
+    [0.0, 0.1581976707, 0.4446281247],
+    digits=10,
+)
+line(
     "Example 5.6, convexity of δ(ε)",
     "[c.delta_at(1.0) for c in (Channel(rr.matrix), ten, both)]",
     [0.0, 0.1, 0.05],
