@@ -39,6 +39,11 @@ class Curve(ABC):
         """The power at level 0."""
         return 0.0
 
+    @property
+    def at_one(self) -> float:
+        """The smallest level with the power 1; here of a symmetric curve."""
+        return 1.0 - self.at_zero
+
     @abstractmethod
     def power(self, alpha: FloatArray) -> FloatArray:
         """Return the largest power at each level."""

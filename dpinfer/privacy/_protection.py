@@ -119,6 +119,11 @@ class PairsCurve(Curve):
     def at_zero(self) -> float:
         return max(one.p_only for one in self.laws)
 
+    @property
+    def at_one(self) -> float:
+        # rejecting whatever the first law can give
+        return max(1.0 - max(one.q_only for one in self.laws), 0.0)
+
     def power(self, alpha: FloatArray) -> FloatArray:
         return np.asarray(np.max([one.power(alpha) for one in self.laws], axis=0))
 

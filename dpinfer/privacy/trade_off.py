@@ -97,7 +97,7 @@ class TradeOff:
         """Smallest level, at most ``power``, at which a test has a power within [0, 1]."""
         wanted = check_array(power, "power", ge=0, le=1)
         found = np.minimum(_inside(self._curve.level, wanted), wanted)
-        return np.where(wanted < 1, found, 1.0 - self._curve.at_zero)[()]
+        return np.where(wanted < 1, found, self._curve.at_one)[()]
 
     def pbdp_delta(self, epsilon: ArrayLike, *, strict: bool = False) -> Any:
         """Largest probability that the odds of the truth rise e^ε times; see :func:`pbdp_delta`."""
@@ -108,7 +108,7 @@ class TradeOff:
         """Factor e^ε by which the odds rise but with probability δ; see :func:`pbdp_epsilon`."""
         probability = check_array(delta, "delta", gt=0, le=1)
         with np.errstate(divide="ignore"):
-            log_level = np.full(probability.shape, np.log1p(-self._curve.at_zero))
+            log_level = np.full(probability.shape, np.log(self._curve.at_one))
         if (inside := probability < 1).any():
             log_level[inside] = self._curve.log_level(np.atleast_1d(probability[inside]).ravel())
         return np.maximum(np.log(probability) - log_level, 0.0)[()]

@@ -103,6 +103,16 @@ def test_odds_that_rise_by_more():
     assert pbdp_delta(PureDP(0.0), 0.0, strict=True) == 0.0
 
 
+def test_a_pair_in_one_order_need_not_be_symmetric():
+    curve = TradeOff(privacy_loss(([0.5, 0.5, 0.0], [0.3, 0.6, 0.1]), pair=(0, 1)))
+    assert curve.level(1.0) == pytest.approx(0.9, rel=1e-14)
+    np.testing.assert_allclose(curve.level([0.0, 0.5, 0.75]), [0.0, 0.3, 0.6], rtol=1e-14)
+    np.testing.assert_allclose(curve.power([0.0, 0.3, 0.95]), [0.0, 0.5, 1.0], rtol=1e-14)
+    assert curve.pbdp_epsilon(1.0) == pytest.approx(-np.log(0.9), rel=1e-13)
+    turned = TradeOff(privacy_loss(([0.5, 0.5, 0.0], [0.3, 0.6, 0.1]), pair=(1, 0)))
+    assert (turned.power(0.0), turned.level(1.0)) == pytest.approx((0.1, 1.0))
+
+
 def test_crossings_against_the_curve():
     rng = np.random.default_rng(5)
     for _ in range(20):
