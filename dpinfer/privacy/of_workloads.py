@@ -20,6 +20,9 @@ _MOST_ENTRIES = 40_000_000
 _MOST_PROGRAMMES = 2000
 """Linear programmes that are solved, of a few milliseconds each for a hundred noises."""
 
+_MOST_NODES = 10_000
+"""Nodes of an integer programme: where no whole move is, its search may have no end."""
+
 _ROUNDING = 1e-9
 """Rounding error of a whole number that is overlooked."""
 
@@ -71,8 +74,9 @@ def guarantee_of_workload(
     Where the columns of W are independent, there is one s. Otherwise the smallest is taken: for
     Gaussian noise in closed form, aⱼᵀ(W V Wᵀ)⁺aⱼ with V = diag(σ²), which is sharp; for Laplace
     noise by a linear programme for each cell, and for geometric noise, whose move has to be whole,
-    by one in whole numbers. These two are guarantees, but a smaller ε may hold. With ``"replace"``
-    there is a programme for each pair, for at most 64 cells or so.
+    by one in whole numbers, of 10,000 nodes at most, of which the best found is taken. These two
+    are guarantees, but a smaller ε may hold. With ``"replace"`` there is a programme for each pair,
+    for at most 64 cells or so.
 
     References
     ----------
@@ -110,7 +114,7 @@ def guarantee_of_workload(
         count = len(queries)
         scale = _scales(law, count)
         if whole:
-            _demand_whole(queries.matrix, relation, 1.0, mechanism)
+            _demand_whole(queries.matrix, relation, mechanism)
         moves = queries.matrix * (1.0 / scale)[:, np.newaxis]
         change = _sensitivity(moves, order, relation)
     else:
@@ -120,7 +124,7 @@ def guarantee_of_workload(
         elif shared.is_unique:
             moves = shared.back(shared.shortest)
             if whole:
-                _demand_whole(moves, relation, shared.scale, mechanism)
+                _demand_whole(moves * shared.scale[:, np.newaxis], relation, mechanism)
             change = _sensitivity(moves, order, relation)
         elif order == 2:
             raise InvalidParameterError(
@@ -151,13 +155,19 @@ def _sensitivity(moves: Any, order: int, neighbours: Neighbours) -> float:
     return (l1_sensitivity, l2_sensitivity)[order - 1](Workload(moves), neighbours)
 
 
-def _demand_whole(moves: Any, neighbours: Neighbours, scale: Any, mechanism: Any) -> None:
-    """Refuse moves, in units of scales, that are no whole numbers."""
-    held = moves if isinstance(moves, np.ndarray) else moves.toarray()
-    held = held * np.broadcast_to(scale, len(held))[:, np.newaxis]
-    if neighbours == "replace":
-        held = held - held[:, :1]
-    if (np.abs(held - np.rint(held)) > _ROUNDING * np.maximum(np.abs(held), 1.0)).any():
+def _demand_whole(moves: Any, neighbours: Neighbours, mechanism: Any) -> None:
+    """Refuse moves that are no whole numbers, up to rounding."""
+    if isinstance(moves, np.ndarray):
+        held = moves - moves[:, :1] if neighbours == "replace" else moves
+    else:  # a row of fractions has differences of whole numbers if it has no zeros
+        held, counts = moves.data, np.diff(moves.indptr)
+        if neighbours == "replace":
+            full = np.flatnonzero(counts == moves.shape[1])
+            less = np.zeros(counts.size)
+            less[full] = held[moves.indptr[full]]
+            held = held - np.repeat(less, counts)
+    off = np.abs(held - np.rint(held))
+    if (off > _ROUNDING * np.maximum(np.abs(held), 1.0)).any():
         raise InvalidParameterError(
             f"workload must move the noises by whole numbers for {show(mechanism)}, as otherwise "
             "the answers of neighbouring data sets have no value in common: use continuous noise"
@@ -186,7 +196,9 @@ class _Shared:
         self.neighbours = neighbours
         self.scale = _scales(law, self.count)
         a = np.asarray(Workload(queries.matrix).matrix @ np.eye(queries.shape[1]))
+        rounding = 0.0
         if neighbours == "replace":
+            rounding = 8.0 * np.finfo(float).eps * float(np.abs(a).max())
             a = a - a[:, :1]
         left, sizes, right = np.linalg.svd(w * self.scale, full_matrices=False)
         kept = sizes > _NOISELESS * sizes[0]
@@ -196,7 +208,7 @@ class _Shared:
         left = left[:, kept]
         inside = left.T @ a
         missed = np.abs(a - left @ inside).max(axis=0)
-        off = missed > _MISSED * np.abs(a).max()
+        off = missed > np.maximum(_MISSED * np.abs(a).max(axis=0), rounding)
         if off.any():
             raise InvalidParameterError(
                 f"workload has no guarantee with these weights: a record in cell "
@@ -261,7 +273,12 @@ class _Shared:
         both = np.hstack([self._right / self.scale, -self._right / self.scale])
         cost = np.concatenate([1.0 / self.scale] * 2)
         equal = LinearConstraint(both, coordinates, coordinates)
-        found = milp(cost, constraints=equal, integrality=np.ones(len(cost)))
+        found = milp(
+            cost,
+            constraints=equal,
+            integrality=np.ones(len(cost)),
+            options={"node_limit": _MOST_NODES},
+        )
         moves: NDArray[Any] | None = None
         if found.x is not None:
             moves = np.rint(found.x[: self.count] - found.x[self.count :])

@@ -559,7 +559,7 @@ class Workload:
                [ 1., -1.,  0.,  0.],
                [ 0.,  0.,  1., -1.]])
         """
-        from scipy.sparse import csr_array, kron, vstack
+        from scipy.sparse import csr_array, eye_array, kron, vstack
 
         size, domain = _in_order(cells)
         if size & (size - 1):
@@ -572,7 +572,7 @@ class Workload:
         for level in range(size.bit_length() - 1):
             half = size >> (level + 1)
             split = np.repeat([1.0, -1.0], half)[np.newaxis]
-            rows.append(csr_array(kron(np.eye(1 << level), split)))
+            rows.append(csr_array(kron(eye_array(1 << level), split, format="csr")))
         matrix = csr_array(vstack(rows, format="csr"))
         matrix.eliminate_zeros()
         return cls._build(matrix, (size, size))._on(domain)

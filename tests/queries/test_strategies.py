@@ -128,6 +128,8 @@ def test_wavelet_rows_are_orthogonal():
         gram = h @ h.T
         assert np.count_nonzero(gram - np.diag(np.diag(gram))) == 0
         assert np.linalg.matrix_rank(h) == size
+    large = Workload.haar(1 << 17).matrix  # with dense identities, 32 GiB
+    assert large.nnz == 18 << 17
     with pytest.raises(InvalidParameterError, match="power of two"):
         Workload.haar(6)
 

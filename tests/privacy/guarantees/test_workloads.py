@@ -153,6 +153,8 @@ def test_whole_noise():
         ([[0.5]], Geometric(scale=1.0), {}, "whole numbers"),
         ([[1.0]], Geometric(scale=1.0), {"weights": [[2.0]]}, "whole numbers"),
         ([[1.0]], Geometric(scale=1.0), {"weights": [[2.0, 4.0]]}, "none was found"),
+        # without noise, and small beside what else is asked
+        ([[1.0, 0], [0, 1e-12]], ONE, {"weights": [[1.0], [0.0]]}, "cell 1 moves the answers"),
         ([[1.0]], DiscreteGaussian(sigma=1.0), {"weights": [[1.0, 1.0]]}, "independent columns"),
         ([[1.0]], Exact(), {}, "mechanism must be"),
         ([[1.0]], Laplace(scale=[1.0, 2.0]), {}, "each of the 1"),
@@ -162,3 +164,29 @@ def test_whole_noise():
 def test_what_has_no_guarantee(workload, law, options, message):
     with pytest.raises(InvalidParameterError, match=message):
         guarantee_of_workload(workload, law, **options)
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+def test_whole_noise_of_many_cells_needs_no_dense_matrix(neighbours):
+    size = 100_000  # dense, 75 GiB
+    found = guarantee_of_workload(
+        Workload.identity(size), Geometric(scale=2.0), neighbours=neighbours
+    )
+    assert found.epsilon == pytest.approx(0.5 if neighbours == "add-remove" else 1.0)
+
+
+@pytest.mark.parametrize("kind", [np.array, sp.csr_array])
+def test_whole_differences_of_fractions(kind):
+    law = Geometric(scale=1.0)
+    for matrix, epsilon in (([[0.5, 1.5], [2, 0]], 3.0), ([[0.25, -0.75], [0.5, 0.5]], 1.0)):
+        found = guarantee_of_workload(kind(np.array(matrix)), law, neighbours="replace")
+        assert found.epsilon == pytest.approx(epsilon)
+    with pytest.raises(InvalidParameterError, match="whole numbers"):
+        guarantee_of_workload(kind(np.array([[0.5, 0], [1, 1]])), law, neighbours="replace")
+
+
+def test_a_search_for_whole_moves_ends():
+    # columns of W that are whole, whose whole sums do not give the first column of A
+    w = [[2, 4, 6, 0, 2, 8], [0, 2, 4, 2, 6, 10], [3, 1, 2, 5, 1, 7]]
+    with pytest.raises(InvalidParameterError, match="none was found"):
+        guarantee_of_workload([[1.0], [0.0], [0.0]], Geometric(scale=1.0), weights=w)
