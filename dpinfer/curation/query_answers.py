@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -22,7 +23,7 @@ from dpinfer._check import (
 from dpinfer.curation._measures import enter
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
 from dpinfer.estimation.pivots import sidak
-from dpinfer.mechanisms.laws import Laplace
+from dpinfer.mechanisms.laws import Laplace, analytic_sigma
 from dpinfer.mechanisms.samplers import NoiseSource, Sampler, Simulation, noise_source
 from dpinfer.privacy.guarantees import ZCDP, ApproxDP, Guarantee, PureDP
 from dpinfer.privacy.ledger import BudgetLedger
@@ -207,6 +208,7 @@ def _quantile(beta: float, draws: int) -> float:
     return float(-np.log(sidak(beta, draws)))
 
 
+@cache
 def _rho_of(budget: ApproxDP) -> float:
     """Return the largest ρ that implies (ε, δ), to nine digits; 0 where it is below 1e-12."""
     from scipy.optimize import brentq
@@ -214,9 +216,15 @@ def _rho_of(budget: ApproxDP) -> float:
     def excess(log_rho: float) -> float:
         return float(ZCDP(float(np.exp(log_rho))).epsilon_at(budget.delta)) - budget.epsilon
 
-    low, high = np.log(_LEAST_BUDGET), np.log(_LARGEST_BUDGET)
+    log_inverse = -np.log(budget.delta)
+    # ε = ρ + 2·√(ρ·ln(1/δ)) implies less, and the Gaussian of the same ρ has no larger ε
+    simple = budget.epsilon / (np.sqrt(log_inverse + budget.epsilon) + np.sqrt(log_inverse))
+    sigma = float(analytic_sigma(np.array(budget.epsilon), np.array(budget.delta)))
+    low = np.log(max(simple**2 * (1.0 - 1e-9), _LEAST_BUDGET))
+    most = min(max(0.5 / sigma**2 * (1.0 + 1e-9), _LEAST_BUDGET), _LARGEST_BUDGET)
+    high = np.log(most)
     if excess(high) <= 0:
-        return _LARGEST_BUDGET
+        return most
     if excess(low) > 0:
         return 0.0
     return float(np.exp(brentq(excess, low, high, xtol=1e-10))) * (1.0 - 1e-9)

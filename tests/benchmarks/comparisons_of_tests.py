@@ -23,7 +23,7 @@ from comparing import LOOSE, SAME, Calls, adding_to, close
 
 import dpinfer as dpi
 from dpinfer.mechanisms import DiscreteGaussian, Gaussian, Geometric, Laplace
-from dpinfer.privacy import privacy_loss
+from dpinfer.privacy import calibrate, privacy_loss, renyi_curve
 
 ROWS = []
 comparison = adding_to(ROWS)
@@ -389,6 +389,61 @@ for parts, name, delta in (
     row = ("Privacy", "privacy.PrivacyLoss", f"ε at {name}", "dp-accounting")
     gives = "an upper bound, up to 0.3 % above"
     comparison(*row, gives, "laws", len(parts), parts=parts, delta=delta)(mixed)
+
+
+@comparison(
+    "Privacy",
+    "privacy.renyi_curve",
+    "ε at δ = 10⁻⁶: sampled Gaussian, σ = 1, rate 0.01, 1,000 steps",
+    "dp-accounting",
+    "an upper bound, over 156 orders",
+    "curves",
+    1,
+)
+def renyi(_size, _peer_size):
+    def theirs():
+        import dp_accounting
+        from dp_accounting import rdp
+
+        peer = rdp.RdpAccountant()
+        step = dp_accounting.PoissonSampledDpEvent(0.01, dp_accounting.GaussianDpEvent(1.0))
+        return peer.compose(step, 1000).get_epsilon(1e-6)
+
+    return Calls(
+        lambda: renyi_curve(Gaussian(sigma=1.0), rate=0.01, compositions=1000).epsilon_at(1e-6),
+        theirs,
+        lambda ours, theirs: 1.0 < theirs / ours < 1.001,
+    )
+
+
+@comparison(
+    "Privacy",
+    "privacy.calibrate",
+    "least scale of Laplace noise used 100 times at (1, 10⁻⁶)",
+    "dp-accounting",
+    "up to 0.01 % above, within its tolerance",
+    "scales",
+    1,
+)
+def calibration(_size, _peer_size):
+    def theirs():
+        import dp_accounting
+        from dp_accounting.pld import PLDAccountant
+
+        return dp_accounting.calibrate_dp_mechanism(
+            PLDAccountant,
+            lambda b: dp_accounting.SelfComposedDpEvent(dp_accounting.LaplaceDpEvent(b), 100),
+            1.0,
+            1e-6,
+            dp_accounting.ExplicitBracketInterval(10.0, 100.0),
+            tol=1e-4,
+        )
+
+    return Calls(
+        lambda: calibrate(Laplace, dpi.ApproxDP(1.0, 1e-6), uses=100).scale,
+        theirs,
+        lambda ours, theirs: 1.0 < theirs / ours < 1.0001,
+    )
 
 
 @comparison(
