@@ -83,7 +83,7 @@ class _Noises:
         self._affordable(
             2.0 * reach if any(isinstance(one, Tulap) for one in self.laws) else 0, law
         )
-        base = np.unique(np.concatenate([self._leaps(one, reach) for one in self.laws]))
+        base = self._leaps(reach)
         rows = max(_BLOCK // (48 * base.size), 1)
         for i in range(0, shifts.size, rows):
             c = shifts[i : i + rows, None]
@@ -95,12 +95,23 @@ class _Noises:
             out[i : i + rows] = (f(at, c) * weight).sum(axis=1)
         return out
 
-    def _leaps(self, law: ParametricLaw, reach: float) -> FloatArray:
-        """Edges of panels: where the density leaps or bends, and not too far apart."""
-        if isinstance(law, Tulap):
-            return np.append(np.arange(-np.floor(reach), np.floor(reach)) + 0.5, [-reach, reach])
-        number = int(np.ceil(reach / float(law.std)))
-        return np.linspace(-reach, reach, 2 * number + 1)
+    def _leaps(self, reach: float) -> FloatArray:
+        """Edges of panels: where a density leaps or bends, and not too far apart.
+
+        A narrow law is constant beyond its own reach, so that each law cuts only what is beyond
+        the reach of the narrower ones.
+        """
+        parts, done = [np.array([0.0, reach])], 0.0
+        for law in sorted(self.laws, key=lambda law: float(law.std)):
+            end = min(float(law._isf(np.asarray(_NEGLIGIBLE))), reach)
+            if isinstance(law, Tulap):
+                parts.append(np.append(np.arange(np.floor(end)) + 0.5, end))
+            elif end > done:
+                number = int(np.ceil((end - done) / float(law.std)))
+                parts.append(np.linspace(done, end, number + 1))
+                done = end
+        half = np.unique(np.concatenate(parts))
+        return np.concatenate([-half[:0:-1], half])
 
     @staticmethod
     def _affordable(number: float, law: ParametricLaw) -> None:
@@ -308,7 +319,9 @@ class Ranking:
 
         def whole(c: FloatArray) -> FloatArray:
             # the smallest is e: P(all in [e, e + c]) - P(all in [e + 1, e + c])
-            reach = max(float(law._isf(np.asarray(_NEGLIGIBLE))) for law in noises.laws)
+            widest = max(noises.laws, key=lambda law: float(law.std))
+            reach = float(widest._isf(np.asarray(_NEGLIGIBLE)))
+            noises._affordable(2.0 * reach + 1.0, widest)
             e = np.broadcast_to(np.arange(-reach, reach + 1.0), (c.size, int(2 * reach + 1)))
             every = noises.log_between(e, e + c[:, None], -1)
             more = noises.log_between(e + 1.0, e + c[:, None], -1)

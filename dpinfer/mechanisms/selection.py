@@ -150,8 +150,9 @@ class NoisyMax:
         array of float, shape (k,)
             The probabilities; 0 where they are below 1e-300.
         """
-        q = check_array(scores, "scores", ndim=1)
-        return _PROBABILITIES[self.noise](self, (q - q.max()) / self.scale)
+        q = check_array(scores, "scores", ndim=1) / self.scale
+        with np.errstate(over="ignore"):
+            return _PROBABILITIES[self.noise](self, np.maximum(q - q.max(), -1e300))
 
     def shortfall(self, options: int, *, alpha: float = 0.05) -> float:
         """How much the best score exceeds that of the reported option, at most.
@@ -266,8 +267,15 @@ def _reported_gumbel(c: float, number: int) -> float:
 
 def _reported_exponential(c: float, number: int) -> float:
     p = np.exp(-c)
-    kept = -np.expm1(number * np.log1p(-p)) / (number * p) if 0 < p < 1 else 1.0 / number
-    return float(1.0 - kept)
+    if number * p > 1.0:
+        return (
+            float(1.0 + np.expm1(number * np.log1p(-p)) / (number * p))
+            if p < 1
+            else (1.0 - 1.0 / number)
+        )
+    # the same as an integral of positive terms, where the difference from one has no digits
+    t, weight = _panels(np.array([0.0, 1.0]), 1.0)
+    return float(weight @ -np.expm1((number - 1) * np.log1p(-p * t)))
 
 
 _REPORTED = {
@@ -403,8 +411,10 @@ class SparseVector:
         stopped = ups == self.count and bool(pattern[-1])
         if not stopped and (ups >= self.count or pattern.size < q.size):
             return 0.0
-        over = self._above(x, q[: pattern.size])
-        return float(weight @ np.where(pattern, over, 1.0 - over).prod(axis=1))
+        noise, chance = Laplace(scale=self.query_scale), weight.copy()
+        for value, up in zip(q, pattern, strict=False):
+            chance *= noise._sf(x - value if up else value - x)
+        return float(chance.sum())
 
     def stopping_law(self, queries: ArrayLike, threshold: float) -> FloatArray:
         """Probabilities of stopping after each query, and of never stopping.
@@ -421,19 +431,21 @@ class SparseVector:
         array of float, shape (k + 1,)
             That the c-th "above" is at each query; the last is that there are fewer than c.
         """
-        q, x, weight = self._integral(queries, threshold)
-        over = self._above(x, q)
-        # by the number of "above" so far
-        state = np.zeros((x.size, self.count))
-        state[:, 0] = 1.0
+        q, nodes, weights = self._integral(queries, threshold)
+        noise, count = Laplace(scale=self.query_scale), min(self.count, q.size + 1)
         found = np.zeros(q.size + 1)
-        for i in range(q.size):
-            p = over[:, i : i + 1]
-            found[i] = weight @ (state[:, -1] * p[:, 0])
-            moved = state * p
-            state = state * (1.0 - p)
-            state[:, 1:] += moved[:, :-1]
-        found[-1] = weight @ state.sum(axis=1)
+        rows = max(_BLOCK // count, 1)
+        for start in range(0, nodes.size, rows):
+            x, weight = nodes[start : start + rows], weights[start : start + rows]
+            # by the number of "above" so far
+            state = np.zeros((count, x.size))
+            state[0] = weight
+            for i, value in enumerate(q):
+                moved = state * noise._sf(x - value)
+                found[i] += moved[-1].sum()
+                state *= noise._sf(value - x)
+                state[1:] += moved[:-1]
+            found[-1] += state.sum()
         return found
 
     def accuracy(self, queries: int, *, alpha: float = 0.05) -> float:
@@ -454,23 +466,22 @@ class SparseVector:
 
         Notes
         -----
-        It solves ∫ g_Z(z)·[G_V(z + a) - G_V(z - a)]^m dz = 1 - α, which is sharp: no better bound
-        holds for all queries. The textbook's b ln(k/α) for each noise is about twice as wide.
+        It solves ∫ g_Z(z)·[G_V(z + a) - G_V(z - a)]^m dz = 1 - α: then no V_i differs from Z by
+        more than a, which is enough whatever the queries are, even if they are chosen by the
+        answers before. As a query can be wrong in one direction only it is more than is needed: for
+        one query the chance is α/2. The textbook's b ln(k/α) for each noise is about twice as wide.
         """
         number, alpha = (
             check_integer(queries, "queries", ge=1, le=_MOST_QUERIES),
             check_alpha(alpha),
         )
-        first, second = Laplace(scale=self.threshold_scale), Laplace(scale=self.query_scale)
+        second = Laplace(scale=self.query_scale)
 
         def missed(a: FloatArray, _: NDArray[np.intp]) -> FloatArray:
             found = []
             for c in a:
-                reach = _REACH * self.threshold_scale
-                cuts = np.clip([-reach, -c, 0.0, c, reach], -reach, reach)
-                z, weight = _panels(np.sort(cuts), min(self.threshold_scale, self.query_scale))
+                z, mass = self._thresholds(np.array([-c, c]), self.query_scale)
                 out = second._sf(z + c) + second._sf(c - z)
-                mass = weight * np.exp(first._logpdf(z))
                 with np.errstate(divide="ignore"):
                     found.append(float(mass @ -np.expm1(number * np.log1p(-out))) - alpha)
             return np.array(found)
@@ -507,10 +518,17 @@ class SparseVector:
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return queries less the threshold, and nodes and masses of the noise of the latter."""
         q = check_array(queries, "queries", ndim=1) - check_scalar(threshold, "threshold")
-        reach = _REACH * self.threshold_scale
-        edges = np.clip(np.concatenate([[-reach, 0.0, reach], q]), -reach, reach)
-        z, weight = _panels(np.sort(edges), min(self.threshold_scale, 2.0 * self.query_scale))
-        return q, z, weight * np.exp(Laplace(scale=self.threshold_scale)._logpdf(z))
+        return q, *self._thresholds(q, 2.0 * self.query_scale)
 
-    def _above(self, z: FloatArray, q: FloatArray) -> FloatArray:
-        return Laplace(scale=self.query_scale)._sf(z[:, None] - q)
+    def _thresholds(self, bends: FloatArray, width: float) -> tuple[FloatArray, FloatArray]:
+        """Nodes and masses, with panels of a width where the noise of a query bends."""
+        scale = self.threshold_scale
+        reach = _REACH * scale
+        parts, widest = [bends, np.array([-reach, 0.0, reach])], scale
+        if 2.0 * reach <= 100.0 * width * bends.size:
+            widest = min(scale, width)
+        elif width < scale:
+            steps = np.arange(-_REACH * self.query_scale, _REACH * self.query_scale, width)
+            parts.append((bends[:, None] + steps).ravel())
+        z, weight = _panels(np.sort(np.clip(np.concatenate(parts), -reach, reach)), widest)
+        return z, weight * np.exp(Laplace(scale=scale)._logpdf(z))

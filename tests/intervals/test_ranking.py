@@ -5,6 +5,7 @@ from itertools import combinations, product
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 import dpinfer as dpi
 from dpinfer.errors import InvalidParameterError
@@ -166,3 +167,24 @@ def test_dependent_and_selected_values_are_refused():
     x = dpi.noisy([12.5, 30.1], mechanism=UNIT, threshold=10)
     with pytest.raises(InvalidParameterError, match="does not take values that"):
         winner_confint(x)
+
+
+@pytest.mark.parametrize("narrow", [1e-6, 0.03, 1.0])
+def test_laws_of_very_different_scales(narrow):
+    """Of two normal noises the difference is normal, whatever their scales are."""
+    law, wide = dpi.Gaussian(sigma=[narrow, 1000.0]), np.hypot(narrow, 1000.0)
+    for gap in (100.5, 1500.5, 2500.5):
+        pvalue = ranking([0.0, gap], mechanism=law).best()["pvalue"].iloc[0]
+        assert pvalue == pytest.approx(stats.norm.sf(gap / wide), rel=1e-9)
+    cut = stats.norm.isf(0.025) * wide
+    for gap, upper in ((0.9999 * cut, 2), (1.0001 * cut, 1)):
+        found = ranking([0.0, gap], mechanism=law)
+        for together in (False, True):
+            assert found.ranks(simultaneous=together)["upper"].iloc[1] == upper
+
+
+def test_noise_too_wide_to_enumerate_is_refused():
+    wide = ranking([1, 2, 3], mechanism=dpi.DiscreteGaussian(sigma=1e8))
+    for statement in (wide.best, wide.ranks, lambda: wide.ranks(simultaneous=True)):
+        with pytest.raises(InvalidParameterError, match="1,048,576 values"):
+            statement()

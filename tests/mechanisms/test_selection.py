@@ -180,3 +180,36 @@ def test_refusals():
         SparseVector(threshold_scale=1, query_scale=1).probability([1, 0], [1.0, 2.0], 0.0)
     with pytest.raises(InvalidParameterError, match="count must be >= 1"):
         SparseVector(threshold_scale=1, query_scale=1, count=0)
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_scores_as_far_apart_as_floats_can_be(noise):
+    found = NoisyMax(epsilon=1.0, noise=noise).probabilities([1e308, -1e308])
+    np.testing.assert_allclose(found, [1.0, 0.0], rtol=1e-14)
+
+
+def test_shortfall_at_tiny_levels():
+    """Of two options with one-sided noise α = p/2, with p = e^(-g/b)."""
+    for alpha in (0.4, 1e-3, 1e-15, 1e-300):
+        found = NoisyMax(epsilon=2.0).shortfall(2, alpha=alpha)
+        assert found == pytest.approx(-np.log(2.0 * alpha), rel=1e-12)
+
+
+def test_sparse_vector_with_hardly_noisy_queries():
+    """Then the noise of the threshold decides: all by its cdf, in closed form."""
+    mechanism = SparseVector(threshold_scale=1e6, query_scale=1e-3)
+    law = mechanism.stopping_law([-1e6, 0.0, 1e6], 0.0)
+    tail = 0.5 * np.exp(-1.0)
+    np.testing.assert_allclose(law, [tail, 0.5 - tail, 0.5 - tail, tail], rtol=1e-8)
+    assert mechanism.accuracy(3) == pytest.approx(1e6 * np.log(20.0), rel=1e-8)
+    # the first is below and the second above: density of Z at 0 times E(d + V₂ - V₁)₊
+    found = mechanism.probability([False, True], [0.0, 1e-3], 0.0)
+    assert found == pytest.approx(5e-7 * 1e-3 * (1.0 + 0.75 * np.exp(-1.0) + 0.25 / np.e), rel=1e-6)
+
+
+def test_sparse_vector_with_many_queries_and_answers():
+    queries = np.random.default_rng(3).normal(-20.0, 5.0, 300)
+    law = SparseVector(threshold_scale=1.0, query_scale=2.0).stopping_law(queries, 0.0)
+    assert law.sum() == pytest.approx(1.0, abs=1e-13)
+    endless = SparseVector(threshold_scale=1.0, query_scale=2.0, count=10**9)
+    np.testing.assert_allclose(endless.stopping_law([1.0, 2.0], 0.0), [0.0, 0.0, 1.0], atol=1e-15)
