@@ -47,7 +47,8 @@ _TOLERANCE = 1e-8
 _WITH_LOSS = (Laplace, Geometric, Gaussian, DiscreteGaussian)
 _NOTES = (
     "An attack is a lower bound on the risk: that this one fails proves nothing.",
-    "'most' is the upper bound: the best that any attack on this noise can do.",
+    "'most' is the upper bound: the best that any attack on this noise can do that holds both"
+    " cases alike likely.",
 )
 
 
@@ -247,7 +248,10 @@ def audit_differences(
     """
     target = _Target(release, mechanism)
     n = target.matrix.shape[1]
-    u, s, vt = np.linalg.svd(target.matrix)
+    # each query in its own unit: what is laid open does not depend on it
+    unit = np.abs(target.matrix).max(axis=1)
+    unit[unit == 0] = 1.0
+    u, s, vt = np.linalg.svd(target.matrix / unit[:, None])
     rank = int((s > s[0] * max(target.matrix.shape) * 1e-14).sum())
     null = vt[rank:].T
     if groups is None:
@@ -272,11 +276,12 @@ def audit_differences(
         t[k, list(group)] = 1.0
     w = (u[:, :rank] @ ((vt[:rank] @ t.T) / s[:rank, None])).T
     # what the queries say of each other takes variance away
-    std = np.sqrt(target.variance)
+    std = np.sqrt(target.variance) / unit
     free = u[:, rank:] * std[:, None]
     if free.shape[1] and len(found):
         w = w - (u[:, rank:] @ np.linalg.lstsq(free, (w * std).T, rcond=None)[0]).T
     w[np.abs(w) < 1e-13] = 0.0
+    w /= unit
     sd = np.sqrt(np.square(w) @ target.variance)
     success = np.array([_tells(row, target.law) for row in w])
     most = np.array([max(target.most(i) for i in group) for group in found])
@@ -365,7 +370,8 @@ class ReconstructionAudit:
         P(e < 1/2) at the ends of the range; NaN where the queries do not determine the cells.
     most : float
         The mean, over the cells, of the best chance to tell 0 from 1 of any attack that knows all
-        others; NaN unless ``upper`` is 1.
+        others, both alike likely before; NaN unless ``upper`` is 1. Of a ``truth`` with more of one
+        than of the other, ``rate`` can be above it, as ``baseline`` can.
     method : str
         The attack.
     reps : int
@@ -486,7 +492,7 @@ def audit_reconstruction(
     std = np.where(std > 0, std, small)
     found = attack(matrix / std[:, None], values / std, top)
     right = (np.rint(np.clip(found, 0, top)) == truths).mean(axis=1)
-    common = max(float((truths == k).mean()) for k in (range(top + 1) if top < 100 else (0, top)))
+    common = float(np.unique(truths, return_counts=True)[1].max() / truths.size)
     return ReconstructionAudit(
         rate=float(right.mean()),
         mc_error=float(right.std(ddof=1) / np.sqrt(len(right))) if len(right) > 1 else 0.0,

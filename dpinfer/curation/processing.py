@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from dpinfer._check import (
     FloatArray,
@@ -237,26 +237,31 @@ def _levels(
     u = 1.0 if step is None else step
     number = int(np.ceil(_REACH * float(law.std) / u)) + 3
     _affordable(number, law)
-    origin = np.zeros(f.shape) if step is not None else f
+    # from r, so that no digits are lost where all are large
+    start = np.floor(r / u) if step is not None else np.floor(r - f)
+    offset = start * u - r if step is not None else start - (r - f)
     first, second = np.zeros((2, f.size))
     rows = max(_BLOCK // number, 1)
     for i in range(0, f.size, rows):
         part = slice(i, i + rows)
-        truth, at, zero = (x.ravel()[part, None] for x in (f, r, origin))
-        j = np.floor((at - zero) / u) + np.arange(float(number))
-        mass = law._sf(j) if step is None else _rounded_above(law, truth, j, u)
-        ends = np.clip(zero + u * np.stack([j, j + 1.0]), at, np.maximum(high, at)) - at
+        truth, at, low, left = (x.ravel()[part, None] for x in (f, r, start, offset))
+        k = np.arange(float(number))
+        with np.errstate(over="ignore"):
+            if step is None:
+                mass = law._sf(low + k)
+            else:
+                edge = (low * u - truth) + u * (k + 0.5)
+                mass = _rounded_above(law, edge, (low % 2.0 + k) % 2.0 == 1.0)
+        ends = np.clip(left + u * np.stack([k, k + 1.0])[:, None], 0.0, np.maximum(high - at, 0.0))
         first[part] = (mass * (ends[1] - ends[0])).sum(axis=1)
         second[part] = (mass * (ends[1] - ends[0]) * (ends[1] + ends[0])).sum(axis=1)
     return first.reshape(f.shape), second.reshape(f.shape)
 
 
-def _rounded_above(law: ParametricLaw, f: FloatArray, j: FloatArray, u: float) -> FloatArray:
-    """P(round((f + e)/u) > j), halves to even."""
-    edge = u * (j + 0.5) - f
+def _rounded_above(law: ParametricLaw, edge: FloatArray, up: NDArray[np.bool_]) -> FloatArray:
+    """P(e > edge), or at the edge where it is rounded up."""
     if not law.is_integer:
         return law._sf(edge)
-    up = (j + 1.0) % 2.0 == 0.0
     return law._sf(np.where(up, np.ceil(edge) - 1.0, np.floor(edge)))
 
 

@@ -186,3 +186,23 @@ def test_refusals(call, message):
 def test_a_law_without_a_known_loss_has_no_bound():
     found = audit_differences(np.eye(2), mechanism=Rounded(NOISE))
     assert np.isnan(found.most).all()
+
+
+def test_queries_in_units_of_their_own_lay_open_the_same():
+    total, row, column = np.ones(6), np.repeat([1.0, 0.0], 3), np.tile([1.0, 0.0, 0.0], 2)
+    second = np.roll(column, 1)
+    queries = np.array([total, row, 1.0 - row, column, second, [1, 1, 1, 1, 1, 0]])
+    unit = np.array([1.0, 1e-8, 1e8, 1.0, 30.0, 1e14])
+    plain = audit_differences(queries, mechanism=dpi.Laplace(scale=2.0))
+    other = audit_differences(queries * unit[:, None], mechanism=dpi.Laplace(scale=2.0 * unit))
+    assert other.groups == plain.groups
+    np.testing.assert_allclose(other.weights * unit, plain.weights, atol=1e-12)
+    for name in ("sd", "success", "most"):
+        np.testing.assert_allclose(getattr(other, name), getattr(plain, name), rtol=1e-9)
+
+
+def test_the_commonest_of_many_values():
+    found = audit_reconstruction(
+        np.eye(4), mechanism=NOISE, truth=[500, 500, 500, 2], upper=1000, reps=2, rng=1
+    )
+    assert found.baseline == 0.75

@@ -162,3 +162,21 @@ def test_mean_size_of_the_noise_alone():
     plain = processing_error(5.0, mechanism=LAPLACE)
     assert plain.bias == 0
     assert plain.variance == pytest.approx(2.0, rel=1e-14)
+
+
+@pytest.mark.parametrize("law", [WHOLE[0], WHOLE[1], LAPLACE], ids=repr)
+@pytest.mark.parametrize("rounding", [None, 1.0, 2.0])
+def test_large_truths_lose_no_digits(law, rounding):
+    """A truth of 2^60 is as far from whole numbers, and from zero, as one of 1,024 is not."""
+    near, far = (
+        processing_error(f, mechanism=law, lower=0, rounding=rounding) for f in (1024.0, 2.0**60)
+    )
+    for name in ("bias", "variance", "mae", "mse"):
+        assert getattr(far, name) == pytest.approx(getattr(near, name), rel=1e-12, abs=1e-12)
+
+
+def test_truths_beyond_all_measure_are_at_the_end():
+    for law in (WHOLE[1], LAPLACE):
+        for rounding in (None, 1.0):
+            found = processing_error(1e200, mechanism=law, lower=0, upper=5, rounding=rounding)
+            assert (found.bias, found.variance, found.mae) == (-1e200, 0.0, 1e200)
