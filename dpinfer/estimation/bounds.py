@@ -243,6 +243,7 @@ LEVELS = (1e-3, 0.5)
 
 _KURTOSES = 300  # values of the kurtosis, up to that of Laplace noise, at which it is tabulated
 _LAPLACE_KURTOSIS = 3.0
+_SHORT = 1e-4  # part of a half-width by which exact laws were larger at most: it is added
 _NODES = 300  # at which the density of a gamma variable is summed
 
 
@@ -254,7 +255,10 @@ def envelope(alpha: float, excess: FloatArray) -> FloatArray:
 
 @lru_cache(maxsize=64)
 def _envelope_table(alpha: float) -> FloatArray:
-    """Return the largest of three quantiles: normal, variance gamma, Laplace and Gaussian."""
+    """Return the largest of three quantiles: normal, variance gamma, Laplace and Gaussian.
+
+    The last two with room for what exact laws were found to exceed them by.
+    """
     excess = np.linspace(0.0, _LAPLACE_KURTOSIS, _KURTOSES + 1)[1:]
     root, weight = _gamma_roots(_LAPLACE_KURTOSIS / excess)
     share = np.sqrt(excess / _LAPLACE_KURTOSIS)
@@ -263,7 +267,7 @@ def _envelope_table(alpha: float) -> FloatArray:
         lambda x: (weight * special.ndtr(-x[:, np.newaxis] / root)).sum(axis=1), alpha, excess.size
     )
     one = _solved(lambda x: _one_laplace(x, share), alpha, excess.size)
-    return np.concatenate([[normal], np.maximum(normal, np.maximum(equal, one))])
+    return np.concatenate([[normal], np.maximum(normal, (1.0 + _SHORT) * np.maximum(equal, one))])
 
 
 def _gamma_roots(shape: FloatArray) -> tuple[FloatArray, FloatArray]:

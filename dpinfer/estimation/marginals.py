@@ -457,13 +457,13 @@ class MarginalsEstimate(OverlappingEstimate):
         noises, and one with a Gaussian rest. Every higher cumulant of a sum of Laplace and Gaussian
         noise lies between those of the last two. That quantiles do is not proved: of sums of
         Laplace, Gaussian, geometric and discrete Gaussian noise, at levels from .5 to .001, exact
-        half-widths were larger by a part of 1e-4 at most. κ is found by one pass up the tree and
-        one down; where that would take too many products of four weights, and for tables with
-        groupings or zeros, an upper bound takes its place. Steps of whole-numbered noise of weight
-        w matter by R, 1/π times the integral of abs(φ(t))/t from π/w to 8π/w: the envelope is of
-        the level alpha - 2R where R is at most .001 and alpha/20, and κ at most 1.5, which was
-        short of coverage by .0008 at most. Elsewhere laws are found one by one; or half a step is
-        added to the envelope of an error whose variance is larger by w²/12.
+        half-widths were larger by a part of 1e-4 at most, which is added. κ is found by one pass up
+        the tree and one down; where that would take too many products of four weights, and for
+        tables with groupings or zeros, an upper bound takes its place. Steps of whole-numbered
+        noise of weight w matter by R, 1/π times the integral of abs(φ(t))/t from π/w to 8π/w: the
+        envelope is of the level .984 alpha - 2R where R is at most .001 and alpha/20, and κ at most
+        1.5; at alpha - 2R its coverage was short by .0008 at most. Elsewhere laws are found one by
+        one; or half a step is added to the envelope of an error whose variance is larger by w²/12.
 
         Bounds are s·c. A noise of variance σ² and weight w has the share w²σ²/s² in the variance of
         an error; the largest is bounded, class by class, on the passes over the tree, or by v/σ²

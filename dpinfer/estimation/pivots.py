@@ -118,6 +118,7 @@ _LAWS = 2_000  # most laws that are found one by one
 _COARSE = 0.005  # part of a half-width from which on half a step of whole-numbered noise counts
 _RIPPLE = 1e-3  # most that steps of an error may matter where the envelope is used as it is
 _RIPPLE_OF_ALPHA = 0.05  # the same as a part of alpha
+_SHORT = 0.016  # part of alpha that the envelope at alpha - 2R was short of coverage by at most
 _RIPPLES = np.array([0.0, 1e-5, 3e-5, 1e-4, 3e-4, _RIPPLE])  # up to which they are rounded
 _WHOLE_KURTOSIS = 1.5  # up to which the envelope was checked for whole-numbered noise of few steps
 _RIPPLE_PART = 0.05  # seconds that it takes to find how much steps matter, as a part of a law's
@@ -295,13 +296,14 @@ class ManyErrors:
         level = _RIPPLES[np.searchsorted(_RIPPLES, np.where(smooth, ripple, 0.0))]
         for one in np.unique(level[smooth]):
             some = np.flatnonzero(smooth & (level == one))
-            half[at[some]] = envelope(alpha - 2.0 * one, excess[some]) * std[some]
+            half[at[some]] = envelope(alpha * (1.0 - _SHORT) - 2.0 * one, excess[some]) * std[some]
         if smooth.any():
             how = _envelope_said(excess[smooth], half[at[smooth]] / std[smooth])
             said.append(
                 f"{how}; steps of whole-numbered noise matter by R = {ripple[smooth].max():.2g} at "
                 "most, and the "
-                "envelope is of the level alpha - 2R: that was short of coverage by .0008 at most"
+                f"envelope is of the level {1.0 - _SHORT:g} alpha - 2R: no law that was looked at "
+                "was short of coverage by that"
             )
         smooth[stepped] = True
         return at[smooth], at[left & ~smooth], ", or ".join(said)
@@ -462,8 +464,8 @@ def _envelope_said(excess: FloatArray, size: FloatArray) -> str:
     most, low, high = excess.max(initial=0.0), size.min(initial=np.inf), size.max(initial=0.0)
     return (
         f"{low:.4g} to {high:.4g} standard errors, by an envelope of exact laws of the same excess "
-        f"kurtosis, {most:.3g} at most, that is checked and not proved: it was short by 1e-4 of a "
-        "half-width at most"
+        f"kurtosis, {most:.3g} at most, that is checked and not proved: no law that was looked at "
+        "exceeds it"
     )
 
 

@@ -149,7 +149,7 @@ def test_the_envelope_is_no_shorter_than_exact_laws(alpha):
         law = WeightedSum(weights, laws)
         excess = 12.0 * (weights[:-1] ** 4).sum() / float(law.variance) ** 2
         half = envelope(alpha, np.array([excess]))[0] * float(law.std)
-        assert half >= float(law.isf(0.5 * alpha)) * (1.0 - 5e-4)
+        assert half >= float(law.isf(0.5 * alpha))
 
 
 SETTINGS = {
@@ -185,8 +185,8 @@ def test_many_laws_are_covered_by_the_envelope_and_proved_by_the_bound(setting, 
     for unit in (0, 1, 3, 4, 13):
         law = law_of(fit, names, unit)
         assert exact[unit] == pytest.approx(float(law.isf(0.025)), rel=1e-9)
-        assert 2.0 * float(law.sf(close[unit] * (1.0 + 1e-9))) <= 0.05 + 0.0008
-        assert 2.0 * float(law.sf(again[unit] * (1.0 + 1e-9))) <= 0.05 + 0.0001
+        assert 2.0 * float(law.sf(close[unit] * (1.0 + 1e-9))) <= 0.05
+        assert 2.0 * float(law.sf(again[unit] * (1.0 + 1e-9))) <= 0.05
         assert 2.0 * float(law.sf(bound[unit] * (1.0 + 1e-9))) <= 0.05
         most = 1.05 if steps == "found" else 1.25
         assert close[unit] <= most * exact[unit]
@@ -194,6 +194,23 @@ def test_many_laws_are_covered_by_the_envelope_and_proved_by_the_bound(setting, 
     if setting in ("laplace", "finer tables"):
         assert (close <= 1.015 * exact).all()
         assert (bound <= 1.23 * exact).all()
+
+
+def test_steps_that_hardly_matter_are_no_reason_to_cover_less(monkeypatch):
+    laws = [
+        DiscreteGaussian(sigma=0.584857),
+        Laplace(scale=5.87409),
+        DiscreteGaussian(sigma=0.6814),
+    ]
+    fit = published(laws, [-1, 0, 0, 0, 2, 0, 0, 1, 1, 2, 1])
+    monkeypatch.setattr("dpinfer.estimation.pivots.FEW", 0)
+    monkeypatch.setattr("dpinfer.estimation.pivots._LAWS", 0)
+    half, intervals = half_widths(fit, ("sex",))
+    assert "steps of whole-numbered noise matter" in intervals.notes[0]
+    for unit in range(len(fit)):
+        law = law_of(fit, ("sex",), unit)
+        assert 2.0 * float(law.sf(half[unit] * (1.0 + 1e-9))) <= 0.05
+        assert half[unit] <= 1.01 * float(law.isf(0.025))
 
 
 def test_coarse_noise_is_exact_and_ends_on_its_steps(monkeypatch):
