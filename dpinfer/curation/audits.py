@@ -44,6 +44,7 @@ _LARGEST = 3_000
 
 _MOST_TRIPLES = 400
 _TOLERANCE = 1e-8
+_TIE = 1e-9
 _WITH_LOSS = (Laplace, Geometric, Gaussian, DiscreteGaussian)
 _NOTES = (
     "An attack is a lower bound on the risk: that this one fails proves nothing.",
@@ -349,8 +350,8 @@ def _tells(weights: FloatArray, law: NoiseLaw) -> float:
     error = WeightedSum(weights, law)
     if error.variance == 0:
         return 1.0
-    tie = float(error.sf(np.nextafter(0.5, 0.0)) - error.sf(0.5))
-    return 1.0 - float(error.sf(0.5)) - 0.5 * (tie if tie > 1e-9 else 0.0)
+    # weights are rounded, and errors of exactly 1/2 with them
+    return 1.0 - 0.5 * float(error.sf(0.5 - _TIE) + error.sf(0.5 + _TIE))
 
 
 @dataclass(frozen=True)

@@ -206,3 +206,17 @@ def test_the_commonest_of_many_values():
         np.eye(4), mechanism=NOISE, truth=[500, 500, 500, 2], upper=1000, reps=2, rng=1
     )
     assert found.baseline == 0.75
+
+
+def test_errors_of_one_half_are_ties():
+    """A sum estimated as the mean of two: (e₁ + e₂)/2 is 1/2 with a chance of its own."""
+    law = dpi.DiscreteGaussian(sigma=0.8)
+    rng, x = np.random.default_rng(3), np.arange(-8, 9)
+    total = np.add.outer(x, x)
+    mass = np.outer(law.pmf(x), law.pmf(x))
+    mean = mass[total < 1].sum() + 0.5 * mass[total == 1].sum()
+    found = audit_differences([[1, 0], [1, 0], [0, 1]], mechanism=law)
+    np.testing.assert_allclose(found.success, [mean, law.cdf(0)], rtol=1e-9)
+    for _ in range(20):  # however the weights are rounded, no attack is above the bound
+        found = audit_differences(rng.integers(0, 2, (5, 3)), mechanism=law, largest=3)
+        assert (found.success <= found.most + 1e-9).all()
