@@ -61,7 +61,7 @@ def noisy(
         is aligned with their labels. Left out where ``values`` carries its own.
     labels : sequence of length m, optional
         Labels of the values; by default their own.
-    weights : array or sparse array, shape (m, q), optional
+    weights : array, sparse array or DataFrame, shape (m, q), optional
         The matrix W, known and not found from the values, where they are confidential values plus
         W z with q independent noises z of law ``mechanism``: running totals, nodes of a tree added
         up, any output of a matrix mechanism.
@@ -336,6 +336,8 @@ def of_shared_noises(
                     "Gaussian noise: of other noise give the weights of independent noises"
                 )
         weights, mechanism = _factor(covariance, array.size, labels, name), Gaussian(sigma=1.0)
+    elif labels is not None and hasattr(weights, "iloc"):
+        _refuse_order(weights.index, labels, "weights", name, "rows")
     dense = not sparse.issparse(weights)
     if dense:
         held = check_array(weights, "weights", ndim=2)
@@ -367,17 +369,22 @@ def of_shared_noises(
     )
 
 
+def _refuse_order(own: Any, labels: pd.Index, what: str, name: str, where: str) -> None:
+    """Refuse a frame whose labels are not those of the values in their order."""
+    if not own.equals(labels):
+        raise InvalidParameterError(
+            f"{what} must have the labels of {name} in the same order, in {where}: reindex it "
+            "first, or give its to_numpy() to go by position"
+        )
+
+
 def _factor(covariance: Any, size: int, labels: pd.Index | None, name: str) -> FloatArray:
     """Return W with W Wᵀ = C: the Cholesky factor, or where C is singular one of fewer columns."""
     if hasattr(covariance, "toarray"):
         covariance = covariance.toarray()
     if labels is not None and hasattr(covariance, "iloc"):
         for own in (covariance.index, covariance.columns):
-            if not own.equals(labels):
-                raise InvalidParameterError(
-                    f"covariance must have the labels of {name} in the same order, in rows and "
-                    "columns: reindex it first"
-                )
+            _refuse_order(own, labels, "covariance", name, "rows and columns")
         covariance = covariance.to_numpy()
     c = check_array(covariance, "covariance")
     if c.shape != (size, size):

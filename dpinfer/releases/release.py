@@ -128,7 +128,7 @@ class Release(Locked):
         The law of the noises z: one for all values, an array-valued one, or one for each value.
     workload : Workload or matrix, shape (m, n), optional
         The queries A that the values answer. By default each value answers its own query.
-    weights : array or sparse array, shape (m, q), optional
+    weights : array, sparse array or DataFrame, shape (m, q), optional
         The matrix W where values share noises, as running totals and other outputs of a matrix
         mechanism do: ``mechanism`` is the law of the q independent noises z then. By default each
         value has a noise of its own.

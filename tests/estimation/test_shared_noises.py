@@ -287,6 +287,16 @@ def test_covariances_that_are_singular_or_sparse():
         Release(pd.Series([1.5, 2.5], labels), covariance=frame.loc[["b", "a"], ["b", "a"]])
 
 
+@pytest.mark.parametrize("make", [Release, noisy])
+def test_weights_with_labels_are_those_of_the_values(make):
+    values, law = pd.Series([1.5, 2.5], list("ab")), Laplace(scale=1.0)
+    frame = pd.DataFrame([[1.0, 0.0], [1.0, 1.0]], list("ab"))
+    assert make(values, weights=frame, mechanism=law).weights.toarray().tolist() == [[1, 0], [1, 1]]
+    with pytest.raises(InvalidParameterError, match="weights must have the labels"):
+        make(values, weights=frame.loc[["b", "a"]], mechanism=law)
+    assert make(values.to_numpy(), weights=frame, mechanism=law).weights.shape == (2, 2)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
