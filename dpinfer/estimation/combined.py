@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
@@ -172,8 +172,9 @@ def add_published(
     frame: pd.DataFrame, there: Any, values: FloatArray, variance: FloatArray
 ) -> None:
     """Add the rows' own published values and noise, NaN for those that are not ``there``."""
-    frame["published"] = np.where(there, values, np.nan)
-    frame["published_std_err"] = np.where(there, np.sqrt(variance), np.nan)
+    columns = {"published": values, "published_std_err": np.sqrt(variance)}
+    for name, column in columns.items():
+        frame[name] = column if np.all(there) else np.where(there, column, np.nan)
 
 
 class Shown(NamedTuple):
@@ -183,7 +184,7 @@ class Shown(NamedTuple):
     facts: Sequence[tuple[str, object]]
     index: Any
     # whether each was published itself; what was published of it, and the variance of its noise
-    published: tuple[Any, FloatArray, FloatArray] | None = None
+    published: Callable[[], tuple[Any, FloatArray, FloatArray]] | None = None
     method: str | None = "best linear unbiased"
     note: str = UNBIASED
 
@@ -232,7 +233,7 @@ class Estimates(ABC):
         """Return :meth:`summary_frame` with intervals that were made before."""
         frame, shown = estimates_frame(intervals, self.bse), self._shown()
         if shown.published is not None:
-            add_published(frame, *shown.published)
+            add_published(frame, *shown.published())
         return frame
 
     def summary_of(self, intervals: Intervals, frame: pd.DataFrame) -> str:
@@ -534,8 +535,12 @@ class CombinedEstimate(OverlappingEstimate, Estimates):
         index = self.targets if labels is None else labels
         if not (rows >= 0).any():
             return Shown("Combined estimates", facts, index)
-        published = (rows >= 0, release.values[rows], release.variance[rows])
-        return Shown("Combined estimates", facts, index, published)
+        return Shown(
+            "Combined estimates",
+            facts,
+            index,
+            lambda: (rows >= 0, release.values[rows], release.variance[rows]),
+        )
 
     def _overlap(self) -> Overlap | None:
         """Return Q = (y - Ax̂)ᵀV⁻¹(y - Ax̂) as a function of values of the base or of noise.
@@ -581,7 +586,7 @@ class CombinedEstimate(OverlappingEstimate, Estimates):
             yield as_dense(self._solver.weights(coordinates[start : start + size]))
 
     def _label(self, values: Any) -> Any:
-        return attach_labels(freeze(values), self.targets.labels)
+        return attach_labels(freeze(values), self.targets.labels, copy=False)
 
     def _label_rows(self, values: Any) -> Any:
-        return attach_labels(freeze(values), self.release.labels)
+        return attach_labels(freeze(values), self.release.labels, copy=False)

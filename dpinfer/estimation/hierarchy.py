@@ -477,14 +477,15 @@ class HierarchyEstimate(OverlappingEstimate, Estimates):
         return overlap(self._fit)
 
     def _shown(self) -> Shown:
-        variance = self._fit.measured_variance
-        merged = self._fit.measured.merged(self.values)
+        def published() -> tuple[Any, FloatArray, FloatArray]:
+            variance = self._fit.measured_variance
+            return np.isfinite(variance), self._fit.measured.merged(self.values), variance
+
         facts = [
             ("Units", len(self)),
             ("Published values", self.values.size),
             ("Error covered", ERROR_COVERED["noise"]),
         ]
-        published = (np.isfinite(variance), merged, variance)
         return Shown("Combined estimates of a hierarchy", facts, self.hierarchy.labels, published)
 
     def _chosen(self, units: Any) -> NDArray[np.intp]:

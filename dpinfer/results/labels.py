@@ -98,13 +98,15 @@ def with_labels(table: Any, labels: str | Sequence[Any]) -> pd.DataFrame | pd.Se
     return labelled.iloc[:, 0] if labelled.shape[1] == 1 else labelled
 
 
-def attach_labels(values: NDArray[Any], labels: pd.Index | None) -> Any:
+def attach_labels(
+    values: NDArray[Any], labels: pd.Index | None, *, copy: bool | None = None
+) -> Any:
     """Return values as a Series under their labels; without labels, an array or a number."""
     if labels is None:
         return values[()]
     import pandas as pd
 
-    return pd.Series(values, index=labels)
+    return pd.Series(values, index=labels, copy=copy)
 
 
 def hold_arrays(result: Any, names: Sequence[str], labels: pd.Index | None) -> None:
@@ -121,7 +123,7 @@ def hold_arrays(result: Any, names: Sequence[str], labels: pd.Index | None) -> N
                 f"are labels: {name} must have shape {shape}, got {array.shape}"
             )
         array.flags.writeable = False  # a copy already
-        object.__setattr__(result, name, attach_labels(array, labels))
+        object.__setattr__(result, name, attach_labels(array, labels, copy=False))
 
 
 def labelled_frame(
