@@ -16,7 +16,7 @@ from dpinfer.intervals.counts import count_confint
 from dpinfer.mechanisms.independent import Mechanism
 from dpinfer.mechanisms.law import ContinuousLaw, IntegerLaw, ParametricLaw
 from dpinfer.mechanisms.tulap import Tulap
-from dpinfer.releases.coerce import noisy
+from dpinfer.releases.coerce import noisy, with_rule
 from dpinfer.releases.values import NoisyValues
 from dpinfer.results.intervals import Intervals
 from dpinfer.results.labels import labelled_frame
@@ -461,14 +461,24 @@ def winner_confint(
         raise InvalidParameterError(f"{x.name} must be at least two values, got {len(x)}")
     winner = int(np.argmax(x.values))
     alone = x.take([winner])
+    note = f"of the largest of {len(x)} values{_named(alone)}"
     if method == "conditional":
         law = alone.marginal.take(0) if alone.marginal.shape else alone.marginal
         others = np.delete(x.values, winner)
         second = float(others.max())
         if law.is_integer and (others[:winner] == second).any():
             second += 1.0  # it would not have won with the value of one before it
-        y = float(x.values[winner])
-        return count_confint(y, mechanism=law, threshold=second, alpha=alpha)
+        # all values were checked together: that the winner alone is whole says nothing
+        found = count_confint(with_rule(alone, threshold=second), alpha=alpha)
+        return Intervals(
+            estimate=np.ravel(found.estimate)[0],
+            lower=np.ravel(found.lower)[0],
+            upper=np.ravel(found.upper)[0],
+            alpha=alpha,
+            method=method,
+            uncertainty="noise",
+            notes=(note, *found.notes),
+        )
     half = alpha / 2.0
     with_noise = max(int(np.count_nonzero(x.variance)), 1)
     each = sidak(half, with_noise) if method == "adjusted" else sidak(alpha, with_noise) / 2.0
@@ -481,7 +491,7 @@ def winner_confint(
         alpha=alpha,
         method=method,
         uncertainty="noise",
-        notes=(f"of the largest of {len(x)} values{_named(alone)}",),
+        notes=(note,),
     )
 
 

@@ -188,3 +188,12 @@ def test_noise_too_wide_to_enumerate_is_refused():
     for statement in (wide.best, wide.ranks, lambda: wide.ranks(simultaneous=True)):
         with pytest.raises(InvalidParameterError, match="1,048,576 values"):
             statement()
+
+
+@pytest.mark.parametrize("method", ["adjusted", "conditional", "simultaneous"])
+def test_a_winner_that_happens_to_be_whole(method):
+    """It is named, and nothing is said of rounded values, as the other one is not whole."""
+    found = winner_confint(pd.Series({"a": 1.5, "b": 7.0}), mechanism=UNIT, method=method)
+    assert found.notes[0] == "of the largest of 2 values, b"
+    assert (found.method, float(found.estimate) <= 7.0) == (method, True)
+    assert found.lower < 7.0 < found.upper
