@@ -460,7 +460,7 @@ class MarginalsEstimate(OverlappingEstimate):
         half-widths were larger by a part of 1e-4 at most, which is added. κ is found by one pass up
         the tree and one down; where that would take too many products of four weights, and for
         tables with groupings or zeros, an upper bound takes its place. Steps of whole-numbered
-        noise of weight w matter by R, 1/π times the integral of abs(φ(t))/t from π/w to 8π/w: the
+        noise of weight w matter by R, 1/π times the integral of abs(φ(t))/t from π/w to 128π/w: the
         envelope is of the level .984 alpha - 2R where R is at most .001 and alpha/20, and κ at most
         1.5; at alpha - 2R its coverage was short by .0008 at most. Elsewhere laws are found one by
         one; or half a step is added to the envelope of an error whose variance is larger by w²/12.

@@ -121,7 +121,8 @@ _RIPPLE_OF_ALPHA = 0.05  # the same as a part of alpha
 _SHORT = 0.016  # part of alpha that the envelope at alpha - 2R was short of coverage by at most
 _RIPPLES = np.array([0.0, 1e-5, 3e-5, 1e-4, 3e-4, _RIPPLE])  # up to which they are rounded
 _WHOLE_KURTOSIS = 1.5  # up to which the envelope was checked for whole-numbered noise of few steps
-_RIPPLE_PART = 0.05  # seconds that it takes to find how much steps matter, as a part of a law's
+_RIPPLE_PART = 0.2  # seconds that it takes to find how much steps matter, as a part of a law's
+_PERIODS = 64  # as sums of noises may have steps that are a small part of the largest weight
 _FACTORS = 100  # terms of an error whose characteristic functions are looked at
 _NODES = 33  # points from the middle between returns of a characteristic function to one
 
@@ -472,7 +473,7 @@ def _envelope_said(excess: FloatArray, size: FloatArray) -> str:
 def _ripple(law: WeightedSum) -> float:
     """Return how much the steps of whole-numbered noise may matter in tails of an error.
 
-    (1/π)∫ abs(φ(t))/t dt from π/w to 8π/w, with w the weight of the whole-numbered noise that has
+    (1/π)∫ abs(φ(t))/t dt from π/w to 128π/w, with w the weight of the whole-numbered noise that has
     most of the variance: φ is near 1 around multiples of 2π/w only, closer to them the wider all
     the error is.
     """
@@ -496,8 +497,8 @@ def _ripple(law: WeightedSum) -> float:
     away, spacing = scale * np.sinh(x), scale * np.cosh(x) * x[1]
     spacing[[0, -1]] *= 0.5
     total = 0.0
-    for number in range(1, 5):
-        for side in (-1.0, 1.0) if number < 4 else (-1.0,):
+    for number in range(1, _PERIODS + 1):
+        for side in (-1.0, 1.0) if number < _PERIODS else (-1.0,):
             t = number * period + side * away
             total += float((np.abs(some.cf(t, negligible=0.0)) / t) @ spacing)
     return total / np.pi

@@ -213,6 +213,16 @@ def test_steps_that_hardly_matter_are_no_reason_to_cover_less(monkeypatch):
         assert half[unit] <= 1.01 * float(law.isf(0.025))
 
 
+def test_steps_finer_than_those_of_the_heaviest_noise_count_too(monkeypatch):
+    # weights of 6, 3 and 1 twentieths: all errors are multiples of the last, .044 standard errors
+    fit = published([DiscreteGaussian(sigma=2.0832138592731133)] * 3, [-1, 0])
+    monkeypatch.setattr("dpinfer.estimation.pivots.FEW", 0)
+    monkeypatch.setattr("dpinfer.estimation.pivots._LAWS", 0)
+    half, _ = half_widths(fit, ())
+    for unit in range(len(fit)):
+        assert 2.0 * float(law_of(fit, (), unit).sf(half[unit] * (1.0 + 1e-9))) <= 0.05
+
+
 def test_coarse_noise_is_exact_and_ends_on_its_steps(monkeypatch):
     law = Geometric(scale=0.442)
     given = [NoisyMarginal("sex", law.rvs((6, 2), rng=np.random.default_rng(1)), law)]
