@@ -10,14 +10,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from hashlib import file_digest
+from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import quote
 from uuid import uuid4
 from zlib import crc32
 
 import numpy as np
-from numpy.lib.format import read_array, write_array
+from numpy.lib.format import read_array, read_array_header_1_0, read_magic, write_array
 from numpy.typing import NDArray
 
 from dpinfer._check import (
@@ -270,12 +271,24 @@ def _save(path: Path, said: Any, arrays: Mapping[str, Any]) -> None:
 def _load(path: Path) -> tuple[Any, dict[str, NDArray[Any]]]:
     """Read arrays with what was said of them, as they were written."""
     with path.open("rb") as file:
-        said, sums = json.loads(read_array(file, allow_pickle=False).item())
-        arrays = {name: read_array(file, allow_pickle=False) for name in sums}
+        size = path.stat().st_size
+        said, sums = json.loads(_next(file, size).item())
+        arrays = {name: _next(file, size) for name in sums}
     for name, array in arrays.items():
         if _checksum(array) != sums[name]:
             raise ValueError(f"{name} is not as it was written")
     return said, arrays
+
+
+def _next(file: BinaryIO, size: int) -> NDArray[Any]:
+    """Read an array, for which no more memory is taken than the file of that size holds."""
+    start = file.tell()
+    read_magic(file)
+    shape, _, dtype = read_array_header_1_0(file)
+    if prod(shape) * dtype.itemsize > size - file.tell():
+        raise ValueError("an array in it is larger than the file")
+    file.seek(start)
+    return read_array(file, allow_pickle=False)
 
 
 def _checksum(array: Any) -> int:

@@ -658,21 +658,25 @@ def test_any_bytes_as_the_end_of_a_file(tmp_path_factory, content):
         read_footer(path)
 
 
-def test_files_of_a_plan_are_not_compressed(tmp_path):
-    """A megabyte of zeros in a kilobyte is nothing that a plan has written."""
-    path = tmp_path / "known.npz"
+def test_files_of_a_plan_take_no_more_memory_than_they_hold(tmp_path):
+    """A terabyte of zeros that a header promises, and a megabyte in an archive of a kilobyte."""
+    path = tmp_path / "known.npy"
     write_known(path, np.array([1, 2]), {"a": np.zeros(3)})
     labels, found = read_known(path)
     assert labels.tolist() == [1, 2]
     assert found["a"].tolist() == [0.0, 0.0, 0.0]
-    np.savez_compressed(path, labels=np.array([1, 2]), a=np.zeros(2**17))
-    with pytest.raises(InvalidParameterError, match=r"known.npz is damaged: it is compressed"):
-        read_known(path)
-    np.savez(path, labels=np.array([1, 2]))
     content = path.read_bytes()
-    for broken in (b"", content[:50], content.replace(b"'shape': (2,)", b"'shape': (9,)")):
+    vast = content.replace(b"'shape': (3,), }" + b" " * 11, b"'shape': (300000000000,), }")
+    assert len(vast) == len(content)
+    assert vast != content
+    path.write_bytes(vast)
+    with pytest.raises(InvalidParameterError, match=r"known.npy is damaged: an array in it is lar"):
+        read_known(path)
+    np.savez_compressed(path.with_suffix(".npz"), labels=np.array([1, 2]), a=np.zeros(2**17))
+    archive = path.with_suffix(".npz").read_bytes()
+    for broken in (b"", content[:50], content[:-8], archive):
         path.write_bytes(broken)
-        with pytest.raises(InvalidParameterError, match=r"known.npz is damaged"):
+        with pytest.raises(InvalidParameterError, match=r"known.npy is damaged"):
             read_known(path)
 
 
