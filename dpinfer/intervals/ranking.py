@@ -17,6 +17,7 @@ from dpinfer.mechanisms.independent import Mechanism
 from dpinfer.mechanisms.law import ContinuousLaw, IntegerLaw, ParametricLaw
 from dpinfer.mechanisms.tulap import Tulap
 from dpinfer.releases.coerce import noisy, with_rule
+from dpinfer.releases.noises import Noises
 from dpinfer.releases.values import NoisyValues
 from dpinfer.results.intervals import Intervals
 from dpinfer.results.labels import labelled_frame
@@ -37,7 +38,7 @@ class _Noises:
     """Independent noises, by kind: K values of a few laws, all with a density or none."""
 
     def __init__(self, x: NoisyValues, who: str) -> None:
-        x.need(independent=True, unruled=True, marginal=True, who=who)
+        x.need(independent=True, unruled=True, marginal=True, who=who).column()
         if len(x) < 2:
             raise InvalidParameterError(f"{x.name} must be at least two values, got {len(x)}")
         firsts, self.kind = x.key()
@@ -456,7 +457,7 @@ def winner_confint(
     alpha = check_alpha(alpha)
     check_option(method, "method", ("adjusted", "conditional", "simultaneous"))
     x = noisy(values, mechanism=mechanism)
-    x.need(independent=True, unruled=True, marginal=True, who="winner_confint")
+    x.need(independent=True, unruled=True, marginal=True, who="winner_confint").column()
     if len(x) < 2:
         raise InvalidParameterError(f"{x.name} must be at least two values, got {len(x)}")
     winner = int(np.argmax(x.values))
@@ -469,7 +470,8 @@ def winner_confint(
         if law.is_integer and (others[:winner] == second).any():
             second += 1.0  # it would not have won with the value of one before it
         # all values were checked together: that the winner alone is whole says nothing
-        found = count_confint(with_rule(alone, threshold=second), alpha=alpha)
+        only = NoisyValues(alone.values, Noises(law, 1), shape=(1,), name=x.name)
+        found = count_confint(with_rule(only, threshold=second), alpha=alpha)
         return Intervals(
             estimate=np.ravel(found.estimate)[0],
             lower=np.ravel(found.lower)[0],

@@ -82,6 +82,8 @@ GOOD = {
     "clamped_confint": {"count": THREE, "clamp": 0},
     "release_confint": {"lower": 0, "upper": 100},
     "unpublished_bound": {"threshold": [10, 20, 30], "lower": 0},
+    "winner_confint": {"values": THREE},
+    "ranking": {"values": THREE},
     "survey_total": {"count": THREE} | SURVEY,
     "survey_mean": {"count": THREE} | SURVEY,
     "stratified_total": {"counts": THREE} | SURVEY,
@@ -199,6 +201,8 @@ SPECIAL |= {
 SPECIAL |= {
     f"width: {name}": partial(width, of, **PARTS.get(name, {})) for name, of in WIDTHS.items()
 }
+SPECIAL["winner_confint"] = intervals.winner_confint
+SPECIAL["ranking"] = lambda **parts: intervals.ranking(**parts).best()["pvalue"]
 SPECIAL["width: normal mean"] = lambda mechanism, **parts: width("normal_mean_confint", **parts)
 
 RATIOS = ["ratio_confint", "share_confint", "relative_change_confint"]
@@ -217,6 +221,7 @@ EACH_METHOD = {
     "convolution asymptotic": ["stratified_total", "stratified_mean", "width: strata"],
     "exact tail-bound": ["normal_mean_confint", "width: normal mean"],
     "tail-bound": ["width: clipped mean"],
+    "adjusted conditional simultaneous": ["winner_confint"],
     "exact wilson asymptotic": ["width: proportion"],
     "exact score asymptotic": ["width: rate"],
     "exact tail-bound asymptotic": ["width: counts", "width: linear"],
@@ -233,9 +238,21 @@ METHODS = {name: found.split() for found, names in EACH_METHOD.items() for name 
 """Methods of each, exact and asymptotic where nothing is said; exact would take long for two."""
 
 NO_METHOD = {"count_posterior", "PoissonPrior", "NegativeBinomialPrior", "TablePrior"}
-NO_METHOD |= {"unpublished_bound", "empirical_prior", "width: posterior", "width: unpublished"}
+NO_METHOD |= {
+    "ranking",
+    "unpublished_bound",
+    "empirical_prior",
+    "width: posterior",
+    "width: unpublished",
+}
 HAVE_METHOD = set(GOOD) - NO_METHOD
-ELSEWHERE = {"CountPosterior", "CredibleIntervals", "PrivateMeanInterval", "SurveyEstimate"}
+ELSEWHERE = {
+    "Ranking",
+    "CountPosterior",
+    "CredibleIntervals",
+    "PrivateMeanInterval",
+    "SurveyEstimate",
+}
 ELSEWHERE |= {"FlatPrior", "FunctionPrior", "count_confint", "linear_confint"}
 SLOW_WITH_SUMS = {"width: proportion", "width: rate"}
 
