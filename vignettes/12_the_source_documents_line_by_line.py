@@ -55,7 +55,7 @@ def line(item, call, result, text="", digits=None):
     else:
         same = np.allclose(given, result, rtol=0, atol=0.5000001 * 10.0**-digits)
     assert same, f"{item}: {call} gives {given}, not {result}"
-    rows.append({"item": item, "call": f"`{call}`", "result": show(result), "text says": text})
+    rows.append({"item": item, "call": call, "result": show(result), "text says": text})
 
 
 def show(result):
@@ -74,7 +74,7 @@ def refused(item, call, why):
         said = str(error)
     assert said is not None, f"{item}: {call} was not refused"
     assert why in said, said
-    rows.append({"item": item, "call": f"`{call}`", "result": "refused", "text says": ""})
+    rows.append({"item": item, "call": call, "result": "refused", "text says": ""})
 
 
 def table():
@@ -103,7 +103,7 @@ identity = dpi.Workload.identity(people)
 total_and_part = dpi.Release([8.3, 3.1], mechanism=dpi.Laplace(scale=2.0))
 
 line("Example 2.1", "people.histogram(records)", [1, 0, 2, 2, 3, 0])
-line("Examples 2.2, Definition 2", "l1_sensitivity(identity)", 1.0)
+line("Example 2.2, Definition 2", "l1_sensitivity(identity)", 1.0)
 line("Example 2.3, Definition 3", "l1_sensitivity(identity, 'replace')", 2.0)
 line("Definition 4", "PureDP(1.0).delta_at(1.0)", 0.0)
 line("Theorem 2.1", "PureDP(0.5).group(3).epsilon", 1.5)
