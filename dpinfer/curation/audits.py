@@ -674,8 +674,9 @@ def audit_membership(
     if not isinstance(law, Exact):
         most = float(privacy_loss(law, np.full(p.size, 1.0 / number)).power(level))
     # the cut is estimated too, from as many scores
-    slope = np.exp(0.5 * (special.ndtri(level) ** 2 - special.ndtri(power or 0.5 / rounds) ** 2))
-    spread = power * (1.0 - power) + slope**2 * level * (1.0 - level)
+    steeper = special.ndtri(level) ** 2 - special.ndtri(power or 0.5 / rounds) ** 2
+    cut_part = np.exp(min(steeper + np.log(level) + np.log1p(-level), 0.0))
+    spread = power * (1.0 - power) + cut_part
     return MembershipAudit(
         power=power,
         mc_error=float(np.sqrt(spread / rounds)),

@@ -139,6 +139,11 @@ def processing_error(
     values = check_array(truth, "truth")
     ends = _range(lower, upper)
     step = None if rounding is None else check_scalar(rounding, "rounding", gt=0)
+    if step is not None and step < 1e-300 * np.abs(values).max(initial=1.0):
+        raise InvalidParameterError(
+            f"rounding must be at least 1e-300 of the largest truth, got {step}: leave it out "
+            "where nothing was rounded"
+        )
     if not isinstance(mechanism, ParametricLaw):
         raise InvalidParameterError(
             "mechanism must be Laplace, Gaussian, geometric, discrete Gaussian, Tulap or rounded "

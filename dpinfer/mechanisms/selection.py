@@ -343,7 +343,9 @@ class SparseVector:
     def __post_init__(self) -> None:
         for name in ("threshold_scale", "query_scale", "sensitivity"):
             object.__setattr__(self, name, check_scalar(getattr(self, name), name, gt=0))
-        object.__setattr__(self, "count", check_integer(self.count, "count", ge=1))
+        object.__setattr__(
+            self, "count", check_integer(self.count, "count", ge=1, le=_MOST_QUERIES)
+        )
         object.__setattr__(self, "monotonic", check_flag(self.monotonic, "monotonic"))
 
     @classmethod
@@ -364,8 +366,8 @@ class SparseVector:
         Threshold and queries have shares 1 : (2c)^(2/3) of ε, and 1 : c^(2/3) where queries move
         together, which minimises the variance of V_i - Z.
         """
-        budget = check_scalar(epsilon, "epsilon", gt=0)
-        times = check_integer(count, "count", ge=1) * (
+        budget = check_scalar(epsilon, "epsilon", gt=0, ge=1e-100, le=1e100)
+        times = check_integer(count, "count", ge=1, le=_MOST_QUERIES) * (
             1 if check_flag(monotonic, "monotonic") else 2
         )
         change = check_scalar(sensitivity, "sensitivity", gt=0)
@@ -402,7 +404,10 @@ class SparseVector:
             The probability; 0 where it is no pattern that can come out.
         """
         q, x, weight = self._integral(queries, threshold)
-        pattern = np.asarray(above)
+        try:
+            pattern = np.asarray(above)
+        except ValueError:  # lists of different lengths
+            pattern = np.empty((0, 0))
         if pattern.dtype != np.bool_ or pattern.ndim != 1 or pattern.size > q.size:
             raise InvalidParameterError(
                 f"above must hold a bool for each of at most {q.size} queries, got {show(above)}"
