@@ -496,6 +496,13 @@ class Release(Locked):
         >>> Release.draw([10, 20], mechanism=Geometric(scale=1.0), rng=0).values.shape
         (2,)
         """
+        shared = details.get("weights") is not None or details.get("covariance") is not None
+        if shared and sampler == "opendp":
+            raise InvalidParameterError(
+                "weights and covariance must be left out with sampler='opendp', whose draws are "
+                "exact for whole numbers only: draw the values that each have noise of their own, "
+                "and make sums of what is published"
+            )
         source = noise_source(sampler, rng)
         if source.simulated and details.get("guarantee") is not None:
             raise InvalidParameterError(
@@ -511,8 +518,11 @@ class Release(Locked):
             truth = np.asarray(queries.answer(histogram))
             if not source.simulated:
                 _check_exact(check_array(counts, "histogram", ndim=1), queries)
-        if details.get("weights") is not None or details.get("covariance") is not None:
-            return cls._draw_shared(truth, source, mechanism, workload=workload, **details)
+        if shared:
+            details["workload"] = workload
+            exact = cls(truth, mechanism=mechanism, **details)
+            errors = exact._noisy.draw(1, rng=source.rng)[0]
+            return cls(truth + errors, mechanism=mechanism, **details)
         if mechanism is None:
             raise InvalidParameterError(_NO_LAW)
         law = marked(as_noise(mechanism, len(truth), selected=True), selected=False)
@@ -521,21 +531,6 @@ class Release(Locked):
             rule = rule_of(NoisyValues(drawn, Noises(law, len(drawn))), clamp=details["clamp"])
             drawn = np.clip(drawn, rule.lowest, rule.highest)
         return cls(drawn, workload=workload, mechanism=law, **details)
-
-    @classmethod
-    def _draw_shared(
-        cls, truth: FloatArray, source: Any, mechanism: Mechanism | None, **details: Any
-    ) -> Self:
-        """Draw values that share noises."""
-        if not source.simulated:
-            raise InvalidParameterError(
-                "weights and covariance must be left out with sampler='opendp', whose draws are "
-                "exact for whole numbers only: draw the values that each have noise of their own, "
-                "and make sums of what is published"
-            )
-        drawn = cls(truth, mechanism=mechanism, **details)
-        errors = drawn._noisy.draw(1, rng=source.rng)[0]
-        return cls(truth + errors, mechanism=mechanism, **details)
 
     @property
     def labels(self) -> pd.Index | None:
