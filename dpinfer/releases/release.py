@@ -521,7 +521,7 @@ class Release(Locked):
         if shared:
             details["workload"] = workload
             exact = cls(truth, mechanism=mechanism, **details)
-            errors = exact._noisy.draw(1, rng=source.rng)[0]
+            errors = exact._noisy.draw(1, rng=rng)[0]
             return cls(truth + errors, mechanism=mechanism, **details)
         if mechanism is None:
             raise InvalidParameterError(_NO_LAW)
