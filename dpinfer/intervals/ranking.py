@@ -479,7 +479,8 @@ def winner_confint(
             alpha=alpha,
             method=method,
             uncertainty="noise",
-            notes=(note, *found.notes),
+            # its estimate and ends may be infinite, and there are no lower= and upper= here
+            notes=(note, *(one for one in found.notes if "lower=" not in one)),
         )
     half = alpha / 2.0
     with_noise = max(int(np.count_nonzero(x.variance)), 1)

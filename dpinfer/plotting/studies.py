@@ -337,6 +337,11 @@ def plot_audit(
             "audit must be a DifferenceAudit, or a list of ReconstructionAudit or of "
             f"MembershipAudit, got {show(audit)}"
         )
+    if x is None:
+        raise InvalidParameterError(
+            f"x must be given for {len(found)} audits: the setting of each, such as the standard "
+            "deviation of the noise"
+        )
     at = check_array(x, "x", ndim=1)
     check_length(at, "x", len(found), "the audits")
     axes = styled_axes(ax)

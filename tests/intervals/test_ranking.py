@@ -131,6 +131,7 @@ def test_winner():
     assert found.upper == pytest.approx(100.4 + law.isf(0.025), rel=1e-14)
     near = winner_confint(counts, mechanism=law, method="conditional")
     assert near.lower == -np.inf
+    assert not any("lower=" in note for note in near.notes)
     far = winner_confint([130.4, *counts[1:]], mechanism=law, method="conditional")
     assert far.width == pytest.approx(2 * law.isf(0.025), rel=1e-4)
     wide = winner_confint(counts, mechanism=law, method="simultaneous")

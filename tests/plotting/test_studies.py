@@ -134,3 +134,5 @@ def test_audits():
     assert set(lines) == {"attack", "theory", "guessing", "most"}
     with pytest.raises(InvalidParameterError, match="audit must be a DifferenceAudit"):
         plot_audit([found[0], 3.0], x=noise)
+    with pytest.raises(InvalidParameterError, match="x must be given for 2 audits"):
+        plot_audit(found)
