@@ -275,33 +275,49 @@ class SawtoothSeries:
 
     ``index``: the n >= 1 whose coefficient is not negligible; ``values``: the characteristic
     function at 2πn/period; ``degree``: the degree N: coefficients left out of ``index`` up to N are
-    negligible; ``period``: more than twice the largest abs(x) and abs(X), up to negligible mass.
+    negligible; ``period``: more than twice the largest abs(x) and abs(X), up to negligible mass;
+    ``damped``: by Vaaler's factors, for the bracket; ``whole``: X is a whole number, the period odd
+    and x half an odd number. The finite series is then exact, and of degree (period - 1)/2.
 
     Vaaler, J. D. (1985). Some extremal functions in Fourier analysis. Bulletin of the American
     Mathematical Society 12:183-216, doi:10.1090/S0273-0979-1985-15349-2, Theorems 6 and 18.
     """
 
     def __init__(
-        self, index: FloatArray, values: FloatArray, degree: int, period: float, *, damped: bool
+        self,
+        index: FloatArray,
+        values: FloatArray,
+        degree: float,
+        period: float,
+        *,
+        damped: bool,
+        whole: bool = False,
     ) -> None:
         share = index / (degree + 1.0)
+        turn = np.pi * index / period
         # Vaaler's factor πt(1-t)cot(πt) + t; without it, the plain truncated series
         damping = np.pi * share * (1.0 - share) / np.tan(np.pi * share) + share if damped else 1.0
-        self._frequency = 2.0 * np.pi * index / period
-        self._period = period
-        self._sines = damping * values / (np.pi * index)
+        self._frequency = 2.0 * turn
+        self._period, self._damped = period, damped
+        self._sines = damping * values / (period * (np.sin(turn) if whole else turn))
         self._fejer = (1.0 - share) * values / (degree + 1.0)
         self._constant = 0.5 / (degree + 1.0)
 
     def upper(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """P(X > x) and the half-width of its bracket, at one-dimensional ``x``."""
-        tail, gap = np.empty(x.shape), np.empty(x.shape)
+        """P(X > x) and the half-width of its bracket, if damped, at one-dimensional ``x``.
+
+        Tails are the same to the last bit whatever else is asked for.
+        """
+        tail, gap = 0.5 - x / self._period, np.zeros(x.shape)
         rows = max(1, BLOCK // max(len(self._frequency), 1))
         for start in range(0, len(x), rows):
             part = slice(start, start + rows)
             angle = x[part, None] * self._frequency
-            tail[part] = 0.5 - x[part] / self._period - np.sin(angle) @ self._sines
-            gap[part] = self._constant + np.cos(angle) @ self._fejer
+            if self._damped:
+                gap[part] = self._constant + np.cos(angle) @ self._fejer
+            waves = np.sin(angle, out=angle)
+            waves *= self._sines
+            tail[part] -= waves.sum(axis=1)
         return tail, np.maximum(gap, 0.0)
 
     def widest_gap(self) -> float:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,6 +71,41 @@ def smallest_whole(
         held = holds(middle)
         high = np.where(inside & held, middle, high)
         low = np.where(inside & ~held, middle, low)
+
+
+# What happens many times.
+
+
+_Item = TypeVar("_Item")
+
+
+def by_squaring(item: _Item, count: int, join: Callable[[_Item, _Item], _Item]) -> _Item:
+    """Join ``count`` >= 1 of an item, in about 2·log₂(count) steps."""
+    found: _Item | None = None
+    while True:
+        if count & 1:
+            found = item if found is None else join(found, item)
+        count >>= 1
+        if not count:
+            assert found is not None
+            return found
+        item = join(item, item)
+
+
+# Rows of like lengths, so many at a time that the terms of all of them are held.
+
+
+def batches(lengths: FloatArray, most: int) -> Iterator[NDArray[np.intp]]:
+    """Yield rows of like lengths, as many as fit with the longest of them; none of length 0."""
+    order = np.argsort(lengths)
+    ascending = lengths[order]
+    start = int(np.searchsorted(ascending, 0.5))
+    while start < order.size:
+        some = ascending[start : start + int(most / ascending[start]) + 1]
+        fits = np.arange(1, some.size + 1) * some <= most
+        stop = start + max(1, int(np.count_nonzero(fits)))
+        yield order[start:stop]
+        start = stop
 
 
 # Rows that are alike, found once, so that work is done for each kind of row only.

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from dpinfer._check import FloatArray
 from dpinfer._numerics.counts import binom_pmf, binom_radius
+from dpinfer._numerics.lattice import by_squaring
 
 ComplexArray = NDArray[np.complex128]
 
@@ -422,21 +423,16 @@ def _radius(centre: float, count: int, dropped: float) -> int:
 
 
 def _power(mass: FloatArray, count: int, least: float) -> tuple[FloatArray, int]:
-    """Convolve by squaring, without what is negligible; and how many sums are gone before it.
+    """Convolve without what is negligible; and how many sums are gone before it.
 
     Sums of positive terms keep their relative accuracy.
     """
-    result, first = np.ones(1), 0
-    square, square_first = mass, 0
-    while count:
-        if count & 1:
-            result, gone = _trimmed(np.convolve(result, square), least)
-            first += square_first + gone
-        count >>= 1
-        if count:
-            square, gone = _trimmed(np.convolve(square, square), least)
-            square_first = 2 * square_first + gone
-    return result, first
+
+    def join(one: tuple[FloatArray, int], other: tuple[FloatArray, int]) -> tuple[FloatArray, int]:
+        both, gone = _trimmed(np.convolve(one[0], other[0]), least)
+        return both, one[1] + other[1] + gone
+
+    return by_squaring(_trimmed(mass, least), count, join)
 
 
 def _trimmed(mass: FloatArray, least: float) -> tuple[FloatArray, int]:

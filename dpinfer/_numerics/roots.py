@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpinfer._check import FloatArray
+from dpinfer._numerics.lattice import batches
 from dpinfer.errors import ConvergenceError
 
 MAX_EXPANSIONS = 200
@@ -136,18 +137,10 @@ def largest_over_integers(tail: Tail, low: FloatArray, high: FloatArray) -> Floa
     out = np.empty(low.size)
     size = high - low + 1.0
     few = size <= ENUMERATED
-    rows = np.flatnonzero(few)
-    order = rows[np.argsort(size[rows])]
-    start = 0
-    while start < order.size:
-        stop = start + 1
-        while stop < order.size and (stop + 1 - start) * size[order[stop]] <= _POINTS:
-            stop += 1
-        chosen = order[start:stop]
+    for chosen in batches(np.where(few, size, 0.0), _POINTS):
         steps = np.arange(size[chosen[-1]])
         grid = np.minimum(low[chosen, np.newaxis] + steps, high[chosen, np.newaxis])
         out[chosen] = _on_grid(tail, grid, chosen).max(axis=1)
-        start = stop
     for row in np.flatnonzero(~few):
         out[row] = _zoomed(tail, low[row], high[row], row)
     return out

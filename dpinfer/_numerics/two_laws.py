@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpinfer._check import FloatArray
+from dpinfer._numerics.lattice import by_squaring
 
 MOST_LISTED = 1 << 13
 """Values up to which a sum of losses is listed as it is."""
@@ -226,21 +227,10 @@ _Sum = TypeVar("_Sum", bound=_Joined)
 
 
 def _together(parts: Iterable[tuple[_Sum, int]]) -> _Sum:
-    return reduce(lambda one, other: one.join(other), (_power(law, k) for law, k in parts))
+    def join(one: _Sum, other: _Sum) -> _Sum:
+        return one.join(other)
 
-
-def _power(law: _Sum, count: int) -> _Sum:
-    """Join by squaring."""
-    found: _Sum | None = None
-    square = law
-    while True:
-        if count & 1:
-            found = square if found is None else found.join(square)
-        count >>= 1
-        if not count:
-            assert found is not None
-            return found
-        square = square.join(square)
+    return reduce(join, (by_squaring(law, k, join) for law, k in parts))
 
 
 class _ManyError(Exception):

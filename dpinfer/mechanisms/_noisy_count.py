@@ -15,12 +15,8 @@ from dpinfer._check import FloatArray
 from dpinfer._numerics.counts import (
     LOG_NEGLIGIBLE,
     LOG_SMALLEST,
-    binom_pmf,
-    binom_radius,
-    poisson_pmf,
-    poisson_radius,
 )
-from dpinfer._numerics.lattice import alike
+from dpinfer._numerics.lattice import alike, batches
 from dpinfer.errors import InvalidParameterError
 from dpinfer.mechanisms._row_tails import Counts, Events, Trials, row_tails
 from dpinfer.mechanisms.independent import IndependentNoise, groups, integer_cells
@@ -260,7 +256,7 @@ class NoisyCount(ABC):
     @cached_property
     def is_one_law(self) -> bool:
         """Whether the parameters are scalars, so that one law serves all points."""
-        return not (self.noise.shape or any(x.ndim for x in self.parameters.values()))
+        return not (self.noise.shape or any(map(np.ndim, self.parameters.values())))
 
     @cached_property
     def _allocation(self) -> tuple[FloatArray, FloatArray]:
@@ -332,18 +328,10 @@ class NoisyCount(ABC):
         low, high = self._window(t, side)
         self._check_work(float(np.sum(high - low + 1.0)), t.size)
         table = self._table_for(low, high)
-        order = np.argsort(high - low)
         tail = np.empty(t.size)
-        start = 0
-        while start < t.size:
-            # windows are sorted by length: as many as fit with the length of the last of them
-            lengths = (high - low)[order[start : start + _BLOCK]] + 1.0
-            fits = np.arange(1, lengths.size + 1) * lengths <= _BLOCK
-            stop = start + max(1, int(np.count_nonzero(fits)))
-            chosen = order[start:stop]
+        for chosen in batches(high - low + 1.0, _BLOCK):
             law = self._take(chosen)
             tail[chosen] = law._block(t[chosen], low[chosen], high[chosen], side, table)
-            start = stop
         return tail
 
     def _check_work(self, terms: float, points: int) -> None:
@@ -466,8 +454,26 @@ class NoisyCount(ABC):
         return filtered_tail(-k[::-1], pmf[::-1], noise, -t)
 
 
+class _OfFamily(NoisyCount):
+    """Counts of a family whose laws are known row by row."""
+
+    @property
+    @abstractmethod
+    def _law(self) -> Trials | Events:
+        """The law of X."""
+
+    def _pmf_at(self, k: FloatArray) -> FloatArray:
+        return self._law.pmf(k)
+
+    def _radius(self, centre: FloatArray, log_ratio: float) -> FloatArray:
+        return self._law.radius(centre, log_ratio)
+
+    def _counts(self, rows: NDArray[np.intp]) -> Counts:
+        return self._law.take(rows)
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
-class NoisyBinomial(NoisyCount):
+class NoisyBinomial(_OfFamily):
     """Law of T = X + e with X ~ Binomial(nobs, value) and symmetric noise e of a given law."""
 
     nobs: FloatArray
@@ -477,6 +483,10 @@ class NoisyBinomial(NoisyCount):
     def parameters(self) -> dict[str, FloatArray]:
         return {"nobs": self.nobs, "value": self.value}
 
+    @cached_property
+    def _law(self) -> Trials:
+        return Trials(self.nobs, self.value, 1.0 - self.value)
+
     @property
     def _mode(self) -> FloatArray:
         return np.asarray(np.minimum(np.floor((self.nobs + 1.0) * self.value), self.nobs))
@@ -485,25 +495,15 @@ class NoisyBinomial(NoisyCount):
     def _last(self) -> FloatArray:
         return self.nobs
 
-    def _pmf_at(self, k: FloatArray) -> FloatArray:
-        return binom_pmf(k, self.nobs, self.value)
-
     def _ratio(self, k: FloatArray) -> FloatArray:
         return np.asarray((self.nobs - k) / (k + 1.0) * (self.value / (1.0 - self.value)))
-
-    def _radius(self, centre: FloatArray, log_ratio: float) -> FloatArray:
-        return binom_radius(centre, self.nobs, log_ratio)
 
     def _draw_counts(self, size: int, rng: np.random.Generator) -> FloatArray:
         return rng.binomial(int(self.nobs), float(self.value), size).astype(np.float64)
 
-    def _counts(self, rows: NDArray[np.intp]) -> Counts:
-        n, p = (_at(x, rows) for x in (self.nobs, self.value))
-        return Trials(n, p, 1.0 - p)
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class NoisyPoisson(NoisyCount):
+class NoisyPoisson(_OfFamily):
     """Law of T = X + e with X ~ Poisson(rate) and symmetric noise e of a given law."""
 
     rate: FloatArray
@@ -512,30 +512,20 @@ class NoisyPoisson(NoisyCount):
     def parameters(self) -> dict[str, FloatArray]:
         return {"rate": self.rate}
 
+    @cached_property
+    def _law(self) -> Events:
+        return Events(self.rate)
+
     @property
     def _mode(self) -> FloatArray:
-        return np.asarray(np.floor(self.rate))
+        return self._law.mode
 
-    @property
+    @cached_property
     def _last(self) -> FloatArray:
-        # the probabilities of what comes after are zero in float64
-        return self._mode + self._radius(self._mode, LOG_SMALLEST)
-
-    def _pmf_at(self, k: FloatArray) -> FloatArray:
-        return poisson_pmf(k, self.rate)
+        return self._law.last
 
     def _ratio(self, k: FloatArray) -> FloatArray:
-        return np.asarray(self.rate / (k + 1.0))
-
-    def _radius(self, centre: FloatArray, log_ratio: float) -> FloatArray:
-        return poisson_radius(centre, log_ratio)
+        return self._law.ratio(k)
 
     def _draw_counts(self, size: int, rng: np.random.Generator) -> FloatArray:
         return rng.poisson(float(self.rate), size).astype(np.float64)
-
-    def _counts(self, rows: NDArray[np.intp]) -> Counts:
-        return Events(_at(self.rate, rows))
-
-
-def _at(parameter: FloatArray, rows: NDArray[np.intp]) -> FloatArray:
-    return parameter[rows] if parameter.ndim else np.broadcast_to(parameter, rows.shape)

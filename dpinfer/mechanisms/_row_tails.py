@@ -18,6 +18,9 @@ the tilted law of T beyond L, whose mean is t, by Bernstein's inequality; where 
 mean, what is known of the terms is 1 less such a tail. Narrow noise is summed over its reach
 around t instead, and the tail of X beyond it is added: the terms are log-concave, and fall off on
 either side of the largest at least as fast as the noise does.
+
+Ends of intervals search for parameters, with slopes, to any probability and for any noise: they
+take the laws of counts from here, and add up terms (``intervals/_count_tails.py``).
 """
 
 from __future__ import annotations
@@ -33,11 +36,15 @@ from dpinfer._check import FloatArray
 from dpinfer._numerics.counts import (
     LOG_SMALLEST,
     bernstein_radius,
+    binom_pmf,
+    binom_radius,
     deviance,
     exact_product,
+    poisson_pmf,
     poisson_radius,
     stirling_error,
 )
+from dpinfer._numerics.lattice import batches
 from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.mechanisms.laws import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace
 from dpinfer.mechanisms.tulap import Tulap
@@ -244,6 +251,14 @@ class Counts(Protocol):
         """P(X = k) where the mean is k, for 0 <= k <= last."""
         ...
 
+    def pmf(self, k: FloatArray, log_lift: float = 0.0) -> FloatArray:
+        """P(X = k) for whole numbers 0 <= k <= last, times e^log_lift."""
+        ...
+
+    def radius(self, centre: FloatArray, log_ratio: float) -> FloatArray:
+        """Distance from a count within which the probability falls by e^-log_ratio."""
+        ...
+
     def ratio(self, k: FloatArray) -> FloatArray:
         """P(X = k + 1)/P(X = k)."""
         ...
@@ -285,6 +300,10 @@ class Counts(Protocol):
         ...
 
 
+def _at(parameter: FloatArray, rows: Rows) -> FloatArray:
+    return parameter[rows] if parameter.ndim else np.broadcast_to(parameter, rows.shape)
+
+
 class Trials(NamedTuple):
     """Binomial counts; the mean is n·p, and q = 1 - p."""
 
@@ -305,7 +324,7 @@ class Trials(NamedTuple):
         return np.minimum(np.floor((self.n + 1.0) * self.p), self.n)
 
     def take(self, rows: Rows) -> Trials:
-        return Trials(*(column[rows] for column in self))
+        return Trials(*(_at(column, rows) for column in self))
 
     def excess(self, t: FloatArray) -> FloatArray:
         mean, error = exact_product(self.n, self.p)
@@ -321,6 +340,12 @@ class Trials(NamedTuple):
         log -= stirling_error(rest)
         found = np.exp(log) * np.sqrt(self.n / (2.0 * np.pi * inner * rest))
         return np.where((k == 0.0) | (rest == 0.0), 1.0, found)
+
+    def pmf(self, k: FloatArray, log_lift: float = 0.0) -> FloatArray:
+        return binom_pmf(k, self.n, self.p, log_lift)
+
+    def radius(self, centre: FloatArray, log_ratio: float) -> FloatArray:
+        return binom_radius(centre, self.n, log_ratio)
 
     def ratio(self, k: FloatArray) -> FloatArray:
         return (self.n - k) / (k + 1.0) * (self.p / self.q)
@@ -397,7 +422,7 @@ class Events(NamedTuple):
         return np.floor(self.rate)
 
     def take(self, rows: Rows) -> Events:
-        return Events(self.rate[rows])
+        return Events(_at(self.rate, rows))
 
     def excess(self, t: FloatArray) -> FloatArray:
         return t - self.rate
@@ -409,6 +434,12 @@ class Events(NamedTuple):
         inner = np.maximum(k, 1.0)
         found = np.exp(-stirling_error(inner)) / np.sqrt(2.0 * np.pi * inner)
         return np.where(k == 0.0, 1.0, found)
+
+    def pmf(self, k: FloatArray, log_lift: float = 0.0) -> FloatArray:
+        return poisson_pmf(k, self.rate, log_lift)
+
+    def radius(self, centre: FloatArray, log_ratio: float) -> FloatArray:
+        return poisson_radius(centre, log_ratio)
 
     def ratio(self, k: FloatArray) -> FloatArray:
         return np.asarray(self.rate / (k + 1.0))
@@ -609,7 +640,9 @@ class Lines(NamedTuple):
         counts, sign, t = self.counts, self.sign, self.t
         variance, distance = np.square(self.sigma), np.abs(self.excess)
         spread = np.sqrt(variance + counts.variance)
-        low = np.maximum(np.where(sign > 0, t - counts.last, -t), 0.0) / variance
+        # the largest count takes up what the noise does not, if there is a largest one
+        last = counts.last if isinstance(counts, Trials) else np.inf
+        low = np.maximum(np.where(sign > 0, t - last, -t), 0.0) / variance
         # at most the tilt that X alone would need, or one that leaves less than σ² to its end
         end = np.maximum(low + 1.0, counts.log_rest(sign) - 2.0 * np.log(self.sigma))
         high = np.fmin(np.fmin(distance / variance, end), np.abs(counts.tilt(t)))
@@ -663,16 +696,8 @@ def _taken(noise: GaussianNoise, rows: Rows) -> GaussianNoise:
 
 def _blocks(lengths: FloatArray) -> Iterator[tuple[Rows, FloatArray]]:
     """Yield rows of like lengths with 0, 1, … up to the longest, a column; none of length 0."""
-    order = np.argsort(lengths)
-    ascending = lengths[order]
-    start = int(np.searchsorted(ascending, 0.5))
-    while start < order.size:
-        # as many rows as fit with the length of the last of them
-        some = ascending[start : start + int(_BLOCK / ascending[start]) + 1]
-        fits = np.arange(1, some.size + 1) * some <= _BLOCK
-        stop = start + max(1, int(np.count_nonzero(fits)))
-        yield order[start:stop], np.arange(ascending[stop - 1])[:, np.newaxis]
-        start = stop
+    for rows in batches(lengths, _BLOCK):
+        yield rows, np.arange(lengths[rows[-1]])[:, np.newaxis]
 
 
 def _extent(counts: FloatArray, noise: FloatArray) -> FloatArray:

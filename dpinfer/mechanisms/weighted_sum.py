@@ -15,6 +15,7 @@ from dpinfer._numerics.inversion import HalfLineTable, SaddleGrid
 from dpinfer.errors import InvalidParameterError
 from dpinfer.mechanisms._sums.choice import choose_route, lattice_table
 from dpinfer.mechanisms._sums.lattice import AtomTable
+from dpinfer.mechanisms._sums.series import FourierSum
 from dpinfer.mechanisms._sums.terms import Route, collect, kinds
 from dpinfer.mechanisms.independent import IndependentNoise, Mechanism, as_noise, groups
 from dpinfer.mechanisms.law import INTEGER_RANGE, NoiseLaw, Origin, Share, are_dependent
@@ -29,6 +30,7 @@ LARGEST_WEIGHT = 1e100
 SHARED_DIGITS = 12
 DRAWS = 1 << 22
 
+_FEW_TERMS = 4  # whole-numbered terms of different weights whose atoms are listed soon
 _MOST_WEIGHTS = 100_000_000
 _CANCELLED = 1e-13
 """What is left of weights that cancel, relative to them, is rounding."""
@@ -282,6 +284,21 @@ class WeightedSum(NoiseLaw):
     def _log_chernoff(self, x: float) -> float:
         """Chernoff's bound on log P(sum >= ``x``), for x > 0."""
         return float(self._grid.log_chernoff(np.asarray(x)))
+
+    def _log_at_most(self, x: float, degree: int) -> float:
+        """Bound log P(sum >= ``x``), x > 0, by a series of some degree, where the law takes long.
+
+        It is exact where that is cheap.
+        """
+        if len(self._terms.integer) <= _FEW_TERMS:
+            return float(self.logcdf(-x))
+        if degree not in self._brackets:
+            self._brackets[degree] = FourierSum(self._terms, degree)
+        return float(self._brackets[degree].log_at_most(np.array([x]))[0])
+
+    @cached_property
+    def _brackets(self) -> dict[int, FourierSum]:
+        return {}
 
     def __repr__(self) -> str:
         shown = " + ".join(

@@ -386,6 +386,11 @@ SMALLEST = 1e-300
 
 _MOST_STEPS = 100
 _BISECTIONS = 50
+_TURN = 1e-20
+"""Of the complex step, whose square vanishes."""
+
+_MET = 1e-10
+"""Relative size of the last step of Newton's method, after which an error is its square."""
 
 
 def log_variation(bound: float) -> float:
@@ -412,20 +417,27 @@ def renyi_epsilon(above: FloatArray, bound: FloatArray, log_delta: FloatArray) -
 
 def zcdp_epsilon(log_delta: FloatArray, rho: float) -> FloatArray:
     """ε at δ in (0, 1) that ρ > 0 allows."""
-    start = np.where(log_delta >= log_variation(rho), 0.0, _zcdp_epsilon(log_delta, rho))
-    return _concentrated(rho, _epsilon, log_delta, start)
+    above = _best_above(log_delta, rho)
+    # every order is a valid bound, and close to the best one ε no longer depends on it
+    bound = renyi_epsilon(above, (1.0 + above) * rho, log_delta)
+    start = np.where(log_delta >= log_variation(rho), 0.0, bound)
+    return _concentrated(rho, _epsilon, log_delta, start, above)
 
 
 def zcdp_log_delta(epsilon: FloatArray, rho: float) -> FloatArray:
     """Ln δ at ε that ρ > 0 allows."""
-    start = np.minimum(_zcdp_log_delta(epsilon, rho), log_variation(rho))
-    found = _concentrated(rho, _log_delta, epsilon, start)
+    above = _best_above_at(epsilon, rho)
+    bound = renyi_log_delta(above, (1.0 + above) * rho, epsilon)
+    start = np.minimum(bound, log_variation(rho))
+    found = _concentrated(rho, _log_delta, epsilon, start, above)
     # what is 1 but for rounding counts as 1
     return np.where(found < -_CLOSE_TO_1, found, 0.0)
 
 
-def _concentrated(rho: float, gain: Gain, given: FloatArray, best: FloatArray) -> FloatArray:
-    """Lower what formulas give to what a test can do at most."""
+def _concentrated(
+    rho: float, gain: Gain, given: FloatArray, best: FloatArray, above: FloatArray
+) -> FloatArray:
+    """Lower what formulas give, with their orders, to what a test can do at most."""
     at, found = np.ravel(given), best.ravel().copy()
     if gain is _epsilon:
         inside = (found > 0) & (found < _LARGEST_LOSS) & (at > _LEAST_EXPONENT)
@@ -435,15 +447,79 @@ def _concentrated(rho: float, gain: Gain, given: FloatArray, best: FloatArray) -
         low = found
     part = np.flatnonzero(inside) if rho > _LEAST_BOUND else np.zeros(0, dtype=np.intp)
     if part.size:
-        # the best power is at least the δ, and that at least some e^-60 of its bound
-        lowest = np.minimum(low[part], 0.0) - _REACH
-        tight = _best_test(ConcentratedCurve(rho), at[part], lowest, gain)[0]
+        curve = ConcentratedCurve(rho)
+        tight = _stationary(curve, at[part], above.ravel()[part], gain)
+        if (open_ := np.flatnonzero(np.isnan(tight))).size:
+            # the best power is at least the δ, and that at least some e^-60 of its bound
+            lowest = np.minimum(low[part[open_]], 0.0) - _REACH
+            tight[open_] = _best_test(curve, at[part[open_]], lowest, gain)[0]
         found[part] = np.minimum(found[part], np.where(tight < _LARGEST_LOSS, tight, np.inf))
     return found.reshape(np.shape(given))
 
 
-def _zcdp_epsilon(log_delta: FloatArray, rho: float) -> FloatArray:
-    """ε at δ in (0, 1) from ρ > 0, by the best order."""
+def _stationary(
+    curve: ConcentratedCurve, given: FloatArray, above: FloatArray, gain: Gain
+) -> FloatArray:
+    """Largest gain of a test that one order bounds, from about that order; NaN if it is not found.
+
+    Newton's method for the logit of the power, the loss a and ln t: F(t) and F'(t) are 0, and the
+    gain rises as F does. What one order of one direction allows contains the curve, so that it is
+    the answer where the curve holds it.
+    """
+    rho = curve.rho
+    if gain is _epsilon:
+        log_power = given + np.log1p(above)
+        a = (1.0 + above) * rho - log_power / above
+    else:
+        a = given + np.log1p(1.0 / above)
+        log_power = above * ((1.0 + above) * rho - a)
+
+    def equations(y: NDArray[np.complex128]) -> NDArray[np.complex128]:
+        x, a, t = y[0], y[1], np.exp(y[2])
+        sign = np.where(x.real < 0, -1.0, 1.0)
+        rest = special.log1p(np.exp(-sign * x))
+        log_p, log_q = np.minimum(sign, 0.0) * -x - rest, np.maximum(sign, 0.0) * -x - rest
+        p, q, level = np.exp(log_p), np.exp(log_q), np.exp(log_p - a)
+        odds, b = level / (1.0 - level), log_q - special.log1p(-level)
+        up, down = t * a, t * b
+        # κ(t) from e^κ - 1 where that is small
+        small = up.real < 1.0
+        excess = p * special.expm1(np.where(small, up, 0.0)) + q * special.expm1(down)
+        rest = np.exp(log_q + down - log_p - up)
+        kappa = special.log1p(np.where(small, excess, rest)) + np.where(small, 0.0, log_p + up)
+        w = np.exp(log_p + up - kappa)
+        by_power = w * q + (1.0 - w) * (t * (odds * q - p) - p)
+        by_loss = t * (w - (1.0 - w) * odds)
+        if gain is _epsilon:
+            rises = q / special.expm1(log_p - given)
+        else:
+            rises = q * special.expm1(a - given)
+        slope = (w * a + (1.0 - w) * b) / ((1.0 + 2.0 * t) * rho)
+        height = kappa / (t * (1.0 + t) * rho)
+        return np.stack([height - 1.0, slope - 1.0, rises - by_power / by_loss])
+
+    with np.errstate(all="ignore"):
+        log_power = np.minimum(log_power, -0.1)
+        y = np.stack([log_power - np.log(-np.expm1(log_power)), a, np.log(above)])
+        turns = 1j * _TURN * np.eye(3)[..., None]
+        for _ in range(_NEWTON_STEPS):
+            found = equations(y[:, None] + turns)
+            jacobian = np.moveaxis(found.imag / _TURN, -1, 0)
+            known = np.isfinite(jacobian).all(axis=(1, 2)) & (np.linalg.det(jacobian) != 0)
+            jacobian[~known] = np.nan
+            step = np.linalg.solve(jacobian, found[:, 0].real.T[..., None])[..., 0].T
+            most = np.stack([np.full(a.shape, 2.0), 0.3 * y[1], np.ones(a.shape)])
+            y -= np.clip(step, -most, most)
+            close = np.abs(step[1:]).max(axis=0) <= _MET * np.minimum(y[1], 1.0)
+            if (close | np.isnan(y).any(axis=0)).all():
+                break
+        log_power, loss = special.log_expit(y[0]), y[1]
+        held = curve._excess(log_power - loss, loss) <= 1e-12 * (1.0 + np.exp(y[2]))
+        return np.where(close & held, gain(log_power, loss, given), np.nan)
+
+
+def _best_above(log_delta: FloatArray, rho: float) -> FloatArray:
+    """Return how far above 1 the order is with the least ε at δ in (0, 1)."""
     target = -log_delta
     # of b²ρ + ln(1+b) = ln(1/δ) in ln b, which is convex and increases: Newton from the right
     log_above = np.minimum(
@@ -457,13 +533,11 @@ def _zcdp_epsilon(log_delta: FloatArray, rho: float) -> FloatArray:
         log_above = log_above - step
         if (np.abs(step) < 1e-12).all():
             break
-    above = np.exp(log_above)
-    # every order is a valid bound, and close to the best one ε no longer depends on it
-    return renyi_epsilon(above, (1.0 + above) * rho, log_delta)
+    return np.asarray(np.exp(log_above))
 
 
-def _zcdp_log_delta(epsilon: FloatArray, rho: float) -> FloatArray:
-    """Ln δ at ε from ρ > 0, by the best order."""
+def _best_above_at(epsilon: FloatArray, rho: float) -> FloatArray:
+    """Return how far above 1 the order is with the least δ at ε."""
     lower = np.full(epsilon.shape, np.log(SMALLEST))
     with np.errstate(divide="ignore"):
         upper = np.maximum(np.log(epsilon) - np.log(rho), -0.5 * np.log(rho))
@@ -473,8 +547,7 @@ def _zcdp_log_delta(epsilon: FloatArray, rho: float) -> FloatArray:
         above = np.exp(log_above)
         short = (2.0 * above + 1.0) * rho - np.log1p(1.0 / above) < epsilon
         lower, upper = np.where(short, log_above, lower), np.where(short, upper, log_above)
-    above = np.exp(log_above)
-    return renyi_log_delta(above, (1.0 + above) * rho, epsilon)
+    return np.asarray(np.exp(log_above))
 
 
 _LARGEST_ORDER = 1e8

@@ -39,74 +39,24 @@ from dpinfer.privacy.loss import PrivacyLoss, privacy_loss
 from dpinfer.privacy.of_mechanisms import guarantee_of
 from dpinfer.privacy.pairs import PairLoss, is_given
 
-_DEVIATIONS = 40.0
-"""Losses further from their mean, in standard deviations, decide nothing here."""
-_LARGEST_EXPONENT = 700.0
-_CLOSE = 1e-11
-_ROUNDING = 1e-9
-_ROOT = 1.5e-8
-_KINK = 1e-12
-_GOLDEN = 0.5 * (5.0**0.5 - 1.0)
-_SECTIONS = 36
-
 
 @dataclass(frozen=True)
 class LossCurve(Curve):
     """The curve of the likelihood ratio test, than which none has more power."""
 
-    loss: Any
-
-    @property
-    def at_zero(self) -> float:
-        return float(self.loss.power(0.0))
+    loss: PrivacyLoss
 
     def power(self, alpha: FloatArray) -> FloatArray:
         return np.asarray(self.loss.power(alpha), dtype=np.float64)
 
     def level(self, power: FloatArray) -> FloatArray:
-        """Return the largest (power - δ(t))e^{-t}."""
-        reach = self._reach()
-
-        def one(wanted: float) -> float:
-            low = max(-reach, -_LARGEST_EXPONENT)
-            return -_least(lambda t: (self._delta(t) - wanted) * np.exp(-t), low, reach)
-
-        return np.maximum([one(float(wanted)) for wanted in power], 0.0)
+        return np.exp(self.log_level(power))
 
     def log_level(self, power: FloatArray) -> FloatArray:
-        found = super().log_level(power)
-        reach = self._reach()
-
-        def gain(t: float, wanted: float) -> float:
-            return float(t - np.log(max(wanted - self._delta(t), 1e-320)))
-
-        for at in np.flatnonzero(np.isneginf(found) & (power > self.at_zero)):
-            wanted = float(power[at])
-            # below this loss the tangent says nothing
-            first = float(self.loss.epsilon_at(wanted))
-            found[at] = -_least(partial(gain, wanted=wanted), first, reach)
-        return found
+        return self.loss._log_level(power)
 
     def crossing(self, epsilon: FloatArray) -> FloatArray:
-        """Return the least δ(t)/(1 - e^{t-ε}), where the line of slope e^ε meets a tangent."""
-        reach = self._reach()
-
-        def one(at: float) -> float:
-            # an ε within rounding of the largest loss counts as that loss
-            last = at * (1.0 - _ROUNDING)
-            if self._delta(last) <= 0.0:
-                return 0.0
-            return _least(lambda t: self._delta(t) / -np.expm1(t - at), min(-reach, -at), last)
-
-        return np.minimum([one(float(at)) for at in epsilon], 1.0)
-
-    def _reach(self) -> float:
-        return float(self.loss.mean + _DEVIATIONS * np.sqrt(self.loss.variance))
-
-    def _delta(self, t: float) -> float:
-        """δ(t) for t of any sign."""
-        found = float(self.loss.delta_at(abs(t)))
-        return found if t >= 0 else 1.0 - float(np.exp(t)) * (1.0 - found)
+        return self.loss._crossing(epsilon)
 
 
 @dataclass(frozen=True)
@@ -148,43 +98,11 @@ def _of_pairs(loss: PairLoss) -> PairsCurve:
     return PairsCurve(tuple(one.upper for one in loss.laws.values()))
 
 
-def _least(function: Callable[[float], float], lower: float, upper: float) -> float:
-    """Least value of a function that first falls and then rises, between the ends."""
-    from scipy import optimize
-
-    found = optimize.minimize_scalar(
-        function, bounds=(lower, upper), method="bounded", options={"xatol": _CLOSE * upper}
-    )
-    at, least = float(found.x), float(found.fun)
-    # that place is good to the root of rounding, which is enough but where the function has a kink
-    near = 4.0 * _ROOT * max(abs(at), upper)
-    low, high = max(at - near, lower), min(at + near, upper)
-    first, last = function(low), function(high)
-    if max(first, last) - least <= _KINK * abs(least):
-        return min(least, first, last)
-    return _golden(function, low, high)
-
-
-def _golden(function: Callable[[float], float], low: float, high: float) -> float:
-    """Least value of such a function, by golden sections."""
-    left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
-    at_left, at_right = function(left), function(right)
-    for _ in range(_SECTIONS):
-        if at_left <= at_right:
-            high, right, at_right = right, left, at_left
-            left = high - _GOLDEN * (high - low)
-            at_left = function(left)
-        else:
-            low, left, at_left = left, right, at_right
-            right = low + _GOLDEN * (high - low)
-            at_right = function(right)
-    return min(at_left, at_right, function(low), function(high))
-
-
 _LEAST_LOG = -700.0
 """Levels are looked for from e to this power on."""
 
 _APART = 40.0
+_ROUNDING = 1e-13
 
 
 @dataclass(frozen=True)
@@ -247,7 +165,8 @@ class RepeatedCurve(Curve):
         def beaten(j: int) -> float:
             return -self._delta(j) / -float(np.expm1(self._loss(j) - epsilon))
 
-        return -_peak(beaten, self._first, last)
+        # where δ is 1 but for rounding it is flat
+        return -_peak(beaten, self._first, last, _ROUNDING)
 
     @property
     def _first(self) -> int:
@@ -299,11 +218,11 @@ class RepeatedCurve(Curve):
         return np.where(inside, tail, np.where(least > 0, 0.0, 1.0))
 
 
-def _peak(function: Callable[[int], float], low: int, high: int) -> float:
+def _peak(function: Callable[[int], float], low: int, high: int, flat: float = 0.0) -> float:
     """Largest value of a function of whole numbers that rises or is flat, and then falls."""
     while high > low:
         middle = (low + high) // 2
-        rises = function(middle + 1) >= function(middle)
+        rises = function(middle + 1) >= function(middle) - flat
         low, high = (middle + 1, high) if rises else (low, middle)
     return function(low)
 

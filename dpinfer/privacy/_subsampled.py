@@ -1,4 +1,8 @@
-"""Sums of losses on Poisson samples: on a lattice, by an integral, and from those δ and ε."""
+"""Sums of losses on Poisson samples: on a lattice, by an integral, and from those δ and ε.
+
+The transform of such a loss is itself an integral, by nodes that depend on the tilt and on the
+height: one tilt is made for each question, where other losses keep a ladder of them.
+"""
 
 from __future__ import annotations
 

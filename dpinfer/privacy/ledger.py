@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -43,14 +43,15 @@ from dpinfer.privacy.guarantees import (
     check_one_relation,
 )
 from dpinfer.privacy.of_mechanisms import guarantee_of
-from dpinfer.results.tables import render_table
+from dpinfer.results.presentation import Listed, Plotted, Presented
+from dpinfer.results.tables import Table
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
 @dataclass(frozen=True, eq=False)
-class BudgetAllocation(Locked):
+class BudgetAllocation(Locked, Presented, Plotted):
     """Shares of a budget ρ of zero-concentrated differential privacy.
 
     Parameters
@@ -77,6 +78,8 @@ class BudgetAllocation(Locked):
     >>> budget.query_rho("State", "total")
     Fraction(1, 1)
     """
+
+    _drawing: ClassVar[str] = "plot_allocation"
 
     rho: Fraction
     levels: Mapping[str, Fraction]
@@ -192,6 +195,16 @@ class BudgetAllocation(Locked):
         names = list(dict.fromkeys(query for _, query in self))
         rows = [[self.query_rho(level, name) for name in names] for level in self.levels]
         return pd.DataFrame(rows, index=pd.Index(self.levels, name="level"), columns=names)
+
+    def summary_frame(self) -> pd.DataFrame:
+        """Return :meth:`table`."""
+        return self.table()
+
+    def _table(self) -> Table:
+        frame = self.table()
+        facts = [("Budget", f"ρ = {self.rho}"), ("Measured", sum(1 for _ in self))]
+        columns = {str(name): frame[name].to_numpy() for name in frame.columns}
+        return Table("Shares of a budget", facts, columns, index=frame.index)
 
 
 def _shares(shares: Any, name: str) -> dict[str, Fraction]:
@@ -370,7 +383,7 @@ ROUNDING = 1e-12
 """Share of a budget by which a total may exceed it: rounding of the sums."""
 
 
-class BudgetLedger:
+class BudgetLedger(Listed, Plotted):
     """Releases made under one budget, and what they cost together.
 
     Parameters
@@ -420,6 +433,8 @@ class BudgetLedger:
     ========================================================================
     """
 
+    _drawing: ClassVar[str] = "plot_ledger"
+
     def __init__(self, budget: Guarantee, *, accounting: AccountingName | None = None) -> None:
         check_guarantee(budget, "budget")
         if type(budget) not in _DEFAULTS:
@@ -439,9 +454,6 @@ class BudgetLedger:
 
     def __repr__(self) -> str:
         return f"<BudgetLedger of {self._budget}, {len(self)} releases>"
-
-    def __len__(self) -> int:
-        return len(self._entries)
 
     @property
     def budget(self) -> Guarantee:
@@ -595,8 +607,12 @@ class BudgetLedger:
             index=pd.Index([entry.name for entry in self.entries], name="release", dtype=object),
         )
 
-    def summary(self) -> str:
-        """Return the budget, what is spent and left, and the releases as a plain-text table."""
+    def _rows(self) -> tuple[int, pd.Index | None]:
+        import pandas as pd
+
+        return len(self._entries), pd.Index(list(self._entries), dtype=object)
+
+    def _table(self) -> Table:
         frame = self.summary_frame()
         try:
             left = self.remaining.in_words()
@@ -612,7 +628,7 @@ class BudgetLedger:
         ]
         columns = {name: frame[name].to_list() for name in ("mechanism", "cost", "share")}
         index = frame.index.to_list()
-        return render_table("Privacy budget", header, columns if index else None, index=index)
+        return Table("Privacy budget", header, columns if index else None, index=index)
 
     def _row(self, accounting: str, delta: float) -> tuple[float, str]:
         """Return ε by one accounting, or why it does not apply."""

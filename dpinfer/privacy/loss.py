@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, overload
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from dpinfer._check import (
@@ -46,8 +45,8 @@ from dpinfer.privacy.pairs import PairLoss, is_given, pair_loss
 MOST_STEPS = 200
 CLOSE = 2e-15
 PROVEN = 1e-13
-LONG = 700.0
 ROUNDING = 2e-16
+SAME = 1e-9
 
 
 def smallest_epsilon(inversion: Inversion, delta: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -88,114 +87,136 @@ def smallest_epsilon(inversion: Inversion, delta: FloatArray) -> tuple[FloatArra
     raise ConvergenceError(f"epsilon at delta = {delta[left[0]]} open after {MOST_STEPS} steps")
 
 
-def largest_power(inversion: Inversion, alpha: float) -> float:
-    """Power of the best test of level α, by the Neyman-Pearson lemma.
+# The trade-off curve, by the Neyman-Pearson lemma: with the threshold e^ε of the likelihood ratio
+# the power is at most e^ε·α + δ(ε), and the level of a power β at least e^-ε·(β - δ(ε)). These are
+# attained where Q(L > ε) passes α, and where P(L > ε) passes β. The curve is symmetric,
+# (α, β) -> (1 - β, 1 - α), so that only ε >= 0 is looked at.
 
-    With y = e^ε as the threshold of the likelihood ratio the power is at most yα + δ, which is
-    convex in y, of slope α - Q(L > ε), and attained where this changes its sign. Where ε would be
-    negative the curve follows by its symmetry, (α, β) -> (1 - β, 1 - α): 1 - β is the largest
-    x(1 - α - δ) over x = e^-ε, whose slope is 1 - α - P(L > ε).
+
+Excess = Callable[[FloatArray, FloatArray, NDArray[np.intp]], FloatArray]
+"""What falls through 0 at the threshold, of ε, of ln P(L > ε) and ln Q(L > ε), and of the rows."""
+
+Height = Callable[[FloatArray, FloatArray, NDArray[np.intp]], FloatArray]
+"""Logarithm of what is least there, and grows with δ, of ε, of δ(ε), and of the rows."""
+
+
+def at_threshold(
+    inversion: Inversion, excess: Excess, height: Height, least: float, last: FloatArray
+) -> FloatArray:
+    """Heights at the thresholds between ``least`` and each ``last``, smooth there or with kinks.
+
+    The test that rejects above one end of a bracket says δ(t) >= P - e^t·Q at every t, and both
+    ends say most where they say the same: where that height is near the least one known, it is
+    found. In turns the next point is there, which ends at once on a kink, and where the excess,
+    interpolated, is 0, which is quick on a smooth piece.
     """
-    if alpha in (0.0, 1.0):
-        return alpha
-    delta, above, scaled = _tails_at(inversion, 0.0)
-    missed, log_level = 1.0 - alpha, float(np.log(alpha))
+    total, rows = inversion.total, np.arange(last.size)
+    spread = total.mean + float(np.sqrt(total.variance))
 
-    def rising(epsilon: float) -> _Point:
-        d, p, q = _tails_at(inversion, epsilon)
-        at = float(np.exp(min(epsilon + log_level, 700.0)))
-        # far on the left q is lost in the rounding of p, and not even its sign is known
-        excess = _log(max(q, ROUNDING * p)) - epsilon - log_level
-        return _Point(epsilon, at + d, at - q, p, excess)
+    def point(x: FloatArray, at: NDArray[np.intp]) -> FloatArray:
+        delta, p, q = inversion.tails(x).values
+        # far on the left q is lost in the rounding of p
+        over = excess(x, np.stack([_log(p), _log(np.maximum(q, ROUNDING * p)) - x]), at)
+        return np.array([x, p, q, over, height(x, delta, at)])
 
-    def falling(epsilon: float) -> _Point:
-        d, p, q = _tails_at(inversion, epsilon)
-        x = float(np.exp(-epsilon))
-        excess = _log(p) - float(np.log(missed))
-        return _Point(epsilon, x * (d - missed), x * (p - missed), -x * q, excess)
-
-    if alpha <= scaled:
-        return min(_least(inversion, rising, 1.0), 1.0)
-    if missed <= above:
-        return min(1.0 + _least(inversion, falling, -1.0), 1.0)
-    return float(min(alpha + delta, 1.0))
-
-
-def _tails_at(inversion: Inversion, epsilon: float) -> list[float]:
-    return [float(value) for value in inversion.tails(np.array([epsilon])).values[:, 0]]
-
-
-@dataclass(frozen=True)
-class _Point:
-    """At an ε: a convex function of c = e^(±ε), c times its slope, and what changes sign.
-
-    ``intercept`` is where its tangent passes c = 0: height less slope, without cancellation.
-    """
-
-    epsilon: float
-    height: float
-    slope: float
-    intercept: float
-    excess: float
-
-
-def _least(inversion: Inversion, point: Callable[[float], _Point], sign: float) -> float:
-    """Least value of a convex function of c = e^(sign·ε), smooth or with kinks.
-
-    The tangents at both ends of a bracket meet below the function: where it is not far above, that
-    is the minimum. In turns the next point is there, which ends at once on a kink, and where the
-    excess, interpolated, is 0, which is quick on a smooth piece.
-    """
-    total = inversion.total
-    low = point(0.0)
-    high = point(min(total.largest, total.mean + float(np.sqrt(total.variance))))
-    while high.excess > 0:
-        low, high = high, point(2.0 * high.epsilon)
-    best, before = min(low.height, high.height), np.inf
+    low = point(np.full(last.shape, max(least, -spread)), rows)
+    high = point(np.minimum(spread, last), rows)
+    while (more := np.flatnonzero((low[3] < 0) & (low[0] > least))).size:
+        low[:, more] = point(2.0 * low[0, more], more)
+    while (more := np.flatnonzero((high[3] > 0) & (high[0] < last))).size:
+        low[:, more] = high[:, more]
+        high[:, more] = point(np.minimum(2.0 * high[0, more], last[more]), more)
+    best, before, open_ = np.minimum(low[4], high[4]), np.full(last.shape, np.inf), rows
     for turn in range(MOST_STEPS):
-        least, at = _meeting(low, high, sign)
-        width = high.epsilon - low.epsilon
-        if best - least <= PROVEN * abs(best) or width <= CLOSE * high.epsilon:
-            return best
+        x, p, q, over, _ = low[:, open_]
+        end, p_end, q_end, under, _ = high[:, open_]
+        width = end - x
+        with np.errstate(all="ignore"):
+            meet = x + np.log((p - p_end) / (q - q_end * np.exp(-width)))
+            meet = np.clip(np.where(np.isfinite(meet), meet, x + 0.5 * width), x, end)
+            bound = height(meet, p_end - q_end * np.exp(meet - end), open_)
+            share = np.where(over > under, over / (over - under), 0.5)
+        left = (best[open_] - bound > PROVEN) & (width > CLOSE * np.abs(end))
+        if not left.any():
+            return np.asarray(best)
+        at = meet
         if turn % 2:
-            at = low.epsilon + width * low.excess / (low.excess - high.excess)
-        elif width > 0.5 * before:
-            at = low.epsilon + 0.5 * width
-        if not turn % 2:
-            before = width
-        middle = point(min(max(at, low.epsilon), high.epsilon))
-        best = min(best, middle.height)
-        low, high = (middle, high) if middle.excess > 0 else (low, middle)
+            at = x + width * np.clip(share, 0.0, 1.0)
+        else:
+            at = np.where(width > 0.5 * before[open_], x + 0.5 * width, meet)
+            before[open_] = width
+        open_ = open_[left]
+        found = point(at[left], open_)
+        best[open_] = np.minimum(best[open_], found[4])
+        up = found[3] > 0
+        low[:, open_[up]], high[:, open_[~up]] = found[:, up], found[:, ~up]
     raise ConvergenceError(f"the power is still open after {MOST_STEPS} steps")
 
 
-def _meeting(low: _Point, high: _Point, sign: float) -> tuple[float, float]:
-    """Height and ε at which the tangents at both ends meet.
-
-    Across a wide bracket one end may be larger than the other by more than all digits, so that the
-    intercepts and the smaller tangent are used, not the heights of both.
-    """
-    width = high.epsilon - low.epsilon
-    if width > LONG:
-        return -np.inf, low.epsilon + 0.5 * width
-    distance = abs(float(np.expm1(sign * width)))
-    # slopes in units of c at the low end
-    first, last = low.slope, high.slope * float(np.exp(-sign * width))
-    bend = sign * (last - first)
-    if bend <= 0:
-        return -np.inf, low.epsilon + 0.5 * width
-    # the function less the other tangent at the low end
-    share = min(max((low.height - (high.intercept + last)) / bend, 0.0), distance)
-    at = low.epsilon + sign * float(np.log1p(sign * share)) if sign * share > -1 else high.epsilon
-    c = 1.0 + sign * share
-    tangents = [(low.intercept, first * c), (high.intercept, last * c)]
-    intercept, rise = min(tangents, key=lambda terms: abs(terms[0]) + abs(terms[1]))
-    return intercept + rise, at
+def largest_power(inversion: Inversion, alpha: FloatArray) -> FloatArray:
+    """Power of the best test of each level α within (0, 1)."""
+    delta, above, scaled = inversion.tails(np.zeros(1)).values[:, 0]
+    found = np.asarray(alpha + delta)
+    if (few := np.flatnonzero(alpha <= scaled)).size:
+        found[few] = np.exp(_rising(inversion, np.log(alpha[few])))
+    if (many := np.flatnonzero((alpha > scaled) & (1.0 - alpha <= above))).size:
+        found[many] = -np.expm1(_falling(inversion, 1.0 - alpha[many]))
+    return np.asarray(np.minimum(found, 1.0))
 
 
-def _log(value: float) -> float:
+def log_level(inversion: Inversion, power: FloatArray) -> FloatArray:
+    """Ln of the least level of a test of each power β within (0, 1)."""
+    delta, above, scaled = inversion.tails(np.zeros(1)).values[:, 0]
+    found = _log(power - delta)
+    if (few := np.flatnonzero(power <= above)).size:
+        found[few] = _falling(inversion, power[few])
+    if (many := np.flatnonzero((power > above) & (1.0 - power <= scaled))).size:
+        found[many] = np.log(-np.expm1(_rising(inversion, np.log1p(-power[many]))))
+    return found
+
+
+def crossing(inversion: Inversion, epsilon: FloatArray) -> FloatArray:
+    """Least δ(t)/(1 - e^(t-ε)), where the line of slope e^ε meets a tangent of the curve."""
+    # an ε within rounding of the largest loss counts as that loss
+    last = epsilon * (1.0 - SAME)
+    found = np.zeros(epsilon.shape)
+    some = np.flatnonzero(inversion.tails(last).values[0] > 0)
+    log_power = at_threshold(
+        inversion,
+        lambda x, log, i: epsilon[some[i]] - log[0] + log[1],
+        lambda x, delta, i: _log(delta) - np.log(-np.expm1(x - epsilon[some[i]])),
+        -np.inf,
+        last[some],
+    )
+    found[some] = np.exp(np.minimum(log_power, 0.0))
+    return found
+
+
+def _rising(inversion: Inversion, log_alpha: FloatArray) -> FloatArray:
+    """Ln of the least e^ε·α + δ(ε) over ε >= 0."""
+    return at_threshold(
+        inversion,
+        lambda x, log, i: log[1] - log_alpha[i],
+        lambda x, delta, i: np.logaddexp(x + log_alpha[i], _log(delta)),
+        0.0,
+        np.full(log_alpha.shape, inversion.total.largest),
+    )
+
+
+def _falling(inversion: Inversion, power: FloatArray) -> FloatArray:
+    """Ln of the largest e^-ε·(β - δ(ε)) over ε >= 0."""
+    return -at_threshold(
+        inversion,
+        lambda x, log, i: log[0] - np.log(power[i]),
+        lambda x, delta, i: np.where(delta < power[i], x - _log(power[i] - delta), np.inf),
+        0.0,
+        np.full(power.shape, inversion.total.largest),
+    )
+
+
+def _log(value: FloatArray) -> FloatArray:
     """Logarithm of a tail; one of 0 is below every level, and finite for interpolation."""
-    return float(np.log(max(value, 1e-320)))
+    return np.asarray(np.log(np.maximum(value, 1e-320)))
 
 
 # The laws of the losses of the cells that a change reaches; none for a change of nothing.
@@ -509,8 +530,10 @@ class PrivacyLoss:
         level = check_array(alpha, "alpha", ge=0, le=1)
         if not self._counts:
             return level if level.ndim else float(level)
-        powers = {a: largest_power(self._inversion, a) for a in np.unique(level).tolist()}
-        return _shaped(np.array([powers[a] for a in level.ravel().tolist()]), level)
+        found, inside = level.ravel().copy(), (level.ravel() > 0) & (level.ravel() < 1)
+        if inside.any():
+            found[inside] = largest_power(self._inversion, found[inside])
+        return _shaped(found, level)
 
     def pmf(self, x: ArrayLike) -> Any:
         """P(L = x), in the shape of ``x``, for losses that have atoms only.
@@ -588,6 +611,15 @@ class PrivacyLoss:
         for law, count in self._parts:
             total += law.rvs(count, total.size, generator)
         return total.reshape(shape)[()]
+
+    def _log_level(self, power: FloatArray) -> FloatArray:
+        """Ln of the least level of a test of each power within (0, 1)."""
+        return log_level(self._inversion, power) if self._counts else np.log(power)
+
+    def _crossing(self, epsilon: FloatArray) -> FloatArray:
+        """Largest power that is e^ε times its level or more, 0 if there is none, at ε > 0."""
+        found = np.zeros(epsilon.shape)
+        return crossing(self._inversion, epsilon) if self._counts else found
 
     @cached_property
     def _parts(self) -> tuple[tuple[LossLaw, int], ...]:

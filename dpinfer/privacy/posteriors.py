@@ -24,7 +24,8 @@ from dpinfer.privacy._protection import curve_of, guarantee_for, pure_epsilon
 from dpinfer.privacy.guarantees import MAX_GROUP, Guarantee
 from dpinfer.privacy.of_mechanisms import guarantee_of
 from dpinfer.privacy.trade_off import METHODS, Method, markov_log_level, rises
-from dpinfer.results.tables import render_table
+from dpinfer.results.presentation import Facts
+from dpinfer.results.tables import Table
 
 Counterfactual = Literal["draw", "default", "deleted"]
 
@@ -40,7 +41,7 @@ _CHANGES: dict[str, str] = {
 
 
 @dataclass(frozen=True)
-class PosteriorBounds:
+class PosteriorBounds(Facts):
     """Bounds on the ratio of two posteriors: with a record, and in a world without it.
 
     It is what :func:`posterior_bounds` returns. Printed, it says which change of the data the
@@ -96,10 +97,9 @@ class PosteriorBounds:
         """Smallest and largest ratio of the posterior odds of two events."""
         return _factors(self.log_odds_ratio)
 
-    def summary(self) -> str:
-        """Return the worlds, the relation and the bounds as a plain-text table."""
+    def _table(self) -> Table:
         (low, high), (least, most) = self.ratio, self.odds_ratio
-        return render_table(
+        return Table(
             "Posterior bounds",
             [
                 ("World without the record", _WORLDS[self.counterfactual]),
@@ -109,9 +109,6 @@ class PosteriorBounds:
                 ("Ratio of odds", f"{least:.6g} to {most:.6g}"),
             ],
         )
-
-    def __str__(self) -> str:
-        return self.summary()
 
     def probability(self, without: ArrayLike) -> tuple[Any, Any]:
         """Bounds on the posterior probability of an event with the record.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal, NoReturn, Self
+from typing import Any, ClassVar, Literal, NoReturn, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -35,6 +35,7 @@ from dpinfer.privacy.composition import check_guarantees, compose
 from dpinfer.privacy.guarantees import ApproxDP, Guarantee, PureDP
 from dpinfer.privacy.loss import PrivacyLoss, privacy_loss
 from dpinfer.privacy.of_mechanisms import guarantee_of
+from dpinfer.results.presentation import Facts
 
 MAX_COUNT = 10**7
 _SMALLEST_DELTA = 1e-20
@@ -714,7 +715,7 @@ Noise = Laplace | Geometric | Gaussian
 
 
 @dataclass(frozen=True)
-class SampleAdjustment:
+class SampleAdjustment(Facts):
     """Noise for releases from a secret sample, beside what the same target costs without secrecy.
 
     It is what :func:`adjust_for_sampling` returns.
@@ -739,6 +740,8 @@ class SampleAdjustment:
     >>> round(adjustment.scale_ratio, 6)
     0.0883
     """
+
+    _title: ClassVar[str] = "Noise for releases from a secret sample"
 
     target: ApproxDP
     sample_budget: ApproxDP

@@ -11,6 +11,7 @@ from dpinfer.mechanisms import (
     Geometric,
     IndependentNoise,
     Laplace,
+    Tulap,
     WeightedSum,
     groups,
 )
@@ -21,6 +22,13 @@ from dpinfer.mechanisms._sums.terms import UniformSum, collect, log_mgf
 from dpinfer.mechanisms.weighted_sum import fast_sum
 
 Q = np.array([0.499, 0.2, 1e-3, 1e-9])
+
+
+@pytest.mark.parametrize("scale", [0.4, 4.2, 131.5])
+def test_the_median_of_two_tulap_noises_is_zero(scale):
+    total = WeightedSum([1.5, 1.25], [Tulap(scale=scale), Tulap(scale=3.6)])
+    assert total._route.__class__.__name__ == "PiecewiseSum"
+    np.testing.assert_allclose([total.isf(0.5), total.ppf(0.5)], 0.0, atol=1e-12 * scale)
 
 
 def test_quantiles_of_two_uniform_noises():

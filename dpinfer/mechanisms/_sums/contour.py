@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from dpinfer._check import FloatArray
 from dpinfer._numerics.inversion import HalfLineTable, SaddleGrid, TailContour
-from dpinfer._numerics.roots import find_root
 from dpinfer.mechanisms._sums.terms import (
     ATOM_ATOL,
     Block,
@@ -18,6 +17,7 @@ from dpinfer.mechanisms._sums.terms import (
     atom_at,
     is_unimodal_periodic,
     lattice_floor,
+    quantiles,
 )
 from dpinfer.mechanisms.law import ContinuousLaw, IntegerLaw
 from dpinfer.mechanisms.laws import Gaussian, Laplace
@@ -127,20 +127,8 @@ def _geometric_kernel(s: NDArray[np.complex128]) -> NDArray[np.complex128]:
 
 def _real_quantile(contour: TailContour, q: FloatArray) -> FloatArray:
     """Find the real x >= 0 at which the contour's tail is q; 0 where it is below q everywhere."""
-    logq = np.log(q)
-    open_ = np.flatnonzero(contour.log_upper(np.zeros(1))[0] > logq)
-    out = np.zeros(q.shape)
-
-    bound = contour.grid.chernoff(q[open_])
-
-    def excess(x: FloatArray, index: NDArray[np.intp]) -> FloatArray:
-        above = contour.log_upper(x) - logq[open_[index]]
-        # above q at 0, whatever rounding says; at Chernoff's bound at most q
-        return np.where(x <= 0, 1.0, np.where(x < bound[index], above, -1.0))
-
-    low, high = find_root(excess, np.zeros(len(open_)), bound, rtol=1e-14)
-    out[open_] = 0.5 * (low + high)
-    return out
+    low, high = quantiles(contour.log_upper, q, contour.grid.chernoff(q), rtol=1e-14)
+    return 0.5 * (low + high)
 
 
 # Where a characteristic function matters: the few nodes of a long series that are not dropped.

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpinfer._check import FloatArray
 from dpinfer._numerics.inversion import SaddleGrid
-from dpinfer._numerics.roots import find_root
 from dpinfer.mechanisms._sums.contour import LatticeContour
 from dpinfer.mechanisms._sums.terms import (
     ATOM_ATOL,
@@ -19,6 +18,7 @@ from dpinfer.mechanisms._sums.terms import (
     Terms,
     atom_at,
     lattice_floor,
+    quantiles,
 )
 
 BLOCK = 1 << 18
@@ -113,33 +113,19 @@ class ConvolvedSum(Route):
 
         An atom where B has a lattice or is a table; otherwise from above, to 1e-13 relative.
         """
-        logq = np.log(q)
-        at_zero = self.upper(np.zeros(1), closed=False)[0]
-        open_ = np.flatnonzero(at_zero > logq)
-        out = np.zeros(q.shape)
-        if not open_.size:
-            return out
-
-        bound = self._grid.chernoff(q[open_])
-
-        def excess(x: FloatArray, index: NDArray[np.intp]) -> FloatArray:
-            above = self.upper(x, closed=False) - logq[open_[index]]
-            # a tail that equals q is on a plateau: go to its left end
-            above = np.where(above == 0, -1e-17, above)
-            # at Chernoff's bound the tail is at most q
-            return np.where(x <= 0, 1.0, np.where(x < bound[index], above, -1.0))
-
         step = self.spacing or self._rest.spacing
-        low, high = find_root(excess, np.zeros(len(open_)), bound, atol=0.4 * step)
+        low, high = _bracket(self, self._grid, q, tie=-1e-17, atol=0.4 * step)
         if self.spacing:
-            high = np.floor(high / self.spacing) * self.spacing
-        elif step:
-            ends = zip(low, high, q[open_], strict=True)
-            high = np.array([self._last_atom(*each, strict) for each in ends])
+            return np.asarray(np.floor(high / self.spacing) * self.spacing)
+        inside = np.flatnonzero(high > 0)
+        if step:
+            high[inside] = [
+                self._last_atom(*ends, strict)
+                for ends in zip(low[inside], high[inside], q[inside], strict=True)
+            ]
         elif isinstance(self._rest, AtomTable):
-            high = np.array([self._atom_reached(x, self._rest) for x in high])
-        out[open_] = high
-        return out
+            high[inside] = [self._atom_reached(x, self._rest) for x in high[inside]]
+        return high
 
     def _atom_reached(self, x: float, table: AtomTable) -> float:
         """Find the atom that is counted from ``x`` on, for B a table: it is just above ``x``."""
@@ -216,7 +202,7 @@ class SteppedSum(Route):
         return np.asarray(np.logaddexp.reduce((own + chance).reshape(places.shape), axis=1))
 
     def upper_isf(self, q: FloatArray, strict: bool) -> FloatArray:
-        return _smooth_isf(self, self._grid, q)
+        return _bracket(self, self._grid, q)[1]
 
 
 class PiecewiseSum(Route):
@@ -282,17 +268,14 @@ class PiecewiseSum(Route):
         return out
 
     def upper_isf(self, q: FloatArray, strict: bool) -> FloatArray:
-        return np.minimum(_smooth_isf(self, self._grid, q), self.supremum)
+        return np.minimum(_bracket(self, self._grid, q)[1], self.supremum)
 
 
-def _smooth_isf(route: Route, grid: SaddleGrid, q: FloatArray) -> FloatArray:
-    logq, bound = np.log(q), grid.chernoff(q)
-
-    def excess(x: FloatArray, index: NDArray[np.intp]) -> FloatArray:
-        above = route.upper(x, closed=False) - logq[index]
-        return np.where(x <= 0, 1.0, np.where(x < bound[index], above, -1.0))
-
-    return find_root(excess, np.zeros(q.shape), bound)[1]
+def _bracket(
+    route: Route, grid: SaddleGrid, q: FloatArray, *, tie: float = 0.0, atol: float = 0.0
+) -> tuple[FloatArray, FloatArray]:
+    tail = partial(route.upper, closed=False)
+    return quantiles(tail, q, grid.chernoff(q), tie=tie, atol=atol)
 
 
 class AtomTable(Route):

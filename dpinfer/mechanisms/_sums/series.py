@@ -1,16 +1,20 @@
-"""Fourier series of distribution functions: of any weighted sum, with a rigorous error bound."""
+"""Fourier series of distribution functions: of any weighted sum, with a rigorous error bound.
+
+Nodes are looked for by bounds on runs of them, as many different weights have few in common;
+privacy losses, whose laws are few, are looked at in the windows of one of them.
+"""
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
-from numpy.typing import NDArray
 
 from dpinfer._check import FloatArray
 from dpinfer._numerics.inversion import SaddleGrid, SawtoothSeries
-from dpinfer._numerics.roots import find_root
 from dpinfer.mechanisms._sums.contour import Nodes, NodeSearch, weightiest
 from dpinfer.mechanisms._sums.lattice import in_spacings
-from dpinfer.mechanisms._sums.terms import Route, Terms, lattice_floor, left_out
+from dpinfer.mechanisms._sums.terms import Route, Terms, lattice_floor, left_out, quantiles
 
 MAX_DEGREE = 1 << 44
 LONG = 1 << 20
@@ -30,9 +34,11 @@ NARROW = 1e-12
 FIRST_DEGREE = 1 << 13
 """For a bracket; then twice as many as long as that is cheap."""
 
+SMALL_BUDGET = 1 << 18
 BUDGET = 1 << 20
 LARGE_BUDGET = 1 << 22
-"""Factors that may be computed for the sake of the next degree, the latter up to ``LONG``."""
+"""Factors that may be computed for the sake of the next degree, the last up to ``LONG``,
+the first where a series is to be found soon."""
 
 MOST = 1 << 17
 """Nodes that a series for a bracket may gain at a time."""
@@ -54,12 +60,13 @@ class FourierSum(Route):
     matters. Otherwise (whole-numbered noises without a common lattice) probabilities are the
     middle of a rigorous bracket, ``error_bound`` is its largest half-width, and quantiles are
     taken at its conservative end. Tails below the error bound are given by the smaller of the
-    bound and Chernoff's.
+    bound and Chernoff's. With ``longest``, a bracket takes a series of that degree, or where
+    that is costly of ``FIRST_DEGREE``.
     """
 
     name = "Fourier series"
 
-    def __init__(self, terms: Terms) -> None:
+    def __init__(self, terms: Terms, longest: int | None = None) -> None:
         self._unit = terms.std
         self.supremum = terms.supremum
         self._terms = terms.scaled(1.0 / self._unit)
@@ -72,7 +79,7 @@ class FourierSum(Route):
             n, values = NodeSearch(self._terms, period, NEGLIGIBLE).between(1, degree)
             gap, dropped = cut_off, NEGLIGIBLE * np.log(degree + 1.0)
         else:
-            (n, values), degree, dropped = _bracket_nodes(self._terms, period)
+            (n, values), degree, dropped = _bracket_nodes(self._terms, period, longest)
             gap = SawtoothSeries(n, values, degree, period, damped=True).widest_gap()
         kept, more = weightiest(values / n, SHARE * gap)
         self._series = SawtoothSeries(
@@ -93,14 +100,20 @@ class FourierSum(Route):
     def upper_isf(self, q: FloatArray, strict: bool) -> FloatArray:
         """Find x with P(S > x) <= q for certain, as small as the bracket allows."""
         bound = self._grid.chernoff(q)
-
-        def excess(x: FloatArray, index: NDArray[np.intp]) -> FloatArray:
-            logtail, gap = self._estimate(x)
-            # at Chernoff's bound the tail is at most q
-            return np.where(x < bound[index], np.exp(logtail) + gap - q[index], -1.0)
-
-        high = find_root(excess, np.full(q.shape, -1e-9), bound, atol=1e-14)[1]
+        high = quantiles(self._highest, q, bound, start=-1e-9, atol=1e-14)[1]
         return np.minimum(high * self._unit, self.supremum)
+
+    def log_at_most(self, x: FloatArray) -> FloatArray:
+        """Bound log P(S >= x) from above, at x > 0: by the bracket, or by Chernoff's inequality."""
+        ratio = x / self._unit
+        tail, gap = self._series.upper(np.minimum(ratio, self._reach))
+        gap = gap + (self.error_bound if self._truncated else self._slack)
+        highest = np.where(ratio > self._reach, 1.0, np.maximum(tail + gap, self._slack))
+        return np.minimum(np.log(highest), self._grid.log_chernoff(ratio))
+
+    def _highest(self, x: FloatArray) -> FloatArray:
+        estimate, gap = self._estimate(x)
+        return np.asarray(np.log(np.exp(estimate) + gap))
 
     def _estimate(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Log P(S > x) and the half-width of the bracket, x in standard deviations."""
@@ -133,13 +146,19 @@ def _degree(terms: Terms, period: float) -> tuple[int, float]:
     return int(degrees[chosen]), float(rest[chosen])
 
 
-def _bracket_nodes(terms: Terms, period: float) -> tuple[Nodes, int, float]:
+def _bracket_nodes(terms: Terms, period: float, longest: int | None) -> tuple[Nodes, int, float]:
     """Nodes of a series for a bracket and its degree, as large as is cheap; what is dropped."""
     search = NodeSearch(terms, period, NEGLIGIBLE)
-    degree = min(FIRST_DEGREE, MAX_DEGREE)
+    degree = min(FIRST_DEGREE, longest or MAX_DEGREE)
     n, values = search.between(1, degree)
     # a value adds 1/(πn) times itself to the sum, and 1/degree to the bracket
     dropped = search.level * (1.0 + np.log(degree) / np.pi)
+    if longest is not None:
+        more = search.attempt(degree + 1, longest, SMALL_BUDGET) if longest > degree else None
+        if more is None:
+            return (n, values), degree, dropped
+        dropped += search.level * np.log(longest / degree) / np.pi
+        return (np.append(n, more[0]), np.append(values, more[1])), longest, dropped
     while 2 * degree <= MAX_DEGREE:
         gap = (0.5 + np.abs(values).sum()) / degree
         more = None if gap < NARROW else _further_nodes(search, degree, COARSE * gap)
@@ -178,8 +197,6 @@ LATTICE_SERIES_BUDGET = 1 << 21
 LATTICE_SERIES_MOST = 1 << 14
 """More terms make the series slower than its rivals."""
 
-BLOCK = 1 << 20
-
 
 class LatticeSeries(Route):
     """S = spacing·J with J a whole number, nearly always within (-M/2, M/2) for an odd M.
@@ -199,8 +216,7 @@ class LatticeSeries(Route):
         self._grid = SaddleGrid(terms.cgf, terms.abscissa, terms.std)
         n, values = nodes
         self._period = period
-        self._frequency = 2.0 * np.pi * n / period
-        self._sines = values / (period * np.sin(np.pi * n / period))
+        self._series = SawtoothSeries(n, values, 0.5 * period, period, damped=False, whole=True)
         # an angle has an error proportional to n, and its sine a factor below 1/(2n)
         rounding = 1e-15 * (1.0 + np.abs(values).sum())
         self.floor = self.error_bound = float(
@@ -209,38 +225,20 @@ class LatticeSeries(Route):
 
     def upper(self, x: FloatArray, closed: bool) -> FloatArray:
         k = lattice_floor(x / self._spacing, closed)
+        tail = self._series.upper(np.minimum(k + 0.5, 0.5 * self._period))[0]
         with np.errstate(divide="ignore"):
-            known = np.log(np.maximum(self._tail(k), 0.0))
+            known = np.log(np.maximum(tail, 0.0))
         bound = self._grid.log_chernoff(np.maximum(x, 0.0))
         least = np.log(self.error_bound)
         return np.where(known < least, np.minimum(bound, least), known)
 
     def upper_isf(self, q: FloatArray, strict: bool) -> FloatArray:
-        logq = np.log(q)
-        bound = self._grid.chernoff(q)
-
-        def excess(x: FloatArray, index: NDArray[np.intp]) -> FloatArray:
-            above = self.upper(x, closed=False) - logq[index]
-            # a tail that equals q is on a plateau: go to the end that is asked for
-            above = np.where(above == 0, 1e-17 if strict else -1e-17, above)
-            # at Chernoff's bound the tail is at most q
-            return np.where(x < 0, 1.0, np.where(x < bound[index], above, -1.0))
-
-        start = np.full(q.shape, -0.5 * self._spacing)
-        high = find_root(excess, start, bound, atol=0.4 * self._spacing)[1]
-        return lattice_floor(high / self._spacing, False) * self._spacing
-
-    def _tail(self, k: FloatArray) -> FloatArray:
-        """P(J > k), the same to the last bit whatever else is asked for."""
-        out = 0.5 - (k + 0.5) / self._period
-        inside = np.flatnonzero(k < 0.5 * self._period)
-        rows = max(1, BLOCK // max(len(self._frequency), 1))
-        for start in range(0, inside.size, rows):
-            part = inside[start : start + rows]
-            waves = np.sin((k[part, None] + 0.5) * self._frequency)
-            waves *= self._sines
-            out[part] -= waves.sum(axis=1)
-        return out
+        h = self._spacing
+        tail, bound = partial(self.upper, closed=False), self._grid.chernoff(q)
+        # a tail that equals q is on a plateau: go to the end that is asked for
+        tie = 1e-17 if strict else -1e-17
+        high = quantiles(tail, q, bound, start=-0.5 * h, tie=tie, atol=0.4 * h)[1]
+        return lattice_floor(high / h, False) * h
 
 
 def lattice_series(terms: Terms, spacing: float) -> Route | None:

@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import product
 from typing import Any, ClassVar, final
 
@@ -118,6 +118,35 @@ class Route(ABC):
             if wanted.any():
                 out[wanted] = np.minimum(self.upper(np.abs(x[wanted]), shut), 0.0)
         return out, negative
+
+
+def quantiles(
+    log_tail: Callable[[FloatArray], FloatArray],
+    q: FloatArray,
+    bound: FloatArray,
+    *,
+    start: float = 0.0,
+    tie: float = 0.0,
+    rtol: float = 1e-13,
+    atol: float = 0.0,
+) -> tuple[FloatArray, FloatArray]:
+    """Brackets of the points at which a tail falls to q: ``start`` where it is that small there.
+
+    ``bound``: points at which the tail is at most q whatever rounding says; ``tie``: what an excess
+    of 0 on a plateau counts as, below 0 for its left end.
+    """
+    logq = np.log(q)
+    low, high = np.full((2, *q.shape), start)
+    open_ = np.flatnonzero(log_tail(np.array([start]))[0] > logq)
+
+    def excess(x: FloatArray, index: NDArray[np.intp]) -> FloatArray:
+        above = log_tail(x) - logq[open_[index]]
+        above = np.where(above == 0, tie, above)
+        return np.where(x <= start, 1.0, np.where(x < bound[open_[index]], above, -1.0))
+
+    ends = find_root(excess, low[open_], bound[open_], atol=atol, rtol=rtol)
+    low[open_], high[open_] = ends
+    return low, high
 
 
 def lattice_floor(ratio: FloatArray, closed: bool, atol: float = ATOM_ATOL) -> FloatArray:
@@ -264,10 +293,8 @@ class UniformSum(Route):
             return np.asarray(np.log(np.maximum(powers @ self._signs, 0.0) * factor))
 
     def upper_isf(self, q: FloatArray, strict: bool) -> FloatArray:
-        def excess(x: FloatArray, index: NDArray[np.intp]) -> FloatArray:
-            return np.exp(self.upper(x, closed=False)) - q[index]
-
-        return find_root(excess, np.full(q.shape, -1e-300), np.full(q.shape, self._half))[1]
+        ends = np.full(q.shape, self._half)
+        return quantiles(partial(self.upper, closed=False), q, ends)[1]
 
 
 # Moment generating functions as reciprocals of cheap factors, for the laws that have them.
@@ -372,6 +399,10 @@ class Block:
     def __len__(self) -> int:
         return len(self.weights)
 
+    @cached_property
+    def variance(self) -> float:
+        return float(np.sum(self.counts * np.square(self.weights) * self.law._variance()))
+
     def take(self, index: NDArray[np.intp] | slice) -> Block:
         return Block(self.law._take(index), self.weights[index], self.counts[index])
 
@@ -416,12 +447,7 @@ class Terms:
 
     @cached_property
     def variance(self) -> float:
-        return float(
-            sum(
-                np.sum(block.counts * np.square(block.weights) * block.law._variance())
-                for block in self.blocks
-            )
-        )
+        return float(sum(block.variance for block in self.blocks))
 
     @property
     def std(self) -> float:

@@ -238,3 +238,20 @@ def test_crossings_of_many_answers_beyond_all_floats():
     several = compose_optimal(PureDP(1.0), 2000)
     epsilon = pbdp_epsilon(several, [1e-6, 0.5])
     np.testing.assert_allclose(pbdp_delta(several, epsilon), [1e-6, 0.5], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("loss", "count", "epsilon"), [(1.5, 100_000, 95_000.0), (0.5, 4000, 500.0)]
+)
+def test_crossings_of_many_answers_by_enumeration(loss, count, epsilon):
+    # tests that reject from a number of true answers on, and the line between two of them
+    true, p = np.arange(count, -1, -1), 1.0 / (1.0 + np.exp(-loss))
+    power, level = (
+        np.logaddexp.accumulate(stats.binom.logpmf(true, count, share)) for share in (p, 1.0 - p)
+    )
+    last = np.flatnonzero(power - level >= epsilon)[-1]
+    slope = (2.0 * true[last + 1] - count) * loss
+    more = (np.exp(power[last]) - np.exp(epsilon + level[last])) / np.expm1(epsilon - slope)
+    found = pbdp_delta(compose_optimal(PureDP(loss), count), epsilon)
+    assert found == pytest.approx(np.exp(power[last]) + more, rel=1e-9)
+    assert 0.01 < found < 0.99
