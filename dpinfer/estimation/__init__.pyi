@@ -5,9 +5,10 @@ from ._stream_files import read_marginals_parquet as read_marginals_parquet
 from ._stream_files import write_marginals_parquet as write_marginals_parquet
 from .combined import ClippedEstimate as ClippedEstimate
 from .combined import CombinedEstimate as CombinedEstimate
+from .combined import LinearEstimate as LinearEstimate
+from .functions import RatioEstimate as RatioEstimate
 from .gls import combine as combine
 from .hierarchy import HierarchyEstimate as HierarchyEstimate
-from .hierarchy import HierarchyFunctions as HierarchyFunctions
 from .hierarchy import combine_hierarchy as combine_hierarchy
 from .marginals import MarginalsEstimate as MarginalsEstimate
 from .marginals import NoisyMarginal as NoisyMarginal

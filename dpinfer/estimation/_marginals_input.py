@@ -17,6 +17,7 @@ from dpinfer._check import (
     check_items,
     check_length,
     is_foreign,
+    of_axes,
     show,
     show_some,
     with_index,
@@ -273,6 +274,7 @@ def read_values(
     """Return values, shape (m, levels of each name), and the positions of their units."""
     shape = schema.shape(names)
     labels = None
+    values = of_axes(values)
     foreign = is_foreign(values)
     if foreign:
         values = by_cell(values, names, schema, "values")

@@ -27,6 +27,7 @@ from dpinfer._check import (
     check_items,
     is_foreign,
     one_line,
+    require,
     show,
     show_some,
 )
@@ -39,7 +40,7 @@ from dpinfer.queries.hierarchy import Hierarchy
 from dpinfer.releases.census.columns import narrowed
 from dpinfer.releases.frames import KINDS, columns_of_law, kind_of, laws_of_rows, parameters
 from dpinfer.releases.limits import Limit, TooLargeError, check_max_bytes
-from dpinfer.releases.parquet import check_parquet, read_whole
+from dpinfer.releases.parquet import EXTRA, check_parquet, read_whole
 from dpinfer.releases.tables import check_path
 
 if TYPE_CHECKING:
@@ -51,6 +52,9 @@ _LOCK = "lock"
 _DRAFT = re.compile(r"\..+\.[0-9a-f]{32}")  # names of files that are not complete
 _SUM = ".sha256"  # what follows the name of a file in that of the file with its checksum
 _ROWS_NUMBERS = 1 << 22  # Numbers in a row group of a file of estimates
+_EXPANSION = (
+    300  # times its size that a file of estimates is at most, which may be nearly all zeros
+)
 _LABELS = "labels"
 _NOISES = "dpinfer-noises"  # where files of estimates hold the laws of the noises they are from
 _MOST_NOISES = 10_000
@@ -390,9 +394,10 @@ def _damaged(path: Path, reason: str) -> InvalidParameterError:
 def plain_labels(labels: pd.Index) -> NDArray[Any]:
     """Return labels as an array of str or int, which files can hold."""
     listed = labels.tolist()
-    if all(isinstance(label, str) for label in listed) and _are_texts(listed):
+    kinds = set(map(type, listed))
+    if all(issubclass(kind, str) for kind in kinds) and _are_texts(listed):
         return np.array(listed, dtype=np.str_)
-    if all(type(label) is int and -_LARGEST_LABEL <= label <= _LARGEST_LABEL for label in listed):
+    if kinds == {int} and -_LARGEST_LABEL <= min(listed) <= max(listed) <= _LARGEST_LABEL:
         return np.array(listed, dtype=np.int64)
     raise InvalidParameterError(
         "the units of a part must have labels that are all str or all int, which files can hold, "
@@ -402,11 +407,12 @@ def plain_labels(labels: pd.Index) -> NDArray[Any]:
 
 def _are_texts(labels: Sequence[str]) -> bool:
     """Whether all are texts that files can hold: NumPy drops zeros at their end."""
+    text = "".join(labels)
     try:
-        "".join(labels).encode()
+        text.encode()
     except UnicodeEncodeError:  # half a character
         return False
-    return not any(label.endswith("\0") for label in labels)
+    return "\0" not in text or not any(label.endswith("\0") for label in labels)
 
 
 def columns_of(number: int) -> tuple[str, str]:
@@ -429,25 +435,27 @@ def write_estimates(
     from pyarrow import parquet
 
     units = arrow.array(labels.tolist(), arrow.string() if labels.dtype.kind == "U" else None)
+    number_there = arrow.field("element", arrow.float64(), nullable=False)  # faster to write
     fields = [arrow.field("unit", units.type)]
     for number, sizes in enumerate(widths):
         for name, size in zip(columns_of(number), sizes, strict=True):
-            fields.append(arrow.field(name, arrow.list_(arrow.float64(), size)))
+            fields.append(arrow.field(name, arrow.list_(number_there, size), nullable=False))
     schema = arrow.schema(fields, {_NOISES: json.dumps(_noises_of(bound))})
     step = max(1, _ROWS_NUMBERS // max(1, sum(map(sum, widths))))
     with (
         replacing(path, checked=True) as new,
         parquet.ParquetWriter(
-            new, schema, compression="none", use_dictionary=False, write_statistics=False
+            new, schema, compression="lz4", use_dictionary=False, write_statistics=False
         ) as writer,
     ):
         for start in range(0, len(labels), step):
             rows = slice(start, min(start + step, len(labels)))
             arrays = [units[rows.start : rows.stop]]
-            for number, sizes in enumerate(widths):
-                for numbers, size in zip(chunk(number, rows), sizes, strict=True):
+            for number in range(len(widths)):
+                for numbers in chunk(number, rows):
                     flat = arrow.array(np.ascontiguousarray(numbers).reshape(-1))
-                    arrays.append(arrow.FixedSizeListArray.from_arrays(flat, size))
+                    kind = schema.field(len(arrays)).type
+                    arrays.append(arrow.FixedSizeListArray.from_arrays(flat, type=kind))
             writer.write_table(arrow.Table.from_arrays(arrays, schema=schema))
 
 
@@ -472,7 +480,7 @@ def read_bound(folder: Folder) -> NoiseBound:
     bounds = []
     for path in sorted(Path(folder.root, "estimates").glob("*.parquet")):
         try:
-            check_parquet(path, Limit.of(path, None), ["unit"])
+            check_parquet(path, Limit.of(path, None, _EXPANSION), ["unit"])
             said = json.loads(parquet.read_schema(path).metadata[_NOISES.encode()])
             for one in said or ():
                 columns = {name: np.array(found) for name, found in one.items() if name != "kind"}
@@ -494,7 +502,7 @@ def read_estimates(
     for file in files:
         if not is_whole(file):
             raise _damaged(file, "it is not there or not as it was written")
-        check_parquet(file, Limit.of(file, None), ["unit", *columns])
+        check_parquet(file, Limit.of(file, None, _EXPANSION), ["unit", *columns])
     dataset = arrow_dataset.dataset([str(file) for file in files])
     table = dataset.to_table(columns=["unit", *columns])
     arrays = []
@@ -619,9 +627,7 @@ def write_marginals_parquet(
     their numbers of levels are in the metadata. ``part.json`` has the name and the parent of the
     part.
     """
-    import pyarrow as arrow
-    from pyarrow import parquet
-
+    arrow, parquet = require("pyarrow", EXTRA), require("pyarrow.parquet", EXTRA)
     if not isinstance(hierarchy, Hierarchy) or hierarchy.labels is None:
         raise InvalidParameterError(
             f"hierarchy must be a Hierarchy with labels, got {show(hierarchy)}"
@@ -697,15 +703,14 @@ _BROKEN = (
 @contextmanager
 def _readable(path: Path) -> Iterator[None]:
     """Say which file is damaged when it cannot be read."""
-    from pyarrow import ArrowException
-
+    arrow = require("pyarrow", EXTRA)
     try:
         yield
     except TooLargeError:
         raise
     except DPInferError as error:
         raise InvalidParameterError(f"{path} is damaged: {one_line(error)}") from error
-    except (*_BROKEN, ArrowException) as error:
+    except (*_BROKEN, arrow.ArrowException) as error:
         reason = f"{type(error).__name__}: {error}"
         raise InvalidParameterError(f"{path} is damaged: {one_line(reason)}") from error
 

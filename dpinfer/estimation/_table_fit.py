@@ -158,6 +158,38 @@ class MarginalsFit:
         at = unit * cells.shape[1] + np.arange(cells.shape[1])
         return csr_array(cells) @ CellRows(self).take(at)
 
+    def weights_of_cells(self, coefficients: Any) -> FloatArray:
+        """Return the weights of all values in functions of cells of all units, shape (k, q).
+
+        Units with the same coefficients are taken together: one pass over the tree for all.
+        """
+        from scipy.sparse import csr_array
+
+        if not self.laws.single:
+            used = np.unique(coefficients.indices)
+            return np.asarray((coefficients[:, used] @ CellRows(self).take(used)).toarray())
+        names, size = self.schema.domain.attributes, self.schema.domain.size
+        shape, tree = self.schema.shape(names), len(self.hierarchy.tree)
+        targets: dict[bytes, tuple[FloatArray, list[int], list[FloatArray]]] = {}
+        for number in range(coefficients.shape[0]):
+            row = coefficients[[number]]
+            unit, cell = np.divmod(row.indices, size)
+            different, at = np.unique(unit, return_inverse=True)
+            table = csr_array((row.data, (at, cell)), shape=(different.size, size)).toarray()
+            patterns, which = np.unique(table, axis=0, return_inverse=True)
+            for one, pattern in enumerate(patterns):
+                target = np.zeros(tree)
+                target[self.places(different[np.ravel(which) == one])] = 1.0
+                _, numbers, rows = targets.setdefault(target.tobytes(), (target, [], []))
+                numbers.append(number)
+                rows.append(pattern)
+        out = np.zeros((coefficients.shape[0], int(self.starts[-1])))
+        for target, numbers, rows in targets.values():
+            inner = self.schema.inward(np.reshape(rows, (-1, *shape)), names)
+            found = self.laws.weights_of(names, target, np.ascontiguousarray(inner))
+            np.add.at(out, numbers, found.toarray())
+        return out
+
     def copies(
         self, values: Sequence[FloatArray]
     ) -> tuple[tuple[PlacedMarginal, ...], TableSolution, Places]:

@@ -203,7 +203,7 @@ class TableLaws:
         Or of the value of the cell that it is, of the marginal of number ``less``, less that.
         """
         weights, counts, laws = [], [], []
-        for number, at, row, patterns, factors in self._patterns(names, place, rows):
+        for number, at, row, patterns, factors in self._patterns(names, self._at(place), rows):
             read, own = self.fit.read[number], less == number
             if not at.size or not (len(patterns) or own):
                 continue
@@ -231,8 +231,13 @@ class TableLaws:
             laws.append((read.law, np.repeat(row, alike.shape[1])))
         return _joined(weights, counts, laws)
 
+    def _at(self, place: int) -> FloatArray:
+        target = np.zeros(len(self.fit.hierarchy.tree))
+        target[place] = 1.0
+        return target
+
     def _patterns(
-        self, names: Names, place: int, rows: FloatArray
+        self, names: Names, target: FloatArray, rows: FloatArray
     ) -> Iterator[tuple[int, Places, Places, FloatArray, FloatArray]]:
         """Yield, for each marginal, the weights of its noisy values in c functions of another one.
 
@@ -247,7 +252,7 @@ class TableLaws:
             if kept >> axis & 1:
                 reflect(turned, 2 + axis)
         handed = {
-            mask: self._handed(at, place)
+            mask: self._handed(at, target)
             for at, mask in enumerate(axes.classes)
             if not mask & ~kept and np.any(turned[axes.corners[at]])
         }
@@ -276,11 +281,15 @@ class TableLaws:
 
     def weights(self, names: Names, place: int, rows: FloatArray) -> Any:
         """Return the weights of all values in functions of a marginal, shape (c, 1, ...)."""
+        return self.weights_of(names, self._at(place), rows)
+
+    def weights_of(self, names: Names, target: FloatArray, rows: FloatArray) -> Any:
+        """Return the same for functions of the sum of marginals with these weights of places."""
         from scipy.sparse import csr_array
 
         found, columns = [np.empty((len(rows), 0))], [np.empty(0, dtype=np.intp)]
         starts = self.fit.starts
-        for number, _, row, patterns, factors in self._patterns(names, place, rows):
+        for number, _, row, patterns, factors in self._patterns(names, target, rows):
             part = np.einsum("pn,pck->cnk", factors, patterns)
             found.append(part.reshape((len(rows), -1)))
             cells = np.arange(patterns.shape[2])
@@ -291,11 +300,9 @@ class TableLaws:
         matrix.sort_indices()
         return matrix
 
-    def _handed(self, number: int, place: int) -> FloatArray:
-        """Weights of what is measured of a coefficient of a class in its estimate at a place."""
+    def _handed(self, number: int, target: FloatArray) -> FloatArray:
+        """Weights of what is measured of a coefficient of a class in a sum over places."""
         gains = self._gains[number]
-        target = np.zeros(len(self.fit.hierarchy.tree))
-        target[place] = 1.0
         with np.errstate(invalid="ignore"):
             found = measurement_weights(gains, target)
         return np.where(np.isfinite(gains.measured), found, 0.0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,16 +11,45 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from dpinfer._check import RNG, FloatArray, check_array, check_reps, check_rng, check_scalar, freeze
+from dpinfer._check import (
+    RNG,
+    FloatArray,
+    check_array,
+    check_flag,
+    check_integer,
+    check_option,
+    check_reps,
+    check_rng,
+    check_scalar,
+    freeze,
+)
 from dpinfer.errors import ConvergenceError, InvalidParameterError
 from dpinfer.estimation.consistency import Overlap, OverlappingEstimate
 from dpinfer.estimation.design import BLOCK, OVERFLOW, as_dense, independent_rows
-from dpinfer.estimation.pivots import Method, clean_weights, pivot_intervals
+from dpinfer.estimation.functions import (
+    ByLabel,
+    FunctionMoments,
+    FunctionRows,
+    Named,
+    NoisePowers,
+    held_or_made,
+)
+from dpinfer.estimation.pivots import (
+    FEW,
+    METHODS,
+    ManyErrors,
+    ManyMethod,
+    Method,
+    clean_weights,
+    pivot_intervals,
+)
 from dpinfer.mechanisms.weighted_sum import WeightedSum
+from dpinfer.releases.by_label import counted_twice
 from dpinfer.releases.values import HELD, NoisyValues
 from dpinfer.results.intervals import ERROR_COVERED, Intervals
 from dpinfer.results.labels import attach_labels
-from dpinfer.results.tables import render_table
+from dpinfer.results.presentation import Listed, Plotted
+from dpinfer.results.tables import Table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,7 +67,7 @@ BIAS = "Clipped: no longer unbiased, and without a standard error that holds."
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ClippedEstimate:
+class ClippedEstimate(Listed, Plotted):
     """Combined estimates moved into known bounds; made by :meth:`CombinedEstimate.clip`.
 
     The estimates are not unbiased, so that sums of many of them may be far off, and the error of
@@ -118,12 +147,11 @@ class ClippedEstimate:
         frame["unbiased_estimate"] = np.asarray(self.unclipped.params)
         return frame
 
-    def summary(self, alpha: float = 0.05, method: Any = "exact") -> str:
-        """Return the intervals as a plain-text table, which says that it is not unbiased."""
-        return self.conf_int(alpha, method).summary()
+    def _table(self, alpha: float = 0.05, method: Any = "exact") -> Table:
+        return self.conf_int(alpha, method)._table()
 
-    def __str__(self) -> str:
-        return self.summary()
+    def _rows(self) -> tuple[int, pd.Index | None]:
+        return len(self.unclipped), self.unclipped.targets.labels
 
 
 # How estimates are shown, whichever way they were found.
@@ -147,15 +175,17 @@ def summary_table(
     *,
     index: Any,
     notes: Sequence[str] = (UNBIASED,),
-) -> str:
-    """Return a frame of estimates as a plain-text table, with what is to be said of them."""
-    return render_table(
+) -> Table:
+    """Return a frame of estimates as a table, with what is to be said of them."""
+    alpha = frame.attrs.get("alpha")
+    return Table(
         title,
         facts,
         {name: frame[name].to_numpy() for name in frame.columns},
         index=index,
         notes=notes,
         alike=("estimate", "ci_lower", "ci_upper", "published"),
+        level=None if alpha is None else 1.0 - alpha,
     )
 
 
@@ -189,7 +219,7 @@ class Shown(NamedTuple):
     note: str = UNBIASED
 
 
-class Estimates(ABC):
+class Estimates(Listed, Plotted):
     """Estimates with standard errors and intervals, in tables."""
 
     @property
@@ -224,10 +254,9 @@ class Estimates(ABC):
         """
         return self.frame_of(self.conf_int(alpha, method))
 
-    def summary(self, alpha: float = 0.05, method: Any = "exact") -> str:
-        """Return :meth:`summary_frame` as a plain-text table that says which error it covers."""
+    def _table(self, alpha: float = 0.05, method: Any = "exact") -> Table:
         intervals = self.conf_int(alpha, method)
-        return self.summary_of(intervals, self.frame_of(intervals))
+        return self.table_of(intervals, self.frame_of(intervals))
 
     def frame_of(self, intervals: Intervals) -> pd.DataFrame:
         """Return :meth:`summary_frame` with intervals that were made before."""
@@ -236,8 +265,8 @@ class Estimates(ABC):
             add_published(frame, *shown.published())
         return frame
 
-    def summary_of(self, intervals: Intervals, frame: pd.DataFrame) -> str:
-        """Return :meth:`summary` with intervals and the frame of them."""
+    def table_of(self, intervals: Intervals, frame: pd.DataFrame) -> Table:
+        """Return what :meth:`summary` shows, with intervals and the frame of them."""
         shown, level = self._shown(), 1.0 - intervals.alpha
         together = ", together" if intervals.simultaneous else ""
         facts = [
@@ -248,8 +277,142 @@ class Estimates(ABC):
         notes = (shown.note, *intervals.notes)
         return summary_table(shown.title, facts, frame, index=shown.index, notes=notes)
 
-    def __str__(self) -> str:
-        return self.summary()
+
+# Linear functions of the estimates of a fit.
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class LinearEstimate(Estimates):
+    """Estimates of linear functions of those of a fit; made by its ``sum`` and ``contrast``.
+
+    Functions that take noisy values take them, and know how their errors depend.
+
+    Attributes
+    ----------
+    params : float, array of float, shape (k,), or Series
+        The estimates.
+    labels : pandas.Index or None
+        Labels of the functions.
+
+    Examples
+    --------
+    >>> import dpinfer as dpi
+    >>> fit = dpi.combine_hierarchy([9.8, 4.2, 4.9], [-1, 0, 0], mechanism=dpi.Laplace(scale=1.0))
+    >>> pair = fit.contrast([[0, 1, -1], [1, 0, 0]])
+    >>> pair.params.round(3), pair.bse.round(3)
+    (array([-0.7  ,  9.567]), array([2.   , 1.155]))
+    >>> pair.conf_int(simultaneous=True, rng=1)
+    Intervals(2 intervals, level 0.95, exact, together)
+    """
+
+    params: Any
+    labels: pd.Index | None
+    _noisy: NoisyValues
+    _named_of: tuple[Any, Named]
+    _size: float  # of what is added up in them
+
+    @classmethod
+    def of(cls, fit: ByLabel, named: Named, x: NoisyValues, size: float) -> LinearEstimate:
+        """Return the functions that noisy values (k,) of a fit are."""
+        params = attach_labels(x.values.reshape(named.shape), named.labels)
+        held = replace(x, labels=named.labels, shape=named.shape)
+        return cls(
+            params=params, labels=named.labels, _noisy=held, _named_of=(fit, named), _size=size
+        )
+
+    @property
+    def bse(self) -> Any:
+        """Standard errors of the estimates, due to the noise."""
+        return attach_labels(freeze(self._noisy.std.reshape(np.shape(self.params))), self.labels)
+
+    def cov_params(self) -> Any:
+        """Covariance matrix (k × k) of the estimates, a DataFrame where functions have labels."""
+        return covariance_frame(self._noisy.cov(), self.labels)
+
+    def noise(self, function: int = 0) -> WeightedSum:
+        """Return the law of estimate minus confidential value of the function at a position."""
+        at = check_integer(function, "function", ge=-len(self), le=len(self) - 1)
+        return self._noisy._law_of(np.ones(1), np.arange(len(self))[[at]])
+
+    def __noisy__(self) -> NoisyValues:
+        return replace(self._noisy, shape=self._noisy.shape)
+
+    def conf_int(
+        self,
+        alpha: float = 0.05,
+        method: Method | ManyMethod = "exact",
+        *,
+        simultaneous: bool = False,
+        reps: int = 10_000,
+        rng: RNG = None,
+    ) -> Intervals:
+        """Confidence intervals for the functions of the confidential values.
+
+        Parameters
+        ----------
+        alpha : float, default 0.05
+            One minus the confidence level, in (0, 1).
+        method : {"exact", "envelope", "bound", "tail-bound", "asymptotic"}
+            As for :meth:`HierarchyEstimate.conf_int`: ``"exact"`` has the quantile of the law of
+            each error, once for all that have it, and gives those of ``"envelope"`` and says so
+            where that would take more than about 20 seconds.
+        simultaneous, reps, rng
+            As for :meth:`CombinedEstimate.conf_int`; not with ``"bound"`` or ``"envelope"``.
+
+        Returns
+        -------
+        Intervals
+            One interval a function; unpacks as ``lower, upper``.
+        """
+        chosen = check_option(method, "method", (*METHODS, "envelope", "bound"))
+        if check_flag(simultaneous, "simultaneous") or chosen == "tail-bound":
+            return pivot_intervals(
+                self._noisy,
+                np.full(len(self), self._size),
+                alpha=alpha,
+                method=method,
+                simultaneous=simultaneous,
+                reps=reps,
+                rng=rng,
+            )
+        errors, number = self._errors()
+        number = number.reshape(self._noisy.shape)
+        return errors.intervals(np.asarray(self.params), number, alpha, chosen, self.labels)
+
+    def _errors(self) -> tuple[ManyErrors, NDArray[np.intp]]:
+        """Return the laws of the errors, and the number of that of each."""
+        x, powers = self._noisy, NoisePowers(self._noisy.noises)
+        kept, number, terms = np.arange(len(x)), np.arange(len(x)), x.noises.size
+        if hasattr(x.weights, "indices") and not powers.gaussian:
+            _, kept, number = np.unique(x._kinds(), return_index=True, return_inverse=True)
+            terms = max(len(self.noise(int(at))._terms) for at in kept[:FEW])
+        moments = FunctionMoments(replace(x, labels=None, shape=None)._take(kept), powers)
+        errors = ManyErrors(
+            std_errors=x.std[kept],
+            law=lambda one: self.noise(int(kept[one])),
+            terms=terms,
+            gaussian=powers.gaussian,
+            integer=powers.integer,
+            bound=lambda: powers.bound,
+            magnitude=self._size,
+            heaviest=lambda: moments.heaviest,
+            largest=np.inf,
+            moments=moments,
+        )
+        return errors, number
+
+    def _rows(self) -> tuple[int, pd.Index | None]:
+        return len(self._noisy), self.labels
+
+    def __repr__(self) -> str:
+        return f"LinearEstimate({len(self)} functions of {self._noisy.noises.size} noises)"
+
+    def _shown(self) -> Shown:
+        facts = [
+            ("Noises in them", self._noisy.noises.size),
+            ("Error covered", ERROR_COVERED["noise"]),
+        ]
+        return Shown("Linear functions of estimates", facts, self.labels)
 
 
 _COVARIANCE_LIMIT = 20_000
@@ -288,7 +451,7 @@ class _Rows:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class CombinedEstimate(OverlappingEstimate, Estimates):
+class CombinedEstimate(OverlappingEstimate, Estimates, ByLabel):
     """Best linear unbiased estimates from a release; made by :func:`dpinfer.combine`.
 
     The estimates are exactly unbiased for the confidential values, and have the smallest variances
@@ -439,6 +602,33 @@ class CombinedEstimate(OverlappingEstimate, Estimates):
             weights=_Rows(self),
         )
 
+    def _named(self) -> tuple[pd.Index | None, int]:
+        return self.targets.labels, len(self)
+
+    def _twice(self, groups: Any) -> tuple[int, int] | None:
+        matrix = self.targets.matrix
+        found = None if matrix is None else counted_twice(groups, matrix, groups @ matrix)
+        return None if found is None else found[1:]
+
+    def _linear(self, named: Named) -> LinearEstimate:
+        x, c = self._noisy, named.coefficients
+        size = float((abs(c) @ np.abs(x.values)).max() + np.abs(self.release.values).max())
+        if isinstance(x.weights, _Rows):
+            rows = FunctionRows(
+                lambda at: np.concatenate(
+                    [
+                        block[:, self._first :]
+                        for block in self._weight_blocks(c[at] @ self._coordinates)
+                    ]
+                ),
+                c.shape[0],
+                x.noises,
+            )
+            found = NoisyValues(c @ x.values, x.noises, weights=held_or_made(rows))
+        else:
+            found = x.linear(c)
+        return LinearEstimate.of(self, named, found, size)
+
     def simulate_errors(self, reps: int, *, rng: RNG = None) -> FloatArray:
         """Draw ``reps`` joint errors, estimates minus confidential values, shape (reps, k)."""
         if self.release.weights is not None:
@@ -512,8 +702,8 @@ class CombinedEstimate(OverlappingEstimate, Estimates):
         """
         return ClippedEstimate(unclipped=self, lower=lower, upper=upper)
 
-    def __len__(self) -> int:
-        return len(self.targets)
+    def _rows(self) -> tuple[int, pd.Index | None]:
+        return len(self.targets), self.targets.labels
 
     def __repr__(self) -> str:
         return f"CombinedEstimate({len(self)} targets from {self.release!r})"

@@ -12,15 +12,14 @@ from numpy.typing import NDArray
 from dpinfer._check import (
     RNG,
     FloatArray,
-    as_table,
     check_alpha,
     check_flag,
     check_length,
     check_option,
     check_reps,
     check_rng,
-    freeze,
     is_foreign,
+    of_axes,
     show,
 )
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError, NotEstimableError
@@ -33,8 +32,9 @@ from dpinfer.estimation._tree.scalar import (
     parent_tests,
 )
 from dpinfer.estimation._tree.scalar_fit import HierarchyFit, in_tree
-from dpinfer.estimation.combined import Estimates, Shown, covariance_frame
+from dpinfer.estimation.combined import Estimates, LinearEstimate, Shown, covariance_frame
 from dpinfer.estimation.consistency import Overlap, OverlappingEstimate
+from dpinfer.estimation.functions import ByLabel, FunctionRows, Named, held_or_made, nested
 from dpinfer.estimation.pivots import (
     METHODS,
     NORMAL_NOTE,
@@ -43,7 +43,6 @@ from dpinfer.estimation.pivots import (
     clean_weights,
     pivot_intervals,
 )
-from dpinfer.estimation.targets import checked_weights
 from dpinfer.mechanisms.independent import Mechanism
 from dpinfer.mechanisms.law import NoiseLaw, Origin
 from dpinfer.mechanisms.weighted_sum import WeightedSum
@@ -56,84 +55,6 @@ from dpinfer.results.labels import attach_labels, split_labels
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-# Linear functions of the units of a hierarchy, estimated.
-
-
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class HierarchyFunctions(Estimates):
-    """Estimates of linear functions of units; made by :meth:`HierarchyEstimate.functions`.
-
-    Attributes
-    ----------
-    params : Series, array of float, shape (k,), or float
-        The estimates.
-    weights : array of float, shape (k, m)
-        Weights by which they combine the m published values.
-    values : array of float, shape (m,)
-        These values.
-    mechanism : NoiseLaw
-        The law of their noise.
-    labels : pandas.Index, optional
-        Labels of the functions.
-    """
-
-    params: Any
-    weights: FloatArray
-    values: FloatArray
-    mechanism: NoiseLaw
-    labels: pd.Index | None
-    _noisy: NoisyValues
-
-    @property
-    def bse(self) -> Any:
-        """Standard errors of the estimates, due to the noise."""
-        return attach_labels(freeze(self._noisy.std.reshape(np.shape(self.params))), self.labels)
-
-    def cov_params(self) -> Any:
-        """Covariance matrix (k × k) of the estimates, a DataFrame where functions have labels."""
-        return covariance_frame(self._noisy.cov(), self.labels)
-
-    def noise(self, function: int = 0) -> WeightedSum:
-        """Return the law of estimate minus confidential value of the function at a position."""
-        return self._noisy._law_of(np.ones(1), np.arange(len(self))[[function]])
-
-    def __noisy__(self) -> NoisyValues:
-        x, shape = self._noisy, np.shape(self.params)
-        return NoisyValues(
-            x.values, x.noises, shape=shape, labels=x.labels, weights=x.weights, name=x.name
-        )
-
-    def conf_int(
-        self,
-        alpha: float = 0.05,
-        method: Method = "exact",
-        *,
-        simultaneous: bool = False,
-        reps: int = 10_000,
-        rng: RNG = None,
-    ) -> Intervals:
-        """Confidence intervals for the functions, with arguments as CombinedEstimate.conf_int."""
-        return pivot_intervals(
-            self._noisy,
-            np.abs(self.weights) @ np.abs(self.values),
-            alpha=alpha,
-            method=method,
-            simultaneous=simultaneous,
-            reps=reps,
-            rng=rng,
-        )
-
-    def __len__(self) -> int:
-        return len(self.weights)
-
-    def __repr__(self) -> str:
-        return f"HierarchyFunctions({len(self)} functions of {self.values.size} values)"
-
-    def _shown(self) -> Shown:
-        facts = [("Published values", self.values.size), ("Error covered", ERROR_COVERED["noise"])]
-        return Shown("Linear functions of a hierarchy", facts, self.labels)
 
 
 _COVARIANCE_LIMIT = 5_000
@@ -169,7 +90,7 @@ class _UnitRows:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class HierarchyEstimate(OverlappingEstimate, Estimates):
+class HierarchyEstimate(OverlappingEstimate, Estimates, ByLabel):
     """Best linear unbiased estimates of all units; made by :func:`dpinfer.combine_hierarchy`.
 
     Examples
@@ -179,7 +100,7 @@ class HierarchyEstimate(OverlappingEstimate, Estimates):
     >>> fit = dpi.combine_hierarchy([10.0, 4.2, 4.9], [-1, 0, 0], mechanism=noise)
     >>> fit.params, fit.bse
     (array([10.  ,  4.65,  5.35]), array([0., 1., 1.]))
-    >>> difference = fit.functions([0.0, 1.0, -1.0])
+    >>> difference = fit.contrast([0.0, 1.0, -1.0])
     >>> round(float(difference.params), 6), float(difference.bse)
     (-0.7, 2.0)
     """
@@ -257,43 +178,23 @@ class HierarchyEstimate(OverlappingEstimate, Estimates):
         matrix[column, row] = matrix[row, column]
         return covariance_frame(matrix, None if labels is None else labels[at])
 
-    def functions(self, target: Any) -> HierarchyFunctions:
-        """Estimate linear functions of units.
+    def _named(self) -> tuple[pd.Index | None, int]:
+        return self.hierarchy.labels, len(self)
 
-        Parameters
-        ----------
-        target : array of float, shape (n,) or (k, n), Series, DataFrame or mapping
-            Coefficients of the units: a row, or a DataFrame's row, for each function. Labelled
-            coefficients need not name all units.
+    def _twice(self, groups: Any) -> tuple[int, int] | None:
+        rows, units = np.repeat(np.arange(groups.shape[0]), np.diff(groups.indptr)), groups.indices
+        found = nested(rows, units, self.hierarchy.parent)
+        return None if found is None else (int(units[found[0]]), int(units[found[1]]))
 
-        Raises
-        ------
-        NotEstimableError
-            If a unit with a coefficient other than 0 is not estimable.
-        """
-        from scipy.sparse import csr_array
-
-        target = as_table(target, "target")
-        matrix = checked_weights(target, self.hierarchy.labels, len(self.hierarchy), "target")
-        rows = np.atleast_2d(matrix)
-        self.refuse_unknown(np.flatnonzero((rows != 0.0).any(axis=0)))
-        self._fit.check_size(len(rows), "target must have fewer rows")
-        labels = target.index if matrix.ndim == 2 and hasattr(target, "iloc") else None
-        found = rows @ np.where(self.estimable, self._fit.estimates, 0.0)
-        weights, published = self._fit.weights(rows), self._fit.published
-        return HierarchyFunctions(
-            params=attach_labels(found if matrix.ndim == 2 else found[0], labels),
-            weights=weights,
-            values=self.values,
-            mechanism=self.mechanism,
-            labels=labels,
-            _noisy=NoisyValues(
-                found,
-                published.noises,
-                labels=labels,
-                weights=csr_array(clean_weights(weights)),
-            ),
-        )
+    def _linear(self, named: Named) -> LinearEstimate:
+        fit, c = self._fit, named.coefficients
+        self.refuse_unknown(np.unique(c.indices))
+        known = np.where(self.estimable, fit.estimates, 0.0)
+        noises = fit.published.noises
+        rows = FunctionRows(lambda at: fit.weights(c[at].toarray()), c.shape[0], noises)
+        found = NoisyValues(c @ known, noises, weights=held_or_made(rows))
+        size = float((abs(c) @ np.abs(known)).max() + np.abs(self.values).max())
+        return LinearEstimate.of(self, named, found, size)
 
     def weights(self, units: Any = None) -> FloatArray:
         """Weights (k × m) by which estimates of units, by default all, combine the values."""
@@ -467,8 +368,8 @@ class HierarchyEstimate(OverlappingEstimate, Estimates):
         """
         return parent_tests(self._fit)
 
-    def __len__(self) -> int:
-        return len(self.hierarchy)
+    def _rows(self) -> tuple[int, pd.Index | None]:
+        return len(self.hierarchy), self.hierarchy.labels
 
     def __repr__(self) -> str:
         return f"HierarchyEstimate({len(self)} units from {self.values.size} values)"
@@ -628,6 +529,7 @@ def _placed_values(
 ) -> tuple[NoisyValues, NDArray[np.intp] | None]:
     """Return noisy values, and the position of the unit of each; None where they are in order."""
     carried = hasattr(values, "__noisy__")
+    values = of_axes(values)
     if hasattr(values, "iloc") or is_foreign(values):  # a unit may have several values
         array, labels = split_labels(values, "values")
         own = labels if labels is not None and labels.is_unique else None

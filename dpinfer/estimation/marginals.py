@@ -18,6 +18,7 @@ from dpinfer._check import (
     check_option,
     freeze,
     is_foreign,
+    of_axes,
     show,
 )
 from dpinfer.errors import InvalidParameterError, NotEstimableError
@@ -36,13 +37,19 @@ from dpinfer.estimation._marginals_input import (
 )
 from dpinfer.estimation._table_fit import CellRows, MarginalsFit, problem
 from dpinfer.estimation._tree.tables import CellTables, PlacedMarginal, chunk_rows, summed_to
-from dpinfer.estimation.combined import UNBIASED, estimates_frame, summary_table
+from dpinfer.estimation.combined import (
+    UNBIASED,
+    LinearEstimate,
+    estimates_frame,
+    summary_table,
+)
 from dpinfer.estimation.consistency import (
     CHECKED,
     Overlap,
     OverlappingEstimate,
     disagreement_frame,
 )
+from dpinfer.estimation.functions import ByLabel, FunctionRows, Named, held_or_made, nested
 from dpinfer.estimation.hierarchy import check_variance, own_values
 from dpinfer.estimation.pivots import ManyErrors, ManyMethod
 from dpinfer.estimation.targets import checked_weights
@@ -56,6 +63,8 @@ from dpinfer.releases.noises import Noises
 from dpinfer.releases.values import HELD, NoisyValues
 from dpinfer.results.intervals import ERROR_COVERED, Intervals
 from dpinfer.results.labels import attach_labels
+from dpinfer.results.presentation import Listed, Plotted
+from dpinfer.results.tables import Table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,8 +74,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class TableContrast:
-    """Estimates of linear functions of a table; made by :meth:`MarginalsEstimate.contrast`.
+class TableContrast(Listed, Plotted):
+    """Estimates of linear functions of a table; made by :meth:`MarginalsEstimate.unit_contrast`.
 
     Functions that take noisy values take them, where all values are in memory.
 
@@ -92,6 +101,20 @@ class TableContrast:
         estimate = np.asarray(self.estimate)
         number = np.arange(estimate.size).reshape(estimate.shape)
         return self._errors.intervals(estimate, number, alpha, method, self.labels)
+
+    def summary_frame(self, alpha: float = 0.05, method: ManyMethod = "exact") -> pd.DataFrame:
+        """Return ``estimate``, ``std_err``, ``ci_lower`` and ``ci_upper``, as :meth:`conf_int`."""
+        return estimates_frame(self.conf_int(alpha, method), self.std_err)
+
+    def _rows(self) -> tuple[int, pd.Index | None]:
+        return np.size(self.estimate), self.labels
+
+    def _table(self, alpha: float = 0.05, method: ManyMethod = "exact") -> Table:
+        intervals = self.conf_int(alpha, method)
+        frame = estimates_frame(intervals, self.std_err)
+        notes = (UNBIASED, *intervals.notes)
+        title = "Linear functions of a table"
+        return summary_table(title, intervals.facts, frame, index=self.labels, notes=notes)
 
     def __noisy__(self) -> NoisyValues:
         found = np.asarray(self.estimate, dtype=np.float64)
@@ -276,7 +299,7 @@ def _frame(fit: MarginalsFit, worst: tuple[NDArray[Any], ...], compared: int) ->
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class MarginalsEstimate(OverlappingEstimate):
+class MarginalsEstimate(OverlappingEstimate, ByLabel, Listed, Plotted):
     """Best linear unbiased estimates of tables; made by :func:`dpinfer.combine_marginals`.
 
     Examples
@@ -289,7 +312,7 @@ class MarginalsEstimate(OverlappingEstimate):
     >>> fit = combine_marginals([total, by_sex], [-1], domain=domain)
     >>> fit.table(0), fit.marginal_bse("sex")
     (array([4.1, 5.9]), array([[1., 1.]]))
-    >>> difference = fit.contrast(0, [1.0, -1.0])
+    >>> difference = fit.unit_contrast(0, [1.0, -1.0])
     >>> round(float(difference.estimate), 6), round(float(difference.std_err), 6)
     (-1.8, 2.0)
     """
@@ -362,7 +385,7 @@ class MarginalsEstimate(OverlappingEstimate):
             return found
         return attach_labels(freeze(found.ravel()), self.domain.cells())
 
-    def contrast(self, unit: Any, coefficients: Any, attributes: Any = None) -> TableContrast:
+    def unit_contrast(self, unit: Any, coefficients: Any, attributes: Any = None) -> TableContrast:
         """Estimate linear functions of the cells of one unit, such as a difference of two.
 
         Parameters
@@ -380,11 +403,16 @@ class MarginalsEstimate(OverlappingEstimate):
         ------
         NotEstimableError
             If the values do not determine a function.
+
+        See Also
+        --------
+        contrast : functions of cells of several units.
         """
         fit, schema, refuse = self._fit, self._schema, self._refuse
         names = self.domain.attributes if attributes is None else schema.check_names(attributes)
         at = self.hierarchy.positions([unit], "unit")
         shape = schema.shape(names)
+        coefficients = of_axes(coefficients)
         if is_foreign(coefficients):
             coefficients = by_cell(coefficients, names, schema, "coefficients")
         if not (hasattr(coefficients, "iloc") or isinstance(coefficients, Mapping)):
@@ -501,6 +529,26 @@ class MarginalsEstimate(OverlappingEstimate):
             weights=rows.take(np.arange(found.size)) if held else rows,
         )
 
+    def _named(self) -> tuple[pd.Index | None, int]:
+        names = self.domain.attributes
+        return joined(self.hierarchy, self._schema, names, None), len(self) * self.domain.size
+
+    def _twice(self, groups: Any) -> tuple[int, int] | None:
+        size, at = self.domain.size, groups.indices.astype(np.intp)
+        rows = np.repeat(np.arange(groups.shape[0]), np.diff(groups.indptr))
+        found = nested(rows * size + at % size, at // size, self.hierarchy.parent)
+        return None if found is None else (int(at[found[0]]), int(at[found[1]]))
+
+    def _linear(self, named: Named) -> LinearEstimate:
+        fit, c, names = self._fit, named.coefficients, self.domain.attributes
+        self._refuse_unknown(names, np.unique(c.indices // self.domain.size))
+        known = np.asarray(self._estimates(names, None)).ravel()
+        known = np.where(np.isfinite(known), known, 0.0)
+        rows = FunctionRows(lambda at: fit.weights_of_cells(c[at]), c.shape[0], fit.noises)
+        found = NoisyValues(c @ known, fit.noises, weights=held_or_made(rows))
+        size = float((abs(c) @ np.abs(known)).max()) + fit.laws.magnitude
+        return LinearEstimate.of(self, named, found, size)
+
     def disagreements(self, most: int = 10) -> pd.DataFrame:
         """Return the ``most`` values that differ most from the estimates.
 
@@ -543,14 +591,13 @@ class MarginalsEstimate(OverlappingEstimate):
             found.index = joined(self.hierarchy, self._schema, names, at)
         return found, intervals.notes
 
-    def summary(
+    def _table(
         self,
         attributes: Any = (),
         units: Any = None,
         alpha: float = 0.05,
         method: ManyMethod = "exact",
-    ) -> str:
-        """Return :meth:`summary_frame` as a plain-text table that says which error it covers."""
+    ) -> Table:
         frame, notes = self._frame(attributes, units, alpha, method)
         facts = [
             ("Method", "best linear unbiased"),
@@ -563,17 +610,14 @@ class MarginalsEstimate(OverlappingEstimate):
         title = "Combined estimates of the tables of a hierarchy"
         return summary_table(title, facts, frame, index=frame.index, notes=(UNBIASED, *notes))
 
-    def __len__(self) -> int:
-        return len(self.hierarchy)
+    def _rows(self) -> tuple[int, pd.Index | None]:
+        return len(self.hierarchy), self.hierarchy.labels
 
     def __repr__(self) -> str:
         return (
             f"MarginalsEstimate({len(self)} units, {self.domain.size} cells each, from "
             f"{self._fit.values} values)"
         )
-
-    def __str__(self) -> str:
-        return self.summary()
 
     def _overlap(self) -> Overlap:
         return overlap(self._fit)

@@ -108,6 +108,9 @@ class ResponseEstimate(Estimates):
         """
         return covariance_frame(self.covariance, self.labels)
 
+    def _rows(self) -> tuple[int, pd.Index | None]:
+        return np.size(self.params), self.labels
+
     def conf_int(self, alpha: float = 0.05, method: ResponseMethod = "exact") -> Intervals:
         """Return confidence intervals, one for each category.
 

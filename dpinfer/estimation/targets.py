@@ -297,7 +297,8 @@ def noisy_vector(values: Any, mechanism: Any) -> NoisyValues:
     """Return the values of which linear functions are asked for."""
     x = noisy(values, mechanism=mechanism)
     if len(x.shape) != 1:
-        raise InvalidParameterError(f"values must be one-dimensional, got shape {x.shape}")
+        hint = "" if x.shape else ": of one value, give a list of it; of one function, its weights"
+        raise InvalidParameterError(f"values must be one-dimensional, got shape {x.shape}{hint}")
     return x
 
 

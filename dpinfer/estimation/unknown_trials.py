@@ -104,7 +104,7 @@ class UnknownTrials:
 
     def under(self, value: FloatArray, rows: Rows) -> UnknownTrials:
         """Return some of the rows, each under another proportion."""
-        return UnknownTrials(
+        found = UnknownTrials(
             count=self.count[rows],
             nobs=self.nobs[rows],
             value=value,
@@ -115,6 +115,9 @@ class UnknownTrials:
             shape=value.shape,
             labels=None,
         )
+        if "confidence_set" in vars(self):  # it is the same under any proportion
+            vars(found)["confidence_set"] = tuple(part[rows] for part in self.confidence_set)
+        return found
 
     @cached_property
     def trials(self) -> FloatArray:

@@ -17,6 +17,7 @@ from dpinfer._check import (
     check_items,
     check_length,
     one_line,
+    plain,
     show,
     show_some,
 )
@@ -152,7 +153,7 @@ class Domain:
             position = int(np.flatnonzero(numbers < 0)[0])
             value = wanted[position]
             raise InvalidParameterError(
-                f"{attribute} must be one of {show_some(levels)}, got {show_label(value)} "
+                f"{attribute} must be one of {show_some(levels)}, got {show(value)} "
                 f"at {of} {position}"
             )
         return numbers
@@ -222,7 +223,7 @@ class Domain:
         frame = pd.DataFrame(index=range(len(rows)))
         for position, name in enumerate(self.attributes):
             column = np.empty(len(rows), dtype=object)
-            column[:] = [_plain(row[position]) for row in rows]
+            column[:] = [plain(row[position]) for row in rows]
             frame[name] = pd.Series(column, dtype=object).infer_objects()
         return frame
 
@@ -239,7 +240,7 @@ def _check_levels(name: str, values: object) -> tuple[Hashable, ...]:
         texts = set(items)
         if len(texts) == len(items) and SUMMED not in texts and _is_level("".join(texts)):
             return tuple(items)
-    levels = tuple(_plain(value) for value in items)
+    levels = tuple(plain(value) for value in items)
     if not levels:
         raise InvalidParameterError(f"levels of {name} must hold at least one level, got none")
     seen: set[Hashable] = set()
@@ -303,15 +304,6 @@ def is_summed(level: object) -> bool:
     )
 
 
-def show_label(label: Any) -> str:
-    """Return a label as it stands in messages, NumPy scalars as the values that they hold."""
-    return show(tuple(map(_plain, label)) if isinstance(label, tuple) else _plain(label))
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
-
-
 # Labels of queries and cells.
 
 
@@ -334,7 +326,7 @@ def check_labels(labels: Any, name: str, length: int, of: str) -> pd.Index | Non
 def check_distinct(index: pd.Index, name: str) -> None:
     """Refuse labels of which two are the same."""
     if not index.is_unique:
-        repeated = show_label(index[index.duplicated()][0])
+        repeated = show(index[index.duplicated()][0])
         raise InvalidParameterError(f"{name} must be distinct, got {repeated} twice")
 
 

@@ -30,7 +30,7 @@ from dpinfer.mechanisms.independent import groups
 from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.mechanisms.laws import Exact
 from dpinfer.mechanisms.rounded import Rounded
-from dpinfer.queries.domain import Domain, check_domain, check_labels, match_labels, show_label
+from dpinfer.queries.domain import Domain, check_domain, check_labels, match_labels
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -862,7 +862,7 @@ def check_counting(workload: Workload, mechanism: NoiseLaw) -> None:
     for law, cells in groups(mechanism, len(workload)):
         if law.is_integer and not isinstance(law, Exact) and (bad := fractional[cells]).any():
             row = int(cells[np.flatnonzero(bad)[0]])
-            label = "" if workload.labels is None else f" ({show_label(workload.labels[row])})"
+            label = "" if workload.labels is None else f" ({show(workload.labels[row])})"
             if isinstance(law, Rounded):
                 raise IncompatibleReleaseError(
                     "Rounded noise must be that of integer-valued queries, got a query with "

@@ -152,7 +152,7 @@ def test_hierarchies_know_their_noises():
     )
     rows = fit.weights(["north", "south"])
     same(shares, dpi.linear_ratio_confint(values.values, rows[0], rows.sum(axis=0), mechanism=law))
-    functions = fit.functions([[0.0, 1.0, -1.0], [1.0, 0.0, 0.0]])
+    functions = fit.contrast([[0.0, 1.0, -1.0], [1.0, 0.0, 0.0]])
     total = dpi.WeightedSum([1.0, 1.0], [functions.noise(0), fit.noise("south")])
     assert total.variance == pytest.approx(fit.noise("north").variance)
 

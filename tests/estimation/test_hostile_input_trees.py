@@ -195,7 +195,7 @@ def test_what_are_no_units_is_refused(labelled):
         numbers.weights,
     ):
         assert taken(NOT_UNITS, call) == []
-    for call in (found.table, numbers.noise, lambda unit: found.contrast(unit, np.ones(6))):
+    for call in (found.table, numbers.noise, lambda unit: found.unit_contrast(unit, np.ones(6))):
         assert taken(NOT_UNITS | {"list": ["s"], "none": [], "nothing": None}, call) == []
     assert taken(NO_LIST, found.hierarchy.positions) == []
 
@@ -282,11 +282,11 @@ def test_what_are_no_numbers_is_refused():
     coefficients = {name: one for name, one in NO_NUMBERS.items() if name != "out of reach"}
     for numbers, found in FITS.values():
         unit = "s" if found.hierarchy.labels is not None else 0
-        contrast = lambda given, fit=found, at=unit: fit.contrast(at, given, "age")  # noqa: E731
-        assert taken(coefficients, numbers.functions) == []
+        contrast = lambda given, fit=found, at=unit: fit.unit_contrast(at, given, "age")  # noqa: E731
+        assert taken(coefficients, numbers.contrast) == []
         assert taken(coefficients, contrast) == []
-        assert "coefficients must" in refusal(found.contrast, unit, [1.0, 2.0])
-        assert "target must" in refusal(numbers.functions, [1.0])
+        assert "coefficients must" in refusal(found.unit_contrast, unit, [1.0, 2.0])
+        assert "weights must" in refusal(numbers.contrast, [1.0])
 
 
 @pytest.mark.parametrize("kind", GOOD_NUMBERS)
@@ -357,7 +357,10 @@ def test_bad_schemas_are_refused():
 def test_bad_settings_are_refused():
     for numbers, found in FITS.values():
         unit = "s" if found.hierarchy.labels is not None else 0
-        contrast, function = found.contrast(unit, np.ones(6)), numbers.functions([1.0, 1.0, 1.0])
+        contrast, function = (
+            found.unit_contrast(unit, np.ones(6)),
+            numbers.contrast([1.0, 1.0, 1.0]),
+        )
         for alpha in NO_ALPHA:
             for call in (found.conf_int, found.summary, numbers.conf_int, numbers.summary):
                 assert refusal(call, alpha=alpha)

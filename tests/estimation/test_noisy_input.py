@@ -71,7 +71,7 @@ def test_marginals_keep_the_noises_of_a_release(zeros):
     plain = dpi.combine_marginals(given, PARENT, domain=SEX, zeros=zeros)
     pd.testing.assert_frame_equal(fit.marginal("sex"), plain.marginal("sex"))
     pd.testing.assert_frame_equal(fit.marginal_bse("sex"), plain.marginal_bse("sex"))
-    contrast = fit.contrast("state", [[1.0, -1.0], [1.0, 1.0]])
+    contrast = fit.unit_contrast("state", [[1.0, -1.0], [1.0, 1.0]])
     x = dpi.noisy(contrast)
     np.testing.assert_allclose(x.std, contrast.std_err, rtol=1e-9)
     np.testing.assert_allclose(
@@ -111,6 +111,6 @@ def test_noises_of_other_parts_are_not_made_up(tmp_path):
     part = dpi.estimation.TreePart
     parts = {"top": part(top), "44": part(below, "top")}
     found = dpi.estimation.stream_marginals(parts, tmp_path, domain=SEX)
-    for one in (found.top, found.top.contrast("4", [1.0, -1.0])):
+    for one in (found.top, found.top.unit_contrast("4", [1.0, -1.0])):
         with pytest.raises(InvalidParameterError, match="noises are not in memory"):
             dpi.noisy(one)

@@ -142,12 +142,12 @@ class TestHierarchies:
     def test_functions(self, foreign):
         frame = pd.DataFrame({"name": ["gap", "sum"], "north": [1.0, 1.0], "south": [-1.0, 1.0]})
         fit = self.fit()
-        wanted = fit.functions(frame.set_index("name"))
+        wanted = fit.contrast(frame.set_index("name"))
         pd.testing.assert_frame_equal(
-            fit.functions(foreign(frame)).summary_frame(), wanted.summary_frame()
+            fit.contrast(foreign(frame)).summary_frame(), wanted.summary_frame()
         )
         long = pd.DataFrame({"unit": ["south", "north"], "weight": [-1.0, 1.0]})
-        found = fit.functions(foreign(long))
+        found = fit.contrast(foreign(long))
         assert (float(found.params), float(found.bse)) == (
             wanted.params["gap"],
             wanted.bse["gap"],
@@ -155,8 +155,8 @@ class TestHierarchies:
 
     def test_functions_of_unknown_units_are_refused(self, foreign):
         long = pd.DataFrame({"unit": ["west", "north"], "weight": [-1.0, 1.0]})
-        with pytest.raises(InvalidParameterError, match="target must be labelled"):
-            self.fit().functions(foreign(long))
+        with pytest.raises(InvalidParameterError, match="weights must hold labels"):
+            self.fit().contrast(foreign(long))
 
 
 class TestTables:
@@ -223,11 +223,12 @@ class TestTables:
         weights = pd.Series({("F", 18): 1.0, ("M", 17): -1.0})
         long = pd.DataFrame({"age": [18, 17], "sex": ["F", "M"], "weight": [1.0, -1.0]})
         assert (
-            fit.contrast("north", foreign(long)).estimate == fit.contrast("north", weights).estimate
+            fit.unit_contrast("north", foreign(long)).estimate
+            == fit.unit_contrast("north", weights).estimate
         )
         wide = pd.DataFrame({"name": ["gap", "sum"], "M": [1.0, 1.0], "F": [-1.0, 1.0]})
-        found = fit.contrast("north", foreign(wide), "sex")
-        wanted = fit.contrast("north", wide.set_index("name"), "sex")
+        found = fit.unit_contrast("north", foreign(wide), "sex")
+        wanted = fit.unit_contrast("north", wide.set_index("name"), "sex")
         pd.testing.assert_series_equal(found.estimate, wanted.estimate)
         pd.testing.assert_series_equal(found.std_err, wanted.std_err)
 

@@ -206,6 +206,7 @@ class StructuredLeaves:
     parents: Places  # (n,): numbers of their parents among the inner nodes
     levels: Places  # (a,): the levels that can be active; all others are 0 in all of these leaves
     mask: NDArray[np.bool_] | None  # (n, a): which are; None for all of them
+    kind: Places | None  # (n,): equal for leaves of the same precisions; None where masks differ
     scale: FloatArray  # (n,): 1/α
     part: Places  # (a,): the part of each of the levels
     core: FloatArray  # (n, m, m): C
@@ -235,11 +236,32 @@ class StructuredLeaves:
         alpha = precision[:, queries.identity].sum(axis=1)
         size = present.size if rows.size else 0
         core = np.zeros((places.size, size, size))
-        found = cls(queries, places, parents, levels, mask, 1.0 / alpha, part, core, rows, patterns)
-        for chunk in found.chunks(max(1, size)) if size else ():
-            own = precision[chunk][:, queries.query[rows]]
-            core[chunk] = _core(found.scale[chunk], own, patterns, found._counts(chunk))
+        one = kind = None
+        if mask is None:
+            kind = np.zeros(places.size, dtype=np.intp)
+            for column in precision.T[(precision != precision[0]).any(axis=0)]:
+                number = np.unique(column, return_inverse=True)[1]
+                kind = np.unique(kind * (number.max() + 1) + number, return_inverse=True)[1]
+            one = np.unique(kind, return_index=True)[1]
+        found = cls(
+            queries, places, parents, levels, mask, kind, 1.0 / alpha, part, core, rows, patterns
+        )
+        if size and one is not None:
+            own = precision[one][:, queries.query[rows]]
+            core[:] = _core(found.scale[one], own, patterns, found._counts(one))[kind]
+        elif size:
+            for chunk in found.chunks(size):
+                own = precision[chunk][:, queries.query[rows]]
+                core[chunk] = _core(found.scale[chunk], own, patterns, found._counts(chunk))
         return found
+
+    def alike(self, index: Places) -> tuple[Places, Places | slice]:
+        """Return some leaves without those that are as another of one parent, and where all are."""
+        if self.kind is None:
+            return index, slice(None)
+        key = self.parents[index] * (self.kind.max(initial=0) + 1) + self.kind[index]
+        _, first, which = np.unique(key, return_index=True, return_inverse=True)
+        return index[first], which
 
     def __len__(self) -> int:
         return int(self.places.size)

@@ -699,9 +699,12 @@ class VectorGains:
             index = np.searchsorted(leaves.places, places)
             index[index == len(leaves)] = 0
             some = np.flatnonzero(leaves.places[index] == places)
-            for start in range(0, some.size, step):
-                chosen = some[start : start + step]
-                found[chosen] = _leaf_variances(below, final, leaves, index[chosen], functionals)
+            index, which = leaves.alike(index[some])
+            own = np.empty((index.size, len(functionals)))
+            for start in range(0, index.size, step):
+                chosen = slice(start, start + step)
+                own[chosen] = _leaf_variances(below, final, leaves, index[chosen], functionals)
+            found[some] = own[which]
         return found
 
     def _completed(self) -> Final:

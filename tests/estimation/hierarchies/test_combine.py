@@ -209,13 +209,13 @@ def test_functions_of_units():
     fit = combine_hierarchy(values, hierarchy, mechanism=Laplace(scale=2.0))
     a, b = hierarchy.labels[:2]
     target = pd.DataFrame({a: [1.0, 0.5], b: [-1.0, 0.5]}, index=["difference", "mean"])
-    found = fit.functions(target)
+    found = fit.contrast(target)
     pair = fit.cov_params([a, b]).to_numpy()
     rows = target.to_numpy()
     np.testing.assert_allclose(found.cov_params(), rows @ pair @ rows.T, rtol=1e-10)
     np.testing.assert_allclose(found.bse**2, np.diag(found.cov_params()), rtol=1e-12)
     assert found.params["difference"] == pytest.approx(fit.params[a] - fit.params[b])
-    single = fit.functions({a: 1.0, b: -1.0})
+    single = fit.contrast({a: 1.0, b: -1.0})
     assert single.params == pytest.approx(found.params["difference"])
     assert float(single.noise().variance) == pytest.approx(found.bse["difference"] ** 2, rel=1e-9)
     frame = found.summary_frame(0.1)
@@ -365,11 +365,11 @@ def test_unknown_units_are_named_where_they_are_asked_for():
         lambda: fit.conf_int(),
         lambda: fit.noise("a"),
         lambda: fit.cov_params(["c"]),
-        lambda: fit.functions({"a": 1.0}),
+        lambda: fit.contrast({"a": 1.0}),
     ):
         with pytest.raises(NotEstimableError, match="do not determine"):
             ask()
-    assert float(fit.functions({"b": 2.0}).bse) == pytest.approx(2 * np.sqrt(2))
+    assert float(fit.contrast({"b": 2.0}).bse) == pytest.approx(2 * np.sqrt(2))
 
 
 ODD = st.one_of(

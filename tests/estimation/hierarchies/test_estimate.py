@@ -21,12 +21,12 @@ def fit():
 
 def test_functions_are_those_of_least_squares(fit):
     rows = np.array([[0.0, 1.0, -1.0], [1.0, 1.0, 1.0]])
-    found = fit.functions(rows)
+    found = fit.contrast(rows)
     # the units as sums of the two leaves
     units = np.array([[1.0, 1.0], [1.0, 0.0], [0.0, 1.0]])
     other = combine(VALUES, workload=units, mechanism=Laplace(scale=2.0), target=rows @ units)
     assert len(found) == 2
-    assert repr(found) == "HierarchyFunctions(2 functions of 3 values)"
+    assert repr(found) == "LinearEstimate(2 functions of 3 noises)"
     np.testing.assert_allclose(found.params, other.params, rtol=1e-12)
     np.testing.assert_allclose(found.cov_params(), other.cov_params(), rtol=1e-12, atol=1e-12)
     # dependent estimates: simultaneous intervals by simulation, from the same draws
@@ -77,7 +77,6 @@ def test_covariances_of_too_many_units_are_refused():
             lambda fit: fit.conf_int(simultaneous=True),
             "units must be fewer, or method 'asymptotic'",
         ),
-        (lambda fit: fit.functions(np.eye(3)), "target must have fewer rows got 3"),
     ],
 )
 def test_weights_that_do_not_fit_into_memory_are_refused(fit, use, message, monkeypatch):
@@ -85,7 +84,6 @@ def test_weights_that_do_not_fit_into_memory_are_refused(fit, use, message, monk
     with pytest.raises(InvalidParameterError, match=message):
         use(fit)
     assert fit.weights([1, 2]).shape == (2, 3)
-    assert fit.functions([0.0, 1.0, -1.0]).weights.shape == (1, 3)
 
 
 def test_summaries_name_units_and_errors(fit):
@@ -99,7 +97,7 @@ def test_summaries_name_units_and_errors(fit):
         mechanism=Laplace(scale=2.0),
     )
     assert [line.split()[0] for line in named.summary().splitlines()[-6:-3]] == ["all", "n", "s"]
-    functions = named.functions(pd.DataFrame({"n": [1.0], "s": [-1.0]}, index=["gap"]))
+    functions = named.contrast(pd.DataFrame({"n": [1.0], "s": [-1.0]}, index=["gap"]))
     frame = functions.summary_frame(0.1)
     assert frame.columns.tolist() == ["estimate", "std_err", "ci_lower", "ci_upper"]
     assert frame.loc["gap", "std_err"] == pytest.approx(functions.bse["gap"])

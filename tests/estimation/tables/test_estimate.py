@@ -184,7 +184,7 @@ def test_what_exact_values_determine_together_has_no_variance(leaves):
     known = [True, True, True, leaves, leaves, True]
     for one in (fit, plain):
         np.testing.assert_array_equal(one.marginal_bse() == 0.0, known)
-        np.testing.assert_array_equal(one.contrast(5, np.ones(12)).std_err, 0.0)
+        np.testing.assert_array_equal(one.unit_contrast(5, np.ones(12)).std_err, 0.0)
     assert (fit.marginal_bse("first") > 0.1).all()
 
 
@@ -322,16 +322,16 @@ def test_contrasts_have_labels_and_intervals():
     hierarchy, truth = county()
     fit = combine_marginals(published(truth, np.random.default_rng(13)), hierarchy, domain=DOMAIN)
     target = pd.DataFrame({"a": [1.0, 0.5], "b": [-1.0, 0.5]}, index=["difference", "mean"])
-    found = fit.contrast("01", target, "race")
+    found = fit.unit_contrast("01", target, "race")
     race = fit.marginal("race", ["01"]).iloc[0]
     assert found.estimate["difference"] == pytest.approx(race["a"] - race["b"])
     assert found.estimate["mean"] == pytest.approx((race["a"] + race["b"]) / 2)
-    single = fit.contrast("01", {"a": 1.0, "b": -1.0}, "race")
+    single = fit.unit_contrast("01", {"a": 1.0, "b": -1.0}, "race")
     assert single.estimate == pytest.approx(found.estimate["difference"])
     lower, upper = single.conf_int(0.05)
     assert (upper - lower) / 2 == pytest.approx(1.959963984540054 * single.std_err)
     assert list(found.conf_int(0.1).labels) == ["difference", "mean"]
-    one = fit.contrast("02001", np.eye(12)[5].reshape(DOMAIN.shape))
+    one = fit.unit_contrast("02001", np.eye(12)[5].reshape(DOMAIN.shape))
     assert one.estimate == pytest.approx(fit.table("02001").iloc[5])
     assert one.std_err == pytest.approx(
         fit.marginal_bse(DOMAIN.attributes, ["02001"]).iloc[0, 5], rel=1e-12
@@ -348,11 +348,11 @@ def test_what_is_not_determined_is_said():
     with pytest.raises(NotEstimableError, match=r"the marginal \('sex',\) of '01'"):
         fit.conf_int("sex", ["01"])
     with pytest.raises(NotEstimableError, match="function 1 of the cells of '01'"):
-        fit.contrast("01", [[1.0, 1.0], [1.0, -1.0]], "sex")
+        fit.unit_contrast("01", [[1.0, 1.0], [1.0, -1.0]], "sex")
     loose = combine_marginals(by_race, parent, domain=DOMAIN, unestimable="nan")
     assert np.isnan(loose.marginal("race").loc["02"]).all()
     assert np.isinf(loose.marginal_bse("race").loc[""]).all()
-    assert np.isnan(loose.contrast("02", [1.0, 1.0, 1.0], "race").estimate)
+    assert np.isnan(loose.unit_contrast("02", [1.0, 1.0, 1.0], "race").estimate)
     with pytest.raises(NotEstimableError, match="do not determine"):
         loose.conf_int("race")
     with pytest.raises(NotEstimableError, match="no overlapping values"):

@@ -75,9 +75,9 @@ def test_cells_have_the_laws_of_their_weights():
 
 def test_contrasts_have_the_laws_of_their_weights():
     coefficients = [1.0, -1.0, 0.0, 2.0, 0.0, 0.0]
-    found = combined(drawn(2)).contrast(2, coefficients)
+    found = combined(drawn(2)).unit_contrast(2, coefficients)
     lower, upper = found.conf_int(0.1)
-    law = impulses(lambda one, _: one.contrast(2, coefficients).estimate)
+    law = impulses(lambda one, _: one.unit_contrast(2, coefficients).estimate)
     assert float(found.std_err) == pytest.approx(float(law.std), rel=1e-9)
     assert float(upper - lower) / 2 == pytest.approx(float(law.isf(0.05)), rel=1e-9)
     assert "bound" in found.conf_int(0.1, "bound").notes[0]
@@ -160,7 +160,7 @@ def test_cells_of_tables_are_noisy_values_with_a_joint_law(more):
     cells[0, 0], cells[0, 1:] = 1.0, -1.0
     cells[1, 1, 0, :2] = 1.0, -1.0
     joint = x.linear(cells.reshape((2, -1)))
-    contrast = fit.contrast(1, cells[1, 1])
+    contrast = fit.unit_contrast(1, cells[1, 1])
     np.testing.assert_allclose(joint.values, [0.0, contrast.estimate], rtol=0, atol=1e-12)
     np.testing.assert_allclose(joint.std, [0.0, contrast.std_err], rtol=1e-12, atol=1e-12)
     draws = x.draw(4000, rng=1)
@@ -201,7 +201,7 @@ def test_rows_of_many_cells_are_made_when_they_are_asked_for():
     x = dpi.noisy(fit)
     some = x.take([0, 1, 2, 3])
     np.testing.assert_allclose(np.diag(some.cov()), x.variance[:4], rtol=1e-12)
-    total = fit.contrast(0, [1.0, 1.0])
+    total = fit.unit_contrast(0, [1.0, 1.0])
     assert some.law_of([1.0, 1.0, 0.0, 0.0]).std == pytest.approx(float(total.std_err), rel=1e-12)
     errors = x.draw(3000, rng=2)[:, :4]
     # the relative error of a variance is √(5/3000) at most; 7 times that once in 1e11

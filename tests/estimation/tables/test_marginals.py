@@ -237,7 +237,7 @@ def test_contrasts_agree(seed, block):
         target = rng.integers(-2, 3, (3, len(cells))).astype(float)
         target[2] -= target[2].mean()
         estimate, covariance, estimable = peer.of(np.kron(one.units[[unit]], target @ cells))
-        found = fit.contrast(unit, target, kept)
+        found = fit.unit_contrast(unit, target, kept)
         np.testing.assert_array_equal(np.isfinite(found.std_err), estimable)
         agree(found.estimate[estimable], estimate[estimable], rtol=1e-9, atol=1e-9)
         variance = np.square(found.std_err)[estimable]

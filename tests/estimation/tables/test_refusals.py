@@ -143,8 +143,8 @@ def test_questions_are_checked():
         (lambda: fit.table(7), "unit must hold positions"),
         (lambda: fit.conf_int("sex", alpha=2.0), "alpha must be"),
         (lambda: fit.conf_int("sex", method="score"), "method must be"),
-        (lambda: fit.contrast(0, [1.0], "sex"), "coefficients must have 2 entries"),
-        (lambda: fit.contrast(0, {"X": 1.0}, "sex"), "coefficients must be labelled"),
+        (lambda: fit.unit_contrast(0, [1.0], "sex"), "coefficients must have 2 entries"),
+        (lambda: fit.unit_contrast(0, {"X": 1.0}, "sex"), "coefficients must be labelled"),
         (lambda: fit.disagreements(0), "most must be"),
         (lambda: fit.consistency_test("chi2"), "method must be|no overlapping"),
     ):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +18,15 @@ from scipy import special
 
 from dpinfer._check import Alternative, FloatArray
 from dpinfer._numerics.roots import find_root
+from dpinfer.errors import InvalidParameterError
 from dpinfer.mechanisms.independent import as_noise
 from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.mechanisms.weighted_sum import WeightedSum
 from dpinfer.releases.values import NoisyValues
+from dpinfer.results.intervals import ConfidenceSets
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # How far a weighted sum of two noises with densities reaches, as a function of its direction.
 
@@ -420,6 +425,51 @@ def _rounding(direction: FloatArray, form: Map) -> FloatArray:
     return np.where(known, 4.0 * np.finfo(float).eps * size / np.where(known, bottom, 1.0), 0.0)
 
 
+Method = Literal["exact", "asymptotic"]
+METHODS: tuple[Method, ...] = ("exact", "asymptotic")
+
+SMALLEST_ALPHA = 1e-50
+"""The laws of weighted sums are not followed farther out."""
+
+
+def tail_of(alpha: float, side: Alternative) -> float:
+    """Return the probability of each tail of a single set, unless it is out of reach."""
+    if alpha < SMALLEST_ALPHA:
+        raise InvalidParameterError(
+            f"alpha must be >= {SMALLEST_ALPHA:g} for each set, got {alpha:g}"
+        )
+    if side == "two-sided":
+        return alpha / 2.0
+    if alpha >= 0.5:
+        raise InvalidParameterError(f"alpha must be < 0.5 for a one-sided set, got {alpha:g}")
+    return alpha
+
+
+def as_sets(
+    arcs: Arcs,
+    form: Map,
+    shape: tuple[int, ...],
+    alpha: float,
+    method: str,
+    side: Alternative,
+    simultaneous: bool,
+    labels: pd.Index | None,
+) -> ConfidenceSets:
+    """Return the result, in the shape of the published values."""
+    estimate, lower, upper, kind = (part.reshape(shape) for part in number_sets(arcs, form, side))
+    return ConfidenceSets(
+        estimate=estimate,
+        lower=lower,
+        upper=upper,
+        kind=kind,
+        alpha=alpha,
+        method=method,
+        uncertainty="noise",
+        simultaneous=simultaneous,
+        labels=labels,
+    )
+
+
 # The set for one ratio of two linear functions of noise, by the law of each weighted sum.
 
 
@@ -429,17 +479,27 @@ _CERTAIN = 0.01
 DIRECTIONS = 24
 """Number of directions that are looked at before the ends are found between two of them."""
 
+INSIDE = 5
+"""Number of directions between guesses of both ends that are looked at instead."""
+
+NEAR = 0.02
+"""Part of a guess within which an end is first looked for."""
+
+DEGREES = (1 << 13, 1 << 16)
+"""Degrees of the series that bound tails: to look at directions, and to find ends."""
+
 Tail = Callable[[float, float, float], float]
 """``tail(c, s, x)``: log P(c·E₁ - s·E₂ >= x)."""
 
 
 def weighted_tail(
-    first: FloatArray, second: FloatArray, noise: NoiseLaw, least: float = 0.0
+    first: FloatArray, second: FloatArray, noise: NoiseLaw, least: float = 0.0, degree: int = 0
 ) -> Tail:
     """Return the tail for E₁ and E₂ two weighted sums of the same noises.
 
     Where Chernoff's bound shows that it is below ``least``, the bound stands for it: far tails of
-    whole-numbered noise take long, and are only needed for what they are below.
+    whole-numbered noise take long, and are only needed for what they are below. With a ``degree``,
+    so do bounds by a series of that degree for laws that take long.
     """
     enough = float(np.log(least)) - _CERTAIN if least > 0 else -np.inf
 
@@ -449,6 +509,8 @@ def weighted_tail(
         largest = float(np.abs(weights).max())
         weights = np.where(np.abs(weights) > 1e-13 * largest, weights, 0.0)
         total = WeightedSum(weights, noise)
+        if degree and x > 0 and float(total.std) > 0:
+            return total._log_at_most(x, degree)
         if (
             least > 0
             and x > 0
@@ -472,34 +534,39 @@ def ends_one_by_one(
     left out, and all others are accepted.
     """
     rows = zip(points.tolist(), np.broadcast_to(scales, points.shape).tolist(), tails, strict=True)
-    found = [_ends_of_one(point, scale, tail, level) for point, scale, tail in rows]
+    found = []
+    for point, scale, tail in rows:
+        excess = _excess(point, scale, tail, level)
+        found.append(_as_ends(point, scale, _rejected(excess, excess)))
     inside, left, right = (np.array(part) for part in zip(*found, strict=True))
     return inside, left, right
 
 
-def _ends_of_one(
-    point: list[float], scale: list[float], tail: Tail, level: float
-) -> tuple[bool, FloatArray, FloatArray]:
+Excess = Callable[[float], float]
+"""Positive where the direction that is turned so far from that of the estimate is accepted."""
+
+Turns = tuple[float, float] | None
+"""The first and the last turn that are rejected; None where nothing is."""
+
+
+def _excess(point: list[float], scale: list[float], tail: Tail, level: float) -> Excess:
     x, y = point[0] / scale[0], point[1] / scale[1]
     size, angle = float(np.hypot(x, y)), float(np.arctan2(x, y))
 
     def excess(turn: float) -> float:
-        """Positive where the direction turned away from that of the estimate is accepted."""
         c, s = np.cos(angle - turn), np.sin(angle - turn)
         return tail(c / scale[0], s / scale[1], size * float(np.sin(turn))) - float(np.log(level))
 
-    turns = np.pi * np.arange(DIRECTIONS + 1) / DIRECTIONS
-    values = np.array([np.inf, *(excess(float(turn)) for turn in turns[1:-1]), np.inf])
-    top = int(np.argmin(values))
-    if values[top] > 0:
-        turns, values, top = _refined(excess, turns, values, top)
-    if values[top] > 0:
+    return excess
+
+
+def _as_ends(
+    point: list[float], scale: list[float], turns: Turns
+) -> tuple[bool, FloatArray, FloatArray]:
+    if turns is None:
         return True, np.zeros(2), np.zeros(2)
-    before = int(np.flatnonzero(values[:top] > 0)[-1])
-    after = top + int(np.flatnonzero(values[top:] > 0)[0])
-    first = _end(excess, float(turns[before]), float(turns[before + 1]))
-    last = _end(excess, float(turns[after]), float(turns[after - 1]))
-    left, right = angle - first, angle + np.pi - last
+    angle = float(np.arctan2(point[0] / scale[0], point[1] / scale[1]))
+    left, right = angle - turns[0], angle + np.pi - turns[1]
     return (
         False,
         np.array([np.sin(left) * scale[0], np.cos(left) * scale[1]]),
@@ -507,8 +574,50 @@ def _ends_of_one(
     )
 
 
+def _rejected(excess: Excess, finer: Excess) -> Turns:
+    """Look at all directions, and find the ends by the finer of two bounds."""
+    turns = np.pi * np.arange(DIRECTIONS + 1) / DIRECTIONS
+    values = np.array([np.inf, *(excess(float(turn)) for turn in turns[1:-1]), np.inf])
+    top = int(np.argmin(values))
+    if values[top] > 0:
+        turns, values, top = _refined(excess, turns, values, top)
+    if values[top] > 0:
+        return None
+    before = int(np.flatnonzero(values[:top] > 0)[-1])
+    after = top + int(np.flatnonzero(values[top:] > 0)[0])
+    first = _end(finer, float(turns[before]), float(turns[before + 1]))
+    last = _end(finer, float(turns[after]), float(turns[after - 1]))
+    return first, last
+
+
+def _rejected_near(excess: Excess, finer: Excess, guess: Turns) -> Turns:
+    """Find the same where the ends are near to a guess."""
+    if guess is None:
+        return _rejected(excess, finer)
+    between = np.linspace(*guess, INSIDE + 2)[1:-1].tolist()
+    if max(excess(turn) for turn in between) > 0:
+        return _rejected(excess, finer)
+    first = _near_end(finer, guess[0], between[0])
+    last = _near_end(lambda turn: finer(np.pi - turn), np.pi - guess[1], np.pi - between[-1])
+    if first is None or last is None:
+        return _rejected(excess, finer)
+    return first, np.pi - last
+
+
+def _near_end(excess: Excess, guess: float, rejected: float) -> float | None:
+    """Return the end beyond the guess or soon before it; None where it is farther before."""
+    low, high = (1.0 - NEAR) * guess, min((1.0 + NEAR) * guess, rejected)
+    if excess(low) <= 0:
+        low, high = 0.5 * guess, low
+        if excess(low) <= 0:
+            return None
+    elif excess(high) > 0:
+        low, high = high, rejected
+    return _end(excess, low, high, 1e-12)
+
+
 def _refined(
-    excess: Callable[[float], float], turns: FloatArray, values: FloatArray, top: int
+    excess: Excess, turns: FloatArray, values: FloatArray, top: int
 ) -> tuple[FloatArray, FloatArray, int]:
     """Add the direction that is rejected most, found between the neighbours of the best so far."""
     from scipy import optimize
@@ -522,7 +631,7 @@ def _refined(
     return turns, values, int(np.argmin(values))
 
 
-def _end(excess: Callable[[float], float], accepted: float, rejected: float) -> float:
+def _end(excess: Excess, accepted: float, rejected: float, atol: float = 1e-14) -> float:
     """Return where acceptance ends between two turns, from the side that is rejected."""
     step = rejected - accepted
 
@@ -532,7 +641,7 @@ def _end(excess: Callable[[float], float], accepted: float, rejected: float) -> 
         values = np.where(share <= 0, 1.0, np.where(share >= 1, -1.0, values))
         return np.asarray(np.clip(values, -1e3, 1e3))
 
-    _, high = find_root(function, np.zeros(1), np.ones(1), atol=1e-14)
+    _, high = find_root(function, np.zeros(1), np.ones(1), atol=atol)
     return accepted + float(high[0]) * step
 
 
@@ -572,11 +681,15 @@ def _ends(
         else:
             reach = np.array([float(WeightedSum(w, law).isf(tail)) for w in (first, second)])
         return one_exact(point[np.newaxis], reach[np.newaxis])
+    normal = _normal_tail(first, second, variances)
     if method == "asymptotic":
-        log_tail = _normal_tail(first, second, variances)
-    else:
-        log_tail = weighted_tail(first, second, law, tail)
-    return ends_one_by_one(point[np.newaxis], deviations, [log_tail], tail)
+        return ends_one_by_one(point[np.newaxis], deviations, [normal], tail)
+    y, scale = point.tolist(), deviations.tolist()
+    tails = (normal, *(weighted_tail(first, second, law, tail, degree) for degree in DEGREES))
+    guess, rough, fine = (_excess(y, scale, one, tail) for one in tails)
+    found = _as_ends(y, scale, _rejected_near(rough, fine, _rejected(guess, guess)))
+    inside, left, right = (np.array([part]) for part in found)
+    return inside, left, right
 
 
 def _normal_tail(first: FloatArray, second: FloatArray, variances: FloatArray) -> Tail:

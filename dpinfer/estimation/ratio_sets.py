@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpinfer._check import FloatArray
 from dpinfer.errors import InvalidParameterError
-from dpinfer.intervals._fieller import (
+from dpinfer.estimation.fieller import (
     Arcs,
     Ends,
     Kind,
