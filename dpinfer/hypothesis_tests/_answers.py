@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpinfer._check import Alternative, FloatArray
+from dpinfer.hypothesis_tests._inversion import Effect, Inversion
 from dpinfer.results.hypothesis import HypothesisResult
 from dpinfer.results.intervals import Uncertainty
 from dpinfer.results.null import AsymptoticNull, NullDistribution, _KnownTails
@@ -65,10 +66,22 @@ def answer(
     method: str,
     *,
     uncertainty: Uncertainty = "noise+sampling",
+    effect: Effect | None = None,
     **details: Any,
 ) -> HypothesisResult:
-    """Return a result with the Monte Carlo error, if there is one."""
+    """Return a result with the Monte Carlo error, if there is one, and what makes its intervals."""
     pvalue, null = found
+    if effect is not None:
+        details["effect"] = effect.name
+        details["estimate"] = np.reshape(effect.estimate, np.shape(statistic))
+        details["inversion"] = Inversion(
+            effect=effect,
+            pvalue=pvalue,
+            alternative=alternative,
+            method=method,
+            uncertainty=uncertainty,
+            labels=details.get("labels"),
+        )
     return HypothesisResult(
         name=name,
         statistic=statistic,

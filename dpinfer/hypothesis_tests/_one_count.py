@@ -10,8 +10,12 @@ from typing import Literal
 import numpy as np
 
 from dpinfer._check import Alternative, FloatArray
+from dpinfer.estimation.two_sided import GAPS, NoisyCounts
 from dpinfer.hypothesis_tests._answers import Found, ThreeTails, simulated
+from dpinfer.hypothesis_tests._inversion import SIMULATED, Affine, Rows, Search, repeated
+from dpinfer.hypothesis_tests._inversion import Found as FoundEnds
 from dpinfer.mechanisms._noisy_count import NoisyBinomial, NoisyCount, NoisyPoisson
+from dpinfer.mechanisms.independent import integer_cells
 from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.results.null import AsymptoticNull, ExactNull, around
 from dpinfer.results.simulation import BLOCK, Simulation
@@ -24,6 +28,12 @@ LARGEST_RATE = 1e15
 
 _SEARCH = 120
 """Most steps of a search by thirds or halves."""
+
+_WEIGHED = 1e-6
+"""Distance of means from 0 and n, in standard deviations, at which outcomes are told apart."""
+
+_NEAR = 1e-13
+"""Distance, in standard deviations, at which such a search ends."""
 
 _ROUNDING = 1e-14
 """Relative error of a count that was computed from nobs·value."""
@@ -159,7 +169,9 @@ def _unbiased(test: OneCount, count: FloatArray) -> FloatArray:
         first = at(np.asarray(1.0 / 3.0), low, high)
         second = at(np.asarray(2.0 / 3.0), low, high)
         rises = above(first + step) < above(second + step)
-        moves = high - low > 2.0 * step
+        moves = high - low > (2.0 * step or _NEAR * reach)
+        if not moves.any():
+            break
         low, high = np.where(moves & rises, first, low), np.where(moves & ~rises, second, high)
     middle = low
     if is_whole:
@@ -178,6 +190,8 @@ def _unbiased(test: OneCount, count: FloatArray) -> FloatArray:
         far = np.where(short, middle + 2.0 * (far - middle), far)
     far = np.where(is_above, np.floor(far), np.ceil(far)) if is_whole else far
     for _ in range(_SEARCH):
+        if (np.abs(far - near) <= (step or _NEAR * reach)).all():
+            break
         x = 0.5 * (near + far)
         x = np.where(is_above, np.floor(x), np.ceil(x)) if is_whole else x
         reached = np.where(is_above, below(x), above(x)) <= own
@@ -232,6 +246,72 @@ class DrawZ:
         z -= self.centre
         z /= self.spread
         return z
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class OneEffect:
+    """The means of noisy counts that a test does not reject, in units of what is tested."""
+
+    counts: NoisyCounts
+    unit: Affine
+    alternative: Alternative
+    method: Method
+    simulation: Simulation
+
+    def __call__(self, alpha: float) -> FoundEnds:
+        notes: tuple[str, ...]
+        if self.method == "exact" and self.alternative == "two-sided":
+            lower, upper, gaps = self.counts.two_sided(alpha)
+            notes = (GAPS,) if gaps.any() else ()
+        else:
+            lower, upper, notes = self._search(alpha)(alpha)
+        least, most = self.unit.least, self.unit.most
+        full = Affine(self.unit.shift, self.unit.scale)
+        lower, upper = np.maximum(full(lower), least), np.minimum(full(upper), most)
+        empty = ~(lower <= upper)
+        return np.where(empty, np.inf, lower), np.where(empty, -np.inf, upper), notes
+
+    def _search(self, alpha: float) -> Search:
+        counts, spread = self.counts, self.counts.spread + np.zeros(self.counts.count.size)
+        reach = np.abs(counts.count) + 60.0 * (spread + 30.0) * (1.0 - np.log10(alpha))
+        is_simulated = self.method == "monte-carlo"
+        jumps = self.method == "unbiased" and self.alternative == "two-sided"
+        jumps &= bool(np.any(integer_cells(counts.noise, spread.size)))
+        low, high = np.zeros(spread.size), np.minimum(counts.most, reach)
+        if self.method == "unbiased":  # near 0 and n all outcomes weigh nothing, and are alike
+            low, high = _WEIGHED * spread, high - _WEIGHED * spread
+        return Search(
+            pvalue=self.pvalue,
+            start=counts.count,
+            step=spread,
+            low=low,
+            high=high,
+            alternative=self.alternative,
+            is_monotone=not (is_simulated or jumps),
+            notes=(SIMULATED,) if is_simulated else (GAPS,) if jumps else (),
+            rtol=1e-6 if is_simulated else 1e-12,
+        )
+
+    def pvalue(self, mean: FloatArray, rows: Rows) -> FloatArray:
+        """P-values of some of the counts at other means; one by one where they take long."""
+        if rows.size != 1 and self.method in ("monte-carlo", "unbiased"):
+            pairs = zip(mean.reshape(-1, 1), rows.reshape(-1, 1), strict=True)
+            return np.array([self.pvalue(*pair) for pair in pairs]).reshape(-1)
+        test, count, again = (
+            self._at(mean, rows),
+            self.counts.count[rows],
+            repeated(self.simulation),
+        )
+        count = count if rows.size != 1 else count.reshape(())
+        return np.reshape(NULLS[self.method](test, count, self.alternative, again)[0], rows.shape)
+
+    def _at(self, mean: FloatArray, rows: Rows) -> OneCount:
+        law = self.counts.law(mean, rows)
+        if isinstance(law, NoisyBinomial):
+            centre = np.asarray(law.nobs * law.value)
+            return OneCount(law, centre, np.sqrt(centre * (1.0 - law.value)))
+        assert isinstance(law, NoisyPoisson)
+        return OneCount(law, law.rate, np.sqrt(law.rate))
 
 
 def collapse(array: FloatArray) -> FloatArray:

@@ -21,6 +21,7 @@ from scipy import special
 from dpinfer._check import Alternative, FloatArray
 from dpinfer._numerics.counts import LOG_NEGLIGIBLE, binom_pmf, binom_radius
 from dpinfer._numerics.roots import ENUMERATED, find_root
+from dpinfer.estimation.two_sided import GAPS
 from dpinfer.estimation.unknown_trials import Rows, UnknownTrials
 from dpinfer.hypothesis_tests._answers import (
     GUARANTEED,
@@ -30,6 +31,8 @@ from dpinfer.hypothesis_tests._answers import (
     in_the_limit,
     simulated,
 )
+from dpinfer.hypothesis_tests._inversion import MARGIN, SIMULATED, Effect, Search, repeated, twice
+from dpinfer.hypothesis_tests._inversion import Found as FoundEnds
 from dpinfer.hypothesis_tests._one_count import DrawZ
 from dpinfer.mechanisms._noisy_count import NoisyBinomial, work_at_a_point
 from dpinfer.mechanisms.law import NoiseLaw
@@ -583,7 +586,7 @@ def _mixed(table: FloatArray, weights: FloatArray) -> FloatArray:
     return np.asarray(signal.fftconvolve(table, weights[np.newaxis, ::-1], mode="valid", axes=1))
 
 
-def _normal_and_laplace(t: FloatArray, spread: FloatArray, scale: float) -> FloatArray:
+def _normal_and_laplace(t: FloatArray, spread: FloatArray, scale: FloatArray | float) -> FloatArray:
     """P(N + L > t) for a normal and a Laplace variable."""
     x, ratio = t / spread, spread / scale
     rise = np.exp(np.minimum(0.5 * ratio**2 - t / scale + special.log_ndtr(x - ratio), 0.7))
@@ -600,22 +603,26 @@ _START = 65
 
 def certified_maximum(
     tail: Callable[[FloatArray], FloatArray],
-    low: float,
-    high: float,
+    x: FloatArray,
     information: float,
     tolerance: float,
 ) -> float:
-    """Upper bound on the largest probability of an event over an interval of a parameter x.
+    """Upper bound on the largest probability of an event over an interval of a parameter.
 
+    ``x`` holds its ends, and in between the points, increasing, where derivatives may jump.
     ``information`` I bounds the Fisher information about x, and minus the expected second
     derivative of the log-likelihood is I as well. Then asin√P changes by √I/2 per unit of x at
     most, and, as P'' = E[1{event}·(s² + s')] with the score s and E[s² + s'] = 0,
     abs(P'') <= E[s² + abs(s')]/2 <= I. Between two points P is thus bounded from its values there.
+    On a chord in the angles √n₁·asin√p₁ and √n₂·asin√p₂ of two proportions, with x their sum and
+    a + b = 1 the directions, both >= 0: P'' <= 4a² + 4b² + 4ab <= 4, as each angle has I = 4 and
+    abs(P₁₂) = abs(E[1{event}·s₁s₂]) <= E[abs(s₁)]·E[abs(s₂)]/2 <= 2.
 
     Branch and bound: pieces are halved until no bound exceeds the largest value by more than
     ``tolerance``. The largest bound is returned.
     """
-    x = np.linspace(low, high, _START if high > low else 1)
+    if x.size <= _START:
+        x = np.union1d(x, np.linspace(x[0], x[-1], _START))
     y = tail(x)
     best = bound = float(y.max())
     left, right, y_left, y_right = x[:-1], x[1:], y[:-1], y[1:]
@@ -710,10 +717,94 @@ NULLS: dict[Method, Callable[[UnknownTrials, Alternative, Simulation], Found]] =
 """The p-values and the null distribution of each method."""
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SharesHeld:
+    """The shares of the first count, as odds, that a test does not reject."""
+
+    test: UnknownTrials
+    alternative: Alternative
+    method: Method
+    simulation: Simulation
+    back: Callable[[FloatArray], FloatArray]
+
+    def __call__(self, alpha: float) -> FoundEnds:
+        test = self.test
+        n = np.maximum(test.nobs, 1.0)
+        share = np.clip(test.count / n, 0.5 / (n + 1.0), 1.0 - 0.5 / (n + 1.0))
+        inverse = share * (1.0 - share)
+        own, other = (np.asarray(law.variance) for law in (test.noise, test.nobs_noise))
+        spread = np.sqrt(n * inverse + own + share**2 * other) / (n * inverse)
+        step = np.minimum(spread, 4.0)
+        is_simulated = self.method == "monte-carlo"
+        is_known = self.method != "exact" or not np.any(own + other)
+        note = SIMULATED if is_simulated else GAPS
+        whole = test.noise.is_integer or test.nobs_noise.is_integer
+        is_smooth = self.method == "asymptotic" or not (is_simulated or whole)
+        return Search(
+            pvalue=self._pvalue,
+            start=special.logit(share),
+            step=step,
+            low=-LOG_ODDS,
+            high=LOG_ODDS,
+            alternative=self.alternative,
+            back=self.back,
+            is_monotone=is_smooth,
+            notes=() if is_smooth else (note,),
+            margin=0.0 if is_known else MARGIN * step,
+            rtol=0.0,
+            atol=1e-5 if is_simulated else 1e-7,
+        )(alpha)
+
+    def _pvalue(self, log_odds: FloatArray, rows: Rows) -> FloatArray:
+        """P-values at other shares, of no more rows together than the test has."""
+        out = np.empty(rows.size)
+        for start in range(0, rows.size, self.test.count.size):
+            part = slice(start, start + self.test.count.size)
+            test = self.test.under(special.expit(log_odds[part]), rows[part])
+            out[part] = NULLS[self.method](test, self.alternative, repeated(self.simulation))[0]
+        return out
+
+
+LOG_ODDS = 27.0
+"""Log-odds beyond which shares count as 0 or 1."""
+
+
+def proportion_of(log_odds: FloatArray) -> FloatArray:
+    """Return proportions, 0 and 1 at the limits."""
+    inside = np.where(np.abs(log_odds) < LOG_ODDS, special.expit(log_odds), log_odds > 0)
+    return np.asarray(inside, dtype=np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class RatioOf:
+    """Odds in another unit, 0 and inf at the limits."""
+
+    unit: FloatArray | float
+
+    def __call__(self, log_odds: FloatArray) -> FloatArray:
+        limit = np.where(log_odds > 0, np.inf, 0.0)
+        return np.where(np.abs(log_odds) < LOG_ODDS, np.exp(log_odds) * self.unit, limit)
+
+
 def run(
-    name: str, test: UnknownTrials, alternative: Alternative, method: Method, simulation: Simulation
+    name: str,
+    test: UnknownTrials,
+    alternative: Alternative,
+    method: Method,
+    simulation: Simulation,
+    *,
+    effect: str,
+    estimate: FloatArray,
+    null: FloatArray | float,
+    back: Callable[[FloatArray], FloatArray] = proportion_of,
 ) -> HypothesisResult:
     """Test and report; the number of observations is the estimated one."""
+    again = simulation
+    if method == "monte-carlo":
+        simulation, again = twice(simulation)
+    ends = SharesHeld(
+        test=test, alternative=alternative, method=method, simulation=again, back=back
+    )
     return answer(
         name,
         test.statistic.reshape(test.shape),
@@ -723,6 +814,13 @@ def run(
         nobs=test.nobs.reshape(test.shape),
         labels=test.labels,
         notes=_notes(test, method),
+        effect=Effect(
+            name=effect,
+            estimate=estimate,
+            null=null,
+            ends=ends,
+            most_shown=100 if method == "asymptotic" else 1,
+        ),
     )
 
 

@@ -383,10 +383,15 @@ class TwoSamples:
     def confidence_set(self) -> tuple[FloatArray, FloatArray]:
         """Ends, as angles asin√p, of the values that the total of the successes does not refute."""
         low, high = np.empty((2, self.difference.size))
-        total = self.samples[0].count + self.samples[1].count
+        first, second = self.samples
+        total, nobs = first.count + second.count, first.trials + second.trials
+        alike: dict[tuple[NoiseLaw, NoiseLaw], list[Rows]] = {}
         for law, rows in self.groups:
             law.check_size(np.full(1, 0.5))  # wherever the common proportion is looked for
-            ends = _plausible(law, total[rows], 0.5 * self.nuisance_alpha)
+            alike.setdefault(law.noises, []).append(rows)
+        for noises, members in alike.items():
+            rows = np.concatenate(members)
+            ends = _plausible(nobs[rows], noises, total[rows], 0.5 * self.nuisance_alpha)
             low[rows], high[rows] = ends
         return low, high
 
@@ -415,7 +420,8 @@ class TwoSamples:
             absolute, relative = pooled.error if pooled.is_available else (0.0, 0.0)
             levels = pooled.log_level(difference[rows], total[rows])
             for row, level in zip(rows, levels, strict=True):
-                span = _proportion(np.array([low[row], high[row]]))
+                angles = np.array([low[row], high[row]])
+                span = _proportion(angles)
                 if pooled.is_available:
                     counts = law.counts(0, span), law.counts(1, span)
                     table = pooled.table(alternative, float(difference[row]), level, counts)
@@ -423,7 +429,7 @@ class TwoSamples:
                 else:
                     d = np.asarray(difference[row])
                     tail = partial(_tail_at_angle, law, alternative, d, span)
-                found = certified_maximum(tail, low[row], high[row], information, self.tolerance)
+                found = certified_maximum(tail, angles, information, self.tolerance)
                 out[row] = found * (1.0 + relative) + absolute
         return np.minimum(out + self.nuisance_alpha, 1.0)
 
@@ -463,20 +469,19 @@ def _chance_at_angle(
 
 
 def _plausible(
-    law: NoisyDifference, total: FloatArray, level: float
+    nobs: FloatArray, noises: tuple[NoiseLaw, NoiseLaw], total: FloatArray, level: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Angles at which the tails of a noisy total of successes are equal to ``level``."""
-    nobs = np.asarray(float(sum(law.nobs)))
-    noise = fast_sum(np.ones(2), list(law.noises))
-    first = np.full(total.size, _EDGE / np.sqrt(nobs))
+    """Angles at which the tails of noisy totals of successes are equal to ``level``."""
+    noise = fast_sum(np.ones(2), list(noises))
+    first = _EDGE / np.sqrt(nobs)
     last = np.full(total.size, 0.5 * np.pi - 2.0 * _EDGE)
 
     def upper(x: FloatArray, rows: Rows) -> FloatArray:
-        distribution = NoisyBinomial(nobs=nobs, value=_proportion(x), noise=noise)
+        distribution = NoisyBinomial(nobs=nobs[rows], value=_proportion(x), noise=noise)
         return level - distribution.upper(total[rows])
 
     def lower(x: FloatArray, rows: Rows) -> FloatArray:
-        distribution = NoisyBinomial(nobs=nobs, value=_proportion(x), noise=noise)
+        distribution = NoisyBinomial(nobs=nobs[rows], value=_proportion(x), noise=noise)
         return distribution.lower(total[rows]) - level
 
     return _crossing(upper, first, last)[0], _crossing(lower, first, last)[1]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -22,7 +22,11 @@ from dpinfer._check import (
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.published import PublishedRows
 from dpinfer.estimation.targets import checked_weights, noisy_vector
+from dpinfer.estimation.two_sided import GAPS
 from dpinfer.hypothesis_tests._answers import Found, answer, in_the_limit, simulated
+from dpinfer.hypothesis_tests._inversion import SIMULATED, Effect, Search
+from dpinfer.hypothesis_tests._inversion import Found as FoundEnds
+from dpinfer.hypothesis_tests._inversion import Rows as RowNumbers
 from dpinfer.hypothesis_tests.models import draws_in_block
 from dpinfer.mechanisms._sums.terms import kinds
 from dpinfer.mechanisms.independent import Mechanism, groups, integer_cells
@@ -31,6 +35,7 @@ from dpinfer.mechanisms.weighted_sum import fast_sum, spacing_of, untabulated
 from dpinfer.releases.coerce import noisy_pair
 from dpinfer.releases.values import NoisyValues
 from dpinfer.results.hypothesis import HypothesisResult
+from dpinfer.results.intervals import Intervals
 from dpinfer.results.labels import split_labels
 from dpinfer.results.null import (
     LARGEST_STATISTIC,
@@ -84,19 +89,11 @@ def _exact_points(y: FloatArray) -> FloatArray:
 
 def _of_each(x: NoisyValues, target: FloatArray, alternative: Alternative) -> HypothesisResult:
     """Test each value, given that it was published."""
-    # a count is in the bin of the one that it is tested for, whatever the noise
-    before = 1.0 if x.rule is None else x.rule.before
-    binned = np.ceil(target / before) * before
-    rows = PublishedRows.of(x, np.where(np.greater(before, 1), binned, target))
+    rows = _binned(x, target)
     if (rows.spread == 0).any():
         raise InvalidParameterError(_NO_NOISE)
     _check_reachable(rows)
-    if alternative == "two-sided":
-        distance = np.abs(x.values - rows.target)
-        both = rows.larger(rows.target + distance) + rows.smaller(rows.target - distance)
-        pvalue = np.where(distance == 0, 1.0, np.minimum(both, 1.0))
-    else:
-        pvalue = getattr(rows, alternative)(x.values)
+    pvalue = _pvalue_of_each(rows, x.values, alternative)
     null = ExactNull(
         partial(_at, rows, "larger"),
         partial(_at, rows, "smaller"),
@@ -104,6 +101,24 @@ def _of_each(x: NoisyValues, target: FloatArray, alternative: Alternative) -> Hy
         atoms=partial(_around, rows),
     )
     conditional = bool(np.isfinite(rows.threshold).any())
+    distance = _FURTHEST * rows.spread
+    effect = Effect(
+        name="value",
+        estimate=x.values,
+        null=target,
+        ends=Search(
+            pvalue=partial(_pvalue_at, x, alternative),
+            start=x.values.reshape(-1),
+            step=rows.spread,
+            low=np.minimum(x.values, np.maximum(rows.threshold, -_LARGEST)).reshape(-1) - distance,
+            high=x.values.reshape(-1) + distance,
+            alternative=alternative,
+            back=partial(_unbounded, x.values.reshape(-1), distance),
+            notes=(GAPS,) if conditional else (),
+        ),
+    )
+    if x.rule is None:
+        effect = replace(effect, ends=OneLaw(x, alternative))
     return answer(
         "Test of each value",
         (x.values - rows.target) / rows.spread,
@@ -113,7 +128,62 @@ def _of_each(x: NoisyValues, target: FloatArray, alternative: Alternative) -> Hy
         uncertainty="noise",
         labels=x.labels,
         notes=("conditional on reaching the threshold",) if conditional else (),
+        effect=effect,
     )
+
+
+def _binned(x: NoisyValues, target: FloatArray) -> PublishedRows:
+    """Return the laws of values; a count is in the bin of the one that it is tested for."""
+    before = 1.0 if x.rule is None else x.rule.before
+    binned = np.ceil(target / before) * before
+    return PublishedRows.of(x, np.where(np.greater(before, 1), binned, target))
+
+
+def _pvalue_of_each(
+    rows: PublishedRows, values: FloatArray, alternative: Alternative
+) -> FloatArray:
+    if alternative != "two-sided":
+        tail: FloatArray = getattr(rows, alternative)(values)
+        return tail
+    distance = np.abs(values - rows.target)
+    both = rows.larger(rows.target + distance) + rows.smaller(rows.target - distance)
+    return np.where(distance == 0, 1.0, np.minimum(both, 1.0))
+
+
+def _pvalue_at(
+    x: NoisyValues, alternative: Alternative, target: FloatArray, rows: RowNumbers
+) -> FloatArray:
+    """P-values of some values at other targets."""
+    some = x._take(rows)
+    return _pvalue_of_each(_binned(some, target), some.values, alternative)
+
+
+def _unbounded(values: FloatArray, distance: FloatArray, x: FloatArray) -> FloatArray:
+    """Return ends, infinite where all that was looked at is accepted."""
+    return np.where(np.abs(x - values) < distance, x, np.sign(x - values) * np.inf)
+
+
+@dataclass(frozen=True, eq=False)
+class OneLaw:
+    """Ends from the laws of the noise of single values."""
+
+    x: NoisyValues
+    alternative: Alternative
+
+    def __call__(self, alpha: float) -> FoundEnds:
+        """Return the ends."""
+        tail = 0.5 * alpha if self.alternative == "two-sided" else alpha
+        values = self.x.values.reshape(-1)
+        reach = np.asarray(self.x.marginal.isf(tail))
+        return *_around_estimate(values, reach, self.alternative), ()
+
+
+def _around_estimate(
+    estimate: FloatArray, reach: FloatArray, alternative: Alternative
+) -> tuple[FloatArray, FloatArray]:
+    lower = np.full(estimate.shape, -np.inf) if alternative == "smaller" else estimate - reach
+    upper = np.full(estimate.shape, np.inf) if alternative == "larger" else estimate + reach
+    return lower, upper
 
 
 def _check_reachable(rows: PublishedRows) -> None:
@@ -129,6 +199,9 @@ def _check_reachable(rows: PublishedRows) -> None:
 
 # Null distributions of statistics in which nothing is random but the noise.
 
+
+_FURTHEST = 300.0
+"""Standard deviations from a published value at which a target stands for any further one."""
 
 NoiseOnlyMethod = Literal["exact", "monte-carlo", "asymptotic"]
 
@@ -244,6 +317,34 @@ class DrawNoise:
         return np.asarray(self.law._rvs((size,), rng) / self.spread)
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NoiseOnlyEnds:
+    """Estimates give or take the deviations that are not rejected, which no target changes."""
+
+    problem: NoiseOnly
+    estimate: FloatArray
+    null: NullDistribution
+    alternative: Alternative
+    method: NoiseOnlyMethod
+
+    def __call__(self, alpha: float) -> FoundEnds:
+        """Return the ends."""
+        problem, shape = self.problem, self.problem.which.shape
+        if self.method == "exact":
+            tail = 0.5 * alpha if self.alternative == "two-sided" else alpha
+            reach = np.array([float(law.isf(tail)) for law in problem.laws])[problem.which]
+            reach = reach + problem.slack(problem.deviation)
+        else:
+            # what has the p-value alpha is held
+            critical = self.null.critical_value(alpha * (1.0 - 1e-11), self.alternative)
+            reach = SIGNS[self.alternative] * np.asarray(critical) * problem.spread
+        estimate, far = (
+            np.broadcast_to(part, shape).reshape(-1) for part in (self.estimate, reach)
+        )
+        notes = (SIMULATED,) if self.method == "monte-carlo" else ()
+        return *_around_estimate(estimate, far, self.alternative), notes
+
+
 NULLS: dict[NoiseOnlyMethod, Callable[[NoiseOnly, Alternative, Simulation], Found]] = {
     "exact": exact,
     "monte-carlo": monte_carlo,
@@ -347,6 +448,11 @@ def linear_ztest(
     x = noisy_vector(values, mechanism)
     if weights is None:
         target = x.setting(value, "value", ge=-_LARGEST, le=_LARGEST)
+        if target.size not in (1, len(x)):
+            raise InvalidParameterError(
+                f"value must be one number, or one for each of the {len(x)} values, got "
+                f"{target.size}"
+            )
         rule = x.rule
         if rule is not None and (rule.after > 0 or method != "exact"):
             raise InvalidParameterError(
@@ -364,6 +470,7 @@ def linear_ztest(
         tested, magnitude = x.linear(matrix), np.abs(np.atleast_2d(matrix)) @ np.abs(x.values)
     problem = _deviations(tested, magnitude, target)
     found = NULLS[method](problem, alternative, simulation)
+    estimate = tested.values.reshape(tested.shape)
     return answer(
         "Test of a linear function",
         problem.statistic,
@@ -372,7 +479,27 @@ def linear_ztest(
         method,
         uncertainty="noise",
         labels=rows,
+        effect=_effect("linear function", estimate, target, problem, found, alternative, method),
     )
+
+
+def _effect(
+    name: str,
+    estimate: FloatArray,
+    target: FloatArray,
+    problem: NoiseOnly,
+    found: Found,
+    alternative: Alternative,
+    method: NoiseOnlyMethod,
+) -> Effect:
+    ends = NoiseOnlyEnds(
+        problem=problem,
+        estimate=estimate,
+        null=found[1],
+        alternative=alternative,
+        method=method,
+    )
+    return Effect(name=name, estimate=estimate, null=target, ends=ends)
 
 
 def counts_2indep(
@@ -445,15 +572,19 @@ def counts_2indep(
     simulation = Simulation.checked(reps, rng, progress, n_jobs, precision)
     x, y = noisy_pair(count1, count2, mechanism, ("count1", "count2"))
     whole = x if x.shape else y
-    problem = differences(x, y, whole.setting(value, "value", ge=-_LARGEST, le=_LARGEST))
+    target = whole.setting(value, "value", ge=-_LARGEST, le=_LARGEST)
+    problem = differences(x, y, target)
+    found = NULLS[method](problem, alternative, simulation)
+    estimate = problem.deviation + target
     return answer(
         "Test of two counts",
         problem.statistic,
-        NULLS[method](problem, alternative, simulation),
+        found,
         alternative,
         method,
         uncertainty="noise",
         labels=x.labels if x.labels is not None else y.labels,
+        effect=_effect("difference", estimate, target, problem, found, alternative, method),
     )
 
 
@@ -624,7 +755,7 @@ def counts_paired(
     name = checked_method(method, chosen)
     value = STATISTICS[chosen](problem.statistic)
     null = _NULLS[name](problem, chosen, value, simulation)
-    return answer(
+    result = answer(
         "Test of two tables",
         value,
         (null.pvalue(value, "larger"), null),
@@ -633,6 +764,43 @@ def counts_paired(
         uncertainty="noise",
         notes=(f"{problem.deviation.size} cells, {chosen} statistic",),
     )
+    return replace(
+        result,
+        effect="differences",
+        estimate=problem.deviation,
+        inversion=Together(problem, null, chosen, name, x.labels),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Together:
+    """Makes the intervals of all differences: those that the test of them does not reject."""
+
+    problem: NoiseOnly
+    null: NullDistribution
+    statistic: Statistic
+    method: Method
+    labels: pd.Index | None
+
+    def __call__(self, alpha: float) -> Intervals:
+        """Return the intervals."""
+        critical = float(self.null.critical_value(alpha * (1.0 - 1e-11), "larger"))
+        notes = (SIMULATED,) if self.method == "monte-carlo" else ()
+        if self.statistic == "chi2":
+            critical = float(np.sqrt(critical))
+            notes = (*notes, "not rejected is an ellipsoid: the intervals are its extent")
+        reach = critical * self.problem.spread
+        return Intervals(
+            estimate=self.problem.deviation,
+            lower=self.problem.deviation - reach,
+            upper=self.problem.deviation + reach,
+            alpha=alpha,
+            method=self.method,
+            uncertainty="noise",
+            simultaneous=True,
+            labels=self.labels,
+            notes=notes,
+        )
 
 
 def checked_method(method: Method | None, statistic: Statistic) -> Method:

@@ -21,13 +21,17 @@ from dpinfer._check import (
     check_length,
     check_scalar,
     freeze,
+    show,
 )
 from dpinfer.errors import InvalidParameterError
-from dpinfer.estimation.published import LARGEST_NOBS
+from dpinfer.estimation.published import LARGEST_NOBS, common_shape
+from dpinfer.mechanisms.channels import RandomizedResponse, UnaryEncoding
 from dpinfer.mechanisms.independent import Dependence, as_noise
 from dpinfer.mechanisms.law import NoiseLaw, refuse_dependent, refuse_same
+from dpinfer.mechanisms.laws import Exact
 from dpinfer.releases.coerce import noisy
 from dpinfer.releases.values import NoisyValues
+from dpinfer.results.labels import split_labels
 from dpinfer.results.simulation import BLOCK
 
 Counts = NDArray[np.int64]
@@ -416,3 +420,20 @@ def two_samples(
             "share, which know how they depend"
         )
     return x, y
+
+
+def reports_noise(
+    channel: RandomizedResponse | UnaryEncoding, count: Any, nobs: Any, name: str, nobs_name: str
+) -> Exact:
+    """Return that reports have no noise of their own, once they have been checked."""
+    if channel.slope <= 1e-15:
+        raise InvalidParameterError(
+            f"mechanism must favour the truth, got {show(channel)}: its reports say nothing about "
+            "the answers"
+        )
+    counts = check_integer_array(split_labels(count, name)[0], name, ge=0)
+    trials = split_labels(nobs, nobs_name)[0]
+    common_shape(**{name: counts, nobs_name: trials})
+    if (counts > trials).any():
+        raise InvalidParameterError(f"{name} must be at most {nobs_name}: it counts reports")
+    return Exact()

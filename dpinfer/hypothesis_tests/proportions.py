@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -12,32 +13,39 @@ from dpinfer._check import (
     Alternative,
     FloatArray,
     check_array,
-    check_integer_array,
     check_option,
     check_scalar,
-    show,
 )
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.published import (
     LARGEST_NOBS,
     SMALLEST_VALUE,
-    common_shape,
 )
-from dpinfer.hypothesis_tests._one_count import LARGEST_RATE, NULLS, Method, OneCount, collapse
+from dpinfer.estimation.two_sided import NoisyCounts
+from dpinfer.hypothesis_tests._answers import answer
+from dpinfer.hypothesis_tests._inversion import Affine, Effect, twice
+from dpinfer.hypothesis_tests._one_count import (
+    LARGEST_RATE,
+    NULLS,
+    Method,
+    OneCount,
+    OneEffect,
+    collapse,
+)
+from dpinfer.hypothesis_tests.models import reports_noise
 from dpinfer.mechanisms.channels import RandomizedResponse, UnaryEncoding
 from dpinfer.mechanisms.independent import Mechanism
 from dpinfer.mechanisms.laws import Exact
 from dpinfer.releases.coerce import is_noisy, noisy
 from dpinfer.releases.values import NoisyValues
 from dpinfer.results.hypothesis import HypothesisResult
-from dpinfer.results.labels import split_labels
 from dpinfer.results.simulation import Simulation
 
 
 def proportions_ztest(
     count: Any,
     nobs: Any,
-    value: Any,
+    value: Any = None,
     *,
     mechanism: Mechanism | RandomizedResponse | UnaryEncoding | None = None,
     nobs_mechanism: Mechanism | None = None,
@@ -53,6 +61,9 @@ def proportions_ztest(
 ) -> HypothesisResult:
     """Test of a proportion when the count of successes was published with noise.
 
+    Each of several counts is tested for ``value``; two counts without a ``value`` are the samples
+    of one test of equal proportions.
+
     Parameters
     ----------
     count : float, array of shape (m,), Series, Release or estimate
@@ -60,8 +71,10 @@ def proportions_ztest(
         exceed ``nobs``. A release or a fit carries the law of its noise.
     nobs : int, array of shape (m,), Series, Release or estimate
         The number of trials behind each count: public and >= 1, or published with noise.
-    value : float, array of shape (m,) or Series
-        The proportion under the null hypothesis, in (0, 1).
+    value : float, array of shape (m,) or Series, optional
+        The proportion under the null hypothesis, in (0, 1), of each count. Without it there must be
+        two counts: they are compared by :func:`proportions_2indep`. In statsmodels the value of two
+        counts is a difference of proportions.
     mechanism : NoiseLaw, sequence of NoiseLaw, RandomizedResponse or UnaryEncoding
         The law of the noise: one for all counts, or one for each; left out where ``count`` carries
         it. With randomized response or unary encoding ``count`` is the number of reports of one
@@ -174,7 +187,33 @@ def proportions_ztest(
     >>> result = proportions_ztest(34, 103, 0.255, mechanism=noise, nobs_mechanism=noise)
     >>> result.statistic.round(4), result.pvalue.round(4)
     (np.float64(1.7486), np.float64(0.1433))
+
+    The proportions that the test does not reject:
+
+    >>> result.conf_int()
+    Intervals([0.230946, 0.444119], level 0.95, exact)
+
+    Two samples:
+
+    >>> proportions_ztest([61, 42], [200, 210], mechanism=noise).pvalue.round(4)
+    np.float64(0.0272)
     """
+    if value is None:
+        return _of_two(
+            count,
+            nobs,
+            mechanism,
+            nobs_mechanism=nobs_mechanism,
+            nobs_is_total=nobs_is_total,
+            alternative=alternative,
+            method=method,
+            nuisance_alpha=nuisance_alpha,
+            reps=reps,
+            rng=rng,
+            n_jobs=n_jobs,
+            precision=precision,
+            progress=progress,
+        )
     side = check_option(alternative, "alternative", ALTERNATIVES)
     simulation = Simulation.checked(reps, rng, progress, n_jobs, precision)
     check_scalar(nuisance_alpha, "nuisance_alpha", gt=0, lt=0.5)
@@ -183,8 +222,8 @@ def proportions_ztest(
         channel, mechanism = mechanism, reports_noise(mechanism, count, nobs, "count", "nobs")
     x = noisy(count, mechanism=mechanism, name="count")
     x.need(unruled=True, whole=True, who="proportions_ztest")
-    p = x.setting(value, "value", ge=SMALLEST_VALUE, gt=0, lt=1)
-    p = p if channel is None else channel.q + channel.slope * p
+    null = x.setting(value, "value", ge=SMALLEST_VALUE, gt=0, lt=1)
+    p = null if channel is None else channel.q + channel.slope * null
     if is_noisy(nobs, nobs_mechanism, nobs_is_total):
         # only here, so that tests with a known number of trials are not kept waiting for it
         from dpinfer.estimation.unknown_trials import UnknownTrials
@@ -192,12 +231,48 @@ def proportions_ztest(
 
         unknown = UnknownTrials.of(x, nobs, nobs_mechanism, nobs_is_total, p, nuisance_alpha)
         chosen = check_option(method, "method", _plug_in.NULLS)
-        return _plug_in.run("Test of one proportion", unknown, side, chosen, simulation)
+        return _plug_in.run(
+            "Test of one proportion",
+            unknown,
+            side,
+            chosen,
+            simulation,
+            effect="proportion",
+            estimate=unknown.count / np.maximum(unknown.nobs, 1.0),
+            null=p,
+        )
     known = check_option(method, "method", NULLS)
     n = x.setting(nobs, "nobs", whole=True, ge=1, le=LARGEST_NOBS)
     test = OneCount.of_trials(n, p, x.marginal)
     t = x.column(n, p)
-    return _run("Test of one proportion", test, x, t, side, known, simulation, nobs=n)
+    q, slope = (0.0, 1.0) if channel is None else (channel.q, channel.slope)
+    unit = Affine(q * n, slope * n, 0.0, 1.0)
+    return _run("Test of one proportion", test, x, t, side, known, simulation, n, unit, null)
+
+
+def _of_two(count: Any, nobs: Any, mechanism: Any, **how: Any) -> HypothesisResult:
+    """Compare the proportions of two counts."""
+    from dpinfer.hypothesis_tests.two_samples import proportions_2indep
+
+    is_channel = isinstance(mechanism, RandomizedResponse | UnaryEncoding)
+    x = noisy(count, mechanism=Exact() if is_channel else mechanism, name="count")
+    if len(x) != 2 or len(x.shape) != 1:
+        raise InvalidParameterError(
+            "value must be given, the proportion under the null hypothesis, unless count holds the "
+            f"two counts of two samples, got count of shape {x.shape}"
+        )
+    counts = [_single(x, row) for row in (0, 1)]
+    if hasattr(nobs, "__noisy__"):
+        trials = [_single(nobs.__noisy__(), row) for row in (0, 1)]
+    else:
+        trials = list(x.setting(nobs, "nobs") * np.ones(2))
+    if is_channel:
+        counts, how["mechanism"] = list(x.values), mechanism
+    return proportions_2indep(counts[0], trials[0], counts[1], trials[1], **how)
+
+
+def _single(x: NoisyValues, row: int) -> Any:
+    return replace(x._take(np.array([row])), shape=(), labels=None)
 
 
 def _run(
@@ -208,40 +283,41 @@ def _run(
     side: Alternative,
     method: Method,
     simulation: Simulation,
-    nobs: FloatArray | None = None,
+    trials: FloatArray | None,
+    unit: Affine,
+    null: FloatArray,
 ) -> HypothesisResult:
-    pvalue, null = NULLS[method](test, count, side, simulation)
-    statistic = test.statistic(count)
-    return HypothesisResult(
-        name=name,
-        statistic=statistic,
-        pvalue=pvalue,
+    again = simulation
+    if method == "monte-carlo":
+        simulation, again = twice(simulation)
+    found = NULLS[method](test, count, side, simulation)
+    size = max(count.size, 1)
+    nobs = None if trials is None else np.broadcast_to(trials, size)
+    held = OneEffect(
+        counts=NoisyCounts(count=np.broadcast_to(count, size), nobs=nobs, noise=x.marginal),
+        unit=unit,
         alternative=side,
         method=method,
-        null_distribution=null,
-        uncertainty="noise+sampling",
-        nobs=None if nobs is None else collapse(nobs)[()],
-        mc_error=null.mc_error(statistic, side) if method == "monte-carlo" else 0.0,
+        simulation=again,
+    )
+    effect = Effect(
+        name="rate" if trials is None else "proportion",
+        estimate=(held.counts.count - unit.shift) / unit.scale,
+        null=null,
+        ends=held,
+        most_shown=5 if method in ("monte-carlo", "unbiased") else 100,
+    )
+    return answer(
+        name,
+        test.statistic(count),
+        found,
+        side,
+        method,
+        effect=effect,
+        nobs=None if trials is None else collapse(trials)[()],
         pvalue_error=test.law.noise._floor if method == "exact" else 0.0,
         labels=x.labels,
     )
-
-
-def reports_noise(
-    channel: RandomizedResponse | UnaryEncoding, count: Any, nobs: Any, name: str, nobs_name: str
-) -> Exact:
-    """Return that reports have no noise of their own, once they have been checked."""
-    if channel.slope <= 1e-15:
-        raise InvalidParameterError(
-            f"mechanism must favour the truth, got {show(channel)}: its reports say nothing about "
-            "the answers"
-        )
-    counts = check_integer_array(split_labels(count, name)[0], name, ge=0)
-    trials = split_labels(nobs, nobs_name)[0]
-    common_shape(**{name: counts, nobs_name: trials})
-    if (counts > trials).any():
-        raise InvalidParameterError(f"{name} must be at most {nobs_name}: it counts reports")
-    return Exact()
 
 
 def poisson_ztest(
@@ -319,4 +395,5 @@ def poisson_ztest(
         expected = np.asarray(time * rate)
     check_array(expected, "exposure * value", ge=SMALLEST_VALUE, le=LARGEST_RATE, finite=False)
     test = OneCount.of_events(expected, x.marginal)
-    return _run("Test of one rate", test, x, x.column(expected), side, known, simulation)
+    t, unit = x.column(expected), Affine(0.0, time, 0.0)
+    return _run("Test of one rate", test, x, t, side, known, simulation, None, unit, rate)

@@ -15,6 +15,7 @@ from scipy import fft
 
 from dpinfer._check import FloatArray
 from dpinfer._numerics.counts import poisson_pmf
+from dpinfer._numerics.lattice import by_squaring
 from dpinfer.hypothesis_tests._quadratic.noises import (
     NEGLIGIBLE,
     WAVE,
@@ -354,7 +355,7 @@ class Single(Factor):
 
     def multiply(self, product: ComplexArray, evaluate: Evaluated, peak: float) -> None:
         value = evaluate(self.cell)
-        product *= value if self.count == 1.0 else _integer_power(value, int(self.count))
+        product *= by_squaring(value, int(self.count), np.multiply)
 
     @property
     def evaluated(self) -> tuple[Cell, ...]:
@@ -408,17 +409,6 @@ def _last_coefficients(degree: int) -> FloatArray:
     return np.asarray(2.0 / degree * np.cos(np.multiply.outer([degree - 2, degree - 1], angle)))
 
 
-def _integer_power(value: ComplexArray, exponent: int) -> ComplexArray:
-    """Repeated squaring, which is faster than the complex power."""
-    out = np.ones_like(value)
-    while exponent:
-        if exponent & 1:
-            out *= value
-        exponent >>= 1
-        value = np.square(value)
-    return out
-
-
 def _kinds(noise: NoiseLaw, size: int) -> tuple[NDArray[np.intp], list[NoiseLaw]]:
     """Return the number of the noise of each cell, and the different noises."""
     number = np.zeros(size, dtype=np.intp)
@@ -465,6 +455,9 @@ _ELEMENTS = 1 << 18
 
 _FEW_NODES = 8
 """Products, in units of the length of a Fourier transform, up to which they are faster."""
+
+_FEW_CELLS = 16
+"""Distinct cells up to which tails of the noise may show in the width of a peak."""
 
 _FOURIER = 1.5
 """Cost of a Fourier transform of length m, in units of m·log₂(m)."""
@@ -563,18 +556,29 @@ class Transform:
         return np.concatenate(blocks)
 
     def _block(self, t: FloatArray) -> ComplexArray:
+        # one row tells whether the nodes are enough, where the noise may make their width wrong
+        rows = [t[-1:], t] if t.size > 1 and self._may_widen else [t]
         while True:
             half = self.nodes(float(t[-1]))
-            product = self._product(t, half)
-            total = product.sum(axis=1)
             if half >= self.circle // 2:
+                product = self._product(t, half)
                 break
+            product = self._product(rows[0], half)
             # at t = 0 the value is the largest itself
-            size = self.scale * self.largest if t[-1] else abs(total[0])
-            if np.abs(product[:, [0, 1, -2, -1]]).max() * half <= 1e-15 * size:
+            size = self.scale * self.largest if t[-1] else abs(product[0].sum())
+            if np.abs(product[:, [0, 1, -2, -1]]).max() * half > 1e-15 * size:
+                self._widening *= 1.5
+            elif len(rows) == 1:
                 break
-            self._widening *= 1.5
-        return np.asarray(total / self.scale)
+            else:
+                del rows[0]
+        return np.asarray(product.sum(axis=1) / self.scale)
+
+    @cached_property
+    def _may_widen(self) -> bool:
+        """Whether a peak may be wider than it is for normal noise: few cells, and heavier tails."""
+        heavy = [part.fourth > 3.01 * part.variance**2 for part in self.cells.parts]
+        return len(self.cells) <= _FEW_CELLS and any(heavy)
 
     @cached_property
     def _peak_alone(self) -> float:

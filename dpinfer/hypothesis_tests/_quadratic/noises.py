@@ -93,29 +93,39 @@ def _gaussian_kernel(variance: float, z: ComplexArray, d: FloatArray) -> Complex
 def _laplace_kernel(scale: float, z: ComplexArray, d: FloatArray) -> ComplexArray:
     """Two half-lines, each a scaled complementary error function or the next one's and a bit.
 
-    R(d) = ∫_0^∞ exp(-z(d+u)² - u/b) du = ∫_0^δ + exp(-δ/b)·R(d + δ), which is stable.
+    With R(d) = ∫_0^∞ exp(-z(d+u)² - u/b) du, the same L to the left, f = exp(-δ/b) and K = R + L,
+    both (1 - f²)·L(d) less f times that before it, and K(d) - (1 - f²)·L(d) less f·K(d + δ), are
+    integrals between neighbours. All factors are in [0, 1], which is stable.
     """
-    units = _between(z, d, 1.0 / scale)
+    from scipy.linalg import lapack
+
+    density = 0.5 / scale
+
+    def weigh(u: FloatArray) -> FloatArray:
+        return -density * np.exp(-u / scale) * np.expm1(-2.0 * (width - u) / scale)
+
+    width = float(d[1] - d[0]) if d.size > 1 else 0.0
+    units = _between(z, d, lambda u: np.stack([weigh(u), weigh(width - u)]), 1.0 / scale)
     if units is None:
         return _two_half_lines(scale, z, d)
-    right, left = np.empty((2, z.size, d.size), dtype=np.complex128)
-    right[:, -1], left[:, 0] = _half_line(scale, z, np.array([d[-1], -d[0]])).T
-    right[:, :-1], left[:, 1:] = units[:, 0], units[:, 1]
-    # sums over all that come after, with their factors, by doubling
-    step, factor = 1, np.exp(-(d[1] - d[0]) / scale)
-    while step < d.size and factor > NEGLIGIBLE:
-        right[:, :-step] += factor * right[:, step:]
-        left[:, step:] += factor * left[:, :-step]
-        step, factor = 2 * step, factor * factor
-    right += left
-    right /= 2.0 * scale
-    return right
+    value = np.zeros((z.size, d.size), dtype=np.complex128)
+    value[:, :-1] = units[:, 0]
+    value[:, 1:] += units[:, 1]
+    last = -np.expm1(-2.0 * width / scale)
+    value[:, [0, -1]] += last * density * _half_line(scale, z, np.array([-d[0], d[-1]]))
+    # one way for L, and back for K
+    pivots = np.append(np.ones(d.size - 1), last)
+    factor = np.full(d.size - 1, -np.exp(-width / scale), dtype=np.complex128)
+    return np.asarray(lapack.zpttrs(pivots, factor, value.T, overwrite_b=True)[0].T)
 
 
-def _between(z: ComplexArray, d: FloatArray, rate: float) -> ComplexArray | None:
-    """∫_0^δ exp(-z(d+u)²)·exp(-rate·u) du by Gauss's rule, and the same with δ - u in the latter.
+def _between(
+    z: ComplexArray, d: FloatArray, weigh: Callable[[FloatArray], FloatArray], rate: float
+) -> ComplexArray | None:
+    """∫_0^δ exp(-z(d+u)²)·w(u) du by Gauss's rule, for weights w that vary as exp(-rate·u).
 
-    Over the intervals between the d, shape (t, 2, m - 1); None where that takes too many nodes.
+    For each weight over the intervals between the d, shape (t, w, m - 1); None where that takes too
+    many nodes.
     """
     if d.size < 4 or not _is_even(z):
         return None
@@ -124,10 +134,10 @@ def _between(z: ComplexArray, d: FloatArray, rate: float) -> ComplexArray | None
     if (order := int(0.25 * turn * width) + 10) > _MOST_NODES:
         return None
     nodes, weights = _gauss(order)
-    weights, u = 0.5 * width * weights, 0.5 * width * (nodes + 1.0)
-    factors = np.stack([weights * np.exp(-rate * u), weights * np.exp(-rate * (width - u))])
+    u = 0.5 * width * (nodes + 1.0)
+    factors = 0.5 * width * weights * weigh(u)
     squares = np.square(np.add.outer(u, d[:-1])).ravel()
-    out = np.empty((z.size, 2, d.size - 1), dtype=np.complex128)
+    out = np.empty((z.size, len(factors), d.size - 1), dtype=np.complex128)
     for row, values in enumerate(_each_wave(z, squares)):
         np.matmul(
             factors, values.view(np.float64).reshape(order, -1), out=out[row].view(np.float64)
@@ -223,8 +233,10 @@ def _erfcx_series(x: NDArray[np.complexfloating[Any, Any]], terms: int) -> Compl
 def _uniform_kernel(z: ComplexArray, d: FloatArray) -> ComplexArray:
     """Over the unit interval around 0: a difference of two error functions."""
     edges = np.append(d - 0.5, d[-1] + 0.5)
-    if d.size > 1 and d[1] - d[0] == 1.0 and (units := _between(z, edges, 0.0)) is not None:
-        return units[:, 0]
+    if d.size > 1 and d[1] - d[0] == 1.0:
+        units = _between(z, edges, lambda u: np.ones((1, u.size)), 0.0)
+        if units is not None:
+            return units[:, 0]
     z = z[:, None]
     at_zero = z == 0
     root = np.sqrt(np.where(at_zero, 1.0, z))

@@ -233,3 +233,11 @@ def test_far_tails_are_those_of_the_law_of_the_difference(noise):
     law = WeightedSum([1.0, -1.0], noise)
     assert pvalues == pytest.approx(2.0 * np.exp(law.logsf(difference - 1.0)), rel=1e-9)
     assert (pvalues > 0).all()
+
+
+def test_each_value_has_one_target():
+    for target in ([10, 11], [[10], [11]]):
+        with pytest.raises(InvalidParameterError, match=r"^value must be"):
+            linear_ztest([5.5], value=target, mechanism=Laplace(scale=2.0))
+    with pytest.raises(InvalidParameterError, match="of one value, give a list of it"):
+        linear_ztest(5.5, value=10, mechanism=Laplace(scale=2.0))
