@@ -16,18 +16,12 @@ from numpy.typing import NDArray
 from scipy import special
 
 from dpinfer._check import FloatArray
-from dpinfer._numerics.counts import (
-    LOG_NEGLIGIBLE,
-    binom_pmf,
-    binom_radius,
-    poisson_pmf,
-    poisson_radius,
-)
+from dpinfer._numerics.counts import LOG_NEGLIGIBLE, binom_radius, poisson_radius
+from dpinfer._numerics.lattice import batches
 from dpinfer.errors import InvalidParameterError
 from dpinfer.mechanisms._noisy_count import MOST_WORK, largest_term, work_at_a_point
+from dpinfer.mechanisms._row_tails import Counts, Events, Rows, Trials, count_tails
 from dpinfer.mechanisms.law import ContinuousLaw, NoiseLaw
-
-Rows = NDArray[np.intp]
 
 _SMALL = 1e4
 _NEAR = 4.0
@@ -64,8 +58,8 @@ class BinomialCounts:
     def take(self, rows: Rows) -> BinomialCounts:
         return BinomialCounts(self.nobs[rows])
 
-    def variance(self, theta: FloatArray) -> FloatArray:
-        return np.asarray(self.nobs * theta * (1.0 - theta))
+    def law(self, theta: FloatArray) -> Trials:
+        return Trials(self.nobs, theta, 1.0 - theta)
 
     def score_root(
         self, count: FloatArray, z: FloatArray, quantile: FloatArray, sign: int
@@ -81,27 +75,15 @@ class BinomialCounts:
         root = (p + 0.5 * share + sign * np.sqrt(np.maximum(inside, 0.0))) / (1.0 + share)
         return np.where(inside >= 0.0, root, np.copysign(np.inf, p))
 
-    def pmf(self, k: FloatArray, theta: FloatArray, log_lift: float = 0.0) -> FloatArray:
-        """P(X = k) for whole numbers 0 <= k <= last, times e^log_lift."""
-        return binom_pmf(k, self.nobs, theta, log_lift)
-
-    def ratio(self, k: FloatArray, theta: FloatArray) -> FloatArray:
-        """P(X = k)/P(X = k - 1) for whole numbers k >= 1."""
-        return np.asarray((self.nobs + 1.0 - k) / k * (theta / (1.0 - theta)))
-
     def radius(self, centre: FloatArray, log_ratio: float) -> FloatArray:
         """Distance from a count within which the probability falls by e^-log_ratio."""
         # Hoeffding's bound on the mass is the tighter one where p is near 1/2
         hoeffding = np.ceil(np.sqrt(0.5 * log_ratio * self.nobs)) + 1.0
         return np.minimum(binom_radius(centre, self.nobs, log_ratio), hoeffding)
 
-    def has_head(self, j: FloatArray, theta: FloatArray) -> NDArray[np.bool_]:
-        """Whether :meth:`head` is accurate, rather than a sum of all terms."""
-        return np.ones(np.broadcast_shapes(j.shape, theta.shape), dtype=bool)
-
     def head(self, j: FloatArray, theta: FloatArray, side: int) -> tuple[FloatArray, FloatArray]:
         """P(X >= j) (side 1) or P(X < j) (side -1) for 1 <= j <= last, and its derivative."""
-        slope = side * j * self.pmf(j, theta) / theta
+        slope = side * j * self.law(theta).pmf(j) / theta
         if side > 0:
             return np.asarray(special.betainc(j, self.nobs - j + 1.0, theta)), slope
         q = 1.0 - theta
@@ -134,8 +116,8 @@ class PoissonCounts:
     def take(self, rows: Rows) -> PoissonCounts:
         return PoissonCounts(rows.size)
 
-    def variance(self, theta: FloatArray) -> FloatArray:
-        return theta
+    def law(self, theta: FloatArray) -> Events:
+        return Events(theta)
 
     def score_root(
         self, count: FloatArray, z: FloatArray, quantile: FloatArray, sign: int
@@ -146,23 +128,16 @@ class PoissonCounts:
         root = count + 0.5 * square + sign * np.sqrt(np.maximum(inside, 0.0))
         return np.where(inside >= 0.0, root, np.copysign(np.inf, count))
 
-    def pmf(self, k: FloatArray, theta: FloatArray, log_lift: float = 0.0) -> FloatArray:
-        return poisson_pmf(k, theta, log_lift)
-
-    def ratio(self, k: FloatArray, theta: FloatArray) -> FloatArray:
-        return np.asarray(theta / k)
-
     def radius(self, centre: FloatArray, log_ratio: float) -> FloatArray:
         return poisson_radius(centre, log_ratio)
 
-    def has_head(self, j: FloatArray, theta: FloatArray) -> NDArray[np.bool_]:
-        """Whether the incomplete gamma function is accurate: for large counts, near the mean."""
-        near = np.abs(j - theta) < _NEAR * np.sqrt(theta)
-        return np.asarray(near | (np.maximum(j, theta) < _SMALL))
-
     def head(self, j: FloatArray, theta: FloatArray, side: int) -> tuple[FloatArray, FloatArray]:
-        tail = special.gammainc(j, theta) if side > 0 else special.gammaincc(j, theta)
-        return np.asarray(tail), side * j * self.pmf(j, theta) / theta
+        law = self.law(theta)
+        tail = np.asarray(special.gammainc(j, theta) if side > 0 else special.gammaincc(j, theta))
+        far = np.abs(j - theta) >= _NEAR * np.sqrt(theta)
+        wrong = np.flatnonzero(far & (np.maximum(j, theta) >= _SMALL))
+        tail[wrong] = count_tails(law.take(wrong), j[wrong] - 1.0)[side < 0]
+        return tail, side * j * law.pmf(j) / theta
 
 
 CountFamily = BinomialCounts | PoissonCounts
@@ -279,21 +254,12 @@ class NoisyTails:
         lengths = np.maximum(high - low + 1.0, 0.0)
         self._check_work(float(lengths.sum()), rows.size)
         tail, slope = self._heads(theta, rows, local)
-        order = np.argsort(lengths)
-        ascending = lengths[order]
-        start = int(np.searchsorted(ascending, 0.5))
-        while start < rows.size:
-            # as many rows as fit with the length of the last of them
-            some = ascending[start : start + int(_BLOCK / ascending[start]) + 1]
-            fits = np.arange(1, some.size + 1) * some <= _BLOCK
-            stop = start + max(1, int(np.count_nonzero(fits)))
-            chosen = order[start:stop]
+        for chosen in batches(lengths, _BLOCK):
             add, rise = self._summed(
                 theta[chosen], rows[chosen], low[chosen], high[chosen], local[chosen]
             )
             tail[chosen] += add
             slope[chosen] += rise
-            start = stop
         return np.clip(tail, 0.0, self.lifted(1.0)), slope
 
     def _windows(self, theta: FloatArray, rows: Rows) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -310,7 +276,7 @@ class NoisyTails:
             low = self._in_range(family, theta, low, centre)
         reach = self.kernel.reach[rows] if self.kernel.reach.ndim else self.kernel.reach
         first, last = np.ceil(t - reach), np.floor(t + reach)
-        local = ((first > low) | (last < high)) & family.has_head(t, theta)
+        local = (first > low) | (last < high)
         low = np.where(local, np.maximum(low, first), low)
         high = np.where(local, np.minimum(high, last), high)
         return low, high, local.astype(np.float64)
@@ -322,7 +288,7 @@ class NoisyTails:
         upper = self.side > 0
         low = mode if upper else np.clip(np.floor(t), 0.0, mode)
         high = np.clip(np.ceil(t), mode, family.last) if upper else mode
-        return largest_term(noise, lambda k: family.ratio(k + 1.0, theta), self.side, t, low, high)
+        return largest_term(noise, family.law(theta).ratio, self.side, t, low, high)
 
     def _in_range(
         self, family: CountFamily, theta: FloatArray, low: FloatArray, peak: FloatArray
@@ -330,7 +296,7 @@ class NoisyTails:
         """First counts in windows whose lifted probabilities do not underflow, by bisection."""
 
         def fails(k: FloatArray) -> NDArray[np.bool_]:
-            return family.pmf(k, theta, self.kernel.log_lift) < _TINY
+            return family.law(theta).pmf(k, self.kernel.log_lift) < _TINY
 
         if not fails(low).any():
             return low
@@ -364,8 +330,8 @@ class NoisyTails:
     ) -> tuple[FloatArray, FloatArray]:
         """Sum over the windows of a few rows, in pieces; the slopes too."""
         family, t = self.family.take(rows), self.t[rows]
-        per_unit = family.scale / family.variance(theta)
-        mean = family.scale * theta
+        law, mean = family.law(theta), family.scale * theta
+        per_unit = family.scale / law.variance
         tail, slope = np.zeros((2, rows.size))
         length = int(np.max(high - low)) + 1
         piece = min(_LONGEST, max(1, _BLOCK // rows.size))
@@ -374,21 +340,19 @@ class NoisyTails:
             d = self.side * (k - t)
             kernel = self.kernel(d, rows)
             kernel -= np.exp(self.kernel.log_lift) * local * (d >= 0.0)
-            terms = self._pmf(family, k, high, theta)
+            terms = self._pmf(law, k, high)
             terms *= kernel
             tail += terms.sum(axis=0)
             terms *= k - mean
             slope += per_unit * terms.sum(axis=0)
         return tail, slope
 
-    def _pmf(
-        self, family: CountFamily, k: FloatArray, high: FloatArray, theta: FloatArray
-    ) -> FloatArray:
+    def _pmf(self, law: Counts, k: FloatArray, high: FloatArray) -> FloatArray:
         """P(X = k) for consecutive whole numbers k, and 0 beyond ``high``: products of ratios."""
         pmf = np.empty(k.shape)
-        first = family.pmf(np.minimum(k[0], high), theta, self.kernel.log_lift)
+        first = law.pmf(np.minimum(k[0], high), self.kernel.log_lift)
         pmf[0] = np.where(k[0] <= high, first, 0.0)
-        pmf[1:] = np.where(k[1:] <= high, family.ratio(k[1:], theta), 0.0)
+        pmf[1:] = np.where(k[1:] <= high, law.ratio(k[:-1]), 0.0)
         return np.multiply.accumulate(pmf, axis=0, out=pmf)
 
     def _check_work(self, terms: float, rows: int) -> None:

@@ -19,10 +19,9 @@ from dpinfer.intervals._count_tails import (
     Kernel,
     NoisyTails,
     PoissonCounts,
-    Rows,
 )
 from dpinfer.intervals._tilted import tilted_roots
-from dpinfer.mechanisms._row_tails import Edge, has_edge
+from dpinfer.mechanisms._row_tails import Edge, Rows, has_edge
 from dpinfer.mechanisms.independent import groups
 from dpinfer.mechanisms.law import NoiseLaw, ParametricLaw
 from dpinfer.mechanisms.laws import Gaussian
@@ -114,91 +113,137 @@ def _clenshaw(coefficients: FloatArray, piece: Pieces, y: FloatArray) -> FloatAr
     return out
 
 
-# Ends of very many intervals with one Gaussian noise, interpolated between numbers of trials too.
+# Ends of very many intervals with Gaussian noise, interpolated between numbers of trials and σ too.
 
 
 _SMOOTH = 1.4
 """From this σ on Gaussian noise leaves no trace of the whole numbers: exp(-2π²σ²) is 2e-17."""
 
-_TRIALS, _ANGLES = 10, 20
-"""Nodes of a patch in both directions."""
+_TRIALS, _SIGMAS = 10, 12
+"""Nodes of a patch in the directions of n and σ, which are for factors of two."""
 
-_WIDTH = 2.0
-"""Width of a patch in √n·angle, or √t, in which counts have the standard deviation 1/2."""
+_ANGLES, _WIDTH = (20, 16), (2.0, 6.0)
+"""Nodes of a patch in the third, and its width in √n·angle, or √t, in which counts have the
+standard deviation 1/2: for one σ, and for several, of which wider patches are worth it."""
 
-_ROWS = 1 << 12
+_ROWS = 1 << 11
 """Points evaluated at a time, so that their polynomials stay in the cache."""
 
 _EACH = 32
 """Fewer trials have patches of their own; those of an octave share theirs."""
 
-EndsOf = Callable[[FloatArray, FloatArray], FloatArray]
-"""A function of points and numbers of trials, which are infinite for Poisson counts."""
+EndsOf = Callable[[FloatArray, FloatArray, FloatArray], FloatArray]
+"""A function of points, of numbers of trials, which are infinite for Poisson counts, and of σ."""
 
 
-def over_trials(ends: EndsOf, tolerance: EndsOf, t: FloatArray, nobs: FloatArray) -> FloatArray:
+def over_trials(
+    ends: EndsOf, tolerance: EndsOf, t: FloatArray, nobs: FloatArray, sigma: FloatArray
+) -> FloatArray:
     """Return ends at points with 0 < t < nobs, NaN where no polynomial is worth it or accurate.
 
-    They are functions of log n and of the angle arcsin √(t/n), in which counts of all shares vary
-    alike, and of √t for Poisson counts: polynomials on patches, checked between the nodes.
-    ``tolerance`` takes ends.
+    They are functions of log n, of log σ, and of the angle arcsin √(t/n), in which counts of all
+    shares vary alike, and of √t for Poisson counts: polynomials on patches, checked between the
+    nodes. ``tolerance`` takes ends.
     """
-    if not np.isfinite(nobs).all():
-        return _in_octave(ends, tolerance, np.sqrt(t), nobs)
+    poisson = not np.isfinite(nobs).all()
+    angle = np.sqrt(t) if poisson else np.arcsin(np.sqrt(t / nobs))
+    octave = np.floor(np.log2(sigma)) if sigma.max(initial=0.0) > 2.0 * sigma.min() else 0.0 * sigma
+    if not poisson:
+        log = _EACH + np.floor(np.log2(nobs))
+        octave += np.where(nobs < _EACH, nobs, log) * 4096.0
     out = np.full(t.size, np.nan)
-    angle = np.arcsin(np.sqrt(t / nobs))
-    octave = np.where(nobs < _EACH, nobs, _EACH + np.floor(np.log2(nobs))).astype(np.intp)
-    for cell in np.flatnonzero(np.bincount(octave)):
-        rows = np.flatnonzero(octave == cell)
-        out[rows] = _in_octave(ends, tolerance, angle[rows], nobs[rows])
+    _, cell, size = np.unique(octave, return_inverse=True, return_counts=True)
+    for rows in np.split(np.argsort(cell, kind="stable"), np.cumsum(size)[:-1]):
+        out[rows] = _in_octave(ends, tolerance, angle[rows], nobs[rows], sigma[rows])
     return out
 
 
-def _in_octave(ends: EndsOf, tolerance: EndsOf, angle: FloatArray, nobs: FloatArray) -> FloatArray:
-    """Return ends for numbers of trials within a factor of two, or all infinite."""
-    first, last = float(nobs.min()), float(nobs.max())
-    ratio = 1.0 if first == last else last / first
+@dataclass(frozen=True)
+class _Octave:
+    """Polynomials in the logarithm of numbers between two, of which one is at most twice one."""
 
-    def trials(y: FloatArray) -> FloatArray:
-        return np.unique(np.rint(first * ratio ** (0.5 * (1.0 + y))))
+    first: float
+    last: float
+    size: int  # the most nodes there are
+    whole: bool  # whether the nodes are whole numbers
 
-    def basis(n: FloatArray) -> FloatArray:
-        y = 2.0 * np.log(n / first) / np.log(ratio) - 1.0 if ratio > 1.0 else np.zeros(n.size)
-        return np.polynomial.chebyshev.chebvander(y, nodes.size - 1)
+    @classmethod
+    def of(cls, numbers: FloatArray, size: int, *, whole: bool) -> _Octave:
+        first, last = float(numbers.min()), float(numbers.max())
+        return cls(first, last, 1 if first == last else size, whole)
 
-    def grid(function: EndsOf, y: FloatArray, n: FloatArray) -> FloatArray:
+    def at(self, y: FloatArray) -> FloatArray:
+        """Return the numbers at points of [-1, 1], each once."""
+        if self.size == 1:
+            return np.array([self.first])
+        found = self.first * (self.last / self.first) ** (0.5 * (1.0 + y))
+        return np.unique(np.rint(found)) if self.whole else found
+
+    @cached_property
+    def nodes(self) -> FloatArray:
+        return self.at(_chebyshev(self.size))
+
+    def basis(self, numbers: FloatArray) -> FloatArray:
+        if self.size == 1:
+            return np.ones((numbers.size, 1))
+        y = 2.0 * np.log(numbers / self.first) / np.log(self.last / self.first) - 1.0
+        return np.polynomial.chebyshev.chebvander(y, self.nodes.size - 1)
+
+
+def _in_octave(
+    ends: EndsOf, tolerance: EndsOf, angle: FloatArray, nobs: FloatArray, sigma: FloatArray
+) -> FloatArray:
+    """Return ends for numbers of trials, and σ, within a factor of two; or infinitely many trials.
+
+    The settings of a patch are all pairs of both.
+    """
+    trials, sigmas = (
+        _Octave.of(nobs, _TRIALS, whole=True),
+        _Octave.of(sigma, _SIGMAS, whole=False),
+    )
+
+    def pairs(n: FloatArray, s: FloatArray) -> tuple[FloatArray, FloatArray]:
+        return np.repeat(n, s.size), np.tile(s, n.size)
+
+    def basis(n: FloatArray, s: FloatArray) -> FloatArray:
+        both = trials.basis(n)[:, :, np.newaxis] * sigmas.basis(s)[:, np.newaxis]
+        return both.reshape((n.size, -1))
+
+    def grid(function: EndsOf, y: FloatArray, n: FloatArray, s: FloatArray) -> FloatArray:
         at = (left[:, np.newaxis] + 0.5 * width * (1.0 + y))[:, np.newaxis]
-        of = n[:, np.newaxis]
-        points = np.square(at) if np.isinf(last) else of * np.square(np.sin(at))
-        points, of = np.broadcast_arrays(points, of)
-        return function(points.ravel(), of.ravel()).reshape(points.shape)
+        points = np.square(at) if poisson else n[:, np.newaxis] * np.square(np.sin(at))
+        full = np.broadcast_arrays(points, n[:, np.newaxis], s[:, np.newaxis])
+        return function(*(one.ravel() for one in full)).reshape(full[0].shape)
 
-    nodes, between = trials(_chebyshev(_TRIALS)), trials(_between(_TRIALS))
-    width = _WIDTH if np.isinf(last) else 0.5 * np.pi / np.ceil(0.5 * np.pi * last**0.5 / _WIDTH)
+    poisson, most = np.isinf(trials.last), trials.last**0.5
+    nodes = pairs(trials.nodes, sigmas.nodes)
+    angles, wide = _ANGLES[sigmas.size > 1], _WIDTH[sigmas.size > 1]
+    width = wide if poisson else 0.5 * np.pi / np.ceil(0.5 * np.pi * most / wide)
     place = np.floor(angle / width)
     order = np.argsort(place, kind="stable")
     found, start, size = np.unique(place[order], return_index=True, return_counts=True)
-    worth = size > 2 * nodes.size * _ANGLES
+    worth = size > 2 * nodes[0].size * angles
     left, start, size = found[worth] * width, start[worth], size[worth]
     out = np.full(nobs.size, np.nan)
     if not left.size:
         return out
-    y = _chebyshev(_ANGLES)
-    to_coefficients = np.linalg.inv(np.polynomial.chebyshev.chebvander(y, _ANGLES - 1))
+    y = _chebyshev(angles)
+    to_coefficients = np.linalg.inv(np.polynomial.chebyshev.chebvander(y, angles - 1))
     with np.errstate(invalid="ignore"):  # an end may be infinite: then nothing is accurate
-        coefficients = np.linalg.solve(basis(nodes), grid(ends, y, nodes)) @ to_coefficients.T
-    y = _between(_ANGLES)
-    truth = grid(ends, y, between)
-    at_y = np.polynomial.chebyshev.chebvander(y, _ANGLES - 1)
+        coefficients = np.linalg.solve(basis(*nodes), grid(ends, y, *nodes)) @ to_coefficients.T
+    y = _between(angles)
+    between = pairs(trials.at(_between(_TRIALS)), sigmas.at(_between(_SIGMAS)))
+    truth = grid(ends, y, *between)
+    at_y = np.polynomial.chebyshev.chebvander(y, angles - 1)
     with np.errstate(invalid="ignore"):
-        wrong = np.abs(basis(between) @ coefficients @ at_y.T - truth)
-        wrong -= grid(lambda _, n: tolerance(truth.ravel(), n), y, between)
+        wrong = np.abs(basis(*between) @ coefficients @ at_y.T - truth)
+        wrong -= grid(lambda _, n, s: tolerance(truth.ravel(), n, s), y, *between)
     for patch in np.flatnonzero((wrong <= 0.0).all(axis=(1, 2))):
         stop = start[patch] + size[patch]
         for begin in range(start[patch], stop, _ROWS):
             rows = order[begin : min(begin + _ROWS, stop)]
             y = np.clip(2.0 * (angle[rows] - left[patch]) / width - 1.0, -1.0, 1.0)
-            own = (basis(nobs[rows]) @ coefficients[patch]).T
+            own = (basis(nobs[rows], sigma[rows]) @ coefficients[patch]).T
             out[rows] = np.polynomial.chebyshev.chebval(y, own, tensor=False)
     return out
 
@@ -246,38 +291,43 @@ def tail_roots(
     """
     noise = kernel.noise
     one_law = noise.shape == () and all((x == x[0]).all() for x in family.columns)
-    smooth = isinstance(noise, Gaussian) and noise.shape == () and float(noise.sigma) >= _SMOOTH
+    smooth = isinstance(noise, Gaussian)
     if noise.is_integer or not (one_law or smooth) or t.size < _INTERPOLATED_FROM:
         return _solved(family, kernel, t, side, probability)
-    low = side * float(noise._isf(np.asarray(probability)))
+    sigma = np.broadcast_to(noise.std, t.shape)
+    low = side * np.broadcast_to(noise._isf(np.asarray(probability)), t.shape)
     inside = np.flatnonzero((t > low) & (t < low + family.last))
 
     def law(n: FloatArray) -> CountFamily:
         return BinomialCounts(n) if np.isfinite(n).all() else PoissonCounts(n.size)
 
-    def ends(t: FloatArray, n: FloatArray) -> FloatArray:
-        return _solved(law(n), kernel, t, side, probability)
+    def ends(t: FloatArray, n: FloatArray, s: FloatArray) -> FloatArray:
+        own = Kernel(Gaussian(sigma=s), probability, mid=kernel.mid) if noise.shape else kernel
+        below = side * own.noise._isf(np.asarray(probability))
+        return _solved(law(n), own, below + t, side, probability)
 
-    def tolerance(root: FloatArray, n: FloatArray) -> FloatArray:
-        spread = np.sqrt(law(n).variance(root) + noise.variance) / law(n).scale
+    def tolerance(root: FloatArray, n: FloatArray, s: FloatArray) -> FloatArray:
+        spread = np.sqrt(law(n).law(root).variance + np.square(s)) / law(n).scale
         return np.asarray(_TOLERANCE * spread)
 
     root = np.full(t.size, np.nan)
     if smooth:
-        root[inside] = over_trials(
-            lambda x, n: ends(low + x, n), tolerance, t[inside] - low, family.last[inside]
-        )
+        inside = inside[sigma[inside] >= _SMOOTH]
+        if inside.size:
+            x, n = t[inside] - low[inside], family.last[inside]
+            root[inside] = over_trials(ends, tolerance, x, n, sigma[inside])
     else:
+        n, s = family.last[0], sigma[:1]
         root[inside] = interpolated(
-            lambda x: ends(x, np.full(x.shape, family.last[0])),
-            lambda root: tolerance(root.ravel(), np.full(root.size, family.last[0])).reshape(
-                root.shape
-            ),
+            lambda x: _solved(law(np.full(x.shape, n)), kernel, x, side, probability),
+            lambda root: tolerance(root.ravel(), np.full(root.size, n), s).reshape(root.shape),
             t[inside],
-            low,
-            low + float(family.last[0]),
+            float(low[0]),
+            float(low[0] + n),
         )
     left = np.flatnonzero(np.isnan(root))
+    if noise.shape and left.size:
+        kernel = Kernel(noise.take(left), probability, mid=kernel.mid)
     root[left] = _solved(family.take(left), kernel, t[left], side, probability)
     return root
 
@@ -393,7 +443,7 @@ def _next(
         factor = np.exp((np.log(tails.probability) - log_tail) * (tail / slope) / theta)
     noise = np.asarray(tails.kernel.noise.variance)
     noise = noise[rows] if noise.ndim else noise
-    longest = _LONGEST_STEP * np.sqrt(family.variance(theta) + noise + 1.0) / family.scale
+    longest = _LONGEST_STEP * np.sqrt(family.law(theta).variance + noise + 1.0) / family.scale
     # where the slope has vanished, or is rounding, only its direction is known
     flat = ~np.isfinite(step) | (tails.side * slope <= 0.0)
     step = np.where(flat, np.copysign(np.inf, -tails.side * distance), step)
@@ -478,7 +528,7 @@ def _by_normal(rows: NoisyRows, probability: float, side: int) -> FloatArray:
     """Return the estimate and a normal quantile of its estimated deviation."""
     family = rows.family
     estimate = rows.count / family.scale
-    variance = family.variance(np.clip(estimate, 0.0, family.largest)) + rows.noise.variance
+    variance = family.law(np.clip(estimate, 0.0, family.largest)).variance + rows.noise.variance
     half = special.ndtri(probability) * np.sqrt(variance) / family.scale
     return np.asarray(estimate + side * half)
 

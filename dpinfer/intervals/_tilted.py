@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 
 from dpinfer._check import FloatArray
 from dpinfer._numerics.counts import stirling_error
-from dpinfer.intervals._count_tails import Rows
-from dpinfer.mechanisms._row_tails import Edge, Rule, gauss_rule
+from dpinfer.mechanisms._row_tails import Edge, Rows, Rule, gauss_rule
 
 # Tails of binomial laws relative to their first term, to full precision and cheaply.
 

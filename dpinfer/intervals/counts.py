@@ -21,6 +21,7 @@ from dpinfer._check import (
 )
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.pivots import ROUNDING, Method, critical_pivot, pivot_intervals, sidak
+from dpinfer.estimation.ruled_sums import BIN_ASSUMPTIONS, BinAssumption, RuledSums
 from dpinfer.estimation.targets import checked_weights, noisy_vector
 from dpinfer.intervals.selected import ESTIMATORS, Estimator, SelectedRows
 from dpinfer.mechanisms.independent import Mechanism, groups
@@ -138,6 +139,7 @@ def count_confint(
     See Also
     --------
     dpinfer.unpublished_bound : what it says about a count that it was not published.
+    dpinfer.intervals.thresholded_sum_confint : sums of counts, published and not.
 
     Notes
     -----
@@ -338,6 +340,7 @@ def linear_confint(
     method: Method = "exact",
     alternative: Alternative = "two-sided",
     simultaneous: bool = False,
+    bin_assumption: BinAssumption = "bounded",
     reps: int = 10_000,
     rng: RNG = None,
 ) -> Intervals:
@@ -366,6 +369,9 @@ def linear_confint(
         end only, ``"smaller"`` an upper end only.
     simultaneous : bool, default False
         Whether all functions shall be covered together with probability 1 - ``alpha``.
+    bin_assumption : {"bounded", "uniform"}
+        What is known of counts that were rounded up before the noise (``bin_size``): that each is
+        somewhere in its bin, or, as an assumption, that they are uniform there and independent.
     reps : int, default 10_000
         Number of simulated errors for simultaneous exact intervals of dependent functions.
     rng : None, int or numpy.random.Generator, optional
@@ -380,7 +386,8 @@ def linear_confint(
     Raises
     ------
     InvalidParameterError
-        If an argument is outside what is allowed, or the parts do not fit together.
+        If an argument is outside what is allowed, or the parts do not fit together; if a value
+        with a weight was published because it reached a threshold.
 
     See Also
     --------
@@ -399,6 +406,20 @@ def linear_confint(
     over simulations, and varies by ``mc_error`` from one simulation to another. Simultaneous normal
     intervals have the level of Šidák, which is conservative for dependent normal errors. For the
     union bound with exact quantiles, divide ``alpha`` by the number of functions.
+
+    *Values that were rounded, binned or clamped* (:func:`dpinfer.noisy`,
+    :class:`~dpinfer.Release`) have a known range around truth plus noise, by which the interval is
+    widened, so that its coverage is kept whatever the truth is. A value rounded to multiples of u
+    after the noise is within u/2 of it: Σ abs(cᵢ)·u/2 on either side. A count in a bin of size s is
+    f = g - d with 0 ≤ d ≤ s - 1 for the published g + e: the lower end moves out by (s - 1)·Σ cᵢ
+    over the weights above 0, the upper end by that over those below 0; where all cᵢgᵢ are multiples
+    of one whole number, the ends move in to such multiples first. With
+    ``bin_assumption="uniform"``, d - (s - 1)/2 is an error beside the noise, uniform on an interval
+    of length s, with the exact law of the sum of all; nothing that is published bears that out. A
+    value at its lower clamping bound is only known not to be larger: where its weight is above 0,
+    the interval has no lower end, where it is below 0, no upper end; at the upper bound the other
+    way round. The other end is the ordinary one, as clamping moves Σ cᵢyᵢ inward only. The estimate
+    is the sum of what was published, with counts in the middle of their bins.
 
     Under whole-numbered noise, ends that are not whole numbers themselves move outward by 1e-14 of
     the terms, so that rounding does not take away an end that is attained.
@@ -430,13 +451,23 @@ def linear_confint(
     >>> bound = linear_confint(x, pairs, method="tail-bound")
     >>> [float(way.width[0].round(1)) for way in (joint, union, bound)]
     [20.2, 21.6, 34.1]
+
+    A sum of counts that were rounded up to multiples of 8, whatever they were, and if uniform:
+
+    >>> x = noisy([813.6, 410.2, 96.9], mechanism=Laplace(scale=10.0), bin_size=8)
+    >>> linear_confint(x, [1, 1, 1])
+    Intervals([1251, 1368], level 0.95, exact)
+    >>> linear_confint(x, [1, 1, 1], bin_assumption="uniform").width.round(1)
+    np.float64(100.5)
     """
+    bins = check_option(bin_assumption, "bin_assumption", BIN_ASSUMPTIONS)
     x = noisy_vector(values, mechanism)
     table = as_table(weights, "weights")
     matrix = checked_weights(table, x.labels, len(x))
-    return pivot_intervals(
-        x.linear(matrix, labels=table.index if hasattr(table, "columns") else None),
-        np.abs(np.atleast_2d(matrix)) @ np.abs(x.values),
+    sums = RuledSums.of(x, matrix, bins, table.index if hasattr(table, "columns") else None)
+    found = pivot_intervals(
+        sums.values,
+        sums.magnitude,
         alpha=alpha,
         method=method,
         simultaneous=simultaneous,
@@ -444,3 +475,4 @@ def linear_confint(
         rng=rng,
         alternative=alternative,
     )
+    return found if x.rule is None else sums.about(found)

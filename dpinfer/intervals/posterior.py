@@ -56,7 +56,8 @@ from dpinfer.releases.noises import Rule
 from dpinfer.releases.values import NoisyValues
 from dpinfer.results.intervals import ERROR_COVERED, CredibleIntervals
 from dpinfer.results.labels import attach_labels
-from dpinfer.results.tables import render_table
+from dpinfer.results.presentation import Listed, Plotted
+from dpinfer.results.tables import Table as ResultTable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -286,7 +287,7 @@ PRIORS_OF: tuple[PriorOf, ...] = ("published", "all")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class CountPosterior:
+class CountPosterior(Listed, Plotted):
     """Posteriors of confidential counts, one for each published value.
 
     Made by :func:`count_posterior`. Values are in units of the counts, and are Series where there
@@ -453,10 +454,12 @@ class CountPosterior:
         frame.insert(3, "mode", np.ravel(self._moments[2]))
         return frame
 
-    def summary(self, alpha: float = 0.05, kind: Kind = "hdi") -> str:
-        """Return :meth:`summary_frame` as a plain-text table that names the prior."""
+    def _rows(self) -> tuple[int, pd.Index | None]:
+        return np.size(self.count), self.labels
+
+    def _table(self, alpha: float = 0.05, kind: Kind = "hdi") -> ResultTable:
         frame = self.summary_frame(alpha, kind)
-        return render_table(
+        return ResultTable(
             "Posteriors of confidential counts",
             [
                 ("Prior", self.prior.description),
@@ -473,9 +476,6 @@ class CountPosterior:
 
     def __repr__(self) -> str:
         return f"CountPosterior({np.size(self.count)} posteriors, prior {self.prior.description})"
-
-    def __str__(self) -> str:
-        return self.summary()
 
     @cached_property
     def _moments(self) -> FloatArray:

@@ -25,6 +25,7 @@ from dpinfer._numerics.roots import ENUMERATED, find_root
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.pivots import sidak
 from dpinfer.estimation.published import LARGEST_NOBS
+from dpinfer.estimation.two_sided import GAPS, NoisyCounts
 from dpinfer.estimation.unknown_trials import Rows, UnknownTrials
 from dpinfer.intervals._count_tails import BinomialCounts, PoissonCounts
 from dpinfer.intervals._one_count import EXACT, MID_P, SCORE, WALD, End, NoisyRows, ends
@@ -32,16 +33,35 @@ from dpinfer.mechanisms.independent import Mechanism
 from dpinfer.releases.coerce import is_noisy, noisy
 from dpinfer.results.intervals import Intervals
 
-RatesMethod = Literal["exact", "mid-p", "score", "asymptotic"]
+RatesMethod = Literal["exact", "mid-p", "score", "asymptotic", "inverted"]
 
 LARGEST_COUNT = 1e15
 """Beyond it, neighbouring whole numbers run together in sums."""
 
-_RATES_ENDS: dict[RatesMethod, End] = {
-    "exact": EXACT,
-    "mid-p": MID_P,
-    "score": SCORE,
-    "asymptotic": WALD,
+Found = tuple[FloatArray, FloatArray, tuple[str, ...]]
+
+
+def _by_tails(end: End, rows: NoisyRows, alpha: float, side: Alternative) -> Found:
+    return *ends(partial(end, rows), rows.family.largest, alpha, side), ()
+
+
+def _inverted(rows: NoisyRows, alpha: float, side: Alternative) -> Found:
+    """Return what the test does not reject that is two-sided where the interval is."""
+    if side != "two-sided":
+        return _by_tails(EXACT, rows, alpha, side)
+    nobs = rows.family.nobs if isinstance(rows.family, BinomialCounts) else None
+    counts = NoisyCounts(count=rows.count, nobs=nobs, noise=rows.noise)
+    lower, upper, gaps = counts.two_sided(alpha)
+    scale = rows.family.scale
+    return lower / scale, upper / scale, (GAPS,) if gaps.any() else ()
+
+
+_RATES_ENDS: dict[RatesMethod, Callable[[NoisyRows, float, Alternative], Found]] = {
+    "exact": partial(_by_tails, EXACT),
+    "mid-p": partial(_by_tails, MID_P),
+    "score": partial(_by_tails, SCORE),
+    "asymptotic": partial(_by_tails, WALD),
+    "inverted": _inverted,
 }
 
 
@@ -88,8 +108,9 @@ def poisson_confint(
     -----
     With T = X + e, X ~ Poisson(μ), μ = exposure·rate, and e the noise, the exact interval is the
     set of μ with P(T >= t) >= α/2 and P(T <= t) >= α/2. Without noise its ends are quantiles of
-    χ²/2 (Garwood 1936). ``"score"`` solves (t - μ)² = z²(μ + v) with v the variance of the noise,
-    and ``"asymptotic"`` is t ± z√(max(t, 0) + v). Both err where μ is small, and in the tails where
+    χ²/2 (Garwood 1936). ``"inverted"`` holds the rates that the two-sided :func:`poisson_ztest`
+    does not reject. ``"score"`` solves (t - μ)² = z²(μ + v) with v the variance of the noise, and
+    ``"asymptotic"`` is t ± z√(max(t, 0) + v). Both err where μ is small, and in the tails where
     Laplace or geometric noise dominates.
 
     References
@@ -115,8 +136,8 @@ def poisson_confint(
     t, unit = (np.broadcast_to(part, published.shape).reshape(-1) for part in (published, time))
     rows = NoisyRows(count=t, family=PoissonCounts(t.size), noise=x.marginal)
     each = _each(alpha, t.size, x.are_independent()) if together else alpha
-    found = ends(partial(_RATES_ENDS[method], rows), rows.family.largest, each, side)
-    centre, lower, upper = ((part / unit).reshape(published.shape) for part in (t, *found))
+    low, high, notes = _RATES_ENDS[method](rows, each, side)
+    centre, lower, upper = ((part / unit).reshape(published.shape) for part in (t, low, high))
     return Intervals(
         estimate=centre,
         lower=lower,
@@ -126,6 +147,7 @@ def poisson_confint(
         uncertainty="noise+sampling",
         simultaneous=together,
         labels=x.labels,
+        notes=notes,
     )
 
 
@@ -228,7 +250,7 @@ class _Search:
         return end
 
 
-Method = Literal["exact", "mid-p", "wilson", "asymptotic"]
+Method = Literal["exact", "mid-p", "wilson", "asymptotic", "inverted"]
 
 
 def proportion_confint(
@@ -264,9 +286,11 @@ def proportion_confint(
         their law this is known, and left out.
     alpha : float, default 0.05
         One minus the confidence level, in (0, 1).
-    method : {"exact", "mid-p", "wilson", "asymptotic"}
-        ``"exact"`` never covers less often than stated. ``"mid-p"`` is narrower and does so on
-        average only. ``"wilson"`` and ``"asymptotic"`` take the count as normal, with the variance
+    method : {"exact", "mid-p", "wilson", "asymptotic", "inverted"}
+        ``"exact"`` never covers less often than stated, at either end. ``"inverted"`` holds the
+        proportions that the two-sided :func:`proportions_ztest` does not reject: it covers as often
+        as stated in all, most often in less width. ``"mid-p"`` is narrower and does so on average
+        only. ``"wilson"`` and ``"asymptotic"`` take the count as normal, with the variance
         of the noise in it, and are offered for comparison. Where ``nobs`` is noisy, ``"exact"`` or
         ``"asymptotic"``.
     alternative : {"two-sided", "larger", "smaller"}
@@ -306,6 +330,11 @@ def proportion_confint(
     is small, and in the tails where Laplace or geometric noise dominates. All are intersected with
     [0, 1], which keeps their coverage, and hold for counts that were published whatever their
     value.
+
+    ``"inverted"``, with a two-sided alternative, holds the p with
+    P(abs(T - n·p) >= abs(t - n·p); p) >= α. Whole-numbered counts make that p-value jump, so that a
+    p may be rejected between two that are not: the interval is the smallest that holds all of them,
+    and a note says if it may have gaps. Where the alternative is one-sided it is ``"exact"``.
 
     The work is done once for all rows that share ``count``, ``nobs`` and mechanism. For Laplace,
     geometric and Tulap noise (not truncated) and up to 1e8 trials, the tails have a closed form in
@@ -353,25 +382,23 @@ def proportion_confint(
     x = noisy(count, mechanism=mechanism, name="count")
     x.need(unruled=True, whole=True, who="proportion_confint")
     independent = x.are_independent()
-    notes: tuple[str, ...] = ()
-    end: Callable[[float, int], FloatArray]
     if is_noisy(nobs, nobs_mechanism, nobs_is_total):
         noisy_end = _NOISY_ENDS[check_option(method, "method", _NOISY_ENDS)]
         half = np.asarray(0.5)
         unknown = UnknownTrials.of(x, nobs, nobs_mechanism, nobs_is_total, half, nuisance_alpha)
         independent &= np.size(nobs) == unknown.nobs.size and not hasattr(nobs, "__noisy__")
-        end, centre, shape = partial(noisy_end, unknown), estimate(unknown), unknown.shape
-        notes = _notes(unknown, method)
+        shape, centre, notes = unknown.shape, estimate(unknown), _notes(unknown, method)
+        each = _each(alpha, centre.size, independent) if together else alpha
+        lower, upper = ends(partial(noisy_end, unknown), np.ones(centre.size), each, side)
     else:
-        known_end = _ENDS[check_option(method, "method", _ENDS)]
+        known = check_option(method, "method", _ENDS)
         trials = x.setting(nobs, "nobs", whole=True, ge=1, le=LARGEST_NOBS)
         published = x.column(trials)
         shape = published.shape
         t, n = (np.broadcast_to(part, shape).reshape(-1) for part in (published, trials))
         rows = NoisyRows(count=t, family=BinomialCounts(n), noise=x.marginal)
-        end, centre = partial(known_end, rows), t / n
-    each = _each(alpha, centre.size, independent) if together else alpha
-    lower, upper = ends(end, np.ones(centre.size), each, side)
+        centre, each = t / n, _each(alpha, t.size, independent) if together else alpha
+        lower, upper, notes = _ENDS[known](rows, each, side)
     return Intervals(
         estimate=centre.reshape(shape),
         lower=lower.reshape(shape),
@@ -400,7 +427,9 @@ def _notes(rows: UnknownTrials, method: Method) -> tuple[str, ...]:
     return (*notes, "long ranges of the number of trials are looked at on a fine grid")
 
 
-_ENDS: dict[Method, End] = {"exact": EXACT, "mid-p": MID_P, "wilson": SCORE, "asymptotic": WALD}
+_ENDS: dict[Method, Callable[[NoisyRows, float, Alternative], Found]] = {
+    "wilson" if name == "score" else name: found for name, found in _RATES_ENDS.items()
+}
 _NOISY_ENDS: dict[Method, Callable[[UnknownTrials, float, int], FloatArray]] = {
     "exact": exact_end,
     "asymptotic": asymptotic_end,

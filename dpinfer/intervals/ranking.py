@@ -19,8 +19,10 @@ from dpinfer.mechanisms.tulap import Tulap
 from dpinfer.releases.coerce import noisy, with_rule
 from dpinfer.releases.noises import Noises
 from dpinfer.releases.values import NoisyValues
-from dpinfer.results.intervals import Intervals
+from dpinfer.results.intervals import ERROR_COVERED, Intervals
 from dpinfer.results.labels import labelled_frame
+from dpinfer.results.presentation import Listed
+from dpinfer.results.tables import Table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -156,7 +158,7 @@ class _Noises:
         return float(find_root(lambda c, _: chance(c), start, width, rtol=1e-12, expand=True)[1][0])
 
 
-class Ranking:
+class Ranking(Listed):
     """What noisy values say about the order of the confidential ones; made by :func:`ranking`.
 
     Attributes
@@ -168,8 +170,27 @@ class Ranking:
     def __init__(self, x: NoisyValues, noises: _Noises, alpha: float) -> None:
         self._x, self._noises, self.alpha = x, noises, alpha
 
-    def __len__(self) -> int:
-        return len(self._x)
+    def summary_frame(self) -> pd.DataFrame:
+        """Return :meth:`best` with the interval of each rank, ``lower`` and ``upper``."""
+        ranks = self.ranks()
+        return self.best().assign(lower=ranks["lower"], upper=ranks["upper"])
+
+    def _rows(self) -> tuple[int, pd.Index | None]:
+        return len(self._x), self._x.labels
+
+    def _table(self) -> Table:
+        frame = self.summary_frame()
+        return Table(
+            "Ranks of confidential values",
+            [
+                ("Values", len(frame)),
+                ("Level", f"{1 - self.alpha:.6g}"),
+                ("Error covered", ERROR_COVERED["noise"]),
+            ],
+            {name: frame[name].to_numpy() for name in frame.columns},
+            index=self._x.labels,
+            notes=("pvalue, best: whether it may be the largest; lower, upper: its rank, each",),
+        )
 
     def __repr__(self) -> str:
         number = int(self.best()["best"].sum())

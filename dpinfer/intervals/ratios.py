@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,28 +16,31 @@ from dpinfer._check import (
     check_option,
 )
 from dpinfer.errors import InvalidParameterError
+from dpinfer.estimation.fieller import (
+    CHANGE,
+    METHODS,
+    RATIO,
+    SHARE,
+    Map,
+    Method,
+    as_sets,
+    joint_arcs,
+    tail_of,
+)
 from dpinfer.estimation.pivots import sidak
+from dpinfer.estimation.ratio_sets import MOST_ROWS, exact_arcs, normal_arcs
 from dpinfer.estimation.targets import checked_weights, noisy_vector
-from dpinfer.intervals._fieller import CHANGE, RATIO, SHARE, Arcs, Map, joint_arcs, number_sets
-from dpinfer.intervals._ratio_sets import MOST_ROWS, exact_arcs, normal_arcs
 from dpinfer.mechanisms.independent import Mechanism
 from dpinfer.releases.coerce import noisy_pair
 from dpinfer.releases.values import NoisyValues
 from dpinfer.results.intervals import ConfidenceSets
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
-
-Method = Literal["exact", "asymptotic"]
 
 PairMechanism = Mechanism | tuple[Mechanism | None, Mechanism | None] | None
 """One law for both values, or the pair of that of the numerators and that of the denominators."""
-
-METHODS: tuple[Method, ...] = ("exact", "asymptotic")
-
-SMALLEST_ALPHA = 1e-50
-"""The laws of weighted sums are not followed farther out."""
 
 _LARGEST = 1e150
 """Larger values than this, or ratios of them, leave the range of floats when multiplied."""
@@ -299,44 +302,6 @@ def _joint(x: NoisyValues, y: NoisyValues) -> NoisyValues | None:
         )
     joint = x.beside(y)
     return None if joint.weights is None else joint
-
-
-def tail_of(alpha: float, side: Alternative) -> float:
-    """Return the probability of each tail of a single set, unless it is out of reach."""
-    if alpha < SMALLEST_ALPHA:
-        raise InvalidParameterError(
-            f"alpha must be >= {SMALLEST_ALPHA:g} for each set, got {alpha:g}"
-        )
-    if side == "two-sided":
-        return alpha / 2.0
-    if alpha >= 0.5:
-        raise InvalidParameterError(f"alpha must be < 0.5 for a one-sided set, got {alpha:g}")
-    return alpha
-
-
-def as_sets(
-    arcs: Arcs,
-    form: Map,
-    shape: tuple[int, ...],
-    alpha: float,
-    method: str,
-    side: Alternative,
-    simultaneous: bool,
-    labels: pd.Index | None,
-) -> ConfidenceSets:
-    """Return the result, in the shape of the published values."""
-    estimate, lower, upper, kind = (part.reshape(shape) for part in number_sets(arcs, form, side))
-    return ConfidenceSets(
-        estimate=estimate,
-        lower=lower,
-        upper=upper,
-        kind=kind,
-        alpha=alpha,
-        method=method,
-        uncertainty="noise",
-        simultaneous=simultaneous,
-        labels=labels,
-    )
 
 
 def linear_ratio_confint(

@@ -27,7 +27,8 @@ from dpinfer.mechanisms.weighted_sum import WeightedSum
 from dpinfer.releases.coerce import noisy
 from dpinfer.results.intervals import Intervals, Uncertainty
 from dpinfer.results.labels import attach_labels
-from dpinfer.results.tables import render_table
+from dpinfer.results.presentation import Listed, Plotted
+from dpinfer.results.tables import Table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,7 +41,7 @@ _APPROXIMATE = "the sampling error is taken as normal, with an estimated varianc
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class SurveyEstimate:
+class SurveyEstimate(Listed, Plotted):
     """Totals or means of a population, estimated from noisy counts in probability samples.
 
     Made by :func:`survey_total`, :func:`survey_mean`, :func:`stratified_total` and
@@ -108,6 +109,9 @@ class SurveyEstimate:
     def bse(self) -> Any:
         """Standard errors: square roots of the sums of both variances."""
         return np.sqrt(self.variance_noise + self.variance_sampling)
+
+    def _rows(self) -> tuple[int, pd.Index | None]:
+        return np.size(self.params), self.labels
 
     def conf_int(
         self,
@@ -200,10 +204,9 @@ class SurveyEstimate:
         flat = {name: np.ravel(values) for name, values in columns.items()}
         return pd.DataFrame(flat, index=self.labels)
 
-    def summary(self, alpha: float = 0.05) -> str:
-        """Return :meth:`summary_frame` as a plain-text table, rounded for reading."""
+    def _table(self, alpha: float = 0.05) -> Table:
         frame = self.summary_frame(alpha)
-        return render_table(
+        return Table(
             f"Survey estimate of a {self.quantity}",
             [
                 ("Design", self.design.name),
@@ -221,9 +224,6 @@ class SurveyEstimate:
         size = np.size(self.params)
         shown = f"{float(self.params):.6g}" if np.ndim(self.params) == 0 else f"{size} estimates"
         return f"SurveyEstimate({self.quantity}, {shown})"
-
-    def __str__(self) -> str:
-        return self.summary()
 
     def _around(self, half: FloatArray) -> tuple[FloatArray, FloatArray]:
         centre = np.atleast_1d(np.asarray(self.params))

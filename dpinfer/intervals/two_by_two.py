@@ -21,22 +21,26 @@ from dpinfer._check import (
     check_option,
 )
 from dpinfer.errors import InvalidParameterError
-from dpinfer.estimation.pivots import sidak
-from dpinfer.estimation.published import LARGEST_NOBS, unlabelled
-from dpinfer.intervals._fieller import (
+from dpinfer.estimation.fieller import (
+    METHODS,
     RATIO,
     Arcs,
     ChordSupport,
     Ends,
+    Method,
     SmoothSupport,
     Standardised,
+    as_sets,
     chord_support,
     ends_one_by_one,
     one_exact,
     smooth_support,
+    tail_of,
     weighted_tail,
 )
-from dpinfer.intervals._ratio_sets import (
+from dpinfer.estimation.pivots import sidak
+from dpinfer.estimation.published import LARGEST_NOBS, unlabelled
+from dpinfer.estimation.ratio_sets import (
     MOST_ROWS,
     LatticePolygon,
     continuous_bound,
@@ -52,15 +56,7 @@ from dpinfer.intervals._two_binomials import (
     of_noisy_size,
     of_unknown_size,
 )
-from dpinfer.intervals.ratios import (
-    METHODS,
-    Method,
-    as_sets,
-    linear_ratio_confint,
-    ratio_confint,
-    share_confint,
-    tail_of,
-)
+from dpinfer.intervals.ratios import linear_ratio_confint, ratio_confint, share_confint
 from dpinfer.mechanisms.independent import Mechanism, as_noise, groups
 from dpinfer.mechanisms.law import NoiseLaw, refuse_dependent
 from dpinfer.mechanisms.laws import Exact, Gaussian

@@ -48,6 +48,27 @@ def test_many_numbers_of_trials_have_the_ends_of_few(sigma, trials, method):
         assert (np.abs(found - wanted) <= 2e-12 * spread).all()
 
 
+@pytest.mark.parametrize(("trials", "alpha"), [((400, 430), 1e-6), ((300, 301), 0.05)])
+def test_many_sigmas_have_the_ends_of_few(trials, alpha):
+    rng = np.random.default_rng(5)
+    nobs = rng.integers(*trials, 30_000)
+    sigma = rng.uniform(1.0, 4.0, nobs.size)
+    t = rng.binomial(nobs, rng.beta(0.5, 1.0, nobs.size)) + sigma * rng.normal(size=nobs.size)
+    many = proportion_confint(t, nobs, mechanism=Gaussian(sigma=sigma), alpha=alpha)
+    some = slice(None, None, 30)  # too few for polynomials
+    few = proportion_confint(
+        t[some], nobs[some], mechanism=Gaussian(sigma=sigma[some]), alpha=alpha
+    )
+    np.testing.assert_array_equal(many.empty[some], few.empty)
+    there = ~few.empty
+    for end in ("lower", "upper"):
+        found, wanted = getattr(many, end)[some][there], getattr(few, end)[there]
+        variance = 0.25 * nobs[some] + np.square(sigma[some])
+        spread = np.sqrt(variance)[there] / nobs[some][there]
+        assert (np.abs(found - wanted) <= 2e-12 * spread).all()
+        assert (found != wanted).any()  # some were interpolated
+
+
 def test_many_rates_far_apart_and_several_sigmas():
     rng = np.random.default_rng(4)
     rate, sigma = rng.lognormal(4.0, 2.0, 6_000), rng.choice([0.5, 2.0, 6.0], 6_000)

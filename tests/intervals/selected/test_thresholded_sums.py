@@ -1,0 +1,381 @@
+"""Sums of counts of which some did not reach the threshold of publication.
+
+Simulations have fixed seeds; each bound is the nominal error probability with a binomial tail below
+1e-8, so that all of them fail by accident with probability below 1e-6.
+"""
+
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import integrate, stats
+
+from dpinfer import (
+    DiscreteGaussian,
+    Gaussian,
+    Geometric,
+    Laplace,
+    Release,
+    Tulap,
+    linear_confint,
+)
+from dpinfer.errors import InvalidParameterError
+from dpinfer.intervals import thresholded_ratio_confint, thresholded_sum_confint
+
+ALPHA = 0.05
+VIEWS = {"mechanism": DiscreteGaussian(sigma=18.23), "threshold": 90}
+HISTORY = {"mechanism": Geometric(scale=30.0), "threshold": 450}
+SMOOTH = {"mechanism": Laplace(scale=30.0), "threshold": 450}
+LOW = {"mechanism": Gaussian(sigma=30.0), "threshold": 40}
+REGIMES = {"views": VIEWS, "history": HISTORY, "smooth": SMOOTH, "low": LOW}
+
+
+def most_misses(reps, probability):
+    """Return what so many repetitions exceed with probability 1e-8 at most."""
+    return stats.binom.isf(1e-8, reps, probability)
+
+
+def simulate(truth, regime, target, reps, seed, **options):
+    """Return how often the lower and upper ends miss the target, for groups drawn together."""
+    rng = np.random.default_rng(seed)
+    truth = np.asarray(truth, dtype=float)
+    y = truth + regime["mechanism"].rvs((reps, truth.size), rng=rng)
+    out = y >= regime["threshold"]
+    lower, upper = thresholded_sum_confint(
+        np.where(out, y, np.nan).ravel(),
+        target=target,
+        cells=y.size,
+        by=np.repeat(np.arange(reps), truth.size),
+        **regime,
+        **options,
+    )
+    goal = truth.sum() if target == "cells" else (truth * out).sum(axis=1)
+    return int(np.sum(lower > goal + 1e-9)), int(np.sum(upper < goal - 1e-9))
+
+
+def truths(cells, regime):
+    """Yield counts on a grid about the threshold, equal and in two halves."""
+    t, std = regime["threshold"], float(regime["mechanism"].std)
+    levels = np.round(np.maximum(t + std * np.array([-99, -3, -1, 0, 1, 2, 4, 12]), 0))
+    yield from (np.full(cells, level) for level in levels)
+    if cells > 1:
+        for low, high in pairwise(levels):
+            yield np.where(np.arange(cells) % 2, low, high)
+        yield np.where(np.arange(cells) % 2, levels[0], levels[-1])
+
+
+@pytest.mark.parametrize("name", REGIMES)
+@pytest.mark.parametrize("cells", [1, 5, 20, 60, pytest.param(400, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("target", ["cells", "published"])
+def test_coverage_on_a_grid_about_the_threshold(name, cells, target):
+    regime, reps = REGIMES[name], 400
+    for seed, truth in enumerate(truths(cells, regime)):
+        below, above = simulate(truth, regime, target, reps, seed)
+        assert max(below, above) <= most_misses(reps, ALPHA / 2), truth[:2]
+
+
+def tail_of_errors(truth, regime, limit):
+    """P(Σ D > limit) for one or two cells, by the law of the noise alone."""
+    law, t = regime["mechanism"], regime["threshold"]
+    k = np.arange(-60.0 * np.ceil(law.std), 60.0 * np.ceil(law.std) + 1)
+    p, total = law.pmf(k), np.zeros(1)
+    mass = np.ones(1)
+    for f in truth:
+        error = np.where(f + k >= t, k, -f)
+        total = np.add.outer(total, error).ravel()
+        mass = np.multiply.outer(mass, p).ravel()
+    return float(mass[total > limit].sum())
+
+
+@pytest.mark.parametrize("name", ["views", "history"])
+def test_lower_ends_by_enumeration(name):
+    """The margin of one and of two cells is never missed by more, whatever the counts are."""
+    regime = REGIMES[name]
+    scale, t = (1, 90) if name == "views" else (5, 450)
+    for cells in (1, 2):
+        published = np.full(cells, 10.0 * t)
+        found = thresholded_sum_confint(published, target="cells", cells=cells, **regime)
+        margin = published.sum() - float(found.lower)
+        plain = linear_confint(published, np.ones(cells), mechanism=regime["mechanism"])
+        assert margin == published.sum() - float(plain.lower)  # no margin below that serves
+        grid = np.arange(0, 2 * t, 30 * scale)
+        for f in grid:
+            for g in grid if cells == 2 and name == "views" else grid[:1]:
+                assert tail_of_errors([f, g][:cells], regime, margin) <= ALPHA / 2 + 1e-12
+
+
+def test_margins_are_close_to_the_least_and_hold_where_thresholds_are_low():
+    for regime in (VIEWS, HISTORY, SMOOTH):
+        for cells in (5, 20, 60):
+            values = np.full(cells, 1e5)
+            found = thresholded_sum_confint(values, target="cells", cells=cells, **regime)
+            least = (
+                linear_confint(
+                    values + 0.25 * (regime is SMOOTH),
+                    np.ones(cells),
+                    mechanism=regime["mechanism"],
+                ).width
+                / 2
+            )
+            assert least <= values.sum() - found.lower <= 1.021 * least
+            assert found.upper - values.sum() == pytest.approx(least)
+    # one standard deviation: with every count 0 the mean of the error is 20 * 0.242
+    low = {"mechanism": Gaussian(sigma=1.0), "threshold": 1.0}
+    found = thresholded_sum_confint(np.full(20, 99.5), target="cells", cells=20, **low)
+    assert 20 * 99.5 - found.lower > 11.0
+    rng = np.random.default_rng(1)
+    error = rng.normal(size=(40_000, 20))
+    error = np.where(error >= 1.0, error, 0.0).sum(axis=1)
+    assert np.mean(error > 1.96 * np.sqrt(20)) > 0.06  # what the plain quantile would miss
+    assert np.mean(error > 20 * 99.5 - found.lower) < 0.025
+
+
+def test_a_threshold_out_of_reach_changes_nothing():
+    values = np.array([120.0, 340.0, 95.0])
+    for law in (DiscreteGaussian(sigma=5.0), Geometric(scale=3.0)):
+        found = thresholded_sum_confint(
+            values, target="cells", cells=3, mechanism=law, threshold=[-np.inf, -np.inf, -1e6]
+        )
+        plain = linear_confint(values, np.ones(3), mechanism=law)
+        assert (found.upper, found.estimate) == (plain.upper, plain.estimate)
+    always = thresholded_sum_confint(
+        values,
+        target="cells",
+        cells=3,
+        weights=[1, -2, 0],
+        mechanism=law,
+        threshold=[-np.inf, -np.inf, 90],
+    )
+    plain = linear_confint(values, [1, -2, 0], mechanism=law)
+    assert tuple(map(float, always)) == tuple(map(float, plain))
+
+
+def test_ends_of_a_list_by_hand():
+    law = VIEWS["mechanism"]
+    found = thresholded_sum_confint([200, np.nan, 120, np.nan], target="cells", **VIEWS)
+    q = float(linear_confint(np.zeros(4), np.ones(4), mechanism=law).upper)
+    assert float(found.upper) == 320 + 2 * 89 + q
+    assert float(found.estimate) == 320 + 89
+    assert found.assurance == "bound"
+    assert "2 unpublished cells" in found.summary()
+    known = thresholded_sum_confint(
+        [200, np.nan, 120, np.nan], target="cells", upper=[np.inf, 10, np.inf, 20], **VIEWS
+    )
+    two = float(linear_confint(np.zeros(2), np.ones(2), mechanism=law).upper)
+    assert float(known.upper) == 320 + 30 + two
+    total = thresholded_sum_confint([200, np.nan], target="cells", upper=[210, 10], **VIEWS)
+    assert float(total.upper) == 220
+    mean = thresholded_sum_confint([200, np.nan], target="cells", weights="mean", **VIEWS)
+    whole = thresholded_sum_confint([200, np.nan], target="cells", **VIEWS)
+    np.testing.assert_allclose(np.asarray(mean), np.asarray(whole) / 2, rtol=0.01)
+
+
+def test_contrasts_cover_at_counts_about_the_threshold():
+    """A trend has many weights, of either sign; its ends hold at 1 - α/2 each."""
+    reps, days = 2000, 12
+    trend = np.arange(days) - 5.5
+    for seed, truth in enumerate([np.full(days, 90), 20 * np.arange(days), np.full(days, 400)]):
+        y = truth + VIEWS["mechanism"].rvs((reps, days), rng=np.random.default_rng(seed))
+        lower, upper = thresholded_sum_confint(
+            np.where(y >= 90, y, np.nan).ravel(),
+            target="cells",
+            cells=y.size,
+            weights=np.tile(trend, reps),
+            by=np.repeat(np.arange(reps), days),
+            **VIEWS,
+        )
+        goal = float(trend @ truth)
+        for missed in (lower > goal, upper < goal):
+            assert missed.sum() <= most_misses(reps, ALPHA / 2)
+        if truth[0] == 400:  # all published: within 25 % of the plain interval
+            plain = linear_confint(y[0], trend, mechanism=VIEWS["mechanism"]).width
+            assert np.all(upper - lower < 1.25 * plain)
+
+
+def test_two_regimes_in_one_series_have_their_laws_and_thresholds():
+    laws = [HISTORY["mechanism"]] * 3 + [VIEWS["mechanism"]] * 3
+    t = [450] * 3 + [90] * 3
+    values = [900, 700, np.nan, 300, np.nan, 250]
+    found = thresholded_sum_confint(values, target="cells", mechanism=laws, threshold=t)
+    q = float(linear_confint(np.zeros(6), np.ones(6), mechanism=laws).upper)
+    assert float(found.upper) == 2150 + 449 + 89 + q
+    assert 2150 - 1.05 * q < float(found.lower) <= 2150 - q
+    apart = thresholded_sum_confint(
+        values, target="published", mechanism=laws, threshold=t, by=["a"] * 3 + ["b"] * 3
+    )
+    alone = thresholded_sum_confint(values[3:], target="published", **VIEWS)
+    assert tuple(map(float, apart["b"])) == tuple(map(float, alone))
+
+
+def test_what_was_published_is_covered_given_that_it_was():
+    """One cell, by sums over the support: both ends miss at most α/2 of what is published."""
+    t, law = 20, Geometric(scale=3.0)
+    y = np.arange(t, 400)
+    lower, upper = thresholded_sum_confint(y, target="published", mechanism=law, threshold=t, by=y)
+    for f in [0, 5, 15, 19, 20, 21, 25, 30, 50, 100, 200]:
+        p = law.pmf(y - f)
+        p = p / law.sf(t - f - 1)
+        assert p[np.asarray(lower) > f].sum() <= ALPHA / 2
+        assert p[np.asarray(upper) < f].sum() <= ALPHA / 2 + 1e-12
+    assert np.all(np.diff(lower) >= 0)
+    assert lower.iloc[-1] > 300  # far above the threshold it is not 0
+
+
+@pytest.mark.parametrize("width", [None, 1, 2, 7])
+@pytest.mark.parametrize("f", [0, 15, 20, 21, 24, 27, 60])
+def test_soft_excess_under_geometric_noise_is_unbiased_by_sums_over_the_support(f, width):
+    t, law = 20, Geometric(scale=3.0)
+    y = np.arange(t, 700)
+    p = law.pmf(y - f)
+    found = thresholded_sum_confint(y, target="soft", mechanism=law, threshold=t, by=y, width=width)
+    estimate = np.asarray(found.estimate)
+    variance = np.square(np.asarray(found.width) / (2 * stats.norm.isf(0.025)))
+    w, z = width or 3, f - t
+    ramp = 0 if z < 0 else z * (z + 1) / (2 * w) if z < w else z - (w - 1) / 2
+    mean = p @ estimate
+    assert mean == pytest.approx(ramp, abs=1e-10)
+    # the estimate of the variance is unbiased too, where it is not cut at 0
+    true = p @ np.square(estimate) - mean**2
+    assert p @ variance >= true - 1e-9
+    if width == 1:
+        hard = thresholded_sum_confint(y, target="excess", mechanism=law, threshold=t, by=y)
+        np.testing.assert_array_equal(hard.estimate, estimate)
+        assert p @ variance == pytest.approx(true)
+        known = {20: 4.70, 27: 4.27}
+        if f in known:
+            assert np.sqrt(true) == pytest.approx(known[f], abs=0.005)
+
+
+@pytest.mark.parametrize("f", [100.0, 300.0, 312.0, 350.0, 500.0])
+def test_soft_excess_under_laplace_noise_is_unbiased_by_integration(f):
+    t, law = 300.0, Laplace(scale=10.0)
+    w, z = 10.0, f - t
+
+    def estimate(y):
+        found = thresholded_sum_confint(
+            y + 0.0, target="soft", mechanism=law, threshold=t, by=np.arange(len(y))
+        )
+        deviation = np.asarray(found.width) / (2 * stats.norm.isf(0.025))
+        return np.asarray(found.estimate), np.square(deviation)
+
+    mean = square = variance = 0.0
+    nodes, weights = np.polynomial.legendre.leggauss(60)
+    for low, high in pairwise(sorted({t, t + w, max(f, t), *np.linspace(t, f + 400, 40)})):
+        if high - low < 1e-9:
+            continue
+        y = (low + high) / 2 + (high - low) / 2 * nodes
+        mass = weights * law.pdf(y - f) * (high - low) / 2
+        value, spread = estimate(y)
+        mean += mass @ value
+        square += mass @ value**2
+        variance += mass @ spread
+    ramp = 0 if z < 0 else z * z / (2 * w) if z < w else z - w / 2
+    assert mean == pytest.approx(ramp, abs=1e-8)
+    assert variance >= square - mean**2 - 1e-8
+
+
+@pytest.mark.parametrize("law", [DiscreteGaussian(sigma=18.23), DiscreteGaussian(sigma=0.7)])
+def test_soft_excess_under_gaussian_noise_has_at_most_the_variance_that_is_taken(law):
+    """Its mean is E(Y - t)₊, and its variance at most v·P(Y >= t), by sums over the support."""
+    k = np.arange(-900.0, 901.0)
+    for f in np.arange(-3.0 * np.ceil(law.sigma), 6.0 * np.ceil(law.sigma)):
+        p = law.pmf(k - f)
+        over = np.maximum(k, 0)
+        assert p @ over**2 - (p @ over) ** 2 <= law.variance * p[k >= 0].sum() + 1e-12
+    smooth = integrate.quad(lambda e: max(e - 1.0, 0.0) * stats.norm.pdf(e), 1.0, 9.0)[0]
+    assert smooth == pytest.approx(-stats.norm.sf(1) + stats.norm.pdf(1))
+
+
+def test_soft_excess_covers_in_simulation():
+    reps, truth = 4000, np.linspace(180, 720, 60).round()
+    y = truth + HISTORY["mechanism"].rvs((reps, 60), rng=np.random.default_rng(5))
+    out = y >= 450
+    found = thresholded_sum_confint(
+        y[out], target="soft", by=np.nonzero(out)[0], width=30, **HISTORY
+    )
+    z = truth - 450
+    goal = np.where(z < 0, 0, np.where(z < 30, z * (z + 1) / 60, z - 14.5)).sum()
+    assert goal == pytest.approx(3698.7, abs=0.1)
+    assert np.mean(found.estimate) == pytest.approx(goal, abs=6 * 228 / np.sqrt(reps))
+    assert np.std(found.estimate) == pytest.approx(228, rel=0.08)
+    assert abs(np.mean(found.contains(goal)) - 0.95) < 0.01 + 6 * np.sqrt(0.0475 / reps)
+
+
+def test_ratios():
+    days = pd.MultiIndex.from_product([["DE", "FR"], [1, 2]], names=["country", "week"])
+    views = pd.Series([900, 450, np.nan, 300], index=days)
+    week = days.get_level_values("week")
+    parts = {"numerator": (week == 1).astype(float), "denominator": (week == 2).astype(float)}
+    found = thresholded_ratio_confint(views, **parts, target="cells", by="country", **VIEWS)
+    sums = [
+        thresholded_sum_confint(
+            views, target="cells", weights=w, by="country", alpha=0.025, **VIEWS
+        )
+        for w in parts.values()
+    ]
+    np.testing.assert_array_equal(found.lower, sums[0].lower / sums[1].upper)
+    np.testing.assert_array_equal(found.upper, sums[0].upper / sums[1].lower)
+    assert found.lower["FR"] == 0  # one side only
+    other = thresholded_ratio_confint(
+        views, parts["denominator"], parts["numerator"], target="cells", by="country", **VIEWS
+    )
+    assert other.upper["FR"] == np.inf
+    assert "no upper end" in other.summary()
+    with pytest.raises(InvalidParameterError, match="numerator must have weights of at least 0"):
+        thresholded_ratio_confint(views, [-1, 0, 0, 1], [1, 1, 1, 1], target="cells", **VIEWS)
+
+
+def test_releases_frames_and_groups():
+    law = VIEWS["mechanism"]
+    days = pd.MultiIndex.from_product([["DE", "FR"], [1, 2]], names=["country", "week"])
+    views = pd.Series([900, 450, np.nan, 300], index=days)
+    release = Release(views.dropna(), mechanism=law, threshold=90)
+    by_list = thresholded_sum_confint(release, target="cells", cells=days, by="country")
+    by_hand = thresholded_sum_confint(views, target="cells", by="country", **VIEWS)
+    pd.testing.assert_series_equal(by_list.lower, by_hand.lower)
+    pd.testing.assert_series_equal(by_list.upper, by_hand.upper)
+    table = thresholded_sum_confint(
+        pd.DataFrame([[900, 450], [np.nan, 300]], ["DE", "FR"]), target="cells", **VIEWS
+    )
+    assert tuple(table) == tuple(thresholded_sum_confint(views, target="cells", **VIEWS))
+    published = thresholded_sum_confint(release, target="published", by=["country"])
+    assert list(published.labels) == ["DE", "FR"]
+    with pytest.raises(InvalidParameterError, match="which cells were not published"):
+        thresholded_sum_confint(release, target="cells")
+    with pytest.raises(InvalidParameterError, match="thresholded_sum_confint"):
+        release.sum("country")
+    none = thresholded_sum_confint([np.nan, np.nan], target="cells", **VIEWS)
+    assert float(none.lower) == 0
+    smooth = thresholded_sum_confint([np.nan, np.nan], target="cells", **SMOOTH)
+    assert smooth.upper > 900
+    nothing = thresholded_sum_confint([np.nan, np.nan], target="published", **VIEWS)
+    assert tuple(map(float, nothing)) == (0, 0)
+
+
+WRONG = {
+    "target must be": {"target": "all"},
+    "threshold must be given": {"threshold": None},
+    "which cells were not published": {"values": [100, 120]},
+    "cells must be the number": {"cells": 7},
+    "weights must have 3": {"weights": [1, 2]},
+    "weights must be numbers": {"weights": "total"},
+    "weights must be 0 or 1": {"target": "published", "weights": [1, -1, 0]},
+    "target='excess' is for Geometric": {"target": "excess"},
+    "width must be left out": {"width": 3},
+    "upper must be left out": {"target": "soft", "upper": 90},
+    "upper must": {"upper": -1},
+    "by must be levels": {"by": "country"},
+    "by must name a group": {"by": ["a", None, "b"]},
+    "mechanism must be Laplace, Geometric": {"mechanism": Tulap(scale=2.0)},
+    "alpha": {"alpha": 0},
+}
+
+
+@pytest.mark.parametrize("message", WRONG)
+def test_refusals(message):
+    good = {"values": [200, np.nan, 150], "target": "cells"} | VIEWS
+    with pytest.raises(InvalidParameterError, match=message.replace("'", ".")):
+        thresholded_sum_confint(**(good | WRONG[message]))
+    with pytest.raises(TypeError, match="target"):
+        thresholded_sum_confint(good["values"], **VIEWS)
