@@ -23,6 +23,7 @@ from dpinfer._check import (
     check_option,
     check_scalar,
     is_foreign,
+    one_line,
     show,
     with_index,
 )
@@ -236,10 +237,10 @@ def check_numbers(values: Any, name: str, *, ge: float | None = None) -> FloatAr
 
 
 def check_words(value: object, name: str) -> str:
-    """Return a text, which other values do not become by themselves."""
+    """Return a text that can be drawn, which other values do not become by themselves."""
     if not isinstance(value, str):
         raise InvalidParameterError(f"{name} must be a string, got {show(value)}")
-    return value
+    return "\n".join(map(one_line, value.split("\n")))
 
 
 _NUMBERS = {"estimate", "ci_lower", "ci_upper", "published", "published_std_err"}
@@ -339,7 +340,7 @@ def plot_forest(
     axes.set_ylim(rows - 0.5, -0.5)
     axes.grid(visible=False, axis="y")
     what = "difference from the estimate" if forest.centred else "value"
-    lines = [f"{what} ({unit})", *_covered(attrs)]
+    lines = [f"{what} ({unit})", *covered(attrs)]
     if rows < forest.rows:
         lines.append(f"the first {rows} of {forest.rows} rows")
     axes.set_xlabel("\n".join(lines))
@@ -352,7 +353,7 @@ def _forest(
 ) -> tuple[Forest, dict[Any, Any]]:
     """Return what is drawn, and the level and method of the intervals."""
     if isinstance(results, Mapping):
-        frames = {str(name): _frame(part, alpha, method) for name, part in results.items()}
+        frames = {str(name): frame_of(part, alpha, method) for name, part in results.items()}
         if not frames:
             raise InvalidParameterError("results must hold at least one result, got none")
         last = list(frames.values())[-1]
@@ -370,7 +371,7 @@ def _forest(
         }
         source: Any = None
     else:
-        last, source = _frame(results, alpha, method), results
+        last, source = frame_of(results, alpha, method), results
         layers, attrs = layers_of(results, last, most), last.attrs
     targets = getattr(source, "targets", None)
     named = last.index if targets is None else targets
@@ -378,12 +379,12 @@ def _forest(
     return Forest(labels, layers, len(last)), attrs
 
 
-def _frame(result: Any, alpha: float | None, method: str | None) -> pd.DataFrame:
+def frame_of(result: Any, alpha: float | None, method: str | None) -> pd.DataFrame:
     """Return estimates and intervals as a frame, at a level where there is a choice."""
     options: dict[str, Any] = {"alpha": alpha, "method": method}
     given = {name: value for name, value in options.items() if value is not None}
     frame = result
-    if hasattr(result, "__noisy__") and not hasattr(result, "summary_frame"):
+    if hasattr(result, "__noisy__") and not hasattr(result, "conf_int"):
         from dpinfer.intervals.counts import count_confint
 
         frame = count_confint(result, **given).summary_frame()
@@ -392,8 +393,9 @@ def _frame(result: Any, alpha: float | None, method: str | None) -> pd.DataFrame
             frame = result.summary_frame(**given)
         except TypeError as error:
             raise InvalidParameterError(
-                f"{' and '.join(given) or 'results'} must fit what is drawn, got {given or result}"
-                f" for {show(result)}: intervals have their level already"
+                f"{' and '.join(given) or 'results'} must fit what is drawn, got "
+                f"{', '.join(map(show, given.values())) or show(result)} for {show(result)}: "
+                "intervals have their level already"
             ) from error
     elif given:
         raise InvalidParameterError(
@@ -449,7 +451,7 @@ def _draw(axes: Axes, forest: Forest, layer: Layer, place: int) -> None:
     axes.set_xlim(low - 0.04 * beyond, high + 0.04 * beyond)
 
 
-def _covered(attrs: dict[Any, Any]) -> list[str]:
+def covered(attrs: dict[Any, Any]) -> list[str]:
     """Return lines that say what the intervals are, as far as it is known."""
     if "alpha" not in attrs:
         return []

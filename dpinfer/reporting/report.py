@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import html
 import json
 import math
@@ -11,16 +12,19 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 
-from dpinfer._check import one_line
+from dpinfer._check import one_line, show, show_some
 from dpinfer._style import GRID, INK, PALE
 from dpinfer.errors import DPInferWarning, InvalidParameterError, NotEstimableError
 from dpinfer.estimation.combined import CombinedEstimate, add_published, summary_table
 from dpinfer.estimation.gls import combine
 from dpinfer.intervals.counts import count_confint
+from dpinfer.queries.domain import SUMMED, is_summed
+from dpinfer.queries.workload import Workload
 from dpinfer.releases.release import Release
 from dpinfer.releases.tables import check_path, write_table
 from dpinfer.reporting.forest import Forest, forest_svg, label_text, layers_of
@@ -56,8 +60,20 @@ class Analysis:
     warnings: tuple[str, ...]
 
     @classmethod
-    def of(cls, release: Release, *, alpha: float, method: Method, seed: int) -> Self:
-        """Analyze a release; warnings become part of the report."""
+    def of(
+        cls,
+        release: Release,
+        *,
+        alpha: float,
+        method: Method,
+        seed: int,
+        target: Sequence[str] | None = None,
+    ) -> Self:
+        """Analyze a release, or some of its values or cells; warnings are part of the report."""
+        labels = None if target is None else [_label_of(text, release) for text in target]
+        if labels is not None and release.has_rule.any():
+            release = release.select(labels)
+        asked = None if labels is None else _asked(labels, release)
         if release.has_rule.any():
             if method != "exact":
                 raise InvalidParameterError(
@@ -67,7 +83,7 @@ class Analysis:
             return cls(release, None, alpha, "conditional", seed, None, (_not_combined(release),))
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", DPInferWarning)
-            fit = combine(release)
+            fit = combine(release, target=asked)
             try:
                 consistency = fit.consistency_test(rng=seed)
             except NotEstimableError:  # no noisy value overlaps with others
@@ -108,13 +124,77 @@ class Analysis:
             own = self.intervals
             index = [self.label(row) for row in range(len(self.frame))]
             title = "Each published value by itself"
-            parts = [summary_table(title, own.facts, self.frame, index=index, notes=own.notes)]
+            parts = [
+                summary_table(title, own.facts, self.frame, index=index, notes=own.notes).text()
+            ]
         else:
-            parts = [self.fit.summary_of(self.intervals, self.frame)]
+            parts = [self.fit.table_of(self.intervals, self.frame).text()]
         if self.consistency is not None:
             parts.append(self.consistency.summary())
         parts += [f"Warning: {message}" for message in self.warnings]
         return "".join(map(_shown, "\n\n".join(parts)))
+
+
+def chosen(release: Release, where: str | None, by: str | None) -> Release:
+    """Return the values whose labels meet a condition, summed by levels."""
+    found = release if where is None else release.where(where)
+    if by is None:
+        return found
+    levels = [name.strip() for name in by.split(",")]
+    return found.sum(levels[0] if len(levels) == 1 else levels)
+
+
+def _label_of(text: str, release: Release) -> Any:
+    """Return the label that is written with commas between its parts."""
+    labels = release.labels
+    if labels is None:
+        raise InvalidParameterError(f"target must be left out without labels, got {show(text)}")
+    domain = release.domain
+    levels = [dict.fromkeys(labels.get_level_values(at)) for at in range(labels.nlevels)]
+    if domain is not None and len(domain.attributes) == labels.nlevels:
+        levels = [dict.fromkeys([*own, SUMMED]) for own in domain.levels.values()]
+    written = [{str(level): level for level in own} for own in levels]
+    parts = next(csv.reader([text], skipinitialspace=True), []) if len(levels) > 1 else [text]
+    if len(parts) != len(levels):
+        raise InvalidParameterError(
+            f"target must have {len(levels)} parts with commas between, in quotes where they have "
+            f"commas themselves, as {show(label_text(labels[0]))}, got {show(text)}"
+        )
+    found = []
+    for part, known in zip(parts, written, strict=True):
+        if part.strip() not in known:
+            raise InvalidParameterError(
+                f"target must be a label of a value or a cell, got {show(text)}: there is no "
+                f"{show(part.strip())} among {show_some(known)}"
+            )
+        found.append(known[part.strip()])
+    return tuple(found) if labels.nlevels > 1 else found[0]
+
+
+def _asked(labels: list[Any], release: Release) -> Any:
+    """Return published values, or sums of cells of a domain, as the target of an estimate."""
+    domain = release.domain
+    if domain is None or set(labels) <= set(cast("pd.Index", release.labels)):
+        return labels
+    sums = {}
+    for label in labels:
+        parts = zip(domain.attributes, label if isinstance(label, tuple) else [label], strict=True)
+        sums[label] = {name: level for name, level in parts if not is_summed(level)}
+    return Workload.from_predicates(domain, sums)
+
+
+def rendered(analysis: Analysis, form: str) -> str:
+    """Return the analysis as text in one of the formats of the command line."""
+    if form == "text":
+        return analysis.text()
+    if form in ("markdown", "latex"):
+        if analysis.fit is None:
+            return str(getattr(analysis.intervals, f"to_{form}")())
+        return str(getattr(analysis.fit, f"to_{form}")(analysis.alpha, analysis.method))
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / f"report.{form}"
+        WRITERS[path.suffix](analysis, path)
+        return path.read_text(encoding="utf-8").rstrip("\n")
 
 
 def _not_combined(release: Release) -> str:

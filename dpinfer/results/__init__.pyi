@@ -9,3 +9,4 @@ from .null import AsymptoticNull as AsymptoticNull
 from .null import ExactNull as ExactNull
 from .null import MonteCarloNull as MonteCarloNull
 from .null import NullDistribution as NullDistribution
+from .presentation import Selection as Selection

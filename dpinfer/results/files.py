@@ -24,10 +24,12 @@ def check_output(path: Path, endings: Collection[str]) -> None:
         raise InvalidParameterError(f"output must be a file, got the directory {path}")
 
 
-def write_whole(files: Sequence[tuple[Path, Callable[[Path], object]]]) -> None:
+def write_whole(
+    files: Sequence[tuple[Path, Callable[[Path], object]]], name: str = "output"
+) -> None:
     """Write all files beside their places first, and then move them there.
 
-    A failure leaves what was there before.
+    A failure leaves what was there before; its message names the argument.
     """
     path = Path()
     try:
@@ -41,4 +43,4 @@ def write_whole(files: Sequence[tuple[Path, Callable[[Path], object]]]) -> None:
             for draft, path in drafts:
                 os.replace(draft, path)
     except (OSError, ValueError) as error:  # the latter: a name that no file can have
-        raise InvalidParameterError(f"output must be writable, got {path}: {error}") from error
+        raise InvalidParameterError(f"{name} must be writable, got {path}: {error}") from error

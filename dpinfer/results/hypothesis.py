@@ -3,28 +3,39 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpinfer._check import Alternative, check_alpha, check_array, check_option, freeze
 from dpinfer.errors import ApproximationWarning, InvalidParameterError
-from dpinfer.results.intervals import ERROR_COVERED, Uncertainty
+from dpinfer.results.intervals import ERROR_COVERED, Intervals, Uncertainty
 from dpinfer.results.labels import attach_labels, labelled_frame, split_labels
 from dpinfer.results.null import NullDistribution
-from dpinfer.results.tables import printed_pvalue, printed_pvalues, render_table
+from dpinfer.results.presentation import Plotted, Rows
+from dpinfer.results.tables import Table, printed_pvalue
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class HypothesisResult:
-    """A test statistic with its p-value, or several of them.
+_MOST_SHOWN = 100
+"""So many intervals are made for a summary."""
 
-    Unpacks as ``statistic, pvalue``.
+
+_MOST_SHOWN = 100
+"""So many intervals are made for a summary, unless they take long."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class HypothesisResult(Rows, Plotted):
+    """A test statistic with its p-value, or several of them, and the effect that is tested.
+
+    Unpacks as ``statistic, pvalue``. :meth:`conf_int` inverts the test.
 
     Parameters
     ----------
@@ -56,6 +67,14 @@ class HypothesisResult:
     decided : bool, default True
         Whether the test decides. Where its conditions fail it does not: ``pvalue`` is then 1, which
         rejects nothing, and ``notes`` says why.
+    effect : str, optional
+        What the hypothesis is about, such as ``"proportion"`` or ``"odds ratio"``; None where the
+        test looks for departures of any kind, which no one number describes.
+    estimate : float or array of float, optional
+        The estimate of it, for each test; may be outside of the possible values, as unbiased
+        estimates are.
+    inversion : callable, optional
+        Makes the intervals of :meth:`conf_int` from ``alpha``.
 
     Examples
     --------
@@ -65,6 +84,10 @@ class HypothesisResult:
     HypothesisResult('Test of one proportion', statistic=1.99834, pvalue=0.0922426)
     >>> result.uncertainty
     'noise+sampling'
+    >>> result.effect, result.estimate.round(4)
+    ('proportion', np.float64(0.3421))
+    >>> result.conf_int()
+    Intervals([0.241137, 0.454698], level 0.95, exact)
     """
 
     name: str
@@ -80,6 +103,20 @@ class HypothesisResult:
     labels: pd.Index | None = None
     notes: tuple[str, ...] = ()
     decided: bool = True
+    effect: str | None = None
+    estimate: Any = None
+    inversion: Callable[[float], Intervals] | None = None
+    _made: dict[float, Intervals] = field(default_factory=dict, init=False)
+
+    _drawing: ClassVar[str] = "plot_null"
+    _by_row: ClassVar[tuple[str, ...]] = (
+        "statistic",
+        "pvalue",
+        "mc_error",
+        "pvalue_error",
+        "nobs",
+        "estimate",
+    )
 
     def __post_init__(self) -> None:
         shape = np.shape(self.statistic) if self.labels is None else (len(self.labels),)
@@ -96,16 +133,66 @@ class HypothesisResult:
                 array = np.maximum(array, np.asarray(self.pvalue_error))
             held = array[()] if shape == () else attach_labels(freeze(array), self.labels)
             object.__setattr__(self, name, held)
+        if self.estimate is not None:
+            found = np.asarray(self.estimate, dtype=np.float64)
+            labels = self.labels if found.shape == shape else None
+            held = found[()] if found.shape == () else attach_labels(freeze(found), labels)
+            object.__setattr__(self, "estimate", held)
 
-    def summary_frame(self) -> pd.DataFrame:
+    def conf_int(self, alpha: float = 0.05) -> Intervals:
+        """Return the values of the effect that the test does not reject at a level.
+
+        The interval inverts this very test, by the same method, for the same alternative and the
+        same sources of error: it holds the value of the null hypothesis exactly where the p-value
+        is not below ``alpha``. One-sided alternatives have one-sided intervals. Where p-values
+        jump, what is not rejected may have gaps; the interval is then the smallest that holds all
+        of it, and a note says so. It is computed on the first call for each ``alpha``.
+
+        Parameters
+        ----------
+        alpha : float, default 0.05
+            One minus the confidence level, in (0, 1).
+
+        Returns
+        -------
+        Intervals
+            One for each test, with its labels; ``estimate`` is that of the effect.
+
+        Raises
+        ------
+        InvalidParameterError
+            If ``alpha`` is outside (0, 1), or no interval inverts the test: chi-squared tests look
+            for departures of any kind, and the difference of two proportions of unknown numbers of
+            trials has these beside it. :func:`~dpinfer.intervals.risk_difference_confint` takes
+            these, as ``row_totals`` with ``uncertainty="noise+sampling"``.
+        """
+        level = check_alpha(alpha)
+        if self.inversion is None:
+            raise InvalidParameterError(
+                f"{self.name}: no interval inverts it, as no one number, free of others that "
+                "are unknown, says how far the counts are from what was tested: test contrasts "
+                "with linear_ztest, compare two groups of known size with proportions_2indep, or "
+                "groups of unknown size with risk_difference_confint, risk_ratio_confint or "
+                "odds_ratio_confint and uncertainty='noise+sampling'"
+            )
+        if level not in self._made:
+            self._made[level] = self.inversion(level)
+        return self._made[level]
+
+    def summary_frame(self, alpha: float | None = None) -> pd.DataFrame:
         """Return the columns ``statistic`` and ``pvalue``, a row for each test.
 
-        And ``mc_error`` where p-values were simulated. ``attrs`` holds ``alternative``, ``method``
-        and ``uncertainty``.
+        And ``mc_error`` where p-values were simulated, ``estimate`` where there is one for each
+        test, and with ``alpha`` the ends of :meth:`conf_int`, ``ci_lower`` and ``ci_upper``.
+        ``attrs`` holds ``alternative``, ``method`` and ``uncertainty``.
         """
         columns = {"statistic": self.statistic, "pvalue": self.pvalue}
         if np.any(self.mc_error):
             columns["mc_error"] = self.mc_error
+        if self.estimate is not None and np.shape(self.estimate) == np.shape(self.statistic):
+            columns["estimate"] = self.estimate
+            if alpha is not None:
+                columns["ci_lower"], columns["ci_upper"] = self.conf_int(alpha)
         return labelled_frame(
             columns,
             self.labels,
@@ -114,9 +201,10 @@ class HypothesisResult:
             uncertainty=self.uncertainty,
         )
 
-    def summary(self) -> str:
-        """Return :meth:`summary_frame` as a plain-text table that says which error is covered."""
-        frame = self.summary_frame()
+    def _table(self, alpha: float = 0.05) -> Table:
+        most = getattr(self.inversion, "most_shown", _MOST_SHOWN)
+        is_shown = self.inversion is not None and np.size(self.statistic) <= most
+        frame = self.summary_frame(alpha if is_shown else None)
         facts: list[tuple[str, object]] = [
             ("Method", self.method),
             ("Alternative", self.alternative),
@@ -129,18 +217,30 @@ class HypothesisResult:
             size = f"{sizes[0]:.0f}" if whole else f"about {sizes[0]:.6g}"
             shown = size if sizes.size == 1 else "by row"
             facts.insert(2, ("Observations", shown))
-        return render_table(
+        notes = self.notes
+        if self.effect is not None:
+            facts.insert(0, ("Effect", self.effect))
+        if "ci_lower" in frame:
+            notes = tuple(dict.fromkeys((*notes, *self.conf_int(alpha).notes)))
+        elif self.effect is not None:
+            notes = (*notes, "conf_int() makes the intervals")
+        return Table(
             self.name,
             facts,
-            {
-                name: printed_pvalues(frame[name].to_numpy(), self.pvalue_error)
-                if name == "pvalue"
-                else frame[name].to_numpy()
-                for name in frame.columns
-            },
-            index=frame.index if self.labels is not None else None,
-            notes=self.notes,
+            {name: frame[name].to_numpy() for name in frame.columns},
+            index=self.labels,
+            notes=notes,
+            alike=("estimate", "ci_lower", "ci_upper"),
+            bounds={"pvalue": np.ravel(self.pvalue_error)},
+            level=1 - alpha,
         )
+
+    def _take(self, rows: NDArray[np.intp]) -> Self:
+        null = self.null_distribution._take(rows, np.shape(self.statistic))
+        made = self.inversion
+        if made is not None and np.shape(self.estimate) == np.shape(self.statistic):
+            made = partial(_intervals_of, made, rows)
+        return replace(super()._take(rows), null_distribution=null, inversion=made)
 
     def __iter__(self) -> Iterator[Any]:
         """Unpack as ``statistic, pvalue``."""
@@ -154,8 +254,11 @@ class HypothesisResult:
         equal = " " if pvalue.startswith("<") else "="
         return f"HypothesisResult({self.name!r}, statistic={statistic:.6g}, pvalue{equal}{pvalue})"
 
-    def __str__(self) -> str:
-        return self.summary()
+
+def _intervals_of(
+    inversion: Callable[[float], Intervals], rows: NDArray[np.intp], alpha: float
+) -> Intervals:
+    return inversion(alpha)._take(rows)
 
 
 Adjustment = Literal[
@@ -181,7 +284,7 @@ RATES: dict[Adjustment, str] = {
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class AdjustedTests:
+class AdjustedTests(Rows):
     """P-values of several tests, adjusted for their number. Made by :func:`adjust_pvalues`.
 
     Attributes
@@ -210,6 +313,8 @@ class AdjustedTests:
     tests: HypothesisResult | None = None
     labels: pd.Index | None = None
 
+    _by_row: ClassVar[tuple[str, ...]] = ("pvalue", "pvalue_adjusted", "reject", "tests")
+
     def __post_init__(self) -> None:
         for name in ("pvalue", "pvalue_adjusted", "reject"):
             array = freeze(np.asarray(getattr(self, name)))
@@ -225,10 +330,16 @@ class AdjustedTests:
             columns[name] = getattr(self, name)
         return labelled_frame(columns, self.labels)
 
-    def summary(self) -> str:
-        """Return :meth:`summary_frame` as a plain-text table that says what is controlled."""
+    def _table(self) -> Table:
         frame = self.summary_frame()
-        return render_table(
+        bounds = {}
+        if self.tests is not None:
+            error = np.ravel(self.tests.pvalue_error)
+            # of what is known as a bound, the adjustment is one too
+            at_bound = (error > 0) & (np.ravel(self.tests.pvalue) <= error)
+            adjusted = np.where(at_bound, np.ravel(self.pvalue_adjusted), 0.0)
+            bounds = {"pvalue": error, "pvalue_adjusted": adjusted}
+        return Table(
             "Many tests" if self.tests is None else f"{self.tests.name}, many at once",
             [
                 ("Adjustment", self.method),
@@ -237,26 +348,14 @@ class AdjustedTests:
                 ("Rejected", int(frame["reject"].sum())),
                 ("Controls", RATES[self.method]),
             ],
-            {name: self._column(name, frame[name].to_numpy()) for name in frame.columns},
-            index=frame.index if self.labels is not None else None,
+            {name: frame[name].to_numpy() for name in frame.columns},
+            index=self.labels,
+            bounds=bounds,
         )
-
-    def _column(self, name: str, values: Any) -> Any:
-        """Return what is printed of a column; p-values as bounds where they are no more."""
-        if self.tests is None or not name.startswith("pvalue"):
-            return values
-        error = np.ravel(self.tests.pvalue_error)
-        if name == "pvalue_adjusted":  # of what is known as a bound, the adjustment is one too
-            at_bound = np.ravel(self.tests.pvalue) <= error
-            error = np.where((error > 0) & at_bound, values, 0.0)
-        return printed_pvalues(values, error)
 
     def __repr__(self) -> str:
         rejected, size = int(np.sum(self.reject)), np.size(self.reject)
         return f"AdjustedTests({size} tests, {rejected} rejected, {self.method})"
-
-    def __str__(self) -> str:
-        return self.summary()
 
 
 def adjust_pvalues(

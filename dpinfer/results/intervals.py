@@ -20,7 +20,8 @@ from dpinfer._check import (
 )
 from dpinfer.errors import InvalidParameterError
 from dpinfer.results.labels import attach_labels, hold_arrays, labelled_frame, split_labels
-from dpinfer.results.tables import render_table
+from dpinfer.results.presentation import Plotted, Rows
+from dpinfer.results.tables import Table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,11 +38,12 @@ ERROR_COVERED: dict[Uncertainty, str] = {
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class _Sets:
+class _Sets(Rows, Plotted):
     """What intervals and other confidence sets have in common."""
 
     title: ClassVar[str]
     counted: ClassVar[str]
+    called: ClassVar[str] = "CI"
 
     estimate: Any
     lower: Any
@@ -52,6 +54,8 @@ class _Sets:
     simultaneous: bool = False
     labels: pd.Index | None = None
     notes: tuple[str, ...] = ()
+
+    _by_row: ClassVar[tuple[str, ...]] = ("estimate", "lower", "upper")
 
     def __post_init__(self) -> None:
         hold_arrays(self, ("estimate", "lower", "upper"), self.labels)
@@ -82,12 +86,6 @@ class _Sets:
         """Unpack as ``lower, upper``."""
         return iter((self.lower, self.upper))
 
-    def __str__(self) -> str:
-        return self.summary()
-
-    def summary(self) -> str:
-        raise NotImplementedError
-
     def _holds(self, point: FloatArray) -> NDArray[np.bool_]:
         lower, upper = self._ends
         return np.asarray((lower <= point) & (point <= upper))
@@ -103,14 +101,16 @@ class _Sets:
             simultaneous=self.simultaneous,
         )
 
-    def _table(self, columns: dict[str, Any], notes: Sequence[str]) -> str:
-        return render_table(
+    def _table_of(self, columns: dict[str, Any], notes: Sequence[str]) -> Table:
+        return Table(
             self.title,
             self.facts,
             columns,
             index=self.labels,
             notes=notes,
             alike=("estimate", "ci_lower", "ci_upper"),
+            level=1 - self.alpha,
+            interval=self.called,
         )
 
     @property
@@ -251,6 +251,11 @@ class Intervals(_Sets):
             B = s⌈f/s⌉ within [lower, upper] is s⌈lower/s⌉ to s⌊upper/s⌋, for counts B - s + 1 to B.
             Estimates move down by half of s - 1, to the middle of these.
 
+        Raises
+        ------
+        InvalidParameterError
+            If ``bin_size`` is no whole number >= 1, or the intervals are for the counts already.
+
         Examples
         --------
         >>> from dpinfer import Laplace, count_confint
@@ -270,6 +275,11 @@ class Intervals(_Sets):
         low = np.where(binned, np.ceil(low / step) * step - step + 1.0, low)
         high = np.where(binned, np.floor(high / step) * step, high)
         said = "counts were rounded up to multiples before the noise: intervals are for the counts"
+        if said in self.notes:
+            raise InvalidParameterError(
+                "bin_size must be given once, got intervals that are for the counts already: those "
+                "of a release with bin_size are"
+            )
         estimate = np.asarray(self.estimate) - 0.5 * (step - 1.0)
         return self._of_ends(low, high, estimate=estimate, notes=(*self.notes, said))
 
@@ -281,8 +291,7 @@ class Intervals(_Sets):
         """
         return self._frame(**({"empty": self.empty} if np.any(self.empty) else {}))
 
-    def summary(self) -> str:
-        """Return :meth:`summary_frame` as a plain-text table that says which error is covered."""
+    def _table(self) -> Table:
         frame = self.summary_frame()
         columns: dict[str, Any] = {name: frame[name].to_numpy() for name in frame.columns}
         notes = list(self.notes)
@@ -294,7 +303,7 @@ class Intervals(_Sets):
                 "-inf: none of the numbers that are allowed is compatible with what was published "
                 "at this level; nothing is estimated there"
             )
-        return self._table(columns, notes)
+        return self._table_of(columns, notes)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         """Return the ends in the last axis: shape (k, 2) for k intervals."""
@@ -343,6 +352,9 @@ class CredibleIntervals(Intervals):
     """
 
     title: ClassVar[str] = "Credible intervals"
+    called: ClassVar[str] = "credible interval"
+    _by_row: ClassVar[tuple[str, ...]] = ("estimate", "lower", "upper", "probability")
+
     prior: str
     probability: Any
 
@@ -418,6 +430,7 @@ class ConfidenceSets(_Sets):
 
     title: ClassVar[str] = "Confidence sets"
     counted: ClassVar[str] = "Sets"
+    _by_row: ClassVar[tuple[str, ...]] = ("estimate", "lower", "upper", "kind")
 
     kind: Any
 
@@ -488,13 +501,12 @@ class ConfidenceSets(_Sets):
         """
         return self._frame(kind=self.kind)
 
-    def summary(self) -> str:
-        """Return :meth:`summary_frame` as a plain-text table that says which error is covered."""
+    def _table(self) -> Table:
         frame = self.summary_frame()
         notes = self.notes
         if (self._kinds == "complement").any():
             notes = (*notes, "a complement holds all numbers that are not between its ends")
-        return self._table({name: frame[name].to_numpy() for name in frame.columns}, notes)
+        return self._table_of({name: frame[name].to_numpy() for name in frame.columns}, notes)
 
     def __repr__(self) -> str:
         how = self._how

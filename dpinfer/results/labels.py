@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from dpinfer._check import (
     as_values,
     check_array,
     check_items,
+    one_line,
     show,
     show_some,
 )
@@ -41,6 +43,8 @@ def split_labels(values: Any, name: str, **bounds: Any) -> tuple[FloatArray, pd.
 def with_labels(table: Any, labels: str | Sequence[Any]) -> pd.DataFrame | pd.Series:
     """Return a table with the labels of its rows taken from some of its columns.
 
+    Every function takes tables of other libraries, and arrays of xarray, whose dimensions name the
+    levels of the labels; results are those of pandas, with ``summary_frame().to_xarray()`` back.
     Tables of polars, pyarrow, DuckDB and the like have no index that tells labels from values. In
     them columns of text are labels; columns of whole numbers, such as years or FIPS codes, are
     only where this function says so. Every function that takes labelled values takes the result.
@@ -146,3 +150,83 @@ def stack_labels(frame: pd.DataFrame) -> pd.MultiIndex:
     parts = [rows.get_level_values(level).take(row) for level in range(rows.nlevels)]
     parts += [columns.get_level_values(level).take(column) for level in range(columns.nlevels)]
     return pd.MultiIndex.from_arrays(parts, names=[*rows.names, *columns.names])
+
+
+def find_rows(which: Any, shape: tuple[int, ...], labels: pd.Index | None) -> NDArray[np.intp]:
+    """Return the positions of the rows that an index names, of shape () where it names one.
+
+    Whole numbers are labels where the labels are, as in pandas; slices of them are positions.
+    Results of several dimensions without labels are indexed as arrays are, or by row.
+    """
+    size = prod(shape)
+    try:
+        chosen = which
+        if isinstance(which, list) or hasattr(which, "to_numpy"):
+            chosen = np.asarray(which)
+            chosen = chosen if chosen.size else chosen.astype(np.intp)
+        _check_mask(which, chosen, shape, labels)
+        if labels is None and isinstance(which, tuple):
+            return np.asarray(np.arange(size).reshape(shape)[which], dtype=np.intp)
+        if _are_positions(chosen, labels):
+            whole = np.arange(size).reshape(shape if np.ndim(chosen) > 1 else size)
+            return np.asarray(whole[chosen], dtype=np.intp)
+        return _labelled_rows(which, size, labels)
+    except InvalidParameterError:
+        raise
+    except (AttributeError, LookupError, TypeError, ValueError, NotImplementedError) as error:
+        held = f"{size} rows" if labels is None else f"the {size} rows {show_some(labels)}"
+        raise InvalidParameterError(
+            f"index must be a label, a position, a slice or a mask of {held}, got {show(which)}: "
+            f"{one_line(error)}"
+        ) from error
+
+
+def _labelled_rows(which: Any, size: int, labels: pd.Index | None) -> NDArray[np.intp]:
+    """Return the positions of labels; what is missing is a KeyError."""
+    if labels is None:
+        raise TypeError("rows without labels have positions only")
+    if isinstance(which, slice):
+        chosen: Any = labels.slice_indexer(which.start, which.stop, which.step)
+    elif isinstance(which, list) or (hasattr(which, "__array__") and np.ndim(which)):
+        chosen = labels.get_indexer_for(list(which))
+        if (chosen < 0).any():
+            raise KeyError(list(which)[int(np.argmin(chosen))])
+    elif isinstance(which, tuple) and any(isinstance(part, (slice, list)) for part in which):
+        chosen = labels.get_locs(which)
+    else:
+        hash(which)
+        chosen = labels.get_loc(which)
+    return np.asarray(np.arange(size)[chosen], dtype=np.intp)
+
+
+def _are_positions(chosen: Any, labels: pd.Index | None) -> bool:
+    """Whether an index goes by position: whole numbers, slices of them, masks."""
+    if isinstance(chosen, slice):
+        return all(end is None or _is_whole(end) for end in (chosen.start, chosen.stop))
+    if isinstance(chosen, np.ndarray) and chosen.dtype.kind == "b":
+        return True
+    by_label = labels is not None and labels.nlevels == 1 and labels.dtype.kind in "iu"
+    if isinstance(chosen, np.ndarray):
+        return chosen.dtype.kind in "iu" and not by_label
+    return _is_whole(chosen) and not by_label
+
+
+def _check_mask(which: Any, chosen: Any, shape: tuple[int, ...], labels: pd.Index | None) -> None:
+    """Refuse a mask of another length or with other labels."""
+    if not isinstance(chosen, np.ndarray) or chosen.dtype.kind != "b":
+        return
+    if chosen.shape not in ((prod(shape),), shape):
+        raise InvalidParameterError(
+            f"index must be a mask with an entry for each of {prod(shape)} rows, got one of shape "
+            f"{chosen.shape}"
+        )
+    own = which.index if hasattr(which, "iloc") else None
+    if labels is not None and own is not None and not own.equals(labels):
+        raise InvalidParameterError(
+            "index must be a mask with the labels of the rows in their order: reindex it, or pass "
+            "an array to go by position"
+        )
+
+
+def _is_whole(item: Any) -> bool:
+    return isinstance(item, (int, np.integer)) and not isinstance(item, bool)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Self, final, overload
+from typing import TYPE_CHECKING, Any, Self, final, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,7 +27,11 @@ from dpinfer._check import (
 )
 from dpinfer._style import add_legend, series, styled_axes
 from dpinfer.errors import InvalidParameterError
-from dpinfer.results.tables import render_table
+from dpinfer.results.presentation import Presented
+from dpinfer.results.tables import Table
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Tail = Callable[[FloatArray], FloatArray]
 
@@ -44,7 +48,7 @@ SIGNS: dict[Alternative, float] = {"two-sided": 1.0, "larger": 1.0, "smaller": -
 """On which side of zero the critical value of an alternative is."""
 
 
-class NullDistribution(ABC):
+class NullDistribution(Presented):
     """The law of a test statistic when the null hypothesis is true.
 
     The alternative says which values speak against the null hypothesis: large ones
@@ -126,22 +130,42 @@ class NullDistribution(ABC):
         low, high = self._mc_confint(points, chosen, check_alpha(alpha))
         return low[()], high[()]
 
-    @final
-    def summary(self) -> str:
-        """Return a plain-text table, with the critical values of a single law at some levels."""
-        critical: dict[str, FloatArray] = {
-            alternative: np.array([self._critical(a, alternative) for a in _SUMMARY_LEVELS])
-            for alternative in ALTERNATIVES
-        }
-        facts = self._facts()
-        if critical["larger"].ndim > 1:
-            facts = [*facts, ("Laws", f"{critical['larger'].shape[-1]}, one for each statistic")]
-            return render_table("Null distribution", facts)
-        levels = [f"Critical value at level {level:g}" for level in _SUMMARY_LEVELS]
-        return render_table("Null distribution", facts, critical, index=levels)
+    @abstractmethod
+    def _take(self, rows: NDArray[np.intp], shape: tuple[int, ...]) -> NullDistribution:
+        """Return the laws of some of the statistics, which had this shape."""
 
     @final
-    def plot(self, ax: Any = None, statistic: float | None = None) -> Any:
+    def summary_frame(self) -> pd.DataFrame:
+        """Return critical values, a column for each alternative and a row for each ``level``.
+
+        Where there are several laws, a row for each level and ``law``.
+        """
+        import pandas as pd
+
+        found = {
+            side: np.array([self._critical(level, side) for level in _SUMMARY_LEVELS])
+            for side in ALTERNATIVES
+        }
+        index = pd.Index(_SUMMARY_LEVELS, name="level")
+        if found["larger"].ndim > 1:
+            laws = range(found["larger"][0].size)
+            index = pd.MultiIndex.from_product([index, laws], names=["level", "law"])
+        return pd.DataFrame({side: np.ravel(c) for side, c in found.items()}, index=index)
+
+    @final
+    def _table(self) -> Table:
+        laws = self._critical(_SUMMARY_LEVELS[0], "larger")
+        facts = self._facts()
+        if laws.ndim:
+            facts = [*facts, ("Laws", f"{laws.shape[-1]}, one for each statistic")]
+            return Table("Null distribution", facts)
+        frame = self.summary_frame()
+        levels = [f"Critical value at level {level:g}" for level in _SUMMARY_LEVELS]
+        columns = {name: frame[name].to_numpy() for name in frame.columns}
+        return Table("Null distribution", facts, columns, index=levels)
+
+    @final
+    def plot(self, ax: Any = None, *, statistic: float | None = None) -> Any:
         """Draw the distribution function and mark an observed statistic.
 
         Parameters
@@ -166,9 +190,6 @@ class NullDistribution(ABC):
         axes.set_xlabel("statistic")
         axes.set_ylabel("distribution function under the null hypothesis")
         return axes
-
-    def __str__(self) -> str:
-        return self.summary()
 
     def _plot_range(self) -> tuple[float, float]:
         """Return the outermost critical values that are finite."""
@@ -252,6 +273,57 @@ class _KnownTails(NullDistribution):
     ) -> tuple[FloatArray, FloatArray]:
         pvalue = self._extreme(statistic, alternative)
         return pvalue, pvalue
+
+    def _take(self, rows: NDArray[np.intp], shape: tuple[int, ...]) -> NullDistribution:
+        if not self._extreme(np.zeros(()), "larger").ndim:
+            return self  # one law for all
+        return _SomeLaws(self, np.asarray(np.unravel_index(rows, shape)), shape)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _SomeLaws(NullDistribution):
+    """Some laws of a null distribution that stands for several, by their places among them."""
+
+    whole: NullDistribution
+    places: NDArray[np.intp]
+    shape: tuple[int, ...]
+
+    def _among(self, statistic: FloatArray) -> FloatArray:
+        """Return statistics for all laws; those of the laws that were not chosen are 0."""
+        lead = np.broadcast_shapes(statistic.shape, self.places.shape[1:])
+        lead = lead[: len(lead) - self.places.ndim + 1]
+        spread = np.zeros((*lead, *self.shape))
+        spread[(..., *self.places)] = statistic
+        return spread
+
+    def _own(self, found: Any) -> FloatArray:
+        return np.asarray(np.asarray(found)[(..., *self.places)])
+
+    def _extreme(self, statistic: FloatArray, alternative: Alternative) -> FloatArray:
+        return self._own(self.whole._extreme(self._among(statistic), alternative))
+
+    def _critical(self, alpha: float, alternative: Alternative) -> FloatArray:
+        return self._own(self.whole._critical(alpha, alternative))
+
+    def _mc_error(self, statistic: FloatArray, alternative: Alternative) -> FloatArray:
+        return self._own(self.whole._mc_error(self._among(statistic), alternative))
+
+    def _mc_confint(
+        self, statistic: FloatArray, alternative: Alternative, alpha: float
+    ) -> tuple[FloatArray, FloatArray]:
+        low, high = self.whole._mc_confint(self._among(statistic), alternative, alpha)
+        return self._own(low), self._own(high)
+
+    def _pvalue_error(self, statistic: FloatArray) -> FloatArray:
+        return self._own(self.whole._pvalue_error(self._among(statistic)))
+
+    def _facts(self) -> list[tuple[str, object]]:
+        return self.whole._facts()
+
+    def _take(self, rows: NDArray[np.intp], shape: tuple[int, ...]) -> NullDistribution:
+        places = self.places.reshape(len(self.shape), -1)[:, rows]
+        return _SomeLaws(self.whole, places, self.shape)
 
 
 @final
@@ -566,6 +638,20 @@ class MonteCarloNull(NullDistribution):
     ) -> tuple[FloatArray, FloatArray]:
         exceedances, replicates, stopped = self._counts(statistic, alternative)
         return clopper_pearson(exceedances, replicates, 0.5 * alpha, stopped=stopped)
+
+    def _take(self, rows: NDArray[np.intp], shape: tuple[int, ...]) -> MonteCarloNull:
+        if self.statistic.shape != shape:
+            return self
+        sample = self.sample
+        if sample.ndim > 1:
+            sample = sample.reshape(-1, sample.shape[-1])[rows]
+        return MonteCarloNull(
+            sample=sample,
+            reps=self.reps.ravel()[rows],
+            statistic=self.statistic.ravel()[rows],
+            extreme={side: np.ravel(counts)[rows] for side, counts in self.extreme.items()},
+            stopped=self.stopped.ravel()[rows],
+        )
 
     def _facts(self) -> list[tuple[str, object]]:
         fewest, most = int(self.reps.min()), int(self.reps.max())

@@ -89,7 +89,16 @@ CERTIFICATES = Certificates(
     ]
 )
 
+WEEKS = pd.date_range("2024-01-01", periods=6, freq="W-MON", name="week")
+VIEWS = pd.Series(
+    [12.0, 19, 15, 33, 30, 41, 60, 52, 49, 40, 44, 38],
+    pd.MultiIndex.from_product([["DE", "FR"], WEEKS], names=["country", "week"]),
+)
+
 PICTURES = {
+    "series": lambda ax: plotting.plot_series(
+        dpi.count_confint(VIEWS, mechanism=dpi.Geometric(scale=4.0)), ax=ax
+    ),
     "certificates": lambda ax: plotting.plot_certificates(CERTIFICATES, ax=ax),
     "forest": lambda ax: plotting.plot_forest(fit(), alpha=0.1, ax=ax),
     "forest_centred": lambda ax: plotting.plot_forest(fit(), centred=True, ax=ax),

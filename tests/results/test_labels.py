@@ -2,6 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import dpinfer as dpi
 from dpinfer.errors import InvalidParameterError
 from dpinfer.results.labels import split_labels, stack_labels
 
@@ -37,3 +38,13 @@ def test_bad_values_are_refused_by_name():
         split_labels(pd.Series([np.nan]), "count")
     with pytest.raises(InvalidParameterError, match="count must hold at least one value"):
         split_labels(pd.DataFrame(), "count")
+
+
+@pytest.mark.parametrize(
+    "labels", [[3, 2, 1], [1.5, np.nan, 2.0], pd.date_range("2020", periods=3)]
+)
+def test_labels_as_an_index_gives_them_choose_rows(labels):
+    values = pd.Series([0.5, 1.5, 2.5], index=pd.Index(labels))
+    found = dpi.count_confint(values, mechanism=dpi.Laplace(scale=1.0))
+    for at in (0, 2):
+        assert found[values.index.to_numpy()[at]].estimate == values.iloc[at]

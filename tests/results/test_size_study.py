@@ -32,7 +32,7 @@ def test_errors_and_excess():
 
 
 def test_intervals_are_those_of_clopper_and_pearson():
-    low, high = STUDY.confint()
+    low, high = STUDY.bounds()
     for place, count in enumerate((0, 60)):
         expected = stats.binomtest(count, 500).proportion_ci(0.95, "exact")
         assert (low[0, place], high[0, place]) == pytest.approx(tuple(expected), rel=1e-10)

@@ -2,17 +2,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpinfer.results.tables import format_numbers, render_table
+from dpinfer.results.tables import Table, format_numbers
 
 
 def test_every_fact_label_and_number_is_printed():
-    text = render_table(
+    text = Table(
         "Title",
         [("Method", "exact"), ("Values", 2), ("Error covered", "noise " * 8)],
         {"estimate": [3.5, -12.25], "note": ["", "empty"]},
         index=["a", ("b", 2)],
         notes=["a remark"],
-    )
+    ).text()
     for part in ("Title", "Method:", "exact", "Values:", "noise noise", "estimate", "-12.25"):
         assert part in text
     assert "b, 2" in text
@@ -20,7 +20,7 @@ def test_every_fact_label_and_number_is_printed():
 
 
 def test_lines_have_one_width_and_columns_line_up():
-    lines = render_table("T", columns={"x": [1.0, 100.0], "longer name": [1, 2]}).splitlines()
+    lines = Table("T", columns={"x": [1.0, 100.0], "longer name": [1, 2]}).text().splitlines()
     rules = {len(line) for line in lines if set(line) <= {"=", "-"}}
     assert rules == {72}
     header, first, second = lines[2], lines[4], lines[5]
@@ -29,15 +29,15 @@ def test_lines_have_one_width_and_columns_line_up():
 
 
 def test_wide_bodies_widen_the_rules():
-    lines = render_table("T", columns={f"column {i}": [1.0] for i in range(20)}).splitlines()
+    lines = Table("T", columns={f"column {i}": [1.0] for i in range(20)}).text().splitlines()
     assert len(lines[1]) == len(lines[2]) > 72
 
 
 def test_long_bodies_show_both_ends():
-    lines = render_table("T", columns={"k": np.arange(1000)}, index=range(1000)).splitlines()
+    lines = Table("T", columns={"k": np.arange(1000)}, index=range(1000)).text().splitlines()
     assert len([line for line in lines if line.split() and line.split()[-1].isdigit()]) == 60
     assert lines[4].split() == ["0", "0"]
-    assert lines[4 + 30].split() == ["...", "..."]
+    assert lines[4 + 30] == "... 940 rows left out ..."
     assert lines[-2].split() == ["999", "999"]
 
 
@@ -47,7 +47,7 @@ def test_only_shown_labels_are_looked_up():
             assert position < 30 or position >= 9970
             return f"row {position}"
 
-    assert "row 9999" in render_table("T", columns={"k": np.arange(10_000)}, index=Labels())
+    assert "row 9999" in Table("T", columns={"k": np.arange(10_000)}, index=Labels()).text()
 
 
 @pytest.mark.parametrize(
@@ -73,20 +73,20 @@ def test_whole_numbers_have_no_decimals():
 
 
 def test_no_timestamp_so_that_two_renderings_agree():
-    assert render_table("T", [("a", 1)]) == render_table("T", [("a", 1)])
+    assert Table("T", [("a", 1)]).text() == Table("T", [("a", 1)]).text()
 
 
 def test_columns_of_one_unit_share_their_decimals():
     columns = {"low": [1.5], "high": [120.25], "std_err": [2.0]}
-    apart = render_table("T", columns=columns).splitlines()[4].split()
-    alike = render_table("T", columns=columns, alike=["low", "high", "absent"]).splitlines()[4]
+    apart = Table("T", columns=columns).text().splitlines()[4].split()
+    alike = Table("T", columns=columns, alike=["low", "high", "absent"]).text().splitlines()[4]
     assert apart == ["1.500", "120.25", "2.000"]
     assert alike.split() == ["1.50", "120.25", "2.000"]
 
 
 def test_names_of_the_labels_head_their_column():
     index = pd.MultiIndex.from_tuples([("F", 1), ("M", 2)], names=["sex", "age"])
-    assert render_table("T", columns={"x": [1, 2]}, index=index).splitlines()[2].split() == [
+    assert Table("T", columns={"x": [1, 2]}, index=index).text().splitlines()[2].split() == [
         "sex,",
         "age",
         "x",
@@ -94,12 +94,25 @@ def test_names_of_the_labels_head_their_column():
 
 
 def test_notes_stay_within_the_width():
-    lines = render_table("T", columns={"x": [1]}, notes=["word " * 40]).splitlines()
+    lines = Table("T", columns={"x": [1]}, notes=["word " * 40]).text().splitlines()
     assert max(map(len, lines)) == 72
 
 
 def test_orders_to_a_terminal_are_escaped():
-    text = render_table("T\x1b[2J", columns={"k": [1]}, index=["a\u2028b"], notes=["bell \a"])
+    text = Table("T\x1b[2J", columns={"k": [1]}, index=["a\u2028b"], notes=["bell \a"]).text()
     assert text.replace("\n", "").isprintable()
     for shown in (r"T\x1b[2J", r"a\u2028b", r"bell \x07"):
         assert shown in text
+
+
+def test_no_label_is_an_order_at_the_end_of_a_row_of_latex():
+    rows = Table("Counts", (), {"estimate": [1.5, 2.5, 3.5]}, index=["a", "*", "[2cm]"]).latex()
+    assert "\\\\\n{*} & 2.500" in rows
+    assert "\\\\\n{[}2cm] & 3.500" in rows
+
+
+def test_further_tables_have_brackets_too():
+    ends = {"ci_lower": [1.5], "ci_upper": [2.5]}
+    both = Table("One", (), ends, level=0.9, after=Table("Other", (), ends, level=0.9))
+    for text in (both.markdown(brackets=True), both.latex(brackets=True)):
+        assert text.count("[1.500, 2.500") == 2

@@ -1,0 +1,324 @@
+"""Estimates over time, as lines with bands, and over places, as maps."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpinfer._check import (
+    check_integer,
+    check_option,
+    check_scalar,
+    require,
+    show,
+    show_some,
+)
+from dpinfer._style import COLOURS, PALE, REFERENCE, add_legend, marker, plain, series, styled_axes
+from dpinfer.errors import InvalidParameterError
+from dpinfer.plotting.results import check_words, covered, frame_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+
+_MOST_LINES = 12
+
+_DATE = re.compile(r"\d{4}-\d{2}(-\d{2})?")
+"""Dates and months as ISO 8601 writes them, which is how tables hold them."""
+
+
+def plot_series(
+    results: Any,
+    *,
+    over: str | None = None,
+    alpha: float | None = None,
+    method: str | None = None,
+    most: int = 5,
+    unit: str = "units of the published values",
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw estimates over an ordered label, such as weeks or years, as lines with bands.
+
+    Parameters
+    ----------
+    results : estimate, Release, Intervals, DataFrame or mapping of str to such
+        As for :func:`plot_forest`. Their labels, or one level of them, are numbers, dates, periods
+        or ordered categories. Texts that are dates, "2024-01-31" or "2024-01", count as such.
+    over : str, optional
+        The level of the labels along the horizontal axis; by default the last one that has an
+        order. There is a line for each combination of the others.
+    alpha, method : optional
+        As for :func:`plot_forest`.
+    most : int, default 5
+        The largest number of lines, at most 12; the first ones are drawn.
+    unit : str
+        The unit of the values, for the axis.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; by default a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes with the drawing. A band is the interval of each point by itself, unless the
+        intervals are simultaneous, which the axis then says; an end at infinity leaves the axes,
+        and where an interval is empty the band is interrupted.
+
+    Raises
+    ------
+    InvalidParameterError
+        If no level of the labels has an order, or one line has a label twice.
+    MissingExtraError
+        If matplotlib is not installed.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import dpinfer as dpi
+    >>> weeks = pd.date_range("2024-01-01", periods=4, freq="W-MON", name="week")
+    >>> views = pd.Series([120, 131, 118, 140], index=weeks)
+    >>> intervals = dpi.count_confint(views, mechanism=dpi.Geometric(scale=4.0))
+    >>> axes = dpi.plotting.plot_series(intervals)
+    >>> print(axes.get_xlabel())
+    week
+    95 % intervals, exact
+    error covered: noise (inference on the confidential values)
+    """
+    import pandas as pd
+
+    unit = check_words(unit, "unit")
+    shown = check_integer(most, "most", ge=1, le=_MOST_LINES)
+    named = results if isinstance(results, Mapping) else {"": results}
+    lines: dict[str, pd.DataFrame] = {}
+    attrs: list[dict[Any, Any]] = []
+    along: str | None = None
+    for name, result in named.items():
+        frame = frame_of(result, alpha, method)
+        along, parts = _lines(frame, over)
+        attrs.append(frame.attrs)
+        for key, part in parts.items():
+            lines[", ".join(filter(None, (str(name), key)))] = part
+    if not lines:
+        raise InvalidParameterError("results must hold at least one result, got none")
+    axes = styled_axes(ax)
+    for place, (name, part) in enumerate(list(lines.items())[:shown]):
+        x = part.index.to_timestamp() if isinstance(part.index, pd.PeriodIndex) else part.index
+        at = np.arange(len(x)) if x.dtype == "category" else x.to_numpy()
+        low, high = (part[end].to_numpy(dtype=np.float64) for end in ("ci_lower", "ci_upper"))
+        look = series(place)
+        axes.plot(at, part["estimate"].to_numpy(), label=plain(name) or None, **look)
+        axes.plot(at, part["estimate"].to_numpy(), **{**look, **marker(place), "linestyle": "none"})
+        _band(axes, at, low, high, str(look["color"]))
+        if x.dtype == "category":
+            axes.set_xticks(at, [plain(label, 20) for label in x])
+    alike = dict(item for item in attrs[0].items() if all(item in a.items() for a in attrs))
+    said = [plain(along or "label"), *covered(alike)]
+    if alike.get("simultaneous"):
+        said.append("all intervals hold together")
+    if len(lines) > shown:
+        said.append(f"the first {shown} of {len(lines)} lines")
+    axes.set_xlabel("\n".join(said))
+    axes.set_ylabel(f"value ({unit})")
+    axes.tick_params(axis="x", rotation=30)
+    add_legend(axes)
+    return axes
+
+
+def _band(axes: Axes, at: Any, low: Any, high: Any, colour: str) -> None:
+    """Draw a band that ends where an interval is empty, and leaves the axes at infinity."""
+    there = low <= high
+    ends = np.concatenate([low[there & np.isfinite(low)], high[there & np.isfinite(high)]])
+    bottom, top = (ends.min(), ends.max()) if ends.size else (0.0, 1.0)
+    room = top - bottom + 1.0
+    low, high = np.clip(low, bottom - room, None), np.clip(high, None, top + room)
+    axes.fill_between(at, low, high, where=there, color=colour, alpha=0.18, linewidth=0)
+    alone = there & ~np.r_[False, there[:-1]] & ~np.r_[there[1:], False]
+    axes.vlines(at[alone], low[alone], high[alone], color=colour, alpha=0.35, linewidth=3)
+    if (np.isinf(low) | np.isinf(high)).any() or room > 1e300:
+        axes.set_ylim(bottom, top)
+
+
+def _lines(frame: pd.DataFrame, over: str | None) -> tuple[str | None, dict[str, pd.DataFrame]]:
+    """Return the name of the ordered level, and the points of each line in its order."""
+    index = frame.index
+    found = [_ordered(index.get_level_values(level)) for level in range(index.nlevels)]
+    ordered = {at: labels for at, labels in enumerate(found) if labels is not None}
+    if over is not None:
+        names = [name for name in index.names if name is not None]
+        position = list(index.names).index(check_option(over, "over", names))
+        if position not in ordered:
+            raise InvalidParameterError(
+                "over must be a level of numbers, dates, periods or ordered categories, got "
+                f"{over!r}"
+            )
+    elif not ordered:
+        raise InvalidParameterError(
+            "results must have labels that are numbers, dates, periods or ordered categories, got "
+            f"{show_some(index)}: draw others by plot_forest"
+        )
+    else:
+        position = max(ordered)
+    along = ordered[position]
+    others = [level for level in range(index.nlevels) if level != position]
+    keys = zip(*map(index.get_level_values, others), strict=True)
+    kinds = [", ".join(map(str, key)) for key in keys]
+    placed = frame.set_axis(along)
+    lines = {}
+    for kind in dict.fromkeys(kinds or [""]):
+        part = placed if not kinds else placed[np.array([name == kind for name in kinds])]
+        part = part[~part.index.isna()].sort_index()
+        if not part.index.is_unique:
+            twice = part.index[part.index.duplicated()][0]
+            raise InvalidParameterError(
+                f"results must have each label once in a line, got {show(twice)} twice"
+            )
+        lines[kind] = part
+    return along.name, lines
+
+
+def _ordered(labels: pd.Index) -> pd.Index | None:
+    """Return the labels of a level, texts that are dates as dates, or None without an order."""
+    import pandas as pd
+
+    if labels.dtype == "category":
+        return labels if labels.ordered else None
+    if labels.dtype.kind in "iufMm" or hasattr(labels, "to_timestamp"):
+        return labels
+    if all(isinstance(label, str) and _DATE.fullmatch(label) for label in labels):
+        dates = pd.to_datetime(labels, format="ISO8601", errors="coerce")
+        return None if dates.hasnans else dates
+    return None
+
+
+_MEASURES = {
+    "estimate": "estimate",
+    "width": "width of the interval",
+    "relative": "half-width of the interval, relative to the estimate",
+}
+
+
+def plot_map(
+    geometries: Any,
+    results: Any,
+    *,
+    on: str | None = None,
+    shown: str = "estimate",
+    unclear: float = 0.5,
+    alpha: float | None = None,
+    method: str | None = None,
+    unit: str = "units of the published values",
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw estimates of places as a map; needs the extra ``[map]``.
+
+    Parameters
+    ----------
+    geometries : GeoDataFrame
+        The places of GeoPandas.
+    results : estimate, Release, Intervals or DataFrame
+        As for :func:`plot_forest`, with one label for each place, such as its GEOID.
+    on : str, optional
+        The column of ``geometries`` that holds the labels; by default its index.
+    shown : {"estimate", "width", "relative"}
+        What the colours are: estimates, widths of intervals, or half-widths relative to the
+        absolute estimates.
+    unclear : float, default 0.5
+        Places are hatched where the half-width of the interval is more than this multiple, > 0, of
+        the absolute estimate; infinity for no hatches.
+    alpha, method : optional
+        As for :func:`plot_forest`.
+    unit : str
+        The unit of the values, for the scale.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; by default a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes with the map. Places without an estimate are pale, and the title says how many
+        they are.
+
+    Raises
+    ------
+    InvalidParameterError
+        If ``geometries`` is no GeoDataFrame, a place stands there twice, or no label is there.
+    MissingExtraError
+        If GeoPandas or matplotlib is not installed.
+
+    Notes
+    -----
+    Labels are compared as they are: a GEOID that was read as a number has lost its leading zero.
+    Labels of results that are no place, such as a total, are not drawn.
+
+    Examples
+    --------
+    >>> import dpinfer as dpi
+    >>> import geopandas  # doctest: +SKIP
+    >>> counties = geopandas.read_file("counties.zip")  # doctest: +SKIP
+    >>> axes = dpi.plotting.plot_map(counties, fit, on="GEOID")  # doctest: +SKIP
+    """
+    measure = check_option(shown, "shown", _MEASURES)
+    limit = check_scalar(unclear, "unclear", gt=0, finite=False)
+    unit = check_words(unit, "unit")
+    geopandas = require("geopandas", "map")
+    if not isinstance(geometries, geopandas.GeoDataFrame):
+        raise InvalidParameterError(f"geometries must be a GeoDataFrame, got {show(geometries)}")
+    frame = frame_of(results, alpha, method)
+    named = None if on is None else check_option(on, "on", list(geometries.columns))
+    keys = list(geometries.index if named is None else geometries[named])
+    if len(set(keys)) < len(keys):
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise InvalidParameterError(
+            f"geometries must hold each place once, got {show(twice)} twice"
+        )
+    if not frame.index.is_unique:
+        raise InvalidParameterError("results must have each label once, got one several times")
+    rows = frame.index.get_indexer(keys)
+    if (rows < 0).all():
+        raise InvalidParameterError(
+            f"results must have the labels of the places, {show_some(keys)}, got "
+            f"{show_some(frame.index)}"
+        )
+    low, high, estimate = (
+        np.where(rows < 0, np.nan, frame[name].to_numpy(dtype=np.float64)[rows])
+        for name in ("ci_lower", "ci_upper", "estimate")
+    )
+    width = np.where(low <= high, high - low, np.nan)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        relative = np.where(width == 0, 0.0, 0.5 * width / np.abs(estimate))
+    values = {"estimate": estimate, "width": width, "relative": relative}[measure]
+    axes = styled_axes(ax, size=(7.0, 5.5))
+    known = np.isfinite(values)
+    geometry = geometries.geometry
+    look = {"ax": axes, "aspect": None, "edgecolor": "white", "linewidth": 0.4}
+    if (~known).any():
+        geometry[~known].plot(color=PALE, **look)
+    if known.any():
+        of = f" ({unit})" if measure != "relative" else ""
+        scale = {"label": "\n".join([_MEASURES[measure] + of, *covered(frame.attrs)])}
+        drawn = (
+            geometries[["geometry"]].set_axis(range(len(keys)))[known].assign(shown=values[known])
+        )
+        drawn.plot("shown", cmap="cividis", legend=True, legend_kwds=scale, **look)
+    rough = known & (relative > limit)
+    if rough.any():
+        outline = {**look, "edgecolor": REFERENCE, "facecolor": "none", "hatch": "////"}
+        geometry[rough].plot(**outline)
+    said = [f"{np.count_nonzero(~known)} of {len(keys)} places without an estimate"] * bool(
+        (~known).any()
+    )
+    if rough.any():
+        said.append(f"hatched: half-width above {limit:g} of the estimate")
+    axes.set_title("; ".join(said), fontsize=9, color=COLOURS[0])
+    axes.set_aspect("equal")
+    axes.grid(visible=False)
+    axes.set_xticks([])
+    axes.set_yticks([])
+    axes.set_xlabel("")
+    axes.set_ylabel("")
+    for side in ("left", "bottom"):
+        axes.spines[side].set_visible(False)
+    return axes
