@@ -213,6 +213,11 @@ CONSTRUCTORS = {
     for way in ("make", "then")
 }
 
+TYPES = {"integer": "int", "float": "float"}
+
+DISTRIBUTIONS = ("Integer Laplace", "Integer Gaussian", "Float Laplace", "Float Gaussian")
+"""What summaries of queries on frames call the laws."""
+
 MEASURES = {"MaxDivergence": "laplace", "ZeroConcentratedDivergence": "gaussian"}
 """The law that ``make_noise`` chooses for a privacy measure."""
 
@@ -227,6 +232,8 @@ def from_opendp(measurement: Any) -> NoiseLaw:
         ``make_noise``, also behind a chain of transformations; or what identifies it:
         ``{"constructor": "make_laplace", "scale": 2.0, "T": "int"}``, where ``T`` is the type of
         the query's answer (``"int"``, ``"float"``, ``"i32"``, ``"f64"``, ...).
+        A row of ``query.summarize()`` of a query on frames is such a mapping too:
+        ``{"distribution": "Integer Laplace", "scale": 2.0, ...}``.
 
     Returns
     -------
@@ -245,10 +252,16 @@ def from_opendp(measurement: Any) -> NoiseLaw:
     OpenDP draws noise for floats on a grid so fine (2⁻¹⁰⁷⁴ by default) that the continuous law
     holds to rounding error. It samples the discrete laws of Canonne, Kamath and Steinke (2020).
 
+    In queries on frames a count by ``dp.len()`` is moved to zero where it is below, unless it has
+    ``signed=True``: give the release ``clamp=0``. A column with two rows in the summary, such as a
+    mean, is computed from two noisy numbers.
+
     Examples
     --------
     >>> from_opendp({"constructor": "make_laplace", "scale": 2.0, "T": "int"})
     Geometric(scale=2.0)
+    >>> from_opendp({"column": "len", "distribution": "Integer Gaussian", "scale": 4.5})
+    DiscreteGaussian(sigma=4.5)
     """
     if isinstance(measurement, Mapping):
         constructor, arguments = _given(measurement)
@@ -268,6 +281,10 @@ def from_opendp(measurement: Any) -> NoiseLaw:
 
 def _given(parameters: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """Return the constructor and its arguments from what the user wrote."""
+    if "distribution" in parameters:  # a row of a summary
+        found = check_option(parameters["distribution"], "distribution", DISTRIBUTIONS)
+        kind, family = found.lower().split()
+        parameters = {**parameters, "constructor": f"make_{family}", "T": TYPES[kind]}
     if missing := {"constructor", "scale", "T"} - set(parameters):
         raise InvalidParameterError(
             f"measurement must have the entries constructor, scale and T, without: "

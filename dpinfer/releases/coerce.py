@@ -4,20 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpinfer._check import FloatArray, check_array, check_flag, check_scalar, freeze, show
+from dpinfer._check import (
+    FloatArray,
+    as_table,
+    as_values,
+    check_array,
+    check_flag,
+    check_option,
+    check_scalar,
+    freeze,
+    of_axes,
+    show,
+)
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
 from dpinfer.mechanisms.independent import IndependentNoise, Mechanism, as_noise, refuse_selected
 from dpinfer.mechanisms.law import NoiseLaw, Origin, ParametricLaw, marked, refuse_same
 from dpinfer.mechanisms.laws import Gaussian
-from dpinfer.queries.domain import check_labels, show_label
+from dpinfer.queries.domain import check_labels
 from dpinfer.releases.noises import Bound, Noises, Part, Rule, new_origin
 from dpinfer.releases.values import LARGEST_VALUE, NoisyValues, check_whole, product
-from dpinfer.results.labels import split_labels
+from dpinfer.results.labels import split_labels, stack_labels
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,6 +56,7 @@ def noisy(
     clamp: Any = None,
     rounded: Any = None,
     bin_size: Any = None,
+    missing: Missing = "raise",
     name: str = "values",
     called: str = "mechanism",
 ) -> NoisyValues:
@@ -77,6 +89,11 @@ def noisy(
         confidential values are taken to be whole numbers, so that the error is rounded noise.
     bin_size : int or array, optional
         The counts were rounded up to multiples of this *before* the noise.
+    missing : {"raise", "drop"}
+        What to do where values are missing. ``"drop"`` leaves them out, with their entries of what
+        is given for each value: inference about the others stays valid where *which* values are
+        missing does not depend on their noise. Values that are missing as they were too small
+        have a ``threshold``.
     name, called : str
         What messages call the values and the law.
 
@@ -117,6 +134,11 @@ def noisy(
            [ 0.,  8.,  8.],
            [ 8.,  8., 16.]])
     """
+    if type(missing) is not str or missing != "raise":
+        each = {"labels": labels, "mechanism": mechanism, "weights": weights}
+        each |= {"covariance": covariance, "threshold": threshold, "clamp": clamp}
+        values, each = drop_missing(values, missing, name, each | {"bin_size": bin_size})
+        labels, mechanism, weights, covariance, threshold, clamp, bin_size = each.values()
     plain = threshold is None and clamp is None and rounded is None and bin_size is None
     own_noise = weights is None and covariance is None
     if type(values) in (int, float) and plain and own_noise and labels is None:
@@ -149,11 +171,12 @@ def noisy(
         own = check_labels(labels, "labels", array.size, name)
     elif own is not None and not own.is_unique:
         raise InvalidParameterError(
-            f"{name} must have distinct labels, got {show_label(own[own.duplicated()][0])} twice"
+            f"{name} must have distinct labels, got {show(own[own.duplicated()][0])} twice"
         )
     if not own_noise:
         refuse_rule_of_shared(name, plain)
         return of_shared_noises(array, own, weights, covariance, mechanism, name, called)
+    mechanism = of_axes(mechanism)
     if isinstance(mechanism, Mapping) or hasattr(mechanism, "reindex"):
         mechanism = _laws_by_label(mechanism, own, array.size, name, called)
     given = array.shape if own is None else getattr(values, "shape", array.shape)
@@ -193,7 +216,7 @@ def noisy_pair(
         noisy(value, mechanism=law, name=name, called=called)
         for value, law, name in zip((first, second), pair, names, strict=True)
     )
-    y = x.aligned(other)
+    y = x.aligned(other, names)
     if x.shape and y.shape and x.shape != y.shape:
         raise InvalidParameterError(
             f"{names[0]} and {names[1]} must have one shape, or one of them must be a number, got "
@@ -208,16 +231,99 @@ def _numbers(values: Any, name: str) -> tuple[FloatArray, pd.Index | None]:
         sane = values.dtype == np.float64 and values.size and np.abs(values).max() <= LARGEST_VALUE
         if sane:
             return values.copy(), None
-        return check_array(values, name, ge=-LARGEST_VALUE, le=LARGEST_VALUE), None
-    if hasattr(values, "iloc") and not hasattr(values, "columns"):
-        raw = values.to_numpy()
-        if raw.dtype.kind == "f" and not (finite := np.isfinite(raw)).all():
-            at = int(np.flatnonzero(~finite)[0])
-            word = "not contain NaN" if np.isnan(raw[at]) else f"be finite, got {raw[at]}"
-            raise InvalidParameterError(
-                f"{name} must {word} at position {at} ({show_label(values.index[at])})"
-            )
-    return split_labels(values, name, ge=-LARGEST_VALUE, le=LARGEST_VALUE)
+    try:
+        return split_labels(values, name, ge=-LARGEST_VALUE, le=LARGEST_VALUE)
+    except InvalidParameterError as error:
+        refuse_missing(values, name, error)
+        raise
+
+
+Missing = Literal["raise", "drop"]
+MISSING: tuple[Missing, ...] = ("raise", "drop")
+
+
+def refuse_missing(values: Any, name: str, error: Exception) -> None:
+    """Name the values that are missing or infinite, where these are what is wrong."""
+    table = as_values(values, name)
+    array, lost = missing_cells(table)
+    bad = lost
+    if array.dtype.kind == "f" and not lost.any():
+        bad = ~np.isfinite(array)
+    if not bad.any():
+        return
+    labels = table.index if hasattr(table, "iloc") else None
+    if hasattr(table, "columns"):
+        labels = stack_labels(table)
+    rows = np.flatnonzero(bad)
+    shown = ", ".join(
+        f"{row}" if labels is None else f"{row} ({show(labels[row])})" for row in rows[:5]
+    )
+    shown += f" and {len(rows) - 5} more" if len(rows) > 5 else ""
+    what = "hold real numbers, got None" if array[rows[0]] is None else "not contain NaN"
+    raise InvalidParameterError(
+        f"{name} must {what} at position {shown}: {OFFER}"
+        if lost.any()
+        else f"{name} must be finite, got {array[rows[0]]} at position {shown}"
+    ) from error
+
+
+OFFER = "leave missing values out with missing='drop' of dpinfer.noisy or dpinfer.Release"
+
+
+def missing_cells(table: Any) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Return values in a row, and which of them are missing; none of what is no array."""
+    import pandas as pd
+
+    try:
+        array = np.ravel(np.asarray(table))
+    except Exception:  # refused by the check of values, which says why
+        array = np.empty(0)
+    return array, np.asarray(pd.isna(array))
+
+
+def drop_missing(
+    values: Any, missing: Missing, name: str, given: dict[str, Any]
+) -> tuple[Any, dict[str, Any]]:
+    """Return the values that are there, and what is given for each without that of the others."""
+    import pandas as pd
+
+    from dpinfer.queries.workload import Workload
+
+    if check_option(missing, "missing", MISSING) == "raise" or hasattr(values, "__noisy__"):
+        return values, given
+    table = as_values(values, name)
+    if hasattr(table, "columns"):
+        table = pd.Series(table.to_numpy().ravel(), stack_labels(table))
+    lost = missing_cells(table)[1]
+    at, labels = np.flatnonzero(~lost), table.index if hasattr(table, "iloc") else None
+    if len(at) in (0, len(lost)):
+        return values, given
+
+    def kept(entries: Any) -> Any:
+        entries = as_table(entries)
+        if isinstance(entries, Mapping):
+            return {key: kept(one) for key, one in entries.items()}
+        if isinstance(entries, (NoiseLaw, Workload)):
+            return entries.take(at) if entries.shape[:1] == lost.shape else entries
+        if isinstance(entries, (list, tuple)) and len(entries) == len(lost):
+            return [entries[place] for place in at]
+        if np.shape(entries)[:1] != lost.shape:
+            return entries
+        if not hasattr(entries, "iloc"):
+            return (entries.tocsr() if hasattr(entries, "tocsr") else entries)[at]
+        if labels is not None and entries.index.isin(labels).all():
+            return entries[entries.index.isin(labels[at])]
+        return entries.to_numpy()[at]
+
+    shared = given.get("weights") is not None  # the law is that of other noises
+    whole = ("clamp", "mechanism") if shared else ("clamp",)
+    found = {key: one if key in whole else kept(one) for key, one in given.items()}
+    if found.get("covariance") is not None:  # in rows, and now in columns
+        found["covariance"] = kept(found["covariance"].T)
+    ends = given.get("clamp")
+    found["clamp"] = tuple(map(kept, ends)) if isinstance(ends, (list, tuple)) else kept(ends)
+    there = table.iloc[at] if labels is not None else missing_cells(table)[0][at]
+    return there, {key: found[key] for key in given}
 
 
 def _as_law(
@@ -276,7 +382,8 @@ def _laws_by_label(
             f"scales}}, got {show(mechanism)}"
         )
     columns: dict[str, Any] = {}
-    for key, value in given.items():
+    for key, entry in given.items():
+        value = of_axes(entry)
         if hasattr(value, "reindex"):
             value = _by_label(value, labels, size, name, key)
         columns[key] = check_array(value, key)
@@ -297,6 +404,10 @@ def _by_label(
             f"{called} must be an array in the order of the values, as {name} has no labels, got a "
             "Series: pass its to_numpy()"
         )
+    if hasattr(series, "columns"):
+        import pandas as pd
+
+        series = pd.Series(series.to_numpy().ravel(), stack_labels(series))
     rows = labels.get_indexer(series.index) if series.index.is_unique else np.array([-1])
     if len(series) != size or (rows < 0).any():
         raise InvalidParameterError(f"{called} must have the labels of {name}, each once")
@@ -469,7 +580,19 @@ def with_rule(x: NoisyValues, *, rounded: Any = None, **bounds: Any) -> NoisyVal
             parts = [(_rounded(law), cells) for law, cells in x.laws()]
             noises = Noises(IndependentNoise.from_groups(parts, len(x)), len(x), noises.parts)
         else:
+            if np.isfinite(rule.threshold).any():
+                raise InvalidParameterError(
+                    f"rounded must be 1 or None where {x.name} were selected by a threshold, got "
+                    f"{step:g}: intervals near a threshold move by more than what rounding hides"
+                )
             rule = replace(rule, after=step)
+        for bound in (rule.lowest, rule.highest):
+            limits = np.asarray(bound)[np.isfinite(bound)]
+            if (off := np.abs(limits - np.rint(limits / step) * step) > 1e-9 * step).any():
+                raise InvalidParameterError(
+                    f"clamp must be multiples of {step:g} where {x.name} were rounded to such, got "
+                    f"{limits[off][0]:g}: else a clamped value cannot be told from another"
+                )
     for bad, words, bound in (
         (x.values < rule.lowest, "below its clamping bound", rule.lowest),
         (x.values > rule.highest, "above its clamping bound", rule.highest),

@@ -57,12 +57,14 @@ def read_release(
         If there is no such file.
     IncompatibleReleaseError
         If the table or its sidecar is not in order, or too large; the message names the file, the
-        line and the field of the first problem. :func:`validate_release` lists all of them.
+        line and the field of the first problem, and ``problems`` of the error holds all that
+        :func:`validate_release` lists.
 
     Notes
     -----
     The sidecar is a table descriptor in the style of Frictionless Data whose noisy field has a
-    ``privacy`` object; its JSON Schema is ``dpinfer/releases/sidecar.schema.json``. The fields of
+    ``privacy`` object; its JSON Schema is ``dpinfer/releases/sidecar.schema.json``, and
+    ``dpinfer init`` writes one. The fields of
     its ``primaryKey`` label the rows; an empty cell there says that the row sums over the
     attribute. No other file than these two is opened, whatever they say.
     """
@@ -97,7 +99,7 @@ def validate_release(
     Returns
     -------
     list of Problem
-        The problems of the sidecar if there are any, else those of the table, each with its file,
+        All problems of the sidecar if there are any, else those of the table, each with its file,
         line and field; empty for a valid release. A problem after the first 16 MB of a table may be
         named without its line.
 
@@ -194,7 +196,7 @@ def _sidecar_path(table: Path, metadata: str | Path | None) -> Path:
     if not found:
         raise InvalidParameterError(
             f"metadata must be the JSON sidecar of {table.name}, there is no file {path}: write "
-            "one, or read the table yourself and use Release.from_frame"
+            "one, as by `dpinfer init`, or read the table yourself and use Release.from_frame"
         )
     return path
 
@@ -217,6 +219,6 @@ def _release(table: Path, sidecar: Sidecar, limit: Limit) -> Release:
     law = None if "covariance" in shared else sidecar.mechanism
     published = published_in_frame(frame, sidecar.value, law, *rule) | shared
     stated: dict[str, Any] = {
-        name: privacy.get(name) for name in ("neighbours", "sensitivity", "guarantee")
+        name: privacy.get(name) for name in ("neighbours", "sensitivity", "guarantee", "unit")
     }
     return Release(**published, workload=queries, name=sidecar.name, **stated)

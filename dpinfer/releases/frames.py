@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, fields
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ from dpinfer.mechanisms.law import ContinuousLaw, NoiseLaw
 from dpinfer.mechanisms.laws import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace
 from dpinfer.mechanisms.rounded import Rounded
 from dpinfer.mechanisms.tulap import Tulap
-from dpinfer.queries.domain import SUMMED, Domain, check_domain, is_summed, refusing, show_label
+from dpinfer.queries.domain import SUMMED, Domain, check_domain, is_summed, refusing
 from dpinfer.queries.workload import Workload
 from dpinfer.results.labels import stack_labels
 
@@ -46,6 +46,16 @@ KINDS: dict[str, type[NoiseLaw]] = {
     "exact": Exact,
 }
 """Laws by the name under which files hold them."""
+
+BUDGETS: dict[str, dict[str, Callable[..., NoiseLaw]]] = {
+    "laplace": {"epsilon": Laplace.from_epsilon},
+    "geometric": {"epsilon": Geometric.from_epsilon},
+    "gaussian": {"rho": Gaussian.from_rho, "mu": Gaussian.from_mu},
+    "discrete_gaussian": {"rho": DiscreteGaussian.from_rho},
+}
+"""The budgets that fix the noise of a law together with a sensitivity."""
+
+BUDGET_NAMES = ("epsilon", "rho", "mu")
 
 INTEGER_KINDS = ("geometric", "discrete_gaussian")
 """Laws that are for integer-valued queries."""
@@ -111,22 +121,43 @@ def spread_laws(mechanism: Any, sizes: Sequence[int]) -> NoiseLaw:
     return join_laws(laws, sizes)
 
 
-def laws_of_rows(kinds: Any, columns: Mapping[str, float | FloatArray], rows: int) -> NoiseLaw:
-    """Joint law of rows from the name of each row's law and columns of parameters.
+def laws_of_rows(
+    kinds: Any, columns: Mapping[str, float | FloatArray], rows: int, sensitivity: Any = None
+) -> NoiseLaw:
+    """Joint law of rows from the name of each row's law and columns of parameters or budgets.
 
     ``kinds`` is one name for all rows, or a column with the name for each.
     """
     import pandas as pd
 
     if isinstance(kinds, str):
-        return IndependentNoise.from_groups(_laws_of_kind(kinds, columns, np.arange(rows)), rows)
+        _refuse_unknown(kinds, columns)
+        found = _laws_of_kind(kinds, columns, np.arange(rows), sensitivity)
+        return IndependentNoise.from_groups(found, rows)
     with refusing(kinds, "mechanism"):
         member, names = pd.factorize(kinds)
     parts: list[tuple[NoiseLaw, NDArray[np.intp]]] = []
     for number, name in enumerate(names):
         cells = np.flatnonzero(member == number)
-        parts += _laws_of_kind(name, columns, cells)
+        parts += _laws_of_kind(name, columns, cells, sensitivity)
     return IndependentNoise.from_groups(parts, rows)
+
+
+def _refuse_unknown(name: str, given: Iterable[str]) -> None:
+    """Refuse parameters and budgets that are not those of a law."""
+    kind = canonical_kind(name)
+    budgets, own = BUDGETS.get(kind, {}), parameters_of_kind(kind)
+    for entry in given:
+        if entry in own or entry in budgets or entry == ROUNDED:
+            continue
+        fixes = [parameter for parameter, required in own.items() if required] + list(budgets)
+        why = f"{name} noise is fixed by its {' or '.join(fixes) or 'name alone'}"
+        if entry == "epsilon" and kind == "gaussian":
+            why += (
+                ", and ε by itself fixes no such noise: where δ is known as well, pass mechanism="
+                "Gaussian.from_epsilon_delta(epsilon, delta, sensitivity=...)"
+            )
+        raise InvalidParameterError(f"{entry} must be left out: {why}")
 
 
 def canonical_kind(name: str) -> str:
@@ -151,9 +182,13 @@ def parameter_names() -> tuple[str, ...]:
 
 
 def _laws_of_kind(
-    name: str, columns: Mapping[str, float | FloatArray], cells: NDArray[np.intp]
+    name: str,
+    columns: Mapping[str, float | FloatArray],
+    cells: NDArray[np.intp],
+    sensitivity: Any,
 ) -> list[tuple[NoiseLaw, NDArray[np.intp]]]:
     kind = canonical_kind(name)
+    columns = _with_budget(name, columns, cells, sensitivity)
     chosen: dict[str, Any] = {}
     for parameter, required in parameters_of_kind(kind).items():
         if parameter in columns:
@@ -168,7 +203,9 @@ def _laws_of_kind(
             chosen[parameter] = float(values) if values.ndim == 0 else values[cells]
             _check_rows(np.asarray(chosen[parameter]), parameter, name, cells, required)
         elif required:
-            raise InvalidParameterError(f"mechanism {name} must have a {parameter}")
+            raise InvalidParameterError(
+                f"mechanism {name} must have a {' or '.join([parameter, *BUDGETS.get(kind, {})])}"
+            )
     rounded = np.broadcast_to(chosen.pop(ROUNDED, 0.0), cells.shape)
     law = KINDS[kind](**chosen)
     if not rounded.any():
@@ -176,6 +213,40 @@ def _laws_of_kind(
     parts = [(law.take(own), cells[own]) for own in (rounded == 0, rounded == 1)]
     plain, whole = parts
     return [part for part in (plain, (Rounded(whole[0]), whole[1])) if part[1].size]  # type: ignore[arg-type]
+
+
+def _with_budget(
+    name: str, columns: Mapping[str, Any], cells: NDArray[np.intp], sensitivity: Any
+) -> Mapping[str, Any]:
+    """Return the columns with that of the scale or σ that a budget and a sensitivity fix."""
+    kind = canonical_kind(name)
+    for budget, build in BUDGETS.get(kind, {}).items():
+        if budget not in columns:
+            continue
+        parameter = next(iter(parameters_of_kind(kind)))
+        others = [one for one in (parameter, *BUDGETS[kind]) if one in columns and one != budget]
+        if others:
+            raise InvalidParameterError(
+                f"{budget} must be left out beside {others[0]}: each of them fixes the noise"
+            )
+        values = np.asarray(columns[budget], dtype=np.float64)
+        norm = "l1" if budget == "epsilon" else "l2"
+        change = sensitivity.get(norm) if isinstance(sensitivity, Mapping) else sensitivity
+        if change is None:
+            raise InvalidParameterError(
+                f"sensitivity must be given with {budget}, its {norm.upper()} norm: how far one "
+                "person, or what else is protected, can move all values together; it is 1 where "
+                "each is counted once, in one value"
+            )
+        _check_rows(values if values.ndim == 0 else values[cells], budget, name, cells, True)
+        own = build(values if values.ndim == 0 else values[cells], sensitivity=change)
+        found = np.asarray(getattr(own, parameter))
+        if found.ndim:
+            spread = np.full(values.shape, np.nan)
+            spread[cells] = found
+            found = spread
+        return {**columns, parameter: found}
+    return columns
 
 
 def _check_rows(
@@ -317,8 +388,8 @@ def _refuse_mixed_types(attribute: str, levels: list[Hashable]) -> None:
         other = written.setdefault(str(level), level)
         if other is not level:
             raise InvalidParameterError(
-                f"levels of {attribute} must be of one type, got {show_label(other)} and "
-                f"{show_label(level)}: convert one of the tables"
+                f"levels of {attribute} must be of one type, got {show(other)} and "
+                f"{show(level)}: convert one of the tables"
             )
 
 
@@ -360,7 +431,7 @@ def _refuse_duplicates(domain: Domain, codes: NDArray[np.int32]) -> None:
         return
     repeated = np.flatnonzero(pd.Series(number).duplicated())
     if len(repeated):
-        label = show_label(domain.label_rows(codes[repeated[:1]])[0])
+        label = show(domain.label_rows(codes[repeated[:1]])[0])
         raise IncompatibleReleaseError(
             f"labels must be distinct, {label} is published twice (again in row {repeated[0]}): "
             "give repeated measurements of one query as Release(values, workload=matrix, "
@@ -384,16 +455,39 @@ def check_frame(frame: Any) -> pd.DataFrame:
 
 
 def published_in_frame(
-    frame: pd.DataFrame, value: str, mechanism: Any, threshold: Any, clamp: Any, bin_size: Any
+    frame: pd.DataFrame,
+    value: str,
+    mechanism: Any,
+    threshold: Any,
+    clamp: Any,
+    bin_size: Any,
+    given: Mapping[str, Any] | None = None,
+    sensitivity: Any = None,
 ) -> dict[str, Any]:
-    """Return values, noise and publishing rule of the rows, each a number, a column, or its own."""
+    """Return values, noise and publishing rule of the rows, each a number, a column, or its own.
+
+    ``given`` holds parameters and budgets beside the name or class of a law.
+    """
+    law = None if mechanism is None else law_of_frame(frame, mechanism, given or {}, sensitivity)
     return {
-        "values": check_array(column(frame, value).to_numpy(), value, ndim=1),
-        "mechanism": None if mechanism is None else law_of_frame(frame, mechanism),
+        "values": _published(column(frame, value), value),
+        "mechanism": law,
         "threshold": numbers(frame, threshold, "threshold", -np.inf),
         "clamp": bounds(frame, clamp),
         "bin_size": numbers(frame, bin_size, "bin_size", 1.0),
     }
+
+
+def _published(values: pd.Series, name: str) -> FloatArray:
+    """Return the published values, of which none is missing."""
+    if (lost := values.isna().to_numpy()).any():
+        check_array(values[~lost].to_numpy(), name, ndim=1, nonempty=False)
+        rows = show_some(np.flatnonzero(lost).tolist(), 5)
+        raise InvalidParameterError(
+            f"{name} must not contain NaN at position {rows}: leave these rows out with "
+            "missing='drop'"
+        )
+    return check_array(values.to_numpy(), name, ndim=1)
 
 
 def column(frame: pd.DataFrame, name: Any) -> pd.Series:
@@ -431,24 +525,40 @@ def bounds(frame: pd.DataFrame, clamp: Any) -> tuple[Any, ...] | None:
     return tuple(numbers(frame, end, "clamp", each) for end, each in zip(ends, none, strict=True))
 
 
-def law_of_frame(frame: pd.DataFrame, mechanism: Any) -> NoiseLaw:
-    """Return the noise of the rows of a frame: a law, or the names of its columns."""
-    if not isinstance(mechanism, Mapping):
-        return as_noise(mechanism, len(frame), selected=True)
-    if "mechanism" not in mechanism:
+def law_of_frame(
+    frame: pd.DataFrame, mechanism: Any, given: Mapping[str, Any], sensitivity: Any
+) -> NoiseLaw:
+    """Return the noise of the rows of a frame: a law, or its name with the names of columns."""
+    named = next((name for name, kind in KINDS.items() if mechanism is kind), mechanism)
+    if isinstance(named, str):
+        named = {"mechanism": named}
+    if not isinstance(named, Mapping):
+        if given:
+            raise InvalidParameterError(
+                f"{next(iter(given))} must be left out beside a law that has its parameters, got "
+                f"mechanism {show(mechanism)}: give the name or the class of the law, or the law "
+                "alone"
+            )
+        return as_noise(named, len(frame), selected=True)
+    if "mechanism" not in named:
         raise InvalidParameterError(
-            f"mechanism must have the entry 'mechanism', got {show(dict(mechanism))}"
+            f"mechanism must have the entry 'mechanism', got {show(dict(named))}"
         )
-    unknown = [key for key in mechanism if key not in ("mechanism", *parameter_names())]
+    known = (*parameter_names(), *BUDGET_NAMES)
+    unknown = [key for key in named if key not in ("mechanism", *known)]
     if unknown:
         raise InvalidParameterError(
-            f"mechanism must have the entries mechanism and {', '.join(parameter_names())}, "
+            f"mechanism must have the entries mechanism and {', '.join(known)}, "
             f"got {show(unknown[0])}"
         )
+    if twice := [key for key in given if key in named]:
+        raise InvalidParameterError(f"{twice[0]} must not be given twice, also in mechanism")
     parameters = {
-        key: _parameter(frame, spec, key) for key, spec in mechanism.items() if key != "mechanism"
+        key: _parameter(frame, spec, key)
+        for key, spec in {**named, **given}.items()
+        if key != "mechanism"
     }
-    return laws_of_rows(_names(frame, mechanism["mechanism"]), parameters, len(frame))
+    return laws_of_rows(_names(frame, named["mechanism"]), parameters, len(frame), sensitivity)
 
 
 def workload_of_frame(

@@ -14,11 +14,10 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from dpinfer._check import check_integer, one_line
+from dpinfer._check import check_integer, one_line, require
 from dpinfer.errors import IncompatibleReleaseError
 
 # What is wrong with a published file: where, and what to do.
@@ -39,6 +38,8 @@ class Problem:
         the number of the row, counted from 1.
     field : str or None
         The column of the table, or the place in the sidecar.
+    example : str or None
+        What would be right in the sidecar.
 
     Examples
     --------
@@ -50,18 +51,20 @@ class Problem:
     message: str
     line: int | None = None
     field: str | None = None
+    example: str | None = None
 
     def __str__(self) -> str:
         line = "" if self.line is None else f", line {self.line}"
         field = "" if self.field is None else f", {self.field}"
-        return one_line(f"{self.file}{line}{field}: {self.message}", most=1000)
+        example = "" if self.example is None else f"; such as {self.example}"
+        return one_line(f"{self.file}{line}{field}: {self.message}{example}", most=1000)
 
 
 def raise_first(problems: Sequence[Problem]) -> None:
-    """Raise the first problem, if there is one, and say how many more there are."""
+    """Raise the first problem, if there is one, with all of them beside it."""
     if problems:
-        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-        raise IncompatibleReleaseError(f"{problems[0]}{more}")
+        more = f" (and {len(problems) - 1} more, in problems)" if len(problems) > 1 else ""
+        raise IncompatibleReleaseError(f"{problems[0]}{more}", problems=problems)
 
 
 # How large a file may become when it is read, so that a small one cannot fill the memory.
@@ -121,7 +124,7 @@ OPENERS: dict[str, Callable[[Path], Any]] = {
     ".bz2": bz2.BZ2File,
     ".xz": lzma.LZMAFile,
     ".zip": _only_member,
-    ".zst": lambda path: import_module("pyarrow").input_stream(str(path), compression="zstd"),
+    ".zst": lambda path: require("pyarrow", "parquet").input_stream(str(path), compression="zstd"),
 }
 
 BROKEN = (
@@ -142,12 +145,10 @@ def decompressed(path: Path, limit: Limit) -> Iterator[io.RawIOBase]:
     A file that is larger than it may be before it is decompressed is refused at once.
     """
     limit.check(path.stat().st_size)
-    import pyarrow as pa
-
     try:
         with OPENERS.get(path.suffix, OPENERS[""])(path) as stream:
             yield _Counted(stream, limit)
-    except (*BROKEN, pa.ArrowException) as error:
+    except BROKEN as error:
         raise OSError(str(error)) from error
 
 

@@ -13,7 +13,6 @@ from dpinfer._check import FloatArray, Locked, as_table, check_array, check_leng
 from dpinfer.errors import InvalidParameterError
 from dpinfer.mechanisms.independent import IndependentNoise, groups
 from dpinfer.mechanisms.law import NoiseLaw, Origin
-from dpinfer.queries.domain import show_label
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -233,9 +232,7 @@ def positions_of(where: Any, size: int, labels: pd.Index | None) -> NDArray[np.i
         ) from error
     if (found < 0).any():
         missing = chosen[int(np.flatnonzero(found < 0)[0])]
-        raise InvalidParameterError(
-            f"where must hold labels of the release, got {show_label(missing)}"
-        )
+        raise InvalidParameterError(f"where must hold labels of the release, got {show(missing)}")
     return found
 
 

@@ -12,9 +12,18 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
+import numpy as np
+
+from dpinfer._check import require
 from dpinfer.releases.limits import MOST_TEXT, Limit, Problem, TextTable
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+EXTRA = "parquet"
+"""The extra that installs what reads and writes Parquet files."""
 
 # Structures in Thrift's compact protocol, of which only what is asked for is kept.
 
@@ -126,9 +135,7 @@ class BrokenParquetError(OSError):
 
 def read_footer(path: Path) -> Any:
     """Return what the end of a file says, an Arrow ``FileMetaData``."""
-    import pyarrow as pa
-    from pyarrow import parquet
-
+    pa, parquet = require("pyarrow", EXTRA), require("pyarrow.parquet", EXTRA)
     with path.open("rb") as file:
         size = file.seek(0, 2)
         file.seek(max(size - 8, 0))
@@ -313,8 +320,7 @@ def opened_parquet(
     ``row_groups`` are those that will be read, by default all; ``footer`` is that of the file if it
     has been read before.
     """
-    from pyarrow import parquet
-
+    parquet = require("pyarrow.parquet", EXTRA)
     limit.check(path.stat().st_size)
     footer = read_footer(path) if footer is None else footer
     dictionaries, rows = check_pages(path, footer, limit, columns, row_groups)
@@ -334,10 +340,17 @@ def check_parquet(path: Path, limit: Limit, columns: Collection[str] | None = No
         pass
 
 
-def read_parquet(path: Path, types: Mapping[str, Any], limit: Limit) -> Any:
-    """Return columns of a Parquet file as an Arrow table."""
+def read_parquet(path: Path, types: Mapping[str, str], limit: Limit) -> pd.DataFrame:
+    """Read columns of a Parquet file, labels as categories."""
     import pyarrow as pa
 
+    kinds = {
+        "string": pa.dictionary(pa.int32(), pa.string()),
+        "integer": pa.int64(),
+        "number": pa.float64(),
+        "boolean": pa.bool_(),
+        "value": pa.float64(),
+    }
     with opened_parquet(path, limit, types) as (file, rows):
         held = file.schema_arrow.names
         if missing := [name for name in types if name not in held]:
@@ -345,13 +358,33 @@ def read_parquet(path: Path, types: Mapping[str, Any], limit: Limit) -> Any:
         if any(held.count(name) > 1 for name in types):
             raise KeyError("a column is there twice")
         table = _read(file, rows, limit, list(types))
-    columns = [_cast(table.column(name), kind) for name, kind in types.items()]
-    return pa.table(columns, names=list(types))
+    columns = []
+    for name, kind in types.items():
+        column = _cast(table.column(name), kinds[kind])
+        if kind != "value":
+            if not pa.types.is_dictionary(column.type):
+                column = column.dictionary_encode()
+            column = column.unify_dictionaries()
+        columns.append(column)
+    del table
+    return pa.table(columns, names=list(types)).to_pandas(split_blocks=True, self_destruct=True)
+
+
+def write_parquet(frame: pd.DataFrame, path: Path, facts: Mapping[str, str] | None) -> None:
+    """Write a frame, with what the metadata of the schema says."""
+    pa, parquet = require("pyarrow", EXTRA), require("pyarrow.parquet", EXTRA)
+    columns = []
+    for position in range(frame.shape[1]):
+        column = frame.iloc[:, position]
+        plain = column.dtype == np.float64 and not np.isnan(column.to_numpy()).any()
+        # numbers of which none is missing are not copied
+        columns.append(pa.array(column.to_numpy() if plain else column, from_pandas=not plain))
+    table = pa.table(columns, names=frame.columns.tolist(), metadata=facts)
+    parquet.write_table(table, path)
 
 
 def parquet_as_text(path: Path, limit: Limit) -> TextTable:
     """Return the first rows of a Parquet file as text."""
-    import numpy as np
     import pyarrow as pa
 
     schema = read_footer(path).schema.to_arrow_schema()
@@ -435,7 +468,6 @@ def _cast(column: Any, kind: Any) -> Any:
 
 def _as_objects(column: Any) -> Any:
     """Return the cells of a column as text, None where they are empty."""
-    import numpy as np
     import pyarrow as pa
 
     if not pa.types.is_dictionary(column.type):

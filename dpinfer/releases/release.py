@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Self, final
+from typing import TYPE_CHECKING, Any, NoReturn, Self, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,6 +22,7 @@ from dpinfer._check import (
     check_option,
     check_scalar,
     freeze,
+    one_line,
     show,
 )
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
@@ -31,9 +32,13 @@ from dpinfer.mechanisms.samplers import LARGEST_WHOLE, Sampler, noise_source
 from dpinfer.mechanisms.weighted_sum import WeightedSum
 from dpinfer.queries.domain import Domain, check_distinct
 from dpinfer.queries.workload import Workload, check_counting
+from dpinfer.releases.by_label import counted_twice, groups_of, having, meeting
 from dpinfer.releases.coerce import (
+    Missing,
     check_fit,
+    drop_missing,
     of_shared_noises,
+    refuse_missing,
     refuse_rule_of_shared,
     rule_of,
     with_rule,
@@ -41,7 +46,9 @@ from dpinfer.releases.coerce import (
 from dpinfer.releases.frames import is_counting, is_single_column
 from dpinfer.releases.noises import Bound, Noises, positions_of
 from dpinfer.releases.values import HELD, NoisyValues
-from dpinfer.results.labels import stack_labels
+from dpinfer.results.labels import find_rows, stack_labels
+from dpinfer.results.presentation import Indexed, Plotted, Presented
+from dpinfer.results.tables import Table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -108,15 +115,21 @@ def _check_mapping(
     return MappingProxyType(checked)
 
 
-def _check_name(name: object) -> str | None:
-    if name is None or isinstance(name, str):
-        return name
-    raise InvalidParameterError(f"name must be a string, got {show(name)}")
+def _check_sensitivity(sensitivity: Any) -> float | Mapping[str, float] | None:
+    if sensitivity is None or isinstance(sensitivity, Mapping):
+        return _check_mapping(sensitivity, "sensitivity", SENSITIVITIES)
+    return check_scalar(sensitivity, "sensitivity", gt=0)
+
+
+def _check_text(text: object, name: str) -> str | None:
+    if text is None or isinstance(text, str):
+        return text
+    raise InvalidParameterError(f"{name} must be a string, got {show(text)}")
 
 
 @final
 @dataclass(frozen=True, init=False, eq=False, repr=False)
-class Release(Locked):
+class Release(Locked, Presented, Indexed, Plotted):
     """Published noisy values y = A x + W z with the law of the noise and the publishing rule.
 
     Parameters
@@ -142,6 +155,8 @@ class Release(Locked):
         The sensitivity of the queries, or ``{"l1": ..., "l2": ...}``.
     guarantee : mapping, optional
         The stated guarantee: any of ``epsilon``, ``delta``, ``rho`` and ``mu``.
+    unit : str, optional
+        What the guarantee protects one of, such as ``"person"``, ``"household"`` or ``"user-day"``.
     threshold : float, array of float of shape (m,), or Series under their labels, optional
         The value was published only because it reached this bound; -inf where there is none.
     clamp : float or pair, optional
@@ -152,6 +167,8 @@ class Release(Locked):
         does. What was rounded after it has :class:`~dpinfer.mechanisms.Rounded` noise instead.
     name : str, optional
         A name for the release.
+    missing : {"raise", "drop"}
+        What to do where values are missing; see :func:`dpinfer.noisy`.
 
     Attributes
     ----------
@@ -199,6 +216,7 @@ class Release(Locked):
     neighbours: Neighbours | None
     sensitivity: float | Mapping[str, float] | None
     guarantee: Mapping[str, float] | None
+    unit: str | None
     name: str | None
     _noisy: NoisyValues
 
@@ -214,13 +232,26 @@ class Release(Locked):
         neighbours: Neighbours | None = None,
         sensitivity: float | Mapping[str, float] | None = None,
         guarantee: Mapping[str, float] | None = None,
+        unit: str | None = None,
         threshold: ArrayLike | None = None,
         clamp: ArrayLike | tuple[ArrayLike, ArrayLike] | None = None,
         bin_size: ArrayLike = 1,
         name: str | None = None,
+        missing: Missing = "raise",
     ) -> None:
+        if type(missing) is not str or missing != "raise":
+            each = {"labels": labels, "mechanism": mechanism, "workload": workload}
+            each |= {"weights": weights, "covariance": covariance, "threshold": threshold}
+            each |= {"clamp": clamp, "bin_size": bin_size}
+            values, each = drop_missing(values, missing, "values", each)
+            labels, mechanism, workload, weights, *rest = each.values()
+            covariance, threshold, clamp, bin_size = rest
         plain, found = unlabel(values)
-        published = freeze(check_array(plain, "values", ndim=1))
+        try:
+            published = freeze(check_array(plain, "values", ndim=1))
+        except InvalidParameterError as error:
+            refuse_missing(values, "values", error)
+            raise
         size = len(published)
         queries = _check_workload(workload, found if labels is None else labels, size)
         bins = None if type(bin_size) is int and bin_size == 1 else bin_size
@@ -252,11 +283,10 @@ class Release(Locked):
                 "neighbours": None
                 if neighbours is None
                 else check_option(neighbours, "neighbours", NEIGHBOURS),
-                "sensitivity": _check_mapping(sensitivity, "sensitivity", SENSITIVITIES)
-                if sensitivity is None or isinstance(sensitivity, Mapping)
-                else check_scalar(sensitivity, "sensitivity", gt=0),
+                "sensitivity": _check_sensitivity(sensitivity),
                 "guarantee": _check_mapping(guarantee, "guarantee", GUARANTEES),
-                "name": _check_name(name),
+                "unit": _check_text(unit, "unit"),
+                "name": _check_text(name, "name"),
                 "_noisy": x,
             }
         )
@@ -390,12 +420,20 @@ class Release(Locked):
         frame: pd.DataFrame,
         *,
         value: str,
-        mechanism: Mechanism | Mapping[str, Any],
+        mechanism: Mechanism | Mapping[str, Any] | type[NoiseLaw] | str,
         attributes: str | Sequence[str] | None = None,
+        epsilon: Any = None,
+        rho: Any = None,
+        mu: Any = None,
+        sensitivity: float | Mapping[str, float] | None = None,
+        scale: Any = None,
+        sigma: Any = None,
+        rounded: Any = None,
         domain: Domain | None = None,
         threshold: Any = None,
         clamp: Any = None,
         bin_size: Any = 1,
+        missing: Missing = "raise",
         **details: Any,
     ) -> Self:
         """Build a release from a long table with one published value in each row.
@@ -406,21 +444,34 @@ class Release(Locked):
             The table.
         value : str
             The column of published values.
-        mechanism : NoiseLaw, sequence of NoiseLaw, or mapping
-            The law of the noise, or a mapping of ``mechanism`` to its name (``"laplace"``,
-            ``"geometric"``, ``"gaussian"``, ``"discrete_gaussian"``, ``"tulap"``, ``"exact"``) and
-            of its parameters (``scale``, ``sigma``, ...) to numbers; ``{"column": name}`` reads any
-            of these from a column. ``"rounded": True``, or a column of 0 and 1, says that the noisy
-            values were rounded to whole numbers.
+        mechanism : str, type of NoiseLaw, NoiseLaw, sequence of NoiseLaw, or mapping
+            The name of the law (``"laplace"``, ``"geometric"``, ``"gaussian"``,
+            ``"discrete_gaussian"``, ``"tulap"``, ``"exact"``) or its class, with a budget or
+            parameters below; the law itself; or a mapping of ``mechanism`` to the name and of
+            parameters and budgets to numbers, in which ``{"column": name}`` reads any of these
+            from a column.
         attributes : sequence of str, optional
             The columns that label the rows. A missing value or ``"*"`` says that the row sums over
             the attribute. By default each row is its own query, labelled by the index if that has
             names.
+        epsilon, rho, mu : float or column, optional
+            The budget of the noise, > 0, with ``sensitivity``: Laplace and geometric noise have the
+            scale Δ₁/ε, (discrete) Gaussian noise σ = Δ₂/√(2ρ), and Gaussian noise σ = Δ₂/μ. A
+            column is written ``{"column": name}``.
+        sensitivity : float or mapping, optional
+            How far one person, or what else is protected, can move all values together, Δ₁ or Δ₂;
+            or both as ``{"l1": ..., "l2": ...}``. It must be given with a budget.
+        scale, sigma : float or column, optional
+            The parameter of the noise, > 0, in place of a budget.
+        rounded : bool or column, optional
+            Whether noisy values were rounded to whole numbers; a column holds 0 and 1.
         domain : Domain, optional
             The attributes and levels; see :meth:`from_tables`.
         threshold, clamp, bin_size : optional
             The publishing rule as for :class:`Release`; ``{"column": name}`` stands for a number,
             and a missing value in the column for no bound, or no bin.
+        missing : {"raise", "drop"}
+            What to do with rows without a value; see :func:`dpinfer.noisy`.
         **details
             The further arguments of :class:`Release`.
 
@@ -434,6 +485,19 @@ class Release(Locked):
         Examples
         --------
         >>> import pandas as pd
+        >>> counts = pd.DataFrame({"sex": ["F", "M"], "count": [30.5, 28.9]})
+        >>> Release.from_frame(
+        ...     counts,
+        ...     value="count",
+        ...     attributes="sex",
+        ...     mechanism="laplace",
+        ...     epsilon=0.5,
+        ...     sensitivity=1,
+        ... )
+        Release(2 values, 2 cells, Laplace(scale=2.0))
+
+        With the size of the noise in a column, and a threshold:
+
         >>> columns = {"country": ["PL", "FR"], "views": [506, 968], "noise": [30.0, 15.0]}
         >>> law = {"mechanism": "geometric", "scale": {"column": "noise"}}
         >>> Release.from_frame(
@@ -448,9 +512,21 @@ class Release(Locked):
         from dpinfer.releases import frames as _frame
 
         frame = _frame.check_frame(frame)
-        published = _frame.published_in_frame(frame, value, mechanism, threshold, clamp, bin_size)
+        stated = {"epsilon": epsilon, "rho": rho, "mu": mu}
+        stated |= {"scale": scale, "sigma": sigma, "rounded": rounded}
+        given = {name: spec for name, spec in stated.items() if spec is not None}
+        norms = _check_sensitivity(sensitivity)
+        if type(missing) is not str or missing != "raise":
+            each = {"mechanism": mechanism, "threshold": threshold, "clamp": clamp}
+            column = _frame.column(frame, value).reset_index(drop=True)
+            kept, each = drop_missing(column, missing, value, each | {"bin_size": bin_size} | given)
+            mechanism, threshold, clamp, bin_size, *rest = each.values()
+            given = dict(zip(given, rest, strict=True))
+            frame = frame.iloc[kept.index]
+        rule = threshold, clamp, bin_size
+        published = _frame.published_in_frame(frame, value, mechanism, *rule, given, norms)
         queries = _frame.workload_of_frame(frame, attributes, domain)
-        return cls(**published, workload=queries, **details)
+        return cls(**published, workload=queries, sensitivity=norms, **details)
 
     @classmethod
     def draw(
@@ -602,20 +678,193 @@ class Release(Locked):
         raise IncompatibleReleaseError(
             f"{len(ruled)} of {len(self)} values must not be {what}, because {why}a threshold or "
             "clamping bounds decide by their noise what is published of them: "
-            f"{self._names(ruled)}; count_confint has an interval for each of them{rest}"
+            f"{self._names(ruled)}; count_confint has an interval for each of them, and "
+            f"intervals.thresholded_sum_confint for sums of cells with a threshold{rest}"
         )
 
-    def select(self, where: Any) -> Release:
+    def select(self, where: Any = None, **levels: Any) -> Release:
         """Return the release of some of the values, about the same cells.
 
-        ``where`` is a mask of m booleans, positions, a slice or a list of labels. Choose values by
-        what they are about, not by what was published of them: the noise of values chosen because
-        they are large, or because they are not at a clamping bound, does not have its law any more.
+        Parameters
+        ----------
+        where : array of bool or int, slice, list of labels, or mapping, optional
+            A mask of m booleans, positions, or labels; a mapping of levels to labels stands for
+            ``levels`` whose names are no words.
+        **levels
+            A label, or a list of labels, of each level by its name: all have to agree. A level
+            without a name is ``label``, or ``level_0``, ``level_1``, ... of several.
+
+        Returns
+        -------
+        Release
+            Values, laws and publishing rule of these, with the guarantee of all.
+
+        Raises
+        ------
+        InvalidParameterError
+            If there is no such level or label, or nothing is left.
+
+        Notes
+        -----
+        Choose values by what they are about, not by what was published of them: the noise of values
+        chosen because they are large, or because they are not at a clamping bound, does not have
+        its law any more. :meth:`where` takes conditions, on labels only.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from dpinfer.mechanisms import Geometric
+        >>> days = pd.MultiIndex.from_product([["DE", "FR"], [1, 2]], names=["country", "day"])
+        >>> views = pd.Series([12, 9, 30, 28], index=days)
+        >>> release = Release(views, mechanism=Geometric(scale=2.0))
+        >>> release.select(country="FR").values
+        array([30., 28.])
+        >>> release.select(country=["DE", "FR"], day=2).values
+        array([ 9., 28.])
         """
+        wanted = {**where, **levels} if isinstance(where, Mapping) else levels
+        if where is None and not wanted:
+            raise InvalidParameterError(
+                "where must be given, or levels by name: a mask, positions, labels, or country='DE'"
+            )
+        if where is None or isinstance(where, Mapping):
+            return self._part(having(self.labels, len(self), wanted))
         rows = self._noisy._rows_of(where)
+        if levels:
+            rows = rows[np.isin(rows, having(self.labels, len(self), levels))]
+        return self._part(rows)
+
+    def where(self, condition: str | Callable[[pd.DataFrame], Any]) -> Release:
+        """Return the release of the values whose labels meet a condition.
+
+        Parameters
+        ----------
+        condition : str or callable
+            Comparisons of levels of the labels with values, joined by ``and``, ``or`` and ``not``:
+            ``"3 <= week < 7 and country in ['DE', 'FR']"``. Or a function of the table of labels, a
+            column for each level, that returns a boolean for each.
+
+        Returns
+        -------
+        Release
+            As of :meth:`select`.
+
+        Raises
+        ------
+        InvalidParameterError
+            If the condition is about anything but labels, or no value meets it.
+
+        Notes
+        -----
+        Published values are not there to be compared: the noise of values that are chosen for their
+        size does not have its law any more (among 1,000 counts of 0, those above 10 are all noise).
+        Fix a list beforehand; or have :func:`dpinfer.count_confint` with ``threshold=`` allow for
+        the choice, and :func:`dpinfer.intervals.thresholded_sum_confint` for sums.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from dpinfer.mechanisms import Geometric
+        >>> weeks = pd.Series([12, 9, 30, 28], index=pd.Index([1, 2, 3, 4], name="week"))
+        >>> release = Release(weeks, mechanism=Geometric(scale=2.0))
+        >>> release.where("week > 1 and week not in [3]").values
+        array([ 9., 28.])
+        >>> release.where(lambda labels: labels["week"] % 2 == 0).values
+        array([ 9., 28.])
+        """
+        return self._part(meeting(self.labels, len(self), condition))
+
+    def sum(self, by: Any = None, *, over: Any = None) -> Release:
+        """Return the release of sums of values, with the exact law of the noise in them.
+
+        Parameters
+        ----------
+        by : str, list, mapping or Series, optional
+            A level of the labels, or levels, to keep: a sum for each label there. Or a list of
+            labels, for their sum; a mapping or Series of labels to groups, such as blocks to
+            districts, where labels that are not there, or have no group, are left out; or a mapping
+            of groups, which may overlap, to lists of labels. By default the sum of all.
+        over : str or list of str, optional
+            In place of ``by``, the levels to sum over: the others are kept.
+
+        Returns
+        -------
+        Release
+            The sums, in the order in which groups appear, with the queries that they answer, the
+            laws of their errors (of a sum of noises, :class:`~dpinfer.mechanisms.WeightedSum`), and
+            how these depend, among one another and on the values. The guarantee is that of the
+            values: sums of what was published add nothing to it.
+
+        Raises
+        ------
+        InvalidParameterError
+            If a value in a sum has a publishing rule: no sum of values that were selected, clamped
+            or binned has a simple law. If values in a group count the same cell, as a table and its
+            own totals do.
+
+        See Also
+        --------
+        dpinfer.combine : unbiased estimates of sums from all that bears on them, totals too.
+        dpinfer.intervals.thresholded_sum_confint : sums of cells that reached a threshold, or not.
+
+        Notes
+        -----
+        The error of Σ yᵢ is Σ zᵢ, of variance Σ Var(zᵢ) where noises are not shared: it is that
+        of the sum, not that of a total published with noise of its own. A sum is about the values
+        that are here; days that were not published are not in that of their week.
+
+        Examples
+        --------
+        >>> import dpinfer as dpi
+        >>> import pandas as pd
+        >>> days = pd.MultiIndex.from_product([["DE", "FR"], range(7)], names=["country", "day"])
+        >>> views = pd.Series(range(14), index=days)
+        >>> release = dpi.Release(views, mechanism=dpi.Geometric(scale=2.0))
+        >>> weeks = release.sum("country")
+        >>> weeks.values, weeks.noise("FR")
+        (array([21., 70.]), WeightedSum(7 × Geometric; by lattice))
+        >>> dpi.count_confint(weeks).upper
+        country
+        DE    36.0
+        FR    85.0
+        dtype: float64
+        >>> release.sum(over="day").values, release.sum().values
+        (array([21., 70.]), array([91.]))
+        """
+        coefficients, labels = groups_of(self.labels, len(self), by, over)
+        x = self._noisy.linear(coefficients, labels=labels)
+        queries = self.workload
+        held = coefficients
+        if not queries.is_identity:
+            held = coefficients @ queries.matrix
+            if (twice := counted_twice(coefficients, queries.matrix, held)) is not None:
+                self._refuse_overlap(*twice, labels)
+        columns: dict[str, Any] = {"domain": queries.domain}
+        if queries.domain is None:
+            columns = {"columns": queries.columns}
+        found = self._with(x, Workload(held, labels, **columns))
+        found._hold({"sensitivity": None})
+        return found
+
+    def _refuse_overlap(self, row: int, one: int, other: int, labels: pd.Index | None) -> NoReturn:
+        whose = "" if labels is None else f" for {show(labels[row])}"
+        raise InvalidParameterError(
+            f"a sum must count each cell once, got {self._names(np.array([one]))} and "
+            f"{self._names(np.array([other]))}{whose}, which count the same: choose one table "
+            "first, by select or where, as with where(\"level != '*'\"), or combine them, which "
+            "uses all values"
+        )
+
+    def _part(self, rows: NDArray[np.intp]) -> Release:
+        if not len(rows):
+            raise InvalidParameterError("where must select at least one value, got none")
+        return self._with(self._noisy._take(rows), self.workload.take(rows))
+
+    def _with(self, values: NoisyValues, workload: Workload) -> Release:
+        """Return the release of other values, with all else that is known."""
         found = object.__new__(Release)
         found._hold({field.name: getattr(self, field.name) for field in fields(self)})
-        found._hold({"workload": self.workload.take(rows), "_noisy": self._noisy._take(rows)})
+        found._hold({"workload": workload, "_noisy": values})
         return found
 
     def to_frame(self) -> pd.DataFrame:
@@ -640,6 +889,27 @@ class Release(Locked):
         if np.greater(self.bin_size, 1).any():
             columns["bin_size"] = self.bin_size
         return pd.DataFrame(columns, index=self.labels)
+
+    def summary_frame(self) -> pd.DataFrame:
+        """Return :meth:`to_frame`."""
+        return self.to_frame()
+
+    def _table(self) -> Table:
+        frame = self.to_frame()
+        facts: list[tuple[str, object]] = [
+            ("Values", len(self)),
+            ("Cells", self.workload.shape[1]),
+            ("Noise", one_line(repr(self.mechanism), 60)),
+        ]
+        if self.guarantee is not None:
+            facts.append(("Guarantee", self.guarantee))
+        columns = {name: frame[name].to_numpy() for name in frame.columns}
+        title = "Published values" if self.name is None else self.name
+        return Table(title, facts, columns, index=self.labels)
+
+    def __getitem__(self, which: Any) -> Release:
+        """Return the release of some values, named as rows of :class:`~dpinfer.Intervals` are."""
+        return self._part(find_rows(which, (len(self),), self.labels).ravel())
 
     def __len__(self) -> int:
         return len(self.values)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache, cached_property
-from importlib import resources
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,15 +20,20 @@ from dpinfer.queries.domain import Domain, is_summed
 from dpinfer.queries.workload import Codes, Workload
 from dpinfer.releases.frames import (
     ROUNDED,
-    canonical_kind,
     columns_of_law,
     kind_of,
     parameter_names,
     parameters,
-    parameters_of_kind,
 )
 from dpinfer.releases.limits import Limit, Problem
 from dpinfer.releases.noises import Bound
+from dpinfer.releases.sidecar_format import (
+    FORMAT_VERSION,
+    Pointer,
+    complaints,
+    keys_of,
+    parts_of,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,7 +64,8 @@ def describe(
     schema: dict[str, Any] = {"fields": list(layout.fields.values())}
     if layout.keys:
         schema["primaryKey"] = layout.keys
-    descriptor: dict[str, Any] = {} if release.name is None else {"name": release.name}
+    descriptor: dict[str, Any] = {"format_version": FORMAT_VERSION}
+    descriptor |= {} if release.name is None else {"name": release.name}
     descriptor |= {} if title is None else {"title": title}
     descriptor |= {"path": file, "schema": schema}
     if not layout.labels_say_queries:
@@ -215,6 +220,7 @@ def _stated(release: Release) -> dict[str, Any]:
     parts = {
         "sensitivity": release.sensitivity,
         "neighbours": release.neighbours,
+        "unit": release.unit,
         "guarantee": release.guarantee,
     }
     return {
@@ -275,9 +281,6 @@ def _type_of(levels: tuple[Any, ...], name: str) -> str:
 
 # JSON documents that know the line of each of their parts.
 
-
-Pointer = tuple[str | int, ...]
-"""Where a part stands in a document: keys of objects and positions in arrays."""
 
 TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},:]|[^\s\[\]{},:"]+')
 
@@ -435,9 +438,6 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not a JSON number")
 
 
-EACH = 5
-"""Items of an array that are listed, where more do not fit."""
-
 JSON_EXPANSION = 10
 """How many times its own size a large sidecar may take; numbers in JSON take less."""
 
@@ -446,15 +446,6 @@ SMALL = 2**20
 
 CELL_BYTES = 16
 """What a cell takes at least where estimates are made of it: a value and a variance."""
-
-PLAIN: dict[str, tuple[type, ...]] = {
-    "string": (str,),
-    "number": (int, float),
-    "integer": (int,),
-    "boolean": (bool,),
-    "null": (type(None),),
-}
-"""Types of Python by those of JSON."""
 
 SUFFIX = "-metadata.json"
 """Ending of the sidecar's name after the table's name, as in the W3C's CSV on the Web."""
@@ -548,11 +539,17 @@ def load_sidecar(
     """Return the content of the sidecar of the table with file name ``table``, and its problems."""
     limit = Limit(path, max(SMALL, Limit.of(path, max_bytes, JSON_EXPANSION).most))
     document = load_json(path, limit)
-    found = list(_schema_problems(document)) or list(_reference_problems(document, table))
-    problems = [
-        Problem(path.name, message, document.line(at), "/".join(map(str, at)) or "the document")
-        for at, message in found
+    found = [
+        Problem(
+            path.name,
+            one.message,
+            document.line(one.at),
+            "/".join(map(str, one.at)) or "the document",
+            one.example,
+        )
+        for one in complaints(document.content, table)
     ]
+    problems = sorted(found, key=lambda problem: problem.line or 0)
     if not problems:
         fields = document.content["schema"]["fields"]
         shared = [part.get("privacy", {}).get("weights", {}).get("noises", 0) for part in fields]
@@ -570,7 +567,7 @@ def parse_sidecar(content: Mapping[str, Any], field: str | None = None) -> Sidec
             f"field must be one of the noisy fields {', '.join(noisy)}, got None"
         )
     value = noisy[0] if field is None else check_option(field, "field", noisy)
-    keys = _keys(content)
+    keys = keys_of(content)
     levels = {key: fields[key].get("constraints", {}).get("enum") for key in keys}
     listed = bool(keys) and all(values is not None for values in levels.values())
     return Sidecar(
@@ -584,182 +581,13 @@ def parse_sidecar(content: Mapping[str, Any], field: str | None = None) -> Sidec
     )
 
 
-def _schema_problems(document: JsonDocument) -> Iterator[tuple[Pointer, str]]:
-    """Yield where the descriptor departs from the JSON Schema."""
-    errors = schema_validator().iter_errors(document.content)
-    for error in sorted(errors, key=lambda error: document.line(tuple(error.absolute_path))):
-        message = error.message if len(error.message) <= 200 else f"{error.message[:200]} …"
-        yield tuple(error.absolute_path), message
-
-
-def _reference_problems(document: JsonDocument, table: str) -> Iterator[tuple[Pointer, str]]:
-    """Yield where parts of the descriptor do not fit together."""
-    content = document.content
-    if content.get("path", table) != table:
-        yield ("path",), f"describes the file {show(content['path'])}, not {show(table)}"
-    names = [part["name"] for part in content["schema"]["fields"]]
-    first = {name: position for position, name in reversed(list(enumerate(names)))}
-    for position, name in enumerate(names):
-        if first[name] < position:
-            yield ("schema", "fields", position, "name"), f"the field {show(name)} is there twice"
-    if not any("privacy" in part for part in content["schema"]["fields"]):
-        yield ("schema", "fields"), "one field must have a `privacy` object"
-    for key in _keys(content):
-        if key not in names:
-            yield ("schema", "primaryKey"), f"{show(key)} is not among the fields"
-    for position, part in enumerate(content["schema"]["fields"]):
-        place: Pointer = ("schema", "fields", position)
-        if "enum" in part.get("constraints", {}):
-            try:
-                Domain({part["name"]: part["constraints"]["enum"]})
-            except InvalidParameterError as error:
-                yield (*place, "constraints", "enum"), str(error)
-        privacy = part.get("privacy", {})
-        kind = privacy.get("mechanism")
-        needed = parameters_of_kind(canonical_kind(kind)) if isinstance(kind, str) else {}
-        if "weights" in privacy or "covariance" in privacy:
-            yield from _shared_problems(privacy, (*place, "privacy"))
-            needed = needed if "weights" in privacy else {}
-        for parameter, required in needed.items():
-            if required and parameter not in privacy:
-                yield (*place, "privacy"), f"{kind} noise must have a {parameter}"
-        for parameter, spec in privacy.items():
-            yield from _column_problems(spec, names, (*place, "privacy", parameter))
-    if (queries := content.get("workload")) is not None:
-        yield from _query_problems(queries)
-
-
-def _shared_problems(privacy: Mapping[str, Any], place: Pointer) -> Iterator[tuple[Pointer, str]]:
-    """Yield what does not fit together of values that share noises."""
-    named = [
-        name for name in ("mechanism", *parameter_names()) if isinstance(privacy.get(name), dict)
-    ]
-    if named:
-        yield (*place, named[0]), "must be no column where values share noises: it is one law"
-    if (weights := privacy.get("weights")) is not None:
-        if len({len(weights[key]) for key in ("row", "noise", "weight")}) > 1:
-            yield (*place, "weights"), "row, noise and weight must have the same length"
-        if "covariance" in privacy:
-            yield (*place, "covariance"), "must be left out beside weights"
-    elif privacy["mechanism"] != "gaussian" or "sigma" in privacy:
-        yield (*place, "covariance"), "must be that of gaussian noise, without a sigma"
-
-
-def _query_problems(queries: Mapping[str, Any]) -> Iterator[tuple[Pointer, str]]:
-    if len({len(queries[key]) for key in ("row", "cell", "coefficient")}) > 1:
-        yield ("workload",), "row, cell and coefficient must have the same length"
-    parts = {_parts(label) for label in queries.get("labels", ())}
-    if len(parts) > 1:
-        yield ("workload", "labels"), "the labels of the cells must have the same number of parts"
-    elif "names" in queries and parts != {len(queries["names"])}:
-        yield ("workload", "names"), "must have a name, or null, for each part of the labels"
-
-
-def _parts(label: Any) -> int:
-    return len(label) if isinstance(label, list) else 1
-
-
 def _cells(queries: Mapping[str, Any]) -> pd.Index | None:
     import pandas as pd
 
     labels = queries.get("labels")
     if not labels:
         return None
-    names = queries.get("names", [None] * _parts(labels[0]))
+    names = queries.get("names", [None] * parts_of(labels[0]))
     if isinstance(labels[0], list):
         return pd.MultiIndex.from_tuples([tuple(label) for label in labels], names=names)
     return pd.Index(labels, name=names[0])
-
-
-def _column_problems(
-    spec: Any, names: list[str], pointer: Pointer
-) -> Iterator[tuple[Pointer, str]]:
-    """Yield references to columns that are not described."""
-    if not isinstance(spec, Mapping):
-        return
-    if "column" in spec and spec["column"] not in names:
-        yield pointer, f"the column {show(spec['column'])} is not among the fields"
-    for key, inner in spec.items():
-        yield from _column_problems(inner, names, (*pointer, key))
-
-
-def _keys(content: Mapping[str, Any]) -> tuple[str, ...]:
-    key = content["schema"].get("primaryKey", ())
-    return (key,) if isinstance(key, str) else tuple(key)
-
-
-@cache
-def schema_validator() -> Any:
-    """Return what checks descriptors by the JSON Schema."""
-    from jsonschema import Draft202012Validator
-    from jsonschema.validators import extend
-
-    text = resources.files("dpinfer.releases").joinpath("sidecar.schema.json").read_text("utf-8")
-    return extend(Draft202012Validator, {"uniqueItems": _unique_items, "items": _items})(
-        json.loads(text)
-    )
-
-
-def _items(validator: Any, schema: Any, items: Any, parent: Any) -> Iterator[Exception]:
-    """Refuse the first few items that do not fit; plain ones are not looked at one by one."""
-    if not isinstance(items, list) or len(items) > parent.get("maxItems", len(items)):
-        return
-    found = 0
-    for position in _doubtful(schema, items):
-        errors = list(validator.descend(items[position], schema, path=position))
-        yield from errors
-        found += bool(errors)
-        if found == EACH:
-            return
-
-
-def _doubtful(schema: Mapping[str, Any], items: list[Any]) -> Iterable[int]:
-    """Return the positions of items of which simple rules do not show that they fit."""
-    scalar = set(schema) <= {"type", "minimum", "description"}
-    if (
-        scalar
-        and set(map(type, items)) <= _kinds(schema)
-        and ("minimum" not in schema or min(items, default=0) >= schema["minimum"])
-    ):
-        return ()
-    return (position for position, item in enumerate(items) if not _fits(schema, item))
-
-
-def _fits(schema: Mapping[str, Any], item: Any) -> bool:
-    """Whether an item fits a schema of simple rules."""
-    if "anyOf" in schema:
-        return any(_fits(one, item) for one in schema["anyOf"])
-    if not set(schema) <= {"type", "minimum", "minItems", "items", "description"}:
-        return False
-    if type(item) is list and schema.get("type") == "array":
-        inside = schema.get("items", {"type": []})
-        return len(item) >= schema.get("minItems", 0) and all(_fits(inside, one) for one in item)
-    plain = type(item) in _kinds(schema)
-    whole = schema.get("type") == "integer" and type(item) is float and item.is_integer()
-    return (plain or whole) and ("minimum" not in schema or item >= schema["minimum"])
-
-
-def _kinds(schema: Mapping[str, Any]) -> set[type]:
-    named = schema.get("type", [])
-    named = [named] if isinstance(named, str) else named
-    return {kind for name in named for kind in PLAIN.get(name, ())}
-
-
-def _unique_items(_: Any, wanted: bool, items: Any, __: Any) -> Iterator[Exception]:
-    """Refuse items that are there twice, in time proportional to their number."""
-    from jsonschema import ValidationError
-
-    if not wanted or not isinstance(items, list):
-        return
-    seen: set[Any] = (
-        set(items)
-        if set(map(type, items)) == {str}
-        else {
-            ("JSON", json.dumps(item, sort_keys=True))
-            if isinstance(item, (list, dict, bool))
-            else item
-            for item in items
-        }
-    )
-    if len(seen) < len(items):
-        yield ValidationError("must not hold an item twice")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import codecs
 import csv
+import gzip
 import io
 import os
+import re
 import stat
 from array import array
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,8 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpinfer._check import FloatArray, show, show_some
-from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
+from dpinfer._check import FloatArray, require, show, show_some
+from dpinfer.errors import DPInferError, IncompatibleReleaseError, InvalidParameterError
 from dpinfer.releases.frames import (
     INTEGER_KINDS,
     KINDS,
@@ -28,7 +29,7 @@ from dpinfer.releases.frames import (
     parameters_of_kind,
 )
 from dpinfer.releases.limits import MOST_TEXT, Limit, Problem, TextTable, decompressed
-from dpinfer.releases.parquet import parquet_as_text, read_parquet
+from dpinfer.releases.parquet import EXTRA, parquet_as_text, read_parquet, write_parquet
 from dpinfer.releases.sidecar import Sidecar
 
 if TYPE_CHECKING:
@@ -192,11 +193,9 @@ class TableCheck:
 def _as_floats(cells: NDArray[Any]) -> FloatArray:
     """Return the numbers in cells, NaN where there is none; what looks like none is not tried."""
     import pandas as pd
-    import pyarrow as pa
-    import pyarrow.compute as pc
 
-    like = pc.match_substring_regex(pa.array(cells, pa.string()), NUMBER)
-    found = like.fill_null(False).to_numpy(zero_copy_only=False)
+    like = re.compile(NUMBER).match
+    found = np.array([cell is not None and like(cell) is not None for cell in cells], dtype=bool)
     numbers = np.full(len(cells), np.nan)
     numbers[found] = pd.to_numeric(pd.Series(cells[found], dtype=object), errors="coerce")
     return numbers
@@ -213,96 +212,181 @@ def _or_none(read: Callable[[str], Any], cell: str) -> Any:
 # Tables in CSV files, plain or compressed by gzip.
 
 
-LONGEST_HEADER = 2**20
-"""Bytes of the first line, which is all that Arrow takes."""
+LONGEST_LINE = 2**20
+"""Bytes of the first line, and of any other line of a table that is looked at row by row."""
 
 CHUNK = 2**20
 
 MOST_LISTED = 100
 """Rows with another number of cells that are listed; the rest is counted."""
 
+ROWS = 2**16
+"""Rows that are read or written at a time."""
 
-def read_csv(path: Path, types: Mapping[str, Any], limit: Limit) -> Any:
-    """Return columns of a CSV file as an Arrow table."""
-    import pyarrow as pa
+COMMA, LINE_FEED, QUOTE = b',\n"'
 
+BEFORE_QUOTES = np.isin(np.arange(256), list(b',\n\r"'))
+"""Which bytes may stand before a quote that opens."""
+
+
+def read_csv(path: Path, types: Mapping[str, str], limit: Limit) -> pd.DataFrame:
+    """Read columns of a CSV file, labels as categories in the order in which they come."""
     names = _names(path, limit)
-    if any(names.count(name) > 1 for name in types):
-        raise KeyError("a column is there twice")
-    found: list[Any] = []
+    if any(names.count(name) != 1 for name in types):
+        raise KeyError("each column must be there once")
+    try:
+        return _columns(path, types, names, limit, watched=True)
+    except _UnevenError:
+        for line, row in _rows(path, limit):
+            if len(row) != len(names):
+                words = f"must have {len(names)} cells, got {len(row)}"
+                raise IncompatibleReleaseError(f"line {line}: {words}") from None
+        return _columns(path, types, names, limit, watched=False)
+
+
+def _columns(
+    path: Path, types: Mapping[str, str], names: list[str], limit: Limit, *, watched: bool
+) -> pd.DataFrame:
+    import pandas as pd
+
+    # before version 3.1 the last digits are read exactly only if that is asked for
+    early = tuple(map(int, pd.__version__.split(".")[:2])) < (3, 1)
+    options: dict[str, Any] = {"float_precision": "round_trip"} if early else {}
+    places = {name: names.index(name) for name in types}
+    parts: dict[str, list[NDArray[Any]]] = {name: [] for name in types}
+    texts: dict[str, dict[str, int]] = {name: {} for name in types}
     size = 0
-    with _batches(path, limit, types, include_columns=list(types)) as batches:
-        for batch in batches:
-            found.append(batch)
-            size += batch.nbytes
+    with decompressed(path, limit) as stream:
+        source = io.BufferedReader(_Even(stream, len(names)) if watched else stream, CHUNK)
+        for frame in pd.read_csv(
+            source,
+            header=0,
+            names=range(len(names)),
+            usecols=list(places.values()),
+            index_col=False,
+            # categories would be numbers where they look like such
+            dtype={at: float if types[name] == "value" else object for name, at in places.items()},
+            keep_default_na=False,
+            na_values=[""],
+            chunksize=ROWS,
+            **options,
+        ):
+            for name, at in places.items():
+                part = frame[at].to_numpy()
+                if types[name] != "value":
+                    codes, distinct = pd.factorize(part)
+                    known = texts[name]
+                    size += sum(len(text) for text in distinct if text not in known)
+                    numbers = [known.setdefault(text, len(known)) for text in distinct]
+                    part = np.array([*numbers, -1], dtype=np.int32)[codes]
+                parts[name].append(part)
+                size += part.nbytes
             limit.check(size)
-        return pa.Table.from_batches(found, batches.schema)
+    columns: dict[str, Any] = {}
+    for name, own in parts.items():
+        columns[name] = np.concatenate(own)
+        if types[name] != "value":
+            labels = pd.Index([PARSERS[types[name]](text) for text in texts[name]])
+            numbers, distinct = pd.factorize(labels)  # 1 and 01 are one number
+            codes = np.append(numbers, -1)[columns[name]]
+            columns[name] = pd.Categorical.from_codes(codes, distinct)
+    return pd.DataFrame(columns)
+
+
+class _UnevenError(OSError):
+    """Not all lines of a table are plainly rows of as many cells as the first has."""
+
+
+class _Even(io.RawIOBase):
+    """Reads a stream, and stops where a line does not plainly have so many cells.
+
+    Parsers fill short rows and cut long ones in silence.
+    """
+
+    def __init__(self, stream: io.RawIOBase, width: int) -> None:
+        self._stream, self._width = stream, width
+        self._place = self._open = 0
+        self._last = LINE_FEED
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        size = self._stream.readinto(buffer) or 0
+        text = np.frombuffer(buffer, dtype=np.uint8, count=size)
+        places = np.flatnonzero((text == COMMA) | (text == LINE_FEED) | (text == QUOTE))
+        marks = text[places]
+        quotes = marks == QUOTE
+        plain = bool(text.all()) if size else self._place in (0, self._width - 1)
+        if self._open or quotes.any():
+            within = (np.cumsum(quotes, dtype=np.uint8) + np.uint8(self._open)) & 1 == 1
+            before = np.append(np.uint8(self._last), text)[places[quotes & within]]
+            plain &= bool(BEFORE_QUOTES[before].all())
+            marks = marks[~(quotes | within)]
+            self._open = int(within[-1]) if len(within) else self._open
+        ends = marks == LINE_FEED
+        last = ends[self._width - 1 - self._place :: self._width]
+        if not (plain and last.all() and np.count_nonzero(ends) == len(last)):
+            raise _UnevenError
+        self._place = (self._place + len(ends)) % self._width
+        self._last = int(text[-1]) if size else self._last
+        return size
 
 
 def csv_as_text(path: Path, limit: Limit) -> TextTable:
     """Return the first rows of a CSV file as text."""
-    import pyarrow as pa
-
-    bad = array("q")  # lines, of which there may be as many as the file has
-    problems: list[Problem] = []
-
-    def skip(row: Any) -> str:
-        bad.append(row.number)
-        if len(bad) <= MOST_LISTED:
-            words = f"must have {row.expected_columns} cells, got {row.actual_columns}"
-            problems.append(Problem(path.name, words, row.number))
-        return "skip"
-
     _check_utf8(path, limit)
     names = _names(path, limit)
-    found: list[Any] = []
-    size = 0
-    with _batches(path, limit, dict.fromkeys(names, pa.string()), skip=skip) as batches:
-        for batch in batches:
-            found.append(batch)
-            size += batch.nbytes
-            if size > MOST_TEXT:
-                break
-        table = pa.Table.from_batches(found, batches.schema)
-    whole = np.ones(table.num_rows + len(bad), dtype=bool)
-    skipped = np.frombuffer(bad, dtype=np.int64) - 2
-    whole[skipped[skipped < len(whole)]] = False
-    lines = np.flatnonzero(whole)[: table.num_rows] + 2
-    if len(bad) > MOST_LISTED:
-        words = f"must have {len(names)} cells, in {len(bad) - MOST_LISTED} more rows"
+    if not names:
+        raise csv.Error("Empty CSV file")
+    problems: list[Problem] = []
+    lines, rows, others = array("q"), [], 0
+    for line, row in _rows(path, limit, MOST_TEXT):
+        if len(row) == len(names):
+            lines.append(line)
+            rows.append([cell or None for cell in row])
+        else:
+            others += 1
+            if others <= MOST_LISTED:
+                words = f"must have {len(names)} cells, got {len(row)}"
+                problems.append(Problem(path.name, words, line))
+    if others > MOST_LISTED:
+        words = f"must have {len(names)} cells, in {others - MOST_LISTED} more rows"
         problems.append(Problem(path.name, words))
-    columns = {name: table.column(k).to_numpy() for k, name in enumerate(names)}
+    cells = np.array(rows, dtype=object).reshape(len(rows), len(names))
+    columns = {name: cells[:, k] for k, name in enumerate(names)}
     if len(columns) < len(names):
         repeated = next(name for k, name in enumerate(names) if name in names[:k])
         problems.append(Problem(path.name, "the column is there twice", 1, f"column {repeated}"))
-    return TextTable(columns, lines, problems)
+    return TextTable(columns, np.array(lines, dtype=np.int64), problems)
 
 
-@contextmanager
-def _batches(
-    path: Path, limit: Limit, types: Mapping[str, Any], *, skip: Any = None, **columns: Any
-) -> Iterator[Any]:
-    """Open a CSV file to be read batch by batch; rows of another length may be skipped."""
-    from pyarrow import csv as arrow_csv
+def _rows(path: Path, limit: Limit, most: float = np.inf) -> Iterator[tuple[int, list[str]]]:
+    """Yield the rows below the header with the lines where they begin, up to so many bytes."""
+    seen = 0
 
-    with decompressed(path, limit) as source:
-        yield arrow_csv.open_csv(
-            source,
-            read_options=arrow_csv.ReadOptions(use_threads=skip is None),
-            parse_options=arrow_csv.ParseOptions(newlines_in_values=True, invalid_row_handler=skip),
-            convert_options=arrow_csv.ConvertOptions(
-                column_types=types,
-                null_values=[""],
-                strings_can_be_null=True,
-                quoted_strings_can_be_null=False,
-                **columns,
-            ),
-        )
+    def lines(text: io.TextIOWrapper) -> Iterator[str]:
+        nonlocal seen
+        while seen <= most and (line := text.readline(LONGEST_LINE + 1)):
+            if len(line) > LONGEST_LINE or "\0" in line:
+                raise csv.Error("line contains NUL" if "\0" in line else "a line is too long")
+            seen += len(line)
+            yield line
+
+    with decompressed(path, limit) as stream:
+        text = io.TextIOWrapper(io.BufferedReader(stream), encoding="utf-8-sig", newline="")
+        reader = csv.reader(lines(text))
+        begins, header = 1, True
+        for row in reader:
+            if row and not header and seen <= most:
+                yield begins, row
+            header &= not row
+            begins = reader.line_num + 1
 
 
 def _names(path: Path, limit: Limit) -> list[str]:
     with decompressed(path, limit) as stream:
-        beginning = io.BytesIO(io.BufferedReader(stream).read(LONGEST_HEADER))
+        beginning = io.BytesIO(io.BufferedReader(stream).read(LONGEST_LINE))
     text = io.TextIOWrapper(beginning, encoding="utf-8-sig", newline="")
     return next((row for row in csv.reader(text) if row), [])
 
@@ -328,8 +412,8 @@ def _check_utf8(path: Path, limit: Limit) -> None:
 # Tables in CSV and Parquet files, read with the types that the sidecar states.
 
 
-BROKEN = (OSError, KeyError, UnicodeDecodeError, csv.Error)
-"""What reading a file that is not a table of this kind raises, besides Arrow's own errors."""
+BROKEN = (OSError, LookupError, ValueError, csv.Error)
+"""What reading a file that is not a table of this kind raises."""
 
 SUFFIXES = (".csv", ".csv.gz", ".parquet")
 
@@ -339,6 +423,8 @@ def check_table_path(path: object, *, there: bool = True) -> Path:
     table = check_path(path, "path")
     if not table.name.endswith(SUFFIXES):
         raise InvalidParameterError(f"path must end in {', '.join(SUFFIXES)}, got {table}")
+    if table.suffix == ".parquet":
+        require("pyarrow", EXTRA)
     if not there:
         if not table.parent.is_dir():
             raise InvalidParameterError(f"path must be in an existing folder, got {table}")
@@ -373,37 +459,22 @@ def read_columns(path: Path, types: Mapping[str, str], limit: Limit) -> pd.DataF
     ``"string"``, ``"integer"``, ``"number"`` and ``"boolean"`` are labels and become categorical;
     ``"value"`` is a column of numbers. A table without them raises IncompatibleReleaseError.
     """
-    import pyarrow as pa
-
-    arrow = {
-        "string": pa.dictionary(pa.int32(), pa.string()),
-        "integer": pa.int64(),
-        "number": pa.float64(),
-        "boolean": pa.bool_(),
-        "value": pa.float64(),
-    }
     try:
-        read = FORMATS[path.suffix].columns
-        table = read(path, {name: arrow[kind] for name, kind in types.items()}, limit)
-        for position, (name, kind) in enumerate(types.items()):
-            if kind != "value":
-                labels = table.column(name)
-                if not pa.types.is_dictionary(labels.type):
-                    labels = labels.dictionary_encode()
-                table = table.set_column(position, name, labels.unify_dictionaries())
-        return table.to_pandas(split_blocks=True, self_destruct=True)
-    except (*BROKEN, pa.ArrowException) as error:
+        return FORMATS[path.suffix].columns(path, types, limit)
+    except DPInferError:
+        raise
+    except BROKEN as error:
         raise IncompatibleReleaseError(str(error)) from error
 
 
 def read_text(path: Path, limit: Limit) -> TextTable:
     """Read all columns of a table as text."""
-    import pyarrow as pa
-
     form = FORMATS[path.suffix]
     try:
         return form.text(path, limit)
-    except (*BROKEN, pa.ArrowException) as error:
+    except DPInferError:
+        raise
+    except BROKEN as error:
         reason = " ".join(str(error).split())
         raise IncompatibleReleaseError(f"{path.name} must be {form.name}: {reason}") from error
 
@@ -413,48 +484,49 @@ def write_table(frame: pd.DataFrame, path: Path, facts: Mapping[str, str] | None
 
     ``facts``: what the metadata of the schema says, where the format has any.
     """
-    import pyarrow as pa
-
-    columns = [_arrow_column(frame.iloc[:, position]) for position in range(frame.shape[1])]
-    table = pa.table(columns, names=frame.columns.tolist(), metadata=facts)
-    FORMATS[path.suffix].write(table, path)
+    FORMATS[path.suffix].write(frame, path, facts)
 
 
-def _arrow_column(column: pd.Series) -> Any:
-    """Return a column as an Arrow array: numbers of which none is missing without a copy."""
-    import pyarrow as pa
+def _write_csv(frame: pd.DataFrame, path: Path, _: Mapping[str, str] | None) -> None:
+    """Write texts in quotes, numbers so that they are read as they are, and missing cells empty."""
+    with path.open("wb") as file:
+        packed = path.suffix == ".gz"
+        stream: Any = gzip.GzipFile("", "wb", 6, file, mtime=0) if packed else file
+        stream.write((",".join(map(_quoted, frame.columns)) + "\n").encode())
+        for start in range(0, len(frame), ROWS):
+            part = frame.iloc[start : start + ROWS]
+            cells = [_cells(part.iloc[:, position]) for position in range(part.shape[1])]
+            stream.write(("\n".join(map(",".join, zip(*cells, strict=True))) + "\n").encode())
+        if packed:
+            stream.close()
 
-    is_whole = column.dtype == np.float64 and not np.isnan(column.to_numpy()).any()
-    return pa.array(column.to_numpy() if is_whole else column, from_pandas=not is_whole)
+
+def _cells(column: pd.Series) -> list[str]:
+    """Return cells as they stand in a CSV file: what is there often is turned into text once."""
+    import pandas as pd
+
+    codes, distinct = pd.factorize(column)
+    if distinct.dtype.kind in "iuf":
+        texts = [text.removesuffix(".0") for text in map(repr, distinct.tolist())]
+    elif distinct.dtype.kind == "b":
+        texts = ["true" if value else "false" for value in distinct]
+    else:
+        texts = [_quoted(value) for value in distinct]
+    cells: list[str] = np.array([*texts, ""], dtype=object)[codes].tolist()
+    return cells
 
 
-def _write_parquet(table: Any, path: Path) -> None:
-    from pyarrow import parquet
-
-    parquet.write_table(table, path)
-
-
-def _write_csv(table: Any, path: Path) -> None:
-    import pyarrow as pa
-    from pyarrow import csv as arrow_csv
-
-    for position, column in enumerate(table.schema):
-        if pa.types.is_dictionary(column.type):  # categories are written as what they stand for
-            plain = table.column(position).cast(column.type.value_type)
-            table = table.set_column(position, column.name, plain)
-    options = arrow_csv.WriteOptions(quoting_style="needed")
-    compression = "gzip" if path.suffix == ".gz" else None
-    with pa.output_stream(str(path), compression=compression) as stream:
-        arrow_csv.write_csv(table, stream, options)
+def _quoted(text: object) -> str:
+    return '"' + str(text).replace('"', '""') + '"'
 
 
 class Format(NamedTuple):
     """How tables of a format are read and written: columns by their types, all as text."""
 
     name: str
-    columns: Callable[[Path, Mapping[str, Any], Limit], Any]
+    columns: Callable[[Path, Mapping[str, str], Limit], pd.DataFrame]
     text: Callable[[Path, Limit], TextTable]
-    write: Callable[[Any, Path], None]
+    write: Callable[[pd.DataFrame, Path, Mapping[str, str] | None], None]
 
 
 _CSV = Format("a CSV file in UTF-8", read_csv, csv_as_text, _write_csv)
@@ -462,6 +534,6 @@ _CSV = Format("a CSV file in UTF-8", read_csv, csv_as_text, _write_csv)
 FORMATS = {
     ".csv": _CSV,
     ".gz": _CSV,
-    ".parquet": Format("a Parquet file", read_parquet, parquet_as_text, _write_parquet),
+    ".parquet": Format("a Parquet file", read_parquet, parquet_as_text, write_parquet),
 }
 """Formats by the ending of the name."""

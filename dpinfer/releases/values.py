@@ -21,6 +21,9 @@ from dpinfer._check import (
     check_length,
     check_reps,
     check_rng,
+    one_line,
+    show,
+    show_some,
 )
 from dpinfer.errors import InvalidParameterError
 from dpinfer.mechanisms.independent import (
@@ -29,9 +32,10 @@ from dpinfer.mechanisms.independent import (
 )
 from dpinfer.mechanisms.law import NoiseLaw, ParametricLaw, Share
 from dpinfer.mechanisms.laws import Exact
-from dpinfer.queries.domain import show_label
 from dpinfer.releases.noises import READ_TWICE, Noises, Part, Positions, Rule, positions_of, stacked
-from dpinfer.results.labels import attach_labels, split_labels
+from dpinfer.results.labels import attach_labels, find_rows, labelled_frame, split_labels
+from dpinfer.results.presentation import Indexed, Plotted, Presented
+from dpinfer.results.tables import Table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,7 +62,7 @@ _TWICE = 8
 
 @final
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class NoisyValues:
+class NoisyValues(Presented, Indexed, Plotted):
     """Numbers with labels, the joint law of their noise, and how they were published.
 
     Made by :func:`dpinfer.noisy`. What is published of m confidential values f is f + W z, with q
@@ -113,6 +117,26 @@ class NoisyValues:
 
     def __len__(self) -> int:
         return self.values.size
+
+    def __getitem__(self, which: Any) -> NoisyValues:
+        """Return some values, named as rows of :class:`~dpinfer.Intervals` are."""
+        rows = find_rows(which, self.shape, self.labels)
+        found = self._take(rows.ravel())
+        return found if rows.ndim else replace(found, shape=(), labels=None)
+
+    def summary_frame(self) -> pd.DataFrame:
+        """Return the columns ``value`` and ``noise_std``, a row for each value."""
+        return labelled_frame({"value": self.values, "noise_std": self.std}, self.labels)
+
+    def _table(self) -> Table:
+        law = one_line(repr(self.noises.law), 60)
+        facts: list[tuple[str, object]] = [("Values", len(self)), ("Noise", law)]
+        if self.weights is not None:
+            facts.append(("Noises that they share", self.noises.size))
+        if self.rule is not None:
+            facts.append(("Some of them", self.rule.kind()))
+        columns = {"value": self.values, "noise_std": self.std}
+        return Table("Noisy values", facts, columns, index=self.labels)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, NoisyValues):
@@ -328,7 +352,7 @@ class NoisyValues:
         _refuse_twice(self, other)
         return True
 
-    def aligned(self, other: NoisyValues) -> NoisyValues:
+    def aligned(self, other: NoisyValues, names: tuple[str, str] | None = None) -> NoisyValues:
         """Return other values in the order of these, by their labels where both have some.
 
         Refused where the labels are others, or there are another number of values, but one.
@@ -338,8 +362,11 @@ class NoisyValues:
                 return other
             rows = other.labels.get_indexer(self.labels)
             if len(self) != len(other) or (rows < 0).any():
+                mine, theirs = names or (self.name, other.name)
                 raise InvalidParameterError(
-                    f"{other.name} must have the labels of {self.name}: reindex it first"
+                    f"{theirs} must have the labels of {mine}, {show_some(self.labels)}, got "
+                    f"{show_some(other.labels)}: reindex it first, or compare values of one "
+                    "release by weights, as with linear_confint"
                 )
             return other._take(np.asarray(rows, dtype=np.intp))
         if len(other) != len(self) and other.shape and self.shape:
@@ -580,8 +607,11 @@ class NoisyValues:
             raise InvalidParameterError(
                 f"{self.name} must not be summed where they {rule.kind()}, got a coefficient for "
                 f"{self._named(int(used[rule.of(len(used)).argmax()]))}: no linear function of "
-                "such values has a simple law; use count_confint for each, or a list that was "
-                "fixed beforehand"
+                "such values has a simple law; use intervals.thresholded_sum_confint for sums of "
+                "cells with a threshold, linear_confint for those of rounded, binned and clamped "
+                "values, or count_confint for each. Values of a list fixed beforehand that the "
+                "rule could not have changed, such as counts far above the threshold, are "
+                "plain numbers with the law of their noise as mechanism"
             )
 
     def _named(self, position: int) -> str:
@@ -616,7 +646,7 @@ def row_name(position: int, x: NoisyValues) -> str:
         return ""
     if x.labels is None:
         return f" at position {position}"
-    return f" in row {position} ({show_label(x.labels[position])})"
+    return f" in row {position} ({show(x.labels[position])})"
 
 
 def _take(law: NoiseLaw, positions: Positions) -> NoiseLaw:

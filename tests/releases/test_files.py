@@ -41,6 +41,7 @@ def several_tables():
         neighbours="replace",
         sensitivity={"l1": 6.0, "l2": 6**0.5},
         guarantee={"epsilon": 1.5, "rho": 0.2},
+        unit="household",
         threshold=np.where(np.arange(21) % 2, -np.inf, -50.0),
         clamp=(-60, np.where(np.arange(21) % 3, np.inf, 1e6)),
         name="tables",
@@ -109,7 +110,7 @@ def assert_same(one, other):
         assert one.workload.columns.to_list() == other.workload.columns.to_list()
         assert list(one.workload.columns.names) == list(other.workload.columns.names)
     assert np.all(abs(one.workload.matrix - other.workload.matrix).sum() == 0)
-    for field in ("neighbours", "sensitivity", "guarantee", "name"):
+    for field in ("neighbours", "sensitivity", "guarantee", "unit", "name"):
         assert getattr(one, field) == getattr(other, field)
 
 
@@ -147,6 +148,7 @@ def test_the_csv_is_plain(tmp_path):
     assert (tmp_path / "a.csv").read_text() == '"sex","count"\n"F",30\n"M",29\n,60\n'
     sidecar = json.loads((tmp_path / "a.csv-metadata.json").read_text())
     assert sidecar == {
+        "format_version": 1,
         "title": "By sex",
         "path": "a.csv",
         "schema": {
@@ -266,7 +268,7 @@ def test_ten_million_rows(tmp_path):
         ({"labels": [["a", 1], ["b", 2]], "names": ["k"]}, "a name, or null, for each part"),
         ({"labels": ["a", "b"], "names": ["k", "l"]}, "a name, or null, for each part"),
         ({"names": ["k"]}, "a name, or null, for each part"),
-        ({"labels": [["a"], ["b"]]}, "is not valid under any"),
+        ({"labels": [["a"], ["b"]]}, "must be a text, a number or true or false or"),
         ({"labels": ["a", "a"]}, "distinct"),
         ({"labels": ["a", "b", "c"]}, "3"),
     ],

@@ -3,7 +3,15 @@ import pandas as pd
 import pytest
 
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
-from dpinfer.mechanisms import DiscreteGaussian, Exact, Geometric, Laplace, Tulap
+from dpinfer.mechanisms import (
+    DiscreteGaussian,
+    Exact,
+    Gaussian,
+    Geometric,
+    Laplace,
+    Rounded,
+    Tulap,
+)
 from dpinfer.queries import Domain
 from dpinfer.releases import Release
 
@@ -85,6 +93,84 @@ def test_laws_with_one_parameter_for_all():
 
 
 @pytest.mark.parametrize(
+    ("mechanism", "given", "law"),
+    [
+        ("laplace", {"epsilon": 0.5, "sensitivity": 3}, Laplace(scale=6.0)),
+        (Laplace, {"epsilon": 0.5, "sensitivity": {"l1": 3, "l2": 2}}, Laplace(scale=6.0)),
+        ("Discrete Laplace", {"epsilon": 1, "sensitivity": 30}, Geometric(scale=30.0)),
+        (Geometric, {"scale": 30}, Geometric(scale=30.0)),
+        (
+            "discrete_gaussian",
+            {"rho": 0.015, "sensitivity": {"l1": 10, "l2": 10**0.5}},
+            DiscreteGaussian(sigma=(10 / 0.03) ** 0.5),
+        ),
+        (Gaussian, {"rho": 0.5, "sensitivity": 7}, Gaussian(sigma=7.0)),
+        (Gaussian, {"mu": 0.5, "sensitivity": 7}, Gaussian(sigma=14.0)),
+        ("gaussian", {"sigma": 7.0}, Gaussian(sigma=7.0)),
+        ("laplace", {"epsilon": 2, "sensitivity": 3, "rounded": True}, Rounded(Laplace(scale=1.5))),
+        (
+            "laplace",
+            {"epsilon": {"column": "size"}, "sensitivity": 30},
+            Laplace(scale=[1.0, 30 / 18.5, 2.0]),
+        ),
+    ],
+)
+def test_noise_from_a_budget_or_a_parameter(mechanism, given, law):
+    release = release_of(FRAME.iloc[:3], mechanism=mechanism, **given)
+    assert type(release.mechanism) is type(law)
+    assert release.variance == pytest.approx(np.broadcast_to(law.variance, 3), rel=1e-14)
+    assert release.sensitivity == given.get("sensitivity")
+
+
+def test_budgets_in_columns_with_several_laws():
+    frame = FRAME.assign(rho=[np.nan, 0.015, np.nan, np.nan], epsilon=[1.0, np.nan, 2.0, np.nan])
+    release = release_of(
+        frame,
+        mechanism={"mechanism": {"column": "law"}},
+        epsilon={"column": "epsilon"},
+        rho={"column": "rho"},
+        sensitivity={"l1": 30.0, "l2": 10**0.5},
+    )
+    laws = [
+        Geometric.from_epsilon(1, sensitivity=30),
+        DiscreteGaussian.from_rho(0.015, sensitivity=10**0.5),
+        Geometric.from_epsilon(2, sensitivity=30),
+        Exact(),
+    ]
+    assert release.variance.tolist() == [law.variance for law in laws]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"epsilon": 0.5}, "sensitivity must be given with epsilon, its L1 norm: how far one"),
+        ({"epsilon": 0.5, "sensitivity": {"l2": 1}}, "sensitivity must be given with epsilon"),
+        ({"epsilon": 0, "sensitivity": 1}, "epsilon of laplace noise must be|epsilon must be > 0"),
+        ({"epsilon": 0.5, "sensitivity": -1}, "sensitivity must be > 0, got -1"),
+        ({"epsilon": {"column": "size"}, "sensitivity": 1}, "epsilon of laplace.*row 3"),
+        ({"epsilon": 1, "scale": 1}, "epsilon must be left out beside scale"),
+        ({"rho": 1, "sensitivity": 1}, "rho must be left out: .*scale or epsilon"),
+        ({"mechanism": "gaussian", "epsilon": 1, "sensitivity": 1}, "from_epsilon_delta"),
+        (
+            {"mechanism": "gaussian", "rho": 1, "mu": 1, "sensitivity": 1},
+            "left out beside mu",
+        ),
+        ({"mechanism": "exact", "epsilon": 1, "sensitivity": 1}, "fixed by its name alone"),
+        ({"mechanism": Laplace(scale=2.0), "epsilon": 1}, "left out beside a law"),
+        (
+            {"mechanism": {"mechanism": "laplace", "scale": 2}, "scale": 1},
+            "not be given twice",
+        ),
+        ({"mechanism": Tulap, "epsilon": 1, "sensitivity": 1}, "fixed by its scale"),
+        ({"mechanism": object}, "noise law"),
+    ],
+)
+def test_budgets_that_do_not_fix_the_noise_are_explained(given, message):
+    with pytest.raises(InvalidParameterError, match=message):
+        release_of(**({"mechanism": "laplace"} | given))
+
+
+@pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"value": "count"}, "frame must have a column 'count', got 'country', 'year'"),
@@ -102,7 +188,7 @@ def test_laws_with_one_parameter_for_all():
         ({"mechanism": {"mechanism": {"column": "year"}}}, "got 2022"),
         ({"mechanism": {"mechanism": {"column": "country"}}}, "name in every row, got none in 3"),
         ({"mechanism": COLUMNS | {"scale": -1.0}}, "scale must be > 0"),
-        ({"mechanism": "laplace"}, "noise law"),
+        ({"mechanism": "laplace"}, "mechanism laplace must have a scale or epsilon"),
         (
             {"mechanism": {"mechanism": "laplace", "scale": {"column": "size"}}},
             "scale of laplace noise must be a finite number > 0, got nan in row 3",

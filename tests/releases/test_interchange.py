@@ -49,25 +49,17 @@ class Capsule:
         return self._table.__arrow_c_stream__(requested_schema)
 
 
-class Old:
-    """A table of a library with the older protocol only."""
-
-    def __init__(self, frame):
-        self._frame = frame
-
-    def __dataframe__(self, nan_as_null=False, allow_copy=True):
-        return self._frame.__dataframe__(nan_as_null, allow_copy)
-
-
 def capsule(frame):
     return Capsule(arrow(frame))
 
 
-def older(frame):
-    return Old(arrow(frame))
+def relation(frame):
+    duckdb = pytest.importorskip("duckdb", reason="DuckDB is not installed")
+    table = arrow(frame)
+    return duckdb.connect().from_arrow(table)
 
 
-FRAMES = [polars, arrow, batch, narwhals, capsule, older]
+FRAMES = [polars, arrow, batch, narwhals, capsule, relation]
 
 
 @pytest.fixture(params=FRAMES, ids=lambda make: make.__name__)
@@ -162,9 +154,7 @@ def test_series(foreign):
         )
     )
     counts, bounds, names = (column(frame, name) for name in "ntk")
-    if foreign is older:
-        pytest.skip("the older protocol has no series")
-    if foreign is capsule:
+    if foreign in (capsule, relation):
         pytest.skip("no series without a library")
     wanted = dpi.count_confint([10, 20, 30], mechanism=LAPLACE)
     found = dpi.count_confint(counts, mechanism=LAPLACE)
@@ -412,3 +402,174 @@ def test_rows_of_a_workload_keep_to_the_labels_of_the_values():
     assert dpi.Release(counts, workload=queries, mechanism=LAPLACE).labels.to_list() == ["a", "b"]
     with pytest.raises(InvalidParameterError, match="workload must have the labels of the values"):
         dpi.Release(counts, workload=queries.set_axis(["b", "a"]), mechanism=LAPLACE)
+
+
+class TestArraysOfXarray:
+    """Dimensions name the levels of labels, which are the coordinates."""
+
+    @property
+    def table(self):
+        xr = pytest.importorskip("xarray", reason="xarray is not installed")
+        return xr.DataArray(
+            [[40.5, 60.0, 7.0], [55.0, 30.0, 9.0]],
+            coords={"sex": ["F", "M"], "age": [17, 18, 19]},
+            dims=["sex", "age"],
+            name="count",
+        )
+
+    @property
+    def series(self):
+        return self.table.to_series()
+
+    def test_values_have_the_labels_of_their_cells(self):
+        found = dpi.count_confint(self.table, mechanism=LAPLACE).summary_frame()
+        wanted = dpi.count_confint(self.series, mechanism=LAPLACE).summary_frame()
+        pd.testing.assert_frame_equal(found, wanted)
+        cube = self.table.expand_dims(year=[2020, 2021])
+        found = dpi.count_confint(cube, mechanism=LAPLACE).estimate
+        assert found.index.names == ["year", "sex", "age"]
+        assert found.loc[2021, "M", 18] == 30.0
+
+    def test_results_go_back(self):
+        frame = dpi.count_confint(self.table, mechanism=LAPLACE).summary_frame()
+        back = frame.to_xarray()["estimate"].sel(sex=self.table["sex"])
+        assert back.equals(self.table.rename("estimate"))
+
+    def test_the_law_of_each_value_by_label(self):
+        scale = self.table.isel(sex=[1, 0]) / 10
+        found = dpi.count_confint(self.table, mechanism={"laplace": scale})
+        plain = dpi.Laplace(scale=self.table.to_numpy().ravel() / 10)
+        wanted = dpi.count_confint(self.table.to_numpy().ravel(), mechanism=plain)
+        np.testing.assert_allclose(found.lower, wanted.lower, rtol=1e-14)
+
+    def test_overlapping_tables(self):
+        arrays = [self.table, self.table.sum("age"), self.table.sum()]
+        frames = [self.series, self.series.groupby("sex").sum(), float(self.series.sum())]
+        release = dpi.Release.from_tables(arrays, mechanism=LAPLACE)
+        assert_same(release, dpi.Release.from_tables(frames, mechanism=LAPLACE))
+
+    def test_two_ways(self):
+        test = dpi.chi2_contingency(self.table, mechanism=GAUSSIAN, rng=1)
+        assert test.expected_freq.index.names == ["sex"]
+        wanted = dpi.chi2_contingency(self.table.to_pandas(), mechanism=GAUSSIAN, rng=1)
+        assert test.pvalue == wanted.pvalue
+
+    def test_a_geography(self):
+        xr = pytest.importorskip("xarray", reason="xarray is not installed")
+        units = dpi.Hierarchy.from_codes(["4", "44", "45"])
+        values = xr.DataArray([31.0, 101.0, 72.0], coords={"unit": ["45", "4", "44"]}, dims="unit")
+        found = dpi.combine_hierarchy(values, units, mechanism=LAPLACE)
+        wanted = dpi.combine_hierarchy(values.to_series(), units, mechanism=LAPLACE)
+        assert found.params.to_dict() == wanted.params.to_dict()
+        by_sex = values.expand_dims(sex=["F", "M"], axis=1)
+        marginals = [
+            dpi.estimation.NoisyMarginal("sex", table, GAUSSIAN)
+            for table in (by_sex, by_sex.to_pandas())
+        ]
+        domain = dpi.Domain({"sex": ["F", "M"]})
+        one, other = (dpi.combine_marginals(m, units, domain=domain) for m in marginals)
+        np.testing.assert_array_equal(one.marginal("sex"), other.marginal("sex"))
+
+    def test_data_sets_have_several_arrays(self):
+        with pytest.raises(InvalidParameterError, match="count must"):
+            dpi.count_confint(self.table.to_dataset(), mechanism=LAPLACE)
+
+
+def test_labels_of_nullable_types():
+    kinds = {"sex": ["string", "category", "str"], "age": ["Int64", "Int8", "category"]}
+    index = pd.MultiIndex.from_frame(LONG[["sex", "age"]])
+    series = pd.Series(LONG["count"].to_numpy(), index=index)
+    total = series.groupby("sex").sum()
+    wanted = dpi.combine(dpi.Release.from_tables([series, total], mechanism=LAPLACE))
+    for sex, age in zip(kinds["sex"], kinds["age"], strict=True):
+        typed = LONG.astype({"sex": sex, "age": age, "count": "Float64"})
+        own = typed.set_index(["sex", "age"])["count"]
+        release = dpi.Release.from_tables([own, total], mechanism=LAPLACE)
+        found = dpi.combine(release)
+        assert found.params.to_list() == wanted.params.to_list()
+        assert found.params.index.to_list() == wanted.params.index.to_list()
+        framed = dpi.Release.from_frame(
+            typed, value="count", attributes=["sex", "age"], mechanism=LAPLACE
+        )
+        assert framed.values.tolist() == series.tolist()
+
+
+class TestMissingValues:
+    VALUES = pd.Series([4.5, None, 9.25, None, 30.5], list("abcde"), dtype="Float64")
+
+    @pytest.mark.parametrize("dtype", ["Float64", "float64", "object"])
+    def test_they_are_named(self, dtype):
+        values = self.VALUES.astype(dtype)
+        message = r"NaN at position 1 \('b'\), 3 \('d'\): leave missing .* missing='drop'"
+        for call in (dpi.count_confint, dpi.noisy, dpi.Release):
+            with pytest.raises(InvalidParameterError, match=message):
+                call(values, mechanism=LAPLACE)
+        frame = values.rename("n").rename_axis("k").reset_index()
+        with pytest.raises(InvalidParameterError, match=r"n must not contain NaN at position 1, 3"):
+            dpi.Release.from_frame(frame, value="n", attributes="k", mechanism=LAPLACE)
+
+    def test_arrays_and_lists(self):
+        for values in ([1.5, None], [1.5, np.nan], np.array([1.5, np.nan]), pd.array([1.5, None])):
+            with pytest.raises(InvalidParameterError, match=r"(NaN|got None) at position 1: leave"):
+                dpi.count_confint(values, mechanism=LAPLACE)
+            assert dpi.noisy(values, mechanism=LAPLACE, missing="drop").values.tolist() == [1.5]
+        with pytest.raises(InvalidParameterError, match="missing must be one of"):
+            dpi.noisy([1.5], mechanism=LAPLACE, missing="ignore")
+        for nothing in ([np.nan], np.nan):
+            with pytest.raises(InvalidParameterError, match="must not contain NaN"):
+                dpi.noisy(nothing, mechanism=LAPLACE, missing="drop")
+
+    @pytest.mark.parametrize(
+        "mechanism",
+        [
+            dpi.Laplace(scale=[1.0, 2.0, 3.0, 4.0, 5.0]),
+            [dpi.Laplace(scale=float(scale)) for scale in range(1, 6)],
+            {"laplace": [1.0, 2.0, 3.0, 4.0, 5.0]},
+            {"laplace": pd.Series([5.0, 1.0, 2.0, 3.0, 4.0], list("eabcd"))},
+        ],
+        ids=["law", "laws", "mapping", "labels"],
+    )
+    def test_what_is_given_for_each_value_is_dropped_with_it(self, mechanism):
+        bounds = pd.Series([-1.0, -2.0, -3.0, -4.0, -5.0], list("abcde"))
+        rule = {"threshold": bounds, "clamp": (-9.0, [40.0, 41.0, 42.0, 43.0, 44.0])}
+        x = dpi.noisy(self.VALUES, mechanism=mechanism, missing="drop", **rule)
+        kept = dpi.noisy(
+            self.VALUES.dropna(),
+            mechanism=dpi.Laplace(scale=[1.0, 3.0, 5.0]),
+            threshold=[-1.0, -3.0, -5.0],
+            clamp=(-9.0, [40.0, 42.0, 44.0]),
+        )
+        pd.testing.assert_frame_equal(
+            dpi.count_confint(x).summary_frame(), dpi.count_confint(kept).summary_frame()
+        )
+
+    def test_weights_and_covariances(self):
+        rng = np.random.default_rng(2)
+        weights = rng.normal(size=(5, 5))
+        law = dpi.Laplace(scale=[1.0, 2.0, 3.0, 4.0, 5.0])  # of five other noises
+        whole = weights @ np.diag(law.variance) @ weights.T
+        at = np.ix_([0, 2, 4], [0, 2, 4])
+        x = dpi.noisy(self.VALUES, weights=weights, mechanism=law, missing="drop")
+        np.testing.assert_allclose(x.cov(), whole[at], rtol=1e-13)
+        labels = self.VALUES.index
+        for covariance in (whole, pd.DataFrame(whole, labels, labels)):
+            x = dpi.noisy(self.VALUES, covariance=covariance, missing="drop")
+            np.testing.assert_allclose(x.cov(), whole[at], rtol=1e-12)
+
+    def test_releases(self):
+        matrix = np.array([[1, 0], [1, 1], [0, 1], [1, 2], [2, 1]])
+        for queries in (matrix, dpi.Workload(matrix)):
+            release = dpi.Release(self.VALUES, workload=queries, mechanism=LAPLACE, missing="drop")
+            assert np.asarray(release.workload.matrix).tolist() == [[1, 0], [0, 1], [2, 1]]
+            assert release.labels.to_list() == ["a", "c", "e"]
+        frame = self.VALUES.rename("n").rename_axis("k").reset_index().assign(s=range(1, 6))
+        release = dpi.Release.from_frame(
+            frame,
+            value="n",
+            attributes="k",
+            mechanism={"mechanism": "laplace", "scale": {"column": "s"}},
+            threshold=[0.5, 1.0, 1.5, 2.0, 2.5],
+            missing="drop",
+        )
+        assert release.mechanism.scale.tolist() == [1.0, 3.0, 5.0]
+        assert release.threshold.tolist() == [0.5, 1.5, 2.5]

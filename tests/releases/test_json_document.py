@@ -107,7 +107,9 @@ def test_a_directory_is_refused(tmp_path):
     path = table(tmp_path, "")
     (tmp_path / "t.csv-metadata.json").unlink()
     (tmp_path / "t.csv-metadata.json").mkdir()
-    assert "there is no file" in refused(path)
+    message = refused(path)
+    assert "there is no file" in message
+    assert "dpinfer init" in message
 
 
 def test_a_byte_order_mark_is_skipped(tmp_path):

@@ -23,7 +23,7 @@ import dpinfer as dpi
 from dpinfer.__main__ import main
 from dpinfer.errors import DPInferError, IncompatibleReleaseError, InvalidParameterError
 from dpinfer.estimation._stream_files import read_estimates, read_known, write_known
-from dpinfer.releases import read_release, sidecar, validate_release, write_release
+from dpinfer.releases import read_release, sidecar_format, validate_release, write_release
 from dpinfer.releases.census import (
     census_codes,
     read_census_least_squares,
@@ -713,7 +713,7 @@ def test_a_sidecar_that_states_more_cells_than_fit(tmp_path):
 
 
 def test_a_sidecar_of_very_many_coefficients(tmp_path, monkeypatch):
-    rules, checks = type(sidecar.schema_validator()), []
+    rules, checks = type(sidecar_format.schema_validator()), []
     descend = rules.descend
 
     def counted(self, item, *args, **kwargs):

@@ -300,6 +300,9 @@ def test_labels_bring_two_values_into_one_order():
     assert x.aligned(number) is number
     with pytest.raises(InvalidParameterError, match="count2 must have the labels of count1"):
         x.aligned(y.take([0, 1]))
+    release = dpi.Release(SERIES, mechanism=LAPLACE)
+    with pytest.raises(InvalidParameterError, match=r"^count2 must have the labels of count1, "):
+        dpi.counts_2indep(release[[0]], release[[1]])
     with pytest.raises(InvalidParameterError, match="count1 has 3, values has 2"):
         x.aligned(noisy([1.5, 2.5], mechanism=LAPLACE))
 

@@ -102,6 +102,8 @@ def test_binned_counts_under_a_density_are_covered_as_often_as_their_bins():
         assert (binned.contains(count) == plain.contains(48)).all()
     assert not binned.contains(40)[plain.contains(48) & ~plain.contains(40)].any()
     assert "rounded up" in binned.summary()
+    with pytest.raises(dpi.errors.InvalidParameterError, match=r"^bin_size must be given once"):
+        binned.unbinned(8)
 
 
 def test_a_threshold_and_rounding_hold_together():

@@ -98,7 +98,7 @@ def test_files_of_others(tmp_path):
             {"mechanism": "gaussian", "weights": WEIGHTS, "covariance": [[1]], "sigma": 1},
             "left out",
         ),
-        ({"mechanism": "laplace", "scale": 1, "weights": {"noises": 1}}, "required"),
+        ({"mechanism": "laplace", "scale": 1, "weights": {"noises": 1}}, 'must have "row"'),
     ],
 )
 def test_what_does_not_fit_is_said(tmp_path, privacy, message):

@@ -1,15 +1,19 @@
 import copy
 import gzip
 import json
+import pickle
+from pathlib import Path
 
 import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import dpinfer
 from dpinfer.errors import DPInferError, IncompatibleReleaseError, InvalidParameterError
 from dpinfer.releases import read_release, validate_release
 
+SCHEMA = Path(dpinfer.__file__).parent / "releases" / "sidecar.schema.json"
 GOOD = "k,v,s\na,1,2\nb,2,3\n"
 SIDECAR = {
     "schema": {
@@ -138,18 +142,18 @@ def test_bad_tables(tmp_path, table, messages):
     ("sidecar", "messages"),
     [
         ("{", ["line 1: not JSON"]),
-        ("[]", ["line 1, the document: [] is not of type 'object'"]),
-        ("null", ["the document: None is not of type 'object'"]),
-        ({}, ["line 1, the document: 'schema' is a required property"]),
+        ("[]", ["line 1, the document: must be an object of format_version, name"]),
+        ("null", ["the document: must be an object of format_version, name"]),
+        ({}, ['line 1, the document: must have "schema": the columns of the table; such as "sch']),
         (
             privacy(mechanism="cauchy", scale=-1),
             [
-                "t.csv-metadata.json, line 12, schema/fields/1/privacy/mechanism: 'cauchy'",
-                "line 13, schema/fields/1/privacy/scale: -1 is less than or equal to",
+                't.csv-metadata.json, line 12, schema/fields/1/privacy/mechanism: must be one of',
+                "line 13, schema/fields/1/privacy/scale: must be a number > 0 or",
             ],
         ),
-        (privacy(mechanism=3), ["line 12, schema/fields/1/privacy/mechanism: 3 is not of type"]),
-        (privacy(scal=1), ["line 11, schema/fields/1/privacy: Additional"]),
+        (privacy(mechanism=3), ["line 12, schema/fields/1/privacy/mechanism: must be one of"]),
+        (privacy(scal=1), ["line 16, schema/fields/1/privacy/scal: must be one of mech"]),
         (privacy(scale=None), ["line 11, schema/fields/1/privacy: laplace noise must have a sc"]),
         (
             privacy(scale={"column": "z"}),
@@ -159,13 +163,13 @@ def test_bad_tables(tmp_path, table, messages):
             privacy(clamp={"lower": {"column": "z"}}),
             ["schema/fields/1/privacy/clamp/lower: the column 'z'"],
         ),
-        (privacy(scale={"colum": "s"}), ["privacy/scale", "privacy/scale"]),
-        (privacy(neighbours="bounded"), ["privacy/neighbours: 'bounded' is not one of"]),
-        (privacy(sensitivity=0), ["privacy/sensitivity: 0 is less than or equal to"]),
-        (privacy(sensitivity={"l3": 1}), ["privacy/sensitivity: Additional"]),
-        (privacy(guarantee={"epsilon": -1}), ["guarantee/epsilon: -1 is less than the minimum"]),
-        (privacy(guarantee={"delta": 2}), ["guarantee/delta: 2 is greater than the maximum"]),
-        (privacy(threshold="x"), ["privacy/threshold: 'x' is not of type"]),
+        (privacy(scale={"colum": "s"}), ["privacy/scale: must be a number > 0 or {"]),
+        (privacy(neighbours="bounded"), ["privacy/neighbours: must be one of"]),
+        (privacy(sensitivity=0), ["privacy/sensitivity: must be a number > 0 or an obj"]),
+        (privacy(sensitivity={"l3": 1}), ["privacy/sensitivity: must be a number > 0 or an obj"]),
+        (privacy(guarantee={"epsilon": -1}), ["guarantee/epsilon: must be a number >= 0"]),
+        (privacy(guarantee={"delta": 2}), ["guarantee/delta: must be a number >= 0 and <= 1"]),
+        (privacy(threshold="x"), ["privacy/threshold: must be a number or {"]),
         (privacy(clamp={}), ["privacy/clamp"]),
         (changed(lambda s: s.update(path="../../etc/passwd")), ["path: describes the file"]),
         (changed(lambda s: s["schema"]["fields"][1].pop("privacy")), ["must have a `privacy`"]),
@@ -177,7 +181,7 @@ def test_bad_tables(tmp_path, table, messages):
         ),
         (
             changed(lambda s: s["schema"]["fields"][0].update(type="date")),
-            ["schema/fields/0/type: 'date' is not one of"],
+            ["schema/fields/0/type: must be one of"],
         ),
         (
             changed(lambda s: s["schema"]["fields"][0].update(constraints={"enum": ["*"]})),
@@ -189,7 +193,7 @@ def test_bad_tables(tmp_path, table, messages):
         ),
         (
             workload(row=[-1], cell=[0], coefficient=[1]),
-            ["workload/row/0: -1 is less than the minimum"],
+            ["workload/row/0: must be a whole number >= 0, got -1"],
         ),
     ],
 )  # fmt: skip
@@ -252,6 +256,66 @@ def test_bad_sidecars(tmp_path, sidecar, messages):
 )  # fmt: skip
 def test_sidecars_that_do_not_fit_the_table(tmp_path, table, sidecar, messages):
     check_refused(place(tmp_path, table, sidecar), *messages)
+
+
+def test_all_complaints_come_at_once_with_what_would_be_right(tmp_path):
+    sidecar = privacy(mechanism="gausian", scale=-1, neighbors="replace")
+    sidecar["schema"]["primaryKey"] = ["k", "j"]
+    sidecar["schema"]["fields"][0]["type"] = "text"
+    path = place(tmp_path, GOOD, sidecar)
+    with pytest.raises(IncompatibleReleaseError) as caught:
+        read_release(path)
+    problems = list(caught.value.problems)
+    assert problems == validate_release(path)
+    at = "schema/fields/1/privacy/"
+    text = (tmp_path / "t.csv-metadata.json").read_text().splitlines()
+    assert [(text[found.line - 1].split(":")[0].strip(), found.field) for found in problems] == [
+        ('"type"', "schema/fields/0/type"),
+        ('"mechanism"', f"{at}mechanism"),
+        ('"scale"', f"{at}scale"),
+        ('"neighbors"', f"{at}neighbors"),
+        ('"primaryKey"', "schema/primaryKey"),
+    ]
+    assert [found.example for found in problems] == [
+        '"type": "string"',
+        '"mechanism": "laplace"',
+        '"scale": 2.0',
+        '"neighbours": "add-remove"',
+        '{"name": "j", "type": "string"} among the fields',
+    ]
+    assert "(and 4 more, in problems)" in str(caught.value)
+    assert "got -1; such as" in str(problems[2])
+    assert pickle.loads(pickle.dumps(caught.value)).problems == caught.value.problems
+
+
+def test_every_example_of_the_schema_is_right(tmp_path):
+    entries = json.loads(SCHEMA.read_text())["$defs"]["privacy"]["properties"]
+    for name, entry in entries.items():
+        kind = {"sigma": "gaussian", "truncation": "tulap", "covariance": "gaussian"}
+        given = {"mechanism": kind.get(name, "laplace"), name: entry["examples"][0]}
+        if given["mechanism"] != "gaussian":
+            given = {"scale": 2.0} | given
+        sidecar = privacy(**{"scale": None} | given)
+        table = "k,v,s\na,96,2\nb,96,3\n"
+        assert validate_release(place(tmp_path, table, sidecar)) == [], name
+
+
+def test_versions_of_the_format(tmp_path):
+    for version in (1, None):
+        stated = {} if version is None else {"format_version": version}
+        assert len(read_release(place(tmp_path, GOOD, stated | SIDECAR))) == 2
+    later = {"format_version": 2, "columns": []}
+    check_refused(place(tmp_path, GOOD, later), "format_version: must be at most 1, the version")
+    for version in (0, -1, "1", 1.5, True):
+        path = place(tmp_path, GOOD, {"format_version": version} | SIDECAR)
+        check_refused(path, "format_version: must be 1, got")
+
+
+def test_parameters_of_another_law_are_refused(tmp_path):
+    path = place(tmp_path, GOOD, privacy(sigma=2, rounded=False))
+    check_refused(path, "privacy/sigma: must be left out: laplace noise has scale")
+    path = place(tmp_path, GOOD, privacy(mechanism="exact"))
+    check_refused(path, "privacy/scale: must be left out: exact noise has nothing")
 
 
 def test_other_broken_formats(tmp_path):

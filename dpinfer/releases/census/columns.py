@@ -100,10 +100,14 @@ def _drawn(
 ) -> pa.Table:
     size = len(codes)
     values, variance = [], []
+    everyone = tables.sum(axis=1, keepdims=True)
     for query, share in shares.items():
         law = DiscreteGaussian(sigma=float(1 / (rho * share)) ** 0.5)
-        true = marginal(tables, query).reshape(size, -1)
-        values.append((true + law.rvs(true.shape, rng=rng)).astype(np.int32))
+        by_quarters = {"hhgq", "hhinstlevels"}.intersection(layout.PL94_QUERIES[query])
+        true = marginal(tables if by_quarters else everyone, query).reshape(size, -1)
+        noisy = law.rvs(true.shape, rng=rng)
+        noisy += true
+        values.append(noisy.astype(np.int32))
         variance.append(float(law.variance))
     return _table(
         codes,
@@ -215,8 +219,12 @@ class CodeRange:
 
     def holds(self, codes: pa.Array) -> pa.Array:
         """Return which codes are those of the units."""
+        import pyarrow as pa
         import pyarrow.compute as pc
 
+        if pa.types.is_dictionary(codes.type):
+            return self.holds(codes.dictionary).take(codes.indices)
+        codes = codes.cast("string")
         inside = pc.and_(pc.greater_equal(codes, self.first), pc.less(codes, self.after))
         # codes of units above the last ones may lie in between
         return pc.and_(inside, pc.greater_equal(pc.utf8_length(codes), len(self.first)))
@@ -404,7 +412,7 @@ def _wanted(
 
     tests = []
     if not among.everything:
-        tests.append(among.holds(batch.column("geocode").cast("string")))
+        tests.append(among.holds(batch.column("geocode")))
     if queries is not None:
         names = batch.column("query_name").cast("string")
         tests.append(pc.is_in(names, pa.array(list(queries), "string")))
@@ -420,25 +428,42 @@ def _wanted(
 
 def _groups(path: Path, batch: pa.RecordBatch, subtree: str, narrow: bool) -> Iterator[FileRows]:
     """Cut a batch into the rows of each query, and of each sign of a constraint."""
-    import pyarrow.compute as pc
-
-    keys = batch.column("query_name").cast("string")
     _refuse_nulls(path, batch)
-    signs = "sign" in batch.schema.names
-    if signs:
-        keys = pc.binary_join_element_wise(keys, batch.column("sign").cast("string"), "\n")
-    found = keys.dictionary_encode()
-    group = found.indices.to_numpy()
-    lists, facts = _Values(path, batch, narrow), batch.drop_columns(["value"])
-    for number, key in enumerate(found.dictionary.to_pylist()):
-        name, sign = key.rsplit("\n", 1) if signs else (key, "")
-        own = np.flatnonzero(group == number)
-        rows = facts.take(own)
-        codes = _codes(path, rows.column("geocode"), subtree)
-        shape = _shape(path, name, rows, codes)
-        values = lists.take(own, prod(shape), name, codes)
-        variance = _variance(path, name, rows, codes)
-        yield FileRows(path, name, sign, shape, codes, values, variance)
+    names, group = _numbered(batch.column("query_name"))
+    keys = [(name, "") for name in names.to_pylist()]
+    if "sign" in batch.schema.names:
+        signs, which = _numbered(batch.column("sign"))
+        group = group * len(signs) + which
+        keys = [(name, sign) for name, _ in keys for sign in signs.to_pylist()]
+    units, unit = _numbered(batch.column("geocode"))
+    every = _codes(path, units, subtree)[unit]
+    shapes, values = _Lists(batch.column("query_shape")), _Lists(batch.column("value"))
+    _refuse_missing(path, batch, values)
+    if narrow:
+        values.flat = narrowed(values.flat)
+    variance = _variance(path, batch)
+    order, ends = np.argsort(group, kind="stable"), np.cumsum(np.bincount(group))
+    for (name, sign), start, end in zip(keys, [0, *ends], ends, strict=False):
+        if end > start:
+            own = order[start:end]
+            codes = every[own]
+            shape = _shape(path, name, shapes, own, codes)
+            found = _of_shape(path, name, values, own, codes, prod(shape))
+            yield FileRows(path, name, sign, shape, codes, found, variance[own])
+
+
+def _numbered(column: pa.Array) -> tuple[pa.Array, NDArray[np.intp]]:
+    """Return the different texts of a column without nulls, and the number of that of each row."""
+    import pyarrow as pa
+
+    if not pa.types.is_dictionary(column.type):
+        column = column.cast("string").dictionary_encode()
+    number = column.indices.to_numpy()
+    used = np.flatnonzero(np.bincount(number, minlength=len(column.dictionary)))
+    found = column.dictionary.take(used).cast("string").dictionary_encode()  # may be there twice
+    place = np.zeros(len(column.dictionary), dtype=np.intp)
+    place[used] = found.indices.to_numpy()
+    return found.dictionary, place[number]
 
 
 def _refuse_nulls(path: Path, batch: pa.RecordBatch) -> None:
@@ -467,80 +492,92 @@ def _codes(path: Path, column: pa.Array, subtree: str) -> NDArray[np.bytes_]:
     return np.asarray(text.to_numpy(zero_copy_only=False).astype("S"))
 
 
-def _shape(
-    path: Path, name: str, rows: pa.RecordBatch, codes: NDArray[np.bytes_]
-) -> tuple[int, ...]:
-    import pyarrow.compute as pc
+class _Lists:
+    """The lists of a column, from which those of some rows are taken."""
 
-    column = rows.column("query_shape")
-    first = tuple(column[0].as_py())
-    lengths = pc.list_value_length(column).to_numpy(zero_copy_only=False)
-    bad = lengths != len(first)
-    if not bad.any():
-        table = column.flatten().to_numpy(zero_copy_only=False).reshape(len(codes), len(first))
-        bad = (table != np.array(first, dtype=object)).any(axis=1) if first else bad
+    def __init__(self, column: pa.Array) -> None:
+        import pyarrow.compute as pc
+
+        self._column, items = column, column.flatten()
+        self.lengths = pc.list_value_length(column).to_numpy(zero_copy_only=False)
+        self.ends = np.cumsum(self.lengths)
+        self.missing = items.is_null() if items.null_count else None  # which items are
+        self.flat = items.to_numpy(zero_copy_only=False)
+
+    def take(self, rows: NDArray[np.intp], size: int) -> NDArray[Any]:
+        """Return the lists of some rows, all of one size, in a quarter of the time of Arrow."""
+        return np.asarray(sliding_window_view(self.flat, size)[self.ends[rows] - size])
+
+    def of(self, row: int) -> Any:
+        """Return the list of a row."""
+        return self._column[int(row)].as_py()
+
+
+def _shape(
+    path: Path, name: str, lists: _Lists, rows: NDArray[np.intp], codes: NDArray[np.bytes_]
+) -> tuple[int, ...]:
+    """Return the shape that a query has in all rows."""
+    first = tuple(lists.of(rows[0]))
+    bad = lists.lengths[rows] != len(first)
+    if not bad.any() and first:
+        bad = (lists.take(rows, len(first)) != np.array(first, dtype=float)).any(axis=1)
     if bad.any() or not all(isinstance(size, int) and size > 0 for size in first):
         row = int(np.argmax(bad))
         raise IncompatibleReleaseError(
             f"{path} must have the same query_shape in all units for query {show(name)}, of whole "
-            f"numbers above 0, got {show(column[row].as_py())} in unit {codes[row].decode()!r}, "
+            f"numbers above 0, got {show(lists.of(rows[row]))} in unit {codes[row].decode()!r}, "
             f"and {show(list(first))} in unit {codes[0].decode()!r}"
         )
     return first
 
 
-class _Values:
-    """The lists of values of a batch, from which those of some rows are taken."""
-
-    def __init__(self, path: Path, batch: pa.RecordBatch, narrow: bool) -> None:
-        import pyarrow.compute as pc
-
-        column = batch.column("value")
-        self._path = path
-        self._lengths = pc.list_value_length(column).to_numpy(zero_copy_only=False)
-        self._ends = np.cumsum(self._lengths)
-        flat = column.flatten()
-        if flat.null_count:
-            at = int(np.argmax(flat.is_null().to_numpy(zero_copy_only=False)))
-            row = int(np.searchsorted(self._ends, at, side="right"))
-            query, unit = (batch.column(name)[row].as_py() for name in ("query_name", "geocode"))
-            raise IncompatibleReleaseError(
-                f"{path} must have whole numbers as values, got {flat.null_count} missing, the "
-                f"first in query {show(query)} of unit {show(unit)}"
-            )
-        values = flat.to_numpy(zero_copy_only=False)
-        self._flat = narrowed(values) if narrow else values
-
-    def take(
-        self, rows: NDArray[np.intp], cells: int, name: str, codes: NDArray[np.bytes_]
-    ) -> NDArray[np.integer[Any]]:
-        """Return the values of some rows, each of which must have as many as there are cells."""
-        wrong = self._lengths[rows] != cells
-        if wrong.any():
-            row = int(np.argmax(wrong))
-            raise IncompatibleReleaseError(
-                f"{self._path} must have {cells} values in query {show(name)}, as its query_shape "
-                f"says, got {self._lengths[rows[row]]} in unit {codes[row].decode()!r}"
-            )
-        # a quarter of the time that taking the lists themselves does
-        found = sliding_window_view(self._flat, cells)[self._ends[rows] - cells]
-        return np.asarray(found)
+def _of_shape(
+    path: Path,
+    name: str,
+    lists: _Lists,
+    rows: NDArray[np.intp],
+    codes: NDArray[np.bytes_],
+    cells: int,
+) -> NDArray[np.integer[Any]]:
+    """Return the values of some rows, each of which must have as many as there are cells."""
+    wrong = lists.lengths[rows] != cells
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise IncompatibleReleaseError(
+            f"{path} must have {cells} values in query {show(name)}, as its query_shape "
+            f"says, got {lists.lengths[rows[row]]} in unit {codes[row].decode()!r}"
+        )
+    return lists.take(rows, cells)
 
 
-def _variance(path: Path, name: str, rows: pa.RecordBatch, codes: NDArray[np.bytes_]) -> FloatArray:
-    if "variance" not in rows.schema.names:
-        return np.zeros(len(codes))
-    column = rows.column("variance").to_numpy(zero_copy_only=False)
+def _refuse_missing(path: Path, batch: pa.RecordBatch, lists: _Lists) -> None:
+    """Refuse values that are missing."""
+    if lists.missing is None:
+        return
+    at = int(np.argmax(lists.missing.to_numpy(zero_copy_only=False)))
+    row = int(np.searchsorted(lists.ends, at, side="right"))
+    query, unit = (batch.column(name)[row].as_py() for name in ("query_name", "geocode"))
+    raise IncompatibleReleaseError(
+        f"{path} must have whole numbers as values, got {lists.missing.true_count} missing, the "
+        f"first in query {show(query)} of unit {show(unit)}"
+    )
+
+
+def _variance(path: Path, batch: pa.RecordBatch) -> FloatArray:
+    if "variance" not in batch.schema.names:
+        return np.zeros(batch.num_rows)
+    column = batch.column("variance").to_numpy(zero_copy_only=False)
     if column.dtype.kind not in "iuf":
         raise IncompatibleReleaseError(
-            f"{path} must have numbers as variances, got the type {rows.column('variance').type}"
+            f"{path} must have numbers as variances, got the type {batch.column('variance').type}"
         )
     found: FloatArray = column.astype(np.float64)
     bad = ~((found >= 0.0) & np.isfinite(found))
     if bad.any():
         row = int(np.argmax(bad))
+        query, unit = (batch.column(name)[row].as_py() for name in ("query_name", "geocode"))
         raise IncompatibleReleaseError(
             f"{path} must have variances >= 0 and finite, got {found[row]:g} in query "
-            f"{show(name)}, unit {codes[row].decode()!r}"
+            f"{show(query)}, unit {show(unit)}"
         )
     return found

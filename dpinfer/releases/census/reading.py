@@ -589,15 +589,20 @@ def check_prefix(prefix: object) -> CodeRange:
 def _all_codes(level: str, rows: list[FileRows]) -> Codes:
     if not rows:
         return np.empty(0, dtype="S1")
-    first = rows[0].codes[0]
+    first, last = rows[0].codes[0], rows[0].codes[:0]
+    different = []
     for one in rows:
-        other = one.codes[np.char.str_len(one.codes) != len(first)]
-        if len(other):
-            raise IncompatibleReleaseError(
-                f"codes of the level {level} must have one length, got {first.decode()!r} in "
-                f"{rows[0].path} and {other[0].decode()!r} in query {show(one.name)} of {one.path}"
-            )
-    return np.unique(np.concatenate([one.codes for one in rows]))
+        if not np.array_equal(one.codes, last):  # mostly the units of the query before
+            last = one.codes
+            different.append(np.unique(last))
+            other = last[np.char.str_len(last) != len(first)]
+            if len(other):
+                raise IncompatibleReleaseError(
+                    f"codes of the level {level} must have one length, got {first.decode()!r} in "
+                    f"{rows[0].path} and {other[0].decode()!r} in query {show(one.name)} of "
+                    f"{one.path}"
+                )
+    return np.unique(np.concatenate(different))
 
 
 def _rows(
@@ -649,19 +654,22 @@ def _measurements(
 def _query_of(rows: FileRows) -> str:
     """Return the name of a query without its ending; it must be known, with the shape it has."""
     name = rows.name.removesuffix(layout.MEASURED)
-    where = f"query {show(rows.name)}, unit {rows.codes[0].decode()!r} of {rows.path}"
     if name not in layout.PL94_QUERIES or name == rows.name:
         known = ", ".join(layout.PL94_QUERIES)
         raise IncompatibleReleaseError(
             f"names of queries must be one of {known}, each with {layout.MEASURED} after it, got "
-            f"{where}"
+            f"{_where(rows)}"
         )
     shape = layout.file_shape(layout.PL94_QUERIES[name])
     if rows.shape != shape:
         raise IncompatibleReleaseError(
-            f"query_shape must be {list(shape)}, got {list(rows.shape)} in {where}"
+            f"query_shape must be {list(shape)}, got {list(rows.shape)} in {_where(rows)}"
         )
     return name
+
+
+def _where(rows: FileRows) -> str:
+    return f"query {show(rows.name)}, unit {rows.codes[0].decode()!r} of {rows.path}"
 
 
 def _joined(name: str, rows: list[tuple[str, FileRows]], spine: Spine) -> QueryMeasurements:
@@ -677,6 +685,8 @@ def _joined(name: str, rows: list[tuple[str, FileRows]], spine: Spine) -> QueryM
 
 
 def _refuse_repeated(name: str, units: NDArray[np.intp], rows: list[FileRows]) -> None:
+    if np.bincount(units).max(initial=0) < 2:
+        return
     order = np.argsort(units, kind="stable")
     again = np.flatnonzero(np.diff(units[order]) == 0)
     if again.size:

@@ -151,3 +151,50 @@ def test_objects_like_measurements_without_a_law(constructor, arguments, message
     measurement = Measurement(constructor, **{"scale": 2.5, "input_domain": INTEGERS} | arguments)
     with pytest.raises(InvalidParameterError, match=message):
         from_opendp(measurement)
+
+
+@pytest.mark.parametrize(
+    ("distribution", "law"),
+    [
+        ("Integer Laplace", Geometric(scale=2.5)),
+        ("Float Laplace", Laplace(scale=2.5)),
+        ("Integer Gaussian", DiscreteGaussian(sigma=2.5)),
+        ("Float Gaussian", Gaussian(sigma=2.5)),
+    ],
+)
+def test_rows_of_a_summary(distribution, law):
+    row = {"column": "len", "aggregate": "Sum", "distribution": distribution, "scale": 2.5}
+    assert from_opendp(row) == law
+    assert from_opendp(row | {"threshold": None}) == law
+    with pytest.raises(InvalidParameterError, match="must not threshold its output"):
+        from_opendp(row | {"threshold": 31})
+
+
+@pytest.mark.parametrize("distribution", ["Laplace", None, "Integer Tulap"])
+def test_unknown_distributions_of_a_summary(distribution):
+    with pytest.raises(InvalidParameterError, match="distribution must be one of"):
+        from_opendp({"distribution": distribution, "scale": 1.0})
+    with pytest.raises(InvalidParameterError, match="without: scale"):
+        from_opendp({"distribution": "Integer Laplace"})
+
+
+@pytest.mark.filterwarnings("ignore")  # OpenDP announces other defaults
+def test_the_summary_of_a_query_on_frames():
+    prelude = pytest.importorskip("opendp.prelude", reason="OpenDP is not installed")
+    pl = pytest.importorskip("polars", reason="polars is not installed")
+    prelude.enable_features("contrib")
+    try:
+        context = prelude.Context.compositor(
+            data=pl.LazyFrame({"sex": ["F", "M"] * 50}),
+            privacy_unit=prelude.unit_of(contributions=1),
+            privacy_loss=prelude.loss_of(epsilon=1.0),
+            split_evenly_over=2,
+            margins=[prelude.polars.Margin(by=["sex"], invariant="keys", max_length=100)],
+        )
+        query = context.query().group_by("sex").agg(prelude.len())
+        [row] = query.summarize().to_dicts()
+    except Exception as error:
+        if "polars version" not in str(error):
+            raise
+        pytest.skip(f"OpenDP needs another version of polars: {str(error)[:60]!r}")
+    assert from_opendp(row) == Geometric.from_epsilon(0.5)
