@@ -7,7 +7,6 @@ A message says what was given, what is allowed and what to do, and names the arg
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Iterable, Sequence
 from importlib import import_module
 from math import prod
@@ -236,11 +235,21 @@ def require(module: str, extra: str) -> ModuleType:
 
 
 def show(value: object, most: int = 100) -> str:
-    """Return a value as it stands in messages: on one line, and shortened where it is long."""
+    """Return a value as it stands in messages: on one line, and shortened where it is long.
+
+    NumPy scalars stand as the values that they hold, those in a label of several parts as well.
+    """
+    if isinstance(value, tuple):
+        value = tuple(map(plain, value))
     try:
-        return one_line(repr(value), most)
+        return one_line(repr(plain(value)), most)
     except Exception:  # a repr may fail in any way, as that of an int of 5,000 digits does
         return f"a value of type {type(value).__name__}"
+
+
+def plain(value: Any) -> Any:
+    """Return the value that a NumPy scalar holds, and anything else as it is."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def show_some(values: Iterable[object], most: int = 8) -> str:
@@ -303,6 +312,10 @@ def _as_real_array(value: ArrayLike, name: str) -> FloatArray:
         raise InvalidParameterError(
             f"{name} must be a number or a rectangular array of numbers: {one_line(error)}"
         ) from error
+    if array.dtype.kind == "O":  # as nullable columns of pandas become, with marks of their own
+        missing = [type(item).__name__ == "NAType" for item in array.flat]
+        if any(missing):
+            array = np.where(np.reshape(missing, array.shape), np.nan, array)
     if np.iscomplexobj(array):
         raise InvalidParameterError(f"{name} must be real, got complex numbers")
     if array.dtype.kind in "iuf":
@@ -365,8 +378,21 @@ def is_foreign(value: Any) -> bool:
     """Whether a value is a frame or series of another library than pandas."""
     if _is_pandas(value):
         return False
-    protocols = ("__arrow_c_stream__", "__arrow_c_array__", "__dataframe__")
+    protocols = ("__arrow_c_stream__", "__arrow_c_array__", "iloc")
     return any(hasattr(value, protocol) for protocol in protocols) or _is_lazy(value)
+
+
+def of_axes(value: Any) -> Any:
+    """Return an array of xarray as a Series, or as a DataFrame where it has two dimensions.
+
+    Its dimensions name the levels of the labels, which are its coordinates. Other things are
+    returned as they are.
+    """
+    if not (hasattr(value, "dims") and hasattr(value, "to_series")):
+        return value
+    if value.ndim == 0:
+        return value.to_numpy()
+    return value.to_pandas() if value.ndim <= 2 else value.to_series()
 
 
 def as_pandas(value: Any, name: str = "frame", *, index: Index = "none") -> Any:
@@ -375,14 +401,18 @@ def as_pandas(value: Any, name: str = "frame", *, index: Index = "none") -> Any:
     A frame gets a plain index, unless ``index`` says that its columns of labels become one: those
     that hold no numbers (``"labels"``), or all but the last (``"all but last"``).
     """
+    value = of_axes(value)
     if not is_foreign(value):
         return value
     if _is_lazy(value):
         raise InvalidParameterError(
-            f"{name} must be a table that has been computed, got a LazyFrame: call its collect()"
+            f"{name} must be a table that has been computed, got a {type(value).__name__} of "
+            f"{_library(value)}: call its collect() or compute()"
         )
     try:
         converted = _converted(value)
+    except MissingExtraError:
+        raise
     except Exception as error:  # another library may fail in any way
         raise InvalidParameterError(
             f"{name} must be a table of columns that pandas can hold, got a "
@@ -400,6 +430,7 @@ def as_table(value: Any, name: str = "values") -> Any:
     Series, several stay a DataFrame, and what has no labels becomes an array. Other things are
     returned as they are.
     """
+    value = of_axes(value)
     if not is_foreign(value):
         return value
     table = as_pandas(value, name, index="labels")
@@ -432,6 +463,12 @@ def with_index(frame: Any, labels: Any = None) -> Any:
     return frame.set_index(list(labels)) if len(labels) else frame
 
 
+def looks_like_label(name: object) -> bool:
+    """Whether the name of a column ends with a word for labels, such as year or id."""
+    words = re.split(r"[^a-z]+", str(name).lower().rstrip("0123456789"))
+    return _LABELS.fullmatch(words[-1]) is not None
+
+
 def _refuse_labels_as_values(frame: Any, name: str, *, foreign: bool) -> None:
     """Refuse columns of whole numbers that would be taken for values and look like labels.
 
@@ -445,11 +482,10 @@ def _refuse_labels_as_values(frame: Any, name: str, *, foreign: bool) -> None:
         return
     whole = [at for at, kind in enumerate(frame.dtypes) if is_integer_dtype(kind)]
     for at in whole:
-        words = re.split(r"[^a-z]+", str(frame.columns[at]).lower().rstrip("0123456789"))
         steps = np.diff(frame.iloc[:, at].to_numpy(dtype=np.float64, na_value=np.nan))
         counting = len(steps) > 0 and ((steps == 1).all() or (len(steps) > 2 and (steps > 0).all()))
         mixed = len(whole) < frame.shape[1] and not frame.iloc[:, at].duplicated().any()
-        if _LABELS.fullmatch(words[-1]) or (foreign and (counting or mixed)):
+        if looks_like_label(frame.columns[at]) or (foreign and (counting or mixed)):
             raise InvalidParameterError(
                 f"{name} must say which of its columns are labels, got the column "
                 f"{show(frame.columns[at])} of whole numbers that look like labels: pass "
@@ -459,14 +495,45 @@ def _refuse_labels_as_values(frame: Any, name: str, *, foreign: bool) -> None:
 
 
 def _converted(value: Any) -> Any:
-    import pyarrow as pa
+    import narwhals as nw
+    import pandas as pd
 
-    if not (hasattr(value, "__arrow_c_stream__") or hasattr(value, "__arrow_c_array__")):
-        from pandas.api.interchange import from_dataframe
+    if _library(value) == "pyarrow":
+        return _of_arrow(value)
+    table: Any = nw.from_native(value, allow_series=True, pass_through=True)
+    if isinstance(table, nw.LazyFrame):  # a relation of DuckDB, a table of Ibis
+        return table.collect("pandas").to_native()
+    if isinstance(table, (nw.DataFrame, nw.Series)):
+        if table.implementation.is_pandas_like():
+            return table.to_pandas()
+        if table.implementation.is_polars():
+            if isinstance(table, nw.Series):
+                return _column(table)
+            return pd.DataFrame({name: _column(table[name]) for name in table.columns})
+        value = table.to_native()
+    return _of_arrow(value)
 
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # pandas is about to give the protocol up
-            return from_dataframe(value)
+
+def _column(series: Any) -> Any:
+    """Return a column of polars as a Series, without PyArrow."""
+    import narwhals as nw
+    import pandas as pd
+
+    kind, name = series.dtype, series.name or None
+    if isinstance(kind, (nw.Categorical, nw.Enum)):
+        items = series.to_list()
+        fixed = getattr(kind, "categories", None)  # of an Enum, in their order
+        levels = fixed or dict.fromkeys(item for item in items if item is not None)
+        return pd.Series(pd.Categorical(items, list(levels), ordered=fixed is not None), name=name)
+    plain = kind.is_numeric() and not kind.is_decimal()
+    if plain or (kind == nw.Boolean and not series.null_count()):
+        return pd.Series(series.to_numpy(), name=name)
+    return pd.Series(series.to_list(), name=name, dtype=None if len(series) else object)
+
+
+def _of_arrow(value: Any) -> Any:
+    """Return a table or column that speaks the protocol of Arrow as that of pandas."""
+    pa = require("pyarrow", "parquet")
     # a Table, a DataFrame, a relation or a reader of batches; a series or an array has neither
     if hasattr(value, "columns") or hasattr(value, "schema"):
         table = pa.table(value)
@@ -490,11 +557,18 @@ def _signed(column: Any) -> Any:
 
 
 def _is_lazy(value: Any) -> bool:
-    return type(value).__name__ == "LazyFrame" and hasattr(value, "collect")
+    """Whether a value is a query that has not been run, and may give other rows the next time."""
+    named = type(value).__name__ == "LazyFrame" and hasattr(value, "collect")
+    return named or (hasattr(value, "dask") and hasattr(value, "compute"))
 
 
 def _is_pandas(value: Any) -> bool:
-    return type(value).__module__.partition(".")[0] == "pandas" or hasattr(value, "iloc")
+    """Whether a value is of pandas, or of a library that builds on its classes."""
+    return any(base.__module__.partition(".")[0] == "pandas" for base in type(value).__mro__)
+
+
+def _library(value: Any) -> str:
+    return type(value).__module__.partition(".")[0]
 
 
 def _numbers(column: Any) -> bool:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 
 class DPInferError(Exception):
     """Base of every error that dpinfer raises on purpose."""
@@ -12,7 +15,15 @@ class InvalidParameterError(DPInferError, ValueError):
 
 
 class IncompatibleReleaseError(DPInferError, ValueError):
-    """The parts of a release, or a release and a request, do not fit together."""
+    """The parts of a release, or a release and a request, do not fit together.
+
+    ``problems`` holds all that is wrong with the files of a release, each a
+    :class:`~dpinfer.releases.Problem`; it is empty where the error is about something else.
+    """
+
+    def __init__(self, *message: object, problems: Sequence[Any] = ()) -> None:
+        super().__init__(*message)
+        self.problems: tuple[Any, ...] = tuple(problems)
 
 
 class NotEstimableError(DPInferError, ValueError):

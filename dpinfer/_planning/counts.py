@@ -53,6 +53,7 @@ from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.published import SMALLEST_VALUE
 from dpinfer.estimation.targets import checked_weights
 from dpinfer.hypothesis_tests._one_count import LARGEST_RATE, OneCount, collapse
+from dpinfer.hypothesis_tests._scores import NoisyScores
 from dpinfer.hypothesis_tests.counts import (
     STATISTICS,
     DrawTables,
@@ -64,12 +65,7 @@ from dpinfer.hypothesis_tests.counts import (
     max_upper,
 )
 from dpinfer.hypothesis_tests.models import draws_in_block, law_pair
-from dpinfer.hypothesis_tests.trend import (
-    DrawTrend,
-    NoisyScores,
-    TrendOfProportions,
-    checked_scores,
-)
+from dpinfer.hypothesis_tests.trend import DrawTrend, TrendOfProportions, checked_scores
 from dpinfer.mechanisms._noisy_count import NoisyBinomial, NoisyCount, NoisyPoisson, work_at_a_point
 from dpinfer.mechanisms.independent import IndependentNoise, integer_cells
 from dpinfer.mechanisms.law import NoiseLaw

@@ -25,6 +25,7 @@ from dpinfer._check import (
 )
 from dpinfer._planning.engine import BUDGETS, SIZES, Bounds, Columns, Search, WidthRow
 from dpinfer.errors import InvalidParameterError
+from dpinfer.estimation.fieller import METHODS
 from dpinfer.estimation.pivots import sidak
 from dpinfer.estimation.published import LARGEST_NOBS
 from dpinfer.estimation.targets import checked_weights
@@ -37,7 +38,7 @@ from dpinfer.intervals.counts import (
     linear_confint,
     tail_of,
 )
-from dpinfer.intervals.ratios import METHODS, linear_ratio_confint, ratio_confint
+from dpinfer.intervals.ratios import linear_ratio_confint, ratio_confint
 from dpinfer.intervals.selected import unpublished_bound
 from dpinfer.intervals.surveys import stratified_total, survey_total
 from dpinfer.mechanisms import Exact, Laplace

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from math import isfinite
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, final
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,8 @@ from dpinfer._check import (
 )
 from dpinfer.errors import InvalidParameterError
 from dpinfer.results.null import clopper_pearson
-from dpinfer.results.tables import render_table
+from dpinfer.results.presentation import Listed, Plotted, Presented
+from dpinfer.results.tables import Table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -145,7 +146,7 @@ _ARRAYS = ("error_rate", "reps", "mean_width", "beside_error_rate", "beside_widt
 
 @final
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Certificate(Locked):
+class Certificate(Locked, Listed, Plotted):
     """Coverage of intervals, or size of a test, as simulated; made by :func:`certify_interval`.
 
     Errors are intervals that miss, or true null hypotheses that are rejected.
@@ -205,6 +206,8 @@ class Certificate(Locked):
     >>> found.verdict, found.mc_error.round(4), [bound.round(3) for bound in found.bounds()]
     ('fails', array([0.003]), [array([0.089]), array([0.108])])
     """
+
+    _drawing: ClassVar[str] = "plot_certificates"
 
     procedure: str
     kind: Kind
@@ -304,8 +307,12 @@ class Certificate(Locked):
             }
         )
 
-    def summary(self) -> str:
-        """Return :meth:`summary_frame` with the settings and the rule as a plain-text table."""
+    def _rows(self) -> tuple[int, pd.Index | None]:
+        import pandas as pd
+
+        return len(self.labels), pd.Index(self.labels)
+
+    def _table(self) -> Table:
         frame = self.summary_frame()
         names = ["rate", "mc_error", "bound_lower", "bound_upper"]
         names += [
@@ -313,7 +320,7 @@ class Certificate(Locked):
         ]
         columns: dict[str, Any] = {name: frame[name].to_numpy() for name in names}
         columns["verdict"] = frame["verdict"].to_numpy()
-        return render_table(
+        return Table(
             f"{_TITLES[self.kind]}: {self.procedure}",
             self._facts(),
             columns,
@@ -396,13 +403,10 @@ class Certificate(Locked):
         rates = f"{len(self.labels)} rates" if len(self.labels) > 1 else f"rate {self.rate[0]:.4f}"
         return f"Certificate({self.procedure}: {self.kind} {self.verdict}, {rates})"
 
-    def __str__(self) -> str:
-        return self.summary()
-
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
-class Certificates:
+class Certificates(Presented, Plotted):
     """Certificates of several procedures; made by :func:`certify`.
 
     Parameters
@@ -423,6 +427,8 @@ class Certificates:
     >>> Certificates([one, one])
     Certificates(2: 2 hold, 0 fail, 0 undecided)
     """
+
+    _drawing: ClassVar[str] = "plot_certificates"
 
     certificates: tuple[Certificate, ...]
 
@@ -448,8 +454,7 @@ class Certificates:
             parts.append(one.summary_frame().assign(seed=seed, settings=settings))
         return pd.concat(parts, ignore_index=True)
 
-    def summary(self) -> str:
-        """Return a plain-text table with the rate of each that has the most errors."""
+    def _table(self) -> Table:
         worst = [int(np.nan_to_num(one.error_rate, nan=-1.0).argmax()) for one in self]
         pairs = list(zip(self, worst, strict=True))
         columns = {
@@ -464,7 +469,7 @@ class Certificates:
         if len(set(mechanisms)) == 1:  # that of all need not stand in each row
             mechanisms = [""] * len(self)
         pairs_of_names = zip([one.procedure for one in self], mechanisms, strict=True)
-        return render_table(
+        return Table(
             "Certificates",
             [(name.capitalize(), counts[name]) for name in ("holds", "fails", "undecided")],
             columns,
@@ -491,6 +496,3 @@ class Certificates:
             f"Certificates({len(self)}: {counts['holds']} hold, {counts['fails']} fail, "
             f"{counts['undecided']} undecided)"
         )
-
-    def __str__(self) -> str:
-        return self.summary()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import partial, reduce
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, final
@@ -38,7 +38,9 @@ from dpinfer.mechanisms.laws import DiscreteGaussian, Gaussian, Geometric, Lapla
 from dpinfer.mechanisms.tulap import Tulap
 from dpinfer.releases.release import Release
 from dpinfer.results.files import check_output, write_whole
+from dpinfer.results.presentation import Presented
 from dpinfer.results.simulation import progress_bar
+from dpinfer.results.tables import Table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -315,7 +317,7 @@ GRIDS: dict[GridName, _Grid] = {
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
-class LibraryCertificates:
+class LibraryCertificates(Presented):
     """Certificates of the library, and of controls; made by :func:`certify_library`.
 
     Parameters
@@ -348,9 +350,12 @@ class LibraryCertificates:
         frames = {role: held.summary_frame() for role, held in self._parts().items()}
         return pd.concat(frames, names=["role", None]).reset_index("role").reset_index(drop=True)
 
-    def summary(self) -> str:
-        """Return a plain-text table for each role."""
-        return "\n\n".join(f"{role}s\n{held.summary()}" for role, held in self._parts().items())
+    def _table(self) -> Table:
+        tables = [
+            replace(held._table(), title=f"Certificates of {role}s")
+            for role, held in self._parts().items()
+        ]
+        return reduce(lambda after, before: replace(before, after=after), reversed(tables))
 
     def to_json(self) -> str:
         """Return JSON with the version of dpinfer and the certificates of each role."""
@@ -368,9 +373,6 @@ class LibraryCertificates:
 
     def __repr__(self) -> str:
         return f"LibraryCertificates({self.procedures!r}, {len(self.controls)} controls)"
-
-    def __str__(self) -> str:
-        return self.summary()
 
 
 def certify_library(

@@ -50,8 +50,9 @@ from dpinfer.mechanisms._noisy_count import NoisyBinomial, NoisyCount, NoisyPois
 from dpinfer.mechanisms.independent import Mechanism
 from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.results.null import clopper_pearson
+from dpinfer.results.presentation import Listed
 from dpinfer.results.simulation import Simulation
-from dpinfer.results.tables import render_table
+from dpinfer.results.tables import Table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,7 +66,7 @@ _MISSED = 0.05
 
 @final
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class SizeStudy:
+class SizeStudy(Listed):
     """Rejection rates of tests; made by :func:`dpinfer.calibration.size_study`.
 
     Parameters
@@ -123,7 +124,7 @@ class SizeStudy:
         exact = np.where(above == 0.0, 0.0, np.copysign(np.inf, above))
         return np.where(error > 0.0, above / np.where(error > 0.0, error, 1.0), exact)
 
-    def confint(self) -> tuple[FloatArray, FloatArray]:
+    def bounds(self) -> tuple[FloatArray, FloatArray]:
         """Return the lower and upper ends of 95 % intervals for the rates, shape (t, a).
 
         Those of Clopper and Pearson (1934, doi:10.1093/biomet/26.4.404); exact rates as they are.
@@ -141,7 +142,7 @@ class SizeStudy:
         """
         import pandas as pd
 
-        lower, upper = self.confint()
+        lower, upper = self.bounds()
         levels = self.alpha.size
         columns: dict[str, Any] = {
             "test": np.repeat(np.array(self.tests, dtype=object), levels),
@@ -156,8 +157,14 @@ class SizeStudy:
             columns["excess"] = self.excess.ravel()
         return pd.DataFrame(columns)
 
-    def summary(self) -> str:
-        """Return the rates as a plain-text table, with a row for each test and level."""
+    def _rows(self) -> tuple[int, pd.Index | None]:
+        import pandas as pd
+
+        return self.rate.size, pd.Index(
+            np.repeat(np.array(self.tests, dtype=object), self.alpha.size)
+        )
+
+    def _table(self) -> Table:
         frame = self.summary_frame()
         shown = {"alpha": [f"{level:g}" for level in frame["alpha"]]}
         names = ("rate", "mc_error", *(("excess",) if self.under_null else ()))
@@ -173,7 +180,7 @@ class SizeStudy:
         if self.under_null:
             notes.insert(0, "excess: rate above alpha, in standard errors")
         alike = ("rate", "mc_error")
-        return render_table(what, facts, columns, index=frame["test"], notes=notes, alike=alike)
+        return Table(what, facts, columns, index=frame["test"], notes=notes, alike=alike)
 
     def plot(self, ax: Any = None) -> Any:
         """Draw rejection rates with 95 % intervals against levels; needs the extra ``[plot]``.
@@ -186,7 +193,7 @@ class SizeStudy:
         axes = styled_axes(ax)
         order = np.argsort(self.alpha)
         levels = self.alpha[order]
-        rows = zip(self.tests, self.rate, *self.confint(), strict=True)
+        rows = zip(self.tests, self.rate, *self.bounds(), strict=True)
         for place, (name, rate, low, high) in enumerate(rows):
             bars = np.maximum([rate - low, high - rate], 0.0)[:, order]
             look = {**series(place), **marker(place), "capsize": 2}
@@ -209,9 +216,6 @@ class SizeStudy:
             f"SizeStudy({tests} test{'s' * (tests > 1)} at {levels} level{'s' * (levels > 1)}, "
             f"{how})"
         )
-
-    def __str__(self) -> str:
-        return self.summary()
 
 
 def size_study(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -32,7 +32,8 @@ from dpinfer.mechanisms.weighted_sum import WeightedSum
 from dpinfer.privacy.loss import PrivacyLoss, privacy_loss
 from dpinfer.queries.workload import Workload, check_counting
 from dpinfer.releases.release import Release
-from dpinfer.results.tables import render_table
+from dpinfer.results.presentation import Facts, Listed, Plotted
+from dpinfer.results.tables import Table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -126,7 +127,7 @@ def _best_success(law: NoiseLaw, change: FloatArray) -> float:
 
 
 @dataclass(frozen=True)
-class DifferenceAudit:
+class DifferenceAudit(Listed, Plotted):
     """Small groups of cells that differences of published queries lay open.
 
     Attributes
@@ -148,6 +149,8 @@ class DifferenceAudit:
         Labels of the cells.
     """
 
+    _drawing: ClassVar[str] = "plot_audit"
+
     groups: tuple[tuple[int, ...], ...]
     weights: FloatArray
     sd: FloatArray
@@ -156,8 +159,8 @@ class DifferenceAudit:
     estimate: FloatArray | None
     labels: pd.Index | None
 
-    def __len__(self) -> int:
-        return len(self.groups)
+    def _rows(self) -> tuple[int, pd.Index | None]:
+        return len(self.groups), self.summary_frame().index
 
     def summary_frame(self) -> pd.DataFrame:
         """One row a group, the most exposed first."""
@@ -179,11 +182,10 @@ class DifferenceAudit:
         )
         return frame.sort_values(["success", "cells"], ascending=[False, True], kind="stable")
 
-    def summary(self) -> str:
-        """Return the table as text."""
+    def _table(self) -> Table:
         frame = self.summary_frame()
         columns = {name: frame[name].to_numpy() for name in frame}
-        return render_table(
+        return Table(
             "Groups that differences lay open",
             [("Groups", len(frame))],
             columns,
@@ -355,7 +357,7 @@ def _tells(weights: FloatArray, law: NoiseLaw) -> float:
 
 
 @dataclass(frozen=True)
-class ReconstructionAudit:
+class ReconstructionAudit(Facts):
     """How many cells an attack that solves for them gets right; made by ``audit_reconstruction``.
 
     Attributes
@@ -379,6 +381,9 @@ class ReconstructionAudit:
         The number of simulated releases, or 1.
     """
 
+    _title: ClassVar[str] = "Reconstruction"
+    _notes: ClassVar[tuple[str, ...]] = _NOTES
+
     rate: float
     mc_error: float
     baseline: float
@@ -386,15 +391,6 @@ class ReconstructionAudit:
     most: float
     method: str
     reps: int
-
-    def summary(self) -> str:
-        """Return what the attack reached, as text."""
-        names = ("rate", "mc_error", "baseline", "expected", "most", "reps")
-        return render_table(
-            f"Reconstruction by {self.method}",
-            [(name, getattr(self, name)) for name in names],
-            notes=_NOTES,
-        )
 
 
 def audit_reconstruction(
@@ -555,7 +551,7 @@ def _expected(matrix: FloatArray, variance: FloatArray, truths: FloatArray, top:
 
 
 @dataclass(frozen=True)
-class MembershipAudit:
+class MembershipAudit(Facts):
     """How well published means tell who is in the data; made by :func:`audit_membership`.
 
     Attributes
@@ -575,19 +571,15 @@ class MembershipAudit:
         The number of simulated data sets.
     """
 
+    _title: ClassVar[str] = "Membership"
+    _notes: ClassVar[tuple[str, ...]] = _NOTES
+
     power: float
     mc_error: float
     expected: float
     most: float
     alpha: float
     reps: int
-
-    def summary(self) -> str:
-        """Return what the test reached, as text."""
-        names = ("power", "mc_error", "expected", "most", "alpha", "reps")
-        return render_table(
-            "Membership", [(name, getattr(self, name)) for name in names], notes=_NOTES
-        )
 
 
 def audit_membership(

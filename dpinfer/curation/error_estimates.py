@@ -34,7 +34,8 @@ from dpinfer.privacy.of_mechanisms import Drawn
 from dpinfer.releases.coerce import noisy
 from dpinfer.results.intervals import ERROR_COVERED, Intervals
 from dpinfer.results.labels import attach_labels
-from dpinfer.results.tables import render_table
+from dpinfer.results.presentation import Listed, Plotted
+from dpinfer.results.tables import Table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,7 +68,7 @@ _ROUNDING = 64 * np.finfo(float).eps
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class CorrectedEstimate(Locked):
+class CorrectedEstimate(Locked, Listed, Plotted):
     """Published values corrected by their estimated errors; made by ``ErrorEstimate.corrected``.
 
     The estimates are unbiased for the confidential values, whatever was done to the published ones.
@@ -178,10 +179,12 @@ class CorrectedEstimate(Locked):
         frame["published"] = np.ravel(self.published)
         return frame
 
-    def summary(self, alpha: float = 0.05, method: Method = "exact") -> str:
-        """Return :meth:`summary_frame`, with the same arguments, as a plain-text table."""
+    def _rows(self) -> tuple[int, pd.Index | None]:
+        return np.size(self.params), self.labels
+
+    def _table(self, alpha: float = 0.05, method: Method = "exact") -> Table:
         frame = self.summary_frame(alpha, method)
-        return render_table(
+        return Table(
             "Corrected values",
             [
                 ("Method", method),
@@ -198,9 +201,6 @@ class CorrectedEstimate(Locked):
 
     def __repr__(self) -> str:
         return f"CorrectedEstimate({np.size(self.params)} values)"
-
-    def __str__(self) -> str:
-        return self.summary()
 
     def _half_widths(self, alpha: float, method: Method, tests: int) -> FloatArray:
         laws, weight = self._laws, np.asarray(self.weights)
@@ -247,7 +247,7 @@ class CorrectedEstimate(Locked):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class ErrorEstimate(Drawn, Locked):
+class ErrorEstimate(Drawn, Locked, Listed):
     """Noisy error of published values; made by :func:`dpinfer.curation.spend_on_error`.
 
     Everything in it is public, unless it is ``simulated``: then it carries no ``guarantee``. A
@@ -489,11 +489,10 @@ class ErrorEstimate(Drawn, Locked):
         frame.attrs = {"alpha": alpha, "method": method, "uncertainty": "noise"}
         return frame
 
-    def summary(self, alpha: float = 0.05, method: Method = "exact") -> str:
-        """Return :meth:`summary_frame`, with the same arguments, as a plain-text table.
+    def _rows(self) -> tuple[int, pd.Index | None]:
+        return np.size(self.estimate), self.labels if self.measure == "signed" else None
 
-        It says what was spent.
-        """
+    def _table(self, alpha: float = 0.05, method: Method = "exact") -> Table:
         frame = self.summary_frame(alpha, method)
         facts: list[tuple[str, object]] = [
             ("Measure", self.measure),
@@ -510,7 +509,7 @@ class ErrorEstimate(Drawn, Locked):
         if self.release is not None:
             total = compose([self.release, self.nominal]).in_words()
             facts.append(("Would be: spent in all" if self.simulated else "Spent in all", total))
-        return render_table(
+        return Table(
             MEASURES[self.measure].title,
             facts,
             {name: frame[name].to_numpy() for name in frame.columns},
@@ -523,9 +522,6 @@ class ErrorEstimate(Drawn, Locked):
             f"ErrorEstimate({self.measure}, {np.size(self.published)} values, {self.mechanism!r}, "
             f"{'simulated: no guarantee' if self.simulated else self.guarantee})"
         )
-
-    def __str__(self) -> str:
-        return self.summary()
 
     def _largest_error(self, alpha: float, method: Method) -> float:
         """Return a bound on the error of every value, at the full ``alpha``; negative if none."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.mechanisms.weighted_sum import weighted_sums
 from dpinfer.privacy.guarantees import Guarantee
 from dpinfer.queries.workload import Workload
+from dpinfer.results.presentation import Facts
 
 Method = Literal["exact", "union", "monte-carlo"]
 Simulator = Callable[[np.random.Generator], Any]
@@ -36,7 +37,7 @@ _BLOCK = 2**22
 
 
 @dataclass(frozen=True, kw_only=True)
-class Usefulness:
+class Usefulness(Facts):
     """All answers are within α with probability at least 1 - β; made by ``usefulness``.
 
     It unpacks as ``alpha, beta``.
@@ -54,6 +55,8 @@ class Usefulness:
     mc_error : float
         Standard deviation of ``beta`` from one simulation to another; 0 for formulas.
     """
+
+    _title: ClassVar[str] = "Accuracy of all answers"
 
     alpha: float
     beta: float
@@ -287,7 +290,7 @@ _DELTAS = np.concatenate([np.geomspace(1e-300, 1e-16, 72), np.geomspace(1e-16, 0
 
 
 @dataclass(frozen=True, kw_only=True)
-class GeneralizationBound:
+class GeneralizationBound(Facts):
     """Accuracy of answers for the population; made by ``generalization_bound``.
 
     Attributes
@@ -306,6 +309,8 @@ class GeneralizationBound:
     epsilon, delta : float
         The ε and δ of the guarantee that were used.
     """
+
+    _title: ClassVar[str] = "Accuracy of answers for the population"
 
     alpha: float
     beta: float

@@ -21,6 +21,8 @@ from dpinfer.errors import InvalidParameterError
 from dpinfer.mechanisms.law import NoiseLaw, ParametricLaw
 from dpinfer.mechanisms.laws import Exact
 from dpinfer.mechanisms.tulap import Tulap
+from dpinfer.results.presentation import Listed
+from dpinfer.results.tables import Table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,7 +39,7 @@ _BLOCK = 1 << 18
 
 
 @dataclass(frozen=True)
-class ProcessingError:
+class ProcessingError(Listed):
     """Error of a noisy value that was rounded or clamped; made by :func:`processing_error`.
 
     All arrays have the shape to which the truths broadcast with the parameters of the noise, and
@@ -74,6 +76,14 @@ class ProcessingError:
 
         names = ("truth", "bias", "variance", "mse", "mae", "noise")
         return pd.DataFrame({name: np.ravel(getattr(self, name)) for name in names})
+
+    def _rows(self) -> tuple[int, pd.Index | None]:
+        return np.size(self.bias), None
+
+    def _table(self) -> Table:
+        frame = self.summary_frame()
+        columns = {name: frame[name].to_numpy() for name in frame.columns}
+        return Table("Error of processed values", [("Truths", len(frame))], columns)
 
 
 def processing_error(

@@ -31,7 +31,8 @@ from dpinfer.privacy.of_mechanisms import Drawn
 from dpinfer.queries.workload import Workload
 from dpinfer.results.intervals import Intervals
 from dpinfer.results.labels import attach_labels, split_labels
-from dpinfer.results.tables import render_table
+from dpinfer.results.presentation import Listed, Plotted
+from dpinfer.results.tables import Table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -231,7 +232,7 @@ def _rho_of(budget: ApproxDP) -> float:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class MultiplicativeWeightsRelease(Drawn, Locked):
+class MultiplicativeWeightsRelease(Drawn, Locked, Listed, Plotted):
     """Answers to queries from one budget; made by ``multiplicative_weights``.
 
     Everything in it is public, unless it is ``simulated``: then it carries no ``guarantee``.
@@ -272,6 +273,9 @@ class MultiplicativeWeightsRelease(Drawn, Locked):
     form: str
     labels: pd.Index | None
 
+    def _rows(self) -> tuple[int, pd.Index | None]:
+        return np.size(self.answers), self.labels
+
     def conf_int(self) -> Intervals:
         """Return answers ± accuracy: intervals that hold together with probability 1 - beta."""
         answers = np.asarray(self.answers)
@@ -292,12 +296,11 @@ class MultiplicativeWeightsRelease(Drawn, Locked):
         frame["measured"] = np.asarray(self.measured)
         return frame
 
-    def summary(self) -> str:
-        """Return the answers as a plain-text table that says what they cost."""
+    def _table(self) -> Table:
         frame = self.summary_frame()
         total = float(np.sum(np.asarray(self.histogram)))
         vacuous = ("the bound is no smaller than the number of records: it says nothing",)
-        return render_table(
+        return Table(
             "Private multiplicative weights",
             [
                 ("Form", self.form),
@@ -322,9 +325,6 @@ class MultiplicativeWeightsRelease(Drawn, Locked):
             f"{self.updates} updates, accuracy {self.accuracy:.6g}, "
             f"{'simulated: no guarantee' if self.simulated else self.guarantee})"
         )
-
-    def __str__(self) -> str:
-        return self.summary()
 
 
 # The public hypothesis about the data: weights of the cells, learnt by multiplicative updates.

@@ -45,7 +45,8 @@ from dpinfer.queries.domain import Domain, check_domain
 from dpinfer.queries.sensitivity import l1_sensitivity, l2_sensitivity
 from dpinfer.queries.workload import Workload
 from dpinfer.results.labels import attach_labels
-from dpinfer.results.tables import render_table
+from dpinfer.results.presentation import Listed
+from dpinfer.results.tables import Table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -388,7 +389,7 @@ _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class ReleasePlan(Locked):
+class ReleasePlan(Locked, Listed):
     """Variances under a division of a budget; made by ``plan_release`` and ``optimal_shares``.
 
     Attributes
@@ -447,29 +448,31 @@ class ReleasePlan(Locked):
         columns = {"variance": np.asarray(self.variance), "std_err": np.asarray(self.std)}
         return pd.DataFrame(columns, index=self.labels)
 
-    def summary(self) -> str:
-        """Return measurements and targets as two plain-text tables."""
+    def _rows(self) -> tuple[int, pd.Index | None]:
+        return np.size(self.variance), self.labels
+
+    def _table(self) -> Table:
         measured, targets = self.measurement_frame(), self.summary_frame()
-        first = render_table(
+        plan = Table(
             "Planned measurements",
             [("Budget", self.budget), ("Measurements", len(measured))],
             {name: measured[name].to_numpy() for name in measured.columns},
             index=measured.index,
         )
-        second = render_table(
-            "Best estimates from them",
-            [("Targets", len(targets)), ("Weighted sum of variances", f"{self.total:.6g}")],
+        return Table(
+            "Best estimates from a planned release",
+            [
+                ("Targets", len(targets)),
+                ("Weighted sum of variances", f"{self.total:.6g}"),
+            ],
             {name: targets[name].to_numpy() for name in targets.columns},
-            index=None if self.labels is None else targets.index,
+            index=self.labels,
             notes=self.notes,
+            after=plan,
         )
-        return f"{first}\n{second}"
 
     def __repr__(self) -> str:
         return f"ReleasePlan({len(self.shares)} measurements, {self.budget}, {self.total:.6g})"
-
-    def __str__(self) -> str:
-        return self.summary()
 
 
 def plan_release(

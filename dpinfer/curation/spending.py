@@ -40,7 +40,8 @@ from dpinfer.privacy.ledger import BudgetLedger
 from dpinfer.privacy.of_mechanisms import guarantee_of
 from dpinfer.queries.workload import check_counting
 from dpinfer.results.labels import attach_labels, split_labels
-from dpinfer.results.tables import render_table
+from dpinfer.results.presentation import Listed
+from dpinfer.results.tables import Table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -310,7 +311,7 @@ _TIE = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class BudgetSplit(Locked):
+class BudgetSplit(Locked, Listed):
     """The division of a budget with the narrowest final interval; made by ``best_split``.
 
     Attributes
@@ -350,12 +351,13 @@ class BudgetSplit(Locked):
             {"release_share": self.shares, "error_share": 1.0 - self.shares, "width": self.widths}
         )
 
-    def summary(self) -> str:
-        """Return the best division and some others as a plain-text table."""
-        some = np.unique(np.linspace(0, len(self.shares) - 1, 9).round().astype(int))
-        frame = self.summary_frame().iloc[some]
+    def _rows(self) -> tuple[int, pd.Index | None]:
+        return len(self.shares), None
+
+    def _table(self) -> Table:
+        frame = self.summary_frame()
         published = "release, error estimate" + ", unprocessed" * self.unprocessed
-        return render_table(
+        return Table(
             "Division of a budget",
             [
                 ("Budget", self.budget),
@@ -372,9 +374,6 @@ class BudgetSplit(Locked):
             f"BudgetSplit(release_share={self.release_share:.6g}, "
             f"error_share={self.error_share:.6g}, width={self.width:.6g})"
         )
-
-    def __str__(self) -> str:
-        return self.summary()
 
 
 def best_split(
@@ -497,7 +496,7 @@ _LEAST_ALPHA = 1e-300
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class SpendingComparison(Locked):
+class SpendingComparison(Locked, Listed):
     """Expected widths under several ways to spend a budget; made by ``compare_spending``.
 
     Attributes
@@ -536,10 +535,12 @@ class SpendingComparison(Locked):
         columns = {name: np.ravel(getattr(self, name)) for name in names}
         return pd.DataFrame({"truth": np.ravel(self.truth), **columns}, index=self.labels)
 
-    def summary(self) -> str:
-        """Return :meth:`summary_frame` as a plain-text table."""
+    def _rows(self) -> tuple[int, pd.Index | None]:
+        return np.size(self.truth), self.labels
+
+    def _table(self) -> Table:
         frame = self.summary_frame()
-        return render_table(
+        return Table(
             "Expected widths of intervals",
             [
                 ("Budget", self.budget),
@@ -558,9 +559,6 @@ class SpendingComparison(Locked):
 
     def __repr__(self) -> str:
         return f"SpendingComparison({np.size(self.truth)} values, {self.budget})"
-
-    def __str__(self) -> str:
-        return self.summary()
 
 
 def compare_spending(

@@ -15,7 +15,8 @@ from dpinfer.mechanisms.independent import IndependentNoise
 from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.privacy.guarantees import Guarantee
 from dpinfer.queries.workload import Workload
-from dpinfer.results.tables import render_table
+from dpinfer.results.presentation import Listed
+from dpinfer.results.tables import Table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,7 +34,7 @@ _MOST_TARGETS = 2000
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class StrategyComparison(Locked):
+class StrategyComparison(Locked, Listed):
     """Variances of queries from several strategies; made by ``compare_strategies``.
 
     Attributes
@@ -105,10 +106,12 @@ class StrategyComparison(Locked):
         frame["ratio"] = frame[column] / frame[column].iloc[0]
         return frame
 
-    def summary(self) -> str:
-        """Return :meth:`summary_frame` as a plain-text table."""
+    def _rows(self) -> tuple[int, pd.Index | None]:
+        return len(self.plans), self.summary_frame().index
+
+    def _table(self) -> Table:
         frame = self.summary_frame()
-        return render_table(
+        return Table(
             "Strategies compared",
             [
                 ("Budget", self.budget),
@@ -122,9 +125,6 @@ class StrategyComparison(Locked):
 
     def __repr__(self) -> str:
         return f"StrategyComparison({len(self.plans)} strategies, best: {self.best!r})"
-
-    def __str__(self) -> str:
-        return self.summary()
 
 
 def compare_strategies(

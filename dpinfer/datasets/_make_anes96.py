@@ -72,6 +72,7 @@ def draw() -> tuple[Release, pd.Series]:
         workload=workload,
         mechanism=laws,
         neighbours="replace",
+        unit="respondent",
         sensitivity={"l1": L1, "l2": L2},
         guarantee=GUARANTEE,
         name="anes96",

@@ -43,7 +43,8 @@ from dpinfer.regression._moments import (
 )
 from dpinfer.results.intervals import ERROR_COVERED, Intervals, Uncertainty
 from dpinfer.results.labels import attach_labels
-from dpinfer.results.tables import render_table
+from dpinfer.results.presentation import Listed, Plotted
+from dpinfer.results.tables import Table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,7 +76,7 @@ _METHODS = {
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class NoisyRegression:
+class NoisyRegression(Listed, Plotted):
     """Least squares corrected for the noise in published columns.
 
     Made by :func:`noisy_ols`. Names follow ``RegressionResults`` of statsmodels; with n rows and
@@ -290,11 +291,15 @@ class NoisyRegression:
         }
         return frame
 
-    def summary(self, alpha: float = 0.05) -> str:
-        """Return :meth:`summary_frame` as a plain-text table that says which error it covers."""
+    def _rows(self) -> tuple[int, pd.Index | None]:
+        import pandas as pd
+
+        return len(self.design.names), pd.Index(self.design.names)
+
+    def _table(self, alpha: float = 0.05) -> Table:
         frame = self.summary_frame(alpha).drop(columns="naive_std_err")
         covered = self.cov_type if self.uncertainty == "noise+sampling" else "of the noise"
-        return render_table(
+        return Table(
             "Regression on noisy columns",
             [
                 ("Response", self.design.response),
@@ -318,9 +323,6 @@ class NoisyRegression:
             for name, value in zip(self.design.names, self._params, strict=True)
         )
         return f"{type(self).__name__}({show(shown)[1:-1]}; {int(self.nobs)} rows, {self.method})"
-
-    def __str__(self) -> str:
-        return self.summary()
 
     @cached_property
     def _params(self) -> FloatArray:
