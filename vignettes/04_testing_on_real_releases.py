@@ -17,7 +17,12 @@
 # - **A census table of seven tracts**: does the share of minors differ between tracts, and is it
 #   related to ethnicity?
 #
-# The data are in the folder that the environment variable `DPINFER_DATA` names.
+# **The data** are not part of the package: this page looks for them in the folder that the
+# environment variable `DPINFER_DATA` names. The two counties are four values of the noisy
+# measurement files of the 2020 Demographic and Housing Characteristics (registry.opendata.aws), the
+# page views those of [vignette 02](02_a_real_release_page_views.py), and the tracts are from the
+# prototype of the redistricting file in the 2018 End-to-End Census Test, as the R package
+# `PL94171` has it.
 
 # %%
 import os
@@ -28,8 +33,6 @@ import pandas as pd
 from scipy import stats
 
 import dpinfer as dpi
-
-pd.set_option("display.width", 100)
 
 if "DPINFER_DATA" not in os.environ:
     raise SystemExit("Skipped: set DPINFER_DATA to the folder that holds the published releases.")
@@ -57,7 +60,7 @@ weights = pd.DataFrame(
     columns=published.index,
 )
 test = dpi.linear_ztest(published, weights, total, mechanism=[two_cells] * len(published))
-print(test.summary())
+test
 assert test.statistic.round(2).to_dict() == {"Chittenden VT": 0.97, "Orange VT": -2.55}
 assert test.pvalue.round(3).to_dict() == {"Chittenden VT": 0.355, "Orange VT": 0.012}
 
@@ -68,7 +71,7 @@ assert test.pvalue.round(3).to_dict() == {"Chittenden VT": 0.355, "Orange VT": 0
 
 # %%
 adjusted = dpi.adjust_pvalues(test)
-print(adjusted.summary())
+adjusted
 assert adjusted.pvalue_adjusted.round(3).to_dict() == {"Chittenden VT": 0.355, "Orange VT": 0.024}
 
 # %% [markdown]
@@ -85,7 +88,7 @@ views = pd.read_csv(
 series = views[views["page_title"] == "Herpes Zoster"].set_index("date")["noisy_count"].asfreq("D")
 noise = dpi.DiscreteGaussian(sigma=views["noise_scale"].iloc[0])
 pairs = pd.DataFrame({"now": series, "before": series.shift(7)}).dropna()
-print(pairs.describe().loc[["count", "min", "mean", "max"]])
+pairs.describe().loc[["count", "min", "mean", "max"]]
 assert series.min() == 321
 assert len(pairs) == 79
 
@@ -101,7 +104,16 @@ print(f"single tests: {(changes.pvalue <= 0.05).sum()}, adjusted: {adjusted.reje
 assert (pairs["now"] != pairs["before"]).all()
 assert (changes.pvalue <= 0.05).sum() == 41
 assert adjusted.reject.sum() == 15
-print(adjusted.summary_frame().query("reject").sort_values("pvalue").head())
+adjusted.summary_frame().query("reject").sort_values("pvalue").head()
+
+# %%
+#| alt: Daily views from February 2023 to February 2024, mostly between 400 and 700, with a narrow
+#| band for the noise. The fifteen days that differ from the week before are marked.
+days = dpi.count_confint(series.dropna(), mechanism=noise)
+ax = dpi.plotting.plot_series({"published": days}, unit="views a day")
+chosen = pairs["now"][adjusted.reject.to_numpy()]
+ax.plot(chosen, "oC1", zorder=4, label="differs from the week before")
+ax.legend()
 
 # %% [markdown]
 # That is about the counts of those days. Whether *interest* changed is another question: readers
@@ -136,10 +148,11 @@ truth = rows.pivot_table(index="geoid", columns="votingage", values="count", agg
 truth.columns = ["minors", "adults"]
 census = dpi.DiscreteGaussian(sigma=np.sqrt(1914.906866))
 noisy = truth + census.rvs(truth.shape, rng=2020)
-print(noisy)
+noisy
 
+# %%
 between = dpi.chi2_contingency(noisy, mechanism=census, rng=1)
-print(between.summary())
+between
 assert between.pvalue < 0.001
 
 # %% [markdown]
@@ -164,7 +177,9 @@ tract = (
 related = tract.to_numpy() / tract.to_numpy().sum()
 unrelated = np.outer(related.sum(axis=1), related.sum(axis=0))
 shares = (tract["minor"] / tract.sum(axis=1)).round(2)
-print(tract)
+tract
+
+# %%
 assert shares.tolist() == [0.29, 0.23]
 
 
@@ -185,6 +200,6 @@ rates = pd.DataFrame(
     {"as published": rejection_rates(related, rng), "no relation": rejection_rates(unrelated, rng)},
     index=["noise ignored", "dpinfer"],
 )
-print(rates.round(3))
+rates.round(3)
 assert rates.loc["noise ignored"].between([0.65, 0.47], [0.70, 0.52]).all()
 assert rates.loc["dpinfer"].between([0.16, 0.04], [0.21, 0.06]).all()

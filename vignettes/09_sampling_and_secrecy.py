@@ -34,8 +34,6 @@ from dpinfer.privacy import (
     sample_epsilon,
 )
 
-pd.set_option("display.width", 100)
-
 # %% [markdown]
 # ## The formula
 #
@@ -68,19 +66,23 @@ table = pd.DataFrame(
     {f"β = {rate:g}": amplified_epsilon(spent, rate) for rate in (0.5, 0.05, 0.01, 0.001)},
     index=pd.Index(spent, name="ε₁"),
 )
-print(table.round(4).to_string())
+table.round(4)
+
+# %%
 assert np.allclose(sample_epsilon(table["β = 0.01"], 0.01), spent, rtol=1e-12, atol=0)
 assert abs(table.loc[0.1, "β = 0.001"] / (0.001 * 0.1) - 1) < 0.06
 assert abs(table.loc[8.0, "β = 0.05"] - (8.0 - np.log(20))) < 0.01
 assert round(np.log(20), 1) == 3.0
 
-figure, axis = plt.subplots(figsize=(6, 4))
+# %%
+#| alt: ε for the population by ε on the sample, for sampling rates from 1 to 0.001. Small ε are
+#| multiplied by the rate, large ones are lowered by a constant.
+figure, axis = plt.subplots()
 grid = np.linspace(0.01, 8.0, 200)
 for rate in (1.0, 0.5, 0.05, 0.01, 0.001):
     axis.plot(grid, amplified_epsilon(grid, rate), label=f"β = {rate:g}")
 axis.set(xlabel="ε₁ on the sample", ylabel="ε₂ for the population", yscale="log")
 axis.legend()
-figure.tight_layout()
 
 # %% [markdown]
 # With a δ, δ₂ = βδ₁. Guarantees of other kinds are turned into a pair first, at a δ that has to be
@@ -115,8 +117,6 @@ for name, call in refused.items():
         call()
     except DPInferError as error:
         print(f"{name}: {error}\n")
-    else:
-        raise AssertionError(f"{name} is accepted")
 
 fixed = amplify(PureDP(1.0, neighbours="replace"), rate=0.05, scheme="without-replacement")
 assert fixed.epsilon == amplified.epsilon
@@ -171,8 +171,6 @@ try:
     compose([one, one])
 except DPInferError as error:
     print(error)
-else:
-    raise AssertionError("the same sample twice")
 
 waves = [amplify(PureDP(epsilon), rate=rate, sample=f"wave {wave}") for wave in range(count)]
 print(compose(waves).epsilon)
@@ -189,7 +187,9 @@ target = PureDP(0.1)
 ledger = BudgetLedger(amplify_inverse(target, rate=rate))
 ledger.record("smokers", mechanism=dpi.Geometric.from_epsilon(0.5))
 ledger.record("smokers by age", mechanism=dpi.Geometric.from_epsilon(0.6))
-print(ledger.summary())
+ledger
+
+# %%
 total = amplify(ledger.spent, rate=rate)
 print(f"for the population ε = {total.epsilon:.4f}")
 assert round(ledger.budget.epsilon, 4) == 1.1325
@@ -246,9 +246,11 @@ for name, law in laws.items():
         "expected width": expected_width(size, law),
     }
 intervals = pd.DataFrame(rows).T
-print(intervals.round(4).to_string())
+intervals.round(4)
+
+# %%
 longer = intervals["expected width"] / intervals.loc["no noise", "expected width"]
-print(longer.round(3).to_string())
+longer.round(3)
 assert round(longer["not secret"], 2) == 1.52
 assert longer["secret"] < 1.005
 
@@ -267,7 +269,9 @@ assert longer["secret"] < 1.005
 estimate = dpi.survey_total(
     200, mechanism=adjusted.mechanism, sample_size=size, population_size=population
 )
-print(estimate.summary())
+estimate
+
+# %%
 weighted = np.sqrt(adjusted.weighted_variance)
 everybody = dpi.Geometric.from_epsilon(0.1)
 print(f"noise of the total {weighted:.1f}, of a census {float(everybody.std):.1f}")
@@ -291,15 +295,18 @@ for n in (100, 200, 500, 1_000, 2_000, 5_000, 10_000):
         for name, law in (("not secret", plan.unsampled), ("secret", plan.mechanism))
     } | {"no noise": expected_width(n, dpi.Exact())}
 frame = pd.DataFrame(widths).T.rename_axis("n")
-print(frame.round(4).to_string())
+frame.round(4)
+
+# %%
 extra = frame.div(frame["no noise"], axis=0)
 assert (extra["secret"] < extra["not secret"]).all()
 assert (extra["secret"] < 1.02).all()
 assert extra.loc[100, "not secret"] > 2.9
 
-figure, axis = plt.subplots(figsize=(6, 4))
-frame.plot(ax=axis, marker="o", logx=True, logy=True, ylabel="expected width of the 95 % interval")
-figure.tight_layout()
+# %%
+#| alt: Expected width of the 95 % interval by sample size. With a secret sample it is that without
+#| noise; with one that is known it is up to three times as wide.
+frame.plot(marker="o", logx=True, logy=True, ylabel="expected width of the 95 % interval")
 
 # %% [markdown]
 # With several releases from the sample the budget ε₁ is shared. With Gaussian noise the scale grows

@@ -15,7 +15,6 @@
 # question: how should a budget be divided over what is published?
 
 # %%
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
@@ -32,16 +31,14 @@ from dpinfer.curation import (
 from dpinfer.errors import IncompatibleReleaseError
 from dpinfer.privacy import ZCDP, BudgetLedger, PureDP, compose
 
-pd.set_option("display.width", 100)
-
 # %% [markdown]
 # ## A town with three men
 #
-# A town has 3 men and 5 women in the data. With Laplace noise of ε = 1 the counts came out as -3
-# and 7. As there is no negative number of men, (0, 7) was published.
+# A town has 3 men and 5 women in the data. With Laplace noise of ε = 1 the counts came out as
+# -2.9 and 7.2. As there is no negative number of men, and no fraction of one, (0, 7) was published.
 #
-# What is the variance of a count that is treated like this? Without rounding up it is 2. With it,
-# it depends on the confidential count θ: the mean is θ + ½e^-θ and the mean square θ² + 2 - e^-θ.
+# What is the variance of a count that is raised to zero like this? Otherwise it is 2. Here it
+# depends on the confidential count θ: the mean is θ + ½e^-θ and the mean square θ² + 2 - e^-θ.
 
 # %%
 law = dpi.Laplace.from_epsilon(1.0)
@@ -49,7 +46,7 @@ theta = np.array([0.0, 3.0, 7.0, 1000.0])
 variance = theta**2 + 2 - np.exp(-theta) - (theta + 0.5 * np.exp(-theta)) ** 2
 rng = np.random.default_rng(42)
 simulated = np.maximum(theta + law.rvs((400_000, 4), rng=rng), 0.0).var(axis=0)
-print(pd.DataFrame({"exact": variance, "simulated": simulated}, index=theta).round(3).to_string())
+pd.DataFrame({"exact": variance, "simulated": simulated}, index=theta).round(3)
 assert variance.round(2).tolist() == [0.75, 1.8, 1.99, 2.0]
 # the standard deviation of a simulated variance is below 0.01: six of them
 assert abs(simulated - variance).max() < 0.06
@@ -73,7 +70,7 @@ error = spend_on_error(
     rng=1,
 )
 print(error.summary(alpha=0.1))
-print(ledger.summary())
+ledger
 assert error.sensitivity == 1.0
 assert compose([PureDP(1.0), error.nominal]) == PureDP(2.0)
 assert error.simulated
@@ -94,13 +91,13 @@ assert ledger.remaining.epsilon == 0.0
 lower, upper = error.conf_int(alpha=0.1)
 assert np.allclose(upper - lower, 2 * np.log(10))
 values = error.value_conf_int(alpha=0.1, lower=0)
-print(values.summary_frame().round(3).to_string())
+values.summary_frame().round(3)
+
+# %%
 try:
     spend_on_error([3, 5], [0, 7], mechanism=law, ledger=ledger, name="once more")
 except IncompatibleReleaseError as refusal:
     print(refusal)
-else:
-    raise AssertionError("the ledger is overspent")
 
 # %% [markdown]
 # ## What has been bought?
@@ -112,7 +109,7 @@ else:
 
 # %%
 corrected = error.corrected()
-both = error.corrected([-3, 7], mechanism=law)
+both = error.corrected([-2.9, 7.2], mechanism=law)
 print(both.summary(alpha=0.1))
 assert np.allclose(corrected.params, np.asarray(error.published) + np.asarray(error.estimate))
 assert np.allclose(np.asarray(corrected.bse) ** 2, 2.0)
@@ -131,7 +128,7 @@ assert float(half.variance) == 0.5
 # %%
 rounded = dpi.mechanisms.Rounded(law)
 known_rule = dpi.count_confint([0, 7], mechanism=rounded, clamp=0, alpha=0.1, lower=0)
-print(known_rule.summary_frame().round(3).to_string())
+known_rule.summary_frame().round(3)
 assert np.allclose(known_rule.upper, [2, 9])
 assert round(float(law.cdf(-6.0)), 4) == 0.0012
 
@@ -140,7 +137,9 @@ assert round(float(law.cdf(-6.0)), 4) == 0.0012
 
 # %%
 comparison = compare_spending(PureDP(2.0), [0, 3, 100], alpha=0.1)
-print(comparison.summary())
+comparison
+
+# %%
 widths = comparison.summary_frame()
 assert (widths["undivided"] < widths["both"]).all()
 assert (widths["both"] < widths["error"]).all()
@@ -160,7 +159,9 @@ assert np.isclose(widths["error"].iloc[-1], 2 * np.log(10), atol=1e-6)
 
 # %%
 split = best_split(PureDP(2.0), alpha=0.1)
-print(split.summary())
+split
+
+# %%
 assert split.release_share == 1.0
 assert split.shares[np.argmax(split.widths)] == 0.5
 
@@ -263,14 +264,17 @@ cost = pd.DataFrame(
     {f"ε = {epsilon:g}": np.log(10) / epsilon / (0.8 * sizes) for epsilon in (0.01, 0.1, 1.0)},
     index=pd.Index(sizes, name="counts"),
 )
-print(cost.round(3).to_string())
+cost.round(3)
+
+# %%
 assert round(actual / truth.size, 1) == 0.8
 assert cost.loc[400, "ε = 0.1"] < 0.1 < cost.loc[100, "ε = 0.1"]
 
-figure, axis = plt.subplots(figsize=(6, 4))
-cost.plot(ax=axis, marker="o", loglog=True, ylabel="half-width of the interval / error")
+# %%
+#| alt: Half-width of the interval relative to the error, by the number of counts, for three ε: it
+#| falls in proportion to their number. A dotted line marks a tenth.
+axis = cost.plot(marker="o", loglog=True, ylabel="half-width of the interval / error")
 axis.axhline(0.1, color="k", linestyle=":")
-figure.tight_layout()
 
 # %% [markdown]
 # From some hundreds of values on, a tenth of the budget tells the error to within a tenth. So: an
@@ -297,7 +301,9 @@ plans = pd.DataFrame(
         "variance then": best.variance,
     }
 )
-print(plans.round(3).to_string())
+plans.round(3)
+
+# %%
 print(f"sum over all cells: {equal.total:.1f}, and {best.total:.1f} with the best shares")
 assert np.isclose(equal.total, 192.0)
 assert round(best.total, 1) == 121.8
@@ -311,7 +317,7 @@ assert best.gap < 1e-5 * best.total
 
 # %%
 regions = optimal_shares(tables, domain=domain, budget=ZCDP(0.5), target=[("region",)])
-print(regions.measurement_frame().round(3).to_string())
+regions.measurement_frame().round(3)
 assert np.allclose(equal.variance, 3.05, atol=0.005)
 assert round(best.variance.iloc[0], 2) == 1.31
 assert regions.shares.round(6).to_list() == [0, 0, 1, 0]
@@ -347,7 +353,7 @@ for number in (100, 1_000, 10_000, 100_000):
         "cells": usefulness(adding, queries=number, beta=0.05, method="union").alpha,
     }
 errors = pd.DataFrame(bounds).T.rename_axis("queries")
-print(errors.round(0).astype(int).to_string())
+errors.round(0).astype(int)
 assert (errors["weights, actual"] <= errors["weights"]).all()
 assert errors.loc[100_000, "weights"] < 1.2 * errors.loc[100, "weights"]
 assert errors.loc[10_000, "each query"] < errors.loc[10_000, "weights"]

@@ -15,8 +15,9 @@
 # is enough to take it off.
 #
 # The counts are the persons in households of the public prototype of the redistricting file of
-# Rhode Island where `DPINFER_DATA` points to it, otherwise those of a made-up county. They play the
-# confidential data here, so that every answer can be held against the truth.
+# Rhode Island (2018 End-to-End Census Test) where `DPINFER_DATA` points to it, otherwise those of a
+# made-up county. They play the confidential data here, so that every answer can be held against the
+# truth.
 
 # %%
 import os
@@ -29,8 +30,6 @@ import statsmodels.formula.api as smf
 
 import dpinfer as dpi
 from dpinfer.datasets import synthetic_population
-
-pd.set_option("display.width", 100)
 
 COLUMNS = ["children", "adults", "hispanic"]
 
@@ -56,7 +55,7 @@ def made_up_truth():
 
 folder = os.environ.get("DPINFER_DATA")
 truth = public_truth(Path(folder)) if folder else made_up_truth()
-print(truth.describe().loc[["count", "mean", "std", "max"]].round(1))
+truth.describe().loc[["count", "mean", "std", "max"]].round(1)
 
 # %% [markdown]
 # ## What is published
@@ -76,7 +75,7 @@ def publish():
 
 published = publish()
 print(noise)
-print(published.head())
+published.head()
 
 # %% [markdown]
 # ## The fit, and the fit that takes the noise for people
@@ -86,19 +85,17 @@ print(published.head())
 # %%
 formula = "children ~ adults + hispanic"
 fit = dpi.noisy_ols(formula, published, noise=dict.fromkeys(COLUMNS, noise), uncertainty="noise")
-print(fit.summary())
+fit
 
 # %%
 confidential = smf.ols(formula, truth).fit().params
-print(
-    pd.DataFrame(
-        {
-            "confidential": confidential,
-            "noise taken off": fit.params,
-            "noise ignored": fit.naive.params,
-        }
-    ).round(3)
-)
+pd.DataFrame(
+    {
+        "confidential": confidential,
+        "noise taken off": fit.params,
+        "noise ignored": fit.naive.params,
+    }
+).round(3)
 
 # %% [markdown]
 # `reliability` is the share of a published covariate's variance that is not noise. `attenuation` is
@@ -106,8 +103,10 @@ print(
 # Hispanic persons go together, the noise of each also leaks into the coefficient of the other.
 
 # %%
-print(fit.reliability.round(3))
-print(fit.attenuation.round(3))
+fit.reliability.round(3)
+
+# %%
+fit.attenuation.round(3)
 
 # %% [markdown]
 # ## Does the interval hold?
@@ -117,7 +116,7 @@ print(fit.attenuation.round(3))
 # again and again.
 
 # %%
-TIMES = 400
+TIMES = 100
 kept = {"noise taken off": [], "noise ignored": []}
 estimates = {name: [] for name in kept}
 for _ in range(TIMES):
@@ -134,12 +133,15 @@ coverage.index = confidential.index
 means = pd.DataFrame({name: np.mean(rows, axis=0) for name, rows in estimates.items()})
 means.index = confidential.index
 print("share of 95 % intervals that hold the confidential coefficient")
-print(coverage.round(3))
-print("average coefficient, over the confidential one")
-print(means.div(confidential, axis=0).round(2))
+coverage.round(3)
 
-# fewer than 0.88 of 400 have a chance below 1e-7 where 0.95 is right
-assert (coverage["noise taken off"] > 0.88).all()
+# %%
+print("average coefficient, over the confidential one")
+means.div(confidential, axis=0).round(2)
+
+# %%
+# fewer than 0.8 of 100 have a chance below 1e-7 where 0.95 is right
+assert (coverage["noise taken off"] > 0.8).all()
 error = means.sub(confidential, axis=0).abs().loc["hispanic"]
 assert error["noise taken off"] < error["noise ignored"] / 4
 
@@ -148,16 +150,16 @@ assert error["noise taken off"] < error["noise ignored"] / 4
 # these; but they are around another number, and with more blocks they would close in on it.
 
 # %%
+#| alt: Histograms of two coefficients over 100 releases. With the noise taken off they stand around
+#| the confidential coefficient; with the noise ignored they stand beside it.
 fig, axes = plt.subplots(1, 2, figsize=(8, 3), layout="constrained")
 for ax, name in zip(axes, ["adults", "hispanic"], strict=True):
-    for label, shade in zip(kept, ["0.2", "0.7"], strict=True):
-        drawn = [one[name] for one in estimates[label]]
-        ax.hist(drawn, bins=30, color=shade, alpha=0.8, label=label)
+    for label in kept:
+        ax.hist([one[name] for one in estimates[label]], bins=30, alpha=0.8, label=label)
     ax.axvline(confidential[name], color="black", linestyle="--", label="confidential")
     ax.set(xlabel=f"coefficient of {name} (children per person)", yticks=[])
 axes[0].set_ylabel("releases")
-axes[1].legend(frameon=False, fontsize=8)
-plt.show()
+axes[1].legend()
 
 # %% [markdown]
 # ## A population instead of these blocks
@@ -168,7 +170,7 @@ plt.show()
 
 # %%
 wider = dpi.noisy_ols(formula, published, noise=dict.fromkeys(COLUMNS, noise))
-print(pd.DataFrame({"noise": fit.bse, "noise+sampling": wider.bse}).round(4))
+pd.DataFrame({"noise": fit.bse, "noise+sampling": wider.bse}).round(4)
 assert (wider.bse > fit.bse).all()
 
 # %% [markdown]
@@ -190,7 +192,7 @@ shares = dpi.noisy_ols(
     noise=dict.fromkeys(COLUMNS, little),
     nonlinear="delta",
 )
-print(shares.summary())
+shares
 
 # %% [markdown]
 # ## What to remember

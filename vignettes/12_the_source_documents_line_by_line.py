@@ -23,7 +23,7 @@
 #    *Bayesian and frequentist semantics for common variations of differential privacy*,
 #    arXiv:2209.03310.
 
-# %%
+# %% tags=["remove-input"]
 import warnings
 from fractions import Fraction
 
@@ -89,7 +89,7 @@ def table():
 #
 # Sections 2.1 and 2.2: databases, queries, sensitivity.
 
-# %%
+# %% tags=["hide-input"]
 people = dpi.Domain({"sex": ["Male", "Female"], "mar": ["Married", "Single", "Other"]})
 records = pd.DataFrame(
     {
@@ -121,7 +121,7 @@ table()
 # %% [markdown]
 # Sections 2.3 and 2.4: mechanisms, post-processing, composition.
 
-# %%
+# %% tags=["hide-input"]
 laplace = dpi.Laplace.from_epsilon(1.0)
 noise = dpi.Geometric.from_epsilon(1.0)
 p = 1 - np.exp(-1.0)
@@ -197,7 +197,7 @@ risks = pd.DataFrame(
 assert np.allclose(risks, np.outer(risks.index, np.exp(2.0 * risks.columns.to_numpy())))
 risks.map("{:.4g}".format)
 
-# %%
+# %% tags=["hide-input"]
 bound = dpi.privacy.posterior_bounds(PureDP(0.01), counterfactual="deleted")
 
 line("Theorem 3.1", "bound.odds(1.0)", [np.exp(-0.02), np.exp(0.02)], digits=14)
@@ -215,7 +215,7 @@ table()
 # %% [markdown]
 # Section 4: estimates, intervals, error estimates, tests; section 5: samples.
 
-# %%
+# %% tags=["hide-input"]
 example = dpi.datasets.load_example_4_1().release
 three = dpi.combine([2, 3, 4], workload=[[1, 1], [1, 0], [0, 1]], target=[1, 1],
                     mechanism=dpi.Geometric.from_epsilon(1, sensitivity=3))  # fmt: skip
@@ -300,7 +300,7 @@ size
 # %% [markdown]
 # ## 2. The textbook chapter
 
-# %%
+# %% tags=["hide-input"]
 scores = [24, 8, 28, 5]
 median = dpi.privacy.smooth_median_sensitivity([1.0, 2.0, 2.5, 4.0, 9.0], 0.0, 10.0, beta=0.5)
 
@@ -354,7 +354,7 @@ table()
 # %% [markdown]
 # ## 3. The teaser
 
-# %%
+# %% tags=["hide-input"]
 predicates = {"fans": {"fan": "yes"}, "not Matt": {"fan": "yes", "name": "others"}}
 fans = dpi.Domain({"fan": ["yes", "no"], "name": ["Matt", "others"]})
 bieber = dpi.Workload.from_predicates(fans, predicates)
@@ -435,7 +435,7 @@ table()
 #
 # ## 4. The lecture notes
 
-# %%
+# %% tags=["hide-input"]
 shame = Channel.name_and_shame(0.01)
 changed = PureDP(0.5, neighbours="replace")
 
@@ -462,7 +462,7 @@ table()
 # %% [markdown]
 # ## 5. The paper
 
-# %%
+# %% tags=["hide-input"]
 answer = dpi.RandomizedResponse.from_epsilon(0.5)
 twice = privacy_loss(answer, compositions=2)
 sample = Channel.released_sample(2, 5)
@@ -563,7 +563,7 @@ table()
 # %% [markdown]
 # Section 8: the budget of the 2020 redistricting data, and what it says of single secrets.
 
-# %%
+# %% tags=["hide-input"]
 for letter, rho, powers in (
     ("A", 0.1115, [0.03, 0.12, 0.21]),
     ("B", 0.9260, [0.17, 0.39, 0.53]),
@@ -595,4 +595,6 @@ line(
 table()
 
 # %%
+#| alt: The smallest probability of a miss by the level of a test, for scenarios A, B, E and F
+#| of the redistricting data.
 dpi.plotting.plot_trade_off({letter: SCENARIOS[letter] for letter in "ABEF"})

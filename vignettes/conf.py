@@ -1,11 +1,16 @@
 """The documentation site: `sphinx-build -W -b html vignettes build/site`."""
 
+import json
+import os
 import sys
 from pathlib import Path
 
 import dpinfer
 
-sys.path.insert(0, str(Path(__file__).parent / "extensions"))
+HERE = Path(__file__).parent
+EXTENSIONS = HERE / "extensions"
+sys.path.insert(0, str(EXTENSIONS))
+os.environ["PYTHONSTARTUP"] = str(EXTENSIONS / "notebook_look.py")  # IPython's kernels run it
 
 project = "dpinfer"
 author = "The dpinfer developers"
@@ -16,9 +21,11 @@ extensions = [
     "myst_nb",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
+    "sphinx.ext.viewcode",
     "numpydoc",
     "api_topics",
     "mathml",
+    "light_and_dark",
 ]
 exclude_patterns = ["conf.py", "extensions", "examples"]
 
@@ -26,6 +33,19 @@ exclude_patterns = ["conf.py", "extensions", "examples"]
 html_theme = "furo"
 html_title = "dpinfer"
 html_static_path = ["_static"]
+templates_path = ["_templates"]
+html_extra_path = ["versions.json"]  # add a line for each version that is released
+html_context = {"versions": json.loads((HERE / "versions.json").read_text(encoding="utf-8"))}
+html_sidebars = {
+    "**": [
+        "sidebar/brand.html",
+        "sidebar/version.html",
+        "sidebar/search.html",
+        "sidebar/scroll-start.html",
+        "sidebar/navigation.html",
+        "sidebar/scroll-end.html",
+    ]
+}
 html_css_files = ["site.css"]
 html_math_renderer = "mathml"
 html_copy_source = html_show_sourcelink = False
@@ -41,6 +61,8 @@ nb_execution_mode = "force"
 nb_execution_show_tb = True
 nb_execution_timeout = 600
 nb_merge_streams = True
+nb_code_prompt_show = nb_code_prompt_hide = "Code"
+nb_output_stderr = "remove-warn"  # a page that warns is mended, not built
 
 # the reference
 autodoc_typehints = "none"

@@ -7,14 +7,17 @@ A page of `reference/` lists names of the package, one a line, in a block
     ```
 
 Here each list becomes a table of one-line summaries and the documentation of every name. References
-in docstrings to the module that a name comes from lead to where it is documented.
+in docstrings to the module that a name comes from lead to where it is documented, and so do links
+in listings of source code.
 """
 
 import importlib
 import inspect
+import posixpath
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from docutils import nodes
 from sphinx.addnodes import pending_xref
@@ -23,6 +26,9 @@ from sphinx.domains.python import ObjectEntry
 from sphinx.environment import BuildEnvironment
 from sphinx.util.nodes import make_refnode
 
+BACK = re.compile(
+    r'id="(?P<name>[\w.]+)">\n<a class="viewcode-back" href="(?P<page>[^"#]*)#(?P<place>[^"]*)"'
+)
 MEMBERS = {"attribute", "method", "property", "classmethod", "staticmethod"}
 BLOCK = re.compile(r"^```\{api\} (?P<module>[\w.]+)\n(?P<names>[\w\n]*?)^```$", re.MULTILINE)
 
@@ -98,8 +104,31 @@ def _link(
     return make_refnode(app.builder, node["refdoc"], entry.docname, entry.node_id, content, name)
 
 
+def _mend_ways_back(
+    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: Any
+) -> None:
+    """Lead from source code to the names that are documented; viewcode knows one name a module."""
+    if not pagename.startswith("_modules/"):
+        return
+    objects = app.env.domains.python_domain.objects
+
+    def mended(link: re.Match[str]) -> str:
+        page = posixpath.normpath(posixpath.join(posixpath.dirname(pagename), link["page"]))
+        places = {
+            entry.node_id
+            for name, entry in objects.items()
+            if f"{entry.docname}.html" == page and f".{name}".endswith("." + link["name"])
+        }
+        if len(places) == 1 and link["place"] not in places:
+            return link[0].replace("#" + link["place"], "#" + places.pop())
+        return link[0]
+
+    context["body"] = BACK.sub(mended, context["body"])
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Expand the lists when a page is read."""
     app.connect("source-read", _expand)
     app.connect("missing-reference", _find_home)
+    app.connect("html-page-context", _mend_ways_back)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
