@@ -121,7 +121,6 @@ ONCE = [
     "FunctionPrior",
     "GoodnessOfFitPower",
     "HierarchyEstimate",
-    "HierarchyFunctions",
     "HomogeneityPower",
     "HypothesisResult",
     "IncompatibleReleaseError",

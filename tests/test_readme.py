@@ -31,6 +31,17 @@ def test_interval_of_the_notebook_example():
     assert np.round([*interval], 2).tolist() == [1.90, 6.50]
 
 
+def test_the_notebook_example_runs_as_pasted(capsys):
+    (code,) = re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    names = {}
+    exec(code, names)
+    printed = capsys.readouterr().out
+    assert re.search(r"4\.200 +1\.897 +6\.503", printed)
+    assert "0.09224" in printed
+    assert names["fit"].summary_frame().shape[0] == 7
+    assert names["fit"].consistency_test().pvalue > 0.05
+
+
 def test_names_in_the_table_of_calls_exist():
     table = README[README.index("| you have |") : README.index("[`vignettes/`]")]
     for name in re.findall(r"`([\w.]+)`", table):

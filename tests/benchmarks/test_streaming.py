@@ -3,8 +3,8 @@
 ``python tests/benchmarks/test_streaming.py 12500 25000 50000 100000`` writes such states in the
 layout of the 2020 Census, estimates them, and extrapolates to the nation;
 ``python tests/benchmarks/test_streaming.py nation 0.25`` does so with a quarter of its states, and
-with 1 with all of it, which takes about 130 GB of the disk: 17 kB a block for the estimates of all
-cells, and 6 kB for what is read and kept.
+with 1 with all of it, in folders under ``TMPDIR``. It says how much of the disk that takes: some 8
+kB a block, of which 3 are what is read, and as many the estimates of all cells, most of them 0.
 """
 
 import resource
@@ -140,10 +140,15 @@ def run_census(folder, blocks, n_jobs):
     # of all children the largest counts; it is at least what their parent had at their start
     peak = peaks[0] + (n_jobs * peaks[1] if n_jobs > 1 else 0.0)
     nation = NATION / blocks / 60.0
+    held = [
+        sum(file.stat().st_size for file in Path(folder, each).rglob("*") if file.is_file())
+        for each in ("in", f"out-{n_jobs}")
+    ]
     print(
         f"{blocks} blocks, {n_jobs} workers: {seconds:.1f} s, {busy:.1f} s busy, of which "
         f"{alone:.1f} s here; the nation in {seconds * nation:.0f} min, {busy * nation:.0f} min "
-        f"busy; at most {peak:.0f} MB"
+        f"busy; {held[0] / 1e9:.2f} GB read and {held[1] / 1e9:.2f} GB written; "
+        f"at most {peak:.0f} MB"
     )
 
 
@@ -177,7 +182,7 @@ def nation(folder, share):
 @pytest.mark.benchmark(group="a nation in the layout of the 2020 Census, Parquet to Parquet")
 def test_nation(benchmark, tmp_path):
     if benchmark.disabled:
-        pytest.skip("a hundred gigabytes of files")
+        pytest.skip("tens of gigabytes of files")
     found = benchmark.pedantic(nation, (tmp_path, 1.0))
     benchmark.extra_info["measured"] = found
     assert float(found.split()[-2]) < 4096.0

@@ -9,6 +9,7 @@ from dataclasses import fields, is_dataclass
 from datetime import timedelta
 from decimal import Decimal
 from importlib import import_module
+from importlib.util import find_spec
 from itertools import count, cycle, islice
 from tempfile import mkdtemp
 
@@ -82,19 +83,20 @@ RESULTS = set(
     AdjustedTests Amplification AmplifiedCurve AmplifiedDP BudgetSplit ClippedEstimate
     CombinedEstimate ComposedDP ConfidenceSets CorrectedEstimate CountPosterior CredibleIntervals
     DifferenceAudit ErrorEstimate FrozenDensity FrozenMass FrozenNoise GeneralizationBound
-    HierarchyEstimate HierarchyFunctions HypothesisResult Intervals LedgerEntry MarginalsEstimate
+    HierarchyEstimate HypothesisResult Intervals LedgerEntry LinearEstimate MarginalsEstimate
     MembershipAudit MultiplicativeWeightsRelease NoisyRegression NoisyValues PairLoss
-    PosteriorBounds PrivacyLoss PrivateMeanInterval ProcessingError Ranking ReconstructionAudit
-    ReleasePlan RenyiCurve RepeatedDP ResponseEstimate SampleAdjustment SecretPosterior SizeStudy
-    SmoothSensitivity SpendingComparison StrategyComparison StreamedMarginals SurveyEstimate
-    TableContrast Usefulness
+    PosteriorBounds PrivacyLoss PrivateMeanInterval Problem ProcessingError Ranking RatioEstimate
+    ReconstructionAudit ReleasePlan RenyiCurve RepeatedDP ReplicateIntervals ResponseEstimate
+    SampleAdjustment SecretPosterior SizeStudy SmoothSensitivity SpendingComparison
+    StrategyComparison StreamedMarginals SurveyEstimate Selection TableContrast Usefulness
     """.split()  # noqa: SIM905
 )
 """Made by the library; what they are made of has been checked before."""
 
 PROTOCOLS = {"NoiseLaw", "Guarantee"}
 
-FUNCTIONS = {"logpmf", "load", "model", "statistic"} | {
+FUNCTIONS = {"logpmf", "load", "model", "statistic"}
+FUNCTIONS |= {"replicate.function", "replicate_confint.function"} | {
     f"dpinfer.calibration.{name}"
     for name in (
         "certify_interval.beside",
@@ -112,6 +114,8 @@ NEED_OBJECTS = {
     f"dpinfer.releases.adapters.{name}"
     for name in ("from_dp_event", "from_smartnoise", "smartnoise_laws")
 }
+if find_spec("geopandas") is None:
+    NEED_OBJECTS.add("dpinfer.plotting.plot_map")
 """What takes an object of another library, which is not there."""
 
 USES = {

@@ -76,6 +76,20 @@ FRAME = pd.DataFrame({"n": [10.5, 20.1], "sd": [2.0, 4.0]})
 SIMULATED = {"truth": THREE, "mechanism": NOISE, "beside": None, "one_by_one": False}
 SIMULATED |= {"name": "one", "beside_name": None} | FEW
 
+
+def places():
+    """Return three places, of GeoPandas where it is installed."""
+    if find_spec("geopandas") is None:
+        return None
+    from geopandas import GeoDataFrame
+    from shapely.geometry import box
+
+    return GeoDataFrame(geometry=[box(x, 0, x + 1, 1) for x in range(3)])
+
+
+MAPPED = {"on": None, "shown": "width", "unclear": 0.5, "alpha": 0.1, "method": "asymptotic"}
+MAPPED |= {"unit": "people", "ax": None}
+
 CALLS_BELOW = {
     "dpinfer.calibration": {
         "Certificates": {"certificates": certificates().certificates},
@@ -117,6 +131,9 @@ CALLS_BELOW = {
         "plot_ledger": {"ledger": dpinfer.BudgetLedger(PURE), "most": 40, "ax": None},
         "plot_level_widths": {"std_errors": {"a": [1.0, 2.0]}, "levels": ["a", "b"], "alpha": 0.1}
         | {"unit": "people", "ax": None},
+        "plot_map": {"geometries": places(), "results": dpinfer.combine(RELEASED)} | MAPPED,
+        "plot_series": {"results": {"a": interval(THREE)}, "over": None, "alpha": None}
+        | {"method": None, "most": 3, "unit": "people", "ax": None},
         "plot_null": {"test": dpinfer.poisson_ztest(30, 1.0, 18.0, mechanism=NOISE, reps=20, rng=1)}
         | {"statistic": None, "alternative": None, "alpha": 0.1, "bins": 20, "ax": None},
         "plot_pbdp": TRADE_OFF | {"epsilon": [0.0, 1.0], "group": 1},

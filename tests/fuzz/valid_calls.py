@@ -50,6 +50,11 @@ MEASURED = {"measured": {"cells": np.eye(2), "sum": [[1, 1]]}, "budget": PURE, "
 MEASURED |= {"domain": None, "weights": None, "mechanism": None}
 
 
+def one_more(table, rng):
+    """Return an algorithm's table: one person more in each cell."""
+    return table + 1.0
+
+
 def in_equilibrium(theta):
     """Genotypes AA, Aa and aa where the allele A has the share theta[0]."""
     p = theta[0]
@@ -61,6 +66,9 @@ def top_part():
     units = Hierarchy.from_codes(["4", "44"])
     return units, [NoisyMarginal("sex", [[51.0, 49.0], [30.0, 31.0]], Gaussian(sigma=2.0))], None
 
+
+CENSORED = {"values": [18.0, 25.0, np.nan], "target": "cells", "mechanism": NOISE, "threshold": 10}
+CENSORED |= {"cells": 3, "by": [1, 1, 2], "upper": 90.0, "width": None, "alpha": 0.1}
 
 VALID = {
     "ApproxDP": {"epsilon": 1.0, "delta": 1e-6, "neighbours": "replace"},
@@ -100,9 +108,9 @@ VALID = {
     "RDP": {"order": [2.0, 8.0], "bound": [0.2, 0.8], "neighbours": "replace"},
     "RandomizedResponse": {"p": 0.75, "categories": 3},
     "Release": {"values": THREE, "mechanism": NOISE, "workload": np.eye(3), "labels": list("abc")}
-    | {"neighbours": "replace", "sensitivity": 1.0, "guarantee": {"epsilon": 1.0}}
+    | {"neighbours": "replace", "sensitivity": 1.0, "guarantee": {"epsilon": 1.0}, "unit": "person"}
     | {"threshold": 10, "clamp": (0, 50), "bin_size": 2, "name": "release"}
-    | {"weights": None, "covariance": None},
+    | {"weights": None, "covariance": None, "missing": "drop"},
     "Rounded": {"law": SMOOTH},
     "SmoothNoise": {"kind": "laplace", "beta": 0.1, "factor": 2.0},
     "StructuralZeros": {"levels": {"sex": ["F"]}, "units": ["44"]},
@@ -205,6 +213,12 @@ VALID = {
     | {"neighbours": "add-remove", "group": 1},
     "epsilon_for_rise": {"rise": 0.25, "baseline": 0.02, "counterfactual": "deleted"}
     | {"neighbours": "add-remove", "group": 1},
+    "from_long": {
+        "frame": pd.DataFrame({"k": ["a", "a"], "ITERATION": [0, 1], "n": [3, 4]}),
+        "replicate": "ITERATION",
+        "published": 0,
+        "value": "n",
+    },
     "generalization_bound": {"guarantee": SWAP, "alpha": 0.1, "beta": 0.01, "failure": 0.05},
     "guarantee_of": {"mechanism": NOISE, "sensitivity": 1.0, "neighbours": None, "kind": "zcdp"},
     "guarantee_of_workload": {"workload": [[1, 0], [1, 1]], "mechanism": SMOOTH}
@@ -215,6 +229,7 @@ VALID = {
     | {
         "method": "asymptotic",
         "simultaneous": False,
+        "bin_assumption": "uniform",
         "alternative": "larger",
         "reps": 20,
         "rng": 1,
@@ -233,7 +248,7 @@ VALID = {
     | {"ledger": None, "name": "queries", "sampler": "simulated"},
     "noisy": {"values": THREE, "mechanism": NOISE, "labels": None, "weights": None}
     | {"covariance": None, "threshold": 10, "clamp": 0, "rounded": None, "bin_size": 2}
-    | {"name": "values", "called": "mechanism"},
+    | {"name": "values", "called": "mechanism", "missing": "drop"},
     "noisy_ols": {"endog": np.arange(40.0) % 7, "exog": 9.0 * np.arange(40.0)}
     | {"noise": {"x1": SMOOTH}, "weights": None, "method": "moments", "cov_type": "HC1"}
     | {"groups": None, "uncertainty": "noise+sampling", "nonlinear": "refuse", "use_t": True},
@@ -266,7 +281,7 @@ VALID = {
     | {"alternative": "larger", "nuisance_alpha": 1e-4},
     "proportions_2indep": {"count1": 4, "nobs1": 9, "count2": 3, "nobs2": 6, "mechanism": NOISE}
     | {"nobs_mechanism": None, "nobs_is_total": False, "alternative": "larger"}
-    | {"method": "plug-in", "nuisance_alpha": 1e-4}
+    | {"value": 0.1, "compare": "diff", "method": "plug-in", "nuisance_alpha": 1e-4}
     | QUICK,
     "proportions_trend": {"count": THREE, "nobs": [60, 70, 80], "scores": [0, 1, 2]}
     | {"mechanism": NOISE, "alternative": "larger", "method": "monte-carlo"}
@@ -282,6 +297,11 @@ VALID = {
     "read_marginals_parquet": {"folder": "no folder", "max_bytes": 10**6},
     "read_release": {"path": anes96_path(), "metadata": None, "field": None} | {"max_bytes": 10**6},
     "relative_change_confint": PAIR | {"new": THREE, "old": [60, 70, 80]},
+    "replicate": {"function": one_more, "published": THREE, "n": 1, "rng": 1, "n_jobs": 1}
+    | {"resume": None, "progress": False},
+    "replicate_confint": {"published": THREE, "replicates": [[19, 22, 33], [16, 27, 30]] * 5}
+    | {"function": None, "method": "t", "df": 5, "alpha": 0.1, "integer": True, "lower": 0}
+    | {"invariant": None, "min_count": 5, "min_ratio": 0.5, "min_count_positive": 25},
     "response_counts": {"counts": [60, 40], "mechanism": CHANNEL, "nobs": 100}
     | {"method": "plain"},
     "response_proportions": {
@@ -316,6 +336,8 @@ VALID = {
     | {"marginals_wanted": None, "unestimable": "raise", "n_jobs": 1, "progress": False},
     "survey_mean": ONE_SAMPLE,
     "survey_total": ONE_SAMPLE,
+    "thresholded_ratio_confint": {"numerator": [1, 0, 0], "denominator": [0, 1, 1]} | CENSORED,
+    "thresholded_sum_confint": {"weights": [1, 1, -1]} | CENSORED,
     "unpublished_bound": {"mechanism": NOISE, "threshold": 10} | REPORTS,
     "usefulness": {"mechanism": SMOOTH, "alpha": None, "beta": 0.05, "queries": 3}
     | {"workload": None, "method": "exact", "reps": 20, "rng": 1},
