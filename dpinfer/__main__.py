@@ -181,7 +181,10 @@ def init(options: argparse.Namespace) -> int:
             answers.take(entry, text)
     asked = sys.stdin is not None and sys.stdin.isatty()
     if asked:
-        answers.ask(input, print)
+        try:
+            answers.ask(input, print)
+        except KeyboardInterrupt:  # Ctrl-C is an end, as Ctrl-D is
+            raise EOFError from None
     else:
         answers.fill()
     if wanted := answers.unknown():
@@ -319,7 +322,7 @@ def _parser() -> argparse.ArgumentParser:
         "sensitivity": "how far one unit moves all values together: L1 with ε, L2 with ρ or μ",
         "scale": "scale of laplace, geometric or tulap noise, or a column",
         "sigma": "σ of gaussian or discrete_gaussian noise, or a column",
-        "rounded": "yes if the noisy values were rounded to whole numbers, no if not",
+        "rounded": "yes if values were rounded to whole numbers after the noise, no if not",
         "bin-size": "number to a multiple of which counts were rounded up before the noise",
         "threshold": "bound below which values were not published, or a column",
         "unit": "what is protected, such as person, household or user-day",

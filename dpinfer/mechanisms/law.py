@@ -28,6 +28,7 @@ from dpinfer._check import (
     check_parameter,
     check_rng,
     check_shape,
+    one_line,
 )
 from dpinfer._numerics.lattice import smallest_whole
 from dpinfer.errors import InvalidParameterError
@@ -525,3 +526,13 @@ def marked(law: Law, selected: bool) -> Law:
     law = copy(law)
     object.__setattr__(law, "_selected", selected)
     return law
+
+
+def in_short(law: NoiseLaw) -> str:
+    """Return a law on one line: as one where it is the same for all values."""
+    shown = law
+    if isinstance(law, ParametricLaw) and all(
+        np.unique(value).size == 1 for value in law._parameters().values()
+    ):
+        shown = law._take((0,) * len(law.shape))
+    return one_line(repr(shown), 60)

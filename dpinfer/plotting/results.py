@@ -31,11 +31,11 @@ from dpinfer._style import COLOURS, REFERENCE, add_legend, marker, plain, series
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
 from dpinfer.estimation.hierarchy import HierarchyEstimate
 from dpinfer.intervals.posterior import CountPosterior
-from dpinfer.reporting.forest import Forest, Layer, label_text, layers_of
+from dpinfer.reporting.forest import Forest, Layer, layers_of
 from dpinfer.results.hypothesis import HypothesisResult
 from dpinfer.results.intervals import ERROR_COVERED
 from dpinfer.results.null import NullDistribution
-from dpinfer.results.tables import format_numbers, printed_pvalue
+from dpinfer.results.tables import format_numbers, label_text, printed_pvalue
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import operator
+import re
 from collections.abc import Callable, Mapping
 from functools import reduce
 from itertools import pairwise
+from keyword import iskeyword
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -161,8 +163,20 @@ def _truth(found: Any) -> NDArray[np.bool_]:
     return np.asarray(found.fillna(False).to_numpy(), dtype=np.bool_)
 
 
+_QUOTED = re.compile(r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")|`([^`]*)`""")
+"""A text, or the name of a level in backticks, as ``DataFrame.query`` has them."""
+
+
 def _meaning(text: str, frame: pd.DataFrame) -> Any:
     """Return whether each label meets a condition: comparisons, joined by and, or, not."""
+    in_backticks: dict[str, str] = {}
+
+    def stand_in(found: re.Match[str]) -> str:
+        if found[1] is not None:
+            return found[1]
+        word = f"level_in_backticks_{len(in_backticks)}"
+        in_backticks[word] = found[2]
+        return f" {word} "
 
     def of(node: ast.AST) -> Any:
         match node:
@@ -172,7 +186,8 @@ def _meaning(text: str, frame: pd.DataFrame) -> Any:
                 return -value
             case ast.List(parts) | ast.Tuple(parts) | ast.Set(parts):
                 return [of(part) for part in parts]
-            case ast.Name(name):
+            case ast.Name(word):
+                name = in_backticks.get(word, word)
                 if name not in frame.columns:
                     raise InvalidParameterError(
                         f"condition must be about levels of the labels, "
@@ -195,20 +210,24 @@ def _meaning(text: str, frame: pd.DataFrame) -> Any:
         )
 
     try:
-        found = of(ast.parse(text.strip(), mode="eval").body)
+        found = of(ast.parse(_QUOTED.sub(stand_in, text).strip(), mode="eval").body)
         return _truth(found) if getattr(found, "dtype", np.dtype(int)).kind == "b" else found
     except InvalidParameterError:
         raise
     except (SyntaxError, AttributeError, RecursionError, *_UNLIKE) as error:
-        summed = (
-            ""
-            if not frame.astype(object).isin([SUMMED]).any(axis=None)
-            else (f"; leave out what sums over a level first, as by where(\"level != '{SUMMED}'\")")
-        )
+        why = str(error)
+        if isinstance(error, SyntaxError):  # its place is in what stands for the text
+            names = [name for name in map(str, frame.columns) if not _is_word(name)]
+            why = error.msg + (f"; write `{names[0]}` in backticks" if names else "")
+        elif frame.astype(object).isin([SUMMED]).any(axis=None):
+            why += f"; leave out what sums over a level first, as by where(\"level != '{SUMMED}'\")"
         raise InvalidParameterError(
-            f"condition must be one that labels can be put to, got {show(text)}: "
-            f"{one_line(error)}{summed}"
+            f"condition must be one that labels can be put to, got {show(text)}: {one_line(why)}"
         ) from error
+
+
+def _is_word(name: str) -> bool:
+    return name.isidentifier() and not iskeyword(name)
 
 
 # Which values belong together in sums.

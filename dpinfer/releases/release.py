@@ -22,12 +22,11 @@ from dpinfer._check import (
     check_option,
     check_scalar,
     freeze,
-    one_line,
     show,
 )
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
 from dpinfer.mechanisms.independent import Mechanism, as_noise, refuse_selected
-from dpinfer.mechanisms.law import NoiseLaw, Origin, marked
+from dpinfer.mechanisms.law import NoiseLaw, Origin, in_short, marked
 from dpinfer.mechanisms.samplers import LARGEST_WHOLE, Sampler, noise_source
 from dpinfer.mechanisms.weighted_sum import WeightedSum
 from dpinfer.queries.domain import Domain, check_distinct
@@ -741,8 +740,9 @@ class Release(Locked, Presented, Indexed, Plotted):
         ----------
         condition : str or callable
             Comparisons of levels of the labels with values, joined by ``and``, ``or`` and ``not``:
-            ``"3 <= week < 7 and country in ['DE', 'FR']"``. Or a function of the table of labels, a
-            column for each level, that returns a boolean for each.
+            ``"3 <= week < 7 and country in ['DE', 'FR']"``. A name with spaces or the like stands
+            in backticks, as for ``DataFrame.query``. Or a function of the table of labels, a column
+            for each level, that returns a boolean for each.
 
         Returns
         -------
@@ -899,7 +899,7 @@ class Release(Locked, Presented, Indexed, Plotted):
         facts: list[tuple[str, object]] = [
             ("Values", len(self)),
             ("Cells", self.workload.shape[1]),
-            ("Noise", one_line(repr(self.mechanism), 60)),
+            ("Noise", in_short(self.mechanism)),
         ]
         if self.guarantee is not None:
             facts.append(("Guarantee", self.guarantee))
@@ -918,7 +918,7 @@ class Release(Locked, Presented, Indexed, Plotted):
         name = "" if self.name is None else f"{self.name!r}, "
         size = f"{len(self)} values, {self.workload.shape[1]} cells"
         shared = "" if self.weights is None else f"sums of {self.weights.shape[1]} noises "
-        return f"Release({name}{size}, {shared}{self.mechanism!r})"
+        return f"Release({name}{size}, {shared}{in_short(self.mechanism)})"
 
 
 def _check_exact(counts: FloatArray, queries: Workload) -> None:

@@ -21,7 +21,6 @@ from dpinfer._check import (
     check_length,
     check_reps,
     check_rng,
-    one_line,
     show,
     show_some,
 )
@@ -30,7 +29,7 @@ from dpinfer.mechanisms.independent import (
     IndependentNoise,
     groups,
 )
-from dpinfer.mechanisms.law import NoiseLaw, ParametricLaw, Share
+from dpinfer.mechanisms.law import NoiseLaw, ParametricLaw, Share, in_short
 from dpinfer.mechanisms.laws import Exact
 from dpinfer.releases.noises import READ_TWICE, Noises, Part, Positions, Rule, positions_of, stacked
 from dpinfer.results.labels import attach_labels, find_rows, labelled_frame, split_labels
@@ -129,7 +128,7 @@ class NoisyValues(Presented, Indexed, Plotted):
         return labelled_frame({"value": self.values, "noise_std": self.std}, self.labels)
 
     def _table(self) -> Table:
-        law = one_line(repr(self.noises.law), 60)
+        law = in_short(self.noises.law)
         facts: list[tuple[str, object]] = [("Values", len(self)), ("Noise", law)]
         if self.weights is not None:
             facts.append(("Noises that they share", self.noises.size))

@@ -181,7 +181,10 @@ class Answers:
         if budget and "sensitivity" not in self.known:
             wanted.append(f"--sensitivity, with --{budget}: how far one unit moves all values")
         if self.may_be_rounded and "rounded" not in self.known:
-            wanted.append("--rounded yes or no: whole values under noise that is not")
+            wanted.append(
+                "--rounded yes, if the noisy values were rounded to whole numbers, or no: they are "
+                f"whole, which {' and '.join(sorted(self.kinds))} noise by itself does not leave"
+            )
         return wanted
 
     @property
@@ -214,24 +217,36 @@ class Answers:
         """Ask for what is not known yet, again where an answer cannot be read."""
         columns, proposed = self.columns, self.columns.propose(self.known.get("value"))
 
-        def put(entry: str, question: str, default: str = "") -> None:
+        def put(entry: str, question: str, default: str = "", *, needed: str = "") -> None:
             while entry not in self.known:
                 text = answer(f"{question}{f' [{default}]' if default else ''}: ").strip()
-                if not (text or default):
+                if not (text or default or needed):
                     return
+                if not (text or default):
+                    say(f"  {needed}: Ctrl-C ends without writing anything")
+                    continue
                 try:
                     self.take(entry, text or default)
                 except InvalidParameterError as error:
                     say(f"  {error}")
 
         say(f"Columns: {show_some(columns.text.columns, 30)}")
-        while "value" not in self.known:
-            put("value", "Which column holds the noisy values", proposed.get("value", ""))
+        put(
+            "value",
+            "Which column holds the noisy values",
+            proposed.get("value", ""),
+            needed="the column is needed, as no interval is without values",
+        )
         labels = ",".join(columns.propose(self.known["value"])["labels"])
         put("labels", "Which columns label the rows, with commas between", labels)
         named = proposed.get("mechanism", {}).get("column", "")
-        while not self.kinds:
-            put("mechanism", f"Which noise: {', '.join(KINDS)}, or a column that names it", named)
+        put(
+            "mechanism",
+            f"Which noise: {', '.join(KINDS)}, or a column that names it",
+            named,
+            needed="the law of the noise is needed, as every interval comes from it; the publisher "
+            "knows it",
+        )
         for kind in sorted(self.kinds):
             options = self.options_of(kind)
             while options and not any(entry in self.known for entry in options):
@@ -243,15 +258,27 @@ class Answers:
                     which = f"{LETTERS[entry]} of all values together" if budget else LETTERS[entry]
                     words = f"{which} of {kind} noise, empty if not known"
                     put(entry, words if budget else f"{words}, or a column", column)
+                if not any(entry in self.known for entry in options):
+                    say(f"  one of {', '.join(options)} is needed: how large the noise is")
         budget = any(entry in self.known for entry in BUDGET_NAMES)
-        while budget and "sensitivity" not in self.known:
-            put("sensitivity", "How far one unit can move all values together, such as 1")
-        while self.may_be_rounded and "rounded" not in self.known:
-            put("rounded", "The values are whole: were they rounded after the noise, yes or no")
+        if budget:
+            put(
+                "sensitivity",
+                "How far one unit can move all values together, such as 1",
+                needed="it is needed, as the size of the noise is that over the budget",
+            )
+        if self.may_be_rounded:
+            put(
+                "rounded",
+                "The values are whole: were they rounded after the noise, yes or no",
+                needed="yes or no is needed, as rounding is an error of its own",
+            )
         least = np.nanmin(columns.numbers[self.known["value"]])
         column = proposed.get("threshold", {}).get("column", "")
         words = f"Threshold below which nothing was published (the least value is {least:g})"
         put("threshold", f"{words}, empty if none", column)
+        words = "Bin size, to a multiple of which counts were rounded up before the noise"
+        put("bin_size", f"{words}, empty if they were not")
         put("unit", "What is protected, such as person or user-day, empty if not known")
         put("neighbours", f"Neighbours, {' or '.join(NEIGHBOURS)}, empty if not known")
 

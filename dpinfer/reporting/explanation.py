@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 from textwrap import fill
 from typing import Any
 
@@ -11,6 +13,7 @@ import numpy as np
 from dpinfer._check import one_line
 from dpinfer.errors import DPInferError
 from dpinfer.mechanisms.independent import groups
+from dpinfer.mechanisms.law import in_short
 from dpinfer.mechanisms.laws import DiscreteGaussian, Exact, Gaussian
 from dpinfer.mechanisms.rounded import Rounded
 from dpinfer.privacy.guarantees import GDP, ZCDP, ApproxDP, Guarantee, PureDP
@@ -28,9 +31,12 @@ RARE = 0.01
 WIDTH = 92
 
 CHANGES = {
-    "add-remove": ("adding or removing one {}", "whether a {} is in the data"),
-    "replace": ("replacing one {} by another", "which of two records a {} has"),
+    "add-remove": ("adding or removing one {unit}", "whether {a} {unit} is in the data"),
+    "replace": ("replacing one {unit} by another", "which of two records {a} {unit} has"),
 }
+
+AN = re.compile(r"(?!one\b|once|eu|ewe|us[aeu]|uti|uni(?!n|[dm][ei]))[aeiou]|hour|heir|hono", re.I)
+"""The beginnings of words that have *an* before them."""
 
 
 def explanation(release: Release) -> str:
@@ -46,8 +52,14 @@ def explanation(release: Release) -> str:
 
 
 def _lines(sentences: Iterator[str]) -> str:
-    indent = {"initial_indent": "  ", "subsequent_indent": "    "}
-    return "\n".join(fill(one_line(one, 1000), WIDTH, **indent) for one in sentences)  # type: ignore[arg-type]
+    broken = partial(
+        fill,
+        width=WIDTH,
+        initial_indent="  ",
+        subsequent_indent="    ",
+        break_on_hyphens=False,
+    )
+    return "\n".join(broken(one_line(one, 1000)) for one in sentences)
 
 
 def _published(release: Release) -> Iterator[str]:
@@ -82,8 +94,9 @@ def noise_in_words(release: Release) -> Iterator[str]:
     """Say, for each law, how large errors are."""
     if release.weights is not None:
         yield (
-            f"Values share {release.weights.shape[1]} noises of the law {release.mechanism!r}; the "
-            f"standard deviation of an error is {_range(np.sqrt(release.variance))}."
+            f"Values share {release.weights.shape[1]} noises of the law "
+            f"{in_short(release.mechanism)}; the standard deviation of an error is "
+            f"{_range(np.sqrt(release.variance))}."
         )
     else:
         noisy: dict[tuple[str, bool], list[tuple[Any, int]]] = {}
@@ -135,8 +148,18 @@ def guarantee_in_words(release: Release) -> str:
     found, source = _guarantee(release)
     if found is None:
         return "no guarantee is stated"
-    change = CHANGES[found.neighbours][0].format(release.unit or "record")
+    change = _change(release, found)[0]
     return f"{found.in_words()} {source}for {change}"
+
+
+def _change(release: Release, found: Guarantee) -> tuple[str, str]:
+    """Return the change of the data that a guarantee is for, and what it keeps from being seen."""
+    unit = release.unit or "record"
+    change, seen = (
+        words.format(unit=unit, a="an" if AN.match(unit) else "a")
+        for words in CHANGES[found.neighbours]
+    )
+    return change, seen
 
 
 def _guarantee(release: Release) -> tuple[Guarantee | None, str]:
@@ -172,7 +195,7 @@ def _by_law(release: Release) -> Iterator[str]:
     """Say what values with one law each protect by themselves, where laws differ."""
     for law, cells in groups(release.mechanism, len(release)):
         if release.weights is None and (found := _of_law(law, release)) is not None:
-            change = CHANGES[found.neighbours][0].format(release.unit or "record")
+            change = _change(release, found)[0]
             yield (
                 f"{_count(len(cells), 'value')} with {kind_of(law).replace('_', ' ')} noise, by "
                 f"themselves: {found.in_words()}, for {change}."
@@ -192,7 +215,7 @@ def protection_in_words(release: Release) -> Iterator[str]:
         )
         return
     unit = release.unit or "record"
-    what = CHANGES[found.neighbours][1].format(unit)
+    what = _change(release, found)[1]
     yield f"Guarantee: {guarantee_in_words(release)}."
     if release.neighbours is None:
         yield "The neighbours are not stated, and taken to be add-remove."

@@ -137,11 +137,6 @@ def layers_of(fit: Any, frame: pd.DataFrame, rows: int) -> tuple[Layer, ...]:
     return first, Layer.of("combined", frame.iloc[:rows])
 
 
-def label_text(label: object) -> str:
-    """Return the label of a row as it stands in a table; the parts of a tuple with commas."""
-    return ", ".join(map(str, label)) if isinstance(label, tuple) else str(label)
-
-
 _ROW, _HEAD, _FOOT = 42, 28, 56
 _MARGIN = 4.0
 """Free space to both sides, in percent of the width."""

@@ -23,14 +23,15 @@ from dpinfer.errors import DPInferWarning, InvalidParameterError, NotEstimableEr
 from dpinfer.estimation.combined import CombinedEstimate, add_published, summary_table
 from dpinfer.estimation.gls import combine
 from dpinfer.intervals.counts import count_confint
+from dpinfer.mechanisms.law import in_short
 from dpinfer.queries.domain import SUMMED, is_summed
 from dpinfer.queries.workload import Workload
 from dpinfer.releases.release import Release
 from dpinfer.releases.tables import check_path, write_table
-from dpinfer.reporting.forest import Forest, forest_svg, label_text, layers_of
+from dpinfer.reporting.forest import Forest, forest_svg, layers_of
 from dpinfer.results.files import check_output, write_whole
 from dpinfer.results.intervals import ERROR_COVERED
-from dpinfer.results.tables import format_numbers, printed_pvalue
+from dpinfer.results.tables import format_numbers, label_text, printed_pvalue
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -137,7 +138,11 @@ class Analysis:
 
 def chosen(release: Release, where: str | None, by: str | None) -> Release:
     """Return the values whose labels meet a condition, summed by levels."""
-    found = release if where is None else release.where(where)
+    try:
+        found = release if where is None else release.where(where)
+    except InvalidParameterError as error:  # which has the name of the option on the command line
+        what = str(error).removeprefix("condition")
+        raise InvalidParameterError(f"where{what}") from error
     if by is None:
         return found
     levels = [name.strip() for name in by.split(",")]
@@ -183,6 +188,10 @@ def _asked(labels: list[Any], release: Release) -> Any:
     return Workload.from_predicates(domain, sums)
 
 
+PRINTED_DIGITS = 12
+"""Significant digits of CSV and JSON that are printed: what is beyond is rounding, as a rule."""
+
+
 def rendered(analysis: Analysis, form: str) -> str:
     """Return the analysis as text in one of the formats of the command line."""
     if form == "text":
@@ -193,7 +202,8 @@ def rendered(analysis: Analysis, form: str) -> str:
         return str(getattr(analysis.fit, f"to_{form}")(analysis.alpha, analysis.method))
     with TemporaryDirectory() as folder:
         path = Path(folder) / f"report.{form}"
-        WRITERS[path.suffix](analysis, path)
+        shown = {"digits": PRINTED_DIGITS} if form in ("csv", "json") else {}
+        WRITERS[path.suffix](analysis, path, **shown)
         return path.read_text(encoding="utf-8").rstrip("\n")
 
 
@@ -222,22 +232,34 @@ def _shown(letter: str) -> str:
     return letter.encode("unicode_escape").decode()
 
 
-# The estimates as CSV, JSON and Parquet: all rows, all digits.
+# The estimates as CSV, JSON and Parquet: all rows, and all digits unless fewer are asked for.
 
 
-def write_csv(analysis: Analysis, path: Path) -> None:
+_COMPUTED = ("estimate", "std_err", "ci_lower", "ci_upper", "published_std_err")
+
+
+def _in_digits(table: pd.DataFrame, digits: int | None) -> pd.DataFrame:
+    """Return the table with so many significant digits of what was computed."""
+    if digits is not None:
+        for name in (name for name in _COMPUTED if name in table):
+            numbers = table[name].to_numpy(dtype=np.float64)
+            table[name] = [float(f"{number:.{digits}g}") for number in numbers.tolist()]
+    return table
+
+
+def write_csv(analysis: Analysis, path: Path, *, digits: int | None = None) -> None:
     """Write the table of the estimates, with labels as they are.
 
     A label that begins with =, +, - or @ is a formula to a spreadsheet, as in any CSV file; the
     other formats have no such cells.
     """
-    write_table(_with_texts(analysis, "iuf"), path)
+    write_table(_in_digits(_with_texts(analysis, "iuf"), digits), path)
 
 
-def write_json(analysis: Analysis, path: Path) -> None:
+def write_json(analysis: Analysis, path: Path, *, digits: int | None = None) -> None:
     """Write the estimates, the test of consistency and what they stand on."""
     test = analysis.consistency
-    table = table_of(analysis)
+    table = _in_digits(table_of(analysis), digits)
     columns = [[_plain(value) for value in table[name].tolist()] for name in table]
     document = {
         **facts_of(analysis),
@@ -324,11 +346,11 @@ def _plain(value: Any) -> Any:
     """Return what JSON has for a value: nothing for what is not finite, text for other kinds."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    return value if value is None or isinstance(value, (str, bool, int)) else str(value)
+    return value if value is None or isinstance(value, (str, bool, int)) else label_text(value)
 
 
 def _sound(text: object) -> str:
-    return str(text).encode("utf-8", errors="backslashreplace").decode()
+    return label_text(text).encode("utf-8", errors="backslashreplace").decode()
 
 
 MOST_ROWS = 1000
@@ -437,7 +459,7 @@ def _facts(analysis: Analysis) -> Iterator[tuple[str, object]]:
         yield "… without noise", exact
     if ruled := int(np.count_nonzero(release.has_rule)):
         yield "… with a threshold, bounds or bins", ruled
-    yield "Noise", repr(release.mechanism)
+    yield "Noise", in_short(release.mechanism)
     if release.neighbours is not None:
         yield "Neighbours", release.neighbours
     if analysis.fit is not None:
@@ -569,7 +591,7 @@ def _rounded(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(**columns).mask(frame.isna(), "")
 
 
-WRITERS: dict[str, Callable[[Analysis, Path], None]] = {
+WRITERS: dict[str, Callable[..., None]] = {
     ".html": write_html,
     ".csv": write_csv,
     ".json": write_json,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
+from datetime import datetime
 from html import escape
 from textwrap import wrap
 from typing import Any, NamedTuple
@@ -273,7 +274,7 @@ class Table:
         if self.index is None:
             return _Body((), [()] * len(shown), columns, gap, left_out)
         names = tuple(str(name) for name in getattr(self.index, "names", ()) if name is not None)
-        labels = [_parts(self.index[int(row)]) for row in shown]
+        labels = [label_parts(self.index[int(row)]) for row in shown]
         return _Body(names, labels, columns, gap, left_out)
 
     def _cells(
@@ -363,9 +364,18 @@ def _column(
     ]
 
 
-def _parts(label: object) -> tuple[str, ...]:
-    """Return the parts of the label of a row as strings."""
-    return tuple(map(str, label)) if isinstance(label, tuple) else (str(label),)
+def label_parts(label: object) -> tuple[str, ...]:
+    """Return the parts of the label of a row as strings, a day without the time of its midnight."""
+    parts = label if isinstance(label, tuple) else (label,)
+    return tuple(
+        str(part).removesuffix(" 00:00:00") if isinstance(part, datetime) else str(part)
+        for part in parts
+    )
+
+
+def label_text(label: object) -> str:
+    """Return the label of a row as it stands in a table; the parts of a tuple with commas."""
+    return ", ".join(label_parts(label))
 
 
 def _bracketed(lower: str, upper: str) -> str:

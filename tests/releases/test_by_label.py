@@ -134,6 +134,27 @@ def test_conditions_on_levels_of_all_types(labels, condition, wanted):
     assert release.where(condition).values.tolist() == [0.5 + at for at in wanted]
 
 
+def test_levels_whose_names_are_no_words_stand_in_backticks():
+    index = pd.MultiIndex.from_product(
+        [["a `b`", "bus"], [1, 2]], names=["mode of transport", "class"]
+    )
+    release = dpi.Release(pd.Series([0.5, 1.5, 2.5, 3.5], index), mechanism=dpi.Laplace(scale=1.0))
+    for condition, wanted in {
+        "`mode of transport` == 'bus'": [2.5, 3.5],
+        "`mode of transport` in ['a `b`'] and 2 == `class`": [1.5],
+        '`class`<2 or"a `b`"==`mode of transport`': [0.5, 1.5, 2.5],
+    }.items():
+        assert release.where(condition).values.tolist() == wanted
+    for condition, message in {
+        "mode of transport == 'bus'": "invalid syntax; write `mode of transport` in backticks",
+        "class == 1": "write `mode of transport` in backticks",
+        "`Class` == 1": "levels of the labels, 'mode of transport', 'class', got 'Class' in",
+        "`class == 1": "condition must be one that",
+    }.items():
+        with pytest.raises(InvalidParameterError, match=message):
+            release.where(condition)
+
+
 def test_dates_are_chosen_in_words_and_levels_have_names_of_their_own():
     days = pd.date_range("2020-01-01", periods=3, name="day")
     release = dpi.Release(pd.Series([0.5, 1.5, 2.5], days), mechanism=dpi.Laplace(scale=1.0))

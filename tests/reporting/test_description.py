@@ -87,7 +87,7 @@ def test_rounding_before_the_noise_is_described(table, capsys):
     ("options", "words"),
     [
         ([], "--mechanism, one of laplace"),
-        (["--mechanism", "laplace"], "--epsilon with --sensitivity or --scale; --rounded yes or"),
+        (["--mechanism", "laplace"], "--epsilon with --sensitivity or --scale; --rounded yes"),
         (
             ["--mechanism", "gaussian"],
             "--rho with --sensitivity or --mu with --sens",
@@ -136,7 +136,7 @@ def test_a_sidecar_is_not_overwritten_unless_forced(table, capsys):
 
 
 def test_questions_at_a_terminal(table, capsys, monkeypatch):
-    answers = ["", "state,fips", "lap", "laplace", "", "2.5", "yes", "", "household", ""]
+    answers = ["", "state,fips", "lap", "laplace", "", "2.5", "yes", "", "", "household", ""]
     asked = answer(monkeypatch, *answers)
     assert main(["init", "counts.csv"]) == 0
     assert asked[0] == "Which column holds the noisy values [noisy_count]: "
@@ -155,8 +155,37 @@ def test_questions_at_a_terminal(table, capsys, monkeypatch):
     assert (table.parent / "counts.csv-metadata.json").read_text() == before
 
 
+def test_an_empty_answer_to_what_is_needed_is_told_why(table, capsys, monkeypatch):
+    table.write_text("who,what\na,1\nb,2\n")
+    answers = ["", "gaussian", "", "", "", "", "1", "", "2", "", "no", "", "5", "", ""]
+    asked = answer(monkeypatch, *answers)
+    assert main(["init", "counts.csv", "--value", "what", "--labels", "who"]) == 0
+    assert len(asked) == len(answers)
+    said = capsys.readouterr().out
+    for why in (
+        "the law of the noise is needed, as every interval comes from it",
+        "one of rho, mu, sigma is needed: how large the noise is",
+        "it is needed, as the size of the noise",
+        "yes or no is needed, as rounding is an error of its own",
+    ):
+        assert said.count(why) == 1
+    assert read_release(table).bin_size == 5.0
+
+
+def test_a_key_that_stops_writes_nothing(table, capsys, monkeypatch):
+    answer(monkeypatch)
+
+    def stop(question):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("builtins.input", stop)
+    assert main(["init", "counts.csv"]) == 2
+    assert "nothing was written" in capsys.readouterr().err
+    assert os.listdir() == ["counts.csv"]
+
+
 def test_a_budget_is_asked_for_with_its_sensitivity(table, capsys, monkeypatch):
-    answer(monkeypatch, "discrete_gaussian", "0.5", "", "2", "", "", "add-remove")
+    answer(monkeypatch, "discrete_gaussian", "0.5", "", "2", "", "", "", "add-remove")
     assert main(["init", "counts.csv", "--value", "noisy_count", "--labels", "fips"]) == 0
     assert read_release(table).mechanism == DiscreteGaussian(sigma=2.0)
     sidecar = json.loads((table.parent / "counts.csv-metadata.json").read_text())

@@ -176,7 +176,7 @@ def test_formats(tmp_path, capsys, form, begins, details):
     ("options", "expected"),
     [
         (["--where", "views > 3"], "views"),
-        (["--where", "day > 9"], "condition must be true of at least one label"),
+        (["--where", "day > 9"], "where must be true of at least one label"),
         (["--by", "town"], "town"),
         (["--target", "FR"], "target must have 2 parts with commas between"),
         (["--target", "FR,9"], "there is no '9' among '1', '2', '3'"),
@@ -226,3 +226,33 @@ def test_the_help_says_what_the_exit_status_means(capsys):
     with pytest.raises(SystemExit):
         main(["--help"])
     assert STATUS in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("unit", "article"),
+    [("onion-service", "an"), ("individual", "an"), ("hour", "an"), ("uninsured person", "an")]
+    + [(unit, "a") for unit in ("user-day", "person", "household", "unit", "one-off visit")],
+)
+def test_units_have_their_article(unit, article):
+    law = dpi.Geometric(scale=2.0)
+    release = dpi.Release([3, 4], mechanism=law, unit=unit, sensitivity=1.0)
+    assert f"whether {article} {unit} is in the data" in words(release)
+
+
+def test_refusals_name_the_option(table, capsys):
+    assert main(["analyze", table, "--where", "planet == 'Mars'"]) == 2
+    assert capsys.readouterr().err.startswith("dpinfer: where must be about levels of the labels")
+
+
+def test_whole_numbers_are_printed_as_such(tmp_path, capsys):
+    index = pd.MultiIndex.from_product([range(1, 8), ["DE", "FR", "CH"]], names=["week", "country"])
+    values = np.random.default_rng(2).integers(1, 20, 21)
+    release = dpi.Release(pd.Series(values, index), mechanism=dpi.Geometric(scale=1.0))
+    dpi.write_release(release, tmp_path / "views.csv")
+    for by in ("country", "week"):
+        command = ["analyze", str(tmp_path / "views.csv"), "--by", by, "--format"]
+        rows = pd.read_csv(io.StringIO(printed(capsys, *command, "csv")))
+        for name in ("estimate", "ci_lower", "ci_upper"):
+            assert (rows[name] == rows[name].round()).all()
+        for row in json.loads(printed(capsys, *command, "json"))["estimates"]:
+            assert len(repr(row["std_err"])) <= 13

@@ -12,7 +12,6 @@ from dpinfer.reporting.forest import (
     Forest,
     Layer,
     forest_svg,
-    label_text,
     layers_of,
     published_layer,
 )
@@ -101,8 +100,3 @@ def test_rows_without_numbers_are_drawn_without_marks():
     drawing = forest_svg(Forest(("a", "b"), (layer,), 2), "two", ["value"])
     assert drawing.count("<circle") == 1 + 1
     assert len(re.findall(r'<line [^>]*stroke-width="3"', drawing)) == 1 + 1
-
-
-def test_labels_of_several_parts_are_joined():
-    assert label_text(("a", 1)) == "a, 1"
-    assert label_text(2.5) == "2.5"

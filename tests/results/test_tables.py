@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpinfer.results.tables import Table, format_numbers
+from dpinfer.results.tables import Table, format_numbers, label_text
 
 
 def test_every_fact_label_and_number_is_printed():
@@ -116,3 +116,13 @@ def test_further_tables_have_brackets_too():
     both = Table("One", (), ends, level=0.9, after=Table("Other", (), ends, level=0.9))
     for text in (both.markdown(brackets=True), both.latex(brackets=True)):
         assert text.count("[1.500, 2.500") == 2
+
+
+def test_labels_of_several_parts_are_joined_and_days_have_no_time():
+    assert label_text(("a", 1)) == "a, 1"
+    assert label_text(2.5) == "2.5"
+    assert label_text(pd.Timestamp("2020-01-06")) == "2020-01-06"
+    assert label_text(("a", pd.Timestamp("2020-01-06 07:30"))) == "a, 2020-01-06 07:30:00"
+    week = pd.date_range("2020-01-06", periods=2, name="week")
+    shown = Table("", (), {"x": [1, 2]}, index=week)
+    assert "00:00" not in shown.text() + shown.latex() + shown.markdown() + shown.html()
