@@ -247,7 +247,7 @@ class CorrectedEstimate(Locked, Listed, Plotted):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class ErrorEstimate(Drawn, Locked, Listed):
+class ErrorEstimate(Drawn, Locked, Listed, Plotted):
     """Noisy error of published values; made by :func:`dpinfer.curation.spend_on_error`.
 
     Everything in it is public, unless it is ``simulated``: then it carries no ``guarantee``. A

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +45,7 @@ from dpinfer.queries.domain import Domain, check_domain
 from dpinfer.queries.sensitivity import l1_sensitivity, l2_sensitivity
 from dpinfer.queries.workload import Workload
 from dpinfer.results.labels import attach_labels
-from dpinfer.results.presentation import Listed
+from dpinfer.results.presentation import Listed, Plotted
 from dpinfer.results.tables import Table
 
 if TYPE_CHECKING:
@@ -389,7 +389,7 @@ _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class ReleasePlan(Locked, Listed):
+class ReleasePlan(Locked, Listed, Plotted):
     """Variances under a division of a budget; made by ``plan_release`` and ``optimal_shares``.
 
     Attributes
@@ -424,6 +424,8 @@ class ReleasePlan(Locked, Listed):
     labels: pd.Index | None
     gap: float | None = None
     notes: tuple[str, ...] = ()
+
+    _drawing: ClassVar[str] = "plot_spending"
 
     @property
     def std(self) -> Any:

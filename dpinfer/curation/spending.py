@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -40,7 +40,7 @@ from dpinfer.privacy.ledger import BudgetLedger
 from dpinfer.privacy.of_mechanisms import guarantee_of
 from dpinfer.queries.workload import check_counting
 from dpinfer.results.labels import attach_labels, split_labels
-from dpinfer.results.presentation import Listed
+from dpinfer.results.presentation import Listed, Plotted
 from dpinfer.results.tables import Table
 
 if TYPE_CHECKING:
@@ -311,7 +311,7 @@ _TIE = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class BudgetSplit(Locked, Listed):
+class BudgetSplit(Locked, Listed, Plotted):
     """The division of a budget with the narrowest final interval; made by ``best_split``.
 
     Attributes
@@ -342,6 +342,8 @@ class BudgetSplit(Locked, Listed):
     budget: Guarantee
     alpha: float
     unprocessed: bool
+
+    _drawing: ClassVar[str] = "plot_spending"
 
     def summary_frame(self) -> pd.DataFrame:
         """Return a DataFrame of ``release_share``, ``error_share`` and ``width``, as compared."""
@@ -496,7 +498,7 @@ _LEAST_ALPHA = 1e-300
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class SpendingComparison(Locked, Listed):
+class SpendingComparison(Locked, Listed, Plotted):
     """Expected widths under several ways to spend a budget; made by ``compare_spending``.
 
     Attributes
@@ -521,6 +523,8 @@ class SpendingComparison(Locked, Listed):
     alpha: float
     lower: float
     labels: pd.Index | None
+
+    _drawing: ClassVar[str] = "plot_spending"
 
     @property
     def ratio(self) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from dpinfer.mechanisms.independent import IndependentNoise
 from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.privacy.guarantees import Guarantee
 from dpinfer.queries.workload import Workload
-from dpinfer.results.presentation import Listed
+from dpinfer.results.presentation import Listed, Plotted
 from dpinfer.results.tables import Table
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _MOST_TARGETS = 2000
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class StrategyComparison(Locked, Listed):
+class StrategyComparison(Locked, Listed, Plotted):
     """Variances of queries from several strategies; made by ``compare_strategies``.
 
     Attributes
@@ -63,6 +63,8 @@ class StrategyComparison(Locked, Listed):
     targets: int
     objective: Objective
     budget: Guarantee
+
+    _drawing: ClassVar[str] = "plot_spending"
 
     @property
     def _used(self) -> list[tuple[Workload, NoiseLaw]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from dpinfer.releases.noises import Noises
 from dpinfer.releases.values import NoisyValues
 from dpinfer.results.intervals import ERROR_COVERED, Intervals
 from dpinfer.results.labels import labelled_frame
-from dpinfer.results.presentation import Listed
+from dpinfer.results.presentation import Listed, Plotted
 from dpinfer.results.tables import Table
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ class _Noises:
         return float(find_root(lambda c, _: chance(c), start, width, rtol=1e-12, expand=True)[1][0])
 
 
-class Ranking(Listed):
+class Ranking(Listed, Plotted):
     """What noisy values say about the order of the confidential ones; made by :func:`ranking`.
 
     Attributes
@@ -166,6 +166,8 @@ class Ranking(Listed):
     alpha : float
         One minus the level of all its statements.
     """
+
+    _drawing: ClassVar[str] = "plot_ranking"
 
     def __init__(self, x: NoisyValues, noises: _Noises, alpha: float) -> None:
         self._x, self._noises, self.alpha = x, noises, alpha

@@ -28,6 +28,7 @@ from dpinfer._check import (
     with_index,
 )
 from dpinfer._style import COLOURS, REFERENCE, add_legend, marker, plain, series, styled_axes
+from dpinfer.curation.error_estimates import ErrorEstimate
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
 from dpinfer.estimation.hierarchy import HierarchyEstimate
 from dpinfer.intervals.posterior import CountPosterior
@@ -405,6 +406,8 @@ def frame_of(result: Any, alpha: float | None, method: str | None) -> pd.DataFra
         frame = _labelled(as_pandas(frame, "results"))
     if isinstance(result, CountPosterior):
         frame = frame.rename(columns={"mean": "estimate"})
+    if isinstance(result, ErrorEstimate):
+        frame = _of_errors(result, frame)
     if not hasattr(frame, "columns") or not {"estimate", "ci_lower", "ci_upper"} <= set(frame):
         raise InvalidParameterError(
             "results must be an estimate, intervals or a summary frame with the columns estimate, "
@@ -415,6 +418,18 @@ def frame_of(result: Any, alpha: float | None, method: str | None) -> pd.DataFra
     for column in _NUMBERS & set(frame):
         check_numbers(frame[column], f"{column} of results")
     return frame
+
+
+def _of_errors(found: ErrorEstimate, frame: Any) -> Any:
+    """Return the values that an error estimate leads to, else the measure of the errors."""
+    ends = {
+        f"{'value' if found.measure == 'signed' else 'error'}_{end}": f"ci_{end}"
+        for end in ("lower", "upper")
+    }
+    estimate = frame["error"]
+    if found.measure == "signed":
+        estimate = estimate + frame["published"]
+    return frame.assign(estimate=estimate).rename(columns=ends)
 
 
 def _labelled(frame: Any) -> Any:

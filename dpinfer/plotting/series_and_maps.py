@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpinfer._check import (
     check_integer,
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 
 _MOST_LINES = 12
+
+_WIDE = 1.5
+"""A step to the next label that leaves one out, in steps; months differ by less."""
 
 _DATE = re.compile(r"\d{4}-\d{2}(-\d{2})?")
 """Dates and months as ISO 8601 writes them, which is how tables hold them."""
@@ -64,8 +68,9 @@ def plot_series(
     -------
     matplotlib.axes.Axes
         The axes with the drawing. A band is the interval of each point by itself, unless the
-        intervals are simultaneous, which the axis then says; an end at infinity leaves the axes,
-        and where an interval is empty the band is interrupted.
+        intervals are simultaneous, which the axis then says; an end at infinity leaves the axes.
+        Where an interval is empty the band is interrupted, and where labels are missing from an
+        even row, such as a week, line and band are.
 
     Raises
     ------
@@ -109,8 +114,13 @@ def plot_series(
         at = np.arange(len(x)) if x.dtype == "category" else x.to_numpy()
         low, high = (part[end].to_numpy(dtype=np.float64) for end in ("ci_lower", "ci_upper"))
         look = series(place)
-        axes.plot(at, part["estimate"].to_numpy(), label=plain(name) or None, **look)
-        axes.plot(at, part["estimate"].to_numpy(), **{**look, **marker(place), "linestyle": "none"})
+        estimate = part["estimate"].to_numpy(dtype=np.float64)
+        if x.dtype != "category":
+            gaps = _gaps(at)
+            at = np.insert(at, gaps, at[gaps])
+            estimate, low, high = (np.insert(ends, gaps, np.nan) for ends in (estimate, low, high))
+        axes.plot(at, estimate, label=plain(name) or None, **look)
+        axes.plot(at, estimate, **{**look, **marker(place), "linestyle": "none"})
         _band(axes, at, low, high, str(look["color"]))
         if x.dtype == "category":
             axes.set_xticks(at, [plain(label, 20) for label in x])
@@ -125,6 +135,14 @@ def plot_series(
     axes.tick_params(axis="x", rotation=30)
     add_legend(axes)
     return axes
+
+
+def _gaps(at: Any) -> NDArray[np.intp]:
+    """Return before which places labels are missing: of an even row, most steps are the least."""
+    steps = np.diff(at).astype(np.float64)
+    wide = steps > _WIDE * steps.min(initial=np.inf)
+    even = 2 * np.count_nonzero(wide) < wide.size
+    return np.flatnonzero(wide & even) + 1
 
 
 def _band(axes: Axes, at: Any, low: Any, high: Any, colour: str) -> None:

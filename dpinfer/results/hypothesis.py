@@ -284,7 +284,7 @@ RATES: dict[Adjustment, str] = {
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class AdjustedTests(Rows):
+class AdjustedTests(Rows, Plotted):
     """P-values of several tests, adjusted for their number. Made by :func:`adjust_pvalues`.
 
     Attributes
@@ -314,6 +314,7 @@ class AdjustedTests(Rows):
     labels: pd.Index | None = None
 
     _by_row: ClassVar[tuple[str, ...]] = ("pvalue", "pvalue_adjusted", "reject", "tests")
+    _drawing: ClassVar[str] = "plot_adjusted"
 
     def __post_init__(self) -> None:
         for name in ("pvalue", "pvalue_adjusted", "reject"):

@@ -105,6 +105,10 @@ CALLS_BELOW = {
         "write_certificates": {"found": certificates(), "path": "certificates.csv"},
     },
     "dpinfer.plotting": {
+        "plot_adjusted": {"tests": dpinfer.adjust_pvalues([0.2, 0.001]), "most": 40, "ax": None},
+        "plot_ranking": {"ranking": dpinfer.intervals.ranking([3, 9], mechanism=NOISE), "most": 40}
+        | {"ax": None},
+        "plot_spending": {"spending": dpinfer.curation.best_split(PURE), "most": 40, "ax": None},
         "plot_allocation": {
             "allocation": dpinfer.privacy.BudgetAllocation(**VALID["BudgetAllocation"]),
             "ax": None,

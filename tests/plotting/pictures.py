@@ -121,6 +121,15 @@ PICTURES = {
         ),
         ax=ax,
     ),
+    "ranking": lambda ax: plotting.plot_ranking(
+        dpi.intervals.ranking([40.5, 12.0, 44.0, 38.0], mechanism=dpi.Laplace(scale=1.0)), ax=ax
+    ),
+    "adjusted": lambda ax: plotting.plot_adjusted(
+        dpi.adjust_pvalues([0.2, 0.001, 0.03, 0.012]), ax=ax
+    ),
+    "spending": lambda ax: plotting.plot_spending(
+        dpi.curation.compare_spending(PureDP(1.0), [0.0, 3.0, 10.0]), ax=ax
+    ),
     "power": lambda ax: plotting.plot_curve(
         dpi.plan.curve(
             dpi.linear_ztest,

@@ -188,3 +188,23 @@ def test_maps_refuse_what_does_not_fit(places):
         plot_map(places, found, on="GEOID", unclear=0)
     with pytest.raises(InvalidParameterError, match=r"^shown must be one of"):
         plot_map(places, found, on="GEOID", shown="noise")
+
+
+@pytest.mark.parametrize(
+    ("labels", "pieces"),
+    [
+        (pd.date_range("2024-01-01", periods=9, freq="W-MON").delete([3, 5]), 3),
+        (pd.period_range("2023-11", periods=7, freq="M").delete(2), 2),
+        (pd.Index([2000, 2001, 2002, 2004, 2005]), 2),
+        (pd.date_range("2024-01-01", periods=7, freq="MS"), 1),  # months are of 28 to 31 days
+        (pd.Index([1990, 2000, 2010, 2020, 2021]), 1),  # which are no even row
+        (pd.Index([3]), 1),
+    ],
+)
+def test_lines_and_bands_end_where_labels_are_missing(labels, pieces):
+    values = pd.Series(np.arange(len(labels)), labels)
+    axes = plot_series(dpi.count_confint(values, mechanism=dpi.Geometric(scale=3.0)))
+    estimate = axes.get_lines()[0].get_ydata()
+    assert np.isnan(estimate).sum() == pieces - 1
+    assert np.isfinite(estimate).sum() == len(labels)
+    assert len(axes.collections[0].get_paths()) == pieces
