@@ -322,9 +322,12 @@ def _parser() -> argparse.ArgumentParser:
         "sensitivity": "how far one unit moves all values together: L1 with ε, L2 with ρ or μ",
         "scale": "scale of laplace, geometric or tulap noise, or a column",
         "sigma": "σ of gaussian or discrete_gaussian noise, or a column",
-        "rounded": "yes if values were rounded to whole numbers after the noise, no if not",
-        "bin-size": "number to a multiple of which counts were rounded up before the noise",
+        "rounding": "yes if the noisy values were rounded to whole numbers, no if not, or the step "
+        "to the nearest multiple of which they were; 5,down and 5,up say another way",
+        "bin-size": "number to a multiple of which counts were rounded up before the noise; "
+        "8,nearest and 8,down say another way",
         "threshold": "bound below which values were not published, or a column",
+        "clamp": "bounds into which noisy values were moved: 0, or 0,100, or columns",
         "unit": "what is protected, such as person, household or user-day",
         "neighbours": "add-remove or replace",
         "name": "a name for the release",

@@ -51,7 +51,7 @@ noisy.rename("onions").reset_index().to_csv("onions.csv", index=False)
 # %%
 shell(
     "dpinfer init onions.csv --mechanism laplace --epsilon 0.3 --sensitivity 8 --bin-size 8 "
-    "--rounded yes --unit service"
+    "--rounding yes --unit service"
 )
 shell("dpinfer validate onions.csv")
 status = shell("dpinfer explain onions.csv")

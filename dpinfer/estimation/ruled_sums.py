@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from dpinfer._check import FloatArray
+from dpinfer._check import Alternative, FloatArray
 from dpinfer.estimation.pivots import ROUNDING
 from dpinfer.mechanisms._sums.terms import CentredUniform
 from dpinfer.releases.noises import Noises, Rule
@@ -38,7 +38,7 @@ class RuledSums:
     below: FloatArray
     above: FloatArray
     centre: FloatArray
-    """How far the middle of the bins is from their upper ends."""
+    """How far the middle of what may have been rounded is below what it became."""
     step: FloatArray
     """Numbers of which Σ cᵢgᵢ is a multiple, 0 where none is known."""
     notes: tuple[str, ...]
@@ -56,45 +56,44 @@ class RuledSums:
         )
         x._refuse_ruled(np.flatnonzero(used & np.isfinite(threshold)))
         magnitude = np.abs(c) @ np.abs(x.values)
-        reach = 0.5 * rule.after * np.abs(c).sum(axis=1)
-        reach = reach + np.where(2.0 * reach == np.rint(2.0 * reach), 0.0, ROUNDING * reach)
+        up, down = np.maximum(c, 0.0), np.maximum(-c, 0.0)
+        under, over = (np.broadcast_to(reach, len(x)) for reach in x.rounding_reach())
+        low, high = (_outward(up @ own + down @ other) for own, other in _both_ways(under, over))
         at_low, at_high = used & (x.values <= lowest), used & (x.values >= highest)
         clamped = np.column_stack([at_low, at_high])
         open_low = ((c > 0) @ clamped[:, 0]) | ((c < 0) @ clamped[:, 1])
         open_high = ((c > 0) @ clamped[:, 1]) | ((c < 0) @ clamped[:, 0])
-        wide = np.where(used, before - 1.0, 0.0)
+        fewer, more = (np.where(used, reach, 0.0) for reach in rule.bin_reach())
+        middle = 0.5 * (c @ (fewer - more))
         known = {
             "magnitude": magnitude,
-            "low": np.where(open_low, np.inf, reach),
-            "high": np.where(open_high, np.inf, reach),
-            "centre": 0.5 * (c @ wide),
+            "low": np.where(open_low, np.inf, low),
+            "high": np.where(open_high, np.inf, high),
+            "centre": middle + 0.5 * (c @ (under - over)),
         }
-        plain, binned = replace(x, rule=None), np.flatnonzero(wide)
+        plain, binned = replace(x, rule=None), np.flatnonzero(fewer + more)
         if bins == "uniform" and len(binned):
             law = CentredUniform(width=before[binned])
             within = NoisyValues(np.zeros(len(binned)), Noises(law, len(binned)))
             joint = np.concatenate([weights, weights[..., binned]], axis=-1)
             values = plain.beside(within).linear(joint, labels=labels, name=x.name)
-            known |= {"below": known["centre"], "above": -known["centre"]}
+            known |= {"below": middle, "above": -middle}
             known |= {"step": np.zeros(len(c))}
         else:
             values = plain.linear(weights, labels=labels)
-            known |= {"below": np.maximum(c, 0.0) @ wide, "above": np.maximum(-c, 0.0) @ wide}
+            below, above = (up @ own + down @ other for own, other in _both_ways(fewer, more))
+            known |= {"below": below, "above": above}
             known |= {"step": _steps(c, before)}
         open_ends = int(np.count_nonzero(open_low | open_high))
         return cls(
             values=values,
-            notes=_notes(rule.after, len(binned), bins, open_ends, clamped.any(axis=1).sum()),
+            notes=_notes(rule, len(binned), bins, open_ends, clamped.any(axis=1).sum()),
             **known,
         )
 
     def about(self, found: Intervals) -> Intervals:
         """Return intervals for the confidential sums, of intervals of the sums as published."""
-        low, high = (np.reshape(end, -1) for end in found._ends)
-        low, high = low - self.low, high + self.high
-        step = np.where(self.step > 0, self.step, 1.0)
-        low = np.where(self.step > 0, np.ceil(low / step) * step, low) - self.below
-        high = np.where(self.step > 0, np.floor(high / step) * step, high) + self.above
+        low, high = self.ends(*(np.reshape(end, -1) for end in found._ends))
         shape = self.values.shape
         return found._of_ends(
             low.reshape(shape),
@@ -102,6 +101,40 @@ class RuledSums:
             estimate=np.asarray(found.estimate) - self.centre.reshape(shape),
             notes=(*found.notes, *self.notes),
         )
+
+    def ends(self, low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return ends for the confidential sums, of ends for the sums as published."""
+        low, high = self._inward(low - self.low, high + self.high)
+        return low - self.below, high + self.above
+
+    def deviation(self, target: FloatArray, alternative: Alternative) -> FloatArray:
+        """Return the errors nearest to 0, or most against the alternative, that leave a target.
+
+        P-values at them are those of the :meth:`ends`: largest over what may have been rounded.
+        """
+        goal = np.broadcast_to(target, self.values.shape).reshape(-1)
+        least, most = self._inward(goal - self.above, goal + self.below)
+        low, high = self.values.values - self.low - most, self.values.values + self.high - least
+        found = {"larger": low, "smaller": high, "two-sided": np.clip(0.0, low, high)}
+        return np.asarray(found[alternative]).reshape(self.values.shape)
+
+    def _inward(self, low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Move ends to the multiples within them of which the sums before the noise are some."""
+        step = np.where(self.step > 0, self.step, 1.0)
+        low = np.where(self.step > 0, np.ceil(low / step) * step, low)
+        return low, np.where(self.step > 0, np.floor(high / step) * step, high)
+
+
+def _both_ways(
+    below: FloatArray, above: FloatArray
+) -> tuple[tuple[FloatArray, FloatArray], tuple[FloatArray, FloatArray]]:
+    """Return what weights above 0, and below 0, make of room below and above."""
+    return (below, above), (above, below)
+
+
+def _outward(reach: FloatArray) -> FloatArray:
+    """Return how far sums may be off, with room for its rounding unless it is exact."""
+    return reach + np.where(2.0 * reach == np.rint(2.0 * reach), 0.0, ROUNDING * reach)
 
 
 def _steps(c: FloatArray, before: FloatArray) -> FloatArray:
@@ -114,7 +147,7 @@ def _steps(c: FloatArray, before: FloatArray) -> FloatArray:
 
 
 def _notes(
-    after: float, binned: int, bins: BinAssumption, open_ends: int, clamped: Any
+    rule: Rule, binned: int, bins: BinAssumption, open_ends: int, clamped: Any
 ) -> tuple[str, ...]:
     uniform = (
         f"{binned} counts are taken to be uniform in their bins and independent, which nothing "
@@ -122,10 +155,7 @@ def _notes(
     )
     bounded = f"whatever the places of {binned} counts in their bins, which are bounded"
     remarks = (
-        (
-            after > 0,
-            f"widened by {after / 2:g} for each unit of weight, for rounding after the noise",
-        ),
+        (rule.after > 0, after_in_words(rule)),
         (binned, uniform if bins == "uniform" else bounded),
         (
             open_ends,
@@ -134,3 +164,9 @@ def _notes(
         ),
     )
     return tuple(words for holds, words in remarks if holds)
+
+
+def after_in_words(rule: Rule) -> str:
+    """Say what was done about rounding after the noise."""
+    way = "to the nearest" if rule.after_way == "nearest" else f"{rule.after_way} to"
+    return f"ends moved outward for rounding {way} multiples of {rule.after:g} after the noise"

@@ -21,6 +21,7 @@ from dpinfer._check import (
 )
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.published import PublishedRows
+from dpinfer.estimation.ruled_sums import RuledSums
 from dpinfer.estimation.targets import checked_weights, noisy_vector
 from dpinfer.estimation.two_sided import GAPS
 from dpinfer.hypothesis_tests._answers import Found, answer, in_the_limit, simulated
@@ -33,6 +34,7 @@ from dpinfer.mechanisms.independent import Mechanism, groups, integer_cells
 from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.mechanisms.weighted_sum import fast_sum, spacing_of, untabulated
 from dpinfer.releases.coerce import noisy_pair
+from dpinfer.releases.noises import Rule
 from dpinfer.releases.values import NoisyValues
 from dpinfer.results.hypothesis import HypothesisResult
 from dpinfer.results.intervals import Intervals
@@ -89,11 +91,11 @@ def _exact_points(y: FloatArray) -> FloatArray:
 
 def _of_each(x: NoisyValues, target: FloatArray, alternative: Alternative) -> HypothesisResult:
     """Test each value, given that it was published."""
-    rows = _binned(x, target)
+    rows = _binned(x, target, alternative)
     if (rows.spread == 0).any():
         raise InvalidParameterError(_NO_NOISE)
     _check_reachable(rows)
-    pvalue = _pvalue_of_each(rows, x.values, alternative)
+    pvalue = _pvalue_of_each(x, rows, alternative)
     null = ExactNull(
         partial(_at, rows, "larger"),
         partial(_at, rows, "smaller"),
@@ -101,6 +103,7 @@ def _of_each(x: NoisyValues, target: FloatArray, alternative: Alternative) -> Hy
         atoms=partial(_around, rows),
     )
     conditional = bool(np.isfinite(rows.threshold).any())
+    coarse = x.rule is not None and x.rule.after > 0
     distance = _FURTHEST * rows.spread
     effect = Effect(
         name="value",
@@ -127,25 +130,44 @@ def _of_each(x: NoisyValues, target: FloatArray, alternative: Alternative) -> Hy
         "exact",
         uncertainty="noise",
         labels=x.labels,
-        notes=("conditional on reaching the threshold",) if conditional else (),
+        notes=("conditional on reaching the threshold",) * conditional + (_LARGEST_OF,) * coarse,
         effect=effect,
     )
 
 
-def _binned(x: NoisyValues, target: FloatArray) -> PublishedRows:
-    """Return the laws of values; a count is in the bin of the one that it is tested for."""
-    before = 1.0 if x.rule is None else x.rule.before
-    binned = np.ceil(target / before) * before
-    return PublishedRows.of(x, np.where(np.greater(before, 1), binned, target))
+def _binned(x: NoisyValues, target: FloatArray, alternative: Alternative) -> PublishedRows:
+    """Return the laws of values; a count is in the bin of the one that it is tested for.
+
+    Of the two bins that it may be in at a tie, the one with the larger p-value.
+    """
+    rule = x.rule or Rule()
+    if not np.greater(rule.before, 1).any():
+        return PublishedRows.of(x, target)
+    binned, size = np.greater(rule.before, 1), rule.before
+    below, above = rule.bin_reach()
+    first = np.where(binned, np.ceil((target - above) / size) * size, target)
+    last = np.where(binned, np.floor((target + below) / size) * size, target)
+    rows = PublishedRows.of(x, first)
+    if (first >= last).all():
+        return rows
+    last = np.maximum(first, last)
+    other = PublishedRows.of(x, last)
+    better = _pvalue_of_each(x, other, alternative) > _pvalue_of_each(x, rows, alternative)
+    return PublishedRows.of(x, np.where(better, last, first))
 
 
-def _pvalue_of_each(
-    rows: PublishedRows, values: FloatArray, alternative: Alternative
-) -> FloatArray:
+def _pvalue_of_each(x: NoisyValues, rows: PublishedRows, alternative: Alternative) -> FloatArray:
+    """Return p-values, the largest over what was rounded to the published values."""
+    values = x.values
+    low = high = values
+    if x.rule is not None and x.rule.after > 0:
+        below, above = x.rounding_reach()
+        low = np.maximum(values - below, np.minimum(values, x.rule.lowest))
+        high = np.minimum(values + above, np.maximum(values, x.rule.highest))
     if alternative != "two-sided":
-        tail: FloatArray = getattr(rows, alternative)(values)
+        tail: FloatArray = getattr(rows, alternative)(low if alternative == "larger" else high)
         return tail
-    distance = np.abs(values - rows.target)
+    distance = np.abs(np.clip(rows.target, low, high) - rows.target)
     both = rows.larger(rows.target + distance) + rows.smaller(rows.target - distance)
     return np.where(distance == 0, 1.0, np.minimum(both, 1.0))
 
@@ -155,7 +177,7 @@ def _pvalue_at(
 ) -> FloatArray:
     """P-values of some values at other targets."""
     some = x._take(rows)
-    return _pvalue_of_each(_binned(some, target), some.values, alternative)
+    return _pvalue_of_each(some, _binned(some, target, alternative), alternative)
 
 
 def _unbounded(values: FloatArray, distance: FloatArray, x: FloatArray) -> FloatArray:
@@ -204,6 +226,8 @@ _FURTHEST = 300.0
 """Standard deviations from a published value at which a target stands for any further one."""
 
 NoiseOnlyMethod = Literal["exact", "monte-carlo", "asymptotic"]
+
+_LARGEST_OF = "p-values are the largest over what may have been rounded, binned or clamped"
 
 _FAR = 1e-8
 """Tails below this are not taken from the tables of :func:`fast_sum`."""
@@ -345,6 +369,19 @@ class NoiseOnlyEnds:
         return *_around_estimate(estimate, far, self.alternative), notes
 
 
+@dataclass(frozen=True, eq=False)
+class RuledEnds:
+    """Ends for confidential sums, by those of the sums as published."""
+
+    ends: Callable[[float], FoundEnds]
+    sums: RuledSums
+
+    def __call__(self, alpha: float) -> FoundEnds:
+        """Return the ends."""
+        low, high, notes = self.ends(alpha)
+        return *self.sums.ends(low, high), (*notes, *self.sums.notes)
+
+
 NULLS: dict[NoiseOnlyMethod, Callable[[NoiseOnly, Alternative, Simulation], Found]] = {
     "exact": exact,
     "monte-carlo": monte_carlo,
@@ -372,8 +409,8 @@ def linear_ztest(
     Parameters
     ----------
     values : array of float, shape (m,), Series, Release or estimate
-        The published values: confidential values plus noise. How they were selected, clamped or
-        binned is known of a release.
+        The published values: confidential values plus noise. How they were selected, clamped,
+        rounded or binned is known of a release.
     weights : array of float, shape (m,) or (k, m), Series, DataFrame or mapping, optional
         The weights of one linear function, or of k functions, one a row. Where ``values`` has
         labels, the index of a Series, the columns of a DataFrame or the keys of a mapping say
@@ -404,7 +441,7 @@ def linear_ztest(
     ------
     InvalidParameterError
         If an argument is outside what is allowed, the parts do not fit together, or a function
-        has no noise; if values with a threshold, a clamp or bins have a weight; if ``value`` is so
+        has no noise; if values with a threshold have a weight; if ``value`` is so
         far below the threshold that the noise reaches it with a probability below exp(-1e6).
 
     See Also
@@ -424,8 +461,14 @@ def linear_ztest(
     Where values were published because they reached a threshold τ, the test of each is conditional
     on that: its p-value is P(value + e ≥ y)/P(value + e ≥ τ) for ``"larger"``. Clamped values keep
     their place in the order: a value at the upper bound is as large as any. The two-sided p-value
-    is that of values at least as far from ``value``. Where counts were rounded up before the noise,
-    so is ``value``. Linear functions of such values have no simple law.
+    is that of values at least as far from ``value``. Where counts were rounded before the noise, so
+    is ``value``, at a tie to the multiple that is less surprising.
+
+    What was rounded after the noise, and linear functions of values that were rounded, binned or
+    clamped, are known up to a range (see :func:`~dpinfer.linear_confint`). Their p-value is the
+    largest within it: it is at most α where the interval of level 1 - α leaves ``value`` out, and
+    the statistic is that of the place in the range. Linear functions of values with a threshold
+    are refused.
 
     Examples
     --------
@@ -453,24 +496,30 @@ def linear_ztest(
                 f"value must be one number, or one for each of the {len(x)} values, got "
                 f"{target.size}"
             )
-        rule = x.rule
-        if rule is not None and (rule.after > 0 or method != "exact"):
+        if x.rule is not None and method != "exact":
             raise InvalidParameterError(
-                "method must be 'exact' for values with a threshold, a clamp or bins, and values "
-                f"not be rounded to multiples above 1: they {rule.kind()}, got {method!r}"
+                f"method must be 'exact' for single values that {x.rule.kind()}, got {method!r}"
             )
-        if rule is not None or (method == "exact" and x.weights is None):
+        if x.rule is not None or (method == "exact" and x.weights is None):
             return _of_each(x, target, alternative)
-        tested, magnitude, rows = x, np.abs(x.values), x.labels
+        tested, magnitude, rows, sums = x, np.abs(x.values), x.labels, None
     else:
         table = as_table(weights, "weights")
         matrix = checked_weights(table, x.labels, len(x))
         rows = table.index if hasattr(table, "columns") else None
         target = _target(value, rows, matrix.shape[:-1])
-        tested, magnitude = x.linear(matrix), np.abs(np.atleast_2d(matrix)) @ np.abs(x.values)
+        sums = RuledSums.of(x, matrix, "bounded", rows)
+        tested, magnitude = sums.values, sums.magnitude
     problem = _deviations(tested, magnitude, target)
-    found = NULLS[method](problem, alternative, simulation)
     estimate = tested.values.reshape(tested.shape)
+    ruled = None if x.rule is None else sums
+    if ruled is not None:
+        problem = replace(problem, deviation=ruled.deviation(target, alternative))
+    found = NULLS[method](problem, alternative, simulation)
+    effect = _effect("linear function", estimate, target, problem, found, alternative, method)
+    if ruled is not None:
+        centre = estimate - ruled.centre.reshape(tested.shape)
+        effect = replace(effect, estimate=centre, ends=RuledEnds(effect.ends, ruled))
     return answer(
         "Test of a linear function",
         problem.statistic,
@@ -479,7 +528,8 @@ def linear_ztest(
         method,
         uncertainty="noise",
         labels=rows,
-        effect=_effect("linear function", estimate, target, problem, found, alternative, method),
+        notes=() if ruled is None else (_LARGEST_OF, *ruled.notes),
+        effect=effect,
     )
 
 

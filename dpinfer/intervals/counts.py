@@ -21,7 +21,12 @@ from dpinfer._check import (
 )
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.pivots import ROUNDING, Method, critical_pivot, pivot_intervals, sidak
-from dpinfer.estimation.ruled_sums import BIN_ASSUMPTIONS, BinAssumption, RuledSums
+from dpinfer.estimation.ruled_sums import (
+    BIN_ASSUMPTIONS,
+    BinAssumption,
+    RuledSums,
+    after_in_words,
+)
 from dpinfer.estimation.targets import checked_weights, noisy_vector
 from dpinfer.intervals.selected import ESTIMATORS, Estimator, SelectedRows
 from dpinfer.mechanisms.independent import Mechanism, groups
@@ -68,9 +73,11 @@ def count_confint(
     Parameters
     ----------
     count : float, array, Series, DataFrame, Release or estimate
-        The published values: the confidential values plus noise. Where they were rounded since,
-        ``mechanism`` is :class:`~dpinfer.mechanisms.Rounded` noise. A release or an estimate brings
-        its law and how it was published; for many estimates of one fit use its own ``conf_int``.
+        The published values: the confidential values plus noise. Where they were rounded since, say
+        so by ``rounding=`` of :func:`dpinfer.noisy` or :class:`~dpinfer.Release`, or to whole
+        numbers by :class:`~dpinfer.mechanisms.Rounded` noise as ``mechanism``. A release or
+        an estimate brings its law and how it was published; for many estimates of one fit use its
+        own ``conf_int``.
     mechanism : NoiseLaw or sequence of NoiseLaw, optional
         The law of the noise: one for all values, or one for each.
     threshold : float, array or Series, optional
@@ -81,9 +88,10 @@ def count_confint(
         The bounds into which noisy values were moved (before they were compared with the
         threshold): a lower bound such as 0, or ``(lower, upper)``, each a number, or an array or
         Series with one bound for each value; infinite or None where there is none.
-    bin_size : float or array of float, optional
+    bin_size : float, array of float or pair, optional
         The counts were rounded up to multiples of this whole number *before* the noise was added,
-        as Tor does. The intervals are those for the counts themselves; see
+        as Tor does; ``(8, "nearest")`` and ``(8, "down")`` say another way. The intervals are those
+        for the counts themselves; see
         :meth:`Intervals.unbinned <dpinfer.results.Intervals.unbinned>`.
     alpha : float, default 0.05
         One minus the confidence level, in (0, 1).
@@ -257,9 +265,10 @@ def count_confint(
             centre = rows.estimate(chosen)
             rows.follow_rule(ends, q, sides)
     if x.rule is not None and x.rule.after > 0:
-        reach = x.rule.after / 2
-        ends = {"lower": ends["lower"] - reach, "upper": ends["upper"] + reach}
-        notes = (*notes, f"widened by {reach:g} on either side for rounding after the noise")
+        below, above = x.rounding_reach()
+        centre = centre + 0.5 * (above - below)
+        ends = {"lower": ends["lower"] - below, "upper": ends["upper"] + above}
+        notes = (*notes, after_in_words(x.rule))
     for side in {"lower", "upper"}.difference(sides):
         ends[side] = np.full(len(x), _OPEN[side])
     if rows is not None:
@@ -280,7 +289,8 @@ def count_confint(
         mc_error=mc_error,
     )
     if x.rule is not None:
-        intervals = intervals.unbinned(x.shaped(np.asarray(x.rule.before)))
+        before = x.shaped(np.asarray(x.rule.before))
+        intervals = intervals.unbinned((before, x.rule.before_way))
     intervals = intervals.restrict(**bounds, integer=integer)
     return intervals if rows is None else _within(intervals, **bounds)
 
@@ -409,17 +419,21 @@ def linear_confint(
 
     *Values that were rounded, binned or clamped* (:func:`dpinfer.noisy`,
     :class:`~dpinfer.Release`) have a known range around truth plus noise, by which the interval is
-    widened, so that its coverage is kept whatever the truth is. A value rounded to multiples of u
-    after the noise is within u/2 of it: Σ abs(cᵢ)·u/2 on either side. A count in a bin of size s is
+    widened, so that its coverage is kept whatever the truth is. A value rounded to the nearest
+    multiple of u after the noise is within u/2 of it: Σ abs(cᵢ)·u/2 on either side. One rounded
+    down is up to u too small, which moves the upper end for weights above 0 and the lower end for
+    those below 0; up, the other way round. Under whole-numbered noise and for whole u these are
+    ⌊u/2⌋ and u - 1. A count rounded up to a bin of size s is
     f = g - d with 0 ≤ d ≤ s - 1 for the published g + e: the lower end moves out by (s - 1)·Σ cᵢ
-    over the weights above 0, the upper end by that over those below 0; where all cᵢgᵢ are multiples
-    of one whole number, the ends move in to such multiples first. With
-    ``bin_assumption="uniform"``, d - (s - 1)/2 is an error beside the noise, uniform on an interval
-    of length s, with the exact law of the sum of all; nothing that is published bears that out. A
-    value at its lower clamping bound is only known not to be larger: where its weight is above 0,
-    the interval has no lower end, where it is below 0, no upper end; at the upper bound the other
-    way round. The other end is the ordinary one, as clamping moves Σ cᵢyᵢ inward only. The estimate
-    is the sum of what was published, with counts in the middle of their bins.
+    over the weights above 0, the upper end by that over those below 0 (bins to the nearest have
+    -s/2 ≤ d ≤ s/2); where all cᵢgᵢ are multiples of one whole number, the ends move in to such
+    multiples first. With ``bin_assumption="uniform"``, d less its middle is an error beside the
+    noise, uniform on an interval of length s, with the exact law of the sum of all; nothing that is
+    published bears that out. A value at its lower clamping bound is only known not to be larger:
+    where its weight is above 0, the interval has no lower end, where it is below 0, no upper end;
+    at the upper bound the other way round. The other end is the ordinary one, as clamping moves
+    Σ cᵢyᵢ inward only. The estimate is the sum of what was published, with each count and value in
+    the middle of what is rounded to it.
 
     Under whole-numbered noise, ends that are not whole numbers themselves move outward by 1e-14 of
     the terms, so that rounding does not take away an end that is attained.

@@ -16,10 +16,10 @@ from dpinfer._check import (
     check_array,
     check_flag,
     check_option,
-    check_scalar,
     freeze,
     of_axes,
     show,
+    step_and_way,
 )
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
 from dpinfer.mechanisms.independent import IndependentNoise, Mechanism, as_noise, refuse_selected
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _LARGEST_BIN = 2.0**52
+
+_SMALLEST_STEP = 1e-100
 
 _ASYMMETRY = 1e-9
 """What a matrix of correlations may be off symmetry, or eigenvalues below 0, by rounding."""
@@ -54,7 +56,7 @@ def noisy(
     covariance: Any = None,
     threshold: Any = None,
     clamp: Any = None,
-    rounded: Any = None,
+    rounding: Any = None,
     bin_size: Any = None,
     missing: Missing = "raise",
     name: str = "values",
@@ -84,11 +86,14 @@ def noisy(
         The values were published because they reached this.
     clamp : float or pair, optional
         The values were moved into these bounds: a lower bound, or ``(lower, upper)``.
-    rounded : float or bool, optional
-        The noisy values were rounded to multiples of this number; True is 1. With 1 the
-        confidential values are taken to be whole numbers, so that the error is rounded noise.
-    bin_size : int or array, optional
-        The counts were rounded up to multiples of this *before* the noise.
+    rounding : float, bool or pair, optional
+        The noisy values were rounded to the nearest multiples of this number; True is 1.
+        ``(5, "down")`` and ``(5, "up")`` say another way. With 1 to the nearest, the confidential
+        values are taken to be whole numbers, so that the error is rounded noise; an array or Series
+        of 1 and 0 says which values were rounded so.
+    bin_size : int, array or pair, optional
+        The counts were rounded up to multiples of this *before* the noise; ``(5, "nearest")`` and
+        ``(5, "down")`` say another way.
     missing : {"raise", "drop"}
         What to do where values are missing. ``"drop"`` leaves them out, with their entries of what
         is given for each value: inference about the others stays valid where *which* values are
@@ -137,9 +142,10 @@ def noisy(
     if type(missing) is not str or missing != "raise":
         each = {"labels": labels, "mechanism": mechanism, "weights": weights}
         each |= {"covariance": covariance, "threshold": threshold, "clamp": clamp}
-        values, each = drop_missing(values, missing, name, each | {"bin_size": bin_size})
-        labels, mechanism, weights, covariance, threshold, clamp, bin_size = each.values()
-    plain = threshold is None and clamp is None and rounded is None and bin_size is None
+        each |= {"bin_size": bin_size, "rounding": rounding}
+        values, each = drop_missing(values, missing, name, each)
+        labels, mechanism, weights, covariance, threshold, clamp, bin_size, rounding = each.values()
+    plain = threshold is None and clamp is None and rounding is None and bin_size is None
     own_noise = weights is None and covariance is None
     if type(values) in (int, float) and plain and own_noise and labels is None:
         law: Any = mechanism  # the same as below, for loops over single numbers
@@ -150,7 +156,7 @@ def noisy(
             if law.is_integer is not float(values).is_integer():
                 check_fit(x)
             return x
-    rule = {"threshold": threshold, "clamp": clamp, "rounded": rounded, "bin_size": bin_size}
+    rule = {"threshold": threshold, "clamp": clamp, "rounding": rounding, "bin_size": bin_size}
     if hasattr(values, "__noisy__") and not isinstance(values, type):
         stated = {called: mechanism, "labels": labels, "weights": weights}
         stated |= {"covariance": covariance} | rule
@@ -187,7 +193,7 @@ def noisy(
     )
     if not plain:
         x = with_rule(x, **rule)
-    check_fit(x, rounded=rounded is not None)
+    check_fit(x)
     return x
 
 
@@ -300,6 +306,9 @@ def drop_missing(
         return values, given
 
     def kept(entries: Any) -> Any:
+        step, way = step_and_way(entries, "bin_size or rounding", "up")
+        if step is not entries:
+            return kept(step), way
         entries = as_table(entries)
         if isinstance(entries, Mapping):
             return {key: kept(one) for key, one in entries.items()}
@@ -553,46 +562,25 @@ def rule_of(
             raise InvalidParameterError(f"clamp must have lower < upper, got {show(clamp)}")
         rule = replace(rule, lowest=lowest, highest=highest)
     if bin_size is not None:
-        rule = replace(rule, before=_bound(x, bin_size, "bin_size", whole=True))
+        size, way = step_and_way(bin_size, "bin_size", "up")
+        before = _bound(x, size, "bin_size", whole=True)
+        rule = replace(rule, before=before, before_way=way)
     return rule
 
 
-def with_rule(x: NoisyValues, *, rounded: Any = None, **bounds: Any) -> NoisyValues:
+def with_rule(x: NoisyValues, *, rounding: Any = None, **bounds: Any) -> NoisyValues:
     """Return the values with a publishing rule, which they have to fit."""
     if x.weights is not None:
         raise InvalidParameterError(
             f"{x.name} must be published values where they have a threshold, a clamp or bins, "
             "got estimates that combine several"
         )
-    plain = rounded is None or rounded is False
+    plain = rounding is None or rounding is False
     if plain and x.rule is None and all(bound is None for bound in bounds.values()):
         return x
     noises, rule = x.noises, rule_of(x, **bounds)
     if not plain:
-        step = 1.0 if rounded is True else check_scalar(rounded, "rounded", gt=0, ge=1e-100)
-        off = np.abs(x.values - np.rint(x.values / step) * step) > 1e-9 * step
-        if off.any():
-            raise InvalidParameterError(
-                f"{x.name} must be multiples of {step:g} where they were rounded to such, got "
-                f"{x._named(int(off.argmax()))}"
-            )
-        if step == 1.0:
-            parts = [(_rounded(law), cells) for law, cells in x.laws()]
-            noises = Noises(IndependentNoise.from_groups(parts, len(x)), len(x), noises.parts)
-        else:
-            if np.isfinite(rule.threshold).any():
-                raise InvalidParameterError(
-                    f"rounded must be 1 or None where {x.name} were selected by a threshold, got "
-                    f"{step:g}: intervals near a threshold move by more than what rounding hides"
-                )
-            rule = replace(rule, after=step)
-        for bound in (rule.lowest, rule.highest):
-            limits = np.asarray(bound)[np.isfinite(bound)]
-            if (off := np.abs(limits - np.rint(limits / step) * step) > 1e-9 * step).any():
-                raise InvalidParameterError(
-                    f"clamp must be multiples of {step:g} where {x.name} were rounded to such, got "
-                    f"{limits[off][0]:g}: else a clamped value cannot be told from another"
-                )
+        noises, rule = _after_rounding(x, rule, rounding)
     for bad, words, bound in (
         (x.values < rule.lowest, "below its clamping bound", rule.lowest),
         (x.values > rule.highest, "above its clamping bound", rule.highest),
@@ -604,6 +592,59 @@ def with_rule(x: NoisyValues, *, rounded: Any = None, **bounds: Any) -> NoisyVal
             raise IncompatibleReleaseError(f"{x._named(at)} must not be {words} {limit:g}")
     held = rule if rule.of(len(x)).any() else None
     return NoisyValues(x.values, noises, shape=x.shape, labels=x.labels, rule=held, name=x.name)
+
+
+def _after_rounding(x: NoisyValues, rule: Rule, rounding: Any) -> tuple[Noises, Rule]:
+    """Return the noises and the rule of values that were rounded after the noise."""
+    given, way = step_and_way(rounding, "rounding", "nearest")
+    if given is True or given is False:
+        given = float(given)
+    steps = np.broadcast_to(_bound(x, given, "rounding"), len(x))
+    if (bad := ~(np.isfinite(steps) & ((steps == 0) | (steps >= _SMALLEST_STEP)))).any():
+        raise InvalidParameterError(f"rounding must be a step > 0, got {steps[bad][0]:g}")
+    units = np.where(steps > 0, steps, 1.0)
+    off = np.abs(x.values - np.rint(x.values / units) * units) > 1e-9 * units
+    if (off := off & (steps > 0)).any():
+        at = int(off.argmax())
+        raise InvalidParameterError(
+            f"{x.name} must be multiples of {steps[at]:g} where they were rounded to such, got "
+            f"{x._named(at)}"
+        )
+    for bound in (rule.lowest, rule.highest):
+        limits = np.where(np.isfinite(bound), bound, 0.0)
+        off = (np.abs(limits - np.rint(limits / units) * units) > 1e-9 * units) & (steps > 0)
+        if off.any():
+            at = int(off.argmax())
+            raise InvalidParameterError(
+                f"clamp must be multiples of {steps[at]:g} where {x.name} were rounded to such, "
+                f"got {np.broadcast_to(limits, len(x))[at]:g}: else a clamped value cannot be told "
+                "from another"
+            )
+    if way == "nearest" and np.isin(steps, (0.0, 1.0)).all():
+        return _of_rounded_noise(x, steps == 1), rule
+    if (steps != steps[0]).any():
+        raise InvalidParameterError(
+            "rounding must be one step for all values, or 1 and 0 for those that were rounded to "
+            f"the nearest whole number and those that were not, got {steps.min():g} and "
+            f"{steps.max():g}: make one release for each step"
+        )
+    if np.isfinite(rule.threshold).any():
+        raise InvalidParameterError(
+            f"rounding must be 1 or None where {x.name} were selected by a threshold, got "
+            f"{show(rounding)}: intervals near a threshold move by more than what rounding hides"
+        )
+    return x.noises, replace(rule, after=float(steps[0]), after_way=way)
+
+
+def _of_rounded_noise(x: NoisyValues, rounded: NDArray[np.bool_]) -> Noises:
+    parts: list[tuple[NoiseLaw, NDArray[np.intp]]] = []
+    for law, cells in x.laws():
+        for was in (True, False):
+            own = np.flatnonzero(rounded[cells] == was)
+            if own.size:
+                part = law.take(own) if law.shape else law
+                parts.append((_rounded(part) if was else part, cells[own]))
+    return Noises(IndependentNoise.from_groups(parts, len(x)), len(x), x.noises.parts)
 
 
 def _bound(x: NoisyValues, value: Any, name: str, *, whole: bool = False) -> Bound:
@@ -630,16 +671,14 @@ def _rounded(law: NoiseLaw) -> NoiseLaw:
     return law if law.is_integer else Rounded(cast("Any", law))
 
 
-def check_fit(
-    x: NoisyValues, *, rounded: bool = False, error: type[ValueError] = InvalidParameterError
-) -> None:
+def check_fit(x: NoisyValues, *, error: type[ValueError] = InvalidParameterError) -> None:
     """Refuse fractions under whole noise, and warn of whole numbers under noise with a density."""
     if x.weights is not None:
         return
     fraction = x.values != np.floor(x.values)
     if fraction.any():
         check_whole(x, error=error)
-    if rounded or fraction.all():
+    if fraction.all() or (x.rule is not None and x.rule.after > 0):
         return
     from dpinfer.mechanisms.rounded import warn_of_rounding
 

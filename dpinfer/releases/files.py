@@ -214,9 +214,12 @@ def _release(table: Path, sidecar: Sidecar, limit: Limit) -> Release:
     elif sidecar.keys:
         queries = queries.with_labels(labels_of_frame(frame, sidecar.keys))
     privacy = sidecar.privacy
-    rule = privacy.get("threshold"), sidecar.clamp, privacy.get("bin_size", 1)
+    rounding = sidecar.step("rounding")
+    rule = privacy.get("threshold"), sidecar.clamp, sidecar.step("bin_size") or 1, rounding
     shared = sidecar.shared(len(frame))
-    law = None if "covariance" in shared else sidecar.mechanism
+    law: Any = None if "covariance" in shared else sidecar.mechanism
+    if "weights" in shared and rounding is not None:  # of the noises, not of the values
+        law, rule = law | {"rounding": rounding}, (*rule[:3], None)
     published = published_in_frame(frame, sidecar.value, law, *rule) | shared
     stated: dict[str, Any] = {
         name: privacy.get(name) for name in ("neighbours", "sensitivity", "guarantee", "unit")

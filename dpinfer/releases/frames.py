@@ -14,11 +14,11 @@ from dpinfer._check import (
     FloatArray,
     as_pandas,
     check_array,
-    check_flag,
     check_items,
     check_parameter,
     show,
     show_some,
+    step_and_way,
 )
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
 from dpinfer.mechanisms.independent import IndependentNoise, as_noise, groups
@@ -66,14 +66,14 @@ ALIASES = {"discrete_laplace": "geometric", "two_sided_geometric": "geometric", 
 _TIMES_AS_MANY = 4
 """Times as many cells as rows, up to which rows are counted by cell to find those given twice."""
 
-ROUNDED = "rounded"
-"""The entry that says whether the noisy values were rounded to whole numbers."""
+ROUNDED = "rounding"
+"""The entry that says by 1 whether the noisy values were rounded to whole numbers."""
 
 
 def parameters(law: NoiseLaw) -> dict[str, Any]:
     """Return the parameters of a law by name: floats or arrays."""
     if isinstance(law, Rounded):
-        return parameters(law.law) | {ROUNDED: True}
+        return parameters(law.law) | {ROUNDED: 1}
     return {field.name: getattr(law, field.name) for field in fields(law)}  # type: ignore[arg-type]
 
 
@@ -197,8 +197,8 @@ def _laws_of_kind(
                 values = np.nan_to_num(values, nan=0.0)
                 if (bad := (values != 0) & (values != 1)).any():
                     raise InvalidParameterError(
-                        "rounded must be True or False, or a column of 1 and 0, got "
-                        f"{values[bad][0]:g}"
+                        "rounding must be 1 or 0, or a column of these, where it is part of a law, "
+                        f"got {values[bad][0]:g}: another step is rounding= of the release"
                     )
             chosen[parameter] = float(values) if values.ndim == 0 else values[cells]
             _check_rows(np.asarray(chosen[parameter]), parameter, name, cells, required)
@@ -461,6 +461,7 @@ def published_in_frame(
     threshold: Any,
     clamp: Any,
     bin_size: Any,
+    rounding: Any = None,
     given: Mapping[str, Any] | None = None,
     sensitivity: Any = None,
 ) -> dict[str, Any]:
@@ -474,7 +475,8 @@ def published_in_frame(
         "mechanism": law,
         "threshold": numbers(frame, threshold, "threshold", -np.inf),
         "clamp": bounds(frame, clamp),
-        "bin_size": numbers(frame, bin_size, "bin_size", 1.0),
+        "bin_size": _steps(frame, bin_size, "bin_size", 1.0),
+        "rounding": _steps(frame, rounding, "rounding", 0.0),
     }
 
 
@@ -514,6 +516,13 @@ def numbers(frame: pd.DataFrame, spec: Any, name: str, missing: float | None = N
         return spec
     values = _floats(column(frame, _column_name(spec, name)))
     return values if missing is None else np.where(np.isnan(values), missing, values)
+
+
+def _steps(frame: pd.DataFrame, spec: Any, name: str, none: float) -> Any:
+    """Return a step, or those of a column, with the way of rounding where it is stated."""
+    given, way = step_and_way(spec, name, "up")
+    found = numbers(frame, given, name, none)
+    return found if given is spec else (found, way)
 
 
 def bounds(frame: pd.DataFrame, clamp: Any) -> tuple[Any, ...] | None:
@@ -606,8 +615,8 @@ def _floats(values: pd.Series) -> FloatArray:
 def _parameter(frame: pd.DataFrame, spec: Any, name: str) -> Any:
     if isinstance(spec, (Mapping, str)):
         return numbers(frame, spec, name)
-    if name == ROUNDED:
-        return float(check_flag(spec, name))
+    if name == ROUNDED and isinstance(spec, (bool, np.bool_)):
+        return float(spec)
     index = getattr(spec, "index", None) if hasattr(spec, "iloc") else None
     same = index is not None and index.equals(frame.index)
     values = check_array(spec, name) if same else check_parameter(spec, name)

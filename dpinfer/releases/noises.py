@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Any, Protocol, cast, final
 import numpy as np
 from numpy.typing import NDArray
 
-from dpinfer._check import FloatArray, Locked, as_table, check_array, check_length, one_line, show
+from dpinfer._check import (
+    FloatArray,
+    Locked,
+    Way,
+    as_table,
+    check_array,
+    check_length,
+    one_line,
+    rounding_reach,
+    show,
+)
 from dpinfer.errors import InvalidParameterError
 from dpinfer.mechanisms.independent import IndependentNoise, groups
 from dpinfer.mechanisms.law import NoiseLaw, Origin
@@ -145,7 +155,9 @@ class Rule(Locked):
     after : float
         The step to multiples of which the noisy value was rounded; 0 where it was not.
     before : float or array of float, shape (m,)
-        The number to multiples of which the count was rounded up *before* the noise; 1 for none.
+        The number to multiples of which the count was rounded *before* the noise; 1 for none.
+    after_way, before_way : {"nearest", "down", "up"}
+        Which way they were rounded.
     """
 
     threshold: Bound = -np.inf
@@ -153,6 +165,8 @@ class Rule(Locked):
     highest: Bound = np.inf
     after: float = 0.0
     before: Bound = 1.0
+    after_way: Way = "nearest"
+    before_way: Way = "up"
 
     def of(self, size: int) -> NDArray[np.bool_]:
         """Whether each of so many values has a rule, shape (m,)."""
@@ -161,7 +175,7 @@ class Rule(Locked):
 
     def is_same(self, other: Rule) -> bool:
         """Whether values were published in the same way."""
-        names = (*_BOUNDS, "after")
+        names = (*_BOUNDS, "after", "after_way", "before_way")
         return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in names)
 
     def take(self, rows: Positions, size: int) -> Rule | None:
@@ -172,6 +186,10 @@ class Rule(Locked):
         cut = {key: value[rows] for key, value in held.items() if isinstance(value, np.ndarray)}
         return replace(self, **cast("Any", cut))
 
+    def bin_reach(self) -> tuple[FloatArray, FloatArray]:
+        """Return how far counts may be below, and above, the multiples that they became."""
+        return rounding_reach(self.before, self.before_way, True)
+
     def kind(self) -> str:
         """Say what became of the values, for messages."""
         if np.isfinite(self.threshold).any():
@@ -180,7 +198,8 @@ class Rule(Locked):
             return "were clamped"
         if self.after > 0:
             return f"were rounded to multiples of {self.after:g}"
-        return "are about counts that were rounded up before the noise"
+        way = "to the nearest multiples" if self.before_way == "nearest" else self.before_way
+        return f"are about counts that were rounded {way} before the noise"
 
 
 def new_origin() -> Origin:
@@ -193,14 +212,24 @@ def new_origin() -> Origin:
 def stacked(first: Rule | None, m: int, second: Rule | None, n: int) -> Rule:
     """Return the rule of m values and then n others."""
     one, other = first or Rule(), second or Rule()
+    for name, none in (("after", 0.0), ("before", 1.0)):
+        different = {
+            getattr(rule, f"{name}_way")
+            for rule in (one, other)
+            if np.not_equal(getattr(rule, name), none).any()
+        }
+        if len(different) > 1:
+            raise InvalidParameterError("values rounded in different ways do not go together")
     if one.after != other.after:
         raise InvalidParameterError("values rounded to different steps do not go together")
+    binned = one if np.greater(one.before, 1).any() else other
 
-    def both(name: str) -> FloatArray:
+    def both(name: str) -> Any:
         parts = zip((one, other), (m, n), strict=True)
         return np.concatenate([np.broadcast_to(getattr(rule, name), k) for rule, k in parts])
 
-    return Rule(after=one.after, **{name: both(name) for name in _BOUNDS})
+    ways: Any = {"after_way": one.after_way, "before_way": binned.before_way}
+    return Rule(after=one.after, **ways, **{name: both(name) for name in _BOUNDS})
 
 
 def positions_of(where: Any, size: int, labels: pd.Index | None) -> NDArray[np.intp]:

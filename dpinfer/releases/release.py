@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NoReturn, Self, final
+from typing import TYPE_CHECKING, Any, NoReturn, Self, cast, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,17 +16,27 @@ from dpinfer._check import (
     FloatArray,
     Locked,
     Neighbours,
+    Way,
     as_table,
     as_values,
     check_array,
     check_option,
     check_scalar,
     freeze,
+    rounded_to,
     show,
+    step_and_way,
 )
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
-from dpinfer.mechanisms.independent import Mechanism, as_noise, refuse_selected
+from dpinfer.mechanisms.independent import (
+    IndependentNoise,
+    Mechanism,
+    as_noise,
+    groups,
+    refuse_selected,
+)
 from dpinfer.mechanisms.law import NoiseLaw, Origin, in_short, marked
+from dpinfer.mechanisms.rounded import Rounded
 from dpinfer.mechanisms.samplers import LARGEST_WHOLE, Sampler, noise_source
 from dpinfer.mechanisms.weighted_sum import WeightedSum
 from dpinfer.queries.domain import Domain, check_distinct
@@ -43,7 +53,7 @@ from dpinfer.releases.coerce import (
     with_rule,
 )
 from dpinfer.releases.frames import is_counting, is_single_column
-from dpinfer.releases.noises import Bound, Noises, positions_of
+from dpinfer.releases.noises import Bound, Noises, Rule, positions_of
 from dpinfer.releases.values import HELD, NoisyValues
 from dpinfer.results.labels import find_rows, stack_labels
 from dpinfer.results.presentation import Indexed, Plotted, Presented
@@ -161,9 +171,13 @@ class Release(Locked, Presented, Indexed, Plotted):
     clamp : float or pair, optional
         The values were moved into these bounds before publication: a lower bound, or
         ``(lower, upper)``, each a number or an array of shape (m,).
-    bin_size : int or array of int of shape (m,), default 1
+    rounding : float, bool or pair, optional
+        The noisy values were rounded to the nearest multiples of this number *after* the noise;
+        True is 1, an array of 1 and 0 says which were rounded to whole numbers. ``(5, "down")`` and
+        ``(5, "up")`` say another way.
+    bin_size : int, array of int of shape (m,), or pair, default 1
         The counts were rounded up to multiples of this number *before* the noise was added, as Tor
-        does. What was rounded after it has :class:`~dpinfer.mechanisms.Rounded` noise instead.
+        does. ``(5, "nearest")`` and ``(5, "down")`` say another way.
     name : str, optional
         A name for the release.
     missing : {"raise", "drop"}
@@ -234,17 +248,18 @@ class Release(Locked, Presented, Indexed, Plotted):
         unit: str | None = None,
         threshold: ArrayLike | None = None,
         clamp: ArrayLike | tuple[ArrayLike, ArrayLike] | None = None,
-        bin_size: ArrayLike = 1,
+        rounding: ArrayLike | tuple[ArrayLike, Way] | None = None,
+        bin_size: ArrayLike | tuple[ArrayLike, Way] = 1,
         name: str | None = None,
         missing: Missing = "raise",
     ) -> None:
         if type(missing) is not str or missing != "raise":
             each = {"labels": labels, "mechanism": mechanism, "workload": workload}
             each |= {"weights": weights, "covariance": covariance, "threshold": threshold}
-            each |= {"clamp": clamp, "bin_size": bin_size}
+            each |= {"clamp": clamp, "bin_size": bin_size, "rounding": rounding}
             values, each = drop_missing(values, missing, "values", each)
             labels, mechanism, workload, weights, *rest = each.values()
-            covariance, threshold, clamp, bin_size = rest
+            covariance, threshold, clamp, bin_size, rounding = rest
         plain, found = unlabel(values)
         try:
             published = freeze(check_array(plain, "values", ndim=1))
@@ -255,7 +270,7 @@ class Release(Locked, Presented, Indexed, Plotted):
         queries = _check_workload(workload, found if labels is None else labels, size)
         bins = None if type(bin_size) is int and bin_size == 1 else bin_size
         if weights is not None or covariance is not None:
-            plain = threshold is None and clamp is None and bins is None
+            plain = threshold is None and clamp is None and bins is None and rounding is None
             refuse_rule_of_shared("values", plain)
             if mechanism is None and covariance is None:
                 raise InvalidParameterError(_NO_LAW)
@@ -271,11 +286,12 @@ class Release(Locked, Presented, Indexed, Plotted):
                 NoisyValues(published, noises, labels=queries.labels),
                 threshold=as_table(threshold, "threshold"),
                 clamp=clamp,
+                rounding=rounding,
                 bin_size=bins,
             )
             if x.rule is None:
                 refuse_selected([law])
-            check_counting(queries, law)
+            check_counting(queries, x._own_law())
         self._hold(
             {
                 "workload": queries,
@@ -353,8 +369,37 @@ class Release(Locked, Presented, Indexed, Plotted):
 
     @property
     def bin_size(self) -> Bound:
-        """The number to multiples of which the counts were rounded up before the noise."""
+        """The number to multiples of which the counts were rounded before the noise."""
         return 1.0 if self._noisy.rule is None else self._noisy.rule.before
+
+    @property
+    def bin_rounding(self) -> Way:
+        """Which way they were: ``"up"``, ``"down"`` or ``"nearest"``."""
+        return (self._noisy.rule or Rule()).before_way
+
+    @property
+    def rounding(self) -> tuple[Bound, Way] | None:
+        """The step to multiples of which noisy values were rounded, and which way; None for none.
+
+        An array of 1 and 0 where only some values were rounded to whole numbers.
+        """
+        rule = self._noisy.rule
+        if rule is not None and rule.after > 0:
+            return rule.after, rule.after_way
+        return self._rounded_noise()
+
+    def _rounded_noise(self) -> tuple[Bound, Way] | None:
+        if self.weights is not None:
+            return None
+        law = self._noisy._own_law()
+        if not isinstance(law, IndependentNoise):
+            return (1.0, "nearest") if isinstance(law, Rounded) else None
+        steps = np.zeros(len(self))
+        for part, cells in groups(law, len(self)):
+            steps[cells] = isinstance(part, Rounded)
+        if not steps.any():
+            return None
+        return (1.0 if steps.all() else freeze(steps)), "nearest"
 
     @classmethod
     def from_tables(
@@ -427,7 +472,7 @@ class Release(Locked, Presented, Indexed, Plotted):
         sensitivity: float | Mapping[str, float] | None = None,
         scale: Any = None,
         sigma: Any = None,
-        rounded: Any = None,
+        rounding: Any = None,
         domain: Domain | None = None,
         threshold: Any = None,
         clamp: Any = None,
@@ -462,13 +507,11 @@ class Release(Locked, Presented, Indexed, Plotted):
             or both as ``{"l1": ..., "l2": ...}``. It must be given with a budget.
         scale, sigma : float or column, optional
             The parameter of the noise, > 0, in place of a budget.
-        rounded : bool or column, optional
-            Whether noisy values were rounded to whole numbers; a column holds 0 and 1.
         domain : Domain, optional
             The attributes and levels; see :meth:`from_tables`.
-        threshold, clamp, bin_size : optional
+        threshold, clamp, rounding, bin_size : optional
             The publishing rule as for :class:`Release`; ``{"column": name}`` stands for a number,
-            and a missing value in the column for no bound, or no bin.
+            and a missing value in the column for no bound, no rounding, or no bin.
         missing : {"raise", "drop"}
             What to do with rows without a value; see :func:`dpinfer.noisy`.
         **details
@@ -512,17 +555,18 @@ class Release(Locked, Presented, Indexed, Plotted):
 
         frame = _frame.check_frame(frame)
         stated = {"epsilon": epsilon, "rho": rho, "mu": mu}
-        stated |= {"scale": scale, "sigma": sigma, "rounded": rounded}
+        stated |= {"scale": scale, "sigma": sigma}
         given = {name: spec for name, spec in stated.items() if spec is not None}
         norms = _check_sensitivity(sensitivity)
         if type(missing) is not str or missing != "raise":
             each = {"mechanism": mechanism, "threshold": threshold, "clamp": clamp}
             column = _frame.column(frame, value).reset_index(drop=True)
-            kept, each = drop_missing(column, missing, value, each | {"bin_size": bin_size} | given)
-            mechanism, threshold, clamp, bin_size, *rest = each.values()
+            each |= {"bin_size": bin_size, "rounding": rounding} | given
+            kept, each = drop_missing(column, missing, value, each)
+            mechanism, threshold, clamp, bin_size, rounding, *rest = each.values()
             given = dict(zip(given, rest, strict=True))
             frame = frame.iloc[kept.index]
-        rule = threshold, clamp, bin_size
+        rule = threshold, clamp, bin_size, rounding
         published = _frame.published_in_frame(frame, value, mechanism, *rule, given, norms)
         queries = _frame.workload_of_frame(frame, attributes, domain)
         return cls(**published, workload=queries, sensitivity=norms, **details)
@@ -555,8 +599,9 @@ class Release(Locked, Presented, Indexed, Plotted):
         rng : None, int or numpy.random.Generator, optional
             Source of randomness of a simulation; None for ``"opendp"``.
         **details
-            The further arguments of :class:`Release`; ``clamp`` is applied to the drawn values,
-            and a ``threshold`` must be met by all of them. A ``guarantee`` only with OpenDP.
+            The further arguments of :class:`Release`; ``clamp``, ``rounding`` and ``bin_size`` are
+            applied, and a ``threshold`` must be met by all of the drawn values. A ``guarantee``
+            only with OpenDP.
 
         Raises
         ------
@@ -601,10 +646,16 @@ class Release(Locked, Presented, Indexed, Plotted):
         if mechanism is None:
             raise InvalidParameterError(_NO_LAW)
         law = marked(as_noise(mechanism, len(truth), selected=True), selected=False)
+        plain = NoisyValues(np.zeros(len(truth)), Noises(law, len(truth)))
+        rule = rule_of(plain, **{key: details.get(key) for key in ("clamp", "bin_size")})
+        if np.greater(rule.before, 1).any():
+            truth = rounded_to(truth, rule.before, rule.before_way)
         drawn = source.add(truth, law)
-        if details.get("clamp") is not None:
-            rule = rule_of(NoisyValues(drawn, Noises(law, len(drawn))), clamp=details["clamp"])
-            drawn = np.clip(drawn, rule.lowest, rule.highest)
+        if details.get("rounding") is not None:
+            step, way = step_and_way(details["rounding"], "rounding", "nearest")
+            step = float(step) if isinstance(step, bool) else step
+            drawn = rounded_to(drawn, plain.setting(step, "rounding", ge=0), way)
+        drawn = np.clip(drawn, rule.lowest, rule.highest)
         return cls(drawn, workload=workload, mechanism=law, **details)
 
     @property
@@ -647,10 +698,10 @@ class Release(Locked, Presented, Indexed, Plotted):
 
     @property
     def has_rule(self) -> NDArray[np.bool_]:
-        """Whether each value has a threshold, a clamping bound or a bin, shape (m,).
+        """Whether each value has a threshold, a clamping bound, a coarse step or a bin, (m,).
 
         No linear function of such a value is unbiased; :func:`dpinfer.count_confint` gives each its
-        own interval.
+        own interval. Rounding to the nearest whole number is part of the law of the noise.
         """
         rule = self._noisy.rule
         return np.zeros(len(self), dtype=bool) if rule is None else rule.of(len(self))
@@ -666,8 +717,6 @@ class Release(Locked, Presented, Indexed, Plotted):
         ruled = np.flatnonzero(self.has_rule)
         if not len(ruled):
             return
-        binned = np.greater(self.bin_size, 1).any()
-        why = "counts were rounded up before the noise, or " if binned else ""
         free = len(self) - len(ruled)
         rest = (
             f"; combine values without a rule, {free} here, by release.select(~release.has_rule)"
@@ -675,10 +724,11 @@ class Release(Locked, Presented, Indexed, Plotted):
             else ""
         )
         raise IncompatibleReleaseError(
-            f"{len(ruled)} of {len(self)} values must not be {what}, because {why}a threshold or "
-            "clamping bounds decide by their noise what is published of them: "
-            f"{self._names(ruled)}; count_confint has an interval for each of them, and "
-            f"intervals.thresholded_sum_confint for sums of cells with a threshold{rest}"
+            f"{len(ruled)} of {len(self)} values must not be {what}, because some "
+            f"{cast('Rule', self._noisy.rule).kind()}, and are not the count plus noise: "
+            f"{self._names(ruled)}; count_confint has an interval for each of them, "
+            "intervals.thresholded_sum_confint for sums of cells with a threshold, and "
+            f"linear_confint for sums of those that were rounded, binned or clamped{rest}"
         )
 
     def select(self, where: Any = None, **levels: Any) -> Release:
@@ -871,8 +921,8 @@ class Release(Locked, Presented, Indexed, Plotted):
         """Return the values with the law of their noise, one row a value.
 
         Columns are ``value``, ``mechanism``, the parameters of the mechanisms, and ``threshold``,
-        ``lower``, ``upper`` and ``bin_size`` where the release has them. Where values share noises,
-        they are ``value`` and ``noise_std``.
+        ``lower``, ``upper``, ``rounding`` and ``bin_size`` where the release has them. Where values
+        share noises, they are ``value`` and ``noise_std``.
         """
         import pandas as pd
 
@@ -886,6 +936,8 @@ class Release(Locked, Presented, Indexed, Plotted):
             columns["threshold"] = self.threshold
         if self.clamp is not None:
             columns["lower"], columns["upper"] = self.clamp
+        if self.rounding is not None:
+            columns["rounding"] = self.rounding[0]
         if np.greater(self.bin_size, 1).any():
             columns["bin_size"] = self.bin_size
         return pd.DataFrame(columns, index=self.labels)

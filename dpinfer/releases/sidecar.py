@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpinfer._check import check_option, show
+from dpinfer._check import Way, check_option, show, step_and_way
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
 from dpinfer.mechanisms.laws import Gaussian, Laplace
 from dpinfer.queries.domain import Domain, is_summed
@@ -159,13 +159,13 @@ class _Layout:
         if release.weights is not None:
             return _shared(release)
         if law.shape == ():
-            return {"mechanism": kind_of(law)} | parameters(law)
+            kind = {"mechanism": kind_of(law)}
+            return kind | {name: one for name, one in parameters(law).items() if name != ROUNDED}
         columns = columns_of_law(law, len(release))
+        columns.pop(ROUNDED, None)
         kinds = columns.pop("mechanism")
         several = (kinds != kinds[0]).any()
         stated = {"mechanism": self.add_free("mechanism", "string", kinds) if several else kinds[0]}
-        if (columns.get(ROUNDED, np.zeros(1)) == 1).all():
-            stated[ROUNDED] = bool(columns.pop(ROUNDED)[0])
         for name, values in columns.items():
             stated[name] = self.add_free(name, "number", values)
         return stated
@@ -181,9 +181,15 @@ class _Layout:
             bounds = {"lower": lower, "upper": upper}
             stated = {key: bound for key, bound in bounds.items() if bound is not None}
             rule |= {"clamp": stated} if stated else {}
+        if release.rounding is not None:
+            rule["rounding"] = self._step("rounding", *release.rounding)
         if np.greater(release.bin_size, 1).any():
-            rule["bin_size"] = self._bound("bin_size", release.bin_size)
+            rule["bin_size"] = self._step("bin_size", release.bin_size, release.bin_rounding)
         return rule
+
+    def _step(self, name: str, step: Bound, way: Way) -> Any:
+        stated = self._bound(name, step)
+        return stated if way == USUAL_WAY[name] else {"step": stated, "way": way}
 
     def _bound(self, name: str, bound: Bound | None) -> Any:
         if bound is None or isinstance(bound, float):
@@ -447,6 +453,9 @@ SMALL = 2**20
 CELL_BYTES = 16
 """What a cell takes at least where estimates are made of it: a value and a variance."""
 
+USUAL_WAY: dict[str, Way] = {"rounding": "nearest", "bin_size": "up"}
+"""Which way values were rounded where a sidecar states a step only."""
+
 SUFFIX = "-metadata.json"
 """Ending of the sidecar's name after the table's name, as in the W3C's CSV on the Web."""
 
@@ -473,7 +482,8 @@ class Sidecar:
     @property
     def mechanism(self) -> dict[str, Any]:
         """The name of the noise law and its parameters."""
-        return {k: v for k, v in self.privacy.items() if k in ("mechanism", *parameter_names())}
+        own = {"mechanism", *parameter_names()} - {ROUNDED}
+        return {name: stated for name, stated in self.privacy.items() if name in own}
 
     @property
     def clamp(self) -> tuple[Any, Any] | None:
@@ -481,10 +491,18 @@ class Sidecar:
         bounds = self.privacy.get("clamp")
         return None if bounds is None else (bounds.get("lower"), bounds.get("upper"))
 
+    def step(self, name: str) -> Any:
+        """Return the step of ``rounding`` or ``bin_size``, in a pair with an unusual way."""
+        stated = self.privacy.get(name)
+        if isinstance(stated, Mapping) and "step" in stated:
+            return stated["step"], stated["way"]
+        return stated
+
     @property
     def rule(self) -> tuple[Any, ...]:
         """The parts of the publishing rule: numbers, columns and None."""
-        return self.privacy.get("threshold"), self.privacy.get("bin_size"), *(self.clamp or ())
+        steps = [step_and_way(self.step(name), name, way)[0] for name, way in USUAL_WAY.items()]
+        return self.privacy.get("threshold"), *steps, *(self.clamp or ())
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -18,12 +18,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpinfer._check import FloatArray, require, show, show_some
+from dpinfer._check import FloatArray, require, show, show_some, step_and_way
 from dpinfer.errors import DPInferError, IncompatibleReleaseError, InvalidParameterError
 from dpinfer.releases.frames import (
     INTEGER_KINDS,
     KINDS,
-    ROUNDED,
     canonical_kind,
     parameter_names,
     parameters_of_kind,
@@ -99,24 +98,31 @@ class TableCheck:
                 yield from self._cells(spec["column"], bad, f"must be a {parameter} > 0")
         values = self._floats(value)
         lower, upper = self._bounds()
-        rounded = self._numbers(self.sidecar.mechanism.get(ROUNDED), 0.0) == 1
-        whole = np.isin(kinds, np.array(INTEGER_KINDS, dtype=object)) | rounded
+        steps = self._steps("rounding", 0.0)
+        whole = np.isin(kinds, np.array(INTEGER_KINDS, dtype=object)) & ~(steps > 0)
         fraction = np.isfinite(values) & (values != np.floor(values)) & whole
         fraction &= (values != lower) & (values != upper)
         fraction &= "weights" not in self.sidecar.privacy  # of whole noises
         yield from self._cells(value, fraction, "must be a whole number under integer noise")
 
+    def _steps(self, name: str, none: float) -> Any:
+        return self._numbers(step_and_way(self.sidecar.step(name), name, "up")[0], none)
+
     def _rule_problems(self) -> Iterator[Problem]:
         value = self.sidecar.value
         values = self._floats(value)
         threshold = self._numbers(self.sidecar.privacy.get("threshold"), -np.inf)
-        bins = self._numbers(self.sidecar.privacy.get("bin_size"), 1.0)
+        bins, steps = self._steps("bin_size", 1.0), self._steps("rounding", 0.0)
+        units = np.where(steps > 0, steps, 1.0)
+        known = np.where(np.isfinite(values), values, 0.0)
+        off = np.abs(known - np.rint(known / units) * units) > 1e-9 * units
         lower, upper = self._bounds()
         for bad, words in (
             (values < threshold, "must not be below its threshold"),
             (values < lower, "must not be below its clamping bound"),
             (values > upper, "must not be above its clamping bound"),
             (~((bins >= 1) & (bins == np.floor(bins))), "must have a bin_size that is whole, >= 1"),
+            (off & (steps > 0), "must be a multiple of the step to which it was rounded"),
         ):
             yield from self._cells(value, np.broadcast_to(bad, values.shape), words)
         for spec in self.sidecar.rule:

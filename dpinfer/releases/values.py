@@ -21,6 +21,7 @@ from dpinfer._check import (
     check_length,
     check_reps,
     check_rng,
+    rounding_reach,
     show,
     show_some,
 )
@@ -393,8 +394,9 @@ class NoisyValues(Presented, Indexed, Plotted):
         if unruled and self.rule is not None:
             raise InvalidParameterError(
                 f"{who} does not take values that {self.rule.kind()}, as {self.name} were: use "
-                "count_confint, which has an interval for each of them, or a list that was fixed "
-                "beforehand and published without the rule"
+                "count_confint, which has an interval for each of them, linear_confint and "
+                "linear_ztest for linear functions of those without a threshold, or a list that "
+                "was fixed beforehand and published without the rule"
             )
         if independent and not self.are_independent():
             raise InvalidParameterError(
@@ -504,6 +506,14 @@ class NoisyValues(Presented, Indexed, Plotted):
             or (np.isfinite(rule.lowest) | np.isfinite(rule.highest)).any()
         )
 
+    def rounding_reach(self) -> tuple[FloatArray, FloatArray]:
+        """Return how far the noisy values may be below, and above, what they were rounded to."""
+        rule = self.rule or Rule()
+        whole = np.zeros(len(self), dtype=bool)
+        for law, cells in self.laws() if rule.after > 0 else ():
+            whole[cells] = law.is_integer and not isinstance(law, Exact)
+        return rounding_reach(rule.after, rule.after_way, whole)
+
     def shaped(self, found: FloatArray) -> FloatArray:
         """Return what was found for each value in the shape of the values, which are unlabelled."""
         return found if self.labels is not None or not found.ndim else found.reshape(self.shape)
@@ -607,10 +617,10 @@ class NoisyValues(Presented, Indexed, Plotted):
                 f"{self.name} must not be summed where they {rule.kind()}, got a coefficient for "
                 f"{self._named(int(used[rule.of(len(used)).argmax()]))}: no linear function of "
                 "such values has a simple law; use intervals.thresholded_sum_confint for sums of "
-                "cells with a threshold, linear_confint for those of rounded, binned and clamped "
-                "values, or count_confint for each. Values of a list fixed beforehand that the "
-                "rule could not have changed, such as counts far above the threshold, are "
-                "plain numbers with the law of their noise as mechanism"
+                "cells with a threshold, linear_confint and linear_ztest for those of rounded, "
+                "binned and clamped values, or count_confint for each. Values of a list fixed "
+                "beforehand that the rule could not have changed, such as counts far above the "
+                "threshold, are plain numbers with the law of their noise as mechanism"
             )
 
     def _named(self, position: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from dpinfer._check import NEIGHBOURS, check_scalar, looks_like_label, show, show_some
+from dpinfer._check import NEIGHBOURS, WAYS, check_scalar, looks_like_label, show, show_some
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
 from dpinfer.releases.files import validate_release
 from dpinfer.releases.frames import (
@@ -27,7 +27,7 @@ from dpinfer.releases.frames import (
     parameters_of_kind,
 )
 from dpinfer.releases.limits import Limit, Problem, TextTable
-from dpinfer.releases.sidecar import default_sidecar
+from dpinfer.releases.sidecar import USUAL_WAY, default_sidecar
 from dpinfer.releases.sidecar_format import FORMAT_VERSION
 from dpinfer.releases.tables import check_table_path, read_text
 from dpinfer.results.files import write_whole
@@ -180,10 +180,11 @@ class Answers:
         budget = next((one for one in BUDGET_NAMES if one in self.known), None)
         if budget and "sensitivity" not in self.known:
             wanted.append(f"--sensitivity, with --{budget}: how far one unit moves all values")
-        if self.may_be_rounded and "rounded" not in self.known:
+        if self.may_be_rounded and ROUNDED not in self.known:
             wanted.append(
-                "--rounded yes, if the noisy values were rounded to whole numbers, or no: they are "
-                f"whole, which {' and '.join(sorted(self.kinds))} noise by itself does not leave"
+                "--rounding yes, if the noisy values were rounded to whole numbers, a step, or no: "
+                f"they are whole, which {' and '.join(sorted(self.kinds))} noise by itself does "
+                "not leave"
             )
         return wanted
 
@@ -269,9 +270,9 @@ class Answers:
             )
         if self.may_be_rounded:
             put(
-                "rounded",
-                "The values are whole: were they rounded after the noise, yes or no",
-                needed="yes or no is needed, as rounding is an error of its own",
+                ROUNDED,
+                "The values are whole: were they rounded after the noise, yes, no or a step",
+                needed="yes, no or a step is needed, as rounding is an error of its own",
             )
         least = np.nanmin(columns.numbers[self.known["value"]])
         column = proposed.get("threshold", {}).get("column", "")
@@ -286,13 +287,7 @@ class Answers:
         """Return the options that say the same as all that is known."""
         words = ["dpinfer", "init", str(self.columns.table)]
         for entry, value in self.known.items():
-            text = value["column"] if isinstance(value, dict) else value
-            text = ",".join(text) if isinstance(text, list) else text
-            text = ("no", "yes")[text] if isinstance(text, bool) else text
-            words += [
-                f"--{entry.replace('_', '-')}",
-                f"{text:g}" if isinstance(text, float) else str(text),
-            ]
+            words += [f"--{entry.replace('_', '-')}", _option(value)]
         return quoted(words)
 
     def descriptor(self) -> dict[str, Any]:
@@ -306,7 +301,9 @@ class Answers:
                     privacy[size] = float(np.asarray(getattr(law, size)))
         said = ["scale", "sigma", ROUNDED, "bin_size", "sensitivity", "neighbours", "unit"]
         privacy |= {
-            entry: known[entry] for entry in [*said, "threshold"] if known.get(entry) is not None
+            entry: known[entry]
+            for entry in [*said, "threshold", "clamp"]
+            if known.get(entry) is not None and known[entry] is not False
         }
         value, labels = known["value"], known.get("labels", [])
         fields: list[dict[str, Any]] = [
@@ -315,7 +312,7 @@ class Answers:
         ]
         kind = "integer" if self.columns.is_whole(value) else "number"
         fields.append({"name": value, "type": kind, "privacy": privacy})
-        used = [part["column"] for part in privacy.values() if isinstance(part, dict)]
+        used = list(_columns_in(privacy))
         fields += [{"name": name} for name in dict.fromkeys(used) if name not in (value, *labels)]
         schema: dict[str, Any] = {"fields": fields}
         if labels:
@@ -370,10 +367,64 @@ def _size(name: str, columns: Columns, text: str, **bounds: Any) -> Any:
     return _number(name, columns, text, **bounds)
 
 
-def _yes(columns: Columns, text: str) -> bool:
-    if text.lower() not in ("yes", "y", "no", "n"):
-        raise InvalidParameterError(f"rounded must be yes or no, got {show(text)}")
-    return text.lower().startswith("y")
+def _step(name: str, columns: Columns, text: str, **bounds: Any) -> Any:
+    """Read a step, or the name of its column, and after a comma the way of rounding."""
+    step, _, way = (part.strip() for part in text.partition(","))
+    size = _size(name, columns, step, **bounds)
+    if way in ("", USUAL_WAY[name]):
+        return size
+    if way not in WAYS:
+        raise InvalidParameterError(
+            f"{name} must be a step, with {', '.join(WAYS)} after a comma, got {show(text)}"
+        )
+    return {"step": size, "way": way}
+
+
+def _rounding(columns: Columns, text: str) -> Any:
+    said = text.lower()
+    if said in ("yes", "y", "no", "n"):
+        return 1.0 if said.startswith("y") else False
+    try:
+        return _step(ROUNDED, columns, text, gt=0)
+    except InvalidParameterError as error:
+        raise InvalidParameterError(
+            f"rounding must be yes, no or a step, got {show(text)}: {error}"
+        ) from None
+
+
+def _clamp(columns: Columns, text: str) -> dict[str, Any]:
+    parts = [part.strip() for part in text.split(",")]
+    if len(parts) > 2 or not any(parts):
+        raise InvalidParameterError(
+            f"clamp must be a lower bound, or lower,upper with one left out, got {show(text)}"
+        )
+    ends = zip(("lower", "upper"), parts, strict=False)
+    return {end: _size("clamp", columns, part) for end, part in ends if part}
+
+
+def _option(value: Any) -> str:
+    """Return what is known of an entry as the text of an option."""
+    if isinstance(value, dict) and "column" in value:
+        return str(value["column"])
+    if isinstance(value, dict) and "step" in value:
+        return f"{_option(value['step'])},{value['way']}"
+    if isinstance(value, dict):
+        ends = [_option(value[end]) if end in value else "" for end in ("lower", "upper")]
+        return ",".join(ends).removesuffix(",")
+    if isinstance(value, list):
+        return ",".join(value)
+    if value is False:
+        return "no"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _columns_in(stated: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the columns that an object of the sidecar names, at any depth."""
+    for key, part in stated.items():
+        if isinstance(part, Mapping):
+            yield from _columns_in(part)
+        elif key == "column":
+            yield part
 
 
 def _neighbours(columns: Columns, text: str) -> str:
@@ -390,9 +441,10 @@ READERS: dict[str, Callable[[Columns, str], Any]] = {
     "mechanism": _mechanism,
     **{entry: partial(_number, entry, gt=0) for entry in (*BUDGET_NAMES, "sensitivity")},
     **{entry: partial(_size, entry, gt=0) for entry in SIZES},
-    "bin_size": partial(_size, "bin_size", ge=1),
+    "bin_size": partial(_step, "bin_size", ge=1),
     "threshold": partial(_size, "threshold"),
-    "rounded": _yes,
+    ROUNDED: _rounding,
+    "clamp": _clamp,
     "neighbours": _neighbours,
     **{entry: lambda columns, text: text for entry in ("unit", "name", "title")},
 }

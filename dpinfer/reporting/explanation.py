@@ -138,9 +138,17 @@ def _rules(release: Release) -> Iterator[str]:
             if np.isfinite(bound).any()
         ]
         yield f"Values beyond a bound were moved to it, {' and '.join(ends)}."
+    step, way = release.rounding or (1.0, "nearest")
+    if isinstance(step, float) and (step, way) != (1.0, "nearest"):
+        yield f"Noisy values were rounded {_ways(way)} multiples of {step:g}."
     if np.greater(release.bin_size, 1).any():
         sizes = _range(np.ravel(release.bin_size))
-        yield f"Counts were rounded up to multiples of {sizes} before the noise."
+        words = _ways(release.bin_rounding)
+        yield f"Counts were rounded {words} multiples of {sizes} before the noise."
+
+
+def _ways(way: str) -> str:
+    return "to the nearest" if way == "nearest" else f"{way} to"
 
 
 def guarantee_in_words(release: Release) -> str:

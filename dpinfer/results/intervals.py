@@ -11,12 +11,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpinfer._check import (
     FloatArray,
+    Way,
     check_array,
     check_broadcast,
     check_flag,
     check_integer_array,
     freeze,
+    rounding_reach,
     show,
+    step_and_way,
 )
 from dpinfer.errors import InvalidParameterError
 from dpinfer.results.labels import attach_labels, hold_arrays, labelled_frame, split_labels
@@ -35,6 +38,8 @@ ERROR_COVERED: dict[Uncertainty, str] = {
     "noise+sampling": "noise and sampling (inference on the population)",
 }
 """What a result says about the error that it covers."""
+
+_FOR_COUNTS = "intervals are for the counts"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -235,21 +240,23 @@ class Intervals(_Sets):
         lower, upper = np.where(empty, np.inf, low), np.where(empty, -np.inf, high)
         return replace(self, lower=lower, upper=upper, **more)
 
-    def unbinned(self, bin_size: ArrayLike) -> Self:
-        """Return intervals for whole counts that were rounded up before the noise was added.
+    def unbinned(self, bin_size: ArrayLike | tuple[ArrayLike, Way]) -> Self:
+        """Return intervals for whole counts that were rounded before the noise was added.
 
         Parameters
         ----------
-        bin_size : float or array of float
+        bin_size : float, array of float, or pair
             The whole number s >= 1 of which the counts became multiples: one for all intervals, or
-            one for each; 1 where counts were left as they are.
+            one for each; 1 where counts were left as they are. Counts were rounded up;
+            ``(8, "nearest")`` and ``(8, "down")`` say another way.
 
         Returns
         -------
         Intervals
             Intervals for the counts themselves that cover as often as these cover the multiples:
-            B = s⌈f/s⌉ within [lower, upper] is s⌈lower/s⌉ to s⌊upper/s⌋, for counts B - s + 1 to B.
-            Estimates move down by half of s - 1, to the middle of these.
+            B = s⌈f/s⌉ within [lower, upper] is s⌈lower/s⌉ to s⌊upper/s⌋, for counts B - s + 1 to B;
+            rounded down, for counts B to B + s - 1, and to the nearest, for those within s/2 of B,
+            both ends included, as ties may go either way. Estimates move to the middle of these.
 
         Raises
         ------
@@ -262,7 +269,8 @@ class Intervals(_Sets):
         >>> count_confint(813.6, mechanism=Laplace(scale=10.0)).unbinned(8)
         Intervals([777, 840], level 0.95, exact)
         """
-        plain, own = split_labels(bin_size, "bin_size")
+        given, way = step_and_way(bin_size, "bin_size", "up")
+        plain, own = split_labels(given, "bin_size")
         if own is not None and self.labels is not None and not own.equals(self.labels):
             raise InvalidParameterError(
                 "bin_size must have the labels of the intervals in the same order: reindex it first"
@@ -272,15 +280,17 @@ class Intervals(_Sets):
         check_broadcast(intervals=low.shape, bin_size=step.shape)
         if not (binned := step > 1).any():
             return self
-        low = np.where(binned, np.ceil(low / step) * step - step + 1.0, low)
-        high = np.where(binned, np.floor(high / step) * step, high)
-        said = "counts were rounded up to multiples before the noise: intervals are for the counts"
-        if said in self.notes:
+        below, above = rounding_reach(step, way, True)
+        low = np.where(binned, np.ceil(low / step) * step - below, low)
+        high = np.where(binned, np.floor(high / step) * step + above, high)
+        where = "to the nearest" if way == "nearest" else f"{way} to"
+        said = f"counts were rounded {where} multiples before the noise: {_FOR_COUNTS}"
+        if any(note.endswith(_FOR_COUNTS) for note in self.notes):
             raise InvalidParameterError(
                 "bin_size must be given once, got intervals that are for the counts already: those "
                 "of a release with bin_size are"
             )
-        estimate = np.asarray(self.estimate) - 0.5 * (step - 1.0)
+        estimate = np.asarray(self.estimate) - 0.5 * (below - above)
         return self._of_ends(low, high, estimate=estimate, notes=(*self.notes, said))
 
     def summary_frame(self) -> pd.DataFrame:

@@ -247,7 +247,7 @@ VALID = {
     | {"guarantee": SWAP, "form": "offline", "beta": 0.1, "max_updates": 3}
     | {"ledger": None, "name": "queries", "sampler": "simulated"},
     "noisy": {"values": THREE, "mechanism": NOISE, "labels": None, "weights": None}
-    | {"covariance": None, "threshold": 10, "clamp": 0, "rounded": None, "bin_size": 2}
+    | {"covariance": None, "threshold": 10, "clamp": 0, "rounding": None, "bin_size": 2}
     | {"name": "values", "called": "mechanism", "missing": "drop"},
     "noisy_ols": {"endog": np.arange(40.0) % 7, "exog": 9.0 * np.arange(40.0)}
     | {"noise": {"x1": SMOOTH}, "weights": None, "method": "moments", "cov_type": "HC1"}

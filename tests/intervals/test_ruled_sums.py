@@ -6,7 +6,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpinfer import Gaussian, Geometric, Laplace, Release, count_confint, linear_confint, noisy
+from dpinfer import (
+    Gaussian,
+    Geometric,
+    Laplace,
+    Release,
+    count_confint,
+    linear_confint,
+    linear_ztest,
+    noisy,
+)
 from dpinfer.errors import InvalidParameterError
 from dpinfer.mechanisms import Rounded
 
@@ -15,26 +24,44 @@ REACH = np.arange(-4, 5)
 """The mass beyond is below 1e-6."""
 
 
+MOVES = {"nearest": np.rint, "down": np.floor, "up": np.ceil}
+
+
+def published(truth, errors, rule):
+    """Round, add the errors, clamp and round again, as a producer would."""
+
+    def rounded(x, name, way):
+        given = rule.get(name)
+        step, way = given if isinstance(given, tuple) else (given, way)
+        return x if step is None else MOVES[way](x / step) * step
+
+    y = np.clip(rounded(truth, "bin_size", "up") + errors, *rule.get("clamp", (-99, 99)))
+    return rounded(y, "rounding", "nearest")
+
+
 @pytest.mark.parametrize("weights", [(1, 1), (2, -1)])
 @pytest.mark.parametrize(
     "rule",
     [
         {"bin_size": 3},
         {"bin_size": 4, "clamp": (0, 8)},
-        {"rounded": 3},
-        {"rounded": 2, "bin_size": 3, "clamp": (0, 6)},
+        {"rounding": 3},
+        {"rounding": 2, "bin_size": 3, "clamp": (0, 6)},
         {"clamp": (0, 4)},
+        {"rounding": (3, "down")},
+        {"rounding": (2, "up"), "clamp": (0, 6)},
+        {"bin_size": (3, "nearest"), "rounding": (2, "down")},
+        {"bin_size": (4, "nearest")},
+        {"bin_size": (4, "down")},
     ],
 )
 def test_every_truth_is_covered_around_edges_of_bins_and_clamps(rule, weights):
     """By enumeration of all errors, for truths in every place of two bins and beyond the clamp."""
     errors = np.array(list(product(REACH, REACH)))
     chance = NOISE.pmf(errors).prod(axis=1)
-    step, found = rule.get("rounded"), {}
+    found = {}
     for truth in product((-2, 0, 2, 3, 6, 9), (1, 3)):
-        size = rule.get("bin_size", 1)
-        y = np.clip(np.ceil(np.array(truth) / size) * size + errors, *rule.get("clamp", (-99, 99)))
-        y = np.rint(y / step) * step if step else y
+        y = published(np.array(truth), errors, rule)
         missed = np.zeros(2)
         for row, p in zip(map(tuple, y.tolist()), chance, strict=True):
             if row not in found:
@@ -64,7 +91,7 @@ def test_one_value_has_the_interval_of_a_count(law):
     np.testing.assert_array_equal(
         np.asarray(linear_confint(x, np.eye(2))), np.asarray(count_confint(x))
     )
-    x = noisy([80.0, 40.0], mechanism=law, rounded=8)
+    x = noisy([80.0, 40.0], mechanism=law, rounding=8)
     np.testing.assert_allclose(
         np.asarray(linear_confint(x, np.eye(2))), np.asarray(count_confint(x)), rtol=1e-13
     )
@@ -133,8 +160,80 @@ def test_together_all_sums_of_binned_values_are_covered():
 
 def test_rounding_that_leaves_selection_open_is_refused():
     noise = Gaussian(sigma=10.0)
-    with pytest.raises(InvalidParameterError, match="rounded must be 1 or None where"):
-        noisy([120.0], mechanism=noise, threshold=100.0, rounded=20)
+    with pytest.raises(InvalidParameterError, match="rounding must be 1 or None where"):
+        noisy([120.0], mechanism=noise, threshold=100.0, rounding=20)
     with pytest.raises(InvalidParameterError, match=r"clamp must be multiples of 1 .* got 0.7"):
-        noisy([1.0], mechanism=noise, clamp=0.7, rounded=True)
-    assert len(noisy([1.0], mechanism=noise, clamp=0, rounded=True)) == 1
+        noisy([1.0], mechanism=noise, clamp=0.7, rounding=True)
+    assert len(noisy([1.0], mechanism=noise, clamp=0, rounding=True)) == 1
+
+
+RULES = [
+    {"rounding": 3},
+    {"rounding": (3, "down"), "clamp": (0, 6)},
+    {"rounding": (2, "up")},
+    {"bin_size": (4, "nearest")},
+    {"bin_size": (3, "down"), "rounding": 2},
+    {"bin_size": 3, "clamp": (0, 6)},
+]
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_tests_hold_their_level_whatever_was_rounded(rule):
+    """By enumeration: P(p <= alpha) for values and sums, at truths in all places of two bins."""
+    chance = NOISE.pmf(REACH) / NOISE.pmf(REACH).sum()
+    pairs = np.array(list(product(range(9), range(9, 18))))
+    weights = np.zeros((81, 18))
+    weights[np.arange(81), pairs[:, 0]], weights[np.arange(81), pairs[:, 1]] = 1, -2
+    both = np.outer(chance, chance).ravel()
+    for first, second in product((-1, 0, 2, 3, 4, 6), (1, 5)):
+        y = [published(np.array(truth), REACH, rule) for truth in (first, second)]
+        x = noisy(np.concatenate(y), mechanism=NOISE, **rule)
+        for way in ("two-sided", "larger", "smaller"):
+            each = linear_ztest(x, value=np.repeat([first, second], 9), alternative=way).pvalue
+            sums = linear_ztest(x, weights, first - 2 * second, alternative=way).pvalue
+            for alpha in (0.02, 0.1, 0.3):
+                # the mass beyond REACH, below 1e-6, may be counted as rejecting
+                assert chance @ (each[:9] <= alpha) <= alpha + 1e-6
+                assert chance @ (each[9:] <= alpha) <= alpha + 1e-6
+                assert both @ (sums <= alpha) <= alpha + 2e-6
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("alternative", ["two-sided", "larger", "smaller"])
+def test_tests_of_ruled_sums_invert_the_interval(rule, alternative):
+    law = Laplace(scale=1.7)
+    x = noisy([3.5, 6.0] if "rounding" not in rule else [0.0, 6.0], mechanism=law, **rule)
+    ends = linear_confint(x, [2, -1], alpha=0.1, alternative=alternative)
+    test = linear_ztest(x, [2, -1], -5.0, alternative=alternative)
+    np.testing.assert_allclose(np.asarray(test.conf_int(0.1)), np.asarray(ends), rtol=1e-9)
+    assert "largest over what may have been rounded" in test.notes[0]
+    for value in (-30.0, -9.5, -5.5, -2.0, 0.5, 4.5, 14.0, 30.0):
+        p = linear_ztest(x, [2, -1], value, alternative=alternative).pvalue
+        if p > 0.1 + 1e-9:
+            continue
+        # what is rejected is outside of the interval
+        assert not float(ends.lower) + 1e-9 < value < float(ends.upper) - 1e-9
+
+
+def test_ways_of_rounding_are_known_to_a_release():
+    law = Laplace(scale=2.0)
+    release = Release([10.0, 25.0], mechanism=law, rounding=(5, "down"), bin_size=(4, "nearest"))
+    assert (release.rounding, release.bin_size) == ((5.0, "down"), 4.0)
+    assert release.bin_rounding == "nearest"
+    plain = count_confint([10.5, 25.5], mechanism=law)
+    down = count_confint(Release([10.0, 25.0], mechanism=law, rounding=(5, "down")))
+    np.testing.assert_allclose(down.lower, plain.lower - 0.5, rtol=1e-13)
+    np.testing.assert_allclose(down.upper, plain.upper + 4.5, rtol=1e-13)
+    np.testing.assert_array_equal(down.estimate, [12.5, 27.5])
+    assert Release([1.0, 2.0], mechanism=law, rounding=True).mechanism == Rounded(law)
+    some = Release([1.0, 2.5], mechanism=law, rounding=[1, 0])
+    assert some.rounding[0].tolist() == [1, 0]
+    drawn = Release.draw([13, 26], mechanism=law, rounding=(5, "up"), bin_size=(10, "down"), rng=1)
+    assert (drawn.values % 5 == 0).all()
+    with pytest.raises(InvalidParameterError, match="one step for all values, or 1 and 0"):
+        Release([5.0, 20.0], mechanism=law, rounding=[5, 10])
+    with pytest.raises(InvalidParameterError, match="second part of bin_size must be one of"):
+        Release([5.0, 20.0], mechanism=law, bin_size=(5, "sideways"))
+    other = noisy([5.0], mechanism=law, rounding=(5, "down"))
+    with pytest.raises(InvalidParameterError, match="rounded in different ways"):
+        noisy([5.0], mechanism=law, rounding=5).beside(other)

@@ -107,7 +107,11 @@ def test_laws_with_one_parameter_for_all():
         (Gaussian, {"rho": 0.5, "sensitivity": 7}, Gaussian(sigma=7.0)),
         (Gaussian, {"mu": 0.5, "sensitivity": 7}, Gaussian(sigma=14.0)),
         ("gaussian", {"sigma": 7.0}, Gaussian(sigma=7.0)),
-        ("laplace", {"epsilon": 2, "sensitivity": 3, "rounded": True}, Rounded(Laplace(scale=1.5))),
+        (
+            "laplace",
+            {"epsilon": 2, "sensitivity": 3, "rounding": True},
+            Rounded(Laplace(scale=1.5)),
+        ),
         (
             "laplace",
             {"epsilon": {"column": "size"}, "sensitivity": 30},

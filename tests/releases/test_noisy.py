@@ -331,16 +331,16 @@ def test_rules_stay_with_their_values():
 
 
 def test_rounding_to_whole_numbers_is_a_law():
-    x = noisy([4.0, 2.0], mechanism=LAPLACE, rounded=True)
+    x = noisy([4.0, 2.0], mechanism=LAPLACE, rounding=True)
     assert x.rule is None
     assert x.marginal == Rounded(LAPLACE)
-    mixed = noisy([4.0, 2.0], mechanism=[LAPLACE, Geometric(scale=1.0)], rounded=1)
+    mixed = noisy([4.0, 2.0], mechanism=[LAPLACE, Geometric(scale=1.0)], rounding=1)
     assert [type(law) for law, _ in mixed.laws()] == [Rounded, Geometric]
-    coarse = noisy([10.0, 25.0], mechanism=LAPLACE, rounded=5)
+    coarse = noisy([10.0, 25.0], mechanism=LAPLACE, rounding=5)
     assert coarse.rule.after == 5.0
     assert coarse.marginal == LAPLACE
     with pytest.raises(InvalidParameterError, match="multiples of 5 where"):
-        noisy([10.0, 26.0], mechanism=LAPLACE, rounded=5)
+        noisy([10.0, 26.0], mechanism=LAPLACE, rounding=5)
     with pytest.raises(InvalidParameterError, match="rounded to multiples of 5"):
         coarse.need(unruled=True, who="counts_paired")
 

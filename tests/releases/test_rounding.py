@@ -128,7 +128,9 @@ def test_what_bins_do_not_allow_is_refused():
     release = Release([16.5, 24.5], mechanism=LAPLACE, bin_size=[8, 1])
     assert release.has_rule.tolist() == [True, False]
     assert release.select([1]).bin_size == 1.0
-    with pytest.raises(IncompatibleReleaseError, match="counts were rounded up before the noise"):
+    with pytest.raises(
+        IncompatibleReleaseError, match="counts that were rounded up before the noise"
+    ):
         dpi.combine(release)
     with pytest.raises(InvalidParameterError, match="release must have no bin_size"):
         certify(release)
@@ -189,7 +191,7 @@ def test_whole_numbers_are_not_called_integers_beside_a_density(tmp_path):
         sidecar = json.loads((tmp_path / "table.csv-metadata.json").read_text("utf-8"))
         (field,) = [one for one in sidecar["schema"]["fields"] if "privacy" in one]
         assert field["type"] == kind
-        assert field["privacy"].get("rounded", False) == (kind == "integer")
+        assert field["privacy"].get("rounding", 0) == (kind == "integer")
 
 
 def test_frames_say_how_values_were_rounded():
@@ -198,21 +200,21 @@ def test_frames_say_how_values_were_rounded():
     )
     frame.loc[1, "n"] = 17
     law = {"mechanism": "laplace", "scale": {"column": "scale"}}
-    release = Release.from_frame(frame, value="n", mechanism=law | {"rounded": True})
+    release = Release.from_frame(frame, value="n", mechanism=law | {"rounding": True})
     assert release.mechanism == Rounded(Laplace(scale=[1.0, 2.0]))
     frame["n"] = [8.0, 17.4]
     release = Release.from_frame(
         frame,
         value="n",
-        mechanism=law | {"rounded": {"column": "was"}},
+        mechanism=law | {"rounding": {"column": "was"}},
         bin_size={"column": "bin"},
     )
     assert release.mechanism.take(0) == Rounded(Laplace(scale=1.0))
     assert release.mechanism.take(1) == Laplace(scale=2.0)
     assert release.bin_size.tolist() == [8.0, 1.0]
     frame["was"] = [0.5, 1.0]
-    with pytest.raises(InvalidParameterError, match="rounded must be True or False"):
-        Release.from_frame(frame, value="n", mechanism=law | {"rounded": {"column": "was"}})
+    with pytest.raises(InvalidParameterError, match="rounding must be 1 or 0"):
+        Release.from_frame(frame, value="n", mechanism=law | {"rounding": {"column": "was"}})
 
 
 def test_problems_of_rounding_in_files_are_listed(tmp_path):
@@ -221,4 +223,21 @@ def test_problems_of_rounding_in_files_are_listed(tmp_path):
     text = path.read_text("utf-8")
     path.write_text(text.replace("29", "29.5"), "utf-8")
     (problem,) = validate_release(path)
-    assert "whole number" in problem.message
+    assert "multiple of the step" in problem.message
+
+
+@pytest.mark.parametrize("way", ["nearest", "down", "up"])
+def test_files_keep_steps_and_ways(tmp_path, way):
+    path = tmp_path / "table.csv"
+    rule = {"rounding": (5, way), "bin_size": ([4, 1], way), "clamp": (0, 50)}
+    release = Release([10.0, 25.0], mechanism=LAPLACE, **rule)
+    write_release(release, path)
+    assert validate_release(path) == []
+    again = read_release(path)
+    assert again.rounding == release.rounding == (5.0, way)
+    assert (again.bin_size.tolist(), again.bin_rounding) == ([4.0, 1.0], way)
+    assert again.clamp == release.clamp
+    text = path.read_text("utf-8")
+    path.write_text(text.replace("25", "26"), "utf-8")
+    (problem,) = validate_release(path)
+    assert "multiple of the step" in problem.message

@@ -312,7 +312,7 @@ def test_versions_of_the_format(tmp_path):
 
 
 def test_parameters_of_another_law_are_refused(tmp_path):
-    path = place(tmp_path, GOOD, privacy(sigma=2, rounded=False))
+    path = place(tmp_path, GOOD, privacy(sigma=2, rounding=1))
     check_refused(path, "privacy/sigma: must be left out: laplace noise has scale")
     path = place(tmp_path, GOOD, privacy(mechanism="exact"))
     check_refused(path, "privacy/scale: must be left out: exact noise has nothing")

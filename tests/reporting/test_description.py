@@ -87,7 +87,7 @@ def test_rounding_before_the_noise_is_described(table, capsys):
     ("options", "words"),
     [
         ([], "--mechanism, one of laplace"),
-        (["--mechanism", "laplace"], "--epsilon with --sensitivity or --scale; --rounded yes"),
+        (["--mechanism", "laplace"], "--epsilon with --sensitivity or --scale; --rounding yes"),
         (
             ["--mechanism", "gaussian"],
             "--rho with --sensitivity or --mu with --sens",
@@ -102,7 +102,7 @@ def test_rounding_before_the_noise_is_described(table, capsys):
         (["--scale", "state"], "scale, if it is no number, must be a column of numbers"),
         (["--epsilon", "nan"], "epsilon"),
         (["--epsilon", "x"], "epsilon must be a number, got 'x'"),
-        (["--rounded", "maybe"], "rounded must be yes or no"),
+        (["--rounding", "maybe"], "rounding must be yes, no or a step"),
         (["--neighbours", "bounded"], "neighbours must be add-remove or replace"),
     ],
 )
