@@ -166,7 +166,7 @@ def test_an_empty_answer_to_what_is_needed_is_told_why(table, capsys, monkeypatc
         "the law of the noise is needed, as every interval comes from it",
         "one of rho, mu, sigma is needed: how large the noise is",
         "it is needed, as the size of the noise",
-        "yes or no is needed, as rounding is an error of its own",
+        "yes, no or a step is needed, as rounding is an error of its own",
     ):
         assert said.count(why) == 1
     assert read_release(table).bin_size == 5.0
