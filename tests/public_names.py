@@ -1,5 +1,6 @@
 """Every name that the package offers, at the root or in one of its parts, and where it is."""
 
+import functools
 import importlib
 import inspect
 import pkgutil
@@ -15,6 +16,7 @@ PARTS = ["dpinfer"] + [
 ]
 
 
+@functools.cache
 def public_names():
     """Return the module that offers each name, the root first."""
     homes = {}
@@ -31,6 +33,7 @@ def public(name):
     return getattr(importlib.import_module(public_names()[name]), name)
 
 
+@functools.cache
 def documented():
     """Return the module that each name of the reference is documented under."""
     pages = sorted((Path(__file__).parents[1] / "vignettes" / "reference").glob("*.md"))
