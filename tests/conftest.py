@@ -1,6 +1,7 @@
 """What holds for every test: the same draws in every run."""
 
 import itertools
+import os
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,11 @@ ROUNDED = "dpinfer.errors.RoundedValuesWarning"
 
 
 def pytest_configure(config):
-    """Let tests take small whole numbers for values of any law: what warns of them has its own."""
+    """Give the workers one thread each for linear algebra, and let tests take whole numbers.
+
+    Small whole numbers are values of any law here: what warns of them has its own tests.
+    """
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # the threads of two workers wait for each other
     config.addinivalue_line("filterwarnings", f"ignore::{ROUNDED}")
 
 
