@@ -22,6 +22,7 @@ Places = NDArray[np.intp]
 
 _SLACK = 1024  # zeros that are stored so that neighbouring columns can be taken together
 _SHARE = 0.25  # or this share of all entries
+_LARGE = 128  # rows or columns from which a block is one of few
 _PAIRS = 10_000_000  # pairs of entries of targets that are looked up
 
 
@@ -140,12 +141,13 @@ class SelectedInverse:
 
     def _local(self, block: Places, at: Places) -> tuple[Places, NDArray[np.bool_]]:
         """Return the place of unknowns among those of a block and the rows below, if there."""
-        inside = (at >= self._start[block]) & (at < self._start[block] + self._count[block])
-        place, there = _among(block * self._size + at, self._keys)
-        local = np.where(
-            inside, at - self._start[block], self._own[block] + place - self._below[block]
-        )
-        return np.where(inside | there, local, 0), inside | there
+        local = at - self._start[block]
+        there = (local >= 0) & (local < self._count[block])
+        outside = np.flatnonzero(~there)
+        block = block[outside]
+        place, there[outside] = _among(block * self._size + at[outside], self._keys)
+        local[outside] = self._own[block] + place - self._below[block]
+        return np.where(there, local, 0), there
 
     def _fill(self, row: Places, column: Places, data: FloatArray) -> None:
         """Store the columns of the Cholesky factor, those of a block in one array."""
@@ -183,6 +185,9 @@ class SelectedInverse:
     ) -> None:
         """Find the inverse within blocks (k × width × width) from what is above them."""
         own = panel.shape[2]
+        if panel.shape[1] == own and len(panel) == 1:
+            out[0] = _squared(panel[0])
+            return
         inverse = _inverted(panel[:, :own])
         top = np.swapaxes(inverse, 1, 2) @ inverse
         if panel.shape[1] == own:
@@ -232,9 +237,13 @@ def _first_columns(lower: Any) -> Places:
 
 
 def _padded(sizes: Places) -> Places:
-    """Round sizes up, by an eighth at most from 32 on, so that few are different."""
-    step = 1 << np.maximum(np.frexp(np.maximum(sizes, 1).astype(np.float64))[1] - 4, 0)
-    return np.asarray(-(-sizes // step) * step, dtype=np.intp)
+    """Round sizes up, so that few differ: to powers of 2, or by an eighth at most from 32 on.
+
+    Those above `_LARGE` are left: more numbers take longer there than more batches.
+    """
+    power = np.frexp(np.maximum(sizes - 1, 0).astype(np.float64))[1]
+    step = 1 << np.where(sizes < 32, power, power - 4)
+    return np.where(sizes > _LARGE, sizes, -(-sizes // step) * step)
 
 
 def _inverted(lower: FloatArray) -> FloatArray:
@@ -253,6 +262,15 @@ def _inverted(lower: FloatArray) -> FloatArray:
     if len(lower) == 1:
         return np.asarray(dtrtri(lower[0], lower=1)[0])[np.newaxis]
     return np.stack([dtrtri(one, lower=1)[0] for one in lower])
+
+
+def _squared(lower: FloatArray) -> FloatArray:
+    """Return the inverse of LLᵀ."""
+    from scipy.linalg.lapack import dpotri
+
+    found = dpotri(lower.T)[0]  # the upper triangle, and zeros
+    found += np.triu(found, 1).T
+    return np.asarray(found)
 
 
 def _ranges(starts: Any, lengths: Places) -> Places:
