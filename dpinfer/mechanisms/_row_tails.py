@@ -550,7 +550,7 @@ def _sums(counts: Counts, k: FloatArray, rates: FloatArray) -> list[tuple[FloatA
 
 GaussianNoise = Gaussian | DiscreteGaussian
 
-_NARROW = 3.0
+_NARROW = 1.5
 """Below this σ the sum over the reach of the noise is shorter than the integral."""
 
 _REACH = 9.3
@@ -707,7 +707,11 @@ def _extent(counts: FloatArray, noise: FloatArray) -> FloatArray:
     inside = 1.0 - counts / both * (2.0 * _DEPTH / 3.0) / both
     root = both * (1.0 + np.sqrt(np.maximum(inside, 0.0)))
     square = np.where(inside > 0.0, 4.0 / root, 2.0 / noise)
-    return np.sqrt(_DEPTH * np.minimum(square, 2.0 / noise))
+    alone = np.sqrt(2.0 * _DEPTH / noise)
+    # from π to 2π the counts grow back, and the noise must suffice before they have
+    least = 0.5 * np.square(np.pi) * noise
+    least += counts * (1.0 - np.cos(np.clip(alone, np.pi, 2.0 * np.pi)))
+    return np.where(least < _DEPTH, alone, np.minimum(np.sqrt(_DEPTH * square), alone))
 
 
 def _nodes(
@@ -721,12 +725,12 @@ def _nodes(
 ) -> FloatArray:
     """Sum of the integrand, over E[exp(c(T - t))], over nodes ±y of which the first is 0."""
     square = np.square(y)
-    half_sine = np.sin(0.5 * y)
-    half_square = np.square(half_sine)
-    sine = np.subtract(1.0, half_square)
-    np.sqrt(sine, out=sine)
-    sine *= half_sine
-    sine *= 2.0
+    # NumPy's tangent is vectorised, its sine is not: the sine of 2a is 2·tan a/(1 + tan² a)
+    tangent = np.tan(0.5 * y)
+    half_square = np.square(tangent)
+    sine = 2.0 / (1.0 + half_square)
+    half_square *= 0.5 * sine
+    sine *= tangent
     if float(law.variance.min()) >= np.square(_MANY):
         k2, k3, k4, k5, k6, k7 = law.cumulants()
         log = -square * (k2 / 2.0 - square * (k4 / 24.0 - square * (k6 / 720.0)))
@@ -746,7 +750,9 @@ def _nodes(
     # the real part of exp(log + i·angle)/(real + i·imaginary)
     angle -= np.arctan2(imaginary, real)
     angle += 0.5 * np.pi
-    terms = np.sin(angle, out=angle)
+    angle *= 0.5
+    terms = np.tan(angle, out=angle)
+    terms *= 2.0 / (1.0 + np.square(terms))
     log -= 0.5 * np.square(sigma) * square
     terms *= np.exp(log, out=log)
     size = np.square(imaginary)

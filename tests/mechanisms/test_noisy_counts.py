@@ -195,6 +195,11 @@ def test_rows_with_laws_of_their_own_in_high_precision(kind):
         (15, 1.0 - 1e-12, DiscreteGaussian(sigma=2.9), -3),
         (39, 1.5e-184, Gaussian(sigma=3.4), 40.0),  # the tilt that reaches t is that of the noise
         (39, 1e-9, DiscreteGaussian(sigma=3.1), 39),
+        # between π and 2π the counts grow back before the noise has fallen, or do not
+        (9, 0.4, Gaussian(sigma=1.6), 5.25),
+        (60, 0.3, DiscreteGaussian(sigma=1.55), 31),
+        (300, 0.2, Gaussian(sigma=2.2), 75.5),
+        (40, 0.5, DiscreteGaussian(sigma=2.4), 8),
     ],
 )
 def test_corners_in_high_precision(n, p, noise, t):
