@@ -4,7 +4,7 @@
 layout of the 2020 Census, estimates them, and extrapolates to the nation;
 ``python tests/benchmarks/test_streaming.py nation 0.25`` does so with a quarter of its states, and
 with 1 with all of it, in folders under ``TMPDIR``. It says how much of the disk that takes: some 8
-kB a block, of which 3 are what is read, and as many the estimates of all cells, most of them 0.
+kB a block, of which 2.2 are what is read, and 3 the estimates of all cells, most of them 0.
 """
 
 import resource
