@@ -109,6 +109,7 @@ def analyze(options: argparse.Namespace) -> int:
             method=options.method,
             seed=options.seed,
             target=options.target or None,
+            by=options.by,
         )
         stage()
         text = rendered(analysis, options.format)
@@ -171,6 +172,7 @@ def init(options: argparse.Namespace) -> int:
         Answers,
         Columns,
         check_new,
+        option_text,
         write_description,
     )
 
@@ -198,8 +200,9 @@ def init(options: argparse.Namespace) -> int:
         return FAILED
     print(f"{one_line(place.name)}: written, valid with {one_line(table.name)}")
     for entry, value in answers.known.items():
-        shown = f"the column {value['column']}" if isinstance(value, dict) else value
-        shown = ", ".join(value) if isinstance(value, list) else shown
+        shown = ", ".join(value) if isinstance(value, list) else value
+        if isinstance(value, dict):
+            shown = f"the column {value['column']}" if "column" in value else option_text(value)
         print(f"  {entry:12} {one_line(shown)}")
     print(f"Next: dpinfer explain {quote(str(options.release))}")
     return OK
@@ -253,7 +256,8 @@ def _parser() -> argparse.ArgumentParser:
         "analyze",
         help="combine the published values of a release",
         description="Print combined estimates with intervals, and whether the tables agree; for "
-        "values with a threshold or a clamp, an interval for each by itself.",
+        "values with a threshold, a clamp, steps or bins, an interval for each by itself, or with "
+        "--by for sums of them.",
     )
     _add_files(command, nargs="?", help="CSV or Parquet table (default: the embedded release)")
     command.add_argument(

@@ -287,7 +287,7 @@ class Answers:
         """Return the options that say the same as all that is known."""
         words = ["dpinfer", "init", str(self.columns.table)]
         for entry, value in self.known.items():
-            words += [f"--{entry.replace('_', '-')}", _option(value)]
+            words += [f"--{entry.replace('_', '-')}", option_text(value)]
         return quoted(words)
 
     def descriptor(self) -> dict[str, Any]:
@@ -402,14 +402,14 @@ def _clamp(columns: Columns, text: str) -> dict[str, Any]:
     return {end: _size("clamp", columns, part) for end, part in ends if part}
 
 
-def _option(value: Any) -> str:
+def option_text(value: Any) -> str:
     """Return what is known of an entry as the text of an option."""
     if isinstance(value, dict) and "column" in value:
         return str(value["column"])
     if isinstance(value, dict) and "step" in value:
-        return f"{_option(value['step'])},{value['way']}"
+        return f"{option_text(value['step'])},{value['way']}"
     if isinstance(value, dict):
-        ends = [_option(value[end]) if end in value else "" for end in ("lower", "upper")]
+        ends = [option_text(value[end]) if end in value else "" for end in ("lower", "upper")]
         return ",".join(ends).removesuffix(",")
     if isinstance(value, list):
         return ",".join(value)

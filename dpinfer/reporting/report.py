@@ -22,10 +22,12 @@ from dpinfer._style import GRID, INK, PALE
 from dpinfer.errors import DPInferWarning, InvalidParameterError, NotEstimableError
 from dpinfer.estimation.combined import CombinedEstimate, add_published, summary_table
 from dpinfer.estimation.gls import combine
-from dpinfer.intervals.counts import count_confint
+from dpinfer.intervals.counts import count_confint, linear_confint
+from dpinfer.intervals.thresholded import thresholded_sum_confint
 from dpinfer.mechanisms.law import in_short
 from dpinfer.queries.domain import SUMMED, is_summed
 from dpinfer.queries.workload import Workload
+from dpinfer.releases.by_label import counted_twice, groups_of
 from dpinfer.releases.release import Release
 from dpinfer.releases.tables import check_path, write_table
 from dpinfer.reporting.forest import Forest, forest_svg, layers_of
@@ -48,8 +50,9 @@ if TYPE_CHECKING:
 class Analysis:
     """Combined estimates of a release with intervals and, where values overlap, their agreement.
 
-    Where values have a threshold or clamping bounds, nothing is combined: each value has the
-    interval that its publishing rule leaves, and ``fit`` is None.
+    Where values have a threshold, clamping bounds, steps or bins, nothing is combined: each value,
+    or each of the ``sums`` that are asked for, has the interval that its publishing rule leaves,
+    and ``fit`` is None.
     """
 
     release: Release
@@ -59,6 +62,7 @@ class Analysis:
     seed: int
     consistency: HypothesisResult | None
     warnings: tuple[str, ...]
+    sums: Intervals | None = None
 
     @classmethod
     def of(
@@ -69,18 +73,26 @@ class Analysis:
         method: Method,
         seed: int,
         target: Sequence[str] | None = None,
+        by: str | None = None,
     ) -> Self:
-        """Analyze a release, or some of its values or cells; warnings are part of the report."""
+        """Analyze a release, or some of its values or cells; warnings are part of the report.
+
+        ``by`` names levels by which values with a rule are summed.
+        """
+        if by is not None and release.has_rule.any():
+            if target is not None:
+                raise InvalidParameterError(
+                    "target must be left out with by, where values have a threshold, bounds, steps "
+                    f"or bins, got {show(target)}: choose values by where"
+                )
+            sums, words = _sums_by_rule(release, _levels(by), alpha, method)
+            return cls(release, None, alpha, sums.method, seed, None, (words,), sums)
         labels = None if target is None else [_label_of(text, release) for text in target]
         if labels is not None and release.has_rule.any():
             release = release.select(labels)
         asked = None if labels is None else _asked(labels, release)
         if release.has_rule.any():
-            if method != "exact":
-                raise InvalidParameterError(
-                    "method must be left out for a release with a threshold, clamping bounds or "
-                    f"bins, got {method!r}: its intervals are conditional on the publishing rule"
-                )
+            _check_exact(method)
             return cls(release, None, alpha, "conditional", seed, None, (_not_combined(release),))
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", DPInferWarning)
@@ -98,6 +110,8 @@ class Analysis:
         if self.fit is not None:
             return self.fit.frame_of(self.intervals)
         frame, release = self.intervals.summary_frame(), self.release
+        if self.sums is not None:
+            return frame
         add_published(frame, np.True_, release.values, release.variance)
         return frame
 
@@ -106,11 +120,15 @@ class Analysis:
         """Those of the estimates; where none are made, those that each publishing rule leaves."""
         if self.fit is not None:
             return self.fit.conf_int(self.alpha, self.method)  # type: ignore[arg-type]
+        if self.sums is not None:
+            return self.sums
         return count_confint(self.release, alpha=self.alpha)
 
     @property
     def labels(self) -> pd.Index | None:
         """Labels of the estimates."""
+        if self.sums is not None:
+            return self.sums.labels
         return self.release.labels if self.fit is None else self.fit.targets.labels
 
     def label(self, row: int) -> object:
@@ -124,7 +142,7 @@ class Analysis:
         if self.fit is None:
             own = self.intervals
             index = [self.label(row) for row in range(len(self.frame))]
-            title = "Each published value by itself"
+            title = _title(self)
             parts = [
                 summary_table(title, own.facts, self.frame, index=index, notes=own.notes).text()
             ]
@@ -143,10 +161,54 @@ def chosen(release: Release, where: str | None, by: str | None) -> Release:
     except InvalidParameterError as error:  # which has the name of the option on the command line
         what = str(error).removeprefix("condition")
         raise InvalidParameterError(f"where{what}") from error
-    if by is None:
-        return found
+    return found if by is None or found.has_rule.any() else found.sum(_levels(by))
+
+
+def _levels(by: str) -> Any:
     levels = [name.strip() for name in by.split(",")]
-    return found.sum(levels[0] if len(levels) == 1 else levels)
+    return levels[0] if len(levels) == 1 else levels
+
+
+def _sums_by_rule(release: Release, by: Any, alpha: float, method: Method) -> tuple[Intervals, str]:
+    """Return intervals for sums of values with a publishing rule, and what to say of them."""
+    import pandas as pd
+
+    weights, labels = groups_of(release.labels, len(release), by)
+    queries = release.workload
+    if not queries.is_identity:
+        twice = counted_twice(weights, queries.matrix, weights @ queries.matrix)
+        if twice is not None:
+            release._refuse_overlap(*twice, labels)
+    if release.threshold is None:
+        table = pd.DataFrame(weights.toarray(), index=labels, columns=release.labels)
+        return linear_confint(release, table, alpha=alpha, method=method), (
+            "Values were rounded, clamped or binned, as the notes say, so that sums of them are "
+            "not sums of counts plus noise. Intervals allow for that, whatever the counts are; "
+            "estimates are in the middle of what is possible."
+        )
+    _check_exact(method)
+    found = thresholded_sum_confint(release, target="published", by=by, alpha=alpha)
+    return found, (
+        "Rows below a threshold were not published, and which these are the noise decided. The "
+        "sums are of the counts of the rows that are here. For those of a list that was made "
+        "beforehand, with rows that are not here, use intervals.thresholded_sum_confint with "
+        "target='cells'; for what exceeds the threshold, in rows here or not, target='soft'."
+    )
+
+
+def _check_exact(method: Method) -> None:
+    if method != "exact":
+        raise InvalidParameterError(
+            "method must be left out for a release with a threshold, clamping bounds or "
+            f"bins, got {method!r}: its intervals are conditional on the publishing rule"
+        )
+
+
+def _title(analysis: Analysis) -> str:
+    """Return what intervals are for where nothing is combined."""
+    if analysis.sums is None:
+        return "Each published value by itself"
+    return f"Sums of {len(analysis.release)} published values"
 
 
 def _label_of(text: str, release: Release) -> Any:
@@ -218,10 +280,11 @@ def _not_combined(release: Release) -> str:
         else ""
     )
     return (
-        f"{ruled} of {len(release)} values have a threshold, clamping bounds or bins, so "
+        f"{ruled} of {len(release)} values have a threshold, clamping bounds, steps or bins, so "
         "that what is published of them is not the count plus noise. Sums and other "
         "combinations of them are biased: "
-        f"nothing is combined, and each value has its own interval, by its rule.{rest}"
+        f"nothing is combined, and each value has its own interval, by its rule.{rest} Sums have "
+        "intervals of their own: name levels by --by."
     )
 
 
@@ -367,6 +430,8 @@ _INTERVALS = {
     "noise, approximate for other noise.",
     "tail-bound": "The ends are Chernoff bounds joined by a union bound: the intervals hold for "
     "all rows together, and are wider than they need be.",
+    "tilted": "The ends are proved bounds for the sum of those counts that were published: the "
+    "noise of what is published is larger than the noise that was drawn.",
     "conditional": "The ends follow from the law that the publishing rule gives each value: that "
     "of reaching its threshold, or of being moved to a bound, where an interval is open.",
 }
@@ -469,7 +534,7 @@ def _facts(analysis: Analysis) -> Iterator[tuple[str, object]]:
 
 def _estimates(analysis: Analysis) -> str:
     if analysis.fit is None:
-        return f"<h2>Each published value by itself</h2>\n{_table(analysis)}"
+        return f"<h2>{_title(analysis)}</h2>\n{_table(analysis)}"
     return (
         f"<h2>Before and after combining</h2>\n{_forest(analysis)}\n"
         f"<h2>Combined estimates</h2>\n{_table(analysis)}\n"
@@ -534,7 +599,9 @@ def _consistency(analysis: Analysis) -> str:
 
 def _notes(analysis: Analysis) -> Iterator[str]:
     together = analysis.frame.attrs["simultaneous"]
-    if analysis.fit is None:
+    if analysis.sums is not None:
+        yield from (f"{note[0].upper()}{note[1:]}." for note in analysis.sums.notes)
+    elif analysis.fit is None:
         yield (
             "Estimates: the most likely confidential value behind each published one, given its "
             "rule. They are biased, as every estimate of a selected value is, and do not add up."

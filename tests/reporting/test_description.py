@@ -207,3 +207,26 @@ def test_tables_without_values(table, capsys, content, words):
     table.write_text(content)
     assert main(["init", "counts.csv"]) == 2
     assert words in capsys.readouterr().err
+
+
+def test_steps_ways_and_clamps_are_described(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.csv").write_text("site,day,n\nA,1,10\nA,2,25\nB,1,0\nB,2,40\n", "utf-8")
+    options = "--mechanism laplace --scale 4 --rounding 5,down --clamp 0,40 --bin-size 4,nearest"
+    assert main(["init", "t.csv", "--labels", "site,day", *options.split()]) == 0
+    release = read_release("t.csv")
+    assert (release.rounding, release.clamp) == ((5.0, "down"), (0.0, 40.0))
+    assert (release.bin_size, release.bin_rounding) == (4.0, "nearest")
+    said = capsys.readouterr().out
+    assert "4,nearest" in said
+    assert "0,40" in said
+    assert main(["explain", "t.csv"]) == 0
+    said = capsys.readouterr().out
+    assert "rounded down to multiples of 5." in said
+    assert "rounded to the nearest multiples of 4 before the noise" in said
+    for wrong, words in (
+        (["--rounding", "5,sideways"], "with nearest, down, up after a comma"),
+        (["--clamp", "1,2,3"], "clamp must be a lower bound, or lower,upper"),
+    ):
+        assert main(["init", "t.csv", "--force", "--mechanism", "laplace", *wrong]) != 0
+        assert words in capsys.readouterr().err

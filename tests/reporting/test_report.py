@@ -204,3 +204,45 @@ def test_the_text_commands_nothing_to_a_terminal():
     text = analysis_of(release_of(labels, "row", "name")).text()
     assert all(letter == "\n" or letter.isprintable() for letter in text)
     assert r"\x1b]0;title\x07" in text
+
+
+@pytest.mark.parametrize(
+    "rule", [{"threshold": 90}, {"rounding": 5, "clamp": (0, 200)}, {"bin_size": (4, "nearest")}]
+)
+def test_sums_of_values_with_a_rule_are_those_of_its_own_function(rule):
+    labels = pd.MultiIndex.from_product([["DE", "FR"], [1, 2]], names=["country", "day"])
+    law = dpi.Geometric(scale=5.0)
+    release = dpi.Release([100, 120, 95, 200], labels=labels, mechanism=law, **rule)
+    found = Analysis.of(release, alpha=0.1, method="exact", seed=3, by="country")
+    if "threshold" in rule:
+        same = dpi.intervals.thresholded_sum_confint(
+            release, target="published", by="country", alpha=0.1
+        )
+        words = "target='cells'"
+    else:
+        weights = pd.DataFrame(
+            [[1, 1, 0, 0], [0, 0, 1, 1]], index=["DE", "FR"], columns=release.labels
+        )
+        same = dpi.linear_confint(release, weights, alpha=0.1)
+        words = "in the middle of what is possible"
+    np.testing.assert_array_equal(np.asarray(found.intervals), np.asarray(same))
+    assert list(found.labels) == ["DE", "FR"]
+    for text in (found.text(), html.unescape(page_of(found))):
+        assert "Sums of 4 published values" in text
+        assert words in " ".join(text.split())
+    if "threshold" in rule:
+        with pytest.raises(dpi.errors.InvalidParameterError, match="method must be left out"):
+            Analysis.of(release, alpha=0.1, method="asymptotic", seed=3, by="country")
+    with pytest.raises(dpi.errors.InvalidParameterError, match="target must be left out with by"):
+        Analysis.of(release, alpha=0.1, method="exact", seed=3, by="country", target=["DE"])
+
+
+def test_sums_by_rule_count_each_cell_once():
+    tables = [pd.Series({"F": 30.5, "M": 28.9}).rename_axis("sex"), 61.2]
+    release = dpi.Release.from_tables(tables, mechanism=dpi.Laplace(scale=2.0), clamp=0)
+    release = dpi.Release(
+        release.values, workload=release.workload, mechanism=dpi.Laplace(scale=2.0), clamp=0,
+        labels=pd.MultiIndex.from_product([["all"], ["F", "M", "*"]], names=["place", "sex"]),
+    )  # fmt: skip
+    with pytest.raises(dpi.errors.InvalidParameterError, match="count each cell once"):
+        Analysis.of(release, alpha=0.1, method="exact", seed=3, by="place")
