@@ -74,7 +74,8 @@ assert len(smallpox) == 380
 #
 # Its interval knows the noise of its day and its threshold. Just above a threshold, a value says
 # little: its noise may be what brought it there, and the band reaches down to 0. In February 2023
-# one mechanism gives way to the other: bands become narrow, and days with fewer views appear.
+# one mechanism gives way to the other: bands become narrow, and days with fewer views appear. Line
+# and band end where a day was not published.
 
 # %%
 #| alt: Daily views of the French article on smallpox in France, December 2022 to March 2023, with

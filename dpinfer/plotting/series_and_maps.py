@@ -310,18 +310,19 @@ def plot_map(
     values = {"estimate": estimate, "width": width, "relative": relative}[measure]
     axes = styled_axes(ax, size=(7.0, 5.5))
     known = np.isfinite(values)
+    rough = known & (relative > limit)
     geometry = geometries.geometry
     look = {"ax": axes, "aspect": None, "edgecolor": "white", "linewidth": 0.4}
     if (~known).any():
         geometry[~known].plot(color=PALE, **look)
     if known.any():
         of = f" ({unit})" if measure != "relative" else ""
-        scale = {"label": "\n".join([_MEASURES[measure] + of, *covered(frame.attrs)])}
+        of_ends = covered(frame.attrs) if measure != "estimate" or rough.any() else []
+        scale = {"label": "\n".join([_MEASURES[measure] + of, *of_ends])}
         drawn = (
             geometries[["geometry"]].set_axis(range(len(keys)))[known].assign(shown=values[known])
         )
         drawn.plot("shown", cmap="cividis", legend=True, legend_kwds=scale, **look)
-    rough = known & (relative > limit)
     if rough.any():
         outline = {**look, "edgecolor": REFERENCE, "facecolor": "none", "hatch": "////"}
         geometry[rough].plot(**outline)
