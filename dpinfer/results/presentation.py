@@ -76,8 +76,8 @@ class Presented(ABC):
         r"""Return the table of :meth:`summary` with all rows in LaTeX.
 
         It is a ``table`` environment that needs the package booktabs, with notes below. Letters
-        that LaTeX takes for orders are escaped, Greek ones are written in mathematics; others
-        beyond Latin need LuaLaTeX or XeLaTeX.
+        that LaTeX takes for orders are escaped, Greek ones are written in mathematics. Latin ones
+        such as ą and ð need the package fontenc with T1, all others LuaLaTeX or XeLaTeX.
 
         Parameters
         ----------

@@ -1,3 +1,6 @@
+import shutil
+import subprocess
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -126,3 +129,28 @@ def test_labels_of_several_parts_are_joined_and_days_have_no_time():
     week = pd.date_range("2020-01-06", periods=2, name="week")
     shown = Table("", (), {"x": [1, 2]}, index=week)
     assert "00:00" not in shown.text() + shown.latex() + shown.markdown() + shown.html()
+
+
+SPECIAL = ["100 %", "a_b", "R&D", "#1", "Zürich, é", "≥ 5", "≤ 3 µg", "{x}", "$5", "x^2~y", "\\"]
+SPECIAL += ["[0, 5)", "*", "“quoted”", "5 €", "«n»", "№ 4", "α and β", "x → y", "½ ‰ …", "l’été"]
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
+def test_latex_of_all_letters_compiles(tmp_path):
+    size = len(SPECIAL)
+    table = Table(
+        "Counts & shares of 100 % — “all”",
+        [("Noise_law", "ε = 1 ≥ 0")],
+        {"estimate": np.arange(size) * 1e5 - 1.5, "ci_lower": np.full(size, -np.inf)}
+        | {"ci_upper": np.full(size, 3.5)},
+        index=pd.Index(SPECIAL, name="name_of #"),
+        notes=["≥ 5 % of R&D", *SPECIAL],
+        level=0.95,
+    )
+    for brackets in (False, True):
+        text = table.latex(caption="50 % & more_of #é", label="tab:a_b", brackets=brackets)
+        head = r"\documentclass{article}\usepackage{booktabs}\begin{document}"
+        (tmp_path / "page.tex").write_text(rf"{head}{text}\end{{document}}", encoding="utf-8")
+        command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "page.tex"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
+        assert done.returncode == 0, done.stdout.decode(errors="replace")[-600:]
