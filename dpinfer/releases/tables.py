@@ -73,7 +73,11 @@ class TableCheck:
             yield Problem(self.file, "must have at least one row of values, got none")
             return
         finite = np.isfinite(self._floats(self.sidecar.value))
-        yield from self._cells(self.sidecar.value, ~finite, "must be a finite number")
+        words = "must be a finite number"
+        cells = self.table.columns[self.sidecar.value]
+        if any(DECIMAL_COMMA.fullmatch(cell) for cell in cells[~finite] if cell):
+            words += " without commas, its decimals after a point"
+        yield from self._cells(self.sidecar.value, ~finite, words)
         yield from self._law_problems()
         yield from self._rule_problems()
         yield from self._key_problems()
@@ -339,12 +343,30 @@ class _Even(io.RawIOBase):
         return size
 
 
+DECIMAL_COMMA = re.compile(r"\s*[-+]?[\d.,]*\d,\d[\d.,]*\s*")
+"""A number with decimals after a comma, or with commas between thousands."""
+
+SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
+
+
+def _check_commas(path: Path, names: list[str]) -> None:
+    """Refuse a file whose header has other separators than commas."""
+    for mark, name in SEPARATORS.items():
+        if len(names) == 1 and mark in names[0]:
+            raise IncompatibleReleaseError(
+                f"{path.name}, line 1: must have commas between cells, and points in decimals, got "
+                f"{name}: write it anew, as by pandas.read_csv({path.name!r}, sep={mark!r}, "
+                "decimal=',', dtype={...: str for codes}).to_csv(..., index=False)"
+            )
+
+
 def csv_as_text(path: Path, limit: Limit) -> TextTable:
     """Return the first rows of a CSV file as text."""
     _check_utf8(path, limit)
     names = _names(path, limit)
     if not names:
         raise csv.Error("Empty CSV file")
+    _check_commas(path, names)
     problems: list[Problem] = []
     lines, rows, others = array("q"), [], 0
     for line, row in _rows(path, limit, MOST_TEXT):

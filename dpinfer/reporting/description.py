@@ -58,6 +58,8 @@ class Columns:
     def of(cls, path: Path, max_bytes: int | None = None) -> Columns:
         """Read a table."""
         text = read_text(path, Limit.of(path, max_bytes))
+        if text.problems:
+            raise IncompatibleReleaseError(str(text.problems[0]))
         if not len(text.lines):
             raise IncompatibleReleaseError(f"{path.name} must have at least one row of values")
         found = {name: _numbers(cells) for name, cells in text.columns.items()}

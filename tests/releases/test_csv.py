@@ -1,5 +1,6 @@
 """CSV files are read and written without PyArrow, and as PyArrow does."""
 
+import copy
 import gzip
 import json
 import subprocess
@@ -12,7 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpinfer as dpi
-from dpinfer.errors import DPInferError
+from dpinfer import read_release
+from dpinfer.__main__ import main
+from dpinfer.errors import DPInferError, IncompatibleReleaseError
 
 LAPLACE = dpi.Laplace(scale=2.0)
 NOISY = {"name": "v", "privacy": {"mechanism": "laplace", "scale": 2.0}}
@@ -175,3 +178,117 @@ def test_without_pyarrow(tmp_path):
         check=False,
     )
     assert run.returncode == 0, run.stdout + run.stderr
+
+
+ROWS = 'name,dp_count\n"a",1.5\n"b",2.25\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "labels"),
+    [
+        ("\ufeff" + ROWS, ["a", "b"]),
+        (ROWS.replace("\n", "\r\n"), ["a", "b"]),
+        ("\ufeff" + ROWS.replace("\n", "\r\n").replace('"a"', '"a\r\nx"'), ["a\r\nx", "b"]),
+        (ROWS.replace('"a"', '"a\nx"'), ["a\nx", "b"]),
+        (ROWS.replace('"a"', '"a,""x"""'), ['a,"x"', "b"]),
+        (ROWS.replace("1.5", " 1.5 "), ["a", "b"]),
+        (ROWS.replace("\n", "\n\n"), ["a", "b"]),
+    ],
+)
+def test_files_of_other_programs_are_read(tmp_path, text, labels):
+    table = tmp_path / "counts.csv"
+    table.write_bytes(text.encode())
+    command = ["init", str(table), "--mechanism", "laplace", "--scale", "2"]
+    assert main(command) == 0
+    release = read_release(table)
+    assert release.values.tolist() == [1.5, 2.25]
+    assert release.labels.tolist() == labels
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (ROWS.replace(",", ";"), "line 1: must have commas between cells.* got semicolons"),
+        ("name;dp_count\na;1,5\n", "line 1: must have commas between cells.* got semicolons"),
+        (ROWS.replace(",", "\t"), "line 1: must have commas between cells.* got tabs"),
+        ("name,dp_count\na,1,5\n", "line 2: must have 2 cells, got 3"),
+        ('name,dp_count\na,"1,5"\n', "dp_count: must be a finite number without commas.*'1,5'"),
+        ('name,dp_count\na,"1,234.5"\n', "finite number without commas.*'1,234.5'"),
+        ("name,dp_count\na,inf\n", "must be a finite number, got 'inf'"),
+        ("name,dp_count\na,15%\n", "must be a finite number, got '15%'"),
+        ("# mine\nname,dp_count\na,1.5\n", "line 2: must have 1 cells, got 2"),
+        ('name,dp_count\n"a,1.5\n', "line 2: must have 2 cells, got 1"),
+        ("name,dp_count\n", "at least one row"),
+    ],
+)
+def test_files_that_cannot_be_read_are_refused_with_their_line(tmp_path, capsys, text, message):
+    table = tmp_path / "counts.csv"
+    table.write_bytes(text.encode())
+    privacy = {"mechanism": "laplace", "scale": 2.0}
+    fields = [{"name": "name"}, {"name": "dp_count", "type": "number", "privacy": privacy}]
+    described = {"path": "counts.csv", "schema": {"fields": fields, "primaryKey": ["name"]}}
+    (tmp_path / "counts.csv-metadata.json").write_text(json.dumps(described))
+    with pytest.raises(IncompatibleReleaseError, match=message):
+        read_release(table)
+    assert main(["init", str(table), "--mechanism", "laplace", "--scale", "2", "--force"]) == 2
+
+
+SIDECAR = {
+    "name": "counts",
+    "title": "Counts",
+    "path": "counts.csv",
+    "format_version": "1.0",
+    "guarantee": {"epsilon": 1.0},
+    "schema": {
+        "fields": [
+            {"name": "name", "type": "string"},
+            {
+                "name": "dp_count",
+                "type": "number",
+                "privacy": {
+                    "mechanism": "laplace",
+                    "scale": 2.0,
+                    "rounded": False,
+                    "threshold": 1.0,
+                    "bin_size": 1,
+                    "sensitivity": 1.0,
+                    "neighbours": "add-remove",
+                    "unit": "person",
+                },
+            },
+        ],
+        "primaryKey": ["name"],
+    },
+}
+
+
+def places(held, path=()):
+    """Yield the places of all entries of a JSON document."""
+    for key, value in held.items() if isinstance(held, dict) else enumerate(held):
+        yield (*path, key)
+        if isinstance(value, (dict, list)):
+            yield from places(value, (*path, key))
+
+
+WRONG = [None, True, 3, -1.5, "text", "", [], ["x"], [[1]], {}, {"column": 3}, {"a": {"b": None}}]
+
+
+@pytest.mark.parametrize(
+    "place", list(places(SIDECAR)), ids=lambda place: "-".join(map(str, place))
+)
+def test_sidecars_with_other_types_are_read_or_refused_in_words(tmp_path, place):
+    table = tmp_path / "counts.csv"
+    table.write_text(ROWS)
+    for wrong in [*WRONG, 10**400, "\ud800"]:
+        document = copy.deepcopy(SIDECAR)
+        held = document
+        for key in place[:-1]:
+            held = held[key]
+        held[place[-1]] = wrong
+        (tmp_path / "counts.csv-metadata.json").write_text(json.dumps(document))
+        said = ""
+        try:
+            found = read_release(table).values.tolist()
+        except DPInferError as error:
+            said = str(error)
+        assert found == [1.5, 2.25] if not said else "counts.csv" in said and len(said) < 600
