@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpinfer._check import FloatArray
+from dpinfer._numerics.lattice import tilted_range
 from dpinfer.errors import ConvergenceError
 
 CGF = Callable[[NDArray[np.complex128]], NDArray[np.complex128]]
@@ -103,11 +104,7 @@ class SaddleGrid:
         """Points below and above which the tilted law has mass exp(-loss) at most, each."""
         s = np.concatenate([-self.s[::-1], [0.0], self.s])
         k = np.concatenate([self.k[::-1], [0.0], self.k])
-        delta = s - tilt
-        with np.errstate(divide="ignore", invalid="ignore"):
-            bound = (k - self.log_mgf(tilt) + loss) / delta
-        low, high = bound[delta < 0], bound[delta > 0]
-        return float(np.max(low, initial=-np.inf)), float(np.min(high, initial=np.inf))
+        return tilted_range(s - tilt, k - self.log_mgf(tilt), loss)
 
     def log_chernoff(self, x: FloatArray) -> FloatArray:
         """Chernoff's bound on log P(X >= x), x >= 0, by the best tilt of the grid."""

@@ -1,14 +1,16 @@
-"""Lattices: the spacing of weights, where a condition turns, and which rows are alike."""
+"""Lattices: their spacing, points and masses, where a condition turns, and rows that are alike."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpinfer._check import FloatArray
+from dpinfer._numerics.atoms import SAME
 
 
 def common_spacing(
@@ -44,6 +46,56 @@ def _denominator(ratio: float, largest: float, rtol: float) -> int | None:
     fraction = Fraction(ratio).limit_denominator(int(largest))
     close = abs(float(fraction) - ratio) <= rtol * ratio
     return fraction.denominator if close and fraction.denominator > 1 else None
+
+
+GIVEN = 1e-9
+"""A point from outside this close to a point of a lattice, in widths, is that point."""
+
+
+def snapped(place: FloatArray, slack: FloatArray | float) -> FloatArray:
+    """Return places in units of a spacing, those within a slack of a whole number being it."""
+    nearest = np.rint(place)
+    return np.where(np.abs(place - nearest) <= slack, nearest, place)
+
+
+@dataclass(frozen=True)
+class Lattice:
+    """Points offset + j·width, up to a relative error ``uneven`` of the steps they came from."""
+
+    offset: float
+    width: float
+    uneven: float = 0.0
+
+    def place(self, x: FloatArray, slack: FloatArray | float | None = None) -> FloatArray:
+        """Return j, whole at a point of the lattice: within rounding, or a slack in widths."""
+        if slack is None:
+            slack = SAME * (np.abs(x) + abs(self.offset)) / self.width
+        return snapped((x - self.offset) / self.width, slack)
+
+
+# Masses on whole numbers, by the discrete Fourier transform of a law that may be tilted.
+
+
+def masses(transform: NDArray[Any], size: int, first: int = 0) -> FloatArray:
+    """Return the masses at first, first + 1, … of J, what is beyond wrapped around.
+
+    ``transform``: E[e^(-itJ)] at t = 2πn/size, 0 <= n <= size/2, along the last axis. An error is
+    that of rounding, about 1e-16 of the largest mass at most, and some masses are below 0.
+    """
+    from scipy import fft  # loads where it is needed
+
+    return np.asarray(np.roll(fft.irfft(transform, size, axis=-1), -(first % size), axis=-1))
+
+
+def tilted_range(moves: FloatArray, growth: FloatArray, loss: float) -> tuple[float, float]:
+    """Points below and above which a law has mass e^-loss at most, each, by Chernoff's bound.
+
+    ``growth``: ln E[e^(sX)] at changes s of its tilt, of either sign.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        bound = (growth + loss) / moves
+    low, high = bound[moves < 0], bound[moves > 0]
+    return float(np.max(low, initial=-np.inf)), float(np.min(high, initial=np.inf))
 
 
 # The whole number at which a monotone condition begins to hold, for many conditions at once.

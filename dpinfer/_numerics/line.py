@@ -1,4 +1,8 @@
-"""Tails of a sum of parts along a vertical line, or round the circle of a lattice: certified."""
+"""Tails of a sum of parts along a vertical line, or round the circle of a lattice: certified.
+
+Under a tilt few nodes of a circle matter (30 of 40,000 for seven discrete Gaussian losses): they
+are added up at each point, where weighted sums, of which many matter, take a Fourier transform.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from dpinfer._check import FloatArray
-from dpinfer._numerics.lattice import common_spacing
+from dpinfer._numerics.lattice import Lattice, common_spacing
 from dpinfer._numerics.parts import ComplexArray, Part, Parts, Stretch, Total
 
 # What is left of an integral along a vertical line beyond some height: certified bounds.
@@ -279,24 +283,14 @@ def lattice_circle(
     return Nodes(np.asarray(step * n, dtype=np.float64), weights, (still, moving), left)
 
 
-@dataclass(frozen=True)
-class Lattice:
-    """Atoms at offset + j·width, up to a relative error ``uneven`` of the laws' own steps."""
-
-    offset: float
-    width: float
-    uneven: float
-
-    def above(self, epsilon: FloatArray, inclusive: bool) -> tuple[FloatArray, FloatArray]:
-        """First atom above each ε, or at it if ``inclusive``, and how far above it is."""
-        place = (epsilon - self.offset) / self.width
-        nearest = np.rint(place)
-        rounding = 1e-15 * (np.abs(epsilon) + abs(self.offset)) / self.width
-        rounding += 1e-15 * np.abs(place)
-        same = np.abs(place - nearest) <= rounding
-        index = np.where(same, nearest + (0.0 if inclusive else 1.0), np.floor(place) + 1.0)
-        gap = np.where(same, 0.0 if inclusive else self.width, (index - place) * self.width)
-        return epsilon + gap, gap
+def atom_above(
+    lattice: Lattice, epsilon: FloatArray, inclusive: bool
+) -> tuple[FloatArray, FloatArray]:
+    """First atom above each ε, or at it if ``inclusive``, and how far above it is."""
+    place = lattice.place(epsilon)
+    index = np.ceil(place) if inclusive else np.floor(place) + 1.0
+    gap = (index - place) * lattice.width
+    return epsilon + gap, gap
 
 
 def circle(base: Total, theta: float, step: float, half: int) -> NDArray[Any] | None:
@@ -377,7 +371,7 @@ def on_circle(
         for at in (slice(i, i + rows) for i in range(0, epsilon.size, rows)):
             found.put(at, on_circle(nodes, lattice, shifts, stretch, epsilon[at], inclusive))
         return found
-    first, gap = lattice.above(epsilon[:, None] - shifts[0], inclusive)
+    first, gap = atom_above(lattice, epsilon[:, None] - shifts[0], inclusive)
     nearest = gap.min(axis=1)
     mass = shifts[1] * np.exp(-stretch.theta * (gap - nearest[:, None]))
     near = np.exp(-gap)

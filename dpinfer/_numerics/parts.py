@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpinfer._check import FloatArray
+from dpinfer._numerics.atoms import Atoms, added
 from dpinfer._numerics.counts import binom_pmf, binom_radius
-from dpinfer._numerics.lattice import by_squaring
+from dpinfer._numerics.lattice import by_squaring, tilted_range
 
 ComplexArray = NDArray[np.complex128]
 
@@ -76,7 +77,7 @@ class Part(ABC):
     def log_decay(self, t: FloatArray, theta: float) -> FloatArray:
         """Upper bound on ln abs(M(θ+it)/M(θ)), which falls in t up to half the period."""
 
-    def tilted_atoms(self, theta: float) -> tuple[FloatArray, FloatArray] | None:
+    def tilted_atoms(self, theta: float) -> Atoms | None:
         """List atoms on a lattice (ascending) and their P(l)·e^(θl)/M(θ); None if they are many.
 
         Of infinitely many atoms, those that the tilted law does not all but never have.
@@ -171,13 +172,13 @@ class Total:
         """
         theta = stretch.theta
         # a payoff of δ is smaller than one of a probability, by 1/(1+θ) or so
-        small = TOTAL_NEGLIGIBLE + float(np.log1p(theta)) - stretch.log_m
+        loss = TOTAL_NEGLIGIBLE + float(np.log1p(theta))
         spread = 1.0 / np.sqrt(max(self.variance, 1e-300))
-        before = [theta, 0.5 * theta, 0.25 * theta, 0.125 * theta]
-        above = [theta * f for f in (0.125, 0.25, 0.5, 1.0, 2.0, 4.0)] + [spread, 4.0 * spread]
-        left = min((self.real_cgf(theta - x) + small) / x for x in before)
-        right = min((self.real_cgf(theta + x) + small) / x for x in above)
-        return float(max(left + stretch.high + width, right - stretch.low))
+        moves = theta * np.array([-1.0, -0.5, -0.25, -0.125, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0])
+        moves = np.append(moves, [spread, 4.0 * spread])
+        growth = np.array([self.real_cgf(theta + move) for move in moves]) - stretch.log_m
+        low, high = tilted_range(moves, growth, loss)
+        return max(stretch.high + width - low, high - stretch.low)
 
 
 BLOCK = 1 << 18
@@ -371,24 +372,18 @@ def number_of_atoms(parts: Parts) -> int:
     return prod(sizes)
 
 
-def tilted_atoms(
-    parts: Parts, theta: float, *, window: bool = True
-) -> tuple[FloatArray, FloatArray]:
+def tilted_atoms(parts: Parts, theta: float, *, window: bool = True) -> Atoms:
     """Values l of the sum, and P(l)·e^(θl)/M(θ).
 
     With ``window``, values which the tilted law all but never has are left out.
     """
-    values, mass = np.zeros(1), np.ones(1)
+    atoms = np.zeros(1), np.ones(1)
     for law, count in parts:
-        at, share = repeated_atoms(law, count, theta, window=window)[:2]
-        values = np.add.outer(values, at).ravel()
-        mass = np.multiply.outer(mass, share).ravel()
-    return values, mass
+        atoms = added(atoms, repeated_atoms(law, count, theta, window=window))
+    return atoms
 
 
-def repeated_atoms(
-    law: Part, count: int, theta: float, *, window: bool = True
-) -> tuple[FloatArray, FloatArray]:
+def repeated_atoms(law: Part, count: int, theta: float, *, window: bool = True) -> Atoms:
     """Values and tilted masses of a sum of ``count`` losses."""
     atoms = law.tilted_atoms(theta)
     assert atoms is not None

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpinfer._check import FloatArray
+from dpinfer._numerics.atoms import starts
 from dpinfer._numerics.lattice import by_squaring
 
 MOST_LISTED = 1 << 13
@@ -25,9 +26,6 @@ MOST_LISTED = 1 << 13
 
 CELLS = 1 << 12
 """Cells of the lattices beside it."""
-
-SAME = 1e-13
-"""Losses so close, relative to the largest, are one."""
 
 RARE = 1e-30
 """Mass in a tail that is moved to its end."""
@@ -151,14 +149,13 @@ class TwoLaws:
 
 def _merged(p: FloatArray, q: FloatArray, p_only: float, q_only: float) -> TwoLaws:
     """Sort by the loss, and take reports of equal loss for one."""
-    loss = np.log(p) - np.log(q)
-    order = np.argsort(-loss, kind="stable")
-    loss, p, q = loss[order], p[order], q[order]
-    if loss.size:
-        scale = SAME * max(float(np.abs(loss[[0, -1]]).max()), 1.0)
-        first = np.flatnonzero(np.concatenate([[True], np.diff(loss) < -scale]))
-        if first.size < loss.size:
-            p, q = np.add.reduceat(p, first), np.add.reduceat(q, first)
+    log_p, log_q = np.log(p), np.log(q)
+    order = np.argsort(log_q - log_p, kind="stable")
+    # masses are products, and their logarithms sums, of as many terms as there are reports
+    first = starts((log_q - log_p)[order], (1.0 - log_p - log_q)[order])
+    p, q = p[order], q[order]
+    if first.size < p.size:
+        p, q = np.add.reduceat(p, first), np.add.reduceat(q, first)
     return TwoLaws(p, q, p_only, q_only)
 
 

@@ -21,7 +21,7 @@ from dpinfer._check import (
     show_some,
 )
 from dpinfer._numerics.counts import LOG_NEGLIGIBLE, binom_radius
-from dpinfer._numerics.lattice import smallest_whole
+from dpinfer._numerics.lattice import masses, smallest_whole
 from dpinfer.errors import ConvergenceError, InvalidParameterError, NotEstimableError
 from dpinfer.estimation.combined import Estimates, Shown, covariance_frame
 from dpinfer.mechanisms import Channel, RandomizedResponse, UnaryEncoding
@@ -250,7 +250,7 @@ class ResponseEstimate(Estimates):
         for start in range(0, n + 1, rows):
             t = np.arange(start, min(start + rows, n + 1.0))
             cf = np.exp(np.multiply.outer(t, kept) + np.multiply.outer(n - t, false))
-            pmf = np.maximum(np.fft.irfft(cf, size)[:, : n + 1], 0.0)
+            pmf = np.maximum(masses(cf, size)[:, : n + 1], 0.0)
             for i, c in enumerate(reports):
                 rarer = pmf <= _TIES * pmf[:, c : c + 1]
                 held = t[np.where(rarer, pmf, 0.0).sum(axis=1) > alpha]

@@ -13,7 +13,7 @@ from dpinfer._check import (
     FloatArray,
 )
 from dpinfer._numerics.counts import binom_pmf
-from dpinfer._numerics.lattice import common_spacing
+from dpinfer._numerics.lattice import common_spacing, masses
 from dpinfer.errors import InvalidParameterError
 from dpinfer.mechanisms._noisy_count import MOST_WORK, work_at_a_point
 from dpinfer.mechanisms.law import NoiseLaw
@@ -304,9 +304,9 @@ class NoisyScores:
         mean = float(self.shares @ steps)
         first = np.floor(self.nobs * mean - reach)
         length = fft.next_fast_len(int(2.0 * reach) + 2)
-        angle = 2.0 * np.pi * fft.fftfreq(length)
+        angle = 2.0 * np.pi * fft.rfftfreq(length)
         # E[exp(iθ(s - mean))] - 1, whose first-order terms cancel
-        less_one = np.zeros(length, dtype=np.complex128)
+        less_one = np.zeros(angle.size, dtype=np.complex128)
         for share, step in zip(self.shares, steps, strict=True):
             x = angle * (step - mean)
             less_one += share * (1j * np.sin(x) - 2.0 * np.square(np.sin(0.5 * x)))
@@ -314,6 +314,6 @@ class NoisyScores:
         less_one[gone] = 0.0
         shift = 1j * angle * (first - self.nobs * mean)
         power = np.where(gone, 0.0, np.exp(self.nobs * np.log1p(less_one) - shift))
-        chances = np.maximum(fft.fft(power).real / length, 0.0)
+        chances = np.maximum(masses(np.conj(power), length), 0.0)
         values = spacing * (first - self.nobs * mean + np.arange(length))
         return values, chances

@@ -21,6 +21,7 @@ from dpinfer._check import (
     check_option,
     show,
 )
+from dpinfer._numerics.atoms import AtomTails
 from dpinfer._numerics.chi2 import RankOne, WeightedChi2
 from dpinfer._numerics.counts import binom_pmf, poisson_pmf, poisson_radius
 from dpinfer.errors import InvalidParameterError
@@ -55,37 +56,6 @@ _LEFT_OUT = 1e-16
 LISTED_ERROR = 1e-12
 """Bound on the absolute error of the tails: what is left out, and rounding."""
 
-_TIE = 1e-10
-"""Values of the statistic this close, relatively, are one but for rounding."""
-
-
-@dataclass(frozen=True)
-class Atoms:
-    """A law with finitely many values."""
-
-    values: FloatArray  # ascending, shape (m,)
-    above: FloatArray  # probability of the values from the i-th on, shape (m + 1,)
-    below: FloatArray  # and of those before the i-th
-
-    @classmethod
-    def of(cls, values: FloatArray, pmf: FloatArray) -> Atoms:
-        """Return the law of values, in any order, with their probabilities."""
-        order = np.argsort(values)
-        chances = pmf[order]
-        above = np.append(np.cumsum(chances[::-1])[::-1], 0.0)
-        return cls(values[order], np.minimum(above, 1.0), np.append(0.0, np.cumsum(chances)))
-
-    def upper(self, s: FloatArray) -> FloatArray:
-        """P(S >= s), values within rounding of s included."""
-        reached = s - _TIE * (1.0 + np.abs(s))
-        return np.asarray(self.above[np.searchsorted(self.values, reached, side="left")])
-
-    def lower(self, s: FloatArray) -> FloatArray:
-        """P(S <= s), values within rounding of s included."""
-        reached = s + _TIE * (1.0 + np.abs(s))
-        below = self.below[np.searchsorted(self.values, reached, side="right")]
-        return np.minimum(below, 1.0)
-
 
 @dataclass(frozen=True)
 class Lattice:
@@ -94,14 +64,16 @@ class Lattice:
     first: FloatArray  # the smallest in each cell, shape (k,)
     pmf: FloatArray  # of the values from there on, one axis for each cell
 
-    def atoms(self, statistic: Callable[[FloatArray], FloatArray], shape: tuple[int, ...]) -> Atoms:
+    def atoms(
+        self, statistic: Callable[[FloatArray], FloatArray], shape: tuple[int, ...]
+    ) -> AtomTails:
         """Return the law of a statistic of counts of that shape, () or (k,)."""
         values = np.empty(self.pmf.size)
         for start in range(0, values.size, _BLOCK):
             places = np.arange(start, min(start + _BLOCK, values.size))
             cells = np.stack(np.unravel_index(places, self.pmf.shape), axis=-1) + self.first
             values[places] = statistic(cells if shape else cells[:, 0])
-        return Atoms.of(values, self.pmf.reshape(-1))
+        return AtomTails.of(values, self.pmf.reshape(-1))
 
 
 def enumerate_published(model: Model, noise: NoiseLaw) -> Lattice | None:
@@ -277,7 +249,7 @@ def exact(problem: Problem, points: FloatArray | None, *, wanted: bool) -> NullD
         return _one_count(problem).null()
     if (lattice := enumerate_published(problem.model, problem.noise)) is not None:
         atoms = lattice.atoms(problem.evaluate, problem.model.shape)
-        return ExactNull(atoms.upper, atoms.lower, error=LISTED_ERROR, atoms=atoms.values)
+        return ExactNull(atoms.at_least, atoms.at_most, error=LISTED_ERROR, atoms=atoms.values)
     law = _quadratic(problem)
     if law is None or not (wanted or _is_good(law, _usual(problem, points))):
         return None

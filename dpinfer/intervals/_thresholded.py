@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from dpinfer._check import FloatArray
+from dpinfer._numerics.lattice import masses
 from dpinfer.mechanisms.law import ParametricLaw
 from dpinfer.mechanisms.laws import DiscreteGaussian, Gaussian, Geometric, Laplace
 from dpinfer.mechanisms.weighted_sum import WeightedSum, counted_sum
@@ -95,7 +96,7 @@ def _dominated(kinds: tuple[Cells, ...], q: float, total: WeightedSum) -> float:
         joint = fixed.copy()
         for (large, small), kind, k in zip(pairs, free, chosen, strict=True):
             joint += k * large + (kind.number - k) * small
-        mass = np.fft.fftshift(np.fft.irfft(np.exp(joint), points))
+        mass = masses(np.exp(joint), points, -(points // 2))
         tail = np.cumsum(mass[::-1])[::-1]  # P(sum >= x)
         over = np.flatnonzero(tail > q - slack)
         worst = max(worst, float(x[over[-1]]) if over.size else 0.0)

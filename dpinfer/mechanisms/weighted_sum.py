@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpinfer._check import FloatArray, Numbers, check_array, check_moments
+from dpinfer._numerics.atoms import AtomTails, added
 from dpinfer._numerics.inversion import HalfLineTable, SaddleGrid
 from dpinfer.errors import InvalidParameterError
 from dpinfer.mechanisms._sums.choice import choose_route, lattice_table
@@ -720,19 +721,14 @@ class _Atoms:
         self._reach = reach
 
     @cached_property
-    def _atoms(self) -> tuple[FloatArray, FloatArray]:
-        """Places of the atoms, upwards, and the probability of each place or beyond."""
-        places, pmf = np.zeros(1), np.ones(1)
+    def _law(self) -> AtomTails:
+        atoms = np.zeros(1), np.ones(1)
         for (weight, law), reach in zip(self._terms, self._reach, strict=True):
             k = np.arange(-reach, reach + 1.0)
             chances = law._cdf(-np.abs(k)) - law._cdf(-np.abs(k) - 1.0)
-            places = (places[:, np.newaxis] + weight * k).ravel()
-            pmf = (pmf[:, np.newaxis] * chances).ravel()
-        order = np.argsort(places)
-        beyond = np.cumsum(pmf[order][::-1])[::-1]
-        return places[order], np.append(beyond, 0.0)
+            atoms = added(atoms, (weight * k, chances))
+        return AtomTails.of(*atoms)
 
     def __call__(self, x: FloatArray) -> FloatArray:
-        places, beyond = self._atoms
-        slack = _SLACK * max(weight for weight, _ in self._terms)
-        return np.minimum(beyond[np.searchsorted(places, -x - slack)], 1.0)
+        # by symmetry P(S <= x) = P(S >= -x)
+        return self._law.upper(-x - _SLACK * max(weight for weight, _ in self._terms))

@@ -12,16 +12,18 @@ from numpy.typing import NDArray
 from scipy import special
 
 from dpinfer._check import FloatArray
+from dpinfer._numerics.atoms import SAME, Atoms, added
+from dpinfer._numerics.lattice import GIVEN, Lattice
 from dpinfer._numerics.line import (
     DENSITY,
     FEW_NODES,
     ROUNDING,
     TAILS,
     Bound,
-    Lattice,
     Nodes,
     Payoffs,
     Tails,
+    atom_above,
     common_lattice,
     continuous_line,
     lattice_circle,
@@ -173,8 +175,7 @@ def _terms(
     for law, count in laplace:
         flip = theta * np.exp(-2.0 * w * law.shift)
         number, mass = binomial_window(count, flip / (theta + 1.0 + flip), 1.0, FAR_DROPPED)
-        at = np.add.outer(at, law.shift * (count - 2.0 * number)).ravel()
-        share = np.multiply.outer(share, mass).ravel()
+        at, share = added((at, share), (law.shift * (count - 2.0 * number), mass))
         low = np.add.outer(low, number).ravel()
         high = np.add.outer(high, count - number).ravel()
         # far out the factors z/w and (z+1)/w are 1, and at the tilt they may be small
@@ -182,7 +183,7 @@ def _terms(
         kept = share * np.exp(np.clip(grown, 0.0, 600.0)) > NEGLIGIBLE
         at, share, low, high = at[kept], share[kept], low[kept], high[kept]
     x = at - epsilon
-    same = np.abs(x) <= 4e-16 * (np.abs(at) + abs(epsilon))
+    same = np.abs(x) <= SAME * np.maximum(np.abs(at), abs(epsilon))
     # the atom is what the rational factors leave of the share far out
     log_atom = np.log(w / theta) * low[same] + np.log(w / (theta + 1.0)) * high[same]
     atom = float(np.sum(share[same] * np.exp(log_atom)))
@@ -236,8 +237,6 @@ PARAMETERS = 4e-16
 
 LARGE = 30.0
 MOST_MIXED = 64
-SAME = 1e-9
-"""A point that is nearer to an atom, in steps or in parts of the largest loss, is the atom."""
 
 CLOSED_FORM = 1e-13
 SUMMATION = 1e-13
@@ -301,7 +300,7 @@ class Inversion:
             level = np.where(log_sf < UNDERFLOW + 70.0, log_sf, 0.0)
             found = _gaussian_tails(law, epsilon[:, None], -level[:, None], level)
         else:
-            top = np.abs(epsilon - total.largest) <= 4e-16 * epsilon
+            top = np.abs(epsilon - total.largest) <= SAME * epsilon
             if inclusive:
                 found.values[1:, top], found.errors[1:, top] = 1.0, SUMMATION
                 found.level[top] = sum(count * law.log_top for law, count in total.parts)
@@ -309,7 +308,7 @@ class Inversion:
             if inner.size:
                 where = epsilon[inner]
                 if self.alone is not None:
-                    where = self.alone.above(where, inclusive)[0]
+                    where = atom_above(self.alone, where, inclusive)[0]
                 for name, stretch, at in self._ladder.stretches(where, deep=deep):
                     at = inner[at]
                     found.put(at, self._at_tilt(name, stretch, epsilon[at], inclusive))
@@ -380,7 +379,7 @@ class Inversion:
             assert isinstance(base_law, GaussianLoss)
             found = _gaussian_tails(base_law, x, log_mass, level)
             return found.more(np.zeros(1), self._listing * found.values)
-        x[np.abs(x) <= 4e-16 * (np.abs(values) + epsilon[:, None])] = 0.0
+        x[np.abs(x) <= SAME * np.maximum(np.abs(values), epsilon[:, None])] = 0.0
         terms = np.exp(log_mass) * step_payoffs(-x, inclusive)
         tails = terms.sum(axis=-1)
         if not narrow:
@@ -426,20 +425,20 @@ class Inversion:
         _, away, log_mass = self._untilted(plan.listed, shifts, theta, x)
         if plan.lattice is not None:
             nodes = self._keep("masses", name, lambda: self._circle(stretch, lattice_masses))
-            place = (away - plan.lattice.offset) / plan.lattice.width
-            rows, columns = np.nonzero(np.abs(place - np.rint(place)) <= SAME)
+            place = plan.lattice.place(away, GIVEN)
+            rows, columns = np.nonzero(place == np.rint(place))
             some = nodes(away[rows, columns])[0][0] * shifts[1][columns]
             return np.asarray(scale * np.bincount(rows, some, x.size))
         if plan.base:
             mu = plan.base[0][0].variance ** 0.5
             each = log_mass - 0.5 * np.square(away / mu - 0.5 * mu)
             return np.asarray(scale * np.exp(each).sum(axis=-1) / (mu * np.sqrt(2.0 * np.pi)))
-        same = np.abs(away) <= SAME * self.total.largest
+        same = np.abs(away) <= GIVEN * self.total.largest
         return np.asarray(scale * np.exp(np.where(same, log_mass, -np.inf)).sum(axis=-1))
 
     def _list(
         self, name: Hashable, stretch: Stretch, epsilon: FloatArray
-    ) -> tuple[float, FloatArray, bool, tuple[FloatArray, FloatArray]]:
+    ) -> tuple[float, FloatArray, bool, Atoms]:
         """Tilt and levels of a list, whether values are left out of it, values and masses."""
         theta, plan = stretch.theta, self._plan
         narrow = bool(plan.base or plan.laplace)
@@ -452,7 +451,7 @@ class Inversion:
         return theta, level, narrow, shifts
 
     def _untilted(
-        self, parts: Parts, shifts: tuple[FloatArray, FloatArray], theta: float, epsilon: FloatArray
+        self, parts: Parts, shifts: Atoms, theta: float, epsilon: FloatArray
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Values, how far each ε is above them, and logarithms of their masses over the level."""
         values, mass = shifts

@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpinfer._check import FloatArray
+from dpinfer._numerics.atoms import SAME, added, starts
+from dpinfer._numerics.lattice import masses, tilted_range
 from dpinfer._numerics.parts import binomial_window
 from dpinfer.privacy._subsampled_steps import (
     LINE_EXPONENT,
@@ -128,11 +130,10 @@ class Tilts:
     def span(self, theta: float, exponent: float) -> tuple[float, float]:
         """Points beyond which the law tilted by θ has a mass of e^-exponent at most, each."""
         total, mean, _ = self.moments(theta)
-        low, high = self.low, self.high
-        for move in self.moves(theta):
-            high = min(high, (self.log_mgf(theta + move) - total + exponent) / move)
-            low = max(low, (total - self.log_mgf(theta - move) - exponent) / move)
-        return min(low, mean), max(high, mean)
+        moves = np.multiply.outer([-1.0, 1.0], self.moves(theta)).ravel()
+        growth = np.array([self.log_mgf(theta + move) for move in moves]) - total
+        low, high = tilted_range(moves, growth, exponent)
+        return min(max(low, self.low), mean), max(min(high, self.high), mean)
 
     def outside(self, theta: float, low: float, high: float, plan: Tilts) -> float:
         """Chernoff's bound on the tilted masses below ``low`` and above ``high``.
@@ -227,7 +228,7 @@ class Lattice:
         self._moved = ROUNDING * (abs(low) + abs(high) + spent / theta)
         for (one, k), (listed, _) in zip(parts, fine.parts, strict=True):
             self._moved += ROUNDING * k * (16.0 * one.rate + abs(float(listed.at[0])))
-        self._mass = np.maximum(np.roll(np.fft.irfft(phi, window), -(first % window)), 0.0)
+        self._mass = np.maximum(masses(phi, window, first), 0.0)
         away = step * np.arange(int(min(window, 60.0 / (theta * step) + 2.0)))
         self._fade = np.exp(-theta * away)
         self._gain = -np.expm1(-away)
@@ -304,9 +305,6 @@ def _kept(
 
 MOST_LISTED = 1 << 15
 MOST_SUMS = 1 << 20
-ALIKE = 1e-14
-"""Values nearer than this part of the largest one are one."""
-
 WINDOW = 140.0
 
 
@@ -340,17 +338,14 @@ class Listing:
     def _add(self, at: FloatArray, mass: FloatArray, rare: float) -> None:
         if at.size * self._at.size > MOST_SUMS:
             raise UnsuitedError
-        values = np.add.outer(self._at, at).ravel()
-        masses = np.multiply.outer(self._mass, mass).ravel()
-        order = np.argsort(values)
-        values, masses = values[order], masses[order]
-        near = ALIKE * float(np.abs(values).max())
-        first = np.flatnonzero(np.diff(values, prepend=-np.inf) > near)
-        values, masses = values[first], np.add.reduceat(masses, first)
+        values, masses = added((self._at, self._mass), (at, mass))
+        order, largest = np.argsort(values), float(np.abs(values).max())
+        first = starts(values[order], largest)
+        values, masses = values[order[first]], np.add.reduceat(masses[order], first)
         # rare ones are left out, and counted
         kept = masses > rare / values.size
         self._cut += float(masses[~kept].sum())
-        self._moved += near * float(np.diff(first, append=order.size).max())
+        self._moved += SAME * largest * float(np.diff(first, append=order.size).max())
         self._at, self._mass = values[kept], masses[kept]
         if self._at.size > max(MOST_LISTED, at.size):
             raise UnsuitedError

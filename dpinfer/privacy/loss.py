@@ -22,6 +22,7 @@ from dpinfer._check import (
     check_shape,
     show,
 )
+from dpinfer._numerics.lattice import GIVEN
 from dpinfer._numerics.roots import find_root
 from dpinfer.errors import ConvergenceError, InvalidParameterError
 from dpinfer.mechanisms.channels import Channel, RandomizedResponse, UnaryEncoding
@@ -46,7 +47,6 @@ MOST_STEPS = 200
 CLOSE = 2e-15
 PROVEN = 1e-13
 ROUNDING = 2e-16
-SAME = 1e-9
 
 
 def smallest_epsilon(inversion: Inversion, delta: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -178,7 +178,7 @@ def log_level(inversion: Inversion, power: FloatArray) -> FloatArray:
 def crossing(inversion: Inversion, epsilon: FloatArray) -> FloatArray:
     """Least δ(t)/(1 - e^(t-ε)), where the line of slope e^ε meets a tangent of the curve."""
     # an ε within rounding of the largest loss counts as that loss
-    last = epsilon * (1.0 - SAME)
+    last = epsilon * (1.0 - GIVEN)
     found = np.zeros(epsilon.shape)
     some = np.flatnonzero(inversion.tails(last).values[0] > 0)
     log_power = at_threshold(

@@ -25,6 +25,7 @@ from dpinfer._check import (
     freeze,
     show,
 )
+from dpinfer._numerics.atoms import tied
 from dpinfer._style import add_legend, series, styled_axes
 from dpinfer.errors import InvalidParameterError
 from dpinfer.results.presentation import Presented
@@ -485,9 +486,6 @@ def _chi2_lower(degrees: int, s: FloatArray) -> FloatArray:
     return np.asarray(special.chdtr(degrees, np.maximum(s, 0.0)))
 
 
-_TIE = 1e-10
-"""Replicates this close to a statistic, relatively, equal it but for rounding."""
-
 SORT_FROM = 8
 """With more statistics than this, sorting the replicates is faster than comparing each."""
 
@@ -698,13 +696,13 @@ def count_extreme(
 
 def beyond_ties(replicate: FloatArray) -> FloatArray:
     """Return the smallest statistics that are clearly larger than replicates."""
-    return np.asarray(replicate + 2.0 * _TIE * (1.0 + np.abs(replicate)))
+    return tied(replicate, 2.0)
 
 
 def bounds_of(statistic: FloatArray, alternative: Alternative) -> Bounds:
     """Return from which value on, and up to which, replicates are at least as extreme."""
     size = np.abs(statistic) if alternative == "two-sided" else SIGNS[alternative] * statistic
-    reached = size - _TIE * (1.0 + np.abs(size))
+    reached = tied(size, -1.0)
     upper = None if alternative == "smaller" else reached
     return upper, None if alternative == "larger" else -reached
 

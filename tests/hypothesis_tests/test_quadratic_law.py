@@ -19,8 +19,8 @@ from dpinfer.hypothesis_tests._quadratic.cells import (
 )
 from dpinfer.hypothesis_tests._quadratic.law import (
     Inversion,
-    Lattice,
     QuadraticLaw,
+    lattice_of,
 )
 from dpinfer.hypothesis_tests._quadratic.listed import Enumeration
 from dpinfer.hypothesis_tests._quadratic.noises import noise_parts
@@ -159,7 +159,7 @@ def test_routes_agree(noise, expected):
     law = pearson_law(expected, noise)
     cells = Cells.collect(law.nobs, law.value, law.centre, law.weight, noise)
     transform = Transform(cells)
-    lattice = Lattice.of(cells)
+    lattice = lattice_of(cells)
     routes = [
         Enumeration(cells, transform.circle | 1),
         Inversion(transform, lattice),
@@ -209,9 +209,10 @@ def test_inversion_without_a_lattice_agrees_with_the_lattice():
     expected = np.full(40, 25.0)
     cells = Cells.collect(1000, expected, expected, 1 / expected, Geometric(scale=2.0))
     transform = Transform(cells)
-    lattice = Lattice.of(cells)
+    lattice = lattice_of(cells)
     with_lattice, without = Inversion(transform, lattice), Inversion(transform, None)
-    q = lattice.origin + lattice.spacing * (lattice.first(np.array([30.0, 45.0, 60.0])) - 0.5)
+    between = np.ceil(lattice.place(np.array([30.0, 45.0, 60.0]))) - 0.5
+    q = lattice.offset + lattice.width * between
     np.testing.assert_allclose(with_lattice.upper(q), without.upper(q), rtol=0, atol=1e-4)
     # it knows that it does not see the atoms
     assert np.all(without.error(q) >= np.abs(with_lattice.upper(q) - without.upper(q)))

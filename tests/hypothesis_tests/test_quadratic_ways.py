@@ -206,7 +206,7 @@ def wrong_by(law, points):
     circle = terms.angles(law.nobs, 31.0) | 1
     listed = Enumeration(cells, circle)
     points = points[np.isfinite(listed.error(points))]
-    lattice = recurrence.Lattice.of(cells)
+    lattice = recurrence.lattice_of(cells)
     inversion = Inversion(Transform(cells), lattice)
     stated = inversion.error(points)
     wrong = np.abs(inversion.upper(points) - listed.upper(points))
@@ -224,7 +224,7 @@ def test_an_error_is_that_of_the_nodes_that_the_tail_has():
     """On a lattice tails are between two of its points: above the one asked for."""
     law = law_of(6, np.array([4, 5, 3, 2]), DiscreteGaussian(sigma=0.8))
     cells = Cells.collect(law.nobs, law.value, law.centre, law.weight, law.noise)
-    inversion = Inversion(Transform(cells), recurrence.Lattice.of(cells))
+    inversion = Inversion(Transform(cells), recurrence.lattice_of(cells))
     point = np.array([9.0])
     error, nodes = inversion.error(point), dict(inversion._lines)
     upper, lower = inversion.upper(point), inversion.lower(point)

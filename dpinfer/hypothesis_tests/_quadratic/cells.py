@@ -27,6 +27,10 @@ from dpinfer.hypothesis_tests._quadratic.noises import (
 from dpinfer.mechanisms.independent import groups
 from dpinfer.mechanisms.law import NoiseLaw, ParametricLaw
 
+TIE = 1e-11
+"""A value this close to a point, in units of 1 + value, is that point: values of uneven cells are
+so dense that atoms of 1e-8 are within 1e-10."""
+
 # One term a·(X + e - c)² of the statistic, with X Poisson.
 
 

@@ -1,7 +1,8 @@
 """Tails of the statistic from its characteristic function.
 
 The route for many cells, for three and more with continuous noise, and the last resort. It gives
-up early where the accuracy that is wanted is out of reach.
+up early where the accuracy that is wanted is out of reach. On a lattice, too, nodes are added up
+one by one: each takes a sum over the total, so that all of a window, for an FFT, would be dear.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from dpinfer._check import FloatArray, show
-from dpinfer._numerics.lattice import common_spacing
+from dpinfer._numerics.lattice import Lattice, common_spacing
 from dpinfer.errors import InvalidParameterError
 from dpinfer.hypothesis_tests._quadratic.cells import (
     Cells,
@@ -275,43 +276,25 @@ _SLACK = 1e-6
 """Values this close to a point of the lattice, in units of the spacing, are that point."""
 
 
-@dataclass(frozen=True)
-class Lattice:
-    """The values origin + spacing·(whole numbers)."""
+def lattice_of(cells: Cells) -> Lattice | None:
+    """Return the lattice of Σ a(y - c)² over whole y, or None where there is no spacing.
 
-    spacing: float
-    origin: float
-    # the multiple for y in cell i is (a·y(y - 1) + linear·y)/spacing, shape (d,)
-    linear: FloatArray
-
-    @classmethod
-    def of(cls, cells: Cells) -> Lattice | None:
-        """Return the lattice of Σ a(y - c)² over whole y, or None where there is no spacing.
-
-        a(y - c)² = a·c² + a·y(y - 1) + a(1 - 2c)·y, and y(y - 1) is even. Without noise the y add
-        up to n, so that what is linear with one coefficient in all cells is constant.
-        """
-        if not cells.is_integer:
-            return None
-        linear = cells.weight * (1.0 - 2.0 * cells.centre)
-        origin = float(cells.count @ (cells.weight * np.square(cells.centre)))
-        if all(part.pmf.size == 1 for part in cells.parts):
-            common = linear[np.argmin(np.abs(linear))]
-            origin += float(common * cells.nobs)
-            rounding = 1e-12 * (np.abs(linear) + abs(common))
-            linear = np.where(np.abs(linear - common) <= rounding, 0.0, linear - common)
-        steps = np.abs(np.concatenate([2.0 * cells.weight, linear]))
-        finest = _FINEST * float(cells.weight.max())
-        found = common_spacing(steps[steps > 0.0], smallest=finest)
-        return None if found is None else cls(found[0], origin, linear)
-
-    def first(self, q: FloatArray) -> FloatArray:
-        """Return the multiple of the first value >= q."""
-        return np.asarray(np.ceil((q - self.origin) / self.spacing - _SLACK))
-
-    def last(self, q: FloatArray) -> FloatArray:
-        """Return the multiple of the last value <= q."""
-        return np.asarray(np.floor((q - self.origin) / self.spacing + _SLACK))
+    a(y - c)² = a·c² + a·y(y - 1) + a(1 - 2c)·y, and y(y - 1) is even. Without noise the y add
+    up to n, so that what is linear with one coefficient in all cells is constant.
+    """
+    if not cells.is_integer:
+        return None
+    linear = cells.weight * (1.0 - 2.0 * cells.centre)
+    origin = float(cells.count @ (cells.weight * np.square(cells.centre)))
+    if all(part.pmf.size == 1 for part in cells.parts):
+        common = linear[np.argmin(np.abs(linear))]
+        origin += float(common * cells.nobs)
+        rounding = 1e-12 * (np.abs(linear) + abs(common))
+        linear = np.where(np.abs(linear - common) <= rounding, 0.0, linear - common)
+    steps = np.abs(np.concatenate([2.0 * cells.weight, linear]))
+    finest = _FINEST * float(cells.weight.max())
+    found = common_spacing(steps[steps > 0.0], smallest=finest)
+    return None if found is None else Lattice(origin, found[0])
 
 
 _ALIASED = 28.0
@@ -405,8 +388,9 @@ class Inversion:
         """Return points just below and just above q, shape (2, ...): on a lattice between two."""
         if self._lattice is None:
             return np.stack([q, q])
-        places = np.stack([self._lattice.first(q) - 0.5, self._lattice.last(q) + 0.5])
-        return self._lattice.origin + self._lattice.spacing * places
+        place = self._lattice.place(q, _SLACK)
+        places = np.stack([np.ceil(place) - 0.5, np.floor(place) + 0.5])
+        return self._lattice.offset + self._lattice.width * places
 
     def _tails(self, q: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Lower tails with their errors."""
@@ -443,7 +427,7 @@ class _Line:
     ) -> None:
         period, self._spacing, self._last = _PERIOD * most, 0.0, np.inf
         if lattice is not None:
-            self._spacing = lattice.spacing
+            self._spacing = lattice.width
             self._last = float(np.ceil(0.5 * _LATTICE_PERIOD * most / self._spacing) + 1.0)
             period = 2.0 * self._last * self._spacing
         self.most, self._low, self._step = most, low, 2.0 * np.pi / period
@@ -611,7 +595,7 @@ def routes(
 def _general(cells: Cells) -> Iterator[Maker]:
     """Yield the ways for any number of cells."""
     transform = Transform(cells)
-    lattice = Lattice.of(cells)
+    lattice = lattice_of(cells)
     circle = angles(cells.nobs, _LISTED_ALIASED) | 1
     if cells.count.sum() <= _FEW and feasible(cells, circle):
         yield partial(Enumeration, cells, circle)

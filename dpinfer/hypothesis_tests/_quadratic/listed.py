@@ -16,14 +16,12 @@ from numpy.typing import NDArray
 from scipy import special
 
 from dpinfer._check import FloatArray
-from dpinfer.hypothesis_tests._quadratic.cells import Cell, Cells
+from dpinfer._numerics.atoms import added, starts, tied
+from dpinfer.hypothesis_tests._quadratic.cells import TIE, Cell, Cells
 from dpinfer.hypothesis_tests._quadratic.noises import ComplexArray
 
 _NEGLIGIBLE = 1e-21
 """Probability below which a value is left out."""
-
-_SAME = 1e-12
-"""Values this close to each other, in units of 1 + value, are one value."""
 
 _KEPT = 1.6e7
 """Complex numbers that are kept, 16 bytes each."""
@@ -72,20 +70,21 @@ class Half:
         self._angles = angles
         self.values: FloatArray = np.zeros(1)
         self._steps: list[_Step] = []
-        chances = np.ones(1)
+        chances, square = np.ones(1), 0.0
         for term in terms:
             place = term.below(bound)
-            values = np.add.outer(self.values, term.square[place]).ravel()
-            chances = np.multiply.outer(chances, term.joint[place, 0].real).ravel()
+            own_law = term.square[place], term.joint[place, 0].real
+            values, chances = added((self.values, chances), own_law)
             kept = np.flatnonzero((values <= bound) & (chances > _NEGLIGIBLE))
             kept = kept[np.argsort(values[kept], kind="stable")]
             values = values[kept]
-            gaps = np.diff(values, prepend=-np.inf)
-            starts = np.flatnonzero(gaps > _SAME * (1.0 + values))
+            # a(y - c)² is made of a·y² and a·c²
+            square += term.cell.weight * term.cell.centre**2
+            first = starts(values, square + values)
             before, own = np.divmod(kept, max(1, place.size))
-            self._steps.append(_Step(before, place[own], starts))
-            self.values = values[starts]
-            chances = np.add.reduceat(chances[kept], starts) if starts.size else np.zeros(0)
+            self._steps.append(_Step(before, place[own], first))
+            self.values = values[first]
+            chances = np.add.reduceat(chances[kept], first) if first.size else np.zeros(0)
 
     def chances(self, part: slice) -> ComplexArray:
         """E[exp(iθ(X - λ)); value] at some of the θ, shape (values, θ)."""
@@ -125,10 +124,6 @@ _BUDGET = 2e7
 
 _LARGEST = 1e7
 """Numbers held at a time, for the terms and for a list of values."""
-
-_TIE = 1e-11
-"""Values this close to each other, in units of 1 + value, are one value."""
-
 
 _BLOCK = 1 << 21
 """Complex numbers in a block."""
@@ -176,7 +171,7 @@ class Enumeration:
 
     def _each(self, q: FloatArray, side: float) -> FloatArray:
         """P(Q <= q), the values within rounding of q included (1) or not (-1)."""
-        inside = [self._inside(x + side * _TIE * (1.0 + abs(x))) for x in np.ravel(q)]
+        inside = [self._inside(x) for x in tied(np.ravel(q), side, TIE)]
         return np.clip(np.array(inside) / self._total, 0.0, 1.0).reshape(np.shape(q))
 
     @cached_property

@@ -12,7 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpinfer._check import FloatArray
+from dpinfer._numerics.atoms import tied
 from dpinfer._numerics.counts import LOG_NEGLIGIBLE, binom_pmf, binom_radius
+from dpinfer.hypothesis_tests._quadratic.cells import TIE
 from dpinfer.hypothesis_tests._quadratic.noises import NEGLIGIBLE, NoiseParts
 from dpinfer.mechanisms.law import IntegerLaw, NoiseLaw
 from dpinfer.mechanisms.laws import Exact, Gaussian, Laplace
@@ -183,9 +185,6 @@ class TwoSmoothCells:
 # The law of a statistic of two cells with whole-numbered noise: one sum for each value.
 
 
-_TIE = 1e-11
-"""Values this close to each other, in units of 1 + value, are one value."""
-
 _TWO_WHOLE_ERROR = 1e-13
 
 _FAR = 1e-3
@@ -310,7 +309,7 @@ class TwoWholeCells:
 
     def _each(self, q: FloatArray, side: float) -> FloatArray:
         """P(Q <= q), the values within rounding of q included (1) or not (-1)."""
-        inside = [self._inside(x + side * _TIE * (1.0 + abs(x))) for x in np.ravel(q)]
+        inside = [self._inside(x) for x in tied(np.ravel(q), side, TIE)]
         return np.asarray(np.clip(inside, 0.0, 1.0).reshape(np.shape(q)))
 
     def _inside(self, q: float) -> float:
@@ -323,7 +322,7 @@ class TwoWholeCells:
 
     def _outside(self, q: float) -> float:
         """P(Q >= q), of which no term is left out that matters relative to it."""
-        point = q - _TIE * (1.0 + abs(q))
+        point = float(tied(np.asarray(q), -1.0, TIE))
         if self._wide is None or point < 0.0:
             return 1.0
         if q not in self._known:

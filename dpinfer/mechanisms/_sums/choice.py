@@ -11,25 +11,23 @@ import numpy as np
 from scipy import special
 
 from dpinfer._check import FloatArray
+from dpinfer._numerics.atoms import Atoms, added, weightiest
 from dpinfer._numerics.inversion import SaddleGrid
-from dpinfer._numerics.lattice import common_spacing
+from dpinfer._numerics.lattice import GIVEN, common_spacing
 from dpinfer.mechanisms._sums.contour import (
     ContourSum,
     LatticeContour,
 )
 from dpinfer.mechanisms._sums.lattice import (
-    Atoms,
     AtomTable,
     ConvolvedSum,
     LatticeSum,
     LatticeTable,
     PiecewiseSum,
     SteppedSum,
-    join,
 )
 from dpinfer.mechanisms._sums.series import FourierSum, lattice_series, short_series
 from dpinfer.mechanisms._sums.terms import (
-    ATOM_ATOL,
     Block,
     CentredUniform,
     Route,
@@ -91,7 +89,7 @@ class Lattice:
     def alone(self) -> bool:
         return len(self.terms) == 1 and float(self.terms.blocks[0].counts[0]) == 1.0
 
-    def route(self, atol: float = ATOM_ATOL) -> Route | None:
+    def route(self, atol: float = GIVEN) -> Route | None:
         if (few := single_term(self.terms, atol) or two_integers(self.terms)) is not None:
             return few
         cheap = LatticeContour.takes(self.terms, self.spacing) and self.points > SMALL_LATTICE
@@ -121,7 +119,7 @@ class Lattice:
         return (k * self.spacing, np.exp(law._logpmf(k))), 2.0 * float(np.exp(-loss))
 
 
-def single_term(terms: Terms, atol: float = ATOM_ATOL) -> Route | None:
+def single_term(terms: Terms, atol: float = GIVEN) -> Route | None:
     if len(terms) != 1 or terms.blocks[0].counts[0] != 1:
         return None
     block = terms.blocks[0]
@@ -310,7 +308,7 @@ def two_integers(terms: Terms) -> Route | None:
         return None
     narrow, wide = sorted(parts, key=lambda part: part.points)
     joint = one_lattice(terms)
-    rest = wide.route(ATOM_ATOL if joint else TIGHT)
+    rest = wide.route(GIVEN if joint else TIGHT)
     if rest is None or narrow.points > SMALL_LATTICE:
         return None
     return _convolved(terms, [narrow], rest, joint.spacing if joint else 0.0)
@@ -331,7 +329,10 @@ def _enumerate(classes: list[Lattice], loss: float) -> tuple[Atoms, float]:
     atoms, missing = classes[0].atoms(loss)
     for part in classes[1:]:
         more, lost = part.atoms(loss)
-        atoms, dropped = join(atoms, more, float(np.exp(-loss)))
+        places, masses = added(atoms, more)
+        kept, dropped = weightiest(masses, float(np.exp(-loss)))
+        kept = kept[np.argsort(places[kept])]
+        atoms = places[kept], masses[kept]
         missing += lost + dropped
     return atoms, missing
 

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from dpinfer._check import FloatArray
 from dpinfer._numerics.inversion import HalfLineTable, SaddleGrid, TailContour
+from dpinfer._numerics.lattice import GIVEN
 from dpinfer.mechanisms._sums.terms import (
-    ATOM_ATOL,
     Block,
     Route,
     Terms,
@@ -63,7 +63,7 @@ class LatticeContour(Route):
     """From here on exp(-k·Re s) makes the ends of the path negligible."""
 
     def __init__(
-        self, terms: Terms, spacing: float, *, atol: float = ATOM_ATOL, tabulated: bool = False
+        self, terms: Terms, spacing: float, *, atol: float = GIVEN, tabulated: bool = False
     ) -> None:
         self.spacing = spacing
         self._atol = atol
@@ -218,12 +218,3 @@ def _largest_factors(part: Block, angle: FloatArray, reach: FloatArray) -> Float
     assert isinstance(part.law, ContinuousLaw)
     variation = 2.0 * np.exp(part.law._logpdf(np.zeros(len(part))))
     return np.asarray(variation / np.maximum(nearest, variation))
-
-
-def weightiest(coefficients: FloatArray, allowance: float) -> tuple[NDArray[np.intp], float]:
-    """Terms of a series that are kept, and the sum of the moduli of the others."""
-    weight = np.abs(coefficients)
-    order = np.argsort(weight)
-    total = np.cumsum(weight[order])
-    few = int(np.searchsorted(total, allowance))
-    return np.sort(order[few:]), float(total[few - 1]) if few else 0.0

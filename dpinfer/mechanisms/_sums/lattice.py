@@ -9,10 +9,11 @@ from functools import partial
 import numpy as np
 
 from dpinfer._check import FloatArray
+from dpinfer._numerics.atoms import Atoms, AtomTails
 from dpinfer._numerics.inversion import SaddleGrid
+from dpinfer._numerics.lattice import GIVEN, masses
 from dpinfer.mechanisms._sums.contour import LatticeContour
 from dpinfer.mechanisms._sums.terms import (
-    ATOM_ATOL,
     Block,
     Route,
     Terms,
@@ -25,9 +26,6 @@ BLOCK = 1 << 18
 
 _TINY = 1e-300
 """Less than this is left out only by what floats cannot hold."""
-
-Atoms = tuple[FloatArray, FloatArray]
-"""Places in increasing order, and probabilities."""
 
 
 class ConvolvedSum(Route):
@@ -284,37 +282,23 @@ class AtomTable(Route):
     name = "table"
 
     def __init__(self, atoms: Atoms, missing: float, *, tolerance: float) -> None:
-        self._places = atoms[0]
-        self._tails = np.append(np.cumsum(atoms[1][::-1])[::-1], 0.0)
+        self._law = AtomTails(*atoms)
         self.tolerance = tolerance
         self.floor = self.error_bound = missing + 1e-14
 
     def upper(self, x: FloatArray, closed: bool) -> FloatArray:
         shift = -self.tolerance if closed else self.tolerance
         with np.errstate(divide="ignore"):
-            tails = self._tails[np.searchsorted(self._places, x + shift, side="right")]
-            return np.asarray(np.log(tails))
+            return np.log(self._law.upper(x + shift))
 
     def last_place(self, x: FloatArray) -> FloatArray:
         """Last atom that is at most ``x``; -inf where there is none."""
-        at = np.searchsorted(self._places, x, side="right")
-        return np.asarray(np.where(at > 0, self._places[at - 1], -np.inf))
+        at = np.searchsorted(self._law.values, x, side="right")
+        return np.asarray(np.where(at > 0, self._law.values[at - 1], -np.inf))
 
     def upper_isf(self, q: FloatArray, strict: bool) -> FloatArray:
-        at = np.searchsorted(-self._tails, -q, side="right" if strict else "left")
-        return np.asarray(self._places[np.maximum(at - 1, 0)])
-
-
-def join(first: Atoms, second: Atoms, cut: float) -> tuple[Atoms, float]:
-    """Atoms of the sum of two independent parts, the least likely left out up to mass ``cut``."""
-    places = np.add.outer(first[0], second[0]).ravel()
-    probabilities = np.multiply.outer(first[1], second[1]).ravel()
-    order = np.argsort(probabilities)
-    mass = np.cumsum(probabilities[order])
-    dropped = int(np.searchsorted(mass, cut, side="right"))
-    kept = order[dropped:]
-    kept = kept[np.argsort(places[kept])]
-    return (places[kept], probabilities[kept]), float(mass[dropped - 1]) if dropped else 0.0
+        at = np.searchsorted(-self._law.above, -q, side="right" if strict else "left")
+        return np.asarray(self._law.values[np.maximum(at - 1, 0)])
 
 
 # Sums of integer noises on a common lattice: tilted Fourier windows, accurate in the tails.
@@ -361,7 +345,7 @@ class LatticeSum(Route):
     error_bound = 1e-12
 
     def __init__(
-        self, terms: Terms, spacing: float, *, atol: float = ATOM_ATOL, tabulated: bool = False
+        self, terms: Terms, spacing: float, *, atol: float = GIVEN, tabulated: bool = False
     ) -> None:
         self._terms = in_spacings(terms, spacing)
         self.spacing = spacing
@@ -514,7 +498,7 @@ def in_spacings(terms: Terms, spacing: float) -> Terms:
 
 def tilted_pmf(terms: Terms, grid: SaddleGrid, tilt: float) -> tuple[FloatArray, FloatArray]:
     """Probabilities of the tilted law, with rounding errors near 1e-18, some below 0."""
-    from scipy.fft import irfft, next_fast_len
+    from scipy.fft import next_fast_len
 
     end = terms.supremum
     low, high = np.clip(grid.tilted_range(tilt, LOG_LOSS), -end, end)
@@ -522,8 +506,7 @@ def tilted_pmf(terms: Terms, grid: SaddleGrid, tilt: float) -> tuple[FloatArray,
     size = int(next_fast_len(int(np.ceil(high)) - first + 1, real=True))
     t = 2.0 * np.pi * np.arange(size // 2 + 1) / size
     transform = np.conj(terms.tilted_cf(t, tilt)) if tilt else terms.cf(t)
-    pmf = np.roll(np.asarray(irfft(transform, size)), -(first % size))
-    return np.arange(first, first + size, dtype=np.float64), pmf
+    return np.arange(first, first + size, dtype=np.float64), masses(transform, size, first)
 
 
 def _run_above(level: FloatArray, depth: float) -> slice:

@@ -11,8 +11,9 @@ from functools import partial
 import numpy as np
 
 from dpinfer._check import FloatArray
+from dpinfer._numerics.atoms import weightiest
 from dpinfer._numerics.inversion import SaddleGrid, SawtoothSeries
-from dpinfer.mechanisms._sums.contour import Nodes, NodeSearch, weightiest
+from dpinfer.mechanisms._sums.contour import Nodes, NodeSearch
 from dpinfer.mechanisms._sums.lattice import in_spacings
 from dpinfer.mechanisms._sums.terms import Route, Terms, lattice_floor, left_out, quantiles
 

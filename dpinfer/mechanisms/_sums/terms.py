@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpinfer._check import FloatArray
+from dpinfer._numerics.lattice import GIVEN, snapped
 from dpinfer._numerics.roots import find_root
 from dpinfer.mechanisms.independent import join
 from dpinfer.mechanisms.law import ContinuousLaw, IntegerLaw, NoiseLaw, ParametricLaw
@@ -24,9 +25,8 @@ from dpinfer.mechanisms.tulap import Tulap
 # What every route to the law of a weighted sum provides, and the route of a single term.
 
 
-ATOM_ATOL = 1e-9
 ATOM_RTOL = 2e-12
-"""A point this close to an atom, in units of the spacing, counts as at the atom."""
+"""A point this close to an atom, relative to their number of spacings, counts as at it, too."""
 
 
 class Route(ABC):
@@ -149,20 +149,24 @@ def quantiles(
     return low, high
 
 
-def lattice_floor(ratio: FloatArray, closed: bool, atol: float = ATOM_ATOL) -> FloatArray:
+def lattice_floor(ratio: FloatArray, closed: bool, atol: float = GIVEN) -> FloatArray:
     """Largest k such that P(J > ratio), or P(J >= ratio) if ``closed``, is P(J > k).
 
     A ratio within rounding of a whole number counts as that number.
     """
-    nearest = np.rint(ratio)
-    at_atom = np.abs(ratio - nearest) <= np.minimum(atol + ATOM_RTOL * nearest, 0.25)
-    return np.where(at_atom, nearest - closed, np.floor(ratio))
+    place = _snapped(ratio, atol)
+    return np.ceil(place) - 1.0 if closed else np.floor(place)
 
 
 def atom_at(ratio: FloatArray, atol: float) -> tuple[FloatArray, NDArray[np.bool_]]:
     """Whole numbers near ratios, and whether they count as these numbers."""
-    k = lattice_floor(ratio, False, atol)
-    return k, k != lattice_floor(ratio, True, atol)
+    place = _snapped(ratio, atol)
+    k = np.floor(place)
+    return k, k == place
+
+
+def _snapped(ratio: FloatArray, atol: float) -> FloatArray:
+    return snapped(ratio, np.minimum(atol + ATOM_RTOL * ratio, 0.25))
 
 
 class SingleTerm(Route):
@@ -171,7 +175,7 @@ class SingleTerm(Route):
     name = "closed form"
     error_bound = 1e-15
 
-    def __init__(self, law: ParametricLaw, weight: float, *, atol: float = ATOM_ATOL) -> None:
+    def __init__(self, law: ParametricLaw, weight: float, *, atol: float = GIVEN) -> None:
         self._law = law
         self._weight = weight
         self._atol = atol
