@@ -351,8 +351,8 @@ class _Lattice:
         if self.between:
             # as much at the end as keeps its loss, and the rest to what only one law gives
             at_low, at_high = ((self.first + i) * self.step for i in (low, last))
-            kept_q = min(p_low * float(np.exp(-at_low)), q_low)
-            kept_p = min(q_high * float(np.exp(at_high)), p_high)
+            kept_q = min(p_low * float(np.exp(min(-at_low, 700.0))), q_low)
+            kept_p = min(q_high * float(np.exp(min(at_high, 700.0))), p_high)
             q_only, p_only = q_only + (q_low - kept_q), p_only + (p_high - kept_p)
             q_low, p_high = kept_q, kept_p
         p[0] += p_low

@@ -191,6 +191,20 @@ def test_long_sums_are_held_between_two():
     np.testing.assert_allclose(upper, lower, rtol=1e-3, atol=1e-9)
 
 
+def test_long_sums_of_large_losses_stay_above_the_truth():
+    """Losses up to ln 7·300 and more, beyond what exponentials hold."""
+    p, q = np.array([0.49, 0.45, 0.02, 0.04]), np.array([0.07, 0.12, 0.57, 0.24])
+    loss = privacy_loss((p, q), compositions=300)
+    lower, upper = loss.delta_bounds(np.array([0.0, 8.0]))
+    # by Chebyshev's inequality the loss is above its mean less twenty deviations
+    each = np.log(p / q)
+    mean, deviation = p @ each, np.sqrt(p @ np.square(each) - (p @ each) ** 2)
+    assert 300 * mean - 20 * np.sqrt(300) * deviation > 8.0
+    assert np.all(lower <= upper)
+    assert np.all(upper >= 1 - 1 / 400 - np.exp(8.0 - 300 * mean + 20 * np.sqrt(300) * deviation))
+    assert loss.epsilon_at(1e-2) > 0
+
+
 def test_long_sums_in_both_orders():
     p, q = np.array([0.5, 0.3, 0.15, 0.05]), np.array([0.45, 0.27, 0.18, 0.1])
     for order in ((0, 1), (1, 0)):
