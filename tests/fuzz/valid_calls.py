@@ -109,7 +109,7 @@ VALID = {
     "RandomizedResponse": {"p": 0.75, "categories": 3},
     "Release": {"values": THREE, "mechanism": NOISE, "workload": np.eye(3), "labels": list("abc")}
     | {"neighbours": "replace", "sensitivity": 1.0, "guarantee": {"epsilon": 1.0}, "unit": "person"}
-    | {"threshold": 10, "clamp": (0, 50), "bin_size": 2, "name": "release"}
+    | {"threshold": 10, "clamp": (0, 50), "rounding": 1, "bin_size": 2, "name": "release"}
     | {"weights": None, "covariance": None, "missing": "drop"},
     "Rounded": {"law": SMOOTH},
     "SmoothNoise": {"kind": "laplace", "beta": 0.1, "factor": 2.0},

@@ -18,17 +18,24 @@ COUNTS = {"alpha": 0.1, "method": "conditional", "integer": True, "lower": 0}
 alike = pytest.mark.filterwarnings("ignore:.*no width:dpinfer.errors.ApproximationWarning")
 
 PRINTED = [
-    ("H0040001", 1379, 0.68, 3.862642, False, 1371, 1387),
-    ("H0040002", 106, 0.28, 2.323790, False, 101, 111),
-    ("H0040003", 17, -2.80, 4.481071, True, 10, 29),
-    ("PCT0080001", 665025, -1.48, 19.432962, False, 664985, 665065),
-    ("PCT0080002", 663773, -11.08, 24.813706, False, 663722, 663824),
-    ("PCT0080003", 744, 51.76, 56.802817, True, 577, 807),
-    ("PCT0080021", 13, -1.28, 5.663921, False, 1, 25),
-    ("PCT0080029", 0, 0, 0, False, 0, 0),
-    ("H0010001", 1313, 0, 0, False, 1313, 1313),
-    ("P0010005", 8, -0.56, 3.111270, False, 1, 15),
+    ("H0040001", 1379, 0.68, 3.8807215823864536, 3.862641583165593, False, 1371, 1387),
+    ("H0040002", 106, 0.28, 2.3544284515213714, 2.32379000772445, False, 101, 111),
+    ("H0040003", 17, -2.80, 3.5707142142714248, 4.481071300481616, True, 10, 29),
+    ("H0040004", 383, 1.88, 4.245782220824182, 4.565084884205331, False, 373, 393),
+    ("PCT0080001", 665025, -1.48, 19.776079827225068, 19.432961688841978, False, 664985, 665065),
+    ("PCT0080002", 663773, -11.08, 22.660391288174345, 24.813705890092276, False, 663722, 663824),
+    ("PCT0080003", 744, 51.76, 23.880396423286893, 56.80281683156215, True, 577, 807),
+    ("PCT0080021", 13, -1.28, 5.631163290120435, 5.663920903402518, False, 1, 25),
+    ("PCT0080029", 0, 0, 0, 0, False, 0, 0),
+    ("H0010001", 1313, 0, 0, 0, False, 1313, 1313),
+    ("H0010002", 1220, -0.8, 5.454356057317859, 5.403702434442518, False, 1209, 1231),
+    ("H0010003", 93, 0.8, 5.454356057317857, 5.403702434442518, False, 82, 104),
+    ("P0010003", 3536, 0, 11.221259584675268, 10.994544101507802, False, 3513, 3559),
+    ("P0010004", 187, 2.36, 5.992217174524524, 6.32771680782255, False, 174, 200),
+    ("P0010005", 8, -0.56, 3.1235663378047, 3.111269837220809, False, 1, 15),
 ]
+"""All that the notebook beside the data prints of each query."""
+
 UNROUNDED = {
     "H0040003": (10.7704, 28.8296),
     "PCT0080002": (663722.9992, 663823.0008),
@@ -60,13 +67,22 @@ def some_runs(seed=0, shape=(25, 7)):
 
 @needs_data
 @alike
-@pytest.mark.parametrize(("query", "q0", "bias", "rmse", "adjusted", "lower", "upper"), PRINTED)
-def test_printed_intervals_are_reproduced(query, q0, bias, rmse, adjusted, lower, upper):
+@pytest.mark.parametrize(
+    ("query", "q0", "bias", "bse", "rmse", "adjusted", "lower", "upper"), PRINTED
+)
+def test_printed_intervals_are_reproduced(query, q0, bias, bse, rmse, adjusted, lower, upper):
     found = replicate_confint(*census(), **COUNTS)[query]
     assert (found.published, found.bias) == (q0, pytest.approx(bias, abs=1e-9))
-    assert found.rmse == pytest.approx(rmse, abs=5e-7)
+    assert found.bse == pytest.approx(bse, rel=1e-13)
+    assert found.rmse == pytest.approx(rmse, rel=1e-13)
     assert bool(found.adjusted) is adjusted
+    assert found.params == pytest.approx(q0 - bias * adjusted, abs=1e-9)
     assert (found.lower, found.upper) == (lower, upper)
+
+
+@needs_data
+def test_every_query_of_the_data_is_printed():
+    assert {query for query, *_ in PRINTED} == set(census()[0].index)
 
 
 @needs_data

@@ -65,7 +65,7 @@ def test_replicates_do_not_depend_on_workers_or_what_is_done_to_the_table(n_jobs
     assert np.array_equal(one[:4], replicate(publish, PUBLISHED.to_numpy(), n=4, rng=1))
 
 
-def test_processes_and_dask_give_the_same():
+def test_processes_and_dask_give_the_same(tmp_path):
     joblib = pytest.importorskip("joblib", reason="several workers need the extra [distributed]")
     distributed = pytest.importorskip("distributed", reason="needs the extra [distributed]")
     one = replicate(publish, PUBLISHED, n=6, rng=2)
@@ -77,7 +77,12 @@ def test_processes_and_dask_give_the_same():
         joblib.parallel_config(backend="dask"),
     ):
         other = replicate(publish, PUBLISHED, n=6, rng=2, n_jobs=None)
+        # one worker begins, the cluster goes on
+        replicate(publish, PUBLISHED, n=2, rng=2, resume=tmp_path)
+        resumed = replicate(publish, PUBLISHED, n=6, n_jobs=None, resume=tmp_path)
     pd.testing.assert_frame_equal(one, other)
+    pd.testing.assert_frame_equal(one, resumed)
+    assert len(list(tmp_path.glob("*.npy"))) == 6
 
 
 def test_a_folder_goes_on_where_it_was_left(tmp_path):
