@@ -53,6 +53,7 @@ _POINTS = 4 + int(np.ceil(_REACH / np.sqrt(1.0 - _LARGE) / _STEP))
 """Points of a table: sums less one term are wanted further than what is left of them."""
 
 _END = (_POINTS - 4) * _STEP  # how far tables of sums are valid
+_LENT = 512  # tables of places whose children have none, at a time
 _DECAYED = 1e-8  # what may be left out, as estimated
 _LEFT_OUT = 10.0  # what is left out, relative to the largest modulus at the last nodes
 _SMOOTHED = 1e-7  # what a smoothed error leaves out, at most
@@ -163,10 +164,11 @@ class TreeLaws:
         alone = rows.spread == 0.0
         found.value[alone] = self.own.isf(places[alone], q) * weight[alone]
         furthest = self.bounds(True).chernoff(2.0 * q)
-        for at, inversion in self._inversions(rows, np.flatnonzero(~alone), furthest, True):
-            found.value[at] = inversion.quantiles(q)
-            found.error[at] = inversion.error
-            found.excess[at] = 2.0 * inversion.width
+        for some in self._families(places, np.flatnonzero(~alone)):
+            for at, inversion in self._inversions(rows, some, furthest, True):
+                found.value[at] = inversion.quantiles(q)
+                found.error[at] = inversion.error
+                found.excess[at] = 2.0 * inversion.width
         return found
 
     def difference_tails(self, places: Places, size: FloatArray, small: float) -> Found:
@@ -212,7 +214,8 @@ class TreeLaws:
         found = _Table(below[first], int(below.max(initial=0)) + 1)
         self.__dict__["sums"] = found  # those of lower trees are used for those of higher ones
         for same in _levels(self.height[first]):
-            self._add_up(found, same, first[same], self.total[first[same]])
+            for at in blocks(same, _POINTS):
+                self._add_up(found, at, first[at], self.total[first[at]])
         return found
 
     @cached_property
@@ -227,17 +230,43 @@ class TreeLaws:
 
     @cached_property
     def uppers(self) -> _Table:
-        """Tables of U without own noise, by the number of the law of places with children."""
-        first = self.classes.first
-        first = first[self.inner[first] & (self.rest[first] > 0.0)]
-        found = _Table(self.classes.whole[first], self.classes.first.size)
+        """Tables of U without own noise, by the number of the law of places with grandchildren.
+
+        Of places with children only, which are most, there are some at a time: see `_families`.
+        """
+        first = self._with_uppers
+        first = first[self.height[first] > 1]
+        found = _Table(self.classes.whole[first], self.classes.first.size, _LENT)
         self.__dict__["uppers"] = found  # those of parents are used for those of children
         for same in _levels(self.depth[first]):
-            for at in blocks(same, _POINTS):
-                rows = _Rows.of(self, first[at], np.zeros(at.size), np.zeros(at.size))
-                logs = np.sum(rows.logs(_grid(rows.spread)), axis=0)
-                found.fill(at, logs, rows.spread, rows.table_error)
+            self._fill_uppers(found, same, first[same])
         return found
+
+    @property
+    def _with_uppers(self) -> Places:
+        """A place of each law with children and something above."""
+        first = self.classes.first
+        return first[self.inner[first] & (self.rest[first] > 0.0)]
+
+    def _fill_uppers(self, table: _Table, rows: Places, places: Places) -> None:
+        for at in blocks(np.arange(places.size), _POINTS):
+            parts = _Rows.of(self, places[at], np.zeros(at.size), np.zeros(at.size))
+            logs = np.sum(parts.logs(_grid(parts.spread)), axis=0)
+            table.fill(rows[at], logs, parts.spread, parts.table_error)
+
+    def _families(self, places: Places, chosen: Places) -> Iterator[Places]:
+        """Yield the chosen of some places, with tables of U for the parents of those yielded."""
+        first = self._with_uppers
+        lent = np.zeros(self.classes.first.size + 1, dtype=bool)  # the last for those above roots
+        lent[self.classes.whole[first[self.height[first] == 1]]] = True
+        parent = self.tree.parent[places[chosen]]
+        number = np.where(parent >= 0, self.classes.whole[parent], -1)
+        yield chosen[~lent[number]]
+        numbers = np.unique(number[lent[number]])
+        for start in range(0, numbers.size, _LENT):
+            some = numbers[start : start + _LENT]
+            self._fill_uppers(self.uppers, self.uppers.lend(some), self.classes.first[some])
+            yield chosen[(number >= some[0]) & (number <= some[-1]) & lent[number]]
 
     def log_below(self, places: Places, t: FloatArray) -> FloatArray:
         """Ln φ of z, the estimates of places from what is below them; shape (k, N)."""
@@ -802,14 +831,21 @@ class _Inversion:
 class _Table:
     """Ln φ of errors over t², at points t in units of one over their standard deviations.
 
-    They are by numbers, below ``size``, of which some have a row.
+    They are by numbers, below ``size``, of which some have a row, and some more are lent one.
     """
 
-    def __init__(self, numbers: Places, size: int) -> None:
-        self.found = np.zeros((numbers.size, _POINTS + 2))  # from the points -2, -1, 0, ...
-        self._error = np.zeros(numbers.size)
+    def __init__(self, numbers: Places, size: int, lent: int = 0) -> None:
+        self.found = np.zeros((numbers.size + lent, _POINTS + 2))  # from the points -2, -1, 0, ...
+        self._error = np.zeros(len(self.found))
         self._row = np.full(size, -1)
         self._row[numbers] = np.arange(numbers.size)
+        self._kept = numbers.size
+
+    def lend(self, numbers: Places) -> Places:
+        """Return rows for further numbers, in place of those lent before."""
+        rows = self._kept + np.arange(numbers.size)
+        self._row[numbers] = rows
+        return rows
 
     def fill(self, rows: Places, logs: FloatArray, spread: FloatArray, error: FloatArray) -> None:
         """Set tables from ln φ on the grid, which errs by this much over t²."""

@@ -258,3 +258,14 @@ def test_laws_of_noises_of_very_different_size_are_found(monkeypatch):
     for unit in (0, parent.size - 1):
         error = fit.noise(unit)
         assert float(error.sf(found[unit] * (1.0 + 1e-11))) <= 0.025 + error.error_bound
+
+
+def test_many_laws_are_those_of_few():
+    """Units with 600 parents of different laws; few laws are found from the weights of each."""
+    parent = np.concatenate([[-1], np.zeros(600, dtype=int), np.repeat(np.arange(1, 601), 4)])
+    scale = np.random.default_rng(2).uniform(1.0, 3.0, parent.size)
+    fit = combine_hierarchy(scale, parent, mechanism=Laplace(scale=scale))
+    found, intervals = half_widths(fit)
+    assert intervals.method == "exact"
+    some = np.array([0, 1, 601, 3_000])
+    np.testing.assert_allclose(half_widths(fit, units=some)[0], found[some], rtol=1e-6)
