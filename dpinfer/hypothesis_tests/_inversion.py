@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Rows = NDArray[np.intp]
-PValue = Callable[[FloatArray, Rows], FloatArray]
+PValue = Callable[..., FloatArray]
 """``pvalue(x, rows)``: p-values of some rows of a test at other null hypotheses."""
 
 Found = tuple[FloatArray, FloatArray, tuple[str, ...]]
@@ -107,6 +107,7 @@ class Search:
     alternative: Alternative
     back: Callable[[FloatArray], FloatArray] = np.asarray
     is_monotone: bool = False
+    is_told: bool = False  # whether ``pvalue`` takes the level, to find out the side of it alone
     notes: tuple[str, ...] = ()
     margin: FloatArray | float = 0.0
     atol: float = 0.0
@@ -124,7 +125,8 @@ class Search:
         lower, upper = np.full(start.size, np.inf), np.full(start.size, -np.inf)
 
         def excess(x: FloatArray, rows: Rows) -> FloatArray:
-            return np.asarray(self.pvalue(x, rows) - alpha)
+            told = {"level": alpha} if self.is_told else {}
+            return np.asarray(self.pvalue(x, rows, **told) - alpha)
 
         inside = accepted(excess, start, low, high, self.step)
         held = np.flatnonzero(~np.isnan(inside))

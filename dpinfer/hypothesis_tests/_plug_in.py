@@ -606,6 +606,7 @@ def certified_maximum(
     x: FloatArray,
     information: float,
     tolerance: float,
+    level: float | None = None,
 ) -> float:
     """Upper bound on the largest probability of an event over an interval of a parameter.
 
@@ -619,21 +620,26 @@ def certified_maximum(
     abs(P₁₂) = abs(E[1{event}·s₁s₂]) <= E[abs(s₁)]·E[abs(s₂)]/2 <= 2.
 
     Branch and bound: pieces are halved until no bound exceeds the largest value by more than
-    ``tolerance``. The largest bound is returned.
+    ``tolerance``. The largest bound is returned. Where only matters whether it is below a
+    ``level``, the search ends as soon as that is known, with a number on the same side of it.
     """
     if x.size <= _START:
         x = np.union1d(x, np.linspace(x[0], x[-1], _START))
     y = tail(x)
     best = bound = float(y.max())
     left, right, y_left, y_right = x[:-1], x[1:], y[:-1], y[1:]
-    while left.size:
+    while left.size and (level is None or bound < level):
         inside = _bound_between(y_left, y_right, right - left, information)
         unsure = inside > best + tolerance
+        if level is not None:
+            unsure &= inside >= level
+            inside = np.where(inside < level, best, inside)
         bound = max(bound, float(np.max(inside[~unsure], initial=0.0)))
         left, right, y_left, y_right = (part[unsure] for part in (left, right, y_left, y_right))
         middle = 0.5 * (left + right)
         y_middle = tail(middle) if middle.size else middle
         best = max(best, float(np.max(y_middle, initial=0.0)))
+        bound = max(bound, best)
         left, right = np.concatenate([left, middle]), np.concatenate([middle, right])
         y_left, y_right = np.concatenate([y_left, y_middle]), np.concatenate([y_middle, y_right])
     return max(bound, best)

@@ -1,24 +1,23 @@
-"""Tests of two proportions that stand in a given relation: a difference, a ratio or an odds ratio.
+"""Tests of two counts whose parameters stand in a given relation, and intervals that invert them.
 
-Under the null hypothesis the pair of proportions is on a curve. Of published counts with the sum M
-the restricted estimate is the pair on it whose expected sum is M, and T is the first count less
-what is expected there: for differences and ratios a multiple of p̂₁ - p̂₂ - δ and p̂₁ - r·p̂₂, for
-odds ratios the score. Outcomes are ordered by the tail of T for a normal variable with the variance
-at the restricted estimate plus the noise. Where the relation is equality, these are the statistic
-and the order of the test of two proportions.
+Under the null hypothesis the pair of proportions, or rates, is on a curve. Outcomes are ordered by
+the tail of T, the first count less what is expected of it given the sum, for a normal variable with
+the variance at the restricted estimate plus the noise. Where the relation is equality of two
+proportions, these are the statistic and the order of the test of that.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import special
 
 from dpinfer._check import Alternative, FloatArray
-from dpinfer._numerics.counts import LOG_NEGLIGIBLE, binom_radius
 from dpinfer._numerics.roots import find_root
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.two_sided import GAPS
@@ -27,6 +26,7 @@ from dpinfer.hypothesis_tests._inversion import (
     MARGIN,
     SIMULATED,
     Effect,
+    PValue,
     Rows,
     Search,
     repeated,
@@ -37,147 +37,33 @@ from dpinfer.hypothesis_tests._plug_in import (
     _normal_and_laplace,
     certified_maximum,
 )
-from dpinfer.hypothesis_tests._two_samples import Method, _crossing
-from dpinfer.mechanisms._noisy_count import NoisyBinomial
+from dpinfer.hypothesis_tests._relations import (
+    EQUAL,
+    Compare,
+    OfPairs,
+    OfProportions,
+    OfRates,
+    Relation,
+    Spans,
+)
+from dpinfer.hypothesis_tests._two_samples import Method, _blurred
 from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.mechanisms.laws import Geometric, Laplace
 from dpinfer.mechanisms.tulap import Tulap
 from dpinfer.results.null import SIGNS, AsymptoticNull
 from dpinfer.results.simulation import Simulation
 
-Compare = Literal["diff", "ratio", "odds-ratio"]
-
-EQUAL: dict[Compare, float] = {"diff": 0.0, "ratio": 1.0, "odds-ratio": 1.0}
-"""The value of each comparison where the proportions are equal."""
-
 _LEAST, _HALF = -230.0, float(np.log(0.5)) - 1e-9
 _TIE = 1e-5
 _NO_SIZE = 1e-8
 _APART = 2e-4
-_KNOTS = 2049
-_MOST_CHORDS = 1 << 14
 _ATOM = 1e-7
-_LAST = 1.0 - 2.0**-53
 _MOST_ENTRIES = 1 << 23
-_INFORMATION = 4.0
-_BEND = 1e-5
-"""How far chords may be from the curve, in units of half the Fisher length."""
+_TOGETHER = 64
+"""Pairs of parameters whose chances are found together."""
 
-
-@dataclass(frozen=True, eq=False)
-class Relation:
-    """The curve of pairs of proportions with a difference, ratio or odds ratio."""
-
-    compare: Compare
-    value: float
-    nobs: tuple[float, float]
-
-    @cached_property
-    def limits(self) -> tuple[float, float]:
-        """Range of the second proportion."""
-        if self.compare == "diff":
-            return max(0.0, -self.value), min(1.0, 1.0 - self.value)
-        return 0.0, min(1.0, 1.0 / self.value) if self.compare == "ratio" else 1.0
-
-    def first(self, second: FloatArray) -> FloatArray:
-        """First proportion of each second one."""
-        if self.compare == "diff":
-            return np.clip(second + self.value, 0.0, 1.0)
-        if self.compare == "ratio":
-            return np.clip(second * self.value, 0.0, 1.0)
-        return np.minimum(self.value * second / (1.0 + (self.value - 1.0) * second), 1.0)
-
-    def second_of(self, total: FloatArray) -> FloatArray:
-        """Second proportion of the pair with an expected sum, half a success from the ends."""
-        (n1, n2), v = self.nobs, self.value
-        if self.compare == "diff":
-            found = (total - n1 * v) / (n1 + n2)
-        elif self.compare == "ratio":
-            found = total / (n1 * v + n2)
-        else:
-            m = np.clip(total, 0.0, n1 + n2)
-            b = n1 * v + n2 - m * (v - 1.0)
-            root = np.sqrt(np.maximum(b * b + 4.0 * n2 * (v - 1.0) * m, 0.0))
-            # of the two ways to write the root the one in which nothing cancels
-            safe = 2.0 * n2 * (v - 1.0) if v != 1.0 else 1.0
-            with np.errstate(divide="ignore", invalid="ignore"):
-                found = np.where(b >= 0.0, 2.0 * m / (b + root), (root - b) / safe)
-        low, high = self.limits
-        margin = 0.5 * (high - low) / (n1 + n2)
-        return np.clip(found, low + margin, high - margin)
-
-    def parts(self, total: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-        """Restricted estimates, the share of M that the first count has, T's sampling variance."""
-        (n1, n2), v = self.nobs, self.value
-        second = self.second_of(total)
-        first = self.first(second)
-        v1, v2 = n1 * first * (1.0 - first), n2 * second * (1.0 - second)
-        if self.compare == "diff":
-            share = np.full(second.shape, n1 / (n1 + n2))
-        elif self.compare == "ratio":
-            share = np.full(second.shape, n1 * v / (n1 * v + n2))
-        else:
-            share = v1 / (v1 + v2)
-        return first, second, share, (1.0 - share) ** 2 * v1 + share**2 * v2
-
-    def contrast(self, count1: FloatArray, count2: FloatArray) -> FloatArray:
-        """T: the first count less what is expected of it given the sum of both."""
-        n1, n2 = self.nobs
-        total = count1 + count2
-        first, second, share, _ = self.parts(total)
-        return np.asarray(count1 - n1 * first - share * (total - n1 * first - n2 * second))
-
-    def second(self, first: FloatArray) -> FloatArray:
-        """Second proportion of each first one."""
-        if self.compare == "diff":
-            return np.clip(first - self.value, 0.0, 1.0)
-        if self.compare == "ratio":
-            return np.clip(first / self.value, 0.0, 1.0)
-        return np.minimum(first / (self.value + (1.0 - self.value) * first), 1.0)
-
-    def chords(self, low: float, high: float) -> tuple[FloatArray, FloatArray, float]:
-        """Points u, v on the curve between second proportions, and how far chords are from it.
-
-        With u = √n₁·asin√p₁ and v = √n₂·asin√p₂ the Fisher information is 4 times the unit matrix.
-        In these coordinates each of the curves rises, and bends to one side only: between two
-        points it is in the triangle of their chord and its tangents there. Chords are halved until
-        these triangles are low.
-        """
-        ends = np.linspace(low, high, 2 if high > low else 1)
-        first, second = self.first(ends), ends
-        while True:
-            r = self.value
-            n1, n2 = np.sqrt(self.nobs)
-            u, v = n1 * np.arcsin(np.sqrt(first)), n2 * np.arcsin(np.sqrt(second))
-            if self.compare == "diff":
-                up, on = np.sqrt(second * (1.0 - second)), np.sqrt(first * (1.0 - first))
-            elif self.compare == "ratio":
-                up, on = np.sqrt(r * (1.0 - second)), np.sqrt(1.0 - first)
-            else:
-                up, on = np.full(u.shape, np.sqrt(r)), 1.0 + (r - 1.0) * second
-            slope = np.where((up == 0.0) & (on == 0.0), 0.25 * np.pi, np.arctan2(n1 * up, n2 * on))
-            du, dv = np.diff(u), np.diff(v)
-            chord = np.arctan2(du, dv)
-            one, other = np.tan(np.abs(np.stack([slope[:-1], slope[1:]]) - chord))
-            with np.errstate(divide="ignore", invalid="ignore"):
-                height = np.hypot(du, dv) / (1.0 / one + 1.0 / other)
-            far = np.minimum(np.nan_to_num(height), np.minimum(du, dv))
-            split = np.flatnonzero((far > _BEND) & (second[1:] - second[:-1] > 0.0))
-            if not split.size or u.size > _MOST_CHORDS:
-                return u, v, float(far.max(initial=0.0))
-            on_second = dv[split] >= du[split]
-            middle = np.sin(0.5 * (v[split] + v[split + 1]) / n2) ** 2
-            across = np.sin(0.5 * (u[split] + u[split + 1]) / n1) ** 2
-            first = np.insert(first, split + 1, np.where(on_second, self.first(middle), across))
-            second = np.insert(second, split + 1, np.where(on_second, middle, self.second(across)))
-
-    @cached_property
-    def middle(self) -> float:
-        """Sum of the counts at which the variance of T is largest."""
-        low, high = self.limits
-        second = np.linspace(low, high, _KNOTS)
-        total = self.nobs[0] * self.first(second) + self.nobs[1] * second
-        return float(total[np.argmax(self.parts(total)[3])])
+Edge = tuple[int, float, Callable[[FloatArray], FloatArray]]
+"""Which count is given, whether the other must be large (1) or small (-1), and from where on."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -188,7 +74,7 @@ class Related:
     noises: tuple[NoiseLaw, NoiseLaw]
     relation: Relation
     nuisance_alpha: float
-    spans: tuple[tuple[float, float], tuple[float, float]]  # confidence limits of both
+    spans: Spans  # confidence limits of both
     by_size: bool = False  # whether T itself sets the order
 
     @property
@@ -246,95 +132,175 @@ class Related:
     @cached_property
     def windows(self) -> tuple[FloatArray, FloatArray]:
         """Counts without noise that matter within the confidence limits."""
-        found = []
-        for n, span in zip(self.relation.nobs, self.spans, strict=True):
-            p = np.asarray(span)
-            mode = np.minimum(np.floor((n + 1.0) * p), n)
-            radius = binom_radius(mode, np.asarray(n), LOG_NEGLIGIBLE)
-            low, high = max(float(mode[0] - radius[0]), 0.0), min(float(mode[1] + radius[1]), n)
-            found.append(np.arange(low, high + 1.0))
+        found = self.relation.windows(self.spans)
+        first, second = (high - low + 1.0 for low, high in found)
         plug_in = self._plug_in
         nodes = [
-            (x.size + 2.0 * reach) * plug_in._splits_of(law)
-            for x, reach, law in zip(found, plug_in.reaches, self.noises, strict=True)
+            (size + 2.0 * reach) * plug_in._splits_of(law)
+            for size, reach, law in zip((first, second), plug_in.reaches, self.noises, strict=True)
         ]
-        entries = nodes[0] * found[1].size + nodes[1] * found[0].size
+        of_pairs = nodes[0] * second + nodes[1] * first
+        entries = _TOGETHER * sum(nodes) if self.is_summed else of_pairs
         if entries > _MOST_ENTRIES or self.noises[0].is_integer != self.noises[1].is_integer:
             raise InvalidParameterError(
                 "method must be 'asymptotic' or 'monte-carlo' for a value other than equality, and "
-                "for intervals, with so many trials, so much noise, or noise of which one is whole "
-                "and the other is not: the tables of the exact law would be too long"
+                "for intervals, with so many trials or events, so much noise, or noise of which "
+                "one is whole and the other is not: the tables of the exact law would be too long"
             )
-        return found[0], found[1]
+        return tuple(np.arange(low, high + 1.0) for low, high in found)  # type: ignore[return-value]
 
-    def table(self, sign: float, log_level: float) -> FloatArray:
-        """P(tail of T at or below a level, on one side) given both counts."""
-        x1, x2 = self.windows
-        middle = self.relation.middle
-        if self.noises[0].is_integer and self.noises[1].is_integer:
-            middle = np.floor(middle) + 0.5
-        plug_in, reaches = self._plug_in, self._plug_in.reaches
+    @property
+    def is_whole(self) -> bool:
+        """Whether what is published is whole."""
+        return self.noises[0].is_integer and self.noises[1].is_integer
+
+    @property
+    def is_summed(self) -> bool:
+        """Whether chances are sums over one published count of tails of the other."""
+        return self.is_whole and self.relation.are_apart
+
+    def edges(self, sign: float, log_level: float) -> Iterator[Edge]:
+        """Yield from where on one count, given the other, makes the tail of T at most a level."""
         # below the middle the count that speaks against it is at most so much, above the other
         # at least so much: in these directions the variance falls as T grows
         for_low, for_high = (0, 1) if sign > 0 else (1, 0)
-        total = np.zeros((x1.size, x2.size))
-        for node_of, upwards in ((for_low, False), (for_high, True)):
-            places, others = ((x1, x2), (x2, x1))[node_of]
-            chance = partial(self._chance, node_of, upwards, sign, log_level, middle, others)
-            law = self.noises[node_of]
-            found = plug_in._averaged(law, reaches[node_of], places[np.newaxis], chance)[0]
-            total += found if node_of == 0 else found.T
-        return np.minimum(total, 1.0)
+        yield for_low, -1.0, partial(self._edge, for_low, -1.0, sign, log_level)
+        if np.isfinite(self.relation.middle):
+            yield for_high, 1.0, partial(self._edge, for_high, 1.0, sign, log_level)
 
-    def _chance(
-        self,
-        node_of: int,
-        upwards: bool,
-        sign: float,
-        log_level: float,
-        middle: float,
-        others: FloatArray,
-        node: FloatArray,
+    def _edge(
+        self, node_of: int, side: float, sign: float, log_level: float, y: FloatArray
     ) -> FloatArray:
-        y = node[0]
-        side = 1.0 if upwards else -1.0
+        """Least multiple of ``side`` that the other published count is rejected from, given y."""
 
         def excess(u: FloatArray, rows: Rows) -> FloatArray:
             own, other = y[rows], side * u
             pair = (own, other) if node_of == 0 else (other, own)
             t = sign * self.relation.contrast(*pair)
-            return self.log_tail(np.maximum(t, 0.0), own + other, upwards) - log_level
+            return self.log_tail(np.maximum(t, 0.0), own + other, side > 0.0) - log_level
 
-        n = self.relation.nobs[1 - node_of]
-        start = side * np.clip(y / self.relation.nobs[node_of], 0.0, 1.0) * n
-        is_whole = self.noises[0].is_integer and self.noises[1].is_integer
-        precision = 0.25 if is_whole else 1e-8
-        low, edge = find_root(excess, start, start + np.sqrt(n) + 1.0, atol=precision, expand=True)
-        if is_whole:  # the first whole number from the edge on
+        own, n = self.relation.nobs[node_of], self.relation.nobs[1 - node_of]
+        middle = self.relation.middle
+        start = np.maximum(y / own, 0.0) * n
+        if np.isfinite(middle):
+            start = np.minimum(start, n)
+        step = np.sqrt(start.max(initial=0.0)) + 1.0
+        precision = 0.25 if self.is_whole else 1e-8
+        low, edge = find_root(
+            excess, side * start, side * start + step, atol=precision, expand=True
+        )
+        if self.is_whole:  # the first whole number from the edge on
+            middle = np.floor(middle) + 0.5
             near = np.floor(low - _ATOM) + 1.0
             is_near = excess(near + _ATOM, np.arange(y.size)) <= 0.0
             edge = np.where(is_near | (low == edge), near, np.ceil(edge - _ATOM))
-        limit = side * (middle - y)
-        # other <= edge below the middle, other >= edge above it; the noise is symmetric
-        bound = -np.maximum(edge, limit)
-        return _at_most(self.noises[1 - node_of], bound[np.newaxis], -side * others[np.newaxis])
+        return np.maximum(edge, side * (middle - y))
 
-    def chance_table(self, alternative: Alternative, t: float) -> FloatArray:
-        """P(outcome as extreme as T = t at the published sum) given both counts."""
+    def table(self, sign: float, log_level: float) -> FloatArray:
+        """P(tail of T at or below a level, on one side) given both counts."""
+        total = np.zeros([x.size for x in self.windows])
+        for node_of, side, edge in self.edges(sign, log_level):
+            places, others = self.windows[node_of], self.windows[1 - node_of]
+
+            chance = partial(self._chance_given, 1 - node_of, side, edge, others)
+            law, reach = self.noises[node_of], self._plug_in.reaches[node_of]
+            found = self._plug_in._averaged(law, reach, places[np.newaxis], chance)[0]
+            total += found if node_of == 0 else found.T
+        return np.minimum(total, 1.0)
+
+    def _chance_given(
+        self,
+        which: int,
+        side: float,
+        edge: Callable[[FloatArray], FloatArray],
+        counts: FloatArray,
+        node: FloatArray,
+    ) -> FloatArray:
+        """P(a count with noise is beyond the edge) given the other with noise, and given itself."""
+        # side·(count + noise) >= edge; the noise is symmetric
+        bound, place = -edge(node[0]), -side * counts
+        return _at_most(self.noises[which], bound[np.newaxis], place[np.newaxis])
+
+    def chance(
+        self, alternative: Alternative, t: float
+    ) -> Callable[[FloatArray, FloatArray], FloatArray]:
+        """P(outcome as extreme as T = t at the published sum), a function of both parameters."""
         total, sign = np.asarray(sum(self.counts)), SIGNS[alternative]
         size = abs(t) if alternative == "two-sided" else sign * t
         upwards = bool(total > self.relation.middle)
         found = float(self.log_tail(np.asarray(abs(t)), total, upwards))
         level = found if self.by_size else float(np.clip(found, _LEAST, _HALF))
-        if size <= _NO_SIZE or (found > _HALF and not self.by_size):
-            if alternative == "two-sided":
-                return np.ones([x.size for x in self.windows])
-            return np.asarray(1.0 - self.table(-sign, level - _TIE))
-        if alternative != "two-sided":
-            return self.table(sign, level + 1e-9)
-        return self.table(1.0, level + 1e-9) + self.table(-1.0, level + 1e-9)
+        signs = (1.0, -1.0) if alternative == "two-sided" else (sign,)
+        if size > _NO_SIZE and (found <= _HALF or self.by_size):
+            return self._beyond(0.0, 1.0, signs, level + 1e-9)
+        if alternative == "two-sided":
+            return self._beyond(1.0, 0.0, (), level)
+        return self._beyond(1.0, -1.0, (-sign,), level - _TIE)
 
-    def largest(self, alternative: Alternative, t: float) -> float:
+    def _beyond(
+        self, start: float, weight: float, signs: tuple[float, ...], log_level: float
+    ) -> Callable[[FloatArray, FloatArray], FloatArray]:
+        """Return start + weight·P(tail of T at or below a level, on some sides)."""
+        if not self.is_summed:
+            table = sum((self.table(sign, log_level) for sign in signs), np.zeros((1, 1)))
+            table = np.broadcast_to(table, [x.size for x in self.windows])
+            return partial(self._weighted, start + weight * table)
+        ranges = [self._published(which) for which in (0, 1)]
+        places = []
+        for sign in signs:
+            for node_of, side, edge in self.edges(sign, log_level):
+                other = ranges[1 - node_of]
+                # the place of the first of those that count, from either end
+                beyond = np.ceil(edge(ranges[node_of])) - (other[0] if side > 0.0 else -other[-1])
+                left = other.size - np.clip(beyond, 0.0, float(other.size))
+                places.append((node_of, side, left.astype(np.intp)))
+        return partial(self._summed, start, weight, places)
+
+    def _published(self, which: int) -> FloatArray:
+        x, reach = self.windows[which], self._plug_in.reaches[which]
+        return np.arange(x[0] - reach, x[-1] + reach + 1.0)
+
+    def _summed(
+        self,
+        start: float,
+        weight: float,
+        places: list[tuple[int, float, NDArray[np.intp]]],
+        first: FloatArray,
+        second: FloatArray,
+    ) -> FloatArray:
+        """Sum the probabilities of one published count times tails of the other."""
+        total = np.full(first.size, start)
+        for begin in range(0, first.size, _TOGETHER):
+            part = slice(begin, begin + _TOGETHER)
+            found = self.relation.pmfs(self.windows, first[part], second[part])
+            pmfs = [
+                _blurred(pmf, law, int(reach))
+                for pmf, law, reach in zip(found, self.noises, self._plug_in.reaches, strict=True)
+            ]
+            for node_of, side, left in places:
+                other = pmfs[1 - node_of]
+                # tails of 0, 1, ... numbers from the far end
+                tails = np.cumsum(other[:, ::-1] if side > 0.0 else other, axis=1)
+                tails = np.pad(tails, ((0, 0), (1, 0)))
+                total[part] += weight * (pmfs[node_of] * tails[:, left]).sum(axis=1)
+        return np.asarray(np.clip(total, 0.0, 1.0))
+
+    def _weighted(self, table: FloatArray, first: FloatArray, second: FloatArray) -> FloatArray:
+        """Sum a table times the probabilities of both counts."""
+        one, other = self.relation.pmfs(self.windows, first, second)
+        if isinstance(self.relation, OfPairs):
+            differ = np.arange(sum(x.size for x in self.windows) - 1.0)
+            differ += self.windows[0][0] + self.windows[1][0]
+            place = np.add.outer(*(np.arange(x.size) for x in self.windows))
+            rest = np.maximum(1.0 - first - second, 0.0)
+            found = [
+                row @ (table * self.relation.of_rest(differ, share)[place]) @ column
+                for row, column, share in zip(one, other, rest, strict=True)
+            ]
+            return np.asarray(np.clip(found, 0.0, 1.0))
+        return np.asarray(np.clip(((one @ table) * other).sum(axis=1), 0.0, 1.0))
+
+    def largest(self, alternative: Alternative, t: float, level: float | None = None) -> float:
         """P-value at its largest over the part of the curve that the counts leave possible."""
         low, high = self.relation.limits
         (first_low, first_high), (second_low, second_high) = self.spans
@@ -343,82 +309,40 @@ class Related:
         if low > high:  # no such pair is plausible; one side may still not be what is looked for
             is_beyond = alternative == "two-sided" or SIGNS[alternative] * t > 0.0
             return self.nuisance_alpha if is_beyond else 1.0
-        u, v, bend = self.relation.chords(low, high)
-        along = u + v
-        table = self.chance_table(alternative, t)
-        n1, n2 = np.sqrt(self.relation.nobs)
-
-        def tail(place: FloatArray) -> FloatArray:
-            first, second = np.interp(place, along, u) / n1, np.interp(place, along, v) / n2
-            return self._at(table, np.sin(first) ** 2, np.sin(second) ** 2)
-
+        place, information, bend, at = self.relation.path(low, high)
+        chance = self.chance(alternative, t)
         tolerance = max(0.5 * self.nuisance_alpha, 2e-5)
-        found = certified_maximum(tail, along, _INFORMATION, tolerance)
-        plug_in = self._plug_in
-        found = found * (1.0 + plug_in.error) + 4.0 * plug_in.left_out + bend
-        return min(found + self.nuisance_alpha, 1.0)
+        factor = 1.0 + self._plug_in.error
+        added = 4.0 * self._plug_in.left_out + bend + self.nuisance_alpha
+        target = None if level is None else (level - added) / factor
+
+        def tail(x: FloatArray) -> FloatArray:
+            return chance(*at(x))
+
+        found = certified_maximum(tail, place, information, tolerance, target)
+        return min(found * factor + added, 1.0)
 
     def plugged(self, alternative: Alternative, t: float) -> float:
         """P-value at the restricted estimate."""
         first, second, *_ = self.relation.parts(np.asarray([sum(self.counts)]))
-        return float(self._at(self.chance_table(alternative, t), first, second)[0])
-
-    def _at(self, table: FloatArray, first: FloatArray, second: FloatArray) -> FloatArray:
-        one, other = (
-            np.exp(ways + np.log(p) * x + np.log1p(-p) * (n - x))
-            for x, ways, n, p in zip(
-                self.windows,
-                self._log_ways,
-                self.relation.nobs,
-                (np.clip(p[:, np.newaxis], 1e-300, _LAST) for p in (first, second)),
-                strict=True,
-            )
-        )
-        return np.asarray(np.minimum(((one @ table) * other).sum(axis=1), 1.0))
-
-    @cached_property
-    def _log_ways(self) -> list[FloatArray]:
-        """Logarithms of the binomial coefficients; their error is some 1e-15·n."""
-        return [
-            special.gammaln(n + 1.0) - special.gammaln(x + 1.0) - special.gammaln(n - x + 1.0)
-            for x, n in zip(self.windows, self.relation.nobs, strict=True)
-        ]
+        return float(self.chance(alternative, t)(first, second)[0])
 
     def draw(self, size: int, rng: np.random.Generator) -> FloatArray:
         """Draw T at the restricted estimate, in units of its spread."""
         first, second, *_ = self.relation.parts(np.asarray(sum(self.counts)))
-        drawn = [
-            rng.binomial(int(n), float(p), size) + law._rvs((size,), rng)
-            for n, p, law in zip(self.relation.nobs, (first, second), self.noises, strict=True)
-        ]
+        drawn = self.relation.draw(float(first), float(second), size, rng)
+        drawn = [x + law._rvs((size,), rng) for x, law in zip(drawn, self.noises, strict=True)]
         return self.relation.contrast(*drawn) / self.spread
-
-
-def limits_of(count: FloatArray, nobs: float, noise: NoiseLaw, level: float) -> FloatArray:
-    """Limits, (m, 2), of proportions that each miss with probability ``level``."""
-    first, last = np.full(count.size, 1e-8), np.full(count.size, 0.5 * np.pi - 2e-8)
-
-    def law(x: FloatArray) -> NoisyBinomial:
-        return NoisyBinomial(nobs=np.asarray(nobs), value=np.sin(x) ** 2, noise=noise)
-
-    def upper(x: FloatArray, rows: Rows) -> FloatArray:
-        return level - law(x).upper(count[rows])
-
-    def lower(x: FloatArray, rows: Rows) -> FloatArray:
-        return law(x).lower(count[rows]) - level
-
-    low, high = _crossing(upper, first, last)[0], _crossing(lower, first, last)[1]
-    low, high = np.where(low <= first, 0.0, low), np.where(high >= last, 0.5 * np.pi, high)
-    return np.sin(np.stack([low, high], axis=1)) ** 2
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RelatedRows:
-    """Pairs of noisy counts, shape (m,), out of known numbers of trials."""
+    """Pairs of noisy counts, shape (m,), and a relation of their parameters that is tested."""
 
     counts: tuple[FloatArray, FloatArray]
-    nobs: tuple[FloatArray, FloatArray]
+    nobs: tuple[FloatArray, FloatArray]  # or exposures
     noises: tuple[NoiseLaw, NoiseLaw]  # of shape () or (m,)
+    kind: type[Relation] = OfProportions
     compare: Compare
     alternative: Alternative
     method: Method
@@ -428,19 +352,24 @@ class RelatedRows:
     @cached_property
     def _limits(self) -> list[tuple[tuple[float, float], tuple[float, float]]]:
         """Confidence limits of both proportions of each row."""
+        level = 0.25 * self.nuisance_alpha
         found = []
         for row in range(self.counts[0].size):
-            pairs = zip(self.counts, self.nobs, self.noises, strict=True)
-            spans = [
-                limits_of(y[[row]], float(n[row]), _of_row(law, row), 0.25 * self.nuisance_alpha)[0]
-                for y, n, law in pairs
+            relation = self._relation(EQUAL[self.compare], row)
+            limits = [
+                relation.plausible(which, y[[row]], _of_row(law, row), level)
+                for which, (y, law) in enumerate(zip(self.counts, self.noises, strict=True))
             ]
-            found.append(tuple((float(low), float(high)) for low, high in spans))
-        return found  # type: ignore[return-value]
+            found.append((limits[0], limits[1]))
+        return found
+
+    def _relation(self, value: float, row: int) -> Relation:
+        first, second = self.nobs
+        return self.kind(self.compare, value, (float(first[row]), float(second[row])))
 
     def at(self, value: float, row: int) -> Related:
         """Return the test of a row."""
-        relation = Relation(self.compare, value, tuple(float(n[row]) for n in self.nobs))  # type: ignore[arg-type]
+        relation = self._relation(value, row)
         counts = tuple(float(y[row]) for y in self.counts)
         if self.method == "exact":
             spans = self._limits[row]
@@ -461,15 +390,18 @@ class RelatedRows:
         rows = [self.at(float(v), row) for row, v in enumerate(value)]
         return np.array([one.observed / one.spread for one in rows])
 
-    def pvalue(self, value: FloatArray, rows: Rows) -> FloatArray:
-        """P-values of some rows at other values."""
-        return np.array([self._one(float(v), int(row)) for v, row in zip(value, rows, strict=True)])
+    def pvalue(self, value: FloatArray, rows: Rows, level: float | None = None) -> FloatArray:
+        """P-values of some rows at other values, or numbers on the same side of a level."""
+        pairs = zip(value, rows, strict=True)
+        return np.array([self._one(float(v), int(row), level=level) for v, row in pairs])
 
-    def _one(self, value: float, row: int, z: float | None = None) -> float:
+    def _one(
+        self, value: float, row: int, z: float | None = None, level: float | None = None
+    ) -> float:
         test = self.at(value, row)
         t = test.observed if z is None else z * test.spread
         if self.method == "exact":
-            return test.largest(self.alternative, t)
+            return test.largest(self.alternative, t, level)
         if self.method == "plug-in":
             return test.plugged(self.alternative, t)
         known = np.asarray(t / test.spread)
@@ -478,7 +410,7 @@ class RelatedRows:
         again = repeated(self.simulation)
         return float(simulated([test.draw], known, self.alternative, again)[0])
 
-    def found(self, value: FloatArray, shape: tuple[int, ...]) -> Found:
+    def found(self, value: FloatArray, shape: tuple[int, ...], simulation: Simulation) -> Found:
         """P-values with their null laws."""
         rows = np.arange(value.size)
         z = self.statistic(value).reshape(shape)
@@ -487,7 +419,7 @@ class RelatedRows:
             return null.pvalue(z, self.alternative), null
         if self.method == "monte-carlo":
             draws = [self.at(float(v), row).draw for row, v in enumerate(value)]
-            return simulated(draws, z, self.alternative, repeated(self.simulation))
+            return simulated(draws, z, self.alternative, simulation)
         larger, smaller, both = (
             partial(replace(self, alternative=side).tail, value, shape)
             for side in ("larger", "smaller", "two-sided")
@@ -505,12 +437,14 @@ class RelatedRows:
     def effect(self, null: FloatArray) -> Effect:
         """Return what is tested, with its estimate and what makes its intervals."""
         p1, p2 = (y / n for y, n in zip(self.counts, self.nobs, strict=True))
+        is_rate = self.kind is OfRates
         variances, inside = [], []
         slopes: tuple[Any, Any]
         for p, n, law in zip((p1, p2), self.nobs, self.noises, strict=True):
-            p = np.clip(p, 0.5 / n, 1.0 - 0.5 / n)
+            p = np.clip(p, 0.5 / n, np.inf if is_rate else 1.0 - 0.5 / n)
             inside.append(p)
-            variances.append(p * (1.0 - p) / n + np.asarray(law.variance) / n**2)
+            sampling = p if is_rate else p * (1.0 - p)
+            variances.append(sampling / n + np.asarray(law.variance) / n**2)
         low, high = (np.clip(p, 0.0, 1.0) for p in (p1, p2))
         if self.compare == "diff":
             start, slopes, estimate = inside[0] - inside[1], (1.0, 1.0), p1 - p2
@@ -524,17 +458,24 @@ class RelatedRows:
         parts = zip(variances, slopes, strict=True)
         step = np.sqrt(np.sum([v * np.square(slope) for v, slope in parts], axis=0))
         is_difference = self.compare == "diff"
-        limit = 1.0 - 1e-6 if is_difference else _LARGEST_LOG
-        step = np.minimum(step, 0.25 if is_difference else 2.0)
         is_simulated, is_smooth = self.method == "monte-carlo", self.method == "asymptotic"
+        pvalue: PValue = self.pvalue if is_difference else self._pvalue_of_log
+        limit: FloatArray | float = 1.0 - 1e-6 if is_difference else _LARGEST_LOG
+        back = partial(_difference if is_difference else _ratio, limit)
+        step = np.minimum(step, np.inf if is_rate else 0.25 if is_difference else 2.0)
+        if is_rate:  # differences have no range of their own: they are in standard errors
+            start, limit = start / step, np.abs(start / step) + _FAR
+            pvalue, back = partial(self._pvalue_of_steps, step), partial(_in_steps, step, limit)
+            step = np.ones(step.shape)
         ends = Search(
-            pvalue=self.pvalue if is_difference else self._pvalue_of_log,
+            pvalue=pvalue,
             start=start,
             step=step,
             low=-limit,
             high=limit,
             alternative=self.alternative,
-            back=partial(_difference if is_difference else _ratio, limit),
+            back=back,
+            is_told=True,
             is_monotone=is_smooth or not any(law.is_integer for law in self.noises),
             notes=() if is_smooth else (SIMULATED if is_simulated else GAPS,),
             rtol=0.0,
@@ -546,22 +487,45 @@ class RelatedRows:
             estimate=estimate,
             null=null,
             ends=ends,
-            most_shown=100 if is_smooth else 1,
+            most_shown=100 if is_smooth else 1 if self._is_quick else 0,
         )
 
-    def _pvalue_of_log(self, log_value: FloatArray, rows: Rows) -> FloatArray:
-        return self.pvalue(np.exp(log_value), rows)
+    @property
+    def _is_quick(self) -> bool:
+        """Whether an interval takes no more than a second or two."""
+        if self.kind is not OfPairs and all(law.is_integer for law in self.noises):
+            return True
+        sizes = self.counts if self.kind is OfRates else self.nobs
+        return bool(sum(map(np.max, sizes)) <= _QUICK)
+
+    def _pvalue_of_steps(
+        self, step: FloatArray, x: FloatArray, rows: Rows, level: float
+    ) -> FloatArray:
+        return self.pvalue(x * step[rows], rows, level)
+
+    def _pvalue_of_log(self, log_value: FloatArray, rows: Rows, level: float) -> FloatArray:
+        return self.pvalue(np.exp(log_value), rows, level)
 
 
 _LARGEST_LOG = 14.0
 """Logarithm beyond which ratios count as 0 or infinite."""
 
+_QUICK = 400.0
+"""Trials or events up to which intervals from tables of pairs of counts are quick."""
 
-def _difference(limit: float, x: FloatArray) -> FloatArray:
+_FAR = 40.0
+"""Standard errors beyond which no difference of rates is looked for."""
+
+
+def _difference(limit: FloatArray | float, x: FloatArray) -> FloatArray:
     return np.where(np.abs(x) < limit, x, np.sign(x))
 
 
-def _ratio(limit: float, x: FloatArray) -> FloatArray:
+def _in_steps(step: FloatArray, limit: FloatArray | float, x: FloatArray) -> FloatArray:
+    return np.where(np.abs(x) < limit, x * step, np.sign(x) * np.inf)
+
+
+def _ratio(limit: FloatArray | float, x: FloatArray) -> FloatArray:
     return np.where(np.abs(x) < limit, np.exp(x), np.where(x > 0, np.inf, 0.0))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from dpinfer._check import (
     Alternative,
     FloatArray,
     check_array,
+    check_integer,
     check_option,
     check_scalar,
 )
@@ -24,7 +25,8 @@ from dpinfer.hypothesis_tests._inversion import twice
 from dpinfer.hypothesis_tests._plug_in import NULLS as NOISY_TRIALS_NULLS
 from dpinfer.hypothesis_tests._plug_in import Method as NoisyTrialsMethod
 from dpinfer.hypothesis_tests._plug_in import RatioOf, run
-from dpinfer.hypothesis_tests._related import EQUAL, Compare, RelatedRows, quotient
+from dpinfer.hypothesis_tests._related import RelatedRows, quotient
+from dpinfer.hypothesis_tests._relations import EQUAL, Compare, OfPairs, OfRates, Relation
 from dpinfer.hypothesis_tests._two_samples import NULLS, Method, Sample, TwoSamples
 from dpinfer.hypothesis_tests.models import are_apart, reports_noise, two_samples
 from dpinfer.mechanisms.channels import RandomizedResponse, UnaryEncoding
@@ -254,7 +256,8 @@ def proportions_2indep(
             p_values, statistic = NULLS[method](test, alternative, simulation), test.statistic
         else:
             values = np.broadcast_to(null, first.count.shape)
-            p_values, statistic = related.found(values, shape), related.statistic(values)
+            p_values = related.found(values, shape, simulation)
+            statistic = related.statistic(values)
     return answer(
         "Test of two proportions",
         statistic.reshape(shape),
@@ -333,8 +336,11 @@ def _check_apart(pair: tuple[NoisyValues, NoisyValues], nobs: tuple[Any, Any]) -
 
 def mcnemar(
     table: Any,
+    nobs: Any = None,
     *,
     mechanism: Mechanism | tuple[Mechanism, Mechanism] | None = None,
+    value: Any = None,
+    compare: Literal["odds-ratio", "diff"] = "odds-ratio",
     alternative: Alternative = "two-sided",
     method: NoisyTrialsMethod = "exact",
     nuisance_alpha: float = 1e-4,
@@ -351,11 +357,20 @@ def mcnemar(
     table : array of shape (2, 2) or (2,), DataFrame, Release or fit
         The published counts of pairs by first and second answer, or only of the two kinds of pairs
         whose answers differ, ``table[0, 1]`` and ``table[1, 0]``, whose errors are independent.
+    nobs : int, optional
+        The number of pairs, >= 1, which the difference needs; the sum of noisy cells is not it.
     mechanism : NoiseLaw or (NoiseLaw, NoiseLaw), optional
         The law of the noise: one for both of these counts, or a pair; left out where ``table``
         carries its law.
+    value : float, optional
+        The odds of the first kind of pair > 0, or the difference of the proportions in (-1, 1),
+        under the null hypothesis; by default that of equal proportions.
+    compare : {"odds-ratio", "diff"}
+        What ``value`` and the interval are of: p₁₂/p₂₁, the odds of the first kind among the pairs
+        that differ, which is the odds ratio given the pair, or p₁₂ - p₂₁, which is the difference
+        of the proportions of first and second answers.
     alternative : {"two-sided", "larger", "smaller"}
-        Whether pairs of the first kind are as probable as those of the second, more, or less.
+        Whether the odds or the difference differ from ``value``, exceed it, or fall short of it.
     method, nuisance_alpha
         As for :func:`poisson_2indep`, with the number of pairs that differ for the total of events.
     reps, rng, n_jobs, precision, progress
@@ -385,12 +400,24 @@ def mcnemar(
     the true number, which has no guarantee; by enumeration with geometric noise of ε = 1 and 2 to
     50 such pairs the plug-in test rejects no more than 1.1, 4.7 and 9.3 % at levels 1, 5 and 10 %.
     ``"asymptotic"`` rejects up to 2.2, 6.1 and 12.1 % with 5 to 2,500 such pairs and Laplace or
-    geometric noise of ε = 0.05 to 1.
+    geometric noise of ε = 0.05 to 1. For other odds r than 1, r/(1 + r) takes the place of ½.
+
+    With ``compare="diff"`` the counts are trinomial with n = ``nobs``, and z = (b - c - nδ)/s with
+    s² = n(q - δ²) + v₁ + v₂, where q = (b + c)/n is kept between abs(δ) and 1; at δ = 0 and without
+    noise its square is McNemar's. (Tango 1998 takes the likelihood's q in place of the moments'.)
+    Outcomes are ordered by the tail of b - c - nδ for a normal variable with that variance, plus
+    the noise, and ``"exact"`` is the largest chance of one as extreme along the line p₁₂ - p₂₁ = δ,
+    within limits of both that miss with probability β together, by branch and bound in the angle
+    φ with min(p₁₂, p₂₁) = (1 - abs(δ))/2·sin²φ, of Fisher information at most 4n(1 - abs(δ)), as
+    for :func:`proportions_2indep`. Ends of intervals are moved outwards by 1/2000 of a standard
+    error.
 
     References
     ----------
     McNemar, Q. (1947). Note on the sampling error of the difference between correlated proportions
     or percentages. Psychometrika 12, 153-157. doi:10.1007/BF02295996.
+    Tango, T. (1998). Equivalence test and confidence interval for the difference in proportions for
+    the paired-sample design. Statistics in Medicine 17, 891-908.
     Berger and Boos (1994) and Lloyd (2008): see :func:`proportions_ztest`.
 
     Examples
@@ -400,6 +427,8 @@ def mcnemar(
     >>> result = mcnemar(table, mechanism=Geometric.from_epsilon(0.5))
     >>> result.statistic.round(4), result.pvalue.round(5)
     (np.float64(4.6212), np.float64(0.00011))
+    >>> mcnemar(table, 314, mechanism=Geometric.from_epsilon(0.5), compare="diff").conf_int()
+    Intervals([0.110852, 0.279323], level 0.95, exact)
     """
     alternative = check_option(alternative, "alternative", ALTERNATIVES)
     method = check_option(method, "method", NOISY_TRIALS_NULLS)
@@ -415,10 +444,35 @@ def mcnemar(
         )
     x = x if len(x) == 2 else x._take(np.array([1, 2]))
     x.need(independent=True, who="mcnemar")
+    pair = x._take(np.array([0])), x._take(np.array([1]))
+    chosen: Compare = check_option(compare, "compare", ("odds-ratio", "diff"))
+    null = check_scalar(EQUAL[chosen] if value is None else value, "value")
+    if chosen == "diff":
+        check_scalar(null, "value", gt=-1, lt=1)
+        if nobs is None:
+            raise InvalidParameterError(
+                "nobs must be given for compare='diff', got None: the difference of proportions "
+                "needs the number of pairs, and a sum of noisy counts is not it; "
+                "compare='odds-ratio' does without"
+            )
+        trials = check_integer(nobs, "nobs", ge=1, le=int(LARGEST_NOBS))
+        return _of_relation(
+            "McNemar's test",
+            pair,
+            (np.full(1, float(trials)),) * 2,
+            OfPairs,
+            np.asarray(null),
+            (),
+            float(trials),
+            alternative,
+            method,
+            nuisance_alpha,
+            simulation,
+        )
+    check_scalar(null, "value", ge=1e-6, le=1e6)
     test = _of_total(
-        x._take(np.array([0])),
-        x._take(np.array([1])),
-        np.asarray(0.5),
+        *pair,
+        np.asarray(null / (1.0 + null)),
         nuisance_alpha,
         "the number of pairs that differ",
     )
@@ -431,8 +485,55 @@ def mcnemar(
         simulation,
         effect="odds of the first kind of pair",
         estimate=_odds(test),
-        null=1.0,
+        null=null,
         back=RatioOf(1.0),
+    )
+
+
+def _of_relation(
+    name: str,
+    pair: tuple[NoisyValues, NoisyValues],
+    nobs: tuple[FloatArray, FloatArray],
+    kind: type[Relation],
+    value: FloatArray,
+    shape: tuple[int, ...],
+    observations: Any,
+    alternative: Alternative,
+    method: NoisyTrialsMethod,
+    nuisance_alpha: float,
+    simulation: Simulation,
+) -> HypothesisResult:
+    """Test the difference of the parameters of two counts."""
+    rows = shape or (1,)
+    counts = [np.broadcast_to(x.values.reshape(x.shape or (1,)), rows) for x in pair]
+    again = simulation
+    if method == "monte-carlo":
+        simulation, again = twice(simulation)
+    related = RelatedRows(
+        counts=(counts[0], counts[1]),
+        nobs=(np.broadcast_to(nobs[0], rows), np.broadcast_to(nobs[1], rows)),
+        noises=(pair[0].marginal, pair[1].marginal),
+        kind=kind,
+        compare="diff",
+        alternative=alternative,
+        method=method,
+        nuisance_alpha=check_scalar(nuisance_alpha, "nuisance_alpha", gt=0, lt=0.5),
+        simulation=again,
+    )
+    values = np.broadcast_to(value, rows)
+    note = "p-values take the estimated sum as the true one"
+    if method == "exact":
+        note = f"p-values hold whatever the sum; they include {nuisance_alpha:g} for that"
+    return answer(
+        name,
+        related.statistic(values).reshape(shape),
+        related.found(values, shape, simulation),
+        alternative,
+        method,
+        nobs=observations,
+        labels=pair[0].labels if shape else None,
+        notes=() if method == "asymptotic" else (note,),
+        effect=related.effect(value),
     )
 
 
@@ -471,7 +572,8 @@ def poisson_2indep(
     exposure2: Any,
     *,
     mechanism: Mechanism | tuple[Mechanism, Mechanism] | None = None,
-    value: Any = 1.0,
+    value: Any = None,
+    compare: Literal["ratio", "diff"] = "ratio",
     alternative: Alternative = "two-sided",
     method: NoisyTrialsMethod = "exact",
     nuisance_alpha: float = 1e-4,
@@ -481,7 +583,7 @@ def poisson_2indep(
     precision: float | None = None,
     progress: bool = False,
 ) -> HypothesisResult:
-    """Test of the ratio of two Poisson rates when the counts were published with noise.
+    """Test of the ratio or difference of two Poisson rates of counts published with noise.
 
     Parameters
     ----------
@@ -493,13 +595,16 @@ def poisson_2indep(
     mechanism : NoiseLaw or (NoiseLaw, NoiseLaw), optional
         The law of the noise: one for both counts, or a pair; left out where they carry theirs.
         Each has scalar parameters or one for each of the m rows.
-    value : float, array of shape (m,) or Series, default 1
-        The ratio of the first rate to the second under the null hypothesis, > 0.
+    value : float, array of shape (m,) or Series, optional
+        The ratio > 0 of the first rate to the second, or their difference in events per unit of
+        exposure, under the null hypothesis; by default that of equal rates, 1 or 0.
+    compare : {"ratio", "diff"}
+        What ``value`` and the interval are of.
     alternative : {"two-sided", "larger", "smaller"}
-        Whether the ratio differs from ``value``, exceeds it, or falls short of it.
+        Whether the ratio or difference differs from ``value``, exceeds it, or falls short of it.
     method : {"exact", "plug-in", "monte-carlo", "asymptotic"}
-        ``"exact"`` holds whatever the true total of events: it takes the largest p-value over a
-        confidence set for it. ``"plug-in"`` is the exact law at the published total,
+        ``"exact"`` holds whatever the true total of events, or both rates: it takes the largest
+        p-value over a confidence set. ``"plug-in"`` is the exact law at the published total,
         ``"monte-carlo"`` a simulation there, ``"asymptotic"`` the limit for many events.
     nuisance_alpha : float, default 1e-4
         Probability in (0, 0.5) with which the confidence set may miss the total.
@@ -517,7 +622,8 @@ def poisson_2indep(
     Raises
     ------
     InvalidParameterError
-        If an argument is outside what is allowed or the shapes do not fit together.
+        If an argument is outside what is allowed or the shapes do not fit together; of a
+        difference, if an exact law would take more than 8.4e6 pairs of counts.
 
     Notes
     -----
@@ -543,6 +649,16 @@ def poisson_2indep(
     tails of Laplace and geometric noise: with 50 to 5,000 events and ε = 0.05 to 1 it rejects up to
     2.7, 6.3 and 10.7 %.
 
+    A difference δ is tested by z = (count1/exposure1 - count2/exposure2 - δ)/s, with s² from the
+    pair of rates of that difference whose expected total is M, at least half an event from the end,
+    plus the noise; at δ = 0 and without noise it is the score of statsmodels. Outcomes are ordered
+    by the tail for a normal variable with that variance, plus the noise, and ``"exact"`` is the
+    largest chance of one as extreme along the curve of pairs of that difference, within limits of
+    both rates that miss with probability ``nuisance_alpha`` together: by branch and bound in the
+    roots of both means, as for :func:`proportions_2indep`. It is not conditional, so that its
+    p-value at δ = 0 is not that of the ratio 1. Ends of intervals are moved outwards by 1/2000 of a
+    standard error.
+
     References
     ----------
     Przyborowski, J. and Wilenski, H. (1940). Homogeneity of results in testing samples from Poisson
@@ -551,20 +667,45 @@ def poisson_2indep(
 
     Examples
     --------
-    >>> from dpinfer.mechanisms import Laplace
+    >>> from dpinfer.mechanisms import Exact, Laplace
     >>> noise = Laplace.from_epsilon(1.0)
     >>> result = poisson_2indep(60.3, 51477.5, 29.8, 54308.7, mechanism=noise)
     >>> result.statistic.round(4), result.pvalue.round(5)
     (np.float64(3.4704), np.float64(0.00075))
+    >>> poisson_2indep(60, 51.5, 29, 54.3, compare="diff", mechanism=Exact()).conf_int()
+    Intervals([0.27802, 0.987721], level 0.95, exact)
     """
     alternative = check_option(alternative, "alternative", ALTERNATIVES)
     method = check_option(method, "method", NOISY_TRIALS_NULLS)
     simulation = Simulation.checked(reps, rng, progress, n_jobs, precision)
+    chosen: Compare = check_option(compare, "compare", ("ratio", "diff"))
     x, y = two_samples(count1, count2, mechanism, ("count1", "count2"), "poisson_2indep")
-    first, second, ratio = (
+    first, second = (
         x.setting(given, name, gt=0, ge=1e-100, le=1e100)
-        for name, given in (("exposure1", exposure1), ("exposure2", exposure2), ("value", value))
+        for name, given in (("exposure1", exposure1), ("exposure2", exposure2))
     )
+    given = EQUAL[chosen] if value is None else value
+    if chosen == "diff":
+        null = x.setting(given, "value", ge=-1e100, le=1e100)
+        expected = null * np.maximum(first, second)
+        check_array(expected, "value times exposure", ge=-LARGEST_TRIALS, le=LARGEST_TRIALS)
+        total = x.column(null, first, second) + y.column(null, first, second)
+        check_array(total, "count1 + count2", ge=-LARGEST_TRIALS, le=LARGEST_TRIALS)
+        shape = np.broadcast_shapes(total.shape, null.shape, first.shape, second.shape)
+        return _of_relation(
+            "Test of two rates",
+            (x, y),
+            (first, second),
+            OfRates,
+            null,
+            shape,
+            np.broadcast_to(total, shape),
+            alternative,
+            method,
+            nuisance_alpha,
+            simulation,
+        )
+    ratio = x.setting(given, "value", gt=0, ge=1e-100, le=1e100)
     share = np.asarray(ratio * first / (ratio * first + second))
     check_array(share, "the share of the first in all expected events", ge=SMALLEST_VALUE, lt=1)
     test = _of_total(x, y, share, nuisance_alpha, "count1 + count2")

@@ -203,7 +203,8 @@ class HypothesisResult(Rows, Plotted):
 
     def _table(self, alpha: float = 0.05) -> Table:
         most = getattr(self.inversion, "most_shown", _MOST_SHOWN)
-        is_shown = self.inversion is not None and np.size(self.statistic) <= most
+        is_quick = self.inversion is not None and np.size(self.statistic) <= most
+        is_shown = is_quick or alpha in self._made
         frame = self.summary_frame(alpha if is_shown else None)
         facts: list[tuple[str, object]] = [
             ("Method", self.method),

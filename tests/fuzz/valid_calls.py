@@ -242,6 +242,7 @@ VALID = {
     "max_power": PROTECTED | {"alpha": 0.05},
     "mcnemar": {"table": [[30, 12], [5, 40]], "mechanism": NOISE, "alternative": "larger"}
     | {"method": "asymptotic", "nuisance_alpha": 1e-4}
+    | {"nobs": 100, "value": 0.1, "compare": "diff"}
     | QUICK,
     "multiplicative_weights": {"histogram": [900, 50, 30], "workload": np.eye(3), "rng": 1}
     | {"guarantee": SWAP, "form": "offline", "beta": 0.1, "max_updates": 3}
@@ -265,7 +266,7 @@ VALID = {
     "plan_release": MEASURED | {"shares": [0.5, 0.5]},
     "poisson_2indep": {"count1": 18, "exposure1": 6.0, "count2": 20, "exposure2": 9.0}
     | {"mechanism": NOISE, "value": 1.0, "alternative": "larger", "method": "asymptotic"}
-    | {"nuisance_alpha": 1e-4}
+    | {"nuisance_alpha": 1e-4, "compare": "diff"}
     | QUICK,
     "poisson_confint": PAIR | {"count": THREE, "exposure": 6.0, "alternative": "larger"},
     "poisson_ztest": {"count": 18, "exposure": 6.0, "value": 3.0, "mechanism": NOISE}
