@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
@@ -107,6 +108,50 @@ def published_columns(endog: Any, exog: Any, noise: Any, *, grouped: bool) -> tu
         sizes = ", ".join(f"{show(key)} has {len(x)}" for key, x in held.items())
         raise InvalidParameterError(f"columns must have one length: {sizes}")
     return endog, exog, laws | _covariances(held, grouped)
+
+
+def without_missing(
+    endog: Any, exog: Any, noise: Any, weights: Any, groups: Any
+) -> tuple[Any, Any, Any, Any, Any]:
+    """Leave out the rows in which the response, a column that is used, or what is given lacks."""
+    import pandas as pd
+
+    exog = as_pandas(exog, "exog")
+    given = [endog, weights, groups]
+    if isinstance(noise, Mapping):
+        given += noise.values()
+    if isinstance(endog, str) and hasattr(exog, "columns"):
+        words = {*re.findall(r"\w+", endog), *(one for one in given if isinstance(one, str))}
+        named = [
+            str(name) in words or (not str(name).isidentifier() and str(name) in endog)
+            for name in exog.columns
+        ]
+        used = exog.loc[:, named]
+    else:
+        used = exog
+    size = len(exog) if np.ndim(exog) else 0
+    lost = np.zeros(size, dtype=bool)
+    for one in (used, *given):
+        if not isinstance(one, NoiseLaw) and np.shape(one)[:1] == (size,):
+            lost |= np.asarray(pd.isna(one)).reshape(size, -1).any(axis=1)
+    if not lost.any():
+        return endog, exog, noise, weights, groups
+    at = np.flatnonzero(~lost)
+    if not at.size:
+        raise InvalidParameterError("exog must have a row without missing values, got none")
+
+    def kept(entries: Any) -> Any:
+        if isinstance(entries, str) or np.shape(entries)[:1] != (size,):
+            return entries
+        if isinstance(entries, NoiseLaw):
+            return entries.take(at)
+        if isinstance(entries, (list, tuple)):
+            return [entries[place] for place in at]
+        return entries.iloc[at] if hasattr(entries, "iloc") else np.asarray(entries)[at]
+
+    if isinstance(noise, Mapping):
+        noise = {key: kept(one) for key, one in noise.items()}
+    return kept(endog), kept(exog), noise, kept(weights), kept(groups)
 
 
 def _plain(x: NoisyValues) -> Any:
@@ -662,7 +707,7 @@ def _read(formula: str, frame: pd.DataFrame, depth: int) -> tuple[Any, Terms]:
     if not complete:
         raise InvalidParameterError(
             f"exog must not have missing values in the columns of the formula, got "
-            f"{len(frame) - len(parsed.endog)} rows with some: drop them with dropna()"
+            f"{len(frame) - len(parsed.endog)} rows with some: leave them out with missing='drop'"
         )
     return parsed, terms
 

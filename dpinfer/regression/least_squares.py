@@ -30,6 +30,7 @@ from dpinfer.regression._formula import (
     formula_design,
     published_columns,
     rebuilt,
+    without_missing,
 )
 from dpinfer.regression._moments import (
     COVARIANCES,
@@ -41,6 +42,7 @@ from dpinfer.regression._moments import (
     check_groups,
     noise_covariance,
 )
+from dpinfer.releases.coerce import MISSING, Missing
 from dpinfer.results.intervals import ERROR_COVERED, Intervals, Uncertainty
 from dpinfer.results.labels import attach_labels
 from dpinfer.results.presentation import Listed, Plotted
@@ -393,6 +395,7 @@ def noisy_ols(
     uncertainty: Uncertainty = "noise+sampling",
     nonlinear: Nonlinear = "refuse",
     use_t: bool = True,
+    missing: Missing = "raise",
 ) -> NoisyRegression:
     """Least squares when response, covariates or both were published with noise.
 
@@ -406,7 +409,7 @@ def noisy_ols(
         A formula such as ``"cases ~ population + region"``, read by the library that statsmodels
         uses; or the published response.
     exog : DataFrame, array of float, shape (n, p), or mapping
-        For a formula, the data, without missing values in its columns; otherwise the design matrix,
+        For a formula, the data; otherwise the design matrix,
         to which no constant is added. Frames and series may be those of pandas, polars, pyarrow or
         the like. A mapping of names to columns may hold releases, estimates and
         :class:`~dpinfer.NoisyValues`, which bring the law of their errors: that columns share
@@ -438,6 +441,10 @@ def noisy_ols(
     use_t : bool, default True
         Whether tests and intervals use Student's t distribution with n - p degrees of freedom (one
         less than the number of groups for ``"cluster"``), or the normal one.
+    missing : {"raise", "drop"}
+        What to do with missing values: ``"drop"`` leaves out the rows that have some in the
+        response, the design matrix or the columns that the formula names, ``noise``, ``weights`` or
+        ``groups``. Where what is missing depends on the values, this biases the coefficients.
 
     Returns
     -------
@@ -523,6 +530,8 @@ def noisy_ols(
     check_option(uncertainty, "uncertainty", _UNCERTAINTIES)
     check_option(nonlinear, "nonlinear", _NONLINEAR)
     endog, exog, noise = published_columns(endog, exog, noise, grouped=groups is not None)
+    if check_option(missing, "missing", MISSING) == "drop":
+        endog, exog, noise, weights, groups = without_missing(endog, exog, noise, weights, groups)
     if isinstance(endog, str):
         exog = as_pandas(exog, "exog")
         design = formula_design(endog, exog, noise, weights, nonlinear, depth=2)

@@ -318,7 +318,7 @@ def test_categories_of_noisy_values_are_refused(engine, table):
 
 def test_missing_values_are_not_dropped_silently(engine, table):
     table.loc["r3", "z"] = np.nan
-    with pytest.raises(InvalidParameterError, match="drop them with dropna"):
+    with pytest.raises(InvalidParameterError, match="missing='drop'"):
         noisy_ols("y ~ x + z", table, noise={"x": 0.5})
     noisy_ols("y ~ x", table, noise={"x": 0.5})
     table.loc["r3", "x"] = np.nan
