@@ -215,8 +215,9 @@ class ByLabel(ABC):
             A list of labels, for their sum; a mapping or Series of labels to groups, such as blocks
             to districts, for all groups at once, where estimates that are not named, or have no
             group, are left out; a mapping of groups, which may overlap, to lists of labels; or
-            levels of the labels, for a sum for each label there. Where estimates have no labels,
-            positions stand for them.
+            levels of the labels, for a sum for each label there; or a list of levels, and Series
+            whose index is named after one, for each combination, such as district and sex. Where
+            estimates have no labels, positions stand for them.
 
         Returns
         -------

@@ -240,7 +240,8 @@ def groups_of(
 
     ``by`` names levels to keep, ``over`` those to sum over; or ``by`` is a list of labels, which
     are one group without a label, a mapping or Series of labels to groups, or a mapping of groups
-    to lists of labels.
+    to lists of labels; or a list of levels, mappings, Series and arrays of a group for each value,
+    whose combinations are the groups.
     """
     if over is not None:
         if by is not None:
@@ -260,6 +261,8 @@ def groups_of(
         return _by_mapping(labels, size, by)
     frame = levels_of(labels, size)
     named = [by] if isinstance(by, str) else _listed(by, "by")
+    if any(_maps(one) for one in named):
+        return _by_keys(labels, frame, named)
     if named and all(isinstance(name, str) and name in frame.columns for name in named):
         return _by_levels(frame, named)
     if isinstance(by, str):
@@ -274,6 +277,82 @@ def _listed(given: Any, name: str) -> list[Any]:
             f"mapping of labels to groups, got {show(given)}"
         )
     return list(given)
+
+
+def _maps(one: Any) -> bool:
+    """Whether an entry of a list says the groups of all values."""
+    if isinstance(one, (str, int, float, tuple)):
+        return False
+    return isinstance(one, (Mapping, np.ndarray)) or hasattr(as_table(one, "by"), "iloc")
+
+
+def _by_keys(
+    labels: pd.Index | None, frame: pd.DataFrame, by: list[Any]
+) -> tuple[Any, pd.Index | None]:
+    """Return groups of all combinations, without the values that a Series or mapping leaves out."""
+    import pandas as pd
+
+    keys: dict[str, Any] = {}
+    there = np.ones(len(frame), dtype=bool)
+    for place, one in enumerate(by):
+        if _maps(one):
+            name, column = _key_of(labels, frame, one, f"group_{place}")
+            there &= column.notna().to_numpy()
+        else:
+            _check_levels([one], frame, "by")
+            name, column = one, frame[one]
+        if name in keys:
+            raise InvalidParameterError(
+                f"by must have groups of different names, got {name!r} twice"
+            )
+        keys[name] = column
+    table = pd.DataFrame(keys)
+    at = np.flatnonzero(there)
+    if not len(at):
+        raise InvalidParameterError("by must put at least one label into a group, got none")
+    found, index = _by_levels(table.take(at).infer_objects(), list(table.columns))
+    return _of_numbers(_owners(found), at, len(frame)), index
+
+
+def _owners(groups: Any) -> NDArray[np.intp]:
+    """Return the one group of each value."""
+    return np.asarray(groups.tocsc().indices, dtype=np.intp)
+
+
+def _key_of(
+    labels: pd.Index | None, frame: pd.DataFrame, one: Any, name: str
+) -> tuple[str, pd.Series]:
+    """Return the group of each value, missing where it has none, and what it is called."""
+    import pandas as pd
+
+    if isinstance(one, np.ndarray):
+        if one.shape != (len(frame),):
+            raise InvalidParameterError(
+                f"by must hold arrays of a group for each of the {len(frame)} values, got shape "
+                f"{one.shape}: give a Series, whose index holds labels, or one level of them"
+            )
+        return name, pd.Series(one)
+    table = as_table(one, "by")
+    table = pd.Series(table, dtype=object) if isinstance(table, Mapping) else table
+    if hasattr(table, "columns") or not table.index.is_unique:
+        raise InvalidParameterError("by must hold Series of labels to groups, each label once")
+    levels = list(table.index.names)
+    if all(level in frame.columns for level in levels):
+        keys = pd.MultiIndex.from_frame(frame[levels]) if len(levels) > 1 else frame[levels[0]]
+    elif table.index.nlevels == (1 if labels is None else labels.nlevels):
+        keys = pd.RangeIndex(len(frame)) if labels is None else labels
+    else:
+        raise InvalidParameterError(
+            f"by must hold Series whose index has the names of levels, {show_some(frame.columns)}, "
+            f"got {show_some(levels)}: name it with rename_axis"
+        )
+    places = table.index.get_indexer(pd.Index(keys))
+    if (table.index.size > 0) and (places < 0).all():
+        raise InvalidParameterError(
+            f"by must hold labels such as {show(pd.Index(keys)[0])}, got {show(table.index[0])}"
+        )
+    values = table.astype(object).reset_index(drop=True).reindex(places).reset_index(drop=True)
+    return name if table.name is None else str(table.name), values
 
 
 def _by_levels(frame: pd.DataFrame, kept: list[str]) -> tuple[Any, pd.Index | None]:

@@ -833,7 +833,8 @@ class Release(Locked, Presented, Indexed, Plotted):
             A level of the labels, or levels, to keep: a sum for each label there. Or a list of
             labels, for their sum; a mapping or Series of labels to groups, such as blocks to
             districts, where labels that are not there, or have no group, are left out; or a mapping
-            of groups, which may overlap, to lists of labels. By default the sum of all.
+            of groups, which may overlap, to lists of labels; or a list of levels, and Series whose
+            index is named after one, for each combination. By default the sum of all.
         over : str or list of str, optional
             In place of ``by``, the levels to sum over: the others are kept.
 

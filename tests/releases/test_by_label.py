@@ -352,3 +352,41 @@ def test_unpublished_days_are_refused_or_left_out():
     assert part.workload.matrix.sum(axis=1).tolist() == [7, 5]
     with pytest.raises(NotEstimableError):
         dpi.combine(part, target=np.eye(42)[:1])
+
+
+def test_sums_by_a_series_and_levels():
+    blocks = pd.MultiIndex.from_product([list("abcd"), ["F", "M"]], names=["block", "sex"])
+    values = pd.Series(np.arange(8.0) * 3 + 0.5, index=blocks)
+    release = dpi.Release(values, mechanism=dpi.Laplace(scale=1.0))
+    district = pd.Series({"a": "N", "b": "N", "c": "S"}, name="district").rename_axis("block")
+    of_each = district.reindex(blocks.get_level_values("block")).to_numpy(dtype=object)
+    expected = values.groupby([of_each, blocks.get_level_values("sex")]).sum()
+    fit = dpi.combine(release)
+    for by in ([district, "sex"], [of_each, "sex"]):
+        sums = release.sum(by)
+        np.testing.assert_allclose(sums.values, expected)
+        np.testing.assert_allclose(
+            dpi.noisy(sums).std, np.sqrt([2, 2, 1, 1]) * dpi.Laplace(scale=1.0).std
+        )
+        np.testing.assert_allclose(fit.sum(by).params, expected)
+    assert sums.labels.names == ["group_0", "sex"]
+    assert release.sum([district, "sex"]).labels.names == ["district", "sex"]
+    shares = fit.ratio(fit.sum([district, "sex"]), fit.sum([district])).params
+    np.testing.assert_allclose(shares, expected / expected.groupby(level=0).transform("sum"))
+
+
+def test_refused_series_beside_levels():
+    blocks = pd.MultiIndex.from_product([list("ab"), ["F", "M"]], names=["block", "sex"])
+    release = dpi.Release(
+        pd.Series(np.arange(4.0) + 0.5, index=blocks), mechanism=dpi.Laplace(scale=1.0)
+    )
+    district = pd.Series({"a": "N", "b": "S"}, name="district")
+    for by, words in (
+        ([district, "sex"], "rename_axis"),
+        ([district.rename_axis("block"), "age"], "name levels"),
+        ([district.rename_axis("block").rename("sex"), "sex"], "different names"),
+        ([np.array(["N", "S"]), "sex"], "each of the 4 values"),
+        ([pd.Series({"z": 1}).rename_axis("block"), "sex"], "such as 'a'"),
+    ):
+        with pytest.raises(InvalidParameterError, match=words):
+            release.sum(by)
