@@ -76,7 +76,7 @@ def test_printed_intervals_are_reproduced(query, q0, bias, bse, rmse, adjusted, 
     assert found.bse == pytest.approx(bse, rel=1e-13)
     assert found.rmse == pytest.approx(rmse, rel=1e-13)
     assert bool(found.adjusted) is adjusted
-    assert found.params == pytest.approx(q0 - bias * adjusted, abs=1e-9)
+    assert found.estimate == pytest.approx(q0 - bias * adjusted, abs=1e-9)
     assert (found.lower, found.upper) == (lower, upper)
 
 
