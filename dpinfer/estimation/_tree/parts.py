@@ -34,7 +34,6 @@ from dpinfer.estimation._tree.tables import (
 from dpinfer.estimation._tree.update import Beliefs
 from dpinfer.queries.hierarchy import Places, Tree
 
-_CHUNKS = 2  # chunks of tables that are taken together where there is more to do for each
 _FEW_LEVELS = 4  # of which chunks take no more rows if there are fewer
 
 
@@ -380,7 +379,7 @@ class VectorPart:
         order = np.argsort(own, kind="stable")
         for same in np.split(order, np.flatnonzero(np.diff(own[order])) + 1):
             run = runs[int(own[same[0]])]
-            step = chunk_rows(max(run.size, _FEW_LEVELS) * cells) * _CHUNKS
+            step = chunk_rows(max(run.size, _FEW_LEVELS) * cells)
             for start in range(0, same.size, step):
                 some = same[start : start + step]
                 yield some, wanted[some], run

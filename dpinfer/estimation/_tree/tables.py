@@ -26,7 +26,7 @@ from dpinfer.queries.hierarchy import Places, Tree
 
 Rows = slice | Places
 
-_CHUNK = 1 << 16  # Numbers worked on at a time, so that they stay in the cache
+_CHUNK = 1 << 17  # Numbers worked on at a time, so that they stay in the cache
 CONTRADICTION = 1e-9
 """Difference, relative to the size of the values, up to which exact values agree."""
 
