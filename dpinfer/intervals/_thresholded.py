@@ -207,11 +207,14 @@ class Counted(NamedTuple):
 
     start: FloatArray
     loss: FloatArray
-    fee: float
+    fee: FloatArray
     margin: float
 
 
 _TILTS = np.array([0.2, 0.3, 0.4, 0.5, 0.65, 0.8, 1.0])
+_STEP = 1.1
+_LEAST_SHARE = 0.1
+"""Tilts of small weights are those of this share of the largest weight, or more in such steps."""
 _STARTS = 41
 _WIDEST = 25.0
 _COUNTS = 3000
@@ -221,26 +224,53 @@ _SUMMED = 1e4
 
 @lru_cache(maxsize=4096)
 def counting(kinds: tuple[Cells, ...], q: float) -> Counted:
-    """Choose the tilt and the starts by the laws and the numbers of published cells alone."""
+    """Choose the tilt and the starts by the laws, weights and numbers of published cells alone.
+
+    A cell of weight w < 0 counts as y plus a loss, whatever y is: y - f is above the noise.
+    """
+    size = np.abs([kind.weight for kind in kinds])
     number = sum(kind.number for kind in kinds)
-    variance = sum(kind.number * float(kind.law.variance) for kind in kinds)
-    most = min(0.9 * float(kind.law._abscissa) for kind in kinds)
+    variance = sum(kind.number * kind.weight**2 * float(kind.law.variance) for kind in kinds)
+    top = float(size.max())
+    most = min(0.9 * float(kind.law._abscissa) for kind in kinds) / top
     share = -0.5 / number  # log of what a cell below its start multiplies by
+    own = _tilted_weights(size, top)
     best: tuple[float, Counted] | None = None
     for tilt in np.minimum(_TILTS * np.sqrt(-2.0 * np.log(q) / variance), most):
+        chosen: dict[tuple[Any, ...], tuple[float, float, float]] = {}
         starts, losses, cost = [], [], -np.log(q) / tilt
-        for kind in kinds:
-            start, loss = _start(kind.law, kind.first, float(tilt), share)
-            price = loss + 0.5 * np.where(np.isfinite(start), start - kind.first, 0.0)
-            at = int(np.argmin(price))
-            starts.append(start[at])
-            losses.append(loss[at])
-            cost += kind.number * float(price[at])
+        for kind, weight in zip(kinds, own.tolist(), strict=True):
+            first = kind.first if kind.weight > 0 else -np.inf
+            key = (kind.law, first, weight)
+            if key not in chosen:
+                chosen[key] = _cheapest(kind.law, first, float(tilt) * weight, share)
+            start, loss, price = chosen[key]
+            starts.append(start)
+            losses.append(loss if kind.weight > 0 else -loss)
+            cost += kind.number * abs(kind.weight) * price
         if best is None or cost < best[0]:
             margin = float(-np.log(q) / tilt)
-            fee = float(-share / tilt)
+            fee = -share / (tilt * own)
             best = cost, Counted(np.array(starts), np.array(losses), fee, margin)
     return cast("tuple[float, Counted]", best)[1]
+
+
+def _tilted_weights(size: FloatArray, top: float) -> FloatArray:
+    """Return weights that are at least those given, of which there are few.
+
+    A statistic whose exponential has mean 1 or less has it at smaller tilts too, by Jensen.
+    """
+    steps = np.floor(np.log(np.maximum(size / top, _LEAST_SHARE)) / -np.log(_STEP) + 1e-9)
+    return np.asarray(top * _STEP**-steps)
+
+
+def _cheapest(
+    law: ParametricLaw, first: float, tilt: float, share: float
+) -> tuple[float, float, float]:
+    start, loss = _start(law, first, tilt, share)
+    price = loss + (0.5 * (start - first) if np.isfinite(first) else 0.0)
+    at = int(np.argmin(price))
+    return float(start[at]), float(loss[at]), float(price[at])
 
 
 def _start(

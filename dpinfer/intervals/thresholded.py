@@ -10,10 +10,13 @@ from numpy.typing import NDArray
 from scipy import special
 
 from dpinfer._check import (
+    ALTERNATIVES,
+    Alternative,
     FloatArray,
     as_values,
     check_alpha,
     check_array,
+    check_flag,
     check_length,
     check_option,
     check_scalar,
@@ -21,18 +24,29 @@ from dpinfer._check import (
 )
 from dpinfer._numerics.lattice import alike
 from dpinfer.errors import InvalidParameterError
+from dpinfer.estimation.pivots import sidak
 from dpinfer.estimation.targets import checked_weights
 from dpinfer.intervals._thresholded import Cells, counting, margin
 from dpinfer.mechanisms.independent import Mechanism, groups, integer_cells
 from dpinfer.mechanisms.law import ParametricLaw
 from dpinfer.mechanisms.laws import DiscreteGaussian, Gaussian, Geometric, Laplace
 from dpinfer.releases.coerce import missing_cells, noisy
+from dpinfer.releases.noises import Rule
 from dpinfer.releases.values import NoisyValues
 from dpinfer.results.intervals import Intervals
 from dpinfer.results.labels import stack_labels
 
-Target = Literal["cells", "published", "excess", "soft"]
-TARGETS: tuple[Target, ...] = ("cells", "published", "excess", "soft")
+Target = Literal["cells", "published", "excess", "soft", "soft-total", "soft-count"]
+TARGETS: tuple[Target, ...] = (
+    "cells",
+    "published",
+    "excess",
+    "soft",
+    "soft-total",
+    "soft-count",
+)
+
+_SIDES = {"two-sided": 2, "larger": 1, "smaller": 1}
 
 _LAWS = (Laplace, Geometric, Gaussian, DiscreteGaussian)
 
@@ -50,29 +64,58 @@ class _Scores(NamedTuple):
     variance: FloatArray
 
 
-def _memoryless(law: ParametricLaw, y: FloatArray, first: FloatArray, width: FloatArray) -> _Scores:
-    """Apply r - (v/2)·(second difference or derivative of r) to a ramp r from the threshold on."""
-    z = y - first
-    if isinstance(law, Geometric):
-        half = 0.5 * np.asarray(law.variance)
+class _Curve(NamedTuple):
+    """A function that is 0 up to the threshold, and its derivatives."""
 
-        def undo(r: Callable[[FloatArray], FloatArray]) -> FloatArray:
-            return np.asarray(r(z) - half * (r(z - 1.0) - 2.0 * r(z) + r(z + 1.0)))
-
-        value = undo(lambda x: _ramp(x, width, 1.0))
-        return _Scores(value, value**2 - undo(lambda x: _ramp(x, width, 1.0) ** 2))
-    half = 0.5 * np.asarray(law.variance)
-    r, slope = _ramp(z, width, 0.0), np.clip(z / width, 0.0, 1.0)
-    bend = np.where((z > 0) & (z < width), 1.0 / width, 0.0)
-    value = r - half * bend
-    return _Scores(value, value**2 - r**2 + 2.0 * half * (slope**2 + r * bend))
+    r: FloatArray
+    slope: FloatArray
+    bend: FloatArray
 
 
-def _ramp(z: FloatArray, width: FloatArray, unit: float) -> FloatArray:
+def _ramp(z: FloatArray, _: FloatArray, width: FloatArray, unit: float) -> _Curve:
     """0 up to 0, z - (width - unit)/2 from ``width`` on; z(z + unit)/(2·width) between."""
     inside = np.clip(z, 0.0, width)
     bent = inside * (inside + unit) / (2.0 * width)
-    return np.where(z < width, bent, z - 0.5 * (width - unit))
+    r = np.where(z < width, bent, z - 0.5 * (width - unit))
+    return _Curve(r, inside / width, np.where((z > 0) & (z < width), 1.0 / width, 0.0))
+
+
+def _step(z: FloatArray, _: FloatArray, width: FloatArray, unit: float) -> _Curve:
+    """3u² - 2u³ with u = z/width between 0 and 1."""
+    u = np.clip(z / width, 0.0, 1.0)
+    bend = np.where((z > 0) & (z < width), (6.0 - 12.0 * u) / width**2, 0.0)
+    return _Curve(u**2 * (3.0 - 2.0 * u), 6.0 * u * (1.0 - u) / width, bend)
+
+
+def _whole_from(z: FloatArray, first: FloatArray, width: FloatArray, unit: float) -> _Curve:
+    """Return the value itself times :func:`_step`."""
+    x, (r, slope, bend) = z + first, _step(z, first, width, unit)
+    return _Curve(x * r, r + x * slope, 2.0 * slope + x * bend)
+
+
+_CURVES = {
+    "excess": (_ramp, 1.0),
+    "soft": (_ramp, 1.0),
+    "soft-total": (_whole_from, 4.0),
+    "soft-count": (_step, 4.0),
+}
+"""The curve of each target, and its width in scales of the noise."""
+
+
+def _memoryless(
+    law: ParametricLaw, y: FloatArray, first: FloatArray, width: FloatArray, target: Target
+) -> _Scores:
+    """Apply r - (v/2)·(second difference or derivative of r) to a curve r from the threshold on."""
+    curve, z, half = _CURVES[target][0], y - first, 0.5 * np.asarray(law.variance)
+    if isinstance(law, Geometric):
+        below, at, above = (curve(z + k, first, width, 1.0).r for k in (-1.0, 0.0, 1.0))
+        value = at - half * (below - 2.0 * at + above)
+        squares = at**2 - half * (below**2 - 2.0 * at**2 + above**2)
+    else:
+        r, slope, bend = curve(z, first, width, 0.0)
+        value = r - half * bend
+        squares = r**2 - 2.0 * half * (slope**2 + r * bend)
+    return _Scores(value, value**2 - squares)
 
 
 def _normal(law: ParametricLaw, y: FloatArray, first: FloatArray) -> _Scores:
@@ -92,6 +135,8 @@ class _List(NamedTuple):
     """The smallest value that is published."""
     last: FloatArray
     """The largest that is not."""
+    whole: bool
+    """Whether all cells of a list are there, and not only those that were published."""
 
 
 def _listed(
@@ -184,16 +229,7 @@ def _checked(x: NoisyValues, there: NDArray[np.bool_], target: Target, *, given:
             "threshold must be given, or carried by a release, for at least one cell: for values "
             "without one use linear_confint or linear_ratio_confint"
         )
-    if (
-        x.weights is not None
-        or rule.after
-        or np.greater(rule.before, 1).any()
-        or (np.isfinite(rule.lowest) | np.isfinite(rule.highest)).any()
-    ):
-        raise InvalidParameterError(
-            "values must be counts with a noise and a threshold only, got values that were "
-            "clamped, rounded, or are about rounded counts"
-        )
+    _refuse_processed(x, rule)
     if target == "cells" and not given:
         raise InvalidParameterError(
             "target='cells' needs the whole list, and values holds published cells only: which "
@@ -204,16 +240,39 @@ def _checked(x: NoisyValues, there: NDArray[np.bool_], target: Target, *, given:
         if not isinstance(law, _LAWS):
             raise InvalidParameterError(
                 "mechanism must be Laplace, Geometric, Gaussian or DiscreteGaussian noise for "
-                f"sums of values with a threshold, got {law!r}"
+                f"sums of values with a threshold, got {law!r}: their bounds rest on moments given "
+                "publication, which are known for these; single values with it have count_confint"
             )
     whole = integer_cells(x._own_law(), len(x))
     bound = np.broadcast_to(rule.threshold, len(x))
     first = np.where(whole, np.ceil(bound), bound)
-    return _List(x, there, first, np.where(whole, first - 1.0, first))
+    return _List(x, there, first, np.where(whole, first - 1.0, first), given)
 
 
-def _totals(group: NDArray[np.intp], part: FloatArray, size: int) -> FloatArray:
-    return np.bincount(group, part, size).astype(np.float64)
+def _refuse_processed(x: NoisyValues, rule: Rule) -> None:
+    if rule.after > 0:
+        whole = bool(np.all(integer_cells(x._own_law(), len(x))))
+        half = rule.after // 2 if whole else rule.after / 2
+        raise InvalidParameterError(
+            f"values must not be rounded to multiples of {rule.after:g} after the noise, as the "
+            f"noisy value may be {half:g} to either side; where the threshold applies to the "
+            f"rounded value, lower ends are those of values - {half:g} with threshold - {half:g} "
+            f"and alternative='larger', upper ends those of values + {half:g} with "
+            "alternative='smaller', at half of alpha each"
+        )
+    if x.weights is not None or np.greater(rule.before, 1).any():
+        raise InvalidParameterError(
+            "values must each have a noise of their own, about the counts themselves, got weighted "
+            "sums of noises or counts that were rounded before the noise: use single published "
+            "values with count_confint, which knows of bins"
+        )
+    clamped = np.isfinite(rule.lowest) & np.greater_equal(rule.lowest, rule.threshold)
+    if clamped.any() or np.isfinite(rule.highest).any():
+        raise InvalidParameterError(
+            "values must not be clamped above the threshold, got clamping bounds that published "
+            "values may sit at: beyond them a value says no more than a bound, and their sum none; "
+            "use count_confint for single values (clamping below the threshold changes nothing)"
+        )
 
 
 class _Groups(NamedTuple):
@@ -222,7 +281,7 @@ class _Groups(NamedTuple):
     labels: Any
 
     def total(self, part: FloatArray) -> FloatArray:
-        return _totals(self.number, part, self.size)
+        return np.bincount(self.number, part, self.size).astype(np.float64)
 
 
 def _grouped(x: NoisyValues, by: Any) -> _Groups:
@@ -315,9 +374,9 @@ class _Asked(NamedTuple):
     target: Target
 
 
-def _of_cells(asked: _Asked, alpha: float) -> _Ends:
-    low = _censored_end(asked, asked.weights, alpha / 2)
-    high = -_censored_end(asked, -asked.weights, alpha / 2)
+def _of_cells(asked: _Asked, q: float) -> _Ends:
+    low = _censored_end(asked, asked.weights, q)
+    high = -_censored_end(asked, -asked.weights, q)
     c, there, top = asked.weights, asked.listed.there, asked.upper
     with np.errstate(invalid="ignore"):
         ends = np.where(c == 0, 0.0, c * top)
@@ -371,48 +430,59 @@ def _merged(kinds: list[Cells]) -> tuple[Cells, ...]:
     return tuple(kind._replace(number=count) for kind, count in found.items())
 
 
-def _of_published(asked: _Asked, alpha: float) -> _Ends:
-    if ((asked.weights != 1.0) & (asked.weights != 0.0)).any():
-        raise InvalidParameterError(
-            "weights must be 0 or 1 with target='published', which is a sum whose cells the noise "
-            "chose: contrasts and means are for target='cells', contrasts for 'soft' too"
-        )
-    listed, q = asked.listed, alpha / 2
-    used = np.flatnonzero(listed.there & (asked.weights > 0))
-    y, group = listed.x.values[used], asked.groups.number[used]
-    first, kind = _kinds_of(listed)
-    combined = _combinations(group, kind[used], asked.groups.size)
-    known = [Cells(_law_at(listed, int(at)), float(listed.first[at]), 1.0, 1) for at in first]
-    reach, room = np.zeros(len(combined.kinds)), np.zeros(len(combined.kinds))
-    fee = np.zeros(len(combined.kinds))
-    start, loss = (np.zeros((len(combined.kinds), len(first))) for _ in range(2))
-    for at, own in enumerate(combined.kinds):
-        if not own:
-            continue
-        kinds = tuple(known[number]._replace(number=count) for number, count in own)
-        found = counting(kinds, q)
-        fee[at], room[at] = found.fee, found.margin
-        numbers = [number for number, _ in own]
-        start[at, numbers], loss[at, numbers] = found.start, found.loss
-        reach[at] = margin(tuple(one._replace(first=-np.inf) for one in kinds), q)
-    which = combined.which[group]
-    far = y >= start[which, kind[used]]
-    score = np.where(far, y - loss[which, kind[used]], -fee[which])
-    total = _totals(group, y, asked.groups.size)
-    low = _totals(group, score, asked.groups.size) - room[combined.which]
-    near = int(np.count_nonzero(~far))
+def _of_published(asked: _Asked, q: float) -> _Ends:
+    c = np.where(asked.listed.there, asked.weights, 0.0)
+    low, near = _published_end(asked, c, q)
+    high, _ = _published_end(asked, -c, q)
+    least, most = (asked.groups.total(np.where(sign * c > 0, sign, 0.0)) for sign in (-1, 1))
+    low = np.where(least == 0, np.minimum(np.maximum(low, 0.0), -high), low)
+    high = np.where(most == 0, np.maximum(np.minimum(-high, 0.0), low), -high)
     notes = (
         "the sum is over the cells that the noise let pass: another release has others",
-        f"{near} of {used.size} published cells are so near the threshold that they add nothing "
-        "to the lower ends",
+        f"{near} of {np.count_nonzero(c)} published cells are so near the threshold that they add "
+        "nothing to the lower ends",
         "estimates are plain sums, too large where counts are near the threshold",
     )
-    high = total + reach[combined.which]
-    return _Ends(total, np.minimum(np.maximum(low, 0.0), high), high, "tilted", notes)
+    return _Ends(asked.groups.total(c * asked.listed.x.values), low, high, "tilted", notes)
 
 
-def _of_excess(asked: _Asked, alpha: float) -> _Ends:
-    listed, hard = asked.listed, asked.target == "excess"
+def _published_end(asked: _Asked, c: FloatArray, q: float) -> tuple[FloatArray, int]:
+    """Lower ends of sums of c·f given what was published, and how many cells add nothing to them.
+
+    Where no c is above 0 they are exact quantiles, else tilted.
+    """
+    listed, sets = asked.listed, asked.groups
+    used = np.flatnonzero(c)
+    y, group, weight = listed.x.values[used], sets.number[used], c[used]
+    first, kind = _kinds_of(listed, c)
+    combined = _combinations(group, kind[used], sets.size)
+    known = [
+        Cells(_law_at(listed, int(at)), float(listed.first[at]), float(c[at]), 1) for at in first
+    ]
+    room = np.zeros(len(combined.kinds))
+    start, loss, fee = (np.zeros((room.size, len(first))) for _ in range(3))
+    for at, own in enumerate(combined.kinds):
+        kinds = tuple(known[number]._replace(number=count) for number, count in own)
+        numbers = [number for number, _ in own]
+        if any(one.weight > 0 for one in kinds):
+            found = counting(kinds, q)
+            room[at] = found.margin
+            start[at, numbers], loss[at, numbers] = found.start, found.loss
+            fee[at, numbers] = found.fee
+        elif kinds:
+            start[at, numbers] = -np.inf
+            plain = [one._replace(first=-np.inf, weight=-one.weight) for one in kinds]
+            room[at] = margin(_merged(plain), q)
+    place = combined.which[group], kind[used]
+    far = y >= start[place]
+    score = np.where(far, y - loss[place], -fee[place])
+    low = np.bincount(group, weight * score, sets.size) - room[combined.which]
+    return low, int(np.count_nonzero(~far))
+
+
+def _of_excess(asked: _Asked, q: float) -> _Ends:
+    listed, target = asked.listed, asked.target
+    hard = target == "excess"
     x = listed.x
     value, variance = np.zeros(len(x)), np.zeros(len(x))
     for law, cells in groups(x._own_law(), len(x)):
@@ -428,13 +498,19 @@ def _of_excess(asked: _Asked, alpha: float) -> _Ends:
             )
         own = cast("ParametricLaw", law.take(np.searchsorted(cells, rows)) if law.shape else law)
         if isinstance(law, (Gaussian, DiscreteGaussian)):
+            if target != "soft":
+                raise InvalidParameterError(
+                    f"target={target!r} is for Laplace and Geometric noise, got "
+                    f"{type(law).__name__}: under it nothing that is 0 up to the threshold has an "
+                    "unbiased estimate from published values; ask for 'soft', or for 'cells'"
+                )
             if asked.width is not None:
                 raise InvalidParameterError(
                     "width must be left out for Gaussian noise, which has a soft excess of its own"
                 )
             found = _normal(own, x.values[rows], listed.first[rows])
         else:
-            width = np.asarray(cast("Laplace | Geometric", own).scale)
+            width = _CURVES[target][1] * np.asarray(cast("Laplace | Geometric", own).scale)
             width = np.maximum(np.rint(width), 1.0) if law.is_integer else width
             if hard or asked.width is not None:
                 width = np.asarray(1.0 if hard else asked.width)
@@ -442,11 +518,11 @@ def _of_excess(asked: _Asked, alpha: float) -> _Ends:
                 raise InvalidParameterError(
                     f"width must be a whole number for Geometric noise, got {width:g}"
                 )
-            found = _memoryless(own, x.values[rows], listed.first[rows], width)
+            found = _memoryless(own, x.values[rows], listed.first[rows], width, target)
         value[rows], variance[rows] = found
     total = asked.groups.total(asked.weights * value)
     std = np.sqrt(np.maximum(asked.groups.total(asked.weights**2 * variance), 0.0))
-    half = -special.ndtri(alpha / 2) * std
+    half = -special.ndtri(q) * std
     published = asked.groups.total((listed.there & (asked.weights != 0)).astype(np.float64))
     few = int(np.count_nonzero(published < _FEW))
     notes: tuple[str, ...] = ("normal quantiles",)
@@ -460,6 +536,8 @@ _OF_TARGET: dict[Target, Callable[[_Asked, float], _Ends]] = {
     "published": _of_published,
     "excess": _of_excess,
     "soft": _of_excess,
+    "soft-total": _of_excess,
+    "soft-count": _of_excess,
 }
 
 
@@ -477,7 +555,7 @@ def _asked(
     listed = _listed(values, mechanism, threshold, cells, target)
     if upper is not None and target != "cells":
         raise InvalidParameterError(f"upper must be left out with target={target!r}")
-    if width is not None and target != "soft":
+    if width is not None and not target.startswith("soft"):
         raise InvalidParameterError(f"width must be left out with target={target!r}")
     x = listed.x
     most = np.inf if upper is None else x.setting(upper, "upper", ge=0, finite=False)
@@ -493,20 +571,53 @@ def _asked(
 
 def _weighted(asked: _Asked, weights: Any, name: str) -> _Asked:
     x = asked.listed.x
-    if isinstance(weights, str) and weights == "mean" and asked.target == "cells":
-        sizes = np.bincount(asked.groups.number, minlength=asked.groups.size)
-        return asked._replace(weights=1.0 / sizes[asked.groups.number])
     if isinstance(weights, str):
-        raise InvalidParameterError(
-            f"{name} must be numbers, or 'mean' with target='cells', got {weights!r} with "
-            f"target={asked.target!r}"
-        )
+        check_option(weights, name, ("mean", "slope"))
+        return asked._replace(weights=_named_weights(asked, weights, name))
     c = checked_weights(weights, x.labels, len(x), name)
     if c.ndim != 1:
         raise InvalidParameterError(
             f"{name} must have one entry for each cell, got shape {c.shape}: give groups as by="
         )
     return asked._replace(weights=c)
+
+
+def _named_weights(asked: _Asked, which: str, name: str) -> FloatArray:
+    """Return weights of means and slopes, over all cells of the list or over the published ones.
+
+    What holds given that the cells were published holds for weights that depend on which they are.
+    """
+    listed, sets, target = asked.listed, asked.groups, asked.target
+    if not listed.whole and (which == "slope" or target != "published"):
+        raise InvalidParameterError(
+            f"{name}={which!r} needs the whole list, and values holds published cells only: give "
+            "the others as NaN, or the labels of all as cells=; where all were published, their "
+            "number as cells="
+        )
+    used = listed.there if target == "published" else np.ones(len(listed.x), dtype=bool)
+    one = used.astype(np.float64)
+    number = sets.total(one)[sets.number]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mean = np.where(used, one / number, 0.0)
+        if which == "mean":
+            return mean
+        order = np.argsort(sets.number, kind="stable")
+        ordered = sets.number[order]
+        day = np.empty(len(order))
+        day[order] = np.arange(len(order)) - np.searchsorted(ordered, ordered)
+        day -= sets.total(day * mean)[sets.number]
+        square = sets.total(np.where(used, day**2, 0.0))[sets.number]
+        return np.where(used & (square > 0), day / square, 0.0)
+
+
+def _tail(alpha: float, alternative: Alternative, sets: int) -> float:
+    """Error probability of an end of each of several intervals, which share no noise."""
+    sides = _SIDES[alternative]
+    if sides == 1 and alpha >= 0.5:
+        raise InvalidParameterError(
+            f"alpha must be less than 0.5 for one-sided intervals, got {alpha:g}"
+        )
+    return sidak(alpha, max(sets, 1)) / sides
 
 
 def thresholded_sum_confint(
@@ -521,6 +632,8 @@ def thresholded_sum_confint(
     upper: Any = None,
     width: float | None = None,
     alpha: float = 0.05,
+    alternative: Alternative = "two-sided",
+    simultaneous: bool = False,
 ) -> Intervals:
     """Confidence intervals for sums of counts of which some did not reach the threshold.
 
@@ -528,12 +641,14 @@ def thresholded_sum_confint(
     ----------
     values : array of float, shape (K,), Series, DataFrame or Release
         The published values, NaN where a cell was not published. Each has a noise of its own.
-    target : {"cells", "published", "excess", "soft"}
+    target : {"cells", "published", "excess", "soft", "soft-total", "soft-count"}
         What is summed; there is no default, as the answers differ. ``"cells"``: the counts f of a
         fixed list of cells, published or not, which was made without looking at what was published.
         ``"published"``: the counts of the cells that were published, which the noise chose.
         ``"excess"``, for geometric noise: max(f - threshold, 0) over all cells there are, none of
         which has to be listed. ``"soft"``: the same with a bend in the place of the corner.
+        ``"soft-total"`` and ``"soft-count"``, for geometric and Laplace noise: the counts
+        themselves, and the number of cells, from threshold + width on; those between in part.
     mechanism : NoiseLaw or sequence of NoiseLaw, optional
         The law of the noise, Laplace, Geometric, Gaussian or DiscreteGaussian: one for all cells,
         or one for each. A release brings its own, and its thresholds.
@@ -543,18 +658,26 @@ def thresholded_sum_confint(
     cells : list of labels, or int, optional
         The labels of all cells, for values that hold published ones only; or the number of values,
         where every cell of the list was published.
-    weights : array, Series or mapping, or "mean", optional
-        Weights of the cells: contrasts and trends. ``"mean"`` is one over the number of cells of
-        the group. By default 1 each.
+    weights : array, Series or mapping, "mean" or "slope", optional
+        Weights of the cells, for contrasts. ``"mean"`` is one over the number of cells of the
+        group, ``"slope"`` the least-squares slope per step over its cells in their order, which
+        are a step apart, such as days; both over the published ones for ``"published"``, and for
+        the others over the whole list, which has to be given. By default 1 each.
     by : str, list of str, or array of shape (K,), optional
         Levels of the labels, or the group of each cell: one sum for each group.
     upper : float, array or Series, optional
         Numbers that the counts are known not to exceed, for ``"cells"``.
     width : float, optional
-        The width w of the bend, for ``"soft"`` under Laplace or geometric noise, chosen before
-        looking at the values; by default the scale of the noise.
+        The width w of the bend, for ``"soft"`` and its like under Laplace or geometric noise,
+        chosen before looking at the values; by default the scale of the noise, and 4 scales for
+        ``"soft-total"`` and ``"soft-count"``.
     alpha : float, default 0.05
         One minus the confidence level, in (0, 1).
+    alternative : {"two-sided", "larger", "smaller"}
+        Both ends, or one at the full ``alpha``, which is then below 1/2: ``"larger"`` has a lower
+        end only, ``"smaller"`` an upper end only.
+    simultaneous : bool, default False
+        Whether all groups shall be covered together with probability 1 - ``alpha``.
 
     Returns
     -------
@@ -598,7 +721,9 @@ def thresholded_sum_confint(
     is Σ y plus the quantile of the sum of the noises of published cells. For the lower end
     S = Σ s(y), with s(y) = y - ℓ from a start on and -ε below it, where E exp(λ(s(Y) - f)) ≤ 1
     given publication for **every** f ≥ 0; by Markov's inequality S - log(2/α)/λ is a lower end. λ
-    and the starts depend on the number of published cells only. Near the threshold counts cannot
+    and the starts depend on the number and weights of published cells only. A cell of weight c < 0
+    has s(y) = y + log M(λ|c|)/(λ|c|), M the moments of the noise, so that contrasts take one λ for
+    both parts. Near the threshold counts cannot
     be told from 0: under Laplace and geometric noise what is published of f ≤ t has the same law
     for all f.
 
@@ -609,6 +734,9 @@ def thresholded_sum_confint(
     variance. Under Gaussian noise of standard deviation σ, y - t is unbiased for
     σ(zΦ(z) + φ(z)), z = (f-t)/σ, an excess that is up to 0.4σ softer than the corner, with a
     variance of at most σ² times the probability of publication.
+    The soft count is r = 3u² - 2u³ with u = z/w between 0 and 1, and the soft total f times that.
+    Under Gaussian noise the mean of what is published is analytic in f, so that no such r, 0 up to
+    t, has an unbiased estimate.
 
     References
     ----------
@@ -637,19 +765,25 @@ def thresholded_sum_confint(
     asked = _asked(values, target, mechanism, threshold, cells, upper, width, by)
     if weights is not None:
         asked = _weighted(asked, weights, "weights")
-    return _intervals(asked, _OF_TARGET[target](asked, alpha), alpha)
+    side = check_option(alternative, "alternative", ALTERNATIVES)
+    together = check_flag(simultaneous, "simultaneous")
+    q = _tail(alpha, side, asked.groups.size if together else 1)
+    return _intervals(asked, _OF_TARGET[target](asked, q), alpha, side, together)
 
 
-def _intervals(asked: _Asked, ends: _Ends, alpha: float) -> Intervals:
+def _intervals(
+    asked: _Asked, ends: _Ends, alpha: float, alternative: Alternative, together: bool
+) -> Intervals:
     single = asked.groups.labels is None
     estimate, lower, upper = (part[0] if single else part for part in ends[:3])
     return Intervals(
         estimate=estimate,
-        lower=lower,
-        upper=upper,
+        lower=np.full_like(lower, -np.inf) if alternative == "smaller" else lower,
+        upper=np.full_like(upper, np.inf) if alternative == "larger" else upper,
         alpha=alpha,
         method=ends.method,
         uncertainty="noise",
+        simultaneous=together,
         labels=asked.groups.labels,
         notes=ends.notes,
         assurance=None if ends.method == "asymptotic" else "bound",
@@ -669,6 +803,8 @@ def thresholded_ratio_confint(
     upper: Any = None,
     width: float | None = None,
     alpha: float = 0.05,
+    alternative: Alternative = "two-sided",
+    simultaneous: bool = False,
 ) -> Intervals:
     """Confidence intervals for ratios of sums of counts of which some did not reach the threshold.
 
@@ -677,11 +813,16 @@ def thresholded_ratio_confint(
     values : array of float, shape (K,), Series, DataFrame or Release
         The published values, NaN where a cell was not published.
     numerator, denominator : array of float of shape (K,), Series or mapping
-        The weights of the cells in either sum, at least 0; 0 or 1 for ``target="published"``.
+        The weights of the cells in either sum, at least 0.
     target, mechanism, threshold, cells, by, upper, width
         As for :func:`thresholded_sum_confint`.
     alpha : float, default 0.05
         One minus the confidence level, in (0, 1).
+    alternative : {"two-sided", "larger", "smaller"}
+        Both ends, or one at the full ``alpha``, which is then below 1/2: ``"larger"`` has a lower
+        end only, ``"smaller"`` an upper end only.
+    simultaneous : bool, default False
+        Whether all groups shall be covered together with probability 1 - ``alpha``.
 
     Returns
     -------
@@ -717,6 +858,9 @@ def thresholded_ratio_confint(
     """
     alpha = check_alpha(alpha)
     asked = _asked(values, target, mechanism, threshold, cells, upper, width, by)
+    side = check_option(alternative, "alternative", ALTERNATIVES)
+    together = check_flag(simultaneous, "simultaneous")
+    q = _tail(alpha, side, asked.groups.size if together else 1) / 2
     found = []
     for weights, name in ((numerator, "numerator"), (denominator, "denominator")):
         part = _weighted(asked, weights, name)
@@ -724,7 +868,7 @@ def thresholded_ratio_confint(
             raise InvalidParameterError(
                 f"{name} must have weights of at least 0, got a negative one"
             )
-        found.append(_OF_TARGET[target](part, alpha / 2))
+        found.append(_OF_TARGET[target](part, q))
     top, bottom = found
     low, most = np.maximum(top.lower, 0.0), np.maximum(top.upper, 0.0)
     least, high = np.maximum(bottom.lower, 0.0), np.maximum(bottom.upper, 0.0)
@@ -736,4 +880,5 @@ def thresholded_ratio_confint(
     notes = tuple(dict.fromkeys((*top.notes, *bottom.notes)))
     if endless:
         notes = (*notes, f"{endless} ratios have no upper end: denominators may be 0")
-    return _intervals(asked, _Ends(ratio, lower, ends, top.method, notes), alpha)
+    ends_of = _Ends(ratio, lower, ends, top.method, notes)
+    return _intervals(asked, ends_of, alpha, side, together)

@@ -22,6 +22,7 @@ from dpinfer import (
 )
 from dpinfer.errors import InvalidParameterError
 from dpinfer.intervals import thresholded_ratio_confint, thresholded_sum_confint
+from dpinfer.mechanisms import Rounded
 
 ALPHA = 0.05
 VIEWS = {"mechanism": DiscreteGaussian(sigma=18.23), "threshold": 90}
@@ -359,8 +360,20 @@ WRONG = {
     "which cells were not published": {"values": [100, 120]},
     "cells must be the number": {"cells": 7},
     "weights must have 3": {"weights": [1, 2]},
-    "weights must be numbers": {"weights": "total"},
-    "weights must be 0 or 1": {"target": "published", "weights": [1, -1, 0]},
+    "weights must be": {"weights": "total"},
+    "weights='mean' needs the whole list": {
+        "target": "soft",
+        "weights": "mean",
+        "values": [200, 150],
+    },
+    "weights='slope' needs the whole list": {
+        "target": "published",
+        "weights": "slope",
+        "values": [200, 150],
+    },
+    "target='soft-count' is for Laplace and Geometric": {"target": "soft-count"},
+    "alternative must be": {"alternative": "upper"},
+    "alpha must be less than 0.5": {"alternative": "larger", "alpha": 0.5},
     "target='excess' is for Geometric": {"target": "excess"},
     "width must be left out": {"width": 3},
     "upper must be left out": {"target": "soft", "upper": 90},
@@ -379,3 +392,188 @@ def test_refusals(message):
         thresholded_sum_confint(**(good | WRONG[message]))
     with pytest.raises(TypeError, match="target"):
         thresholded_sum_confint(good["values"], **VIEWS)
+
+
+def test_one_sided_and_simultaneous_ends_are_those_of_another_alpha():
+    by = ["a", "a", "b", "b"]
+    good = {"values": [200, np.nan, 150, 400], "by": by} | VIEWS
+    for target in ("cells", "published", "soft"):
+        both = thresholded_sum_confint(**good, target=target, alpha=0.05)
+        larger = thresholded_sum_confint(**good, target=target, alpha=0.025, alternative="larger")
+        smaller = thresholded_sum_confint(**good, target=target, alpha=0.025, alternative="smaller")
+        assert list(larger.lower) == list(both.lower)
+        assert list(smaller.upper) == list(both.upper)
+        assert np.isinf([larger.upper, smaller.lower]).all()
+        together = thresholded_sum_confint(**good, target=target, simultaneous=True)
+        apart = thresholded_sum_confint(**good, target=target, alpha=1 - np.sqrt(0.95))
+        np.testing.assert_allclose(together.lower, apart.lower, atol=1e-9)
+        np.testing.assert_allclose(together.upper, apart.upper, atol=1e-9)
+        assert together.simultaneous
+    less = thresholded_sum_confint(**good, target="cells", alternative="less")
+    smaller = thresholded_sum_confint(**good, target="cells", alternative="smaller")
+    assert list(less.lower) == list(smaller.lower)
+    parts = {"numerator": [1, 0, 1, 0], "denominator": [0, 1, 0, 1], "target": "cells"}
+    both = thresholded_ratio_confint(**good, **parts)
+    smaller = thresholded_ratio_confint(**good, **parts, alternative="smaller", alpha=0.025)
+    assert list(smaller.upper) == list(both.upper)
+    assert (smaller.lower == -np.inf).all()
+
+
+@pytest.mark.parametrize("level", [-1, 0, 1, 4])
+@pytest.mark.parametrize("weights", ["contrast", "mean", "slope"])
+def test_contrasts_means_and_slopes_of_what_was_published_cover(weights, level):
+    reps, cells = (200, 8) if weights != "slope" else (60, 8)
+    truth = np.full(cells, 90 + 18 * level) + 5 * np.arange(cells)
+    rng = np.random.default_rng(level + 9)
+    y = truth + VIEWS["mechanism"].rvs((reps, cells), rng=rng)
+    out = y >= 90
+    contrast = np.where(np.arange(cells) < 3, 2.0, -1.0)
+    c = np.tile(contrast, reps) if weights == "contrast" else weights
+    lower, upper = thresholded_sum_confint(
+        np.where(out, y, np.nan).ravel(),
+        target="published",
+        weights=c,
+        cells=y.size,
+        by=np.repeat(np.arange(reps), cells),
+        **VIEWS,
+    )
+    goal = np.zeros(reps)
+    for row, there in enumerate(out):
+        day = np.flatnonzero(there)
+        if weights == "contrast":
+            goal[row] = contrast[day] @ truth[day]
+        elif weights == "mean" and day.size:
+            goal[row] = truth[day].mean()
+        elif weights == "slope" and day.size > 1:
+            goal[row] = np.polyfit(day, truth[day], 1)[0]
+    for missed in (lower > goal + 1e-9, upper < goal - 1e-9):
+        assert missed.sum() <= most_misses(reps, ALPHA / 2)
+
+
+def test_weighted_ends_of_one_published_cell_by_sums_over_the_support():
+    """A contrast of two cells, over the joint law of what is published of both."""
+    t, law = 20, Geometric(scale=3.0)
+    y = np.arange(t, 160)
+    a, b = (part.ravel() for part in np.meshgrid(y, y, indexing="ij"))
+    values = np.column_stack([a, b]).ravel()
+    lower, upper = thresholded_sum_confint(
+        values,
+        target="published",
+        mechanism=law,
+        threshold=t,
+        weights=np.tile([1.0, -0.37], a.size),
+        by=np.repeat(np.arange(a.size), 2),
+    )
+    for f, g in [(0, 0), (20, 20), (25, 19), (40, 60), (60, 40), (100, 0), (0, 100)]:
+        p, q = law.pmf(y - f) / law.sf(t - f - 1), law.pmf(y - g) / law.sf(t - g - 1)
+        mass = np.outer(p, q).ravel()
+        goal = f - 0.37 * g
+        assert mass[np.asarray(lower) > goal].sum() <= ALPHA / 2
+        assert mass[np.asarray(upper) < goal].sum() <= ALPHA / 2
+
+
+def test_slopes_of_a_list_are_those_of_least_squares():
+    values = [500, 480, np.nan, 430, 420, 400]
+    day = np.arange(6) - 2.5
+    slope = thresholded_sum_confint(values, target="cells", weights="slope", **VIEWS)
+    by_hand = thresholded_sum_confint(values, target="cells", weights=day / (day @ day), **VIEWS)
+    np.testing.assert_allclose(list(slope), list(by_hand))
+    assert slope.lower < 0
+
+
+@pytest.mark.parametrize("target", ["soft-total", "soft-count"])
+@pytest.mark.parametrize("f", [0, 15, 20, 21, 24, 27, 32, 60])
+def test_soft_totals_and_counts_are_unbiased(target, f):
+    """Under geometric noise by sums over the support, under Laplace noise by integration."""
+    t, w = 20, 12
+    u = min(max((f - t) / w, 0), 1)
+    goal = (f if target == "soft-total" else 1) * u**2 * (3 - 2 * u)
+    y = np.arange(t, 700)
+    found = thresholded_sum_confint(
+        y, target=target, mechanism=Geometric(scale=3.0), threshold=t, by=y
+    )
+    p = Geometric(scale=3.0).pmf(y - f)
+    mean = p @ found.estimate.to_numpy()
+    assert mean == pytest.approx(goal, abs=1e-9)
+    variance = np.square(found.width.to_numpy() / (2 * stats.norm.isf(0.025)))
+    assert p @ variance >= p @ np.square(found.estimate.to_numpy()) - mean**2 - 1e-9
+    law, mean = Laplace(scale=3.0), 0.0
+    nodes, weights = np.polynomial.legendre.leggauss(20)
+    ends = sorted({t, t + w, max(f, t), *range(t + 2, t + 200, 3)})
+    for low, high in pairwise(map(float, ends)):
+        y = (low + high) / 2 + (high - low) / 2 * nodes
+        found = thresholded_sum_confint(
+            y, target=target, mechanism=law, threshold=t, by=np.arange(20), width=w
+        )
+        mean += (weights * law.pdf(y - f)) @ found.estimate.to_numpy() * (high - low) / 2
+    assert mean == pytest.approx(goal, abs=1e-6)
+
+
+def test_a_release_of_two_regimes_is_summed_by_group():
+    """Each row of the release has its own law and threshold, and each group has both."""
+    labels = pd.MultiIndex.from_product([["DE", "FR"], range(4)], names=["country", "day"])
+    values = pd.Series([900.0, 700, 300, 250, 610, 480, 120, 95], labels)
+    laws = [HISTORY["mechanism"]] * 2 + [VIEWS["mechanism"]] * 2
+    t = np.tile([450.0, 450, 90, 90], 2)
+    release = Release(values, mechanism=laws * 2, threshold=t)
+    for options in ({}, {"weights": "mean"}, {"weights": [1, -1, 1, -1] * 2}):
+        found = thresholded_sum_confint(release, target="published", by="country", **options)
+        one = dict(options)
+        if "weights" in options and options["weights"] != "mean":
+            one["weights"] = [1, -1, 1, -1]
+        for country in ("DE", "FR"):
+            alone = thresholded_sum_confint(
+                values[country].to_numpy(),
+                target="published",
+                mechanism=laws,
+                threshold=t[:4],
+                **one,
+            )
+            assert tuple(map(float, found[country])) == pytest.approx(tuple(map(float, alone)))
+    soft = thresholded_sum_confint(release, target="soft", by="country")
+    parts = [
+        thresholded_sum_confint(values["DE"].to_numpy()[rows], target="soft", **regime).estimate
+        for rows, regime in ((slice(0, 2), HISTORY), (slice(2, 4), VIEWS))
+    ]
+    assert soft.estimate["DE"] == pytest.approx(sum(map(float, parts)))
+    with pytest.raises(InvalidParameterError, match="laws or thresholds differ by value"):
+        thresholded_sum_confint(release, target="cells", cells=labels)
+
+
+def test_two_regimes_cover_in_simulation():
+    reps = 400
+    laws = [HISTORY["mechanism"]] * 3 + [VIEWS["mechanism"]] * 3
+    t = np.repeat([450.0, 90.0], 3)
+    rng = np.random.default_rng(11)
+    for truth in (t, t + 60, t - 30):
+        draw = [law.rvs(reps, rng=rng) for law in laws]
+        y = truth + np.column_stack(draw)
+        out = y >= t
+        for target in ("cells", "published"):
+            lower, upper = thresholded_sum_confint(
+                np.where(out, y, np.nan).ravel(),
+                target=target,
+                mechanism=laws * reps,
+                threshold=np.tile(t, reps),
+                by=np.repeat(np.arange(reps), 6),
+            )
+            goal = truth.sum() if target == "cells" else (truth * out).sum(axis=1)
+            for missed in (lower > goal + 1e-9, upper < goal - 1e-9):
+                assert missed.sum() <= most_misses(reps, ALPHA / 2)
+
+
+def test_values_that_were_processed_are_taken_or_refused_with_a_reason():
+    law = Gaussian(sigma=9.3)
+    values = np.array([200.0, 150.5, 300.25])
+    plain = thresholded_sum_confint(values, target="published", mechanism=law, threshold=90)
+    for clamp, message in (((0, None), None), ((0.5, None), None), ((None, 400), "clamped above")):
+        release = Release(values, mechanism=law, threshold=90, clamp=clamp)
+        if message is None:  # clamping below the threshold changes nothing, off the grid or on it
+            found = thresholded_sum_confint(release, target="published")
+            assert tuple(map(float, found)) == tuple(map(float, plain))
+        else:
+            with pytest.raises(InvalidParameterError, match=message):
+                thresholded_sum_confint(release, target="published")
+    for other in (Tulap(scale=2.0), Rounded(law)):
+        with pytest.raises(InvalidParameterError, match="single values with it have count_confint"):
+            thresholded_sum_confint([200.0, np.nan], target="cells", mechanism=other, threshold=90)
