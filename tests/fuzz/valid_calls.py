@@ -69,6 +69,7 @@ def top_part():
 
 CENSORED = {"values": [18.0, 25.0, np.nan], "target": "cells", "mechanism": NOISE, "threshold": 10}
 CENSORED |= {"cells": 3, "by": [1, 1, 2], "upper": 90.0, "width": None, "alpha": 0.1}
+CENSORED |= {"alternative": "larger", "simultaneous": True}
 
 VALID = {
     "ApproxDP": {"epsilon": 1.0, "delta": 1e-6, "neighbours": "replace"},
