@@ -17,7 +17,6 @@ from dpinfer.mechanisms import (
 )
 from dpinfer.mechanisms._sums import series as fourier
 from dpinfer.mechanisms._sums.contour import NodeSearch
-from dpinfer.mechanisms._sums.lattice import LatticeSum, LatticeTable
 from dpinfer.mechanisms._sums.series import FourierSum, LatticeSeries, lattice_series
 from dpinfer.mechanisms._sums.terms import collect
 from dpinfer.queries import Hierarchy
@@ -93,22 +92,29 @@ def test_far_tails_of_a_fine_lattice_are_bounded():
 
 @pytest.mark.parametrize("law", [Geometric(scale=2.0), DiscreteGaussian(sigma=1.5)])
 def test_series_table_and_windows_agree(law):
-    terms = terms_of(np.array([7, 11, 13, 29, 31, 31, 40, 64, 3, 5, 5, 100]) / 9, law)
-    spacing = 1 / 9
-    windows = LatticeSum(terms, spacing)
-    series = lattice_series(terms, spacing)
-    table = LatticeTable(terms, spacing, atol=1e-9)
-    k = np.arange(0.0, 6.0 * terms.std / spacing)
-    for other in (series, table):
-        for closed in (False, True):
-            gap = np.exp(windows.upper(k * spacing, closed)) - np.exp(
-                other.upper(k * spacing, closed)
-            )
-            assert np.max(np.abs(gap)) < other.error_bound + 1e-14
-        for strict in (False, True):
-            np.testing.assert_allclose(
-                other.isf(Q, strict=strict), windows.isf(Q, strict=strict), rtol=1e-13
-            )
+    weights = np.array([7, 11, 13, 29, 31, 31, 40, 64, 3, 5, 5, 100])
+    windows = WeightedSum(weights / 9, law)
+    known = tails_by_masses(law, weights, 1 << 15)
+    k = np.arange(0, int(6.0 * 9 * windows.std))
+    assert np.max(np.abs(windows.sf(k / 9) - known[k])) < 1e-14
+    assert np.max(np.abs(windows.cdf(-k[1:] / 9) - known[k[1:] - 1])) < 1e-14
+    upper, lower = np.rint(9 * windows.isf(Q)).astype(int), np.rint(-9 * windows.ppf(Q)).astype(int)
+    np.testing.assert_allclose(windows.isf(Q), upper / 9, rtol=1e-13)
+    np.testing.assert_allclose(-windows.ppf(Q), lower / 9, rtol=1e-13)
+    assert np.all((known[upper - 1] > Q) & (known[upper] <= Q))
+    assert np.all((known[lower - 1] >= Q) & (known[lower] < Q))
+    series = lattice_series(windows._terms, 1 / 9)
+    for closed in (False, True):
+        gap = series.tail(k[1:] / 9, closed=closed) - known[k[1:] - closed]
+        assert np.max(np.abs(gap)) < series.error_bound + 1e-14
+    np.testing.assert_allclose(series.isf(Q), upper / 9, rtol=1e-13)
+    np.testing.assert_allclose(series.isf(Q, strict=True), lower / 9, rtol=1e-13)
+    # beside a term without a common lattice the tails are looked up in a table
+    both = WeightedSum([*weights / 9, np.sqrt(2.0)], law)
+    j, x = np.arange(-60, 61), np.linspace(0.05, 5.0, 101) * both.std
+    at = np.floor(9 * (x[:, np.newaxis] - np.sqrt(2.0) * j)).astype(int)
+    tails = np.where(at >= 0, known[np.abs(at)], 1.0 - known[np.maximum(-at - 1, 0)])
+    assert np.max(np.abs(both.sf(x) - tails @ law.pmf(j))) < 1.1e-13
 
 
 def test_atoms_of_a_table_are_met_in_spite_of_rounding():
