@@ -70,6 +70,7 @@ from .queries import Domain as Domain
 from .queries import Hierarchy as Hierarchy
 from .queries import Workload as Workload
 from .regression import noisy_ols as noisy_ols
+from .regression import thresholded_glm as thresholded_glm
 from .releases import NoisyValues as NoisyValues
 from .releases import Release as Release
 from .releases import noisy as noisy

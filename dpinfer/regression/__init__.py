@@ -1,4 +1,4 @@
-"""Least squares with published noisy counts and shares."""
+"""Regression with published noisy counts and shares."""
 
 import lazy_loader
 

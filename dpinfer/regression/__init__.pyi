@@ -1,2 +1,4 @@
 from .least_squares import NoisyRegression as NoisyRegression
 from .least_squares import noisy_ols as noisy_ols
+from .thresholded import ThresholdedRegression as ThresholdedRegression
+from .thresholded import thresholded_glm as thresholded_glm

@@ -291,7 +291,7 @@ def column_errors(
         i, j = columns.index(first), columns.index(second)
         if (j, i) in shared:
             raise InvalidParameterError(f"{name} must be given once, not in both orders")
-        shared[i, j] = _one_each(value, name, size, labels, ge=-(LARGEST**2), le=LARGEST**2)
+        shared[i, j] = one_each(value, name, size, labels, ge=-(LARGEST**2), le=LARGEST**2)
     if pairs:
         laws = [None] * len(columns)  # marginal laws do not determine the joint one
     errors = ColumnErrors(columns, _side_by_side(variances), shared, laws)
@@ -315,11 +315,11 @@ def _one_column(
         return law, np.square(_alike(check_array(np.atleast_1d(law.std), name, le=LARGEST)))
     if isinstance(value, str) and read is not None:
         value = read(value)
-    std = _one_each(value, name, size, labels, ge=0.0, le=LARGEST)
+    std = one_each(value, name, size, labels, ge=0.0, le=LARGEST)
     return None, np.square(std)
 
 
-def _one_each(
+def one_each(
     value: Any, name: str, size: int, labels: pd.Index | None, *, ge: float, le: float
 ) -> FloatArray:
     """Numbers, one for each row, or one where all are the same."""
@@ -424,7 +424,7 @@ def row_blocks(size: int) -> Iterator[slice]:
 def array_design(endog: Any, exog: Any, noise: NoiseOf, weights: Any) -> Design:
     """Return the design of a response and a matrix of covariates."""
     response, rows, name = _response(endog)
-    matrix, columns, other = _matrix(exog)
+    matrix, columns, other = matrix_of(exog)
     check_length(matrix, "exog", len(response), "the values of endog")
     if rows is not None and other is not None and not rows.equals(other):
         raise InvalidParameterError(
@@ -434,8 +434,8 @@ def array_design(endog: Any, exog: Any, noise: NoiseOf, weights: Any) -> Design:
     if labels is None and (is_foreign(endog) or is_foreign(exog)):
         labels = _numbered(len(response))
     given = _weights(weights, len(matrix), labels)
-    triangle = _checked_triangle(response, matrix, given)
-    names = _numbered_names(matrix) if columns is None else list(columns)
+    triangle = checked_triangle(response, matrix, given)
+    names = numbered_names(matrix) if columns is None else list(columns)
     keys: list[Hashable] = [name, *names]
     if len(set(keys)) < len(keys):
         raise InvalidParameterError(f"endog and exog must have different names, got {keys}")
@@ -456,7 +456,7 @@ def _with_errors(
     return columns[held], loadings[:, held]
 
 
-def _numbered_names(matrix: FloatArray) -> list[str]:
+def numbered_names(matrix: FloatArray) -> list[str]:
     """Name columns as statsmodels does: ``"const"`` for the first without variance, else xj."""
     names = [f"x{j + 1}" for j in range(matrix.shape[1])]
     for j in np.flatnonzero(matrix[0] == matrix[-1]):
@@ -465,7 +465,7 @@ def _numbered_names(matrix: FloatArray) -> list[str]:
     return names
 
 
-def _checked_triangle(response: FloatArray, matrix: FloatArray, weights: FloatArray) -> FloatArray:
+def checked_triangle(response: FloatArray, matrix: FloatArray, weights: FloatArray) -> FloatArray:
     """Return R of √w·(matrix, response), after checks of what least squares needs."""
     rows, columns = matrix.shape
     triangle, size = np.zeros((columns + 1, columns + 1)), np.zeros(columns + 1)
@@ -538,7 +538,7 @@ def _response(endog: Any) -> tuple[FloatArray, pd.Index | None, Any]:
     return _bounded(column, "endog", 1), None, "y"
 
 
-def _matrix(exog: Any) -> tuple[FloatArray, pd.Index | None, pd.Index | None]:
+def matrix_of(exog: Any) -> tuple[FloatArray, pd.Index | None, pd.Index | None]:
     """Values, names of the columns and labels of the rows of the design matrix."""
     table = as_pandas(exog, "exog")
     if hasattr(table, "index") and hasattr(table, "to_numpy"):
@@ -597,7 +597,7 @@ def formula_design(
     formula: str, data: Any, noise: NoiseOf, weights: Any, nonlinear: Nonlinear, depth: int
 ) -> Design:
     """Return the design of a formula; ``depth`` frames above stand the variables of the caller."""
-    frame = _checked_frame(data)
+    frame = checked_frame(data)
     errors = column_errors(
         noise,
         len(frame),
@@ -613,10 +613,10 @@ def formula_design(
                 f"weights must be free of noise, got the noisy column {weights!r}"
             )
         weights = column_of(frame, weights)
-    parsed, terms = _read(formula, frame, depth + 1)
+    parsed, terms = read_formula(formula, frame, depth + 1)
     endog, exog = _bounded(parsed.endog, "endog", 1), _bounded(parsed.exog, "exog", 2)
     given = _weights(weights, len(frame), frame.index)
-    triangle = _checked_triangle(endog, exog, given)
+    triangle = checked_triangle(endog, exog, given)
     response, names = parsed.endog_names, list(parsed.exog_names)
     notes: tuple[str, ...] = ()
     if nonlinear == "delta":
@@ -666,7 +666,7 @@ def rebuilt(spec: Any, data: Any) -> FloatArray:
         ) from error
 
 
-def _checked_frame(data: Any) -> pd.DataFrame:
+def checked_frame(data: Any) -> pd.DataFrame:
     import pandas as pd
 
     if not isinstance(data, pd.DataFrame):
@@ -688,7 +688,7 @@ def column_of(frame: pd.DataFrame, name: Any) -> Any:
     return frame[name]
 
 
-def _read(formula: str, frame: pd.DataFrame, depth: int) -> tuple[Any, Terms]:
+def read_formula(formula: str, frame: pd.DataFrame, depth: int) -> tuple[Any, Terms]:
     """Let statsmodels read the formula; see to it that no row is dropped."""
     import statsmodels.formula.api as smf
 

@@ -118,6 +118,7 @@ RESULTS = {
     "ResponseEstimate": lambda: made("response_counts"),
     "CountPosterior": lambda: POSTERIOR,
     "NoisyRegression": regression,
+    "ThresholdedRegression": lambda: made("thresholded_glm"),
     "SurveyEstimate": lambda: made("survey_total"),
     "SurveyEstimate, stratified": lambda: made("stratified_total"),
     "Ranking": lambda: dpi.intervals.ranking(LABELLED, mechanism=SMOOTH),

@@ -88,7 +88,8 @@ RESULTS = set(
     PosteriorBounds PrivacyLoss PrivateMeanInterval Problem ProcessingError Ranking RatioEstimate
     ReconstructionAudit ReleasePlan RenyiCurve RepeatedDP ReplicateIntervals ResponseEstimate
     SampleAdjustment SecretPosterior SizeStudy SmoothSensitivity SpendingComparison
-    StrategyComparison StreamedMarginals SurveyEstimate Selection TableContrast Usefulness
+    StrategyComparison StreamedMarginals SurveyEstimate Selection TableContrast
+    ThresholdedRegression Usefulness
     """.split()  # noqa: SIM905
 )
 """Made by the library; what they are made of has been checked before."""

@@ -23,6 +23,7 @@ from dpinfer.hypothesis_tests import Multinomial
 from dpinfer.mechanisms import Channel
 
 NOISE, SMOOTH = Geometric(scale=3.0), Laplace(scale=2.0)
+ABOVE = [160, 131, None, 120, 260, 205, None, 181, 330, 236, 240, 101]
 CHANNEL = RandomizedResponse(p=0.75)
 THREE, SHARES, TABLE = [18, 25, 33], [0.2, 0.3, 0.5], [[60, 45], [52, 70]]
 PURE, SWAP = PureDP(1.0), PureDP(1.0, neighbours="replace")
@@ -251,6 +252,9 @@ VALID = {
     "noisy": {"values": THREE, "mechanism": NOISE, "labels": None, "weights": None}
     | {"covariance": None, "threshold": 10, "clamp": 0, "rounding": None, "bin_size": 2}
     | {"name": "values", "called": "mechanism", "missing": "drop"},
+    "thresholded_glm": {"endog": ABOVE, "exog": np.ones(12), "universe": "known"}
+    | {"mechanism": NOISE, "threshold": 90, "family": "negative-binomial", "exposure": None}
+    | {"cov_type": "HC0"},
     "noisy_ols": {"endog": np.arange(40.0) % 7, "exog": 9.0 * np.arange(40.0)}
     | {"noise": {"x1": SMOOTH}, "weights": None, "method": "moments", "cov_type": "HC1"}
     | {"groups": None, "uncertainty": "noise+sampling", "nonlinear": "refuse", "use_t": True}
