@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple, cast
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
-from scipy import optimize, special
+from scipy import special
 
 from dpinfer._check import FloatArray
 from dpinfer.errors import ConvergenceError, InvalidParameterError, NotEstimableError
@@ -482,6 +482,8 @@ def _published(hidden: Scores) -> Scores:
 
 def maximised(likelihood: Likelihood, theta: FloatArray) -> FloatArray:
     """Return the maximum, by a trust region with exact second derivatives, then Newton's steps."""
+    from scipy import optimize
+
     found = optimize.minimize(
         likelihood.value,
         theta,
