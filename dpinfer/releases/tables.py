@@ -349,15 +349,20 @@ DECIMAL_COMMA = re.compile(r"\s*[-+]?[\d.,]*\d,\d[\d.,]*\s*")
 SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 
 
-def _check_commas(path: Path, names: list[str]) -> None:
-    """Refuse a file whose header has other separators than commas."""
-    for mark, name in SEPARATORS.items():
-        if len(names) == 1 and mark in names[0]:
-            raise IncompatibleReleaseError(
-                f"{path.name}, line 1: must have commas between cells, and points in decimals, got "
-                f"{name}: write it anew, as by pandas.read_csv({path.name!r}, sep={mark!r}, "
-                "decimal=',', dtype={...: str for codes}).to_csv(..., index=False)"
-            )
+def _other_separator(names: list[str]) -> str:
+    """Return what separates the cells of a header that is one cell, "," where nothing does."""
+    found = [mark for mark in SEPARATORS if len(names) == 1 and mark in names[0]]
+    return found[0] if found else ","
+
+
+def _not_commas(path: Path, mark: str) -> Problem:
+    return Problem(
+        path.name,
+        f"must have commas between cells, and points in decimals, got {SEPARATORS[mark]}: write it "
+        f"anew, as by pandas.read_csv({path.name!r}, sep={mark!r}, decimal=',', "
+        "dtype={...: str for codes}).to_csv(..., index=False)",
+        1,
+    )
 
 
 def csv_as_text(path: Path, limit: Limit) -> TextTable:
@@ -366,10 +371,13 @@ def csv_as_text(path: Path, limit: Limit) -> TextTable:
     names = _names(path, limit)
     if not names:
         raise csv.Error("Empty CSV file")
-    _check_commas(path, names)
     problems: list[Problem] = []
+    mark = _other_separator(names)
+    if mark != ",":  # the rest is checked as it will be when written anew
+        problems.append(_not_commas(path, mark))
+        names = _names(path, limit, mark)
     lines, rows, others = array("q"), [], 0
-    for line, row in _rows(path, limit, MOST_TEXT):
+    for line, row in _rows(path, limit, MOST_TEXT, mark):
         if len(row) == len(names):
             lines.append(line)
             rows.append([cell or None for cell in row])
@@ -389,7 +397,9 @@ def csv_as_text(path: Path, limit: Limit) -> TextTable:
     return TextTable(columns, np.array(lines, dtype=np.int64), problems)
 
 
-def _rows(path: Path, limit: Limit, most: float = np.inf) -> Iterator[tuple[int, list[str]]]:
+def _rows(
+    path: Path, limit: Limit, most: float = np.inf, mark: str = ","
+) -> Iterator[tuple[int, list[str]]]:
     """Yield the rows below the header with the lines where they begin, up to so many bytes."""
     seen = 0
 
@@ -403,7 +413,7 @@ def _rows(path: Path, limit: Limit, most: float = np.inf) -> Iterator[tuple[int,
 
     with decompressed(path, limit) as stream:
         text = io.TextIOWrapper(io.BufferedReader(stream), encoding="utf-8-sig", newline="")
-        reader = csv.reader(lines(text))
+        reader = csv.reader(lines(text), delimiter=mark)
         begins, header = 1, True
         for row in reader:
             if row and not header and seen <= most:
@@ -412,11 +422,11 @@ def _rows(path: Path, limit: Limit, most: float = np.inf) -> Iterator[tuple[int,
             begins = reader.line_num + 1
 
 
-def _names(path: Path, limit: Limit) -> list[str]:
+def _names(path: Path, limit: Limit, mark: str = ",") -> list[str]:
     with decompressed(path, limit) as stream:
         beginning = io.BytesIO(io.BufferedReader(stream).read(LONGEST_LINE))
     text = io.TextIOWrapper(beginning, encoding="utf-8-sig", newline="")
-    return next((row for row in csv.reader(text) if row), [])
+    return next((row for row in csv.reader(text, delimiter=mark) if row), [])
 
 
 def _check_utf8(path: Path, limit: Limit) -> None:

@@ -113,7 +113,21 @@ def test_a_good_file(tmp_path):
             ],
         ),
         ("k,v\na,1\n", ["t.csv, line 1, s: the column is missing, there are: 'k', 'v'"]),
-        ("k;v;s\na;1;2\n", ["line 1, k", "line 1, v", "line 1, s"]),
+        ("k;v;s\na;1;2\n", ["t.csv, line 1: must have commas between cells, and points"]),
+        (
+            "k;v;t\na;1;2\n",
+            ["line 1: must have commas", "line 1, s: the column is missing, there are: 'k', 'v'"],
+        ),
+        (
+            "k\tv\ts\na\tx\t2\nb\t1,5\t0\nc\t1\n",
+            [
+                "t.csv, line 1: must have commas between cells, and points in decimals, got tabs",
+                "t.csv, line 4: must have 3 cells, got 2",
+                "t.csv, line 2, column v: must be a finite number without commas",
+                "t.csv, line 3, column v: must be a finite number without commas",
+                "t.csv, line 3, column s: must be a scale > 0",
+            ],
+        ),
         (
             "k,v,s\na,1\nb,x,2\n",
             ["t.csv, line 2: must have 3 cells, got 2", "t.csv, line 3, column v"],
