@@ -327,7 +327,7 @@ def _parser() -> argparse.ArgumentParser:
         "scale": "scale of laplace, geometric or tulap noise, or a column",
         "sigma": "σ of gaussian or discrete_gaussian noise, or a column",
         "rounding": "yes if the noisy values were rounded to whole numbers, no if not, or the step "
-        "to the nearest multiple of which they were; 5,down and 5,up say another way",
+        "to the nearest multiple of which they were; 5,down, 5,up or 5,toward zero for another way",
         "bin-size": "number to a multiple of which counts were rounded up before the noise; "
         "8,nearest and 8,down say another way",
         "threshold": "bound below which values were not published, or a column",

@@ -586,28 +586,35 @@ def check_moments(moments: Any) -> str:
     return "".join(letter for letter in _MOMENTS if letter in moments)
 
 
-Way = Literal["nearest", "down", "up"]
-WAYS: tuple[Way, ...] = ("nearest", "down", "up")
+Way = Literal["nearest", "down", "up", "toward zero"]
+WAYS: dict[str, tuple[Way, ...]] = {
+    "rounding": ("nearest", "down", "up", "toward zero"),
+    "bin_size": ("nearest", "down", "up"),
+}
+"""Which way noisy values may have been rounded, and counts before the noise."""
 
 
 def step_and_way(given: Any, name: str, way: Way) -> tuple[Any, Way]:
     """Return the step to multiples of which something was rounded, and which way."""
     if not (isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], str)):
         return given, way
-    return given[0], check_option(given[1], f"the second part of {name}", WAYS)
+    return given[0], check_option(given[1], f"the second part of {name}", WAYS[name])
 
 
 def rounded_to(values: FloatArray, step: Any, way: Way) -> FloatArray:
     """Round values to multiples of a step, as they are where it is 0."""
     units = np.where(np.greater(step, 0), step, 1.0)
-    move = {"nearest": np.rint, "down": np.floor, "up": np.ceil}[way]
+    move = {"nearest": np.rint, "down": np.floor, "up": np.ceil, "toward zero": np.trunc}[way]
     return np.where(np.greater(step, 0), move(values / units) * units, values)
 
 
-def rounding_reach(step: Any, way: Way, whole: Any) -> tuple[FloatArray, FloatArray]:
+def rounding_reach(
+    step: Any, way: Way, whole: Any, rounded: Any = 0.0
+) -> tuple[FloatArray, FloatArray]:
     """Return how far what was rounded may be below, and above, what it became; ties either way.
 
-    ``whole``: whether it was a whole number; the step is 0 where nothing was rounded.
+    ``whole``: whether it was a whole number; the step is 0 where nothing was rounded. Toward zero,
+    it depends on the sign of what it became.
     """
     whole = np.logical_and(whole, np.equal(step, np.rint(step)))
     if way == "nearest":
@@ -615,5 +622,7 @@ def rounding_reach(step: Any, way: Way, whole: Any) -> tuple[FloatArray, FloatAr
         half = np.where(whole, np.floor(half), half)
         return half, half
     span = np.where(whole, np.maximum(np.subtract(step, 1.0), 0.0), step).astype(np.float64)
-    none = np.zeros_like(span)
-    return (none, span) if way == "down" else (span, none)
+    up, down = np.equal(way, "up"), np.equal(way, "down")
+    if way == "toward zero":
+        up, down = np.less_equal(rounded, 0), np.greater_equal(rounded, 0)
+    return np.where(up, span, 0.0), np.where(down, span, 0.0)

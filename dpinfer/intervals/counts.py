@@ -422,8 +422,9 @@ def linear_confint(
     widened, so that its coverage is kept whatever the truth is. A value rounded to the nearest
     multiple of u after the noise is within u/2 of it: Σ abs(cᵢ)·u/2 on either side. One rounded
     down is up to u too small, which moves the upper end for weights above 0 and the lower end for
-    those below 0; up, the other way round. Under whole-numbered noise and for whole u these are
-    ⌊u/2⌋ and u - 1. A count rounded up to a bin of size s is
+    those below 0; up, the other way round; toward zero, as down above 0, up below it, and either
+    way at 0. Under whole-numbered noise and for whole u these are ⌊u/2⌋ and u - 1. A count rounded
+    up to a bin of size s is
     f = g - d with 0 ≤ d ≤ s - 1 for the published g + e: the lower end moves out by (s - 1)·Σ cᵢ
     over the weights above 0, the upper end by that over those below 0 (bins to the nearest have
     -s/2 ≤ d ≤ s/2); where all cᵢgᵢ are multiples of one whole number, the ends move in to such

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import exp
 from types import SimpleNamespace
@@ -23,7 +22,7 @@ from dpinfer._check import (
     one_line,
     show,
 )
-from dpinfer.errors import ApproximationWarning, InvalidParameterError
+from dpinfer.errors import InvalidParameterError
 from dpinfer.mechanisms.independent import IndependentNoise
 from dpinfer.mechanisms.law import ContinuousLaw, NoiseLaw
 from dpinfer.mechanisms.laws import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace
@@ -116,15 +115,13 @@ def from_smartnoise(
     InvalidParameterError
         If a column is missing, or ``value`` is not one number with one noise.
 
-    Warns
-    -----
-    ApproximationWarning
-        For a column of whole numbers: SmartNoise cuts the decimals off, so that they are half a
-        unit too close to zero on average. They are moved back by a half; a rounding error of at
-        most a half is left, which the law does not hold. ``COUNT(*) * 1.0`` is not cut.
-
     Notes
     -----
+    Of a column of whole numbers SmartNoise has cut the decimals off: the release has
+    ``rounding=(1, "toward zero")``, by which intervals for its values and their sums are widened,
+    so that they hold, and other inference is refused. ``COUNT(*) * 1.0`` is not cut, and has no
+    such limit.
+
     With ``censor_dims: True`` groups are left out whose noisy number of people, of another draw, is
     below a threshold. Where the column is that number itself, give ``threshold=``. Checked against
     smartnoise-sql 1.0.10.
@@ -146,14 +143,12 @@ def from_smartnoise(
         )
     frame.columns = names
     if frame[value].dtype.kind in "iu" and not law.is_integer:
-        frame[value] = frame[value] + 0.5 * np.sign(frame[value])
-        warnings.warn(
-            f"{value} holds whole numbers, from which SmartNoise has cut the decimals: they were "
-            "moved away from zero by 0.5, and have a rounding error of up to 0.5 left; "
-            "COUNT(*) * 1.0 is not cut",
-            ApproximationWarning,
-            stacklevel=2,
-        )
+        if details.get("threshold") is not None:
+            raise InvalidParameterError(
+                "threshold must be None for whole numbers, from which SmartNoise has cut the "
+                "decimals: query COUNT(*) * 1.0, which is not cut"
+            )
+        details = {"rounding": (1, "toward zero")} | details
     return Release.from_frame(frame, value=value, mechanism=law, attributes=attributes, **details)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpinfer._check import (
+    WAYS,
     FloatArray,
     as_table,
     as_values,
@@ -88,9 +89,10 @@ def noisy(
         The values were moved into these bounds: a lower bound, or ``(lower, upper)``.
     rounding : float, bool or pair, optional
         The noisy values were rounded to the nearest multiples of this number; True is 1.
-        ``(5, "down")`` and ``(5, "up")`` say another way. With 1 to the nearest, the confidential
-        values are taken to be whole numbers, so that the error is rounded noise; an array or Series
-        of 1 and 0 says which values were rounded so.
+        ``(5, "down")``, ``(5, "up")`` and ``(5, "toward zero")`` say another way: ``int`` cuts
+        decimals toward zero. With 1 to the nearest, the confidential values are taken to be whole
+        numbers, so that the error is rounded noise; an array or Series of 1 and 0 says which values
+        were rounded so.
     bin_size : int, array or pair, optional
         The counts were rounded up to multiples of this *before* the noise; ``(5, "nearest")`` and
         ``(5, "down")`` say another way.
@@ -305,10 +307,10 @@ def drop_missing(
     if len(at) in (0, len(lost)):
         return values, given
 
-    def kept(entries: Any) -> Any:
-        step, way = step_and_way(entries, "bin_size or rounding", "up")
-        if step is not entries:
-            return kept(step), way
+    def kept(entries: Any, key: str = "") -> Any:
+        if key in WAYS:
+            step, way = step_and_way(entries, key, "up")
+            return kept(step) if step is entries else (kept(step), way)
         entries = as_table(entries)
         if isinstance(entries, Mapping):
             return {key: kept(one) for key, one in entries.items()}
@@ -326,7 +328,7 @@ def drop_missing(
 
     shared = given.get("weights") is not None  # the law is that of other noises
     whole = ("clamp", "mechanism") if shared else ("clamp",)
-    found = {key: one if key in whole else kept(one) for key, one in given.items()}
+    found = {key: one if key in whole else kept(one, key) for key, one in given.items()}
     if found.get("covariance") is not None:  # in rows, and now in columns
         found["covariance"] = kept(found["covariance"].T)
     ends = given.get("clamp")
@@ -631,7 +633,8 @@ def _after_rounding(x: NoisyValues, rule: Rule, rounding: Any) -> tuple[Noises, 
     if np.isfinite(rule.threshold).any():
         raise InvalidParameterError(
             f"rounding must be 1 or None where {x.name} were selected by a threshold, got "
-            f"{show(rounding)}: intervals near a threshold move by more than what rounding hides"
+            f"{show(rounding)}: intervals near a threshold move by more than what rounding hides. "
+            "Publish the values with their decimals, or the list of all cells without a threshold"
         )
     return x.noises, replace(rule, after=float(steps[0]), after_way=way)
 

@@ -156,8 +156,8 @@ class Rule(Locked):
         The step to multiples of which the noisy value was rounded; 0 where it was not.
     before : float or array of float, shape (m,)
         The number to multiples of which the count was rounded *before* the noise; 1 for none.
-    after_way, before_way : {"nearest", "down", "up"}
-        Which way they were rounded.
+    after_way, before_way : {"nearest", "down", "up", "toward zero"}
+        Which way they were rounded; the last one of noisy values only.
     """
 
     threshold: Bound = -np.inf

@@ -173,8 +173,8 @@ class Release(Locked, Presented, Indexed, Plotted):
         ``(lower, upper)``, each a number or an array of shape (m,).
     rounding : float, bool or pair, optional
         The noisy values were rounded to the nearest multiples of this number *after* the noise;
-        True is 1, an array of 1 and 0 says which were rounded to whole numbers. ``(5, "down")`` and
-        ``(5, "up")`` say another way.
+        True is 1, an array of 1 and 0 says which were rounded to whole numbers. ``(5, "down")``,
+        ``(5, "up")`` and ``(5, "toward zero")`` say another way.
     bin_size : int, array of int of shape (m,), or pair, default 1
         The counts were rounded up to multiples of this number *before* the noise was added, as Tor
         does. ``(5, "nearest")`` and ``(5, "down")`` say another way.

@@ -512,7 +512,7 @@ class NoisyValues(Presented, Indexed, Plotted):
         whole = np.zeros(len(self), dtype=bool)
         for law, cells in self.laws() if rule.after > 0 else ():
             whole[cells] = law.is_integer and not isinstance(law, Exact)
-        return rounding_reach(rule.after, rule.after_way, whole)
+        return rounding_reach(rule.after, rule.after_way, whole, self.values)
 
     def shaped(self, found: FloatArray) -> FloatArray:
         """Return what was found for each value in the shape of the values, which are unlabelled."""

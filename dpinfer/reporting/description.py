@@ -375,9 +375,9 @@ def _step(name: str, columns: Columns, text: str, **bounds: Any) -> Any:
     size = _size(name, columns, step, **bounds)
     if way in ("", USUAL_WAY[name]):
         return size
-    if way not in WAYS:
+    if way not in WAYS[name]:
         raise InvalidParameterError(
-            f"{name} must be a step, with {', '.join(WAYS)} after a comma, got {show(text)}"
+            f"{name} must be a step, with {', '.join(WAYS[name])} after a comma, got {show(text)}"
         )
     return {"step": size, "way": way}
 

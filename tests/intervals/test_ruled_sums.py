@@ -24,7 +24,7 @@ REACH = np.arange(-4, 5)
 """The mass beyond is below 1e-6."""
 
 
-MOVES = {"nearest": np.rint, "down": np.floor, "up": np.ceil}
+MOVES = {"nearest": np.rint, "down": np.floor, "up": np.ceil, "toward zero": np.trunc}
 
 
 def published(truth, errors, rule):
@@ -51,6 +51,8 @@ def published(truth, errors, rule):
         {"rounding": (3, "down")},
         {"rounding": (2, "up"), "clamp": (0, 6)},
         {"bin_size": (3, "nearest"), "rounding": (2, "down")},
+        {"rounding": (3, "toward zero")},
+        {"bin_size": (3, "nearest"), "rounding": (2, "toward zero"), "clamp": (-2, 6)},
         {"bin_size": (4, "nearest")},
         {"bin_size": (4, "down")},
     ],
@@ -171,6 +173,7 @@ RULES = [
     {"rounding": 3},
     {"rounding": (3, "down"), "clamp": (0, 6)},
     {"rounding": (2, "up")},
+    {"rounding": (3, "toward zero")},
     {"bin_size": (4, "nearest")},
     {"bin_size": (3, "down"), "rounding": 2},
     {"bin_size": 3, "clamp": (0, 6)},
@@ -228,12 +231,21 @@ def test_ways_of_rounding_are_known_to_a_release():
     assert Release([1.0, 2.0], mechanism=law, rounding=True).mechanism == Rounded(law)
     some = Release([1.0, 2.5], mechanism=law, rounding=[1, 0])
     assert some.rounding[0].tolist() == [1, 0]
+    cut = count_confint(Release([10.0, 0.0, -5.0], mechanism=law, rounding=(5, "toward zero")))
+    plain = count_confint([10.0, 0.0, -5.0], mechanism=law)
+    np.testing.assert_allclose(plain.lower - cut.lower, [0, 5, 5], atol=1e-13)
+    np.testing.assert_allclose(cut.upper - plain.upper, [5, 5, 0], atol=1e-13)
+    np.testing.assert_array_equal(cut.estimate, [12.5, 0, -7.5])
     drawn = Release.draw([13, 26], mechanism=law, rounding=(5, "up"), bin_size=(10, "down"), rng=1)
     assert (drawn.values % 5 == 0).all()
     with pytest.raises(InvalidParameterError, match="one step for all values, or 1 and 0"):
         Release([5.0, 20.0], mechanism=law, rounding=[5, 10])
     with pytest.raises(InvalidParameterError, match="second part of bin_size must be one of"):
         Release([5.0, 20.0], mechanism=law, bin_size=(5, "sideways"))
+    with pytest.raises(InvalidParameterError, match="must be one of 'nearest', 'down', 'up', got"):
+        Release([5.0, 20.0], mechanism=law, bin_size=(5, "toward zero"))
+    kept = Release([5.0, None], labels=("a", "b"), mechanism=law, missing="drop")
+    assert kept.labels.to_list() == ["a"]
     other = noisy([5.0], mechanism=law, rounding=(5, "down"))
     with pytest.raises(InvalidParameterError, match="rounded in different ways"):
         noisy([5.0], mechanism=law, rounding=5).beside(other)

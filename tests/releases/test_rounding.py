@@ -226,16 +226,17 @@ def test_problems_of_rounding_in_files_are_listed(tmp_path):
     assert "multiple of the step" in problem.message
 
 
-@pytest.mark.parametrize("way", ["nearest", "down", "up"])
+@pytest.mark.parametrize("way", ["nearest", "down", "up", "toward zero"])
 def test_files_keep_steps_and_ways(tmp_path, way):
     path = tmp_path / "table.csv"
-    rule = {"rounding": (5, way), "bin_size": ([4, 1], way), "clamp": (0, 50)}
+    before = way.replace("toward zero", "down")
+    rule = {"rounding": (5, way), "bin_size": ([4, 1], before), "clamp": (0, 50)}
     release = Release([10.0, 25.0], mechanism=LAPLACE, **rule)
     write_release(release, path)
     assert validate_release(path) == []
     again = read_release(path)
     assert again.rounding == release.rounding == (5.0, way)
-    assert (again.bin_size.tolist(), again.bin_rounding) == ([4.0, 1.0], way)
+    assert (again.bin_size.tolist(), again.bin_rounding) == ([4.0, 1.0], before)
     assert again.clamp == release.clamp
     text = path.read_text("utf-8")
     path.write_text(text.replace("25", "26"), "utf-8")

@@ -225,7 +225,7 @@ def test_steps_ways_and_clamps_are_described(tmp_path, monkeypatch, capsys):
     assert "rounded down to multiples of 5." in said
     assert "rounded to the nearest multiples of 4 before the noise" in said
     for wrong, words in (
-        (["--rounding", "5,sideways"], "with nearest, down, up after a comma"),
+        (["--rounding", "5,sideways"], "with nearest, down, up, toward zero after a comma"),
         (["--clamp", "1,2,3"], "clamp must be a lower bound, or lower,upper"),
     ):
         assert main(["init", "t.csv", "--force", "--mechanism", "laplace", *wrong]) != 0

@@ -2,7 +2,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpinfer.errors import ApproximationWarning, InvalidParameterError
+from dpinfer import count_confint, linear_ztest
+from dpinfer.errors import InvalidParameterError
 from dpinfer.mechanisms import Gaussian, Geometric, Laplace
 from dpinfer.releases import from_smartnoise, smartnoise_laws
 
@@ -55,24 +56,34 @@ def test_gaussian_accuracy():
     assert law.sigma == pytest.approx(4.5308771592335315, rel=1e-9)
 
 
-def test_counts_that_were_cut_are_moved_back():
-    with pytest.warns(ApproximationWarning, match="cut the decimals"):
-        release = from_smartnoise(READER, QUERY, ROWS, value="n", attributes="sex")
-    assert release.values.tolist() == [299.5, -2.5]
+def test_whole_numbers_were_cut_toward_zero():
+    release = from_smartnoise(READER, QUERY, ROWS, value="n", attributes="sex")
+    assert release.values.tolist() == [299, -2]
+    assert release.rounding == (1.0, "toward zero")
     assert release.labels.to_list() == ["F", "M"]
     assert release.mechanism.scale == pytest.approx(1.5)
+    with pytest.raises(InvalidParameterError, match=r"threshold must be None .* COUNT\(\*\) \* 1"):
+        from_smartnoise(READER, QUERY, ROWS, value="n", threshold=-2)
 
 
-def test_moving_back_removes_the_bias():
-    rng = np.random.default_rng(5)
-    noise = Laplace(scale=2.0).rvs(40_000, rng=rng)
-    cut = np.trunc(100 + noise).astype(int)
-    assert abs(cut.mean() - 99.5) < 0.1  # half a unit too low
-    reader = Reader(laplace(2.0))
-    with pytest.warns(ApproximationWarning):
-        release = from_smartnoise(reader, QUERY, pd.DataFrame({"n": cut}), value="n")
-    # 6.5 standard errors of 2.84/200: fails by accident with probability < 1e-10
-    assert abs(release.values.mean() - 100) < 0.0925
+@pytest.mark.parametrize("scale", [0.3, 1.0, 4.0])
+@pytest.mark.parametrize("clamp", [None, 0])
+def test_intervals_and_tests_of_cut_counts_hold_their_level(scale, clamp):
+    """By the law of trunc(f + e): it is k > 0 for e in [k - f, k + 1 - f), 0 in (-1 - f, 1 - f)."""
+    law, truths = Laplace(scale=scale), np.arange(31)
+    cut = np.arange(-60, 121)
+    low, high = cut - (cut <= 0), cut + (cut >= 0)
+    frame = pd.DataFrame({"n": np.maximum(cut, -200 if clamp is None else clamp)})
+    release = from_smartnoise(Reader(laplace(scale)), QUERY, frame, value="n", clamp=clamp)
+    # what is beyond has a probability of at most exp(-60/4)/2
+    chance = law.cdf(high - truths[:, None]) - law.cdf(low - truths[:, None])
+    for alpha in (0.02, 0.1, 0.5):
+        ends = count_confint(release, alpha=alpha)
+        covers = (ends.lower <= truths[:, None]) & (truths[:, None] <= ends.upper)
+        assert ((chance * covers).sum(axis=1) >= 1 - alpha - 2e-7).all()
+        for truth in (0, 1, 7):
+            rejected = linear_ztest(release, value=truth).pvalue <= alpha
+            assert chance[truth] @ rejected <= alpha + 1e-12
 
 
 def test_sums_are_taken_as_they_are():
