@@ -20,6 +20,7 @@ _PARTS = [
     "hypothesis_tests",
     "estimation",
     "regression",
+    "functions",
     "releases",
     "mechanisms",
     "queries",

@@ -3,6 +3,7 @@ from . import curation as curation
 from . import datasets as datasets
 from . import errors as errors
 from . import estimation as estimation
+from . import functions as functions
 from . import hypothesis_tests as hypothesis_tests
 from . import intervals as intervals
 from . import mechanisms as mechanisms
@@ -19,6 +20,7 @@ from .errors import DPInferWarning as DPInferWarning
 from .estimation import combine as combine
 from .estimation import combine_hierarchy as combine_hierarchy
 from .estimation import combine_marginals as combine_marginals
+from .functions import unbiased as unbiased
 from .hypothesis_tests import chi2_contingency as chi2_contingency
 from .hypothesis_tests import chisquare as chisquare
 from .hypothesis_tests import chisquare_fit as chisquare_fit

@@ -121,6 +121,7 @@ RESULTS = {
     "ThresholdedRegression": lambda: made("thresholded_glm"),
     "SurveyEstimate": lambda: made("survey_total"),
     "SurveyEstimate, stratified": lambda: made("stratified_total"),
+    "FunctionEstimate": lambda: dpi.unbiased(np.sqrt, LABELLED, mechanism=SMOOTH),
     "Ranking": lambda: dpi.intervals.ranking(LABELLED, mechanism=SMOOTH),
     "ReplicateIntervals": lambda: dpi.intervals.replicate_confint(
         COUNTS, COUNTS.to_numpy() + np.arange(12.0)[:, None] - 5.0

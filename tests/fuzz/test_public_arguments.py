@@ -82,13 +82,13 @@ RESULTS = set(
     """
     AdjustedTests Amplification AmplifiedCurve AmplifiedDP BudgetSplit ClippedEstimate
     CombinedEstimate ComposedDP ConfidenceSets CorrectedEstimate CountPosterior CredibleIntervals
-    DifferenceAudit ErrorEstimate FrozenDensity FrozenMass FrozenNoise GeneralizationBound
-    HierarchyEstimate HypothesisResult Intervals LedgerEntry LinearEstimate MarginalsEstimate
-    MembershipAudit MultiplicativeWeightsRelease NoisyRegression NoisyValues PairLoss
-    PosteriorBounds PrivacyLoss PrivateMeanInterval Problem ProcessingError Ranking RatioEstimate
-    ReconstructionAudit ReleasePlan RenyiCurve RepeatedDP ReplicateIntervals ResponseEstimate
-    SampleAdjustment SecretPosterior SizeStudy SmoothSensitivity SpendingComparison
-    StrategyComparison StreamedMarginals SurveyEstimate Selection TableContrast
+    DifferenceAudit ErrorEstimate FrozenDensity FrozenMass FrozenNoise FunctionEstimate
+    GeneralizationBound HierarchyEstimate HypothesisResult Intervals LedgerEntry LinearEstimate
+    MarginalsEstimate MembershipAudit MultiplicativeWeightsRelease NoisyRegression NoisyValues
+    PairLoss PosteriorBounds PrivacyLoss PrivateMeanInterval Problem ProcessingError Ranking
+    RatioEstimate ReconstructionAudit ReleasePlan RenyiCurve RepeatedDP ReplicateIntervals
+    ResponseEstimate SampleAdjustment SecretPosterior SizeStudy SmoothSensitivity
+    SpendingComparison StrategyComparison StreamedMarginals SurveyEstimate Selection TableContrast
     ThresholdedRegression Usefulness
     """.split()  # noqa: SIM905
 )
@@ -97,7 +97,7 @@ RESULTS = set(
 PROTOCOLS = {"NoiseLaw", "Guarantee"}
 
 FUNCTIONS = {"logpmf", "load", "model", "statistic"}
-FUNCTIONS |= {"replicate.function", "replicate_confint.function"} | {
+FUNCTIONS |= {"unbiased.function", "replicate.function", "replicate_confint.function"} | {
     f"dpinfer.calibration.{name}"
     for name in (
         "certify_interval.beside",

@@ -86,6 +86,7 @@ VALID = {
     "DiscreteGaussian": {"sigma": 2.0},
     "Domain": {"levels": {"sex": ["F", "M"]}},
     "Exact": {},
+    "Exponential": {"rate": -0.1},
     "ExponentialMechanism": {"epsilon": 1.0, "sensitivity": 2.0, "monotonic": True},
     "FlatPrior": {},
     "FunctionPrior": {"logpmf": lambda k: -np.asarray(k)},
@@ -345,6 +346,7 @@ VALID = {
     "survey_total": ONE_SAMPLE,
     "thresholded_ratio_confint": {"numerator": [1, 0, 0], "denominator": [0, 1, 1]} | CENSORED,
     "thresholded_sum_confint": {"weights": [1, 1, -1]} | CENSORED,
+    "unbiased": {"function": np.sqrt, "values": THREE, "mechanism": NOISE, "lower": 0},
     "unpublished_bound": {"mechanism": NOISE, "threshold": 10} | REPORTS,
     "usefulness": {"mechanism": SMOOTH, "alpha": None, "beta": 0.05, "queries": 3}
     | {"workload": None, "method": "exact", "reps": 20, "rng": 1},

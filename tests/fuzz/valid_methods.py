@@ -1,5 +1,6 @@
 """Methods of public classes that compute, each with good arguments."""
 
+import numpy as np
 from valid_calls import CHANNEL, NOISE, PURE, RELEASE, SMOOTH, SWAP, THREE, VALID
 from valid_plans import PLANS
 
@@ -57,6 +58,8 @@ REPORTED = dpinfer.estimation.response_counts([60, 40], mechanism=CHANNEL)
 PAIRS = dpinfer.privacy.privacy_loss(MATRIX, compositions=3)
 BITS = UnaryEncoding(p=0.5, q=0.2, categories=3)
 MEDIAN = dpinfer.privacy.smooth_median_sensitivity(**VALID["smooth_median_sensitivity"])
+ROOTS, OTHER_ROOTS = (dpinfer.unbiased(np.sqrt, THREE, mechanism=NOISE) for _ in range(2))
+MANY_ROOTS = dpinfer.unbiased(np.sqrt, np.full((2, 50), 9), mechanism=NOISE).sum()
 ORDINARY = dpinfer.count_confint(THREE, mechanism=NOISE)
 VECTOR = SparseVector(threshold_scale=2.0, query_scale=4.0)
 ORDER = dpinfer.intervals.ranking(THREE, mechanism=NOISE)
@@ -240,6 +243,9 @@ METHODS |= {
         TREE.ratio([1, 2], 0).conf_int,
         {"alpha": 0.1, "method": "envelope", "alternative": "larger", "simultaneous": True},
     ),
+    "FunctionEstimate.sum": (ROOTS.sum, {"by": [0, 2]}),
+    "FunctionEstimate.times": (ROOTS.times, {"other": OTHER_ROOTS}),
+    "FunctionEstimate.conf_int": (MANY_ROOTS.conf_int, {"alpha": 0.1}),
     "Release.select": (RELEASE.select, {"where": [0, 2]}),
     "Release.where": (RELEASE.where, {"condition": "label > 0"}),
     "Release.sum": (Release(THREE, mechanism=NOISE).sum, {"by": [0, 2]}),
