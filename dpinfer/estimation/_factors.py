@@ -211,13 +211,13 @@ class DefiniteFactors:
             found = csc_array((self._band.T[there], row[there], ends), shape=(size, size))
             place = np.arange(size)
         else:
-            found = self._factors.L.tocsc()
-            found.sort_indices()
+            unit = self._factors.L  # SciPy gives the same one again
+            unit.sort_indices()
             pivots = self._factors.U.diagonal()
             if not pivots.min() > 0:
                 raise ConvergenceError("the normal equations are not positive definite")
-            root = np.sqrt(pivots)
-            found.data *= np.repeat(root, np.diff(found.indptr))
+            scaled = unit.data * np.repeat(np.sqrt(pivots), np.diff(unit.indptr))
+            found = csc_array((scaled, unit.indices, unit.indptr), shape=unit.shape)
             place = np.asarray(self._factors.perm_c, dtype=np.intp)
             found, place = _in_postorder(found, place)
         if self._order is not None:

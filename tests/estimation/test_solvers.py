@@ -334,6 +334,17 @@ def test_matrices_that_are_not_definite_are_refused(order):
         DefiniteFactors(system.tocsr()[order][:, order]).lower()
 
 
+def test_factors_are_the_same_when_they_are_asked_for_again():
+    sums = random_sums(300, 400, np.random.default_rng(3))
+    system = sparse.csr_array(sums.T @ sums + sparse.eye_array(300))
+    factors = DefiniteFactors(system)
+    first, (lower, place) = factors.lower(), factors.lower()
+    assert (first[0] != lower).nnz == 0
+    np.testing.assert_array_equal(first[1], place)
+    product = (lower @ lower.T).toarray()[np.ix_(place, place)]
+    np.testing.assert_allclose(product, system.toarray(), rtol=1e-12, atol=1e-12)
+
+
 def random_sums(unknowns, sums, rng):
     """Sums of four unknowns each, drawn at random."""
     at = rng.integers(0, unknowns, 4 * sums)
