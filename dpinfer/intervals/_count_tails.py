@@ -22,6 +22,7 @@ from dpinfer.errors import InvalidParameterError
 from dpinfer.mechanisms._noisy_count import MOST_WORK, largest_term, work_at_a_point
 from dpinfer.mechanisms._row_tails import Counts, Events, Rows, Trials, count_tails
 from dpinfer.mechanisms.law import ContinuousLaw, NoiseLaw
+from dpinfer.mechanisms.laws import DiscreteGaussian
 
 _SMALL = 1e4
 _NEAR = 4.0
@@ -187,6 +188,20 @@ class Kernel:
         place = np.clip(d, -self.reach, self.reach) + self.reach
         return np.asarray(self._table.take(place.astype(np.int32)))
 
+    def upwards(self, d: FloatArray, rows: Rows) -> FloatArray:
+        """Evaluate at distances that rise by 1 along the first axis of two.
+
+        Masses of discrete Gaussian noise cost less than its tails: they are added up.
+        """
+        if self._table is not None or not isinstance(self.noise, DiscreteGaussian):
+            return self(d, rows)
+        noise = self.noise._take(rows) if self.noise.shape else self.noise
+        mass = np.exp(noise._logpmf(d) + self.log_lift)
+        at_most = mass.copy()
+        at_most[0] = np.exp(noise._logcdf(d[0]) + self.log_lift)
+        np.cumsum(at_most, axis=0, out=at_most)
+        return at_most - 0.5 * mass if self.mid else at_most
+
     def _evaluate(self, d: FloatArray, noise: NoiseLaw) -> FloatArray:
         if self.log_lift:
             at_most = np.exp(noise._logcdf(d) + self.log_lift)
@@ -338,7 +353,7 @@ class NoisyTails:
         for start in range(0, length, piece):
             k = low + np.arange(start, min(start + piece, length))[:, np.newaxis]
             d = self.side * (k - t)
-            kernel = self.kernel(d, rows)
+            kernel = self.kernel.upwards(d[:: self.side], rows)[:: self.side]
             kernel -= np.exp(self.kernel.log_lift) * local * (d >= 0.0)
             terms = self._pmf(law, k, high)
             terms *= kernel

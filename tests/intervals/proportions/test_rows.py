@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from dpinfer.intervals import proportion_confint
-from dpinfer.mechanisms import Gaussian, Laplace, WeightedSum, as_noise
+from dpinfer.intervals import poisson_confint, proportion_confint
+from dpinfer.mechanisms import DiscreteGaussian, Gaussian, Laplace, WeightedSum, as_noise
 
 COUNT = np.array([3.0, 9.0, 3.0, 9.0, 3.0])
 TOTAL = WeightedSum([1.0, 1.0], Laplace(scale=1.0))
@@ -54,3 +54,26 @@ def test_which_rows_are_alike(count, nobs, scales):
     assert_rows_as_alone(
         count.astype(float), np.asarray(nobs, dtype=float), noise, range(0, 300, 37)
     )
+
+
+@pytest.mark.parametrize("alpha", [0.05, 0.9, 1e-6, 1e-150])
+@pytest.mark.parametrize("method", ["exact", "mid-p"])
+@pytest.mark.parametrize("expected_counts", [False, True])
+def test_own_sigma_of_discrete_gaussian_noise(expected_counts, method, alpha):
+    """Masses added up have the tails of one law, which are found one by one."""
+    rng = np.random.default_rng(4)
+    count, nobs = rng.integers(-9, 400, 60), rng.integers(1, 400, 60)
+    noise = DiscreteGaussian(sigma=rng.choice([0.3, 0.9, 2.0, 7.0, 30.0], 60))
+
+    def ends(rows, law):
+        settings = {"mechanism": law, "method": method, "alpha": alpha}
+        if expected_counts:
+            return poisson_confint(count[rows], **settings)
+        return proportion_confint(count[rows], nobs[rows], **settings)
+
+    together = ends(slice(None), noise)
+    for sigma in np.unique(noise.sigma):
+        rows = noise.sigma == sigma
+        alone = ends(rows, DiscreteGaussian(sigma=float(sigma)))
+        np.testing.assert_allclose(together.lower[rows], alone.lower, rtol=1e-11)
+        np.testing.assert_allclose(together.upper[rows], alone.upper, rtol=1e-11)
